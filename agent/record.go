@@ -46,6 +46,19 @@ func TakeTurn(ctx context.Context, t *tape.Tape, turnID string) (Told, error) {
 	return ReadTurn(ctx, t, turnID)
 }
 
+// WasSteered reports whether a message that came at a time was given to a turn that ran: it is on the tape, and its [tape.Meta] matches.
+func WasSteered(ctx context.Context, t *tape.Tape, came time.Time, match func(tape.Meta) bool) bool {
+	for e, err := range t.Read(ctx, tape.Query{Kinds: []tape.Kind{tape.KindMessage}, Newest: true}) {
+		if err != nil || e.Date.Before(came.Add(-time.Minute)) { // clocks differ
+			return false
+		}
+		if m := tape.MetaOf(e); m.Steered && match(m) {
+			return true
+		}
+	}
+	return false
+}
+
 // record is what a tape has of a turn.
 type record struct {
 	Told

@@ -455,49 +455,6 @@ func (r *run) findMessage(id string) (message tape.Entry, answer bool, err error
 	return message, false, nil
 }
 
-// KeepCutOff writes the text that people saw of a turn's reply to the tape of its session, marked as cut off: the process ended before the
-// reply was written. It writes nothing where the tape has the text, or the turn has ended.
-func (a *Agent) KeepCutOff(ctx context.Context, session turn.SessionID, turnID, text string) error {
-	store, err := a.store(ctx)
-	if err != nil {
-		return err
-	}
-	t, err := tape.Lookup(ctx, store, a.workspace(), session)
-	if errors.Is(err, tape.ErrNotFound) {
-		return nil // the turn had not begun
-	}
-	if err != nil {
-		return err
-	}
-	text = strings.TrimSpace(text)
-	begun := false
-	for e, err := range t.Read(ctx, tape.Query{Newest: true, Limit: maxRecalled}) {
-		if err != nil {
-			return err
-		}
-		if tape.MetaOf(e).Turn != turnID {
-			continue
-		}
-		var p struct{ Role, Content string }
-		_ = json.Unmarshal(e.Payload, &p) // parts are no text
-		switch {
-		case e.Kind == tape.KindMessage && p.Role == string(adapter.User):
-			begun = true
-		case (e.Kind == tape.KindMessage || e.Kind == tape.KindToolCall) && strings.HasPrefix(strings.TrimSpace(p.Content), text):
-			return nil
-		case e.Kind == tape.KindEvent:
-			if name, _ := eventOf(e); name == entryEnd {
-				return nil
-			}
-		}
-	}
-	if !begun {
-		return nil
-	}
-	_, err = t.Append(ctx, tape.NewMessage(adapter.Assistant, text).With(tape.Meta{Turn: turnID, Partial: true}))
-	return err
-}
-
 // end writes the turn's last entry.
 func (r *run) end(status string) error {
 	data := ended{Status: status, Steps: r.steps}

@@ -2,8 +2,8 @@ package channel
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
-	"strings"
 )
 
 // AdmissionKind says whether a turn goes on. A later stage tightens it, never loosens.
@@ -82,44 +82,33 @@ type Verdict struct {
 	Hint    string // what to change
 }
 
-// strict orders the kinds: a higher one wins.
-func (k AdmissionKind) strict() int {
-	switch k {
-	case Dispatch:
-		return 1
-	case ObserveOnly:
-		return 2
-	case Handled:
-		return 3
-	case Drop:
-		return 4
-	}
-	return 0
+// strictness orders the kinds: a higher one wins. It is 0 for an unknown kind.
+func (k AdmissionKind) strictness() int {
+	return slices.Index([]AdmissionKind{Dispatch, ObserveOnly, Handled, Drop}, k) + 1
 }
 
-// tighten is the stricter of two admissions, a where they are of one kind.
-func (a Admission) tighten(b Admission) Admission {
-	if b.Kind.strict() > a.Kind.strict() {
+// Tighten returns the stricter admission, or a if they have the same kind.
+func (a Admission) Tighten(b Admission) Admission {
+	if b.Kind.strictness() > a.Kind.strictness() {
 		return b
 	}
 	return a
 }
 
-// stops says whether a turn with this admission goes no further.
-func (a Admission) stops() bool { return a.Kind == Drop || a.Kind == Handled }
+// Stops reports whether a turn with this admission ends.
+func (a Admission) Stops() bool { return a.Kind == Drop || a.Kind == Handled }
 
-// said says of a reason which admission it is for and which stages may say so.
-type said struct {
+// reasonUse is the admissions and the stages that a reason can have.
+type reasonUse struct {
 	kinds  []AdmissionKind
 	stages []Stage
 }
 
-// reasons is the closed set of them.
-var reasons = func() map[Reason]said {
+var reasons = func() map[Reason]reasonUse {
 	drops, handles, observes := []AdmissionKind{Drop}, []AdmissionKind{Handled}, []AdmissionKind{ObserveOnly}
 	early, local := []Stage{StagePreflight, StageResolve}, []Stage{StageClassify, StagePreflight, StageResolve}
 	gate, lane := []Stage{StageAuthorize}, []Stage{StageDispatch}
-	m := map[Reason]said{
+	m := map[Reason]reasonUse{
 		ReasonNotATurn:        {handles, local},
 		ReasonHandledLocally:  {handles, local},
 		ReasonMerged:          {handles, local},
@@ -144,46 +133,40 @@ var reasons = func() map[Reason]said {
 		ReasonDMAllowlistEmpty, ReasonPairingUnavailable, ReasonGroupDisabled, ReasonGroupNotAllowed, ReasonGroupAllowlistEmpty,
 		ReasonCommandNotAllowed,
 	} {
-		m[r] = said{drops, gate}
+		m[r] = reasonUse{drops, gate}
 	}
 	return m
 }()
 
-// maxDetail bounds the detail of a reason of an adapter's own.
-const maxDetail = 32
+var detail = regexp.MustCompile(`^[a-z0-9_]{1,32}$`)
 
-// named is a name that somebody made up, for an error: only where it looks like one, since an adapter may have taken it from a message.
-func named(name string) string {
-	if !isDetail(name) {
+// inError returns a name for an error, or "" if it does not look like a name: it may be from a message.
+func inError(name string) string {
+	if !detail.MatchString(name) {
 		return ""
 	}
 	return " " + name
 }
 
-// check says whether a stage may say this.
-func (a Admission) check(s Stage) error {
-	switch {
-	case a.Kind == "" || a.Kind == Dispatch:
+// Check returns an error if the stage cannot return this admission.
+func (a Admission) Check(s Stage) error {
+	if a.Kind == "" || a.Kind == Dispatch {
 		return nil
-	case a.Kind.strict() == 0:
-		return fmt.Errorf("unknown admission%s; expected %s, %s, %s or %s", named(string(a.Kind)), Dispatch, ObserveOnly, Handled, Drop)
 	}
-	known, ok := reasons[a.Reason]
+	use, ok := reasons[a.Reason]
 	switch {
+	case a.Kind.strictness() == 0:
+		return fmt.Errorf("unknown admission%s; expected %s, %s, %s or %s", inError(string(a.Kind)), Dispatch, ObserveOnly, Handled, Drop)
 	case !ok:
-		return fmt.Errorf("unknown reason%s; use %s with a detail for a channel's own reasons", named(string(a.Reason)), ReasonChannelLocal)
-	case !slices.Contains(known.kinds, a.Kind):
+		return fmt.Errorf("unknown reason%s; use %s with a detail for a channel's own reasons", inError(string(a.Reason)), ReasonChannelLocal)
+	case !slices.Contains(use.kinds, a.Kind):
 		return fmt.Errorf("the reason %s does not go with the admission %s", a.Reason, a.Kind)
-	case !slices.Contains(known.stages, s):
+	case !slices.Contains(use.stages, s):
 		return fmt.Errorf("the reason %s does not go with the stage %s", a.Reason, s)
-	case a.Reason == ReasonChannelLocal && !isDetail(a.Detail):
-		return fmt.Errorf("the reason %s needs a detail of 1 to %d of a-z, 0-9 and _", a.Reason, maxDetail)
+	case a.Reason == ReasonChannelLocal && !detail.MatchString(a.Detail):
+		return fmt.Errorf("the reason %s needs a detail of 1 to 32 of a-z, 0-9 and _", a.Reason)
 	case a.Reason != ReasonChannelLocal && a.Detail != "":
 		return fmt.Errorf("the reason %s takes no detail; that is for %s", a.Reason, ReasonChannelLocal)
 	}
 	return nil
-}
-
-func isDetail(s string) bool {
-	return s != "" && len(s) <= maxDetail && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }

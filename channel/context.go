@@ -11,7 +11,7 @@ import (
 	"github.com/lingserve/lingserve/tool"
 )
 
-// TurnContext is what the agent is told of an event. [BuildContext] makes it.
+// TurnContext is what the agent gets of an event, from [BuildContext].
 type TurnContext struct {
 	Body, BodyForAgent, RawBody, BodyForCommands string
 	InboundHistory                               []HistoryEntry
@@ -53,13 +53,13 @@ type TurnContext struct {
 	MessageThreadID, NativeChannelID, ThreadParentID string
 }
 
-// System is the id of the sender of a turn that the server starts by itself.
+// System is the id of the sender of a turn that the server starts.
 const System = "system"
 
-// MissingError says which fact is missing that [BuildContext] cannot do without.
+// MissingError is a required fact that is missing, or has an invalid value.
 type MissingError struct {
 	Field string // "Facts.Conversation.ID"
-	Value string // what is there instead, where only some values are allowed
+	Value string // the invalid value
 }
 
 func (e *MissingError) Error() string {
@@ -69,7 +69,7 @@ func (e *MissingError) Error() string {
 	return "channel: " + e.Field + " is missing"
 }
 
-// check says what is missing, first things first.
+// check returns the first required fact that is missing.
 func (f *Facts) check() error {
 	for _, need := range [...]struct{ field, value string }{
 		{"Facts.Channel", f.Channel},
@@ -85,11 +85,10 @@ func (f *Facts) check() error {
 			return &MissingError{Field: need.field}
 		}
 	}
-	switch f.Conversation.Kind {
-	case Direct, Group, Broadcast:
-		return nil
+	if kind := f.Conversation.Kind; kind != Direct && kind != Group && kind != Broadcast {
+		return &MissingError{Field: "Facts.Conversation.Kind", Value: string(kind)}
 	}
-	return &MissingError{Field: "Facts.Conversation.Kind", Value: string(f.Conversation.Kind)}
+	return nil
 }
 
 func (f *Facts) senderID() string {
@@ -99,11 +98,11 @@ func (f *Facts) senderID() string {
 	return f.Sender.ID
 }
 
-// hiddenForward is what stands in the place of a message that was forwarded from somebody whose words are hidden.
+// hiddenForward replaces a forwarded message that the policy hides.
 const hiddenForward = "[a forwarded message that context_visibility hides]"
 
-// BuildContext maps facts to what the agent is told: no I/O, no clock, no log. It keeps nothing of f that could be changed through it
-// but media lists of history entries. The error is a [*MissingError].
+// BuildContext maps facts to a [TurnContext]. It is pure: no I/O, no clock, no log. The context shares no slices with f. The error is a
+// [*MissingError].
 func BuildContext(f Facts) (*TurnContext, error) {
 	if err := f.check(); err != nil {
 		return nil, err
@@ -116,12 +115,15 @@ func BuildContext(f Facts) (*TurnContext, error) {
 	}
 	m, s, c, r := &f.Message, &f.Sender, &f.Conversation, &f.Route
 	t := &TurnContext{
-		RawBody:        clean(m.RawBody),
-		InboundHistory: cleanHistory(m.InboundHistory),
-		Channel:        f.Channel,
-		Surface:        f.Channel,
-		Trigger:        f.Trigger,
-		ObserveOnly:    f.Observing,
+		RawBody:         clean(m.RawBody),
+		Body:            clean(cmp.Or(m.Body, m.RawBody)),
+		BodyForAgent:    clean(cmp.Or(m.BodyForAgent, m.RawBody)),
+		BodyForCommands: clean(cmp.Or(m.CommandBody, m.RawBody)),
+		InboundHistory:  cleanHistory(m.InboundHistory),
+		Channel:         f.Channel,
+		Surface:         f.Channel,
+		Trigger:         f.Trigger,
+		ObserveOnly:     f.Observing,
 
 		From:           f.From,
 		SenderID:       f.senderID(),
@@ -163,9 +165,6 @@ func BuildContext(f Facts) (*TurnContext, error) {
 		NativeChannelID: cmp.Or(f.Reply.NativeChannelID, c.NativeChannelID),
 		ThreadParentID:  fallBack(f.Reply.ThreadParentID, c.ParentID),
 	}
-	t.Body = cleanOr(m.Body, t.RawBody)
-	t.BodyForAgent = cleanOr(m.BodyForAgent, t.RawBody)
-	t.BodyForCommands = cleanOr(m.CommandBody, t.RawBody)
 	if c.Kind != Direct {
 		t.GroupSubject = t.ConversationLabel
 	}
@@ -173,7 +172,7 @@ func BuildContext(f Facts) (*TurnContext, error) {
 		t.addUntrusted(u.Kind, u.Text)
 	}
 	if q := seen.Quote; q != nil {
-		t.quote(&f, q)
+		t.addQuote(q)
 	}
 	if w := seen.Forwarded; w != nil {
 		t.ForwardedFrom, t.ForwardedFromType, t.ForwardedFromID = label(w.From), label(w.FromType), w.FromID
@@ -188,9 +187,9 @@ func BuildContext(f Facts) (*TurnContext, error) {
 	return t, nil
 }
 
-// quote takes what the message replies to, and what that replied to.
-func (t *TurnContext) quote(f *Facts, q *Quote) {
-	// The reply plan's own id is the message that the answer goes to, not the one that this message quotes.
+// addQuote adds the message that this one replies to, and the messages that it replied to. The reply plan has another id: of the message
+// that the answer replies to.
+func (t *TurnContext) addQuote(q *Quote) {
 	t.ReplyToID, t.ReplyToIDFull = q.ID, q.FullID
 	t.ReplyToBody, t.ReplyToSender, t.ReplyToIsQuote = clean(q.Body), label(q.Sender), q.IsQuote
 	t.Media = append(t.Media, MediaFacts(q.Media, MediaFact{MessageID: q.ID})...)
@@ -210,42 +209,25 @@ func (t *TurnContext) addUntrusted(kind, text string) {
 	}
 }
 
-// cleanOr is the clean text, or what is clean already where there is none.
-func cleanOr(text, already string) string {
-	if text == "" {
-		return already
-	}
-	return clean(text)
-}
-
-// fallBack is what was set, "" for none, else what stands in its place.
+// fallBack returns the value of o, which may be none, or unset if o is not set.
 func fallBack(o Opt, unset string) string {
-	if v, set := o.Get(); set {
-		return v
-	}
-	return unset
+	value, _ := o.Or(Some(unset)).Get()
+	return value
 }
 
 func cleanHistory(entries []HistoryEntry) []HistoryEntry {
-	if len(entries) == 0 {
-		return nil
-	}
-	rows := slices.Clone(entries)
-	for i := range rows {
-		rows[i].Sender, rows[i].Body = label(rows[i].Sender), clean(rows[i].Body)
-		rows[i].Media = cleanMedia(rows[i].Media)
+	var rows []HistoryEntry
+	for _, e := range entries {
+		e.Sender, e.Body, e.Media = label(e.Sender), clean(e.Body), cleanMedia(e.Media)
+		rows = append(rows, e)
 	}
 	return rows
 }
 
-// cleanMedia keeps every medium in its place, for the index is its identity.
-func cleanMedia(list []MediaFact) []MediaFact {
-	if len(list) == 0 {
-		return nil
-	}
-	media := slices.Clone(list)
-	for i := range media {
-		media[i] = media[i].clean()
+// cleanMedia keeps the index of each medium, which is its identity.
+func cleanMedia(list []MediaFact) (media []MediaFact) {
+	for _, m := range list {
+		media = append(media, m.clean())
 	}
 	return media
 }
@@ -259,7 +241,7 @@ func (m MediaFact) clean() MediaFact {
 	return m
 }
 
-// kindOf is what a MIME type says of a medium.
+// kindOf returns the kind of a MIME type.
 func kindOf(contentType string) MediaKind {
 	switch family, _, _ := strings.Cut(contentType, "/"); family {
 	case "image", "video", "audio":
@@ -270,65 +252,77 @@ func kindOf(contentType string) MediaKind {
 	return MediaUnknown
 }
 
-// MediaFacts is a list of media made ready for [Facts]: trimmed, without credentials in addresses, and with the values of defaults
-// where an item has none of its own. Transcribed counts where either says so. Items without path and address stay: their index is
-// their identity.
+// MediaFacts prepares media for [Facts]: it trims values, removes credentials from addresses, and takes missing values from defaults. A
+// medium is transcribed if it or defaults say so. Items without path and address stay, because the index is the identity.
 func MediaFacts(list []MediaFact, defaults MediaFact) []MediaFact {
 	media := make([]MediaFact, len(list))
 	for i, m := range list {
-		media[i] = MediaFact{
-			Path:        cmp.Or(strings.TrimSpace(m.Path), defaults.Path),
-			URL:         cmp.Or(strings.TrimSpace(m.URL), defaults.URL),
-			ContentType: cmp.Or(strings.TrimSpace(m.ContentType), defaults.ContentType),
-			Kind:        m.Kind,
-			MessageID:   cmp.Or(strings.TrimSpace(m.MessageID), defaults.MessageID),
-			Transcribed: m.Transcribed || defaults.Transcribed,
-			Size:        cmp.Or(m.Size, defaults.Size),
-			Width:       cmp.Or(m.Width, defaults.Width),
-			Height:      cmp.Or(m.Height, defaults.Height),
-			Duration:    cmp.Or(m.Duration, defaults.Duration),
+		if m.Kind == "" && strings.TrimSpace(m.ContentType) == "" { // else the kind follows from the item's own type
+			m.Kind = defaults.Kind
 		}
-		if media[i].Kind == "" && strings.TrimSpace(m.ContentType) == "" {
-			media[i].Kind = defaults.Kind // else the item's own type says more
-		}
-		media[i] = media[i].clean()
+		m.Path = cmp.Or(strings.TrimSpace(m.Path), defaults.Path)
+		m.URL = cmp.Or(strings.TrimSpace(m.URL), defaults.URL)
+		m.ContentType = cmp.Or(strings.TrimSpace(m.ContentType), defaults.ContentType)
+		m.MessageID = cmp.Or(strings.TrimSpace(m.MessageID), defaults.MessageID)
+		m.Transcribed = m.Transcribed || defaults.Transcribed
+		m.Size, m.Duration = cmp.Or(m.Size, defaults.Size), cmp.Or(m.Duration, defaults.Duration)
+		m.Width, m.Height = cmp.Or(m.Width, defaults.Width), cmp.Or(m.Height, defaults.Height)
+		media[i] = m.clean()
 	}
 	return media
 }
 
-// MediaPaths are the local files of [TurnContext.Media], in order; "" for one that has none.
+// MediaPaths returns the local files of [TurnContext.Media]; "" for a medium without one.
 func (t *TurnContext) MediaPaths() []string {
-	return view(t.Media, func(m MediaFact) string { return m.Path })
+	return eachMedium(t.Media, func(m MediaFact) string { return m.Path })
 }
 
-// MediaURLs are the addresses of [TurnContext.Media], in order; "" for one that has none.
+// MediaURLs returns the addresses of [TurnContext.Media]; "" for a medium without one.
 func (t *TurnContext) MediaURLs() []string {
-	return view(t.Media, func(m MediaFact) string { return m.URL })
+	return eachMedium(t.Media, func(m MediaFact) string { return m.URL })
 }
 
-// MediaTypes are the MIME types of [TurnContext.Media], in order; "" for one that is not known.
+// MediaTypes returns the MIME types of [TurnContext.Media]; "" for an unknown one.
 func (t *TurnContext) MediaTypes() []string {
-	return view(t.Media, func(m MediaFact) string { return m.ContentType })
+	return eachMedium(t.Media, func(m MediaFact) string { return m.ContentType })
 }
 
-// MediaTranscribedIndexes are the places in [TurnContext.Media] of what is in the text already.
-func (t *TurnContext) MediaTranscribedIndexes() []int {
-	var at []int
+// MediaTranscribedIndexes returns the indexes in [TurnContext.Media] of media whose content is in the text.
+func (t *TurnContext) MediaTranscribedIndexes() (indexes []int) {
 	for i, m := range t.Media {
 		if m.Transcribed {
-			at = append(at, i)
+			indexes = append(indexes, i)
 		}
 	}
-	return at
+	return indexes
 }
 
-func view(media []MediaFact, of func(MediaFact) string) []string {
-	if len(media) == 0 {
+func eachMedium(media []MediaFact, value func(MediaFact) string) (values []string) {
+	for _, m := range media {
+		values = append(values, value(m))
+	}
+	return values
+}
+
+// Check says what a context that comes ready does not have.
+func (t *TurnContext) Check() error {
+	for _, need := range [...]struct{ field, value string }{
+		{"TurnContext.Channel", t.Channel},
+		{"TurnContext.MessageID", t.MessageID},
+		{"TurnContext.ChatType", string(t.ChatType)},
+		{"TurnContext.ChatID", t.ChatID},
+		{"TurnContext.SenderID", t.SenderID},
+		{"TurnContext.AgentID", t.AgentID},
+		{"TurnContext.SessionKey", t.SessionKey},
+		{"TurnContext.To", t.To},
+	} {
+		if strings.TrimSpace(need.value) == "" {
+			return &MissingError{Field: need.field}
+		}
+	}
+	switch t.ChatType {
+	case Direct, Group, Broadcast:
 		return nil
 	}
-	list := make([]string, len(media))
-	for i, m := range media {
-		list[i] = of(m)
-	}
-	return list
+	return &MissingError{Field: "TurnContext.ChatType", Value: string(t.ChatType)}
 }

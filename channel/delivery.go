@@ -1,8 +1,9 @@
 package channel
 
 import (
-	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/lingserve/lingserve/turn"
@@ -24,6 +25,7 @@ type Payload struct {
 	Media   []MediaFact
 	Silent  bool // nobody is to be notified
 	IsError bool // a notice that something failed
+	Upto    int  // bytes of the turn's text that stand in this and earlier blocks; 0: the text is none of it
 	// Question is the question for approval that a block asks. It is shown exactly, in one message, or the block is not sent.
 	Question *Question
 	// Decided says what became of a question that was asked before. It is no message: see [Settler].
@@ -105,72 +107,6 @@ type Receipt struct {
 	ThreadID, ReplyToID string
 }
 
-// Delivery is how a channel sends. It may also be a Previewer, Pacer, Worker, Rester, Settler or Durabler.
-type Delivery interface {
-	// Deliver sends a block. An error that is none of this package's means that it is unknown whether it was sent.
-	Deliver(context.Context, Block) (Receipt, error)
-}
-
-// NoDelivery is the delivery of turns without a platform, such as those of an agent that only observes: it sends nothing, and says so.
-type NoDelivery struct{}
-
-// Deliver sends nothing.
-func (NoDelivery) Deliver(context.Context, Block) (Receipt, error) {
-	return Receipt{State: Suppressed}, nil
-}
-
-// Previewer shows the newest text of a block that is not finished. prev is the receipt of the preview before, or zero.
-type Previewer interface {
-	Preview(_ context.Context, b Block, prev Receipt) (Receipt, error)
-	Abandon(_ context.Context, prev Receipt, cause error) error
-}
-
-// Pacer says the intervals of previews and of the sign that work goes on, where a channel has others than the kernel: 1 s and 5 s.
-// Zero is the kernel's.
-type Pacer interface {
-	PreviewEvery(Block) time.Duration
-	WorkingEvery() time.Duration
-}
-
-// Worker shows that work goes on.
-type Worker interface{ Working(context.Context) error }
-
-// Rester is a Worker whose sign stays until it is removed. Rest is called once, after the first text was shown or when the turn ends, however
-// it ends.
-type Rester interface{ Rest(context.Context) error }
-
-// Settler changes the message of a question once it is decided: the message says who decided what, and has no buttons any more.
-type Settler interface {
-	Settle(_ context.Context, asked Block, sent Receipt, d Decided) error
-}
-
-// Durabler says which blocks go through the outbox: nil is Deliver.
-type Durabler interface{ Durable(Block) *Durable }
-
-// Durable is what the outbox has to know of a block.
-type Durable struct {
-	Sender string // the registered one: channel, or channel@account
-	Needs  Capabilities
-}
-
-// Capabilities are what a block needs of a sender.
-type Capabilities struct{ Thread, Reply, Media, Silent bool }
-
-// Sender sends what the outbox holds, after a restart too. It may also be a Reconciler.
-type Sender interface {
-	Can(Capabilities) (bool, error)
-	Send(context.Context, Outbound) (Receipt, error)
-}
-
-// Idempotent is a Sender whose platform takes a second send with the same Block.Key for the first: what may have been sent
-// may be sent again.
-type Idempotent interface{ HonoursKey() bool }
-
-// Reconciler asks a platform whether something was sent.
-type Reconciler interface {
-	Reconcile(context.Context, Outbound) (Receipt, error)
-}
-
 // Outbound is what the outbox holds.
 type Outbound struct {
 	Channel, Account string
@@ -187,16 +123,6 @@ type Outbound struct {
 type Origin struct {
 	Sender       SenderFacts
 	Conversation ConversationFacts
-}
-
-// Sink takes what an agent says in a turn.
-type Sink interface {
-	// Emit is the next block. ErrNoDelivery where nothing delivers here.
-	Emit(_ context.Context, kind ReplyKind, p Payload) error
-	// Preview is the newest text of the block that is open.
-	Preview(p Payload)
-	// Do sends by itself, or does not where nothing may be seen: then the receipt is suppressed.
-	Do(_ context.Context, b Block, send func(context.Context) (Receipt, error)) (Receipt, error)
 }
 
 var (
@@ -230,3 +156,31 @@ type NotSentError struct {
 func (e *NotSentError) Error() string { return "channel: not sent: " + e.Err.Error() }
 
 func (e *NotSentError) Unwrap() error { return e.Err }
+
+// TargetName names where a block goes, as [StoredBlock.Target] has it, for the order of what goes there. A thread has an order of its own.
+func TargetName(out *Outbound) string {
+	thread, _ := out.Block.Target.MessageThreadID.Get()
+	name := make([]byte, 0, 96)
+	for _, part := range [...]string{out.Sender, out.Channel, out.Account, out.Block.Target.Target(), thread} {
+		name = fmt.Appendf(name, "%d:%s", len(part), part)
+	}
+	return string(name)
+}
+
+// MarshalJSON writes what is unset as null, and none as "".
+func (o Opt) MarshalJSON() ([]byte, error) {
+	if !o.set {
+		return []byte("null"), nil
+	}
+	return json.Marshal(o.value)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (o *Opt) UnmarshalJSON(data []byte) error {
+	*o = Opt{}
+	if string(data) == "null" {
+		return nil
+	}
+	o.set = true
+	return json.Unmarshal(data, &o.value)
+}

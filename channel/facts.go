@@ -1,6 +1,9 @@
 package channel
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Facts is all that a channel knows of an event: what [BuildContext] reads.
 type Facts struct {
@@ -230,4 +233,29 @@ type MediaFact struct {
 	Size          int64
 	Width, Height int
 	Duration      time.Duration
+}
+
+// WindowKey names the window of the place that a message came from.
+func (f *Facts) WindowKey() WindowKey {
+	return WindowKey{Channel: f.Channel, Account: f.Account, Conversation: f.Conversation.ID, Thread: f.Conversation.ThreadID}
+}
+
+// RouteQuery is where a message came from, as routes are asked for it.
+func (f *Facts) RouteQuery() RouteQuery {
+	peer := f.Conversation.RoutePeer
+	if peer == (Peer{}) {
+		peer = Peer{Kind: f.Conversation.Kind, ID: f.Conversation.ID}
+	}
+	return RouteQuery{
+		Channel: f.Channel, Account: cmp.Or(f.Route.AccountID, f.Account), Peer: peer, Space: f.Conversation.SpaceID,
+		Parent: f.Conversation.ParentID, Thread: f.Conversation.ThreadID,
+	}
+}
+
+// PolicyQuery is the place that the settings are asked for.
+func (f *Facts) PolicyQuery() PolicyQuery {
+	return PolicyQuery{
+		Channel: f.Channel, Account: f.Account, Conversation: f.Conversation.ID, Parent: f.Conversation.ParentID,
+		Thread: f.Conversation.ThreadID, Kind: f.Conversation.Kind,
+	}
 }

@@ -41,5 +41,5 @@ type EventClass struct {
 	RequiresImmediateAck bool // the platform is answered before dispatch
 }
 
-// message is the class of events where nothing classifies.
-var message = EventClass{Kind: EventMessage, CanStartAgentTurn: true}
+// MessageClass is the class of a message.
+var MessageClass = EventClass{Kind: EventMessage, CanStartAgentTurn: true}

@@ -12,18 +12,16 @@ import (
 	"strings"
 )
 
-// MediaRoot is the folder that local media lie below. Nothing else is opened for anybody: no path leads out of it, by a link neither.
-// A nil one refuses every path.
+// MediaRoot is the folder of local media. No path and no link leads out of it. A nil MediaRoot refuses all paths.
 type MediaRoot struct {
 	root *os.Root
-	dirs []string // what absolute paths begin with
-	max  int64
+	dirs []string // absolute paths of the folder
+	max  int64    // bytes of a file
 }
 
-// defaultMediaSize is how large a local medium may be.
 const defaultMediaSize = 10 << 20
 
-// OpenMediaRoot opens the folder, which is made where it is not there. maxSize is of one file, in bytes; 0 is 10 MiB.
+// OpenMediaRoot opens the folder and creates it if necessary. maxSize is the maximum of a file in bytes; 0 is 10 MiB.
 func OpenMediaRoot(dir string, maxSize int64) (*MediaRoot, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("media folder: %w", err)
@@ -42,10 +40,10 @@ func OpenMediaRoot(dir string, maxSize int64) (*MediaRoot, error) {
 	return m, nil
 }
 
-// Close lets the folder go.
+// Close closes the folder.
 func (m *MediaRoot) Close() error { return m.root.Close() }
 
-// The reasons to refuse a medium. They hold no path: it may come from a platform.
+// The reasons to refuse a medium. They have no paths, which may come from a platform.
 var (
 	errNoMediaRoot  = errors.New("no media folder is configured")
 	errMediaOutside = errors.New("the file is not in the media folder")
@@ -53,33 +51,30 @@ var (
 	errMediaFile    = errors.New("this is not a regular file")
 )
 
-// local is a path relative to the root.
-func (m *MediaRoot) local(path string) (string, error) {
+// local returns the path relative to the folder.
+func (m *MediaRoot) local(path string) (string, bool) {
 	if !filepath.IsAbs(path) {
-		if !filepath.IsLocal(path) {
-			return "", errMediaOutside
-		}
-		return path, nil
+		return path, filepath.IsLocal(path)
 	}
 	for _, dir := range m.dirs {
 		if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) {
-			return rel, nil
+			return rel, true
 		}
 	}
-	return "", errMediaOutside
+	return "", false
 }
 
-// Open opens a local medium: an ordinary file below the root that is not too large.
+// Open opens a regular file in the folder that is not too large.
 func (m *MediaRoot) Open(path string) (*os.File, error) {
 	if m == nil {
 		return nil, errNoMediaRoot
 	}
-	name, err := m.local(path)
-	if err != nil {
-		return nil, err
+	name, ok := m.local(path)
+	if !ok {
+		return nil, errMediaOutside
 	}
-	// Before it is opened: a pipe would wait for its writer, and some devices do things when they are opened. The root sees to it that
-	// what is put there in between does not lead out of it, and openMedia waits for nothing.
+	// Opening a pipe would wait for a writer, and opening a device can have effects. If the file is replaced after this check, the root
+	// still keeps it inside of the folder, and openMedia does not wait.
 	if info, err := m.root.Stat(name); err != nil {
 		return nil, errMediaMissing
 	} else if !info.Mode().IsRegular() {
@@ -104,64 +99,66 @@ func (m *MediaRoot) Open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Check implements [MediaChecker]: the medium as it may be used. A path that is not to be opened is cleared, and the error says why;
-// it is a warning. What has no path passes.
+// Check implements [MediaChecker]. A medium without a path passes.
 func (m *MediaRoot) Check(f MediaFact) (MediaFact, error) {
 	if f.Path == "" {
 		return f, nil
 	}
-	refuse := func(err error) (MediaFact, error) {
+	size, err := m.checkFile(f)
+	if err != nil {
 		f.Path = ""
 		return f, err
 	}
+	f.Size = size
+	return f, nil
+}
+
+// checkFile returns the size of a file whose content fits its kind.
+func (m *MediaRoot) checkFile(f MediaFact) (size int64, err error) {
 	file, err := m.Open(f.Path)
 	if err != nil {
-		return refuse(err)
+		return 0, err
 	}
 	defer file.Close()
 	head := make([]byte, 512)
 	n, err := io.ReadFull(file, head)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return refuse(errMediaMissing)
+		return 0, errMediaMissing
 	}
 	info, err := file.Stat()
 	if err != nil {
-		return refuse(errMediaMissing)
+		return 0, errMediaMissing
 	}
-	kind := claimedKind(f)
-	if sniffed := sniff(head[:n]); !fits(kind, sniffed) {
-		return refuse(fmt.Errorf("the file's content is not of the declared kind %s", kind))
+	if kind := declaredKind(f); !fits(kind, sniff(head[:n])) {
+		return 0, fmt.Errorf("the file's content is not of the declared kind %s", kind)
 	}
-	f.Size = info.Size()
-	return f, nil
+	return info.Size(), nil
 }
 
-// claimedKind is the kind that a medium is said to have: where none is said, that of its type.
-func claimedKind(f MediaFact) MediaKind {
+// declaredKind returns the kind of a medium, or else that of its type.
+func declaredKind(f MediaFact) MediaKind {
 	if f.Kind != "" && f.Kind != MediaUnknown {
 		return f.Kind
 	}
-	major, _, _ := strings.Cut(strings.ToLower(f.ContentType), "/")
-	switch k := MediaKind(strings.TrimSpace(major)); k {
-	case MediaImage, MediaVideo, MediaAudio:
-		return k
+	if kind := kindOf(strings.ToLower(strings.TrimSpace(f.ContentType))); kind != MediaDocument {
+		return kind
 	}
 	return MediaUnknown
 }
 
-// fits says whether a file that begins like a kind may be used as another. A document may be anything; pictures, films and sounds
-// go to code that decodes them.
-func fits(said, is MediaKind) bool {
-	switch said {
+// fits reports whether a file with content of one kind may be used as another. Images, audio and video go to decoders; documents can have
+// any content.
+func fits(declared, content MediaKind) bool {
+	switch declared {
 	case MediaImage:
-		return is == MediaImage
-	case MediaVideo, MediaAudio: // the containers are the same
-		return is == MediaVideo || is == MediaAudio
+		return content == MediaImage
+	case MediaVideo, MediaAudio: // they have the same containers
+		return content == MediaVideo || content == MediaAudio
 	}
 	return true
 }
 
-// sniff says what a file is by what it begins with.
+// sniff returns the kind of a file from its first bytes.
 func sniff(b []byte) MediaKind {
 	at := func(offset int, text string) bool {
 		return len(b) >= offset+len(text) && string(b[offset:offset+len(text)]) == text
@@ -176,11 +173,10 @@ func sniff(b []byte) MediaKind {
 	case at(0, "\x1aE\xdf\xa3"), at(0, "RIFF") && at(8, "AVI "), at(0, "\x00\x00\x01\xba"), at(0, "\x00\x00\x01\xb3"), at(0, "FLV\x01"):
 		return MediaVideo
 	case at(4, "ftyp"):
-		switch brand := string(b[8:min(len(b), 12)]); {
-		case strings.HasPrefix(brand, "avif"), strings.HasPrefix(brand, "avis"), strings.HasPrefix(brand, "hei"),
-			strings.HasPrefix(brand, "hev"), strings.HasPrefix(brand, "mif1"), strings.HasPrefix(brand, "msf1"):
+		switch {
+		case at(8, "avif"), at(8, "avis"), at(8, "hei"), at(8, "hev"), at(8, "mif1"), at(8, "msf1"):
 			return MediaImage
-		case strings.HasPrefix(brand, "M4A"), strings.HasPrefix(brand, "M4B"):
+		case at(8, "M4A"), at(8, "M4B"):
 			return MediaAudio
 		}
 		return MediaVideo
@@ -190,13 +186,13 @@ func sniff(b []byte) MediaKind {
 	return MediaUnknown
 }
 
-// isBMP looks at more than the two letters, which any text may begin with: the four bytes after the size are zero.
+// isBMP also checks the four zero bytes after the size: any text can begin with BM.
 func isBMP(b []byte) bool {
 	return len(b) >= 14 && b[0] == 'B' && b[1] == 'M' && bytes.Equal(b[6:10], []byte{0, 0, 0, 0}) &&
 		binary.LittleEndian.Uint32(b[10:]) >= 26
 }
 
-// isMPEGAudio says whether a frame of MP3 or AAC begins here.
+// isMPEGAudio reports whether b begins with a frame of MP3 or AAC.
 func isMPEGAudio(b []byte) bool {
 	if len(b) < 4 || b[0] != 0xff || b[1]&0xe0 != 0xe0 {
 		return false

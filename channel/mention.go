@@ -1,68 +1,63 @@
 package channel
 
 import (
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 )
 
-// Names finds the names of an agent in texts, where a platform does not say who is mentioned. Upper and lower case are the same. A name
-// is a word of its own: Ling is neither in "Lingering" nor in "Éling". Scripts that do not put spaces between words need no such
-// border, so that 小灵 is in "小灵你好", and Ling in "请Ling帮忙".
+// Names finds the names of an agent in texts, for platforms that do not mark mentions. Case does not matter. A name must be a word: Ling is
+// neither in "Lingering" nor in "Éling". In scripts without spaces between words it need not be: 小灵 is in "小灵你好", and Ling in "请Ling帮忙".
 type Names struct{ names []name }
 
-// name is one of them, folded.
+// name is a folded name.
 type name struct {
 	runes       []rune
-	left, right bool // a border is needed there
+	left, right bool // a letter must not be next to it there
 }
 
-// NewNames prepares names; blank ones are left out.
+// NewNames prepares names. Blank names are ignored.
 func NewNames(patterns []string) Names {
 	var n Names
-	for _, p := range patterns {
-		var one name
-		for _, r := range norm.NFC.String(p) {
-			one.runes = append(one.runes, fold(r))
+	for _, pattern := range patterns {
+		var runes []rune
+		for _, r := range norm.NFC.String(strings.TrimSpace(pattern)) {
+			runes = append(runes, fold(r))
 		}
-		one.runes = trim(one.runes)
-		if len(one.runes) == 0 {
-			continue
+		if len(runes) > 0 {
+			left := inSpacedWord(runes[0]) || runes[0] == '@' // "a@ling" is an address, not the name "@ling"
+			n.names = append(n.names, name{runes, left, inSpacedWord(runes[len(runes)-1])})
 		}
-		first, last := one.runes[0], one.runes[len(one.runes)-1]
-		one.left = spaced(first) || first == '@' // "a@ling" is an address, not the name "@ling"
-		one.right = spaced(last)
-		n.names = append(n.names, one)
 	}
 	return n
 }
 
-// In says whether one of the names is in the text.
+// In reports whether a name is in the text.
 func (n Names) In(text string) bool {
 	if len(n.names) == 0 {
 		return false
 	}
-	if !norm.NFC.IsNormalString(text) {
-		text = norm.NFC.String(text)
-	}
-	before := rune(-1) // the last rune that shows; -1 at the start
-	for at, r := range text {
-		for i := range n.names {
-			if n.names[i].at(text[at:], fold(r), before) {
+	text = norm.NFC.String(text)
+	before := rune(-1) // the last visible character
+	for i, r := range text {
+		first := fold(r)
+		for j := range n.names {
+			if n.names[j].begins(text[i:], first, before) {
 				return true
 			}
 		}
-		if !silent(r) {
+		if !invisible(r) {
 			before = r
 		}
 	}
 	return false
 }
 
-// at says whether the text begins with the name, after the rune before.
-func (n *name) at(text string, first, before rune) bool {
-	if first != n.runes[0] || n.left && before >= 0 && spaced(before) {
+// begins reports whether the text, whose first character is first, begins with the name.
+func (n *name) begins(text string, first, before rune) bool {
+	if first != n.runes[0] || n.left && inSpacedWord(before) {
 		return false
 	}
 	for _, want := range n.runes {
@@ -72,59 +67,29 @@ func (n *name) at(text string, first, before rune) bool {
 		}
 		text = text[size:]
 	}
-	for _, r := range text {
-		switch {
-		case silent(r):
-			continue
-		case unicode.IsMark(r):
-			return false // it makes another letter of the last one
-		}
-		return !n.right || !spaced(r)
-	}
-	return true
+	next, _ := utf8.DecodeRuneInString(strings.TrimLeftFunc(text, invisible))
+	return !unicode.IsMark(next) && !(n.right && inSpacedWord(next)) // a mark changes the last letter
 }
 
-// fold is the same rune for all that differ in case alone.
+// fold returns the same character for all that differ only in case.
 func fold(r rune) rune {
-	if r < utf8.RuneSelf {
-		if 'A' <= r && r <= 'Z' {
-			r += 'a' - 'A'
-		}
-		return r
-	}
 	least := r
 	for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
 		least = min(least, f)
 	}
-	if 'A' <= least && least <= 'Z' { // such as the sign for Kelvin, which folds to k
-		least += 'a' - 'A'
-	}
-	return least
+	return unicode.ToLower(least)
 }
 
-// unspaced are the scripts that do not put spaces between words.
+// unspaced are the scripts without spaces between words.
 var unspaced = []*unicode.RangeTable{
 	unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Bopomofo, unicode.Yi, unicode.Thai, unicode.Lao, unicode.Khmer,
 	unicode.Myanmar, unicode.Tibetan, unicode.Javanese, unicode.Balinese, unicode.New_Tai_Lue, unicode.Tai_Tham, unicode.Tai_Viet,
 }
 
-// spaced says whether a rune is part of a word of a script that puts spaces between words.
-func spaced(r rune) bool {
-	if r < utf8.RuneSelf {
-		return 'a' <= r|0x20 && r|0x20 <= 'z' || '0' <= r && r <= '9' || r == '_'
-	}
+// inSpacedWord reports whether a character is part of a word in a script with spaces between words.
+func inSpacedWord(r rune) bool {
 	return (unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsMark(r) || unicode.Is(unicode.Pc, r)) && !unicode.In(r, unspaced...)
 }
 
-// silent says whether a rune does not show, and separates nothing.
-func silent(r rune) bool { return r >= 0x80 && r != '\u200b' && unicode.Is(unicode.Cf, r) }
-
-func trim(r []rune) []rune {
-	for len(r) > 0 && unicode.IsSpace(r[0]) {
-		r = r[1:]
-	}
-	for len(r) > 0 && unicode.IsSpace(r[len(r)-1]) {
-		r = r[:len(r)-1]
-	}
-	return r
-}
+// invisible reports whether a character is not visible and does not separate words.
+func invisible(r rune) bool { return r >= 0x80 && r != '\u200b' && unicode.Is(unicode.Cf, r) }

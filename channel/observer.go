@@ -60,5 +60,12 @@ type Limits struct {
 	LoopTurns   int           // 8 in a row that bots have started
 }
 
+// Defaults of the rates of [Limits].
+const (
+	DefaultSenderRate  = 20
+	DefaultSenderBurst = 10
+	DefaultChatRate    = 60
+)
+
 // Rate is how many messages are allowed in a minute, and how many at once. A negative PerMinute is no limit.
 type Rate = ratelimit.Rate

@@ -11,50 +11,42 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 )
 
-// Pairs knows who was paired with which account of a channel, and who asks for it: [Pairing] with all that an operator needs. Who
-// wants to talk is told a code; the operator approves the code.
-//
-// A command of the operator and the server that runs have the same store: what one of them writes, the other sees at once.
+// Pairs is [Pairing] for an operator: a sender who wants to talk gets a code, and the operator approves the code. Several processes, such
+// as the server and a command, can use the same store.
 type Pairs struct {
 	store Texts
 	now   func() time.Time
-
-	mu sync.Mutex // of what is read and then written
 }
 
-// Pair is somebody who may talk to an account, or who asks for it.
+// Pair is a sender who may talk to an account, or a request for that.
 type Pair struct {
 	Channel string    `json:"channel"`
 	Account string    `json:"account,omitempty"`
 	Sender  string    `json:"sender"`
-	Name    string    `json:"name,omitempty"`    // as the platform shows it; anybody may take any name
-	At      time.Time `json:"at"`                // when it was asked for, or approved
-	Code    string    `json:"code,omitempty"`    // of one who asks; "" of one who is paired
-	Welcome bool      `json:"welcome,omitempty"` // of one who is paired and was not told so yet
+	Name    string    `json:"name,omitempty"`    // as on the platform, where everybody can take any name
+	At      time.Time `json:"at"`                // of the request, or of its approval
+	Code    string    `json:"code,omitempty"`    // of a request; a pair has none
+	Welcome bool      `json:"welcome,omitempty"` // the sender is paired and has not been told yet
 }
 
 var (
-	// ErrNoCode says that nobody asks with this code: it was mistyped, approved already, or is older than an hour.
+	// ErrNoCode means that there is no request with this code: it was mistyped, is approved, or is older than an hour.
 	ErrNoCode = errors.New("channel: unknown pairing code; codes expire after an hour")
-	// ErrManyRequests says that more people ask to be paired than are kept.
+	// ErrManyRequests means that there are too many open requests.
 	ErrManyRequests = errors.New("channel: too many pairing requests; approve or remove some")
 )
 
 const (
-	// pairingLife is how long a code is good, and so how seldom one sender is told one.
-	pairingLife = time.Hour
-	// maxRequests bounds what strangers can make the server keep.
-	maxRequests = 256
-	// codeLength letters of codeLetters are 40 bits, more than enough for an operator who types what he was told.
-	codeLength  = 8
-	codeLetters = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789" // no I, O, 0 and 1
+	pairingLife = time.Hour // of a code, and the time between two messages with it
+	maxRequests = 256       // strangers can make no more
+	codeLength  = 8         // 40 bits
+	codeLetters = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 )
 
-// NewPairs keeps pairs in a store; nil is a memory, which ends with the process.
+// NewPairs returns pairs in a store. With nil, the store is memory.
 func NewPairs(store Texts) *Pairs {
 	if store == nil {
 		store = NewTexts(0)
@@ -62,229 +54,200 @@ func NewPairs(store Texts) *Pairs {
 	return &Pairs{store: store, now: time.Now}
 }
 
-// Paired says whether a sender was paired. An error is a store that cannot be read.
+// Paired implements [Pairing].
 func (p *Pairs) Paired(ctx context.Context, channel, account, sender string) (bool, error) {
-	_, ok, err := p.get(ctx, pairName(channel, account, sender))
+	_, ok, err := p.load(ctx, pairName(channel, account, sender))
 	return ok, err
 }
 
-// Asked implements [Asker]: whether the code that a sender was told is still good.
+// Asked reports whether a sender has a code that has not expired.
 func (p *Pairs) Asked(ctx context.Context, channel, account, sender string) (bool, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	r, ok, err := p.get(ctx, requestName(channel, account, sender))
-	return ok && !p.over(r), err
+	r, ok, err := p.load(ctx, requestName(channel, account, sender))
+	return ok && !p.expired(r), err
 }
 
-// Request is somebody who asks to be paired. The code is the one to tell; tell is false where the sender was told it within the hour,
-// and is not to be told again. Somebody who is paired has no code.
+// Request stores that a sender wants to be paired, and returns the code. tell is false if the sender was told the code within the last hour.
+// A sender who is paired gets no code.
 func (p *Pairs) Request(ctx context.Context, channel, account string, s SenderFacts) (code string, tell bool, err error) {
 	if s.ID == "" {
 		return "", false, errors.New("channel: a sender without an id cannot be paired")
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, ok, err := p.get(ctx, pairName(channel, account, s.ID)); ok || err != nil {
+	if paired, err := p.Paired(ctx, channel, account, s.ID); paired || err != nil {
 		return "", false, err
 	}
 	name := requestName(channel, account, s.ID)
-	asked, ok, err := p.get(ctx, name)
+	request, ok, err := p.load(ctx, name)
+	if err != nil || ok && !p.expired(request) {
+		return request.Code, false, err
+	}
+	open, err := p.requests(ctx)
 	if err != nil {
 		return "", false, err
 	}
-	if ok && !p.over(asked) {
-		return asked.Code, false, nil
-	}
-	waiting, err := p.requests(ctx)
-	if err != nil {
-		return "", false, err
-	}
-	if len(waiting) >= maxRequests {
+	if len(open) >= maxRequests {
 		return "", false, ErrManyRequests
 	}
-	for code == "" || slices.ContainsFunc(waiting, func(o Pair) bool { return o.Code == code }) {
-		code = newCode()
+	mine := Pair{
+		Channel: channel, Account: account, Sender: s.ID, Name: label(cmp.Or(s.Name, s.DisplayLabel, s.Username)), At: p.now().UTC(), Code: newCode(),
 	}
-	r := Pair{Channel: channel, Account: account, Sender: s.ID, Name: label(cmp.Or(s.Name, s.DisplayLabel, s.Username)), At: p.now().UTC(), Code: code}
-	err = p.change(ctx, name, func(old Pair, ok bool) (Pair, bool) {
-		if asked = r; ok && !p.over(old) {
-			asked = old
+	err = p.change(ctx, name, func(old Pair, ok bool) *Pair {
+		if request = mine; ok && !p.expired(old) { // another process was faster
+			request = old
 		}
-		return asked, true
+		return &request
 	})
 	if err != nil {
 		return "", false, err
 	}
-	return asked.Code, asked.Code == code, nil // another process may have been told of the same sender
+	return request.Code, request.Code == mine.Code, nil
 }
 
-// Approve pairs who asks with a code, in upper or lower case and with any blanks or dashes in it. channel may be "" for any. The
-// error is [ErrNoCode] where nobody does.
+// Approve pairs the sender who has a code. The case of its letters, blanks and dashes do not matter. An empty channel matches all channels.
 func (p *Pairs) Approve(ctx context.Context, channel, code string) (Pair, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	code = strings.ToUpper(strings.NewReplacer(" ", "", "-", "").Replace(code))
-	waiting, err := p.requests(ctx)
+	open, err := p.requests(ctx)
 	if err != nil {
 		return Pair{}, err
 	}
-	for _, r := range waiting {
-		if r.Code != code || channel != "" && r.Channel != channel {
-			continue
-		}
-		name := requestName(r.Channel, r.Account, r.Sender)
-		r.Code, r.At, r.Welcome = "", p.now().UTC(), true
-		// First the pair: a crash in between leaves a request that asks for what there is.
-		if err := p.change(ctx, pairName(r.Channel, r.Account, r.Sender), func(Pair, bool) (Pair, bool) { return r, true }); err != nil {
-			return Pair{}, err
-		}
-		return r, p.remove(ctx, name)
+	i := slices.IndexFunc(open, func(r Pair) bool { return r.Code == code && (channel == "" || r.Channel == channel) })
+	if i < 0 {
+		return Pair{}, ErrNoCode
 	}
-	return Pair{}, ErrNoCode
+	pair := open[i]
+	pair.Code, pair.At, pair.Welcome = "", p.now().UTC(), true
+	// After a crash in between, the request is open and the sender is paired.
+	if err := p.change(ctx, pairName(pair.Channel, pair.Account, pair.Sender), func(Pair, bool) *Pair { return &pair }); err != nil {
+		return Pair{}, err
+	}
+	return pair, p.remove(ctx, requestName(pair.Channel, pair.Account, pair.Sender))
 }
 
-// Welcome implements [Welcomer].
+// Welcome reports whether a sender was paired and has not been told yet. It returns true once.
 func (p *Pairs) Welcome(ctx context.Context, channel, account, sender string) (first bool, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	name := pairName(channel, account, sender)
-	pair, ok, err := p.get(ctx, name)
+	pair, ok, err := p.load(ctx, name)
 	if err != nil || !ok || !pair.Welcome {
 		return false, err
 	}
-	err = p.change(ctx, name, func(old Pair, ok bool) (Pair, bool) {
-		first = ok && old.Welcome
+	err = p.change(ctx, name, func(old Pair, ok bool) *Pair {
+		if first = ok && old.Welcome; !ok {
+			return nil
+		}
 		old.Welcome = false
-		return old, ok
+		return &old
 	})
 	return first && err == nil, err
 }
 
-// Remove takes a pair, or a request for one, away. ok is false where there was none.
+// Remove removes a pair and a request. ok is false if there was none.
 func (p *Pairs) Remove(ctx context.Context, channel, account, sender string) (ok bool, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	for _, name := range []string{pairName(channel, account, sender), requestName(channel, account, sender)} {
-		_, there, err := p.get(ctx, name)
+		_, found, err := p.load(ctx, name)
 		if err == nil {
 			err = p.remove(ctx, name)
 		}
 		if err != nil {
 			return ok, err
 		}
-		ok = ok || there
+		ok = ok || found
 	}
 	return ok, nil
 }
 
-// List returns who is paired and who asks, by channel, account and sender. What is over is left out.
+// List returns all pairs and open requests, ordered by channel, account and sender.
 func (p *Pairs) List(ctx context.Context) ([]Pair, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	waiting, err := p.requests(ctx)
+	open, err := p.requests(ctx)
 	if err != nil {
 		return nil, err
 	}
-	pairs, err := p.list(ctx, pairPrefix)
+	pairs, err := p.all(ctx, pairPrefix)
 	if err != nil {
 		return nil, err
 	}
-	pairs = append(pairs, waiting...)
+	pairs = append(pairs, open...)
 	slices.SortFunc(pairs, func(a, b Pair) int {
 		return cmp.Or(cmp.Compare(a.Channel, b.Channel), cmp.Compare(a.Account, b.Account), cmp.Compare(a.Sender, b.Sender), cmp.Compare(a.Code, b.Code))
 	})
 	return pairs, nil
 }
 
-// requests are those that are not over; the others are removed.
+// requests returns the open requests, and removes the others.
 func (p *Pairs) requests(ctx context.Context) ([]Pair, error) {
-	all, err := p.list(ctx, requestPrefix)
-	if err != nil {
-		return nil, err
-	}
+	all, err := p.all(ctx, requestPrefix)
 	return slices.DeleteFunc(all, func(r Pair) bool {
-		over := p.over(r)
-		if over {
-			_ = p.remove(ctx, requestName(r.Channel, r.Account, r.Sender)) // else the next time
+		expired := p.expired(r)
+		if expired {
+			_ = p.remove(ctx, requestName(r.Channel, r.Account, r.Sender)) // or the next time
 		}
-		return over
-	}), nil
+		return expired
+	}), err
 }
 
-// over also takes what comes from the future for over, as when the clock was set back: else it would never end.
-func (p *Pairs) over(r Pair) bool {
-	age := p.now().Sub(r.At)
-	return age >= pairingLife || age < -pairingLife
-}
+// expired reports whether a code is too old, or from a future that only a wrong clock explains.
+func (p *Pairs) expired(r Pair) bool { return p.now().Sub(r.At).Abs() >= pairingLife }
 
 func newCode() string {
 	b := make([]byte, codeLength)
 	_, _ = rand.Read(b) // never fails
 	for i := range b {
-		b[i] = codeLetters[int(b[i])%len(codeLetters)] // 256 is a multiple of 32
+		b[i] = codeLetters[int(b[i])%len(codeLetters)]
 	}
 	return string(b)
 }
 
-// Names in the store begin with what they are. The rest is a hash, since ids may be anything and must not be read off a list of names.
+// Names in the store are hashes, because ids can be any text and must not be readable in a list of names.
 const (
 	pairPrefix    = "pair-"
 	requestPrefix = "request-"
 )
 
 func pairName(channel, account, sender string) string {
-	return pairPrefix + pairHash(channel, account, sender)
+	sum := sha256.Sum256([]byte(SessionKey(KeyParts{Channel: channel, Account: account, Conversation: sender})))
+	return pairPrefix + hex.EncodeToString(sum[:16])
 }
 
 func requestName(channel, account, sender string) string {
-	return requestPrefix + pairHash(channel, account, sender)
+	return requestPrefix + strings.TrimPrefix(pairName(channel, account, sender), pairPrefix)
 }
 
-func pairHash(channel, account, sender string) string {
-	sum := sha256.Sum256([]byte(SessionKey(KeyParts{Channel: channel, Account: account, Conversation: sender})))
-	return hex.EncodeToString(sum[:16])
-}
-
-// get reads a pair or a request.
-func (p *Pairs) get(ctx context.Context, name string) (Pair, bool, error) {
+// load returns a pair or a request. ok is false if there is none.
+func (p *Pairs) load(ctx context.Context, name string) (pair Pair, ok bool, err error) {
 	text, err := p.store.Load(ctx, name)
 	if text == nil || err != nil {
 		return Pair{}, false, err
 	}
-	pair, err := parsePair(name, text)
+	pair, err = parsePair(name, text)
 	return pair, err == nil, err
 }
 
-// change replaces a pair or a request by what do makes of it; kept is false to remove it. do is called again if another process was faster.
-func (p *Pairs) change(ctx context.Context, name string, do func(old Pair, ok bool) (next Pair, kept bool)) error {
+// change replaces a pair or a request by the result of do; nil removes it. do is called again if another process was faster.
+func (p *Pairs) change(ctx context.Context, name string, do func(old Pair, ok bool) *Pair) error {
 	return p.store.Change(ctx, name, func(text []byte) ([]byte, error) {
 		var old Pair
+		var err error
 		if text != nil {
-			var err error
 			if old, err = parsePair(name, text); err != nil {
 				return nil, err
 			}
 		}
-		next, kept := do(old, text != nil)
-		if !kept {
+		next := do(old, text != nil)
+		if next == nil {
 			return nil, nil
 		}
 		return json.Marshal(next)
 	})
 }
 
-// remove removes a pair or a request, if it exists.
 func (p *Pairs) remove(ctx context.Context, name string) error {
 	return p.store.Change(ctx, name, func([]byte) ([]byte, error) { return nil, nil })
 }
 
-// list returns the pairs, or the requests.
-func (p *Pairs) list(ctx context.Context, prefix string) ([]Pair, error) {
+// all returns all pairs, or all requests.
+func (p *Pairs) all(ctx context.Context, prefix string) (all []Pair, err error) {
 	texts, err := p.store.All(ctx, prefix)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Pair, 0, len(texts))
 	for name, text := range texts {
 		pair, err := parsePair(name, text)
 		if err != nil {
@@ -305,8 +268,8 @@ func parsePair(name string, text []byte) (p Pair, err error) {
 	return p, nil
 }
 
-// PairedFact is what [Identity.Paired] is: asked only where the policy needs it, unknown where the store cannot be read. Without a
-// store nobody is paired.
+// PairedFact returns the value of [Identity.Paired]. It reads the store only if the policy needs it, and returns Unknown with an error if
+// that fails. Without a store nobody is paired.
 func PairedFact(ctx context.Context, p Pairing, policy PolicyKind, channel, account, sender string) (Tri, error) {
 	if policy != PolicyPairing {
 		return Unknown, nil

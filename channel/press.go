@@ -98,33 +98,6 @@ func (s Pressed) Text() string {
 	return "You may not answer this question."
 }
 
-// PressPlan is the plan of a press. The facts say who has pressed, and where the question was asked; show shows the answer to whoever has
-// pressed, and is not called where nothing may be seen.
-func PressPlan(f Facts, p Press, show func(context.Context, Pressed)) *Prepared {
-	f.Message = MessageFacts{RawBody: p.Command(), CommandBody: p.Command()}
-	f.Route.CreateIfMissing = false
-	f.Access.Mentions.CanDetect, f.Access.Mentions.WasMentioned = true, true // the button is the agent's
-	return &Prepared{
-		Common: Common{Facts: f},
-		Dispatch: func(ctx context.Context, t *Turn, a Agent) (DispatchResult, error) {
-			t.Queued()
-			if t.Context.ObserveOnly {
-				return DispatchResult{NoReply: true}, nil
-			}
-			state := PressRefused
-			if d, ok := a.(Decider); ok && t.Context.CommandAuthorized {
-				state = d.Decide(ctx, t, p)
-			}
-			// The answer is no message, so it takes nothing from the window.
-			_, _ = t.Sink.Do(ctx, Block{Kind: ReplyTool}, func(ctx context.Context) (Receipt, error) {
-				show(ctx, state)
-				return Receipt{State: Suppressed}, nil
-			})
-			return DispatchResult{NoReply: true}, nil
-		},
-	}
-}
-
 // RefusedPress returns the answer to a press that the gates do not let in; ok is false if it was let in, came before, runs again, or is no press
 // of a question's button.
 func RefusedPress(r Result) (s Pressed, ok bool) {
@@ -134,5 +107,5 @@ func RefusedPress(r Result) (s Pressed, ok bool) {
 	case ReasonRateLimited:
 		return PressTooMany, true
 	}
-	return PressRefused, r.Admission.stops()
+	return PressRefused, r.Admission.Stops()
 }

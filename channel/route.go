@@ -6,99 +6,91 @@ import (
 	"slices"
 )
 
-// Rule sends messages to an agent. What is empty is anything.
+// Rule sends messages to an agent. An empty field matches everything.
 type Rule struct {
 	Channel, Account string
-	Kind             ChatType // Group stands for groups and channels
-	Peer             string   // the conversation, or what RoutePeer says
+	Kind             ChatType // Group also matches broadcast channels
+	Peer             string   // the conversation, or RoutePeer
 	Space            string   // workspace, guild, tenant
 	Parent, Thread   string
 	Agent            string
 }
 
-// weight orders rules: a thread says more than a conversation, which says more than what it is in, and so on to the channel.
-func (r Rule) weight() int {
-	w := 0
-	for _, part := range [...]bool{
-		r.Thread != "", r.Peer != "", r.Parent != "", r.Space != "", r.Kind != "", r.Account != "", r.Channel != "",
-	} {
-		w <<= 1
-		if part {
-			w |= 1
+// weight orders rules by how specific they are: thread, conversation, parent, space, kind, account, channel.
+func (r Rule) weight() (weight int) {
+	for _, field := range [...]string{r.Thread, r.Peer, r.Parent, r.Space, string(r.Kind), r.Account, r.Channel} {
+		weight <<= 1
+		if field != "" {
+			weight++
 		}
 	}
-	return w
+	return weight
 }
 
 func (r Rule) matches(q RouteQuery) bool {
 	is := func(rule, query string) bool { return rule == "" || rule == query }
 	return is(r.Channel, q.Channel) && is(r.Account, q.Account) && is(r.Peer, q.Peer.ID) && is(r.Space, q.Space) &&
 		is(r.Parent, q.Parent) && is(r.Thread, q.Thread) &&
-		(r.Kind == "" || r.Kind == q.Peer.Kind || r.Kind == Group && q.Peer.Kind == Broadcast)
+		(is(string(r.Kind), string(q.Peer.Kind)) || r.Kind == Group && q.Peer.Kind == Broadcast)
 }
 
-// RouteTable is [Routes] by rules, the most specific first.
-type RouteTable struct{ rules []Rule }
+// RouteTable is [Routes] from rules.
+type RouteTable struct{ rules []Rule } // the most specific first
 
-// NewRoutes orders rules. Two rules for one place with different agents are an error, and so is one without an agent.
+// NewRoutes checks and orders rules. An error is a rule without an agent, or two rules with different agents for the same messages.
 func NewRoutes(rules []Rule) (*RouteTable, error) {
-	places := map[Rule]int{}
+	seen := map[Rule]int{}
 	for i, r := range rules {
-		if r.Agent == "" {
-			return nil, fmt.Errorf("routes: rule %d has no agent", i+1)
-		}
-		switch r.Kind {
-		case "", Direct, Group, Broadcast:
-		default:
-			return nil, fmt.Errorf("routes: rule %d: unknown kind %q; expected direct, group or channel", i+1, r.Kind)
-		}
 		agent := r.Agent
 		r.Agent = ""
-		if j, ok := places[r]; ok && rules[j].Agent != agent {
+		j, ok := seen[r]
+		switch {
+		case agent == "":
+			return nil, fmt.Errorf("routes: rule %d has no agent", i+1)
+		case !slices.Contains([]ChatType{"", Direct, Group, Broadcast}, r.Kind):
+			return nil, fmt.Errorf("routes: rule %d: unknown kind %q; expected direct, group or channel", i+1, r.Kind)
+		case ok && rules[j].Agent != agent:
 			return nil, fmt.Errorf("routes: rules %d and %d name different agents for the same place; remove one", j+1, i+1)
 		}
-		places[r] = i
+		seen[r] = i
 	}
-	return &RouteTable{ordered(rules)}, nil
+	return newRouteTable(rules), nil
 }
 
-// ordered is the most specific first; of equal ones, the earlier.
-func ordered(rules []Rule) []Rule {
+// newRouteTable orders rules. Rules of one weight keep their order.
+func newRouteTable(rules []Rule) *RouteTable {
 	rules = slices.Clone(rules)
 	slices.SortStableFunc(rules, func(a, b Rule) int { return cmp.Compare(b.weight(), a.weight()) })
-	return rules
+	return &RouteTable{rules}
 }
 
-// Route is the agent of the first rule that matches. ok is false where none does.
+// Route returns the agent of the first rule that matches.
 func (t *RouteTable) Route(q RouteQuery) (agent string, ok bool) {
-	for _, r := range t.rules {
-		if r.matches(q) {
-			return r.Agent, true
-		}
+	i := slices.IndexFunc(t.rules, func(r Rule) bool { return r.matches(q) })
+	if i < 0 {
+		return "", false
 	}
-	return "", false
+	return t.rules[i].Agent, true
 }
 
-// routes are the rules of the configuration, and behind those of equal weight what the settings "agent" say.
+// routes returns the rules of the configuration and, after rules of the same weight, those of the settings "agent".
 func (c Configuration) routes() *RouteTable {
 	rules := slices.Clone(c.Routes)
-	for name, ch := range c.Channels {
-		for where := range c.places(name) {
-			agent, q := where.place.Agent, where.query
-			if agent == "" {
-				continue
-			}
-			r := Rule{Channel: q.Channel, Account: q.Account, Kind: q.Kind, Peer: q.Conversation, Thread: q.Thread, Agent: agent}
-			rules = append(rules, r)
-			if where.level&(OfGroup|OfThread) != 0 {
-				// Some platforms make a thread a conversation of its own, inside of another.
-				r.Peer, r.Thread, r.Parent = q.Thread, "", q.Conversation
-				rules = append(rules, r)
-			}
+	for q, where := range c.places() {
+		r := Rule{Channel: q.Channel, Account: q.Account, Kind: q.Kind, Peer: q.Conversation, Thread: q.Thread, Agent: where.place.Agent}
+		if r.Agent == "" {
+			continue
 		}
+		rules = append(rules, r)
+		if where.level&(OfGroup|OfThread) != 0 { // some platforms make a thread a conversation, whose parent is the group
+			r.Peer, r.Thread, r.Parent = q.Thread, "", q.Conversation
+			rules = append(rules, r)
+		}
+	}
+	for name, ch := range c.Channels {
 		if ch.Shipped.Agent != "" && ch.Agent == "" {
 			rules = append(rules, Rule{Channel: name, Agent: ch.Shipped.Agent})
 		}
 	}
-	return &RouteTable{ordered(rules)}
+	return newRouteTable(rules)
 }

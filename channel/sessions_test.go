@@ -53,51 +53,32 @@ func TestTheLastRouteOfASessionIsKnown(t *testing.T) {
 	}
 }
 
-// CH-23: through the kernel, so that the order of its questions holds, too.
-func TestOnlyTheOwnerOfAMainSessionChangesItsLastRoute(t *testing.T) {
+// CH-23: the kernel asks for the owner before it changes the last route of a main session.
+func TestFirstSenderOwnsAMainSession(t *testing.T) {
 	store := channel.NewTexts(0)
-	said := func(s *channel.Sessions, sender string) {
+	record := func(sender string, kind channel.ChatType) {
 		t.Helper()
-		k := &channel.Kernel{Recorder: s, Agent: says("answer")}
-		r, err := k.RunAssembled(t.Context(), channel.Meta{Channel: "fake"}, &channel.Assembled{Delivery: &platform{}, Common: channel.Common{
-			Record: channel.RecordOptions{UpdateLastRoute: true},
-			Facts: channel.Facts{
-				Channel: "fake", MessageID: sender, Sender: channel.SenderFacts{ID: sender},
-				Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: sender},
-				Route:        channel.RouteFacts{AgentID: "a", RouteSessionKey: "fake:" + sender, MainSessionKey: "main"},
-				Reply:        channel.ReplyPlanFacts{To: sender},
-				Access:       channel.AccessFacts{DM: channel.DMFacts{Policy: channel.PolicyOpen}},
-				Message:      channel.MessageFacts{RawBody: "hi"},
-			},
-		}})
-		if err != nil || !r.Dispatched {
-			t.Fatalf("got %+v, %v", r, err)
-		}
-	}
-	last := func(s *channel.Sessions, session string) string {
-		t.Helper()
-		r, _, err := s.Last(t.Context(), session)
+		err := channel.NewSessions(store, nil).Record(t.Context(), channel.Row{
+			SessionKey: "fake:" + sender, Sender: sender, Route: channel.RouteFacts{MainSessionKey: "main"}, Conversation: channel.ConversationFacts{Kind: kind},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return r.Reply.To
 	}
-	s := channel.NewSessions(store, nil)
-	said(s, "ann")
-	said(s, "bob")
-	s = channel.NewSessions(store, nil)
-	said(s, "bob")
-	if got := last(s, "main"); got != "ann" {
-		t.Errorf("the main session's last route is to %q, expected its owner", got)
+	owner := func(want string) {
+		t.Helper()
+		if got, err := channel.NewSessions(store, nil).Owner(t.Context(), "main"); got != want || err != nil {
+			t.Errorf("the owner is %q, %v, want %q", got, err, want)
+		}
 	}
-	if got := last(s, "fake:bob"); got != "" {
-		t.Errorf("a message of somebody else has changed a last route to %q", got)
-	}
-	if err := s.Forget(t.Context(), "main"); err != nil {
+	record("eve", channel.Group)
+	owner("")
+	record("ann", channel.Direct)
+	record("bob", channel.Direct)
+	owner("ann")
+	if err := channel.NewSessions(store, nil).Forget(t.Context(), "main"); err != nil {
 		t.Fatal(err)
 	}
-	said(s, "bob")
-	if got := last(s, "main"); got != "bob" {
-		t.Errorf("after it was erased, the last route is to %q, expected who came first", got)
-	}
+	record("bob", channel.Direct)
+	owner("bob")
 }

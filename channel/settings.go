@@ -1,7 +1,9 @@
 package channel
 
 import (
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,7 +12,7 @@ import (
 	"github.com/lingserve/lingserve/turn"
 )
 
-// Keys of the settings, as they stand below a channel. [AccessFacts.Sources] and [Policy.Sources] have them as keys, too.
+// Keys of settings below a channel. They are also the keys of [AccessFacts.Sources] and [Policy.Sources].
 const (
 	keyDMPolicy       = "dm.policy"
 	keyDMAllowFrom    = "dm.allow_from"
@@ -20,56 +22,31 @@ const (
 	keyEnabled        = "groups.enabled"
 	keyRequireMention = "groups.require_mention"
 	keyUnmentioned    = "unmentioned"
-	keyPatterns       = "mentions.patterns"
 	keyImplicit       = "implicit_mentions"
-	keyMatchMutable   = "match_mutable"
 	keyAllowBots      = "allow_bots"
-	keyVisibility     = "context_visibility"
 	keyCommandMode    = "commands.mode"
 	keyUsers          = "commands.users"
 	keyOperators      = "commands.operators"
 	keyAdmins         = "commands.admins"
-	keyDebounce       = "debounce"
-	keyErrorNotice    = "error_notice"
-	keyOnBusy         = "on_busy"
-	keyAgent          = "agent"
-	keySystemPrompt   = "system_prompt"
-	keySenderIDs      = "log.sender_ids"
-	keyPreviews       = "log.previews"
-	keyTimezone       = "timezone"
-	keyGreeting       = "greeting"
-	keySenderRate     = "limits.sender_rate"
-	keySenderBurst    = "limits.sender_burst"
-	keyChatRate       = "limits.chat_rate"
+	KeySenderRate     = "limits.sender_rate"
+	KeyChatRate       = "limits.chat_rate"
 )
 
-// builtIn begins the path of a value that no configuration supplied.
+// builtIn begins the path of a value that is not in the configuration.
 const builtIn = "default:"
 
-// source is the path of the setting that supplied a value.
+// source returns the path of the setting that supplied a value.
 func source(a *AccessFacts, key string) string {
 	if path, ok := a.Sources[key]; ok {
-		return path
-	}
-	if path, ok := builtInPaths[key]; ok {
 		return path
 	}
 	return builtIn + key
 }
 
-// builtInPaths keeps verdicts, of which every event has six, from being put together each time.
-var builtInPaths = func() map[string]string {
-	paths := make(map[string]string, len(settingsTable))
-	for _, s := range settingsTable {
-		paths[s.Key] = builtIn + s.Key
-	}
-	return paths
-}()
-
-// Level is where in a configuration a setting may stand.
+// Level is a level of the configuration that can have a setting.
 type Level uint8
 
-// The levels, the most specific last. Levels of one setting are added.
+// The levels, the most specific last. A setting can have several of them.
 const (
 	OfChannel Level = 1 << iota // channels.telegram.…
 	OfAccount                   // channels.telegram.accounts.work.…
@@ -84,8 +61,8 @@ const (
 	aboutGroups = OfChannel | OfAccount | OfGroup | OfThread
 )
 
-// Place is what the configuration says at one level. What is zero there says nothing, and the next level counts; a list that is empty
-// and not nil says that nobody is on it.
+// Place is the settings at one level of the configuration. A zero field is not set, so the next level decides. An empty list that is not
+// nil is set: it has no entries.
 type Place struct {
 	DMPolicy       PolicyKind
 	DMAllowFrom    []string
@@ -122,180 +99,164 @@ type Place struct {
 type Setting struct {
 	Key     string // below the channel: "dm.policy"
 	Help    string // one sentence without a full stop
-	Default string // as it would be written; "" is nothing
+	Default string // as written in a configuration; "" is none
 	OneOf   []string
 	Levels  Level
 
-	kind string
-	set  func(*Place, string) error   // nil for a list
-	list func(*Place, []string) error // nil for what is none
-	has  func(*Place) bool            // says whether the place says something
-	into func(*Policy, *Place)        // what it says
+	field  string // of Place
+	policy string // the path of the field in Policy; "" if the resolution of the value is special
 }
 
 // SettingsTable returns all settings that every channel has, in the order in which they are shown.
 func SettingsTable() []Setting { return slices.Clone(settingsTable) }
 
-// Kind names what is expected of the value, for people: "text", "list", "true or false", "duration", or the values that there are.
+// Kind returns what the value is, for people: "text", "list", "true or false", "duration", "number", "time zone", or the possible values.
 func (s Setting) Kind() string {
 	if len(s.OneOf) > 0 && !s.IsList() {
 		return strings.Join(s.OneOf, ", ")
 	}
-	return s.kind
-}
-
-// IsList says that the value is a list.
-func (s Setting) IsList() bool { return s.list != nil }
-
-// At is the key of the setting at one level: what is about groups stands without "groups." in one of them. ok is false where the
-// setting may not stand there.
-func (s Setting) At(l Level) (key string, ok bool) {
-	if l&(OfGroup|OfThread) != 0 {
-		return strings.TrimPrefix(s.Key, "groups."), s.Levels&l != 0
+	switch s.in(new(Place)).Interface().(type) {
+	case *bool:
+		return "true or false"
+	case *time.Duration:
+		return "duration"
+	case *int:
+		return "number"
 	}
-	return s.Key, s.Levels&l != 0
+	switch {
+	case s.IsList():
+		return "list"
+	case s.Key == "timezone":
+		return "time zone"
+	}
+	return "text"
 }
 
-// Set understands a value and puts it into the place. An error says what was expected; where it stands, the caller knows.
+// IsList reports whether the value is a list.
+func (s Setting) IsList() bool { return s.in(new(Place)).Kind() == reflect.Slice }
+
+// At returns the key of the setting at one level. In a group and a thread, the keys have no "groups.". ok is false if the level cannot have
+// the setting.
+func (s Setting) At(l Level) (key string, ok bool) {
+	key = s.Key
+	if l&(OfGroup|OfThread) != 0 {
+		key = strings.TrimPrefix(s.Key, "groups.")
+	}
+	return key, s.Levels&l != 0
+}
+
+// in returns the setting's field of a place.
+func (s Setting) in(p *Place) reflect.Value { return reflect.ValueOf(p).Elem().FieldByName(s.field) }
+
+// Set parses a value and stores it in the place. The error says what is expected, without the path of the setting.
 func (s Setting) Set(p *Place, value string) error {
-	if s.set == nil {
+	if s.IsList() {
 		return s.SetList(p, []string{value})
 	}
-	if len(s.OneOf) > 0 && !slices.Contains(s.OneOf, value) {
-		if s.Key == keyGroupPolicy && value == string(PolicyPairing) {
-			return errGroupPairing
-		}
-		return fmt.Errorf("%q is invalid; expected one of %s", value, strings.Join(s.OneOf, ", "))
+	parsed, err := s.parse(value)
+	if err == nil {
+		s.in(p).Set(reflect.ValueOf(parsed).Convert(s.in(p).Type()))
 	}
-	return s.set(p, value)
+	return err
 }
 
-// SetList understands the entries of a list and puts them into the place. No entries at all are a list that nobody is on.
+// parse returns a value in the type of the setting's field, or as a string.
+func (s Setting) parse(value string) (any, error) {
+	if err := s.checkText(value); err != nil {
+		return nil, err
+	}
+	expected := ""
+	switch s.in(new(Place)).Interface().(type) {
+	case *bool:
+		if v, err := strconv.ParseBool(value); err == nil {
+			return &v, nil
+		}
+		expected = "true or false"
+	case *time.Duration:
+		if v, err := time.ParseDuration(value); err == nil && v >= 0 {
+			return &v, nil
+		}
+		expected = "a duration, such as 2s or 500ms"
+	case *int:
+		if v, err := strconv.Atoi(value); err == nil && v >= 0 && v <= maxCount {
+			return &v, nil
+		}
+		expected = fmt.Sprintf("a whole number from 0 to %d", maxCount)
+	case *string:
+		return &value, nil
+	default:
+		return value, nil
+	}
+	return nil, fmt.Errorf("%q is invalid; expected %s", value, expected)
+}
+
+// maxCount is the maximum of a rate a minute.
+const maxCount = 1_000_000
+
+// SetList checks the entries of a list and stores them in the place. Without entries, the list is set and empty.
 func (s Setting) SetList(p *Place, entries []string) error {
-	if s.list == nil {
+	if !s.IsList() {
 		return fmt.Errorf("expected %s, got a list", s.Kind())
 	}
-	for _, entry := range entries {
-		if len(s.OneOf) > 0 && !slices.Contains(s.OneOf, entry) {
-			return fmt.Errorf("%q is invalid; expected one of %s", entry, strings.Join(s.OneOf, ", "))
-		}
-	}
-	if err := checkList(s.Key, entries); err != nil {
+	if err := s.checkList(entries); err != nil {
 		return err
 	}
-	return s.list(p, entries)
-}
-
-var settingsTable = []Setting{
-	setting(keyDMPolicy, ofAccounts, "", "who may talk in direct conversations; unset: no one",
-		enumOf(func(p *Place) *PolicyKind { return &p.DMPolicy }, func(p *Policy) *PolicyKind { return &p.DM },
-			PolicyDisabled, PolicyOpen, PolicyAllowlist, PolicyPairing)),
-	setting(keyDMAllowFrom, ofAccounts, "", "ids of people, or role:… for a role of the platform",
-		listOf(func(p *Place) *[]string { return &p.DMAllowFrom }, func(p *Policy) *[]string { return &p.DMAllowFrom })),
-	setting(keyGroupPolicy, aboutGroups, "", "who may talk in groups; unset: no one",
-		enumOf(func(p *Place) *PolicyKind { return &p.GroupPolicy }, func(p *Policy) *PolicyKind { return &p.Group },
-			PolicyDisabled, PolicyOpen, PolicyAllowlist)),
-	setting(keyGroupAllowFrom, aboutGroups, "", "ids of people; inherit: dm.allow_from",
-		listOf(func(p *Place) *[]string { return &p.GroupAllowFrom }, func(p *Policy) *[]string { return &p.GroupAllowFrom })),
-	setting(keyOnly, ofAccounts, "", "ids of the groups where the agent talks; unset: all",
-		listOf(func(p *Place) *[]string { return &p.Only }, nil)),
-	setting(keyEnabled, OfGroup|OfThread, "true", "the agent talks in this group or thread",
-		flagOf(func(p *Place) **bool { return &p.Enabled }, func(p *Policy) *bool { return &p.RouteAllowed })),
-	setting(keyRequireMention, aboutGroups, "true", "the agent answers only messages that address it",
-		flagOf(func(p *Place) **bool { return &p.RequireMention }, func(p *Policy) *bool { return &p.RequireMention })),
-	setting(keyUnmentioned, aboutGroups, "history", "other messages: kept for the next mention, dropped, or read without an answer",
-		enumOf(func(p *Place) *UnmentionedMode { return &p.Unmentioned }, func(p *Policy) *UnmentionedMode { return &p.Unmentioned },
-			UnmentionedHistory, UnmentionedDrop, UnmentionedObserve)),
-	setting(keyPatterns, aboutGroups, "", "names that address the agent anywhere in a text",
-		listOf(func(p *Place) *[]string { return &p.Patterns }, func(p *Policy) *[]string { return &p.Patterns })),
-	setting(keyImplicit, aboutGroups, "reply_to_bot, quoted_bot, bot_thread, native", "what else addresses the agent",
-		enumsOf(func(p *Place) *[]MentionKind { return &p.Implicit }, func(p *Policy) *[]MentionKind { return &p.Implicit },
-			ReplyToBot, QuotedBot, BotThread, Native)),
-	setting(keyMatchMutable, everywhere, "false", "lists also match names and handles, which people can change",
-		flagOf(func(p *Place) **bool { return &p.MatchMutable }, func(p *Policy) *bool { return &p.MatchMutable })),
-	setting(keyAllowBots, everywhere, "none", "other bots that may talk; mentions: if they mention the agent",
-		enumOf(func(p *Place) *AllowBots { return &p.AllowBots }, func(p *Policy) *AllowBots { return &p.AllowBots },
-			BotsNone, BotsMentions, BotsAll)),
-	setting(keyVisibility, everywhere, "allowlist_quote", "what the agent sees of people who may not talk: all, nothing, or replied-to messages",
-		enumOf(func(p *Place) *Visibility { return &p.Visibility }, func(p *Policy) *Visibility { return &p.Visibility },
-			VisibleAll, VisibleAllowlist, VisibleAllowlistQuote)),
-	setting(keyCommandMode, everywhere, "authorizers", "who may give commands: people on the lists, all senders, or no one",
-		enumOf(func(p *Place) *CommandMode { return &p.CommandMode }, func(p *Policy) *CommandMode { return &p.CommandMode },
-			CommandsAuthorizers, CommandsSenders, CommandsOff)),
-	setting(keyUsers, everywhere, "", "ids of people who may give commands of users",
-		listOf(func(p *Place) *[]string { return &p.Users }, func(p *Policy) *[]string { return &p.Users })),
-	setting(keyOperators, everywhere, "", "the same of operators, who also approve tools",
-		listOf(func(p *Place) *[]string { return &p.Operators }, func(p *Policy) *[]string { return &p.Operators })),
-	setting(keyAdmins, everywhere, "", "the same for all commands",
-		listOf(func(p *Place) *[]string { return &p.Admins }, func(p *Policy) *[]string { return &p.Admins })),
-	setting(keyDebounce, everywhere, "0s", "messages of one sender within this time count as one",
-		durationOf(func(p *Place) **time.Duration { return &p.Debounce }, func(p *Policy) *time.Duration { return &p.Debounce })),
-	setting(keyErrorNotice, everywhere, "true", "tell people why there is no answer",
-		flagOf(func(p *Place) **bool { return &p.ErrorNotice }, func(p *Policy) *bool { return &p.ErrorNotice })),
-	setting(keyOnBusy, everywhere, "queue", "what a message does while its session is busy",
-		oneOf(textOf(func(p *Place) *string { return &p.OnBusy }, func(p *Policy) *string { return &p.OnBusy }),
-			string(turn.Queue), string(turn.Reject), string(turn.Interrupt), string(turn.Steer))),
-	setting(keyAgent, everywhere, "", "agent that answers",
-		textOf(func(p *Place) *string { return &p.Agent }, func(p *Policy) *string { return &p.Agent })),
-	setting(keySystemPrompt, everywhere, "", "instructions added to those of the agent",
-		optionalOf(func(p *Place) **string { return &p.SystemPrompt }, func(p *Policy) *string { return &p.SystemPrompt })),
-	setting(keyTimezone, everywhere, "", "time zone of dates, such as Europe/Berlin; unset: the agent's",
-		zoneOf(func(p *Place) *string { return &p.Timezone }, func(p *Policy) *string { return &p.Timezone })),
-	setting(keyGreeting, everywhere, "Hello! Write me a message, and I will answer.", "answer to /start; with \"\" the agent answers",
-		optionalOf(func(p *Place) **string { return &p.Greeting }, func(p *Policy) *string { return &p.Greeting })),
-	setting(keySenderRate, ofAccounts, strconv.Itoa(defaultSenderRate), "messages a minute of one sender; 0: unlimited",
-		countOf(func(p *Place) **int { return &p.SenderRate }, func(p *Policy) *int { return &p.Limits.SenderRate.PerMinute })),
-	setting(keySenderBurst, ofAccounts, strconv.Itoa(defaultBurst), "messages of one sender at once",
-		countOf(func(p *Place) **int { return &p.SenderBurst }, func(p *Policy) *int { return &p.Limits.SenderRate.Burst })),
-	setting(keyChatRate, ofAccounts, strconv.Itoa(defaultChatRate), "messages a minute of one conversation; 0: unlimited",
-		countOf(func(p *Place) **int { return &p.ChatRate }, func(p *Policy) *int { return &p.Limits.ChatRate.PerMinute })),
-	setting(keySenderIDs, ofAccounts, "plain", "ids of senders in the log",
-		oneOf(textOf(func(p *Place) *string { return &p.SenderIDs }, func(p *Policy) *string { return &p.SenderIDs }),
-			"plain", "hash", "none")),
-	setting(keyPreviews, ofAccounts, "false", "first words of messages in the log (debug)",
-		flagOf(func(p *Place) **bool { return &p.Previews }, func(p *Policy) *bool { return &p.Previews })),
-}
-
-func setting(key string, levels Level, def, help string, s Setting) Setting {
-	s.Key, s.Levels, s.Default, s.Help = key, levels, def, help
-	return s
-}
-
-func textOf[T ~string](place func(*Place) *T, policy func(*Policy) *T) Setting {
-	return Setting{
-		kind: "text",
-		set:  func(p *Place, v string) error { *place(p) = T(v); return nil },
-		has:  func(p *Place) bool { return *place(p) != "" },
-		into: func(to *Policy, p *Place) { *policy(to) = *place(p) },
+	list := reflect.MakeSlice(s.in(p).Type(), len(entries), len(entries))
+	for i, entry := range entries {
+		list.Index(i).SetString(entry)
 	}
+	s.in(p).Set(list)
+	return nil
 }
 
-func enumOf[T ~string](place func(*Place) *T, policy func(*Policy) *T, values ...T) Setting {
-	return oneOf(textOf(place, policy), values...)
-}
-
-func oneOf[T ~string](s Setting, values ...T) Setting {
-	for _, v := range values {
-		s.OneOf = append(s.OneOf, string(v))
-	}
-	return s
-}
-
-// zoneOf is the name of a time zone.
-func zoneOf(place func(*Place) *string, policy func(*Policy) *string) Setting {
-	s := textOf(place, policy)
-	s.kind = "time zone"
-	s.set = func(p *Place, v string) error {
-		if err := CheckTimezone(v); err != nil {
-			return err
+// check checks the value that a place has.
+func (s Setting) check(p *Place) error {
+	switch v := s.in(p); v.Kind() {
+	case reflect.String:
+		return s.checkText(v.String())
+	case reflect.Slice:
+		entries := make([]string, v.Len())
+		for i := range entries {
+			entries[i] = v.Index(i).String()
 		}
-		*place(p) = v
-		return nil
+		return s.checkList(entries)
 	}
-	return s
+	return nil
 }
 
-// CheckTimezone returns an error that says what was expected where there is no time zone of this name.
+var errGroupPairing = errors.New("pairing works only in direct conversations; expected disabled, open or allowlist")
+
+func (s Setting) checkText(value string) error {
+	switch {
+	case s.Key == keyGroupPolicy && value == string(PolicyPairing):
+		return errGroupPairing
+	case len(s.OneOf) > 0 && !slices.Contains(s.OneOf, value):
+		return fmt.Errorf("%q is invalid; expected one of %s", value, strings.Join(s.OneOf, ", "))
+	case s.Key == "timezone":
+		return CheckTimezone(value)
+	}
+	return nil
+}
+
+func (s Setting) checkList(entries []string) error {
+	for _, entry := range entries {
+		switch {
+		case len(s.OneOf) > 0 && !slices.Contains(s.OneOf, entry):
+			return fmt.Errorf("%q is invalid; expected one of %s", entry, strings.Join(s.OneOf, ", "))
+		case strings.TrimSpace(entry) != entry || entry == "":
+			return fmt.Errorf("the entry %q is empty, or has spaces around it", entry)
+		case entry == Anyone && (s.Key == keyUsers || s.Key == keyOperators || s.Key == keyAdmins):
+			return errors.New(`"*" would give commands to everybody; set commands.mode: senders to give them to all admitted senders`)
+		case entry == Inherit && s.Key == keyGroupAllowFrom && len(entries) > 1:
+			return errors.New("inherit must be the only entry, because it is the whole list of dm")
+		case entry == Inherit && s.Key == keyDMAllowFrom:
+			return errors.New("inherit works only in groups.allow_from")
+		}
+	}
+	return nil
+}
+
+// CheckTimezone returns an error that says what is expected if there is no time zone of this name.
 func CheckTimezone(name string) error {
 	if _, err := time.LoadLocation(name); err != nil || name == "" {
 		return fmt.Errorf("%q is not a time zone; expected a name such as Europe/Berlin, UTC, or Local for the server's", name)
@@ -303,110 +264,114 @@ func CheckTimezone(name string) error {
 	return nil
 }
 
-// optionalOf is a text that may be set to nothing.
-func optionalOf(place func(*Place) **string, policy func(*Policy) *string) Setting {
-	return Setting{
-		kind: "text",
-		set:  func(p *Place, v string) error { *place(p) = &v; return nil },
-		has:  func(p *Place) bool { return *place(p) != nil },
-		into: func(to *Policy, p *Place) { *policy(to) = **place(p) },
+// apply copies the value of a place to a policy. It returns false if the place has none.
+func (s Setting) apply(p *Place, to *Policy) bool {
+	value := s.in(p)
+	if value.IsZero() {
+		return false
 	}
-}
-
-func flagOf(place func(*Place) **bool, policy func(*Policy) *bool) Setting {
-	return Setting{
-		kind: "true or false",
-		set: func(p *Place, v string) error {
-			b, err := strconv.ParseBool(v)
-			if err != nil {
-				return fmt.Errorf("%q is invalid; expected true or false", v)
-			}
-			*place(p) = &b
-			return nil
-		},
-		has:  func(p *Place) bool { return *place(p) != nil },
-		into: func(to *Policy, p *Place) { *policy(to) = **place(p) },
+	if s.policy == "" {
+		return true
 	}
-}
-
-func durationOf(place func(*Place) **time.Duration, policy func(*Policy) *time.Duration) Setting {
-	return Setting{
-		kind: "duration",
-		set: func(p *Place, v string) error {
-			d, err := time.ParseDuration(v)
-			if err != nil || d < 0 {
-				return fmt.Errorf("%q is invalid; expected a duration, such as 2s or 500ms", v)
-			}
-			*place(p) = &d
-			return nil
-		},
-		has:  func(p *Place) bool { return *place(p) != nil },
-		into: func(to *Policy, p *Place) { *policy(to) = **place(p) },
+	field := reflect.ValueOf(to).Elem()
+	for name := range strings.SplitSeq(s.policy, ".") {
+		field = field.FieldByName(name)
 	}
-}
-
-// maxCount bounds what is counted by the minute.
-const maxCount = 1_000_000
-
-// countOf is a number. In a policy, 0 says nothing, so that no limit is negative there.
-func countOf(place func(*Place) **int, policy func(*Policy) *int) Setting {
-	return Setting{
-		kind: "number",
-		set: func(p *Place, v string) error {
-			n, err := strconv.Atoi(v)
-			if err != nil || n < 0 || n > maxCount {
-				return fmt.Errorf("%q is invalid; expected a whole number from 0 to %d", v, maxCount)
-			}
-			*place(p) = &n
-			return nil
-		},
-		has: func(p *Place) bool { return *place(p) != nil },
-		into: func(to *Policy, p *Place) {
-			n := **place(p)
-			if n == 0 {
-				n = -1
-			}
-			*policy(to) = n
-		},
+	field.Set(reflect.Indirect(value))
+	if field.Kind() == reflect.Int && field.IsZero() {
+		field.SetInt(-1) // in a policy, 0 is not set, and less is unlimited
 	}
+	return true
 }
 
-// listOf is one whose entries have no values of their own. Without policy it is read otherwise.
-func listOf(place func(*Place) *[]string, policy func(*Policy) *[]string) Setting {
-	return enumsOf(place, policy)
+func values[T ~string](list ...T) (texts []string) {
+	for _, value := range list {
+		texts = append(texts, string(value))
+	}
+	return texts
 }
 
-func enumsOf[T ~string](place func(*Place) *[]T, policy func(*Policy) *[]T, values ...T) Setting {
-	return oneOf(Setting{
-		kind: "list",
-		list: func(p *Place, entries []string) error {
-			l := make([]T, len(entries))
-			for i, entry := range entries {
-				l[i] = T(entry)
-			}
-			*place(p) = l
-			return nil
-		},
-		has: func(p *Place) bool { return *place(p) != nil },
-		into: func(to *Policy, p *Place) {
-			if policy != nil {
-				*policy(to) = *place(p)
-			}
-		},
-	}, values...)
+var settingsTable = []Setting{
+	{
+		keyDMPolicy, "who may talk in direct conversations; unset: no one", "",
+		values(PolicyDisabled, PolicyOpen, PolicyAllowlist, PolicyPairing), ofAccounts, "DMPolicy", "DM",
+	},
+	{keyDMAllowFrom, "ids of people, or role:… for a role of the platform", "", nil, ofAccounts, "DMAllowFrom", "DMAllowFrom"},
+	{
+		keyGroupPolicy, "who may talk in groups; unset: no one", "",
+		values(PolicyDisabled, PolicyOpen, PolicyAllowlist), aboutGroups, "GroupPolicy", "Group",
+	},
+	{keyGroupAllowFrom, "ids of people; inherit: dm.allow_from", "", nil, aboutGroups, "GroupAllowFrom", "GroupAllowFrom"},
+	{keyOnly, "ids of the groups where the agent talks; unset: all", "", nil, ofAccounts, "Only", ""},
+	{keyEnabled, "the agent talks in this group or thread", "true", nil, OfGroup | OfThread, "Enabled", "RouteAllowed"},
+	{keyRequireMention, "the agent answers only messages that address it", "true", nil, aboutGroups, "RequireMention", "RequireMention"},
+	{
+		keyUnmentioned, "other messages: kept for the next mention, dropped, or read without an answer", "history",
+		values(UnmentionedHistory, UnmentionedDrop, UnmentionedObserve), aboutGroups, "Unmentioned", "Unmentioned",
+	},
+	{"mentions.patterns", "names that address the agent anywhere in a text", "", nil, aboutGroups, "Patterns", "Patterns"},
+	{
+		keyImplicit, "what else addresses the agent", "reply_to_bot, quoted_bot, bot_thread, native",
+		values(ReplyToBot, QuotedBot, BotThread, Native), aboutGroups, "Implicit", "Implicit",
+	},
+	{
+		"match_mutable", "lists also match names and handles, which people can change", "false",
+		nil, everywhere, "MatchMutable", "MatchMutable",
+	},
+	{
+		keyAllowBots, "other bots that may talk; mentions: if they mention the agent", "none",
+		values(BotsNone, BotsMentions, BotsAll), everywhere, "AllowBots", "AllowBots",
+	},
+	{
+		"context_visibility", "what the agent sees of people who may not talk: all, nothing, or replied-to messages", "allowlist_quote",
+		values(VisibleAll, VisibleAllowlist, VisibleAllowlistQuote), everywhere, "Visibility", "Visibility",
+	},
+	{
+		keyCommandMode, "who may give commands: people on the lists, all senders, or no one", "authorizers",
+		values(CommandsAuthorizers, CommandsSenders, CommandsOff), everywhere, "CommandMode", "CommandMode",
+	},
+	{keyUsers, "ids of people who may give commands of users", "", nil, everywhere, "Users", "Users"},
+	{keyOperators, "the same of operators, who also approve tools", "", nil, everywhere, "Operators", "Operators"},
+	{keyAdmins, "the same for all commands", "", nil, everywhere, "Admins", "Admins"},
+	{"debounce", "messages of one sender within this time count as one", "0s", nil, everywhere, "Debounce", "Debounce"},
+	{"error_notice", "tell people why there is no answer", "true", nil, everywhere, "ErrorNotice", "ErrorNotice"},
+	{
+		"on_busy", "what a message does while its session is busy", "queue",
+		values(turn.Queue, turn.Reject, turn.Interrupt, turn.Steer), everywhere, "OnBusy", "OnBusy",
+	},
+	{"agent", "agent that answers", "", nil, everywhere, "Agent", "Agent"},
+	{"system_prompt", "instructions added to those of the agent", "", nil, everywhere, "SystemPrompt", "SystemPrompt"},
+	{"timezone", "time zone of dates, such as Europe/Berlin; unset: the agent's", "", nil, everywhere, "Timezone", "Timezone"},
+	{
+		"greeting", "answer to /start; with \"\" the agent answers", "Hello! Write me a message, and I will answer.",
+		nil, everywhere, "Greeting", "Greeting",
+	},
+	{
+		KeySenderRate, "messages a minute of one sender; 0: unlimited", strconv.Itoa(DefaultSenderRate),
+		nil, ofAccounts, "SenderRate", "Limits.SenderRate.PerMinute",
+	},
+	{
+		"limits.sender_burst", "messages of one sender at once", strconv.Itoa(DefaultSenderBurst),
+		nil, ofAccounts, "SenderBurst", "Limits.SenderRate.Burst",
+	},
+	{
+		KeyChatRate, "messages a minute of one conversation; 0: unlimited", strconv.Itoa(DefaultChatRate),
+		nil, ofAccounts, "ChatRate", "Limits.ChatRate.PerMinute",
+	},
+	{"log.sender_ids", "ids of senders in the log", "plain", values("plain", "hash", "none"), ofAccounts, "SenderIDs", "SenderIDs"},
+	{"log.previews", "first words of messages in the log (debug)", "false", nil, ofAccounts, "Previews", "Previews"},
 }
 
-// builtInPlace is the place that all others stand in.
+// builtInPlace has the defaults of all settings.
 var builtInPlace = func() *Place {
 	p := new(Place)
 	for _, s := range settingsTable {
-		if s.Default == "" {
-			continue
-		}
 		var err error
-		if s.IsList() {
+		switch {
+		case s.Default == "":
+		case s.IsList():
 			err = s.SetList(p, strings.Split(s.Default, ", "))
-		} else {
+		default:
 			err = s.Set(p, s.Default)
 		}
 		if err != nil {

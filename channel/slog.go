@@ -4,28 +4,24 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/lingserve/lingserve/turn"
 )
 
 const (
-	// denialEvery is how seldom one denial is worth a line that is read.
-	denialEvery = time.Hour
-	// maxDenials bounds what is remembered of them.
-	maxDenials = 10_000
+	denialEvery = time.Hour // between two lines at level info about the same denial
+	maxDenials  = 10_000    // that are remembered
 )
 
-// SlogObserver writes what it is told to a log: warnings and errors as such, a turn that was canceled at info, as one that its agent
-// has failed to answer, since the agent tells why, a denial at info once an
-// hour for each conversation and reason, and all else at debug. It has no words of anybody but the previews that the settings allow,
-// and these at debug alone.
+// SlogObserver writes traces to a log. Warnings and errors have their own levels. Level info has canceled turns, turns whose error package
+// turn logs, and denials, once an hour for each conversation and reason. All else is at level debug, and so are the previews of messages, if
+// the settings allow them.
 type SlogObserver struct {
-	log *slog.Logger
-
-	mu      sync.Mutex
-	denials map[denial]time.Time // guarded by mu: when it was told last
+	log     *slog.Logger
+	denials *lru.Cache[denial, time.Time] // when it was last logged at level info
 }
 
 type denial struct {
@@ -35,19 +31,19 @@ type denial struct {
 
 // NewSlogObserver returns an observer that writes to a log.
 func NewSlogObserver(log *slog.Logger) *SlogObserver {
-	return &SlogObserver{log: log, denials: map[denial]time.Time{}}
+	denials, _ := lru.New[denial, time.Time](maxDenials) // it fails only for a size below 1
+	return &SlogObserver{log, denials}
 }
 
 // Observe implements [Observer].
 func (o *SlogObserver) Observe(ctx context.Context, t Trace) {
-	level := slog.LevelDebug
-	what := "turn"
+	level, what := slog.LevelDebug, "turn"
 	switch {
 	case t.Phase == PhaseWarning:
 		level, what = slog.LevelWarn, t.Warning
-	case t.Phase == PhaseError && t.Stage != StageFinalize && isCanceled(ctx, t.Err): // somebody wanted it: no fault of the server's
+	case t.Phase == PhaseError && t.Stage != StageFinalize && IsCanceled(ctx, t.Err):
 		level, what = slog.LevelInfo, "turn canceled"
-	case t.Phase == PhaseError && t.Stage == StageDispatch && isTold(t.Err):
+	case t.Phase == PhaseError && t.Stage == StageDispatch && isLoggedByTurn(t.Err):
 		level, what = slog.LevelInfo, "turn not answered"
 	case t.Phase == PhaseError && t.Stage == StageDispatch && isRefused(t.Err):
 		level, what = slog.LevelWarn, "turn refused"
@@ -55,7 +51,7 @@ func (o *SlogObserver) Observe(ctx context.Context, t Trace) {
 		level, what = slog.LevelError, "turn stage failed"
 	case t.Phase == PhaseDrop && (t.Stage == StageAuthorize || t.Admission.Reason == ReasonNoRoute):
 		what = "message denied"
-		if o.due(&t) {
+		if o.denialDue(&t) {
 			level = slog.LevelInfo
 		}
 	}
@@ -68,22 +64,26 @@ func (o *SlogObserver) Observe(ctx context.Context, t Trace) {
 			attrs = append(attrs, slog.String(key, value))
 		}
 	}
-	add("turn", t.TurnID)
-	add("trace", t.TraceID)
-	add("stage", string(t.Stage))
-	add("event", string(t.Phase))
-	add("channel", t.Channel)
-	add("account", t.Account)
-	add("message", t.MessageID)
-	add("conversation", t.Conversation)
-	add("session", t.SessionKey)
-	add("sender", t.Sender)
-	add("admission", string(t.Admission.Kind))
-	add("reason", string(t.Admission.Reason))
-	add("detail", t.Admission.Detail)
-	add("setting", t.Setting)
-	add("hint", t.Hint)
-	add("outcome", string(t.Outcome))
+	for _, a := range [...][2]string{
+		{"turn", t.TurnID},
+		{"trace", t.TraceID},
+		{"stage", string(t.Stage)},
+		{"event", string(t.Phase)},
+		{"channel", t.Channel},
+		{"account", t.Account},
+		{"message", t.MessageID},
+		{"conversation", t.Conversation},
+		{"session", t.SessionKey},
+		{"sender", t.Sender},
+		{"admission", string(t.Admission.Kind)},
+		{"reason", string(t.Admission.Reason)},
+		{"detail", t.Admission.Detail},
+		{"setting", t.Setting},
+		{"hint", t.Hint},
+		{"outcome", string(t.Outcome)},
+	} {
+		add(a[0], a[1])
+	}
 	if level == slog.LevelDebug {
 		add("preview", t.Preview)
 	}
@@ -96,54 +96,45 @@ func (o *SlogObserver) Observe(ctx context.Context, t Trace) {
 	o.log.LogAttrs(ctx, level, what, attrs...)
 }
 
-// isTold says whether an error is one of which package turn has a line of its own.
-func isTold(err error) bool {
+// isLoggedByTurn reports whether package turn logs the error.
+func isLoggedByTurn(err error) bool {
 	_, stage := errors.AsType[*turn.StageError](err)
 	return stage || errors.Is(err, turn.ErrTimeout) || errors.Is(err, turn.ErrLeaseLost)
 }
 
-// isRefused says whether the lane of a session has not taken a turn, or had no way to the session.
+// isRefused reports whether the lane of the session is full or not available.
 func isRefused(err error) bool {
 	coded, ok := errors.AsType[turn.Coded](err)
 	return errors.Is(err, turn.ErrBusy) || ok && coded.ErrorCode() == turn.CodeOverloaded
 }
 
-// due says whether a denial is to be seen, and notes that it was.
-func (o *SlogObserver) due(t *Trace) bool {
+// denialDue reports whether a denial was not logged for an hour, and notes the time.
+func (o *SlogObserver) denialDue(t *Trace) bool {
 	key, now := denial{t.Channel, t.Account, t.Conversation, t.Admission.Reason}, time.Now()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if last, told := o.denials[key]; told && now.Sub(last) < denialEvery {
+	if last, ok := o.denials.Get(key); ok && now.Sub(last) < denialEvery {
 		return false
 	}
-	if len(o.denials) >= maxDenials {
-		for other, at := range o.denials {
-			if now.Sub(at) >= denialEvery || len(o.denials) >= maxDenials {
-				delete(o.denials, other)
-			}
-		}
-	}
-	o.denials[key] = now
+	o.denials.Add(key, now)
 	return true
 }
 
-// Names of the metrics of turns, and of their labels. None has an id in a label.
+// Names of metrics. The comments have their labels, which are never ids.
 const (
 	MetricTurns          = "channel_turns_total"     // channel, outcome, reason
 	MetricStageSeconds   = "channel_stage_seconds"   // channel, stage
-	MetricJournalPending = "channel_journal_pending" // channel; see [Kernel.Pending]
-	MetricOutboxPending  = "channel_outbox_pending"  // channel; see [Kernel.Pending]
+	MetricJournalPending = "channel_journal_pending" // channel
+	MetricOutboxPending  = "channel_outbox_pending"  // channel
 )
 
-// Metrics counts turns: whoever exports metrics implements it. It is called synchronously and must not block.
+// Metrics counts turns. Its methods must not block.
 type Metrics interface {
-	// Turn is one turn that has ended: [MetricTurns].
+	// Turn counts a turn that has ended: [MetricTurns].
 	Turn(channel string, o Outcome, r Reason)
-	// Stage is how long a stage took: [MetricStageSeconds].
+	// Stage records the duration of a stage: [MetricStageSeconds].
 	Stage(channel string, s Stage, d time.Duration)
 }
 
-// Count returns the observer that counts in m.
+// Count returns an observer that counts in m.
 func Count(m Metrics) Observer { return counter{m} }
 
 type counter struct{ m Metrics }
@@ -159,7 +150,7 @@ func (c counter) Observe(_ context.Context, t Trace) {
 	}
 }
 
-// Observers tells each of a list, in order. One that panics keeps the others from nothing but the rest of this event.
+// Observers calls several observers in order. After a panic of one, the rest do not get this trace.
 type Observers []Observer
 
 // Observe implements [Observer].
@@ -169,23 +160,4 @@ func (list Observers) Observe(ctx context.Context, t Trace) {
 			o.Observe(ctx, t)
 		}
 	}
-}
-
-// Pending counts, by channel, the events that were accepted and are not settled, and the blocks that wait in the outbox.
-func (k *Kernel) Pending(ctx context.Context) (journal, outbox map[string]int, err error) {
-	k.Init()
-	if k.Outbox != nil {
-		outbox = k.Outbox.Pending()
-	}
-	if w, ok := k.state.journal.(interface{ Waiting() map[string]int }); ok { // without reading the events
-		return w.Waiting(), outbox, nil
-	}
-	journal = map[string]int{}
-	for e, err := range k.state.journal.Pending(ctx) {
-		if err != nil {
-			return journal, outbox, err
-		}
-		journal[e.Key.Channel]++
-	}
-	return journal, outbox, nil
 }

@@ -2,7 +2,6 @@ package channel
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -11,27 +10,27 @@ import (
 	"sync/atomic"
 )
 
-// Configuration is what the section channels of a configuration says, for [Tree.Set]. It is not changed after that.
+// Configuration is the section channels of a configuration, for [Tree.Set]. It must not change after that.
 type Configuration struct {
 	Channels map[string]ChannelPlace
-	Routes   []Rule // beside what the settings "agent" say, which come after
+	Routes   []Rule // the settings "agent" add rules
 }
 
-// ChannelPlace is what the configuration says of a channel.
+// ChannelPlace is the settings of a channel.
 type ChannelPlace struct {
 	AccountPlace
-	Accounts map[string]AccountPlace // what is of one account alone
-	Shipped  Place                   // what the channel has for defaults of its own
+	Accounts map[string]AccountPlace
+	Shipped  Place // the defaults of this channel
 }
 
-// AccountPlace is what it says of one account, or of all.
+// AccountPlace is the settings of an account, or of all accounts of a channel.
 type AccountPlace struct {
 	Place
 	Directs map[string]Place      // by conversation
 	Groups  map[string]GroupPlace // by conversation
 }
 
-// GroupPlace is what it says of one group.
+// GroupPlace is the settings of a group.
 type GroupPlace struct {
 	Place
 	Threads map[string]Place
@@ -45,44 +44,19 @@ type SettingError struct {
 
 func (e *SettingError) Error() string { return e.Path + ": " + e.Message }
 
-var errGroupPairing = errors.New("pairing works only in direct conversations; expected disabled, open or allowlist")
-
-// checkList is what can be said of a list by itself.
-func checkList(key string, entries []string) error {
-	for _, entry := range entries {
-		switch {
-		case strings.TrimSpace(entry) != entry || entry == "":
-			return fmt.Errorf("the entry %q is empty, or has spaces around it", entry)
-		case entry == Anyone && (key == keyUsers || key == keyOperators || key == keyAdmins):
-			return errors.New(`"*" would give commands to everybody; set commands.mode: senders to give them to all admitted senders`)
-		case entry == Inherit && key == keyGroupAllowFrom && len(entries) > 1:
-			return errors.New("inherit must be the only entry, because it is the whole list of dm")
-		case entry == Inherit && key == keyDMAllowFrom:
-			return errors.New("inherit works only in groups.allow_from")
-		}
-	}
-	return nil
-}
-
-// Check returns what is wrong with the settings: each mistake a [*SettingError], in order of their paths.
+// Check returns the mistakes in the settings as joined [*SettingError]s, in the order of their paths.
 func (c Configuration) Check() error {
 	found := map[SettingError]bool{}
-	for name := range c.Channels {
-		for where := range c.places(name) {
-			if strings.HasSuffix(where.path, `."".`) {
-				found[SettingError{strings.TrimSuffix(where.path, "."), "expected a name or an id, got none"}] = true
-			}
-			for _, s := range settingsTable {
-				c.checkOne(s, where, found)
-			}
-			c.checkWhole(where.query, found)
-		}
+	places := c.places()
+	for q, where := range places {
+		checkPlace(where, found)
+		checkResolved(resolve(c.layers(places, q)), found)
 	}
-	errs := slices.SortedFunc(maps.Keys(found), func(a, b SettingError) int {
+	sorted := slices.SortedFunc(maps.Keys(found), func(a, b SettingError) int {
 		return strings.Compare(a.Path+"\x00"+a.Message, b.Path+"\x00"+b.Message)
 	})
 	var all []error
-	for _, e := range errs {
+	for _, e := range sorted {
 		all = append(all, &e)
 	}
 	if _, err := NewRoutes(c.Routes); err != nil {
@@ -91,140 +65,76 @@ func (c Configuration) Check() error {
 	return errors.Join(all...)
 }
 
-// checkOne looks at what stands in one place by itself.
-func (c Configuration) checkOne(s Setting, where placed, found map[SettingError]bool) {
-	if !s.has(where.place) {
-		return
+// checkPlace reports the mistakes in one place.
+func checkPlace(where layer, found map[SettingError]bool) {
+	if name, ok := strings.CutSuffix(where.path, `."".`); ok {
+		found[SettingError{name + `.""`, "expected a name or an id, got none"}] = true
 	}
-	key, ok := s.At(where.level)
-	fail := func(err error) { found[SettingError{where.path + key, err.Error()}] = true }
-	if !ok {
-		fail(errors.New("this setting does not work here"))
-		return
-	}
-	var p Policy
-	s.into(&p, where.place)
-	switch s.Key {
-	case keyGroupPolicy:
-		if p.Group == PolicyPairing {
-			fail(errGroupPairing)
-			return
+	for _, s := range settingsTable {
+		if s.in(where.place).IsZero() {
+			continue
 		}
-	case keyOnly:
-		if err := checkList(s.Key, where.place.Only); err != nil {
-			fail(err)
+		key, ok := s.At(where.level)
+		err := s.check(where.place)
+		if !ok {
+			err = errors.New("this setting does not work here")
 		}
-	}
-	for _, l := range []struct {
-		key     string
-		entries []string
-	}{
-		{keyDMAllowFrom, p.DMAllowFrom},
-		{keyGroupAllowFrom, p.GroupAllowFrom},
-		{keyPatterns, p.Patterns},
-		{keyUsers, p.Users},
-		{keyOperators, p.Operators},
-		{keyAdmins, p.Admins},
-		{keyImplicit, texts(p.Implicit)},
-	} {
-		if l.key == s.Key {
-			if err := s.SetList(new(Place), l.entries); err != nil {
-				fail(err)
-			}
-		}
-	}
-	for _, v := range []struct{ key, value string }{
-		{keyDMPolicy, string(p.DM)},
-		{keyGroupPolicy, string(p.Group)},
-		{keyUnmentioned, string(p.Unmentioned)},
-		{keyAllowBots, string(p.AllowBots)},
-		{keyVisibility, string(p.Visibility)},
-		{keyCommandMode, string(p.CommandMode)},
-		{keyOnBusy, p.OnBusy},
-		{keyTimezone, p.Timezone},
-		{keySenderIDs, p.SenderIDs},
-	} {
-		if v.key == s.Key {
-			if err := s.Set(new(Place), v.value); err != nil {
-				fail(err)
-			}
+		if err != nil {
+			found[SettingError{where.path + key, err.Error()}] = true
 		}
 	}
 }
 
-func texts[T ~string](list []T) []string {
-	l := make([]string, len(list))
-	for i, v := range list {
-		l[i] = string(v)
+// checkResolved reports contradictions between settings, also of several levels.
+func checkResolved(r *resolution, found map[SettingError]bool) {
+	const message = `"*" in the list has no effect with the policy `
+	if (r.DM == PolicyAllowlist || r.DM == PolicyPairing) && slices.Contains(r.DMAllowFrom, Anyone) {
+		found[SettingError{r.Sources[keyDMAllowFrom], message + string(r.DM) + "; set dm.policy: open to admit everybody"}] = true
 	}
-	return l
-}
-
-// checkWhole looks at what the levels come to together.
-func (c Configuration) checkWhole(q PolicyQuery, found map[SettingError]bool) {
-	p := c.resolve(q)
-	const msg = `"*" in the list has no effect with the policy `
-	if (p.DM == PolicyAllowlist || p.DM == PolicyPairing) && slices.Contains(p.DMAllowFrom, Anyone) {
-		found[SettingError{p.Sources[keyDMAllowFrom], msg + string(p.DM) + "; set dm.policy: open to admit everybody"}] = true
-	}
-	if p.Group == PolicyAllowlist && slices.Contains(p.GroupAllowFrom, Anyone) {
-		found[SettingError{p.Sources[keyGroupAllowFrom], msg + string(p.Group) + "; set groups.policy: open to admit everybody"}] = true
+	if r.Group == PolicyAllowlist && slices.Contains(r.GroupAllowFrom, Anyone) {
+		found[SettingError{r.Sources[keyGroupAllowFrom], message + string(r.Group) + "; set groups.policy: open to admit everybody"}] = true
 	}
 }
 
-// placed is a place, where it is in the configuration, and what is asked to come by it.
-type placed struct {
+// layer is a place and where it is in the configuration.
+type layer struct {
 	place *Place
-	path  string // with a dot at its end
+	path  string // with a dot at its end; "" if it is not in the configuration
 	level Level
-	query PolicyQuery
 }
 
-// places yields all places of a channel.
-func (c Configuration) places(channel string) func(yield func(placed) bool) {
-	return func(yield func(placed) bool) {
-		ch := c.Channels[channel]
-		base := "channels." + pathPart(channel) + "."
-		if !ch.AccountPlace.places(base, PolicyQuery{Channel: channel}, OfChannel, yield) {
-			return
-		}
-		for name, a := range ch.Accounts {
-			if !a.places(base+"accounts."+pathPart(name)+".", PolicyQuery{Channel: channel, Account: name}, OfAccount, yield) {
-				return
-			}
+// places returns all places of the configuration, by the query that names exactly this place.
+func (c Configuration) places() map[PolicyQuery]layer {
+	all := map[PolicyQuery]layer{}
+	for name, ch := range c.Channels {
+		path, q := "channels."+pathPart(name)+".", PolicyQuery{Channel: name}
+		ch.addPlaces(all, path, q, OfChannel)
+		for account, a := range ch.Accounts {
+			q.Account = account
+			a.addPlaces(all, path+"accounts."+pathPart(account)+".", q, OfAccount)
 		}
 	}
+	return all
 }
 
-func (a AccountPlace) places(base string, q PolicyQuery, level Level, yield func(placed) bool) bool {
-	if !yield(placed{&a.Place, base, level, q}) {
-		return false
-	}
-	for id, d := range a.Directs {
-		q := q
+func (a AccountPlace) addPlaces(all map[PolicyQuery]layer, path string, q PolicyQuery, level Level) {
+	all[q] = layer{&a.Place, path, level}
+	for id, direct := range a.Directs {
 		q.Kind, q.Conversation = Direct, id
-		if !yield(placed{&d, base + "dm." + pathPart(id) + ".", OfDirect, q}) {
-			return false
-		}
+		all[q] = layer{&direct, path + "dm." + pathPart(id) + ".", OfDirect}
 	}
-	for id, g := range a.Groups {
-		q := q
-		q.Kind, q.Conversation = Group, id
-		path := base + "groups." + pathPart(id) + "."
-		if !yield(placed{&g.Place, path, OfGroup, q}) {
-			return false
-		}
-		for id, t := range g.Threads {
+	for id, group := range a.Groups {
+		q.Kind, q.Conversation, q.Thread = Group, id, ""
+		path := path + "groups." + pathPart(id) + "."
+		all[q] = layer{&group.Place, path, OfGroup}
+		for id, thread := range group.Threads {
 			q.Thread = id
-			if !yield(placed{&t, path + "threads." + pathPart(id) + ".", OfThread, q}) {
-				return false
-			}
+			all[q] = layer{&thread, path + "threads." + pathPart(id) + ".", OfThread}
 		}
 	}
-	return true
 }
 
-// pathPart quotes a name that could be taken for more of a path than one part.
+// pathPart quotes a name that is not one part of a path.
 func pathPart(s string) string {
 	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == '.' || r == '"' || r == 0x7f }) {
 		return strconv.Quote(s)
@@ -232,74 +142,64 @@ func pathPart(s string) string {
 	return s
 }
 
-// layer is one level that a query meets.
-type layer struct {
-	place *Place
-	path  string
-	level Level
-}
-
-// layers are the levels that a query meets, the most specific first. The built-in ones have no path.
-func (c Configuration) layers(q PolicyQuery) []layer {
-	ch, ok := c.Channels[q.Channel]
-	if !ok {
-		return []layer{{place: builtInPlace}}
+// layers returns the places that decide a query, the most specific first: threads, conversations, accounts, the channel, and defaults. Some
+// platforms make a thread a conversation, whose parent is the group.
+func (c Configuration) layers(places map[PolicyQuery]layer, q PolicyQuery) (found []layer) {
+	accounts := slices.Compact([]string{q.Account, ""})
+	add := func(account string, kind ChatType, conversation, thread string) {
+		if l, ok := places[PolicyQuery{Channel: q.Channel, Account: account, Kind: kind, Conversation: conversation, Thread: thread}]; ok {
+			found = append(found, l)
+		}
 	}
-	base := "channels." + pathPart(q.Channel) + "."
-	var threads, groups, rest []layer
-	of := func(a AccountPlace, base string, level Level) {
-		if q.Kind == Direct {
-			if d, ok := a.Directs[q.Conversation]; ok {
-				groups = append(groups, layer{&d, base + "dm." + pathPart(q.Conversation) + ".", OfDirect})
-			}
-		} else {
-			for _, at := range [...]struct{ group, thread string }{
-				{q.Conversation, q.Thread}, {q.Parent, q.Conversation}, {q.Parent, q.Thread},
-			} {
-				g, ok := a.Groups[at.group]
-				t, has := g.Threads[at.thread]
-				if ok && has && at.group != "" && at.thread != "" {
-					threads = append(threads, layer{
-						&t, base + "groups." + pathPart(at.group) + ".threads." + pathPart(at.thread) + ".", OfThread,
-					})
-				}
-			}
-			for _, id := range [...]string{q.Conversation, q.Parent} {
-				if g, ok := a.Groups[id]; ok && id != "" {
-					groups = append(groups, layer{&g.Place, base + "groups." + pathPart(id) + ".", OfGroup})
-				}
+	for _, account := range accounts {
+		for _, id := range [...][2]string{{q.Conversation, q.Thread}, {q.Parent, q.Conversation}, {q.Parent, q.Thread}} {
+			if q.Kind != Direct && id[0] != "" && id[1] != "" {
+				add(account, Group, id[0], id[1])
 			}
 		}
-		rest = append(rest, layer{&a.Place, base, level})
 	}
-	if a, ok := ch.Accounts[q.Account]; ok {
-		of(a, base+"accounts."+pathPart(q.Account)+".", OfAccount)
+	for _, account := range accounts {
+		if q.Kind == Direct {
+			add(account, Direct, q.Conversation, "")
+			continue
+		}
+		for _, id := range [...]string{q.Conversation, q.Parent} {
+			if id != "" {
+				add(account, Group, id, "")
+			}
+		}
 	}
-	of(ch.AccountPlace, base, OfChannel)
-	return slices.Concat(threads, groups, rest, []layer{{place: &ch.Shipped}, {place: builtInPlace}})
+	for _, account := range accounts {
+		add(account, "", "", "")
+	}
+	shipped := c.Channels[q.Channel].Shipped
+	return append(found, layer{place: &shipped}, layer{place: builtInPlace})
 }
 
-// resolve takes every field from the first level that says something of it. What is said of the conversation as such comes later,
-// for it depends on its id.
-func (c Configuration) resolve(q PolicyQuery) resolution {
-	layers := c.layers(q)
-	r := resolution{Policy: Policy{Sources: make(map[string]string, len(settingsTable))}}
+// resolution is the policy of all queries that have the same layers.
+type resolution struct {
+	Policy
+	enabled bool     // the setting enabled is in the configuration
+	only    []string // the conversations that are allowed, if enabled is not set
+}
+
+// resolve takes each setting from the first layer that has it.
+func resolve(layers []layer) *resolution {
+	r := &resolution{Policy: Policy{Sources: make(map[string]string, len(settingsTable))}}
 	for _, s := range settingsTable {
 		for _, l := range layers {
-			if !s.has(l.place) {
+			if !s.apply(l.place, &r.Policy) {
 				continue
 			}
-			s.into(&r.Policy, l.place)
 			if s.Key == keyOnly {
 				r.only = l.place.Only
 			}
+			key, _ := s.At(l.level)
+			r.Sources[s.Key] = l.path + key
 			if l.path == "" {
 				r.Sources[s.Key] = builtIn + s.Key
-			} else {
-				key, _ := s.At(l.level)
-				r.Sources[s.Key] = l.path + key
-				r.enabled = r.enabled || s.Key == keyEnabled
 			}
+			r.enabled = r.enabled || s.Key == keyEnabled && l.path != ""
 			break
 		}
 	}
@@ -315,14 +215,8 @@ func (c Configuration) resolve(q PolicyQuery) resolution {
 	return r
 }
 
-// resolution is a policy for all conversations that the configuration does not tell apart.
-type resolution struct {
-	Policy
-	enabled bool     // is said of the conversation or the thread
-	only    []string // the conversations that are allowed, where enabled is not said
-}
-
-func (r *resolution) of(q PolicyQuery) Policy {
+// policy returns the policy of one query. Whether a conversation is on the list groups.only depends on its id.
+func (r *resolution) policy(q PolicyQuery) Policy {
 	p := r.Policy
 	if !r.enabled && r.only != nil {
 		p.RouteAllowed = slices.ContainsFunc(r.only, func(id string) bool {
@@ -339,122 +233,74 @@ var (
 	_ Pairing  = (*Pairs)(nil)
 )
 
-// Tree is [Settings] and [Routes] by a configuration that may change while the server runs.
+// Tree is [Settings] and [Routes] from a configuration that can change while the server runs.
 type Tree struct {
-	// Commands is that of every [Policy]. It is set before the first one is asked for.
+	// Commands becomes the field of every [Policy]. Set it before the first call of Policy.
 	Commands func(text string, exact bool) bool
 
-	now atomic.Pointer[tree]
-	mu  sync.Mutex // of Set
+	current atomic.Pointer[tree]
+	mu      sync.Mutex // of Set
 }
 
-// tree is one state of a Tree.
+// tree is one version of a Tree.
 type tree struct {
 	config     Configuration
+	places     map[PolicyQuery]layer
 	routes     *RouteTable
 	generation uint64
-
-	mu       sync.RWMutex
-	resolved map[PolicyQuery]*resolution // as many as the configuration tells apart
+	resolved   sync.Map // the paths of the layers → *resolution: there are as many as the configuration has combinations
 }
 
-// NewTree returns the settings of a configuration; an error joins [SettingError]s.
+// NewTree returns the settings of a configuration. An error joins [*SettingError]s.
 func NewTree(c Configuration) (*Tree, error) {
 	t := new(Tree)
 	return t, t.Set(c)
 }
 
-// Set is the configuration from now on, unless something is wrong with it. Turns that were authorized before are asked again.
+// Set replaces the configuration, unless it has mistakes. Turns that were authorized before are authorized again.
 func (t *Tree) Set(c Configuration) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	next := &tree{config: c, routes: c.routes(), generation: t.Generation() + 1, resolved: map[PolicyQuery]*resolution{}}
-	t.now.Store(next)
+	t.current.Store(&tree{config: c, places: c.places(), routes: c.routes(), generation: t.Generation() + 1})
 	return nil
 }
 
-// Generation is another one after every change.
+// Generation is different after every change.
 func (t *Tree) Generation() uint64 {
-	if now := t.now.Load(); now != nil {
+	if now := t.current.Load(); now != nil {
 		return now.generation
 	}
 	return 0
 }
 
-// Policy is the settings for a place. It admits nobody where no configuration was set.
+// Policy returns the policy of a query. Without a configuration, it admits nobody.
 func (t *Tree) Policy(q PolicyQuery) Policy {
-	now := t.now.Load()
+	now := t.current.Load()
 	if now == nil {
 		return Policy{}
 	}
-	key := now.config.same(q)
-	now.mu.RLock()
-	r := now.resolved[key]
-	now.mu.RUnlock()
-	if r == nil {
-		got := now.config.resolve(key)
-		got.Generation = now.generation
-		r = &got
-		now.mu.Lock()
-		now.resolved[key] = r
-		now.mu.Unlock()
+	layers := now.config.layers(now.places, q)
+	key := ""
+	for _, l := range layers {
+		key += l.path + "\n"
 	}
-	p := r.of(q)
-	p.Commands = t.Commands
+	r, ok := now.resolved.Load(key)
+	if !ok {
+		r, _ = now.resolved.LoadOrStore(key, resolve(layers))
+	}
+	p := r.(*resolution).policy(q)
+	p.Generation, p.Commands = now.generation, t.Commands
 	return p
 }
 
-// Route is the agent for a place.
+// Route returns the agent for a query.
 func (t *Tree) Route(q RouteQuery) (agent string, ok bool) {
-	now := t.now.Load()
+	now := t.current.Load()
 	if now == nil {
 		return "", false
 	}
 	return now.routes.Route(q)
-}
-
-// same is the query that stands for all that the configuration does not tell apart from q: what it does not name is left out.
-func (c Configuration) same(q PolicyQuery) PolicyQuery {
-	ch, ok := c.Channels[q.Channel]
-	if !ok {
-		return PolicyQuery{}
-	}
-	a, ok := ch.Accounts[q.Account]
-	if !ok {
-		q.Account = ""
-	}
-	if q.Kind == Direct {
-		_, there := a.Directs[q.Conversation]
-		if _, ok := ch.Directs[q.Conversation]; !ok && !there {
-			q.Conversation = ""
-		}
-		q.Parent, q.Thread = "", ""
-		return q
-	}
-	q.Kind = Group
-	named := func(group, thread string) (g, t bool) {
-		for _, groups := range [...]map[string]GroupPlace{a.Groups, ch.Groups} {
-			if place, ok := groups[group]; ok && group != "" {
-				_, has := place.Threads[thread]
-				g, t = true, t || has && thread != ""
-			}
-		}
-		return g, t
-	}
-	conversation, thread := named(q.Conversation, q.Thread)
-	parent, asThread := named(q.Parent, q.Conversation)
-	_, ofParent := named(q.Parent, q.Thread)
-	if !conversation && !asThread {
-		q.Conversation = ""
-	}
-	if !parent {
-		q.Parent = ""
-	}
-	if !thread && !ofParent {
-		q.Thread = ""
-	}
-	return q
 }

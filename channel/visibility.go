@@ -33,7 +33,7 @@ func (s SupplementalFacts) Visible(v Visibility) (seen SupplementalFacts, hidesM
 			}
 		}
 	}
-	if hidesMessage = s.hidesMessage(v); hidesMessage {
+	if hidesMessage = s.HidesMessage(v); hidesMessage {
 		s.Forwarded = nil
 	}
 	if t := s.Thread; t != nil && !v.sees(t.SenderAllowed, false, false) {
@@ -42,8 +42,8 @@ func (s SupplementalFacts) Visible(v Visibility) (seen SupplementalFacts, hidesM
 	return s, hidesMessage
 }
 
-// hidesMessage says that the message was forwarded from somebody who is hidden.
-func (s *SupplementalFacts) hidesMessage(v Visibility) bool {
+// HidesMessage says that the message was forwarded from somebody who is hidden.
+func (s *SupplementalFacts) HidesMessage(v Visibility) bool {
 	return s.Forwarded != nil && !v.sees(s.Forwarded.SenderAllowed, false, true)
 }
 

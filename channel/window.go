@@ -15,57 +15,54 @@ import (
 	"unicode/utf8"
 )
 
-// Window keeps unanswered messages of groups until somebody addresses the agent. Its zero value keeps them in memory, with the
-// defaults of [WindowOptions].
+// Window stores unanswered messages of groups until a message addresses the agent. Its zero value stores them in memory, with the default
+// [WindowOptions].
 //
 // # Guarantees
-//   - What is kept is bounded in messages, bytes, age and windows; the oldest goes first.
-//   - Consume removes what a snapshot has shown and nothing that came since.
-//   - While the store fails, a window is empty, and what is recorded is lost.
-//   - Processes with one store have the same windows: what one of them keeps, the others see, and nothing is lost if they keep something at
-//     the same time. The store bounds how many windows there are.
+//   - Messages, bytes, age and windows are bounded; the oldest message is dropped first.
+//   - Consume removes what a snapshot has, and nothing that came later.
+//   - While the store fails, a window is empty, and messages are lost.
+//   - Processes with the same store have the same windows, and concurrent changes are not lost. The store bounds the number of windows.
 type Window struct {
 	store Texts
 	o     WindowOptions
+	init  sync.Once
 
-	mu    sync.Mutex
-	ready bool
-	seq   uint64
+	mu  sync.Mutex
+	seq uint64 // the last number of an entry
 }
 
-// WindowOptions of a window. Zero values are the defaults.
+// WindowOptions are the options of a [Window]. Zero values are the defaults.
 type WindowOptions struct {
-	Entries int           // of one window: 50; negative keeps nothing
+	Entries int           // of one window: 50; negative stores nothing
 	Bytes   int           // of one window: 48 KiB
 	Age     time.Duration // 24 h
-	Media   MediaChecker  // looks at local files before they are kept; nil keeps none
-	Log     *slog.Logger  // what is wrong with the store; nil is nowhere
+	Media   MediaChecker  // checks local files before they are stored; nil stores no media
+	Log     *slog.Logger  // for errors of the store; nil discards them
 }
 
-// MediaChecker looks at local files: [*MediaRoot] is one.
+// MediaChecker checks local files: [*MediaRoot] is one.
 type MediaChecker interface {
-	// Check returns the medium as it may be used: one whose file is not to be has no path, and the error says why.
+	// Check returns the medium to use. If its file must not be used, it has no path, and the error is the reason.
 	Check(MediaFact) (MediaFact, error)
 }
 
 const (
 	defaultWindowEntries = 50
 	defaultWindowBytes   = 48 << 10
-	WindowLife           = 24 * time.Hour // that a message waits
+	WindowLife           = 24 * time.Hour // default of WindowOptions.Age
 	memoryWindows        = 1000
 	defaultWindowMedia   = 4
-
-	// entryCost is what an entry takes beside its texts.
-	entryCost = 64
+	entryCost            = 64 // bytes of an entry in addition to its texts
 )
 
-// NewWindow returns a window on a store; nil is a memory of 1 000 windows, which ends with the process.
+// NewWindow returns a window on a store. With nil, the store is memory for 1 000 windows.
 func NewWindow(store Texts, o WindowOptions) *Window { return &Window{store: store, o: o} }
 
 // WindowKey names one window.
 type WindowKey struct{ Channel, Account, Conversation, Thread string }
 
-// name is the key as a store sees it. It tells nothing about the conversation.
+// name is the key in the store. It is a hash, so that it does not reveal the conversation.
 func (k WindowKey) name() string {
 	var b strings.Builder
 	for _, part := range [...]string{k.Channel, k.Account, k.Conversation, k.Thread} {
@@ -76,128 +73,118 @@ func (k WindowKey) name() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Snapshot is what a turn sees of a window, and what finalize consumes of it.
+// Snapshot is what a turn has read from a window, and what finalize consumes.
 type Snapshot struct {
 	Key     WindowKey
 	Entries []HistoryEntry
 }
 
-// start makes what the zero value lacks.
-func (w *Window) start() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ready {
-		return
-	}
-	w.ready = true
+func (w *Window) setDefaults() {
 	w.o.Entries = cmp.Or(w.o.Entries, defaultWindowEntries)
 	w.o.Bytes = cmp.Or(max(w.o.Bytes, 0), defaultWindowBytes)
 	w.o.Age = cmp.Or(max(w.o.Age, 0), WindowLife)
-	if w.o.Log == nil {
-		w.o.Log = slog.New(slog.DiscardHandler)
-	}
+	w.o.Log = cmp.Or(w.o.Log, slog.New(slog.DiscardHandler))
 	if w.store == nil {
 		w.store = NewTexts(memoryWindows)
 	}
 }
 
-// next numbers an entry. Numbers grow over restarts too, so that a snapshot never means what came later.
-func (w *Window) next(now time.Time) uint64 {
+// nextSeq returns the number of a new entry: the time in microseconds, or one more than the last. So numbers also grow after a restart.
+func (w *Window) nextSeq(now time.Time) uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.seq = max(w.seq+1, uint64(max(now.UnixMicro(), 0)))
 	return w.seq
 }
 
-// Recording is a message that is to wait in a window.
+// recordedAt returns the time of an entry's number. HistoryEntry.Time is from the platform's clock, which may be wrong.
+func recordedAt(e HistoryEntry) time.Time { return time.UnixMicro(int64(e.Seq)) }
+
+// Recording is a message to store in a window.
 type Recording struct {
 	Key       WindowKey
 	MessageID string
 	Time      time.Time // zero is now
 	Message   MessageFacts
-	Input     *Input // nil: the texts of Message are all
+	Input     *Input // texts to use if those of Message are blank
 	Sender    SenderFacts
 	Media     []MediaFact
-	// LoadMedia gets what Media does not have. It is called when the text has been kept; ctx of Record bounds it.
+	// LoadMedia returns more media. It is called after the text is stored, with the context of Record.
 	LoadMedia    func(context.Context) ([]MediaFact, error)
-	Limit        int         // entries; 0 is the window's own, negative turns it off
-	MediaLimit   *int        // media an entry; nil is 4
-	ShouldRecord func() bool // asked before media are loaded and after; nil is yes
+	Limit        int         // entries; 0 is the window's limit, negative stores nothing
+	MediaLimit   *int        // media of an entry; nil is 4
+	ShouldRecord func() bool // called before and after media are loaded; nil is true
 }
 
-// body is the first text of the message that is not blank.
+// body returns the first text of the message that is not blank.
 func (r *Recording) body() string {
 	texts := []string{r.Message.BodyForAgent, r.Message.Body, r.Message.RawBody}
 	if r.Input != nil {
 		texts = append(texts, r.Input.TextForAgent, r.Input.RawText)
 	}
-	for _, t := range texts {
-		if strings.TrimSpace(t) != "" {
-			return t
+	for _, text := range texts {
+		if strings.TrimSpace(text) != "" {
+			return text
 		}
 	}
 	return ""
 }
 
-func (r *Recording) sender() string {
-	return cmp.Or(r.Message.SenderLabel, r.Message.EnvelopeFrom, r.Sender.DisplayLabel, r.Sender.Name, r.Sender.ID)
-}
-
-// placeholder stands for a message that is media alone.
-func placeholder(media []MediaFact) string {
-	var b strings.Builder
+// placeholder returns the text of a message that has only media, such as "[image]".
+func placeholder(media []MediaFact) (text string) {
 	for _, m := range media {
 		kind := m.Kind
 		if kind == "" || kind == MediaUnknown {
 			kind = "media"
 		}
-		if p := "[" + string(kind) + "]"; !strings.Contains(b.String(), p) {
-			b.WriteString(p)
+		if part := "[" + string(kind) + "]"; !strings.Contains(text, part) {
+			text += part
 		}
 	}
-	return b.String()
+	return text
 }
 
-// anyMedia is the placeholder where the kinds are not yet known.
+// anyMedia is the placeholder for media that are not loaded yet.
 const anyMedia = "[media]"
 
-// Record keeps a message: the text first, then its media, where it still waits. The error is a warning: what could be kept was.
+// Record stores the text of a message, and then its media if the message still waits. An error is a warning about media.
 func (w *Window) Record(ctx context.Context, r Recording) error {
-	w.start()
-	limit := cmp.Or(r.Limit, w.o.Entries)
-	if limit < 0 || w.o.Entries < 0 || r.ShouldRecord != nil && !r.ShouldRecord() {
+	w.init.Do(w.setDefaults)
+	limit := min(cmp.Or(r.Limit, w.o.Entries), w.o.Entries)
+	if limit < 0 || r.ShouldRecord != nil && !r.ShouldRecord() {
 		return nil
 	}
 	body := r.body()
 	blank := body == ""
 	if blank {
 		body = placeholder(r.Media)
-	}
-	if body == "" && (r.LoadMedia != nil || r.Input != nil && r.Input.HasMedia) {
-		body = anyMedia
-	}
-	if body == "" {
-		return nil
+		if body == "" && (r.LoadMedia != nil || r.Input != nil && r.Input.HasMedia) {
+			body = anyMedia
+		}
+		if body == "" {
+			return nil
+		}
 	}
 	now := time.Now()
-	e := HistoryEntry{Sender: r.sender(), Body: body, Time: r.Time, MessageID: r.MessageID}
+	e := HistoryEntry{Body: body, Time: r.Time, MessageID: r.MessageID}
+	e.Sender = cmp.Or(r.Message.SenderLabel, r.Message.EnvelopeFrom, r.Sender.DisplayLabel, r.Sender.Name, r.Sender.ID)
 	if e.Time.IsZero() {
 		e.Time = now
 	}
-	kept := false
-	w.update(ctx, r.Key, true, func(entries []HistoryEntry) ([]HistoryEntry, bool) {
-		entries = w.fresh(entries, now)
-		kept = r.MessageID != "" && slices.ContainsFunc(entries, func(o HistoryEntry) bool { return o.MessageID == r.MessageID })
-		if kept {
-			return entries, false
+	known := false // the platform has delivered the message before
+	w.update(ctx, r.Key, true, func(entries []HistoryEntry) []HistoryEntry {
+		entries = w.dropOld(entries, now)
+		known = r.MessageID != "" && slices.ContainsFunc(entries, func(o HistoryEntry) bool { return o.MessageID == r.MessageID })
+		if known {
+			return entries
 		}
-		e.Seq = w.next(now)
-		if n := len(entries); n > 0 { // of another process, whose clock is ahead
+		e.Seq = w.nextSeq(now)
+		if n := len(entries); n > 0 { // the clock of another process may be ahead
 			e.Seq = max(e.Seq, entries[n-1].Seq+1)
 		}
-		return w.bound(append(entries, w.cut(e)), min(limit, w.o.Entries)), true
+		return w.bound(append(entries, w.shorten(e)), limit)
 	})
-	if kept { // delivered again
+	if known {
 		return nil
 	}
 	media, err := r.Media, error(nil)
@@ -224,52 +211,54 @@ func safely[T any](do func() (T, error)) (v T, err error) {
 
 // attach adds media to an entry that still waits.
 func (w *Window) attach(ctx context.Context, r Recording, seq uint64, media []MediaFact, blank bool) error {
-	limit := defaultWindowMedia
-	if r.MediaLimit != nil {
-		limit = *r.MediaLimit
-	}
-	var good []MediaFact
-	var errs []error
-	for _, m := range media {
-		if len(good) >= limit {
-			break
+	good, err := w.checkMedia(r, media)
+	w.update(ctx, r.Key, false, func(entries []HistoryEntry) []HistoryEntry {
+		i := slices.IndexFunc(entries, func(e HistoryEntry) bool { return e.Seq == seq })
+		if i < 0 {
+			return entries
 		}
-		if m.Kind != MediaImage || m.Path == "" || w.o.Media == nil {
-			continue
-		}
-		m, err := w.o.Media.Check(m)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("a medium is not kept: %w", err))
-			continue
-		}
-		m.MessageID = cmp.Or(m.MessageID, r.MessageID)
-		good = append(good, m)
-	}
-	w.update(ctx, r.Key, false, func(entries []HistoryEntry) ([]HistoryEntry, bool) {
-		at := slices.IndexFunc(entries, func(e HistoryEntry) bool { return e.Seq == seq })
-		if at < 0 {
-			return entries, false
-		}
-		paths := map[string]bool{}
+		paths := map[string]bool{} // in the window
 		for _, e := range entries {
 			for _, m := range e.Media {
 				paths[m.Path] = true
 			}
 		}
-		e := entries[at]
 		for _, m := range good {
 			if !paths[m.Path] {
 				paths[m.Path] = true
-				e.Media = append(slices.Clip(e.Media), m)
+				entries[i].Media = append(entries[i].Media, m)
 			}
 		}
-		if kinds := placeholder(media); blank && e.Body == anyMedia && kinds != "" {
-			e.Body = kinds
+		if kinds := placeholder(media); blank && entries[i].Body == anyMedia && kinds != "" {
+			entries[i].Body = kinds
 		}
-		entries[at] = e
-		return w.bound(entries, len(entries)), true
+		return w.bound(entries, len(entries))
 	})
-	return errors.Join(errs...)
+	return err
+}
+
+// checkMedia returns the local images that can be stored.
+func (w *Window) checkMedia(r Recording, media []MediaFact) (good []MediaFact, err error) {
+	limit := defaultWindowMedia
+	if r.MediaLimit != nil {
+		limit = *r.MediaLimit
+	}
+	for _, m := range media {
+		if len(good) >= limit || w.o.Media == nil {
+			break
+		}
+		if m.Kind != MediaImage || m.Path == "" {
+			continue
+		}
+		checked, bad := w.o.Media.Check(m)
+		if bad != nil {
+			err = errors.Join(err, fmt.Errorf("a medium is not kept: %w", bad))
+			continue
+		}
+		checked.MessageID = cmp.Or(checked.MessageID, r.MessageID)
+		good = append(good, checked)
+	}
+	return good, err
 }
 
 func entryBytes(e HistoryEntry) int {
@@ -280,18 +269,18 @@ func entryBytes(e HistoryEntry) int {
 	return n
 }
 
-// cut shortens an entry that alone would be more than a window holds.
-func (w *Window) cut(e HistoryEntry) HistoryEntry {
-	e.Sender = cutText(e.Sender, w.o.Bytes/16)
+// shorten shortens an entry to the size of a window.
+func (w *Window) shorten(e HistoryEntry) HistoryEntry {
+	e.Sender = firstBytes(e.Sender, w.o.Bytes/16)
 	if len(e.MessageID) > w.o.Bytes/16 {
-		e.MessageID = "" // no platform's
+		e.MessageID = "" // not an id of a platform
 	}
-	e.Body = cutText(e.Body, max(w.o.Bytes-(entryBytes(e)-len(e.Body)), 1))
+	e.Body = firstBytes(e.Body, max(w.o.Bytes-(entryBytes(e)-len(e.Body)), 1))
 	return e
 }
 
-// cutText cuts a text before the character that does not fit.
-func cutText(s string, n int) string {
+// firstBytes returns the characters in the first n bytes.
+func firstBytes(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
@@ -301,18 +290,14 @@ func cutText(s string, n int) string {
 	return s[:n]
 }
 
-// fresh is what is not too old.
-func (w *Window) fresh(entries []HistoryEntry, now time.Time) []HistoryEntry {
-	for len(entries) > 0 && now.Sub(recorded(entries[0])) >= w.o.Age {
+func (w *Window) dropOld(entries []HistoryEntry, now time.Time) []HistoryEntry {
+	for len(entries) > 0 && now.Sub(recordedAt(entries[0])) >= w.o.Age {
 		entries = entries[1:]
 	}
 	return entries
 }
 
-// recorded is when an entry came here: its number tells. The platform's clock, which Time is of, may go wrong.
-func recorded(e HistoryEntry) time.Time { return time.UnixMicro(int64(e.Seq)) }
-
-// bound removes the oldest entries until the others fit.
+// bound drops the oldest entries until the rest fits.
 func (w *Window) bound(entries []HistoryEntry, limit int) []HistoryEntry {
 	size := 0
 	for _, e := range entries {
@@ -325,89 +310,88 @@ func (w *Window) bound(entries []HistoryEntry, limit int) []HistoryEntry {
 	return entries
 }
 
-// Snapshot is what waits in a window, the oldest first, at most limit entries; 0 is all. It is never nil, and does not change.
+// Snapshot returns the last limit entries of a window, the oldest first. 0 is no limit; a negative limit returns no entries. It never
+// returns nil.
 func (w *Window) Snapshot(ctx context.Context, k WindowKey, limit int) *Snapshot {
+	w.init.Do(w.setDefaults)
 	s := &Snapshot{Key: k}
 	if limit < 0 {
 		return s
 	}
-	entries := w.fresh(w.read(ctx, k), time.Now())
-	if limit > 0 && len(entries) > limit {
-		entries = entries[len(entries)-limit:]
+	text, err := w.store.Load(ctx, k.name())
+	if err != nil {
+		w.o.Log.WarnContext(ctx, "cannot read waiting messages; skipped this time", "channel", k.Channel, "error", err)
+		return s
 	}
-	s.Entries = slices.Clone(entries)
+	s.Entries = w.dropOld(w.decode(ctx, k, text), time.Now())
+	if limit > 0 && len(s.Entries) > limit {
+		s.Entries = s.Entries[len(s.Entries)-limit:]
+	}
 	return s
 }
 
-// Consume removes what a snapshot has shown. What came meanwhile stays.
+// Consume removes the entries of a snapshot.
 func (w *Window) Consume(ctx context.Context, s *Snapshot) {
 	if s == nil || len(s.Entries) == 0 {
 		return
 	}
-	seen := make(map[uint64]bool, len(s.Entries))
+	consumed := make(map[uint64]bool, len(s.Entries))
 	for _, e := range s.Entries {
-		seen[e.Seq] = true
+		consumed[e.Seq] = true
 	}
-	w.change(ctx, s.Key, func(entries []HistoryEntry) []HistoryEntry {
-		return slices.DeleteFunc(entries, func(e HistoryEntry) bool { return seen[e.Seq] })
+	w.update(ctx, s.Key, false, func(entries []HistoryEntry) []HistoryEntry {
+		return slices.DeleteFunc(entries, func(e HistoryEntry) bool { return consumed[e.Seq] })
 	})
 }
 
-// Edit replaces the text of a message that waits. It is false where none does.
+// Edit replaces the text of a message. It returns false if the message does not wait.
 func (w *Window) Edit(ctx context.Context, k WindowKey, messageID, body string) (waits bool) {
-	if messageID == "" {
-		return false
-	}
-	w.change(ctx, k, func(entries []HistoryEntry) []HistoryEntry {
-		waits = false
-		for i := range entries {
-			if entries[i].MessageID != messageID {
-				continue
-			}
-			waits = true
-			if strings.TrimSpace(body) == "" {
-				if body = placeholder(entries[i].Media); body == "" {
-					return slices.Delete(entries, i, i+1)
-				}
-			}
-			entries[i].Body = body
-			entries[i] = w.cut(entries[i])
-			return w.bound(entries, len(entries))
+	w.update(ctx, k, false, func(entries []HistoryEntry) []HistoryEntry {
+		i := slices.IndexFunc(entries, func(e HistoryEntry) bool { return e.MessageID == messageID })
+		if waits = i >= 0 && messageID != ""; !waits {
+			return entries
 		}
-		return entries
+		if entries[i].Body = body; strings.TrimSpace(body) == "" {
+			entries[i].Body = placeholder(entries[i].Media)
+		}
+		if entries[i].Body == "" {
+			return slices.Delete(entries, i, i+1)
+		}
+		entries[i] = w.shorten(entries[i])
+		return w.bound(entries, len(entries))
 	})
 	return waits
 }
 
-// Forget removes messages that were deleted where they came from. Without ids it removes all of a window: its session is erased.
+// Forget removes messages that were deleted on the platform. Without ids it removes all messages of a window.
 func (w *Window) Forget(ctx context.Context, k WindowKey, messageIDs ...string) {
-	w.change(ctx, k, func(entries []HistoryEntry) []HistoryEntry {
-		if len(messageIDs) == 0 {
-			return nil
-		}
+	w.update(ctx, k, false, func(entries []HistoryEntry) []HistoryEntry {
 		return slices.DeleteFunc(entries, func(e HistoryEntry) bool {
-			return e.MessageID != "" && slices.Contains(messageIDs, e.MessageID)
+			return len(messageIDs) == 0 || e.MessageID != "" && slices.Contains(messageIDs, e.MessageID)
 		})
 	})
 }
 
-// change changes what waits, where something does.
-func (w *Window) change(ctx context.Context, k WindowKey, do func([]HistoryEntry) []HistoryEntry) {
-	w.update(ctx, k, false, func(entries []HistoryEntry) ([]HistoryEntry, bool) { return do(entries), true })
-}
-
-// read is what waits in a window. It is not to be changed.
-func (w *Window) read(ctx context.Context, k WindowKey) []HistoryEntry {
-	w.start()
-	text, err := w.store.Load(ctx, k.name())
+// update replaces the entries of a window by the result of change, which may be called more than once. Without create, a window that does
+// not exist is not changed.
+func (w *Window) update(ctx context.Context, k WindowKey, create bool, change func([]HistoryEntry) []HistoryEntry) {
+	w.init.Do(w.setDefaults)
+	err := w.store.Change(ctx, k.name(), func(text []byte) ([]byte, error) {
+		if text == nil && !create {
+			return nil, nil
+		}
+		entries := change(w.decode(ctx, k, text))
+		if len(entries) == 0 {
+			return nil, nil
+		}
+		return encodeWindow(entries), nil
+	})
 	if err != nil {
-		w.o.Log.WarnContext(ctx, "cannot read waiting messages; skipped this time", "channel", k.Channel, "error", err)
-		return nil
+		w.o.Log.WarnContext(ctx, "cannot store waiting messages", "channel", k.Channel, "error", err)
 	}
-	return w.decode(ctx, k, text)
 }
 
-// decode reads a window that was kept. One that is damaged is empty, with a warning.
+// decode returns the entries of a stored window. A damaged window is empty, with a warning.
 func (w *Window) decode(ctx context.Context, k WindowKey, text []byte) []HistoryEntry {
 	if text == nil {
 		return nil
@@ -415,29 +399,6 @@ func (w *Window) decode(ctx context.Context, k WindowKey, text []byte) []History
 	entries, err := decodeWindow(text)
 	if err != nil {
 		w.o.Log.WarnContext(ctx, "cannot read waiting messages; their window is empty now", "channel", k.Channel, "error", err)
-		return nil
 	}
 	return entries
-}
-
-// update gives do what waits, and keeps what it makes of that where it says so. Without create a window is not made. do may be called
-// more than once.
-func (w *Window) update(ctx context.Context, k WindowKey, create bool, do func([]HistoryEntry) (next []HistoryEntry, save bool)) {
-	w.start()
-	err := w.store.Change(ctx, k.name(), func(text []byte) ([]byte, error) {
-		if text == nil && !create {
-			return nil, nil
-		}
-		next, save := do(w.decode(ctx, k, text))
-		switch {
-		case !save:
-			return text, nil
-		case len(next) == 0:
-			return nil, nil
-		}
-		return encodeWindow(next), nil
-	})
-	if err != nil {
-		w.o.Log.WarnContext(ctx, "cannot store waiting messages", "channel", k.Channel, "error", err)
-	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/bot"
-	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/backoff"
@@ -72,7 +72,7 @@ type Options struct {
 	Turns        *turn.Framework
 	Agents       Agents
 	Timezones    map[string]*time.Location // of the dates that agents read, by their names; others read UTC
-	Kernel       *channel.Kernel
+	Kernel       *kernel.Kernel
 	ChannelNames []string // of all channels, this one included: a session whose id begins with one of them is not a caller's own
 
 	Bot             bot.Config // defaults of every bot

@@ -224,18 +224,7 @@ func (s *Service) wasSteered(ctx context.Context, p *leftRun) bool {
 		return false
 	}
 	t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, p.Lane())
-	if err != nil {
-		return false
-	}
-	for e, err := range t.Read(ctx, tape.Query{Kinds: []tape.Kind{tape.KindMessage}, Newest: true}) {
-		if err != nil || e.Date.Before(p.Began.Add(-time.Minute)) { // clocks differ
-			return false
-		}
-		if m := tape.MetaOf(e); m.Steered && m.Run == p.ID {
-			return true
-		}
-	}
-	return false
+	return err == nil && agent.WasSteered(ctx, t, p.Began, func(m tape.Meta) bool { return m.Run == p.ID })
 }
 
 // forgetSteered removes what is stored of a message that another run has used. What cannot be removed now is when it is taken over.

@@ -120,10 +120,10 @@ func TestOtherProtocolsHaveAnAnswerThatGoesOnAfterACrashOnce(t *testing.T) {
 		{"AI SDK, an object", "POST", "/v1/ui/anew/object", `{"q":"x"}`},
 		{"AG-UI", "POST", "/v1/agui/anew", `{"threadId":"thread","runId":"r","protocolVersion":"1.0","messages":[{"id":"m","role":"user","content":"x"}],"tools":[],"context":[],"forwardedProps":{"input":{"q":"x"}}}`},
 	}
-	b := againBench(t, t.TempDir(), hangs("old")).serve()
+	b := againBench(t, t.TempDir(), hangs("Old")).serve() // with a capital, which no random id has
 	for _, r := range requests {
 		resp := b.do(r.method, r.path, r.body, "Content-Type: application/json", keyOf(r))
-		for text := []byte(nil); !strings.Contains(string(text), "old"); {
+		for text := []byte(nil); !strings.Contains(string(text), "Old"); {
 			piece := make([]byte, 4096)
 			n, err := resp.Body.Read(piece)
 			if text = append(text, piece[:n]...); err != nil {
@@ -159,7 +159,7 @@ func TestOtherProtocolsHaveAnAnswerThatGoesOnAfterACrashOnce(t *testing.T) {
 	close(ends)
 	wg.Wait()
 	for i, r := range requests {
-		if text := bodies[i]; !strings.HasPrefix(text, "200 ") || strings.Contains(text, "old") || !strings.Contains(text, "words") {
+		if text := bodies[i]; !strings.HasPrefix(text, "200 ") || strings.Contains(text, "Old") || !strings.Contains(text, "words") {
 			t.Errorf("%s:\n%s", r.name, text)
 		}
 	}

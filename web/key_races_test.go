@@ -8,11 +8,12 @@ import (
 
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
 )
 
 // slowRecorder records the sessions of a kernel, and stops at one of them.
 type slowRecorder struct {
-	channel.Recorder
+	kernel.Recorder
 	lane     string
 	at, goOn chan struct{}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
-	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/flow"
@@ -52,7 +52,7 @@ type Options struct {
 	Agents run.Agents
 
 	// Kernel makes the turns of what is said in sessions, as the channel "web"; nil is one that lets everybody talk.
-	Kernel   *channel.Kernel
+	Kernel   *kernel.Kernel
 	Channels Channels // that platforms send events to; nil is none
 
 	// ChannelNames are the names of all channels, "web" included. A session whose id begins with one of them is not a caller's own.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/ling"
@@ -65,7 +66,7 @@ func watchedBench(t testing.TB, place channel.Place, edit func(*Options, *agent.
 		t.Fatal(err)
 	}
 	a := newAgentBench(t, func(o *Options, ao *agent.Options) {
-		o.Kernel = &channel.Kernel{Settings: tree, Observer: channel.Observers{w, channel.NewSlogObserver(o.Log)}, Log: o.Log}
+		o.Kernel = &kernel.Kernel{Settings: tree, Observer: channel.Observers{w, channel.NewSlogObserver(o.Log)}, Log: o.Log}
 		o.Workflows.Register(flow.Func("echo", "", question, func(_ context.Context, m *ling.Manager, input map[string]any) error {
 			if err := m.SendEvent("noted", input); err != nil {
 				return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -12,7 +13,9 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/channeltest"
+	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/db"
 )
 
 var (
@@ -24,24 +27,25 @@ var (
 type message struct{ id, conversation string }
 
 // adapter reads it.
-type adapter struct{ platform *platform }
-
-func (a *adapter) Ingest(_ context.Context, m message) (*channel.Input, error) {
-	return &channel.Input{ID: m.id, ConversationID: m.conversation, SenderID: m.conversation, RawText: "hello"}, nil
-}
-
-func (a *adapter) Resolve(_ context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (channel.Plan, error) {
-	return &channel.Assembled{
-		Common: channel.Common{Facts: channel.Facts{
-			Channel: "fake", MessageID: in.ID, Sender: channel.SenderFacts{ID: in.SenderID},
-			Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: in.ConversationID},
-			Route:        channel.RouteFacts{AgentID: "a", RouteSessionKey: "fake:" + in.ConversationID},
-			Reply:        channel.ReplyPlanFacts{To: in.ConversationID},
-			Access:       channel.AccessFacts{DM: channel.DMFacts{Policy: channel.PolicyOpen}},
-			Message:      channel.MessageFacts{RawBody: in.RawText},
-		}},
-		Delivery: delivery{a.platform, in.ID},
-	}, nil
+func (p *platform) adapter() *kernel.Adapter[message] {
+	return &kernel.Adapter[message]{
+		Ingest: func(_ context.Context, m message) (*channel.Input, error) {
+			return &channel.Input{ID: m.id, ConversationID: m.conversation, SenderID: m.conversation, RawText: "hello"}, nil
+		},
+		Resolve: func(_ context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (*kernel.Turn, error) {
+			return &kernel.Turn{
+				Facts: channel.Facts{
+					Channel: "fake", MessageID: in.ID, Sender: channel.SenderFacts{ID: in.SenderID},
+					Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: in.ConversationID},
+					Route:        channel.RouteFacts{AgentID: "a", RouteSessionKey: "fake:" + in.ConversationID},
+					Reply:        channel.ReplyPlanFacts{To: in.ConversationID},
+					Access:       channel.AccessFacts{DM: channel.DMFacts{Policy: channel.PolicyOpen}},
+					Message:      channel.MessageFacts{RawBody: in.RawText},
+				},
+				Delivery: &kernel.Delivery{Deliver: delivery{p, in.ID}.deliver, Durable: true},
+			}, nil
+		},
+	}
 }
 
 // platform counts the answers that it gets to each message, and how long they took.
@@ -57,7 +61,7 @@ type delivery struct {
 	message string
 }
 
-func (d delivery) Deliver(_ context.Context, b channel.Block) (channel.Receipt, error) {
+func (d delivery) deliver(_ context.Context, b channel.Block) (channel.Receipt, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.answers[d.message]++
@@ -76,21 +80,27 @@ func (agent) Dispatch(ctx context.Context, t *channel.Turn) (channel.DispatchRes
 // TestAThousandEventsASecondHalfOfThemDuplicates sends events of 300 bytes of 100 conversations, at a steady rate, each twice: the
 // second soon after the first or long after it. -seconds 30 is the full form.
 func TestAThousandEventsASecondHalfOfThemDuplicates(t *testing.T) {
-	journal := channeltest.Open(t, t.TempDir())
+	d, err := db.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "bench.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	p := &platform{sent: map[string]time.Time{}, answers: map[string]int{}}
-	k := &channel.Kernel{
-		Agent: agent{}, Journal: journal,
+	k := &kernel.Kernel{
+		Agent: agent{}, Store: d.Events(),
 		Limits: channel.Limits{SenderRate: channel.Rate{PerMinute: -1}, ChatRate: channel.Rate{PerMinute: -1}},
 	}
-	door := channel.NewDoor(k, channel.DoorOptions{
-		Channel: "fake",
-		Run: func(ctx context.Context, e channel.JournalEntry, m channel.Meta) (channel.Result, error) {
-			return channel.Run(ctx, k, channel.Event[message]{Meta: m, Raw: message{e.Key.ID, e.Key.Conversation}, Adapter: &adapter{p}})
-		},
-	})
+	q := kernel.NewQueue(k, kernel.QueueOptions{Replica: "bench"})
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error)
-	go func() { served <- door.Serve(ctx, nil) }()
+	go func() {
+		served <- q.Serve(ctx, kernel.Handler{Channel: "fake", Run: func(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
+			key, err := channel.ParseEventKey(e.Key)
+			if err != nil {
+				return channel.Result{}, err
+			}
+			return kernel.Run(ctx, k, m, message{key.ID, key.Conversation}, p.adapter())
+		}}, nil)
+	}()
 
 	raw := make([]byte, 300)
 	total := *seconds * *rate
@@ -99,12 +109,12 @@ func TestAThousandEventsASecondHalfOfThemDuplicates(t *testing.T) {
 	var mu sync.Mutex
 	var refused int
 	deliver := func(i int) {
-		e := channel.Arrival{Key: channel.EventKey{Channel: "fake", Conversation: fmt.Sprint(i % 100), ID: fmt.Sprint(i)}, Raw: raw}
+		e := kernel.Arrival{Key: channel.EventKey{Channel: "fake", Conversation: fmt.Sprint(i % 100), ID: fmt.Sprint(i)}, Raw: raw}
 		for {
-			isNew, err := door.Accept(ctx, e)
+			isNew, err := q.Accept(ctx, e)
 			mu.Lock()
 			switch {
-			case errors.Is(err, channel.ErrJournalFull): // as a platform: once more, later
+			case errors.Is(err, store.ErrFull): // as a platform: once more, later
 				refused++
 				mu.Unlock()
 				time.Sleep(50 * time.Millisecond)
@@ -152,14 +162,22 @@ func TestAThousandEventsASecondHalfOfThemDuplicates(t *testing.T) {
 	close(events)
 	wg.Wait()
 	took := time.Since(began)
-	for len(journal.Waiting()) > 0 && time.Since(began) < took+time.Minute {
+	for time.Since(began) < took+time.Minute {
+		events, _, err := q.Pending(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if events["fake"] == 0 {
+			break
+		}
 		time.Sleep(10 * time.Millisecond)
 	}
 	stop()
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
-	if err := journal.Close(); err != nil {
+	q.Close(context.Background())
+	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
 	p.mu.Lock()

@@ -7,15 +7,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
 )
 
 // Fixture is a channel and how it is run beside a fake platform.
 type Fixture struct {
-	// Start runs the channel with this kernel, beside a platform of its own that knows nothing of earlier ones, and returns when
+	// Start runs the channel with this queue, beside a platform of its own that knows nothing of earlier ones, and returns when
 	// events can come. The kernel's settings let everybody talk; in groups they ask for a mention. grace is how long turns may go on
 	// when the channel ends; then they are canceled with [channel.ErrDraining].
-	Start func(t *testing.T, k *channel.Kernel, grace time.Duration) Platform
+	Start func(t *testing.T, q *kernel.Queue, grace time.Duration) Platform
 
 	Groups     bool // there are groups, in which the agent can be mentioned
 	Redelivers bool // the platform delivers an event again where it is in doubt

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/channeltest"
+	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/internal/longtest"
 )
 
@@ -20,8 +21,7 @@ func TestMain(m *testing.M) { longtest.Main(m) }
 
 // loopback is the smallest channel there is, and its platform: messages are values, and what is sent is a list.
 type loopback struct {
-	k    *channel.Kernel
-	door *channel.Door
+	q    *kernel.Queue
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 
@@ -34,17 +34,14 @@ type loopback struct {
 // maxText is the longest message that the platform takes.
 const maxText = 4096
 
-func start(_ *testing.T, k *channel.Kernel, grace time.Duration) channeltest.Platform {
-	p := &loopback{k: k}
-	p.door = channel.NewDoor(k, channel.DoorOptions{
-		Channel: "loopback", Grace: grace,
-		Run: func(ctx context.Context, e channel.JournalEntry, m channel.Meta) (channel.Result, error) {
-			return channel.Run(ctx, k, channel.Event[[]byte]{Meta: m, Raw: e.Raw, Adapter: p})
-		},
-	})
+func start(_ *testing.T, q *kernel.Queue, grace time.Duration) channeltest.Platform {
+	p := &loopback{q: q}
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
-	p.wg.Go(func() { _ = p.door.Serve(ctx, nil) })
+	h := kernel.Handler{Channel: "loopback", Grace: grace, Run: func(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
+		return kernel.Run(ctx, q.Kernel(), m, e.Raw, &kernel.Adapter[[]byte]{Ingest: p.ingest, Resolve: p.resolve})
+	}}
+	p.wg.Go(func() { _ = q.Serve(ctx, h, nil) })
 	return p
 }
 
@@ -60,7 +57,7 @@ func (p *loopback) Send(ctx context.Context, m channeltest.Message) error {
 		return err
 	}
 	in := input(m)
-	_, err = p.door.Accept(ctx, channel.Arrival{
+	_, err = p.q.Accept(ctx, kernel.Arrival{
 		Key: channel.EventKey{Channel: "loopback", Conversation: in.ConversationID, ID: in.ID}, Raw: raw,
 	})
 	return err
@@ -93,8 +90,7 @@ func input(m channeltest.Message) *channel.Input {
 	return &channel.Input{ID: strconv.Itoa(m.ID), RawText: m.Text, ConversationID: chat, SenderID: strconv.Itoa(cmp.Or(m.Sender, 1)), Raw: m}
 }
 
-// Ingest implements [channel.Adapter].
-func (*loopback) Ingest(_ context.Context, raw []byte) (*channel.Input, error) {
+func (*loopback) ingest(_ context.Context, raw []byte) (*channel.Input, error) {
 	var m channeltest.Message
 	if err := json.Unmarshal(raw, &m); err != nil {
 		return nil, err
@@ -102,28 +98,27 @@ func (*loopback) Ingest(_ context.Context, raw []byte) (*channel.Input, error) {
 	return input(m), nil
 }
 
-// Resolve implements [channel.Adapter].
-func (p *loopback) Resolve(_ context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (channel.Plan, error) {
+func (p *loopback) resolve(_ context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (*kernel.Turn, error) {
 	m := in.Raw.(channeltest.Message)
 	sender := channel.SenderFacts{ID: in.SenderID}
 	place := channel.ConversationFacts{Kind: channel.Direct, ID: in.ConversationID}
 	if m.Group {
 		place.Kind = channel.Group
 	}
-	policy := p.k.Settings.Policy(channel.PolicyQuery{Channel: "loopback", Conversation: place.ID, Kind: place.Kind})
-	return &channel.Assembled{Delivery: p, Common: channel.Common{Facts: channel.Facts{
+	policy := p.q.Kernel().Settings.Policy(channel.PolicyQuery{Channel: "loopback", Conversation: place.ID, Kind: place.Kind})
+	return &kernel.Turn{Delivery: &kernel.Delivery{Deliver: p.deliver, Preview: p.preview}, Facts: channel.Facts{
 		Channel: "loopback", MessageID: in.ID, Sender: sender, Conversation: place,
 		Route:   channel.RouteFacts{RouteSessionKey: "loopback:" + place.ID},
 		Reply:   channel.ReplyPlanFacts{To: place.ID},
 		Access:  policy.Access(sender.Identity(), channel.MentionFacts{CanDetect: true, WasMentioned: m.Mention}),
 		Message: channel.MessageFacts{RawBody: in.RawText},
-	}}}, nil
+	}}, nil
 }
 
 var errRefused = errors.New("refused")
 
-// Deliver implements [channel.Delivery]. A preview that stands there becomes the first message.
-func (p *loopback) Deliver(_ context.Context, b channel.Block) (channel.Receipt, error) {
+// deliver sends a block. A preview that stands there becomes the first message.
+func (p *loopback) deliver(_ context.Context, b channel.Block) (channel.Receipt, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fail := p.fail
@@ -158,8 +153,7 @@ func (p *loopback) Deliver(_ context.Context, b channel.Block) (channel.Receipt,
 	return r, nil
 }
 
-// Preview implements [channel.Previewer].
-func (p *loopback) Preview(_ context.Context, b channel.Block, prev channel.Receipt) (channel.Receipt, error) {
+func (p *loopback) preview(_ context.Context, b channel.Block, prev channel.Receipt) (channel.Receipt, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.writes++
@@ -172,10 +166,6 @@ func (p *loopback) Preview(_ context.Context, b channel.Block, prev channel.Rece
 	return channel.Receipt{MessageIDs: []string{strconv.Itoa(len(p.shown) - 1)}}, nil
 }
 
-// Abandon implements [channel.Previewer].
-func (*loopback) Abandon(context.Context, channel.Receipt, error) error { return nil }
-
 func TestALoopbackIsAChannel(t *testing.T) {
-	channeltest.Hooks(t, &loopback{})
 	channeltest.Run(t, channeltest.Fixture{Start: start, Groups: true, Redelivers: true, Streams: true})
 }

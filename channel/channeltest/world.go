@@ -2,6 +2,7 @@ package channeltest
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -9,6 +10,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/store/db"
 )
 
 // patience is how long the suite waits for what has to happen. Nothing takes that long where it happens at all.
@@ -17,7 +20,7 @@ const patience = time.Hour
 // world is one run of a channel: its kernel, its platform, and what was seen of its turns.
 type world struct {
 	t *testing.T
-	k *channel.Kernel
+	q *kernel.Queue
 	p Platform
 
 	mu      sync.Mutex
@@ -34,27 +37,7 @@ type world struct {
 func newWorld(t *testing.T, f Fixture, grace time.Duration) *world {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
-	w := &world{t: t, fixture: f, ends: map[string]int{}, policy: channel.Policy{
-		DM: channel.PolicyOpen, Group: channel.PolicyOpen, RouteAllowed: true, RequireMention: true, Unmentioned: channel.UnmentionedDrop,
-		AllowBots: channel.BotsNone, Visibility: channel.VisibleAll, CommandMode: channel.CommandsOff, ErrorNotice: true, Agent: "assistant",
-		Implicit: []channel.MentionKind{channel.ReplyToBot, channel.QuotedBot, channel.BotThread, channel.Native},
-	}}
-	w.answer = echo
-	w.k = &channel.Kernel{
-		Agent: w, Observer: w, Settings: w, Routes: w,
-		Limits: channel.Limits{
-			SenderRate: channel.Rate{PerMinute: -1}, ChatRate: channel.Rate{PerMinute: -1},
-			Preview: time.Millisecond, Working: time.Hour,
-		},
-	}
-	w.p = f.Start(t, w.k, grace)
-	t.Cleanup(func() {
-		w.stop()
-		for id, n := range w.finalized() {
-			if n != 1 {
-				t.Errorf("the turn %s was finalized %d times", id, n)
-			}
-		}
+	t.Cleanup(func() { // the last
 		var left error
 		for end := time.Now().Add(patience); ; { // those that are at their end may need a while for it on a busy machine
 			if left = goleak.Find(before); left == nil || time.Now().After(end) {
@@ -65,7 +48,53 @@ func newWorld(t *testing.T, f Fixture, grace time.Duration) *world {
 			t.Error(left)
 		}
 	})
+	w := &world{t: t, fixture: f, ends: map[string]int{}, policy: channel.Policy{
+		DM: channel.PolicyOpen, Group: channel.PolicyOpen, RouteAllowed: true, RequireMention: true, Unmentioned: channel.UnmentionedDrop,
+		AllowBots: channel.BotsNone, Visibility: channel.VisibleAll, CommandMode: channel.CommandsOff, ErrorNotice: true, Agent: "assistant",
+		Implicit: []channel.MentionKind{channel.ReplyToBot, channel.QuotedBot, channel.BotThread, channel.Native},
+	}}
+	w.answer = echo
+	w.q = NewQueue(t, &kernel.Kernel{
+		Agent: w, Observer: w, Settings: w, Routes: w,
+		Limits: channel.Limits{
+			SenderRate: channel.Rate{PerMinute: -1}, ChatRate: channel.Rate{PerMinute: -1},
+			Preview: time.Millisecond, Working: time.Hour,
+		},
+	})
+	w.p = f.Start(t, w.q, grace)
+	t.Cleanup(func() {
+		w.stop()
+		for id, n := range w.finalized() {
+			if n != 1 {
+				t.Errorf("the turn %s was finalized %d times", id, n)
+			}
+		}
+	})
 	return w
+}
+
+// NewQueue returns a queue of the events of a kernel, in a database of its own in memory. It ends with the test.
+func NewQueue(t testing.TB, k *kernel.Kernel) *kernel.Queue {
+	t.Helper()
+	k.Store = Store(t)
+	q := kernel.NewQueue(k, kernel.QueueOptions{Replica: "test"})
+	t.Cleanup(func() { q.Close(context.Background()) })
+	return q
+}
+
+// Store returns a database in memory. It closes with the test.
+func Store(t testing.TB) kernel.Store {
+	t.Helper()
+	d, err := db.Open(t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d.Events()
 }
 
 // stop ends the channel, once.

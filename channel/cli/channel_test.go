@@ -1,6 +1,6 @@
 //go:build unix
 
-package cli
+package cli_test
 
 import (
 	"context"
@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/channeltest"
+	"github.com/lingserve/lingserve/channel/cli"
+	"github.com/lingserve/lingserve/channel/kernel"
 )
 
 // platform is the terminal as the suite of all channels sees one: what somebody has typed parts what is shown.
 type platform struct {
 	*rig
-	k    *channel.Kernel
 	sent int
 }
 
@@ -29,7 +29,7 @@ func (p *platform) Send(_ context.Context, m channeltest.Message) error {
 // typed counts the lines that were sent.
 func (p *platform) typed() (n int) {
 	for i, row := range p.vt.all() {
-		if strings.HasPrefix(row, prompt) && i != p.vt.row {
+		if strings.Contains(row, "> ") && i != p.vt.row {
 			n++
 		}
 	}
@@ -42,11 +42,8 @@ func (p *platform) Shown() (list []string) {
 	defer p.mu.Unlock()
 	rows := p.vt.all()[2:] // without what is said at the beginning
 	var b strings.Builder
-	for _, row := range append(rows, prompt) {
-		if strings.HasPrefix(row, "…") { // a sign that work goes on
-			continue
-		}
-		if !strings.HasPrefix(row, strings.TrimSpace(prompt)) {
+	for _, row := range append(rows, "> ") {
+		if !strings.HasPrefix(row, ">") && !strings.Contains(row, " >") { // the second one has a spinner
 			b.WriteString(row + "\n")
 			continue
 		}
@@ -65,11 +62,9 @@ func (*platform) Fail(channeltest.Failure) bool { return false } // what is writ
 func (p *platform) Stop() error { return p.end() }
 
 func TestATerminalIsAChannel(t *testing.T) {
-	channeltest.Hooks(t, &Chat{})
-	channeltest.Hooks(t, &delivery{})
 	channeltest.Run(t, channeltest.Fixture{
-		Start: func(t *testing.T, k *channel.Kernel, grace time.Duration) channeltest.Platform {
-			return &platform{rig: newRig(t, k, Options{Grace: grace, Colors: true}), k: k}
+		Start: func(t *testing.T, q *kernel.Queue, grace time.Duration) channeltest.Platform {
+			return &platform{rig: newRig(t, q.Kernel(), cli.Options{Grace: grace, Colors: true})}
 		},
 		Streams: true,
 	})

@@ -1,6 +1,6 @@
 //go:build unix
 
-package cli
+package cli_test
 
 import (
 	"context"
@@ -9,13 +9,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
 
 	"github.com/lingserve/lingserve/agent/command"
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/cli"
+	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -34,7 +36,7 @@ func TestCH_160TheAnswerStreamsAsItIsWritten(t *testing.T) {
 		}
 		return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: text})
 	}}
-	r := newRig(t, kernel(t, a), Options{Model: "demo:demo"})
+	r := newRig(t, kernelOf(t, a), cli.Options{Model: "demo:demo"})
 	r.sees("lingserve chat: agent assistant, model demo:demo, session main")
 	r.types("hello\r")
 	r.sees("The first\n>")
@@ -69,7 +71,7 @@ func TestCH_160CtrlCCancelsTheTurnAndNeverTheProgram(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			interrupts := make(chan struct{})
-			r := newRig(t, kernel(t, a), Options{Interrupts: interrupts})
+			r := newRig(t, kernelOf(t, a), cli.Options{Interrupts: interrupts})
 			r.types("long\r")
 			r.sees("It begins")
 			r.types("half a line")
@@ -80,7 +82,7 @@ func TestCH_160CtrlCCancelsTheTurnAndNeverTheProgram(t *testing.T) {
 				t.Errorf("the turn was canceled because of %v", cause)
 			}
 			r.reads("half a line") // it stays
-			test.cancel(r, interrupts)
+			r.types("\x03")
 			r.reads("") // nothing runs: the line is cleared
 			test.cancel(r, interrupts)
 			r.sees("No answer is running.")
@@ -104,13 +106,13 @@ func TestCH_160CtrlDAndQuitEnd(t *testing.T) {
 		{"quit while an answer is written", "long\r,quit\r"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := newRig(t, kernel(t, running), Options{})
+			r := newRig(t, kernelOf(t, running), cli.Options{})
 			r.types(test.keys)
 			r.leaves()
 		})
 	}
 	t.Run("Ctrl-D in a line does not", func(t *testing.T) {
-		r := newRig(t, kernel(t, &scripted{answer: echo}), Options{})
+		r := newRig(t, kernelOf(t, &scripted{answer: echo}), cli.Options{})
 		r.types("abc\x01\x04")
 		r.until("the line", func() bool { return r.vt.text(r.vt.row) == "> bc" })
 		r.types("\r")
@@ -128,10 +130,10 @@ func TestCH_160CtrlDAndQuitEnd(t *testing.T) {
 			<-ctx.Done()
 			return channel.DispatchResult{}, context.Cause(ctx)
 		}}
-		terminal, _ := OpenTerminal(line, line)
-		c := New(Options{In: line, Out: line, Terminal: terminal, Agent: "assistant"})
+		terminal, _ := cli.OpenTerminal(line, line)
+		c := cli.New(cli.Options{In: line, Out: line, Terminal: terminal, Agent: "assistant"})
 		ended := make(chan error)
-		go func() { ended <- c.Serve(t.Context(), kernel(t, a)) }()
+		go func() { ended <- c.Serve(t.Context(), kernelOf(t, a)) }()
 		if _, err := keys.WriteString("hello\r"); err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +159,7 @@ func TestCH_160ALineTypedDuringATurnGoesToTheLane(t *testing.T) {
 		}
 		return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "answer to both"})
 	}}
-	r := newRig(t, kernel(t, a), Options{})
+	r := newRig(t, kernelOf(t, a), cli.Options{})
 	r.types("first\rsecond\r")
 	r.sees("answer to both")
 	if got := a.texts(); !slices.Equal(got, []string{"first", "second"}) {
@@ -167,7 +169,7 @@ func TestCH_160ALineTypedDuringATurnGoesToTheLane(t *testing.T) {
 
 func TestCH_161CommandsOfTheTerminal(t *testing.T) {
 	a := &scripted{answer: echo}
-	r := newRig(t, kernel(t, a), Options{Commands: command.New().Commands(tool.Admin)})
+	r := newRig(t, kernelOf(t, a), cli.Options{Commands: command.New().Commands(tool.Admin)})
 	r.types(",why\r")
 	r.sees("There is no message yet.")
 	r.types("hello\r")
@@ -212,7 +214,7 @@ func TestCH_161WhyIsToldWhenTheAnswerHasEnded(t *testing.T) {
 		<-released
 		return echo(ctx, t)
 	}}
-	r := newRig(t, kernel(t, a), Options{Commands: command.New().Commands(tool.Admin)})
+	r := newRig(t, kernelOf(t, a), cli.Options{Commands: command.New().Commands(tool.Admin)})
 	r.types("hello\r,why\r")
 	r.sees("The agent is still answering “hello”. Write ,why again afterwards.")
 	if r.shows("dispatch, visible") {
@@ -227,14 +229,14 @@ func TestCH_161TheHistoryIsThereAtTheNextStart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cli", "history")
 	a := &scripted{answer: echo}
 	t.Run("one", func(t *testing.T) {
-		r := newRig(t, kernel(t, a), Options{History: file})
+		r := newRig(t, kernelOf(t, a), cli.Options{History: file})
 		r.types("the first\r\x1b[200~two\rrows\x1b[201~\r a secret\r")
 		r.sees("echo a secret")
 	})
 	t.Run("two", func(t *testing.T) {
-		r := newRig(t, kernel(t, a), Options{History: file})
+		r := newRig(t, kernelOf(t, a), cli.Options{History: file})
 		r.types("\x1b[A")
-		r.until("the last line", func() bool { return r.vt.text(r.vt.row) == "  rows" && r.vt.text(r.vt.row-1) == "> two" })
+		r.reads("two␤rows")
 		r.types("\x1b[A\x1b[A")
 		r.reads("the first")
 	})
@@ -266,7 +268,7 @@ func TestCH_162SequencesOfTheModelAreNotObeyed(t *testing.T) {
 		return channel.DispatchResult{}, nil
 	}}
 	// What the terminal is sent beside text is looked at when the test ends.
-	r := newRig(t, kernel(t, a), Options{Colors: true})
+	r := newRig(t, kernelOf(t, a), cli.Options{Colors: true})
 	r.types("hello\x1b[200~\x1b[31m\x1b[201~\r")
 	r.sees("red␍over<009B>5A␈␀<202E>desrever")
 	r.sees("https://example.com/␛[2J")
@@ -274,7 +276,7 @@ func TestCH_162SequencesOfTheModelAreNotObeyed(t *testing.T) {
 
 func TestCH_162WithoutColorsThereIsNothingButText(t *testing.T) {
 	for _, colors := range []bool{false, true} {
-		r := newRig(t, kernel(t, &scripted{answer: echo}), Options{Colors: colors})
+		r := newRig(t, kernelOf(t, &scripted{answer: echo}), cli.Options{Colors: colors})
 		r.types("hello\r")
 		r.sees("echo hello")
 		r.mu.Lock()
@@ -290,14 +292,14 @@ func TestCH_162WithoutColorsThereIsNothingButText(t *testing.T) {
 }
 
 func TestCH_162TheSenderIsLocalAndMayBeKeptOut(t *testing.T) {
-	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{Name: {
+	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{cli.Name: {
 		AccountPlace: channel.AccountPlace{Place: channel.Place{DMPolicy: channel.PolicyDisabled}},
 	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := &scripted{answer: echo}
-	r := newRig(t, &channel.Kernel{Agent: a, Settings: tree}, Options{})
+	r := newRig(t, &kernel.Kernel{Agent: a, Settings: tree}, cli.Options{})
 	r.types("hello\r")
 	r.sees("Not answered: the settings deny it (dm_disabled); see channels.cli.dm.policy.\n,why explains it.")
 	r.types(",why\r")
@@ -326,7 +328,7 @@ func TestAQuestionIsAnsweredAtThePrompt(t *testing.T) {
 				}
 				return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "told: " + <-answered})
 			}}
-			r := newRig(t, kernel(t, a), Options{})
+			r := newRig(t, kernelOf(t, a), cli.Options{})
 			r.types("do it\r")
 			r.sees("y approves, n denies.")
 			r.types(test.typed + "\r")
@@ -354,7 +356,7 @@ func TestDA_01_OfSeveralQuestionsAShortAnswerIsForNone(t *testing.T) {
 		}
 		return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "told: " + <-answered + <-answered})
 	}}
-	r := newRig(t, kernel(t, a), Options{})
+	r := newRig(t, kernelOf(t, a), cli.Options{})
 	r.types("do it\r")
 	r.sees("There are several questions")
 	r.types("y\r,deny Q2\r")
@@ -384,7 +386,7 @@ func TestAnAnswerThatFailsSaysSo(t *testing.T) {
 			if test.preview != "" {
 				a.seen.Add(1)
 			}
-			r := newRig(t, kernel(t, a), Options{Reason: func(err error) string {
+			r := newRig(t, kernelOf(t, a), cli.Options{Reason: func(err error) string {
 				if errors.Is(err, broken) {
 					return "the key is wrong"
 				}
@@ -405,7 +407,7 @@ func TestAnAnswerThatFailsSaysSo(t *testing.T) {
 }
 
 func TestTheLineFollowsTheSizeOfTheTerminal(t *testing.T) {
-	r := newRig(t, kernel(t, &scripted{answer: echo}), Options{})
+	r := newRig(t, kernelOf(t, &scripted{answer: echo}), cli.Options{})
 	r.types(strings.Repeat("0123456789", 5))
 	r.reads(strings.Repeat("0123456789", 5))
 	r.mu.Lock()
@@ -414,19 +416,17 @@ func TestTheLineFollowsTheSizeOfTheTerminal(t *testing.T) {
 	if err := pty.Setsize(r.keys, &pty.Winsize{Cols: 30, Rows: 24}); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(os.Getpid(), syscall.SIGWINCH); err != nil {
-		t.Fatal(err)
-	}
-	r.until("two rows", func() bool { return r.vt.text(r.vt.row) == "8901234567890123456789" })
+	r.types("x") // the size is noticed with the next key
+	r.until("two rows", func() bool { return r.vt.text(r.vt.row) == "8901234567890123456789x" })
 	r.types("\r")
-	r.sees("> 0123456789012345678901234567\n8901234567890123456789\necho\n012345678901234567890123456789\n")
+	r.sees("> 0123456789012345678901234567\n8901234567890123456789x\necho\n012345678901234567890123456789\n")
 }
 
 func TestManyRowsThatArePastedAreOneMessage(t *testing.T) {
 	a := &scripted{answer: echo}
-	r := newRig(t, kernel(t, a), Options{})
+	r := newRig(t, kernelOf(t, a), cli.Options{})
 	r.types("before \x1b[200~one\r\ntwo\n\tthree\x1b[201~ after")
-	r.until("the rows", func() bool { return r.vt.text(r.vt.row) == "      three after" })
+	r.reads("before one␤two␤␉three after")
 	r.types("\r")
 	r.sees("echo before one")
 	if got := a.texts(); !slices.Equal(got, []string{"before one\ntwo\n\tthree after"}) {
@@ -435,7 +435,7 @@ func TestManyRowsThatArePastedAreOneMessage(t *testing.T) {
 }
 
 func TestNotesOfOthersStandAboveTheLine(t *testing.T) {
-	r := newRig(t, kernel(t, &scripted{answer: echo}), Options{})
+	r := newRig(t, kernelOf(t, &scripted{answer: echo}), cli.Options{})
 	r.types("half a line")
 	r.reads("half a line")
 	if !r.chat.Note("level=WARN msg=\"something \x1b[31mis odd\"\n") {
@@ -455,14 +455,109 @@ func TestTooManyLinesAreNotSent(t *testing.T) {
 		<-ctx.Done()
 		return channel.DispatchResult{}, context.Cause(ctx)
 	}}
-	r := newRig(t, kernel(t, a), Options{})
-	r.types(strings.Repeat("again\r", maxWaiting+1))
+	r := newRig(t, kernelOf(t, a), cli.Options{Grace: time.Millisecond})
+	r.types(strings.Repeat("again\r", 64+1))
 	r.sees("Too many messages are waiting")
 	r.types("\x03")
 	r.sees("Canceled.")
-	r.until("the end of all", func() bool {
-		r.chat.mu.Lock()
-		defer r.chat.mu.Unlock()
-		return len(r.chat.running) == 0
-	})
+	r.types("after\r")
+	r.sees("> after")
+}
+
+func TestKeysEditTheLine(t *testing.T) {
+	for _, test := range []struct{ name, keys, want string }{
+		{"insert", "ac\x1b[Db", "abc"},
+		{"backspace", "abc\x7f", "ab"},
+		{"delete", "abc\x01\x1b[3~", "bc"},
+		{"wide characters", "你好世\x7f\x1b[D界", "你界好"},
+		{"a wide character at the cursor", "你好\x01\x04!", "!好"},
+		{"a character with an accent goes as one", "xe\u0301\x7fy", "xy"},
+		{"a mark without a cell", "ก\u0e49x\x7f\x7f!", "!"},
+		{"a word away", "one two three\x17four", "one two four"},
+		{"words to the left", "one two three\x1bb\x1b[1;5D+", "one +two three"},
+		{"to the end", "one two\x1bb\x0b!", "one !"},
+		{"to the beginning", "one two\x1bb\x15", "two"},
+		{"a row", "one\x1b\rtwo", "one\ntwo"},
+		{"keys without a meaning", "\x1b[15~a\x1b[1;2P\x00\x14b\x1bq\xff", "ab"},
+		{"a paste", "<\x1b[200~one\rtwo\r\n\tthree\x1b[31m\x03\x1b[201~>", "<one\ntwo\n\tthree[31m>"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a := &scripted{answer: echo}
+			r := newRig(t, kernelOf(t, a), cli.Options{})
+			r.types(test.keys + "\r")
+			r.sees("echo ")
+			if got := a.texts(); !slices.Equal(got, []string{test.want}) {
+				t.Errorf("the line is %q, expected %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestCommandsAreCompleted(t *testing.T) {
+	commands := command.New().Commands(tool.Admin)
+	for _, test := range []struct{ typed, line, shown string }{
+		{",qu\t", ",quit ", ""},
+		{",tape.\t", ",tape.", "tape.anchors  tape.export"},
+		{"，qu\t", "，quit ", ""},
+		{",help qu\t", ",help quit", ""},
+		{",zz\t!", ",zz!", ""},
+		{"hello ,q\t!", "hello ,q!", ""},
+	} {
+		t.Run(test.typed, func(t *testing.T) {
+			r := newRig(t, kernelOf(t, &scripted{answer: echo}), cli.Options{Commands: commands})
+			r.types(test.typed)
+			r.reads(test.line)
+			r.sees(test.shown)
+		})
+	}
+}
+
+// Pieces of an answer, and a line that is typed meanwhile, of any length and of wide characters, do not disturb each other.
+func TestTheLineStaysAsItIsWhateverIsWritten(t *testing.T) {
+	line := strings.Repeat("typed 你好 ", 9) + "end"
+	answer := strings.Repeat("words 世界 and\nrows ", 20) + strings.Repeat("x", 200) + " end"
+	next := make(chan struct{})
+	a := &scripted{answer: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+		runes := []rune(answer)
+		for i := range runes {
+			if i%5 == 0 {
+				t.Sink.Preview(channel.Payload{Text: string(runes[:i+1])})
+				select {
+				case <-next:
+				case <-ctx.Done():
+				}
+			}
+		}
+		return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: answer})
+	}}
+	r := newRig(t, kernelOf(t, a), cli.Options{})
+	r.types("go\r")
+	for i, key := range []rune(line) {
+		next <- struct{}{}
+		if i == 40 {
+			r.types("\x01\x05") // to and fro
+		}
+		r.types(string(key))
+	}
+	close(next)
+	want := squeeze("> go" + answer + "> " + line)
+	r.until("answer and line", func() bool { return strings.HasSuffix(squeeze(strings.Join(r.vt.all(), "")), want) })
+}
+
+// squeeze removes what separates rows and words.
+func squeeze(text string) string { return strings.Join(strings.Fields(text), "") }
+
+func TestASpinnerShowsThatAnAnswerIsAwaited(t *testing.T) {
+	released := make(chan struct{})
+	a := &scripted{answer: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+		<-released
+		return channel.DispatchResult{NoReply: true}, nil
+	}}
+	r := newRig(t, kernelOf(t, a), cli.Options{})
+	r.types("hello\rnext")
+	for _, sign := range []string{"⠙", "⠹"} {
+		r.until("the spinner", func() bool { return r.vt.text(r.vt.row) == sign+" > next" })
+	}
+	close(released)
+	r.reads("next")
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -16,112 +15,100 @@ import (
 // delivery shows the answer to one line.
 type delivery struct {
 	chat    *Chat
-	message *message
-	shown   string  // text of the open block that stands there
-	screen  visible // what it is passed through
-	open    bool    // a block is shown that is not finished
+	written string // text of the block that is not finished
 }
 
-// Intervals of what is shown of an unfinished answer, and of the sign that work goes on. The first is that of a screen: what comes in
-// between is not seen. The second is given once, and then stands there.
 const (
 	previewEvery = 20 * time.Millisecond
-	workingEvery = time.Hour
+	workingEvery = 200 * time.Millisecond // a turn of the spinner
 )
 
-// PreviewEvery and WorkingEvery implement [channel.Pacer].
-func (*delivery) PreviewEvery(channel.Block) time.Duration { return previewEvery }
-func (*delivery) WorkingEvery() time.Duration              { return workingEvery }
-
-// Working implements [channel.Worker].
-func (d *delivery) Working(context.Context) error {
-	d.chat.show.tell("… Ctrl-C cancels")
+func (d *delivery) working(context.Context) error {
+	d.chat.view.working(true)
 	return nil
 }
 
-// Preview implements [channel.Previewer]: what is new of the text is written behind what stands there.
-func (d *delivery) Preview(_ context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
-	d.grow(b.Text)
+func (d *delivery) rest(context.Context) error {
+	d.chat.view.working(false)
+	return nil
+}
+
+// preview writes what is new of a text behind what was written of it.
+func (d *delivery) preview(_ context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
+	d.write(strings.TrimRight(b.Text, "\r")) // a newline may follow
 	return channel.Receipt{MessageIDs: []string{b.Key}}, nil
 }
 
-// Abandon implements [channel.Previewer]: what was read was read.
-func (d *delivery) Abandon(context.Context, channel.Receipt, error) error {
-	d.end()
-	return nil
-}
-
-// Deliver implements [channel.Delivery].
-func (d *delivery) Deliver(_ context.Context, b channel.Block) (channel.Receipt, error) {
-	show := d.chat.show
-	show.tell("")
+// deliver shows a block.
+func (d *delivery) deliver(_ context.Context, b channel.Block) (channel.Receipt, error) {
+	view := d.chat.view
 	switch {
 	case b.Question != nil:
 		d.ask(b)
 	case b.IsError:
-		show.note(Visible(b.Text), bad)
+		view.note(Visible(b.Text), bad)
 	case b.Kind == channel.ReplyTool:
-		show.note("· "+line(b.Text), dim)
+		view.note("· "+oneLine(b.Text, 1000), dim)
 	default:
-		d.grow(b.Text)
-		d.end()
+		d.write(b.Text)
+		d.endBlock()
 		for _, m := range b.Media {
-			show.note(strings.TrimSpace(string(m.Kind)+" "+line(m.URL)), dim)
+			view.note(strings.TrimSpace(string(m.Kind)+" "+oneLine(m.URL, 1000)), dim)
 		}
 	}
 	return channel.Receipt{MessageIDs: []string{b.Key}}, nil
 }
 
-// grow shows a text of which the beginning may stand there. A text that is another one is shown anew, below.
-func (d *delivery) grow(text string) {
-	rest, ok := strings.CutPrefix(text, d.shown)
-	if !ok && strings.TrimSpace(text) == strings.TrimSpace(d.shown) {
+// write writes what is new of the text of a block. A text that does not continue what was written is written below that.
+func (d *delivery) write(text string) {
+	rest, continues := strings.CutPrefix(text, d.written)
+	switch {
+	case !continues && strings.TrimSpace(text) == strings.TrimSpace(d.written):
 		return
-	}
-	if !ok {
-		d.end()
+	case !continues:
+		d.endBlock()
 		rest = text
 	}
-	if rest == "" {
-		return
+	if rest != "" {
+		d.chat.view.working(false)
+		d.chat.view.write(d, Visible(rest), plain)
+		d.written = text
 	}
-	d.chat.show.tell("")
-	d.open, d.shown = true, text
-	d.chat.show.write(d, d.screen.add(rest), plain)
 }
 
-// end ends what stands there.
-func (d *delivery) end() {
-	if d.open {
-		d.chat.show.write(d, d.screen.end(), plain)
-		d.chat.show.fresh(d)
+// endBlock ends the row of the block.
+func (d *delivery) endBlock() {
+	if d.written != "" && !strings.HasSuffix(d.written, "\n") {
+		d.chat.view.write(d, "\n", plain)
 	}
-	d.open, d.shown = false, ""
+	d.written = ""
 }
 
-// ask puts a question, which the next line can answer.
+// ask shows a question, which the next line can answer.
 func (d *delivery) ask(b channel.Block) {
 	c := d.chat
 	c.mu.Lock()
-	c.questions = append(c.questions, &question{b.Question.Turn, b.Question.ID, b.Question.Tool})
-	told, several := c.told, len(c.questions) > 1
+	c.questions = append(c.questions, &question{b.Question.Turn, b.Question.ID})
+	several := len(c.questions) > 1
 	c.mu.Unlock()
-	c.show.note(Visible(b.Text), plain)
-	if told != nil {
-		told(b.Question.ID)
-		return
+	c.view.note(Visible(b.Text), plain)
+	switch {
+	case c.asked != nil:
+		select {
+		case c.asked <- b.Question.ID:
+		default: // it times out
+		}
+	case several:
+		c.view.note(severalWait, dim)
+	default:
+		c.view.note("y approves, n denies.", dim)
 	}
-	if several {
-		c.show.note(severalWait, dim)
-		return
-	}
-	c.show.note("y approves, n denies.", dim)
 }
 
 const severalWait = "There are several questions: answer each with ,approve ID or ,deny ID."
 
-// answer makes the command of a short answer to a question: that of the id, or with "" the only one that waits. A line that is no short
-// answer stays as it is. ok is false if several questions wait: the person may have read another one than the first.
+// answer returns the command for a short answer such as "y" to the question id, or with "" to the only question. Any other line is returned as it is.
+// ok is false if there are several questions: the person may have read another one than the first.
 func (c *Chat) answer(text, id string) (command string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,52 +131,40 @@ func (c *Chat) answer(text, id string) (command string, ok bool) {
 	return text, true
 }
 
-// ended says what came of a turn, where its answer does not.
-func (c *Chat) ended(r *running, result channel.Result, err error) {
+// endTurn removes a turn, and shows its outcome if its answer does not.
+func (c *Chat) endTurn(r *running, result channel.Result, err error) {
 	c.mu.Lock()
 	c.running = slices.DeleteFunc(c.running, func(other *running) bool { return other == r })
-	c.questions = slices.DeleteFunc(c.questions, func(q *question) bool { return q.turn == result.TurnID })
-	last, why := &lastTurn{result, r.message.text}, r.why
-	c.last = last
-	idle := len(c.running) == 0
-	c.mu.Unlock()
-	if idle {
-		c.show.tell("")
-	}
-	blocked := err == nil && result.Admission.Kind == channel.Drop
-	if err != nil || blocked {
-		c.mu.Lock()
-		c.failed = true
+	if !r.started {
 		c.mu.Unlock()
+		return
 	}
+	c.questions = slices.DeleteFunc(c.questions, func(q *question) bool { return q.turn == result.TurnID })
+	c.last = &lastTurn{result, r.message.text}
+	last, explain := c.last, r.explain
+	blocked := err == nil && result.Admission.Kind == channel.Drop
+	c.failed = c.failed || err != nil || blocked
+	c.mu.Unlock()
 	switch {
 	case blocked:
-		c.show.note("Not answered: "+refusal(result)+". ,why explains it.", bad)
+		c.view.note("Not answered: "+refusal(result)+". ,why explains it.", bad)
 	case err == nil:
 	case result.Outcome == channel.OutcomeCanceled || errors.Is(err, turn.ErrStopped):
-		c.show.note("Canceled.", dim)
-	default:
-		c.fail(result, err)
+		c.view.note("Canceled.", dim)
+	default: // if nothing of the answer was shown, the kernel has said that it failed
+		if result.Outcome != channel.OutcomeFailed {
+			c.view.note("The answer is incomplete. (reference "+result.TurnID+")", bad)
+		}
+		if why := c.o.Reason(err); why != "" {
+			c.view.note(Visible(why), dim)
+		}
 	}
-	if why {
+	if explain {
 		c.explain(last)
 	}
 }
 
-// fail says why an answer has failed. The sentence for everybody was told where nothing else was shown.
-func (c *Chat) fail(result channel.Result, err error) {
-	if result.Outcome != channel.OutcomeFailed {
-		c.show.note("The answer is incomplete. (reference "+result.TurnID+")", bad)
-	}
-	if c.o.Reason == nil {
-		return
-	}
-	if why := c.o.Reason(err); why != "" {
-		c.show.note(Visible(why), dim)
-	}
-}
-
-// refusal says why a line was not let through.
+// refusal returns why a line was not admitted.
 func refusal(r channel.Result) string {
 	why, ok := map[channel.Reason]string{
 		channel.ReasonOverloaded:        "too many messages are waiting",
@@ -202,11 +177,9 @@ func refusal(r channel.Result) string {
 	if !ok {
 		why = "the settings deny it (" + string(r.Admission.Reason) + ")"
 	}
-	for _, v := range r.Verdicts {
-		if v.State == channel.Blocked && v.Setting != "" {
-			why += fmt.Sprintf("; see %s", v.Setting)
-			break
-		}
+	i := slices.IndexFunc(r.Verdicts, func(v channel.Verdict) bool { return v.State == channel.Blocked && v.Setting != "" })
+	if i >= 0 {
+		why += "; see " + r.Verdicts[i].Setting
 	}
 	return why
 }

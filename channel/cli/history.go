@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -12,114 +11,90 @@ import (
 // maxHistory is how many lines are kept.
 const maxHistory = 1000
 
-// history is the lines that were typed, the oldest first. Without a file it is of this process alone.
+// history has the lines that were typed, the oldest first, for [term.Terminal]. A file keeps them for the next start.
 type history struct {
-	file  string
+	file  string // "": the lines are not kept
 	lines []string
-}
-
-// openHistory reads the file, where there is one. What is returned is good to use beside an error, too.
-func openHistory(file string) (*history, error) {
-	h := &history{file: file}
-	if file == "" {
-		return h, nil
-	}
-	data, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return h, nil
-	}
-	if err != nil {
-		h.file = "" // what cannot be read is not written over
-		return h, err
-	}
-	for row := range bytes.Lines(data) {
-		if text := unquote(strings.TrimSuffix(string(row), "\n")); text != "" {
-			h.lines = append(h.lines, text)
-		}
-	}
-	h.lines = h.lines[max(0, len(h.lines)-maxHistory):]
-	return h, os.Chmod(file, 0o600) // others may have made it
-}
-
-// at is the n-th line back.
-func (h *history) at(n int) (string, bool) {
-	if n < 1 || n > len(h.lines) {
-		return "", false
-	}
-	return h.lines[len(h.lines)-n], true
-}
-
-// add keeps a line, unless it begins with a space, is blank, or is the last one again. An error is of the file, which is left alone
-// from then on.
-func (h *history) add(text string) error {
-	if strings.TrimSpace(text) == "" || text[0] == ' ' {
-		return nil
-	}
-	if last, _ := h.at(1); last == text {
-		return nil
-	}
-	h.lines = append(h.lines, text)
-	over := len(h.lines) > maxHistory
-	if over {
-		h.lines = append([]string(nil), h.lines[len(h.lines)-maxHistory:]...)
-	}
-	if h.file == "" {
-		return nil
-	}
-	err := os.MkdirAll(filepath.Dir(h.file), 0o700)
-	if err == nil && over {
-		err = h.rewrite(text)
-	} else if err == nil {
-		err = h.append(text)
-	}
-	if err != nil {
-		h.file = ""
-	}
-	return err
-}
-
-// append adds a line at the end of the file, which another process may do at the same time.
-func (h *history) append(text string) error {
-	f, err := os.OpenFile(h.file, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(quote(text) + "\n")
-	return errors.Join(err, f.Close())
-}
-
-// rewrite replaces the file by its last lines and a new one: those of other processes are among them.
-func (h *history) rewrite(text string) error {
-	now, err := openHistory(h.file)
-	if err != nil {
-		return err
-	}
-	list := append(now.lines, text)
-	var b strings.Builder
-	for _, l := range list[max(0, len(list)-maxHistory):] {
-		b.WriteString(quote(l))
-		b.WriteByte('\n')
-	}
-	f, err := os.CreateTemp(filepath.Dir(h.file), ".history-*") // readable for its user alone
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(b.String())
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), h.file)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	warn  func(what string) // the file is unreadable or not writable
 }
 
 var (
-	quoter   = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
-	unquoter = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\r`, "\r")
+	quote   = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
+	unquote = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\r`, "\r")
 )
 
-// quote makes one row of a line that has several.
-func quote(text string) string { return quoter.Replace(text) }
+func openHistory(file string, warn func(what string)) *history {
+	h := &history{file: file, warn: warn}
+	if file == "" {
+		return h
+	}
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return h
+	}
+	if err == nil {
+		err = os.Chmod(file, 0o600)
+	}
+	if err != nil {
+		h.fail("unreadable")
+		return h
+	}
+	rows := strings.SplitAfter(string(data), "\n")
+	rows = rows[:len(rows)-1]
+	if len(rows) > maxHistory {
+		rows = rows[len(rows)-maxHistory:]
+		h.rewrite(strings.Join(rows, ""))
+	}
+	for _, row := range rows {
+		h.lines = append(h.lines, unquote.Replace(strings.TrimSuffix(row, "\n")))
+	}
+	return h
+}
 
-func unquote(row string) string { return unquoter.Replace(row) }
+// fail leaves the file alone from now on.
+func (h *history) fail(what string) {
+	h.file = ""
+	h.warn(what)
+}
+
+// rewrite replaces the file by its last rows.
+func (h *history) rewrite(rows string) {
+	temporary := h.file + ".new"
+	err := os.WriteFile(temporary, []byte(rows), 0o600)
+	if err == nil {
+		err = os.Rename(temporary, h.file)
+	}
+	if err != nil {
+		h.fail("not writable")
+	}
+}
+
+// Len implements [term.History].
+func (h *history) Len() int { return min(len(h.lines), maxHistory) }
+
+// At implements [term.History].
+func (h *history) At(i int) string { return encode(h.lines[len(h.lines)-1-i]) }
+
+// Add implements [term.History]. It does not keep lines that are blank, begin with a space, or repeat the last one.
+func (h *history) Add(line string) {
+	text := decode(line)
+	if strings.TrimSpace(text) == "" || text[0] == ' ' || len(h.lines) > 0 && h.lines[len(h.lines)-1] == text {
+		return
+	}
+	h.lines = append(h.lines, text)
+	if h.file == "" {
+		return
+	}
+	err := os.MkdirAll(filepath.Dir(h.file), 0o700)
+	var f *os.File
+	if err == nil { // other processes may append, too
+		f, err = os.OpenFile(h.file, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	}
+	if err == nil {
+		_, err = f.WriteString(quote.Replace(text) + "\n")
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		h.fail("not writable")
+	}
+}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -9,194 +10,167 @@ import (
 	"sync"
 )
 
-// pages is plain text: what is said goes to one place, and what is said about it to another.
+// pages is the view without a terminal: answers go to out, the rest to err.
 type pages struct {
 	mu       sync.Mutex
 	out, err io.Writer
-	open     bool // a row of out has not ended
-	broken   error
+	open     bool // the last row of out has not ended
+	failed   error
 }
 
 func (p *pages) write(_ any, text string, _ style) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writeLocked(text)
+}
+
+func (p *pages) writeLocked(text string) {
 	if text == "" {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.open = !strings.HasSuffix(text, "\n")
-	if _, err := io.WriteString(p.out, text); err != nil && p.broken == nil {
-		p.broken = err
+	if _, err := io.WriteString(p.out, text); err != nil && p.failed == nil {
+		p.failed = err
 	}
 }
-
-func (p *pages) fresh(any) {
-	p.mu.Lock()
-	open := p.open
-	p.mu.Unlock()
-	if open {
-		p.write(nil, "\n", plain)
-	}
-}
-
-func (*pages) tell(string) {}
 
 func (p *pages) note(text string, as style) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	text = strings.TrimSuffix(text, "\n") + "\n"
-	if as == plain {
-		p.fresh(nil)
-		p.write(nil, text, plain)
+	switch {
+	case as != plain:
+		_, _ = io.WriteString(p.err, text)
 		return
+	case p.open:
+		text = "\n" + text
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, _ = io.WriteString(p.err, text)
+	p.writeLocked(text)
 }
 
-func (p *pages) gone() error {
+func (*pages) working(bool) {}
+
+// failure returns the error of the first write of an answer that has failed.
+func (p *pages) failure() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.broken
+	return p.failed
 }
 
-// plainly answers one line after the other.
-func (c *Chat) plainly(ctx context.Context) error {
+// talkInLines answers one line of the input after the other.
+func (c *Chat) talkInLines(ctx context.Context) error {
 	p := &pages{out: c.o.Out, err: c.o.Err}
-	defer c.shows(p)()
-	asked := make(chan string, maxWaiting)
-	c.told = func(id string) {
+	defer c.showOn(p)()
+	c.asked = make(chan string, maxWaiting)
+	in, stop := readLines(c.o.In)
+	defer stop()
+	defer c.stop()
+	for p.failure() == nil {
+		text, ok := "", false
 		select {
-		case asked <- id:
-		default: // it waits until its time is over
+		case <-ctx.Done():
+		case <-c.o.Interrupts:
+		case text, ok = <-in.next():
 		}
-	}
-	in := read(c.o.In)
-	defer in.stop()
-	defer c.leave()
-	var lines lines
-	for {
-		text, ok := lines.next()
 		if !ok {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-c.o.Interrupts:
-				return nil
-			case piece, more := <-in.pieces:
-				lines.add(piece.data, !more)
-				if !more && !lines.has() {
-					return nil
-				}
-			}
-			continue
-		}
-		if text = strings.TrimSpace(text); text == "" {
-			continue
-		}
-		if known, quit := c.do(text); quit {
-			return nil
-		} else if known {
-			continue
-		}
-		if !c.one(ctx, text, &lines, in, asked) {
 			return nil
 		}
-		if err := p.gone(); err != nil {
-			return fmt.Errorf("write the answer: %w", err)
+		known, quit := c.runCommand(text)
+		if quit || !known && !c.answerLine(ctx, text, in) {
+			return nil
 		}
 	}
+	return fmt.Errorf("write the answer: %w", p.failure())
 }
 
-// one waits for the answer to a line. A tool that asks is answered by the next line, and denied where that is no answer. It is false
-// where the conversation is to end.
-func (c *Chat) one(ctx context.Context, text string, lines *lines, in *reading, asked <-chan string) bool {
+// answerLine waits for the answer to a line. It returns false if the conversation is to end.
+//
+// The next line answers a question of the turn. If it is no answer to a question, the question is denied.
+func (c *Chat) answerLine(ctx context.Context, text string, in *lines) bool {
 	done := make(chan struct{})
-	m := c.message(text)
+	m := c.newMessage(text)
 	m.done = func() { close(done) }
-	if !c.send(m) { // nothing else waits for long
-		c.show.note("Too many messages are waiting; this line was not sent.", bad)
-		return true
-	}
+	c.send(m) // it is the only line
 	var questions []string
 	for {
-		if len(questions) > 0 && (lines.ended || lines.has()) {
-			c.reply(questions[0], lines)
-			questions = questions[1:]
-			continue
-		}
-		var pieces <-chan piece // read on only where a line is needed
+		var next <-chan string // of a line, if one is needed
 		if len(questions) > 0 {
-			pieces = in.pieces
+			next = in.next()
 		}
 		select {
 		case <-done:
-			c.wg.Wait() // for an answer to a question
+			c.wg.Wait() // for the turn of an answer to a question
 			return true
 		case <-ctx.Done():
 			c.drain()
 			return false
 		case <-c.o.Interrupts:
 			c.interrupt()
-		case id := <-asked:
+		case id := <-c.asked:
 			questions = append(questions, id)
-		case piece, more := <-pieces:
-			lines.add(piece.data, !more)
+		case text, ok := <-next:
+			command, _ := c.answer(text, questions[0])
+			if !strings.HasPrefix(command, ",approve ") && !strings.HasPrefix(command, ",deny ") {
+				command = ",deny " + questions[0] + " this conversation has no approver"
+				if ok {
+					in.unread(text)
+				}
+			}
+			c.send(c.newMessage(command))
+			questions = questions[1:]
 		}
 	}
 }
 
-// reply answers a question with the next line, where that is an answer.
-func (c *Chat) reply(id string, lines *lines) {
-	text := ",deny " + id + " this conversation has no approver"
-	if next, ok := lines.peek(); ok {
-		if said, _ := c.answer(strings.TrimSpace(next), id); strings.HasPrefix(said, ",approve ") || strings.HasPrefix(said, ",deny ") {
-			text = said
-			lines.next()
-		}
-	}
-	c.send(c.message(text))
-}
-
-// maxPlain bounds a line, in bytes: what is behind is another one.
-const maxPlain = 1 << 20
-
-// lines cuts what comes into lines.
+// lines are the lines of the input that are not blank.
 type lines struct {
-	rest  []byte
-	ended bool
+	read chan string // closed at the end
+	kept chan string // with a line that was read too early, or nil
 }
 
-func (l *lines) add(data []byte, ended bool) {
-	l.rest = append(l.rest, data...)
-	l.ended = l.ended || ended
-}
-
-func (l *lines) has() bool {
-	_, ok := l.peek()
-	return ok
-}
-
-func (l *lines) peek() (string, bool) {
-	n := bytes.IndexByte(l.rest, '\n')
-	switch {
-	case n >= 0 && n <= maxPlain:
-	case len(l.rest) > maxPlain:
-		n = maxPlain
-	case l.ended && len(l.rest) > 0:
-		n = len(l.rest)
-	default:
-		return "", false
+func (l *lines) next() <-chan string {
+	if len(l.kept) > 0 {
+		return l.kept
 	}
-	return strings.ToValidUTF8(string(l.rest[:n]), "\ufffd"), true
+	return l.read
 }
 
-func (l *lines) next() (string, bool) {
-	text, ok := l.peek()
-	if ok {
-		n := bytes.IndexByte(l.rest, '\n')
-		if n < 0 || n > maxPlain {
-			n = min(len(l.rest), maxPlain) - 1
+func (l *lines) unread(text string) { l.kept <- text }
+
+// maxInput limits a line of the input, in bytes; the rest of it is another line.
+const maxInput = 1 << 20
+
+// readLines reads in, until stop is called.
+func readLines(in io.Reader) (l *lines, stop func()) {
+	l = &lines{read: make(chan string), kept: make(chan string, 1)}
+	stopped, ended := make(chan struct{}), make(chan struct{})
+	scanner := bufio.NewScanner(in)
+	scanner.Buffer(nil, 2*maxInput)
+	scanner.Split(splitLine)
+	go func() {
+		defer close(ended)
+		defer close(l.read)
+		for scanner.Scan() {
+			text := strings.TrimSpace(strings.ToValidUTF8(scanner.Text(), "\ufffd"))
+			if text == "" {
+				continue
+			}
+			select {
+			case l.read <- text:
+			case <-stopped:
+				return
+			}
 		}
-		l.rest = l.rest[n+1:]
+	}()
+	return l, func() {
+		close(stopped)
+		stopReading(in, ended)
 	}
-	return text, ok
+}
+
+func splitLine(data []byte, isEnd bool) (int, []byte, error) {
+	if n := bytes.IndexByte(data, '\n'); len(data) > maxInput && (n < 0 || n > maxInput) {
+		return maxInput, data[:maxInput], nil
+	}
+	return bufio.ScanLines(data, isEnd)
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package cli
+package cli_test
 
 import (
 	"bytes"
@@ -12,15 +12,16 @@ import (
 	"testing"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/cli"
 )
 
 // talk gives lines to a conversation without a terminal.
-func talk(t *testing.T, a *scripted, in io.Reader, o Options) (c *Chat, out, errs string) {
+func talk(t *testing.T, a *scripted, in io.Reader, o cli.Options) (c *cli.Chat, out, errs string) {
 	t.Helper()
 	var said, about bytes.Buffer
 	o.In, o.Out, o.Err, o.Agent = in, &said, &about, "assistant"
-	c = New(o)
-	if err := c.Serve(t.Context(), kernel(t, a)); err != nil {
+	c = cli.New(o)
+	if err := c.Serve(t.Context(), kernelOf(t, a)); err != nil {
 		t.Fatal(err)
 	}
 	return c, said.String(), about.String()
@@ -34,7 +35,7 @@ func TestCH_162WithoutATerminalLinesGoInAndPlainTextComesOut(t *testing.T) {
 		}
 		return echo(ctx, t)
 	}}
-	c, out, errs := talk(t, a, strings.NewReader("one\n\n  \ntwo\x1b[31m\r\n,session other\nthree"), Options{Colors: true})
+	c, out, errs := talk(t, a, strings.NewReader("one\n\n  \ntwo\x1b[31m\r\n,session other\nthree"), cli.Options{Colors: true})
 	if want := "echo one\necho two[31m\nThe session is other from now on; it was main.\necho three\n"; out != want {
 		t.Errorf("got\n%q\nexpected\n%q", out, want)
 	}
@@ -56,7 +57,7 @@ func TestWithoutATerminalAFailureIsKnownAtTheEnd(t *testing.T) {
 		}
 		return echo(ctx, t)
 	}}
-	c, out, errs := talk(t, a, strings.NewReader("bad\ngood\n"), Options{})
+	c, out, errs := talk(t, a, strings.NewReader("bad\ngood\n"), cli.Options{})
 	if out != "echo good\n" || !strings.HasPrefix(errs, "Something went wrong. (reference t-") || !c.Unanswered() {
 		t.Errorf("got %q, %q, unanswered %v", out, errs, c.Unanswered())
 	}
@@ -91,7 +92,7 @@ func TestWithoutATerminalAQuestionIsAnsweredByTheNextLine(t *testing.T) {
 				}
 				return channel.DispatchResult{NoReply: true}, nil
 			}
-			_, out, _ := talk(t, a, strings.NewReader(test.in), Options{})
+			_, out, _ := talk(t, a, strings.NewReader(test.in), cli.Options{})
 			if out != "May I?\n" || !slices.Equal(a.texts(), test.asked) {
 				t.Errorf("got %q, the agent was asked %q, expected %q", out, a.texts(), test.asked)
 			}
@@ -110,7 +111,7 @@ func TestDN_05_AQuestionIsShownWhole(t *testing.T) {
 			Text: text, Question: &channel.Question{Turn: t.ID, ID: "c1", Tool: "write", File: "arguments-c1.json", Text: "short"},
 		})
 	}}
-	if _, out, _ := talk(t, a, strings.NewReader("do it\n"), Options{}); out != text+"\n" {
+	if _, out, _ := talk(t, a, strings.NewReader("do it\n"), cli.Options{}); out != text+"\n" {
 		t.Errorf("people see %d bytes: %.200s", len(out), out)
 	}
 }
@@ -119,8 +120,8 @@ func TestWithoutATerminalAReaderThatHasGoneEnds(t *testing.T) {
 	in, feed := io.Pipe()
 	defer feed.Close()
 	go func() { _, _ = io.WriteString(feed, "one\n") }()
-	c := New(Options{In: in, Out: gone{}, Agent: "assistant"})
-	if err := c.Serve(t.Context(), kernel(t, &scripted{answer: echo})); !errors.Is(err, io.ErrClosedPipe) {
+	c := cli.New(cli.Options{In: in, Out: gone{}, Agent: "assistant"})
+	if err := c.Serve(t.Context(), kernelOf(t, &scripted{answer: echo})); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("got %v, expected what the writer says", err)
 	}
 }
@@ -139,9 +140,9 @@ func TestWithoutATerminalAnInterruptEndsTheTurnAndThenAll(t *testing.T) {
 		return channel.DispatchResult{}, context.Cause(ctx)
 	}}
 	var out bytes.Buffer
-	c := New(Options{In: in, Out: &out, Agent: "assistant", Interrupts: interrupts})
+	c := cli.New(cli.Options{In: in, Out: &out, Agent: "assistant", Interrupts: interrupts})
 	ended := make(chan error)
-	go func() { ended <- c.Serve(t.Context(), kernel(t, a)) }()
+	go func() { ended <- c.Serve(t.Context(), kernelOf(t, a)) }()
 	_, _ = io.WriteString(feed, "one\n")
 	<-began
 	for done := false; !done; { // those that come before the turn has ended end it again
@@ -159,19 +160,17 @@ func TestWithoutATerminalAnInterruptEndsTheTurnAndThenAll(t *testing.T) {
 	}
 }
 
-func TestLinesAreBounded(t *testing.T) {
-	var l lines
-	l.add(bytes.Repeat([]byte("x"), maxPlain+10), false)
-	l.add([]byte("\nrest"), true)
+func TestALineOfTheInputIsLimited(t *testing.T) {
+	const limit = 1 << 20
+	a := &scripted{answer: func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
+		return channel.DispatchResult{NoReply: true}, nil
+	}}
+	talk(t, a, strings.NewReader(strings.Repeat("x", limit+10)+"\nrest"), cli.Options{})
 	var sizes []int
-	for {
-		text, ok := l.next()
-		if !ok {
-			break
-		}
+	for _, text := range a.texts() {
 		sizes = append(sizes, len(text))
 	}
-	if !slices.Equal(sizes, []int{maxPlain, 10, 4}) {
+	if !slices.Equal(sizes, []int{limit, 10, 4}) {
 		t.Errorf("the lines have %d bytes", sizes)
 	}
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package cli
+package cli_test
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/cli"
+	"github.com/lingserve/lingserve/channel/kernel"
 )
 
 // patience is how long is waited for what has to come. Nothing takes that long where it comes at all.
@@ -23,7 +25,7 @@ const patience = time.Hour
 // rig is a conversation at a pseudo-terminal.
 type rig struct {
 	t    *testing.T
-	chat *Chat
+	chat *cli.Chat
 	keys *os.File // where somebody types
 	line *os.File // the program's side
 	stop context.CancelFunc
@@ -43,7 +45,7 @@ type rig struct {
 }
 
 // newRig begins a conversation. It is ended, and the terminal is as it was before, when the test ends.
-func newRig(t *testing.T, k *channel.Kernel, o Options) *rig {
+func newRig(t *testing.T, k *kernel.Kernel, o cli.Options) *rig {
 	t.Helper()
 	keys, line, err := pty.Open()
 	if err != nil {
@@ -53,7 +55,7 @@ func newRig(t *testing.T, k *channel.Kernel, o Options) *rig {
 	if err := pty.Setsize(keys, &pty.Winsize{Cols: 80, Rows: 24}); err != nil {
 		t.Fatal(err)
 	}
-	terminal, ok := OpenTerminal(line, line)
+	terminal, ok := cli.OpenTerminal(line, line)
 	if !ok {
 		t.Fatal("a pseudo-terminal is no terminal")
 	}
@@ -61,7 +63,7 @@ func newRig(t *testing.T, k *channel.Kernel, o Options) *rig {
 	if o.Agent == "" {
 		o.Agent = "assistant"
 	}
-	r.chat = New(o)
+	r.chat = cli.New(o)
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	r.before = r.state()
@@ -84,7 +86,14 @@ func newRig(t *testing.T, k *channel.Kernel, o Options) *rig {
 
 // state is how the terminal treats what is typed.
 func (r *rig) state() (state string) {
-	err := control(r.line, func(fd int) { state = termios(fd) })
+	c, err := r.line.SyscallConn()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	err = c.Control(func(fd uintptr) {
+		s, err := term.GetState(int(fd))
+		state = fmt.Sprintf("%+v %v", s, err)
+	})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -179,7 +188,7 @@ func (r *rig) sees(text string) {
 // reads waits for the line that is typed to be like this.
 func (r *rig) reads(line string) {
 	r.t.Helper()
-	r.until(fmt.Sprintf("the line %q", line), func() bool { return r.vt.text(r.vt.row) == strings.TrimRight(prompt+line, " ") })
+	r.until(fmt.Sprintf("the line %q", line), func() bool { return r.vt.text(r.vt.row) == strings.TrimRight("> "+line, " ") })
 }
 
 // leaves waits for Serve to return.
@@ -237,23 +246,17 @@ func echo(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) 
 	return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "echo " + t.Context.BodyForAgent})
 }
 
-// kernel is one as lingserve chat has it, with the shipped settings of this channel.
-func kernel(t *testing.T, a *scripted) *channel.Kernel {
+// kernelOf is one as lingserve chat has it, with the shipped settings of this channel.
+func kernelOf(t *testing.T, a *scripted) *kernel.Kernel {
 	t.Helper()
-	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{Name: {Shipped: channel.Place{
-		DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{Sender}, Admins: []string{Sender}, OnBusy: "steer", SenderRate: new(0), ChatRate: new(0),
+	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{cli.Name: {Shipped: channel.Place{
+		DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{cli.Sender}, Admins: []string{cli.Sender}, OnBusy: "steer", SenderRate: new(0), ChatRate: new(0),
 	}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &channel.Kernel{
+	return &kernel.Kernel{
 		Agent: a, Settings: tree,
 		Limits: channel.Limits{SenderRate: channel.Rate{PerMinute: -1}, ChatRate: channel.Rate{PerMinute: -1}},
 	}
-}
-
-// termios is what [term] knows of a terminal.
-func termios(fd int) string {
-	s, err := term.GetState(fd)
-	return fmt.Sprintf("%+v %v", s, err)
 }

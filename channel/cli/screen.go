@@ -2,14 +2,17 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"sync"
-	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"github.com/lingserve/lingserve/internal/cells"
 )
 
-// style is how a text looks. Without colours all look the same.
+// style is how a text looks. Without colors all texts look the same.
 type style string
 
 const (
@@ -19,395 +22,138 @@ const (
 	bad    style = "31"
 )
 
-const (
-	prompt     = "> "
-	promptMore = "  " // of the rows after the first
-)
+const prompt = "> "
 
-// screen is a terminal whose last rows are the line that is being typed, and above it what was said. What is written goes above, where
-// what was written before ends, also in the middle of a row: so an answer grows while somebody types.
-//
-// It is written to as a whole by each method, and remembers where the cursor is; nothing is ever read back.
+// spinner has the signs before the prompt while an answer is awaited.
+var spinner = []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
+
+// screen shows the conversation on a terminal, above the line that is typed. [term.Terminal] edits and draws that line; screen is the writer below it.
 type screen struct {
-	mu            sync.Mutex
-	out           io.Writer
-	width, height int
-	colors        bool
+	tty    *Terminal
+	out    io.Writer
+	colors bool
+	line   *term.Terminal
 
-	// What was said.
-	owner any  // who wrote last: others begin a new row
-	col   int  // cells of its last row; as many as there are: the row is full
-	cells int  // since the last newline
-	below bool // the row is full, and the cursor is at the beginning of the one below
+	mu       sync.Mutex // held while something is shown
+	next     shown
+	frame    int // of the spinner
+	spinning bool
 
-	hard      bool   // rows end where they are full, and not between words
-	word      []byte // that it ends with
-	wordCells int
-
-	// The line that is being typed.
-	editor editor
-	status string // a row above it
-	off    bool   // nothing is typed: before the first and after the last
-	drawn  []int  // the cells of its rows, as they stand there; nil for none
-	row    int    // of the cursor, within it
-	column int
-
-	buf bytes.Buffer
-	err error // of the first write that failed
+	// Guarded by the lock of line, which calls Write.
+	openRow string // the row above the line, if its text is not ended
+	owner   any    // who wrote it
 }
 
-func newScreen(out io.Writer, width, height int, colors bool) *screen {
-	s := &screen{out: out, colors: colors, off: true}
-	s.measure(width, height)
+// shown is a text that is to be written above the line.
+type shown struct {
+	owner any
+	text  string
+	as    style
+}
+
+func newScreen(tty *Terminal, keys io.Reader, out io.Writer, colors bool) *screen {
+	s := &screen{tty: tty, out: out, colors: colors}
+	s.line = term.NewTerminal(struct {
+		io.Reader
+		io.Writer
+	}{keys, s}, prompt)
 	return s
 }
 
-// Sizes that a terminal has at least, and where it does not know its own.
-const (
-	minWidth, minHeight         = 8, 3
-	defaultWidth, defaultHeight = 80, 24
-)
+// nextText stands for the text in screen.next: so the text is laid out while no key can change the line.
+var nextText = []byte{0}
 
-func (s *screen) measure(width, height int) {
-	if width <= 0 || height <= 0 {
-		width, height = defaultWidth, defaultHeight
-	}
-	s.width, s.height = max(width, minWidth), max(height, minHeight)
-}
-
-// write writes what somebody has to say, which is visible as it is. Somebody else's begins a row.
+// write writes a text that is visible as it is above the line. The text of another owner begins in a new row.
 func (s *screen) write(owner any, text string, as style) {
-	if text == "" {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writeLocked(shown{owner, text, as})
+}
+
+func (s *screen) writeLocked(next shown) {
+	s.resize()
+	s.next = next
+	_, _ = s.line.Write(nextText) // the reader of the terminal notices that it is gone
+}
+
+func (s *screen) note(text string, as style) {
+	s.write(nil, strings.TrimSuffix(text, "\n")+"\n", as)
+}
+
+// working shows the next sign that an answer is awaited, or removes it.
+func (s *screen) working(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !on && !s.spinning {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.erase()
-	if owner != s.owner && s.col > 0 {
-		s.newline()
+	s.spinning = on
+	if on {
+		s.frame++
+		s.line.SetPrompt(string(spinner[s.frame%len(spinner)]) + " " + prompt)
+	} else {
+		s.line.SetPrompt(prompt)
 	}
-	s.owner = owner
-	s.say(text, as)
-	s.draw()
-	s.flush()
+	s.writeLocked(shown{})
 }
 
-// fresh ends the row of somebody who has not ended it.
-func (s *screen) fresh(owner any) {
-	s.mu.Lock()
-	ended := s.col == 0 || s.owner != owner
-	s.mu.Unlock()
-	if !ended {
-		s.write(owner, "\n", plain)
-	}
+// resize makes the size of the terminal known to the line. It is called before each text and each key.
+func (s *screen) resize() {
+	_ = s.line.SetSize(s.tty.size()) // what it cannot write, the reader of the terminal notices
 }
 
-// edit changes the line that is being typed.
-func (s *screen) edit(change func(*editor)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.erase()
-	change(&s.editor)
-	s.draw()
-	s.flush()
-}
-
-// submit takes the line that was typed, and leaves it standing above the next one.
-func (s *screen) submit() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.erase()
-	text := s.editor.take()
-	if strings.TrimSpace(text) != "" {
-		if s.col > 0 {
-			s.newline()
+// Write is called by the line, with its lock held.
+func (s *screen) Write(p []byte) (int, error) {
+	var text string
+	if bytes.Equal(p, nextText) {
+		text = s.layout(s.next)
+	} else {
+		if bytes.IndexByte(p, '\n') >= 0 {
+			s.openRow = "" // the line was sent, and stands below that row now
 		}
-		s.owner = nil
-		s.hard = true // as it stood there while it was typed
-		s.say(prompt, strong)
-		s.say(strings.ReplaceAll(Visible(text), "\n", "\n"+promptMore)+"\n", plain)
-		s.hard = false
+		text = display(string(p))
 	}
-	s.draw()
-	s.flush()
-	return text
+	_, err := io.WriteString(s.out, text)
+	return len(p), err
 }
 
-// tell changes the row above the line.
-func (s *screen) tell(status string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.status == status {
-		return
+// layout returns what writes a text above the line, which is cleared at the moment. A row that is not ended is written again, with what follows it.
+func (s *screen) layout(n shown) string {
+	if n.text == "" {
+		return clearBelow
 	}
-	s.erase()
-	s.status = status
-	s.draw()
-	s.flush()
-}
-
-// show begins to show the line that is being typed, hide ends it.
-func (s *screen) show() { s.turn(false) }
-func (s *screen) hide() { s.turn(true) }
-
-func (s *screen) turn(off bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.erase()
-	if off && s.col > 0 {
-		s.newline()
+	if n.owner != s.owner {
+		s.openRow = ""
 	}
-	s.off = off
-	s.draw()
-	s.flush()
-}
-
-// clear empties the screen but for the line.
-func (s *screen) clear() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.erase()
-	s.buf.WriteString("\x1b[H\x1b[2J")
-	s.col, s.cells, s.below = 0, 0, false
-	s.word, s.wordCells = s.word[:0], 0
-	s.draw()
-	s.flush()
-}
-
-// resize draws the line for another size. Terminals put the end of a row that has become too long on the next one, and join what they
-// have parted so; the few that cut it off instead leave a piece of the line standing.
-func (s *screen) resize(width, height int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := s.width
-	s.measure(width, height)
-	if s.width == before {
-		s.erase()
-		s.draw()
-		s.flush()
-		return
-	}
-	if s.drawn != nil {
-		row := s.column / s.width
-		for _, n := range s.drawn[:s.row] {
-			row += max(1, (n+s.width-1)/s.width)
-		}
-		s.row = row
-	}
-	s.word, s.wordCells = s.word[:0], 0 // it stands where it stands
-	if s.col > 0 {
-		if s.col = s.cells % s.width; s.col == 0 && s.cells > 0 {
-			s.col = s.width
-		}
-	}
-	s.erase()
-	s.draw()
-	s.flush()
-}
-
-// erase takes the line away and puts the cursor where what was said ends.
-func (s *screen) erase() {
-	if s.drawn == nil {
-		return
-	}
-	s.move(s.row, 'A')
-	s.buf.WriteString("\r\x1b[J")
-	s.drawn, s.row, s.column = nil, 0, 0
-	switch {
-	case s.col >= s.width:
-		s.below = true
-	case s.col > 0:
-		s.move(1, 'A')
-		s.move(s.col, 'C')
-	}
-}
-
-// draw puts the line below what was said. The cursor is where that ends.
-func (s *screen) draw() {
-	if s.off {
-		return
-	}
-	if s.col > 0 && !s.below {
-		s.buf.WriteString("\r\n")
-	}
-	rows, row, column := s.layout()
-	// More than fits is shown around the cursor. One row stays for what is said.
-	room := s.height - 1
-	if s.status != "" && room > 1 {
-		room--
-		s.styled(fit(s.status, s.width-1), dim)
-		s.buf.WriteString("\r\n")
-		s.drawn = append(s.drawn, cellsOf(fit(s.status, s.width-1)))
-	}
-	from := max(0, row-room+1)
-	to := min(len(rows), from+room)
-	status := len(s.drawn)
-	for i := from; i < to; i++ {
-		if i > from {
-			s.buf.WriteString("\r\n")
-		}
-		if i == 0 {
-			s.styled(prompt, strong)
-			s.buf.WriteString(strings.TrimPrefix(rows[i], prompt))
-		} else {
-			s.buf.WriteString(rows[i])
-		}
-		s.drawn = append(s.drawn, cellsOf(rows[i]))
-	}
-	s.row, s.column = status+row-from, column
-	s.move(to-1-row, 'A')
-	s.buf.WriteByte('\r')
-	s.move(column, 'C')
-}
-
-// layout is the rows of the line, and where the cursor is in them.
-func (s *screen) layout() (rows []string, row, column int) {
+	s.owner = n.owner
+	width, height := s.tty.size()
 	var b strings.Builder
-	b.WriteString(prompt)
-	col := len(prompt)
-	end := func() {
-		rows = append(rows, b.String())
-		b.Reset()
-		col = 0
+	if s.openRow != "" {
+		fmt.Fprintf(&b, "\x1b[%dA", rowsOf(s.openRow, width))
 	}
-	for i, r := range s.editor.text {
-		text, n := string(r), 0
-		switch r {
-		case '\t':
-			text, n = "    ", 4
-		case '\n':
-			text = ""
-		default:
-			n = columns(r)
-		}
-		if col+n > s.width {
-			end()
-		}
-		if i == s.editor.at {
-			row, column = len(rows), col
-			if col == s.width { // a newline that the full row is followed by
-				column--
-			}
-		}
-		if r == '\n' {
-			end()
-			b.WriteString(promptMore)
-			col = len(promptMore)
-			continue
-		}
-		b.WriteString(text)
-		col += n
+	b.WriteString(clearBelow)
+	text := cells.Wrap(s.openRow+strings.ReplaceAll(n.text, "\t", "    "), width)
+	s.openRow = text[strings.LastIndexByte(text, '\n')+1:]
+	if s.openRow != "" {
+		text += "\n"
 	}
-	if s.editor.at == len(s.editor.text) {
-		if col >= s.width {
-			end()
-		}
-		row, column = len(rows), col
+	if rowsOf(s.openRow, width) > height-2 { // its beginning will not be on the screen
+		s.openRow = ""
 	}
-	end()
-	return rows, row, column
+	if n.as != plain && s.colors {
+		text = "\x1b[" + string(n.as) + "m" + text + "\x1b[0m"
+	}
+	b.WriteString(strings.ReplaceAll(text, "\n", "\r\n"))
+	return b.String()
 }
 
-// say writes above the line, and counts where it ends.
-func (s *screen) say(text string, as style) {
-	if as != plain && s.colors {
-		s.buf.WriteString("\x1b[" + string(as) + "m")
-		defer s.buf.WriteString("\x1b[0m")
-	}
-	for _, r := range text {
-		switch r {
-		case '\n':
-			s.newline()
-		case '\t':
-			if s.col >= s.width {
-				s.newline()
-			}
-			for range min(8-s.col%8, s.width-s.col) {
-				s.put(' ')
-			}
-		default:
-			s.put(r)
-		}
-	}
-}
+const clearBelow = "\x1b[J"
 
-// put writes one character. Where it does not fit, the word that it belongs to goes to the next row with it, unless that is longer
-// than a row.
-func (s *screen) put(r rune) {
-	n := columns(r)
-	if s.col+n > s.width {
-		switch {
-		case r == ' ' && !s.hard: // which ends a word here and is not to begin a row
-			s.newline()
-			return
-		case !s.hard && n == 1 && s.wordCells > 0 && s.wordCells < s.col:
-			if s.below {
-				s.move(1, 'A')
-			}
-			s.buf.WriteByte('\r')
-			s.move(s.col-s.wordCells, 'C')
-			s.buf.WriteString("\x1b[K\r\n")
-			s.buf.Write(s.word)
-			s.below, s.col, s.cells = false, s.wordCells, s.wordCells
-		default: // the terminal does it
-			s.cells += s.width - s.col
-			s.below, s.col = false, 0
-		}
+// rowsOf returns how many rows of a terminal a line takes.
+func rowsOf(line string, width int) int {
+	n := 0
+	for _, r := range line {
+		n += cells.Of(r)
 	}
-	s.buf.WriteRune(r)
-	s.col += n
-	s.cells += n
-	switch {
-	case n == 1 && r != ' ' && r != '-' || n == 0 && s.wordCells > 0:
-		if s.wordCells += n; s.wordCells <= s.width { // of longer ones nothing is needed
-			s.word = utf8.AppendRune(s.word, r)
-		}
-	default:
-		s.word, s.wordCells = s.word[:0], 0
-	}
-}
-
-func (s *screen) newline() {
-	if !s.below {
-		s.buf.WriteString("\r\n")
-	}
-	s.below, s.col, s.cells = false, 0, 0
-	s.word, s.wordCells = s.word[:0], 0
-}
-
-func (s *screen) styled(text string, as style) {
-	if as == plain || !s.colors {
-		s.buf.WriteString(text)
-		return
-	}
-	s.buf.WriteString("\x1b[" + string(as) + "m" + text + "\x1b[0m")
-}
-
-// move moves the cursor by n: A is up, C is to the right.
-func (s *screen) move(n int, where byte) {
-	if n > 0 {
-		s.buf.WriteString("\x1b[" + strconv.Itoa(n))
-		s.buf.WriteByte(where)
-	}
-}
-
-func (s *screen) flush() {
-	if s.buf.Len() > 0 && s.err == nil {
-		_, s.err = s.out.Write(s.buf.Bytes())
-	}
-	s.buf.Reset()
-}
-
-// gone is the error of the terminal, where nothing can be written to it any more.
-func (s *screen) gone() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
-}
-
-func cellsOf(text string) (n int) {
-	for _, r := range text {
-		n += columns(r)
-	}
-	return n
+	return max(1, (n+width-1)/width)
 }

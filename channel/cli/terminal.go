@@ -1,218 +1,192 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
-	"github.com/lingserve/lingserve/channel"
+	"golang.org/x/term"
 )
 
-// Terminal is what In and Out are of.
-type Terminal interface {
-	// Raw gives every key to the program as it is pressed, until restore is called.
-	Raw() (restore func() error, err error)
-	// Size is that of the screen; zero where it is not known.
-	Size() (width, height int)
-	// Resized is told when the size may have changed, until stop is called.
-	Resized() (changed <-chan struct{}, stop func())
+// Terminal is a terminal that a conversation is held at.
+type Terminal struct{ in, out *os.File }
+
+// OpenTerminal returns the terminal of two files, if both are files of a terminal on which the cursor can be moved.
+func OpenTerminal(in, out *os.File) (*Terminal, bool) {
+	for _, f := range []*os.File{in, out} {
+		isTerminal := false
+		if control(f, func(fd int) { isTerminal = term.IsTerminal(fd) }) != nil || !isTerminal {
+			return nil, false
+		}
+	}
+	return &Terminal{in, out}, os.Getenv("TERM") != "dumb"
 }
 
-// Bracketed paste says of what is pasted where it begins and ends.
+// control calls do with the descriptor of a file. [os.File.Fd] would disable the deadlines of the file.
+func control(f *os.File, do func(fd int)) error {
+	c, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return c.Control(func(fd uintptr) { do(int(fd)) })
+}
+
+// raw has the program get each key as it is pressed, until restore is called.
+func (t *Terminal) raw() (restore func() error, err error) {
+	var before *term.State
+	if failed := control(t.in, func(fd int) { before, err = term.MakeRaw(fd) }); failed != nil || err != nil {
+		return nil, errors.Join(failed, err)
+	}
+	return func() (err error) {
+		failed := control(t.in, func(fd int) { err = term.Restore(fd, before) })
+		return errors.Join(failed, err)
+	}, nil
+}
+
+// size returns the size of the screen, or a usual one if it is unknown.
+func (t *Terminal) size() (width, height int) {
+	_ = control(t.out, func(fd int) { width, height, _ = term.GetSize(fd) })
+	if width <= 0 || height <= 0 {
+		return 80, 24
+	}
+	return width, height
+}
+
+// A terminal with bracketed paste marks the begin and the end of a pasted text.
 const (
 	pasteOn  = "\x1b[?2004h"
 	pasteOff = "\x1b[?2004l"
 )
 
-// paper is a screen as what is said is shown on.
-type paper struct{ *screen }
-
-// note writes rows of the channel's own.
-func (p paper) note(text string, as style) {
-	p.write(p.screen, strings.TrimSuffix(text, "\n")+"\n", as)
-}
-
-// interactively talks with somebody at a terminal.
-func (c *Chat) interactively(ctx context.Context) (err error) {
-	t := c.o.Terminal
-	restore, err := t.Raw()
+// talkAtTerminal talks with a person at a terminal.
+func (c *Chat) talkAtTerminal(ctx context.Context) (err error) {
+	restore, err := c.o.Terminal.raw()
 	if err != nil {
 		return fmt.Errorf("cannot use the terminal: %w", err)
 	}
-	width, height := t.Size()
-	s := newScreen(c.o.Out, width, height, c.o.Colors)
-	hides := c.shows(paper{s})
-	_, _ = io.WriteString(c.o.Out, pasteOn) // a terminal that has gone is noticed below
+	keys := &keyboard{in: bufio.NewReader(c.o.In)}
+	s := newScreen(c.o.Terminal, keys, c.o.Out, c.o.Colors)
+	keys.before, keys.enter = s.resize, func() { s.working(false) }
+	_, _ = io.WriteString(c.o.Out, pasteOn) // if the terminal is gone, its reader notices
+	hide := c.showOn(s)
 	defer func() {
-		hides()
-		s.hide()
-		_, _ = io.WriteString(c.o.Out, pasteOff)
+		hide()
+		_, _ = io.WriteString(c.o.Out, "\r"+clearBelow+pasteOff)
 		err = errors.Join(err, restore())
 	}()
-	resized, stop := t.Resized()
-	defer stop()
-	in := read(c.o.In)
-	defer in.stop()
-
-	c.banner()
-	s.editor.history, err = openHistory(c.o.History)
-	if err != nil {
-		c.show.note("The input history is unreadable; new lines are not saved.", dim)
+	c.writeBanner()
+	s.line.AutoCompleteCallback = func(line string, pos int, key rune) (string, int, bool) {
+		line, pos = c.press(keys, line, pos, key)
+		return line, pos, true
 	}
-	s.show()
-	var keyboard keys
-	for {
-		select {
-		case <-ctx.Done():
-			c.show.tell("… ending")
-			c.drain()
-			return nil
-		case <-c.o.Interrupts:
-			c.cancel(s)
-		case <-resized:
-			s.resize(t.Size())
-		case piece, ok := <-in.pieces:
-			if !ok { // the terminal has gone
-				c.leave()
-				return nil
-			}
-			for _, k := range keyboard.read(piece.data, piece.full) {
-				if c.press(s, k) {
-					c.leave()
-					return nil
-				}
-			}
-			if s.gone() != nil {
-				c.leave()
-				return nil
-			}
-		}
-	}
-}
-
-// banner says who answers.
-func (c *Chat) banner() {
-	who := "agent " + c.o.Agent
-	if c.o.Model != "" {
-		who += ", model " + c.o.Model
-	}
-	c.show.write(nil, "lingserve chat: "+line(who+", session "+c.o.Session)+"\n", strong)
-	c.show.note(",help shows the commands; Ctrl-C cancels an answer, Ctrl-D ends", dim)
-}
-
-// press does what a key says; true ends the conversation.
-func (c *Chat) press(s *screen, k key) (quit bool) {
-	switch k.name {
-	case keyEnter:
-		return c.enter(s)
-	case keyCancel:
-		c.cancel(s)
-	case keyClear:
-		s.clear()
-	case keyTab:
-		var several []string
-		s.edit(func(e *editor) { several = e.complete(c.names) })
-		if len(several) > 0 {
-			c.show.note(strings.Join(several, "  "), dim)
-		}
-	case keyEOF:
-		empty := false
-		s.edit(func(e *editor) {
-			if empty = len(e.text) == 0; !empty {
-				e.press(k)
-			}
-		})
-		return empty
-	default:
-		s.edit(func(e *editor) { e.press(k) })
-	}
-	return false
-}
-
-// enter takes the line that was typed; true ends the conversation.
-func (c *Chat) enter(s *screen) (quit bool) {
-	text := s.submit()
-	if strings.TrimSpace(text) == "" {
-		return false
-	}
-	if err := s.editor.history.add(text); err != nil {
-		c.show.note("The input history is not writable; new lines are not saved.", dim)
-	}
-	text, ok := c.answer(strings.TrimSpace(text), "")
-	if !ok {
-		c.show.note(severalWait, bad)
-		return false
-	}
-	if known, quit := c.do(text); known {
-		return quit
-	}
-	if !c.send(c.message(text)) {
-		c.show.note("Too many messages are waiting; this line was not sent.", bad)
-	}
-	return false
-}
-
-// cancel is what Ctrl-C does: it ends what runs, else it empties the line.
-func (c *Chat) cancel(s *screen) {
-	if c.interrupt() {
-		return
-	}
-	empty := false
-	s.edit(func(e *editor) {
-		empty = len(e.text) == 0
-		e.take()
+	s.line.History = openHistory(c.o.History, func(what string) {
+		c.view.note("The input history is "+what+"; new lines are not saved.", dim)
 	})
-	if empty {
-		c.show.note("No answer is running. Ctrl-D or ,quit ends the chat.", dim)
-	}
-}
-
-// reading is what comes in, read by a goroutine of its own: a read cannot be waited for beside something else.
-type reading struct {
-	pieces chan piece
-	stop   func()
-}
-
-type piece struct {
-	data []byte
-	full bool // the buffer was: there may be more
-}
-
-// deadliner is a reader that can be told to stop.
-type deadliner interface{ SetReadDeadline(time.Time) error }
-
-func read(in io.Reader) *reading {
-	r := &reading{pieces: make(chan piece)}
-	ended, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		defer close(r.pieces)
-		buf := make([]byte, 4096)
+	ended := make(chan struct{})
+	go func() { // until the terminal is gone, the person ends the conversation, or stopReading is called
+		defer close(ended)
 		for {
-			n, err := in.Read(buf)
-			if n > 0 {
-				select {
-				case r.pieces <- piece{append([]byte(nil), buf[:n]...), n == len(buf)}:
-				case <-ended:
-					return
-				}
-			}
-			if err != nil {
+			line, err := s.line.ReadLine()
+			if err != nil || c.enter(decode(line)) {
 				return
 			}
 		}
 	}()
-	r.stop = func() {
-		close(ended)
-		if d, ok := in.(deadliner); ok && d.SetReadDeadline(time.Now()) == nil {
-			<-done
-			_ = d.SetReadDeadline(time.Time{})
+	defer stopReading(c.o.In, ended)
+	for {
+		select {
+		case <-ctx.Done():
+			c.drain()
+			return nil
+		case <-c.o.Interrupts:
+			if !c.interrupt() {
+				c.noteIdle()
+			}
+		case <-ended:
+			c.stop()
+			return nil
 		}
 	}
-	return r
 }
 
-var _ channel.Channel = (*Chat)(nil)
+// stopReading has what reads from in end, if in has deadlines, and waits for it.
+func stopReading(in io.Reader, ended <-chan struct{}) {
+	if d, ok := in.(interface{ SetReadDeadline(time.Time) error }); ok && d.SetReadDeadline(time.Now()) == nil {
+		<-ended
+		_ = d.SetReadDeadline(time.Time{})
+	}
+}
+
+// writeBanner says who answers.
+func (c *Chat) writeBanner() {
+	who := "agent " + c.o.Agent
+	if c.o.Model != "" {
+		who += ", model " + c.o.Model
+	}
+	c.view.note("lingserve chat: "+oneLine(who+", session "+c.o.Session, 1000), strong)
+	c.view.note(",help shows the commands; Ctrl-C cancels an answer, Ctrl-D ends", dim)
+}
+
+func (c *Chat) noteIdle() {
+	c.view.note("No answer is running. Ctrl-D or ,quit ends the chat.", dim)
+}
+
+// press returns what a key makes of the line.
+func (c *Chat) press(keys *keyboard, line string, pos int, key rune) (string, int) {
+	switch key {
+	case keyCancel:
+		switch {
+		case c.interrupt():
+			return line, pos
+		case line == "":
+			c.noteIdle()
+		}
+		return "", 0
+	case keyEnd, keyDelete:
+		keys.ended = key == keyEnd && line == ""
+		return line[:pos] + line[following(line, pos):], pos
+	case keyBackspace:
+		start := previous(line, pos)
+		return line[:start] + line[pos:], start
+	case keyLeft:
+		return line, previous(line, pos)
+	case keyRight:
+		return line, following(line, pos)
+	case keyNewline:
+		return insert(line, pos, "\n")
+	case keyPaste:
+		return insert(line, pos, keys.pasted)
+	case '\t':
+		rest, several := complete(decode(line[:pos]), c.names)
+		if len(several) > 0 {
+			c.view.note(strings.Join(several, "  "), dim)
+		}
+		return insert(line, pos, rest)
+	}
+	return insert(line, pos, string(key))
+}
+
+// enter handles a line that was typed. It returns whether the line ends the conversation.
+func (c *Chat) enter(text string) (quit bool) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return false
+	}
+	text, ok := c.answer(text, "")
+	if !ok {
+		c.view.note(severalWait, bad)
+		return false
+	}
+	if known, quit := c.runCommand(text); known {
+		return quit
+	}
+	if !c.send(c.newMessage(text)) {
+		c.view.note("Too many messages are waiting; this line was not sent.", bad)
+	}
+	return false
+}

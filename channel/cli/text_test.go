@@ -1,12 +1,11 @@
-package cli
+package cli_test
 
 import (
-	"math/rand/v2"
-	"strings"
 	"testing"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/lingserve/lingserve/channel/cli"
 	"github.com/lingserve/lingserve/internal/longtest"
 )
 
@@ -29,7 +28,7 @@ func TestCH_162ControlCharactersAreShownAndNotObeyed(t *testing.T) {
 		{"bytes that are no text", "a\xff\xc3", "a\ufffd\ufffd"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := Visible(test.text); got != test.want {
+			if got := cli.Visible(test.text); got != test.want {
 				t.Errorf("got %q, expected %q", got, test.want)
 			}
 		})
@@ -37,60 +36,21 @@ func TestCH_162ControlCharactersAreShownAndNotObeyed(t *testing.T) {
 }
 
 func FuzzVisible(f *testing.F) {
-	f.Add("Hello \x1b[31mred\r\n", uint64(1))
-	f.Add("\xff\xe4\xbd\r", uint64(2))
-	f.Add("你好\u009b\u202e\x7f", uint64(3))
-	f.Fuzz(func(t *testing.T, text string, seed uint64) {
-		whole := Visible(text)
+	f.Add("Hello \x1b[31mred\r\n")
+	f.Add("\xff\xe4\xbd\r")
+	f.Add("你好\u009b\u202e\x7f")
+	f.Fuzz(func(t *testing.T, text string) {
+		whole := cli.Visible(text)
 		if !utf8.ValidString(whole) {
 			t.Fatalf("%q is not text", whole)
 		}
 		for _, r := range whole {
-			if unicode.IsControl(r) && r != '\n' && r != '\t' || turns(r) {
+			if unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r) && r > 0x2029 {
 				t.Fatalf("%q has %U", whole, r)
 			}
 		}
-		if again := Visible(whole); again != whole {
+		if again := cli.Visible(whole); again != whole {
 			t.Fatalf("what is visible becomes %q", again)
 		}
-		// It does not matter where it is cut.
-		var v visible
-		var b strings.Builder
-		random := rand.New(rand.NewPCG(seed, 0))
-		for rest := text; rest != ""; {
-			n := 1 + random.IntN(len(rest))
-			b.WriteString(v.add(rest[:n]))
-			rest = rest[n:]
-		}
-		b.WriteString(v.end())
-		if b.String() != whole {
-			t.Fatalf("in pieces it is %q, as a whole %q", b.String(), whole)
-		}
 	})
-}
-
-func TestCharactersTakeTheCellsThatTerminalsGiveThem(t *testing.T) {
-	for text, want := range map[string]int{"a": 1, "é": 1, "e\u0301": 1, "你": 2, "ｱ": 1, "！": 2, "한": 2, "👋": 2, "…": 1, "\u200d": 0, "❤\ufe0f": 1} {
-		if got := cellsOf(text); got != want {
-			t.Errorf("%q takes %d cells, expected %d", text, got, want)
-		}
-	}
-}
-
-func TestATextIsCutToFit(t *testing.T) {
-	for _, test := range []struct {
-		text  string
-		cells int
-		want  string
-	}{
-		{"hello", 5, "hello"},
-		{"hello!", 5, "hell…"},
-		{"你好世界", 5, "你好…"},
-		{"你好世界", 4, "你…"},
-		{"", 3, ""},
-	} {
-		if got := fit(test.text, test.cells); got != test.want {
-			t.Errorf("%q in %d cells is %q, expected %q", test.text, test.cells, got, test.want)
-		}
-	}
 }

@@ -15,7 +15,7 @@ type Tools struct{}
 
 var _ agent.BeforeTool = Tools{}
 
-// maxCall bounds what is shown of a call, in bytes.
+// maxCall bounds what is shown of a call, in characters.
 const maxCall = 200
 
 // BeforeTool implements [agent.BeforeTool]: it changes nothing.
@@ -27,7 +27,7 @@ func (Tools) BeforeTool(ctx context.Context, t *tool.Tool, call tool.Call) (agen
 	text := t.Name
 	var args bytes.Buffer
 	if json.Compact(&args, call.Arguments) == nil && args.String() != "{}" {
-		text += " " + fit(line(args.String()), maxCall)
+		text += " " + oneLine(args.String(), maxCall)
 	}
 	// What cannot be shown is no reason for not doing it.
 	_ = turn.Sink.Emit(ctx, channel.ReplyTool, channel.Payload{Text: text})

@@ -1,10 +1,12 @@
-package cli
+package cli_test
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/internal/cells"
 )
 
 // vt is a terminal as far as this package may use one: whatever else is sent to it is a fault.
@@ -90,6 +92,15 @@ func (v *vt) control(params string, final byte) {
 	case final == 'A':
 		v.row = max(v.top, v.row-n)
 		v.pending = false
+	case final == 'B':
+		v.row = min(v.top+v.height-1, v.row+n)
+		for len(v.rows) <= v.row {
+			v.rows = append(v.rows, nil)
+		}
+		v.pending = false
+	case final == 'D':
+		v.col = max(0, v.col-n)
+		v.pending = false
 	case final == 'C':
 		v.col = min(v.width-1, v.col+n)
 		v.pending = false
@@ -133,7 +144,7 @@ func (v *vt) down() {
 }
 
 func (v *vt) put(r rune) {
-	n := columns(r)
+	n := cells.Of(r)
 	if n == 0 {
 		return
 	}

@@ -1,16 +1,15 @@
-// Package feishu is the channel of Feishu and Lark: event subscriptions over HTTP tell what people write, the server API takes the
-// answers, as cards that grow while they are written.
+// Package feishu is the channel of Feishu and Lark. The platform posts events to a webhook. Answers go through its server API, as cards
+// that are edited while the answer is written.
 //
-// # What it promises
-//   - An event is in the journal before the platform is told that it has come, which is within the 3 s that it waits, however long
-//     the agent takes; it runs once, whatever is delivered again.
-//   - Who knows neither the encrypt key nor the verification token learns nothing but that, however a body is wrong.
-//   - What may have been accepted is sent again only with the uuid of the first attempt and within the hour in which the platform
-//     honours it; what certainly was not accepted is.
-//   - What a model writes mentions nobody, is no markup that it does not look like, and links to nothing but http and https.
-//   - The app's secret is in no error, no log and no address.
+// # Guarantees
+//   - An event is stored before the platform is told that it has arrived. It runs once, however often it is delivered.
+//   - Only requests that are encrypted and signed with the Encrypt Key, or have the verification token, are accepted. All others get the
+//     same response.
+//   - A message is sent again only if the first attempt is proven to have failed, or while the platform still recognizes its uuid.
+//   - The text of a model mentions nobody, and links to nothing but http and https.
+//   - The secrets of the app are in no error, log or address.
 //
-// There is no library for this in the build: the calls that are needed are a dozen.
+// There is no client library in this build: a dozen calls are needed.
 package feishu
 
 import (
@@ -21,31 +20,29 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/attempt"
-	"github.com/lingserve/lingserve/channel/media"
-	"github.com/lingserve/lingserve/channel/secret"
-	"github.com/lingserve/lingserve/channel/service"
-	"github.com/lingserve/lingserve/internal/egress"
+	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// What is shown of an answer before it is finished.
+// Values of [Settings].Preview.
 const (
-	PreviewEdit = "edit" // a card that grows
+	PreviewEdit = "edit" // a card that is edited while the answer is written
 	PreviewOff  = "off"
 )
 
-// How answers are written.
+// Values of [Settings].Format.
 const (
 	FormatCard = "card" // with markup
-	FormatText = "text" // plain; it cannot grow
+	FormatText = "text" // plain, without previews
 )
 
 // The addresses of the two platforms.
@@ -54,248 +51,170 @@ const (
 	LarkAPI    = "https://open.larksuite.com"
 )
 
-// Settings are what the channel itself is told; who may talk is for package channel. AppID, AppSecret and one of EncryptKey and
-// VerificationToken are required.
+// Settings are for [New]. AppID, AppSecret, and EncryptKey or VerificationToken are required. Who may talk is a setting of package
+// channel.
 type Settings struct {
 	Name    string // of the channel; "" is feishu
-	Account string // of several; "" is the only one
+	Account string // "" if the channel has only one
 
 	AppID             string // cli_…
-	AppSecret         secret.Text
-	EncryptKey        secret.Text // of events; "" where they are not encrypted
-	VerificationToken secret.Text // of events; "" checks none
-	API               string      // the base of addresses; "" is [DefaultAPI]
-	Agent             string      // answers where no routes are
+	AppSecret         platform.Secret
+	EncryptKey        platform.Secret // "": events are not encrypted
+	VerificationToken platform.Secret // "": it is not checked
+	API               string          // base address; "" is [DefaultAPI]
+	Agent             string          // answers if the kernel has no routes
 
 	Preview string // "" is [PreviewEdit]
 	Format  string // "" is [FormatCard]
 
 	MaxMedia int64  // bytes of one file; 0 is 10 MiB
-	Media    string // the folder for files; "" loads none
+	Media    string // the folder for files; "": no files are loaded
 
-	Grace    time.Duration // how long turns may go on at the end; 0 is that of [channel.Door]
-	Client   *http.Client  // nil is one of its own
-	ProxyEnv bool          // with a client of its own: go through the proxy that the environment names
+	Grace    time.Duration // how long turns may go on at the end; 0 is the default of [kernel.Handler]
+	Client   *http.Client  // nil: the channel makes one
+	ProxyEnv bool          // without a Client: use the proxy that the environment names
 	Log      *slog.Logger  // nil is silent
 }
 
 // Channel is one app in one organization.
 type Channel struct {
-	name, account string
-	agent         string
-	seal          *seal  // nil where events are not encrypted
-	verification  string // "" checks none
-	preview       string
-	format        string
-	grace         time.Duration
-	log           *slog.Logger
-	api           *api
-	store         media.Store
-	threads       *lru.Cache[string, string]    // of messages: their topics. What recalls a message does not say in which it was
-	looked        *lru.Cache[string, *found]    // messages that were asked for
-	first         *lru.Cache[string, time.Time] // when the first attempt to send a block began
-	presses       presses                       // that wait for their answers
-	me            atomic.Pointer[identity]
-	refused       atomic.Int64 // when the log last said that a request was, in seconds
-	closeIdle     func()       // of a client of its own
-	service       service.Service
+	s         Settings // checked, with defaults
+	cipher    *eventCipher
+	api       *api
+	media     *platform.MediaStore
+	known     *lru.Cache[string, *knownMessage] // messages that were sent or read, by id; nil: deleted
+	threads   *lru.Cache[string, string]        // thread of a message, which the event of its deletion does not have
+	presses   sync.Map                          // chan channel.Pressed of requests that wait for an answer, by the id of the event
+	bot       atomic.Pointer[identity]
+	refusedAt atomic.Int64 // when the log last had a refused request, in seconds
+	closeIdle func()       // of the channel's own client
+	service   platform.Service
 }
 
 // identity is who the bot is.
 type identity struct {
 	OpenID string `json:"open_id"`
 	Name   string `json:"app_name"`
-	Status int    `json:"activate_status"` // 2 is active
 }
 
-var _ channel.Channel = (*Channel)(nil)
-
-var appForm = regexp.MustCompile(`^cli_[A-Za-z0-9]+$`)
-
-// Bounds of what is remembered.
-const (
-	maxThreads = 10_000
-	maxLooked  = 1_000
-	maxFirst   = 10_000
-)
-
-// New checks the settings and returns the channel. It asks nobody yet.
+// New returns a channel. It checks the settings, and makes no calls.
 func New(s Settings) (*Channel, error) {
-	c := &Channel{
-		name: cmp.Or(s.Name, "feishu"), account: s.Account, agent: s.Agent, verification: strings.TrimSpace(string(s.VerificationToken)),
-		preview: cmp.Or(s.Preview, PreviewEdit), format: cmp.Or(s.Format, FormatCard), grace: s.Grace, log: s.Log,
-		store:   media.Store{Prefix: "feishu-", Limit: cmp.Or(s.MaxMedia, media.DefaultLimit)},
-		threads: newCache[string](maxThreads), looked: newCache[*found](maxLooked), first: newCache[time.Time](maxFirst),
+	if err := s.check(); err != nil {
+		return nil, err
 	}
-	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
-	}
-	app, appSecret := strings.TrimSpace(s.AppID), strings.TrimSpace(string(s.AppSecret))
-	switch {
-	case app == "":
-		return nil, errors.New("feishu: app_id is missing; set it to the App ID of the app's page Credentials & Basic Info")
-	case !appForm.MatchString(app):
-		return nil, errors.New("feishu: app_id is invalid; expected cli_ and letters, as the app's page Credentials & Basic Info shows it")
-	case appSecret == "":
-		return nil, errors.New("feishu: app_secret is missing; set it to the App Secret of the app's page Credentials & Basic Info")
-	case strings.ContainsAny(appSecret, " \t\r\n"):
-		return nil, errors.New("feishu: the app_secret contains white space; expected only the App Secret")
-	}
-	key := strings.TrimSpace(string(s.EncryptKey))
-	switch {
-	case key != "" && len(key) < secret.MinLength:
-		return nil, fmt.Errorf("feishu: the encrypt_key has fewer than %d characters and is easy to guess; create another on the app's page Events & Callbacks, Encryption Strategy", secret.MinLength)
-	case c.verification != "" && len(c.verification) < secret.MinLength:
-		return nil, fmt.Errorf("feishu: the verification_token has fewer than %d characters; expected the one that the app's page Events & Callbacks, Encryption Strategy shows", secret.MinLength)
-	case key != "":
-		c.seal = newSeal(key)
-	}
-	if c.seal == nil && c.verification == "" {
-		return nil, errors.New("feishu: encrypt_key or verification_token is required to check that events are genuine; set the one from the app's page Events & Callbacks, Encryption Strategy")
-	}
-	base := strings.TrimRight(cmp.Or(s.API, DefaultAPI), "/")
-	if u, err := url.Parse(base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return nil, errors.New("feishu: api is not an address; expected " + DefaultAPI + " or " + LarkAPI)
-	}
-	switch c.preview {
-	case PreviewEdit, PreviewOff:
-	default:
-		return nil, fmt.Errorf("feishu: preview is %q; expected %s or %s", c.preview, PreviewEdit, PreviewOff)
-	}
-	switch c.format {
-	case FormatCard:
-	case FormatText:
-		c.preview = PreviewOff // a text can be changed a few times only
-	default:
-		return nil, fmt.Errorf("feishu: format is %q; expected %s or %s", c.format, FormatCard, FormatText)
-	}
-	if c.store.Limit < 0 || c.store.Limit > platformMaxMedia {
-		return nil, fmt.Errorf("feishu: max_media is %d; expected at most %d bytes, the platform's limit", c.store.Limit, platformMaxMedia)
+	c := &Channel{s: s}
+	c.bot.Store(&identity{})
+	c.known, _ = lru.New[string, *knownMessage](1000) // fails only for a size below 1
+	c.threads, _ = lru.New[string, string](10_000)
+	if s.EncryptKey != "" {
+		c.cipher = newEventCipher(string(s.EncryptKey))
 	}
 	var err error
-	if s.Media != "" {
-		if c.store.Dir, err = filepath.Abs(s.Media); err != nil {
-			return nil, fmt.Errorf("feishu: the media folder: %w", err)
-		}
+	if c.media, err = platform.OpenMedia(s.Media, "feishu-", s.MaxMedia); err != nil {
+		return nil, fmt.Errorf("feishu: %w", err)
 	}
-	client := s.Client
-	c.closeIdle = func() {}
-	if client == nil {
-		own := egress.NewTransport(s.ProxyEnv)
-		own.MaxIdleConnsPerHost = 16 // calls of as many turns at a time
-		client, c.closeIdle = &http.Client{Transport: own}, own.CloseIdleConnections
-	}
-	once := *client // its redirects are not ours to change
-	once.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	c.api = &api{http: &once, base: base, app: app, secret: appSecret, lost: c.service.Fail, one: make(chan struct{}, 1)}
+	var client *http.Client
+	client, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
+	c.api = &api{http: client, base: s.API, appID: s.AppID, appSecret: s.AppSecret, badCredentials: c.service.Fail, lock: make(chan struct{}, 1)}
 	return c, nil
 }
 
-// Name implements [channel.Channel].
-func (c *Channel) Name() string { return c.name }
+var appIDForm = regexp.MustCompile(`^cli_[A-Za-z0-9]+$`)
 
-// self is what is known of the bot.
-func (c *Channel) self() identity {
-	if me := c.me.Load(); me != nil {
-		return *me
+// check sets defaults and reports what is wrong.
+func (s *Settings) check() error {
+	s.Name, s.Preview, s.Format = cmp.Or(s.Name, "feishu"), cmp.Or(s.Preview, PreviewEdit), cmp.Or(s.Format, FormatCard)
+	s.API, s.Log = strings.TrimRight(cmp.Or(s.API, DefaultAPI), "/"), cmp.Or(s.Log, slog.New(slog.DiscardHandler))
+	s.AppID = strings.TrimSpace(s.AppID)
+	for _, secret := range []*platform.Secret{&s.AppSecret, &s.EncryptKey, &s.VerificationToken} {
+		*secret = platform.Secret(strings.TrimSpace(string(*secret)))
 	}
-	return identity{}
-}
-
-// Ready says why the channel does not work, nil where it does, for whoever asks whether the server is ready (CH-179).
-func (c *Channel) Ready() error { return c.service.Ready() }
-
-// Check says whether the channel could start. It changes nothing on the platform. Whether the platform knows this server's address
-// cannot be asked for.
-func (c *Channel) Check(ctx context.Context) error {
-	defer c.closeIdle()
-	return c.whoAmI(ctx)
-}
-
-// About is what the platform says of the bot, for people.
-func (c *Channel) About() string { return c.self().Name }
-
-// whoAmI asks the platform for the bot's id.
-func (c *Channel) whoAmI(ctx context.Context) error {
-	var got struct {
-		Bot identity `json:"bot"`
+	const page = "the app's page Events & Callbacks, Encryption Strategy"
+	for _, rule := range []struct {
+		broken bool
+		text   string
+	}{
+		{s.AppID == "", "app_id is missing; set it to the App ID of the app's page Credentials & Basic Info"},
+		{!appIDForm.MatchString(s.AppID), "app_id is invalid; expected cli_ and letters, as the app's page Credentials & Basic Info shows it"},
+		{s.AppSecret == "", "app_secret is missing; set it to the App Secret of the app's page Credentials & Basic Info"},
+		{strings.ContainsAny(string(s.AppSecret), " \t\r\n"), "the app_secret contains white space; expected only the App Secret"},
+		{isShort(s.EncryptKey), fmt.Sprintf("the encrypt_key has fewer than %d characters and is easy to guess; create another on %s", platform.MinSecret, page)},
+		{isShort(s.VerificationToken), fmt.Sprintf("the verification_token has fewer than %d characters; expected the one that %s shows", platform.MinSecret, page)},
+		{s.EncryptKey+s.VerificationToken == "", "encrypt_key or verification_token is required to check that events are genuine; set the one from " + page},
+		{!isBaseAddress(s.API), "api is not an address; expected " + DefaultAPI + " or " + LarkAPI},
+		{s.MaxMedia < 0 || s.MaxMedia > maxDownload, fmt.Sprintf("max_media is %d; expected at most %d bytes, the platform's limit", s.MaxMedia, maxDownload)},
+	} {
+		if rule.broken {
+			return errors.New("feishu: " + rule.text)
+		}
 	}
-	err := c.api.call(ctx, request{what: "get the bot's id", method: http.MethodGet, path: "bot/v3/info", out: &got})
+	err := cmp.Or(platform.CheckChoice("preview", s.Preview, PreviewEdit, PreviewOff), platform.CheckChoice("format", s.Format, FormatCard, FormatText))
 	if err != nil {
-		return err
+		return fmt.Errorf("feishu: %w", err)
 	}
-	if got.Bot.OpenID == "" {
-		return &Error{What: "get the bot's id", Status: http.StatusOK, kind: noBot}
-	}
-	c.me.Store(&got.Bot)
 	return nil
 }
 
-// delivery is how the reply to a message goes out.
-func (c *Channel) delivery(m *message) channel.Delivery {
-	d := &delivery{c: c, chat: m.Chat, answers: m}
-	if c.preview == PreviewOff {
-		return d
-	}
-	return streaming{d}
+// isShort reports whether a secret is set and could be guessed.
+func isShort(s platform.Secret) bool { return s != "" && len(s) < platform.MinSecret }
+
+func isBaseAddress(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && u.RawQuery == "" && u.Fragment == "" && u.User == nil
 }
 
-// Serve implements [channel.Channel].
-func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
+// Name implements [kernel.Channel].
+func (c *Channel) Name() string { return c.s.Name }
+
+// Ready returns why the channel does not work, or nil (CH-179).
+func (c *Channel) Ready() error { return c.service.Ready() }
+
+// Check reports whether the channel could start. It changes nothing on the platform. The platform does not say whether it knows the
+// address of the webhook.
+func (c *Channel) Check(ctx context.Context) error {
 	defer c.closeIdle()
-	return c.service.Serve(ctx, k, service.Options{
-		Door: channel.DoorOptions{
-			Channel: c.name, Account: c.account, Grace: c.grace, Log: c.log, Together: true,
-			Run: func(ctx context.Context, e channel.JournalEntry, m channel.Meta) (channel.Result, error) {
-				return channel.Run(ctx, k, c.event(k, accepted(e), m))
-			},
-			Incomplete: c.incomplete, Clear: c.clear,
-		},
-		Name: c.sender(), Sender: c,
-		Connect: func(ctx context.Context) error {
-			if err := c.persist(ctx); err != nil {
-				return err
-			}
-			c.log.InfoContext(ctx, "channel is connected", "channel", c.name, "bot", c.self().Name)
-			return nil
-		},
-	})
+	return c.readIdentity(ctx)
 }
 
-// accepted is an event of the journal. What nobody can read is settled, too.
-func accepted(entry channel.JournalEntry) *Event {
-	e, err := Raw(entry.Raw)
-	if err != nil {
-		return &Event{ID: entry.Key.ID}
-	}
-	e.edit = strings.HasPrefix(entry.Key.ID, "edit:")
-	return e
-}
+// About returns the name of the bot, after [Channel.Check] or while the channel serves.
+func (c *Channel) About() string { return c.self().Name }
 
-// persist asks for the bot's id until it is known, or until the channel ends or the platform says that there is none.
-func (c *Channel) persist(ctx context.Context) error {
-	return attempt.Persist(ctx, c.whoAmI, func(err error) bool { return is(err, badApp, wrongPlace) }, judge, func(err error, pause time.Duration) {
-		c.log.WarnContext(ctx, "platform answers wrongly; retrying", "channel", c.name, "error", err, "pause", pause)
-	})
-}
+// self returns what is known of the bot.
+func (c *Channel) self() identity { return *c.bot.Load() }
 
-// incomplete tells a conversation that a crash has cut off an answer (CH-74).
-func (c *Channel) incomplete(ctx context.Context, entry channel.JournalEntry) error {
-	e := accepted(entry)
-	if kind, _ := e.kind(); kind != channel.EventMessage {
-		return nil
+// readIdentity asks the platform for the bot's id.
+func (c *Channel) readIdentity(ctx context.Context) error {
+	r := request{name: "get the bot's id", method: http.MethodGet, path: "bot/v3/info"}
+	got, err := c.api.call(ctx, r)
+	if err == nil && got.Bot.OpenID == "" {
+		err = &apiError{call: r.name, status: http.StatusOK, kind: noBot}
 	}
-	t := target{chat: e.message.Chat}
-	if e.message.Thread != "" || e.message.chatKind() == channel.Group {
-		t.reply, t.topic = e.message.ID, e.message.Thread != ""
+	if err == nil {
+		c.bot.Store(&got.Bot)
 	}
-	t.uuid = uuid("incomplete:"+e.message.ID, 0)
-	_, err := c.post(ctx, &t, body{text: channel.IncompleteNotice})
 	return err
 }
 
-// newCache remembers what was noted last, and nothing else. Looking up with Peek keeps nothing alive.
-func newCache[V any](size int) *lru.Cache[string, V] {
-	c, _ := lru.New[string, V](size) // it fails for a size below 1 only
-	return c
+// Serve implements [kernel.Channel].
+func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
+	defer c.closeIdle()
+	return c.service.Serve(ctx, q, platform.ServiceOptions{
+		Handler: kernel.Handler{
+			Channel: c.s.Name, Account: c.s.Account, Grace: c.s.Grace, Run: c.run(q.Kernel()),
+			Sender: kernel.Sender{Send: c.sendStored, Repeatable: func(_ channel.Outbound, age time.Duration) bool { return age < uuidLife }},
+		},
+		Connect: c.connect, Log: c.s.Log,
+	})
+}
+
+// connect asks for the bot's id until the platform says it, or says that there is none.
+func (c *Channel) connect(ctx context.Context) error {
+	hopeless := func(err error) bool { return isKind(err, badApp, wrongServer) }
+	err := platform.Persist(ctx, c.readIdentity, hopeless, judge, func(err error, pause time.Duration) {
+		c.s.Log.WarnContext(ctx, "platform answers wrongly; retrying", "channel", c.s.Name, "error", err, "pause", pause)
+	})
+	if err == nil {
+		c.s.Log.InfoContext(ctx, "channel is connected", "channel", c.s.Name, "bot", c.self().Name)
+	}
+	return err
 }

@@ -1,25 +1,32 @@
-package feishu
+package feishu_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/secret"
+	"github.com/lingserve/lingserve/channel/feishu"
+	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/internal/fakefeishu"
 	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/db"
 )
 
 func TestMain(m *testing.M) { longtest.Main(m) }
 
-// Those who write, and where.
+// People and conversations.
 const (
 	ann     = "ou_ann"
 	bob     = "ou_bob"
@@ -31,60 +38,103 @@ const (
 type agentFunc func(context.Context, *channel.Turn) (channel.DispatchResult, error)
 
 func (f agentFunc) Dispatch(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+	t.Queued()
 	return f(ctx, t)
 }
 
-// rig is a channel, its platform, and an agent that answers what is asked of it: "say x" with x, all else with "ok".
-type rig struct {
-	fake    *fakefeishu.Server
-	channel *Channel
-	kernel  *channel.Kernel
-	log     *logbook
+// says returns an agent that answers with a text, and with media.
+func says(text string, media ...channel.MediaFact) agentFunc {
+	return func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+		return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: text, Media: media})
+	}
+}
 
-	mu     sync.Mutex
-	turns  []*channel.TurnContext
-	answer agentFunc // nil answers as above
-	traces []channel.Trace
+// world is a platform and a database. Processes that serve the channel can die.
+type world struct {
+	fake *fakefeishu.Server
+	db   *db.DB
+}
+
+// rig is a process with the channel. Its agent answers "ok".
+type rig struct {
+	world
+	settings feishu.Settings
+	channel  *feishu.Channel
+	kernel   *kernel.Kernel
+	log      *logbook
+	mortal   *mortal
+
+	mu       sync.Mutex
+	contexts []*channel.TurnContext // of the turns that were dispatched
+	agent    channel.Agent
+	traces   []channel.Trace
 
 	stop context.CancelFunc
 	done chan error
 }
 
-// setup makes a rig whose channel does not run yet. Everybody may talk; in groups, a mention is required.
-func setup(t *testing.T, change func(*Settings), options *fakefeishu.Options) *rig {
+// options are for setup.
+type options struct {
+	change   func(*feishu.Settings)
+	place    channel.Place // by default, everybody may talk; groups require a mention
+	platform fakefeishu.Options
+	agent    channel.Agent
+}
+
+// setup returns a rig whose channel does not serve yet.
+func setup(t *testing.T, o options) *rig {
 	t.Helper()
-	r := &rig{fake: fakefeishu.New(options), log: &logbook{}, done: make(chan error, 1)}
-	t.Cleanup(func() { _ = r.fake.Close() })
-	r.kernel = kernel(t, channel.Place{})
-	r.kernel.Agent = agentFunc(r.dispatch)
-	r.kernel.Observer = r
-	s := settings(r.fake)
-	s.Media = t.TempDir()
-	s.Log = slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	if change != nil {
-		change(&s)
-	}
-	var err error
-	if r.channel, err = New(s); err != nil {
+	d, err := db.Open(t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := channel.OpenMediaRoot(s.Media, 0)
+	w := world{fake: fakefeishu.New(&o.platform), db: d}
+	t.Cleanup(func() {
+		_ = w.fake.Close()
+		_ = d.Close()
+	})
+	w.fake.AddChat(private, "p2p")
+	w.fake.AddChat(group, "group")
+	return w.process(t, o)
+}
+
+// process returns another process on the same database and platform.
+func (w world) process(t *testing.T, o options) *rig {
+	t.Helper()
+	r := &rig{world: w, log: &logbook{}, agent: o.agent}
+	if r.agent == nil {
+		r.agent = says("ok")
+	}
+	r.mortal = &mortal{Store: w.db.Events(), transport: w.fake.Transport()}
+	r.settings = settings(w.fake)
+	r.settings.Media, r.settings.Client, r.settings.Grace = t.TempDir(), &http.Client{Transport: r.mortal}, time.Second
+	r.settings.Log = slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	if o.change != nil {
+		o.change(&r.settings)
+	}
+	var err error
+	if r.channel, err = feishu.New(r.settings); err != nil {
+		t.Fatal(err)
+	}
+	w.fake.SetDoor(r.channel.Webhook())
+	root, err := channel.OpenMediaRoot(r.settings.Media, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = root.Close() })
-	r.kernel.Media = root
-	r.fake.SetDoor(r.channel.Webhook())
-	r.fake.AddChat(private, "p2p")
-	r.fake.AddChat(group, "group")
+	tree := tree(t, o.place)
+	r.kernel = &kernel.Kernel{
+		Agent: r, Observer: r, Settings: tree, Routes: tree, Store: r.mortal, Media: root, Log: r.settings.Log, Pairing: channel.NewPairs(nil),
+		Window: channel.NewWindow(nil, channel.WindowOptions{Media: root}),
+	}
 	return r
 }
 
-// settings are those of a platform's app.
-func settings(fake *fakefeishu.Server) Settings {
+// settings returns those for the app of a platform.
+func settings(fake *fakefeishu.Server) feishu.Settings {
 	o := fake.Options()
-	s := Settings{
-		AppID: o.AppID, AppSecret: secret.Text(o.AppSecret), VerificationToken: secret.Text(o.Token), EncryptKey: secret.Text(o.Key),
+	s := feishu.Settings{
+		AppID: o.AppID, AppSecret: platform.Secret(o.AppSecret), VerificationToken: platform.Secret(o.Token), EncryptKey: platform.Secret(o.Key),
 		API: "http://api.test", Client: &http.Client{Transport: fake.Transport()},
 	}
 	if o.Plain {
@@ -93,25 +143,107 @@ func settings(fake *fakefeishu.Server) Settings {
 	return s
 }
 
-// kernel is one whose settings let everybody talk, changed by more.
-func kernel(t *testing.T, more channel.Place) *channel.Kernel {
+func tree(t *testing.T, p channel.Place) *channel.Tree {
 	t.Helper()
-	if more.DMPolicy == "" {
-		more.DMPolicy = channel.PolicyOpen
+	p.Agent = "assistant"
+	if p.DMPolicy == "" {
+		p.DMPolicy = channel.PolicyOpen
 	}
-	if more.GroupPolicy == "" {
-		more.GroupPolicy = channel.PolicyOpen
+	if p.GroupPolicy == "" {
+		p.GroupPolicy = channel.PolicyOpen
 	}
-	more.Agent = "assistant"
 	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{
-		"feishu": {AccountPlace: channel.AccountPlace{Place: more}},
+		"feishu": {AccountPlace: channel.AccountPlace{Place: p}},
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &channel.Kernel{
-		Settings: tree, Routes: tree, Window: channel.NewWindow(nil, channel.WindowOptions{}), Journal: channel.NewJournal(nil),
+	return tree
+}
+
+// mortal is the store and the network of a process, until it is killed.
+type mortal struct {
+	kernel.Store
+	transport http.RoundTripper
+	dead      atomic.Bool
+	accepted  atomic.Value // of the last event, its raw form
+	full      atomic.Bool  // no event can be stored
+}
+
+func (m *mortal) ifAlive(write func() error) error {
+	if m.dead.Load() {
+		return store.ErrMoved
 	}
+	return write()
+}
+
+func (m *mortal) Accept(ctx context.Context, list []store.Event) ([]bool, error) {
+	if m.full.Load() {
+		return nil, errors.New("the disk is full")
+	}
+	m.accepted.Store(string(list[0].Raw))
+	return m.Store.Accept(ctx, list)
+}
+
+func (m *mortal) Note(ctx context.Context, key, replica string, n store.EventNote) error {
+	return m.ifAlive(func() error { return m.Store.Note(ctx, key, replica, n) })
+}
+
+func (m *mortal) Release(ctx context.Context, r store.EventRelease) error {
+	return m.ifAlive(func() error { return m.Store.Release(ctx, r) })
+}
+
+func (m *mortal) End(ctx context.Context, e store.EventEnd) (id int64, first bool, err error) {
+	err = m.ifAlive(func() error {
+		id, first, err = m.Store.End(ctx, e)
+		return err
+	})
+	return id, first, err
+}
+
+func (m *mortal) EndReply(ctx context.Context, id int64, replica string) error {
+	return m.ifAlive(func() error { return m.Store.EndReply(ctx, id, replica) })
+}
+
+func (m *mortal) RoundTrip(r *http.Request) (*http.Response, error) {
+	if m.dead.Load() {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	}
+	return m.transport.RoundTrip(r)
+}
+
+// kill ends the process: nothing of it is stored or sent any more.
+func (r *rig) kill(t *testing.T) {
+	t.Helper()
+	r.mortal.dead.Store(true)
+	_ = r.end()
+}
+
+// serve runs the channel until the test, or end, ends it.
+func (r *rig) serve(t *testing.T) {
+	t.Helper()
+	name := "process " + t.TempDir()
+	q := kernel.NewQueue(r.kernel, kernel.QueueOptions{Replica: name, Alive: func() []string { return []string{name} }, Log: r.settings.Log})
+	ctx, stop := context.WithCancel(context.Background())
+	r.done = make(chan error, 1)
+	r.stop = stop
+	go func() {
+		err := r.channel.Serve(ctx, q)
+		q.Close(context.Background())
+		r.done <- err
+	}()
+	t.Cleanup(func() { _ = r.end() })
+	synctest.Wait()
+}
+
+// end stops the channel, once, and returns the error of Serve.
+func (r *rig) end() (err error) {
+	r.stop()
+	if r.done != nil {
+		err = <-r.done
+		r.done = nil
+	}
+	return err
 }
 
 // Observe implements [channel.Observer].
@@ -121,74 +253,37 @@ func (r *rig) Observe(_ context.Context, t channel.Trace) {
 	r.traces = append(r.traces, t)
 }
 
-// outcomes are those of the turns so far; a blocked turn has its reason behind it.
-func (r *rig) outcomes() []string {
+// outcomes returns those of the turns so far. The one of a blocked turn has its reason behind it.
+func (r *rig) outcomes() (list []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var list []string
 	for _, t := range r.traces {
 		if t.Outcome != "" {
-			s := string(t.Outcome)
-			if t.Admission.Reason != "" {
-				s += " " + string(t.Admission.Reason)
-			}
-			list = append(list, s)
+			list = append(list, strings.TrimSpace(string(t.Outcome)+" "+string(t.Admission.Reason)))
 		}
 	}
 	return list
 }
 
-func (r *rig) dispatch(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+// Dispatch implements [channel.Agent].
+func (r *rig) Dispatch(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 	r.mu.Lock()
-	r.turns = append(r.turns, turn.Context)
-	answer := r.answer
+	r.contexts = append(r.contexts, turn.Context)
+	agent := r.agent
 	r.mu.Unlock()
-	turn.Queued()
-	if answer != nil {
-		return answer(ctx, turn)
-	}
-	text, ok := strings.CutPrefix(turn.Context.BodyForAgent, "say ")
-	if !ok {
-		text = "ok"
-	}
-	return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: text})
+	return agent.Dispatch(ctx, turn)
 }
 
-// says makes the agent answer with a text, and with media.
-func says(text string, media ...channel.MediaFact) agentFunc {
-	return func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-		return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: text, Media: media})
-	}
+// Decide implements [channel.Decider].
+func (r *rig) Decide(ctx context.Context, turn *channel.Turn, p channel.Press) channel.Pressed {
+	return r.agent.(channel.Decider).Decide(ctx, turn, p)
 }
 
-// told are the contexts of the turns that were dispatched.
-func (r *rig) told() []*channel.TurnContext {
+// dispatched returns the contexts of the turns that were dispatched.
+func (r *rig) dispatched() []*channel.TurnContext {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]*channel.TurnContext(nil), r.turns...)
-}
-
-// serve runs the channel until the test or stop ends it.
-func (r *rig) serve(t *testing.T) {
-	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	r.stop = stop
-	go func() { r.done <- r.channel.Serve(ctx, r.kernel) }()
-	t.Cleanup(func() {
-		stop()
-		if r.done != nil {
-			<-r.done
-		}
-	})
-	synctest.Wait()
-}
-
-// end stops the channel and returns what Serve said.
-func (r *rig) end() error {
-	r.stop()
-	err := <-r.done
-	r.done = nil
-	return err
+	return append([]*channel.TurnContext(nil), r.contexts...)
 }
 
 // say writes a message, has it delivered once, and waits until nothing happens any more at this moment.
@@ -199,6 +294,17 @@ func (r *rig) say(t *testing.T, m fakefeishu.Said) (event map[string]any, id str
 	return event, id
 }
 
+// mention is say with a mention of the bot, in the group.
+func (r *rig) mention(t *testing.T, m fakefeishu.Said) (id string) {
+	t.Helper()
+	m.Chat, m.Text, m.Mentions = group, "@_user_1 "+m.Text, fakefeishu.MentionBot()
+	if m.From == "" {
+		m.From = ann
+	}
+	_, id = r.say(t, m)
+	return id
+}
+
 func (r *rig) post(t *testing.T, event map[string]any) {
 	t.Helper()
 	if p := r.fake.Post(t.Context(), event); p.Status != http.StatusOK || p.Body != "{}\n" {
@@ -207,7 +313,7 @@ func (r *rig) post(t *testing.T, event map[string]any) {
 	synctest.Wait()
 }
 
-// bubble runs a test whose time is not the clock's.
+// bubble runs a test in virtual time.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, f)
@@ -229,20 +335,6 @@ func (l *logbook) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
-}
-
-// snapshots is a journal in a folder of which a copy can be taken, as a crash would leave it.
-type snapshots struct {
-	channel.Journal
-	channel.Ledger
-	dir, to string
-}
-
-func (s *snapshots) take(t *testing.T) {
-	t.Helper()
-	if err := os.CopyFS(s.to, os.DirFS(s.dir)); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // wait lets time pass.

@@ -1,12 +1,11 @@
-// Package markup is what two channels need of the texts that they send: it cuts them to what a platform takes in one message, and
-// turns a model's Markdown into the markup of a platform.
+// Package markup turns a model's Markdown into the markup of a chat platform and cuts texts to the size of the platform's messages.
 //
 // # Guarantees
-//   - No text is lost: the pieces of a text, one behind the other, have all of its characters but the white space at which it was
-//     cut and, outside of code, at the ends of lines.
-//   - What a platform could take for markup and is none is escaped, so nothing that a model writes makes a platform refuse a
-//     message, and nothing becomes a link that was not written as one.
-//   - Every piece is whole by itself: what is bold, quoted or code when a piece ends is closed there and opened again in the next.
-//   - All of it is pure, and takes time that is linear in the text, however hostile: long documents are parsed in parts of some
-//     kilobytes, because the Markdown parser's time is not.
+//   - No text is lost: the pieces of a text, joined, have all of its characters except white space at the cuts and, outside of code,
+//     at the ends of lines. The head of a table is repeated in each piece of the table.
+//   - Characters that a platform would read as markup are escaped. A model cannot write a message that the platform refuses, and only
+//     what it writes as a link becomes one.
+//   - Each piece is complete: bold text, quotes and code that go over a cut are closed before it and opened again after it.
+//   - All functions are pure. Their time is linear in the length of the text, also for hostile texts: the Markdown parser's time is
+//     not, so it gets long documents in parts.
 package markup

@@ -1,136 +1,126 @@
 package markup
 
 import (
-	"bytes"
+	"bufio"
 	"cmp"
 	"encoding/json"
+	"html"
+	"iter"
 	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/extension"
 	east "github.com/yuin/goldmark/extension/ast"
-	"github.com/yuin/goldmark/parser"
+	goldmarkhtml "github.com/yuin/goldmark/renderer/html"
 	"github.com/yuin/goldmark/text"
-	"github.com/yuin/goldmark/util"
 )
 
-// markdown is the parser. It knows no definitions of links, since what it takes for one would be seen nowhere.
-var markdown = parser.NewParser(
-	parser.WithBlockParsers(parser.DefaultBlockParsers()...),
-	parser.WithInlineParsers(
-		util.Prioritized(extension.NewTaskCheckBoxParser(), 0),
-		util.Prioritized(parser.NewCodeSpanParser(), 100),
-		util.Prioritized(parser.NewLinkParser(), 200),
-		util.Prioritized(parser.NewAutoLinkParser(), 300),
-		util.Prioritized(parser.NewRawHTMLParser(), 400),
-		util.Prioritized(emphasis{}, 500),
-		util.Prioritized(strike{}, 500),
-	),
-	parser.WithParagraphTransformers(util.Prioritized(extension.NewTableParagraphTransformer(), 200)),
+// maxColumn is the width to which the cells of a column are filled up.
+const maxColumn = 60
+
+var (
+	lineEnds     = strings.NewReplacer("\r\n", "\n", "\r", "\n")
+	languageName = regexp.MustCompile(`^[\w+#.-]*$`)
+	lineBreak    = regexp.MustCompile(`(?i)<br\s*/?>`) // models write it in the cells of tables
+	webAddress   = regexp.MustCompile(`(?i)^https?:///*[^/\x00- <>"|\x7f][^\x00- <>"|\x7f]*$`)
+	otherAddress = regexp.MustCompile(`(?i)^(?:mailto|tel):[^\x00- <>"|\x7f]+$`)
 )
 
-// parse turns Markdown into runs of text, as they are seen.
+// parse turns Markdown into runs of visible text.
 func parse(source string, to Format) runs {
-	source = strings.ReplaceAll(strings.ReplaceAll(source, "\r\n", "\n"), "\r", "\n")
-	if !utf8.ValidString(source) {
-		source = strings.ToValidUTF8(source, "\ufffd")
-	}
+	source = strings.ToValidUTF8(lineEnds.Replace(source), "\ufffd")
 	var out runs
-	if document(source) {
+	if isDocument(source) {
 		out.add(source, style{block: true, lang: "json"})
 		return out.trim()
 	}
-	for _, part := range sections(hideAddresses(source)) {
+	for _, part := range sections(source) {
 		w := walker{source: []byte(part.text), to: to}
-		w.blocks(markdown.Parse(text.NewReader(w.source)), style{})
-		if len(w.out) == 0 {
-			continue
+		if part.plain {
+			w.out.add(strings.TrimRight(part.text, "\n"), style{})
+		} else {
+			w.blocks(markdown.Parse(text.NewReader(w.source)), style{})
 		}
-		if len(out) > 0 {
-			out.add(part.gap, part.between)
+		if len(w.out) > 0 && len(out) > 0 {
+			out.add("\n\n", style{})
 		}
-		for _, r := range w.out {
-			out.add(r.text, r.style)
-		}
+		out.append(w.out)
 	}
 	return out.trim()
 }
 
-// document says whether a text is a JSON document on several lines, such as a workflow's. As Markdown it would lose what its lines
-// begin with, and quotes in its texts their backslashes, so that it were no JSON any more.
-func document(source string) bool {
+// isDocument reports whether a text is a JSON document of several lines, such as the result of a workflow. Markdown would remove
+// indents and backslashes from it.
+func isDocument(source string) bool {
 	source = strings.TrimSpace(source)
 	return (strings.HasPrefix(source, "{\n") || strings.HasPrefix(source, "[\n")) && json.Valid([]byte(source))
 }
 
-// walker goes through a document.
+// walker writes the nodes of a document as runs.
 type walker struct {
-	source []byte
-	to     Format
-	out    runs
-	indent string // of the lines of a list
-	fresh  bool   // a marker has just been written: the next block stands behind it
+	source  []byte
+	to      Format
+	out     runs
+	indent  string // of the lines in a list
+	noBreak bool   // the marker of an item was just written: its first block follows on the same line
 }
 
-// blocks writes the children of a container, with an empty line between them unless they are items of a tight list.
+func children(parent ast.Node) iter.Seq[ast.Node] {
+	return func(yield func(ast.Node) bool) {
+		for n := parent.FirstChild(); n != nil && yield(n); n = n.NextSibling() {
+		}
+	}
+}
+
+// blocks writes the blocks in a container.
 func (w *walker) blocks(parent ast.Node, s style) {
-	for n := parent.FirstChild(); n != nil; n = n.NextSibling() {
+	for n := range children(parent) {
 		w.gap(n, s)
 		w.block(n, s)
 	}
 }
 
-// gap writes what stands between a block and the one before it.
+// gap writes the empty line between a block and the one before it. In a tight list, it is only the end of the line.
 func (w *walker) gap(n ast.Node, s style) {
-	if w.fresh || len(w.out) == 0 {
-		w.fresh = false
+	first := w.noBreak || len(w.out) == 0
+	w.noBreak = false
+	if first || n.PreviousSibling() == nil && n.Parent().Kind() == ast.KindBlockquote { // the gap before the quote is written
 		return
 	}
-	if n.PreviousSibling() == nil && n.Parent().Kind() == ast.KindBlockquote {
-		return // the quote itself has had its gap
-	}
-	space := style{quote: s.quote}
-	between := "\n\n"
-	if tight(n) {
-		between = "\n"
-	}
-	w.out.add(between+w.indent, space)
-}
-
-// tight says whether a block follows the one before without an empty line.
-func tight(n ast.Node) bool {
-	if n.Kind() == ast.KindListItem {
-		list, ok := n.Parent().(*ast.List)
-		return ok && list.IsTight
-	}
-	item, ok := n.Parent().(*ast.ListItem)
+	list, ok := n.Parent().(*ast.List)
 	if !ok {
-		return false
+		list, ok = n.Parent().Parent().(*ast.List)
 	}
-	list, ok := item.Parent().(*ast.List)
-	return ok && list.IsTight
+	gap := "\n\n"
+	if ok && list.IsTight {
+		gap = "\n"
+	}
+	w.out.add(gap+w.indent, style{quote: s.quote})
 }
 
 func (w *walker) block(n ast.Node, s style) {
 	switch n := n.(type) {
 	case *ast.Heading:
-		s.bold = true
+		if w.to == Discord && n.Level <= 3 && w.indent == "" {
+			s.heading = n.Level
+		} else {
+			s.bold = true
+		}
 		w.inlines(n, s)
 	case *ast.ThematicBreak:
 		w.out.add("———", s)
 	case *ast.CodeBlock:
-		w.code(n.Lines(), "", s)
+		w.code(n, "", s)
 	case *ast.FencedCodeBlock:
-		w.code(n.Lines(), language(n.Language(w.source)), s)
+		w.code(n, languageName.FindString(string(n.Language(w.source))), s)
 	case *ast.HTMLBlock:
-		lines := w.lines(n.Lines())
+		source := string(n.Lines().Value(w.source))
 		if n.HasClosure() {
-			lines += string(n.ClosureLine.Value(w.source))
+			source += string(n.ClosureLine.Value(w.source))
 		}
-		w.text(lineBreak.ReplaceAllString(strings.TrimRight(lines, "\n"), "\n"), s)
+		w.text(lineBreak.ReplaceAllString(strings.TrimRight(source, "\n"), "\n"), s)
 	case *ast.Blockquote:
 		s.quote = true
 		w.blocks(n, s)
@@ -139,120 +129,79 @@ func (w *walker) block(n ast.Node, s style) {
 	case *east.Table:
 		w.table(n, s)
 	default:
-		if n.Type() == ast.TypeBlock && n.FirstChild() != nil && n.FirstChild().Type() == ast.TypeBlock {
-			w.blocks(n, s)
-			return
-		}
 		w.inlines(n, s)
 	}
 }
 
-// list writes items behind their markers, indented as deep as they lie.
-func (w *walker) list(n *ast.List, s style) {
-	number, outer := n.Start, w.indent
-	for item := n.FirstChild(); item != nil; item = item.NextSibling() {
+// list writes the items of a list with their markers. Their lines are indented by the width of the marker.
+func (w *walker) list(list *ast.List, s style) {
+	number, outer := list.Start, w.indent
+	for item := range children(list) {
 		marker := "• "
-		if n.IsOrdered() {
-			marker = strconv.Itoa(number) + string(n.Marker) + " "
+		if list.IsOrdered() {
+			marker = strconv.Itoa(number) + string(list.Marker) + " "
 			number++
 		}
-		if item.PreviousSibling() != nil { // the list itself has had the gap before the first
+		if item.PreviousSibling() != nil { // the gap before the list is written
 			w.gap(item, s)
 		}
 		w.out.add(marker, style{quote: s.quote})
 		w.indent = outer + strings.Repeat(" ", utf8.RuneCountInString(marker))
-		w.fresh = true
+		w.noBreak = true
 		w.blocks(item, s)
-		w.fresh = false
+		w.noBreak = false
 		w.indent = outer
 	}
 }
 
-// code writes a block of code, which stands on lines of its own.
-func (w *walker) code(lines *text.Segments, lang string, s style) {
-	code := strings.TrimRight(w.lines(lines), "\n")
-	if code == "" {
-		return
-	}
-	w.out.add(showMarks.Replace(code), style{block: true, lang: lang, quote: s.quote})
+func (w *walker) code(n ast.Node, lang string, s style) {
+	code := strings.TrimRight(string(n.Lines().Value(w.source)), "\n")
+	w.out.add(code, style{block: true, lang: lang, quote: s.quote})
 }
 
-// language is the first word of what stands behind a fence, if it can be a language's name.
-func language(info []byte) string {
-	for _, c := range info {
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("+-_#.", c) >= 0) {
-			return ""
-		}
-	}
-	return string(info)
-}
-
-func (w *walker) lines(s *text.Segments) string {
-	var b strings.Builder
-	for i := range s.Len() {
-		line := s.At(i)
-		b.Write(line.Value(w.source))
-	}
-	return b.String()
-}
-
-// table writes a table as lines of cells in columns: no platform here has tables.
-func (w *walker) table(n *east.Table, s style) {
-	var rows [][]string // of lines: a row has as many as its longest cell
-	var widths []int
-	header := 0 // lines
-	for row := n.FirstChild(); row != nil; row = row.NextSibling() {
-		column, first := 0, len(rows)
-		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
-			in := walker{source: w.source, to: Plain}
+// table writes a table as code, with its cells in columns: the platforms have no tables.
+func (w *walker) table(table ast.Node, s style) {
+	var lines [][]string // of cells: a row has as many lines as its longest cell
+	widths := make([]int, table.FirstChild().ChildCount())
+	header := 0 // lines of the head
+	for row := range children(table) {
+		column, first := 0, len(lines)
+		for cell := range children(row) {
+			in := walker{source: w.source}
 			in.inlines(cell, style{})
-			if column == len(widths) {
-				widths = append(widths, 0)
-			}
-			for i, text := range strings.Split(write(in.out, Plain), "\n") {
-				if first+i == len(rows) {
-					rows = append(rows, nil)
+			for i, text := range strings.Split(in.out.text(), "\n") {
+				if first+i == len(lines) {
+					lines = append(lines, nil)
 				}
-				line := &rows[first+i]
+				line := &lines[first+i]
 				*line = append(append(*line, make([]string, column-len(*line))...), text)
-				widths[column] = max(widths[column], utf8.RuneCountInString(text))
+				widths[column] = max(widths[column], min(Runes(text), maxColumn))
 			}
 			column++
 		}
-		header = cmp.Or(header, len(rows))
+		header = cmp.Or(header, len(lines))
 	}
 	var b strings.Builder
-	head := ""
-	for i, cells := range rows {
+	for i, cells := range lines {
 		if i == header {
-			head = b.String()
+			s.head = strings.TrimSuffix(b.String(), "\n")
 		}
-		if i > 0 {
-			b.WriteByte('\n')
+		last := len(cells) - 1
+		for j, cell := range cells[:last] {
+			b.WriteString(cell + strings.Repeat(" ", max(0, widths[j]-Runes(cell))) + " | ")
 		}
-		for j, cell := range cells {
-			if j > 0 {
-				b.WriteString(" | ")
-			}
-			b.WriteString(cell)
-			if j < len(cells)-1 {
-				b.WriteString(strings.Repeat(" ", widths[j]-utf8.RuneCountInString(cell)))
-			}
-		}
+		b.WriteString(cells[last] + "\n")
 	}
-	w.out.add(b.String(), style{block: true, quote: s.quote, head: head})
+	w.out.add(strings.TrimSuffix(b.String(), "\n"), style{block: true, quote: s.quote, head: s.head})
 }
 
-// text writes text that may have lines, which are indented as the list that it is in.
+// text writes text that may have several lines.
 func (w *walker) text(text string, s style) {
-	if w.indent != "" {
-		text = strings.ReplaceAll(text, "\n", "\n"+w.indent)
-	}
-	w.out.add(text, s)
+	w.out.add(strings.ReplaceAll(text, "\n", "\n"+w.indent), s)
 }
 
 func (w *walker) inlines(parent ast.Node, s style) {
-	for n := parent.FirstChild(); n != nil; n = n.NextSibling() {
+	for n := range children(parent) {
 		w.inline(n, s)
 	}
 }
@@ -260,131 +209,86 @@ func (w *walker) inlines(parent ast.Node, s style) {
 func (w *walker) inline(n ast.Node, s style) {
 	switch n := n.(type) {
 	case *ast.Text:
-		value := n.Segment.Value(w.source)
-		if n.IsRaw() {
-			w.text(string(value), s)
-		} else {
-			w.text(unescape(value), s)
+		value := string(n.Value(w.source))
+		if !n.IsRaw() {
+			value = unescape(value)
 		}
 		if n.SoftLineBreak() || n.HardLineBreak() {
-			w.text("\n", s)
+			value += "\n"
 		}
-	case *ast.String:
-		w.text(string(n.Value), s)
+		w.text(value, s)
 	case *ast.CodeSpan:
-		var b bytes.Buffer
-		for c := n.FirstChild(); c != nil; c = c.NextSibling() {
-			if t, ok := c.(*ast.Text); ok {
-				b.Write(t.Segment.Value(w.source))
+		s.code = s.link == "" // Telegram has no code in links
+		for part := range children(n) {
+			if t, ok := part.(*ast.Text); ok {
+				w.out.add(strings.ReplaceAll(string(t.Value(w.source)), "\n", " "), s)
 			}
 		}
-		s.code = s.link == "" // code in a link is no code: Telegram has not both
-		w.out.add(showMarks.Replace(strings.ReplaceAll(b.String(), "\n", " ")), s)
 	case *ast.Emphasis:
-		if n.Level == 1 {
-			s.italic = true
-		} else {
-			s.bold = true
-		}
+		s.italic = s.italic || n.Level == 1
+		s.bold = s.bold || n.Level > 1
 		w.inlines(n, s)
 	case *east.Strikethrough:
 		s.strike = true
 		w.inlines(n, s)
 	case *east.TaskCheckBox:
-		if n.IsChecked {
-			w.out.add("☑ ", s)
-		} else {
-			w.out.add("☐ ", s)
-		}
+		w.out.add(map[bool]string{false: "☐ ", true: "☑ "}[n.IsChecked], s)
 	case *ast.Link:
-		w.link(n, unescape(n.Destination), s)
+		w.link(n, string(n.Destination), s)
 	case *ast.Image:
-		w.link(n, unescape(n.Destination), s)
+		w.link(n, string(n.Destination), s)
 	case *ast.AutoLink:
-		w.out.add(hideMarks.Replace(string(n.Label(w.source))), s)
+		w.out.add(unescape(string(n.Label(w.source))), s)
 	case *ast.RawHTML:
-		if lineBreak.Match(n.Segments.Value(w.source)) {
-			w.text("\n", s)
-			break
+		source := string(n.Segments.Value(w.source))
+		if lineBreak.MatchString(source) {
+			source = "\n"
 		}
-		for i := range n.Segments.Len() {
-			segment := n.Segments.At(i)
-			w.text(string(segment.Value(w.source)), s)
-		}
+		w.text(source, s)
 	default:
 		w.inlines(n, s)
 	}
 }
 
-// link writes a link, or the text and the address behind it where the address is none that a platform follows. Addresses that are
-// the text itself are found by the platforms.
-func (w *walker) link(n ast.Node, to string, s style) {
+// link writes a link or, if the format has no link to its address, the text and then the address. If the text is the address, the
+// platform finds the link by itself.
+func (w *walker) link(n ast.Node, destination string, s style) {
+	to := unescape(destination)
 	in := walker{source: w.source, to: w.to, indent: w.indent}
 	inside := s
-	hidden := to
-	to = showMarks.Replace(to)
-	if follows(to) {
-		if hidden = hideMarks.Replace(to); w.to != Plain {
-			inside.link = to
-		}
+	if linkable(to, w.to) {
+		inside.link = to
 	}
 	in.inlines(n, inside)
-	switch shown := showMarks.Replace(in.out.text()); {
-	case strings.TrimSpace(shown) == "", shown == to:
-		w.out.add(hidden, s)
-	default:
-		for _, r := range in.out {
-			w.out.add(r.text, r.style)
-		}
-		if inside.link == "" && to != "" {
-			w.out.add(" ("+to+")", s)
-		}
+	if text := in.out.text(); strings.TrimSpace(text) == "" || text == to {
+		w.out.add(to, s)
+		return
+	}
+	w.out.append(in.out)
+	if inside.link == "" && to != "" {
+		w.out.add(" ("+to+")", s)
 	}
 }
 
-// lineBreak is the tag that models write in cells of tables, for want of another line break there.
-var lineBreak = regexp.MustCompile(`(?i)<br\s*/?>`)
-
-// follows says whether an address is one that platforms let people follow.
-func follows(to string) bool {
-	scheme, rest, ok := strings.Cut(to, ":")
-	if !ok || rest == "" || strings.ContainsFunc(to, func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune(`<>"|`, r) }) {
+// linkable reports whether a format can link to an address.
+func linkable(to string, format Format) bool {
+	switch format {
+	case Plain:
 		return false
+	case FeishuCard, Discord:
+		return webAddress.MatchString(to)
 	}
-	switch strings.ToLower(scheme) {
-	case "http", "https":
-		return len(strings.TrimLeft(rest, "/")) > 0 && strings.HasPrefix(rest, "//")
-	case "mailto", "tel":
-		return true
-	}
-	return false
+	return webAddress.MatchString(to) || otherAddress.MatchString(to)
 }
 
-// unescape is what a text of the source means: backslashes and entities are resolved.
-func unescape(source []byte) string {
-	if bytes.IndexByte(source, '\\') < 0 && bytes.IndexByte(source, '&') < 0 {
-		return string(source)
+// unescape resolves backslashes and entities.
+func unescape(source string) string {
+	if !strings.ContainsAny(source, `\&`) {
+		return source
 	}
 	var b strings.Builder
-	for i := 0; i < len(source); {
-		switch c := source[i]; {
-		case c == '\\' && i+1 < len(source) && util.IsPunct(source[i+1]):
-			b.WriteByte(source[i+1])
-			i += 2
-		case c == '&':
-			end := bytes.IndexByte(source[i:], ';')
-			if end > 0 && end < 40 {
-				entity := source[i : i+end+1]
-				meant := util.ResolveEntityNames(util.ResolveNumericReferences(entity))
-				b.Write(meant)
-				i += len(entity)
-				continue
-			}
-			fallthrough
-		default:
-			b.WriteByte(c)
-			i++
-		}
-	}
-	return b.String()
+	w := bufio.NewWriter(&b)
+	goldmarkhtml.DefaultWriter.Write(w, []byte(source))
+	_ = w.Flush() // a Builder has no errors
+	return html.UnescapeString(b.String())
 }

@@ -1,6 +1,8 @@
 package markup
 
 import (
+	"regexp"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -8,391 +10,306 @@ import (
 
 // write writes runs in a format.
 func write(r runs, to Format) string {
-	var b strings.Builder
+	w := writer{to: to}
 	switch to {
+	case Plain:
+		w.plain(r)
 	case TelegramHTML:
-		writeNested(&b, r, html{})
-	case TelegramMarkdownV2:
-		writeNested(&b, lines(r), markdownV2{})
-	case SlackMrkdwn:
-		writeNested(&b, lines(spaced(r)), mrkdwn{})
-	case FeishuCard:
-		writeNested(&b, lines(spaced(webLinks(r))), feishu{})
+		w.runs(r)
 	default:
-		for i := range r {
-			b.WriteString(r[i].again)
-			b.WriteString(r[i].text)
-			// A link's text is often in several runs.
-			if r[i].link != "" && (i == len(r)-1 || r[i+1].link != r[i].link) {
-				b.WriteString(" (" + r[i].link + ")")
-			}
-		}
+		w.runs(perLine(r, to))
 	}
-	return showMarks.Replace(b.String())
+	return w.String()
 }
 
-// tag is one thing that a style is made of, in the order in which they nest.
-type tag struct {
-	kind tagKind
-	arg  string
+type writer struct {
+	strings.Builder
+	to   Format
+	tags []tag // that are open
 }
 
-type tagKind uint8
-
-const (
-	tagQuote tagKind = iota
-	tagLink
-	tagBold
-	tagItalic
-	tagStrike
-	tagCode
-	tagBlock
-)
-
-// language of a format.
-type format interface {
-	open(*strings.Builder, tag)
-	close(*strings.Builder, tag)
-	text(b *strings.Builder, text string, s style, before, after rune)
-	// tags are those of a style that the format has together.
-	tags(style, []tag) []tag
-}
-
-// writeNested writes runs so that whatever is opened is closed in the opposite order.
-func writeNested(b *strings.Builder, r runs, f format) {
-	var open, next []tag
-	before := rune(0)
-	for i := range r {
-		next = f.tags(r[i].style, next[:0])
-		same := 0
-		for same < len(open) && same < len(next) && open[same] == next[same] {
-			same++
-		}
-		for j := len(open) - 1; j >= same; j-- {
-			f.close(b, open[j])
-		}
-		for _, t := range next[same:] {
-			f.open(b, t)
-		}
-		open, next = next, open
-		after := rune(0)
-		if i+1 < len(r) {
-			after, _ = utf8.DecodeRuneInString(r[i+1].text)
-		}
-		f.text(b, r[i].again+r[i].text, r[i].style, before, after)
-		before, _ = utf8.DecodeLastRuneInString(r[i].text)
-	}
-	for j := len(open) - 1; j >= 0; j-- {
-		f.close(b, open[j])
-	}
-}
-
-// marks appends the tags of what is in a line.
-func marks(s style, list []tag) []tag {
-	if s.link != "" {
-		list = append(list, tag{tagLink, s.link})
-	}
-	if s.bold {
-		list = append(list, tag{kind: tagBold})
-	}
-	if s.italic {
-		list = append(list, tag{kind: tagItalic})
-	}
-	if s.strike {
-		list = append(list, tag{kind: tagStrike})
-	}
-	return list
-}
-
-// html is Telegram's.
-type html struct{}
-
-func (html) tags(s style, list []tag) []tag {
-	if s.quote {
-		list = append(list, tag{kind: tagQuote})
-	}
-	switch { // nothing else is in code, nor around it
-	case s.block:
-		return append(list, tag{tagBlock, s.lang})
-	case s.code:
-		return append(list, tag{kind: tagCode})
-	}
-	return marks(s, list)
-}
-
-func (html) open(b *strings.Builder, t tag) {
-	switch t.kind {
-	case tagQuote:
-		b.WriteString("<blockquote>")
-	case tagLink:
-		b.WriteString(`<a href="` + escapeHTML(t.arg) + `">`)
-	case tagBold:
-		b.WriteString("<b>")
-	case tagItalic:
-		b.WriteString("<i>")
-	case tagStrike:
-		b.WriteString("<s>")
-	case tagCode:
-		b.WriteString("<code>")
-	case tagBlock:
-		b.WriteString("<pre>")
-		if t.arg != "" {
-			b.WriteString(`<code class="language-` + escapeHTML(t.arg) + `">`)
+func (w *writer) plain(r runs) {
+	for i, one := range r {
+		w.WriteString(one.repeat + one.text)
+		if one.link != "" && (i == len(r)-1 || r[i+1].link != one.link) { // the text of a link can have several runs
+			w.WriteString(" (" + one.link + ")")
 		}
 	}
 }
 
-func (html) close(b *strings.Builder, t tag) {
-	switch t.kind {
-	case tagQuote:
-		b.WriteString("</blockquote>")
-	case tagLink:
-		b.WriteString("</a>")
-	case tagBold:
-		b.WriteString("</b>")
-	case tagItalic:
-		b.WriteString("</i>")
-	case tagStrike:
-		b.WriteString("</s>")
-	case tagCode:
-		b.WriteString("</code>")
-	case tagBlock:
-		if t.arg != "" {
-			b.WriteString("</code>")
-		}
-		b.WriteString("</pre>")
-	}
-}
-
-func (html) text(b *strings.Builder, text string, _ style, _, _ rune) {
-	b.WriteString(escapeHTML(text))
-}
-
-var htmlEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;")
-
-func escapeHTML(s string) string { return htmlEscapes.Replace(s) }
-
-// lines gives every line of a quote, which the formats below mark by itself, a run of its own.
-func lines(r runs) runs {
-	var out runs
-	for i := range r {
-		s := r[i].style
-		if !s.quote || s.block { // a block of code is marked by its fence
-			s.quote = false
-			out.add(r[i].again+r[i].text, s)
+// runs writes runs with their markup.
+func (w *writer) runs(r runs) {
+	for _, one := range r {
+		if one.text == "" { // the start of a line in a quote, from perLine
+			w.setTags(nil)
+			w.WriteString(quotes[w.to])
 			continue
 		}
-		for line := range strings.Lines(r[i].text) {
-			line, end := strings.CutSuffix(line, "\n")
-			start := len(out) == 0 || strings.HasSuffix(out[len(out)-1].text, "\n")
-			if start {
-				out = append(out, run{style: style{quote: true}})
-			}
-			s := s
-			s.quote = false
-			if line != "" {
-				out = append(out, run{text: line, style: s})
-			}
-			if end {
-				out = append(out, run{text: "\n"})
-			}
-		}
+		w.setTags(styleTags(one, w.to))
+		w.text(one.repeat+one.text, one.style)
 	}
-	return out
+	w.setTags(nil)
 }
 
-// markdownV2 is Telegram's.
-type markdownV2 struct{}
-
-func (markdownV2) tags(s style, list []tag) []tag {
-	s.quote = false
-	return html{}.tags(s, list)
-}
-
-func (f markdownV2) open(b *strings.Builder, t tag) {
-	switch t.kind {
-	case tagLink:
-		b.WriteString("[")
-	case tagBlock:
-		b.WriteString("```" + t.arg + "\n")
-	default:
-		f.close(b, t)
+// last returns the last character that was written, or the end of a line if there is none.
+func (w *writer) last() rune {
+	if w.Len() == 0 {
+		return '\n'
 	}
-}
-
-var linkEscapes = strings.NewReplacer(`\`, `\\`, ")", `\)`)
-
-func (markdownV2) close(b *strings.Builder, t tag) {
-	switch t.kind {
-	case tagLink:
-		b.WriteString("](" + linkEscapes.Replace(t.arg) + ")")
-	case tagBold:
-		b.WriteString("*")
-	case tagItalic:
-		b.WriteString("_")
-	case tagStrike:
-		b.WriteString("~")
-	case tagCode:
-		b.WriteString("`")
-	case tagBlock:
-		b.WriteString("\n```")
-	}
-}
-
-func (markdownV2) text(b *strings.Builder, text string, s style, _, _ rune) {
-	if s.quote {
-		b.WriteByte('>')
-		return
-	}
-	escaped := "_*[]()~`>#+-=|{}.!\\"
-	if s.code || s.block {
-		escaped = "`\\"
-	}
-	for _, r := range text {
-		r, _ := shownMark(r)
-		if strings.ContainsRune(escaped, r) {
-			b.WriteByte('\\')
-		}
-		b.WriteRune(r)
-	}
-}
-
-// zeroWidthSpace ends a word for Slack, and nobody sees it. Slack has no other way to say that a mark is a character, or that one
-// within a word is a mark.
-const zeroWidthSpace = "\u200b"
-
-// mrkdwn is Slack's.
-type mrkdwn struct{}
-
-func (mrkdwn) tags(s style, list []tag) []tag { return linkedTags(s, list) }
-
-// linkedTags are those of dialects whose marks stand around a link, not in it.
-func linkedTags(s style, list []tag) []tag {
-	switch {
-	case s.block:
-		return append(list, tag{tagBlock, s.lang})
-	case s.code:
-		if s.link != "" {
-			list = append(list, tag{tagLink, s.link})
-		}
-		return append(list, tag{kind: tagCode})
-	}
-	list = marks(style{bold: s.bold, italic: s.italic, strike: s.strike}, list)
-	if s.link != "" {
-		list = append(list, tag{tagLink, s.link})
-	}
-	return list
-}
-
-// markOf is the mark of a kind, of those for bold, italic and struck text; the others are code.
-func markOf(k tagKind, bold, italic, strike string) string {
-	switch k {
-	case tagBold:
-		return bold
-	case tagItalic:
-		return italic
-	case tagStrike:
-		return strike
-	}
-	return "`"
-}
-
-func (f mrkdwn) open(b *strings.Builder, t tag) {
-	switch t.kind {
-	case tagLink:
-		b.WriteString("<" + slackEscapes.Replace(t.arg) + "|")
-	case tagBlock:
-		b.WriteString("```\n")
-	default:
-		if inWord(lastRune(b)) {
-			b.WriteString(zeroWidthSpace)
-		}
-		b.WriteString(slackMark(t.kind))
-	}
-}
-
-func (mrkdwn) close(b *strings.Builder, t tag) {
-	switch t.kind {
-	case tagLink:
-		b.WriteString(">")
-	case tagBlock:
-		b.WriteString("\n```")
-	default:
-		b.WriteString(slackMark(t.kind))
-	}
-}
-
-func slackMark(k tagKind) string { return markOf(k, "*", "_", "~") }
-
-var slackEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
-
-func (mrkdwn) text(b *strings.Builder, text string, s style, before, after rune) {
-	if s.quote {
-		b.WriteString("> ")
-		return
-	}
-	if before != 0 && s == (style{}) && strings.ContainsRune("*_~`", lastRune(b)) {
-		if r, _ := utf8.DecodeRuneInString(text); inWord(r) {
-			b.WriteString(zeroWidthSpace)
-		}
-	}
-	if s.block {
-		// A fence within would end the block.
-		b.WriteString(strings.ReplaceAll(slackEscapes.Replace(text), "```", "``"+zeroWidthSpace+"`"))
-		return
-	}
-	last := before
-	for i, r := range text {
-		switch r {
-		case '&':
-			b.WriteString("&amp;")
-		case '<':
-			b.WriteString("&lt;")
-		case '>':
-			b.WriteString("&gt;")
-		case '*', '_', '~', '`':
-			next, _ := utf8.DecodeRuneInString(text[i+1:])
-			if i+1 == len(text) {
-				next = after
-			}
-			b.WriteRune(r)
-			if s.code && r != '`' || inWord(last) && inWord(next) || isSpace(last) && isSpace(next) {
-				break // it marks nothing
-			}
-			b.WriteString(zeroWidthSpace)
-		default:
-			b.WriteRune(r)
-		}
-		last = r
-	}
-}
-
-func isSpace(r rune) bool { return r == 0 || r == utf8.RuneError || unicode.IsSpace(r) }
-
-func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
-
-func lastRune(b *strings.Builder) rune {
-	r, _ := utf8.DecodeLastRuneInString(b.String())
+	r, _ := utf8.DecodeLastRuneInString(w.String())
 	return r
 }
 
-// spaced moves white space to the outside of marks: Slack has none right behind a mark, nor before its end.
-func spaced(r runs) runs {
-	var out runs
-	for i := range r {
-		s := r[i].style
-		if !s.bold && !s.italic && !s.strike || s.code || s.block {
-			out.add(r[i].again+r[i].text, s)
+// tag is the markup that opens and closes a part of a style.
+type tag struct{ open, close string }
+
+// marks are the marks of a format for bold, italic and struck text and for code.
+var marks = [...][4]tag{
+	TelegramHTML:       {{"<b>", "</b>"}, {"<i>", "</i>"}, {"<s>", "</s>"}, {"<code>", "</code>"}},
+	TelegramMarkdownV2: {{"*", "*"}, {"_", "_"}, {"~", "~"}, {"`", "`"}},
+	SlackMrkdwn:        {{"*", "*"}, {"_", "_"}, {"~", "~"}, {"`", "`"}},
+	FeishuCard:         {{"**", "**"}, {"*", "*"}, {"~~", "~~"}, {"`", "`"}},
+	Discord:            {{"**", "**"}, {"*", "*"}, {"~~", "~~"}, {"`", "`"}},
+}
+
+// quotes begin each line of a quote.
+var quotes = [...]string{TelegramMarkdownV2: ">", SlackMrkdwn: "> ", FeishuCard: "> ", Discord: "> "}
+
+// styleTags returns the tags of a run, outermost first.
+func styleTags(one run, to Format) (list []tag) {
+	s := one.style
+	if s.quote {
+		list = append(list, tag{"<blockquote>", "</blockquote>"})
+	}
+	switch { // code has no other style
+	case s.block:
+		return append(list, blockTag(s.lang, to))
+	case s.code && to == Discord && strings.Contains(one.text, "`"): // such code cannot be marked
+		return list
+	case s.code:
+		return append(list, marks[to][3])
+	}
+	if s.heading > 0 {
+		list = append(list, tag{strings.Repeat("#", s.heading) + " ", ""})
+	}
+	linkInside := to == SlackMrkdwn || to == FeishuCard
+	if s.link != "" && !linkInside {
+		list = append(list, linkTag(s.link, to))
+	}
+	for i, is := range []bool{s.bold, s.italic, s.strike} {
+		if is {
+			list = append(list, marks[to][i])
+		}
+	}
+	if s.link != "" && linkInside {
+		list = append(list, linkTag(s.link, to))
+	}
+	return list
+}
+
+func blockTag(lang string, to Format) tag {
+	switch {
+	case to == TelegramHTML && lang != "":
+		return tag{`<pre><code class="language-` + lang + `">`, "</code></pre>"}
+	case to == TelegramHTML:
+		return tag{"<pre>", "</pre>"}
+	case to == SlackMrkdwn:
+		lang = ""
+	}
+	return tag{"```" + lang + "\n", "\n```"}
+}
+
+func linkTag(address string, to Format) tag {
+	switch to {
+	case TelegramHTML:
+		return tag{`<a href="` + htmlText.Replace(address) + `">`, "</a>"}
+	case TelegramMarkdownV2:
+		return tag{"[", "](" + v2Link.Replace(address) + ")"}
+	case SlackMrkdwn:
+		return tag{"<" + slackText.Replace(address) + "|", ">"}
+	}
+	return tag{"[", "](" + link.Replace(address) + ")"}
+}
+
+// setTags closes and opens tags until those of the list are open. Tags are closed in the reverse order of their opening.
+func (w *writer) setTags(list []tag) {
+	same := 0
+	for same < len(w.tags) && same < len(list) && w.tags[same] == list[same] {
+		same++
+	}
+	for i := len(w.tags) - 1; i >= same; i-- {
+		w.WriteString(w.tags[i].close)
+	}
+	closed := len(w.tags) > same
+	for _, t := range list[same:] {
+		mark := t.open == t.close
+		switch {
+		case strings.HasPrefix(t.open, "```") && (w.to == FeishuCard || w.to == Discord) && w.last() != '\n':
+			w.WriteString("\n")
+		case mark && (w.to == SlackMrkdwn && inWord(w.last()) || w.to == Discord && closed):
+			w.WriteString(zeroWidthSpace)
+		}
+		w.WriteString(t.open)
+		closed = false
+	}
+	w.tags = list
+}
+
+// zeroWidthSpace is invisible. It ends a word for Slack, which has no other way to say that a mark is a character or that a mark within a
+// word is one, and it separates marks and breaks what cannot be escaped.
+const zeroWidthSpace = "\u200b"
+
+var (
+	htmlText    = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;")
+	slackText   = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+	v2Text      = escaper("_*[]()~`>#+-=|{}.!\\", backslash)
+	v2Code      = escaper("`\\", backslash)
+	v2Link      = escaper(`\)`, backslash)
+	discordText = escaper("<>*_~`[]\\#|", backslash)
+	feishuText  = escaper("<>*_~`[]\\#|&!$", entity)
+	literal     = escaper("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", backslash)
+	link        = strings.NewReplacer("(", "%28", ")", "%29", `\`, "%5C", " ", "%20")
+)
+
+func escaper(characters string, escape func(string) string) *strings.Replacer {
+	var pairs []string
+	for _, r := range characters {
+		pairs = append(pairs, string(r), escape(string(r)))
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+func backslash(s string) string { return `\` + s }
+
+func entity(s string) string { return "&#" + strconv.Itoa(int(s[0])) + ";" }
+
+// text writes and escapes the text of a run.
+func (w *writer) text(text string, s style) {
+	switch code := s.code || s.block; {
+	case w.to == TelegramHTML:
+		w.WriteString(htmlText.Replace(text))
+	case w.to == TelegramMarkdownV2 && code:
+		w.WriteString(v2Code.Replace(text))
+	case w.to == TelegramMarkdownV2:
+		w.WriteString(v2Text.Replace(text))
+	case w.to == SlackMrkdwn && s.block:
+		w.WriteString(breakFences(slackText.Replace(text)))
+	case w.to == SlackMrkdwn:
+		w.slack(text, s)
+	case !code || w.to == Discord && s.code && strings.Contains(text, "`"):
+		w.lines(text)
+	case w.to == FeishuCard && s.code:
+		w.WriteString(strings.ReplaceAll(BreakTags(text), "`", "\u02cb"))
+	case w.to == FeishuCard:
+		w.WriteString(breakFences(BreakTags(text)))
+	default:
+		w.WriteString(breakFences(text))
+	}
+}
+
+// breakFences changes backticks that would end a block of code.
+func breakFences(code string) string { return strings.ReplaceAll(code, "```", "``"+zeroWidthSpace+"`") }
+
+// BreakTags breaks what Feishu would read as the tag of a mention, for places that have no escapes.
+func BreakTags(text string) string {
+	return mentionTag.ReplaceAllString(text, "<"+zeroWidthSpace+"$1")
+}
+
+var (
+	mentionTag = regexp.MustCompile(`(?i)<(/?(?:at|person)(?:\b|_))`)
+	blockMark  = regexp.MustCompile(`^(?:[-+=]|\d{1,9}[.)])`) // at the start of a line
+	emojiStart = regexp.MustCompile(`:([\pL\pN])`)
+)
+
+// lines writes text for Feishu and Discord. Some characters are marks only at the start of a line.
+func (w *writer) lines(text string) {
+	escape, escapeLine := entity, escapeFeishu
+	if w.to == Discord {
+		escape, escapeLine = backslash, escapeDiscord
+	}
+	for line := range strings.Lines(text) {
+		if w.last() == '\n' {
+			rest := strings.TrimLeft(line, " ") // four plain spaces begin a block of code
+			w.WriteString(strings.Repeat("\u00a0", len(line)-len(rest)))
+			mark := blockMark.FindString(rest)
+			if line = rest[len(mark):]; mark != "" {
+				w.WriteString(mark[:len(mark)-1] + escape(mark[len(mark)-1:]))
+			}
+		}
+		w.WriteString(escapeLine(line))
+	}
+}
+
+func escapeFeishu(line string) string {
+	return emojiStart.ReplaceAllString(feishuText.Replace(line), "&#58;$1")
+}
+
+// escapeDiscord escapes a line, except for addresses.
+func escapeDiscord(line string) string {
+	for i := range len(line) {
+		if n := addressRest(line[:i], line[i:]); n > 0 {
+			return escapeDiscord(line[:i]) + line[i:i+n] + escapeDiscord(line[i+n:])
+		}
+	}
+	return emojiStart.ReplaceAllString(discordText.Replace(line), `\:$1`)
+}
+
+// slack writes text for Slack. A zero width space follows each character that could be a mark: one that is neither within a word nor between
+// spaces.
+func (w *writer) slack(text string, s style) {
+	last := w.last()
+	first, _ := utf8.DecodeRuneInString(text)
+	if s == (style{}) && strings.ContainsRune("*_~`", last) && inWord(first) {
+		w.WriteString(zeroWidthSpace)
+	}
+	start, address := 0, 0 // of what is not written yet; the end of the address at i
+	for i, r := range text {
+		if i >= address {
+			address = i + addressRest(text[:i], text[i:])
+		}
+		if strings.ContainsRune("*_~`", r) && i >= address && (!s.code || r == '`') {
+			next, size := utf8.DecodeRuneInString(text[i+1:])
+			if !(inWord(last) && inWord(next)) && !(unicode.IsSpace(last) && unicode.IsSpace(next)) || size == 0 {
+				w.WriteString(slackText.Replace(text[start:i+1]) + zeroWidthSpace)
+				start = i + 1
+			}
+		}
+		last = r
+	}
+	w.WriteString(slackText.Replace(text[start:]))
+}
+
+// perLine returns runs for formats that mark each line of a quote. For all but MarkdownV2 it also moves white space out of marked text: marks
+// next to white space, and around the end of a line, are characters there.
+func perLine(r runs, to Format) (out runs) {
+	lineStart := true
+	for _, one := range r {
+		inner := one.style
+		inner.quote = false
+		if one.block { // in a quote, too, its fence marks it
+			out.add(one.repeat+one.text, inner)
+			lineStart = false
 			continue
 		}
-		outside := style{quote: s.quote, link: s.link}
-		// Nor do marks go over the ends of lines.
-		for line := range strings.Lines(r[i].text) {
+		outer := inner
+		if to != TelegramMarkdownV2 && !one.code {
+			outer.bold, outer.italic, outer.strike = false, false, false
+		}
+		for line := range strings.Lines(one.text) {
+			if one.quote && lineStart {
+				out = append(out, run{style: style{quote: true}})
+			}
+			line, lineStart = strings.CutSuffix(line, "\n")
 			left := strings.TrimLeftFunc(line, unicode.IsSpace)
-			inner := strings.TrimRightFunc(left, unicode.IsSpace)
-			out.add(line[:len(line)-len(left)], outside)
-			out.add(inner, s)
-			out.add(left[len(inner):], outside)
+			text := strings.TrimRightFunc(left, unicode.IsSpace)
+			out.add(line[:len(line)-len(left)], outer)
+			out.add(text, inner)
+			out.add(left[len(text):], outer)
+			if lineStart && one.quote {
+				out.add("\n", style{})
+			} else if lineStart {
+				out.add("\n", outer)
+			}
 		}
 	}
 	return out

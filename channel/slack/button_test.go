@@ -1,8 +1,6 @@
-package slack
+package slack_test
 
 import (
-	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,18 +12,18 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/channeltest"
+	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/slack"
 	"github.com/lingserve/lingserve/internal/fakeslack"
 	"github.com/lingserve/lingserve/tool"
 )
 
-// approvals is a rig whose agent asks. Ann is an operator; everybody may talk.
-func approvals(t *testing.T, mode channel.CommandMode, change func(*Settings)) (*rig, *channeltest.Asker) {
+// approvals runs a rig whose agent asks. Ann is an operator; everybody may talk.
+func approvals(t *testing.T, mode channel.CommandMode, change func(*slack.Settings)) (*rig, *channeltest.Asker) {
 	t.Helper()
-	r := setup(t, change, nil)
-	asker := &channeltest.Asker{}
-	k := kernel(t, channel.Place{CommandMode: mode, Operators: []string{ann}})
-	k.Agent, k.Observer = asker, r
-	r.kernel = k
+	r, asker := setup(t, change, nil, channel.Place{CommandMode: mode, Operators: []string{ann}}), &channeltest.Asker{}
+	r.kernel = func(k *kernel.Kernel) { k.Agent = asker }
+	r.serve()
 	return r, asker
 }
 
@@ -64,14 +62,13 @@ func TestDC_15_AQuestionIsAnsweredByOneTap(t *testing.T) {
 		"denied":               {dm, "go", "", "Deny", "", "Denied by <@" + ann + ">.", "It did not run."},
 		"remembered":           {dm, "go", "", "Approve for this session", "", "Approved for this session by <@" + ann + ">.", "It ran."},
 		"in a thread":          {room, us + " go", "", "Approve", "", "Approved by <@" + ann + ">.", "It ran."},
-		"in a channel":         {room, us + " go", ReplyInChannel, "Approve", "", "Approved by <@" + ann + ">.", "It ran."},
+		"in a channel":         {room, us + " go", slack.ReplyInChannel, "Approve", "", "Approved by <@" + ann + ">.", "It ran."},
 		"what would be markup": {dm, "go", "", "Approve", "{\"a\":\"<!here> *b* <@U0ANN> & `c` " + strings.Repeat("<", 700) + "\"}", "Approved by <@" + ann + ">.", "It ran."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r, asker := approvals(t, "", func(s *Settings) { s.Replies = test.replies })
+				r, asker := approvals(t, "", func(s *slack.Settings) { s.Replies = test.replies })
 				asker.Arguments = test.arguments
-				r.serve(t)
 				asks := r.say(fakeslack.Message{Channel: test.conversation, Text: test.text})
 				arguments := test.arguments
 				if arguments == "" {
@@ -115,7 +112,6 @@ func TestDN_05_LongArgumentsAreAFileAboveTheQuestion(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, asker := approvals(t, "", nil)
 				asker.Arguments = `{"content":"` + strings.Repeat("a line of text\\n", 1000) + `"}`
-				r.serve(t)
 				asks := r.say(fakeslack.Message{Channel: conversation, Text: us + " go"})
 				time.Sleep(2 * time.Second) // messages have their pace
 				synctest.Wait()
@@ -157,10 +153,8 @@ func TestDN_05_AQuestionWithoutItsFileIsNotAsked(t *testing.T) {
 				r, asker := approvals(t, "", nil)
 				asker.Arguments = `{"content":"` + strings.Repeat("a line of text\\n", 1000) + `"}`
 				r.fake.Fail(fault)
-				r.serve(t)
 				r.say(fakeslack.Message{Channel: dm, Text: "go"})
-				time.Sleep(2 * time.Minute)
-				synctest.Wait()
+				wait(2 * time.Minute)
 				if got := r.texts(dm); len(got) == 0 || got[len(got)-1] != "It did not run: the question could not be delivered." {
 					t.Errorf("got %q", got)
 				}
@@ -183,7 +177,6 @@ func TestDC_15_APressByAStrangerDecidesNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, asker := approvals(t, test.mode, nil)
 				asker.Role = test.role
-				r.serve(t)
 				asks := r.say(fakeslack.Message{Channel: room, Text: us + " go"})
 				q := r.fake.Shown(room)[0]
 				r.press(t, q, "Approve", bob)
@@ -205,14 +198,11 @@ func TestDC_15_APressByAStrangerDecidesNothing(t *testing.T) {
 // DC-15: after a crash nobody waits for the answer; a press is answered, and the buttons go.
 func TestDC_15_APressAfterACrashRemovesTheButtons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, _ := approvals(t, "", nil)
-		r.serve(t)
-		r.say(fakeslack.Message{Channel: dm, Text: "go"})
-		q := r.fake.Shown(dm)[0]
-		_ = r.end()
+		first, _ := approvals(t, "", nil)
+		first.say(fakeslack.Message{Channel: dm, Text: "go"})
+		q := first.fake.Shown(dm)[0]
 		other, _ := approvals(t, "", nil) // which knows nothing of the question
 		other.fake.Put(q)
-		other.serve(t)
 		other.press(t, q, "Deny", ann)
 		if got := other.whispers(ann); !slices.Equal(got, []string{channel.PressUnknown.Text()}) {
 			t.Errorf("%q", got)
@@ -221,103 +211,4 @@ func TestDC_15_APressAfterACrashRemovesTheButtons(t *testing.T) {
 			t.Errorf("people see %q", got)
 		}
 	})
-}
-
-// DC-15: a reaction says at once that work goes on, and is removed when the answer is there or the turn fails.
-func TestDC_15_TheReactionGoesWhenTheAnswerIsThere(t *testing.T) {
-	for name, test := range map[string]struct {
-		answer agentFunc
-		cancel bool
-	}{
-		"an answer": {answer: says("ok")},
-		"a failure": {answer: func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
-			return channel.DispatchResult{}, errors.New("broken")
-		}},
-		"the server stops": {cancel: true, answer: says("late")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := setup(t, func(s *Settings) { s.Grace = time.Second }, nil)
-				r.answer = func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-					select {
-					case <-time.After(10 * time.Second):
-						return test.answer(ctx, turn)
-					case <-ctx.Done():
-						return channel.DispatchResult{}, context.Cause(ctx)
-					}
-				}
-				r.serve(t)
-				m := r.say(fakeslack.Message{Channel: dm, Text: "hi"})
-				if got := r.fake.Reactions(dm, m.TS); !slices.Equal(got, []string{eyes}) {
-					t.Errorf("the message has the reactions %q", got)
-				}
-				if test.cancel {
-					_ = r.end()
-				} else {
-					time.Sleep(2 * time.Minute)
-				}
-				if got := r.fake.Reactions(dm, m.TS); len(got) != 0 {
-					t.Errorf("the reactions %q are left", got)
-				}
-			})
-		})
-	}
-}
-
-// DC-15: an app without the scope answers all the same, and the log does not complain.
-func TestDC_15_WithoutItsScopeThereIsNoReaction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := setup(t, nil, &fakeslack.Options{Scopes: "chat:write,im:history"})
-		r.serve(t)
-		r.say(fakeslack.Message{Channel: dm, Text: "say hi"})
-		if got := r.texts(dm); !slices.Equal(got, []string{"hi"}) || len(r.fake.Calls("reactions.remove")) != 0 || strings.Contains(r.log.String(), "WARN") {
-			t.Errorf("%q, %s", got, r.log)
-		}
-	})
-}
-
-// DC-15: a reaction that a crash has left is removed, whether the event runs again or not.
-func TestDC_15_ACrashLeavesNoReaction(t *testing.T) {
-	for name, visible := range map[string]bool{"it runs again": false, "some of the answer was seen": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				dir := t.TempDir()
-				first := setup(t, nil, nil)
-				j := channeltest.Open(t, dir)
-				first.kernel.Journal = j
-				copied := t.TempDir()
-				first.answer = func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-					if visible {
-						if err := turn.Sink.Emit(ctx, channel.ReplyBlock, channel.Payload{Text: "half"}); err != nil {
-							return channel.DispatchResult{}, err
-						}
-					}
-					time.Sleep(time.Second)
-					if err := copyFolder(copied, dir); err != nil { // the crash
-						t.Error(err)
-					}
-					return channel.DispatchResult{NoReply: true}, nil
-				}
-				first.serve(t)
-				m := first.say(fakeslack.Message{Channel: dm, Text: "say hi"})
-				time.Sleep(time.Minute)
-				_ = first.end()
-				_ = j.Close()
-
-				second := setup(t, nil, nil)
-				j = channeltest.Open(t, copied)
-				defer j.Close()
-				second.kernel.Journal = j
-				m.Reactions = []string{eyes}
-				second.fake.Put(m)
-				second.serve(t)
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				if got := second.fake.Reactions(dm, m.TS); len(got) != 0 {
-					t.Errorf("the reactions %q are left", got)
-				}
-				_ = second.end()
-			})
-		})
-	}
 }

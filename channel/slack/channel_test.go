@@ -1,4 +1,4 @@
-package slack
+package slack_test
 
 import (
 	"cmp"
@@ -8,24 +8,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/channeltest"
-	"github.com/lingserve/lingserve/channel/secret"
+	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/platform"
+	"github.com/lingserve/lingserve/channel/slack"
 	"github.com/lingserve/lingserve/internal/fakeslack"
 )
 
 // stage is a channel beside a fake platform of its own, for the suite.
 type stage struct {
-	k    *channel.Kernel
 	fake *fakeslack.Server
-	c    *Channel
+	c    *slack.Channel
 	stop context.CancelFunc
 	done chan error
 }
 
-func startStage(replies, preview string) func(*testing.T, *channel.Kernel, time.Duration) channeltest.Platform {
-	return func(t *testing.T, k *channel.Kernel, grace time.Duration) channeltest.Platform {
-		s := &stage{k: k, done: make(chan error, 1)}
+func startStage(replies, preview string) func(*testing.T, *kernel.Queue, time.Duration) channeltest.Platform {
+	return func(t *testing.T, q *kernel.Queue, grace time.Duration) channeltest.Platform {
+		s := &stage{done: make(chan error, 1)}
 		s.fake = fakeslack.New(&fakeslack.Options{Hook: "http://here.test/", Deliver: &http.Client{Transport: fakeslack.Local(http.HandlerFunc(
 			func(w http.ResponseWriter, r *http.Request) { s.c.Webhook().ServeHTTP(w, r) },
 		))}})
@@ -35,17 +35,17 @@ func startStage(replies, preview string) func(*testing.T, *channel.Kernel, time.
 			s.fake.AddPerson(fmt.Sprint("U", i), "somebody", "Some Body")
 		}
 		var err error
-		s.c, err = New(Settings{
-			Token: secret.Text(s.fake.Token()), SigningSecret: secret.Text(s.fake.Secret()), API: "http://api.test/api",
+		s.c, err = slack.New(slack.Settings{
+			Token: platform.Secret(s.fake.Token()), SigningSecret: platform.Secret(s.fake.Secret()), API: "http://api.test/api",
 			Client: &http.Client{Transport: s.fake.Transport()}, Agent: "assistant", Replies: replies, Preview: preview, Grace: grace,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.c.previewEvery, s.c.postEvery = time.Millisecond, time.Millisecond
+		s.c.SetPace(time.Millisecond)
 		ctx, stop := context.WithCancel(context.Background())
 		s.stop = stop
-		go func() { s.done <- s.c.Serve(ctx, k) }()
+		go func() { s.done <- s.c.Serve(ctx, q) }()
 		return s
 	}
 }
@@ -121,23 +121,15 @@ func (s *stage) Stop() error {
 	return err
 }
 
-// CH-191
 func TestTheChannelPassesTheSuite(t *testing.T) {
 	for _, tt := range []struct{ replies, preview string }{
-		{ReplyInThread, PreviewEdit},
-		{ReplyInChannel, PreviewOff},
+		{slack.ReplyInThread, slack.PreviewEdit},
+		{slack.ReplyInChannel, slack.PreviewOff},
 	} {
 		t.Run(tt.replies+" "+tt.preview, func(t *testing.T) {
 			channeltest.Run(t, channeltest.Fixture{
-				Start: startStage(tt.replies, tt.preview), Groups: true, Redelivers: true, Streams: tt.preview == PreviewEdit,
+				Start: startStage(tt.replies, tt.preview), Groups: true, Redelivers: true, Streams: tt.preview == slack.PreviewEdit,
 			})
 		})
 	}
-}
-
-func TestEveryHookIsOne(t *testing.T) {
-	channeltest.Hooks(t, &adapter{})
-	channeltest.Hooks(t, streaming{})
-	channeltest.Hooks(t, &delivery{})
-	channeltest.Hooks(t, &Channel{})
 }

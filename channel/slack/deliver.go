@@ -6,44 +6,44 @@ import (
 	"strings"
 	"time"
 
+	slackgo "github.com/slack-go/slack"
+
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/attempt"
+	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/markup"
+	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/internal/backoff"
+	"github.com/lingserve/lingserve/internal/ratelimit"
 )
 
-// maxText is what one message holds: 4 000 characters, of which what is escaped counts as it is written.
-const maxText = 4000
+const (
+	// maxText is what one message holds: 4 000 characters, of which what is escaped counts as it is written.
+	maxText = 4000
+	// callEvery is the platform's limit of one conversation in the long run: one message a second.
+	callEvery = time.Second
+	// postBurst is how many messages the platform lets an app send at once.
+	postBurst = 3
+	// statusEvery is how often the sign of work is renewed: the platform removes a status after two minutes.
+	statusEvery = time.Minute
+)
 
-// delivery is how one turn's reply goes to its conversation. Its methods are never called at the same time.
+// delivery sends the reply of one turn. Its methods are never called at the same time.
 type delivery struct {
-	c            *Channel
-	conversation string
-	thread       string // of the message that is answered; "" outside of threads
-	message      string // ts of that message; "" is none
-	signed       bool   // it may have the reaction that says that work goes on
-	shown        string // by the preview that stands there
+	c       *Channel
+	message *message // that is answered
+	stream  *stream  // the preview that is being streamed by this process; nil
+	shown   string   // by the preview, if that is edited
+	signed  sign
 }
 
-var (
-	_ channel.Delivery  = (*delivery)(nil)
-	_ channel.Durabler  = (*delivery)(nil)
-	_ channel.Worker    = (*delivery)(nil)
-	_ channel.Rester    = (*delivery)(nil)
-	_ channel.Settler   = (*delivery)(nil)
-	_ channel.Delivery  = streaming{}
-	_ channel.Previewer = streaming{}
-	_ channel.Pacer     = streaming{}
-	_ channel.Sender    = (*Channel)(nil)
-)
-
-// delivery is how the reply to a message goes out.
-func (c *Channel) delivery(m *message) channel.Delivery {
-	d := &delivery{c: c, conversation: m.conversation, thread: m.thread, message: m.ts}
-	if c.preview == PreviewOff {
-		return d
+// delivery is how the reply to a message is sent.
+func (c *Channel) delivery(m *message) *kernel.Delivery {
+	d := &delivery{c: c, message: m}
+	k := &kernel.Delivery{Deliver: d.deliver, Working: d.work, Rest: d.rest, Settle: d.settle, Durable: true, WorkingEvery: statusEvery}
+	if c.preview != PreviewOff {
+		k.Preview, k.PreviewEvery = d.preview, c.every
 	}
-	return streaming{d}
+	return k
 }
 
 // target is where a block goes.
@@ -59,129 +59,123 @@ func targetOf(b *channel.Block) (t target, err error) {
 	return t, nil
 }
 
-// Deliver implements [channel.Delivery].
-func (d *delivery) Deliver(ctx context.Context, b channel.Block) (channel.Receipt, error) {
+// firstID is the ts of the first message of a receipt; "": there is none.
+func firstID(r *channel.Receipt) string {
+	if r == nil || len(r.MessageIDs) == 0 {
+		return ""
+	}
+	return r.MessageIDs[0]
+}
+
+// receipt is that of one message in a thread.
+func (t target) receipt(ts string) channel.Receipt {
+	r := channel.Receipt{ThreadID: t.thread}
+	if ts != "" {
+		r.MessageIDs = []string{ts}
+	}
+	return r
+}
+
+// deliver sends a block of the turn.
+func (d *delivery) deliver(ctx context.Context, b channel.Block) (channel.Receipt, error) {
 	if b.Question != nil {
 		return d.ask(ctx, &b)
 	}
-	r, err := d.c.deliver(ctx, &b)
-	if err == nil {
-		d.shown = ""
+	var s *stream
+	if b.Preview != nil {
+		s, d.stream, d.shown = d.stream, nil, ""
 	}
-	return r, err
+	return d.c.deliver(ctx, &b, s)
 }
 
-// Send implements [channel.Sender]: what the outbox holds.
-func (c *Channel) Send(ctx context.Context, m channel.Outbound) (channel.Receipt, error) {
-	return c.deliver(ctx, &m.Block)
+// send sends a reply that was stored. The process that made it may have died before it removed the sign of work.
+func (c *Channel) send(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
+	if key, err := channel.ParseEventKey(out.Event); err == nil && !timeOf(key.ID).IsZero() {
+		defer func() { _ = c.removeReaction(ctx, key.Conversation, key.ID) }()
+	}
+	return c.deliver(ctx, &out.Block, nil)
 }
 
-// Can implements [channel.Sender]. Whether somebody is notified is not for apps to say.
-func (c *Channel) Can(need channel.Capabilities) (bool, error) {
-	return !need.Media || c.store.Dir != "", nil
+// onlyEdits reports whether a reply replaces one message, and does nothing else.
+func onlyEdits(out channel.Outbound, _ time.Duration) bool {
+	text, files := platform.TextAndFiles(&out.Block)
+	return firstID(out.Block.Preview) != "" && len(files) == 0 && len(chunks(text)) == 1
 }
 
-// Durable implements [channel.Durabler]: the end of an answer outlives a crash.
-func (d *delivery) Durable(b channel.Block) *channel.Durable {
-	thread, _ := b.Target.MessageThreadID.Get()
-	return &channel.Durable{Sender: d.c.sender(), Needs: channel.Capabilities{Thread: thread != "", Media: len(b.Media) > 0}}
+// chunks are the messages that a text needs.
+func chunks(text string) (all []string) {
+	for _, p := range markup.Pieces(text, markup.SlackMrkdwn, markup.Limit{N: maxText, Marked: true}) {
+		if strings.TrimSpace(p.Plain) != "" { // the platform takes no empty message
+			all = append(all, p.Text)
+		}
+	}
+	return all
 }
 
-// deliver sends a block in as many messages as it needs. The first is what a preview showed, if there was one.
-func (c *Channel) deliver(ctx context.Context, b *channel.Block) (channel.Receipt, error) {
+// deliver sends a block in as many messages as it needs. The first replaces the preview, if there is one. s is the preview as far as it is being
+// streamed; nil.
+func (c *Channel) deliver(ctx context.Context, b *channel.Block, s *stream) (channel.Receipt, error) {
 	t, err := targetOf(b)
 	if err != nil {
 		return channel.Receipt{}, err
 	}
-	text := b.Text
-	var files []channel.MediaFact
-	for _, m := range b.Media {
-		switch {
-		case m.Path != "":
-			files = append(files, m)
-		case m.URL != "":
-			text = strings.TrimSpace(text + "\n\n" + m.URL)
+	text, files := platform.TextAndFiles(b)
+	list := chunks(text)
+	finished := s != nil && c.finishStream(ctx, t, s, text)
+	var edit func(ts string) (found bool, err error)
+	switch {
+	case finished && len(list) > 0:
+		list = list[:1]
+		edit = func(string) (bool, error) { return true, nil }
+	case len(list) > 0:
+		edit = func(ts string) (found bool, err error) {
+			if err = c.update(ctx, t, ts, list[0]); is(err, gone) {
+				return false, nil
+			}
+			return true, err
 		}
 	}
-	var chunks []string
-	for _, p := range markup.Pieces(text, markup.SlackMrkdwn, markup.Limit{N: maxText, Marked: true}) {
-		if strings.TrimSpace(p.Plain) != "" { // the platform takes no message of nothing
-			chunks = append(chunks, p.Text)
+	return platform.SendMessages(b, t.receipt(""), len(list)+len(files), edit, func(n int) (string, error) {
+		if n < len(list) {
+			return c.post(ctx, t, list[n])
 		}
-	}
-	if len(chunks) == 0 && len(files) == 0 {
-		return channel.Receipt{State: channel.Suppressed}, nil
-	}
-	preview := ""
-	if b.Preview != nil && len(b.Preview.MessageIDs) > 0 {
-		preview = b.Preview.MessageIDs[0]
-	}
-	r := channel.Receipt{ThreadID: t.thread}
-	sent := 0
-	partly := func(err error) error {
-		if sent > 0 {
-			return &channel.PartialError{Receipt: r, Err: err}
-		}
-		return err
-	}
-	for i, chunk := range chunks {
-		ts, err := preview, error(nil)
-		if i == 0 && preview != "" {
-			err = c.update(ctx, t, preview, chunk)
-		}
-		if i > 0 || preview == "" || is(err, gone) {
-			ts, err = c.post(ctx, t, chunk)
-		}
-		if err != nil {
-			return r, partly(err)
-		}
-		sent++
-		if ts != "" {
-			r.MessageIDs = append(r.MessageIDs, ts)
-		}
-	}
-	for _, f := range files {
-		if err := c.upload(ctx, t, f); err != nil {
-			return r, partly(err)
-		}
-		sent++
-	}
-	return r, nil
+		return "", c.upload(ctx, t, files[n-len(list)])
+	})
 }
 
-// newMessage is a call of chat.postMessage. Links are not unfolded: a model is not to fill the conversation with what others host.
-type newMessage struct {
-	Channel     string `json:"channel"`
-	Thread      string `json:"thread_ts,omitempty"`
-	Text        string `json:"text"`
-	Blocks      []any  `json:"blocks,omitempty"`
-	UnfurlLinks bool   `json:"unfurl_links"`
-	UnfurlMedia bool   `json:"unfurl_media"`
-}
-
-// changed is a call of chat.update, or, without a text, of chat.delete.
-type changed struct {
-	Channel string `json:"channel"`
-	TS      string `json:"ts"`
-	Text    string `json:"text,omitempty"`
-	Blocks  []any  `json:"blocks,omitempty"`
+// reservePost reserves the next message to a conversation and returns how long to wait before sending it.
+func (c *Channel) reservePost(conversation string) time.Duration {
+	wait := c.posts.Reserve(conversation, ratelimit.Rate{PerMinute: int(time.Minute / c.every), Burst: postBurst})
+	c.noPreviews.extend(conversation, wait+c.every)
+	return wait
 }
 
 // post sends one message, in the conversation's pace, and returns its ts.
-func (c *Channel) post(ctx context.Context, t target, text string, blocks ...any) (string, error) {
-	if err := backoff.Sleep(ctx, c.pace.reservePost(t.conversation, c.postEvery)); err != nil {
+func (c *Channel) post(ctx context.Context, t target, text string, blocks ...slackgo.Block) (ts string, err error) {
+	if err := backoff.Sleep(ctx, c.reservePost(t.conversation)); err != nil {
 		return "", &channel.NotSentError{Err: err, Retryable: true}
 	}
-	var sent struct {
-		TS string `json:"ts"`
-	}
-	err := c.api.do(ctx, request{
-		method: "chat.postMessage", in: &newMessage{Channel: t.conversation, Thread: t.thread, Text: text, Blocks: blocks}, out: &sent, slow: c.pace.slowDown,
+	err = c.repeat(ctx, false, func(ctx context.Context) (err error) {
+		ts, err = c.tryPost(ctx, t, text, blocks...)
+		return err
 	})
+	return ts, err
+}
+
+// tryPost makes one attempt to send a message. Links are not unfolded: a model is not to fill the conversation with what others host.
+func (c *Channel) tryPost(ctx context.Context, t target, text string, blocks ...slackgo.Block) (ts string, err error) {
+	options := []slackgo.MsgOption{slackgo.MsgOptionText(text, false), slackgo.MsgOptionDisableLinkUnfurl(), slackgo.MsgOptionDisableMediaUnfurl()}
+	if t.thread != "" {
+		options = append(options, slackgo.MsgOptionTS(t.thread))
+	}
+	if len(blocks) > 0 {
+		options = append(options, slackgo.MsgOptionBlocks(blocks...))
+	}
+	_, ts, err = c.api.PostMessageContext(ctx, t.conversation, options...)
 	if err == nil {
 		c.wrote(ctx, t)
 	}
-	return sent.TS, err
+	return ts, err
 }
 
 // wrote notes that the bot takes part in a thread.
@@ -191,93 +185,82 @@ func (c *Channel) wrote(ctx context.Context, t target) {
 	}
 }
 
-// update puts a text in the place of a message's.
-func (c *Channel) update(ctx context.Context, t target, ts, text string, blocks ...any) error {
-	return c.api.do(ctx, request{
-		method: "chat.update", in: &changed{Channel: t.conversation, TS: ts, Text: text, Blocks: blocks}, harmless: true, slow: c.pace.slowDown,
-	})
+// update replaces the text and the blocks of a message.
+func (c *Channel) update(ctx context.Context, t target, ts, text string, blocks ...slackgo.Block) error {
+	return c.repeat(ctx, true, func(ctx context.Context) error { return c.tryUpdate(ctx, t, ts, text, blocks...) })
 }
 
-// streaming is a delivery that shows a block while it is written.
-type streaming struct{ *delivery }
+// tryUpdate makes one attempt to replace the text and the blocks of a message. A message that is still being streamed, by a process that has died, ends
+// before.
+func (c *Channel) tryUpdate(ctx context.Context, t target, ts, text string, blocks ...slackgo.Block) error {
+	for stopped := false; ; stopped = true {
+		_, _, _, err := c.api.UpdateMessageContext(ctx, t.conversation, ts, slackgo.MsgOptionText(text, false), slackgo.MsgOptionBlocks(blocks...))
+		if !is(err, streaming) || stopped {
+			return err
+		}
+		if _, _, err := c.api.StopStreamContext(ctx, t.conversation, ts); err != nil && !is(err, ended) {
+			return err
+		}
+	}
+}
 
-// PreviewEvery implements [channel.Pacer].
-func (d streaming) PreviewEvery(channel.Block) time.Duration { return d.c.previewEvery }
-
-// WorkingEvery implements [channel.Pacer]: the sign stays until it is removed.
-func (d streaming) WorkingEvery() time.Duration { return time.Hour }
-
-// Preview implements [channel.Previewer]: the text as it stands so far, plain, for half of a text is seldom good markup. Where others
-// have just shown something in the conversation, or the platform wants fewer calls, it is left out: a newer text comes soon.
-func (d streaming) Preview(ctx context.Context, b channel.Block, prev channel.Receipt) (channel.Receipt, error) {
-	c := d.c
+// preview shows the text as it is so far. While the conversation was just written to, or the platform wants fewer calls, it is left out: a newer text
+// comes soon.
+func (d *delivery) preview(ctx context.Context, b channel.Block, before channel.Receipt) (channel.Receipt, error) {
+	c, ts := d.c, firstID(&before)
 	t, err := targetOf(&b)
 	if err != nil {
 		return channel.Receipt{}, err
 	}
-	text := head(b.Text, maxText)
-	if len(prev.MessageIDs) > 0 && text == d.shown {
-		return prev, nil
-	}
-	if text == "" || !c.pace.allowPreview(t.conversation, c.previewEvery) {
+	if c.noPreviews.active("") || !c.noPreviews.begin(t.conversation, c.every) {
 		return channel.Receipt{State: channel.Suppressed}, nil
 	}
-	if len(prev.MessageIDs) > 0 {
-		_, err := c.api.call(ctx, request{
-			method: "chat.update", in: &changed{Channel: t.conversation, TS: prev.MessageIDs[0], Text: text},
-		})
-		if err != nil {
-			return channel.Receipt{}, c.noted(err)
+	switch {
+	case d.stream != nil:
+		if handled, err := d.appendStream(ctx, t, b.Text); handled {
+			return before, c.notePreview(err)
 		}
-		d.shown = text
-		return prev, nil
+	case ts == "" && d.canStream(t, b.Text):
+		ts, handled, err := d.startStream(ctx, t, b.Text)
+		if handled {
+			return t.receipt(ts), c.notePreview(err)
+		}
 	}
-	var sent struct {
-		TS string `json:"ts"`
+	return d.editPreview(ctx, t, ts, b.Text)
+}
+
+// editPreview shows the start of a text in a message, plain: half of a text is seldom good markup.
+func (d *delivery) editPreview(ctx context.Context, t target, ts, full string) (channel.Receipt, error) {
+	text := head(full, maxText)
+	if text == "" {
+		return channel.Receipt{State: channel.Suppressed}, nil
 	}
-	_, err = c.api.call(ctx, request{
-		method: "chat.postMessage", in: &newMessage{Channel: t.conversation, Thread: t.thread, Text: text}, out: &sent,
+	if ts != "" && text == d.shown {
+		return t.receipt(ts), nil
+	}
+	err := d.c.call(ctx, func(ctx context.Context) (err error) {
+		if ts != "" {
+			return d.c.tryUpdate(ctx, t, ts, text)
+		}
+		ts, err = d.c.tryPost(ctx, t, text)
+		return err
 	})
-	if err != nil {
-		return channel.Receipt{}, c.noted(err)
+	if err == nil {
+		d.shown = text
 	}
-	c.wrote(ctx, t)
-	d.shown = text
-	r := channel.Receipt{ThreadID: t.thread}
-	if sent.TS != "" {
-		r.MessageIDs = []string{sent.TS}
-	}
-	return r, nil
+	return t.receipt(ts), d.c.notePreview(err)
 }
 
-// noted is what the kernel is told of a call that was made once.
-func (c *Channel) noted(err error) error {
+// notePreview returns what the kernel is told of a preview that was tried once.
+func (c *Channel) notePreview(err error) error {
 	if e, ok := errors.AsType[*Error](err); ok && e.kind == tooMany {
-		c.pace.slowDown(e.RetryAfter)
+		c.noPreviews.extend("", e.RetryAfter)
 	}
-	return attempt.NotSent(err, judge)
-}
-
-// Abandon implements [channel.Previewer]: what is not to be seen is taken away; what stays because the answer was cut off says so.
-func (d streaming) Abandon(ctx context.Context, prev channel.Receipt, cause error) error {
-	if len(prev.MessageIDs) == 0 {
+	if err == nil {
 		return nil
 	}
-	c, ts, shown := d.c, prev.MessageIDs[0], d.shown
-	d.shown = ""
-	var err error
-	if errors.Is(cause, channel.ErrSuppress) {
-		err = c.api.do(ctx, request{method: "chat.delete", in: &changed{Channel: d.conversation, TS: ts}, harmless: true})
-	} else if shown != "" {
-		err = c.update(ctx, target{conversation: d.conversation}, ts, within(shown, maxText-len(cut))+cut)
-	}
-	if is(err, gone) {
-		return nil
-	}
-	return err
+	return platform.NotSent(err, judge)
 }
-
-const cut = " […]" // the answer ends here because it was cut off
 
 // head is the start of a text, escaped, as much as one message holds.
 func head(text string, limit int) string {
@@ -291,12 +274,4 @@ func head(text string, limit int) string {
 		}
 	}
 	return ""
-}
-
-// within is an escaped text that is made shorter where it must be; what is escaped is not cut in two.
-func within(escaped string, limit int) string {
-	if markup.UTF16(escaped) <= limit {
-		return escaped
-	}
-	return head(unescape.Replace(escaped), limit)
 }

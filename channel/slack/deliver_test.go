@@ -1,4 +1,4 @@
-package slack
+package slack_test
 
 import (
 	"context"
@@ -17,10 +17,17 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/channeltest"
 	"github.com/lingserve/lingserve/channel/markup"
+	"github.com/lingserve/lingserve/channel/slack"
 	"github.com/lingserve/lingserve/internal/fakeslack"
 )
+
+const (
+	maxText   = 4000
+	postBurst = 3 // messages at once
+)
+
+var unescape = strings.NewReplacer("&lt;", "<", "&gt;", ">", "&amp;", "&")
 
 // writes writes an answer a word at a time, and pauses after each.
 func writes(words int, pause time.Duration) agentFunc {
@@ -36,14 +43,11 @@ func writes(words int, pause time.Duration) agentFunc {
 }
 
 func TestAnAnswerIsOneMessageThatGrowsOnceASecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := setup(t, nil, nil)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.answers(writes(100, 100*time.Millisecond))
-		r.serve(t)
-		r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		got := r.fake.Shown(room)
+		r.say(fakeslack.Message{Channel: dm, Text: "hi"})
+		wait(time.Minute)
+		got := r.fake.Shown(dm)
 		if len(got) != 1 || got[0].Text != strings.TrimSpace(strings.Repeat("*w&lt;&gt;* ", 100)) {
 			t.Fatalf("got %+v, expected one message with the whole answer, marked", got)
 		}
@@ -59,46 +63,41 @@ func TestAnAnswerIsOneMessageThatGrowsOnceASecond(t *testing.T) {
 				t.Errorf("got the write %+v", calls[i])
 			}
 		}
-		if first := calls[0]; first.Method != "chat.postMessage" || first.Params["thread_ts"] == "" || first.Params["text"] == "" {
+		if first := calls[0]; first.Method != "chat.postMessage" || first.Params["text"] == "" {
 			t.Errorf("got the first write %+v", first)
 		}
 	})
 }
 
-func TestThreeAnswersInOneChannelShareItsSecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := setup(t, nil, nil)
+func TestThreeAnswersInOneConversationShareItsSecond(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
 		r.answers(writes(100, 100*time.Millisecond))
-		r.serve(t)
 		for range 3 {
-			r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
+			r.say(fakeslack.Message{Channel: dm, Text: "hi"})
 		}
 		time.Sleep(9 * time.Second)
 		if n := len(r.fake.Calls("chat.postMessage", "chat.update")); n < 8 || n > 10 {
 			t.Errorf("got %d writes in 9 s", n)
 		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if got := r.texts(room); len(got) != 3 || got[0] != got[1] || got[1] != got[2] {
+		wait(time.Minute)
+		if got := r.texts(dm); len(got) != 3 || got[0] != got[1] || got[1] != got[2] {
 			t.Errorf("got %q, expected three whole answers", got)
 		}
 	})
 }
 
 func TestNothingIsShownBeforeItIsFinishedWherePreviewsAreOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := setup(t, func(s *Settings) { s.Preview = PreviewOff }, nil)
+	bubbleWith(t, func(s *slack.Settings) { s.Preview = slack.PreviewOff }, nil, channel.Place{}, func(t *testing.T, r *rig) {
 		r.answers(writes(10, time.Second))
-		r.serve(t)
 		r.say(fakeslack.Message{Channel: dm, Text: "hi"})
-		time.Sleep(time.Minute)
+		wait(time.Minute)
 		if calls := r.fake.Calls("chat.postMessage", "chat.update"); len(calls) != 1 {
 			t.Errorf("got %+v, expected one message", calls)
 		}
 	})
 }
 
-// CH-195: no text is lost, the platform takes each message, and only the pace of a message a second makes anybody wait.
+// CH-177: no text is lost, the platform takes each message, and only the pace of a message a second makes anybody wait.
 func TestALongAnswerIsCutIntoMessages(t *testing.T) {
 	for _, tt := range []struct{ name, text string }{
 		{"words", strings.Repeat("lorem ipsum dolor. ", 2000)},
@@ -107,13 +106,10 @@ func TestALongAnswerIsCutIntoMessages(t *testing.T) {
 		{"code", "```go\n" + strings.Repeat("if a < b && c > d {}\n", 800) + "```"},
 		{"emoji", strings.Repeat("\U0001F600", 6000)},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			r := setup(t, nil, nil)
+		bubble(t, func(t *testing.T, r *rig) {
 			r.answers(says(tt.text))
-			r.serve(t)
 			m := r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
-			time.Sleep(time.Minute)
-			synctest.Wait()
+			wait(time.Minute)
 			got := r.fake.Shown(room)
 			var all strings.Builder
 			for _, one := range got {
@@ -139,13 +135,15 @@ func TestALongAnswerIsCutIntoMessages(t *testing.T) {
 // tokens are what the platform reads in a text.
 var tokens = regexp.MustCompile(`<([^<>]*)>`)
 
+// hostile are texts that would mention somebody if they were sent as they are.
+var hostile = []string{
+	"<@U0ANN>", "<!here>", "<!channel>", "<!everyone>", "<!subteam^S1>", "<#C1>", "<@U0ANN|x>", "&lt;@U0ANN&gt;", "&#60;!here&#62;",
+	"[x](!here)", "[x](<!here>)", "[x](@U0ANN)", "![x](!channel)", "[<!here>](https://a.test)", "<https://a.test|<!here>>", "\\<!here>", "<\\!here>",
+	"`<!here>`", "```\n<!channel>\n```", "<!date^1^{date}|x>", "[x](https://a.test|<!here>)", "[x](javascript:alert)", "<mailto:a@b.test|x>", "> <!here>",
+	"| a |\n|---|\n| <!here> |", "<a href=\"!here\">x</a>", "**<!here>**", "[a]: !here\n[a]", "http://a.test/<!here>", "<!here", "!here>", "<<!here>>",
+}
+
 func TestWhatAModelWritesMentionsNobody(t *testing.T) {
-	hostile := []string{
-		"<@U0ANN>", "<!here>", "<!channel>", "<!everyone>", "<!subteam^S1>", "<#C1>", "<@U0ANN|x>", "&lt;@U0ANN&gt;", "&#60;!here&#62;",
-		"[x](!here)", "[x](<!here>)", "[x](@U0ANN)", "![x](!channel)", "[<!here>](https://a.test)", "<https://a.test|<!here>>", "\\<!here>", "<\\!here>",
-		"`<!here>`", "```\n<!channel>\n```", "<!date^1^{date}|x>", "[x](https://a.test|<!here>)", "[x](javascript:alert)", "<mailto:a@b.test|x>", "> <!here>",
-		"| a |\n|---|\n| <!here> |", "<a href=\"!here\">x</a>", "**<!here>**", "[a]: !here\n[a]", "http://a.test/<!here>", "<!here", "!here>", "<<!here>>",
-	}
 	check := func(t interface{ Errorf(string, ...any) }, markdown, sent string) {
 		for _, m := range tokens.FindAllStringSubmatch(sent, -1) {
 			if !strings.HasPrefix(m[1], "https://") && !strings.HasPrefix(m[1], "http://") && !strings.HasPrefix(m[1], "mailto:") {
@@ -153,19 +151,16 @@ func TestWhatAModelWritesMentionsNobody(t *testing.T) {
 			}
 		}
 	}
-	synctest.Test(t, func(t *testing.T) {
-		r := setup(t, nil, nil)
+	bubble(t, func(t *testing.T, r *rig) {
 		var text string
 		r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			turn.Sink.Preview(channel.Payload{Text: text})
 			time.Sleep(2 * time.Second)
 			return says(text)(ctx, turn)
 		})
-		r.serve(t)
 		for _, text = range hostile {
 			r.say(fakeslack.Message{Channel: dm, Text: "hi"})
-			time.Sleep(time.Minute)
-			synctest.Wait()
+			wait(time.Minute)
 		}
 		calls := r.fake.Writes()
 		if len(calls) < 2*len(hostile)-3 {
@@ -184,7 +179,7 @@ func TestWhatAModelWritesMentionsNobody(t *testing.T) {
 		for _, p := range markup.Pieces(markdown, markup.SlackMrkdwn, markup.Limit{N: maxText, Marked: true}) {
 			check(rt, markdown, p.Text)
 		}
-		check(rt, markdown, head(markdown, maxText))
+		check(rt, markdown, slack.Head(markdown, maxText))
 	})
 }
 
@@ -192,7 +187,7 @@ func TestAPreviewFitsIntoOneMessage(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		text := strings.Repeat(rapid.SampledFrom([]string{"&", "a", "<>", "\U0001F600", "a b ", "*", "&amp;"}).Draw(rt, "part"), rapid.IntRange(0, 6000).Draw(rt, "n"))
 		limit := rapid.IntRange(20, maxText).Draw(rt, "limit")
-		got := head(text, limit)
+		got := slack.Head(text, limit)
 		if n := markup.UTF16(got); n > limit {
 			rt.Errorf("got %d characters, at most %d", n, limit)
 		}
@@ -211,7 +206,7 @@ func TestFailuresOfSends(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		fault fakeslack.Fault
-		want  string // sent, again, never, permanent, unknown
+		want  string // sent, again, never, unknown
 		calls int
 		after time.Duration // how long it takes at least
 	}{
@@ -219,14 +214,14 @@ func TestFailuresOfSends(t *testing.T) {
 		{"two pauses", fakeslack.Fault{Status: 429, RetryAfter: 20, Times: 2}, "sent", 3, 40 * time.Second},
 		{"a pause that is long", fakeslack.Fault{Status: 429, RetryAfter: 61}, "again", 1, 0},
 		{"pauses without end", fakeslack.Fault{Status: 429, RetryAfter: 25, Times: -1}, "again", 3, 50 * time.Second},
-		{"a pause as a code", fakeslack.Fault{Error: "ratelimited"}, "sent", 2, busyPause},
+		{"a pause as a code", fakeslack.Fault{Error: "ratelimited"}, "sent", 2, 30 * time.Second},
 		{"too many messages", fakeslack.Fault{Error: "message_limit_exceeded", Times: -1}, "again", 3, 60 * time.Second},
-		{"no conversation", fakeslack.Fault{Error: "channel_not_found"}, "permanent", 1, 0},
-		{"an archived one", fakeslack.Fault{Error: "is_archived"}, "permanent", 1, 0},
-		{"not a member", fakeslack.Fault{Error: "not_in_channel"}, "permanent", 1, 0},
-		{"no right", fakeslack.Fault{Error: "restricted_action"}, "permanent", 1, 0},
-		{"no thread", fakeslack.Fault{Error: "thread_not_found"}, "permanent", 1, 0},
-		{"a scope", fakeslack.Fault{Error: "missing_scope", Needed: "chat:write"}, "permanent", 1, 0},
+		{"no conversation", fakeslack.Fault{Error: "channel_not_found"}, "never", 1, 0},
+		{"an archived one", fakeslack.Fault{Error: "is_archived"}, "never", 1, 0},
+		{"not a member", fakeslack.Fault{Error: "not_in_channel"}, "never", 1, 0},
+		{"no right", fakeslack.Fault{Error: "restricted_action"}, "never", 1, 0},
+		{"no thread", fakeslack.Fault{Error: "thread_not_found"}, "never", 1, 0},
+		{"a scope", fakeslack.Fault{Error: "missing_scope", Needed: "chat:write"}, "never", 1, 0},
 		{"too long", fakeslack.Fault{Error: "msg_too_long"}, "never", 1, 0},
 		{"a code of tomorrow", fakeslack.Fault{Error: "not_on_mondays"}, "never", 1, 0},
 		{"a fault of the platform", fakeslack.Fault{Error: "internal_error"}, "unknown", 1, 0},
@@ -240,37 +235,37 @@ func TestFailuresOfSends(t *testing.T) {
 		{"no connection", fakeslack.Fault{Cut: fakeslack.Refused, Times: -1}, "again", 0, 0},
 		{"a connection that ends before", fakeslack.Fault{Cut: fakeslack.CutBefore}, "unknown", 1, 0},
 		{"a connection that ends after", fakeslack.Fault{Cut: fakeslack.CutAfter}, "unknown", 1, 0},
-		{"no answer", fakeslack.Fault{Delay: time.Hour}, "unknown", 1, callTimeout},
+		{"no answer", fakeslack.Fault{Delay: time.Hour}, "unknown", 1, 30 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := setup(t, nil, nil)
+			bubble(t, func(t *testing.T, r *rig) {
 				tt.fault.Method = "chat.postMessage"
 				r.fake.Fail(tt.fault)
+				r.answers(says("answer"))
 				began := time.Now()
-				receipt, err := r.channel.delivery(&message{conversation: dm}).Deliver(t.Context(), channel.Block{
-					Payload: channel.Payload{Text: "hi"}, Target: channel.ReplyPlanFacts{To: dm},
-				})
-				not, proven := errors.AsType[*channel.NotSentError](err)
-				got := "unknown"
-				switch {
-				case err == nil && len(receipt.MessageIDs) == 1:
-					got = "sent"
-				case proven && not.Permanent:
-					got = "permanent"
-				case proven && not.Retryable:
-					got = "again"
-				case proven:
-					got = "never"
+				r.say(fakeslack.Message{Channel: dm, Text: "hi"})
+				for len(r.outcomes()) == 0 && time.Since(began) < time.Hour {
+					wait(100 * time.Millisecond)
 				}
-				if calls := r.fake.Calls("chat.postMessage"); got != tt.want || len(calls) != tt.calls {
-					t.Errorf("got %s with %d calls (%v), expected %s with %d", got, len(calls), err, tt.want, tt.calls)
+				took, calls := time.Since(began), r.fake.Calls("chat.postMessage")
+				calls = slices.DeleteFunc(calls, func(c fakeslack.Call) bool { return c.Params["text"] != "answer" }) // a notice
+				want := map[string]string{"sent": "visible", "again": "queued", "never": "failed", "unknown": "unknown"}[tt.want]
+				if got := r.outcomes(); len(calls) != tt.calls || !slices.Equal(got, []string{want}) {
+					t.Errorf("got %q with %d calls, expected %s with %d", got, len(calls), want, tt.calls)
 				}
-				if took := time.Since(began); took < tt.after || took > tt.after+5*time.Second {
+				if took < tt.after || took > tt.after+5*time.Second {
 					t.Errorf("it took %s, expected %s", took, tt.after)
 				}
-				if err != nil && (strings.Contains(err.Error(), r.fake.Token()) || strings.Contains(err.Error(), "html") || strings.Contains(err.Error(), "://")) {
-					t.Errorf("got the error %q", err)
+				if log := r.log.String(); strings.Contains(log, r.fake.Token()) || strings.Contains(log, "html") || strings.Contains(log, "://") {
+					t.Errorf("the log has what it must not have: %s", log)
+				}
+				r.fake.Mend()
+				wait(3 * time.Minute)
+				texts := slices.DeleteFunc(r.texts(dm), func(text string) bool { return text != "answer" })
+				if n := len(texts); n > 1 {
+					t.Errorf("people see the answer %d times", n)
+				} else if n == 0 && tt.want == "again" {
+					t.Error("the answer is lost")
 				}
 			})
 		})
@@ -280,24 +275,25 @@ func TestFailuresOfSends(t *testing.T) {
 func TestATokenThatIsNotValidAnyMoreEndsTheChannel(t *testing.T) {
 	for _, code := range []string{"invalid_auth", "token_revoked", "account_inactive"} {
 		synctest.Test(t, func(t *testing.T) {
-			r := setup(t, nil, nil)
-			r.serve(t)
+			r := setup(t, nil, nil, channel.Place{})
+			r.serve()
 			if err := r.channel.Ready(); err != nil {
 				t.Errorf("got %v of a channel that works", err)
 			}
 			r.fake.Fail(fakeslack.Fault{Method: "chat.postMessage", Error: code, Times: -1})
 			r.say(fakeslack.Message{Channel: dm, Text: "hi"})
-			err := <-r.done
-			r.done = nil
-			if err == nil || !strings.Contains(err.Error(), "install the app again") || !strings.Contains(err.Error(), code) || !errors.Is(err, r.channel.Ready()) {
-				t.Errorf("got %v, ready is %v", err, r.channel.Ready())
-			}
-			if strings.Contains(err.Error()+r.log.String(), r.fake.Token()) {
-				t.Error("the token is told")
-			}
+			wait(2 * time.Minute)
 			d := r.fake.Send(t.Context(), r.fake.Envelope(map[string]any{"type": "message", "channel": dm, "user": ann, "text": "hi", "ts": "1.9"}), 0, "")
 			if d.Status != http.StatusServiceUnavailable {
 				t.Errorf("got %+v, expected that nothing is taken any more", d)
+			}
+			ready := r.channel.Ready()
+			err := r.end()
+			if err == nil || !strings.Contains(err.Error(), "install the app again") || !strings.Contains(err.Error(), code) || !errors.Is(err, ready) {
+				t.Errorf("got %v, ready is %v", err, ready)
+			}
+			if strings.Contains(err.Error()+r.log.String(), r.fake.Token()) {
+				t.Error("the token is told")
 			}
 		})
 	}
@@ -305,15 +301,13 @@ func TestATokenThatIsNotValidAnyMoreEndsTheChannel(t *testing.T) {
 
 func TestAPlatformThatIsDownAtTheStartIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := setup(t, nil, nil)
+		r := setup(t, nil, nil, channel.Place{})
 		r.fake.Fail(fakeslack.Fault{Method: "auth.test", Cut: fakeslack.Refused, Times: 3}, fakeslack.Fault{Method: "auth.test", Status: 503},
 			fakeslack.Fault{Method: "auth.test", Status: 429, RetryAfter: 40})
-		r.serve(t)
+		r.serve()
 		time.Sleep(2 * time.Minute)
 		r.say(fakeslack.Message{Channel: dm, Text: "hi"})
-		if got := r.texts(dm); !slices.Equal(got, []string{"ok"}) {
-			t.Errorf("got %q: %s", got, r.log)
-		}
+		r.wantTexts(dm, "ok")
 		if err := r.end(); err != nil {
 			t.Errorf("got %v of an end that somebody wanted", err)
 		}
@@ -322,14 +316,11 @@ func TestAPlatformThatIsDownAtTheStartIsWaitedFor(t *testing.T) {
 
 func TestAPreviewThatSomebodyHasDeletedIsSentAnew(t *testing.T) {
 	for _, code := range []string{"message_not_found", "edit_window_closed", "cant_update_message"} {
-		synctest.Test(t, func(t *testing.T) {
-			r := setup(t, nil, nil)
+		bubble(t, func(t *testing.T, r *rig) {
 			r.answers(writes(2, 3*time.Second))
 			r.fake.Fail(fakeslack.Fault{Method: "chat.update", Error: code, Times: -1})
-			r.serve(t)
 			r.say(fakeslack.Message{Channel: dm, Text: "hi"})
-			time.Sleep(time.Minute)
-			synctest.Wait()
+			wait(time.Minute)
 			if got := r.texts(dm); len(got) != 2 || got[1] != "*w&lt;&gt;* *w&lt;&gt;*" {
 				t.Errorf("got %q, expected the whole answer", got)
 			}
@@ -338,136 +329,65 @@ func TestAPreviewThatSomebodyHasDeletedIsSentAnew(t *testing.T) {
 }
 
 func TestAnEditThatWasCutOffIsMadeAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := setup(t, nil, nil)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.answers(writes(1, 3*time.Second))
 		r.fake.Fail(fakeslack.Fault{Method: "chat.update", Cut: fakeslack.CutAfter, Times: 2}, fakeslack.Fault{Method: "chat.update", Error: "internal_error"})
-		r.serve(t)
 		r.say(fakeslack.Message{Channel: dm, Text: "hi"})
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		wait(time.Minute)
 		if got := r.texts(dm); !slices.Equal(got, []string{"*w&lt;&gt;*"}) || !slices.Equal(r.outcomes(), []string{"visible"}) {
 			t.Errorf("got %q, %q", got, r.outcomes())
 		}
 	})
 }
 
-func TestAPreviewWhoseAnswerDoesNotComeSaysSoOrGoes(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		end  func(context.Context, *channel.Turn) (channel.DispatchResult, error)
-		want []string
-	}{
-		{"nothing is to be said", func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
-			return channel.DispatchResult{NoReply: true}, nil
-		}, nil},
-		{"the agent is broken", func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
+func TestAPreviewWhoseAnswerDoesNotComeSaysSo(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+			turn.Sink.Preview(channel.Payload{Text: "half <an answer"})
+			time.Sleep(2 * time.Second)
 			return channel.DispatchResult{}, errors.New("broken")
-		}, []string{"half &lt;an answer […]"}},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			r := setup(t, nil, nil)
-			r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-				turn.Sink.Preview(channel.Payload{Text: "half <an answer"})
-				time.Sleep(2 * time.Second)
-				return tt.end(ctx, turn)
-			})
-			r.serve(t)
-			r.say(fakeslack.Message{Channel: dm, Text: "hi"})
-			time.Sleep(10 * time.Second)
-			synctest.Wait()
-			if got := r.texts(dm); !slices.Equal(got, tt.want) {
-				t.Errorf("%s: got %q, expected %q", tt.name, got, tt.want)
-			}
 		})
-	}
-}
-
-// CH-56: the end of an answer is in the outbox before it is sent.
-func TestTheOutboxSendsTheAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := setup(t, nil, nil)
-		outbox, err := channel.OpenOutbox(&channel.OutboxOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.kernel.Outbox = outbox
-		outbox.Start()
-		defer outbox.Close(t.Context())
-		r.serve(t)
-		r.fake.Fail(fakeslack.Fault{Method: "chat.postMessage", Status: 429, RetryAfter: 90})
-		m := r.say(fakeslack.Message{Channel: room, Text: us + " say hi"})
-		if got := r.outcomes(); !slices.Equal(got, []string{"queued"}) {
-			t.Errorf("got %q", got)
-		}
-		time.Sleep(10 * time.Minute)
-		synctest.Wait()
-		if got := r.fake.Shown(room); len(got) != 1 || got[0].Text != "hi" || got[0].Thread != m.TS {
-			t.Errorf("got %+v, expected the answer in its thread", got)
-		}
-		_ = r.end()
+		r.say(fakeslack.Message{Channel: dm, Text: "hi"})
+		wait(10 * time.Second)
+		r.wantTexts(dm, "half &lt;an answer […]")
 	})
 }
 
-// CH-74
-func TestAConversationIsToldOnceThatAnAnswerWasCutOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir, after := t.TempDir(), t.TempDir()
-		r := setup(t, nil, nil)
-		j := channeltest.Open(t, dir)
-		r.kernel.Journal = j
-		var copied error
-		r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-			turn.Sink.Preview(channel.Payload{Text: "half"})
-			time.Sleep(2 * time.Second)
-			copied = copyFolder(after, dir) // what a crash would leave
-			return says("half and whole")(ctx, turn)
-		})
-		r.serve(t)
-		m := r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
-		time.Sleep(5 * time.Second)
-		if err := errors.Join(r.end(), j.Close(), copied); err != nil {
-			t.Fatal(err)
-		}
-		for range 2 { // at the second start, it is settled
-			again := channeltest.Open(t, after)
-			r.done = make(chan error, 1)
-			r.kernel = kernel(t, channel.Place{})
-			r.kernel.Agent, r.kernel.Journal, r.kernel.Observer = agentFunc(r.dispatch), again, r
-			r.serve(t)
-			time.Sleep(time.Minute)
-			if err := errors.Join(r.end(), again.Close()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got := r.fake.Shown(room)
-		if len(got) != 2 || !strings.Contains(got[1].Text, "may be incomplete") || got[1].Thread != m.TS || len(r.told()) != 1 {
-			t.Errorf("got %+v and %d turns, expected one notice in the thread", got, len(r.told()))
+// CH-58
+func TestAnAnswerThatThePlatformDoesNotTakeNowIsSentLater(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.fake.Fail(fakeslack.Fault{Method: "chat.postMessage", Status: 429, RetryAfter: 90})
+		m := r.say(fakeslack.Message{Channel: room, Text: us + " say hi"})
+		r.wantOutcomes("queued")
+		r.restart()
+		wait(3 * time.Minute)
+		if got := r.fake.Shown(room); len(got) != 1 || got[0].Text != "hi" || got[0].Thread != m.TS {
+			t.Errorf("got %+v, expected the answer in its thread", got)
 		}
 	})
 }
 
 func TestSettingsAreChecked(t *testing.T) {
-	good := Settings{Token: "xoxb-1-a", SigningSecret: "0123456789abcdef"}
+	good := slack.Settings{Token: "xoxb-1-a", SigningSecret: "0123456789abcdef"}
 	for _, tt := range []struct {
 		name, want string
-		change     func(*Settings)
+		change     func(*slack.Settings)
 	}{
-		{"good", "", func(*Settings) {}},
-		{"a token that is renewed", "", func(s *Settings) { s.Token = "xoxe.xoxb-1-a" }},
-		{"no token", "token is missing", func(s *Settings) { s.Token = " " }},
-		{"a user's", "not a bot token", func(s *Settings) { s.Token = "xoxp-1" }},
-		{"an app's", "not a bot token", func(s *Settings) { s.Token = "xapp-1" }},
-		{"no secret", "signing_secret is missing", func(s *Settings) { s.SigningSecret = "" }},
-		{"a short secret", "fewer than 16 characters", func(s *Settings) { s.SigningSecret = " 0123456789abcde " }}, // DA-12
-		{"no address", "api is not an address", func(s *Settings) { s.API = "slack.com" }},
-		{"replies", "replies is", func(s *Settings) { s.Replies = "no" }},
-		{"preview", "preview is", func(s *Settings) { s.Preview = "draft" }},
-		{"media", "max_media is", func(s *Settings) { s.MaxMedia = -1 }},
+		{"good", "", func(*slack.Settings) {}},
+		{"a token that is renewed", "", func(s *slack.Settings) { s.Token = "xoxe.xoxb-1-a" }},
+		{"no token", "token is missing", func(s *slack.Settings) { s.Token = " " }},
+		{"a user's", "not a bot token", func(s *slack.Settings) { s.Token = "xoxp-1" }},
+		{"an app's", "not a bot token", func(s *slack.Settings) { s.Token = "xapp-1" }},
+		{"no secret", "signing_secret is missing", func(s *slack.Settings) { s.SigningSecret = "" }},
+		{"a short secret", "fewer than 16 characters", func(s *slack.Settings) { s.SigningSecret = " 0123456789abcde " }}, // DA-12
+		{"no address", "api is not an address", func(s *slack.Settings) { s.API = "slack.com" }},
+		{"replies", "replies is", func(s *slack.Settings) { s.Replies = "no" }},
+		{"preview", "preview is", func(s *slack.Settings) { s.Preview = "draft" }},
+		{"media", "max_media is", func(s *slack.Settings) { s.MaxMedia = -1 }},
 	} {
 		s := good
 		tt.change(&s)
-		_, err := New(s)
+		_, err := slack.New(s)
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: got %v", tt.name, err)
 		}
@@ -497,7 +417,7 @@ func TestACheckSaysWhetherTheChannelCouldStart(t *testing.T) {
 		{"no platform", "", &fakeslack.Fault{Cut: fakeslack.Refused}, "cannot connect to the platform", ""},
 		{"something else", "", &fakeslack.Fault{Status: 404, Body: "no"}, "check the setting api", ""},
 	} {
-		r := setup(t, nil, &fakeslack.Options{Scopes: tt.scopes})
+		r := setup(t, nil, &fakeslack.Options{Scopes: tt.scopes}, channel.Place{})
 		if tt.fault != nil {
 			r.fake.Fail(*tt.fault)
 		}
@@ -515,66 +435,67 @@ func TestACheckSaysWhetherTheChannelCouldStart(t *testing.T) {
 }
 
 func TestFilesOfTheMediaFolderAreSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var dir string
-		r := setup(t, func(s *Settings) { dir = s.Media }, nil)
+	bubble(t, func(t *testing.T, r *rig) {
 		outside := t.TempDir() + "/secret.txt"
-		for name, data := range map[string]string{dir + "/cat.png": "meow", outside: "secret"} {
+		for name, data := range map[string]string{r.settings.Media + "/cat.png": "meow", outside: "secret"} {
 			if err := os.WriteFile(name, []byte(data), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
-		send := func(path string) (channel.Receipt, error) {
-			return r.channel.delivery(&message{conversation: room}).Deliver(t.Context(), channel.Block{
-				Payload: channel.Payload{Text: "look", Media: []channel.MediaFact{{Path: path, Kind: channel.MediaImage}, {URL: "https://a.test/b"}}},
-				Target:  channel.ReplyPlanFacts{To: room, MessageThreadID: channel.Some("1.000001")},
+		send := func(text, path string) (outcome string) {
+			before := len(r.outcomes())
+			r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+				media := []channel.MediaFact{{Path: path, Kind: channel.MediaImage}, {URL: "https://a.test/b"}}
+				if text == "" {
+					media = media[:1]
+				}
+				return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: text, Media: media})
 			})
+			r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
+			wait(5 * time.Second)
+			return strings.Join(r.outcomes()[before:], " ")
 		}
-		if _, err := send(dir + "/cat.png"); err != nil {
-			t.Fatal(err)
+		if got := send("look", r.settings.Media+"/cat.png"); got != "visible" {
+			t.Fatalf("got %s", got)
 		}
 		got := r.fake.Shown(room)
-		if len(got) != 2 || !strings.Contains(got[0].Text, "https://a.test/b") || got[1].Thread != "1.000001" || got[1].More["files"].([]any)[0].(map[string]any)["name"] != "cat.png" {
+		if len(got) != 2 || !strings.Contains(got[0].Text, "https://a.test/b") || got[1].Thread != got[0].Thread || got[1].More["files"].([]any)[0].(map[string]any)["name"] != "cat.png" {
 			t.Fatalf("got %+v", got)
 		}
-		up := r.fake.Calls("upload")
-		if len(up) != 1 || up[0].Params["body"] != "meow" {
+		if up := r.fake.Calls("upload"); len(up) != 1 || up[0].Params["body"] != "meow" {
 			t.Errorf("got %+v", up)
 		}
-		// The text was seen, what is outside of the folder is not sent.
-		part, err := send(outside)
-		if _, ok := errors.AsType[*channel.PartialError](err); !ok || len(part.MessageIDs) != 1 || len(r.fake.Calls("upload")) != 1 {
-			t.Errorf("got %+v, %v", part, err)
+		// The text is seen, what is outside of the folder is not sent.
+		if got := send("look", outside); got != "partial" || len(r.fake.Calls("upload")) != 1 {
+			t.Errorf("got %s", got)
 		}
 		for _, tt := range []struct {
 			fault fakeslack.Fault
-			seen  bool // as far as is known
+			want  string
 		}{
-			{fakeslack.Fault{Method: "files.getUploadURLExternal", Error: "missing_scope", Needed: "files:write"}, false},
-			{fakeslack.Fault{Method: "upload", Status: 500}, false},
-			{fakeslack.Fault{Method: "upload", Cut: fakeslack.CutAfter}, false},
-			{fakeslack.Fault{Method: "files.completeUploadExternal", Cut: fakeslack.CutAfter}, true},
+			{fakeslack.Fault{Method: "files.getUploadURLExternal", Error: "missing_scope", Needed: "files:write"}, "failed"},
+			{fakeslack.Fault{Method: "upload", Status: 500}, "queued"},
+			{fakeslack.Fault{Method: "upload", Cut: fakeslack.CutAfter}, "queued"},
+			{fakeslack.Fault{Method: "files.completeUploadExternal", Cut: fakeslack.CutAfter}, "unknown"},
 		} {
 			r.fake.Fail(tt.fault)
-			_, err := r.channel.delivery(&message{conversation: room}).Deliver(t.Context(), channel.Block{
-				Payload: channel.Payload{Media: []channel.MediaFact{{Path: dir + "/cat.png"}}}, Target: channel.ReplyPlanFacts{To: room},
-			})
-			if _, proven := errors.AsType[*channel.NotSentError](err); err == nil || proven == tt.seen {
-				t.Errorf("%+v: got %v", tt.fault, err)
+			if got := send("", r.settings.Media+"/cat.png"); got != tt.want {
+				t.Errorf("%+v: got %s, expected %s", tt.fault, got, tt.want)
 			}
+			wait(time.Minute)
+		}
+		if strings.Contains(r.log.String(), "/upload/") {
+			t.Error("the address of an upload is in the log")
 		}
 	})
 }
 
 func TestPreviewsWaitAsLongAsThePlatformAsks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := setup(t, nil, nil)
+	bubble(t, func(t *testing.T, r *rig) {
 		r.answers(writes(60, time.Second))
 		r.fake.Fail(fakeslack.Fault{Method: "chat.update", Status: 429, RetryAfter: 30, Skip: 3})
-		r.serve(t)
 		r.say(fakeslack.Message{Channel: dm, Text: "hi"})
-		time.Sleep(5 * time.Minute)
-		synctest.Wait()
+		wait(5 * time.Minute)
 		var at []time.Time
 		for _, c := range r.fake.Calls("chat.postMessage", "chat.update") {
 			at = append(at, c.At)

@@ -7,40 +7,38 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
+	slackgo "github.com/slack-go/slack"
+
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/attempt"
-	"github.com/lingserve/lingserve/channel/media"
+	"github.com/lingserve/lingserve/channel/platform"
 )
 
 // loadable is a file that a message has.
 type loadable struct {
-	media.Attachment
+	platform.Attachment
 	id  string
 	url string // "" where the platform does not have it
 }
 
 // attachments are the files of a message; limit is how many bytes of one are wanted.
-func attachments(m *message, limit int64) []loadable {
-	var list []loadable
-	for _, f := range m.files {
-		if f.Mode == "tombstone" || f.Mode == "hidden_by_limit" { // deleted, or too old for what the workspace pays
+func attachments(m *message, limit int64) (list []loadable) {
+	for _, f := range m.Files {
+		if f.Mode == "tombstone" || f.Mode == "hidden_by_limit" || f.Mode == "" { // deleted, too old for the workspace's plan, or not understood
 			continue
 		}
-		one := loadable{
-			id: f.ID, url: cmp.Or(f.Download, f.URL), Attachment: media.Attachment{Name: f.Name, TooLarge: f.Size > limit, Fact: channel.MediaFact{
-				Kind: mediaKind(f.Type), ContentType: f.Type, MessageID: m.ts, Size: f.Size, Width: f.Width, Height: f.Height,
-				Duration: time.Duration(f.Duration) * time.Millisecond,
-			}},
-		}
-		if f.External || f.Mode == "external" {
-			one.url = ""
+		size := int64(f.Size)
+		one := loadable{id: f.ID, url: cmp.Or(f.URLPrivateDownload, f.URLPrivate), Attachment: platform.Attachment{
+			Name: f.Name, TooLarge: size > limit, Fact: channel.MediaFact{
+				Kind: mediaKind(f.Mimetype), ContentType: f.Mimetype, MessageID: m.Timestamp, Size: size, Width: f.OriginalW, Height: f.OriginalH,
+				Duration: time.Duration(f.DurationMs) * time.Millisecond,
+			},
+		}}
+		if f.IsExternal || f.Mode == "external" {
+			one.url = "" // another service has it
 		}
 		list = append(list, one)
 	}
@@ -61,7 +59,7 @@ func mediaKind(contentType string) channel.MediaKind {
 
 // load gets the files of a message and returns their facts, and notes for the agent on those that it does not get.
 func (c *Channel) load(ctx context.Context, list []loadable) (all []channel.MediaFact, notes []string) {
-	return media.Load(&c.store, list, func(a loadable) (string, int64, error) { return c.fetch(ctx, a) }, func(kind channel.MediaKind, err error) {
+	return platform.LoadMedia(c.store, list, func(a loadable) (string, int64, error) { return c.fetch(ctx, a) }, func(kind channel.MediaKind, err error) {
 		c.log.WarnContext(ctx, "cannot load a message's file", "channel", c.name, "kind", kind, "error", err)
 	})
 }
@@ -69,56 +67,20 @@ func (c *Channel) load(ctx context.Context, list []loadable) (all []channel.Medi
 var (
 	errElsewhere = errors.New("slack: the file's address is not on a Slack host; only those are trusted")
 	errPage      = errors.New("slack: received a web page instead of the file; add the scope files:read to the app")
+	errCut       = errors.New("slack: load a file: the connection ended")
 )
 
-// trusted says whether the token may be sent to an address: to Slack's hosts by https, and to the host of the setting api.
-func (a *api) trusted(u *url.URL) bool {
-	if u.User != nil {
-		return false
-	}
-	if u.Scheme == a.at.Scheme && strings.EqualFold(u.Host, a.at.Host) {
-		return true
-	}
-	host := strings.ToLower(u.Hostname())
-	return u.Scheme == "https" && (u.Port() == "" || u.Port() == "443") && (host == "slack.com" || strings.HasSuffix(host, ".slack.com"))
-}
-
 // fetch gets one file and returns where it is.
-func (c *Channel) fetch(ctx context.Context, a loadable) (string, int64, error) {
+func (c *Channel) fetch(ctx context.Context, a loadable) (path string, size int64, err error) {
 	name := c.store.Name(a.id, a.Name, "")
-	if a.url == "" || name == "" {
-		return "", 0, errElsewhere
-	}
-	from, err := url.Parse(a.url)
-	if err != nil || !c.api.trusted(from) {
+	if name == "" || !c.http.trusted(a.url) {
 		return "", 0, errElsewhere
 	}
 	if path, size, ok := c.store.Find(name); ok { // a file never changes; another version has another id
 		return path, size, nil
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from.String(), nil)
-	if err != nil {
-		return "", 0, errElsewhere
-	}
-	req.Header.Set("Authorization", "Bearer "+c.api.token)
-	res, err := c.api.http.Do(req)
-	if err != nil {
-		return "", 0, fmt.Errorf("slack: load a file: %w", attempt.Bare(ctx, err))
-	}
-	defer res.Body.Close()
-	kind := res.Header.Get("Content-Type")
-	switch {
-	case res.StatusCode/100 == 3, strings.HasPrefix(kind, "text/html") && !strings.HasPrefix(a.Fact.ContentType, "text/html"):
-		return "", 0, errPage // to log in
-	case res.StatusCode != http.StatusOK:
-		return "", 0, fmt.Errorf("slack: load a file: status %d", res.StatusCode)
-	}
-	return c.store.Put(name, func(w io.Writer) error {
-		if _, err := io.Copy(w, res.Body); err != nil {
-			return attempt.Bare(ctx, err)
-		}
-		return nil
-	})
+	path, size, err = c.store.Put(name, func(w io.Writer) error { return c.api.GetFileContext(ctx, a.url, w) })
+	return path, size, ownError(err, errCut)
 }
 
 // maxUpload bounds a file that is sent.
@@ -133,18 +95,15 @@ func (c *Channel) upload(ctx context.Context, t target, m channel.MediaFact) err
 	return c.uploadData(ctx, t, filepath.Base(m.Path), data)
 }
 
-// uploadData sends a file: the platform names a place for it, it is put there, and then it is shown. Until then nobody can see it.
+// uploadData sends a file: the platform names an address, the file is put there, and then it is shown. Until then it is visible to no one.
 func (c *Channel) uploadData(ctx context.Context, t target, name string, data []byte) error {
-	var slot struct {
-		URL string `json:"upload_url"`
-		ID  string `json:"file_id"`
-	}
-	err := c.api.do(ctx, request{
-		method: "files.getUploadURLExternal", form: url.Values{"filename": {name}, "length": {strconv.Itoa(len(data))}}, out: &slot,
-		harmless: true, slow: c.pace.slowDown,
+	var slot *slackgo.GetUploadURLExternalResponse
+	err := c.repeat(ctx, true, func(ctx context.Context) (err error) {
+		slot, err = c.api.GetUploadURLExternalContext(ctx, slackgo.GetUploadURLExternalParameters{FileName: name, FileSize: len(data)})
+		return err
 	})
 	if err == nil {
-		err = c.api.put(ctx, slot.URL, data)
+		err = c.put(ctx, slot.UploadURL, name, data)
 	}
 	if err != nil {
 		if _, ok := errors.AsType[*channel.NotSentError](err); !ok {
@@ -152,41 +111,24 @@ func (c *Channel) uploadData(ctx context.Context, t target, name string, data []
 		}
 		return err
 	}
-	type title struct {
-		ID    string `json:"id"`
-		Title string `json:"title"`
-	}
-	err = c.api.do(ctx, request{method: "files.completeUploadExternal", in: &struct {
-		Files   []title `json:"files"`
-		Channel string  `json:"channel_id"`
-		Thread  string  `json:"thread_ts,omitempty"`
-	}{[]title{{slot.ID, name}}, t.conversation, t.thread}, slow: c.pace.slowDown})
+	err = c.repeat(ctx, false, func(ctx context.Context) error {
+		_, err := c.api.CompleteUploadExternalContext(ctx, slackgo.CompleteUploadExternalParameters{
+			Files: []slackgo.FileSummary{{ID: slot.FileID, Title: name}}, Channel: t.conversation, ThreadTimestamp: t.thread,
+		})
+		return err
+	})
 	if err == nil {
 		c.wrote(ctx, t)
 	}
 	return err
 }
 
-// put puts a file where the platform wants it. The address is a secret, too: whoever has it may put something there.
-func (a *api) put(ctx context.Context, address string, data []byte) error {
-	to, err := url.Parse(address)
-	if err != nil || !a.trusted(to) {
+// put sends a file to the address that the platform has named. The address is a secret, too: whoever has it may put something there.
+func (c *Channel) put(ctx context.Context, address, name string, data []byte) error {
+	if !c.http.trusted(address) {
 		return &channel.NotSentError{Err: errElsewhere}
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), bytes.NewReader(data))
-	if err != nil {
-		return &channel.NotSentError{Err: errElsewhere}
-	}
-	req.Header.Set("Content-Type", "application/octet-stream")
-	res, err := a.http.Do(req)
-	if err != nil {
-		return fmt.Errorf("slack: send a file: %w", attempt.Bare(ctx, err))
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("slack: send a file: status %d", res.StatusCode)
-	}
-	return nil
+	return c.call(ctx, func(ctx context.Context) error {
+		return c.api.UploadToURL(ctx, slackgo.UploadToURLParameters{UploadURL: address, Filename: name, Reader: bytes.NewReader(data)})
+	})
 }

@@ -1,20 +1,18 @@
 package slack
 
 import (
+	"cmp"
 	"context"
-	"net/url"
-	"sync"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	slackgo "github.com/slack-go/slack"
 
 	"github.com/lingserve/lingserve/channel"
 )
 
-// people is what those who write are called. Events have only ids, so the platform is asked once an hour for each.
-type people struct {
-	mu     sync.Mutex
-	byID   map[string]person
-	denied time.Time // until then, the app is not allowed to ask
-}
+// people are the names of those who write. Events have only ids, so the platform is asked once an hour for each.
+type people struct{ byID *lru.Cache[string, person] }
 
 type person struct {
 	name, handle string
@@ -22,88 +20,54 @@ type person struct {
 }
 
 const (
-	maxPeople   = 1000 // beyond that, any one is forgotten
 	knowFor     = time.Hour
 	unknownFor  = 5 * time.Minute // after a question that failed
-	deniedFor   = time.Hour       // after the app was told that it may not ask
 	nameTimeout = 3 * time.Second // a name is not worth more of a turn's time
 )
 
-// known is what somebody is called as far as that is known, else "".
-func (p *people) known(id string) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	one := p.byID[id]
-	if one.name != "" {
-		return one.name
-	}
-	return one.handle
+func newPeople() *people {
+	byID, _ := lru.New[string, person](maxKnown) // it fails for a size below 1 only
+	return &people{byID}
 }
 
-// named completes what is known of a sender. That the platform does not say it changes no turn.
-func (p *people) named(ctx context.Context, c *Channel, s channel.SenderFacts) channel.SenderFacts {
+// known is the name of a person as far as it is known, else "".
+func (p *people) known(id string) string {
+	one, _ := p.byID.Get(id)
+	return cmp.Or(one.name, one.handle)
+}
+
+// named completes what is known of a sender.
+func (c *Channel) named(ctx context.Context, s channel.SenderFacts) channel.SenderFacts {
 	if s.Name != "" || s.ID == "" || s.IsSelf || s.IsBot {
 		return s
 	}
-	now := time.Now()
-	p.mu.Lock()
-	one, ok := p.byID[s.ID]
-	denied := now.Before(p.denied)
-	p.mu.Unlock()
-	if !ok || now.After(one.until) {
-		if denied {
+	one, ok := c.people.byID.Get(s.ID)
+	if !ok || time.Now().After(one.until) {
+		if c.denied.active("users.info") {
 			return s
 		}
-		one = p.ask(ctx, c, s.ID)
+		one = c.askName(ctx, s.ID)
+		c.people.byID.Add(s.ID, one)
 	}
-	s.Name = one.name
-	if one.handle != "" {
-		s.Username = one.handle
-	}
+	s.Name, s.Username = one.name, cmp.Or(one.handle, s.Username)
 	return s
 }
 
-func (p *people) ask(ctx context.Context, c *Channel, id string) person {
+// askName asks the platform for a name. A turn does not fail without one.
+func (c *Channel) askName(ctx context.Context, id string) person {
 	ctx, cancel := context.WithTimeout(ctx, nameTimeout)
 	defer cancel()
-	var got struct {
-		User struct {
-			Name     string `json:"name"`
-			RealName string `json:"real_name"`
-			Profile  struct {
-				RealName string `json:"real_name"`
-				Display  string `json:"display_name"`
-			} `json:"profile"`
-		} `json:"user"`
-	}
-	_, err := c.api.call(ctx, request{method: "users.info", form: url.Values{"user": {id}}, out: &got})
-	one := person{until: time.Now().Add(unknownFor)}
-	if err == nil {
-		u := got.User
-		one = person{u.Profile.Display, u.Name, time.Now().Add(knowFor)}
-		if one.name == "" {
-			one.name = u.Profile.RealName
-		}
-		if one.name == "" {
-			one.name = u.RealName
-		}
-	} else {
+	var u *slackgo.User
+	err := c.call(ctx, func(ctx context.Context) (err error) {
+		u, err = c.api.GetUserInfoContext(ctx, id)
+		return err
+	})
+	if err != nil {
 		c.log.DebugContext(ctx, "unknown sender name", "channel", c.name, "error", err)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if e := err; is(e, noScope) {
-		p.denied = time.Now().Add(deniedFor)
-	}
-	if p.byID == nil {
-		p.byID = map[string]person{}
-	}
-	for other := range p.byID {
-		if len(p.byID) < maxPeople {
-			break
+		if is(err, noScope) {
+			c.denied.extend("users.info", deniedFor)
 		}
-		delete(p.byID, other)
+		return person{until: time.Now().Add(unknownFor)}
 	}
-	p.byID[id] = one
-	return one
+	return person{cmp.Or(u.Profile.DisplayName, u.Profile.RealName, u.RealName), u.Name, time.Now().Add(knowFor)}
 }

@@ -1,18 +1,21 @@
-package slack
+package slack_test
 
 import (
 	"context"
 	"log/slog"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/secret"
+	"github.com/lingserve/lingserve/channel/channeltest"
+	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/platform"
+	"github.com/lingserve/lingserve/channel/slack"
 	"github.com/lingserve/lingserve/internal/fakeslack"
 	"github.com/lingserve/lingserve/internal/longtest"
 )
@@ -27,35 +30,76 @@ const (
 	ann   = "U0ANN"
 	bob   = "U0BOB"
 	us    = "<@" + fakeslack.Bot + ">"
+	eyes  = "eyes"
+	ping  = "1700000000.000009" // a thread that others have begun
 )
 
 // agentFunc is an agent.
 type agentFunc func(context.Context, *channel.Turn) (channel.DispatchResult, error)
 
-func (f agentFunc) Dispatch(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
-	return f(ctx, t)
+// says is an agent that answers with a text.
+func says(text string) agentFunc {
+	return func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+		return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: text, Upto: len(text)})
+	}
+}
+
+// shows is an agent that shows texts, one every few seconds, and then answers.
+func shows(answer string, previews ...string) agentFunc {
+	return func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+		for _, text := range previews {
+			turn.Sink.Preview(channel.Payload{Text: text})
+			select {
+			case <-time.After(3 * time.Second):
+			case <-ctx.Done():
+				return channel.DispatchResult{}, context.Cause(ctx)
+			}
+		}
+		return says(answer)(ctx, turn)
+	}
 }
 
 // rig is a channel, its platform, and an agent that answers what is asked of it: "say x" with x, all else with "ok".
 type rig struct {
-	fake    *fakeslack.Server
-	channel *Channel
-	kernel  *channel.Kernel
-	log     *logbook
+	t        *testing.T
+	fake     *fakeslack.Server
+	channel  *slack.Channel
+	settings slack.Settings
+	store    kernel.Store
+	tree     *channel.Tree
+	window   *channel.Window
+	kernel   func(*kernel.Kernel) // changes that of a process; nil
+	log      *logbook
 
 	mu     sync.Mutex
 	turns  []*channel.TurnContext
 	answer agentFunc // nil answers as above
 	traces []channel.Trace
 
-	stop context.CancelFunc
-	done chan error
+	queue *kernel.Queue
+	stop  context.CancelFunc // nil: the channel does not run
+	done  chan error
 }
 
-// setup makes a rig whose channel does not run yet. Everybody may talk; in groups, a mention is required.
-func setup(t *testing.T, change func(*Settings), options *fakeslack.Options) *rig {
+// bubble runs a test in virtual time, with a channel that runs.
+func bubble(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
-	r := &rig{log: &logbook{}, done: make(chan error, 1)}
+	bubbleWith(t, nil, nil, channel.Place{}, test)
+}
+
+func bubbleWith(t *testing.T, change func(*slack.Settings), options *fakeslack.Options, place channel.Place, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, change, options, place)
+		r.serve()
+		test(t, r)
+	})
+}
+
+// setup makes a rig whose channel does not run yet. Everybody may talk unless the place says otherwise; in groups, a mention is required.
+func setup(t *testing.T, change func(*slack.Settings), options *fakeslack.Options, place channel.Place) *rig {
+	t.Helper()
+	r := &rig{t: t, log: &logbook{}}
 	if options == nil {
 		options = &fakeslack.Options{}
 	}
@@ -65,32 +109,40 @@ func setup(t *testing.T, change func(*Settings), options *fakeslack.Options) *ri
 	}))}
 	r.fake = fakeslack.New(options)
 	t.Cleanup(func() { _ = r.fake.Close() })
-	r.kernel = kernel(t, channel.Place{})
-	r.kernel.Agent = agentFunc(r.dispatch)
-	r.kernel.Observer = r
-	s := Settings{
-		Token: secret.Text(r.fake.Token()), SigningSecret: secret.Text(r.fake.Secret()), API: "http://api.test/api",
-		Client: &http.Client{Transport: r.fake.Transport()}, Media: t.TempDir(),
+	r.store, r.tree, r.window = channeltest.Store(t), newTree(t, place), channel.NewWindow(nil, channel.WindowOptions{})
+	r.settings = slack.Settings{
+		Token: platform.Secret(r.fake.Token()), SigningSecret: platform.Secret(r.fake.Secret()), API: "http://api.test/api",
+		Client: &http.Client{Transport: r.fake.Transport()}, Media: t.TempDir(), Grace: time.Minute,
 		Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if change != nil {
-		change(&s)
+		change(&r.settings)
 	}
-	var err error
-	if r.channel, err = New(s); err != nil {
-		t.Fatal(err)
-	}
+	r.newChannel()
 	r.fake.AddConversation(fakeslack.Conversation{ID: dm, Kind: fakeslack.IM})
 	r.fake.AddConversation(fakeslack.Conversation{ID: room, Kind: fakeslack.Channel})
 	r.fake.AddConversation(fakeslack.Conversation{ID: party, Kind: fakeslack.MPIM})
 	r.fake.AddPerson(ann, "ann", "Ann Lee")
 	r.fake.AddPerson(bob, "bob", "Bob")
+	t.Cleanup(func() {
+		if err := r.end(); err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
 	return r
 }
 
-// kernel is one whose settings let everybody talk, changed by more.
-func kernel(t *testing.T, more channel.Place) *channel.Kernel {
+// newTree is a tree of settings in which everybody may talk, changed by more.
+func newTree(t *testing.T, more channel.Place) *channel.Tree {
 	t.Helper()
+	tree, err := channel.NewTree(configuration(more))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+func configuration(more channel.Place) channel.Configuration {
 	if more.DMPolicy == "" {
 		more.DMPolicy = channel.PolicyOpen
 	}
@@ -98,15 +150,51 @@ func kernel(t *testing.T, more channel.Place) *channel.Kernel {
 		more.GroupPolicy = channel.PolicyOpen
 	}
 	more.Agent = "assistant"
-	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{
-		"slack": {AccountPlace: channel.AccountPlace{Place: more}},
-	}})
-	if err != nil {
-		t.Fatal(err)
+	return channel.Configuration{Channels: map[string]channel.ChannelPlace{"slack": {AccountPlace: channel.AccountPlace{Place: more}}}}
+}
+
+func (r *rig) newChannel() {
+	r.t.Helper()
+	var err error
+	if r.channel, err = slack.New(r.settings); err != nil {
+		r.t.Fatal(err)
 	}
-	return &channel.Kernel{
-		Settings: tree, Routes: tree, Window: channel.NewWindow(nil, channel.WindowOptions{}), Journal: channel.NewJournal(nil),
+}
+
+// serve runs the channel until the test or end ends it.
+func (r *rig) serve() {
+	r.t.Helper()
+	k := &kernel.Kernel{Store: r.store, Settings: r.tree, Routes: r.tree, Window: r.window, Observer: r, Agent: r}
+	if r.kernel != nil {
+		r.kernel(k)
 	}
+	r.queue = kernel.NewQueue(k, kernel.QueueOptions{Replica: "test"})
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop, r.done = stop, make(chan error, 1)
+	go func() { r.done <- r.channel.Serve(ctx, r.queue) }()
+	synctest.Wait()
+}
+
+// end stops the channel, as a shutdown does, and returns the error of Serve.
+func (r *rig) end() error {
+	if r.stop == nil {
+		return nil
+	}
+	r.stop()
+	err := <-r.done
+	r.queue.Close(context.Background())
+	r.stop = nil
+	return err
+}
+
+// restart ends the process and starts another one, which knows only what was stored.
+func (r *rig) restart() {
+	r.t.Helper()
+	if err := r.end(); err != nil {
+		r.t.Error(err)
+	}
+	r.newChannel()
+	r.serve()
 }
 
 // Observe implements [channel.Observer].
@@ -129,7 +217,16 @@ func (r *rig) outcomes() []string {
 	return list
 }
 
-func (r *rig) dispatch(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+// wantOutcomes fails the test unless these are the outcomes so far.
+func (r *rig) wantOutcomes(want ...string) {
+	r.t.Helper()
+	if got := r.outcomes(); !slices.Equal(got, want) {
+		r.t.Errorf("got the outcomes %q, expected %q", got, want)
+	}
+}
+
+// Dispatch implements [channel.Agent].
+func (r *rig) Dispatch(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 	r.mu.Lock()
 	r.turns = append(r.turns, turn.Context)
 	answer := r.answer
@@ -142,7 +239,7 @@ func (r *rig) dispatch(ctx context.Context, turn *channel.Turn) (channel.Dispatc
 	if !ok {
 		text = "ok"
 	}
-	return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: text})
+	return says(text)(ctx, turn)
 }
 
 // answers changes the agent.
@@ -152,41 +249,11 @@ func (r *rig) answers(f agentFunc) {
 	r.answer = f
 }
 
-// says is an agent that answers with a text.
-func says(text string) agentFunc {
-	return func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-		return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: text})
-	}
-}
-
 // told are the contexts of the turns that were dispatched.
 func (r *rig) told() []*channel.TurnContext {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.turns)
-}
-
-// serve runs the channel until the test or stop ends it.
-func (r *rig) serve(t *testing.T) {
-	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	r.stop = stop
-	go func() { r.done <- r.channel.Serve(ctx, r.kernel) }()
-	t.Cleanup(func() {
-		stop()
-		if r.done != nil {
-			<-r.done
-		}
-	})
-	synctest.Wait()
-}
-
-// end stops the channel and returns what Serve said.
-func (r *rig) end() error {
-	r.stop()
-	err := <-r.done
-	r.done = nil
-	return err
 }
 
 // say writes a message and waits until nothing happens any more at this moment.
@@ -199,13 +266,37 @@ func (r *rig) say(m fakeslack.Message) fakeslack.Message {
 	return m
 }
 
-// texts are those of the bot's messages in a conversation, as they stand now.
+// texts are those of the bot's messages in a conversation, as they are now.
 func (r *rig) texts(conversation string) []string {
 	var list []string
 	for _, m := range r.fake.Shown(conversation) {
 		list = append(list, m.Text)
 	}
 	return list
+}
+
+// wantTexts fails the test unless these are the texts of the bot's messages in a conversation.
+func (r *rig) wantTexts(conversation string, want ...string) {
+	r.t.Helper()
+	if got := r.texts(conversation); !slices.Equal(got, want) {
+		r.t.Errorf("people see %q, expected %q", got, want)
+	}
+}
+
+// methods are those of the calls so far that change messages.
+func (r *rig) methods() (list []string) {
+	for _, c := range r.fake.Writes() {
+		if method, ok := strings.CutPrefix(c.Method, "chat."); ok {
+			list = append(list, method)
+		}
+	}
+	return list
+}
+
+// wait lets virtual time pass.
+func wait(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 // logbook is what was logged.
@@ -225,6 +316,3 @@ func (l *logbook) String() string {
 	defer l.mu.Unlock()
 	return l.b.String()
 }
-
-// copyFolder copies the files of a folder.
-func copyFolder(to, from string) error { return os.CopyFS(to, os.DirFS(from)) }

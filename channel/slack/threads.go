@@ -3,72 +3,58 @@ package slack
 import (
 	"fmt"
 	"slices"
-	"sync"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
-	"github.com/lingserve/lingserve/channel/state"
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// threads knows in which threads the bot has written: who answers there need not mention it. The platform does not say so, and what
-// it says of a thread on request is counted dearly.
+// threads are the threads that the bot has written in: whoever answers there need not mention it. The platform does not say so.
 type threads struct {
-	store state.Store // where other replicas learn, too; nil: threads are forgotten at the end
-	name  string      // in the store
-
-	mu    sync.Mutex
-	known *simplelru.LRU[threadKey, struct{}]
+	state platform.State // shared with other replicas; nil keeps threads in memory
+	name  string         // in the state
+	known *lru.Cache[thread, struct{}]
 }
 
-type threadKey struct{ Conversation, Thread string }
+// thread is a conversation and the ts of the first message.
+type thread [2]string
 
 // maxThreads bounds what is remembered: the oldest go first.
 const maxThreads = 2000
 
-func openThreads(store state.Store, name string) (*threads, error) {
-	known, _ := simplelru.NewLRU[threadKey, struct{}](maxThreads, nil) // it fails for a size below 1 only
-	t := &threads{store: store, name: name, known: known}
-	if store == nil {
-		return t, nil
-	}
-	var list [][2]string
-	if err := state.Read(store, name, &list); err != nil {
-		return nil, fmt.Errorf("slack: read what is known of threads: %w", err)
-	}
-	for _, one := range list {
-		t.add(threadKey{one[0], one[1]})
+func openThreads(state platform.State, name string) (*threads, error) {
+	known, _ := lru.New[thread, struct{}](maxThreads) // it fails for a size below 1 only
+	t := &threads{state: state, name: name, known: known}
+	if err := t.read(); err != nil {
+		return nil, fmt.Errorf("read what is known of threads: %w", err)
 	}
 	return t, nil
 }
 
-// add remembers a thread, and says whether it is a new one.
-func (t *threads) add(k threadKey) bool {
-	if t.known.Contains(k) {
-		return false
-	}
-	t.known.Add(k, struct{}{})
-	return true
-}
-
-// learn notes that the bot has written in a thread.
-func (t *threads) learn(conversation, thread string) error {
-	if conversation == "" || thread == "" {
+// read adds the threads that the state has.
+func (t *threads) read() error {
+	if t.state == nil {
 		return nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.add(threadKey{conversation, thread}) || t.store == nil {
-		return nil
-	}
-	err := t.share([2]string{conversation, thread})
-	if err != nil { // the next message there shares it
-		t.known.Remove(threadKey{conversation, thread})
+	var list []thread
+	err := platform.ReadState(t.state, t.name, &list)
+	for _, one := range list {
+		t.known.ContainsOrAdd(one, struct{}{})
 	}
 	return err
 }
 
-// share tells the other replicas of a thread.
-func (t *threads) share(one [2]string) error {
-	err := state.Change(t.store, t.name, func(list [][2]string) ([][2]string, bool) {
+// learn notes that the bot has written in a thread.
+func (t *threads) learn(conversation, ts string) error {
+	one := thread{conversation, ts}
+	if conversation == "" || ts == "" || t.known.Contains(one) {
+		return nil
+	}
+	t.known.Add(one, struct{}{})
+	if t.state == nil {
+		return nil
+	}
+	err := platform.ChangeState(t.state, t.name, func(list []thread) ([]thread, bool) {
 		if slices.Contains(list, one) {
 			return nil, false
 		}
@@ -76,24 +62,17 @@ func (t *threads) share(one [2]string) error {
 		return list[max(0, len(list)-maxThreads):], true
 	})
 	if err != nil {
+		t.known.Remove(one) // the next message there stores it
 		return fmt.Errorf("slack: write what is known of threads: %w", err)
 	}
 	return nil
 }
 
-// has says whether the bot has written in a thread. Where the others cannot be asked, it is as far as is known here.
-func (t *threads) has(conversation, thread string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	k := threadKey{conversation, thread}
-	if known := t.known.Contains(k); known || t.store == nil {
-		return known
+// has reports whether the bot has written in a thread, as far as is known here if the state cannot be read.
+func (t *threads) has(conversation, ts string) bool {
+	one := thread{conversation, ts}
+	if !t.known.Contains(one) {
+		_ = t.read()
 	}
-	var list [][2]string
-	if state.Read(t.store, t.name, &list) == nil {
-		for _, one := range list {
-			t.add(threadKey{one[0], one[1]})
-		}
-	}
-	return t.known.Contains(k)
+	return t.known.Contains(one)
 }

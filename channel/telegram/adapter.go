@@ -5,234 +5,124 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-telegram/bot/models"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/media"
-	"github.com/lingserve/lingserve/channel/pairing"
-	"github.com/lingserve/lingserve/turn"
+	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// adapter reads one update for the kernel.
+// adapter reads one event for the kernel: an update, or those of an album.
 type adapter struct {
 	c        *Channel
-	k        *channel.Kernel
-	u        *Update
-	answered bool // the press that the update is
+	k        *kernel.Kernel
+	meta     kernel.Meta
+	parts    []*update
+	last     *update // of parts: the reply goes to its message
+	answered bool    // the press was answered
 }
 
-var (
-	_ channel.Adapter[*Update] = (*adapter)(nil)
-	_ channel.Classifier       = (*adapter)(nil)
-	_ channel.Preflighter      = (*adapter)(nil)
-	_ channel.Finalizer        = (*adapter)(nil)
-	_ channel.Challenger       = (*adapter)(nil)
-)
-
-// event is what the kernel is given of an update.
-func (c *Channel) event(k *channel.Kernel, u *Update, m channel.Meta) channel.Event[*Update] {
-	m.Channel, m.Account = c.name, c.account
-	return channel.Event[*Update]{Meta: m, Raw: u, Adapter: &adapter{c: c, k: k, u: u}}
+// run runs the turn of an event.
+func (a *adapter) run(ctx context.Context, e *kernel.Claimed) (channel.Result, error) {
+	return kernel.Run(ctx, a.k, a.meta, e.Raws(), &kernel.Adapter[[][]byte]{
+		Ingest: a.ingest, Classify: a.classify, Preflight: a.preflight, Resolve: a.resolve, Finalize: a.finalize,
+	})
 }
 
-// key names an update in the journal. It is what the kernel makes of the input.
-func (c *Channel) key(u *Update) (key channel.EventKey, ok bool) {
-	m, _, id := message(u)
-	if m == nil {
-		return key, false
-	}
-	return channel.EventKey{
-		Channel: c.name, Account: c.account, Conversation: c.chats.conversation(m.Chat.ID), Thread: thread(m), ID: id,
-	}, true
-}
-
-// Ingest implements [channel.Adapter].
-func (a *adapter) Ingest(_ context.Context, u *Update) (*channel.Input, error) {
-	m, kind, id := message(u)
-	if m == nil {
-		return nil, nil // nothing that an agent could be told of
-	}
-	text, entities := words(m)
-	to := addressed(text, entities, a.c.self())
-	// The agent reads what is no command of this server. A name that is only close to one is a command of somebody's own: here people write
-	// to all bots in this form.
-	if to.command != "" && !a.k.HasCommand(a.c.name, a.c.account, to.command) {
-		to.command, to.cuts = "", slices.Concat(to.cuts, to.slash)
+// input returns what the kernel reads of an update, which has a message.
+func (c *Channel) input(k *kernel.Kernel, u *update) *channel.Input {
+	m := u.message
+	text, entities := textOf(m)
+	u.to = readAddressing(text, entities, c.self())
+	command, remove := u.to.command, u.to.mentions
+	// The agent reads what is no command of this server. The name must be exact, because people write to all bots in this form.
+	if command != "" && !k.HasCommand(c.s.Name, c.s.Account, command) {
+		command, remove = "", slices.Concat(remove, u.to.suffix)
 	}
 	in := &channel.Input{
-		ID: id, RawText: text,
-		ConversationID: a.c.chats.conversation(m.Chat.ID), ThreadID: thread(m), SenderID: sender(m, a.c.self()).ID,
-		GroupID: m.MediaGroupID, Raw: m, TextForCommands: cmp.Or(to.command, rewrite(text, to.cuts)),
+		ID: u.event, RawText: text, TextForAgent: cmp.Or(rewrite(text, slices.Concat(remove, links(text, entities))), inWords(m)),
+		TextForCommands: cmp.Or(command, rewrite(text, remove)), ConversationID: c.chats.conversation(m.Chat.ID), ThreadID: topic(m),
+		SenderID: c.sender(m).ID, GroupID: m.MediaGroupID, HasMedia: u.kind == channel.EventMessage && len(attachments(m, 0)) > 0,
 	}
 	if m.Date != 0 {
 		in.Timestamp = time.Unix(int64(m.Date), 0).UTC()
 	}
-	in.TextForAgent = cmp.Or(rewrite(text, slices.Concat(to.cuts, links(text, entities))), shown(m))
-	in.HasMedia = kind == channel.EventMessage && len(attachments(m, a.c.store.Limit)) > 0
-	return in, nil
+	return in
 }
 
-// said is what a message says, with the addresses of links.
-func said(m *models.Message) string {
-	text, entities := words(m)
-	return cmp.Or(rewrite(text, links(text, entities)), shown(m))
-}
-
-// Classify implements [channel.Classifier].
-func (a *adapter) Classify(_ context.Context, in *channel.Input) (channel.EventClass, error) {
-	_, kind, _ := message(a.u)
-	if _, command := turn.CommandName(in.TextForCommands); command && kind == channel.EventMessage {
-		return channel.EventClass{Kind: channel.EventCommand, CanStartAgentTurn: true}, nil
-	}
-	_, press := pressed(a.u)
-	return channel.EventClass{Kind: kind, CanStartAgentTurn: kind == channel.EventMessage || press}, nil
-}
-
-// Preflight implements [channel.Preflighter]: it knows of commands for others, and how images of a message that is not answered are
-// loaded.
-func (a *adapter) Preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (channel.Preflight, error) {
-	var pf channel.Preflight
-	list := channel.Parts[*models.Message](in)
-	for _, m := range list {
-		text, entities := words(m)
-		if addressed(text, entities, a.c.self()).other {
-			pf.Admission = channel.Admission{Kind: channel.Drop, Reason: channel.ReasonChannelLocal, Detail: "other_bot"}
-			return pf, nil
+func (a *adapter) ingest(_ context.Context, raws [][]byte) (*channel.Input, error) {
+	var list []*channel.Input
+	for _, raw := range raws {
+		u, err := readUpdate(raw)
+		if err == nil && u.message != nil { // else another version of this server has stored it
+			a.last, a.parts = u, append(a.parts, u)
+			list = append(list, a.c.input(a.k, u))
 		}
 	}
-	if in.HasMedia {
-		pf.History.LoadMedia = func(ctx context.Context) ([]channel.MediaFact, error) {
-			images := slices.DeleteFunc(a.files(list), func(f attachment) bool { return f.Fact.Kind != channel.MediaImage })
-			all, _ := a.c.load(ctx, images)
-			return all, nil
-		}
+	return channel.MergeInputs(list), nil
+}
+
+func (a *adapter) classify(_ context.Context, in *channel.Input) (channel.EventClass, error) {
+	_, press := readPress(a.last.press)
+	return platform.Classify(in, a.last.kind, press), nil
+}
+
+// preflight drops commands for other bots.
+func (a *adapter) preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (pf channel.Preflight, err error) {
+	if slices.ContainsFunc(a.parts, func(u *update) bool { return u.to.otherBot }) {
+		pf.Admission = channel.Admission{Kind: channel.Drop, Reason: channel.ReasonChannelLocal, Detail: "other_bot"}
+	} else if in.HasMedia {
+		pf.History.LoadMedia = platform.ImageLoader(a.files(), a.c.load)
 	}
 	return pf, nil
 }
 
-// Resolve implements [channel.Adapter].
-func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (channel.Plan, error) {
-	c, me := a.c, a.c.self()
-	list := channel.Parts[*models.Message](in)
-	m := list[len(list)-1] // what the reply goes to
-	kind := chatKind(&m.Chat)
-	from := sender(m, me)
-	native := strconv.FormatInt(c.chats.now(m.Chat.ID), 10)
+// files are those of the messages, in order.
+func (a *adapter) files() (list []attachment) {
+	for _, u := range a.parts {
+		list = append(list, attachments(u.message, a.c.media.Limit)...)
+	}
+	return list
+}
 
-	policy, who := a.k.PolicyAt(ctx, channel.PolicyQuery{
-		Channel: c.name, Account: c.account, Conversation: in.ConversationID, Thread: in.ThreadID, Kind: kind,
-	}, from)
-
-	f := channel.Facts{
-		Channel: c.name, Account: c.account, MessageID: in.ID, From: from.ID, Timestamp: in.Timestamp,
-		Sender: from,
-		Conversation: channel.ConversationFacts{
-			Kind: kind, ID: in.ConversationID, Label: chatLabel(&m.Chat), ThreadID: in.ThreadID,
-		},
-		Route: channel.RouteFacts{CreateIfMissing: true},
-		Reply: reply(kind, native, in.ThreadID, m),
-		Message: channel.MessageFacts{
-			RawBody: in.RawText, BodyForAgent: in.TextForAgent, CommandBody: in.TextForCommands, SenderLabel: from.Label(),
-			Preview: channel.Preview(in.RawText),
-		},
+func (a *adapter) resolve(ctx context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (*kernel.Turn, error) {
+	c, m := a.c, a.last.message
+	at := channel.ConversationFacts{Kind: chatKind(&m.Chat), ID: in.ConversationID, Label: chatLabel(&m.Chat), ThreadID: in.ThreadID}
+	current := strconv.FormatInt(c.chats.current(m.Chat.ID), 10)
+	if current != at.ID {
+		at.NativeChannelID = current
 	}
-	if native != f.Conversation.ID {
-		f.Conversation.NativeChannelID = native
-	}
-	key := channel.KeyParts{Channel: c.name, Account: c.account, Conversation: in.ConversationID}
-	if in.ThreadID != "" {
-		f.Route.ParentSessionKey = channel.SessionKey(key)
-		key.Thread = in.ThreadID
-	}
-	f.Route.RouteSessionKey = channel.SessionKey(key)
-	if a.k.Routes == nil {
-		f.Route.AgentID = cmp.Or(policy.Agent, c.agent)
-	}
+	f, policy, who := platform.NewFacts(ctx, a.k, a.meta, c.s.Agent, in, c.sender(m), at)
+	f.Reply = replyPlan(at.Kind, current, in.ThreadID, m.ID)
 	names := channel.NewNames(policy.Patterns)
 	var mentions []channel.MentionFacts
-	for _, part := range list {
-		mentions = append(mentions, mentioned(part, me, names))
+	for _, u := range a.parts {
+		mentions = append(mentions, mentioned(u, c.self().ID, names))
 	}
 	f.Access = policy.Access(who, channel.MergeMentions(mentions...))
-	if p, ok := pressed(a.u); ok {
-		return channel.PressPlan(f, p, a.answer), nil
+	if p, ok := readPress(a.last.press); ok {
+		return a.k.PressTurn(f, p, a.showPressed), nil
 	}
-	f.Supplemental = supplemental(m, me, kind, policy)
-	f.Supplemental.GroupSystemPrompt = policy.SystemPrompt
-	a.media(ctx, list, &f)
-	return &channel.Assembled{
-		Common:   channel.Common{Facts: f, Record: channel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}},
-		Delivery: c.delivery(native, in.ThreadID, kind),
-	}, nil
-}
-
-// files are those of messages, in order.
-func (a *adapter) files(list []*models.Message) (all []attachment) {
-	for _, m := range list {
-		all = append(all, attachments(m, a.c.store.Limit)...)
-	}
-	return all
-}
-
-// media are the files of the messages and of what they quote. They are loaded only for a message that the gates let in, and what
-// context_visibility hides is not (CH-109).
-func (a *adapter) media(ctx context.Context, list []*models.Message, f *channel.Facts) {
-	c := a.c
-	own := a.files(list)
+	c.addContext(&f.Supplemental, m, func(by channel.SenderFacts) channel.Tri { return policy.Sees(at.Kind, by.Identity()) })
 	var quoted []attachment
-	if to := list[len(list)-1].ReplyToMessage; f.Supplemental.Quote != nil && to != nil && !f.Supplemental.Quote.IsExternal {
-		quoted = attachments(to, c.store.Limit)
+	if to := repliedTo(m); to != nil {
+		quoted = attachments(to, c.media.Limit)
 	}
-	f.Media = media.Facts(own)
-	if f.Supplemental.Quote != nil {
-		f.Supplemental.Quote.Media = media.Facts(quoted)
-	}
-	if len(own)+len(quoted) == 0 {
-		return
-	}
-	if !channel.LetsIn(f) {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, channel.LoaderTimeout)
-	defer cancel()
-	seen, hidden := f.Supplemental.Visible(f.Access.Visibility)
-	if !hidden {
-		var notes []string
-		f.Media, notes = c.load(ctx, own)
-		f.Message.BodyForAgent = strings.TrimSpace(strings.Join(append([]string{f.Message.BodyForAgent}, notes...), "\n"))
-	}
-	if seen.Quote != nil {
-		f.Supplemental.Quote.Media, _ = c.load(ctx, quoted)
-	}
+	platform.AddMedia(ctx, &f, a.files(), quoted, c.load)
+	return &kernel.Turn{Facts: f, Record: kernel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}, Delivery: c.delivery(&f)}, nil
 }
 
-// Challenge implements [channel.Challenger]: whoever writes to the bot is told how to be let in.
-func (a *adapter) Challenge(ctx context.Context, s channel.SenderFacts) error {
-	m, _, _ := message(a.u)
-	if m == nil || chatKind(&m.Chat) != channel.Direct {
-		return nil
-	}
-	text, err := pairing.Challenge(ctx, a.k.Pairing, a.c.name, a.c.account, s, "")
-	if err != nil || text == "" {
-		return err
-	}
-	_, err = a.c.send(ctx, &target{chat: m.Chat.ID}, chunk{marked: text})
-	return err
-}
-
-// reply is where the answer goes: to the message in groups, into its topic, and in a direct conversation just to the chat (CH-177).
-func reply(kind channel.ChatType, chat, thread string, m *models.Message) channel.ReplyPlanFacts {
+// replyPlan is where the answer goes: in groups it replies to the message, in topics it stays in the topic (CH-177).
+func replyPlan(kind channel.ChatType, chat, thread string, message int) channel.ReplyPlanFacts {
 	r := channel.ReplyPlanFacts{
-		To: chat, OriginatingTo: chat, NativeChannelID: chat, ReplyToID: channel.None, MessageThreadID: channel.None,
-		Mode: channel.ReplyDirect,
+		To: chat, OriginatingTo: chat, NativeChannelID: chat, ReplyToID: channel.None, MessageThreadID: channel.None, Mode: channel.ReplyDirect,
 	}
-	if kind == channel.Group {
-		r.Mode, r.ReplyToID = channel.ReplyMessage, channel.Some(strconv.Itoa(m.ID))
-	}
-	if kind == channel.Broadcast {
+	switch kind {
+	case channel.Group:
+		r.Mode, r.ReplyToID = channel.ReplyMessage, channel.Some(strconv.Itoa(message))
+	case channel.Broadcast:
 		r.Mode = channel.ReplyChannel
 	}
 	if thread != "" {
@@ -241,27 +131,8 @@ func reply(kind channel.ChatType, chat, thread string, m *models.Message) channe
 	return r
 }
 
-// mentioned is what a message says of who is meant (CH-174).
-func mentioned(m *models.Message, me *models.User, names channel.Names) channel.MentionFacts {
-	text, entities := words(m)
-	a := addressed(text, entities, me)
-	f := channel.MentionFacts{CanDetect: true, WasMentioned: a.us || names.In(text), HasAnyMention: a.anybody}
-	if to := answered(m); to != nil && to.From != nil && to.From.ID == me.ID && to.SenderChat == nil {
-		f.Implicit = append(f.Implicit, channel.ReplyToBot)
-		if m.Quote != nil {
-			f.Implicit = append(f.Implicit, channel.QuotedBot)
-		}
-	}
-	if m.ExternalReply != nil {
-		if by := m.ExternalReply.Origin.MessageOriginUser; by != nil && by.SenderUser.ID == me.ID {
-			f.Implicit = append(f.Implicit, channel.QuotedBot)
-		}
-	}
-	return f
-}
-
-// answered is the message that a message replies to. In a topic, every message that replies to none refers to the topic's first.
-func answered(m *models.Message) *models.Message {
+// repliedTo returns the message that m replies to, or nil. The header of a topic, to which all messages of the topic refer, does not count.
+func repliedTo(m *models.Message) *models.Message {
 	to := m.ReplyToMessage
 	if to == nil || m.IsTopicMessage && to.ID == m.MessageThreadID {
 		return nil
@@ -269,84 +140,79 @@ func answered(m *models.Message) *models.Message {
 	return to
 }
 
-// supplemental is what stands around a message.
-func supplemental(m *models.Message, me *models.User, kind channel.ChatType, p channel.Policy) channel.SupplementalFacts {
-	var s channel.SupplementalFacts
-	if to := answered(m); to != nil {
-		by := sender(to, me)
-		q := &channel.Quote{
-			ID: strconv.Itoa(to.ID), Body: said(to), Sender: by.Label(), IsSelf: by.IsSelf, SenderAllowed: p.Sees(kind, by.Identity()),
-		}
-		if m.Quote != nil {
-			q.Body, q.IsQuote = m.Quote.Text, m.Quote.IsManual
-		}
+// mentioned says whether a message is for the bot (CH-174).
+func mentioned(u *update, self int64, names channel.Names) channel.MentionFacts {
+	m := u.message
+	text, _ := textOf(m)
+	f := channel.MentionFacts{CanDetect: true, WasMentioned: u.to.self || names.In(text), HasAnyMention: u.to.anyone}
+	quoted := false
+	if to := repliedTo(m); to != nil && to.From != nil && to.From.ID == self && to.SenderChat == nil {
+		f.Implicit, quoted = append(f.Implicit, channel.ReplyToBot), m.Quote != nil
+	} else if m.ExternalReply != nil && m.ExternalReply.Origin.MessageOriginUser != nil {
+		quoted = m.ExternalReply.Origin.MessageOriginUser.SenderUser.ID == self
+	}
+	if quoted {
+		f.Implicit = append(f.Implicit, channel.QuotedBot)
+	}
+	return f
+}
+
+// addContext adds what the message quotes and where it was forwarded from.
+func (c *Channel) addContext(s *channel.SupplementalFacts, m *models.Message, allowed func(channel.SenderFacts) channel.Tri) {
+	if to := repliedTo(m); to != nil {
+		by := c.sender(to)
+		s.Quote = &channel.Quote{ID: strconv.Itoa(to.ID), Body: fullText(to), Sender: by.Label(), IsSelf: by.IsSelf, SenderAllowed: allowed(by)}
 		if by.IsSelf {
-			q.SenderAllowed = channel.Yes
+			s.Quote.SenderAllowed = channel.Yes
 		}
-		s.Quote = q
 	} else if e := m.ExternalReply; e != nil {
-		by, _, _ := origin(&e.Origin, me)
-		q := &channel.Quote{Sender: by.Label(), IsExternal: true, IsSelf: by.IsSelf, SenderAllowed: p.Sees(kind, by.Identity())}
+		by, _ := c.origin(&e.Origin)
+		s.Quote = &channel.Quote{Sender: by.Label(), IsExternal: true, IsSelf: by.IsSelf, SenderAllowed: allowed(by)}
 		if e.MessageID != 0 {
-			q.ID = strconv.Itoa(e.MessageID)
+			s.Quote.ID = strconv.Itoa(e.MessageID)
 		}
-		if m.Quote != nil {
-			q.Body, q.IsQuote = m.Quote.Text, m.Quote.IsManual
-		}
-		s.Quote = q
+	}
+	if s.Quote != nil && m.Quote != nil {
+		s.Quote.Body, s.Quote.IsQuote = m.Quote.Text, m.Quote.IsManual
 	}
 	if o := m.ForwardOrigin; o != nil {
-		by, what, at := origin(o, me)
-		s.Forwarded = &channel.Forwarded{
-			From: cmp.Or(by.Name, by.Username), FromType: what, FromID: by.ID, Date: at, SenderAllowed: p.Sees(kind, by.Identity()),
+		by, date := c.origin(o)
+		s.Forwarded = &channel.Forwarded{From: cmp.Or(by.Name, by.Username), FromType: string(o.Type), FromID: by.ID, SenderAllowed: allowed(by)}
+		if date != 0 {
+			s.Forwarded.Date = time.Unix(int64(date), 0).UTC()
 		}
 	}
-	return s
 }
 
-// origin is who wrote a message first. Of somebody who hides, there is a name only, which anybody may take.
-func origin(o *models.MessageOrigin, me *models.User) (by channel.SenderFacts, kind string, at time.Time) {
-	chat := func(c *models.Chat) channel.SenderFacts {
-		return channel.SenderFacts{ID: strconv.FormatInt(c.ID, 10), Name: chatLabel(c), Username: c.Username}
-	}
-	date := 0
+// origin returns who wrote a message first, and when. Somebody who hides has a name only, which anybody may take.
+func (c *Channel) origin(o *models.MessageOrigin) (by channel.SenderFacts, date int) {
 	switch {
 	case o.MessageOriginUser != nil:
-		by, date = user(&o.MessageOriginUser.SenderUser, me), o.MessageOriginUser.Date
+		return c.user(&o.MessageOriginUser.SenderUser), o.MessageOriginUser.Date
 	case o.MessageOriginHiddenUser != nil:
-		by, date = channel.SenderFacts{Name: o.MessageOriginHiddenUser.SenderUserName}, o.MessageOriginHiddenUser.Date
+		return channel.SenderFacts{Name: o.MessageOriginHiddenUser.SenderUserName}, o.MessageOriginHiddenUser.Date
 	case o.MessageOriginChat != nil:
-		by, date = chat(&o.MessageOriginChat.SenderChat), o.MessageOriginChat.Date
+		return asSender(&o.MessageOriginChat.SenderChat), o.MessageOriginChat.Date
 	case o.MessageOriginChannel != nil:
-		by, date = chat(&o.MessageOriginChannel.Chat), o.MessageOriginChannel.Date
+		return asSender(&o.MessageOriginChannel.Chat), o.MessageOriginChannel.Date
 	}
-	if date != 0 {
-		at = time.Unix(int64(date), 0).UTC()
-	}
-	return by, string(o.Type), at
+	return by, 0
 }
 
-// Finalize implements [channel.Finalizer]: every press is answered, and what somebody has changed is changed where it waits (CH-98).
-func (a *adapter) Finalize(ctx context.Context, r channel.Result) error {
-	m, _, _ := message(a.u)
-	if a.u.CallbackQuery != nil {
+// finalize answers a press that nothing else has answered, and changes a message that was edited where it waits.
+func (a *adapter) finalize(ctx context.Context, r channel.Result) error {
+	if a.last.press != nil {
+		text := ""
 		if s, ok := channel.RefusedPress(r); ok {
-			a.answerPress(ctx, s.Text())
+			text = s.Text()
 		}
-		a.answerPress(ctx, "") // of a button that is not ours, too
+		a.answerPress(ctx, text)
 		return nil
 	}
-	if a.u.EditedMessage == nil && a.u.EditedChannelPost == nil || a.k.Window == nil || a.k.Settings == nil || chatKind(&m.Chat) == channel.Direct {
-		return nil
+	m := a.last.message
+	if a.last.edited {
+		w := channel.WindowKey{Channel: a.c.s.Name, Account: a.c.s.Account, Conversation: a.c.chats.conversation(m.Chat.ID), Thread: topic(m)}
+		platform.EditWaiting(ctx, a.k, w, chatKind(&m.Chat), a.c.sender(m), strconv.Itoa(m.ID), fullText(m))
 	}
-	key := channel.WindowKey{Channel: a.c.name, Account: a.c.account, Conversation: a.c.chats.conversation(m.Chat.ID), Thread: thread(m)}
-	policy := a.k.Settings.Policy(channel.PolicyQuery{
-		Channel: key.Channel, Account: key.Account, Conversation: key.Conversation, Thread: key.Thread, Kind: chatKind(&m.Chat),
-	})
-	if policy.Sees(chatKind(&m.Chat), sender(m, a.c.self()).Identity()) != channel.Yes {
-		a.k.Window.Forget(ctx, key, strconv.Itoa(m.ID)) // since then, the sender may not talk here any more
-		return nil
-	}
-	a.k.Window.Edit(ctx, key, strconv.Itoa(m.ID), said(m))
 	return nil
 }

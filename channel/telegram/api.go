@@ -2,6 +2,7 @@ package telegram
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,232 +13,211 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lingserve/lingserve/channel/attempt"
+	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// Bounds of calls.
 const (
-	callTimeout = 30 * time.Second // a call that does not wait for updates
-	maxAnswer   = 16 << 20         // bytes: a hundred updates are far less
+	callTimeout = 30 * time.Second // of a call that does not wait for updates
+	maxAnswer   = 16 << 20         // bytes; a hundred updates are far less
 )
 
-// api makes calls. What comes of them never has the address in it, for the token is a part of that.
+// api makes calls. No error of it has the address in it, because the token is a part of that.
 type api struct {
-	http  *http.Client
-	base  string // without a slash at its end
-	token string
-	lost  func(error) // is told when the token is not valid; nil
+	http    *http.Client
+	base    string // without a slash at its end
+	token   string
+	invalid func(error) // is called if the token is invalid
 }
 
-// answer is the envelope of every answer.
-type answer struct {
-	OK          bool            `json:"ok"`
-	Result      json.RawMessage `json:"result"`
-	Code        int             `json:"error_code"`
-	Description string          `json:"description"`
-	Parameters  struct {
-		MigrateTo  int64 `json:"migrate_to_chat_id"`
-		RetryAfter int   `json:"retry_after"`
-	} `json:"parameters"`
+// params are the parameters of a call.
+type params map[string]any
+
+// request is a call, and what may be done about its failures.
+type request struct {
+	method   string
+	params   params
+	file     *platform.Form // that is sent with the parameters; nil
+	out      any            // is set to the result; nil
+	timeout  time.Duration  // 0: callTimeout
+	harmless bool           // repeating changes nothing
+	brief    bool           // a newer call comes soon
 }
 
-// Error is a call that the Bot API has refused. Its text is ours: what the platform says may repeat what was sent.
-type Error struct {
-	Method     string
-	Code       int // of the answer, as for HTTP
-	RetryAfter time.Duration
-	MigrateTo  int64 // the supergroup that the group has become
-	kind       kind
+// kind is a kind of refusal.
+type kind struct {
+	text   string   // for the log
+	status int      // of the answer; 0: it says nothing
+	parts  []string // of the platform's descriptions
 }
 
-func (e *Error) Error() string {
-	what := string(e.kind)
-	if what == "" {
-		what = "the Bot API refused the call"
-	}
-	return fmt.Sprintf("telegram: %s: %s (status %d)", e.Method, what, e.Code)
-}
+var (
+	otherWebhook = &kind{"this bot has a webhook", 0, []string{"can't use getupdates method while webhook is active"}}
+	notModified  = &kind{"the message is unchanged", 0, []string{"message is not modified"}}
+	badMarkup    = &kind{"the platform refused the markup", 0, []string{"can't parse entities"}}
+	gone         = &kind{"the message is deleted", 0, []string{"message to edit not found", "message can't be edited", "message_id_invalid"}}
+	noTopic      = &kind{"the topic is deleted or closed", 0, []string{"message thread not found", "topic_deleted", "topic_closed", "topic_id_invalid"}}
+	noChat       = &kind{"the chat does not exist, or the bot is not in it", 0, []string{"chat not found", "peer_id_invalid", "group chat was deactivated"}}
+	noRights     = &kind{"the bot has no right to write there", 0, []string{"not enough rights", "have no rights", "chat_write_forbidden", "chat_restricted"}}
+	noFile       = &kind{"the file is deleted or too large", 0, []string{"file is too big", "wrong file_id", "invalid file_id", "file is temporarily unavailable"}}
+	badWebhook   = &kind{"the address of the webhook was not accepted", 0, []string{"bad webhook"}}
+	tooLate      = &kind{"the button press is too old to answer", 0, []string{"query is too old", "query id is invalid"}}
+	badToken     = &kind{"the token is not valid; take the one that @BotFather shows", http.StatusUnauthorized, nil}
+	blocked      = &kind{"the bot may not write there: it was blocked, or removed from the chat", http.StatusForbidden, []string{"user_is_blocked"}}
+	conflict     = &kind{"another program reads this bot's updates", http.StatusConflict, nil}
+	tooMany      = &kind{"too many calls", http.StatusTooManyRequests, nil}
+	down         = &kind{"the Bot API is unavailable at the moment", 0, nil} // of all statuses from 500
+	other        = &kind{"the Bot API refused the call", 0, nil}
 
-// kind is what a refusal means, in words for the log.
-type kind string
+	kinds = []*kind{otherWebhook, notModified, badMarkup, gone, noTopic, noChat, noRights, noFile, badWebhook, tooLate, badToken, blocked, conflict, tooMany}
 
-// The kinds that are told apart.
-const (
-	badToken     kind = "the token is not valid; take the one that @BotFather shows"
-	conflict     kind = "another program reads this bot's updates"
-	otherWebhook kind = "this bot has a webhook"
-	tooMany      kind = "too many calls"
-	noChat       kind = "the chat does not exist, or the bot is not in it"
-	blocked      kind = "the bot may not write there: it was blocked, or removed from the chat"
-	noRights     kind = "the bot has no right to write there"
-	noTopic      kind = "the topic is deleted or closed"
-	badMarkup    kind = "the platform refused the markup"
-	notModified  kind = "the message is unchanged"
-	gone         kind = "the message is deleted"
-	tooLong      kind = "the text is too long"
-	migrated     kind = "the group has become a supergroup"
-	noFile       kind = "the file is deleted or too large"
-	down         kind = "the Bot API is unavailable at the moment"
-	badWebhook   kind = "the address of the webhook was not accepted"
-	tooLate      kind = "the button press is too old to answer"
+	// permanent are refusals after which nothing can be sent to the chat any more.
+	permanent = []*kind{badToken, noChat, blocked, noRights, noTopic}
 )
 
-// kinds finds a kind by what a description has in it.
-var kinds = []struct {
-	part string
-	kind kind
-}{
-	{"can't use getupdates method while webhook is active", otherWebhook},
-	{"message is not modified", notModified},
-	{"can't parse entities", badMarkup},
-	{"message is too long", tooLong},
-	{"caption is too long", tooLong},
-	{"message_too_long", tooLong},
-	{"message to edit not found", gone},
-	{"message can't be edited", gone},
-	{"message_id_invalid", gone},
-	{"message to delete not found", gone},
-	{"message thread not found", noTopic},
-	{"topic_deleted", noTopic},
-	{"topic_closed", noTopic},
-	{"topic_id_invalid", noTopic},
-	{"chat not found", noChat},
-	{"peer_id_invalid", noChat},
-	{"group chat was upgraded", migrated},
-	{"group chat was deactivated", noChat},
-	{"not enough rights", noRights},
-	{"have no rights", noRights},
-	{"chat_write_forbidden", noRights},
-	{"chat_restricted", noRights},
-	{"user_is_blocked", blocked},
-	{"file is too big", noFile},
-	{"wrong file_id", noFile},
-	{"invalid file_id", noFile},
-	{"file is temporarily unavailable", noFile},
-	{"bad webhook", badWebhook},
-	{"query is too old", tooLate},
-	{"query id is invalid", tooLate},
-}
-
-func kindOf(code int, description string) kind {
+func kindOf(status int, description string) *kind {
 	description = strings.ToLower(description)
-	for _, k := range kinds {
-		if strings.Contains(description, k.part) {
-			return k.kind
-		}
+	has := func(part string) bool { return strings.Contains(description, part) }
+	if i := slices.IndexFunc(kinds, func(k *kind) bool { return slices.ContainsFunc(k.parts, has) }); i >= 0 {
+		return kinds[i]
+	}
+	if i := slices.IndexFunc(kinds, func(k *kind) bool { return k.status == status }); i >= 0 && status != 0 {
+		return kinds[i]
 	}
 	switch {
-	case code == http.StatusUnauthorized, code == http.StatusNotFound && description == "not found":
-		return badToken // what is no token at all has no address
-	case code == http.StatusForbidden:
-		return blocked
-	case code == http.StatusConflict:
-		return conflict
-	case code == http.StatusTooManyRequests:
-		return tooMany
-	case code >= 500:
+	case status >= 500:
 		return down
+	case status == http.StatusNotFound && description == "not found": // a token of another form has no address
+		return badToken
 	}
-	return ""
+	return other
 }
 
-// is says whether an error is a refusal of one of the kinds.
-func is(err error, kinds ...kind) bool {
-	e, ok := errors.AsType[*Error](err)
+// refusal is a call that the Bot API has refused. Its text is ours, because what the platform says may repeat what was sent.
+type refusal struct {
+	kind       *kind
+	status     int // of the answer, as for HTTP
+	retryAfter time.Duration
+	migrateTo  int64 // the supergroup that the group has become
+}
+
+func (e *refusal) Error() string { return fmt.Sprintf("%s (status %d)", e.kind.text, e.status) }
+
+// is reports whether an error is a refusal of one of the kinds.
+func is(err error, kinds ...*kind) bool {
+	e, ok := errors.AsType[*refusal](err)
 	return ok && slices.Contains(kinds, e.kind)
 }
 
-// call makes one attempt. in is JSON or a form; out may be nil.
-func (a *api) call(ctx context.Context, timeout time.Duration, method string, in, out any) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("telegram: %s: %w", method, &attempt.Unreached{Err: context.Cause(ctx)})
+func judge(err error) platform.Failure {
+	e, ok := errors.AsType[*refusal](err)
+	if !ok {
+		return platform.Failure{}
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	return platform.Failure{
+		Busy: e.kind == tooMany, After: e.retryAfter, Permanent: slices.Contains(permanent, e.kind),
+		Refused: e.kind != tooMany && e.kind != down, Untaken: e.status == http.StatusServiceUnavailable,
+	}
+}
+
+// do makes a call as [platform.Call] has it.
+func (a *api) do(ctx context.Context, r request) error {
+	c := platform.Call{Do: func(ctx context.Context) error { return a.call(ctx, r) }, Judge: judge, Harmless: r.harmless, Brief: r.brief}
+	return c.Run(ctx)
+}
+
+// call makes one attempt.
+func (a *api) call(ctx context.Context, r request) error {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.timeout, callTimeout))
 	defer cancel()
-	body, kind, err := encode(in)
-	if err != nil {
-		return fmt.Errorf("telegram: %s: write the call: %w", method, err)
+	err := a.attempt(ctx, &r)
+	if err == nil {
+		return nil
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.base+"/bot"+a.token+"/"+method, bytes.NewReader(body))
-	if err != nil {
-		return errors.New("telegram: api is not an address; expected one such as https://api.telegram.org")
+	err = fmt.Errorf("telegram: %s: %w", r.method, err)
+	if is(err, badToken) {
+		a.invalid(err)
 	}
-	req.Header.Set("Content-Type", kind)
-	res, err := a.http.Do(req)
+	return err
+}
+
+func (a *api) attempt(ctx context.Context, r *request) error {
+	body, contentType, err := r.encode()
 	if err != nil {
-		return fmt.Errorf("telegram: %s: %w", method, attempt.Bare(ctx, err))
+		return fmt.Errorf("write the call: %w", err)
+	}
+	res, err := a.send(ctx, http.MethodPost, "/bot"+a.token+"/"+r.method, contentType, body)
+	if err != nil {
+		return err
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {
-		return fmt.Errorf("telegram: %s: read the answer: %w", method, attempt.Bare(ctx, err))
+		return fmt.Errorf("read the answer: %w", platform.Bare(ctx, err))
 	}
-	var got answer
-	if json.Unmarshal(text, &got) != nil {
-		if res.StatusCode/100 == 2 {
-			return fmt.Errorf("telegram: %s: the answer is not from a Bot API; check the setting api", method)
+	return r.read(res.StatusCode, text)
+}
+
+// send sends a request. path has the token in it.
+func (a *api) send(ctx context.Context, method, path, contentType string, body []byte) (*http.Response, error) {
+	if ctx.Err() != nil {
+		return nil, &platform.Unreached{Err: context.Cause(ctx)}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, a.base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, errors.New("api is not an address; expected one such as " + DefaultAPI)
+	}
+	req.Header.Set("Content-Type", contentType)
+	res, err := a.http.Do(req)
+	if err != nil {
+		return nil, platform.Bare(ctx, err)
+	}
+	return res, nil
+}
+
+// encode writes the body of a call: JSON, or a form if there is a file.
+func (r *request) encode() (body []byte, contentType string, err error) {
+	if r.file == nil {
+		body, err = json.Marshal(r.params)
+		if r.params == nil {
+			body = []byte("{}") // the platform takes no null
 		}
-		got = answer{Code: res.StatusCode} // a gateway's page
+		return body, "application/json", err
+	}
+	r.file.Fields = map[string]string{}
+	for name, value := range r.params {
+		text, _ := json.Marshal(value) // a number, or a struct of the library
+		r.file.Fields[name] = string(text)
+	}
+	return r.file.Encode()
+}
+
+// read reads the answer to a call.
+func (r *request) read(status int, text []byte) error {
+	var got struct {
+		OK          bool            `json:"ok"`
+		Result      json.RawMessage `json:"result"`
+		Code        int             `json:"error_code"`
+		Description string          `json:"description"`
+		Parameters  struct {
+			MigrateTo  int64 `json:"migrate_to_chat_id"`
+			RetryAfter int   `json:"retry_after"`
+		} `json:"parameters"`
+	}
+	if json.Unmarshal(text, &got) != nil {
+		if status/100 == 2 {
+			return errors.New("the answer is not from a Bot API; check the setting api")
+		}
+		got.OK, got.Code = false, status // a gateway's page
 	}
 	if !got.OK {
-		e := &Error{Method: method, Code: got.Code, MigrateTo: got.Parameters.MigrateTo, kind: kindOf(got.Code, got.Description)}
-		e.RetryAfter = time.Duration(max(got.Parameters.RetryAfter, 0)) * time.Second
-		if e.Code == http.StatusTooManyRequests {
-			e.RetryAfter = max(e.RetryAfter, time.Second)
-		}
-		if e.kind == badToken && a.lost != nil {
-			a.lost(e)
+		e := &refusal{kindOf(got.Code, got.Description), got.Code, time.Duration(got.Parameters.RetryAfter) * time.Second, got.Parameters.MigrateTo}
+		if e.kind == tooMany {
+			e.retryAfter = max(e.retryAfter, time.Second)
 		}
 		return e
 	}
-	if out == nil {
-		return nil
-	}
-	if err := json.Unmarshal(got.Result, out); err != nil {
-		return fmt.Errorf("telegram: %s: the answer has an unexpected form", method)
+	if r.out != nil && json.Unmarshal(got.Result, r.out) != nil {
+		return errors.New("the answer has an unexpected form")
 	}
 	return nil
-}
-
-// encode writes the parameters of a call.
-func encode(in any) (body []byte, kind string, err error) {
-	switch in := in.(type) {
-	case nil:
-		return []byte("{}"), "application/json", nil
-	case *attempt.Form:
-		return in.Encode()
-	default:
-		body, err = json.Marshal(in)
-		return body, "application/json", err
-	}
-}
-
-// request is a call with what may be done about its failures.
-type request struct {
-	method   string
-	in, out  any                 // as for call
-	harmless bool                // repeating changes nothing: an edit, a question
-	slow     func(time.Duration) // is told of each 429; nil
-}
-
-// permanent are refusals after which nothing can be sent to that place.
-var permanent = []kind{badToken, noChat, blocked, noRights, noTopic}
-
-// do makes a call as [attempt.Call] has it.
-func (a *api) do(ctx context.Context, r request) error {
-	c := attempt.Call{
-		Do: func(ctx context.Context) error { return a.call(ctx, callTimeout, r.method, r.in, r.out) }, Judge: judge, Harmless: r.harmless, Slow: r.slow,
-	}
-	return c.Run(ctx)
-}
-
-func judge(err error) attempt.Failure {
-	e, ok := errors.AsType[*Error](err)
-	if !ok {
-		return attempt.Failure{}
-	}
-	return attempt.Failure{
-		Busy: e.kind == tooMany, After: e.RetryAfter, Permanent: slices.Contains(permanent, e.kind),
-		Refused: e.kind != tooMany && e.kind != down, Untaken: e.Code == http.StatusServiceUnavailable, // nobody has taken the call
-	}
 }

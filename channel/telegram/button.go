@@ -3,31 +3,30 @@ package telegram
 import (
 	"context"
 	"errors"
-	"strconv"
+	"fmt"
 	"strings"
 
-	"github.com/go-telegram/bot"
 	"github.com/go-telegram/bot/models"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/markup"
 )
 
-// maxData is what the data of a button may have, in bytes.
+// maxData is how many bytes the data of a button may have.
 const maxData = 64
 
-// keyboard is what stands below a message. (The library's button always has the member copy_text, which the platform refuses.)
+// keyboard is the buttons below a message. The buttons of the library always have the member copy_text, which the platform refuses.
 type keyboard struct {
 	Rows [][]button `json:"inline_keyboard"`
 }
 
+// button has a word and the id of its question as data.
 type button struct {
 	Text string `json:"text"`
 	Data string `json:"callback_data"`
 }
 
-// buttons are those of a question, the last in a row of its own; nil for an id that the platform does not take as data. Their data are a word
-// and the id.
+// buttons returns those of a question, the last in its own row; nil: the platform does not take the id as data.
 func buttons(q *channel.Question) *keyboard {
 	k := &keyboard{Rows: make([][]button, 2)}
 	for i, b := range q.Buttons() {
@@ -40,17 +39,17 @@ func buttons(q *channel.Question) *keyboard {
 	return k
 }
 
-// pressed is the press of one of the channel's buttons.
-func pressed(u *Update) (p channel.Press, ok bool) {
-	if u.CallbackQuery == nil {
+// readPress reads the press of a button of a question.
+func readPress(c *models.CallbackQuery) (p channel.Press, ok bool) {
+	if c == nil {
 		return p, false
 	}
-	word, id, _ := strings.Cut(u.CallbackQuery.Data, ":")
+	word, id, _ := strings.Cut(c.Data, ":")
 	return channel.ReadPress(word, id)
 }
 
-// question is the message that asks a question. Its text is shown in one message or not at all: nobody approves what they have not read.
-func (c *Channel) question(q *channel.Question, withCommands string) (chunk, error) {
+// question returns the message that asks a question. It is one message or none, because nobody may approve what they have not read.
+func (c *Channel) question(q *channel.Question, withCommands string) (message, error) {
 	text, keys := q.Text, buttons(q)
 	if keys == nil || text == "" {
 		text, keys = withCommands, nil
@@ -58,78 +57,69 @@ func (c *Channel) question(q *channel.Question, withCommands string) (chunk, err
 			text = q.WithCommands()
 		}
 	}
-	chunks := c.split(text)
-	if len(chunks) != 1 {
-		return chunk{}, &channel.NotSentError{Err: errors.New("telegram: the question does not fit into one message")}
+	list := c.split(text)
+	if len(list) != 1 {
+		return message{}, &channel.NotSentError{Err: errors.New("telegram: the question does not fit into one message")}
 	}
-	chunks[0].keyboard = keys
-	return chunks[0], nil
+	list[0].keyboard = keys
+	return list[0], nil
 }
 
-// Settle implements [channel.Settler].
-func (d *delivery) Settle(ctx context.Context, asked channel.Block, sent channel.Receipt, x channel.Decided) error {
-	if len(sent.MessageIDs) == 0 {
-		return nil
-	}
-	id, err := strconv.Atoi(sent.MessageIDs[0])
+// ask sends a question, and before it the file of its arguments if they are too long for a message.
+func (c *Channel) ask(ctx context.Context, b *channel.Block) (channel.Receipt, error) {
+	q, err := c.question(b.Question, b.Text)
 	if err != nil {
-		return err
+		return channel.Receipt{}, err
 	}
-	t, err := d.c.targetOf(&asked)
-	if err != nil {
-		return err
+	if name := b.Question.File; name != "" {
+		if _, err := c.upload(ctx, b, "document", name, []byte(b.Question.Arguments), false); err != nil {
+			return channel.Receipt{}, &channel.NotSentError{Err: fmt.Errorf("telegram: the file of a question: %w", err)}
+		}
 	}
+	return c.sendAll(ctx, b, []message{q})
+}
+
+// settle says below a question what was decided, and removes its buttons.
+func (c *Channel) settle(ctx context.Context, asked channel.Block, sent channel.Receipt, d channel.Decided) error {
 	q := *asked.Question
 	if q.Text == "" {
 		q.Text = asked.Text
 	}
-	q.Text += "\n\n" + x.Text(markup.Literal(x.By))
-	text, err := d.c.question(&q, q.Text)
-	if err != nil {
+	q.Text += "\n\n" + d.Text(markup.Literal(d.By))
+	m, err := c.question(&q, q.Text)
+	if err != nil || len(sent.MessageIDs) == 0 {
 		return err
 	}
-	text.keyboard = nil
-	if _, err = d.c.edit(ctx, &t, id, text); is(err, gone) {
+	m.keyboard = nil
+	if _, err = c.put(ctx, &asked, sent.MessageIDs[0], m); is(err, gone) {
 		return nil
 	}
 	return err
 }
 
-// answerPress shows a text to whoever has pressed a button. The platform shows that it waits until it is answered, with or without a text.
+// answerPress shows a text to whoever has pressed a button, once. The platform shows that it waits until there is an answer, which may be "".
 func (a *adapter) answerPress(ctx context.Context, text string) {
 	if a.answered {
 		return
 	}
 	a.answered = true
-	err := a.c.api.do(ctx, request{
-		method: "answerCallbackQuery", in: &bot.AnswerCallbackQueryParams{CallbackQueryID: a.u.CallbackQuery.ID, Text: text}, harmless: true,
-	})
+	p := params{"callback_query_id": a.last.press.ID, "text": text}
+	err := a.c.api.do(ctx, request{method: "answerCallbackQuery", params: p, harmless: true})
 	if err != nil && !is(err, tooLate) {
-		a.c.log.WarnContext(ctx, "cannot answer a button press", "channel", a.c.name, "error", err)
+		a.c.log.WarnContext(ctx, "cannot answer a button press", "channel", a.c.s.Name, "error", err)
 	}
 }
 
-// answer shows what became of a press. The buttons of a question that nobody asks any more are removed: nothing else would do that
-// after a crash.
-func (a *adapter) answer(ctx context.Context, s channel.Pressed) {
+// showPressed shows what became of a press. It removes the buttons of a question that is not open any more, such as after a crash.
+func (a *adapter) showPressed(ctx context.Context, s channel.Pressed) {
 	a.answerPress(ctx, s.Text())
-	m := a.u.CallbackQuery.Message.Message
+	m := a.last.press.Message.Message
 	if s != channel.PressUnknown || m == nil {
 		return
 	}
-	err := a.c.api.do(ctx, request{
-		method: "editMessageReplyMarkup", in: &bot.EditMessageReplyMarkupParams{ChatID: m.Chat.ID, MessageID: m.ID}, harmless: true,
-	})
+	p := params{"chat_id": m.Chat.ID, "message_id": m.ID}
+	err := a.c.api.do(ctx, request{method: "editMessageReplyMarkup", params: p, harmless: true})
 	if err != nil && !is(err, gone, notModified) {
-		a.c.log.WarnContext(ctx, "cannot remove an old question's buttons", "channel", a.c.name, "error", err)
+		a.c.log.WarnContext(ctx, "cannot remove an old question's buttons", "channel", a.c.s.Name, "error", err)
 	}
-}
-
-// press is what an update with a press says: the command that it stands for, by whoever has pressed, where the question was asked.
-func press(c *models.CallbackQuery, at *models.Message) *models.Message {
-	m := &models.Message{ID: at.ID, Chat: at.Chat, MessageThreadID: at.MessageThreadID, IsTopicMessage: at.IsTopicMessage, From: &c.From}
-	if p, ok := pressed(&Update{CallbackQuery: c}); ok {
-		m.Text = p.Command()
-	}
-	return m
 }

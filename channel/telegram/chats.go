@@ -1,109 +1,86 @@
 package telegram
 
 import (
-	"fmt"
+	"context"
 	"strconv"
 	"sync"
 	"time"
 
-	"github.com/lingserve/lingserve/channel/state"
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// chats knows which groups have become supergroups: a supergroup has another id, and is to keep the session, the route and the
-// window that the group had (CH-173). The id that the kernel knows is the group's.
+// chats knows which groups have become supergroups. A supergroup has another id, and keeps the session, the route and the window of the group (CH-173): the
+// kernel knows it by the id of the group.
 type chats struct {
-	store state.Store // where other replicas learn, too; nil: groups are forgotten at the end
-	name  string      // in the store
+	store platform.State // shared with other replicas
+	name  string         // in the store
 
 	mu     sync.Mutex
-	grown  map[int64]int64 // of a group: its supergroup
-	first  map[int64]int64 // of a supergroup: the group that it was
-	looked time.Time       // when it was looked what others have learned
+	supers map[int64]int64 // by group
+	read   time.Time       // when the store was read
 }
 
-// maxGrown bounds what is remembered: a bot sees one such message in the life of a group.
-const maxGrown = 10_000
+const (
+	maxSupers    = 10_000                 // that are stored; a group becomes a supergroup once
+	largestSuper = -1_000_000_000_000     // the largest id of a supergroup
+	readEvery    = 100 * time.Millisecond // how long the store is believed to be unchanged: a message asks more than once
+)
 
-// lookAgain is how long it is believed that nobody has learned anything: a message is looked at more than once.
-const lookAgain = 100 * time.Millisecond
-
-// largestSupergroup is the largest id of a supergroup: smaller ones may be of a group that has grown.
-const largestSupergroup = -1_000_000_000_000
-
-func openChats(store state.Store, name string) (*chats, error) {
-	c := &chats{store: store, name: name, grown: map[int64]int64{}, first: map[int64]int64{}}
+// openChats returns the chats of a login. Without a store, they are forgotten at the end.
+func openChats(store platform.State, login string) (*chats, error) {
 	if store == nil {
-		return c, nil
+		store = channel.NewTexts(0)
 	}
-	if err := c.lookLocked(); err != nil {
-		return nil, fmt.Errorf("telegram: read what is known of groups: %w", err)
-	}
-	return c, nil
+	c := &chats{store: store, name: login, supers: map[int64]int64{}}
+	return c, c.readStore()
 }
 
-// lookLocked reads what other replicas have learned.
-func (c *chats) lookLocked() error {
-	c.looked = time.Now()
-	all := map[int64]int64{}
-	if err := state.Read(c.store, c.name, &all); err != nil {
-		return err
-	}
-	for from, to := range all {
-		c.grown[from], c.first[to] = to, from
-	}
-	return nil
+// readStore adds what other replicas have learned.
+func (c *chats) readStore() error {
+	c.read = time.Now()
+	return platform.ReadState(c.store, c.name, &c.supers)
 }
 
 // learn notes that a group has become a supergroup.
-func (c *chats) learn(from, to int64) error {
-	if from == 0 || to == 0 || from == to {
-		return nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.grown[from] == to || len(c.grown) >= maxGrown {
-		return nil
-	}
-	c.grown[from], c.first[to] = to, from
-	if c.store == nil {
-		return nil
-	}
-	err := state.Change(c.store, c.name, func(all map[int64]int64) (map[int64]int64, bool) {
-		if all[from] == to || len(all) >= maxGrown {
-			return nil, false
-		}
+func (c *Channel) learn(ctx context.Context, group, super int64) {
+	c.chats.mu.Lock()
+	defer c.chats.mu.Unlock()
+	c.chats.supers[group] = super
+	err := platform.ChangeState(c.chats.store, c.chats.name, func(all map[int64]int64) (map[int64]int64, bool) {
 		if all == nil {
 			all = map[int64]int64{}
 		}
-		all[from] = to
-		return all, true
+		all[group] = super
+		return all, len(all) <= maxSupers
 	})
 	if err != nil {
-		return fmt.Errorf("telegram: write what is known of groups: %w", err)
+		c.log.WarnContext(ctx, "cannot store a supergroup's new id", "channel", c.s.Name, "error", err)
 	}
-	return nil
 }
 
-// conversation is the id by which the kernel knows a chat. Where it cannot be asked what others have learned, it is as far as is known here.
-func (c *chats) conversation(id int64) string {
+// conversation returns the id by which the kernel knows a chat.
+func (c *chats) conversation(chat int64) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	from, ok := c.first[id]
-	if !ok && c.store != nil && id < largestSupergroup && time.Since(c.looked) > lookAgain && c.lookLocked() == nil {
-		from, ok = c.first[id]
+	if chat < largestSuper && time.Since(c.read) > readEvery {
+		_ = c.readStore() // without an answer, what is known here counts
 	}
-	if ok {
-		id = from
+	for group, super := range c.supers {
+		if super == chat {
+			chat = group
+			break
+		}
 	}
-	return strconv.FormatInt(id, 10)
+	return strconv.FormatInt(chat, 10)
 }
 
-// now is the id to send to.
-func (c *chats) now(id int64) int64 {
+// current returns the id to send to.
+func (c *chats) current(chat int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if to, ok := c.grown[id]; ok {
-		return to
+	if super, ok := c.supers[chat]; ok {
+		return super
 	}
-	return id
+	return chat
 }

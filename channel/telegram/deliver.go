@@ -2,6 +2,7 @@ package telegram
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -10,480 +11,236 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-telegram/bot"
 	"github.com/go-telegram/bot/models"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/attempt"
+	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/markup"
+	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// Intervals (CH-175, CH-176). The platform takes about one message a second in a chat, and twenty a minute in a group.
+// The platform takes about one message a second in a chat, and twenty a minute in a group. It shows typing for five seconds.
 const (
 	typingEvery       = 4 * time.Second
 	previewEvery      = time.Second
 	previewEveryGroup = 3 * time.Second
 )
 
-// maxText is what one message holds, in UTF-16 code units after parsing.
-const maxText = 4096
-
-// maxUpload bounds a file that is sent.
-const maxUpload = 20 << 20
-
-// delivery is how one turn's reply goes to its chat. Its methods are never called at the same time.
-type delivery struct {
-	c            *Channel
-	chat, thread string
-	kind         channel.ChatType
-	shown        string    // by the preview that stands there
-	slow         time.Time // until then, no previews
-}
-
-var (
-	_ channel.Delivery  = (*delivery)(nil)
-	_ channel.Previewer = streaming{}
-	_ channel.Delivery  = streaming{}
-	_ channel.Worker    = (*delivery)(nil)
-	_ channel.Pacer     = (*delivery)(nil)
-	_ channel.Durabler  = (*delivery)(nil)
-	_ channel.Settler   = (*delivery)(nil)
-	_ channel.Sender    = (*Channel)(nil)
+const (
+	maxText   = 4096     // of a message, in UTF-16 units after parsing
+	maxUpload = 20 << 20 // of a file, in bytes
+	maxPhoto  = 10 << 20 // larger pictures are documents
 )
 
-// target is where a block goes.
-type target struct {
-	chat   int64
-	thread int
-	reply  int
-	silent bool
-	slow   func(time.Duration) // is told when the platform's rate limit was reached; nil
+// delivery is how the answer in a conversation is sent.
+func (c *Channel) delivery(f *channel.Facts) *kernel.Delivery {
+	d := &kernel.Delivery{
+		Deliver: c.deliver, Settle: c.settle, Durable: true, PreviewEvery: previewEvery, WorkingEvery: typingEvery,
+		Working: func(ctx context.Context) error { return c.showTyping(ctx, f.Reply) },
+	}
+	direct := f.Conversation.Kind == channel.Direct
+	if !direct {
+		d.PreviewEvery = previewEveryGroup
+	}
+	switch {
+	case c.s.Preview == PreviewDraft && direct:
+		d.Preview = c.showDraft
+	case c.s.Preview != PreviewOff:
+		d.Preview = c.previewer()
+	}
+	return d
 }
 
-// targetOf reads the reply plan, which was frozen when the event was resolved.
-func (c *Channel) targetOf(b *channel.Block) (t target, err error) {
-	if t.chat, err = strconv.ParseInt(b.Target.Target(), 10, 64); err != nil {
-		return t, &channel.NotSentError{Err: errors.New("telegram: the target is not a chat id"), Permanent: true}
-	}
-	t.chat = c.chats.now(t.chat)
-	if v, _ := b.Target.MessageThreadID.Get(); v != "" {
-		t.thread, _ = strconv.Atoi(v)
-	}
-	if v, _ := b.Target.ReplyToID.Get(); v != "" {
-		t.reply, _ = strconv.Atoi(v)
-	}
-	t.silent = b.Silent
-	return t, nil
+// message is one message of an answer: a text, with markup and without, or a file.
+type message struct {
+	marked, plain string // marked is "" if the text has no markup
+	keyboard      *keyboard
+	file          *channel.MediaFact
+	reply         bool // to what is answered
+	brief         bool // a newer text comes soon
 }
 
-// Deliver implements [channel.Delivery].
-func (d *delivery) Deliver(ctx context.Context, b channel.Block) (channel.Receipt, error) {
-	r, err := d.c.deliver(ctx, &b, d.slowDown)
-	if err == nil {
-		d.shown = ""
-	}
-	return r, err
-}
-
-// slowDown holds previews back until the platform wants more calls.
-func (d *delivery) slowDown(wait time.Duration) { d.slow = time.Now().Add(wait) }
-
-// Send implements [channel.Sender]: what the outbox holds.
-func (c *Channel) Send(ctx context.Context, m channel.Outbound) (channel.Receipt, error) {
-	return c.deliver(ctx, &m.Block, nil)
-}
-
-// Can implements [channel.Sender].
-func (c *Channel) Can(need channel.Capabilities) (bool, error) {
-	return !need.Media || c.store.Dir != "", nil
-}
-
-// Durable implements [channel.Durabler]: the end of an answer outlives a crash.
-func (d *delivery) Durable(b channel.Block) *channel.Durable {
-	thread, _ := b.Target.MessageThreadID.Get()
-	reply, _ := b.Target.ReplyToID.Get()
-	return &channel.Durable{Sender: d.c.sender(), Needs: channel.Capabilities{
-		Thread: thread != "", Reply: reply != "", Media: len(b.Media) > 0, Silent: b.Silent,
-	}}
-}
-
-// sender is the name that the outbox knows the channel by.
-func (c *Channel) sender() string {
-	if c.account == "" {
-		return c.name
-	}
-	return c.name + "@" + c.account
-}
-
-// deliver sends a block in as many messages as it needs. The first is what a preview showed, if there was one.
-func (c *Channel) deliver(ctx context.Context, b *channel.Block, slow func(time.Duration)) (channel.Receipt, error) {
-	t, err := c.targetOf(b)
-	if err != nil {
-		return channel.Receipt{}, err
-	}
-	t.slow = slow
-	text := b.Text
-	var files []channel.MediaFact
-	for _, m := range b.Media {
-		switch {
-		case m.Path != "":
-			files = append(files, m)
-		case m.URL != "":
-			text = strings.TrimSpace(text + "\n\n" + m.URL)
-		}
-	}
-	chunks := c.split(text)
+// deliver sends a block.
+func (c *Channel) deliver(ctx context.Context, b channel.Block) (channel.Receipt, error) {
 	if b.Question != nil {
-		q, err := c.question(b.Question, b.Text)
-		if err == nil {
-			err = c.sendArguments(ctx, &t, b.Question)
-		}
-		if err != nil {
-			return channel.Receipt{}, err
-		}
-		chunks = []chunk{q}
+		return c.ask(ctx, &b)
 	}
-	if len(chunks) == 0 && len(files) == 0 {
-		return channel.Receipt{State: channel.Suppressed}, nil
+	text, files := platform.TextAndFiles(&b)
+	list := c.split(text)
+	for i := range files {
+		list = append(list, message{file: &files[i]})
 	}
-	r := channel.Receipt{}
-	if t.thread != 0 {
-		r.ThreadID = strconv.Itoa(t.thread)
-	}
-	preview := 0
-	if b.Preview != nil && len(b.Preview.MessageIDs) > 0 {
-		preview, _ = strconv.Atoi(b.Preview.MessageIDs[0])
-	}
-	one := func(send func() (int, error)) error {
-		id, err := send()
-		if err == nil {
-			if id != 0 {
-				r.MessageIDs = append(r.MessageIDs, strconv.Itoa(id))
-			}
-			return nil
-		}
-		if len(r.MessageIDs) > 0 {
-			return &channel.PartialError{Receipt: r, Err: err}
-		}
-		return err
-	}
-	for i, chunk := range chunks {
-		at := t
-		if i > 0 {
-			at.reply, preview = 0, 0
-		}
-		err := one(func() (int, error) {
-			if preview != 0 {
-				id, err := c.edit(ctx, &at, preview, chunk)
-				if !is(err, gone) {
-					return id, err
-				}
-			}
-			return c.send(ctx, &at, chunk)
-		})
-		if err != nil {
-			return r, err
-		}
-		if at.reply != 0 {
-			r.ReplyToID = strconv.Itoa(at.reply)
-		}
-		t.chat = at.chat
-	}
-	for i, file := range files {
-		at := t
-		if i > 0 || len(chunks) > 0 {
-			at.reply = 0
-		}
-		if err := one(func() (int, error) { return c.upload(ctx, &at, file) }); err != nil {
-			return r, err
-		}
-	}
-	return r, nil
+	return c.sendAll(ctx, &b, list)
 }
 
-// chunk is the text of one message, with markup and without.
-type chunk struct {
-	marked   string
-	mode     models.ParseMode // "" where the text is plain
-	plain    string
-	keyboard *keyboard // below it; nil is none
+// sendAll sends the messages of a block. The first is the reply, and replaces the preview.
+func (c *Channel) sendAll(ctx context.Context, b *channel.Block, list []message) (channel.Receipt, error) {
+	if len(list) > 0 {
+		list[0].reply = true
+	}
+	edit := func(id string) (found bool, err error) {
+		if list[0].file != nil {
+			return false, nil
+		}
+		if _, err = c.put(ctx, b, id, list[0]); is(err, gone) {
+			return false, nil
+		}
+		return true, err
+	}
+	return platform.SendMessages(b, receipt(b), len(list), edit, func(n int) (string, error) {
+		if list[n].file != nil {
+			return c.sendFile(ctx, b, list[n])
+		}
+		return c.put(ctx, b, "", list[n])
+	})
 }
 
-// split turns a model's Markdown into messages.
-func (c *Channel) split(text string) []chunk {
+// receipt returns the receipt of a block, for the messages with these ids.
+func receipt(b *channel.Block, ids ...string) channel.Receipt {
+	r := channel.Receipt{MessageIDs: ids}
+	r.ThreadID, _ = b.Target.MessageThreadID.Get()
+	r.ReplyToID, _ = b.Target.ReplyToID.Get()
+	return r
+}
+
+// split turns the Markdown of a model into messages.
+func (c *Channel) split(text string) (list []message) {
 	format := markup.TelegramHTML
-	if c.parseMode == models.ParseModeMarkdown {
+	if c.s.ParseMode == ParseMarkdown {
 		format = markup.TelegramMarkdownV2
 	}
-	var chunks []chunk
 	for _, p := range markup.Pieces(text, format, markup.Limit{N: maxText}) {
-		if strings.TrimSpace(p.Plain) != "" { // the platform takes no message of nothing
-			chunks = append(chunks, chunk{marked: p.Text, mode: c.parseMode, plain: p.Plain})
+		if strings.TrimSpace(p.Plain) != "" { // the platform takes no blank message
+			list = append(list, message{marked: p.Text, plain: p.Plain})
 		}
 	}
-	return chunks
+	return list
 }
 
-// send sends one message. Markup that the platform does not understand goes out as plain text (CH-177).
-func (c *Channel) send(ctx context.Context, t *target, text chunk) (int, error) {
-	var sent models.Message
-	params := &bot.SendMessageParams{
-		Text: text.marked, ParseMode: text.mode, MessageThreadID: t.thread, DisableNotification: t.silent,
-		LinkPreviewOptions: &models.LinkPreviewOptions{IsDisabled: new(true)},
+// target returns the parameters of a call that sends to the place of a block, which was frozen when the event was resolved.
+func (c *Channel) target(b *channel.Block, reply bool) params {
+	chat, _ := strconv.ParseInt(b.Target.Target(), 10, 64) // the platform has no chat 0
+	p := params{"chat_id": c.chats.current(chat)}
+	if b.Silent {
+		p["disable_notification"] = true
 	}
-	if text.keyboard != nil {
-		params.ReplyMarkup = text.keyboard
+	if id := number(b.Target.MessageThreadID); id != 0 {
+		p["message_thread_id"] = id
 	}
-	if t.reply != 0 {
-		params.ReplyParameters = &models.ReplyParameters{MessageID: t.reply, AllowSendingWithoutReply: true}
+	if id := number(b.Target.ReplyToID); id != 0 && reply {
+		p["reply_parameters"] = models.ReplyParameters{MessageID: id, AllowSendingWithoutReply: true}
 	}
-	err := c.there(ctx, t, func() error {
-		params.ChatID = t.chat
-		return c.api.do(ctx, request{method: "sendMessage", in: params, out: &sent, slow: t.slow})
-	})
-	if is(err, badMarkup) && text.mode != "" {
-		c.log.WarnContext(ctx, "platform refuses a message's markup; sending plain text", "channel", c.name)
-		params.Text, params.ParseMode = text.plain, ""
-		err = c.api.do(ctx, request{method: "sendMessage", in: params, out: &sent, slow: t.slow})
-	}
-	return sent.ID, err
+	return p
 }
 
-// edit puts a text in the place of a message's. That nothing is changed by it is as good.
-func (c *Channel) edit(ctx context.Context, t *target, id int, text chunk) (int, error) {
-	params := &bot.EditMessageTextParams{
-		MessageID: id, Text: text.marked, ParseMode: text.mode,
-		LinkPreviewOptions: &models.LinkPreviewOptions{IsDisabled: new(true)},
+func number(o channel.Opt) int {
+	text, _ := o.Get()
+	n, _ := strconv.Atoi(text) // the channel has written it
+	return n
+}
+
+// send makes a call for a chat, and once more if the chat has another id by now. It returns the id of the message that is sent or changed.
+func (c *Channel) send(ctx context.Context, r request) (id string, err error) {
+	var m struct {
+		ID int `json:"message_id"`
 	}
-	call := func() error {
-		err := c.there(ctx, t, func() error {
-			params.ChatID = t.chat
-			return c.api.do(ctx, request{method: "editMessageText", in: params, harmless: true, slow: t.slow})
-		})
-		if is(err, notModified) {
-			return nil
+	r.out = &m
+	err = c.api.do(ctx, r)
+	if e, ok := errors.AsType[*refusal](err); ok && e.migrateTo != 0 {
+		c.learn(ctx, r.params["chat_id"].(int64), e.migrateTo)
+		r.params["chat_id"] = e.migrateTo
+		err = c.api.do(ctx, r)
+	}
+	return strconv.Itoa(m.ID), err
+}
+
+// put sends a text, or replaces that of a message, and returns the id of the message.
+func (c *Channel) put(ctx context.Context, b *channel.Block, edit string, m message) (id string, err error) {
+	r := request{method: "sendMessage", params: c.target(b, m.reply), brief: m.brief}
+	if edit != "" {
+		r.method, r.harmless = "editMessageText", !m.brief
+		r.params = params{"chat_id": r.params["chat_id"], "message_id": json.Number(edit)}
+	}
+	r.params["link_preview_options"] = models.LinkPreviewOptions{IsDisabled: new(true)}
+	if m.keyboard != nil {
+		r.params["reply_markup"] = m.keyboard
+	}
+	refused := func(err error) bool { return m.marked != "" && is(err, badMarkup) }
+	err = platform.SendMarked(ctx, c.log, c.s.Name, refused, func(marked bool) error {
+		r.params["text"] = m.plain
+		delete(r.params, "parse_mode")
+		if marked && m.marked != "" {
+			r.params["text"], r.params["parse_mode"] = m.marked, c.s.ParseMode
 		}
+		id, err = c.send(ctx, r)
 		return err
-	}
-	err := call()
-	if is(err, badMarkup) && text.mode != "" {
-		c.log.WarnContext(ctx, "platform refuses a message's markup; sending plain text", "channel", c.name)
-		params.Text, params.ParseMode = text.plain, ""
-		err = call()
+	})
+	if is(err, notModified) {
+		return edit, nil
 	}
 	return id, err
 }
 
-// there makes a call for a chat, and makes it once more where the chat has another id by now.
-func (c *Channel) there(ctx context.Context, t *target, call func() error) error {
-	err := call()
-	e, ok := errors.AsType[*Error](err)
-	if !ok || e.kind != migrated || e.MigrateTo == 0 {
-		return err
-	}
-	if err := c.chats.learn(t.chat, e.MigrateTo); err != nil {
-		c.log.WarnContext(ctx, "cannot store a supergroup's new id", "channel", c.name, "error", err)
-	}
-	t.chat = e.MigrateTo
-	return call()
-}
-
-// upload sends a file of the media folder.
-func (c *Channel) upload(ctx context.Context, t *target, m channel.MediaFact) (int, error) {
-	never := func(err error) (int, error) { return 0, &channel.NotSentError{Err: err} }
-	data, err := c.store.Read(m.Path, maxUpload)
+// sendFile sends a file of the media folder.
+func (c *Channel) sendFile(ctx context.Context, b *channel.Block, m message) (id string, err error) {
+	data, err := c.media.Read(m.file.Path, maxUpload)
 	if err != nil {
-		return never(fmt.Errorf("telegram: %w", err))
+		return "", &channel.NotSentError{Err: fmt.Errorf("telegram: %w", err)}
 	}
-	method, field := "sendDocument", "document"
+	kind := "document"
 	switch {
-	case m.Kind == channel.MediaImage && len(data) <= 10<<20: // larger pictures are documents
-		method, field = "sendPhoto", "photo"
-	case m.Kind == channel.MediaAudio:
-		method, field = "sendAudio", "audio"
-	case m.Kind == channel.MediaVideo:
-		method, field = "sendVideo", "video"
+	case m.file.Kind == channel.MediaImage && len(data) <= maxPhoto:
+		kind = "photo"
+	case m.file.Kind == channel.MediaAudio, m.file.Kind == channel.MediaVideo:
+		kind = string(m.file.Kind)
 	}
-	return c.uploadData(ctx, t, method, &attempt.Form{Name: field, File: filepath.Base(m.Path), Data: data})
+	return c.upload(ctx, b, kind, filepath.Base(m.file.Path), data, m.reply)
 }
 
-// sendArguments sends the arguments of a question that are too long for a message, before the question.
-func (c *Channel) sendArguments(ctx context.Context, t *target, q *channel.Question) error {
-	if q.File == "" {
-		return nil
-	}
-	file := *t
-	file.reply = 0 // the question is the reply
-	_, err := c.uploadData(ctx, &file, "sendDocument", &attempt.Form{Name: "document", File: q.File, Data: []byte(q.Arguments)})
-	t.chat = file.chat
-	if err != nil {
-		return &channel.NotSentError{Err: fmt.Errorf("telegram: the file of a question: %w", err)}
-	}
-	return nil
+// uploads are the methods that send a kind of file.
+var uploads = map[string]string{"document": "sendDocument", "photo": "sendPhoto", "audio": "sendAudio", "video": "sendVideo"}
+
+func (c *Channel) upload(ctx context.Context, b *channel.Block, kind, name string, data []byte, reply bool) (id string, err error) {
+	f := &platform.Form{Name: kind, File: name, Data: data}
+	return c.send(ctx, request{method: uploads[kind], params: c.target(b, reply), file: f})
 }
 
-func (c *Channel) uploadData(ctx context.Context, t *target, method string, f *attempt.Form) (int, error) {
-	f.Fields = map[string]string{}
-	if t.thread != 0 {
-		f.Fields["message_thread_id"] = strconv.Itoa(t.thread)
-	}
-	if t.silent {
-		f.Fields["disable_notification"] = "true"
-	}
-	if t.reply != 0 {
-		f.Fields["reply_parameters"] = fmt.Sprintf(`{"message_id":%d,"allow_sending_without_reply":true}`, t.reply)
-	}
-	var sent models.Message
-	err := c.there(ctx, t, func() error {
-		f.Fields["chat_id"] = strconv.FormatInt(t.chat, 10)
-		return c.api.do(ctx, request{method: method, in: f, out: &sent, slow: t.slow})
-	})
-	return sent.ID, err
+// showTyping shows that work goes on.
+func (c *Channel) showTyping(ctx context.Context, plan channel.ReplyPlanFacts) error {
+	p := c.target(&channel.Block{Target: plan}, false)
+	p["action"] = models.ChatActionTyping
+	return c.api.do(ctx, request{method: "sendChatAction", params: p, brief: true})
 }
 
-// PreviewEvery implements [channel.Pacer].
-func (d *delivery) PreviewEvery(channel.Block) time.Duration {
-	every := previewEvery
-	if d.kind != channel.Direct {
-		every = previewEveryGroup
-	}
-	return max(every, time.Until(d.slow))
-}
-
-// WorkingEvery implements [channel.Pacer].
-func (d *delivery) WorkingEvery() time.Duration { return typingEvery }
-
-// Working implements [channel.Worker]: the sign of typing. A failure of it is told to nobody but the kernel, which then gives it up.
-func (d *delivery) Working(ctx context.Context) error {
-	t, err := d.c.targetOf(&channel.Block{Target: channel.ReplyPlanFacts{To: d.chat, MessageThreadID: channel.Some(d.thread)}})
-	if err != nil {
-		return err
-	}
-	return d.c.there(ctx, &t, func() error {
-		return d.c.api.call(ctx, callTimeout, "sendChatAction", &bot.SendChatActionParams{
-			ChatID: t.chat, MessageThreadID: t.thread, Action: models.ChatActionTyping,
-		}, nil)
-	})
-}
-
-// streaming is a delivery that shows a block while it is written.
-type streaming struct{ *delivery }
-
-// Preview implements [channel.Previewer]: the text as it stands so far, plain, for half of a text is seldom good markup. It makes no
-// second attempt, for the next text comes soon.
-func (d streaming) Preview(ctx context.Context, b channel.Block, prev channel.Receipt) (channel.Receipt, error) {
-	c := d.c
-	t, err := c.targetOf(&b)
-	if err != nil {
-		return channel.Receipt{}, err
-	}
-	text := head(b.Text, maxText)
-	if text == "" {
-		return channel.Receipt{State: channel.Suppressed}, nil
-	}
-	if wait := time.Until(d.slow); wait > 0 {
-		return channel.Receipt{}, &channel.NotSentError{Err: errSlow, Retryable: true, RetryAfter: wait}
-	}
-	r := channel.Receipt{}
-	if c.preview == PreviewDraft && d.kind == channel.Direct {
-		return r, d.noted(c.api.call(ctx, callTimeout, "sendMessageDraft", &draft{
-			ChatID: t.chat, MessageThreadID: t.thread, DraftID: draftID(b.Key), Text: text,
-		}, nil))
-	}
-	if len(prev.MessageIDs) == 0 {
-		var sent models.Message
-		params := &bot.SendMessageParams{
-			Text: text, MessageThreadID: t.thread, DisableNotification: t.silent,
-			LinkPreviewOptions: &models.LinkPreviewOptions{IsDisabled: new(true)},
+// previewer returns what shows the text of an unfinished block, as much as a message holds. It is plain, because half of a text is seldom good markup.
+func (c *Channel) previewer() func(context.Context, channel.Block, channel.Receipt) (channel.Receipt, error) {
+	shown := ""
+	return func(ctx context.Context, b channel.Block, before channel.Receipt) (channel.Receipt, error) {
+		text, id := head(b.Text, maxText), ""
+		if len(before.MessageIDs) > 0 {
+			id = before.MessageIDs[0]
 		}
-		if t.reply != 0 {
-			params.ReplyParameters = &models.ReplyParameters{MessageID: t.reply, AllowSendingWithoutReply: true}
-			r.ReplyToID = strconv.Itoa(t.reply)
+		if id != "" && text == shown { // the new text does not fit
+			return before, nil
 		}
-		err := c.there(ctx, &t, func() error {
-			params.ChatID = t.chat
-			return c.api.call(ctx, callTimeout, "sendMessage", params, &sent)
-		})
-		if err == nil {
-			r.MessageIDs, d.shown = []string{strconv.Itoa(sent.ID)}, text
+		id, err := c.put(ctx, &b, id, message{plain: text, reply: true, brief: true})
+		if err != nil {
+			return channel.Receipt{}, err
 		}
-		return r, d.noted(err)
+		shown = text
+		return receipt(&b, id), nil
 	}
-	if text == d.shown {
-		return prev, nil
-	}
-	id, err := strconv.Atoi(prev.MessageIDs[0])
-	if err != nil {
-		return channel.Receipt{}, &channel.NotSentError{Err: errors.New("telegram: the preview has no message id")}
-	}
-	err = c.api.call(ctx, callTimeout, "editMessageText", &bot.EditMessageTextParams{
-		ChatID: t.chat, MessageID: id, Text: text, LinkPreviewOptions: &models.LinkPreviewOptions{IsDisabled: new(true)},
-	}, nil)
-	if err == nil || is(err, notModified) {
-		d.shown = text
-		return prev, nil
-	}
-	return channel.Receipt{}, d.noted(err)
 }
 
-var errSlow = errors.New("telegram: the platform's rate limit was reached")
-
-// draft is a call of sendMessageDraft. (The library's has a text for draft_id, which is a number.)
-type draft struct {
-	ChatID          int64  `json:"chat_id"`
-	MessageThreadID int    `json:"message_thread_id,omitempty"`
-	DraftID         uint32 `json:"draft_id"`
-	Text            string `json:"text"`
+// showDraft shows the text of an unfinished block as a draft. The drafts of a block have one id.
+func (c *Channel) showDraft(ctx context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
+	p, text, id := c.target(&b, false), head(b.Text, maxText), fnv.New32a()
+	_, _ = id.Write([]byte(b.Key))
+	p["draft_id"], p["text"] = id.Sum32()>>1|1, text // the id is positive
+	return channel.Receipt{}, c.api.do(ctx, request{method: "sendMessageDraft", params: p, brief: true})
 }
 
-// draftID is the same for all drafts of a block, and never 0.
-func draftID(key string) uint32 {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(key))
-	return h.Sum32()>>1 | 1
-}
-
-// noted is what the kernel is told of a call that was made once.
-func (d *delivery) noted(err error) error {
-	if e, ok := errors.AsType[*Error](err); ok && e.kind == tooMany {
-		d.slowDown(e.RetryAfter)
-	}
-	return attempt.NotSent(err, judge)
-}
-
-// Abandon implements [channel.Previewer]: what is not to be seen is taken away; what stays because the answer was cut off says so.
-func (d streaming) Abandon(ctx context.Context, prev channel.Receipt, cause error) error {
-	if len(prev.MessageIDs) == 0 {
-		return nil // a draft goes by itself
-	}
-	id, err := strconv.Atoi(prev.MessageIDs[0])
-	if err != nil {
-		return nil
-	}
-	t, err := d.c.targetOf(&channel.Block{Target: channel.ReplyPlanFacts{To: d.chat}})
-	if err != nil {
-		return err
-	}
-	shown := d.shown
-	d.shown = ""
-	if errors.Is(cause, channel.ErrSuppress) {
-		err := d.c.api.do(ctx, request{
-			method: "deleteMessage", in: &bot.DeleteMessageParams{ChatID: t.chat, MessageID: id}, harmless: true,
-		})
-		if is(err, gone) {
-			return nil
-		}
-		return err
-	}
-	if shown == "" {
-		return nil
-	}
-	const cut = " […]" // the answer ends here because it was cut off
-	_, err = d.c.edit(ctx, &t, id, chunk{marked: head(shown, maxText-len(cut)) + cut})
-	return err
-}
-
-// head is the start of a text, as much as one message holds.
+// head returns the beginning of a text, of at most limit UTF-16 units.
 func head(text string, limit int) string {
 	pieces := markup.Cut(text, limit, markup.UTF16)
 	if len(pieces) == 0 {

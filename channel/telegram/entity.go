@@ -3,133 +3,122 @@ package telegram
 import (
 	"slices"
 	"strings"
+	"unicode/utf16"
 
 	"github.com/go-telegram/bot/models"
 )
 
-// span finds the bytes that an entity covers; the Bot API counts in UTF-16 code units. ok is false for one that lies outside of the
-// text, or that begins or ends inside of a character.
-func span(text string, offset, length int) (from, to int, ok bool) {
-	if offset < 0 || length <= 0 {
-		return 0, 0, false
-	}
-	end := offset + length
-	if end < offset {
-		return 0, 0, false
-	}
-	from = -1
-	units := 0
+// bytesOf returns the bytes of a text that an entity covers, which counts UTF-16 units. ok is false for an entity that is outside of the text, or that begins
+// or ends within a character.
+func bytesOf(text string, offset, length int) (from, to int, ok bool) {
+	from, to = byteAt(text, offset), byteAt(text, offset+length)
+	return from, to, from >= 0 && to > from
+}
+
+// byteAt returns the index of the byte at which a UTF-16 unit of a text begins, or -1.
+func byteAt(text string, unit int) int {
+	n := 0
 	for i, r := range text {
-		if units == offset {
-			from = i
+		if n == unit {
+			return i
 		}
-		if units == end {
-			return from, i, from >= 0
-		}
-		if units > end {
-			return 0, 0, false
-		}
-		units++
-		if r > 0xffff {
-			units++
-		}
+		n += utf16.RuneLen(r)
 	}
-	return from, len(text), units == end && from >= 0
+	if n == unit {
+		return len(text)
+	}
+	return -1
 }
 
-// addressing is what the entities of a message say about who is meant.
+// edit replaces a part of a text.
+type edit struct {
+	from, to int // in bytes
+	text     string
+}
+
+// addressing is what the entities of a message say about whom it is for.
 type addressing struct {
-	us      bool // this bot, by name
-	anybody bool
-	other   bool    // a command for another bot
-	command string  // ",name rest", "" for none
-	slash   []piece // this bot's name behind the command: "@name"
-	cuts    []piece // this bot's name in the text, taken out
+	self     bool   // this bot is mentioned
+	anyone   bool   // somebody is
+	otherBot bool   // the message is a command for another bot
+	command  string // ",name rest"; "" is none
+	suffix   []edit // remove "@name" of this bot behind the command
+	mentions []edit // remove mentions of this bot
 }
 
-// addressed reads the entities of a text.
-func addressed(text string, entities []models.MessageEntity, me *models.User) addressing {
-	var a addressing
+// readAddressing reads the entities of a text for the bot me.
+func readAddressing(text string, entities []models.MessageEntity, me *models.User) (a addressing) {
 	for _, e := range entities {
-		from, to, ok := span(text, e.Offset, e.Length)
+		from, to, ok := bytesOf(text, e.Offset, e.Length)
 		if !ok {
 			continue
 		}
 		word := text[from:to]
 		switch e.Type {
 		case models.MessageEntityTypeMention:
-			a.anybody = true
-			if me.Username != "" && strings.EqualFold(word, "@"+me.Username) {
-				a.us = true
-				a.cuts = append(a.cuts, piece{from: from, to: to})
-			}
+			a.mention(from, to, me.Username != "" && strings.EqualFold(word, "@"+me.Username))
 		case models.MessageEntityTypeTextMention:
-			a.anybody = true
-			if e.User != nil && e.User.ID == me.ID {
-				a.us = true
-				a.cuts = append(a.cuts, piece{from: from, to: to})
-			}
+			a.mention(from, to, e.User != nil && e.User.ID == me.ID)
 		case models.MessageEntityTypeBotCommand:
-			name, whose, named := strings.Cut(word, "@")
-			ours := strings.EqualFold(whose, me.Username)
-			if named {
-				a.anybody = true
-				a.us = a.us || ours
-			}
-			if strings.TrimSpace(text[:from]) != "" {
-				break // in a sentence it is a word
-			}
-			switch {
-			case named && !ours:
-				a.other = true
-			case len(name) > 1 && name[0] == '/':
-				a.command = "," + strings.ReplaceAll(name[1:], "_", ".") + text[to:]
-				if named {
-					a.slash = append(a.slash, piece{from: from + len(name), to: to})
-				}
-			}
+			a.readCommand(text, from, to, me.Username)
 		}
 	}
 	return a
 }
 
-// piece is a part of a text that is written in another way.
-type piece struct {
-	from, to int // in bytes
-	text     string
+func (a *addressing) mention(from, to int, self bool) {
+	a.anyone = true
+	if self {
+		a.self = true
+		a.mentions = append(a.mentions, edit{from: from, to: to})
+	}
 }
 
-// links writes the addresses of links that show other words behind those, for in a plain text they would be lost.
-func links(text string, entities []models.MessageEntity) []piece {
-	var list []piece
+// readCommand reads /name or /name@bot. Only at the beginning of a text it is a command.
+func (a *addressing) readCommand(text string, from, to int, username string) {
+	name, bot, named := strings.Cut(text[from:to], "@")
+	self := strings.EqualFold(bot, username)
+	if named {
+		a.anyone, a.self = true, a.self || self
+	}
+	switch {
+	case strings.TrimSpace(text[:from]) != "":
+	case named && !self:
+		a.otherBot = true
+	case len(name) > 1 && name[0] == '/':
+		a.command = "," + strings.ReplaceAll(name[1:], "_", ".") + text[to:]
+		if named {
+			a.suffix = append(a.suffix, edit{from: from + len(name), to: to})
+		}
+	}
+}
+
+// links adds the addresses of links that show other words, because a plain text would lose them.
+func links(text string, entities []models.MessageEntity) (list []edit) {
 	for _, e := range entities {
 		if e.Type != models.MessageEntityTypeTextLink || e.URL == "" {
 			continue
 		}
-		if from, to, ok := span(text, e.Offset, e.Length); ok && strings.TrimSuffix(e.URL, "/") != strings.TrimSuffix(text[from:to], "/") {
-			list = append(list, piece{to, to, " (" + e.URL + ")"})
+		if from, to, ok := bytesOf(text, e.Offset, e.Length); ok && strings.TrimSuffix(e.URL, "/") != strings.TrimSuffix(text[from:to], "/") {
+			list = append(list, edit{to, to, " (" + e.URL + ")"})
 		}
 	}
 	return list
 }
 
-// rewrite puts pieces in their places. A blank goes with a piece that is taken out, where there would be two or one at the start of
-// a line.
-func rewrite(text string, pieces []piece) string {
-	if len(pieces) == 0 {
-		return strings.TrimSpace(text)
-	}
-	slices.SortStableFunc(pieces, func(a, b piece) int { return a.from - b.from })
+// rewrite applies edits to a text. With a part that is removed goes a blank that would begin a line, or be a second one.
+func rewrite(text string, edits []edit) string {
+	slices.SortStableFunc(edits, func(a, b edit) int { return a.from - b.from })
 	var b strings.Builder
 	at := 0
-	for _, p := range pieces {
-		if p.from < at {
-			continue // entities may lie in one another
+	for _, e := range edits {
+		if e.from < at {
+			continue // entities may be nested
 		}
-		b.WriteString(text[at:p.from])
-		b.WriteString(p.text)
-		at = p.to
-		if p.text == "" && at < len(text) && text[at] == ' ' && (p.from == 0 || text[p.from-1] == ' ' || text[p.from-1] == '\n') {
+		b.WriteString(text[at:e.from])
+		b.WriteString(e.text)
+		at = e.to
+		if e.text == "" && strings.HasPrefix(text[at:], " ") && (e.from == 0 || strings.ContainsRune(" \n", rune(text[e.from-1]))) {
 			at++
 		}
 	}

@@ -8,56 +8,44 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/go-telegram/bot"
 	"github.com/go-telegram/bot/models"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/attempt"
-	"github.com/lingserve/lingserve/channel/media"
+	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// publicMaxMedia is how large files are that the public server gives, in bytes (CH-178).
+// publicMaxMedia is the largest file that the public server sends, in bytes.
 const publicMaxMedia = 20 << 20
 
-// attachment is a file that a message has.
+// attachment is a file of a message.
 type attachment struct {
-	media.Attachment
-	id     string // of the file
-	unique string
+	platform.Attachment
+	id     string
+	unique string // of the content
 }
 
-// attachments are the files of a message; limit is how many bytes of one are wanted.
+// attachments are the files of a message. limit is the most bytes of one that are wanted.
 func attachments(m *models.Message, limit int64) []attachment {
 	var list []attachment
 	add := func(kind channel.MediaKind, contentType, id, unique, name string, size int64, width, height, seconds int) {
-		list = append(list, attachment{
-			id: id, unique: unique, Attachment: media.Attachment{Name: name, TooLarge: size > limit, Fact: channel.MediaFact{
-				Kind: kind, ContentType: contentType, MessageID: strconv.Itoa(m.ID), Size: size, Width: width, Height: height,
-				Duration: time.Duration(seconds) * time.Second,
-			}},
-		})
-	}
-	if n := len(m.Photo); n > 0 { // sizes of one picture, the smallest first
-		p := m.Photo[0]
-		for _, size := range m.Photo[1:] {
-			if int64(size.FileSize) <= limit && size.Width*size.Height >= p.Width*p.Height {
-				p = size
-			}
+		f := channel.MediaFact{
+			Kind: kind, ContentType: contentType, MessageID: strconv.Itoa(m.ID), Size: size, Width: width, Height: height,
+			Duration: time.Duration(seconds) * time.Second,
 		}
+		list = append(list, attachment{platform.Attachment{Fact: f, Name: name, TooLarge: size > limit}, id, unique})
+	}
+	if len(m.Photo) > 0 {
+		p := bestSize(m.Photo, limit)
 		add(channel.MediaImage, "image/jpeg", p.FileID, p.FileUniqueID, "", int64(p.FileSize), p.Width, p.Height, 0)
 	}
-	switch {
-	case m.Animation != nil: // comes with a document that is the same
-		f := m.Animation
+	if f := m.Animation; f != nil {
 		add(channel.MediaVideo, f.MimeType, f.FileID, f.FileUniqueID, f.FileName, f.FileSize, f.Width, f.Height, f.Duration)
-	case m.Document != nil:
-		f := m.Document
+	} else if f := m.Document; f != nil { // an animation is also given as a document
 		kind := channel.MediaDocument
 		if strings.HasPrefix(f.MimeType, "image/") {
 			kind = channel.MediaImage
@@ -79,96 +67,94 @@ func attachments(m *models.Message, limit int64) []attachment {
 	return list
 }
 
-// load gets the files of a message and returns their facts, and notes for the agent on those that it does not get.
-func (c *Channel) load(ctx context.Context, list []attachment) (all []channel.MediaFact, notes []string) {
-	return media.Load(&c.store, list, func(a attachment) (string, int64, error) { return c.fetch(ctx, a) }, func(kind channel.MediaKind, err error) {
-		c.log.WarnContext(ctx, "cannot load a message's file", "channel", c.name, "kind", kind, "error", err)
+// bestSize returns the largest size of a photo within the limit, or else the first, which is the smallest.
+func bestSize(sizes []models.PhotoSize, limit int64) models.PhotoSize {
+	best := sizes[0]
+	for _, s := range sizes[1:] {
+		if int64(s.FileSize) <= limit && s.Width*s.Height >= best.Width*best.Height {
+			best = s
+		}
+	}
+	return best
+}
+
+// load gets files, and returns their facts and notes for the agent on those that it does not get.
+func (c *Channel) load(ctx context.Context, list []attachment) ([]channel.MediaFact, []string) {
+	fetch := func(a attachment) (string, int64, error) { return c.fetch(ctx, a) }
+	return platform.LoadMedia(c.media, list, fetch, func(kind channel.MediaKind, err error) {
+		c.log.WarnContext(ctx, "cannot load a message's file", "channel", c.s.Name, "kind", kind, "error", err)
 	})
 }
 
-// fetch gets one file and returns where it is.
-func (c *Channel) fetch(ctx context.Context, a attachment) (string, int64, error) {
-	name := c.fileName(a)
-	if path, size, ok := c.store.Find(name); ok { // a file's unique id is its content's
+// fetch gets a file and returns where it is.
+func (c *Channel) fetch(ctx context.Context, a attachment) (path string, size int64, err error) {
+	name := c.media.Name(a.unique, a.Name, endings[a.Fact.ContentType])
+	if path, size, ok := c.media.Find(name); ok {
 		return path, size, nil
 	}
 	var f models.File
-	if err := c.api.do(ctx, request{method: "getFile", in: &bot.GetFileParams{FileID: a.id}, out: &f, harmless: true}); err != nil {
+	if err := c.api.do(ctx, request{method: "getFile", params: params{"file_id": a.id}, out: &f, harmless: true}); err != nil {
 		return "", 0, err
 	}
-	if f.FileSize > c.store.Limit {
-		return "", 0, media.ErrTooLarge
+	if f.FileSize > c.media.Limit {
+		return "", 0, platform.ErrTooLarge
 	}
-	from, err := c.open(ctx, f.FilePath)
+	open := c.download
+	if filepath.IsAbs(f.FilePath) {
+		open = c.openLocal
+	}
+	from, err := open(ctx, f.FilePath)
 	if err != nil {
 		return "", 0, err
 	}
 	defer from.Close()
-	return c.store.Put(name, func(w io.Writer) error {
+	return c.media.Put(name, func(w io.Writer) error {
 		if _, err := io.Copy(w, from); err != nil {
-			return attempt.Bare(ctx, err)
+			return platform.Bare(ctx, err)
 		}
 		return nil
 	})
 }
 
-// fileName is the name of a file in the folder. Where its sender does not say what it is, the platform does.
-func (c *Channel) fileName(a attachment) string {
-	end := ""
-	switch family, kind, _ := strings.Cut(a.Fact.ContentType, "/"); {
-	case kind == "jpeg":
-		end = ".jpg"
-	case kind == "png", kind == "gif", kind == "webp", kind == "mp4", kind == "ogg", kind == "pdf":
-		end = "." + kind
-	case kind == "mpeg" && family == "audio":
-		end = ".mp3"
-	}
-	return c.store.Name(a.unique, a.Name, end)
+// endings are for files whose names have none.
+var endings = map[string]string{
+	"image/jpeg": ".jpg", "image/png": ".png", "image/gif": ".gif", "image/webp": ".webp", "video/mp4": ".mp4", "audio/mp4": ".mp4",
+	"audio/ogg": ".ogg", "audio/mpeg": ".mp3", "application/pdf": ".pdf",
 }
 
-// open opens what getFile names: a path below the server's address, or, of a local server, a file below the folder of the settings.
-func (c *Channel) open(ctx context.Context, name string) (io.ReadCloser, error) {
-	if filepath.IsAbs(name) {
-		if c.files == "" {
-			return nil, errors.New("telegram: the Bot API server stores files locally; set files to its folder")
-		}
-		below, err := filepath.Rel(c.files, name)
-		if err != nil {
-			return nil, errors.New("telegram: the Bot API server named a file outside the folder of the setting files")
-		}
-		root, err := os.OpenRoot(c.files)
-		if err != nil {
-			return nil, fmt.Errorf("telegram: open the folder files: %w", err)
-		}
-		defer root.Close()
-		f, err := root.Open(below)
-		if err != nil {
-			return nil, fmt.Errorf("telegram: open a file of the Bot API server: %w", err)
-		}
-		if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-			f.Close()
-			return nil, errors.New("telegram: the Bot API server named something that is not a file")
-		}
-		return f, nil
-	}
-	if !fs.ValidPath(name) {
+// download gets a file of the server.
+func (c *Channel) download(ctx context.Context, path string) (io.ReadCloser, error) {
+	if !fs.ValidPath(path) {
 		return nil, errors.New("telegram: the Bot API returned no path for the file")
 	}
-	parts := strings.Split(name, "/")
+	parts := strings.Split(path, "/")
 	for i, part := range parts {
 		parts[i] = url.PathEscape(part)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.api.base+"/file/bot"+c.api.token+"/"+strings.Join(parts, "/"), nil)
+	res, err := c.api.send(ctx, http.MethodGet, "/file/bot"+c.api.token+"/"+strings.Join(parts, "/"), "", nil)
 	if err != nil {
-		return nil, errors.New("telegram: api is not an address; expected one such as https://api.telegram.org")
-	}
-	res, err := c.api.http.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("telegram: load a file: %w", attempt.Bare(ctx, err))
+		return nil, fmt.Errorf("telegram: load a file: %w", err)
 	}
 	if res.StatusCode != http.StatusOK {
 		res.Body.Close()
 		return nil, fmt.Errorf("telegram: load a file: status %d", res.StatusCode)
 	}
 	return res.Body, nil
+}
+
+// openLocal opens a file of a local Bot API server, which must be in the folder of the setting files.
+func (c *Channel) openLocal(_ context.Context, path string) (io.ReadCloser, error) {
+	if c.s.Files == "" {
+		return nil, errors.New("telegram: the Bot API server stores files locally; set files to its folder")
+	}
+	folder, err := channel.OpenMediaRoot(c.s.Files, c.media.Limit)
+	if err != nil {
+		return nil, fmt.Errorf("telegram: the folder files: %w", err)
+	}
+	defer folder.Close()
+	f, err := folder.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("telegram: open a file of the Bot API server: %w", err)
+	}
+	return f, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/go-telegram/bot/models"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/tool"
 )
 
@@ -20,80 +21,62 @@ type Command struct {
 	Role tool.Role // that it needs
 }
 
-// Bounds of a menu.
+// Bounds of the platform, and of the people with their own menus, each of which is a call at the start.
 const (
 	maxMenu        = 100
-	maxDescription = 256 // UTF-16 code units
-	maxMenus       = 50  // people with a menu of their own: each is a call at the start
+	maxDescription = 256 // UTF-16 units
+	maxMenus       = 50
 )
 
-// scope says whose menu it is.
-type scope struct {
-	Type   string `json:"type"`
-	ChatID int64  `json:"chat_id,omitempty"`
-}
-
-// menuCall is a call that reads, writes or removes a menu. (The library's scopes are written by its own client only.)
-type menuCall struct {
-	Commands []models.BotCommand `json:"commands,omitempty"`
-	Scope    scope               `json:"scope"`
-}
-
-// menu are the commands that somebody with a role may give, as the platform has them.
-func (c *Channel) menu(role tool.Role) (list []models.BotCommand) {
-	for _, k := range c.commands {
-		if k.Role > role || len(list) == maxMenu {
-			continue
-		}
-		help := head(k.Help, maxDescription)
-		if name := strings.ReplaceAll(k.Name, ".", "_"); help != "" {
-			list = append(list, models.BotCommand{Command: name, Description: help})
+// menu returns the commands of a role, as the platform has them.
+func (c *Channel) menu(role tool.Role) []models.BotCommand {
+	list := []models.BotCommand{} // not null
+	for _, k := range c.s.Commands {
+		if help := head(k.Help, maxDescription); k.Role <= role && help != "" && len(list) < maxMenu {
+			list = append(list, models.BotCommand{Command: strings.ReplaceAll(k.Name, ".", "_"), Description: help})
 		}
 	}
 	return list
 }
 
-// setMenus shows the menus to those who may give commands in private chats: to everybody, or to those on the lists. A menu that this server
-// has set for everybody is removed when that is not so any more; one that somebody has made at @BotFather stays. The channel works without
-// menus, so a failure is a warning.
-func (c *Channel) setMenus(ctx context.Context, k *channel.Kernel) {
-	if len(c.commands) == 0 || k.Settings == nil {
+// setMenus sets the menu of everybody, if everybody may give commands, and those of the people on the lists. A menu of everybody that this server has set
+// is removed if they may not any more; one from @BotFather stays. The channel works without menus, so a failure is a warning.
+func (c *Channel) setMenus(ctx context.Context, k *kernel.Kernel) {
+	if len(c.s.Commands) == 0 || k.Settings == nil {
 		return
 	}
-	call := func(method string, in menuCall, out any) bool {
-		err := c.api.do(ctx, request{method: method, in: &in, out: out, harmless: true})
-		if err != nil && !is(err, noChat) { // somebody on a list has never written to the bot
-			c.log.WarnContext(ctx, "cannot set the command menu", "channel", c.name, "method", method, "error", err)
-		}
-		return err == nil
-	}
-	p := k.Settings.Policy(channel.PolicyQuery{Channel: c.name, Account: c.account, Kind: channel.Direct})
-	everybody := scope{Type: "default"}
+	p := k.Settings.Policy(channel.PolicyQuery{Channel: c.s.Name, Account: c.s.Account, Kind: channel.Direct})
+	everybody := params{"scope": params{"type": "default"}}
 	if p.CommandMode == channel.CommandsSenders {
-		call("setMyCommands", menuCall{c.menu(tool.User), everybody}, nil)
+		c.callMenu(ctx, "setMyCommands", params{"scope": everybody["scope"], "commands": c.menu(tool.User)}, nil)
 	} else {
-		var there []models.BotCommand
-		if call("getMyCommands", menuCall{Scope: everybody}, &there) && len(there) > 0 && slices.Equal(there, c.menu(tool.User)) {
-			call("deleteMyCommands", menuCall{Scope: everybody}, nil)
+		var menu []models.BotCommand
+		if c.callMenu(ctx, "getMyCommands", everybody, &menu) && len(menu) > 0 && slices.Equal(menu, c.menu(tool.User)) {
+			c.callMenu(ctx, "deleteMyCommands", everybody, nil)
 		}
 	}
 	if p.CommandMode == channel.CommandsOff {
 		return
 	}
 	roles := map[int64]tool.Role{}
-	for _, list := range []struct {
-		role tool.Role
-		ids  []string
-	}{{tool.User, p.Users}, {tool.Operator, p.Operators}, {tool.Admin, p.Admins}} {
-		for _, text := range list.ids {
+	for role, list := range map[tool.Role][]string{tool.User: p.Users, tool.Operator: p.Operators, tool.Admin: p.Admins} {
+		for _, text := range list {
 			if id, err := strconv.ParseInt(text, 10, 64); err == nil && id > 0 {
-				if _, known := roles[id]; known || len(roles) < maxMenus {
-					roles[id] = list.role
-				}
+				roles[id] = max(roles[id], role)
 			}
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(roles)) {
-		call("setMyCommands", menuCall{c.menu(roles[id]), scope{Type: "chat", ChatID: id}}, nil)
+	for n, id := range slices.Sorted(maps.Keys(roles)) {
+		if n < maxMenus {
+			c.callMenu(ctx, "setMyCommands", params{"scope": params{"type": "chat", "chat_id": id}, "commands": c.menu(roles[id])}, nil)
+		}
 	}
+}
+
+func (c *Channel) callMenu(ctx context.Context, method string, p params, out any) (ok bool) {
+	err := c.api.do(ctx, request{method: method, params: p, out: out, harmless: true})
+	if err != nil && !is(err, noChat) { // somebody on a list has never written to the bot
+		c.log.WarnContext(ctx, "cannot set the command menu", "channel", c.s.Name, "method", method, "error", err)
+	}
+	return err == nil
 }

@@ -1,26 +1,28 @@
-package telegram
+package telegram_test
 
 import (
 	"context"
 	"errors"
 	"log/slog"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/secret"
+	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/platform"
+	"github.com/lingserve/lingserve/channel/telegram"
 	"github.com/lingserve/lingserve/internal/faketelegram"
 	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/db"
 )
 
 func TestMain(m *testing.M) { longtest.Main(m) }
 
-// Those who write, and where.
 var (
 	ann     = &faketelegram.User{ID: 7, FirstName: "Ann", LastName: "Lee", Username: "ann"}
 	bob     = &faketelegram.User{ID: 8, FirstName: "Bob"}
@@ -30,6 +32,13 @@ var (
 	posts   = faketelegram.Chat{ID: -1008, Type: "channel", Title: "News"}
 )
 
+const secret = "right-0123456789"
+
+// webhook makes the mode of a channel a webhook.
+func webhook(s *telegram.Settings) {
+	s.Mode, s.PublicURL, s.Secret = telegram.ModeWebhook, "https://here.test", secret
+}
+
 // agentFunc is an agent.
 type agentFunc func(context.Context, *channel.Turn) (channel.DispatchResult, error)
 
@@ -37,67 +46,124 @@ func (f agentFunc) Dispatch(ctx context.Context, t *channel.Turn) (channel.Dispa
 	return f(ctx, t)
 }
 
-// rig is a channel, its platform, and an agent that answers what is asked of it: "say x" with x, all else with "ok".
+// options say what a rig is like. Without a place, everybody may talk; in groups, a mention is required.
+type options struct {
+	settings func(*telegram.Settings)
+	fake     *faketelegram.Options
+	place    channel.Place
+	agent    channel.Agent // nil: the rig
+	after    *rig          // has ended; the rig shares its platform, database and media
+}
+
+// rig is a channel with its platform, in a bubble. Its agent answers "say x" with x, and all else with "ok".
 type rig struct {
+	t       *testing.T
 	fake    *faketelegram.Server
-	channel *Channel
-	kernel  *channel.Kernel
+	channel *telegram.Channel
+	kernel  *kernel.Kernel
+	tree    *channel.Tree
+	store   *fragileStore
+	db      *db.DB
+	media   string
 	log     *logbook
 
 	mu     sync.Mutex
 	turns  []*channel.TurnContext
-	answer agentFunc // nil answers as above
+	answer agentFunc // nil: as above
 	traces []channel.Trace
 
-	stop context.CancelFunc
-	done chan error
+	queue *kernel.Queue
+	stop  context.CancelFunc
+	done  chan error
 }
 
-// setup makes a rig whose channel does not run yet. Everybody may talk; in groups, a mention is required.
-func setup(t *testing.T, change func(*Settings), fake *faketelegram.Options) *rig {
+// setup makes a rig whose channel does not serve yet.
+func setup(t *testing.T, o options) *rig {
 	t.Helper()
-	r := &rig{fake: faketelegram.New(fake), log: &logbook{}, done: make(chan error, 1)}
-	t.Cleanup(func() { _ = r.fake.Close() })
-	r.kernel = kernel(t, channel.Place{})
-	r.kernel.Agent = agentFunc(r.dispatch)
-	r.kernel.Observer = r
-	s := Settings{
-		Token: secret.Text(r.fake.Token()), API: "http://api.test", Client: &http.Client{Transport: r.fake.Transport()},
-		Media: t.TempDir(), Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	r := &rig{t: t, log: &logbook{}}
+	if o.after != nil {
+		r.fake, r.db, r.media = o.after.fake, o.after.db, o.after.media
+	} else {
+		r.open(o.fake)
 	}
-	if change != nil {
-		change(&s)
+	s := telegram.Settings{
+		Token: platform.Secret(r.fake.Token()), API: "http://api.test", Client: &http.Client{Transport: r.fake.Transport()},
+		Media: r.media, Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	if o.settings != nil {
+		o.settings(&s)
 	}
 	var err error
-	if r.channel, err = New(s); err != nil {
+	if r.channel, err = telegram.New(s); err != nil {
 		t.Fatal(err)
 	}
+	media, err := channel.OpenMediaRoot(r.media, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = media.Close() })
+	r.tree = newTree(t, o.place)
+	r.store = &fragileStore{Store: r.db.Events()}
+	r.kernel = newKernel(r.tree, o.agent)
+	r.kernel.Store, r.kernel.Observer, r.kernel.Media, r.kernel.Log = r.store, r, media, s.Log
+	r.kernel.Window = channel.NewWindow(nil, channel.WindowOptions{Media: media})
+	if o.agent == nil {
+		r.kernel.Agent = agentFunc(r.dispatch)
+	}
+	return r
+}
+
+// open makes what rigs share.
+func (r *rig) open(o *faketelegram.Options) {
+	r.fake, r.media = faketelegram.New(o), r.t.TempDir()
+	var err error
+	if r.db, err = db.Open(r.t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler)}); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		if err := errors.Join(r.fake.Close(), r.db.Close()); err != nil {
+			r.t.Error(err)
+		}
+	})
 	for _, c := range []faketelegram.Chat{private, group, posts} {
 		r.fake.AddChat(c)
 	}
 	r.fake.AddChat(forum, 3, 4)
-	return r
 }
 
-// kernel is one whose settings let everybody talk, changed by more.
-func kernel(t *testing.T, more channel.Place) *channel.Kernel {
+func newKernel(tree *channel.Tree, agent channel.Agent) *kernel.Kernel {
+	return &kernel.Kernel{Agent: agent, Settings: tree, Routes: tree}
+}
+
+func newTree(t *testing.T, p channel.Place) *channel.Tree {
 	t.Helper()
-	if more.DMPolicy == "" {
-		more.DMPolicy = channel.PolicyOpen
+	if p.DMPolicy == "" {
+		p.DMPolicy = channel.PolicyOpen
 	}
-	if more.GroupPolicy == "" {
-		more.GroupPolicy = channel.PolicyOpen
+	if p.GroupPolicy == "" {
+		p.GroupPolicy = channel.PolicyOpen
 	}
-	more.Agent = "assistant"
+	p.Agent = "assistant"
 	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{
-		"telegram": {AccountPlace: channel.AccountPlace{Place: more}},
+		"telegram": {AccountPlace: channel.AccountPlace{Place: p}},
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &channel.Kernel{
-		Settings: tree, Routes: tree, Window: channel.NewWindow(nil, channel.WindowOptions{}), Journal: channel.NewJournal(nil),
+	return tree
+}
+
+// fragileStore takes no events while it is broken.
+type fragileStore struct {
+	kernel.Store
+	broken atomic.Bool
+}
+
+func (s *fragileStore) Accept(ctx context.Context, events []store.Event) ([]bool, error) {
+	if s.broken.Load() {
+		return nil, errors.New("the disk is full")
 	}
+	return s.Store.Accept(ctx, events)
 }
 
 // Observe implements [channel.Observer].
@@ -107,18 +173,13 @@ func (r *rig) Observe(_ context.Context, t channel.Trace) {
 	r.traces = append(r.traces, t)
 }
 
-// outcomes are those of the turns so far; a blocked turn has its reason behind it.
-func (r *rig) outcomes() []string {
+// outcomes are those of the turns so far. A blocked turn has its reason behind it.
+func (r *rig) outcomes() (list []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var list []string
 	for _, t := range r.traces {
 		if t.Outcome != "" {
-			s := string(t.Outcome)
-			if t.Admission.Reason != "" {
-				s += " " + string(t.Admission.Reason)
-			}
-			list = append(list, s)
+			list = append(list, strings.TrimSpace(string(t.Outcome)+" "+string(t.Admission.Reason)))
 		}
 	}
 	return list
@@ -140,67 +201,82 @@ func (r *rig) dispatch(ctx context.Context, turn *channel.Turn) (channel.Dispatc
 	return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: text})
 }
 
-// answers changes the agent of a rig that runs.
+// answers changes what the agent does.
 func (r *rig) answers(f agentFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answer = f
 }
 
-// told are the contexts of the turns that were dispatched.
+// told are the contexts of the turns that reached the agent.
 func (r *rig) told() []*channel.TurnContext {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]*channel.TurnContext(nil), r.turns...)
 }
 
-// serve runs the channel until the test or stop ends it.
-func (r *rig) serve(t *testing.T) {
-	t.Helper()
+// one is the context of the only turn.
+func (r *rig) one() *channel.TurnContext {
+	r.t.Helper()
+	told := r.told()
+	if len(told) != 1 {
+		r.t.Fatalf("%d turns, %v; expected one", len(told), r.outcomes())
+	}
+	return told[0]
+}
+
+// serve runs the channel until end, or the end of the test.
+func (r *rig) serve() *rig {
+	r.t.Helper()
+	r.queue = kernel.NewQueue(r.kernel, kernel.QueueOptions{Replica: "test", Log: r.kernel.Log})
 	ctx, stop := context.WithCancel(context.Background())
-	r.stop = stop
-	go func() { r.done <- r.channel.Serve(ctx, r.kernel) }()
-	t.Cleanup(func() {
-		stop()
+	r.stop, r.done = stop, make(chan error, 1)
+	go func() { r.done <- r.channel.Serve(ctx, r.queue) }()
+	r.t.Cleanup(func() {
 		if r.done != nil {
-			<-r.done
+			_ = r.end()
 		}
 	})
 	synctest.Wait()
+	return r
 }
 
-// end stops the channel and returns what Serve said.
+// end stops the channel and returns the error of Serve.
 func (r *rig) end() error {
 	r.stop()
 	err := <-r.done
 	r.done = nil
+	r.queue.Close(context.Background())
 	return err
 }
 
 // ours are the texts of the bot's messages in a chat, as they stand now.
-func (r *rig) ours(chat int64) []string {
+func (r *rig) ours(chat int64) (texts []string) {
 	of := r.fake.Me().ID
 	if chat == posts.ID {
 		of = chat
 	}
-	var texts []string
 	for _, m := range r.fake.Messages(chat, of) {
 		texts = append(texts, m.Text)
 	}
 	return texts
 }
 
-// say writes a message and waits until nothing happens any more at this moment.
+// say has somebody write, and waits until nothing more happens at this moment.
 func (r *rig) say(m faketelegram.Message) faketelegram.Message {
 	m = r.fake.Say(m)
 	synctest.Wait()
 	return m
 }
 
-// bubble runs a test whose time is not the clock's.
-func bubble(t *testing.T, f func(t *testing.T)) {
+// bubble runs a subtest in virtual time; without a name, the test itself.
+func bubble(t *testing.T, name string, f func(t *testing.T)) {
 	t.Helper()
-	synctest.Test(t, f)
+	if name == "" {
+		synctest.Test(t, f)
+		return
+	}
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
 
 // logbook is what was logged.
@@ -219,38 +295,4 @@ func (l *logbook) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
-}
-
-// timeout is a context for real sockets.
-func timeout(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("it took too long"))
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// snapshots is a journal in a folder of which a copy can be taken, as a crash would leave it.
-type snapshots struct {
-	channel.Journal
-	channel.Ledger
-	channel.Shower
-	dir, to string
-}
-
-// keeper is an agent that is told what people saw of an answer that a crash has cut off.
-type keeper struct {
-	agentFunc
-	kept []string
-}
-
-// KeepCutOff implements [channel.Resumer].
-func (k *keeper) KeepCutOff(_ context.Context, s channel.ShownText) error {
-	k.kept = append(k.kept, s.Session+": "+s.Text)
-	return nil
-}
-
-func (s *snapshots) take(t *testing.T) {
-	t.Helper()
-	if err := os.CopyFS(s.to, os.DirFS(s.dir)); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -2,6 +2,7 @@ package telegram
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,140 +14,127 @@ import (
 	"github.com/lingserve/lingserve/channel"
 )
 
-// Update is what the platform tells a bot.
-type Update = models.Update
-
-// allowed are the updates that the channel asks for. What is not here costs neither the platform nor this server anything.
+// allowed are the updates that the channel asks for.
 var allowed = []string{
 	models.AllowedUpdateMessage, models.AllowedUpdateEditedMessage, models.AllowedUpdateChannelPost,
-	models.AllowedUpdateEditedChannelPost, models.AllowedUpdateCallbackQuery, models.AllowedUpdateMyChatMember,
+	models.AllowedUpdateEditedChannelPost, models.AllowedUpdateCallbackQuery,
 }
 
-// maxUpdate bounds one update (CH-171).
-const maxUpdate = 1 << 20
+// update is what the platform tells of one message.
+type update struct {
+	id      int64
+	message *models.Message // nil: there is nothing for an agent
+	kind    channel.EventKind
+	event   string                // the id of the event in its conversation
+	edited  bool                  // the message came before
+	press   *models.CallbackQuery // on a button below a message; nil
+	to      addressing            // of the message, when its input was read
+}
 
-// Raw reads a recorded update. What is newer than this server knows stays out: an update is unreadable only if it has no id.
-func Raw(data []byte) (*Update, error) {
-	u := new(Update)
-	err := json.Unmarshal(data, u)
-	if err == nil {
-		if u.ID == 0 {
-			return nil, errors.New("telegram: invalid update; expected a JSON object with update_id")
-		}
-		return u, nil
+var errUpdate = errors.New("telegram: invalid update; expected a JSON object with update_id")
+
+// readUpdate reads an update. It is invalid only if it has no id.
+func readUpdate(data []byte) (*update, error) {
+	u := new(models.Update)
+	if json.Unmarshal(data, u) != nil {
+		u = readParts(data)
 	}
-	// The library refuses the whole of what has a member of a kind that it does not know. Origins are the one kind that must not
-	// be lost: a forwarded message is not its sender's.
-	var all map[string]any
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	if d.Decode(&all) != nil {
-		return nil, errors.New("telegram: invalid update; expected a JSON object with update_id")
+	if u.ID == 0 {
+		return nil, errUpdate
 	}
-	for name, member := range all {
-		if m, ok := member.(map[string]any); ok {
-			reduce(m, 0)
-		} else if name != "update_id" {
-			delete(all, name)
-		}
-	}
-	if data, err = json.Marshal(all); err == nil {
-		u = new(Update)
-		if json.Unmarshal(data, u) == nil && u.ID != 0 {
-			return u, nil
+	r := &update{id: u.ID, kind: channel.EventUnknown}
+	for _, m := range []*models.Message{u.Message, u.ChannelPost} {
+		if m != nil {
+			r.message, r.kind, r.event = m, channel.EventMessage, strconv.Itoa(m.ID)
 		}
 	}
-	id, ok := all["update_id"].(json.Number)
-	if n, err := id.Int64(); ok && err == nil && n != 0 {
-		return &Update{ID: n}, nil // nothing that an agent could be told
-	}
-	return nil, errors.New("telegram: invalid update; expected a JSON object with update_id")
-}
-
-// plain are the members of a message that an agent can be told of and whose form has not changed in years.
-var plain = []string{
-	"message_id", "message_thread_id", "from", "sender_chat", "date", "chat", "is_topic_message", "via_bot", "edit_date",
-	"media_group_id", "text", "entities", "quote", "caption", "caption_entities", "photo", "document", "audio", "voice", "video",
-	"video_note", "animation", "sticker", "migrate_to_chat_id", "migrate_from_chat_id",
-}
-
-// reduce leaves of a message what is plain, and says of an origin that there is one.
-func reduce(m map[string]any, depth int) {
-	kept := map[string]any{}
-	for _, name := range plain {
-		if v, ok := m[name]; ok {
-			kept[name] = v
+	for _, m := range []*models.Message{u.EditedMessage, u.EditedChannelPost} {
+		if m != nil {
+			r.message, r.kind, r.event, r.edited = m, channel.EventLifecycle, fmt.Sprint("edit:", u.ID), true
 		}
 	}
-	if _, ok := m["forward_origin"]; ok {
-		kept["forward_origin"] = map[string]any{"type": "hidden_user", "date": 0, "sender_user_name": ""}
+	if c := u.CallbackQuery; c != nil {
+		r.message, r.kind, r.event, r.press = pressedMessage(c), channel.EventInteraction, fmt.Sprint("callback:", u.ID), c
 	}
-	if reply, ok := m["reply_to_message"].(map[string]any); ok && depth == 0 {
-		reduce(reply, 1)
-		kept["reply_to_message"] = reply
+	if r.kind == channel.EventMessage && (r.message.MigrateToChatID != 0 || r.message.MigrateFromChatID != 0 || !hasContent(r.message)) {
+		r.kind = channel.EventLifecycle
 	}
-	clear(m)
-	for name, v := range kept {
-		m[name] = v
-	}
+	return r, nil
 }
 
-// message is the message that an update is about, and what kind of event it is. id is the event's own where that is not the message's.
-func message(u *Update) (m *models.Message, kind channel.EventKind, id string) {
-	of := func(what string, id any) string { return fmt.Sprint(what, ":", id) }
-	switch {
-	case u.Message != nil:
-		m = u.Message
-	case u.ChannelPost != nil:
-		m = u.ChannelPost
-	case u.EditedMessage != nil:
-		return u.EditedMessage, channel.EventLifecycle, of("edit", u.ID)
-	case u.EditedChannelPost != nil:
-		return u.EditedChannelPost, channel.EventLifecycle, of("edit", u.ID)
-	case u.CallbackQuery != nil:
-		if at := u.CallbackQuery.Message.Message; at != nil {
-			m = at
-		} else if at := u.CallbackQuery.Message.InaccessibleMessage; at != nil {
-			m = &models.Message{ID: at.MessageID, Chat: at.Chat}
-		} else {
-			m = &models.Message{Chat: models.Chat{ID: u.CallbackQuery.From.ID, Type: models.ChatTypePrivate}}
+// readParts reads an update that has members of a form that the library does not know, without those members.
+func readParts(data []byte) *models.Update {
+	var u models.Update
+	var members map[string]json.RawMessage
+	if json.Unmarshal(data, &members) != nil || json.Unmarshal(members["update_id"], &u.ID) != nil {
+		return &models.Update{}
+	}
+	u.Message, u.ChannelPost = readMessage(members["message"]), readMessage(members["channel_post"])
+	u.EditedMessage, u.EditedChannelPost = readMessage(members["edited_message"]), readMessage(members["edited_channel_post"])
+	return &u
+}
+
+// readMessage reads the members of a message that the library knows; nil: it cannot be read. A forwarded message stays one, because it is not by its
+// sender.
+func readMessage(data json.RawMessage) *models.Message {
+	m := new(models.Message)
+	var members map[string]json.RawMessage
+	if json.Unmarshal(data, &members) != nil {
+		return nil
+	}
+	for name, value := range members {
+		known := *m
+		if json.Unmarshal(bytes.Join([][]byte{[]byte(`{` + strconv.Quote(name) + `:`), value, []byte(`}`)}, nil), &known) == nil {
+			*m = known
+			continue
 		}
-		return press(u.CallbackQuery, m), channel.EventInteraction, of("callback", u.ID)
-	case u.MessageReaction != nil:
-		r := u.MessageReaction
-		return &models.Message{ID: r.MessageID, Chat: r.Chat, From: r.User, Date: r.Date}, channel.EventReaction, of("reaction", u.ID)
-	case u.MyChatMember != nil:
-		c := u.MyChatMember
-		return &models.Message{Chat: c.Chat, From: &c.From, Date: c.Date}, channel.EventLifecycle, of("member", u.ID)
-	default:
-		return nil, channel.EventUnknown, of("update", u.ID)
+		switch name {
+		case "forward_origin":
+			m.ForwardOrigin = &models.MessageOrigin{Type: models.MessageOriginTypeHiddenUser, MessageOriginHiddenUser: &models.MessageOriginHiddenUser{}}
+		case "reply_to_message":
+			m.ReplyToMessage = readMessage(value)
+		}
 	}
-	if m.MigrateToChatID != 0 || m.MigrateFromChatID != 0 || !speaks(m) {
-		return m, channel.EventLifecycle, strconv.Itoa(m.ID)
+	if m.ID == 0 || m.Chat.ID == 0 {
+		return nil
 	}
-	return m, channel.EventMessage, strconv.Itoa(m.ID)
+	return m
 }
 
-// speaks says whether somebody says something in a message: what is left are the platform's own notes.
-func speaks(m *models.Message) bool {
-	return m.Text != "" || m.Caption != "" || len(m.Photo) > 0 || m.Document != nil || m.Audio != nil || m.Voice != nil ||
-		m.Video != nil || m.VideoNote != nil || m.Animation != nil || m.Sticker != nil || m.Location != nil || m.Venue != nil ||
-		m.Contact != nil || m.Poll != nil || m.Dice != nil
+// pressedMessage returns a message by whoever has pressed a button, at the place of the button. The text is the command that the button stands for.
+func pressedMessage(c *models.CallbackQuery) *models.Message {
+	m := &models.Message{From: &c.From}
+	if at := c.Message.Message; at != nil {
+		m.ID, m.Chat, m.MessageThreadID, m.IsTopicMessage = at.ID, at.Chat, at.MessageThreadID, at.IsTopicMessage
+	} else if at := c.Message.InaccessibleMessage; at != nil {
+		m.ID, m.Chat = at.MessageID, at.Chat
+	} else {
+		m.Chat = models.Chat{ID: c.From.ID, Type: models.ChatTypePrivate}
+	}
+	if p, ok := readPress(c); ok {
+		m.Text = p.Command()
+	}
+	return m
 }
 
-// words are what a message says: its text or caption, with the entities of that.
-func words(m *models.Message) (string, []models.MessageEntity) {
+// hasContent reports whether a message says something. Others are notes of the platform.
+func hasContent(m *models.Message) bool {
+	return m.Text != "" || m.Caption != "" || len(attachments(m, 0)) > 0 || inWords(m) != ""
+}
+
+// textOf returns the text or the caption of a message, with its entities.
+func textOf(m *models.Message) (string, []models.MessageEntity) {
 	if m.Text != "" {
 		return m.Text, m.Entities
 	}
 	return m.Caption, m.CaptionEntities
 }
 
-// shown is what a message without a text says, in words.
-func shown(m *models.Message) string {
+// inWords describes a message that has neither a text nor a file; "" for others.
+func inWords(m *models.Message) string {
 	switch {
 	case m.Sticker != nil:
-		return strings.TrimSpace("[sticker " + m.Sticker.Emoji + "]")
+		return strings.TrimSpace("[sticker "+m.Sticker.Emoji) + "]"
 	case m.Venue != nil:
 		return fmt.Sprintf("[place: %s, %s, %g, %g]", m.Venue.Title, m.Venue.Address, m.Venue.Location.Latitude, m.Venue.Location.Longitude)
 	case m.Location != nil:
@@ -165,51 +153,51 @@ func shown(m *models.Message) string {
 	return ""
 }
 
-// thread is the topic of a message, "" for none: the general topic of a forum is the chat itself (CH-173).
-func thread(m *models.Message) string {
+// fullText is what a message says, with the addresses of its links.
+func fullText(m *models.Message) string {
+	text, entities := textOf(m)
+	return cmp.Or(rewrite(text, links(text, entities)), inWords(m))
+}
+
+// generalTopic is the topic that every forum has. It is the chat itself, and must not be named in calls.
+const generalTopic = 1
+
+// topic returns the topic of a message; "" is none (CH-173).
+func topic(m *models.Message) string {
 	if !m.IsTopicMessage || m.MessageThreadID <= generalTopic {
 		return ""
 	}
 	return strconv.Itoa(m.MessageThreadID)
 }
 
-// generalTopic is the id of the topic that every forum has. It is not to be named when something is sent to it.
-const generalTopic = 1
+var chatKinds = map[models.ChatType]channel.ChatType{models.ChatTypePrivate: channel.Direct, models.ChatTypeChannel: channel.Broadcast}
 
-// chatKind is what the kernel calls a chat.
-func chatKind(c *models.Chat) channel.ChatType {
-	switch c.Type {
-	case models.ChatTypePrivate:
-		return channel.Direct
-	case models.ChatTypeChannel:
-		return channel.Broadcast
-	default:
-		return channel.Group
-	}
-}
+func chatKind(c *models.Chat) channel.ChatType { return cmp.Or(chatKinds[c.Type], channel.Group) }
 
-// chatLabel is the name of a chat.
 func chatLabel(c *models.Chat) string {
-	if c.Title != "" {
-		return c.Title
-	}
-	return strings.TrimSpace(c.FirstName + " " + c.LastName)
+	return cmp.Or(c.Title, strings.TrimSpace(c.FirstName+" "+c.LastName))
 }
 
-// sender is who wrote a message: a chat where somebody writes in its name (CH-173), else a person or a bot.
-func sender(m *models.Message, me *models.User) channel.SenderFacts {
-	if c := m.SenderChat; c != nil {
-		return channel.SenderFacts{ID: strconv.FormatInt(c.ID, 10), Name: chatLabel(c), Username: c.Username, Tag: m.AuthorSignature}
+// sender returns who wrote a message: a chat, if somebody writes in its name (CH-173), else a person or a bot.
+func (c *Channel) sender(m *models.Message) channel.SenderFacts {
+	switch {
+	case m.SenderChat != nil:
+		s := asSender(m.SenderChat)
+		s.Tag = m.AuthorSignature
+		return s
+	case m.From != nil:
+		return c.user(m.From)
 	}
-	if m.From == nil {
-		return channel.SenderFacts{}
-	}
-	return user(m.From, me)
+	return channel.SenderFacts{}
 }
 
-func user(u *models.User, me *models.User) channel.SenderFacts {
+func asSender(c *models.Chat) channel.SenderFacts {
+	return channel.SenderFacts{ID: strconv.FormatInt(c.ID, 10), Name: chatLabel(c), Username: c.Username}
+}
+
+func (c *Channel) user(u *models.User) channel.SenderFacts {
 	return channel.SenderFacts{
 		ID: strconv.FormatInt(u.ID, 10), Name: strings.TrimSpace(u.FirstName + " " + u.LastName), Username: u.Username,
-		IsBot: u.IsBot, IsSelf: u.ID == me.ID,
+		IsBot: u.IsBot, IsSelf: u.ID == c.self().ID,
 	}
 }

@@ -24,9 +24,7 @@ func (a *Agent) envelope(t *channel.Turn) *turn.Envelope {
 		Sender: turn.Sender{ID: c.SenderID, Name: c.SenderName, Role: c.Role, NoCommands: !c.CommandAuthorized},
 		Extra:  map[string]any{turn.ExtraAgent: c.AgentID, turn.ExtraApprover: c.Approver},
 	}
-	if t.Repeated {
-		e.Extra[turn.ExtraRepeated] = true
-	}
+	e.Extra[turn.ExtraRepeated], e.Extra[turn.ExtraResumed] = t.Repeated, t.Resumed
 	zone := a.zone(t)
 	e.Extra[turn.ExtraTimezone] = zone
 	e.Context = facts(c, zone)

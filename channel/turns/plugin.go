@@ -68,8 +68,16 @@ func (p *plugin) DispatchOutbound(ctx context.Context, e *turn.Envelope) (delive
 	r.mu.Lock()
 	if r.began && !r.rendered {
 		kind = channel.ReplyBlock
-	} else if rest, ok := strings.CutPrefix(e.Content, r.sent); ok {
-		payload.Text, r.sent = rest, "" // the beginning stands there already
+	} else {
+		if r.past != "" && r.streamed {
+			payload.Text = r.past + e.Content
+		} else if r.past != "" {
+			payload.Text = r.past
+		}
+		payload.Upto = len(payload.Text)
+		if rest, ok := strings.CutPrefix(payload.Text, r.sent); ok {
+			payload.Text, r.sent, r.past = rest, "", "" // the beginning stands there already
+		}
 	}
 	r.mu.Unlock()
 	if strings.TrimSpace(payload.Text) == "" && len(payload.Media) == 0 {

@@ -3,16 +3,16 @@ package turns
 import (
 	"fmt"
 
-	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/turn"
 )
 
-// Channels are those that plugins of a framework bring, by [channel.Provider], in the order in which the plugins were registered.
+// Channels are those that plugins of a framework bring, by [kernel.Provider], in the order in which the plugins were registered.
 // It is an error if two have one name, or one has none.
-func Channels(f *turn.Framework) ([]channel.Channel, error) {
-	var list []channel.Channel
+func Channels(f *turn.Framework) ([]kernel.Channel, error) {
+	var list []kernel.Channel
 	by := map[string]string{}
-	providers := turn.Implementers[channel.Provider](f)
+	providers := turn.Implementers[kernel.Provider](f)
 	for i := len(providers) - 1; i >= 0; i-- {
 		p := providers[i]
 		for _, c := range p.Hook.Channels() {

@@ -5,25 +5,25 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/turns"
 	"github.com/lingserve/lingserve/turn"
 )
 
 type named string
 
-func (n named) Name() string                               { return string(n) }
-func (named) Serve(context.Context, *channel.Kernel) error { return nil }
+func (n named) Name() string                             { return string(n) }
+func (named) Serve(context.Context, *kernel.Queue) error { return nil }
 
 // brings is a plugin with channels and nothing else.
-type brings []channel.Channel
+type brings []kernel.Channel
 
-func (b brings) Channels() []channel.Channel { return b }
+func (b brings) Channels() []kernel.Channel { return b }
 
 // CH-07
 func TestPluginsBringChannelsWithNamesOfTheirOwn(t *testing.T) {
 	f := turn.New(turn.Options{Workspace: t.TempDir()})
-	turn.Declare[channel.Provider](f, "channels")
+	turn.Declare[kernel.Provider](f, "channels")
 	for name, p := range map[string]brings{"one": {named("a"), named("b")}} {
 		if err := f.Register(name, p); err != nil {
 			t.Fatal(err)
@@ -40,7 +40,7 @@ func TestPluginsBringChannelsWithNamesOfTheirOwn(t *testing.T) {
 		t.Errorf("got %v, expected who both bring it", err)
 	}
 	g := turn.New(turn.Options{Workspace: t.TempDir()})
-	turn.Declare[channel.Provider](g, "channels")
+	turn.Declare[kernel.Provider](g, "channels")
 	_ = g.Register("nameless", brings{named("")})
 	if _, err := turns.Channels(g); err == nil {
 		t.Error("expected a channel without a name to be refused")

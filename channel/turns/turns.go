@@ -16,11 +16,13 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -30,8 +32,8 @@ type Options struct {
 	// Answer gives a decision to a call that waits for approval: calls that nobody can be asked about are denied by it. Without it
 	// they wait until their time is over.
 	Answer func(context.Context, agent.Answer) error
-	// KeepCutOff writes down what people saw of an answer that a crash has cut off; nil keeps nothing.
-	KeepCutOff func(_ context.Context, session, turn, text string) error
+	// Tape finds the tape of a session, for turns that go on after a crash; nil: they begin anew. It is [tape.ErrNotFound] if there is none.
+	Tape func(_ context.Context, session string) (*tape.Tape, error)
 	// Read reads a local file of a message; nil reads it as the file that it is. The kernel has looked at it before.
 	Read func(context.Context, string) ([]byte, error)
 	// Timezone returns the time zone of an agent, as Europe/Berlin, for conversations that have none of their own; "", and nil, is UTC.
@@ -65,6 +67,11 @@ func New(f *turn.Framework, o *Options) (*Agent, error) {
 // of [turn.Framework.Submit] and of the turn.
 func (a *Agent) Dispatch(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
 	r := &reply{agent: a, turn: t, ctx: ctx}
+	if t.Resumed && a.o.Tape != nil {
+		if over, err := r.resume(); over || err != nil {
+			return channel.DispatchResult{Deferred: over}, err
+		}
+	}
 	ticket, err := a.turns.Submit(context.WithValue(ctx, replyKey{}, r), a.envelope(t), turn.WithID(t.ID),
 		turn.WithPolicy(turn.Policy(t.Policy)), turn.WithSink(r.take))
 	if err != nil {
@@ -81,15 +88,36 @@ func (a *Agent) Dispatch(ctx context.Context, t *channel.Turn) (channel.Dispatch
 	return channel.DispatchResult{}, err
 }
 
-// KeepCutOff implements [channel.Resumer]: in the session's lane, as all that is written there.
-func (a *Agent) KeepCutOff(ctx context.Context, s channel.ShownText) error {
-	if a.o.KeepCutOff == nil {
+// resume takes the turn over from another process. over reports that another turn has used its message.
+func (r *reply) resume() (over bool, err error) {
+	ctx, cancel := context.WithTimeout(r.ctx, resumeWait)
+	defer cancel()
+	err = r.agent.turns.Alone(ctx, r.turn.SessionKey, turn.Queue, func(ctx context.Context) error {
+		t, err := r.agent.o.Tape(ctx, r.turn.SessionKey)
+		if errors.Is(err, tape.ErrNotFound) || errors.Is(err, tape.ErrDeleted) {
+			return nil // the turn had not begun
+		}
+		if err != nil {
+			return err
+		}
+		told, err := agent.TakeTurn(ctx, t, r.turn.ID)
+		if err != nil {
+			return err
+		}
+		if !told.Begun {
+			id := r.turn.Context.MessageID
+			over = agent.WasSteered(ctx, t, r.turn.Arrived, func(m tape.Meta) bool { return m.Message == id })
+		}
+		shown := min(r.turn.Shown, len(told.Text))
+		r.past, r.sent = told.Text, told.Text[:shown]
+		r.open.WriteString(told.Text[shown:])
 		return nil
-	}
-	return a.turns.Alone(ctx, s.Session, turn.Queue, func(ctx context.Context) error {
-		return a.o.KeepCutOff(ctx, s.Session, s.Turn, s.Text)
 	})
+	return over, err
 }
+
+// resumeWait bounds how long it may take to find out what a turn has done.
+const resumeWait = 10 * time.Second
 
 type replyKey struct{}
 
@@ -113,6 +141,8 @@ type reply struct {
 	denied   map[string]string // why a question was denied that nobody has answered, by its id
 	open     strings.Builder   // text that is previewed and stands in no block yet
 	sent     string            // text that stands in blocks
+	past     string            // text of a turn that is resumed
+	streamed bool              // there is text behind past
 }
 
 // take shows what happens in the turn while the model speaks.
@@ -125,6 +155,7 @@ func (r *reply) take(e turn.Event, err error) {
 		if e.Delta != "" {
 			r.mu.Lock()
 			r.open.WriteString(e.Delta)
+			r.streamed = true
 			text := r.open.String() // shares what is written so far
 			r.mu.Unlock()
 			r.turn.Sink.Preview(channel.Payload{Text: text})
@@ -200,9 +231,10 @@ func (r *reply) flush() {
 		return
 	}
 	r.sent += text
+	upto := len(r.sent)
 	r.open.Reset()
 	r.mu.Unlock()
-	_ = r.emit(r.ctx, channel.ReplyBlock, channel.Payload{Text: text}) // it is logged
+	_ = r.emit(r.ctx, channel.ReplyBlock, channel.Payload{Text: text, Upto: upto}) // it is logged
 }
 
 // ask puts a question to the conversation, or denies the call where nobody there can be asked.

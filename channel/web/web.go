@@ -2,7 +2,7 @@
 // it. It has no routes of its own and imports no HTTP.
 //
 // # Guarantees
-//   - A message runs once: the server looks its Idempotency-Key up before it comes here, so nothing is written to a journal.
+//   - A message runs once: the server looks its Idempotency-Key up before it comes here.
 //   - No name of a session reaches the session of another principal.
 //   - What a refused message is answered names no setting.
 package web
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/tool"
 )
 
@@ -34,12 +35,12 @@ func Shipped() channel.Place {
 }
 
 // NewKernel returns a kernel for a server that has no other channels: with the settings that are shipped.
-func NewKernel(log *slog.Logger) *channel.Kernel {
+func NewKernel(log *slog.Logger) *kernel.Kernel {
 	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{Name: {Shipped: Shipped()}}})
 	if err != nil { // cannot be: nothing in it comes from outside
 		panic(err)
 	}
-	return &channel.Kernel{Settings: tree, Observer: channel.NewSlogObserver(log), Log: log}
+	return &kernel.Kernel{Settings: tree, Observer: channel.NewSlogObserver(log), Log: log}
 }
 
 // SessionKey is the session that a name stands for. Below a principal it is one that no other principal has a name for; where there is
@@ -88,21 +89,19 @@ type Message struct {
 }
 
 // Run makes a message a turn and returns when that has ended. ctx is the turn's life.
-func Run(ctx context.Context, k *channel.Kernel, m *Message) (channel.Result, error) {
-	return k.RunPrepared(ctx, channel.Meta{Channel: Name, TurnID: m.Run, Claim: known{}}, m.plan(ctx, k))
+func Run(ctx context.Context, k *kernel.Kernel, m *Message) (channel.Result, error) {
+	return k.RunPrepared(ctx, kernel.Meta{Channel: Name, TurnID: m.Run, Known: true}, m.turn(ctx, k))
 }
 
-// plan returns the turn of a message.
-func (m *Message) plan(ctx context.Context, k *channel.Kernel) *channel.Prepared {
-	plan := &channel.Prepared{Dispatch: func(ctx context.Context, t *channel.Turn, _ channel.Agent) (channel.DispatchResult, error) {
-		return m.Dispatch(ctx, t)
-	}}
-	m.facts(ctx, k, &plan.Facts)
-	return plan
+// turn returns the turn of a message.
+func (m *Message) turn(ctx context.Context, k *kernel.Kernel) *kernel.Turn {
+	t := &kernel.Turn{Dispatch: m.Dispatch}
+	m.facts(ctx, k, &t.Facts)
+	return t
 }
 
 // facts writes down what is known of a message.
-func (m *Message) facts(ctx context.Context, k *channel.Kernel, f *channel.Facts) {
+func (m *Message) facts(ctx context.Context, k *kernel.Kernel, f *channel.Facts) {
 	sender := m.Principal
 	if sender == "" {
 		sender = Local
@@ -122,17 +121,7 @@ func (m *Message) facts(ctx context.Context, k *channel.Kernel, f *channel.Facts
 	if k.Settings == nil {
 		return // nobody is admitted
 	}
-	p := k.Settings.Policy(channel.PolicyQuery{Channel: Name, Conversation: sender, Kind: channel.Direct})
-	who := channel.Identity{IDs: []string{sender}}
-	if p.DM == channel.PolicyPairing && k.Pairing != nil {
-		switch ok, err := k.Pairing.Paired(ctx, Name, "", sender); {
-		case err != nil:
-		case ok:
-			who.Paired = channel.Yes
-		default:
-			who.Paired = channel.No
-		}
-	}
+	p, who := k.PolicyAt(ctx, channel.PolicyQuery{Channel: Name, Conversation: sender, Kind: channel.Direct}, f.Sender)
 	f.Access = p.Access(who, channel.MentionFacts{})
 	if m.Principal != "" {
 		m.limit(&f.Access.Commands)
@@ -156,18 +145,3 @@ func (m *Message) limit(c *channel.CommandFacts) {
 		c.Authorizers = append(c.Authorizers, channel.Authorizer{Name: "key", Role: m.Role, Configured: true, Allowed: true})
 	}
 }
-
-// known is the claim of every message: the server knows by itself which run a message has led to, and whoever sent it repeats it if
-// it was not taken.
-type known struct{}
-
-var _ channel.Unaccepted = known{}
-
-// Commit implements [channel.Claim].
-func (known) Commit(context.Context, channel.Outcome) error { return nil }
-
-// Release implements [channel.Claim].
-func (known) Release(context.Context, error) error { return nil }
-
-// Unaccepted implements [channel.Unaccepted].
-func (known) Unaccepted() {}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/tape"
@@ -90,7 +91,7 @@ func TestAMessageIsATurnOfItsRun(t *testing.T) {
 }
 
 // kernelWith has settings of the channel as a configuration would write them.
-func kernelWith(t *testing.T, place channel.Place) *channel.Kernel {
+func kernelWith(t *testing.T, place channel.Place) *kernel.Kernel {
 	t.Helper()
 	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{
 		web.Name: {AccountPlace: channel.AccountPlace{Place: place}, Shipped: web.Shipped()},
@@ -98,7 +99,7 @@ func kernelWith(t *testing.T, place channel.Place) *channel.Kernel {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &channel.Kernel{Settings: tree}
+	return &kernel.Kernel{Settings: tree}
 }
 
 // CH-101, CH-105, CH-152

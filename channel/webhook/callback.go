@@ -6,177 +6,125 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 const (
-	attempts  = 5
-	firstWait = time.Second
-	lastWait  = 30 * time.Second
-	// maxRetryAfter bounds what a callback may ask to wait (CH-183).
-	maxRetryAfter = 5 * time.Minute
+	maxAttempts   = 5
+	firstPause    = time.Second
+	maxPause      = 30 * time.Second
+	maxRetryAfter = 5 * time.Minute // that a callback may ask for
 )
 
-var errNoCallback = errors.New("webhook: no callback is set for replies")
-
-// delivery is how the reply of one turn goes out: to who waits for it, or to the callback.
-type delivery struct {
-	c   *Channel
-	rec *record
-	id  string // of the message
-	to  place
+// reply is a part of a reply as it goes to the callback.
+type reply struct {
+	Turn         string            `json:"turn"`
+	Message      string            `json:"message"` // the webhook-id of the message that is answered
+	Conversation conversation      `json:"conversation"`
+	Kind         channel.ReplyKind `json:"kind"`
+	Seq          int               `json:"seq"`
+	Text         string            `json:"text"`
+	Final        bool              `json:"final"`
 }
 
-var (
-	_ channel.Delivery = (*delivery)(nil)
-	_ channel.Durabler = (*delivery)(nil)
-)
-
-// Deliver implements [channel.Delivery].
-func (d *delivery) Deliver(ctx context.Context, b channel.Block) (channel.Receipt, error) {
-	r := replyOf(b, d.id, where{d.to.id, d.to.kind, d.to.thread})
-	if d.rec.hold(r) {
-		return channel.Receipt{MessageIDs: []string{r.id}}, nil
-	}
-	if d.c.callback == "" {
-		return channel.Receipt{}, &channel.NotSentError{Err: errNoCallback, Permanent: true}
-	}
-	d.rec.order.Lock()
-	defer d.rec.order.Unlock()
-	if err := d.c.post(ctx, r); err != nil {
-		return channel.Receipt{}, err
-	}
-	return channel.Receipt{MessageIDs: []string{r.id}}, nil
+func replyTo(m *message, turn string, p part) *reply {
+	return &reply{turn, m.id, m.Conversation, p.Kind, p.Seq, p.Text, p.Kind == channel.ReplyFinal}
 }
 
-// Durable implements [channel.Durabler]: what goes to the callback goes through the outbox.
-func (d *delivery) Durable(channel.Block) *channel.Durable {
-	if !d.c.outbox || d.rec.holds() {
-		return nil
+// sendAgain sends the end of a reply that was stored, after a first attempt that has failed or was not made. Parts that are still held go first. The
+// answer is stored anew: no turn runs any more that could do it.
+func (c *Channel) sendAgain(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
+	var a answer
+	if c.result {
+		a = c.load(ctx, out.Event)
 	}
-	d.rec.order.Lock() // what was kept goes first
-	defer d.rec.order.Unlock()
-	return &channel.Durable{Sender: d.c.sender()}
+	known := a.add(partOf(&out.Block))
+	if known && a.Status == statusDone { // it is in the answer already
+		return receiptOf(&out.Block), nil
+	}
+	if c.s.Callback != "" {
+		if err := c.sendParts(ctx, &out, a.Replies); err != nil {
+			return channel.Receipt{}, err
+		}
+		a.Replies = nil
+	}
+	if c.result {
+		a.complete(out.TurnID, channel.Admission{Kind: channel.Dispatch}, channel.OutcomeVisible)
+		c.save(ctx, out.Event, out.Session, &a)
+		c.waiting.answer(out.Event, &a)
+	}
+	return receiptOf(&out.Block), nil
 }
 
-// sender sends what the outbox has.
-type sender Channel
-
-var (
-	_ channel.Sender     = (*sender)(nil)
-	_ channel.Idempotent = (*sender)(nil)
-)
-
-// Can implements [channel.Sender]: all that can be said in text.
-func (*sender) Can(channel.Capabilities) (bool, error) { return true, nil }
-
-// HonoursKey implements [channel.Idempotent]: every attempt has the same webhook-id, by which receivers know it again.
-func (*sender) HonoursKey() bool { return true }
-
-// Send implements [channel.Sender]: one attempt. The fifth is the last.
-func (s *sender) Send(ctx context.Context, m channel.Outbound) (channel.Receipt, error) {
-	c := (*Channel)(s)
-	var id string // none where the event was never accepted, which this door does not know
-	if key, err := channel.ParseEventKey(m.Event); err == nil {
-		id = key.ID
+// sendParts sends parts of a reply.
+func (c *Channel) sendParts(ctx context.Context, out *channel.Outbound, parts []part) error {
+	key, err := channel.ParseEventKey(out.Event)
+	if err != nil {
+		return &channel.NotSentError{Err: err}
 	}
-	r := replyOf(m.Block, id, where{m.Origin.Conversation.ID, m.Origin.Conversation.Kind, m.Origin.Conversation.ThreadID})
-	err := c.try(ctx, r)
-	if err == nil {
-		return channel.Receipt{MessageIDs: []string{r.id}}, nil
-	}
-	if _, again := retryable(err); again && m.Attempt >= attempts {
-		err = &channel.NotSentError{Err: fmt.Errorf("webhook: given up after %d attempts: %w", attempts, unwrapped(err))}
-	}
-	return channel.Receipt{}, err
-}
-
-// replyOf is a block as callbacks get it, with the id of the message that it answers. Where it has media, the text ends with their addresses.
-func replyOf(b channel.Block, message string, to where) reply {
-	turn := b.Key
-	if i := strings.LastIndexByte(b.Key, ':'); i >= 0 {
-		turn = b.Key[:i]
-	}
-	text := b.Text
-	for _, m := range b.Media {
-		if m.URL != "" {
-			text = strings.TrimSpace(text + "\n" + m.URL)
+	place := out.Origin.Conversation
+	m := &message{id: key.ID, Conversation: conversation{place.ID, place.Kind, place.ThreadID}}
+	for _, p := range parts {
+		if err := c.send(ctx, replyTo(m, out.TurnID, p)); err != nil {
+			return err
 		}
 	}
-	return reply{
-		Turn: turn, Message: message, Conversation: to, Kind: string(b.Kind), Seq: b.Seq, Text: text, Final: b.Kind == channel.ReplyFinal, id: b.Key,
-	}
+	return nil
 }
 
-// post sends a reply to the callback, again while that may help.
-func (c *Channel) post(ctx context.Context, r reply) error {
-	pauses := backoff.New(c.firstWait, lastWait)
+// sendRepeatedly sends a part of a reply, again while that can help. One that perhaps was accepted can be sent again: it has the same webhook-id.
+func (c *Channel) sendRepeatedly(ctx context.Context, r *reply) error {
+	pauses := backoff.New(firstPause, maxPause)
 	for n := 1; ; n++ {
-		err := c.try(ctx, r)
-		if err == nil {
-			return nil
+		err, pause := c.send(ctx, r), pauses.NextBackOff()
+		if not, ok := errors.AsType[*channel.NotSentError](err); ok {
+			if !not.Retryable {
+				return err
+			}
+			pause = max(pause, not.RetryAfter)
 		}
-		wait, again := retryable(err)
-		if !again || n >= attempts {
+		if err == nil || n >= maxAttempts || backoff.Sleep(ctx, pause) != nil {
 			return err
 		}
-		if backoff.Sleep(ctx, max(pauses.NextBackOff(), wait)) != nil {
-			return err
-		}
 	}
 }
 
-// retryable says whether an attempt may be made again, and when at the earliest. What may have come may be sent again: it has the same
-// webhook-id.
-func retryable(err error) (after time.Duration, ok bool) {
-	if not, is := errors.AsType[*channel.NotSentError](err); is {
-		return not.RetryAfter, not.Retryable
+// send makes one attempt to send a part of a reply.
+func (c *Channel) send(ctx context.Context, r *reply) error {
+	if c.s.Callback == "" {
+		return &channel.NotSentError{Err: errors.New("webhook: no callback is set for replies"), Permanent: true}
 	}
-	return 0, true
-}
-
-func unwrapped(err error) error {
-	if not, ok := errors.AsType[*channel.NotSentError](err); ok {
-		return not.Err
-	}
-	return err
-}
-
-// try makes one attempt.
-func (c *Channel) try(ctx context.Context, r reply) error {
 	body, err := rawjson.Marshal(r)
 	if err != nil {
 		return &channel.NotSentError{Err: err}
 	}
 	body = append(body, '\n')
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.callback, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.s.Callback, bytes.NewReader(body))
 	if err != nil {
-		return &channel.NotSentError{Err: errors.New("webhook: callback is not an address; expected one such as https://example.com/replies")}
+		return &channel.NotSentError{Err: errNoAddress}
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "lingserve")
-	c.out.Sign(req.Header, r.id, time.Now(), body)
+	c.out.Sign(req.Header, fmt.Sprintf("%s:%d", r.Turn, r.Seq), time.Now(), body)
 	res, err := c.http.Do(req)
 	if err != nil {
-		return c.unreached(err)
+		return unreached(ctx, err)
 	}
-	// Read for the connection's sake; nobody is shown any of it.
-	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswer))
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswer)) // so that the connection can be used again
 	_ = res.Body.Close()
-	return answered(res)
+	return statusError(res)
 }
 
-// answered is what a callback's answer means.
-func answered(res *http.Response) error {
+// statusError returns what the answer of a callback means.
+func statusError(res *http.Response) error {
 	status := res.StatusCode
 	err := fmt.Errorf("webhook: the callback answered with status %d; expected 2xx", status)
 	switch {
@@ -188,45 +136,25 @@ func answered(res *http.Response) error {
 	return &channel.NotSentError{Err: err, Permanent: true}
 }
 
-// retryAfter understands the header: seconds or a date.
+// retryAfter parses the header Retry-After: seconds, or a date.
 func retryAfter(text string, now time.Time) time.Duration {
 	var d time.Duration
-	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
+	if n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 31); err == nil {
 		d = time.Duration(n) * time.Second
-	} else if at, err := http.ParseTime(text); err == nil {
-		d = at.Sub(now)
+	} else if date, err := http.ParseTime(text); err == nil {
+		d = date.Sub(now)
 	}
 	return min(max(d, 0), maxRetryAfter)
 }
 
-// unreached is what it means that no answer has come.
-func (c *Channel) unreached(err error) error {
+// unreached returns what it means that no answer has come. It does not contain the address, which may have a secret.
+func unreached(ctx context.Context, err error) error {
 	if errors.Is(err, errPrivate) {
 		return &channel.NotSentError{Err: errPrivate, Permanent: true}
 	}
-	said := fmt.Errorf("webhook: cannot connect to the callback: %w", bare(err))
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
-		return &channel.NotSentError{Err: said, Retryable: true}
+	err = platform.Bare(ctx, err)
+	if dial, ok := errors.AsType[*platform.Unreached](err); ok {
+		return &channel.NotSentError{Err: fmt.Errorf("webhook: cannot connect to the callback: %w", dial.Err), Retryable: true}
 	}
-	return said
-}
-
-// bare is an error without the address, which may have a secret of the receiver in it.
-func bare(err error) error {
-	if errors.Is(err, errPrivate) {
-		return errPrivate
-	}
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		err = u.Err
-	}
-	if d, ok := errors.AsType[*net.DNSError](err); ok {
-		if d.IsNotFound {
-			return errors.New("unknown host name")
-		}
-		return errors.New("cannot resolve the host name")
-	}
-	if t, ok := err.(interface{ Timeout() bool }); ok && t.Timeout() {
-		return errors.New("it took too long")
-	}
-	return err
+	return fmt.Errorf("webhook: the callback has not answered: %w", err)
 }

@@ -1,4 +1,4 @@
-package webhook
+package webhook_test
 
 import (
 	"net/http"
@@ -7,12 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lingserve/lingserve/channel/webhook"
 	"github.com/lingserve/lingserve/internal/fakecallback"
 )
 
 func TestOnlyAddressesOfTheInternetAreCalled(t *testing.T) { // CH-184
 	for _, good := range []string{"93.184.216.34", "8.8.8.8", "2606:2800:220:1:248:1893:25c8:1946", "::ffff:8.8.8.8"} {
-		if !public(netip.MustParseAddr(good)) {
+		if !webhook.Public(netip.MustParseAddr(good)) {
 			t.Errorf("%s is refused", good)
 		}
 	}
@@ -21,11 +22,11 @@ func TestOnlyAddressesOfTheInternetAreCalled(t *testing.T) { // CH-184
 		"224.0.0.1", "ff02::1", "0.0.0.0", "0.1.2.3", "::", "100.64.0.1", "192.0.0.8", "198.18.0.1", "255.255.255.255", "240.0.0.1",
 		"::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:a00:1::", "fec0::1",
 	} {
-		if public(netip.MustParseAddr(bad)) {
+		if webhook.Public(netip.MustParseAddr(bad)) {
 			t.Errorf("%s is called", bad)
 		}
 	}
-	if public(netip.Addr{}) {
+	if webhook.Public(netip.Addr{}) {
 		t.Error("no address is called")
 	}
 }
@@ -50,12 +51,12 @@ func TestTheAddressIsLookedAtWhenItIsDialed(t *testing.T) { // CH-184
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			before := len(back.Requests())
-			c, err := New(Settings{Secret: vectorSecret, Callback: "http://" + test.host + port, AllowInsecure: true, AllowPrivate: test.private})
+			c, err := webhook.New(webhook.Settings{Secret: vectorSecret, Callback: "http://" + test.host + port, AllowInsecure: true, AllowPrivate: test.private})
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer c.closeIdle()
-			err = c.try(t.Context(), reply{Turn: "t", id: "t:1", Text: "x"})
+			defer c.Transport().CloseIdleConnections()
+			err = c.SendOnce(t.Context())
 			if taken := err == nil; taken != test.taken || (len(back.Requests()) > before) != test.taken {
 				t.Errorf("got %v", err)
 			}
@@ -67,7 +68,8 @@ func TestTheAddressIsLookedAtWhenItIsDialed(t *testing.T) { // CH-184
 }
 
 func TestAProxyOfTheEnvironmentIsNotAsked(t *testing.T) { // CH-184
-	if newTransport(false).Proxy != nil {
+	c, err := webhook.New(webhook.Settings{Secret: vectorSecret, Callback: "https://example.com"})
+	if err != nil || c.Transport().Proxy != nil {
 		t.Error("there is a proxy")
 	}
 }
@@ -76,14 +78,14 @@ func TestNoRedirectIsFollowed(t *testing.T) { // CH-184
 	back := fakecallback.New(vectorSecret)
 	server := httptest.NewServer(back)
 	defer server.Close()
-	c, err := New(Settings{Secret: vectorSecret, Callback: server.URL, AllowInsecure: true, AllowPrivate: []string{"127.0.0.1"}})
+	c, err := webhook.New(webhook.Settings{Secret: vectorSecret, Callback: server.URL, AllowInsecure: true, AllowPrivate: []string{"127.0.0.1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.closeIdle()
+	defer c.Transport().CloseIdleConnections()
 	for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
 		back.Then(fakecallback.Step{Status: status, Location: server.URL + "/elsewhere"})
-		if err := c.try(t.Context(), reply{id: "t:1"}); err == nil {
+		if err := c.SendOnce(t.Context()); err == nil {
 			t.Errorf("%d is taken for an answer", status)
 		}
 	}
@@ -102,18 +104,18 @@ func TestAnAnswerIsReadUpToABoundAndShownToNobody(t *testing.T) { // CH-184
 		}
 	}))
 	defer server.Close()
-	c, err := New(Settings{Secret: vectorSecret, Callback: server.URL + "/hook?token=secret", AllowInsecure: true, AllowPrivate: []string{"127.0.0.1"}})
+	c, err := webhook.New(webhook.Settings{Secret: vectorSecret, Callback: server.URL + "/hook?token=secret", AllowInsecure: true, AllowPrivate: []string{"127.0.0.1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.closeIdle()
-	err = c.try(t.Context(), reply{id: "t:1"})
+	defer c.Transport().CloseIdleConnections()
+	err = c.SendOnce(t.Context())
 	if err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("got %v", err)
 	}
 	server.CloseClientConnections()
 	server.Close()
-	if err = c.try(t.Context(), reply{id: "t:1"}); err == nil || strings.Contains(err.Error(), "secret") {
+	if err = c.SendOnce(t.Context()); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -121,25 +123,25 @@ func TestAnAnswerIsReadUpToABoundAndShownToNobody(t *testing.T) { // CH-184
 func TestSettingsThatMakeNoSenseAreRefused(t *testing.T) { // CH-184
 	for _, test := range []struct {
 		name     string
-		settings Settings
+		settings webhook.Settings
 		want     string // "" is good
 	}{
-		{"the least", Settings{Secret: vectorSecret, Callback: "https://example.com/hook"}, ""},
-		{"the reply in the answer", Settings{Secret: vectorSecret, Ack: AckResult}, ""},
-		{"no secret", Settings{Callback: "https://example.com"}, "the secret is missing"},
-		{"no callback", Settings{Secret: vectorSecret}, "callback is missing"},
-		{"http", Settings{Secret: vectorSecret, Callback: "http://example.com"}, "allow_insecure"},
-		{"http that is allowed", Settings{Secret: vectorSecret, Callback: "http://example.com", AllowInsecure: true}, ""},
-		{"another scheme", Settings{Secret: vectorSecret, Callback: "file:///etc/passwd"}, "callback is not an address"},
-		{"a password", Settings{Secret: vectorSecret, Callback: "https://a:b@example.com"}, "password"},
-		{"a host that is not on the list", Settings{Secret: vectorSecret, Callback: "https://example.com", CallbackHosts: []string{"example.org"}}, "callback_hosts"},
-		{"a host that is", Settings{Secret: vectorSecret, Callback: "https://Example.com", CallbackHosts: []string{"example.com"}}, ""},
-		{"a host of another port", Settings{Secret: vectorSecret, Callback: "https://example.com:8443", CallbackHosts: []string{"example.com:443"}}, "callback_hosts"},
-		{"another ack", Settings{Secret: vectorSecret, Ack: "maybe"}, "ack"},
-		{"a bad callback secret", Settings{Secret: vectorSecret, CallbackSecret: "x", Callback: "https://example.com"}, "callback_secret"},
+		{"the least", webhook.Settings{Secret: vectorSecret, Callback: "https://example.com/hook"}, ""},
+		{"the reply in the answer", webhook.Settings{Secret: vectorSecret, Ack: webhook.AckResult}, ""},
+		{"no secret", webhook.Settings{Callback: "https://example.com"}, "the secret is missing"},
+		{"no callback", webhook.Settings{Secret: vectorSecret}, "callback is missing"},
+		{"http", webhook.Settings{Secret: vectorSecret, Callback: "http://example.com"}, "allow_insecure"},
+		{"http that is allowed", webhook.Settings{Secret: vectorSecret, Callback: "http://example.com", AllowInsecure: true}, ""},
+		{"another scheme", webhook.Settings{Secret: vectorSecret, Callback: "file:///etc/passwd"}, "callback is not an address"},
+		{"a password", webhook.Settings{Secret: vectorSecret, Callback: "https://a:b@example.com"}, "password"},
+		{"a host that is not on the list", webhook.Settings{Secret: vectorSecret, Callback: "https://example.com", CallbackHosts: []string{"example.org"}}, "callback_hosts"},
+		{"a host that is", webhook.Settings{Secret: vectorSecret, Callback: "https://Example.com", CallbackHosts: []string{"example.com"}}, ""},
+		{"a host of another port", webhook.Settings{Secret: vectorSecret, Callback: "https://example.com:8443", CallbackHosts: []string{"example.com:443"}}, "callback_hosts"},
+		{"another ack", webhook.Settings{Secret: vectorSecret, Ack: "maybe"}, "ack"},
+		{"a bad callback secret", webhook.Settings{Secret: vectorSecret, CallbackSecret: "x", Callback: "https://example.com"}, "callback_secret"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := New(test.settings)
+			_, err := webhook.New(test.settings)
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("got %v, expected %q", err, test.want)
 			}

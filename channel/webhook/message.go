@@ -1,201 +1,98 @@
 package webhook
 
 import (
-	"bytes"
+	"cmp"
+	_ "embed"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/platform"
+	"github.com/lingserve/lingserve/internal/schema"
 	"github.com/lingserve/lingserve/internal/wording"
 )
 
-// message is the body of a message that comes in.
+// message is a message of the backend.
 type message struct {
-	sender       person
-	conversation place
-	text         string
-	mentioned    *bool // nil: the sender does not say
-	media        []medium
+	id           string              // webhook-id
+	Sender       channel.SenderFacts // ID and Name
+	Conversation conversation
+	Text         string
+	Mentioned    *bool // nil: the sender does not say
+	Media        []file
 }
 
-type person struct{ id, name string }
-
-type place struct {
-	id     string
-	kind   channel.ChatType
-	thread string
+// conversation is where messages and replies belong.
+type conversation struct {
+	ID     string           `json:"id"`
+	Kind   channel.ChatType `json:"kind"`
+	Thread string           `json:"thread,omitempty"`
 }
 
-type medium struct {
-	mime string
+type file struct {
+	platform.Attachment `json:"-"`
+
+	Type string
+	Data string // base64
 	data []byte
 }
 
-const (
-	maxName  = 256 // bytes of an id or a name
-	maxMedia = 16  // of one message
-)
+const maxName = 256 // bytes of an id or a name
 
-// parse understands a body. An error says what was expected, and repeats nothing of what was sent but names of members.
+//go:embed message.schema.json
+var schemaText []byte
+
+// messageSchema is the schema of bodies. It lets nothing pass that encoding/json takes for something else.
+var messageSchema = func() *schema.Schema {
+	s, err := schema.Compile(schemaText)
+	if err != nil {
+		panic("webhook: " + err.Error())
+	}
+	return s
+}()
+
+// parse reads a body. An error repeats nothing of the body but names of members.
 func parse(body []byte) (*message, error) {
 	if !utf8.Valid(body) {
 		return nil, errors.New("the body is not UTF-8; send UTF-8")
 	}
+	if found := messageSchema.CheckText(body, 1); len(found) > 0 {
+		path := cmp.Or(wording.Clip(schema.Pointer(found[0].At)), "the body")
+		return nil, errors.New(path + ": " + found[0].Message)
+	}
 	m := new(message)
-	err := object(body, "", map[string]func(string, json.RawMessage) error{
-		"sender": func(at string, v json.RawMessage) error {
-			return object(v, at, map[string]func(string, json.RawMessage) error{
-				"id": name(&m.sender.id), "name": name(&m.sender.name),
-			}, "id")
-		},
-		"conversation": func(at string, v json.RawMessage) error {
-			return object(v, at, map[string]func(string, json.RawMessage) error{
-				"id": name(&m.conversation.id), "thread": name(&m.conversation.thread), "kind": func(at string, v json.RawMessage) error {
-					var kind string
-					if err := text(&kind)(at, v); err != nil {
-						return err
-					}
-					switch m.conversation.kind = channel.ChatType(kind); m.conversation.kind {
-					case channel.Direct, channel.Group, channel.Broadcast:
-						return nil
-					}
-					return fmt.Errorf("%s: expected direct, group or channel", at)
-				},
-			}, "id", "kind")
-		},
-		"text": text(&m.text),
-		"mentioned": func(at string, v json.RawMessage) error {
-			m.mentioned = new(bool)
-			if string(v) == "null" || json.Unmarshal(v, m.mentioned) != nil {
-				return fmt.Errorf("%s: expected true or false", at)
-			}
-			return nil
-		},
-		"media": func(at string, v json.RawMessage) error {
-			var list []json.RawMessage
-			if string(v) == "null" || json.Unmarshal(v, &list) != nil {
-				return fmt.Errorf("%s: expected a list", at)
-			}
-			if len(list) > maxMedia {
-				return fmt.Errorf("%s: expected at most %d", at, maxMedia)
-			}
-			for i, v := range list {
-				var one medium
-				err := object(v, fmt.Sprintf("%s/%d", at, i), map[string]func(string, json.RawMessage) error{
-					"type": func(at string, v json.RawMessage) error {
-						var s string
-						if err := text(&s)(at, v); err != nil {
-							return err
-						}
-						var err error
-						if one.mime, _, err = mime.ParseMediaType(s); err != nil || !strings.Contains(one.mime, "/") {
-							return fmt.Errorf("%s: expected a media type, such as image/png", at)
-						}
-						return nil
-					},
-					"data": func(at string, v json.RawMessage) error {
-						var s string
-						err := text(&s)(at, v)
-						if err == nil {
-							one.data, err = base64.StdEncoding.DecodeString(s)
-						}
-						if err != nil || len(one.data) == 0 {
-							return fmt.Errorf("%s: expected base64", at)
-						}
-						return nil
-					},
-				}, "type", "data")
-				if err != nil {
-					return err
-				}
-				m.media = append(m.media, one)
-			}
-			return nil
-		},
-	}, "sender", "conversation")
-	if err == nil && strings.TrimSpace(m.text) == "" && len(m.media) == 0 {
-		err = errors.New("expected text, media, or both")
+	if json.Unmarshal(body, m) != nil {
+		return nil, errors.New("the body: expected a JSON object")
 	}
-	if err != nil {
-		return nil, err
-	}
-	return m, nil
+	return m, m.check()
 }
 
-// object reads an object whose members are known: each once, by its very name. encoding/json would take others for them.
-func object(v []byte, at string, members map[string]func(at string, v json.RawMessage) error, required ...string) error {
-	d := json.NewDecoder(bytes.NewReader(v))
-	where := func() string {
-		if at == "" {
-			return "the body"
-		}
-		return at
-	}
-	wrong := func() error { return fmt.Errorf("%s: expected a JSON object", where()) }
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return wrong()
-	}
-	seen := map[string]bool{}
-	for d.More() {
-		t, err := d.Token()
-		key, ok := t.(string)
-		if err != nil || !ok {
-			return wrong()
-		}
-		read, known := members[key]
-		switch {
-		case !known:
-			return fmt.Errorf("%s: unknown field", wording.Clip(at+"/"+key))
-		case seen[key]:
-			return fmt.Errorf("%s/%s: occurs twice; remove one", at, key)
-		}
-		seen[key] = true
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return wrong()
-		}
-		if err := read(at+"/"+key, value); err != nil {
-			return err
+// check checks what the schema cannot say, and decodes the files.
+func (m *message) check() error {
+	for i, name := range []string{m.Sender.ID, m.Sender.Name, m.Conversation.ID, m.Conversation.Thread} {
+		if name != "" && strings.TrimSpace(name) == "" || len(name) > maxName || strings.ContainsRune(name, 0) {
+			path := [...]string{"/sender/id", "/sender/name", "/conversation/id", "/conversation/thread"}[i]
+			return fmt.Errorf("%s: expected 1 to %d bytes, not only spaces", path, maxName)
 		}
 	}
-	if _, err := d.Token(); err != nil {
-		return wrong()
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return wrong()
-	}
-	for _, key := range required {
-		if !seen[key] {
-			return fmt.Errorf("%s/%s: is missing", at, key)
+	for i := range m.Media {
+		one := &m.Media[i]
+		mediaType, _, err := mime.ParseMediaType(one.Type)
+		if err != nil || !strings.Contains(mediaType, "/") {
+			return fmt.Errorf("/media/%d/type: expected a media type, such as image/png", i)
 		}
+		if one.data, err = base64.StdEncoding.DecodeString(one.Data); err != nil || len(one.data) == 0 {
+			return fmt.Errorf("/media/%d/data: expected base64", i)
+		}
+		one.Fact = channel.MediaFacts([]channel.MediaFact{{ContentType: mediaType, Size: int64(len(one.data))}}, channel.MediaFact{})[0]
+	}
+	if strings.TrimSpace(m.Text) == "" && len(m.Media) == 0 {
+		return errors.New("expected text, media, or both")
 	}
 	return nil
-}
-
-func text(to *string) func(string, json.RawMessage) error {
-	return func(at string, v json.RawMessage) error {
-		if string(v) == "null" || json.Unmarshal(v, to) != nil {
-			return fmt.Errorf("%s: expected text", at)
-		}
-		return nil
-	}
-}
-
-// name is text that names something: not blank, and not long.
-func name(to *string) func(string, json.RawMessage) error {
-	return func(at string, v json.RawMessage) error {
-		if err := text(to)(at, v); err != nil {
-			return err
-		}
-		if strings.TrimSpace(*to) == "" || len(*to) > maxName || strings.ContainsRune(*to, 0) {
-			return fmt.Errorf("%s: expected 1 to %d bytes, not only spaces", at, maxName)
-		}
-		return nil
-	}
 }

@@ -6,189 +6,144 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/internal/vfs"
 )
 
-const (
-	// resultWait is how long an answer waits for the reply (CH-182).
-	resultWait = time.Minute
-	// turnWait is how long one that does not wait for the reply waits for its turn to begin, whose id it has.
-	turnWait = 5 * time.Second
-)
-
-// Webhook is the door: POST /v1/channels/{name}/webhook.
+// Webhook returns the handler of POST /v1/channels/{name}/webhook.
 func (c *Channel) Webhook() http.Handler { return http.HandlerFunc(c.receive) }
 
-// receive takes a message: it is looked at, stored, and answered.
+// receive authenticates a request, stores its message, and answers.
 func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
-	now := time.Now()
-	what, err := headers(r.Header, now)
-	if err != nil {
-		refuse(w, http.StatusUnauthorized, err)
-		return
+	m, body, refusal := c.read(w, r)
+	var a answer
+	if refusal == nil {
+		a, refusal = c.accept(r.Context(), m, body)
 	}
-	body, refusal := channel.ReadBody(w, r, c.maxBody, "application/json")
 	if refusal != nil {
-		refusal.Header(w.Header())
-		refuse(w, refusal.Status, refusal)
+		refuse(w, refusal)
 		return
 	}
-	if err := c.in.verify(what, body); err != nil {
-		refuse(w, http.StatusUnauthorized, err)
-		return
-	}
-	m, err := parse(body)
-	if err != nil {
-		refuse(w, http.StatusBadRequest, err)
-		return
-	}
-	open := c.open.Load()
-	if open == nil {
-		later(w)
-		return
-	}
-	rec, isNew := c.known.begin(what.id)
-	if isNew {
-		// Before the message is stored, so that it can come again.
-		a := &adapter{c: c, k: open.kernel, id: what.id}
-		if wait := open.kernel.TakeRate(new(a.facts(r.Context(), what.id, m.text, []*message{m}))); wait > 0 {
-			rec.refuse()
-			c.known.forget(rec)
-			tooMany(w, wait)
-			return
-		}
-		rec.counts()
-		known, err := c.accept(r.Context(), open.door, rec, m, what.id, body)
-		if err != nil {
-			c.log.WarnContext(r.Context(), "cannot accept a message; the sender must retry", "channel", c.name, "error", err)
-			if vfs.Failed(err) {
-				w.Header().Set("Retry-After", diskRetry)
-				refuse(w, http.StatusServiceUnavailable, errors.New("the server's disk is full or has failed; send the message again later"))
-				return
-			}
-			later(w)
-			return
-		}
-		if known { // by an earlier process, or by another replica
-			a := c.elsewhere(r.Context(), open, what.id, now)
-			a.Duplicate = true
-			send(w, a)
-			return
-		}
-	}
-	c.wait(r.Context(), open, rec, now)
-	if rec.isGone() && c.callback == "" {
-		a := c.elsewhere(r.Context(), open, what.id, now)
-		a.Duplicate = !isNew
-		send(w, a)
-		return
-	}
-	a, ok := rec.answer()
-	if !ok {
-		later(w)
-		return
-	}
-	a.Duplicate = !isNew
-	send(w, a)
-}
-
-// diskRetry is when a sender may try a disk again, in seconds.
-const diskRetry = "30"
-
-// accept puts a message into the journal. known says that it was there.
-func (c *Channel) accept(ctx context.Context, door *channel.Door, rec *record, m *message, id string, body []byte) (known bool, err error) {
-	isNew, err := door.Accept(ctx, channel.Arrival{
-		Key: c.key(m, id), Raw: body,
-		Ack:   func(_ context.Context, r channel.Result) { rec.ack(r, c.result) },
-		Given: func() { c.given(rec) },
-	})
-	if err != nil || !isNew[0] {
-		rec.refuse()
-		c.known.forget(rec)
-	}
-	return err == nil && !isNew[0], err
-}
-
-// given lets go of a message that another replica runs. Where it is answered with the reply, that is kept there: the record here would
-// keep a reply that nobody asks for, if the message came back.
-func (c *Channel) given(rec *record) {
-	if c.result {
-		c.known.forget(rec)
-	}
-	rec.leaves()
-}
-
-// wait waits until a message's sender can be told of it. With ack result that is the reply; where that does not come in time, it goes
-// to the callback.
-func (c *Channel) wait(ctx context.Context, open *opened, rec *record, since time.Time) {
-	limit := turnWait
-	if c.result {
-		limit = resultWait
-	}
-	timer := time.NewTimer(limit - time.Since(since))
-	defer timer.Stop()
-	select {
-	case <-rec.acked:
-		return
-	case <-timer.C:
-	case <-ctx.Done(): // nobody waits any more, but whoever sends it again gets what has come
-		return
-	case <-open.ended: // it stays in the journal
-	}
-	kept := rec.letGo()
-	if len(kept) == 0 {
-		return
-	}
-	c.wg.Go(func() {
-		defer rec.order.Unlock()
-		for _, one := range kept {
-			if err := c.post(context.WithoutCancel(ctx), one); err != nil {
-				c.log.WarnContext(ctx, "cannot send part of a reply to the callback", "channel", c.name, "error", err)
-			}
-		}
-	})
-}
-
-// lookAgain is how often it is looked whether another replica has answered.
-const lookAgain = 250 * time.Millisecond
-
-// elsewhere is what another process has told of a message. Where that is another replica, and the answer has the reply, it is waited for
-// as long as there.
-func (c *Channel) elsewhere(ctx context.Context, open *opened, id string, since time.Time) answer {
-	for {
-		a, ok := c.known.earlier(ctx, id)
-		if !ok {
-			a = answer{Status: statusAccepted}
-		}
-		left := min(lookAgain, resultWait-time.Since(since))
-		if !c.shares || a.Status == statusDone || left <= 0 {
-			return a
-		}
-		timer := time.NewTimer(left)
-		select {
-		case <-timer.C:
-			continue
-		case <-ctx.Done():
-		case <-open.ended:
-		}
-		timer.Stop()
-		return a
-	}
-}
-
-// send answers: 202 while there is nothing more to say than that the message was accepted.
-func send(w http.ResponseWriter, a answer) {
 	status := http.StatusAccepted
 	if a.Status == statusDone {
-		status = http.StatusOK
+		status = platform.HTTPStatus(channel.Reason(a.Reason))
 	}
-	document(w, status, "application/json", a)
+	write(w, status, "application/json", a)
 }
 
-// problem is what is wrong with a message (RFC 9457).
+// read reads a message. What cannot be signed is refused before its body is read.
+func (c *Channel) read(w http.ResponseWriter, r *http.Request) (m *message, body []byte, refusal *channel.BodyError) {
+	id, err := checkHeaders(r.Header, time.Now())
+	if err != nil {
+		return nil, nil, &channel.BodyError{Status: http.StatusUnauthorized, Err: err}
+	}
+	if body, refusal = channel.ReadBody(w, r, c.s.MaxBody, "application/json"); refusal != nil {
+		return nil, nil, refusal
+	}
+	if !c.in.verify(r.Header, body) {
+		return nil, nil, &channel.BodyError{Status: http.StatusUnauthorized, Err: errSignature}
+	}
+	if m, err = parse(body); err != nil {
+		return nil, nil, &channel.BodyError{Status: http.StatusBadRequest, Err: err}
+	}
+	m.id = id
+	return m, body, nil
+}
+
+// accept stores a message and returns the answer. A message that is refused is not stored, so that it can be sent again.
+func (c *Channel) accept(ctx context.Context, m *message, body []byte) (answer, *channel.BodyError) {
+	arrival := kernel.Arrival{Key: c.key(m), Raw: m.raw(body)}
+	name := arrival.Key.String()
+	request := c.waiting.add(name) // before the turn can end
+	defer c.waiting.remove(request)
+	q := c.service.Queue()
+	if q == nil {
+		return answer{}, c.unavailable(ctx, channel.ErrDraining)
+	}
+	if counted, _ := c.counted.ContainsOrAdd(name, struct{}{}); !counted {
+		if wait := q.Kernel().TakeRate(new(c.facts(ctx, q.Kernel(), []*message{m}))); wait > 0 {
+			c.counted.Remove(name)
+			return answer{}, &channel.BodyError{Status: http.StatusTooManyRequests, RetryAfter: wait, Err: errTooMany}
+		}
+	}
+	arrival.Bundle, arrival.Wait = q.Kernel().Bundle(c.s.Name, c.s.Account, inputOf(m))
+	isNew, err := q.Accept(ctx, arrival)
+	if err != nil {
+		c.counted.Remove(name)
+		return answer{}, c.unavailable(ctx, err)
+	}
+	a := answer{Status: statusAccepted}
+	if arrival.Bundle == "" {
+		a.Turn = arrival.TurnID()
+	}
+	if c.result {
+		a = c.await(ctx, request, a, isNew[0])
+	}
+	a.Duplicate = !isNew[0]
+	return a, nil
+}
+
+const (
+	// resultWait is how long a request waits for the reply.
+	resultWait = time.Minute
+	// pollEvery is the interval at which a request looks for the answer of another replica.
+	pollEvery = 250 * time.Millisecond
+)
+
+// await returns the answer when a turn has ended, in this process or at another replica, and accepted if that takes too long.
+func (c *Channel) await(ctx context.Context, r *request, accepted answer, isNew bool) answer {
+	limit := time.NewTimer(resultWait)
+	defer limit.Stop()
+	var poll <-chan time.Time
+	if c.s.Shared {
+		ticker := time.NewTicker(pollEvery)
+		defer ticker.Stop()
+		poll = ticker.C
+	}
+	for look := !isNew; ; look = true {
+		if look {
+			if a := c.load(ctx, r.name); a.Status == statusDone {
+				return a
+			}
+		}
+		select {
+		case a, ok := <-r.answered:
+			if !ok { // the channel has ended
+				return accepted
+			}
+			return a
+		case <-poll:
+		case <-limit.C:
+			return accepted
+		case <-ctx.Done(): // the sender has gone
+			return accepted
+		}
+	}
+}
+
+var errTooMany = errors.New("too many messages per minute from this sender or conversation; send the message again after the time in Retry-After")
+
+// unavailable asks for a message to be sent again that could not be stored.
+func (c *Channel) unavailable(ctx context.Context, err error) *channel.BodyError {
+	said := &channel.BodyError{
+		Status: http.StatusServiceUnavailable, RetryAfter: 5 * time.Second,
+		Err: errors.New("the channel accepts no messages at the moment; send it again"),
+	}
+	if !errors.Is(err, channel.ErrDraining) {
+		c.s.Log.WarnContext(ctx, "cannot accept a message; the sender must retry", "channel", c.s.Name, "error", err)
+	}
+	if vfs.Failed(err) {
+		said.RetryAfter, said.Err = 30*time.Second, errors.New("the server's disk is full or has failed; send the message again later")
+	}
+	return said
+}
+
+// problem is a problem document (RFC 9457).
 type problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -197,38 +152,29 @@ type problem struct {
 	Code   string `json:"code"`
 }
 
-var codes = map[int]struct{ code, title string }{
-	http.StatusBadRequest:            {"invalid_request", "invalid request"},
-	http.StatusUnauthorized:          {"unauthorized", "unauthorized"},
-	http.StatusRequestEntityTooLarge: {"too_large", "too large"},
-	http.StatusUnsupportedMediaType:  {"invalid_request", "invalid request"},
-	http.StatusTooManyRequests:       {"rate_limited", "rate limited"},
-	http.StatusServiceUnavailable:    {"overloaded", "overloaded"},
+var codes = map[int]string{
+	http.StatusBadRequest:            "invalid_request",
+	http.StatusUnauthorized:          "unauthorized",
+	http.StatusRequestEntityTooLarge: "too_large",
+	http.StatusUnsupportedMediaType:  "invalid_request",
+	http.StatusTooManyRequests:       "rate_limited",
+	http.StatusServiceUnavailable:    "overloaded",
 }
 
-func refuse(w http.ResponseWriter, status int, err error) {
-	c := codes[status]
-	document(w, status, "application/problem+json", problem{"urn:lingserve:problem:" + c.code, c.title, status, err.Error(), c.code})
+func refuse(w http.ResponseWriter, e *channel.BodyError) {
+	if e.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
+	}
+	code := codes[e.Status]
+	p := problem{"urn:lingserve:problem:" + code, strings.ReplaceAll(code, "_", " "), e.Status, e.Error(), code}
+	write(w, e.Status, "application/problem+json", p)
 }
 
-// tooMany asks for the message to be sent again when its sender may send one.
-func tooMany(w http.ResponseWriter, wait time.Duration) {
-	w.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
-	refuse(w, http.StatusTooManyRequests, errors.New("too many messages per minute from this sender or conversation; send the message again after the time in Retry-After"))
-}
-
-// later asks for the message to be sent again.
-func later(w http.ResponseWriter) {
-	w.Header().Set("Retry-After", "5")
-	refuse(w, http.StatusServiceUnavailable, errors.New("the channel accepts no messages at the moment; send it again"))
-}
-
-func document(w http.ResponseWriter, status int, media string, v any) {
-	h := w.Header()
-	h.Set("Content-Type", media)
-	h.Set("Cache-Control", "no-store")
+func write(w http.ResponseWriter, status int, mediaType string, v any) {
+	w.Header().Set("Content-Type", mediaType)
+	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // the sender may have gone away
+	_ = e.Encode(v) // the sender may have gone
 }

@@ -1,13 +1,14 @@
-package webhook
+package webhook_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"github.com/lingserve/lingserve/channel/webhook"
 )
 
 // The example that Standard Webhooks publishes for its symmetric signatures.
@@ -21,27 +22,18 @@ const (
 
 const otherSecret = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 
-func secrets(t testing.TB, text string) Secrets {
+func parseSecrets(t testing.TB, text string) webhook.Secrets {
 	t.Helper()
-	s, err := ParseSecrets(text)
+	s, err := webhook.ParseSecrets(text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// check verifies a message as the channel does, and returns its id.
-func check(s Secrets, h http.Header, body []byte, now time.Time) (id string, err error) {
-	what, err := headers(h, now)
-	if err == nil {
-		err = s.verify(what, body)
-	}
-	return what.id, err
-}
-
-func TestThePublishedVectorIsSignedAndVerified(t *testing.T) { // CH-180
+func TestThePublishedVectorIsSigned(t *testing.T) { // CH-180
 	h, at := http.Header{}, time.Unix(vectorSeconds, 0)
-	s := secrets(t, vectorSecret)
+	s := parseSecrets(t, vectorSecret)
 	s.Sign(h, vectorID, at, []byte(vectorBody))
 	if got := h.Get("webhook-signature"); got != vectorSignature {
 		t.Errorf("got %s, expected %s", got, vectorSignature)
@@ -49,15 +41,12 @@ func TestThePublishedVectorIsSignedAndVerified(t *testing.T) { // CH-180
 	if got := h.Get("webhook-timestamp"); got != fmt.Sprint(vectorSeconds) {
 		t.Errorf("the timestamp is %s", got)
 	}
-	if id, err := check(s, h, []byte(vectorBody), at); err != nil || id != vectorID {
-		t.Errorf("got %q, %v", id, err)
-	}
 }
 
 // signedHeaders are those of the vector's message, signed now.
 func signedHeaders(t testing.TB, now time.Time) http.Header {
 	h := http.Header{}
-	secrets(t, vectorSecret).Sign(h, vectorID, now, []byte(vectorBody))
+	parseSecrets(t, vectorSecret).Sign(h, vectorID, now, []byte(vectorBody))
 	return h
 }
 
@@ -108,11 +97,11 @@ func TestOnlyWhatIsSignedAsItShouldBeIsVerified(t *testing.T) { // CH-180
 			if test.change != nil {
 				test.change(h)
 			}
-			_, err := check(secrets(t, test.secrets), h, []byte(test.body), now)
+			_, err := parseSecrets(t, test.secrets).Verify(h, []byte(test.body), now)
 			if good := err == nil; good != test.good {
 				t.Errorf("got %v", err)
 			}
-			if err != nil && err != errSignature {
+			if err != nil && err != webhook.ErrSignature {
 				t.Errorf("the error says what is wrong: %v", err)
 			}
 		})
@@ -120,44 +109,23 @@ func TestOnlyWhatIsSignedAsItShouldBeIsVerified(t *testing.T) { // CH-180
 }
 
 func TestClocksMayBeFiveMinutesApart(t *testing.T) { // CH-180
-	at := time.Unix(1_800_000_000, 0)
-	for _, test := range []struct {
-		apart time.Duration
-		good  bool
-	}{{0, true}, {300 * time.Second, true}, {-300 * time.Second, true}, {301 * time.Second, false}, {-301 * time.Second, false}} {
-		_, err := check(secrets(t, vectorSecret), signedHeaders(t, at), []byte(vectorBody), at.Add(test.apart))
-		if good := err == nil; good != test.good {
-			t.Errorf("%v apart: %v", test.apart, err)
+	bubble(t, func(t *testing.T) {
+		now := time.Now()
+		for _, test := range []struct {
+			apart time.Duration
+			good  bool
+		}{{0, true}, {300 * time.Second, true}, {-300 * time.Second, true}, {301 * time.Second, false}, {-301 * time.Second, false}} {
+			_, err := parseSecrets(t, vectorSecret).Verify(signedHeaders(t, now.Add(test.apart)), []byte(vectorBody), now)
+			if good := err == nil; good != test.good {
+				t.Errorf("%v apart: %v", test.apart, err)
+			}
 		}
-	}
-}
-
-func TestTheReferenceVerifiesOursAndWeVerifyTheReferences(t *testing.T) { // CH-180, CH-183
-	their, err := standardwebhooks.NewWebhook(vectorSecret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := time.Now()
-	for _, body := range []string{vectorBody, "", "\x00\xff", strings.Repeat("ä", 1000)} {
-		h := http.Header{}
-		secrets(t, otherSecret+" "+vectorSecret).Sign(h, "msg:1", now, []byte(body))
-		if err := their.Verify([]byte(body), h); err != nil {
-			t.Errorf("they do not verify ours: %v", err)
-		}
-		signature, err := their.Sign("msg:2", now, []byte(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		h = http.Header{"Webhook-Id": {"msg:2"}, "Webhook-Timestamp": {fmt.Sprint(now.Unix())}, "Webhook-Signature": {signature}}
-		if id, err := check(secrets(t, vectorSecret), h, []byte(body), now); err != nil || id != "msg:2" {
-			t.Errorf("we do not verify theirs: %v", err)
-		}
-	}
+	})
 }
 
 func TestSecretsThatAreNoneAreRefusedWithoutBeingRepeated(t *testing.T) { // CH-193
 	for _, text := range []string{"", " ", "whsec_", "whsec_c2hvcnQ=", "not base64 at all", "whsec_" + strings.Repeat("QUFB", 30)} {
-		_, err := ParseSecrets(text)
+		_, err := webhook.ParseSecrets(text)
 		if err == nil {
 			t.Errorf("%q is taken", text)
 			continue
@@ -168,31 +136,15 @@ func TestSecretsThatAreNoneAreRefusedWithoutBeingRepeated(t *testing.T) { // CH-
 	}
 }
 
-func FuzzVerify(f *testing.F) { // CH-195
-	now := time.Unix(vectorSeconds, 0)
-	f.Add(vectorID, fmt.Sprint(vectorSeconds), vectorSignature, []byte(vectorBody))
-	f.Add(vectorID, "01614265330", vectorSignature+" v1,", []byte(vectorBody))
-	f.Add(vectorID, fmt.Sprint(vectorSeconds), vectorSignature[:10]+"\r\n"+vectorSignature[10:], []byte(vectorBody))
-	f.Add("", "-1", "v1,", []byte{})
-	s := secrets(f, vectorSecret)
-	their, err := standardwebhooks.NewWebhook(vectorSecret)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Fuzz(func(t *testing.T, id, seconds, signature string, body []byte) {
-		h := http.Header{"Webhook-Id": {id}, "Webhook-Timestamp": {seconds}, "Webhook-Signature": {signature}}
-		got, err := check(s, h, body, now)
-		if err != nil {
-			return
-		}
-		if got != id {
-			t.Errorf("the id is %q of %q", got, id)
-		}
-		// Whatever we take, the reference takes, but for leading zeros of the time, which it does not sign.
-		if !strings.HasPrefix(seconds, "0") {
-			if err := their.VerifyIgnoringTimestamp(body, h); err != nil {
-				t.Errorf("taken, and refused by the reference: %v", err)
-			}
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(hello("x")))
+	f.Add([]byte(`{"sender":{"id":"a","name":"A"},"conversation":{"id":"c","kind":"group","thread":"t"},"mentioned":true,"media":[{"type":"image/png","data":"aGk="}]}`))
+	f.Add([]byte(`{"Sender":{}}`))
+	f.Add([]byte("[null]"))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		err := webhook.Parse(body)
+		if err == nil && !json.Valid(body) {
+			t.Errorf("%q is accepted", body)
 		}
 	})
 }

@@ -13,10 +13,9 @@ import (
 	"github.com/lingserve/lingserve/store/db"
 )
 
-// Replica is a member of a cluster. It has an engine of tables for itself.
+// Replica is a member of a cluster.
 type Replica struct {
 	*cluster.Cluster
-	Tables store.Engine
 
 	db *replicaDB
 }
@@ -35,15 +34,12 @@ func Open(t testing.TB) *db.DB {
 // Join adds a replica. It leaves when the test ends.
 func Join(t testing.TB, d *db.DB) *Replica {
 	t.Helper()
-	r := &Replica{db: &replicaDB{Runs: d.Runs()}, Tables: d.Tables()}
+	r := &Replica{db: &replicaDB{Runs: d.Runs()}}
 	var err error
 	if r.Cluster, err = cluster.Join(t.Context(), cluster.Options{Store: r.db}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = r.Close() // a dead replica cannot leave
-		_ = r.Tables.Close()
-	})
+	t.Cleanup(func() { _ = r.Close() }) // a dead replica cannot leave
 	return r
 }
 
@@ -60,7 +56,6 @@ func (r *Replica) Continue() { r.db.stopped.Store(false) }
 func (r *Replica) Kill() {
 	r.Stop()
 	_ = r.Close() // cannot leave
-	_ = r.Tables.Close()
 }
 
 // replicaDB is the database as one replica sees it.

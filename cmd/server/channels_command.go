@@ -14,7 +14,8 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/manager"
+	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/textview"
 )
@@ -120,7 +121,7 @@ func (w *ways) list() error {
 	for _, ch := range w.c.Channels {
 		direct := tree.Policy(channel.PolicyQuery{Channel: ch.Name, Account: ch.Account, Kind: channel.Direct})
 		groups := tree.Policy(channel.PolicyQuery{Channel: ch.Name, Account: ch.Account, Kind: channel.Group})
-		row := channelRow{manager.Login(ch.Name, ch.Account), ch.Type, direct.Agent, string(direct.DM), string(groups.Group)}
+		row := channelRow{kernel.Login(ch.Name, ch.Account), ch.Type, direct.Agent, string(direct.DM), string(groups.Group)}
 		out.add(row, row.Channel, row.Type, row.Agent, cmp.Or(row.Direct, "nobody"), cmp.Or(row.Groups, "nobody"))
 	}
 	return out.end()
@@ -150,7 +151,7 @@ func (w *ways) check(ctx context.Context, names []string) (int, error) {
 	}
 	width := 0
 	for _, ch := range list {
-		width = max(width, len(manager.Login(ch.Name, ch.Account)))
+		width = max(width, len(kernel.Login(ch.Name, ch.Account)))
 	}
 	status := exitOK
 	for _, t := range inOrder(list, modelsAtOnce, func(ch config.Channel) channelTrial { return w.try(ctx, ch) }) {
@@ -179,7 +180,7 @@ func (w *ways) check(ctx context.Context, names []string) (int, error) {
 
 // try asks one channel.
 func (w *ways) try(ctx context.Context, ch config.Channel) channelTrial {
-	t := channelTrial{Channel: manager.Login(ch.Name, ch.Account), Type: ch.Type, Status: "ok"}
+	t := channelTrial{Channel: kernel.Login(ch.Name, ch.Account), Type: ch.Type, Status: "ok"}
 	made, err := makeChannel(w.c, ch, channelParts{})
 	if made == nil && err == nil {
 		t.Status, t.Message = "skip", "this channel is built in; it needs no check"
@@ -199,7 +200,7 @@ func (w *ways) try(ctx context.Context, ch config.Channel) channelTrial {
 	if d, ok := made.(describer); ok {
 		t.Message = d.About()
 	}
-	if !manager.Admits(w.c.Access.Channels[ch.Name]) {
+	if !platform.Admits(w.c.Access.Channels[ch.Name]) {
 		t.Message = strings.TrimPrefix(t.Message+"\nthe channel admits no messages yet; set dm.policy or groups.policy", "\n")
 	}
 	return t
@@ -225,10 +226,10 @@ func (w *ways) named(names []string) ([]config.Channel, error) {
 func (w *ways) one(name string) (config.Channel, error) {
 	var known []string
 	for _, ch := range w.c.Channels {
-		if manager.Login(ch.Name, ch.Account) == name {
+		if kernel.Login(ch.Name, ch.Account) == name {
 			return ch, nil
 		}
-		known = append(known, manager.Login(ch.Name, ch.Account))
+		known = append(known, kernel.Login(ch.Name, ch.Account))
 	}
 	if len(known) == 0 {
 		return config.Channel{}, fmt.Errorf("unknown channel %s; no channel is configured", show(name))
@@ -275,7 +276,7 @@ func (w *ways) pairs(ctx context.Context, _ []string) error {
 		}
 		out := newListing(w.stdout, w.json, "CHANNEL", "SENDER", "STATE", "CODE", "SINCE", "NAME")
 		for _, p := range list {
-			row := pairRow{manager.Login(p.Channel, p.Account), p.Sender, p.Name, "paired", p.Code, p.At}
+			row := pairRow{kernel.Login(p.Channel, p.Account), p.Sender, p.Name, "paired", p.Code, p.At}
 			if p.Code != "" {
 				row.State = "asks"
 			}
@@ -296,7 +297,7 @@ func (w *ways) approve(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(w.stdout, "%s is paired on %s\n", oneLine(strings.TrimSpace(p.Sender+" "+p.Name), 80), manager.Login(p.Channel, p.Account))
+		fmt.Fprintf(w.stdout, "%s is paired on %s\n", oneLine(strings.TrimSpace(p.Sender+" "+p.Name), 80), kernel.Login(p.Channel, p.Account))
 		return nil
 	})
 }

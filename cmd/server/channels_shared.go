@@ -2,33 +2,68 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
-	"github.com/lingserve/lingserve/channel/inbox"
-	"github.com/lingserve/lingserve/channel/outbox"
-	"github.com/lingserve/lingserve/channel/owner/leased"
+	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/cluster"
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/tape"
 )
 
-// shareWait is how long opening it may take: the database was there a moment ago.
-const shareWait = time.Minute
-
-// share opens what the channels of replicas share. Files of messages are each replica's own.
-func (d *channels) share(ctx context.Context, shared *replicas, tables store.Engine, log *slog.Logger) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, shareWait)
-	defer cancel()
-	leases := func(kind string) *cluster.Leases { return shared.Leases(kind, shared.stored.Runs()) }
-	d.Kernel.Only = leased.OpenPollers(leases("pollers"))
-	return d.Keep(ctx, tables, inbox.Options{
-		Owners: leased.Owners(leases("inbox")), Keys: sharedKeys, Keep: longestWait, Shown: true, Log: log,
-	}, outbox.Options{Owners: leased.Owners(leases("outbox")), Log: log})
+// queueOptions are those of the events of channels.
+func queueOptions(shared *replicas, log *slog.Logger) kernel.QueueOptions {
+	o := kernel.QueueOptions{Replica: rand.Text(), Log: log}
+	if shared != nil {
+		o.Replica, o.Alive = shared.ID(), shared.Alive
+		o.Only = &pollers{shared.Leases("pollers", shared.stored.Runs())}
+	}
+	return o
 }
 
-const (
-	// sharedKeys is how many events of the last day all replicas together remember, so that none is answered twice.
-	sharedKeys = 2_000_000
-	// longestWait is how long an event waits at most: no replica runs what nobody has run for a week.
-	longestWait = 7 * 24 * time.Hour
-)
+// pollers let one of the replicas poll a platform: there is a lease for each name. If a replica dies, another one takes its leases over.
+type pollers struct{ leases *cluster.Leases }
+
+// errTaken is why a context ends.
+var errTaken = errors.New("channel: another replica may do the work of this one")
+
+// pollPause is the longest pause between attempts while the database is away.
+const pollPause = time.Second
+
+// Only implements [channel.Exclusive]. While the database is away, it waits.
+func (p *pollers) Only(ctx context.Context, name string) (alone context.Context, release func(), err error) {
+	lease, err := p.take(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	alone, end := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		select {
+		case <-lease.Lost():
+			end(errTaken)
+		case <-alone.Done():
+		}
+	})
+	return alone, func() {
+		end(nil)
+		watch.Wait()
+		lease.Release()
+	}, nil
+}
+
+func (p *pollers) take(ctx context.Context, name string) (tape.Lease, error) {
+	for pauses := backoff.New(pollPause/10, pollPause); ; {
+		lease, err := p.leases.Lease(ctx, name, true)
+		if !errors.Is(err, store.ErrAway) && !errors.Is(err, store.ErrUnsure) {
+			return lease, err
+		}
+		if err := backoff.Sleep(ctx, pauses.NextBackOff()); err != nil {
+			return nil, err
+		}
+	}
+}

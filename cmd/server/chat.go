@@ -20,6 +20,7 @@ import (
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/channel"
 	terminal "github.com/lingserve/lingserve/channel/cli"
+	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/turns"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/providers"
@@ -104,7 +105,7 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 	if err != nil {
 		return exitFailed, err
 	}
-	k := &channel.Kernel{
+	k := &kernel.Kernel{
 		Settings: tree, Routes: tree, Observer: channel.NewSlogObserver(log), Log: log,
 	}
 	if k.Agent, err = turns.New(framework, &turns.Options{Answer: agents.Answer, Timezone: zone(c), Log: log}); err != nil {
@@ -139,7 +140,7 @@ func chatOptions(c *config.Config, tree *channel.Tree, names []string, name, ses
 }
 
 // talk talks until somebody ends it.
-func talk(o terminal.Options, k *channel.Kernel, notes *notes, signals <-chan os.Signal) (status int, err error) {
+func talk(o terminal.Options, k *kernel.Kernel, notes *notes, signals <-chan os.Signal) (status int, err error) {
 	interrupts := make(chan struct{}, 1)
 	o.Interrupts = interrupts
 	in, isFile := o.In.(*os.File)

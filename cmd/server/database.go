@@ -11,8 +11,6 @@ import (
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/manager"
-	"github.com/lingserve/lingserve/channel/webhook"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/db"
@@ -23,7 +21,7 @@ type database struct {
 	*db.DB
 	url    string
 	beside error // says which other process has the file, too; nil: none
-	served bool  // a server has its tables
+	served bool  // a server uses it
 	users  int
 }
 
@@ -95,14 +93,19 @@ func (d *database) pairs() *channel.Pairs {
 	return channel.NewPairs(d.Values(db.Pairs, db.ValueOptions{}))
 }
 
-// channelStores are what channels remember beside messages.
-func (d *database) channelStores() manager.Stores {
-	return manager.Stores{
-		Windows:       d.Values(db.Windows, db.ValueOptions{Life: channel.WindowLife, MaxRows: 10_000, MaxBytes: 64 << 20}),
-		Conversations: d.Values(db.Conversations, db.ValueOptions{MaxRows: 100_000, MaxBytes: 64 << 20}),
-		Learned:       d.Values(db.Learned, db.ValueOptions{MaxBytes: 16 << 20}),
-		Results:       d.Results(webhook.ResultLife),
-	}
+// windows are the unanswered messages of groups.
+func (d *database) windows() *db.Values {
+	return d.Values(db.Windows, db.ValueOptions{Life: channel.WindowLife, MaxRows: 10_000, MaxBytes: 64 << 20})
+}
+
+// conversations say where the messages of sessions came from.
+func (d *database) conversations() *db.Values {
+	return d.Values(db.Conversations, db.ValueOptions{MaxRows: 100_000, MaxBytes: 64 << 20})
+}
+
+// learned is what channels have learned of their platforms.
+func (d *database) learned() *db.Values {
+	return d.Values(db.Learned, db.ValueOptions{MaxBytes: 16 << 20})
 }
 
 // databaseTapes are the tapes of the database.
@@ -114,20 +117,7 @@ type databaseTapes struct {
 // Close implements [tape.Store].
 func (t databaseTapes) Close() error { return errors.Join(t.Tapes.Close(), t.d.close()) }
 
-// databaseTables are the tables of a server alone.
-type databaseTables struct {
-	store.Engine
-	d *database
-}
-
-// Close implements [store.Engine].
-func (t databaseTables) Close() error {
-	err := t.Engine.Close()
-	t.d.unserve()
-	return errors.Join(err, t.d.close())
-}
-
-// serve begins the use of the tables by a server. It fails with [store.ErrInUse] if there is one already.
+// serve begins the use of the database by a server. It fails with [store.ErrInUse] if there is one already, unless replicas share the database.
 func (d *database) serve() error {
 	databases.Lock()
 	defer databases.Unlock()
@@ -142,7 +132,7 @@ func (d *database) serve() error {
 	return nil
 }
 
-// unserve ends the use of the tables by a server.
+// unserve ends the use of the database by a server.
 func (d *database) unserve() {
 	databases.Lock()
 	defer databases.Unlock()

@@ -99,7 +99,7 @@ func (s *server) watch() {
 	k := s.channels.Kernel
 	k.Observer = channel.Observers{k.Observer, channel.Count(s.metrics)}
 	s.metrics.Watch(telemetry.Sources{
-		Server: s.web.Load, Lanes: s.turns.Lanes, Approvals: s.agents.Waiting, Providers: s.models.Load, Channels: k.Pending,
+		Server: s.web.Load, Lanes: s.turns.Lanes, Approvals: s.agents.Waiting, Providers: s.models.Load, Channels: s.channels.Pending,
 		Database: s.shared.watched(), Routes: s.web.Routes,
 		Names: func() telemetry.Names {
 			all := s.names.all()

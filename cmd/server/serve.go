@@ -27,7 +27,6 @@ import (
 	"github.com/lingserve/lingserve/internal/providers"
 	"github.com/lingserve/lingserve/internal/systemd"
 	"github.com/lingserve/lingserve/internal/telemetry"
-	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tool/mcp"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
@@ -76,7 +75,6 @@ type server struct {
 	workflows *flow.Registry
 	from      string // where the workflows come from
 	shared    *replicas
-	tables    store.Engine
 	database  *database
 	metrics   *telemetry.Metrics
 	names     *operatorNames
@@ -141,7 +139,7 @@ func (s *server) prepare() error {
 	return err
 }
 
-// openStores connects with the other replicas, and opens the tables.
+// openStores connects with the other replicas, and opens the database.
 func (s *server) openStores(signals <-chan os.Signal) (err error) {
 	// An address that is in use often means that this server runs already: its data folder must not be touched then.
 	if err := free(s.c.Addr); err != nil {
@@ -158,18 +156,16 @@ func (s *server) openStores(signals <-chan os.Signal) (err error) {
 		return err
 	}
 	s.later(func() { s.shared.close(s.log) }) // the last of all that keeps something
-	if s.tables, err = openTables(s.c, s.log); err != nil {
-		return err
-	}
-	s.later(func() {
-		if err := s.tables.Close(); err != nil {
-			s.log.Warn("cannot close the tables cleanly", "error", err)
-		}
-	})
 	if s.database, err = openDatabase(s.c, s.log); err != nil {
 		return err
 	}
 	s.later(func() { _ = s.database.close() })
+	if s.c.Database != config.InMemory && !s.c.Replicas() {
+		if err := s.database.serve(); err != nil {
+			return databaseError(s.c, err)
+		}
+		s.later(s.database.unserve)
+	}
 	s.entrance.door.Tickets = s.database.newTickets(s.c)
 	return nil
 }
@@ -195,14 +191,14 @@ func (s *server) assemble() (err error) {
 	s.turns, s.agents = turns, agents
 	s.later(stopTurns)
 	agents.WarnOfMissingWorkflows(log)
-	if s.channels, err = newChannels(context.Background(), c, s.shared, s.database, s.tables, turns, agents, o.Ledger, log); err != nil {
+	if s.channels, err = newChannels(c, s.database, o.Tapes, turns, agents, log); err != nil {
 		return err
 	}
 	s.later(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel() // what is on its way has had its time
 		if err := s.channels.Close(ctx); err != nil {
-			log.WarnContext(ctx, "cannot close the channels' files cleanly", "error", err)
+			log.WarnContext(ctx, "cannot close the channels cleanly", "error", err)
 		}
 	})
 	s.channels.look(c, agents, log)
@@ -258,7 +254,7 @@ func (s *server) run(signals <-chan os.Signal, stderr io.Writer) error {
 	if err := s.encrypted.Start(ctx, &wg, listener.Addr()); err != nil {
 		return err
 	}
-	s.channels.Start()
+	s.channels.Start(queueOptions(s.shared, s.log))
 	base := s.encrypted.Base(listener.Addr())
 	s.announce(stderr, base)
 	systemd.Ready(base)

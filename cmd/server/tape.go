@@ -140,8 +140,7 @@ func (t *tapes) do(ctx context.Context, c *config.Config, shared *replicas, name
 	}
 	found, err := t.find(ctx, args[0])
 	if err != nil && name == "delete" { // a group that was never answered has no tape
-		waited, failed := eraseFromChannels(ctx, c, shared, args[0], newLog(t.stderr, c))
-		if waited || failed != nil && !errors.Is(failed, errChannelsInUse) {
+		if waited, failed := eraseFromChannels(ctx, c, args[0], newLog(t.stderr, c)); waited || failed != nil {
 			return failed
 		}
 	}
@@ -160,11 +159,7 @@ func (t *tapes) do(ctx context.Context, c *config.Config, shared *replicas, name
 		if one != found {
 			fmt.Fprintf(t.stdout, "also deleting its fork %s\n", show(one.Session()))
 		}
-		_, err := eraseFromChannels(ctx, c, shared, one.Session(), newLog(t.stderr, c))
-		if errors.Is(err, errChannelsInUse) {
-			fmt.Fprintln(t.stderr, err)
-			err = nil
-		}
+		_, err := eraseFromChannels(ctx, c, one.Session(), newLog(t.stderr, c))
 		return err
 	})
 }

@@ -25,6 +25,7 @@ type Channel struct {
 	Webhook  Webhook
 	Slack    Slack
 	Feishu   Feishu
+	Discord  Discord
 }
 
 // Where is what errors call the channel: "channels.telegram", "channels.telegram.accounts.work".
@@ -51,6 +52,7 @@ var channelTypes = []channelType{
 	{name: "webhook", settings: webhookSettings, needs: []string{"secret"}},
 	{name: "slack", settings: slackSettings, needs: []string{"token", "signing_secret"}},
 	{name: "feishu", settings: feishuSettings, needs: []string{"app_id", "app_secret"}},
+	{name: "discord", settings: discordSettings, needs: []string{"token"}},
 	{name: "web", settings: noSettings, always: true, shipped: web.Shipped()},
 	{name: "cli", settings: noSettings, always: true, shipped: channel.Place{
 		DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"local"}, Admins: []string{"local"}, OnBusy: "steer", Greeting: new(""),

@@ -29,6 +29,7 @@ var tables = map[string]struct {
 	"policies":  {"../../docs/channels.md", policiesTable},
 	"telegram":  {"../../docs/channels/telegram.md", func() string { return channelTable(telegramSettings) }},
 	"slack":     {"../../docs/channels/slack.md", func() string { return channelTable(slackSettings) }},
+	"discord":   {"../../docs/channels/discord.md", func() string { return channelTable(discordSettings) }},
 	"feishu":    {"../../docs/channels/feishu.md", func() string { return channelTable(feishuSettings) }},
 	"webhook":   {"../../docs/channels/webhook.md", func() string { return channelTable(webhookSettings) }},
 }

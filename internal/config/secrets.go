@@ -4,8 +4,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-
-	"github.com/lingserve/lingserve/channel/secret"
 )
 
 // Secrets returns all secrets of c, so that a log can redact them.
@@ -28,7 +26,7 @@ func (c *Config) Secrets() []string {
 func collect(v reflect.Value, all *[]string) {
 	switch v.Kind() {
 	case reflect.String:
-		if t := v.Type(); (t == reflect.TypeFor[Secret]() || t == reflect.TypeFor[secret.Text]()) && v.Len() > 0 {
+		if v.Type() == reflect.TypeFor[Secret]() && v.Len() > 0 {
 			*all = append(*all, v.String())
 		}
 	case reflect.Pointer:

@@ -28,6 +28,16 @@ func (s *Server) do(call *Call, r *http.Request, ids []string, raw []byte) reply
 	if ends, known := s.tokens[bearer]; !known || !time.Now().Before(ends) {
 		return reply{status: http.StatusBadRequest, code: 99991663, msg: "Invalid access token for authorization"}
 	}
+	if fields, ok := bodies[call.Name]; ok {
+		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+			return no(9499, "Bad Request")
+		}
+		for name := range call.Body {
+			if !slices.Contains(fields, name) {
+				return no(99992402, "field validation failed")
+			}
+		}
+	}
 	switch call.Name {
 	case "info":
 		return reply{top: map[string]any{"bot": map[string]any{
@@ -74,6 +84,12 @@ func (s *Server) do(call *Call, r *http.Request, ids []string, raw []byte) reply
 	default:
 		return s.take(call, r, raw)
 	}
+}
+
+// bodies are the fields of calls whose body is JSON.
+var bodies = map[string][]string{
+	"send": {"receive_id", "msg_type", "content", "uuid"}, "reply": {"msg_type", "content", "uuid", "reply_in_thread"}, "patch": {"content"},
+	"react": {"reaction_type"},
 }
 
 func (s *Server) giveToken(call *Call) reply {

@@ -21,10 +21,14 @@ func (s *Server) do(r *http.Request, method string, p map[string]string) (map[st
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if method == "file" {
-		if token != s.opts.Token { // the real one shows a page to log in
+		if strings.HasSuffix(r.URL.Path, "/signin") {
 			return nil, &stored{"text/html; charset=utf-8", []byte("<html>Sign in</html>")}
 		}
-		if f := s.files[r.URL.Path]; f != nil {
+		f := s.files[r.URL.Path]
+		if token != s.opts.Token || f != nil && f.kind == "" { // the real one sends whoever may not read it to a page to log in
+			return nil, &stored{signIn, []byte("/files-pri/signin?redir=" + r.URL.Path)}
+		}
+		if f != nil {
 			return nil, f
 		}
 		return no("file_not_found"), nil
@@ -53,6 +57,12 @@ func (s *Server) do(r *http.Request, method string, p map[string]string) (map[st
 		return s.post(p), nil
 	case "chat.update", "chat.delete":
 		return s.revise(method, p), nil
+	case "chat.startStream":
+		return s.startStream(p), nil
+	case "chat.appendStream", "chat.stopStream":
+		return s.continueStream(method, p), nil
+	case "assistant.threads.setStatus":
+		return s.setStatus(p), nil
 	case "chat.postEphemeral":
 		return s.whisper(p), nil
 	case "reactions.add", "reactions.remove":
@@ -139,6 +149,7 @@ func (s *Server) post(p map[string]string) map[string]any {
 	}
 	m := &Message{Channel: c.ID, TS: s.next(), Thread: p["thread_ts"], User: Bot, BotID: BotID, Text: p["text"], Blocks: p["blocks"]}
 	s.messages = append(s.messages, m)
+	delete(s.statuses, c.ID+m.Thread) // an answer removes the status
 	if s.opts.Echo {
 		s.tell(s.envelope(m.event(c)))
 	}
@@ -185,6 +196,12 @@ func (s *Server) revise(method string, p map[string]string) map[string]any {
 		if m.BotID != BotID {
 			return no("cant_update_message")
 		}
+		switch streams := s.streams(m); {
+		case streams && method == "chat.delete":
+			return no("cant_delete_message")
+		case streams:
+			return no("streaming_state_conflict")
+		}
 		if method == "chat.delete" {
 			m.Deleted = true
 			if s.opts.Echo {
@@ -202,7 +219,10 @@ func (s *Server) revise(method string, p map[string]string) map[string]any {
 			return no(why)
 		}
 		before := m.members()
-		m.Text, m.Blocks = p["text"], p["blocks"]
+		m.Text = p["text"]
+		if blocks, given := p["blocks"]; given { // else they stay
+			m.Blocks = strings.TrimSuffix(blocks, "[]")
+		}
 		m.Edits++
 		if s.opts.Echo {
 			s.tell(s.envelope(map[string]any{

@@ -4,8 +4,8 @@
 // It does what an app can notice: conversations that the app is in or not, threads, the limits of texts, edits and deletions, files
 // that need the token, names, repetitions of events that were not taken within 3 s, a message and a mention for the same words, the
 // echo of what the app itself writes, and the failures that [Server.Fail] asks for. It shares no code with the channel that it tests.
-// In two things it is stricter than the real one: a text is at most 4 000 characters, and whatever stands in angle brackets has to be
-// something that the platform knows.
+// In three things it is stricter than the real one: a text is at most 4 000 characters, a streamed message at most 12 000, and whatever stands in angle
+// brackets has to be something that the platform knows. A streamed message ends by itself after five minutes, as apps have measured it.
 package fakeslack
 
 import (
@@ -59,6 +59,8 @@ type Conversation struct {
 	ID, Kind string
 	Archived bool
 	Absent   bool // the app is not in it
+	// Assistant says that its threads are those of an assistant.
+	Assistant bool
 }
 
 // Message is one that stands in a conversation.
@@ -70,6 +72,7 @@ type Message struct {
 	Reactions           []string // of the app
 	Edits               int
 	Deleted             bool
+	Streamed            bool           // its Text is Markdown
 	More                map[string]any // members of the event: files, attachments, subtype
 }
 
@@ -106,7 +109,9 @@ type Server struct {
 	conversations map[string]*Conversation
 	messages      []*Message
 	whispers      []Whisper
-	people        map[string][2]string // name and display name
+	streaming     map[*Message]time.Time // since when messages are being streamed
+	statuses      map[string]string      // of threads of an assistant, by channel and thread
+	people        map[string][2]string   // name and display name
 	files         map[string]*stored
 	clock         int64 // of message ids
 	events        int
@@ -120,11 +125,14 @@ type stored struct {
 	data []byte
 }
 
+// signIn is the kind of an answer that sends to a page to log in.
+const signIn = "sign in"
+
 // New returns a server. Close ends what it has started.
 func New(opts *Options) *Server {
 	s := &Server{
 		changed: make(chan struct{}), conversations: map[string]*Conversation{}, people: map[string][2]string{}, files: map[string]*stored{},
-		clock: 1_700_000_000_000_000,
+		streaming: map[*Message]time.Time{}, statuses: map[string]string{}, clock: 1_700_000_000_000_000,
 	}
 	if opts != nil {
 		s.opts = *opts
@@ -200,7 +208,7 @@ func (s *Server) Calls(methods ...string) []Call {
 // Writes are the calls that somebody could notice.
 func (s *Server) Writes() []Call {
 	return slices.DeleteFunc(s.Calls(), func(c Call) bool {
-		return !strings.HasPrefix(c.Method, "chat.") && !strings.HasPrefix(c.Method, "reactions.") && c.Method != "files.completeUploadExternal"
+		return !strings.HasPrefix(c.Method, "chat.") && !strings.HasPrefix(c.Method, "reactions.") && !strings.HasPrefix(c.Method, "assistant.") && c.Method != "files.completeUploadExternal"
 	})
 }
 
@@ -225,7 +233,7 @@ func (s *Server) AddPerson(id, handle, display string) {
 	s.people[id] = [2]string{handle, display}
 }
 
-// AddFile stores a file, and returns it as a message has it. base is the address of the server.
+// AddFile stores a file, and returns it as a message has it. base is the address of the server. The app may not read a file without a content type.
 func (s *Server) AddFile(base, id, name, contentType string, data []byte) map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -376,6 +384,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		w.WriteHeader(f.Status)
 		io.WriteString(w, f.Body)
+	case file != nil && file.kind == signIn:
+		http.Redirect(w, r, string(file.data), http.StatusFound)
 	case file != nil:
 		w.Header().Set("Content-Type", file.kind)
 		w.Write(file.data)

@@ -161,6 +161,80 @@ func TestWhatIsRefusedIsRefusedInThePlatformsWords(t *testing.T) {
 	}
 }
 
+func TestAStreamedMessageIsAppendedToUntilItEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, Options{}, false)
+		ctx := t.Context()
+		start := func(channel string, options ...slack.MsgOption) (string, error) {
+			_, ts, err := r.client.StartStreamContext(ctx, channel, append(options, slack.MsgOptionMarkdownText("a"))...)
+			return ts, err
+		}
+		thread, user, team := slack.MsgOptionTS("1.000001"), slack.MsgOptionRecipientUserID("U1"), slack.MsgOptionRecipientTeamID(Team)
+		ts, err := start("C1", thread, user, team)
+		if err != nil {
+			t.Fatal(err)
+		}
+		appendText := func(text string) error {
+			_, _, err := r.client.AppendStreamContext(ctx, "C1", ts, slack.MsgOptionMarkdownText(text))
+			return err
+		}
+		stop := func() error { _, _, err := r.client.StopStreamContext(ctx, "C1", ts); return err }
+		update := func() error {
+			_, _, _, err := r.client.UpdateMessageContext(ctx, "C1", ts, slack.MsgOptionText("x", false))
+			return err
+		}
+		_, noThread := start("C1", user, team)
+		_, noUser := start("C1", thread, team)
+		_, noTeam := start("C1", thread, user)
+		_, stranger := start("C1", thread, team, slack.MsgOptionRecipientUserID("U9"))
+		_, direct := start("D1", thread, user, team)
+		if _, err := start("D1", thread); err != nil {
+			t.Errorf("a direct conversation: %v", err)
+		}
+		steps := []struct {
+			name string
+			err  error
+			want string
+		}{
+			{"no thread", noThread, "invalid_thread_ts"},
+			{"no user", noUser, "missing_recipient_user_id"},
+			{"no team", noTeam, "missing_recipient_team_id"},
+			{"a stranger", stranger, "user_not_found"},
+			{"a recipient of a direct one", direct, "invalid_arguments"},
+			{"more", appendText("b"), ""},
+			{"nothing more", appendText(""), "no_text"},
+			{"too much", appendText(strings.Repeat("x", 12_000)), "msg_too_long"},
+			{"an edit", update(), "streaming_state_conflict"},
+			{"the end", stop(), ""},
+			{"another end", stop(), "message_not_in_streaming_state"},
+			{"more after it", appendText("c"), "message_not_in_streaming_state"},
+		}
+		if got := r.Shown("C1"); len(got) != 1 || got[0].Text != "ab" {
+			t.Errorf("got %+v", got)
+		}
+		if ts, err = start("C1", thread, user, team); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(streamLife)
+		for _, step := range append(steps, struct {
+			name string
+			err  error
+			want string
+		}{"a stream after five minutes", stop(), "message_not_in_streaming_state"}) {
+			got := ""
+			if e, ok := errors.AsType[slack.SlackErrorResponse](step.err); ok {
+				got = e.Err
+			}
+			if got != step.want {
+				t.Errorf("%s: got %v, expected %q", step.name, step.err, step.want)
+			}
+		}
+		if err := update(); err != nil {
+			t.Errorf("an edit after the end: %v", err)
+		}
+	})
+}
+
 func TestItFailsAsItIsTold(t *testing.T) {
 	r := setup(t, Options{}, false)
 	try := func() error { _, err := r.client.AuthTestContext(t.Context()); return err }

@@ -409,7 +409,7 @@ func readParams(w http.ResponseWriter, r *http.Request) (map[string]string, map[
 	switch kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind {
 	case "application/json":
 		var members map[string]json.RawMessage
-		if err := json.NewDecoder(r.Body).Decode(&members); err != nil {
+		if err := json.NewDecoder(r.Body).Decode(&members); err != nil || members == nil {
 			return nil, nil, fmt.Errorf("can't parse request JSON object")
 		}
 		for name, raw := range members {

@@ -170,7 +170,7 @@ func TestRefusalsAreThoseOfThePlatform(t *testing.T) {
 			}
 		})
 	}
-	if got, _ := call(t.Context(), s, "getMe", nil); got.Result.(object)["username"] != "ling_bot" {
+	if got, _ := call(t.Context(), s, "getMe", object{}); got.Result.(object)["username"] != "ling_bot" {
 		t.Error(got)
 	}
 }
@@ -237,10 +237,10 @@ func TestWebhooksGetEachUpdateUntilItIsTaken(t *testing.T) {
 	if len(got) != 2 || !strings.HasPrefix(got[0], `s{"update_id":`) {
 		t.Error(got)
 	}
-	if r, _ := call(t.Context(), s, "getUpdates", nil); r.Code != http.StatusConflict {
+	if r, _ := call(t.Context(), s, "getUpdates", object{}); r.Code != http.StatusConflict {
 		t.Error("polling is possible beside a webhook")
 	}
-	if r, _ := call(t.Context(), s, "deleteWebhook", nil); !r.OK || s.Webhook().URL != "" {
+	if r, _ := call(t.Context(), s, "deleteWebhook", object{}); !r.OK || s.Webhook().URL != "" {
 		t.Error("the webhook is still there")
 	}
 }

@@ -21,8 +21,6 @@ func (t *Traces) Channels() channel.Tracer {
 
 type channelTracer struct{ tracer trace.Tracer }
 
-var _ channel.TraceIDs = channelTracer{}
-
 // Span implements [channel.Tracer]. What is in a trace already, as a run of the server is, needs no second root; and the stages of a turn
 // take microseconds, but for the one that the turn's own span is of.
 func (t channelTracer) Span(ctx context.Context, name string) (context.Context, func(error)) {
@@ -37,12 +35,4 @@ func (t channelTracer) Span(ctx context.Context, name string) (context.Context, 
 		}
 		span.End()
 	}
-}
-
-// TraceID implements [channel.TraceIDs].
-func (channelTracer) TraceID(ctx context.Context) string {
-	if s := trace.SpanContextFromContext(ctx); s.IsValid() {
-		return s.TraceID().String()
-	}
-	return ""
 }

@@ -37,7 +37,6 @@ type write struct {
 // Tx is a transaction. It is valid until the function that got it returns.
 type Tx struct {
 	querier
-	hasTables bool // see lockTables
 }
 
 // writer is the connection that writes.

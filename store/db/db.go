@@ -78,8 +78,7 @@ type DB struct {
 	queue   []*write
 	closed  bool
 	reads   sync.WaitGroup
-	leases  leases  // of those who use the database in this process alone
-	changes changes // of tables
+	leases  leases // of those who use the database in this process alone
 }
 
 // dialect is what differs between the two databases.
@@ -106,7 +105,7 @@ func Open(ctx context.Context, url string, o *Options) (*DB, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	db := &DB{clock: o.Clock, log: o.Log, maxRunBytes: o.MaxRunBytes, beside: o.Beside, callTime: cmp.Or(o.callTime, callTime), stopped: make(chan struct{}), changes: changes{next: map[string]chan struct{}{}}}
+	db := &DB{clock: o.Clock, log: o.Log, maxRunBytes: o.MaxRunBytes, beside: o.Beside, callTime: cmp.Or(o.callTime, callTime), stopped: make(chan struct{})}
 	db.arrived.L = &db.mu
 	db.end, db.stop = context.WithCancel(context.Background())
 	if db.clock == nil {
@@ -287,6 +286,16 @@ func (q querier) scanOne(dest []any, query string, args ...any) (found bool, err
 		return false, rows.Scan(dest...)
 	}, query, args...)
 	return found, err
+}
+
+// rowsOf reads all rows of a query.
+func rowsOf[T any](q querier, scan func(rows *sql.Rows) (T, error), query string, args ...any) (all []T, err error) {
+	err = q.collect(func(rows *sql.Rows) (bool, error) {
+		v, err := scan(rows)
+		all = append(all, v)
+		return true, err
+	}, query, args...)
+	return all, err
 }
 
 // newID returns a random number above 0.

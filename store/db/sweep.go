@@ -47,6 +47,9 @@ func (db *DB) Sweep(ctx context.Context) error {
 		err = db.sweepRuns(ctx, &removed)
 	}
 	if err == nil {
+		err = db.sweepEvents(ctx, &removed)
+	}
+	if err == nil {
 		err = db.finishErasing(ctx, removed+files > 0)
 	}
 	return err

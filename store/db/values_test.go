@@ -22,7 +22,10 @@ var groups = map[string]func(t *testing.T, open openEmpty){
 	"runs": runLife, "runs move": runsMove, "one replica takes a run": oneReplicaTakesARun, "one request gets a key": oneRequestGetsAKey, "keys of runs": keysOfRuns,
 	"batches of a replaced replica": batchesOfAReplacedReplica, "many batches": manyBatches, "pages of runs": pagesOfRuns, "runs expire": runsExpire,
 	"events have a bound": eventsHaveABound, "runs of an erased session": runsOfAnErasedSession, "replicas": replicas, "damaged runs are found": damagedRunsAreFound,
-	"leases": replicaLeases, "one replica takes a lease": oneReplicaTakesALease,
+	"events of channels": eventsRunOnceInOrder, "events of a dead replica": eventsOfADeadReplica, "failed events run again": failedEventsRunAgain,
+	"bundles of events": bundlesAreOneEvent, "parked events": parkedEventsWait, "too many events": tooManyEvents, "replies": repliesKeepTheirOrder,
+	"many claims": manyClaims,
+	"leases":      replicaLeases, "one replica takes a lease": oneReplicaTakesALease,
 }
 
 func TestGroups(t *testing.T) {

@@ -22,9 +22,11 @@ import (
 	"github.com/lingserve/lingserve/bench/peers/node"
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/channeltest"
-	"github.com/lingserve/lingserve/channel/secret"
+	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/channel/slack"
 	"github.com/lingserve/lingserve/internal/fakeslack"
+	"github.com/lingserve/lingserve/store/db"
 )
 
 // Where people write, and who.
@@ -132,16 +134,23 @@ func approve(ctx context.Context) (asked fakeslack.Message, calls []fakeslack.Ca
 		return asked, nil, err
 	}
 	bot, err = slack.New(slack.Settings{
-		Token: secret.Text(fake.Token()), SigningSecret: secret.Text(fake.Secret()), API: "http://api.test/api", Client: &http.Client{Transport: fake.Transport()},
+		Token: platform.Secret(fake.Token()), SigningSecret: platform.Secret(fake.Secret()), API: "http://api.test/api", Client: &http.Client{Transport: fake.Transport()},
 	})
 	if err != nil {
 		return asked, nil, err
 	}
+	d, err := db.Open(ctx, "memory", nil)
+	if err != nil {
+		return asked, nil, err
+	}
+	defer d.Close()
 	serving, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() {
 		asker := &slow{&channeltest.Asker{Arguments: `{"cmd":"echo <!here> && ls *"}`}, fake}
-		done <- bot.Serve(serving, &channel.Kernel{Agent: asker, Settings: settings, Routes: settings})
+		q := kernel.NewQueue(&kernel.Kernel{Agent: asker, Settings: settings, Routes: settings, Store: d.Events()}, kernel.QueueOptions{Replica: "peer"})
+		defer q.Close(context.Background())
+		done <- bot.Serve(serving, q)
 	}()
 	defer func() {
 		stop()

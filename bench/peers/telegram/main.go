@@ -23,8 +23,10 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/telegram"
 	"github.com/lingserve/lingserve/internal/faketelegram"
+	"github.com/lingserve/lingserve/store/db"
 )
 
 // patience is how long a client may take.
@@ -257,8 +259,15 @@ func talk(ctx context.Context, dir string) (failed int, err error) {
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	done := make(chan error, 1)
+	d, err := db.Open(ctx, "memory", nil)
+	if err != nil {
+		return 0, err
+	}
+	defer d.Close()
 	go func() {
-		done <- bot.Serve(serving, &channel.Kernel{Agent: agent{}, Settings: settings, Routes: settings})
+		q := kernel.NewQueue(&kernel.Kernel{Agent: agent{}, Settings: settings, Routes: settings, Store: d.Events()}, kernel.QueueOptions{Replica: "peer"})
+		defer q.Close(context.Background())
+		done <- bot.Serve(serving, q)
 	}()
 	for _, c := range []struct{ name, text, want, mode string }{
 		{"a message", "hello <you>", "<b>Ann</b> said: hello &lt;you&gt;", "HTML"},

@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/cells"
+)
+
+// terminalCommands are those that the terminal runs; the agent does not see them.
+var terminalCommands = []struct{ name, usage, help string }{
+	{"quit", ",quit", "end the conversation, as Ctrl-D does"},
+	{"session", ",session [name]", "show the session, or continue another one"},
+	{"why", ",why", "explain why the last message was admitted or denied"},
+	{"help", ",help [command]", "list the commands, or explain one"},
+}
+
+// runCommand runs a command of the terminal. known is false for any other line.
+func (c *Chat) runCommand(text string) (known, quit bool) {
+	rest, isCommand := strings.CutPrefix(text, ",")
+	if !isCommand {
+		if rest, isCommand = strings.CutPrefix(text, "，"); !isCommand {
+			return false, false
+		}
+	}
+	name, rest, _ := strings.Cut(rest, " ")
+	rest = strings.TrimSpace(rest)
+	switch strings.ToLower(name) {
+	case "quit", "exit":
+		return true, true
+	case "session":
+		c.changeSession(rest)
+	case "why":
+		c.explainLast()
+	case "help":
+		return c.help(rest), false
+	default:
+		return false, false
+	}
+	return true, false
+}
+
+// maxSession bounds the name of a session, in bytes.
+const maxSession = 256
+
+func (c *Chat) changeSession(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case name == "" || name == c.session:
+		c.view.note("The session is "+c.session+". To start or continue another one, write ,session <name>.", plain)
+	case len(name) > maxSession || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		c.view.note(fmt.Sprintf("Invalid session name; expected up to %d bytes without line breaks.", maxSession), plain)
+	default:
+		c.view.note("The session is "+Visible(name)+" from now on; it was "+c.session+".", plain)
+		c.session = name
+	}
+}
+
+// explainLast shows what the gates decided about the last line; if it is being answered, that is shown afterwards.
+func (c *Chat) explainLast() {
+	c.mu.Lock()
+	last, n := c.last, len(c.running)
+	if n > 0 {
+		r := c.running[n-1]
+		r.explain = true
+		last = &lastTurn{text: r.message.text}
+	}
+	c.mu.Unlock()
+	switch {
+	case n > 0:
+		c.view.note(fmt.Sprintf("The agent is still answering “%s”. Write ,why again afterwards.", oneLine(last.text, 40)), plain)
+	case last == nil:
+		c.view.note("There is no message yet.", plain)
+	default:
+		c.explain(last)
+	}
+}
+
+// explain shows the outcome of a line.
+func (c *Chat) explain(last *lastTurn) {
+	r := last.result
+	var b strings.Builder
+	fmt.Fprintf(&b, "“%s”: %s", oneLine(last.text, 40), r.Admission.Kind)
+	if r.Admission.Reason != "" {
+		fmt.Fprintf(&b, " %s", r.Admission.Reason)
+	}
+	fmt.Fprintf(&b, ", %s\nsession %s, agent %s, turn %s\n", r.Outcome, r.SessionKey, r.Route.AgentID, r.TurnID)
+	for _, v := range r.Verdicts {
+		fmt.Fprintf(&b, "%-8s %-5s", v.Gate, v.State)
+		if v.Reason != "" {
+			fmt.Fprintf(&b, " %s", v.Reason)
+		}
+		if v.Setting != "" {
+			fmt.Fprintf(&b, "  %s", v.Setting)
+			if v.Value != "" {
+				fmt.Fprintf(&b, " = %s", v.Value)
+			}
+		}
+		if v.State == channel.Blocked && v.Hint != "" {
+			fmt.Fprintf(&b, "\n         %s", v.Hint)
+		}
+		b.WriteByte('\n')
+	}
+	c.view.note(Visible(strings.TrimSuffix(b.String(), "\n")), plain)
+}
+
+// help lists the commands, or explains one of the terminal. known is false for a command of the agent.
+func (c *Chat) help(name string) (known bool) {
+	name = strings.ToLower(strings.TrimPrefix(name, ","))
+	if name != "" {
+		for _, o := range terminalCommands {
+			if o.name == name {
+				c.view.note(o.usage+": "+o.help, plain)
+				return true
+			}
+		}
+		return false
+	}
+	var rows [][2]string
+	for _, o := range terminalCommands {
+		rows = append(rows, [2]string{"," + o.name, o.help})
+	}
+	for _, one := range c.o.Commands {
+		if one.Name != "help" {
+			rows = append(rows, [2]string{"," + one.Name, one.Help})
+		}
+	}
+	width := 0
+	if c.o.Terminal != nil {
+		width, _ = c.o.Terminal.size()
+	}
+	var b strings.Builder
+	b.WriteString(cells.Table(rows, width))
+	b.WriteString(",help <command> explains a command. Everything else goes to the agent. Lines that start with a space stay out of the history.")
+	c.view.note(b.String(), plain)
+	return true
+}

@@ -1,0 +1,144 @@
+package discord
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/bwmarrin/discordgo"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/markup"
+	"github.com/lingserve/lingserve/channel/platform"
+)
+
+// commandText returns what an application command says, without its mark: "tape.info".
+func commandText(i *discordgo.Interaction) string {
+	data, _ := i.Data.(discordgo.ApplicationCommandInteractionData)
+	text := strings.ReplaceAll(data.Name, "_", ".")
+	for _, o := range data.Options {
+		text += fmt.Sprint(" ", o.Value)
+	}
+	return text
+}
+
+// press returns the press of one of the channel's buttons.
+func press(e *event) (p channel.Press, ok bool) {
+	if e.interaction == nil {
+		return p, false
+	}
+	data, _ := e.interaction.Data.(discordgo.MessageComponentInteractionData)
+	word, id, _ := strings.Cut(data.CustomID, ":")
+	return channel.ReadPress(word, id)
+}
+
+// styles are the colors of buttons, by their words.
+var styles = map[string]discordgo.ButtonStyle{"approve": discordgo.SuccessButton, "deny": discordgo.DangerButton, "remember": discordgo.SecondaryButton}
+
+// question returns the message that asks a question. Arguments that do not fit into it are its file. It is one message or none, because nobody approves
+// what they have not read.
+func question(q *channel.Question, withCommands string) (m outgoing, err error) {
+	text, name := q.Text, q.File
+	if text == "" {
+		text = withCommands
+	}
+	list := split(text)
+	if len(list) > 1 && name == "" && q.Arguments != "" {
+		name = "arguments-" + q.ID + ".json"
+		list = split(fmt.Sprintf("The agent wants to call the tool `%s` with the arguments in the file `%s`.", q.Tool, name))
+	}
+	if len(list) != 1 {
+		return m, &channel.NotSentError{Err: errors.New("discord: the question does not fit into one message")}
+	}
+	m = list[0]
+	var row discordgo.ActionsRow
+	for _, b := range q.Buttons() {
+		row.Components = append(row.Components, discordgo.Button{Label: b.Label, Style: styles[b.Word], CustomID: b.Word + ":" + q.ID})
+	}
+	m.Components = []discordgo.ActionsRow{row}
+	if name != "" {
+		m.file = &platform.Form{File: name, Data: []byte(q.Arguments)}
+	}
+	return m, nil
+}
+
+// settle changes the message of a question that was decided.
+func (c *Channel) settle(ctx context.Context, asked channel.Block, sent channel.Receipt, d channel.Decided) error {
+	m, err := question(asked.Question, asked.Text)
+	if err != nil || len(sent.MessageIDs) == 0 {
+		return err
+	}
+	outcome := "\n\n" + markup.Convert(d.Text(markup.Literal(d.By)), markup.Discord)
+	if markup.UTF16(m.Content+outcome) > maxText {
+		m.Content = ""
+	}
+	t := targetOf(&asked)
+	if err = c.edit(ctx, &t, sent.MessageIDs[0], strings.TrimSpace(m.Content+outcome)); is(err, deleted, expired) {
+		return nil
+	}
+	return err
+}
+
+// acknowledgeWithin is how long the platform waits until an interaction is acknowledged.
+const acknowledgeWithin = 3 * time.Second
+
+// acknowledge tells the platform that an interaction has come: of a command, that its answer follows; of a button, nothing that people see.
+func (c *Channel) acknowledge(ctx context.Context, i *discordgo.Interaction) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), acknowledgeWithin)
+	defer cancel()
+	in := map[string]any{"type": discordgo.InteractionResponseDeferredMessageUpdate}
+	if i.Type == discordgo.InteractionApplicationCommand {
+		in["type"] = discordgo.InteractionResponseDeferredChannelMessageWithSource
+		in["data"] = map[string]any{"flags": discordgo.MessageFlagsEphemeral}
+	}
+	err := c.api.once(ctx, request{what: "acknowledge an interaction", method: http.MethodPost, path: "/interactions/" + i.ID + "/" + i.Token + "/callback", in: in})
+	if err != nil && !is(err, repeated) {
+		c.log.WarnContext(ctx, "cannot acknowledge an interaction", "channel", c.s.Name, "error", err)
+	}
+}
+
+// tell shows a text to the person who caused the interaction, once. With "", it removes the sign that an answer follows.
+func (a *adapter) tell(ctx context.Context, text string) {
+	if a.answered {
+		return
+	}
+	a.answered = true
+	t := targetOf(&channel.Block{Target: a.last.replyPlan()})
+	in := &outgoing{Content: text, Allowed: repliedTo, Flags: discordgo.MessageFlagsEphemeral}
+	r := request{what: "answer an interaction", method: http.MethodPost, path: t.path(), in: in}
+	if text == "" {
+		r = request{what: "withdraw an answer", method: http.MethodDelete, path: t.messagePath("@original"), harmless: true}
+	}
+	if err := a.c.api.do(ctx, r); err != nil && !is(err, expired, deleted) {
+		a.c.log.WarnContext(ctx, "cannot answer an interaction", "channel", a.c.s.Name, "error", err)
+	}
+}
+
+// showPressed shows what became of a press. A question that is not open any more loses its buttons: after a crash, nothing else removes them.
+func (a *adapter) showPressed(ctx context.Context, s channel.Pressed) {
+	a.tell(ctx, s.Text())
+	i := a.last.interaction
+	if s != channel.PressUnknown || i.Message == nil {
+		return
+	}
+	if err := a.c.edit(ctx, &target{channel: i.ChannelID}, i.Message.ID, ""); err != nil && !is(err, deleted) {
+		a.c.log.WarnContext(ctx, "cannot remove an old question's buttons", "channel", a.c.s.Name, "error", err)
+	}
+}
+
+// finishInteraction answers what the gates did not let in. A command that ends without an answer loses the sign that one follows.
+func (a *adapter) finishInteraction(ctx context.Context, r channel.Result) {
+	refused, isRefused := channel.RefusedPress(r)
+	command := a.last.kind() == channel.EventCommand
+	switch {
+	case isRefused && command:
+		a.tell(ctx, "You may not use commands here.")
+	case isRefused:
+		a.tell(ctx, refused.Text())
+	case command && (r.Outcome == channel.OutcomeSilent || r.Outcome == channel.OutcomeObserved || r.Outcome == channel.OutcomeBlocked):
+		a.tell(ctx, "")
+	}
+}

@@ -1,0 +1,153 @@
+package discord
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/bwmarrin/discordgo"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/platform"
+)
+
+const (
+	saveEvery = 10 * time.Second
+	maxNewest = 500 // conversations
+	pageSize  = 100
+	maxPages  = 5 // that are fetched of a conversation
+	// maxMissed is how old a message may be that is fetched. The store of events forgets those that have run after a day; an older one could run again.
+	maxMissed = 20 * time.Hour
+)
+
+// reader stores the events of the gateway. It remembers the newest message of each conversation that the agent takes part in: direct ones, and those that
+// it has written in. One goroutine uses it.
+type reader struct {
+	c       *Channel
+	newest  map[string]string // message, by conversation
+	changed bool              // since newest was saved
+}
+
+// consume stores events until ctx ends.
+func (c *Channel) consume(ctx context.Context, events <-chan *event) {
+	r := &reader{c: c, newest: map[string]string{}}
+	if c.s.State != nil {
+		if err := platform.ReadState(c.s.State, kernel.Login(c.s.Name, c.s.Account), &r.newest); err != nil {
+			c.log.WarnContext(ctx, "cannot read how far conversations were read; missed messages are not fetched", "channel", c.s.Name, "error", err)
+		}
+	}
+	defer r.save()
+	ticker := time.NewTicker(saveEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			r.save()
+		case e := <-events:
+			if e.Type != ready {
+				r.accept(ctx, e)
+				continue
+			}
+			for _, id := range slices.Sorted(maps.Keys(r.newest)) { // of a new session, which does not get the events of the last one
+				r.fetchMissed(ctx, id)
+			}
+		}
+	}
+}
+
+// save stores the newest messages, so that the next process goes on behind them.
+func (r *reader) save() {
+	if !r.changed || r.c.s.State == nil {
+		return
+	}
+	oldest := slices.SortedFunc(maps.Keys(r.newest), func(a, b string) int { return compareIDs(r.newest[a], r.newest[b]) })
+	for _, id := range oldest[:max(len(oldest)-maxNewest, 0)] {
+		delete(r.newest, id)
+	}
+	err := platform.ChangeState(r.c.s.State, kernel.Login(r.c.s.Name, r.c.s.Account), func(map[string]string) (map[string]string, bool) { return r.newest, true })
+	if r.changed = err != nil; r.changed {
+		r.c.log.Warn("cannot store how far conversations were read", "channel", r.c.s.Name, "error", err)
+	}
+}
+
+// fetchMissed fetches the messages of a conversation behind its newest. They do not say where they are.
+func (r *reader) fetchMissed(ctx context.Context, id string) {
+	var ch discordgo.Channel
+	err := r.c.api.do(ctx, request{what: "ask for a channel", method: http.MethodGet, path: "/channels/" + id, out: &ch, harmless: true})
+	for n, more := 0, true; err == nil && more && n < maxPages; n++ {
+		var page []json.RawMessage
+		path := fmt.Sprintf("/channels/%s/messages?limit=%d&after=%s", id, pageSize, r.newest[id])
+		err = r.c.api.do(ctx, request{what: "fetch messages", method: http.MethodGet, path: path, out: &page, harmless: true})
+		more = len(page) == pageSize
+		var list []*event
+		for _, raw := range page {
+			e := &event{Type: messageCreate, Data: withoutComponents(raw)}
+			if e.setPlace(&ch); e.decode() == nil {
+				list = append(list, e)
+			}
+		}
+		slices.SortFunc(list, func(a, b *event) int { return compareIDs(a.message.ID, b.message.ID) })
+		for _, e := range list {
+			if time.Since(e.message.Timestamp) < maxMissed {
+				r.accept(ctx, e)
+			}
+			r.note(e)
+		}
+	}
+	if is(err, noChannel, noAccess) {
+		delete(r.newest, id)
+		r.changed = true
+	} else if err != nil {
+		r.c.log.WarnContext(ctx, "cannot fetch missed messages", "channel", r.c.s.Name, "conversation", id, "error", err)
+	}
+}
+
+// compareIDs compares ids by their age.
+func compareIDs(a, b string) int {
+	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+}
+
+// note remembers a message as the newest of its conversation.
+func (r *reader) note(e *event) {
+	at := e.message.ChannelID
+	if _, known := r.newest[at]; e.Type == messageCreate && (known || e.direct() || e.sender() == r.c.self.Load().ID) {
+		r.newest[at] = slices.MaxFunc([]string{r.newest[at], e.message.ID}, compareIDs)
+		r.changed = true
+	}
+}
+
+// accept stores an event, however long that takes.
+func (r *reader) accept(ctx context.Context, e *event) {
+	var err error
+	if e.matters() && e.sender() != r.c.self.Load().ID {
+		err = r.c.persist(ctx, "cannot store an event; retrying", func(ctx context.Context) error { return r.store(ctx, e) })
+	}
+	if err == nil {
+		r.note(e)
+	}
+}
+
+func (r *reader) store(ctx context.Context, e *event) error {
+	c, q := r.c, r.c.service.Queue()
+	raw, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	a := kernel.Arrival{Key: channel.EventKey{Channel: c.s.Name, Account: c.s.Account, Conversation: e.message.ChannelID, ID: e.id()}, Raw: raw}
+	switch e.kind() {
+	case channel.EventMessage:
+		a.Bundle, a.Wait = q.Kernel().Bundle(c.s.Name, c.s.Account, c.input(e))
+	case channel.EventCommand, channel.EventInteraction:
+		a.Key.Thread = "interactions" // does not wait for messages of the conversation, because the platform does not wait
+	}
+	_, err = q.Accept(ctx, a)
+	return err
+}

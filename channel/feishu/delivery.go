@@ -1,0 +1,462 @@
+package feishu
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/markup"
+	"github.com/lingserve/lingserve/channel/platform"
+	"github.com/lingserve/lingserve/internal/rawjson"
+)
+
+const (
+	// previewEvery is the pause between edits of a card. The platform takes five a second of one card, and five messages a second of all
+	// bots in a conversation.
+	previewEvery = time.Second
+
+	// workingEvery is longer than any turn: a reaction stays until it is removed.
+	workingEvery = 1000 * time.Hour
+
+	// uuidLife is how long the platform takes a second message with a uuid for the first: an hour, less the time that calls may take.
+	uuidLife = 50 * time.Minute
+
+	// maxCard bounds the text of a card, measured by encodedSize. The platform takes 30 KB of a request with a card. It takes more of
+	// one with a plain text, which is bounded in the same way, so that it can be read.
+	maxCard = 28_000
+
+	// Limits of the platform for uploads, in bytes.
+	maxImage = 10 << 20
+	maxFile  = 30 << 20
+)
+
+// delivery returns how the answer to a message is sent.
+func (c *Channel) delivery(m *message) *kernel.Delivery {
+	d := &kernel.Delivery{
+		Deliver: func(ctx context.Context, b channel.Block) (channel.Receipt, error) {
+			if b.Question != nil {
+				return c.ask(ctx, &b, m)
+			}
+			return c.deliver(ctx, &b)
+		},
+		Working: func(ctx context.Context) error { return c.addSign(ctx, m.ID) },
+		Rest:    func(ctx context.Context) error { return c.removeSigns(ctx, m.ID) },
+		Settle:  c.settle, Durable: true, PreviewEvery: previewEvery, WorkingEvery: workingEvery,
+	}
+	if c.s.Preview == PreviewEdit && c.s.Format == FormatCard { // a plain text can be edited only a few times
+		d.Preview = c.preview
+	}
+	return d
+}
+
+// sendStored sends a reply that was stored.
+func (c *Channel) sendStored(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
+	return c.deliver(ctx, &out.Block)
+}
+
+// target is where a message goes.
+type target struct {
+	card    string // "": the message is new. Else it takes the place of this card
+	chat    string // for a new message; "": none is sent if the card is deleted
+	replyTo string // a message
+	topic   string // of the message replyTo
+	uuid    string // by which the platform recognizes another attempt to send the message: at most 50 characters
+	preview bool   // the next one comes soon: calls are made once where that leaves no second message
+}
+
+// targetOf reads the reply plan of a block.
+func targetOf(b *channel.Block) (t target, err error) {
+	t.chat = b.Target.Target()
+	t.replyTo, _ = b.Target.ReplyToID.Get()
+	t.topic, _ = b.Target.MessageThreadID.Get()
+	switch {
+	case t.chat == "":
+		err = errors.New("feishu: the reply has no target")
+	case t.topic != "" && t.replyTo == "":
+		err = errors.New("feishu: cannot send to the topic, because it has no message to reply to")
+	default:
+		return t, nil
+	}
+	return t, &channel.NotSentError{Err: err, Permanent: true}
+}
+
+// nth returns the target of the n-th message of a block. Only the first one is a reply, except in a topic.
+func (t target) nth(b *channel.Block, n int) target {
+	t.uuid = b.Key + "." + strconv.Itoa(n)
+	if n > 0 && t.topic == "" {
+		t.replyTo = ""
+	}
+	return t
+}
+
+// receipt returns the receipt of a block whose first message is a reply as t says.
+func (t target) receipt(ids ...string) channel.Receipt {
+	return channel.Receipt{MessageIDs: ids, ThreadID: t.topic, ReplyToID: t.replyTo}
+}
+
+// deliver sends a block in as many messages as it needs. The first takes the place of the preview.
+func (c *Channel) deliver(ctx context.Context, b *channel.Block) (channel.Receipt, error) {
+	t, err := targetOf(b)
+	if err != nil {
+		return channel.Receipt{}, err
+	}
+	text, files := platform.TextAndFiles(b)
+	parts := c.split(text)
+	return platform.SendMessages(b, t.receipt(), len(parts)+len(files), nil, func(n int) (string, error) {
+		at := t.nth(b, n)
+		if n >= len(parts) {
+			return c.sendFile(ctx, at, files[n-len(parts)])
+		}
+		if n == 0 && b.Preview != nil && len(b.Preview.MessageIDs) > 0 {
+			at.card = b.Preview.MessageIDs[0]
+		}
+		return c.send(ctx, at, parts[n])
+	})
+}
+
+// preview shows the text so far, as much of it as one card holds.
+func (c *Channel) preview(ctx context.Context, b channel.Block, before channel.Receipt) (channel.Receipt, error) {
+	t, err := targetOf(&b)
+	if err != nil {
+		return channel.Receipt{}, err
+	}
+	parts := c.split(b.Text)
+	if len(parts) == 0 {
+		return channel.Receipt{State: channel.Suppressed}, nil
+	}
+	t.uuid, t.preview = b.Key+".p", true // with the uuid of the block, the platform would take the block for this message
+	if len(before.MessageIDs) > 0 {
+		t = target{card: before.MessageIDs[0], preview: true}
+	}
+	id, err := c.send(ctx, t, parts[0])
+	if len(before.MessageIDs) > 0 {
+		return before, err
+	}
+	return t.receipt(id), err
+}
+
+// body is what one message says.
+type body struct {
+	markup   string // for a card; "": the message is plain text
+	text     string // without markup
+	elements []any  // of the card, below the text
+	fileType string // image or file: the message is a file
+	fileKey  string
+}
+
+// split turns a model's Markdown into messages.
+func (c *Channel) split(markdown string) (list []body) {
+	format := markup.FeishuCard
+	if c.s.Format == FormatText {
+		format = markup.Plain
+	}
+	for _, p := range markup.Pieces(markdown, format, markup.Limit{N: maxCard, Unit: encodedSize, Marked: true}) {
+		switch {
+		case c.s.Format == FormatText:
+			list = append(list, body{text: p.Text})
+		case strings.TrimSpace(p.Plain) != "":
+			list = append(list, body{markup: p.Text, text: p.Plain})
+		}
+	}
+	return list
+}
+
+// encodedSize returns the bytes of a text in a request, where it is in a JSON string within a JSON string. It is a [markup.Unit].
+func encodedSize(s string) int {
+	inner, _ := rawjson.Marshal(s) // a string can be encoded
+	outer, _ := rawjson.Marshal(string(inner))
+	return len(outer) - len(`"\"\""`)
+}
+
+// encode returns the type and the content of a new message.
+func (b *body) encode() (messageType string, content any) {
+	switch {
+	case b.fileType != "":
+		return b.fileType, map[string]string{b.fileType + "_key": b.fileKey}
+	case b.markup != "":
+		return "interactive", b.card()
+	}
+	return "text", map[string]string{"text": markup.BreakTags(b.text)} // the platform has no escape for the tags of mentions
+}
+
+// card returns the content of a card. The platform asks of cards that are edited that they say update_multi: all people see the same card.
+func (b *body) card() any {
+	first := map[string]any{"tag": "markdown", "content": b.markup}
+	if b.markup == "" {
+		first = map[string]any{"tag": "div", "text": map[string]any{"tag": "plain_text", "content": b.text}}
+	}
+	return map[string]any{
+		"schema": "2.0", "config": map[string]any{"update_multi": true}, "body": map[string]any{"elements": append([]any{first}, b.elements...)},
+	}
+}
+
+// send sends one message, and returns its id. Markup that the platform rejects is replaced with plain text. If the card that the message is to
+// replace is deleted, it is sent as a new one; if the message that it replies to is, it is sent as no reply.
+func (c *Channel) send(ctx context.Context, t target, b body) (id string, err error) {
+	for {
+		id, err = c.sendOnce(ctx, t, &b)
+		switch {
+		case isKind(err, badCard) && b.markup != "":
+			c.s.Log.WarnContext(ctx, "platform refuses a message's markup; sending plain text", "channel", c.s.Name)
+			b.markup = ""
+			if t.card != "" {
+				b.elements = nil
+			}
+		case isKind(err, deleted) && t.card != "" && t.chat != "":
+			t.card = ""
+		case isKind(err, deleted) && t.card == "" && t.replyTo != "" && t.topic == "":
+			t.replyTo = ""
+		case err != nil:
+			return "", err
+		default: // a reply may quote it
+			bot := c.self()
+			c.known.Add(id, &knownMessage{text: b.text, from: channel.SenderFacts{ID: bot.OpenID, Name: bot.Name, IsBot: true, IsSelf: true}})
+			return id, nil
+		}
+	}
+}
+
+func (c *Channel) sendOnce(ctx context.Context, t target, b *body) (id string, err error) {
+	kind, v := b.encode()
+	if t.card != "" {
+		v = b.card()
+	}
+	content, err := rawjson.Marshal(v)
+	if err != nil {
+		return "", &channel.NotSentError{Err: err}
+	}
+	in := map[string]any{"content": string(content)}
+	r := request{name: "send a message", method: http.MethodPost, in: in, repeatable: true, impatient: t.preview}
+	if t.card == "" {
+		in["msg_type"], in["uuid"] = kind, t.uuid
+	}
+	switch {
+	case t.card != "":
+		r.name, r.method, r.path, r.repeatable = "change a card", http.MethodPatch, messagePath(t.card), !t.preview
+	case t.replyTo == "":
+		r.path, in["receive_id"] = "im/v1/messages?receive_id_type=chat_id", t.chat
+	default:
+		r.path = messagePath(t.replyTo) + "/reply"
+		if t.topic != "" {
+			in["reply_in_thread"] = true
+		}
+	}
+	got, err := c.api.do(ctx, r)
+	return cmp.Or(t.card, got.Data.MessageID), err
+}
+
+// sendFile sends a file of the media folder.
+func (c *Channel) sendFile(ctx context.Context, t target, m channel.MediaFact) (id string, err error) {
+	data, err := c.media.Read(m.Path, maxFile)
+	if err != nil {
+		return "", &channel.NotSentError{Err: fmt.Errorf("feishu: %w", err)}
+	}
+	return c.upload(ctx, t, filepath.Base(m.Path), data, m.Kind == channel.MediaImage && len(data) <= maxImage) // a larger image is sent as a file
+}
+
+// upload sends data as a file, or as an image.
+func (c *Channel) upload(ctx context.Context, t target, name string, data []byte, image bool) (id string, err error) {
+	r := request{name: "upload a file", method: http.MethodPost, path: "im/v1/files", repeatable: true}
+	form := &platform.Form{Fields: map[string]string{"file_type": "stream", "file_name": name}, Name: "file", File: name, Data: data}
+	if image {
+		r.path, form.Name, form.Fields = "im/v1/images", "image", map[string]string{"image_type": "message"}
+	}
+	r.in = form
+	got, err := c.api.do(ctx, r)
+	if err != nil {
+		if _, ok := errors.AsType[*channel.NotSentError](err); !ok {
+			err = &channel.NotSentError{Err: err, Retryable: true} // an upload is not visible
+		}
+		return "", err
+	}
+	b := body{fileType: "file", fileKey: got.Data.FileKey}
+	if image {
+		b = body{fileType: "image", fileKey: got.Data.ImageKey}
+	}
+	return c.send(ctx, t, b)
+}
+
+// typing is the reaction that shows that work goes on.
+const typing = "Typing"
+
+// addSign adds the reaction to a message. It makes one attempt, because the answer waits for it.
+func (c *Channel) addSign(ctx context.Context, messageID string) error {
+	_, err := c.api.call(ctx, request{
+		name: "add a reaction", method: http.MethodPost, path: messagePath(messageID) + "/reactions",
+		in: map[string]any{"reaction_type": map[string]string{"emoji_type": typing}},
+	})
+	return err
+}
+
+// removeSigns removes the app's reactions that show work from a message. They are listed, because after a crash their ids are unknown.
+func (c *Channel) removeSigns(ctx context.Context, messageID string) error {
+	path := messagePath(messageID) + "/reactions"
+	got, err := c.api.do(ctx, request{
+		name: "list reactions", method: http.MethodGet, path: path + "?page_size=50&reaction_type=" + typing, repeatable: true,
+	})
+	for _, one := range got.Data.Items {
+		if one.Operator.ID == c.s.AppID {
+			_, e := c.api.do(ctx, request{name: "remove a reaction", method: http.MethodDelete, path: path + "/" + url.PathEscape(one.ReactionID), repeatable: true})
+			err = errors.Join(err, e)
+		}
+	}
+	if isKind(err, deleted, noScope) {
+		return nil
+	}
+	return err
+}
+
+// buttonValue is what an event of a press has of its button. The event itself does not say in which topic the card is, nor the kind of
+// its chat.
+type buttonValue struct {
+	Question string `json:"lingserve_question"`
+	Decision string `json:"decision"`
+	Thread   string `json:"thread,omitempty"`
+	ChatType string `json:"chat_type"`
+}
+
+// readPress reads the event of a press. A press of another button than the channel's is about no conversation.
+func (e *event) readPress(raw json.RawMessage) {
+	var body struct {
+		Operator userID `json:"operator"`
+		Action   struct {
+			Value json.RawMessage `json:"value"`
+		} `json:"action"`
+		Context struct {
+			Message string `json:"open_message_id"`
+			Chat    string `json:"open_chat_id"`
+		} `json:"context"`
+	}
+	var v buttonValue
+	if json.Unmarshal(raw, &body) != nil || json.Unmarshal(body.Action.Value, &v) != nil || body.Context.Chat == "" {
+		return
+	}
+	p, ok := channel.ReadPress(v.Decision, v.Question)
+	if !ok {
+		return
+	}
+	e.Press, e.Sender.ID = &p, body.Operator
+	e.Message = &message{ID: body.Context.Message, Chat: body.Context.Chat, Thread: v.Thread, ChatType: v.ChatType}
+}
+
+// buttons returns the element of a card with the buttons of a question, which m has caused.
+func buttons(q *channel.Question, m *message) any {
+	styles := map[string]string{channel.LabelApprove: "primary", channel.LabelDeny: "danger"}
+	var columns []any
+	for _, b := range q.Buttons() {
+		columns = append(columns, map[string]any{"tag": "column", "width": "auto", "elements": []any{map[string]any{
+			"tag": "button", "text": map[string]any{"tag": "plain_text", "content": b.Label}, "type": cmp.Or(styles[b.Label], "default"),
+			"behaviors": []any{map[string]any{"type": "callback", "value": buttonValue{q.ID, b.Word, m.Thread, m.ChatType}}},
+		}}})
+	}
+	return map[string]any{"tag": "column_set", "columns": columns}
+}
+
+// hasButtons reports whether a question has buttons. Plain texts have none: commands answer the question.
+func (c *Channel) hasButtons(q *channel.Question) bool {
+	return c.s.Format == FormatCard && q.Text != ""
+}
+
+// ask sends a question in one message with its buttons, or not at all, so that people approve only what they could read.
+func (c *Channel) ask(ctx context.Context, b *channel.Block, m *message) (channel.Receipt, error) {
+	t, err := targetOf(b)
+	if err != nil {
+		return channel.Receipt{}, err
+	}
+	q, text := b.Question, b.Text
+	if q.File != "" {
+		text = q.WithCommands()
+	}
+	plain := markup.Convert(text, markup.Plain) // if the platform rejects the card
+	if c.hasButtons(q) {
+		text = q.Text
+	}
+	parts := c.split(text)
+	if len(parts) != 1 {
+		return channel.Receipt{}, &channel.NotSentError{Err: errors.New("feishu: the question does not fit into one message")}
+	}
+	if c.hasButtons(q) {
+		parts[0].elements, parts[0].text = []any{buttons(q, m)}, plain
+	}
+	if q.File != "" {
+		if _, err := c.upload(ctx, t.nth(b, 1), q.File, []byte(q.Arguments), false); err != nil {
+			return channel.Receipt{}, &channel.NotSentError{Err: fmt.Errorf("feishu: the file of a question: %w", err)}
+		}
+	}
+	id, err := c.send(ctx, t.nth(b, 0), parts[0])
+	return t.receipt(id), err
+}
+
+// openID is the form of ids of people.
+var openID = regexp.MustCompile(`^ou_[0-9A-Za-z]+$`)
+
+// settle replaces the buttons of a question with who decided what.
+func (c *Channel) settle(ctx context.Context, asked channel.Block, sent channel.Receipt, d channel.Decided) error {
+	q := asked.Question
+	if len(sent.MessageIDs) == 0 || !c.hasButtons(q) {
+		return nil
+	}
+	by := markup.Escape(d.By, markup.FeishuCard)
+	if openID.MatchString(d.By) {
+		by = "<at id=" + d.By + "></at>" // events have no names; the client shows one
+	}
+	card := body{
+		markup: markup.Convert(q.Text, markup.FeishuCard) + "\n\n" + d.Text(by), text: markup.Convert(q.Text, markup.Plain) + "\n\n" + d.Text(d.By),
+	}
+	_, err := c.send(ctx, target{card: sent.MessageIDs[0]}, card)
+	if isKind(err, deleted) {
+		return nil
+	}
+	return err
+}
+
+// pressTimeout is how long a press waits for its answer. The platform waits 3 s.
+const pressTimeout = 2 * time.Second
+
+// pressResponse waits for the answer to a press, and returns the response that shows it. If the turn takes longer, or runs in another
+// process, the response is empty.
+func pressResponse(ctx context.Context, answers <-chan channel.Pressed) any {
+	timer := time.NewTimer(pressTimeout)
+	defer timer.Stop()
+	select {
+	case state := <-answers:
+		kind := "warning"
+		if state.Taken() {
+			kind = "success"
+		}
+		return map[string]any{"toast": map[string]string{"type": kind, "content": state.Text()}}
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return struct{}{}
+}
+
+// answerPress shows what became of a press. If the question is no longer open, its buttons are removed: after a crash, nothing else would
+// remove them.
+func (a *adapter) answerPress(ctx context.Context, state channel.Pressed) {
+	c, m := a.c, a.e.Message
+	if request, ok := c.presses.LoadAndDelete(a.e.ID); ok {
+		request.(chan channel.Pressed) <- state
+	}
+	if state != channel.PressUnknown || m.ID == "" {
+		return
+	}
+	text := state.Text()
+	if asked, _ := c.known.Peek(m.ID); asked != nil {
+		text = asked.text + "\n\n" + text
+	}
+	if _, err := c.send(ctx, target{card: m.ID}, body{text: text}); err != nil && !isKind(err, deleted) {
+		c.s.Log.WarnContext(ctx, "cannot remove an old question's buttons", "channel", c.s.Name, "error", err)
+	}
+}

@@ -1,0 +1,244 @@
+package kernel
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// authorize asks the gates.
+func (p *pass) authorize(ctx context.Context) (channel.Admission, error) {
+	if p.hooks.ingest == nil { // the turn came resolved
+		switch {
+		case p.turn == nil:
+			return channel.Admission{}, errors.New("there is no turn; expected one that is resolved")
+		case p.turn.Admission.Stops():
+			return p.turn.Admission, p.turn.Admission.Check(channel.StageResolve)
+		case p.turn.Trigger == "" && p.seenBefore():
+			return drop(channel.ReasonDedupe), nil
+		}
+		if err := p.turn.Admission.Check(channel.StageResolve); err != nil {
+			return channel.Admission{}, err
+		}
+		p.result.Admission = p.result.Admission.Tighten(p.turn.Admission)
+	}
+	if p.turn.Dispatch == nil && p.k.Agent == nil {
+		return channel.Admission{}, errors.New("nobody answers the turn; expected an agent, or a turn with a Dispatch")
+	}
+	f := *p.facts
+	if p.k.Settings != nil {
+		p.policy = p.k.Settings.Policy(f.PolicyQuery())
+	}
+	f.Trigger, f.Observing = p.turn.Trigger, p.observing()
+	p.decision = channel.Evaluate(f)
+	a := p.decision.Admission
+	p.result.Verdicts = p.decision.Verdicts
+	if p.turn.Trigger == "" && !a.Stops() && !p.repeated() {
+		v := p.k.guards.use(p.facts, &p.policy, p.meta.Counted)
+		p.result.Verdicts = append(p.result.Verdicts, v.verdicts...)
+		if v.admission.Kind != "" {
+			a, p.result.RetryAfter = v.admission, v.wait
+		}
+	}
+	switch {
+	case a.Reason == channel.ReasonPairingRequired:
+		p.challenge(ctx)
+	case a.Stops() && p.decision.Talks():
+		p.k.guards.heard(p.facts)
+	}
+	if a.Kind == "" && p.result.Admission.Kind == "" {
+		a.Kind = channel.Dispatch
+	}
+	return a, nil
+}
+
+// resumed reports whether the turn may have begun before.
+func (p *pass) resumed() bool { return p.meta.Event != nil && p.meta.Event.Begun }
+
+// repeated reports whether the event has been counted before: its turn goes on, or is tried again.
+func (p *pass) repeated() bool {
+	return p.resumed() || p.meta.Event != nil && p.meta.Event.Attempts > 0
+}
+
+// challenge tells a sender who is not paired the code to be paired with, at most once an hour.
+func (p *pass) challenge(ctx context.Context) {
+	if p.k.Pairing == nil || p.facts.Conversation.Kind != channel.Direct || p.turn.Delivery == nil || p.observing() {
+		return
+	}
+	p.attempt(ctx, channel.StageAuthorize, "cannot tell a sender how to pair", func() error {
+		code, tell, err := p.k.Pairing.Request(ctx, p.facts.Channel, p.facts.Account, p.facts.Sender)
+		if err == nil && tell {
+			p.tellSender(ctx, pairingNotice, "You need to be paired before you can talk here. Your code is `"+code+
+				"`. The operator of this server pairs you with: `lingserve channels pair approve "+code+"`", false)
+		}
+		return err
+	})
+}
+
+// welcome tells a sender that was paired since the last message.
+func (p *pass) welcome(ctx context.Context) {
+	f := p.facts
+	if p.k.Pairing == nil || p.turn.Delivery == nil || p.turn.Trigger != "" || p.observing() || f.Conversation.Kind != channel.Direct || f.Access.DM.Paired != channel.Yes {
+		return
+	}
+	first, err := p.k.Pairing.Welcome(ctx, f.Channel, f.Account, f.Sender.ID)
+	if err != nil {
+		p.warn(ctx, channel.StageDispatch, "unknown whether a sender was told of pairing", err)
+	}
+	if first {
+		p.tellSender(ctx, pairedNotice, "You are paired. You can talk here now.", false)
+	}
+}
+
+// stopNoticeEvery is how often a sender is told in one conversation that messages are stopped for one reason.
+const stopNoticeEvery = time.Minute
+
+type stopNotice struct {
+	channel, account, conversation, sender string
+	reason                                 channel.Reason
+}
+
+// tellStopped tells the sender of a message that was stopped why it is not answered, if the sender may talk here. A stranger learns nothing of this
+// server, and bots are told nothing, because two of them would go on for ever.
+func (p *pass) tellStopped(ctx context.Context) {
+	if p.err != nil || !p.result.Admission.Stops() || p.turn == nil || p.turn.Delivery == nil || p.turn.Trigger != "" || p.facts.Sender.IsBot || p.runsAgain() {
+		return
+	}
+	text := p.stopText()
+	if p.decision.Verdicts == nil { // the message was stopped before the gates
+		p.decision = channel.Evaluate(*p.facts)
+		if p.k.Settings != nil {
+			p.policy = p.k.Settings.Policy(p.facts.PolicyQuery())
+		}
+	}
+	unsure := p.result.Admission.Reason == channel.ReasonPairingUnavailable
+	if text == "" || p.k.Settings != nil && !p.policy.ErrorNotice || !p.decision.Talks() && !unsure || p.facts.Conversation.Kind != channel.Direct && !p.decision.Addressed {
+		return
+	}
+	f, now := p.facts, time.Now()
+	key := stopNotice{f.Channel, f.Account, f.Conversation.ID, f.Sender.ID, p.result.Admission.Reason}
+	p.k.mu.Lock()
+	last, told := p.k.stops.get(key)
+	due := !told || now.Sub(last) >= stopNoticeEvery
+	if due {
+		p.k.stops.put(key, now)
+	}
+	p.k.mu.Unlock()
+	if due {
+		p.letNext(ctx) // the next message need not wait for this notice
+		p.notify(ctx, stoppedNotice, text)
+	}
+}
+
+// stopText is what the sender reads; "": only the operator is told.
+func (p *pass) stopText() string {
+	switch p.result.Admission.Reason {
+	case channel.ReasonRateLimited:
+		return p.rateText()
+	case channel.ReasonCommandNotAllowed:
+		return "You may not use commands here. The operator of this server can allow it."
+	case channel.ReasonPairingUnavailable:
+		return "The server cannot check your access at the moment. Please try again later."
+	case channel.ReasonSessionBusy:
+		return "Your message was not accepted, because an earlier one is still being answered. Please send it again afterwards."
+	case channel.ReasonOverloaded:
+		return turn.Sentence(turn.CodeOverloaded)
+	case channel.ReasonDraining:
+		return turn.Sentence(turn.CodeDraining)
+	case channel.ReasonUnsupported:
+		return "This kind of message cannot be answered here."
+	case channel.ReasonTooLarge:
+		return "This message is too large."
+	case channel.ReasonNoRoute:
+		return "No agent answers in this conversation. The operator of this server can change that."
+	}
+	return ""
+}
+
+// rateText says how many messages are answered, and when the next one is.
+func (p *pass) rateText() string {
+	v, _ := channel.Decision{Verdicts: p.result.Verdicts}.Blocked()
+	limit, _ := strconv.Atoi(strings.TrimSuffix(v.Value, perMinute))
+	what := "you can send %s per minute"
+	if strings.HasSuffix(v.Setting, channel.KeyChatRate) {
+		what = "this conversation can have %s per minute"
+	}
+	seconds := int((p.result.RetryAfter + time.Second - 1) / time.Second)
+	return fmt.Sprintf("This message was not answered: "+what+". Please send it again in %s.", plural(limit, "message"), plural(seconds, "second"))
+}
+
+func plural(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return strconv.Itoa(n) + " " + what
+}
+
+// greeting is the answer to the message that platforms send when somebody opens the conversation with a bot; "": the agent answers.
+func (p *pass) greeting() string {
+	m := &p.facts.Message
+	words := strings.Fields(cmp.Or(m.BodyForAgent, m.RawBody))
+	if len(words) == 0 || words[0] != "/start" || p.facts.Supplemental.Forwarded != nil {
+		return ""
+	}
+	return p.policy.Greeting
+}
+
+// TakeRate counts a message against the rates of its sender and its conversation, for a caller that answers the sender before the turn begins: its
+// [Meta] says so then. It returns how long the sender has to wait; 0: the message may come. It counts no message that the gates stop.
+func (k *Kernel) TakeRate(f *channel.Facts) time.Duration {
+	k.init()
+	if k.Settings == nil || channel.Evaluate(*f).Admission.Kind != channel.Dispatch {
+		return 0
+	}
+	p := k.Settings.Policy(f.PolicyQuery())
+	return k.guards.takeRate(f, &p)
+}
+
+// HasCommand reports whether the agents of a channel have the very command that a text begins with.
+func (k *Kernel) HasCommand(name, account, text string) bool {
+	if k.Settings == nil {
+		return true
+	}
+	p := k.Settings.Policy(channel.PolicyQuery{Channel: name, Account: account})
+	return p.Commands == nil || p.Commands(text, true)
+}
+
+// PolicyAt returns the policy of a place, and who a sender is to its gates.
+func (k *Kernel) PolicyAt(ctx context.Context, q channel.PolicyQuery, from channel.SenderFacts) (policy channel.Policy, who channel.Identity) {
+	if k.Settings != nil {
+		policy = k.Settings.Policy(q)
+	}
+	who = from.Identity()
+	if q.Kind == channel.Direct {
+		who.Paired, _ = channel.PairedFact(ctx, k.Pairing, policy.DM, q.Channel, q.Account, from.ID) // the gate says that it is unknown
+	}
+	return policy, who
+}
+
+// stillAllowed asks the gates route and sender again where the settings have changed since authorize: somebody who was let in perhaps may not talk
+// any more.
+func (k *Kernel) stillAllowed(ctx context.Context, o *channel.Origin, login channel.PolicyQuery, generation uint64) error {
+	if k.Settings == nil || o.Sender.ID == "" { // nobody was let in: the server itself has begun
+		return nil
+	}
+	f := channel.Facts{Channel: login.Channel, Account: login.Account, Sender: o.Sender, Conversation: o.Conversation}
+	if k.Settings.Policy(f.PolicyQuery()).Generation == generation {
+		return nil
+	}
+	policy, who := k.PolicyAt(ctx, f.PolicyQuery(), o.Sender)
+	f.Access = policy.Access(who, channel.MentionFacts{})
+	for _, v := range channel.Evaluate(f).Verdicts {
+		if v.State == channel.Blocked && (v.Gate == channel.GateRoute || v.Gate == channel.GateSender) {
+			return fmt.Errorf("%s by %s", v.Reason, v.Setting)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,392 @@
+package kernel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/store/db"
+	"github.com/lingserve/lingserve/turn"
+)
+
+const missing = "A part of this answer may be missing"
+
+// steps is an agent whose turn says three words, each in a block, the last as the end of the answer. Like an agent with a tape, it goes on behind what was
+// shown.
+func steps(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+	upto := 0
+	for i, word := range []string{"one ", "two ", "three"} {
+		upto += len(word)
+		if upto <= t.Shown {
+			continue
+		}
+		t.Sink.Preview(channel.Payload{Text: word[:1]})
+		time.Sleep(20 * time.Millisecond)
+		kind := channel.ReplyBlock
+		if i == 2 {
+			kind = channel.ReplyFinal
+		}
+		if err := t.Sink.Emit(ctx, kind, channel.Payload{Text: word, Upto: upto}); err != nil {
+			return channel.DispatchResult{}, err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return channel.DispatchResult{}, nil
+}
+
+// CH-53, CH-56, CH-63, CH-72: a process dies before or behind each call of the store and of the platform, and another one goes on. The person gets each
+// part of the answer once, or is told once that one may be missing.
+func TestWhereverAProcessDiesNothingIsSaidTwiceOrLost(t *testing.T) {
+	for name, change := range map[string]func(*server, *kernel.QueueOptions){
+		"direct":     func(s *server, _ *kernel.QueueOptions) { s.handler.Sender = kernel.Sender{} },
+		"durable":    func(*server, *kernel.QueueOptions) {},
+		"idempotent": func(s *server, _ *kernel.QueueOptions) { s.idempotent() },
+		"reconcile": func(s *server, _ *kernel.QueueOptions) {
+			s.handler.Sender.Reconcile = func(_ context.Context, out channel.Outbound) (channel.Receipt, error) {
+				if s.chat.hasShown(out.Block) {
+					return channel.Receipt{}, nil
+				}
+				return channel.Receipt{State: channel.NotSent}, nil
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			died := true
+			for step := 1; died; step++ {
+				bubble(t, func(t *testing.T, d *db.DB) {
+					c := &chat{}
+					first := start(t, d, "a", c, steps, change, func(s *server, _ *kernel.QueueOptions) { s.store.last = step })
+					first.send("ann", 1, "hello")
+					time.Sleep(10 * time.Second)
+					died = first.store.isDead()
+					first.close()
+					for _, replica := range []string{"b", "c"} { // and no later start does it again
+						next := start(t, d, replica, c, steps, change)
+						time.Sleep(time.Minute)
+						if events, replies, err := next.queue.Pending(t.Context()); len(events)+len(replies) > 0 || err != nil {
+							t.Errorf("step %d: %v and %v are left, %v", step, events, replies, err)
+						}
+						next.close()
+					}
+					words, notices := map[string]int{}, 0
+					for _, m := range c.shownTo("ann") {
+						if strings.HasPrefix(m, missing) {
+							notices++
+						} else {
+							words[strings.TrimSpace(m)]++
+						}
+					}
+					for _, word := range []string{"one", "two", "three"} {
+						if words[word] > 1 || words[word]+notices == 0 || notices > 1 {
+							t.Errorf("step %d: the person has got %q", step, c.shownTo("ann"))
+						}
+					}
+					if strays := len(words) - words["one"] - words["two"] - words["three"]; strays > 1 { // its receipt was lost
+						t.Errorf("step %d: the person has got %q", step, c.shownTo("ann"))
+					}
+					if known := words["three"] == 1; !known && (name == "idempotent" || name == "reconcile") {
+						t.Errorf("step %d: the person has got %q, though it can be known what was sent", step, c.shownTo("ann"))
+					}
+				})
+			}
+		})
+	}
+}
+
+// idempotent lets the platform know keys: a block that was shown is not shown again.
+func (s *server) idempotent() {
+	s.handler.Sender.Repeatable = func(channel.Outbound, time.Duration) bool { return true }
+	s.handler.Sender.Send = func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
+		if s.chat.hasShown(out.Block) {
+			return channel.Receipt{}, nil
+		}
+		return s.deliver(ctx, out.Block)
+	}
+}
+
+// CH-72, RU: what ends the process whenever it runs is given up after the third time, and the sender is told. Others are answered.
+func TestAnEventDuringWhichProcessesDieIsGivenUpAndTold(t *testing.T) {
+	bubble(t, func(t *testing.T, d *db.DB) {
+		c, runs, answered := &chat{}, 0, 0
+		var live *server
+		poison := func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+			if turn.Context.BodyForAgent != "poison" {
+				answered++
+				return echo(ctx, turn)
+			}
+			runs++
+			live.store.kill()
+			return channel.DispatchResult{}, errDead
+		}
+		for i := range 6 {
+			live = start(t, d, fmt.Sprint("r", i), c, poison)
+			if i == 0 {
+				live.send("bob", 1, "hello")
+				time.Sleep(time.Second)
+				live.send("ann", 1, "poison")
+			}
+			time.Sleep(time.Minute)
+			live.close()
+		}
+		if got := c.shownTo("ann"); runs != 3 || answered != 1 || len(got) != 1 || !strings.Contains(got[0], "reference") {
+			t.Errorf("it ran %d times, and its sender was told %q; the other was answered %d times", runs, got, answered)
+		}
+	})
+}
+
+// CH-60: a process dies when it has told the sender that the turn failed; the notice is not repeated.
+func TestANoticeIsNotRepeatedAfterACrash(t *testing.T) {
+	bubble(t, func(t *testing.T, d *db.DB) {
+		c, lasting := &chat{}, errors.Join(turn.ErrTimeout)
+		fails := func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
+			return channel.DispatchResult{}, lasting
+		}
+		for step := 1; step < 12; step++ {
+			first := start(t, d, fmt.Sprint("a", step), c, fails, func(s *server, _ *kernel.QueueOptions) { s.store.last = step })
+			who := fmt.Sprint("p", step)
+			first.send(who, 1, "hello")
+			time.Sleep(time.Second)
+			first.close()
+			second := start(t, d, fmt.Sprint("b", step), c, fails)
+			time.Sleep(time.Minute)
+			second.close()
+			if got := c.shownTo(who); len(got) > 1 || len(got) == 0 && step != 4 && step != 3 { // it died when it was about to tell
+				t.Errorf("step %d: got %q", step, got)
+			}
+		}
+	})
+}
+
+// CH-55, CH-63: a preview of a process that is gone does not stay as half an answer when the turn fails in the next one.
+func TestAPreviewOfADeadProcessIsFinished(t *testing.T) {
+	bubble(t, func(t *testing.T, d *db.DB) {
+		c := &chat{}
+		first := start(t, d, "a", c, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+			turn.Sink.Preview(channel.Payload{Text: "half of"})
+			<-ctx.Done()
+			return channel.DispatchResult{}, ctx.Err() // and not its cause
+		})
+		first.send("ann", 1, "hello")
+		time.Sleep(time.Second)
+		first.close()
+		if got := c.shown(); got != "half of" {
+			t.Errorf("got %q, expected that a shutdown leaves the preview to the next start", got)
+		}
+		second := start(t, d, "b", c, func(_ context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+			if !turn.Resumed || turn.Repeated {
+				t.Errorf("got %+v, expected a turn that goes on", turn)
+			}
+			return channel.DispatchResult{}, errTest
+		})
+		time.Sleep(time.Minute)
+		if got := c.shown(); got != "The answer that began here was cut off." {
+			t.Errorf("got %q", got)
+		}
+		second.close()
+	})
+}
+
+// A shutdown, and then the answer in the place of the preview.
+func TestAShutdownLeavesTheTurnToTheNextStart(t *testing.T) {
+	bubble(t, func(t *testing.T, d *db.DB) {
+		c := &chat{}
+		first := start(t, d, "a", c, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+			turn.Sink.Preview(channel.Payload{Text: "half"})
+			time.Sleep(time.Hour) // it does not listen
+			return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "late"})
+		})
+		first.send("ann", 1, "hello")
+		time.Sleep(time.Second)
+		began := time.Now()
+		first.close()
+		if took := time.Since(began); took < 59*time.Minute {
+			t.Errorf("the channel has ended after %v, before its turn", took)
+		}
+		second := start(t, d, "b", c, echo)
+		time.Sleep(time.Second)
+		if got := c.shown(); got != "echo hello" {
+			t.Errorf("got %q", got)
+		}
+		second.close()
+	})
+}
+
+// Two replicas, of which one stood still for so long that the other went on: it writes and says nothing more.
+func TestAReplicaThatStoodStillSaysNothingMore(t *testing.T) {
+	say := func(turn *channel.Turn, ctx context.Context, kind channel.ReplyKind, text string, upto int) error {
+		return turn.Sink.Emit(ctx, kind, channel.Payload{Text: text, Upto: upto})
+	}
+	for name, kind := range map[string]channel.ReplyKind{"a block": channel.ReplyBlock, "the end of the answer": channel.ReplyFinal} {
+		for _, outcome := range []string{"success", "context.Canceled", "another error"} {
+			t.Run(name+", "+outcome, func(t *testing.T) {
+				bubble(t, func(t *testing.T, d *db.DB) {
+					c, wake := &chat{}, make(chan struct{})
+					var result channel.Result
+					var ended error
+					first := start(t, d, "a", c, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+						err := say(turn, ctx, channel.ReplyBlock, "one", 3)
+						<-wake
+						err = errors.Join(err, say(turn, ctx, kind, "late", 7))
+						if kind == channel.ReplyBlock {
+							<-ctx.Done()
+							if !errors.Is(context.Cause(ctx), turnHandedOver) {
+								t.Errorf("the turn ended because of %v", context.Cause(ctx))
+							}
+						}
+						switch outcome {
+						case "context.Canceled":
+							err = context.Canceled
+						case "another error":
+							err = errTest
+						}
+						return channel.DispatchResult{}, err
+					}, func(s *server, _ *kernel.QueueOptions) {
+						s.handler.Run = func(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
+							result, ended = s.run(ctx, e, m)
+							return result, ended
+						}
+					})
+					first.send("ann", 1, "hello")
+					time.Sleep(500 * time.Millisecond)
+					first.store.setAway(true) // it claims nothing
+					second := start(t, d, "b", c, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+						if turn.Shown != 3 {
+							t.Errorf("%d bytes were shown", turn.Shown)
+						}
+						return channel.DispatchResult{}, say(turn, ctx, channel.ReplyFinal, "two", 6)
+					})
+					time.Sleep(5 * time.Second)
+					second.close()
+					first.store.setAway(false)
+					close(wake)
+					time.Sleep(time.Minute)
+					first.close()
+					if got := c.shown(); got != "one\ntwo" || !errors.Is(ended, turnHandedOver) || result.Outcome != channel.OutcomePartial {
+						t.Errorf("got %q, %s, %v", got, result.Outcome, ended)
+					}
+				})
+			})
+		}
+	}
+}
+
+var turnHandedOver = turn.ErrHandedOver
+
+// While the database is away at the end of a turn, what became of the event is kept, and stored when it is back: the event does not run again.
+func TestTheDatabaseIsAwayAtTheEndOfATurn(t *testing.T) {
+	for name, test := range map[string]struct {
+		agent agentFunc
+		runs  int
+		want  string
+	}{
+		"answered": {func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+			return channel.DispatchResult{}, errors.Join(t.Sink.Emit(ctx, channel.ReplyBlock, channel.Payload{Text: "answer"}))
+		}, 1, "answer"},
+		"to be tried again": {nil, 2, "echo hello"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, d *db.DB) {
+				runs := 0
+				var s *server
+				s = start(t, d, "a", &chat{}, func(ctx context.Context, turn *channel.Turn) (r channel.DispatchResult, err error) {
+					runs++
+					switch {
+					case test.agent != nil:
+						r, err = test.agent(ctx, turn)
+						synctest.Wait() // it is sent
+					case runs == 1:
+						err = errTest
+					default:
+						return echo(ctx, turn)
+					}
+					s.store.setAway(true)
+					return r, err
+				})
+				s.send("ann", 1, "hello")
+				time.Sleep(20 * time.Minute)
+				s.store.setAway(false)
+				time.Sleep(time.Minute)
+				if got := s.chat.shown(); got != test.want || runs != test.runs {
+					t.Errorf("got %q after %d runs", got, runs)
+				}
+				s.close()
+			})
+		})
+	}
+}
+
+func TestEveryFinalBlockOfATurnIsSent(t *testing.T) {
+	bubble(t, func(t *testing.T, d *db.DB) {
+		s := start(t, d, "a", &chat{}, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+			for _, text := range []string{"one", "two"} {
+				if err := turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: text}); err != nil {
+					return channel.DispatchResult{}, err
+				}
+			}
+			return channel.DispatchResult{}, nil
+		})
+		s.send("ann", 1, "hello")
+		time.Sleep(time.Second)
+		if got := s.chat.shown(); got != "one\ntwo" {
+			t.Errorf("got %q", got)
+		}
+		s.close()
+	})
+}
+
+func TestNothingIsSentAfterThePlatformHasRefusedForGood(t *testing.T) {
+	bubble(t, func(t *testing.T, d *db.DB) {
+		c, attempts := &chat{}, 0
+		c.failWith(func(string) error {
+			attempts++
+			return &channel.NotSentError{Err: errors.New("the chat is gone"), Permanent: true}
+		})
+		s := start(t, d, "a", c, echo)
+		s.send("ann", 1, "hello")
+		time.Sleep(time.Minute)
+		if attempts != 1 {
+			t.Errorf("got %d attempts to send, expected one", attempts)
+		}
+		s.close()
+	})
+}
+
+// A platform knows a message again by its key, so that no two notices of an event have the same one.
+func TestNoticesHaveKeysOfTheirOwn(t *testing.T) {
+	bubble(t, func(t *testing.T, d *db.DB) {
+		pairs, keys := channel.NewPairs(nil), map[string]string{}
+		s := start(t, d, "a", &chat{}, echo, func(s *server, _ *kernel.QueueOptions) {
+			policy := openPolicy()
+			policy.DM = channel.PolicyPairing
+			s.kernel.Pairing, s.kernel.Settings = pairs, &openSettings{policy}
+		})
+		s.chat.mu.Lock()
+		s.chat.onKey = func(key, text string) {
+			if keys[key] != "" {
+				t.Errorf("%q and %q have the same key", keys[key], text)
+			}
+			keys[key] = text
+		}
+		s.chat.mu.Unlock()
+		s.send("ann", 1, "hello")
+		time.Sleep(time.Second)
+		list, err := pairs.List(t.Context())
+		if err != nil || len(list) != 1 {
+			t.Fatalf("got %v, %v", list, err)
+		}
+		if _, err := pairs.Approve(t.Context(), "chat", list[0].Code); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if len(keys) != 3 { // the code, the welcome, and the answer
+			t.Errorf("got %v", keys)
+		}
+		s.close()
+	})
+}

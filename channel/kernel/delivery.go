@@ -1,0 +1,672 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// Delivery is how the answer of one turn is sent. Deliver is required; a function that is nil is something that the platform cannot do. No two of
+// them run at the same time.
+//
+// An error is a [*channel.NotSentError] if the message is proven not to be sent, and a [*channel.PartialError] if a part of it is; any other error
+// leaves that open.
+type Delivery struct {
+	// Deliver sends a block. With Block.Preview it replaces that message.
+	Deliver func(context.Context, channel.Block) (channel.Receipt, error)
+	// Preview shows the text of a block that is not finished; before is the receipt of the preview that stands there, or zero.
+	Preview func(_ context.Context, b channel.Block, before channel.Receipt) (channel.Receipt, error)
+	// Working shows that work goes on, and Rest removes what it has shown.
+	Working, Rest func(context.Context) error
+	// Settle changes the message of a question that was decided.
+	Settle func(_ context.Context, asked channel.Block, sent channel.Receipt, d channel.Decided) error
+	// Durable keeps the end of the answer until it is sent, by the [Sender] of the turn's login.
+	Durable bool
+
+	PreviewEvery, WorkingEvery time.Duration // 0: 1 s and 5 s
+}
+
+// Defaults of [channel.Limits].
+const (
+	previewEvery = time.Second
+	workingEvery = 5 * time.Second
+	queueBlocks  = 64
+	queueBytes   = 1 << 20
+)
+
+// afterCancel bounds what a turn still does on the platform when it was canceled.
+const afterCancel = 5 * time.Second
+
+// progress is what is stored of a turn's answer, so that it goes on after a crash.
+type progress struct {
+	Text    int                      `json:"text,omitempty"`    // bytes of the turn's text that stand in blocks
+	Seq     int                      `json:"seq,omitempty"`     // of the last block
+	Preview *channel.Receipt         `json:"preview,omitempty"` // of the block that is not finished
+	Sending bool                     `json:"sending,omitempty"` // a block is being sent
+	Unsure  bool                     `json:"unsure,omitempty"`  // it is not known of a block whether it was sent
+	Visible bool                     `json:"visible,omitempty"` // something of the answer was shown
+	Told    bool                     `json:"told,omitempty"`    // a notice was sent, or is being sent
+	Asked   map[string]askedQuestion `json:"asked,omitempty"`   // questions that are open, by their ids
+}
+
+type askedQuestion struct {
+	Block   channel.Block
+	Receipt channel.Receipt
+}
+
+// tally is what was sent in a turn.
+type tally struct {
+	attempted bool // to send something
+	visible   bool // something was sent, or a preview was shown
+	unknown   bool // it is not known of something whether it was sent
+	queued    bool // a reply is kept until it is sent
+	denied    bool // the settings have changed, and do not allow the answer any more
+	permanent bool // nothing can be sent there any more
+}
+
+// item is a block that waits to be sent.
+type item struct {
+	kind channel.ReplyKind
+	channel.Payload
+	do   func()        // sends it, if it is not a block of the delivery's; nil
+	done chan struct{} // closed when it was sent, or was not; nil: that is not waited for
+}
+
+// sink sends what the agent says in a turn, in the order of emission: it is its [channel.Sink]. One goroutine calls all functions of the delivery.
+type sink struct {
+	p      *pass
+	ctx    context.Context // the life of the turn
+	cancel context.CancelCauseFunc
+	d      *Delivery
+	bounds channel.Limits
+	quiet  bool // what is emitted is not sent, on purpose
+
+	mu     sync.Mutex
+	queue  []item
+	bytes  int
+	open   *channel.Payload // the newest text of the block that is not emitted yet
+	notice *channel.Payload // the first error
+	ended  bool
+	room   chan struct{} // closed when the queue gets shorter; nil while nobody waits for that
+	said   channel.DispatchResult
+	tally  tally
+
+	wake chan struct{}
+	done sync.WaitGroup
+
+	// Of the loop, and behind it of end.
+	progress    *progress
+	shown       string  // text of the preview; "" if another process has shown it
+	noPreview   bool    // it is not known whether a preview stands there: another one would be a second
+	errs        []error // of the ends of answers
+	gone        error   // why nothing is sent any more
+	texted      bool    // a text was sent: no sign of work after it
+	signed      bool    // a sign of work may have to be removed
+	failedWork  bool
+	nextWork    time.Time
+	nextPreview time.Time
+	warned      bool // of previews
+}
+
+func (p *pass) newSink(ctx context.Context, d *Delivery, cancel context.CancelCauseFunc) *sink {
+	s := &sink{p: p, ctx: ctx, cancel: cancel, d: d, bounds: p.k.Limits, wake: make(chan struct{}, 1), progress: &progress{}}
+	if s.bounds.QueueBlocks <= 0 {
+		s.bounds.QueueBlocks = queueBlocks
+	}
+	if s.bounds.QueueBytes <= 0 {
+		s.bounds.QueueBytes = queueBytes
+	}
+	s.quiet = p.facts.Reply.Mode == channel.ReplyNone
+	if e := p.meta.Event; e != nil {
+		s.progress = &e.progress
+		s.tally.visible, s.tally.unknown = s.progress.Visible, s.progress.Unsure
+		s.tally.attempted = s.tally.visible || s.tally.unknown
+		s.texted = s.tally.visible
+	}
+	if s.d == nil {
+		s.d = &Delivery{}
+	}
+	if !p.observing() && !s.quiet {
+		s.signed = s.d.Rest != nil && p.resumed() // another process may have left a sign of work
+		s.done.Go(s.loop)
+	}
+	return s
+}
+
+// Emit implements [channel.Sink]. It waits while the queue is full, and for the end of an answer to be sent, so that the next turn of the session follows
+// it. An error is kept until the end of the turn; only the first is sent.
+func (s *sink) Emit(ctx context.Context, kind channel.ReplyKind, p channel.Payload) error {
+	if p.IsError {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.notice == nil && !s.ended {
+			s.notice = &p
+		}
+		return nil
+	}
+	switch {
+	case s.p.observing(), strings.TrimSpace(p.Text) == "" && len(p.Media) == 0 && p.Question == nil && p.Decided == nil:
+		return nil
+	case s.quiet:
+		s.count(kind, channel.Receipt{State: channel.Suppressed})
+		return nil
+	case s.d.Deliver == nil:
+		return channel.ErrNoDelivery
+	}
+	i := item{kind: kind, Payload: p}
+	if kind == channel.ReplyFinal {
+		i.done = make(chan struct{})
+	}
+	if err := s.put(ctx, i); err != nil || i.done == nil {
+		return err
+	}
+	select {
+	case <-i.done: // the loop does not end before its queue is empty
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// put adds an item to the queue. It waits while the queue is full.
+func (s *sink) put(ctx context.Context, i item) error {
+	for {
+		s.mu.Lock()
+		if err := s.ctx.Err(); s.ended || err != nil {
+			s.mu.Unlock()
+			if err != nil {
+				return context.Cause(s.ctx)
+			}
+			return errEnded
+		}
+		if len(s.queue) == 0 || len(s.queue) < s.bounds.QueueBlocks && s.bytes+len(i.Text) <= s.bounds.QueueBytes {
+			break
+		}
+		if s.room == nil {
+			s.room = make(chan struct{})
+		}
+		room := s.room
+		s.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-s.ctx.Done():
+		}
+	}
+	defer s.mu.Unlock()
+	if i.kind != channel.ReplyTool && i.do == nil {
+		s.open = nil // this is the block that was open
+	}
+	s.queue = append(s.queue, i)
+	s.bytes += len(i.Text)
+	signal(s.wake)
+	return nil
+}
+
+// Preview implements [channel.Sink].
+func (s *sink) Preview(p channel.Payload) {
+	if s.d.Preview == nil || s.quiet || s.p.observing() || strings.TrimSpace(p.Text) == "" {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.open = &p
+		signal(s.wake)
+	}
+}
+
+// Do implements [channel.Sink].
+func (s *sink) Do(ctx context.Context, b channel.Block, send func(context.Context) (channel.Receipt, error)) (channel.Receipt, error) {
+	if s.p.observing() || s.quiet {
+		return channel.Receipt{State: channel.Suppressed}, nil
+	}
+	r, err := channel.Receipt{State: channel.NotSent}, error(nil)
+	i := item{kind: b.Kind, done: make(chan struct{}), do: func() {
+		if err = s.ready(ctx); err == nil {
+			r, err = s.call(ctx, func() (channel.Receipt, error) { return send(ctx) })
+			s.count(b.Kind, r)
+		} else if errors.Is(err, errDenied) {
+			r, err = channel.Receipt{State: channel.Suppressed}, nil
+		} else {
+			err = &channel.NotSentError{Err: err}
+		}
+	}}
+	if err := s.put(ctx, i); err != nil {
+		return r, &channel.NotSentError{Err: err}
+	}
+	<-i.done
+	return r, err
+}
+
+var errEnded = errors.New("channel: the turn has ended; nothing more is sent")
+
+// loop sends blocks, and between them shows that work goes on and what the next block will be, until the turn ends.
+func (s *sink) loop() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	canceled := s.ctx.Done()
+	for {
+		s.mu.Lock()
+		var next *item
+		if len(s.queue) > 0 {
+			next = &s.queue[0]
+			s.queue = s.queue[1:]
+			s.bytes -= len(next.Text)
+			if s.room != nil {
+				close(s.room)
+				s.room = nil
+			}
+		}
+		open, ended := s.open, s.ended
+		s.mu.Unlock()
+		wait, over := s.act(next, open, ended)
+		if over {
+			return
+		}
+		if wait == 0 {
+			continue
+		}
+		timer.Reset(wait)
+		select {
+		case <-s.wake:
+		case <-timer.C:
+		case <-canceled:
+			canceled = nil // the sign of work goes; what else there is to do comes with the end of the turn
+		}
+	}
+}
+
+const longest = time.Hour // that the loop waits for nothing
+
+// act does the next thing, and returns how long there is nothing to do.
+func (s *sink) act(next *item, open *channel.Payload, ended bool) (wait time.Duration, over bool) {
+	now := time.Now()
+	work := s.d.Working != nil && !s.texted && !s.failedWork && s.ctx.Err() == nil
+	switch {
+	case next != nil:
+		s.deliver(next)
+		return 0, false
+	case s.signed && (s.texted || ended || s.ctx.Err() != nil):
+		s.rest()
+		return 0, false
+	case ended:
+		return 0, true
+	case s.ctx.Err() != nil:
+		return longest, false
+	case work && !now.Before(s.nextWork):
+		s.work()
+		return 0, false
+	case open != nil && !now.Before(s.nextPreview):
+		s.showPreview(open)
+		return 0, false
+	}
+	wait = longest
+	if work {
+		wait = s.nextWork.Sub(now)
+	}
+	if open != nil {
+		wait = min(wait, s.nextPreview.Sub(now))
+	}
+	return max(wait, 1), false
+}
+
+// interval is the first that is set.
+func interval(own, limit, standard time.Duration) time.Duration {
+	for _, d := range []time.Duration{own, limit} {
+		if d > 0 {
+			return d
+		}
+	}
+	return standard
+}
+
+// work shows that work goes on, until its first error.
+func (s *sink) work() {
+	every := interval(s.d.WorkingEvery, s.bounds.Working, workingEvery)
+	s.nextWork = time.Now().Add(every)
+	if s.ready(s.ctx) != nil {
+		s.failedWork = true
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, every) // blocks wait meanwhile
+	defer cancel()
+	s.signed = s.d.Rest != nil
+	s.failedWork = s.p.guard(ctx, func() error { return s.d.Working(ctx) }) != nil
+}
+
+func (s *sink) rest() {
+	s.signed = false
+	ctx, cancel := outlive(s.ctx, afterCancel)
+	defer cancel()
+	s.warn("Rest", s.p.guard(ctx, func() error { return s.d.Rest(ctx) }))
+}
+
+// showPreview shows the newest text of the block that is open.
+func (s *sink) showPreview(open *channel.Payload) {
+	s.mu.Lock()
+	if s.open == open {
+		s.open = nil
+	}
+	s.mu.Unlock()
+	every := interval(s.d.PreviewEvery, s.bounds.Preview, previewEvery)
+	defer func() { s.nextPreview = time.Now().Add(every) }() // a slow platform gets no more of them
+	if s.noPreview || s.shown == open.Text || s.ready(s.ctx) != nil {
+		return
+	}
+	before := s.progress.Preview
+	b := channel.Block{Kind: channel.ReplyBlock, Seq: s.progress.Seq + 1, Payload: *open, Target: s.p.facts.Reply, Key: s.key(s.progress.Seq + 1), Preview: before}
+	var last channel.Receipt
+	if before != nil {
+		last = *before
+	}
+	r, err := s.call(s.ctx, func() (channel.Receipt, error) { return s.d.Preview(s.ctx, b, last) })
+	if r.State.Seen() {
+		s.shown, s.texted = open.Text, true
+		if before == nil {
+			s.progress.Preview = &r
+			s.warn("note", s.note(s.ctx))
+		}
+	}
+	if err == nil {
+		return
+	}
+	if not, ok := errors.AsType[*channel.NotSentError](err); ok {
+		every = max(every, not.RetryAfter)
+	}
+	if r.State == channel.UnknownWhether && before == nil {
+		s.noPreview = true
+	}
+	if !s.warned {
+		s.warned = true
+		s.warn("Preview", err)
+	}
+}
+
+func (s *sink) key(seq int) string { return fmt.Sprintf("%s:%d", s.p.result.TurnID, seq) }
+
+// deliver sends a block and notes what became of it.
+func (s *sink) deliver(i *item) {
+	if i.done != nil {
+		defer close(i.done)
+	}
+	switch {
+	case i.do != nil:
+		i.do()
+		return
+	case i.Decided != nil:
+		s.settle(*i.Decided)
+		return
+	}
+	q := i.Question
+	if q != nil {
+		if _, asked := s.progress.Asked[q.ID]; asked { // before a crash
+			return
+		}
+	}
+	b := channel.Block{Kind: i.kind, Payload: i.Payload, Target: s.p.facts.Reply}
+	if i.kind != channel.ReplyTool { // else it is not what the preview shows
+		b.Preview = s.progress.Preview
+	}
+	r, err := s.send(&b)
+	s.count(b.Kind, r)
+	s.texted = s.texted || r.State.Seen()
+	switch {
+	case q != nil && r.State.Seen():
+		if s.progress.Asked == nil {
+			s.progress.Asked = map[string]askedQuestion{}
+		}
+		asked := b
+		asked.Question = new(*q)
+		asked.Question.Failed = nil
+		s.progress.Asked[q.ID] = askedQuestion{asked, r}
+		s.warn("note", s.note(s.ctx))
+	case q != nil && q.Failed != nil && (r.State == channel.NotSent || r.State == channel.Suppressed):
+		q.Failed()
+	case err != nil && b.Kind == channel.ReplyFinal && !errors.Is(err, errDenied):
+		s.errs = append(s.errs, fmt.Errorf("the answer was not delivered: %w", err))
+	}
+}
+
+var errDenied = errors.New("channel: the settings changed and no longer allow an answer in this conversation")
+
+// ready returns why nothing can be sent now.
+func (s *sink) ready(ctx context.Context) error {
+	switch {
+	case s.gone != nil:
+		return s.gone
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case s.ctx.Err() != nil:
+		return context.Cause(s.ctx)
+	case s.tally.visible: // the answer has begun
+		return nil
+	}
+	if err := s.p.stillAllowed(ctx); err != nil {
+		s.gone = fmt.Errorf("%w: %w", errDenied, err)
+		s.tally.denied = true
+	}
+	return s.gone
+}
+
+// send sends a block, or has it kept until it is sent. What is about to be sent is stored before.
+func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
+	if err := s.ready(s.ctx); err != nil {
+		if errors.Is(err, errDenied) {
+			return channel.Receipt{State: channel.Suppressed}, err
+		}
+		return channel.Receipt{State: channel.NotSent}, &channel.NotSentError{Err: err}
+	}
+	s.progress.Seq++
+	b.Seq, b.Key = s.progress.Seq, s.key(s.progress.Seq)
+	text, preview := s.progress.Text, s.progress.Preview
+	s.progress.Text = max(text, b.Upto)
+	if b.Kind != channel.ReplyTool { // if the process dies now, the block may be what is shown there
+		s.progress.Preview = nil
+	}
+	if e := s.p.meta.Event; e != nil && s.d.Durable && b.Kind == channel.ReplyFinal && !e.finished() { // further final blocks are not kept
+		var held bool
+		r, held, err = s.p.keep(s.ctx, channel.OutcomeQueued, b, func(ctx context.Context) (channel.Receipt, error) {
+			return s.call(ctx, func() (channel.Receipt, error) { return s.d.Deliver(ctx, *b) })
+		})
+		if s.leave(err); e.finished() {
+			s.tally.attempted, s.tally.queued = true, s.tally.queued || held
+			s.progress.Preview, s.shown = nil, ""
+			return r, err
+		}
+	} else {
+		s.progress.Sending = true
+		if err := s.note(s.ctx); err != nil {
+			s.progress.Preview = preview
+			return channel.Receipt{State: channel.NotSent}, &channel.NotSentError{Err: fmt.Errorf("what is about to be sent cannot be stored: %w", err)}
+		}
+		r, err = s.call(s.ctx, func() (channel.Receipt, error) { return s.d.Deliver(s.ctx, *b) })
+	}
+	s.progress.Sending = false
+	switch {
+	case r.State == channel.NotSent:
+		s.progress.Text = text
+	case r.State == channel.UnknownWhether:
+		s.progress.Unsure = true
+	}
+	switch {
+	case r.State == channel.NotSent, r.State == channel.Suppressed:
+		s.progress.Preview = preview
+	case b.Kind != channel.ReplyTool:
+		s.shown, s.noPreview = "", false
+	}
+	s.warn("note", s.note(s.ctx))
+	return r, err
+}
+
+// call makes a call of the platform.
+func (s *sink) call(ctx context.Context, send func() (channel.Receipt, error)) (channel.Receipt, error) {
+	s.tally.attempted = true
+	r, err := s.p.call(ctx, send)
+	if r.State.Seen() {
+		s.tally.visible, s.progress.Visible = true, true
+		s.p.k.guards.sent(s.p.facts, r.MessageIDs)
+	}
+	if not, ok := errors.AsType[*channel.NotSentError](err); ok && not.Permanent && s.gone == nil {
+		s.gone = err
+		s.tally.permanent = true
+	}
+	return r, err
+}
+
+// note stores the progress.
+func (s *sink) note(ctx context.Context) error {
+	e := s.p.meta.Event
+	if e == nil {
+		return nil
+	}
+	err := e.note(ctx, s.p.result.SessionKey)
+	s.leave(err)
+	return err
+}
+
+// leave ends the turn here if a write was refused because the event is another replica's by now.
+func (s *sink) leave(err error) {
+	if errors.Is(err, store.ErrMoved) {
+		s.gone = turn.ErrHandedOver
+		s.cancel(turn.ErrHandedOver)
+	}
+}
+
+// settle changes the message of a question that was decided.
+func (s *sink) settle(d channel.Decided) {
+	asked, ok := s.progress.Asked[d.ID]
+	if !ok {
+		return
+	}
+	delete(s.progress.Asked, d.ID)
+	s.warn("note", s.note(s.ctx))
+	if s.d.Settle == nil {
+		return
+	}
+	ctx, cancel := outlive(s.ctx, afterCancel)
+	defer cancel()
+	s.warn("Settle", s.p.guard(ctx, func() error { return s.d.Settle(ctx, asked.Block, asked.Receipt, d) }))
+}
+
+const (
+	// cutOff follows the text of an answer that was not finished.
+	cutOff = " […]"
+	// lostText is shown in place of a preview that another process has shown: its text is not known.
+	lostText = "The answer that began here was cut off."
+)
+
+// end returns when all that was emitted is sent, or is known not to be. The agent's error comes first, then those of what was sent.
+func (s *sink) end(ctx context.Context, agentErr error) error {
+	s.mu.Lock()
+	s.ended = true
+	if s.room != nil {
+		close(s.room)
+		s.room = nil
+	}
+	signal(s.wake)
+	s.mu.Unlock()
+	s.done.Wait()
+	err := errors.Join(append([]error{agentErr}, s.errs...)...)
+	if cause := context.Cause(ctx); errors.Is(cause, turn.ErrHandedOver) && (err != nil || s.gone != nil) {
+		err = cause // whatever the turn has made of that
+	}
+	handedOver := s.p.meta.Event != nil && (errors.Is(err, turn.ErrHandedOver) || errors.Is(err, turn.ErrDraining))
+	if s.d.Deliver != nil && s.gone == nil && !handedOver {
+		s.leaveNothingOpen(ctx)
+	}
+	return err
+}
+
+// leaveNothingOpen finishes a preview whose block has not come, and questions that are not decided, and says that a part may be missing.
+func (s *sink) leaveNothingOpen(ctx context.Context) {
+	ctx, cancel := outlive(ctx, afterCancel)
+	defer cancel()
+	if before := s.progress.Preview; before != nil {
+		text := lostText
+		if s.shown != "" {
+			text = s.shown + cutOff
+		}
+		b := channel.Block{Kind: channel.ReplyBlock, Seq: s.progress.Seq + 1, Payload: channel.Payload{Text: text}, Target: s.p.facts.Reply, Key: s.key(s.progress.Seq + 1), Preview: before}
+		send := func(ctx context.Context) (channel.Receipt, error) {
+			return s.call(ctx, func() (channel.Receipt, error) { return s.d.Deliver(ctx, b) })
+		}
+		var err error
+		if e := s.p.meta.Event; e != nil && s.d.Durable && !e.finished() {
+			_, _, err = s.p.keep(ctx, channel.OutcomePartial, &b, send)
+		} else {
+			_, err = send(ctx)
+		}
+		s.warn("Deliver", err)
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.progress.Asked)) {
+		s.settle(channel.Decided{ID: id, Why: "the turn has ended"})
+	}
+	if s.progress.Unsure && (s.p.k.Settings == nil || s.p.policy.ErrorNotice) {
+		s.p.notify(ctx, unsureNoticeSeq, unsureNotice)
+	}
+}
+
+// unsureNotice is sent if it is not known of a part of an answer whether it was sent.
+const unsureNotice = "A part of this answer may be missing, because the platform did not confirm it. If it is, please ask again."
+
+// count adds a receipt to what the turn has sent.
+func (s *sink) count(kind channel.ReplyKind, r channel.Receipt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case r.State.Seen():
+		s.tally.visible = true
+		switch kind {
+		case channel.ReplyTool:
+			s.said.Tool++
+		case channel.ReplyFinal:
+			s.said.Final++
+		default:
+			s.said.Block++
+		}
+	case r.State == channel.UnknownWhether:
+		s.tally.unknown = true
+	}
+	if len(s.said.Receipts) < maxReceipts {
+		s.said.Receipts = append(s.said.Receipts, r)
+	}
+}
+
+const maxReceipts = 1024
+
+// result is what the turn has sent: what a Dispatch says of itself counts where it has sent nothing by the sink.
+func (s *sink) result(said channel.DispatchResult) channel.DispatchResult {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.p.observing() {
+		return channel.DispatchResult{Deferred: said.Deferred, NoReply: said.NoReply}
+	}
+	if len(s.said.Receipts) == 0 {
+		s.said.Tool, s.said.Block, s.said.Final, s.said.Receipts = said.Tool, said.Block, said.Final, said.Receipts
+		s.tally.visible = s.tally.visible || len(said.Receipts) == 0 && said.Tool+said.Block+said.Final > 0
+		for _, r := range said.Receipts {
+			s.tally.visible = s.tally.visible || r.State.Seen()
+			s.tally.unknown = s.tally.unknown || r.State == channel.UnknownWhether
+		}
+		s.tally.attempted = s.tally.attempted || s.tally.visible || s.tally.unknown
+	}
+	s.said.Deferred, s.said.NoReply = said.Deferred, said.NoReply
+	return s.said
+}
+
+// warn tells of something that does not change the turn.
+func (s *sink) warn(what string, err error) {
+	if err != nil {
+		s.p.warn(s.ctx, channel.StageDispatch, "part of a delivery failed", fmt.Errorf("%s: %w", what, err))
+	}
+}

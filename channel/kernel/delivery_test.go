@@ -1,0 +1,647 @@
+package kernel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// speech is what an agent does in a turn.
+type speech func(ctx context.Context, s channel.Sink) error
+
+// speak runs a turn in a bubble whose agent does what is said, and returns its result.
+func speak(t *testing.T, s *hookScene, does speech) (r channel.Result, err error) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { r, err = s.speak(t.Context(), does) })
+	return r, err
+}
+
+func (s *hookScene) speak(ctx context.Context, does speech) (channel.Result, error) {
+	s.dispatch = func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+		t.Queued()
+		return channel.DispatchResult{}, does(ctx, t.Sink)
+	}
+	return s.kernel.RunPrepared(ctx, kernel.Meta{Channel: "fake", TurnID: "t"}, s.turn())
+}
+
+// say emits texts; the last as the end of the answer if it begins with "!".
+func say(texts ...string) speech {
+	return func(ctx context.Context, s channel.Sink) (err error) {
+		for _, text := range texts {
+			kind := channel.ReplyBlock
+			if rest, final := strings.CutPrefix(text, "!"); final {
+				kind, text = channel.ReplyFinal, rest
+			}
+			err = errors.Join(err, s.Emit(ctx, kind, channel.Payload{Text: text}))
+		}
+		return err
+	}
+}
+
+func states(r channel.DispatchResult) (list []string) {
+	for _, r := range r.Receipts {
+		list = append(list, r.State.String())
+	}
+	return list
+}
+
+func want(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func ask(id string) channel.Payload {
+	return channel.Payload{Text: "may " + id + " run?", Question: &channel.Question{ID: id}}
+}
+
+// CH-59: the target is that of the plan, and each block has its own key.
+func TestABlockGoesWhereThePlanSays(t *testing.T) {
+	s := newHooks()
+	s.facts.Reply = channel.ReplyPlanFacts{To: "42", ReplyToID: channel.None, MessageThreadID: channel.Some("7")}
+	if _, err := speak(t, s, say("a", "!b")); err != nil {
+		t.Fatal(err)
+	}
+	for i, kind := range []channel.ReplyKind{channel.ReplyBlock, channel.ReplyFinal} {
+		if b := s.desk.blocks[i]; b.Target != s.facts.Reply || b.Kind != kind || b.Seq != i+1 || b.Key != fmt.Sprint("t:", i+1) {
+			t.Errorf("block %d: %+v", i, b)
+		}
+	}
+}
+
+func TestModeNoneSendsNothing(t *testing.T) {
+	s := newHooks()
+	s.facts.Reply.Mode = channel.ReplyNone
+	s.delivery = s.desk.delivery("preview", "working", "rest", "settle")
+	r, err := speak(t, s, func(ctx context.Context, sink channel.Sink) error {
+		sink.Preview(channel.Payload{Text: "a"})
+		r, err := sink.Do(ctx, channel.Block{}, func(context.Context) (channel.Receipt, error) { return s.desk.call("own") })
+		if r.State != channel.Suppressed {
+			t.Errorf("got %v", r)
+		}
+		return errors.Join(err, say("a", "!b")(ctx, sink))
+	})
+	if err != nil || r.Outcome != channel.OutcomeSilent || len(s.desk.said()) != 0 {
+		t.Errorf("got %s, %v, calls %q", r.Outcome, err, s.desk.said())
+	}
+	want(t, "receipts", states(r.Dispatch), []string{"suppressed", "suppressed"})
+	// A turn without a delivery sends by itself, and its sink says so.
+	s = newHooks()
+	s.delivery = nil
+	_, err = speak(t, s, say("a"))
+	if !errors.Is(err, channel.ErrNoDelivery) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// CH-53, CH-32: nothing is sent twice, and only the end of the answer fails the stage, behind the agent's error.
+func TestAFailedBlockIsNotSentAgainAndStopsNoOther(t *testing.T) {
+	s, agentErr := newHooks(), errors.New("of the agent")
+	s.desk.answer = func(call string) (channel.Receipt, error) {
+		switch call {
+		case "send b", "send last":
+			return channel.Receipt{}, errors.New("connection reset")
+		case "send c":
+			return channel.Receipt{}, &channel.NotSentError{Err: errTest}
+		case "send d":
+			return channel.Receipt{}, &channel.PartialError{Receipt: channel.Receipt{MessageIDs: []string{"half"}}, Err: errTest}
+		}
+		return channel.Receipt{}, nil
+	}
+	r, err := speak(t, s, func(ctx context.Context, sink channel.Sink) error {
+		return errors.Join(say("a", "b", "c", "d", "!last")(ctx, sink), agentErr)
+	})
+	// CH-56, CH-63: something may be missing, and that is said once.
+	calls := s.desk.said()
+	want(t, "calls", calls[:5], []string{"send a", "send b", "send c", "send d", "send last"})
+	if len(calls) != 6 || !strings.Contains(calls[5], "may be missing") {
+		t.Errorf("got the calls %q", calls[5:])
+	}
+	if text := "channel: dispatch: of the agent\nthe answer was not delivered: connection reset"; err == nil || err.Error() != text {
+		t.Errorf("got the error %q", err)
+	}
+	want(t, "receipts", states(r.Dispatch), []string{"sent", "unknown", "not_sent", "partial", "unknown"})
+	if r.Dispatch.Block != 2 || r.Dispatch.Final != 0 || r.Outcome != channel.OutcomePartial {
+		t.Errorf("got %+v, %s", r.Dispatch, r.Outcome)
+	}
+}
+
+// CH-53: after a permanent error nothing is tried, and the sender is told nothing.
+func TestAPermanentErrorEndsDelivery(t *testing.T) {
+	s := newHooks()
+	s.delivery = s.desk.delivery("preview", "settle")
+	s.desk.answer = func(call string) (channel.Receipt, error) {
+		if call == "send b" {
+			return channel.Receipt{}, &channel.NotSentError{Err: errTest, Permanent: true}
+		}
+		return channel.Receipt{}, nil
+	}
+	r, err := speak(t, s, func(ctx context.Context, sink channel.Sink) error {
+		err := errors.Join(sink.Emit(ctx, channel.ReplyTool, ask("q")), say("b", "!c")(ctx, sink))
+		time.Sleep(time.Second)
+		sink.Preview(channel.Payload{Text: "d"})
+		return err
+	})
+	want(t, "calls", s.desk.said(), []string{"send may q run?", "send b"})
+	want(t, "receipts", states(r.Dispatch), []string{"sent", "not_sent", "not_sent"})
+	if !errors.Is(err, errTest) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// CH-27: what waits when a turn is canceled is not sent.
+func TestACanceledTurnSendsNothingMore(t *testing.T) {
+	s, stop := newHooks(), errors.New("stopped")
+	s.desk.answer = func(string) (channel.Receipt, error) { time.Sleep(time.Second); return channel.Receipt{}, nil }
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		var late channel.Sink
+		r, err := s.speak(ctx, func(ctx context.Context, sink channel.Sink) error {
+			late = sink
+			err := say("a")(ctx, sink)
+			synctest.Wait() // it is being sent
+			err = errors.Join(err, say("b", "c")(ctx, sink))
+			cancel(stop)
+			return errors.Join(err, stop)
+		})
+		want(t, "receipts", states(r.Dispatch), []string{"sent", "not_sent", "not_sent"})
+		if !errors.Is(err, stop) {
+			t.Errorf("got %v", err)
+		}
+		late.Preview(channel.Payload{Text: "x"})
+		if err := late.Emit(t.Context(), channel.ReplyBlock, channel.Payload{Text: "x"}); err == nil {
+			t.Error("a block is taken after the end")
+		}
+		r2, err := late.Do(t.Context(), channel.Block{}, func(context.Context) (channel.Receipt, error) { return s.desk.call("own") })
+		if err == nil || r2.State != channel.NotSent {
+			t.Errorf("got %v, %v for a send after the end", r2, err)
+		}
+		want(t, "calls", s.desk.said(), []string{"send a"})
+	})
+}
+
+// A tool that goes on when its turn has ended sends nothing more, though its context is alive.
+func TestASendAfterTheEndOfTheTurnIsRefused(t *testing.T) {
+	s := newHooks()
+	synctest.Test(t, func(t *testing.T) {
+		var late channel.Sink
+		s.desk.answer = func(call string) (channel.Receipt, error) { // the turn ends behind this
+			time.Sleep(time.Second)
+			return channel.Receipt{}, nil
+		}
+		go func() {
+			time.Sleep(500 * time.Millisecond)
+			_, _ = late.Do(t.Context(), channel.Block{}, func(context.Context) (channel.Receipt, error) { return s.desk.call("late") })
+		}()
+		_, _ = s.speak(t.Context(), func(ctx context.Context, sink channel.Sink) error {
+			late = sink
+			return say("a")(ctx, sink)
+		})
+		time.Sleep(time.Minute)
+		want(t, "calls", s.desk.said(), []string{"send a"})
+	})
+}
+
+// CH-55: the newest text, at the platform's pace, and the block takes the preview's place.
+func TestPreviewsShowTheNewestTextAtThePlatformsPace(t *testing.T) {
+	s := newHooks()
+	s.delivery = s.desk.delivery("preview")
+	began := time.Time{}
+	_, _ = speak(t, s, func(ctx context.Context, sink channel.Sink) error {
+		began = time.Now()
+		for i := range 25 { // 2.5 s
+			sink.Preview(channel.Payload{Text: fmt.Sprint("text ", i)})
+			time.Sleep(100 * time.Millisecond)
+		}
+		return say("!all")(ctx, sink)
+	})
+	calls := s.desk.said()
+	if len(calls) != 4 || calls[0] != "preview [] text 0" || calls[3] != "edit m1 all" || !strings.HasPrefix(calls[1], "preview [m1] text ") {
+		t.Errorf("got %q", calls)
+	}
+	for i, at := range s.desk.at[:3] {
+		if at.Sub(began) != time.Duration(i)*time.Second {
+			t.Errorf("preview %d after %v", i, at.Sub(began))
+		}
+	}
+	// The platform's own pace, and a longer one after a 429; the last text is finished with a mark.
+	s, slow, warned := newHooks(), false, 0
+	s.delivery = s.desk.delivery("preview")
+	s.delivery.PreviewEvery = 3 * time.Second
+	s.told = func(tr channel.Trace) {
+		if tr.Phase == channel.PhaseWarning {
+			warned++
+		}
+	}
+	s.desk.answer = func(call string) (channel.Receipt, error) {
+		if strings.HasPrefix(call, "preview [m") && !slow {
+			slow = true
+			return channel.Receipt{}, &channel.NotSentError{Err: errTest, Retryable: true, RetryAfter: 7 * time.Second}
+		}
+		return channel.Receipt{}, nil
+	}
+	_, _ = speak(t, s, func(ctx context.Context, sink channel.Sink) error {
+		began = time.Now()
+		for i := range 115 {
+			sink.Preview(channel.Payload{Text: fmt.Sprint(i)})
+			time.Sleep(100 * time.Millisecond)
+		}
+		return errTest
+	})
+	var at []time.Duration
+	for i, call := range s.desk.said() {
+		if strings.HasPrefix(call, "preview") {
+			at = append(at, s.desk.at[i].Sub(began))
+		}
+	}
+	if !slices.Equal(at, []time.Duration{0, 3 * time.Second, 10 * time.Second}) || warned != 1 {
+		t.Errorf("previews at %v, %d warnings", at, warned)
+	}
+	calls = s.desk.said()
+	if last := calls[len(calls)-1]; !strings.HasPrefix(last, "edit m1 ") || !strings.HasSuffix(last, " […]") {
+		t.Errorf("the last call is %q", last)
+	}
+}
+
+// CH-55, CH-63: no preview is left as it is.
+func TestAPreviewWithoutItsBlockIsFinishedWithAMark(t *testing.T) {
+	emit := func(kind channel.ReplyKind, text string) speech {
+		return func(ctx context.Context, s channel.Sink) error { return s.Emit(ctx, kind, channel.Payload{Text: text}) }
+	}
+	for name, test := range map[string]struct {
+		then speech
+		want []string
+	}{
+		"the agent failed":    {func(context.Context, channel.Sink) error { return errTest }, []string{"edit m1 p […]"}},
+		"a person stopped":    {func(context.Context, channel.Sink) error { return turn.ErrStopped }, []string{"edit m1 p […]"}},
+		"no block comes":      {func(context.Context, channel.Sink) error { return nil }, []string{"edit m1 p […]"}},
+		"the block of a tool": {emit(channel.ReplyTool, "t"), []string{"send t", "edit m1 p […]"}},
+		"a block, not sent":   {emit(channel.ReplyBlock, "no"), []string{"edit m1 no", "edit m1 p […]"}},
+		"a block, sent":       {emit(channel.ReplyBlock, "yes"), []string{"edit m1 yes"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newHooks()
+			s.delivery = s.desk.delivery("preview")
+			s.desk.answer = func(call string) (channel.Receipt, error) {
+				if call == "edit m1 no" {
+					return channel.Receipt{}, &channel.NotSentError{Err: errTest}
+				}
+				return channel.Receipt{}, nil
+			}
+			r, _ := speak(t, s, func(ctx context.Context, sink channel.Sink) error {
+				sink.Preview(channel.Payload{Text: "p"})
+				synctest.Wait()
+				return test.then(ctx, sink)
+			})
+			want(t, "calls", s.desk.said(), append([]string{"preview [] p"}, test.want...))
+			if r.Outcome != channel.OutcomeVisible && r.Outcome != channel.OutcomePartial {
+				t.Errorf("got %s: a preview is visible", r.Outcome)
+			}
+		})
+	}
+}
+
+func TestAPreviewOfUnknownFateIsTheLastOfItsBlock(t *testing.T) {
+	s := newHooks()
+	s.delivery = s.desk.delivery("preview")
+	s.desk.answer = func(call string) (channel.Receipt, error) {
+		if call == "preview [] 0" {
+			return channel.Receipt{}, errors.New("reset")
+		}
+		return channel.Receipt{}, nil
+	}
+	_, _ = speak(t, s, func(ctx context.Context, sink channel.Sink) error {
+		for i := range 5 {
+			sink.Preview(channel.Payload{Text: fmt.Sprint(i)})
+			time.Sleep(time.Second)
+		}
+		err := say("a")(ctx, sink)
+		time.Sleep(time.Second)
+		sink.Preview(channel.Payload{Text: "next"})
+		time.Sleep(time.Second)
+		return errors.Join(err, say("!b")(ctx, sink))
+	})
+	want(t, "calls", s.desk.said(), []string{"preview [] 0", "send a", "preview [] next", "edit m3 b"})
+}
+
+// CH-62
+func TestTheSignOfWorkIsShownUntilThereIsText(t *testing.T) {
+	count := func(s *hookScene) (n int) {
+		for _, call := range s.desk.said() {
+			if call == "working" {
+				n++
+			}
+		}
+		return n
+	}
+	for name, test := range map[string]struct {
+		every time.Duration
+		fails bool
+		does  speech
+		want  int
+		rests bool
+	}{
+		"every 5 s, and not behind a text": {0, false, func(ctx context.Context, s channel.Sink) error {
+			time.Sleep(11 * time.Second)
+			err := say("a")(ctx, s)
+			time.Sleep(time.Minute)
+			return err
+		}, 3, true},
+		"not behind its first error": {0, true, func(context.Context, channel.Sink) error { time.Sleep(time.Minute); return nil }, 1, true},
+		"the platform's own pace":    {4 * time.Second, false, func(context.Context, channel.Sink) error { time.Sleep(9 * time.Second); return nil }, 3, true},
+		"not behind a cancellation":  {0, false, func(ctx context.Context, _ channel.Sink) error { time.Sleep(6 * time.Second); return errTest }, 2, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newHooks()
+			s.delivery = s.desk.delivery("working", "rest")
+			s.delivery.WorkingEvery = test.every
+			if test.fails {
+				s.desk.answer = func(string) (channel.Receipt, error) { return channel.Receipt{}, errTest }
+			}
+			_, _ = speak(t, s, test.does)
+			rests := strings.Count(strings.Join(s.desk.said(), " "), "rest")
+			if n := count(s); n != test.want || (rests == 1) != test.rests {
+				t.Errorf("got %d signs, %d times removed: %q", n, rests, s.desk.said())
+			}
+		})
+	}
+	// It goes when the turn is canceled, though its agent takes long to end.
+	s := newHooks()
+	s.delivery = s.desk.delivery("working", "rest")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		_, _ = s.speak(ctx, func(context.Context, channel.Sink) error {
+			synctest.Wait()
+			cancel()
+			synctest.Wait()
+			want(t, "calls", s.desk.said(), []string{"working", "rest"})
+			time.Sleep(time.Hour)
+			return nil
+		})
+	})
+	want(t, "calls", s.desk.said(), []string{"working", "rest"})
+}
+
+// A question is changed once: when it is decided, or when its turn ends. Its asker is told if it was certainly not shown.
+func TestQuestionsAreSettledOnce(t *testing.T) {
+	notSent := func(string) (channel.Receipt, error) { return channel.Receipt{}, &channel.NotSentError{Err: errTest} }
+	unknown := func(string) (channel.Receipt, error) { return channel.Receipt{}, errTest }
+	suppressed := func(string) (channel.Receipt, error) { return channel.Receipt{}, channel.ErrSuppress }
+	for name, test := range map[string]struct {
+		emit   []channel.Payload
+		answer func(string) (channel.Receipt, error)
+		failed int
+		want   []string
+	}{
+		"decided": {
+			emit: []channel.Payload{ask("q"), {Decided: &channel.Decided{ID: "q", Approved: true, By: "Ann"}}, {Decided: &channel.Decided{ID: "q"}}, {Text: "done"}},
+			want: []string{"send may q run?", "settle [m1] q: Approved by Ann.", "send done"},
+		},
+		"the turn ends before": {
+			emit: []channel.Payload{ask("a"), ask("b"), {Decided: &channel.Decided{ID: "b", Why: "no answer came in time"}}},
+			want: []string{"send may a run?", "send may b run?", "settle [m2] b: Not approved: no answer came in time.", "settle [m1] a: Not approved: the turn has ended."},
+		},
+		"not sent":   {emit: []channel.Payload{ask("q"), {Decided: &channel.Decided{ID: "q"}}}, answer: notSent, failed: 1, want: []string{"send may q run?"}},
+		"suppressed": {emit: []channel.Payload{ask("q")}, answer: suppressed, failed: 1, want: []string{"send may q run?"}},
+		"unknown":    {emit: []channel.Payload{ask("q")}, answer: unknown, want: []string{"send may q run?", "send A part of this answer may be missing, because the platform did not confirm it. If it is, please ask again."}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, failed := newHooks(), 0
+			s.delivery, s.desk.answer = s.desk.delivery("settle"), test.answer
+			_, _ = speak(t, s, func(ctx context.Context, sink channel.Sink) (err error) {
+				for _, p := range test.emit {
+					if p.Question != nil {
+						p.Question.Failed = func() { failed++ }
+					}
+					err = errors.Join(err, sink.Emit(ctx, channel.ReplyTool, p))
+				}
+				return err
+			})
+			want(t, "calls", s.desk.said(), test.want)
+			if failed != test.failed || s.desk.overlap {
+				t.Errorf("failed %d times, calls overlap: %t", failed, s.desk.overlap)
+			}
+		})
+	}
+}
+
+// CH-60: one notice, after the end, and only if nothing was shown.
+func TestTheNoticeOfAnAgentIsHeldToTheEnd(t *testing.T) {
+	sorry, again := channel.Payload{Text: "sorry", IsError: true}, channel.Payload{Text: "again", IsError: true}
+	for name, test := range map[string]struct {
+		said   []string
+		answer func(string) (channel.Receipt, error)
+		want   []string
+	}{
+		"nothing was said": {nil, nil, []string{"send sorry"}},
+		"after an answer":  {[]string{"a"}, nil, []string{"send a"}},
+		"after one proven unsent": {[]string{"a"}, func(call string) (channel.Receipt, error) {
+			if call == "send a" {
+				return channel.Receipt{}, &channel.NotSentError{Err: errTest}
+			}
+			return channel.Receipt{}, nil
+		}, []string{"send a", "send sorry"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newHooks()
+			s.desk.answer = test.answer
+			r, _ := speak(t, s, func(ctx context.Context, sink channel.Sink) error {
+				return errors.Join(sink.Emit(ctx, channel.ReplyFinal, sorry), sink.Emit(ctx, channel.ReplyFinal, again), say(test.said...)(ctx, sink))
+			})
+			want(t, "calls", s.desk.said(), test.want)
+			if len(r.Dispatch.Receipts) != len(test.said) {
+				t.Errorf("a notice is no reply, but there are the receipts %q", states(r.Dispatch))
+			}
+		})
+	}
+}
+
+// Settings that change while the agent works: whoever may not talk any more gets nothing, unless the answer has begun.
+func TestWhoIsDeniedMeanwhileGetsNoAnswer(t *testing.T) {
+	for name, begins := range map[string]bool{"before the answer": false, "after its beginning": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newHooks()
+			changing := &openSettings{openPolicy()}
+			s.kernel.Settings = changing
+			s.delivery = s.desk.delivery("preview", "working")
+			r, _ := speak(t, s, func(ctx context.Context, sink channel.Sink) (err error) {
+				if begins {
+					err = say("beginning")(ctx, sink)
+				}
+				synctest.Wait()
+				changing.policy.DM, changing.policy.Generation = channel.PolicyDisabled, 2
+				sink.Preview(channel.Payload{Text: "sec"})
+				synctest.Wait()
+				return errors.Join(err, say("secret")(ctx, sink), sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "sorry", IsError: true}))
+			})
+			if shown := strings.Contains(strings.Join(s.desk.said(), " "), "secret"); shown != begins {
+				t.Errorf("%s: got %q", r.Outcome, s.desk.said())
+			}
+		})
+	}
+}
+
+// CH-50: an agent waits while too much is to be sent, and everything is sent in its order.
+func TestTheQueueOfBlocksIsBounded(t *testing.T) {
+	for name, limits := range map[string]channel.Limits{"blocks": {QueueBlocks: 2}, "bytes": {QueueBytes: 2}} {
+		t.Run(name, func(t *testing.T) {
+			s := newHooks()
+			s.kernel.Limits = limits
+			s.desk.answer = func(string) (channel.Receipt, error) { time.Sleep(time.Second); return channel.Receipt{}, nil }
+			var took time.Duration
+			_, err := speak(t, s, func(ctx context.Context, sink channel.Sink) error {
+				short, cancel := context.WithTimeout(ctx, time.Millisecond)
+				defer cancel()
+				if err := say("a", "b", "c", "d", "x")(short, sink); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v, expected to wait", err)
+				}
+				began := time.Now()
+				err := say("e", "f")(ctx, sink)
+				took = time.Since(began)
+				return err
+			})
+			calls := strings.Join(s.desk.said(), " ")
+			if err != nil || took == 0 || !strings.HasPrefix(calls, "send a send b send c ") || !strings.HasSuffix(calls, " send e send f") || !slices.IsSorted(s.desk.said()) {
+				t.Errorf("got %v after %v: %q", err, took, calls)
+			}
+		})
+	}
+}
+
+// deed is one thing that an agent does, or its platform.
+type deed struct {
+	What  string
+	Fault string // of the calls from here on
+}
+
+// CH-50, CH-53: whatever an agent says and a platform answers, the order holds, and nothing is sent twice.
+func TestOrderHoldsAndNothingIsSentTwiceWhateverHappens(t *testing.T) {
+	deeds := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) deed {
+		return deed{
+			rapid.SampledFrom([]string{"text", "text", "text", "tool", "final", "own", "preview", "preview", "wait", "cancel"}).Draw(t, "what"),
+			rapid.SampledFrom([]string{"", "", "", "", "", "unsent", "unknown", "partial", "permanent", "panic", "slow"}).Draw(t, "fault"),
+		}
+	}), 1, 40)
+	rapid.Check(t, func(rt *rapid.T) {
+		list, queue := deeds.Draw(rt, "deeds"), rapid.IntRange(1, 5).Draw(rt, "queue")
+		var wrong []string
+		synctest.Test(t, func(t *testing.T) { wrong = playDeeds(t.Context(), list, queue) })
+		if len(wrong) > 0 {
+			rt.Fatal(strings.Join(wrong, "; "))
+		}
+	})
+}
+
+func playDeeds(ctx context.Context, list []deed, queue int) (wrong []string) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s, fault := newHooks(), ""
+	s.kernel.Limits.QueueBlocks = queue
+	s.delivery = s.desk.delivery("preview", "working", "rest")
+	s.desk.answer = func(string) (channel.Receipt, error) {
+		s.mu.Lock()
+		now := fault
+		s.mu.Unlock()
+		switch now {
+		case "unsent":
+			return channel.Receipt{}, &channel.NotSentError{Err: errTest, Retryable: true}
+		case "unknown":
+			return channel.Receipt{}, errTest
+		case "partial":
+			return channel.Receipt{}, &channel.PartialError{Err: errTest}
+		case "permanent":
+			return channel.Receipt{}, &channel.NotSentError{Err: errTest, Permanent: true}
+		case "panic":
+			panic("of the channel")
+		case "slow":
+			time.Sleep(3 * time.Second)
+		}
+		return channel.Receipt{}, nil
+	}
+	var taken []string
+	permanent := false
+	r, _ := s.speak(ctx, func(ctx context.Context, sink channel.Sink) error {
+		for i, deed := range list {
+			s.mu.Lock()
+			fault = deed.Fault
+			s.mu.Unlock()
+			permanent = permanent || fault == "permanent"
+			text, kind := fmt.Sprintf("<%d>", i), channel.ReplyBlock
+			switch deed.What {
+			case "preview":
+				sink.Preview(channel.Payload{Text: text})
+				continue
+			case "wait":
+				time.Sleep(700 * time.Millisecond)
+				continue
+			case "cancel":
+				if i%4 == 0 { // seldom, else little happens
+					cancel()
+				}
+				continue
+			case "own":
+				_, _ = sink.Do(ctx, channel.Block{Kind: channel.ReplyTool}, func(context.Context) (channel.Receipt, error) {
+					taken = append(taken, text)
+					return s.desk.call("send %s", text)
+				})
+				continue
+			case "tool":
+				kind = channel.ReplyTool
+			case "final":
+				kind = channel.ReplyFinal
+			}
+			if err := sink.Emit(ctx, kind, channel.Payload{Text: text}); err == nil {
+				taken = append(taken, text)
+			} else if ctx.Err() == nil {
+				wrong = append(wrong, fmt.Sprint(text, " was refused: ", err))
+			}
+		}
+		return context.Cause(ctx)
+	})
+	calls := s.desk.said()
+	time.Sleep(time.Minute)
+	if len(s.desk.said()) != len(calls) || s.desk.overlap {
+		wrong = append(wrong, "calls overlap, or come after the end")
+	}
+	var sent []string
+	for _, call := range calls {
+		verb, _, _ := strings.Cut(call, " ")
+		if at := strings.IndexByte(call, '<'); at > 0 && (verb == "send" || verb == "edit") && !strings.HasSuffix(call, "[…]") {
+			sent = append(sent, call[at:])
+		}
+	}
+	next := 0
+	for _, text := range sent { // a part of what was taken, in its order, and nothing twice
+		at := slices.Index(taken[next:], text)
+		if at < 0 {
+			return append(wrong, fmt.Sprintf("%s was sent out of order or twice: taken %q, sent %q", text, taken, sent))
+		}
+		next += at + 1
+	}
+	if ctx.Err() == nil && !permanent && len(sent) < len(taken) {
+		wrong = append(wrong, fmt.Sprintf("taken %q, sent %q", taken, sent))
+	}
+	seen := 0
+	for _, r := range r.Dispatch.Receipts {
+		if r.State.Seen() {
+			seen++
+		}
+	}
+	if d := r.Dispatch; seen != d.Tool+d.Block+d.Final {
+		wrong = append(wrong, fmt.Sprintf("%d receipts say sent, the counts are %+v", seen, d))
+	}
+	return wrong
+}

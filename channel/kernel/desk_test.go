@@ -1,0 +1,306 @@
+package kernel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/db"
+)
+
+var errTest = errors.New("broken")
+
+// desk is a platform that notes what it is asked.
+type desk struct {
+	mu      sync.Mutex
+	calls   []string
+	at      []time.Time
+	blocks  []channel.Block
+	inside  int
+	overlap bool
+	answer  func(call string) (channel.Receipt, error) // nil: sent, with an id
+}
+
+func (d *desk) call(format string, args ...any) (channel.Receipt, error) {
+	call := fmt.Sprintf(format, args...)
+	d.mu.Lock()
+	d.calls, d.at = append(d.calls, call), append(d.at, time.Now())
+	d.inside++
+	d.overlap = d.overlap || d.inside > 1
+	id, answer := fmt.Sprint("m", len(d.calls)), d.answer
+	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		d.inside--
+		d.mu.Unlock()
+	}()
+	r, err := channel.Receipt{}, error(nil)
+	if answer != nil {
+		r, err = answer(call)
+	}
+	if err == nil && r.State == channel.Sent && r.MessageIDs == nil {
+		r.MessageIDs = []string{id}
+	}
+	return r, err
+}
+
+func (d *desk) said() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return append([]string(nil), d.calls...)
+}
+
+func (d *desk) deliver(_ context.Context, b channel.Block) (channel.Receipt, error) {
+	d.mu.Lock()
+	d.blocks = append(d.blocks, b)
+	d.mu.Unlock()
+	if b.Preview != nil && len(b.Preview.MessageIDs) > 0 {
+		return d.call("edit %s %s", b.Preview.MessageIDs[0], b.Text)
+	}
+	return d.call("send %s", b.Text)
+}
+
+// delivery is one that can do what the words say: preview, working, rest, settle.
+func (d *desk) delivery(can ...string) *kernel.Delivery {
+	x := &kernel.Delivery{Deliver: d.deliver}
+	for _, word := range can {
+		switch word {
+		case "preview":
+			x.Preview = func(_ context.Context, b channel.Block, before channel.Receipt) (channel.Receipt, error) {
+				return d.call("preview %v %s", before.MessageIDs, b.Text)
+			}
+		case "working":
+			x.Working = func(context.Context) error { _, err := d.call("working"); return err }
+		case "rest":
+			x.Rest = func(context.Context) error { _, err := d.call("rest"); return err }
+		case "settle":
+			x.Settle = func(_ context.Context, asked channel.Block, sent channel.Receipt, to channel.Decided) error {
+				_, err := d.call("settle %v %s: %s", sent.MessageIDs, asked.Question.ID, to.Text(to.By))
+				return err
+			}
+		}
+	}
+	return x
+}
+
+var openAccess = channel.AccessFacts{DM: channel.DMFacts{Policy: channel.PolicyOpen}, Group: channel.GroupFacts{Policy: channel.PolicyOpen, RouteAllowed: true}}
+
+// facts are of a message in a direct conversation that everybody may write in.
+func facts(id, text string) channel.Facts {
+	return channel.Facts{
+		MessageID: id, Sender: channel.SenderFacts{ID: "42"}, Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: "42"},
+		Route: channel.RouteFacts{AgentID: "a", RouteSessionKey: "fake:42"}, Reply: channel.ReplyPlanFacts{To: "42"},
+		Access: openAccess, Message: channel.MessageFacts{RawBody: text},
+	}
+}
+
+// hookScene is a turn whose every hook can be told what to do, and that notes what was called.
+type hookScene struct {
+	mu    sync.Mutex
+	calls []string
+	do    func(hook string) error // nil does nothing
+
+	kernel    *kernel.Kernel
+	facts     channel.Facts
+	in        *channel.Input // nil: ingest gives none
+	class     channel.EventClass
+	pre       channel.Preflight
+	admission channel.Admission // of resolve
+	trigger   channel.Trigger
+	dispatch  func(context.Context, *channel.Turn) (channel.DispatchResult, error) // nil: the kernel's agent
+	record    kernel.RecordOptions
+	desk      desk
+	delivery  *kernel.Delivery
+
+	traces []channel.Trace
+	told   func(channel.Trace)
+	acked  []channel.Result
+	queued int
+	final  []channel.Result
+}
+
+func newHooks() *hookScene {
+	s := &hookScene{facts: facts("1", "hi"), class: channel.MessageClass, in: &channel.Input{ID: "1", RawText: "hi", ConversationID: "42", SenderID: "42"}}
+	s.kernel = &kernel.Kernel{Observer: s, Recorder: s, Agent: agentWithoutPlace(s.answer)}
+	s.delivery = s.desk.delivery()
+	return s
+}
+
+func (s *hookScene) called(hook string) error {
+	s.mu.Lock()
+	s.calls = append(s.calls, hook)
+	s.mu.Unlock()
+	if s.do == nil {
+		return nil
+	}
+	return s.do(hook)
+}
+
+// failAt lets a hook fail.
+func (s *hookScene) failAt(at string, err error) {
+	s.do = func(hook string) error {
+		if hook == at {
+			return err
+		}
+		return nil
+	}
+}
+
+func (s *hookScene) Observe(_ context.Context, t channel.Trace) {
+	s.traces = append(s.traces, t)
+	if s.told != nil {
+		s.told(t)
+	}
+}
+
+func (s *hookScene) Record(context.Context, channel.Row) error     { return s.called("record") }
+func (s *hookScene) LastRoute(context.Context, channel.Row) error  { return s.called("lastRoute") }
+func (s *hookScene) Owner(context.Context, string) (string, error) { return "", nil }
+func (s *hookScene) Policy(channel.PolicyQuery) (p channel.Policy) { return p }
+func (s *hookScene) group(mentioned bool) {
+	s.facts.Conversation.Kind = channel.Group
+	s.facts.Access.Mentions = channel.MentionFacts{CanDetect: true, WasMentioned: mentioned}
+}
+
+// answer is the kernel's agent.
+func (s *hookScene) answer(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+	if err := s.called("dispatch"); err != nil {
+		return channel.DispatchResult{}, err
+	}
+	t.Queued()
+	return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "hello"})
+}
+
+func (s *hookScene) turn() *kernel.Turn {
+	return &kernel.Turn{
+		Facts: s.facts, Admission: s.admission, Trigger: s.trigger, Record: s.record, Delivery: s.delivery, Dispatch: s.dispatch,
+		OnPreDispatchFailure: func(context.Context, error) { _ = s.called("preDispatchFailure") },
+		OnFinalize: func(_ context.Context, r channel.Result) error {
+			s.final = append(s.final, r)
+			return s.called("onFinalize")
+		},
+	}
+}
+
+func (s *hookScene) adapter() *kernel.Adapter[string] {
+	return &kernel.Adapter[string]{
+		Ingest: func(context.Context, string) (*channel.Input, error) { return s.in, s.called("ingest") },
+		Classify: func(context.Context, *channel.Input) (channel.EventClass, error) {
+			err := s.called("classify")
+			return s.class, err
+		},
+		Preflight: func(context.Context, *channel.Input, channel.EventClass) (channel.Preflight, error) {
+			err := s.called("preflight")
+			return s.pre, err
+		},
+		Resolve: func(context.Context, *channel.Input, channel.EventClass, channel.Preflight) (*kernel.Turn, error) {
+			err := s.called("resolve")
+			return s.turn(), err
+		},
+		Finalize: func(_ context.Context, r channel.Result) error {
+			s.final = append(s.final, r)
+			return s.called("finalize")
+		},
+	}
+}
+
+func (s *hookScene) meta() kernel.Meta {
+	return kernel.Meta{
+		Channel: "fake", Ack: func(_ context.Context, r channel.Result) { s.acked = append(s.acked, r) }, Queued: func() { s.queued++ },
+	}
+}
+
+// run runs an event by the entry point that has all stages.
+func (s *hookScene) run(ctx context.Context) (channel.Result, error) {
+	return kernel.Run(ctx, s.kernel, s.meta(), "raw", s.adapter())
+}
+
+// enter runs the turn by an entry point: "run", "assembled" or "prepared".
+func (s *hookScene) enter(ctx context.Context, by string) (channel.Result, error) {
+	switch by {
+	case "assembled":
+		return s.kernel.RunAssembled(ctx, s.meta(), s.turn())
+	case "prepared":
+		s.dispatch = s.kernel.Agent.Dispatch
+		return s.kernel.RunPrepared(ctx, s.meta(), s.turn())
+	}
+	return s.run(ctx)
+}
+
+// phases are what the observer was told, as stage:phase.
+func (s *hookScene) phases() (list []string) {
+	for _, t := range s.traces {
+		list = append(list, string(t.Stage)+":"+string(t.Phase))
+	}
+	return list
+}
+
+// noting is a store that notes what becomes of events.
+type noting struct {
+	kernel.Store
+	mu     sync.Mutex
+	states []string
+}
+
+func (n *noting) note(state string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.states = append(n.states, state)
+}
+
+func (n *noting) End(ctx context.Context, e store.EventEnd) (int64, bool, error) {
+	n.note("end " + e.Outcome)
+	return n.Store.End(ctx, e)
+}
+
+func (n *noting) Release(ctx context.Context, r store.EventRelease) error {
+	switch {
+	case r.Failed:
+		n.note("retry")
+	case r.Parked != "":
+		n.note("park " + r.Parked)
+	default:
+		n.note("hand over")
+	}
+	return n.Store.Release(ctx, r)
+}
+
+// runQueued runs the event by a queue, and returns the first result and what the store was told of the event then.
+func (s *hookScene) runQueued(t *testing.T, d *db.DB) (r channel.Result, state string, err error) {
+	t.Helper()
+	n := &noting{Store: d.Events()}
+	s.kernel.Store = n
+	q := kernel.NewQueue(s.kernel, kernel.QueueOptions{Replica: "a"})
+	ctx, stop := context.WithCancel(t.Context())
+	ran := false
+	h := kernel.Handler{Channel: "fake", Grace: time.Second, Run: func(ctx context.Context, _ *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
+		if ran {
+			<-ctx.Done()
+			return channel.Result{}, errTest
+		}
+		ran = true
+		m.Ack = s.meta().Ack
+		queued := m.Queued
+		m.Queued = func() { s.queued++; queued() }
+		r, err = kernel.Run(ctx, s.kernel, m, "raw", s.adapter())
+		state = strings.Join(n.states, ", ")
+		stop()
+		return r, err
+	}}
+	_, acceptErr := q.Accept(ctx, kernel.Arrival{Key: channel.EventKey{Channel: "fake", Conversation: "42", ID: "1"}, Raw: []byte("raw")})
+	if acceptErr != nil {
+		t.Fatal(acceptErr)
+	}
+	if serveErr := q.Serve(ctx, h, nil); serveErr != nil {
+		t.Error(serveErr)
+	}
+	q.Close(t.Context())
+	return r, state, err
+}

@@ -1,0 +1,202 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// dispatch gives the turn to the agent, and returns when what it had to say is sent.
+func (p *pass) dispatch(ctx context.Context) (channel.Admission, error) {
+	p.welcome(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s := p.newSink(ctx, p.turn.Delivery, cancel)
+	p.sink = s
+	t := &channel.Turn{
+		ID: p.result.TurnID, SessionKey: p.result.SessionKey, Context: p.result.Context, Policy: p.policy.OnBusy, Timezone: p.policy.Timezone,
+		Resumed: p.resumed(), Shown: s.progress.Text, Sink: s,
+		Queued: func() {
+			p.inLane.Store(true)
+			p.letNext(ctx)
+		},
+	}
+	if e := p.meta.Event; e != nil {
+		t.Arrived, t.Repeated = e.Arrived, e.Attempts > 0
+	}
+	var said channel.DispatchResult
+	err := p.guard(ctx, func() (err error) {
+		said, err = p.answer(channel.WithTurn(ctx, t), t)
+		return err
+	})
+	refused := p.refused(err)
+	p.result.Dispatched = refused == ""
+	err = s.end(ctx, err)
+	p.result.Dispatch = s.result(said)
+	if refused != "" && !s.tally.attempted {
+		p.refusal = err
+		return drop(refused), nil
+	}
+	p.result.Dispatched = true
+	if err != nil {
+		p.fail(ctx, channel.StageDispatch, err)
+	}
+	p.notifyFailure(ctx)
+	if err == nil && p.silent() {
+		p.warn(ctx, channel.StageDispatch, "nothing_visible", nil)
+	}
+	return channel.Admission{}, err
+}
+
+func (p *pass) answer(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+	if e := p.meta.Event; e != nil && e.Crashes >= maxCrashes {
+		return channel.DispatchResult{}, errCrashed
+	}
+	if p.turn.Dispatch != nil {
+		return p.turn.Dispatch(ctx, t)
+	}
+	text := p.greeting()
+	switch {
+	case text == "":
+		return p.k.Agent.Dispatch(ctx, t)
+	case t.Shown >= len(text): // before a crash
+		return channel.DispatchResult{}, nil
+	}
+	return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: text, Upto: len(text)})
+}
+
+// errCrashed ends the turn of an event during which the process has died too often.
+var errCrashed error = lastingError("channel: the server has crashed too often during this turn")
+
+// lastingError is the error of a turn that is not tried again.
+type lastingError string
+
+func (e lastingError) Error() string { return string(e) }
+func (lastingError) Lasting() bool   { return true }
+
+// refused is why the lane has not taken the turn; "" if it has.
+func (p *pass) refused(err error) channel.Reason {
+	switch {
+	case err == nil || p.inLane.Load():
+		return ""
+	case errors.Is(err, turn.ErrBusy):
+		return channel.ReasonSessionBusy
+	case errors.Is(err, turn.ErrQueueFull):
+		return channel.ReasonOverloaded
+	case errors.Is(err, turn.ErrDraining):
+		return channel.ReasonDraining
+	}
+	return ""
+}
+
+// silent reports whether somebody waits for an answer that has not come, without anybody having decided so.
+func (p *pass) silent() bool {
+	r, kind := &p.result.Dispatch, p.result.Class.Kind
+	return (kind == channel.EventMessage || kind == channel.EventCommand) && p.turn.Trigger == "" && !p.observing() &&
+		!r.NoReply && !r.Deferred && p.facts.Reply.Mode != channel.ReplyNone && p.sink.tally == (tally{attempted: p.sink.tally.attempted})
+}
+
+// notifyFailure sends the notice of the agent, or says that the turn has failed, if nothing of an answer is seen and the sender has addressed the
+// agent. It does so once.
+func (p *pass) notifyFailure(ctx context.Context) {
+	text := ""
+	if p.err != nil {
+		text = turn.Sentence("") + " (reference " + p.result.TurnID + ")"
+	}
+	if p.sink == nil { // the turn has failed between authorize and dispatch
+		if p.err == nil || p.turn == nil || p.decision.Verdicts == nil || p.result.Admission.Stops() {
+			return
+		}
+	} else if p.sink.notice != nil {
+		text = p.sink.notice.Text
+	}
+	if text == "" || p.canceled && !errors.Is(p.err, turn.ErrDraining) || p.runsAgain() || p.observing() || p.k.Settings != nil && !p.policy.ErrorNotice ||
+		p.facts.Conversation.Kind != channel.Direct && !p.decision.Addressed || p.sink != nil && (p.sink.tally.visible || p.sink.tally.unknown || p.sink.tally.queued || p.sink.tally.permanent) {
+		return
+	}
+	p.notify(ctx, failureNotice, text)
+}
+
+// notify sends a notice in place of an answer. There is one for each event at most, also if the process dies (CH-60).
+func (p *pass) notify(ctx context.Context, seq int, text string) {
+	e := p.meta.Event
+	if e == nil {
+		p.tellSender(ctx, seq, text, false)
+		return
+	}
+	if e.progress.Told {
+		return
+	}
+	e.progress.Told = true
+	keep := !e.finished() && !p.result.Admission.Stops() && p.turn.Delivery != nil && p.turn.Delivery.Durable
+	if !keep {
+		if err := e.note(ctx, p.result.SessionKey); err != nil {
+			p.warn(ctx, p.result.Stage, "cannot store that the sender is told", err)
+			return
+		}
+	}
+	p.tellSender(ctx, seq, text, keep)
+}
+
+// Notices have a Seq each, which is not that of a block: a platform that knows a message again by its key takes none for another, also if the event
+// runs again.
+const (
+	pairingNotice = -1 - iota
+	pairedNotice
+	stoppedNotice
+	failureNotice
+	unsureNoticeSeq
+)
+
+// tellSender sends a notice of the kernel where the message is answered. It is no part of the answer. With keep it ends the event, and is kept until it is
+// sent.
+func (p *pass) tellSender(ctx context.Context, seq int, text string, keep bool) {
+	d := p.turn.Delivery
+	if d == nil || p.observing() || p.facts.Reply.Mode == channel.ReplyNone {
+		return
+	}
+	ctx, cancel := outlive(ctx, finalizeTimeout)
+	defer cancel()
+	if err := p.stillAllowed(ctx); err != nil {
+		return
+	}
+	b := channel.Block{
+		Kind: channel.ReplyFinal, Seq: seq, Payload: channel.Payload{Text: text, IsError: true}, Target: p.facts.Reply,
+		Key: fmt.Sprintf("%s:%d", p.result.TurnID, seq),
+	}
+	send := func(ctx context.Context) (channel.Receipt, error) {
+		return p.call(ctx, func() (channel.Receipt, error) { return d.Deliver(ctx, b) })
+	}
+	var r channel.Receipt
+	var err error
+	if keep {
+		_, _, err = p.keep(ctx, channel.OutcomeFailed, &b, send)
+	} else {
+		r, err = send(ctx)
+		p.k.guards.sent(p.facts, r.MessageIDs)
+	}
+	if err != nil {
+		p.warn(ctx, p.result.Stage, "cannot send a notice to the sender", err)
+	}
+}
+
+// stillAllowed asks the gates again where the settings have changed since authorize.
+func (p *pass) stillAllowed(ctx context.Context) error {
+	if p.turn.Trigger != "" {
+		return nil
+	}
+	q := channel.PolicyQuery{Channel: p.facts.Channel, Account: p.facts.Account}
+	return p.k.stillAllowed(ctx, &channel.Origin{Sender: p.facts.Sender, Conversation: p.facts.Conversation}, q, p.policy.Generation)
+}
+
+// call calls a function of a platform, and makes one statement of what it returns.
+func (p *pass) call(ctx context.Context, send func() (channel.Receipt, error)) (r channel.Receipt, err error) {
+	err = p.guard(ctx, func() (err error) {
+		r, err = send()
+		return err
+	})
+	return channel.ReceiptOf(r, err)
+}

@@ -1,0 +1,227 @@
+package kernel
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// finish ends the turn: it tells the sender what is to be told, ends the event, and calls the hooks.
+func (p *pass) finish(ctx context.Context) {
+	if p.sink == nil {
+		p.notifyFailure(ctx)
+	}
+	p.tellStopped(ctx)
+	p.result.Outcome = p.outcome()
+	if p.result.Outcome == "" { // the event was nothing, or could not be read
+		p.join(channel.StageIngest, p.settle(ctx))
+	} else {
+		p.finalize(ctx)
+	}
+	p.acknowledge(ctx)
+	p.letNext(ctx)
+	p.following.Wait()
+}
+
+// join adds an error behind the first one of the turn.
+func (p *pass) join(s channel.Stage, err error) {
+	if err == nil {
+		return
+	}
+	err = &channel.StageError{Stage: s, Err: err}
+	if p.err != nil {
+		err = errors.Join(p.err, err)
+	}
+	p.err = err
+}
+
+// outcome is what became of the turn; "" if there was no input.
+func (p *pass) outcome() channel.Outcome {
+	var t tally
+	if p.sink != nil {
+		t = p.sink.tally
+	}
+	r := &p.result
+	switch {
+	case p.in == nil && p.hooks.ingest != nil:
+		return ""
+	case p.err == nil && r.Admission.Stops():
+		return channel.OutcomeBlocked
+	case p.err == nil && p.observing():
+		return channel.OutcomeObserved
+	case p.err == nil && t.queued:
+		return channel.OutcomeQueued
+	case p.err == nil && t.visible:
+		return channel.OutcomeVisible
+	case p.err == nil && r.Dispatch.Deferred:
+		return channel.OutcomeDeferred
+	case p.err != nil && t.visible:
+		return channel.OutcomePartial
+	case t.unknown:
+		return channel.OutcomeUnknown
+	case p.canceled:
+		return channel.OutcomeCanceled
+	case p.err != nil:
+		return channel.OutcomeFailed
+	}
+	return channel.OutcomeSilent
+}
+
+// finalize writes the history, ends the event, and tells the turn and the adapter. Each part has its own time and runs whatever the others have come
+// to; all get the same result.
+func (p *pass) finalize(ctx context.Context) {
+	r := p.result
+	p.started = p.tell(ctx, channel.Trace{Stage: channel.StageFinalize, Phase: channel.PhaseStart})
+	inside, end := p.span(ctx, string(channel.StageFinalize))
+	var errs []error
+	part := func(limit time.Duration, f func(context.Context) error) {
+		ctx, cancel := outlive(inside, limit)
+		defer cancel()
+		errs = append(errs, p.guard(ctx, func() error { return f(ctx) }))
+	}
+	part(finalizeTimeout+channel.LoaderTimeout, p.writeHistory)
+	part(finalizeTimeout, p.settle)
+	if p.turn != nil && p.turn.OnFinalize != nil {
+		part(finalizeTimeout, func(ctx context.Context) error { return p.turn.OnFinalize(ctx, r) })
+	}
+	if p.hooks.finalize != nil {
+		part(finalizeTimeout, func(ctx context.Context) error { return p.hooks.finalize(ctx, r) })
+	}
+	err := errors.Join(errs...)
+	end(err)
+	t := channel.Trace{Stage: channel.StageFinalize, Phase: channel.PhaseDone, Outcome: r.Outcome}
+	if err != nil {
+		t.Phase, t.Err = channel.PhaseError, err
+	}
+	p.tell(ctx, t)
+	p.join(channel.StageFinalize, err)
+}
+
+// acknowledge tells the caller what to answer its platform, once.
+func (p *pass) acknowledge(ctx context.Context) {
+	if p.acked || p.meta.Ack == nil {
+		return
+	}
+	p.acked = true
+	ctx = context.WithoutCancel(ctx)
+	if err := p.guard(ctx, func() error { p.meta.Ack(ctx, p.result); return nil }); err != nil {
+		p.log(ctx, slog.LevelWarn, "cannot acknowledge an event", slog.Any("error", err))
+	}
+}
+
+// settle ends the event, or gives it back: to be run again, or by another process.
+func (p *pass) settle(ctx context.Context) error {
+	e, a := p.meta.Event, p.result.Admission
+	switch {
+	case e == nil || e.finished():
+		return nil
+	case p.handedOver() || p.err == nil && a.Reason == channel.ReasonDraining:
+		return e.handOver(ctx)
+	case p.runsAgain():
+		return e.retry(ctx)
+	case p.err == nil && a.Reason == channel.ReasonPairingRequired && p.asked(ctx):
+		return e.park(ctx, p.facts.Sender.ID)
+	}
+	_, _, err := e.finish(ctx, cmp.Or(p.result.Outcome, channel.OutcomeBlocked), nil)
+	return err
+}
+
+// asked reports whether the sender knows a code to be paired with, or was paired meanwhile.
+func (p *pass) asked(ctx context.Context) bool {
+	if p.k.Pairing == nil {
+		return false
+	}
+	asked, err := p.k.Pairing.Asked(ctx, p.facts.Channel, p.facts.Account, p.facts.Sender.ID)
+	if err == nil && !asked {
+		asked, err = p.k.Pairing.Paired(ctx, p.facts.Channel, p.facts.Account, p.facts.Sender.ID)
+	}
+	return err == nil && asked
+}
+
+// runsAgain reports whether the event will run again: its turn has failed before anything was visible, for a reason that may pass.
+func (p *pass) runsAgain() bool {
+	e := p.meta.Event
+	switch {
+	case e == nil:
+		return false
+	case p.handedOver():
+		return true
+	case e.finished():
+		return false
+	}
+	overloaded := p.err == nil && p.result.Admission.Reason == channel.ReasonOverloaded
+	if p.sink != nil && (p.sink.tally.visible || p.sink.tally.unknown || p.sink.tally.queued || p.sink.tally.permanent) {
+		return false
+	}
+	failed := p.err != nil && !p.canceled && !turn.Lasting(p.err)
+	_, more := retryAfter(e.Attempts + 1)
+	return (overloaded || failed) && more
+}
+
+// writeHistory forgets what the answered turn has seen of the window, or keeps a message that was not answered for a later one.
+func (p *pass) writeHistory(ctx context.Context) error {
+	switch {
+	case p.sink != nil && (p.sink.tally.visible || p.sink.tally.queued) && !p.handedOver() && p.snapshot != nil && len(p.snapshot.Entries) > 0:
+		p.k.Window.Consume(ctx, p.snapshot)
+	case p.err == nil && p.result.Admission.Kind == channel.Drop:
+		if f := p.unanswered(); f != nil {
+			p.attempt(ctx, channel.StageFinalize, "cannot write the history", func() error { return p.k.Window.Record(ctx, p.recording(f)) })
+		}
+	}
+	return nil
+}
+
+// recording is how a message is kept in the window.
+func (p *pass) recording(f *channel.Facts) channel.Recording {
+	hint := &p.preflight.History
+	r := channel.Recording{
+		Key: hint.Key, MessageID: f.MessageID, Time: f.Timestamp, Message: f.Message, Input: p.in, Sender: f.Sender, Media: f.Media,
+		Limit: hint.Limit, MediaLimit: hint.MediaLimit, ShouldRecord: hint.ShouldRecord,
+	}
+	if r.Key == (channel.WindowKey{}) {
+		r.Key = f.WindowKey()
+	}
+	if load := hint.LoadMedia; load != nil {
+		r.LoadMedia = func(ctx context.Context) ([]channel.MediaFact, error) {
+			ctx, cancel := context.WithTimeout(ctx, channel.LoaderTimeout)
+			defer cancel()
+			return load(ctx)
+		}
+	}
+	return r
+}
+
+// unanswered is the message that is kept for a later mention; nil if it is not, because no stage has said so or its sender may not talk here.
+func (p *pass) unanswered() *channel.Facts {
+	f, hint := p.facts, p.preflight.History
+	record := p.result.Admission.RecordHistory
+	if f == nil { // the stage preflight has dropped it
+		if !record && !hint.RecordOnDrop || p.preflight.Access == nil {
+			return nil
+		}
+		f = &channel.Facts{
+			Channel: p.meta.Channel, Account: p.meta.Account, MessageID: p.in.ID, Timestamp: p.in.Timestamp,
+			Sender: hint.Sender, Conversation: hint.Conversation, Access: *p.preflight.Access,
+			Message: p.preflight.Message, Supplemental: p.preflight.Supplemental, Media: p.preflight.Media,
+		}
+		if f.Conversation.ID == "" {
+			f.Conversation.ID, f.Conversation.ThreadID = p.in.ConversationID, p.in.ThreadID
+		}
+		f.Sender.ID = cmp.Or(f.Sender.ID, p.in.SenderID)
+	} else if !record {
+		return nil
+	}
+	d := p.decision
+	if d.Verdicts == nil {
+		d = channel.Evaluate(*f)
+	}
+	if !d.Talks() || f.Conversation.Kind == channel.Direct || f.Supplemental.HidesMessage(f.Access.Visibility) {
+		return nil
+	}
+	return f
+}

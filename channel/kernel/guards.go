@@ -1,0 +1,243 @@
+package kernel
+
+import (
+	"cmp"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/ratelimit"
+)
+
+const (
+	maxRecent = 10_000 // keys of each kind; the one not used for longest goes
+
+	defaultLoopEvents = 20
+	defaultLoopWindow = time.Minute
+	defaultLoopTurns  = 8
+	defaultSenderRate = 20
+	defaultBurst      = 10
+	defaultChatRate   = 60
+
+	perMinute = "/min" // behind the number of a rate, in a verdict
+	sentLife  = 10 * time.Minute
+)
+
+// recent is a map that is bounded: what was not put for longest goes first. The zero value is empty.
+type recent[K comparable, V any] struct{ lru *simplelru.LRU[K, V] }
+
+// get returns a value; it keeps nothing alive.
+func (r *recent[K, V]) get(k K) (v V, ok bool) {
+	if r.lru == nil {
+		return v, false
+	}
+	return r.lru.Peek(k)
+}
+
+func (r *recent[K, V]) put(k K, v V) {
+	if r.lru == nil {
+		r.lru, _ = simplelru.NewLRU[K, V](maxRecent, nil) // fails for a size below 1 only
+	}
+	r.lru.Add(k, v)
+}
+
+func (r *recent[K, V]) drop(k K) {
+	if r.lru != nil {
+		r.lru.Remove(k)
+	}
+}
+
+type (
+	placeKey  struct{ channel, account, conversation string }
+	senderKey struct{ channel, account, sender string }
+	pairKey   struct{ channel, conversation, a, b string } // a ≤ b
+	sentKey   struct{ channel, account, conversation, id string }
+)
+
+func placeOf(f *channel.Facts) placeKey {
+	return placeKey{f.Channel, f.Account, f.Conversation.ID}
+}
+
+// guards bound what bots, senders and conversations may start, and know what was sent from here. Only events that they let pass are counted.
+type guards struct {
+	limits channel.Limits
+
+	mu      sync.Mutex
+	pairs   recent[pairKey, *botPair]
+	inARow  recent[placeKey, int] // turns that bots have started since a person wrote
+	outside recent[sentKey, time.Time]
+	senders *ratelimit.Buckets[senderKey]
+	chats   *ratelimit.Buckets[placeKey]
+}
+
+// botPair is what two senders of which one is a bot have written to each other.
+type botPair struct {
+	times  []time.Time // in the window
+	last   string      // id of the last message
+	paused time.Time   // until
+}
+
+func (g *guards) open(l channel.Limits) {
+	l.LoopEvents = cmp.Or(l.LoopEvents, defaultLoopEvents)
+	l.LoopWindow = cmp.Or(l.LoopWindow, defaultLoopWindow)
+	l.LoopTurns = cmp.Or(l.LoopTurns, defaultLoopTurns)
+	l.SenderRate.PerMinute = cmp.Or(l.SenderRate.PerMinute, defaultSenderRate)
+	l.SenderRate.Burst = cmp.Or(l.SenderRate.Burst, defaultBurst)
+	l.ChatRate.PerMinute = cmp.Or(l.ChatRate.PerMinute, defaultChatRate)
+	l.ChatRate.Burst = cmp.Or(l.ChatRate.Burst, l.ChatRate.PerMinute)
+	g.limits = l
+	g.senders, g.chats = ratelimit.New[senderKey](maxRecent), ratelimit.New[placeKey](maxRecent)
+}
+
+// sent notes the ids of messages that were sent in a conversation.
+func (g *guards) sent(f *channel.Facts, ids []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, id := range ids {
+		g.outside.put(sentKey{f.Channel, f.Account, f.Conversation.ID, id}, time.Now().Add(sentLife))
+	}
+}
+
+// sentFromHere reports whether a message is one that was sent from here.
+func (g *guards) sentFromHere(name, account, conversation, id string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	until, ok := g.outside.get(sentKey{name, account, conversation, id})
+	return ok && time.Now().Before(until)
+}
+
+// guardVerdict is what the gates loop and rate say.
+type guardVerdict struct {
+	verdicts  []channel.Verdict
+	admission channel.Admission
+	wait      time.Duration // until there is room again
+}
+
+// use asks both gates, and counts the event if both let it pass.
+func (g *guards) use(f *channel.Facts, p *channel.Policy, counted bool) (v guardVerdict) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	loop, loopWait, countLoop := g.loop(f, time.Now())
+	rate, rateWait, countRate := g.rate(f, p, counted)
+	v.verdicts = []channel.Verdict{loop, rate}
+	switch {
+	case loop.State == channel.Blocked:
+		v.admission, v.wait = drop(loop.Reason), loopWait
+	case rate.State == channel.Blocked:
+		v.admission, v.wait = drop(rate.Reason), rateWait
+	default:
+		countLoop()
+		countRate()
+	}
+	return v
+}
+
+// takeRate counts a message of a sender if the rates let it pass; else it returns how long to wait.
+func (g *guards) takeRate(f *channel.Facts, p *channel.Policy) (wait time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, wait, count := g.rate(f, p, false)
+	if wait == 0 {
+		count()
+	}
+	return wait
+}
+
+// heard notes a message that starts no turn: after one of a person, bots are not among themselves any more.
+func (g *guards) heard(f *channel.Facts) {
+	if f.Sender.IsBot || f.Sender.IsSelf {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inARow.drop(placeOf(f))
+}
+
+// loop is the gate that keeps two agents from answering each other without end.
+func (g *guards) loop(f *channel.Facts, now time.Time) (v channel.Verdict, wait time.Duration, count func()) {
+	v = channel.Verdict{Gate: channel.GateLoop, State: channel.Passed, Setting: "default:loop_events", Value: strconv.Itoa(g.limits.LoopEvents)}
+	place := placeOf(f)
+	switch {
+	case !f.Sender.IsBot:
+		v.State = channel.Skipped
+		return v, 0, func() { g.inARow.drop(place) }
+	case f.Sender.ID == "" || f.MessageID == "" || f.Conversation.ID == "" || g.limits.LoopEvents < 0:
+		v.State = channel.Skipped
+		return v, 0, func() {}
+	}
+	self := cmp.Or(f.Account, f.Route.AgentID, f.Channel) // the other of the two
+	key := pairKey{f.Channel, f.Conversation.ID, min(self, f.Sender.ID), max(self, f.Sender.ID)}
+	p, ok := g.pairs.get(key)
+	if !ok {
+		p = &botPair{}
+		g.pairs.put(key, p)
+	}
+	for len(p.times) > 0 && now.Sub(p.times[0]) >= g.limits.LoopWindow {
+		p.times = p.times[1:]
+	}
+	row, _ := g.inARow.get(place)
+	switch {
+	case p.last == f.MessageID:
+		return v, 0, func() {} // it was counted
+	case now.Before(p.paused):
+		v.Hint = "wait until the pause is over"
+	case len(p.times) >= g.limits.LoopEvents:
+		p.paused = now.Add(g.limits.LoopWindow)
+		v.Hint = "two bots answer each other; wait until the pause is over"
+	case g.limits.LoopTurns > 0 && row >= g.limits.LoopTurns:
+		v.Setting, v.Value = "default:loop_turns", strconv.Itoa(g.limits.LoopTurns)
+		v.Hint = "only bots are writing; the agent answers again after a person writes"
+	default:
+		return v, 0, func() {
+			p.times, p.last = append(p.times, now), f.MessageID
+			g.inARow.put(place, row+1)
+		}
+	}
+	v.State, v.Reason = channel.Blocked, channel.ReasonBotLoop
+	return v, max(p.paused.Sub(now), 0), func() {}
+}
+
+// rate is the gate for the messages of a sender, and of a conversation, in a minute.
+func (g *guards) rate(f *channel.Facts, p *channel.Policy, counted bool) (v channel.Verdict, wait time.Duration, count func()) {
+	v = channel.Verdict{Gate: channel.GateRate, State: channel.Passed}
+	sender, chat := p.Limits.SenderRate, p.Limits.ChatRate
+	senderSource, chatSource := p.Sources[channel.KeySenderRate], p.Sources[channel.KeyChatRate]
+	if sender.PerMinute == 0 {
+		sender.PerMinute, senderSource = g.limits.SenderRate.PerMinute, "default:"+channel.KeySenderRate
+	}
+	sender.Burst = max(cmp.Or(sender.Burst, g.limits.SenderRate.Burst), 1)
+	if chat.PerMinute == 0 {
+		chat, chatSource = g.limits.ChatRate, "default:"+channel.KeyChatRate
+	}
+	chat.Burst = max(cmp.Or(chat.Burst, chat.PerMinute), 1)
+	who, place := senderKey{f.Channel, f.Account, f.Sender.ID}, placeOf(f)
+	limitSender, limitChat := sender.PerMinute > 0 && who.sender != "", chat.PerMinute > 0
+	if counted || !limitSender && !limitChat {
+		v.State = channel.Skipped
+		return v, 0, func() {}
+	}
+	block := func(need time.Duration, r channel.Rate, setting string) {
+		if need > wait {
+			wait = need
+			v.State, v.Reason, v.Setting, v.Value = channel.Blocked, channel.ReasonRateLimited, setting, strconv.Itoa(r.PerMinute)+perMinute
+			v.Hint = "wait, or raise the limit; 0 means no limit"
+		}
+	}
+	if limitSender {
+		block(g.senders.Wait(who, sender), sender, senderSource)
+	}
+	if limitChat {
+		block(g.chats.Wait(place, chat), chat, chatSource)
+	}
+	return v, wait, func() {
+		if limitSender {
+			g.senders.Take(who, sender)
+		}
+		if limitChat {
+			g.chats.Take(place, chat)
+		}
+	}
+}

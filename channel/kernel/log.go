@@ -1,0 +1,155 @@
+package kernel
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+// tell tells the observer what happens, and returns the time.
+func (p *pass) tell(ctx context.Context, t channel.Trace) time.Time {
+	now := time.Now()
+	if p.k.Observer == nil {
+		return now
+	}
+	if t.Phase != channel.PhaseStart && t.Phase != channel.PhaseWarning {
+		t.Duration = now.Sub(p.started)
+	}
+	t.TurnID, t.SessionKey, t.Admission = p.result.TurnID, p.result.SessionKey, p.result.Admission
+	t.Channel, t.Account = p.meta.Channel, p.meta.Account
+	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
+		t.TraceID = span.TraceID().String()
+	}
+	sender := ""
+	if f := p.facts; f != nil {
+		t.MessageID, t.Conversation, sender = f.MessageID, f.Conversation.ID, f.Sender.ID
+		for _, account := range []string{f.Account, f.Route.AccountID} {
+			if account != "" {
+				t.Account = account
+			}
+		}
+		if p.policy.Previews {
+			t.Preview = f.Message.Preview
+		}
+	}
+	if in := p.in; in != nil {
+		t.MessageID = in.ID
+		if p.facts == nil {
+			t.Conversation, sender = in.ConversationID, in.SenderID
+		}
+	}
+	t.Sender = p.loggedSender(sender)
+	if t.Phase == channel.PhaseDrop || t.Phase == channel.PhaseHandled {
+		for _, v := range p.result.Verdicts {
+			if v.State == channel.Blocked && v.Reason == t.Admission.Reason {
+				t.Setting, t.Hint = v.Setting, v.Hint
+			}
+		}
+	}
+	p.unharmed(ctx, "observer failed", func() { p.k.Observer.Observe(ctx, t) })
+	return now
+}
+
+// salt keeps hashed ids from being found by trying all telephone numbers.
+var salt = sync.OnceValue(func() []byte {
+	b := make([]byte, 32)
+	_, _ = rand.Read(b) // never fails
+	return b
+})
+
+// loggedSender is a sender as log.sender_ids says: plain, the same for one sender until the server is started again, or not at all.
+func (p *pass) loggedSender(id string) string {
+	switch {
+	case id == "" || p.policy.SenderIDs == "none":
+		return ""
+	case p.policy.SenderIDs == "hash":
+		h := hmac.New(sha256.New, salt())
+		h.Write([]byte(id))
+		return hex.EncodeToString(h.Sum(nil)[:8])
+	}
+	return id
+}
+
+// span opens a span, which end closes.
+func (p *pass) span(ctx context.Context, name string) (inside context.Context, end func(error)) {
+	if p.k.Tracer == nil {
+		return ctx, func(error) {}
+	}
+	inside, closes := ctx, func(error) {}
+	p.unharmed(ctx, "tracer failed", func() {
+		if in, end := p.k.Tracer.Span(ctx, name); end != nil {
+			inside, closes = in, end
+		}
+	})
+	return inside, func(err error) { p.unharmed(ctx, "tracer failed", func() { closes(err) }) }
+}
+
+// describeSpan says in the span of a turn where the turn comes from; not of whom. A turn that is part of somebody else's span leaves that as it is.
+func (p *pass) describeSpan(outer, inside context.Context) (ended func()) {
+	span := trace.SpanFromContext(inside)
+	if !span.IsRecording() || span == trace.SpanFromContext(outer) {
+		return func() {}
+	}
+	span.SetName("message " + p.meta.Channel)
+	span.SetAttributes(attribute.String("messaging.system", p.meta.Channel), attribute.String("lingserve.turn.id", p.result.TurnID))
+	return func() {
+		span.SetAttributes(attribute.String("lingserve.admission", string(p.result.Admission.Kind)))
+		if reason := p.result.Admission.Reason; reason != "" {
+			span.SetAttributes(attribute.String("lingserve.reason", string(reason)))
+		}
+		if p.canceled {
+			span.SetAttributes(attribute.Bool("lingserve.canceled", true))
+		}
+	}
+}
+
+// warn tells of something that does not change the turn.
+func (p *pass) warn(ctx context.Context, s channel.Stage, what string, err error) {
+	p.tell(ctx, channel.Trace{Stage: s, Phase: channel.PhaseWarning, Warning: what, Err: err})
+	if p.k.Observer == nil { // else it logs that
+		p.log(ctx, slog.LevelWarn, what, slog.String("stage", string(s)), slog.Any("error", err))
+	}
+}
+
+// attempt does what must not change the turn: its failure is a warning.
+func (p *pass) attempt(ctx context.Context, s channel.Stage, what string, f func() error) {
+	if err := p.guard(ctx, f); err != nil {
+		p.warn(ctx, s, what, err)
+	}
+}
+
+// unharmed is attempt for those who are told of warnings.
+func (p *pass) unharmed(ctx context.Context, what string, f func()) {
+	if err := p.k.caught(ctx, func() error { f(); return nil }); err != nil {
+		p.log(ctx, slog.LevelWarn, what)
+	}
+}
+
+// guard makes a panic an error.
+func (p *pass) guard(ctx context.Context, f func() error) error { return p.k.caught(ctx, f) }
+
+// caught makes a panic an error. The stack goes to the log alone; the value goes nowhere, since it may have words of a message.
+func (k *Kernel) caught(ctx context.Context, f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &channel.PanicError{Value: v}
+			k.Log.LogAttrs(ctx, slog.LevelError, "panic in a channel's callback", slog.String("stack", string(debug.Stack())))
+		}
+	}()
+	return f()
+}
+
+func (p *pass) log(ctx context.Context, level slog.Level, what string, attrs ...slog.Attr) {
+	p.k.Log.LogAttrs(ctx, level, what, append(attrs, slog.String("turn", p.result.TurnID), slog.String("channel", p.meta.Channel))...)
+}

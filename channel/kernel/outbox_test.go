@@ -1,0 +1,237 @@
+package kernel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/store/db"
+)
+
+func later(after time.Duration) error {
+	return &channel.NotSentError{Err: errTest, Retryable: true, RetryAfter: after}
+}
+
+// CH-58: of any length, over restarts, in order per target; other targets do not wait.
+func TestAReplyThatThePlatformRefusesForAWhileIsKept(t *testing.T) {
+	bubble(t, func(t *testing.T, d *db.DB) {
+		c := &chat{}
+		c.failWith(func(text string) error {
+			if text == "echo other" {
+				return nil
+			}
+			return later(150 * time.Second)
+		})
+		s := start(t, d, "a", c, echo)
+		s.send("ann", 1, "one")
+		time.Sleep(time.Millisecond)
+		s.send("ann", 2, "two")
+		s.send("bob", 3, "other")
+		time.Sleep(time.Minute)
+		if _, replies, err := s.queue.Pending(t.Context()); replies["chat"] != 2 || err != nil {
+			t.Errorf("got %v, %v", replies, err)
+		}
+		s.close()
+		c.failWith(nil)
+		s = start(t, d, "b", c, echo)
+		time.Sleep(time.Minute)
+		if got := c.shown(); got != "echo other" {
+			t.Errorf("got %q before the platform wants more", got)
+		}
+		s.send("ann", 4, "three")
+		time.Sleep(2 * time.Minute)
+		if got := c.shown(); got != "echo other\necho one\necho two\necho three" {
+			t.Errorf("got %q", got)
+		}
+		s.close()
+	})
+}
+
+// CH-58: with a growing pause for a day, and no longer. The turn is queued meanwhile, and its sender is not told that it failed.
+func TestAReplyIsGivenUpAfterADay(t *testing.T) {
+	for name, test := range map[string]struct {
+		fail     func(attempt int) error
+		min, max int // attempts
+	}{
+		"refused for ever": {func(int) error { return later(0) }, 40, 80},
+		"every 7 hours":    {func(int) error { return later(7 * time.Hour) }, 4, 4},
+		"for good, on the way": {func(n int) error {
+			if n == 2 {
+				return &channel.NotSentError{Err: errTest}
+			}
+			return later(0)
+		}, 2, 2},
+		"the chat is gone, on the way": {func(n int) error {
+			if n == 2 {
+				return &channel.NotSentError{Err: errTest, Retryable: true, Permanent: true}
+			}
+			return later(0)
+		}, 2, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, d *db.DB) {
+				c, attempts := &chat{}, 0
+				var last time.Time
+				pause := time.Duration(0)
+				c.failWith(func(string) error {
+					attempts++
+					if attempts > 1 && attempts < 5 && time.Since(last) < pause {
+						t.Errorf("attempt %d after %v, the one before after %v", attempts, time.Since(last), pause)
+					}
+					if attempts > 1 {
+						pause = time.Since(last) / 2 // with its jitter
+					}
+					last = time.Now()
+					return test.fail(attempts)
+				})
+				var results []channel.Result
+				s := start(t, d, "a", c, echo, func(s *server, _ *kernel.QueueOptions) {
+					s.handler.Run = func(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
+						r, err := s.run(ctx, e, m)
+						results = append(results, r)
+						return r, err
+					}
+				})
+				s.send("ann", 1, "one")
+				time.Sleep(25 * time.Hour)
+				if attempts < test.min || attempts > test.max || len(results) != 1 || results[0].Outcome != channel.OutcomeQueued || c.shown() != "" {
+					t.Errorf("%d attempts, %d turns, shown %q", attempts, len(results), c.shown())
+				}
+				if _, replies, err := s.queue.Pending(t.Context()); len(replies) != 0 || err != nil {
+					t.Errorf("got %v, %v", replies, err)
+				}
+				s.close()
+			})
+		})
+	}
+}
+
+// CH-56: nothing is sent again of which it is not known whether it was sent, unless the platform can be asked or knows the key.
+func TestAReplyOfUnknownFate(t *testing.T) {
+	receipt := func(r channel.Receipt, err error) func(*server, *kernel.QueueOptions) {
+		return func(s *server, _ *kernel.QueueOptions) {
+			s.handler.Sender.Reconcile = func(_ context.Context, out channel.Outbound) (channel.Receipt, error) {
+				s.chat.hasShown(out.Block)
+				return r, err
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		change func(*server, *kernel.QueueOptions)
+		want   string // in place of the answer that was cut
+		asks   int
+	}{
+		"nothing is known":     {func(*server, *kernel.QueueOptions) {}, "echo one\n" + missing, 0},
+		"the key is known":     {func(s *server, _ *kernel.QueueOptions) { s.idempotent() }, "echo one", 1},
+		"it was sent":          {receipt(channel.Receipt{}, nil), "echo one", 1},
+		"it was not sent":      {receipt(channel.Receipt{State: channel.NotSent}, nil), "echo one\necho one", 1},
+		"the platform is away": {receipt(channel.Receipt{}, errTest), "echo one", 15},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, d *db.DB) {
+				c := &chat{}
+				cuts := 0
+				c.cut = func(string) error {
+					if cuts++; cuts == 1 {
+						return errors.New("connection reset")
+					}
+					return nil
+				}
+				s := start(t, d, "a", c, echo, test.change)
+				s.send("ann", 1, "one")
+				time.Sleep(10 * time.Hour)
+				if got := c.shown(); len(got) < len(test.want) || got[:len(test.want)] != test.want || len(c.asks) < test.asks {
+					t.Errorf("got %q, the platform was asked %d times", got, len(c.asks))
+				}
+				s.close()
+			})
+		})
+	}
+}
+
+// Settings that change: whoever may not talk any more gets nothing of what waits.
+func TestTheGatesAreAskedBeforeAReplyIsTriedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, d *db.DB) {
+		c := &chat{}
+		c.failWith(func(string) error { return later(0) })
+		s := start(t, d, "a", c, echo)
+		s.send("ann", 1, "one")
+		time.Sleep(time.Second)
+		c.failWith(nil)
+		settings := s.kernel.Settings.(*openSettings)
+		settings.policy.DM, settings.policy.Generation = channel.PolicyDisabled, 2
+		time.Sleep(time.Hour)
+		if _, replies, _ := s.queue.Pending(t.Context()); c.shown() != "" || len(replies) != 0 {
+			t.Errorf("got %q, %v wait", c.shown(), replies)
+		}
+		s.close()
+	})
+}
+
+// A few replies are sent at a time, and the channel does not end before they have; what takes longer than the grace period is decided at the next start.
+func TestSendsAreBoundedAndEndWithTheirChannel(t *testing.T) {
+	bubble(t, func(t *testing.T, d *db.DB) {
+		c := &chat{}
+		c.failWith(func(string) error { return later(0) })
+		var mu sync.Mutex
+		sending, most, canceled := 0, 0, 0
+		s := start(t, d, "a", c, echo, func(s *server, _ *kernel.QueueOptions) {
+			s.handler.Sender.Send = func(ctx context.Context, _ channel.Outbound) (channel.Receipt, error) {
+				mu.Lock()
+				sending++
+				most = max(most, sending)
+				mu.Unlock()
+				<-ctx.Done()
+				mu.Lock()
+				sending--
+				canceled++
+				mu.Unlock()
+				return channel.Receipt{}, ctx.Err()
+			}
+		})
+		for i := range 20 {
+			s.send(fmt.Sprint("p", i), 1, "one")
+		}
+		time.Sleep(30 * time.Second)
+		c.failWith(nil)
+		began := time.Now()
+		s.close()
+		if sending != 0 || most > 4 || canceled == 0 || time.Since(began) != time.Second {
+			t.Errorf("%d are being sent after the end, %d at a time, %d canceled, after %v", sending, most, canceled, time.Since(began))
+		}
+		s = start(t, d, "b", c, echo)
+		time.Sleep(10 * time.Minute)
+		answers, notices := 0, 0
+		for _, text := range c.shownTo("") {
+			if text == "echo one" {
+				answers++
+			} else {
+				notices++
+			}
+		}
+		if answers+notices != 20 || notices != canceled {
+			t.Errorf("%d answers and %d notices, %d sends were canceled", answers, notices, canceled)
+		}
+		s.close()
+	})
+}
+
+// A turn that emits more than one end of an answer loses none.
+func TestSeveralEndsOfAnAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T, d *db.DB) {
+		s := start(t, d, "a", &chat{}, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+			return channel.DispatchResult{}, say("a", "!b", "!c")(ctx, turn.Sink)
+		})
+		s.send("ann", 1, "one")
+		time.Sleep(time.Minute)
+		if got := s.chat.shown(); got != "a\nb\nc" {
+			t.Errorf("got %q", got)
+		}
+		s.close()
+	})
+}

@@ -1,0 +1,597 @@
+package kernel
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/backoff"
+	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// Store keeps events and replies; *db.Events is one.
+type Store interface {
+	Accept(context.Context, []store.Event) (isNew []bool, err error)
+	Claim(_ context.Context, c store.EventClaim, held []string) (events []store.Event, next time.Time, err error)
+	Note(_ context.Context, key, replica string, n store.EventNote) error
+	Release(context.Context, store.EventRelease) error
+	End(context.Context, store.EventEnd) (id int64, first bool, err error)
+	Parked(_ context.Context, login string) (names []string, err error)
+	Unpark(_ context.Context, login, name string, drop bool) error
+	EraseOf(_ context.Context, session string, lanes []string) error
+	Pending(context.Context) (events, replies map[string]int, err error)
+	ClaimReplies(_ context.Context, c store.EventClaim, held []int64) (replies []store.Reply, next time.Time, err error)
+	PostponeReply(_ context.Context, id int64, replica string, due time.Time, unsure bool) error
+	ReplaceReply(_ context.Context, id int64, replica string, block []byte) error
+	EndReply(_ context.Context, id int64, replica string) error
+}
+
+// QueueOptions are for [NewQueue]. Replica is required.
+type QueueOptions struct {
+	Replica string          // the name of this process; it has another one after a restart
+	Alive   func() []string // the replicas that share the store, this one among them; nil: there are no others
+	// Only lets one of the replicas poll a platform; nil: there are no others.
+	Only    channel.Exclusive
+	Running int          // turns at a time, those included that wait in their lanes: 256
+	Log     *slog.Logger // nil is silent
+}
+
+// Queue runs the events of channels: [Queue.Accept] stores an event, the platform is told that it has come, and then it runs.
+//
+// The events of a conversation and thread start in the order of their arrival, the next one when the last has its place in the lane of its session.
+// They run at one replica at a time. An event whose turn has failed for a reason that may pass runs again after 1, 5 and 30 s. What a replica leaves
+// goes on at another one, or at the next start.
+type Queue struct {
+	o      QueueOptions
+	kernel *Kernel
+	outbox outbox
+
+	mu       sync.Mutex
+	handlers map[string]*handler                                   // by login
+	held     map[string]*Claimed                                   // events that run here, by key
+	acks     recent[string, func(context.Context, channel.Result)] // of events that wait; another process may run them
+	arrived  time.Time                                             // the last event
+	closed   bool
+
+	wake chan struct{}
+	stop context.CancelFunc
+	ctx  context.Context // of the loops
+	wg   sync.WaitGroup  // of the loops
+}
+
+// Handler runs the events of a channel, or of one account of it.
+type Handler struct {
+	Channel, Account string
+	Run              func(context.Context, *Claimed, Meta) (channel.Result, error)
+	Sender           Sender
+	Grace            time.Duration // how long turns may go on when the channel ends: 20 s
+}
+
+// handler is one that serves.
+type handler struct {
+	Handler
+	turns  context.Context
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup // of turns, and of replies that are sent later
+}
+
+const (
+	defaultRunning = 256
+	defaultGrace   = 20 * time.Second
+
+	// laneRunning bounds the turns of a conversation, all but one of which wait in the lane of their session.
+	laneRunning = 32
+	// lookEvery is between looks for what other replicas have left. A process that is alone knows what is to be done, but for replies whose claim was lost.
+	lookEvery, aloneEvery = time.Second, time.Minute
+	// pairedEvery is between looks whether senders were paired whose messages wait for that. People approve a code by hand.
+	pairedEvery = 2 * time.Second
+	// maxCrashes is how many processes die in a row while an event runs, until it is given up.
+	maxCrashes = 3
+	// noteFor is how long it is tried to store what is about to be sent.
+	noteFor = time.Minute
+	// endFor is how long it is tried to store what became of an event.
+	endFor = 24 * time.Hour
+)
+
+// errEnding ends turns that go on in another process, or after the next start.
+var errEnding = fmt.Errorf("%w: %w", channel.ErrDraining, turn.ErrHandedOver)
+
+// NewQueue returns a queue of the events of a kernel, which has a Store, and starts it. Whoever calls it calls Close.
+func NewQueue(k *Kernel, o QueueOptions) *Queue {
+	o.Running = cmp.Or(max(o.Running, 0), defaultRunning)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	q := &Queue{
+		o: o, kernel: k, handlers: map[string]*handler{}, held: map[string]*Claimed{}, wake: make(chan struct{}, 1),
+	}
+	q.ctx, q.stop = context.WithCancel(context.Background())
+	q.outbox = outbox{queue: q, sending: map[int64]bool{}, wake: make(chan struct{}, 1)}
+	k.init()
+	q.wg.Go(func() { q.loop(q.wake, q.startEvents) })
+	q.wg.Go(func() { q.loop(q.outbox.wake, q.outbox.start) })
+	q.wg.Go(q.watchParked)
+	return q
+}
+
+// Close ends the queue. Whoever calls it has ended all calls of Serve. It waits for what is being stored.
+func (q *Queue) Close(context.Context) {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	q.stop()
+	q.wg.Wait()
+}
+
+// loop calls act when something has changed, when act has said, and now and then.
+func (q *Queue) loop(wake <-chan struct{}, act func() (next time.Time)) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for q.ctx.Err() == nil {
+		wait := aloneEvery
+		if q.o.Alive != nil {
+			wait = lookEvery
+		}
+		if next := act(); !next.IsZero() {
+			wait = min(wait, max(time.Until(next), time.Millisecond))
+		}
+		timer.Reset(wait)
+		select {
+		case <-wake:
+		case <-timer.C:
+		case <-q.ctx.Done():
+		}
+	}
+}
+
+func signal(wake chan struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default: // it has not looked since the last time
+	}
+}
+
+// Login is the name that the events of a channel, or of one account of it, are stored under.
+func Login(name, account string) string {
+	if account == "" {
+		return name
+	}
+	return name + "@" + account
+}
+
+// Serve runs the events of a channel, and with them receive, which may be nil, until ctx ends or receive returns. It returns when all turns and sends have
+// ended; those that are not done within the grace period are left to another process, or to the next start.
+func (q *Queue) Serve(ctx context.Context, h Handler, receive func(context.Context) error) error {
+	own := &handler{Handler: h}
+	own.turns, own.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	defer own.cancel(nil)
+	login := Login(h.Channel, h.Account)
+	q.mu.Lock()
+	if q.closed || q.handlers[login] != nil {
+		q.mu.Unlock()
+		return errors.New("channel: the channel serves already, or the server ends")
+	}
+	q.handlers[login] = own
+	q.mu.Unlock()
+	signal(q.wake)
+	signal(q.outbox.wake)
+	var err error
+	if receive != nil {
+		err = receive(ctx)
+	} else {
+		<-ctx.Done()
+	}
+	q.mu.Lock()
+	delete(q.handlers, login)
+	q.mu.Unlock()
+	late := time.AfterFunc(cmp.Or(max(h.Grace, 0), defaultGrace), func() { own.cancel(errEnding) })
+	defer late.Stop()
+	own.wg.Wait()
+	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
+		err = nil
+	}
+	return err
+}
+
+// Arrival is an event that has come.
+type Arrival struct {
+	Key channel.EventKey
+	Raw []byte
+	// Bundle names what the event is a part of, such as an album; "": it is alone. The events of a bundle that come within Wait of each other are one
+	// turn.
+	Bundle string
+	Wait   time.Duration
+	Ack    func(context.Context, channel.Result) // of the first turn, if that runs in this process; nil
+}
+
+// TurnID returns the id of the first turn of the event, if it is no part of a bundle.
+func (a *Arrival) TurnID() string { return turnID(a.Key.String(), 0) }
+
+// Accept stores events. When it returns without an error, the platform may be told that they have come. isNew is false for those that are known. An error is
+// of all of them: the platform is to send them again later.
+func (q *Queue) Accept(ctx context.Context, list ...Arrival) (isNew []bool, err error) {
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return nil, channel.ErrDraining
+	}
+	now := time.Now()
+	if !now.After(q.arrived) { // the order is that of the calls, whatever the clock does
+		now = q.arrived.Add(time.Microsecond)
+	}
+	q.arrived = now.Add(time.Duration(len(list)) * time.Microsecond)
+	q.mu.Unlock()
+	events := make([]store.Event, len(list))
+	for i, a := range list {
+		lane := channel.EventKey{Channel: a.Key.Channel, Account: a.Key.Account, Conversation: a.Key.Conversation, Thread: a.Key.Thread}
+		events[i] = store.Event{
+			Key: a.Key.String(), Login: Login(a.Key.Channel, a.Key.Account), Lane: lane.String(), Bundle: a.Bundle, Raw: a.Raw,
+			Arrived: now.Add(time.Duration(i) * time.Microsecond), Due: time.Now().Add(a.Wait), Brief: a.Key.Synthetic,
+		}
+	}
+	added := make([]bool, len(list)) // before the event can be claimed
+	q.mu.Lock()
+	for i, a := range list {
+		if _, known := q.acks.get(events[i].Key); !known && a.Ack != nil {
+			q.acks.put(events[i].Key, a.Ack)
+			added[i] = true
+		}
+	}
+	q.mu.Unlock()
+	isNew, err = q.kernel.Store.Accept(ctx, events)
+	q.mu.Lock()
+	for i, e := range events {
+		if added[i] && (err != nil || !isNew[i]) {
+			q.acks.drop(e.Key)
+		}
+	}
+	q.mu.Unlock()
+	if err != nil {
+		if vfs.Failed(err) {
+			q.o.Log.ErrorContext(ctx, "refused an event: disk failed", "channel", list[0].Key.Channel, "error", err)
+			if q.kernel.DiskFailed != nil {
+				q.kernel.DiskFailed()
+			}
+		}
+		return nil, fmt.Errorf("accept events: %w", err)
+	}
+	signal(q.wake)
+	return isNew, nil
+}
+
+// claim is what this replica can take of the store.
+func (q *Queue) claim(limit int) store.EventClaim {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c := store.EventClaim{Replica: q.o.Replica, Alive: []string{q.o.Replica}, Logins: slices.Sorted(maps.Keys(q.handlers)), Limit: limit}
+	if q.o.Alive != nil {
+		c.Alive = append(c.Alive, q.o.Alive()...)
+	}
+	return c
+}
+
+// startEvents claims events and starts them.
+func (q *Queue) startEvents() (next time.Time) {
+	q.mu.Lock()
+	free := q.o.Running - len(q.held)
+	held := slices.Sorted(maps.Keys(q.held))
+	lanes := map[string]int{}
+	for _, c := range q.held {
+		lanes[c.Lane]++
+		if c.starting {
+			lanes[c.Lane] = laneRunning
+		}
+	}
+	q.mu.Unlock()
+	c := q.claim(free)
+	for lane, n := range lanes {
+		if n >= laneRunning {
+			c.Busy = append(c.Busy, lane)
+		}
+	}
+	slices.Sort(c.Busy)
+	if free <= 0 || len(c.Logins) == 0 {
+		return time.Time{}
+	}
+	events, next, err := q.kernel.Store.Claim(q.ctx, c, held)
+	if err != nil {
+		if q.ctx.Err() == nil {
+			q.o.Log.WarnContext(q.ctx, "cannot read the events of channels; retrying", "error", err)
+		}
+		return time.Now().Add(lookEvery)
+	}
+	for _, e := range events {
+		q.startEvent(e)
+	}
+	if len(events) == free { // there may be more
+		signal(q.wake)
+	}
+	return next
+}
+
+func (q *Queue) startEvent(e store.Event) {
+	c := &Claimed{Event: e, queue: q, starting: true}
+	if e.Begun && len(e.Progress) > 0 {
+		_ = json.Unmarshal(e.Progress, &c.progress)                 // this program has written it
+		c.progress.Unsure = c.progress.Unsure || c.progress.Sending // when the process died
+		c.progress.Sending = false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c.handler = q.handlers[e.Login]
+	if c.handler == nil { // the channel has ended since
+		q.wg.Go(func() { _ = c.handOver(q.ctx) })
+		return
+	}
+	for _, key := range append([]string{e.Key}, e.Merged...) {
+		if ack, ok := q.acks.get(key); ok {
+			c.acks = append(c.acks, ack)
+			q.acks.drop(key)
+		}
+	}
+	q.held[e.Key] = c
+	c.handler.wg.Go(func() {
+		q.run(c.handler, c)
+		q.mu.Lock()
+		delete(q.held, e.Key)
+		q.mu.Unlock()
+		signal(q.wake)
+	})
+}
+
+// run runs the turn of an event.
+func (q *Queue) run(h *handler, c *Claimed) {
+	ctx := h.turns
+	key, err := channel.ParseEventKey(c.Key)
+	m := Meta{Channel: h.Channel, Account: cmp.Or(h.Account, key.Account), TurnID: turnID(c.Key, c.Attempts), Event: c, Ack: c.acknowledge, Queued: func() {
+		q.mu.Lock()
+		c.starting = false
+		q.mu.Unlock()
+		signal(q.wake)
+	}}
+	if c.Crashes >= maxCrashes {
+		q.o.Log.ErrorContext(ctx, "gave up an event that crashed the server", "channel", h.Channel, "account", h.Account, "message", key.ID, "crashes", c.Crashes)
+	}
+	if err == nil && c.Crashes <= maxCrashes { // with so many crashes, its sender is told
+		err = q.kernel.caught(ctx, func() error {
+			_, err := h.Run(ctx, c, m)
+			return err
+		})
+	}
+	if c.finished() {
+		return
+	}
+	write := c.write
+	if write == nil {
+		q.o.Log.WarnContext(ctx, "an event has no outcome", "channel", h.Channel, "error", err)
+		write = func(ctx context.Context) error {
+			_, _, err := q.kernel.Store.End(ctx, store.EventEnd{Key: c.Key, Replica: q.o.Replica, Outcome: string(channel.OutcomeFailed)})
+			return err
+		}
+	}
+	if err := c.end(ctx, endFor, write); err != nil { // it is stored as running here, and so goes on after the next start
+		q.o.Log.WarnContext(ctx, "cannot end an event", "channel", h.Channel, "error", err)
+	}
+}
+
+// watchParked lets the messages run whose senders were paired, and ends those whose codes are over.
+func (q *Queue) watchParked() {
+	timer := time.NewTicker(pairedEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-q.ctx.Done():
+			return
+		}
+		q.mu.Lock()
+		handlers := slices.Collect(maps.Values(q.handlers))
+		q.mu.Unlock()
+		for _, h := range handlers {
+			if err := q.unpark(h); err != nil && q.ctx.Err() == nil {
+				q.o.Log.WarnContext(q.ctx, "cannot look for messages of paired senders; retrying", "channel", h.Channel, "error", err)
+			}
+		}
+	}
+}
+
+func (q *Queue) unpark(h *handler) error {
+	pairing, login := q.kernel.Pairing, Login(h.Channel, h.Account)
+	if pairing == nil {
+		return nil
+	}
+	senders, err := q.kernel.Store.Parked(q.ctx, login)
+	if err != nil {
+		return err
+	}
+	for _, sender := range senders {
+		asked, err := pairing.Asked(q.ctx, h.Channel, h.Account, sender) // first: whoever is approved meanwhile is paired below
+		if err != nil {
+			return err
+		}
+		paired, err := pairing.Paired(q.ctx, h.Channel, h.Account, sender)
+		if err != nil {
+			return err
+		}
+		if paired || !asked {
+			if err := q.kernel.Store.Unpark(q.ctx, login, sender, !paired); err != nil {
+				return err
+			}
+			signal(q.wake)
+		}
+	}
+	return nil
+}
+
+// Claimed is an event that runs in this process.
+type Claimed struct {
+	store.Event
+	queue    *Queue
+	handler  *handler
+	acks     []func(context.Context, channel.Result)
+	starting bool     // guarded by the queue's mu: its turn has no place yet
+	progress progress // of its turn
+
+	mu         sync.Mutex
+	over       bool // the store knows what became of it
+	hasOutcome bool
+	write      func(context.Context) error // of what became of it, which is still to be stored; nil
+}
+
+func (c *Claimed) acknowledge(ctx context.Context, r channel.Result) {
+	for _, ack := range c.acks {
+		ack(ctx, r)
+	}
+}
+
+// Raws returns what came: several for a bundle.
+func (c *Claimed) Raws() [][]byte {
+	if len(c.Parts) > 0 {
+		return c.Parts
+	}
+	return [][]byte{c.Raw}
+}
+
+// turnID returns the id of the turn, which has the form of [turn.NewID]. It is the same whenever this attempt of the event runs.
+func turnID(key string, attempts int) string {
+	sum := sha256.Sum256([]byte("turn " + strconv.Itoa(attempts) + " " + key))
+	return "t-" + base64.RawURLEncoding.EncodeToString(sum[:16])
+}
+
+// Ended reports whether a turn has given the event its outcome: it does not run again. It is known when the turn is finalized.
+func (c *Claimed) Ended() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hasOutcome
+}
+
+func (c *Claimed) finished() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.over
+}
+
+// note stores the progress of the turn. The error is [store.ErrMoved] if the event is another replica's by now.
+func (c *Claimed) note(ctx context.Context, session string) error {
+	if c.finished() {
+		return nil
+	}
+	data, err := json.Marshal(c.progress)
+	if err != nil {
+		return err
+	}
+	err = persist(ctx, noteFor, func(ctx context.Context) error {
+		return c.queue.kernel.Store.Note(ctx, c.Key, c.queue.o.Replica, store.EventNote{Session: session, Progress: data})
+	})
+	c.ended(err, nil)
+	return err
+}
+
+// end writes what becomes of the event, once.
+func (c *Claimed) end(ctx context.Context, limit time.Duration, write func(context.Context) error) error {
+	if c.finished() {
+		return nil
+	}
+	err := persist(ctx, limit, write)
+	c.ended(err, write)
+	return err
+}
+
+// ended notes what came of a write. If it ends the event, it is not nil.
+func (c *Claimed) ended(err error, write func(context.Context) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = c.over || err == nil && write != nil || errors.Is(err, store.ErrMoved)
+	c.write = write
+}
+
+// persist tries a write again while the database is away, until ctx ends. Its end does not end the write.
+func persist(ctx context.Context, limit time.Duration, write func(context.Context) error) error {
+	pauses := backoff.New(100*time.Millisecond, 5*time.Second)
+	for end := time.Now().Add(limit); ; {
+		err := write(context.WithoutCancel(ctx))
+		if !errors.Is(err, store.ErrAway) && !errors.Is(err, store.ErrUnsure) || time.Now().After(end) || backoff.Sleep(ctx, pauses.NextBackOff()) != nil {
+			return err
+		}
+	}
+}
+
+// finish ends the event, with a reply that is still to be sent; nil is none. first reports that the reply can be sent now.
+func (c *Claimed) finish(ctx context.Context, o channel.Outcome, out *channel.Outbound) (id int64, first bool, err error) {
+	end := store.EventEnd{Key: c.Key, Replica: c.queue.o.Replica, Outcome: string(o)}
+	if out != nil {
+		block, err := json.Marshal(out)
+		if err != nil {
+			return 0, false, err
+		}
+		end.Reply = &store.Reply{Login: c.Login, Target: channel.TargetName(out), Session: out.Session, Block: block}
+	}
+	err = c.end(ctx, noteFor, func(ctx context.Context) (err error) {
+		if id, first, err = c.queue.kernel.Store.End(ctx, end); err == nil {
+			c.mu.Lock()
+			c.hasOutcome = true
+			c.mu.Unlock()
+		}
+		return err
+	})
+	if err == nil && first {
+		c.queue.outbox.hold(id)
+	}
+	return id, first, err
+}
+
+func (c *Claimed) release(ctx context.Context, r store.EventRelease) error {
+	r.Key, r.Replica = c.Key, c.queue.o.Replica
+	return c.end(ctx, noteFor, func(ctx context.Context) error { return c.queue.kernel.Store.Release(ctx, r) })
+}
+
+// handOver leaves the event to another process, or to the next start.
+func (c *Claimed) handOver(ctx context.Context) error {
+	return c.release(ctx, store.EventRelease{})
+}
+
+// retry runs the event again later.
+func (c *Claimed) retry(ctx context.Context) error {
+	pause, _ := retryAfter(c.Attempts + 1)
+	return c.release(ctx, store.EventRelease{Failed: true, Due: time.Now().Add(pause)})
+}
+
+// park keeps the event until its sender was paired.
+func (c *Claimed) park(ctx context.Context, sender string) error {
+	return c.release(ctx, store.EventRelease{Parked: sender})
+}
+
+// retries are the pauses before an event runs again whose turn has failed.
+var retries = [...]time.Duration{time.Second, 5 * time.Second, 30 * time.Second}
+
+// retryAfter is the pause after so many failed turns; ok is false if there is no further one.
+func retryAfter(failed int) (pause time.Duration, ok bool) {
+	if failed < 1 || failed > len(retries) {
+		return 0, false
+	}
+	return retries[failed-1], true
+}
+
+// Kernel is the kernel whose events these are.
+func (q *Queue) Kernel() *Kernel { return q.kernel }
+
+// Exclusive lets one of the replicas poll a platform; nil: there are no others.
+func (q *Queue) Exclusive() channel.Exclusive { return q.o.Only }
+
+// Pending counts the events that have not ended and the replies that are to be sent, by channel.
+func (q *Queue) Pending(ctx context.Context) (events, replies map[string]int, err error) {
+	return q.kernel.Store.Pending(ctx)
+}

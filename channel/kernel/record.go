@@ -1,0 +1,46 @@
+package kernel
+
+import (
+	"context"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+// Recorder writes the row of a session, and where its last message came from.
+type Recorder interface {
+	Record(context.Context, channel.Row) error
+	LastRoute(context.Context, channel.Row) error
+	// Owner returns the pinned owner of a main session, whose messages alone change its last route; "": nobody.
+	Owner(_ context.Context, mainSessionKey string) (sender string, err error)
+}
+
+// Pairing knows who was paired with an account, and who asks for that.
+type Pairing interface {
+	channel.Pairing
+	channel.Asker
+	channel.Welcomer
+	// Request returns the code of a sender who asks to be paired. tell is false if the sender was told within the hour, or is paired.
+	Request(_ context.Context, name, account string, s channel.SenderFacts) (code string, tell bool, err error)
+}
+
+// RecordOptions say what is written before dispatch.
+type RecordOptions struct {
+	SessionKey      *string // of the row; nil: that of the turn
+	CreateIfMissing bool
+	UpdateLastRoute bool
+	GroupResolution *channel.SessionGroup        // nil: the conversation, if it is a group
+	OnError         func(context.Context, error) // is told of a row that cannot be written, and the turn goes on
+	// TrackTask finds out more about a session that was recorded. It runs beside the turn, within 10 s, and the turn waits for its end.
+	TrackTask func(context.Context, channel.Row) error
+}
+
+// group is the group that is recorded with a session of a conversation.
+func (o *RecordOptions) group(c channel.ConversationFacts) channel.SessionGroup {
+	switch {
+	case o.GroupResolution != nil:
+		return *o.GroupResolution
+	case c.Kind == channel.Direct:
+		return channel.SessionGroup{}
+	}
+	return channel.SessionGroup{Kind: c.Kind, ID: c.ID, Label: c.Label}
+}

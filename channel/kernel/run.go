@@ -1,0 +1,409 @@
+package kernel
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/turn"
+)
+
+const (
+	recordTimeout   = 10 * time.Second
+	finalizeTimeout = 10 * time.Second
+)
+
+// pass is one turn on its way through the stages.
+type pass struct {
+	k     *Kernel
+	meta  Meta
+	hooks hooks
+
+	in        *channel.Input
+	preflight channel.Preflight
+	turn      *Turn
+	facts     *channel.Facts // of the turn
+	policy    channel.Policy // of the place
+	decision  channel.Decision
+	snapshot  *channel.Snapshot // of the window that the agent sees
+	sink      *sink             // of the dispatch; nil before
+
+	result    channel.Result
+	err       error // of the first stage that failed
+	refusal   error // of the lane
+	canceled  bool  // the turn was ended: by a person, by its lane, or because it goes on elsewhere
+	acked     bool
+	inLane    atomic.Bool // the turn has its place
+	nextMay   atomic.Bool // the next event of the conversation may start
+	started   time.Time   // of the stage
+	following sync.WaitGroup
+}
+
+// hooks are those of an adapter; they are nil for a turn that came resolved.
+type hooks struct {
+	ingest    func(context.Context) (*channel.Input, error)
+	classify  func(context.Context, *channel.Input) (channel.EventClass, error)
+	preflight func(context.Context, *channel.Input, channel.EventClass) (channel.Preflight, error)
+	resolve   func(context.Context, *channel.Input, channel.EventClass, channel.Preflight) (*Turn, error)
+	finalize  func(context.Context, channel.Result) error
+}
+
+// stage is a stage and what it does. An admission that is not zero tightens the turn's.
+type stage struct {
+	name channel.Stage
+	do   func(*pass, context.Context) (channel.Admission, error)
+}
+
+// stages are all but finalize, which follows them whatever happens.
+var stages = [...]stage{
+	{channel.StageIngest, (*pass).ingest},
+	{channel.StageClassify, (*pass).classify},
+	{channel.StagePreflight, (*pass).preflightEvent},
+	{channel.StageResolve, (*pass).resolve},
+	{channel.StageAuthorize, (*pass).authorize},
+	{channel.StageAssemble, (*pass).assemble},
+	{channel.StageRecord, (*pass).record},
+	{channel.StageDispatch, (*pass).dispatch},
+}
+
+// prepared is the index of the first stage of a turn that comes resolved.
+const prepared = 4
+
+func drop(r channel.Reason) channel.Admission {
+	return channel.Admission{Kind: channel.Drop, Reason: r}
+}
+
+func handled(r channel.Reason) channel.Admission {
+	return channel.Admission{Kind: channel.Handled, Reason: r}
+}
+
+func (k *Kernel) begin(m Meta) *pass {
+	k.init()
+	if m.TurnID == "" {
+		m.TurnID = turn.NewID()
+	}
+	p := &pass{k: k, meta: m, result: channel.Result{TurnID: m.TurnID}}
+	if k.Settings != nil { // what logs may say of people before the place is known
+		p.policy = k.Settings.Policy(channel.PolicyQuery{Channel: m.Channel, Account: m.Account})
+	}
+	return p
+}
+
+// take makes t the turn.
+func (p *pass) take(t *Turn) {
+	if t == nil {
+		return
+	}
+	p.turn, p.facts = t, &t.Facts
+	p.facts.Channel = cmp.Or(p.facts.Channel, p.meta.Channel)
+	p.facts.Account = cmp.Or(p.facts.Account, p.meta.Account)
+	p.result.Route = p.facts.Route
+	p.result.SessionKey = cmp.Or(p.facts.Route.DispatchSessionKey, p.facts.Route.RouteSessionKey)
+	if t.Context != nil {
+		p.result.SessionKey = t.Context.SessionKey
+	}
+}
+
+// run goes through the stages, and then through finalize.
+func (p *pass) run(ctx context.Context, list []stage) (channel.Result, error) {
+	outer := ctx
+	ctx, end := p.span(ctx, "turn")
+	describe := p.describeSpan(outer, ctx)
+	for i := range list {
+		if !p.step(ctx, &list[i]) {
+			break
+		}
+	}
+	p.finish(ctx)
+	describe()
+	end(p.err)
+	return p.result, p.err
+}
+
+// step runs a stage and reports whether the next one may start.
+func (p *pass) step(ctx context.Context, s *stage) bool {
+	p.result.Stage = s.name
+	if ctx.Err() != nil {
+		p.fail(ctx, s.name, context.Cause(ctx))
+		return false
+	}
+	p.started = p.tell(ctx, channel.Trace{Stage: s.name, Phase: channel.PhaseStart})
+	inside, end := p.span(ctx, string(s.name))
+	var a channel.Admission
+	err := p.guard(ctx, func() (err error) {
+		a, err = s.do(p, inside)
+		return err
+	})
+	end(err)
+	if err == nil && !(p.hooks.ingest == nil && p.turn != nil && a == p.turn.Admission) { // what a caller says is checked where it is read
+		err = a.Check(s.name)
+	}
+	if err != nil {
+		p.fail(ctx, s.name, err)
+		p.tell(ctx, channel.Trace{Stage: s.name, Phase: channel.PhaseError, Err: p.err})
+		return false
+	}
+	p.result.Admission = p.result.Admission.Tighten(a)
+	phase := channel.PhaseDone
+	switch p.result.Admission.Kind {
+	case channel.Drop:
+		phase = channel.PhaseDrop
+	case channel.Handled:
+		phase = channel.PhaseHandled
+	}
+	p.tell(ctx, channel.Trace{Stage: s.name, Phase: phase})
+	return phase == channel.PhaseDone
+}
+
+// fail ends the turn with the error of a stage.
+func (p *pass) fail(ctx context.Context, s channel.Stage, err error) {
+	p.err = &channel.StageError{Stage: s, Err: err}
+	p.canceled = channel.IsCanceled(ctx, err) || errors.Is(err, turn.ErrHandedOver)
+}
+
+// handedOver reports whether the turn goes on in another process, or in this one later.
+func (p *pass) handedOver() bool {
+	return p.err != nil && (errors.Is(p.err, turn.ErrHandedOver) || errors.Is(p.err, turn.ErrDraining))
+}
+
+func (p *pass) observing() bool { return p.result.Admission.Kind == channel.ObserveOnly }
+
+// letNext lets the next event of the conversation start.
+func (p *pass) letNext(ctx context.Context) {
+	if p.meta.Queued == nil || p.nextMay.Swap(true) {
+		return
+	}
+	if err := p.guard(ctx, func() error { p.meta.Queued(); return nil }); err != nil {
+		p.log(ctx, slog.LevelWarn, "cannot start a channel's next event", slog.Any("error", err))
+	}
+}
+
+// ingest normalises the event.
+func (p *pass) ingest(ctx context.Context) (channel.Admission, error) {
+	in, err := p.hooks.ingest(ctx)
+	switch {
+	case err != nil:
+		return channel.Admission{}, err
+	case in == nil:
+		return drop(channel.ReasonIngestNull), nil
+	}
+	p.in = in
+	return channel.Admission{}, nil
+}
+
+// classify asks what sort of event it is, and answers the platform if that cannot wait.
+func (p *pass) classify(ctx context.Context) (channel.Admission, error) {
+	p.result.Class = channel.MessageClass
+	if p.hooks.classify != nil {
+		class, err := p.hooks.classify(ctx, p.in)
+		if err != nil {
+			return channel.Admission{}, err
+		}
+		p.result.Class = class
+	}
+	if p.result.Class.RequiresImmediateAck {
+		p.acknowledge(ctx)
+	}
+	if !p.result.Class.CanStartAgentTurn {
+		return handled(channel.ReasonNotATurn), nil
+	}
+	return channel.Admission{}, nil
+}
+
+// preflightEvent drops what was seen before and what was sent from here, and asks the adapter.
+func (p *pass) preflightEvent(ctx context.Context) (channel.Admission, error) {
+	if p.seenBefore() {
+		return drop(channel.ReasonDedupe), nil
+	}
+	if p.in.ID != "" && p.k.guards.sentFromHere(p.meta.Channel, p.meta.Account, p.in.ConversationID, p.in.ID) {
+		return drop(channel.ReasonSelfEcho), nil
+	}
+	if p.hooks.preflight == nil {
+		return channel.Admission{}, nil
+	}
+	var err error
+	p.preflight, err = p.hooks.preflight(ctx, p.in, p.result.Class)
+	return p.preflight.Admission, err
+}
+
+// seenBefore reports whether an event came before that the queue does not know.
+func (p *pass) seenBefore() bool {
+	k := channel.EventKey{Channel: p.meta.Channel, Account: p.meta.Account}
+	switch {
+	case p.meta.Event != nil || p.meta.Known:
+		return false
+	case p.in != nil:
+		k.Conversation, k.Thread, k.ID = p.in.ConversationID, p.in.ThreadID, p.in.ID
+	default:
+		k.Conversation, k.Thread, k.ID = p.facts.Conversation.ID, p.facts.Conversation.ThreadID, p.facts.MessageID
+	}
+	if k.ID == "" {
+		return false
+	}
+	p.k.mu.Lock()
+	defer p.k.mu.Unlock()
+	_, seen := p.k.recent.get(k.String())
+	p.k.recent.put(k.String(), struct{}{})
+	return seen
+}
+
+// resolve asks the adapter who answers, and where the answer goes.
+func (p *pass) resolve(ctx context.Context) (channel.Admission, error) {
+	t, err := p.hooks.resolve(ctx, p.in, p.result.Class, p.preflight)
+	if err != nil {
+		return channel.Admission{}, err
+	}
+	p.take(t)
+	switch {
+	case t == nil:
+		return channel.Admission{}, errors.New("the adapter has resolved the event to nothing; expected a turn")
+	case t.Admission.Stops():
+		return t.Admission, nil
+	}
+	if t.Context == nil && p.facts.Route.AgentID == "" && p.k.Routes != nil {
+		agent, ok := p.k.Routes.Route(p.facts.RouteQuery())
+		if !ok {
+			return drop(channel.ReasonNoRoute), nil
+		}
+		p.facts.Route.AgentID, p.result.Route.AgentID = agent, agent
+	}
+	return t.Admission, nil
+}
+
+// assemble makes what the agent is told.
+func (p *pass) assemble(ctx context.Context) (channel.Admission, error) {
+	c := p.turn.Context
+	if c != nil {
+		if err := c.Check(); err != nil {
+			return channel.Admission{}, err
+		}
+		ready := *c
+		c, p.snapshot = &ready, p.turn.Snapshot
+	} else {
+		f := *p.facts
+		if f.Conversation.Kind != channel.Direct && p.turn.Trigger == "" {
+			p.snapshot = p.k.Window.Snapshot(ctx, f.WindowKey(), p.preflight.History.Limit)
+			f.Message.InboundHistory = p.snapshot.Entries
+		}
+		f.Trigger, f.Observing = p.turn.Trigger, p.observing()
+		var err error
+		if c, err = channel.BuildContext(f); err != nil {
+			return channel.Admission{}, err
+		}
+	}
+	c.Media = p.checkMedia(ctx, c.Media)
+	history := c.InboundHistory
+	c.InboundHistory = nil
+	for _, e := range history { // they may be the caller's
+		e.Media = p.checkMedia(ctx, e.Media)
+		c.InboundHistory = append(c.InboundHistory, e)
+	}
+	c.Trigger, c.ObserveOnly = p.turn.Trigger, p.observing()
+	p.result.Context, p.result.SessionKey = c, c.SessionKey
+	return channel.Admission{}, nil
+}
+
+var errNoMedia = errors.New("no media folder is configured")
+
+// checkMedia returns the media without the paths that are not to be opened (CH-95).
+func (p *pass) checkMedia(ctx context.Context, list []channel.MediaFact) []channel.MediaFact {
+	var checked []channel.MediaFact
+	for _, m := range list {
+		if m.Path != "" {
+			err := errNoMedia
+			if p.k.Media != nil {
+				err = p.guard(ctx, func() (err error) {
+					m, err = p.k.Media.Check(m)
+					return err
+				})
+			}
+			if err != nil {
+				m.Path = ""
+				p.warn(ctx, channel.StageAssemble, "refused a file's type or size", err)
+			}
+		}
+		checked = append(checked, m)
+	}
+	return checked
+}
+
+// record writes the row of the session and where its last message came from.
+func (p *pass) record(ctx context.Context) (channel.Admission, error) {
+	if p.k.Recorder == nil && p.turn.Record.SessionKey == nil {
+		return channel.Admission{}, nil
+	}
+	ctx, cancel := outlive(ctx, recordTimeout)
+	defer cancel()
+	err := p.guard(ctx, func() error { return p.write(ctx) })
+	if err != nil && p.turn.OnPreDispatchFailure != nil {
+		p.attempt(ctx, channel.StageRecord, "hook for failures before dispatch failed", func() error {
+			p.turn.OnPreDispatchFailure(ctx, err)
+			return nil
+		})
+	}
+	return channel.Admission{}, err
+}
+
+func (p *pass) write(ctx context.Context) error {
+	o, recorder := &p.turn.Record, p.k.Recorder
+	key := cmp.Or(p.facts.Route.PersistedSessionKey, p.result.Context.SessionKey)
+	if o.SessionKey != nil {
+		if key = *o.SessionKey; key == "" {
+			return errors.New("the session key to record is blank; expected one, or none set")
+		}
+	}
+	if recorder == nil {
+		return nil
+	}
+	row := channel.Row{
+		SessionKey: key, CreateIfMissing: o.CreateIfMissing || p.facts.Route.CreateIfMissing,
+		Channel: p.facts.Channel, Account: p.facts.Account, Route: p.facts.Route, Reply: p.facts.Reply,
+		Conversation: p.facts.Conversation, Group: o.group(p.facts.Conversation), Sender: p.facts.Sender.ID, At: time.Now(),
+	}
+	if err := recorder.Record(ctx, row); err != nil {
+		if o.OnError == nil {
+			return fmt.Errorf("record the session: %w", err)
+		}
+		o.OnError(ctx, err)
+	} else if o.TrackTask != nil {
+		p.track(ctx, row)
+	}
+	if !o.UpdateLastRoute {
+		return nil
+	}
+	if main := p.facts.Route.MainSessionKey; main != "" {
+		owner, err := recorder.Owner(ctx, main)
+		if err != nil {
+			return fmt.Errorf("find the session's owner: %w", err)
+		}
+		if owner != p.facts.Sender.ID {
+			return nil
+		}
+	}
+	if err := recorder.LastRoute(ctx, row); err != nil {
+		return fmt.Errorf("record the last route: %w", err)
+	}
+	return nil
+}
+
+// track runs the task of a recorded session beside the turn, which waits for its end.
+func (p *pass) track(ctx context.Context, row channel.Row) {
+	ctx, cancel := outlive(ctx, recordTimeout)
+	p.following.Go(func() {
+		defer cancel()
+		if err := p.guard(ctx, func() error { return p.turn.Record.TrackTask(ctx, row) }); err != nil {
+			p.log(ctx, slog.LevelWarn, "the task of a recorded session failed", slog.Any("error", err))
+		}
+	})
+}
+
+// outlive returns a context that ctx does not end, but a limit does.
+func outlive(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), limit)
+}

@@ -1,0 +1,373 @@
+package kernel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/store/db"
+)
+
+// chat is a platform with one direct conversation for each sender.
+type chat struct {
+	mu       sync.Mutex
+	messages []message
+	fail     func(text string) error // of the next sends, which are not shown; nil: they succeed
+	cut      func(text string) error // of the next sends, which are shown; nil
+	keys     map[string]bool         // of what was shown
+	asks     []string                // of Reconcile
+	onKey    func(key, text string)  // is told of what is sent; nil
+}
+
+type message struct{ to, text string }
+
+func (c *chat) deliver(_ context.Context, b channel.Block) (r channel.Receipt, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fail != nil {
+		if err := c.fail(b.Text); err != nil {
+			return r, err
+		}
+	}
+	if c.onKey != nil {
+		c.onKey(b.Key, b.Text)
+	}
+	if b.Preview != nil {
+		i, _ := strconv.Atoi(b.Preview.MessageIDs[0][1:])
+		c.messages[i].text = b.Text
+		r = *b.Preview
+	} else {
+		c.messages = append(c.messages, message{b.Target.To, b.Text})
+		r.MessageIDs = []string{fmt.Sprint("m", len(c.messages)-1)} // others than those of events
+	}
+	if c.keys == nil {
+		c.keys = map[string]bool{}
+	}
+	c.keys[b.Key] = true
+	if c.cut != nil {
+		err = c.cut(b.Text)
+	}
+	return r, err
+}
+
+// hasShown reports whether a block was shown.
+func (c *chat) hasShown(b channel.Block) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asks = append(c.asks, b.Key)
+	return c.keys[b.Key]
+}
+
+func (c *chat) shown() string { return strings.Join(c.shownTo(""), "\n") }
+
+// shownTo are the messages that somebody has got; "" is everybody.
+func (c *chat) shownTo(who string) (texts []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.messages {
+		if who == "" || m.to == who {
+			texts = append(texts, m.text)
+		}
+	}
+	return texts
+}
+
+func (c *chat) failWith(fail func(text string) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fail = fail
+}
+
+// agentFunc is an agent.
+type agentFunc func(context.Context, *channel.Turn) (channel.DispatchResult, error)
+
+func (f agentFunc) Dispatch(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+	t.Queued()
+	return f(ctx, t)
+}
+
+// inLanes is an agent that runs one turn of a session at a time, in their order.
+func inLanes(f agentWithoutPlace) func(*server, *kernel.QueueOptions) {
+	var mu sync.Mutex
+	last := map[string]chan struct{}{}
+	return func(s *server, _ *kernel.QueueOptions) {
+		s.kernel.Agent = agentWithoutPlace(func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+			end := make(chan struct{})
+			defer close(end)
+			mu.Lock()
+			before := last[t.SessionKey]
+			last[t.SessionKey] = end
+			mu.Unlock()
+			t.Queued()
+			if before != nil {
+				select {
+				case <-before:
+				case <-ctx.Done():
+					return channel.DispatchResult{}, context.Cause(ctx)
+				}
+			}
+			return f(ctx, t)
+		})
+	}
+}
+
+func echo(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+	return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "echo " + t.Context.BodyForAgent})
+}
+
+// memory is a database that several servers of a test share.
+func memory(t *testing.T) *db.DB {
+	t.Helper()
+	d, err := db.Open(t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// server is a process with the channel "chat".
+type server struct {
+	t       *testing.T
+	kernel  *kernel.Kernel
+	queue   *kernel.Queue
+	chat    *chat
+	store   *mortal
+	handler kernel.Handler
+	stop    context.CancelFunc
+	served  chan error
+}
+
+// mortal is a store that a process writes to until it dies. Its calls, and those of the platform, are the steps that the process dies at.
+type mortal struct {
+	kernel.Store
+	mu          sync.Mutex
+	steps, last int // last is the one that the process dies at; 0: none
+	dead        bool
+	away        bool // the database cannot be reached
+}
+
+var errDead = errors.New("the process is dead")
+
+// step reports whether the process is dead.
+func (m *mortal) step() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.steps++
+	m.dead = m.dead || m.steps == m.last
+	return m.dead
+}
+
+// do is two steps: before a call, and behind it.
+func (m *mortal) do(call func() error) error {
+	if m.step() {
+		return errDead
+	}
+	err := call()
+	if m.step() {
+		return errDead
+	}
+	return err
+}
+
+func (m *mortal) write(call func() error) error {
+	m.mu.Lock()
+	away := m.away
+	m.mu.Unlock()
+	if away {
+		return store.ErrAway
+	}
+	return m.do(call)
+}
+
+func (m *mortal) setAway(away bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.away = away
+}
+
+// kill ends the process: nothing of it is stored or seen any more.
+func (m *mortal) kill() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dead = true
+}
+
+// isDead is not a step, so that looking for events is none.
+func (m *mortal) isDead() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.dead || m.away
+}
+
+func (m *mortal) Claim(ctx context.Context, c store.EventClaim, held []string) (events []store.Event, next time.Time, err error) {
+	if m.isDead() {
+		return nil, next, errDead
+	}
+	if events, next, err = m.Store.Claim(ctx, c, held); len(events) > 0 && m.step() {
+		return nil, next, errDead
+	}
+	return events, next, err
+}
+
+func (m *mortal) ClaimReplies(ctx context.Context, c store.EventClaim, held []int64) (replies []store.Reply, next time.Time, err error) {
+	if m.isDead() {
+		return nil, next, errDead
+	}
+	if replies, next, err = m.Store.ClaimReplies(ctx, c, held); len(replies) > 0 && m.step() {
+		return nil, next, errDead
+	}
+	return replies, next, err
+}
+
+func (m *mortal) Note(ctx context.Context, key, replica string, n store.EventNote) error {
+	return m.write(func() error { return m.Store.Note(ctx, key, replica, n) })
+}
+
+func (m *mortal) Release(ctx context.Context, r store.EventRelease) error {
+	return m.write(func() error { return m.Store.Release(ctx, r) })
+}
+
+func (m *mortal) End(ctx context.Context, e store.EventEnd) (id int64, first bool, err error) {
+	err = m.write(func() (err error) {
+		id, first, err = m.Store.End(ctx, e)
+		return err
+	})
+	return id, first, err
+}
+
+func (m *mortal) PostponeReply(ctx context.Context, id int64, replica string, due time.Time, unsure bool) error {
+	return m.write(func() error { return m.Store.PostponeReply(ctx, id, replica, due, unsure) })
+}
+
+func (m *mortal) ReplaceReply(ctx context.Context, id int64, replica string, block []byte) error {
+	return m.write(func() error { return m.Store.ReplaceReply(ctx, id, replica, block) })
+}
+
+func (m *mortal) EndReply(ctx context.Context, id int64, replica string) error {
+	return m.write(func() error { return m.Store.EndReply(ctx, id, replica) })
+}
+
+type openSettings struct{ policy channel.Policy }
+
+func (s openSettings) Policy(channel.PolicyQuery) channel.Policy { return s.policy }
+
+func openPolicy() channel.Policy {
+	return channel.Policy{
+		DM: channel.PolicyOpen, Group: channel.PolicyOpen, RouteAllowed: true, RequireMention: true, ErrorNotice: true,
+		Limits: channel.PolicyLimits{SenderRate: channel.Rate{PerMinute: -1}, ChatRate: channel.Rate{PerMinute: -1}},
+	}
+}
+
+// start starts a process. Its replica is the only one that lives, unless a change of the options says otherwise.
+func start(t *testing.T, d *db.DB, replica string, c *chat, agent agentFunc, change ...func(*server, *kernel.QueueOptions)) *server {
+	t.Helper()
+	s := &server{t: t, chat: c, store: &mortal{Store: d.Events()}, served: make(chan error, 1)}
+	s.kernel = &kernel.Kernel{
+		Agent: agent, Store: s.store, Settings: &openSettings{openPolicy()}, Limits: channel.Limits{Preview: 10 * time.Millisecond},
+	}
+	s.handler = kernel.Handler{Channel: "chat", Grace: time.Second, Run: s.run, Sender: kernel.Sender{Send: func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
+		return s.deliver(ctx, out.Block)
+	}}}
+	o := kernel.QueueOptions{Replica: replica}
+	for _, f := range change {
+		f(s, &o)
+	}
+	s.queue = kernel.NewQueue(s.kernel, o)
+	ctx, cancel := context.WithCancel(t.Context())
+	s.stop = cancel
+	go func() { s.served <- s.queue.Serve(ctx, s.handler, nil) }()
+	return s
+}
+
+// deliver is a step of the process.
+func (s *server) deliver(ctx context.Context, b channel.Block) (r channel.Receipt, err error) {
+	err = s.store.do(func() (err error) {
+		r, err = s.chat.deliver(ctx, b)
+		return err
+	})
+	return r, err
+}
+
+// run runs an event, whose raw form is "sender/id/text".
+func (s *server) run(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
+	var texts []string
+	var sender, id string
+	for _, raw := range e.Raws() {
+		parts := strings.SplitN(string(raw), "/", 3)
+		sender, id = parts[0], parts[1]
+		texts = append(texts, parts[2])
+	}
+	text := strings.Join(texts, "\n")
+	return kernel.Run(ctx, s.kernel, m, text, &kernel.Adapter[string]{
+		Ingest: func(context.Context, string) (*channel.Input, error) {
+			return &channel.Input{ID: id, RawText: text, ConversationID: sender, SenderID: sender}, nil
+		},
+		Resolve: func(ctx context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (*kernel.Turn, error) {
+			f := directFacts(sender, id, text)
+			policy, who := s.kernel.PolicyAt(ctx, f.PolicyQuery(), f.Sender)
+			f.Access = policy.Access(who, channel.MentionFacts{})
+			d := &kernel.Delivery{Deliver: s.deliver, Durable: s.handler.Sender.Send != nil, Preview: func(ctx context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
+				b.Key = ""
+				return s.deliver(ctx, b)
+			}}
+			return &kernel.Turn{Facts: f, Delivery: d}, nil
+		},
+	})
+}
+
+func directFacts(sender, id, text string) channel.Facts {
+	return channel.Facts{
+		Channel: "chat", MessageID: id, Sender: channel.SenderFacts{ID: sender}, Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: sender},
+		Route: channel.RouteFacts{AgentID: "a", RouteSessionKey: "chat:" + sender}, Reply: channel.ReplyPlanFacts{To: sender},
+		Message: channel.MessageFacts{RawBody: text},
+	}
+}
+
+// send has somebody write.
+func (s *server) send(sender string, id int, text string) {
+	s.t.Helper()
+	_, err := s.queue.Accept(s.t.Context(), kernel.Arrival{
+		Key: channel.EventKey{Channel: "chat", Conversation: sender, ID: strconv.Itoa(id)}, Raw: fmt.Appendf(nil, "%s/%d/%s", sender, id, text),
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// close ends the process, as a shutdown does.
+func (s *server) close() {
+	s.t.Helper()
+	s.stop()
+	if err := <-s.served; err != nil {
+		s.t.Error(err)
+	}
+	s.queue.Close(s.t.Context())
+}
+
+// die ends a process that was killed.
+func (s *server) die() {
+	s.store.kill()
+	s.close()
+}
+
+// bubble runs a test in virtual time. What it starts has to end before it.
+func bubble(t *testing.T, test func(t *testing.T, d *db.DB)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		d := memory(t)
+		test(t, d)
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,317 @@
+package kernel_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// stopScene is a kernel with settings, and the log that an operator reads.
+type stopScene struct {
+	*hookScene
+	settings *openSettings
+	log      bytes.Buffer
+	change   func(*channel.Facts)
+	n        int
+}
+
+func newStops() *stopScene {
+	s := &stopScene{hookScene: newHooks(), settings: &openSettings{openPolicy()}}
+	s.settings.policy.Limits = channel.PolicyLimits{}
+	s.settings.policy.Sources = map[string]string{"limits.sender_rate": "channels.fake.limits.sender_rate", "limits.chat_rate": "channels.fake.limits.chat_rate"}
+	log := slog.New(slog.NewTextHandler(&s.log, nil))
+	s.kernel.Settings, s.kernel.Observer, s.kernel.Log = s.settings, channel.NewSlogObserver(log), log
+	return s
+}
+
+// say has the sender write, and returns what the turn came to.
+func (s *stopScene) say(text string) channel.Result {
+	s.n++
+	s.in = &channel.Input{ID: fmt.Sprint("n", s.n), RawText: text, ConversationID: "42", SenderID: "42"}
+	s.facts = facts(s.in.ID, text)
+	s.facts.Access = s.settings.policy.Access(channel.Identity{IDs: []string{"42"}, Paired: channel.No}, channel.MentionFacts{CanDetect: true})
+	if s.change != nil {
+		s.change(&s.facts)
+	}
+	r, _ := s.run(context.Background())
+	time.Sleep(time.Second)
+	return r
+}
+
+// told are the texts on the platform, without the answers of the agent.
+func (s *stopScene) told() (texts []string) {
+	for _, text := range s.desk.said() {
+		if text != "send hello" {
+			texts = append(texts, text)
+		}
+	}
+	return texts
+}
+
+// CH-60, CH-63, CH-82, CH-103: whatever stops a message, the person is told once if it passed the gates, or the operator is, with the setting.
+func TestEveryStopIsToldToThePersonOrTheOperatorOnce(t *testing.T) {
+	group := func(f *channel.Facts) {
+		f.Conversation, f.Access.Mentions.WasMentioned = channel.ConversationFacts{Kind: channel.Group, ID: "42"}, true
+	}
+	bot := func(f *channel.Facts) { f.Sender.IsBot = true }
+	policy := func(set func(*channel.Policy)) func(*stopScene) {
+		return func(s *stopScene) { set(&s.settings.policy) }
+	}
+	fails := func(err error) func(*stopScene) { return func(s *stopScene) { s.failAt("dispatch", err) } }
+	for name, test := range map[string]struct {
+		set      func(*stopScene)
+		text     string
+		times    int    // 0: 3
+		person   string // "": is told nothing
+		operator string // once in the log; "": is not looked at
+	}{
+		"the sender's rate": {
+			policy(func(p *channel.Policy) { p.Limits.SenderRate = channel.Rate{PerMinute: 2, Burst: 1} }), "", 5,
+			"you can send 2 messages per minute. Please send it again in ", "setting=channels.fake.limits.sender_rate",
+		},
+		"the conversation's rate": {
+			policy(func(p *channel.Policy) { p.Limits.ChatRate = channel.Rate{PerMinute: 1} }), "", 5,
+			"this conversation can have 1 message per minute", "setting=channels.fake.limits.chat_rate",
+		},
+		"a command without a role": {func(*stopScene) {}, ",help", 0, "You may not use commands here.", "reason=command_not_allowed"},
+		"pairings cannot be read": {func(s *stopScene) {
+			s.settings.policy.DM, s.change = channel.PolicyPairing, func(f *channel.Facts) { f.Access.DM.Paired = channel.Unknown }
+		}, "", 0, "The server cannot check your access at the moment", "reason=pairing_unavailable"},
+		"no policy":          {policy(func(p *channel.Policy) { p.DM = "" }), "", 0, "", "reason=no_policy"},
+		"disabled":           {policy(func(p *channel.Policy) { p.DM = channel.PolicyDisabled }), "", 0, "", "reason=dm_disabled"},
+		"nobody on the list": {policy(func(p *channel.Policy) { p.DM = channel.PolicyAllowlist }), "", 0, "", "reason=dm_allowlist_empty"},
+		"not on the list":    {policy(func(p *channel.Policy) { p.DM, p.DMAllowFrom = channel.PolicyAllowlist, []string{"7"} }), "", 0, "", "reason=dm_not_allowed"},
+		"a disabled group":   {func(s *stopScene) { s.settings.policy.Group, s.change = channel.PolicyDisabled, group }, "", 0, "", "reason=group_disabled"},
+		"a group not listed": {func(s *stopScene) { s.settings.policy.RouteAllowed, s.change = false, group }, "", 0, "", "reason=route_not_allowed"},
+		"a bot":              {func(s *stopScene) { s.change = bot }, "", 0, "", "reason=bot_not_allowed"},
+		"two bots":           {func(s *stopScene) { s.settings.policy.AllowBots, s.change = channel.BotsAll, bot }, "", 10, "", "reason=bot_loop"},
+		"no agent here": {func(s *stopScene) {
+			s.kernel.Routes, s.change = noRoutes{}, func(f *channel.Facts) { f.Route.AgentID = "" }
+		}, "", 0, "No agent answers in this conversation.", "reason=no_route"},
+		"not supported": {func(s *stopScene) {
+			s.admission = channel.Admission{Kind: channel.Drop, Reason: channel.ReasonUnsupported}
+		}, "", 0, "This kind of message cannot be answered here.", ""},
+		"too large": {func(s *stopScene) {
+			s.admission = channel.Admission{Kind: channel.Drop, Reason: channel.ReasonTooLarge}
+		}, "", 0, "This message is too large.", ""},
+		"a busy session":  {fails(turn.ErrBusy), "", 0, "an earlier one is still being answered", ""},
+		"a full queue":    {fails(turn.ErrQueueFull), "", 0, "The server is busy at the moment", ""},
+		"the server ends": {fails(turn.ErrDraining), "", 0, "The server is restarting", ""},
+		"a failed model":  {fails(errTest), "", 1, "Something went wrong.", "level=ERROR"},
+		"no session":      {func(s *stopScene) { s.kernel.Recorder = &rows{record: errTest} }, "", 1, "Something went wrong.", "level=ERROR"},
+		"stopped, in no group": {func(s *stopScene) {
+			s.change = func(f *channel.Facts) {
+				group(f)
+				f.Access.Mentions.WasMentioned = false
+				f.Access.Group.RequireMention = false
+			}
+			s.failAt("dispatch", turn.ErrBusy)
+		}, "", 0, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStops()
+				test.set(s)
+				for range max(test.times, 1) + 2*boolInt(test.times == 0) {
+					s.say(strings.TrimSpace(test.text + " hi"))
+				}
+				if told := s.told(); test.person == "" && len(told) > 0 || test.person != "" && (len(told) != 1 || !strings.Contains(told[0], test.person)) {
+					t.Errorf("the person is told %q, expected: %s", told, test.person)
+				}
+				if n := strings.Count(s.log.String(), test.operator); test.operator != "" && n != 1 {
+					t.Errorf("the operator is told %d times:\n%s", n, &s.log)
+				}
+			})
+		})
+	}
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Whoever waits as the notice says is answered; a later spell is told again. TakeRate counts for a caller that answers before the turn.
+func TestWhoWaitsAsTheNoticeSaysIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStops()
+		s.settings.policy.Limits.SenderRate = channel.Rate{PerMinute: 2, Burst: 1}
+		for range 2 {
+			before := len(s.told())
+			s.say("one")
+			s.say("two")
+			if told := s.told(); len(told) != before+1 || !strings.Contains(told[before], "in 29 seconds.") {
+				t.Fatalf("got %q", told)
+			}
+			time.Sleep(2 * time.Minute)
+		}
+		f := facts("x", "hi")
+		f.Channel = "fake"
+		if a, b := s.kernel.TakeRate(&f), s.kernel.TakeRate(&f); a != 0 || b <= 0 || b > 30*time.Second {
+			t.Errorf("got the waits %v and %v", a, b)
+		}
+		f.Access = channel.AccessFacts{}
+		if wait := s.kernel.TakeRate(&f); wait != 0 {
+			t.Errorf("a denied message has to wait for %v", wait)
+		}
+		m := s.meta()
+		m.Counted = true
+		s.facts.MessageID = "y"
+		if r, err := s.kernel.RunAssembled(t.Context(), m, s.turn()); err != nil || r.Outcome != channel.OutcomeVisible {
+			t.Errorf("got %+v, %v: a message that was counted is counted again", r.Admission, err)
+		}
+	})
+}
+
+// CH-81
+func TestBotsDoNotAnswerEachOtherWithoutEnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		limits  channel.Limits
+		every   time.Duration
+		between func(*stopScene, int) // before each event
+		events  int
+		blocked []int // events that are not answered
+	}{
+		"20 events a minute, then a pause of one": {channel.Limits{LoopTurns: -1}, time.Second, nil, 95, append(ranges(20, 80), 100)[:60]},
+		"8 turns in a row":                        {channel.Limits{}, time.Minute, nil, 10, []int{8, 9}},
+		"8 turns in a row, a person between": {channel.Limits{}, time.Minute, func(s *stopScene, i int) {
+			if i == 5 {
+				s.change = nil
+				s.say("a person")
+				s.change = func(f *channel.Facts) { f.Sender.IsBot = true }
+			}
+		}, 13, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStops()
+				s.kernel.Limits = test.limits
+				s.settings.policy.AllowBots = channel.BotsAll
+				s.settings.policy.Limits = channel.PolicyLimits{SenderRate: channel.Rate{PerMinute: -1}, ChatRate: channel.Rate{PerMinute: -1}}
+				s.change = func(f *channel.Facts) { f.Sender.IsBot = true }
+				var blocked []int
+				for i := range test.events {
+					if test.between != nil {
+						test.between(s, i)
+					}
+					if r := s.say("hi"); r.Admission.Reason == channel.ReasonBotLoop {
+						blocked = append(blocked, i)
+					}
+					time.Sleep(test.every - time.Second)
+				}
+				if !slices.Equal(blocked, test.blocked) {
+					t.Errorf("not answered are %v", blocked)
+				}
+			})
+		})
+	}
+}
+
+func ranges(from, to int) (list []int) {
+	for i := from; i < to; i++ {
+		list = append(list, i)
+	}
+	return list
+}
+
+// /start is answered by the greeting of the place; a text that only looks like a command is a message.
+func TestGreetingsAndCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStops()
+		s.settings.policy.Greeting = "Welcome!"
+		s.say("/start")
+		s.say("/start from-a-link")
+		s.settings.policy.Greeting = ""
+		s.say("/start")
+		s.settings.policy.Commands = func(text string, _ bool) bool { return strings.HasPrefix(text, ",help") }
+		s.say(",weather Paris")
+		s.say(",help")
+		got := s.desk.said()
+		if strings.Join(got[:4], "|") != "send Welcome!|send Welcome!|send hello|send hello" || len(got) != 5 || !strings.Contains(got[4], "You may not use commands here.") {
+			t.Errorf("got %q", got)
+		}
+		if s.kernel.HasCommand("fake", "", ",weather") || !s.kernel.HasCommand("fake", "", ",help") {
+			t.Error("got other commands than the agents have")
+		}
+	})
+}
+
+// decider is an agent that takes presses.
+type decider struct{ pressed []channel.Press }
+
+func (*decider) Dispatch(context.Context, *channel.Turn) (channel.DispatchResult, error) {
+	return channel.DispatchResult{}, errTest // a press is no message
+}
+
+func (d *decider) Decide(_ context.Context, _ *channel.Turn, p channel.Press) channel.Pressed {
+	d.pressed = append(d.pressed, p)
+	return channel.PressApproved
+}
+
+// CH-105: a press passes the gates of the command that it stands for, is no message, and takes nothing from the window.
+func TestAPressPassesTheGatesOfItsCommand(t *testing.T) {
+	operators := func(allowed bool) channel.CommandFacts {
+		return channel.CommandFacts{Authorizers: []channel.Authorizer{{Name: "operators", Role: tool.Operator, Configured: true, Allowed: allowed}}}
+	}
+	off := operators(true)
+	off.Mode = channel.CommandsOff
+	for name, test := range map[string]struct {
+		commands channel.CommandFacts
+		policy   channel.PolicyKind
+		observe  bool
+		shown    []channel.Pressed
+		pressed  int
+		outcome  channel.Outcome
+	}{
+		"an operator":          {operators(true), channel.PolicyOpen, false, []channel.Pressed{channel.PressApproved}, 1, channel.OutcomeSilent},
+		"not on the list":      {operators(false), channel.PolicyOpen, false, []channel.Pressed{channel.PressRefused}, 0, channel.OutcomeBlocked},
+		"may not talk here":    {operators(false), channel.PolicyDisabled, false, []channel.Pressed{channel.PressRefused}, 0, channel.OutcomeBlocked},
+		"commands are off":     {off, channel.PolicyOpen, false, []channel.Pressed{channel.PressRefused}, 0, channel.OutcomeSilent},
+		"the turn is observed": {operators(true), channel.PolicyOpen, true, nil, 0, channel.OutcomeObserved},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, d := newHooks(), &decider{}
+			s.kernel.Agent, s.kernel.Window = d, channel.NewWindow(nil, channel.WindowOptions{})
+			key := channel.WindowKey{Channel: "fake", Conversation: "42"}
+			_ = s.kernel.Window.Record(t.Context(), channel.Recording{Key: key, MessageID: "m", Message: channel.MessageFacts{RawBody: "before"}})
+			s.group(false)
+			s.facts.Access.Group.Policy, s.facts.Access.Group.RequireMention, s.facts.Access.Commands = test.policy, true, test.commands
+			s.class = channel.EventClass{Kind: channel.EventInteraction, CanStartAgentTurn: true}
+			var shown []channel.Pressed
+			a := s.adapter()
+			a.Resolve = func(context.Context, *channel.Input, channel.EventClass, channel.Preflight) (*kernel.Turn, error) {
+				turn := s.kernel.PressTurn(s.facts, channel.Press{ID: "q", Approve: true}, func(_ context.Context, p channel.Pressed) { shown = append(shown, p) })
+				if test.observe {
+					turn.Admission = channel.Admission{Kind: channel.ObserveOnly, Reason: channel.ReasonObserver}
+				}
+				return turn, nil
+			}
+			a.Finalize = func(_ context.Context, r channel.Result) error {
+				if p, ok := channel.RefusedPress(r); ok {
+					shown = append(shown, p)
+				}
+				return nil
+			}
+			r, err := kernel.Run(t.Context(), s.kernel, s.meta(), "raw", a)
+			if pressed := len(d.pressed); err != nil || !slices.Equal(shown, test.shown) || pressed != test.pressed || r.Outcome != test.outcome {
+				t.Errorf("got %s, %v, shown %v, pressed %v", r.Outcome, err, shown, d.pressed)
+			}
+			if n := len(s.kernel.Window.Snapshot(t.Context(), key, 0).Entries); n != 1 {
+				t.Errorf("the window has %d messages", n)
+			}
+		})
+	}
+}

@@ -1,0 +1,157 @@
+package platform_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/channeltest"
+	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/platform"
+)
+
+func options(connect func(context.Context) error) platform.ServiceOptions {
+	return platform.ServiceOptions{
+		Handler: kernel.Handler{Channel: "fake", Run: func(context.Context, *kernel.Claimed, kernel.Meta) (channel.Result, error) {
+			return channel.Result{}, nil
+		}},
+		Connect: connect,
+	}
+}
+
+// newQueue returns a queue, which ends before the bubble of the test does.
+func newQueue(t *testing.T, only channel.Exclusive) *kernel.Queue {
+	t.Helper()
+	q := kernel.NewQueue(&kernel.Kernel{Store: channeltest.Store(t)}, kernel.QueueOptions{Replica: "test", Only: only})
+	t.Cleanup(func() { q.Close(context.Background()) })
+	return q
+}
+
+// CH-179
+func TestAChannelServesUntilSomebodyEndsItOrItCannotWork(t *testing.T) {
+	lost, refused := errors.New("the token is none"), errors.New("the platform refuses")
+	connected := func(context.Context) error { return nil }
+	for name, test := range map[string]struct {
+		connect     func(context.Context) error
+		end         func(s *platform.Service, stop context.CancelFunc)
+		want, ready error
+	}{
+		"somebody ends it":            {connected, func(_ *platform.Service, stop context.CancelFunc) { stop() }, nil, nil},
+		"it fails while it serves":    {connected, func(s *platform.Service, _ context.CancelFunc) { s.Fail(lost) }, lost, lost},
+		"it fails while it connects":  {waits, func(s *platform.Service, _ context.CancelFunc) { s.Fail(lost) }, lost, lost},
+		"it is ended while it begins": {waits, func(_ *platform.Service, stop context.CancelFunc) { stop() }, nil, nil},
+		"it cannot connect":           {func(context.Context) error { return refused }, nil, refused, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var s platform.Service
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				s.Fail(errors.New("of before"))
+				q := newQueue(t, nil)
+				done := make(chan error, 1)
+				go func() { done <- s.Serve(ctx, q, options(test.connect)) }()
+				synctest.Wait()
+				if test.end != nil {
+					if s.Queue() == nil || s.Ready() != nil {
+						t.Errorf("queue %v, ready %v while it serves", s.Queue(), s.Ready())
+					}
+					if err := s.Serve(ctx, q, options(connected)); err == nil {
+						t.Error("it serves twice")
+					}
+					test.end(&s, stop)
+				}
+				if err := <-done; !errors.Is(err, test.want) || test.want == nil && err != nil {
+					t.Errorf("got %v, expected %v", err, test.want)
+				}
+				if s.Queue() != nil || s.Ready() != test.ready {
+					t.Errorf("queue %v, ready %v at the end, expected %v", s.Queue(), s.Ready(), test.ready)
+				}
+			})
+		})
+	}
+}
+
+func waits(ctx context.Context) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// turnstile lets one in, until it takes the place away.
+type turnstile struct {
+	names chan string
+	free  chan struct{}
+	taken func()
+}
+
+func (f *turnstile) Only(ctx context.Context, name string) (context.Context, func(), error) {
+	f.names <- name
+	select {
+	case <-f.free:
+	case <-ctx.Done():
+		return nil, nil, context.Cause(ctx)
+	}
+	alone, cancel := context.WithCancel(ctx)
+	f.taken = cancel
+	return alone, func() { cancel(); f.free <- struct{}{} }, nil
+}
+
+// CL-02, CH-170: of several processes one asks the platform.
+func TestOneProcessReceivesAndTheOthersStandBy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &turnstile{names: make(chan string, 10), free: make(chan struct{}, 1)}
+		var s platform.Service
+		ctx, stop := context.WithCancel(t.Context())
+		q, receiving := newQueue(t, f), 0
+		o := options(func(context.Context) error { return nil })
+		o.Handler.Channel, o.Handler.Account, o.Exclusive = "telegram", "a", true
+		o.Receive = func(ctx context.Context) error {
+			receiving++
+			defer func() { receiving-- }()
+			return waits(ctx)
+		}
+		done := make(chan error, 1)
+		go func() { done <- s.Serve(ctx, q, o) }()
+		is := func(want int, when string) {
+			t.Helper()
+			synctest.Wait()
+			if receiving != want {
+				t.Errorf("%d receive %s, expected %d", receiving, when, want)
+			}
+		}
+		is(0, "while another process does")
+		if s.Queue() == nil {
+			t.Error("a process that stands by has no queue; it takes webhooks, and what others have left")
+		}
+		f.free <- struct{}{}
+		is(1, "when the other process is gone")
+		f.taken()
+		synctest.Wait()
+		is(1, "when it was taken away and is free again")
+		if len(f.names) != 2 || <-f.names != "telegram@a" {
+			t.Errorf("it has asked %d times", len(f.names))
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		is(0, "at the end")
+	})
+}
+
+func TestWhatIsForAllProcessesWaitsForNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failed := errors.New("failed")
+		for name, only := range map[string]channel.Exclusive{"alone": nil, "shared": &turnstile{}} {
+			var s platform.Service
+			o := options(func(context.Context) error { return nil })
+			o.Exclusive = only == nil
+			o.Receive = func(context.Context) error { return failed }
+			if err := s.Serve(t.Context(), newQueue(t, only), o); !errors.Is(err, failed) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,74 @@
+package channel
+
+import (
+	"context"
+	"time"
+)
+
+// Row is what is recorded of a turn.
+type Row struct {
+	SessionKey      string
+	CreateIfMissing bool
+	Channel         string
+	Account         string
+	Route           RouteFacts
+	Reply           ReplyPlanFacts
+	Conversation    ConversationFacts
+	Group           SessionGroup // zero of direct conversations
+	Sender          string
+	At              time.Time
+}
+
+// SessionGroup says of which group a session is.
+type SessionGroup struct {
+	Kind  ChatType
+	ID    string
+	Label string
+}
+
+// Routes maps where a message came from to an agent: the most specific rule first.
+type Routes interface {
+	Route(RouteQuery) (agent string, ok bool)
+}
+
+// RouteQuery is where a message came from.
+type RouteQuery struct {
+	Channel, Account string
+	Peer             Peer
+	Space            string
+	Parent, Thread   string
+}
+
+// Settings gives the policy for a place. Fields are resolved one by one: thread, conversation, account, channel, default.
+type Settings interface {
+	Policy(PolicyQuery) Policy
+}
+
+// PolicyQuery is the place that a policy is for.
+type PolicyQuery struct {
+	Channel, Account, Conversation, Parent, Thread string
+	Kind                                           ChatType
+}
+
+// Pairing knows who was paired with an account. An error is an unreadable store.
+type Pairing interface {
+	Paired(_ context.Context, channel, account, sender string) (bool, error)
+}
+
+// Asker is a [Pairing] that knows who waits to be paired.
+type Asker interface {
+	Asked(_ context.Context, channel, account, sender string) (bool, error)
+}
+
+// Welcomer is a [Pairing] that knows who was paired and not told yet.
+type Welcomer interface {
+	// Welcome returns true once for each sender who was paired.
+	Welcome(_ context.Context, channel, account, sender string) (bool, error)
+}
+
+// SessionEraser is a [Recorder] that knows where the messages of a session came from, and can forget it.
+type SessionEraser interface {
+	// Places are where they came from; none for a session that is not known.
+	Places(_ context.Context, session string) ([]WindowKey, error)
+	Forget(_ context.Context, session string) error
+}

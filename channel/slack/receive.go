@@ -1,0 +1,77 @@
+package slack
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	slackgo "github.com/slack-go/slack"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/platform"
+)
+
+// Webhook receives all that the platform sends: POST /v1/channels/{name}/webhook is the Request URL of events, of slash commands and of interactivity.
+func (c *Channel) Webhook() http.Handler { return http.HandlerFunc(c.receive) }
+
+// receive answers with an empty 200 when the event is stored, before it runs: the platform waits 3 s.
+func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
+	var signature slackgo.SecretsVerifier
+	body, ok := platform.ReadEvent(w, r, func(h http.Header) (most int64, valid bool) {
+		var err error
+		signature, err = slackgo.NewSecretsVerifier(h, c.secret) // which checks the time
+		return maxEvent, err == nil
+	}, "application/json", "application/x-www-form-urlencoded")
+	if !ok {
+		return
+	}
+	_, _ = signature.Write(body) // a hash
+	if signature.Ensure() != nil {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	e, err := parseEvent(body)
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	switch e.Type {
+	case typeChallenge:
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		_, _ = io.WriteString(w, e.Challenge)
+	case typeLimited:
+		c.log.WarnContext(r.Context(), "platform drops events: too many within an hour", "channel", c.name)
+	}
+	if e.message == nil {
+		return
+	}
+	if err := c.accept(r.Context(), e, body); err != nil {
+		c.log.WarnContext(r.Context(), "cannot accept an event; the platform must retry", "channel", c.name, "error", err)
+		platform.AskAgain(w)
+	}
+}
+
+var errStarting = errors.New("slack: the channel is not running")
+
+// accept stores an event.
+func (c *Channel) accept(ctx context.Context, e *event, body []byte) error {
+	q, me, m := c.service.Queue(), c.self(), e.message
+	if q == nil || me.UserID == "" {
+		return errStarting
+	}
+	if !e.concerns(me) || m.change != changeNone && m.sender(me).IsSelf { // the platform tells the bot of each of its own edits
+		return nil
+	}
+	a := kernel.Arrival{
+		Key: channel.EventKey{Channel: c.name, Account: c.account, Conversation: m.conversation, Thread: m.thread, ID: m.id}, // of a message and its mention
+		Raw: body,
+	}
+	if m.kind == channel.EventMessage && !m.native {
+		a.Bundle, a.Wait = q.Kernel().Bundle(c.name, c.account, c.input(q.Kernel(), m))
+	}
+	_, err := q.Accept(ctx, a)
+	return err
+}

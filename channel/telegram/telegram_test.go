@@ -1,0 +1,158 @@
+package telegram_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lingserve/lingserve/channel/platform"
+	"github.com/lingserve/lingserve/channel/telegram"
+	"github.com/lingserve/lingserve/internal/faketelegram"
+)
+
+func TestSettingsAreChecked(t *testing.T) {
+	hook := func(secret platform.Secret) telegram.Settings {
+		return telegram.Settings{Token: "42:x", Mode: telegram.ModeWebhook, PublicURL: "https://a.example", Secret: secret}
+	}
+	const form = "the secret of the webhook must have 16 to 256"
+	for name, tt := range map[string]struct {
+		s    telegram.Settings
+		want string
+	}{
+		"no token":                    {telegram.Settings{}, "token is missing"},
+		"a token that is none":        {telegram.Settings{Token: "canary token"}, "the token is invalid"},
+		"a mode":                      {telegram.Settings{Token: "42:x", Mode: "push"}, `mode is "push"; expected poll or webhook`},
+		"a webhook without address":   {telegram.Settings{Token: "42:x", Mode: telegram.ModeWebhook}, "mode webhook needs public_url"},
+		"a secret with a space":       {hook("canary secret of 23 chars"), form},
+		"a secret of one":             {hook("x"), form},
+		"a short secret":              {hook("canary-456789ab"), form},
+		"an address":                  {telegram.Settings{Token: "42:x", API: "telegram.org"}, "api is not an address"},
+		"a preview":                   {telegram.Settings{Token: "42:x", Preview: "on"}, `preview is "on"; expected edit, draft or off`},
+		"a parse mode":                {telegram.Settings{Token: "42:x", ParseMode: "bbcode"}, `parse_mode is "bbcode"; expected html or markdownv2`},
+		"more than the public server": {telegram.Settings{Token: "42:x", MaxMedia: 21 << 20}, "expected at most 20971520 bytes"},
+		"a relative folder":           {telegram.Settings{Token: "42:x", Files: "files"}, "files is not an absolute path"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := telegram.New(tt.s)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "telegram: ") || strings.Contains(err.Error(), "canary") {
+				t.Errorf("%v, expected %s", err, tt.want)
+			}
+		})
+	}
+	if _, err := telegram.New(telegram.Settings{Token: "42:x", API: "http://127.0.0.1:8081", MaxMedia: 1 << 30, Files: "/var/files"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// CH-174
+func TestCheckSaysWhetherItCouldStart(t *testing.T) {
+	hook := func(s *telegram.Settings) { s.Mode, s.PublicURL = telegram.ModeWebhook, "https://here.test" }
+	for name, tt := range map[string]struct {
+		fault    faketelegram.Fault
+		change   func(*telegram.Settings)
+		webhook  string
+		readsAll bool
+		want     string
+		about    string
+	}{
+		"it could":                  {about: "@ling_bot, in privacy mode: in groups, it sees only commands, mentions and replies to it"},
+		"it sees all messages":      {readsAll: true, about: "@ling_bot, sees all messages of its groups"},
+		"a token that is not valid": {fault: faketelegram.Fault{Method: "getMe", Code: 401}, want: "the token is not valid; take the one that @BotFather shows"},
+		"a token of nobody":         {change: func(s *telegram.Settings) { s.Token = "43:other" }, want: "the token is not valid"},
+		"no server":                 {fault: faketelegram.Fault{Method: "getMe", Cut: faketelegram.Refused}, want: "cannot connect to the platform"},
+		"another server":            {fault: faketelegram.Fault{Method: "getMe", Body: "<html>hello</html>"}, want: "not from a Bot API; check the setting api"},
+		"a webhook elsewhere":       {webhook: "https://other.example/hook", want: "this bot has a webhook"},
+		"one at another address":    {webhook: "https://other.example/hook", change: hook, want: "this bot's webhook has another address"},
+		"one that is ours":          {webhook: "https://here.test/v1/channels/telegram/webhook", change: hook},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			r := setup(t, options{settings: tt.change, fake: &faketelegram.Options{ReadsAll: tt.readsAll, Deliver: &http.Client{Transport: nowhere{}}}})
+			if tt.webhook != "" {
+				r.setWebhook(tt.webhook)
+			}
+			if tt.fault.Method != "" {
+				r.fake.Fail(tt.fault)
+			}
+			err := r.channel.Check(t.Context())
+			switch {
+			case (err == nil) != (tt.want == ""):
+				t.Error(err)
+			case err != nil && (!strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "42:fake") || strings.Contains(err.Error(), "43:other") || strings.Contains(err.Error(), "other.example")):
+				t.Error(err)
+			case tt.about != "" && r.channel.About() != tt.about:
+				t.Error(r.channel.About())
+			}
+			if len(r.fake.Writes()) != 0 || len(r.fake.Calls("deleteWebhook")) != 0 {
+				t.Error("it has changed something")
+			}
+		})
+	}
+}
+
+// CH-179, section 18
+func TestNoLogAndNoErrorHasTheTokenOrTheWordsOfPeople(t *testing.T) {
+	const canary = "canary-7f3"
+	bubble(t, "", func(t *testing.T) {
+		r := setup(t, options{fake: &faketelegram.Options{Token: "42:" + canary}})
+		for _, method := range []string{"getMe", "deleteWebhook", "getUpdates", "sendMessage", "sendChatAction", "getFile", "download"} {
+			for _, f := range []faketelegram.Fault{
+				{Code: 500, Description: "Internal " + canary},
+				{Cut: faketelegram.CutBefore},
+				{Cut: faketelegram.Refused},
+				{Code: 502, Body: "<html>" + canary},
+				{Body: `{"ok":true,"result":"` + canary + `"}`},
+				{Code: 429, RetryAfter: 1, Description: canary},
+			} {
+				f.Method = method
+				r.fake.Fail(f)
+			}
+		}
+		r.serve()
+		doc := r.fake.AddFile(canary+".txt", []byte(canary))
+		for i := range 12 {
+			by := &faketelegram.User{ID: 7, FirstName: canary, Username: canary}
+			r.say(faketelegram.Message{Chat: private, From: by, Caption: canary, Document: &doc})
+			time.Sleep(time.Duration(i) * 30 * time.Second)
+		}
+		time.Sleep(10 * time.Minute)
+		if len(r.told()) == 0 {
+			t.Fatal("no turn has run")
+		}
+		if log := r.log.String(); strings.Contains(log, canary) {
+			at := strings.Index(log, canary)
+			t.Errorf("the log has %q", log[max(0, at-200):at+20])
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, tr := range r.traces {
+			if tr.Err != nil && strings.Contains(tr.Err.Error(), canary) || strings.Contains(tr.Warning+tr.Hint+tr.Setting, canary) {
+				t.Error(tr)
+			}
+		}
+	})
+}
+
+// CL-02: any replica takes what the platform sends with the secret that another one has set.
+func TestReplicasExpectTheSameSecret(t *testing.T) {
+	secretOf := func(token, given platform.Secret) (set string) {
+		bubble(t, "secret", func(t *testing.T) {
+			r := setup(t, options{fake: &faketelegram.Options{Token: strings.TrimSpace(string(token)), Deliver: &http.Client{Transport: nowhere{}}}, settings: func(s *telegram.Settings) {
+				webhook(s)
+				s.Token, s.Secret = token, given
+			}}).serve()
+			set = r.fake.Calls("setWebhook")[0].Params["secret_token"]
+		})
+		return set
+	}
+	one := secretOf("1:abc", "")
+	if other := secretOf(" 1:abc\n", ""); one != other || len(one) < 32 || strings.Contains(one, "abc") {
+		t.Errorf("the secrets are %q and %q", one, other)
+	}
+	if other := secretOf("1:abd", ""); one == other {
+		t.Error("another bot has the same secret")
+	}
+	if got := secretOf("1:abc", "mine-0123456789a"); got != "mine-0123456789a" {
+		t.Errorf("the secret of the settings is %q", got)
+	}
+}

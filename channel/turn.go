@@ -1,0 +1,132 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lingserve/lingserve/turn"
+)
+
+// LoaderTimeout bounds a function that loads media.
+const LoaderTimeout = 15 * time.Second
+
+// Agent answers turns.
+type Agent interface {
+	Dispatch(context.Context, *Turn) (DispatchResult, error)
+}
+
+// Turn is what an agent is given.
+type Turn struct {
+	ID, SessionKey string
+	Context        *TurnContext
+	Policy         string    // on_busy, of package turn; "" is queue
+	Repeated       bool      // a turn with its message has failed
+	Resumed        bool      // the turn may have begun in another process, or in this one before
+	Shown          int       // bytes of the turn's text that were sent before, of a turn that is resumed
+	Timezone       string    // of the dates that the agent reads; "" is the agent's
+	Arrived        time.Time // when its message came; zero: now
+	Sink           Sink
+	Queued         func() // to be called when the turn has its place in the lane
+}
+
+type turnKey struct{}
+
+// FromContext returns the turn that a context belongs to, nil for others: whatever a turn runs and that sends through a channel
+// uses its Sink.
+func FromContext(ctx context.Context) *Turn {
+	t, _ := ctx.Value(turnKey{}).(*Turn)
+	return t
+}
+
+// WithTurn returns a context that belongs to a turn.
+func WithTurn(ctx context.Context, t *Turn) context.Context {
+	return context.WithValue(ctx, turnKey{}, t)
+}
+
+// Sink takes what an agent says in a turn.
+type Sink interface {
+	// Emit is the next block. ErrNoDelivery where nothing delivers here.
+	Emit(_ context.Context, kind ReplyKind, p Payload) error
+	// Preview is the newest text of the block that is open.
+	Preview(p Payload)
+	// Do sends by itself, or does not where nothing may be seen: then the receipt is suppressed.
+	Do(_ context.Context, b Block, send func(context.Context) (Receipt, error)) (Receipt, error)
+}
+
+// IsCanceled says whether an error is that the turn was not to go on: somebody, the lane, or the server's end wanted that.
+func IsCanceled(ctx context.Context, err error) bool {
+	return isDraining(err) || errors.Is(err, turn.ErrStopped) || errors.Is(err, turn.ErrInterrupted) || gaveUp(ctx, err)
+}
+
+// isDraining says whether an error is that the server shuts down.
+func isDraining(err error) bool {
+	return errors.Is(err, ErrDraining)
+}
+
+// gaveUp says whether an error is that somebody has canceled the turn's context. A deadline is nobody's wish.
+func gaveUp(ctx context.Context, err error) bool {
+	cause := context.Cause(ctx)
+	return cause != nil && !errors.Is(cause, context.DeadlineExceeded) && (errors.Is(err, cause) || errors.Is(err, context.Canceled))
+}
+
+// Trigger says that the server starts a turn by itself; "" is a message of somebody.
+type Trigger string
+
+// The triggers.
+const (
+	TriggerSchedule Trigger = "schedule"
+	TriggerResume   Trigger = "resume"
+)
+
+// Preflight is what an adapter knows before it resolves. The kernel itself reads it for a drop alone.
+type Preflight struct {
+	Admission    Admission
+	Access       *AccessFacts
+	Message      MessageFacts
+	Supplemental SupplementalFacts
+	Media        []MediaFact
+	History      HistoryHint
+}
+
+// HistoryHint says how a message that is dropped goes to the window.
+type HistoryHint struct {
+	Key          WindowKey // zero is the conversation and thread of the input
+	Limit        int       // entries; 0 is the window's own, negative turns it off
+	MediaLimit   *int      // media an entry; nil is 4
+	ShouldRecord func() bool
+	RecordOnDrop bool
+	Sender       SenderFacts
+	Conversation ConversationFacts
+	LoadMedia    func(context.Context) ([]MediaFact, error)
+}
+
+// Parts returns the platform's messages of an input, in order: several where it was merged.
+func Parts[Message any](in *Input) (list []Message) {
+	for _, p := range in.Parts {
+		if m, ok := p.Raw.(Message); ok {
+			list = append(list, m)
+		}
+	}
+	if m, ok := in.Raw.(Message); ok && len(list) == 0 {
+		list = append(list, m)
+	}
+	return list
+}
+
+// LetsIn says whether the gates let a message in.
+func LetsIn(f *Facts) bool {
+	a := Evaluate(*f).Admission.Kind
+	return a == Dispatch || a == ObserveOnly
+}
+
+// Label is what a sender is called in the envelope.
+func (s SenderFacts) Label() string {
+	switch {
+	case s.Username == "":
+		return s.Name
+	case s.Name == "":
+		return "@" + s.Username
+	}
+	return s.Name + " (@" + s.Username + ")"
+}

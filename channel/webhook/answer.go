@@ -1,0 +1,165 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+// answer is the answer to a message. With [AckResult] it is stored, with the parts of the reply that the callback has not got.
+type answer struct {
+	Turn      string `json:"turn,omitempty"`
+	Status    string `json:"status"` // accepted, or done: then it has what follows
+	Admission string `json:"admission,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+	Outcome   string `json:"outcome,omitempty"`
+	Replies   []part `json:"replies,omitzero"`
+	Duplicate bool   `json:"duplicate,omitempty"`
+}
+
+// part is a part of a reply.
+type part struct {
+	Kind channel.ReplyKind `json:"kind"`
+	Seq  int               `json:"seq"`
+	Text string            `json:"text"`
+}
+
+const (
+	statusAccepted = "accepted"
+	statusDone     = "done"
+)
+
+// partOf returns a block as a part of a reply. The addresses of its media follow its text.
+func partOf(b *channel.Block) part {
+	text := b.Text
+	for _, m := range b.Media {
+		if m.URL != "" {
+			text = strings.TrimSpace(text + "\n" + m.URL)
+		}
+	}
+	return part{b.Kind, b.Seq, text}
+}
+
+// add adds a part. known reports that it was there.
+func (a *answer) add(p part) (known bool) {
+	if slices.ContainsFunc(a.Replies, func(other part) bool { return other.Seq == p.Seq }) {
+		return true
+	}
+	a.Replies = append(a.Replies, p)
+	return false
+}
+
+// complete makes it the answer to a turn that has ended.
+func (a *answer) complete(turn string, admission channel.Admission, outcome channel.Outcome) {
+	a.Turn, a.Status, a.Admission, a.Reason, a.Outcome = turn, statusDone, string(admission.Kind), string(admission.Reason), string(outcome)
+	if a.Replies == nil {
+		a.Replies = []part{}
+	}
+}
+
+// Results stores the answers to messages, for messages that are sent again, and for requests that wait at another replica. An answer is deleted a day
+// after it was saved.
+type Results interface {
+	// Save replaces the answer to a message of a session.
+	Save(_ context.Context, message, session string, answer []byte) error
+	// Load returns the answer; nil: there is none.
+	Load(_ context.Context, message string) ([]byte, error)
+	// Erase deletes the answers to all messages of a session.
+	Erase(_ context.Context, session string) error
+}
+
+const (
+	// ResultLife is how long an answer is stored.
+	ResultLife = 24 * time.Hour
+	// resultsTimeout bounds a call of Results.
+	resultsTimeout = 5 * time.Second
+)
+
+// save stores an answer. If it cannot, a message that is sent again gets no reply.
+func (c *Channel) save(ctx context.Context, name, session string, a *answer) {
+	if c.s.Results == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resultsTimeout)
+	defer cancel()
+	text, err := json.Marshal(a)
+	if err == nil {
+		err = c.s.Results.Save(ctx, name, session, text)
+	}
+	if err != nil {
+		c.s.Log.WarnContext(ctx, "cannot store an answer for retries", "channel", c.s.Name, "error", err)
+	}
+}
+
+// load returns the answer that is stored, or the zero value.
+func (c *Channel) load(ctx context.Context, name string) (a answer) {
+	if c.s.Results == nil {
+		return answer{}
+	}
+	ctx, cancel := context.WithTimeout(ctx, resultsTimeout)
+	defer cancel()
+	text, err := c.s.Results.Load(ctx, name)
+	if err == nil && text != nil {
+		err = json.Unmarshal(text, &a)
+	}
+	if err != nil {
+		c.s.Log.WarnContext(ctx, "cannot read a stored answer", "channel", c.s.Name, "error", err)
+	}
+	return a
+}
+
+// requests are those of this process that wait for the end of a turn.
+type requests struct {
+	mu   sync.Mutex
+	list map[*request]struct{}
+}
+
+// request waits for the answer to a message.
+type request struct {
+	name     string
+	answered chan answer // closed if the channel ends before
+}
+
+func (r *requests) add(name string) *request {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.list == nil {
+		r.list = map[*request]struct{}{}
+	}
+	one := &request{name, make(chan answer, 1)}
+	r.list[one] = struct{}{}
+	return one
+}
+
+func (r *requests) remove(one *request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.list, one)
+}
+
+// answer answers the requests with a message.
+func (r *requests) answer(name string, a *answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for one := range r.list {
+		if one.name == name {
+			one.answered <- *a
+			delete(r.list, one)
+		}
+	}
+}
+
+// end ends the waiting of all requests.
+func (r *requests) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for one := range r.list {
+		close(one.answered)
+		delete(r.list, one)
+	}
+}

@@ -16,7 +16,7 @@ type AccessFacts struct {
 // PolicyKind is who may talk.
 type PolicyKind string
 
-// The policies; "" is none, which admits nobody.
+// The policies; "" is none, which admits no one.
 const (
 	PolicyDisabled  PolicyKind = "disabled"
 	PolicyOpen      PolicyKind = "open"
@@ -74,7 +74,7 @@ type CommandFacts struct {
 type Authorizer struct {
 	Name                string // "users", "operators", "admins"
 	Role                tool.Role
-	Configured, Allowed bool // somebody is on the list; the sender is
+	Configured, Allowed bool // someone is on the list; the sender is
 }
 
 // MentionKind is how an agent is addressed without its name.

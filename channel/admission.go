@@ -54,7 +54,7 @@ const (
 	ReasonUnmentioned         Reason = "unmentioned"
 )
 
-// Admission is what a stage says of a turn. The zero value is undecided.
+// Admission is what a stage decides about a turn. The zero value is undecided.
 type Admission struct {
 	Kind          AdmissionKind
 	Reason        Reason

@@ -64,7 +64,7 @@ type MissingError struct {
 
 func (e *MissingError) Error() string {
 	if e.Value != "" {
-		return "channel: " + e.Field + " has a value that there is not"
+		return "channel: " + e.Field + " has an unknown value"
 	}
 	return "channel: " + e.Field + " is missing"
 }

@@ -23,9 +23,9 @@ const (
 type Payload struct {
 	Text    string
 	Media   []MediaFact
-	Silent  bool // nobody is to be notified
+	Silent  bool // no one is to be notified
 	IsError bool // a notice that something failed
-	Upto    int  // bytes of the turn's text that stand in this and earlier blocks; 0: the text is none of it
+	Upto    int  // bytes of the turn's text that are in this and earlier blocks; 0: the text is none of it
 	// Question is the question for approval that a block asks. It is shown exactly, in one message, or the block is not sent.
 	Question *Question
 	// Decided says what became of a question that was asked before. It is no message: see [Settler].
@@ -54,8 +54,8 @@ type Decided struct {
 	ID       string // of the question
 	Approved bool
 	Remember bool   // later calls of the tool in the session are, too
-	By       string // who has decided: a name, or the platform's id; "" is nobody
-	Why      string // why not, if nobody has decided
+	By       string // who has decided: a name, or the platform's id; "" is no one
+	Why      string // why not, if no one has decided
 }
 
 // Text is one line for people. by is By as the platform shows it.
@@ -100,7 +100,7 @@ const (
 	UnknownWhether              // it was sent
 )
 
-// Receipt is what a platform says of a send. The zero value is sent, with ids unknown.
+// Receipt is what a platform reports about a send. The zero value is sent, with ids unknown.
 type Receipt struct {
 	State               ReceiptState
 	MessageIDs          []string
@@ -114,7 +114,7 @@ type Outbound struct {
 	Session          string `json:",omitempty"` // that is answered in
 	Event            string `json:",omitempty"` // the key of the event that is answered; "" where none was accepted
 	Sender           string // the registered one
-	Origin           Origin // whom the gates are asked about before it is tried again
+	Origin           Origin // the sender and place that the gates decide about before another attempt
 	Block            Block
 	Attempt          int // 1 is the first
 }
@@ -130,7 +130,7 @@ var (
 	ErrSuppress = errors.New("channel: the block was not sent, because it is suppressed")
 	// ErrNoDelivery says that a prepared dispatch has a sink that does not deliver.
 	ErrNoDelivery = errors.New("channel: this turn's dispatch delivers by itself")
-	// ErrDraining is why turns end that the grace period was too short for. It is the one of package turn, so that people are told
+	// ErrDraining is why turns end that the grace period was too short for. It is the one of package turn, so that people read
 	// what has happened.
 	ErrDraining = turn.ErrDraining
 )
@@ -157,7 +157,7 @@ func (e *NotSentError) Error() string { return "channel: not sent: " + e.Err.Err
 
 func (e *NotSentError) Unwrap() error { return e.Err }
 
-// TargetName names where a block goes, as [StoredBlock.Target] has it, for the order of what goes there. A thread has an order of its own.
+// TargetName names where a block goes. Blocks of one target keep their order; a thread is a target.
 func TargetName(out *Outbound) string {
 	thread, _ := out.Block.Target.MessageThreadID.Get()
 	name := make([]byte, 0, 96)

@@ -131,7 +131,7 @@ func joinLines(parts []*Input, text func(*Input) string) string {
 	return strings.Join(lines, "\n")
 }
 
-// MergeMentions is what the parts of a burst say together: whoever is addressed in one of them is.
+// MergeMentions merges the mentions of the parts of a bundle: who is addressed in one part is addressed.
 func MergeMentions(parts ...MentionFacts) MentionFacts {
 	var m MentionFacts
 	for _, p := range parts {

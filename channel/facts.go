@@ -41,7 +41,7 @@ type Opt struct {
 	set   bool
 }
 
-// Some is a value; None says that there is to be none.
+// Some is a value; None says no value.
 func Some(value string) Opt { return Opt{value, true} }
 
 // None ends the search for a value: there is to be none.
@@ -92,7 +92,7 @@ type ConversationFacts struct {
 	RoutePeer       Peer   // what Routes looks up; zero is the conversation itself
 }
 
-// Peer is whom a route is for.
+// Peer is the conversation of a route.
 type Peer struct {
 	Kind ChatType
 	ID   string

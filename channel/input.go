@@ -34,7 +34,7 @@ const (
 	EventUnknown     EventKind = "unknown"
 )
 
-// EventClass is what the stage classify says of an event.
+// EventClass is what the stage classify decides about an event.
 type EventClass struct {
 	Kind                 EventKind
 	CanStartAgentTurn    bool

@@ -39,7 +39,7 @@ type Trace struct {
 	Err              error
 }
 
-// Observer is told what happens. It is called synchronously and must not block.
+// Observer gets what happens. It is called synchronously and must not block.
 type Observer interface{ Observe(context.Context, Trace) }
 
 // Tracer opens spans: one for a turn, and one for each stage. end is called once.

@@ -33,9 +33,9 @@ type Pair struct {
 }
 
 var (
-	// ErrNoCode means that there is no request with this code: it was mistyped, is approved, or is older than an hour.
+	// ErrNoCode means no request has this code: it was mistyped, is approved, or is older than an hour.
 	ErrNoCode = errors.New("channel: unknown pairing code; codes expire after an hour")
-	// ErrManyRequests means that there are too many open requests.
+	// ErrManyRequests means too many requests are open.
 	ErrManyRequests = errors.New("channel: too many pairing requests; approve or remove some")
 )
 
@@ -60,8 +60,8 @@ func (p *Pairs) Paired(ctx context.Context, channel, account, sender string) (bo
 	return ok, err
 }
 
-// Asked reports whether a sender has a code that has not expired.
-func (p *Pairs) Asked(ctx context.Context, channel, account, sender string) (bool, error) {
+// Requested reports whether a sender has a code that has not expired.
+func (p *Pairs) Requested(ctx context.Context, channel, account, sender string) (bool, error) {
 	r, ok, err := p.load(ctx, requestName(channel, account, sender))
 	return ok && !p.expired(r), err
 }
@@ -210,7 +210,7 @@ func requestName(channel, account, sender string) string {
 	return requestPrefix + strings.TrimPrefix(pairName(channel, account, sender), pairPrefix)
 }
 
-// load returns a pair or a request. ok is false if there is none.
+// load returns a pair or a request. ok is false if it is missing.
 func (p *Pairs) load(ctx context.Context, name string) (pair Pair, ok bool, err error) {
 	text, err := p.store.Load(ctx, name)
 	if text == nil || err != nil {
@@ -269,7 +269,7 @@ func parsePair(name string, text []byte) (p Pair, err error) {
 }
 
 // PairedFact returns the value of [Identity.Paired]. It reads the store only if the policy needs it, and returns Unknown with an error if
-// that fails. Without a store nobody is paired.
+// that fails. Without a store no one is paired.
 func PairedFact(ctx context.Context, p Pairing, policy PolicyKind, channel, account, sender string) (Tri, error) {
 	if policy != PolicyPairing {
 		return Unknown, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/lingserve/lingserve/tool"
 )
 
-// Policy is the settings of one place, and where each came from. The zero value admits nobody. Its lists and its map are shared: they
+// Policy is the settings of one place, and where each came from. The zero value admits no one. Its lists and its map are shared: they
 // are read, never changed.
 type Policy struct {
 	DM             PolicyKind
@@ -55,7 +55,7 @@ const Anyone = "*"
 // Inherit is the one entry of a group's list that says: the list of direct conversations.
 const Inherit = "inherit"
 
-// rolePrefix begins an entry that names a role of the platform instead of somebody.
+// rolePrefix begins an entry that names a role of the platform instead of someone.
 const rolePrefix = "role:"
 
 // Identity is who is compared with the lists.
@@ -105,7 +105,7 @@ func (p Policy) Access(who Identity, m MentionFacts) AccessFacts {
 }
 
 // Sees says whether words of who would be let in as a message in a conversation of this kind: what SenderAllowed of a quote, a
-// forward and a thread is. Of somebody without an id it is not known.
+// forward and a thread is. Of someone without an id it is not known.
 func (p Policy) Sees(kind ChatType, who Identity) Tri {
 	if len(who.IDs) == 0 {
 		return Unknown
@@ -117,7 +117,7 @@ func (p Policy) Sees(kind ChatType, who Identity) Tri {
 	return No
 }
 
-// listed says whether an entry is who. [Anyone] is nobody here: it has its meaning from the policy.
+// listed says whether an entry is who. [Anyone] is no one here: it has its meaning from the policy.
 func (p Policy) listed(list []string, who Identity) bool {
 	for _, entry := range list {
 		if entry == "" || entry == Anyone {

@@ -4,7 +4,7 @@ import (
 	"context"
 )
 
-// Press is what somebody does with a button of a question for approval: it answers the question.
+// Press is what someone does with a button of a question for approval: it answers the question.
 type Press struct {
 	ID       string // of the question
 	Approve  bool
@@ -33,7 +33,7 @@ type Button struct {
 	Press       Press
 }
 
-// ReadPress is the press of the button with a word; ok is false if there is none.
+// ReadPress is the press of the button with a word; ok is false if it is missing.
 func ReadPress(word, id string) (p Press, ok bool) {
 	for _, b := range (&Question{ID: id}).Buttons() {
 		if b.Word == word && id != "" {
@@ -64,7 +64,7 @@ type Pressed uint8
 
 // The states.
 const (
-	PressRefused Pressed = iota // whoever has pressed may not answer questions here
+	PressRefused Pressed = iota // the person who pressed may not answer questions here
 	PressTooLow                 // the tool asks for a higher role
 	PressTooMany                // there were too many messages
 	PressOver                   // the question was answered before, or its time is over
@@ -74,10 +74,12 @@ const (
 	PressDenied
 )
 
-// Taken reports whether the press has decided the question.
-func (s Pressed) Taken() bool { return s == PressApproved || s == PressRemembered || s == PressDenied }
+// Decides reports whether the press has decided the question.
+func (s Pressed) Decides() bool {
+	return s == PressApproved || s == PressRemembered || s == PressDenied
+}
 
-// Text is the answer for whoever has pressed.
+// Text is the answer for the person who pressed.
 func (s Pressed) Text() string {
 	switch s {
 	case PressTooLow:

@@ -20,7 +20,7 @@ func (s ReceiptState) String() string {
 	}
 }
 
-// Seen says whether somebody can have noticed what the receipt is for, as far as is known.
+// Seen says whether someone can have noticed what the receipt is for, as far as is known.
 func (s ReceiptState) Seen() bool { return s == Sent || s == Partial }
 
 var (

@@ -19,7 +19,7 @@ type Row struct {
 	At              time.Time
 }
 
-// SessionGroup says of which group a session is.
+// SessionGroup is the group of a session.
 type SessionGroup struct {
 	Kind  ChatType
 	ID    string
@@ -57,7 +57,7 @@ type Pairing interface {
 
 // Asker is a [Pairing] that knows who waits to be paired.
 type Asker interface {
-	Asked(_ context.Context, channel, account, sender string) (bool, error)
+	Requested(_ context.Context, channel, account, sender string) (bool, error)
 }
 
 // Welcomer is a [Pairing] that knows who was paired and not told yet.

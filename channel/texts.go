@@ -14,7 +14,7 @@ import (
 // Texts stores small texts by name: [NewTexts] in memory, or a table of a database. Goroutines and processes can use it concurrently. A text
 // that was passed or returned must not be changed.
 type Texts interface {
-	// Load returns a text, or nil if there is none.
+	// Load returns a text, or nil for none.
 	Load(_ context.Context, name string) ([]byte, error)
 	// Change replaces a text by the result of do; nil means no text. do is called again if another process was faster. It must be quick and
 	// must not use Texts. Change returns its error and then does not change the text.

@@ -276,7 +276,7 @@ func (t *Tree) Generation() uint64 {
 	return 0
 }
 
-// Policy returns the policy of a query. Without a configuration, it admits nobody.
+// Policy returns the policy of a query. Without a configuration, it admits no one.
 func (t *Tree) Policy(q PolicyQuery) Policy {
 	now := t.current.Load()
 	if now == nil {

@@ -32,7 +32,7 @@ type Turn struct {
 
 type turnKey struct{}
 
-// FromContext returns the turn that a context belongs to, nil for others: whatever a turn runs and that sends through a channel
+// FromContext returns the turn that a context belongs to, nil for others: code of a turn that sends through a channel
 // uses its Sink.
 func FromContext(ctx context.Context) *Turn {
 	t, _ := ctx.Value(turnKey{}).(*Turn)
@@ -54,7 +54,7 @@ type Sink interface {
 	Do(_ context.Context, b Block, send func(context.Context) (Receipt, error)) (Receipt, error)
 }
 
-// IsCanceled says whether an error is that the turn was not to go on: somebody, the lane, or the server's end wanted that.
+// IsCanceled says whether an error is that the turn was not to go on: someone, the lane, or the server's end wanted that.
 func IsCanceled(ctx context.Context, err error) bool {
 	return isDraining(err) || errors.Is(err, turn.ErrStopped) || errors.Is(err, turn.ErrInterrupted) || gaveUp(ctx, err)
 }
@@ -64,13 +64,13 @@ func isDraining(err error) bool {
 	return errors.Is(err, ErrDraining)
 }
 
-// gaveUp says whether an error is that somebody has canceled the turn's context. A deadline is nobody's wish.
+// gaveUp says whether an error is that someone has canceled the turn's context. A deadline is no one's wish.
 func gaveUp(ctx context.Context, err error) bool {
 	cause := context.Cause(ctx)
 	return cause != nil && !errors.Is(cause, context.DeadlineExceeded) && (errors.Is(err, cause) || errors.Is(err, context.Canceled))
 }
 
-// Trigger says that the server starts a turn by itself; "" is a message of somebody.
+// Trigger says that the server starts a turn by itself; "" is a message of someone.
 type Trigger string
 
 // The triggers.

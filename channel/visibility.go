@@ -1,6 +1,6 @@
 package channel
 
-// sees says whether what somebody else wrote stays in the context. own are words of this agent in this conversation; chosen are a message
+// sees says whether what someone else wrote stays in the context. own are words of this agent in this conversation; chosen are a message
 // that the sender replies to, and one that the sender forwards.
 func (v Visibility) sees(allowed Tri, own, chosen bool) bool {
 	switch v {
@@ -15,7 +15,7 @@ func (v Visibility) sees(allowed Tri, own, chosen bool) bool {
 
 // Visible is what of the supplemental facts an agent may see: quotes hop by hop, the forward and the thread each by itself. What is
 // hidden is gone, its media too, so that a channel asks before it loads any. hidesMessage says that the message itself is words of
-// somebody who is hidden: it was forwarded.
+// someone who is hidden: it was forwarded.
 func (s SupplementalFacts) Visible(v Visibility) (seen SupplementalFacts, hidesMessage bool) {
 	if q := s.Quote; q != nil {
 		chain := visibleHops(v, q.Chain)
@@ -42,7 +42,7 @@ func (s SupplementalFacts) Visible(v Visibility) (seen SupplementalFacts, hidesM
 	return s, hidesMessage
 }
 
-// HidesMessage says that the message was forwarded from somebody who is hidden.
+// HidesMessage says that the message was forwarded from someone who is hidden.
 func (s *SupplementalFacts) HidesMessage(v Visibility) bool {
 	return s.Forwarded != nil && !v.sees(s.Forwarded.SenderAllowed, false, true)
 }

@@ -2,7 +2,7 @@
 //
 // # Guarantees
 //   - Text of a model is shown and never obeyed: no control character of it reaches the terminal.
-//   - A line that is being typed stays as it is, whatever is written meanwhile.
+//   - A line that is being typed stays as it is, while text is written.
 //   - Ctrl-C ends answers and not the program. Lines that wait for their turn are dropped.
 //   - When Serve returns, the terminal is as it was before, and no turn runs.
 //

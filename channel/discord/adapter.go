@@ -107,7 +107,7 @@ func (a *adapter) resolve(ctx context.Context, in *channel.Input, _ channel.Even
 		f.Supplemental.Quote = &channel.Quote{ID: to.ID, Body: c.text(e, content(to), false), Sender: by.Label(), IsSelf: by.IsSelf, SenderAllowed: allowed}
 		quoted = c.files(content(to))
 	}
-	if forwards(m) { // the platform does not say from whom
+	if forwards(m) { // the platform does not name the author
 		f.Supplemental.Forwarded = &channel.Forwarded{FromType: "channel", FromID: m.MessageReference.ChannelID, Date: content(m).Timestamp.UTC()}
 	}
 	platform.AddMedia(ctx, &f, a.files(), quoted, a.load)

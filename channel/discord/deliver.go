@@ -32,13 +32,13 @@ const (
 func (a *adapter) delivery() *kernel.Delivery {
 	c := a.c
 	if a.last.interaction != nil {
-		return &kernel.Delivery{Settle: c.settle, Deliver: func(ctx context.Context, b channel.Block) (channel.Receipt, error) {
+		return &kernel.Delivery{Settle: c.showDecision, Deliver: func(ctx context.Context, b channel.Block) (channel.Receipt, error) {
 			r, err := c.deliver(ctx, b)
 			a.answered = a.answered || err == nil
 			return r, err
 		}}
 	}
-	d := &kernel.Delivery{Deliver: c.deliver, Settle: c.settle, Durable: true, PreviewEvery: previewEvery, WorkingEvery: typingEvery}
+	d := &kernel.Delivery{Deliver: c.deliver, Settle: c.showDecision, Durable: true, PreviewEvery: previewEvery, WorkingEvery: typingEvery}
 	d.Working = func(ctx context.Context) error {
 		return c.api.once(ctx, request{what: "show typing", method: http.MethodPost, path: "/channels/" + a.last.message.ChannelID + "/typing"})
 	}
@@ -102,13 +102,13 @@ type outgoing struct {
 	path       string                      // of the file in the media folder, until it is read
 }
 
-// allowed says whom a message notifies.
+// allowed lists the people that a message notifies.
 type allowed struct {
 	Parse       []string `json:"parse"`
 	RepliedUser bool     `json:"replied_user"`
 }
 
-// repliedTo allows to notify the person who is replied to, and nobody else.
+// repliedTo allows to notify the person who is replied to, and no one else.
 var repliedTo = allowed{Parse: []string{}, RepliedUser: true}
 
 // split turns the Markdown of a model into messages.

@@ -73,7 +73,7 @@ type Channel struct {
 
 var _ kernel.Channel = (*Channel)(nil)
 
-// profile is what the platform says of the bot.
+// profile describes the bot on the platform.
 type profile struct {
 	ID, Username, Application string
 	readsMessages             bool // also those that do not mention it

@@ -39,7 +39,7 @@ type event struct {
 	deleted     []string               // messages
 }
 
-// newEvent returns an event that has come, with what the library knows of its place; nil if neither an agent nor a window could be told of it.
+// newEvent returns an event that has come, with what the library knows of its place; nil if it means nothing to an agent or a window.
 func (c *Channel) newEvent(state *discordgo.State, kind string, data []byte) *event {
 	switch kind {
 	case ready, messageCreate, messageUpdate, messageDelete, messageDeleteBulk, interactionCreate:
@@ -132,7 +132,7 @@ func (e *event) id() string {
 	return e.message.ID
 }
 
-// matters reports whether an agent or a window could be told of the event. Windows are for guilds alone.
+// matters reports whether the event means something to an agent or a window. Windows are for guilds alone.
 func (e *event) matters() bool {
 	switch {
 	case e.message.ChannelID == "":
@@ -223,7 +223,7 @@ func (c *Channel) files(m *discordgo.Message) (list []attachment) {
 	return list
 }
 
-// marks are what stands in texts for people, roles, channels, emoji and commands.
+// marks are the codes in texts for people, roles, channels, emoji and commands.
 var marks = regexp.MustCompile(`<(?:(@[!&]?|#)(\d+)|a?(:\w+:)\d+|(/[^:<>]+):\d+)>`)
 
 // text returns the text of a message as people see it. With cut, mentions of the bot are taken out.
@@ -238,7 +238,7 @@ func (c *Channel) text(e *event, m *discordgo.Message, cut bool) string {
 	return cmp.Or(strings.TrimSpace(text), inWords(m))
 }
 
-// meansBot reports whether a mark mentions the bot: by name, or by the role that it alone has. In code there are no mentions, whatever stands there.
+// meansBot reports whether a mark mentions the bot: by name, or by the role that it alone has. In code there are no mentions, also if it looks like one.
 func (c *Channel) meansBot(e *event, m *discordgo.Message, mark string) bool {
 	id, me := strings.Trim(mark, "<@!&>"), c.self.Load().ID
 	if strings.HasPrefix(mark, "<@&") {

@@ -38,7 +38,7 @@ var fatal = map[int]error{
 }
 
 // receive reads the events of the gateway until ctx ends. The library's session identifies, resumes and sends heartbeats. This loop opens it again: the
-// library would go on for ever, also after errors that last, and would tell nobody.
+// library would go on for ever, also after errors that last, and would tell no one.
 func (c *Channel) receive(ctx context.Context) error {
 	events, ended := make(chan *event, maxWaiting), make(chan struct{}, 1)
 	s, err := c.session(ctx, events, ended)

@@ -38,7 +38,7 @@ func press(e *event) (p channel.Press, ok bool) {
 // styles are the colors of buttons, by their words.
 var styles = map[string]discordgo.ButtonStyle{"approve": discordgo.SuccessButton, "deny": discordgo.DangerButton, "remember": discordgo.SecondaryButton}
 
-// question returns the message that asks a question. Arguments that do not fit into it are its file. It is one message or none, because nobody approves
+// question returns the message that asks a question. Arguments that do not fit into it are its file. It is one message or none, because no one approves
 // what they have not read.
 func question(q *channel.Question, withCommands string) (m outgoing, err error) {
 	text, name := q.Text, q.File
@@ -65,8 +65,8 @@ func question(q *channel.Question, withCommands string) (m outgoing, err error) 
 	return m, nil
 }
 
-// settle changes the message of a question that was decided.
-func (c *Channel) settle(ctx context.Context, asked channel.Block, sent channel.Receipt, d channel.Decided) error {
+// showDecision changes the message of a question that was decided.
+func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent channel.Receipt, d channel.Decided) error {
 	m, err := question(asked.Question, asked.Text)
 	if err != nil || len(sent.MessageIDs) == 0 {
 		return err
@@ -100,8 +100,8 @@ func (c *Channel) acknowledge(ctx context.Context, i *discordgo.Interaction) {
 	}
 }
 
-// tell shows a text to the person who caused the interaction, once. With "", it removes the sign that an answer follows.
-func (a *adapter) tell(ctx context.Context, text string) {
+// reply shows a text to the person who caused the interaction, once. With "", it removes the sign that an answer follows.
+func (a *adapter) reply(ctx context.Context, text string) {
 	if a.answered {
 		return
 	}
@@ -119,7 +119,7 @@ func (a *adapter) tell(ctx context.Context, text string) {
 
 // showPressed shows what became of a press. A question that is not open any more loses its buttons: after a crash, nothing else removes them.
 func (a *adapter) showPressed(ctx context.Context, s channel.Pressed) {
-	a.tell(ctx, s.Text())
+	a.reply(ctx, s.Text())
 	i := a.last.interaction
 	if s != channel.PressUnknown || i.Message == nil {
 		return
@@ -135,10 +135,10 @@ func (a *adapter) finishInteraction(ctx context.Context, r channel.Result) {
 	command := a.last.kind() == channel.EventCommand
 	switch {
 	case isRefused && command:
-		a.tell(ctx, "You may not use commands here.")
+		a.reply(ctx, "You may not use commands here.")
 	case isRefused:
-		a.tell(ctx, refused.Text())
+		a.reply(ctx, refused.Text())
 	case command && (r.Outcome == channel.OutcomeSilent || r.Outcome == channel.OutcomeObserved || r.Outcome == channel.OutcomeBlocked):
-		a.tell(ctx, "")
+		a.reply(ctx, "")
 	}
 }

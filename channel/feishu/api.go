@@ -101,7 +101,7 @@ var kindOfCode = map[int]errorKind{
 
 // retryAfter returns how long the platform wants no calls: at least a second.
 func retryAfter(h http.Header) time.Duration {
-	n, _ := strconv.Atoi(cmp.Or(h.Get("X-Ogw-Ratelimit-Reset"), h.Get("Retry-After"))) // 0 if there is none
+	n, _ := strconv.Atoi(cmp.Or(h.Get("X-Ogw-Ratelimit-Reset"), h.Get("Retry-After"))) // 0 if it is missing
 	return time.Duration(min(max(n, 1), 24*60*60)) * time.Second
 }
 

@@ -52,7 +52,7 @@ func (c *Channel) delivery(m *message) *kernel.Delivery {
 		},
 		Working: func(ctx context.Context) error { return c.addSign(ctx, m.ID) },
 		Rest:    func(ctx context.Context) error { return c.removeSigns(ctx, m.ID) },
-		Settle:  c.settle, Durable: true, PreviewEvery: previewEvery, WorkingEvery: workingEvery,
+		Settle:  c.showDecision, Durable: true, PreviewEvery: previewEvery, WorkingEvery: workingEvery,
 	}
 	if c.s.Preview == PreviewEdit && c.s.Format == FormatCard { // a plain text can be edited only a few times
 		d.Preview = c.preview
@@ -190,7 +190,7 @@ func (b *body) encode() (messageType string, content any) {
 	return "text", map[string]string{"text": markup.BreakTags(b.text)} // the platform has no escape for the tags of mentions
 }
 
-// card returns the content of a card. The platform asks of cards that are edited that they say update_multi: all people see the same card.
+// card returns the content of a card. Cards that are edited need update_multi: all people see the same card.
 func (b *body) card() any {
 	first := map[string]any{"tag": "markdown", "content": b.markup}
 	if b.markup == "" {
@@ -401,8 +401,8 @@ func (c *Channel) ask(ctx context.Context, b *channel.Block, m *message) (channe
 // openID is the form of ids of people.
 var openID = regexp.MustCompile(`^ou_[0-9A-Za-z]+$`)
 
-// settle replaces the buttons of a question with who decided what.
-func (c *Channel) settle(ctx context.Context, asked channel.Block, sent channel.Receipt, d channel.Decided) error {
+// showDecision replaces the buttons of a question with who decided what.
+func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent channel.Receipt, d channel.Decided) error {
 	q := asked.Question
 	if len(sent.MessageIDs) == 0 || !c.hasButtons(q) {
 		return nil
@@ -432,7 +432,7 @@ func pressResponse(ctx context.Context, answers <-chan channel.Pressed) any {
 	select {
 	case state := <-answers:
 		kind := "warning"
-		if state.Taken() {
+		if state.Decides() {
 			kind = "success"
 		}
 		return map[string]any{"toast": map[string]string{"type": kind, "content": state.Text()}}

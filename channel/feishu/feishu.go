@@ -2,11 +2,11 @@
 // that are edited while the answer is written.
 //
 // # Guarantees
-//   - An event is stored before the platform is told that it has arrived. It runs once, however often it is delivered.
+//   - An event is stored before the platform gets its confirmation. It runs once, however often it is delivered.
 //   - Only requests that are encrypted and signed with the Encrypt Key, or have the verification token, are accepted. All others get the
 //     same response.
 //   - A message is sent again only if the first attempt is proven to have failed, or while the platform still recognizes its uuid.
-//   - The text of a model mentions nobody, and links to nothing but http and https.
+//   - The text of a model mentions no one, and links to nothing but http and https.
 //   - The secrets of the app are in no error, log or address.
 //
 // There is no client library in this build: a dozen calls are needed.
@@ -207,7 +207,7 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	})
 }
 
-// connect asks for the bot's id until the platform says it, or says that there is none.
+// connect asks for the bot's id until the platform answers.
 func (c *Channel) connect(ctx context.Context) error {
 	hopeless := func(err error) bool { return isKind(err, badApp, wrongServer) }
 	err := platform.Persist(ctx, c.readIdentity, hopeless, judge, func(err error, pause time.Duration) {

@@ -58,7 +58,7 @@ type message struct {
 	Mentions []mention `json:"mentions,omitempty"`
 }
 
-// mention is a person whom a message mentions. The text has the key in place of the name.
+// mention is a person that a message mentions. The text has the key in place of the name.
 type mention struct {
 	Key  string `json:"key"`
 	ID   userID `json:"id"`
@@ -194,7 +194,7 @@ type attachment struct {
 // object is the content of a message, or a part of a rich text.
 type object map[string]any
 
-// get returns a field as text; "" if there is none.
+// get returns a field as text; "" if it has none.
 func (o object) get(name string) string {
 	if o[name] == nil {
 		return ""

@@ -66,7 +66,7 @@ func (c *Channel) accept(w http.ResponseWriter, r *http.Request, all *envelope) 
 		respond(w, struct{}{})
 		return
 	case queue == nil || c.self().OpenID == "":
-		platform.AskAgain(w)
+		platform.Unavailable(w)
 		return
 	}
 	pressed := make(chan channel.Pressed, 1) // the request may be gone when the only answer comes
@@ -78,7 +78,7 @@ func (c *Channel) accept(w http.ResponseWriter, r *http.Request, all *envelope) 
 	switch {
 	case err != nil:
 		c.s.Log.WarnContext(ctx, "cannot accept an event; the platform must retry", "channel", c.s.Name, "error", err)
-		platform.AskAgain(w)
+		platform.Unavailable(w)
 	case e.Press != nil && isNew:
 		respond(w, pressResponse(ctx, pressed))
 	default:

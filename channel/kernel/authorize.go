@@ -30,7 +30,7 @@ func (p *pass) authorize(ctx context.Context) (channel.Admission, error) {
 		p.result.Admission = p.result.Admission.Tighten(p.turn.Admission)
 	}
 	if p.turn.Dispatch == nil && p.k.Agent == nil {
-		return channel.Admission{}, errors.New("nobody answers the turn; expected an agent, or a turn with a Dispatch")
+		return channel.Admission{}, errors.New("no agent answers the turn; expected an agent, or a turn with a Dispatch")
 	}
 	f := *p.facts
 	if p.k.Settings != nil {
@@ -51,7 +51,7 @@ func (p *pass) authorize(ctx context.Context) (channel.Admission, error) {
 	case a.Reason == channel.ReasonPairingRequired:
 		p.challenge(ctx)
 	case a.Stops() && p.decision.Talks():
-		p.k.guards.heard(p.facts)
+		p.k.guards.noteMessage(p.facts)
 	}
 	if a.Kind == "" && p.result.Admission.Kind == "" {
 		a.Kind = channel.Dispatch
@@ -75,7 +75,7 @@ func (p *pass) challenge(ctx context.Context) {
 	p.attempt(ctx, channel.StageAuthorize, "cannot tell a sender how to pair", func() error {
 		code, tell, err := p.k.Pairing.Request(ctx, p.facts.Channel, p.facts.Account, p.facts.Sender)
 		if err == nil && tell {
-			p.tellSender(ctx, pairingNotice, "You need to be paired before you can talk here. Your code is `"+code+
+			p.sendNotice(ctx, pairingNotice, "You need to be paired before you can talk here. Your code is `"+code+
 				"`. The operator of this server pairs you with: `lingserve channels pair approve "+code+"`", false)
 		}
 		return err
@@ -90,14 +90,14 @@ func (p *pass) welcome(ctx context.Context) {
 	}
 	first, err := p.k.Pairing.Welcome(ctx, f.Channel, f.Account, f.Sender.ID)
 	if err != nil {
-		p.warn(ctx, channel.StageDispatch, "unknown whether a sender was told of pairing", err)
+		p.warn(ctx, channel.StageDispatch, "unknown whether a sender knows of the pairing", err)
 	}
 	if first {
-		p.tellSender(ctx, pairedNotice, "You are paired. You can talk here now.", false)
+		p.sendNotice(ctx, pairedNotice, "You are paired. You can talk here now.", false)
 	}
 }
 
-// stopNoticeEvery is how often a sender is told in one conversation that messages are stopped for one reason.
+// stopNoticeEvery is the shortest time between two notices to a sender in one conversation for one reason.
 const stopNoticeEvery = time.Minute
 
 type stopNotice struct {
@@ -105,10 +105,10 @@ type stopNotice struct {
 	reason                                 channel.Reason
 }
 
-// tellStopped tells the sender of a message that was stopped why it is not answered, if the sender may talk here. A stranger learns nothing of this
-// server, and bots are told nothing, because two of them would go on for ever.
-func (p *pass) tellStopped(ctx context.Context) {
-	if p.err != nil || !p.result.Admission.Stops() || p.turn == nil || p.turn.Delivery == nil || p.turn.Trigger != "" || p.facts.Sender.IsBot || p.runsAgain() {
+// notifyStopped tells the sender of a message that was stopped why it is not answered, if the sender may talk here. A stranger learns nothing of this
+// server, and bots get no notice, because two of them would go on for ever.
+func (p *pass) notifyStopped(ctx context.Context) {
+	if p.err != nil || !p.result.Admission.Stops() || p.turn == nil || p.turn.Delivery == nil || p.turn.Trigger != "" || p.facts.Sender.IsBot || p.willRunLater() {
 		return
 	}
 	text := p.stopText()
@@ -137,7 +137,7 @@ func (p *pass) tellStopped(ctx context.Context) {
 	}
 }
 
-// stopText is what the sender reads; "": only the operator is told.
+// stopText is what the sender reads; "": only the operator learns it.
 func (p *pass) stopText() string {
 	switch p.result.Admission.Reason {
 	case channel.ReasonRateLimited:
@@ -181,7 +181,7 @@ func plural(n int, what string) string {
 	return strconv.Itoa(n) + " " + what
 }
 
-// greeting is the answer to the message that platforms send when somebody opens the conversation with a bot; "": the agent answers.
+// greeting is the answer to the message that platforms send when someone opens the conversation with a bot; "": the agent answers.
 func (p *pass) greeting() string {
 	m := &p.facts.Message
 	words := strings.Fields(cmp.Or(m.BodyForAgent, m.RawBody))
@@ -191,15 +191,15 @@ func (p *pass) greeting() string {
 	return p.policy.Greeting
 }
 
-// TakeRate counts a message against the rates of its sender and its conversation, for a caller that answers the sender before the turn begins: its
+// CountRate counts a message against the rates of its sender and its conversation, for a caller that answers the sender before the turn begins: its
 // [Meta] says so then. It returns how long the sender has to wait; 0: the message may come. It counts no message that the gates stop.
-func (k *Kernel) TakeRate(f *channel.Facts) time.Duration {
+func (k *Kernel) CountRate(f *channel.Facts) time.Duration {
 	k.init()
 	if k.Settings == nil || channel.Evaluate(*f).Admission.Kind != channel.Dispatch {
 		return 0
 	}
 	p := k.Settings.Policy(f.PolicyQuery())
-	return k.guards.takeRate(f, &p)
+	return k.guards.countRate(f, &p)
 }
 
 // HasCommand reports whether the agents of a channel have the very command that a text begins with.
@@ -223,10 +223,10 @@ func (k *Kernel) PolicyAt(ctx context.Context, q channel.PolicyQuery, from chann
 	return policy, who
 }
 
-// stillAllowed asks the gates route and sender again where the settings have changed since authorize: somebody who was let in perhaps may not talk
+// stillAllowed asks the gates route and sender again where the settings have changed since authorize: someone who was let in perhaps may not talk
 // any more.
 func (k *Kernel) stillAllowed(ctx context.Context, o *channel.Origin, login channel.PolicyQuery, generation uint64) error {
-	if k.Settings == nil || o.Sender.ID == "" { // nobody was let in: the server itself has begun
+	if k.Settings == nil || o.Sender.ID == "" { // no one was let in: the server itself has begun
 		return nil
 	}
 	f := channel.Facts{Channel: login.Channel, Account: login.Account, Sender: o.Sender, Conversation: o.Conversation}

@@ -1,10 +1,13 @@
 package kernel_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,25 +117,32 @@ func (s *server) idempotent() {
 func TestAnEventDuringWhichProcessesDieIsGivenUpAndTold(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
 		c, runs, answered := &chat{}, 0, 0
-		var live *server
+		var live atomic.Pointer[server]
+		var log bytes.Buffer
 		poison := func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			if turn.Context.BodyForAgent != "poison" {
 				answered++
 				return echo(ctx, turn)
 			}
 			runs++
-			live.store.kill()
+			live.Load().store.kill()
 			return channel.DispatchResult{}, errDead
 		}
 		for i := range 6 {
-			live = start(t, d, fmt.Sprint("r", i), c, poison)
+			s := start(t, d, fmt.Sprint("r", i), c, poison, func(s *server, o *kernel.QueueOptions) {
+				live.Store(s)
+				o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
+			})
 			if i == 0 {
-				live.send("bob", 1, "hello")
+				s.send("bob", 1, "hello")
 				time.Sleep(time.Second)
-				live.send("ann", 1, "poison")
+				s.send("ann", 1, "poison")
 			}
 			time.Sleep(time.Minute)
-			live.close()
+			s.close()
+		}
+		if n := strings.Count(log.String(), "gave up an event"); n != 1 || !strings.Contains(log.String(), "message=1") {
+			t.Errorf("got the log %s", &log)
 		}
 		if got := c.shownTo("ann"); runs != 3 || answered != 1 || len(got) != 1 || !strings.Contains(got[0], "reference") {
 			t.Errorf("it ran %d times, and its sender was told %q; the other was answered %d times", runs, got, answered)
@@ -142,25 +152,30 @@ func TestAnEventDuringWhichProcessesDieIsGivenUpAndTold(t *testing.T) {
 
 // CH-60: a process dies when it has told the sender that the turn failed; the notice is not repeated.
 func TestANoticeIsNotRepeatedAfterACrash(t *testing.T) {
-	bubble(t, func(t *testing.T, d *db.DB) {
-		c, lasting := &chat{}, errors.Join(turn.ErrTimeout)
-		fails := func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
-			return channel.DispatchResult{}, lasting
-		}
-		for step := 1; step < 12; step++ {
-			first := start(t, d, fmt.Sprint("a", step), c, fails, func(s *server, _ *kernel.QueueOptions) { s.store.last = step })
-			who := fmt.Sprint("p", step)
-			first.send(who, 1, "hello")
-			time.Sleep(time.Second)
-			first.close()
-			second := start(t, d, fmt.Sprint("b", step), c, fails)
-			time.Sleep(time.Minute)
-			second.close()
-			if got := c.shownTo(who); len(got) > 1 || len(got) == 0 && step != 4 && step != 3 { // it died when it was about to tell
-				t.Errorf("step %d: got %q", step, got)
+	fails := func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
+		return channel.DispatchResult{}, turn.ErrTimeout // which lasts
+	}
+	for name, change := range map[string]func(*server, *kernel.QueueOptions){
+		"direct":  func(s *server, _ *kernel.QueueOptions) { s.handler.Sender = kernel.Sender{} },
+		"durable": func(*server, *kernel.QueueOptions) {},
+	} {
+		bubble(t, func(t *testing.T, d *db.DB) {
+			c := &chat{}
+			for step := 1; step < 12; step++ {
+				first := start(t, d, fmt.Sprint("a", step), c, fails, change, func(s *server, _ *kernel.QueueOptions) { s.store.last = step })
+				who := fmt.Sprint("p", step)
+				first.send(who, 1, "hello")
+				time.Sleep(time.Second)
+				first.close()
+				second := start(t, d, fmt.Sprint("b", step), c, fails, change)
+				time.Sleep(time.Minute)
+				second.close()
+				if got := c.shownTo(who); len(got) > 1 || len(got) == 0 && step != 4 && step != 3 { // it died when it was about to tell
+					t.Errorf("%s, step %d: got %q", name, step, got)
+				}
 			}
-		}
-	})
+		})
+	}
 }
 
 // CH-55, CH-63: a preview of a process that is gone does not stay as half an answer when the turn fails in the next one.
@@ -364,7 +379,7 @@ func TestNoticesHaveKeysOfTheirOwn(t *testing.T) {
 		s := start(t, d, "a", &chat{}, echo, func(s *server, _ *kernel.QueueOptions) {
 			policy := openPolicy()
 			policy.DM = channel.PolicyPairing
-			s.kernel.Pairing, s.kernel.Settings = pairs, &openSettings{policy}
+			s.kernel.Pairing, s.kernel.Settings = pairs, &openSettings{policy: policy}
 		})
 		s.chat.mu.Lock()
 		s.chat.onKey = func(key, text string) {

@@ -48,7 +48,7 @@ const afterCancel = 5 * time.Second
 
 // progress is what is stored of a turn's answer, so that it goes on after a crash.
 type progress struct {
-	Text    int                      `json:"text,omitempty"`    // bytes of the turn's text that stand in blocks
+	Text    int                      `json:"text,omitempty"`    // bytes of the turn's text that are in blocks
 	Seq     int                      `json:"seq,omitempty"`     // of the last block
 	Preview *channel.Receipt         `json:"preview,omitempty"` // of the block that is not finished
 	Sending bool                     `json:"sending,omitempty"` // a block is being sent
@@ -89,6 +89,7 @@ type sink struct {
 	d      *Delivery
 	bounds channel.Limits
 	quiet  bool // what is emitted is not sent, on purpose
+	hidden bool // the turn observes
 
 	mu     sync.Mutex
 	queue  []item
@@ -96,7 +97,7 @@ type sink struct {
 	open   *channel.Payload // the newest text of the block that is not emitted yet
 	notice *channel.Payload // the first error
 	ended  bool
-	room   chan struct{} // closed when the queue gets shorter; nil while nobody waits for that
+	room   chan struct{} // closed when the queue gets shorter; nil while no one waits for that
 	said   channel.DispatchResult
 	tally  tally
 
@@ -125,7 +126,7 @@ func (p *pass) newSink(ctx context.Context, d *Delivery, cancel context.CancelCa
 	if s.bounds.QueueBytes <= 0 {
 		s.bounds.QueueBytes = queueBytes
 	}
-	s.quiet = p.facts.Reply.Mode == channel.ReplyNone
+	s.quiet, s.hidden = p.facts.Reply.Mode == channel.ReplyNone, p.observing()
 	if e := p.meta.Event; e != nil {
 		s.progress = &e.progress
 		s.tally.visible, s.tally.unknown = s.progress.Visible, s.progress.Unsure
@@ -135,7 +136,7 @@ func (p *pass) newSink(ctx context.Context, d *Delivery, cancel context.CancelCa
 	if s.d == nil {
 		s.d = &Delivery{}
 	}
-	if !p.observing() && !s.quiet {
+	if !s.hidden && !s.quiet {
 		s.signed = s.d.Rest != nil && p.resumed() // another process may have left a sign of work
 		s.done.Go(s.loop)
 	}
@@ -154,7 +155,7 @@ func (s *sink) Emit(ctx context.Context, kind channel.ReplyKind, p channel.Paylo
 		return nil
 	}
 	switch {
-	case s.p.observing(), strings.TrimSpace(p.Text) == "" && len(p.Media) == 0 && p.Question == nil && p.Decided == nil:
+	case s.hidden, strings.TrimSpace(p.Text) == "" && len(p.Media) == 0 && p.Question == nil && p.Decided == nil:
 		return nil
 	case s.quiet:
 		s.count(kind, channel.Receipt{State: channel.Suppressed})
@@ -214,7 +215,7 @@ func (s *sink) put(ctx context.Context, i item) error {
 
 // Preview implements [channel.Sink].
 func (s *sink) Preview(p channel.Payload) {
-	if s.d.Preview == nil || s.quiet || s.p.observing() || strings.TrimSpace(p.Text) == "" {
+	if s.d.Preview == nil || s.quiet || s.hidden || strings.TrimSpace(p.Text) == "" {
 		return
 	}
 	s.mu.Lock()
@@ -227,7 +228,7 @@ func (s *sink) Preview(p channel.Payload) {
 
 // Do implements [channel.Sink].
 func (s *sink) Do(ctx context.Context, b channel.Block, send func(context.Context) (channel.Receipt, error)) (channel.Receipt, error) {
-	if s.p.observing() || s.quiet {
+	if s.hidden || s.quiet {
 		return channel.Receipt{State: channel.Suppressed}, nil
 	}
 	r, err := channel.Receipt{State: channel.NotSent}, error(nil)
@@ -404,7 +405,7 @@ func (s *sink) deliver(i *item) {
 		i.do()
 		return
 	case i.Decided != nil:
-		s.settle(*i.Decided)
+		s.resolveQuestion(*i.Decided)
 		return
 	}
 	q := i.Question
@@ -542,8 +543,8 @@ func (s *sink) leave(err error) {
 	}
 }
 
-// settle changes the message of a question that was decided.
-func (s *sink) settle(d channel.Decided) {
+// resolveQuestion changes the message of a question that was decided.
+func (s *sink) resolveQuestion(d channel.Decided) {
 	asked, ok := s.progress.Asked[d.ID]
 	if !ok {
 		return
@@ -578,7 +579,7 @@ func (s *sink) end(ctx context.Context, agentErr error) error {
 	s.done.Wait()
 	err := errors.Join(append([]error{agentErr}, s.errs...)...)
 	if cause := context.Cause(ctx); errors.Is(cause, turn.ErrHandedOver) && (err != nil || s.gone != nil) {
-		err = cause // whatever the turn has made of that
+		err = cause // not what the turn has made of it
 	}
 	handedOver := s.p.meta.Event != nil && (errors.Is(err, turn.ErrHandedOver) || errors.Is(err, turn.ErrDraining))
 	if s.d.Deliver != nil && s.gone == nil && !handedOver {
@@ -609,7 +610,7 @@ func (s *sink) leaveNothingOpen(ctx context.Context) {
 		s.warn("Deliver", err)
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.progress.Asked)) {
-		s.settle(channel.Decided{ID: id, Why: "the turn has ended"})
+		s.resolveQuestion(channel.Decided{ID: id, Why: "the turn has ended"})
 	}
 	if s.progress.Unsure && (s.p.k.Settings == nil || s.p.policy.ErrorNotice) {
 		s.p.notify(ctx, unsureNoticeSeq, unsureNotice)
@@ -644,11 +645,11 @@ func (s *sink) count(kind channel.ReplyKind, r channel.Receipt) {
 
 const maxReceipts = 1024
 
-// result is what the turn has sent: what a Dispatch says of itself counts where it has sent nothing by the sink.
+// result is what the turn has sent: the counts of a Dispatch are used if it has sent nothing by the sink.
 func (s *sink) result(said channel.DispatchResult) channel.DispatchResult {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.p.observing() {
+	if s.hidden {
 		return channel.DispatchResult{Deferred: said.Deferred, NoReply: said.NoReply}
 	}
 	if len(s.said.Receipts) == 0 {

@@ -197,17 +197,18 @@ func TestACanceledTurnSendsNothingMore(t *testing.T) {
 func TestASendAfterTheEndOfTheTurnIsRefused(t *testing.T) {
 	s := newHooks()
 	synctest.Test(t, func(t *testing.T) {
-		var late channel.Sink
-		s.desk.answer = func(call string) (channel.Receipt, error) { // the turn ends behind this
+		sinks := make(chan channel.Sink, 1)
+		s.desk.answer = func(string) (channel.Receipt, error) { // the turn ends behind this
 			time.Sleep(time.Second)
 			return channel.Receipt{}, nil
 		}
 		go func() {
+			late := <-sinks
 			time.Sleep(500 * time.Millisecond)
 			_, _ = late.Do(t.Context(), channel.Block{}, func(context.Context) (channel.Receipt, error) { return s.desk.call("late") })
 		}()
 		_, _ = s.speak(t.Context(), func(ctx context.Context, sink channel.Sink) error {
-			late = sink
+			sinks <- sink
 			return say("a")(ctx, sink)
 		})
 		time.Sleep(time.Minute)
@@ -474,7 +475,7 @@ func TestWhoIsDeniedMeanwhileGetsNoAnswer(t *testing.T) {
 	for name, begins := range map[string]bool{"before the answer": false, "after its beginning": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newHooks()
-			changing := &openSettings{openPolicy()}
+			changing := &openSettings{policy: openPolicy()}
 			s.kernel.Settings = changing
 			s.delivery = s.desk.delivery("preview", "working")
 			r, _ := speak(t, s, func(ctx context.Context, sink channel.Sink) (err error) {
@@ -482,7 +483,7 @@ func TestWhoIsDeniedMeanwhileGetsNoAnswer(t *testing.T) {
 					err = say("beginning")(ctx, sink)
 				}
 				synctest.Wait()
-				changing.policy.DM, changing.policy.Generation = channel.PolicyDisabled, 2
+				changing.disable()
 				sink.Preview(channel.Payload{Text: "sec"})
 				synctest.Wait()
 				return errors.Join(err, say("secret")(ctx, sink), sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "sorry", IsError: true}))

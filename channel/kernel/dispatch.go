@@ -92,7 +92,7 @@ func (p *pass) refused(err error) channel.Reason {
 	return ""
 }
 
-// silent reports whether somebody waits for an answer that has not come, without anybody having decided so.
+// silent reports whether someone waits for an answer that has not come, without anybody having decided so.
 func (p *pass) silent() bool {
 	r, kind := &p.result.Dispatch, p.result.Class.Kind
 	return (kind == channel.EventMessage || kind == channel.EventCommand) && p.turn.Trigger == "" && !p.observing() &&
@@ -113,7 +113,7 @@ func (p *pass) notifyFailure(ctx context.Context) {
 	} else if p.sink.notice != nil {
 		text = p.sink.notice.Text
 	}
-	if text == "" || p.canceled && !errors.Is(p.err, turn.ErrDraining) || p.runsAgain() || p.observing() || p.k.Settings != nil && !p.policy.ErrorNotice ||
+	if text == "" || p.canceled && !errors.Is(p.err, turn.ErrDraining) || p.willRunLater() || p.observing() || p.k.Settings != nil && !p.policy.ErrorNotice ||
 		p.facts.Conversation.Kind != channel.Direct && !p.decision.Addressed || p.sink != nil && (p.sink.tally.visible || p.sink.tally.unknown || p.sink.tally.queued || p.sink.tally.permanent) {
 		return
 	}
@@ -124,7 +124,7 @@ func (p *pass) notifyFailure(ctx context.Context) {
 func (p *pass) notify(ctx context.Context, seq int, text string) {
 	e := p.meta.Event
 	if e == nil {
-		p.tellSender(ctx, seq, text, false)
+		p.sendNotice(ctx, seq, text, false)
 		return
 	}
 	if e.progress.Told {
@@ -134,11 +134,11 @@ func (p *pass) notify(ctx context.Context, seq int, text string) {
 	keep := !e.finished() && !p.result.Admission.Stops() && p.turn.Delivery != nil && p.turn.Delivery.Durable
 	if !keep {
 		if err := e.note(ctx, p.result.SessionKey); err != nil {
-			p.warn(ctx, p.result.Stage, "cannot store that the sender is told", err)
+			p.warn(ctx, p.result.Stage, "cannot store that the sender gets a notice", err)
 			return
 		}
 	}
-	p.tellSender(ctx, seq, text, keep)
+	p.sendNotice(ctx, seq, text, keep)
 }
 
 // Notices have a Seq each, which is not that of a block: a platform that knows a message again by its key takes none for another, also if the event
@@ -151,9 +151,9 @@ const (
 	unsureNoticeSeq
 )
 
-// tellSender sends a notice of the kernel where the message is answered. It is no part of the answer. With keep it ends the event, and is kept until it is
+// sendNotice sends a notice of the kernel where the message is answered. It is no part of the answer. With keep it ends the event, and is kept until it is
 // sent.
-func (p *pass) tellSender(ctx context.Context, seq int, text string, keep bool) {
+func (p *pass) sendNotice(ctx context.Context, seq int, text string, keep bool) {
 	d := p.turn.Delivery
 	if d == nil || p.observing() || p.facts.Reply.Mode == channel.ReplyNone {
 		return

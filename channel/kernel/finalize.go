@@ -16,10 +16,10 @@ func (p *pass) finish(ctx context.Context) {
 	if p.sink == nil {
 		p.notifyFailure(ctx)
 	}
-	p.tellStopped(ctx)
+	p.notifyStopped(ctx)
 	p.result.Outcome = p.outcome()
 	if p.result.Outcome == "" { // the event was nothing, or could not be read
-		p.join(channel.StageIngest, p.settle(ctx))
+		p.join(channel.StageIngest, p.endEvent(ctx))
 	} else {
 		p.finalize(ctx)
 	}
@@ -72,11 +72,11 @@ func (p *pass) outcome() channel.Outcome {
 	return channel.OutcomeSilent
 }
 
-// finalize writes the history, ends the event, and tells the turn and the adapter. Each part has its own time and runs whatever the others have come
-// to; all get the same result.
+// finalize writes the history, ends the event, and tells the turn and the adapter. Each part has its own time and runs also if others have failed;
+// all get the same result.
 func (p *pass) finalize(ctx context.Context) {
 	r := p.result
-	p.started = p.tell(ctx, channel.Trace{Stage: channel.StageFinalize, Phase: channel.PhaseStart})
+	p.started = p.trace(ctx, channel.Trace{Stage: channel.StageFinalize, Phase: channel.PhaseStart})
 	inside, end := p.span(ctx, string(channel.StageFinalize))
 	var errs []error
 	part := func(limit time.Duration, f func(context.Context) error) {
@@ -85,7 +85,7 @@ func (p *pass) finalize(ctx context.Context) {
 		errs = append(errs, p.guard(ctx, func() error { return f(ctx) }))
 	}
 	part(finalizeTimeout+channel.LoaderTimeout, p.writeHistory)
-	part(finalizeTimeout, p.settle)
+	part(finalizeTimeout, p.endEvent)
 	if p.turn != nil && p.turn.OnFinalize != nil {
 		part(finalizeTimeout, func(ctx context.Context) error { return p.turn.OnFinalize(ctx, r) })
 	}
@@ -98,7 +98,7 @@ func (p *pass) finalize(ctx context.Context) {
 	if err != nil {
 		t.Phase, t.Err = channel.PhaseError, err
 	}
-	p.tell(ctx, t)
+	p.trace(ctx, t)
 	p.join(channel.StageFinalize, err)
 }
 
@@ -114,37 +114,37 @@ func (p *pass) acknowledge(ctx context.Context) {
 	}
 }
 
-// settle ends the event, or gives it back: to be run again, or by another process.
-func (p *pass) settle(ctx context.Context) error {
+// endEvent ends the event, or gives it back: to be run again, or by another process.
+func (p *pass) endEvent(ctx context.Context) error {
 	e, a := p.meta.Event, p.result.Admission
 	switch {
 	case e == nil || e.finished():
 		return nil
 	case p.handedOver() || p.err == nil && a.Reason == channel.ReasonDraining:
 		return e.handOver(ctx)
-	case p.runsAgain():
+	case p.willRunLater():
 		return e.retry(ctx)
-	case p.err == nil && a.Reason == channel.ReasonPairingRequired && p.asked(ctx):
+	case p.err == nil && a.Reason == channel.ReasonPairingRequired && p.hasCode(ctx):
 		return e.park(ctx, p.facts.Sender.ID)
 	}
 	_, _, err := e.finish(ctx, cmp.Or(p.result.Outcome, channel.OutcomeBlocked), nil)
 	return err
 }
 
-// asked reports whether the sender knows a code to be paired with, or was paired meanwhile.
-func (p *pass) asked(ctx context.Context) bool {
+// hasCode reports whether the sender knows a code to be paired with, or was paired meanwhile.
+func (p *pass) hasCode(ctx context.Context) bool {
 	if p.k.Pairing == nil {
 		return false
 	}
-	asked, err := p.k.Pairing.Asked(ctx, p.facts.Channel, p.facts.Account, p.facts.Sender.ID)
+	asked, err := p.k.Pairing.Requested(ctx, p.facts.Channel, p.facts.Account, p.facts.Sender.ID)
 	if err == nil && !asked {
 		asked, err = p.k.Pairing.Paired(ctx, p.facts.Channel, p.facts.Account, p.facts.Sender.ID)
 	}
 	return err == nil && asked
 }
 
-// runsAgain reports whether the event will run again: its turn has failed before anything was visible, for a reason that may pass.
-func (p *pass) runsAgain() bool {
+// willRunLater reports whether the event will run again: its turn has failed before anything was visible, for a reason that may pass.
+func (p *pass) willRunLater() bool {
 	e := p.meta.Event
 	switch {
 	case e == nil:

@@ -101,7 +101,7 @@ func (g *guards) sent(f *channel.Facts, ids []string) {
 	}
 }
 
-// sentFromHere reports whether a message is one that was sent from here.
+// sentFromHere reports whether a message was sent from here.
 func (g *guards) sentFromHere(name, account, conversation, id string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -135,8 +135,8 @@ func (g *guards) use(f *channel.Facts, p *channel.Policy, counted bool) (v guard
 	return v
 }
 
-// takeRate counts a message of a sender if the rates let it pass; else it returns how long to wait.
-func (g *guards) takeRate(f *channel.Facts, p *channel.Policy) (wait time.Duration) {
+// countRate counts a message of a sender if the rates let it pass; else it returns how long to wait.
+func (g *guards) countRate(f *channel.Facts, p *channel.Policy) (wait time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	_, wait, count := g.rate(f, p, false)
@@ -146,8 +146,8 @@ func (g *guards) takeRate(f *channel.Facts, p *channel.Policy) (wait time.Durati
 	return wait
 }
 
-// heard notes a message that starts no turn: after one of a person, bots are not among themselves any more.
-func (g *guards) heard(f *channel.Facts) {
+// noteMessage notes a message that starts no turn: after one of a person, bots are not among themselves any more.
+func (g *guards) noteMessage(f *channel.Facts) {
 	if f.Sender.IsBot || f.Sender.IsSelf {
 		return
 	}

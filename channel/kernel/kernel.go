@@ -23,13 +23,13 @@ type Kernel struct {
 	Recorder Recorder             // nil records nothing
 	Window   *channel.Window      // nil is one in memory
 	Routes   channel.Routes       // nil: adapters set the route
-	Settings channel.Settings     // nil admits nobody
-	Pairing  Pairing              // nil: nobody is paired
+	Settings channel.Settings     // nil admits no one
+	Pairing  Pairing              // nil: no one is paired
 	Media    channel.MediaChecker // nil: agents are given no local files
 	Observer channel.Observer
 	Tracer   channel.Tracer
 	Limits   channel.Limits
-	// DiskFailed is told that an event could not be stored because of the disk; nil.
+	// DiskFailed is called if an event could not be stored because of the disk; nil.
 	DiskFailed func()
 	Log        *slog.Logger // nil is silent
 
@@ -57,7 +57,7 @@ type Meta struct {
 	Event            *Claimed                              // that the queue has given to the caller; nil
 	Ack              func(context.Context, channel.Result) // called once: before dispatch if the platform cannot wait, else at the end; nil
 	Queued           func()                                // called once, when the next event of the conversation may start; nil
-	Counted          bool                                  // [Kernel.TakeRate] has counted the message
+	Counted          bool                                  // [Kernel.CountRate] has counted the message
 	Known            bool                                  // the caller looks for copies of the event itself
 }
 
@@ -121,6 +121,6 @@ func (k *Kernel) RunAssembled(ctx context.Context, m Meta, t *Turn) (channel.Res
 func (k *Kernel) RunPrepared(ctx context.Context, m Meta, t *Turn) (channel.Result, error) {
 	p := k.begin(m)
 	p.result.Class = channel.MessageClass
-	p.take(t)
+	p.setTurn(t)
 	return p.run(ctx, stages[prepared:])
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/lingserve/lingserve/channel"
 )
 
-// tell tells the observer what happens, and returns the time.
-func (p *pass) tell(ctx context.Context, t channel.Trace) time.Time {
+// trace reports to the observer what happens, and returns the time.
+func (p *pass) trace(ctx context.Context, t channel.Trace) time.Time {
 	now := time.Now()
 	if p.k.Observer == nil {
 		return now
@@ -95,7 +95,7 @@ func (p *pass) span(ctx context.Context, name string) (inside context.Context, e
 	return inside, func(err error) { p.unharmed(ctx, "tracer failed", func() { closes(err) }) }
 }
 
-// describeSpan says in the span of a turn where the turn comes from; not of whom. A turn that is part of somebody else's span leaves that as it is.
+// describeSpan writes into the span of a turn where the turn comes from, without its sender. A turn that is part of someone else's span leaves that as it is.
 func (p *pass) describeSpan(outer, inside context.Context) (ended func()) {
 	span := trace.SpanFromContext(inside)
 	if !span.IsRecording() || span == trace.SpanFromContext(outer) {
@@ -116,7 +116,7 @@ func (p *pass) describeSpan(outer, inside context.Context) (ended func()) {
 
 // warn tells of something that does not change the turn.
 func (p *pass) warn(ctx context.Context, s channel.Stage, what string, err error) {
-	p.tell(ctx, channel.Trace{Stage: s, Phase: channel.PhaseWarning, Warning: what, Err: err})
+	p.trace(ctx, channel.Trace{Stage: s, Phase: channel.PhaseWarning, Warning: what, Err: err})
 	if p.k.Observer == nil { // else it logs that
 		p.log(ctx, slog.LevelWarn, what, slog.String("stage", string(s)), slog.Any("error", err))
 	}
@@ -129,7 +129,7 @@ func (p *pass) attempt(ctx context.Context, s channel.Stage, what string, f func
 	}
 }
 
-// unharmed is attempt for those who are told of warnings.
+// unharmed is attempt for the observer and the tracer.
 func (p *pass) unharmed(ctx context.Context, what string, f func()) {
 	if err := p.k.caught(ctx, func() error { f(); return nil }); err != nil {
 		p.log(ctx, slog.LevelWarn, what)

@@ -32,7 +32,7 @@ func (s *Sender) repeatable(w *waiting, pause time.Duration) bool {
 }
 
 // outbox sends replies that were stored, in the order of each target. A reply that is proven not to be sent is tried again, with a growing pause, for a
-// day. One of which that is not known is sent again only where that does no harm; else the conversation is told once that it may be missing.
+// day. A reply that may have been sent is sent again only if that does no harm; else the conversation gets one notice that it may be missing.
 type outbox struct {
 	queue *Queue
 	wake  chan struct{}
@@ -76,7 +76,7 @@ func (p *pass) keep(ctx context.Context, o channel.Outcome, b *channel.Block, se
 		Origin: channel.Origin{Sender: p.facts.Sender, Conversation: p.facts.Conversation}, Block: *b,
 	}
 	if p.turn.Trigger != "" {
-		out.Origin.Sender = channel.SenderFacts{} // nobody was let in
+		out.Origin.Sender = channel.SenderFacts{} // no one was let in
 	}
 	id, first, err := e.finish(ctx, o, &out)
 	switch {
@@ -202,7 +202,7 @@ func (o *outbox) after(ctx context.Context, w *waiting, r channel.Receipt, err e
 		again, pause = true, max(pause, not.RetryAfter)
 	}
 	if !again || time.Since(w.created)+pause > replyLife {
-		if !unsure || !o.tellUnsure(ctx, w) {
+		if !unsure || !o.sendUnsureNotice(ctx, w) {
 			o.end(ctx, w, r, err)
 		}
 		return false
@@ -218,9 +218,9 @@ func (o *outbox) after(ctx context.Context, w *waiting, r channel.Receipt, err e
 	return true
 }
 
-// tellUnsure makes the reply a notice that it may be missing, and sends that as any other. told is false if it was such a notice already, or the store does
+// sendUnsureNotice makes the reply a notice that it may be missing, and sends that as any other. told is false if it was such a notice already, or the store does
 // not take it.
-func (o *outbox) tellUnsure(ctx context.Context, w *waiting) (told bool) {
+func (o *outbox) sendUnsureNotice(ctx context.Context, w *waiting) (told bool) {
 	send, b := w.handler.Sender.Send, &w.out.Block
 	if send == nil || b.IsError {
 		return false
@@ -247,7 +247,7 @@ func (o *outbox) release(id int64) {
 	delete(o.sending, id)
 }
 
-// end removes a reply, whatever it came to.
+// end removes a reply, with any outcome.
 func (o *outbox) end(ctx context.Context, w *waiting, r channel.Receipt, err error) {
 	log, attrs := o.queue.o.Log, []any{"turn", w.out.TurnID, "channel", w.out.Channel, "attempts", w.attempts, "error", err}
 	switch r.State {

@@ -163,8 +163,7 @@ func TestTheGatesAreAskedBeforeAReplyIsTriedAgain(t *testing.T) {
 		s.send("ann", 1, "one")
 		time.Sleep(time.Second)
 		c.failWith(nil)
-		settings := s.kernel.Settings.(*openSettings)
-		settings.policy.DM, settings.policy.Generation = channel.PolicyDisabled, 2
+		s.kernel.Settings.(*openSettings).disable()
 		time.Sleep(time.Hour)
 		if _, replies, _ := s.queue.Pending(t.Context()); c.shown() != "" || len(replies) != 0 {
 			t.Errorf("got %q, %v wait", c.shown(), replies)

@@ -7,7 +7,7 @@ import (
 )
 
 // PressTurn is the turn of a press on a button of a question. The facts say who has pressed, and where the question was asked; show shows the answer to
-// whoever has pressed, and is not called where nothing may be seen.
+// the person who pressed, and is not called where nothing may be seen.
 func (k *Kernel) PressTurn(f channel.Facts, p channel.Press, show func(context.Context, channel.Pressed)) *Turn {
 	f.Message = channel.MessageFacts{RawBody: p.Command(), CommandBody: p.Command()}
 	f.Route.CreateIfMissing = false

@@ -49,7 +49,7 @@ type QueueOptions struct {
 	Log     *slog.Logger // nil is silent
 }
 
-// Queue runs the events of channels: [Queue.Accept] stores an event, the platform is told that it has come, and then it runs.
+// Queue runs the events of channels: [Queue.Accept] stores an event, the platform gets its confirmation, and then it runs.
 //
 // The events of a conversation and thread start in the order of their arrival, the next one when the last has its place in the lane of its session.
 // They run at one replica at a time. An event whose turn has failed for a reason that may pass runs again after 1, 5 and 30 s. What a replica leaves
@@ -80,7 +80,7 @@ type Handler struct {
 	Grace            time.Duration // how long turns may go on when the channel ends: 20 s
 }
 
-// handler is one that serves.
+// handler serves.
 type handler struct {
 	Handler
 	turns  context.Context
@@ -109,7 +109,7 @@ const (
 // errEnding ends turns that go on in another process, or after the next start.
 var errEnding = fmt.Errorf("%w: %w", channel.ErrDraining, turn.ErrHandedOver)
 
-// NewQueue returns a queue of the events of a kernel, which has a Store, and starts it. Whoever calls it calls Close.
+// NewQueue returns a queue of the events of a kernel, which has a Store, and starts it. The caller calls Close.
 func NewQueue(k *Kernel, o QueueOptions) *Queue {
 	o.Running = cmp.Or(max(o.Running, 0), defaultRunning)
 	if o.Log == nil {
@@ -127,7 +127,7 @@ func NewQueue(k *Kernel, o QueueOptions) *Queue {
 	return q
 }
 
-// Close ends the queue. Whoever calls it has ended all calls of Serve. It waits for what is being stored.
+// Close ends the queue. The caller has ended all calls of Serve. It waits for what is being stored.
 func (q *Queue) Close(context.Context) {
 	q.mu.Lock()
 	q.closed = true
@@ -229,7 +229,7 @@ func (q *Queue) Accept(ctx context.Context, list ...Arrival) (isNew []bool, err 
 		return nil, channel.ErrDraining
 	}
 	now := time.Now()
-	if !now.After(q.arrived) { // the order is that of the calls, whatever the clock does
+	if !now.After(q.arrived) { // the order is that of the calls, even if the clock is set back
 		now = q.arrived.Add(time.Microsecond)
 	}
 	q.arrived = now.Add(time.Duration(len(list)) * time.Microsecond)
@@ -365,7 +365,7 @@ func (q *Queue) run(h *handler, c *Claimed) {
 	if c.Crashes >= maxCrashes {
 		q.o.Log.ErrorContext(ctx, "gave up an event that crashed the server", "channel", h.Channel, "account", h.Account, "message", key.ID, "crashes", c.Crashes)
 	}
-	if err == nil && c.Crashes <= maxCrashes { // with so many crashes, its sender is told
+	if err == nil && c.Crashes <= maxCrashes { // with so many crashes, its sender gets a notice
 		err = q.kernel.caught(ctx, func() error {
 			_, err := h.Run(ctx, c, m)
 			return err
@@ -418,7 +418,7 @@ func (q *Queue) unpark(h *handler) error {
 		return err
 	}
 	for _, sender := range senders {
-		asked, err := pairing.Asked(q.ctx, h.Channel, h.Account, sender) // first: whoever is approved meanwhile is paired below
+		asked, err := pairing.Requested(q.ctx, h.Channel, h.Account, sender) // first: a sender who is approved meanwhile is paired below
 		if err != nil {
 			return err
 		}

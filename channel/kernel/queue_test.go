@@ -120,7 +120,10 @@ func TestEventsStartInTheirOrderAndOthersDoNotWait(t *testing.T) {
 			s.send(fmt.Sprint("ann", i%3), i, fmt.Sprint(i))
 		}
 		time.Sleep(5 * time.Second)
-		if len(begun) != 3 {
+		mu.Lock()
+		first := len(begun)
+		mu.Unlock()
+		if first != 3 {
 			t.Errorf("%q have begun before the first have their places", begun)
 		}
 		close(placed)
@@ -130,6 +133,7 @@ func TestEventsStartInTheirOrderAndOthersDoNotWait(t *testing.T) {
 		if got := c.shownTo("bob"); len(got) != 1 {
 			t.Errorf("another conversation got %q while three are full", got)
 		}
+		s.close()
 		last := map[int]int{}
 		for _, text := range begun[:len(begun)-1] {
 			n := 0
@@ -139,7 +143,6 @@ func TestEventsStartInTheirOrderAndOthersDoNotWait(t *testing.T) {
 			}
 			last[n%3] = n
 		}
-		s.close()
 	})
 }
 
@@ -214,7 +217,7 @@ func TestAHandlerThatFailsEndsItsEvent(t *testing.T) {
 
 // CH-84
 func TestAnAlbumOrABurstIsOneTurn(t *testing.T) {
-	k := &kernel.Kernel{Settings: &openSettings{channel.Policy{Debounce: 2 * time.Second}}}
+	k := &kernel.Kernel{Settings: &openSettings{policy: channel.Policy{Debounce: 2 * time.Second}}}
 	for name, test := range map[string]struct {
 		in     channel.Input
 		bundle string
@@ -290,7 +293,7 @@ func TestTheFirstMessageIsAnsweredWhenItsSenderIsPaired(t *testing.T) {
 					s.kernel.Pairing = pairs
 					s.kernel.Settings.(*openSettings).policy.DM = channel.PolicyPairing
 				}
-				s := start(t, d, "a", c, echo, pairing)
+				s := start(t, d, "a", c, nil, inLanes(echo), pairing)
 				s.send("ann", 1, "first")
 				time.Sleep(time.Second)
 				s.send("ann", 2, "second")
@@ -308,7 +311,7 @@ func TestTheFirstMessageIsAnsweredWhenItsSenderIsPaired(t *testing.T) {
 					}
 				}
 				if test.restart {
-					s = start(t, d, "b", c, echo, pairing)
+					s = start(t, d, "b", c, nil, inLanes(echo), pairing)
 				}
 				time.Sleep(max(test.wait, 10*time.Second))
 				got := c.shownTo("ann")
@@ -399,9 +402,11 @@ func TestAConversationIsAtOneReplica(t *testing.T) {
 		b.send("ann", 2, "two")
 		b.send("bob", 3, "three")
 		time.Sleep(3 * time.Second)
+		mu.Lock()
 		if !slices.Contains(at["a"], "two") || len(at["a"])+len(at["b"]) != 3 {
 			t.Errorf("got %v", at)
 		}
+		mu.Unlock()
 		a.die()
 		time.Sleep(3 * time.Second)
 		if got := c.shownTo("ann"); len(got) != 1 {

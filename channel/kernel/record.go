@@ -10,7 +10,7 @@ import (
 type Recorder interface {
 	Record(context.Context, channel.Row) error
 	LastRoute(context.Context, channel.Row) error
-	// Owner returns the pinned owner of a main session, whose messages alone change its last route; "": nobody.
+	// Owner returns the pinned owner of a main session, whose messages alone change its last route; "": no one.
 	Owner(_ context.Context, mainSessionKey string) (sender string, err error)
 }
 
@@ -29,7 +29,7 @@ type RecordOptions struct {
 	CreateIfMissing bool
 	UpdateLastRoute bool
 	GroupResolution *channel.SessionGroup        // nil: the conversation, if it is a group
-	OnError         func(context.Context, error) // is told of a row that cannot be written, and the turn goes on
+	OnError         func(context.Context, error) // gets the error of a row that cannot be written, and the turn goes on
 	// TrackTask finds out more about a session that was recorded. It runs beside the turn, within 10 s, and the turn waits for its end.
 	TrackTask func(context.Context, channel.Row) error
 }

@@ -22,7 +22,7 @@ func process(t *testing.T, d *db.DB, answer agentFunc, delivery *kernel.Delivery
 		defer stored.mu.Unlock()
 		stored.dead = true
 	})
-	k := &kernel.Kernel{Agent: answer, Store: stored, Settings: openSettings{openPolicy()}, Limits: channel.Limits{Preview: 10 * time.Millisecond}}
+	k := &kernel.Kernel{Agent: answer, Store: stored, Settings: &openSettings{policy: openPolicy()}, Limits: channel.Limits{Preview: 10 * time.Millisecond}}
 	q := kernel.NewQueue(k, kernel.QueueOptions{Replica: t.Name() + time.Now().String()})
 	ctx, stop := context.WithTimeout(t.Context(), life)
 	defer stop()

@@ -60,7 +60,7 @@ type stage struct {
 	do   func(*pass, context.Context) (channel.Admission, error)
 }
 
-// stages are all but finalize, which follows them whatever happens.
+// stages are all but finalize, which follows them in any case.
 var stages = [...]stage{
 	{channel.StageIngest, (*pass).ingest},
 	{channel.StageClassify, (*pass).classify},
@@ -95,8 +95,8 @@ func (k *Kernel) begin(m Meta) *pass {
 	return p
 }
 
-// take makes t the turn.
-func (p *pass) take(t *Turn) {
+// setTurn makes t the turn.
+func (p *pass) setTurn(t *Turn) {
 	if t == nil {
 		return
 	}
@@ -133,7 +133,7 @@ func (p *pass) step(ctx context.Context, s *stage) bool {
 		p.fail(ctx, s.name, context.Cause(ctx))
 		return false
 	}
-	p.started = p.tell(ctx, channel.Trace{Stage: s.name, Phase: channel.PhaseStart})
+	p.started = p.trace(ctx, channel.Trace{Stage: s.name, Phase: channel.PhaseStart})
 	inside, end := p.span(ctx, string(s.name))
 	var a channel.Admission
 	err := p.guard(ctx, func() (err error) {
@@ -146,7 +146,7 @@ func (p *pass) step(ctx context.Context, s *stage) bool {
 	}
 	if err != nil {
 		p.fail(ctx, s.name, err)
-		p.tell(ctx, channel.Trace{Stage: s.name, Phase: channel.PhaseError, Err: p.err})
+		p.trace(ctx, channel.Trace{Stage: s.name, Phase: channel.PhaseError, Err: p.err})
 		return false
 	}
 	p.result.Admission = p.result.Admission.Tighten(a)
@@ -157,7 +157,7 @@ func (p *pass) step(ctx context.Context, s *stage) bool {
 	case channel.Handled:
 		phase = channel.PhaseHandled
 	}
-	p.tell(ctx, channel.Trace{Stage: s.name, Phase: phase})
+	p.trace(ctx, channel.Trace{Stage: s.name, Phase: phase})
 	return phase == channel.PhaseDone
 }
 
@@ -259,7 +259,7 @@ func (p *pass) resolve(ctx context.Context) (channel.Admission, error) {
 	if err != nil {
 		return channel.Admission{}, err
 	}
-	p.take(t)
+	p.setTurn(t)
 	switch {
 	case t == nil:
 		return channel.Admission{}, errors.New("the adapter has resolved the event to nothing; expected a turn")
@@ -276,7 +276,7 @@ func (p *pass) resolve(ctx context.Context) (channel.Admission, error) {
 	return t.Admission, nil
 }
 
-// assemble makes what the agent is told.
+// assemble makes the context of the agent.
 func (p *pass) assemble(ctx context.Context) (channel.Admission, error) {
 	c := p.turn.Context
 	if c != nil {

@@ -257,9 +257,24 @@ func (m *mortal) EndReply(ctx context.Context, id int64, replica string) error {
 	return m.write(func() error { return m.Store.EndReply(ctx, id, replica) })
 }
 
-type openSettings struct{ policy channel.Policy }
+// openSettings are the same everywhere.
+type openSettings struct {
+	mu     sync.Mutex
+	policy channel.Policy
+}
 
-func (s openSettings) Policy(channel.PolicyQuery) channel.Policy { return s.policy }
+func (s *openSettings) Policy(channel.PolicyQuery) channel.Policy {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.policy
+}
+
+// disable lets nobody talk any more.
+func (s *openSettings) disable() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.policy.DM, s.policy.Generation = channel.PolicyDisabled, 2
+}
 
 func openPolicy() channel.Policy {
 	return channel.Policy{
@@ -273,7 +288,7 @@ func start(t *testing.T, d *db.DB, replica string, c *chat, agent agentFunc, cha
 	t.Helper()
 	s := &server{t: t, chat: c, store: &mortal{Store: d.Events()}, served: make(chan error, 1)}
 	s.kernel = &kernel.Kernel{
-		Agent: agent, Store: s.store, Settings: &openSettings{openPolicy()}, Limits: channel.Limits{Preview: 10 * time.Millisecond},
+		Agent: agent, Store: s.store, Settings: &openSettings{policy: openPolicy()}, Limits: channel.Limits{Preview: 10 * time.Millisecond},
 	}
 	s.handler = kernel.Handler{Channel: "chat", Grace: time.Second, Run: s.run, Sender: kernel.Sender{Send: func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
 		return s.deliver(ctx, out.Block)

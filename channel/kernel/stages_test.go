@@ -825,7 +825,7 @@ func TestTracesSayWhatTheTurnIs(t *testing.T) {
 		"hash": func(s string) bool { return s != "" && s != "42" }, "none": func(s string) bool { return s == "" },
 	} {
 		s := newHooks()
-		s.kernel.Settings = openSettings{channel.Policy{SenderIDs: ids, Previews: ids == "plain"}}
+		s.kernel.Settings = &openSettings{policy: channel.Policy{SenderIDs: ids, Previews: ids == "plain"}}
 		s.facts.Message.Preview = "hi"
 		if _, err := s.run(t.Context()); err != nil {
 			t.Fatal(err)

@@ -27,7 +27,7 @@ type stopScene struct {
 }
 
 func newStops() *stopScene {
-	s := &stopScene{hookScene: newHooks(), settings: &openSettings{openPolicy()}}
+	s := &stopScene{hookScene: newHooks(), settings: &openSettings{policy: openPolicy()}}
 	s.settings.policy.Limits = channel.PolicyLimits{}
 	s.settings.policy.Sources = map[string]string{"limits.sender_rate": "channels.fake.limits.sender_rate", "limits.chat_rate": "channels.fake.limits.chat_rate"}
 	log := slog.New(slog.NewTextHandler(&s.log, nil))
@@ -144,7 +144,7 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// Whoever waits as the notice says is answered; a later spell is told again. TakeRate counts for a caller that answers before the turn.
+// Whoever waits as the notice says is answered; a later spell is told again. CountRate counts for a caller that answers before the turn.
 func TestWhoWaitsAsTheNoticeSaysIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStops()
@@ -160,11 +160,11 @@ func TestWhoWaitsAsTheNoticeSaysIsAnswered(t *testing.T) {
 		}
 		f := facts("x", "hi")
 		f.Channel = "fake"
-		if a, b := s.kernel.TakeRate(&f), s.kernel.TakeRate(&f); a != 0 || b <= 0 || b > 30*time.Second {
+		if a, b := s.kernel.CountRate(&f), s.kernel.CountRate(&f); a != 0 || b <= 0 || b > 30*time.Second {
 			t.Errorf("got the waits %v and %v", a, b)
 		}
 		f.Access = channel.AccessFacts{}
-		if wait := s.kernel.TakeRate(&f); wait != 0 {
+		if wait := s.kernel.CountRate(&f); wait != 0 {
 			t.Errorf("a denied message has to wait for %v", wait)
 		}
 		m := s.meta()

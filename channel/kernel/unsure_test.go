@@ -26,7 +26,7 @@ func sendUnsure(t *testing.T, d *db.DB, sender kernel.Sender, unconfirmed time.D
 	sender.Send = func(_ context.Context, out channel.Outbound) (channel.Receipt, error) { return send(out.Block) }
 	for i, up := range []time.Duration{20 * time.Minute, time.Minute} { // a server runs for a while, and another one a day later
 		time.Sleep(time.Duration(i) * 25 * time.Hour)
-		k := &kernel.Kernel{Agent: agentFunc(echo), Store: d.Events(), Settings: openSettings{openPolicy()}}
+		k := &kernel.Kernel{Agent: agentFunc(echo), Store: d.Events(), Settings: &openSettings{policy: openPolicy()}}
 		q := kernel.NewQueue(k, kernel.QueueOptions{Replica: "a"})
 		ctx, stop := context.WithCancel(t.Context())
 		served := make(chan error, 1)

@@ -51,7 +51,7 @@ func (w *writer) runs(r runs) {
 	w.setTags(nil)
 }
 
-// last returns the last character that was written, or the end of a line if there is none.
+// last returns the last character that was written, or the end of a line if it is missing.
 func (w *writer) last() rune {
 	if w.Len() == 0 {
 		return '\n'

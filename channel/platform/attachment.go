@@ -27,7 +27,7 @@ func MediaFacts[A interface{ Attached() Attachment }](list []A) (all []channel.M
 }
 
 // LoadMedia gets files with fetch, and returns their facts, and notes for the agent on those that it does not get. Without a folder it gets none.
-// failed is told of each that could not be loaded.
+// failed is called for each that could not be loaded.
 func LoadMedia[A interface{ Attached() Attachment }](s *MediaStore, list []A, fetch func(A) (path string, size int64, err error), failed func(channel.MediaKind, error)) (all []channel.MediaFact, notes []string) {
 	for _, one := range list {
 		a := one.Attached()

@@ -35,10 +35,10 @@ type Call struct {
 	Judge    func(error) Failure         // of an error that is no [*Unreached]
 	Harmless bool                        // repeating changes nothing: an edit, a question
 	Brief    bool                        // what the platform asks to wait for is not waited for
-	Slow     func(time.Duration)         // is told of each Busy; nil
+	Slow     func(time.Duration)         // is called for each Busy; nil
 }
 
-// NotSent is what the kernel is told of a call that was certainly not accepted; any other error stays as it is.
+// NotSent is the error for the kernel of a call that was certainly not accepted; any other error stays as it is.
 func NotSent(err error, judge func(error) Failure) error { return failure(err, judge).notSent(err) }
 
 func failure(err error, judge func(error) Failure) Failure {
@@ -101,8 +101,8 @@ func (c *Call) Run(ctx context.Context) error {
 	}
 }
 
-// Persist makes a call until it works, ctx ends, or never says of its error that it will not work. tell is told of each other failure and of
-// the pause after it.
+// Persist makes a call until it works, ctx ends, or never reports that its error will last. tell gets each other failure and the
+// pause after it.
 func Persist(ctx context.Context, call func(context.Context) error, never func(error) bool, judge func(error) Failure, tell func(error, time.Duration)) error {
 	for pauses := backoff.New(FirstPause, MaxPause); ; {
 		err := call(ctx)

@@ -26,7 +26,7 @@ func NewClient(given *http.Client, proxyEnv bool) (client *http.Client, closeIdl
 	return client, closeIdle
 }
 
-// CheckBase checks the setting api and returns it without a slash at its end. example stands in the error.
+// CheckBase checks the setting api and returns it without a slash at its end. example is part of the error.
 func CheckBase(api, example string) (string, error) {
 	base := strings.TrimRight(api, "/")
 	u, err := url.Parse(base)

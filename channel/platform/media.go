@@ -46,7 +46,7 @@ func (s *MediaStore) open(create bool) (vfs.Folder, error) {
 	return vfs.At(s.Dir)(create)
 }
 
-// Name is the name of a file in the store: the id that the platform has for it, or as much of that as may stand in a name, and the end
+// Name is the name of a file in the store: the id that the platform has for it, or as much of that as a name may have, and the end
 // of the name that its sender calls it, for agents and their tools look at that. Where that has none, otherwise is the end: ".jpg", or
 // "". It is "" for an id that is no name.
 func (s *MediaStore) Name(id, called, otherwise string) string {
@@ -114,7 +114,7 @@ func (s *MediaStore) Put(name string, fill func(io.Writer) error) (path string, 
 	return filepath.Join(s.Dir, name), w.n, nil
 }
 
-// limited writes at most so many bytes: what a platform says of a file's size, if it says that, need not be true.
+// limited writes at most so many bytes: the size that a platform gives may be wrong.
 type limited struct {
 	to   io.Writer
 	left int64
@@ -131,7 +131,7 @@ func (l *limited) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Read reads a file of the media folder that is to be sent, of at most so many bytes, and of nowhere else, whatever an agent says: it
+// Read reads a file of the media folder that is to be sent, of at most so many bytes, and of nowhere else, even if an agent names another: it
 // need not be one that the channel has put there.
 func (s *MediaStore) Read(path string, limit int64) ([]byte, error) {
 	if s.Dir == "" {

@@ -205,7 +205,7 @@ func TestRequestsThatAreNoEventsAreRefused(t *testing.T) {
 		})
 	}
 	w := httptest.NewRecorder()
-	if platform.AskAgain(w); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+	if platform.Unavailable(w); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 		t.Errorf("status %d", w.Code)
 	}
 }

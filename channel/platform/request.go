@@ -28,8 +28,8 @@ func ReadEvent(w http.ResponseWriter, r *http.Request, limit func(http.Header) (
 	return body, true
 }
 
-// AskAgain asks the platform to send an event again later.
-func AskAgain(w http.ResponseWriter) {
+// Unavailable asks the platform to send an event again later.
+func Unavailable(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "5")
 	w.WriteHeader(http.StatusServiceUnavailable)
 }

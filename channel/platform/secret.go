@@ -6,7 +6,7 @@ import (
 	"log/slog"
 )
 
-// Secret is a text that prints, logs and encodes as stars. Whoever must send it converts it to a string.
+// Secret is a text that prints, logs and encodes as stars. Convert it to a string to send it.
 type Secret string
 
 // MinSecret is the least length of a secret that senders of webhooks prove to know: a shorter one could be guessed. What the platforms

@@ -41,7 +41,7 @@ func (s *Service) Ready() error {
 	return s.broken
 }
 
-// Fail ends the channel: it cannot work until somebody changes its settings.
+// Fail ends the channel: it cannot work until someone changes its settings.
 func (s *Service) Fail(err error) {
 	s.mu.Lock()
 	stop := s.stop
@@ -86,7 +86,7 @@ func (s *Service) Serve(ctx context.Context, q *kernel.Queue, o ServiceOptions) 
 	if bad := s.Ready(); bad != nil {
 		return bad
 	}
-	if ctx.Err() != nil { // somebody wanted its end
+	if ctx.Err() != nil { // someone wanted its end
 		return nil
 	}
 	return err

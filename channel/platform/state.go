@@ -18,7 +18,7 @@ type State interface {
 // stateWait bounds how long one is waited for: what is learned is learned while a message is looked at.
 const stateWait = 5 * time.Second
 
-// ReadState reads what [ChangeState] has written into v, which stays as it is where there is none.
+// ReadState reads what [ChangeState] has written into v, which stays as it is if it is missing.
 func ReadState(s State, name string, v any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), stateWait)
 	defer cancel()

@@ -90,7 +90,7 @@ func (a *adapter) resolve(ctx context.Context, in *channel.Input, _ channel.Even
 	at := channel.ConversationFacts{Kind: m.chat(), ID: m.conversation, SpaceID: me.TeamID, ThreadID: m.thread}
 	f, policy, who := platform.NewFacts(ctx, a.k, a.meta, c.agent, in, m.sender(me), at)
 	root := c.root(m)
-	platform.NameSession(&f, root) // the answer may make a thread of the message, and what is said there belongs to its session
+	platform.NameSession(&f, root) // the answer may make a thread of the message, and messages there belong to its session
 	f.Reply = reply(m, root)
 	names := channel.NewNames(policy.Patterns)
 	var mentions []channel.MentionFacts
@@ -126,7 +126,7 @@ func reply(m *message, root string) channel.ReplyPlanFacts {
 	return r
 }
 
-// quote is the message of elsewhere that somebody has shared.
+// quote is the message of elsewhere that someone has shared.
 func (c *Channel) quote(m *message, p channel.Policy) *channel.Quote {
 	s := m.shared
 	by := channel.SenderFacts{ID: s.AuthorID, Name: s.AuthorName, IsSelf: s.AuthorID != "" && s.AuthorID == c.self().UserID}
@@ -166,7 +166,7 @@ func (c *Channel) mentions(m *message, names channel.Names) channel.MentionFacts
 	return f
 }
 
-// finalize answers a press that is not let in. What somebody has changed or deleted is changed or deleted where it waits.
+// finalize answers a press that is not let in. What someone has changed or deleted is changed or deleted where it waits.
 func (a *adapter) finalize(ctx context.Context, r channel.Result) error {
 	m, c := a.m, a.c
 	if m.press != nil {

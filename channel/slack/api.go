@@ -28,7 +28,7 @@ const (
 type client struct {
 	http    *http.Client // that follows no redirects
 	base    *url.URL     // of the Web API
-	invalid func(error)  // is told that the token is not valid
+	invalid func(error)  // learns that the token is not valid
 }
 
 // trusted reports whether the token may be sent to an address: to Slack's hosts by https, and to the host of the setting api.
@@ -125,7 +125,7 @@ func (c *client) refusal(method string, res *http.Response, got answer, understo
 // Error is a call that the platform has refused. Its text is ours, and has of the platform's only the code, if it has the form of one.
 type Error struct {
 	Method     string
-	Code       string // "channel_not_found"; "" if there is none
+	Code       string // "channel_not_found"; "" if it has none
 	Status     int    // of HTTP
 	Needed     string // the scope that is missing
 	RetryAfter time.Duration
@@ -203,8 +203,8 @@ func is(err error, kinds ...kind) bool {
 	return ok && slices.Contains(kinds, e.kind)
 }
 
-// untaken reports whether the platform says that it has not taken the call. Others of its failures may come after a part of the work.
-func (e *Error) untaken() bool {
+// notDone reports whether the platform says that it has not taken the call. Others of its failures may come after a part of the work.
+func (e *Error) notDone() bool {
 	return e.Code == "service_unavailable" || e.Code == "team_added_to_org" || e.Code == "" && e.Status == http.StatusServiceUnavailable
 }
 
@@ -246,6 +246,6 @@ func judge(err error) platform.Failure {
 	}
 	return platform.Failure{
 		Busy: e.kind == tooMany, After: e.RetryAfter, Permanent: slices.Contains(permanent, e.kind),
-		Refused: e.kind != tooMany && e.kind != down, Untaken: e.untaken(),
+		Refused: e.kind != tooMany && e.kind != down, Untaken: e.notDone(),
 	}
 }

@@ -113,8 +113,8 @@ func (d *delivery) ask(ctx context.Context, b *channel.Block) (channel.Receipt, 
 // personForm is that of ids of people.
 var personForm = regexp.MustCompile(`^[UW][A-Z0-9]{2,}$`)
 
-// settle replaces the buttons of a question with what was decided.
-func (d *delivery) settle(ctx context.Context, asked channel.Block, sent channel.Receipt, x channel.Decided) error {
+// showDecision replaces the buttons of a question with what was decided.
+func (d *delivery) showDecision(ctx context.Context, asked channel.Block, sent channel.Receipt, x channel.Decided) error {
 	t, err := targetOf(&asked)
 	if err != nil || firstID(&sent) == "" || asked.Question.Text == "" {
 		return err
@@ -132,10 +132,10 @@ func (d *delivery) settle(ctx context.Context, asked channel.Block, sent channel
 	return err
 }
 
-// answerPress shows the result of a press to whoever has pressed. The message of a question shows to everybody that it is decided. The buttons of a
+// answerPress shows the result of a press to the person who pressed. The message of a question shows to everybody that it is decided. The buttons of a
 // question that is no longer open are removed: nothing else would do that after a crash.
 func (c *Channel) answerPress(ctx context.Context, m *message, s channel.Pressed) {
-	if s.Taken() {
+	if s.Decides() {
 		return
 	}
 	t := target{m.conversation, m.press.root}

@@ -39,7 +39,7 @@ type delivery struct {
 // delivery is how the reply to a message is sent.
 func (c *Channel) delivery(m *message) *kernel.Delivery {
 	d := &delivery{c: c, message: m}
-	k := &kernel.Delivery{Deliver: d.deliver, Working: d.work, Rest: d.rest, Settle: d.settle, Durable: true, WorkingEvery: statusEvery}
+	k := &kernel.Delivery{Deliver: d.deliver, Working: d.work, Rest: d.rest, Settle: d.showDecision, Durable: true, WorkingEvery: statusEvery}
 	if c.preview != PreviewOff {
 		k.Preview, k.PreviewEvery = d.preview, c.every
 	}
@@ -59,7 +59,7 @@ func targetOf(b *channel.Block) (t target, err error) {
 	return t, nil
 }
 
-// firstID is the ts of the first message of a receipt; "": there is none.
+// firstID is the ts of the first message of a receipt; "": it has none.
 func firstID(r *channel.Receipt) string {
 	if r == nil || len(r.MessageIDs) == 0 {
 		return ""
@@ -251,7 +251,7 @@ func (d *delivery) editPreview(ctx context.Context, t target, ts, full string) (
 	return t.receipt(ts), d.c.notePreview(err)
 }
 
-// notePreview returns what the kernel is told of a preview that was tried once.
+// notePreview returns the error for the kernel of a preview that was tried once.
 func (c *Channel) notePreview(err error) error {
 	if e, ok := errors.AsType[*Error](err); ok && e.kind == tooMany {
 		c.noPreviews.extend("", e.RetryAfter)

@@ -32,7 +32,7 @@ type event struct {
 	message *message // nil: nothing that an agent could be told
 }
 
-// The types of requests that are told apart.
+// The types of requests.
 const (
 	typeChallenge = "url_verification"
 	typeEvent     = "event_callback"
@@ -165,7 +165,7 @@ func (m *message) readAttachments() {
 	m.Text = cmp.Or(m.Text, strings.Join(texts, "\n"))
 }
 
-// parseForm parses a slash command, or what somebody does with a button.
+// parseForm parses a slash command, or what someone does with a button.
 func parseForm(body []byte) (*event, error) {
 	values, err := url.ParseQuery(string(body))
 	switch {
@@ -190,7 +190,7 @@ func parseForm(body []byte) (*event, error) {
 	return &event{TeamID: values.Get("team_id"), message: m}, nil
 }
 
-// parseInteraction parses what somebody has done with a button or a form.
+// parseInteraction parses what someone has done with a button or a form.
 func parseInteraction(payload string) (*event, error) {
 	var p slackgo.InteractionCallback
 	if json.Unmarshal([]byte(payload), &p) != nil || p.Type == "" {

@@ -123,7 +123,7 @@ func (c *Channel) uploadData(ctx context.Context, t target, name string, data []
 	return err
 }
 
-// put sends a file to the address that the platform has named. The address is a secret, too: whoever has it may put something there.
+// put sends a file to the address that the platform has named. The address is a secret: it lets anyone put something there.
 func (c *Channel) put(ctx context.Context, address, name string, data []byte) error {
 	if !c.http.trusted(address) {
 		return &channel.NotSentError{Err: errElsewhere}

@@ -50,7 +50,7 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 	}
 	if err := c.accept(r.Context(), e, body); err != nil {
 		c.log.WarnContext(r.Context(), "cannot accept an event; the platform must retry", "channel", c.name, "error", err)
-		platform.AskAgain(w)
+		platform.Unavailable(w)
 	}
 }
 
@@ -62,7 +62,7 @@ func (c *Channel) accept(ctx context.Context, e *event, body []byte) error {
 	if q == nil || me.UserID == "" {
 		return errStarting
 	}
-	if !e.concerns(me) || m.change != changeNone && m.sender(me).IsSelf { // the platform tells the bot of each of its own edits
+	if !e.concerns(me) || m.change != changeNone && m.sender(me).IsSelf { // the platform sends the bot each of its own edits
 		return nil
 	}
 	a := kernel.Arrival{

@@ -1,7 +1,7 @@
 // Package slack is the channel of Slack: the Events API over HTTP tells what people write, the Web API takes the answers.
 //
 // # Guarantees
-//   - An event is stored before Slack is told that it has come, which is within the 3 s that Slack waits. It runs once, though Slack repeats it, and
+//   - An event is stored before Slack gets its confirmation, which is within the 3 s that Slack waits. It runs once, though Slack repeats it, and
 //     tells of a mention twice: as a message and as a mention.
 //   - A request with a bad signature gets an empty 401.
 //   - A message that may have been accepted is not sent a second time; a message that certainly was not accepted is.

@@ -38,7 +38,7 @@ func (s *stream) rest(text string) (rest string, ok bool) {
 // mentionStart is the beginning of a mention, in a text or in the address of a link.
 var mentionStart = regexp.MustCompile(`(?i)((?:<|&lt;?|&#0*60;?|&#x0*3c;?)\\?|\][:(]\s*)([@#!])`)
 
-// streamText is the Markdown of a model without the means to mention anyone: a mark that has no width stands in each mention. The text of a start is the
+// streamText is the Markdown of a model without the means to mention anyone: each mention has a mark without width. The text of a start is the
 // start of the text.
 func streamText(markdown string) string {
 	return mentionStart.ReplaceAllString(strings.TrimSpace(markdown), "$1\u200b$2")

@@ -6,16 +6,16 @@ import (
 
 // words is a text of the platform, read.
 type words struct {
-	text    string // as somebody would write it, without the mentions of the bot
+	text    string // as someone would write it, without the mentions of the bot
 	us      bool   // the bot is mentioned
-	anybody bool   // somebody is, or a group, or all
+	anybody bool   // someone is, or a group, or all
 }
 
 // unescape takes back what the platform escapes, which is these and nothing else.
 var unescape = strings.NewReplacer("&lt;", "<", "&gt;", ">", "&amp;", "&")
 
-// read reads a text: what stands in angle brackets is a mention, a channel or a link, for brackets that somebody has written are
-// escaped. name is what people are called, "" for somebody who is not known.
+// read reads a text: what is in angle brackets is a mention, a channel or a link, for brackets that someone has written are
+// escaped. name is what people are called, "" for someone who is not known.
 func read(text, me string, name func(id string) string) words {
 	var w words
 	var b strings.Builder
@@ -55,7 +55,7 @@ func read(text, me string, name func(id string) string) words {
 	return w
 }
 
-// write writes what stands in brackets and is no mention of the bot.
+// write writes what is in brackets and is no mention of the bot.
 func (w *words) write(b *strings.Builder, what, label string, name func(string) string) {
 	rest := ""
 	if what != "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// threads are the threads that the bot has written in: whoever answers there need not mention it. The platform does not say so.
+// threads are the threads that the bot has written in: people who answer there need not mention it. The platform does not list them.
 type threads struct {
 	state platform.State // shared with other replicas; nil keeps threads in memory
 	name  string         // in the state

@@ -184,7 +184,7 @@ func (c *Channel) addContext(s *channel.SupplementalFacts, m *models.Message, al
 	}
 }
 
-// origin returns who wrote a message first, and when. Somebody who hides has a name only, which anybody may take.
+// origin returns who wrote a message first, and when. Someone who hides has a name only, which anybody may take.
 func (c *Channel) origin(o *models.MessageOrigin) (by channel.SenderFacts, date int) {
 	switch {
 	case o.MessageOriginUser != nil:

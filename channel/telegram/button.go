@@ -48,7 +48,7 @@ func readPress(c *models.CallbackQuery) (p channel.Press, ok bool) {
 	return channel.ReadPress(word, id)
 }
 
-// question returns the message that asks a question. It is one message or none, because nobody may approve what they have not read.
+// question returns the message that asks a question. It is one message or none, because no one may approve what they have not read.
 func (c *Channel) question(q *channel.Question, withCommands string) (message, error) {
 	text, keys := q.Text, buttons(q)
 	if keys == nil || text == "" {
@@ -79,8 +79,8 @@ func (c *Channel) ask(ctx context.Context, b *channel.Block) (channel.Receipt, e
 	return c.sendAll(ctx, b, []message{q})
 }
 
-// settle says below a question what was decided, and removes its buttons.
-func (c *Channel) settle(ctx context.Context, asked channel.Block, sent channel.Receipt, d channel.Decided) error {
+// showDecision says below a question what was decided, and removes its buttons.
+func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent channel.Receipt, d channel.Decided) error {
 	q := *asked.Question
 	if q.Text == "" {
 		q.Text = asked.Text
@@ -97,7 +97,7 @@ func (c *Channel) settle(ctx context.Context, asked channel.Block, sent channel.
 	return err
 }
 
-// answerPress shows a text to whoever has pressed a button, once. The platform shows that it waits until there is an answer, which may be "".
+// answerPress shows a text to the person who pressed a button, once. The platform shows that it waits until there is an answer, which may be "".
 func (a *adapter) answerPress(ctx context.Context, text string) {
 	if a.answered {
 		return

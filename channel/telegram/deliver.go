@@ -35,7 +35,7 @@ const (
 // delivery is how the answer in a conversation is sent.
 func (c *Channel) delivery(f *channel.Facts) *kernel.Delivery {
 	d := &kernel.Delivery{
-		Deliver: c.deliver, Settle: c.settle, Durable: true, PreviewEvery: previewEvery, WorkingEvery: typingEvery,
+		Deliver: c.deliver, Settle: c.showDecision, Durable: true, PreviewEvery: previewEvery, WorkingEvery: typingEvery,
 		Working: func(ctx context.Context) error { return c.showTyping(ctx, f.Reply) },
 	}
 	direct := f.Conversation.Kind == channel.Direct

@@ -36,10 +36,10 @@ type edit struct {
 	text     string
 }
 
-// addressing is what the entities of a message say about whom it is for.
+// addressing is who a message is for, by its entities.
 type addressing struct {
 	self     bool   // this bot is mentioned
-	anyone   bool   // somebody is
+	anyone   bool   // someone is
 	otherBot bool   // the message is a command for another bot
 	command  string // ",name rest"; "" is none
 	suffix   []edit // remove "@name" of this bot behind the command

@@ -171,9 +171,9 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 	}
 	q := c.service.Queue()
 	if q == nil || c.self().Username == "" { // it is not connected yet
-		platform.AskAgain(w)
+		platform.Unavailable(w)
 	} else if _, err := c.accept(r.Context(), q, []json.RawMessage{body}); err != nil {
 		c.log.WarnContext(r.Context(), "cannot accept an event; the platform must retry", "channel", c.s.Name, "error", err)
-		platform.AskAgain(w)
+		platform.Unavailable(w)
 	}
 }

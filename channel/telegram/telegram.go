@@ -1,7 +1,7 @@
 // Package telegram is the channel of the Bot API: people write to a bot, and an agent answers.
 //
 // # Guarantees
-//   - An update is stored before the platform is told that it has come, and runs once, however often it is delivered.
+//   - An update is stored before the platform gets its confirmation, and runs once, however often it is delivered.
 //   - The updates of one conversation and topic start in the order in which they came.
 //   - What may have been accepted is not sent a second time; what certainly was not is.
 //   - The token is in no error, no log and no address that people see.
@@ -150,7 +150,7 @@ func (s *Settings) check() error {
 		platform.CheckChoice("parse_mode", s.ParseMode, ParseHTML, ParseMarkdown))
 }
 
-// checkWebhook checks the settings of the webhook, and makes its secret from the token if there is none.
+// checkWebhook checks the settings of the webhook, and makes its secret from the token if it is missing.
 func (s *Settings) checkWebhook() error {
 	if s.Mode != ModeWebhook {
 		return nil

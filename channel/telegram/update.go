@@ -101,7 +101,7 @@ func readMessage(data json.RawMessage) *models.Message {
 	return m
 }
 
-// pressedMessage returns a message by whoever has pressed a button, at the place of the button. The text is the command that the button stands for.
+// pressedMessage returns a message by the person who pressed a button, at the place of the button. The text is the command that the button stands for.
 func pressedMessage(c *models.CallbackQuery) *models.Message {
 	m := &models.Message{From: &c.From}
 	if at := c.Message.Message; at != nil {
@@ -178,7 +178,7 @@ func chatLabel(c *models.Chat) string {
 	return cmp.Or(c.Title, strings.TrimSpace(c.FirstName+" "+c.LastName))
 }
 
-// sender returns who wrote a message: a chat, if somebody writes in its name (CH-173), else a person or a bot.
+// sender returns who wrote a message: a chat, if someone writes in its name (CH-173), else a person or a bot.
 func (c *Channel) sender(m *models.Message) channel.SenderFacts {
 	switch {
 	case m.SenderChat != nil:

@@ -12,7 +12,7 @@ import (
 // plugin is the agent's part in the framework. It has nothing to do with turns that come from elsewhere.
 type plugin struct{ agent *Agent }
 
-// ResolveSession takes the session that the channel's facts are of, whatever other plugins think of it.
+// ResolveSession takes the session that the channel's facts are of, and no other plugin decides that.
 func (*plugin) ResolveSession(ctx context.Context, _ *turn.Envelope) (turn.SessionID, bool, error) {
 	if r := replyOf(ctx); r != nil {
 		return r.turn.SessionKey, true, nil

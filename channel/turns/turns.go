@@ -29,10 +29,10 @@ import (
 
 // Options of [New]. The zero value is good.
 type Options struct {
-	// Answer gives a decision to a call that waits for approval: calls that nobody can be asked about are denied by it. Without it
+	// Answer gives a decision to a call that waits for approval: calls that no one can be asked about are denied by it. Without it
 	// they wait until their time is over.
 	Answer func(context.Context, agent.Answer) error
-	// Tape finds the tape of a session, for turns that go on after a crash; nil: they begin anew. It is [tape.ErrNotFound] if there is none.
+	// Tape finds the tape of a session, for turns that go on after a crash; nil: they begin anew. It is [tape.ErrNotFound] if it is missing.
 	Tape func(_ context.Context, session string) (*tape.Tape, error)
 	// Read reads a local file of a message; nil reads it as the file that it is. The kernel has looked at it before.
 	Read func(context.Context, string) ([]byte, error)
@@ -73,7 +73,7 @@ func (a *Agent) Dispatch(ctx context.Context, t *channel.Turn) (channel.Dispatch
 		}
 	}
 	ticket, err := a.turns.Submit(context.WithValue(ctx, replyKey{}, r), a.envelope(t), turn.WithID(t.ID),
-		turn.WithPolicy(turn.Policy(t.Policy)), turn.WithSink(r.take))
+		turn.WithPolicy(turn.Policy(t.Policy)), turn.WithSink(r.onEvent))
 	if err != nil {
 		return channel.DispatchResult{}, err
 	}
@@ -138,15 +138,15 @@ type reply struct {
 	rendered bool              // the answer is there: what goes out now is part of it
 	notRun   bool              // the person was told that a call is not run
 	waits    bool              // the person was told that the model is asked again later
-	denied   map[string]string // why a question was denied that nobody has answered, by its id
-	open     strings.Builder   // text that is previewed and stands in no block yet
-	sent     string            // text that stands in blocks
+	denied   map[string]string // why a question was denied that no one has answered, by its id
+	open     strings.Builder   // text that is previewed and is in no block yet
+	sent     string            // text that is in blocks
 	past     string            // text of a turn that is resumed
 	streamed bool              // there is text behind past
 }
 
-// take shows what happens in the turn while the model speaks.
-func (r *reply) take(e turn.Event, err error) {
+// onEvent shows what happens in the turn while the model speaks.
+func (r *reply) onEvent(e turn.Event, err error) {
 	if err != nil {
 		return // the turn's end says what it failed of
 	}
@@ -178,7 +178,7 @@ func (r *reply) take(e turn.Event, err error) {
 	}
 }
 
-// longPause is from when on a person is told that the model is asked again later: a shorter pause looks like thinking.
+// longPause is the shortest pause before another request that the person gets a notice of: a shorter one looks like thinking.
 const longPause = 10 // seconds
 
 // retrying tells the person that the model is asked again after a long pause: once a turn.
@@ -203,7 +203,7 @@ func (r *reply) retrying(value json.RawMessage) {
 	_ = r.emit(r.ctx, channel.ReplyTool, channel.Payload{Text: text}) // it is logged
 }
 
-// resolved tells the person why a call was not run that nobody could approve: once a turn, since a model may try again and again.
+// resolved tells the person why a call was not run that no one could approve: once a turn, since a model may try again and again.
 func (r *reply) resolved(e turn.Event) {
 	var q struct{ ID, Reason string }
 	if json.Unmarshal(e.Value, &q) != nil || q.Reason != agent.ReasonUnattended || len(e.Calls) == 0 {
@@ -221,7 +221,7 @@ func (r *reply) resolved(e turn.Event) {
 	_ = r.emit(r.ctx, channel.ReplyTool, channel.Payload{Text: "The tool `" + e.Calls[0].Name + "` was not run: " + why + "."}) // it is logged
 }
 
-// flush makes a block of what the model said before it calls a tool: an answer that nobody sees until all is over is no
+// flush makes a block of what the model said before it calls a tool: an answer that no one sees until all is over is no
 // conversation.
 func (r *reply) flush() {
 	r.mu.Lock()
@@ -237,14 +237,14 @@ func (r *reply) flush() {
 	_ = r.emit(r.ctx, channel.ReplyBlock, channel.Payload{Text: text, Upto: upto}) // it is logged
 }
 
-// ask puts a question to the conversation, or denies the call where nobody there can be asked.
+// ask puts a question to the conversation, or denies the call where no one there can be asked.
 func (r *reply) ask(value json.RawMessage) {
 	var q agent.Question
 	if json.Unmarshal(value, &q) != nil {
 		return
 	}
 	if r.turn.Context.ObserveOnly {
-		r.deny(q.ID, "") // and nobody is told
+		r.deny(q.ID, "") // without a notice
 		return
 	}
 	text, isText := q.Text()
@@ -268,7 +268,7 @@ func (r *reply) ask(value json.RawMessage) {
 	}
 }
 
-// deny denies a question that nobody can answer, for a reason that the model and the person are told; "" is that nobody is there.
+// deny denies a question that no one can answer, for a reason that the model and the person get; "": no one is there.
 func (r *reply) deny(id, why string) {
 	if r.agent.o.Answer == nil {
 		return
@@ -296,7 +296,7 @@ func (r *reply) decided(value json.RawMessage) {
 	}})
 }
 
-// undecided says why nobody has decided a question, by the reason that its event has.
+// undecided says why no one has decided a question, by the reason that its event has.
 var undecided = map[string]string{
 	agent.ReasonTimeout: "no answer came in time", agent.ReasonUnattended: "this conversation has no approver", agent.ReasonEnded: "the turn has ended",
 }

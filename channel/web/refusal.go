@@ -6,7 +6,7 @@ import (
 	"github.com/lingserve/lingserve/channel"
 )
 
-// Refusal is what a message that is not answered is told. It names no setting: who asks cannot change one.
+// Refusal is the response to a message that is not answered. It names no setting: the caller cannot change one.
 type Refusal struct {
 	Status     int    // of HTTP
 	Code       string // of the problem document
@@ -17,7 +17,7 @@ type Refusal struct {
 // retry is how long a message waits that may come again, where nothing says how long it will take.
 const retry = 2 * time.Second
 
-// The refusals. Those of one status and one code are told alike, so that nobody learns by asking who may talk.
+// The refusals. Those of one status and one code have one text, so that no one learns by asking who may talk.
 var (
 	unfit    = Refusal{400, "invalid_request", "this kind of message gets no answer", 0}
 	tooLarge = Refusal{413, "too_large", "the message is too large", 0}
@@ -63,5 +63,5 @@ func refusal(r channel.Reason) *Refusal {
 		channel.ReasonMissingMention, channel.ReasonObserver, channel.ReasonUnmentioned:
 		return nil
 	}
-	return &stranger // every other reason, one that is new included: nobody is let in by mistake
+	return &stranger // every other reason, one that is new included: no one is let in by mistake
 }

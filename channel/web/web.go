@@ -1,5 +1,5 @@
 // Package web is the HTTP API as a channel: package web of the server hands each message to it, and it makes a turn of the kernel of
-// it. It has no routes of its own and imports no HTTP.
+// it. It has no routes and imports no HTTP.
 //
 // # Guarantees
 //   - A message runs once: the server looks its Idempotency-Key up before it comes here.
@@ -22,11 +22,11 @@ import (
 const (
 	// Name is the channel's, in the configuration and in envelopes.
 	Name = "web"
-	// Local is the sender where nobody has to say who it is: whoever reaches the server is its one user.
+	// Local is the sender if callers have no names: the server has one user.
 	Local = "local"
 )
 
-// Shipped is what the channel has for defaults of its own: whoever was let in by HTTP may talk and use the commands of a user.
+// Shipped has the defaults of the channel: callers that HTTP lets in may talk and use the commands of a user.
 func Shipped() channel.Place {
 	return channel.Place{
 		DMPolicy: channel.PolicyOpen, CommandMode: channel.CommandsSenders,
@@ -43,8 +43,8 @@ func NewKernel(log *slog.Logger) *kernel.Kernel {
 	return &kernel.Kernel{Settings: tree, Observer: channel.NewSlogObserver(log), Log: log}
 }
 
-// SessionKey is the session that a name stands for. Below a principal it is one that no other principal has a name for; where there is
-// none, and so but one user, a name stands for itself.
+// SessionKey returns the key of the session with a name. With a principal, no other principal has a name for it; without one, the server has one
+// user, and the key is the name.
 func SessionKey(principal, name string) string {
 	if principal == "" {
 		return name
@@ -73,9 +73,9 @@ func SessionPrefix(principal string) string {
 	return channel.SessionKey(channel.KeyParts{Channel: Name, Conversation: principal}) + "#"
 }
 
-// Message is what somebody says in a session.
+// Message is what someone says in a session.
 type Message struct {
-	Principal string    // who asks; "" where nobody has to say it
+	Principal string    // who asks; "" where no one has to say it
 	Role      tool.Role // of the principal: nothing gives it a higher one
 	Session   string    // as the principal calls it
 	Run       string    // the id of the run that answers, and of the turn
@@ -119,7 +119,7 @@ func (m *Message) facts(ctx context.Context, k *kernel.Kernel, f *channel.Facts)
 		Message:      channel.MessageFacts{RawBody: m.Text},
 	}
 	if k.Settings == nil {
-		return // nobody is admitted
+		return // no one is admitted
 	}
 	p, who := k.PolicyAt(ctx, channel.PolicyQuery{Channel: Name, Conversation: sender, Kind: channel.Direct}, f.Sender)
 	f.Access = p.Access(who, channel.MentionFacts{})

@@ -67,7 +67,7 @@ func (a *answer) complete(turn string, admission channel.Admission, outcome chan
 type Results interface {
 	// Save replaces the answer to a message of a session.
 	Save(_ context.Context, message, session string, answer []byte) error
-	// Load returns the answer; nil: there is none.
+	// Load returns the answer; nil: it has none.
 	Load(_ context.Context, message string) ([]byte, error)
 	// Erase deletes the answers to all messages of a session.
 	Erase(_ context.Context, session string) error

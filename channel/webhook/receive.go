@@ -66,7 +66,7 @@ func (c *Channel) accept(ctx context.Context, m *message, body []byte) (answer, 
 		return answer{}, c.unavailable(ctx, channel.ErrDraining)
 	}
 	if counted, _ := c.counted.ContainsOrAdd(name, struct{}{}); !counted {
-		if wait := q.Kernel().TakeRate(new(c.facts(ctx, q.Kernel(), []*message{m}))); wait > 0 {
+		if wait := q.Kernel().CountRate(new(c.facts(ctx, q.Kernel(), []*message{m}))); wait > 0 {
 			c.counted.Remove(name)
 			return answer{}, &channel.BodyError{Status: http.StatusTooManyRequests, RetryAfter: wait, Err: errTooMany}
 		}

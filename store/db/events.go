@@ -360,7 +360,7 @@ func (e *Events) Pending(ctx context.Context) (events, replies map[string]int, e
 func (db *DB) sweepEvents(ctx context.Context, removed *int64) error {
 	return errors.Join(
 		db.sweepTable(ctx, "DELETE FROM events WHERE key IN (SELECT key FROM events WHERE state = 'ended' AND expires <= $1 LIMIT $2)", db.clock(), removed),
-		db.sweepTable(ctx, "DELETE FROM events WHERE key IN (SELECT key FROM events WHERE "+notEnded+"state <> 'running' AND arrived <= $1 LIMIT $2)", db.clock().Add(-waitLife), removed),
+		db.sweepTable(ctx, "DELETE FROM events WHERE key IN (SELECT key FROM events WHERE "+notEnded+"arrived <= $1 LIMIT $2)", db.clock().Add(-waitLife), removed),
 		db.sweepTable(ctx, "DELETE FROM replies WHERE id IN (SELECT id FROM replies WHERE created <= $1 LIMIT $2)", db.clock().Add(-waitLife), removed),
 	)
 }

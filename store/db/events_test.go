@@ -1,6 +1,7 @@
 package db
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -147,6 +148,57 @@ func eventsOfADeadReplica(t *testing.T, open openEmpty) {
 	if len(events) != 1 || events[0].Crashes != 0 {
 		t.Fatalf("got %+v, expected the event whose claim was lost", events)
 	}
+	// What b has given back while its turn still ends is not claimed twice at once.
+	s.must(s.Release(t.Context(), store.EventRelease{Key: "1", Replica: "b"}))
+	s.want(s.claimBy(alone, "1", "2"), "")
+	s.want(s.claimBy(alone, "2"), "1")
+}
+
+// eventsOfAChannelThatIsGone are removed after a week.
+func eventsOfAChannelThatIsGone(t *testing.T, open openEmpty) {
+	s := newEventScene(t, open)
+	s.accept(anEvent("1", "x"), anEvent("2", "y"), anEvent("3", "z"))
+	s.want(s.claimBy(store.EventClaim{Replica: "a", Alive: []string{"a"}}), "1 2 3")
+	s.must(s.Release(t.Context(), store.EventRelease{Key: "2", Replica: "a", Parked: "ann"}))
+	_, _, err := s.End(t.Context(), store.EventEnd{Key: "3", Replica: "a", Reply: &store.Reply{Login: "chat", Target: "t", Session: "s", Block: []byte("b")}})
+	s.must(err)
+	for _, days := range []int{6, 2} {
+		s.now = s.now.Add(time.Duration(days) * 24 * time.Hour)
+		s.must(s.db.Sweep(t.Context()))
+		events, replies, err := s.Pending(t.Context())
+		if kept := days == 6; err != nil || (events["chat"] == 2) != kept || (replies["chat"] == 1) != kept || len(events) != boolean(kept) {
+			t.Errorf("got %v and %v, %v after %d days more", events, replies, err, days)
+		}
+	}
+}
+
+// A query that reads all events that have ended would take longer and longer.
+func TestQueriesOfEventsUseAnIndex(t *testing.T) {
+	db, err := Open(t.Context(), "memory", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	for _, query := range []string{
+		"SELECT key FROM events WHERE " + notEnded + "state = 'waiting' AND login IN ('a')",
+		"SELECT key FROM events e WHERE EXISTS (SELECT 1 FROM events o WHERE o.lane = e.lane AND o." + notEnded + "o.state = 'running') AND " + notEnded + "1 = 1",
+		"UPDATE events SET raw = '' WHERE key IN ('a') OR state = 'merged' AND leader IN ('b')",
+	} {
+		err := db.view(t.Context(), func(q querier) error {
+			return q.collect(func(rows *sql.Rows) (bool, error) {
+				var id, parent, unused int
+				var step string
+				err := rows.Scan(&id, &parent, &unused, &step)
+				if (strings.HasPrefix(step, "SCAN") || strings.HasPrefix(step, "SEARCH")) && !strings.Contains(step, "INDEX") {
+					t.Errorf("%s: %s", query, step)
+				}
+				return true, err
+			}, "EXPLAIN QUERY PLAN "+query)
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func failedEventsRunAgain(t *testing.T, open openEmpty) {
@@ -187,7 +239,7 @@ func bundlesAreOneEvent(t *testing.T, open openEmpty) {
 		t.Helper()
 		events, _, err := s.Claim(t.Context(), store.EventClaim{Replica: "a", Alive: []string{"a"}, Logins: []string{"chat"}, Limit: 1}, nil)
 		s.must(err)
-		if len(events) != 1 || events[0].Key != "1" || len(events[0].Parts) != 2 || string(events[0].Parts[1]) != "raw 2" {
+		if len(events) != 1 || events[0].Key != "1" || len(events[0].Parts) != 2 || string(events[0].Parts[1]) != "raw 2" || !slices.Equal(events[0].Merged, []string{"2"}) {
 			t.Fatalf("got %+v, expected both parts", events)
 		}
 		return events[0]
@@ -278,6 +330,12 @@ func repliesKeepTheirOrder(t *testing.T, open openEmpty) {
 		t.Fatalf("got %+v, expected the first, whose outcome is not known", got)
 	}
 	s.moved(s.EndReply(t.Context(), first, "a"))
+	s.moved(s.ReplaceReply(t.Context(), first, "a", []byte("x")))
+	s.must(s.ReplaceReply(t.Context(), first, "b", []byte("notice")))
+	s.must(s.PostponeReply(t.Context(), first, "b", s.now, false))
+	if got := claim("b", []string{"b"}); len(got) != 1 || got[0].ID != first || got[0].Unsure || string(got[0].Block) != "notice" {
+		t.Fatalf("got %+v, expected what the first was replaced by", got)
+	}
 	s.must(s.EndReply(t.Context(), first, "b"))
 	if got := claim("b", []string{"b"}); len(got) != 1 || got[0].ID != second || string(got[0].Block) != "2" {
 		t.Fatalf("got %+v, expected the second", got)

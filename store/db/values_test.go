@@ -23,7 +23,7 @@ var groups = map[string]func(t *testing.T, open openEmpty){
 	"batches of a replaced replica": batchesOfAReplacedReplica, "many batches": manyBatches, "pages of runs": pagesOfRuns, "runs expire": runsExpire,
 	"events have a bound": eventsHaveABound, "runs of an erased session": runsOfAnErasedSession, "replicas": replicas, "damaged runs are found": damagedRunsAreFound,
 	"events of channels": eventsRunOnceInOrder, "events of a dead replica": eventsOfADeadReplica, "failed events run again": failedEventsRunAgain,
-	"bundles of events": bundlesAreOneEvent, "parked events": parkedEventsWait, "too many events": tooManyEvents, "replies": repliesKeepTheirOrder,
+	"bundles of events": bundlesAreOneEvent, "parked events": parkedEventsWait, "events of a channel that is gone": eventsOfAChannelThatIsGone, "too many events": tooManyEvents, "replies": repliesKeepTheirOrder,
 	"many claims": manyClaims,
 	"leases":      replicaLeases, "one replica takes a lease": oneReplicaTakesALease,
 }

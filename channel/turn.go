@@ -54,9 +54,9 @@ type Sink interface {
 	Do(_ context.Context, b Block, send func(context.Context) (Receipt, error)) (Receipt, error)
 }
 
-// IsCanceled says whether an error is that the turn was not to go on: someone, the lane, or the server's end wanted that.
+// IsCanceled says whether an error is that the turn was not to go on: someone, the lane, or the server's end wanted that, or another process goes on with it.
 func IsCanceled(ctx context.Context, err error) bool {
-	return isDraining(err) || errors.Is(err, turn.ErrStopped) || errors.Is(err, turn.ErrInterrupted) || gaveUp(ctx, err)
+	return isDraining(err) || errors.Is(err, turn.ErrStopped) || errors.Is(err, turn.ErrInterrupted) || errors.Is(err, turn.ErrHandedOver) || gaveUp(ctx, err)
 }
 
 // isDraining says whether an error is that the server shuts down.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"net/http"
@@ -16,8 +17,11 @@ import (
 	"github.com/lingserve/lingserve/web/wire"
 )
 
-// runsAway is a store of runs that cannot be reached since it was opened.
-type runsAway struct{ run.Store }
+// runsAway is a store of runs that cannot be reached since it was opened. err is the error of Find; nil: [store.ErrAway].
+type runsAway struct {
+	run.Store
+	err error
+}
 
 func (runsAway) Start(context.Context, store.Run, *store.IdempotencyKey) (*store.IdempotencyKey, error) {
 	return nil, store.ErrAway
@@ -27,26 +31,35 @@ func (runsAway) FindKey(context.Context, string, string) (store.IdempotencyKey, 
 	return store.IdempotencyKey{}, false, store.ErrAway
 }
 
-func (runsAway) Find(context.Context, string) (store.Run, error) { return store.Run{}, store.ErrAway }
-
-// awayBench is a server whose store of runs cannot be reached.
-func awayBench(t testing.TB) *bench {
-	d, err := db.Open(t.Context(), "memory", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = d.Close() })
-	return newBench(t, func(o *Options) { o.Runs = runsAway{d.Runs()} }).serve()
+func (r runsAway) Find(context.Context, string) (store.Run, error) {
+	return store.Run{}, cmp.Or(r.err, store.ErrAway)
 }
 
-// Who comes back while the database is away is broken off, and comes back once more: to be told 503 would end an EventSource.
-func TestWhoComesBackWhileTheDatabaseIsAwayIsBrokenOff(t *testing.T) {
-	b := awayBench(t)
-	id := run.NewID()
-	for _, path := range []string{"/v1/runs/" + id + "/events", "/v1/runs?workflow=steps"} {
-		if resp, err := b.try(t.Context(), "GET", path, "", asEvents, "Last-Event-ID: "+id+":0"); err == nil {
-			t.Errorf("%s: %d %s", path, resp.StatusCode, text(t, resp))
-		}
+// awayBench is a server whose store of runs cannot be reached.
+func awayBench(t testing.TB) *bench { return unreadableBench(t, nil) }
+
+// unreadableBench is a server whose store of runs finds none, because of an error.
+func unreadableBench(t testing.TB, err error) *bench {
+	d, openErr := db.Open(t.Context(), "memory", nil)
+	if openErr != nil {
+		t.Fatal(openErr)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return newBench(t, func(o *Options) { o.Runs = runsAway{d.Runs(), err} }).serve()
+}
+
+// A reader that resumes while the run cannot be found out about is broken off, and comes back: a 503 would end an EventSource, and "gone" would be wrong.
+func TestAReaderIsBrokenOffWhileItsRunCannotBeRead(t *testing.T) {
+	for name, err := range map[string]error{"away": store.ErrAway, "closed": store.ErrClosed, "moved": run.ErrMoved, "draining": run.ErrDraining} {
+		t.Run(name, func(t *testing.T) {
+			b := unreadableBench(t, err)
+			id := run.NewID()
+			for _, path := range []string{"/v1/runs/" + id + "/events", "/v1/runs?workflow=steps"} {
+				if resp, err := b.try(t.Context(), "GET", path, "", asEvents, "Last-Event-ID: "+id+":0"); err == nil {
+					t.Errorf("%s: %d %s", path, resp.StatusCode, text(t, resp))
+				}
+			}
+		})
 	}
 }
 

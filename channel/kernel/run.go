@@ -164,7 +164,7 @@ func (p *pass) step(ctx context.Context, s *stage) bool {
 // fail ends the turn with the error of a stage.
 func (p *pass) fail(ctx context.Context, s channel.Stage, err error) {
 	p.err = &channel.StageError{Stage: s, Err: err}
-	p.canceled = channel.IsCanceled(ctx, err) || errors.Is(err, turn.ErrHandedOver)
+	p.canceled = channel.IsCanceled(ctx, err)
 }
 
 // handedOver reports whether the turn goes on in another process, or in this one later.

@@ -851,6 +851,7 @@ func TestLevelsOfErrorsInTheLog(t *testing.T) {
 		"a person stopped it":          {nil, fmt.Errorf("dispatch: %w", turn.ErrStopped), "INFO"},
 		"a later message has":          {nil, turn.ErrInterrupted, "INFO"},
 		"the server ends":              {nil, channel.ErrDraining, "INFO"},
+		"another process goes on":      {nil, turn.ErrHandedOver, "INFO"},
 		"its context was canceled":     {reason, reason, "INFO"},
 		"that is all that is known":    {reason, context.Canceled, "INFO"},
 		"it took too long":             {context.DeadlineExceeded, context.DeadlineExceeded, "ERROR"},

@@ -189,15 +189,11 @@ func (h Handlers) resume(w http.ResponseWriter, r *http.Request, v *view, path s
 		h.Observer.Resumed(wire.ResumeGone)
 		h.gone(w, r, id, v, e.Detail)
 		return nil
-	case errors.Is(err, run.ErrAway), errors.Is(err, run.ErrOverloaded) && e.Limit == run.LimitDisk:
-		panic(http.ErrAbortHandler) // an EventSource that is told 503 does not come back
-	case errors.Is(err, run.ErrOverloaded):
+	case errors.Is(err, run.ErrOverloaded) && e.Limit != run.LimitDisk:
 		return h.Problem(r.Context(), err)
-	case err != nil:
-		h.Observer.Resumed(wire.ResumeGone)
-		h.gone(w, r, id, v, "this run is no longer stored; start a new one")
-		return nil
-	case id.n >= goneNumber: // the run was not known, and is
+	case err != nil && !errors.Is(err, run.ErrUnknown) && !errors.Is(err, run.ErrExpired):
+		panic(http.ErrAbortHandler) // it may pass, and an EventSource that gets 503 does not come back
+	case err != nil, id.n >= goneNumber: // the run was not known, and is
 		h.Observer.Resumed(wire.ResumeGone)
 		h.gone(w, r, id, v, "this run is no longer stored; start a new one")
 		return nil

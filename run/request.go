@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
-	"hash/maphash"
 	"log/slog"
 	"strings"
 	"sync"
@@ -185,16 +184,40 @@ type keyTaken struct{ store.IdempotencyKey }
 
 func (*keyTaken) Error() string { return "run: the Idempotency-Key leads to another run" }
 
-// keyLocks serialize the starts with one key.
+// keyLocks serialize the starts with one key. The zero value is ready.
 type keyLocks struct {
-	seed  maphash.Seed
-	locks [64]sync.Mutex
+	mu    sync.Mutex
+	locks map[string]*keyLock
+}
+
+// keyLock is the lock of a key, while callers have it or wait for it.
+type keyLock struct {
+	sync.Mutex
+	users int
 }
 
 func (k *keyLocks) lock(owner, key string) (unlock func()) {
-	m := &k.locks[maphash.String(k.seed, owner+"\x00"+key)%uint64(len(k.locks))]
-	m.Lock()
-	return sync.OnceFunc(m.Unlock)
+	key = owner + "\x00" + key
+	k.mu.Lock()
+	l := k.locks[key]
+	if l == nil {
+		if k.locks == nil {
+			k.locks = map[string]*keyLock{}
+		}
+		l = new(keyLock)
+		k.locks[key] = l
+	}
+	l.users++
+	k.mu.Unlock()
+	l.Lock()
+	return sync.OnceFunc(func() {
+		l.Unlock()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if l.users--; l.users == 0 {
+			delete(k.locks, key)
+		}
+	})
 }
 
 // keyOf returns the row of a start's key that leads to a run; nil without a key.

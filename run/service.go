@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -222,7 +221,6 @@ func newService(o Options) *Service {
 	s := &Service{
 		o: o, log: o.Log,
 		inMemory: map[string]*Run{}, inSession: map[string]*Run{}, moving: map[string]chan struct{}{},
-		keyLocks: keyLocks{seed: maphash.MakeSeed()},
 	}
 	s.working, s.stopWork = context.WithCancelCause(context.Background())
 	s.storing, s.stopStoring = context.WithCancel(context.Background())

@@ -21,8 +21,7 @@
 // The group stands for all events up to its last one and takes effect as a whole: only its last event carries an id,
 // that of the last event it stands for; the others are marked as a [Event.Part] and are framed without one. A client
 // that is cut off in the middle therefore still has the id that it came with, or none, asks for the same as before and
-// gets a whole new group; nothing is lost and nothing is appended twice. The one exception are named events so old that
-// their id leads to a snapshot again: they come first and carry their own ids, so that they are not repeated.
+// gets a whole new group; nothing is lost and nothing is appended twice.
 //
 // # Elsewhere
 //

@@ -237,7 +237,7 @@ func (t *Tube) regroup(r *Reader) {
 			return
 		}
 		if e.Kind == Named {
-			e.Part = e.N+1 >= begin
+			e.Part = true
 			named = append(named, e)
 		} else if e.Kind == Done {
 			done = append(done, e)

@@ -316,8 +316,8 @@ func TestTB_05_AReaderThatFellOutGoesOnFromASnapshot(t *testing.T) {
 	}
 	body := strings.Repeat("word", 2000)
 	group := []string{
-		`0 {"event":"started","data":{"run":"run"}}`,
-		`5 {"event":"usage","data":{"bot":"a"}}`,
+		`- {"event":"started","data":{"run":"run"}}`,
+		`- {"event":"usage","data":{"bot":"a"}}`,
 		`- {"event":"note","data":1}`,
 		`- {"uri":"","delta":{"body":"` + body + `","title":"T"}}`,
 		`- {"uri":"$reasoning_context","delta":null}`,

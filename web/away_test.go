@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"iter"
 	"net/http"
 	"sync/atomic"
@@ -60,6 +61,19 @@ func TestAReaderIsBrokenOffWhileItsRunCannotBeRead(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A reader that has had events of a later attempt of a run is broken off at a replica that does not know yet that it has lost the run.
+func TestAReaderOfALaterAttemptIsBrokenOff(t *testing.T) {
+	b := newBench(t, nil).serve()
+	started := readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"steps"}`, "Prefer: respond-async"))
+	st := <-b.steps.came
+	defer st.finish()
+	for _, path := range []string{"/v1/runs/" + started.Run + "/events", "/v1/runs?workflow=steps"} {
+		if resp, err := b.try(t.Context(), "GET", path, "", asEvents, fmt.Sprintf("Last-Event-ID: %s:%d", started.Run, uint64(run.Epoch))); err == nil {
+			t.Errorf("%s: %d %s", path, resp.StatusCode, text(t, resp))
+		}
 	}
 }
 

@@ -86,7 +86,6 @@ type view struct {
 	next   string   // the run that answers a message which came too late for this one
 	gone   bool     // the server says that it does not know the run
 	leaps  int      // how often the numbers have leapt
-	gap    string   // a named event of a snapshot that is to come
 	events int      // how many there were
 	wrong  []string // what must not be
 
@@ -140,10 +139,7 @@ func (v *view) take(e event) {
 	case v.some && n != v.n+1:
 		// A snapshot stands for the events that it goes over.
 		if n/leap == v.n/leap && !snapshot {
-			if e.Event == "" {
-				v.fault("the id %q after %s, and nothing between", e.ID, v.last())
-			}
-			v.gap = e.ID // the named events come first
+			v.fault("the id %q after %s, and nothing between", e.ID, v.last())
 		} else if n/leap > v.n/leap {
 			v.leaps++
 			if n%leap != 0 && !snapshot {
@@ -153,11 +149,6 @@ func (v *view) take(e event) {
 	}
 	if v.state != "" {
 		v.fault("%s after the end", e.ID)
-	}
-	if snapshot {
-		v.gap = ""
-	} else if v.gap != "" && e.Event == "" && e.ID != v.gap {
-		v.fault("the id %q behind a gap before %s, and no snapshot", e.ID, v.gap)
 	}
 	v.run, v.n, v.some = run, n, true
 	for _, p := range v.pending {

@@ -199,7 +199,9 @@ func (h Handlers) resume(w http.ResponseWriter, r *http.Request, v *view, path s
 		return nil
 	}
 	next := id.n + 1
-	if _, err := of.Read(next); err != nil {
+	if _, err := of.Read(next); errors.Is(err, run.ErrAway) {
+		panic(http.ErrAbortHandler) // as above
+	} else if err != nil {
 		p := h.ahead(r, err, lastEvent(v, "names event "+id.String()+", but "))
 		h.Observer.Resumed(wire.ResumeInvalid)
 		return p

@@ -116,7 +116,7 @@ func TestEventsStartInTheirOrderAndOthersDoNotWait(t *testing.T) {
 				return channel.DispatchResult{}, context.Cause(ctx)
 			})
 		})
-		for i := range 300 {
+		for i := range 105 {
 			s.send(fmt.Sprint("ann", i%3), i, fmt.Sprint(i))
 		}
 		time.Sleep(5 * time.Second)

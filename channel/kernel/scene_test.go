@@ -125,10 +125,11 @@ func echo(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) 
 	return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "echo " + t.Context.BodyForAgent})
 }
 
-// memory is a database that several servers of a test share.
+// memory is a database that several servers of a test share. With Beside it does not remove old rows by itself, which would take most of the time of
+// a test that lets a day pass.
 func memory(t *testing.T) *db.DB {
 	t.Helper()
-	d, err := db.Open(t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler)})
+	d, err := db.Open(t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler), Beside: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -126,8 +126,6 @@ type Origin struct {
 }
 
 var (
-	// ErrSuppress is the error of a Deliver that sends nothing on purpose, and the cause of an Abandon whose block does not follow.
-	ErrSuppress = errors.New("channel: the block was not sent, because it is suppressed")
 	// ErrNoDelivery says that a prepared dispatch has a sink that does not deliver.
 	ErrNoDelivery = errors.New("channel: this turn's dispatch delivers by itself")
 	// ErrDraining is why turns end that the grace period was too short for. It is the one of package turn, so that people read

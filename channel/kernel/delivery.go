@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,12 +36,10 @@ type Delivery struct {
 	PreviewEvery, WorkingEvery time.Duration // 0: 1 s and 5 s
 }
 
-// Defaults of [channel.Limits].
 const (
 	previewEvery = time.Second
 	workingEvery = 5 * time.Second
-	queueBlocks  = 64
-	queueBytes   = 1 << 20
+	maxQueued    = 64 // blocks that wait to be sent
 )
 
 // afterCancel bounds what a turn still does on the platform when it was canceled.
@@ -87,13 +86,11 @@ type sink struct {
 	ctx    context.Context // the life of the turn
 	cancel context.CancelCauseFunc
 	d      *Delivery
-	bounds channel.Limits
 	quiet  bool // what is emitted is not sent, on purpose
 	hidden bool // the turn observes
 
 	mu     sync.Mutex
 	queue  []item
-	bytes  int
 	open   *channel.Payload // the newest text of the block that is not emitted yet
 	notice *channel.Payload // the first error
 	ended  bool
@@ -119,13 +116,7 @@ type sink struct {
 }
 
 func (p *pass) newSink(ctx context.Context, d *Delivery, cancel context.CancelCauseFunc) *sink {
-	s := &sink{p: p, ctx: ctx, cancel: cancel, d: d, bounds: p.k.Limits, wake: make(chan struct{}, 1), progress: &progress{}}
-	if s.bounds.QueueBlocks <= 0 {
-		s.bounds.QueueBlocks = queueBlocks
-	}
-	if s.bounds.QueueBytes <= 0 {
-		s.bounds.QueueBytes = queueBytes
-	}
+	s := &sink{p: p, ctx: ctx, cancel: cancel, d: d, wake: make(chan struct{}, 1), progress: &progress{}}
 	s.quiet, s.hidden = p.facts.Reply.Mode == channel.ReplyNone, p.observing()
 	if e := p.meta.Event; e != nil {
 		s.progress = &e.progress
@@ -188,7 +179,7 @@ func (s *sink) put(ctx context.Context, i item) error {
 			}
 			return errEnded
 		}
-		if len(s.queue) == 0 || len(s.queue) < s.bounds.QueueBlocks && s.bytes+len(i.Text) <= s.bounds.QueueBytes {
+		if len(s.queue) < maxQueued {
 			break
 		}
 		if s.room == nil {
@@ -208,7 +199,6 @@ func (s *sink) put(ctx context.Context, i item) error {
 		s.open = nil // this is the block that was open
 	}
 	s.queue = append(s.queue, i)
-	s.bytes += len(i.Text)
 	signal(s.wake)
 	return nil
 }
@@ -262,7 +252,6 @@ func (s *sink) loop() {
 		if len(s.queue) > 0 {
 			next = &s.queue[0]
 			s.queue = s.queue[1:]
-			s.bytes -= len(next.Text)
 			if s.room != nil {
 				close(s.room)
 				s.room = nil
@@ -321,19 +310,9 @@ func (s *sink) act(next *item, open *channel.Payload, ended bool) (wait time.Dur
 	return max(wait, 1), false
 }
 
-// interval is the first that is set.
-func interval(own, limit, standard time.Duration) time.Duration {
-	for _, d := range []time.Duration{own, limit} {
-		if d > 0 {
-			return d
-		}
-	}
-	return standard
-}
-
 // work shows that work goes on, until its first error.
 func (s *sink) work() {
-	every := interval(s.d.WorkingEvery, s.bounds.Working, workingEvery)
+	every := cmp.Or(s.d.WorkingEvery, workingEvery)
 	s.nextWork = time.Now().Add(every)
 	if s.ready(s.ctx) != nil {
 		s.failedWork = true
@@ -359,7 +338,7 @@ func (s *sink) showPreview(open *channel.Payload) {
 		s.open = nil
 	}
 	s.mu.Unlock()
-	every := interval(s.d.PreviewEvery, s.bounds.Preview, previewEvery)
+	every := cmp.Or(s.d.PreviewEvery, previewEvery)
 	defer func() { s.nextPreview = time.Now().Add(every) }() // a slow platform gets no more of them
 	if s.noPreview || s.shown == open.Text || s.ready(s.ctx) != nil {
 		return

@@ -280,7 +280,6 @@ func (s *openSettings) disable() {
 func openPolicy() channel.Policy {
 	return channel.Policy{
 		DM: channel.PolicyOpen, Group: channel.PolicyOpen, RouteAllowed: true, RequireMention: true, ErrorNotice: true,
-		Limits: channel.PolicyLimits{SenderRate: channel.Rate{PerMinute: -1}, ChatRate: channel.Rate{PerMinute: -1}},
 	}
 }
 
@@ -289,7 +288,7 @@ func start(t *testing.T, d *db.DB, replica string, c *chat, agent agentFunc, cha
 	t.Helper()
 	s := &server{t: t, chat: c, store: &mortal{Store: d.Events()}, served: make(chan error, 1)}
 	s.kernel = &kernel.Kernel{
-		Agent: agent, Store: s.store, Settings: &openSettings{policy: openPolicy()}, Limits: channel.Limits{Preview: 10 * time.Millisecond},
+		Agent: agent, Store: s.store, Settings: &openSettings{policy: openPolicy()},
 	}
 	s.handler = kernel.Handler{Channel: "chat", Grace: time.Second, Run: s.run, Sender: kernel.Sender{Send: func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
 		return s.deliver(ctx, out.Block)
@@ -332,7 +331,7 @@ func (s *server) run(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (cha
 			f := directFacts(sender, id, text)
 			policy, who := s.kernel.PolicyAt(ctx, f.PolicyQuery(), f.Sender)
 			f.Access = policy.Access(who, channel.MentionFacts{})
-			d := &kernel.Delivery{Deliver: s.deliver, Durable: s.handler.Sender.Send != nil, Preview: func(ctx context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
+			d := &kernel.Delivery{Deliver: s.deliver, Durable: s.handler.Sender.Send != nil, PreviewEvery: 10 * time.Millisecond, Preview: func(ctx context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
 				b.Key = ""
 				return s.deliver(ctx, b)
 			}}

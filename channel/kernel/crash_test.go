@@ -119,41 +119,53 @@ func (s *server) idempotent() {
 	}
 }
 
-// CH-72, RU: what ends the process whenever it runs is given up after the third time, and the sender is told. Others are answered.
-func TestAnEventDuringWhichProcessesDieIsGivenUpAndTold(t *testing.T) {
-	bubble(t, func(t *testing.T, d *db.DB) {
-		c, runs, answered := &chat{}, 0, 0
-		var live atomic.Pointer[server]
-		var log bytes.Buffer
-		poison := func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-			if turn.Context.BodyForAgent != "poison" {
-				answered++
-				return echo(ctx, turn)
-			}
-			runs++
-			live.Load().store.kill()
-			return channel.DispatchResult{}, errDead
-		}
-		for i := range 6 {
-			s := start(t, d, fmt.Sprint("r", i), c, poison, func(s *server, o *kernel.QueueOptions) {
-				live.Store(s)
-				o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
+// CH-72: an event during which the process dies is given up after the third time, and its sender is told. Other events are answered. What a tool has
+// shown is no progress of the answer.
+func TestAnEventThatCrashesTheServerIsGivenUp(t *testing.T) {
+	for name, toolSpeaks := range map[string]bool{"silent": false, "after a tool's block": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, d *db.DB) {
+				c, runs, answered := &chat{}, 0, 0
+				var live atomic.Pointer[server]
+				var log bytes.Buffer
+				poison := func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+					if turn.Context.BodyForAgent != "poison" {
+						answered++
+						return echo(ctx, turn)
+					}
+					runs++
+					if toolSpeaks {
+						_ = turn.Sink.Emit(ctx, channel.ReplyTool, channel.Payload{Text: "tool"})
+						time.Sleep(time.Second)
+					}
+					live.Load().store.kill()
+					return channel.DispatchResult{}, errDead
+				}
+				for i := range 6 {
+					s := start(t, d, fmt.Sprint("r", i), c, poison, func(s *server, o *kernel.QueueOptions) {
+						live.Store(s)
+						o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
+					})
+					if i == 0 {
+						s.send("bob", 1, "hello")
+						time.Sleep(time.Second)
+						s.send("ann", 1, "poison")
+					}
+					time.Sleep(time.Minute)
+					s.close()
+				}
+				if n := strings.Count(log.String(), "gave up an event"); n != 1 || !strings.Contains(log.String(), "message=1") {
+					t.Errorf("got the log %s", &log)
+				}
+				if runs != 3 || answered != 1 {
+					t.Errorf("it ran %d times; the other was answered %d times", runs, answered)
+				}
+				if got := c.shownTo("ann"); !toolSpeaks && (len(got) != 1 || !strings.Contains(got[0], "reference")) {
+					t.Errorf("its sender was told %q", got)
+				}
 			})
-			if i == 0 {
-				s.send("bob", 1, "hello")
-				time.Sleep(time.Second)
-				s.send("ann", 1, "poison")
-			}
-			time.Sleep(time.Minute)
-			s.close()
-		}
-		if n := strings.Count(log.String(), "gave up an event"); n != 1 || !strings.Contains(log.String(), "message=1") {
-			t.Errorf("got the log %s", &log)
-		}
-		if got := c.shownTo("ann"); runs != 3 || answered != 1 || len(got) != 1 || !strings.Contains(got[0], "reference") {
-			t.Errorf("it ran %d times, and its sender was told %q; the other was answered %d times", runs, got, answered)
-		}
-	})
+		})
+	}
 }
 
 // CH-60: a process dies when it has told the sender that the turn failed; the notice is not repeated.

@@ -354,7 +354,7 @@ func (s *sink) showPreview(open *channel.Payload) {
 		s.shown, s.texted = open.Text, true
 		if before == nil {
 			s.progress.Preview = &r
-			s.warn("note", s.note(s.ctx))
+			s.warn("note", s.note(s.ctx, false))
 		}
 	}
 	if err == nil {
@@ -409,7 +409,7 @@ func (s *sink) deliver(i *item) {
 		asked.Question = new(*q)
 		asked.Question.Failed = nil
 		s.progress.Asked[q.ID] = askedQuestion{asked, r}
-		s.warn("note", s.note(s.ctx))
+		s.warn("note", s.note(s.ctx, false))
 	case q != nil && q.Failed != nil && (r.State == channel.NotSent || r.State == channel.Suppressed):
 		q.Failed()
 	case err != nil && b.Kind == channel.ReplyFinal && !errors.Is(err, errDenied):
@@ -465,7 +465,7 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 		}
 	} else {
 		s.progress.Sending = true
-		if err := s.note(s.ctx); err != nil {
+		if err := s.note(s.ctx, false); err != nil {
 			s.progress.Preview = preview
 			return channel.Receipt{State: channel.NotSent}, &channel.NotSentError{Err: fmt.Errorf("what is about to be sent cannot be stored: %w", err)}
 		}
@@ -484,7 +484,7 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 	case b.Kind != channel.ReplyTool:
 		s.shown, s.noPreview = "", false
 	}
-	s.warn("note", s.note(s.ctx))
+	s.warn("note", s.note(s.ctx, s.progress.Text > text))
 	return r, err
 }
 
@@ -504,12 +504,12 @@ func (s *sink) call(ctx context.Context, send func() (channel.Receipt, error)) (
 }
 
 // note stores the progress.
-func (s *sink) note(ctx context.Context) error {
+func (s *sink) note(ctx context.Context, advanced bool) error {
 	e := s.p.meta.Event
 	if e == nil {
 		return nil
 	}
-	err := e.note(ctx, s.p.result.SessionKey)
+	err := e.note(ctx, s.p.result.SessionKey, advanced)
 	s.leave(err)
 	return err
 }
@@ -529,7 +529,7 @@ func (s *sink) resolveQuestion(d channel.Decided) {
 		return
 	}
 	delete(s.progress.Asked, d.ID)
-	s.warn("note", s.note(s.ctx))
+	s.warn("note", s.note(s.ctx, false))
 	if s.d.Settle == nil {
 		return
 	}

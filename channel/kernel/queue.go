@@ -484,8 +484,8 @@ func (c *Claimed) finished() bool {
 	return c.over
 }
 
-// note stores the progress of the turn. The error is [store.ErrMoved] if the event is another replica's by now.
-func (c *Claimed) note(ctx context.Context, session string) error {
+// note stores the progress of the turn; advanced means that more of the answer was sent. The error is [store.ErrMoved] if the event is another replica's by now.
+func (c *Claimed) note(ctx context.Context, session string, advanced bool) error {
 	if c.finished() {
 		return nil
 	}
@@ -494,7 +494,7 @@ func (c *Claimed) note(ctx context.Context, session string) error {
 		return err
 	}
 	err = persist(ctx, noteFor, func(ctx context.Context) error {
-		return c.queue.kernel.Store.Note(ctx, c.Key, c.queue.o.Replica, store.EventNote{Session: session, Progress: data})
+		return c.queue.kernel.Store.Note(ctx, c.Key, c.queue.o.Replica, store.EventNote{Session: session, Progress: data, Advanced: advanced})
 	})
 	c.ended(err, nil)
 	return err

@@ -113,7 +113,6 @@ type Outbound struct {
 	TurnID           string
 	Session          string `json:",omitempty"` // that is answered in
 	Event            string `json:",omitempty"` // the key of the event that is answered; "" where none was accepted
-	Sender           string // the registered one
 	Origin           Origin // the sender and place that the gates decide about before another attempt
 	Block            Block
 	Attempt          int // 1 is the first
@@ -159,7 +158,7 @@ func (e *NotSentError) Unwrap() error { return e.Err }
 func TargetName(out *Outbound) string {
 	thread, _ := out.Block.Target.MessageThreadID.Get()
 	name := make([]byte, 0, 96)
-	for _, part := range [...]string{out.Sender, out.Channel, out.Account, out.Block.Target.Target(), thread} {
+	for _, part := range [...]string{out.Channel, out.Account, out.Block.Target.Target(), thread} {
 		name = fmt.Appendf(name, "%d:%s", len(part), part)
 	}
 	return string(name)

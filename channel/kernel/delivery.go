@@ -105,6 +105,7 @@ type sink struct {
 	progress    *progress
 	shown       string  // text of the preview; "" if another process has shown it
 	noPreview   bool    // it is not known whether a preview stands there: another one would be a second
+	isNext      bool    // no earlier reply to the target waits
 	errs        []error // of the ends of answers
 	gone        error   // why nothing is sent any more
 	texted      bool    // a text was sent: no sign of work after it
@@ -345,6 +346,14 @@ func (s *sink) showPreview(open *channel.Payload) {
 	}
 	before := s.progress.Preview
 	b := channel.Block{Kind: channel.ReplyBlock, Seq: s.progress.Seq + 1, Payload: *open, Target: s.p.facts.Reply, Key: s.key(s.progress.Seq + 1), Preview: before}
+	if !s.isNext && s.p.meta.Event != nil && s.d.Durable {
+		out := s.p.outbound(&b)
+		waits, err := s.p.k.Store.ReplyWaits(s.ctx, channel.TargetName(&out))
+		if waits || err != nil { // else the preview would stand above the earlier reply
+			return
+		}
+		s.isNext = true
+	}
 	var last channel.Receipt
 	if before != nil {
 		last = *before

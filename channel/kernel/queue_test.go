@@ -422,6 +422,37 @@ func TestAConversationIsAtOneReplica(t *testing.T) {
 	})
 }
 
+// blockingStore is a database that does not answer.
+type blockingStore struct {
+	kernel.Store
+	answer chan struct{}
+}
+
+func (s *blockingStore) Claim(context.Context, store.EventClaim, []string) ([]store.Event, time.Time, error) {
+	<-s.answer
+	return nil, time.Time{}, store.ErrAway
+}
+
+func TestCloseWaitsForTheDatabaseNoLongerThanItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T, d *db.DB) {
+		blocked := &blockingStore{d.Events(), make(chan struct{})}
+		q := kernel.NewQueue(&kernel.Kernel{Store: blocked}, kernel.QueueOptions{Replica: "a"})
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- q.Serve(ctx, kernel.Handler{Channel: "chat"}, nil) }()
+		synctest.Wait()
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		q.Close(short)
+		close(blocked.answer)
+		synctest.Wait()
+	})
+}
+
 // CH-76: an erased session leaves no event, no reply, and no message in a window.
 func TestAnErasedSessionLeavesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {

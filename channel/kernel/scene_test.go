@@ -144,8 +144,10 @@ type server struct {
 	chat    *chat
 	store   *mortal
 	handler kernel.Handler
-	stop    context.CancelFunc
-	served  chan error
+	// noPreview is a message whose turn shows no preview.
+	noPreview string
+	stop      context.CancelFunc
+	served    chan error
 }
 
 // mortal is a store that a process writes to until it dies. Its calls, and those of the platform, are the steps that the process dies at.
@@ -335,6 +337,9 @@ func (s *server) run(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (cha
 				b.Key = ""
 				return s.deliver(ctx, b)
 			}}
+			if text == s.noPreview {
+				d.Preview = nil
+			}
 			return &kernel.Turn{Facts: f, Delivery: d}, nil
 		},
 	})

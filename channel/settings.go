@@ -209,21 +209,6 @@ func (s Setting) SetList(p *Place, entries []string) error {
 	return nil
 }
 
-// check checks the value that a place has.
-func (s Setting) check(p *Place) error {
-	switch v := s.in(p); v.Kind() {
-	case reflect.String:
-		return s.checkText(v.String())
-	case reflect.Slice:
-		entries := make([]string, v.Len())
-		for i := range entries {
-			entries[i] = v.Index(i).String()
-		}
-		return s.checkList(entries)
-	}
-	return nil
-}
-
 var errGroupPairing = errors.New("pairing works only in direct conversations; expected disabled, open or allowlist")
 
 func (s Setting) checkText(value string) error {
@@ -278,9 +263,6 @@ func (s Setting) apply(p *Place, to *Policy) bool {
 		field = field.FieldByName(name)
 	}
 	field.Set(reflect.Indirect(value))
-	if field.Kind() == reflect.Int && field.IsZero() {
-		field.SetInt(-1) // in a policy, 0 is not set, and less is unlimited
-	}
 	return true
 }
 
@@ -347,15 +329,15 @@ var settingsTable = []Setting{
 		nil, everywhere, "Greeting", "Greeting",
 	},
 	{
-		KeySenderRate, "messages a minute of one sender; 0: unlimited", strconv.Itoa(DefaultSenderRate),
+		KeySenderRate, "messages a minute of one sender; 0: unlimited", "20",
 		nil, ofAccounts, "SenderRate", "Limits.SenderRate.PerMinute",
 	},
 	{
-		"limits.sender_burst", "messages of one sender at once", strconv.Itoa(DefaultSenderBurst),
+		"limits.sender_burst", "messages of one sender at once", "10",
 		nil, ofAccounts, "SenderBurst", "Limits.SenderRate.Burst",
 	},
 	{
-		KeyChatRate, "messages a minute of one conversation; 0: unlimited", strconv.Itoa(DefaultChatRate),
+		KeyChatRate, "messages a minute of one conversation; 0: unlimited", "60",
 		nil, ofAccounts, "ChatRate", "Limits.ChatRate.PerMinute",
 	},
 	{"log.sender_ids", "ids of senders in the log", "plain", values("plain", "hash", "none"), ofAccounts, "SenderIDs", "SenderIDs"},

@@ -56,10 +56,6 @@ func newWorld(t *testing.T, f Fixture, grace time.Duration) *world {
 	w.answer = echo
 	w.q = NewQueue(t, &kernel.Kernel{
 		Agent: w, Observer: w, Settings: w, Routes: w,
-		Limits: channel.Limits{
-			SenderRate: channel.Rate{PerMinute: -1}, ChatRate: channel.Rate{PerMinute: -1},
-			Preview: time.Millisecond, Working: time.Hour,
-		},
 	})
 	w.p = f.Start(t, w.q, grace)
 	t.Cleanup(func() {

@@ -20,11 +20,11 @@ func (p *pass) authorize(ctx context.Context) (channel.Admission, error) {
 		case p.turn == nil:
 			return channel.Admission{}, errors.New("there is no turn; expected one that is resolved")
 		case p.turn.Admission.Stops():
-			return p.turn.Admission, p.turn.Admission.Check(channel.StageResolve)
+			return p.turn.Admission, nil
 		case p.turn.Trigger == "" && p.seenBefore():
 			return drop(channel.ReasonDedupe), nil
 		}
-		if err := p.turn.Admission.Check(channel.StageResolve); err != nil {
+		if err := p.turn.Admission.Check(); err != nil {
 			return channel.Admission{}, err
 		}
 		p.result.Admission = p.result.Admission.Tighten(p.turn.Admission)

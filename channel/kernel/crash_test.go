@@ -60,46 +60,52 @@ func TestWhereverAProcessDiesNothingIsSaidTwiceOrLost(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			died := true
-			for step := 1; died; step++ {
-				bubble(t, func(t *testing.T, d *db.DB) {
-					c := &chat{}
-					first := start(t, d, "a", c, steps, change, func(s *server, _ *kernel.QueueOptions) { s.store.last = step })
-					first.send("ann", 1, "hello")
-					time.Sleep(10 * time.Second)
-					died = first.store.isDead()
-					first.close()
-					for _, replica := range []string{"b", "c"} { // and no later start does it again
-						next := start(t, d, replica, c, steps, change)
-						time.Sleep(time.Minute)
-						if events, replies, err := next.queue.Pending(t.Context()); len(events)+len(replies) > 0 || err != nil {
-							t.Errorf("step %d: %v and %v are left, %v", step, events, replies, err)
-						}
-						next.close()
-					}
-					words, notices := map[string]int{}, 0
-					for _, m := range c.shownTo("ann") {
-						if strings.HasPrefix(m, missing) {
-							notices++
-						} else {
-							words[strings.TrimSpace(m)]++
-						}
-					}
-					for _, word := range []string{"one", "two", "three"} {
-						if words[word] > 1 || words[word]+notices == 0 || notices > 1 {
-							t.Errorf("step %d: the person has got %q", step, c.shownTo("ann"))
-						}
-					}
-					if strays := len(words) - words["one"] - words["two"] - words["three"]; strays > 1 { // its receipt was lost
-						t.Errorf("step %d: the person has got %q", step, c.shownTo("ann"))
-					}
-					if known := words["three"] == 1; !known && (name == "idempotent" || name == "reconcile") {
-						t.Errorf("step %d: the person has got %q, though it can be known what was sent", step, c.shownTo("ann"))
-					}
-				})
-			}
+			bubble(t, func(t *testing.T, d *db.DB) {
+				died := true
+				for step := 1; died; step++ {
+					died = dieAtStep(t, d, step, change, name == "idempotent" || name == "reconcile")
+				}
+			})
 		})
 	}
+}
+
+// dieAtStep lets a process die at a step of a turn, and another one go on. It reports whether the process got as far as that step.
+func dieAtStep(t *testing.T, d *db.DB, step int, change func(*server, *kernel.QueueOptions), fateIsKnown bool) (died bool) {
+	c, name := &chat{}, fmt.Sprint("ann", step)
+	first := start(t, d, fmt.Sprint("a", step), c, steps, change, func(s *server, _ *kernel.QueueOptions) { s.store.last = step })
+	first.send(name, 1, "hello")
+	time.Sleep(10 * time.Second)
+	died = first.store.isDead()
+	first.close()
+	for _, replica := range []string{"b", "c"} { // the second one must find nothing left to do
+		next := start(t, d, fmt.Sprint(replica, step), c, steps, change)
+		time.Sleep(time.Minute)
+		if events, replies, err := next.queue.Pending(t.Context()); len(events)+len(replies) > 0 || err != nil {
+			t.Errorf("step %d: %v and %v are left, %v", step, events, replies, err)
+		}
+		next.close()
+	}
+	words, notices, previews := map[string]int{}, 0, 0
+	for _, m := range c.shownTo(name) {
+		switch m = strings.TrimSpace(m); {
+		case strings.HasPrefix(m, missing):
+			notices++
+		case m == "one" || m == "two" || m == "three":
+			words[m]++
+		default:
+			previews++ // the process died before the receipt was stored
+		}
+	}
+	for _, word := range []string{"one", "two", "three"} {
+		if words[word] > 1 || words[word]+notices == 0 || notices > 1 || previews > 1 {
+			t.Errorf("step %d: the person got %q", step, c.shownTo(name))
+		}
+	}
+	if words["three"] == 0 && fateIsKnown {
+		t.Errorf("step %d: the person got %q, though the platform can tell what was sent", step, c.shownTo(name))
+	}
+	return died
 }
 
 // idempotent lets the platform know keys: a block that was shown is not shown again.
@@ -113,41 +119,53 @@ func (s *server) idempotent() {
 	}
 }
 
-// CH-72, RU: what ends the process whenever it runs is given up after the third time, and the sender is told. Others are answered.
-func TestAnEventDuringWhichProcessesDieIsGivenUpAndTold(t *testing.T) {
-	bubble(t, func(t *testing.T, d *db.DB) {
-		c, runs, answered := &chat{}, 0, 0
-		var live atomic.Pointer[server]
-		var log bytes.Buffer
-		poison := func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-			if turn.Context.BodyForAgent != "poison" {
-				answered++
-				return echo(ctx, turn)
-			}
-			runs++
-			live.Load().store.kill()
-			return channel.DispatchResult{}, errDead
-		}
-		for i := range 6 {
-			s := start(t, d, fmt.Sprint("r", i), c, poison, func(s *server, o *kernel.QueueOptions) {
-				live.Store(s)
-				o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
+// CH-72: an event during which the process dies is given up after the third time, and its sender is told. Other events are answered. What a tool has
+// shown is no progress of the answer.
+func TestAnEventThatCrashesTheServerIsGivenUp(t *testing.T) {
+	for name, toolSpeaks := range map[string]bool{"silent": false, "after a tool's block": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, d *db.DB) {
+				c, runs, answered := &chat{}, 0, 0
+				var live atomic.Pointer[server]
+				var log bytes.Buffer
+				poison := func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+					if turn.Context.BodyForAgent != "poison" {
+						answered++
+						return echo(ctx, turn)
+					}
+					runs++
+					if toolSpeaks {
+						_ = turn.Sink.Emit(ctx, channel.ReplyTool, channel.Payload{Text: "tool"})
+						time.Sleep(time.Second)
+					}
+					live.Load().store.kill()
+					return channel.DispatchResult{}, errDead
+				}
+				for i := range 6 {
+					s := start(t, d, fmt.Sprint("r", i), c, poison, func(s *server, o *kernel.QueueOptions) {
+						live.Store(s)
+						o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
+					})
+					if i == 0 {
+						s.send("bob", 1, "hello")
+						time.Sleep(time.Second)
+						s.send("ann", 1, "poison")
+					}
+					time.Sleep(time.Minute)
+					s.close()
+				}
+				if n := strings.Count(log.String(), "gave up an event"); n != 1 || !strings.Contains(log.String(), "message=1") {
+					t.Errorf("got the log %s", &log)
+				}
+				if runs != 3 || answered != 1 {
+					t.Errorf("it ran %d times; the other was answered %d times", runs, answered)
+				}
+				if got := c.shownTo("ann"); !toolSpeaks && (len(got) != 1 || !strings.Contains(got[0], "reference")) {
+					t.Errorf("its sender was told %q", got)
+				}
 			})
-			if i == 0 {
-				s.send("bob", 1, "hello")
-				time.Sleep(time.Second)
-				s.send("ann", 1, "poison")
-			}
-			time.Sleep(time.Minute)
-			s.close()
-		}
-		if n := strings.Count(log.String(), "gave up an event"); n != 1 || !strings.Contains(log.String(), "message=1") {
-			t.Errorf("got the log %s", &log)
-		}
-		if got := c.shownTo("ann"); runs != 3 || answered != 1 || len(got) != 1 || !strings.Contains(got[0], "reference") {
-			t.Errorf("it ran %d times, and its sender was told %q; the other was answered %d times", runs, got, answered)
-		}
-	})
+		})
+	}
 }
 
 // CH-60: a process dies when it has told the sender that the turn failed; the notice is not repeated.
@@ -365,10 +383,10 @@ func TestNothingIsSentAfterThePlatformHasRefusedForGood(t *testing.T) {
 		s := start(t, d, "a", c, echo)
 		s.send("ann", 1, "hello")
 		time.Sleep(time.Minute)
+		s.close()
 		if attempts != 1 {
 			t.Errorf("got %d attempts to send, expected one", attempts)
 		}
-		s.close()
 	})
 }
 
@@ -399,9 +417,9 @@ func TestNoticesHaveKeysOfTheirOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
+		s.close()
 		if len(keys) != 3 { // the code, the welcome, and the answer
 			t.Errorf("got %v", keys)
 		}
-		s.close()
 	})
 }

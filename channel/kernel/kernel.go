@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/ratelimit"
 )
 
 // Kernel runs turns. Only Agent is required. Its fields are not changed after the first turn.
@@ -28,7 +29,6 @@ type Kernel struct {
 	Media    channel.MediaChecker // nil: agents are given no local files
 	Observer channel.Observer
 	Tracer   channel.Tracer
-	Limits   channel.Limits
 	// DiskFailed is called if an event could not be stored because of the disk; nil.
 	DiskFailed func()
 	Log        *slog.Logger // nil is silent
@@ -73,8 +73,6 @@ type Adapter[Raw any] struct {
 // Turn is what an event is resolved to: where it came from, who answers it, and how the answer is sent.
 type Turn struct {
 	Facts     channel.Facts
-	Context   *channel.TurnContext // nil: made of the facts
-	Snapshot  *channel.Snapshot    // of the window, with a Context
 	Admission channel.Admission
 	Trigger   channel.Trigger
 	Record    RecordOptions
@@ -93,7 +91,7 @@ func (k *Kernel) init() {
 		if k.Window == nil {
 			k.Window = channel.NewWindow(nil, channel.WindowOptions{Log: k.Log})
 		}
-		k.guards.open(k.Limits)
+		k.guards.senders, k.guards.chats = ratelimit.New[senderKey](maxRecent), ratelimit.New[placeKey](maxRecent)
 	})
 }
 

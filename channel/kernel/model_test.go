@@ -62,7 +62,7 @@ type world struct {
 	fails   int         // turns that fail
 	refuses int         // sends that are refused for a while
 	cuts    int         // sends whose answer is lost
-	ordered bool        // no turn is tried again, and no reply waits while the preview of a later one stands there
+	ordered bool        // no turn is tried again
 }
 
 func (w *world) play(list []happening) (wrong []string) {
@@ -81,7 +81,7 @@ func (w *world) play(list []happening) (wrong []string) {
 		return nil
 	}
 	w.start(0)
-	w.ordered = !slices.ContainsFunc(list, func(h happening) bool { return h.What == "fail" || h.What == "away" || h.What == "refuse" })
+	w.ordered = !slices.ContainsFunc(list, func(h happening) bool { return h.What == "fail" || h.What == "away" })
 	for _, h := range list {
 		time.Sleep(time.Millisecond) // events of two processes that arrive at once have no order
 		switch s := w.servers[h.Who]; h.What {

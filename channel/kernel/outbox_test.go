@@ -52,6 +52,37 @@ func TestAReplyThatThePlatformRefusesForAWhileIsKept(t *testing.T) {
 	})
 }
 
+// CH-58: the preview of a later turn is not shown above a reply that waits.
+func TestALaterPreviewIsNotShownAboveAReplyThatWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, d *db.DB) {
+		c := &chat{}
+		c.failWith(func(text string) error {
+			if text == "echo one" {
+				return later(time.Minute)
+			}
+			return nil
+		})
+		s := start(t, d, "a", c, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+			turn.Sink.Preview(channel.Payload{Text: "half"})
+			time.Sleep(10 * time.Second)
+			return echo(ctx, turn)
+		}, func(s *server, _ *kernel.QueueOptions) { s.noPreview = "one" })
+		s.send("ann", 1, "one")
+		time.Sleep(15 * time.Second)
+		s.send("ann", 2, "two")
+		time.Sleep(5 * time.Second)
+		if got := c.shown(); got != "" {
+			t.Errorf("got %q above the first reply", got)
+		}
+		c.failWith(nil)
+		time.Sleep(10 * time.Minute)
+		if got := c.shown(); got != "echo one\necho two" {
+			t.Errorf("got %q", got)
+		}
+		s.close()
+	})
+}
+
 // CH-58: with a growing pause for a day, and no longer. The turn is queued meanwhile, and its sender is not told that it failed.
 func TestAReplyIsGivenUpAfterADay(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -37,6 +37,7 @@ type Store interface {
 	PostponeReply(_ context.Context, id int64, replica string, due time.Time, unsure bool) error
 	ReplaceReply(_ context.Context, id int64, replica string, block []byte) error
 	EndReply(_ context.Context, id int64, replica string) error
+	ReplyWaits(_ context.Context, target string) (bool, error)
 }
 
 // QueueOptions are for [NewQueue]. Replica is required.
@@ -127,13 +128,21 @@ func NewQueue(k *Kernel, o QueueOptions) *Queue {
 	return q
 }
 
-// Close ends the queue. The caller has ended all calls of Serve. It waits for what is being stored.
-func (q *Queue) Close(context.Context) {
+// Close ends the queue. The caller has ended all calls of Serve. It waits for what is being stored, until ctx ends.
+func (q *Queue) Close(ctx context.Context) {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
 	q.stop()
-	q.wg.Wait()
+	stored := make(chan struct{})
+	go func() { // ends at the latest when the database answers
+		q.wg.Wait()
+		close(stored)
+	}()
+	select {
+	case <-stored:
+	case <-ctx.Done():
+	}
 }
 
 // loop calls act when something has changed, when act has said, and now and then.
@@ -484,8 +493,8 @@ func (c *Claimed) finished() bool {
 	return c.over
 }
 
-// note stores the progress of the turn. The error is [store.ErrMoved] if the event is another replica's by now.
-func (c *Claimed) note(ctx context.Context, session string) error {
+// note stores the progress of the turn; advanced means that more of the answer was sent. The error is [store.ErrMoved] if the event is another replica's by now.
+func (c *Claimed) note(ctx context.Context, session string, advanced bool) error {
 	if c.finished() {
 		return nil
 	}
@@ -494,7 +503,7 @@ func (c *Claimed) note(ctx context.Context, session string) error {
 		return err
 	}
 	err = persist(ctx, noteFor, func(ctx context.Context) error {
-		return c.queue.kernel.Store.Note(ctx, c.Key, c.queue.o.Replica, store.EventNote{Session: session, Progress: data})
+		return c.queue.kernel.Store.Note(ctx, c.Key, c.queue.o.Replica, store.EventNote{Session: session, Progress: data, Advanced: advanced})
 	})
 	c.ended(err, nil)
 	return err

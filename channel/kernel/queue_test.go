@@ -116,7 +116,7 @@ func TestEventsStartInTheirOrderAndOthersDoNotWait(t *testing.T) {
 				return channel.DispatchResult{}, context.Cause(ctx)
 			})
 		})
-		for i := range 300 {
+		for i := range 105 {
 			s.send(fmt.Sprint("ann", i%3), i, fmt.Sprint(i))
 		}
 		time.Sleep(5 * time.Second)
@@ -419,6 +419,37 @@ func TestAConversationIsAtOneReplica(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 		b.close()
+	})
+}
+
+// blockingStore is a database that does not answer.
+type blockingStore struct {
+	kernel.Store
+	answer chan struct{}
+}
+
+func (s *blockingStore) Claim(context.Context, store.EventClaim, []string) ([]store.Event, time.Time, error) {
+	<-s.answer
+	return nil, time.Time{}, store.ErrAway
+}
+
+func TestCloseWaitsForTheDatabaseNoLongerThanItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T, d *db.DB) {
+		blocked := &blockingStore{d.Events(), make(chan struct{})}
+		q := kernel.NewQueue(&kernel.Kernel{Store: blocked}, kernel.QueueOptions{Replica: "a"})
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- q.Serve(ctx, kernel.Handler{Channel: "chat"}, nil) }()
+		synctest.Wait()
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		q.Close(short)
+		close(blocked.answer)
+		synctest.Wait()
 	})
 }
 

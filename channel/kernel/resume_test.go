@@ -22,7 +22,7 @@ func process(t *testing.T, d *db.DB, answer agentFunc, delivery *kernel.Delivery
 		defer stored.mu.Unlock()
 		stored.dead = true
 	})
-	k := &kernel.Kernel{Agent: answer, Store: stored, Settings: &openSettings{policy: openPolicy()}, Limits: channel.Limits{Preview: 10 * time.Millisecond}}
+	k := &kernel.Kernel{Agent: answer, Store: stored, Settings: &openSettings{policy: openPolicy()}}
 	q := kernel.NewQueue(k, kernel.QueueOptions{Replica: t.Name() + time.Now().String()})
 	ctx, stop := context.WithTimeout(t.Context(), life)
 	defer stop()
@@ -72,12 +72,12 @@ func TestABlockThatMayHaveBeenSentIsNotReplaced(t *testing.T) {
 		preview := func(ctx context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
 			return c.deliver(ctx, b)
 		}
-		process(t, d, agent, &kernel.Delivery{Preview: preview, Deliver: func(ctx context.Context, b channel.Block) (channel.Receipt, error) {
+		process(t, d, agent, &kernel.Delivery{Preview: preview, PreviewEvery: 10 * time.Millisecond, Deliver: func(ctx context.Context, b channel.Block) (channel.Receipt, error) {
 			_, err := c.deliver(ctx, b)
 			<-ctx.Done()
 			return channel.Receipt{}, errors.Join(context.Cause(ctx), err)
 		}}, kernel.Sender{}, 3*time.Second, 5*time.Second)
-		process(t, d, agent, &kernel.Delivery{Preview: preview, Deliver: c.deliver}, kernel.Sender{}, time.Hour, time.Minute)
+		process(t, d, agent, &kernel.Delivery{Preview: preview, PreviewEvery: 10 * time.Millisecond, Deliver: c.deliver}, kernel.Sender{}, time.Hour, time.Minute)
 		if got := c.shownTo(""); len(got) < 3 || !slices.Equal(got[:3], []string{"one ", "two ", "three"}) {
 			t.Errorf("got %q", got)
 		}

@@ -105,9 +105,6 @@ func (p *pass) setTurn(t *Turn) {
 	p.facts.Account = cmp.Or(p.facts.Account, p.meta.Account)
 	p.result.Route = p.facts.Route
 	p.result.SessionKey = cmp.Or(p.facts.Route.DispatchSessionKey, p.facts.Route.RouteSessionKey)
-	if t.Context != nil {
-		p.result.SessionKey = t.Context.SessionKey
-	}
 }
 
 // run goes through the stages, and then through finalize.
@@ -141,8 +138,8 @@ func (p *pass) step(ctx context.Context, s *stage) bool {
 		return err
 	})
 	end(err)
-	if err == nil && !(p.hooks.ingest == nil && p.turn != nil && a == p.turn.Admission) { // what a caller says is checked where it is read
-		err = a.Check(s.name)
+	if err == nil {
+		err = a.Check()
 	}
 	if err != nil {
 		p.fail(ctx, s.name, err)
@@ -266,7 +263,7 @@ func (p *pass) resolve(ctx context.Context) (channel.Admission, error) {
 	case t.Admission.Stops():
 		return t.Admission, nil
 	}
-	if t.Context == nil && p.facts.Route.AgentID == "" && p.k.Routes != nil {
+	if p.facts.Route.AgentID == "" && p.k.Routes != nil {
 		agent, ok := p.k.Routes.Route(p.facts.RouteQuery())
 		if !ok {
 			return drop(channel.ReasonNoRoute), nil
@@ -278,59 +275,45 @@ func (p *pass) resolve(ctx context.Context) (channel.Admission, error) {
 
 // assemble makes the context of the agent.
 func (p *pass) assemble(ctx context.Context) (channel.Admission, error) {
-	c := p.turn.Context
-	if c != nil {
-		if err := c.Check(); err != nil {
-			return channel.Admission{}, err
-		}
-		ready := *c
-		c, p.snapshot = &ready, p.turn.Snapshot
-	} else {
-		f := *p.facts
-		if f.Conversation.Kind != channel.Direct && p.turn.Trigger == "" {
-			p.snapshot = p.k.Window.Snapshot(ctx, f.WindowKey(), p.preflight.History.Limit)
-			f.Message.InboundHistory = p.snapshot.Entries
-		}
-		f.Trigger, f.Observing = p.turn.Trigger, p.observing()
-		var err error
-		if c, err = channel.BuildContext(f); err != nil {
-			return channel.Admission{}, err
-		}
+	f := *p.facts
+	if f.Conversation.Kind != channel.Direct && p.turn.Trigger == "" {
+		p.snapshot = p.k.Window.Snapshot(ctx, f.WindowKey(), p.preflight.History.Limit)
+		f.Message.InboundHistory = p.snapshot.Entries
 	}
-	c.Media = p.checkMedia(ctx, c.Media)
-	history := c.InboundHistory
-	c.InboundHistory = nil
-	for _, e := range history { // they may be the caller's
-		e.Media = p.checkMedia(ctx, e.Media)
-		c.InboundHistory = append(c.InboundHistory, e)
+	f.Trigger, f.Observing = p.turn.Trigger, p.observing()
+	c, err := channel.BuildContext(f)
+	if err != nil {
+		return channel.Admission{}, err
 	}
-	c.Trigger, c.ObserveOnly = p.turn.Trigger, p.observing()
+	p.checkMedia(ctx, c.Media)
+	for _, e := range c.InboundHistory {
+		p.checkMedia(ctx, e.Media)
+	}
 	p.result.Context, p.result.SessionKey = c, c.SessionKey
 	return channel.Admission{}, nil
 }
 
 var errNoMedia = errors.New("no media folder is configured")
 
-// checkMedia returns the media without the paths that are not to be opened (CH-95).
-func (p *pass) checkMedia(ctx context.Context, list []channel.MediaFact) []channel.MediaFact {
-	var checked []channel.MediaFact
-	for _, m := range list {
-		if m.Path != "" {
-			err := errNoMedia
-			if p.k.Media != nil {
-				err = p.guard(ctx, func() (err error) {
-					m, err = p.k.Media.Check(m)
-					return err
-				})
-			}
-			if err != nil {
-				m.Path = ""
-				p.warn(ctx, channel.StageAssemble, "refused a file's type or size", err)
-			}
+// checkMedia removes the paths that are not to be opened (CH-95).
+func (p *pass) checkMedia(ctx context.Context, list []channel.MediaFact) {
+	for i := range list {
+		m := &list[i]
+		if m.Path == "" {
+			continue
 		}
-		checked = append(checked, m)
+		err := errNoMedia
+		if p.k.Media != nil {
+			err = p.guard(ctx, func() (err error) {
+				*m, err = p.k.Media.Check(*m)
+				return err
+			})
+		}
+		if err != nil {
+			m.Path = ""
+			p.warn(ctx, channel.StageAssemble, "refused a file's type or size", err)
+		}
 	}
-	return checked
 }
 
 // record writes the row of the session and where its last message came from.

@@ -125,10 +125,11 @@ func echo(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) 
 	return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "echo " + t.Context.BodyForAgent})
 }
 
-// memory is a database that several servers of a test share.
+// memory is a database that several servers of a test share. With Beside it does not remove old rows by itself, which would take most of the time of
+// a test that lets a day pass.
 func memory(t *testing.T) *db.DB {
 	t.Helper()
-	d, err := db.Open(t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler)})
+	d, err := db.Open(t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler), Beside: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,8 +144,10 @@ type server struct {
 	chat    *chat
 	store   *mortal
 	handler kernel.Handler
-	stop    context.CancelFunc
-	served  chan error
+	// noPreview is a message whose turn shows no preview.
+	noPreview string
+	stop      context.CancelFunc
+	served    chan error
 }
 
 // mortal is a store that a process writes to until it dies. Its calls, and those of the platform, are the steps that the process dies at.
@@ -279,7 +282,6 @@ func (s *openSettings) disable() {
 func openPolicy() channel.Policy {
 	return channel.Policy{
 		DM: channel.PolicyOpen, Group: channel.PolicyOpen, RouteAllowed: true, RequireMention: true, ErrorNotice: true,
-		Limits: channel.PolicyLimits{SenderRate: channel.Rate{PerMinute: -1}, ChatRate: channel.Rate{PerMinute: -1}},
 	}
 }
 
@@ -288,7 +290,7 @@ func start(t *testing.T, d *db.DB, replica string, c *chat, agent agentFunc, cha
 	t.Helper()
 	s := &server{t: t, chat: c, store: &mortal{Store: d.Events()}, served: make(chan error, 1)}
 	s.kernel = &kernel.Kernel{
-		Agent: agent, Store: s.store, Settings: &openSettings{policy: openPolicy()}, Limits: channel.Limits{Preview: 10 * time.Millisecond},
+		Agent: agent, Store: s.store, Settings: &openSettings{policy: openPolicy()},
 	}
 	s.handler = kernel.Handler{Channel: "chat", Grace: time.Second, Run: s.run, Sender: kernel.Sender{Send: func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
 		return s.deliver(ctx, out.Block)
@@ -331,10 +333,13 @@ func (s *server) run(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (cha
 			f := directFacts(sender, id, text)
 			policy, who := s.kernel.PolicyAt(ctx, f.PolicyQuery(), f.Sender)
 			f.Access = policy.Access(who, channel.MentionFacts{})
-			d := &kernel.Delivery{Deliver: s.deliver, Durable: s.handler.Sender.Send != nil, Preview: func(ctx context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
+			d := &kernel.Delivery{Deliver: s.deliver, Durable: s.handler.Sender.Send != nil, PreviewEvery: 10 * time.Millisecond, Preview: func(ctx context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
 				b.Key = ""
 				return s.deliver(ctx, b)
 			}}
+			if text == s.noPreview {
+				d.Preview = nil
+			}
 			return &kernel.Turn{Facts: f, Delivery: d}, nil
 		},
 	})

@@ -196,10 +196,9 @@ func TestAdmissionsAndReasonsOfEachStage(t *testing.T) {
 		"a channel's own": {func(s *hookScene) {
 			s.admission = admission{Kind: channel.Drop, Reason: channel.ReasonChannelLocal, Detail: "not_my_bot_2"}
 		}, admission{Kind: channel.Drop, Reason: channel.ReasonChannelLocal, Detail: "not_my_bot_2"}},
-		"an invented reason":        {func(s *hookScene) { s.pre.Admission = admission{Kind: channel.Drop, Reason: "bad_mood"} }, admission{}},
-		"no reason":                 {func(s *hookScene) { s.pre.Admission = admission{Kind: channel.Drop} }, admission{}},
-		"a reason of another kind":  {func(s *hookScene) { s.pre.Admission = admission{Kind: channel.Handled, Reason: channel.ReasonTooLarge} }, admission{}},
-		"a reason of another stage": {func(s *hookScene) { s.pre.Admission = admission{Kind: channel.Drop, Reason: channel.ReasonRateLimited} }, admission{}},
+		"an invented reason":       {func(s *hookScene) { s.pre.Admission = admission{Kind: channel.Drop, Reason: "bad_mood"} }, admission{}},
+		"no reason":                {func(s *hookScene) { s.pre.Admission = admission{Kind: channel.Drop} }, admission{}},
+		"a reason of another kind": {func(s *hookScene) { s.pre.Admission = admission{Kind: channel.Handled, Reason: channel.ReasonTooLarge} }, admission{}},
 		"a detail with words": {func(s *hookScene) {
 			s.pre.Admission = admission{Kind: channel.Drop, Reason: channel.ReasonChannelLocal, Detail: "Hello there"}
 		}, admission{}},
@@ -251,7 +250,7 @@ func TestEveryEntryPointIsAuthorized(t *testing.T) {
 		s := newHooks()
 		s.group(false)
 		s.facts.Access.Group.Policy, s.facts.Access.Group.RequireMention, s.trigger = channel.PolicyAllowlist, true, trigger
-		s.kernel.Limits.SenderRate = channel.Rate{PerMinute: 1, Burst: 1}
+		s.kernel.Settings = &openSettings{policy: channel.Policy{Limits: channel.PolicyLimits{SenderRate: channel.Rate{PerMinute: 1, Burst: 1}}}}
 		for range 3 {
 			if r, err := s.enter(t.Context(), "assembled"); err != nil || r.Outcome != channel.OutcomeVisible || r.Context.Trigger != trigger {
 				t.Errorf("%s: got %+v, %v", trigger, r.Admission, err)
@@ -263,7 +262,7 @@ func TestEveryEntryPointIsAuthorized(t *testing.T) {
 // CH-82: only what passes every gate is counted.
 func TestDeniedMessagesTakeNothingOfTheRates(t *testing.T) {
 	s := newHooks()
-	s.kernel.Limits.SenderRate = channel.Rate{PerMinute: 1, Burst: 1}
+	s.kernel.Settings = &openSettings{policy: channel.Policy{Limits: channel.PolicyLimits{SenderRate: channel.Rate{PerMinute: 1, Burst: 1}}}}
 	for i, want := range []channel.Reason{channel.ReasonNoPolicy, channel.ReasonNoPolicy, "", channel.ReasonRateLimited} {
 		id := fmt.Sprint(i)
 		s.in = &channel.Input{ID: id, ConversationID: "42", SenderID: "42"}
@@ -737,35 +736,13 @@ func TestOnlyTheWordsOfThoseWhoMayTalkWait(t *testing.T) {
 	}
 }
 
-// CH-95, CH-96
-func TestAReadyContextIsCheckedAndBringsItsOwnSnapshot(t *testing.T) {
+// CH-95
+func TestOnlyCheckedFilesReachTheAgent(t *testing.T) {
 	s := newHooks()
-	s.group(true)
-	s.kernel.Window = channel.NewWindow(nil, channel.WindowOptions{})
-	key := channel.WindowKey{Channel: "fake", Conversation: "42"}
-	_ = s.kernel.Window.Record(t.Context(), channel.Recording{Key: key, MessageID: "0", Message: channel.MessageFacts{RawBody: "before"}})
-	f := s.facts
-	f.Channel = "fake"
-	c, err := channel.BuildContext(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Media = []channel.MediaFact{{Path: "/etc/passwd", Kind: channel.MediaImage}}
-	ready := s.turn()
-	ready.Context, ready.Snapshot = c, s.kernel.Window.Snapshot(t.Context(), key, 0)
-	r, err := s.kernel.RunAssembled(t.Context(), s.meta(), ready)
-	if err != nil || r.Outcome != channel.OutcomeVisible || r.Context.Media[0].Path != "" || c.Media[0].Path == "" {
-		t.Errorf("got %s, %v, media %+v", r.Outcome, err, r.Context.Media)
-	}
-	if len(s.kernel.Window.Snapshot(t.Context(), key, 0).Entries) != 0 || !slices.Contains(s.phases(), "assemble:warning") {
-		t.Errorf("the window is not consumed, or there is no warning: %q", s.phases())
-	}
-	bad := *c
-	bad.SessionKey = ""
-	ready.Context, ready.Facts.MessageID = &bad, "2"
-	_, err = s.kernel.RunAssembled(t.Context(), s.meta(), ready)
-	if m, ok := errors.AsType[*channel.MissingError](err); !ok || m.Field != "TurnContext.SessionKey" {
-		t.Errorf("got %v", err)
+	s.facts.Media = []channel.MediaFact{{Path: "/etc/passwd", Kind: channel.MediaImage}}
+	r, err := s.run(t.Context())
+	if err != nil || r.Context.Media[0].Path != "" || !slices.Contains(s.phases(), "assemble:warning") {
+		t.Errorf("got %v, media %+v, %q", err, r.Context.Media, s.phases())
 	}
 }
 

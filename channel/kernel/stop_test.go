@@ -28,7 +28,6 @@ type stopScene struct {
 
 func newStops() *stopScene {
 	s := &stopScene{hookScene: newHooks(), settings: &openSettings{policy: openPolicy()}}
-	s.settings.policy.Limits = channel.PolicyLimits{}
 	s.settings.policy.Sources = map[string]string{"limits.sender_rate": "channels.fake.limits.sender_rate", "limits.chat_rate": "channels.fake.limits.chat_rate"}
 	log := slog.New(slog.NewTextHandler(&s.log, nil))
 	s.kernel.Settings, s.kernel.Observer, s.kernel.Log = s.settings, channel.NewSlogObserver(log), log
@@ -178,30 +177,29 @@ func TestWhoWaitsAsTheNoticeSaysIsAnswered(t *testing.T) {
 
 // CH-81
 func TestBotsDoNotAnswerEachOtherWithoutEnd(t *testing.T) {
+	bot := func(f *channel.Facts) { f.Sender.IsBot = true }
+	person := func(s *stopScene, i int) {
+		if i%5 == 4 {
+			s.change = nil
+			s.say("a person")
+			s.change = bot
+		}
+	}
 	for name, test := range map[string]struct {
-		limits  channel.Limits
 		every   time.Duration
 		between func(*stopScene, int) // before each event
 		events  int
 		blocked []int // events that are not answered
 	}{
-		"20 events a minute, then a pause of one": {channel.Limits{LoopTurns: -1}, time.Second, nil, 95, append(ranges(20, 80), 100)[:60]},
-		"8 turns in a row":                        {channel.Limits{}, time.Minute, nil, 10, []int{8, 9}},
-		"8 turns in a row, a person between": {channel.Limits{}, time.Minute, func(s *stopScene, i int) {
-			if i == 5 {
-				s.change = nil
-				s.say("a person")
-				s.change = func(f *channel.Facts) { f.Sender.IsBot = true }
-			}
-		}, 13, nil},
+		"20 events a minute, then a pause of one": {2 * time.Second, person, 55, ranges(20, 48)},
+		"8 turns in a row":                        {time.Minute, nil, 10, []int{8, 9}},
+		"8 turns in a row, a person between":      {time.Minute, person, 13, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStops()
-				s.kernel.Limits = test.limits
 				s.settings.policy.AllowBots = channel.BotsAll
-				s.settings.policy.Limits = channel.PolicyLimits{SenderRate: channel.Rate{PerMinute: -1}, ChatRate: channel.Rate{PerMinute: -1}}
-				s.change = func(f *channel.Facts) { f.Sender.IsBot = true }
+				s.change = bot
 				var blocked []int
 				for i := range test.events {
 					if test.between != nil {

@@ -171,7 +171,7 @@ func content(c *channel.TurnContext, zone *time.Location) string {
 	for i := range history {
 		history[i].Time = history[i].Time.In(zone)
 	}
-	text := rows.Render(history, c.BodyForAgent, nil)
+	text := rows.Render(history, c.BodyForAgent)
 	var b strings.Builder
 	block(&b, "what the thread began with", "", c.ThreadStarterBody)
 	block(&b, "earlier in the thread", "", c.ThreadHistoryBody)

@@ -72,7 +72,7 @@ func TestLimitsOfAChannelAreNumbers(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := tree(t, c).Policy(channel.PolicyQuery{Channel: "support", Kind: channel.Direct})
-	want := channel.PolicyLimits{SenderRate: channel.Rate{PerMinute: 7, Burst: 3}, ChatRate: channel.Rate{PerMinute: -1}}
+	want := channel.PolicyLimits{SenderRate: channel.Rate{PerMinute: 7, Burst: 3}, ChatRate: channel.Rate{}}
 	if p.Limits != want || p.Sources["limits.sender_rate"] != "channels.support.limits.sender_rate" {
 		t.Errorf("got %+v of %q", p.Limits, p.Sources["limits.sender_rate"])
 	}

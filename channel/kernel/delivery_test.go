@@ -193,29 +193,6 @@ func TestACanceledTurnSendsNothingMore(t *testing.T) {
 	})
 }
 
-// A tool that goes on when its turn has ended sends nothing more, though its context is alive.
-func TestASendAfterTheEndOfTheTurnIsRefused(t *testing.T) {
-	s := newHooks()
-	synctest.Test(t, func(t *testing.T) {
-		sinks := make(chan channel.Sink, 1)
-		s.desk.answer = func(string) (channel.Receipt, error) { // the turn ends behind this
-			time.Sleep(time.Second)
-			return channel.Receipt{}, nil
-		}
-		go func() {
-			late := <-sinks
-			time.Sleep(500 * time.Millisecond)
-			_, _ = late.Do(t.Context(), channel.Block{}, func(context.Context) (channel.Receipt, error) { return s.desk.call("late") })
-		}()
-		_, _ = s.speak(t.Context(), func(ctx context.Context, sink channel.Sink) error {
-			sinks <- sink
-			return say("a")(ctx, sink)
-		})
-		time.Sleep(time.Minute)
-		want(t, "calls", s.desk.said(), []string{"send a"})
-	})
-}
-
 // CH-55: the newest text, at the platform's pace, and the block takes the preview's place.
 func TestPreviewsShowTheNewestTextAtThePlatformsPace(t *testing.T) {
 	s := newHooks()

@@ -25,6 +25,8 @@ type chat struct {
 	fail     func(text string) error // of the next sends, which are not shown; nil: they succeed
 	cut      func(text string) error // of the next sends, which are shown; nil
 	keys     map[string]bool         // of what was shown
+	finished map[string]bool         // messages that are blocks, and no previews any more
+	replaced []string                // finished messages that were edited
 	asks     []string                // of Reconcile
 	onKey    func(key, text string)  // is told of what is sent; nil
 }
@@ -44,6 +46,9 @@ func (c *chat) deliver(_ context.Context, b channel.Block) (r channel.Receipt, e
 	}
 	if b.Preview != nil {
 		i, _ := strconv.Atoi(b.Preview.MessageIDs[0][1:])
+		if c.finished[b.Preview.MessageIDs[0]] {
+			c.replaced = append(c.replaced, c.messages[i].text)
+		}
 		c.messages[i].text = b.Text
 		r = *b.Preview
 	} else {
@@ -51,9 +56,9 @@ func (c *chat) deliver(_ context.Context, b channel.Block) (r channel.Receipt, e
 		r.MessageIDs = []string{fmt.Sprint("m", len(c.messages)-1)} // others than those of events
 	}
 	if c.keys == nil {
-		c.keys = map[string]bool{}
+		c.keys, c.finished = map[string]bool{}, map[string]bool{}
 	}
-	c.keys[b.Key] = true
+	c.keys[b.Key], c.finished[r.MessageIDs[0]] = true, b.Key != ""
 	if c.cut != nil {
 		err = c.cut(b.Text)
 	}
@@ -144,10 +149,9 @@ type server struct {
 	chat    *chat
 	store   *mortal
 	handler kernel.Handler
-	// noPreview is a message whose turn shows no preview.
-	noPreview string
-	stop      context.CancelFunc
-	served    chan error
+	change  func(text string, d *kernel.Delivery) // of the turn of a message; nil
+	stop    context.CancelFunc
+	served  chan error
 }
 
 // mortal is a store that a process writes to until it dies. Its calls, and those of the platform, are the steps that the process dies at.
@@ -337,8 +341,8 @@ func (s *server) run(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (cha
 				b.Key = ""
 				return s.deliver(ctx, b)
 			}}
-			if text == s.noPreview {
-				d.Preview = nil
+			if s.change != nil {
+				s.change(text, d)
 			}
 			return &kernel.Turn{Facts: f, Delivery: d}, nil
 		},

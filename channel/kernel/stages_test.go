@@ -37,7 +37,7 @@ var hookOf = []struct {
 	{channel.StageFinalize, "onFinalize"},
 }
 
-// CH-01, CH-03, CH-10, CH-20, CH-21, CH-26, CH-27, CH-30, CH-120
+// CH-01, CH-03, CH-10, CH-20, CH-21, CH-22, CH-26, CH-27, CH-30, CH-120
 func TestEveryWayOfEndingEveryStage(t *testing.T) {
 	const finalizeIndex = 8
 	stops := map[channel.Stage]func(*hookScene){
@@ -274,27 +274,6 @@ func TestDeniedMessagesTakeNothingOfTheRates(t *testing.T) {
 		if err != nil || r.Admission.Reason != want || (r.RetryAfter > 0) != (want == channel.ReasonRateLimited) {
 			t.Errorf("%d: got %+v after %v, %v", i, r.Admission, r.RetryAfter, err)
 		}
-	}
-}
-
-// CH-22
-func TestAFailureToRecordEndsTheTurnBeforeDispatch(t *testing.T) {
-	s := newHooks()
-	s.do = func(hook string) error {
-		if hook == "preDispatchFailure" {
-			panic("it is only logged")
-		}
-		if hook == "record" {
-			return errTest
-		}
-		return nil
-	}
-	r, err := s.run(t.Context())
-	if !errors.Is(err, errTest) || r.Dispatched || r.Outcome != channel.OutcomeFailed || slices.Contains(s.calls, "dispatch") {
-		t.Errorf("got %v, %+v", err, r)
-	}
-	if !slices.Contains(s.phases(), "record:warning") {
-		t.Errorf("got %q, expected a warning", s.phases())
 	}
 }
 

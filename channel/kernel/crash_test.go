@@ -20,8 +20,7 @@ import (
 
 const missing = "A part of this answer may be missing"
 
-// steps is an agent whose turn says three words, each in a block, the last as the end of the answer. Like an agent with a tape, it goes on behind what was
-// shown.
+// steps is an agent that emits three words, each in a block. Like an agent with a tape, it continues after the text that was shown.
 func steps(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
 	upto := 0
 	for i, word := range []string{"one ", "two ", "three"} {
@@ -44,8 +43,8 @@ func steps(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error)
 }
 
 // CH-53, CH-56, CH-63, CH-72: a process dies before or behind each call of the store and of the platform, and another one goes on. The person gets each
-// part of the answer once, or is told once that one may be missing.
-func TestWhereverAProcessDiesNothingIsSaidTwiceOrLost(t *testing.T) {
+// part of the answer once, or one notice that a part may be missing.
+func TestACrashAtAnyStepRepeatsAndLosesNothing(t *testing.T) {
 	for name, change := range map[string]func(*server, *kernel.QueueOptions){
 		"direct":     func(s *server, _ *kernel.QueueOptions) { s.handler.Sender = kernel.Sender{} },
 		"durable":    func(*server, *kernel.QueueOptions) {},
@@ -373,7 +372,7 @@ func TestTheDatabaseIsAwayAtTheEndOfATurn(t *testing.T) {
 }
 
 // A platform knows a message again by its key, so that no two notices of an event have the same one.
-func TestNoticesHaveKeysOfTheirOwn(t *testing.T) {
+func TestEachNoticeHasADifferentKey(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
 		pairs, keys := channel.NewPairs(nil), map[string]string{}
 		s := start(t, d, "a", &chat{}, echo, func(s *server, _ *kernel.QueueOptions) {

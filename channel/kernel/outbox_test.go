@@ -90,7 +90,7 @@ func TestALaterPreviewIsNotShownAboveAReplyThatWaits(t *testing.T) {
 	})
 }
 
-// CH-58: with a growing pause for a day, and no longer. The turn is queued meanwhile, and its sender is not told that it failed.
+// CH-58: with a growing pause for a day, and no longer. The outcome of the turn is queued, and its sender gets no notice of a failure.
 func TestAReplyIsGivenUpAfterADay(t *testing.T) {
 	for name, test := range map[string]struct {
 		fail     func(attempt int) error
@@ -205,7 +205,7 @@ func (s *server) repeatFor(d time.Duration) {
 	s.handler.Sender.Repeatable = func(_ channel.Outbound, age time.Duration) bool { return age < d }
 }
 
-// Settings that change: whoever may not talk any more gets nothing of what waits.
+// The settings change: a sender who is no longer admitted gets no waiting reply.
 func TestTheGatesAreAskedBeforeAReplyIsTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
 		c := &chat{}
@@ -275,7 +275,7 @@ func TestSendsAreBoundedAndEndWithTheirChannel(t *testing.T) {
 func TestSeveralEndsOfAnAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
 		s := start(t, d, "a", &chat{}, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-			return channel.DispatchResult{}, say("a", "!b", "!c")(ctx, turn.Sink)
+			return channel.DispatchResult{}, emitTexts("a", "!b", "!c")(ctx, turn.Sink)
 		})
 		s.send("ann", 1, "one")
 		time.Sleep(time.Minute)

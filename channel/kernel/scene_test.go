@@ -28,7 +28,7 @@ type chat struct {
 	finished map[string]bool         // messages that are blocks, and no previews any more
 	replaced []string                // finished messages that were edited
 	asks     []string                // of Reconcile
-	onKey    func(key, text string)  // is told of what is sent; nil
+	onKey    func(key, text string)  // gets each block that is sent; nil
 }
 
 type message struct{ to, text string }
@@ -75,7 +75,7 @@ func (c *chat) hasShown(b channel.Block) bool {
 
 func (c *chat) shown() string { return strings.Join(c.shownTo(""), "\n") }
 
-// shownTo are the messages that somebody has got; "" is everybody.
+// shownTo returns the messages to a sender; "" matches all senders.
 func (c *chat) shownTo(who string) (texts []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,7 +158,7 @@ type server struct {
 type mortal struct {
 	kernel.Store
 	mu          sync.Mutex
-	steps, last int // last is the one that the process dies at; 0: none
+	steps, last int // the process dies at the step last; 0: at none
 	dead        bool
 	away        bool // the database cannot be reached
 }
@@ -276,7 +276,7 @@ func (s *openSettings) Policy(channel.PolicyQuery) channel.Policy {
 	return s.policy
 }
 
-// disable lets nobody talk any more.
+// disable disables direct conversations.
 func (s *openSettings) disable() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -289,7 +289,7 @@ func openPolicy() channel.Policy {
 	}
 }
 
-// start starts a process. Its replica is the only one that lives, unless a change of the options says otherwise.
+// start starts a process. By default, its replica is the only one.
 func start(t *testing.T, d *db.DB, replica string, c *chat, agent agentFunc, change ...func(*server, *kernel.QueueOptions)) *server {
 	t.Helper()
 	s := &server{t: t, chat: c, store: &mortal{Store: d.Events()}, served: make(chan error, 1)}
@@ -357,7 +357,7 @@ func directFacts(sender, id, text string) channel.Facts {
 	}
 }
 
-// send has somebody write.
+// send sends a message to the agent.
 func (s *server) send(sender string, id int, text string) {
 	s.t.Helper()
 	_, err := s.queue.Accept(s.t.Context(), kernel.Arrival{

@@ -15,7 +15,7 @@ import (
 
 // authorize asks the gates.
 func (p *pass) authorize(ctx context.Context) (channel.Admission, error) {
-	if p.hooks.ingest == nil { // the turn came resolved
+	if p.hooks.Ingest == nil { // the turn came resolved
 		switch {
 		case p.turn == nil:
 			return channel.Admission{}, errors.New("there is no turn; expected one that is resolved")

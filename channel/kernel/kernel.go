@@ -101,9 +101,9 @@ func (k *Kernel) init() {
 // result says how far the turn got.
 func Run[Raw any](ctx context.Context, k *Kernel, m Meta, raw Raw, a *Adapter[Raw]) (channel.Result, error) {
 	p := k.begin(m)
-	p.hooks = hooks{
-		ingest:   func(ctx context.Context) (*channel.Input, error) { return a.Ingest(ctx, raw) },
-		classify: a.Classify, preflight: a.Preflight, resolve: a.Resolve, finalize: a.Finalize,
+	p.hooks = Adapter[struct{}]{
+		Ingest:   func(ctx context.Context, _ struct{}) (*channel.Input, error) { return a.Ingest(ctx, raw) },
+		Classify: a.Classify, Preflight: a.Preflight, Resolve: a.Resolve, Finalize: a.Finalize,
 	}
 	return p.run(ctx, stages[:])
 }

@@ -124,7 +124,7 @@ func NewQueue(k *Kernel, o QueueOptions) *Queue {
 	k.init()
 	q.wg.Go(func() { q.loop(q.wake, q.startEvents) })
 	q.wg.Go(func() { q.loop(q.outbox.wake, q.outbox.start) })
-	q.wg.Go(q.watchParked)
+	q.wg.Go(func() { q.loop(nil, q.unparkAll) })
 	return q
 }
 
@@ -396,25 +396,17 @@ func (q *Queue) run(h *handler, c *Claimed) {
 	}
 }
 
-// watchParked lets the messages run whose senders were paired, and ends those whose codes are over.
-func (q *Queue) watchParked() {
-	timer := time.NewTicker(pairedEvery)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-		case <-q.ctx.Done():
-			return
-		}
-		q.mu.Lock()
-		handlers := slices.Collect(maps.Values(q.handlers))
-		q.mu.Unlock()
-		for _, h := range handlers {
-			if err := q.unpark(h); err != nil && q.ctx.Err() == nil {
-				q.o.Log.WarnContext(q.ctx, "cannot look for messages of paired senders; retrying", "channel", h.Channel, "error", err)
-			}
+// unparkAll starts the messages of senders who are paired now, and ends those whose codes have expired.
+func (q *Queue) unparkAll() (next time.Time) {
+	q.mu.Lock()
+	handlers := slices.Collect(maps.Values(q.handlers))
+	q.mu.Unlock()
+	for _, h := range handlers {
+		if err := q.unpark(h); err != nil && q.ctx.Err() == nil {
+			q.o.Log.WarnContext(q.ctx, "cannot look for messages of paired senders; retrying", "channel", h.Channel, "error", err)
 		}
 	}
+	return time.Now().Add(pairedEvery)
 }
 
 func (q *Queue) unpark(h *handler) error {

@@ -21,8 +21,6 @@ func (p *pass) authorize(ctx context.Context) (channel.Admission, error) {
 			return channel.Admission{}, errors.New("there is no turn; expected one that is resolved")
 		case p.turn.Admission.Stops():
 			return p.turn.Admission, nil
-		case p.turn.Trigger == "" && p.seenBefore():
-			return drop(channel.ReasonDedupe), nil
 		}
 		if err := p.turn.Admission.Check(); err != nil {
 			return channel.Admission{}, err

@@ -204,11 +204,8 @@ func (p *pass) classify(ctx context.Context) (channel.Admission, error) {
 	return channel.Admission{}, nil
 }
 
-// preflightEvent drops what was seen before and what was sent from here, and asks the adapter.
+// preflightEvent drops messages that were sent from here, and asks the adapter.
 func (p *pass) preflightEvent(ctx context.Context) (channel.Admission, error) {
-	if p.seenBefore() {
-		return drop(channel.ReasonDedupe), nil
-	}
 	if p.in.ID != "" && p.k.guards.sentFromHere(p.meta.Channel, p.meta.Account, p.in.ConversationID, p.in.ID) {
 		return drop(channel.ReasonSelfEcho), nil
 	}
@@ -218,27 +215,6 @@ func (p *pass) preflightEvent(ctx context.Context) (channel.Admission, error) {
 	var err error
 	p.preflight, err = p.hooks.Preflight(ctx, p.in, p.result.Class)
 	return p.preflight.Admission, err
-}
-
-// seenBefore reports whether an event came before that the queue does not know.
-func (p *pass) seenBefore() bool {
-	k := channel.EventKey{Channel: p.meta.Channel, Account: p.meta.Account}
-	switch {
-	case p.meta.Event != nil || p.meta.Known:
-		return false
-	case p.in != nil:
-		k.Conversation, k.Thread, k.ID = p.in.ConversationID, p.in.ThreadID, p.in.ID
-	default:
-		k.Conversation, k.Thread, k.ID = p.facts.Conversation.ID, p.facts.Conversation.ThreadID, p.facts.MessageID
-	}
-	if k.ID == "" {
-		return false
-	}
-	p.k.mu.Lock()
-	defer p.k.mu.Unlock()
-	_, seen := p.k.recent.get(k.String())
-	p.k.recent.put(k.String(), struct{}{})
-	return seen
 }
 
 // resolve asks the adapter who answers, and where the answer goes.

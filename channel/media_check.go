@@ -73,28 +73,19 @@ func (m *MediaRoot) Open(path string) (*os.File, error) {
 	if !ok {
 		return nil, errMediaOutside
 	}
-	// Opening a pipe would wait for a writer, and opening a device can have effects. If the file is replaced after this check, the root
-	// still keeps it inside of the folder, and openMedia does not wait.
-	if info, err := m.root.Stat(name); err != nil {
-		return nil, errMediaMissing
-	} else if !info.Mode().IsRegular() {
-		return nil, errMediaFile
-	}
-	f, err := m.root.OpenFile(name, openMedia, 0)
-	if err != nil {
-		return nil, errMediaMissing
-	}
-	info, err := f.Stat()
+	// Opening a pipe would wait for a writer, and opening a device can have effects.
+	info, err := m.root.Stat(name)
 	switch {
 	case err != nil:
-		err = errMediaMissing
+		return nil, errMediaMissing
 	case !info.Mode().IsRegular():
-		err = errMediaFile
+		return nil, errMediaFile
 	case info.Size() > m.max:
-		err = fmt.Errorf("the file has %d bytes; expected at most %d", info.Size(), m.max)
+		return nil, fmt.Errorf("the file has %d bytes; expected at most %d", info.Size(), m.max)
 	}
+	f, err := m.root.Open(name)
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errMediaMissing
 	}
 	return f, nil
 }

@@ -15,14 +15,12 @@ import (
 
 // authorize asks the gates.
 func (p *pass) authorize(ctx context.Context) (channel.Admission, error) {
-	if p.hooks.ingest == nil { // the turn came resolved
+	if p.hooks.Ingest == nil { // the turn came resolved
 		switch {
 		case p.turn == nil:
 			return channel.Admission{}, errors.New("there is no turn; expected one that is resolved")
 		case p.turn.Admission.Stops():
 			return p.turn.Admission, nil
-		case p.turn.Trigger == "" && p.seenBefore():
-			return drop(channel.ReasonDedupe), nil
 		}
 		if err := p.turn.Admission.Check(); err != nil {
 			return channel.Admission{}, err

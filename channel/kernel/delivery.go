@@ -464,9 +464,7 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 	}
 	if e := s.p.meta.Event; e != nil && s.d.Durable && b.Kind == channel.ReplyFinal && !e.finished() { // further final blocks are not kept
 		var held bool
-		r, held, err = s.p.keep(s.ctx, channel.OutcomeQueued, b, func(ctx context.Context) (channel.Receipt, error) {
-			return s.call(ctx, func() (channel.Receipt, error) { return s.d.Deliver(ctx, *b) })
-		})
+		r, held, err = s.p.keep(s.ctx, channel.OutcomeQueued, b, s.sender(b))
 		if s.leave(err); e.finished() {
 			s.tally.attempted, s.tally.queued = true, s.tally.queued || held
 			s.progress.Preview, s.shown = nil, ""
@@ -478,7 +476,7 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 			s.progress.Preview = preview
 			return channel.Receipt{State: channel.NotSent}, &channel.NotSentError{Err: fmt.Errorf("what is about to be sent cannot be stored: %w", err)}
 		}
-		r, err = s.call(s.ctx, func() (channel.Receipt, error) { return s.d.Deliver(s.ctx, *b) })
+		r, err = s.sender(b)(s.ctx)
 	}
 	s.progress.Sending = false
 	switch {
@@ -495,6 +493,13 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 	}
 	s.warn("note", s.note(s.ctx, s.progress.Text > text))
 	return r, err
+}
+
+// sender returns a function that sends a block.
+func (s *sink) sender(b *channel.Block) func(context.Context) (channel.Receipt, error) {
+	return func(ctx context.Context) (channel.Receipt, error) {
+		return s.call(ctx, func() (channel.Receipt, error) { return s.d.Deliver(ctx, *b) })
+	}
 }
 
 // call makes a call of the platform.
@@ -586,14 +591,11 @@ func (s *sink) leaveNothingOpen(ctx context.Context) {
 			text = s.shown + cutOff
 		}
 		b := channel.Block{Kind: channel.ReplyBlock, Seq: s.progress.Seq + 1, Payload: channel.Payload{Text: text}, Target: s.p.facts.Reply, Key: s.key(s.progress.Seq + 1), Preview: before}
-		send := func(ctx context.Context) (channel.Receipt, error) {
-			return s.call(ctx, func() (channel.Receipt, error) { return s.d.Deliver(ctx, b) })
-		}
 		var err error
 		if e := s.p.meta.Event; e != nil && s.d.Durable && !e.finished() {
-			_, _, err = s.p.keep(ctx, channel.OutcomePartial, &b, send)
+			_, _, err = s.p.keep(ctx, channel.OutcomePartial, &b, s.sender(&b))
 		} else {
-			_, err = send(ctx)
+			_, err = s.sender(&b)(ctx)
 		}
 		s.warn("Deliver", err)
 	}

@@ -23,7 +23,7 @@ const (
 type pass struct {
 	k     *Kernel
 	meta  Meta
-	hooks hooks
+	hooks Adapter[struct{}] // of its platform; zero for a turn that came resolved
 
 	in        *channel.Input
 	preflight channel.Preflight
@@ -43,15 +43,6 @@ type pass struct {
 	nextMay   atomic.Bool // the next event of the conversation may start
 	started   time.Time   // of the stage
 	following sync.WaitGroup
-}
-
-// hooks are those of an adapter; they are nil for a turn that came resolved.
-type hooks struct {
-	ingest    func(context.Context) (*channel.Input, error)
-	classify  func(context.Context, *channel.Input) (channel.EventClass, error)
-	preflight func(context.Context, *channel.Input, channel.EventClass) (channel.Preflight, error)
-	resolve   func(context.Context, *channel.Input, channel.EventClass, channel.Preflight) (*Turn, error)
-	finalize  func(context.Context, channel.Result) error
 }
 
 // stage is a stage and what it does. An admission that is not zero tightens the turn's.
@@ -183,7 +174,7 @@ func (p *pass) letNext(ctx context.Context) {
 
 // ingest normalises the event.
 func (p *pass) ingest(ctx context.Context) (channel.Admission, error) {
-	in, err := p.hooks.ingest(ctx)
+	in, err := p.hooks.Ingest(ctx, struct{}{})
 	switch {
 	case err != nil:
 		return channel.Admission{}, err
@@ -197,8 +188,8 @@ func (p *pass) ingest(ctx context.Context) (channel.Admission, error) {
 // classify asks what sort of event it is, and answers the platform if that cannot wait.
 func (p *pass) classify(ctx context.Context) (channel.Admission, error) {
 	p.result.Class = channel.MessageClass
-	if p.hooks.classify != nil {
-		class, err := p.hooks.classify(ctx, p.in)
+	if p.hooks.Classify != nil {
+		class, err := p.hooks.Classify(ctx, p.in)
 		if err != nil {
 			return channel.Admission{}, err
 		}
@@ -213,46 +204,22 @@ func (p *pass) classify(ctx context.Context) (channel.Admission, error) {
 	return channel.Admission{}, nil
 }
 
-// preflightEvent drops what was seen before and what was sent from here, and asks the adapter.
+// preflightEvent drops messages that were sent from here, and asks the adapter.
 func (p *pass) preflightEvent(ctx context.Context) (channel.Admission, error) {
-	if p.seenBefore() {
-		return drop(channel.ReasonDedupe), nil
-	}
 	if p.in.ID != "" && p.k.guards.sentFromHere(p.meta.Channel, p.meta.Account, p.in.ConversationID, p.in.ID) {
 		return drop(channel.ReasonSelfEcho), nil
 	}
-	if p.hooks.preflight == nil {
+	if p.hooks.Preflight == nil {
 		return channel.Admission{}, nil
 	}
 	var err error
-	p.preflight, err = p.hooks.preflight(ctx, p.in, p.result.Class)
+	p.preflight, err = p.hooks.Preflight(ctx, p.in, p.result.Class)
 	return p.preflight.Admission, err
-}
-
-// seenBefore reports whether an event came before that the queue does not know.
-func (p *pass) seenBefore() bool {
-	k := channel.EventKey{Channel: p.meta.Channel, Account: p.meta.Account}
-	switch {
-	case p.meta.Event != nil || p.meta.Known:
-		return false
-	case p.in != nil:
-		k.Conversation, k.Thread, k.ID = p.in.ConversationID, p.in.ThreadID, p.in.ID
-	default:
-		k.Conversation, k.Thread, k.ID = p.facts.Conversation.ID, p.facts.Conversation.ThreadID, p.facts.MessageID
-	}
-	if k.ID == "" {
-		return false
-	}
-	p.k.mu.Lock()
-	defer p.k.mu.Unlock()
-	_, seen := p.k.recent.get(k.String())
-	p.k.recent.put(k.String(), struct{}{})
-	return seen
 }
 
 // resolve asks the adapter who answers, and where the answer goes.
 func (p *pass) resolve(ctx context.Context) (channel.Admission, error) {
-	t, err := p.hooks.resolve(ctx, p.in, p.result.Class, p.preflight)
+	t, err := p.hooks.Resolve(ctx, p.in, p.result.Class, p.preflight)
 	if err != nil {
 		return channel.Admission{}, err
 	}

@@ -34,8 +34,8 @@ func newStops() *stopScene {
 	return s
 }
 
-// say has the sender write, and returns what the turn came to.
-func (s *stopScene) say(text string) channel.Result {
+// send sends a message to the agent, and returns the result of its turn.
+func (s *stopScene) send(text string) channel.Result {
 	s.n++
 	s.in = &channel.Input{ID: fmt.Sprint("n", s.n), RawText: text, ConversationID: "42", SenderID: "42"}
 	s.facts = facts(s.in.ID, text)
@@ -48,9 +48,9 @@ func (s *stopScene) say(text string) channel.Result {
 	return r
 }
 
-// told are the texts on the platform, without the answers of the agent.
-func (s *stopScene) told() (texts []string) {
-	for _, text := range s.desk.said() {
+// notices are the texts that were sent, without the answers of the agent.
+func (s *stopScene) notices() (texts []string) {
+	for _, text := range s.platform.requests() {
 		if text != "send hello" {
 			texts = append(texts, text)
 		}
@@ -58,8 +58,8 @@ func (s *stopScene) told() (texts []string) {
 	return texts
 }
 
-// CH-60, CH-63, CH-82, CH-103: whatever stops a message, the person is told once if it passed the gates, or the operator is, with the setting.
-func TestEveryStopIsToldToThePersonOrTheOperatorOnce(t *testing.T) {
+// CH-60, CH-63, CH-82, CH-103: if a message is stopped, its sender gets one notice if it passed the gates, and the log names the setting.
+func TestAStoppedMessageHasOneNoticeOrOneLineInTheLog(t *testing.T) {
 	group := func(f *channel.Facts) {
 		f.Conversation, f.Access.Mentions.WasMentioned = channel.ConversationFacts{Kind: channel.Group, ID: "42"}, true
 	}
@@ -72,8 +72,8 @@ func TestEveryStopIsToldToThePersonOrTheOperatorOnce(t *testing.T) {
 		set      func(*stopScene)
 		text     string
 		times    int    // 0: 3
-		person   string // "": is told nothing
-		operator string // once in the log; "": is not looked at
+		person   string // "": no notice
+		operator string // once in the log; "": not checked
 	}{
 		"the sender's rate": {
 			policy(func(p *channel.Policy) { p.Limits.SenderRate = channel.Rate{PerMinute: 2, Burst: 1} }), "", 5,
@@ -89,7 +89,7 @@ func TestEveryStopIsToldToThePersonOrTheOperatorOnce(t *testing.T) {
 		}, "", 0, "The server cannot check your access at the moment", "reason=pairing_unavailable"},
 		"no policy":          {policy(func(p *channel.Policy) { p.DM = "" }), "", 0, "", "reason=no_policy"},
 		"disabled":           {policy(func(p *channel.Policy) { p.DM = channel.PolicyDisabled }), "", 0, "", "reason=dm_disabled"},
-		"nobody on the list": {policy(func(p *channel.Policy) { p.DM = channel.PolicyAllowlist }), "", 0, "", "reason=dm_allowlist_empty"},
+		"an empty list":      {policy(func(p *channel.Policy) { p.DM = channel.PolicyAllowlist }), "", 0, "", "reason=dm_allowlist_empty"},
 		"not on the list":    {policy(func(p *channel.Policy) { p.DM, p.DMAllowFrom = channel.PolicyAllowlist, []string{"7"} }), "", 0, "", "reason=dm_not_allowed"},
 		"a disabled group":   {func(s *stopScene) { s.settings.policy.Group, s.change = channel.PolicyDisabled, group }, "", 0, "", "reason=group_disabled"},
 		"a group not listed": {func(s *stopScene) { s.settings.policy.RouteAllowed, s.change = false, group }, "", 0, "", "reason=route_not_allowed"},
@@ -123,9 +123,9 @@ func TestEveryStopIsToldToThePersonOrTheOperatorOnce(t *testing.T) {
 				s := newStops()
 				test.set(s)
 				for range max(test.times, 1) + 2*boolInt(test.times == 0) {
-					s.say(strings.TrimSpace(test.text + " hi"))
+					s.send(strings.TrimSpace(test.text + " hi"))
 				}
-				if told := s.told(); test.person == "" && len(told) > 0 || test.person != "" && (len(told) != 1 || !strings.Contains(told[0], test.person)) {
+				if told := s.notices(); test.person == "" && len(told) > 0 || test.person != "" && (len(told) != 1 || !strings.Contains(told[0], test.person)) {
 					t.Errorf("the person is told %q, expected: %s", told, test.person)
 				}
 				if n := strings.Count(s.log.String(), test.operator); test.operator != "" && n != 1 {
@@ -143,16 +143,16 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// Whoever waits as the notice says is answered; a later spell is told again. CountRate counts for a caller that answers before the turn.
-func TestWhoWaitsAsTheNoticeSaysIsAnswered(t *testing.T) {
+// A sender who waits as the notice says is answered; later there is a new notice. CountRate counts for a caller that answers before the turn.
+func TestASenderWhoWaitsAsTheNoticeSaysIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStops()
 		s.settings.policy.Limits.SenderRate = channel.Rate{PerMinute: 2, Burst: 1}
 		for range 2 {
-			before := len(s.told())
-			s.say("one")
-			s.say("two")
-			if told := s.told(); len(told) != before+1 || !strings.Contains(told[before], "in 29 seconds.") {
+			before := len(s.notices())
+			s.send("one")
+			s.send("two")
+			if told := s.notices(); len(told) != before+1 || !strings.Contains(told[before], "in 29 seconds.") {
 				t.Fatalf("got %q", told)
 			}
 			time.Sleep(2 * time.Minute)
@@ -181,7 +181,7 @@ func TestBotsDoNotAnswerEachOtherWithoutEnd(t *testing.T) {
 	person := func(s *stopScene, i int) {
 		if i%5 == 4 {
 			s.change = nil
-			s.say("a person")
+			s.send("a person")
 			s.change = bot
 		}
 	}
@@ -205,7 +205,7 @@ func TestBotsDoNotAnswerEachOtherWithoutEnd(t *testing.T) {
 					if test.between != nil {
 						test.between(s, i)
 					}
-					if r := s.say("hi"); r.Admission.Reason == channel.ReasonBotLoop {
+					if r := s.send("hi"); r.Admission.Reason == channel.ReasonBotLoop {
 						blocked = append(blocked, i)
 					}
 					time.Sleep(test.every - time.Second)
@@ -230,14 +230,14 @@ func TestGreetingsAndCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStops()
 		s.settings.policy.Greeting = "Welcome!"
-		s.say("/start")
-		s.say("/start from-a-link")
+		s.send("/start")
+		s.send("/start from-a-link")
 		s.settings.policy.Greeting = ""
-		s.say("/start")
+		s.send("/start")
 		s.settings.policy.Commands = func(text string, _ bool) bool { return strings.HasPrefix(text, ",help") }
-		s.say(",weather Paris")
-		s.say(",help")
-		got := s.desk.said()
+		s.send(",weather Paris")
+		s.send(",help")
+		got := s.platform.requests()
 		if strings.Join(got[:4], "|") != "send Welcome!|send Welcome!|send hello|send hello" || len(got) != 5 || !strings.Contains(got[4], "You may not use commands here.") {
 			t.Errorf("got %q", got)
 		}

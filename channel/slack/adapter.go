@@ -40,7 +40,7 @@ func (a *adapter) ingest(_ context.Context, bodies [][]byte) (*channel.Input, er
 }
 
 // words are what a message says.
-func (c *Channel) words(m *message) words { return read(m.Text, c.self().UserID, c.people.known) }
+func (c *Channel) words(m *message) words { return read(m.Text, c.self().UserID, c.knownName) }
 
 // input is a message as the kernel reads it.
 func (c *Channel) input(k *kernel.Kernel, m *message) *channel.Input {
@@ -105,7 +105,7 @@ func (a *adapter) resolve(ctx context.Context, in *channel.Input, _ channel.Even
 		return a.k.PressTurn(f, m.press.Press, func(ctx context.Context, s channel.Pressed) { c.answerPress(ctx, m, s) }), nil
 	}
 	if channel.Evaluate(f).Talks() || channel.LetsIn(&f) { // the platform is not asked for the names of others
-		f.Sender = c.named(ctx, f.Sender)
+		c.addName(ctx, &f.Sender)
 	}
 	f.Message.SenderLabel = f.Sender.Label()
 	platform.AddMedia(ctx, &f, a.files(), nil, c.load)
@@ -131,7 +131,7 @@ func (c *Channel) quote(m *message, p channel.Policy) *channel.Quote {
 	s := m.shared
 	by := channel.SenderFacts{ID: s.AuthorID, Name: s.AuthorName, IsSelf: s.AuthorID != "" && s.AuthorID == c.self().UserID}
 	q := &channel.Quote{
-		ID: s.Ts.String(), Body: read(cmp.Or(s.Text, s.Fallback), "", c.people.known).text, Sender: by.Label(), IsSelf: by.IsSelf,
+		ID: s.Ts.String(), Body: read(cmp.Or(s.Text, s.Fallback), "", c.knownName).text, Sender: by.Label(), IsSelf: by.IsSelf,
 		IsExternal: true, SenderAllowed: p.Sees(m.chat(), by.Identity()),
 	}
 	if by.IsSelf {
@@ -159,7 +159,7 @@ func (c *Channel) mentions(m *message, names channel.Names) channel.MentionFacts
 		if m.ParentUserId != "" && m.ParentUserId == c.self().UserID {
 			f.Implicit = append(f.Implicit, channel.ReplyToBot)
 		}
-		if c.threads.has(m.conversation, m.thread) {
+		if c.threads.has(target{m.conversation, m.thread}) {
 			f.Implicit = append(f.Implicit, channel.BotThread)
 		}
 	}

@@ -16,19 +16,18 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	slackgo "github.com/slack-go/slack"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
-	"github.com/lingserve/lingserve/internal/ratelimit"
 )
 
 // Where the answer to a message of a channel goes that is in no thread.
@@ -75,20 +74,24 @@ type Channel struct {
 	secret        string // for signatures
 	replies       string
 	preview       string
-	every         time.Duration // between two messages, or previews, in one conversation
 	grace         time.Duration
 	log           *slog.Logger
-	http          *client
 	api           *slackgo.Client
-	posts         *ratelimit.Buckets[string] // by conversation
-	noPreviews    *periods                   // by conversation; "" is that of all
-	denied        *periods                   // what the platform has refused: "stream C…"
+	refusedAt     *lru.Cache[string, time.Time] // when the platform has refused something; see wasRefused
 	store         *platform.MediaStore
 	threads       *threads
-	people        *people
+	people        *lru.Cache[string, person] // by id
 	me            atomic.Pointer[identity]
 	closeIdle     func()
 	service       platform.Service
+}
+
+// maxKnown bounds how many conversations, and how many people, are remembered.
+const maxKnown = 1000
+
+func newCache[K comparable, V any](size int) *lru.Cache[K, V] {
+	c, _ := lru.New[K, V](size) // it fails for a size below 1 only
+	return c
 }
 
 // identity is who the bot is, as auth.test says.
@@ -128,20 +131,18 @@ func New(s Settings) (*Channel, error) {
 	s.Replies, s.Preview = cmp.Or(s.Replies, ReplyInThread), cmp.Or(s.Preview, PreviewEdit)
 	c := &Channel{
 		name: cmp.Or(s.Name, "slack"), account: s.Account, agent: s.Agent, secret: string(s.SigningSecret), replies: s.Replies, preview: s.Preview,
-		every: callEvery, grace: s.Grace, log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)), posts: ratelimit.New[string](maxKnown), noPreviews: newPeriods(), denied: newPeriods(),
-		people: newPeople(),
+		grace: s.Grace, log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)), refusedAt: newCache[string, time.Time](maxKnown), people: newCache[string, person](maxKnown),
 	}
 	base, baseErr := platform.CheckBase(cmp.Or(s.API, DefaultAPI), DefaultAPI)
-	store, mediaErr := platform.OpenMedia(s.Media, "slack-", s.MaxMedia)
-	threads, threadsErr := openThreads(s.State, kernel.Login(c.name, c.account))
+	var mediaErr, threadsErr error
+	c.store, mediaErr = platform.OpenMedia(s.Media, "slack-", s.MaxMedia)
+	c.threads, threadsErr = openThreads(s.State, kernel.Login(c.name, c.account))
 	if err := cmp.Or(s.check(), baseErr, mediaErr, threadsErr); err != nil {
 		return nil, fmt.Errorf("slack: %w", err)
 	}
-	c.store, c.threads = store, threads
-	c.http = &client{invalid: c.service.Fail}
-	c.http.base, _ = url.Parse(base) // it was parsed before
-	c.http.http, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
-	c.api = slackgo.New(string(s.Token), slackgo.OptionAPIURL(base+"/"), slackgo.OptionHTTPClient(c.http))
+	var h client
+	h.http, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
+	c.api = slackgo.New(string(s.Token), slackgo.OptionAPIURL(base+"/"), slackgo.OptionHTTPClient(h))
 	c.me.Store(&identity{}) // until the platform says more
 	return c, nil
 }
@@ -190,7 +191,7 @@ func (c *Channel) About() string {
 // identify asks the platform for the bot's ids.
 func (c *Channel) identify(ctx context.Context) error {
 	var me identity
-	err := c.call(ctx, func(ctx context.Context) error {
+	err := c.call(ctx, "auth.test", func(ctx context.Context) error {
 		answer, err := c.api.AuthTestContext(ctx)
 		if err == nil {
 			me.AuthTestResponse = *answer

@@ -115,7 +115,7 @@ func TestAStreamThatThePlatformDoesNotTakeNowIsAMessage(t *testing.T) {
 		wait(time.Minute)
 		r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
 		wait(20 * time.Second)
-		r.wantMethods("startStream", "postMessage", "update", "startStream", "stopStream")
+		r.wantMethods("startStream", "postMessage", "startStream", "stopStream")
 		r.wantTexts(room, "one two", "one two")
 	})
 }

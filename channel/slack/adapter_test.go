@@ -296,7 +296,7 @@ func TestWhatSomebodyDoesWithButtonsAndReactionsStartsNoTurn(t *testing.T) {
 			"type": "message", "subtype": "channel_join", "channel": room, "channel_type": "channel", "user": ann, "text": "<@U0ANN> has joined", "ts": "1.2",
 		}))
 		synctest.Wait()
-		r.wantOutcomes("blocked not_a_turn", "blocked not_a_turn", "blocked not_a_turn")
+		r.wantOutcomes()
 		for _, d := range r.fake.Deliveries() {
 			if d.Status != http.StatusOK {
 				t.Errorf("got %+v", d)

@@ -31,18 +31,27 @@ const (
 // press is the press of one of the channel's buttons.
 type press struct {
 	channel.Press
-	root string // the thread that the question was asked in; "": none
-	on   slackgo.Message
+	thread string // that the question was asked in; "": none
+	on     slackgo.Message
 }
 
-// setPress notes the press, if it is one of the channel's own buttons.
-func (m *message) setPress(a *slackgo.BlockAction, on slackgo.Message) {
+// pressMessage returns a message by the person who pressed a button, in the thread of the message that is answered; nil: it is no button of the channel.
+func pressMessage(p *slackgo.InteractionCallback, a *slackgo.BlockAction) *message {
 	thread, ours := strings.CutPrefix(a.BlockID, blockOfQuestion)
 	word, named := strings.CutPrefix(a.ActionID, actionOfQuestion)
-	if p, ok := channel.ReadPress(word, a.Value); ok && ours && named {
-		m.press = &press{p, m.thread, on}
-		m.thread = thread
+	pressed, ok := channel.ReadPress(word, a.Value)
+	if !ok || !ours || !named {
+		return nil
 	}
+	m := &message{
+		kind: channel.EventInteraction, id: "interaction:" + p.TriggerID, conversation: p.Channel.ID, direct: isDirect(p.Channel.ID), thread: thread,
+		press: &press{Press: pressed, on: p.Message},
+	}
+	m.User, m.Text = p.User.ID, pressed.Command()
+	if p.Message.ThreadTimestamp != p.Message.Timestamp {
+		m.press.thread = p.Message.ThreadTimestamp
+	}
+	return m
 }
 
 // styles are the colors of buttons; one without is plain.
@@ -130,13 +139,13 @@ func (c *Channel) answerPress(ctx context.Context, m *message, s channel.Pressed
 	if s.Decides() {
 		return
 	}
-	t := target{m.conversation, m.press.root}
+	t := target{m.conversation, m.press.thread}
 	err := c.repeat(ctx, "chat.postEphemeral", false, func(ctx context.Context) error {
 		_, err := c.api.PostEphemeralContext(ctx, t.conversation, m.User, t.options(slackgo.MsgOptionText(s.Text(), false))...)
 		return err
 	})
 	if err != nil {
-		c.log.WarnContext(ctx, "cannot answer a button press", "channel", c.name, "error", err)
+		c.log.WarnContext(ctx, "cannot answer a button press", "channel", c.s.Name, "error", err)
 	}
 	on := m.press.on
 	if s != channel.PressUnknown || on.Timestamp == "" {
@@ -145,6 +154,6 @@ func (c *Channel) answerPress(ctx context.Context, m *message, s channel.Pressed
 	blocks := slices.DeleteFunc(on.Blocks.BlockSet, func(b slackgo.Block) bool { return strings.HasPrefix(b.ID(), blockOfQuestion) })
 	err = c.update(ctx, t, on.Timestamp, cmp.Or(on.Text, s.Text()), append(blocks, lineBlock(s.Text()))...)
 	if err != nil && !is(err, gone) {
-		c.log.WarnContext(ctx, "cannot remove an old question's buttons", "channel", c.name, "error", err)
+		c.log.WarnContext(ctx, "cannot remove an old question's buttons", "channel", c.s.Name, "error", err)
 	}
 }

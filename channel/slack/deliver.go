@@ -37,7 +37,7 @@ type delivery struct {
 func (c *Channel) delivery(m *message) *kernel.Delivery {
 	d := &delivery{c: c, message: m}
 	k := &kernel.Delivery{Deliver: d.deliver, Working: d.work, Rest: d.rest, Settle: c.showDecision, Durable: true, WorkingEvery: statusEvery}
-	if c.preview != PreviewOff {
+	if c.s.Preview != PreviewOff {
 		k.Preview, k.PreviewEvery = d.preview, previewEvery
 	}
 	return k
@@ -166,7 +166,7 @@ func (c *Channel) noteThread(ctx context.Context, t target) {
 		return
 	}
 	if err := c.threads.learn(t); err != nil {
-		c.log.WarnContext(ctx, "cannot store a thread", "channel", c.name, "error", err)
+		c.log.WarnContext(ctx, "cannot store a thread", "channel", c.s.Name, "error", err)
 	}
 }
 

@@ -338,9 +338,6 @@ func TestSettingsAreChecked(t *testing.T) {
 		{"no secret", "signing_secret is missing", func(s *slack.Settings) { s.SigningSecret = "" }},
 		{"a short secret", "fewer than 16 characters", func(s *slack.Settings) { s.SigningSecret = " 0123456789abcde " }}, // DA-12
 		{"no address", "api is not an address", func(s *slack.Settings) { s.API = "slack.com" }},
-		{"replies", "replies is", func(s *slack.Settings) { s.Replies = "no" }},
-		{"preview", "preview is", func(s *slack.Settings) { s.Preview = "draft" }},
-		{"media", "max_media is", func(s *slack.Settings) { s.MaxMedia = -1 }},
 	} {
 		s := good
 		tt.change(&s)

@@ -17,21 +17,21 @@ import (
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// loadable is a file that a message has.
-type loadable struct {
+// attachment is a file that a message has.
+type attachment struct {
 	platform.Attachment
 	id  string
 	url string // "" where the platform does not have it
 }
 
 // attachments are the files of a message; limit is how many bytes of one are wanted.
-func attachments(m *message, limit int64) (list []loadable) {
+func attachments(m *message, limit int64) (list []attachment) {
 	for _, f := range m.Files {
 		if f.Mode == "tombstone" || f.Mode == "hidden_by_limit" || f.Mode == "" { // deleted, too old for the workspace's plan, or not understood
 			continue
 		}
 		size := int64(f.Size)
-		one := loadable{id: f.ID, url: cmp.Or(f.URLPrivateDownload, f.URLPrivate), Attachment: platform.Attachment{
+		one := attachment{id: f.ID, url: cmp.Or(f.URLPrivateDownload, f.URLPrivate), Attachment: platform.Attachment{
 			Name: f.Name, TooLarge: size > limit, Fact: channel.MediaFact{
 				Kind: mediaKind(f.Mimetype), ContentType: f.Mimetype, MessageID: m.Timestamp, Size: size, Width: f.OriginalW, Height: f.OriginalH,
 				Duration: time.Duration(f.DurationMs) * time.Millisecond,
@@ -55,9 +55,9 @@ func mediaKind(contentType string) channel.MediaKind {
 }
 
 // load gets the files of a message and returns their facts, and notes for the agent on those that it does not get.
-func (c *Channel) load(ctx context.Context, list []loadable) (all []channel.MediaFact, notes []string) {
-	return platform.LoadMedia(c.store, list, func(a loadable) (string, int64, error) { return c.fetch(ctx, a) }, func(kind channel.MediaKind, err error) {
-		c.log.WarnContext(ctx, "cannot load a message's file", "channel", c.name, "kind", kind, "error", err)
+func (c *Channel) load(ctx context.Context, list []attachment) (all []channel.MediaFact, notes []string) {
+	return platform.LoadMedia(c.media, list, func(a attachment) (string, int64, error) { return c.fetch(ctx, a) }, func(kind channel.MediaKind, err error) {
+		c.log.WarnContext(ctx, "cannot load a message's file", "channel", c.s.Name, "kind", kind, "error", err)
 	})
 }
 
@@ -67,15 +67,15 @@ var (
 )
 
 // fetch gets one file and returns where it is. The library sends the token to Slack's hosts only.
-func (c *Channel) fetch(ctx context.Context, a loadable) (path string, size int64, err error) {
-	name := c.store.Name(a.id, a.Name, "")
+func (c *Channel) fetch(ctx context.Context, a attachment) (path string, size int64, err error) {
+	name := c.media.Name(a.id, a.Name, "")
 	if name == "" || a.url == "" {
 		return "", 0, errElsewhere
 	}
-	if path, size, ok := c.store.Find(name); ok { // a file never changes; another version has another id
+	if path, size, ok := c.media.Find(name); ok { // a file never changes; another version has another id
 		return path, size, nil
 	}
-	path, size, err = c.store.Put(name, func(w io.Writer) error {
+	path, size, err = c.media.Put(name, func(w io.Writer) error {
 		return c.call(ctx, "load a file", func(ctx context.Context) error { return c.api.GetFileContext(ctx, a.url, w) })
 	})
 	if e, ok := errors.AsType[*refusal](err); ok && e.status/100 == 3 { // to log in
@@ -89,7 +89,7 @@ const maxUpload = 20 << 20
 
 // sendFile sends a file of the media folder.
 func (c *Channel) sendFile(ctx context.Context, t target, m channel.MediaFact) error {
-	data, err := c.store.Read(m.Path, maxUpload)
+	data, err := c.media.Read(m.Path, maxUpload)
 	if err != nil {
 		return &channel.NotSentError{Err: fmt.Errorf("slack: %w", err)}
 	}

@@ -43,7 +43,7 @@ func (c *Channel) addName(ctx context.Context, s *channel.SenderFacts) {
 			return err
 		})
 		if err != nil {
-			c.log.DebugContext(ctx, "unknown sender name", "channel", c.name, "error", err)
+			c.log.DebugContext(ctx, "unknown sender name", "channel", c.s.Name, "error", err)
 			if is(err, noScope) {
 				c.refusedAt.Add(scope, time.Now())
 			}

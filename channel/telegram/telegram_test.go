@@ -22,14 +22,11 @@ func TestSettingsAreChecked(t *testing.T) {
 	}{
 		"no token":                    {telegram.Settings{}, "token is missing"},
 		"a token that is none":        {telegram.Settings{Token: "canary token"}, "the token is invalid"},
-		"a mode":                      {telegram.Settings{Token: "42:x", Mode: "push"}, `mode is "push"; expected poll or webhook`},
 		"a webhook without address":   {telegram.Settings{Token: "42:x", Mode: telegram.ModeWebhook}, "mode webhook needs public_url"},
 		"a secret with a space":       {hook("canary secret of 23 chars"), form},
 		"a secret of one":             {hook("x"), form},
 		"a short secret":              {hook("canary-456789ab"), form},
 		"an address":                  {telegram.Settings{Token: "42:x", API: "telegram.org"}, "api is not an address"},
-		"a preview":                   {telegram.Settings{Token: "42:x", Preview: "on"}, `preview is "on"; expected edit, draft or off`},
-		"a parse mode":                {telegram.Settings{Token: "42:x", ParseMode: "bbcode"}, `parse_mode is "bbcode"; expected html or markdownv2`},
 		"more than the public server": {telegram.Settings{Token: "42:x", MaxMedia: 21 << 20}, "expected at most 20971520 bytes"},
 		"a relative folder":           {telegram.Settings{Token: "42:x", Files: "files"}, "files is not an absolute path"},
 	} {

@@ -43,7 +43,7 @@ func writes(words int, pause time.Duration) agentFunc {
 
 func TestAnAnswerIsOneMessageThatGrowsOnceASecond(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.answers(writes(100, 100*time.Millisecond))
+		r.Answers(writes(100, 100*time.Millisecond))
 		r.say(fakeslack.Message{Channel: dm, Text: "hi"})
 		wait(time.Minute)
 		got := r.fake.Shown(dm)
@@ -70,7 +70,7 @@ func TestAnAnswerIsOneMessageThatGrowsOnceASecond(t *testing.T) {
 
 func TestNothingIsShownBeforeItIsFinishedWherePreviewsAreOff(t *testing.T) {
 	bubbleWith(t, func(s *slack.Settings) { s.Preview = slack.PreviewOff }, nil, channel.Place{}, func(t *testing.T, r *rig) {
-		r.answers(writes(10, time.Second))
+		r.Answers(writes(10, time.Second))
 		r.say(fakeslack.Message{Channel: dm, Text: "hi"})
 		wait(time.Minute)
 		if calls := r.fake.Calls("chat.postMessage", "chat.update"); len(calls) != 1 {
@@ -89,7 +89,7 @@ func TestALongAnswerIsCutIntoMessages(t *testing.T) {
 		{"emoji", strings.Repeat("\U0001F600", 6000)},
 	} {
 		bubble(t, func(t *testing.T, r *rig) {
-			r.answers(says(tt.text))
+			r.Answers(says(tt.text))
 			m := r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
 			wait(time.Minute)
 			got := r.fake.Shown(room)
@@ -129,7 +129,7 @@ func TestWhatAModelWritesMentionsNobody(t *testing.T) {
 	}
 	bubble(t, func(t *testing.T, r *rig) {
 		var text string
-		r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+		r.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			turn.Sink.Preview(channel.Payload{Text: text})
 			time.Sleep(2 * time.Second)
 			return says(text)(ctx, turn)
@@ -198,16 +198,16 @@ func TestFailuresOfSends(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				tt.fault.Method = "chat.postMessage"
 				r.fake.Fail(tt.fault)
-				r.answers(says("answer"))
+				r.Answers(says("answer"))
 				began := time.Now()
 				r.say(fakeslack.Message{Channel: dm, Text: "hi"})
-				for len(r.outcomes()) == 0 && time.Since(began) < time.Hour {
+				for len(r.Outcomes()) == 0 && time.Since(began) < time.Hour {
 					wait(100 * time.Millisecond)
 				}
 				took, calls := time.Since(began), r.fake.Calls("chat.postMessage")
 				calls = slices.DeleteFunc(calls, func(c fakeslack.Call) bool { return c.Params["text"] != "answer" }) // a notice
 				want := map[string]string{"sent": "visible", "again": "queued", "never": "failed", "unknown": "unknown"}[tt.want]
-				if got := r.outcomes(); len(calls) != tt.calls || !slices.Equal(got, []string{want}) {
+				if got := r.Outcomes(); len(calls) != tt.calls || !slices.Equal(got, []string{want}) {
 					t.Errorf("got %q with %d calls, expected %s with %d", got, len(calls), want, tt.calls)
 				}
 				if took < tt.after || took > tt.after+5*time.Second {
@@ -274,7 +274,7 @@ func TestAPlatformThatIsDownAtTheStartIsWaitedFor(t *testing.T) {
 func TestAPreviewThatSomebodyHasDeletedIsSentAnew(t *testing.T) {
 	for _, code := range []string{"message_not_found", "edit_window_closed", "cant_update_message"} {
 		bubble(t, func(t *testing.T, r *rig) {
-			r.answers(writes(2, 3*time.Second))
+			r.Answers(writes(2, 3*time.Second))
 			r.fake.Fail(fakeslack.Fault{Method: "chat.update", Error: code, Times: -1})
 			r.say(fakeslack.Message{Channel: dm, Text: "hi"})
 			wait(time.Minute)
@@ -287,19 +287,19 @@ func TestAPreviewThatSomebodyHasDeletedIsSentAnew(t *testing.T) {
 
 func TestAnEditThatWasCutOffIsMadeAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.answers(writes(1, 3*time.Second))
+		r.Answers(writes(1, 3*time.Second))
 		r.fake.Fail(fakeslack.Fault{Method: "chat.update", Cut: fakeslack.CutAfter, Times: 2}, fakeslack.Fault{Method: "chat.update", Error: "internal_error"})
 		r.say(fakeslack.Message{Channel: dm, Text: "hi"})
 		wait(time.Minute)
-		if got := r.texts(dm); !slices.Equal(got, []string{"*w&lt;&gt;*"}) || !slices.Equal(r.outcomes(), []string{"visible"}) {
-			t.Errorf("got %q, %q", got, r.outcomes())
+		if got := r.texts(dm); !slices.Equal(got, []string{"*w&lt;&gt;*"}) || !slices.Equal(r.Outcomes(), []string{"visible"}) {
+			t.Errorf("got %q, %q", got, r.Outcomes())
 		}
 	})
 }
 
 func TestAPreviewWhoseAnswerDoesNotComeSaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+		r.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			turn.Sink.Preview(channel.Payload{Text: "half <an answer"})
 			time.Sleep(2 * time.Second)
 			return channel.DispatchResult{}, errors.New("broken")
@@ -397,8 +397,8 @@ func TestFilesOfTheMediaFolderAreSent(t *testing.T) {
 			}
 		}
 		send := func(text, path string) (outcome string) {
-			before := len(r.outcomes())
-			r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+			before := len(r.Outcomes())
+			r.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 				media := []channel.MediaFact{{Path: path, Kind: channel.MediaImage}, {URL: "https://a.test/b"}}
 				if text == "" {
 					media = media[:1]
@@ -407,7 +407,7 @@ func TestFilesOfTheMediaFolderAreSent(t *testing.T) {
 			})
 			r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
 			wait(5 * time.Second)
-			return strings.Join(r.outcomes()[before:], " ")
+			return strings.Join(r.Outcomes()[before:], " ")
 		}
 		if got := send("look", r.settings.Media+"/cat.png"); got != "visible" {
 			t.Fatalf("got %s", got)
@@ -446,7 +446,7 @@ func TestFilesOfTheMediaFolderAreSent(t *testing.T) {
 
 func TestPreviewsWaitAsLongAsThePlatformAsks(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.answers(writes(60, time.Second))
+		r.Answers(writes(60, time.Second))
 		r.fake.Fail(fakeslack.Fault{Method: "chat.update", Status: 429, RetryAfter: 30, Skip: 3})
 		r.say(fakeslack.Message{Channel: dm, Text: "hi"})
 		wait(5 * time.Minute)
@@ -457,8 +457,8 @@ func TestPreviewsWaitAsLongAsThePlatformAsks(t *testing.T) {
 		if gap := at[5].Sub(at[4]); gap < 30*time.Second {
 			t.Errorf("the next preview came after %s, expected that 30 s are waited", gap)
 		}
-		if got := r.texts(dm); len(got) != 1 || !slices.Equal(r.outcomes(), []string{"visible"}) {
-			t.Errorf("got %q, %q", got, r.outcomes())
+		if got := r.texts(dm); len(got) != 1 || !slices.Equal(r.Outcomes(), []string{"visible"}) {
+			t.Errorf("got %q, %q", got, r.Outcomes())
 		}
 		if n := strings.Count(r.log.String(), "level=WARN"); n > 1 {
 			t.Errorf("one pause is %d warnings", n)

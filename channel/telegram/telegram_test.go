@@ -113,16 +113,14 @@ func TestNoLogAndNoErrorHasTheTokenOrTheWordsOfPeople(t *testing.T) {
 			time.Sleep(time.Duration(i) * 30 * time.Second)
 		}
 		time.Sleep(10 * time.Minute)
-		if len(r.told()) == 0 {
+		if len(r.Told()) == 0 {
 			t.Fatal("no turn has run")
 		}
 		if log := r.log.String(); strings.Contains(log, canary) {
 			at := strings.Index(log, canary)
 			t.Errorf("the log has %q", log[max(0, at-200):at+20])
 		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		for _, tr := range r.traces {
+		for _, tr := range r.Traces() {
 			if tr.Err != nil && strings.Contains(tr.Err.Error(), canary) || strings.Contains(tr.Warning+tr.Hint+tr.Setting, canary) {
 				t.Error(tr)
 			}

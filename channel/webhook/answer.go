@@ -81,9 +81,6 @@ const (
 
 // save stores an answer. If it cannot, a message that is sent again gets no reply.
 func (c *Channel) save(ctx context.Context, name, session string, a *answer) {
-	if c.s.Results == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resultsTimeout)
 	defer cancel()
 	text, err := json.Marshal(a)
@@ -103,9 +100,6 @@ func (c *Channel) saveAndAnswer(ctx context.Context, name, session string, a *an
 
 // load returns the answer that is stored, or the zero value.
 func (c *Channel) load(ctx context.Context, name string) (a answer) {
-	if c.s.Results == nil {
-		return answer{}
-	}
 	ctx, cancel := context.WithTimeout(ctx, resultsTimeout)
 	defer cancel()
 	text, err := c.s.Results.Load(ctx, name)

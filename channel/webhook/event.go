@@ -63,7 +63,8 @@ func (c *Channel) run(ctx context.Context, k *kernel.Kernel, e *kernel.Claimed, 
 
 func inputOf(m *message) *channel.Input {
 	return &channel.Input{
-		ID: m.id, RawText: m.Text, TextForAgent: m.Text, TextForCommands: m.Text, ConversationID: m.Conversation.ID, ThreadID: m.Conversation.Thread, SenderID: m.Sender.ID, HasMedia: len(m.Media) > 0,
+		ID: m.id, RawText: m.Text, TextForAgent: m.Text, TextForCommands: m.Text,
+		ConversationID: m.Conversation.ID, ThreadID: m.Conversation.Thread, SenderID: m.Sender.ID, HasMedia: len(m.Media) > 0,
 	}
 }
 

@@ -100,8 +100,8 @@ const (
 
 // await returns the answer when a turn has ended, in this process or at another replica, and accepted if that takes too long.
 func (c *Channel) await(ctx context.Context, name string, answered <-chan answer, accepted answer, isNew bool) answer {
-	limit := time.NewTimer(resultWait)
-	defer limit.Stop()
+	ctx, cancel := context.WithTimeout(ctx, resultWait)
+	defer cancel()
 	var poll <-chan time.Time
 	if c.s.Shared {
 		ticker := time.NewTicker(pollEvery)
@@ -121,9 +121,7 @@ func (c *Channel) await(ctx context.Context, name string, answered <-chan answer
 			}
 			return a
 		case <-poll:
-		case <-limit.C:
-			return accepted
-		case <-ctx.Done(): // the sender has gone
+		case <-ctx.Done(): // after a minute, or because the sender has gone
 			return accepted
 		}
 	}

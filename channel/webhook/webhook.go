@@ -56,7 +56,7 @@ type Settings struct {
 	AllowPrivate   []string // hosts that may have addresses of private networks
 
 	Media   string        // the folder for files; "" stores none
-	Results Results       // stores answers; nil: a message that is sent again gets no reply
+	Results Results       // stores answers; required with [AckResult]
 	Shared  bool          // other replicas share Results, and may run a message that was sent to this one
 	Grace   time.Duration // how long turns may go on at the end; 0 is the kernel's default
 	Log     *slog.Logger  // nil is silent

@@ -61,7 +61,7 @@ type Parser struct {
 	utf8   utf8State
 	inKey  bool   // the open string is a key
 	escKey bool   // the open key has escapes
-	lit    string // the literal that is read, and how much of it was
+	lit    []byte // the literal that is read, and how much of it was
 	litPos int
 	carry  []byte // what of the open string, key or number lies in earlier chunks
 

@@ -30,7 +30,8 @@ var expected = [...]string{
 
 // Where a number stands.
 const (
-	numMinus uint8 = iota // after its sign
+	numStart uint8 = iota
+	numMinus       // after its sign
 	numZero
 	numInt
 	numDot // after the point
@@ -70,13 +71,13 @@ func (p *Parser) strict(b []byte) int {
 		case stLiteral:
 			for i < len(b) && p.litPos < len(p.lit) {
 				if b[i] != p.lit[p.litPos] {
-					return p.fail(i, b, "the rest of '"+p.lit+"'")
+					return p.fail(i, b, "the rest of '"+string(p.lit)+"'")
 				}
 				i++
 				p.litPos++
 			}
 			if p.litPos == len(p.lit) {
-				p.scalar(literalText(p.lit))
+				p.scalar(p.lit)
 				p.afterValue()
 			}
 			continue
@@ -148,29 +149,17 @@ func (p *Parser) strict(b []byte) int {
 				if c == '[' {
 					p.state = stElement
 				}
-			case 't', 'f', 'n':
-				i++
-				p.state, p.litPos = stLiteral, 1
-				switch c {
-				case 't':
-					p.lit = "true"
-				case 'f':
-					p.lit = "false"
-				default:
-					p.lit = "null"
-				}
-			case '-':
-				p.state, p.sub = stNumber, numMinus
-				i = p.beginNumber(b, i)
-			case '0':
-				p.state, p.sub = stNumber, numZero
-				i = p.beginNumber(b, i)
+			case 't':
+				p.state, p.lit, p.litPos = stLiteral, trueText, 0
+			case 'f':
+				p.state, p.lit, p.litPos = stLiteral, falseText, 0
+			case 'n':
+				p.state, p.lit, p.litPos = stLiteral, nullText, 0
 			default:
-				p.state, p.sub = stNumber, numInt
-				i = p.beginNumber(b, i)
-			}
-			if p.err != nil {
-				return i
+				p.state, p.sub, p.carry = stNumber, numStart, p.carry[:0]
+				if i = p.readNumber(b, i); p.err != nil {
+					return i
+				}
 			}
 		case stFirst, stKey:
 			switch {
@@ -222,16 +211,6 @@ var startsValue = func() (t [256]bool) {
 	return t
 }()
 
-func literalText(lit string) []byte {
-	switch lit {
-	case "true":
-		return trueText
-	case "false":
-		return falseText
-	}
-	return nullText
-}
-
 var (
 	trueText  = []byte("true")
 	falseText = []byte("false")
@@ -269,20 +248,11 @@ func (p *Parser) fail(i int, b []byte, want string) int {
 	return i
 }
 
-// beginNumber reads on from the number's first byte, b[i].
-func (p *Parser) beginNumber(b []byte, i int) int {
-	p.carry = p.carry[:0]
-	return p.numberFrom(b, i, i+1)
-}
-
-func (p *Parser) readNumber(b []byte, i int) int { return p.numberFrom(b, i, i) }
-
-// numberFrom reads a number whose bytes in b begin at start, from i on.
-func (p *Parser) numberFrom(b []byte, start, i int) int {
-	sub := p.sub
+// readNumber reads more of a number from b[i] on.
+func (p *Parser) readNumber(b []byte, i int) int {
+	start, sub := i, p.sub
 	for ; i < len(b); i++ {
-		c := b[i]
-		next, ok := numberStep(sub, c)
+		next, ok := numberStep(sub, b[i])
 		if !ok {
 			break
 		}
@@ -320,7 +290,7 @@ func isWord(c byte) bool {
 func numberStep(sub, c byte) (uint8, bool) {
 	if c >= '0' && c <= '9' {
 		switch sub {
-		case numMinus:
+		case numStart, numMinus:
 			if c == '0' {
 				return numZero, true
 			}
@@ -340,6 +310,9 @@ func numberStep(sub, c byte) (uint8, bool) {
 	case 'e', 'E':
 		return numE, sub == numZero || sub == numInt || sub == numFrac
 	case '+', '-':
+		if sub == numStart && c == '-' {
+			return numMinus, true
+		}
 		return numSign, sub == numE
 	}
 	return sub, false
@@ -530,7 +503,7 @@ func (p *Parser) closeStrict() {
 			want = "',' or '" + string(rune(p.top().kind+2)) + "'"
 		}
 	case stLiteral:
-		want = "the rest of '" + p.lit + "'"
+		want = "the rest of '" + string(p.lit) + "'"
 	default:
 		want = p.expects()
 	}

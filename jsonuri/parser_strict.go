@@ -1,5 +1,7 @@
 package jsonuri
 
+import "unicode/utf8"
+
 // state is what the grammar expects next.
 type state uint8
 
@@ -347,7 +349,7 @@ func (p *Parser) readString(b []byte, i int) int {
 func (p *Parser) passOn(raw []byte) {
 	unit := int(p.sub)
 	if p.sub == subUTF8 {
-		unit = int(p.utf8.seen)
+		unit = p.seen
 	}
 	if len(p.carry) == 0 {
 		n := len(raw) - unit
@@ -413,23 +415,24 @@ func (p *Parser) scanString(b []byte, i int) (end int, closed bool) {
 			case c < ' ':
 				return p.fail(i, b, "string content; control characters must be escaped"), false
 			default:
-				if n := wholeSequence(b[i:]); n > 0 {
+				if _, n := utf8.DecodeRune(b[i:]); n > 1 {
 					i += n
 					continue
 				}
-				if !p.utf8.begin(c) {
+				if utf8.FullRune(b[i : i+1]) {
 					return p.fail(i, b, "valid UTF-8"), false
 				}
-				p.sub = subUTF8
+				p.sub, p.seq[0], p.seen = subUTF8, c, 1
 			}
 		case sub == subUTF8:
-			ok, done := p.utf8.next(c)
-			if !ok {
+			p.seq[p.seen] = c
+			seq := p.seq[:p.seen+1]
+			if _, n := utf8.DecodeRune(seq); n > 1 {
+				p.sub = subPlain
+			} else if utf8.FullRune(seq) {
 				return p.fail(i, b, "the rest of a UTF-8 sequence"), false
 			}
-			if done {
-				p.sub = subPlain
-			}
+			p.seen++
 		case sub == subEsc || sub == subHighE:
 			switch c {
 			case 'u':
@@ -464,22 +467,6 @@ func (p *Parser) scanString(b []byte, i int) (end int, closed bool) {
 		i++
 	}
 	return i, false
-}
-
-// wholeSequence is the length of the two- or three-byte UTF-8 sequence at the start of b, or 0 where there is none or
-// it needs a closer look.
-func wholeSequence(b []byte) int {
-	if len(b) < 3 {
-		return 0
-	}
-	c := b[0]
-	if c >= 0xE1 && c <= 0xEF && c != 0xED && b[1]&0xC0 == 0x80 && b[2]&0xC0 == 0x80 {
-		return 3
-	}
-	if c >= 0xC2 && c <= 0xDF && b[1]&0xC0 == 0x80 {
-		return 2
-	}
-	return 0
 }
 
 // closeStrict ends the input: what is missing is an error.

@@ -113,7 +113,7 @@ func (r *repairer) thousand(start, i int) bool {
 	for n < 4 && isDigit(r.byteAt(i+1+n)) {
 		n++
 	}
-	return n == 3 && !r.colonAt(i+4)
+	return n == 3 && !r.colonAt(i+4) && !r.short
 }
 
 // standsAlone says whether a token that ends at i is a value by itself, and not the beginning of a text.

@@ -241,7 +241,7 @@ func (r *repairer) beginValue() {
 	if r.inside() == '[' {
 		r.p.element()
 	}
-	r.wasText, r.closed = false, 0
+	r.closed = 0
 }
 
 // goOn goes on behind a complete value.
@@ -379,12 +379,8 @@ func (r *repairer) decideAfter(x sign) act {
 		return a
 	}
 	switch x.c {
-	case ':', '=', '>', '\\', '*', '|':
+	case ':', '=', '>', '\\', '*', '|', '+':
 		return r.skip(x, fixJunk)
-	case '+':
-		if r.wasText {
-			return r.skip(x, fixJunk)
-		}
 	}
 	if m := len(r.p.stack); next == rpValue && r.kind(m-2) == '{' && r.quotedKey(x) {
 		// RP-06: a member of the object around the array, which was not closed.
@@ -432,7 +428,6 @@ func (r *repairer) closeTo(i int) int {
 	for len(r.p.stack) > max(r.a.index, 1) {
 		r.p.close()
 	}
-	r.wasText = false
 	r.goOn()
 	r.closed = r.a.c
 	if r.state = r.a.state; r.a.index == 0 {

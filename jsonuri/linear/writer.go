@@ -29,6 +29,9 @@ type Writer struct {
 	open []frame
 	path []string // the segments that lead to the innermost one
 
+	uris []byte // see setPrefixes
+	ends []int
+
 	text     []byte // what was written
 	pos      int    // how much of text the frontier has reached; less than all after a restart
 	sent     int    // how much of text AppendText has returned
@@ -114,11 +117,21 @@ func (w *Writer) changesWritten(list []string, d jsonuri.Delta) bool {
 
 // forgetDone notes that a value has changed, and with it those around it that the same bot writes.
 func (w *Writer) forgetDone(list []string) {
+	w.setPrefixes(list)
 	for n := len(list); n > 0; n-- {
-		delete(w.done, jsonuri.Format(list[:n]...))
+		delete(w.done, string(w.uris[:w.ends[n]]))
 		if w.isRoot(list[:n]) {
 			return
 		}
+	}
+}
+
+// setPrefixes makes uris[:ends[n]] the uri of the first n segments of list.
+func (w *Writer) setPrefixes(list []string) {
+	w.uris, w.ends = w.uris[:0], append(w.ends[:0], 0)
+	for _, segment := range list {
+		w.uris = jsonuri.AppendSegment(w.uris, segment)
+		w.ends = append(w.ends, len(w.uris))
 	}
 }
 
@@ -177,14 +190,13 @@ func (w *Writer) complete() bool {
 	if w.final || w.waits {
 		return w.final
 	}
-	list := w.path
-	for !w.done[jsonuri.Format(list...)] {
-		if len(list) == 0 || w.isRoot(list) {
+	n := len(w.path)
+	w.setPrefixes(w.path)
+	for around := n; !w.done[string(w.uris[:w.ends[around]])]; around-- {
+		if around == 0 || w.isRoot(w.path[:around]) {
 			return false
 		}
-		list = list[:len(list)-1]
 	}
-	n := len(w.path)
 	node := w.open[len(w.open)-1].node
 	for _, root := range w.roots {
 		if len(root) > n && root[n] != "*" && matches(root, w.path) && node.Find(root[n]) < 0 {

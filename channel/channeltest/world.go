@@ -81,7 +81,7 @@ func NewQueue(t testing.TB, k *kernel.Kernel) *kernel.Queue {
 // Store returns a database in memory. It closes with the test.
 func Store(t testing.TB) kernel.Store {
 	t.Helper()
-	d, err := db.Open(t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler)})
+	d, err := db.Open(t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler), Beside: true})
 	if err != nil {
 		t.Fatal(err)
 	}

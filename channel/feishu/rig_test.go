@@ -71,7 +71,7 @@ type options struct {
 // setup returns a rig whose channel does not serve yet.
 func setup(t *testing.T, o options) *rig {
 	t.Helper()
-	d, err := db.Open(t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler)})
+	d, err := db.Open(t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler), Beside: true})
 	if err != nil {
 		t.Fatal(err)
 	}

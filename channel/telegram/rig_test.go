@@ -107,7 +107,7 @@ func setup(t *testing.T, o options) *rig {
 func (r *rig) open(o *faketelegram.Options) {
 	r.fake, r.media = faketelegram.New(o), r.t.TempDir()
 	var err error
-	if r.db, err = db.Open(r.t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler)}); err != nil {
+	if r.db, err = db.Open(r.t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler), Beside: true}); err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() {

@@ -32,7 +32,7 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 
 func openDatabase(t *testing.T) *db.DB {
 	t.Helper()
-	d, err := db.Open(t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler)})
+	d, err := db.Open(t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler), Beside: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,7 +71,7 @@ func (e *refusal) Error() string {
 // codeForm is the form of codes and scopes.
 var codeForm = regexp.MustCompile(`^[a-z0-9_:.,-]{1,64}$`)
 
-var errAnswer = errors.New("the answer has an unexpected form; check the setting api")
+var errAnswer = errors.New("the answer has an unexpected form, or the address of a file is not on a Slack host; check the setting api")
 
 // readError returns what an error of the library means. One that may have an address or a part of an answer in it is replaced.
 func readError(err error) error {

@@ -18,6 +18,7 @@ type person struct {
 
 const (
 	nameLife    = time.Hour
+	unknownFor  = 5 * time.Minute // after a call that failed
 	nameTimeout = 3 * time.Second // a name is not worth more of a turn's time
 )
 
@@ -29,8 +30,8 @@ func (c *Channel) knownName(id string) string {
 
 // addName completes what is known of a sender. A turn does not fail without a name.
 func (c *Channel) addName(ctx context.Context, s *channel.SenderFacts) {
-	const scope = "users.info"
-	if s.Name != "" || s.ID == "" || s.IsSelf || s.IsBot || c.wasRefused(scope) {
+	const method = "users.info"
+	if s.Name != "" || s.ID == "" || s.IsSelf || s.IsBot || c.wasRefused(method) {
 		return
 	}
 	one, ok := c.people.Get(s.ID)
@@ -38,18 +39,19 @@ func (c *Channel) addName(ctx context.Context, s *channel.SenderFacts) {
 		var u *slackgo.User
 		ctx, cancel := context.WithTimeout(ctx, nameTimeout)
 		defer cancel()
-		err := c.call(ctx, "users.info", func(ctx context.Context) (err error) {
+		err := c.call(ctx, method, func(ctx context.Context) (err error) {
 			u, err = c.api.GetUserInfoContext(ctx, s.ID)
 			return err
 		})
 		if err != nil {
 			c.log.DebugContext(ctx, "unknown sender name", "channel", c.s.Name, "error", err)
 			if is(err, noScope) {
-				c.refusedAt.Add(scope, time.Now())
+				c.refusedAt.Add(method, time.Now())
 			}
-			return
+			one.at = time.Now().Add(unknownFor - nameLife)
+		} else {
+			one = person{cmp.Or(u.Profile.DisplayName, u.Profile.RealName, u.RealName), u.Name, time.Now()}
 		}
-		one = person{cmp.Or(u.Profile.DisplayName, u.Profile.RealName, u.RealName), u.Name, time.Now()}
 		c.people.Add(s.ID, one)
 	}
 	s.Name, s.Username = one.name, cmp.Or(one.handle, s.Username)

@@ -50,7 +50,7 @@ func (t *Tape) fill(ctx context.Context, part json.RawMessage) (json.RawMessage,
 		return part, nil
 	}
 	filled, err := t.fillValue(ctx, part)
-	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrDamaged) || errors.Is(err, errors.ErrUnsupported) {
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrDamaged) {
 		return lost, nil
 	}
 	return filled, err

@@ -15,9 +15,6 @@ import (
 	"time"
 )
 
-// maxImport bounds what is imported into a store that is no Importer: it is held in memory.
-const maxImport = 256 << 20
-
 // Import fills the tape of a session that has none with the lines of an export, all of them or nothing: ids, dates,
 // meta, kinds that nobody knows, and the bytes of payloads are kept. A session that has a tape is ErrNotEmpty. A line
 // that is no entry is ErrInvalid with its number.
@@ -32,28 +29,12 @@ func Import(ctx context.Context, store Store, workspace, session string, r io.Re
 	case !errors.Is(err, ErrNotFound):
 		return err
 	}
-	return t.fillWith(ctx, parseLines(ctx, r))
+	return t.importEntries(ctx, parseLines(ctx, r))
 }
 
-// fillWith makes the tape of these entries, whole or not at all.
-func (t *Tape) fillWith(ctx context.Context, entries iter.Seq2[Entry, error]) error {
-	if imp, ok := t.store.(Importer); ok {
-		return imp.Import(ctx, t.name, t.session, t.workspace, entries)
-	}
-	b := Batch{Create: true, KeepIDs: true, Session: t.session, Workspace: t.workspace}
-	size := 0
-	for e, err := range entries {
-		if err != nil {
-			return err
-		}
-		if size += overhead + len(e.Payload) + len(e.Meta); size > maxImport {
-			return fmt.Errorf("%w: into this store at most %d bytes are imported at once", ErrTooLarge, maxImport)
-		}
-		e.Payload, e.Meta = bytes.Clone(e.Payload), bytes.Clone(e.Meta)
-		b.Entries = append(b.Entries, e)
-	}
-	_, err := t.store.Append(ctx, t.name, b)
-	return err
+// importEntries makes the tape of these entries, all of them or nothing.
+func (t *Tape) importEntries(ctx context.Context, entries iter.Seq2[Entry, error]) error {
+	return t.store.Import(ctx, t.name, t.session, t.workspace, entries)
 }
 
 // parseLines yields the entries of an export. They are valid up to the next one.
@@ -196,7 +177,7 @@ func Copy(ctx context.Context, from Store, of Info, to Store) (*Tape, error) {
 // copyTo makes target of the entries that q selects, and of those that more yields after an id; nil is none. Blobs that they name go along.
 func (t *Tape) copyTo(ctx context.Context, target *Tape, q Query, more func(last int64) Entry) error {
 	var handles []string
-	err := target.fillWith(ctx, func(yield func(Entry, error) bool) {
+	err := target.importEntries(ctx, func(yield func(Entry, error) bool) {
 		last := int64(0)
 		for e, err := range t.Read(ctx, q) {
 			if err == nil {
@@ -325,7 +306,7 @@ func (t *Tape) copyBlobs(ctx context.Context, target *Tape, handles []string) er
 	for _, handle := range handles {
 		data, _, err := t.ReadBlob(ctx, handle, 0, math.MaxInt64)
 		switch {
-		case errors.Is(err, ErrNotFound), errors.Is(err, ErrDamaged), errors.Is(err, errors.ErrUnsupported):
+		case errors.Is(err, ErrNotFound), errors.Is(err, ErrDamaged):
 			continue // it is not there either; those who ask for it are told
 		case err != nil:
 			return err

@@ -232,7 +232,7 @@ func (t *Tape) settings(ctx context.Context, last int64) (map[string]json.RawMes
 				maps.Copy(settings, MetaOf(e).Settings)
 			}
 		case KindEvent:
-			if !says(member(e.Payload, "name"), EventSetting) {
+			if !isText(member(e.Payload, "name"), EventSetting) {
 				continue
 			}
 			data := member(e.Payload, "data")

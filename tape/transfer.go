@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"time"
+	"unicode/utf8"
 )
 
 // Import fills the tape of a session that has none with the lines of an export, all of them or nothing: ids, dates,
@@ -91,39 +92,63 @@ func parseLines(ctx context.Context, r io.Reader) iter.Seq2[Entry, error] {
 }
 
 // parseForeign reads a line that this or a similar program wrote. An id or a date that is missing is zero.
-func parseForeign(line []byte) (Entry, error) {
-	e, rest, err := splitLine(line)
-	if err != nil {
-		return Entry{}, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	fail := func(what string) (Entry, error) { return Entry{}, fmt.Errorf("%w: %s", ErrInvalid, what) }
-	if rest.id != nil && e.ID < 1 {
-		return fail("invalid id; expected a whole number from 1")
-	}
-	if e.Kind == "" {
-		return fail("kind must be a string that is not empty")
-	}
-	if string(e.Meta) == "null" || string(e.Meta) == "{}" {
-		e.Meta = nil
+func parseForeign(line []byte) (e Entry, err error) {
+	line = bytes.TrimSpace(line)
+	invalid := func(format string, args ...any) (Entry, error) {
+		return Entry{}, fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
 	}
 	switch {
-	case rest.date != nil && rest.timestamp != nil:
-		return fail("a line has a date or a timestamp, not both")
-	case rest.date != nil:
-		s, _ := text(rest.date)
-		if e.Date, err = time.Parse(time.RFC3339Nano, s); err != nil {
-			return fail(`date must be like "2026-03-01T09:00:00.000000Z"`)
+	case !utf8.Valid(line):
+		return invalid("the line is not UTF-8")
+	case !json.Valid(line):
+		return invalid("the line is not valid JSON")
+	case line[0] != '{':
+		return invalid("the line is not an object")
+	}
+	fields := map[string]json.RawMessage{}
+	for quoted, value := range members(line) {
+		name, _ := text(quoted)
+		if !slices.Contains(lineFields, name) {
+			return invalid("unknown field %.40q", name)
 		}
-	case rest.timestamp != nil:
-		seconds, err := strconv.ParseFloat(string(rest.timestamp), 64)
+		if fields[name] != nil {
+			return invalid("the field %q occurs twice; remove one", name)
+		}
+		fields[name] = value
+	}
+	e = Entry{Kind: kindOf(fields["kind"]), Payload: fields["payload"], Meta: fields["meta"]}
+	if raw := fields["id"]; raw != nil {
+		if e.ID, err = strconv.ParseInt(string(raw), 10, 64); err != nil || e.ID < 1 {
+			return invalid("invalid id; expected a whole number from 1")
+		}
+	}
+	if e.Kind == "" {
+		return invalid("kind must be a string that is not empty")
+	}
+	if string(e.Meta) == "null" || emptyObject(e.Meta) {
+		e.Meta = nil
+	}
+	date, timestamp := fields["date"], fields["timestamp"]
+	switch {
+	case date != nil && timestamp != nil:
+		return invalid("a line has a date or a timestamp, not both")
+	case date != nil:
+		s, _ := text(date)
+		if e.Date, err = time.Parse(time.RFC3339Nano, s); err != nil {
+			return invalid(`date must be like "2026-03-01T09:00:00.000000Z"`)
+		}
+	case timestamp != nil:
+		seconds, err := strconv.ParseFloat(string(timestamp), 64)
 		if err != nil || math.Abs(seconds) > 253402300799 { // the end of year 9999
-			return fail("timestamp must be a number of seconds since 1970")
+			return invalid("timestamp must be a number of seconds since 1970")
 		}
 		e.Date = time.UnixMicro(int64(math.Round(seconds * 1e6)))
 	}
 	e.Date = e.Date.UTC().Truncate(time.Microsecond)
 	return e, nil
 }
+
+var lineFields = []string{"id", "kind", "payload", "meta", "date", "timestamp"}
 
 // ForkSession copies the tape up to the entry at, or all of it with 0, to a new session of the same workspace: ids are
 // kept, and an event "session.forked" follows. Blobs that the entries name go along. A session that has a tape is

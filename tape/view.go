@@ -1,7 +1,6 @@
 package tape
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"iter"
@@ -218,7 +217,7 @@ func (w *window) message(e Entry) {
 // roleOf reads a role; of the usual ones there is no second copy.
 func roleOf(raw json.RawMessage) (string, bool) {
 	for _, role := range [...]string{"user", "assistant", "system", "tool"} {
-		if says(raw, role) {
+		if isText(raw, role) {
 			return role, true
 		}
 	}
@@ -296,52 +295,4 @@ func toolMessage(c openCall, result json.RawMessage) Message {
 	}
 	m.JSON = append(m.JSON, '}')
 	return m
-}
-
-// text is the string that raw is.
-func text(raw json.RawMessage) (s string, ok bool) {
-	if len(raw) < 2 || raw[0] != '"' {
-		return "", false
-	}
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return string(raw[1 : len(raw)-1]), true
-	}
-	ok = json.Unmarshal(raw, &s) == nil
-	return s, ok
-}
-
-// says is whether raw is the string s.
-func says(raw json.RawMessage, s string) bool {
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return len(raw) == len(s)+2 && raw[0] == '"' && string(raw[1:len(raw)-1]) == s
-	}
-	other, ok := text(raw)
-	return ok && other == s
-}
-
-// elements are the elements of an array, as parts of raw; of anything else there are none.
-func elements(raw json.RawMessage) []json.RawMessage {
-	if len(raw) == 0 || raw[0] != '[' {
-		return nil
-	}
-	var all []json.RawMessage
-	for i := space(raw, 1); i < len(raw) && raw[i] != ']'; {
-		end := skip(raw, i)
-		all = append(all, raw[i:end:end])
-		if i = space(raw, end); i < len(raw) && raw[i] == ',' {
-			i = space(raw, i+1)
-		}
-	}
-	return all
-}
-
-func appendArray(dst []byte, items []json.RawMessage) []byte {
-	dst = append(dst, '[')
-	for i, item := range items {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(dst, item...)
-	}
-	return append(dst, ']')
 }

@@ -230,7 +230,7 @@ func (s source) Entries(after, before int64, newest bool) iter.Seq2[tape.Entry, 
 					if err := rows.Scan(&line); err != nil {
 						return false, err
 					}
-					e, err := tape.ParseWritten(line)
+					e, err := tape.ParseEntry(line)
 					if err != nil {
 						return false, fmt.Errorf("%w: an entry of tape %s: %w", store.ErrDamaged, s.Tape, err)
 					}

@@ -23,14 +23,23 @@ import (
 // Other spacing and another order of members are taken, dates with an offset, seconds since 1970 in "timestamp", and
 // lines without meta, date or id; such an id follows the one before.
 func Import(ctx context.Context, store Store, workspace, session string, r io.Reader) error {
-	t, info, err := lookup(ctx, store, workspace, session)
-	switch {
-	case err == nil:
-		return fmt.Errorf("%w: the session has a tape with %d entries", ErrNotEmpty, info.Entries)
-	case !errors.Is(err, ErrNotFound):
+	t, err := lookupNew(ctx, store, workspace, session)
+	if err != nil {
 		return err
 	}
 	return t.importEntries(ctx, parseLines(ctx, r))
+}
+
+// lookupNew returns the tape of a session that has none yet; one that exists is ErrNotEmpty.
+func lookupNew(ctx context.Context, store Store, workspace, session string) (*Tape, error) {
+	t, info, err := lookup(ctx, store, workspace, session)
+	if err == nil {
+		return nil, fmt.Errorf("%w: the session has a tape with %d entries", ErrNotEmpty, info.Entries)
+	}
+	if !errors.Is(err, ErrNotFound) {
+		return nil, err
+	}
+	return t, nil
 }
 
 // importEntries makes the tape of these entries, all of them or nothing.
@@ -164,11 +173,8 @@ func (t *Tape) ForkSession(ctx context.Context, session string, at int64) (*Tape
 	if at < 1 || at > info.LastID {
 		return nil, fmt.Errorf("%w: a session is forked at one of its entries 1–%d, not at %d", ErrInvalid, info.LastID, at)
 	}
-	target, existing, err := lookup(ctx, t.store, t.workspace, session)
-	switch {
-	case err == nil:
-		return nil, fmt.Errorf("%w: the session has a tape with %d entries", ErrNotEmpty, existing.Entries)
-	case !errors.Is(err, ErrNotFound):
+	target, err := lookupNew(ctx, t.store, t.workspace, session)
+	if err != nil {
 		return nil, err
 	}
 	err = t.copyTo(ctx, target, Query{Before: at + 1}, func(last int64) Entry {
@@ -189,11 +195,8 @@ func Copy(ctx context.Context, from Store, of Info, to Store) (*Tape, error) {
 	if err != nil {
 		return nil, err
 	}
-	target, existing, err := lookup(ctx, to, of.Workspace, of.Session)
-	switch {
-	case err == nil:
-		return nil, fmt.Errorf("%w: the session has a tape with %d entries", ErrNotEmpty, existing.Entries)
-	case !errors.Is(err, ErrNotFound):
+	target, err := lookupNew(ctx, to, of.Workspace, of.Session)
+	if err != nil {
 		return nil, err
 	}
 	return target, source.copyTo(ctx, target, Query{}, nil)
@@ -207,7 +210,7 @@ func (t *Tape) copyTo(ctx context.Context, target *Tape, q Query, more func(last
 		for e, err := range t.Read(ctx, q) {
 			if err == nil {
 				last = e.ID
-				for _, s := range spillOf(e) {
+				for _, s := range MetaOf(e).Spill {
 					if !slices.Contains(handles, s.Handle) {
 						handles = append(handles, s.Handle)
 					}
@@ -244,40 +247,41 @@ func (t *Tape) SessionForks(ctx context.Context) ([]*Tape, error) {
 	if err != nil {
 		return nil, err
 	}
-	var candidates []string // a fork begins with the same entry
+	type candidate struct {
+		*Tape
+		origins []string // the sessions that its entries come from
+	}
+	var candidates []candidate
 	for in, err := range t.store.Sessions(ctx, SessionQuery{Workspace: t.workspace}) {
 		if err != nil {
 			return nil, err
 		}
-		if in.Session != t.session && in.Created.Equal(info.Created) {
-			candidates = append(candidates, in.Session)
+		if in.Session == t.session || !in.Created.Equal(info.Created) { // a fork begins with the same entry
+			continue
 		}
-	}
-	origins := map[string][]string{} // of a candidate: the sessions that its entries come from
-	forks := make(map[string]*Tape, len(candidates))
-	for _, session := range candidates {
-		fork, err := Lookup(ctx, t.store, t.workspace, session)
-		if err == nil {
-			origins[session], err = fork.origins(ctx)
+		c := candidate{}
+		if c.Tape, err = Lookup(ctx, t.store, t.workspace, in.Session); err == nil {
+			c.origins, err = c.Tape.origins(ctx)
 		}
 		switch {
 		case errors.Is(err, ErrNotFound), errors.Is(err, ErrDeleted): // erased meanwhile
 		case err != nil:
 			return nil, err
 		default:
-			forks[session] = fork
+			candidates = append(candidates, c)
 		}
 	}
-	var found []*Tape
+	var forks []*Tape
 	for known := []string{t.session}; len(known) > 0; known = known[1:] {
-		for _, session := range candidates {
-			if fork := forks[session]; fork != nil && slices.Contains(origins[session], known[0]) {
-				delete(forks, session)
-				found, known = append(found, fork), append(known, session)
+		candidates = slices.DeleteFunc(candidates, func(c candidate) bool {
+			found := slices.Contains(c.origins, known[0])
+			if found {
+				forks, known = append(forks, c.Tape), append(known, c.session)
 			}
-		}
+			return found
+		})
 	}
-	return found, nil
+	return forks, nil
 }
 
 // origins returns the sessions that the tape is a fork of.
@@ -286,15 +290,11 @@ func (t *Tape) origins(ctx context.Context) (sessions []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if !bytes.Contains(e.Payload, []byte(EventSessionForked)) { // of most events it is seen at a glance
+		if !isText(member(e.Payload, "name"), EventSessionForked) {
 			continue
 		}
-		var p struct {
-			Name string
-			Data struct{ Session string }
-		}
-		if json.Unmarshal(e.Payload, &p) == nil && p.Name == EventSessionForked {
-			sessions = append(sessions, p.Data.Session)
+		if session, ok := text(member(member(e.Payload, "data"), "session")); ok {
+			sessions = append(sessions, session)
 		}
 	}
 	return sessions, nil
@@ -318,13 +318,6 @@ func (t *Tape) DeleteWithForks(ctx context.Context, before func(*Tape) error) er
 		}
 	}
 	return nil
-}
-
-func spillOf(e Entry) []Spill {
-	if !bytes.Contains(e.Meta, []byte(`"spill"`)) {
-		return nil
-	}
-	return MetaOf(e).Spill
 }
 
 func (t *Tape) copyBlobs(ctx context.Context, target *Tape, handles []string) error {

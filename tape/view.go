@@ -197,9 +197,10 @@ func (w *window) anchor(e Entry) {
 	if state == nil {
 		state = json.RawMessage("null")
 	}
-	m := Message{Role: "assistant", JSON: json.RawMessage(`{"role":"assistant","content":`)}
-	m.JSON = appendString(m.JSON, "[Anchor created: "+name+"]: "+string(state))
-	m.JSON = append(m.JSON, '}')
+	m := Message{Role: "assistant", JSON: encode(struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}{"assistant", "[Anchor created: " + name + "]: " + string(state)})}
 	if len(w.calls) > 0 {
 		w.after = append(w.after, m)
 		return
@@ -209,19 +210,9 @@ func (w *window) anchor(e Entry) {
 
 func (w *window) message(e Entry) {
 	w.close()
-	if role, ok := roleOf(member(e.Payload, "role")); ok {
+	if role, ok := text(member(e.Payload, "role")); ok {
 		w.out = append(w.out, Message{Role: role, JSON: e.Payload})
 	}
-}
-
-// roleOf reads a role; of the usual ones there is no second copy.
-func roleOf(raw json.RawMessage) (string, bool) {
-	for _, role := range [...]string{"user", "assistant", "system", "tool"} {
-		if isText(raw, role) {
-			return role, true
-		}
-	}
-	return text(raw)
 }
 
 func (w *window) toolCall(e Entry) {
@@ -235,14 +226,12 @@ func (w *window) toolCall(e Entry) {
 	if len(items) == 0 {
 		return
 	}
-	m := Message{Role: "assistant", JSON: append(json.RawMessage(`{"role":"assistant","content":`), content...)}
-	m.JSON = append(m.JSON, `,"tool_calls":`...)
-	m.JSON = appendArray(m.JSON, items)
-	if made := member(e.Payload, madeMember); made != nil {
-		m.JSON = append(append(m.JSON, `,"`+madeMember+`":`...), made...)
-	}
-	m.JSON = append(m.JSON, '}')
-	w.out = append(w.out, m)
+	w.out = append(w.out, Message{Role: "assistant", JSON: encode(struct {
+		Role    string            `json:"role"`
+		Content json.RawMessage   `json:"content"`
+		Calls   []json.RawMessage `json:"tool_calls"`
+		Made    json.RawMessage   `json:"made,omitempty"`
+	}{"assistant", content, items, member(e.Payload, madeMember)})})
 }
 
 func (w *window) toolResult(e Entry) {
@@ -282,17 +271,13 @@ func (w *window) answer(is func(openCall) bool) *openCall {
 
 // toolMessage is the result of a call: a string as it is, anything else as its JSON text.
 func toolMessage(c openCall, result json.RawMessage) Message {
-	m := Message{Role: "tool", JSON: json.RawMessage(`{"role":"tool","tool_call_id":`)}
-	m.JSON = appendString(m.JSON, c.sent)
-	if c.name != nil {
-		m.JSON = append(append(m.JSON, `,"name":`...), c.name...)
+	if result[0] != '"' {
+		result = appendString(nil, string(result))
 	}
-	m.JSON = append(m.JSON, `,"content":`...)
-	if result[0] == '"' {
-		m.JSON = append(m.JSON, result...)
-	} else {
-		m.JSON = appendString(m.JSON, string(result))
-	}
-	m.JSON = append(m.JSON, '}')
-	return m
+	return Message{Role: "tool", JSON: encode(struct {
+		Role    string          `json:"role"`
+		Call    string          `json:"tool_call_id"`
+		Name    json.RawMessage `json:"name,omitempty"`
+		Content json.RawMessage `json:"content"`
+	}{"tool", c.sent, c.name, result})}
 }

@@ -52,13 +52,11 @@ func (e *Events) update(ctx context.Context, fn func(tx *Tx) error) error {
 
 // change runs a statement that changes one event of a replica.
 func (e *Events) change(ctx context.Context, query string, args ...any) error {
-	return e.update(ctx, func(tx *Tx) error {
-		n, err := tx.exec(query, args...)
-		if err == nil && n == 0 {
-			err = errEventMoved
-		}
-		return err
-	})
+	n, err := e.db.exec(ctx, query, args...)
+	if err == nil && n == 0 {
+		err = errEventMoved
+	}
+	return explain("", err)
 }
 
 // Accept stores events. isNew is false for those that are known. If there is no room for all, it stores none and returns [store.ErrFull].

@@ -85,10 +85,8 @@ func (db *DB) takeOver(ctx context.Context, name string, holder int64) error {
 	if err != nil || now == holder {
 		return err
 	}
-	return db.Update(ctx, func(tx *Tx) error {
-		_, err := tx.exec("UPDATE sessions SET holder = $1 WHERE tape = $2", holder, name)
-		return err
-	})
+	_, err = db.exec(ctx, "UPDATE sessions SET holder = $1 WHERE tape = $2", holder, name)
+	return err
 }
 
 // holderOf returns what an append expects in the row of a session, and what it writes there: 0 for an append that needs no lease. The error

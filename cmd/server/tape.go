@@ -30,7 +30,7 @@ var tapeActions = map[string]struct{ least, most int }{
 
 // tapes is what "lingserve tape" works with.
 type tapes struct {
-	store     tape.Whole
+	store     tape.Store
 	workspace string
 	json      bool
 	limit     int
@@ -90,7 +90,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		}
 	}
 	code := exitOK
-	err = withStore(ctx, c, stderr, func(store tape.Whole, shared *replicas) (err error) {
+	err = withStore(ctx, c, stderr, func(store tape.Store, shared *replicas) (err error) {
 		t.store = store
 		if name == "check" {
 			code, err = t.check(ctx)
@@ -110,7 +110,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 }
 
 // withStore opens the store of sessions for a command, and closes it. Its own errors are for the user.
-func withStore(ctx context.Context, c *config.Config, stderr io.Writer, do func(tape.Whole, *replicas) error) error {
+func withStore(ctx context.Context, c *config.Config, stderr io.Writer, do func(tape.Store, *replicas) error) error {
 	quiet := slog.New(slog.DiscardHandler) // what goes wrong with the database is in the error
 	shared, err := joinReplicas(ctx, c, quiet)
 	if err != nil {

@@ -52,13 +52,11 @@ func (e *Events) update(ctx context.Context, fn func(tx *Tx) error) error {
 
 // change runs a statement that changes one event of a replica.
 func (e *Events) change(ctx context.Context, query string, args ...any) error {
-	return e.update(ctx, func(tx *Tx) error {
-		n, err := tx.exec(query, args...)
-		if err == nil && n == 0 {
-			err = errEventMoved
-		}
-		return err
-	})
+	n, err := e.db.exec(ctx, query, args...)
+	if err == nil && n == 0 {
+		err = errEventMoved
+	}
+	return explain("", err)
 }
 
 // Accept stores events. isNew is false for those that are known. If there is no room for all, it stores none and returns [store.ErrFull].
@@ -130,10 +128,12 @@ func boolean(b bool) int {
 
 // lockEvents lets one transaction of all replicas claim at a time: what it reads of the others stays true.
 func (tx *Tx) lockEvents() error {
-	if !tx.db.network {
+	if tx.db.lock == "" { // SQLite has one writer
 		return nil
 	}
-	return tx.collect(func(*sql.Rows) (bool, error) { return true, nil }, "SELECT pg_advisory_xact_lock(7311208)") // any number that is used for nothing else
+	var one int
+	_, err := tx.scanOne([]any{&one}, "SELECT one FROM schema_version"+tx.db.lock)
+	return err
 }
 
 // Claim gives a replica the events that it can run now, the oldest first, and returns when the next one is due; zero: none is. What the replica has by an

@@ -37,12 +37,12 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
-	"github.com/lingserve/lingserve/internal/aside"
 )
 
 // Options are the settings of a provider: the default of Prefix is "coze"; BaseURL is what comes before /v3/chat, default
@@ -97,28 +97,14 @@ type model struct {
 // Stream asks the bot.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
 	return func(yield func(adapter.Chunk, error) bool) {
-		// Whatever ends this function ends the request and its connection, unless the answer was read to its end.
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(context.Canceled)
-		a, err := m.askAside(ctx, &req)
-		if err != nil {
-			if ctx.Err() != nil {
-				a.stop() // a chat that we went on with may be running
+		a := &answer{m: m}
+		ask := func(ctx context.Context) (*http.Response, error) {
+			res, err := a.ask(ctx, &req)
+			if err != nil && ctx.Err() != nil {
+				a.stop(ctx) // a chat that was continued may be running
 			}
-			yield(adapter.Chunk{}, err)
-			return
+			return res, err
 		}
-		defer a.res.Body.Close()
-		a.cancel, a.yield = cancel, yield
-		defer a.stop()
-		if err := a.read(); err != nil {
-			yield(adapter.Chunk{}, err)
-		}
+		m.p.Stream(ctx, m.name, ask, a.read)(yield)
 	}
-}
-
-// askAside is ask on a stack that is gone when the answer begins.
-func (m *model) askAside(ctx context.Context, req *adapter.Request) (a *answer, err error) {
-	aside.Run(func() { a, err = m.ask(ctx, req) })
-	return a, err
 }

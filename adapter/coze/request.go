@@ -51,8 +51,8 @@ type output struct {
 }
 
 // ask sends the request and returns the answer once it has begun.
-func (m *model) ask(ctx context.Context, req *adapter.Request) (*answer, error) {
-	a := &answer{m: m, ctx: ctx}
+func (a *answer) ask(ctx context.Context, req *adapter.Request) (*http.Response, error) {
+	m := a.m
 	if chat, given := m.p.waiting.find(m.name, req.Messages); chat != nil {
 		u := m.p.url("submit_tool_outputs")
 		q := u.Query() // of the base URL
@@ -60,12 +60,12 @@ func (m *model) ask(ctx context.Context, req *adapter.Request) (*answer, error) 
 		q.Set("chat_id", chat.id)
 		u.RawQuery = q.Encode()
 		a.conversation, a.chat = chat.conversation, chat.id
-		err := a.post(u.String(), outputs{Outputs: given, Stream: true}, &adapter.Request{Messages: req.Messages})
+		res, err := m.post(ctx, u.String(), outputs{Outputs: given, Stream: true}, &adapter.Request{Messages: req.Messages})
 		if !gone(err) {
 			if err == nil {
 				m.p.waiting.forget(chat)
 			}
-			return a, err
+			return res, err
 		}
 		// Coze does not wait for the outputs any more: a new chat is told of them.
 		m.p.waiting.forget(chat)
@@ -73,9 +73,9 @@ func (m *model) ask(ctx context.Context, req *adapter.Request) (*answer, error) 
 	}
 	r, err := m.request(ctx, req)
 	if err != nil {
-		return a, err
+		return nil, err
 	}
-	return a, a.post(m.p.chat.String(), r, req)
+	return m.post(ctx, m.p.chat.String(), r, req)
 }
 
 func (p *provider) url(resource string) *url.URL { return p.chat.JoinPath(resource) }

@@ -35,12 +35,14 @@ package coze
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
 	"strings"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
@@ -60,7 +62,10 @@ func New(o Options, user string) (adapter.Provider, error) {
 		return nil, err
 	}
 	base.Path = strings.TrimSuffix(strings.TrimRight(base.Path, "/"), "/v3/chat")
-	return &provider{Server: wire.NewServer(o), chat: base.JoinPath("v3", "chat"), user: cmp.Or(user, "lingserve")}, nil
+	p := &provider{Server: wire.NewServer(o), chat: base.JoinPath("v3", "chat"), user: cmp.Or(user, "lingserve")}
+	p.files, _ = lru.New[[sha256.Size]byte, file](maxFiles) // fails for no size
+	p.cancels.work.SetLimit(maxCancels)
+	return p, nil
 }
 
 // provider is one server and what is known of it. It is safe for concurrent use.
@@ -71,7 +76,7 @@ type provider struct {
 
 	waiting waiting
 	cancels cancels
-	files   files
+	files   *lru.Cache[[sha256.Size]byte, file] // by what they hold
 }
 
 // Model returns the bot of this id. Which bots there are is only known to Coze.

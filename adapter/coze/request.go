@@ -137,35 +137,28 @@ func (r *request) question(ctx context.Context, p *provider, msg adapter.Message
 	var parts []part
 	media := false
 	for _, piece := range msg.Parts {
-		switch {
-		case strings.HasPrefix(piece.Image, "data:"):
-			media = true
-			id, err := p.upload(ctx, piece.Image, "")
-			if err != nil {
-				return err
-			}
-			parts = append(parts, part{Type: "image", FileID: id})
-		case piece.Image != "":
-			media = true
-			parts = append(parts, part{Type: "image", FileURL: piece.Image})
-		case piece.File != "":
-			media = true
-			kind := "file"
+		address, out := piece.Image, part{Type: "image"}
+		if piece.File != "" {
+			address, out.Type = piece.File, "file"
 			if piece.Kind() == adapter.KindAudio {
-				kind = "audio"
+				out.Type = "audio"
 			}
-			if !strings.HasPrefix(piece.File, "data:") {
-				parts = append(parts, part{Type: kind, FileURL: piece.File})
-				continue
-			}
-			id, err := p.upload(ctx, piece.File, piece.Name)
-			if err != nil {
+		}
+		switch {
+		case strings.HasPrefix(address, "data:"):
+			var err error
+			if out.FileID, err = p.upload(ctx, address, piece.Name); err != nil {
 				return err
 			}
-			parts = append(parts, part{Type: kind, FileID: id})
+		case address != "":
+			out.FileURL = address
 		case piece.Text != "":
-			parts = append(parts, part{Type: "text", Text: piece.Text})
+			out = part{Type: "text", Text: piece.Text}
+		default:
+			continue
 		}
+		media = media || address != ""
+		parts = append(parts, out)
 	}
 	if !media {
 		r.add(adapter.User, "question", textOf(msg))

@@ -137,7 +137,7 @@ func (a *answer) last() error {
 	}
 	for i := range a.calls {
 		if !a.calls[i].answered {
-			if err := a.passResult(i, "", true); err != nil {
+			if err := a.emitToolResult(i, "", true); err != nil {
 				return err
 			}
 		}
@@ -269,10 +269,10 @@ func (a *answer) piece() error {
 			return err
 		}
 	}
-	if (c.Text != "" || c.Reasoning != "") && !a.Pass(c) {
-		return wire.ErrLeft
+	if c.Text == "" && c.Reasoning == "" {
+		return nil
 	}
-	return nil
+	return a.Yield(c)
 }
 
 func (a *answer) trim(text string) string {
@@ -297,10 +297,10 @@ func (a *answer) flush() error {
 	if c.Text != "" {
 		c.Text = a.trim(c.Text)
 	}
-	if (c.Text != "" || c.Reasoning != "") && !a.Pass(c) {
-		return wire.ErrLeft
+	if c.Text == "" && c.Reasoning == "" {
+		return nil
 	}
-	return nil
+	return a.Yield(c)
 }
 
 // message takes one that is complete. Of an answer it has all that came in pieces before.
@@ -336,7 +336,7 @@ func (a *answer) message() error {
 // called takes a call that the bot makes, of a tool of Coze's or of ours. Which of them it is shows later; and so the id comes with
 // the result, or with Coze's asking for it, which has an id of its own.
 func (a *answer) called() error {
-	name, arguments, ok := a.event.call()
+	f, ok := a.event.call()
 	if !ok {
 		return nil // nobody could tell what is called
 	}
@@ -347,11 +347,8 @@ func (a *answer) called() error {
 	if err != nil {
 		return err
 	}
-	a.calls = append(a.calls, call{id: id, name: name, arguments: arguments})
-	if !a.Pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: len(a.calls) - 1, Name: name, Arguments: arguments}}) {
-		return wire.ErrLeft
-	}
-	return nil
+	a.calls = append(a.calls, call{id: id, name: f.Name, arguments: f.arguments()})
+	return a.Yield(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: len(a.calls) - 1, Name: f.Name, Arguments: f.arguments()}})
 }
 
 // result takes what came of a call that Coze has made. Results come in the order of the calls, and name none.
@@ -364,20 +361,17 @@ func (a *answer) result() error {
 	if err != nil {
 		return err
 	}
-	return a.passResult(i, content, false)
+	return a.emitToolResult(i, content, false)
 }
 
-// passResult yields what came of a call that Coze has made.
-func (a *answer) passResult(i int, content string, failed bool) error {
+// emitToolResult yields the result of a call that Coze has made.
+func (a *answer) emitToolResult(i int, content string, failed bool) error {
 	c := &a.calls[i]
 	c.answered = true
-	if !a.Pass(adapter.Chunk{
+	return a.Yield(adapter.Chunk{
 		ToolCall:   &adapter.ToolCall{Index: i, ID: c.id},
 		ToolResult: &adapter.ToolResult{Index: i, ID: c.id, Content: content, Failed: failed},
-	}) {
-		return wire.ErrLeft
-	}
-	return nil
+	})
 }
 
 // action takes the calls that Coze asks us to make. Most of them were shown before, without the id that belongs to their output.
@@ -388,19 +382,20 @@ func (a *answer) action() error {
 	}
 	chat := &chat{bot: a.m.name, conversation: a.conversation, id: a.chat, calls: map[string]bool{}}
 	for _, w := range wanted {
-		part := adapter.ToolCall{ID: w.id}
+		name, arguments := w.Function.Name, w.Function.arguments()
+		part := adapter.ToolCall{ID: w.ID}
 		part.Index = slices.IndexFunc(a.calls, func(c call) bool {
-			return !c.answered && c.name == w.name && sameJSON(c.arguments, w.arguments)
+			return !c.answered && c.name == name && sameJSON(c.arguments, arguments)
 		})
 		if part.Index < 0 {
-			part.Index = slices.IndexFunc(a.calls, func(c call) bool { return !c.answered && c.name == w.name })
+			part.Index = slices.IndexFunc(a.calls, func(c call) bool { return !c.answered && c.name == name })
 		}
 		if part.Index < 0 {
-			part.Index, part.Name, part.Arguments = len(a.calls), w.name, w.arguments
-			a.calls = append(a.calls, call{name: w.name, arguments: w.arguments})
+			part.Index, part.Name, part.Arguments = len(a.calls), name, arguments
+			a.calls = append(a.calls, call{name: name, arguments: arguments})
 		}
 		a.calls[part.Index].answered = true
-		chat.calls[w.id] = true
+		chat.calls[w.ID] = true
 		if !a.Pass(adapter.Chunk{ToolCall: &part}) {
 			return wire.ErrLeft
 		}

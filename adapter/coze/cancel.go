@@ -46,7 +46,7 @@ func (p *provider) cancelChat(ctx context.Context, conversation, id string) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)
 		defer cancel()
 		body := jsonText(map[string]string{"conversation_id": conversation, "chat_id": id})
-		res, _, err := p.Post(ctx, p.url("cancel").String(), p.header("application/json"), []byte(body))
+		res, _, err := p.Post(ctx, p.url("cancel").String(), p.Bearer("application/json"), []byte(body))
 		if err != nil || res == nil {
 			return
 		}

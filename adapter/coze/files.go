@@ -64,7 +64,7 @@ func (p *provider) upload(ctx context.Context, image, name string) (string, erro
 	if err = errors.Join(err, form.Close()); err != nil {
 		return "", notSent("an image cannot be written") // to memory: cannot be
 	}
-	header := p.header("application/json")
+	header := p.Bearer("application/json")
 	header.Set("Content-Type", form.FormDataContentType())
 	res, refusal, err := p.Post(ctx, p.chat.JoinPath("..", "..", "v1", "files", "upload").String(), header, body.Bytes())
 	if err != nil {

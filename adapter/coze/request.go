@@ -80,14 +80,6 @@ func (a *answer) ask(ctx context.Context, req *adapter.Request) (*http.Response,
 
 func (p *provider) url(resource string) *url.URL { return p.chat.JoinPath(resource) }
 
-func (p *provider) header(accept string) http.Header {
-	h := http.Header{"Accept": {accept}}
-	if key := p.Key(); key != "" {
-		h.Set("Authorization", "Bearer "+key)
-	}
-	return h
-}
-
 // request says in Coze's words what is asked. Images that are data are uploaded for it.
 func (m *model) request(ctx context.Context, req *adapter.Request) (*request, error) {
 	r := &request{BotID: m.name, UserID: m.p.user, Stream: true, Messages: []message{}}

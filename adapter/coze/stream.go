@@ -70,7 +70,7 @@ func (m *model) post(ctx context.Context, url string, request any, req *adapter.
 			Cause: adapter.RedactError(err, p.Key()),
 		}
 	}
-	res, refusal, err := p.Post(ctx, url, p.header("text/event-stream"), body)
+	res, refusal, err := p.Post(ctx, url, p.Bearer("text/event-stream"), body)
 	if err != nil {
 		return nil, err
 	}

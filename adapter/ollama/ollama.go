@@ -94,7 +94,7 @@ func (p *provider) List(ctx context.Context) ([]string, error) {
 			Model string `json:"model"`
 		} `json:"models"`
 	}
-	body, err := p.Get(ctx, p.tags, p.header("application/json"), &list, (&model{p: p}).refused)
+	body, err := p.Get(ctx, p.tags, p.Bearer("application/json"), &list, (&model{p: p}).refused)
 	if err == nil && list.Models == nil {
 		err = p.NotAnswer("a list of models", errors.New("the field models is missing"), body)
 	}
@@ -113,14 +113,6 @@ func (p *provider) List(ctx context.Context) ([]string, error) {
 	}
 	slices.Sort(names)
 	return names, nil
-}
-
-func (p *provider) header(accept string) http.Header {
-	h := http.Header{"Accept": {accept}}
-	if key := p.Key(); key != "" {
-		h.Set("Authorization", "Bearer "+key)
-	}
-	return h
 }
 
 // model is one model of a provider.

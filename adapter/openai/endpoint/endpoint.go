@@ -111,15 +111,10 @@ func (s *Server) Responses() string {
 
 // header is that of a request, with the key.
 func (s *Server) header(accept string) http.Header {
-	h := http.Header{"Accept": {accept}}
-	switch key := s.Key(); {
-	case key == "":
-	case s.azure:
-		h.Set("api-key", key)
-	default:
-		h.Set("Authorization", "Bearer "+key)
+	if key := s.Key(); key != "" && s.azure {
+		return http.Header{"Accept": {accept}, "Api-Key": {key}}
 	}
-	return h
+	return s.Bearer(accept)
 }
 
 // Ask posts the request that write makes, as [wire.Server.Ask] does, and returns the answer once it is known to be one: status 200.

@@ -228,12 +228,7 @@ func (q *question) pass(ctx context.Context, a *attempt, yield func(Chunk, error
 				return err
 			}
 		}
-		h.said = h.said && !chunk.Restart || chunk.says()
-		if (!h.shown || chunk.Usage != nil || chunk.Finish != "") && !h.take(&chunk) { // of most chunks there is nothing to take
-			w.resume(token)
-			continue
-		}
-		if len(h.chunks) > 0 && !h.flush(yield) || !yield(chunk, nil) {
+		if !h.forward(&chunk, yield) {
 			return nil
 		}
 		if chunks++; chunks%yieldEvery == 0 {

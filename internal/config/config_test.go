@@ -221,7 +221,7 @@ func TestAWrongSettingSaysWhereItStandsAndWhatWasExpected(t *testing.T) {
 		{name: "neither variable nor file", file: "providers:\n openai:\n  key: {vault: x}", want: `lingserve.yaml:3:9: providers.openai.key: expected {env: NAME} or {file: PATH}`},
 		{name: "file that is not there", args: []string{"--config", "none.yaml"}, want: `--config: cannot read the configuration file: none.yaml: no such file or directory`},
 		{name: "folder instead of a file", environ: []string{"LINGSERVE_CONFIG=."}, want: `LINGSERVE_CONFIG: cannot read the configuration file: . is a folder; expected a file`},
-		{name: "too many brackets", file: strings.Repeat("[", 1000), want: `lingserve.yaml:1:1: values are nested too deeply here; expected at most 64 levels`},
+		{name: "too many brackets", file: strings.Repeat("[", 1000), want: `lingserve.yaml:1:65: values are nested too deeply here; expected at most 64 levels`},
 		{name: "two at once", file: "grace: soon\nwatch: maybe", want: "lingserve.yaml:1:8: grace: \"soon\" is invalid; expected a duration, such as 30s or 5m\nlingserve.yaml:2:8: watch: \"maybe\" is invalid; expected true or false"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -249,7 +249,7 @@ func (r *fileReader) setting(s Setting, n *yaml.Node) {
 		}
 	case n.Kind == yaml.Text || s.isText():
 		v.text, ok = r.Text(n, s.Key)
-		if n.Style == yaml.Block {
+		if n.Block {
 			v.text = strings.TrimSuffix(v.text, "\n")
 		}
 		r.hasKey = r.hasKey || s.Secret && v.text != "" || s.Key == "database" && strings.Contains(v.text, "@")

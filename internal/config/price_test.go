@@ -97,7 +97,7 @@ func TestAMistakeInAPriceSaysWhereAndWhat(t *testing.T) {
 		"- 1":       `my-prices:1:1: expected a mapping with date and prices, got a list`,
 		"prices: 3": `my-prices:1:9: prices: found a number; expected one model per line, such as "openai:gpt-5": {input: 1.25, cached: 0.125, output: 10}`,
 		"a: 1":      `my-prices:1:1: unknown field "a"; expected date and prices`,
-		"{":         `my-prices:1:1: invalid YAML`,
+		"{":         `my-prices:1:2: invalid YAML`,
 		"prices:\n  \"a:b\": {input: x, output: 2}": `my-prices:2:18: prices.a:b.input: expected dollars for a million tokens (such as 1.25), from 0 to 10000`,
 	} {
 		t.Chdir(t.TempDir())

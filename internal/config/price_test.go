@@ -14,9 +14,9 @@ func TestPricesCanBeSet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &fileReader{Reader: yaml.Reader{File: "prices.json"}}
-	if rows := r.pricesFile(builtIn); r.NumProblems() > 0 || len(rows) < 50 {
-		t.Errorf("%d rows, %v", len(rows), r.errors())
+	r := &yaml.Reader{File: "prices.json"}
+	if rows := readPriceFile(r, string(builtIn)); r.NumProblems() > 0 || len(rows) < 50 {
+		t.Errorf("%d rows, %v", len(rows), r.Err())
 	}
 	row := `"openai:gpt-5*, local:*": {input: 1, cached: 0, output: 2.5, long: {over: 1000, input: 2, output: 5}}`
 	check := func(t *testing.T, c *Config) {

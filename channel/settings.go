@@ -160,6 +160,23 @@ func (s Setting) Set(p *Place, value string) error {
 	return err
 }
 
+// Text returns the value of a place as it is written in a configuration; the entries of a list are joined with ", ". ok is false if the place
+// has no value.
+func (s Setting) Text(p *Place) (text string, ok bool) {
+	v := s.in(p)
+	if v.IsZero() {
+		return "", false
+	}
+	if !s.IsList() {
+		return fmt.Sprint(reflect.Indirect(v).Interface()), true
+	}
+	var entries []string
+	for i := range v.Len() {
+		entries = append(entries, v.Index(i).String())
+	}
+	return strings.Join(entries, ", "), true
+}
+
 // parse returns a value in the type of the setting's field, or as a string.
 func (s Setting) parse(value string) (any, error) {
 	if err := s.checkText(value); err != nil {

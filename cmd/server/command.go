@@ -262,10 +262,6 @@ func parseFlags(set *flag.FlagSet, args []string) (rest []string, help helpMode,
 			text, hasText = "debug", true
 		}
 		if f == nil {
-			if removed := config.RemovedFlag(name); removed != nil {
-				err = cmp.Or(err, removed)
-				continue
-			}
 			names := []string{"all", "help"}
 			set.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
 			err = cmp.Or(err, fmt.Errorf("unknown flag %s%s", strings.TrimSuffix(arg, "="+text), didYouMean(name, names, "--")))

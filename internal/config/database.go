@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -18,15 +17,10 @@ const (
 // InMemory is the value of the setting database that stores nothing.
 const InMemory = "memory"
 
-const (
-	expectedDatabase = "expected sqlite:FILE, postgres://user:password@host:5432/database, or memory"
-	useDatabase      = "is no setting any more; sessions and runs are in one database: set database (--database) to sqlite:FILE, " +
-		"postgres://user:password@host:5432/database (which replicas share), or memory"
-	useDurability = "is no setting any more; remove it, or set durability to full, so that a power failure takes nothing"
-)
+const expectedDatabase = "expected sqlite:FILE, postgres://user:password@host:5432/database, or memory"
 
-// checkDatabase does not repeat an address in its error, because there may be a password in it.
-func checkDatabase(text string) error {
+// CheckDatabase reports what is wrong with a text as the setting database. It does not repeat an address, which may have a password.
+func CheckDatabase(text string) error {
 	scheme, rest, _ := strings.Cut(text, ":")
 	switch {
 	case text == InMemory, scheme == "sqlite" && rest != "" && !strings.ContainsAny(rest, "?\x00"):
@@ -46,9 +40,6 @@ func checkDatabase(text string) error {
 	}
 	return nil
 }
-
-// CheckDatabase reports what is wrong with a text as the setting database.
-func CheckDatabase(text string) error { return checkDatabase(text) }
 
 // finishDatabase completes settings that depend on where data is stored.
 func (l *loader) finishDatabase() {
@@ -87,7 +78,7 @@ func (c *Config) DatabaseName() string {
 		return strings.TrimPrefix(c.Database, "sqlite:")
 	}
 	u, err := url.Parse(c.Database)
-	if err != nil { // checkDatabase refuses it
+	if err != nil { // CheckDatabase refuses it
 		return "PostgreSQL"
 	}
 	return u.Redacted()
@@ -104,47 +95,4 @@ func (c *Config) databaseURL() *url.URL {
 func (c *Config) databasePassword() string {
 	password, _ := c.databaseURL().User.Password()
 	return password
-}
-
-// removedSettings are the settings of earlier stores, and how they begin. Each is an error that names its replacement.
-var (
-	removedSettings = []string{
-		"engine", "postgres.url", "postgres.schema", "postgres.connections", "postgres.grace", "tape.store", "tape.sync", "tape.postgres.url",
-		"tape.postgres.schema", "tape.postgres.connections", "nats.servers", "nats.routes", "nats.cluster_listen", "nats.listen", "nats.name",
-		"nats.user", "nats.password", "nats.token", "nats.creds", "nats.nkey", "nats.tls.ca", "nats.tls.cert", "nats.tls.key", "nats.prefix",
-		"nats.copies", "nats.grace", "nats.max_inbox",
-	}
-	removedSections = []string{"engine", "postgres", "tape", "nats"}
-)
-
-// removed returns what to say of a setting or section that no longer exists; "" for any other name.
-func removed(key string) string {
-	section, _, _ := strings.Cut(key, ".")
-	switch {
-	case key == "tape.sync":
-		return useDurability
-	case slices.Contains(removedSections, section):
-		return useDatabase
-	}
-	return ""
-}
-
-// RemovedFlag returns the error for a flag of a setting that no longer exists. It returns nil for any other name.
-func RemovedFlag(name string) error {
-	for _, key := range append(removedSections, removedSettings...) {
-		if name == (Setting{Key: key}).Flag() {
-			return fmt.Errorf("--%s %s", name, removed(key))
-		}
-	}
-	return nil
-}
-
-// checkRemovedVariables refuses environment variables of settings that no longer exist. It knows them by their whole names, because container
-// platforms set variables such as LINGSERVE_POSTGRES_PORT for a service with this name.
-func (l *loader) checkRemovedVariables() {
-	for _, key := range removedSettings {
-		if name := (Setting{Key: key}).Variables()[0]; l.env[name] != "" {
-			l.errs = append(l.errs, &Error{Where: name, Key: key, Message: removed(key)})
-		}
-	}
 }

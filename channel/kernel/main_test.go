@@ -7,6 +7,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	longtest.Checks(40, 100)
+	longtest.Checks(30, 80)
 	longtest.Main(m)
 }

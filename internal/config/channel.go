@@ -143,6 +143,10 @@ func (l *loader) channel(at, n *yaml.Node) {
 			account := *l.c.channel(name, "") // what the account does not set is that of its channel
 			account.Account = at.Text
 			l.c.logins = append(l.c.logins, account)
+			for _, s := range own {
+				key := yaml.Path(append(account.path(), s.path[2:]...)...)
+				l.c.sources[key] = l.c.sources[s.Key]
+			}
 			var of channel.AccountPlace
 			l.checkNeeded(at, n, l.login(at, n, kind, account, &of))
 			put(&place.Accounts, at.Text, of)

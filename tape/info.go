@@ -13,7 +13,7 @@ import (
 const titleLen = 60 // code points
 
 // Add takes in the next entry of the tape, so that a store's directory can be kept, and rebuilt, from the entries alone.
-// Bytes and Unreadable are the store's own.
+// Bytes is the store's own.
 func (i *Info) Add(e Entry) {
 	if i.Entries == 0 {
 		i.Created = e.Date

@@ -107,7 +107,6 @@ type Info struct {
 	LastID     int64
 	Anchors    int64
 	LastAnchor AnchorRef // zero when there is none
-	Unreadable int64     // damages: lines that cannot be read, which are skipped and kept, and gaps where entries are missing
 	Bytes      int64     // size of the entries in the store
 }
 

@@ -46,9 +46,8 @@ type session struct {
 }
 
 type sessionCounts struct {
-	Entries    int64 `json:"entries"`
-	Anchors    int64 `json:"anchors"`
-	Unreadable int64 `json:"unreadable,omitempty"`
+	Entries int64 `json:"entries"`
+	Anchors int64 `json:"anchors"`
 }
 
 // anchor is an anchor of a session.
@@ -62,7 +61,7 @@ type anchor struct {
 func sessionOf(p access.Principal, i tape.Info) session {
 	return session{
 		ID: nameOf(p, i.Session), Tape: i.Tape, Title: i.Title, Agent: i.Agent, Created: i.Created, Updated: i.Updated, LastID: i.LastID, Bytes: i.Bytes,
-		Counts: sessionCounts{Entries: i.Entries, Anchors: i.Anchors, Unreadable: i.Unreadable},
+		Counts: sessionCounts{Entries: i.Entries, Anchors: i.Anchors},
 	}
 }
 

@@ -324,5 +324,5 @@ func (s *stage) Stop() error {
 }
 
 func TestChannelPassesTheSuite(t *testing.T) {
-	channeltest.Run(t, channeltest.Fixture{Start: startStage, Groups: true, Redelivers: true, Streams: true})
+	channeltest.Run(t, channeltest.Fixture{Start: startStage, Groups: true, Redelivers: true, Streams: true, Bubble: true})
 }

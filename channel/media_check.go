@@ -155,11 +155,23 @@ var signatures = []struct {
 	text   string
 	kind   MediaKind
 }{
-	{0, "II*\x00", MediaImage}, {0, "MM\x00*", MediaImage}, // TIFF
-	{4, "ftypavi", MediaImage}, {4, "ftyphei", MediaImage}, {4, "ftyphev", MediaImage}, {4, "ftypmif1", MediaImage}, {4, "ftypmsf1", MediaImage},
-	{4, "ftypM4A", MediaAudio}, {4, "ftypM4B", MediaAudio}, {4, "ftyp", MediaVideo},
-	{0, "fLaC", MediaAudio}, {0, "OggS", MediaAudio}, {0, "#!AMR", MediaAudio},
-	{0, "\x1aE\xdf\xa3", MediaVideo}, {0, "\x00\x00\x01\xba", MediaVideo}, {0, "\x00\x00\x01\xb3", MediaVideo}, {0, "FLV\x01", MediaVideo},
+	{0, "II*\x00", MediaImage},
+	{0, "MM\x00*", MediaImage}, // TIFF
+	{4, "ftypavi", MediaImage},
+	{4, "ftyphei", MediaImage},
+	{4, "ftyphev", MediaImage},
+	{4, "ftypmif1", MediaImage},
+	{4, "ftypmsf1", MediaImage},
+	{4, "ftypM4A", MediaAudio},
+	{4, "ftypM4B", MediaAudio},
+	{4, "ftyp", MediaVideo},
+	{0, "fLaC", MediaAudio},
+	{0, "OggS", MediaAudio},
+	{0, "#!AMR", MediaAudio},
+	{0, "\x1aE\xdf\xa3", MediaVideo},
+	{0, "\x00\x00\x01\xba", MediaVideo},
+	{0, "\x00\x00\x01\xb3", MediaVideo},
+	{0, "FLV\x01", MediaVideo},
 }
 
 // sniff returns the kind of a file from its first bytes.

@@ -262,6 +262,10 @@ func parseFlags(set *flag.FlagSet, args []string) (rest []string, help helpMode,
 			text, hasText = "debug", true
 		}
 		if f == nil {
+			if why := config.Removed(name); why != "" {
+				err = cmp.Or(err, fmt.Errorf("--%s %s", name, why))
+				continue
+			}
 			names := []string{"all", "help"}
 			set.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
 			err = cmp.Or(err, fmt.Errorf("unknown flag %s%s", strings.TrimSuffix(arg, "="+text), didYouMean(name, names, "--")))

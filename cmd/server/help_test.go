@@ -180,6 +180,8 @@ func TestAWrongCommandLineIsOneLine(t *testing.T) {
 		"help --nope":         `lingserve help: unknown flag --nope; see lingserve help`,
 		"run x --fromat=json": `lingserve run: unknown flag --fromat; did you mean --format? See lingserve help run`,
 		"serve --adr :80":     `lingserve serve: unknown flag --adr; did you mean --addr? See lingserve help serve`,
+		"serve --engine postgres": `lingserve serve: --engine is no setting any more; sessions and runs are in one database: set database (--database) ` +
+			`to sqlite:FILE, postgres://user:password@host:5432/database (which replicas share), or memory; see lingserve help serve`,
 		"version --x":                 `lingserve version: unknown flag --x; see lingserve help version`,
 		"version x":                   `lingserve version: unexpected argument "x"; see lingserve help version`,
 		"run x --server":              `lingserve run: --server needs a value; see lingserve help run`,

@@ -190,20 +190,20 @@ func (h *held) pass(stream iter.Seq2[Chunk, error], yield func(Chunk, error) boo
 		if err != nil {
 			return false, err
 		}
-		h.said = h.said && !chunk.Restart || chunk.says()
-		if !h.shown || chunk.Usage != nil || chunk.Finish != "" { // of most chunks there is nothing to take
-			if !h.take(&chunk) {
-				continue
-			}
-			if !h.flush(yield) {
-				return true, nil
-			}
-		}
-		if !yield(chunk, nil) {
+		if !h.forward(&chunk, yield) {
 			return true, nil
 		}
 	}
 	return false, nil
+}
+
+// forward passes on a chunk behind what is held, or holds it; false when the reader has left.
+func (h *held) forward(c *Chunk, yield func(Chunk, error) bool) bool {
+	h.said = h.said && !c.Restart || c.says()
+	if (!h.shown || c.Usage != nil || c.Finish != "") && !h.take(c) { // of most chunks there is nothing to take
+		return true
+	}
+	return (len(h.chunks) == 0 || h.flush(yield)) && yield(*c, nil)
 }
 
 // silent says whether an answer has ended as if it were complete, and said nothing.

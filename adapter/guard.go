@@ -154,36 +154,37 @@ func (g *guarded) price() *Price {
 }
 
 // attempt asks the model for the n-th time. It returns the error that ended it: nil when the answer is complete or the reader has left.
-func (q *question) attempt(ctx context.Context, n int, yield func(Chunk, error) bool) error {
+func (q *question) attempt(ctx context.Context, n int, yield func(Chunk, error) bool) (err error) {
 	q.held.begin("")
-	asked, span := q.begin(ctx, &q.req, n)
-	err := q.inSlot(asked, span, q.observe(n), yield)
-	span.end(context.Cause(ctx), err)
-	if err == nil && q.refused != nil { // else it was refused for something else
+	ctx, a := q.begin(ctx, &q.req, n)
+	if a != nil {
+		defer func() { a.end(context.Cause(ctx), err) }() // after a panic of the reader, too
+	}
+	if err := q.inSlot(ctx, a, yield); err != nil {
+		return err
+	}
+	if q.refused != nil { // else it was refused for something else
 		q.note(ctx, q.refused)
 	}
-	return err
+	return nil
 }
 
 // inSlot is an attempt that has a slot of its provider from its beginning to its end, whatever that is. While it waits for another
-// attempt, it has none. span and seen may be nil.
-func (q *question) inSlot(ctx context.Context, span *attemptSpan, seen *observed, yield func(Chunk, error) bool) (err error) {
-	if seen != nil {
-		defer func() { seen.end(context.Cause(ctx), err) }() // after a panic of the reader, too
-	}
+// attempt, it has none.
+func (q *question) inSlot(ctx context.Context, a *attempt, yield func(Chunk, error) bool) error {
 	if q.slots != nil {
 		if err := q.slots.take(ctx); err != nil {
 			return err
 		}
 		defer q.slots.give()
-		span.inSlot()
+		a.gotSlot()
 	}
-	seen.sent()
-	return q.pass(ctx, span, seen, yield)
+	a.sent()
+	return q.pass(ctx, a, yield)
 }
 
 // pass passes on one answer of the model. What is held back at the end is passed on. An answer that says nothing is an error.
-func (q *question) pass(ctx context.Context, span *attemptSpan, seen *observed, yield func(Chunk, error) bool) error {
+func (q *question) pass(ctx context.Context, a *attempt, yield func(Chunk, error) bool) error {
 	if q.log != nil {
 		ctx = context.WithValue(ctx, guardKey{}, q.guarded)
 	}
@@ -210,11 +211,8 @@ func (q *question) pass(ctx context.Context, span *attemptSpan, seen *observed, 
 		if chunk.Usage != nil {
 			setCost(&chunk, q.price)
 		}
-		if span != nil {
-			span.saw(&chunk, token)
-		}
-		if seen != nil {
-			seen.saw(&chunk, token)
+		if a != nil {
+			a.saw(&chunk, token)
 		}
 		if q.money != nil {
 			if err := q.money.take(&chunk); err != nil {
@@ -230,12 +228,7 @@ func (q *question) pass(ctx context.Context, span *attemptSpan, seen *observed, 
 				return err
 			}
 		}
-		h.said = h.said && !chunk.Restart || chunk.says()
-		if (!h.shown || chunk.Usage != nil || chunk.Finish != "") && !h.take(&chunk) { // of most chunks there is nothing to take
-			w.resume(token)
-			continue
-		}
-		if len(h.chunks) > 0 && !h.flush(yield) || !yield(chunk, nil) {
+		if !h.forward(&chunk, yield) {
 			return nil
 		}
 		if chunks++; chunks%yieldEvery == 0 {

@@ -20,23 +20,23 @@ import (
 //
 // A nil ledger bounds nothing.
 type Ledger struct {
-	requests int64 // bytes for requests of callers and to models
-	shared   int64 // bytes for the answers of all runs
-	reserve  int64 // bytes for the answers of the run that has the reserve; no run may hold more
+	bodies  int64 // bytes for the requests of callers
+	shared  int64 // bytes for the answers of all runs, and for their requests to models
+	reserve int64 // bytes for those of the run that has the reserve; no run may hold more
 
 	refused atomic.Uint64
 
-	mu           sync.Mutex
-	requestsHeld int64
-	sharedHeld   int64
-	holder       *Account // has the reserve
-	waiting      int
+	mu         sync.Mutex
+	bodiesHeld int64
+	sharedHeld int64
+	holder     *Account // has the reserve
+	waiting    int
 }
 
 const (
-	requestsPercent = 25 // of the memory
-	sharedPercent   = 20
-	reservePercent  = 40 // the rest is for connections and garbage
+	bodiesPercent  = 25 // of the memory
+	sharedPercent  = 20
+	reservePercent = 40 // the rest is for connections and garbage
 
 	ledgerWait  = 30 * time.Second
 	ledgerPoll  = 50 * time.Millisecond // how often those who wait look for memory: rare enough for thousands of them
@@ -65,7 +65,7 @@ func NewLedger(memory int64) *Ledger {
 	if memory <= 0 {
 		return nil
 	}
-	return &Ledger{requests: memory / 100 * requestsPercent, shared: memory / 100 * sharedPercent, reserve: memory / 100 * reservePercent}
+	return &Ledger{bodies: memory / 100 * bodiesPercent, shared: memory / 100 * sharedPercent, reserve: memory / 100 * reservePercent}
 }
 
 // Holdings are what a ledger knows now.
@@ -82,7 +82,7 @@ func (l *Ledger) Holdings() (h Holdings) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h = Holdings{Bytes: l.requestsHeld + l.sharedHeld, Waiting: l.waiting, Refused: l.refused.Load()}
+	h = Holdings{Bytes: l.bodiesHeld + l.sharedHeld, Waiting: l.waiting, Refused: l.refused.Load()}
 	if l.holder != nil {
 		h.Bytes += l.holder.held
 	}
@@ -146,11 +146,11 @@ type Account struct {
 	measure atomic.Pointer[func() int64] // see Measure
 
 	// Guarded by the ledger's mutex.
-	users    int   // who have not released it
+	users    int   // those who have not released it
 	body     int64 // bytes of admitted bodies
 	asked    int64 // bytes of the requests to models that are under way
-	requests int64 // held for body and asked
-	held     int64 // held for answers
+	text     int64 // bytes to hold for answers
+	held     int64 // bytes that are held, but for bodies
 	ended    bool
 	followed int64 // bytes to hold while others than the run's owner use an ended run
 }
@@ -203,7 +203,7 @@ func (a *Account) Retain() {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
 	a.users++
-	a.settle()
+	a.update()
 }
 
 // Release removes a user. After the last one the account holds nothing.
@@ -213,11 +213,9 @@ func (a *Account) Release() {
 	}
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
-	if a.users--; a.users == 0 {
-		a.end(0)
-		return
-	}
-	a.settle()
+	a.users--
+	a.ended = a.ended || a.users == 0
+	a.update()
 }
 
 // Settle ends the payments of a run that has ended. While it has several users, the account holds followed bytes; with one, nothing: what
@@ -228,50 +226,35 @@ func (a *Account) Settle(followed int64) {
 	}
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
-	a.end(followed)
-	a.settle()
-}
-
-// end gives back what a running run holds.
-func (a *Account) end(followed int64) {
-	a.setHeld(0)
-	if a.ledger.holder == a {
-		a.ledger.holder = nil
-	}
-	a.body, a.asked = 0, 0
-	a.setRequests()
 	a.ended, a.followed = true, followed
+	a.update()
 }
 
-// settle holds what an ended run needs for its users.
-func (a *Account) settle() {
+// need is how many bytes the account has to hold, but for bodies. The first requests to models are paid for with the body.
+func (a *Account) need() int64 {
 	switch {
 	case !a.ended:
+		return a.text + max(0, costOfAsked*a.asked-costOfBody*a.body)
 	case a.users > 1:
-		a.setHeld(a.followed)
-	default:
-		a.setHeld(0)
+		return a.followed
 	}
+	return 0
 }
 
-// setHeld changes what the account holds for answers.
-func (a *Account) setHeld(bytes int64) {
-	if a.ledger.holder != a {
-		a.ledger.sharedHeld += bytes - a.held
+// update makes the account hold what it needs.
+func (a *Account) update() {
+	l := a.ledger
+	if a.ended {
+		l.bodiesHeld -= costOfBody * a.body
+		if a.body = 0; l.holder == a {
+			l.holder, a.held = nil, 0
+		}
 	}
-	a.held = bytes
-}
-
-// setRequests changes what the account holds for its requests to what they need.
-func (a *Account) setRequests() {
-	need := a.requestsNeed(0, 0)
-	a.ledger.requestsHeld += need - a.requests
-	a.requests = need
-}
-
-// requestsNeed is what the account's requests need with so many more bytes. The first requests to models are paid for with the body.
-func (a *Account) requestsNeed(body, asked int64) int64 {
-	return max(costOfBody*(a.body+body), costOfAsked*(a.asked+asked))
+	need := a.need()
+	if l.holder != a {
+		l.sharedHeld += need - a.held
+	}
+	a.held = need
 }
 
 // Reserve waits until bytes can be held for answers, and holds them. More than one run may hold is as much as it may hold. Errors: an
@@ -281,28 +264,29 @@ func (a *Account) Reserve(ctx context.Context, bytes int64) error {
 		return nil
 	}
 	bytes = min(bytes, a.ledger.reserve)
-	return a.ledger.wait(ctx, func() bool { return a.grow(bytes) })
+	return a.ledger.wait(ctx, func() bool { return a.grow(bytes, 0) })
 }
 
-// grow makes the account hold bytes for answers, and returns false if there is no memory. Large answers leave a quarter to small ones.
-func (a *Account) grow(bytes int64) bool {
+// grow makes the account hold text bytes for answers, and pay for asked more bytes of requests to models. It returns false if there is no memory.
+// Large answers leave a quarter to small ones.
+func (a *Account) grow(text, asked int64) bool {
 	l := a.ledger
 	limit := l.shared
-	if bytes > smallText*costOfSmall {
+	if text > smallText*costOfSmall {
 		limit -= limit / 4
 	}
-	switch {
-	case bytes <= a.held || a.ended:
-		return true
-	case l.holder == a || l.sharedHeld+bytes-a.held <= limit:
-		a.setHeld(bytes)
-		return true
-	case l.holder != nil:
-		return false
+	textBefore := a.text
+	a.text, a.asked = max(a.text, text), a.asked+asked
+	need := a.need()
+	if need > a.held && l.holder != a && l.sharedHeld+need-a.held > limit {
+		if l.holder != nil {
+			a.text, a.asked = textBefore, a.asked-asked
+			return false
+		}
+		l.sharedHeld -= a.held
+		l.holder = a
 	}
-	a.setHeld(0)
-	l.holder = a
-	a.setHeld(bytes)
+	a.update()
 	return true
 }
 
@@ -317,7 +301,7 @@ const (
 )
 
 // Admit holds memory for bytes more of a body, before they are read, until the run ends. It does not wait. Large bodies leave a sixteenth
-// to small ones and to requests to models. A body that needs more than that is admitted alone.
+// to small ones. A body that needs more than that is admitted alone.
 func (a *Account) Admit(bytes int64) Admission {
 	if a == nil || bytes <= 0 {
 		return Admitted
@@ -325,19 +309,20 @@ func (a *Account) Admit(bytes int64) Admission {
 	l := a.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	limit := l.requests
+	limit := l.bodies
 	if bytes > smallRequest {
 		limit -= limit / 16
 	}
-	need, alone := a.requestsNeed(bytes, 0), l.requestsHeld == a.requests
-	switch {
-	case bytes > 2*l.requests || need > 2*l.requests:
+	switch cost := costOfBody * bytes; {
+	case bytes > 2*l.bodies || cost+costOfBody*a.body > 2*l.bodies:
 		return Impossible
-	case l.requestsHeld+need-a.requests > limit && !alone:
+	case l.bodiesHeld+cost > limit && l.bodiesHeld > costOfBody*a.body: // others hold some
 		return Refused
+	default:
+		l.bodiesHeld += cost
 	}
 	a.body += bytes
-	a.setRequests()
+	a.update()
 	return Admitted
 }
 
@@ -356,31 +341,17 @@ func (l *Ledger) Hold(bytes int64) (release func(), ok bool) {
 // ctx.
 func (a *Account) ask(ctx context.Context, bytes int64) (release func(), err error) {
 	l := a.ledger
-	if bytes > l.requests {
+	if costOfAsked*bytes > l.reserve {
 		return nil, l.tooLarge()
 	}
-	err = l.wait(ctx, func() bool {
-		if a.ended {
-			return true
-		}
-		need, alone := a.requestsNeed(0, bytes), l.requestsHeld == a.requests
-		if l.requestsHeld+need-a.requests > l.requests && need > a.requests && l.holder != a && !alone {
-			return false
-		}
-		a.asked += bytes
-		a.setRequests()
-		return true
-	})
-	if err != nil {
+	if err := l.wait(ctx, func() bool { return a.grow(0, bytes) }); err != nil {
 		return nil, err
 	}
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if !a.ended {
-			a.asked -= bytes
-			a.setRequests()
-		}
+		a.asked -= bytes
+		a.update()
 	}, nil
 }
 
@@ -400,7 +371,7 @@ func (a *Account) take(ctx context.Context, text int) error {
 		return a.ledger.tooLarge()
 	}
 	return a.ledger.wait(ctx, func() bool {
-		if !a.grow(bytes) {
+		if !a.grow(bytes, 0) {
 			return false
 		}
 		if want > a.paid.Load() { // another bot of the run may have got more

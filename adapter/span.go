@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
@@ -21,24 +22,38 @@ const scope = "github.com/lingserve/lingserve/adapter"
 // wellKnown are the names that the conventions have for providers, where they are not ours.
 var wellKnown = map[string]string{"azure": "azure.ai.openai", "moonshot": "moonshot_ai", "mistral": "mistral_ai", "xai": "x_ai"}
 
-// attemptSpan is the span of one request to a provider; nil where nobody traces.
-type attemptSpan struct {
-	span   trace.Span
-	began  time.Time
-	tokens bool // something of the answer is there
-	usage  Usage
-	used   bool // the provider has counted
-	finish string
-	model  string
+// attempt is one request to a provider as it is traced and observed; nil where it is neither.
+type attempt struct {
+	span     trace.Span // nil where it is not traced
+	observer Attempt    // nil where it is not observed
+	began    time.Time
+	tokens   bool // something of the answer is there
+	usage    Usage
+	counted  bool // the provider has counted
+	finish   string
+	model    string
 }
 
-// begin opens the span of the n-th attempt. It has the span of whoever asks above it, which also says where spans go: without one, or
-// where that is not kept, there is none, at the cost of a look.
-func (g *guarded) begin(ctx context.Context, req *Request, n int) (context.Context, *attemptSpan) {
+// begin begins the n-th attempt. Its span has that of ctx above it, which also says where spans go: without one, or where that is not kept,
+// there is none.
+func (g *guarded) begin(ctx context.Context, req *Request, n int) (context.Context, *attempt) {
 	parent := trace.SpanFromContext(ctx)
-	if !parent.IsRecording() {
+	if !parent.IsRecording() && g.observer == nil {
 		return ctx, nil
 	}
+	a := &attempt{began: time.Now()}
+	if g.observer != nil {
+		a.observer = g.observer.Ask(g.provider, g.name, n)
+	}
+	if parent.IsRecording() {
+		ctx, a.span = parent.TracerProvider().Tracer(scope).Start(ctx, "chat "+g.name, trace.WithSpanKind(trace.SpanKindClient),
+			trace.WithTimestamp(a.began), trace.WithAttributes(g.attributes(req, n)...))
+	}
+	return ctx, a
+}
+
+// attributes are those of the span of an attempt.
+func (g *guarded) attributes(req *Request, n int) []attribute.KeyValue {
 	provider := g.provider
 	if name, ok := wellKnown[provider]; ok {
 		provider = name
@@ -61,90 +76,103 @@ func (g *guarded) begin(ctx context.Context, req *Request, n int) (context.Conte
 	if req.Format.JSON {
 		attrs = append(attrs, attribute.String("gen_ai.output.type", "json"))
 	}
-	s := &attemptSpan{began: time.Now()}
-	ctx, s.span = parent.TracerProvider().Tracer(scope).Start(ctx, "chat "+g.name, trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithTimestamp(s.began), trace.WithAttributes(attrs...))
-	return ctx, s
+	return attrs
 }
 
 // longWait is what a request must have waited for its slot so that the span says so.
 const longWait = time.Millisecond
 
-// inSlot says that the request has its slot and is sent now.
-func (s *attemptSpan) inSlot() {
-	if s == nil {
+// gotSlot says that the request has waited for its slot.
+func (a *attempt) gotSlot() {
+	if a == nil || a.span == nil {
 		return
 	}
-	if waited := time.Since(s.began); waited >= longWait {
-		s.span.SetAttributes(attribute.Float64("lingserve.slot.wait", waited.Seconds()))
+	if waited := time.Since(a.began); waited >= longWait {
+		a.span.SetAttributes(attribute.Float64("lingserve.slot.wait", waited.Seconds()))
+	}
+}
+
+// sent says that the request is sent now.
+func (a *attempt) sent() {
+	if a != nil && a.observer != nil {
+		a.observer.Sent()
 	}
 }
 
 // saw looks at a chunk; token says that there is something of the answer in it.
-func (s *attemptSpan) saw(c *Chunk, token bool) {
-	if token && !s.tokens {
-		s.tokens = true
-		now := time.Now()
-		s.span.AddEvent("gen_ai.first_token", trace.WithTimestamp(now))
-		s.span.SetAttributes(attribute.Float64("gen_ai.response.time_to_first_chunk", now.Sub(s.began).Seconds()))
+func (a *attempt) saw(c *Chunk, token bool) {
+	if token && !a.tokens {
+		a.tokens = true
+		if now := time.Now(); a.span != nil {
+			a.span.AddEvent("gen_ai.first_token", trace.WithTimestamp(now))
+			a.span.SetAttributes(attribute.Float64("gen_ai.response.time_to_first_chunk", now.Sub(a.began).Seconds()))
+		}
+		if a.observer != nil {
+			a.observer.First()
+		}
 	}
 	if c.Usage != nil {
-		s.usage, s.used = *c.Usage, true
+		a.usage, a.counted = *c.Usage, true
 	}
-	if c.Finish != "" {
-		s.finish = c.Finish
+	a.finish = cmp.Or(c.Finish, a.finish)
+	a.model = cmp.Or(c.Model, a.model)
+}
+
+// end ends the attempt. over is the context's cause where the caller has ended it, err what the attempt has failed of.
+func (a *attempt) end(over, err error) {
+	if a.observer != nil {
+		switch {
+		case err == nil && a.finish != "":
+			a.observer.End(Complete, a.usage)
+		case err == nil || over != nil:
+			a.observer.End(Left, a.usage)
+		default:
+			a.observer.End(asError(err).Code, a.usage)
+		}
 	}
-	if c.Model != "" {
-		s.model = c.Model
+	if a.span != nil {
+		a.endSpan(over, err)
 	}
 }
 
-// end closes the span. over is the context's cause where whoever asked has ended it, err what the attempt has failed of.
-func (s *attemptSpan) end(over, err error) {
-	if s == nil {
-		return
-	}
-	if s.model != "" {
-		_, name, ok := strings.Cut(s.model, ":")
+func (a *attempt) endSpan(over, err error) {
+	if a.model != "" {
+		_, name, ok := strings.Cut(a.model, ":")
 		if !ok {
-			name = s.model
+			name = a.model
 		}
-		s.span.SetAttributes(attribute.String("gen_ai.response.model", name))
+		a.span.SetAttributes(attribute.String("gen_ai.response.model", name))
 	}
-	if s.finish != "" {
-		s.span.SetAttributes(attribute.StringSlice("gen_ai.response.finish_reasons", []string{s.finish}))
+	if a.finish != "" {
+		a.span.SetAttributes(attribute.StringSlice("gen_ai.response.finish_reasons", []string{a.finish}))
 	}
-	if u := s.usage; s.used {
-		s.span.SetAttributes(attribute.Int("gen_ai.usage.input_tokens", u.PromptTokens), attribute.Int("gen_ai.usage.output_tokens", u.CompletionTokens))
-		for _, more := range [...]struct {
-			name   string
-			tokens int
-		}{
-			{"gen_ai.usage.cache_read.input_tokens", u.CachedTokens},
-			{"gen_ai.usage.cache_creation.input_tokens", u.CacheWriteTokens},
-			{"gen_ai.usage.reasoning.output_tokens", u.ReasoningTokens},
-			{"lingserve.usage.audio_tokens", u.AudioTokens},
-		} {
-			if more.tokens > 0 {
-				s.span.SetAttributes(attribute.Int(more.name, more.tokens))
+	if u := a.usage; a.counted {
+		a.span.SetAttributes(attribute.Int("gen_ai.usage.input_tokens", u.PromptTokens), attribute.Int("gen_ai.usage.output_tokens", u.CompletionTokens))
+		add := func(name string, tokens int) {
+			if tokens > 0 {
+				a.span.SetAttributes(attribute.Int(name, tokens))
 			}
 		}
+		add("gen_ai.usage.cache_read.input_tokens", u.CachedTokens)
+		add("gen_ai.usage.cache_creation.input_tokens", u.CacheWriteTokens)
+		add("gen_ai.usage.reasoning.output_tokens", u.ReasoningTokens)
+		add("lingserve.usage.audio_tokens", u.AudioTokens)
 		if u.Cost > 0 {
-			s.span.SetAttributes(attribute.Float64("lingserve.usage.cost", float64(u.Cost)/1e6))
+			a.span.SetAttributes(attribute.Float64("lingserve.usage.cost", float64(u.Cost)/1e6))
 		}
 	}
 	switch {
-	case over != nil, err == nil && s.finish == "": // nobody wanted the rest
-		s.span.SetAttributes(attribute.Bool("lingserve.canceled", true))
+	case over != nil, err == nil && a.finish == "": // the rest was not wanted
+		a.span.SetAttributes(attribute.Bool("lingserve.canceled", true))
 	case err != nil:
 		e := asError(err)
-		s.span.SetAttributes(attribute.String("error.type", e.Code))
+		a.span.SetAttributes(attribute.String("error.type", e.Code))
 		if e.Status != 0 {
-			s.span.SetAttributes(attribute.Int("http.response.status_code", e.Status))
+			a.span.SetAttributes(attribute.Int("http.response.status_code", e.Status))
 		}
-		s.span.SetStatus(codes.Error, Redact(e.Message))
+		a.span.SetStatus(codes.Error, Redact(e.Message))
 	}
-	s.span.End()
+	a.span.End()
 }
 
 // Propagate returns a transport that tells the server the trace that a request belongs to, in the header "traceparent" of W3C Trace

@@ -164,9 +164,9 @@ func TestWithoutASpanAboveThereIsNone(t *testing.T) {
 		t.Errorf("%v", span)
 	}
 	if n := testing.AllocsPerRun(100, func() {
-		_, span := (&guarded{}).begin(t.Context(), &Request{}, 1)
-		span.inSlot()
-		span.end(nil, nil)
+		_, attempt := (&guarded{}).begin(t.Context(), &Request{}, 1)
+		attempt.gotSlot()
+		attempt.sent()
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -23,7 +23,6 @@ import (
 // mortal is a store that takes so many appends. It writes down what it has acknowledged, per tape.
 type mortal struct {
 	tape.Store
-	tape.Blobs
 
 	mu    sync.Mutex
 	left  int // -1 is no limit
@@ -32,12 +31,8 @@ type mortal struct {
 
 var errDisk = errors.New("no space left on the device")
 
-func newMortal(store interface {
-	tape.Store
-	tape.Blobs
-}, left int,
-) *mortal {
-	return &mortal{Store: store, Blobs: store, left: left, acked: map[string][]string{}}
+func newMortal(store tape.Store, left int) *mortal {
+	return &mortal{Store: store, left: left, acked: map[string][]string{}}
 }
 
 func (m *mortal) Append(ctx context.Context, name string, b tape.Batch) (int64, error) {

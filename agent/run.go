@@ -461,15 +461,8 @@ func (r *run) end(status string) error {
 	if r.usage != (adapter.Usage{}) {
 		data.Usage = &r.usage
 	}
-	if _, err := r.append(tape.NewEvent(entryEnd, data)); err != nil {
-		return err
-	}
-	if s, ok := r.tape.Store().(tape.Syncer); ok && r.parent == nil {
-		ctx, cancel := r.write()
-		defer cancel()
-		return s.TurnEnded(ctx, r.tape.Name())
-	}
-	return nil
+	_, err := r.append(tape.NewEvent(entryEnd, data))
+	return err
 }
 
 // recalled is what the tape says of what was before this turn.

@@ -156,8 +156,12 @@ func TestHooksSeeEachToolCall(t *testing.T) {
 	}
 }
 
-// noBlobs is a store without blobs.
+// noBlobs is a store that cannot store blobs.
 type noBlobs struct{ tape.Store }
+
+func (noBlobs) PutBlob(context.Context, string, []byte) (string, error) {
+	return "", errors.New("no space")
+}
 
 // AG-29
 func TestALargeResultGoesToTheBlobs(t *testing.T) {

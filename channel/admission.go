@@ -98,42 +98,22 @@ func (a Admission) Tighten(b Admission) Admission {
 // Stops reports whether a turn with this admission ends.
 func (a Admission) Stops() bool { return a.Kind == Drop || a.Kind == Handled }
 
-// reasonUse is the admissions and the stages that a reason can have.
-type reasonUse struct {
-	kinds  []AdmissionKind
-	stages []Stage
-}
-
-var reasons = func() map[Reason]reasonUse {
-	drops, handles, observes := []AdmissionKind{Drop}, []AdmissionKind{Handled}, []AdmissionKind{ObserveOnly}
-	early, local := []Stage{StagePreflight, StageResolve}, []Stage{StageClassify, StagePreflight, StageResolve}
-	gate, lane := []Stage{StageAuthorize}, []Stage{StageDispatch}
-	m := map[Reason]reasonUse{
-		ReasonNotATurn:        {handles, local},
-		ReasonHandledLocally:  {handles, local},
-		ReasonMerged:          {handles, local},
-		ReasonPairingRequired: {handles, gate},
-		ReasonIngestNull:      {drops, []Stage{StageIngest}},
-		ReasonUnsupported:     {drops, early},
-		ReasonTooLarge:        {drops, early},
-		ReasonDedupe:          {drops, []Stage{StagePreflight, StageAuthorize}},
-		ReasonSelfEcho:        {drops, []Stage{StagePreflight, StageAuthorize}},
-		ReasonMissingMention:  {drops, []Stage{StagePreflight, StageAuthorize}},
-		ReasonNoRoute:         {drops, []Stage{StageResolve}},
-		ReasonRateLimited:     {drops, gate},
-		ReasonSessionBusy:     {drops, lane},
-		ReasonOverloaded:      {drops, lane},
-		ReasonDraining:        {drops, lane},
-		ReasonChannelLocal:    {[]AdmissionKind{Drop, Handled}, early},
-		ReasonObserver:        {observes, early},
-		ReasonUnmentioned:     {observes, gate},
-	}
-	for _, r := range []Reason{
-		ReasonBotNotAllowed, ReasonBotLoop, ReasonNoPolicy, ReasonRouteNotAllowed, ReasonDMDisabled, ReasonDMNotAllowed,
-		ReasonDMAllowlistEmpty, ReasonPairingUnavailable, ReasonGroupDisabled, ReasonGroupNotAllowed, ReasonGroupAllowlistEmpty,
-		ReasonCommandNotAllowed,
+// reasonKinds has the admissions that each reason can have.
+var reasonKinds = func() map[Reason][]AdmissionKind {
+	m := map[Reason][]AdmissionKind{ReasonChannelLocal: {Drop, Handled}}
+	for kind, reasons := range map[AdmissionKind][]Reason{
+		Handled:     {ReasonNotATurn, ReasonHandledLocally, ReasonMerged, ReasonPairingRequired},
+		ObserveOnly: {ReasonObserver, ReasonUnmentioned},
+		Drop: {
+			ReasonIngestNull, ReasonUnsupported, ReasonTooLarge, ReasonDedupe, ReasonSelfEcho, ReasonMissingMention, ReasonNoRoute, ReasonRateLimited,
+			ReasonSessionBusy, ReasonOverloaded, ReasonDraining, ReasonBotNotAllowed, ReasonBotLoop, ReasonNoPolicy, ReasonRouteNotAllowed, ReasonDMDisabled,
+			ReasonDMNotAllowed, ReasonDMAllowlistEmpty, ReasonPairingUnavailable, ReasonGroupDisabled, ReasonGroupNotAllowed, ReasonGroupAllowlistEmpty,
+			ReasonCommandNotAllowed,
+		},
 	} {
-		m[r] = reasonUse{drops, gate}
+		for _, r := range reasons {
+			m[r] = append(m[r], kind)
+		}
 	}
 	return m
 }()
@@ -148,21 +128,19 @@ func inError(name string) string {
 	return " " + name
 }
 
-// Check returns an error if the stage cannot return this admission.
-func (a Admission) Check(s Stage) error {
+// Check returns an error if the admission has an unknown kind or reason, or a reason of another kind.
+func (a Admission) Check() error {
 	if a.Kind == "" || a.Kind == Dispatch {
 		return nil
 	}
-	use, ok := reasons[a.Reason]
+	kinds, ok := reasonKinds[a.Reason]
 	switch {
 	case a.Kind.strictness() == 0:
 		return fmt.Errorf("unknown admission%s; expected %s, %s, %s or %s", inError(string(a.Kind)), Dispatch, ObserveOnly, Handled, Drop)
 	case !ok:
 		return fmt.Errorf("unknown reason%s; use %s with a detail for a channel's own reasons", inError(string(a.Reason)), ReasonChannelLocal)
-	case !slices.Contains(use.kinds, a.Kind):
+	case !slices.Contains(kinds, a.Kind):
 		return fmt.Errorf("the reason %s does not go with the admission %s", a.Reason, a.Kind)
-	case !slices.Contains(use.stages, s):
-		return fmt.Errorf("the reason %s does not go with the stage %s", a.Reason, s)
 	case a.Reason == ReasonChannelLocal && !detail.MatchString(a.Detail):
 		return fmt.Errorf("the reason %s needs a detail of 1 to 32 of a-z, 0-9 and _", a.Reason)
 	case a.Reason != ReasonChannelLocal && a.Detail != "":

@@ -1,7 +1,6 @@
 package channel
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"mime"
@@ -30,9 +29,6 @@ func (e *BodyError) Header(h http.Header) {
 	h.Set("Connection", "close") // the rest of the body is not read
 }
 
-// beginning is how much of a body is read before there is room for the rest.
-const beginning = 16 << 10
-
 // ReadBody reads the body of a platform's request, of at most so many bytes and one of the media types. A request without a media type is
 // one of them. What cannot be valid is refused before the body is read. The body may refuse to be read on, where there is no memory for it,
 // by an error with a method RetryAfter.
@@ -46,17 +42,9 @@ func ReadBody(w http.ResponseWriter, r *http.Request, most int64, media ...strin
 			return nil, &BodyError{Status: http.StatusUnsupportedMediaType, Err: errors.New("expected a body of " + strings.Join(media, " or "))}
 		}
 	}
-	var body bytes.Buffer
-	in := http.MaxBytesReader(w, r.Body, most)
-	_, err := io.CopyN(&body, in, beginning)
-	if err == nil { // memory for all of it is used when some of it has come
-		body.Grow(max(0, int(r.ContentLength)-beginning) + bytes.MinRead)
-		_, err = body.ReadFrom(in)
-	} else if err == io.EOF {
-		err = nil
-	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if err == nil {
-		return body.Bytes(), nil
+		return body, nil
 	}
 	var full interface {
 		error

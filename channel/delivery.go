@@ -113,7 +113,6 @@ type Outbound struct {
 	TurnID           string
 	Session          string `json:",omitempty"` // that is answered in
 	Event            string `json:",omitempty"` // the key of the event that is answered; "" where none was accepted
-	Sender           string // the registered one
 	Origin           Origin // the sender and place that the gates decide about before another attempt
 	Block            Block
 	Attempt          int // 1 is the first
@@ -126,8 +125,6 @@ type Origin struct {
 }
 
 var (
-	// ErrSuppress is the error of a Deliver that sends nothing on purpose, and the cause of an Abandon whose block does not follow.
-	ErrSuppress = errors.New("channel: the block was not sent, because it is suppressed")
 	// ErrNoDelivery says that a prepared dispatch has a sink that does not deliver.
 	ErrNoDelivery = errors.New("channel: this turn's dispatch delivers by itself")
 	// ErrDraining is why turns end that the grace period was too short for. It is the one of package turn, so that people read
@@ -161,7 +158,7 @@ func (e *NotSentError) Unwrap() error { return e.Err }
 func TargetName(out *Outbound) string {
 	thread, _ := out.Block.Target.MessageThreadID.Get()
 	name := make([]byte, 0, 96)
-	for _, part := range [...]string{out.Sender, out.Channel, out.Account, out.Block.Target.Target(), thread} {
+	for _, part := range [...]string{out.Channel, out.Account, out.Block.Target.Target(), thread} {
 		name = fmt.Appendf(name, "%d:%s", len(part), part)
 	}
 	return string(name)

@@ -1,8 +1,8 @@
 package channel
 
 import (
-	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -13,82 +13,49 @@ type EventKey struct {
 	Synthetic                                  bool // ID was made from content: the key lives for 60 s
 }
 
-// String is the key as one text, the parts escaped: other keys have other texts. Synthetic is no part of it.
+// String returns the key as one text, with its parts escaped, so that different keys have different texts. Synthetic is no part of it.
 func (k EventKey) String() string {
-	var b strings.Builder
-	b.Grow(len(k.Channel) + len(k.Account) + len(k.Conversation) + len(k.Thread) + len(k.ID) + 4)
-	for i, part := range [...]string{k.Channel, k.Account, k.Conversation, k.Thread, k.ID} {
+	return string(appendParts(nil, k.Channel, k.Account, k.Conversation, k.Thread, k.ID))
+}
+
+// appendParts appends parts with "/" between them, which is escaped in them.
+func appendParts(b []byte, parts ...string) []byte {
+	for i, part := range parts {
 		if i > 0 {
-			b.WriteByte('/')
+			b = append(b, '/')
 		}
-		escapeTo(&b, part)
+		b = appendEscaped(b, part, "/%")
 	}
-	return b.String()
+	return b
 }
 
-// escapeTo writes a part of a key: what parts it from others, and what would make it unreadable in a log, as %XX.
-func escapeTo(b *strings.Builder, part string) {
-	const hex = "0123456789ABCDEF"
-	for i := range len(part) {
-		if c := part[i]; c == '/' || c == '%' || c <= ' ' || c >= 0x7f {
-			b.WriteByte('%')
-			b.WriteByte(hex[c>>4])
-			b.WriteByte(hex[c&15])
+// appendEscaped appends a text in which the marks, blanks, control characters and bytes that are not ASCII are escaped as %XX.
+func appendEscaped(b []byte, s, marks string) []byte {
+	const hexDigits = "0123456789ABCDEF"
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(marks, c) >= 0 {
+			b = append(b, '%', hexDigits[c>>4], hexDigits[c&15])
 		} else {
-			b.WriteByte(c)
+			b = append(b, c)
 		}
 	}
+	return b
 }
 
-// ParseEventKey reads what [EventKey.String] wrote.
+// ParseEventKey parses the result of [EventKey.String].
 func ParseEventKey(text string) (EventKey, error) {
 	parts := strings.Split(text, "/")
 	if len(parts) != 5 {
 		return EventKey{}, fmt.Errorf("channel: expected an event key of 5 parts, channel/account/conversation/thread/id, found %d", len(parts))
 	}
 	for i, part := range parts {
-		plain, err := unescape(part)
+		plain, err := url.PathUnescape(part)
 		if err != nil {
-			return EventKey{}, err
+			return EventKey{}, fmt.Errorf("channel: an event key has an escape that is not %%XX: %w", err)
 		}
 		parts[i] = plain
 	}
 	return EventKey{Channel: parts[0], Account: parts[1], Conversation: parts[2], Thread: parts[3], ID: parts[4]}, nil
-}
-
-func unescape(part string) (string, error) {
-	if !strings.Contains(part, "%") {
-		return part, nil
-	}
-	b := make([]byte, 0, len(part))
-	for i := 0; i < len(part); i++ {
-		if part[i] != '%' {
-			b = append(b, part[i])
-			continue
-		}
-		if i+2 >= len(part) {
-			return "", errors.New("channel: an event key ends in the middle of an escape")
-		}
-		high, low := unhex(part[i+1]), unhex(part[i+2])
-		if high > 15 || low > 15 {
-			return "", errors.New("channel: an event key has an escape that is not %XX")
-		}
-		b = append(b, high<<4|low)
-		i += 2
-	}
-	return string(b), nil
-}
-
-func unhex(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10
-	}
-	return 0xff
 }
 
 // text is what an agent would read.
@@ -150,25 +117,21 @@ func MergeMentions(parts ...MentionFacts) MentionFacts {
 	return m
 }
 
-// PlaceNamed is the conversation that [SessionKey] has made a name of, where it is one and not a hash.
+// PlaceNamed returns the conversation that the id of a session names. ok is false if it names none, as a hash does.
 func PlaceNamed(session string) (p WindowKey, ok bool) {
-	rest, last := session, byte(0)
+	mark := byte(0) // before the next part
 	parts := map[byte]string{}
-	for rest != "" || last == 0 {
-		end := strings.IndexAny(rest, "@:#~!")
+	for rest, more := session, true; more; {
 		part, next := rest, byte(0)
-		if end >= 0 {
-			part, next = rest[:end], rest[end]
+		if end := strings.IndexAny(rest, keyMarks); end >= 0 {
+			part, next, rest = rest[:end], rest[end], rest[end+1:]
 		}
-		text, err := unescape(part)
-		if _, twice := parts[last]; err != nil || twice || next == '!' {
+		text, err := url.PathUnescape(part)
+		if _, twice := parts[mark]; err != nil || twice || next == '!' {
 			return p, false
 		}
-		parts[last] = text
-		if end < 0 {
-			break
-		}
-		rest, last = rest[end+1:], next
+		parts[mark] = text
+		mark, more = next, next != 0
 	}
 	p = WindowKey{Channel: parts[0], Account: parts['@'], Conversation: parts[':'], Thread: parts['#']}
 	return p, p.Channel != "" && p.Conversation != ""

@@ -3,10 +3,10 @@ package channel
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,28 +73,19 @@ func (m *MediaRoot) Open(path string) (*os.File, error) {
 	if !ok {
 		return nil, errMediaOutside
 	}
-	// Opening a pipe would wait for a writer, and opening a device can have effects. If the file is replaced after this check, the root
-	// still keeps it inside of the folder, and openMedia does not wait.
-	if info, err := m.root.Stat(name); err != nil {
-		return nil, errMediaMissing
-	} else if !info.Mode().IsRegular() {
-		return nil, errMediaFile
-	}
-	f, err := m.root.OpenFile(name, openMedia, 0)
-	if err != nil {
-		return nil, errMediaMissing
-	}
-	info, err := f.Stat()
+	// Opening a pipe would wait for a writer, and opening a device can have effects.
+	info, err := m.root.Stat(name)
 	switch {
 	case err != nil:
-		err = errMediaMissing
+		return nil, errMediaMissing
 	case !info.Mode().IsRegular():
-		err = errMediaFile
+		return nil, errMediaFile
 	case info.Size() > m.max:
-		err = fmt.Errorf("the file has %d bytes; expected at most %d", info.Size(), m.max)
+		return nil, fmt.Errorf("the file has %d bytes; expected at most %d", info.Size(), m.max)
 	}
+	f, err := m.root.Open(name)
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errMediaMissing
 	}
 	return f, nil
 }
@@ -158,38 +149,46 @@ func fits(declared, content MediaKind) bool {
 	return true
 }
 
-// sniff returns the kind of a file from its first bytes.
-func sniff(b []byte) MediaKind {
-	at := func(offset int, text string) bool {
-		return len(b) >= offset+len(text) && string(b[offset:offset+len(text)]) == text
-	}
-	switch {
-	case at(0, "\x89PNG\r\n\x1a\n"), at(0, "\xff\xd8\xff"), at(0, "GIF87a"), at(0, "GIF89a"), at(0, "RIFF") && at(8, "WEBP"),
-		at(0, "II*\x00"), at(0, "MM\x00*"), isBMP(b):
-		return MediaImage
-	case at(0, "ID3"), at(0, "fLaC"), at(0, "OggS"), at(0, "RIFF") && at(8, "WAVE"), at(0, "FORM") && at(8, "AIFF"),
-		at(0, "#!AMR"), at(0, "MThd"), isMPEGAudio(b):
-		return MediaAudio
-	case at(0, "\x1aE\xdf\xa3"), at(0, "RIFF") && at(8, "AVI "), at(0, "\x00\x00\x01\xba"), at(0, "\x00\x00\x01\xb3"), at(0, "FLV\x01"):
-		return MediaVideo
-	case at(4, "ftyp"):
-		switch {
-		case at(8, "avif"), at(8, "avis"), at(8, "hei"), at(8, "hev"), at(8, "mif1"), at(8, "msf1"):
-			return MediaImage
-		case at(8, "M4A"), at(8, "M4B"):
-			return MediaAudio
-		}
-		return MediaVideo
-	case at(0, "%PDF-"):
-		return MediaDocument
-	}
-	return MediaUnknown
+// signatures are the beginnings of files whose kind [http.DetectContentType] does not know.
+var signatures = []struct {
+	offset int
+	text   string
+	kind   MediaKind
+}{
+	{0, "II*\x00", MediaImage},
+	{0, "MM\x00*", MediaImage}, // TIFF
+	{4, "ftypavi", MediaImage},
+	{4, "ftyphei", MediaImage},
+	{4, "ftyphev", MediaImage},
+	{4, "ftypmif1", MediaImage},
+	{4, "ftypmsf1", MediaImage},
+	{4, "ftypM4A", MediaAudio},
+	{4, "ftypM4B", MediaAudio},
+	{4, "ftyp", MediaVideo},
+	{0, "fLaC", MediaAudio},
+	{0, "OggS", MediaAudio},
+	{0, "#!AMR", MediaAudio},
+	{0, "\x1aE\xdf\xa3", MediaVideo},
+	{0, "\x00\x00\x01\xba", MediaVideo},
+	{0, "\x00\x00\x01\xb3", MediaVideo},
+	{0, "FLV\x01", MediaVideo},
 }
 
-// isBMP also checks the four zero bytes after the size: any text can begin with BM.
-func isBMP(b []byte) bool {
-	return len(b) >= 14 && b[0] == 'B' && b[1] == 'M' && bytes.Equal(b[6:10], []byte{0, 0, 0, 0}) &&
-		binary.LittleEndian.Uint32(b[10:]) >= 26
+// sniff returns the kind of a file from its first bytes.
+func sniff(b []byte) MediaKind {
+	for _, s := range signatures {
+		if len(b) >= s.offset && bytes.HasPrefix(b[s.offset:], []byte(s.text)) {
+			return s.kind
+		}
+	}
+	if isMPEGAudio(b) {
+		return MediaAudio
+	}
+	found := http.DetectContentType(b)
+	if found == "image/bmp" && (len(b) < 10 || !bytes.Equal(b[6:10], make([]byte, 4))) { // any text can begin with BM
+		return MediaUnknown
+	}
+	return kindOf(found)
 }
 
 // isMPEGAudio reports whether b begins with a frame of MP3 or AAC.

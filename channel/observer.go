@@ -47,25 +47,5 @@ type Tracer interface {
 	Span(_ context.Context, name string) (_ context.Context, end func(error))
 }
 
-// Limits bound what a turn may take. Zero values are the defaults.
-type Limits struct {
-	QueueBlocks int           // blocks that wait to be sent: 64
-	QueueBytes  int           // 1 MiB
-	Preview     time.Duration // 1 s
-	Working     time.Duration // 5 s
-	SenderRate  Rate          // 20 a minute, burst 10
-	ChatRate    Rate          // 60 a minute
-	LoopEvents  int           // 20 in LoopWindow
-	LoopWindow  time.Duration // 60 s, and then a pause of the same
-	LoopTurns   int           // 8 in a row that bots have started
-}
-
-// Defaults of the rates of [Limits].
-const (
-	DefaultSenderRate  = 20
-	DefaultSenderBurst = 10
-	DefaultChatRate    = 60
-)
-
-// Rate is how many messages are allowed in a minute, and how many at once. A negative PerMinute is no limit.
+// Rate is how many messages are allowed in a minute, and how many at once. A PerMinute of 0 is no limit.
 type Rate = ratelimit.Rate

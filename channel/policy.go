@@ -46,7 +46,7 @@ type Policy struct {
 	Generation uint64            // of the settings: another one says that they changed since
 }
 
-// PolicyLimits are the rates of a place. A number that is 0 says nothing, so that [Limits] of the kernel count; a negative one is no limit.
+// PolicyLimits are the rates of a place.
 type PolicyLimits struct{ SenderRate, ChatRate Rate }
 
 // Anyone is the entry of a list that stands for everybody. It counts under the policy open alone.

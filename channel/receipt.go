@@ -30,8 +30,7 @@ var (
 )
 
 // ReceiptOf makes one statement of the two that a send returns. The error says more than the receipt does: a PartialError has the
-// receipt of what was seen, a NotSentError proves that nothing was, ErrSuppress that nothing was to be, and any other leaves it
-// open. A receipt that is not sent, without an error, gets one.
+// receipt of what was seen, a NotSentError proves that nothing was, and any other leaves it open. A receipt that is not sent, without an error, gets one.
 func ReceiptOf(r Receipt, err error) (Receipt, error) {
 	if err == nil {
 		switch r.State {
@@ -45,9 +44,6 @@ func ReceiptOf(r Receipt, err error) (Receipt, error) {
 			r.State = UnknownWhether
 			return r, errUnknown
 		}
-	}
-	if errors.Is(err, ErrSuppress) {
-		return Receipt{State: Suppressed}, nil
 	}
 	if part, ok := errors.AsType[*PartialError](err); ok {
 		r = part.Receipt

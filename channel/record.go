@@ -55,17 +55,6 @@ type Pairing interface {
 	Paired(_ context.Context, channel, account, sender string) (bool, error)
 }
 
-// Asker is a [Pairing] that knows who waits to be paired.
-type Asker interface {
-	Requested(_ context.Context, channel, account, sender string) (bool, error)
-}
-
-// Welcomer is a [Pairing] that knows who was paired and not told yet.
-type Welcomer interface {
-	// Welcome returns true once for each sender who was paired.
-	Welcome(_ context.Context, channel, account, sender string) (bool, error)
-}
-
 // SessionEraser is a [Recorder] that knows where the messages of a session came from, and can forget it.
 type SessionEraser interface {
 	// Places are where they came from; none for a session that is not known.

@@ -13,7 +13,6 @@ const (
 	OutcomeDeferred Outcome = "deferred" // given to a turn that runs
 	OutcomeQueued   Outcome = "queued"   // the outbox has the reply
 	OutcomeBlocked  Outcome = "blocked"
-	OutcomeMerged   Outcome = "merged"
 	OutcomePartial  Outcome = "partial" // an error after something was seen
 	OutcomeUnknown  Outcome = "unknown" // a send cannot be settled
 	OutcomeFailed   Outcome = "failed"
@@ -23,15 +22,14 @@ const (
 // Outcomes lists them.
 func Outcomes() []Outcome {
 	return []Outcome{
-		OutcomeVisible, OutcomeSilent, OutcomeObserved, OutcomeDeferred, OutcomeQueued, OutcomeBlocked, OutcomeMerged, OutcomePartial,
-		OutcomeUnknown, OutcomeFailed, OutcomeCanceled,
+		OutcomeVisible, OutcomeSilent, OutcomeObserved, OutcomeDeferred, OutcomeQueued, OutcomeBlocked, OutcomePartial, OutcomeUnknown,
+		OutcomeFailed, OutcomeCanceled,
 	}
 }
 
 // Result is what a turn came to, filled as far as it got.
 type Result struct {
 	TurnID, SessionKey string
-	MergedInto         string // the turn that took this event
 	Admission          Admission
 	Class              EventClass
 	Stage              Stage // the last that was begun, finalize left out

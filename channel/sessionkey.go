@@ -12,25 +12,26 @@ type KeyParts struct{ Channel, Account, Conversation, Thread, Agent string }
 // maxKey is how long a session's id may be, in bytes: that of a tape.
 const maxKey = 512
 
+// keyMarks are the characters before the parts of a key, and before its hash.
+const keyMarks = "@:#~!"
+
 // SessionKey is the id of a session: channel[@account][:conversation][#thread][~agent]. Parts are escaped as in an address, so that
 // different parts never give one key; a key that would be longer than 512 bytes is a hash.
 func SessionKey(p KeyParts) string {
-	n := len(p.Channel) + len(p.Account) + len(p.Conversation) + len(p.Thread) + len(p.Agent)
-	b := make([]byte, 0, n+16)
-	b = appendPart(b, p.Channel)
+	b := appendEscaped(nil, p.Channel, "%"+keyMarks)
 	for _, part := range [...]struct {
 		mark byte
 		text string
 	}{{'@', p.Account}, {':', p.Conversation}, {'#', p.Thread}, {'~', p.Agent}} {
 		if part.text != "" {
-			b = appendPart(append(b, part.mark), part.text)
+			b = appendEscaped(append(b, part.mark), part.text, "%"+keyMarks)
 		}
 	}
 	if len(b) <= maxKey {
 		return string(b)
 	}
 	sum := sha256.Sum256(b)
-	channel := string(appendPart(nil, p.Channel))
+	channel := string(appendEscaped(nil, p.Channel, "%"+keyMarks))
 	if len(channel) > 64 {
 		channel = "" // names are far shorter
 	}
@@ -51,21 +52,8 @@ func ConversationOf(key string) string {
 
 // ChannelOf returns the name of the channel that a session's id begins with, as [SessionKey] writes it; "" for an id that begins with none.
 func ChannelOf(id string) string {
-	if end := strings.IndexAny(id, "@:#~!"); end > 0 {
+	if end := strings.IndexAny(id, keyMarks); end > 0 {
 		return id[:end]
 	}
 	return ""
-}
-
-// appendPart escapes the marks, "%", control characters, blanks and what is not ASCII as bytes are escaped in an address.
-func appendPart(b []byte, s string) []byte {
-	const hexDigits = "0123456789ABCDEF"
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("%@:#~!", c) >= 0 {
-			b = append(b, '%', hexDigits[c>>4], hexDigits[c&15])
-		} else {
-			b = append(b, c)
-		}
-	}
-	return b
 }

@@ -160,6 +160,23 @@ func (s Setting) Set(p *Place, value string) error {
 	return err
 }
 
+// Text returns the value of a place as it is written in a configuration; the entries of a list are joined with ", ". ok is false if the place
+// has no value.
+func (s Setting) Text(p *Place) (text string, ok bool) {
+	v := s.in(p)
+	if v.IsZero() {
+		return "", false
+	}
+	if !s.IsList() {
+		return fmt.Sprint(reflect.Indirect(v).Interface()), true
+	}
+	var entries []string
+	for i := range v.Len() {
+		entries = append(entries, v.Index(i).String())
+	}
+	return strings.Join(entries, ", "), true
+}
+
 // parse returns a value in the type of the setting's field, or as a string.
 func (s Setting) parse(value string) (any, error) {
 	if err := s.checkText(value); err != nil {
@@ -206,21 +223,6 @@ func (s Setting) SetList(p *Place, entries []string) error {
 		list.Index(i).SetString(entry)
 	}
 	s.in(p).Set(list)
-	return nil
-}
-
-// check checks the value that a place has.
-func (s Setting) check(p *Place) error {
-	switch v := s.in(p); v.Kind() {
-	case reflect.String:
-		return s.checkText(v.String())
-	case reflect.Slice:
-		entries := make([]string, v.Len())
-		for i := range entries {
-			entries[i] = v.Index(i).String()
-		}
-		return s.checkList(entries)
-	}
 	return nil
 }
 
@@ -278,9 +280,6 @@ func (s Setting) apply(p *Place, to *Policy) bool {
 		field = field.FieldByName(name)
 	}
 	field.Set(reflect.Indirect(value))
-	if field.Kind() == reflect.Int && field.IsZero() {
-		field.SetInt(-1) // in a policy, 0 is not set, and less is unlimited
-	}
 	return true
 }
 
@@ -347,15 +346,15 @@ var settingsTable = []Setting{
 		nil, everywhere, "Greeting", "Greeting",
 	},
 	{
-		KeySenderRate, "messages a minute of one sender; 0: unlimited", strconv.Itoa(DefaultSenderRate),
+		KeySenderRate, "messages a minute of one sender; 0: unlimited", "20",
 		nil, ofAccounts, "SenderRate", "Limits.SenderRate.PerMinute",
 	},
 	{
-		"limits.sender_burst", "messages of one sender at once", strconv.Itoa(DefaultSenderBurst),
+		"limits.sender_burst", "messages of one sender at once", "10",
 		nil, ofAccounts, "SenderBurst", "Limits.SenderRate.Burst",
 	},
 	{
-		KeyChatRate, "messages a minute of one conversation; 0: unlimited", strconv.Itoa(DefaultChatRate),
+		KeyChatRate, "messages a minute of one conversation; 0: unlimited", "60",
 		nil, ofAccounts, "ChatRate", "Limits.ChatRate.PerMinute",
 	},
 	{"log.sender_ids", "ids of senders in the log", "plain", values("plain", "hash", "none"), ofAccounts, "SenderIDs", "SenderIDs"},

@@ -64,6 +64,9 @@ func TestSettingsSayWhatTheyExpect(t *testing.T) {
 		"a list for a text":         {key: "agent", list: []string{"a"}, want: "expected text, got a list"},
 		"a list for one of some":    {key: "allow_bots", list: []string{"all"}, want: "expected none, mentions, all, got a list"},
 		"everybody gives commands":  {key: "commands.users", list: []string{"*"}, want: "commands.mode: senders"},
+		"inherit with others":       {key: "groups.allow_from", list: []string{"inherit", "1"}, want: "inherit must be the only entry"},
+		"inherit for dm":            {key: "dm.allow_from", list: []string{"inherit"}, want: "inherit works only in groups.allow_from"},
+		"an empty entry":            {key: "groups.only", list: []string{""}, want: "is empty"},
 		"blanks":                    {key: "dm.allow_from", list: []string{"1", " 2"}, want: `the entry " 2" is empty, or has spaces around it`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 // Configuration is the section channels of a configuration, for [Tree.Set]. It must not change after that.
 type Configuration struct {
 	Channels map[string]ChannelPlace
-	Routes   []Rule // the settings "agent" add rules
 }
 
 // ChannelPlace is the settings of a channel.
@@ -44,55 +43,31 @@ type SettingError struct {
 
 func (e *SettingError) Error() string { return e.Path + ": " + e.Message }
 
-// Check returns the mistakes in the settings as joined [*SettingError]s, in the order of their paths.
+// Check returns contradictions between settings as joined [*SettingError]s, in the order of their paths. [Setting.Set] checks single values.
 func (c Configuration) Check() error {
-	found := map[SettingError]bool{}
+	found := map[string]string{} // messages, by path
 	places := c.places()
 	for q, where := range places {
-		checkPlace(where, found)
-		checkResolved(resolve(c.layers(places, q)), found)
+		if name, ok := strings.CutSuffix(where.path, `."".`); ok {
+			found[name+`.""`] = "expected a name or an id, got none"
+		}
+		checkResolved(resolve(c.layers(places, q), q), found)
 	}
-	sorted := slices.SortedFunc(maps.Keys(found), func(a, b SettingError) int {
-		return strings.Compare(a.Path+"\x00"+a.Message, b.Path+"\x00"+b.Message)
-	})
 	var all []error
-	for _, e := range sorted {
-		all = append(all, &e)
-	}
-	if _, err := NewRoutes(c.Routes); err != nil {
-		all = append(all, err)
+	for _, path := range slices.Sorted(maps.Keys(found)) {
+		all = append(all, &SettingError{path, found[path]})
 	}
 	return errors.Join(all...)
 }
 
-// checkPlace reports the mistakes in one place.
-func checkPlace(where layer, found map[SettingError]bool) {
-	if name, ok := strings.CutSuffix(where.path, `."".`); ok {
-		found[SettingError{name + `.""`, "expected a name or an id, got none"}] = true
-	}
-	for _, s := range settingsTable {
-		if s.in(where.place).IsZero() {
-			continue
-		}
-		key, ok := s.At(where.level)
-		err := s.check(where.place)
-		if !ok {
-			err = errors.New("this setting does not work here")
-		}
-		if err != nil {
-			found[SettingError{where.path + key, err.Error()}] = true
-		}
-	}
-}
-
 // checkResolved reports contradictions between settings, also of several levels.
-func checkResolved(r *resolution, found map[SettingError]bool) {
+func checkResolved(r Policy, found map[string]string) {
 	const message = `"*" in the list has no effect with the policy `
 	if (r.DM == PolicyAllowlist || r.DM == PolicyPairing) && slices.Contains(r.DMAllowFrom, Anyone) {
-		found[SettingError{r.Sources[keyDMAllowFrom], message + string(r.DM) + "; set dm.policy: open to admit everybody"}] = true
+		found[r.Sources[keyDMAllowFrom]] = message + string(r.DM) + "; set dm.policy: open to admit everybody"
 	}
 	if r.Group == PolicyAllowlist && slices.Contains(r.GroupAllowFrom, Anyone) {
-		found[SettingError{r.Sources[keyGroupAllowFrom], message + string(r.Group) + "; set groups.policy: open to admit everybody"}] = true
+		found[r.Sources[keyGroupAllowFrom]] = message + string(r.Group) + "; set groups.policy: open to admit everybody"
 	}
 }
 
@@ -176,52 +151,37 @@ func (c Configuration) layers(places map[PolicyQuery]layer, q PolicyQuery) (foun
 	return append(found, layer{place: &shipped}, layer{place: builtInPlace})
 }
 
-// resolution is the policy of all queries that have the same layers.
-type resolution struct {
-	Policy
-	enabled bool     // the setting enabled is in the configuration
-	only    []string // the conversations that are allowed, if enabled is not set
-}
-
-// resolve takes each setting from the first layer that has it.
-func resolve(layers []layer) *resolution {
-	r := &resolution{Policy: Policy{Sources: make(map[string]string, len(settingsTable))}}
+// resolve returns the policy of a query: each setting is that of the first layer that has it.
+func resolve(layers []layer, q PolicyQuery) Policy {
+	p := Policy{Sources: make(map[string]string, len(settingsTable))}
+	enabled := false  // the setting enabled is in the configuration
+	var only []string // else the conversations that the agent talks in
 	for _, s := range settingsTable {
 		for _, l := range layers {
-			if !s.apply(l.place, &r.Policy) {
+			if !s.apply(l.place, &p) {
 				continue
 			}
 			if s.Key == keyOnly {
-				r.only = l.place.Only
+				only = l.place.Only
 			}
 			key, _ := s.At(l.level)
-			r.Sources[s.Key] = l.path + key
+			p.Sources[s.Key] = l.path + key
 			if l.path == "" {
-				r.Sources[s.Key] = builtIn + s.Key
+				p.Sources[s.Key] = builtIn + s.Key
 			}
-			r.enabled = r.enabled || s.Key == keyEnabled && l.path != ""
+			enabled = enabled || s.Key == keyEnabled && l.path != ""
 			break
 		}
 	}
-	if slices.Equal(r.GroupAllowFrom, []string{Inherit}) {
-		r.GroupAllowFrom = r.DMAllowFrom
-		if from, ok := r.Sources[keyDMAllowFrom]; ok {
-			r.Sources[keyGroupAllowFrom] = from
+	if slices.Equal(p.GroupAllowFrom, []string{Inherit}) {
+		p.GroupAllowFrom = p.DMAllowFrom
+		if from, ok := p.Sources[keyDMAllowFrom]; ok {
+			p.Sources[keyGroupAllowFrom] = from
 		}
 	}
-	if !r.enabled && r.only != nil {
-		r.Sources[keyEnabled] = r.Sources[keyOnly]
-	}
-	return r
-}
-
-// policy returns the policy of one query. Whether a conversation is on the list groups.only depends on its id.
-func (r *resolution) policy(q PolicyQuery) Policy {
-	p := r.Policy
-	if !r.enabled && r.only != nil {
-		p.RouteAllowed = slices.ContainsFunc(r.only, func(id string) bool {
-			return id == Anyone || id == q.Conversation || id == q.Parent
-		})
+	if !enabled && only != nil {
+		p.Sources[keyEnabled] = p.Sources[keyOnly]
+		p.RouteAllowed = slices.ContainsFunc(only, func(id string) bool { return id == Anyone || id == q.Conversation || id == q.Parent })
 	}
 	return p
 }
@@ -229,7 +189,6 @@ func (r *resolution) policy(q PolicyQuery) Policy {
 var (
 	_ Settings = (*Tree)(nil)
 	_ Routes   = (*Tree)(nil)
-	_ Routes   = (*RouteTable)(nil)
 	_ Pairing  = (*Pairs)(nil)
 )
 
@@ -246,9 +205,7 @@ type Tree struct {
 type tree struct {
 	config     Configuration
 	places     map[PolicyQuery]layer
-	routes     *RouteTable
 	generation uint64
-	resolved   sync.Map // the paths of the layers → *resolution: there are as many as the configuration has combinations
 }
 
 // NewTree returns the settings of a configuration. An error joins [*SettingError]s.
@@ -264,7 +221,7 @@ func (t *Tree) Set(c Configuration) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.current.Store(&tree{config: c, places: c.places(), routes: c.routes(), generation: t.Generation() + 1})
+	t.current.Store(&tree{config: c, places: c.places(), generation: t.Generation() + 1})
 	return nil
 }
 
@@ -282,25 +239,13 @@ func (t *Tree) Policy(q PolicyQuery) Policy {
 	if now == nil {
 		return Policy{}
 	}
-	layers := now.config.layers(now.places, q)
-	key := ""
-	for _, l := range layers {
-		key += l.path + "\n"
-	}
-	r, ok := now.resolved.Load(key)
-	if !ok {
-		r, _ = now.resolved.LoadOrStore(key, resolve(layers))
-	}
-	p := r.(*resolution).policy(q)
+	p := resolve(now.config.layers(now.places, q), q)
 	p.Generation, p.Commands = now.generation, t.Commands
 	return p
 }
 
-// Route returns the agent for a query.
+// Route returns the agent for a query: the most specific setting "agent".
 func (t *Tree) Route(q RouteQuery) (agent string, ok bool) {
-	now := t.current.Load()
-	if now == nil {
-		return "", false
-	}
-	return now.routes.Route(q)
+	p := t.Policy(PolicyQuery{Channel: q.Channel, Account: q.Account, Conversation: q.Peer.ID, Parent: q.Parent, Thread: q.Thread, Kind: q.Peer.Kind})
+	return p.Agent, p.Agent != ""
 }

@@ -54,18 +54,14 @@ type Sink interface {
 	Do(_ context.Context, b Block, send func(context.Context) (Receipt, error)) (Receipt, error)
 }
 
-// IsCanceled says whether an error is that the turn was not to go on: someone, the lane, or the server's end wanted that, or another process goes on with it.
+// IsCanceled reports whether an error means that the turn was ended on purpose: by a person, the lane, the server's end, or the caller of its
+// context. It is false after a deadline.
 func IsCanceled(ctx context.Context, err error) bool {
-	return isDraining(err) || errors.Is(err, turn.ErrStopped) || errors.Is(err, turn.ErrInterrupted) || errors.Is(err, turn.ErrHandedOver) || gaveUp(ctx, err)
-}
-
-// isDraining says whether an error is that the server shuts down.
-func isDraining(err error) bool {
-	return errors.Is(err, ErrDraining)
-}
-
-// gaveUp says whether an error is that someone has canceled the turn's context. A deadline is no one's wish.
-func gaveUp(ctx context.Context, err error) bool {
+	for _, end := range []error{ErrDraining, turn.ErrStopped, turn.ErrInterrupted, turn.ErrHandedOver} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
 	cause := context.Cause(ctx)
 	return cause != nil && !errors.Is(cause, context.DeadlineExceeded) && (errors.Is(err, cause) || errors.Is(err, context.Canceled))
 }

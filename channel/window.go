@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -64,12 +65,7 @@ type WindowKey struct{ Channel, Account, Conversation, Thread string }
 
 // name is the key in the store. It is a hash, so that it does not reveal the conversation.
 func (k WindowKey) name() string {
-	var b strings.Builder
-	for _, part := range [...]string{k.Channel, k.Account, k.Conversation, k.Thread} {
-		escapeTo(&b, part)
-		b.WriteByte('/')
-	}
-	sum := sha256.Sum256([]byte(b.String()))
+	sum := sha256.Sum256(appendParts(nil, k.Channel, k.Account, k.Conversation, k.Thread))
 	return hex.EncodeToString(sum[:16])
 }
 
@@ -384,7 +380,7 @@ func (w *Window) update(ctx context.Context, k WindowKey, create bool, change fu
 		if len(entries) == 0 {
 			return nil, nil
 		}
-		return encodeWindow(entries), nil
+		return json.Marshal(entries)
 	})
 	if err != nil {
 		w.o.Log.WarnContext(ctx, "cannot store waiting messages", "channel", k.Channel, "error", err)
@@ -393,12 +389,13 @@ func (w *Window) update(ctx context.Context, k WindowKey, create bool, change fu
 
 // decode returns the entries of a stored window. A damaged window is empty, with a warning.
 func (w *Window) decode(ctx context.Context, k WindowKey, text []byte) []HistoryEntry {
+	var entries []HistoryEntry
 	if text == nil {
 		return nil
 	}
-	entries, err := decodeWindow(text)
-	if err != nil {
+	if err := json.Unmarshal(text, &entries); err != nil {
 		w.o.Log.WarnContext(ctx, "cannot read waiting messages; their window is empty now", "channel", k.Channel, "error", err)
+		return nil
 	}
 	return entries
 }

@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/config"
@@ -293,7 +293,7 @@ func readCluster(t *testing.T) cluster {
 				"StatefulSet": &c.statefulSet, "Service": &c.service, "ConfigMap": &m, "Secret": &c.secret, "ServiceAccount": &c.account,
 				"PodDisruptionBudget": &c.budget, "NetworkPolicy": &c.policy, "Kustomization": &c.kustomization,
 			}[head.Kind]
-			if err := yaml.UnmarshalWithOptions([]byte(doc), into, yaml.Strict()); err != nil {
+			if err := yaml.Load([]byte(doc), into, yaml.WithKnownFields()); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 			if head.Kind == "ConfigMap" {

@@ -420,7 +420,7 @@ bots: {a: {}}
 			`w.yaml:2:20: exclude: the star in "a/x*" has no meaning; "*" matches one whole segment, and "**" any number of segments`,
 			`w.yaml:2:29: unknown field "exlude", did you mean "exclude"? expected exclude and include`,
 		}},
-		{"text that is not YAML", "bots: [1, 2", []string{`w.yaml:1:7: invalid YAML: sequence end token ']' not found`}},
+		{"text that is not YAML", "bots: [1, 2", []string{`w.yaml:1:7: expected a comma or the end of the brackets; inside of brackets, put a text with braces, commas or quotes in quotes`}},
 		{"a key that comes twice, beside another mistake", "name: a\nname: b\nbots: {a: {promt: x}}\n", []string{
 			`w.yaml:2:1: name: occurs twice, first in line 1; remove one`,
 			`w.yaml:3:12: unknown field "promt", did you mean "prompt"? expected on, when, model, options, prompt, history, message, root, format, schema, on_invalid, quiet, concurrency, max and filter`,
@@ -428,10 +428,10 @@ bots: {a: {}}
 		{"nothing", "# nothing\n", []string{`w.yaml:1:1: the file is empty; expected a workflow with name and bots`}},
 		{"two documents", "name: a\n---\nname: b\n", []string{`w.yaml:3:1: a second document starts here; expected only one`}},
 		{"a list", "- a\n", []string{`w.yaml:1:1: expected a workflow (a mapping with name, description, model, options, input, bots, events, filter, limits and resume), got a list`}},
-		{"an alias of nothing", "name: *x\n", []string{`w.yaml:1:7: name: *x is undefined; expected &x before it`}},
+		{"an alias of nothing", "name: *x\n", []string{`w.yaml:1:7: YAML reads * as the start of an alias; put a text in quotes, or define the anchor before it`}},
 		{"merge keys", "a: &a {b: c}\nd: {<<: *a}\n", []string{`w.yaml:2:5: d: merge keys (<<) are not supported; write out the members`}},
 		{"bytes that are not UTF-8", "name: a\ndescription: \xff\n", []string{`w.yaml:2:1: the file is not UTF-8 text; save it as UTF-8`}},
-		{"lines that end with CRLF", "\ufeffname: a\r\nbots:\r\n  a: {promt: |}\r\n", []string{`w.yaml:3:14: invalid YAML:`}},
+		{"lines that end with CRLF", "\ufeffname: a\r\nbots:\r\n  a: {promt: |}\r\n", []string{`w.yaml:3:14: YAML does not read this character at the start of a value as text; put the text in quotes`}},
 		{"a place after CRLF and a byte order mark", "\ufeffname: a\r\nbots:\r\n  a:\r\n    prompt: |\r\n      x {{ y }}\r\n", []string{`w.yaml:5:12: prompt: unknown variable "y"; expected one of input, params and result`}},
 		{"infinity", "options: {temperature: .inf}\n", []string{`w.yaml:1:24: options.temperature: infinity and not-a-number are not supported; expected a number`}},
 	}

@@ -171,7 +171,7 @@ func TestReload(t *testing.T) {
 	files["c.yaml"] = &fstest.MapFile{Data: []byte("bots: {a: {}}")}
 	delete(files, "b.yaml")
 	err = r.Reload()
-	if got := lines(err); len(got) != 1 || !strings.HasPrefix(got[0], "flows/a.yaml:1:7: invalid YAML: ") {
+	if got := lines(err); len(got) != 1 || !strings.HasPrefix(got[0], "flows/a.yaml:1:8: invalid YAML: ") {
 		t.Errorf("got %q", got)
 	}
 	if diff := cmp.Diff([]string{"a", "c", "code"}, names(r)); diff != "" {

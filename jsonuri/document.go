@@ -115,11 +115,7 @@ func (d *Document) Set(uri, value []byte) error {
 
 // Get returns the JSON text of the value at uri, reserved uris included; false where there is none.
 func (d *Document) Get(uri string) ([]byte, bool) {
-	n := d.find([]byte(uri))
-	if n == nil {
-		return nil, false
-	}
-	return n.appendJSON(nil, nil), true
+	return d.AppendValue(nil, []byte(uri))
 }
 
 // Delete removes the value at uri; an array's later elements move up. It says whether there was one. Deleting the root
@@ -144,14 +140,11 @@ func (d *Document) Delete(uri string) bool {
 		d.reserved.remove(d.reserved.child(path))
 		return true
 	}
-	for _, s := range spans[:len(spans)-1] {
-		i := n.child(d.segment(path, s))
-		if i < 0 {
-			return false
-		}
-		n = &n.kids.nodes[i]
+	last := len(spans) - 1
+	if n = d.below(n, path, spans[:last]); n == nil {
+		return false
 	}
-	segment := d.segment(path, spans[len(spans)-1])
+	segment := d.segment(path, spans[last])
 	i := n.child(segment)
 	if i < 0 {
 		return false
@@ -281,10 +274,12 @@ func (d *Document) find(uri []byte) *node {
 		return nil
 	}
 	n, spans := d.start(uri, false)
+	return d.below(n, uri, spans)
+}
+
+// below returns the node that spans of uri lead to from n on, nil where there is none.
+func (d *Document) below(n *node, uri []byte, spans []span) *node {
 	for _, s := range spans {
-		if n == nil {
-			return nil
-		}
 		i := n.child(d.segment(uri, s))
 		if i < 0 {
 			return nil

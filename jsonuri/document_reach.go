@@ -74,3 +74,39 @@ func CutReserved[T string | []byte](uri T) (root, reserved T, found bool) {
 	}
 	return uri[:max(i-1, 0)], uri[i:], true
 }
+
+// Node is one value of a [Document]. It is valid until the document changes.
+type Node struct{ n *node }
+
+// Root returns the document's outermost value.
+func (d *Document) Root() Node { return Node{&d.root} }
+
+// Kind returns the first byte of the value's JSON text: '{', '[', '"', 'n' or that of a number or literal.
+func (n Node) Kind() byte { return n.n.first() }
+
+// Text returns the content of a string in its escaped form, or the JSON text of a number or literal. It must not be changed.
+func (n Node) Text() []byte {
+	if n.n.kind == nodeNull {
+		return nullText
+	}
+	return n.n.text
+}
+
+// Len returns the number of elements or members.
+func (n Node) Len() int {
+	if n.n.kids == nil {
+		return 0
+	}
+	return len(n.n.kids.nodes)
+}
+
+// Child returns the element or member at index i, and a member's key.
+func (n Node) Child(i int) (key string, child Node) {
+	if n.n.kind == nodeObject {
+		key = n.n.kids.keys[i]
+	}
+	return key, Node{&n.n.kids.nodes[i]}
+}
+
+// Find returns the index of the element or member called segment, -1 if there is none.
+func (n Node) Find(segment string) int { return n.n.child([]byte(segment)) }

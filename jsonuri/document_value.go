@@ -3,11 +3,7 @@ package jsonuri
 import (
 	"bytes"
 	"errors"
-	"unicode/utf8"
 )
-
-// The text of a scalar is never changed, so these are shared.
-var literalTrue, literalFalse = []byte("true"), []byte("false")
 
 // newNode returns the node of a JSON text, of which it keeps nothing.
 func newNode(text []byte) (node, error) {
@@ -19,10 +15,8 @@ func newNode(text []byte) (node, error) {
 		return node{kind: nodeArray}, nil
 	case "null":
 		return node{kind: nodeNull}, nil
-	case "true":
-		return node{kind: nodeScalar, text: literalTrue}, nil
-	case "false":
-		return node{kind: nodeScalar, text: literalFalse}, nil
+	case "true", "false":
+		return node{kind: nodeScalar, text: literals[string(text)]}, nil // it is never changed, so it is shared
 	}
 	if isNumber(text) {
 		return node{kind: nodeScalar, text: bytes.Clone(text)}, nil
@@ -46,73 +40,21 @@ func newNode(text []byte) (node, error) {
 
 // isContent says whether text can stand between the quotes of a JSON string (RFC 8259, section 7).
 func isContent(text []byte) bool {
-	all := byte(0)
-	for i := 0; i < len(text); i++ {
-		c := text[i]
-		all |= c
-		if c >= ' ' && c != '"' && c != '\\' {
-			continue
-		}
-		if c != '\\' {
-			return false
-		}
-		i++
-		if i == len(text) {
-			return false
-		}
-		switch text[i] {
-		case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		case 'u':
-			if len(text)-i < 5 {
-				return false
-			}
-			for _, h := range text[i+1 : i+5] {
-				if hexValue(h) > 15 {
-					return false
-				}
-			}
-			i += 4
-		default:
-			return false
-		}
+	if skipPlain(text, 0) == len(text) {
+		return true
 	}
-	return all < utf8.RuneSelf || utf8.Valid(text)
+	var p Parser
+	end, closed := p.scanString(text, 0)
+	return end == len(text) && !closed && p.err == nil && (p.sub == subPlain || p.sub == subHigh)
 }
 
 // isNumber says whether text is a number and nothing else (RFC 8259, section 6).
 func isNumber(text []byte) bool {
-	rest := bytes.TrimPrefix(text, []byte("-"))
-	digits := countDigits(rest)
-	if digits == 0 || digits > 1 && rest[0] == '0' {
-		return false
-	}
-	rest = rest[digits:]
-	if len(rest) > 0 && rest[0] == '.' {
-		digits = countDigits(rest[1:])
-		if digits == 0 {
+	sub, ok := numStart, true
+	for _, c := range text {
+		if sub, ok = numberStep(sub, c); !ok {
 			return false
 		}
-		rest = rest[1+digits:]
 	}
-	if len(rest) > 0 && (rest[0] == 'e' || rest[0] == 'E') {
-		rest = rest[1:]
-		if len(rest) > 0 && (rest[0] == '+' || rest[0] == '-') {
-			rest = rest[1:]
-		}
-		digits = countDigits(rest)
-		if digits == 0 {
-			return false
-		}
-		rest = rest[digits:]
-	}
-	return len(rest) == 0
-}
-
-func countDigits(text []byte) int {
-	for i, c := range text {
-		if c < '0' || c > '9' {
-			return i
-		}
-	}
-	return len(text)
+	return numComplete(sub)
 }

@@ -2,6 +2,7 @@ package jsonuri
 
 import (
 	"hash/maphash"
+	"unicode/utf8"
 	"unsafe"
 )
 
@@ -58,10 +59,11 @@ type Parser struct {
 	state  state
 	sub    uint8 // where a string, number or byte order mark stands
 	hex    uint16
-	utf8   utf8State
+	seq    [utf8.UTFMax]byte // a UTF-8 sequence that is not complete: its first seen bytes
+	seen   int
 	inKey  bool   // the open string is a key
 	escKey bool   // the open key has escapes
-	lit    string // the literal that is read, and how much of it was
+	lit    []byte // the literal that is read, and how much of it was
 	litPos int
 	carry  []byte // what of the open string, key or number lies in earlier chunks
 

@@ -1,5 +1,7 @@
 package jsonuri
 
+import "unicode/utf8"
+
 // state is what the grammar expects next.
 type state uint8
 
@@ -30,7 +32,8 @@ var expected = [...]string{
 
 // Where a number stands.
 const (
-	numMinus uint8 = iota // after its sign
+	numStart uint8 = iota
+	numMinus       // after its sign
 	numZero
 	numInt
 	numDot // after the point
@@ -70,13 +73,13 @@ func (p *Parser) strict(b []byte) int {
 		case stLiteral:
 			for i < len(b) && p.litPos < len(p.lit) {
 				if b[i] != p.lit[p.litPos] {
-					return p.fail(i, b, "the rest of '"+p.lit+"'")
+					return p.fail(i, b, "the rest of '"+string(p.lit)+"'")
 				}
 				i++
 				p.litPos++
 			}
 			if p.litPos == len(p.lit) {
-				p.scalar(literalText(p.lit))
+				p.scalar(p.lit)
 				p.afterValue()
 			}
 			continue
@@ -148,29 +151,17 @@ func (p *Parser) strict(b []byte) int {
 				if c == '[' {
 					p.state = stElement
 				}
-			case 't', 'f', 'n':
-				i++
-				p.state, p.litPos = stLiteral, 1
-				switch c {
-				case 't':
-					p.lit = "true"
-				case 'f':
-					p.lit = "false"
-				default:
-					p.lit = "null"
-				}
-			case '-':
-				p.state, p.sub = stNumber, numMinus
-				i = p.beginNumber(b, i)
-			case '0':
-				p.state, p.sub = stNumber, numZero
-				i = p.beginNumber(b, i)
+			case 't':
+				p.state, p.lit, p.litPos = stLiteral, trueText, 0
+			case 'f':
+				p.state, p.lit, p.litPos = stLiteral, falseText, 0
+			case 'n':
+				p.state, p.lit, p.litPos = stLiteral, nullText, 0
 			default:
-				p.state, p.sub = stNumber, numInt
-				i = p.beginNumber(b, i)
-			}
-			if p.err != nil {
-				return i
+				p.state, p.sub, p.carry = stNumber, numStart, p.carry[:0]
+				if i = p.readNumber(b, i); p.err != nil {
+					return i
+				}
 			}
 		case stFirst, stKey:
 			switch {
@@ -222,16 +213,6 @@ var startsValue = func() (t [256]bool) {
 	return t
 }()
 
-func literalText(lit string) []byte {
-	switch lit {
-	case "true":
-		return trueText
-	case "false":
-		return falseText
-	}
-	return nullText
-}
-
 var (
 	trueText  = []byte("true")
 	falseText = []byte("false")
@@ -269,20 +250,11 @@ func (p *Parser) fail(i int, b []byte, want string) int {
 	return i
 }
 
-// beginNumber reads on from the number's first byte, b[i].
-func (p *Parser) beginNumber(b []byte, i int) int {
-	p.carry = p.carry[:0]
-	return p.numberFrom(b, i, i+1)
-}
-
-func (p *Parser) readNumber(b []byte, i int) int { return p.numberFrom(b, i, i) }
-
-// numberFrom reads a number whose bytes in b begin at start, from i on.
-func (p *Parser) numberFrom(b []byte, start, i int) int {
-	sub := p.sub
+// readNumber reads more of a number from b[i] on.
+func (p *Parser) readNumber(b []byte, i int) int {
+	start, sub := i, p.sub
 	for ; i < len(b); i++ {
-		c := b[i]
-		next, ok := numberStep(sub, c)
+		next, ok := numberStep(sub, b[i])
 		if !ok {
 			break
 		}
@@ -320,7 +292,7 @@ func isWord(c byte) bool {
 func numberStep(sub, c byte) (uint8, bool) {
 	if c >= '0' && c <= '9' {
 		switch sub {
-		case numMinus:
+		case numStart, numMinus:
 			if c == '0' {
 				return numZero, true
 			}
@@ -340,6 +312,9 @@ func numberStep(sub, c byte) (uint8, bool) {
 	case 'e', 'E':
 		return numE, sub == numZero || sub == numInt || sub == numFrac
 	case '+', '-':
+		if sub == numStart && c == '-' {
+			return numMinus, true
+		}
 		return numSign, sub == numE
 	}
 	return sub, false
@@ -374,7 +349,7 @@ func (p *Parser) readString(b []byte, i int) int {
 func (p *Parser) passOn(raw []byte) {
 	unit := int(p.sub)
 	if p.sub == subUTF8 {
-		unit = int(p.utf8.seen)
+		unit = p.seen
 	}
 	if len(p.carry) == 0 {
 		n := len(raw) - unit
@@ -440,23 +415,24 @@ func (p *Parser) scanString(b []byte, i int) (end int, closed bool) {
 			case c < ' ':
 				return p.fail(i, b, "string content; control characters must be escaped"), false
 			default:
-				if n := wholeSequence(b[i:]); n > 0 {
+				if _, n := utf8.DecodeRune(b[i:]); n > 1 {
 					i += n
 					continue
 				}
-				if !p.utf8.begin(c) {
+				if utf8.FullRune(b[i : i+1]) {
 					return p.fail(i, b, "valid UTF-8"), false
 				}
-				p.sub = subUTF8
+				p.sub, p.seq[0], p.seen = subUTF8, c, 1
 			}
 		case sub == subUTF8:
-			ok, done := p.utf8.next(c)
-			if !ok {
+			p.seq[p.seen] = c
+			seq := p.seq[:p.seen+1]
+			if _, n := utf8.DecodeRune(seq); n > 1 {
+				p.sub = subPlain
+			} else if utf8.FullRune(seq) {
 				return p.fail(i, b, "the rest of a UTF-8 sequence"), false
 			}
-			if done {
-				p.sub = subPlain
-			}
+			p.seen++
 		case sub == subEsc || sub == subHighE:
 			switch c {
 			case 'u':
@@ -493,22 +469,6 @@ func (p *Parser) scanString(b []byte, i int) (end int, closed bool) {
 	return i, false
 }
 
-// wholeSequence is the length of the two- or three-byte UTF-8 sequence at the start of b, or 0 where there is none or
-// it needs a closer look.
-func wholeSequence(b []byte) int {
-	if len(b) < 3 {
-		return 0
-	}
-	c := b[0]
-	if c >= 0xE1 && c <= 0xEF && c != 0xED && b[1]&0xC0 == 0x80 && b[2]&0xC0 == 0x80 {
-		return 3
-	}
-	if c >= 0xC2 && c <= 0xDF && b[1]&0xC0 == 0x80 {
-		return 2
-	}
-	return 0
-}
-
 // closeStrict ends the input: what is missing is an error.
 func (p *Parser) closeStrict() {
 	if p.state == stNumber && numComplete(p.sub) && len(p.stack) == 0 {
@@ -530,7 +490,7 @@ func (p *Parser) closeStrict() {
 			want = "',' or '" + string(rune(p.top().kind+2)) + "'"
 		}
 	case stLiteral:
-		want = "the rest of '" + p.lit + "'"
+		want = "the rest of '" + string(p.lit) + "'"
 	default:
 		want = p.expects()
 	}

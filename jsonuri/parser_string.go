@@ -20,49 +20,6 @@ const (
 	subUTF8   uint8 = 12 // inside a UTF-8 sequence
 )
 
-// utf8State is the rest of a UTF-8 sequence that is still to come.
-type utf8State struct {
-	seen, need uint8
-	lo, hi     byte // bounds of the next byte (Unicode, table 3-7)
-}
-
-// begin says what must follow the first byte c; false where no sequence begins with c.
-func (u *utf8State) begin(c byte) bool {
-	*u = utf8State{seen: 1, lo: 0x80, hi: 0xBF}
-	switch {
-	case c >= 0xC2 && c <= 0xDF:
-		u.need = 1
-	case c >= 0xE0 && c <= 0xEF:
-		u.need = 2
-		if c == 0xE0 {
-			u.lo = 0xA0
-		} else if c == 0xED {
-			u.hi = 0x9F
-		}
-	case c >= 0xF0 && c <= 0xF4:
-		u.need = 3
-		if c == 0xF0 {
-			u.lo = 0x90
-		} else if c == 0xF4 {
-			u.hi = 0x8F
-		}
-	default:
-		return false
-	}
-	return true
-}
-
-// next takes one more byte; ok says whether it belongs to the sequence, done whether it ends it.
-func (u *utf8State) next(c byte) (ok, done bool) {
-	if c < u.lo || c > u.hi {
-		return false, false
-	}
-	u.seen++
-	u.need--
-	u.lo, u.hi = 0x80, 0xBF
-	return true, u.need == 0
-}
-
 // plainByte marks the bytes that are string content by themselves.
 var plainByte = func() (t [256]bool) {
 	for c := range t {

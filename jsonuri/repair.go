@@ -89,12 +89,11 @@ type repairer struct {
 	pend  []byte // the text that waits
 
 	// Between values.
-	fresh   bool // the container has just begun
-	comma   bool // a comma was the last thing
-	wasText bool // the value before was a string in quotes
-	closed  byte // the closing bracket that was the last thing, on this line
-	calls   int  // ObjectId( and the like whose ) is to come
-	seen    int  // bytes at the start of pend that are of one number or word
+	fresh  bool // the container has just begun
+	comma  bool // a comma was the last thing
+	closed byte // the closing bracket that was the last thing, on this line
+	calls  int  // ObjectId( and the like whose ) is to come
+	seen   int  // bytes at the start of pend that are of one number or word
 
 	// The open string.
 	quote    quote

@@ -2,6 +2,7 @@ package jsonuri
 
 import (
 	"bytes"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -109,18 +110,12 @@ func (r *repairer) escape(b []byte, open, cut bool) (n int, whole bool) {
 		if k < 6 {
 			break
 		}
-		if isHigh(hex4(b[2:])) { // the other half belongs to it
-			m := 6
-			for m < 12 && m < len(b) && isLowHalf(b[6:m+1]) {
-				m++
-			}
-			switch {
-			case m == 12:
-				k = m
-			case m == len(b) && open:
+		if isHigh(hex4(b[2:])) && len(b) < 12 { // the other half belongs to it
+			if open {
 				return 0, false
-			case m == len(b) && cut:
-				return m, true // half a pair is no character
+			}
+			if cut && strings.HasPrefix(`\u`, string(b[6:min(8, len(b))])) {
+				return len(b), true // half a pair is no character
 			}
 		}
 		r.piece(b[:k])
@@ -155,22 +150,6 @@ func hexDigitsIn(b []byte, i, end int) int {
 		i++
 	}
 	return i
-}
-
-// isLowHalf says whether b is the beginning of an escape of a low surrogate.
-func isLowHalf(b []byte) bool {
-	switch k := len(b) - 1; k {
-	case 0:
-		return b[k] == '\\'
-	case 1:
-		return b[k] == 'u'
-	case 2:
-		return b[k]|0x20 == 'd'
-	case 3:
-		return hexValue(b[k]) >= 0xC && hexValue(b[k]) <= 0xF
-	default:
-		return hexValue(b[k]) != 0xFF
-	}
 }
 
 // maxMember is how long an element may be that turns out to be a key.

@@ -153,6 +153,10 @@ func (r *repairer) decideBareKey(i int) act {
 		return act{do: (*repairer).finish, to: i}
 	case isQuote(c):
 		y := r.next(i + n)
+		if y.c == c && !y.space && r.colonAt(y.end) { // RP-02: age"" : 10
+			end.n, end.fix = y.end-i, fixExtraQuote
+			return end
+		}
 		if y.c != ':' && len(text) > 0 && r.quotedKey(x) { // RP-13: a word between members
 			return drop
 		}
@@ -163,7 +167,7 @@ func (r *repairer) decideBareKey(i int) act {
 	case len(text) == 0:
 		drop.n = n
 		return drop
-	case !r.fresh && !r.comma && c == '}', (c == '\n' || c == '\r') && r.quotedKey(x):
+	case !r.fresh && !r.comma && c == '}' && !isDigit(text[0]), (c == '\n' || c == '\r') && r.quotedKey(x):
 		return drop // RP-13: a word behind the last member, or between two
 	case r.isElement(i):
 		end.do, end.fix = (*repairer).endAsElement, fixMissBracket

@@ -3,6 +3,7 @@ package jsonuri
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -155,6 +156,15 @@ var repairs = []struct {
 	{"RP-11 code in a string", `{"code": "f({"k": "v", "l": "w"}); g()", "x": 1}`, `{"code":"f({\"k\": \"v\", \"l\": \"w\"}); g()","x":1}`, "unescaped_quote"},
 	{"RP-11 comment of the last member, on one line", `{"a": {"b": "c" # note }, "d": 1}`, `{"a":{"b":"c"},"d":1}`, "comment"},
 	{"RP-11 brackets at the end of a text that has no end", `{"a": "use [x] and {y}}`, `{"a":"use [x] and {y}"}`, "missing_quote"},
+
+	{"RP-11 a quote too many behind a key without quotes", `{a"": 1, "b": {c"": 2}}`, `{"a":1,"b":{"c":2}}`, "extra_quote"},
+	{"RP-11 a key without its end behind a brace too many", "{\"a\": {\"b\": 1}},\n\"c: 2\n}", `{"a":{"b":1},"c":2}`, "extra_bracket missing_quote"},
+	{"RP-11 a key without its colon behind a brace too many", `{"a": {"b": 1}}, "c" "d"}`, `{"a":{"b":1},"c":"d"}`, "extra_bracket missing_colon"},
+	{"RP-11 two commas behind a bracket too many", `{"a": [1]],, "b": 2}`, `{"a":[1],"b":2}`, "extra_bracket extra_comma"},
+	{"RP-11 two commas behind a brace too many in an array", `{"a": [{"b": 1}},, {"c": 2}]}`, `{"a":[{"b":1},{"c":2}]}`, "extra_bracket extra_comma"},
+	{"RP-11 a brace too many in an array and no comma", `{"a": [{"b": 1}} {"c": 2}]}`, `{"a":[{"b":1},{"c":2}]}`, "extra_bracket missing_comma"},
+	{"RP-11 two members without a key", `{"a": 1, ["b"], ["c"]}`, `{"a":1,"":["b"],"2":["c"]}`, "missing_colon missing_key"},
+	{"RP-11 a number behind the last string", `{"a": "b" 1005}`, `{"a":"b","1005":null}`, "missing_comma missing_value unquoted_key"},
 
 	// RP-12
 	{"RP-12 comma missing", `["a" 2, "b" "c" true {"x": 1} [2] "d""e"]`, `["a",2,"b","c",true,{"x":1},[2],"d","e"]`, "missing_comma"},
@@ -410,6 +420,51 @@ func TestDamagedDocumentsAreReadTheSameHoweverTheyAreCut(t *testing.T) {
 		checkMended(t, text)
 		if t.Failed() {
 			rt.FailNow()
+		}
+	})
+}
+
+// RP-11: a document whose keys and strings are words keeps each of them, whichever sign of its structure is missing or doubled.
+func TestOneSignMissingOrDoubledLosesNoWord(test *testing.T) {
+	rapid.Check(test, func(t *rapid.T) {
+		words := 0
+		word := func() string { words++; return fmt.Sprintf("w%dx", words) }
+		var value func(depth int) string
+		value = func(depth int) string {
+			line := rapid.SampledFrom([]string{"", " ", "\n"}).Draw(t, "space")
+			var parts []string
+			switch kind := rapid.IntRange(0, 3).Draw(t, "kind"); {
+			case depth == 0 || kind == 0 && depth < 3:
+				for range rapid.IntRange(1, 3).Draw(t, "members") {
+					parts = append(parts, line+`"`+word()+`": `+value(depth+1))
+				}
+				return "{" + strings.Join(parts, ",") + line + "}"
+			case kind == 1 && depth < 3:
+				for range rapid.IntRange(1, 3).Draw(t, "elements") {
+					parts = append(parts, line+value(depth+1))
+				}
+				return "[" + strings.Join(parts, ",") + line + "]"
+			default:
+				return `"` + word() + " " + word() + `"`
+			}
+		}
+		text := value(0)
+		var signs []int
+		for i := range text {
+			if i > 0 && strings.IndexByte(`"{}[],:`, text[i]) >= 0 {
+				signs = append(signs, i)
+			}
+		}
+		at := rapid.SampledFrom(signs).Draw(t, "sign")
+		damaged := text[:at] + text[at+1:]
+		if rapid.Bool().Draw(t, "doubled") {
+			damaged = text[:at] + text[at:at+1] + text[at:]
+		}
+		got := parse(test, Options{Repair: true}, damaged)
+		for i := range words {
+			if word := fmt.Sprintf("w%dx", i+1); !strings.Contains(got.Final, word) {
+				t.Fatalf("%s is lost of %s\nread as %s\n%v", word, damaged, got.Final, got.Repairs)
+			}
 		}
 	})
 }

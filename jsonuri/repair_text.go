@@ -124,7 +124,6 @@ func (r *repairer) endText(i int) int {
 	r.maybeKey = false
 	r.p.closeString()
 	r.goOn()
-	r.wasText = true
 	return i + r.a.n
 }
 

@@ -9,7 +9,7 @@ import (
 func (r *repairer) decidePlain(i int) act {
 	bare := act{do: (*repairer).openText, fix: fixBare}
 	end := i + r.seen
-	for isTokenByte(r.byteAt(end)) {
+	for isTokenByte(r.byteAt(end)) || r.thousand(i, end) {
 		if end++; end-i > r.p.maxNumber {
 			if bytes.ContainsFunc(r.b[i:end], func(c rune) bool { return !isDigit(byte(c)) && !strings.ContainsRune(".-+_eE", c) }) {
 				return bare
@@ -23,13 +23,6 @@ func (r *repairer) decidePlain(i int) act {
 	}
 	if value, fix, ok := readToken(r.token[:0], r.b[i:end], end == len(r.b)); ok {
 		a := act{do: (*repairer).giveScalar, n: end - i, fix: fix, value: value}
-		if isDigit(value[0]) || value[0] == '-' {
-			if next := r.thousands(i, end); next > end {
-				text := strings.ReplaceAll(string(r.b[i:next]), ",", "")
-				a.value, _, _ = readToken(r.token[:0], []byte(text), false)
-				a.n, a.fix = next-i, fixNumber
-			}
-		}
 		if r.standsAlone(i + a.n) {
 			return a
 		}
@@ -93,7 +86,7 @@ func readToken(dst, token []byte, cut bool) (value []byte, fix string, ok bool) 
 		dst = append(dst, '0')
 	}
 	for i, c := range rest {
-		if c != '_' || i == 0 || !isDigit(rest[i-1]) {
+		if c != '_' && c != ',' || i == 0 || !isDigit(rest[i-1]) {
 			dst = append(dst, c)
 		}
 	}
@@ -110,37 +103,17 @@ func readToken(dst, token []byte, cut bool) (value []byte, fix string, ok bool) 
 	return dst, fix, len(dst) > 0 && (isDigit(rest[0]) || len(rest) > 1) && isNumber(dst)
 }
 
-// thousands gives where a number at i with commas between its thousands ends, whose first digits end at end. A member of an
-// object cannot begin with digits (RP-11).
-func (r *repairer) thousands(i, end int) int {
-	if r.b[i] == '-' {
-		i++
+// thousand says whether a comma and exactly three digits go on with the number b[start:i]. Only in an object, where no member begins
+// with digits (RP-11).
+func (r *repairer) thousand(start, i int) bool {
+	if r.inside() != '{' || r.byteAt(i) != ',' || i == start || len(bytes.Trim(r.b[start:i], "-,0123456789")) > 0 {
+		return false
 	}
-	if r.inside() != '{' || end == i || end-i > 3 || r.b[i] == '0' || countDigits(r.b[i:end]) != end-i {
-		return end
+	n := 0
+	for n < 4 && isDigit(r.byteAt(i+1+n)) {
+		n++
 	}
-	next := end
-	for next < end+40 && r.byteAt(next) == ',' {
-		k := 1
-		for k < 5 && isDigit(r.byteAt(next+k)) {
-			k++
-		}
-		if k == 1 {
-			break // the comma behind the number
-		}
-		if k != 4 {
-			return end
-		}
-		next += 4
-	}
-	if next > end && r.byteAt(next) == '.' {
-		for next++; next < end+80 && isDigit(r.byteAt(next)); next++ {
-		}
-	}
-	if c := r.next(next).c; c == ':' || c == '=' {
-		return end
-	}
-	return next
+	return n == 3 && !r.colonAt(i+4) && !r.short
 }
 
 // standsAlone says whether a token that ends at i is a value by itself, and not the beginning of a text.

@@ -1,10 +1,13 @@
 package jsonuri
 
+import "strconv"
+
 // How a container was written, in a frame's stray.
 const (
 	tuple   = 0x80 // an array with round brackets
 	implied = 0x40 // an object without brackets, in an array
-	strays  = 0x3F // the rest is a count
+	unnamed = 0x20 // an object that has a member whose key was missing
+	strays  = 0x1F // the rest is a count
 )
 
 // to goes on in a state behind n bytes.
@@ -128,7 +131,7 @@ func (r *repairer) decideKey(x sign) act {
 		switch n := len(r.p.stack); {
 		case !r.fresh && r.kind(n-2) == '[': // RP-13: an element of the array around the object, whose brace is missing
 			return act{do: (*repairer).closeTo, index: n - 1, state: rpValue, fix: fixMissBracket}
-		case x.c == '[': // the value stands for itself
+		case x.c == '[' || !r.fresh: // the value stands for itself
 			return act{do: (*repairer).emptyKey, fix: fixMissKey}
 		}
 		// RP-06: {{"a": 1}}, from a template whose brackets are doubled.
@@ -153,8 +156,15 @@ func (r *repairer) decideKey(x sign) act {
 	return a
 }
 
+// emptyKey begins a member whose key is missing. Its key is "", or its index if the object has such a member already (RP-11).
 func (r *repairer) emptyKey(i int) int {
-	r.p.member(nil, false)
+	var key []byte
+	f := r.p.top()
+	if f.stray&unnamed != 0 {
+		key = strconv.AppendInt(r.token[:0], int64(f.index), 10)
+	}
+	f.stray |= unnamed
+	r.p.member(key, false)
 	r.fresh, r.comma = false, false
 	r.state = rpColon
 	return i
@@ -231,7 +241,7 @@ func (r *repairer) beginValue() {
 	if r.inside() == '[' {
 		r.p.element()
 	}
-	r.wasText, r.closed = false, 0
+	r.closed = 0
 }
 
 // goOn goes on behind a complete value.
@@ -369,12 +379,8 @@ func (r *repairer) decideAfter(x sign) act {
 		return a
 	}
 	switch x.c {
-	case ':', '=', '>', '\\', '*', '|':
+	case ':', '=', '>', '\\', '*', '|', '+':
 		return r.skip(x, fixJunk)
-	case '+':
-		if r.wasText {
-			return r.skip(x, fixJunk)
-		}
 	}
 	if m := len(r.p.stack); next == rpValue && r.kind(m-2) == '{' && r.quotedKey(x) {
 		// RP-06: a member of the object around the array, which was not closed.
@@ -422,7 +428,6 @@ func (r *repairer) closeTo(i int) int {
 	for len(r.p.stack) > max(r.a.index, 1) {
 		r.p.close()
 	}
-	r.wasText = false
 	r.goOn()
 	r.closed = r.a.c
 	if r.state = r.a.state; r.a.index == 0 {
@@ -455,6 +460,9 @@ func (r *repairer) mismatched(i int, c byte) int {
 	}
 	first, second := match, top
 	then := r.then(i)
+	if next := r.next(i).c; next == '{' || next == '[' { // an element, whose comma is missing
+		then = thenValue
+	}
 	goesOn := byte('{')
 	switch then {
 	case thenEnd, thenLong:
@@ -490,6 +498,14 @@ const (
 	thenBracket        // ]
 )
 
+// commas is the sign behind the comma x, which may be doubled.
+func (l *look) commas(x sign) sign {
+	if x = l.next(x.end); x.c == ',' {
+		x = l.next(x.end)
+	}
+	return x
+}
+
 func (l *look) then(i int) int {
 	x := l.next(i)
 	comma := x.c == ','
@@ -499,7 +515,7 @@ func (l *look) then(i int) int {
 	case ']':
 		return thenBracket
 	case ',':
-		x = l.next(x.end)
+		x = l.commas(x)
 	}
 	switch {
 	case x.c == '`' && l.has(x.at, "```"):
@@ -527,7 +543,7 @@ func (l *look) then(i int) int {
 
 // elementFollows says whether what stands behind the comma at i is an element of a document, and not a word of the text around it.
 func (l *look) elementFollows(i int) bool {
-	x := l.next(l.next(i).end)
+	x := l.commas(l.next(i))
 	return x.c == '{' || x.c == '[' || isQuote(x.c) && l.quotedElement(x, false) || isTokenByte(x.c) && l.plainValue(x, false)
 }
 
@@ -554,6 +570,11 @@ func (r *repairer) decideLast(x sign) act {
 	kind := r.inside()
 	if then := r.then(x.at); kind == '{' && then == thenKey || kind == '[' && then == thenValue && r.elementFollows(x.at) {
 		return to(rpAfter, 0, fixMoreBracket)
+	}
+	if kind == '{' && x.c == ',' { // RP-11: a key with a part missing, or a string
+		if y := r.commas(x); isQuote(y.c) || isDigit(y.c) || y.c == '{' || y.c == '[' || r.halfKey(y.at) {
+			return to(rpAfter, 0, fixMoreBracket)
+		}
 	}
 	return act{do: (*repairer).endDocument}
 }

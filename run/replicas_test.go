@@ -30,7 +30,7 @@ type cluster struct {
 type modelReplica struct {
 	s     *Service
 	node  *node
-	tapes tape.Whole // nil: it has no sessions
+	tapes tape.Store // nil: it has no sessions
 }
 
 // end ends what the service leaves open.

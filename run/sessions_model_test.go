@@ -80,7 +80,7 @@ type soleAgent struct{ *agent.Agent }
 func (soleAgent) Names() []string { return []string{answerer} }
 
 // addSessions lets a replica have sessions.
-func (c *cluster) addSessions(o *Options, n *node) (tape.Whole, error) {
+func (c *cluster) addSessions(o *Options, n *node) (tape.Store, error) {
 	tapes := memoryTapes{c.net.db.SharedTapes(nodeLeases{n}, nil), n}
 	a, err := agent.New(agent.Options{Name: answerer, Models: slowModel{}, Model: "m:m", Bare: true, Store: tapes})
 	if err != nil {

@@ -34,6 +34,7 @@ type EventClaim struct {
 type EventNote struct {
 	Session  string
 	Progress []byte
+	Advanced bool // the turn has sent more of its answer, so earlier crashes do not count
 }
 
 // EventEnd is the end of an event, and of those that were claimed with it.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"time"
 	"unicode/utf8"
 )
@@ -74,77 +73,33 @@ func object(what string, raw json.RawMessage) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// Number gives ids and dates to entries that Check returned. It is called under the lock that keeps others from
-// appending: info is what the tape is, zero for one that does not exist, now is the time of the append, and read yields
-// the tape's entries after an id.
-//
-// Where the tape is not as the batch wants it, that is the error. Where the batch was written before (Batch.Fork),
-// written is the id of the first entry of that time: nothing is to be written.
-func (b Batch) Number(entries []Entry, info Info, now time.Time, read func(after int64) iter.Seq2[Entry, error]) (written int64, err error) {
+// Number gives ids and dates to entries that Check returned. It is called under the lock that keeps others from appending: info is what the
+// tape is, zero for one that does not exist, and now is the time of the append. If the tape is not as the batch wants it, that is the error.
+func (b Batch) Number(entries []Entry, info Info, now time.Time) error {
 	switch {
 	case b.Create && info.Entries > 0:
-		return 0, fmt.Errorf("%w: the tape has %d entries", ErrNotEmpty, info.Entries)
+		return fmt.Errorf("%w: the tape has %d entries", ErrNotEmpty, info.Entries)
 	case b.Create:
 	case !b.Born.IsZero() && !b.Born.Equal(info.Created):
-		return 0, fmt.Errorf("%w: the session was erased during its use", ErrDeleted)
+		return fmt.Errorf("%w: the session was erased during its use", ErrDeleted)
 	case info.Entries == 0:
-		return 0, fmt.Errorf("%w: the tape does not exist", ErrNotFound)
-	}
-	if b.Fork != "" {
-		if written, err := mergedBefore(b.Fork, read(b.ForkAt)); written != 0 || err != nil {
-			return written, err
-		}
-	}
-	if b.IfLast != 0 && b.IfLast != info.LastID {
-		return 0, fmt.Errorf("%w: the last id is %d, not %d", ErrMoved, info.LastID, b.IfLast)
+		return fmt.Errorf("%w: the tape does not exist", ErrNotFound)
+	case b.IfLast != 0 && b.IfLast != info.LastID:
+		return fmt.Errorf("%w: the last id is %d, not %d", ErrMoved, info.LastID, b.IfLast)
 	}
 	last := info.LastID
 	for i := range entries {
 		e := &entries[i]
-		old := e.ID
-		switch {
-		case !b.KeepIDs:
+		if !b.KeepIDs {
 			e.ID = last + 1
-		case e.ID <= last:
-			return 0, fmt.Errorf("%w: id %d follows %d; expected rising ids", ErrInvalid, e.ID, last)
+		} else if e.ID <= last {
+			return fmt.Errorf("%w: id %d follows %d; expected rising ids", ErrInvalid, e.ID, last)
 		}
 		last = e.ID
-		if b.Fork != "" {
-			e.shift(b.ForkAt, e.ID-old)
-		}
 		if e.Date.IsZero() {
 			e.Date = now
 		}
 		e.Date = e.Date.UTC().Truncate(time.Microsecond)
 	}
-	return 0, nil
-}
-
-// mergedBefore returns the id of the first entry of a fork that was merged; 0: it was not.
-func mergedBefore(fork string, entries iter.Seq2[Entry, error]) (int64, error) {
-	for e, err := range entries {
-		if err != nil {
-			return 0, fmt.Errorf("see whether fork %s was merged before: %w", fork, err)
-		}
-		if !emptyObject(e.Meta) && MetaOf(e).Fork == fork {
-			return e.ID, nil
-		}
-	}
-	return 0, nil
-}
-
-// shift adds by to the ids in the meta that point behind at.
-func (e *Entry) shift(at, by int64) {
-	m := MetaOf(*e)
-	if by == 0 || len(m.Refs) == 0 && len(m.Source) == 0 {
-		return
-	}
-	for _, ids := range [][]int64{m.Refs, m.Source} {
-		for i, id := range ids {
-			if id > at {
-				ids[i] = id + by
-			}
-		}
-	}
-	*e = e.With(Meta{Refs: m.Refs, Source: m.Source})
+	return nil
 }

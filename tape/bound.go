@@ -2,10 +2,7 @@ package tape
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"iter"
-	"strings"
 	"sync"
 	"time"
 )
@@ -20,203 +17,111 @@ type tooMany struct{ text string }
 
 func (t tooMany) Error() string { return t.text }
 
-// ErrorCode says to those who sort errors by codes that it is nobody's mistake.
+// ErrorCode returns the code that says that a later retry can succeed.
 func (tooMany) ErrorCode() string { return "overloaded" }
 
-// Whole is a store with all that it may be beside, but that it need not be a [Syncer].
-type Whole interface {
-	Store
-	Blobs
-	Leaser
-	Importer
-	Counter
-}
-
-// Counter is a store that counts sessions.
-type Counter interface {
-	// Count is how many sessions there are.
-	Count(ctx context.Context) (int, error)
-	// CountOf is how many sessions the owner of a session has.
-	CountOf(ctx context.Context, session string) (int, error)
-}
-
-// Expirer is a store that knows which sessions were not used for long.
-type Expirer interface {
-	// Unused lists at most limit sessions whose last entry is from before a date, the oldest first: all, or only those that no request has named.
-	Unused(ctx context.Context, before time.Time, unnamed bool, limit int) ([]Info, error)
-}
-
-// Bounded is a store in which no sessions begin when there are as many as there may be. Those that are there go on.
+// Bounded is a store that refuses new sessions beyond a bound. Existing sessions go on.
 type Bounded struct {
-	Whole
-	most, share int
+	Store
+	max, maxOfOwner int
 
-	mu      sync.Mutex
-	there   int
-	coming  int       // that are being made
-	counted time.Time // when there was counted in the store
-
-	erasing sync.Mutex // one at a time, so that none is taken for two
+	mu       sync.Mutex
+	count    int // of sessions, with those that begin now
+	starting int
+	counted  time.Time // when the store was asked; zero: it has to be asked
 }
 
-// recount is how often the sessions are counted anew: another process may have begun or erased some.
-const recount = time.Minute
+// recountEvery is how often the sessions are counted in the store: other processes begin and erase some.
+const recountEvery = time.Minute
 
-// Bound counts the sessions of a store and bounds them: all to most, those of one owner to share; 0 is no bound of one's own.
-func Bound(ctx context.Context, s Whole, most, share int) (*Bounded, error) {
-	b := &Bounded{Whole: s, most: most, share: share}
-	if err := b.count(ctx); err != nil {
-		return nil, err
-	}
-	return b, nil
+// Bound bounds the sessions of a store: all to max, those of each owner to maxOfOwner; 0 is no bound.
+func Bound(ctx context.Context, s Store, max, maxOfOwner int) (*Bounded, error) {
+	b := &Bounded{Store: s, max: max, maxOfOwner: maxOfOwner}
+	return b, b.recount(ctx)
 }
 
-// count counts the sessions in the store.
-func (b *Bounded) count(ctx context.Context) error {
-	n, err := b.Count(ctx)
-	if err != nil {
-		return fmt.Errorf("count sessions: %w", err)
+// recount counts the sessions in the store. The caller has the lock.
+func (b *Bounded) recount(ctx context.Context) error {
+	n, err := b.Count(ctx, "")
+	if err == nil {
+		b.count, b.counted = n+b.starting, time.Now()
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.there, b.counted = n, time.Now()
-	return nil
+	return err
 }
 
 // Room returns why a session that does not exist cannot begin: [ErrTooMany], [ErrTooManyOfOwner], or an error of the store.
-func (b *Bounded) Room(ctx context.Context, session string) error {
-	err := b.checkShare(ctx, session)
-	if err == nil {
-		err = b.take(ctx, 0)
-	}
-	return err
-}
+func (b *Bounded) Room(ctx context.Context, session string) error { return b.reserve(ctx, session, 0) }
 
-// take takes n places, 0 or 1, if there is room for one more session.
-func (b *Bounded) take(ctx context.Context, n int) error {
-	if b.most == 0 {
-		return nil
-	}
-	room, err := b.reserve(ctx, n)
-	if err == nil && !room {
-		err = ErrTooMany
-	}
-	return err
-}
-
-// reserve reports whether there is room for one more session, and takes n places if so: 0 or 1.
-func (b *Bounded) reserve(ctx context.Context, n int) (bool, error) {
-	for {
-		b.mu.Lock()
-		room := b.there+b.coming < b.most
-		stale := time.Since(b.counted) >= recount
-		switch {
-		case stale:
-			b.counted = time.Now() // by one at a time
-		case room:
-			b.coming += n
+// reserve counts n more sessions, 0 or 1, if there is room for one. Sessions of one owner that begin at the same time may exceed their bound.
+func (b *Bounded) reserve(ctx context.Context, session string, n int) error {
+	if owner := OwnerOf(session); owner != "" && b.maxOfOwner > 0 {
+		n, err := b.Count(ctx, owner)
+		if err != nil {
+			return err
 		}
-		b.mu.Unlock()
-		if !stale {
-			return room, nil
-		}
-		if err := b.count(ctx); err != nil && !room {
-			return false, err // else what was known serves for another while
+		if n >= b.maxOfOwner {
+			return ErrTooManyOfOwner
 		}
 	}
-}
-
-// began says whether the session that was to be made was.
-func (b *Bounded) began(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.coming--
-	if err == nil {
-		b.there++
+	if b.max > 0 && time.Since(b.counted) >= recountEvery {
+		if err := b.recount(ctx); err != nil && b.count >= b.max {
+			return err
+		}
 	}
+	if b.max > 0 && b.count >= b.max {
+		return ErrTooMany
+	}
+	b.count += n
+	b.starting += n
+	return nil
 }
 
 // Append implements [Store].
 func (b *Bounded) Append(ctx context.Context, name string, batch Batch) (first int64, err error) {
-	if !batch.Create || IsFork(name) {
-		return b.Whole.Append(ctx, name, batch)
+	if !batch.Create {
+		return b.Store.Append(ctx, name, batch)
 	}
 	session := batch.Session
 	if session == "" && len(batch.Entries) > 0 {
 		session = MetaOf(batch.Entries[0]).Session
 	}
-	err = b.making(ctx, name, session, func() error {
-		first, err = b.Whole.Append(ctx, name, batch)
+	err = b.create(ctx, name, session, func() error {
+		first, err = b.Store.Append(ctx, name, batch)
 		return err
 	})
 	return first, err
 }
 
-// Import implements [Importer].
+// Import implements [Store].
 func (b *Bounded) Import(ctx context.Context, name, session, workspace string, entries iter.Seq2[Entry, error]) error {
-	return b.making(ctx, name, session, func() error { return b.Whole.Import(ctx, name, session, workspace, entries) })
+	return b.create(ctx, name, session, func() error { return b.Store.Import(ctx, name, session, workspace, entries) })
 }
 
-// making makes a session. Where there is no room for one more, whoever would make one that is there already is told that all the same.
-func (b *Bounded) making(ctx context.Context, name, session string, do func() error) error {
-	err := b.checkShare(ctx, session)
-	if err == nil {
-		err = b.take(ctx, 1)
-	}
-	if err != nil {
+// create calls do, which creates a session, if there is room for it. If the session exists, do reports that.
+func (b *Bounded) create(ctx context.Context, name, session string, do func() error) error {
+	if refused := b.reserve(ctx, session, 1); refused != nil {
 		if _, missing := b.Info(ctx, name); missing == nil {
 			return do()
 		}
-		return err
+		return refused
 	}
-	err = errors.New("tape: a store has panicked")
-	defer func() { b.began(err) }()
-	err = do()
-	return err
-}
-
-// checkShare refuses one more session of the owner of a session. Of several that begin at once, some may be too many.
-func (b *Bounded) checkShare(ctx context.Context, session string) error {
-	if owner, _, owned := strings.Cut(session, "#"); b.share == 0 || !owned || owner == "" {
-		return nil
-	}
-	n, err := b.CountOf(ctx, session)
-	if err == nil && n >= b.share {
-		err = ErrTooManyOfOwner
+	err := do()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.starting--; err != nil {
+		b.count--
 	}
 	return err
-}
-
-// Unused implements [Expirer].
-func (b *Bounded) Unused(ctx context.Context, before time.Time, unnamed bool, limit int) ([]Info, error) {
-	e, ok := b.Whole.(Expirer)
-	if !ok {
-		return nil, nil
-	}
-	return e.Unused(ctx, before, unnamed, limit)
 }
 
 // Delete implements [Store].
 func (b *Bounded) Delete(ctx context.Context, name string) error {
-	if IsFork(name) {
-		return b.Whole.Delete(ctx, name)
-	}
-	b.erasing.Lock()
-	defer b.erasing.Unlock()
-	_, there := b.Info(ctx, name)
-	err := b.Whole.Delete(ctx, name)
-	if err == nil && there == nil {
+	defer func() {
 		b.mu.Lock()
-		b.there--
-		b.mu.Unlock()
-	}
-	return err
-}
-
-// TurnEnded implements [Syncer] where the store does.
-func (b *Bounded) TurnEnded(ctx context.Context, name string) error {
-	if s, ok := b.Whole.(Syncer); ok {
-		return s.TurnEnded(ctx, name)
-	}
-	return nil
+		defer b.mu.Unlock()
+		b.counted = time.Time{}
+	}()
+	return b.Store.Delete(ctx, name)
 }

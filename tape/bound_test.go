@@ -14,7 +14,7 @@ import (
 	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
-func bounded(t *testing.T, s tape.Whole, most int) *tape.Bounded {
+func bounded(t *testing.T, s tape.Store, most int) *tape.Bounded {
 	t.Helper()
 	b, err := tape.Bound(t.Context(), s, most, 0)
 	if err != nil {
@@ -165,11 +165,11 @@ type dumb struct {
 	away bool
 }
 
-func (s *dumb) Count(ctx context.Context) (int, error) {
+func (s *dumb) Count(ctx context.Context, owner string) (int, error) {
 	if s.away {
 		return 0, errors.New("away")
 	}
-	return s.Memory.Count(ctx)
+	return s.Memory.Count(ctx, owner)
 }
 
 func TestSessionsBeginWhereTheyWereFewAndCannotBeCountedNow(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lingserve/lingserve/internal/rawjson"
@@ -125,32 +126,14 @@ func encode(v any) json.RawMessage {
 	if err != nil {
 		return nil
 	}
-	return plain(text)
+	if bytes.Contains(text, []byte(`\u202`)) {
+		text = []byte(unescape.Replace(string(text)))
+	}
+	return text
 }
 
-// plain undoes the two escapes that encoding/json always writes, for the sake of JavaScript: of U+2028 and U+2029.
-func plain(raw []byte) []byte {
-	if !bytes.Contains(raw, []byte(`\u202`)) {
-		return raw
-	}
-	out := make([]byte, 0, len(raw))
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; {
-		case c != '\\':
-			out = append(out, c)
-		case bytes.HasPrefix(raw[i:], []byte(`\u2028`)):
-			out = append(out, "\u2028"...)
-			i += 5
-		case bytes.HasPrefix(raw[i:], []byte(`\u2029`)):
-			out = append(out, "\u2029"...)
-			i += 5
-		default: // with the byte that it escapes, which may be another backslash
-			i++
-			out = append(out, c, raw[i])
-		}
-	}
-	return out
-}
+// unescape undoes the two escapes that encoding/json always writes, for the sake of JavaScript: of U+2028 and U+2029.
+var unescape = strings.NewReplacer(`\\`, `\\`, `\u2028`, "\u2028", `\u2029`, "\u2029")
 
 // Names of events that mean something to this package.
 const (

@@ -102,25 +102,3 @@ func ExampleImport() {
 	// {"id":1,"kind":"message","payload":{"role": "user", "content": "hi"},"meta":{},"date":"2026-03-01T09:00:00.000000Z"}
 	// <nil>
 }
-
-// A process that dies leaves its fork in the store. The next one opens it by its name and merges it.
-func ExampleTape_OpenFork() {
-	ctx := context.Background()
-	store := tape.NewMemory(nil)
-	defer store.Close()
-	t, _ := tape.Open(ctx, store, "/srv/agent", "telegram:42")
-	begun, _ := t.Fork(ctx)
-	_, _ = begun.Append(ctx, tape.NewMessage("user", "a thought"))
-
-	fork, err := t.OpenFork(ctx, begun.Name())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(fork.Merge(ctx))
-	info, _ := t.Info(ctx)
-	fmt.Println(info.Entries)
-	// Output:
-	// <nil>
-	// 2
-}

@@ -4,16 +4,16 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 const titleLen = 60 // code points
 
 // Add takes in the next entry of the tape, so that a store's directory can be kept, and rebuilt, from the entries alone.
-// Bytes and Unreadable are the store's own.
+// Bytes is the store's own.
 func (i *Info) Add(e Entry) {
 	if i.Entries == 0 {
 		i.Created = e.Date
@@ -52,58 +52,34 @@ func (i *Info) AddBatch(b Batch, entries []Entry) {
 
 // AnchorOf says where an anchor is, given its entry.
 func AnchorOf(e Entry) AnchorRef {
-	var p struct {
-		Name string `json:"name"`
-	}
-	_ = json.Unmarshal(e.Payload, &p) // an anchor without a name is one all the same
-	return AnchorRef{ID: e.ID, Name: p.Name, Date: e.Date}
+	name, _ := text(member(e.Payload, "name")) // an anchor without a name is one all the same
+	return AnchorRef{ID: e.ID, Name: name, Date: e.Date}
 }
 
 // titleOf is what a user's message calls its session: what its meta says, for a message that more stands before than its text, or
 // its beginning.
 func titleOf(e Entry) string {
-	var p struct {
-		Role    string          `json:"role"`
-		Content json.RawMessage `json:"content"`
-	}
-	if json.Unmarshal(e.Payload, &p) != nil || p.Role != "user" {
+	if !isText(member(e.Payload, "role"), "user") {
 		return ""
 	}
-	if bytes.Contains(e.Meta, []byte(`"title"`)) {
-		if title := Title(MetaOf(e).Title); title != "" {
-			return title
-		}
+	if title := Title(MetaOf(e).Title); title != "" {
+		return title
 	}
-	var text string
-	if json.Unmarshal(p.Content, &text) != nil {
-		var parts []struct {
-			Text string `json:"text"`
-		}
-		if json.Unmarshal(p.Content, &parts) != nil {
-			return ""
-		}
-		for _, part := range parts {
-			text += " " + part.Text
-		}
-	}
-	return Title(text)
+	return Title(TextOf(member(e.Payload, "content")))
 }
 
 // Title is the beginning of a text, on one line of at most 60 code points.
 func Title(text string) string {
-	var title []rune
-	for word := range strings.FieldsSeq(text) { // of a long text only the beginning is looked at
-		if len(title) > 0 {
-			title = append(title, ' ')
+	var title strings.Builder
+	for word := range strings.FieldsSeq(text) { // of a long text only the beginning is read
+		if title.Len() > 0 {
+			title.WriteByte(' ')
 		}
-		for _, r := range word {
-			if len(title) == titleLen {
-				return string(title)
-			}
-			title = append(title, r)
+		if title.WriteString(first(word, titleLen)); title.Len() > titleLen*utf8.UTFMax {
+			break
 		}
 	}
-	return string(title[:min(len(title), titleLen)])
+	return first(title.String(), titleLen)
 }
 
 // Cursor is the place of this session in a listing.

@@ -4,136 +4,48 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
 )
 
-// matcher says which entries a query selects, in the order in which it is given them.
-//
-// What a tool that searches the tape has found is not searched again, or each search would find the ones before it.
-// Whether a result is one is said by its call, which with newest first comes later: until then, entries are held back.
+// matcher finds the entries of a tape that a query selects.
 type matcher struct {
-	q     *Query
+	Query
+	src   Source
 	words []string // folded; none selects any text
 	fold  cases.Caser
-
-	calls []tapeCall // that are open, oldest first
-	held  []candidate
 }
 
-// tapeCall is a call that waits for its result.
-type tapeCall struct {
-	id     string
-	search bool
-}
-
-// candidate is an entry that is selected unless its call says otherwise.
-type candidate struct {
-	entry Entry
-	fits  bool // but for the text, where it is a result
-}
-
-// maxHeld bounds the entries that wait for their call. A step has fewer; beyond it they are taken to have none.
-const maxHeld = 128
-
-func newMatcher(q Query) *matcher {
-	m := &matcher{q: &q}
-	if q.Text != "" {
-		m.fold = cases.Fold()
-		m.words = strings.Fields(m.folded(q.Text))
-	}
+func newMatcher(q Query, src Source) *matcher {
+	m := &matcher{Query: q, src: src, fold: cases.Fold()}
+	m.words = strings.Fields(m.folded(q.Text))
 	return m
 }
 
-// folded is text as it is compared: compatibility forms (NFKC) and case do not count.
+// folded returns text as it is compared: compatibility forms (NFKC) and case do not count.
 func (m *matcher) folded(s string) string {
-	ascii := true
-	for i := range len(s) {
-		if s[i] >= 0x80 {
-			ascii = false
-			break
-		}
-	}
-	if ascii {
+	if strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0 {
 		return strings.ToLower(s)
 	}
 	return norm.NFKC.String(m.fold.String(norm.NFKC.String(s)))
 }
 
-// next is given the entry that follows, and appends those to dst that are known to be selected now.
-func (m *matcher) next(dst []Entry, e Entry) []Entry {
-	fits := m.fits(e)
+// selects reports whether the query selects an entry within its bounds of ids.
+func (m *matcher) selects(e Entry) (bool, error) {
+	if len(m.Kinds) > 0 && !slices.Contains(m.Kinds, e.Kind) || !m.From.IsZero() && e.Date.Before(m.From) || !m.To.IsZero() && e.Date.After(m.To) {
+		return false, nil
+	}
 	if len(m.words) == 0 {
-		if fits {
-			dst = append(dst, e)
-		}
-		return dst
+		return true, nil
 	}
-	if !m.q.Newest {
-		switch e.Kind {
-		case KindToolCall:
-			m.calls = callsOf(e)
-		case KindMessage:
-			m.calls = nil
-		case KindToolResult:
-			if m.hasWords(m.resultText(e)) && fits {
-				dst = append(dst, e)
-			}
-			return dst
-		}
-		if fits && m.hasWords(textOf(e)) {
-			dst = append(dst, e)
-		}
-		return dst
+	found := m.hasWords(textOf(e))
+	if found && e.Kind == KindToolResult {
+		text, err := m.resultText(e)
+		return m.hasWords(text), err
 	}
-	switch e.Kind {
-	case KindToolResult:
-		m.held = append(m.held, candidate{e, fits})
-		if len(m.held) > maxHeld {
-			dst = m.release(dst)
-		}
-		return dst
-	case KindToolCall:
-		m.calls = callsOf(e)
-		dst = m.release(dst)
-	case KindMessage:
-		dst = m.release(dst)
-	}
-	switch {
-	case !fits || !m.hasWords(textOf(e)):
-	case len(m.held) > 0:
-		m.held = append(m.held, candidate{e, true})
-	default:
-		dst = append(dst, e)
-	}
-	return dst
-}
-
-// rest appends those that are selected and that next has not given.
-func (m *matcher) rest(dst []Entry) []Entry { return m.release(dst) }
-
-// release appends what was held and is selected, as the calls say that are known now.
-func (m *matcher) release(dst []Entry) []Entry {
-	for i, c := range slices.Backward(m.held) { // in the order of the tape, for results that go by position
-		if c.entry.Kind == KindToolResult {
-			m.held[i].fits = m.hasWords(m.resultText(c.entry)) && c.fits
-		}
-	}
-	for _, c := range m.held {
-		if c.fits {
-			dst = append(dst, c.entry)
-		}
-	}
-	m.held, m.calls = nil, nil
-	return dst
-}
-
-// fits says whether e is selected but for its text.
-func (m *matcher) fits(e Entry) bool {
-	q := m.q
-	return (len(q.Kinds) == 0 || slices.Contains(q.Kinds, e.Kind)) &&
-		(q.From.IsZero() || !e.Date.Before(q.From)) && (q.To.IsZero() || !e.Date.After(q.To))
+	return found, nil
 }
 
 func (m *matcher) hasWords(text string) bool {
@@ -149,107 +61,92 @@ func (m *matcher) hasWords(text string) bool {
 	return true
 }
 
-// searchTool is the tool whose results are not searched, under its own name and the one that models see.
-func searchTool(name string) bool { return name == "tape.search" || name == "tape_search" }
+// maxStep bounds the entries between a call and its result. Beyond it a result has no call.
+const maxStep = 128
 
-func callsOf(e Entry) []tapeCall {
-	var p struct {
-		Calls []json.RawMessage `json:"calls"`
-	}
-	_ = json.Unmarshal(e.Payload, &p) // what has no calls has none
-	calls := make([]tapeCall, 0, len(p.Calls))
-	for _, raw := range p.Calls {
-		var c Call
-		if json.Unmarshal(raw, &c) == nil {
-			calls = append(calls, tapeCall{c.ID, searchTool(c.Function.Name)})
+// resultText returns the text of an entry's results without those of searches, which their calls tell: or each search would find the ones
+// before it.
+func (m *matcher) resultText(e Entry) (string, error) {
+	step := []Entry{e} // newest first, up to the calls
+	for before, err := range m.src.Entries(0, e.ID, true) {
+		if err != nil {
+			return "", err
+		}
+		step = append(step, before)
+		if before.Kind == KindToolCall || before.Kind == KindMessage || len(step) > maxStep {
+			break
 		}
 	}
-	return calls
-}
-
-// resultText is the text of the results that are not those of a search. It takes their calls away.
-func (m *matcher) resultText(e Entry) string {
-	var p struct {
-		IDs     []json.RawMessage `json:"ids"`
-		Results []json.RawMessage `json:"results"`
-	}
-	_ = json.Unmarshal(e.Payload, &p)
+	var open []json.RawMessage // calls without a result
 	var b strings.Builder
-	for i, result := range p.Results {
-		id := ""
-		if i < len(p.IDs) {
-			id, _ = text(p.IDs[i])
+	for _, e := range slices.Backward(step) {
+		switch e.Kind {
+		case KindToolCall:
+			open = elements(member(e.Payload, "calls"))
+		case KindToolResult:
+			b.Reset()
+			open = appendResults(&b, e, open)
 		}
-		at := slices.IndexFunc(m.calls, func(c tapeCall) bool { return id == "" || c.id == id })
-		if at >= 0 {
-			search := m.calls[at].search
-			m.calls = slices.Delete(m.calls, at, at+1)
-			if search {
-				continue
-			}
-		}
-		appendText(&b, result)
 	}
-	return b.String()
+	return b.String(), nil
 }
 
-// textOf is the text of an entry that a search covers, decoded.
+// appendResults writes the text of an entry's results, but of those of searches, and returns the calls that are open after it.
+func appendResults(b *strings.Builder, e Entry, open []json.RawMessage) []json.RawMessage {
+	ids := elements(member(e.Payload, "ids"))
+	for i, result := range elements(member(e.Payload, "results")) {
+		id := ""
+		if i < len(ids) {
+			id, _ = text(ids[i])
+		}
+		call := slices.IndexFunc(open, func(call json.RawMessage) bool { return id == "" || isText(member(call, "id"), id) })
+		if call < 0 {
+			appendText(b, result)
+			continue
+		}
+		name, _ := text(member(member(open[call], "function"), "name"))
+		if open = slices.Delete(open, call, call+1); name != "tape.search" && name != "tape_search" {
+			appendText(b, result)
+		}
+	}
+	return open
+}
+
+// textOf returns the text of an entry that a search covers, decoded.
 func textOf(e Entry) string {
 	var b strings.Builder
-	for name, value := range objectMembers(e.Payload) {
-		switch e.Kind {
-		case KindMessage:
-			if string(name) == "content" {
-				appendContent(&b, value)
-			}
-		case KindToolCall:
-			switch string(name) {
-			case "content":
-				appendText(&b, value)
-			case "calls":
-				for _, call := range elements(value) {
-					for name, value := range objectMembers(call) {
-						if string(name) == "function" {
-							appendText(&b, value)
-						}
-					}
-				}
-			}
-		case KindToolResult:
-			if string(name) == "results" {
-				appendText(&b, value)
-			}
-		case KindAnchor:
-			if string(name) == "name" || string(name) == "state" {
-				appendText(&b, value)
-			}
-		case KindError:
-			if string(name) == "kind" || string(name) == "message" {
-				appendText(&b, value)
-			}
+	switch e.Kind {
+	case KindMessage:
+		content := member(e.Payload, "content")
+		if len(content) > 0 && content[0] != '[' {
+			appendText(&b, content)
 		}
+		for _, part := range elements(content) { // the bytes of media are no text
+			appendText(&b, member(part, "text"))
+		}
+	case KindToolCall:
+		appendText(&b, member(e.Payload, "content"))
+		for _, call := range elements(member(e.Payload, "calls")) {
+			appendText(&b, member(call, "function"))
+		}
+	case KindToolResult:
+		appendText(&b, member(e.Payload, "results"))
+	case KindAnchor:
+		appendText(&b, member(e.Payload, "name"))
+		appendText(&b, member(e.Payload, "state"))
+	case KindError:
+		appendText(&b, member(e.Payload, "kind"))
+		appendText(&b, member(e.Payload, "message"))
 	}
 	return b.String()
 }
 
-// appendContent writes the text of a message's content; the bytes of media are no text.
-func appendContent(b *strings.Builder, content json.RawMessage) {
-	if content[0] != '[' {
-		appendText(b, content)
+// appendText writes the strings and numbers of a value, decoded. A string that is JSON itself, as arguments and results often are, is taken
+// apart too: in it, text may be escaped once more.
+func appendText(b *strings.Builder, value json.RawMessage) {
+	if len(value) == 0 {
 		return
 	}
-	for _, part := range elements(content) {
-		for name, value := range objectMembers(part) {
-			if string(name) == "text" {
-				appendText(b, value)
-			}
-		}
-	}
-}
-
-// appendText writes the strings and numbers of a value, decoded. A string that is JSON itself, as arguments and results
-// often are, is taken apart too: in it, text may be escaped once more.
-func appendText(b *strings.Builder, value json.RawMessage) {
 	switch value[0] {
 	case '"':
 		s, _ := text(value)
@@ -257,10 +154,9 @@ func appendText(b *strings.Builder, value json.RawMessage) {
 			appendText(b, json.RawMessage(t))
 			return
 		}
-		b.WriteString(s)
-		b.WriteByte('\n')
+		b.WriteString(s + "\n")
 	case '{':
-		for _, v := range objectMembers(value) {
+		for _, v := range members(value) {
 			appendText(b, v)
 		}
 	case '[':
@@ -269,7 +165,6 @@ func appendText(b *strings.Builder, value json.RawMessage) {
 		}
 	case 't', 'f', 'n':
 	default:
-		b.Write(value)
-		b.WriteByte('\n')
+		b.Write(append(value, '\n'))
 	}
 }

@@ -50,7 +50,7 @@ func (t *Tape) fill(ctx context.Context, part json.RawMessage) (json.RawMessage,
 		return part, nil
 	}
 	filled, err := t.fillValue(ctx, part)
-	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrDamaged) || errors.Is(err, errors.ErrUnsupported) {
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrDamaged) {
 		return lost, nil
 	}
 	return filled, err
@@ -70,13 +70,14 @@ func (t *Tape) fillValue(ctx context.Context, value json.RawMessage) (json.RawMe
 		}
 		return appendString(make([]byte, 0, len(data)+2), strings.ToValidUTF8(string(data), "\uFFFD")), nil
 	case '{':
-		for name, old := range objectMembers(value) {
+		for name, old := range members(value) {
 			filled, err := t.fillValue(ctx, old)
 			if err != nil {
 				return nil, err
 			}
 			if !bytes.Equal(old, filled) {
-				value = replaceMember(value, string(name), filled)
+				key, _ := text(name)
+				value = replaceMember(value, key, filled)
 			}
 		}
 	}

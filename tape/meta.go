@@ -1,7 +1,7 @@
 package tape
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -11,26 +11,26 @@ import (
 //
 // Ids of other entries are only in Refs and Source, so that they can be rewritten where entries get new ids.
 type Meta struct {
-	Turn          string // turn that appended it
-	Run           string // run on whose behalf
-	Message       string // of a user's message: its id, as its channel has it
-	ContextHidden bool   // "context":false, in no view
-	Partial       bool   // a reply that was cut off
-	Steered       bool   // a message that came while the turn was running
-	Fork          string // fork that it was merged from
-	Spill         []Spill
-	Refs          []int64
-	Source        []int64 // first and last id of what an anchor stands for
+	Turn          string  `json:"turn,omitempty"`    // turn that appended it
+	Run           string  `json:"run,omitempty"`     // run on whose behalf
+	Message       string  `json:"message,omitempty"` // of a user's message: its id, as its channel has it
+	ContextHidden bool    `json:"-"`                 // "context":false, in no view
+	Partial       bool    `json:"partial,omitempty"` // a reply that was cut off
+	Steered       bool    `json:"steered,omitempty"` // a message that came while the turn was running
+	Fork          string  `json:"fork,omitempty"`    // fork that it was merged from
+	Spill         []Spill `json:"spill,omitempty"`
+	Refs          []int64 `json:"refs,omitempty"`
+	Source        []int64 `json:"source,omitempty"` // first and last id of what an anchor stands for
 
 	// Of a user's message: what it calls its session, where that is not the beginning of its text.
-	Title string
+	Title string `json:"title,omitempty"`
 	// Of an entry that begins a turn, and of a command: the agent that it is for.
-	Agent string
+	Agent string `json:"agent,omitempty"`
 	// Of an entry that begins a session: its readable id and its workspace.
-	Session   string
-	Workspace string
+	Session   string `json:"session,omitempty"`
+	Workspace string `json:"workspace,omitempty"`
 	// Of an anchor: the settings as they were.
-	Settings map[string]json.RawMessage
+	Settings map[string]json.RawMessage `json:"settings,omitempty"`
 }
 
 // Spill says that a blob holds something of the entry: the whole of result number Index, or media.
@@ -40,114 +40,53 @@ type Spill struct {
 	Size   int64  `json:"size"` // bytes
 }
 
-// metaField is one of the members that a Meta knows, in the order in which they are written.
-type metaField struct {
-	name string
-	get  func(*Meta) any // nil when there is nothing to write
-	set  func(*Meta, json.RawMessage)
+// metaJSON is a Meta as it is written.
+type metaJSON struct {
+	Meta
+	Context *bool `json:"context,omitempty"`
 }
 
-func field[T any](name string, of func(*Meta) *T, zero func(T) bool) metaField {
-	return metaField{
-		name: name,
-		get: func(m *Meta) any {
-			if v := *of(m); !zero(v) {
-				return v
-			}
-			return nil
-		},
-		// A member of another type than ours is somebody else's: it is kept and says nothing to us.
-		set: func(m *Meta, raw json.RawMessage) {
-			var v T
-			if json.Unmarshal(raw, &v) == nil {
-				*of(m) = v
-			}
-		},
-	}
+// metaOrder has the members of a Meta in the order in which they are written.
+var metaOrder = []string{
+	"turn", "run", "message", "context", "partial", "steered", "fork", "spill", "refs", "source", "title", "agent", "session", "workspace", "settings",
 }
 
-func noText(s string) bool   { return s == "" }
-func no(b bool) bool         { return !b }
-func none[T any](s []T) bool { return len(s) == 0 }
-
-var metaFields = []metaField{
-	field("turn", func(m *Meta) *string { return &m.Turn }, noText),
-	field("run", func(m *Meta) *string { return &m.Run }, noText),
-	field("message", func(m *Meta) *string { return &m.Message }, noText),
-	{
-		name: "context",
-		get: func(m *Meta) any {
-			if m.ContextHidden {
-				return false
-			}
-			return nil
-		},
-		set: func(m *Meta, raw json.RawMessage) { m.ContextHidden = string(raw) == "false" },
-	},
-	field("partial", func(m *Meta) *bool { return &m.Partial }, no),
-	field("steered", func(m *Meta) *bool { return &m.Steered }, no),
-	field("fork", func(m *Meta) *string { return &m.Fork }, noText),
-	field("spill", func(m *Meta) *[]Spill { return &m.Spill }, none),
-	field("refs", func(m *Meta) *[]int64 { return &m.Refs }, none),
-	field("source", func(m *Meta) *[]int64 { return &m.Source }, none),
-	field("title", func(m *Meta) *string { return &m.Title }, noText),
-	field("agent", func(m *Meta) *string { return &m.Agent }, noText),
-	field("session", func(m *Meta) *string { return &m.Session }, noText),
-	field("workspace", func(m *Meta) *string { return &m.Workspace }, noText),
-	field("settings", func(m *Meta) *map[string]json.RawMessage { return &m.Settings },
-		func(s map[string]json.RawMessage) bool { return len(s) == 0 }),
-}
-
-// MetaOf reads the meta of an entry.
+// MetaOf reads the meta of an entry. A member of another type than ours is somebody else's: it is kept and says nothing to us.
 func MetaOf(e Entry) Meta {
-	var m Meta
-	if emptyObject(e.Meta) {
-		return m
+	var m metaJSON
+	if !emptyObject(e.Meta) {
+		_ = json.Unmarshal(e.Meta, &m) // leaves out what has another type
 	}
-	var raw map[string]json.RawMessage
-	if json.Unmarshal(e.Meta, &raw) != nil {
-		return m
-	}
-	for _, f := range metaFields {
-		if v, ok := raw[f.name]; ok {
-			f.set(&m, v)
-		}
-	}
-	return m
+	m.ContextHidden = m.Context != nil && !*m.Context
+	return m.Meta
 }
 
 // With is the entry with what is set in m added to its meta; members of the same name are replaced, the others kept.
 func (e Entry) With(m Meta) Entry {
-	raw := map[string]json.RawMessage{}
-	if !emptyObject(e.Meta) && json.Unmarshal(e.Meta, &raw) != nil {
+	all := map[string]json.RawMessage{}
+	if !emptyObject(e.Meta) && json.Unmarshal(e.Meta, &all) != nil {
 		return e // Append refuses it
 	}
-	var b bytes.Buffer
-	put := func(name string, value json.RawMessage) {
-		b.WriteByte(',')
-		b.Write(encode(name))
-		b.WriteByte(':')
-		b.Write(value)
+	set := metaJSON{Meta: m}
+	if m.ContextHidden {
+		set.Context = new(false)
 	}
-	for _, f := range metaFields {
-		if v := f.get(&m); v != nil {
-			put(f.name, encode(v))
-		} else if old, ok := raw[f.name]; ok {
-			put(f.name, old)
+	_ = json.Unmarshal(encode(set), &all) // adds members
+	rank := func(name string) int {
+		if i := slices.Index(metaOrder, name); i >= 0 {
+			return i
 		}
-		delete(raw, f.name)
+		return len(metaOrder)
 	}
-	if len(raw) > 0 { // sorting takes memory also where there is nothing to sort
-		for _, name := range slices.Sorted(maps.Keys(raw)) {
-			put(name, raw[name])
-		}
+	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
+	if e.Meta = nil; len(names) == 0 {
+		return e
 	}
-	b.WriteByte('}')
-	e.Meta = b.Bytes()
-	e.Meta[0] = '{' // in place of the first comma; alone it is the end, and then there is nothing to write
-	if len(e.Meta) == 1 {
-		e.Meta = nil
+	for _, name := range names {
+		e.Meta = append(append(append(append(e.Meta, ','), encode(name)...), ':'), all[name]...)
 	}
+	e.Meta[0] = '{' // in place of the first comma
+	e.Meta = append(e.Meta, '}')
 	return e
 }
 

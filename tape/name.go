@@ -12,7 +12,6 @@ import (
 const (
 	maxName    = 240 // bytes; a file system takes 255, and a store adds an ending
 	maxSession = 512 // bytes of a session id
-	forkMark   = "."
 )
 
 // Name is the name of a session's tape: half of the MD5 of the workspace's path, absolute and with its links resolved,
@@ -77,5 +76,11 @@ func CheckSession(id string) error {
 	return nil
 }
 
-// IsFork says whether name is that of a fork.
-func IsFork(name string) bool { return strings.Contains(name, forkMark) }
+// OwnerOf returns the owner of a session: its id before '#', or "" without one.
+func OwnerOf(session string) string {
+	owner, _, found := strings.Cut(session, "#")
+	if !found {
+		return ""
+	}
+	return owner
+}

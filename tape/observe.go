@@ -3,7 +3,6 @@ package tape
 import (
 	"context"
 	"errors"
-	"time"
 )
 
 // Observer is told what a store writes, so that it can be counted. It is called synchronously, from many goroutines and sometimes under
@@ -11,8 +10,6 @@ import (
 type Observer interface {
 	// Appended is told of a batch: how many bytes it has in the store, or why it has none.
 	Appended(entries int, bytes int64, err error)
-	// Synced is told how long the disk took to make something durable, and whether it did.
-	Synced(took time.Duration, err error)
 }
 
 // Refused says of an error of Append that the store is well: the batch did not fit to the tape, or nobody waited for it any more.

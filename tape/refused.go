@@ -52,7 +52,7 @@ func withoutRefused(entries iter.Seq2[Entry, error]) iter.Seq2[Entry, error] {
 					}
 				}
 			}
-			replies := e.Kind == KindToolCall || e.Kind == KindAnchor || e.Kind == KindMessage && says(member(e.Payload, "role"), "assistant")
+			replies := e.Kind == KindToolCall || e.Kind == KindAnchor || e.Kind == KindMessage && isText(member(e.Payload, "role"), "assistant")
 			asks := e.Kind == KindToolResult || e.Kind == KindMessage && !replies
 			if asks || len(held) > 0 && !replies {
 				held = append(held, e)

@@ -92,33 +92,3 @@ func fixCalls(items []json.RawMessage) (fixed []json.RawMessage, calls []openCal
 	}
 	return fixed, calls, changed
 }
-
-// replaceMember returns a copy of an object with one member's value changed, or put first where it was missing, or with
-// nil taken away.
-func replaceMember(object json.RawMessage, name string, value json.RawMessage) json.RawMessage {
-	dst := append(make(json.RawMessage, 0, len(object)+len(name)+len(value)+4), '{')
-	put := func(name string, value json.RawMessage) {
-		if len(dst) > 1 {
-			dst = append(dst, ',')
-		}
-		dst = append(append(appendString(dst, name), ':'), value...)
-	}
-	found := false
-	for member := range objectMembers(object) {
-		found = found || string(member) == name
-	}
-	if !found && value != nil {
-		put(name, value)
-	}
-	done := false
-	for member, old := range objectMembers(object) {
-		switch {
-		case string(member) != name:
-			put(string(member), old)
-		case value != nil && !done: // a member that is there twice is there once from now on
-			put(name, value)
-			done = true
-		}
-	}
-	return append(dst, '}')
-}

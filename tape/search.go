@@ -34,7 +34,7 @@ func (t *Tape) Search(ctx context.Context, q Query) iter.Seq2[Hit, error] {
 		if q.Limit == 0 {
 			q.Limit = searchLimit
 		}
-		m := newMatcher(q)
+		m := newMatcher(q, nil)
 		if len(m.words) == 0 {
 			yield(Hit{}, fmt.Errorf("%w: expected a word to search for", ErrInvalid))
 			return
@@ -51,12 +51,12 @@ func (t *Tape) Search(ctx context.Context, q Query) iter.Seq2[Hit, error] {
 	}
 }
 
-// around is the part of text in which the first of the words is.
+// around returns the part of text in which the first of the words is.
 func (m *matcher) around(text string) string {
-	// Segments of the text are folded one by one, to know from where each came.
+	// Segments of the text are folded one by one, to know where each came from.
 	var folded strings.Builder
-	for seg := range segments(text) {
-		folded.WriteString(m.folded(seg))
+	for segment := range segments(text) {
+		folded.WriteString(m.folded(segment))
 	}
 	at, length := -1, 0
 	for _, word := range m.words {
@@ -65,35 +65,20 @@ func (m *matcher) around(text string) string {
 		}
 	}
 	from, to, done := 0, 0, 0 // bytes of text, and folded ones
-	for seg := range segments(text) {
-		end := done + len(m.folded(seg))
-		if end <= at {
-			from += len(seg)
-		}
-		if done < at+length {
-			to += len(seg)
-		} else {
+	for segment := range segments(text) {
+		if done >= at+length {
 			break
 		}
-		done = end
+		done += len(m.folded(segment))
+		if to += len(segment); done <= at {
+			from = to
+		}
 	}
-	match := text[from:to]
-	if utf8.RuneCountInString(match) >= hitLen {
-		return oneLine(first(match, hitLen))
-	}
-	room := hitLen - utf8.RuneCountInString(match)
-	before := last(text[:from], room)
-	after := first(text[to:], room)
-	nb, na := utf8.RuneCountInString(before), utf8.RuneCountInString(after)
-	switch half := room / 2; {
-	case nb <= half:
-		after = first(after, room-nb)
-	case na <= room-half:
-		before = last(before, room-na)
-	default:
-		before, after = last(before, half), first(after, room-half)
-	}
-	return oneLine(before + match + after)
+	before, match := last(text[:from], hitLen), first(text[from:to], hitLen)
+	near := []rune(before + match + first(text[to:], hitLen))
+	begin := utf8.RuneCountInString(before) - (hitLen-utf8.RuneCountInString(match))/2
+	begin = max(min(begin, len(near)-hitLen), 0)
+	return oneLine(string(near[begin:min(begin+hitLen, len(near))]))
 }
 
 // segments yields the parts of s that normalize by themselves.

@@ -19,33 +19,24 @@ func Select(ctx context.Context, src Source, q Query) iter.Seq2[Entry, error] {
 		if before-after < 2 { // no id between
 			return
 		}
-		match := newMatcher(q)
-		var hits []Entry
+		match := newMatcher(q, src)
 		n := 0
 		for e, err := range src.Entries(after, before, q.Newest) {
 			if err == nil {
 				err = context.Cause(ctx)
 			}
+			selected := false
+			if err == nil {
+				selected, err = match.selects(e)
+			}
 			if err != nil {
 				yield(Entry{}, err)
 				return
 			}
-			hits = match.next(hits[:0], e)
-			for _, hit := range hits {
-				if !yield(hit, nil) {
+			if selected {
+				if n++; !yield(e, nil) || n == q.Limit {
 					return
 				}
-				if n++; n == q.Limit {
-					return
-				}
-			}
-		}
-		for _, hit := range match.rest(hits[:0]) {
-			if !yield(hit, nil) {
-				return
-			}
-			if n++; n == q.Limit {
-				return
 			}
 		}
 	}

@@ -9,34 +9,65 @@ import (
 // MaxEntry is the most bytes of one entry's line.
 const MaxEntry = 8 << 20
 
-// Store holds tapes. All methods are safe for concurrent use. A tape's name is one that [CheckName] accepts; Name and
-// the names of forks are.
+// Store holds tapes. All methods are safe for concurrent use. A tape's name is one that [CheckName] accepts; [Name] returns such names.
 //
-// A store does not implement the rules of batches, queries and listings again: [Batch.Check], [Batch.Number], [Select],
-// [Info.Add] and [Page] are made for it, and tapetest.Run holds it to all that is said here.
-//
-// Beside it a store may be a [Blobs], a [Leaser], a [Syncer], an [Importer] and a [Counter].
+// A store does not implement the rules of batches, queries and listings again: [Batch.Check], [Batch.Number], [Select] and [Info.Add] are made
+// for it, and tapetest.Run holds it to all that is said here.
 type Store interface {
-	// Append writes a batch to the end of a tape, all of it or nothing, and returns the id of its first entry. It keeps
-	// nothing of b.
+	// Append writes a batch to the end of a tape, all of it or nothing, and returns the id of its first entry. It keeps nothing of b.
 	Append(ctx context.Context, name string, b Batch) (first int64, err error)
 
-	// Read yields what q selects of the tape as it is when the reading begins. An error is the last pair: ErrNotFound
-	// for a tape that does not exist, ErrDeleted where it is erased while it is read, ErrAnchorNotFound, the context's.
-	// An entry's payload and meta may be kept by the reader but not changed.
+	// Import makes the tape of these entries, whose ids rise and are kept, or leaves everything as it was and returns the error: that of
+	// entries, ErrNotEmpty, or its own. session and workspace are those of Batch.
+	Import(ctx context.Context, name, session, workspace string, entries iter.Seq2[Entry, error]) error
+
+	// Read yields what q selects of the tape as it is when the reading begins. An error is the last pair: ErrNotFound for a tape that does
+	// not exist, ErrDeleted if it is erased while it is read, ErrAnchorNotFound, the context's. An entry's payload and meta may be kept by the
+	// reader but not changed.
 	Read(ctx context.Context, name string, q Query) iter.Seq2[Entry, error]
 
 	// Info tells about a tape without reading it. A tape that does not exist is ErrNotFound.
 	Info(ctx context.Context, name string) (Info, error)
 
-	// Sessions lists the tapes of sessions (not forks), the one with the newest entry first, without reading a tape.
+	// Sessions lists the tapes, the one with the newest entry first, without reading a tape.
 	Sessions(ctx context.Context, q SessionQuery) iter.Seq2[Info, error]
 
-	// Delete erases a tape, and its forks and blobs with it. Erasing what does not exist is no error.
+	// Count returns how many sessions an owner has, see [OwnerOf]; "" counts those of all.
+	Count(ctx context.Context, owner string) (int, error)
+
+	// Unused lists at most limit sessions whose last entry is from before a date, the oldest first: all, or only those that no request has
+	// named.
+	Unused(ctx context.Context, before time.Time, unnamed bool, limit int) ([]Info, error)
+
+	// Delete erases a tape and its blobs. Erasing what does not exist is no error.
 	Delete(ctx context.Context, name string) error
+
+	// PutBlob stores data beside a tape that exists and returns its handle, the same for the same data.
+	PutBlob(ctx context.Context, name string, data []byte) (handle string, err error)
+
+	// ReadBlob returns at most limit bytes from offset on, and the blob's full size. An offset at or behind the end gives no data and no error;
+	// a handle of another tape is ErrNotFound; a blob that is not what was written may be ErrDamaged. offset and limit are not negative.
+	ReadBlob(ctx context.Context, name, handle string, offset, limit int64) (data []byte, size int64, err error)
+
+	// Lease gives the caller the tape's lease, whether the tape exists or not. While another process, or another caller in this one, has it,
+	// Lease waits for it until ctx ends, or with wait false returns ErrLeased. The lease of a process that died is free within 30 s.
+	Lease(ctx context.Context, name string, wait bool) (Lease, error)
 
 	// Close ends the store; what was appended is durable then. Later calls give ErrClosed.
 	Close() error
+}
+
+// Leaser gives leases as [Store] does.
+type Leaser interface {
+	Lease(ctx context.Context, name string, wait bool) (Lease, error)
+}
+
+// Lease is held until it is released or lost.
+type Lease interface {
+	// Lost is closed when the lease is lost, because the store could not be reached in time: stop working. Releasing it does not close it.
+	Lost() <-chan struct{}
+	// Release gives the lease back. It may be called more than once.
+	Release()
 }
 
 // Batch is what one Append writes. The zero conditions append to the end of a tape that exists.
@@ -61,12 +92,6 @@ type Batch struct {
 	// Born, when not zero, is the date that the tape's first entry must have, else ErrDeleted: the tape was erased, and
 	// made again under the same name.
 	Born time.Time
-
-	// Fork, when not empty, makes the batch happen once: where an entry after id ForkAt has this as its meta.fork, nothing
-	// is written, and the id of the first such entry is returned. The entries have the ids that they had in the fork;
-	// where meta.refs and meta.source point behind ForkAt they are changed as the ids are.
-	Fork   string
-	ForkAt int64
 }
 
 // Info is what is known of a tape without reading it.
@@ -82,7 +107,6 @@ type Info struct {
 	LastID     int64
 	Anchors    int64
 	LastAnchor AnchorRef // zero when there is none
-	Unreadable int64     // damages: lines that cannot be read, which are skipped and kept, and gaps where entries are missing
 	Bytes      int64     // size of the entries in the store
 }
 
@@ -99,46 +123,4 @@ type SessionQuery struct {
 	Prefix    string // only those whose ids begin with it; "" is any
 	After     string // Info.Cursor of the last one seen; "" begins with the newest
 	Limit     int    // 0 is no limit
-}
-
-// Blobs is a store that keeps large values beside a tape. They are erased with the tape.
-type Blobs interface {
-	// PutBlob keeps data for a tape that exists and returns its handle, the same for the same data.
-	PutBlob(ctx context.Context, name string, data []byte) (handle string, err error)
-
-	// ReadBlob returns at most limit bytes from offset on, and the blob's whole size. An offset at or behind the end
-	// gives no data and no error; a handle of another tape is ErrNotFound; a blob that is not what was written may be
-	// ErrDamaged. offset and limit are not negative.
-	ReadBlob(ctx context.Context, name, handle string, offset, limit int64) (data []byte, size int64, err error)
-}
-
-// Leaser is a store that several processes share and that keeps them from working on one session at once.
-type Leaser interface {
-	// Lease gives the caller the tape's lease, whether the tape exists or not. While another process, or another caller
-	// in this one, has it, Lease waits for it until ctx ends, or with wait false returns ErrLeased. The lease of a
-	// process that died is free within 30 s.
-	Lease(ctx context.Context, name string, wait bool) (Lease, error)
-}
-
-// Lease is held until it is released or lost.
-type Lease interface {
-	// Lost is closed when the lease is gone, because the store could not be reached in time: stop working. Releasing it
-	// does not close it.
-	Lost() <-chan struct{}
-	// Release gives the lease back. It may be called more than once.
-	Release()
-}
-
-// Syncer is a store whose entries reach the disk some time after Append.
-type Syncer interface {
-	// TurnEnded says that a turn has appended its last entry; a store that syncs when turns end does so before it
-	// returns, others do nothing.
-	TurnEnded(ctx context.Context, name string) error
-}
-
-// Importer is a store that can fill a tape without holding all of it in memory.
-type Importer interface {
-	// Import makes the tape of these entries, whose ids rise and are kept, or leaves everything as it was and
-	// returns the error: that of entries, ErrNotEmpty, or its own. session and workspace are those of Batch.
-	Import(ctx context.Context, name, session, workspace string, entries iter.Seq2[Entry, error]) error
 }

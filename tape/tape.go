@@ -135,7 +135,7 @@ const appendPause, longestAppendPause = 100 * time.Millisecond, 2 * time.Second
 
 func (t *Tape) append(ctx context.Context, b Batch) (int64, error) {
 	if t.fork != nil {
-		return t.appendFork(ctx, b)
+		return t.fork.append(ctx, b)
 	}
 	b.Born = t.born
 	first, err := t.store.Append(ctx, t.name, b)
@@ -232,7 +232,7 @@ func (t *Tape) settings(ctx context.Context, last int64) (map[string]json.RawMes
 				maps.Copy(settings, MetaOf(e).Settings)
 			}
 		case KindEvent:
-			if !says(member(e.Payload, "name"), EventSetting) {
+			if !isText(member(e.Payload, "name"), EventSetting) {
 				continue
 			}
 			data := member(e.Payload, "data")
@@ -249,8 +249,14 @@ func (t *Tape) settings(ctx context.Context, last int64) (map[string]json.RawMes
 // Info tells about the tape without reading it.
 func (t *Tape) Info(ctx context.Context) (Info, error) {
 	if t.fork != nil {
-		return t.forkInfo(ctx)
+		own, err := t.fork.snapshot(ctx)
+		return own.info, err
 	}
+	return t.stored(ctx)
+}
+
+// stored tells about the session's tape in the store: in a fork, without its own entries.
+func (t *Tape) stored(ctx context.Context) (Info, error) {
 	info, err := t.store.Info(ctx, t.name)
 	if err == nil && !info.Created.Equal(t.born) {
 		err = ErrNotFound
@@ -264,12 +270,11 @@ func (t *Tape) Info(ctx context.Context) (Info, error) {
 // Read yields what q selects of the tape as it is when the reading begins. An error is the last pair. An entry's payload
 // and meta may be kept but not changed.
 func (t *Tape) Read(ctx context.Context, q Query) iter.Seq2[Entry, error] {
+	if t.fork != nil {
+		return t.fork.read(ctx, q)
+	}
 	return func(yield func(Entry, error) bool) {
-		if t.fork != nil {
-			t.readFork(ctx, q)(yield)
-			return
-		}
-		if _, err := t.Info(ctx); err != nil {
+		if _, err := t.stored(ctx); err != nil {
 			yield(Entry{}, err)
 			return
 		}
@@ -283,8 +288,12 @@ func (t *Tape) Read(ctx context.Context, q Query) iter.Seq2[Entry, error] {
 
 // Anchors yields where the anchors are, newest first.
 func (t *Tape) Anchors(ctx context.Context) iter.Seq2[AnchorRef, error] {
+	return anchorsOf(t.Read(ctx, Query{Kinds: []Kind{KindAnchor}, Newest: true}))
+}
+
+func anchorsOf(entries iter.Seq2[Entry, error]) iter.Seq2[AnchorRef, error] {
 	return func(yield func(AnchorRef, error) bool) {
-		for e, err := range t.Read(ctx, Query{Kinds: []Kind{KindAnchor}, Newest: true}) {
+		for e, err := range entries {
 			if !yield(AnchorOf(e), err) || err != nil {
 				return
 			}
@@ -292,56 +301,38 @@ func (t *Tape) Anchors(ctx context.Context) iter.Seq2[AnchorRef, error] {
 	}
 }
 
-// Delete erases the session: its entries, forks and blobs. Every handle of it returns ErrDeleted from then on. The caller
-// sees to it that no turn of the session is running.
+// Delete erases the session: its entries and blobs. Every handle of it returns ErrDeleted from then on. The caller sees to it that no turn of
+// the session is running. A fork is dropped.
 func (t *Tape) Delete(ctx context.Context) error {
 	if t.fork != nil {
-		return t.dropFork(ctx)
+		t.fork.drop()
+		return nil
 	}
-	if _, err := t.Info(ctx); err != nil {
+	if _, err := t.stored(ctx); err != nil {
 		return err
 	}
 	return t.store.Delete(ctx, t.name)
 }
 
-// root is the session's tape, of which this one is a fork of a fork.
-func (t *Tape) root() *Tape {
-	for t.fork != nil {
-		t = t.fork.parent
-	}
-	return t
-}
-
-// PutBlob keeps a large value beside the tape and returns its handle, for an entry's meta (Spill). In a fork it is kept
-// beside the session's tape, since a merge takes entries there. A store without blobs gives ErrUnsupported.
+// PutBlob stores a large value beside the session's tape, also in a fork, and returns its handle, for an entry's meta (Spill).
 func (t *Tape) PutBlob(ctx context.Context, data []byte) (handle string, err error) {
-	blobs, ok := t.store.(Blobs)
-	if !ok {
-		return "", fmt.Errorf("%w: the store keeps no blobs", errors.ErrUnsupported)
-	}
-	root := t.root()
-	if _, err := root.Info(ctx); err != nil {
+	if _, err := t.stored(ctx); err != nil {
 		return "", err
 	}
-	handle, err = blobs.PutBlob(ctx, root.name, data)
+	handle, err = t.store.PutBlob(ctx, t.name, data)
 	return handle, gone(err)
 }
 
-// ReadBlob returns at most limit bytes of a blob from offset on, and its whole size. An offset at or behind the end gives
-// no data. A handle that is not this session's is ErrNotFound.
+// ReadBlob returns at most limit bytes of a blob from offset on, and its full size. An offset at or behind the end gives no data. A handle that
+// is not this session's is ErrNotFound.
 func (t *Tape) ReadBlob(ctx context.Context, handle string, offset, limit int64) (data []byte, size int64, err error) {
-	blobs, ok := t.store.(Blobs)
-	if !ok {
-		return nil, 0, fmt.Errorf("%w: the store keeps no blobs", errors.ErrUnsupported)
-	}
 	if offset < 0 || limit < 0 {
 		return nil, 0, fmt.Errorf("%w: offset and limit of a blob are not negative, %d and %d are given", ErrInvalid, offset, limit)
 	}
-	root := t.root()
-	if _, err := root.Info(ctx); err != nil {
+	if _, err := t.stored(ctx); err != nil {
 		return nil, 0, err
 	}
-	return blobs.ReadBlob(ctx, root.name, handle, offset, limit)
+	return t.store.ReadBlob(ctx, t.name, handle, offset, limit)
 }
 
 // Export writes the tape's entries, one line each.

@@ -209,7 +209,7 @@ func TestAHitShowsTheMatchAndWhatIsAroundIt(t *testing.T) { // TA-24
 	}
 }
 
-func TestASearchStopsHoldingResultsWhoseCallIsFar(t *testing.T) { // TA-20
+func TestASearchFindsResultsWithoutACall(t *testing.T) { // TA-20
 	tp := open(t)
 	result := tape.NewToolResult(nil, "needle")
 	for range 5 {
@@ -242,26 +242,14 @@ func FuzzParseEntry(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
 		e, err := tape.ParseEntry(line)
-		written, other := tape.ParseWritten(line) // takes more, and what ParseEntry takes as that does
-		if err != nil {
-			tape.MetaOf(written)
-			tape.AnchorOf(written)
-			new(tape.Folder).Text(written)
-			return
-		}
-		if diff := cmp.Diff(e, written); other != nil || diff != "" {
-			t.Fatalf("%q, as a line that was written: %v\n%s", line, other, diff)
-		}
-		if !json.Valid(line) {
-			t.Fatalf("%q is no JSON and was taken", line)
+		tape.MetaOf(e)
+		tape.AnchorOf(e)
+		if err != nil || !json.Valid(line) {
+			return // what no store has written: no panic
 		}
 		again, err := tape.ParseEntry(e.AppendJSON(nil))
 		if diff := cmp.Diff(e, again); err != nil || diff != "" {
 			t.Fatalf("%q, written and read: %v\n%s", line, err, diff)
-		}
-		tape.MetaOf(e)
-		if _, err := (tape.Batch{Entries: []tape.Entry{e.With(tape.Meta{Turn: "t"})}}).Check(); err != nil {
-			t.Fatalf("%q is taken from a file and not by Append: %v", line, err)
 		}
 	})
 }

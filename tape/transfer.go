@@ -13,10 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+	"unicode/utf8"
 )
-
-// maxImport bounds what is imported into a store that is no Importer: it is held in memory.
-const maxImport = 256 << 20
 
 // Import fills the tape of a session that has none with the lines of an export, all of them or nothing: ids, dates,
 // meta, kinds that nobody knows, and the bytes of payloads are kept. A session that has a tape is ErrNotEmpty. A line
@@ -25,35 +23,28 @@ const maxImport = 256 << 20
 // Other spacing and another order of members are taken, dates with an offset, seconds since 1970 in "timestamp", and
 // lines without meta, date or id; such an id follows the one before.
 func Import(ctx context.Context, store Store, workspace, session string, r io.Reader) error {
-	t, info, err := lookup(ctx, store, workspace, session)
-	switch {
-	case err == nil:
-		return fmt.Errorf("%w: the session has a tape with %d entries", ErrNotEmpty, info.Entries)
-	case !errors.Is(err, ErrNotFound):
+	t, err := lookupNew(ctx, store, workspace, session)
+	if err != nil {
 		return err
 	}
-	return t.fillWith(ctx, parseLines(ctx, r))
+	return t.importEntries(ctx, parseLines(ctx, r))
 }
 
-// fillWith makes the tape of these entries, whole or not at all.
-func (t *Tape) fillWith(ctx context.Context, entries iter.Seq2[Entry, error]) error {
-	if imp, ok := t.store.(Importer); ok {
-		return imp.Import(ctx, t.name, t.session, t.workspace, entries)
+// lookupNew returns the tape of a session that has none yet; one that exists is ErrNotEmpty.
+func lookupNew(ctx context.Context, store Store, workspace, session string) (*Tape, error) {
+	t, info, err := lookup(ctx, store, workspace, session)
+	if err == nil {
+		return nil, fmt.Errorf("%w: the session has a tape with %d entries", ErrNotEmpty, info.Entries)
 	}
-	b := Batch{Create: true, KeepIDs: true, Session: t.session, Workspace: t.workspace}
-	size := 0
-	for e, err := range entries {
-		if err != nil {
-			return err
-		}
-		if size += overhead + len(e.Payload) + len(e.Meta); size > maxImport {
-			return fmt.Errorf("%w: into this store at most %d bytes are imported at once", ErrTooLarge, maxImport)
-		}
-		e.Payload, e.Meta = bytes.Clone(e.Payload), bytes.Clone(e.Meta)
-		b.Entries = append(b.Entries, e)
+	if !errors.Is(err, ErrNotFound) {
+		return nil, err
 	}
-	_, err := t.store.Append(ctx, t.name, b)
-	return err
+	return t, nil
+}
+
+// importEntries makes the tape of these entries, all of them or nothing.
+func (t *Tape) importEntries(ctx context.Context, entries iter.Seq2[Entry, error]) error {
+	return t.store.Import(ctx, t.name, t.session, t.workspace, entries)
 }
 
 // parseLines yields the entries of an export. They are valid up to the next one.
@@ -110,39 +101,63 @@ func parseLines(ctx context.Context, r io.Reader) iter.Seq2[Entry, error] {
 }
 
 // parseForeign reads a line that this or a similar program wrote. An id or a date that is missing is zero.
-func parseForeign(line []byte) (Entry, error) {
-	e, rest, err := splitLine(line)
-	if err != nil {
-		return Entry{}, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	fail := func(what string) (Entry, error) { return Entry{}, fmt.Errorf("%w: %s", ErrInvalid, what) }
-	if rest.id != nil && e.ID < 1 {
-		return fail("invalid id; expected a whole number from 1")
-	}
-	if e.Kind == "" {
-		return fail("kind must be a string that is not empty")
-	}
-	if string(e.Meta) == "null" || string(e.Meta) == "{}" {
-		e.Meta = nil
+func parseForeign(line []byte) (e Entry, err error) {
+	line = bytes.TrimSpace(line)
+	invalid := func(format string, args ...any) (Entry, error) {
+		return Entry{}, fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
 	}
 	switch {
-	case rest.date != nil && rest.timestamp != nil:
-		return fail("a line has a date or a timestamp, not both")
-	case rest.date != nil:
-		s, _ := text(rest.date)
-		if e.Date, err = time.Parse(time.RFC3339Nano, s); err != nil {
-			return fail(`date must be like "2026-03-01T09:00:00.000000Z"`)
+	case !utf8.Valid(line):
+		return invalid("the line is not UTF-8")
+	case !json.Valid(line):
+		return invalid("the line is not valid JSON")
+	case line[0] != '{':
+		return invalid("the line is not an object")
+	}
+	fields := map[string]json.RawMessage{}
+	for quoted, value := range members(line) {
+		name, _ := text(quoted)
+		if !slices.Contains(lineFields, name) {
+			return invalid("unknown field %.40q", name)
 		}
-	case rest.timestamp != nil:
-		seconds, err := strconv.ParseFloat(string(rest.timestamp), 64)
+		if fields[name] != nil {
+			return invalid("the field %q occurs twice; remove one", name)
+		}
+		fields[name] = value
+	}
+	e = Entry{Kind: kindOf(fields["kind"]), Payload: fields["payload"], Meta: fields["meta"]}
+	if raw := fields["id"]; raw != nil {
+		if e.ID, err = strconv.ParseInt(string(raw), 10, 64); err != nil || e.ID < 1 {
+			return invalid("invalid id; expected a whole number from 1")
+		}
+	}
+	if e.Kind == "" {
+		return invalid("kind must be a string that is not empty")
+	}
+	if string(e.Meta) == "null" || emptyObject(e.Meta) {
+		e.Meta = nil
+	}
+	date, timestamp := fields["date"], fields["timestamp"]
+	switch {
+	case date != nil && timestamp != nil:
+		return invalid("a line has a date or a timestamp, not both")
+	case date != nil:
+		s, _ := text(date)
+		if e.Date, err = time.Parse(time.RFC3339Nano, s); err != nil {
+			return invalid(`date must be like "2026-03-01T09:00:00.000000Z"`)
+		}
+	case timestamp != nil:
+		seconds, err := strconv.ParseFloat(string(timestamp), 64)
 		if err != nil || math.Abs(seconds) > 253402300799 { // the end of year 9999
-			return fail("timestamp must be a number of seconds since 1970")
+			return invalid("timestamp must be a number of seconds since 1970")
 		}
 		e.Date = time.UnixMicro(int64(math.Round(seconds * 1e6)))
 	}
 	e.Date = e.Date.UTC().Truncate(time.Microsecond)
 	return e, nil
 }
+
+var lineFields = []string{"id", "kind", "payload", "meta", "date", "timestamp"}
 
 // ForkSession copies the tape up to the entry at, or all of it with 0, to a new session of the same workspace: ids are
 // kept, and an event "session.forked" follows. Blobs that the entries name go along. A session that has a tape is
@@ -158,11 +173,8 @@ func (t *Tape) ForkSession(ctx context.Context, session string, at int64) (*Tape
 	if at < 1 || at > info.LastID {
 		return nil, fmt.Errorf("%w: a session is forked at one of its entries 1–%d, not at %d", ErrInvalid, info.LastID, at)
 	}
-	target, existing, err := lookup(ctx, t.store, t.workspace, session)
-	switch {
-	case err == nil:
-		return nil, fmt.Errorf("%w: the session has a tape with %d entries", ErrNotEmpty, existing.Entries)
-	case !errors.Is(err, ErrNotFound):
+	target, err := lookupNew(ctx, t.store, t.workspace, session)
+	if err != nil {
 		return nil, err
 	}
 	err = t.copyTo(ctx, target, Query{Before: at + 1}, func(last int64) Entry {
@@ -183,11 +195,8 @@ func Copy(ctx context.Context, from Store, of Info, to Store) (*Tape, error) {
 	if err != nil {
 		return nil, err
 	}
-	target, existing, err := lookup(ctx, to, of.Workspace, of.Session)
-	switch {
-	case err == nil:
-		return nil, fmt.Errorf("%w: the session has a tape with %d entries", ErrNotEmpty, existing.Entries)
-	case !errors.Is(err, ErrNotFound):
+	target, err := lookupNew(ctx, to, of.Workspace, of.Session)
+	if err != nil {
 		return nil, err
 	}
 	return target, source.copyTo(ctx, target, Query{}, nil)
@@ -196,12 +205,12 @@ func Copy(ctx context.Context, from Store, of Info, to Store) (*Tape, error) {
 // copyTo makes target of the entries that q selects, and of those that more yields after an id; nil is none. Blobs that they name go along.
 func (t *Tape) copyTo(ctx context.Context, target *Tape, q Query, more func(last int64) Entry) error {
 	var handles []string
-	err := target.fillWith(ctx, func(yield func(Entry, error) bool) {
+	err := target.importEntries(ctx, func(yield func(Entry, error) bool) {
 		last := int64(0)
 		for e, err := range t.Read(ctx, q) {
 			if err == nil {
 				last = e.ID
-				for _, s := range spillOf(e) {
+				for _, s := range MetaOf(e).Spill {
 					if !slices.Contains(handles, s.Handle) {
 						handles = append(handles, s.Handle)
 					}
@@ -238,40 +247,41 @@ func (t *Tape) SessionForks(ctx context.Context) ([]*Tape, error) {
 	if err != nil {
 		return nil, err
 	}
-	var candidates []string // a fork begins with the same entry
+	type candidate struct {
+		*Tape
+		origins []string // the sessions that its entries come from
+	}
+	var candidates []candidate
 	for in, err := range t.store.Sessions(ctx, SessionQuery{Workspace: t.workspace}) {
 		if err != nil {
 			return nil, err
 		}
-		if in.Session != t.session && in.Created.Equal(info.Created) {
-			candidates = append(candidates, in.Session)
+		if in.Session == t.session || !in.Created.Equal(info.Created) { // a fork begins with the same entry
+			continue
 		}
-	}
-	origins := map[string][]string{} // of a candidate: the sessions that its entries come from
-	forks := make(map[string]*Tape, len(candidates))
-	for _, session := range candidates {
-		fork, err := Lookup(ctx, t.store, t.workspace, session)
-		if err == nil {
-			origins[session], err = fork.origins(ctx)
+		c := candidate{}
+		if c.Tape, err = Lookup(ctx, t.store, t.workspace, in.Session); err == nil {
+			c.origins, err = c.Tape.origins(ctx)
 		}
 		switch {
 		case errors.Is(err, ErrNotFound), errors.Is(err, ErrDeleted): // erased meanwhile
 		case err != nil:
 			return nil, err
 		default:
-			forks[session] = fork
+			candidates = append(candidates, c)
 		}
 	}
-	var found []*Tape
+	var forks []*Tape
 	for known := []string{t.session}; len(known) > 0; known = known[1:] {
-		for _, session := range candidates {
-			if fork := forks[session]; fork != nil && slices.Contains(origins[session], known[0]) {
-				delete(forks, session)
-				found, known = append(found, fork), append(known, session)
+		candidates = slices.DeleteFunc(candidates, func(c candidate) bool {
+			found := slices.Contains(c.origins, known[0])
+			if found {
+				forks, known = append(forks, c.Tape), append(known, c.session)
 			}
-		}
+			return found
+		})
 	}
-	return found, nil
+	return forks, nil
 }
 
 // origins returns the sessions that the tape is a fork of.
@@ -280,15 +290,11 @@ func (t *Tape) origins(ctx context.Context) (sessions []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if !bytes.Contains(e.Payload, []byte(EventSessionForked)) { // of most events it is seen at a glance
+		if !isText(member(e.Payload, "name"), EventSessionForked) {
 			continue
 		}
-		var p struct {
-			Name string
-			Data struct{ Session string }
-		}
-		if json.Unmarshal(e.Payload, &p) == nil && p.Name == EventSessionForked {
-			sessions = append(sessions, p.Data.Session)
+		if session, ok := text(member(member(e.Payload, "data"), "session")); ok {
+			sessions = append(sessions, session)
 		}
 	}
 	return sessions, nil
@@ -314,18 +320,11 @@ func (t *Tape) DeleteWithForks(ctx context.Context, before func(*Tape) error) er
 	return nil
 }
 
-func spillOf(e Entry) []Spill {
-	if !bytes.Contains(e.Meta, []byte(`"spill"`)) {
-		return nil
-	}
-	return MetaOf(e).Spill
-}
-
 func (t *Tape) copyBlobs(ctx context.Context, target *Tape, handles []string) error {
 	for _, handle := range handles {
 		data, _, err := t.ReadBlob(ctx, handle, 0, math.MaxInt64)
 		switch {
-		case errors.Is(err, ErrNotFound), errors.Is(err, ErrDamaged), errors.Is(err, errors.ErrUnsupported):
+		case errors.Is(err, ErrNotFound), errors.Is(err, ErrDamaged):
 			continue // it is not there either; those who ask for it are told
 		case err != nil:
 			return err

@@ -1,7 +1,6 @@
 package tape
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"iter"
@@ -198,9 +197,10 @@ func (w *window) anchor(e Entry) {
 	if state == nil {
 		state = json.RawMessage("null")
 	}
-	m := Message{Role: "assistant", JSON: json.RawMessage(`{"role":"assistant","content":`)}
-	m.JSON = appendString(m.JSON, "[Anchor created: "+name+"]: "+string(state))
-	m.JSON = append(m.JSON, '}')
+	m := Message{Role: "assistant", JSON: encode(struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}{"assistant", "[Anchor created: " + name + "]: " + string(state)})}
 	if len(w.calls) > 0 {
 		w.after = append(w.after, m)
 		return
@@ -210,19 +210,9 @@ func (w *window) anchor(e Entry) {
 
 func (w *window) message(e Entry) {
 	w.close()
-	if role, ok := roleOf(member(e.Payload, "role")); ok {
+	if role, ok := text(member(e.Payload, "role")); ok {
 		w.out = append(w.out, Message{Role: role, JSON: e.Payload})
 	}
-}
-
-// roleOf reads a role; of the usual ones there is no second copy.
-func roleOf(raw json.RawMessage) (string, bool) {
-	for _, role := range [...]string{"user", "assistant", "system", "tool"} {
-		if says(raw, role) {
-			return role, true
-		}
-	}
-	return text(raw)
 }
 
 func (w *window) toolCall(e Entry) {
@@ -236,14 +226,12 @@ func (w *window) toolCall(e Entry) {
 	if len(items) == 0 {
 		return
 	}
-	m := Message{Role: "assistant", JSON: append(json.RawMessage(`{"role":"assistant","content":`), content...)}
-	m.JSON = append(m.JSON, `,"tool_calls":`...)
-	m.JSON = appendArray(m.JSON, items)
-	if made := member(e.Payload, madeMember); made != nil {
-		m.JSON = append(append(m.JSON, `,"`+madeMember+`":`...), made...)
-	}
-	m.JSON = append(m.JSON, '}')
-	w.out = append(w.out, m)
+	w.out = append(w.out, Message{Role: "assistant", JSON: encode(struct {
+		Role    string            `json:"role"`
+		Content json.RawMessage   `json:"content"`
+		Calls   []json.RawMessage `json:"tool_calls"`
+		Made    json.RawMessage   `json:"made,omitempty"`
+	}{"assistant", content, items, member(e.Payload, madeMember)})})
 }
 
 func (w *window) toolResult(e Entry) {
@@ -283,65 +271,13 @@ func (w *window) answer(is func(openCall) bool) *openCall {
 
 // toolMessage is the result of a call: a string as it is, anything else as its JSON text.
 func toolMessage(c openCall, result json.RawMessage) Message {
-	m := Message{Role: "tool", JSON: json.RawMessage(`{"role":"tool","tool_call_id":`)}
-	m.JSON = appendString(m.JSON, c.sent)
-	if c.name != nil {
-		m.JSON = append(append(m.JSON, `,"name":`...), c.name...)
+	if result[0] != '"' {
+		result = appendString(nil, string(result))
 	}
-	m.JSON = append(m.JSON, `,"content":`...)
-	if result[0] == '"' {
-		m.JSON = append(m.JSON, result...)
-	} else {
-		m.JSON = appendString(m.JSON, string(result))
-	}
-	m.JSON = append(m.JSON, '}')
-	return m
-}
-
-// text is the string that raw is.
-func text(raw json.RawMessage) (s string, ok bool) {
-	if len(raw) < 2 || raw[0] != '"' {
-		return "", false
-	}
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return string(raw[1 : len(raw)-1]), true
-	}
-	ok = json.Unmarshal(raw, &s) == nil
-	return s, ok
-}
-
-// says is whether raw is the string s.
-func says(raw json.RawMessage, s string) bool {
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return len(raw) == len(s)+2 && raw[0] == '"' && string(raw[1:len(raw)-1]) == s
-	}
-	other, ok := text(raw)
-	return ok && other == s
-}
-
-// elements are the elements of an array, as parts of raw; of anything else there are none.
-func elements(raw json.RawMessage) []json.RawMessage {
-	if len(raw) == 0 || raw[0] != '[' {
-		return nil
-	}
-	var all []json.RawMessage
-	for i := space(raw, 1); i < len(raw) && raw[i] != ']'; {
-		end := skip(raw, i)
-		all = append(all, raw[i:end:end])
-		if i = space(raw, end); i < len(raw) && raw[i] == ',' {
-			i = space(raw, i+1)
-		}
-	}
-	return all
-}
-
-func appendArray(dst []byte, items []json.RawMessage) []byte {
-	dst = append(dst, '[')
-	for i, item := range items {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(dst, item...)
-	}
-	return append(dst, ']')
+	return Message{Role: "tool", JSON: encode(struct {
+		Role    string          `json:"role"`
+		Call    string          `json:"tool_call_id"`
+		Name    json.RawMessage `json:"name,omitempty"`
+		Content json.RawMessage `json:"content"`
+	}{"tool", c.sent, c.name, result})}
 }

@@ -138,17 +138,16 @@ func (k *Ticket) alone(log *slog.Logger) (err error) {
 	return k.fn(k.ctx)
 }
 
-// lease takes the session's lease, where the store has such. Losing it cancels the submission.
+// lease takes the session's lease. Losing it cancels the submission.
 func (f *Framework) lease(k *Ticket) (release func(), err error) {
 	store, err := f.Store(k.ctx)
 	if err != nil {
 		return nil, err
 	}
-	leaser, ok := store.(tape.Leaser)
-	if !ok {
+	if store == nil {
 		return func() {}, nil
 	}
-	lease, err := leaser.Lease(k.ctx, tape.Name(f.options.Workspace, k.session), true)
+	lease, err := store.Lease(k.ctx, tape.Name(f.options.Workspace, k.session), true)
 	if err != nil {
 		if k.ctx.Err() != nil {
 			err = context.Cause(k.ctx)

@@ -46,9 +46,8 @@ type session struct {
 }
 
 type sessionCounts struct {
-	Entries    int64 `json:"entries"`
-	Anchors    int64 `json:"anchors"`
-	Unreadable int64 `json:"unreadable,omitempty"`
+	Entries int64 `json:"entries"`
+	Anchors int64 `json:"anchors"`
 }
 
 // anchor is an anchor of a session.
@@ -62,7 +61,7 @@ type anchor struct {
 func sessionOf(p access.Principal, i tape.Info) session {
 	return session{
 		ID: nameOf(p, i.Session), Tape: i.Tape, Title: i.Title, Agent: i.Agent, Created: i.Created, Updated: i.Updated, LastID: i.LastID, Bytes: i.Bytes,
-		Counts: sessionCounts{Entries: i.Entries, Anchors: i.Anchors, Unreadable: i.Unreadable},
+		Counts: sessionCounts{Entries: i.Entries, Anchors: i.Anchors},
 	}
 }
 
@@ -424,14 +423,13 @@ var errUsedAgain = errors.New("the session is used again")
 // sweepSessions erases sessions that were not used for as long as they are kept. It ends with Close. Replicas do it side by side, which does
 // no harm.
 func (s *Server) sweepSessions() {
-	store, ok := s.o.Tapes.(tape.Expirer)
-	for ok && backoff.Sleep(s.ctx, sweepSessionsEvery) == nil {
+	for backoff.Sleep(s.ctx, sweepSessionsEvery) == nil {
 		erased := 0
 		for unnamed, keep := range map[bool]time.Duration{false: s.o.KeepSessions, true: s.o.KeepUnnamed} {
 			if keep == 0 {
 				continue
 			}
-			n, err := s.eraseUnused(store, time.Now().Add(-keep), unnamed)
+			n, err := s.eraseUnused(time.Now().Add(-keep), unnamed)
 			if erased += n; err != nil && s.ctx.Err() == nil {
 				s.log.WarnContext(s.ctx, "cannot erase expired sessions; retrying", "error", err)
 			}
@@ -444,9 +442,9 @@ func (s *Server) sweepSessions() {
 
 // eraseUnused erases the sessions whose last entry is from before a date: all, or those that no request has named. It leaves those in which a
 // turn runs.
-func (s *Server) eraseUnused(store tape.Expirer, before time.Time, unnamed bool) (erased int, err error) {
+func (s *Server) eraseUnused(before time.Time, unnamed bool) (erased int, err error) {
 	for {
-		expired, err := store.Unused(s.ctx, before, unnamed, sweptSessions)
+		expired, err := s.o.Tapes.Unused(s.ctx, before, unnamed, sweptSessions)
 		n := 0
 		for i := 0; i < len(expired) && err == nil; i++ {
 			if err = s.expireSession(expired[i], before); err == nil {

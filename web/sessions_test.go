@@ -267,7 +267,7 @@ func TestAHandoffWritesOneAnchor(t *testing.T) {
 	}
 	resp := b.do("POST", "/v1/sessions/a%2Fb/handoff", `{"name":"billing","state":{"summary":"<paid> twice"}}`)
 	body := text(t, resp)
-	e, err := tape.ParseEntry([]byte(body))
+	e, err := tape.ParseEntry([]byte(strings.TrimSpace(body)))
 	if err != nil || resp.StatusCode != 201 || e.ID != 4 || e.Kind != tape.KindAnchor || string(e.Payload) != `{"name":"billing","state":{"summary":"<paid> twice"}}` {
 		t.Fatalf("%d %s: %v", resp.StatusCode, body, err)
 	}

@@ -28,7 +28,7 @@ func (m *model) read(w *wire.Answer) error {
 	a.BlockReader = wire.NewBlockReader(w, a.closed)
 	switch a.Kind() {
 	case "text/event-stream", "": // some servers send no type
-		return a.Events(a.Res.Body, a.event)
+		return a.Events(a.event)
 	case "application/json":
 		return a.whole()
 	default:

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -190,25 +191,24 @@ func TestCloseWaitsUntilCozeHasHeard(t *testing.T) {
 func TestCancelsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c cancels
+		c.work.SetLimit(maxCancels)
 		release := make(chan struct{})
-		started := 0
+		var started atomic.Int32
 		for range maxCancels + 10 {
-			if c.start(func() { <-release }) {
-				started++
-			}
+			c.start(func() { started.Add(1); <-release })
 		}
-		if started != maxCancels {
-			t.Errorf("%d at a time", started)
+		if synctest.Wait(); started.Load() != maxCancels {
+			t.Errorf("%d at a time", started.Load())
 		}
 		close(release)
 		synctest.Wait()
-		if !c.start(func() {}) {
+		c.start(func() { started.Add(1) })
+		c.close()
+		if started.Load() != maxCancels+1 {
 			t.Error("none after the others have ended")
 		}
-		c.close()
-		if c.start(func() {}) {
-			t.Error("one after the end")
-		}
+		c.start(func() { t.Error("one after the end") })
+		synctest.Wait()
 	})
 }
 

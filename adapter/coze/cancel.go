@@ -5,6 +5,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -14,38 +16,27 @@ const (
 	maxCancels = 256
 )
 
-// cancels are the requests to cancel chats that are on their way. Its zero value is ready.
+// cancels are the requests to cancel chats that are on their way.
 type cancels struct {
 	mu     sync.Mutex
-	n      int
 	closed bool
-	work   sync.WaitGroup
+	work   errgroup.Group // has a limit
 }
 
-// start calls f in a goroutine of its own, which close waits for; false where there are too many, or it is closed.
-func (c *cancels) start(f func()) bool {
+// start calls f in a goroutine, which close waits for. Beyond the limit, and after close, it does nothing.
+func (c *cancels) start(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed || c.n == maxCancels {
-		return false
+	if !c.closed {
+		c.work.TryGo(func() error { f(); return nil })
 	}
-	c.n++
-	c.work.Go(func() {
-		defer func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.n--
-		}()
-		f()
-	})
-	return true
 }
 
 func (c *cancels) close() {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
-	c.work.Wait()
+	_ = c.work.Wait() // no request fails
 }
 
 // cancelChat asks Coze to cancel a chat whose stream has been left: closing a stream alone does not end the chat. Nobody waits for
@@ -55,7 +46,7 @@ func (p *provider) cancelChat(ctx context.Context, conversation, id string) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)
 		defer cancel()
 		body := jsonText(map[string]string{"conversation_id": conversation, "chat_id": id})
-		res, _, err := p.Post(ctx, p.url("cancel").String(), p.header("application/json"), []byte(body))
+		res, _, err := p.Post(ctx, p.url("cancel").String(), p.Bearer("application/json"), []byte(body))
 		if err != nil || res == nil {
 			return
 		}

@@ -35,14 +35,16 @@ package coze
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"iter"
+	"net/http"
 	"net/url"
 	"strings"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
-	"github.com/lingserve/lingserve/internal/aside"
 )
 
 // Options are the settings of a provider: the default of Prefix is "coze"; BaseURL is what comes before /v3/chat, default
@@ -60,7 +62,10 @@ func New(o Options, user string) (adapter.Provider, error) {
 		return nil, err
 	}
 	base.Path = strings.TrimSuffix(strings.TrimRight(base.Path, "/"), "/v3/chat")
-	return &provider{Server: wire.NewServer(o), chat: base.JoinPath("v3", "chat"), user: cmp.Or(user, "lingserve")}, nil
+	p := &provider{Server: wire.NewServer(o), chat: base.JoinPath("v3", "chat"), user: cmp.Or(user, "lingserve")}
+	p.files, _ = lru.New[[sha256.Size]byte, file](maxFiles) // fails for no size
+	p.cancels.work.SetLimit(maxCancels)
+	return p, nil
 }
 
 // provider is one server and what is known of it. It is safe for concurrent use.
@@ -71,7 +76,7 @@ type provider struct {
 
 	waiting waiting
 	cancels cancels
-	files   files
+	files   *lru.Cache[[sha256.Size]byte, file] // by what they hold
 }
 
 // Model returns the bot of this id. Which bots there are is only known to Coze.
@@ -97,28 +102,14 @@ type model struct {
 // Stream asks the bot.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
 	return func(yield func(adapter.Chunk, error) bool) {
-		// Whatever ends this function ends the request and its connection, unless the answer was read to its end.
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(context.Canceled)
-		a, err := m.askAside(ctx, &req)
-		if err != nil {
-			if ctx.Err() != nil {
-				a.stop() // a chat that we went on with may be running
+		a := &answer{m: m}
+		ask := func(ctx context.Context) (*http.Response, error) {
+			res, err := a.ask(ctx, &req)
+			if err != nil && ctx.Err() != nil {
+				a.stop(ctx) // a chat that was continued may be running
 			}
-			yield(adapter.Chunk{}, err)
-			return
+			return res, err
 		}
-		defer a.res.Body.Close()
-		a.cancel, a.yield = cancel, yield
-		defer a.stop()
-		if err := a.read(); err != nil {
-			yield(adapter.Chunk{}, err)
-		}
+		m.p.Stream(ctx, m.name, ask, a.read)(yield)
 	}
-}
-
-// askAside is ask on a stack that is gone when the answer begins.
-func (m *model) askAside(ctx context.Context, req *adapter.Request) (a *answer, err error) {
-	aside.Run(func() { a, err = m.ask(ctx, req) })
-	return a, err
 }

@@ -1,11 +1,14 @@
 package coze
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 
 	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // errNotObject says that an event cannot be read.
@@ -57,88 +60,60 @@ func (e *event) isText() bool {
 
 // tokens reads the counts of tokens; nil where nothing was counted.
 func (e *event) tokens() *adapter.Usage {
-	count := func(name string) int {
-		n, err := jsonparser.GetInt(e.usage, name)
-		if err != nil || n < 0 || n > 1<<50 {
-			return 0
-		}
-		return int(n)
-	}
-	u := &adapter.Usage{
-		PromptTokens: count("input_count"), CompletionTokens: count("output_count"), TotalTokens: count("token_count"),
-	}
-	if u.TotalTokens == 0 {
-		u.TotalTokens = u.PromptTokens + u.CompletionTokens
-	}
+	counts := wire.ReadObject(e.usage)
+	in, out := counts.Count("input_count"), counts.Count("output_count")
+	u := &adapter.Usage{PromptTokens: in, CompletionTokens: out, TotalTokens: cmp.Or(counts.Count("token_count"), in+out)}
 	if u.TotalTokens == 0 {
 		return nil
 	}
 	return u
 }
 
-// call reads the content of a message that shows a call: {"name":…,"arguments":{…},…}. ok is false where it names nothing.
-func (e *event) call() (name, arguments string, ok bool) {
-	content, err := wire.Unescape(e.content)
-	if err != nil {
-		return "", "", false
-	}
-	return function([]byte(content))
+// function is a function with its arguments.
+type function struct {
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"` // an object, or one written as a string
 }
 
-// function reads a function with its arguments, which are an object, or one written as a string.
-func function(object []byte) (name, arguments string, ok bool) {
-	raw, kind, _, err := jsonparser.Get(object, "name")
-	if err != nil || kind != jsonparser.String {
-		return "", "", false
+// arguments returns the text of the arguments.
+func (f *function) arguments() string {
+	var text string
+	if json.Unmarshal(f.Arguments, &text) != nil { // of null this is "", too
+		text = string(f.Arguments)
 	}
-	if name, err = wire.Unescape(raw); err != nil || name == "" {
-		return "", "", false
+	return cmp.Or(text, "{}")
+}
+
+// call reads the content of a message that shows a call: {"name":…,"arguments":{…},…}. ok is false where it names nothing.
+func (e *event) call() (f function, ok bool) {
+	content, err := wire.Unescape(e.content)
+	if err != nil {
+		return f, false
 	}
-	raw, kind, _, err = jsonparser.Get(object, "arguments")
-	switch {
-	case err != nil || kind == jsonparser.Null:
-	case kind == jsonparser.String:
-		if arguments, err = wire.Unescape(raw); err != nil {
-			return "", "", false
+	for name, value := range rawjson.Members([]byte(content)) { // as far as it goes: Coze may cut it off
+		switch name {
+		case "name":
+			_ = json.Unmarshal(value, &f.Name) // what is no text is no name
+		case "arguments":
+			f.Arguments = value
 		}
-	default:
-		arguments = string(raw)
 	}
-	if arguments == "" {
-		arguments = "{}"
-	}
-	return name, arguments, true
+	return f, f.Name != ""
 }
 
 // wanted is a call that Coze asks the client to make.
-type wanted struct{ id, name, arguments string }
+type wanted struct {
+	ID       string   `json:"id"`
+	Function function `json:"function"`
+}
 
 // wanted reads the calls of a required action. Other actions, such as choosing a reply, are the user's.
 func (e *event) wanted() (calls []wanted) {
-	// What cannot be read of the list is no call.
-	_, _ = jsonparser.ArrayEachErr(e.required, func(value []byte, kind jsonparser.ValueType, _ int, err error) error {
-		if err != nil {
-			return err
+	for _, raw := range wire.ReadObject(e.required).Object("submit_tool_outputs").List("tool_calls") {
+		var w wanted
+		if json.Unmarshal(raw, &w) == nil && w.ID != "" && w.Function.Name != "" && len(calls) < maxCalls {
+			calls = append(calls, w)
 		}
-		if kind != jsonparser.Object || len(calls) == maxCalls {
-			return nil
-		}
-		object, kind, _, err := jsonparser.Get(value, "function")
-		if err != nil || kind != jsonparser.Object {
-			return nil
-		}
-		raw, kind, _, err := jsonparser.Get(value, "id")
-		if err != nil || kind != jsonparser.String {
-			return nil
-		}
-		id, err := wire.Unescape(raw)
-		if err != nil || id == "" {
-			return nil
-		}
-		if name, arguments, ok := function(object); ok {
-			calls = append(calls, wanted{id, name, arguments})
-		}
-		return nil
-	}, "submit_tool_outputs", "tool_calls")
+	}
 	return calls
 }

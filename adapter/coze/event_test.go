@@ -100,10 +100,10 @@ func FuzzDecode(f *testing.F) {
 					r = result{failed: true}
 					continue
 				}
-				name, arguments, _ := e.call()
+				f, _ := e.call()
 				r = result{
 					plain: plainEvent{string(e.id), string(e.conversation), string(e.kind), string(e.content), string(e.contentType), string(e.reasoning)},
-					text:  e.isText(), usage: e.tokens(), name: name, arguments: arguments, wanted: e.wanted(), code: codeOf(e.lastError),
+					text:  e.isText(), usage: e.tokens(), name: f.Name, arguments: f.arguments(), wanted: e.wanted(), code: codeOf(e.lastError),
 				}
 			}
 			return r

@@ -1,9 +1,11 @@
 package coze
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,7 +47,7 @@ func (p *provider) refused(status int, header http.Header, said []byte) *adapter
 
 // failed makes the error of what Coze says, in whatever form.
 func (p *provider) failed(status, code int, said []byte, header http.Header) *adapter.Error {
-	e := p.meaning(code)
+	e := p.failure(code)
 	switch {
 	case e != nil:
 	case status == http.StatusOK && code != 0:
@@ -72,82 +74,68 @@ func (p *provider) failed(status, code int, said []byte, header http.Header) *ad
 	return e
 }
 
-// meaning says what a code means; nil for one that is not in Coze's list of those that a chat may fail with
-// (https://www.coze.com/docs/developer_guides/coze_error_codes).
-func (p *provider) meaning(code int) *adapter.Error {
-	server := p.Name()
-	protocol := func(says string) *adapter.Error { return &adapter.Error{Code: adapter.CodeProtocol, Message: says} }
+// failures are the codes that a chat may fail with (https://www.coze.com/docs/developer_guides/coze_error_codes), with their errors. % is the
+// server.
+var failures = []struct {
+	codes []int
+	as    adapter.Error
+}{
+	{[]int{4000, 4001, 4002, 4003, 4005}, adapter.Error{Message: "% refused the request: the bot may not support a part of it"}},
+	{[]int{4004}, adapter.Error{
+		Code: adapter.CodeInvalid, ContextLength: true,
+		Message: "the conversation has more messages than the bot accepts: shorten the history",
+	}},
+	{[]int{4006, 4200}, adapter.Error{Message: "% does not know this bot: check the bot's id and that the token belongs to the bot's workspace"}},
+	{[]int{4008}, adapter.Error{Code: adapter.CodeRateLimited, Message: "% reports that the bot reached its daily limit"}},
+	{[]int{4009, 4020}, adapter.Error{Code: adapter.CodeRateLimited, Retryable: true, Message: "% limits the rate of requests: retry later"}},
+	{[]int{4010}, adapter.Error{
+		Code: adapter.CodeInvalid, ContextLength: true,
+		Message: "the request is too long for the bot's model: shorten the prompt or the history",
+	}},
+	{[]int{4011, 4019, 4022, 4027, 4028}, adapter.Error{Code: adapter.CodeRateLimited, Message: "% reports that the account has no credit left"}},
+	{[]int{4012}, adapter.Error{Message: "% no longer has the bot's model: choose another one for the bot"}},
+	{[]int{4013}, adapter.Error{Code: adapter.CodeUnavailable, Retryable: true, Message: "the bot's model failed: retry later"}},
+	{[]int{4014}, adapter.Error{Message: "the bot cannot answer this"}},
+	{[]int{4015}, adapter.Error{Message: "the bot is not published as an API: publish it to the channel API"}},
+	{[]int{4016}, adapter.Error{
+		Code: adapter.CodeUnavailable, Retryable: true, Message: "% is busy with another chat of this conversation: try again",
+	}},
+	{[]int{4021}, adapter.Error{Message: "the bot's workflow is not configured"}},
+	{[]int{4102}, adapter.Error{Code: adapter.CodeRateLimited, Message: "% has stopped the account's requests for unusual activity"}},
+	{[]int{4300, 4301, 4302, 4303, 4304}, adapter.Error{Message: "% refused an image: it may be too large, or of a kind that is not taken"}},
+	{[]int{5000}, adapter.Error{Code: adapter.CodeUnavailable, Retryable: true, Message: "% failed or is overloaded: retry later"}},
+}
+
+// failure makes the error of a code; nil for one that is not known.
+func (p *provider) failure(code int) *adapter.Error {
+	e := &adapter.Error{Code: adapter.CodeAuth}
 	switch code {
-	case 4000, 4001, 4002, 4003, 4005:
-		return protocol(server + " refused the request: the bot may not support a part of it")
-	case 4004:
-		return &adapter.Error{
-			Code: adapter.CodeInvalid, ContextLength: true,
-			Message: "the conversation has more messages than the bot accepts: shorten the history",
-		}
-	case 4006, 4200:
-		return protocol(server + " does not know this bot: check the bot's id and that the token belongs to the bot's workspace")
-	case 4008:
-		return &adapter.Error{Code: adapter.CodeRateLimited, Message: server + " reports that the bot reached its daily limit"}
-	case 4009, 4020:
-		return &adapter.Error{
-			Code: adapter.CodeRateLimited, Retryable: true, Message: server + " limits the rate of requests: retry later",
-		}
-	case 4010:
-		return &adapter.Error{
-			Code: adapter.CodeInvalid, ContextLength: true,
-			Message: "the request is too long for the bot's model: shorten the prompt or the history",
-		}
-	case 4011, 4019, 4022, 4027, 4028:
-		return &adapter.Error{Code: adapter.CodeRateLimited, Message: server + " reports that the account has no credit left"}
-	case 4012:
-		return protocol(server + " no longer has the bot's model: choose another one for the bot")
-	case 4013:
-		return &adapter.Error{Code: adapter.CodeUnavailable, Retryable: true, Message: "the bot's model failed: retry later"}
-	case 4014:
-		return protocol("the bot cannot answer this")
-	case 4015:
-		return protocol("the bot is not published as an API: publish it to the channel API")
-	case 4016:
-		return &adapter.Error{
-			Code: adapter.CodeUnavailable, Retryable: true, Message: server + " is busy with another chat of this conversation: try again",
-		}
-	case 4021:
-		return protocol("the bot's workflow is not configured")
 	case 4100, 700012006:
-		e := &adapter.Error{Code: adapter.CodeAuth, Message: server + " refused the token: check " + p.KeyName}
+		e.Message = "% refused the token: check " + p.KeyName
 		if p.Key() == "" {
-			e.Message = server + " asks for a token: set " + p.KeyName
+			e.Message = "% asks for a token: set " + p.KeyName
 		}
-		return e
 	case 4101:
-		return &adapter.Error{
-			Code:    adapter.CodeAuth,
-			Message: server + " denies this token access to the bot: check the permissions and the workspace of " + p.KeyName,
-		}
-	case 4102:
-		return &adapter.Error{Code: adapter.CodeRateLimited, Message: server + " has stopped the account's requests for unusual activity"}
+		e.Message = "% denies this token access to the bot: check the permissions and the workspace of " + p.KeyName
 	case 4105:
 		return wire.Filtered(nil)
-	case 4300, 4301, 4302, 4303, 4304:
-		return protocol(server + " refused an image: it may be too large, or of a kind that is not taken")
-	case 5000:
-		return &adapter.Error{
-			Code: adapter.CodeUnavailable, Retryable: true, Message: server + " failed or is overloaded: retry later",
+	default:
+		for _, f := range failures {
+			if slices.Contains(f.codes, code) {
+				*e = f.as
+				e.Code = cmp.Or(e.Code, adapter.CodeProtocol)
+			}
 		}
 	}
-	return nil
+	if e.Message == "" {
+		return nil
+	}
+	e.Message = strings.Replace(e.Message, "%", p.Name(), 1)
+	return e
 }
 
 // gone says whether an error means that a chat does not wait for outputs, or not any more.
 func gone(err error) bool {
 	c, ok := errors.AsType[*codeError](err)
-	if !ok {
-		return false
-	}
-	switch c.code {
-	case 4000, 4001, 4002, 4200, 5000: // 5000 is what Coze says of a chat that it has not kept
-		return true
-	}
-	return false
+	return ok && slices.Contains([]int{4000, 4001, 4002, 4200, 5000}, c.code) // 5000 is what Coze says of a chat that it has not kept
 }

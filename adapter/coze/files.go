@@ -13,9 +13,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"path"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -29,41 +27,10 @@ const (
 	fileLife = 30 * 24 * time.Hour
 )
 
-// files are the images that were uploaded. Its zero value is ready.
-type files struct {
-	mu    sync.Mutex
-	known map[[sha256.Size]byte]file
-	order [][sha256.Size]byte // oldest first
-}
-
+// file is one that was uploaded.
 type file struct {
 	id string
 	at time.Time
-}
-
-func (f *files) find(sum [sha256.Size]byte) string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if known, ok := f.known[sum]; ok && time.Since(known.at) < fileLife {
-		return known.id
-	}
-	return ""
-}
-
-func (f *files) add(sum [sha256.Size]byte, id string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.known == nil {
-		f.known = map[[sha256.Size]byte]file{}
-	}
-	if _, again := f.known[sum]; !again {
-		if len(f.order) == maxFiles {
-			delete(f.known, f.order[0])
-			f.order = slices.Delete(f.order, 0, 1)
-		}
-		f.order = append(f.order, sum)
-	}
-	f.known[sum] = file{id, time.Now()}
 }
 
 // errImage is the cause where an image cannot be sent.
@@ -73,8 +40,8 @@ var errImage = errors.New("an image that is not sent")
 // its own, and returns that id. One that was uploaded before is not sent again.
 func (p *provider) upload(ctx context.Context, image, name string) (string, error) {
 	sum := sha256.Sum256([]byte(image))
-	if id := p.files.find(sum); id != "" {
-		return id, nil
+	if known, ok := p.files.Get(sum); ok && time.Since(known.at) < fileLife {
+		return known.id, nil
 	}
 	kind, data, ok := strings.Cut(strings.TrimPrefix(image, "data:"), ",")
 	kind, isBase64 := strings.CutSuffix(kind, ";base64")
@@ -97,7 +64,7 @@ func (p *provider) upload(ctx context.Context, image, name string) (string, erro
 	if err = errors.Join(err, form.Close()); err != nil {
 		return "", notSent("an image cannot be written") // to memory: cannot be
 	}
-	header := p.header("application/json")
+	header := p.Bearer("application/json")
 	header.Set("Content-Type", form.FormDataContentType())
 	res, refusal, err := p.Post(ctx, p.chat.JoinPath("..", "..", "v1", "files", "upload").String(), header, body.Bytes())
 	if err != nil {
@@ -126,7 +93,7 @@ func (p *provider) upload(ctx context.Context, image, name string) (string, erro
 			Cause:   errors.New("answered: " + p.Redact(said)),
 		}
 	}
-	p.files.add(sum, answer.Data.ID)
+	p.files.Add(sum, file{answer.Data.ID, time.Now()})
 	return answer.Data.ID, nil
 }
 

@@ -125,18 +125,6 @@ func TestFilesAndSoundsAreUploaded(t *testing.T) {
 	})
 }
 
-func TestFilesAreBounded(t *testing.T) {
-	var f files
-	sum := func(i int) (s [32]byte) { return [32]byte{byte(i), byte(i >> 8)} }
-	for i := range maxFiles + 5 {
-		f.add(sum(i), fmt.Sprint(i))
-		f.add(sum(i), fmt.Sprint(i))
-	}
-	if len(f.known) != maxFiles || len(f.order) != maxFiles || f.find(sum(4)) != "" || f.find(sum(5)) != "5" || f.find(sum(maxFiles+4)) == "" {
-		t.Errorf("%d %d", len(f.known), len(f.order))
-	}
-}
-
 // What can go wrong with an image is said, and nothing is asked of the bot then.
 func TestAnImageThatCannotBeSent(t *testing.T) {
 	good := data("image/png", "x")

@@ -51,8 +51,8 @@ type output struct {
 }
 
 // ask sends the request and returns the answer once it has begun.
-func (m *model) ask(ctx context.Context, req *adapter.Request) (*answer, error) {
-	a := &answer{m: m, ctx: ctx}
+func (a *answer) ask(ctx context.Context, req *adapter.Request) (*http.Response, error) {
+	m := a.m
 	if chat, given := m.p.waiting.find(m.name, req.Messages); chat != nil {
 		u := m.p.url("submit_tool_outputs")
 		q := u.Query() // of the base URL
@@ -60,12 +60,12 @@ func (m *model) ask(ctx context.Context, req *adapter.Request) (*answer, error) 
 		q.Set("chat_id", chat.id)
 		u.RawQuery = q.Encode()
 		a.conversation, a.chat = chat.conversation, chat.id
-		err := a.post(u.String(), outputs{Outputs: given, Stream: true}, &adapter.Request{Messages: req.Messages})
+		res, err := m.post(ctx, u.String(), outputs{Outputs: given, Stream: true}, &adapter.Request{Messages: req.Messages})
 		if !gone(err) {
 			if err == nil {
 				m.p.waiting.forget(chat)
 			}
-			return a, err
+			return res, err
 		}
 		// Coze does not wait for the outputs any more: a new chat is told of them.
 		m.p.waiting.forget(chat)
@@ -73,20 +73,12 @@ func (m *model) ask(ctx context.Context, req *adapter.Request) (*answer, error) 
 	}
 	r, err := m.request(ctx, req)
 	if err != nil {
-		return a, err
+		return nil, err
 	}
-	return a, a.post(m.p.chat.String(), r, req)
+	return m.post(ctx, m.p.chat.String(), r, req)
 }
 
 func (p *provider) url(resource string) *url.URL { return p.chat.JoinPath(resource) }
-
-func (p *provider) header(accept string) http.Header {
-	h := http.Header{"Accept": {accept}}
-	if key := p.Key(); key != "" {
-		h.Set("Authorization", "Bearer "+key)
-	}
-	return h
-}
 
 // request says in Coze's words what is asked. Images that are data are uploaded for it.
 func (m *model) request(ctx context.Context, req *adapter.Request) (*request, error) {
@@ -137,35 +129,28 @@ func (r *request) question(ctx context.Context, p *provider, msg adapter.Message
 	var parts []part
 	media := false
 	for _, piece := range msg.Parts {
-		switch {
-		case strings.HasPrefix(piece.Image, "data:"):
-			media = true
-			id, err := p.upload(ctx, piece.Image, "")
-			if err != nil {
-				return err
-			}
-			parts = append(parts, part{Type: "image", FileID: id})
-		case piece.Image != "":
-			media = true
-			parts = append(parts, part{Type: "image", FileURL: piece.Image})
-		case piece.File != "":
-			media = true
-			kind := "file"
+		address, out := piece.Image, part{Type: "image"}
+		if piece.File != "" {
+			address, out.Type = piece.File, "file"
 			if piece.Kind() == adapter.KindAudio {
-				kind = "audio"
+				out.Type = "audio"
 			}
-			if !strings.HasPrefix(piece.File, "data:") {
-				parts = append(parts, part{Type: kind, FileURL: piece.File})
-				continue
-			}
-			id, err := p.upload(ctx, piece.File, piece.Name)
-			if err != nil {
+		}
+		switch {
+		case strings.HasPrefix(address, "data:"):
+			var err error
+			if out.FileID, err = p.upload(ctx, address, piece.Name); err != nil {
 				return err
 			}
-			parts = append(parts, part{Type: kind, FileID: id})
+		case address != "":
+			out.FileURL = address
 		case piece.Text != "":
-			parts = append(parts, part{Type: "text", Text: piece.Text})
+			out = part{Type: "text", Text: piece.Text}
+		default:
+			continue
 		}
+		media = media || address != ""
+		parts = append(parts, out)
 	}
 	if !media {
 		r.add(adapter.User, "question", textOf(msg))

@@ -6,22 +6,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
-	"github.com/tmaxmax/go-sse"
 )
-
-// drain is how long the end of a body is waited for once the answer is complete, so that its connection can be used again.
-const drain = 100 * time.Millisecond
 
 // deltaEvent is the type of nearly all events.
 const deltaEvent = "conversation.message.delta"
@@ -31,27 +25,16 @@ const (
 	maxMessages = 1024 // that one answer may have
 )
 
-var (
-	// errEnough ends a request whose answer is complete.
-	errEnough = errors.New("the answer is complete")
-	// errLeft says that the reader has left its loop.
-	errLeft = errors.New("the reader has left")
-	// errMany says that an answer is larger than any that is meant.
-	errMany = errors.New("the answer has too many messages or calls")
-)
+// errMany says that an answer is larger than any that is meant.
+var errMany = errors.New("the answer has too many messages or calls")
 
 // answer reads one answer.
 type answer struct {
-	m      *model
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	yield  func(adapter.Chunk, error) bool
-	res    *http.Response
-	body   io.Reader // of res, from its start
+	*wire.Answer // nil until it has begun
+	m            *model
 
 	conversation, chat string // once they are known
 	over               bool   // the chat, as far as Coze is concerned
-	done               bool   // nothing is missing
 
 	event    event
 	kind     string    // of the last event that had one
@@ -62,11 +45,6 @@ type answer struct {
 	wrote    bool // there is text
 	answered bool // a message was complete
 	calls    []call
-	usage    *adapter.Usage
-	finish   string
-
-	began bool // a chunk was yielded
-	timer *time.Timer
 }
 
 // written is a message that the answer consists of.
@@ -82,156 +60,100 @@ type call struct {
 	answered            bool // by Coze, or wanted from us
 }
 
-// post sends a request and waits until its answer begins. Errors are those of an answer that is none.
-func (a *answer) post(url string, request any, req *adapter.Request) (err error) {
-	p := a.m.p
+// post sends a request, and returns the answer once it has begun. Errors are those of an answer that is none.
+func (m *model) post(ctx context.Context, url string, request any, req *adapter.Request) (*http.Response, error) {
+	p := m.p
 	body, err := wire.Body(request, req.ExtraBody)
 	if err != nil {
-		return &adapter.Error{
+		return nil, &adapter.Error{
 			Code: adapter.CodeInvalid, Message: "the request to the bot cannot be written",
 			Cause: adapter.RedactError(err, p.Key()),
 		}
 	}
-	res, refusal, err := p.Post(a.ctx, url, p.header("text/event-stream"), body)
+	res, refusal, err := p.Post(ctx, url, p.Bearer("text/event-stream"), body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if refusal != nil {
-		return p.refused(refusal.Status, refusal.Header, refusal.Body)
+		return nil, p.refused(refusal.Status, refusal.Header, refusal.Body)
 	}
-	if err := a.begin(res); err != nil {
+	if err := p.checkStart(ctx, res); err != nil {
 		res.Body.Close()
-		return err
+		return nil, err
 	}
-	return nil
+	return res, nil
 }
 
-// begin looks at the start of an answer of status 200: Coze reports most errors by such an answer, whose body is JSON.
-func (a *answer) begin(res *http.Response) error {
-	p := a.m.p
-	a.res = res
-	start, all := wire.Begin(res.Body)
-	a.body = all
+// checkStart looks at the start of an answer of status 200: Coze reports most errors by such an answer, whose body is JSON.
+func (p *provider) checkStart(ctx context.Context, res *http.Response) error {
+	r := bufio.NewReaderSize(res.Body, 512)
+	res.Body = struct {
+		io.Reader
+		io.Closer
+	}{r, res.Body}
+	first, _, err := r.ReadRune()
+	for err == nil && (unicode.IsSpace(first) || first == '\ufeff') {
+		first, _, err = r.ReadRune()
+	}
+	if err == nil {
+		_ = r.UnreadRune() // one was read
+	}
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	switch first := bytes.TrimLeft(start, " \t\r\n\ufeff"); {
-	case len(first) > 0 && first[0] == '{':
-		said := wire.Said(a.body)
-		if a.ctx.Err() != nil {
-			return context.Cause(a.ctx)
+	if err == nil && first == '{' {
+		said := wire.Said(res.Body)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		if codeOf(said) != 0 {
 			return p.refused(http.StatusOK, res.Header, said)
 		}
-		return a.notStream(said)
-	case kind == "text/event-stream", kind == "", len(first) == 0:
+		return p.Unknown(res.Header, said, "an event stream", "check the base URL")
+	}
+	if kind == "text/event-stream" || kind == "" || err != nil {
 		return nil
-	default:
-		return a.notStream(wire.Said(a.body))
 	}
+	return p.Unknown(res.Header, wire.Said(res.Body), "an event stream", "check the base URL")
 }
 
-func (a *answer) notStream(said []byte) error {
-	return &adapter.Error{
-		Code: adapter.CodeProtocol, Status: http.StatusOK,
-		Message: a.m.p.Name() + " did not answer with an event stream: check the base URL",
-		Cause:   fmt.Errorf("Content-Type %q: %s", a.m.p.Redact([]byte(a.res.Header.Get("Content-Type"))), a.m.p.Redact(said)),
-	}
-}
-
-// stop ends what may still run: here, and at Coze.
-func (a *answer) stop() {
-	if a.timer != nil {
-		a.timer.Stop()
-	}
+// stop cancels a chat that may still run at Coze.
+func (a *answer) stop(ctx context.Context) {
 	if !a.over && a.conversation != "" && a.chat != "" {
-		a.m.p.cancelChat(a.ctx, a.conversation, a.chat)
+		a.m.p.cancelChat(ctx, a.conversation, a.chat)
 	}
 }
 
-// read yields the answer. It returns the error that is to be the last pair; nil when the answer is complete or the reader has
-// left.
-func (a *answer) read() error {
-	err := a.events()
-	if err == errLeft {
-		return nil
-	}
-	return err
+// read passes on an answer.
+func (a *answer) read(w *wire.Answer) error {
+	defer a.stop(w.Ctx)
+	a.Answer = w
+	a.Last = a.last
+	return a.Events(a.take)
 }
 
-func (a *answer) events() error {
-	plain := wire.NewFrames(a.body)
-	for !a.done {
-		kind, data, ok := plain.Next()
-		if !ok {
-			break
-		}
-		if err := a.take(kind, data); err != nil {
-			return err
-		}
-	}
-	if !a.done {
-		if err := a.allEvents(plain.Remaining()); err != nil {
-			return err
-		}
-	}
-	return a.complete()
-}
-
-// allEvents yields the events of a body by the whole grammar of SSE, up to the one that completes the answer.
-func (a *answer) allEvents(body io.Reader) error {
-	// One byte more, so that an event of exactly MaxEvent bytes is taken.
-	for event, err := range sse.Read(wire.Lines(body), &sse.ReadConfig{MaxEventSize: a.m.p.MaxEvent + 1}) {
-		if err != nil {
-			return a.broken(err)
-		}
-		if err := a.take([]byte(event.Type), []byte(event.Data)); err != nil || a.done {
-			return err
-		}
-	}
-	return a.broken(nil)
-}
-
-// broken is the error of a stream that ended too early.
-func (a *answer) broken(err error) error {
-	if errors.Is(err, bufio.ErrTooLong) {
-		return &adapter.Error{
-			Code:    adapter.CodeProtocol,
-			Message: a.m.p.Name() + " sent an event that is larger than allowed",
-			Cause:   fmt.Errorf("an event of more than %d bytes", a.m.p.MaxEvent),
-		}
-	}
-	return a.m.p.Broken(a.ctx, err)
-}
-
-// complete yields what an answer ends with.
-func (a *answer) complete() error {
+// last passes on what was held back of a character, and the calls without a result: Coze does not always say what came of one.
+func (a *answer) last() error {
 	if err := a.flush(); err != nil {
 		return err
 	}
 	for i := range a.calls {
-		if !a.calls[i].answered { // Coze does not always say what came of a call
-			if err := a.passResult(i, "", true); err != nil {
+		if !a.calls[i].answered {
+			if err := a.emitToolResult(i, "", true); err != nil {
 				return err
 			}
 		}
 	}
-	if !a.pass(adapter.Chunk{Usage: a.usage, Finish: a.finish}) {
-		return errLeft
-	}
-	a.timer = time.AfterFunc(drain, func() { a.cancel(errEnough) })
-	io.Copy(io.Discard, io.LimitReader(a.res.Body, 64<<10)) // what comes after the end does not matter
 	return nil
 }
 
-// take yields what an event has. Both are only lent.
-func (a *answer) take(kind, data []byte) error {
+// take passes on what an event has. Both are only lent. done says that it is the last.
+func (a *answer) take(kind, data []byte) (done bool, err error) {
 	switch {
 	case len(kind) > 0:
 		if string(kind) != a.kind {
 			a.kind = string(kind)
 		}
 	case len(data) == 0:
-		return nil // a ping
+		return false, nil // a ping
 	case string(bytes.Trim(data, `"`)) == "[DONE]":
 		a.kind = "done"
 	}
@@ -239,44 +161,30 @@ func (a *answer) take(kind, data []byte) error {
 	switch a.kind {
 	case deltaEvent, "conversation.message.completed":
 		if err := a.event.decode(data); err != nil {
-			return a.notEvent(err, data)
+			return false, err
 		}
 		if a.kind == deltaEvent {
-			return a.wrap(a.delta(), data)
+			return false, a.delta()
 		}
-		return a.wrap(a.message(), data)
+		return false, a.message()
 	case "conversation.chat.created", "conversation.chat.in_progress", "conversation.chat.completed",
 		"conversation.chat.failed", "conversation.chat.requires_action", "conversation.chat.canceled":
 		if err := a.event.decode(data); err != nil {
-			return a.notEvent(err, data)
+			return false, err
 		}
-		return a.wrap(a.state(data), data)
+		err := a.state(data)
+		return a.Finish != "", err
 	case "error":
 		a.over = true
-		return a.m.p.failed(http.StatusOK, codeOf(data), data, a.res.Header)
+		return false, a.m.p.failed(http.StatusOK, codeOf(data), data, a.Res.Header)
 	case "done":
 		if !a.answered && len(a.messages) == 0 {
-			return a.broken(errors.New("done before there was an answer"))
+			return false, a.m.p.Broken(a.Ctx, errors.New("done before there was an answer"))
 		}
-		a.over, a.done, a.finish = true, true, adapter.FinishStop
+		a.over, a.Finish = true, adapter.FinishStop
+		return true, nil
 	}
-	return nil
-}
-
-// wrap makes an error of an event that cannot be read, where that is what err says.
-func (a *answer) wrap(err error, data []byte) error {
-	if err == errMany || err == wire.ErrEscape {
-		return a.notEvent(err, data)
-	}
-	return err
-}
-
-func (a *answer) notEvent(err error, data []byte) error {
-	return &adapter.Error{
-		Code:    adapter.CodeProtocol,
-		Message: a.m.p.Name() + " sent an invalid piece of an answer",
-		Cause:   fmt.Errorf("%w: %s", err, a.m.p.Redact(data)),
-	}
+	return false, nil
 }
 
 // state takes what has become of the chat.
@@ -295,13 +203,13 @@ func (a *answer) state(data []byte) error {
 	}
 	switch a.kind {
 	case "conversation.chat.completed":
-		a.over, a.done, a.finish, a.usage = true, true, adapter.FinishStop, e.tokens()
+		a.over, a.Finish, a.Usage = true, adapter.FinishStop, e.tokens()
 	case "conversation.chat.requires_action":
-		a.over, a.done, a.finish, a.usage = true, true, adapter.FinishStop, e.tokens()
+		a.over, a.Finish, a.Usage = true, adapter.FinishStop, e.tokens()
 		return a.action()
 	case "conversation.chat.failed":
 		a.over = true
-		return a.m.p.failed(http.StatusOK, codeOf(e.lastError), data, a.res.Header)
+		return a.m.p.failed(http.StatusOK, codeOf(e.lastError), data, a.Res.Header)
 	case "conversation.chat.canceled":
 		a.over = true
 		return &adapter.Error{
@@ -361,10 +269,10 @@ func (a *answer) piece() error {
 			return err
 		}
 	}
-	if (c.Text != "" || c.Reasoning != "") && !a.pass(c) {
-		return errLeft
+	if c.Text == "" && c.Reasoning == "" {
+		return nil
 	}
-	return nil
+	return a.Yield(c)
 }
 
 func (a *answer) trim(text string) string {
@@ -389,10 +297,10 @@ func (a *answer) flush() error {
 	if c.Text != "" {
 		c.Text = a.trim(c.Text)
 	}
-	if (c.Text != "" || c.Reasoning != "") && !a.pass(c) {
-		return errLeft
+	if c.Text == "" && c.Reasoning == "" {
+		return nil
 	}
-	return nil
+	return a.Yield(c)
 }
 
 // message takes one that is complete. Of an answer it has all that came in pieces before.
@@ -428,7 +336,7 @@ func (a *answer) message() error {
 // called takes a call that the bot makes, of a tool of Coze's or of ours. Which of them it is shows later; and so the id comes with
 // the result, or with Coze's asking for it, which has an id of its own.
 func (a *answer) called() error {
-	name, arguments, ok := a.event.call()
+	f, ok := a.event.call()
 	if !ok {
 		return nil // nobody could tell what is called
 	}
@@ -439,11 +347,8 @@ func (a *answer) called() error {
 	if err != nil {
 		return err
 	}
-	a.calls = append(a.calls, call{id: id, name: name, arguments: arguments})
-	if !a.pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: len(a.calls) - 1, Name: name, Arguments: arguments}}) {
-		return errLeft
-	}
-	return nil
+	a.calls = append(a.calls, call{id: id, name: f.Name, arguments: f.arguments()})
+	return a.Yield(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: len(a.calls) - 1, Name: f.Name, Arguments: f.arguments()}})
 }
 
 // result takes what came of a call that Coze has made. Results come in the order of the calls, and name none.
@@ -456,20 +361,17 @@ func (a *answer) result() error {
 	if err != nil {
 		return err
 	}
-	return a.passResult(i, content, false)
+	return a.emitToolResult(i, content, false)
 }
 
-// passResult yields what came of a call that Coze has made.
-func (a *answer) passResult(i int, content string, failed bool) error {
+// emitToolResult yields the result of a call that Coze has made.
+func (a *answer) emitToolResult(i int, content string, failed bool) error {
 	c := &a.calls[i]
 	c.answered = true
-	if !a.pass(adapter.Chunk{
+	return a.Yield(adapter.Chunk{
 		ToolCall:   &adapter.ToolCall{Index: i, ID: c.id},
 		ToolResult: &adapter.ToolResult{Index: i, ID: c.id, Content: content, Failed: failed},
-	}) {
-		return errLeft
-	}
-	return nil
+	})
 }
 
 // action takes the calls that Coze asks us to make. Most of them were shown before, without the id that belongs to their output.
@@ -480,24 +382,25 @@ func (a *answer) action() error {
 	}
 	chat := &chat{bot: a.m.name, conversation: a.conversation, id: a.chat, calls: map[string]bool{}}
 	for _, w := range wanted {
-		part := adapter.ToolCall{ID: w.id}
+		name, arguments := w.Function.Name, w.Function.arguments()
+		part := adapter.ToolCall{ID: w.ID}
 		part.Index = slices.IndexFunc(a.calls, func(c call) bool {
-			return !c.answered && c.name == w.name && sameJSON(c.arguments, w.arguments)
+			return !c.answered && c.name == name && sameJSON(c.arguments, arguments)
 		})
 		if part.Index < 0 {
-			part.Index = slices.IndexFunc(a.calls, func(c call) bool { return !c.answered && c.name == w.name })
+			part.Index = slices.IndexFunc(a.calls, func(c call) bool { return !c.answered && c.name == name })
 		}
 		if part.Index < 0 {
-			part.Index, part.Name, part.Arguments = len(a.calls), w.name, w.arguments
-			a.calls = append(a.calls, call{name: w.name, arguments: w.arguments})
+			part.Index, part.Name, part.Arguments = len(a.calls), name, arguments
+			a.calls = append(a.calls, call{name: name, arguments: arguments})
 		}
 		a.calls[part.Index].answered = true
-		chat.calls[w.id] = true
-		if !a.pass(adapter.Chunk{ToolCall: &part}) {
-			return errLeft
+		chat.calls[w.ID] = true
+		if !a.Pass(adapter.Chunk{ToolCall: &part}) {
+			return wire.ErrLeft
 		}
 	}
-	a.finish = adapter.FinishToolCalls
+	a.Finish = adapter.FinishToolCalls
 	a.m.p.waiting.add(chat)
 	return nil
 }
@@ -510,8 +413,8 @@ func (a *answer) suspend() error {
 			continue
 		}
 		c.answered = true
-		if !a.pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: i, ID: c.id}}) {
-			return errLeft
+		if !a.Pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: i, ID: c.id}}) {
+			return wire.ErrLeft
 		}
 	}
 	return nil
@@ -524,13 +427,4 @@ func sameJSON(a, b string) bool {
 	}
 	var x, y bytes.Buffer
 	return json.Compact(&x, []byte(a)) == nil && json.Compact(&y, []byte(b)) == nil && bytes.Equal(x.Bytes(), y.Bytes())
-}
-
-// pass yields a chunk; false when the reader has left.
-func (a *answer) pass(c adapter.Chunk) bool {
-	if !a.began {
-		a.began = true
-		c.Model = a.m.p.Prefix + ":" + a.m.name
-	}
-	return a.yield(c, nil)
 }

@@ -19,10 +19,8 @@ package ollama
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"net/http"
 	"slices"
@@ -31,7 +29,6 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/ollama/host"
 	"github.com/lingserve/lingserve/adapter/wire"
-	"github.com/lingserve/lingserve/internal/aside"
 )
 
 // Options are the settings of a provider: the default of Prefix is "ollama"; BaseURL is where Ollama answers, in any of the forms that
@@ -41,9 +38,7 @@ type Options = wire.Options
 
 const (
 	defaultPrefix = "ollama"
-	// maxList is how long the list of a server's models may be, in bytes; a model takes about 500.
-	maxList = 8 << 20
-	maxName = 256 // bytes of a model's name
+	maxName       = 256 // bytes of a model's name
 )
 
 // New returns a provider. Errors: a BaseURL that is no address.
@@ -93,58 +88,31 @@ func notInName(r rune) bool {
 
 // List asks which models have been pulled; they come sorted.
 func (p *provider) List(ctx context.Context) ([]string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.tags, nil)
-	if err != nil {
-		return nil, p.Unreachable(err)
-	}
-	res, refusal, err := p.Do(req, p.header("application/json"))
-	if err != nil {
-		return nil, err
-	}
-	if refusal != nil {
-		return nil, (&model{p: p}).refused(refusal)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxList+1))
-	if err != nil {
-		return nil, p.Broken(ctx, err)
-	}
 	var list struct {
 		Models *[]struct {
 			Name  string `json:"name"`
 			Model string `json:"model"`
 		} `json:"models"`
 	}
-	if err = json.Unmarshal(body, &list); err == nil && list.Models == nil {
-		err = errors.New("the field models is missing")
+	body, err := p.Get(ctx, p.tags, p.Bearer("application/json"), &list, (&model{p: p}).refused)
+	if err == nil && list.Models == nil {
+		err = p.NotAnswer("a list of models", errors.New("the field models is missing"), body)
 	}
 	if err != nil {
-		return nil, &adapter.Error{
-			Code: adapter.CodeProtocol, Status: http.StatusOK,
-			Message: p.Name() + " did not answer with a list of models: check that it is Ollama's address",
-			Cause:   fmt.Errorf("%w: %s", err, p.Redact(body)),
+		if e, ok := errors.AsType[*adapter.Error](err); ok && e.Status == http.StatusOK {
+			e.Message += ": check that it is Ollama's address"
 		}
+		return nil, err
 	}
 	names := make([]string, 0, len(*list.Models))
 	for _, m := range *list.Models {
-		name := m.Name
-		if name == "" {
-			name = m.Model
-		}
+		name := cmp.Or(m.Name, m.Model)
 		if _, err := p.Model(name); err == nil { // what cannot be asked for is not offered
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
 	return names, nil
-}
-
-func (p *provider) header(accept string) http.Header {
-	h := http.Header{"Accept": {accept}}
-	if key := p.Key(); key != "" {
-		h.Set("Authorization", "Bearer "+key)
-	}
-	return h
 }
 
 // model is one model of a provider.
@@ -155,27 +123,7 @@ type model struct {
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	return func(yield func(adapter.Chunk, error) bool) {
-		// Whatever ends this function ends the request and its connection, unless the answer was read to its end.
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(context.Canceled)
-		res, err := m.askAside(ctx, &req)
-		if err != nil {
-			yield(adapter.Chunk{}, err)
-			return
-		}
-		defer res.Body.Close()
-		a := &answer{m: m, ctx: ctx, cancel: cancel, yield: yield, res: res}
-		if err := a.read(); err != nil && err != errLeft {
-			yield(adapter.Chunk{}, err)
-		}
-	}
-}
-
-// askAside is ask on a stack that is gone when the answer begins.
-func (m *model) askAside(ctx context.Context, req *adapter.Request) (res *http.Response, err error) {
-	aside.Run(func() { res, err = m.ask(ctx, *req) })
-	return res, err
+	return m.p.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, req) }, m.read)
 }
 
 var _ interface {

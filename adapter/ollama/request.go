@@ -73,18 +73,11 @@ func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, e
 	if err != nil {
 		return nil, err
 	}
-	body, err := r.body(req.ExtraBody)
-	if err != nil {
-		return nil, &adapter.Error{
-			Code: adapter.CodeInvalid, Message: "the request to the model cannot be written: a schema is not JSON",
-			Cause: adapter.RedactError(err, m.p.Key()),
-		}
+	write := func() ([]byte, error) { return r.body(req.ExtraBody) }
+	send := func(body []byte) (*http.Response, *wire.Refusal, error) {
+		return m.p.Post(ctx, m.p.chat, m.p.Bearer("application/x-ndjson"), body)
 	}
-	res, refusal, err := m.p.Post(ctx, m.p.chat, m.p.header("application/x-ndjson"), body)
-	if refusal != nil {
-		return nil, m.refused(refusal)
-	}
-	return res, err
+	return m.p.Ask(ctx, new(wire.Fallbacks), write, send, func(string) []wire.Fallback { return nil }, m.refused)
 }
 
 // body is the request as JSON, with extra members over its own. Those of the member options are laid over the request's options, since what
@@ -175,7 +168,7 @@ func (m *model) message(msg adapter.Message, before []adapter.Message) (message,
 		out.Content = strings.Join(text, "\n")
 	}
 	for _, c := range msg.ToolCalls {
-		out.ToolCalls = append(out.ToolCalls, toolCall{ID: c.ID, Function: function{Name: c.Name, Arguments: arguments(c.Arguments)}})
+		out.ToolCalls = append(out.ToolCalls, toolCall{ID: c.ID, Function: function{Name: c.Name, Arguments: wire.Arguments(c.Arguments)}})
 	}
 	if len(msg.ToolCalls) > 0 { // models such as gpt-oss go on from what they thought before they called
 		out.Thinking = msg.Made.Reasoning()
@@ -196,19 +189,6 @@ func nameOf(id string, before []adapter.Message) string {
 		}
 	}
 	return ""
-}
-
-// arguments makes an object of a call's arguments, which is all that Ollama takes. What a model once wrote that is none is kept in
-// one: a conversation that has it must be able to go on.
-func arguments(text string) json.RawMessage {
-	switch trimmed := strings.TrimSpace(text); {
-	case trimmed == "" || trimmed == "null":
-		return json.RawMessage(`{}`)
-	case trimmed[0] == '{' && json.Valid([]byte(trimmed)):
-		return json.RawMessage(trimmed)
-	}
-	wrapped, _ := json.Marshal(map[string]string{"arguments": text}) // of strings: cannot fail
-	return wrapped
 }
 
 // image takes the bytes out of "data:image/png;base64,…".

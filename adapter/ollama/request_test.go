@@ -148,7 +148,7 @@ func TestArgumentsAreAlwaysAnObject(t *testing.T) {
 		``: `{}`, ` null `: `{}`, `{"a":1}`: `{"a":1}`, " {} \n": `{}`, `[1]`: `{"arguments":"[1]"}`, `{"a":`: `{"arguments":"{\"a\":"}`,
 		`{"a":1}{}`: `{"arguments":"{\"a\":1}{}"}`, `"x"`: `{"arguments":"\"x\""}`,
 	} {
-		if got := string(arguments(text)); got != want {
+		if got := string(wire.Arguments(text)); got != want {
 			t.Errorf("%q: %s", text, got)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
-	"github.com/tmaxmax/go-sse"
 )
 
 // stream makes an answer of n tokens as OpenAI writes it; where vary is set, something beside the content differs each time.
@@ -62,22 +61,6 @@ func TestATextDeltaCostsOneAllocation(t *testing.T) {
 	for _, vary := range []bool{false, true} {
 		adaptertest.OneAllocation(t, func(n int) adapter.Model { return openModel(t, stream(n, vary)) })
 	}
-}
-
-// What of it is go-sse's share.
-func BenchmarkOnlyGoSSE(b *testing.B) {
-	all := stream(benchTokens, false)
-	b.ReportAllocs()
-	n := 0
-	for b.Loop() {
-		for _, err := range sse.Read(adaptertest.Segments(all), &sse.ReadConfig{MaxEventSize: 4 << 20}) {
-			if err != nil {
-				b.Fatal(err)
-			}
-			n++
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/token")
 }
 
 // What is this package's own share, with nothing to reuse and with everything.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/aside"
-	"github.com/tmaxmax/go-sse"
 )
 
 const (
@@ -91,7 +90,7 @@ func (a *Answer) stop() {
 func (a *Answer) Read(hint string, take func(kind, data []byte) (done bool, err error), whole func(body []byte) error) error {
 	switch a.Kind() {
 	case "text/event-stream", "": // some servers send no type
-		return a.Events(a.Res.Body, take)
+		return a.Events(take)
 	case "application/json":
 		body, err := a.Whole()
 		if err == nil {
@@ -111,14 +110,14 @@ func (a *Answer) Kind() string {
 	return kind
 }
 
-// Unknown is the error of an answer that is of no kind that a model gives; expected names the kind, hint says what to check.
+// Unknown makes the error of an answer that is of no kind that a model gives; expected names the kind, hint says what to check.
 func (a *Answer) Unknown(expected, hint string) error {
-	said := Said(a.Res.Body)
-	return &adapter.Error{
-		Code: adapter.CodeProtocol, Status: http.StatusOK,
-		Message: a.Server.Name() + " did not answer with " + expected + ": " + hint,
-		Cause:   fmt.Errorf("Content-Type %q: %s", a.Server.Redact([]byte(a.Res.Header.Get("Content-Type"))), a.Server.Redact(said)),
-	}
+	return a.Server.Unknown(a.Res.Header, Said(a.Res.Body), expected, hint)
+}
+
+// Unknown is [Answer.Unknown] for an answer whose body has been read.
+func (s *Server) Unknown(header http.Header, body []byte, expected, hint string) error {
+	return s.NotAnswer(expected+": "+hint, fmt.Errorf("Content-Type %q", s.Redact([]byte(header.Get("Content-Type")))), body)
 }
 
 // Whole reads an answer in one piece, as servers send it that do not stream whatever they are asked for.
@@ -154,59 +153,66 @@ func (s *Server) NotPiece(err error, event []byte) error {
 	}
 }
 
-// Events gives the events of a body that is an event stream to take, until that says that it is done or returns an error. kind and data are
-// only lent. It ends the answer where no error does: with Usage and Finish, or with the error that the stream was cut off. done without a
-// Finish is a stop: nothing is missing.
-func (a *Answer) Events(body io.Reader, take func(kind, data []byte) (done bool, err error)) error {
-	done, broken, err := a.events(body, take)
-	if err != nil {
-		return err
-	}
-	return a.Complete(done, broken)
-}
-
-func (a *Answer) events(body io.Reader, take func(kind, data []byte) (done bool, err error)) (done bool, broken, err error) {
-	plain := NewFrames(body)
+// Events gives the events of the body to take, until that says that it is done or returns an error. kind and data are only lent. It ends the
+// answer where no error does: with Usage and Finish, or with the error that the stream was cut off. done without a Finish is a stop: nothing is
+// missing.
+func (a *Answer) Events(take func(kind, data []byte) (done bool, err error)) error {
+	events := NewEvents(a.Res.Body, a.MaxEvent)
 	for {
-		kind, data, ok := plain.Next()
-		if !ok {
-			break
+		kind, data, err := events.Next()
+		if err != nil {
+			return a.Complete(false, err)
 		}
-		if done, err := take(kind, data); done || err != nil {
-			return done, nil, a.Server.NotPiece(err, data)
+		if done, err := take(kind, data); err != nil {
+			return a.Server.NotPiece(err, data)
+		} else if done {
+			return a.Complete(true, nil)
 		}
 	}
-	return a.allEvents(plain.Remaining(), take)
 }
 
-// allEvents is events for the whole grammar of SSE. It is a separate function because it takes much of the stack.
-func (a *Answer) allEvents(body io.Reader, take func(kind, data []byte) (done bool, err error)) (done bool, broken, err error) {
-	// One byte more, so that an event of exactly MaxEvent bytes is taken.
-	for event, err := range sse.Read(Lines(body), &sse.ReadConfig{MaxEventSize: a.MaxEvent + 1}) {
-		if err != nil {
-			return false, err, nil
+// Lines is Events for a body that is a list of lines of JSON.
+func (a *Answer) Lines(take func(line []byte) (done bool, err error)) error {
+	lines := NewLines(a.Res.Body, a.MaxEvent)
+	for {
+		line, ended, err := lines.Next()
+		switch {
+		case err == bufio.ErrTooLong:
+			return a.tooLarge("a line")
+		case err == nil && !ended && !json.Valid(line):
+			err = lines.err
 		}
-		data := []byte(event.Data)
-		if done, err := take([]byte(event.Type), data); done || err != nil {
-			return done, nil, a.Server.NotPiece(err, data)
+		if err != nil {
+			return a.Complete(false, err)
+		}
+		if done, err := take(line); err != nil {
+			return a.Server.NotPiece(err, line)
+		} else if done {
+			return a.Complete(true, nil)
 		}
 	}
-	return false, nil, nil
+}
+
+// tooLarge makes the error of a piece of an answer that is larger than allowed.
+func (a *Answer) tooLarge(piece string) error {
+	return &adapter.Error{
+		Code:    adapter.CodeProtocol,
+		Message: a.Server.Name() + " sent " + piece + " that is larger than allowed",
+		Cause:   fmt.Errorf("%s of more than %d bytes", piece, a.MaxEvent),
+	}
 }
 
 // Complete ends an answer: with what an answer ends with, or with the error that it is not complete. done says that what marks the end of
-// the stream was there, broken is what ended it otherwise.
+// the stream was there, broken is what ended it otherwise, io.EOF or an error.
 func (a *Answer) Complete(done bool, broken error) error {
 	switch {
 	case done && a.Finish == "":
 		a.Finish = adapter.FinishStop // of servers that send none at all
 	case a.Finish != "": // complete, whatever happened to the rest
 	case errors.Is(broken, bufio.ErrTooLong):
-		return &adapter.Error{
-			Code:    adapter.CodeProtocol,
-			Message: a.Server.Name() + " sent an event that is larger than allowed",
-			Cause:   fmt.Errorf("an event of more than %d bytes", a.MaxEvent),
-		}
+		return a.tooLarge("an event")
+	case broken == io.EOF:
+		return a.Server.Broken(a.Ctx, nil)
 	default:
 		return a.Server.Broken(a.Ctx, broken)
 	}

@@ -11,10 +11,7 @@ import (
 // AWSStream reads the messages of an AWS event stream in place: the length of all and that of the headers (4 bytes each) with their CRC,
 // headers, payload, and the CRC of everything before it. The SDK's decoder copies each and makes a list of its headers; this one costs
 // nothing but the two CRCs. https://smithy.io/2.0/aws/amazon-eventstream.html
-type AWSStream struct {
-	buffer
-	max int // bytes of one message
-}
+type AWSStream struct{ buffer }
 
 // AWSStreamType is the media type of an AWS event stream.
 const AWSStreamType = "application/vnd.amazon.eventstream"
@@ -36,7 +33,7 @@ type AWSMessage struct {
 
 // NewAWSStream returns a reader of the messages of r, each of which may have so many bytes.
 func NewAWSStream(r io.Reader, maxMessage int) *AWSStream {
-	return &AWSStream{buffer{r: r}, maxMessage}
+	return &AWSStream{buffer{r: r, max: maxMessage}}
 }
 
 // AWSMessages is Events for a body that is an AWS event stream.
@@ -47,8 +44,6 @@ func (a *Answer) AWSMessages(take func(*AWSMessage) (done bool, err error)) erro
 		switch err := messages.Next(&m); {
 		case err == ErrDamaged && a.Finish == "":
 			return a.Server.NotPiece(err, nil) // with nothing of it: who knows what it is
-		case err == io.EOF:
-			return a.Complete(false, nil)
 		case err != nil:
 			return a.Complete(false, err)
 		}
@@ -122,11 +117,11 @@ func (m *AWSMessage) read(b []byte) error {
 // need waits until n bytes are there.
 func (s *AWSStream) need(n int) error {
 	for s.end-s.start < n {
-		if !s.fill(n) {
-			if s.err == io.EOF && s.end > s.start {
-				return io.ErrUnexpectedEOF
-			}
-			return s.err
+		switch err := s.fill(); {
+		case err == io.EOF && s.end > s.start:
+			return io.ErrUnexpectedEOF
+		case err != nil:
+			return err
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -55,104 +56,87 @@ func (s *Server) BrokeOff(data []byte) *adapter.Error {
 	return e
 }
 
+// meanings are the errors for what a failure means. % is the server. Where Retryable is set, so is the time that the report asks to wait.
+var meanings = map[meaning]adapter.Error{
+	unclear:  {Message: "% reported an error"},
+	filtered: {Message: contentFilter, Filtered: true, Refused: true, Notice: filterNotice},
+	tooLong: {
+		Code: adapter.CodeInvalid, ContextLength: true,
+		Message: "the request is too long for the model: shorten the prompt or the history, or use a model with a larger context",
+	},
+	noCredit:   {Code: adapter.CodeRateLimited, Message: "% reports that the account has no credit left"},
+	badKey:     {Code: adapter.CodeAuth, Message: "% refused the key: check "},
+	noAccess:   {Code: adapter.CodeAuth, Message: "% denies this account the request: check its permissions"},
+	limited:    {Code: adapter.CodeRateLimited, Retryable: true, Message: "% limits the rate of requests: retry later"},
+	tooMuch:    {Code: adapter.CodeRateLimited, Message: "% reports that this request exceeds the account's tokens per minute: shorten it, or raise the limit"},
+	slow:       {Code: adapter.CodeTimeout, Retryable: true, Message: "% did not answer in time"},
+	busy:       {Code: adapter.CodeUnavailable, Retryable: true, Message: "% is busy with a conflicting request: try again"},
+	overloaded: {Code: adapter.CodeUnavailable, Retryable: true, Message: "% is overloaded: retry later"},
+	failed:     {Code: adapter.CodeUnavailable, Retryable: true, Message: "% failed or is overloaded: retry later"},
+	unknown:    {Message: "% does not know this model or address: check the model's name, and the base URL"},
+	badCall:    {Retryable: true, Message: "the model called a tool in an invalid way: retry"},
+	badHistory: {Refused: true, Message: "% refused the tool calls and results of the history"},
+	redirect:   {Message: "% answered with a redirect, which is not followed: check the base URL"},
+	refused:    {Message: "% refused the request: the model may not support a part of it"},
+}
+
 // Failure says what a status (0 where there is none) and a report mean. The sentences are ours.
 func (s *Server) Failure(status int, r Report) *adapter.Error {
 	means, says := meant(status, &r)
 	if means == unclear {
 		means = statusMeans(status)
 	}
-	e := &adapter.Error{Code: adapter.CodeProtocol, Status: status}
-	switch means {
-	case filtered:
-		e.Message, e.Filtered, e.Refused, e.Notice = contentFilter, true, true, filterNotice
-	case tooLong:
-		e.Code, e.ContextLength = adapter.CodeInvalid, true
-		e.Message = "the request is too long for the model: shorten the prompt or the history, or use a model with a larger context"
-	case noCredit:
-		e.Code, e.Message = adapter.CodeRateLimited, "% reports that the account has no credit left"
-	case badKey:
-		e.Code, e.Message = adapter.CodeAuth, "% refused the key: check "+s.KeyName
-		if s.Key() == "" {
-			e.Message = "% asks for a key: set " + s.KeyName
-		} else if r.page {
-			e.Message = "% refused access with a web page: check " + s.KeyName + ", the base URL, and a proxy or firewall in between"
-		}
-	case noAccess:
-		e.Code, e.Message = adapter.CodeAuth, "% denies this account the request: check its permissions"
-	case limited:
-		e.Code, e.Retryable, e.RetryAfter = adapter.CodeRateLimited, true, r.Retry
-		e.Message = "% limits the rate of requests: retry later"
-	case tooMuch:
-		e.Code = adapter.CodeRateLimited
-		e.Message = "% reports that this request exceeds the account's tokens per minute: shorten it, or raise the limit"
-	case slow:
-		e.Code, e.Retryable, e.Message = adapter.CodeTimeout, true, "% did not answer in time"
-	case busy:
-		e.Code, e.Retryable, e.Message = adapter.CodeUnavailable, true, "% is busy with a conflicting request: try again"
-	case overloaded:
-		e.Code, e.Retryable, e.RetryAfter, e.Message = adapter.CodeUnavailable, true, r.Retry, "% is overloaded: retry later"
-	case failed:
-		e.Code, e.Retryable, e.RetryAfter, e.Message = adapter.CodeUnavailable, true, r.Retry, "% failed or is overloaded: retry later"
-	case unknown:
-		e.Message = "% does not know this model or address: check the model's name, and the base URL" + s.URLHint
-	case badCall:
-		e.Retryable, e.Message = true, "the model called a tool in an invalid way: retry"
-	case badHistory:
-		e.Message, e.Refused = "% refused the tool calls and results of the history", true
-	case redirect:
-		e.Message = "% answered with a redirect, which is not followed: check the base URL"
-	case refused:
-		e.Message = "% refused the request: the model may not support a part of it"
+	e := new(meanings[means])
+	e.Code, e.Status = cmp.Or(e.Code, adapter.CodeProtocol), status
+	if e.Retryable {
+		e.RetryAfter = r.Retry
+	}
+	switch {
+	case means == unclear && status != 0:
+		e.Message = fmt.Sprintf("%% answered with the unexpected status %d", status)
+	case means == unknown:
+		e.Message += s.URLHint
+	case means == badKey && s.Key() == "":
+		e.Message = "% asks for a key: set " + s.KeyName
+	case means == badKey && r.page:
+		e.Message = "% refused access with a web page: check " + s.KeyName + ", the base URL, and a proxy or firewall in between"
+	case means == badKey:
+		e.Message += s.KeyName
+	case means == refused:
 		if r.Param != "" {
 			e.Message = "% refused the request: the model does not accept " + r.Param + " as it was given"
 		}
 		if r.Param == "" || r.Param == "messages" { // else it is a setting that was refused
 			e.Refused, e.Notice = true, "The model's server refused this message. Please write it in another way, or without its files."
 		}
-	default:
-		e.Message = "% reported an error"
-		if status != 0 {
-			e.Message = fmt.Sprintf("%% answered with the unexpected status %d", status)
-		}
 	}
-	if says != "" {
-		e.Message = says
-	}
-	e.Message = strings.Replace(e.Message, "%", s.Name(), 1)
+	e.Message = strings.Replace(cmp.Or(says, e.Message), "%", s.Name(), 1)
 	return e
 }
 
 // statusMeans is what a status means by itself.
 func statusMeans(status int) meaning {
-	switch status {
-	case 0:
-		return unclear
-	case http.StatusPaymentRequired:
-		return noCredit
-	case http.StatusUnauthorized, http.StatusForbidden:
-		return badKey
-	case http.StatusNotFound:
-		return unknown
-	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
-		return slow
-	case http.StatusConflict:
-		return busy
-	case http.StatusRequestEntityTooLarge:
-		return tooLong
-	case http.StatusBadRequest, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
-		return refused
-	case http.StatusTooManyRequests:
-		return limited
-	case 529: // Anthropic
-		return overloaded
-	}
 	switch {
-	case 300 <= status && status < 400:
+	case status >= 300 && status < 400:
 		return redirect
+	case statusMeanings[status] != unclear:
+		return statusMeanings[status]
 	case status >= 500:
 		return failed
 	}
 	return unclear
+}
+
+var statusMeanings = map[int]meaning{
+	http.StatusPaymentRequired: noCredit,
+	http.StatusUnauthorized:    badKey, http.StatusForbidden: badKey,
+	http.StatusNotFound:       unknown,
+	http.StatusRequestTimeout: slow, http.StatusGatewayTimeout: slow,
+	http.StatusConflict:              busy,
+	http.StatusRequestEntityTooLarge: tooLong,
+	http.StatusBadRequest:            refused, http.StatusUnsupportedMediaType: refused, http.StatusUnprocessableEntity: refused,
+	http.StatusTooManyRequests: limited,
+	529:                        overloaded, // Anthropic
 }
 
 const (

@@ -1,111 +1,108 @@
 package wire
 
 import (
+	"bufio"
+	"errors"
 	"io"
 	"strings"
 	"testing"
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/tmaxmax/go-sse"
 	"pgregory.net/rapid"
 )
 
-// Reading through lines gives the events that go-sse gives without it, whatever the stream and however it is cut.
-func TestLinesChangeNothing(t *testing.T) {
+// readLines returns the lines of a reader, and what ended them. A last line without an end has a "~" behind it.
+func readLines(r io.Reader, maxLine int) (all []string, err error) {
+	lines := NewLines(r, maxLine)
+	for {
+		line, ended, err := lines.Next()
+		switch {
+		case err != nil:
+			return all, err
+		case ended:
+			all = append(all, string(line))
+		default:
+			all = append(all, string(line)+"~")
+		}
+	}
+}
+
+func TestLinesAreTheSameHoweverTheyArrive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		words := rapid.SliceOfN(rapid.SampledFrom([]string{
-			"\n", "\n", "\n\n", "\r", "\r\n", "\r\n\r\n", "\r\r", ":", ": a comment", "data: ", "data:", "data", "event: x", "id: 1", "x", "y y",
-		}), 0, 40).Draw(t, "words")
-		// A byte order mark counts at the start only; after comments, which are dropped, it would be taken for one.
-		stream := rapid.SampledFrom([]string{"", "\ufeff"}).Draw(t, "bom") + strings.Join(words, "")
-		want := read(strings.NewReader(stream))
-		for name, r := range map[string]io.Reader{
-			"at once":       strings.NewReader(stream),
-			"byte by byte":  iotest.OneByteReader(strings.NewReader(stream)),
-			"halves":        iotest.HalfReader(strings.NewReader(stream)),
-			"with the end":  iotest.DataErrReader(strings.NewReader(stream)),
-			"drawn lengths": &drawn{t, stream},
-		} {
-			if diff := cmp.Diff(want, read(&lines{r: r})); diff != "" {
-				t.Fatalf("%s: %q: -want +got\n%s", name, stream, diff)
+		text := strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{
+			"\n", "\n", "\n", "\r\n", " ", "\t", "a", "bc", "{}", strings.Repeat("x", 700), strings.Repeat("long", 1100), "é",
+		}), 0, 40).Draw(t, "words"), "")
+		var want []string
+		for line := range strings.Lines(text) {
+			trimmed := strings.TrimSpace(line)
+			if trimmed != "" && !strings.HasSuffix(line, "\n") {
+				trimmed += "~"
+			}
+			if trimmed != "" {
+				want = append(want, trimmed)
 			}
 		}
-		// Buffers that are full after every byte, or every second, as a large event's are at times.
-		for name, r := range map[string]io.Reader{
-			"bytes": iotest.OneByteReader(&lines{r: strings.NewReader(stream)}),
-			"pairs": &pairs{&lines{r: strings.NewReader(stream)}},
-		} {
-			if diff := cmp.Diff(want, read(r)); diff != "" {
-				t.Fatalf("full %s: %q: -want +got\n%s", name, stream, diff)
+		for name, r := range everyCut(text) {
+			got, err := readLines(r, 1<<20)
+			if diff := cmp.Diff(want, got); diff != "" || err != io.EOF {
+				t.Fatalf("%s: %q: %v -want +got\n%s", name, text, err, diff)
 			}
 		}
 	})
 }
 
-type drawn struct {
-	t    *rapid.T
-	rest string
-}
-
-func (d *drawn) Read(p []byte) (int, error) {
-	if d.rest == "" {
-		return 0, io.EOF
-	}
-	n := copy(p[:min(len(p), rapid.IntRange(0, 9).Draw(d.t, "n"))], d.rest)
-	d.rest = d.rest[n:]
-	return n, nil
-}
-
-type pairs struct{ r io.Reader }
-
-func (r *pairs) Read(p []byte) (int, error) { return r.r.Read(p[:min(len(p), 2)]) }
-
-func read(r io.Reader) []string {
-	var events []string
-	for e, err := range sse.Read(r, nil) {
-		if err != nil {
-			return append(events, "error: "+err.Error())
-		}
-		events = append(events, e.Type+"|"+e.LastEventID+"|"+e.Data)
-	}
-	return events
-}
-
-// An event is handed on as soon as it is there, whatever comes after it.
-func TestAnEventIsNotHeldBack(t *testing.T) {
-	for _, end := range []string{"\n\n", "\r\n\r\n", "\r\r", "\n\r\n"} {
-		pr, pw := io.Pipe()
-		done := make(chan string)
-		go func() {
-			for e := range sse.Read(&lines{r: pr}, nil) {
-				done <- e.Data
+func TestLinesHaveALimit(t *testing.T) {
+	for _, limit := range []int{1, 10, 1000, minBuffer, 3 * minBuffer, idleBuffer} {
+		for name, row := range map[string]struct {
+			text string
+			err  error
+		}{
+			"as long as allowed":            {strings.Repeat("x", limit) + "\r\n", io.EOF},
+			"as long as allowed, no end":    {strings.Repeat("x", limit), io.EOF},
+			"one byte more":                 {strings.Repeat("x", limit+1) + "\n", bufio.ErrTooLong},
+			"one byte more, no end":         {strings.Repeat("x", limit+1), bufio.ErrTooLong},
+			"far more":                      {strings.Repeat("x", 10*limit+idleBuffer), bufio.ErrTooLong},
+			"a long one behind short ones":  {strings.Repeat("x\n", limit) + strings.Repeat("x", limit+1) + "\n", bufio.ErrTooLong},
+			"two as long as allowed":        {strings.Repeat("x", limit) + "\n" + strings.Repeat("y", limit) + "\n", io.EOF},
+			"more blank lines than allowed": {strings.Repeat("\n", 10*limit), io.EOF},
+		} {
+			for _, r := range []io.Reader{strings.NewReader(row.text), iotest.HalfReader(strings.NewReader(row.text))} {
+				if all, err := readLines(r, limit); err != row.err {
+					t.Errorf("%d, %s: %d lines, %v", limit, name, len(all), err)
+				}
 			}
-			close(done)
-		}()
-		for _, part := range []string{": c\n", "da", "ta: x", end[:1], end[1:]} {
-			io.WriteString(pw, part)
-		}
-		if got := <-done; got != "x" { // would never come
-			t.Errorf("%q: %q", end, got)
-		}
-		io.WriteString(pw, "data: y"+end)
-		if got := <-done; got != "y" {
-			t.Errorf("%q: %q", end, got)
-		}
-		pw.Close()
-		if got, more := <-done; more {
-			t.Errorf("%q: %q", end, got)
 		}
 	}
 }
 
-func TestAReaderWithoutProgressIsGivenUp(t *testing.T) {
-	if n, err := (&lines{r: stuck{}}).Read(make([]byte, 10)); n != 0 || err != io.ErrNoProgress {
-		t.Errorf("%d, %v", n, err)
+func TestLargeBufferIsReleased(t *testing.T) {
+	lines := NewLines(iotest.HalfReader(io.MultiReader(strings.NewReader(strings.Repeat("x", 1<<20)+"\n"), strings.NewReader("a\n"), strings.NewReader("b\n"))), 4<<20)
+	for i, want := range []int{1 << 20, 1, 1} {
+		if line, _, err := lines.Next(); len(line) != want || err != nil {
+			t.Fatalf("%d: %d %v", i, len(line), err)
+		}
+	}
+	if len(lines.buf) > idleBuffer {
+		t.Errorf("%d bytes", len(lines.buf))
 	}
 }
 
-type stuck struct{}
-
-func (stuck) Read([]byte) (int, error) { return 0, nil }
+func TestLinesEndWithTheErrorOfTheReader(t *testing.T) {
+	reset := errors.New("reset")
+	for name, row := range map[string]struct {
+		r    io.Reader
+		want []string
+		err  error
+	}{
+		"behind a line": {io.MultiReader(strings.NewReader("a\n"), iotest.ErrReader(reset)), []string{"a"}, reset},
+		"within a line": {io.MultiReader(strings.NewReader("a\nb"), iotest.ErrReader(reset)), []string{"a", "b~"}, reset},
+		"white space":   {io.MultiReader(strings.NewReader("a\n \r"), iotest.ErrReader(reset)), []string{"a"}, reset},
+		"no progress":   {stuck{}, nil, io.ErrNoProgress},
+	} {
+		got, err := readLines(row.r, 100)
+		if diff := cmp.Diff(row.want, got); diff != "" || err != row.err {
+			t.Errorf("%s: %v\n%s", name, err, diff)
+		}
+	}
+}

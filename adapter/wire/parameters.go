@@ -36,64 +36,6 @@ func Parameters(schema json.RawMessage) json.RawMessage {
 	return out
 }
 
-// members are those of an object, in their order.
-type members []member
-
-type member struct {
-	name  string
-	value json.RawMessage
-}
-
-// readMembers returns nil for anything but an object.
-func readMembers(raw json.RawMessage) (list members) {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil
-	}
-	for d.More() {
-		name, err := d.Token()
-		var value json.RawMessage
-		if err != nil || d.Decode(&value) != nil {
-			return nil
-		}
-		list = append(list, member{name.(string), value}) // a key is a string
-	}
-	return list
-}
-
-func (m members) get(name string) json.RawMessage {
-	for _, one := range m {
-		if one.name == name {
-			return one.value
-		}
-	}
-	return nil
-}
-
-// with adds a member that is not there; nil is none.
-func (m members) with(name string, value json.RawMessage) members {
-	if value == nil || m.get(name) != nil {
-		return m
-	}
-	return append(slices.Clip(m), member{name, value})
-}
-
-func (m members) without(names ...string) members {
-	return slices.DeleteFunc(slices.Clone(m), func(one member) bool { return slices.Contains(names, one.name) })
-}
-
-func (m members) json() json.RawMessage {
-	out := []byte{'{'}
-	for i, one := range m {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		name, _ := rawjson.Marshal(one.name) // a string can be written
-		out = append(append(append(out, name...), ':'), one.value...)
-	}
-	return append(out, '}')
-}
-
 // resolve returns the definition that a reference such as "#/$defs/name" names; nil where there is none.
 func (m members) resolve(ref json.RawMessage) members {
 	var path string
@@ -166,36 +108,15 @@ func (m members) acceptable(depth int) json.RawMessage {
 	if depth > 4*maxNesting {
 		return m.json()
 	}
-	inner := func(raw json.RawMessage) json.RawMessage {
-		if s := readMembers(raw); s != nil {
-			return s.acceptable(depth + 1)
+	out, _ := m.eachSchema(func(inner json.RawMessage) (json.RawMessage, error) {
+		if s := readMembers(inner); s != nil {
+			return s.acceptable(depth + 1), nil
 		}
-		return raw
-	}
-	var out members
-	for _, one := range m {
-		switch one.name {
-		case "properties", "patternProperties", "$defs", "definitions":
-			named := readMembers(one.value)
-			for i := range named {
-				named[i].value = inner(named[i].value)
-			}
-			one.value = named.json()
-		case "items", "additionalProperties", "not":
-			one.value = inner(one.value)
-		case "anyOf", "oneOf", "allOf", "prefixItems":
-			var list []json.RawMessage
-			if json.Unmarshal(one.value, &list) == nil {
-				for i := range list {
-					list[i] = inner(list[i])
-				}
-				one.value, _ = rawjson.Marshal(list) // is JSON already
-			}
-		}
-		if string(one.value) != "null" || one.name == "const" || one.name == "default" {
-			out = append(out, one)
-		}
-	}
+		return inner, nil
+	})
+	out = slices.DeleteFunc(out, func(one member) bool {
+		return string(one.value) == "null" && one.name != "const" && one.name != "default"
+	})
 	types := Object{"type": m.get("type")}.Types()
 	if slices.Contains(types, "object") {
 		out = out.with("properties", json.RawMessage("{}"))

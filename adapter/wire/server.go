@@ -46,6 +46,15 @@ func NewClient(t http.RoundTripper, o adapter.TransportOptions) *http.Client {
 // Name is what users read: "the model's server (openai)".
 func (s *Server) Name() string { return "the model's server (" + s.Prefix + ")" }
 
+// Bearer is the header of a request whose key is a bearer token.
+func (s *Server) Bearer(accept string) http.Header {
+	h := http.Header{"Accept": {accept}}
+	if key := s.Key(); key != "" {
+		h.Set("Authorization", "Bearer "+key)
+	}
+	return h
+}
+
 // Redact makes what the server has said fit for a log. Of the headers, only a value that is long enough for a secret is taken out.
 func (s *Server) Redact(said []byte) string {
 	secrets := []string{s.Key()}

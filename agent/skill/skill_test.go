@@ -96,7 +96,7 @@ func TestABadSkillIsLeftOutWithItsPlace(t *testing.T) {
 		{"nothing in it", "s", "---\n---\n", `s/SKILL.md:1: the front matter is empty; expected "name: …" and "description: …", one per line`},
 		{"comments in it", "s", "---\n# name: s\n---\n", `s/SKILL.md:1: the front matter is empty; expected "name: …" and "description: …", one per line`},
 		{"a list", "s", "---\n- name\n---\n", `s/SKILL.md:2:1: expected "name: …" and "description: …", one per line`},
-		{"no YAML", "s", "---\nname: s\ndescription: \"x\n---\n", `s/SKILL.md:3:14: the text has no closing "`},
+		{"no YAML", "s", "---\nname: s\ndescription: \"x\n---\n", `s/SKILL.md:3:14: the text has no closing quote`},
 		{"no name", "s", "---\ndescription: x\n---\n", `s/SKILL.md:1: the front matter has no name; expected "name: s"`},
 		{"no description", "s", "---\nname: s\n---\n", `s/SKILL.md:1: the front matter has no description; describe what the skill is for and when to use it`},
 		{"an empty description", "s", "---\nname: s\ndescription: ''\n---\n", `s/SKILL.md:3:14: the description is empty; describe what the skill is for and when to use it`},
@@ -110,7 +110,7 @@ func TestABadSkillIsLeftOutWithItsPlace(t *testing.T) {
 		{"no UTF-8", "s", "---\nname: s\ndescription: \xff\n---\n", `s/SKILL.md:3: it is not UTF-8 text`},
 		{"too long", "s", text("s", "x", strings.Repeat("a", 64<<10+1)), `s/SKILL.md: the text has 65537 bytes; expected at most 64 KiB; move the rest to other files of the folder`},
 		{"much too long", "s", text("s", "x", strings.Repeat("a", 80<<10)), `s/SKILL.md: it is too long; expected at most 64 KiB of text`},
-		{"too many brackets", "s", "---\nname: " + strings.Repeat("[", 1000) + "\n---\n", `s/SKILL.md:2:1: values are nested too deeply here; expected at most 64 levels`},
+		{"too many brackets", "s", "---\nname: " + strings.Repeat("[", 1000) + "\n---\n", `s/SKILL.md:2:71: values are nested too deeply here; expected at most 64 levels`},
 		{"no file", "s", "-", `s/SKILL.md: it is missing; expected a file with a name and a description, then the text`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -207,13 +207,8 @@ func (r *run) end(ctx context.Context, t *tape.Tape, failure error) error {
 		data.Usage = &r.usage
 	}
 	entries = append(entries, tape.NewEvent(entryEnd, data).With(mark))
-	if _, err := t.AppendPatiently(ctx, entries...); err != nil {
-		return err
-	}
-	if s, ok := t.Store().(tape.Syncer); ok {
-		return s.TurnEnded(ctx, t.Name())
-	}
-	return nil
+	_, err := t.AppendPatiently(ctx, entries...)
+	return err
 }
 
 // errLeft ends work that nobody wants to hear of any more.

@@ -87,7 +87,6 @@ func TestAThousandEventsASecondHalfOfThemDuplicates(t *testing.T) {
 	p := &platform{sent: map[string]time.Time{}, answers: map[string]int{}}
 	k := &kernel.Kernel{
 		Agent: agent{}, Store: d.Events(),
-		Limits: channel.Limits{SenderRate: channel.Rate{PerMinute: -1}, ChatRate: channel.Rate{PerMinute: -1}},
 	}
 	q := kernel.NewQueue(k, kernel.QueueOptions{Replica: "bench"})
 	ctx, stop := context.WithCancel(t.Context())

@@ -20,6 +20,7 @@ type Fixture struct {
 	Groups     bool // there are groups, in which the agent can be mentioned
 	Redelivers bool // the platform delivers an event again where it is in doubt
 	Streams    bool // the channel shows text before a block is finished
+	Bubble     bool // the platform is in memory, so that the tests run in bubbles of testing/synctest
 }
 
 // Platform is a running channel from outside.

@@ -167,5 +167,5 @@ func (p *loopback) preview(_ context.Context, b channel.Block, prev channel.Rece
 }
 
 func TestALoopbackIsAChannel(t *testing.T) {
-	channeltest.Run(t, channeltest.Fixture{Start: start, Groups: true, Redelivers: true, Streams: true})
+	channeltest.Run(t, channeltest.Fixture{Start: start, Groups: true, Redelivers: true, Streams: true, Bubble: true})
 }

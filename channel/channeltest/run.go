@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
@@ -43,7 +44,12 @@ func Run(t *testing.T, f Fixture) {
 			if test.short {
 				grace = time.Millisecond
 			}
-			test.run(t, newWorld(t, f, grace))
+			run := func(t *testing.T) { test.run(t, newWorld(t, f, grace)) }
+			if f.Bubble {
+				synctest.Test(t, run)
+			} else {
+				run(t)
+			}
 		})
 	}
 }

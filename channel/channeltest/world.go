@@ -36,6 +36,32 @@ type world struct {
 // newWorld starts the channel. It is stopped, and has left no goroutine, when the test ends.
 func newWorld(t *testing.T, f Fixture, grace time.Duration) *world {
 	t.Helper()
+	if !f.Bubble { // a bubble fails by itself if goroutines are left
+		findLeaks(t)
+	}
+	w := &world{t: t, fixture: f, ends: map[string]int{}, policy: channel.Policy{
+		DM: channel.PolicyOpen, Group: channel.PolicyOpen, RouteAllowed: true, RequireMention: true, Unmentioned: channel.UnmentionedDrop,
+		AllowBots: channel.BotsNone, Visibility: channel.VisibleAll, CommandMode: channel.CommandsOff, ErrorNotice: true, Agent: "assistant",
+		Implicit: []channel.MentionKind{channel.ReplyToBot, channel.QuotedBot, channel.BotThread, channel.Native},
+	}}
+	w.answer = echo
+	w.q = NewQueue(t, &kernel.Kernel{
+		Agent: w, Observer: w, Settings: w, Routes: w,
+	})
+	w.p = f.Start(t, w.q, grace)
+	t.Cleanup(func() {
+		w.stop()
+		for id, n := range w.finalized() {
+			if n != 1 {
+				t.Errorf("the turn %s was finalized %d times", id, n)
+			}
+		}
+	})
+	return w
+}
+
+// findLeaks fails the test if its end leaves goroutines behind.
+func findLeaks(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { // the last
 		var left error
@@ -48,29 +74,6 @@ func newWorld(t *testing.T, f Fixture, grace time.Duration) *world {
 			t.Error(left)
 		}
 	})
-	w := &world{t: t, fixture: f, ends: map[string]int{}, policy: channel.Policy{
-		DM: channel.PolicyOpen, Group: channel.PolicyOpen, RouteAllowed: true, RequireMention: true, Unmentioned: channel.UnmentionedDrop,
-		AllowBots: channel.BotsNone, Visibility: channel.VisibleAll, CommandMode: channel.CommandsOff, ErrorNotice: true, Agent: "assistant",
-		Implicit: []channel.MentionKind{channel.ReplyToBot, channel.QuotedBot, channel.BotThread, channel.Native},
-	}}
-	w.answer = echo
-	w.q = NewQueue(t, &kernel.Kernel{
-		Agent: w, Observer: w, Settings: w, Routes: w,
-		Limits: channel.Limits{
-			SenderRate: channel.Rate{PerMinute: -1}, ChatRate: channel.Rate{PerMinute: -1},
-			Preview: time.Millisecond, Working: time.Hour,
-		},
-	})
-	w.p = f.Start(t, w.q, grace)
-	t.Cleanup(func() {
-		w.stop()
-		for id, n := range w.finalized() {
-			if n != 1 {
-				t.Errorf("the turn %s was finalized %d times", id, n)
-			}
-		}
-	})
-	return w
 }
 
 // NewQueue returns a queue of the events of a kernel, in a database of its own in memory. It ends with the test.
@@ -85,7 +88,7 @@ func NewQueue(t testing.TB, k *kernel.Kernel) *kernel.Queue {
 // Store returns a database in memory. It closes with the test.
 func Store(t testing.TB) kernel.Store {
 	t.Helper()
-	d, err := db.Open(t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler)})
+	d, err := db.Open(t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler), Beside: true})
 	if err != nil {
 		t.Fatal(err)
 	}

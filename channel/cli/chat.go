@@ -13,9 +13,12 @@ package cli
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lingserve/lingserve/agent/command"
@@ -58,11 +61,11 @@ type Options struct {
 
 // Chat is the channel. Make one with [New].
 type Chat struct {
-	o      Options
-	names  []string // of all commands, for completion
-	kernel *kernel.Kernel
-	view   view
-	asked  chan string // ids of questions, without a terminal; nil
+	o       Options
+	kernel  *kernel.Kernel
+	view    view
+	showing atomic.Bool   // view shows the notes of others
+	changed chan struct{} // has a value when a turn has asked something or ended
 
 	turns     context.Context // of all turns
 	stopTurns context.CancelCauseFunc
@@ -70,26 +73,16 @@ type Chat struct {
 
 	mu        sync.Mutex
 	session   string
-	placed    chan struct{} // closed when the last line has its place in its lane
-	running   []*running    // turns that run or wait for the place of the line before
-	questions []*question   // without an answer, the oldest first
-	last      *lastTurn     // for ,why
-	failed    bool          // a line was not answered, or not to its end
-	noting    bool          // view shows the notes of others
+	running   []*running
+	questions []*question // without an answer, the oldest first
+	last      *lastTurn   // for ,why
+	failed    bool        // a line was not answered, or not to its end
 }
 
-// message is a line for the agent.
-type message struct {
-	id, text, session string
-	at                time.Time
-	done              func() // nil
-}
-
+// running is a line that is being answered.
 type running struct {
-	message *message
-	cancel  context.CancelCauseFunc
-	started bool
-	explain bool // its outcome is to be shown
+	text   string
+	cancel context.CancelCauseFunc
 }
 
 type question struct{ turn, id string }
@@ -104,6 +97,7 @@ type view interface {
 	write(owner any, text string, as style) // continues the text of the owner
 	note(text string, as style)             // writes rows
 	working(on bool)                        // shows or removes the sign that an answer is awaited
+	failure() error                         // of the first text that could not be written
 }
 
 // New returns the channel.
@@ -111,34 +105,24 @@ func New(o Options) *Chat {
 	o.Session = cmp.Or(o.Session, DefaultSession)
 	o.Default = cmp.Or(o.Default, o.Agent)
 	o.Grace = cmp.Or(max(o.Grace, 0), 20*time.Second)
-	if o.Err == nil {
-		o.Err = io.Discard
-	}
+	o.Err = cmp.Or(o.Err, io.Discard)
 	if o.Reason == nil {
 		o.Reason = func(error) string { return "" }
 	}
-	c := &Chat{o: o, session: o.Session}
-	for _, one := range terminalCommands {
-		c.names = append(c.names, one.name)
-	}
-	for _, one := range o.Commands {
-		c.names = append(c.names, one.Name)
-	}
-	slices.Sort(c.names)
-	c.names = slices.Compact(c.names)
-	return c
+	o.Commands = slices.DeleteFunc(slices.Clone(o.Commands), func(one *command.Command) bool { return one.Name == "help" })
+	return &Chat{o: o, session: o.Session, changed: make(chan struct{}, 1)}
 }
 
 // Serve talks until ctx ends or the person ends the conversation. A Chat serves once.
 //
 // If In has deadlines, nothing reads it after Serve has returned; else one read may go on, and its line is lost.
 func (c *Chat) Serve(ctx context.Context, k *kernel.Kernel) error {
-	c.kernel, c.placed = k, make(chan struct{})
-	close(c.placed)
+	c.kernel = k
 	c.turns, c.stopTurns = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer c.stopTurns(nil)
 	if c.o.Terminal == nil {
-		return c.talkInLines(ctx)
+		c.view = &pages{out: c.o.Out, err: c.o.Err}
+		return c.talk(ctx, scanLines(c.o.In))
 	}
 	return c.talkAtTerminal(ctx)
 }
@@ -152,70 +136,134 @@ func (c *Chat) Unanswered() bool {
 
 // Note shows a text of others, such as a log. It returns false if no conversation is shown at the moment.
 func (c *Chat) Note(text string) bool {
-	c.mu.Lock()
-	noting := c.noting
-	c.mu.Unlock()
-	if noting {
+	showing := c.showing.Load()
+	if showing {
 		c.view.note(Visible(text), dim)
 	}
-	return noting
+	return showing
 }
 
-// showOn shows the conversation, and until hide is called the notes of others.
-func (c *Chat) showOn(v view) (hide func()) {
-	set := func(on bool) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.view, c.noting = v, on
+// talk handles the lines that read returns. Without a terminal, a line is read when the one before is answered, or when a turn asks something.
+func (c *Chat) talk(ctx context.Context, read func() (string, error)) error {
+	lines, stopReading := c.startReading(read)
+	defer stopReading()
+	defer c.stop()
+	early := "" // line that was read as an answer, and is none
+	for c.view.failure() == nil {
+		next := lines
+		busy, question := c.state()
+		switch {
+		case c.o.Terminal != nil:
+		case busy && question == "":
+			next = nil
+		case !busy && early != "":
+			c.enter(early)
+			early = ""
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			c.drain()
+			return nil
+		case <-c.changed:
+		case <-c.o.Interrupts:
+			if !c.interrupt() {
+				if c.o.Terminal == nil {
+					return nil
+				}
+				c.noteIdle()
+			}
+		case text, ok := <-next:
+			switch {
+			case c.o.Terminal == nil && busy:
+				early = c.answerOrDeny(question, text)
+			case !ok, c.enter(text):
+				return nil
+			}
+		}
 	}
-	set(true)
-	return func() { set(false) }
+	return fmt.Errorf("write the answer: %w", c.view.failure())
 }
 
-func (c *Chat) newMessage(text string) *message {
+// state reports whether a turn runs, and returns the id of the oldest open question.
+func (c *Chat) state() (busy bool, question string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return &message{id: turn.NewID(), text: text, session: c.session, at: time.Now()}
+	if len(c.questions) > 0 {
+		question = c.questions[0].id
+	}
+	return len(c.running) > 0, question
 }
 
-// maxWaiting limits the lines that are not answered yet.
-const maxWaiting = 64
+// signal has talk look at the state again.
+func (c *Chat) signal() {
+	select {
+	case c.changed <- struct{}{}:
+	default: // it will
+	}
+}
 
-// send gives a line to the agent. It returns false if too many lines wait.
-func (c *Chat) send(m *message) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.running) >= maxWaiting {
+// startReading sends the lines that are not blank to a channel, which it closes at the end.
+func (c *Chat) startReading(read func() (string, error)) (lines <-chan string, stop func()) {
+	out, stopped, ended := make(chan string), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer close(out)
+		for {
+			text, err := read()
+			if err != nil {
+				return
+			}
+			if text = strings.TrimSpace(text); text == "" {
+				continue
+			}
+			select {
+			case out <- text:
+			case <-stopped:
+				return
+			}
+		}
+	}()
+	return out, func() {
+		close(stopped)
+		if d, ok := c.o.In.(interface{ SetReadDeadline(time.Time) error }); ok && d.SetReadDeadline(time.Now()) == nil {
+			<-ended
+			_ = d.SetReadDeadline(time.Time{})
+		}
+	}
+}
+
+// enter handles a line. It returns whether the line ends the conversation.
+func (c *Chat) enter(text string) (quit bool) {
+	text, ok := c.answer(text)
+	if !ok {
+		c.view.note(severalWait, bad)
 		return false
 	}
-	ctx, cancel := context.WithCancelCause(c.turns)
-	r := &running{message: m, cancel: cancel}
-	c.running = append(c.running, r)
-	before, placed := c.placed, make(chan struct{})
-	c.placed = placed
-	c.wg.Go(func() {
-		<-before // the next turn starts when the last one has its place in the lane (CH-05)
-		c.run(ctx, r, sync.OnceFunc(func() { close(placed) }))
-	})
-	return true
+	known, quit := c.runCommand(text)
+	if !known {
+		c.send(text)
+	}
+	return quit
 }
 
-// run runs the turn of a line, unless it was canceled before.
-func (c *Chat) run(ctx context.Context, r *running, placed func()) {
-	defer placed()
+// send starts the turn of a line, and returns when it has its place in its lane: the next one starts afterwards (CH-05).
+func (c *Chat) send(text string) {
+	ctx, cancel := context.WithCancelCause(c.turns)
+	r := &running{text, cancel}
 	c.mu.Lock()
-	r.started = ctx.Err() == nil
+	c.running = append(c.running, r)
+	t := c.newTurn(text)
 	c.mu.Unlock()
-	var result channel.Result
-	var err error
-	if r.started {
-		result, err = c.kernel.RunAssembled(ctx, kernel.Meta{Channel: Name, Queued: placed}, c.turnOf(r.message))
-	}
-	c.endTurn(r, result, err)
-	r.cancel(nil)
-	if r.message.done != nil {
-		r.message.done()
-	}
+	placed := make(chan struct{})
+	place := sync.OnceFunc(func() { close(placed) })
+	c.wg.Go(func() {
+		defer cancel(nil)
+		defer place()
+		result, err := c.kernel.RunAssembled(ctx, kernel.Meta{Channel: Name, Queued: place}, t)
+		c.endTurn(r, result, err)
+	})
+	<-placed
 }
 
 // interrupt cancels all turns. It returns false if there are none.
@@ -230,13 +278,6 @@ func (c *Chat) interrupt() bool {
 
 // drain waits for the turns that run, and cancels those that take too long.
 func (c *Chat) drain() {
-	c.mu.Lock()
-	for _, r := range c.running {
-		if !r.started {
-			r.cancel(channel.ErrDraining)
-		}
-	}
-	c.mu.Unlock()
 	late := time.AfterFunc(c.o.Grace, func() { c.stopTurns(channel.ErrDraining) })
 	defer late.Stop()
 	c.wg.Wait()

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -18,13 +19,23 @@ var terminalCommands = []struct{ name, usage, help string }{
 	{"help", ",help [command]", "list the commands, or explain one"},
 }
 
+// commandNames returns the names of all commands, sorted.
+func (c *Chat) commandNames() (names []string) {
+	for _, one := range terminalCommands {
+		names = append(names, one.name)
+	}
+	for _, one := range c.o.Commands {
+		names = append(names, one.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
 // runCommand runs a command of the terminal. known is false for any other line.
 func (c *Chat) runCommand(text string) (known, quit bool) {
-	rest, isCommand := strings.CutPrefix(text, ",")
+	rest, isCommand := cutComma(text)
 	if !isCommand {
-		if rest, isCommand = strings.CutPrefix(text, "，"); !isCommand {
-			return false, false
-		}
+		return false, false
 	}
 	name, rest, _ := strings.Cut(rest, " ")
 	rest = strings.TrimSpace(rest)
@@ -41,6 +52,14 @@ func (c *Chat) runCommand(text string) (known, quit bool) {
 		return false, false
 	}
 	return true, false
+}
+
+// cutComma returns what follows the mark of a command.
+func cutComma(text string) (rest string, isCommand bool) {
+	if rest, isCommand = strings.CutPrefix(text, ","); isCommand {
+		return rest, true
+	}
+	return strings.CutPrefix(text, "，")
 }
 
 // maxSession bounds the name of a session, in bytes.
@@ -60,14 +79,12 @@ func (c *Chat) changeSession(name string) {
 	}
 }
 
-// explainLast shows what the gates decided about the last line; if it is being answered, that is shown afterwards.
+// explainLast shows what the gates decided about the last line.
 func (c *Chat) explainLast() {
 	c.mu.Lock()
 	last, n := c.last, len(c.running)
 	if n > 0 {
-		r := c.running[n-1]
-		r.explain = true
-		last = &lastTurn{text: r.message.text}
+		last = &lastTurn{text: c.running[n-1].text}
 	}
 	c.mu.Unlock()
 	switch {
@@ -125,9 +142,7 @@ func (c *Chat) help(name string) (known bool) {
 		rows = append(rows, [2]string{"," + o.name, o.help})
 	}
 	for _, one := range c.o.Commands {
-		if one.Name != "help" {
-			rows = append(rows, [2]string{"," + one.Name, one.Help})
-		}
+		rows = append(rows, [2]string{"," + one.Name, one.Help})
 	}
 	width := 0
 	if c.o.Terminal != nil {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -87,17 +86,14 @@ func (d *delivery) endBlock() {
 // ask shows a question, which the next line can answer.
 func (d *delivery) ask(b channel.Block) {
 	c := d.chat
+	c.view.note(Visible(b.Text), plain)
 	c.mu.Lock()
 	c.questions = append(c.questions, &question{b.Question.Turn, b.Question.ID})
 	several := len(c.questions) > 1
 	c.mu.Unlock()
-	c.view.note(Visible(b.Text), plain)
+	c.signal()
 	switch {
-	case c.asked != nil:
-		select {
-		case c.asked <- b.Question.ID:
-		default: // it times out
-		}
+	case c.o.Terminal == nil:
 	case several:
 		c.view.note(severalWait, dim)
 	default:
@@ -107,44 +103,60 @@ func (d *delivery) ask(b channel.Block) {
 
 const severalWait = "There are several questions: answer each with ,approve ID or ,deny ID."
 
-// answer returns the command for a short answer such as "y" to the question id, or with "" to the only question. Any other line is returned as it is.
+// shortAnswers are the commands that short answers stand for.
+var shortAnswers = map[string]string{"y": ",approve ", "yes": ",approve ", "n": ",deny ", "no": ",deny "}
+
+// answer returns the command for a short answer such as "y" to the only question. Any other line is returned as it is.
 // ok is false if there are several questions: the person may have read another one than the first.
-func (c *Chat) answer(text, id string) (command string, ok bool) {
+func (c *Chat) answer(text string) (command string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.questions) == 0 {
-		return text, true
-	}
-	name := map[string]string{"y": ",approve ", "yes": ",approve ", "n": ",deny ", "no": ",deny "}[strings.ToLower(strings.TrimSpace(text))]
-	if name != "" {
-		if id == "" && len(c.questions) > 1 {
+	if name := shortAnswers[strings.ToLower(text)]; name != "" && len(c.questions) > 0 {
+		if len(c.questions) > 1 {
 			return text, false
 		}
-		text = name + cmp.Or(id, c.questions[0].id)
+		text = name + c.questions[0].id
 	}
-	for _, name := range []string{",approve ", ",deny "} {
-		if rest, ok := strings.CutPrefix(text, name); ok && len(strings.Fields(rest)) > 0 {
-			id := strings.Fields(rest)[0]
-			c.questions = slices.DeleteFunc(c.questions, func(q *question) bool { return strings.EqualFold(q.id, id) })
-		}
-	}
+	c.closeAnswered(text)
 	return text, true
+}
+
+// closeAnswered removes the question that a command answers. It reports whether the text is such a command. mu is held.
+func (c *Chat) closeAnswered(text string) (isAnswer bool) {
+	words := strings.Fields(text)
+	if len(words) < 2 || words[0] != ",approve" && words[0] != ",deny" {
+		return false
+	}
+	c.questions = slices.DeleteFunc(c.questions, func(q *question) bool { return strings.EqualFold(q.id, words[1]) })
+	return true
+}
+
+// answerOrDeny answers a question of a conversation without a terminal. A line that is no answer denies it, and is returned as the next message.
+func (c *Chat) answerOrDeny(id, text string) (message string) {
+	command := text
+	if name := shortAnswers[strings.ToLower(text)]; name != "" {
+		command = name + id
+	}
+	c.mu.Lock()
+	if !c.closeAnswered(command) {
+		message, command = text, ",deny "+id+" this conversation has no approver"
+		c.closeAnswered(command)
+	}
+	c.mu.Unlock()
+	c.send(command)
+	return message
 }
 
 // endTurn removes a turn, and shows its outcome if its answer does not.
 func (c *Chat) endTurn(r *running, result channel.Result, err error) {
 	c.mu.Lock()
 	c.running = slices.DeleteFunc(c.running, func(other *running) bool { return other == r })
-	if !r.started {
-		c.mu.Unlock()
-		return
-	}
 	c.questions = slices.DeleteFunc(c.questions, func(q *question) bool { return q.turn == result.TurnID })
-	c.last = &lastTurn{result, r.message.text}
-	last, explain := c.last, r.explain
+	c.last = &lastTurn{result, r.text}
 	blocked := err == nil && result.Admission.Kind == channel.Drop
 	c.failed = c.failed || err != nil || blocked
 	c.mu.Unlock()
+	defer c.signal()
 	switch {
 	case blocked:
 		c.view.note("Not answered: "+refusal(result)+". ,why explains it.", bad)
@@ -158,9 +170,6 @@ func (c *Chat) endTurn(r *running, result channel.Result, err error) {
 		if why := c.o.Reason(err); why != "" {
 			c.view.note(Visible(why), dim)
 		}
-	}
-	if explain {
-		c.explain(last)
 	}
 }
 

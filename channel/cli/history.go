@@ -2,7 +2,7 @@ package cli
 
 import (
 	"errors"
-	"io/fs"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,9 +13,8 @@ const maxHistory = 1000
 
 // history has the lines that were typed, the oldest first, for [term.Terminal]. A file keeps them for the next start.
 type history struct {
-	file  string // "": the lines are not kept
+	file  *os.File // nil: the lines are not kept
 	lines []string
-	warn  func(what string) // the file is unreadable or not writable
 }
 
 var (
@@ -23,49 +22,42 @@ var (
 	unquote = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\r`, "\r")
 )
 
-func openHistory(file string, warn func(what string)) *history {
-	h := &history{file: file, warn: warn}
-	if file == "" {
-		return h
+// openHistory reads a file of lines, and shortens it if it is too long. With an error, the history works, and is not kept.
+func openHistory(name string) (*history, error) {
+	h := new(history)
+	if name == "" {
+		return h, nil
 	}
-	data, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return h
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return h, err
 	}
-	if err == nil {
-		err = os.Chmod(file, 0o600)
-	}
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600) // other processes may append, too
 	if err != nil {
-		h.fail("unreadable")
-		return h
+		return h, err
+	}
+	data, err := io.ReadAll(f)
+	if err = errors.Join(err, f.Chmod(0o600)); err != nil {
+		return h, errors.Join(err, f.Close())
 	}
 	rows := strings.SplitAfter(string(data), "\n")
 	rows = rows[:len(rows)-1]
 	if len(rows) > maxHistory {
 		rows = rows[len(rows)-maxHistory:]
-		h.rewrite(strings.Join(rows, ""))
+		err = f.Truncate(0)
+		if err == nil {
+			_, err = f.WriteString(strings.Join(rows, ""))
+		}
 	}
 	for _, row := range rows {
 		h.lines = append(h.lines, unquote.Replace(strings.TrimSuffix(row, "\n")))
 	}
-	return h
+	h.file = f
+	return h, err
 }
 
-// fail leaves the file alone from now on.
-func (h *history) fail(what string) {
-	h.file = ""
-	h.warn(what)
-}
-
-// rewrite replaces the file by its last rows.
-func (h *history) rewrite(rows string) {
-	temporary := h.file + ".new"
-	err := os.WriteFile(temporary, []byte(rows), 0o600)
-	if err == nil {
-		err = os.Rename(temporary, h.file)
-	}
-	if err != nil {
-		h.fail("not writable")
+func (h *history) close() {
+	if h.file != nil {
+		h.file.Close()
 	}
 }
 
@@ -82,19 +74,7 @@ func (h *history) Add(line string) {
 		return
 	}
 	h.lines = append(h.lines, text)
-	if h.file == "" {
-		return
-	}
-	err := os.MkdirAll(filepath.Dir(h.file), 0o700)
-	var f *os.File
-	if err == nil { // other processes may append, too
-		f, err = os.OpenFile(h.file, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	}
-	if err == nil {
-		_, err = f.WriteString(quote.Replace(text) + "\n")
-		err = errors.Join(err, f.Close())
-	}
-	if err != nil {
-		h.fail("not writable")
+	if h.file != nil {
+		_, _ = h.file.WriteString(quote.Replace(text) + "\n") // without space on the disk, the next start has fewer lines
 	}
 }

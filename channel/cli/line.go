@@ -118,11 +118,9 @@ func following(line string, pos int) int {
 
 // complete returns what completes the name of a command at the end of a text. If several names begin like that and agree in nothing more, it returns them.
 func complete(text string, names []string) (rest string, several []string) {
-	word, isName := strings.CutPrefix(text, ",")
-	if !isName {
-		if word, isName = strings.CutPrefix(text, "，"); !isName {
-			return "", nil
-		}
+	word, isCommand := cutComma(text)
+	if !isCommand {
+		return "", nil
 	}
 	topic, isTopic := strings.CutPrefix(word, "help ")
 	if isTopic {

@@ -257,6 +257,5 @@ func kernelOf(t *testing.T, a *scripted) *kernel.Kernel {
 	}
 	return &kernel.Kernel{
 		Agent: a, Settings: tree,
-		Limits: channel.Limits{SenderRate: channel.Rate{PerMinute: -1}, ChatRate: channel.Rate{PerMinute: -1}},
 	}
 }

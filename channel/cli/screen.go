@@ -80,6 +80,9 @@ func (s *screen) note(text string, as style) {
 	s.write(nil, strings.TrimSuffix(text, "\n")+"\n", as)
 }
 
+// failure returns nil: the reader of the terminal notices that it is gone.
+func (*screen) failure() error { return nil }
+
 // working shows the next sign that an answer is awaited, or removes it.
 func (s *screen) working(on bool) {
 	s.mu.Lock()

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"golang.org/x/term"
 )
@@ -73,9 +72,10 @@ func (c *Chat) talkAtTerminal(ctx context.Context) (err error) {
 	s := newScreen(c.o.Terminal, keys, c.o.Out, c.o.Colors)
 	keys.before, keys.enter = s.resize, func() { s.working(false) }
 	_, _ = io.WriteString(c.o.Out, pasteOn) // if the terminal is gone, its reader notices
-	hide := c.showOn(s)
+	c.view = s
+	c.showing.Store(true)
 	defer func() {
-		hide()
+		c.showing.Store(false)
 		_, _ = io.WriteString(c.o.Out, "\r"+clearBelow+pasteOff)
 		err = errors.Join(err, restore())
 	}()
@@ -84,42 +84,16 @@ func (c *Chat) talkAtTerminal(ctx context.Context) (err error) {
 		line, pos = c.press(keys, line, pos, key)
 		return line, pos, true
 	}
-	s.line.History = openHistory(c.o.History, func(what string) {
-		c.view.note("The input history is "+what+"; new lines are not saved.", dim)
+	h, err := openHistory(c.o.History)
+	if err != nil {
+		c.view.note("The input history is unreadable; new lines are not saved.", dim)
+	}
+	defer h.close()
+	s.line.History = h
+	return c.talk(ctx, func() (string, error) {
+		line, err := s.line.ReadLine()
+		return decode(line), err
 	})
-	ended := make(chan struct{})
-	go func() { // until the terminal is gone, the person ends the conversation, or stopReading is called
-		defer close(ended)
-		for {
-			line, err := s.line.ReadLine()
-			if err != nil || c.enter(decode(line)) {
-				return
-			}
-		}
-	}()
-	defer stopReading(c.o.In, ended)
-	for {
-		select {
-		case <-ctx.Done():
-			c.drain()
-			return nil
-		case <-c.o.Interrupts:
-			if !c.interrupt() {
-				c.noteIdle()
-			}
-		case <-ended:
-			c.stop()
-			return nil
-		}
-	}
-}
-
-// stopReading has what reads from in end, if in has deadlines, and waits for it.
-func stopReading(in io.Reader, ended <-chan struct{}) {
-	if d, ok := in.(interface{ SetReadDeadline(time.Time) error }); ok && d.SetReadDeadline(time.Now()) == nil {
-		<-ended
-		_ = d.SetReadDeadline(time.Time{})
-	}
 }
 
 // writeBanner says who answers.
@@ -162,31 +136,11 @@ func (c *Chat) press(keys *keyboard, line string, pos int, key rune) (string, in
 	case keyPaste:
 		return insert(line, pos, keys.pasted)
 	case '\t':
-		rest, several := complete(decode(line[:pos]), c.names)
+		rest, several := complete(decode(line[:pos]), c.commandNames())
 		if len(several) > 0 {
 			c.view.note(strings.Join(several, "  "), dim)
 		}
 		return insert(line, pos, rest)
 	}
 	return insert(line, pos, string(key))
-}
-
-// enter handles a line that was typed. It returns whether the line ends the conversation.
-func (c *Chat) enter(text string) (quit bool) {
-	text = strings.TrimSpace(text)
-	if text == "" {
-		return false
-	}
-	text, ok := c.answer(text, "")
-	if !ok {
-		c.view.note(severalWait, bad)
-		return false
-	}
-	if known, quit := c.runCommand(text); known {
-		return quit
-	}
-	if !c.send(c.newMessage(text)) {
-		c.view.note("Too many messages are waiting; this line was not sent.", bad)
-	}
-	return false
 }

@@ -1,23 +1,26 @@
 package cli
 
 import (
+	"time"
+
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/turn"
 )
 
-// turnOf returns the turn of a line. Each session is a conversation.
-func (c *Chat) turnOf(m *message) *kernel.Turn {
-	key := channel.KeyParts{Channel: Name, Conversation: m.session}
+// newTurn returns the turn of a line. Each session is a conversation. mu is held.
+func (c *Chat) newTurn(text string) *kernel.Turn {
+	key := channel.KeyParts{Channel: Name, Conversation: c.session}
 	if c.o.Agent != c.o.Default {
 		key.Agent = c.o.Agent
 	}
 	sender := channel.SenderFacts{ID: Sender}
 	f := channel.Facts{
-		Channel: Name, MessageID: m.id, Timestamp: m.at, From: Sender, Sender: sender,
-		Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: m.session},
+		Channel: Name, MessageID: turn.NewID(), Timestamp: time.Now(), From: Sender, Sender: sender,
+		Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: c.session},
 		Route:        channel.RouteFacts{AgentID: c.o.Agent, RouteSessionKey: channel.SessionKey(key), CreateIfMissing: true},
-		Reply:        channel.ReplyPlanFacts{To: m.session, Mode: channel.ReplyDirect},
-		Message:      channel.MessageFacts{RawBody: m.text},
+		Reply:        channel.ReplyPlanFacts{To: c.session, Mode: channel.ReplyDirect},
+		Message:      channel.MessageFacts{RawBody: text},
 	}
 	if c.kernel.Settings != nil {
 		p := c.kernel.Settings.Policy(f.PolicyQuery())

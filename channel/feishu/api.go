@@ -33,10 +33,9 @@ type api struct {
 	appSecret      platform.Secret
 	badCredentials func(error) // called if the platform rejects the app's id or secret
 
-	lock    chan struct{} // holds the right to use the fields below; a channel, so that waiting ends with a context
-	token   string
-	renew   time.Time // from then on, another token is requested
-	expires time.Time
+	lock  chan struct{} // holds the right to use the fields below; a channel, so that waiting ends with a context
+	token string
+	renew time.Time // from then on, another token is requested
 }
 
 // apiError is a call that the platform refused. It has no text of the platform's, which may repeat what was sent.
@@ -198,28 +197,26 @@ func (a *api) accessToken(ctx context.Context, stale string) (string, error) {
 	case <-ctx.Done():
 		return "", fmt.Errorf("feishu: %w", &platform.Unreached{Err: context.Cause(ctx)})
 	}
-	usable := a.token != "" && a.token != stale && time.Now().Before(a.expires)
-	if usable && time.Now().Before(a.renew) {
+	if a.token != "" && a.token != stale && time.Now().Before(a.renew) {
 		return a.token, nil
 	}
 	got, err := a.send(ctx, request{
 		name: "get an access token", method: http.MethodPost, path: "auth/v3/tenant_access_token/internal",
 		in: map[string]string{"app_id": a.appID, "app_secret": string(a.appSecret)},
 	}, "")
-	switch e, isRefusal := errors.AsType[*apiError](err); {
-	case err == nil:
-		now, life := time.Now(), time.Duration(max(got.Expire, 1))*time.Second
-		// The platform returns the same token again until it expires in less than half an hour.
-		a.token, a.expires, a.renew = got.Token, now.Add(life), now.Add(life-min(10*time.Minute, life/4))
+	_, isRefusal := errors.AsType[*apiError](err)
+	switch {
 	case isKind(err, badApp):
 		a.badCredentials(err)
 		return "", err
-	case usable: // for some time yet
-	case isRefusal && e.kind != unavailable:
+	case isRefusal && !isKind(err, unavailable):
 		return "", err
-	default: // the call that needs the token was not made
+	case err != nil: // the call that needs the token was not made
 		return "", fmt.Errorf("feishu: %w", &platform.Unreached{Err: err})
 	}
+	// The platform returns the same token again until it expires in less than half an hour.
+	life := time.Duration(max(got.Expire, 1)) * time.Second
+	a.token, a.renew = got.Token, time.Now().Add(life-min(10*time.Minute, life/4))
 	return a.token, nil
 }
 

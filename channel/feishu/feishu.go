@@ -19,7 +19,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"regexp"
 	"strings"
 	"sync"
@@ -86,8 +85,8 @@ type Channel struct {
 	threads   *lru.Cache[string, string]        // thread of a message, which the event of its deletion does not have
 	presses   sync.Map                          // chan channel.Pressed of requests that wait for an answer, by the id of the event
 	bot       atomic.Pointer[identity]
-	refusedAt atomic.Int64 // when the log last had a refused request, in seconds
-	closeIdle func()       // of the channel's own client
+	refused   sync.Once // the log has a request that was refused
+	closeIdle func()    // of the channel's own client
 	service   platform.Service
 }
 
@@ -99,23 +98,21 @@ type identity struct {
 
 // New returns a channel. It checks the settings, and makes no calls.
 func New(s Settings) (*Channel, error) {
-	if err := s.check(); err != nil {
-		return nil, err
+	c := new(Channel)
+	var mediaErr error
+	c.media, mediaErr = platform.OpenMedia(s.Media, "feishu-", s.MaxMedia)
+	if err := cmp.Or(s.check(), mediaErr); err != nil {
+		return nil, fmt.Errorf("feishu: %w", err)
 	}
-	c := &Channel{s: s}
+	c.s = s
 	c.bot.Store(&identity{})
 	c.known, _ = lru.New[string, *knownMessage](1000) // fails only for a size below 1
 	c.threads, _ = lru.New[string, string](10_000)
 	if s.EncryptKey != "" {
 		c.cipher = newEventCipher(string(s.EncryptKey))
 	}
-	var err error
-	if c.media, err = platform.OpenMedia(s.Media, "feishu-", s.MaxMedia); err != nil {
-		return nil, fmt.Errorf("feishu: %w", err)
-	}
-	var client *http.Client
-	client, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
-	c.api = &api{http: client, base: s.API, appID: s.AppID, appSecret: s.AppSecret, badCredentials: c.service.Fail, lock: make(chan struct{}, 1)}
+	c.api = &api{base: s.API, appID: s.AppID, appSecret: s.AppSecret, badCredentials: c.service.Fail, lock: make(chan struct{}, 1)}
+	c.api.http, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
 	return c, nil
 }
 
@@ -130,38 +127,30 @@ func (s *Settings) check() error {
 		*secret = platform.Secret(strings.TrimSpace(string(*secret)))
 	}
 	const page = "the app's page Events & Callbacks, Encryption Strategy"
-	for _, rule := range []struct {
-		broken bool
-		text   string
-	}{
-		{s.AppID == "", "app_id is missing; set it to the App ID of the app's page Credentials & Basic Info"},
-		{!appIDForm.MatchString(s.AppID), "app_id is invalid; expected cli_ and letters, as the app's page Credentials & Basic Info shows it"},
-		{s.AppSecret == "", "app_secret is missing; set it to the App Secret of the app's page Credentials & Basic Info"},
-		{strings.ContainsAny(string(s.AppSecret), " \t\r\n"), "the app_secret contains white space; expected only the App Secret"},
-		{isShort(s.EncryptKey), fmt.Sprintf("the encrypt_key has fewer than %d characters and is easy to guess; create another on %s", platform.MinSecret, page)},
-		{isShort(s.VerificationToken), fmt.Sprintf("the verification_token has fewer than %d characters; expected the one that %s shows", platform.MinSecret, page)},
-		{s.EncryptKey+s.VerificationToken == "", "encrypt_key or verification_token is required to check that events are genuine; set the one from " + page},
-		{!isBaseAddress(s.API), "api is not an address; expected " + DefaultAPI + " or " + LarkAPI},
-		{s.MaxMedia < 0 || s.MaxMedia > maxDownload, fmt.Sprintf("max_media is %d; expected at most %d bytes, the platform's limit", s.MaxMedia, maxDownload)},
-	} {
-		if rule.broken {
-			return errors.New("feishu: " + rule.text)
-		}
+	switch {
+	case s.AppID == "":
+		return errors.New("app_id is missing; set it to the App ID of the app's page Credentials & Basic Info")
+	case !appIDForm.MatchString(s.AppID):
+		return errors.New("app_id is invalid; expected cli_ and letters, as the app's page Credentials & Basic Info shows it")
+	case s.AppSecret == "":
+		return errors.New("app_secret is missing; set it to the App Secret of the app's page Credentials & Basic Info")
+	case strings.ContainsAny(string(s.AppSecret), " \t\r\n"):
+		return errors.New("the app_secret contains white space; expected only the App Secret")
+	case isShort(s.EncryptKey):
+		return fmt.Errorf("the encrypt_key has fewer than %d characters and is easy to guess; create another on %s", platform.MinSecret, page)
+	case isShort(s.VerificationToken):
+		return fmt.Errorf("the verification_token has fewer than %d characters; expected the one that %s shows", platform.MinSecret, page)
+	case s.EncryptKey+s.VerificationToken == "":
+		return errors.New("encrypt_key or verification_token is required to check that events are genuine; set the one from " + page)
+	case s.MaxMedia > maxDownload:
+		return fmt.Errorf("max_media is %d; expected at most %d bytes, the platform's limit", s.MaxMedia, maxDownload)
 	}
-	err := cmp.Or(platform.CheckChoice("preview", s.Preview, PreviewEdit, PreviewOff), platform.CheckChoice("format", s.Format, FormatCard, FormatText))
-	if err != nil {
-		return fmt.Errorf("feishu: %w", err)
-	}
-	return nil
+	_, err := platform.CheckBase(s.API, DefaultAPI+" or "+LarkAPI)
+	return err
 }
 
 // isShort reports whether a secret is set and could be guessed.
 func isShort(s platform.Secret) bool { return s != "" && len(s) < platform.MinSecret }
-
-func isBaseAddress(address string) bool {
-	u, err := url.Parse(address)
-	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && u.RawQuery == "" && u.Fragment == "" && u.User == nil
-}
 
 // Name implements [kernel.Channel].
 func (c *Channel) Name() string { return c.s.Name }

@@ -75,7 +75,7 @@ func TestTheAgentReadsWhatAMessageSays(t *testing.T) {
 				r.fake.AddFile(id, "img_1", []byte("\xff\xd8\xff an image"))
 				r.fake.AddFile(id, "f", []byte("a file"))
 				r.post(t, e)
-				got := r.dispatched()[0]
+				got := r.Told()[0]
 				if got.BodyForAgent != tt.want {
 					t.Errorf("the agent reads %q, expected %q", got.BodyForAgent, tt.want)
 				}
@@ -116,13 +116,13 @@ func TestInAGroupOnlyAMessageToTheBotIsAnswered(t *testing.T) {
 				}
 				tt.said.Chat, tt.said.From = group, ann
 				r.say(t, tt.said)
-				if got := r.outcomes(); got[len(got)-1] != tt.want {
+				if got := r.Outcomes(); got[len(got)-1] != tt.want {
 					t.Errorf("%v, expected %s at last", got, tt.want)
 				}
 				if tt.said.Parent != ours.ID {
 					return
 				}
-				if first, q := r.dispatched()[0], r.dispatched()[1]; first.ReplyToID != "" || q.ReplyToID != ours.ID || q.ReplyToBody != ours.Text || q.ReplyToSender != "Ling" {
+				if first, q := r.Told()[0], r.Told()[1]; first.ReplyToID != "" || q.ReplyToID != ours.ID || q.ReplyToBody != ours.Text || q.ReplyToSender != "Ling" {
 					t.Errorf("the quotes are %q, and %q: %q of %q", first.ReplyToID, q.ReplyToID, q.ReplyToBody, q.ReplyToSender)
 				}
 			})
@@ -143,7 +143,7 @@ func TestAReplyToTheBotIsKnownAfterARestart(t *testing.T) {
 		second.serve(t)
 		ours := second.fake.Ours(group)[0].ID
 		second.say(t, fakefeishu.Said{Chat: group, From: ann, Text: "why?", Parent: ours, Root: ours})
-		if got := second.dispatched(); len(got) != 1 || got[0].ReplyToBody != "ok" || got[0].ReplyToSender != "Ling" {
+		if got := second.Told(); len(got) != 1 || got[0].ReplyToBody != "ok" || got[0].ReplyToSender != "Ling" {
 			t.Errorf("got %+v", got)
 		}
 	})
@@ -165,7 +165,7 @@ func TestTheAnswerGoesWhereTheMessageCameFrom(t *testing.T) {
 			}
 			calls = append(calls, c.Name+" "+c.Path+topic)
 		}
-		for _, c := range r.dispatched() {
+		for _, c := range r.Told() {
 			sessions = append(sessions, c.SessionKey)
 		}
 		if d := cmp.Diff([]string{
@@ -205,7 +205,7 @@ func TestEditsAndDeletionsChangeTheHistory(t *testing.T) {
 			r.post(t, e) // once more
 			r.post(t, r.fake.Event("im.message.recalled_v1", map[string]any{"message_id": second, "chat_id": group, "recall_time": "1", "recall_type": "message_owner"}))
 			r.mention(t, said("what was it?"))
-			contexts := r.dispatched()
+			contexts := r.Told()
 			var bodies []string
 			for _, h := range contexts[len(contexts)-1].InboundHistory {
 				bodies = append(bodies, h.Body)
@@ -214,7 +214,7 @@ func TestEditsAndDeletionsChangeTheHistory(t *testing.T) {
 				t.Errorf("in %q: %s", thread, d)
 			}
 		}
-		if n := len(r.dispatched()); n != 2 {
+		if n := len(r.Told()); n != 2 {
 			t.Errorf("%d turns, expected that an edit and a deletion start none", n)
 		}
 	})
@@ -234,7 +234,7 @@ func TestOtherEventsStartNothing(t *testing.T) {
 			r.post(t, e)
 		}
 		wait(time.Minute)
-		if d := cmp.Diff([]string{"blocked not_a_turn", "blocked not_a_turn"}, r.outcomes()); d != "" || len(r.fake.Writes()) != 0 {
+		if d := cmp.Diff([]string{"blocked not_a_turn", "blocked not_a_turn"}, r.Outcomes()); d != "" || len(r.fake.Writes()) != 0 {
 			t.Errorf("%s, %d writes", d, len(r.fake.Writes()))
 		}
 	})
@@ -247,7 +247,7 @@ func TestTheBotAnswersNeitherItselfNorOtherBots(t *testing.T) {
 		r.serve(t)
 		r.mention(t, fakefeishu.Said{From: fakefeishu.BotID, Sender: "app", Text: "hi"})
 		r.mention(t, fakefeishu.Said{From: "ou_other_bot", Sender: "app", Text: "hi"})
-		if d := cmp.Diff([]string{"blocked self_echo", "blocked bot_not_allowed"}, r.outcomes()); d != "" {
+		if d := cmp.Diff([]string{"blocked self_echo", "blocked bot_not_allowed"}, r.Outcomes()); d != "" {
 			t.Error(d)
 		}
 	})
@@ -263,7 +263,7 @@ func TestWithDebounceTextsOfASenderAreOneTurn(t *testing.T) {
 			wait(time.Second)
 		}
 		wait(10 * time.Second)
-		if got := r.dispatched(); len(got) != 1 || got[0].BodyForAgent != "one\ntwo\nthree" {
+		if got := r.Told(); len(got) != 1 || got[0].BodyForAgent != "one\ntwo\nthree" {
 			t.Errorf("got %+v", got)
 		}
 	})
@@ -291,12 +291,12 @@ func TestFilesAreLoadedForThoseWhoMayTalk(t *testing.T) {
 				}
 				r.post(t, e)
 				if name == "of a stranger" {
-					if n := len(r.fake.Calls("resource")); n != 0 || len(r.dispatched()) != 0 {
+					if n := len(r.fake.Calls("resource")); n != 0 || len(r.Told()) != 0 {
 						t.Errorf("%d files were loaded", n)
 					}
 					return
 				}
-				c := r.dispatched()[0]
+				c := r.Told()[0]
 				if len(c.Media) != 1 || c.Media[0].Kind != channel.MediaImage {
 					t.Fatalf("the media are %+v", c.Media)
 				}
@@ -336,9 +336,9 @@ func TestAFileOfJSONIsNoRefusal(t *testing.T) {
 				e, id := r.fake.Say(fakefeishu.Said{Chat: private, From: ann, Type: "file", Content: map[string]string{"file_key": "f", "file_name": "../../a.JSON"}})
 				r.fake.AddFile(id, "f", []byte(tt.data))
 				r.post(t, e)
-				path := r.dispatched()[0].Media[0].Path
+				path := r.Told()[0].Media[0].Path
 				if (path == "") != (tt.fault != nil) {
-					t.Fatalf("%+v", r.dispatched()[0].Media[0])
+					t.Fatalf("%+v", r.Told()[0].Media[0])
 				}
 				if data, err := os.ReadFile(path); path != "" && (err != nil || string(data) != tt.data || !strings.HasSuffix(path, ".json") || strings.Contains(path, "..")) {
 					t.Errorf("%s: %q, %v", path, data, err)
@@ -358,7 +358,7 @@ func TestImagesOfTheHistoryAndOfQuotesReachTheAgent(t *testing.T) {
 		r.post(t, e)
 		r.mention(t, fakefeishu.Said{Text: "what is that?"})
 		r.mention(t, fakefeishu.Said{Text: "and this?", Parent: id, Root: id})
-		got := r.dispatched()
+		got := r.Told()
 		if h := got[0].InboundHistory; len(h) != 1 || len(h[0].Media) != 1 || h[0].Media[0].Path == "" {
 			t.Errorf("the history is %+v", h)
 		}
@@ -379,8 +379,8 @@ func TestAStrangersWordsGoNowhere(t *testing.T) {
 			t.Errorf("%d calls", n)
 		}
 		r.mention(t, fakefeishu.Said{From: bob, Text: "hi"})
-		all, err := json.Marshal(r.dispatched())
-		if err != nil || len(r.dispatched()) != 1 || strings.Contains(string(all)+r.log.String(), "canary") {
+		all, err := json.Marshal(r.Told())
+		if err != nil || len(r.Told()) != 1 || strings.Contains(string(all)+r.log.String(), "canary") {
 			t.Errorf("%s, %v\n%s", all, err, r.log)
 		}
 	})
@@ -393,7 +393,7 @@ func TestASenderWhoIsNotPairedIsToldTheCodeOnce(t *testing.T) {
 		r.serve(t)
 		r.say(t, fakefeishu.Said{Chat: private, From: ann, Text: "hi"})
 		r.say(t, fakefeishu.Said{Chat: private, From: ann, Text: "hello?"})
-		if shown := r.fake.Texts(private); len(shown) != 1 || !strings.Contains(shown[0], "lingserve channels pair approve ") || len(r.dispatched()) != 0 {
+		if shown := r.fake.Texts(private); len(shown) != 1 || !strings.Contains(shown[0], "lingserve channels pair approve ") || len(r.Told()) != 0 {
 			t.Errorf("%q", shown)
 		}
 	})

@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -15,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/channeltest"
 	"github.com/lingserve/lingserve/channel/feishu"
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
@@ -34,20 +33,12 @@ const (
 	group   = "oc_group"
 )
 
-// agentFunc is an agent.
-type agentFunc func(context.Context, *channel.Turn) (channel.DispatchResult, error)
+type agentFunc = channeltest.AgentFunc
 
-func (f agentFunc) Dispatch(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
-	t.Queued()
-	return f(ctx, t)
-}
-
-// says returns an agent that answers with a text, and with media.
-func says(text string, media ...channel.MediaFact) agentFunc {
-	return func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-		return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: text, Media: media})
-	}
-}
+var (
+	says = channeltest.Says
+	wait = channeltest.Wait
+)
 
 // world is a platform and a database. Processes that serve the channel can die.
 type world struct {
@@ -58,16 +49,12 @@ type world struct {
 // rig is a process with the channel. Its agent answers "ok".
 type rig struct {
 	world
+	*channeltest.Recorder
 	settings feishu.Settings
 	channel  *feishu.Channel
 	kernel   *kernel.Kernel
-	log      *logbook
+	log      *channeltest.Log
 	mortal   *mortal
-
-	mu       sync.Mutex
-	contexts []*channel.TurnContext // of the turns that were dispatched
-	agent    channel.Agent
-	traces   []channel.Trace
 
 	stop context.CancelFunc
 	done chan error
@@ -84,7 +71,7 @@ type options struct {
 // setup returns a rig whose channel does not serve yet.
 func setup(t *testing.T, o options) *rig {
 	t.Helper()
-	d, err := db.Open(t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler)})
+	d, err := db.Open(t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler), Beside: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,9 +88,9 @@ func setup(t *testing.T, o options) *rig {
 // process returns another process on the same database and platform.
 func (w world) process(t *testing.T, o options) *rig {
 	t.Helper()
-	r := &rig{world: w, log: &logbook{}, agent: o.agent}
-	if r.agent == nil {
-		r.agent = says("ok")
+	r := &rig{world: w, Recorder: &channeltest.Recorder{Agent: o.agent}, log: new(channeltest.Log)}
+	if o.agent == nil {
+		r.Agent = says("ok")
 	}
 	r.mortal = &mortal{Store: w.db.Events(), transport: w.fake.Transport()}
 	r.settings = settings(w.fake)
@@ -122,7 +109,7 @@ func (w world) process(t *testing.T, o options) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = root.Close() })
-	tree := tree(t, o.place)
+	tree := channeltest.Tree(t, "feishu", o.place)
 	r.kernel = &kernel.Kernel{
 		Agent: r, Observer: r, Settings: tree, Routes: tree, Store: r.mortal, Media: root, Log: r.settings.Log, Pairing: channel.NewPairs(nil),
 		Window: channel.NewWindow(nil, channel.WindowOptions{Media: root}),
@@ -141,24 +128,6 @@ func settings(fake *fakefeishu.Server) feishu.Settings {
 		s.EncryptKey = ""
 	}
 	return s
-}
-
-func tree(t *testing.T, p channel.Place) *channel.Tree {
-	t.Helper()
-	p.Agent = "assistant"
-	if p.DMPolicy == "" {
-		p.DMPolicy = channel.PolicyOpen
-	}
-	if p.GroupPolicy == "" {
-		p.GroupPolicy = channel.PolicyOpen
-	}
-	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{
-		"feishu": {AccountPlace: channel.AccountPlace{Place: p}},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tree
 }
 
 // mortal is the store and the network of a process, until it is killed.
@@ -246,46 +215,6 @@ func (r *rig) end() (err error) {
 	return err
 }
 
-// Observe implements [channel.Observer].
-func (r *rig) Observe(_ context.Context, t channel.Trace) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.traces = append(r.traces, t)
-}
-
-// outcomes returns those of the turns so far. The one of a blocked turn has its reason behind it.
-func (r *rig) outcomes() (list []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, t := range r.traces {
-		if t.Outcome != "" {
-			list = append(list, strings.TrimSpace(string(t.Outcome)+" "+string(t.Admission.Reason)))
-		}
-	}
-	return list
-}
-
-// Dispatch implements [channel.Agent].
-func (r *rig) Dispatch(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-	r.mu.Lock()
-	r.contexts = append(r.contexts, turn.Context)
-	agent := r.agent
-	r.mu.Unlock()
-	return agent.Dispatch(ctx, turn)
-}
-
-// Decide implements [channel.Decider].
-func (r *rig) Decide(ctx context.Context, turn *channel.Turn, p channel.Press) channel.Pressed {
-	return r.agent.(channel.Decider).Decide(ctx, turn, p)
-}
-
-// dispatched returns the contexts of the turns that were dispatched.
-func (r *rig) dispatched() []*channel.TurnContext {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append([]*channel.TurnContext(nil), r.contexts...)
-}
-
 // say writes a message, has it delivered once, and waits until nothing happens any more at this moment.
 func (r *rig) say(t *testing.T, m fakefeishu.Said) (event map[string]any, id string) {
 	t.Helper()
@@ -317,28 +246,4 @@ func (r *rig) post(t *testing.T, event map[string]any) {
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, f)
-}
-
-// logbook is what was logged.
-type logbook struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// wait lets time pass.
-func wait(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
 }

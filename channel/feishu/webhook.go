@@ -29,7 +29,6 @@ const (
 	maxChallenge = 16 << 10 // bytes of a challenge, which is not signed
 
 	maxClockDifference = 5 * time.Minute
-	refusalLogEvery    = 10 * time.Minute
 )
 
 // Webhook returns the handler for events: POST /v1/channels/{name}/webhook.
@@ -151,12 +150,11 @@ func (c *Channel) verify(h http.Header, body []byte) (*envelope, bool) {
 	return all, c.s.VerificationToken == "" || c.s.VerificationToken.Matches(token)
 }
 
-// refuse responds to a request that is not the platform's. The log says so now and then, because the usual reason is a wrong setting.
+// refuse responds to a request that is not the platform's. The log says so once, because the usual reason is a wrong setting.
 func (c *Channel) refuse(ctx context.Context, w http.ResponseWriter) {
-	now := time.Now().Unix()
-	if last := c.refusedAt.Load(); now-last >= int64(refusalLogEvery/time.Second) && c.refusedAt.CompareAndSwap(last, now) {
+	c.refused.Do(func() {
 		c.s.Log.WarnContext(ctx, "request is not Feishu's, or encrypt_key or verification_token is wrong", "channel", c.s.Name)
-	}
+	})
 	w.WriteHeader(http.StatusUnauthorized)
 }
 

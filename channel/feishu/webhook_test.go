@@ -145,8 +145,8 @@ func TestTheWebhookAcceptsOnlyRequestsOfThePlatform(t *testing.T) {
 				if tt.status == http.StatusOK && name != "of the first version" {
 					turns = 1
 				}
-				if w.Code != tt.status || w.Code != http.StatusOK && w.Body.Len() != 0 || len(r.dispatched()) != turns {
-					t.Errorf("status %d, expected %d; %q; %d turns", w.Code, tt.status, w.Body, len(r.dispatched()))
+				if w.Code != tt.status || w.Code != http.StatusOK && w.Body.Len() != 0 || len(r.Told()) != turns {
+					t.Errorf("status %d, expected %d; %q; %d turns", w.Code, tt.status, w.Body, len(r.Told()))
 				}
 			})
 		})
@@ -202,7 +202,7 @@ func TestAnEventIsAnsweredWhenItIsStored(t *testing.T) {
 		for range 3 { // while the turn runs
 			r.post(t, e)
 		}
-		if n := len(r.dispatched()); n != 1 {
+		if n := len(r.Told()); n != 1 {
 			t.Errorf("%d turns", n)
 		}
 		close(release)
@@ -219,7 +219,7 @@ func TestAMessageRunsOnce(t *testing.T) {
 		again, _ := r.fake.Say(fakefeishu.Said{ID: id, Chat: private, From: ann, Text: "hi"})
 		r.post(t, again)
 		wait(time.Minute)
-		if n := len(r.dispatched()); n != 1 {
+		if n := len(r.Told()); n != 1 {
 			t.Errorf("%d turns", n)
 		}
 	})

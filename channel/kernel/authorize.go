@@ -15,16 +15,14 @@ import (
 
 // authorize asks the gates.
 func (p *pass) authorize(ctx context.Context) (channel.Admission, error) {
-	if p.hooks.ingest == nil { // the turn came resolved
+	if p.hooks.Ingest == nil { // the turn came resolved
 		switch {
 		case p.turn == nil:
 			return channel.Admission{}, errors.New("there is no turn; expected one that is resolved")
 		case p.turn.Admission.Stops():
-			return p.turn.Admission, p.turn.Admission.Check(channel.StageResolve)
-		case p.turn.Trigger == "" && p.seenBefore():
-			return drop(channel.ReasonDedupe), nil
+			return p.turn.Admission, nil
 		}
-		if err := p.turn.Admission.Check(channel.StageResolve); err != nil {
+		if err := p.turn.Admission.Check(); err != nil {
 			return channel.Admission{}, err
 		}
 		p.result.Admission = p.result.Admission.Tighten(p.turn.Admission)

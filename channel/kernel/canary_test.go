@@ -17,30 +17,30 @@ import (
 	"github.com/lingserve/lingserve/store/db"
 )
 
-const canary = "tweet4711"
+const canary = "secret4711"
 
-func tweet(place string) string { return canary + "-" + place }
+func secret(place string) string { return canary + "-" + place }
 
 // setCanaries makes the message one of a group, with a canary in each text, name, list and secret.
 func setCanaries(s *hookScene) {
 	s.group(true)
 	f := &s.facts
-	f.From = tweet("from")
-	f.Sender = channel.SenderFacts{ID: "42", Name: tweet("name"), Username: tweet("username"), Tag: tweet("tag"), DisplayLabel: tweet("label"), Roles: []string{tweet("role")}}
-	f.Conversation.Label = tweet("conversation")
+	f.From = secret("from")
+	f.Sender = channel.SenderFacts{ID: "42", Name: secret("name"), Username: secret("username"), Tag: secret("tag"), DisplayLabel: secret("label"), Roles: []string{secret("role")}}
+	f.Conversation.Label = secret("conversation")
 	f.Message = channel.MessageFacts{
-		RawBody: tweet("raw"), Body: tweet("body"), BodyForAgent: tweet("agent"), CommandBody: tweet("command"), EnvelopeFrom: tweet("envelope"),
-		SenderLabel: tweet("sender"), Preview: tweet("preview"),
+		RawBody: secret("raw"), Body: secret("body"), BodyForAgent: secret("agent"), CommandBody: secret("command"), EnvelopeFrom: secret("envelope"),
+		SenderLabel: secret("sender"), Preview: secret("preview"),
 	}
 	f.Supplemental = channel.SupplementalFacts{
-		Quote:     &channel.Quote{ID: "6", Body: tweet("quote"), Sender: tweet("quoted"), SenderAllowed: channel.Yes},
-		Forwarded: &channel.Forwarded{From: tweet("forwarded"), SenderAllowed: channel.Yes},
-		Thread:    &channel.Thread{StarterBody: tweet("starter"), HistoryBody: tweet("thread"), SenderAllowed: channel.Yes},
-		Untrusted: []channel.Untrusted{{Kind: "topic", Text: tweet("topic")}}, GroupSystemPrompt: tweet("prompt"),
+		Quote:     &channel.Quote{ID: "6", Body: secret("quote"), Sender: secret("quoted"), SenderAllowed: channel.Yes},
+		Forwarded: &channel.Forwarded{From: secret("forwarded"), SenderAllowed: channel.Yes},
+		Thread:    &channel.Thread{StarterBody: secret("starter"), HistoryBody: secret("thread"), SenderAllowed: channel.Yes},
+		Untrusted: []channel.Untrusted{{Kind: "topic", Text: secret("topic")}}, GroupSystemPrompt: secret("prompt"),
 	}
-	f.Media = []channel.MediaFact{{URL: "https://user:" + tweet("password") + "@example.com/a.png", Kind: channel.MediaImage}, {Path: "/nowhere/" + tweet("path"), Kind: channel.MediaImage}}
-	f.Access.Group.AllowFrom, f.Access.DM.AllowFrom = []string{tweet("list")}, []string{tweet("list")}
-	s.in = &channel.Input{ID: "1", RawText: tweet("input"), TextForAgent: tweet("input"), ConversationID: "42", SenderID: "42"}
+	f.Media = []channel.MediaFact{{URL: "https://user:" + secret("password") + "@example.com/a.png", Kind: channel.MediaImage}, {Path: "/nowhere/" + secret("path"), Kind: channel.MediaImage}}
+	f.Access.Group.AllowFrom, f.Access.DM.AllowFrom = []string{secret("list")}, []string{secret("list")}
+	s.in = &channel.Input{ID: "1", RawText: secret("input"), TextForAgent: secret("input"), ConversationID: "42", SenderID: "42"}
 }
 
 // counted are metrics.
@@ -55,12 +55,12 @@ func (c *counted) Stage(name string, s channel.Stage, _ time.Duration) {
 }
 
 // Section 18.6: whatever becomes of a message.
-func TestNoWordOfAMessageIsInALogAMetricAVerdictOrAnError(t *testing.T) {
+func TestMessagesAreInNoLogMetricVerdictOrError(t *testing.T) {
 	panics := func(at string) func(*hookScene) {
 		return func(s *hookScene) {
 			s.do = func(hook string) error {
 				if hook == at {
-					panic(tweet("panic"))
+					panic(secret("panic"))
 				}
 				return nil
 			}
@@ -68,7 +68,7 @@ func TestNoWordOfAMessageIsInALogAMetricAVerdictOrAnError(t *testing.T) {
 	}
 	delivers := func(err error) func(*hookScene) {
 		return func(s *hookScene) {
-			s.desk.answer = func(string) (channel.Receipt, error) { return channel.Receipt{}, err }
+			s.platform.answer = func(string) (channel.Receipt, error) { return channel.Receipt{}, err }
 		}
 	}
 	unmentioned := func(s *hookScene) {
@@ -84,21 +84,23 @@ func TestNoWordOfAMessageIsInALogAMetricAVerdictOrAnError(t *testing.T) {
 			s.admission = channel.Admission{Kind: channel.ObserveOnly, Reason: channel.ReasonObserver}
 		},
 		"a wrong reason": func(s *hookScene) {
-			s.admission = channel.Admission{Kind: channel.Drop, Reason: channel.Reason(tweet("reason"))}
+			s.admission = channel.Admission{Kind: channel.Drop, Reason: channel.Reason(secret("reason"))}
 		},
 		"a wrong detail": func(s *hookScene) {
-			s.admission = channel.Admission{Kind: channel.Drop, Reason: channel.ReasonChannelLocal, Detail: tweet("detail")}
+			s.admission = channel.Admission{Kind: channel.Drop, Reason: channel.ReasonChannelLocal, Detail: secret("detail")}
 		},
 		"facts that lack":    func(s *hookScene) { s.facts.Reply.To = "" },
 		"panic in preflight": panics("preflight"), "panic in resolve": panics("resolve"), "panic in record": panics("record"),
 		"panic in dispatch": panics("dispatch"), "panic in finalize": panics("finalize"),
 		"not sent": delivers(&channel.NotSentError{Err: errors.New("chat not found")}), "unknown": delivers(errTest),
-		"kept":            delivers(&channel.NotSentError{Err: errTest, Retryable: true}),
-		"a panic sending": func(s *hookScene) { s.desk.answer = func(string) (channel.Receipt, error) { panic(tweet("panic")) } },
+		"kept": delivers(&channel.NotSentError{Err: errTest, Retryable: true}),
+		"a panic sending": func(s *hookScene) {
+			s.platform.answer = func(string) (channel.Receipt, error) { panic(secret("panic")) }
+		},
 		"the loader fails": func(s *hookScene) {
 			unmentioned(s)
 			s.pre.History.LoadMedia = func(context.Context) ([]channel.MediaFact, error) {
-				return []channel.MediaFact{{Path: tweet("loaded"), Kind: channel.MediaImage}}, nil
+				return []channel.MediaFact{{Path: secret("loaded"), Kind: channel.MediaImage}}, nil
 			}
 		},
 	} {
@@ -122,9 +124,9 @@ func TestNoWordOfAMessageIsInALogAMetricAVerdictOrAnError(t *testing.T) {
 					errs, verdicts = append(errs, err), append(verdicts, r.Verdicts...)
 					return r, err
 				}, Sender: kernel.Sender{Send: func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
-					return s.desk.deliver(ctx, out.Block)
+					return s.platform.deliver(ctx, out.Block)
 				}}}
-				if _, err := q.Accept(ctx, kernel.Arrival{Key: channel.EventKey{Channel: "fake", Conversation: "42", ID: "1"}, Raw: []byte(tweet("bytes"))}); err != nil {
+				if _, err := q.Accept(ctx, kernel.Arrival{Key: channel.EventKey{Channel: "fake", Conversation: "42", ID: "1"}, Raw: []byte(secret("bytes"))}); err != nil {
 					t.Fatal(err)
 				}
 				life := 2 * time.Minute

@@ -20,8 +20,7 @@ import (
 
 const missing = "A part of this answer may be missing"
 
-// steps is an agent whose turn says three words, each in a block, the last as the end of the answer. Like an agent with a tape, it goes on behind what was
-// shown.
+// steps is an agent that emits three words, each in a block. Like an agent with a tape, it continues after the text that was shown.
 func steps(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
 	upto := 0
 	for i, word := range []string{"one ", "two ", "three"} {
@@ -44,8 +43,8 @@ func steps(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error)
 }
 
 // CH-53, CH-56, CH-63, CH-72: a process dies before or behind each call of the store and of the platform, and another one goes on. The person gets each
-// part of the answer once, or is told once that one may be missing.
-func TestWhereverAProcessDiesNothingIsSaidTwiceOrLost(t *testing.T) {
+// part of the answer once, or one notice that a part may be missing.
+func TestACrashAtAnyStepRepeatsAndLosesNothing(t *testing.T) {
 	for name, change := range map[string]func(*server, *kernel.QueueOptions){
 		"direct":     func(s *server, _ *kernel.QueueOptions) { s.handler.Sender = kernel.Sender{} },
 		"durable":    func(*server, *kernel.QueueOptions) {},
@@ -60,46 +59,55 @@ func TestWhereverAProcessDiesNothingIsSaidTwiceOrLost(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			died := true
-			for step := 1; died; step++ {
-				bubble(t, func(t *testing.T, d *db.DB) {
-					c := &chat{}
-					first := start(t, d, "a", c, steps, change, func(s *server, _ *kernel.QueueOptions) { s.store.last = step })
-					first.send("ann", 1, "hello")
-					time.Sleep(10 * time.Second)
-					died = first.store.isDead()
-					first.close()
-					for _, replica := range []string{"b", "c"} { // and no later start does it again
-						next := start(t, d, replica, c, steps, change)
-						time.Sleep(time.Minute)
-						if events, replies, err := next.queue.Pending(t.Context()); len(events)+len(replies) > 0 || err != nil {
-							t.Errorf("step %d: %v and %v are left, %v", step, events, replies, err)
-						}
-						next.close()
-					}
-					words, notices := map[string]int{}, 0
-					for _, m := range c.shownTo("ann") {
-						if strings.HasPrefix(m, missing) {
-							notices++
-						} else {
-							words[strings.TrimSpace(m)]++
-						}
-					}
-					for _, word := range []string{"one", "two", "three"} {
-						if words[word] > 1 || words[word]+notices == 0 || notices > 1 {
-							t.Errorf("step %d: the person has got %q", step, c.shownTo("ann"))
-						}
-					}
-					if strays := len(words) - words["one"] - words["two"] - words["three"]; strays > 1 { // its receipt was lost
-						t.Errorf("step %d: the person has got %q", step, c.shownTo("ann"))
-					}
-					if known := words["three"] == 1; !known && (name == "idempotent" || name == "reconcile") {
-						t.Errorf("step %d: the person has got %q, though it can be known what was sent", step, c.shownTo("ann"))
-					}
-				})
-			}
+			bubble(t, func(t *testing.T, d *db.DB) {
+				died := true
+				for step := 1; died; step++ {
+					died = dieAtStep(t, d, step, change, name == "idempotent" || name == "reconcile")
+				}
+			})
 		})
 	}
+}
+
+// dieAtStep lets a process die at a step of a turn, and another one go on. It reports whether the process got as far as that step.
+func dieAtStep(t *testing.T, d *db.DB, step int, change func(*server, *kernel.QueueOptions), fateIsKnown bool) (died bool) {
+	c, name := &chat{}, fmt.Sprint("ann", step)
+	first := start(t, d, fmt.Sprint("a", step), c, steps, change, func(s *server, _ *kernel.QueueOptions) { s.store.last = step })
+	first.send(name, 1, "hello")
+	time.Sleep(10 * time.Second)
+	died = first.store.isDead()
+	first.close()
+	for _, replica := range []string{"b", "c"} { // the second one must find nothing left to do
+		next := start(t, d, fmt.Sprint(replica, step), c, steps, change)
+		time.Sleep(time.Minute)
+		if events, replies, err := next.queue.Pending(t.Context()); len(events)+len(replies) > 0 || err != nil {
+			t.Errorf("step %d: %v and %v are left, %v", step, events, replies, err)
+		}
+		next.close()
+	}
+	words, notices, previews := map[string]int{}, 0, 0
+	for _, m := range c.shownTo(name) {
+		switch m = strings.TrimSpace(m); {
+		case strings.HasPrefix(m, missing):
+			notices++
+		case m == "one" || m == "two" || m == "three":
+			words[m]++
+		default:
+			previews++ // the process died before the receipt was stored
+		}
+	}
+	for _, word := range []string{"one", "two", "three"} {
+		if words[word] > 1 || words[word]+notices == 0 || notices > 1 || previews > 1 {
+			t.Errorf("step %d: the person got %q", step, c.shownTo(name))
+		}
+	}
+	if len(c.replaced) > 0 {
+		t.Errorf("step %d: the blocks %q were replaced", step, c.replaced)
+	}
+	if words["three"] == 0 && fateIsKnown {
+		t.Errorf("step %d: the person got %q, though the platform can tell what was sent", step, c.shownTo(name))
+	}
+	return died
 }
 
 // idempotent lets the platform know keys: a block that was shown is not shown again.
@@ -113,41 +121,53 @@ func (s *server) idempotent() {
 	}
 }
 
-// CH-72, RU: what ends the process whenever it runs is given up after the third time, and the sender is told. Others are answered.
-func TestAnEventDuringWhichProcessesDieIsGivenUpAndTold(t *testing.T) {
-	bubble(t, func(t *testing.T, d *db.DB) {
-		c, runs, answered := &chat{}, 0, 0
-		var live atomic.Pointer[server]
-		var log bytes.Buffer
-		poison := func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-			if turn.Context.BodyForAgent != "poison" {
-				answered++
-				return echo(ctx, turn)
-			}
-			runs++
-			live.Load().store.kill()
-			return channel.DispatchResult{}, errDead
-		}
-		for i := range 6 {
-			s := start(t, d, fmt.Sprint("r", i), c, poison, func(s *server, o *kernel.QueueOptions) {
-				live.Store(s)
-				o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
+// CH-72: an event during which the process dies is given up after the third time, and its sender is told. Other events are answered. What a tool has
+// shown is no progress of the answer.
+func TestAnEventThatCrashesTheServerIsGivenUp(t *testing.T) {
+	for name, toolSpeaks := range map[string]bool{"silent": false, "after a tool's block": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, d *db.DB) {
+				c, runs, answered := &chat{}, 0, 0
+				var live atomic.Pointer[server]
+				var log bytes.Buffer
+				poison := func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+					if turn.Context.BodyForAgent != "poison" {
+						answered++
+						return echo(ctx, turn)
+					}
+					runs++
+					if toolSpeaks {
+						_ = turn.Sink.Emit(ctx, channel.ReplyTool, channel.Payload{Text: "tool"})
+						time.Sleep(time.Second)
+					}
+					live.Load().store.kill()
+					return channel.DispatchResult{}, errDead
+				}
+				for i := range 6 {
+					s := start(t, d, fmt.Sprint("r", i), c, poison, func(s *server, o *kernel.QueueOptions) {
+						live.Store(s)
+						o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
+					})
+					if i == 0 {
+						s.send("bob", 1, "hello")
+						time.Sleep(time.Second)
+						s.send("ann", 1, "poison")
+					}
+					time.Sleep(time.Minute)
+					s.close()
+				}
+				if n := strings.Count(log.String(), "gave up an event"); n != 1 || !strings.Contains(log.String(), "message=1") {
+					t.Errorf("got the log %s", &log)
+				}
+				if runs != 3 || answered != 1 {
+					t.Errorf("it ran %d times; the other was answered %d times", runs, answered)
+				}
+				if got := c.shownTo("ann"); !toolSpeaks && (len(got) != 1 || !strings.Contains(got[0], "reference")) {
+					t.Errorf("its sender was told %q", got)
+				}
 			})
-			if i == 0 {
-				s.send("bob", 1, "hello")
-				time.Sleep(time.Second)
-				s.send("ann", 1, "poison")
-			}
-			time.Sleep(time.Minute)
-			s.close()
-		}
-		if n := strings.Count(log.String(), "gave up an event"); n != 1 || !strings.Contains(log.String(), "message=1") {
-			t.Errorf("got the log %s", &log)
-		}
-		if got := c.shownTo("ann"); runs != 3 || answered != 1 || len(got) != 1 || !strings.Contains(got[0], "reference") {
-			t.Errorf("it ran %d times, and its sender was told %q; the other was answered %d times", runs, got, answered)
-		}
-	})
+		})
+	}
 }
 
 // CH-60: a process dies when it has told the sender that the turn failed; the notice is not repeated.
@@ -232,66 +252,81 @@ func TestAShutdownLeavesTheTurnToTheNextStart(t *testing.T) {
 	})
 }
 
-// Two replicas, of which one stood still for so long that the other went on: it writes and says nothing more.
-func TestAReplicaThatStoodStillSaysNothingMore(t *testing.T) {
-	say := func(turn *channel.Turn, ctx context.Context, kind channel.ReplyKind, text string, upto int) error {
+// Two replicas: one stood still for so long that the other took over its turn. It stores and sends nothing more.
+func TestAReplicaThatStoodStillSendsNothingMore(t *testing.T) {
+	emit := func(ctx context.Context, turn *channel.Turn, kind channel.ReplyKind, text string, upto int) error {
 		return turn.Sink.Emit(ctx, kind, channel.Payload{Text: text, Upto: upto})
 	}
 	for name, kind := range map[string]channel.ReplyKind{"a block": channel.ReplyBlock, "the end of the answer": channel.ReplyFinal} {
-		for _, outcome := range []string{"success", "context.Canceled", "another error"} {
-			t.Run(name+", "+outcome, func(t *testing.T) {
-				bubble(t, func(t *testing.T, d *db.DB) {
-					c, wake := &chat{}, make(chan struct{})
-					var result channel.Result
-					var ended error
-					first := start(t, d, "a", c, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-						err := say(turn, ctx, channel.ReplyBlock, "one", 3)
-						<-wake
-						err = errors.Join(err, say(turn, ctx, kind, "late", 7))
-						if kind == channel.ReplyBlock {
-							<-ctx.Done()
-							if !errors.Is(context.Cause(ctx), turnHandedOver) {
-								t.Errorf("the turn ended because of %v", context.Cause(ctx))
-							}
-						}
-						switch outcome {
-						case "context.Canceled":
-							err = context.Canceled
-						case "another error":
-							err = errTest
-						}
-						return channel.DispatchResult{}, err
-					}, func(s *server, _ *kernel.QueueOptions) {
-						s.handler.Run = func(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
-							result, ended = s.run(ctx, e, m)
-							return result, ended
-						}
-					})
-					first.send("ann", 1, "hello")
-					time.Sleep(500 * time.Millisecond)
-					first.store.setAway(true) // it claims nothing
-					second := start(t, d, "b", c, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-						if turn.Shown != 3 {
-							t.Errorf("%d bytes were shown", turn.Shown)
-						}
-						return channel.DispatchResult{}, say(turn, ctx, channel.ReplyFinal, "two", 6)
-					})
-					time.Sleep(5 * time.Second)
-					second.close()
-					first.store.setAway(false)
-					close(wake)
-					time.Sleep(time.Minute)
-					first.close()
-					if got := c.shown(); got != "one\ntwo" || !errors.Is(ended, turnHandedOver) || result.Outcome != channel.OutcomePartial {
-						t.Errorf("got %q, %s, %v", got, result.Outcome, ended)
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, d *db.DB) {
+				c, wake := &chat{}, make(chan struct{})
+				var result channel.Result
+				var ended error
+				first := start(t, d, "a", c, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+					_ = emit(ctx, turn, channel.ReplyBlock, "one", 3)
+					<-wake
+					_ = emit(ctx, turn, kind, "late", 7)
+					<-ctx.Done()
+					return channel.DispatchResult{}, context.Canceled // and not the cause
+				}, func(s *server, _ *kernel.QueueOptions) {
+					s.handler.Run = func(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
+						result, ended = s.run(ctx, e, m)
+						return result, ended
 					}
 				})
+				first.send("ann", 1, "hello")
+				time.Sleep(500 * time.Millisecond)
+				first.store.setAway(true) // it claims nothing
+				second := start(t, d, "b", c, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+					if turn.Shown != 3 {
+						t.Errorf("%d bytes were shown", turn.Shown)
+					}
+					return channel.DispatchResult{}, emit(ctx, turn, channel.ReplyFinal, "two", 6)
+				})
+				time.Sleep(5 * time.Second)
+				second.close()
+				first.store.setAway(false)
+				close(wake)
+				time.Sleep(time.Minute)
+				first.close()
+				if got := c.shown(); got != "one\ntwo" || !errors.Is(ended, turn.ErrHandedOver) || result.Outcome != channel.OutcomePartial {
+					t.Errorf("got %q, %s, %v", got, result.Outcome, ended)
+				}
 			})
-		}
+		})
 	}
 }
 
-var turnHandedOver = turn.ErrHandedOver
+func TestTheSignOfWorkOfADeadProcessIsRemoved(t *testing.T) {
+	bubble(t, func(t *testing.T, d *db.DB) {
+		signed := false
+		first := start(t, d, "a", &chat{}, func(ctx context.Context, _ *channel.Turn) (channel.DispatchResult, error) {
+			<-ctx.Done()
+			return channel.DispatchResult{}, context.Cause(ctx)
+		}, func(s *server, _ *kernel.QueueOptions) {
+			s.change = func(_ string, d *kernel.Delivery) {
+				d.Working, d.Rest = func(context.Context) error { signed = true; return nil }, func(context.Context) error { return errDead }
+			}
+		})
+		first.send("ann", 1, "hello")
+		time.Sleep(time.Second)
+		first.die()
+		if !signed {
+			t.Fatal("there is no sign of work")
+		}
+		second := start(t, d, "b", first.chat, echo, func(s *server, _ *kernel.QueueOptions) {
+			s.change = func(_ string, d *kernel.Delivery) {
+				d.Working, d.Rest = func(context.Context) error { return errTest }, func(context.Context) error { signed = false; return nil }
+			}
+		})
+		time.Sleep(time.Minute)
+		second.close()
+		if signed {
+			t.Error("the sign of work is left")
+		}
+	})
+}
 
 // While the database is away at the end of a turn, what became of the event is kept, and stored when it is back: the event does not run again.
 func TestTheDatabaseIsAwayAtTheEndOfATurn(t *testing.T) {
@@ -336,44 +371,8 @@ func TestTheDatabaseIsAwayAtTheEndOfATurn(t *testing.T) {
 	}
 }
 
-func TestEveryFinalBlockOfATurnIsSent(t *testing.T) {
-	bubble(t, func(t *testing.T, d *db.DB) {
-		s := start(t, d, "a", &chat{}, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-			for _, text := range []string{"one", "two"} {
-				if err := turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: text}); err != nil {
-					return channel.DispatchResult{}, err
-				}
-			}
-			return channel.DispatchResult{}, nil
-		})
-		s.send("ann", 1, "hello")
-		time.Sleep(time.Second)
-		if got := s.chat.shown(); got != "one\ntwo" {
-			t.Errorf("got %q", got)
-		}
-		s.close()
-	})
-}
-
-func TestNothingIsSentAfterThePlatformHasRefusedForGood(t *testing.T) {
-	bubble(t, func(t *testing.T, d *db.DB) {
-		c, attempts := &chat{}, 0
-		c.failWith(func(string) error {
-			attempts++
-			return &channel.NotSentError{Err: errors.New("the chat is gone"), Permanent: true}
-		})
-		s := start(t, d, "a", c, echo)
-		s.send("ann", 1, "hello")
-		time.Sleep(time.Minute)
-		if attempts != 1 {
-			t.Errorf("got %d attempts to send, expected one", attempts)
-		}
-		s.close()
-	})
-}
-
 // A platform knows a message again by its key, so that no two notices of an event have the same one.
-func TestNoticesHaveKeysOfTheirOwn(t *testing.T) {
+func TestEachNoticeHasADifferentKey(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
 		pairs, keys := channel.NewPairs(nil), map[string]string{}
 		s := start(t, d, "a", &chat{}, echo, func(s *server, _ *kernel.QueueOptions) {
@@ -399,9 +398,9 @@ func TestNoticesHaveKeysOfTheirOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
+		s.close()
 		if len(keys) != 3 { // the code, the welcome, and the answer
 			t.Errorf("got %v", keys)
 		}
-		s.close()
 	})
 }

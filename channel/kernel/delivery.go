@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,12 +36,10 @@ type Delivery struct {
 	PreviewEvery, WorkingEvery time.Duration // 0: 1 s and 5 s
 }
 
-// Defaults of [channel.Limits].
 const (
 	previewEvery = time.Second
 	workingEvery = 5 * time.Second
-	queueBlocks  = 64
-	queueBytes   = 1 << 20
+	maxQueued    = 64 // blocks that wait to be sent
 )
 
 // afterCancel bounds what a turn still does on the platform when it was canceled.
@@ -87,13 +86,11 @@ type sink struct {
 	ctx    context.Context // the life of the turn
 	cancel context.CancelCauseFunc
 	d      *Delivery
-	bounds channel.Limits
 	quiet  bool // what is emitted is not sent, on purpose
 	hidden bool // the turn observes
 
 	mu     sync.Mutex
 	queue  []item
-	bytes  int
 	open   *channel.Payload // the newest text of the block that is not emitted yet
 	notice *channel.Payload // the first error
 	ended  bool
@@ -108,6 +105,7 @@ type sink struct {
 	progress    *progress
 	shown       string  // text of the preview; "" if another process has shown it
 	noPreview   bool    // it is not known whether a preview stands there: another one would be a second
+	isNext      bool    // no earlier reply to the target waits
 	errs        []error // of the ends of answers
 	gone        error   // why nothing is sent any more
 	texted      bool    // a text was sent: no sign of work after it
@@ -119,13 +117,7 @@ type sink struct {
 }
 
 func (p *pass) newSink(ctx context.Context, d *Delivery, cancel context.CancelCauseFunc) *sink {
-	s := &sink{p: p, ctx: ctx, cancel: cancel, d: d, bounds: p.k.Limits, wake: make(chan struct{}, 1), progress: &progress{}}
-	if s.bounds.QueueBlocks <= 0 {
-		s.bounds.QueueBlocks = queueBlocks
-	}
-	if s.bounds.QueueBytes <= 0 {
-		s.bounds.QueueBytes = queueBytes
-	}
+	s := &sink{p: p, ctx: ctx, cancel: cancel, d: d, wake: make(chan struct{}, 1), progress: &progress{}}
 	s.quiet, s.hidden = p.facts.Reply.Mode == channel.ReplyNone, p.observing()
 	if e := p.meta.Event; e != nil {
 		s.progress = &e.progress
@@ -188,7 +180,7 @@ func (s *sink) put(ctx context.Context, i item) error {
 			}
 			return errEnded
 		}
-		if len(s.queue) == 0 || len(s.queue) < s.bounds.QueueBlocks && s.bytes+len(i.Text) <= s.bounds.QueueBytes {
+		if len(s.queue) < maxQueued {
 			break
 		}
 		if s.room == nil {
@@ -208,7 +200,6 @@ func (s *sink) put(ctx context.Context, i item) error {
 		s.open = nil // this is the block that was open
 	}
 	s.queue = append(s.queue, i)
-	s.bytes += len(i.Text)
 	signal(s.wake)
 	return nil
 }
@@ -262,7 +253,6 @@ func (s *sink) loop() {
 		if len(s.queue) > 0 {
 			next = &s.queue[0]
 			s.queue = s.queue[1:]
-			s.bytes -= len(next.Text)
 			if s.room != nil {
 				close(s.room)
 				s.room = nil
@@ -321,19 +311,9 @@ func (s *sink) act(next *item, open *channel.Payload, ended bool) (wait time.Dur
 	return max(wait, 1), false
 }
 
-// interval is the first that is set.
-func interval(own, limit, standard time.Duration) time.Duration {
-	for _, d := range []time.Duration{own, limit} {
-		if d > 0 {
-			return d
-		}
-	}
-	return standard
-}
-
 // work shows that work goes on, until its first error.
 func (s *sink) work() {
-	every := interval(s.d.WorkingEvery, s.bounds.Working, workingEvery)
+	every := cmp.Or(s.d.WorkingEvery, workingEvery)
 	s.nextWork = time.Now().Add(every)
 	if s.ready(s.ctx) != nil {
 		s.failedWork = true
@@ -359,13 +339,21 @@ func (s *sink) showPreview(open *channel.Payload) {
 		s.open = nil
 	}
 	s.mu.Unlock()
-	every := interval(s.d.PreviewEvery, s.bounds.Preview, previewEvery)
+	every := cmp.Or(s.d.PreviewEvery, previewEvery)
 	defer func() { s.nextPreview = time.Now().Add(every) }() // a slow platform gets no more of them
 	if s.noPreview || s.shown == open.Text || s.ready(s.ctx) != nil {
 		return
 	}
 	before := s.progress.Preview
 	b := channel.Block{Kind: channel.ReplyBlock, Seq: s.progress.Seq + 1, Payload: *open, Target: s.p.facts.Reply, Key: s.key(s.progress.Seq + 1), Preview: before}
+	if !s.isNext && s.p.meta.Event != nil && s.d.Durable {
+		out := s.p.outbound(&b)
+		waits, err := s.p.k.Store.ReplyWaits(s.ctx, channel.TargetName(&out))
+		if waits || err != nil { // else the preview would stand above the earlier reply
+			return
+		}
+		s.isNext = true
+	}
 	var last channel.Receipt
 	if before != nil {
 		last = *before
@@ -375,7 +363,7 @@ func (s *sink) showPreview(open *channel.Payload) {
 		s.shown, s.texted = open.Text, true
 		if before == nil {
 			s.progress.Preview = &r
-			s.warn("note", s.note(s.ctx))
+			s.warn("note", s.note(s.ctx, false))
 		}
 	}
 	if err == nil {
@@ -430,7 +418,7 @@ func (s *sink) deliver(i *item) {
 		asked.Question = new(*q)
 		asked.Question.Failed = nil
 		s.progress.Asked[q.ID] = askedQuestion{asked, r}
-		s.warn("note", s.note(s.ctx))
+		s.warn("note", s.note(s.ctx, false))
 	case q != nil && q.Failed != nil && (r.State == channel.NotSent || r.State == channel.Suppressed):
 		q.Failed()
 	case err != nil && b.Kind == channel.ReplyFinal && !errors.Is(err, errDenied):
@@ -476,9 +464,7 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 	}
 	if e := s.p.meta.Event; e != nil && s.d.Durable && b.Kind == channel.ReplyFinal && !e.finished() { // further final blocks are not kept
 		var held bool
-		r, held, err = s.p.keep(s.ctx, channel.OutcomeQueued, b, func(ctx context.Context) (channel.Receipt, error) {
-			return s.call(ctx, func() (channel.Receipt, error) { return s.d.Deliver(ctx, *b) })
-		})
+		r, held, err = s.p.keep(s.ctx, channel.OutcomeQueued, b, s.sender(b))
 		if s.leave(err); e.finished() {
 			s.tally.attempted, s.tally.queued = true, s.tally.queued || held
 			s.progress.Preview, s.shown = nil, ""
@@ -486,11 +472,11 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 		}
 	} else {
 		s.progress.Sending = true
-		if err := s.note(s.ctx); err != nil {
+		if err := s.note(s.ctx, false); err != nil {
 			s.progress.Preview = preview
 			return channel.Receipt{State: channel.NotSent}, &channel.NotSentError{Err: fmt.Errorf("what is about to be sent cannot be stored: %w", err)}
 		}
-		r, err = s.call(s.ctx, func() (channel.Receipt, error) { return s.d.Deliver(s.ctx, *b) })
+		r, err = s.sender(b)(s.ctx)
 	}
 	s.progress.Sending = false
 	switch {
@@ -505,8 +491,15 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 	case b.Kind != channel.ReplyTool:
 		s.shown, s.noPreview = "", false
 	}
-	s.warn("note", s.note(s.ctx))
+	s.warn("note", s.note(s.ctx, s.progress.Text > text))
 	return r, err
+}
+
+// sender returns a function that sends a block.
+func (s *sink) sender(b *channel.Block) func(context.Context) (channel.Receipt, error) {
+	return func(ctx context.Context) (channel.Receipt, error) {
+		return s.call(ctx, func() (channel.Receipt, error) { return s.d.Deliver(ctx, *b) })
+	}
 }
 
 // call makes a call of the platform.
@@ -525,12 +518,12 @@ func (s *sink) call(ctx context.Context, send func() (channel.Receipt, error)) (
 }
 
 // note stores the progress.
-func (s *sink) note(ctx context.Context) error {
+func (s *sink) note(ctx context.Context, advanced bool) error {
 	e := s.p.meta.Event
 	if e == nil {
 		return nil
 	}
-	err := e.note(ctx, s.p.result.SessionKey)
+	err := e.note(ctx, s.p.result.SessionKey, advanced)
 	s.leave(err)
 	return err
 }
@@ -550,7 +543,7 @@ func (s *sink) resolveQuestion(d channel.Decided) {
 		return
 	}
 	delete(s.progress.Asked, d.ID)
-	s.warn("note", s.note(s.ctx))
+	s.warn("note", s.note(s.ctx, false))
 	if s.d.Settle == nil {
 		return
 	}
@@ -598,14 +591,11 @@ func (s *sink) leaveNothingOpen(ctx context.Context) {
 			text = s.shown + cutOff
 		}
 		b := channel.Block{Kind: channel.ReplyBlock, Seq: s.progress.Seq + 1, Payload: channel.Payload{Text: text}, Target: s.p.facts.Reply, Key: s.key(s.progress.Seq + 1), Preview: before}
-		send := func(ctx context.Context) (channel.Receipt, error) {
-			return s.call(ctx, func() (channel.Receipt, error) { return s.d.Deliver(ctx, b) })
-		}
 		var err error
 		if e := s.p.meta.Event; e != nil && s.d.Durable && !e.finished() {
-			_, _, err = s.p.keep(ctx, channel.OutcomePartial, &b, send)
+			_, _, err = s.p.keep(ctx, channel.OutcomePartial, &b, s.sender(&b))
 		} else {
-			_, err = send(ctx)
+			_, err = s.sender(&b)(ctx)
 		}
 		s.warn("Deliver", err)
 	}

@@ -18,17 +18,17 @@ import (
 	"github.com/lingserve/lingserve/turn"
 )
 
-// speech is what an agent does in a turn.
-type speech func(ctx context.Context, s channel.Sink) error
+// script is what an agent does in a turn.
+type script func(ctx context.Context, s channel.Sink) error
 
-// speak runs a turn in a bubble whose agent does what is said, and returns its result.
-func speak(t *testing.T, s *hookScene, does speech) (r channel.Result, err error) {
+// runScript runs a turn whose agent follows a script, in virtual time.
+func runScript(t *testing.T, s *hookScene, does script) (r channel.Result, err error) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { r, err = s.speak(t.Context(), does) })
+	synctest.Test(t, func(t *testing.T) { r, err = s.runScript(t.Context(), does) })
 	return r, err
 }
 
-func (s *hookScene) speak(ctx context.Context, does speech) (channel.Result, error) {
+func (s *hookScene) runScript(ctx context.Context, does script) (channel.Result, error) {
 	s.dispatch = func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
 		t.Queued()
 		return channel.DispatchResult{}, does(ctx, t.Sink)
@@ -36,8 +36,8 @@ func (s *hookScene) speak(ctx context.Context, does speech) (channel.Result, err
 	return s.kernel.RunPrepared(ctx, kernel.Meta{Channel: "fake", TurnID: "t"}, s.turn())
 }
 
-// say emits texts; the last as the end of the answer if it begins with "!".
-func say(texts ...string) speech {
+// emitTexts emits blocks. "!" before a text makes it the final block.
+func emitTexts(texts ...string) script {
 	return func(ctx context.Context, s channel.Sink) (err error) {
 		for _, text := range texts {
 			kind := channel.ReplyBlock
@@ -72,11 +72,11 @@ func ask(id string) channel.Payload {
 func TestABlockGoesWhereThePlanSays(t *testing.T) {
 	s := newHooks()
 	s.facts.Reply = channel.ReplyPlanFacts{To: "42", ReplyToID: channel.None, MessageThreadID: channel.Some("7")}
-	if _, err := speak(t, s, say("a", "!b")); err != nil {
+	if _, err := runScript(t, s, emitTexts("a", "!b")); err != nil {
 		t.Fatal(err)
 	}
 	for i, kind := range []channel.ReplyKind{channel.ReplyBlock, channel.ReplyFinal} {
-		if b := s.desk.blocks[i]; b.Target != s.facts.Reply || b.Kind != kind || b.Seq != i+1 || b.Key != fmt.Sprint("t:", i+1) {
+		if b := s.platform.blocks[i]; b.Target != s.facts.Reply || b.Kind != kind || b.Seq != i+1 || b.Key != fmt.Sprint("t:", i+1) {
 			t.Errorf("block %d: %+v", i, b)
 		}
 	}
@@ -85,23 +85,23 @@ func TestABlockGoesWhereThePlanSays(t *testing.T) {
 func TestModeNoneSendsNothing(t *testing.T) {
 	s := newHooks()
 	s.facts.Reply.Mode = channel.ReplyNone
-	s.delivery = s.desk.delivery("preview", "working", "rest", "settle")
-	r, err := speak(t, s, func(ctx context.Context, sink channel.Sink) error {
+	s.delivery = s.platform.delivery("preview", "working", "rest", "settle")
+	r, err := runScript(t, s, func(ctx context.Context, sink channel.Sink) error {
 		sink.Preview(channel.Payload{Text: "a"})
-		r, err := sink.Do(ctx, channel.Block{}, func(context.Context) (channel.Receipt, error) { return s.desk.call("own") })
+		r, err := sink.Do(ctx, channel.Block{}, func(context.Context) (channel.Receipt, error) { return s.platform.call("own") })
 		if r.State != channel.Suppressed {
 			t.Errorf("got %v", r)
 		}
-		return errors.Join(err, say("a", "!b")(ctx, sink))
+		return errors.Join(err, emitTexts("a", "!b")(ctx, sink))
 	})
-	if err != nil || r.Outcome != channel.OutcomeSilent || len(s.desk.said()) != 0 {
-		t.Errorf("got %s, %v, calls %q", r.Outcome, err, s.desk.said())
+	if err != nil || r.Outcome != channel.OutcomeSilent || len(s.platform.requests()) != 0 {
+		t.Errorf("got %s, %v, calls %q", r.Outcome, err, s.platform.requests())
 	}
 	want(t, "receipts", states(r.Dispatch), []string{"suppressed", "suppressed"})
 	// A turn without a delivery sends by itself, and its sink says so.
 	s = newHooks()
 	s.delivery = nil
-	_, err = speak(t, s, say("a"))
+	_, err = runScript(t, s, emitTexts("a"))
 	if !errors.Is(err, channel.ErrNoDelivery) {
 		t.Errorf("got %v", err)
 	}
@@ -110,7 +110,7 @@ func TestModeNoneSendsNothing(t *testing.T) {
 // CH-53, CH-32: nothing is sent twice, and only the end of the answer fails the stage, behind the agent's error.
 func TestAFailedBlockIsNotSentAgainAndStopsNoOther(t *testing.T) {
 	s, agentErr := newHooks(), errors.New("of the agent")
-	s.desk.answer = func(call string) (channel.Receipt, error) {
+	s.platform.answer = func(call string) (channel.Receipt, error) {
 		switch call {
 		case "send b", "send last":
 			return channel.Receipt{}, errors.New("connection reset")
@@ -121,11 +121,11 @@ func TestAFailedBlockIsNotSentAgainAndStopsNoOther(t *testing.T) {
 		}
 		return channel.Receipt{}, nil
 	}
-	r, err := speak(t, s, func(ctx context.Context, sink channel.Sink) error {
-		return errors.Join(say("a", "b", "c", "d", "!last")(ctx, sink), agentErr)
+	r, err := runScript(t, s, func(ctx context.Context, sink channel.Sink) error {
+		return errors.Join(emitTexts("a", "b", "c", "d", "!last")(ctx, sink), agentErr)
 	})
 	// CH-56, CH-63: something may be missing, and that is said once.
-	calls := s.desk.said()
+	calls := s.platform.requests()
 	want(t, "calls", calls[:5], []string{"send a", "send b", "send c", "send d", "send last"})
 	if len(calls) != 6 || !strings.Contains(calls[5], "may be missing") {
 		t.Errorf("got the calls %q", calls[5:])
@@ -142,20 +142,20 @@ func TestAFailedBlockIsNotSentAgainAndStopsNoOther(t *testing.T) {
 // CH-53: after a permanent error nothing is tried, and the sender is told nothing.
 func TestAPermanentErrorEndsDelivery(t *testing.T) {
 	s := newHooks()
-	s.delivery = s.desk.delivery("preview", "settle")
-	s.desk.answer = func(call string) (channel.Receipt, error) {
+	s.delivery = s.platform.delivery("preview", "settle")
+	s.platform.answer = func(call string) (channel.Receipt, error) {
 		if call == "send b" {
 			return channel.Receipt{}, &channel.NotSentError{Err: errTest, Permanent: true}
 		}
 		return channel.Receipt{}, nil
 	}
-	r, err := speak(t, s, func(ctx context.Context, sink channel.Sink) error {
-		err := errors.Join(sink.Emit(ctx, channel.ReplyTool, ask("q")), say("b", "!c")(ctx, sink))
+	r, err := runScript(t, s, func(ctx context.Context, sink channel.Sink) error {
+		err := errors.Join(sink.Emit(ctx, channel.ReplyTool, ask("q")), emitTexts("b", "!c")(ctx, sink))
 		time.Sleep(time.Second)
 		sink.Preview(channel.Payload{Text: "d"})
 		return err
 	})
-	want(t, "calls", s.desk.said(), []string{"send may q run?", "send b"})
+	want(t, "calls", s.platform.requests(), []string{"send may q run?", "send b"})
 	want(t, "receipts", states(r.Dispatch), []string{"sent", "not_sent", "not_sent"})
 	if !errors.Is(err, errTest) {
 		t.Errorf("got %v", err)
@@ -165,15 +165,15 @@ func TestAPermanentErrorEndsDelivery(t *testing.T) {
 // CH-27: what waits when a turn is canceled is not sent.
 func TestACanceledTurnSendsNothingMore(t *testing.T) {
 	s, stop := newHooks(), errors.New("stopped")
-	s.desk.answer = func(string) (channel.Receipt, error) { time.Sleep(time.Second); return channel.Receipt{}, nil }
+	s.platform.answer = func(string) (channel.Receipt, error) { time.Sleep(time.Second); return channel.Receipt{}, nil }
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var late channel.Sink
-		r, err := s.speak(ctx, func(ctx context.Context, sink channel.Sink) error {
+		r, err := s.runScript(ctx, func(ctx context.Context, sink channel.Sink) error {
 			late = sink
-			err := say("a")(ctx, sink)
+			err := emitTexts("a")(ctx, sink)
 			synctest.Wait() // it is being sent
-			err = errors.Join(err, say("b", "c")(ctx, sink))
+			err = errors.Join(err, emitTexts("b", "c")(ctx, sink))
 			cancel(stop)
 			return errors.Join(err, stop)
 		})
@@ -185,76 +185,53 @@ func TestACanceledTurnSendsNothingMore(t *testing.T) {
 		if err := late.Emit(t.Context(), channel.ReplyBlock, channel.Payload{Text: "x"}); err == nil {
 			t.Error("a block is taken after the end")
 		}
-		r2, err := late.Do(t.Context(), channel.Block{}, func(context.Context) (channel.Receipt, error) { return s.desk.call("own") })
+		r2, err := late.Do(t.Context(), channel.Block{}, func(context.Context) (channel.Receipt, error) { return s.platform.call("own") })
 		if err == nil || r2.State != channel.NotSent {
 			t.Errorf("got %v, %v for a send after the end", r2, err)
 		}
-		want(t, "calls", s.desk.said(), []string{"send a"})
-	})
-}
-
-// A tool that goes on when its turn has ended sends nothing more, though its context is alive.
-func TestASendAfterTheEndOfTheTurnIsRefused(t *testing.T) {
-	s := newHooks()
-	synctest.Test(t, func(t *testing.T) {
-		sinks := make(chan channel.Sink, 1)
-		s.desk.answer = func(string) (channel.Receipt, error) { // the turn ends behind this
-			time.Sleep(time.Second)
-			return channel.Receipt{}, nil
-		}
-		go func() {
-			late := <-sinks
-			time.Sleep(500 * time.Millisecond)
-			_, _ = late.Do(t.Context(), channel.Block{}, func(context.Context) (channel.Receipt, error) { return s.desk.call("late") })
-		}()
-		_, _ = s.speak(t.Context(), func(ctx context.Context, sink channel.Sink) error {
-			sinks <- sink
-			return say("a")(ctx, sink)
-		})
-		time.Sleep(time.Minute)
-		want(t, "calls", s.desk.said(), []string{"send a"})
+		want(t, "calls", s.platform.requests(), []string{"send a"})
 	})
 }
 
 // CH-55: the newest text, at the platform's pace, and the block takes the preview's place.
 func TestPreviewsShowTheNewestTextAtThePlatformsPace(t *testing.T) {
 	s := newHooks()
-	s.delivery = s.desk.delivery("preview")
+	s.delivery = s.platform.delivery("preview")
 	began := time.Time{}
-	_, _ = speak(t, s, func(ctx context.Context, sink channel.Sink) error {
+	_, _ = runScript(t, s, func(ctx context.Context, sink channel.Sink) error {
 		began = time.Now()
 		for i := range 25 { // 2.5 s
 			sink.Preview(channel.Payload{Text: fmt.Sprint("text ", i)})
 			time.Sleep(100 * time.Millisecond)
 		}
-		return say("!all")(ctx, sink)
+		return emitTexts("!all")(ctx, sink)
 	})
-	calls := s.desk.said()
+	calls := s.platform.requests()
 	if len(calls) != 4 || calls[0] != "preview [] text 0" || calls[3] != "edit m1 all" || !strings.HasPrefix(calls[1], "preview [m1] text ") {
 		t.Errorf("got %q", calls)
 	}
-	for i, at := range s.desk.at[:3] {
+	for i, at := range s.platform.at[:3] {
 		if at.Sub(began) != time.Duration(i)*time.Second {
 			t.Errorf("preview %d after %v", i, at.Sub(began))
 		}
 	}
 	// The platform's own pace, and a longer one after a 429; the last text is finished with a mark.
 	s, slow, warned := newHooks(), false, 0
-	s.delivery = s.desk.delivery("preview")
+	s.delivery = s.platform.delivery("preview")
 	s.delivery.PreviewEvery = 3 * time.Second
-	s.told = func(tr channel.Trace) {
+	s.onTrace = func(tr channel.Trace) {
 		if tr.Phase == channel.PhaseWarning {
 			warned++
 		}
 	}
-	s.desk.answer = func(call string) (channel.Receipt, error) {
+	s.platform.answer = func(call string) (channel.Receipt, error) {
 		if strings.HasPrefix(call, "preview [m") && !slow {
 			slow = true
 			return channel.Receipt{}, &channel.NotSentError{Err: errTest, Retryable: true, RetryAfter: 7 * time.Second}
 		}
 		return channel.Receipt{}, nil
 	}
-	_, _ = speak(t, s, func(ctx context.Context, sink channel.Sink) error {
+	_, _ = runScript(t, s, func(ctx context.Context, sink channel.Sink) error {
 		began = time.Now()
 		for i := range 115 {
 			sink.Preview(channel.Payload{Text: fmt.Sprint(i)})
@@ -263,15 +240,15 @@ func TestPreviewsShowTheNewestTextAtThePlatformsPace(t *testing.T) {
 		return errTest
 	})
 	var at []time.Duration
-	for i, call := range s.desk.said() {
+	for i, call := range s.platform.requests() {
 		if strings.HasPrefix(call, "preview") {
-			at = append(at, s.desk.at[i].Sub(began))
+			at = append(at, s.platform.at[i].Sub(began))
 		}
 	}
 	if !slices.Equal(at, []time.Duration{0, 3 * time.Second, 10 * time.Second}) || warned != 1 {
 		t.Errorf("previews at %v, %d warnings", at, warned)
 	}
-	calls = s.desk.said()
+	calls = s.platform.requests()
 	if last := calls[len(calls)-1]; !strings.HasPrefix(last, "edit m1 ") || !strings.HasSuffix(last, " […]") {
 		t.Errorf("the last call is %q", last)
 	}
@@ -279,11 +256,11 @@ func TestPreviewsShowTheNewestTextAtThePlatformsPace(t *testing.T) {
 
 // CH-55, CH-63: no preview is left as it is.
 func TestAPreviewWithoutItsBlockIsFinishedWithAMark(t *testing.T) {
-	emit := func(kind channel.ReplyKind, text string) speech {
+	emit := func(kind channel.ReplyKind, text string) script {
 		return func(ctx context.Context, s channel.Sink) error { return s.Emit(ctx, kind, channel.Payload{Text: text}) }
 	}
 	for name, test := range map[string]struct {
-		then speech
+		then script
 		want []string
 	}{
 		"the agent failed":    {func(context.Context, channel.Sink) error { return errTest }, []string{"edit m1 p […]"}},
@@ -295,19 +272,19 @@ func TestAPreviewWithoutItsBlockIsFinishedWithAMark(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newHooks()
-			s.delivery = s.desk.delivery("preview")
-			s.desk.answer = func(call string) (channel.Receipt, error) {
+			s.delivery = s.platform.delivery("preview")
+			s.platform.answer = func(call string) (channel.Receipt, error) {
 				if call == "edit m1 no" {
 					return channel.Receipt{}, &channel.NotSentError{Err: errTest}
 				}
 				return channel.Receipt{}, nil
 			}
-			r, _ := speak(t, s, func(ctx context.Context, sink channel.Sink) error {
+			r, _ := runScript(t, s, func(ctx context.Context, sink channel.Sink) error {
 				sink.Preview(channel.Payload{Text: "p"})
 				synctest.Wait()
 				return test.then(ctx, sink)
 			})
-			want(t, "calls", s.desk.said(), append([]string{"preview [] p"}, test.want...))
+			want(t, "calls", s.platform.requests(), append([]string{"preview [] p"}, test.want...))
 			if r.Outcome != channel.OutcomeVisible && r.Outcome != channel.OutcomePartial {
 				t.Errorf("got %s: a preview is visible", r.Outcome)
 			}
@@ -317,31 +294,31 @@ func TestAPreviewWithoutItsBlockIsFinishedWithAMark(t *testing.T) {
 
 func TestAPreviewOfUnknownFateIsTheLastOfItsBlock(t *testing.T) {
 	s := newHooks()
-	s.delivery = s.desk.delivery("preview")
-	s.desk.answer = func(call string) (channel.Receipt, error) {
+	s.delivery = s.platform.delivery("preview")
+	s.platform.answer = func(call string) (channel.Receipt, error) {
 		if call == "preview [] 0" {
 			return channel.Receipt{}, errors.New("reset")
 		}
 		return channel.Receipt{}, nil
 	}
-	_, _ = speak(t, s, func(ctx context.Context, sink channel.Sink) error {
+	_, _ = runScript(t, s, func(ctx context.Context, sink channel.Sink) error {
 		for i := range 5 {
 			sink.Preview(channel.Payload{Text: fmt.Sprint(i)})
 			time.Sleep(time.Second)
 		}
-		err := say("a")(ctx, sink)
+		err := emitTexts("a")(ctx, sink)
 		time.Sleep(time.Second)
 		sink.Preview(channel.Payload{Text: "next"})
 		time.Sleep(time.Second)
-		return errors.Join(err, say("!b")(ctx, sink))
+		return errors.Join(err, emitTexts("!b")(ctx, sink))
 	})
-	want(t, "calls", s.desk.said(), []string{"preview [] 0", "send a", "preview [] next", "edit m3 b"})
+	want(t, "calls", s.platform.requests(), []string{"preview [] 0", "send a", "preview [] next", "edit m3 b"})
 }
 
 // CH-62
 func TestTheSignOfWorkIsShownUntilThereIsText(t *testing.T) {
 	count := func(s *hookScene) (n int) {
-		for _, call := range s.desk.said() {
+		for _, call := range s.platform.requests() {
 			if call == "working" {
 				n++
 			}
@@ -351,13 +328,13 @@ func TestTheSignOfWorkIsShownUntilThereIsText(t *testing.T) {
 	for name, test := range map[string]struct {
 		every time.Duration
 		fails bool
-		does  speech
+		does  script
 		want  int
 		rests bool
 	}{
 		"every 5 s, and not behind a text": {0, false, func(ctx context.Context, s channel.Sink) error {
 			time.Sleep(11 * time.Second)
-			err := say("a")(ctx, s)
+			err := emitTexts("a")(ctx, s)
 			time.Sleep(time.Minute)
 			return err
 		}, 3, true},
@@ -367,40 +344,40 @@ func TestTheSignOfWorkIsShownUntilThereIsText(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newHooks()
-			s.delivery = s.desk.delivery("working", "rest")
+			s.delivery = s.platform.delivery("working", "rest")
 			s.delivery.WorkingEvery = test.every
 			if test.fails {
-				s.desk.answer = func(string) (channel.Receipt, error) { return channel.Receipt{}, errTest }
+				s.platform.answer = func(string) (channel.Receipt, error) { return channel.Receipt{}, errTest }
 			}
-			_, _ = speak(t, s, test.does)
-			rests := strings.Count(strings.Join(s.desk.said(), " "), "rest")
+			_, _ = runScript(t, s, test.does)
+			rests := strings.Count(strings.Join(s.platform.requests(), " "), "rest")
 			if n := count(s); n != test.want || (rests == 1) != test.rests {
-				t.Errorf("got %d signs, %d times removed: %q", n, rests, s.desk.said())
+				t.Errorf("got %d signs, %d times removed: %q", n, rests, s.platform.requests())
 			}
 		})
 	}
 	// It goes when the turn is canceled, though its agent takes long to end.
 	s := newHooks()
-	s.delivery = s.desk.delivery("working", "rest")
+	s.delivery = s.platform.delivery("working", "rest")
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		_, _ = s.speak(ctx, func(context.Context, channel.Sink) error {
+		_, _ = s.runScript(ctx, func(context.Context, channel.Sink) error {
 			synctest.Wait()
 			cancel()
 			synctest.Wait()
-			want(t, "calls", s.desk.said(), []string{"working", "rest"})
+			want(t, "calls", s.platform.requests(), []string{"working", "rest"})
 			time.Sleep(time.Hour)
 			return nil
 		})
 	})
-	want(t, "calls", s.desk.said(), []string{"working", "rest"})
+	want(t, "calls", s.platform.requests(), []string{"working", "rest"})
 }
 
-// A question is changed once: when it is decided, or when its turn ends. Its asker is told if it was certainly not shown.
+// The message of a question is changed once: when the question is decided, or when its turn ends. Failed is called if it was certainly not sent.
 func TestQuestionsAreSettledOnce(t *testing.T) {
 	notSent := func(string) (channel.Receipt, error) { return channel.Receipt{}, &channel.NotSentError{Err: errTest} }
 	unknown := func(string) (channel.Receipt, error) { return channel.Receipt{}, errTest }
-	suppressed := func(string) (channel.Receipt, error) { return channel.Receipt{}, channel.ErrSuppress }
+	suppressed := func(string) (channel.Receipt, error) { return channel.Receipt{State: channel.Suppressed}, nil }
 	for name, test := range map[string]struct {
 		emit   []channel.Payload
 		answer func(string) (channel.Receipt, error)
@@ -421,8 +398,8 @@ func TestQuestionsAreSettledOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, failed := newHooks(), 0
-			s.delivery, s.desk.answer = s.desk.delivery("settle"), test.answer
-			_, _ = speak(t, s, func(ctx context.Context, sink channel.Sink) (err error) {
+			s.delivery, s.platform.answer = s.platform.delivery("settle"), test.answer
+			_, _ = runScript(t, s, func(ctx context.Context, sink channel.Sink) (err error) {
 				for _, p := range test.emit {
 					if p.Question != nil {
 						p.Question.Failed = func() { failed++ }
@@ -431,9 +408,9 @@ func TestQuestionsAreSettledOnce(t *testing.T) {
 				}
 				return err
 			})
-			want(t, "calls", s.desk.said(), test.want)
-			if failed != test.failed || s.desk.overlap {
-				t.Errorf("failed %d times, calls overlap: %t", failed, s.desk.overlap)
+			want(t, "calls", s.platform.requests(), test.want)
+			if failed != test.failed || s.platform.overlap {
+				t.Errorf("failed %d times, calls overlap: %t", failed, s.platform.overlap)
 			}
 		})
 	}
@@ -447,9 +424,9 @@ func TestTheNoticeOfAnAgentIsHeldToTheEnd(t *testing.T) {
 		answer func(string) (channel.Receipt, error)
 		want   []string
 	}{
-		"nothing was said": {nil, nil, []string{"send sorry"}},
-		"after an answer":  {[]string{"a"}, nil, []string{"send a"}},
-		"after one proven unsent": {[]string{"a"}, func(call string) (channel.Receipt, error) {
+		"no answer":       {nil, nil, []string{"send sorry"}},
+		"after an answer": {[]string{"a"}, nil, []string{"send a"}},
+		"after an answer that was not sent": {[]string{"a"}, func(call string) (channel.Receipt, error) {
 			if call == "send a" {
 				return channel.Receipt{}, &channel.NotSentError{Err: errTest}
 			}
@@ -458,11 +435,11 @@ func TestTheNoticeOfAnAgentIsHeldToTheEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newHooks()
-			s.desk.answer = test.answer
-			r, _ := speak(t, s, func(ctx context.Context, sink channel.Sink) error {
-				return errors.Join(sink.Emit(ctx, channel.ReplyFinal, sorry), sink.Emit(ctx, channel.ReplyFinal, again), say(test.said...)(ctx, sink))
+			s.platform.answer = test.answer
+			r, _ := runScript(t, s, func(ctx context.Context, sink channel.Sink) error {
+				return errors.Join(sink.Emit(ctx, channel.ReplyFinal, sorry), sink.Emit(ctx, channel.ReplyFinal, again), emitTexts(test.said...)(ctx, sink))
 			})
-			want(t, "calls", s.desk.said(), test.want)
+			want(t, "calls", s.platform.requests(), test.want)
 			if len(r.Dispatch.Receipts) != len(test.said) {
 				t.Errorf("a notice is no reply, but there are the receipts %q", states(r.Dispatch))
 			}
@@ -470,26 +447,26 @@ func TestTheNoticeOfAnAgentIsHeldToTheEnd(t *testing.T) {
 	}
 }
 
-// Settings that change while the agent works: whoever may not talk any more gets nothing, unless the answer has begun.
-func TestWhoIsDeniedMeanwhileGetsNoAnswer(t *testing.T) {
+// The settings change while the agent works: a sender who is no longer admitted gets no answer, unless it has begun.
+func TestASenderWhoIsNoLongerAdmittedGetsNoAnswer(t *testing.T) {
 	for name, begins := range map[string]bool{"before the answer": false, "after its beginning": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newHooks()
 			changing := &openSettings{policy: openPolicy()}
 			s.kernel.Settings = changing
-			s.delivery = s.desk.delivery("preview", "working")
-			r, _ := speak(t, s, func(ctx context.Context, sink channel.Sink) (err error) {
+			s.delivery = s.platform.delivery("preview", "working")
+			r, _ := runScript(t, s, func(ctx context.Context, sink channel.Sink) (err error) {
 				if begins {
-					err = say("beginning")(ctx, sink)
+					err = emitTexts("beginning")(ctx, sink)
 				}
 				synctest.Wait()
 				changing.disable()
 				sink.Preview(channel.Payload{Text: "sec"})
 				synctest.Wait()
-				return errors.Join(err, say("secret")(ctx, sink), sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "sorry", IsError: true}))
+				return errors.Join(err, emitTexts("secret")(ctx, sink), sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "sorry", IsError: true}))
 			})
-			if shown := strings.Contains(strings.Join(s.desk.said(), " "), "secret"); shown != begins {
-				t.Errorf("%s: got %q", r.Outcome, s.desk.said())
+			if shown := strings.Contains(strings.Join(s.platform.requests(), " "), "secret"); shown != begins {
+				t.Errorf("%s: got %q", r.Outcome, s.platform.requests())
 			}
 		})
 	}
@@ -497,62 +474,60 @@ func TestWhoIsDeniedMeanwhileGetsNoAnswer(t *testing.T) {
 
 // CH-50: an agent waits while too much is to be sent, and everything is sent in its order.
 func TestTheQueueOfBlocksIsBounded(t *testing.T) {
-	for name, limits := range map[string]channel.Limits{"blocks": {QueueBlocks: 2}, "bytes": {QueueBytes: 2}} {
-		t.Run(name, func(t *testing.T) {
-			s := newHooks()
-			s.kernel.Limits = limits
-			s.desk.answer = func(string) (channel.Receipt, error) { time.Sleep(time.Second); return channel.Receipt{}, nil }
-			var took time.Duration
-			_, err := speak(t, s, func(ctx context.Context, sink channel.Sink) error {
-				short, cancel := context.WithTimeout(ctx, time.Millisecond)
-				defer cancel()
-				if err := say("a", "b", "c", "d", "x")(short, sink); !errors.Is(err, context.DeadlineExceeded) {
+	s := newHooks()
+	s.platform.answer = func(string) (channel.Receipt, error) { time.Sleep(time.Second); return channel.Receipt{}, nil }
+	var taken []string
+	_, err := runScript(t, s, func(ctx context.Context, sink channel.Sink) error {
+		short, cancel := context.WithTimeout(ctx, time.Millisecond)
+		defer cancel()
+		for i := 0; ; i++ {
+			text := fmt.Sprint(i)
+			if err := sink.Emit(short, channel.ReplyBlock, channel.Payload{Text: text}); err != nil {
+				if !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("got %v, expected to wait", err)
 				}
-				began := time.Now()
-				err := say("e", "f")(ctx, sink)
-				took = time.Since(began)
-				return err
-			})
-			calls := strings.Join(s.desk.said(), " ")
-			if err != nil || took == 0 || !strings.HasPrefix(calls, "send a send b send c ") || !strings.HasSuffix(calls, " send e send f") || !slices.IsSorted(s.desk.said()) {
-				t.Errorf("got %v after %v: %q", err, took, calls)
+				break
 			}
-		})
+			taken = append(taken, "send "+text)
+		}
+		return emitTexts("next")(ctx, sink)
+	})
+	if err != nil || len(taken) < 10 || len(taken) > 100 {
+		t.Errorf("got %v; %d blocks were taken at once", err, len(taken))
 	}
+	want(t, "calls", s.platform.requests(), append(taken, "send next"))
 }
 
-// deed is one thing that an agent does, or its platform.
-type deed struct {
+// action is an action of an agent, and a fault of its platform.
+type action struct {
 	What  string
 	Fault string // of the calls from here on
 }
 
 // CH-50, CH-53: whatever an agent says and a platform answers, the order holds, and nothing is sent twice.
 func TestOrderHoldsAndNothingIsSentTwiceWhateverHappens(t *testing.T) {
-	deeds := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) deed {
-		return deed{
+	actions := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) action {
+		return action{
 			rapid.SampledFrom([]string{"text", "text", "text", "tool", "final", "own", "preview", "preview", "wait", "cancel"}).Draw(t, "what"),
 			rapid.SampledFrom([]string{"", "", "", "", "", "unsent", "unknown", "partial", "permanent", "panic", "slow"}).Draw(t, "fault"),
 		}
 	}), 1, 40)
 	rapid.Check(t, func(rt *rapid.T) {
-		list, queue := deeds.Draw(rt, "deeds"), rapid.IntRange(1, 5).Draw(rt, "queue")
+		list := actions.Draw(rt, "actions")
 		var wrong []string
-		synctest.Test(t, func(t *testing.T) { wrong = playDeeds(t.Context(), list, queue) })
+		synctest.Test(t, func(t *testing.T) { wrong = runActions(t.Context(), list) })
 		if len(wrong) > 0 {
 			rt.Fatal(strings.Join(wrong, "; "))
 		}
 	})
 }
 
-func playDeeds(ctx context.Context, list []deed, queue int) (wrong []string) {
+func runActions(ctx context.Context, list []action) (wrong []string) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s, fault := newHooks(), ""
-	s.kernel.Limits.QueueBlocks = queue
-	s.delivery = s.desk.delivery("preview", "working", "rest")
-	s.desk.answer = func(string) (channel.Receipt, error) {
+	s.delivery = s.platform.delivery("preview", "working", "rest")
+	s.platform.answer = func(string) (channel.Receipt, error) {
 		s.mu.Lock()
 		now := fault
 		s.mu.Unlock()
@@ -574,14 +549,14 @@ func playDeeds(ctx context.Context, list []deed, queue int) (wrong []string) {
 	}
 	var taken []string
 	permanent := false
-	r, _ := s.speak(ctx, func(ctx context.Context, sink channel.Sink) error {
-		for i, deed := range list {
+	r, _ := s.runScript(ctx, func(ctx context.Context, sink channel.Sink) error {
+		for i, action := range list {
 			s.mu.Lock()
-			fault = deed.Fault
+			fault = action.Fault
 			s.mu.Unlock()
 			permanent = permanent || fault == "permanent"
 			text, kind := fmt.Sprintf("<%d>", i), channel.ReplyBlock
-			switch deed.What {
+			switch action.What {
 			case "preview":
 				sink.Preview(channel.Payload{Text: text})
 				continue
@@ -596,7 +571,7 @@ func playDeeds(ctx context.Context, list []deed, queue int) (wrong []string) {
 			case "own":
 				_, _ = sink.Do(ctx, channel.Block{Kind: channel.ReplyTool}, func(context.Context) (channel.Receipt, error) {
 					taken = append(taken, text)
-					return s.desk.call("send %s", text)
+					return s.platform.call("send %s", text)
 				})
 				continue
 			case "tool":
@@ -612,9 +587,9 @@ func playDeeds(ctx context.Context, list []deed, queue int) (wrong []string) {
 		}
 		return context.Cause(ctx)
 	})
-	calls := s.desk.said()
+	calls := s.platform.requests()
 	time.Sleep(time.Minute)
-	if len(s.desk.said()) != len(calls) || s.desk.overlap {
+	if len(s.platform.requests()) != len(calls) || s.platform.overlap {
 		wrong = append(wrong, "calls overlap, or come after the end")
 	}
 	var sent []string

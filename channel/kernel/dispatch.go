@@ -133,7 +133,7 @@ func (p *pass) notify(ctx context.Context, seq int, text string) {
 	e.progress.Told = true
 	keep := !e.finished() && !p.result.Admission.Stops() && p.turn.Delivery != nil && p.turn.Delivery.Durable
 	if !keep {
-		if err := e.note(ctx, p.result.SessionKey); err != nil {
+		if err := e.note(ctx, p.result.SessionKey, false); err != nil {
 			p.warn(ctx, p.result.Stage, "cannot store that the sender gets a notice", err)
 			return
 		}

@@ -48,7 +48,7 @@ func (p *pass) outcome() channel.Outcome {
 	}
 	r := &p.result
 	switch {
-	case p.in == nil && p.hooks.ingest != nil:
+	case p.in == nil && p.hooks.Ingest != nil:
 		return ""
 	case p.err == nil && r.Admission.Stops():
 		return channel.OutcomeBlocked
@@ -89,8 +89,8 @@ func (p *pass) finalize(ctx context.Context) {
 	if p.turn != nil && p.turn.OnFinalize != nil {
 		part(finalizeTimeout, func(ctx context.Context) error { return p.turn.OnFinalize(ctx, r) })
 	}
-	if p.hooks.finalize != nil {
-		part(finalizeTimeout, func(ctx context.Context) error { return p.hooks.finalize(ctx, r) })
+	if p.hooks.Finalize != nil {
+		part(finalizeTimeout, func(ctx context.Context) error { return p.hooks.Finalize(ctx, r) })
 	}
 	err := errors.Join(errs...)
 	end(err)

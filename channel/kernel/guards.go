@@ -15,12 +15,9 @@ import (
 const (
 	maxRecent = 10_000 // keys of each kind; the one not used for longest goes
 
-	defaultLoopEvents = 20
-	defaultLoopWindow = time.Minute
-	defaultLoopTurns  = 8
-	defaultSenderRate = 20
-	defaultBurst      = 10
-	defaultChatRate   = 60
+	loopEvents = 20 // of a pair in loopWindow; then they pause for as long
+	loopWindow = time.Minute
+	loopTurns  = 8 // in a row that bots have started
 
 	perMinute = "/min" // behind the number of a rate, in a verdict
 	sentLife  = 10 * time.Minute
@@ -63,8 +60,6 @@ func placeOf(f *channel.Facts) placeKey {
 
 // guards bound what bots, senders and conversations may start, and know what was sent from here. Only events that they let pass are counted.
 type guards struct {
-	limits channel.Limits
-
 	mu      sync.Mutex
 	pairs   recent[pairKey, *botPair]
 	inARow  recent[placeKey, int] // turns that bots have started since a person wrote
@@ -78,18 +73,6 @@ type botPair struct {
 	times  []time.Time // in the window
 	last   string      // id of the last message
 	paused time.Time   // until
-}
-
-func (g *guards) open(l channel.Limits) {
-	l.LoopEvents = cmp.Or(l.LoopEvents, defaultLoopEvents)
-	l.LoopWindow = cmp.Or(l.LoopWindow, defaultLoopWindow)
-	l.LoopTurns = cmp.Or(l.LoopTurns, defaultLoopTurns)
-	l.SenderRate.PerMinute = cmp.Or(l.SenderRate.PerMinute, defaultSenderRate)
-	l.SenderRate.Burst = cmp.Or(l.SenderRate.Burst, defaultBurst)
-	l.ChatRate.PerMinute = cmp.Or(l.ChatRate.PerMinute, defaultChatRate)
-	l.ChatRate.Burst = cmp.Or(l.ChatRate.Burst, l.ChatRate.PerMinute)
-	g.limits = l
-	g.senders, g.chats = ratelimit.New[senderKey](maxRecent), ratelimit.New[placeKey](maxRecent)
 }
 
 // sent notes the ids of messages that were sent in a conversation.
@@ -158,13 +141,13 @@ func (g *guards) noteMessage(f *channel.Facts) {
 
 // loop is the gate that keeps two agents from answering each other without end.
 func (g *guards) loop(f *channel.Facts, now time.Time) (v channel.Verdict, wait time.Duration, count func()) {
-	v = channel.Verdict{Gate: channel.GateLoop, State: channel.Passed, Setting: "default:loop_events", Value: strconv.Itoa(g.limits.LoopEvents)}
+	v = channel.Verdict{Gate: channel.GateLoop, State: channel.Passed, Setting: "default:loop_events", Value: strconv.Itoa(loopEvents)}
 	place := placeOf(f)
 	switch {
 	case !f.Sender.IsBot:
 		v.State = channel.Skipped
 		return v, 0, func() { g.inARow.drop(place) }
-	case f.Sender.ID == "" || f.MessageID == "" || f.Conversation.ID == "" || g.limits.LoopEvents < 0:
+	case f.Sender.ID == "" || f.MessageID == "" || f.Conversation.ID == "":
 		v.State = channel.Skipped
 		return v, 0, func() {}
 	}
@@ -175,7 +158,7 @@ func (g *guards) loop(f *channel.Facts, now time.Time) (v channel.Verdict, wait 
 		p = &botPair{}
 		g.pairs.put(key, p)
 	}
-	for len(p.times) > 0 && now.Sub(p.times[0]) >= g.limits.LoopWindow {
+	for len(p.times) > 0 && now.Sub(p.times[0]) >= loopWindow {
 		p.times = p.times[1:]
 	}
 	row, _ := g.inARow.get(place)
@@ -184,11 +167,11 @@ func (g *guards) loop(f *channel.Facts, now time.Time) (v channel.Verdict, wait 
 		return v, 0, func() {} // it was counted
 	case now.Before(p.paused):
 		v.Hint = "wait until the pause is over"
-	case len(p.times) >= g.limits.LoopEvents:
-		p.paused = now.Add(g.limits.LoopWindow)
+	case len(p.times) >= loopEvents:
+		p.paused = now.Add(loopWindow)
 		v.Hint = "two bots answer each other; wait until the pause is over"
-	case g.limits.LoopTurns > 0 && row >= g.limits.LoopTurns:
-		v.Setting, v.Value = "default:loop_turns", strconv.Itoa(g.limits.LoopTurns)
+	case row >= loopTurns:
+		v.Setting, v.Value = "default:loop_turns", strconv.Itoa(loopTurns)
 		v.Hint = "only bots are writing; the agent answers again after a person writes"
 	default:
 		return v, 0, func() {
@@ -204,15 +187,7 @@ func (g *guards) loop(f *channel.Facts, now time.Time) (v channel.Verdict, wait 
 func (g *guards) rate(f *channel.Facts, p *channel.Policy, counted bool) (v channel.Verdict, wait time.Duration, count func()) {
 	v = channel.Verdict{Gate: channel.GateRate, State: channel.Passed}
 	sender, chat := p.Limits.SenderRate, p.Limits.ChatRate
-	senderSource, chatSource := p.Sources[channel.KeySenderRate], p.Sources[channel.KeyChatRate]
-	if sender.PerMinute == 0 {
-		sender.PerMinute, senderSource = g.limits.SenderRate.PerMinute, "default:"+channel.KeySenderRate
-	}
-	sender.Burst = max(cmp.Or(sender.Burst, g.limits.SenderRate.Burst), 1)
-	if chat.PerMinute == 0 {
-		chat, chatSource = g.limits.ChatRate, "default:"+channel.KeyChatRate
-	}
-	chat.Burst = max(cmp.Or(chat.Burst, chat.PerMinute), 1)
+	sender.Burst = max(sender.Burst, 1)
 	who, place := senderKey{f.Channel, f.Account, f.Sender.ID}, placeOf(f)
 	limitSender, limitChat := sender.PerMinute > 0 && who.sender != "", chat.PerMinute > 0
 	if counted || !limitSender && !limitChat {
@@ -227,10 +202,10 @@ func (g *guards) rate(f *channel.Facts, p *channel.Policy, counted bool) (v chan
 		}
 	}
 	if limitSender {
-		block(g.senders.Wait(who, sender), sender, senderSource)
+		block(g.senders.Wait(who, sender), sender, p.Sources[channel.KeySenderRate])
 	}
 	if limitChat {
-		block(g.chats.Wait(place, chat), chat, chatSource)
+		block(g.chats.Wait(place, chat), chat, p.Sources[channel.KeyChatRate])
 	}
 	return v, wait, func() {
 		if limitSender {

@@ -14,12 +14,13 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/ratelimit"
 )
 
 // Kernel runs turns. Only Agent is required. Its fields are not changed after the first turn.
 type Kernel struct {
 	Agent    channel.Agent
-	Store    Store                // of events; nil: they come by [Run] alone, and are known to this process for a while
+	Store    Store                // of events; nil: they come by [Run] alone, and the caller drops copies
 	Recorder Recorder             // nil records nothing
 	Window   *channel.Window      // nil is one in memory
 	Routes   channel.Routes       // nil: adapters set the route
@@ -28,15 +29,13 @@ type Kernel struct {
 	Media    channel.MediaChecker // nil: agents are given no local files
 	Observer channel.Observer
 	Tracer   channel.Tracer
-	Limits   channel.Limits
 	// DiskFailed is called if an event could not be stored because of the disk; nil.
 	DiskFailed func()
 	Log        *slog.Logger // nil is silent
 
 	once   sync.Once
 	guards guards
-	recent recent[string, struct{}] // events that came without a queue
-	mu     sync.Mutex               // of recent and stops
+	mu     sync.Mutex // of stops
 	stops  recent[stopNotice, time.Time]
 }
 
@@ -58,7 +57,6 @@ type Meta struct {
 	Ack              func(context.Context, channel.Result) // called once: before dispatch if the platform cannot wait, else at the end; nil
 	Queued           func()                                // called once, when the next event of the conversation may start; nil
 	Counted          bool                                  // [Kernel.CountRate] has counted the message
-	Known            bool                                  // the caller looks for copies of the event itself
 }
 
 // Adapter reads events of a platform. Ingest and Resolve are required; a hook that is nil is the default.
@@ -73,8 +71,6 @@ type Adapter[Raw any] struct {
 // Turn is what an event is resolved to: where it came from, who answers it, and how the answer is sent.
 type Turn struct {
 	Facts     channel.Facts
-	Context   *channel.TurnContext // nil: made of the facts
-	Snapshot  *channel.Snapshot    // of the window, with a Context
 	Admission channel.Admission
 	Trigger   channel.Trigger
 	Record    RecordOptions
@@ -93,7 +89,7 @@ func (k *Kernel) init() {
 		if k.Window == nil {
 			k.Window = channel.NewWindow(nil, channel.WindowOptions{Log: k.Log})
 		}
-		k.guards.open(k.Limits)
+		k.guards.senders, k.guards.chats = ratelimit.New[senderKey](maxRecent), ratelimit.New[placeKey](maxRecent)
 	})
 }
 
@@ -103,9 +99,9 @@ func (k *Kernel) init() {
 // result says how far the turn got.
 func Run[Raw any](ctx context.Context, k *Kernel, m Meta, raw Raw, a *Adapter[Raw]) (channel.Result, error) {
 	p := k.begin(m)
-	p.hooks = hooks{
-		ingest:   func(ctx context.Context) (*channel.Input, error) { return a.Ingest(ctx, raw) },
-		classify: a.Classify, preflight: a.Preflight, resolve: a.Resolve, finalize: a.Finalize,
+	p.hooks = Adapter[struct{}]{
+		Ingest:   func(ctx context.Context, _ struct{}) (*channel.Input, error) { return a.Ingest(ctx, raw) },
+		Classify: a.Classify, Preflight: a.Preflight, Resolve: a.Resolve, Finalize: a.Finalize,
 	}
 	return p.run(ctx, stages[:])
 }

@@ -70,14 +70,7 @@ func (o *outbox) hold(id int64) {
 // keep ends the event of a turn with a block that is stored until it is sent, and makes the first attempt unless an earlier reply to the same target waits.
 // held reports that it is sent later. If it cannot be stored, the event has not ended.
 func (p *pass) keep(ctx context.Context, o channel.Outcome, b *channel.Block, send func(context.Context) (channel.Receipt, error)) (r channel.Receipt, held bool, err error) {
-	e := p.meta.Event
-	out := channel.Outbound{
-		Channel: p.facts.Channel, Account: p.facts.Account, TurnID: p.result.TurnID, Session: p.result.SessionKey, Event: e.Key,
-		Origin: channel.Origin{Sender: p.facts.Sender, Conversation: p.facts.Conversation}, Block: *b,
-	}
-	if p.turn.Trigger != "" {
-		out.Origin.Sender = channel.SenderFacts{} // no one was let in
-	}
+	e, out := p.meta.Event, p.outbound(b)
 	id, first, err := e.finish(ctx, o, &out)
 	switch {
 	case err != nil:
@@ -90,6 +83,18 @@ func (p *pass) keep(ctx context.Context, o channel.Outcome, b *channel.Block, se
 		return r, true, nil
 	}
 	return r, false, err
+}
+
+// outbound is a block of the turn's answer as it is stored.
+func (p *pass) outbound(b *channel.Block) channel.Outbound {
+	out := channel.Outbound{
+		Channel: p.facts.Channel, Account: p.facts.Account, TurnID: p.result.TurnID, Session: p.result.SessionKey, Event: p.meta.Event.Key,
+		Origin: channel.Origin{Sender: p.facts.Sender, Conversation: p.facts.Conversation}, Block: *b,
+	}
+	if p.turn.Trigger != "" {
+		out.Origin.Sender = channel.SenderFacts{} // no one was let in
+	}
+	return out
 }
 
 // start claims replies and sends them.

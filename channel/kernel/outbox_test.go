@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -52,7 +53,44 @@ func TestAReplyThatThePlatformRefusesForAWhileIsKept(t *testing.T) {
 	})
 }
 
-// CH-58: with a growing pause for a day, and no longer. The turn is queued meanwhile, and its sender is not told that it failed.
+// CH-58: the preview of a later turn is not shown above a reply that waits.
+func TestALaterPreviewIsNotShownAboveAReplyThatWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, d *db.DB) {
+		c := &chat{}
+		c.failWith(func(text string) error {
+			if text == "echo one" {
+				return later(time.Minute)
+			}
+			return nil
+		})
+		s := start(t, d, "a", c, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+			turn.Sink.Preview(channel.Payload{Text: "half"})
+			time.Sleep(10 * time.Second)
+			return echo(ctx, turn)
+		}, func(s *server, _ *kernel.QueueOptions) {
+			s.change = func(text string, d *kernel.Delivery) {
+				if text == "one" {
+					d.Preview = nil
+				}
+			}
+		})
+		s.send("ann", 1, "one")
+		time.Sleep(15 * time.Second)
+		s.send("ann", 2, "two")
+		time.Sleep(5 * time.Second)
+		if got := c.shown(); got != "" {
+			t.Errorf("got %q above the first reply", got)
+		}
+		c.failWith(nil)
+		time.Sleep(10 * time.Minute)
+		if got := c.shown(); got != "echo one\necho two" {
+			t.Errorf("got %q", got)
+		}
+		s.close()
+	})
+}
+
+// CH-58: with a growing pause for a day, and no longer. The outcome of the turn is queued, and its sender gets no notice of a failure.
 func TestAReplyIsGivenUpAfterADay(t *testing.T) {
 	for name, test := range map[string]struct {
 		fail     func(attempt int) error
@@ -98,7 +136,11 @@ func TestAReplyIsGivenUpAfterADay(t *testing.T) {
 					}
 				})
 				s.send("ann", 1, "one")
-				time.Sleep(25 * time.Hour)
+				life := 25 * time.Hour
+				if test.max == 2 { // it ends long before
+					life = time.Hour
+				}
+				time.Sleep(life)
 				if attempts < test.min || attempts > test.max || len(results) != 1 || results[0].Outcome != channel.OutcomeQueued || c.shown() != "" {
 					t.Errorf("%d attempts, %d turns, shown %q", attempts, len(results), c.shown())
 				}
@@ -111,10 +153,10 @@ func TestAReplyIsGivenUpAfterADay(t *testing.T) {
 	}
 }
 
-// CH-56: nothing is sent again of which it is not known whether it was sent, unless the platform can be asked or knows the key.
-func TestAReplyOfUnknownFate(t *testing.T) {
-	receipt := func(r channel.Receipt, err error) func(*server, *kernel.QueueOptions) {
-		return func(s *server, _ *kernel.QueueOptions) {
+// CH-56: a reply is sent again only if the first send is proven not to have happened, or a copy does no harm. In the end nothing waits.
+func TestAReplyThatMayHaveBeenSent(t *testing.T) {
+	reconcile := func(r channel.Receipt, err error) func(*server) {
+		return func(s *server) {
 			s.handler.Sender.Reconcile = func(_ context.Context, out channel.Outbound) (channel.Receipt, error) {
 				s.chat.hasShown(out.Block)
 				return r, err
@@ -122,31 +164,43 @@ func TestAReplyOfUnknownFate(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]struct {
-		change func(*server, *kernel.QueueOptions)
-		want   string // in place of the answer that was cut
-		asks   int
+		change func(*server)
+		cuts   int    // sends whose receipt is lost
+		want   string // the beginning of what is shown
+		asks   int    // at least
 	}{
-		"nothing is known":     {func(*server, *kernel.QueueOptions) {}, "echo one\n" + missing, 0},
-		"the key is known":     {func(s *server, _ *kernel.QueueOptions) { s.idempotent() }, "echo one", 1},
-		"it was sent":          {receipt(channel.Receipt{}, nil), "echo one", 1},
-		"it was not sent":      {receipt(channel.Receipt{State: channel.NotSent}, nil), "echo one\necho one", 1},
-		"the platform is away": {receipt(channel.Receipt{}, errTest), "echo one", 15},
+		"nothing is known":                   {func(*server) {}, 1, "echo one\n" + missing, 0},
+		"the key is known":                   {(*server).idempotent, 1, "echo one", 1},
+		"it was sent":                        {reconcile(channel.Receipt{}, nil), 1, "echo one", 1},
+		"it was not sent":                    {reconcile(channel.Receipt{State: channel.NotSent}, nil), 1, "echo one\necho one", 1},
+		"the platform cannot answer":         {reconcile(channel.Receipt{}, errTest), 1, "echo one\n" + missing, 15},
+		"copies do no harm for five minutes": {func(s *server) { s.repeatFor(5 * time.Minute) }, 3, "echo one\necho one\necho one\necho one", 0},
+		"no copy is confirmed":               {func(s *server) { s.repeatFor(5 * time.Minute) }, 100, "echo one\necho one\necho one", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
-				c := &chat{}
-				cuts := 0
-				c.cut = func(string) error {
-					if cuts++; cuts == 1 {
+				c, cuts, began := &chat{}, 0, time.Now()
+				c.cut = func(text string) error {
+					if text == "echo one" && time.Since(began) > 5*time.Minute && test.cuts > 1 {
+						t.Errorf("it is sent again after %v", time.Since(began))
+					}
+					if cuts++; cuts <= test.cuts {
 						return errors.New("connection reset")
 					}
 					return nil
 				}
-				s := start(t, d, "a", c, echo, test.change)
+				s := start(t, d, "a", c, echo, func(s *server, _ *kernel.QueueOptions) { test.change(s) })
 				s.send("ann", 1, "one")
-				time.Sleep(10 * time.Hour)
-				if got := c.shown(); len(got) < len(test.want) || got[:len(test.want)] != test.want || len(c.asks) < test.asks {
+				life := time.Hour
+				if test.asks > 1 {
+					life = 26 * time.Hour
+				}
+				time.Sleep(life)
+				if got := c.shown(); !strings.HasPrefix(got, test.want) || len(c.asks) < test.asks || strings.Contains(got, missing) != (strings.Contains(test.want, missing) || test.cuts > 10) {
 					t.Errorf("got %q, the platform was asked %d times", got, len(c.asks))
+				}
+				if _, replies, err := s.queue.Pending(t.Context()); len(replies) > 0 || err != nil {
+					t.Errorf("%v wait at the end, %v", replies, err)
 				}
 				s.close()
 			})
@@ -154,7 +208,12 @@ func TestAReplyOfUnknownFate(t *testing.T) {
 	}
 }
 
-// Settings that change: whoever may not talk any more gets nothing of what waits.
+// repeatFor lets the platform ignore copies for a while.
+func (s *server) repeatFor(d time.Duration) {
+	s.handler.Sender.Repeatable = func(_ channel.Outbound, age time.Duration) bool { return age < d }
+}
+
+// The settings change: a sender who is no longer admitted gets no waiting reply.
 func TestTheGatesAreAskedBeforeAReplyIsTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
 		c := &chat{}
@@ -224,7 +283,7 @@ func TestSendsAreBoundedAndEndWithTheirChannel(t *testing.T) {
 func TestSeveralEndsOfAnAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
 		s := start(t, d, "a", &chat{}, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-			return channel.DispatchResult{}, say("a", "!b", "!c")(ctx, turn.Sink)
+			return channel.DispatchResult{}, emitTexts("a", "!b", "!c")(ctx, turn.Sink)
 		})
 		s.send("ann", 1, "one")
 		time.Sleep(time.Minute)

@@ -102,7 +102,7 @@ func TestAChannelUsesEveryFactAndEntryPointOfThePage(t *testing.T) {
 		if row := recorder.rows[0]; row.SessionKey != "persisted" || !row.CreateIfMissing || row.Group.Label != "Kitchen" || !recorder.routed {
 			t.Errorf("%s: recorded %+v", by, row)
 		}
-		if b := s.desk.blocks[0]; b.Target != s.facts.Reply {
+		if b := s.platform.blocks[0]; b.Target != s.facts.Reply {
 			t.Errorf("%s: the block went to %+v", by, b.Target)
 		}
 	}

@@ -37,6 +37,7 @@ type Store interface {
 	PostponeReply(_ context.Context, id int64, replica string, due time.Time, unsure bool) error
 	ReplaceReply(_ context.Context, id int64, replica string, block []byte) error
 	EndReply(_ context.Context, id int64, replica string) error
+	ReplyWaits(_ context.Context, target string) (bool, error)
 }
 
 // QueueOptions are for [NewQueue]. Replica is required.
@@ -44,9 +45,8 @@ type QueueOptions struct {
 	Replica string          // the name of this process; it has another one after a restart
 	Alive   func() []string // the replicas that share the store, this one among them; nil: there are no others
 	// Only lets one of the replicas poll a platform; nil: there are no others.
-	Only    channel.Exclusive
-	Running int          // turns at a time, those included that wait in their lanes: 256
-	Log     *slog.Logger // nil is silent
+	Only channel.Exclusive
+	Log  *slog.Logger // nil is silent
 }
 
 // Queue runs the events of channels: [Queue.Accept] stores an event, the platform gets its confirmation, and then it runs.
@@ -89,8 +89,8 @@ type handler struct {
 }
 
 const (
-	defaultRunning = 256
-	defaultGrace   = 20 * time.Second
+	maxRunning   = 256 // turns at a time, those included that wait in their lanes
+	defaultGrace = 20 * time.Second
 
 	// laneRunning bounds the turns of a conversation, all but one of which wait in the lane of their session.
 	laneRunning = 32
@@ -111,7 +111,6 @@ var errEnding = fmt.Errorf("%w: %w", channel.ErrDraining, turn.ErrHandedOver)
 
 // NewQueue returns a queue of the events of a kernel, which has a Store, and starts it. The caller calls Close.
 func NewQueue(k *Kernel, o QueueOptions) *Queue {
-	o.Running = cmp.Or(max(o.Running, 0), defaultRunning)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -123,17 +122,25 @@ func NewQueue(k *Kernel, o QueueOptions) *Queue {
 	k.init()
 	q.wg.Go(func() { q.loop(q.wake, q.startEvents) })
 	q.wg.Go(func() { q.loop(q.outbox.wake, q.outbox.start) })
-	q.wg.Go(q.watchParked)
+	q.wg.Go(func() { q.loop(nil, q.unparkAll) })
 	return q
 }
 
-// Close ends the queue. The caller has ended all calls of Serve. It waits for what is being stored.
-func (q *Queue) Close(context.Context) {
+// Close ends the queue. The caller has ended all calls of Serve. It waits for what is being stored, until ctx ends.
+func (q *Queue) Close(ctx context.Context) {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
 	q.stop()
-	q.wg.Wait()
+	stored := make(chan struct{})
+	go func() { // ends at the latest when the database answers
+		q.wg.Wait()
+		close(stored)
+	}()
+	select {
+	case <-stored:
+	case <-ctx.Done():
+	}
 }
 
 // loop calls act when something has changed, when act has said, and now and then.
@@ -286,7 +293,7 @@ func (q *Queue) claim(limit int) store.EventClaim {
 // startEvents claims events and starts them.
 func (q *Queue) startEvents() (next time.Time) {
 	q.mu.Lock()
-	free := q.o.Running - len(q.held)
+	free := maxRunning - len(q.held)
 	held := slices.Sorted(maps.Keys(q.held))
 	lanes := map[string]int{}
 	for _, c := range q.held {
@@ -387,25 +394,17 @@ func (q *Queue) run(h *handler, c *Claimed) {
 	}
 }
 
-// watchParked lets the messages run whose senders were paired, and ends those whose codes are over.
-func (q *Queue) watchParked() {
-	timer := time.NewTicker(pairedEvery)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-		case <-q.ctx.Done():
-			return
-		}
-		q.mu.Lock()
-		handlers := slices.Collect(maps.Values(q.handlers))
-		q.mu.Unlock()
-		for _, h := range handlers {
-			if err := q.unpark(h); err != nil && q.ctx.Err() == nil {
-				q.o.Log.WarnContext(q.ctx, "cannot look for messages of paired senders; retrying", "channel", h.Channel, "error", err)
-			}
+// unparkAll starts the messages of senders who are paired now, and ends those whose codes have expired.
+func (q *Queue) unparkAll() (next time.Time) {
+	q.mu.Lock()
+	handlers := slices.Collect(maps.Values(q.handlers))
+	q.mu.Unlock()
+	for _, h := range handlers {
+		if err := q.unpark(h); err != nil && q.ctx.Err() == nil {
+			q.o.Log.WarnContext(q.ctx, "cannot look for messages of paired senders; retrying", "channel", h.Channel, "error", err)
 		}
 	}
+	return time.Now().Add(pairedEvery)
 }
 
 func (q *Queue) unpark(h *handler) error {
@@ -484,8 +483,8 @@ func (c *Claimed) finished() bool {
 	return c.over
 }
 
-// note stores the progress of the turn. The error is [store.ErrMoved] if the event is another replica's by now.
-func (c *Claimed) note(ctx context.Context, session string) error {
+// note stores the progress of the turn; advanced means that more of the answer was sent. The error is [store.ErrMoved] if the event is another replica's by now.
+func (c *Claimed) note(ctx context.Context, session string, advanced bool) error {
 	if c.finished() {
 		return nil
 	}
@@ -494,7 +493,7 @@ func (c *Claimed) note(ctx context.Context, session string) error {
 		return err
 	}
 	err = persist(ctx, noteFor, func(ctx context.Context) error {
-		return c.queue.kernel.Store.Note(ctx, c.Key, c.queue.o.Replica, store.EventNote{Session: session, Progress: data})
+		return c.queue.kernel.Store.Note(ctx, c.Key, c.queue.o.Replica, store.EventNote{Session: session, Progress: data, Advanced: advanced})
 	})
 	c.ended(err, nil)
 	return err

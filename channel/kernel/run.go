@@ -23,7 +23,7 @@ const (
 type pass struct {
 	k     *Kernel
 	meta  Meta
-	hooks hooks
+	hooks Adapter[struct{}] // of its platform; zero for a turn that came resolved
 
 	in        *channel.Input
 	preflight channel.Preflight
@@ -43,15 +43,6 @@ type pass struct {
 	nextMay   atomic.Bool // the next event of the conversation may start
 	started   time.Time   // of the stage
 	following sync.WaitGroup
-}
-
-// hooks are those of an adapter; they are nil for a turn that came resolved.
-type hooks struct {
-	ingest    func(context.Context) (*channel.Input, error)
-	classify  func(context.Context, *channel.Input) (channel.EventClass, error)
-	preflight func(context.Context, *channel.Input, channel.EventClass) (channel.Preflight, error)
-	resolve   func(context.Context, *channel.Input, channel.EventClass, channel.Preflight) (*Turn, error)
-	finalize  func(context.Context, channel.Result) error
 }
 
 // stage is a stage and what it does. An admission that is not zero tightens the turn's.
@@ -105,9 +96,6 @@ func (p *pass) setTurn(t *Turn) {
 	p.facts.Account = cmp.Or(p.facts.Account, p.meta.Account)
 	p.result.Route = p.facts.Route
 	p.result.SessionKey = cmp.Or(p.facts.Route.DispatchSessionKey, p.facts.Route.RouteSessionKey)
-	if t.Context != nil {
-		p.result.SessionKey = t.Context.SessionKey
-	}
 }
 
 // run goes through the stages, and then through finalize.
@@ -141,8 +129,8 @@ func (p *pass) step(ctx context.Context, s *stage) bool {
 		return err
 	})
 	end(err)
-	if err == nil && !(p.hooks.ingest == nil && p.turn != nil && a == p.turn.Admission) { // what a caller says is checked where it is read
-		err = a.Check(s.name)
+	if err == nil {
+		err = a.Check()
 	}
 	if err != nil {
 		p.fail(ctx, s.name, err)
@@ -186,7 +174,7 @@ func (p *pass) letNext(ctx context.Context) {
 
 // ingest normalises the event.
 func (p *pass) ingest(ctx context.Context) (channel.Admission, error) {
-	in, err := p.hooks.ingest(ctx)
+	in, err := p.hooks.Ingest(ctx, struct{}{})
 	switch {
 	case err != nil:
 		return channel.Admission{}, err
@@ -200,8 +188,8 @@ func (p *pass) ingest(ctx context.Context) (channel.Admission, error) {
 // classify asks what sort of event it is, and answers the platform if that cannot wait.
 func (p *pass) classify(ctx context.Context) (channel.Admission, error) {
 	p.result.Class = channel.MessageClass
-	if p.hooks.classify != nil {
-		class, err := p.hooks.classify(ctx, p.in)
+	if p.hooks.Classify != nil {
+		class, err := p.hooks.Classify(ctx, p.in)
 		if err != nil {
 			return channel.Admission{}, err
 		}
@@ -216,46 +204,22 @@ func (p *pass) classify(ctx context.Context) (channel.Admission, error) {
 	return channel.Admission{}, nil
 }
 
-// preflightEvent drops what was seen before and what was sent from here, and asks the adapter.
+// preflightEvent drops messages that were sent from here, and asks the adapter.
 func (p *pass) preflightEvent(ctx context.Context) (channel.Admission, error) {
-	if p.seenBefore() {
-		return drop(channel.ReasonDedupe), nil
-	}
 	if p.in.ID != "" && p.k.guards.sentFromHere(p.meta.Channel, p.meta.Account, p.in.ConversationID, p.in.ID) {
 		return drop(channel.ReasonSelfEcho), nil
 	}
-	if p.hooks.preflight == nil {
+	if p.hooks.Preflight == nil {
 		return channel.Admission{}, nil
 	}
 	var err error
-	p.preflight, err = p.hooks.preflight(ctx, p.in, p.result.Class)
+	p.preflight, err = p.hooks.Preflight(ctx, p.in, p.result.Class)
 	return p.preflight.Admission, err
-}
-
-// seenBefore reports whether an event came before that the queue does not know.
-func (p *pass) seenBefore() bool {
-	k := channel.EventKey{Channel: p.meta.Channel, Account: p.meta.Account}
-	switch {
-	case p.meta.Event != nil || p.meta.Known:
-		return false
-	case p.in != nil:
-		k.Conversation, k.Thread, k.ID = p.in.ConversationID, p.in.ThreadID, p.in.ID
-	default:
-		k.Conversation, k.Thread, k.ID = p.facts.Conversation.ID, p.facts.Conversation.ThreadID, p.facts.MessageID
-	}
-	if k.ID == "" {
-		return false
-	}
-	p.k.mu.Lock()
-	defer p.k.mu.Unlock()
-	_, seen := p.k.recent.get(k.String())
-	p.k.recent.put(k.String(), struct{}{})
-	return seen
 }
 
 // resolve asks the adapter who answers, and where the answer goes.
 func (p *pass) resolve(ctx context.Context) (channel.Admission, error) {
-	t, err := p.hooks.resolve(ctx, p.in, p.result.Class, p.preflight)
+	t, err := p.hooks.Resolve(ctx, p.in, p.result.Class, p.preflight)
 	if err != nil {
 		return channel.Admission{}, err
 	}
@@ -266,7 +230,7 @@ func (p *pass) resolve(ctx context.Context) (channel.Admission, error) {
 	case t.Admission.Stops():
 		return t.Admission, nil
 	}
-	if t.Context == nil && p.facts.Route.AgentID == "" && p.k.Routes != nil {
+	if p.facts.Route.AgentID == "" && p.k.Routes != nil {
 		agent, ok := p.k.Routes.Route(p.facts.RouteQuery())
 		if !ok {
 			return drop(channel.ReasonNoRoute), nil
@@ -278,59 +242,45 @@ func (p *pass) resolve(ctx context.Context) (channel.Admission, error) {
 
 // assemble makes the context of the agent.
 func (p *pass) assemble(ctx context.Context) (channel.Admission, error) {
-	c := p.turn.Context
-	if c != nil {
-		if err := c.Check(); err != nil {
-			return channel.Admission{}, err
-		}
-		ready := *c
-		c, p.snapshot = &ready, p.turn.Snapshot
-	} else {
-		f := *p.facts
-		if f.Conversation.Kind != channel.Direct && p.turn.Trigger == "" {
-			p.snapshot = p.k.Window.Snapshot(ctx, f.WindowKey(), p.preflight.History.Limit)
-			f.Message.InboundHistory = p.snapshot.Entries
-		}
-		f.Trigger, f.Observing = p.turn.Trigger, p.observing()
-		var err error
-		if c, err = channel.BuildContext(f); err != nil {
-			return channel.Admission{}, err
-		}
+	f := *p.facts
+	if f.Conversation.Kind != channel.Direct && p.turn.Trigger == "" {
+		p.snapshot = p.k.Window.Snapshot(ctx, f.WindowKey(), p.preflight.History.Limit)
+		f.Message.InboundHistory = p.snapshot.Entries
 	}
-	c.Media = p.checkMedia(ctx, c.Media)
-	history := c.InboundHistory
-	c.InboundHistory = nil
-	for _, e := range history { // they may be the caller's
-		e.Media = p.checkMedia(ctx, e.Media)
-		c.InboundHistory = append(c.InboundHistory, e)
+	f.Trigger, f.Observing = p.turn.Trigger, p.observing()
+	c, err := channel.BuildContext(f)
+	if err != nil {
+		return channel.Admission{}, err
 	}
-	c.Trigger, c.ObserveOnly = p.turn.Trigger, p.observing()
+	p.checkMedia(ctx, c.Media)
+	for _, e := range c.InboundHistory {
+		p.checkMedia(ctx, e.Media)
+	}
 	p.result.Context, p.result.SessionKey = c, c.SessionKey
 	return channel.Admission{}, nil
 }
 
 var errNoMedia = errors.New("no media folder is configured")
 
-// checkMedia returns the media without the paths that are not to be opened (CH-95).
-func (p *pass) checkMedia(ctx context.Context, list []channel.MediaFact) []channel.MediaFact {
-	var checked []channel.MediaFact
-	for _, m := range list {
-		if m.Path != "" {
-			err := errNoMedia
-			if p.k.Media != nil {
-				err = p.guard(ctx, func() (err error) {
-					m, err = p.k.Media.Check(m)
-					return err
-				})
-			}
-			if err != nil {
-				m.Path = ""
-				p.warn(ctx, channel.StageAssemble, "refused a file's type or size", err)
-			}
+// checkMedia removes the paths that are not to be opened (CH-95).
+func (p *pass) checkMedia(ctx context.Context, list []channel.MediaFact) {
+	for i := range list {
+		m := &list[i]
+		if m.Path == "" {
+			continue
 		}
-		checked = append(checked, m)
+		err := errNoMedia
+		if p.k.Media != nil {
+			err = p.guard(ctx, func() (err error) {
+				*m, err = p.k.Media.Check(*m)
+				return err
+			})
+		}
+		if err != nil {
+			m.Path = ""
+			p.warn(ctx, channel.StageAssemble, "refused a file's type or size", err)
+		}
 	}
-	return checked
 }
 
 // record writes the row of the session and where its last message came from.

@@ -25,8 +25,10 @@ type chat struct {
 	fail     func(text string) error // of the next sends, which are not shown; nil: they succeed
 	cut      func(text string) error // of the next sends, which are shown; nil
 	keys     map[string]bool         // of what was shown
+	finished map[string]bool         // messages that are blocks, and no previews any more
+	replaced []string                // finished messages that were edited
 	asks     []string                // of Reconcile
-	onKey    func(key, text string)  // is told of what is sent; nil
+	onKey    func(key, text string)  // gets each block that is sent; nil
 }
 
 type message struct{ to, text string }
@@ -44,6 +46,9 @@ func (c *chat) deliver(_ context.Context, b channel.Block) (r channel.Receipt, e
 	}
 	if b.Preview != nil {
 		i, _ := strconv.Atoi(b.Preview.MessageIDs[0][1:])
+		if c.finished[b.Preview.MessageIDs[0]] {
+			c.replaced = append(c.replaced, c.messages[i].text)
+		}
 		c.messages[i].text = b.Text
 		r = *b.Preview
 	} else {
@@ -51,9 +56,9 @@ func (c *chat) deliver(_ context.Context, b channel.Block) (r channel.Receipt, e
 		r.MessageIDs = []string{fmt.Sprint("m", len(c.messages)-1)} // others than those of events
 	}
 	if c.keys == nil {
-		c.keys = map[string]bool{}
+		c.keys, c.finished = map[string]bool{}, map[string]bool{}
 	}
-	c.keys[b.Key] = true
+	c.keys[b.Key], c.finished[r.MessageIDs[0]] = true, b.Key != ""
 	if c.cut != nil {
 		err = c.cut(b.Text)
 	}
@@ -70,7 +75,7 @@ func (c *chat) hasShown(b channel.Block) bool {
 
 func (c *chat) shown() string { return strings.Join(c.shownTo(""), "\n") }
 
-// shownTo are the messages that somebody has got; "" is everybody.
+// shownTo returns the messages to a sender; "" matches all senders.
 func (c *chat) shownTo(who string) (texts []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,10 +130,11 @@ func echo(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) 
 	return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "echo " + t.Context.BodyForAgent})
 }
 
-// memory is a database that several servers of a test share.
+// memory is a database that several servers of a test share. With Beside it does not remove old rows by itself, which would take most of the time of
+// a test that lets a day pass.
 func memory(t *testing.T) *db.DB {
 	t.Helper()
-	d, err := db.Open(t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler)})
+	d, err := db.Open(t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler), Beside: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,6 +149,7 @@ type server struct {
 	chat    *chat
 	store   *mortal
 	handler kernel.Handler
+	change  func(text string, d *kernel.Delivery) // of the turn of a message; nil
 	stop    context.CancelFunc
 	served  chan error
 }
@@ -151,7 +158,7 @@ type server struct {
 type mortal struct {
 	kernel.Store
 	mu          sync.Mutex
-	steps, last int // last is the one that the process dies at; 0: none
+	steps, last int // the process dies at the step last; 0: at none
 	dead        bool
 	away        bool // the database cannot be reached
 }
@@ -269,7 +276,7 @@ func (s *openSettings) Policy(channel.PolicyQuery) channel.Policy {
 	return s.policy
 }
 
-// disable lets nobody talk any more.
+// disable disables direct conversations.
 func (s *openSettings) disable() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,16 +286,15 @@ func (s *openSettings) disable() {
 func openPolicy() channel.Policy {
 	return channel.Policy{
 		DM: channel.PolicyOpen, Group: channel.PolicyOpen, RouteAllowed: true, RequireMention: true, ErrorNotice: true,
-		Limits: channel.PolicyLimits{SenderRate: channel.Rate{PerMinute: -1}, ChatRate: channel.Rate{PerMinute: -1}},
 	}
 }
 
-// start starts a process. Its replica is the only one that lives, unless a change of the options says otherwise.
+// start starts a process. By default, its replica is the only one.
 func start(t *testing.T, d *db.DB, replica string, c *chat, agent agentFunc, change ...func(*server, *kernel.QueueOptions)) *server {
 	t.Helper()
 	s := &server{t: t, chat: c, store: &mortal{Store: d.Events()}, served: make(chan error, 1)}
 	s.kernel = &kernel.Kernel{
-		Agent: agent, Store: s.store, Settings: &openSettings{policy: openPolicy()}, Limits: channel.Limits{Preview: 10 * time.Millisecond},
+		Agent: agent, Store: s.store, Settings: &openSettings{policy: openPolicy()},
 	}
 	s.handler = kernel.Handler{Channel: "chat", Grace: time.Second, Run: s.run, Sender: kernel.Sender{Send: func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
 		return s.deliver(ctx, out.Block)
@@ -331,10 +337,13 @@ func (s *server) run(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (cha
 			f := directFacts(sender, id, text)
 			policy, who := s.kernel.PolicyAt(ctx, f.PolicyQuery(), f.Sender)
 			f.Access = policy.Access(who, channel.MentionFacts{})
-			d := &kernel.Delivery{Deliver: s.deliver, Durable: s.handler.Sender.Send != nil, Preview: func(ctx context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
+			d := &kernel.Delivery{Deliver: s.deliver, Durable: s.handler.Sender.Send != nil, PreviewEvery: 10 * time.Millisecond, Preview: func(ctx context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
 				b.Key = ""
 				return s.deliver(ctx, b)
 			}}
+			if s.change != nil {
+				s.change(text, d)
+			}
 			return &kernel.Turn{Facts: f, Delivery: d}, nil
 		},
 	})
@@ -348,7 +357,7 @@ func directFacts(sender, id, text string) channel.Facts {
 	}
 }
 
-// send has somebody write.
+// send sends a message to the agent.
 func (s *server) send(sender string, id int, text string) {
 	s.t.Helper()
 	_, err := s.queue.Accept(s.t.Context(), kernel.Arrival{

@@ -28,15 +28,14 @@ type stopScene struct {
 
 func newStops() *stopScene {
 	s := &stopScene{hookScene: newHooks(), settings: &openSettings{policy: openPolicy()}}
-	s.settings.policy.Limits = channel.PolicyLimits{}
 	s.settings.policy.Sources = map[string]string{"limits.sender_rate": "channels.fake.limits.sender_rate", "limits.chat_rate": "channels.fake.limits.chat_rate"}
 	log := slog.New(slog.NewTextHandler(&s.log, nil))
 	s.kernel.Settings, s.kernel.Observer, s.kernel.Log = s.settings, channel.NewSlogObserver(log), log
 	return s
 }
 
-// say has the sender write, and returns what the turn came to.
-func (s *stopScene) say(text string) channel.Result {
+// send sends a message to the agent, and returns the result of its turn.
+func (s *stopScene) send(text string) channel.Result {
 	s.n++
 	s.in = &channel.Input{ID: fmt.Sprint("n", s.n), RawText: text, ConversationID: "42", SenderID: "42"}
 	s.facts = facts(s.in.ID, text)
@@ -49,9 +48,9 @@ func (s *stopScene) say(text string) channel.Result {
 	return r
 }
 
-// told are the texts on the platform, without the answers of the agent.
-func (s *stopScene) told() (texts []string) {
-	for _, text := range s.desk.said() {
+// notices are the texts that were sent, without the answers of the agent.
+func (s *stopScene) notices() (texts []string) {
+	for _, text := range s.platform.requests() {
 		if text != "send hello" {
 			texts = append(texts, text)
 		}
@@ -59,8 +58,8 @@ func (s *stopScene) told() (texts []string) {
 	return texts
 }
 
-// CH-60, CH-63, CH-82, CH-103: whatever stops a message, the person is told once if it passed the gates, or the operator is, with the setting.
-func TestEveryStopIsToldToThePersonOrTheOperatorOnce(t *testing.T) {
+// CH-60, CH-63, CH-82, CH-103: if a message is stopped, its sender gets one notice if it passed the gates, and the log names the setting.
+func TestAStoppedMessageHasOneNoticeOrOneLineInTheLog(t *testing.T) {
 	group := func(f *channel.Facts) {
 		f.Conversation, f.Access.Mentions.WasMentioned = channel.ConversationFacts{Kind: channel.Group, ID: "42"}, true
 	}
@@ -73,8 +72,8 @@ func TestEveryStopIsToldToThePersonOrTheOperatorOnce(t *testing.T) {
 		set      func(*stopScene)
 		text     string
 		times    int    // 0: 3
-		person   string // "": is told nothing
-		operator string // once in the log; "": is not looked at
+		person   string // "": no notice
+		operator string // once in the log; "": not checked
 	}{
 		"the sender's rate": {
 			policy(func(p *channel.Policy) { p.Limits.SenderRate = channel.Rate{PerMinute: 2, Burst: 1} }), "", 5,
@@ -90,7 +89,7 @@ func TestEveryStopIsToldToThePersonOrTheOperatorOnce(t *testing.T) {
 		}, "", 0, "The server cannot check your access at the moment", "reason=pairing_unavailable"},
 		"no policy":          {policy(func(p *channel.Policy) { p.DM = "" }), "", 0, "", "reason=no_policy"},
 		"disabled":           {policy(func(p *channel.Policy) { p.DM = channel.PolicyDisabled }), "", 0, "", "reason=dm_disabled"},
-		"nobody on the list": {policy(func(p *channel.Policy) { p.DM = channel.PolicyAllowlist }), "", 0, "", "reason=dm_allowlist_empty"},
+		"an empty list":      {policy(func(p *channel.Policy) { p.DM = channel.PolicyAllowlist }), "", 0, "", "reason=dm_allowlist_empty"},
 		"not on the list":    {policy(func(p *channel.Policy) { p.DM, p.DMAllowFrom = channel.PolicyAllowlist, []string{"7"} }), "", 0, "", "reason=dm_not_allowed"},
 		"a disabled group":   {func(s *stopScene) { s.settings.policy.Group, s.change = channel.PolicyDisabled, group }, "", 0, "", "reason=group_disabled"},
 		"a group not listed": {func(s *stopScene) { s.settings.policy.RouteAllowed, s.change = false, group }, "", 0, "", "reason=route_not_allowed"},
@@ -124,9 +123,9 @@ func TestEveryStopIsToldToThePersonOrTheOperatorOnce(t *testing.T) {
 				s := newStops()
 				test.set(s)
 				for range max(test.times, 1) + 2*boolInt(test.times == 0) {
-					s.say(strings.TrimSpace(test.text + " hi"))
+					s.send(strings.TrimSpace(test.text + " hi"))
 				}
-				if told := s.told(); test.person == "" && len(told) > 0 || test.person != "" && (len(told) != 1 || !strings.Contains(told[0], test.person)) {
+				if told := s.notices(); test.person == "" && len(told) > 0 || test.person != "" && (len(told) != 1 || !strings.Contains(told[0], test.person)) {
 					t.Errorf("the person is told %q, expected: %s", told, test.person)
 				}
 				if n := strings.Count(s.log.String(), test.operator); test.operator != "" && n != 1 {
@@ -144,16 +143,16 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// Whoever waits as the notice says is answered; a later spell is told again. CountRate counts for a caller that answers before the turn.
-func TestWhoWaitsAsTheNoticeSaysIsAnswered(t *testing.T) {
+// A sender who waits as the notice says is answered; later there is a new notice. CountRate counts for a caller that answers before the turn.
+func TestASenderWhoWaitsAsTheNoticeSaysIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStops()
 		s.settings.policy.Limits.SenderRate = channel.Rate{PerMinute: 2, Burst: 1}
 		for range 2 {
-			before := len(s.told())
-			s.say("one")
-			s.say("two")
-			if told := s.told(); len(told) != before+1 || !strings.Contains(told[before], "in 29 seconds.") {
+			before := len(s.notices())
+			s.send("one")
+			s.send("two")
+			if told := s.notices(); len(told) != before+1 || !strings.Contains(told[before], "in 29 seconds.") {
 				t.Fatalf("got %q", told)
 			}
 			time.Sleep(2 * time.Minute)
@@ -178,36 +177,35 @@ func TestWhoWaitsAsTheNoticeSaysIsAnswered(t *testing.T) {
 
 // CH-81
 func TestBotsDoNotAnswerEachOtherWithoutEnd(t *testing.T) {
+	bot := func(f *channel.Facts) { f.Sender.IsBot = true }
+	person := func(s *stopScene, i int) {
+		if i%5 == 4 {
+			s.change = nil
+			s.send("a person")
+			s.change = bot
+		}
+	}
 	for name, test := range map[string]struct {
-		limits  channel.Limits
 		every   time.Duration
 		between func(*stopScene, int) // before each event
 		events  int
 		blocked []int // events that are not answered
 	}{
-		"20 events a minute, then a pause of one": {channel.Limits{LoopTurns: -1}, time.Second, nil, 95, append(ranges(20, 80), 100)[:60]},
-		"8 turns in a row":                        {channel.Limits{}, time.Minute, nil, 10, []int{8, 9}},
-		"8 turns in a row, a person between": {channel.Limits{}, time.Minute, func(s *stopScene, i int) {
-			if i == 5 {
-				s.change = nil
-				s.say("a person")
-				s.change = func(f *channel.Facts) { f.Sender.IsBot = true }
-			}
-		}, 13, nil},
+		"20 events a minute, then a pause of one": {2 * time.Second, person, 55, ranges(20, 48)},
+		"8 turns in a row":                        {time.Minute, nil, 10, []int{8, 9}},
+		"8 turns in a row, a person between":      {time.Minute, person, 13, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStops()
-				s.kernel.Limits = test.limits
 				s.settings.policy.AllowBots = channel.BotsAll
-				s.settings.policy.Limits = channel.PolicyLimits{SenderRate: channel.Rate{PerMinute: -1}, ChatRate: channel.Rate{PerMinute: -1}}
-				s.change = func(f *channel.Facts) { f.Sender.IsBot = true }
+				s.change = bot
 				var blocked []int
 				for i := range test.events {
 					if test.between != nil {
 						test.between(s, i)
 					}
-					if r := s.say("hi"); r.Admission.Reason == channel.ReasonBotLoop {
+					if r := s.send("hi"); r.Admission.Reason == channel.ReasonBotLoop {
 						blocked = append(blocked, i)
 					}
 					time.Sleep(test.every - time.Second)
@@ -232,14 +230,14 @@ func TestGreetingsAndCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStops()
 		s.settings.policy.Greeting = "Welcome!"
-		s.say("/start")
-		s.say("/start from-a-link")
+		s.send("/start")
+		s.send("/start from-a-link")
 		s.settings.policy.Greeting = ""
-		s.say("/start")
+		s.send("/start")
 		s.settings.policy.Commands = func(text string, _ bool) bool { return strings.HasPrefix(text, ",help") }
-		s.say(",weather Paris")
-		s.say(",help")
-		got := s.desk.said()
+		s.send(",weather Paris")
+		s.send(",help")
+		got := s.platform.requests()
 		if strings.Join(got[:4], "|") != "send Welcome!|send Welcome!|send hello|send hello" || len(got) != 5 || !strings.Contains(got[4], "You may not use commands here.") {
 			t.Errorf("got %q", got)
 		}

@@ -17,22 +17,14 @@ type Form struct {
 
 // Encode returns the body and its media type.
 func (f *Form) Encode() (body []byte, contentType string, err error) {
-	var b bytes.Buffer
+	var b bytes.Buffer // writing to it cannot fail
 	w := multipart.NewWriter(&b)
 	for _, name := range slices.Sorted(maps.Keys(f.Fields)) {
-		if err := w.WriteField(name, f.Fields[name]); err != nil {
-			return nil, "", err
-		}
+		_ = w.WriteField(name, f.Fields[name])
 	}
-	part, err := w.CreateFormFile(f.Name, f.File)
-	if err != nil {
-		return nil, "", err
+	if part, err := w.CreateFormFile(f.Name, f.File); err == nil {
+		_, _ = part.Write(f.Data)
 	}
-	if _, err := part.Write(f.Data); err != nil {
-		return nil, "", err
-	}
-	if err := w.Close(); err != nil {
-		return nil, "", err
-	}
-	return b.Bytes(), w.FormDataContentType(), nil
+	err = w.Close()
+	return b.Bytes(), w.FormDataContentType(), err
 }

@@ -145,10 +145,8 @@ func (s *service) broken() error {
 // Webhook returns the handler for the events of a channel, or nil.
 func (m *Manager) Webhook(name string) http.Handler {
 	for _, s := range m.services {
-		if s.Name() == name {
-			if h := webhookOf(s.Channel); h != nil {
-				return h
-			}
+		if h := webhookOf(s.Channel); h != nil && s.Name() == name {
+			return h
 		}
 	}
 	return nil
@@ -156,12 +154,9 @@ func (m *Manager) Webhook(name string) http.Handler {
 
 // Broken returns why channels do not work, by their names.
 func (m *Manager) Broken() map[string]string {
-	var list map[string]string
+	list := map[string]string{}
 	for _, s := range m.services {
 		if err := s.broken(); err != nil {
-			if list == nil {
-				list = map[string]string{}
-			}
 			list[kernel.Login(s.Name(), s.account)] = err.Error()
 		}
 	}

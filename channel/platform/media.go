@@ -34,16 +34,7 @@ type MediaStore struct {
 	Limit  int64  // bytes of one file
 	Total  int64  // bytes of all files with the prefix; 0 is 1 GiB
 
-	mu     sync.Mutex // of pruning
-	folder vfs.Dir    // in place of Dir, in tests
-}
-
-// open opens the folder.
-func (s *MediaStore) open(create bool) (vfs.Folder, error) {
-	if s.folder != nil {
-		return s.folder(create)
-	}
-	return vfs.At(s.Dir)(create)
+	mu sync.Mutex // of pruning
 }
 
 // Name is the name of a file in the store: the id that the platform has for it, or as much of that as a name may have, and the end
@@ -76,7 +67,7 @@ func (s *MediaStore) Find(name string) (path string, size int64, ok bool) {
 	if name == "" {
 		return "", 0, false
 	}
-	folder, err := s.open(false)
+	folder, err := vfs.At(s.Dir)(false)
 	if err != nil {
 		return "", 0, false
 	}
@@ -95,7 +86,7 @@ func (s *MediaStore) Put(name string, fill func(io.Writer) error) (path string, 
 	if !filepath.IsLocal(name) {
 		return "", 0, ErrNoName
 	}
-	folder, err := s.open(true)
+	folder, err := vfs.At(s.Dir)(true)
 	if err != nil {
 		return "", 0, err
 	}

@@ -1,18 +1,15 @@
 package slack
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
+	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
+
+	slackgo "github.com/slack-go/slack"
 
 	"github.com/lingserve/lingserve/channel/platform"
 )
@@ -24,126 +21,89 @@ const (
 	busyPause   = 30 * time.Second // if the platform is too busy and does not say for how long
 )
 
-// client is the HTTP client of the library. Its errors say whether a call was sent, and have nothing of an answer but codes.
-type client struct {
-	http    *http.Client // that follows no redirects
-	base    *url.URL     // of the Web API
-	invalid func(error)  // learns that the token is not valid
-}
+// client is the HTTP client of the library.
+type client struct{ http *http.Client }
 
-// trusted reports whether the token may be sent to an address: to Slack's hosts by https, and to the host of the setting api.
-func (c *client) trusted(address string) bool {
-	u, err := url.Parse(address)
-	if err != nil || u.User != nil || u.Host == "" {
-		return false
-	}
-	if u.Scheme == c.base.Scheme && strings.EqualFold(u.Host, c.base.Host) {
-		return true
-	}
-	host := strings.ToLower(u.Hostname())
-	return u.Scheme == "https" && (u.Port() == "" || u.Port() == "443") && (host == "slack.com" || strings.HasSuffix(host, ".slack.com"))
-}
+// connectionError is a request without an answer. It has no address in it.
+type connectionError struct{ error }
 
-// answer is what every answer of the Web API has.
-type answer struct {
-	OK     bool   `json:"ok"`
-	Error  string `json:"error"`
-	Needed string `json:"needed"` // the scope that is missing
-}
+func (e connectionError) Unwrap() error { return e.error }
 
 // Do sends a request of the library: a call of the Web API, or a file.
-func (c *client) Do(r *http.Request) (*http.Response, error) {
+func (c client) Do(r *http.Request) (*http.Response, error) {
 	ctx := r.Context()
-	method, isCall := strings.CutPrefix(r.URL.Path, c.base.Path+"/")
-	if isCall = isCall && r.URL.Host == c.base.Host && r.Method == http.MethodPost && !strings.Contains(method, "/"); !isCall {
-		method = map[string]string{http.MethodGet: "load a file", http.MethodPost: "send a file"}[r.Method]
-	}
-	fail := func(err error) (*http.Response, error) { return nil, fmt.Errorf("slack: %s: %w", method, err) }
 	if ctx.Err() != nil {
-		return fail(&platform.Unreached{Err: context.Cause(ctx)})
+		return nil, connectionError{&platform.Unreached{Err: context.Cause(ctx)}}
 	}
 	res, err := c.http.Do(r)
 	if err != nil {
-		return fail(platform.Bare(ctx, err))
+		return nil, connectionError{platform.Bare(ctx, err)}
 	}
-	if !isCall && res.StatusCode == http.StatusOK {
-		return res, nil
-	}
-	defer res.Body.Close()
-	switch {
-	case isCall:
-	case res.StatusCode/100 == 3:
-		return nil, errPage // to log in
-	default:
-		return fail(fmt.Errorf("status %d", res.StatusCode))
-	}
-	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	if err != nil {
-		return fail(fmt.Errorf("read the answer: %w", platform.Bare(ctx, err)))
-	}
-	res.Body = io.NopCloser(bytes.NewReader(text))
-	var got answer
-	understood := json.Unmarshal(text, &got) == nil
-	if !understood || !got.OK {
-		return nil, c.refusal(method, res, got, understood)
+	if r.Method == http.MethodPost { // the media store bounds files
+		res.Body = http.MaxBytesReader(nil, res.Body, maxAnswer)
 	}
 	return res, nil
 }
 
-// refusal is the error of an answer that is no success.
-func (c *client) refusal(method string, res *http.Response, got answer, understood bool) error {
-	e := &Error{Method: method, Status: res.StatusCode, kind: kinds[got.Error]}
-	if isWord(got.Error, "_") {
-		e.Code = got.Error
+// refusal is a call that the platform has refused. Its text is ours, and has of the platform's only codes.
+type refusal struct {
+	kind       kind
+	code       string // "channel_not_found"; "" if it has none
+	status     int    // of HTTP, if that is not 200
+	needed     string // the scope that is missing
+	retryAfter time.Duration
+}
+
+func (e *refusal) Error() string {
+	text := string(e.kind)
+	if text == "" {
+		text = "the platform refused the call"
 	}
-	if e.kind == noScope && isWord(got.Needed, "_:.,-") {
-		e.Needed = got.Needed
+	if e.needed != "" {
+		text += " " + e.needed
 	}
-	switch {
-	case res.StatusCode == http.StatusTooManyRequests:
-		e.kind = tooMany
-	case e.kind != "":
-	case res.StatusCode >= http.StatusInternalServerError:
-		e.kind = down // a gateway's page
-	case res.StatusCode/100 == 2 && got.Error == "":
-		return fmt.Errorf("slack: %s: %s", method, wrongPlace) // some server has taken the call, and it is not known what it did
-	case !understood:
-		e.kind = wrongPlace
+	if e.code != "" {
+		return fmt.Sprintf("%s (%s)", text, e.code)
 	}
-	if e.kind == tooMany {
-		e.RetryAfter = busyPause
-		if s, err := strconv.Atoi(strings.TrimSpace(res.Header.Get("Retry-After"))); err == nil && s >= 0 && s < 1<<20 {
-			e.RetryAfter = max(time.Duration(s)*time.Second, time.Second)
+	return fmt.Sprintf("%s (status %d)", text, e.status)
+}
+
+// codeForm is the form of codes and scopes.
+var codeForm = regexp.MustCompile(`^[a-z0-9_:.,-]{1,64}$`)
+
+var errAnswer = errors.New("the answer has an unexpected form, or the address of a file is not on a Slack host; check the setting api")
+
+// readError returns what an error of the library means. One that may have an address or a part of an answer in it is replaced.
+func readError(err error) error {
+	_, isRead := errors.AsType[*refusal](err)
+	if _, ok := errors.AsType[connectionError](err); ok || isRead || errors.Is(err, platform.ErrTooLarge) {
+		return err
+	}
+	e := new(refusal)
+	if refused, ok := errors.AsType[slackgo.SlackErrorResponse](err); ok {
+		e.kind = kinds[refused.Err]
+		if codeForm.MatchString(refused.Err) {
+			e.code = refused.Err
 		}
+		if e.kind == noScope && codeForm.MatchString(refused.Needed) {
+			e.needed = refused.Needed
+		}
+	} else if busy, ok := errors.AsType[*slackgo.RateLimitedError](err); ok {
+		e.kind, e.status, e.retryAfter = tooMany, http.StatusTooManyRequests, max(busy.RetryAfter, time.Second)
+	} else if answer, ok := errors.AsType[slackgo.StatusCodeError](err); ok {
+		e.kind, e.status = wrongPlace, answer.Code
+		if answer.Code >= http.StatusInternalServerError {
+			e.kind = down
+		} else if answer.Code == http.StatusTooManyRequests {
+			e.kind = tooMany
+		}
+	} else {
+		return errAnswer
 	}
-	if e.kind == badToken {
-		c.invalid(e)
+	if e.kind == tooMany && e.retryAfter == 0 {
+		e.retryAfter = busyPause
 	}
 	return e
-}
-
-// Error is a call that the platform has refused. Its text is ours, and has of the platform's only the code, if it has the form of one.
-type Error struct {
-	Method     string
-	Code       string // "channel_not_found"; "" if it has none
-	Status     int    // of HTTP
-	Needed     string // the scope that is missing
-	RetryAfter time.Duration
-	kind       kind
-}
-
-func (e *Error) Error() string {
-	what := string(e.kind)
-	if what == "" {
-		what = "the platform refused the call"
-	}
-	if e.Needed != "" {
-		what += " " + e.Needed
-	}
-	if e.Code != "" {
-		return fmt.Sprintf("slack: %s: %s (%s)", e.Method, what, e.Code)
-	}
-	return fmt.Sprintf("slack: %s: %s (status %d)", e.Method, what, e.Status)
 }
 
 // kind is what a refusal means, in words for the log.
@@ -199,53 +159,54 @@ var permanent = []kind{badToken, noScope, noChannel, archived, noRights, noThrea
 
 // is reports whether an error is a refusal of one of the kinds.
 func is(err error, kinds ...kind) bool {
-	e, ok := errors.AsType[*Error](err)
+	e, ok := errors.AsType[*refusal](err)
 	return ok && slices.Contains(kinds, e.kind)
 }
 
-// notDone reports whether the platform says that it has not taken the call. Others of its failures may come after a part of the work.
-func (e *Error) notDone() bool {
-	return e.Code == "service_unavailable" || e.Code == "team_added_to_org" || e.Code == "" && e.Status == http.StatusServiceUnavailable
-}
-
-// isWord reports whether a text consists of lower case letters, digits and a few more.
-func isWord(s, more string) bool {
-	return s != "" && len(s) <= 64 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789"+more) == ""
-}
-
-var errAnswer = errors.New("slack: an answer has an unexpected form")
-
-// call makes one attempt of a call.
-func (c *Channel) call(ctx context.Context, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return ownError(do(ctx), errAnswer)
-}
-
-// ownError returns an error of the client, and otherwise in place of one of the library, which may have an address or a part of an answer in it.
-func ownError(err, otherwise error) error {
-	if err == nil || errors.Is(err, platform.ErrTooLarge) || strings.HasPrefix(err.Error(), "slack: ") {
-		return err
-	}
-	return otherwise
-}
-
-// repeat makes a call as [platform.Call] has it. harmless says that repeating changes nothing.
-func (c *Channel) repeat(ctx context.Context, harmless bool, do func(context.Context) error) error {
-	p := platform.Call{
-		Do: func(ctx context.Context) error { return c.call(ctx, do) }, Judge: judge, Harmless: harmless,
-		Slow: func(wait time.Duration) { c.noPreviews.extend("", wait) },
-	}
-	return p.Run(ctx)
+// refused reports whether an error is a refusal that lasts.
+func refused(err error) bool {
+	_, ok := errors.AsType[*refusal](err)
+	return ok && !is(err, tooMany, down, badToken)
 }
 
 func judge(err error) platform.Failure {
-	e, ok := errors.AsType[*Error](err)
+	e, ok := errors.AsType[*refusal](err)
 	if !ok {
 		return platform.Failure{}
 	}
 	return platform.Failure{
-		Busy: e.kind == tooMany, After: e.RetryAfter, Permanent: slices.Contains(permanent, e.kind),
-		Refused: e.kind != tooMany && e.kind != down, Untaken: e.notDone(),
+		Busy: e.kind == tooMany, After: e.retryAfter, Permanent: slices.Contains(permanent, e.kind), Refused: e.kind != tooMany && e.kind != down,
+		// Other failures may come after a part of the work.
+		Untaken: e.code == "service_unavailable" || e.code == "team_added_to_org" || e.status == http.StatusServiceUnavailable,
 	}
+}
+
+// call makes one attempt of a call. name is part of errors.
+func (c *Channel) call(ctx context.Context, name string, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err := do(ctx)
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("slack: %s: %w", name, readError(err))
+	if is(err, badToken) {
+		c.service.Fail(err)
+	}
+	return err
+}
+
+// repeat makes a call as [platform.Call] has it. harmless says that repeating changes nothing.
+func (c *Channel) repeat(ctx context.Context, name string, harmless bool, do func(context.Context) error) error {
+	p := platform.Call{Do: func(ctx context.Context) error { return c.call(ctx, name, do) }, Judge: judge, Harmless: harmless}
+	return p.Run(ctx)
+}
+
+// retryRefused is how long the platform is not asked again for what it has refused.
+const retryRefused = time.Hour
+
+// wasRefused reports whether the platform has refused something within the last hour, such as "stream C123".
+func (c *Channel) wasRefused(what string) bool {
+	at, ok := c.refusedAt.Get(what)
+	return ok && time.Since(at) < retryRefused
 }

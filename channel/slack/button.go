@@ -31,18 +31,27 @@ const (
 // press is the press of one of the channel's buttons.
 type press struct {
 	channel.Press
-	root string // the thread that the question was asked in; "": none
-	on   slackgo.Message
+	thread string // that the question was asked in; "": none
+	on     slackgo.Message
 }
 
-// setPress notes the press, if it is one of the channel's own buttons.
-func (m *message) setPress(a *slackgo.BlockAction, on slackgo.Message) {
+// pressMessage returns a message by the person who pressed a button, in the thread of the message that is answered; nil: it is no button of the channel.
+func pressMessage(p *slackgo.InteractionCallback, a *slackgo.BlockAction) *message {
 	thread, ours := strings.CutPrefix(a.BlockID, blockOfQuestion)
 	word, named := strings.CutPrefix(a.ActionID, actionOfQuestion)
-	if p, ok := channel.ReadPress(word, a.Value); ok && ours && named {
-		m.press = &press{p, m.thread, on}
-		m.thread = thread
+	pressed, ok := channel.ReadPress(word, a.Value)
+	if !ok || !ours || !named {
+		return nil
 	}
+	m := &message{
+		kind: channel.EventInteraction, id: "interaction:" + p.TriggerID, conversation: p.Channel.ID, direct: isDirect(p.Channel.ID), thread: thread,
+		press: &press{Press: pressed, on: p.Message},
+	}
+	m.User, m.Text = p.User.ID, pressed.Command()
+	if p.Message.ThreadTimestamp != p.Message.Timestamp {
+		m.press.thread = p.Message.ThreadTimestamp
+	}
+	return m
 }
 
 // styles are the colors of buttons; one without is plain.
@@ -54,12 +63,11 @@ func callBlock(q *channel.Question) slackgo.Block {
 	code := func(s string) slackgo.RichTextSectionElement {
 		return slackgo.NewRichTextSectionTextElement(s, &slackgo.RichTextSectionTextStyle{Code: true})
 	}
+	sentence := []slackgo.RichTextSectionElement{text("The agent wants to call the tool "), code(q.Tool)}
 	if q.File != "" {
-		return slackgo.NewRichTextBlock("", slackgo.NewRichTextSection(
-			text("The agent wants to call the tool "), code(q.Tool), text(" with the arguments in the file "), code(q.File),
-		))
+		return slackgo.NewRichTextBlock("", slackgo.NewRichTextSection(append(sentence, text(" with the arguments in the file "), code(q.File))...))
 	}
-	return slackgo.NewRichTextBlock("", slackgo.NewRichTextSection(text("The agent wants to call the tool "), code(q.Tool), text(" with")),
+	return slackgo.NewRichTextBlock("", slackgo.NewRichTextSection(append(sentence, text(" with"))...),
 		&slackgo.RichTextPreformatted{Type: slackgo.RTEPreformatted, Elements: []slackgo.RichTextSectionElement{text(q.Arguments)}})
 }
 
@@ -81,43 +89,36 @@ func lineBlock(line string) slackgo.Block {
 }
 
 // ask sends a question with its buttons, in one message or not at all: people approve only what they can read. The text is what notifications show.
-func (d *delivery) ask(ctx context.Context, b *channel.Block) (channel.Receipt, error) {
-	t, err := targetOf(b)
-	if err != nil {
-		return channel.Receipt{}, err
-	}
-	q, thread := b.Question, d.message.thread
-	text, blocks := b.Text, []slackgo.Block(nil)
+// thread is that of the message that is answered.
+func (c *Channel) ask(ctx context.Context, b *channel.Block, thread string) (channel.Receipt, error) {
+	t, q, text := targetOf(b), b.Question, b.Text
 	if q.File != "" {
 		text = q.WithCommands()
 	}
+	var options []slackgo.MsgOption
 	if q.Text != "" && len(q.ID) <= maxValue && len(blockOfQuestion+thread) <= maxBlockID {
-		text, blocks = q.Text, []slackgo.Block{callBlock(q), buttons(q, thread)}
+		text, options = q.Text, append(options, slackgo.MsgOptionBlocks(callBlock(q), buttons(q, thread)))
 	}
-	list := chunks(text)
+	list := split(text)
 	if len(list) != 1 {
 		return channel.Receipt{}, &channel.NotSentError{Err: errors.New("slack: the question does not fit into one message")}
 	}
 	if q.File != "" {
-		if err := d.c.uploadData(ctx, t, q.File, []byte(q.Arguments)); err != nil {
+		if err := c.upload(ctx, t, q.File, []byte(q.Arguments)); err != nil {
 			return channel.Receipt{}, &channel.NotSentError{Err: fmt.Errorf("slack: the file of a question: %w", err)}
 		}
 	}
-	ts, err := d.c.post(ctx, t, list[0], blocks...)
-	if err != nil {
-		return channel.Receipt{}, err
-	}
-	return t.receipt(ts), nil
+	ts, err := c.post(ctx, t, list[0], options...)
+	return t.receipt(ts), err
 }
 
 // personForm is that of ids of people.
 var personForm = regexp.MustCompile(`^[UW][A-Z0-9]{2,}$`)
 
 // showDecision replaces the buttons of a question with what was decided.
-func (d *delivery) showDecision(ctx context.Context, asked channel.Block, sent channel.Receipt, x channel.Decided) error {
-	t, err := targetOf(&asked)
-	if err != nil || firstID(&sent) == "" || asked.Question.Text == "" {
-		return err
+func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent channel.Receipt, x channel.Decided) error {
+	if firstID(&sent) == "" || asked.Question.Text == "" {
+		return nil
 	}
 	by := markup.Escape(x.By, markup.SlackMrkdwn)
 	if personForm.MatchString(x.By) {
@@ -125,7 +126,7 @@ func (d *delivery) showDecision(ctx context.Context, asked channel.Block, sent c
 	}
 	line := x.Text(by)
 	text := markup.Convert(asked.Question.Text, markup.SlackMrkdwn) + "\n\n" + line
-	err = d.c.update(ctx, t, firstID(&sent), text, callBlock(asked.Question), lineBlock(line))
+	err := c.update(ctx, targetOf(&asked), firstID(&sent), text, callBlock(asked.Question), lineBlock(line))
 	if is(err, gone) {
 		return nil
 	}
@@ -138,17 +139,13 @@ func (c *Channel) answerPress(ctx context.Context, m *message, s channel.Pressed
 	if s.Decides() {
 		return
 	}
-	t := target{m.conversation, m.press.root}
-	err := c.repeat(ctx, false, func(ctx context.Context) error {
-		options := []slackgo.MsgOption{slackgo.MsgOptionText(s.Text(), false)}
-		if t.thread != "" {
-			options = append(options, slackgo.MsgOptionTS(t.thread))
-		}
-		_, err := c.api.PostEphemeralContext(ctx, t.conversation, m.User, options...)
+	t := target{m.conversation, m.press.thread}
+	err := c.repeat(ctx, "chat.postEphemeral", false, func(ctx context.Context) error {
+		_, err := c.api.PostEphemeralContext(ctx, t.conversation, m.User, t.options(slackgo.MsgOptionText(s.Text(), false))...)
 		return err
 	})
 	if err != nil {
-		c.log.WarnContext(ctx, "cannot answer a button press", "channel", c.name, "error", err)
+		c.log.WarnContext(ctx, "cannot answer a button press", "channel", c.s.Name, "error", err)
 	}
 	on := m.press.on
 	if s != channel.PressUnknown || on.Timestamp == "" {
@@ -157,6 +154,6 @@ func (c *Channel) answerPress(ctx context.Context, m *message, s channel.Pressed
 	blocks := slices.DeleteFunc(on.Blocks.BlockSet, func(b slackgo.Block) bool { return strings.HasPrefix(b.ID(), blockOfQuestion) })
 	err = c.update(ctx, t, on.Timestamp, cmp.Or(on.Text, s.Text()), append(blocks, lineBlock(s.Text()))...)
 	if err != nil && !is(err, gone) {
-		c.log.WarnContext(ctx, "cannot remove an old question's buttons", "channel", c.name, "error", err)
+		c.log.WarnContext(ctx, "cannot remove an old question's buttons", "channel", c.s.Name, "error", err)
 	}
 }

@@ -42,7 +42,6 @@ func startStage(replies, preview string) func(*testing.T, *kernel.Queue, time.Du
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.c.SetPace(time.Millisecond)
 		ctx, stop := context.WithCancel(context.Background())
 		s.stop = stop
 		go func() { s.done <- s.c.Serve(ctx, q) }()

@@ -2,7 +2,6 @@ package slack
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -12,36 +11,34 @@ import (
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/markup"
 	"github.com/lingserve/lingserve/channel/platform"
-	"github.com/lingserve/lingserve/internal/backoff"
-	"github.com/lingserve/lingserve/internal/ratelimit"
 )
 
 const (
 	// maxText is what one message holds: 4 000 characters, of which what is escaped counts as it is written.
 	maxText = 4000
-	// callEvery is the platform's limit of one conversation in the long run: one message a second.
-	callEvery = time.Second
-	// postBurst is how many messages the platform lets an app send at once.
-	postBurst = 3
+	// previewEvery is the platform's limit of one conversation in the long run: one message a second. It asks to wait for those that come faster.
+	previewEvery = time.Second
 	// statusEvery is how often the sign of work is renewed: the platform removes a status after two minutes.
 	statusEvery = time.Minute
 )
 
 // delivery sends the reply of one turn. Its methods are never called at the same time.
 type delivery struct {
-	c       *Channel
-	message *message // that is answered
-	stream  *stream  // the preview that is being streamed by this process; nil
-	shown   string   // by the preview, if that is edited
-	signed  sign
+	c         *Channel
+	message   *message // that is answered
+	stream    *stream  // the preview that is being streamed by this process; nil
+	shown     string   // by the preview, if that is edited
+	hasStatus bool     // the assistant's thread shows that work goes on
+	reacted   bool     // a reaction to the message was tried
+	unmarked  bool     // the platform has refused the reaction
 }
 
 // delivery is how the reply to a message is sent.
 func (c *Channel) delivery(m *message) *kernel.Delivery {
 	d := &delivery{c: c, message: m}
-	k := &kernel.Delivery{Deliver: d.deliver, Working: d.work, Rest: d.rest, Settle: d.showDecision, Durable: true, WorkingEvery: statusEvery}
-	if c.preview != PreviewOff {
-		k.Preview, k.PreviewEvery = d.preview, c.every
+	k := &kernel.Delivery{Deliver: d.deliver, Working: d.work, Rest: d.rest, Settle: c.showDecision, Durable: true, WorkingEvery: statusEvery}
+	if c.s.Preview != PreviewOff {
+		k.Preview, k.PreviewEvery = d.preview, previewEvery
 	}
 	return k
 }
@@ -50,13 +47,18 @@ func (c *Channel) delivery(m *message) *kernel.Delivery {
 type target struct{ conversation, thread string }
 
 // targetOf reads the reply plan, which was frozen when the event was resolved.
-func targetOf(b *channel.Block) (t target, err error) {
+func targetOf(b *channel.Block) (t target) {
 	t.conversation = b.Target.Target()
 	t.thread, _ = b.Target.MessageThreadID.Get()
-	if t.conversation == "" {
-		return t, &channel.NotSentError{Err: errors.New("slack: the reply has no target"), Permanent: true}
+	return t
+}
+
+// options adds the thread to the options of a message.
+func (t target) options(list ...slackgo.MsgOption) []slackgo.MsgOption {
+	if t.thread != "" {
+		list = append(list, slackgo.MsgOptionTS(t.thread))
 	}
-	return t, nil
+	return list
 }
 
 // firstID is the ts of the first message of a receipt; "": it has none.
@@ -69,17 +71,13 @@ func firstID(r *channel.Receipt) string {
 
 // receipt is that of one message in a thread.
 func (t target) receipt(ts string) channel.Receipt {
-	r := channel.Receipt{ThreadID: t.thread}
-	if ts != "" {
-		r.MessageIDs = []string{ts}
-	}
-	return r
+	return channel.Receipt{ThreadID: t.thread, MessageIDs: []string{ts}}
 }
 
 // deliver sends a block of the turn.
 func (d *delivery) deliver(ctx context.Context, b channel.Block) (channel.Receipt, error) {
 	if b.Question != nil {
-		return d.ask(ctx, &b)
+		return d.c.ask(ctx, &b, d.message.thread)
 	}
 	var s *stream
 	if b.Preview != nil {
@@ -99,179 +97,140 @@ func (c *Channel) send(ctx context.Context, out channel.Outbound) (channel.Recei
 // onlyEdits reports whether a reply replaces one message, and does nothing else.
 func onlyEdits(out channel.Outbound, _ time.Duration) bool {
 	text, files := platform.TextAndFiles(&out.Block)
-	return firstID(out.Block.Preview) != "" && len(files) == 0 && len(chunks(text)) == 1
+	return firstID(out.Block.Preview) != "" && len(files) == 0 && len(split(text)) == 1
 }
 
-// chunks are the messages that a text needs.
-func chunks(text string) (all []string) {
+// split turns the Markdown of a model into messages.
+func split(text string) (list []string) {
 	for _, p := range markup.Pieces(text, markup.SlackMrkdwn, markup.Limit{N: maxText, Marked: true}) {
 		if strings.TrimSpace(p.Plain) != "" { // the platform takes no empty message
-			all = append(all, p.Text)
+			list = append(list, p.Text)
 		}
 	}
-	return all
+	return list
 }
 
 // deliver sends a block in as many messages as it needs. The first replaces the preview, if there is one. s is the preview as far as it is being
 // streamed; nil.
 func (c *Channel) deliver(ctx context.Context, b *channel.Block, s *stream) (channel.Receipt, error) {
-	t, err := targetOf(b)
-	if err != nil {
-		return channel.Receipt{}, err
-	}
+	t := targetOf(b)
 	text, files := platform.TextAndFiles(b)
-	list := chunks(text)
-	finished := s != nil && c.finishStream(ctx, t, s, text)
-	var edit func(ts string) (found bool, err error)
-	switch {
-	case finished && len(list) > 0:
+	list := split(text)
+	streamed := s != nil && c.finishStream(ctx, t, s, text) && len(list) > 0
+	if streamed {
 		list = list[:1]
-		edit = func(string) (bool, error) { return true, nil }
-	case len(list) > 0:
-		edit = func(ts string) (found bool, err error) {
-			if err = c.update(ctx, t, ts, list[0]); is(err, gone) {
-				return false, nil
-			}
-			return true, err
-		}
 	}
-	return platform.SendMessages(b, t.receipt(""), len(list)+len(files), edit, func(n int) (string, error) {
+	edit := func(ts string) (found bool, err error) {
+		if streamed || len(list) == 0 {
+			return streamed, nil
+		}
+		err = c.update(ctx, t, ts, list[0])
+		if is(err, gone) {
+			return false, nil
+		}
+		return true, err
+	}
+	return platform.SendMessages(b, channel.Receipt{ThreadID: t.thread}, len(list)+len(files), edit, func(n int) (string, error) {
 		if n < len(list) {
 			return c.post(ctx, t, list[n])
 		}
-		return "", c.upload(ctx, t, files[n-len(list)])
+		return "", c.sendFile(ctx, t, files[n-len(list)])
 	})
 }
 
-// reservePost reserves the next message to a conversation and returns how long to wait before sending it.
-func (c *Channel) reservePost(conversation string) time.Duration {
-	wait := c.posts.Reserve(conversation, ratelimit.Rate{PerMinute: int(time.Minute / c.every), Burst: postBurst})
-	c.noPreviews.extend(conversation, wait+c.every)
-	return wait
-}
-
-// post sends one message, in the conversation's pace, and returns its ts.
-func (c *Channel) post(ctx context.Context, t target, text string, blocks ...slackgo.Block) (ts string, err error) {
-	if err := backoff.Sleep(ctx, c.reservePost(t.conversation)); err != nil {
-		return "", &channel.NotSentError{Err: err, Retryable: true}
-	}
-	err = c.repeat(ctx, false, func(ctx context.Context) (err error) {
-		ts, err = c.tryPost(ctx, t, text, blocks...)
+// post sends one message, and returns its ts.
+func (c *Channel) post(ctx context.Context, t target, text string, options ...slackgo.MsgOption) (ts string, err error) {
+	err = c.repeat(ctx, "chat.postMessage", false, func(ctx context.Context) error {
+		ts, err = c.tryPost(ctx, t, text, options...)
 		return err
 	})
 	return ts, err
 }
 
 // tryPost makes one attempt to send a message. Links are not unfolded: a model is not to fill the conversation with what others host.
-func (c *Channel) tryPost(ctx context.Context, t target, text string, blocks ...slackgo.Block) (ts string, err error) {
-	options := []slackgo.MsgOption{slackgo.MsgOptionText(text, false), slackgo.MsgOptionDisableLinkUnfurl(), slackgo.MsgOptionDisableMediaUnfurl()}
-	if t.thread != "" {
-		options = append(options, slackgo.MsgOptionTS(t.thread))
+func (c *Channel) tryPost(ctx context.Context, t target, text string, options ...slackgo.MsgOption) (ts string, err error) {
+	options = append(options, slackgo.MsgOptionText(text, false), slackgo.MsgOptionDisableLinkUnfurl(), slackgo.MsgOptionDisableMediaUnfurl())
+	_, ts, err = c.api.PostMessageContext(ctx, t.conversation, t.options(options...)...)
+	if err == nil && ts == "" {
+		err = errAnswer
 	}
-	if len(blocks) > 0 {
-		options = append(options, slackgo.MsgOptionBlocks(blocks...))
-	}
-	_, ts, err = c.api.PostMessageContext(ctx, t.conversation, options...)
 	if err == nil {
-		c.wrote(ctx, t)
+		c.noteThread(ctx, t)
 	}
 	return ts, err
 }
 
-// wrote notes that the bot takes part in a thread.
-func (c *Channel) wrote(ctx context.Context, t target) {
-	if err := c.threads.learn(t.conversation, t.thread); err != nil {
-		c.log.WarnContext(ctx, "cannot store a thread", "channel", c.name, "error", err)
+// noteThread notes that the bot takes part in a thread.
+func (c *Channel) noteThread(ctx context.Context, t target) {
+	if t.thread == "" {
+		return
+	}
+	if err := c.threads.learn(t); err != nil {
+		c.log.WarnContext(ctx, "cannot store a thread", "channel", c.s.Name, "error", err)
 	}
 }
 
 // update replaces the text and the blocks of a message.
 func (c *Channel) update(ctx context.Context, t target, ts, text string, blocks ...slackgo.Block) error {
-	return c.repeat(ctx, true, func(ctx context.Context) error { return c.tryUpdate(ctx, t, ts, text, blocks...) })
+	return c.repeat(ctx, "chat.update", true, func(ctx context.Context) error { return c.tryUpdate(ctx, t, ts, text, blocks...) })
 }
 
 // tryUpdate makes one attempt to replace the text and the blocks of a message. A message that is still being streamed, by a process that has died, ends
 // before.
 func (c *Channel) tryUpdate(ctx context.Context, t target, ts, text string, blocks ...slackgo.Block) error {
-	for stopped := false; ; stopped = true {
+	replace := func() error {
 		_, _, _, err := c.api.UpdateMessageContext(ctx, t.conversation, ts, slackgo.MsgOptionText(text, false), slackgo.MsgOptionBlocks(blocks...))
-		if !is(err, streaming) || stopped {
-			return err
+		if err != nil {
+			err = readError(err)
 		}
-		if _, _, err := c.api.StopStreamContext(ctx, t.conversation, ts); err != nil && !is(err, ended) {
-			return err
-		}
+		return err
 	}
+	err := replace()
+	if !is(err, streaming) {
+		return err
+	}
+	if err = c.stopStream(ctx, t, ts, ""); err != nil && !is(err, ended) {
+		return err
+	}
+	return replace()
 }
 
-// preview shows the text as it is so far. While the conversation was just written to, or the platform wants fewer calls, it is left out: a newer text
-// comes soon.
+// preview shows the text so far, as much of it as one message holds.
 func (d *delivery) preview(ctx context.Context, b channel.Block, before channel.Receipt) (channel.Receipt, error) {
-	c, ts := d.c, firstID(&before)
-	t, err := targetOf(&b)
-	if err != nil {
-		return channel.Receipt{}, err
+	t, ts := targetOf(&b), firstID(&before)
+	done, err := false, error(nil)
+	if d.stream != nil {
+		done, err = d.appendStream(ctx, t, b.Text)
+	} else if ts == "" {
+		ts, done, err = d.startStream(ctx, t, b.Text)
 	}
-	if c.noPreviews.active("") || !c.noPreviews.begin(t.conversation, c.every) {
+	if list := split(b.Text); !done && len(list) > 0 {
+		ts, err = d.editPreview(ctx, t, ts, list[0])
+	}
+	if err != nil {
+		return channel.Receipt{}, platform.NotSent(err, judge)
+	}
+	if ts == "" {
 		return channel.Receipt{State: channel.Suppressed}, nil
 	}
-	switch {
-	case d.stream != nil:
-		if handled, err := d.appendStream(ctx, t, b.Text); handled {
-			return before, c.notePreview(err)
-		}
-	case ts == "" && d.canStream(t, b.Text):
-		ts, handled, err := d.startStream(ctx, t, b.Text)
-		if handled {
-			return t.receipt(ts), c.notePreview(err)
-		}
-	}
-	return d.editPreview(ctx, t, ts, b.Text)
+	return t.receipt(ts), nil
 }
 
-// editPreview shows the start of a text in a message, plain: half of a text is seldom good markup.
-func (d *delivery) editPreview(ctx context.Context, t target, ts, full string) (channel.Receipt, error) {
-	text := head(full, maxText)
-	if text == "" {
-		return channel.Receipt{State: channel.Suppressed}, nil
+// editPreview makes one attempt to show a text in a message, and returns its ts.
+func (d *delivery) editPreview(ctx context.Context, t target, ts, text string) (string, error) {
+	if text == d.shown { // the new text does not fit
+		return ts, nil
 	}
-	if ts != "" && text == d.shown {
-		return t.receipt(ts), nil
-	}
-	err := d.c.call(ctx, func(ctx context.Context) (err error) {
-		if ts != "" {
-			return d.c.tryUpdate(ctx, t, ts, text)
-		}
+	name, show := "chat.postMessage", func(ctx context.Context) (err error) {
 		ts, err = d.c.tryPost(ctx, t, text)
 		return err
-	})
+	}
+	if ts != "" {
+		name, show = "chat.update", func(ctx context.Context) error { return d.c.tryUpdate(ctx, t, ts, text) }
+	}
+	err := d.c.call(ctx, name, show)
 	if err == nil {
 		d.shown = text
 	}
-	return t.receipt(ts), d.c.notePreview(err)
-}
-
-// notePreview returns the error for the kernel of a preview that was tried once.
-func (c *Channel) notePreview(err error) error {
-	if e, ok := errors.AsType[*Error](err); ok && e.kind == tooMany {
-		c.noPreviews.extend("", e.RetryAfter)
-	}
-	if err == nil {
-		return nil
-	}
-	return platform.NotSent(err, judge)
-}
-
-// head is the start of a text, escaped, as much as one message holds.
-func head(text string, limit int) string {
-	for n := limit; n > 0; n -= n/4 + 1 { // escaped, a character is up to five
-		pieces := markup.Cut(text, n, markup.UTF16)
-		if len(pieces) == 0 {
-			return ""
-		}
-		if s := markup.Escape(strings.TrimSpace(pieces[0]), markup.SlackMrkdwn); markup.UTF16(s) <= limit {
-			return s
-		}
-	}
-	return ""
+	return ts, err
 }

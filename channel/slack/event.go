@@ -13,6 +13,7 @@ import (
 	"time"
 
 	slackgo "github.com/slack-go/slack"
+	"github.com/slack-go/slack/slackevents"
 
 	"github.com/lingserve/lingserve/channel"
 )
@@ -29,54 +30,21 @@ type event struct {
 		UserID string `json:"user_id"`
 	} `json:"authorizations"`
 
-	message *message // nil: nothing that an agent could be told
+	message *message // nil: nothing that an agent could be told, and no change of that
 }
-
-// The types of requests.
-const (
-	typeChallenge = "url_verification"
-	typeEvent     = "event_callback"
-	typeLimited   = "app_rate_limited"
-)
 
 // message is what an event says, whichever kind it is of.
 type message struct {
-	slackgo.Msg  // that the event is about: its Timestamp, User, BotID, Team, Text, Files and ParentUserId are read
+	slackgo.Msg  // that the event is about: its Timestamp, User, BotID, Username, Team, Text, Files and ParentUserId are read
 	kind         channel.EventKind
 	id           string // of the event, within its conversation: of a message, its ts
 	conversation string
 	direct       bool
 	thread       string // ts of its first message; "" outside of threads, and for that message itself
-	name, handle string // of the user
 	native       bool   // a slash command, which is for the app alone
 	press        *press
 	shared       *slackgo.Attachment // a message of elsewhere
-	change       change
-}
-
-// change is what has become of a message that was there before.
-type change uint8
-
-const (
-	changeNone change = iota
-	changeText
-	changeGone
-)
-
-// inner is the event itself, as far as it is about a message.
-type inner struct {
-	slackgo.Message
-	ChannelType string `json:"channel_type"`
-	Item        struct {
-		Type    string `json:"type"`
-		Channel string `json:"channel"`
-		TS      string `json:"ts"`
-	} `json:"item"`
-	Profile struct {
-		Name     string `json:"name"`
-		RealName string `json:"real_name"`
-		Display  string `json:"display_name"`
-	} `json:"user_profile"`
+	deleted      bool                // of a message that was there before: it was not edited, but deleted
 }
 
 // maxEvent bounds the body of a request, in bytes.
@@ -86,68 +54,60 @@ var errNoEvent = errors.New("slack: invalid event; expected the JSON of the Even
 
 // parseEvent parses the body of a request. Unknown events and members are left out.
 func parseEvent(body []byte) (*event, error) {
-	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
+	if !bytes.HasPrefix(bytes.TrimSpace(body), []byte("{")) {
 		return parseForm(body)
 	}
 	e := new(event)
 	if json.Unmarshal(body, e) != nil || e.Type == "" {
 		return nil, errNoEvent
 	}
-	if e.Type == typeEvent {
-		e.message = e.parseInner()
+	if e.Type == slackevents.CallbackEvent {
+		e.message = e.parseMessage()
 	}
 	return e, nil
-}
-
-// parseInner parses the inner event; nil: it is about no message, or not understood. A member that has another type is left out.
-func (e *event) parseInner() *message {
-	var in inner
-	err := json.Unmarshal(e.Inner, &in)
-	if _, partly := errors.AsType[*json.UnmarshalTypeError](err); err != nil && !partly {
-		return nil
-	}
-	m := in.parse(e.ID)
-	if m == nil || m.conversation == "" || m.id == "" {
-		return nil
-	}
-	m.direct = in.ChannelType == "im" || isDirect(m.conversation) // a mention has no type
-	return m
 }
 
 // isDirect reports whether the id of a conversation is that of a direct one.
 func isDirect(conversation string) bool { return strings.HasPrefix(conversation, "D") }
 
-// parse makes a message of an event. A change has the id of its event, for a message may change often.
-func (in *inner) parse(eventID string) *message {
-	m := &message{Msg: in.Msg, kind: channel.EventLifecycle, id: eventID, conversation: in.Channel}
-	switch {
-	case strings.HasPrefix(in.Type, "reaction_") && in.Item.Type == "message":
-		m.kind, m.conversation, m.Timestamp = channel.EventReaction, in.Item.Channel, in.Item.TS
-		return m
-	case in.Type != "message" && in.Type != "app_mention":
+// starts are the subtypes of new messages.
+var starts = []string{"", "file_share", "thread_broadcast", "me_message", "bot_message"}
+
+// parseMessage parses the inner event; nil: it is about no message, or not understood. A member that has another type is left out. A change has the id of
+// its event, for a message may change often.
+func (e *event) parseMessage() *message {
+	var in struct {
+		slackgo.Message
+		ChannelType string `json:"channel_type"`
+	}
+	err := json.Unmarshal(e.Inner, &in)
+	if _, partly := errors.AsType[*json.UnmarshalTypeError](err); err != nil && !partly || in.Type != "message" && in.Type != "app_mention" {
 		return nil
+	}
+	m := &message{Msg: in.Msg, kind: channel.EventLifecycle, id: e.ID, conversation: in.Channel}
+	m.direct = in.ChannelType == "im" || isDirect(in.Channel) // a mention has no type
+	switch {
 	case in.SubType == "message_changed" && in.SubMessage != nil:
-		m.Msg, m.change = *in.SubMessage, changeText
-		if m.SubType == "tombstone" { // deleted, but there are answers to it
-			m.change = changeGone
-		}
+		m.Msg = *in.SubMessage
+		m.deleted = m.SubType == "tombstone" // there are answers to it
 	case in.SubType == "message_deleted":
 		if in.PreviousMessage != nil {
 			m.Msg = *in.PreviousMessage
 		}
-		m.Timestamp, m.change = in.DeletedTimestamp, changeGone
+		m.Timestamp, m.deleted = in.DeletedTimestamp, true
 	case in.Edited != nil: // a mention that was written into a message later
-		m.change = changeText
+	case !slices.Contains(starts, in.SubType):
+		return nil
 	default:
-		m.id, m.name, m.handle = in.Timestamp, cmp.Or(in.Profile.Display, in.Profile.RealName, in.Username), in.Profile.Name
+		m.kind, m.id = channel.EventMessage, in.Timestamp
 	}
 	if m.ThreadTimestamp != m.Timestamp {
 		m.thread = m.ThreadTimestamp
 	}
 	m.readAttachments()
-	starts := []string{"", "file_share", "thread_broadcast", "me_message", "bot_message"}
-	if m.change == changeNone && slices.Contains(starts, m.SubType) && (m.Text != "" || len(m.Files) > 0 || m.shared != nil) {
-		m.kind = channel.EventMessage
+	isEmpty := m.kind == channel.EventMessage && m.Text == "" && len(m.Files) == 0 && m.shared == nil
+	if m.conversation == "" || m.id == "" || isEmpty {
+		return nil
 	}
 	return m
 }
@@ -168,6 +128,10 @@ func (m *message) readAttachments() {
 // parseForm parses a slash command, or what someone does with a button.
 func parseForm(body []byte) (*event, error) {
 	values, err := url.ParseQuery(string(body))
+	command := strings.TrimSpace(values.Get("text"))
+	m := &message{kind: channel.EventMessage, id: "command:" + values.Get("trigger_id"), conversation: values.Get("channel_id"), native: true}
+	m.direct, m.User = isDirect(m.conversation), values.Get("user_id")
+	m.Text = "," + strings.TrimPrefix(cmp.Or(command, "help"), ",")
 	switch {
 	case err != nil:
 		return nil, errNoEvent
@@ -175,16 +139,7 @@ func parseForm(body []byte) (*event, error) {
 		return new(event), nil
 	case values.Has("payload"):
 		return parseInteraction(values.Get("payload"))
-	case !values.Has("command"):
-		return nil, errNoEvent
-	}
-	m := &message{
-		kind: channel.EventMessage, id: "command:" + values.Get("trigger_id"), conversation: values.Get("channel_id"),
-		direct: isDirect(values.Get("channel_id")), handle: values.Get("user_name"), native: true,
-	}
-	m.User = values.Get("user_id")
-	m.Text = "," + strings.TrimPrefix(cmp.Or(strings.TrimSpace(values.Get("text")), "help"), ",")
-	if m.conversation == "" || m.User == "" || m.id == "command:" {
+	case !values.Has("command") || m.conversation == "" || m.User == "" || !values.Has("trigger_id"):
 		return nil, errNoEvent
 	}
 	return &event{TeamID: values.Get("team_id"), message: m}, nil
@@ -197,20 +152,9 @@ func parseInteraction(payload string) (*event, error) {
 		return nil, errNoEvent
 	}
 	e := &event{TeamID: p.Team.ID}
-	if p.Channel.ID == "" || p.TriggerID == "" {
-		return e, nil // of a window, which belongs to no conversation
+	if actions := p.ActionCallback.BlockActions; p.Type == slackgo.InteractionTypeBlockActions && len(actions) == 1 && p.Channel.ID != "" && p.TriggerID != "" {
+		e.message = pressMessage(&p, actions[0])
 	}
-	m := &message{
-		kind: channel.EventInteraction, id: "interaction:" + p.TriggerID, conversation: p.Channel.ID, direct: isDirect(p.Channel.ID), handle: p.User.Name,
-	}
-	m.User = p.User.ID
-	if p.Message.ThreadTimestamp != p.Message.Timestamp {
-		m.thread = p.Message.ThreadTimestamp
-	}
-	if actions := p.ActionCallback.BlockActions; p.Type == slackgo.InteractionTypeBlockActions && len(actions) == 1 {
-		m.setPress(actions[0], p.Message)
-	}
-	e.message = m
 	return e, nil
 }
 
@@ -224,9 +168,9 @@ func timeOf(ts string) time.Time {
 }
 
 // sender is who wrote a message.
-func (m *message) sender(me *identity) channel.SenderFacts {
+func (m *message) sender(me *slackgo.AuthTestResponse) channel.SenderFacts {
 	return channel.SenderFacts{
-		ID: cmp.Or(m.User, m.BotID), Name: m.name, Username: m.handle, IsBot: m.BotID != "" || m.SubType == "bot_message" || m.User == "USLACKBOT",
+		ID: cmp.Or(m.User, m.BotID), Name: m.Username, IsBot: m.BotID != "" || m.SubType == "bot_message" || m.User == "USLACKBOT",
 		IsSelf: m.User != "" && m.User == me.UserID || m.BotID != "" && m.BotID == me.BotID,
 	}
 }
@@ -240,14 +184,11 @@ func (m *message) chat() channel.ChatType {
 }
 
 // concerns reports whether an event is for the workspace of the token. An app that several workspaces have gets the events of all at one address.
-func (e *event) concerns(me *identity) bool {
-	if len(e.Authorizations) == 0 {
-		return e.TeamID == "" || e.TeamID == me.TeamID
-	}
+func (e *event) concerns(me *slackgo.AuthTestResponse) bool {
 	for _, a := range e.Authorizations {
 		if a.TeamID == "" || a.TeamID == me.TeamID || a.UserID == me.UserID {
 			return true
 		}
 	}
-	return false
+	return len(e.Authorizations) == 0 && (e.TeamID == "" || e.TeamID == me.TeamID)
 }

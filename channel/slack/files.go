@@ -17,21 +17,21 @@ import (
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// loadable is a file that a message has.
-type loadable struct {
+// attachment is a file that a message has.
+type attachment struct {
 	platform.Attachment
 	id  string
 	url string // "" where the platform does not have it
 }
 
 // attachments are the files of a message; limit is how many bytes of one are wanted.
-func attachments(m *message, limit int64) (list []loadable) {
+func attachments(m *message, limit int64) (list []attachment) {
 	for _, f := range m.Files {
 		if f.Mode == "tombstone" || f.Mode == "hidden_by_limit" || f.Mode == "" { // deleted, too old for the workspace's plan, or not understood
 			continue
 		}
 		size := int64(f.Size)
-		one := loadable{id: f.ID, url: cmp.Or(f.URLPrivateDownload, f.URLPrivate), Attachment: platform.Attachment{
+		one := attachment{id: f.ID, url: cmp.Or(f.URLPrivateDownload, f.URLPrivate), Attachment: platform.Attachment{
 			Name: f.Name, TooLarge: size > limit, Fact: channel.MediaFact{
 				Kind: mediaKind(f.Mimetype), ContentType: f.Mimetype, MessageID: m.Timestamp, Size: size, Width: f.OriginalW, Height: f.OriginalH,
 				Duration: time.Duration(f.DurationMs) * time.Millisecond,
@@ -45,65 +45,68 @@ func attachments(m *message, limit int64) (list []loadable) {
 	return list
 }
 
+// mediaKind returns the kind of files of a media type.
 func mediaKind(contentType string) channel.MediaKind {
-	switch family, _, _ := strings.Cut(contentType, "/"); family {
-	case "image":
-		return channel.MediaImage
-	case "video":
-		return channel.MediaVideo
-	case "audio":
-		return channel.MediaAudio
+	family, _, _ := strings.Cut(contentType, "/")
+	if kind := channel.MediaKind(family); kind == channel.MediaImage || kind == channel.MediaVideo || kind == channel.MediaAudio {
+		return kind
 	}
 	return channel.MediaDocument
 }
 
 // load gets the files of a message and returns their facts, and notes for the agent on those that it does not get.
-func (c *Channel) load(ctx context.Context, list []loadable) (all []channel.MediaFact, notes []string) {
-	return platform.LoadMedia(c.store, list, func(a loadable) (string, int64, error) { return c.fetch(ctx, a) }, func(kind channel.MediaKind, err error) {
-		c.log.WarnContext(ctx, "cannot load a message's file", "channel", c.name, "kind", kind, "error", err)
+func (c *Channel) load(ctx context.Context, list []attachment) (all []channel.MediaFact, notes []string) {
+	return platform.LoadMedia(c.media, list, func(a attachment) (string, int64, error) { return c.fetch(ctx, a) }, func(kind channel.MediaKind, err error) {
+		c.log.WarnContext(ctx, "cannot load a message's file", "channel", c.s.Name, "kind", kind, "error", err)
 	})
 }
 
 var (
 	errElsewhere = errors.New("slack: the file's address is not on a Slack host; only those are trusted")
 	errPage      = errors.New("slack: received a web page instead of the file; add the scope files:read to the app")
-	errCut       = errors.New("slack: load a file: the connection ended")
 )
 
-// fetch gets one file and returns where it is.
-func (c *Channel) fetch(ctx context.Context, a loadable) (path string, size int64, err error) {
-	name := c.store.Name(a.id, a.Name, "")
-	if name == "" || !c.http.trusted(a.url) {
+// fetch gets one file and returns where it is. The library sends the token to Slack's hosts only.
+func (c *Channel) fetch(ctx context.Context, a attachment) (path string, size int64, err error) {
+	name := c.media.Name(a.id, a.Name, "")
+	if name == "" || a.url == "" {
 		return "", 0, errElsewhere
 	}
-	if path, size, ok := c.store.Find(name); ok { // a file never changes; another version has another id
+	if path, size, ok := c.media.Find(name); ok { // a file never changes; another version has another id
 		return path, size, nil
 	}
-	path, size, err = c.store.Put(name, func(w io.Writer) error { return c.api.GetFileContext(ctx, a.url, w) })
-	return path, size, ownError(err, errCut)
+	path, size, err = c.media.Put(name, func(w io.Writer) error {
+		return c.call(ctx, "load a file", func(ctx context.Context) error { return c.api.GetFileContext(ctx, a.url, w) })
+	})
+	if e, ok := errors.AsType[*refusal](err); ok && e.status/100 == 3 { // to log in
+		err = errPage
+	}
+	return path, size, err
 }
 
 // maxUpload bounds a file that is sent.
 const maxUpload = 20 << 20
 
-// upload sends a file of the media folder.
-func (c *Channel) upload(ctx context.Context, t target, m channel.MediaFact) error {
-	data, err := c.store.Read(m.Path, maxUpload)
+// sendFile sends a file of the media folder.
+func (c *Channel) sendFile(ctx context.Context, t target, m channel.MediaFact) error {
+	data, err := c.media.Read(m.Path, maxUpload)
 	if err != nil {
 		return &channel.NotSentError{Err: fmt.Errorf("slack: %w", err)}
 	}
-	return c.uploadData(ctx, t, filepath.Base(m.Path), data)
+	return c.upload(ctx, t, filepath.Base(m.Path), data)
 }
 
-// uploadData sends a file: the platform names an address, the file is put there, and then it is shown. Until then it is visible to no one.
-func (c *Channel) uploadData(ctx context.Context, t target, name string, data []byte) error {
+// upload sends a file: the platform names an address, the file is put there, and then it is shown. Until then it is visible to no one.
+func (c *Channel) upload(ctx context.Context, t target, name string, data []byte) error {
 	var slot *slackgo.GetUploadURLExternalResponse
-	err := c.repeat(ctx, true, func(ctx context.Context) (err error) {
+	err := c.repeat(ctx, "files.getUploadURLExternal", true, func(ctx context.Context) (err error) {
 		slot, err = c.api.GetUploadURLExternalContext(ctx, slackgo.GetUploadURLExternalParameters{FileName: name, FileSize: len(data)})
 		return err
 	})
 	if err == nil {
-		err = c.put(ctx, slot.UploadURL, name, data)
+		err = c.call(ctx, "send a file", func(ctx context.Context) error {
+			return c.api.UploadToURL(ctx, slackgo.UploadToURLParameters{UploadURL: slot.UploadURL, Filename: name, Reader: bytes.NewReader(data)})
+		})
 	}
 	if err != nil {
 		if _, ok := errors.AsType[*channel.NotSentError](err); !ok {
@@ -111,24 +114,14 @@ func (c *Channel) uploadData(ctx context.Context, t target, name string, data []
 		}
 		return err
 	}
-	err = c.repeat(ctx, false, func(ctx context.Context) error {
+	err = c.repeat(ctx, "files.completeUploadExternal", false, func(ctx context.Context) error {
 		_, err := c.api.CompleteUploadExternalContext(ctx, slackgo.CompleteUploadExternalParameters{
 			Files: []slackgo.FileSummary{{ID: slot.FileID, Title: name}}, Channel: t.conversation, ThreadTimestamp: t.thread,
 		})
 		return err
 	})
 	if err == nil {
-		c.wrote(ctx, t)
+		c.noteThread(ctx, t)
 	}
 	return err
-}
-
-// put sends a file to the address that the platform has named. The address is a secret: it lets anyone put something there.
-func (c *Channel) put(ctx context.Context, address, name string, data []byte) error {
-	if !c.http.trusted(address) {
-		return &channel.NotSentError{Err: errElsewhere}
-	}
-	return c.call(ctx, func(ctx context.Context) error {
-		return c.api.UploadToURL(ctx, slackgo.UploadToURLParameters{UploadURL: address, Filename: name, Reader: bytes.NewReader(data)})
-	})
 }

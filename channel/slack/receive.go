@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	slackgo "github.com/slack-go/slack"
+	"github.com/slack-go/slack/slackevents"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
@@ -21,7 +22,7 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 	var signature slackgo.SecretsVerifier
 	body, ok := platform.ReadEvent(w, r, func(h http.Header) (most int64, valid bool) {
 		var err error
-		signature, err = slackgo.NewSecretsVerifier(h, c.secret) // which checks the time
+		signature, err = slackgo.NewSecretsVerifier(h, string(c.s.SigningSecret)) // which checks the time
 		return maxEvent, err == nil
 	}, "application/json", "application/x-www-form-urlencoded")
 	if !ok {
@@ -38,18 +39,18 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch e.Type {
-	case typeChallenge:
+	case slackevents.URLVerification:
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		_, _ = io.WriteString(w, e.Challenge)
-	case typeLimited:
-		c.log.WarnContext(r.Context(), "platform drops events: too many within an hour", "channel", c.name)
+	case slackevents.AppRateLimited:
+		c.log.WarnContext(r.Context(), "platform drops events: too many within an hour", "channel", c.s.Name)
 	}
 	if e.message == nil {
 		return
 	}
 	if err := c.accept(r.Context(), e, body); err != nil {
-		c.log.WarnContext(r.Context(), "cannot accept an event; the platform must retry", "channel", c.name, "error", err)
+		c.log.WarnContext(r.Context(), "cannot accept an event; the platform must retry", "channel", c.s.Name, "error", err)
 		platform.Unavailable(w)
 	}
 }
@@ -62,15 +63,15 @@ func (c *Channel) accept(ctx context.Context, e *event, body []byte) error {
 	if q == nil || me.UserID == "" {
 		return errStarting
 	}
-	if !e.concerns(me) || m.change != changeNone && m.sender(me).IsSelf { // the platform sends the bot each of its own edits
+	if !e.concerns(me) || m.kind == channel.EventLifecycle && m.sender(me).IsSelf { // the platform sends the bot each of its own edits
 		return nil
 	}
 	a := kernel.Arrival{
-		Key: channel.EventKey{Channel: c.name, Account: c.account, Conversation: m.conversation, Thread: m.thread, ID: m.id}, // of a message and its mention
+		Key: channel.EventKey{Channel: c.s.Name, Account: c.s.Account, Conversation: m.conversation, Thread: m.thread, ID: m.id}, // of a message and its mention
 		Raw: body,
 	}
 	if m.kind == channel.EventMessage && !m.native {
-		a.Bundle, a.Wait = q.Kernel().Bundle(c.name, c.account, c.input(q.Kernel(), m))
+		a.Bundle, a.Wait = q.Kernel().Bundle(c.s.Name, c.s.Account, c.input(q.Kernel(), m))
 	}
 	_, err := q.Accept(ctx, a)
 	return err

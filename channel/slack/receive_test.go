@@ -81,7 +81,7 @@ func TestOnlyWhatThePlatformHasSignedIsTaken(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if got := r.outcomes(); len(got) != 0 {
+		if got := r.Outcomes(); len(got) != 0 {
 			t.Fatalf("got %q, expected that nothing has run", got)
 		}
 		for _, skew := range []time.Duration{-299 * time.Second, 299 * time.Second} {
@@ -159,7 +159,7 @@ func TestRequestsThatAreNoEventsAreRefusedOrLeft(t *testing.T) {
 			t.Errorf("got %d for a GET", w.Code)
 		}
 		synctest.Wait()
-		if got := r.outcomes(); len(got) != 0 {
+		if got := r.Outcomes(); len(got) != 0 {
 			t.Errorf("got %q, expected no turn", got)
 		}
 		if !strings.Contains(r.log.String(), "platform drops events") {
@@ -191,7 +191,7 @@ func TestAnEventIsAcknowledgedWhenItIsStoredAndBeforeItRuns(t *testing.T) {
 		events := &failing{Store: r.store}
 		r.store = events
 		began, goOn := make(chan int, 1), make(chan struct{})
-		r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+		r.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			began <- len(r.fake.Deliveries())
 			<-goOn
 			return says("at last")(ctx, turn)

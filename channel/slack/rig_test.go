@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,15 +33,12 @@ const (
 	ping  = "1700000000.000009" // a thread that others have begun
 )
 
-// agentFunc is an agent.
-type agentFunc func(context.Context, *channel.Turn) (channel.DispatchResult, error)
+type agentFunc = channeltest.AgentFunc
 
-// says is an agent that answers with a text.
-func says(text string) agentFunc {
-	return func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-		return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: text, Upto: len(text)})
-	}
-}
+var (
+	says = channeltest.Says
+	wait = channeltest.Wait
+)
 
 // shows is an agent that shows texts, one every few seconds, and then answers.
 func shows(answer string, previews ...string) agentFunc {
@@ -61,6 +57,7 @@ func shows(answer string, previews ...string) agentFunc {
 
 // rig is a channel, its platform, and an agent that answers what is asked of it: "say x" with x, all else with "ok".
 type rig struct {
+	*channeltest.Recorder
 	t        *testing.T
 	fake     *fakeslack.Server
 	channel  *slack.Channel
@@ -69,12 +66,7 @@ type rig struct {
 	tree     *channel.Tree
 	window   *channel.Window
 	kernel   func(*kernel.Kernel) // changes that of a process; nil
-	log      *logbook
-
-	mu     sync.Mutex
-	turns  []*channel.TurnContext
-	answer agentFunc // nil answers as above
-	traces []channel.Trace
+	log      *channeltest.Log
 
 	queue *kernel.Queue
 	stop  context.CancelFunc // nil: the channel does not run
@@ -99,7 +91,7 @@ func bubbleWith(t *testing.T, change func(*slack.Settings), options *fakeslack.O
 // setup makes a rig whose channel does not run yet. Everybody may talk unless the place says otherwise; in groups, a mention is required.
 func setup(t *testing.T, change func(*slack.Settings), options *fakeslack.Options, place channel.Place) *rig {
 	t.Helper()
-	r := &rig{t: t, log: &logbook{}}
+	r := &rig{Recorder: new(channeltest.Recorder), t: t, log: new(channeltest.Log)}
 	if options == nil {
 		options = &fakeslack.Options{}
 	}
@@ -109,7 +101,7 @@ func setup(t *testing.T, change func(*slack.Settings), options *fakeslack.Option
 	}))}
 	r.fake = fakeslack.New(options)
 	t.Cleanup(func() { _ = r.fake.Close() })
-	r.store, r.tree, r.window = channeltest.Store(t), newTree(t, place), channel.NewWindow(nil, channel.WindowOptions{})
+	r.store, r.tree, r.window = channeltest.Store(t), channeltest.Tree(t, "slack", place), channel.NewWindow(nil, channel.WindowOptions{})
 	r.settings = slack.Settings{
 		Token: platform.Secret(r.fake.Token()), SigningSecret: platform.Secret(r.fake.Secret()), API: "http://api.test/api",
 		Client: &http.Client{Transport: r.fake.Transport()}, Media: t.TempDir(), Grace: time.Minute,
@@ -130,27 +122,6 @@ func setup(t *testing.T, change func(*slack.Settings), options *fakeslack.Option
 		}
 	})
 	return r
-}
-
-// newTree is a tree of settings in which everybody may talk, changed by more.
-func newTree(t *testing.T, more channel.Place) *channel.Tree {
-	t.Helper()
-	tree, err := channel.NewTree(configuration(more))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tree
-}
-
-func configuration(more channel.Place) channel.Configuration {
-	if more.DMPolicy == "" {
-		more.DMPolicy = channel.PolicyOpen
-	}
-	if more.GroupPolicy == "" {
-		more.GroupPolicy = channel.PolicyOpen
-	}
-	more.Agent = "assistant"
-	return channel.Configuration{Channels: map[string]channel.ChannelPlace{"slack": {AccountPlace: channel.AccountPlace{Place: more}}}}
 }
 
 func (r *rig) newChannel() {
@@ -197,63 +168,12 @@ func (r *rig) restart() {
 	r.serve()
 }
 
-// Observe implements [channel.Observer].
-func (r *rig) Observe(_ context.Context, t channel.Trace) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.traces = append(r.traces, t)
-}
-
-// outcomes are those of the turns so far; a blocked turn has its reason behind it.
-func (r *rig) outcomes() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var list []string
-	for _, t := range r.traces {
-		if t.Outcome != "" {
-			list = append(list, strings.TrimSpace(string(t.Outcome)+" "+string(t.Admission.Reason)))
-		}
-	}
-	return list
-}
-
 // wantOutcomes fails the test unless these are the outcomes so far.
 func (r *rig) wantOutcomes(want ...string) {
 	r.t.Helper()
-	if got := r.outcomes(); !slices.Equal(got, want) {
+	if got := r.Outcomes(); !slices.Equal(got, want) {
 		r.t.Errorf("got the outcomes %q, expected %q", got, want)
 	}
-}
-
-// Dispatch implements [channel.Agent].
-func (r *rig) Dispatch(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-	r.mu.Lock()
-	r.turns = append(r.turns, turn.Context)
-	answer := r.answer
-	r.mu.Unlock()
-	turn.Queued()
-	if answer != nil {
-		return answer(ctx, turn)
-	}
-	text, ok := strings.CutPrefix(turn.Context.BodyForAgent, "say ")
-	if !ok {
-		text = "ok"
-	}
-	return says(text)(ctx, turn)
-}
-
-// answers changes the agent.
-func (r *rig) answers(f agentFunc) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.answer = f
-}
-
-// told are the contexts of the turns that were dispatched.
-func (r *rig) told() []*channel.TurnContext {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.turns)
 }
 
 // say writes a message and waits until nothing happens any more at this moment.
@@ -291,28 +211,4 @@ func (r *rig) methods() (list []string) {
 		}
 	}
 	return list
-}
-
-// wait lets virtual time pass.
-func wait(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
-
-// logbook is what was logged.
-type logbook struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

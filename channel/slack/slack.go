@@ -16,19 +16,18 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	slackgo "github.com/slack-go/slack"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
-	"github.com/lingserve/lingserve/internal/ratelimit"
 )
 
 // Where the answer to a message of a channel goes that is in no thread.
@@ -55,6 +54,7 @@ type Settings struct {
 	API           string          // the base of addresses; "" is [DefaultAPI]
 	Agent         string          // answers where there are no routes
 
+	// Package config checks the values of these.
 	Replies string // in channels; "" is [ReplyInThread]
 	Preview string // "" is [PreviewEdit]
 
@@ -70,31 +70,24 @@ type Settings struct {
 
 // Channel is one app in one workspace.
 type Channel struct {
-	name, account string
-	agent         string
-	secret        string // for signatures
-	replies       string
-	preview       string
-	every         time.Duration // between two messages, or previews, in one conversation
-	grace         time.Duration
-	log           *slog.Logger
-	http          *client
-	api           *slackgo.Client
-	posts         *ratelimit.Buckets[string] // by conversation
-	noPreviews    *periods                   // by conversation; "" is that of all
-	denied        *periods                   // what the platform has refused: "stream C…"
-	store         *platform.MediaStore
-	threads       *threads
-	people        *people
-	me            atomic.Pointer[identity]
-	closeIdle     func()
-	service       platform.Service
+	s         Settings // with all defaults
+	log       *slog.Logger
+	api       *slackgo.Client
+	refusedAt *lru.Cache[string, time.Time] // when the platform has refused something; see wasRefused
+	media     *platform.MediaStore
+	threads   *threads
+	people    *lru.Cache[string, person] // by id
+	me        atomic.Pointer[slackgo.AuthTestResponse]
+	closeIdle func()
+	service   platform.Service
 }
 
-// identity is who the bot is, as auth.test says.
-type identity struct {
-	slackgo.AuthTestResponse
-	scopes []string // of the token; nil: unknown
+// maxKnown bounds how many conversations, and how many people, are remembered.
+const maxKnown = 1000
+
+func newCache[K comparable, V any](size int) *lru.Cache[K, V] {
+	c, _ := lru.New[K, V](size) // it fails for a size below 1 only
+	return c
 }
 
 var _ kernel.Channel = (*Channel)(nil)
@@ -113,44 +106,37 @@ func (s *Settings) check() error {
 		return errors.New("signing_secret is missing; set it to the one on the app's page Basic Information")
 	case len(s.SigningSecret) < platform.MinSecret:
 		return fmt.Errorf("the signing_secret has fewer than %d characters; expected the one on the app's page Basic Information", platform.MinSecret)
-	case s.MaxMedia < 0:
-		return fmt.Errorf("max_media is %d; expected a number of bytes", s.MaxMedia)
 	}
-	return cmp.Or(
-		platform.CheckChoice("replies", s.Replies, ReplyInThread, ReplyInChannel), platform.CheckChoice("preview", s.Preview, PreviewEdit, PreviewOff),
-	)
+	_, err := platform.CheckBase(s.API, DefaultAPI)
+	return err
 }
 
 // New checks the settings and returns the channel. It calls no one yet.
 func New(s Settings) (*Channel, error) {
 	s.Token = platform.Secret(strings.TrimSpace(string(s.Token)))
 	s.SigningSecret = platform.Secret(strings.TrimSpace(string(s.SigningSecret)))
-	s.Replies, s.Preview = cmp.Or(s.Replies, ReplyInThread), cmp.Or(s.Preview, PreviewEdit)
+	s.Name, s.API, s.Replies = cmp.Or(s.Name, "slack"), cmp.Or(s.API, DefaultAPI), cmp.Or(s.Replies, ReplyInThread)
 	c := &Channel{
-		name: cmp.Or(s.Name, "slack"), account: s.Account, agent: s.Agent, secret: string(s.SigningSecret), replies: s.Replies, preview: s.Preview,
-		every: callEvery, grace: s.Grace, log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)), posts: ratelimit.New[string](maxKnown), noPreviews: newPeriods(), denied: newPeriods(),
-		people: newPeople(),
+		s: s, log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)), refusedAt: newCache[string, time.Time](maxKnown), people: newCache[string, person](maxKnown),
 	}
-	base, baseErr := platform.CheckBase(cmp.Or(s.API, DefaultAPI), DefaultAPI)
-	store, mediaErr := platform.OpenMedia(s.Media, "slack-", s.MaxMedia)
-	threads, threadsErr := openThreads(s.State, kernel.Login(c.name, c.account))
-	if err := cmp.Or(s.check(), baseErr, mediaErr, threadsErr); err != nil {
+	var mediaErr, threadsErr error
+	c.media, mediaErr = platform.OpenMedia(s.Media, "slack-", s.MaxMedia)
+	c.threads, threadsErr = openThreads(s.State, kernel.Login(s.Name, s.Account))
+	if err := cmp.Or(s.check(), mediaErr, threadsErr); err != nil {
 		return nil, fmt.Errorf("slack: %w", err)
 	}
-	c.store, c.threads = store, threads
-	c.http = &client{invalid: c.service.Fail}
-	c.http.base, _ = url.Parse(base) // it was parsed before
-	c.http.http, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
-	c.api = slackgo.New(string(s.Token), slackgo.OptionAPIURL(base+"/"), slackgo.OptionHTTPClient(c.http))
-	c.me.Store(&identity{}) // until the platform says more
+	var h client
+	h.http, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
+	c.api = slackgo.New(string(s.Token), slackgo.OptionAPIURL(strings.TrimRight(s.API, "/")+"/"), slackgo.OptionHTTPClient(h))
+	c.me.Store(&slackgo.AuthTestResponse{}) // until the platform says more
 	return c, nil
 }
 
 // Name implements [kernel.Channel].
-func (c *Channel) Name() string { return c.name }
+func (c *Channel) Name() string { return c.s.Name }
 
-// self is what is known of the bot.
-func (c *Channel) self() *identity { return c.me.Load() }
+// self is who the bot is, as auth.test says.
+func (c *Channel) self() *slackgo.AuthTestResponse { return c.me.Load() }
 
 // Ready returns why the channel does not work, or nil.
 func (c *Channel) Ready() error { return c.service.Ready() }
@@ -161,10 +147,16 @@ func (c *Channel) Check(ctx context.Context) error {
 	if err := c.identify(ctx); err != nil {
 		return err
 	}
-	if me := c.self(); me.scopes != nil && !slices.Contains(me.scopes, "chat:write") {
+	if c.lacks("chat:write") {
 		return errors.New("slack: the app may not write; add the scope chat:write and install the app again")
 	}
 	return nil
+}
+
+// lacks reports whether the token is known to have not got a scope.
+func (c *Channel) lacks(scope string) bool {
+	scopes := c.self().Header.Get("X-Oauth-Scopes")
+	return scopes != "" && !slices.Contains(strings.Split(strings.ReplaceAll(scopes, " ", ""), ","), scope)
 }
 
 // About describes the bot for people: its name, its workspace, and the scopes that it lacks.
@@ -174,39 +166,27 @@ func (c *Channel) About() string {
 		return ""
 	}
 	about := "@" + me.User + " in the workspace " + cmp.Or(me.Team, me.TeamID)
-	if me.scopes == nil {
-		return about
-	}
-	lacks := slices.DeleteFunc(
-		[]string{"app_mentions:read", "im:history", "channels:history", "files:read", "files:write", "reactions:write", "users:read"},
-		func(scope string) bool { return slices.Contains(me.scopes, scope) },
-	)
-	if len(lacks) > 0 {
-		about += ", without the scopes " + strings.Join(lacks, ", ")
+	missing := []string{"app_mentions:read", "im:history", "channels:history", "files:read", "files:write", "reactions:write", "users:read"}
+	if missing = slices.DeleteFunc(missing, func(scope string) bool { return !c.lacks(scope) }); len(missing) > 0 {
+		about += ", without the scopes " + strings.Join(missing, ", ")
 	}
 	return about
 }
 
 // identify asks the platform for the bot's ids.
 func (c *Channel) identify(ctx context.Context) error {
-	var me identity
-	err := c.call(ctx, func(ctx context.Context) error {
-		answer, err := c.api.AuthTestContext(ctx)
-		if err == nil {
-			me.AuthTestResponse = *answer
-		}
+	var me *slackgo.AuthTestResponse
+	err := c.call(ctx, "auth.test", func(ctx context.Context) (err error) {
+		me, err = c.api.AuthTestContext(ctx)
 		return err
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if me.UserID == "" || me.TeamID == "" {
+	case me.UserID == "" || me.TeamID == "":
 		return errors.New("slack: auth.test: the answer does not say who the bot is; check the setting api")
 	}
-	if scopes := me.Header.Get("X-Oauth-Scopes"); scopes != "" {
-		me.scopes = strings.FieldsFunc(scopes, func(r rune) bool { return r == ',' || r == ' ' })
-	}
-	c.me.Store(&me)
+	c.me.Store(me)
 	return nil
 }
 
@@ -215,10 +195,9 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	defer c.closeIdle()
 	return c.service.Serve(ctx, q, platform.ServiceOptions{
 		Handler: kernel.Handler{
-			Channel: c.name, Account: c.account, Grace: c.grace,
+			Channel: c.s.Name, Account: c.s.Account, Grace: c.s.Grace,
 			Run: func(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
-				a := &adapter{c: c, k: q.Kernel(), meta: m}
-				return kernel.Run(ctx, a.k, m, e.Raws(), a.hooks())
+				return (&adapter{c: c, k: q.Kernel(), meta: m}).run(ctx, e)
 			},
 			Sender: kernel.Sender{Send: c.send, Repeatable: onlyEdits},
 		},
@@ -230,10 +209,10 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 func (c *Channel) connect(ctx context.Context) error {
 	invalid := func(err error) bool { return is(err, badToken) }
 	err := platform.Persist(ctx, c.identify, invalid, judge, func(err error, pause time.Duration) {
-		c.log.WarnContext(ctx, "platform answers wrongly; retrying", "channel", c.name, "error", err, "pause", pause)
+		c.log.WarnContext(ctx, "platform answers wrongly; retrying", "channel", c.s.Name, "error", err, "pause", pause)
 	})
 	if err == nil {
-		c.log.InfoContext(ctx, "channel is connected", "channel", c.name, "bot", c.self().User, "workspace", c.self().Team)
+		c.log.InfoContext(ctx, "channel is connected", "channel", c.s.Name, "bot", c.self().User, "workspace", c.self().Team)
 	}
 	return err
 }

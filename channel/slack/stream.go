@@ -14,25 +14,14 @@ import (
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
-const (
-	// maxStream is what a streamed message holds: 12 000 characters.
-	maxStream = 12_000
-	// deniedFor is how long the platform is not asked again for what it has refused.
-	deniedFor = time.Hour
-)
+// maxStream is what a streamed message holds: 12 000 characters.
+const maxStream = 12_000
 
 // stream is a message that grows: text can only be appended to it, and it cannot be edited before it ends. The platform ends it by itself after some
 // minutes.
 type stream struct {
 	ts   string
 	text string // that was appended
-}
-
-// rest returns what has to be appended for a text to be shown. ok is false if the text does not begin with what is shown, or is too long.
-func (s *stream) rest(text string) (rest string, ok bool) {
-	text = streamText(text)
-	rest, ok = strings.CutPrefix(text, s.text)
-	return rest, ok && markup.UTF16(text) <= maxStream
 }
 
 // mentionStart is the beginning of a mention, in a text or in the address of a link.
@@ -44,80 +33,70 @@ func streamText(markdown string) string {
 	return mentionStart.ReplaceAllString(strings.TrimSpace(markdown), "$1\u200b$2")
 }
 
-// canStream reports whether a text can be the beginning of a stream: in a thread, and in a channel to a person.
-func (d *delivery) canStream(t target, text string) bool {
-	_, fits := (&stream{}).rest(text)
-	return fits && t.thread != "" && (d.message.direct || personForm.MatchString(d.message.User)) && !d.c.denied.active(streamIn(t))
-}
-
-func streamIn(t target) string { return "stream " + t.conversation }
-
-// startStream begins a stream. handled is false if the platform does not stream there: the conversation gets no more streams for a while.
-func (d *delivery) startStream(ctx context.Context, t target, text string) (ts string, handled bool, err error) {
-	c, text := d.c, streamText(text)
-	options := []slackgo.MsgOption{slackgo.MsgOptionTS(t.thread), slackgo.MsgOptionMarkdownText(text)}
-	if !d.message.direct {
-		team := cmp.Or(d.message.Team, c.self().TeamID)
-		options = append(options, slackgo.MsgOptionRecipientUserID(d.message.User), slackgo.MsgOptionRecipientTeamID(team))
-	}
-	err = c.call(ctx, func(ctx context.Context) (err error) {
-		_, ts, err = c.api.StartStreamContext(ctx, t.conversation, options...)
-		return err
-	})
-	if e, refused := errors.AsType[*Error](err); refused && e.kind != down && e.kind != badToken {
-		wait := deniedFor
-		if e.kind == tooMany {
-			wait = e.RetryAfter
-		}
-		c.denied.extend(streamIn(t), wait)
-		c.log.DebugContext(ctx, "no stream; editing a message instead", "channel", c.name, "error", err)
+// startStream begins a stream: in a thread, and in a channel to a person. started is false if the platform does not stream there.
+func (d *delivery) startStream(ctx context.Context, t target, markdown string) (ts string, started bool, err error) {
+	c, m, text := d.c, d.message, streamText(markdown)
+	place := "stream " + t.conversation
+	if t.thread == "" || !m.direct && !personForm.MatchString(m.User) || c.wasRefused(place) || markup.UTF16(text) > maxStream {
 		return "", false, nil
 	}
-	if err == nil && ts != "" {
-		c.wrote(ctx, t)
+	options := []slackgo.MsgOption{slackgo.MsgOptionMarkdownText(text)}
+	if !m.direct {
+		options = append(options, slackgo.MsgOptionRecipientUserID(m.User), slackgo.MsgOptionRecipientTeamID(cmp.Or(m.Team, c.self().TeamID)))
+	}
+	err = c.call(ctx, "chat.startStream", func(ctx context.Context) (err error) {
+		_, ts, err = c.api.StartStreamContext(ctx, t.conversation, t.options(options...)...)
+		return err
+	})
+	if refused(err) {
+		c.refusedAt.Add(place, time.Now())
+		c.log.DebugContext(ctx, "no stream; editing a message instead", "channel", c.s.Name, "error", err)
+		return "", false, nil
+	}
+	if err == nil {
+		c.noteThread(ctx, t)
 		d.stream = &stream{ts, text}
 	}
 	return ts, true, err
 }
 
-// appendStream shows more of a text. handled is false if the message has to be edited from now on: the text has not only grown, or the platform has
-// ended the stream.
-func (d *delivery) appendStream(ctx context.Context, t target, text string) (handled bool, err error) {
-	s := d.stream
-	rest, ok := s.rest(text)
+// appendStream shows more of a text. appended is false if the message has to be edited from now on: the text has not only grown, or it is not known what is
+// shown.
+func (d *delivery) appendStream(ctx context.Context, t target, markdown string) (appended bool, err error) {
+	s, text := d.stream, streamText(markdown)
+	rest, grown := strings.CutPrefix(text, s.text)
 	switch {
-	case !ok && strings.HasPrefix(streamText(text), s.text): // too long; it is shown when it is finished
-		return true, nil
-	case !ok:
+	case !grown:
 		d.stream = nil
 		_ = d.c.stopStream(ctx, t, s.ts, "") // else it ends when the message is edited
 		return false, nil
-	case rest == "":
+	case rest == "" || markup.UTF16(text) > maxStream: // what is too long is shown when it is finished
 		return true, nil
 	}
-	err = d.c.call(ctx, func(ctx context.Context) error {
+	err = d.c.call(ctx, "chat.appendStream", func(ctx context.Context) error {
 		_, _, err := d.c.api.AppendStreamContext(ctx, t.conversation, s.ts, slackgo.MsgOptionMarkdownText(rest))
 		return err
 	})
-	_, unreached := errors.AsType[*platform.Unreached](err)
-	switch {
-	case err == nil:
-		s.text += rest
-	case !is(err, tooMany) && !unreached: // it is not known what is shown
+	if _, unreached := errors.AsType[*platform.Unreached](err); err != nil && !unreached && !is(err, tooMany) {
 		d.stream = nil
 		return false, nil
+	}
+	if err == nil {
+		s.text = text
 	}
 	return true, err
 }
 
 // finishStream ends a stream with the rest of a text. It reports whether the message shows all of the text; else it has to be edited, which also helps
 // if it is not known what is shown.
-func (c *Channel) finishStream(ctx context.Context, t target, s *stream, text string) bool {
-	rest, ok := s.rest(text)
-	if !ok {
-		rest = ""
+func (c *Channel) finishStream(ctx context.Context, t target, s *stream, markdown string) bool {
+	text := streamText(markdown)
+	rest, grown := strings.CutPrefix(text, s.text)
+	if !grown || markup.UTF16(text) > maxStream {
+		_ = c.stopStream(ctx, t, s.ts, "")
+		return false
 	}
-	return c.stopStream(ctx, t, s.ts, rest) == nil && ok
+	return c.stopStream(ctx, t, s.ts, rest) == nil
 }
 
 // stopStream makes one attempt to end a stream.
@@ -126,7 +105,7 @@ func (c *Channel) stopStream(ctx context.Context, t target, ts, rest string) err
 	if rest != "" {
 		options = append(options, slackgo.MsgOptionMarkdownText(rest))
 	}
-	return c.call(ctx, func(ctx context.Context) error {
+	return c.call(ctx, "chat.stopStream", func(ctx context.Context) error {
 		_, _, err := c.api.StopStreamContext(ctx, t.conversation, ts, options...)
 		return err
 	})

@@ -43,7 +43,7 @@ func TestAnAnswerInAThreadIsStreamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
-				r.answers(shows("**one** two three", "**one**", "**one** two "))
+				r.Answers(shows("**one** two three", "**one**", "**one** two "))
 				m := r.say(m)
 				wait(20 * time.Second)
 				r.wantMethods("startStream", "appendStream", "stopStream")
@@ -73,7 +73,7 @@ func TestAnAnswerInAThreadIsStreamed(t *testing.T) {
 
 func TestOutsideOfThreadsAMessageIsEdited(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.answers(shows("one two", "one"))
+		r.Answers(shows("one two", "one"))
 		r.say(fakeslack.Message{Channel: dm, Text: "hi"})
 		wait(20 * time.Second)
 		r.wantMethods("postMessage", "update")
@@ -85,7 +85,7 @@ func TestWhereThePlatformDoesNotStreamAMessageIsEdited(t *testing.T) {
 		t.Run(code, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				r.fake.Fail(fakeslack.Fault{Method: "chat.startStream", Error: code, Times: -1})
-				r.answers(shows("one two three", "one", "one two"))
+				r.Answers(shows("one two three", "one", "one two"))
 				for range 2 {
 					r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
 					wait(time.Minute)
@@ -110,12 +110,12 @@ func TestWhereThePlatformDoesNotStreamAMessageIsEdited(t *testing.T) {
 func TestAStreamThatThePlatformDoesNotTakeNowIsAMessage(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.fake.Fail(fakeslack.Fault{Method: "chat.startStream", Status: 429, RetryAfter: 20})
-		r.answers(shows("one two", "one"))
+		r.Answers(shows("one two", "one"))
 		r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
 		wait(time.Minute)
 		r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
 		wait(20 * time.Second)
-		r.wantMethods("startStream", "postMessage", "update", "startStream", "stopStream")
+		r.wantMethods("startStream", "postMessage", "startStream", "stopStream")
 		r.wantTexts(room, "one two", "one two")
 	})
 }
@@ -125,7 +125,7 @@ func TestATextThatHasChangedReplacesTheStream(t *testing.T) {
 	for name, previews := range map[string][]string{"a preview": {"one", "eins", "eins zwei"}, "the answer": {"one"}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
-				r.answers(shows("eins zwei **drei**", previews...))
+				r.Answers(shows("eins zwei **drei**", previews...))
 				r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
 				wait(time.Minute)
 				r.wantAnswer(room, "eins zwei *drei*")
@@ -157,7 +157,7 @@ func TestFailuresOfStreams(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				r.fake.Fail(faults...)
-				r.answers(shows("one two three four", "one", "one two", "one two three"))
+				r.Answers(shows("one two three four", "one", "one two", "one two three"))
 				r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
 				wait(3 * time.Minute)
 				if name == "somebody has deleted the message" {
@@ -175,7 +175,7 @@ func TestFailuresOfStreams(t *testing.T) {
 
 func TestAStreamThatAPersonHasEndedIsEdited(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.answers(shows("one two three", "one", "one two"))
+		r.Answers(shows("one two three", "one", "one two"))
 		r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
 		r.fake.EndStream(room, r.fake.Shown(room)[0].TS)
 		wait(time.Minute)
@@ -189,7 +189,7 @@ func TestAStreamThatEndsByItselfIsEdited(t *testing.T) {
 		for i := range previews {
 			previews[i] = strings.Repeat("word ", i+1)
 		}
-		r.answers(shows(strings.Repeat("word ", 201), previews...))
+		r.Answers(shows(strings.Repeat("word ", 201), previews...))
 		r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
 		wait(11 * time.Minute)
 		r.wantAnswer(room, strings.TrimSpace(strings.Repeat("word ", 201)))
@@ -203,16 +203,16 @@ func TestAStreamGoesOnAfterARestart(t *testing.T) {
 			bubbleWith(t, func(s *slack.Settings) { s.Grace = time.Second }, nil, channel.Place{}, func(t *testing.T, r *rig) {
 				if failed {
 					r.fake.Fail(fakeslack.Fault{Method: "chat.stopStream", Cut: fakeslack.CutBefore, Times: -1}, fakeslack.Fault{Method: "chat.update", Cut: fakeslack.CutBefore, Times: -1})
-					r.answers(shows("one two three", "one"))
+					r.Answers(shows("one two three", "one"))
 				} else {
-					r.answers(shows("never", "one", "one two", "one two three", "one two three four", "and", "so", "on"))
+					r.Answers(shows("never", "one", "one two", "one two three", "one two three four", "and", "so", "on"))
 				}
 				r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
 				wait(5 * time.Second)
 				if m := r.fake.Shown(room); len(m) != 1 || !r.fake.Streaming(room, m[0].TS) {
 					t.Fatalf("people see %+v", m)
 				}
-				r.answers(shows("one two three", "one tw"))
+				r.Answers(shows("one two three", "one tw"))
 				r.restart()
 				r.fake.Mend()
 				wait(3 * time.Minute)
@@ -228,7 +228,7 @@ func TestAStreamGoesOnAfterARestart(t *testing.T) {
 func TestALongStreamBecomesSeveralMessages(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		text := strings.Repeat("lorem ipsum. ", 1500)
-		r.answers(shows(text, text[:5000], text[:11_000], text[:15_000]))
+		r.Answers(shows(text, text[:5000], text[:11_000], text[:15_000]))
 		r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
 		wait(time.Minute)
 		var all []string

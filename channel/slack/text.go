@@ -1,6 +1,8 @@
 package slack
 
 import (
+	"cmp"
+	"regexp"
 	"strings"
 )
 
@@ -11,88 +13,65 @@ type words struct {
 	anybody bool   // someone is, or a group, or all
 }
 
-// unescape takes back what the platform escapes, which is these and nothing else.
-var unescape = strings.NewReplacer("&lt;", "<", "&gt;", ">", "&amp;", "&")
+var (
+	// unescape takes back what the platform escapes, which is these and nothing else.
+	unescape = strings.NewReplacer("&lt;", "<", "&gt;", ">", "&amp;", "&")
 
-// read reads a text: what is in angle brackets is a mention, a channel or a link, for brackets that someone has written are
-// escaped. name is what people are called, "" for someone who is not known.
+	// reference is a mention, a channel or a link, with the words that stand for it. Brackets that someone has written are escaped.
+	reference = regexp.MustCompile(`<([^>|]*)\|?([^>]*)>`)
+
+	// callMark is between the mention of the bot and what it is told: "@ling: help" and "@ling, help" say help; ",help" is a command.
+	callMark = regexp.MustCompile(`^(: |, )`)
+)
+
+// read reads a text for the bot me. name is what people are called, "" for someone who is not known.
 func read(text, me string, name func(id string) string) words {
 	var w words
 	var b strings.Builder
-	b.Grow(len(text))
-	for text != "" {
-		open := strings.IndexByte(text, '<')
-		end := -1
-		if open >= 0 {
-			end = strings.IndexByte(text[open:], '>')
-		}
-		if end < 0 {
+	for {
+		at := reference.FindStringSubmatchIndex(text)
+		if at == nil {
 			break
 		}
-		b.WriteString(unescape.Replace(text[:open]))
-		inside := text[open+1 : open+end]
-		text = text[open+end+1:]
-		what, label, _ := strings.Cut(inside, "|")
-		label = unescape.Replace(label)
-		if me != "" && what == "@"+me {
-			w.us, w.anybody = true, true
-			if s := b.String(); s == "" || s[len(s)-1] == ' ' || s[len(s)-1] == '\n' {
-				text = strings.TrimPrefix(text, " ")
-			}
+		b.WriteString(unescape.Replace(text[:at[0]]))
+		what, label := text[at[2]:at[3]], unescape.Replace(text[at[4]:at[5]])
+		text = text[at[1]:]
+		if me == "" || what != "@"+me {
+			b.WriteString(w.reference(what, label, name))
 			continue
 		}
-		w.write(&b, what, label, name)
-	}
-	b.WriteString(unescape.Replace(text))
-	w.text = strings.TrimSpace(b.String())
-	if w.us { // "@ling: help" and "@ling, help" are for ling, and say help; ",help" is a command
-		for _, mark := range []string{": ", ", "} {
-			if rest, ok := strings.CutPrefix(w.text, mark); ok {
-				w.text = strings.TrimSpace(rest)
-			}
+		w.us, w.anybody = true, true
+		if before := b.String(); before == "" || strings.HasSuffix(before, " ") || strings.HasSuffix(before, "\n") {
+			text = strings.TrimPrefix(text, " ")
 		}
+	}
+	w.text = strings.TrimSpace(b.String() + unescape.Replace(text))
+	if w.us {
+		w.text = strings.TrimSpace(callMark.ReplaceAllString(w.text, ""))
 	}
 	return w
 }
 
-// write writes what is in brackets and is no mention of the bot.
-func (w *words) write(b *strings.Builder, what, label string, name func(string) string) {
-	rest := ""
-	if what != "" {
-		rest = unescape.Replace(what[1:])
-	}
+// reference returns what people read for what is in brackets.
+func (w *words) reference(what, label string, name func(string) string) string {
+	address := unescape.Replace(what)
 	switch {
 	case strings.HasPrefix(what, "@"):
 		w.anybody = true
-		if label == "" && name != nil {
-			label = name(rest)
-		}
-		if label == "" {
-			label = rest
-		}
-		b.WriteString("@" + strings.TrimPrefix(label, "@"))
+		return "@" + strings.TrimPrefix(cmp.Or(label, name(address[1:]), address[1:]), "@")
 	case strings.HasPrefix(what, "#"):
-		if label == "" {
-			label = rest
-		}
-		b.WriteString("#" + label)
+		return "#" + cmp.Or(label, address[1:])
 	case strings.HasPrefix(what, "!date^"):
-		b.WriteString(label)
+		return label
 	case strings.HasPrefix(what, "!"):
 		w.anybody = true
-		if label == "" {
-			label = strings.TrimPrefix(rest, "subteam^")
-		}
-		b.WriteString("@" + strings.TrimPrefix(label, "@"))
-	default:
-		address := unescape.Replace(what)
-		plain := strings.TrimPrefix(address, "mailto:")
-		_, short, _ := strings.Cut(address, "://")
-		switch label {
-		case "", address, plain, short, strings.TrimSuffix(short, "/"):
-			b.WriteString(plain)
-		default:
-			b.WriteString(label + " (" + plain + ")")
-		}
+		return "@" + strings.TrimPrefix(cmp.Or(label, strings.TrimPrefix(address[1:], "subteam^")), "@")
 	}
+	plain := strings.TrimPrefix(address, "mailto:")
+	_, short, _ := strings.Cut(address, "://")
+	switch label {
+	case "", address, plain, short, strings.TrimSuffix(short, "/"):
+		return plain
+	}
+	return label + " (" + plain + ")"
 }

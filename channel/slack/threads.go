@@ -13,18 +13,14 @@ import (
 type threads struct {
 	state platform.State // shared with other replicas; nil keeps threads in memory
 	name  string         // in the state
-	known *lru.Cache[thread, struct{}]
+	known *lru.Cache[target, struct{}]
 }
-
-// thread is a conversation and the ts of the first message.
-type thread [2]string
 
 // maxThreads bounds what is remembered: the oldest go first.
 const maxThreads = 2000
 
 func openThreads(state platform.State, name string) (*threads, error) {
-	known, _ := lru.New[thread, struct{}](maxThreads) // it fails for a size below 1 only
-	t := &threads{state: state, name: name, known: known}
+	t := &threads{state: state, name: name, known: newCache[target, struct{}](maxThreads)}
 	if err := t.read(); err != nil {
 		return nil, fmt.Errorf("read what is known of threads: %w", err)
 	}
@@ -36,43 +32,34 @@ func (t *threads) read() error {
 	if t.state == nil {
 		return nil
 	}
-	var list []thread
+	var list [][2]string
 	err := platform.ReadState(t.state, t.name, &list)
 	for _, one := range list {
-		t.known.ContainsOrAdd(one, struct{}{})
+		t.known.ContainsOrAdd(target{one[0], one[1]}, struct{}{})
 	}
 	return err
 }
 
 // learn notes that the bot has written in a thread.
-func (t *threads) learn(conversation, ts string) error {
-	one := thread{conversation, ts}
-	if conversation == "" || ts == "" || t.known.Contains(one) {
+func (t *threads) learn(at target) error {
+	if known, _ := t.known.ContainsOrAdd(at, struct{}{}); known || t.state == nil {
 		return nil
 	}
-	t.known.Add(one, struct{}{})
-	if t.state == nil {
-		return nil
-	}
-	err := platform.ChangeState(t.state, t.name, func(list []thread) ([]thread, bool) {
-		if slices.Contains(list, one) {
-			return nil, false
-		}
+	one := [2]string{at.conversation, at.thread}
+	err := platform.ChangeState(t.state, t.name, func(list [][2]string) ([][2]string, bool) {
 		list = append(list, one)
-		return list[max(0, len(list)-maxThreads):], true
+		return list[max(0, len(list)-maxThreads):], !slices.Contains(list[:len(list)-1], one)
 	})
 	if err != nil {
-		t.known.Remove(one) // the next message there stores it
-		return fmt.Errorf("slack: write what is known of threads: %w", err)
+		t.known.Remove(at) // the next message there stores it
 	}
-	return nil
+	return err
 }
 
 // has reports whether the bot has written in a thread, as far as is known here if the state cannot be read.
-func (t *threads) has(conversation, ts string) bool {
-	one := thread{conversation, ts}
-	if !t.known.Contains(one) {
+func (t *threads) has(at target) bool {
+	if !t.known.Contains(at) {
 		_ = t.read()
 	}
-	return t.known.Contains(one)
+	return t.known.Contains(at)
 }

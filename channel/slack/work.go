@@ -2,19 +2,9 @@ package slack
 
 import (
 	"context"
-	"errors"
+	"time"
 
 	slackgo "github.com/slack-go/slack"
-)
-
-// sign is what shows that work goes on.
-type sign uint8
-
-const (
-	signUnknown  sign = iota // an earlier process may have added the reaction
-	signNone                 // the platform has refused the reaction
-	signReaction             // to the message that is answered
-	signStatus               // of the assistant's thread
 )
 
 const (
@@ -27,47 +17,42 @@ const (
 // worse than one without.
 func (d *delivery) work(ctx context.Context) error {
 	m := d.message
-	name := "status " + m.conversation
-	if m.direct && m.thread != "" && d.signed != signReaction && !d.c.denied.active(name) {
-		d.signed = signStatus
+	assistant := "status " + m.conversation
+	if m.direct && m.thread != "" && !d.reacted && !d.c.wasRefused(assistant) {
 		err := d.setStatus(ctx, workStatus)
-		if _, refused := errors.AsType[*Error](err); !refused {
+		if d.hasStatus = !refused(err); d.hasStatus {
 			return err
 		}
-		d.c.denied.extend(name, deniedFor) // it is not a thread of an assistant
-		d.signed = signUnknown
+		d.c.refusedAt.Add(assistant, time.Now())
 	}
-	if d.signed != signUnknown || m.Timestamp == "" {
+	if d.reacted || d.hasStatus || m.Timestamp == "" {
 		return nil
 	}
-	d.signed = signReaction
-	err := d.c.call(ctx, func(ctx context.Context) error {
+	d.reacted = true
+	err := d.c.call(ctx, "reactions.add", func(ctx context.Context) error {
 		return d.c.api.AddReactionContext(ctx, workReaction, slackgo.NewRefToMessage(m.conversation, m.Timestamp))
 	})
-	if is(err, sameSign) { // an earlier process has added it
-		return nil
-	}
-	if _, refused := errors.AsType[*Error](err); refused {
-		d.signed = signNone
+	if d.unmarked = refused(err); is(err, sameSign) { // an earlier process has added it
+		d.unmarked, err = false, nil
 	}
 	return err
 }
 
-// rest removes the sign.
+// rest removes the sign. An earlier process may have added the reaction.
 func (d *delivery) rest(ctx context.Context) error {
-	signed := d.signed
-	d.signed = signUnknown
+	status, unmarked := d.hasStatus, d.unmarked
+	d.hasStatus, d.reacted, d.unmarked = false, false, false
 	switch {
-	case signed == signStatus:
+	case status:
 		return d.setStatus(ctx, "") // also the answer removes it, but there may be none
-	case signed == signNone || d.message.Timestamp == "":
+	case unmarked || d.message.Timestamp == "":
 		return nil
 	}
 	return d.c.removeReaction(ctx, d.message.conversation, d.message.Timestamp)
 }
 
 func (d *delivery) setStatus(ctx context.Context, status string) error {
-	return d.c.call(ctx, func(ctx context.Context) error {
+	return d.c.call(ctx, "assistant.threads.setStatus", func(ctx context.Context) error {
 		return d.c.api.SetAssistantThreadsStatusContext(ctx, slackgo.AssistantThreadsSetStatusParameters{
 			ChannelID: d.message.conversation, ThreadTS: d.message.thread, Status: status,
 		})
@@ -75,7 +60,7 @@ func (d *delivery) setStatus(ctx context.Context, status string) error {
 }
 
 func (c *Channel) removeReaction(ctx context.Context, conversation, ts string) error {
-	err := c.repeat(ctx, true, func(ctx context.Context) error {
+	err := c.repeat(ctx, "reactions.remove", true, func(ctx context.Context) error {
 		return c.api.RemoveReactionContext(ctx, workReaction, slackgo.NewRefToMessage(conversation, ts))
 	})
 	if is(err, sameSign, gone, noScope) {

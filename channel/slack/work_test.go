@@ -42,7 +42,7 @@ func TestDC_15_TheReactionGoesWhenTheAnswerIsThere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubbleWith(t, func(s *slack.Settings) { s.Grace = time.Second }, nil, channel.Place{}, func(t *testing.T, r *rig) {
-				r.answers(after(test.answer))
+				r.Answers(after(test.answer))
 				m := r.say(fakeslack.Message{Channel: dm, Text: "hi"})
 				if got := r.fake.Reactions(dm, m.TS); !slices.Equal(got, []string{eyes}) {
 					t.Errorf("the message has the reactions %q", got)
@@ -76,13 +76,13 @@ func TestDC_15_ACrashLeavesNoReaction(t *testing.T) {
 	for name, early := range map[string]bool{"the answer follows": false, "the answer is there at once": true} {
 		t.Run(name, func(t *testing.T) {
 			bubbleWith(t, func(s *slack.Settings) { s.Grace = time.Second }, nil, channel.Place{}, func(t *testing.T, r *rig) {
-				r.answers(after(says("late")))
+				r.Answers(after(says("late")))
 				r.fake.Fail(fakeslack.Fault{Method: "reactions.remove", Cut: fakeslack.Refused, Times: -1}) // the process dies before
 				m := r.say(fakeslack.Message{Channel: dm, Text: "hi"})
 				_ = r.end()
 				r.fake.Mend()
 				if early {
-					r.answers(says("ok"))
+					r.Answers(says("ok"))
 				}
 				r.restart()
 				wait(time.Minute)
@@ -99,7 +99,7 @@ func TestAThreadOfAnAssistantHasAStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				r.fake.AddConversation(fakeslack.Conversation{ID: dm, Kind: fakeslack.IM, Assistant: true})
-				r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+				r.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 					time.Sleep(3 * time.Minute)
 					return answer(ctx, turn)
 				})
@@ -122,7 +122,7 @@ func TestAThreadOfAnAssistantHasAStatus(t *testing.T) {
 
 func TestAThreadOfNoAssistantHasAReactionAndThePlatformIsNotAskedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.answers(after(says("ok")))
+		r.Answers(after(says("ok")))
 		for range 2 {
 			m := r.say(fakeslack.Message{Channel: dm, Text: "hi", Thread: ping})
 			synctest.Wait()

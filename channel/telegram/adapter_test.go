@@ -105,7 +105,7 @@ func TestMentionsAreEntitiesNamesAndReplies(t *testing.T) {
 			}
 			r.say(tt.m)
 			time.Sleep(time.Second)
-			if tt.body == "" && len(r.told()) == 0 {
+			if tt.body == "" && len(r.Told()) == 0 {
 				return
 			}
 			if got := r.one().BodyForAgent; got != tt.body {
@@ -145,7 +145,7 @@ func TestSlashCommands(t *testing.T) {
 			r.say(faketelegram.Message{Chat: group, From: ann, Text: tt.text})
 			switch {
 			case tt.body == greeting || strings.HasPrefix(tt.body, "blocked"):
-				if got := append(r.ours(group.ID), r.outcomes()...); len(r.told()) != 0 || !slices.Contains(got, tt.body) {
+				if got := append(r.ours(group.ID), r.Outcomes()...); len(r.Told()) != 0 || !slices.Contains(got, tt.body) {
 					t.Errorf("got %q, expected %q", got, tt.body)
 				}
 			case tt.command != "":
@@ -187,7 +187,7 @@ func TestUpdatesThatAreNoMessagesStartNoTurn(t *testing.T) {
 		r.fake.Again(faketelegram.Update{ID: 5001, Kind: "something_new", Data: map[string]any{"a": 1}})
 		r.fake.Again(faketelegram.Update{ID: 5002, Kind: "message", Data: map[string]any{"message_id": 990, "date": 5, "chat": group, "from": ann, "new_chat_title": "x"}})
 		time.Sleep(time.Second)
-		if d := cmp.Diff([]string{"visible", "blocked not_a_turn", "blocked not_a_turn"}, r.outcomes()); d != "" || len(r.fake.Pending()) != 0 {
+		if d := cmp.Diff([]string{"visible", "blocked not_a_turn", "blocked not_a_turn"}, r.Outcomes()); d != "" || len(r.fake.Pending()) != 0 {
 			t.Errorf("%s, pending: %v", d, r.fake.Pending())
 		}
 	})
@@ -222,14 +222,14 @@ func TestASupergroupKeepsTheSessionOfItsGroup(t *testing.T) {
 	})
 	bubble(t, "a send that is told of it", func(t *testing.T) {
 		r := setup(t, options{}).serve()
-		r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+		r.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			r.fake.Migrate(group.ID, -1005) // while the agent thinks
 			return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "hi"})
 		})
 		r.fake.Fail(faketelegram.Fault{Method: "sendChatAction", Code: 400, Times: -1})
 		r.say(faketelegram.Message{Chat: group, From: ann, Text: "@ling_bot hi"})
 		if got := r.ours(-1005); !slices.Equal(got, []string{"hi"}) {
-			t.Errorf("got %q, %v", got, r.outcomes())
+			t.Errorf("got %q, %v", got, r.Outcomes())
 		}
 	})
 }
@@ -243,13 +243,13 @@ func TestQuotesAndForwardsHaveTheirSenders(t *testing.T) {
 		r.say(faketelegram.Message{Chat: group, From: ann, Text: "@ling_bot true?", ReplyTo: &first, Quote: quote})
 		hidden := &faketelegram.Origin{Type: "hidden_user", Date: 1700000000, SenderUserName: "Zed"}
 		r.say(faketelegram.Message{Chat: private, From: ann, Text: "/help", ForwardOrigin: hidden})
-		if len(r.told()) != 2 {
-			t.Fatal(r.outcomes())
+		if len(r.Told()) != 2 {
+			t.Fatal(r.Outcomes())
 		}
-		if q := r.told()[0]; q.ReplyToBody != "story" || q.ReplyToSender != "Bob" || !q.ReplyToIsQuote || q.ReplyToID != strconv.Itoa(first.ID) {
+		if q := r.Told()[0]; q.ReplyToBody != "story" || q.ReplyToSender != "Bob" || !q.ReplyToIsQuote || q.ReplyToID != strconv.Itoa(first.ID) {
 			t.Errorf("%+v", q)
 		}
-		if f := r.told()[1]; f.CommandAuthorized || f.ForwardedFrom != "Zed" || !strings.Contains(f.BodyForAgent, "help") || f.ForwardedDate.Unix() != 1700000000 {
+		if f := r.Told()[1]; f.CommandAuthorized || f.ForwardedFrom != "Zed" || !strings.Contains(f.BodyForAgent, "help") || f.ForwardedDate.Unix() != 1700000000 {
 			t.Errorf("%q from %q", f.BodyForAgent, f.ForwardedFrom)
 		}
 	})
@@ -327,7 +327,7 @@ func TestAFileThatIsTooLargeIsAFactAndANote(t *testing.T) {
 		for i, want := range []string{
 			"look\n[document \"big.bin\" is too large: 11 bytes; expected at most 10]", "look\n[document \"lies.bin\" is too large; expected at most 10 bytes]",
 		} {
-			if c := r.told()[i]; len(c.Media) != 1 || c.Media[0].Path != "" || c.BodyForAgent != want {
+			if c := r.Told()[i]; len(c.Media) != 1 || c.Media[0].Path != "" || c.BodyForAgent != want {
 				t.Errorf("%q %+v", c.BodyForAgent, c.Media)
 			}
 		}
@@ -348,7 +348,7 @@ func TestFilesOfALocalServerAreReadBelowItsFolderOnly(t *testing.T) {
 				r.fake.PointFile(doc.FileID, path)
 			}
 			r.say(faketelegram.Message{Chat: private, From: ann, Document: &doc})
-			told := r.told()
+			told := r.Told()
 			return told[len(told)-1].Media[0]
 		}
 		if m := send("a.txt", ""); m.Size != 6 || !strings.HasPrefix(m.Path, r.media) {

@@ -1,13 +1,11 @@
 package telegram
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,10 +14,8 @@ import (
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
-const (
-	callTimeout = 30 * time.Second // of a call that does not wait for updates
-	maxAnswer   = 16 << 20         // bytes; a hundred updates are far less
-)
+// callTimeout is that of a call that does not wait for updates.
+const callTimeout = 30 * time.Second
 
 // api makes calls. No error of it has the address in it, because the token is a part of that.
 type api struct {
@@ -127,8 +123,6 @@ func (a *api) do(ctx context.Context, r request) error {
 
 // call makes one attempt.
 func (a *api) call(ctx context.Context, r request) error {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.timeout, callTimeout))
-	defer cancel()
 	err := a.attempt(ctx, &r)
 	if err == nil {
 		return nil
@@ -145,33 +139,12 @@ func (a *api) attempt(ctx context.Context, r *request) error {
 	if err != nil {
 		return fmt.Errorf("write the call: %w", err)
 	}
-	res, err := a.send(ctx, http.MethodPost, "/bot"+a.token+"/"+r.method, contentType, body)
+	address, header := a.base+"/bot"+a.token+"/"+r.method, http.Header{"Content-Type": {contentType}}
+	res, text, err := platform.Exchange(ctx, a.http, cmp.Or(r.timeout, callTimeout), http.MethodPost, address, header, body)
 	if err != nil {
 		return err
 	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	if err != nil {
-		return fmt.Errorf("read the answer: %w", platform.Bare(ctx, err))
-	}
 	return r.read(res.StatusCode, text)
-}
-
-// send sends a request. path has the token in it.
-func (a *api) send(ctx context.Context, method, path, contentType string, body []byte) (*http.Response, error) {
-	if ctx.Err() != nil {
-		return nil, &platform.Unreached{Err: context.Cause(ctx)}
-	}
-	req, err := http.NewRequestWithContext(ctx, method, a.base+path, bytes.NewReader(body))
-	if err != nil {
-		return nil, errors.New("api is not an address; expected one such as " + DefaultAPI)
-	}
-	req.Header.Set("Content-Type", contentType)
-	res, err := a.http.Do(req)
-	if err != nil {
-		return nil, platform.Bare(ctx, err)
-	}
-	return res, nil
 }
 
 // encode writes the body of a call: JSON, or a form if there is a file.

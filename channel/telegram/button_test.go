@@ -227,7 +227,7 @@ func TestAQuestionFitsOrIsNotAsked(t *testing.T) {
 			r := setup(t, options{place: channel.Place{ErrorNotice: new(false)}}).serve()
 			failed := false
 			test.question.Failed = func() { failed = true }
-			r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+			r.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 				err := turn.Sink.Emit(ctx, channel.ReplyTool, channel.Payload{Text: "with commands", Question: &test.question})
 				time.Sleep(time.Second)
 				return channel.DispatchResult{NoReply: true}, err

@@ -37,7 +37,7 @@ func emits(final string, every time.Duration, previews ...string) agentFunc {
 func TestTypingIsShownEveryFourSecondsUntilTheText(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		r := setup(t, options{}).serve()
-		r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+		r.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			time.Sleep(9 * time.Second)
 			if err := turn.Sink.Emit(ctx, channel.ReplyBlock, channel.Payload{Text: "one"}); err != nil {
 				return channel.DispatchResult{}, err
@@ -71,7 +71,7 @@ func TestAnAnswerGrowsInOneMessage(t *testing.T) {
 			for i := range 60 {
 				previews = append(previews, strings.Repeat("**word** ", i/2+1))
 			}
-			r.answers(emits("it is **done**", 200*time.Millisecond, previews...))
+			r.Answers(emits("it is **done**", 200*time.Millisecond, previews...))
 			m := r.say(faketelegram.Message{Chat: tt.chat, From: ann, Text: "@ling_bot hi"})
 			time.Sleep(time.Minute)
 			sent, edits := r.fake.Calls("sendMessage"), r.fake.Calls("editMessageText")
@@ -101,7 +101,7 @@ func TestAnAnswerGrowsInOneMessage(t *testing.T) {
 	bubble(t, "what does not fit is no edit", func(t *testing.T) {
 		r := setup(t, options{}).serve()
 		long := strings.Repeat("word ", 1000)
-		r.answers(emits(long, 2*time.Second, long, long+"more ", long+"more and more "))
+		r.Answers(emits(long, 2*time.Second, long, long+"more ", long+"more and more "))
 		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
 		time.Sleep(time.Minute)
 		if n := len(r.fake.Calls("editMessageText")); n != 1 {
@@ -110,16 +110,16 @@ func TestAnAnswerGrowsInOneMessage(t *testing.T) {
 	})
 	bubble(t, "what is unchanged is sent", func(t *testing.T) {
 		r := setup(t, options{}).serve()
-		r.answers(emits("all of it", 2*time.Second, "all of it", "all of it "))
+		r.Answers(emits("all of it", 2*time.Second, "all of it", "all of it "))
 		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
 		time.Sleep(time.Minute)
-		if d := cmp.Diff([]string{"visible", "all of it"}, append(r.outcomes(), r.ours(private.ID)...)); d != "" {
+		if d := cmp.Diff([]string{"visible", "all of it"}, append(r.Outcomes(), r.ours(private.ID)...)); d != "" {
 			t.Error(d)
 		}
 	})
 	bubble(t, "off", func(t *testing.T) {
 		r := setup(t, options{settings: func(s *telegram.Settings) { s.Preview = telegram.PreviewOff }}).serve()
-		r.answers(emits("whole", 2*time.Second, "h", "half"))
+		r.Answers(emits("whole", 2*time.Second, "h", "half"))
 		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
 		time.Sleep(10 * time.Second)
 		if len(r.fake.Calls("sendMessage")) != 1 || len(r.fake.Calls("editMessageText")) != 0 {
@@ -131,7 +131,7 @@ func TestAnAnswerGrowsInOneMessage(t *testing.T) {
 func TestDraftsAreForPrivateChats(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		r := setup(t, options{settings: func(s *telegram.Settings) { s.Preview = telegram.PreviewDraft }}).serve()
-		r.answers(emits("whole", 2*time.Second, "h", "half"))
+		r.Answers(emits("whole", 2*time.Second, "h", "half"))
 		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
 		time.Sleep(10 * time.Second)
 		if d := cmp.Diff([]string{"h", "half"}, r.fake.Drafts(private.ID)); d != "" {
@@ -155,7 +155,7 @@ func TestDraftsAreForPrivateChats(t *testing.T) {
 func TestAPreviewWhoseBlockNeverComesIsMarked(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		r := setup(t, options{}).serve()
-		r.answers(func(_ context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+		r.Answers(func(_ context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			turn.Sink.Preview(channel.Payload{Text: "half an"})
 			time.Sleep(2 * time.Second)
 			return channel.DispatchResult{}, errors.New("the model is gone")
@@ -173,7 +173,7 @@ func TestThePreviewOfAnEndedProcessBecomesTheAnswer(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		short := func(s *telegram.Settings) { s.Grace = time.Millisecond }
 		r := setup(t, options{settings: short}).serve()
-		r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+		r.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			turn.Sink.Preview(channel.Payload{Text: "half"})
 			<-ctx.Done()
 			return channel.DispatchResult{}, context.Cause(ctx)
@@ -203,7 +203,7 @@ func TestALongAnswerIsCutAndNoTextIsLost(t *testing.T) {
 	for _, mode := range []string{telegram.ParseHTML, telegram.ParseMarkdown} {
 		bubble(t, mode, func(t *testing.T) {
 			r := setup(t, options{settings: func(s *telegram.Settings) { s.ParseMode = mode }}).serve()
-			r.answers(emits(text, time.Second, text[:6000]))
+			r.Answers(emits(text, time.Second, text[:6000]))
 			m := r.say(faketelegram.Message{Chat: group, From: ann, Text: "@ling_bot hi"})
 			time.Sleep(time.Minute)
 			got := r.fake.Messages(group.ID, r.fake.Me().ID)
@@ -226,7 +226,7 @@ func TestALongAnswerIsCutAndNoTextIsLost(t *testing.T) {
 					t.Error(c.Description)
 				}
 			}
-			if d := cmp.Diff([]string{"visible"}, r.outcomes()); d != "" {
+			if d := cmp.Diff([]string{"visible"}, r.Outcomes()); d != "" {
 				t.Error(d)
 			}
 		})
@@ -250,7 +250,7 @@ func TestRefusedMarkupIsSentOnceAsPlainText(t *testing.T) {
 	} {
 		bubble(t, name, func(t *testing.T) {
 			r := setup(t, options{place: channel.Place{ErrorNotice: new(false)}}).serve()
-			r.answers(emits("a **b** < [c](https://c.example/)", 2*time.Second, tt.preview))
+			r.Answers(emits("a **b** < [c](https://c.example/)", 2*time.Second, tt.preview))
 			r.fake.Fail(tt.fault)
 			r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
 			time.Sleep(10 * time.Second)
@@ -273,7 +273,7 @@ func TestMessagesThatAreDeletedDoNotStopTheAnswer(t *testing.T) {
 	})
 	bubble(t, "the preview", func(t *testing.T) {
 		r := setup(t, options{}).serve()
-		r.answers(emits("whole", 2*time.Second, "half"))
+		r.Answers(emits("whole", 2*time.Second, "half"))
 		r.fake.Fail(faketelegram.Fault{Method: "editMessageText", Code: 400, Description: "Bad Request: message to edit not found"})
 		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
 		time.Sleep(10 * time.Second)
@@ -313,12 +313,12 @@ func TestFailuresOfASend(t *testing.T) {
 			r.fake.Fail(tt.fault)
 			begin := time.Now()
 			r.say(faketelegram.Message{Chat: private, From: ann, Text: "say one"})
-			for len(r.outcomes()) == 0 {
+			for len(r.Outcomes()) == 0 {
 				time.Sleep(500 * time.Millisecond)
 				synctest.Wait()
 			}
-			if took := time.Since(begin); r.outcomes()[0] != tt.outcome || took < tt.after {
-				t.Errorf("%v after %v, expected %s after %v", r.outcomes(), took, tt.outcome, tt.after)
+			if took := time.Since(begin); r.Outcomes()[0] != tt.outcome || took < tt.after {
+				t.Errorf("%v after %v, expected %s after %v", r.Outcomes(), took, tt.outcome, tt.after)
 			}
 			time.Sleep(6 * time.Minute)
 			if shown := slices.Sorted(slices.Values(r.ours(private.ID))); !slices.Equal(shown, slices.Sorted(slices.Values(tt.shown))) { // some come at one moment
@@ -335,12 +335,12 @@ func TestFailuresOfASend(t *testing.T) {
 func TestALongAnswerThatBreaksOffIsPartial(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		r := setup(t, options{}).serve()
-		r.answers(emits(strings.Repeat("word ", 3000), 0))
+		r.Answers(emits(strings.Repeat("word ", 3000), 0))
 		r.fake.Fail(faketelegram.Fault{Method: "sendMessage", Skip: 1, Cut: faketelegram.CutBefore})
 		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
 		time.Sleep(time.Minute)
-		if n := len(r.fake.Calls("sendMessage")); n != 2 || !slices.Equal(r.outcomes(), []string{"partial"}) {
-			t.Errorf("%d calls, %v", n, r.outcomes())
+		if n := len(r.fake.Calls("sendMessage")); n != 2 || !slices.Equal(r.Outcomes(), []string{"partial"}) {
+			t.Errorf("%d calls, %v", n, r.Outcomes())
 		}
 	})
 }
@@ -349,7 +349,7 @@ func TestALongAnswerThatBreaksOffIsPartial(t *testing.T) {
 func TestA429SlowsPreviews(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		r := setup(t, options{}).serve()
-		r.answers(emits("whole", time.Second, strings.Split("abcdefghijklmnop", "")...))
+		r.Answers(emits("whole", time.Second, strings.Split("abcdefghijklmnop", "")...))
 		r.fake.Fail(faketelegram.Fault{Method: "editMessageText", Code: 429, RetryAfter: 10})
 		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
 		time.Sleep(time.Minute)
@@ -363,11 +363,11 @@ func TestA429SlowsPreviews(t *testing.T) {
 func TestAnEditInDoubtIsMadeAgain(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		r := setup(t, options{}).serve()
-		r.answers(emits("whole", 1500*time.Millisecond, "half"))
+		r.Answers(emits("whole", 1500*time.Millisecond, "half"))
 		r.fake.Fail(faketelegram.Fault{Method: "editMessageText", Cut: faketelegram.CutAfter}, faketelegram.Fault{Method: "editMessageText", Code: 502})
 		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
 		time.Sleep(time.Minute)
-		if d := cmp.Diff([]string{"visible", "whole"}, append(r.outcomes(), r.ours(private.ID)...)); d != "" {
+		if d := cmp.Diff([]string{"visible", "whole"}, append(r.Outcomes(), r.ours(private.ID)...)); d != "" {
 			t.Error(d)
 		}
 	})
@@ -379,7 +379,7 @@ func TestAReplyThatWaitsIsSentByTheNextProcess(t *testing.T) {
 		r := setup(t, options{}).serve()
 		r.fake.Fail(faketelegram.Fault{Method: "sendMessage", Code: 429, RetryAfter: 90})
 		m := r.say(faketelegram.Message{Chat: forum, From: ann, Text: "@ling_bot say **hi**", ThreadID: 4, IsTopic: true})
-		if d := cmp.Diff([]string{"queued"}, r.outcomes()); d != "" {
+		if d := cmp.Diff([]string{"queued"}, r.Outcomes()); d != "" {
 			t.Fatal(d)
 		}
 		if err := r.end(); err != nil || len(r.ours(forum.ID)) != 0 {
@@ -406,7 +406,7 @@ func TestFilesOfAnAnswerComeFromTheMediaFolder(t *testing.T) {
 		if err := os.WriteFile(path, []byte("png"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+		r.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "here", Silent: true, Media: []channel.MediaFact{
 				{Path: path, Kind: channel.MediaImage},
 				{Path: path, Kind: channel.MediaAudio},

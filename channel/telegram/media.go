@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"net/url"
 	"path/filepath"
 	"strconv"
@@ -99,21 +98,13 @@ func (c *Channel) fetch(ctx context.Context, a attachment) (path string, size in
 	if f.FileSize > c.media.Limit {
 		return "", 0, platform.ErrTooLarge
 	}
-	open := c.download
 	if filepath.IsAbs(f.FilePath) {
-		open = c.openLocal
+		return c.copyLocal(name, f.FilePath)
 	}
-	from, err := open(ctx, f.FilePath)
-	if err != nil {
-		return "", 0, err
+	if !fs.ValidPath(f.FilePath) {
+		return "", 0, errors.New("telegram: the Bot API returned no path for the file")
 	}
-	defer from.Close()
-	return c.media.Put(name, func(w io.Writer) error {
-		if _, err := io.Copy(w, from); err != nil {
-			return platform.Bare(ctx, err)
-		}
-		return nil
-	})
+	return c.media.Download(ctx, c.api.http, name, c.api.base+"/file/bot"+c.api.token+(&url.URL{Path: "/" + f.FilePath}).EscapedPath())
 }
 
 // endings are for files whose names have none.
@@ -122,39 +113,23 @@ var endings = map[string]string{
 	"audio/ogg": ".ogg", "audio/mpeg": ".mp3", "application/pdf": ".pdf",
 }
 
-// download gets a file of the server.
-func (c *Channel) download(ctx context.Context, path string) (io.ReadCloser, error) {
-	if !fs.ValidPath(path) {
-		return nil, errors.New("telegram: the Bot API returned no path for the file")
-	}
-	parts := strings.Split(path, "/")
-	for i, part := range parts {
-		parts[i] = url.PathEscape(part)
-	}
-	res, err := c.api.send(ctx, http.MethodGet, "/file/bot"+c.api.token+"/"+strings.Join(parts, "/"), "", nil)
-	if err != nil {
-		return nil, fmt.Errorf("telegram: load a file: %w", err)
-	}
-	if res.StatusCode != http.StatusOK {
-		res.Body.Close()
-		return nil, fmt.Errorf("telegram: load a file: status %d", res.StatusCode)
-	}
-	return res.Body, nil
-}
-
-// openLocal opens a file of a local Bot API server, which must be in the folder of the setting files.
-func (c *Channel) openLocal(_ context.Context, path string) (io.ReadCloser, error) {
+// copyLocal copies a file of a local Bot API server, which must be in the folder of the setting files.
+func (c *Channel) copyLocal(name, path string) (stored string, size int64, err error) {
 	if c.s.Files == "" {
-		return nil, errors.New("telegram: the Bot API server stores files locally; set files to its folder")
+		return "", 0, errors.New("telegram: the Bot API server stores files locally; set files to its folder")
 	}
 	folder, err := channel.OpenMediaRoot(c.s.Files, c.media.Limit)
 	if err != nil {
-		return nil, fmt.Errorf("telegram: the folder files: %w", err)
+		return "", 0, fmt.Errorf("telegram: the folder files: %w", err)
 	}
 	defer folder.Close()
 	f, err := folder.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("telegram: open a file of the Bot API server: %w", err)
+		return "", 0, fmt.Errorf("telegram: open a file of the Bot API server: %w", err)
 	}
-	return f, nil
+	defer f.Close()
+	return c.media.Put(name, func(w io.Writer) error {
+		_, err := io.Copy(w, f)
+		return err
+	})
 }

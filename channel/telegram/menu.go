@@ -23,17 +23,16 @@ type Command struct {
 
 // Bounds of the platform, and of the people with their own menus, each of which is a call at the start.
 const (
-	maxMenu        = 100
-	maxDescription = 256 // UTF-16 units
-	maxMenus       = 50
+	maxMenu  = 100
+	maxMenus = 50
 )
 
 // menu returns the commands of a role, as the platform has them.
 func (c *Channel) menu(role tool.Role) []models.BotCommand {
 	list := []models.BotCommand{} // not null
 	for _, k := range c.s.Commands {
-		if help := head(k.Help, maxDescription); k.Role <= role && help != "" && len(list) < maxMenu {
-			list = append(list, models.BotCommand{Command: strings.ReplaceAll(k.Name, ".", "_"), Description: help})
+		if k.Role <= role && len(list) < maxMenu {
+			list = append(list, models.BotCommand{Command: strings.ReplaceAll(k.Name, ".", "_"), Description: k.Help})
 		}
 	}
 	return list

@@ -47,7 +47,7 @@ func TestTheOffsetMovesAfterAccept(t *testing.T) {
 		r.serve()
 		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
 		time.Sleep(10 * time.Second)
-		if len(r.fake.Pending()) != 1 || len(r.told()) != 0 {
+		if len(r.fake.Pending()) != 1 || len(r.Told()) != 0 {
 			t.Fatal("what was not accepted is confirmed, or was run")
 		}
 		r.store.broken.Store(false)
@@ -143,8 +143,8 @@ func TestIDsMayBeginAgain(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		r.fake.Again(faketelegram.Update{ID: 3, Kind: "message", Data: faketelegram.Message{ID: 99, Chat: private, From: ann, Date: 1, Text: "still there?"}})
 		time.Sleep(time.Minute)
-		if len(r.told()) != 2 || len(r.fake.Pending()) != 0 {
-			t.Errorf("%d turns, %d pending", len(r.told()), len(r.fake.Pending()))
+		if len(r.Told()) != 2 || len(r.fake.Pending()) != 0 {
+			t.Errorf("%d turns, %d pending", len(r.Told()), len(r.fake.Pending()))
 		}
 	})
 }
@@ -185,7 +185,7 @@ func TestAWebhookIsSetAndServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree := newTree(t, channel.Place{})
+	tree := channeltest.Tree(t, "telegram", channel.Place{})
 	q := channeltest.NewQueue(t, newKernel(tree, emits("hi", 0)))
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -233,7 +233,7 @@ func TestTheWebhookTakesUpdatesWithItsSecretOnly(t *testing.T) {
 			w := httptest.NewRecorder()
 			r.channel.Webhook().ServeHTTP(w, req)
 			time.Sleep(time.Second)
-			if n := len(r.told()); w.Code != tt.status || w.Body.Len() != 0 || n != tt.turns {
+			if n := len(r.Told()); w.Code != tt.status || w.Body.Len() != 0 || n != tt.turns {
 				t.Errorf("status %d, body %q, %d turns; expected %d, no body, %d", w.Code, w.Body, n, tt.status, tt.turns)
 			}
 		})
@@ -250,7 +250,7 @@ func TestTheWebhookAnswersWhenTheUpdateIsStored(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		r := setup(t, options{settings: webhook})
 		release := make(chan struct{})
-		r.answers(func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
+		r.Answers(func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
 			<-release
 			return channel.DispatchResult{NoReply: true}, nil
 		})
@@ -309,7 +309,7 @@ func FuzzWebhook(f *testing.F) {
 			w := httptest.NewRecorder()
 			r.channel.Webhook().ServeHTTP(w, req)
 			time.Sleep(time.Minute)
-			if n := len(r.told()); w.Code != http.StatusOK && w.Code != http.StatusBadRequest || n > 1 || strings.Contains(r.log.String(), "panic") {
+			if n := len(r.Told()); w.Code != http.StatusOK && w.Code != http.StatusBadRequest || n > 1 || strings.Contains(r.log.String(), "panic") {
 				t.Errorf("status %d, %d turns: %s", w.Code, n, r.log)
 			}
 		})

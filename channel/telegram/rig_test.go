@@ -5,13 +5,12 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/channeltest"
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/channel/telegram"
@@ -39,12 +38,7 @@ func webhook(s *telegram.Settings) {
 	s.Mode, s.PublicURL, s.Secret = telegram.ModeWebhook, "https://here.test", secret
 }
 
-// agentFunc is an agent.
-type agentFunc func(context.Context, *channel.Turn) (channel.DispatchResult, error)
-
-func (f agentFunc) Dispatch(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
-	return f(ctx, t)
-}
+type agentFunc = channeltest.AgentFunc
 
 // options say what a rig is like. Without a place, everybody may talk; in groups, a mention is required.
 type options struct {
@@ -57,6 +51,7 @@ type options struct {
 
 // rig is a channel with its platform, in a bubble. Its agent answers "say x" with x, and all else with "ok".
 type rig struct {
+	*channeltest.Recorder
 	t       *testing.T
 	fake    *faketelegram.Server
 	channel *telegram.Channel
@@ -65,12 +60,7 @@ type rig struct {
 	store   *fragileStore
 	db      *db.DB
 	media   string
-	log     *logbook
-
-	mu     sync.Mutex
-	turns  []*channel.TurnContext
-	answer agentFunc // nil: as above
-	traces []channel.Trace
+	log     *channeltest.Log
 
 	queue *kernel.Queue
 	stop  context.CancelFunc
@@ -80,7 +70,7 @@ type rig struct {
 // setup makes a rig whose channel does not serve yet.
 func setup(t *testing.T, o options) *rig {
 	t.Helper()
-	r := &rig{t: t, log: &logbook{}}
+	r := &rig{Recorder: new(channeltest.Recorder), t: t, log: new(channeltest.Log)}
 	if o.after != nil {
 		r.fake, r.db, r.media = o.after.fake, o.after.db, o.after.media
 	} else {
@@ -102,13 +92,13 @@ func setup(t *testing.T, o options) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = media.Close() })
-	r.tree = newTree(t, o.place)
+	r.tree = channeltest.Tree(t, "telegram", o.place)
 	r.store = &fragileStore{Store: r.db.Events()}
 	r.kernel = newKernel(r.tree, o.agent)
 	r.kernel.Store, r.kernel.Observer, r.kernel.Media, r.kernel.Log = r.store, r, media, s.Log
 	r.kernel.Window = channel.NewWindow(nil, channel.WindowOptions{Media: media})
 	if o.agent == nil {
-		r.kernel.Agent = agentFunc(r.dispatch)
+		r.kernel.Agent = r.Recorder
 	}
 	return r
 }
@@ -117,7 +107,7 @@ func setup(t *testing.T, o options) *rig {
 func (r *rig) open(o *faketelegram.Options) {
 	r.fake, r.media = faketelegram.New(o), r.t.TempDir()
 	var err error
-	if r.db, err = db.Open(r.t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler)}); err != nil {
+	if r.db, err = db.Open(r.t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler), Beside: true}); err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() {
@@ -135,24 +125,6 @@ func newKernel(tree *channel.Tree, agent channel.Agent) *kernel.Kernel {
 	return &kernel.Kernel{Agent: agent, Settings: tree, Routes: tree}
 }
 
-func newTree(t *testing.T, p channel.Place) *channel.Tree {
-	t.Helper()
-	if p.DMPolicy == "" {
-		p.DMPolicy = channel.PolicyOpen
-	}
-	if p.GroupPolicy == "" {
-		p.GroupPolicy = channel.PolicyOpen
-	}
-	p.Agent = "assistant"
-	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{
-		"telegram": {AccountPlace: channel.AccountPlace{Place: p}},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tree
-}
-
 // fragileStore takes no events while it is broken.
 type fragileStore struct {
 	kernel.Store
@@ -166,61 +138,12 @@ func (s *fragileStore) Accept(ctx context.Context, events []store.Event) ([]bool
 	return s.Store.Accept(ctx, events)
 }
 
-// Observe implements [channel.Observer].
-func (r *rig) Observe(_ context.Context, t channel.Trace) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.traces = append(r.traces, t)
-}
-
-// outcomes are those of the turns so far. A blocked turn has its reason behind it.
-func (r *rig) outcomes() (list []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, t := range r.traces {
-		if t.Outcome != "" {
-			list = append(list, strings.TrimSpace(string(t.Outcome)+" "+string(t.Admission.Reason)))
-		}
-	}
-	return list
-}
-
-func (r *rig) dispatch(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-	r.mu.Lock()
-	r.turns = append(r.turns, turn.Context)
-	answer := r.answer
-	r.mu.Unlock()
-	turn.Queued()
-	if answer != nil {
-		return answer(ctx, turn)
-	}
-	text, ok := strings.CutPrefix(turn.Context.BodyForAgent, "say ")
-	if !ok {
-		text = "ok"
-	}
-	return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: text})
-}
-
-// answers changes what the agent does.
-func (r *rig) answers(f agentFunc) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.answer = f
-}
-
-// told are the contexts of the turns that reached the agent.
-func (r *rig) told() []*channel.TurnContext {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append([]*channel.TurnContext(nil), r.turns...)
-}
-
 // one is the context of the only turn.
 func (r *rig) one() *channel.TurnContext {
 	r.t.Helper()
-	told := r.told()
+	told := r.Told()
 	if len(told) != 1 {
-		r.t.Fatalf("%d turns, %v; expected one", len(told), r.outcomes())
+		r.t.Fatalf("%d turns, %v; expected one", len(told), r.Outcomes())
 	}
 	return told[0]
 }
@@ -277,22 +200,4 @@ func bubble(t *testing.T, name string, f func(t *testing.T)) {
 		return
 	}
 	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
-}
-
-// logbook is what was logged.
-type logbook struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -110,18 +110,11 @@ func New(s Settings) (*Channel, error) {
 	s.Name, s.API, s.Mode = cmp.Or(s.Name, "telegram"), cmp.Or(s.API, DefaultAPI), cmp.Or(s.Mode, ModePoll)
 	s.Preview, s.ParseMode = cmp.Or(s.Preview, PreviewEdit), cmp.Or(strings.ToLower(s.ParseMode), ParseHTML)
 	s.Token, s.PublicURL = platform.Secret(strings.TrimSpace(string(s.Token))), strings.TrimRight(s.PublicURL, "/")
-	if s.Log == nil {
-		s.Log = slog.New(slog.DiscardHandler)
-	}
-	err := cmp.Or(s.check(), s.checkWebhook())
-	c := &Channel{log: s.Log}
-	if err == nil {
-		c.media, err = platform.OpenMedia(s.Media, "telegram-", s.MaxMedia)
-	}
-	if err == nil {
-		c.chats, err = openChats(s.State, kernel.Login(s.Name, s.Account))
-	}
-	if err != nil {
+	c := &Channel{log: cmp.Or(s.Log, slog.New(slog.DiscardHandler))}
+	var mediaErr, chatsErr error
+	c.media, mediaErr = platform.OpenMedia(s.Media, "telegram-", s.MaxMedia)
+	c.chats, chatsErr = openChats(s.State, kernel.Login(s.Name, s.Account))
+	if err := cmp.Or(s.check(), s.checkWebhook(), mediaErr, chatsErr); err != nil {
 		return nil, fmt.Errorf("telegram: %w", err)
 	}
 	c.s, c.api = s, &api{base: strings.TrimRight(s.API, "/"), token: string(s.Token), invalid: c.service.Fail}
@@ -142,12 +135,10 @@ func (s *Settings) check() error {
 		return errors.New("the token is invalid; expected a number, a colon and letters, as @BotFather shows it")
 	case s.Files != "" && !filepath.IsAbs(s.Files):
 		return errors.New("files is not an absolute path; expected the folder of the Bot API server's files")
-	case s.MaxMedia < 0 || base == DefaultAPI && s.MaxMedia > publicMaxMedia:
+	case base == DefaultAPI && s.MaxMedia > publicMaxMedia:
 		return fmt.Errorf("max_media is %d; expected at most %d bytes, the public server's limit", s.MaxMedia, publicMaxMedia)
 	}
-	return cmp.Or(err, platform.CheckChoice("mode", s.Mode, ModePoll, ModeWebhook),
-		platform.CheckChoice("preview", s.Preview, PreviewEdit, PreviewDraft, PreviewOff),
-		platform.CheckChoice("parse_mode", s.ParseMode, ParseHTML, ParseMarkdown))
+	return err
 }
 
 // checkWebhook checks the settings of the webhook, and makes its secret from the token if it is missing.

@@ -22,14 +22,11 @@ func TestSettingsAreChecked(t *testing.T) {
 	}{
 		"no token":                    {telegram.Settings{}, "token is missing"},
 		"a token that is none":        {telegram.Settings{Token: "canary token"}, "the token is invalid"},
-		"a mode":                      {telegram.Settings{Token: "42:x", Mode: "push"}, `mode is "push"; expected poll or webhook`},
 		"a webhook without address":   {telegram.Settings{Token: "42:x", Mode: telegram.ModeWebhook}, "mode webhook needs public_url"},
 		"a secret with a space":       {hook("canary secret of 23 chars"), form},
 		"a secret of one":             {hook("x"), form},
 		"a short secret":              {hook("canary-456789ab"), form},
 		"an address":                  {telegram.Settings{Token: "42:x", API: "telegram.org"}, "api is not an address"},
-		"a preview":                   {telegram.Settings{Token: "42:x", Preview: "on"}, `preview is "on"; expected edit, draft or off`},
-		"a parse mode":                {telegram.Settings{Token: "42:x", ParseMode: "bbcode"}, `parse_mode is "bbcode"; expected html or markdownv2`},
 		"more than the public server": {telegram.Settings{Token: "42:x", MaxMedia: 21 << 20}, "expected at most 20971520 bytes"},
 		"a relative folder":           {telegram.Settings{Token: "42:x", Files: "files"}, "files is not an absolute path"},
 	} {
@@ -116,16 +113,14 @@ func TestNoLogAndNoErrorHasTheTokenOrTheWordsOfPeople(t *testing.T) {
 			time.Sleep(time.Duration(i) * 30 * time.Second)
 		}
 		time.Sleep(10 * time.Minute)
-		if len(r.told()) == 0 {
+		if len(r.Told()) == 0 {
 			t.Fatal("no turn has run")
 		}
 		if log := r.log.String(); strings.Contains(log, canary) {
 			at := strings.Index(log, canary)
 			t.Errorf("the log has %q", log[max(0, at-200):at+20])
 		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		for _, tr := range r.traces {
+		for _, tr := range r.Traces() {
 			if tr.Err != nil && strings.Contains(tr.Err.Error(), canary) || strings.Contains(tr.Warning+tr.Hint+tr.Setting, canary) {
 				t.Error(tr)
 			}

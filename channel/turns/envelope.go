@@ -3,9 +3,7 @@ package turns
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -47,25 +45,18 @@ func (a *Agent) zone(t *channel.Turn) *time.Location {
 	if name == "" && a.o.Timezone != nil {
 		name = a.o.Timezone(t.Context.AgentID)
 	}
-	if name == "" {
-		return time.UTC
-	}
-	if zone, ok := a.zones.Load(name); ok {
-		return zone.(*time.Location)
-	}
 	zone, err := time.LoadLocation(name)
 	if err != nil { // the configuration is checked, so that the system's list of zones has changed since
 		a.log(context.Background(), t, slog.LevelWarn, "unknown time zone; using UTC", slog.String("timezone", name))
-		zone = time.UTC
+		return time.UTC
 	}
-	a.zones.Store(name, zone)
 	return zone
 }
 
 // facts are what is known of a message beside its words, in a fixed order. A name that begins with "_" is for plugins alone: a
 // model has no use for addresses.
 func facts(c *channel.TurnContext, zone *time.Location) []turn.Fact {
-	list := make([]turn.Fact, 0, 16)
+	var list []turn.Fact
 	add := func(key, value string) {
 		if value != "" {
 			list = append(list, turn.Fact{Key: key, Value: value})
@@ -137,7 +128,7 @@ const maxMediaFacts = 16
 // about is what a channel knows of a medium beside its content, such as "video, video/mp4, 640x360, 12s, 1048576 bytes"; "" where that
 // is no more than the medium itself shows.
 func about(m channel.MediaFact) string {
-	parts := make([]string, 0, 6)
+	var parts []string
 	if m.Width > 0 && m.Height > 0 {
 		parts = append(parts, strconv.Itoa(m.Width)+"x"+strconv.Itoa(m.Height))
 	}
@@ -153,12 +144,7 @@ func about(m channel.MediaFact) string {
 	if len(parts) == 0 {
 		return ""
 	}
-	what := make([]string, 0, 8)
-	for _, s := range [...]string{string(m.Kind), m.ContentType} {
-		if s != "" {
-			what = append(what, s)
-		}
-	}
+	what := slices.DeleteFunc([]string{string(m.Kind), m.ContentType}, func(s string) bool { return s == "" })
 	return strings.Join(append(what, parts...), ", ")
 }
 
@@ -171,7 +157,7 @@ func content(c *channel.TurnContext, zone *time.Location) string {
 	for i := range history {
 		history[i].Time = history[i].Time.In(zone)
 	}
-	text := rows.Render(history, c.BodyForAgent, nil)
+	text := rows.Render(history, c.BodyForAgent)
 	var b strings.Builder
 	block(&b, "what the thread began with", "", c.ThreadStarterBody)
 	block(&b, "earlier in the thread", "", c.ThreadHistoryBody)
@@ -199,17 +185,16 @@ func block(b *strings.Builder, kind, sender, text string) {
 // media adds the files that are not in the text already.
 func (a *Agent) media(list []turn.Media, facts []channel.MediaFact) []turn.Media {
 	for _, m := range facts {
-		if m.Path == "" && m.URL == "" || m.Transcribed {
+		if m.Transcribed || m.URL == "" && (m.Path == "" || a.o.Read == nil) {
 			continue
 		}
 		one := turn.Media{Type: "file", MIME: m.ContentType}
-		switch m.Kind {
-		case channel.MediaImage, channel.MediaAudio, channel.MediaVideo:
+		if isShown(m.Kind) {
 			one.Type = string(m.Kind)
 		}
-		if m.Path != "" {
+		if m.Path != "" && a.o.Read != nil {
 			one.Name = path.Base(m.Path)
-			one.Fetch = func(ctx context.Context) ([]byte, error) { return a.read(ctx, m.Path) }
+			one.Fetch = func(ctx context.Context) ([]byte, error) { return a.o.Read(ctx, m.Path) }
 		} else {
 			one.URL = m.URL
 		}
@@ -218,21 +203,7 @@ func (a *Agent) media(list []turn.Media, facts []channel.MediaFact) []turn.Media
 	return list
 }
 
-// maxFile bounds a file of a message, in bytes; the kernel lets none through that is larger.
-const maxFile = 20 << 20
-
-func (a *Agent) read(ctx context.Context, name string) ([]byte, error) {
-	if a.o.Read != nil {
-		return a.o.Read(ctx, name)
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("the file is larger than %d bytes", maxFile)
-	}
-	return data, err
+// isShown reports whether package turn has a type for this kind of media; others are files.
+func isShown(kind channel.MediaKind) bool {
+	return kind == channel.MediaImage || kind == channel.MediaAudio || kind == channel.MediaVideo
 }

@@ -69,11 +69,10 @@ func (p *plugin) DispatchOutbound(ctx context.Context, e *turn.Envelope) (delive
 	if r.began && !r.rendered {
 		kind = channel.ReplyBlock
 	} else {
-		if r.past != "" && r.streamed {
-			payload.Text = r.past + e.Content
-		} else if r.past != "" {
-			payload.Text = r.past
+		if r.past != "" && !r.streamed {
+			payload.Text = ""
 		}
+		payload.Text = r.past + payload.Text
 		payload.Upto = len(payload.Text)
 		if rest, ok := strings.CutPrefix(payload.Text, r.sent); ok {
 			payload.Text, r.sent, r.past = rest, "", "" // the beginning stands there already
@@ -83,10 +82,8 @@ func (p *plugin) DispatchOutbound(ctx context.Context, e *turn.Envelope) (delive
 	if strings.TrimSpace(payload.Text) == "" && len(payload.Media) == 0 {
 		return true, nil
 	}
-	if err := r.emit(ctx, kind, payload); err != nil {
-		return false, err
-	}
-	return true, nil
+	err = r.emit(ctx, kind, payload)
+	return err == nil, err
 }
 
 // media are those of an envelope that a channel can send: what has an address. Data are no address.
@@ -97,9 +94,7 @@ func media(list []turn.Media) []channel.MediaFact {
 			continue
 		}
 		kind := channel.MediaKind(m.Type)
-		switch kind {
-		case channel.MediaImage, channel.MediaAudio, channel.MediaVideo:
-		default:
+		if !isShown(kind) {
 			kind = channel.MediaDocument
 		}
 		facts = append(facts, channel.MediaFact{URL: m.URL, ContentType: m.MIME, Kind: kind})

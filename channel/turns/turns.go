@@ -30,11 +30,11 @@ import (
 // Options of [New]. The zero value is good.
 type Options struct {
 	// Answer gives a decision to a call that waits for approval: calls that no one can be asked about are denied by it. Without it
-	// they wait until their time is over.
+	// they wait until they expire.
 	Answer func(context.Context, agent.Answer) error
 	// Tape finds the tape of a session, for turns that go on after a crash; nil: they begin anew. It is [tape.ErrNotFound] if it is missing.
 	Tape func(_ context.Context, session string) (*tape.Tape, error)
-	// Read reads a local file of a message; nil reads it as the file that it is. The kernel has looked at it before.
+	// Read reads a local file of a message, which the kernel has checked; nil: messages have no local files.
 	Read func(context.Context, string) ([]byte, error)
 	// Timezone returns the time zone of an agent, as Europe/Berlin, for conversations that have none of their own; "", and nil, is UTC.
 	Timezone func(agent string) string
@@ -45,7 +45,6 @@ type Options struct {
 type Agent struct {
 	turns *turn.Framework
 	o     Options
-	zones sync.Map // of *time.Location, by the names that the configuration has
 }
 
 // New returns an agent over a framework, and registers with it, as "channels".
@@ -57,16 +56,16 @@ func New(f *turn.Framework, o *Options) (*Agent, error) {
 	if a.o.Log == nil {
 		a.o.Log = slog.New(slog.DiscardHandler)
 	}
-	if err := f.Register("channels", &plugin{a}); err != nil {
-		return nil, err
+	if a.o.Answer == nil {
+		a.o.Answer = func(context.Context, agent.Answer) error { return agent.ErrNoQuestion }
 	}
-	return a, nil
+	return a, f.Register("channels", &plugin{a})
 }
 
 // Dispatch implements [channel.Agent]: it gives the turn to the lane of its session and returns when it has ended. Errors are those
 // of [turn.Framework.Submit] and of the turn.
 func (a *Agent) Dispatch(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
-	r := &reply{agent: a, turn: t, ctx: ctx}
+	r := &reply{agent: a, turn: t, ctx: ctx, denied: map[string]string{}}
 	if t.Resumed && a.o.Tape != nil {
 		if over, err := r.resume(); over || err != nil {
 			return channel.DispatchResult{Deferred: over}, err
@@ -184,41 +183,41 @@ const longPause = 10 // seconds
 // retrying tells the person that the model is asked again after a long pause: once a turn.
 func (r *reply) retrying(value json.RawMessage) {
 	var retry adapter.Retry
-	if json.Unmarshal(value, &retry) != nil || retry.Seconds < longPause || r.turn.Context.ObserveOnly {
-		return
-	}
-	r.mu.Lock()
-	told := r.waits
-	r.waits = true
-	r.mu.Unlock()
-	if told {
+	if json.Unmarshal(value, &retry) != nil || retry.Seconds < longPause || r.turn.Context.ObserveOnly || !r.first(&r.waits) {
 		return
 	}
 	why := "is not available"
 	if retry.Reason == adapter.CodeRateLimited {
 		why = "has too many requests"
 	}
+	r.notify(fmt.Sprintf("The model %s now. I ask it again in %d seconds.", why, retry.Seconds))
+}
+
+// first reports whether a notice has not been sent yet, and marks it as sent.
+func (r *reply) first(sent *bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := *sent
+	*sent = true
+	return !before
+}
+
+// notify sends a notice, below what the model said before.
+func (r *reply) notify(text string) {
 	r.flush()
-	text := fmt.Sprintf("The model %s now. I ask it again in %d seconds.", why, retry.Seconds)
 	_ = r.emit(r.ctx, channel.ReplyTool, channel.Payload{Text: text}) // it is logged
 }
 
 // resolved tells the person why a call was not run that no one could approve: once a turn, since a model may try again and again.
 func (r *reply) resolved(e turn.Event) {
 	var q struct{ ID, Reason string }
-	if json.Unmarshal(e.Value, &q) != nil || q.Reason != agent.ReasonUnattended || len(e.Calls) == 0 {
+	if json.Unmarshal(e.Value, &q) != nil || q.Reason != agent.ReasonUnattended || len(e.Calls) == 0 || !r.first(&r.notRun) {
 		return
 	}
 	r.mu.Lock()
 	why := cmp.Or(r.denied[q.ID], "it needs approval, but nobody in this conversation may approve it. The operator of this server can change that")
-	told := r.notRun
-	r.notRun = true
 	r.mu.Unlock()
-	if told {
-		return
-	}
-	r.flush()
-	_ = r.emit(r.ctx, channel.ReplyTool, channel.Payload{Text: "The tool `" + e.Calls[0].Name + "` was not run: " + why + "."}) // it is logged
+	r.notify("The tool `" + e.Calls[0].Name + "` was not run: " + why + ".")
 }
 
 // flush makes a block of what the model said before it calls a tool: an answer that no one sees until all is over is no
@@ -270,13 +269,7 @@ func (r *reply) ask(value json.RawMessage) {
 
 // deny denies a question that no one can answer, for a reason that the model and the person get; "": no one is there.
 func (r *reply) deny(id, why string) {
-	if r.agent.o.Answer == nil {
-		return
-	}
 	r.mu.Lock()
-	if r.denied == nil {
-		r.denied = map[string]string{}
-	}
 	r.denied[id] = why
 	r.mu.Unlock()
 	err := r.agent.o.Answer(r.ctx, agent.Answer{Turn: r.turn.ID, ID: id, Nobody: true, Reason: why, Role: tool.Admin})
@@ -303,9 +296,6 @@ var undecided = map[string]string{
 
 // Decide implements [channel.Decider].
 func (a *Agent) Decide(ctx context.Context, t *channel.Turn, p channel.Press) channel.Pressed {
-	if a.o.Answer == nil {
-		return channel.PressUnknown
-	}
 	c := t.Context
 	err := a.o.Answer(ctx, agent.Answer{
 		Session: t.SessionKey, ID: p.ID, Approve: p.Approve, Remember: p.Remember, By: c.SenderID, Name: c.SenderName, Role: c.Role,

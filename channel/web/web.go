@@ -90,7 +90,7 @@ type Message struct {
 
 // Run makes a message a turn and returns when that has ended. ctx is the turn's life.
 func Run(ctx context.Context, k *kernel.Kernel, m *Message) (channel.Result, error) {
-	return k.RunPrepared(ctx, kernel.Meta{Channel: Name, TurnID: m.Run, Known: true}, m.turn(ctx, k))
+	return k.RunPrepared(ctx, kernel.Meta{Channel: Name, TurnID: m.Run}, m.turn(ctx, k))
 }
 
 // turn returns the turn of a message.

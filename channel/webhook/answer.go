@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
@@ -82,9 +81,6 @@ const (
 
 // save stores an answer. If it cannot, a message that is sent again gets no reply.
 func (c *Channel) save(ctx context.Context, name, session string, a *answer) {
-	if c.s.Results == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resultsTimeout)
 	defer cancel()
 	text, err := json.Marshal(a)
@@ -96,11 +92,14 @@ func (c *Channel) save(ctx context.Context, name, session string, a *answer) {
 	}
 }
 
+// saveAndAnswer stores the answer to a message, and sends it to the requests that wait for it.
+func (c *Channel) saveAndAnswer(ctx context.Context, name, session string, a *answer) {
+	c.save(ctx, name, session, a)
+	c.answerRequests(name, a)
+}
+
 // load returns the answer that is stored, or the zero value.
 func (c *Channel) load(ctx context.Context, name string) (a answer) {
-	if c.s.Results == nil {
-		return answer{}
-	}
 	ctx, cancel := context.WithTimeout(ctx, resultsTimeout)
 	defer cancel()
 	text, err := c.s.Results.Load(ctx, name)
@@ -113,53 +112,15 @@ func (c *Channel) load(ctx context.Context, name string) (a answer) {
 	return a
 }
 
-// requests are those of this process that wait for the end of a turn.
-type requests struct {
-	mu   sync.Mutex
-	list map[*request]struct{}
-}
-
-// request waits for the answer to a message.
-type request struct {
-	name     string
-	answered chan answer // closed if the channel ends before
-}
-
-func (r *requests) add(name string) *request {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.list == nil {
-		r.list = map[*request]struct{}{}
-	}
-	one := &request{name, make(chan answer, 1)}
-	r.list[one] = struct{}{}
-	return one
-}
-
-func (r *requests) remove(one *request) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.list, one)
-}
-
-// answer answers the requests with a message.
-func (r *requests) answer(name string, a *answer) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for one := range r.list {
-		if one.name == name {
-			one.answered <- *a
-			delete(r.list, one)
+// answerRequests answers the requests of this process that wait for the answer to a message; "": to any.
+func (c *Channel) answerRequests(name string, a *answer) {
+	c.waiting.Range(func(request, message any) bool {
+		if name == "" || message == name {
+			select {
+			case request.(chan answer) <- *a:
+			default: // it has one
+			}
 		}
-	}
-}
-
-// end ends the waiting of all requests.
-func (r *requests) end() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for one := range r.list {
-		close(one.answered)
-		delete(r.list, one)
-	}
+		return true
+	})
 }

@@ -1,11 +1,9 @@
 package webhook
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -42,6 +40,10 @@ func replyTo(m *message, turn string, p part) *reply {
 // sendAgain sends the end of a reply that was stored, after a first attempt that has failed or was not made. Parts that are still held go first. The
 // answer is stored anew: no turn runs any more that could do it.
 func (c *Channel) sendAgain(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
+	key, err := channel.ParseEventKey(out.Event)
+	if err != nil {
+		return channel.Receipt{}, &channel.NotSentError{Err: err}
+	}
 	var a answer
 	if c.result {
 		a = c.load(ctx, out.Event)
@@ -51,33 +53,20 @@ func (c *Channel) sendAgain(ctx context.Context, out channel.Outbound) (channel.
 		return receiptOf(&out.Block), nil
 	}
 	if c.s.Callback != "" {
-		if err := c.sendParts(ctx, &out, a.Replies); err != nil {
-			return channel.Receipt{}, err
+		place := out.Origin.Conversation
+		m := &message{id: key.ID, Conversation: conversation{place.ID, place.Kind, place.ThreadID}}
+		for _, p := range a.Replies {
+			if err := c.send(ctx, replyTo(m, out.TurnID, p)); err != nil {
+				return channel.Receipt{}, err
+			}
 		}
 		a.Replies = nil
 	}
 	if c.result {
 		a.complete(out.TurnID, channel.Admission{Kind: channel.Dispatch}, channel.OutcomeVisible)
-		c.save(ctx, out.Event, out.Session, &a)
-		c.waiting.answer(out.Event, &a)
+		c.saveAndAnswer(ctx, out.Event, out.Session, &a)
 	}
 	return receiptOf(&out.Block), nil
-}
-
-// sendParts sends parts of a reply.
-func (c *Channel) sendParts(ctx context.Context, out *channel.Outbound, parts []part) error {
-	key, err := channel.ParseEventKey(out.Event)
-	if err != nil {
-		return &channel.NotSentError{Err: err}
-	}
-	place := out.Origin.Conversation
-	m := &message{id: key.ID, Conversation: conversation{place.ID, place.Kind, place.ThreadID}}
-	for _, p := range parts {
-		if err := c.send(ctx, replyTo(m, out.TurnID, p)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // sendRepeatedly sends a part of a reply, again while that can help. One that perhaps was accepted can be sent again: it has the same webhook-id.
@@ -107,19 +96,12 @@ func (c *Channel) send(ctx context.Context, r *reply) error {
 		return &channel.NotSentError{Err: err}
 	}
 	body = append(body, '\n')
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.s.Callback, bytes.NewReader(body))
+	header := http.Header{"Content-Type": {"application/json"}, "User-Agent": {"lingserve"}}
+	c.out.Sign(header, fmt.Sprintf("%s:%d", r.Turn, r.Seq), time.Now(), body)
+	res, _, err := platform.Exchange(ctx, c.http, callTimeout, http.MethodPost, c.s.Callback, header, body)
 	if err != nil {
-		return &channel.NotSentError{Err: errNoAddress}
+		return unreached(err)
 	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("User-Agent", "lingserve")
-	c.out.Sign(req.Header, fmt.Sprintf("%s:%d", r.Turn, r.Seq), time.Now(), body)
-	res, err := c.http.Do(req)
-	if err != nil {
-		return unreached(ctx, err)
-	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswer)) // so that the connection can be used again
-	_ = res.Body.Close()
 	return statusError(res)
 }
 
@@ -148,11 +130,10 @@ func retryAfter(text string, now time.Time) time.Duration {
 }
 
 // unreached returns what it means that no answer has come. It does not contain the address, which may have a secret.
-func unreached(ctx context.Context, err error) error {
+func unreached(err error) error {
 	if errors.Is(err, errPrivate) {
 		return &channel.NotSentError{Err: errPrivate, Permanent: true}
 	}
-	err = platform.Bare(ctx, err)
 	if dial, ok := errors.AsType[*platform.Unreached](err); ok {
 		return &channel.NotSentError{Err: fmt.Errorf("webhook: cannot connect to the callback: %w", dial.Err), Retryable: true}
 	}

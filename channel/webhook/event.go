@@ -2,19 +2,16 @@ package webhook
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
 	"mime"
-	"strings"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
-	"github.com/lingserve/lingserve/turn"
 )
 
 // event is what one turn answers: a message, or several that were combined. The first one gets the reply.
@@ -66,7 +63,8 @@ func (c *Channel) run(ctx context.Context, k *kernel.Kernel, e *kernel.Claimed, 
 
 func inputOf(m *message) *channel.Input {
 	return &channel.Input{
-		ID: m.id, RawText: m.Text, ConversationID: m.Conversation.ID, ThreadID: m.Conversation.Thread, SenderID: m.Sender.ID, HasMedia: len(m.Media) > 0,
+		ID: m.id, RawText: m.Text, TextForAgent: m.Text, TextForCommands: m.Text,
+		ConversationID: m.Conversation.ID, ThreadID: m.Conversation.Thread, SenderID: m.Sender.ID, HasMedia: len(m.Media) > 0,
 	}
 }
 
@@ -83,34 +81,29 @@ func ingest(_ context.Context, list []*message) (*channel.Input, error) {
 }
 
 func classify(_ context.Context, in *channel.Input) (channel.EventClass, error) {
-	class := channel.EventClass{Kind: channel.EventMessage, CanStartAgentTurn: true}
-	if _, isCommand := turn.CommandName(in.RawText); isCommand {
-		class.Kind = channel.EventCommand
-	}
-	return class, nil
+	return platform.Classify(in, channel.EventMessage, false), nil
 }
 
-// preflight says how the files of a message are kept that is not answered.
-func (ev *event) preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (channel.Preflight, error) {
-	var p channel.Preflight
+// preflight says how images of a message that is not answered are loaded.
+func (ev *event) preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (pf channel.Preflight, err error) {
 	if in.HasMedia {
-		p.History.LoadMedia = func(ctx context.Context) ([]channel.MediaFact, error) {
-			facts, _ := ev.c.loadFiles(ctx, ev.messages)
-			return facts, nil
-		}
+		pf.History.LoadMedia = platform.ImageLoader(ev.files(), ev.c.loadFiles)
 	}
-	return p, nil
+	return pf, nil
+}
+
+// files are those of the messages, in order.
+func (ev *event) files() (list []file) {
+	for _, m := range ev.messages {
+		list = append(list, m.Media...)
+	}
+	return list
 }
 
 func (ev *event) resolve(ctx context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (*kernel.Turn, error) {
 	c := ev.c
-	f := c.facts(ctx, ev.kernel, ev.messages)
-	f.Message.RawBody, f.Message.Preview = in.RawText, channel.Preview(in.RawText)
-	if in.HasMedia && channel.LetsIn(&f) {
-		var notes []string
-		f.Media, notes = c.loadFiles(ctx, ev.messages)
-		f.Message.BodyForAgent = strings.TrimSpace(strings.Join(append([]string{in.RawText}, notes...), "\n"))
-	}
+	f := c.facts(ctx, ev.kernel, in, ev.messages)
+	platform.AddMedia(ctx, &f, ev.files(), nil, c.loadFiles)
 	if c.result {
 		f.Reply.DeliveryTarget = ev.claimed.Key // the answer does not wait for replies to other messages
 	}
@@ -126,31 +119,18 @@ var replyModes = map[channel.ChatType]channel.ReplyMode{
 }
 
 // facts returns what is known of messages, without their files.
-func (c *Channel) facts(ctx context.Context, k *kernel.Kernel, list []*message) channel.Facts {
+func (c *Channel) facts(ctx context.Context, k *kernel.Kernel, in *channel.Input, list []*message) channel.Facts {
 	m := list[len(list)-1]
 	to, thread := m.Conversation.ID, m.Conversation.Thread
-	f := channel.Facts{
-		Channel: c.s.Name, Account: c.s.Account, MessageID: list[0].id, From: m.Sender.ID, Sender: m.Sender,
-		Conversation: channel.ConversationFacts{Kind: m.Conversation.Kind, ID: to, ThreadID: thread},
-		Route:        channel.RouteFacts{CreateIfMissing: true},
-		Reply: channel.ReplyPlanFacts{
-			To: to, OriginatingTo: to, ReplyToID: channel.None, MessageThreadID: channel.None, Mode: replyModes[m.Conversation.Kind],
-		},
-		Message: channel.MessageFacts{RawBody: m.Text, SenderLabel: m.Sender.Name},
+	place := channel.ConversationFacts{Kind: m.Conversation.Kind, ID: to, ThreadID: thread}
+	f, policy, who := platform.NewFacts(ctx, k, kernel.Meta{Channel: c.s.Name, Account: c.s.Account}, c.s.Agent, in, m.Sender, place)
+	f.Reply = channel.ReplyPlanFacts{
+		To: to, OriginatingTo: to, ReplyToID: channel.None, MessageThreadID: channel.None, Mode: replyModes[m.Conversation.Kind],
 	}
-	key := channel.KeyParts{Channel: c.s.Name, Account: c.s.Account, Conversation: to}
 	if thread != "" {
 		f.Reply.Mode, f.Reply.MessageThreadID = channel.ReplyThread, channel.Some(thread)
-		f.Route.ParentSessionKey = channel.SessionKey(key)
-		key.Thread = thread
-	}
-	f.Route.RouteSessionKey = channel.SessionKey(key)
-	policy, who := k.PolicyAt(ctx, f.PolicyQuery(), m.Sender)
-	if k.Routes == nil {
-		f.Route.AgentID = cmp.Or(policy.Agent, c.s.Agent)
 	}
 	f.Access = policy.Access(who, mentions(list, policy.Patterns))
-	f.Supplemental.GroupSystemPrompt = policy.SystemPrompt
 	return f
 }
 
@@ -237,25 +217,18 @@ func (ev *event) finalize(ctx context.Context, r channel.Result) error {
 		return nil
 	}
 	ev.answer.complete(r.TurnID, r.Admission, r.Outcome)
-	c.save(ctx, ev.claimed.Key, ev.session, &ev.answer)
-	c.waiting.answer(ev.claimed.Key, &ev.answer)
+	c.saveAndAnswer(ctx, ev.claimed.Key, ev.session, &ev.answer)
 	var merged answer
 	merged.complete(r.TurnID, channel.Admission{Kind: channel.Handled, Reason: channel.ReasonMerged}, r.Outcome)
 	for _, m := range ev.messages[1:] {
-		name := c.key(m).String()
-		c.save(ctx, name, ev.session, &merged)
-		c.waiting.answer(name, &merged)
+		c.saveAndAnswer(ctx, c.key(m).String(), ev.session, &merged)
 	}
 	return nil
 }
 
-// loadFiles stores the files of messages where the agent can read them. notes name those that could not be stored.
-func (c *Channel) loadFiles(ctx context.Context, list []*message) (facts []channel.MediaFact, notes []string) {
-	var files []file
-	for _, m := range list {
-		files = append(files, m.Media...)
-	}
-	return platform.LoadMedia(&c.media, files, c.storeFile, func(_ channel.MediaKind, err error) {
+// loadFiles stores files where the agent can read them. notes name those that could not be stored.
+func (c *Channel) loadFiles(ctx context.Context, files []file) (facts []channel.MediaFact, notes []string) {
+	return platform.LoadMedia(c.media, files, c.storeFile, func(_ channel.MediaKind, err error) {
 		c.s.Log.WarnContext(ctx, "cannot store a message's media", "channel", c.s.Name, "error", err)
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -57,21 +56,25 @@ func (c *Channel) read(w http.ResponseWriter, r *http.Request) (m *message, body
 
 // accept stores a message and returns the answer. A message that is refused is not stored, so that it can be sent again.
 func (c *Channel) accept(ctx context.Context, m *message, body []byte) (answer, *channel.BodyError) {
-	arrival := kernel.Arrival{Key: c.key(m), Raw: m.raw(body)}
+	arrival, in := kernel.Arrival{Key: c.key(m), Raw: m.raw(body)}, inputOf(m)
 	name := arrival.Key.String()
-	request := c.waiting.add(name) // before the turn can end
-	defer c.waiting.remove(request)
+	var answered chan answer
+	if c.result { // before the turn can end
+		answered = make(chan answer, 1)
+		c.waiting.Store(answered, name)
+		defer c.waiting.Delete(answered)
+	}
 	q := c.service.Queue()
 	if q == nil {
 		return answer{}, c.unavailable(ctx, channel.ErrDraining)
 	}
 	if counted, _ := c.counted.ContainsOrAdd(name, struct{}{}); !counted {
-		if wait := q.Kernel().CountRate(new(c.facts(ctx, q.Kernel(), []*message{m}))); wait > 0 {
+		if wait := q.Kernel().CountRate(new(c.facts(ctx, q.Kernel(), in, []*message{m}))); wait > 0 {
 			c.counted.Remove(name)
 			return answer{}, &channel.BodyError{Status: http.StatusTooManyRequests, RetryAfter: wait, Err: errTooMany}
 		}
 	}
-	arrival.Bundle, arrival.Wait = q.Kernel().Bundle(c.s.Name, c.s.Account, inputOf(m))
+	arrival.Bundle, arrival.Wait = q.Kernel().Bundle(c.s.Name, c.s.Account, in)
 	isNew, err := q.Accept(ctx, arrival)
 	if err != nil {
 		c.counted.Remove(name)
@@ -82,7 +85,7 @@ func (c *Channel) accept(ctx context.Context, m *message, body []byte) (answer, 
 		a.Turn = arrival.TurnID()
 	}
 	if c.result {
-		a = c.await(ctx, request, a, isNew[0])
+		a = c.await(ctx, name, answered, a, isNew[0])
 	}
 	a.Duplicate = !isNew[0]
 	return a, nil
@@ -96,9 +99,9 @@ const (
 )
 
 // await returns the answer when a turn has ended, in this process or at another replica, and accepted if that takes too long.
-func (c *Channel) await(ctx context.Context, r *request, accepted answer, isNew bool) answer {
-	limit := time.NewTimer(resultWait)
-	defer limit.Stop()
+func (c *Channel) await(ctx context.Context, name string, answered <-chan answer, accepted answer, isNew bool) answer {
+	ctx, cancel := context.WithTimeout(ctx, resultWait)
+	defer cancel()
 	var poll <-chan time.Time
 	if c.s.Shared {
 		ticker := time.NewTicker(pollEvery)
@@ -107,20 +110,18 @@ func (c *Channel) await(ctx context.Context, r *request, accepted answer, isNew 
 	}
 	for look := !isNew; ; look = true {
 		if look {
-			if a := c.load(ctx, r.name); a.Status == statusDone {
+			if a := c.load(ctx, name); a.Status == statusDone {
 				return a
 			}
 		}
 		select {
-		case a, ok := <-r.answered:
-			if !ok { // the channel has ended
+		case a := <-answered:
+			if a.Status != statusDone {
 				return accepted
 			}
 			return a
 		case <-poll:
-		case <-limit.C:
-			return accepted
-		case <-ctx.Done(): // the sender has gone
+		case <-ctx.Done(): // after a minute, or because the sender has gone
 			return accepted
 		}
 	}
@@ -162,9 +163,7 @@ var codes = map[int]string{
 }
 
 func refuse(w http.ResponseWriter, e *channel.BodyError) {
-	if e.RetryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
-	}
+	e.Header(w.Header())
 	code := codes[e.Status]
 	p := problem{"urn:lingserve:problem:" + code, strings.ReplaceAll(code, "_", " "), e.Status, e.Error(), code}
 	write(w, e.Status, "application/problem+json", p)

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/channeltest"
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/webhook"
 	"github.com/lingserve/lingserve/internal/fakecallback"
@@ -39,7 +40,7 @@ func TestAMessageThatIsSentAgainGetsTheFirstAnswer(t *testing.T) {
 						t.Errorf("%d, expected %d: %s", g.status, first.status, diff)
 					}
 				}
-				if n := len(a.told()) + len(b.told()); n != 1 {
+				if n := len(a.Told()) + len(b.Told()); n != 1 {
 					t.Errorf("the agent was asked %d times", n)
 				}
 			})
@@ -50,7 +51,7 @@ func TestAMessageThatIsSentAgainGetsTheFirstAnswer(t *testing.T) {
 func TestAnAnswerHasTheReplyAndTheCallbackGetsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, withResult(true))
-		r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+		r.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			time.Sleep(webhook.ResultWait - 2*time.Second)
 			part(ctx, turn, "one")
 			return say(ctx, turn, "two")
@@ -71,7 +72,7 @@ func TestALateReplyGoesToTheCallbackAlone(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			r := newRig(t, withResult(true))
 			r.back.Then(steps...)
-			r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+			r.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 				part(ctx, turn, "may I?")
 				time.Sleep(webhook.ResultWait + time.Second)
 				return say(ctx, turn, "two")
@@ -103,7 +104,7 @@ func TestALateReplyGoesToTheCallbackAlone(t *testing.T) {
 func TestWithoutACallbackALateReplyWaitsForARetry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, withResult(false))
-		r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+		r.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			time.Sleep(2*webhook.ResultWait + time.Second)
 			return say(ctx, turn, "late")
 		})
@@ -138,7 +139,7 @@ func TestARequestGetsTheAnswerOfAnotherReplica(t *testing.T) {
 		settings := func(s *webhook.Settings, k *kernel.Kernel) { s.Ack, s.Callback, s.Shared = webhook.AckResult, "", true }
 		a, b := newReplica(t, d, "a", back, settings), newReplica(t, d, "b", back, settings)
 		goOn := make(chan struct{})
-		a.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+		a.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			if turn.Context.BodyForAgent == "x" {
 				<-goOn
 			}
@@ -157,8 +158,8 @@ func TestARequestGetsTheAnswerOfAnotherReplica(t *testing.T) {
 		if g := b.post("msg-1", hello("x")); !g.answer.Duplicate || g.texts() != "final echo x" || time.Since(began) > 11*time.Second {
 			t.Errorf("after %v %+v", time.Since(began), g)
 		}
-		if len(a.told()) != 2 || len(b.told()) != 0 {
-			t.Errorf("the replicas have run %d and %d messages, expected 2 and 0", len(a.told()), len(b.told()))
+		if len(a.Told()) != 2 || len(b.Told()) != 0 {
+			t.Errorf("the replicas have run %d and %d messages, expected 2 and 0", len(a.Told()), len(b.Told()))
 		}
 	})
 }
@@ -167,7 +168,7 @@ func TestAReplyIsCompleteAfterARestart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, back := openDatabase(t), fakecallback.New(vectorSecret)
 		a := newReplica(t, d, "a", back, withResult(false))
-		a.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+		a.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			part(ctx, turn, "one")
 			<-ctx.Done()
 			return channel.DispatchResult{}, context.Cause(ctx)
@@ -199,7 +200,7 @@ func TestTheAnswerIsThatOfTheLastTurn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, withResult(false))
 		fail := 2
-		r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+		r.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			if fail--; fail >= 0 {
 				return channel.DispatchResult{}, errors.New("the model is away")
 			}
@@ -210,8 +211,8 @@ func TestTheAnswerIsThatOfTheLastTurn(t *testing.T) {
 		if a.status != http.StatusOK || a.answer.Outcome != "visible" || a.texts() != "final here it is" || time.Since(began) < 6*time.Second {
 			t.Errorf("after %v: %+v", time.Since(began), a)
 		}
-		if again := r.post("msg-1", hello("x")); again.answer.Turn != a.answer.Turn || again.texts() != a.texts() || len(r.told()) != 3 {
-			t.Errorf("%d runs, %+v", len(r.told()), again)
+		if again := r.post("msg-1", hello("x")); again.answer.Turn != a.answer.Turn || again.texts() != a.texts() || len(r.Told()) != 3 {
+			t.Errorf("%d runs, %+v", len(r.Told()), again)
 		}
 		fail = 100 // one that fails in the end says so
 		if a = r.post("msg-2", hello("x")); a.status != http.StatusOK || a.answer.Outcome != "failed" || !strings.Contains(a.texts(), "reference "+a.answer.Turn) {
@@ -224,7 +225,7 @@ func TestMessagesThatAreCombinedGetOneReply(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, func(s *webhook.Settings, k *kernel.Kernel) {
 			s.Ack = webhook.AckResult
-			tree := newTree(t, channel.Place{DMPolicy: channel.PolicyOpen, Debounce: new(time.Second)})
+			tree := channeltest.Tree(t, "webhook", channel.Place{DMPolicy: channel.PolicyOpen, Debounce: new(time.Second)})
 			k.Settings, k.Routes = tree, tree
 		})
 		first := make(chan got)
@@ -246,7 +247,7 @@ func TestASenderIsPairedByACode(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				pairs := channel.NewPairs(nil)
 				r := newRig(t, func(s *webhook.Settings, k *kernel.Kernel) {
-					tree := newTree(t, channel.Place{DMPolicy: channel.PolicyPairing})
+					tree := channeltest.Tree(t, "webhook", channel.Place{DMPolicy: channel.PolicyPairing})
 					s.Ack, k.Settings, k.Routes, k.Pairing = ack, tree, tree, pairs
 				})
 				first := r.post("msg-1", hello("x"))
@@ -294,7 +295,7 @@ func TestTheAnswersOfASessionAreErased(t *testing.T) {
 		if err := d.Results(webhook.ResultLife).Erase(t.Context(), "webhook:c1"); err != nil {
 			t.Fatal(err)
 		}
-		if a := r.post("msg-1", hello("x")); !a.answer.Duplicate || len(a.answer.Replies) > 0 || len(r.told()) != 2 {
+		if a := r.post("msg-1", hello("x")); !a.answer.Duplicate || len(a.answer.Replies) > 0 || len(r.Told()) != 2 {
 			t.Errorf("got %+v", a)
 		}
 		if a := r.post("msg-2", other); !a.answer.Duplicate || a.texts() != "final echo y" {
@@ -326,7 +327,7 @@ func TestAReplyIsSentAgainWhileThatCanHelp(t *testing.T) { // CH-58, CH-183
 			t.Run(fmt.Sprintf("%s, part %v", test.name, late), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					r := newRig(t, nil)
-					r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+					r.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 						if late {
 							part(ctx, turn, "x")
 							return channel.DispatchResult{}, nil

@@ -9,12 +9,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/channeltest"
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/webhook"
 	"github.com/lingserve/lingserve/internal/fakecallback"
@@ -32,7 +32,7 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 
 func openDatabase(t *testing.T) *db.DB {
 	t.Helper()
-	d, err := db.Open(t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler)})
+	d, err := db.Open(t.Context(), "memory", &db.Options{Log: slog.New(slog.DiscardHandler), Beside: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,13 +44,7 @@ func openDatabase(t *testing.T) *db.DB {
 	return d
 }
 
-type agentFunc func(context.Context, *channel.Turn) (channel.DispatchResult, error)
-
-// Dispatch implements [channel.Agent].
-func (f agentFunc) Dispatch(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
-	t.Queued()
-	return f(ctx, t)
-}
+type agentFunc = channeltest.AgentFunc
 
 // say ends a turn with a text.
 func say(ctx context.Context, turn *channel.Turn, text string) (channel.DispatchResult, error) {
@@ -64,6 +58,7 @@ func part(ctx context.Context, turn *channel.Turn, text string) {
 
 // rig is a process with the channel, its backend, and an agent that repeats what it is told.
 type rig struct {
+	*channeltest.Recorder
 	t       *testing.T
 	c       *webhook.Channel
 	k       *kernel.Kernel
@@ -71,23 +66,8 @@ type rig struct {
 	back    *fakecallback.Server
 	secrets webhook.Secrets
 
-	mu     sync.Mutex
-	heard  []*channel.TurnContext
-	answer agentFunc
-	traces []channel.Trace
-
 	stop context.CancelFunc
 	done chan error
-}
-
-func newTree(t *testing.T, place channel.Place) *channel.Tree {
-	t.Helper()
-	place.Agent = "assistant"
-	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{"webhook": {AccountPlace: channel.AccountPlace{Place: place}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tree
 }
 
 // newRig starts a process with a database of its own, in which everybody may talk.
@@ -99,8 +79,11 @@ func newRig(t *testing.T, change func(*webhook.Settings, *kernel.Kernel)) *rig {
 // newReplica starts one of the processes "a" and "b", which share a database.
 func newReplica(t *testing.T, d *db.DB, name string, back *fakecallback.Server, change func(*webhook.Settings, *kernel.Kernel)) *rig {
 	t.Helper()
-	r := &rig{t: t, back: back, secrets: parseSecrets(t, vectorSecret)}
-	tree := newTree(t, channel.Place{DMPolicy: channel.PolicyOpen, GroupPolicy: channel.PolicyOpen, SenderRate: new(0), ChatRate: new(0)})
+	r := &rig{Recorder: new(channeltest.Recorder), t: t, back: back, secrets: parseSecrets(t, vectorSecret)}
+	r.Answers(agentFunc(func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+		return say(ctx, t, "echo "+t.Context.BodyForAgent)
+	}))
+	tree := channeltest.Tree(t, "webhook", channel.Place{SenderRate: new(0), ChatRate: new(0)})
 	r.k = &kernel.Kernel{Agent: r, Observer: r, Settings: tree, Routes: tree, Store: d.Events()}
 	s := webhook.Settings{
 		Secret: vectorSecret, Callback: "https://backend.test/replies", Results: d.Results(webhook.ResultLife), Grace: time.Second,
@@ -147,40 +130,6 @@ func (r *rig) end() {
 		r.t.Errorf("serve: %v", err)
 	}
 	r.done = nil
-}
-
-// Dispatch implements [channel.Agent].
-func (r *rig) Dispatch(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
-	r.mu.Lock()
-	r.heard = append(r.heard, t.Context)
-	answer := r.answer
-	r.mu.Unlock()
-	t.Queued()
-	if answer != nil {
-		return answer(ctx, t)
-	}
-	return say(ctx, t, "echo "+t.Context.BodyForAgent)
-}
-
-// Observe implements [channel.Observer].
-func (r *rig) Observe(_ context.Context, t channel.Trace) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.traces = append(r.traces, t)
-}
-
-// answers sets how the agent answers.
-func (r *rig) answers(f agentFunc) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.answer = f
-}
-
-// told is what the agent was told.
-func (r *rig) told() []*channel.TurnContext {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append([]*channel.TurnContext(nil), r.heard...)
 }
 
 // hello is a message.

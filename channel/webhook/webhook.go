@@ -18,9 +18,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -56,7 +56,7 @@ type Settings struct {
 	AllowPrivate   []string // hosts that may have addresses of private networks
 
 	Media   string        // the folder for files; "" stores none
-	Results Results       // stores answers; nil: a message that is sent again gets no reply
+	Results Results       // stores answers; required with [AckResult]
 	Shared  bool          // other replicas share Results, and may run a message that was sent to this one
 	Grace   time.Duration // how long turns may go on at the end; 0 is the kernel's default
 	Log     *slog.Logger  // nil is silent
@@ -69,10 +69,10 @@ type Channel struct {
 	result    bool // messages are answered with the reply
 	http      *http.Client
 	transport *http.Transport
-	media     platform.MediaStore
+	media     *platform.MediaStore
 
 	service platform.Service
-	waiting requests
+	waiting sync.Map                     // names of messages, by the channels of requests that wait for their answers
 	counted *lru.Cache[string, struct{}] // names of messages that were counted against a rate
 }
 
@@ -81,8 +81,7 @@ const (
 	maxAnswer   = 64 << 10 // bytes that are read of a callback's answer
 	maxCounted  = 10_000
 
-	mediaPrefix = "webhook-"
-	maxFolder   = 256 << 20 // bytes of all files that are stored
+	maxFolder = 256 << 20 // bytes of all files that are stored
 )
 
 // New checks the settings and returns the channel. It makes no connection.
@@ -98,12 +97,8 @@ func New(s Settings) (*Channel, error) {
 		return nil, fmt.Errorf("webhook: callback_secret: %w", err)
 	}
 	switch {
-	case !c.result && s.Ack != AckImmediate:
-		return nil, fmt.Errorf("webhook: ack is %q; expected %s or %s", s.Ack, AckImmediate, AckResult)
 	case !c.result && s.Callback == "":
 		return nil, errors.New("webhook: callback is missing; set it to the https address for replies, or set ack to " + AckResult)
-	case s.MaxBody < 0:
-		return nil, errors.New("webhook: max_body is negative; expected 0 or more")
 	}
 	private, err := checkCallback(s)
 	if err != nil {
@@ -111,15 +106,13 @@ func New(s Settings) (*Channel, error) {
 	}
 	c.transport = newTransport(private)
 	c.http = &http.Client{
-		Transport: c.transport, Timeout: callTimeout,
+		Transport:     c.transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	if s.Media != "" {
-		c.media.Prefix, c.media.Limit, c.media.Total = mediaPrefix, math.MaxInt64, maxFolder // the size of a body limits each file
-		if c.media.Dir, err = filepath.Abs(s.Media); err != nil {
-			return nil, fmt.Errorf("webhook: the media folder: %w", err)
-		}
+	if c.media, err = platform.OpenMedia(s.Media, "webhook-", math.MaxInt64); err != nil { // the size of a body limits each file
+		return nil, fmt.Errorf("webhook: %w", err)
 	}
+	c.media.Total = maxFolder
 	c.counted, err = lru.New[string, struct{}](maxCounted)
 	return c, err
 }
@@ -171,7 +164,7 @@ func (c *Channel) Check(ctx context.Context) error {
 	defer cancel()
 	conn, err := c.transport.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
 	if err != nil {
-		err = unreached(ctx, err)
+		err = unreached(platform.Bare(ctx, err))
 		if not, ok := errors.AsType[*channel.NotSentError](err); ok { // no reply is meant
 			err = not.Err
 		}
@@ -192,7 +185,7 @@ func (c *Channel) About() string {
 // Serve implements [kernel.Channel].
 func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	defer c.transport.CloseIdleConnections()
-	defer c.waiting.end()
+	defer c.answerRequests("", &answer{Status: statusAccepted}) // they wait no longer
 	return c.service.Serve(ctx, q, platform.ServiceOptions{
 		Connect: func(context.Context) error { return nil }, // the backend connects
 		Handler: kernel.Handler{

@@ -44,7 +44,7 @@ func TestAMessageIsAcceptedAndItsReplyGoesToTheCallback(t *testing.T) { // CH-18
 		if diff := cmp.Diff(want, body); diff != "" {
 			t.Error(diff)
 		}
-		c := r.told()[0]
+		c := r.Told()[0]
 		if c.SessionKey != "webhook:c1#t1" || c.SenderID != "ann" || c.SenderName != "Ann" || !c.WasMentioned || c.MessageID != "msg-1" {
 			t.Errorf("got %+v", c)
 		}
@@ -70,7 +70,7 @@ func TestAnyFaultOfASignatureIsOneAndTheSame401(t *testing.T) { // CH-180
 			}
 		}
 		synctest.Wait()
-		if len(r.told()) > 0 {
+		if len(r.Told()) > 0 {
 			t.Error("a message that is not signed was answered")
 		}
 	})
@@ -103,7 +103,7 @@ func TestAMessageAboveTheRateCanBeSentAgain(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				r := newRig(t, func(s *webhook.Settings, k *kernel.Kernel) {
 					s.Ack = ack
-					tree := newTree(t, channel.Place{DMPolicy: channel.PolicyOpen, SenderRate: new(2), SenderBurst: new(1)})
+					tree := channeltest.Tree(t, "webhook", channel.Place{DMPolicy: channel.PolicyOpen, SenderRate: new(2), SenderBurst: new(1)})
 					k.Settings, k.Routes = tree, tree
 				})
 				if a := r.post("m1", hello("one")); a.status/100 != 2 {
@@ -122,7 +122,7 @@ func TestAMessageAboveTheRateCanBeSentAgain(t *testing.T) {
 				}
 				synctest.Wait()
 				r.end()
-				if n := len(r.told()); n != 2 {
+				if n := len(r.Told()); n != 2 {
 					t.Errorf("the agent has heard %d messages", n)
 				}
 			})
@@ -203,7 +203,7 @@ func TestMediaReachTheAgentAsFiles(t *testing.T) { // CH-181
 		data := base64.StdEncoding.EncodeToString([]byte(png))
 		r.post("msg-1", `{"sender":{"id":"a"},"conversation":{"id":"c","kind":"direct"},"media":[{"type":"image/png","data":"`+data+`"},{"type":"image/png","data":"aGk="}]}`)
 		synctest.Wait()
-		told := r.told()
+		told := r.Told()
 		if len(told) != 1 || len(told[0].Media) != 2 {
 			t.Fatalf("got %+v", told)
 		}
@@ -241,9 +241,7 @@ func TestNothingOfAMessageIsInALogOrAnErrorOfItsAnswer(t *testing.T) { // CH-193
 		r.back.Then(fakecallback.Step{Status: 400, Body: canary})
 		r.post("msg-2", hello("x"))
 		synctest.Wait()
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		for _, trace := range r.traces {
+		for _, trace := range r.Traces() {
 			if trace.Err != nil && strings.Contains(trace.Err.Error(), canary) {
 				t.Errorf("an error repeats what the callback said: %v", trace.Err)
 			}

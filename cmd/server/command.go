@@ -262,8 +262,8 @@ func parseFlags(set *flag.FlagSet, args []string) (rest []string, help helpMode,
 			text, hasText = "debug", true
 		}
 		if f == nil {
-			if removed := config.RemovedFlag(name); removed != nil {
-				err = cmp.Or(err, removed)
+			if why := config.Removed(name); why != "" {
+				err = cmp.Or(err, fmt.Errorf("--%s %s", name, why))
 				continue
 			}
 			names := []string{"all", "help"}

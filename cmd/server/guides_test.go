@@ -22,7 +22,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/lingserve/lingserve/api"
 	"github.com/lingserve/lingserve/flow"

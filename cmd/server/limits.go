@@ -41,7 +41,7 @@ func limitsOf(c *config.Config, log *slog.Logger) web.Limits {
 }
 
 // boundTapes bounds the sessions of a store, where they are to be.
-func boundTapes(c *config.Config, store tape.Whole) (tape.Store, error) {
+func boundTapes(c *config.Config, store tape.Store) (tape.Store, error) {
 	share := cmp.Or(c.Limit.SessionsPerCaller, (c.Limit.Sessions+1)/2)
 	if c.Limit.Sessions == 0 && share == 0 {
 		return store, nil

@@ -30,7 +30,6 @@ type inventory struct {
 	json    bool
 	stdout  io.Writer
 	stderr  io.Writer
-	waiting bool // stdout is a terminal, on which the one that is waited for can be shown
 }
 
 func modelsCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
@@ -99,7 +98,6 @@ func (i *inventory) open(c *config.Config) (stop func(), err error) {
 	for _, p := range c.Providers {
 		i.unasked[p.Name] = !p.Set
 	}
-	i.waiting = !i.json && isTerminal(i.stdout) && colorful()
 	i.Models, stop, err = providers.New(c)
 	return stop, err
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/providers"
-	"github.com/lingserve/lingserve/internal/textview"
 )
 
 // check tries the models with these names, or all. Each has one attempt.
@@ -34,12 +33,8 @@ func (i *inventory) check(ctx context.Context, names []string) int {
 	for _, t := range trials {
 		width = max(width, utf8.RuneCountInString(t.Name()))
 	}
-	if len(trials) > 0 {
-		i.await(trials[0])
-	}
-	n, status := 0, exitOK
+	status := exitOK
 	for _, t := range inOrder(trials, modelsAtOnce, func(t providers.Result) providers.Result { return i.Check(ctx, t) }) {
-		i.awaitNothing()
 		if ctx.Err() != nil {
 			return exitInterrupted
 		}
@@ -47,9 +42,6 @@ func (i *inventory) check(ctx context.Context, names []string) int {
 			status = exitFailed
 		}
 		i.result(t, width)
-		if n++; n < len(trials) {
-			i.await(trials[n])
-		}
 	}
 	if all {
 		i.unconfigured()
@@ -120,16 +112,3 @@ func (i *inventory) quote(indent int, said string) {
 }
 
 func milliseconds(s float64) float64 { return float64(int(s*1000+0.5)) / 1000 }
-
-// await shows on a terminal which one is waited for; awaitNothing takes that away.
-func (i *inventory) await(t providers.Result) {
-	if i.waiting {
-		fmt.Fprintf(i.stdout, "…     %s", textview.Clean(t.Name()))
-	}
-}
-
-func (i *inventory) awaitNothing() {
-	if i.waiting {
-		fmt.Fprint(i.stdout, "\r\x1b[K")
-	}
-}

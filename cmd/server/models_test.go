@@ -229,18 +229,6 @@ func TestAnInterruptedCheckEndsAtOnce(t *testing.T) {
 	})
 }
 
-func TestATerminalShowsWhatIsWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		i, out, _ := bookOf(new(fakeProvider), "1s", "2s")
-		i.waiting = true
-		i.check(t.Context(), nil)
-		want := "…     fake:1s\r\x1b[Kok    fake:1s  1.00s\n…     fake:2s\r\x1b[Kok    fake:2s  2.00s\n"
-		if diff := cmp.Diff(want, out.String()); diff != "" {
-			t.Error(diff)
-		}
-	})
-}
-
 func TestACheckAsksProvidersWithoutModelsForTheirList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i, out, errs := bookOf(new(fakeProvider), "1s")

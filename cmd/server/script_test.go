@@ -3,8 +3,10 @@ package main
 import (
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -33,9 +35,53 @@ func cleanEnvironment() []string {
 	})
 }
 
+// scriptVariables are the variables of the environment, other than settings, that scripts set.
+var scriptVariables = []string{"NO_COLOR", "TERM", "HOME", "LINGSERVE_KEY", "MINE", "TZ"}
+
+// oneAtATime guards the folder and the environment of this process.
+var oneAtATime sync.Mutex
+
+// inProcess is the command "call lingserve": it runs lingserve in this process, in the folder and the environment of a script. It starts no process, so it takes a few
+// milliseconds; "exec lingserve" is for what needs standard input, signals or a server.
+func inProcess(ts *testscript.TestScript, neg bool, args []string) {
+	oneAtATime.Lock()
+	defer oneAtATime.Unlock()
+	folder, err := os.Getwd()
+	ts.Check(err)
+	ts.Check(os.Chdir(ts.MkAbs(".")))
+	before := os.Environ()
+	defer func() {
+		os.Clearenv()
+		for _, kv := range before {
+			name, value, _ := strings.Cut(kv, "=")
+			os.Setenv(name, value)
+		}
+		ts.Check(os.Chdir(folder))
+	}()
+	names := slices.Clone(scriptVariables)
+	for _, s := range config.Settings() {
+		names = append(names, s.Variables()...)
+	}
+	for _, name := range names {
+		if value := ts.Getenv(name); value != "" {
+			os.Setenv(name, value)
+		} else {
+			os.Unsetenv(name)
+		}
+	}
+	status := command(args[1:], strings.NewReader(""), ts.Stdout(), ts.Stderr())
+	if neg != (status != exitOK) {
+		ts.Fatalf("lingserve ended with status %d", status)
+	}
+}
+
 func TestScripts(t *testing.T) {
+	scripts, err := filepath.Abs("testdata/script") // a command in this process changes the folder
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+		Dir:                 scripts,
 		RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("GORACE", os.Getenv("GORACE"))
@@ -48,6 +94,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"call": inProcess,
 			// occupy NAME listens on a port until the script ends, and puts its address into the variable NAME.
 			"occupy": func(ts *testscript.TestScript, neg bool, args []string) {
 				l, err := net.Listen("tcp", "127.0.0.1:0")

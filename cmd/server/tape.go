@@ -12,9 +12,9 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/lingserve/lingserve/internal/config"
@@ -30,7 +30,7 @@ var tapeActions = map[string]struct{ least, most int }{
 
 // tapes is what "lingserve tape" works with.
 type tapes struct {
-	store     tape.Whole
+	store     tape.Store
 	workspace string
 	json      bool
 	limit     int
@@ -90,7 +90,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		}
 	}
 	code := exitOK
-	err = withStore(ctx, c, stderr, func(store tape.Whole, shared *replicas) (err error) {
+	err = withStore(ctx, c, stderr, func(store tape.Store, shared *replicas) (err error) {
 		t.store = store
 		if name == "check" {
 			code, err = t.check(ctx)
@@ -110,7 +110,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 }
 
 // withStore opens the store of sessions for a command, and closes it. Its own errors are for the user.
-func withStore(ctx context.Context, c *config.Config, stderr io.Writer, do func(tape.Whole, *replicas) error) error {
+func withStore(ctx context.Context, c *config.Config, stderr io.Writer, do func(tape.Store, *replicas) error) error {
 	quiet := slog.New(slog.DiscardHandler) // what goes wrong with the database is in the error
 	shared, err := joinReplicas(ctx, c, quiet)
 	if err != nil {
@@ -202,42 +202,38 @@ func (t *tapes) none(c *config.Config) {
 	}
 }
 
-// list prints the sessions, and says whether there are any.
+// sessionRow is a session in the list.
+type sessionRow struct {
+	Session   string    `json:"session"`
+	Tape      string    `json:"tape"`
+	Workspace string    `json:"workspace"`
+	Title     string    `json:"title"`
+	Created   time.Time `json:"created"`
+	Updated   time.Time `json:"updated"`
+	Entries   int64     `json:"entries"`
+	Anchors   int64     `json:"anchors"`
+	Bytes     int64     `json:"bytes"`
+}
+
+// list prints the sessions, and reports whether there are any.
 func (t *tapes) list(ctx context.Context) (some bool, err error) {
-	out := tabwriter.NewWriter(t.stdout, 0, 0, 2, ' ', 0)
-	n := 0
+	out := newListing(t.stdout, t.json, "SESSION", "LAST USED", "ENTRIES", "TITLE")
 	shown := 0
 	for in, err := range t.store.Sessions(ctx, tape.SessionQuery{}) {
 		if err != nil {
-			return some, err
+			return shown > 0, err
 		}
-		if shown++; t.limit > 0 && shown > t.limit {
+		if t.limit > 0 && shown == t.limit {
 			break
 		}
-		some = true
-		if t.json {
-			err := printJSON(t.stdout, struct {
-				Session   string    `json:"session"`
-				Tape      string    `json:"tape"`
-				Workspace string    `json:"workspace"`
-				Title     string    `json:"title"`
-				Created   time.Time `json:"created"`
-				Updated   time.Time `json:"updated"`
-				Entries   int64     `json:"entries"`
-				Anchors   int64     `json:"anchors"`
-				Bytes     int64     `json:"bytes"`
-			}{in.Session, in.Tape, in.Workspace, in.Title, in.Created, in.Updated, in.Entries, in.Anchors, in.Bytes})
-			if err != nil {
-				return some, err
-			}
-			continue
-		}
-		if n++; n == 1 {
-			fmt.Fprintln(out, "SESSION\tLAST USED\tENTRIES\tTITLE")
-		}
-		fmt.Fprintf(out, "%s\t%s\t%d\t%s\n", oneLine(in.Session, 40), in.Updated.Local().Format(time.DateTime), in.Entries, oneLine(in.Title, 60))
+		shown++
+		row := sessionRow{in.Session, in.Tape, in.Workspace, in.Title, in.Created, in.Updated, in.Entries, in.Anchors, in.Bytes}
+		out.add(row, oneLine(in.Session, 40), in.Updated.Local().Format(time.DateTime), strconv.FormatInt(in.Entries, 10), oneLine(in.Title, 60))
 	}
-	return some, out.Flush()
+	if shown == 0 {
+		return false, nil
+	}
+	return true, out.end()
 }
 
 // show prints the entries of a tape.

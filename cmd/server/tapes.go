@@ -21,7 +21,7 @@ func openTapes(c *config.Config, shared *replicas, log *slog.Logger, observer ta
 }
 
 // openStore opens the store as it is, without a bound.
-func openStore(c *config.Config, shared *replicas, log *slog.Logger, observer tape.Observer) (tape.Whole, error) {
+func openStore(c *config.Config, shared *replicas, log *slog.Logger, observer tape.Observer) (tape.Store, error) {
 	d, err := openDatabase(c, log)
 	if err != nil {
 		return nil, err

@@ -648,7 +648,7 @@ func (s *session) compare(ctx context.Context, t *turn, v *view) error {
 	if n := len(t.tries); n > 0 && s.w.faultsSoFar() > 0 && d.Status == "completed" && string(d.Result) == docOf(t.tries[n-1], true) {
 		// The steered message is answered by a run of its own, because the replica was lost before the agent had read it.
 		s.w.count("steered, and answered by another run")
-		t.input, t.tries = t.tries[n-1], t.tries[:n-1]
+		t.input, t.tries[n-1] = t.tries[n-1], t.input
 		want = docOf(t.input, true)
 	}
 	switch d.Status {

@@ -1,19 +1,5 @@
 package config
 
-// Admin is the listener for operators: metrics, profiles and health.
-type Admin struct {
-	Addr        string // "" is none
-	OpenMetrics bool   // metrics need no key
-}
-
-var adminSettings = []Setting{
-	{
-		Key: "admin.addr", check: unlessEmpty(checkAddr),
-		Help: "second listener with metrics and profiles, such as 127.0.0.1:9090; with keys, for admins only",
-	},
-	{Key: "admin.open_metrics", Default: "false", Help: "serve its metrics without a key"},
-}
-
 // AdminOpen reports whether everyone who reaches the admin listener is an admin: there are no keys, and it listens on localhost or Insecure
 // allows other addresses. With keys, it requires an admin's key on every address, because other users of the machine reach localhost too.
 func (c *Config) AdminOpen() bool { return !c.Auth.On() && (c.AdminLocal() || c.Insecure) }

@@ -1,11 +1,11 @@
 package config
 
 import (
+	"cmp"
 	"errors"
+	"reflect"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/web"
@@ -15,12 +15,12 @@ import (
 // Channel is one login of a configured channel, with the settings of the channel itself. [Config.Access] has the access rules and the
 // agents.
 type Channel struct {
-	Name    string // what stands under "channels", and in addresses
+	Name    string // the key below "channels", also in addresses
 	Type    string // one of [ChannelTypes]
-	Account string // "" where there is one
-	At      string // where it stands: "lingserve.yaml:5:3"; "" where that is nowhere
+	Account string // "" if there is one account
+	At      string // its position: "lingserve.yaml:5:3"; "" if it is not in the file
 
-	// The settings of its type; those of the others are zero.
+	// The settings of its type; those of the others are zero. The fields are named after the types.
 	Telegram Telegram
 	Webhook  Webhook
 	Slack    Slack
@@ -29,48 +29,41 @@ type Channel struct {
 }
 
 // Where is what errors call the channel: "channels.telegram", "channels.telegram.accounts.work".
-func (c Channel) Where() string {
+func (c Channel) Where() string { return yaml.Path(c.path()...) }
+
+func (c Channel) path() []string {
 	if c.Account == "" {
-		return channels + c.Name
+		return []string{"channels", c.Name}
 	}
-	return channels + c.Name + ".accounts." + c.Account
+	return []string{"channels", c.Name, "accounts", c.Account}
 }
+
+// channels begins the keys of settings of channels.
+const channels = "channels."
 
 // channelType is a kind of channel.
 type channelType struct {
-	name     string
-	settings func(at string, of func(*Config) *Channel) []Setting // its own: at comes before their keys, of finds the channel
-	needs    []string                                             // of its settings: those that have to be written
-	shipped  channel.Place                                        // what it has for defaults of its own
-	always   bool                                                 // it is there without a configuration, too
+	name    string
+	shipped channel.Place // its own defaults
+	always  bool          // it exists without a configuration, too
 }
 
-// channelTypes are the kinds of channels there are. A new one is a line here, with its settings in a file of its own, and a line in
+// channelTypes are the kinds of channels. A new one needs a line here, a struct in channel_types.go with a field of [Channel], and a line in
 // channelMakers of cmd/server.
 var channelTypes = []channelType{
-	{name: "telegram", settings: telegramSettings, needs: []string{"token"}},
-	{name: "webhook", settings: webhookSettings, needs: []string{"secret"}},
-	{name: "slack", settings: slackSettings, needs: []string{"token", "signing_secret"}},
-	{name: "feishu", settings: feishuSettings, needs: []string{"app_id", "app_secret"}},
-	{name: "discord", settings: discordSettings, needs: []string{"token"}},
-	{name: "web", settings: noSettings, always: true, shipped: web.Shipped()},
-	{name: "cli", settings: noSettings, always: true, shipped: channel.Place{
+	{name: "telegram"},
+	{name: "webhook"},
+	{name: "slack"},
+	{name: "feishu"},
+	{name: "discord"},
+	{name: "web", always: true, shipped: web.Shipped()},
+	{name: "cli", always: true, shipped: channel.Place{
 		DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"local"}, Admins: []string{"local"}, OnBusy: "steer", Greeting: new(""),
-		SenderRate: new(0), ChatRate: new(0), // who pipes in a hundred lines wants a hundred answers
+		SenderRate: new(0), ChatRate: new(0), // a pipe of a hundred lines expects a hundred answers
 	}},
 }
 
-// settingsIn binds a table to the part of a channel that has the settings of its type.
-func settingsIn[T any](part func(*Channel) *T, rows []Setting) func(at string, of func(*Config) *Channel) []Setting {
-	return func(at string, of func(*Config) *Channel) []Setting {
-		return bindInFile(at, func(c *Config) *T { return part(of(c)) }, rows)
-	}
-}
-
-// noSettings are those of a type that has none of its own.
-func noSettings(string, func(*Config) *Channel) []Setting { return nil }
-
-// ChannelTypes returns the names of the kinds of channels. A channel of such a name is of this kind; others say their type.
+// ChannelTypes returns the names of the kinds of channels. A channel of such a name is of this kind; others have a setting type.
 func ChannelTypes() []string {
 	names := make([]string, len(channelTypes))
 	for i, t := range channelTypes {
@@ -83,443 +76,312 @@ func typeOfChannel(name string) (channelType, bool) {
 	return lookup(channelTypes, func(t channelType) bool { return t.name == name })
 }
 
-// channel is where the settings of a channel go.
+// place returns the settings of a channel of this type that has none in the file.
+func (t channelType) place() channel.ChannelPlace {
+	shipped := t.shipped
+	shipped.Agent = DefaultAgent
+	return channel.ChannelPlace{Shipped: shipped}
+}
+
+// settings are those that only channels of this type have.
+func (t channelType) settings(path []string, name, account string) []Setting {
+	field, ok := reflect.TypeFor[Channel]().FieldByNameFunc(func(field string) bool { return strings.EqualFold(field, t.name) })
+	if !ok {
+		return nil
+	}
+	return inFile(settingsOfType(field.Type, path, func(c *Config) reflect.Value {
+		return reflect.ValueOf(c.channel(name, account)).Elem().FieldByIndex(field.Index)
+	}))
+}
+
+// channel is where the settings of a channel are stored.
 func (c *Config) channel(name, account string) *Channel {
-	is := func(ch *Channel) bool { return ch.Name == name && ch.Account == account }
-	return element(&c.logins, is, Channel{Name: name, Account: account})
+	return element(&c.logins, func(ch *Channel) bool { return ch.Name == name && ch.Account == account }, Channel{Name: name, Account: account})
 }
 
-// channels is the section of channels, whose members may have any name.
-const channels = "channels."
-
-// spot is a place in the section of a channel that settings stand in: the channel, an account, a conversation or a thread.
-type spot struct {
-	kind            channelType
-	channel         string
-	account         string
-	level           channel.Level
-	conversation    string
-	thread          string
-	path            []string // of the configuration
-	own             []Setting
-	hasConversation bool // conversations can stand below it
-}
-
-// key is what its settings' keys begin with, as package channel names them too.
-func (p *spot) key() string { return yaml.Path(p.path...) + "." }
-
-// below is a spot further in.
-func (p *spot) below(level channel.Level, path ...string) spot {
-	q := *p
-	q.level, q.own, q.hasConversation = level, nil, false
-	q.path = slices.Concat(p.path, path)
-	return q
-}
-
-// policySetting is a setting that every channel has, at one spot.
-type policySetting struct {
-	Setting
-	of channel.Setting
-	at spot
-}
-
-// policy makes the setting of a spot.
-func (p *spot) policy(s channel.Setting, key string) policySetting {
-	out := policySetting{of: s, at: *p}
-	out.Setting = Setting{Key: p.key() + key, Help: s.Help, OneOf: s.OneOf, fileOnly: true, path: slices.Concat(p.path, strings.Split(key, "."))}
-	full := out.Key
-	switch s.Kind() {
-	case "true or false":
-		out.field = func(c *Config) any { return written[bool](c, full) }
-	case "duration":
-		out.field = func(c *Config) any { return written[time.Duration](c, full) }
-	case "number":
-		out.field = func(c *Config) any { return written[int](c, full) }
-	case "list":
-		out.OneOf = nil // of its elements: package channel looks at them
-		out.field = func(c *Config) any { return written[[]string](c, full) }
-	default:
-		out.field = func(c *Config) any { return written[string](c, full) }
+// shippedAccess returns the access rules without a configuration.
+func shippedAccess() channel.Configuration {
+	access := channel.Configuration{Channels: map[string]channel.ChannelPlace{}}
+	for _, t := range channelTypes {
+		if t.always {
+			access.Channels[t.name] = t.place()
+		}
 	}
-	return out
-}
-
-// written is where a setting of a place goes until the place is put together.
-func written[T any](c *Config, key string) *T {
-	if v, ok := c.places[key].(*T); ok {
-		return v
-	}
-	if c.places == nil {
-		c.places = map[string]any{}
-	}
-	v := new(T)
-	c.places[key] = v
-	return v
+	return access
 }
 
 // channels reads the section.
-func (r *fileReader) channels(n *yaml.Node) {
-	for k, v := range r.members(n, "channels", "names with settings, such as \"telegram: {token: …}\"") {
-		r.channel(k, v)
+func (l *loader) channels(n *yaml.Node) {
+	for k, v := range l.members(n, []string{"channels"}, "names with settings, such as \"telegram: {token: …}\"") {
+		l.channel(k, v)
 	}
 }
 
-// channel reads one channel, or its logins.
-func (r *fileReader) channel(at, n *yaml.Node) {
+// channel reads one channel, or its accounts.
+func (l *loader) channel(at, n *yaml.Node) {
 	name := at.Text
-	key := channels + name
 	if !providerName.MatchString(name) {
-		r.Errorf(at, key, "invalid name; a channel's name has only lower-case letters, digits, - and _")
+		l.Errorf(at, channels+name, "invalid name; a channel's name has only lower-case letters, digits, - and _")
 		return
 	}
-	kind, ok := r.channelType(at, n)
+	kind, ok := l.channelType(at, n)
 	if !ok {
 		return
 	}
-	p := spot{kind: kind, channel: name, level: channel.OfChannel, path: []string{"channels", name}}
-	if !r.login(at, &p, n) {
-		return
-	}
+	place := kind.place()
+	own := l.login(at, n, kind, Channel{Name: name}, &place.AccountPlace)
 	accounts := n.Get("accounts")
 	if accounts == nil || len(accounts.Items) == 0 {
-		r.needs(at, &p, n)
-		return
+		l.checkNeeded(at, n, own)
+		l.c.Channels = append(l.c.Channels, *l.c.channel(name, ""))
+	} else {
+		for at, n := range l.members(accounts, []string{"channels", name, "accounts"}, "names with settings, such as \"work: {agent: …}\"") {
+			if !providerName.MatchString(at.Text) {
+				l.Errorf(at, channels+name+".accounts."+at.Text, "invalid name; an account's name has only lower-case letters, digits, - and _")
+				continue
+			}
+			account := *l.c.channel(name, "") // what the account does not set is that of its channel
+			account.Account = at.Text
+			l.c.logins = append(l.c.logins, account)
+			for _, s := range own {
+				key := yaml.Path(append(account.path(), s.path[2:]...)...)
+				l.c.sources[key] = l.c.sources[s.Key]
+			}
+			var of channel.AccountPlace
+			l.checkNeeded(at, n, l.login(at, n, kind, account, &of))
+			put(&place.Accounts, at.Text, of)
+			l.c.Channels = append(l.c.Channels, *l.c.channel(name, at.Text))
+		}
 	}
-	for at, n := range r.members(accounts, key+".accounts", "names with settings, such as \"work: {agent: …}\"") {
-		if !providerName.MatchString(at.Text) {
-			r.Errorf(at, key+".accounts."+at.Text, "invalid name; an account's name has only lower-case letters, digits, - and _")
-			continue
-		}
-		a := p.below(channel.OfAccount, "accounts", at.Text)
-		a.account = at.Text
-		if !r.login(at, &a, n) {
-			continue
-		}
-		for i, s := range a.own { // what an account does not say is that of its channel
-			if _, ok := r.values[s.Key]; !ok && r.values[p.own[i].Key] != nil {
-				r.values[s.Key] = r.values[p.own[i].Key]
+	l.c.Access.Channels[name] = place
+}
+
+// login reads the settings of a channel, or of an account of it. It returns those that only its type has.
+func (l *loader) login(at, n *yaml.Node, kind channelType, login Channel, to *channel.AccountPlace) []Setting {
+	ch := l.c.channel(login.Name, login.Account)
+	ch.Type, ch.At = kind.name, l.place(at)
+	own := kind.settings(login.path(), login.Name, login.Account)
+	level := channel.OfAccount
+	if login.Account == "" {
+		level = channel.OfChannel
+		l.applyDefaults(own)
+	}
+	l.c.settings = append(l.c.settings, own...)
+	before := len(l.c.settings)
+	p := &scope{loader: l, kind: kind, level: level, path: login.path(), to: &to.Place, own: own, account: to}
+	p.read(n)
+	if login.Account == "" { // the defaults that are in force are shown, too
+		for _, s := range channel.SettingsTable() {
+			key, ok := s.At(level)
+			setting := p.policy(s, key)
+			text, shipped := s.Text(&kind.shipped)
+			switch {
+			case !shipped && s.Key == "agent":
+				text = DefaultAgent
+			case !shipped:
+				text = s.Default
+			}
+			if ok && text != "" && !slices.ContainsFunc(l.c.settings[before:], func(o Setting) bool { return o.Key == setting.Key }) {
+				p.add(setting, s, text, strings.Split(text, ", "))
 			}
 		}
-		r.needs(at, &a, n)
+	}
+	return own
+}
+
+// checkNeeded reports the required settings that are missing.
+func (l *loader) checkNeeded(at, n *yaml.Node, own []Setting) {
+	for _, s := range own {
+		last := len(s.path) - 1
+		name := s.path[last]
+		if written := n.Get(name); !s.needed || s.text(l.c) != "" || written != nil && written.Text != "" || written != nil && written.Kind == yaml.Mapping {
+			continue
+		}
+		expected := "it"
+		if s.Secret {
+			expected = name + ": {env: NAME} or {file: PATH}"
+		}
+		l.Errorf(at, yaml.Path(s.path[:last]...), "has no %s; expected %s", name, expected)
 	}
 }
 
-// login reads the settings of a channel, or of an account of it.
-func (r *fileReader) login(at *yaml.Node, p *spot, n *yaml.Node) bool {
-	name, account, kind := p.channel, p.account, p.kind.name
-	p.own = p.kind.settings(p.key(), func(c *Config) *Channel {
-		ch := c.channel(name, account)
-		ch.Type = kind
-		return ch
-	})
-	p.hasConversation = true
-	if !r.readSpot(p, n) {
-		return false
-	}
-	r.logins = append(r.logins, Channel{Name: name, Account: account, Type: kind, At: r.place(at)})
-	all := slices.Clone(p.own)
-	if kind != name && p.level == channel.OfChannel {
-		all = slices.Insert(all, 0, typeSetting(name))
-	}
-	for _, policy := range p.policies() {
-		one := policy.Setting
-		if p.level == channel.OfChannel { // what is in force without being written is shown, too
-			one.Default = shippedText(p.kind.shipped, policy.of)
+// channelType returns the type of a channel: its name, or the value of type.
+func (l *loader) channelType(at, ch *yaml.Node) (channelType, bool) {
+	name := at.Text
+	byName, ok := typeOfChannel(name)
+	n := ch.Get("type")
+	if n == nil {
+		if !ok {
+			l.Errorf(at, channels+name, "has no type; expected one of %s%s", strings.Join(ChannelTypes(), ", "), didYouMean(name, ChannelTypes()))
 		}
-		if r.values[one.Key] != nil || one.Default != "" {
-			all = append(all, one)
-		}
+		return byName, ok
 	}
-	for _, s := range r.policies {
-		if s.at.channel == name && s.at.account == account && s.at.level != p.level {
-			all = append(all, s.Setting)
-		}
+	path := []string{"channels", name, "type"}
+	setting := Setting{
+		Key: yaml.Path(path...), path: path, OneOf: ChannelTypes(), fileOnly: true, kind: new(string), Help: "kind of the channel",
+		field: func(c *Config) any { return &c.channel(name, "").Type },
 	}
-	r.ofNames = append(r.ofNames, together(all, 0)...)
-	return true
+	written, valid := l.oneOf(setting, n)
+	if valid && ok && written != name {
+		l.Errorf(n, setting.Key, "the name %s is reserved for channels of type %s; choose another name", name, name)
+		return byName, false
+	}
+	if valid && !ok {
+		l.c.settings = append(l.c.settings, setting)
+		l.c.sources[setting.Key] = l.source(n)
+	}
+	kind, _ := typeOfChannel(written)
+	return kind, valid
 }
 
-// together orders settings so that those of one section follow one another; else they stay as they are.
-func together(all []Setting, depth int) []Setting {
-	var names []string
-	by := map[string][]Setting{}
-	for _, s := range all {
-		name := ""
-		if path := s.parts(); len(path) > depth {
-			name = path[depth]
+// scope reads the settings at one level of a channel: of the channel, an account, a conversation or a thread.
+type scope struct {
+	*loader
+	kind    channelType
+	level   channel.Level
+	path    []string
+	to      *channel.Place
+	own     []Setting             // those that only channels of the type have
+	account *channel.AccountPlace // of a channel or an account: conversations are below it
+	group   *channel.GroupPlace   // of a group: threads are below it
+}
+
+// read reads the settings in n, and those of the levels below.
+func (p *scope) read(n *yaml.Node) {
+	known := slices.Clone(p.own)
+	byKey := map[string]channel.Setting{}
+	for _, s := range channel.SettingsTable() {
+		if key, ok := s.At(p.level); ok {
+			setting := p.policy(s, key)
+			known, byKey[setting.Key] = append(known, setting), s
 		}
-		if by[name] == nil {
-			names = append(names, name)
-		}
-		by[name] = append(by[name], s)
 	}
-	var out []Setting
-	for _, name := range names {
-		if len(by[name]) > 1 {
-			by[name] = together(by[name], depth+1)
+	p.readMembers(n, p.path, known, byKey)
+}
+
+// readMembers reads the members of n, which is the place itself or a section of it such as dm.
+func (p *scope) readMembers(n *yaml.Node, path []string, known []Setting, byKey map[string]channel.Setting) {
+	for k, v := range p.members(n, path, "settings, one per line, such as \"%s: …\"", firstKey(known, path)) {
+		at := append(slices.Clip(path), k.Text)
+		i := slices.IndexFunc(known, func(s Setting) bool { return slices.Equal(s.path, at) })
+		below := at[len(p.path):]
+		switch {
+		case i >= 0:
+			if s, ok := byKey[known[i].Key]; ok {
+				p.readPolicy(known[i], s, v)
+			} else {
+				p.setting(known[i], v)
+			}
+		case p.level == channel.OfChannel && len(below) == 1 && (k.Text == "type" || k.Text == "accounts"): // read already
+		case firstKey(known, at) != "":
+			p.readMembers(v, at, known, byKey)
+		case p.account != nil && len(below) == 2 && below[0] == "dm" && v.Kind == yaml.Mapping:
+			var direct channel.Place
+			(&scope{loader: p.loader, kind: p.kind, level: channel.OfDirect, path: at, to: &direct}).read(v)
+			put(&p.account.Directs, k.Text, direct)
+		case p.account != nil && len(below) == 2 && below[0] == "groups" && v.Kind == yaml.Mapping:
+			var group channel.GroupPlace
+			(&scope{loader: p.loader, kind: p.kind, level: channel.OfGroup, path: at, to: &group.Place, group: &group}).read(v)
+			put(&p.account.Groups, k.Text, group)
+		case p.group != nil && len(below) == 1 && k.Text == "threads":
+			for id, n := range p.members(v, at, "threads by id, such as \"\\\"7\\\": {enabled: false}\"") {
+				var thread channel.Place
+				(&scope{loader: p.loader, kind: p.kind, level: channel.OfThread, path: append(slices.Clip(at), id.Text), to: &thread}).read(n)
+				put(&p.group.Threads, id.Text, thread)
+			}
+		default:
+			p.unknownPolicy(k, at, known)
 		}
-		out = append(out, by[name]...)
+	}
+}
+
+// unquoted is the text of a value that is printed without quotes.
+type unquoted string
+
+// policy makes the setting of a place. Its value is stored by add.
+func (p *scope) policy(s channel.Setting, key string) Setting {
+	path := slices.Concat(p.path, strings.Split(key, "."))
+	out := Setting{Key: yaml.Path(path...), path: path, Help: s.Help, fileOnly: true, kind: new(string)}
+	switch {
+	case s.IsList():
+		out.kind = new([]string)
+	case slices.Contains([]string{"true or false", "duration", "number"}, s.Kind()):
+		out.kind = new(unquoted)
+	default:
+		out.OneOf = s.OneOf
 	}
 	return out
 }
 
-// shippedText is the default of a setting in channels of a type, as it would be written.
-func shippedText(shipped channel.Place, s channel.Setting) string {
-	switch s.Key {
-	case "dm.policy":
-		return string(shipped.DMPolicy)
-	case "dm.allow_from":
-		return strings.Join(shipped.DMAllowFrom, ", ")
-	case "commands.admins":
-		return strings.Join(shipped.Admins, ", ")
-	case "commands.mode":
-		if shipped.CommandMode != "" {
-			return string(shipped.CommandMode)
-		}
-	case "on_busy":
-		if shipped.OnBusy != "" {
-			return shipped.OnBusy
-		}
-	case "agent":
-		return DefaultAgent
-	case "greeting":
-		if shipped.Greeting != nil {
-			return *shipped.Greeting
-		}
-	case "limits.sender_rate":
-		if shipped.SenderRate != nil {
-			return strconv.Itoa(*shipped.SenderRate)
-		}
-	case "limits.chat_rate":
-		if shipped.ChatRate != nil {
-			return strconv.Itoa(*shipped.ChatRate)
-		}
+// add adds a setting with its value to those that are shown.
+func (p *scope) add(setting Setting, s channel.Setting, text string, list []string) {
+	value := any(&text)
+	switch setting.kind.(type) {
+	case *[]string:
+		value = &list
+	case *unquoted:
+		value = new(unquoted(text))
 	}
-	return s.Default
+	setting.field = func(*Config) any { return value }
+	p.c.settings = append(p.c.settings, setting)
 }
 
-// needs reports the required settings that are missing.
-func (r *fileReader) needs(at *yaml.Node, p *spot, n *yaml.Node) {
-	for _, name := range p.kind.needs {
-		key := p.key() + name
-		i := slices.IndexFunc(p.own, func(s Setting) bool { return s.Key == key })
-		if v := r.values[key]; v == nil && n.Get(name) == nil || v != nil && v.text == "" && len(v.list) == 0 {
-			expected := "it"
-			if i >= 0 && p.own[i].Secret {
-				expected = name + ": {env: NAME} or {file: PATH}"
-			}
-			r.Errorf(at, strings.TrimSuffix(p.key(), "."), "has no %s; expected %s", name, expected)
-		}
+// readPolicy reads a setting that every channel has.
+func (p *scope) readPolicy(setting Setting, s channel.Setting, n *yaml.Node) {
+	v, ok := p.value(setting, n)
+	if !ok {
+		return
 	}
+	var err error
+	if s.IsList() {
+		err = s.SetList(p.to, v.items())
+	} else if err = s.Set(p.to, v.text); err == nil && s.Key == "agent" {
+		p.agents = append(p.agents, agentName{n, setting.Key, v.text})
+	}
+	if err != nil {
+		p.Errorf(n, setting.Key, "%v", err)
+		return
+	}
+	p.add(setting, s, v.text, v.items())
+	p.c.sources[setting.Key], p.policyAt[setting.Key] = v.from, v.at
 }
 
-// channelType returns the type of a channel: its name, or what type says.
-func (r *fileReader) channelType(at, channel *yaml.Node) (channelType, bool) {
-	name := at.Text
-	known, is := typeOfChannel(name)
-	n := channel.Get("type")
-	if n == nil {
-		if !is {
-			r.Errorf(at, channels+name, "has no type; expected one of %s%s", strings.Join(ChannelTypes(), ", "), didYouMean(name, ChannelTypes()))
-		}
-		return known, is
+// unknownPolicy reports a key that is no setting of the place.
+func (p *scope) unknownPolicy(at *yaml.Node, path []string, known []Setting) {
+	key := yaml.Path(path...)
+	name := strings.Join(path[len(p.path):], ".")
+	var names []string
+	for _, s := range known {
+		names = append(names, strings.Join(s.path[len(p.path):], "."))
 	}
-	said, ok := typeOfChannel(n.Text)
-	switch key := channels + name + ".type"; {
-	case n.Kind != yaml.Text:
-		r.Errorf(n, key, "expected one of %s", strings.Join(ChannelTypes(), ", "))
-	case !ok:
-		r.Errorf(n, key, "%v", noneOf(n.Text, ChannelTypes()))
-	case is && said.name != known.name:
-		r.Errorf(n, key, "the name %s is reserved for channels of type %s; choose another name", name, name)
-	default:
-		r.setting(typeSetting(name), n)
-		return said, true
-	}
-	return known, false
-}
-
-// typeSetting says of which kind a channel is whose name does not.
-func typeSetting(name string) Setting {
-	of := func(c *Config) *Channel { return c.channel(name, "") }
-	return bindInFile(channels+name+".", of, []Setting{{Key: "type", OneOf: ChannelTypes(), Help: "kind of the channel"}})[0]
-}
-
-// readSpot reads the settings of a spot, and of the spots below it. It returns false if n is no mapping.
-func (r *fileReader) readSpot(p *spot, n *yaml.Node) bool {
-	policies := p.policies()
-	known := slices.Clone(p.own)
-	for _, one := range policies {
-		known = append(known, one.Setting)
-	}
-	before := len(r.policies)
-	ok := r.readSettings(n, p.key(), known, func(k, v *yaml.Node, prefix string) {
-		rel := strings.TrimPrefix(prefix, p.key()) + k.Text
-		inside := strings.TrimSuffix(strings.TrimSuffix(rel, k.Text), ".")
-		switch {
-		case p.level == channel.OfChannel && (rel == "type" || rel == "accounts"): // read already
-		case p.hasConversation && (inside == "dm" || inside == "groups") && v.Kind == yaml.Mapping:
-			q := p.below(channel.OfGroup, inside, k.Text)
-			q.conversation = k.Text
-			if inside == "dm" {
-				q.level = channel.OfDirect
-			}
-			r.readSpot(&q, v)
-		case p.level == channel.OfGroup && rel == "threads":
-			for id, thread := range r.members(v, p.key()+rel, "threads by id, such as \"\\\"7\\\": {enabled: false}\"") {
-				q := p.below(channel.OfThread, "threads", id.Text)
-				q.thread = id.Text
-				r.readSpot(&q, thread)
-			}
-		default:
-			r.unknownAt(p, k, rel, known)
-		}
-	})
-	written := slices.DeleteFunc(policies, func(one policySetting) bool { return r.values[one.Key] == nil })
-	r.policies = slices.Insert(r.policies, before, written...)
-	return ok
-}
-
-// policies are the settings of the spot that every channel has.
-func (p *spot) policies() (all []policySetting) {
-	for _, s := range channel.SettingsTable() {
-		if key, ok := s.At(p.level); ok {
-			all = append(all, p.policy(s, key))
-		}
-	}
-	return all
-}
-
-// unknownAt says what was probably meant.
-func (r *fileReader) unknownAt(p *spot, at *yaml.Node, rel string, known []Setting) {
-	key, names := p.key()+rel, keys(known)
-	for i := range names {
-		names[i] = strings.TrimPrefix(names[i], p.key())
-	}
-	meant := didYouMean(rel, names)
-	if meant == "" {
-		for _, t := range channelTypes {
-			for _, s := range t.settings("x.", func(c *Config) *Channel { return c.channel("x", "") }) {
-				if s.Key == "x."+rel && p.hasConversation {
-					r.Errorf(at, key, "this setting is for channels of type %s; this channel has type %s", t.name, p.kind.name)
-					return
-				}
-			}
-		}
-		for _, s := range channel.SettingsTable() {
-			if own, _ := s.At(p.level); s.Key == rel || own == rel || strings.HasPrefix(s.Key, rel+".") && !p.hasConversation {
-				r.Errorf(at, key, "this setting belongs to %s; move it there", levels(s.Levels))
+	meant := didYouMean(name, names)
+	for _, t := range channelTypes {
+		for _, s := range t.settings(nil, "", "") {
+			if meant == "" && s.Key == name && p.account != nil {
+				p.Errorf(at, key, "this setting is for channels of type %s; this channel has type %s", t.name, p.kind.name)
 				return
 			}
 		}
 	}
-	r.Errorf(at, key, "unknown setting%s", meant)
+	for _, s := range channel.SettingsTable() {
+		own, _ := s.At(p.level)
+		if meant == "" && (s.Key == name || own == name || strings.HasPrefix(s.Key, name+".") && p.account == nil) {
+			p.Errorf(at, key, "this setting belongs to %s; move it there", levelNames(s.Levels))
+			return
+		}
+	}
+	p.Errorf(at, key, "unknown setting%s", meant)
 }
 
-// levels names the levels that may have a setting.
-func levels(l channel.Level) string {
-	var words []string
-	for _, one := range []struct {
-		level channel.Level
-		name  string
-	}{
-		{channel.OfChannel, "a channel"},
-		{channel.OfAccount, "an account"},
-		{channel.OfDirect, "a direct conversation"},
-		{channel.OfGroup, "a group"},
-		{channel.OfThread, "a thread"},
-	} {
-		if l&one.level != 0 {
-			words = append(words, one.name)
+// levelNames names the levels that may have a setting.
+func levelNames(l channel.Level) string {
+	var names []string
+	for i, name := range []string{"a channel", "an account", "a direct conversation", "a group", "a thread"} {
+		if l&(channel.OfChannel<<i) != 0 {
+			names = append(names, name)
 		}
 	}
-	return strings.Join(words, ", ")
-}
-
-// finishChannels puts the access rules of channels together, and checks them as a whole.
-func (l *loader) finishChannels(r *fileReader) {
-	access := channel.Configuration{Channels: map[string]channel.ChannelPlace{}}
-	place := func(t channelType) channel.ChannelPlace {
-		shipped := t.shipped
-		shipped.Agent = DefaultAgent
-		return channel.ChannelPlace{Shipped: shipped}
-	}
-	for _, t := range channelTypes {
-		if t.always {
-			access.Channels[t.name] = place(t)
-		}
-	}
-	if r == nil {
-		l.c.Access = access
-		return
-	}
-	for _, in := range r.logins {
-		if _, ok := access.Channels[in.Name]; !ok || in.Account == "" {
-			t, _ := typeOfChannel(in.Type)
-			access.Channels[in.Name] = place(t)
-		}
-		several := slices.ContainsFunc(r.logins, func(o Channel) bool { return o.Name == in.Name && o.Account != "" })
-		if in.Account != "" || !several {
-			ch := *l.c.channel(in.Name, in.Account)
-			ch.Type, ch.At = in.Type, in.At
-			l.c.Channels = append(l.c.Channels, ch)
-		}
-	}
-	bad := len(l.errs)
-	for _, s := range r.policies {
-		l.place(&access, s, r.values[s.Key])
-	}
-	if len(l.errs) == bad {
-		l.check(access, r)
-	}
-	l.c.Access = access
-}
-
-// place stores a setting in the level that it belongs to.
-func (l *loader) place(access *channel.Configuration, s policySetting, v *value) {
-	ch := access.Channels[s.at.channel]
-	account := &ch.AccountPlace
-	var of channel.AccountPlace
-	if s.at.account != "" {
-		of = ch.Accounts[s.at.account]
-		account = &of
-	}
-	set := func(p *channel.Place) {
-		var err error
-		if list, ok := s.field(l.c).(*[]string); ok {
-			err = s.of.SetList(p, *list)
-		} else {
-			err = s.of.Set(p, v.text)
-		}
-		if err == nil && s.of.Key == "agent" {
-			err = l.checkAgentName(v.text)
-		}
-		if err != nil && !l.reported(s.Key) {
-			l.errs = append(l.errs, &Error{Where: v.at, Key: s.Key, Message: err.Error()})
-		}
-	}
-	switch {
-	case s.at.level&(channel.OfChannel|channel.OfAccount) != 0:
-		set(&account.Place)
-	case s.at.level == channel.OfDirect:
-		p := account.Directs[s.at.conversation]
-		set(&p)
-		put(&account.Directs, s.at.conversation, p)
-	default:
-		g := account.Groups[s.at.conversation]
-		if s.at.level == channel.OfGroup {
-			set(&g.Place)
-		} else {
-			p := g.Threads[s.at.thread]
-			set(&p)
-			put(&g.Threads, s.at.thread, p)
-		}
-		put(&account.Groups, s.at.conversation, g)
-	}
-	if s.at.account != "" {
-		put(&ch.Accounts, s.at.account, of)
-	}
-	access.Channels[s.at.channel] = ch
+	return strings.Join(names, ", ")
 }
 
 func put[V any](m *map[string]V, key string, v V) {
@@ -529,48 +391,37 @@ func put[V any](m *map[string]V, key string, v V) {
 	(*m)[key] = v
 }
 
-// reported reports whether an error of the setting was recorded already.
-func (l *loader) reported(key string) bool {
-	return slices.ContainsFunc(l.errs, func(err error) bool {
-		e, ok := errors.AsType[*Error](err)
-		return ok && e.Key == key
-	})
+// agentName is the name of an agent in a setting of a channel.
+type agentName struct {
+	n         *yaml.Node
+	key, name string
 }
 
-// checkAgentName refuses the name of an unknown agent.
-func (l *loader) checkAgentName(name string) error {
+// finishChannels checks the access rules of all channels together.
+func (l *loader) finishChannels() {
 	var names []string
 	for _, a := range l.c.Agents {
 		names = append(names, a.Name)
 	}
-	if slices.Contains(names, name) {
-		return nil
+	for _, a := range l.agents {
+		if !slices.Contains(names, a.name) {
+			l.errs = append(l.errs, &Error{Where: l.place(a.n), Key: a.key, Message: noneOf(a.name, names).Error()})
+		}
 	}
-	return noneOf(name, names)
-}
-
-// check checks the levels of the settings together, and reports each problem at the place of its setting.
-func (l *loader) check(access channel.Configuration, r *fileReader) {
-	err := access.Check()
-	if err == nil {
+	if len(l.errs) > 0 {
 		return
 	}
-	for _, one := range errorsOf(err) {
-		e := &Error{Message: one.Error(), Where: r.File}
-		if s, ok := errors.AsType[*channel.SettingError](one); ok {
-			e.Key, e.Message = s.Path, s.Message
-			if v := r.values[s.Path]; v != nil {
-				e.Where = v.at
-			}
-		}
-		l.errs = append(l.errs, e)
-	}
-}
-
-// errorsOf returns the errors that err joins.
-func errorsOf(err error) []error {
+	err := l.c.Access.Check()
 	if many, ok := err.(interface{ Unwrap() []error }); ok {
-		return many.Unwrap()
+		for _, err := range many.Unwrap() {
+			e := &Error{Where: l.File, Message: err.Error()}
+			if s, ok := errors.AsType[*channel.SettingError](err); ok {
+				e.Key, e.Message = s.Path, s.Message
+				e.Where = cmp.Or(l.policyAt[s.Path], l.File)
+			}
+			l.errs = append(l.errs, e)
+		}
+	} else if err != nil {
+		l.errs = append(l.errs, err)
 	}
-	return []error{err}
 }

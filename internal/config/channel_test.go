@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/internal/yaml"
 )
 
 const telegramToken = "TELEGRAM_BOT_TOKEN=1:telegram-token"
@@ -72,7 +71,7 @@ func TestLimitsOfAChannelAreNumbers(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := tree(t, c).Policy(channel.PolicyQuery{Channel: "support", Kind: channel.Direct})
-	want := channel.PolicyLimits{SenderRate: channel.Rate{PerMinute: 7, Burst: 3}, ChatRate: channel.Rate{PerMinute: -1}}
+	want := channel.PolicyLimits{SenderRate: channel.Rate{PerMinute: 7, Burst: 3}, ChatRate: channel.Rate{}}
 	if p.Limits != want || p.Sources["limits.sender_rate"] != "channels.support.limits.sender_rate" {
 		t.Errorf("got %+v of %q", p.Limits, p.Sources["limits.sender_rate"])
 	}
@@ -176,14 +175,14 @@ func TestWhatIsWrongWithAChannelIsSaidWhereItStands(t *testing.T) { // CH-101, C
 		{"a setting of another type", "channels:\n  web: {callback_hosts: [x]}", `2:9: channels.web.callback_hosts: this setting is for channels of type webhook; this channel has type web`},
 		{"a value that is none", "channels:\n  web: {unmentioned: soon}", `2:22: channels.web.unmentioned: "soon" is invalid; expected one of history, drop, observe`},
 		{"an id that is a number", "channels:\n  web: {dm: {allow_from: [42]}}", `2:27: channels.web.dm.allow_from: 42 is not text; put the value in quotes`},
-		{"groups by pairing", "channels:\n  web: {groups: {policy: pairing}}", `2:26: channels.web.groups.policy: "pairing" is invalid; expected one of disabled, open, allowlist`},
+		{"groups by pairing", "channels:\n  web: {groups: {policy: pairing}}", `2:26: channels.web.groups.policy: pairing works only in direct conversations; expected disabled, open or allowlist`},
 		{"everybody in an allowlist", "channels:\n  web: {dm: {policy: allowlist, allow_from: [\"*\"]}}", `2:45: channels.web.dm.allow_from: "*" in the list has no effect with the policy allowlist; set dm.policy: open to admit everybody`},
 		{"everybody gives commands", "channels:\n  web: {commands: {admins: [\"*\"]}}", `2:28: channels.web.commands.admins: "*" would give commands to everybody; set commands.mode: senders to give them to all admitted senders`},
 		{"an agent that is not there", "channels:\n  web: {agent: asistant}", `2:16: channels.web.agent: "asistant" is invalid; expected one of assistant; did you mean assistant?`},
 		{"a setting in the wrong place", "channels:\n  web: {groups: {\"-1\": {log: {previews: true}}}}", `2:25: channels.web.groups.-1.log: this setting belongs to a channel, an account; move it there`},
 		{"a conversation without settings", "channels:\n  web: {groups: {\"-1\": yes}}", `2:18: channels.web.groups.-1: unknown setting`},
 		{"a conversation without an id", "channels:\n  web: {dm: {\"\": {agent: assistant}}}", `lingserve.yaml: channels.web.dm."": expected a name or an id, got none`},
-		{"a duration that is none", "channels:\n  web: {debounce: fast}", `2:19: channels.web.debounce: "fast" is invalid; expected a duration, such as 30s or 5m`},
+		{"a duration that is none", "channels:\n  web: {debounce: fast}", `2:19: channels.web.debounce: "fast" is invalid; expected a duration, such as 2s or 500ms`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := load(t, test.file, nil)
@@ -264,15 +263,10 @@ func FuzzChannels(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		l := &loader{c: &Config{settings: table, sources: map[string]Source{}}, env: map[string]string{"TELEGRAM_BOT_TOKEN": "1:a"}}
-		l.c.agent(DefaultAgent)
-		r := &fileReader{Reader: yaml.Reader{File: "x"}, env: l.env, values: map[string]*value{}}
-		r.read([]byte(text))
-		for _, s := range r.ofNames {
-			l.apply(s, r.values[s.Key])
-		}
-		l.finishChannels(r)
-		if r.NumProblems()+len(l.errs) > 0 {
+		l := newLoader(nil, []string{"TELEGRAM_BOT_TOKEN=1:a"})
+		l.read(text)
+		l.finishChannels()
+		if l.NumProblems()+len(l.errs) > 0 {
 			return
 		}
 		if _, err := channel.NewTree(l.c.Access); err != nil {
@@ -284,7 +278,7 @@ func FuzzChannels(f *testing.F) {
 // Who sets a channel up finds all that can be set on one page.
 func TestThePageOfAChannelHasAllItsSettings(t *testing.T) {
 	for _, kind := range channelTypes {
-		own := kind.settings("", func(c *Config) *Channel { return c.channel("x", "") })
+		own := kind.settings(nil, "x", "")
 		if len(own) == 0 {
 			continue
 		}

@@ -221,7 +221,7 @@ func TestAWrongSettingSaysWhereItStandsAndWhatWasExpected(t *testing.T) {
 		{name: "neither variable nor file", file: "providers:\n openai:\n  key: {vault: x}", want: `lingserve.yaml:3:9: providers.openai.key: expected {env: NAME} or {file: PATH}`},
 		{name: "file that is not there", args: []string{"--config", "none.yaml"}, want: `--config: cannot read the configuration file: none.yaml: no such file or directory`},
 		{name: "folder instead of a file", environ: []string{"LINGSERVE_CONFIG=."}, want: `LINGSERVE_CONFIG: cannot read the configuration file: . is a folder; expected a file`},
-		{name: "too many brackets", file: strings.Repeat("[", 1000), want: `lingserve.yaml:1:1: values are nested too deeply here; expected at most 64 levels`},
+		{name: "too many brackets", file: strings.Repeat("[", 1000), want: `lingserve.yaml:1:65: values are nested too deeply here; expected at most 64 levels`},
 		{name: "two at once", file: "grace: soon\nwatch: maybe", want: "lingserve.yaml:1:8: grace: \"soon\" is invalid; expected a duration, such as 30s or 5m\nlingserve.yaml:2:8: watch: \"maybe\" is invalid; expected true or false"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -416,12 +416,16 @@ func TestTheTableIsSound(t *testing.T) {
 func TestHostileFilesAreRefusedQuickly(t *testing.T) {
 	for name, text := range map[string]string{
 		"brackets": strings.Repeat("[", 15000), "dashes": strings.Repeat("- ", 15000), "question marks": strings.Repeat("? ", 15000), "colons": strings.Repeat("a: ", 5000),
-		"anchors": strings.Repeat("&a ", 5000), "words": strings.Repeat("- a\n", 25000), "bytes": strings.Repeat("#", yaml.MaxBytes+1), "aliases": "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]",
+		"anchors": strings.Repeat("&a ", 5000), "words": strings.Repeat("- a\n", 60000), "bytes": strings.Repeat("#", yaml.MaxBytes+1), "aliases": "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]",
 	} {
-		for _, read := range []func(r *fileReader){func(r *fileReader) { r.read([]byte(text)) }, func(r *fileReader) { r.pricesFile([]byte(text)) }} {
-			r := &fileReader{Reader: yaml.Reader{File: "f.yaml"}, values: map[string]*value{}}
-			if read(r); r.NumProblems() == 0 || !strings.HasPrefix(r.errors()[0].Error(), "f.yaml:1:") {
-				t.Errorf("%s: %v", name, r.errors())
+		l := newLoader(nil, nil)
+		l.File = "f.yaml"
+		l.read(text)
+		r := &yaml.Reader{File: "f.yaml"}
+		readPriceFile(r, text)
+		for _, r := range []*yaml.Reader{&l.Reader, r} {
+			if r.NumProblems() == 0 || !strings.HasPrefix(problems(r)[0].Error(), "f.yaml:1:") {
+				t.Errorf("%s: %v", name, problems(r))
 			}
 		}
 	}
@@ -438,36 +442,28 @@ func FuzzFile(f *testing.F) {
 		if len(text) > 4096 {
 			return
 		}
-		r := &fileReader{Reader: yaml.Reader{File: "f.yaml"}, dir: "/nonexistent", env: map[string]string{"X": "y"}, values: map[string]*value{}}
-		r.read([]byte(text))
-		for _, err := range r.errors() {
+		l := newLoader(nil, []string{"X=y"})
+		l.File, l.dir = "f.yaml", "/nonexistent"
+		l.read(text)
+		for _, err := range append(problems(&l.Reader), l.errs...) {
 			if !strings.HasPrefix(err.Error(), "f.yaml") {
 				t.Errorf("%v names no place", err)
 			}
 		}
-		for i, s := range r.added {
-			name, field, _ := strings.Cut(strings.TrimPrefix(s.Key, providers), ".")
-			if !providerName.MatchString(name) || slices.ContainsFunc(r.added[:i], func(o Setting) bool { return o.Key == s.Key }) {
-				t.Errorf("a provider %q with two of %s", name, s.Key)
+		for i, s := range l.c.settings {
+			if slices.ContainsFunc(l.c.settings[:i], func(o Setting) bool { return o.Key == s.Key }) {
+				t.Errorf("there are two of %s", s.Key)
 			}
-			if _, ok := preset(name); ok || name == "demo" {
-				t.Errorf("a provider %q of its own", name)
-			}
-			if v := r.values[s.Key]; r.NumProblems() == 0 && v == nil && (field == "kind" || field == "base_url") {
-				t.Errorf("the provider %s has no %s", name, field)
+			if len(l.errs) == 0 && s.Min != "" && strings.HasPrefix(s.text(l.c), "-") {
+				t.Errorf("%s is %s", s.Key, s.text(l.c))
 			}
 		}
-		c := new(Config)
-		for key, v := range r.values {
-			s, ok := find(key)
-			if i := slices.IndexFunc(r.added, func(s Setting) bool { return s.Key == key }); !ok && i >= 0 {
-				s, ok = r.added[i], true
+		for _, p := range l.c.Providers[len(presets):] {
+			if _, ok := preset(p.Name); ok || p.Name == "demo" || !providerName.MatchString(p.Name) {
+				t.Errorf("a provider %q of its own", p.Name)
 			}
-			if !ok {
-				t.Fatalf("a value for %q, which is no setting", key)
-			}
-			if s.set(c, *v) == nil && s.Min != "" && strings.HasPrefix(s.text(c), "-") {
-				t.Errorf("%s is %s", key, s.text(c))
+			if l.NumProblems()+len(l.errs) == 0 && (p.Kind == "" || p.BaseURL == "" && needsURL(p.Kind)) {
+				t.Errorf("the provider %s has no kind or address", p.Name)
 			}
 		}
 	})

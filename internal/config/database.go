@@ -25,8 +25,8 @@ const (
 	useDurability = "is no setting any more; remove it, or set durability to full, so that a power failure takes nothing"
 )
 
-// checkDatabase does not repeat an address in its error, because there may be a password in it.
-func checkDatabase(text string) error {
+// CheckDatabase reports what is wrong with a text as the setting database. It does not repeat an address, which may have a password.
+func CheckDatabase(text string) error {
 	scheme, rest, _ := strings.Cut(text, ":")
 	switch {
 	case text == InMemory, scheme == "sqlite" && rest != "" && !strings.ContainsAny(rest, "?\x00"):
@@ -47,8 +47,29 @@ func checkDatabase(text string) error {
 	return nil
 }
 
-// CheckDatabase reports what is wrong with a text as the setting database.
-func CheckDatabase(text string) error { return checkDatabase(text) }
+// Removed returns what to say of a setting, a section or a flag of the stores before the database; "" for any other name.
+func Removed(name string) string {
+	name = strings.ReplaceAll(name, "-", ".")
+	switch section, _, _ := strings.Cut(name, "."); {
+	case name == "tape.sync":
+		return useDurability
+	case slices.Contains([]string{"engine", "postgres", "tape", "nats"}, section):
+		return useDatabase
+	}
+	return ""
+}
+
+// removedVariables chose the stores before the database. Others that begin like them may be those that container platforms set for a service.
+var removedVariables = []string{"ENGINE", "POSTGRES_URL", "TAPE_STORE", "TAPE_SYNC", "TAPE_POSTGRES_URL", "NATS_SERVERS", "NATS_LISTEN"}
+
+// checkRemovedVariables refuses variables that no longer mean anything.
+func (l *loader) checkRemovedVariables() {
+	for _, name := range removedVariables {
+		if key := strings.ToLower(strings.ReplaceAll(name, "_", ".")); l.env["LINGSERVE_"+name] != "" {
+			l.errs = append(l.errs, &Error{Where: "LINGSERVE_" + name, Key: key, Message: Removed(key)})
+		}
+	}
+}
 
 // finishDatabase completes settings that depend on where data is stored.
 func (l *loader) finishDatabase() {
@@ -87,7 +108,7 @@ func (c *Config) DatabaseName() string {
 		return strings.TrimPrefix(c.Database, "sqlite:")
 	}
 	u, err := url.Parse(c.Database)
-	if err != nil { // checkDatabase refuses it
+	if err != nil { // CheckDatabase refuses it
 		return "PostgreSQL"
 	}
 	return u.Redacted()
@@ -104,47 +125,4 @@ func (c *Config) databaseURL() *url.URL {
 func (c *Config) databasePassword() string {
 	password, _ := c.databaseURL().User.Password()
 	return password
-}
-
-// removedSettings are the settings of earlier stores, and how they begin. Each is an error that names its replacement.
-var (
-	removedSettings = []string{
-		"engine", "postgres.url", "postgres.schema", "postgres.connections", "postgres.grace", "tape.store", "tape.sync", "tape.postgres.url",
-		"tape.postgres.schema", "tape.postgres.connections", "nats.servers", "nats.routes", "nats.cluster_listen", "nats.listen", "nats.name",
-		"nats.user", "nats.password", "nats.token", "nats.creds", "nats.nkey", "nats.tls.ca", "nats.tls.cert", "nats.tls.key", "nats.prefix",
-		"nats.copies", "nats.grace", "nats.max_inbox",
-	}
-	removedSections = []string{"engine", "postgres", "tape", "nats"}
-)
-
-// removed returns what to say of a setting or section that no longer exists; "" for any other name.
-func removed(key string) string {
-	section, _, _ := strings.Cut(key, ".")
-	switch {
-	case key == "tape.sync":
-		return useDurability
-	case slices.Contains(removedSections, section):
-		return useDatabase
-	}
-	return ""
-}
-
-// RemovedFlag returns the error for a flag of a setting that no longer exists. It returns nil for any other name.
-func RemovedFlag(name string) error {
-	for _, key := range append(removedSections, removedSettings...) {
-		if name == (Setting{Key: key}).Flag() {
-			return fmt.Errorf("--%s %s", name, removed(key))
-		}
-	}
-	return nil
-}
-
-// checkRemovedVariables refuses environment variables of settings that no longer exist. It knows them by their whole names, because container
-// platforms set variables such as LINGSERVE_POSTGRES_PORT for a service with this name.
-func (l *loader) checkRemovedVariables() {
-	for _, key := range removedSettings {
-		if name := (Setting{Key: key}).Variables()[0]; l.env[name] != "" {
-			l.errs = append(l.errs, &Error{Where: name, Key: key, Message: removed(key)})
-		}
-	}
 }

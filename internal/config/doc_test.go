@@ -27,11 +27,11 @@ var tables = map[string]struct {
 	"agents":    {"../../docs/agents.md", func() string { return namedTable(agentSettings) }},
 	"mcp":       {"../../docs/agents.md", func() string { return namedTable(mcpSettings) }},
 	"policies":  {"../../docs/channels.md", policiesTable},
-	"telegram":  {"../../docs/channels/telegram.md", func() string { return channelTable(telegramSettings) }},
-	"slack":     {"../../docs/channels/slack.md", func() string { return channelTable(slackSettings) }},
-	"discord":   {"../../docs/channels/discord.md", func() string { return channelTable(discordSettings) }},
-	"feishu":    {"../../docs/channels/feishu.md", func() string { return channelTable(feishuSettings) }},
-	"webhook":   {"../../docs/channels/webhook.md", func() string { return channelTable(webhookSettings) }},
+	"telegram":  {"../../docs/channels/telegram.md", func() string { return channelTable("telegram") }},
+	"slack":     {"../../docs/channels/slack.md", func() string { return channelTable("slack") }},
+	"discord":   {"../../docs/channels/discord.md", func() string { return channelTable("discord") }},
+	"feishu":    {"../../docs/channels/feishu.md", func() string { return channelTable("feishu") }},
+	"webhook":   {"../../docs/channels/webhook.md", func() string { return channelTable("webhook") }},
 }
 
 // settingsTable has all settings except those of providers. It leaves out flags and variables that follow from the key.
@@ -43,9 +43,6 @@ func settingsTable() string {
 			continue
 		}
 		help := s.Help
-		if s.flag != "" {
-			help += " (flag " + code("--"+s.flag) + ")"
-		}
 		if len(s.Env) > 0 {
 			help += " (also " + code(s.Env...) + ")"
 		}
@@ -125,16 +122,25 @@ func policiesTable() string {
 		if s.IsList() && len(s.OneOf) > 0 {
 			kind = "list of these"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.Key, also, kind, code(shippedText(channel.Place{}, s)), s.Help)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.Key, also, kind, code(defaultOfPolicy(s)), s.Help)
 	}
 	return b.String()
 }
 
+// defaultOfPolicy is the default of a setting that every channel has.
+func defaultOfPolicy(s channel.Setting) string {
+	if s.Key == "agent" {
+		return DefaultAgent
+	}
+	return s.Default
+}
+
 // channelTable has the settings that channels of one type have beside those.
-func channelTable(settings func(at string, of func(*Config) *Channel) []Setting) string {
+func channelTable(name string) string {
 	var b strings.Builder
+	kind, _ := typeOfChannel(name)
 	b.WriteString("| key | value | default | |\n|---|---|---|---|\n")
-	for _, s := range settings("", func(c *Config) *Channel { return c.channel("x", "") }) {
+	for _, s := range kind.settings(nil, "x", "") {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.Key, s.Kind(), code(s.Default), s.Help)
 	}
 	return b.String()

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,10 +22,24 @@ type value struct {
 	text string
 	list []string // of a list; text is then empty
 	from Source
-	at   string // as errors name the place: a flag, a variable, file:line:column
+	at   string // the position for errors: a flag, a variable, file:line:column
 
 	variable string // the environment variable that it is from, also by {env: …}
 	file     string // the file that it is from, by {file: …}
+}
+
+// items are those of a list, however it was written.
+func (v *value) items() []string {
+	if v.list != nil {
+		return v.list
+	}
+	var list []string
+	for item := range strings.SplitSeq(v.text, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			list = append(list, item)
+		}
+	}
+	return list
 }
 
 // Kind names what is expected of the value, for people.
@@ -32,7 +47,7 @@ func (s Setting) Kind() string {
 	if len(s.OneOf) > 0 {
 		return strings.Join(s.OneOf, ", ")
 	}
-	switch s.field(new(Config)).(type) {
+	switch s.kind.(type) {
 	case *bool:
 		return "true or false"
 	case *int:
@@ -56,49 +71,67 @@ func (s Setting) Kind() string {
 	}
 }
 
+// expected says what may be written for the setting.
+func (s Setting) expected() string {
+	switch kind := s.Kind(); kind {
+	case "true or false", "text", "options":
+		return kind
+	case "duration":
+		return "a duration, such as 30s or 5m"
+	case "size":
+		return "a size, such as 512KiB or 8MiB"
+	case "secret text":
+		return "text, {env: NAME} or {file: PATH}"
+	default:
+		if len(s.OneOf) > 0 {
+			return "one of " + kind
+		}
+		return "a " + kind + s.suchAs("[%s]")
+	}
+}
+
+// suchAs returns the example of an element in a form; "" if there is none.
+func (s Setting) suchAs(form string) string {
+	if s.example == "" {
+		return ""
+	}
+	return " (such as " + fmt.Sprintf(form, s.example) + ")"
+}
+
 // IsBool reports whether the flag needs no value.
 func (s Setting) IsBool() bool {
-	_, ok := s.field(new(Config)).(*bool)
+	_, ok := s.kind.(*bool)
 	return ok
 }
 
 func (s Setting) isList() bool {
-	switch s.field(new(Config)).(type) {
+	switch s.kind.(type) {
 	case *[]string, *[]Secret:
 		return true
 	}
 	return false
 }
 
-func (s Setting) isOptions() bool {
-	_, ok := s.field(new(Config)).(*adapter.Options)
-	return ok
-}
-
 func (s Setting) isText() bool {
-	switch s.field(new(Config)).(type) {
+	switch s.kind.(type) {
 	case *string, *Secret, *slog.Level:
 		return true
 	}
 	return false
 }
 
-// set understands v and stores it in c.
+// set parses v and stores it in c.
 func (s Setting) set(c *Config, v value) error {
+	if v.text == "" && v.list == nil && s.required {
+		return errors.New("is empty; expected a value")
+	}
 	if len(s.OneOf) > 0 && !slices.Contains(s.OneOf, v.text) {
 		return noneOf(v.text, s.OneOf)
 	}
-	if s.check != nil {
-		if err := s.check(v.text); err != nil {
+	if check := checks[s.check]; check != nil && v.text != "" {
+		if err := check(v.text); err != nil {
 			return err
 		}
-	}
-	if s.parse != nil {
-		text, err := s.parse(v.text)
-		if err != nil {
-			return err
-		}
-		v.text = text
 	}
 	switch p := s.field(c).(type) {
 	case *string:
@@ -115,10 +148,7 @@ func (s Setting) set(c *Config, v value) error {
 		}
 		*p = b
 	case *[]string:
-		*p = v.list
-		if v.list == nil {
-			*p = splitList(v.text)
-		}
+		*p = v.items()
 	case *[]Secret:
 		*p = nil
 		for _, item := range v.items() {
@@ -127,16 +157,14 @@ func (s Setting) set(c *Config, v value) error {
 	case *slog.Level:
 		return p.UnmarshalText([]byte(v.text))
 	case *adapter.Options:
-		*p, _ = adapter.ReadOptions([]byte(v.text), true) // what is wrong the file's reader has said
+		*p, _ = adapter.ReadOptions([]byte(v.text), true) // the reader of the file has reported what is wrong
 	default:
 		n, err := parseNumber(p, v.text)
-		if err != nil {
+		if err != nil || s.Min == "" {
 			return err
 		}
-		if s.Min != "" {
-			if least, _ := parseNumber(s.field(new(Config)), s.Min); n < least {
-				return fmt.Errorf("%s is too small; expected at least %s", v.text, s.Min)
-			}
+		if least, _ := parseNumber(reflect.New(reflect.TypeOf(p).Elem()).Interface(), s.Min); n < least {
+			return fmt.Errorf("%s is too small; expected at least %s", v.text, s.Min)
 		}
 	}
 	return nil
@@ -199,8 +227,6 @@ func (s Setting) text(c *Config) string {
 	case *adapter.Options:
 		text, _ := json.Marshal(p)
 		return string(text)
-	case *float64:
-		return strconv.FormatFloat(*p, 'g', -1, 64)
 	case *[]string:
 		return strings.Join(*p, ", ")
 	case *[]Secret:
@@ -208,16 +234,8 @@ func (s Setting) text(c *Config) string {
 			return ""
 		}
 		return stars
-	case *Secret:
-		return p.String()
-	case *bool:
-		return strconv.FormatBool(*p)
-	case *int:
-		return strconv.Itoa(*p)
-	case *Size:
-		return p.String()
 	default:
-		panic(fmt.Sprintf("config: a setting of type %T", p))
+		return fmt.Sprint(reflect.ValueOf(p).Elem().Interface())
 	}
 }
 
@@ -249,14 +267,4 @@ func parseSize(text string) (Size, error) {
 		return 0, fmt.Errorf("%q is invalid; expected a size, such as 512KiB or 8MiB", text)
 	}
 	return Size(n * unit), nil
-}
-
-func splitList(text string) []string {
-	var list []string
-	for item := range strings.SplitSeq(text, ",") {
-		if item = strings.TrimSpace(item); item != "" {
-			list = append(list, item)
-		}
-	}
-	return list
 }

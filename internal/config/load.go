@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lingserve/lingserve/adapter/ollama/host"
+	"github.com/lingserve/lingserve/adapter/price"
 	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/yaml"
 )
@@ -64,30 +66,22 @@ const (
 // Load puts the settings together. environ is as os.Environ gives it; flags may be nil. The error joins an [*Error] for each
 // wrong setting.
 func Load(flags *Flags, environ []string) (*Config, error) {
-	l := &loader{c: &Config{settings: table, sources: map[string]Source{}, flags: flags, environ: environ}, flags: flags, env: map[string]string{}}
-	for _, kv := range environ {
-		if name, text, ok := strings.Cut(kv, "="); ok {
-			l.env[name] = text
+	l := newLoader(flags, environ)
+	l.readFile()
+	for _, s := range table {
+		if l.c.sources[s.Key].Kind == Default {
+			l.applyElsewhere(s)
 		}
 	}
-	for _, p := range presets {
-		l.c.provider(p.Name).Kind = p.Kind
+	if l.noFile {
+		l.c.sources["config"] = Source{Default, "not there"}
 	}
-	l.c.agent(DefaultAgent)
-	file := l.readFile()
-	for _, s := range l.c.settings {
-		l.apply(s, file[s.Key])
-	}
-	l.defaultAgent()
-	l.finishChannels(l.file)
+	l.finishChannels()
 	l.finishProviders()
 	l.finishPrices()
 	l.finishAuth()
 	l.finishDatabase()
 	l.finishFiles()
-	if l.noFile {
-		l.c.sources["config"] = Source{Default, "not there"}
-	}
 	l.chooseModel()
 	l.finishModels()
 	l.checkRemovedVariables()
@@ -98,36 +92,68 @@ func Load(flags *Flags, environ []string) (*Config, error) {
 	return l.c, nil
 }
 
+// loader reads the configuration file and puts the settings together.
 type loader struct {
+	yaml.Reader // of the configuration file
+
 	c     *Config
 	flags *Flags
 	env   map[string]string
 	errs  []error
 
-	noFile bool        // the default file is not there
-	file   *fileReader // nil where none was read
+	noFile   bool   // the default file is not there
+	dir      string // of the file; {file: …} is relative to it
+	hasKey   bool   // a secret is in the file itself
+	priced   map[string]price.Row
+	pricedAt *yaml.Node
+	agents   []agentName       // that channels name
+	policyAt map[string]string // the positions of settings of channels, by key
 }
 
-// apply takes the setting from the first place that has it. Only that one is checked: what is overruled does not matter.
-func (l *loader) apply(s Setting, inFile *value) {
+func newLoader(flags *Flags, environ []string) *loader {
+	l := &loader{
+		c:     &Config{settings: table, sources: map[string]Source{}, flags: flags, environ: environ, Access: shippedAccess()},
+		flags: flags, env: map[string]string{}, policyAt: map[string]string{},
+	}
+	for _, kv := range environ {
+		if name, text, ok := strings.Cut(kv, "="); ok {
+			l.env[name] = text
+		}
+	}
+	for _, p := range presets {
+		l.c.provider(p.Name).Kind = p.Kind
+	}
+	l.applyDefaults(agentSettings(DefaultAgent))
+	return l
+}
+
+// applyElsewhere takes a setting that the file does not have from a flag, a variable, or its default.
+func (l *loader) applyElsewhere(s Setting) {
 	v := l.find(s)
-	if v == nil {
-		v = inFile
-	}
-	var err error
-	switch {
-	case v == nil && s.optional:
+	if v == nil && s.optional {
 		return
-	case v == nil:
+	}
+	if v == nil {
 		v = &value{text: s.Default, at: "default"}
-	case v.text == "" && s.required:
-		err = errors.New("is empty; expected a value")
 	}
+	l.apply(s, *v)
+}
+
+// applyDefaults sets the defaults of settings that are in the file alone.
+func (l *loader) applyDefaults(settings []Setting) {
+	for _, s := range settings {
+		if !s.optional && s.Default != "" {
+			l.apply(s, value{text: s.Default, at: "default"})
+		} else {
+			s.field(l.c) // adds what has the setting
+		}
+	}
+}
+
+// apply stores a value.
+func (l *loader) apply(s Setting, v value) {
 	l.c.sources[s.Key] = v.from
-	if err == nil {
-		err = s.set(l.c, *v)
-	}
-	if err != nil {
+	if err := s.set(l.c, v); err != nil {
 		l.errs = append(l.errs, &Error{Where: v.at, Key: s.Key, Message: err.Error()})
 	}
 	if s.Secret && v.from.Kind == Flag && v.text != "" {
@@ -136,8 +162,8 @@ func (l *loader) apply(s Setting, inFile *value) {
 	if (s.Secret || s.Key == "database") && v.file != "" {
 		l.c.secretsFrom = append(l.c.secretsFrom, secretFile{"the file of this secret", v.file, s.Key, false})
 	}
-	if s.provider != "" {
-		l.c.provider(s.provider).KeyName = keyName(s, *v)
+	if s.path[0] == "providers" && s.path[2] == "key" {
+		l.c.provider(s.path[1]).KeyName = keyName(s, v)
 	}
 }
 
@@ -168,6 +194,9 @@ func (l *loader) finishProviders() {
 		}
 		if own.BaseURL == "" {
 			own.BaseURL = known.BaseURL
+		}
+		if u, err := host.Parse(own.BaseURL); own.Kind == KindOllama && err == nil {
+			own.BaseURL = u.String()
 		}
 		if own.Key == "" && (own.Kind == KindVertex || own.Kind == KindBedrock) {
 			own.KeyName = "" // they are asked with what their other programs know
@@ -247,54 +276,32 @@ func (l *loader) find(s Setting) *value {
 	return nil
 }
 
-// readFile returns what the configuration file says. The default file may be missing, one that was asked for may not.
-func (l *loader) readFile() map[string]*value {
-	path, at, asked := "lingserve.yaml", "", false
+// readFile reads the configuration file. The default file may be missing, one that is named may not.
+func (l *loader) readFile() {
+	path, at, named := "lingserve.yaml", "lingserve.yaml", false
 	s, _ := find("config")
 	if v := l.find(s); v != nil {
-		path, at, asked = v.text, v.at, true
+		path, at, named = v.text, v.at, true
 	}
 	if path == "" { // --config "" reads none
-		return nil
+		return
 	}
 	text, err := readLimited(path, 64<<10)
-	if errors.Is(err, os.ErrNotExist) && !asked {
+	if errors.Is(err, os.ErrNotExist) && !named {
 		l.noFile = true
-		return nil
+		return
 	}
 	if err != nil {
-		if at == "" {
-			at = path
-		}
 		l.errs = append(l.errs, &Error{Where: at, Message: fmt.Sprintf("cannot read the configuration file: %s", plain(err))})
-		return nil
+		return
 	}
-	r := &fileReader{Reader: yaml.Reader{File: path}, dir: filepath.Dir(path), env: l.env, values: map[string]*value{}}
-	r.read(text)
-	l.file, l.c.fileRead = r, path
-	l.errs = append(l.errs, r.errors()...)
-	// Together with the presets, so that they are shown as one section.
-	l.c.settings = slices.Concat(top, byProvider(slices.Concat(presetSettings(), r.added)), r.ofNames, sections)
-	if r.hasKey && readableByAll(path) {
+	l.File, l.dir, l.c.fileRead = path, filepath.Dir(path), path
+	l.read(string(text))
+	l.errs = append(l.errs, problems(&l.Reader)...)
+	l.c.settings = group(l.c.settings, 0)
+	if l.hasKey && readableByAll(path) {
 		l.warn("%s contains a key, and every user of this machine can read the file; use {env: NAME} or {file: PATH} for the key, or change the file's permissions (chmod o-r)", path)
 	}
-	return r.values
-}
-
-// byProvider puts the settings of each provider together, in the order in which the providers come.
-func byProvider(settings []Setting) []Setting {
-	order := map[string]int{}
-	name := func(s Setting) string {
-		name, _, _ := strings.Cut(strings.TrimPrefix(s.Key, providers), ".")
-		return name
-	}
-	for _, s := range settings {
-		if _, ok := order[name(s)]; !ok {
-			order[name(s)] = len(order)
-		}
-	}
-	slices.SortStableFunc(settings, func(a, b Setting) int { return cmp.Compare(order[name(a)], order[name(b)]) })
-	return settings
 }
 
 // readableByAll is asked of configuration files only. The files behind {file: …} are not looked at: container platforms mount

@@ -21,32 +21,35 @@ type named struct {
 	settings func(name string) []Setting
 }
 
-// named reads the members of such a section. check looks at one as a whole.
-func (r *fileReader) named(of named, n *yaml.Node, check func(at *yaml.Node, key string)) {
-	for k, v := range r.members(n, of.section, "names with settings for %s, such as \"%s\"", of.many, of.example) {
-		if r.namedOne(of, k, v) {
+// named reads the members of such a section. check checks the settings of one together.
+func (l *loader) named(of named, n *yaml.Node, check func(at *yaml.Node, key string)) {
+	for k, v := range l.members(n, []string{of.section}, "names with settings for %s, such as \"%s\"", of.many, of.example) {
+		if l.namedOne(of, k, v) {
 			check(k, of.section+"."+k.Text)
 		}
 	}
 }
 
-// namedOne reads one member; false where nothing of it can be used. One without any settings is one with the defaults.
-func (r *fileReader) namedOne(of named, at, n *yaml.Node) bool {
-	key := yaml.Path(of.section, at.Text)
+// namedOne reads one member. It returns false if the member has no settings. Nothing is a mapping without settings, which has the defaults.
+func (l *loader) namedOne(of named, at, n *yaml.Node) bool {
+	path := []string{of.section, at.Text}
 	if !of.name.MatchString(at.Text) {
-		r.Errorf(at, key, "invalid name; the name of %s has %s", of.one, of.rule)
+		l.Errorf(at, yaml.Path(path...), "invalid name; the name of %s has %s", of.one, of.rule)
 		return false
 	}
-	own := of.settings(at.Text)
-	known := keys(own)
-	ok := r.readSettings(n, key+".", own, func(k, _ *yaml.Node, prefix string) {
-		expected := fmt.Sprintf("; expected a setting of %s: %s", of.one, strings.ReplaceAll(strings.Join(known, ", "), prefix, ""))
-		r.Errorf(k, prefix+k.Text, "unknown setting%s", cmp.Or(didYouMean(prefix+k.Text, known), expected))
-	})
-	if ok {
-		r.ofNames = append(r.ofNames, own...)
+	known := of.settings(at.Text)
+	l.applyDefaults(known)
+	var names []string
+	for _, s := range known {
+		names = append(names, s.path[2])
 	}
-	return ok
+	l.readSettings(n, path, known, func(k, _ *yaml.Node, path []string) {
+		expected := fmt.Sprintf("; expected a setting of %s: %s", of.one, strings.Join(names, ", "))
+		key := yaml.Path(append(path, k.Text)...)
+		l.Errorf(k, key, "unknown setting%s", cmp.Or(didYouMean(key, keys(known)), expected))
+	})
+	l.c.settings = append(l.c.settings, known...)
+	return n.Kind == yaml.Mapping || n.Kind == yaml.Null
 }
 
 // element returns the element of a list that is accepts. If there is none, it appends fresh.

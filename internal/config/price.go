@@ -9,39 +9,23 @@ import (
 	"github.com/lingserve/lingserve/internal/yaml"
 )
 
-// Cost bounds what models may cost, in dollars; 0 is no limit.
-type Cost struct {
-	Run     float64
-	Session float64
-	Caller  float64 // in a day
-	Day     float64 // of all together
-}
-
-// costSettings belong to the section limit.
-var costSettings = []Setting{
-	{Key: "limit.cost.run", Default: "0", Min: "0", Help: "dollars for one run; 0: no limit"},
-	{Key: "limit.cost.session", Default: "0", Min: "0", Help: "dollars for one session; 0: no limit"},
-	{Key: "limit.cost.caller", Default: "0", Min: "0", Help: "dollars for one caller per UTC day; 0: no limit"},
-	{Key: "limit.cost.day", Default: "0", Min: "0", Help: "dollars for all callers per UTC day; 0: no limit"},
-}
-
 const (
 	pricesKey      = "prices"
 	examplePrice   = `"openai:gpt-5": {input: 1.25, cached: 0.125, output: 10}`
 	priceOfMillion = "dollars for a million tokens (such as 1.25)"
 )
 
-// finishPrices makes a table of the prices that stand in the configuration file.
+// finishPrices makes a table of the prices that are in the configuration file.
 func (l *loader) finishPrices() {
-	if l.file == nil || l.file.priced == nil || l.c.PriceFile != "" { // a flag or a variable names another file
+	if l.priced == nil {
 		return
 	}
-	own, err := price.New(l.file.priced)
+	table, err := price.New(l.priced)
 	if err != nil {
-		l.errs = append(l.errs, &Error{Where: l.file.values[pricesKey].at, Key: pricesKey, Message: err.Error()})
+		l.errs = append(l.errs, &Error{Where: l.place(l.pricedAt), Key: pricesKey, Message: err.Error()})
 		return
 	}
-	l.c.prices = own
+	l.c.prices = table
 }
 
 // Prices returns what models cost: by the file of prices that is set, or by the configuration file, and else by what is built in. What is built
@@ -53,10 +37,10 @@ func (c *Config) Prices() (func(provider, model string) (adapter.Price, bool), e
 		if err != nil {
 			return nil, c.wrong(pricesKey, "cannot read the file: %s", plain(err))
 		}
-		r := &fileReader{Reader: yaml.Reader{File: c.PriceFile}}
-		rows := r.pricesFile(text)
+		r := &yaml.Reader{File: c.PriceFile}
+		rows := readPriceFile(r, string(text))
 		if r.NumProblems() > 0 {
-			return nil, errors.Join(r.errors()...)
+			return nil, errors.Join(problems(r)...)
 		}
 		if own, err = price.New(rows); err != nil {
 			return nil, &Error{Where: c.PriceFile, Key: pricesKey, Message: err.Error()}
@@ -76,15 +60,15 @@ func (c *Config) Prices() (func(provider, model string) (adapter.Price, bool), e
 	}, nil
 }
 
-// pricesFile reads a file of prices: a date, which nothing depends on, and the prices by model. It is YAML, or JSON, which is YAML too.
-func (r *fileReader) pricesFile(text []byte) (rows map[string]price.Row) {
-	root := r.Parse(string(text))
+// readPriceFile reads a file of prices: a date, which nothing depends on, and the prices by model. It is YAML, or JSON, which is YAML too.
+func readPriceFile(r *yaml.Reader, text string) (rows map[string]price.Row) {
+	root := r.Parse(text)
 	if root == nil {
 		return nil
 	}
 	if root.Kind != yaml.Null {
 		if n := r.Fields(root, "", "date", pricesKey)[pricesKey]; n != nil {
-			rows = r.rows(n, pricesKey)
+			rows = readPrices(r, n)
 		}
 	}
 	if rows == nil && r.NumProblems() == 0 {
@@ -93,17 +77,17 @@ func (r *fileReader) pricesFile(text []byte) (rows map[string]price.Row) {
 	return rows
 }
 
-// rows reads prices by model.
-func (r *fileReader) rows(n *yaml.Node, key string) map[string]price.Row {
+// readPrices reads prices by model.
+func readPrices(r *yaml.Reader, n *yaml.Node) map[string]price.Row {
 	if n.Kind != yaml.Mapping {
-		r.Errorf(n, key, "found %s; expected one model per line, such as %s", n.Kind, examplePrice)
+		r.Errorf(n, pricesKey, "found %s; expected one model per line, such as %s", n.Kind, examplePrice)
 		return nil
 	}
 	rows := map[string]price.Row{}
 	for k, v := range n.Members() {
-		if row := r.row(k, v, key+"."+k.Text, "long"); row != nil {
+		if row := readPrice(r, k, v, pricesKey+"."+k.Text, "long"); row != nil {
 			if _, err := price.New(map[string]price.Row{k.Text: *row}); err != nil {
-				r.Errorf(k, key, "%v", err)
+				r.Errorf(k, pricesKey, "%v", err)
 				continue
 			}
 			rows[k.Text] = *row
@@ -112,15 +96,15 @@ func (r *fileReader) rows(n *yaml.Node, key string) map[string]price.Row {
 	return rows
 }
 
-// row reads the price of a model, with the field long, or of its long requests, with the field over; nil where it is wrong.
-func (r *fileReader) row(at, n *yaml.Node, key, last string) *price.Row {
+// readPrice reads the price of a model, with the field long, or of its long requests, with the field over; nil where it is wrong.
+func readPrice(r *yaml.Reader, at, n *yaml.Node, key, last string) *price.Row {
 	if n.Kind != yaml.Mapping {
 		r.Errorf(at, key, "expected the prices of its tokens, such as {input: 1.25, cached: 0.125, output: 10}")
 		return nil
 	}
 	before := r.NumProblems()
 	f := r.Fields(n, key, "input", "cached", "cache_write", "output", "reasoning", last)
-	rate := func(name string) *float64 { return r.rate(f[name], key+"."+name) }
+	rate := func(name string) *float64 { return readRate(r, f[name], key+"."+name) }
 	row := &price.Row{Cached: rate("cached"), CacheWrite: rate("cache_write"), Reasoning: rate("reasoning")}
 	for name, to := range map[string]*float64{"input": &row.Input, "output": &row.Output} {
 		if rate := rate(name); rate != nil {
@@ -128,7 +112,7 @@ func (r *fileReader) row(at, n *yaml.Node, key, last string) *price.Row {
 		}
 	}
 	if long := f["long"]; long != nil {
-		row.Long = r.row(n.FindKey([]string{"long"}), long, key+".long", "over")
+		row.Long = readPrice(r, n.FindKey([]string{"long"}), long, key+".long", "over")
 	}
 	row.Over, _ = r.Int(f["over"], key+".over", 1, math.MaxInt32)
 	for _, name := range []string{"input", "output", "over"} {
@@ -142,8 +126,8 @@ func (r *fileReader) row(at, n *yaml.Node, key, last string) *price.Row {
 	return row
 }
 
-// rate reads what a million tokens cost; nil if that is not said.
-func (r *fileReader) rate(n *yaml.Node, key string) *float64 {
+// readRate reads what a million tokens cost; nil if that is not said.
+func readRate(r *yaml.Reader, n *yaml.Node, key string) *float64 {
 	if n == nil {
 		return nil
 	}

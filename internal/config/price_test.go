@@ -14,9 +14,9 @@ func TestPricesCanBeSet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &fileReader{Reader: yaml.Reader{File: "prices.json"}}
-	if rows := r.pricesFile(builtIn); r.NumProblems() > 0 || len(rows) < 50 {
-		t.Errorf("%d rows, %v", len(rows), r.errors())
+	r := &yaml.Reader{File: "prices.json"}
+	if rows := readPriceFile(r, string(builtIn)); r.NumProblems() > 0 || len(rows) < 50 {
+		t.Errorf("%d rows, %v", len(rows), r.Err())
 	}
 	row := `"openai:gpt-5*, local:*": {input: 1, cached: 0, output: 2.5, long: {over: 1000, input: 2, output: 5}}`
 	check := func(t *testing.T, c *Config) {
@@ -97,7 +97,7 @@ func TestAMistakeInAPriceSaysWhereAndWhat(t *testing.T) {
 		"- 1":       `my-prices:1:1: expected a mapping with date and prices, got a list`,
 		"prices: 3": `my-prices:1:9: prices: found a number; expected one model per line, such as "openai:gpt-5": {input: 1.25, cached: 0.125, output: 10}`,
 		"a: 1":      `my-prices:1:1: unknown field "a"; expected date and prices`,
-		"{":         `my-prices:1:1: invalid YAML`,
+		"{":         `my-prices:1:2: invalid YAML`,
 		"prices:\n  \"a:b\": {input: x, output: 2}": `my-prices:2:18: prices.a:b.input: expected dollars for a million tokens (such as 1.25), from 0 to 10000`,
 	} {
 		t.Chdir(t.TempDir())

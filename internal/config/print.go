@@ -16,19 +16,11 @@ func (c *Config) Print(w io.Writer) error {
 	type line struct{ text, source string }
 	var lines []line
 	width, open := 0, ""
-	first := map[string]int{} // setting of a section, which stands in one place
-	for i, s := range c.settings {
-		if _, ok := first[s.parts()[0]]; !ok {
-			first[s.parts()[0]] = i
-		}
-	}
-	settings := slices.Clone(c.settings)
-	slices.SortStableFunc(settings, func(a, b Setting) int { return first[a.parts()[0]] - first[b.parts()[0]] })
-	for _, s := range settings {
+	for _, s := range c.settings {
 		if s.optional && c.sources[s.Key].Kind == Default {
 			continue
 		}
-		path := s.parts()
+		path := s.path
 		last := len(path) - 1
 		for depth := range last {
 			section := yaml.Path(path[:depth+1]...) + "."

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/egress"
 	"github.com/lingserve/lingserve/internal/yaml"
 )
 
@@ -28,31 +27,34 @@ const (
 	KindOllama         = "ollama"
 )
 
+// providers begins the keys of settings of providers.
+const providers = "providers."
+
 var kinds = []string{
 	KindOpenAI, KindAzure, KindResponses, KindAzureResponses, KindAnthropic, KindGemini, KindVertex, KindBedrock, KindCoze, KindOllama,
 }
 
 // Provider is a server that has models. There is one for each of the [Presets], whether it is set up or not, and then those that
-// the configuration file adds, in its order.
+// the configuration file adds, in its order. A setting without kinds is one of all providers. TITLE is the name for people.
 type Provider struct {
-	Name         string // what stands before the colon of its models' names
-	Kind         string
-	BaseURL      string // empty where Missing says so, and where the project, the location or the region says which it is
-	Key          Secret
-	KeyName      string        // where the key comes from or would be put: a variable, a flag or a setting, as errors name it
-	Models       []string      // what is listed; the first one can be the default model
-	APIVersion   string        // of KindAzure, and of KindAzureResponses, where it may be empty
-	User         string        // of KindCoze: whom its server takes the questions to come from
-	Organization string        // of KindOpenAI and KindResponses
-	Project      string        // of KindVertex
-	Location     string        // of KindVertex
-	Region       string        // of KindBedrock
-	Profile      string        // of KindBedrock
-	Headers      []Header      // of each request
-	Timeout      time.Duration // of a whole answer; 0 is upstream.total
-	Proxy        string        // address of the proxy for its requests; empty is what upstream.proxy_env says
-	Options      adapter.Options
-	Set          bool // something of it stands in a setting: somebody wants it
+	Name         string          // what is before the colon of its models' names
+	Kind         string          // not a setting of the presets
+	Key          Secret          `key:"key" help:"key for TITLE"`
+	BaseURL      string          `key:"base_url" check:"url" help:"address of TITLE"` // empty where Missing says so, or the project, location or region decides
+	KeyName      string          // where the key comes from, for errors: a variable, a flag or a setting
+	Models       []string        `key:"models" help:"listed models of TITLE, without the prefix; the first can be the default model"`
+	APIVersion   string          `key:"api_version" kinds:"azure azure-responses" check:"version" help:"API version of TITLE"`
+	User         string          `key:"user" kinds:"coze" default:"lingserve" required:"true" help:"user_id for TITLE"`
+	Organization string          `key:"organization" kinds:"openai responses" optional:"true" help:"organization (header OpenAI-Organization)"`
+	Project      string          `key:"project" kinds:"vertex" help:"project of TITLE"`
+	Location     string          `key:"location" kinds:"vertex" default:"global" help:"region of TITLE, us, eu or global"`
+	Region       string          `key:"region" kinds:"bedrock" help:"region of TITLE"`
+	Profile      string          `key:"profile" kinds:"bedrock" help:"AWS profile with the keys and the default region"`
+	Timeout      time.Duration   `key:"timeout" file:"true" optional:"true" min:"1ms" help:"timeout of a whole answer, instead of upstream.total"`
+	Proxy        string          `key:"proxy" file:"true" optional:"true" required:"true" check:"proxy" help:"proxy (http, https or socks5), instead of upstream.proxy_env"`
+	Options      adapter.Options `key:"options" file:"true" optional:"true" help:"options of its models; a model's own options override them"`
+	Headers      []Header        // of each request
+	Set          bool            // a setting of it is not its default
 }
 
 // Header is a header of the requests to a provider.
@@ -78,8 +80,8 @@ func (p Provider) Header() http.Header {
 
 // Model is what the configuration file says of one model.
 type Model struct {
-	Name    string // "provider:name"
-	Options adapter.Options
+	Name    string          // "provider:name"
+	Options adapter.Options `key:"options" optional:"true" help:"options of the model; workflow, agent and request override them"`
 }
 
 // Preset is a provider that is known by name, so that a key is all it needs, or less.
@@ -256,7 +258,7 @@ const defaultAPIVersion = "2024-10-21"
 func presetSettings() (all []Setting) {
 	for _, p := range presets {
 		for _, s := range providerSettings(p.Name, p.Title, p.Kind) {
-			field := s.Key[strings.LastIndex(s.Key, ".")+1:]
+			field := s.path[2]
 			s.Env = p.Env[field]
 			switch field {
 			case "base_url":
@@ -272,83 +274,51 @@ func presetSettings() (all []Setting) {
 	return all
 }
 
-// addedSettings are the settings of a provider that the file adds. They stand nowhere else.
+// addedSettings are the settings of a provider that the file adds.
 func addedSettings(name, kind string) []Setting {
-	all := append([]Setting{kindSetting(name)}, providerSettings(name, name, kind)...)
-	for i := range all {
-		all[i].fileOnly = true
-		all[i].required = strings.HasSuffix(all[i].Key, ".base_url") && needsURL(kind) || all[i].Secret && mustHaveKey(kind) || all[i].required
+	all := inFile(providerSettings(name, name, kind))
+	for i, s := range all {
+		all[i].required = s.required || s.path[2] == "base_url" && needsURL(kind) || s.Secret && mustHaveKey(kind)
 	}
-	return all
+	return append([]Setting{kindSetting(name)}, all...)
 }
 
-// mustHaveKey says whether the servers of a kind answer nobody without a key.
+// mustHaveKey reports whether the servers of a kind always need a key.
 func mustHaveKey(kind string) bool {
 	return kind == KindAzure || kind == KindAzureResponses || kind == KindCoze
 }
 
 func kindSetting(name string) Setting {
-	of := func(c *Config) *Provider { return c.provider(name) }
-	return bind(providers+name+".", of, []Setting{{Key: "kind", OneOf: kinds, Help: "the server's protocol"}})[0]
+	path := []string{"providers", name, "kind"}
+	return Setting{
+		Key: yaml.Path(path...), path: path, OneOf: kinds, fileOnly: true, kind: new(string), Help: "the server's protocol",
+		field: func(c *Config) any { return &c.provider(name).Kind },
+	}
 }
 
 // providerSettings are the settings that a provider of this kind has.
-func providerSettings(name, title, kind string) []Setting {
-	base := Setting{Key: "base_url", check: unlessEmpty(checkURL), Help: "address of " + title}
-	switch {
-	case kind == KindOllama:
-		base.check, base.parse = nil, parseHost
-		base.Help += ", in any form of OLLAMA_HOST"
-	case name == "openai":
-		base.Help += ", or of a compatible server, which may need no key"
-	case kind == KindAzure || kind == KindAzureResponses:
-		base.Help += ", such as https://NAME.openai.azure.com"
-	}
-	first := []Setting{
-		{Key: "key", Secret: true, provider: name, Help: "key for " + title},
-		base,
-		{Key: "models", Help: "listed models of " + title + ", without the prefix; the first can be the default model"},
-	}
-	of := func(c *Config) *Provider { return c.provider(name) }
-	return append(bind(providers+name+".", of, append(first, kindTable(kind, title)...)), bindInFile(providers+name+".", of, providerTable)...)
-}
-
-// kindTable has the settings that only providers of one kind have.
-func kindTable(kind, title string) []Setting {
-	switch kind {
-	case KindAzure:
-		return []Setting{{Key: "api_version", Default: defaultAPIVersion, check: checkAPIVersion, Help: "API version of " + title}}
-	case KindAzureResponses:
-		help := "API version of " + title + "; unset: paths below /openai/v1, without a version"
-		return []Setting{{Key: "api_version", check: unlessEmpty(checkAPIVersion), Help: help}}
-	case KindCoze:
-		return []Setting{{Key: "user", Default: "lingserve", required: true, Help: "user_id for " + title}}
-	case KindVertex:
-		return []Setting{
-			{Key: "project", Help: "project of " + title},
-			{Key: "location", Default: "global", Help: "region of " + title + ", us, eu or global"},
+func providerSettings(name, title, kind string) (all []Setting) {
+	for _, s := range settingsOf([]string{"providers", name}, func(c *Config) *Provider { return c.provider(name) }) {
+		if len(s.kinds) > 0 && !slices.Contains(s.kinds, kind) {
+			continue
 		}
-	case KindBedrock:
-		return []Setting{
-			{Key: "region", Help: "region of " + title},
-			{Key: "profile", Help: "AWS profile with the keys and the default region"},
+		s.Help = strings.ReplaceAll(s.Help, "TITLE", title)
+		switch field := s.path[2]; {
+		case field == "base_url" && kind == KindOllama:
+			s.check = "host"
+			s.Help += ", in any form of OLLAMA_HOST"
+		case field == "base_url" && name == "openai":
+			s.Help += ", or of a compatible server, which may need no key"
+		case field == "base_url" && (kind == KindAzure || kind == KindAzureResponses):
+			s.Help += ", such as https://NAME.openai.azure.com"
+		case field == "api_version" && kind == KindAzure:
+			s.Default, s.required = defaultAPIVersion, true
+		case field == "api_version":
+			s.Help += "; unset: paths below /openai/v1, without a version"
 		}
-	case KindOpenAI, KindResponses:
-		return []Setting{{Key: "organization", optional: true, Help: "organization (header OpenAI-Organization)"}}
+		all = append(all, s)
 	}
-	return nil
-}
-
-// providerTable has the settings of every provider that are in the file alone. There are headers beside them, a setting each.
-var providerTable = []Setting{
-	{Key: "timeout", Min: "1ms", optional: true, Help: "timeout of a whole answer, instead of upstream.total"},
-	{Key: "proxy", check: checkProxy, optional: true, Help: "proxy (http, https or socks5), instead of upstream.proxy_env"},
-	{Key: "options", optional: true, Help: "options of its models; a model's own options override them"},
-}
-
-func checkProxy(s string) error {
-	_, err := egress.Through(s)
-	return err
+	return all
 }
 
 // headerName is what a header can be called. Those that say how a request is sent are not for settings.
@@ -359,33 +329,29 @@ var (
 
 // headerSetting is one header of the requests to a provider.
 func headerSetting(name, header string) Setting {
+	path := []string{"providers", name, "headers", header}
 	return Setting{
-		Key: providers + name + ".headers." + header, Secret: true, fileOnly: true,
-		Help: "header of each request",
+		Key: yaml.Path(path...), path: path, Secret: true, fileOnly: true, kind: new(Secret), Help: "header of each request",
 		field: func(c *Config) any {
 			p := c.provider(name)
-			i := slices.IndexFunc(p.Headers, func(h Header) bool { return h.Name == header })
-			if i < 0 {
-				i, p.Headers = len(p.Headers), append(p.Headers, Header{Name: header})
-			}
-			return &p.Headers[i].Value
+			return &element(&p.Headers, func(h *Header) bool { return h.Name == header }, Header{Name: header}).Value
 		},
 	}
 }
 
 // headers reads the headers of a provider.
-func (r *fileReader) headers(n *yaml.Node, name string) {
-	key := providers + name + ".headers"
-	for k, v := range r.members(n, key, "headers, one per line, such as \"X-Team: …\"") {
+func (l *loader) headers(n *yaml.Node, name string) {
+	path := []string{"providers", name, "headers"}
+	for k, v := range l.members(n, path, "headers, one per line, such as \"X-Team: …\"") {
 		switch {
 		case !headerName.MatchString(k.Text):
-			r.Errorf(k, key, "invalid name; a header's name starts with a letter and has only letters, digits, - and _")
+			l.Errorf(k, yaml.Path(path...), "invalid name; a header's name starts with a letter and has only letters, digits, - and _")
 		case slices.Contains(ownedHeader, http.CanonicalHeaderKey(k.Text)):
-			r.Errorf(k, key, "the header %s cannot be set; remove it", k.Text)
+			l.Errorf(k, yaml.Path(path...), "the header %s cannot be set; remove it", k.Text)
 		default:
 			s := headerSetting(name, k.Text)
-			r.added = append(r.added, s)
-			r.setting(s, v)
+			l.c.settings = append(l.c.settings, s)
+			l.setting(s, v)
 		}
 	}
 }
@@ -400,13 +366,8 @@ func (c *Config) model(name string) *Model {
 	return element(&c.Models, func(e *Model) bool { return e.Name == name }, Model{Name: name})
 }
 
-// modelSettings are the settings of one model. They stand in the file alone.
 func modelSettings(name string) []Setting {
-	return []Setting{{
-		Key: yaml.Path("models", name, "options"), path: []string{"models", name, "options"}, fileOnly: true, optional: true,
-		Help:  "options of the model; workflow, agent and request override them",
-		field: func(c *Config) any { return &c.model(name).Options },
-	}}
+	return inFile(settingsOf([]string{"models", name}, func(c *Config) *Model { return c.model(name) }))
 }
 
 // finishModels checks that the models are of providers that there are, and warns of options that the wire of a provider has no place for.
@@ -463,4 +424,91 @@ func exampleURL(kind string) string {
 	default:
 		return "http://127.0.0.1:8000/v1"
 	}
+}
+
+// presetKind allows a preset's kind to be set, but not to be another: its name would no longer say what it is.
+func (l *loader) presetKind(n *yaml.Node, name string) {
+	known, _ := preset(name)
+	s := kindSetting(name)
+	if kind, ok := l.oneOf(s, n); ok && kind != known.Kind {
+		l.Errorf(n, s.Key, "the name %s is reserved for the provider of kind %s; choose another name", name, known.Kind)
+	}
+}
+
+// oneOf reads a text that decides which other settings there are.
+func (l *loader) oneOf(s Setting, n *yaml.Node) (string, bool) {
+	v, ok := l.value(s, n)
+	if ok && !slices.Contains(s.OneOf, v.text) {
+		l.Errorf(n, s.Key, "%v", noneOf(v.text, s.OneOf))
+		return "", false
+	}
+	if !ok {
+		return "", false
+	}
+	return v.text, true
+}
+
+// provider reads a provider that is no preset.
+func (l *loader) provider(at, n *yaml.Node) {
+	name := at.Text
+	key, path := providers+name, []string{"providers", name}
+	switch {
+	case name == "demo":
+		l.Errorf(at, key, "demo is the built-in scripted model; choose another name")
+		return
+	case !providerName.MatchString(name):
+		l.Errorf(at, key, "invalid name; a provider's name has only lower-case letters, digits, - and _")
+		return
+	case n.Kind != yaml.Mapping && n.Kind != yaml.Null:
+		l.Errorf(n, key, "expected settings, one per line, such as \"kind: …\"")
+		return
+	}
+	kindNode := n.Get("kind")
+	if kindNode == nil {
+		var names []string
+		for _, p := range presets {
+			names = append(names, p.Name)
+		}
+		l.Errorf(at, key, "needs a kind; expected one of %s%s", strings.Join(kinds, ", "), didYouMean(name, names))
+		return
+	}
+	kind, ok := l.oneOf(kindSetting(name), kindNode)
+	if !ok {
+		return
+	}
+	known := addedSettings(name, kind)
+	l.c.settings = append(l.c.settings, known...)
+	l.applyDefaults(known)
+	l.c.provider(name).KeyName = key + ".key"
+	l.readSettings(n, path, known, func(k, v *yaml.Node, path []string) {
+		if k.Text == "headers" {
+			l.headers(v, name)
+		} else {
+			l.unknownField(k, path, kind, known)
+		}
+	})
+	has := func(field string) bool { return n.Get(field) != nil }
+	switch {
+	case kind == KindVertex && !has("project") && !has("key"):
+		l.Errorf(at, key, "needs a project; set project")
+	case kind == KindBedrock && !has("region") && !has("profile") && !has("base_url"):
+		l.Errorf(at, key, "needs a region; set region")
+	case !has("base_url") && needsURL(kind):
+		l.Errorf(at, key, "needs base_url, the server's address, such as %s", exampleURL(kind))
+	}
+	if !has("key") && (mustHaveKey(kind) || !has("base_url") && (kind == KindAnthropic || kind == KindGemini || kind == KindResponses)) {
+		l.Errorf(at, key, "needs a key; expected key: {env: NAME} or {file: PATH}")
+	}
+}
+
+// unknownField reports a key that providers of this kind do not have.
+func (l *loader) unknownField(at *yaml.Node, path []string, kind string, known []Setting) {
+	key := yaml.Path(append(path, at.Text)...)
+	for _, s := range settingsOf([]string{"x"}, func(c *Config) *Provider { return c.provider("x") }) {
+		if s.path[1] == at.Text && len(s.kinds) > 0 {
+			l.Errorf(at, key, "this setting is for providers of kind %s; this provider has kind %s", s.kinds[0], kind)
+			return
+		}
+	}
+	l.Errorf(at, key, "unknown setting%s", didYouMean(key, keys(known)))
 }

@@ -7,43 +7,15 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"golang.org/x/net/idna"
 )
-
-// TLS says how connections of clients are encrypted.
-type TLS struct {
-	Cert string // file, with Key
-	Key  string
-	HSTS time.Duration // 0 is none
-
-	ACME          []string // names that certificates are had for, in place of Cert and Key
-	ACMEEmail     string
-	ACMEDirectory string
-	ACMECache     string // folder, where it is not the one in the data folder; see ACMEFolder
-
-	RedirectAddr string // "" is no redirect
-	RedirectPort int    // 0 is that of Addr
-}
 
 // On says whether connections are encrypted at all.
 func (t TLS) On() bool { return t.Cert != "" || t.Key != "" || len(t.ACME) > 0 }
 
 // letsEncrypt is where certificates come from unless another authority is named.
 const letsEncrypt = "https://acme-v02.api.letsencrypt.org/directory"
-
-var tlsSettings = []Setting{
-	{Key: "tls.cert", Help: "PEM file of the certificate chain; reloaded on change"},
-	{Key: "tls.key", Help: "PEM file of its key"},
-	{Key: "tls.hsts", Default: "8760h", Help: "max-age of Strict-Transport-Security; 0: no header"},
-	{Key: "tls.acme", Help: "host names for ACME certificates, instead of files; you agree to the authority's terms"},
-	{Key: "tls.acme_email", Help: "your e-mail address, for the authority"},
-	{Key: "tls.acme_directory", Default: letsEncrypt, Help: "the authority's address"},
-	{Key: "tls.acme_cache", Help: "folder of certificates and the account key; unset: acme in the data folder"},
-	{Key: "tls.redirect_addr", Help: "plain HTTP address for redirects and the authority's check, such as :80"},
-	{Key: "tls.redirect_port", Default: "0", Help: "https port of redirects; 0: port of addr"},
-}
 
 // CheckTLS checks that the settings of encryption fit together, and reports all that do not.
 func (c *Config) CheckTLS() error {

@@ -47,11 +47,11 @@ func (c *Config) CheckWorkspace() error {
 		var how string
 		path := resolve(f.path)
 		switch {
-		case path.is(workspace):
+		case samePath(path, workspace):
 			how = "is also " + f.what
-		case path.in(workspace):
+		case inside(path, workspace):
 			how = fmt.Sprintf("contains %s %s", f.what, path)
-		case f.folder && workspace.in(path):
+		case f.folder && inside(workspace, path):
 			how = fmt.Sprintf("is inside %s %s", f.what, path)
 		default:
 			continue
@@ -63,67 +63,50 @@ func (c *Config) CheckWorkspace() error {
 	return errors.Join(errs...)
 }
 
-// place is a path without links. The end of the path need not exist.
-type place struct {
-	exists  string // absolute, without links
-	missing string // the names behind it that do not exist
-}
-
-// resolve follows the links of a path as far as the path exists.
-func resolve(path string) place {
-	p := place{exists: path}
-	if abs, err := filepath.Abs(path); err == nil {
-		p.exists = abs
+// resolve returns the absolute path without links, as far as the path exists.
+func resolve(path string) string {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return path
 	}
-	for {
-		if real, err := filepath.EvalSymlinks(p.exists); err == nil {
-			p.exists = real
-			return p
+	missing := ""
+	for p := path; ; p = filepath.Dir(p) {
+		if real, err := filepath.EvalSymlinks(p); err == nil {
+			return filepath.Join(real, missing)
 		}
-		parent := filepath.Dir(p.exists)
-		if parent == p.exists {
-			return p
+		if p == filepath.Dir(p) {
+			return path
 		}
-		p.missing = filepath.Join(filepath.Base(p.exists), p.missing)
-		p.exists = parent
+		missing = filepath.Join(filepath.Base(p), missing)
 	}
 }
 
-func (p place) String() string { return filepath.Join(p.exists, p.missing) }
-
-// is reports whether both are one file or folder, whatever they are called: a system may ignore case, or mount a folder twice.
-func (p place) is(other place) bool {
-	same := p.missing == other.missing
-	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" { // file names there mostly ignore case
-		same = strings.EqualFold(p.missing, other.missing)
+// samePath reports whether two resolved paths are one file or folder, whatever they are called: a system may ignore case, or mount a folder
+// twice.
+func samePath(a, b string) bool {
+	first, err := os.Stat(a)
+	second, err2 := os.Stat(b)
+	if err == nil && err2 == nil {
+		return os.SameFile(first, second)
 	}
-	if !same {
+	if err == nil || err2 == nil || filepath.Dir(a) == a || filepath.Dir(b) == b {
+		return a == b
+	}
+	if filepath.Base(a) != filepath.Base(b) && !(ignoresCase && strings.EqualFold(filepath.Base(a), filepath.Base(b))) {
 		return false
 	}
-	a, err := os.Stat(p.exists)
-	if err != nil {
-		return p.exists == other.exists
-	}
-	b, err := os.Stat(other.exists)
-	return err == nil && os.SameFile(a, b)
+	return samePath(filepath.Dir(a), filepath.Dir(b))
 }
 
-// in reports whether p is inside folder.
-func (p place) in(folder place) bool {
-	for {
-		up := place{exists: p.exists, missing: filepath.Dir(p.missing)}
-		switch {
-		case p.missing == "":
-			up = place{exists: filepath.Dir(p.exists)}
-			if up.exists == p.exists {
-				return false
-			}
-		case up.missing == ".":
-			up.missing = ""
-		}
-		if up.is(folder) {
+// ignoresCase says whether file names mostly ignore case on this system.
+const ignoresCase = runtime.GOOS == "windows" || runtime.GOOS == "darwin"
+
+// inside reports whether a resolved path is inside a folder.
+func inside(path, folder string) bool {
+	for parent := filepath.Dir(path); parent != path; path, parent = parent, filepath.Dir(parent) {
+		if samePath(parent, folder) {
 			return true
 		}
-		p = up
 	}
+	return false
 }

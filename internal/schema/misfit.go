@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,23 +100,31 @@ func detail(k jsonschema.ErrorKind) string {
 			want[i] = Article(w)
 		}
 		return fmt.Sprintf("expected %s, got %s", strings.Join(want, " or "), Article(k.Got))
-	case *misfit.MaxLength:
-		return fmt.Sprintf("expected at most %s, got %d", count(k.Want, "character"), k.Got)
 	case *misfit.MinLength:
 		if k.Want == 1 {
 			return "expected text, got an empty string"
 		}
-		return fmt.Sprintf("expected at least %s, got %d", count(k.Want, "character"), k.Got)
+		return bound("least", k.Want, k.Got, "character")
+	case *misfit.MaxLength:
+		return bound("most", k.Want, k.Got, "character")
 	case *misfit.MaxItems:
-		return fmt.Sprintf("expected at most %s, got %d", count(k.Want, "item"), k.Got)
+		return bound("most", k.Want, k.Got, "item")
 	case *misfit.MinItems:
-		return fmt.Sprintf("expected at least %s, got %d", count(k.Want, "item"), k.Got)
+		return bound("least", k.Want, k.Got, "item")
+	case *misfit.MinProperties:
+		return bound("least", k.Want, k.Got, "property")
+	case *misfit.MaxProperties:
+		return bound("most", k.Want, k.Got, "property")
 	case *misfit.Maximum:
-		w, _ := k.Want.Float64()
-		return fmt.Sprintf("expected at most %s", number64(w))
+		return "expected at most " + number(k.Want)
 	case *misfit.Minimum:
-		w, _ := k.Want.Float64()
-		return fmt.Sprintf("expected at least %s", number64(w))
+		return "expected at least " + number(k.Want)
+	case *misfit.ExclusiveMaximum:
+		return "expected less than " + number(k.Want)
+	case *misfit.ExclusiveMinimum:
+		return "expected more than " + number(k.Want)
+	case *misfit.MultipleOf:
+		return "expected a multiple of " + number(k.Want)
 	case *misfit.Enum:
 		var want []string
 		for _, w := range k.Want {
@@ -150,19 +159,6 @@ func detail(k jsonschema.ErrorKind) string {
 		return "this value is not allowed here"
 	case *misfit.UniqueItems:
 		return fmt.Sprintf("expected different items, but items %d and %d are equal", k.Duplicates[0], k.Duplicates[1])
-	case *misfit.MinProperties:
-		return fmt.Sprintf("expected at least %s, got %d", properties(k.Want), k.Got)
-	case *misfit.MaxProperties:
-		return fmt.Sprintf("expected at most %s, got %d", properties(k.Want), k.Got)
-	case *misfit.ExclusiveMaximum:
-		w, _ := k.Want.Float64()
-		return "expected less than " + number64(w)
-	case *misfit.ExclusiveMinimum:
-		w, _ := k.Want.Float64()
-		return "expected more than " + number64(w)
-	case *misfit.MultipleOf:
-		w, _ := k.Want.Float64()
-		return "expected a multiple of " + number64(w)
 	case *misfit.DependentRequired:
 		return fmt.Sprintf("%q requires %s too", k.Prop, List(k.Missing))
 	case *misfit.PropertyNames:
@@ -174,21 +170,16 @@ func detail(k jsonschema.ErrorKind) string {
 	return "it does not match the schema"
 }
 
-func properties(n int) string {
-	if n == 1 {
-		return "1 property"
-	}
-	return strconv.Itoa(n) + " properties"
+// bound describes the size that a value should have had.
+func bound(side string, want, got int, what string) string {
+	size := strings.Replace(wording.Plural(int64(want), what), "propertys", "properties", 1)
+	return fmt.Sprintf("expected at %s %s, got %d", side, size, got)
 }
 
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return strconv.Itoa(n) + " " + what + "s"
+func number(r *big.Rat) string {
+	f, _ := r.Float64()
+	return strconv.FormatFloat(f, 'f', -1, 64)
 }
-
-func number64(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
 // Article puts the article before the name of a type.
 func Article(what string) string {

@@ -104,29 +104,26 @@ const maxLeft = 32
 // CompileLenient compiles a schema of somebody who may mean another dialect: what cannot be compiled is left out. left says which places these
 // are, and why.
 func CompileLenient(text []byte) (s *Schema, left []string) {
-	var err error
-	for range maxLeft {
-		if s, err = Compile(text); err == nil {
-			return s, left
-		}
-		problem, _ := errors.AsType[*Error](err)
-		less := without(text, problem.At)
-		if less == nil {
-			break
-		}
-		left, text = append(left, problem.Error()), less
+	s, left, err := compilePart(text, func(*Error) bool { return true })
+	if err != nil {
+		s, _ = Compile([]byte("{}"))
+		left = append(left, "all of it: "+err.Error())
 	}
-	s, _ = Compile([]byte("{}"))
-	return s, append(left, "all of it: "+err.Error())
+	return s, left
 }
 
 // CompileForeign compiles a schema that may have been written for another engine of regular expressions: those that do not compile here are
 // left out, and left says which. Errors are those of [Compile].
 func CompileForeign(text []byte) (s *Schema, left []string, err error) {
+	return compilePart(text, func(problem *Error) bool { return problem.Regexp })
+}
+
+// compilePart compiles a schema without the places that have problems which omit accepts.
+func compilePart(text []byte, omit func(*Error) bool) (s *Schema, left []string, err error) {
 	for range maxLeft {
 		s, err = Compile(text)
 		problem, _ := errors.AsType[*Error](err)
-		if err == nil || !problem.Regexp {
+		if err == nil || !omit(problem) {
 			break
 		}
 		less := without(text, problem.At)

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v4"
 )
 
 // pendingOf is what a kernel of channels says that waits.
@@ -249,7 +249,7 @@ func TestTheAlertsAreOfMetricsThatAreThere(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.UnmarshalWithOptions(text, &rules, yaml.Strict()); err != nil {
+	if err := yaml.Load(text, &rules, yaml.WithKnownFields()); err != nil {
 		t.Fatal(err)
 	}
 	all, seen := exported(t), map[string]bool{}

@@ -26,22 +26,12 @@ func (k Kind) String() string {
 	return [...]string{"nothing", "true or false", "a number", "text", "a list", "a mapping"}[k]
 }
 
-// Style is how a text is written.
-type Style uint8
-
-// The styles of texts.
-const (
-	Plain Style = iota
-	Quoted
-	Block // | or >
-)
-
 // Node is a value of a file. Aliases share the children of the node that they name.
 type Node struct {
 	Kind         Kind
 	Line, Column int
 	Text         string  // the decoded text; of a bool or number, as it is written
-	Style        Style   // of a text
+	Block        bool    // a text that begins with | or >
 	Items        []*Node // of a list or a mapping
 	Keys         []*Node // of a mapping, one for each item: texts
 
@@ -137,39 +127,24 @@ func appendString(dst []byte, s string) []byte {
 	return append(dst, text...)
 }
 
-// Within returns the place in the file of a character of n's text; line and col count from 1, col in bytes. The place is exact in
-// a block, and in a plain or quoted text on one line without escapes. Otherwise it is the start of the text.
+// Within returns the position in the file of a character of n's text; line and col count from 1, col in bytes. It is exact where the line of
+// the text is in the file as it is; otherwise it is the start of the text.
 func (r *Reader) Within(n *Node, line, col int) (int, int) {
-	col = Characters(n.Text, line, col)
-	switch {
-	case line < 1:
-		return n.Line, n.Column
-	case n.Style == Block:
-		first := n.Line // the lines are counted from 0, so this is the one after the mark
-		indent := -1
-		for i := first; i < len(r.lines); i++ {
-			if t := strings.TrimLeft(r.lines[i], " "); strings.TrimSpace(t) != "" {
-				indent = len(r.lines[i]) - len(t)
-				break
-			}
-		}
-		head := r.lines[n.Line-1]
-		if indent < 0 || first+line-1 >= len(r.lines) || strings.HasPrefix(head[min(len(head), n.Column-1):], ">") {
-			return n.Line, n.Column
-		}
-		return n.Line + line, indent + max(col, 1)
-	case line == 1 && !strings.Contains(n.Text, "\n"):
-		start := n.Column
-		if n.Style == Quoted {
-			start++
-		}
-		source := []rune(r.lines[min(n.Line, len(r.lines))-1])
-		if start-1 > len(source) || !strings.HasPrefix(string(source[start-1:]), n.Text) {
-			return n.Line, n.Column
-		}
-		return n.Line, start + max(col, 1) - 1
+	lines := strings.Split(n.Text, "\n")
+	fileLine, from := n.Line, n.Column-1
+	if n.Block {
+		fileLine, from = n.Line+line, 0
 	}
-	return n.Line, n.Column
+	if line < 1 || line > len(lines) || fileLine > len(r.lines) || !n.Block && len(lines) > 1 {
+		return n.Line, n.Column
+	}
+	source := []rune(r.lines[fileLine-1])
+	source = source[min(from, len(source)):]
+	before, _, found := strings.Cut(string(source), lines[line-1])
+	if !found {
+		return n.Line, n.Column
+	}
+	return fileLine, from + utf8.RuneCountInString(before) + Characters(n.Text, line, col)
 }
 
 // Characters turns a column of a text, which counts bytes, into one that counts characters, as editors do.

@@ -69,8 +69,8 @@ type Reader struct {
 	File    string
 	Aliases bool // allow anchors, aliases and the tag !!str
 
-	// Explain may explain a mistake that the source line shows; col is where it is. It is asked about a line with a syntax error, and
-	// about a mapping in the place of text. Hints about syntax repeat text of the file only if it is set.
+	// Explain may explain a mistake that the source line shows; col is where it is. It is called for a line with a syntax error, and for a
+	// mapping in the place of text.
 	Explain func(line string) (col int, message string)
 
 	lines    []string
@@ -165,15 +165,11 @@ func (r *Reader) Text(n *Node, path string) (text string, ok bool) {
 
 // NotText explains why a value is not text that was probably meant as text, behind a semicolon; "" if that is not known.
 func (r *Reader) NotText(n *Node) string {
-	if n.Line < 1 || n.Line > len(r.lines) {
-		return ""
-	}
-	head, value := split(r.lines[n.Line-1])
 	switch {
-	case n.Kind == Null && strings.HasPrefix(value, "#"):
-		return "; YAML reads # as the start of a comment, so put the text in quotes" + example(value, r.Explain != nil)
-	case n.Kind == Mapping && len(n.Keys) == 1 && n.Keys[0].Line == n.Line && n.Items[0].Line == n.Line && n.Column == n.Keys[0].Column && strings.Contains(head, "- "):
-		return `; YAML reads ": " as the end of a key, so put the text in quotes` + example(strings.TrimLeft(r.lines[n.Line-1], " -"), r.Explain != nil)
+	case n.Kind == Null && n.Line <= len(r.lines) && strings.Contains(r.lines[n.Line-1], ": #"):
+		return "; YAML reads # as the start of a comment, so put the text in quotes"
+	case n.Kind == Mapping && len(n.Keys) == 1 && n.Column == n.Keys[0].Column:
+		return `; YAML reads ": " as the end of a key, so put the text in quotes`
 	}
 	return ""
 }
@@ -254,6 +250,15 @@ func FormatDuration(d time.Duration) string {
 		text = strings.TrimSuffix(text, "0m")
 	}
 	return text
+}
+
+// Quote writes a text in the quotes that need the fewest changes, shortened for an error.
+func Quote(text string) string {
+	text = wording.Clip(text)
+	if strings.Contains(text, "'") && !strings.ContainsAny(text, `"\`) {
+		return `"` + text + `"`
+	}
+	return "'" + strings.ReplaceAll(text, "'", "''") + "'"
 }
 
 // Path joins the keys that lead to a value with dots. A key that could be taken for several is quoted.

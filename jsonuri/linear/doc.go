@@ -2,12 +2,12 @@
 // can only read text that grows.
 //
 // # Guarantees
-//   - What has been written is never taken back: each text is the beginning of the next one.
+//   - What has been written is never taken back: each text is the beginning of the next one, and no key is written twice.
 //   - The last text is JSON that decodes to the fold of all deltas, with numbers as they were written; a document that is a string is
 //     written as that string itself.
-//   - A byte is written as soon as it is settled. Each place of a text is behind the one before it, so a [Writer] has a frontier: the
-//     value that is being written. What arrives there is written at once, what belongs behind it waits until the value is complete.
-//   - Time, and the length of the text, are linear in the deltas; memory is that of the document.
+//   - A [Writer] has a frontier: the value that is being written. What arrives there is written at once; what belongs behind it waits
+//     until the value is complete.
+//   - Time, and the length of the text, are linear in the deltas; memory is that of the document and of its text.
 //
 // # What is complete
 //
@@ -16,7 +16,7 @@
 //
 // # What changes after it was written
 //
-// Of a key that an object has twice, JSON's readers take the last value. So a value that is another one now is written once more
-// under its key, in the nearest object around it that is still open; at once as long as that is no more than what has arrived, or
-// else when the object ends. What is never seen again in the root cannot be taken out of it: that is [ErrTakenBack].
+// A change of what was written starts the text again from its beginning. It is compared with what was written and goes on
+// behind that, so a snapshot, or a bot that writes the same once more, does no harm. Where it differs, the text cannot become
+// the document any more: that is [ErrTakenBack].
 package linear

@@ -124,17 +124,12 @@ func TestATextGrowsAtItsFrontier(t *testing.T) {
 			[]string{`{"a":[`, `"x`, ``, `","y`, `"`, `]`, `}`},
 		},
 		{"places that are left out", []event{set("a", "[]"), grow("a/2", "x")}, []string{`{"a":[`, ``, `null,null,"x"]}`}},
-		{"null waits, since it stands before a repeated key", []event{set("a", "null"), grow("a", "x")}, []string{`{`, `"a":"x`, `"}`}},
-		{"null that stays", []event{set("a", "null"), done("a")}, []string{`{`, `"a":null`, `}`}},
+		{"null waits, since it stands before a repeated key", []event{set("a", "null"), grow("a", "x")}, []string{`{"a":`, `"x`, `"}`}},
+		{"null that stays", []event{set("a", "null"), done("a")}, []string{`{"a":`, `null`, `}`}},
 		{
-			"a repeated key is written once more",
-			[]event{grow("a", "x"), done("a"), grow("b", "y"), set("a", "null"), grow("a", "z"), done("b"), done("a")},
-			[]string{`{"a":"x`, `"`, `,"b":"y`, ``, ``, `","a":"z`, `"`, `}`},
-		},
-		{
-			"a value that was begun is begun once more",
-			[]event{grow("a/b", "x"), set("a", "null"), set("a", "{}"), grow("a/c", "y")},
-			[]string{`{"a":{"b":"x`, `"}`, `,"a":{`, `"c":"y`, `"}}`},
+			"a value that is written again as it was",
+			[]event{grow("a/b", "x"), set("a", "null"), set("a", "{}"), grow("a/b", "x"), grow("a/b", "y")},
+			[]string{`{"a":{"b":"x`, ``, ``, ``, `y`, `"}}`},
 		},
 		{"the root as text", []event{grow("", `He said \"`), grow("", `\ud83c`), grow("", `\udf08\n`), grow("", `\\`)}, []string{`He said "`, ``, "🌈\n", `\`, ``}},
 		{"half a pair at the end", []event{grow("", `a\ud83c`)}, []string{`a`, "\uFFFD"}},
@@ -144,11 +139,6 @@ func TestATextGrowsAtItsFrontier(t *testing.T) {
 		{"what stands beside is left out", []event{grow("$reasoning_context", "x"), grow("a/$tools/0", "y"), grow("b", "z")}, []string{``, ``, `{"b":"z`, `"}`}},
 		{"keys are escaped", []event{grow(`a"\\\/b/\e`, "x")}, []string{`{"a\"\\/b":{"":"x`, `"}}`}},
 		{
-			"the root is reset and grows again, as where a model is asked once more",
-			[]event{grow("a", "x"), done("a"), grow("b", "y"), set("", "null"), set("", "{}"), grow("a", "z"), done("a"), grow("b", "w")},
-			[]string{`{"a":"x`, `"`, `,"b":"y`, ``, `"`, `,"a":"z`, `"`, `,"b":"w`, `"}`},
-		},
-		{
 			"a snapshot goes on where the text is",
 			[]event{grow("a", "x"), set("", `{"a":"xyz","b":{"c":[1,"u"]}}`), done("a"), grow("b/c/1", "v")},
 			[]string{`{"a":"x`, `yz`, `","b":{"c":[1,"u`, `v`, `"]}}`},
@@ -157,16 +147,6 @@ func TestATextGrowsAtItsFrontier(t *testing.T) {
 			"a snapshot of a text goes on where it is",
 			[]event{grow("", "one "), set("", "null"), grow("", "one two"), grow("", " three")},
 			[]string{`one `, ``, `two`, ` three`, ``},
-		},
-		{
-			"a snapshot shows what has changed meanwhile",
-			[]event{grow("a", "x"), done("a"), grow("b", "y"), set("", `{"a":"X","b":"yz"}`), done("b")},
-			[]string{`{"a":"x`, `"`, `,"b":"y`, `z`, `","a":"X`, `"}`},
-		},
-		{
-			"in an array the member around it is written once more",
-			[]event{set("a", "[]"), grow("a/0", "x"), done("a/0"), grow("a/1", "y"), set("a/0", "7"), done("a")},
-			[]string{`{"a":[`, `"x`, `"`, `,"y`, `"],"a":[7,"y`, `"]`, `}`},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -193,47 +173,39 @@ func TestATextGrowsAtItsFrontier(t *testing.T) {
 	}
 }
 
-func TestWhatTheRootHasLostIsAnErrorAndTheTextIsJSON(t *testing.T) {
+func TestChangeOfWhatWasWrittenIsAnError(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		events []event
 		want   string
 	}{
-		{"a member", []event{grow("a", "x"), set("", "null"), set("", "{}"), grow("b", "y")}, `{"a":"x","b":"y"}`},
-		{"a member of a snapshot", []event{grow("a", "x"), set("", `{"b":1}`)}, `{"a":"x","b":1}`},
-		{"all of it", []event{grow("a", "x"), set("", "null")}, `{"a":"x"}`},
-		{"it is an array now", []event{grow("a", "x"), set("", "[]"), set("0", "1")}, `{"a":"x"}`},
-		{"its elements", []event{set("", "[]"), set("0", "1"), set("", "[]"), grow("0", "x")}, `[1]`},
-		{"one of its elements", []event{set("", "[]"), set("0", "1"), set("0", "2")}, `[1]`},
+		{"a repeated key", []event{grow("a", "x"), done("a"), set("a", "null"), grow("a", "y")}, `{"a":"x"`},
+		{"a value that is complete has a member more", []event{set("a/b", "1"), done("a"), set("a/c", "2")}, `{"a":{"b":1}`},
+		{"a value that was begun is another one", []event{grow("a/b", "x"), set("a", "null"), set("a", "{}"), grow("a/c", "y")}, `{"a":{"b":"x`},
+		{"a member that is missing", []event{grow("a", "x"), set("", "null"), set("", "{}"), grow("b", "y")}, `{"a":"x`},
+		{"all of it", []event{grow("a", "x"), set("", "null")}, `{"a":"x`},
+		{"the root is an array now", []event{grow("a", "x"), set("", "[]"), set("0", "1")}, `{"a":"x`},
+		{"an element", []event{set("", "[]"), set("0", "1"), set("0", "2")}, `[1`},
+		{"a string that is an object now", []event{grow("a", "x"), set("a/b", "1")}, `{"a":"x`},
+		{"a text", []event{grow("", "one"), set("", "null"), grow("", "other")}, `one`},
+		{"a text that is shorter", []event{grow("", "one"), set("", "null"), grow("", "on")}, `one`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			steps, _, err := play(t, c.events)
-			if got := steps[len(steps)-1]; !errors.Is(err, linear.ErrTakenBack) || !json.Valid([]byte(got)) || got != c.want {
+			if got := steps[len(steps)-1]; !errors.Is(err, linear.ErrTakenBack) || got != c.want {
 				t.Errorf("%v: %s", err, got)
 			}
 		})
 	}
-	t.Run("of a text", func(t *testing.T) {
-		for _, after := range []string{"other", "on"} {
-			steps, _, err := play(t, []event{grow("", "one"), set("", "null"), grow("", after)})
-			if got := steps[len(steps)-1]; !errors.Is(err, linear.ErrTakenBack) || got != "one" {
-				t.Errorf("%v: %s", err, got)
-			}
-		}
-	})
 }
 
 // genEvents makes events of all kinds, in any order, over few uris, so that much meets.
-func genEvents(atRoot bool) *rapid.Generator[[]event] {
-	uris := []string{"a", "b", "a/b", "a/0", "a/1", "a/0/c", "b/c", "b/c/d", "b/2", "a/1/0", `\e`, `x\/y`, "$r", "a/$r"}
+func genEvents() *rapid.Generator[[]event] {
+	uris := []string{"", "a", "b", "a/b", "a/0", "a/1", "a/0/c", "b/c", "b/c/d", "b/2", "a/1/0", `\e`, `x\/y`, "$r", "a/$r", "0", "1"}
 	values := []string{"null", "true", "1.10", "-0", "[]", "{}", `""`, `"s\n"`, `[1,"x",{"c":null}]`, `{"c":{"d":1},"b":[]}`, `{"0":"z"}`, `[[],[0]]`}
-	content := []string{"x", "", `\n`, `\"`, `é`, `\ud83c\udf08`, "word "}
+	content := []string{"x", "", `\n`, `\"`, `é`, `\ud83c\udf08`, `\ud83c`, `\udf08`, "word "}
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) event {
-		list := uris
-		if atRoot {
-			list = append(slices.Clone(uris), "", "", "0", "1", "0/a")
-		}
-		uri := rapid.SampledFrom(list).Draw(t, "uri")
+		uri := rapid.SampledFrom(uris).Draw(t, "uri")
 		switch rapid.IntRange(0, 9).Draw(t, "op") {
 		case 0, 1, 2:
 			return set(uri, rapid.SampledFrom(values).Draw(t, "value"))
@@ -245,46 +217,27 @@ func genEvents(atRoot bool) *rapid.Generator[[]event] {
 	}), 0, 40)
 }
 
-// check plays events and holds the texts to the package's guarantees.
-func check(t rapid.TB, events []event, atRoot bool, expect ...string) {
+// check plays events and holds the texts to the package's guarantees. It returns the writer's error.
+func check(t rapid.TB, events []event, expect ...string) error {
 	steps, fold, err := play(t, events, expect...)
 	for i := 1; i < len(steps); i++ {
 		if !strings.HasPrefix(steps[i], steps[i-1]) {
 			t.Fatalf("%q does not begin with %q", steps[i], steps[i-1])
 		}
 	}
-	last := steps[len(steps)-1]
-	received := 0
-	for _, e := range events {
-		received += len(e.uri) + len(e.text) + 8
-	}
-	if most := 16 + 8*received; len(last) > most && !strings.Contains(last, "null,null") { // places that are left out cost nothing to send
-		t.Fatalf("%d bytes of text for %d of deltas: %s", len(last), received, last)
-	}
-	if err != nil {
-		if !atRoot {
-			t.Fatalf("%v, though nothing happens at the root", err)
+	if err == nil {
+		if err := agree(steps[len(steps)-1], fold); err != nil {
+			t.Fatal(err)
 		}
-		isText := slices.ContainsFunc(events, func(e event) bool { // the root was a string once
-			return e.uri == "" && e.op != 'd' && (e.op == 'a' || strings.Contains(e.text, `"`))
-		})
-		if !isText && !json.Valid([]byte(last)) {
-			t.Fatalf("%v, and it is not JSON: %s", err, last)
-		}
-		return
 	}
-	if err := agree(last, fold); err != nil {
-		t.Fatal(err)
-	}
+	return err
 }
 
 func TestWhateverComesTheTextOnlyGrowsAndIsTheFold(t *testing.T) {
-	for _, atRoot := range []bool{false, true} {
-		t.Run(fmt.Sprintf("events at the root %v", atRoot), rapid.MakeCheck(func(t *rapid.T) {
-			roots := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "a/*/c", "a/0/c", "b/*", "*/b", "x/*/y", "b/c/d", "no uri//"}), 0, 3)
-			check(t, genEvents(atRoot).Draw(t, "events"), atRoot, roots.Draw(t, "expected")...)
-		}))
-	}
+	rapid.Check(t, func(t *rapid.T) {
+		roots := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "a/*/c", "a/0/c", "b/*", "*/b", "x/*/y", "b/c/d", "no uri//"}), 0, 3)
+		_ = check(t, genEvents().Draw(t, "events"), roots.Draw(t, "expected")...)
+	})
 }
 
 // parsed are the deltas of a document that a model writes in chunks.
@@ -315,7 +268,7 @@ func parsed(t rapid.TB, root, text string, sizes []int) (events []event) {
 	return events
 }
 
-// genJSON makes documents, with keys that come twice.
+// genJSON makes documents.
 func genJSON(depth int) *rapid.Generator[string] {
 	leaves := rapid.SampledFrom([]string{`null`, `true`, `1.0`, `12345678901234567890`, `""`, `"a b"`, `"\"\\\u00e9\ud83c\udf08"`, `"☀ é"`})
 	if depth == 0 {
@@ -329,8 +282,7 @@ func genJSON(depth int) *rapid.Generator[string] {
 			return "[" + strings.Join(rapid.SliceOfN(genJSON(depth-1), 0, 4).Draw(t, "elements"), ",") + "]"
 		}
 		var members []string
-		for range rapid.IntRange(0, 5).Draw(t, "members") {
-			key := rapid.SampledFrom([]string{"a", "b", "c", "", "é/\\\"", "$x"}).Draw(t, "key")
+		for _, key := range rapid.Permutation([]string{"a", "b", "c", "", "é/\\\"", "$x"}).Draw(t, "keys")[:rapid.IntRange(0, 5).Draw(t, "members")] {
 			quoted, _ := json.Marshal(key)
 			members = append(members, string(quoted)+":"+genJSON(depth-1).Draw(t, "value"))
 		}
@@ -341,11 +293,9 @@ func genJSON(depth int) *rapid.Generator[string] {
 func TestBotsThatWriteAtOnceBecomeOneText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var bots [][]event
-		for i, root := range []string{"", "x", "y/z", "x/q"} {
-			text := genJSON(3).Draw(t, "document")
-			if root == "" {
-				text = `{"own":` + text + `}`
-			}
+		roots := []string{"", "x", "y/z", "x/q"}
+		for i, root := range roots {
+			text := `{"own":` + genJSON(3).Draw(t, "document") + `}` // so that each bot can write into what another one makes
 			if i > 0 && rapid.Bool().Draw(t, "silent") {
 				continue
 			}
@@ -362,7 +312,9 @@ func TestBotsThatWriteAtOnceBecomeOneText(t *testing.T) {
 			events = append(events, bots[i][:n]...)
 			bots[i] = bots[i][n:]
 		}
-		check(t, events, false)
+		if err := check(t, events, roots...); err != nil {
+			t.Fatal(err)
+		}
 	})
 }
 
@@ -376,17 +328,12 @@ func TestABotThatIsExpectedIsWaitedFor(t *testing.T) {
 	first := slices.IndexFunc(outline, func(e event) bool { return e.op == 'd' && e.uri == "a/s/0/t" }) + 1
 	events := slices.Concat(outline[:first+1], begins(0), outline[first+1:], begins(1), goesOn(1), []event{grow("q", "quiz")}, goesOn(0), []event{grow("q", "!")})
 	const want = `{"a":{"t":"T","s":[{"t":"one","b":"body text"},{"t":"two","b":"body text"}],"e":1},"q":"quiz!"}`
-	steps, fold, err := play(t, events, "a", "a/s/*/b", "q")
+	steps, _, err := play(t, events, "a", "a/s/*/b", "q")
 	if got := steps[len(steps)-1]; err != nil || got != want {
 		t.Errorf("%v: %s", err, got)
 	}
 	if got := steps[len(steps)-3]; got != strings.TrimSuffix(want, `!"}`) { // before the last event and the end
 		t.Errorf("%s", got)
-	}
-	// Without knowing of them it is as right, and longer.
-	steps, _, err = play(t, events)
-	if got := steps[len(steps)-1]; err != nil || agree(got, fold) != nil || len(got) <= len(want) {
-		t.Errorf("%v: %s", err, got)
 	}
 	t.Run("one that never comes", func(t *testing.T) {
 		steps, fold, err := play(t, append(outline, grow("q", "quiz")), "a/s/*/b", "q")
@@ -411,56 +358,18 @@ func TestOneBotsTextIsWrittenAsItComes(t *testing.T) {
 	}
 }
 
-func TestTimeAndTextAreLinear(t *testing.T) {
-	big := strings.Repeat("x", 1<<16)
-	for _, c := range []struct {
-		name string
-		step func(i int) []event
-	}{
-		{"a long value is completed again and again", func(int) []event { return []event{grow("a/b", "y"), done("a/b"), done("a")} }},
-		{"many bots complete what they share", func(i int) []event { return []event{grow(fmt.Sprintf("a/k%d", i), "y"), done("a")} }},
-		{"an element is replaced", func(i int) []event { return []event{set("l/0", fmt.Sprint(i)), done("l/0"), done("l")} }},
-		{"deep", func(int) []event {
-			return []event{grow("a/b/c/d/e/f", "y"), done("a/b/c/d/e"), done("a/b/c"), done("a")}
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			var w linear.Writer
-			var d jsonuri.Document
-			received, written := 0, []byte(nil)
-			apply := func(e event) {
-				if e.op == 'd' {
-					w.Done([]byte(e.uri))
-				} else {
-					delta := jsonuri.Delta{URI: []byte(e.uri), Value: []byte(e.text)}
-					if e.op == 's' {
-						delta.Op = jsonuri.Set
-					}
-					w.Apply(delta)
-					_ = d.Apply(delta)
-				}
-				received += len(e.uri) + len(e.text)
-				written = w.AppendText(written)
-			}
-			for _, e := range []event{set("l", "[1,2]"), set("a", "{}"), grow("a/text", big), done("a/text")} {
-				apply(e)
-			}
-			for i := range 5000 {
-				for _, e := range c.step(i) {
-					apply(e)
-				}
-			}
-			text, err := w.Close(written)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := agree(string(text), string(d.AppendJSON(nil))); err != nil {
-				t.Fatal(err)
-			}
-			if len(text) > 6*received {
-				t.Errorf("%d bytes for %d", len(text), received)
-			}
-		})
+// Each change starts a long text again: the writer gives up before that takes more than linear time.
+func TestManyChangesOfALongTextTakeLinearTime(t *testing.T) {
+	var w linear.Writer
+	w.Apply(jsonuri.Delta{URI: []byte("a/0"), Op: jsonuri.Set, Value: []byte("1")})
+	w.Apply(jsonuri.Delta{URI: []byte("a/text"), Value: bytes.Repeat([]byte("x"), 1<<20)})
+	changes := 0
+	for w.AppendText(nil); w.Err() == nil && changes < 1000; changes++ {
+		w.Apply(jsonuri.Delta{URI: []byte("a/0"), Op: jsonuri.Set, Value: []byte("1")})
+		w.AppendText(nil)
+	}
+	if changes > 20 {
+		t.Errorf("%d changes", changes)
 	}
 }
 
@@ -473,7 +382,6 @@ func FuzzWriter(f *testing.F) {
 	f.Add([]byte("a x/a 1|s  null|s  {}|a x/a 2"))
 	f.Fuzz(func(t *testing.T, script []byte) {
 		var events []event
-		atRoot := false
 		for line := range bytes.SplitSeq(script, []byte("|")) {
 			parts := strings.SplitN(string(line), " ", 3)
 			if len(parts) < 3 || len(parts[0]) != 1 || !strings.Contains("asd", parts[0]) || len(events) == 50 {
@@ -482,20 +390,9 @@ func FuzzWriter(f *testing.F) {
 			if far.MatchString(parts[1]) {
 				continue // many places that are left out take time to compare
 			}
-			e := event{parts[1], parts[0][0], parts[2]}
-			if e.op == 'a' && !json.Valid([]byte(`"`+e.text+`"`)) {
-				continue // no tube has it
-			}
-			if e.op == 'a' {
-				var d jsonuri.Document
-				if d.Append([]byte("a"), []byte(e.text)) != nil {
-					continue
-				}
-			}
-			atRoot = atRoot || e.uri == ""
-			events = append(events, e)
+			events = append(events, event{parts[1], parts[0][0], parts[2]})
 		}
-		check(t, events, true)
+		_ = check(t, events)
 	})
 }
 

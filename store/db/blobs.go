@@ -17,7 +17,7 @@ const (
 	blobParts = 8         // read at once
 )
 
-// PutBlob implements [tape.Blobs].
+// PutBlob implements [tape.Store].
 func (t *Tapes) PutBlob(ctx context.Context, name string, data []byte) (handle string, err error) {
 	s, err := t.load(ctx, name)
 	if err != nil {
@@ -71,7 +71,7 @@ func (db *DB) blobSize(ctx context.Context, of incarnation, hash string) (size i
 	return size, found, err
 }
 
-// ReadBlob implements [tape.Blobs].
+// ReadBlob implements [tape.Store].
 func (t *Tapes) ReadBlob(ctx context.Context, name, handle string, offset, limit int64) (data []byte, size int64, err error) {
 	s, err := t.load(ctx, name)
 	if err != nil {

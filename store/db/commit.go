@@ -67,6 +67,15 @@ func (db *DB) Update(ctx context.Context, fn func(tx *Tx) error) error {
 	return db.enqueue(&write{ctx: ctx, fn: fn, done: make(chan struct{})})
 }
 
+// exec runs one statement in a transaction, and returns how many rows it changed.
+func (db *DB) exec(ctx context.Context, query string, args ...any) (rows int64, err error) {
+	err = db.Update(ctx, func(tx *Tx) (err error) {
+		rows, err = tx.exec(query, args...)
+		return err
+	})
+	return rows, err
+}
+
 func (db *DB) enqueue(w *write) error {
 	if err := context.Cause(w.ctx); err != nil {
 		return err

@@ -216,7 +216,13 @@ func TestErasedTextIsInNoFile(t *testing.T) {
 	}
 	create(t, s, "a", words...)
 	create(t, s, "b", "what stays")
-	create(t, s, "a.1-f", secret+"Fork")
+	create(t, s, "a.1-f", secret+"Fork") // of a version before
+	if err := db.Update(t.Context(), func(tx *Tx) error {
+		_, err := tx.exec("UPDATE sessions SET parent = 'a' WHERE tape = 'a.1-f'")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := s.PutBlob(t.Context(), "a", []byte(strings.Repeat(secret, 100_000))); err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +272,7 @@ func TestInterruptedImportAndErasureAreFinishedByTheNextOpen(t *testing.T) {
 	db := open(t, path, o)
 	create(t, db.Tapes(nil), "erased", "text")
 	err := db.Update(t.Context(), func(tx *Tx) error {
-		_, err := tx.Erase("erased")
+		err := tx.erase("erased")
 		return errors.Join(err, tx.insertEntries(incarnation{"imported", 7}, []entryRow{{id: 1}}), tx.scheduleRemoval(incarnation{"imported", 7}, now.Add(importTime)))
 	})
 	if err = errors.Join(err, db.Close()); err != nil {
@@ -398,7 +404,8 @@ func TestWaitingWritesShareACommitAndFailAlone(t *testing.T) {
 		}
 		wg.Go(func() {
 			errs[i] = db.Update(ctx, func(tx *Tx) error {
-				_, err := tx.Append("a", say(fmt.Sprint(i)))
+				b := say(fmt.Sprint(i))
+				_, _, err := tx.append("a", b, b.Entries, 0)
 				if i%3 == 1 {
 					err = refusal
 				}

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"iter"
-	"strings"
 	"time"
 
 	"github.com/lingserve/lingserve/store"
@@ -17,49 +16,34 @@ func (t *Tapes) Delete(ctx context.Context, name string) error {
 	if err := t.check(name); err != nil {
 		return err
 	}
-	erased := 0
-	err := t.db.Update(ctx, func(tx *Tx) (err error) {
-		erased, err = tx.Erase(name)
-		return err
-	})
-	if err == nil && (erased > 0 || !tape.IsFork(name)) { // erased before, perhaps, by a call that failed later
+	err := t.db.Update(ctx, func(tx *Tx) error { return tx.erase(name) })
+	if err == nil {
 		// The tape is invisible already, so the end of ctx must not leave its text.
-		err = t.db.finishErasing(context.WithoutCancel(ctx), !tape.IsFork(name))
+		err = t.db.finishErasing(context.WithoutCancel(ctx), true)
 	}
 	return explain(name, err)
 }
 
-// Erase makes a tape, its forks and the ended runs of its session invisible and returns how many tapes there were. [DB.purge] removes what
-// they have.
-func (tx *Tx) Erase(name string) (erased int, err error) {
-	var found []incarnation
-	session := ""
-	err = tx.collect(func(rows *sql.Rows) (bool, error) {
-		var i incarnation
-		var of string
-		err := rows.Scan(&i.tape, &i.number, &of)
-		if i.tape == name && !tape.IsFork(name) {
-			session = of
-		}
-		if i.tape == name || strings.HasPrefix(i.tape, name+".") {
-			found = append(found, i)
-		}
-		return true, err
-	}, "SELECT tape, incarnation, session FROM sessions WHERE tape = $1 OR (parent = $2 AND parent <> '')", name, rootOf(name))
+// erase makes a tape and the ended runs of its session invisible. [DB.purge] removes what they have.
+func (tx *Tx) erase(name string) error {
+	// Versions before have stored forks, whose parent is the tape.
+	erased, err := rowsOf(tx.querier, func(rows *sql.Rows) (s session, err error) {
+		return s, rows.Scan(&s.Tape, &s.incarnation, &s.Session)
+	}, "DELETE FROM sessions WHERE tape = $1 OR (parent = $1 AND parent <> '') RETURNING tape, incarnation, session", name)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	for _, i := range found {
-		n, err := tx.exec("DELETE FROM sessions WHERE tape = $1 AND incarnation = $2", i.tape, i.number)
-		if err == nil && n == 1 {
-			err = tx.scheduleRemoval(i, time.UnixMicro(0))
-			erased++
+	for _, s := range erased {
+		if err := tx.scheduleRemoval(s.key(), time.UnixMicro(0)); err != nil {
+			return err
 		}
-		if err != nil {
-			return 0, err
+		if s.Tape == name {
+			if err := tx.eraseRuns(s.Session); err != nil {
+				return err
+			}
 		}
 	}
-	return erased, tx.eraseRuns(session)
+	return nil
 }
 
 // scheduleRemoval lets the entries and blobs of an invisible tape be removed at a time.
@@ -141,7 +125,7 @@ const (
 	importTime  = time.Hour
 )
 
-// Import implements [tape.Importer].
+// Import implements [tape.Store].
 func (t *Tapes) Import(ctx context.Context, name, sessionID, workspace string, entries iter.Seq2[tape.Entry, error]) error {
 	if err := t.check(name); err != nil {
 		return err
@@ -195,7 +179,7 @@ func (db *DB) importEntries(ctx context.Context, s *session, b tape.Batch, entri
 		b.Entries = []tape.Entry{e}
 		one, err := b.Check()
 		if err == nil {
-			_, err = b.Number(one, s.Info, db.clock(), nil)
+			err = b.Number(one, s.Info, db.clock())
 		}
 		if err != nil {
 			return started, err

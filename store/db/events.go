@@ -52,13 +52,11 @@ func (e *Events) update(ctx context.Context, fn func(tx *Tx) error) error {
 
 // change runs a statement that changes one event of a replica.
 func (e *Events) change(ctx context.Context, query string, args ...any) error {
-	return e.update(ctx, func(tx *Tx) error {
-		n, err := tx.exec(query, args...)
-		if err == nil && n == 0 {
-			err = errEventMoved
-		}
-		return err
-	})
+	n, err := e.db.exec(ctx, query, args...)
+	if err == nil && n == 0 {
+		err = errEventMoved
+	}
+	return explain("", err)
 }
 
 // Accept stores events. isNew is false for those that are known. If there is no room for all, it stores none and returns [store.ErrFull].
@@ -130,10 +128,12 @@ func boolean(b bool) int {
 
 // lockEvents lets one transaction of all replicas claim at a time: what it reads of the others stays true.
 func (tx *Tx) lockEvents() error {
-	if !tx.db.network {
+	if tx.db.lock == "" { // SQLite has one writer
 		return nil
 	}
-	return tx.collect(func(*sql.Rows) (bool, error) { return true, nil }, "SELECT pg_advisory_xact_lock(7311208)") // any number that is used for nothing else
+	var one int
+	_, err := tx.scanOne([]any{&one}, "SELECT one FROM schema_version"+tx.db.lock)
+	return err
 }
 
 // Claim gives a replica the events that it can run now, the oldest first, and returns when the next one is due; zero: none is. What the replica has by an
@@ -227,10 +227,10 @@ func inLists(query string, args []any, lists ...[]string) (string, []any) {
 	return query, args
 }
 
-// Note stores what the turn of an event has done. It got further, so crashes before do not count.
+// Note stores what the turn of an event has done.
 func (e *Events) Note(ctx context.Context, key, replica string, n store.EventNote) error {
-	return e.change(ctx, "UPDATE events SET session = $1, progress = $2, crashes = 0 WHERE key = $3 AND replica = $4 AND state = 'running'",
-		plainText(n.Session), notNil(n.Progress), plainText(key), replica)
+	return e.change(ctx, "UPDATE events SET session = $1, progress = $2, crashes = CASE WHEN $3 = 1 THEN 0 ELSE crashes END WHERE key = $4 AND replica = $5 AND state = 'running'",
+		plainText(n.Session), notNil(n.Progress), boolean(n.Advanced), plainText(key), replica)
 }
 
 // Release gives an event back, with those that were claimed with it.
@@ -435,6 +435,16 @@ func (e *Events) ClaimReplies(ctx context.Context, c store.EventClaim, held []in
 		return nil
 	})
 	return replies, next, err
+}
+
+// ReplyWaits reports whether a reply to a target is stored.
+func (e *Events) ReplyWaits(ctx context.Context, target string) (waits bool, err error) {
+	err = explain("", e.db.view(ctx, func(q querier) (err error) {
+		var one int
+		waits, err = q.scanOne([]any{&one}, "SELECT 1 FROM replies WHERE target = $1 LIMIT 1", plainText(target))
+		return err
+	}))
+	return waits, err
 }
 
 // PostponeReply stores that an attempt to send a reply came to nothing, and when the next one may begin.

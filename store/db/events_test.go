@@ -133,7 +133,7 @@ func eventsOfADeadReplica(t *testing.T, open openEmpty) {
 	s.moved(s.Release(t.Context(), store.EventRelease{Key: "1", Replica: "a"}))
 	_, _, err = s.End(t.Context(), store.EventEnd{Key: "1", Replica: "a"})
 	s.moved(err)
-	s.must(s.Note(t.Context(), "1", "b", store.EventNote{}))
+	s.must(s.Note(t.Context(), "1", "b", store.EventNote{Advanced: true}))
 	s.want(s.claimBy(alone, "1"), "2")
 	// What b has given back is no crash.
 	s.must(s.Release(t.Context(), store.EventRelease{Key: "1", Replica: "b"}))

@@ -35,11 +35,7 @@ func (r *Runs) MoveKey(ctx context.Context, owner, key, from, to string) (moved 
 	return n == 1, err
 }
 
-// FreeKey removes a key that leads to a run.
-func (r *Runs) FreeKey(ctx context.Context, owner, key, run string) error {
-	return r.update(ctx, func(tx *Tx) error { return tx.freeKey(owner, key, run) })
-}
-
+// freeKey removes a key that leads to a run.
 func (tx *Tx) freeKey(owner, key, run string) error {
 	_, err := tx.exec("DELETE FROM idempotency_keys WHERE owner = $1 AND key = $2 AND run = $3", plainText(owner), hashOfKey(owner, key), run)
 	return err

@@ -14,67 +14,61 @@ type leases struct {
 	among  tape.Leaser // several processes; nil: in this one alone
 	holder int64       // this process in sessions.holder, if there are several
 
-	mu   sync.Mutex
-	held map[string]*lease
+	local tape.Leases
+	mu    sync.Mutex
+	held  map[string]tape.Lease // of among, by tape
 }
 
-// lease implements [tape.Lease].
+// lease implements [tape.Lease]: a lease of among, and that of this process.
 type lease struct {
-	of    *leases
-	tape  string
-	inner tape.Lease    // of leases.among, or nil
-	freed chan struct{} // closed on release
-	once  sync.Once
+	tape.Lease
+	release func()
 }
 
-// Lease implements [tape.Leaser]: among the users of t, and if t is of several processes among them. A process that has lost a lease and
+// Release implements [tape.Lease].
+func (l *lease) Release() { l.release() }
+
+// Lease implements [tape.Store]: among the users of t, and if t is of several processes among them. A process that has lost a lease and
 // does not know it cannot append once another one has taken it.
 func (t *Tapes) Lease(ctx context.Context, name string, wait bool) (tape.Lease, error) {
 	if err := t.check(name); err != nil {
 		return nil, err
 	}
-	l, err := t.leases.enter(ctx, name, wait)
-	if err != nil || t.leases.among == nil {
-		return l, err
+	l := t.leases
+	local, err := l.local.Lease(ctx, name, wait)
+	if err != nil || l.among == nil {
+		return local, err
 	}
 	// While the database is away a caller is told so. It may wait for another holder.
-	l.inner, err = t.leases.among.Lease(ctx, name, false)
+	shared, err := l.among.Lease(ctx, name, false)
 	if wait && errors.Is(err, tape.ErrLeased) {
-		l.inner, err = t.leases.among.Lease(ctx, name, true)
-	}
-	if err == nil {
-		err = t.db.takeOver(ctx, name, t.leases.holder)
+		shared, err = l.among.Lease(ctx, name, true)
 	}
 	if err != nil {
-		l.Release()
+		local.Release()
 		return nil, explain(name, err)
 	}
-	return l, nil
+	l.setHeld(name, shared)
+	release := sync.OnceFunc(func() {
+		l.setHeld(name, nil)
+		shared.Release()
+		local.Release()
+	})
+	if err := t.db.takeOver(ctx, name, l.holder); err != nil {
+		release()
+		return nil, explain(name, err)
+	}
+	return &lease{shared, release}, nil
 }
 
-// enter waits until no other user of this process has the lease.
-func (l *leases) enter(ctx context.Context, name string, wait bool) (*lease, error) {
-	for {
-		l.mu.Lock()
-		other := l.held[name]
-		if other == nil {
-			mine := &lease{of: l, tape: name, freed: make(chan struct{})}
-			if l.held == nil {
-				l.held = map[string]*lease{}
-			}
-			l.held[name] = mine
-			l.mu.Unlock()
-			return mine, nil
-		}
-		l.mu.Unlock()
-		if !wait {
-			return nil, tape.ErrLeased
-		}
-		select {
-		case <-other.freed:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+func (l *leases) setHeld(name string, shared tape.Lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held == nil {
+		l.held = map[string]tape.Lease{}
+	}
+	if l.held[name] = shared; shared == nil {
+		delete(l.held, name)
 	}
 }
 
@@ -91,10 +85,8 @@ func (db *DB) takeOver(ctx context.Context, name string, holder int64) error {
 	if err != nil || now == holder {
 		return err
 	}
-	return db.Update(ctx, func(tx *Tx) error {
-		_, err := tx.exec("UPDATE sessions SET holder = $1 WHERE tape = $2", holder, name)
-		return err
-	})
+	_, err = db.exec(ctx, "UPDATE sessions SET holder = $1 WHERE tape = $2", holder, name)
+	return err
 }
 
 // holderOf returns what an append expects in the row of a session, and what it writes there: 0 for an append that needs no lease. The error
@@ -104,13 +96,13 @@ func (l *leases) holderOf(name string) (int64, error) {
 		return 0, nil
 	}
 	l.mu.Lock()
-	mine := l.held[name]
+	shared := l.held[name]
 	l.mu.Unlock()
-	if mine == nil || mine.inner == nil {
+	if shared == nil {
 		return 0, nil
 	}
 	select {
-	case <-mine.inner.Lost():
+	case <-shared.Lost():
 		return 0, errLeaseLost
 	default:
 		return l.holder, nil
@@ -118,24 +110,3 @@ func (l *leases) holderOf(name string) (int64, error) {
 }
 
 var errLeaseLost = fmt.Errorf("%w: the lease of the session was lost", tape.ErrLeased)
-
-// Lost implements [tape.Lease].
-func (l *lease) Lost() <-chan struct{} {
-	if l.inner == nil {
-		return nil
-	}
-	return l.inner.Lost()
-}
-
-// Release implements [tape.Lease].
-func (l *lease) Release() {
-	l.once.Do(func() {
-		if l.inner != nil {
-			l.inner.Release()
-		}
-		l.of.mu.Lock()
-		defer l.of.mu.Unlock()
-		close(l.freed)
-		delete(l.of.held, l.tape)
-	})
-}

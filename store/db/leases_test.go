@@ -139,7 +139,7 @@ func TestOneOwnerHasAShareOfTheSessions(t *testing.T) {
 	if err := errors.Join(open("http:ann#2"), open("http:bob#2"), b.Room(t.Context(), "telegram:4")); err != nil {
 		t.Error(err)
 	}
-	if n, err := b.Count(t.Context()); n != 7 || err != nil {
+	if n, err := b.Count(t.Context(), ""); n != 7 || err != nil {
 		t.Errorf("%d sessions, %v, want 7", n, err)
 	}
 }

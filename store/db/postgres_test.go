@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,13 +39,8 @@ func init() {
 // urlFile is where a test on PostgreSQL leaves the address for its child processes.
 func urlFile(dir string) string { return filepath.Join(dir, "postgres") }
 
-// postgresTapes leave out what one process alone has.
-type postgresTapes struct {
-	tape.Store
-	tape.Blobs
-	tape.Importer
-	tape.Counter
-}
+// leasesOf has the *tape.Leases of the stores of a folder, as if a cluster had them.
+var leasesOf sync.Map
 
 func openPostgres(dir, url string) (tape.Store, error) {
 	sum := sha256.Sum256([]byte(dir))
@@ -52,8 +48,8 @@ func openPostgres(dir, url string) (tape.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &ownTapes{db.Tapes(nil)}
-	return postgresTapes{s, s, s, s}, nil
+	leases, _ := leasesOf.LoadOrStore(dir, new(tape.Leases))
+	return &ownTapes{db.SharedTapes(leases.(*tape.Leases), nil)}, nil
 }
 
 // openSchema opens a database whose tables are in a schema of a server.

@@ -56,8 +56,6 @@ func (r *Runs) LeasesOf(ctx context.Context, replica string) (names []string, er
 
 // sweepLeases removes the leases of replicas that have left or were not seen for long.
 func (db *DB) sweepLeases(ctx context.Context) error {
-	return db.Update(ctx, func(tx *Tx) error {
-		_, err := tx.exec("DELETE FROM leases WHERE NOT EXISTS (SELECT 1 FROM replicas r WHERE r.id = leases.replica)")
-		return err
-	})
+	_, err := db.exec(ctx, "DELETE FROM leases WHERE NOT EXISTS (SELECT 1 FROM replicas r WHERE r.id = leases.replica)")
+	return err
 }

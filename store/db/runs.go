@@ -33,13 +33,18 @@ func (r *Runs) update(ctx context.Context, fn func(tx *Tx) error) error {
 	return explain("", r.db.Update(ctx, fn))
 }
 
-// exec runs one statement in a transaction.
 func (r *Runs) exec(ctx context.Context, query string, args ...any) (rows int64, err error) {
-	err = r.update(ctx, func(tx *Tx) (err error) {
-		rows, err = tx.exec(query, args...)
-		return err
-	})
-	return rows, err
+	rows, err = r.db.exec(ctx, query, args...)
+	return rows, explain("", err)
+}
+
+// change runs a statement that changes one run, if it is as the statement expects.
+func (r *Runs) change(ctx context.Context, query string, args ...any) error {
+	n, err := r.exec(ctx, query, args...)
+	if err == nil && n == 0 {
+		err = errRunMoved
+	}
+	return err
 }
 
 func (r *Runs) view(ctx context.Context, fn func(q querier) error) error {
@@ -136,11 +141,7 @@ func (tx *Tx) findMoved(replica string, batches []store.RunBatch, moved *[]strin
 
 // SetState changes the state of a run that has not ended.
 func (r *Runs) SetState(ctx context.Context, id, replica string, attempt int, state string) error {
-	n, err := r.exec(ctx, "UPDATE runs SET state = $1 WHERE id = $2 AND replica = $3 AND attempt = $4 AND ended = 0", state, id, replica, attempt)
-	if err == nil && n == 0 {
-		err = errRunMoved
-	}
-	return err
+	return r.change(ctx, "UPDATE runs SET state = $1 WHERE id = $2 AND replica = $3 AND attempt = $4 AND ended = 0", state, id, replica, attempt)
 }
 
 // End stores the last batches and the end of a run. The same end can be stored again.
@@ -172,9 +173,14 @@ func (r *Runs) End(ctx context.Context, e store.RunEnd) error {
 
 // Stepped notes that those of the runs that the replica works on have finished a step: crashes before it do not count.
 func (r *Runs) Stepped(ctx context.Context, replica string, ids []string) error {
+	return r.changeSome(ctx, "UPDATE runs SET crashes = 0 WHERE replica = $1 AND ended = 0 AND id IN (?)", replica, ids)
+}
+
+// changeSome runs a statement that changes those of the runs that the replica works on.
+func (r *Runs) changeSome(ctx context.Context, query, replica string, ids []string) error {
 	return r.update(ctx, func(tx *Tx) error {
 		return inChunks(ids, maxChunk, func(part []string) error {
-			query, args := inList("UPDATE runs SET crashes = 0 WHERE replica = $1 AND ended = 0 AND id IN (?)", part, replica)
+			query, args := inList(query, part, replica)
 			_, err := tx.exec(query, args...)
 			return err
 		})
@@ -183,23 +189,13 @@ func (r *Runs) Stepped(ctx context.Context, replica string, ids []string) error 
 
 // Suspend stores that a run waits and that no replica works on it, until a time.
 func (r *Runs) Suspend(ctx context.Context, id, replica string, attempt int, wake time.Time) error {
-	n, err := r.exec(ctx, "UPDATE runs SET replica = '', state = 'waiting', wake = $1 WHERE id = $2 AND replica = $3 AND attempt = $4 AND ended = 0",
+	return r.change(ctx, "UPDATE runs SET replica = '', state = 'waiting', wake = $1 WHERE id = $2 AND replica = $3 AND attempt = $4 AND ended = 0",
 		wake.UnixMicro(), id, replica, attempt)
-	if err == nil && n == 0 {
-		err = errRunMoved
-	}
-	return err
 }
 
 // Release hands over those of the runs that the replica works on.
 func (r *Runs) Release(ctx context.Context, replica string, ids []string) error {
-	return r.update(ctx, func(tx *Tx) error {
-		return inChunks(ids, maxChunk, func(part []string) error {
-			query, args := inList("UPDATE runs SET replica = '' WHERE replica = $1 AND ended = 0 AND id IN (?)", part, replica)
-			_, err := tx.exec(query, args...)
-			return err
-		})
-	})
+	return r.changeSome(ctx, "UPDATE runs SET replica = '' WHERE replica = $1 AND ended = 0 AND id IN (?)", replica, ids)
 }
 
 // Take makes a replica the one that works on a run, and stores the first batches of the new attempt. Of several replicas that take a run, one

@@ -339,7 +339,6 @@ func keysOfRuns(t *testing.T, open openEmpty) {
 			t.Errorf("%v: %v, %v", to, moved, err)
 		}
 	}
-	must(t, r.FreeKey(t.Context(), k.Owner, k.Key, "r1"))
 	runOf("r3")
 	now = now.Add(time.Hour)
 	runOf("")

@@ -222,8 +222,6 @@ func runsOfAnErasedSession(t *testing.T, open openEmpty) {
 	begin("a", "o#a")
 	begin("b", "o#b")
 	begin("c", "")
-	create(t, s, "b.1-f")
-	must(t, s.Delete(t.Context(), "b.1-f"))
 	must(t, s.Delete(t.Context(), "a"))
 	must(t, s.Delete(t.Context(), "c"))
 	check := func(want string) {

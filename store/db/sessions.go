@@ -1,10 +1,10 @@
 package db
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"iter"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -70,24 +70,11 @@ func (i incarnation) exists(q querier, suffix string) (bool, error) {
 	return q.scanOne([]any{&one}, "SELECT 1 FROM sessions WHERE tape = $1 AND incarnation = $2"+suffix, i.tape, i.number)
 }
 
-// Append appends a batch to a tape as [tape.Store] says, in the transaction.
-func (tx *Tx) Append(name string, b tape.Batch) (first int64, err error) {
-	entries, err := b.Check()
-	if err == nil {
-		err = tape.CheckName(name)
-	}
-	if err != nil {
-		return 0, err
-	}
-	first, _, err = tx.appendChecked(name, b, entries, 0)
-	return first, err
-}
-
 // maxMoves bounds how often an append is tried again because another process has appended in between.
 const maxMoves = 100
 
-// appendChecked appends the entries that b.Check returned, and does not change them. The holder is that of the lease, or 0.
-func (tx *Tx) appendChecked(name string, b tape.Batch, checked []tape.Entry, holder int64) (first, bytes int64, err error) {
+// append appends the entries that b.Check returned, and does not change them. The holder is that of the lease, or 0.
+func (tx *Tx) append(name string, b tape.Batch, checked []tape.Entry, holder int64) (first, bytes int64, err error) {
 	for attempt := range maxMoves {
 		now, known := tx.db.writer.sessions[name] // may be old: then the row is not as expected
 		if known = known && attempt == 0; !known {
@@ -102,14 +89,11 @@ func (tx *Tx) appendChecked(name string, b tape.Batch, checked []tape.Entry, hol
 			return 0, 0, errLeaseLost
 		}
 		entries := append([]tape.Entry(nil), checked...)
-		written, err := b.Number(entries, now.Info, tx.db.clock(), func(after int64) iter.Seq2[tape.Entry, error] {
-			return readEntries(func(read func(querier) error) error { return read(tx.querier) }, &now, after, math.MaxInt64, false)
-		})
-		if err != nil && known {
-			continue
-		}
-		if written != 0 || err != nil {
-			return written, 0, err
+		if err := b.Number(entries, now.Info, tx.db.clock()); err != nil {
+			if known {
+				continue
+			}
+			return 0, 0, err
 		}
 		next := now
 		next.AddBatch(b, entries)
@@ -141,23 +125,11 @@ func (tx *Tx) appendChecked(name string, b tape.Batch, checked []tape.Entry, hol
 	return 0, 0, fmt.Errorf("%w: too many writers use the tape", tape.ErrMoved)
 }
 
-// insertSession creates a session's row; created is false if the tape exists. The session of a fork must exist.
+// insertSession creates a session's row; created is false if the tape exists.
 func (tx *Tx) insertSession(s *session) (created bool, err error) {
-	parent := ""
-	if tape.IsFork(s.Tape) {
-		parent = rootOf(s.Tape)
-		var one int
-		found, err := tx.scanOne([]any{&one}, "SELECT 1 FROM sessions WHERE tape = $1"+tx.db.share, parent)
-		if err != nil {
-			return false, err
-		}
-		if !found {
-			return false, fmt.Errorf("%w: the session of the fork does not exist", tape.ErrNotFound)
-		}
-	}
-	n, err := tx.exec("INSERT INTO sessions ("+sessionColumns+", parent, owner) VALUES ("+parameters(1, 19)+") ON CONFLICT DO NOTHING",
+	n, err := tx.exec("INSERT INTO sessions ("+sessionColumns+", owner, parent) VALUES ("+parameters(1, 18)+", '') ON CONFLICT DO NOTHING",
 		s.Tape, s.incarnation, plainText(s.Session), plainText(s.Workspace), plainText(s.Agent), plainText(s.Title), s.Entries, s.Bytes, s.Anchors, s.LastID,
-		s.LastAnchor.ID, plainText(s.LastAnchor.Name), anchorDate(s), s.Created.UnixMicro(), s.Updated.UnixMicro(), s.holder, s.unnamed, parent, ownerOf(s.Session))
+		s.LastAnchor.ID, plainText(s.LastAnchor.Name), anchorDate(s), s.Created.UnixMicro(), s.Updated.UnixMicro(), s.holder, s.unnamed, plainText(tape.OwnerOf(s.Session)))
 	return n == 1, err
 }
 
@@ -167,7 +139,7 @@ func (tx *Tx) updateSession(s *session, lastID int64) (changed bool, err error) 
 	last_anchor = $9, last_anchor_name = $10, last_anchor_date = $11, updated = $12, owner = $13, unnamed = $14
 	WHERE tape = $15 AND incarnation = $16 AND last_id = $17 AND holder = $18`,
 		plainText(s.Session), plainText(s.Workspace), plainText(s.Agent), plainText(s.Title), s.Entries, s.Bytes, s.Anchors, s.LastID,
-		s.LastAnchor.ID, plainText(s.LastAnchor.Name), anchorDate(s), s.Updated.UnixMicro(), ownerOf(s.Session), s.unnamed, s.Tape, s.incarnation, lastID, s.holder)
+		s.LastAnchor.ID, plainText(s.LastAnchor.Name), anchorDate(s), s.Updated.UnixMicro(), plainText(tape.OwnerOf(s.Session)), s.unnamed, s.Tape, s.incarnation, lastID, s.holder)
 	return n == 1, err
 }
 
@@ -231,9 +203,15 @@ func parameters(first, n int) string {
 	return string(b)
 }
 
-// readEntries yields a tape's entries with after < id < before, as they were when s was read. It reads them in pages, each in one call of
-// view. A tape that is erased meanwhile ends with [tape.ErrDeleted].
-func readEntries(view func(func(querier) error) error, s *session, after, before int64, newest bool) iter.Seq2[tape.Entry, error] {
+// source implements [tape.Source]: a session's entries as they were when its row was read.
+type source struct {
+	db  *DB
+	ctx context.Context
+	*session
+}
+
+// Entries implements [tape.Source]. It reads pages. A tape that is erased meanwhile ends with [tape.ErrDeleted].
+func (s source) Entries(after, before int64, newest bool) iter.Seq2[tape.Entry, error] {
 	return func(yield func(tape.Entry, error) bool) {
 		before = min(before, s.LastID+1)
 		query := "SELECT line FROM entries WHERE tape = $1 AND incarnation = $2 AND id > $3 AND id < $4 ORDER BY id LIMIT $5"
@@ -244,7 +222,7 @@ func readEntries(view func(func(querier) error) error, s *session, after, before
 		for limit, end := firstRows, false; !end; limit = min(4*limit, pageRows) {
 			var page []tape.Entry
 			bytes := 0
-			err := view(func(q querier) error {
+			err := s.db.view(s.ctx, func(q querier) error {
 				end = true
 				n := 0
 				err := q.collect(func(rows *sql.Rows) (bool, error) {
@@ -252,7 +230,7 @@ func readEntries(view func(func(querier) error) error, s *session, after, before
 					if err := rows.Scan(&line); err != nil {
 						return false, err
 					}
-					e, err := tape.ParseWritten(line)
+					e, err := tape.ParseEntry(line)
 					if err != nil {
 						return false, fmt.Errorf("%w: an entry of tape %s: %w", store.ErrDamaged, s.Tape, err)
 					}
@@ -295,8 +273,8 @@ func readEntries(view func(func(querier) error) error, s *session, after, before
 	}
 }
 
-// readAnchors yields where a tape's anchors are, newest first, as they were when s was read.
-func readAnchors(view func(func(querier) error) error, s *session) iter.Seq2[tape.AnchorRef, error] {
+// Anchors implements [tape.Source].
+func (s source) Anchors() iter.Seq2[tape.AnchorRef, error] {
 	return func(yield func(tape.AnchorRef, error) bool) {
 		if s.LastAnchor.ID == 0 || !yield(s.LastAnchor, nil) {
 			return
@@ -304,7 +282,7 @@ func readAnchors(view func(func(querier) error) error, s *session) iter.Seq2[tap
 		before := s.LastAnchor.ID
 		for {
 			var page []tape.AnchorRef
-			err := view(func(q querier) error {
+			err := s.db.view(s.ctx, func(q querier) error {
 				return q.collect(func(rows *sql.Rows) (bool, error) {
 					var a tape.AnchorRef
 					var date int64
@@ -360,12 +338,6 @@ func listSessions(r querier, q tape.SessionQuery, last tape.Info, limit int) (pa
 	return page, err
 }
 
-// rootOf returns the name of the session's tape that a fork belongs to.
-func rootOf(name string) string {
-	root, _, _ := strings.Cut(name, ".")
-	return root
-}
-
 // sessionName returns the id of a session without its owner.
 func sessionName(session string) string {
 	_, name, found := strings.Cut(session, "#")
@@ -373,15 +345,6 @@ func sessionName(session string) string {
 		return session
 	}
 	return name
-}
-
-// ownerOf returns the owner of a session: its id before '#', or "" without one.
-func ownerOf(session string) string {
-	owner, _, found := strings.Cut(session, "#")
-	if !found {
-		return ""
-	}
-	return plainText(owner)
 }
 
 // plainText replaces what PostgreSQL does not take in a text.

@@ -35,11 +35,7 @@ func (db *DB) Sweep(ctx context.Context) error {
 			return err
 		}
 	}
-	err := db.Update(ctx, func(tx *Tx) error {
-		_, err := tx.exec("DELETE FROM usage WHERE day < $1", db.clock().Add(-usageLife).UTC().Format(time.DateOnly))
-		return err
-	})
-	if err != nil {
+	if _, err := db.exec(ctx, "DELETE FROM usage WHERE day < $1", db.clock().Add(-usageLife).UTC().Format(time.DateOnly)); err != nil {
 		return err
 	}
 	files, err := db.expireFiles(ctx)
@@ -58,11 +54,7 @@ func (db *DB) Sweep(ctx context.Context) error {
 // sweepTable runs a statement that deletes at most removeRows rows, until none are left, and counts them.
 func (db *DB) sweepTable(ctx context.Context, query string, before time.Time, removed *int64) error {
 	for {
-		var n int64
-		err := db.Update(ctx, func(tx *Tx) (err error) {
-			n, err = tx.exec(query, before.UnixMicro(), removeRows)
-			return err
-		})
+		n, err := db.exec(ctx, query, before.UnixMicro(), removeRows)
 		*removed += n
 		if err != nil || n < removeRows {
 			return err

@@ -22,12 +22,7 @@ type Tapes struct {
 	closed   atomic.Bool
 }
 
-var (
-	_ tape.Store   = (*Tapes)(nil)
-	_ tape.Whole   = (*Tapes)(nil)
-	_ tape.Counter = (*Tapes)(nil)
-	_ tape.Expirer = (*Tapes)(nil)
-)
+var _ tape.Store = (*Tapes)(nil)
 
 // Tapes returns the store of tapes of a process that has the database alone. The observer may be nil.
 func (db *DB) Tapes(observer tape.Observer) *Tapes {
@@ -69,7 +64,7 @@ func (t *Tapes) Append(ctx context.Context, name string, b tape.Batch) (first in
 	err = t.db.Update(ctx, func(tx *Tx) error {
 		holder, err := t.leases.holderOf(name)
 		if err == nil {
-			first, bytes, err = tx.appendChecked(name, b, entries, holder)
+			first, bytes, err = tx.append(name, b, entries, holder)
 		}
 		return err
 	})
@@ -111,30 +106,13 @@ func (t *Tapes) Read(ctx context.Context, name string, q tape.Query) iter.Seq2[t
 			yield(tape.Entry{}, err)
 			return
 		}
-		for e, err := range tape.Select(ctx, &source{t.db, ctx, &s}, q) {
+		for e, err := range tape.Select(ctx, source{t.db, ctx, &s}, q) {
 			if !yield(e, explain(name, err)) {
 				return
 			}
 		}
 	}
 }
-
-// source implements [tape.Source].
-type source struct {
-	db  *DB
-	ctx context.Context
-	s   *session
-}
-
-func (s *source) view(fn func(querier) error) error { return s.db.view(s.ctx, fn) }
-
-// Entries implements [tape.Source].
-func (s *source) Entries(after, before int64, newest bool) iter.Seq2[tape.Entry, error] {
-	return readEntries(s.view, s.s, after, before, newest)
-}
-
-// Anchors implements [tape.Source].
-func (s *source) Anchors() iter.Seq2[tape.AnchorRef, error] { return readAnchors(s.view, s.s) }
 
 // Sessions implements [tape.Store]. It reads pages: a session that is appended to during the listing may be missing or listed twice.
 func (t *Tapes) Sessions(ctx context.Context, q tape.SessionQuery) iter.Seq2[tape.Info, error] {
@@ -169,31 +147,23 @@ func (t *Tapes) Sessions(ctx context.Context, q tape.SessionQuery) iter.Seq2[tap
 	}
 }
 
-// Count implements [tape.Counter].
-func (t *Tapes) Count(ctx context.Context) (n int, err error) {
+// Count implements [tape.Store].
+func (t *Tapes) Count(ctx context.Context, owner string) (n int, err error) {
 	if t.closed.Load() {
 		return 0, tape.ErrClosed
 	}
 	err = t.db.view(ctx, func(q querier) error {
-		_, err := q.scanOne([]any{&n}, "SELECT count(*) FROM sessions WHERE parent = ''")
+		var where conditions
+		if owner != "" {
+			where.add("owner = ?", plainText(owner))
+		}
+		_, err := q.scanOne([]any{&n}, "SELECT count(*) FROM sessions WHERE parent = ''"+where.sql.String(), where.args...)
 		return err
 	})
 	return n, explain("", err)
 }
 
-// CountOf implements [tape.Counter].
-func (t *Tapes) CountOf(ctx context.Context, session string) (n int, err error) {
-	if t.closed.Load() {
-		return 0, tape.ErrClosed
-	}
-	err = t.db.view(ctx, func(q querier) error {
-		_, err := q.scanOne([]any{&n}, "SELECT count(*) FROM sessions WHERE parent = '' AND owner = $1", ownerOf(session))
-		return err
-	})
-	return n, explain("", err)
-}
-
-// Unused implements [tape.Expirer].
+// Unused implements [tape.Store].
 func (t *Tapes) Unused(ctx context.Context, before time.Time, unnamed bool, limit int) (found []tape.Info, err error) {
 	if t.closed.Load() {
 		return nil, tape.ErrClosed

@@ -320,15 +320,6 @@ func againstModel(t *testing.T, b *bench) {
 				if err := s.Close(); err != nil {
 					r.Fatal(err)
 				}
-				if b.f.Index != nil && rapid.Bool().Draw(r, "lose the index") {
-					for name := range m {
-						for _, path := range b.f.Index(dir, name) {
-							if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-								r.Fatal(err)
-							}
-						}
-					}
-				}
 				if s, err = b.f.Open(dir); err != nil {
 					r.Fatal(fmt.Errorf("open the store again: %w", err))
 				}

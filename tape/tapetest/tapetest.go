@@ -25,21 +25,6 @@ type Factory struct {
 
 	// Exclusive says that one process at a time can open a folder. Open may return stores that share it in this process.
 	Exclusive bool
-
-	// Slow says that an append takes milliseconds: what is done many times is done less often.
-	Slow bool
-
-	// File is the path of the file that holds a tape's lines and that grows at its end; it is cut at every byte of
-	// its last batch while no store is open. nil where there is no such file.
-	File func(dir, name string) string
-
-	// Index lists the files that are derived from the entries of a tape, and that a test deletes, damages, or puts in the
-	// place of another tape's, while no store is open.
-	Index func(dir, name string) []string
-
-	// OpenFull opens a store on a disk that has room for so many bytes more of a tape's lines: the write that goes beyond
-	// writes what fits, and fails. room changes that while the store is open. nil where there is no disk.
-	OpenFull func(dir string, bytes int64) (s tape.Store, room func(bytes int64), err error)
 }
 
 // Environment of the child processes that Main runs.
@@ -136,14 +121,6 @@ func (b *bench) open() tape.Store {
 	}
 	b.Cleanup(func() { _ = s.Close() })
 	return s
-}
-
-// times is how often something is done.
-func (b *bench) times(n int) int {
-	if b.f.Slow {
-		return max(1, n/4)
-	}
-	return n
 }
 
 // create makes a tape of one anchor and the entries.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
-	goopenai "github.com/sashabaranov/go-openai"
 )
 
 const (
@@ -29,12 +28,12 @@ const (
 	responses      = "/responses"
 )
 
-// Server knows where a server takes requests. What kind of server it is, and so how its addresses
-// are made and which header has the key, is go-openai's configuration, without the key.
+// Server knows where a server takes requests.
 type Server struct {
 	wire.Server
-	base   url.URL // what comes before /chat/completions or /responses or, for Azure's deployments, before /openai; with the query
-	config goopenai.ClientConfig
+	base        url.URL // what comes before /chat/completions or /responses or, for Azure's deployments, before /openai; with the query
+	azure       bool    // the server is Azure's
+	deployments bool    // Azure's addresses name a deployment, and begin with /openai
 }
 
 // New returns the server at a base URL, which may end in the path of a call. version is that of Azure's API where the URL has none.
@@ -66,34 +65,27 @@ func (s *Server) read(azure bool, version string) {
 	}
 	trim(completions)
 	trim(responses)
-	s.config = goopenai.DefaultConfig("")
-	if azure {
+	if query.Del("api-version"); azure {
 		if version == V1 {
 			if trim("/openai"); base.Path == "" {
 				base.Path, base.RawPath = "/openai/v1", ""
 			}
 			version = ""
 		}
-		s.config = goopenai.DefaultAzureConfig("", "")
-		// The default takes dots and colons out of names. Deployments may have dots in theirs, and have no colons.
-		s.config.AzureModelMapperFunc = nil
-		s.config.APIVersion = cmp.Or(version, defaultVersion)
+		version = cmp.Or(version, defaultVersion)
 		switch {
 		case strings.HasSuffix(base.Path, "/openai/v1"):
-			// As OpenAI's, but for the header: go-openai knows that of Cloudflare. A version that is a date is of the old addresses.
-			s.config.APIType = goopenai.APITypeCloudflareAzure
-			if strings.HasPrefix(s.config.APIVersion, "20") {
-				s.config.APIVersion = ""
+			if strings.HasPrefix(version, "20") {
+				version = "" // a date is a version of the old addresses
 			}
-		case strings.Contains(base.Path, "/deployments/") || strings.HasSuffix(base.Path, "/models"):
-			s.config.APIType = goopenai.APITypeCloudflareAzure // of one deployment, or of all by the model that a request names
+		case strings.Contains(base.Path, "/deployments/") || strings.HasSuffix(base.Path, "/models"): // of one, or of all by the name in a request
 		default:
 			trim("/openai")
+			s.deployments = true
 		}
-	}
-	query.Del("api-version")
-	if s.config.APIVersion != "" {
-		query.Set("api-version", s.config.APIVersion)
+		if s.azure = true; version != "" {
+			query.Set("api-version", version)
+		}
 	}
 	base.RawQuery = query.Encode()
 }
@@ -103,34 +95,26 @@ func (s *Server) Hostname() string { return s.base.Hostname() }
 
 // Chat returns the address of chat completions.
 func (s *Server) Chat(model string) string {
-	if s.config.APIType == goopenai.APITypeAzure {
-		return s.base.JoinPath("openai", "deployments", url.PathEscape(s.config.GetAzureDeploymentByModel(model)), completions).String()
+	if s.deployments {
+		return s.base.JoinPath("openai", "deployments", url.PathEscape(model), completions).String()
 	}
 	return s.base.JoinPath(completions).String()
 }
 
 // Responses returns the address of responses.
 func (s *Server) Responses() string {
-	if s.config.APIType == goopenai.APITypeAzure {
+	if s.deployments {
 		return s.base.JoinPath("openai", responses).String() // deployments are named in the body
 	}
 	return s.base.JoinPath(responses).String()
 }
 
-// azure says whether the server is Azure's.
-func (s *Server) azure() bool { return s.config.APIType != goopenai.APITypeOpenAI }
-
 // header is that of a request, with the key.
 func (s *Server) header(accept string) http.Header {
-	h := http.Header{"Accept": {accept}}
-	switch key := s.Key(); {
-	case key == "":
-	case s.azure():
-		h.Set(goopenai.AzureAPIKeyHeader, key)
-	default:
-		h.Set("Authorization", "Bearer "+key)
+	if key := s.Key(); key != "" && s.azure {
+		return http.Header{"Accept": {accept}, "Api-Key": {key}}
 	}
-	return h
+	return s.Bearer(accept)
 }
 
 // Ask posts the request that write makes, as [wire.Server.Ask] does, and returns the answer once it is known to be one: status 200.
@@ -154,7 +138,7 @@ func (s *Server) Ask(ctx context.Context, f *wire.Fallbacks, url string, req *ad
 // others do not have, and each is told by words of its own.
 func (s *Server) refused(r *wire.Refusal) *adapter.Error {
 	e := s.Refused(r)
-	if !s.azure() {
+	if !s.azure {
 		return e
 	}
 	report := wire.ReadReport(r.Body)
@@ -179,7 +163,7 @@ func (s *Server) refused(r *wire.Refusal) *adapter.Error {
 // Model: no name, or one that would change the address.
 func (s *Server) Provider(model func(name string) adapter.Model) adapter.Provider {
 	p := &provider{s, model}
-	if s.azure() {
+	if s.azure {
 		return p
 	}
 	return &lister{p}
@@ -195,7 +179,7 @@ func (p *provider) Model(name string) (adapter.Model, error) {
 	if name == "" {
 		return nil, fmt.Errorf("expected a model's name after %q", p.Prefix+":")
 	}
-	if p.azure() && (name == "." || name == ".." || strings.Contains(name, "/")) {
+	if p.azure && (name == "." || name == ".." || strings.Contains(name, "/")) {
 		return nil, fmt.Errorf("invalid deployment name %q", name)
 	}
 	return p.model(name), nil

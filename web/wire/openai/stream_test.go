@@ -107,7 +107,7 @@ func TestWhatCannotGoOnIsAnErrorAtOnce(t *testing.T) {
 	if !s.Over() || !strings.Contains(got, `"code":"taken_back"`) || strings.Contains(got, "[DONE]") {
 		t.Errorf("%s", got)
 	}
-	if text := strings.Join(deltas(t, got, "content"), ""); text != "[1]" {
+	if text := strings.Join(deltas(t, got, "content"), ""); text != "[1" {
 		t.Errorf("%q", text)
 	}
 }
@@ -248,12 +248,15 @@ func TestAStreamAndAnAnswerHaveTheSameContent(t *testing.T) {
 			var c struct {
 				Choices []struct{ Delta struct{ Content string } }
 			}
-			if data, ok := strings.CutPrefix(line, "data: {"); ok {
+			if data, ok := strings.CutPrefix(line, "data: {"); ok && !strings.HasPrefix(data, `"error"`) {
 				if err := json.Unmarshal([]byte("{"+data), &c); err != nil {
 					t.Fatal(err)
 				}
 				streamed.WriteString(c.Choices[0].Delta.Content)
 			}
+		}
+		if strings.Contains(string(dst), `"code":"taken_back"`) {
+			return // what was written has changed
 		}
 		var got, want any
 		if err := json.Unmarshal([]byte(streamed.String()), &got); err != nil {

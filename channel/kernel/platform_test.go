@@ -17,8 +17,8 @@ import (
 
 var errTest = errors.New("broken")
 
-// desk is a platform that notes what it is asked.
-type desk struct {
+// fakePlatform records the calls that it gets.
+type fakePlatform struct {
 	mu      sync.Mutex
 	calls   []string
 	at      []time.Time
@@ -28,7 +28,7 @@ type desk struct {
 	answer  func(call string) (channel.Receipt, error) // nil: sent, with an id
 }
 
-func (d *desk) call(format string, args ...any) (channel.Receipt, error) {
+func (d *fakePlatform) call(format string, args ...any) (channel.Receipt, error) {
 	call := fmt.Sprintf(format, args...)
 	d.mu.Lock()
 	d.calls, d.at = append(d.calls, call), append(d.at, time.Now())
@@ -51,13 +51,13 @@ func (d *desk) call(format string, args ...any) (channel.Receipt, error) {
 	return r, err
 }
 
-func (d *desk) said() []string {
+func (d *fakePlatform) requests() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return append([]string(nil), d.calls...)
 }
 
-func (d *desk) deliver(_ context.Context, b channel.Block) (channel.Receipt, error) {
+func (d *fakePlatform) deliver(_ context.Context, b channel.Block) (channel.Receipt, error) {
 	d.mu.Lock()
 	d.blocks = append(d.blocks, b)
 	d.mu.Unlock()
@@ -67,8 +67,8 @@ func (d *desk) deliver(_ context.Context, b channel.Block) (channel.Receipt, err
 	return d.call("send %s", b.Text)
 }
 
-// delivery is one that can do what the words say: preview, working, rest, settle.
-func (d *desk) delivery(can ...string) *kernel.Delivery {
+// delivery returns a delivery with the named functions: preview, working, rest, settle.
+func (d *fakePlatform) delivery(can ...string) *kernel.Delivery {
 	x := &kernel.Delivery{Deliver: d.deliver}
 	for _, word := range can {
 		switch word {
@@ -101,7 +101,7 @@ func facts(id, text string) channel.Facts {
 	}
 }
 
-// hookScene is a turn whose every hook can be told what to do, and that notes what was called.
+// hookScene is a turn with hooks that a test can change. It records their calls.
 type hookScene struct {
 	mu    sync.Mutex
 	calls []string
@@ -116,20 +116,20 @@ type hookScene struct {
 	trigger   channel.Trigger
 	dispatch  func(context.Context, *channel.Turn) (channel.DispatchResult, error) // nil: the kernel's agent
 	record    kernel.RecordOptions
-	desk      desk
+	platform  fakePlatform
 	delivery  *kernel.Delivery
 
-	traces []channel.Trace
-	told   func(channel.Trace)
-	acked  []channel.Result
-	queued int
-	final  []channel.Result
+	traces  []channel.Trace
+	onTrace func(channel.Trace)
+	acked   []channel.Result
+	queued  int
+	final   []channel.Result
 }
 
 func newHooks() *hookScene {
 	s := &hookScene{facts: facts("1", "hi"), class: channel.MessageClass, in: &channel.Input{ID: "1", RawText: "hi", ConversationID: "42", SenderID: "42"}}
 	s.kernel = &kernel.Kernel{Observer: s, Recorder: s, Agent: agentWithoutPlace(s.answer)}
-	s.delivery = s.desk.delivery()
+	s.delivery = s.platform.delivery()
 	return s
 }
 
@@ -155,8 +155,8 @@ func (s *hookScene) failAt(at string, err error) {
 
 func (s *hookScene) Observe(_ context.Context, t channel.Trace) {
 	s.traces = append(s.traces, t)
-	if s.told != nil {
-		s.told(t)
+	if s.onTrace != nil {
+		s.onTrace(t)
 	}
 }
 
@@ -234,7 +234,7 @@ func (s *hookScene) enter(ctx context.Context, by string) (channel.Result, error
 	return s.run(ctx)
 }
 
-// phases are what the observer was told, as stage:phase.
+// phases are the traces that the observer got, as stage:phase.
 func (s *hookScene) phases() (list []string) {
 	for _, t := range s.traces {
 		list = append(list, string(t.Stage)+":"+string(t.Phase))
@@ -242,7 +242,7 @@ func (s *hookScene) phases() (list []string) {
 	return list
 }
 
-// noting is a store that notes what becomes of events.
+// noting is a store that records how events end.
 type noting struct {
 	kernel.Store
 	mu     sync.Mutex
@@ -272,7 +272,7 @@ func (n *noting) Release(ctx context.Context, r store.EventRelease) error {
 	return n.Store.Release(ctx, r)
 }
 
-// runQueued runs the event by a queue, and returns the first result and what the store was told of the event then.
+// runQueued runs the event by a queue. It returns the first result, and what was stored of the event by then.
 func (s *hookScene) runQueued(t *testing.T, d *db.DB) (r channel.Result, state string, err error) {
 	t.Helper()
 	n := &noting{Store: d.Events()}

@@ -1,7 +1,0 @@
-//go:build !unix
-
-package channel
-
-import "os"
-
-const openMedia = os.O_RDONLY

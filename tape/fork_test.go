@@ -96,8 +96,8 @@ func TestAViewAllocatesLittle(t *testing.T) {
 			t.Fatal(len(v.Messages), err)
 		}
 	})
-	if n -= reading(t, tp); n > 150 { // 91 and what the race detector adds
-		t.Errorf("a view of 50 entries allocates %v times, want at most 150", n)
+	if n -= reading(t, tp); n > 200 { // 91 and what the race detector adds
+		t.Errorf("a view of 50 entries allocates %v times, want at most 200", n)
 	}
 }
 

@@ -170,7 +170,7 @@ func (c *Channel) put(ctx context.Context, b *channel.Block, edit string, m mess
 		r.params["text"] = m.plain
 		delete(r.params, "parse_mode")
 		if marked && m.marked != "" {
-			r.params["text"], r.params["parse_mode"] = m.marked, c.s.ParseMode
+			r.params["text"], r.params["parse_mode"] = m.marked, parseModes[c.s.ParseMode]
 		}
 		id, err = c.send(ctx, r)
 		return err

@@ -81,7 +81,7 @@ func TestAnAnswerGrowsInOneMessage(t *testing.T) {
 			last := sent[0]
 			for i, e := range edits {
 				final := i == len(edits)-1
-				if e.Status != http.StatusOK || e.Params["text"] == last.Params["text"] || (e.Params["parse_mode"] != "") != final {
+				if e.Status != http.StatusOK || e.Params["text"] == last.Params["text"] || (e.Params["parse_mode"] == "HTML") != final {
 					t.Errorf("edit %d of %d: %s %v", i+1, len(edits), e.Description, e.Params)
 				}
 				if gap := e.At.Sub(last.At); !final && gap < tt.every {

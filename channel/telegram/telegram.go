@@ -55,6 +55,9 @@ const (
 	ParseMarkdown = "markdownv2"
 )
 
+// parseModes are the values of the setting as the Bot API spells them.
+var parseModes = map[string]string{ParseHTML: "HTML", ParseMarkdown: "MarkdownV2"}
+
 // DefaultAPI is the public Bot API server.
 const DefaultAPI = "https://api.telegram.org"
 

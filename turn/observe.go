@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/internal/disk"
+	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/tape"
 )
 

@@ -15,8 +15,8 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/lingserve/lingserve/internal/filelock"
 	"github.com/lingserve/lingserve/internal/disk"
+	"github.com/lingserve/lingserve/internal/filelock"
 	"github.com/lingserve/lingserve/store"
 )
 

@@ -241,16 +241,16 @@ func (a *Account) need() int64 {
 	return 0
 }
 
-// update makes the account hold what it needs.
+// update makes the account hold what it needs. An ended run keeps the reserve while what its clients need does not fit into what all share: otherwise
+// each of many runs whose clients do not read would leave its document there, one after the other.
 func (a *Account) update() {
-	l := a.ledger
+	l, need := a.ledger, a.need()
 	if a.ended {
 		l.bodiesHeld -= costOfBody * a.body
-		if a.body = 0; l.holder == a {
+		if a.body = 0; l.holder == a && (need == 0 || l.sharedHeld+need <= l.shared) {
 			l.holder, a.held = nil, 0
 		}
 	}
-	need := a.need()
 	if l.holder != a {
 		l.sharedHeld += need - a.held
 	}
@@ -274,6 +274,9 @@ func (a *Account) grow(text, asked int64) bool {
 	limit := l.shared
 	if text > smallText*costOfSmall {
 		limit -= limit / 4
+	}
+	if h := l.holder; h != nil && h.ended {
+		h.update() // there may be room among the others by now
 	}
 	textBefore := a.text
 	a.text, a.asked = max(a.text, text), a.asked+asked

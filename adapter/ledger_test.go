@@ -306,6 +306,35 @@ func TestAnEndedRunCountsWhileItIsFollowed(t *testing.T) {
 	}
 }
 
+// Clients that do not read cannot let one large document after the other pile up: the next one waits for them.
+func TestAnEndedRunKeepsTheReserveUntilItsClientsFitBesideTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := tiny()
+		reserve := func(a *adapter.Account) error { return a.Reserve(t.Context(), 5<<20) }
+		first, second := l.Open(), l.Open()
+		if err := reserve(first); err != nil {
+			t.Fatal(err)
+		}
+		first.Retain() // a client
+		first.Settle(5 << 20)
+		waited := make(chan error, 1)
+		go func() { waited <- reserve(second) }()
+		time.Sleep(time.Second)
+		if h := l.Holdings(); h.Bytes != 5<<20 || h.Waiting != 1 {
+			t.Errorf("got %+v; expected that the second run waits", h)
+		}
+		first.Release() // the client has read it
+		if err := <-waited; err != nil || l.Holdings().Bytes != 5<<20 {
+			t.Error(err, l.Holdings())
+		}
+		second.Release()
+		first.Release()
+		if h := l.Holdings(); h.Bytes != 0 {
+			t.Errorf("%+v", h)
+		}
+	})
+}
+
 func TestARunPaysForWhatItHoldsIfThatIsMoreThanItsText(t *testing.T) {
 	l := tiny()
 	w := open(l, 100)

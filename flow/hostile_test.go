@@ -25,7 +25,7 @@ func TestHostileYAMLIsRefused(t *testing.T) {
 	}
 	tests := []struct{ name, yaml, want string }{
 		{"aliases that multiply", bomb.String(), "the file has too many values, or its aliases expand to too many; expected at most 50000"},
-		{"an alias inside of its anchor", "a: &a [*a]", "*a is inside of its own anchor; remove it"},
+		{"an alias inside of its anchor", "a: &a [*a]", "*a refers to itself; remove it"},
 		{"open brackets", strings.Repeat("[", 15000), "values are nested too deeply here; expected at most 64 levels"},
 		{"open braces", strings.Repeat("{a: ", 5000), "values are nested too deeply here; expected at most 64 levels"},
 		{"dashes", strings.Repeat("- ", 15000), "values are nested too deeply here; expected at most 64 levels"},

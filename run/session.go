@@ -11,7 +11,7 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/channel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
-	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/internal/disk"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
@@ -216,7 +216,7 @@ func (s *Service) SessionError(ctx context.Context, err error) error {
 		return &Error{Kind: ErrLimited, Limit: LimitSessions, Detail: "you reached the limit of sessions of one caller; use an existing session, or delete some with DELETE /v1/sessions/{id}", Retry: SessionsRetry}
 	case errors.Is(err, tape.ErrTooLarge):
 		return refuse(ErrTooLarge, "the entry is too large for the session's tape")
-	case vfs.Failed(err):
+	case disk.Failed(err):
 		s.log.ErrorContext(ctx, "cannot store or read a session: disk failed", "error", err)
 		s.o.Pressure.DiskFailed()
 		return diskFull()

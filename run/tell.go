@@ -10,7 +10,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/bot"
-	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/internal/disk"
 	"github.com/lingserve/lingserve/run/transcript"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
@@ -92,7 +92,7 @@ func (a *agentRun) failure(err error) error {
 	if _, known := bot.Describe(err); known && !IsOverloaded(err) {
 		return err
 	}
-	if vfs.Failed(err) {
+	if disk.Failed(err) {
 		a.s.o.Pressure.DiskFailed()
 	}
 	code := a.s.o.Turns.Code(err)

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/internal/disk"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -76,7 +76,7 @@ func SentenceOf(code string, err error) string {
 	case errors.Is(err, tape.ErrAway):
 		return "The store of conversations is unreachable at the moment. " +
 			"You may need to repeat the last message later."
-	case vfs.Failed(err):
+	case disk.Failed(err):
 		return "The server's disk cannot store anything at the moment. You may need to repeat the last message later."
 	}
 	return Sentence(code)

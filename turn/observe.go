@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/disk"
 	"github.com/lingserve/lingserve/internal/trail"
-	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -29,7 +29,7 @@ func (t *Turn) report(ctx context.Context, err, saved error) {
 	t.mark(false, err)
 	code := t.framework.Code(err)
 	level := trail.Level(code)
-	if vfs.Failed(err) { // an operator has to make room
+	if disk.Failed(err) { // an operator has to make room
 		level = slog.LevelError
 	}
 	if _, told := errors.AsType[*PanicError](err); told {

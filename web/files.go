@@ -21,8 +21,8 @@ import (
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/internal/disk"
 	"github.com/lingserve/lingserve/internal/mediapart"
-	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/store"
@@ -155,7 +155,7 @@ func (s *Server) fileProblem(ctx context.Context, err error) *wire.Problem {
 		return wire.NewProblem(wire.CodeNotFound, noFiles)
 	case errors.Is(err, tape.ErrTooLarge):
 		return wire.NewProblem(wire.CodeTooLarge, "the server has no space for a file of this size")
-	case vfs.Failed(err):
+	case disk.Failed(err):
 		s.shed.DiskFailed()
 		return reached(run.LimitDisk, "the server's disk is full or has failed, so it cannot store or read files; retry later", run.DiskRetry)
 	case run.IsOverloaded(err), errors.Is(err, context.DeadlineExceeded):

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -17,7 +18,6 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/memlimit"
-	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire"
@@ -133,17 +133,12 @@ func newShed(o Limits, log *slog.Logger, data string) *shed {
 
 // probeDisk writes a small file to a folder, and removes it.
 func probeDisk(dir string) error {
-	folder, err := vfs.At(dir).Open()
+	f, err := os.OpenFile(filepath.Join(dir, "disk.tmp"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	const name = "disk.tmp"
-	f, err := folder.Open(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY)
-	if err == nil {
-		_, err = f.Write(make([]byte, 64<<10)) // as much as a few messages take
-		err = errors.Join(err, f.Sync(), f.Close(), folder.Remove(name))
-	}
-	return errors.Join(err, folder.Close())
+	_, err = f.Write(make([]byte, 64<<10)) // as much as a few messages take
+	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
 }
 
 // DiskFailed notes that the disk could not keep something. Until it can be written again, nothing begins that is to be kept.

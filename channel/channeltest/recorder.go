@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/logtest"
 )
 
 // AgentFunc is an agent.
@@ -112,22 +113,7 @@ func Tree(t testing.TB, name string, place channel.Place) *channel.Tree {
 }
 
 // Log is what was logged.
-type Log struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *Log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *Log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
+type Log = logtest.Buffer
 
 // Wait lets virtual time pass, and waits until nothing happens any more at that moment.
 func Wait(d time.Duration) {

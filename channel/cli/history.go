@@ -2,7 +2,7 @@ package cli
 
 import (
 	"errors"
-	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,28 +31,31 @@ func openHistory(name string) (*history, error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return h, err
 	}
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600) // other processes may append, too
-	if err != nil {
+	data, err := os.ReadFile(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return h, err
 	}
-	data, err := io.ReadAll(f)
-	if err = errors.Join(err, f.Chmod(0o600)); err != nil {
-		return h, errors.Join(err, f.Close())
-	}
 	rows := strings.SplitAfter(string(data), "\n")
-	rows = rows[:len(rows)-1]
+	rows = rows[:len(rows)-1] // what has no end was cut off
 	if len(rows) > maxHistory {
 		rows = rows[len(rows)-maxHistory:]
-		err = f.Truncate(0)
+		err := os.WriteFile(name+".new", []byte(strings.Join(rows, "")), 0o600)
 		if err == nil {
-			_, err = f.WriteString(strings.Join(rows, ""))
+			err = os.Rename(name+".new", name)
+		}
+		if err != nil {
+			return h, err
 		}
 	}
 	for _, row := range rows {
 		h.lines = append(h.lines, unquote.Replace(strings.TrimSuffix(row, "\n")))
 	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600) // other processes may append, too
+	if err != nil {
+		return h, err
+	}
 	h.file = f
-	return h, err
+	return h, f.Chmod(0o600)
 }
 
 func (h *history) close() {

@@ -1,7 +1,6 @@
 package discord_test
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -21,6 +20,7 @@ import (
 	"github.com/lingserve/lingserve/channel/discord"
 	"github.com/lingserve/lingserve/channel/discord/discordtest"
 	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/internal/logtest"
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/db"
@@ -50,7 +50,7 @@ type rig struct {
 	channel *discord.Channel
 	queue   *kernel.Queue
 	store   *flaky
-	log     *logbook
+	log     *logtest.Buffer
 
 	mu     sync.Mutex
 	answer agentFunc
@@ -71,24 +71,6 @@ func (f *flaky) Accept(ctx context.Context, list []store.Event) ([]bool, error) 
 		return nil, errors.New("the store is down")
 	}
 	return f.Store.Accept(ctx, list)
-}
-
-// logbook keeps what is logged.
-type logbook struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // options change a rig.
@@ -112,7 +94,7 @@ func bubble(t *testing.T, o options, test func(*testing.T, *rig)) {
 
 func newRig(t *testing.T, o options) *rig {
 	t.Helper()
-	r := &rig{t: t, fake: discordtest.New(o.fake), log: new(logbook)}
+	r := &rig{t: t, fake: discordtest.New(o.fake), log: new(logtest.Buffer)}
 	t.Cleanup(func() {
 		if wrong := r.fake.Close(); len(wrong) > 0 {
 			t.Errorf("the channel did wrong: %q", wrong)

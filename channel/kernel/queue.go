@@ -17,7 +17,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/internal/backoff"
-	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/internal/disk"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -267,7 +267,7 @@ func (q *Queue) Accept(ctx context.Context, list ...Arrival) (isNew []bool, err 
 	}
 	q.mu.Unlock()
 	if err != nil {
-		if vfs.Failed(err) {
+		if disk.Failed(err) {
 			q.o.Log.ErrorContext(ctx, "refused an event: disk failed", "channel", list[0].Key.Channel, "error", err)
 			if q.kernel.DiskFailed != nil {
 				q.kernel.DiskFailed()

@@ -2,16 +2,19 @@ package platform
 
 import (
 	"cmp"
+	"crypto/rand"
 	"errors"
 	"io"
+	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 const (
@@ -67,16 +70,16 @@ func (s *MediaStore) Find(name string) (path string, size int64, ok bool) {
 	if name == "" {
 		return "", 0, false
 	}
-	folder, err := vfs.At(s.Dir)(false)
+	root, err := os.OpenRoot(s.Dir)
 	if err != nil {
 		return "", 0, false
 	}
-	defer folder.Close()
-	info, err := folder.Stat(name)
+	defer root.Close()
+	info, err := root.Lstat(name)
 	if err != nil || !info.Mode().IsRegular() {
 		return "", 0, false
 	}
-	_ = folder.Chtimes(name, time.Now())
+	_ = root.Chtimes(name, time.Now(), time.Now())
 	return filepath.Join(s.Dir, name), info.Size(), true
 }
 
@@ -86,23 +89,75 @@ func (s *MediaStore) Put(name string, fill func(io.Writer) error) (path string, 
 	if !filepath.IsLocal(name) {
 		return "", 0, ErrNoName
 	}
-	folder, err := vfs.At(s.Dir)(true)
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+		return "", 0, err
+	}
+	root, err := os.OpenRoot(s.Dir)
 	if err != nil {
 		return "", 0, err
 	}
-	defer folder.Close()
-	w := &limited{left: s.Limit}
-	err = vfs.CacheFile(folder, name, func(to io.Writer) error {
-		w.to = to
-		return fill(w)
-	})
+	defer root.Close()
+	beside := besidePrefix + rand.Text()
+	size, err = s.write(root, beside, fill)
+	if err == nil {
+		err = root.Rename(beside, name)
+	}
 	if err != nil {
+		_ = root.Remove(beside)
 		return "", 0, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	vfs.RemoveOldest(folder, s.Prefix, cmp.Or(s.Total, defaultTotal), name)
-	return filepath.Join(s.Dir, name), w.n, nil
+	s.prune(root, name)
+	return filepath.Join(s.Dir, name), size, nil
+}
+
+// write writes a new file. It can be lost with the machine's power: the platform has it, too.
+func (s *MediaStore) write(root *os.Root, name string, fill func(io.Writer) error) (size int64, err error) {
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	w := &limited{to: f, left: s.Limit}
+	err = fill(w)
+	return w.n, errors.Join(err, f.Close())
+}
+
+const (
+	// besidePrefix begins the names of files that are being written.
+	besidePrefix = ".new-"
+	// besideTime is longer than it takes to write a file: one that is older was left by a process that died.
+	besideTime = time.Hour
+)
+
+// prune removes the files that were used longest ago, until the rest has no more than Total bytes. keep stays. What cannot be removed stays until
+// the next time.
+func (s *MediaStore) prune(root *os.Root, keep string) {
+	entries, _ := fs.ReadDir(root.FS(), ".")
+	var total int64
+	var files []fs.FileInfo
+	for _, e := range entries {
+		info, err := e.Info()
+		switch {
+		case err != nil || !info.Mode().IsRegular():
+		case strings.HasPrefix(e.Name(), besidePrefix):
+			if time.Since(info.ModTime()) > besideTime {
+				_ = root.Remove(e.Name())
+			}
+		case strings.HasPrefix(e.Name(), s.Prefix):
+			total += info.Size()
+			files = append(files, info)
+		}
+	}
+	slices.SortFunc(files, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	for _, info := range files {
+		if total <= cmp.Or(s.Total, defaultTotal) {
+			return
+		}
+		if info.Name() != keep && root.Remove(info.Name()) == nil {
+			total -= info.Size()
+		}
+	}
 }
 
 // limited writes at most so many bytes: the size that a platform gives may be wrong.

@@ -11,7 +11,7 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
-	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/internal/disk"
 )
 
 // Webhook returns the handler of POST /v1/channels/{name}/webhook.
@@ -138,7 +138,7 @@ func (c *Channel) unavailable(ctx context.Context, err error) *channel.BodyError
 	if !errors.Is(err, channel.ErrDraining) {
 		c.s.Log.WarnContext(ctx, "cannot accept a message; the sender must retry", "channel", c.s.Name, "error", err)
 	}
-	if vfs.Failed(err) {
+	if disk.Failed(err) {
 		said.RetryAfter, said.Err = 30*time.Second, errors.New("the server's disk is full or has failed; send the message again later")
 	}
 	return said

@@ -130,12 +130,6 @@ func (m *Metrics) gauges(name, help string, labels ...string) *prometheus.GaugeV
 	return g
 }
 
-func (m *Metrics) histogram(name, help string, buckets []float64) prometheus.Histogram {
-	h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
-	m.register(h, name, "histogram", help, nil)
-	return h
-}
-
 func (m *Metrics) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
 	m.register(h, name, "histogram", help, labels)

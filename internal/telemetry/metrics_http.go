@@ -118,8 +118,6 @@ type tapeMetrics struct {
 	appended, refused, failed prometheus.Counter
 	entries                   prometheus.Counter
 	bytes                     prometheus.Counter
-	sync                      prometheus.Histogram
-	syncErrors                prometheus.Counter
 }
 
 func (t *tapeMetrics) make(m *Metrics) {
@@ -127,8 +125,6 @@ func (t *tapeMetrics) make(m *Metrics) {
 	t.appended, t.refused, t.failed = appends.WithLabelValues("ok"), appends.WithLabelValues("refused"), appends.WithLabelValues("failed")
 	t.entries = m.counter("tape_entries_total", "Entries appended to tapes.")
 	t.bytes = m.counter("tape_bytes_total", "Bytes appended to tapes.")
-	t.sync = m.histogram("tape_sync_duration_seconds", "Time to sync a tape.", fast)
-	t.syncErrors = m.counter("tape_sync_errors_total", "Failed syncs; such a tape is closed until a restart.")
 }
 
 // Appended implements [tape.Observer].
@@ -143,14 +139,6 @@ func (m *Metrics) Appended(entries int, bytes int64, err error) {
 		t.refused.Inc()
 	default:
 		t.failed.Inc()
-	}
-}
-
-// Synced implements [tape.Observer].
-func (m *Metrics) Synced(took time.Duration, err error) {
-	m.tapes.sync.Observe(took.Seconds())
-	if err != nil {
-		m.tapes.syncErrors.Inc()
 	}
 }
 

@@ -77,8 +77,6 @@ func worked() *Metrics {
 	m.Appended(2, 300, nil)
 	m.Appended(1, 0, fmt.Errorf("tape x: %w", tape.ErrMoved))
 	m.Appended(1, 0, &fs.PathError{Op: "write", Path: "x", Err: errors.New("no space left on device")})
-	m.Synced(time.Millisecond, nil)
-	m.Synced(time.Millisecond, errors.New("the disk is broken"))
 	m.Turn("telegram", "visible", "")
 	m.Turn("telegram", "blocked", "dedupe")
 	m.Stage("telegram", "dispatch", time.Millisecond)
@@ -147,8 +145,6 @@ func TestWhatHappensIsCounted(t *testing.T) {
 		"lingserve_tape_appends_total{outcome=failed}":                                              1,
 		"lingserve_tape_entries_total{}":                                                            2,
 		"lingserve_tape_bytes_total{}":                                                              300,
-		"lingserve_tape_sync_duration_seconds{}":                                                    2,
-		"lingserve_tape_sync_errors_total{}":                                                        1,
 		"lingserve_turns_running{}":                                                                 1,
 		"lingserve_turns_waiting{}":                                                                 2,
 		"lingserve_turns_refused_total{reason=full}":                                                4,

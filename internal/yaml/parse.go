@@ -232,7 +232,7 @@ func (b *builder) scalar(out *Node, n *yaml.Node) {
 func (b *builder) alias(n *yaml.Node) *Node {
 	target, ok := b.anchors[n.Alias]
 	if !ok {
-		return b.fail(n, "*%s is inside of its own anchor; remove it", wording.Clip(FirstLine(n.Value)))
+		return b.fail(n, "*%s refers to itself; remove it", wording.Clip(FirstLine(n.Value)))
 	}
 	out := *target
 	out.Line, out.Column, out.Block = n.Line, n.Column, false

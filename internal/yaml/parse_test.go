@@ -46,7 +46,7 @@ func TestProblemsHaveTheirPlaceAndPath(t *testing.T) {
 		{"aliases", "a: &x 1\nb: *x\nc: !!str 1", false, "f:1:4: a: anchors, aliases and tags are not supported; write the value itself\n" +
 			"f:2:4: b: anchors, aliases and tags are not supported; write the value itself\n" +
 			"f:3:4: c: anchors, aliases and tags are not supported; write the value itself"},
-		{"an alias inside of its anchor", "a: &a [*a]", true, "f:1:8: a: *a is inside of its own anchor; remove it"},
+		{"an alias inside of its anchor", "a: &a [*a]", true, "f:1:8: a: *a refers to itself; remove it"},
 		{"an alias of nothing", "a: *x", true, "f:1:4: YAML reads * as the start of an alias; put a text in quotes, or define the anchor before it"},
 		{"tags", "a: !x 1", true, "f:1:4: a: the tag !x is not supported; remove it"},
 		{"documents", "a: 1\n---\nb: 1", false, "f:3:1: a second document starts here; expected only one"},

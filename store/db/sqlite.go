@@ -15,8 +15,8 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/lingserve/lingserve/internal/disk"
 	"github.com/lingserve/lingserve/internal/filelock"
-	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/store"
 )
 
@@ -111,7 +111,7 @@ func explainSQLite(err error) error {
 
 // failed is the error of a disk, for those who name it.
 func failed(what error, reason syscall.Errno, err error) error {
-	return fmt.Errorf("%w: %w", what, vfs.Explain(fmt.Errorf("%w: %v", reason, err)))
+	return fmt.Errorf("%w: %w", what, disk.Explain(fmt.Errorf("%w: %v", reason, err)))
 }
 
 // lockFile locks the file path.lock, which holds the id of the process that has the database open.

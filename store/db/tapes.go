@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/internal/disk"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
 )
@@ -210,7 +210,7 @@ func explain(name string, err error) error {
 		return err
 	case errors.Is(err, store.ErrClosed):
 		return fmt.Errorf("%w: %w", tape.ErrClosed, err)
-	case vfs.Failed(err):
+	case disk.Failed(err):
 		return fmt.Errorf("tape %s: %w", name, err)
 	case errors.Is(err, store.ErrAway):
 		return &Error{"the database is unreachable; retry later", err}

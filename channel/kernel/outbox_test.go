@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
@@ -141,6 +142,7 @@ func TestAReplyIsGivenUpAfterADay(t *testing.T) {
 					life = time.Hour
 				}
 				time.Sleep(life)
+				synctest.Wait()
 				if attempts < test.min || attempts > test.max || len(results) != 1 || results[0].Outcome != channel.OutcomeQueued || c.shown() != "" {
 					t.Errorf("%d attempts, %d turns, shown %q", attempts, len(results), c.shown())
 				}

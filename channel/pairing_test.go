@@ -195,7 +195,7 @@ func TestADamagedPairIsAnErrorAndNoPair(t *testing.T) {
 		"of an id that is none": `{"channel":"telegram","at":"2026-01-02T03:04:05Z"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := channel.NewTexts(0)
+			store := channel.NewTexts()
 			p := channel.NewPairs(store)
 			code, _ := ask(t, p, "42")
 			if _, err := p.Approve(t.Context(), "", code); err != nil {

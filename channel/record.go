@@ -1,9 +1,6 @@
 package channel
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 // Row is what is recorded of a turn.
 type Row struct {
@@ -16,7 +13,6 @@ type Row struct {
 	Conversation    ConversationFacts
 	Group           SessionGroup // zero of direct conversations
 	Sender          string
-	At              time.Time
 }
 
 // SessionGroup is the group of a session.
@@ -53,11 +49,4 @@ type PolicyQuery struct {
 // Pairing knows who was paired with an account. An error is an unreadable store.
 type Pairing interface {
 	Paired(_ context.Context, channel, account, sender string) (bool, error)
-}
-
-// SessionEraser is a [Recorder] that knows where the messages of a session came from, and can forget it.
-type SessionEraser interface {
-	// Places are where they came from; none for a session that is not known.
-	Places(_ context.Context, session string) ([]WindowKey, error)
-	Forget(_ context.Context, session string) error
 }

@@ -176,22 +176,12 @@ func (p *pass) writeHistory(ctx context.Context) error {
 	return nil
 }
 
-// recording is how a message is kept in the window.
+// recording is how a message is stored in the window.
 func (p *pass) recording(f *channel.Facts) channel.Recording {
-	hint := &p.preflight.History
-	r := channel.Recording{
-		Key: hint.Key, MessageID: f.MessageID, Time: f.Timestamp, Message: f.Message, Input: p.in, Sender: f.Sender, Media: f.Media,
-		Limit: hint.Limit, MediaLimit: hint.MediaLimit, ShouldRecord: hint.ShouldRecord,
-	}
+	r := channel.Recording{HistoryHint: p.preflight.History, MessageID: f.MessageID, Time: f.Timestamp, Message: f.Message, Input: p.in, Media: f.Media}
+	r.Sender = f.Sender
 	if r.Key == (channel.WindowKey{}) {
 		r.Key = f.WindowKey()
-	}
-	if load := hint.LoadMedia; load != nil {
-		r.LoadMedia = func(ctx context.Context) ([]channel.MediaFact, error) {
-			ctx, cancel := context.WithTimeout(ctx, channel.LoaderTimeout)
-			defer cancel()
-			return load(ctx)
-		}
 	}
 	return r
 }

@@ -20,13 +20,13 @@ import (
 // Kernel runs turns. Only Agent is required. Its fields are not changed after the first turn.
 type Kernel struct {
 	Agent    channel.Agent
-	Store    Store                // of events; nil: they come by [Run] alone, and the caller drops copies
-	Recorder Recorder             // nil records nothing
-	Window   *channel.Window      // nil is one in memory
-	Routes   channel.Routes       // nil: adapters set the route
-	Settings channel.Settings     // nil admits no one
-	Pairing  Pairing              // nil: no one is paired
-	Media    channel.MediaChecker // nil: agents are given no local files
+	Store    Store              // of events; nil: they come by [Run] alone, and the caller drops copies
+	Recorder Recorder           // nil records nothing
+	Window   *channel.Window    // nil is one in memory
+	Routes   channel.Routes     // nil: adapters set the route
+	Settings channel.Settings   // nil admits no one
+	Pairing  Pairing            // nil: no one is paired
+	Media    *channel.MediaRoot // nil: agents are given no local files
 	Observer channel.Observer
 	Tracer   channel.Tracer
 	// DiskFailed is called if an event could not be stored because of the disk; nil.

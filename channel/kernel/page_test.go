@@ -64,7 +64,7 @@ func (r *peerRoutes) Route(q channel.RouteQuery) (string, bool) {
 func TestAChannelUsesEveryFactAndEntryPointOfThePage(t *testing.T) {
 	var first string
 	for _, by := range []string{"run", "assembled", "prepared"} {
-		s, routes, recorder := newHooks(), &peerRoutes{}, &rows{owner: "42"}
+		s, routes, recorder := newHooks(), &peerRoutes{}, &rows{}
 		s.facts = fullFacts()
 		s.record = kernel.RecordOptions{UpdateLastRoute: true}
 		s.kernel.Routes, s.kernel.Recorder = routes, recorder

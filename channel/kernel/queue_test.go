@@ -463,7 +463,7 @@ func TestAnErasedSessionLeavesNothing(t *testing.T) {
 		s.send("bob", 2, "two")
 		time.Sleep(time.Second)
 		key := channel.WindowKey{Channel: "chat", Conversation: "ann"}
-		_ = s.kernel.Window.Record(t.Context(), channel.Recording{Key: key, MessageID: "0", Message: channel.MessageFacts{RawBody: "before"}})
+		_ = s.kernel.Window.Record(t.Context(), channel.Recording{HistoryHint: channel.HistoryHint{Key: key}, MessageID: "0", Message: channel.MessageFacts{RawBody: "before"}})
 		if !s.kernel.Keeps(t.Context(), "chat:ann") {
 			t.Error("the window is empty")
 		}

@@ -6,12 +6,14 @@ import (
 	"github.com/lingserve/lingserve/channel"
 )
 
-// Recorder writes the row of a session, and where its last message came from.
+// Recorder stores what is known of sessions; *channel.Sessions is one.
 type Recorder interface {
-	Record(context.Context, channel.Row) error
-	LastRoute(context.Context, channel.Row) error
-	// Owner returns the pinned owner of a main session, whose messages alone change its last route; "": no one.
-	Owner(_ context.Context, mainSessionKey string) (sender string, err error)
+	// Record stores the row of a session, and with lastRoute where its last message came from.
+	Record(_ context.Context, r channel.Row, lastRoute bool) error
+	// Places returns where the messages of a session came from; none for an unknown session.
+	Places(_ context.Context, session string) ([]channel.WindowKey, error)
+	// Forget removes what is stored of a session.
+	Forget(_ context.Context, session string) error
 }
 
 // Pairing knows who was paired with an account, and who asks for that.

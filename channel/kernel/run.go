@@ -260,24 +260,11 @@ func (p *pass) assemble(ctx context.Context) (channel.Admission, error) {
 	return channel.Admission{}, nil
 }
 
-var errNoMedia = errors.New("no media folder is configured")
-
 // checkMedia removes the paths that are not to be opened (CH-95).
 func (p *pass) checkMedia(ctx context.Context, list []channel.MediaFact) {
-	for i := range list {
-		m := &list[i]
-		if m.Path == "" {
-			continue
-		}
-		err := errNoMedia
-		if p.k.Media != nil {
-			err = p.guard(ctx, func() (err error) {
-				*m, err = p.k.Media.Check(*m)
-				return err
-			})
-		}
-		if err != nil {
-			m.Path = ""
+	for i, m := range list {
+		var err error
+		if list[i], err = p.k.Media.Check(m); err != nil {
 			p.warn(ctx, channel.StageAssemble, "refused a file's type or size", err)
 		}
 	}
@@ -314,30 +301,16 @@ func (p *pass) write(ctx context.Context) error {
 	row := channel.Row{
 		SessionKey: key, CreateIfMissing: o.CreateIfMissing || p.facts.Route.CreateIfMissing,
 		Channel: p.facts.Channel, Account: p.facts.Account, Route: p.facts.Route, Reply: p.facts.Reply,
-		Conversation: p.facts.Conversation, Group: o.group(p.facts.Conversation), Sender: p.facts.Sender.ID, At: time.Now(),
+		Conversation: p.facts.Conversation, Group: o.group(p.facts.Conversation), Sender: p.facts.Sender.ID,
 	}
-	if err := recorder.Record(ctx, row); err != nil {
-		if o.OnError == nil {
-			return fmt.Errorf("record the session: %w", err)
-		}
+	err := recorder.Record(ctx, row, o.UpdateLastRoute)
+	switch {
+	case err != nil && o.OnError == nil:
+		return fmt.Errorf("record the session: %w", err)
+	case err != nil:
 		o.OnError(ctx, err)
-	} else if o.TrackTask != nil {
+	case o.TrackTask != nil:
 		p.track(ctx, row)
-	}
-	if !o.UpdateLastRoute {
-		return nil
-	}
-	if main := p.facts.Route.MainSessionKey; main != "" {
-		owner, err := recorder.Owner(ctx, main)
-		if err != nil {
-			return fmt.Errorf("find the session's owner: %w", err)
-		}
-		if owner != p.facts.Sender.ID {
-			return nil
-		}
-	}
-	if err := recorder.LastRoute(ctx, row); err != nil {
-		return fmt.Errorf("record the last route: %w", err)
 	}
 	return nil
 }

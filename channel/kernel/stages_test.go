@@ -279,28 +279,20 @@ func TestDeniedMessagesTakeNothingOfTheRates(t *testing.T) {
 
 // rows is a recorder.
 type rows struct {
-	record, route error
-	owner         string
-	rows          []channel.Row
-	routed        bool
+	kernel.Recorder
+	err    error
+	rows   []channel.Row
+	routed bool
 }
 
-func (r *rows) Record(_ context.Context, row channel.Row) error {
-	r.rows = append(r.rows, row)
-	return r.record
+func (r *rows) Record(_ context.Context, row channel.Row, lastRoute bool) error {
+	r.rows, r.routed = append(r.rows, row), lastRoute
+	return r.err
 }
-
-func (r *rows) LastRoute(context.Context, channel.Row) error {
-	r.routed = true
-	return r.route
-}
-
-func (r *rows) Owner(context.Context, string) (string, error) { return r.owner, nil }
 
 // CH-23
 func TestRecordOptions(t *testing.T) {
 	own, blank := "kept", ""
-	main := channel.RouteFacts{MainSessionKey: "main", CreateIfMissing: true}
 	for name, test := range map[string]struct {
 		options kernel.RecordOptions
 		route   channel.RouteFacts
@@ -309,17 +301,14 @@ func TestRecordOptions(t *testing.T) {
 		routed  bool
 		fails   bool
 	}{
-		"the key of the turn":         {key: "fake:42"},
-		"the persisted key":           {route: channel.RouteFacts{PersistedSessionKey: "stored"}, key: "stored"},
-		"the key of the options":      {options: kernel.RecordOptions{SessionKey: &own}, route: channel.RouteFacts{PersistedSessionKey: "stored"}, key: "kept"},
-		"a blank key":                 {options: kernel.RecordOptions{SessionKey: &blank}, fails: true},
-		"the last route":              {options: kernel.RecordOptions{UpdateLastRoute: true}, key: "fake:42", routed: true},
-		"a row fails":                 {rows: rows{record: errTest}, key: "fake:42", fails: true},
-		"a row fails, with OnError":   {options: kernel.RecordOptions{UpdateLastRoute: true, OnError: func(context.Context, error) {}}, rows: rows{record: errTest}, key: "fake:42", routed: true},
-		"a route fails, with OnError": {options: kernel.RecordOptions{UpdateLastRoute: true, OnError: func(context.Context, error) {}}, rows: rows{route: errTest}, key: "fake:42", routed: true, fails: true},
-		"a main session, its owner":   {options: kernel.RecordOptions{UpdateLastRoute: true}, route: main, rows: rows{owner: "42"}, key: "fake:42", routed: true},
-		"a main session, another":     {options: kernel.RecordOptions{UpdateLastRoute: true}, route: main, rows: rows{owner: "43"}, key: "fake:42"},
-		"a main session, not pinned":  {options: kernel.RecordOptions{UpdateLastRoute: true}, route: main, key: "fake:42"},
+		"the key of the turn":       {key: "fake:42"},
+		"a row that may be made":    {route: channel.RouteFacts{CreateIfMissing: true}, key: "fake:42"},
+		"the persisted key":         {route: channel.RouteFacts{PersistedSessionKey: "stored"}, key: "stored"},
+		"the key of the options":    {options: kernel.RecordOptions{SessionKey: &own}, route: channel.RouteFacts{PersistedSessionKey: "stored"}, key: "kept"},
+		"a blank key":               {options: kernel.RecordOptions{SessionKey: &blank}, fails: true},
+		"the last route":            {options: kernel.RecordOptions{UpdateLastRoute: true}, key: "fake:42", routed: true},
+		"a row fails":               {rows: rows{err: errTest}, key: "fake:42", fails: true},
+		"a row fails, with OnError": {options: kernel.RecordOptions{UpdateLastRoute: true, OnError: func(context.Context, error) {}}, rows: rows{err: errTest}, key: "fake:42", routed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newHooks()
@@ -371,7 +360,7 @@ func TestRecordAndFinalizeOutliveTheirCaller(t *testing.T) {
 			}
 			switch at {
 			case "record":
-				s.kernel.Recorder = hanging(hang)
+				s.kernel.Recorder = hanging{do: hang}
 			case "onFinalize":
 				turn.OnFinalize = func(ctx context.Context, _ channel.Result) error { return hang(ctx) }
 			case "finalize":
@@ -386,11 +375,12 @@ func TestRecordAndFinalizeOutliveTheirCaller(t *testing.T) {
 	}
 }
 
-type hanging func(context.Context) error
+type hanging struct {
+	kernel.Recorder
+	do func(context.Context) error
+}
 
-func (h hanging) Record(ctx context.Context, _ channel.Row) error { return h(ctx) }
-func (hanging) LastRoute(context.Context, channel.Row) error      { return nil }
-func (hanging) Owner(context.Context, string) (string, error)     { return "", nil }
+func (h hanging) Record(ctx context.Context, _ channel.Row, _ bool) error { return h.do(ctx) }
 
 // CH-32
 func TestEveryPartOfFinalizeRunsAndTheFirstErrorStaysFirst(t *testing.T) {
@@ -491,7 +481,7 @@ func TestTheFinalizeMatrix(t *testing.T) {
 				s.group(true)
 				key := channel.WindowKey{Channel: "fake", Conversation: "42"}
 				s.kernel.Window = channel.NewWindow(nil, channel.WindowOptions{})
-				if err := s.kernel.Window.Record(t.Context(), channel.Recording{Key: key, MessageID: "0", Message: channel.MessageFacts{RawBody: "before"}}); err != nil {
+				if err := s.kernel.Window.Record(t.Context(), channel.Recording{HistoryHint: channel.HistoryHint{Key: key}, MessageID: "0", Message: channel.MessageFacts{RawBody: "before"}}); err != nil {
 					t.Fatal(err)
 				}
 				test.set(s)
@@ -524,7 +514,7 @@ func TestAnObservingTurnWritesNothing(t *testing.T) {
 				s.delivery = s.platform.delivery("preview", "working", "rest", "settle")
 				s.kernel.Window = channel.NewWindow(nil, channel.WindowOptions{})
 				key := channel.WindowKey{Channel: "fake", Conversation: "42"}
-				_ = s.kernel.Window.Record(t.Context(), channel.Recording{Key: key, MessageID: "0", Message: channel.MessageFacts{RawBody: "before"}})
+				_ = s.kernel.Window.Record(t.Context(), channel.Recording{HistoryHint: channel.HistoryHint{Key: key}, MessageID: "0", Message: channel.MessageFacts{RawBody: "before"}})
 				s.kernel.Agent = agentFunc(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 					inside := channel.FromContext(ctx) // what a tool finds
 					inside.Sink.Preview(channel.Payload{Text: "half"})

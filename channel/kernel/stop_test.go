@@ -108,7 +108,7 @@ func TestAStoppedMessageHasOneNoticeOrOneLineInTheLog(t *testing.T) {
 		"a full queue":    {fails(turn.ErrQueueFull), "", 0, "The server is busy at the moment", ""},
 		"the server ends": {fails(turn.ErrDraining), "", 0, "The server is restarting", ""},
 		"a failed model":  {fails(errTest), "", 1, "Something went wrong.", "level=ERROR"},
-		"no session":      {func(s *stopScene) { s.kernel.Recorder = &rows{record: errTest} }, "", 1, "Something went wrong.", "level=ERROR"},
+		"no session":      {func(s *stopScene) { s.kernel.Recorder = &rows{err: errTest} }, "", 1, "Something went wrong.", "level=ERROR"},
 		"stopped, in no group": {func(s *stopScene) {
 			s.change = func(f *channel.Facts) {
 				group(f)
@@ -284,7 +284,7 @@ func TestAPressPassesTheGatesOfItsCommand(t *testing.T) {
 			s, d := newHooks(), &decider{}
 			s.kernel.Agent, s.kernel.Window = d, channel.NewWindow(nil, channel.WindowOptions{})
 			key := channel.WindowKey{Channel: "fake", Conversation: "42"}
-			_ = s.kernel.Window.Record(t.Context(), channel.Recording{Key: key, MessageID: "m", Message: channel.MessageFacts{RawBody: "before"}})
+			_ = s.kernel.Window.Record(t.Context(), channel.Recording{HistoryHint: channel.HistoryHint{Key: key}, MessageID: "m", Message: channel.MessageFacts{RawBody: "before"}})
 			s.group(false)
 			s.facts.Access.Group.Policy, s.facts.Access.Group.RequireMention, s.facts.Access.Commands = test.policy, true, test.commands
 			s.class = channel.EventClass{Kind: channel.EventInteraction, CanStartAgentTurn: true}

@@ -216,7 +216,7 @@ type recorder struct {
 	results webhook.Results
 }
 
-// Forget implements [channel.SessionEraser].
+// Forget implements [kernel.Recorder].
 func (r *recorder) Forget(ctx context.Context, session string) error {
 	return errors.Join(r.results.Erase(ctx, session), r.Sessions.Forget(ctx, session))
 }

@@ -115,7 +115,6 @@ type Outbound struct {
 	Event            string `json:",omitempty"` // the key of the event that is answered; "" where none was accepted
 	Origin           Origin // the sender and place that the gates decide about before another attempt
 	Block            Block
-	Attempt          int // 1 is the first
 }
 
 // Origin is who is answered, and where: what the route and sender gates decide by.

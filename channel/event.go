@@ -8,12 +8,9 @@ import (
 )
 
 // EventKey names an event of a platform. `5` and "5" are one thread.
-type EventKey struct {
-	Channel, Account, Conversation, Thread, ID string
-	Synthetic                                  bool // ID was made from content: the key lives for 60 s
-}
+type EventKey struct{ Channel, Account, Conversation, Thread, ID string }
 
-// String returns the key as one text, with its parts escaped, so that different keys have different texts. Synthetic is no part of it.
+// String returns the key as one text, with its parts escaped, so that different keys have different texts.
 func (k EventKey) String() string {
 	return string(appendParts(nil, k.Channel, k.Account, k.Conversation, k.Thread, k.ID))
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 )
 
@@ -198,14 +197,12 @@ type Tree struct {
 	Commands func(text string, exact bool) bool
 
 	current atomic.Pointer[tree]
-	mu      sync.Mutex // of Set
 }
 
 // tree is one version of a Tree.
 type tree struct {
-	config     Configuration
-	places     map[PolicyQuery]layer
-	generation uint64
+	config Configuration
+	places map[PolicyQuery]layer
 }
 
 // NewTree returns the settings of a configuration. An error joins [*SettingError]s.
@@ -214,23 +211,13 @@ func NewTree(c Configuration) (*Tree, error) {
 	return t, t.Set(c)
 }
 
-// Set replaces the configuration, unless it has mistakes. Turns that were authorized before are authorized again.
+// Set replaces the configuration, unless it has mistakes.
 func (t *Tree) Set(c Configuration) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.current.Store(&tree{config: c, places: c.places(), generation: t.Generation() + 1})
+	t.current.Store(&tree{c, c.places()})
 	return nil
-}
-
-// Generation is different after every change.
-func (t *Tree) Generation() uint64 {
-	if now := t.current.Load(); now != nil {
-		return now.generation
-	}
-	return 0
 }
 
 // Policy returns the policy of a query. Without a configuration, it admits no one.
@@ -240,7 +227,7 @@ func (t *Tree) Policy(q PolicyQuery) Policy {
 		return Policy{}
 	}
 	p := resolve(now.config.layers(now.places, q), q)
-	p.Generation, p.Commands = now.generation, t.Commands
+	p.Commands = t.Commands
 	return p
 }
 

@@ -221,17 +221,13 @@ func (k *Kernel) PolicyAt(ctx context.Context, q channel.PolicyQuery, from chann
 	return policy, who
 }
 
-// stillAllowed asks the gates route and sender again where the settings have changed since authorize: someone who was let in perhaps may not talk
-// any more.
-func (k *Kernel) stillAllowed(ctx context.Context, o *channel.Origin, login channel.PolicyQuery, generation uint64) error {
-	if k.Settings == nil || o.Sender.ID == "" { // no one was let in: the server itself has begun
+// stillAllowed asks the gates route and sender again: the sender of a reply that waits may have been admitted by other settings.
+func (k *Kernel) stillAllowed(ctx context.Context, out *channel.Outbound) error {
+	f := channel.Facts{Channel: out.Channel, Account: out.Account, Sender: out.Origin.Sender, Conversation: out.Origin.Conversation}
+	if k.Settings == nil || f.Sender.ID == "" { // no one was let in: the server itself has begun
 		return nil
 	}
-	f := channel.Facts{Channel: login.Channel, Account: login.Account, Sender: o.Sender, Conversation: o.Conversation}
-	if k.Settings.Policy(f.PolicyQuery()).Generation == generation {
-		return nil
-	}
-	policy, who := k.PolicyAt(ctx, f.PolicyQuery(), o.Sender)
+	policy, who := k.PolicyAt(ctx, f.PolicyQuery(), f.Sender)
 	f.Access = policy.Access(who, channel.MentionFacts{})
 	for _, v := range channel.Evaluate(f).Verdicts {
 		if v.State == channel.Blocked && (v.Gate == channel.GateRoute || v.Gate == channel.GateSender) {

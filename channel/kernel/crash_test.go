@@ -49,20 +49,12 @@ func TestACrashAtAnyStepRepeatsAndLosesNothing(t *testing.T) {
 		"direct":     func(s *server, _ *kernel.QueueOptions) { s.handler.Sender = kernel.Sender{} },
 		"durable":    func(*server, *kernel.QueueOptions) {},
 		"idempotent": func(s *server, _ *kernel.QueueOptions) { s.idempotent() },
-		"reconcile": func(s *server, _ *kernel.QueueOptions) {
-			s.handler.Sender.Reconcile = func(_ context.Context, out channel.Outbound) (channel.Receipt, error) {
-				if s.chat.hasShown(out.Block) {
-					return channel.Receipt{}, nil
-				}
-				return channel.Receipt{State: channel.NotSent}, nil
-			}
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
 				died := true
 				for step := 1; died; step++ {
-					died = dieAtStep(t, d, step, change, name == "idempotent" || name == "reconcile")
+					died = dieAtStep(t, d, step, change, name == "idempotent")
 				}
 			})
 		})

@@ -37,7 +37,6 @@ func (p *pass) dispatch(ctx context.Context) (channel.Admission, error) {
 	err = s.end(ctx, err)
 	p.result.Dispatch = s.result(said)
 	if refused != "" && !s.tally.attempted {
-		p.refusal = err
 		return drop(refused), nil
 	}
 	p.result.Dispatched = true
@@ -114,7 +113,7 @@ func (p *pass) notifyFailure(ctx context.Context) {
 		text = p.sink.notice.Text
 	}
 	if text == "" || p.canceled && !errors.Is(p.err, turn.ErrDraining) || p.willRunLater() || p.observing() || p.k.Settings != nil && !p.policy.ErrorNotice ||
-		p.facts.Conversation.Kind != channel.Direct && !p.decision.Addressed || p.sink != nil && (p.sink.tally.visible || p.sink.tally.unknown || p.sink.tally.queued || p.sink.tally.permanent) {
+		p.facts.Conversation.Kind != channel.Direct && !p.decision.Addressed || p.sink != nil && p.sink.tally.final() {
 		return
 	}
 	p.notify(ctx, failureNotice, text)
@@ -160,9 +159,6 @@ func (p *pass) sendNotice(ctx context.Context, seq int, text string, keep bool) 
 	}
 	ctx, cancel := outlive(ctx, finalizeTimeout)
 	defer cancel()
-	if err := p.stillAllowed(ctx); err != nil {
-		return
-	}
 	b := channel.Block{
 		Kind: channel.ReplyFinal, Seq: seq, Payload: channel.Payload{Text: text, IsError: true}, Target: p.facts.Reply,
 		Key: fmt.Sprintf("%s:%d", p.result.TurnID, seq),
@@ -181,15 +177,6 @@ func (p *pass) sendNotice(ctx context.Context, seq int, text string, keep bool) 
 	if err != nil {
 		p.warn(ctx, p.result.Stage, "cannot send a notice to the sender", err)
 	}
-}
-
-// stillAllowed asks the gates again where the settings have changed since authorize.
-func (p *pass) stillAllowed(ctx context.Context) error {
-	if p.turn.Trigger != "" {
-		return nil
-	}
-	q := channel.PolicyQuery{Channel: p.facts.Channel, Account: p.facts.Account}
-	return p.k.stillAllowed(ctx, &channel.Origin{Sender: p.facts.Sender, Conversation: p.facts.Conversation}, q, p.policy.Generation)
 }
 
 // call calls a function of a platform, and makes one statement of what it returns.

@@ -77,10 +77,9 @@ func (p *pass) outcome() channel.Outcome {
 func (p *pass) finalize(ctx context.Context) {
 	r := p.result
 	p.started = p.trace(ctx, channel.Trace{Stage: channel.StageFinalize, Phase: channel.PhaseStart})
-	inside, end := p.span(ctx, string(channel.StageFinalize))
 	var errs []error
 	part := func(limit time.Duration, f func(context.Context) error) {
-		ctx, cancel := outlive(inside, limit)
+		ctx, cancel := outlive(ctx, limit)
 		defer cancel()
 		errs = append(errs, p.guard(ctx, func() error { return f(ctx) }))
 	}
@@ -93,7 +92,6 @@ func (p *pass) finalize(ctx context.Context) {
 		part(finalizeTimeout, func(ctx context.Context) error { return p.hooks.Finalize(ctx, r) })
 	}
 	err := errors.Join(errs...)
-	end(err)
 	t := channel.Trace{Stage: channel.StageFinalize, Phase: channel.PhaseDone, Outcome: r.Outcome}
 	if err != nil {
 		t.Phase, t.Err = channel.PhaseError, err
@@ -155,7 +153,7 @@ func (p *pass) willRunLater() bool {
 		return false
 	}
 	overloaded := p.err == nil && p.result.Admission.Reason == channel.ReasonOverloaded
-	if p.sink != nil && (p.sink.tally.visible || p.sink.tally.unknown || p.sink.tally.queued || p.sink.tally.permanent) {
+	if p.sink != nil && p.sink.tally.final() {
 		return false
 	}
 	failed := p.err != nil && !p.canceled && !turn.Lasting(p.err)

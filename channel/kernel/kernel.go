@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/internal/ratelimit"
 )
@@ -28,7 +30,7 @@ type Kernel struct {
 	Pairing  Pairing            // nil: no one is paired
 	Media    *channel.MediaRoot // nil: agents are given no local files
 	Observer channel.Observer
-	Tracer   channel.Tracer
+	Tracer   trace.Tracer // nil: turns have no spans
 	// DiskFailed is called if an event could not be stored because of the disk; nil.
 	DiskFailed func()
 	Log        *slog.Logger // nil is silent

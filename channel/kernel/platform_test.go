@@ -286,7 +286,6 @@ func (s *hookScene) runQueued(t *testing.T, d *db.DB) (r channel.Result, state s
 			return channel.Result{}, errTest
 		}
 		ran = true
-		m.Ack = s.meta().Ack
 		queued := m.Queued
 		m.Queued = func() { s.queued++; queued() }
 		r, err = kernel.Run(ctx, s.kernel, m, "raw", s.adapter())

@@ -60,10 +60,9 @@ type Queue struct {
 	outbox outbox
 
 	mu       sync.Mutex
-	handlers map[string]*handler                                   // by login
-	held     map[string]*Claimed                                   // events that run here, by key
-	acks     recent[string, func(context.Context, channel.Result)] // of events that wait; another process may run them
-	arrived  time.Time                                             // the last event
+	handlers map[string]*handler // by login
+	held     map[string]*Claimed // events that run here, by key
+	arrived  time.Time           // the last event
 	closed   bool
 
 	wake chan struct{}
@@ -221,7 +220,6 @@ type Arrival struct {
 	// turn.
 	Bundle string
 	Wait   time.Duration
-	Ack    func(context.Context, channel.Result) // of the first turn, if that runs in this process; nil
 }
 
 // TurnID returns the id of the first turn of the event, if it is no part of a bundle.
@@ -246,27 +244,10 @@ func (q *Queue) Accept(ctx context.Context, list ...Arrival) (isNew []bool, err 
 		lane := channel.EventKey{Channel: a.Key.Channel, Account: a.Key.Account, Conversation: a.Key.Conversation, Thread: a.Key.Thread}
 		events[i] = store.Event{
 			Key: a.Key.String(), Login: Login(a.Key.Channel, a.Key.Account), Lane: lane.String(), Bundle: a.Bundle, Raw: a.Raw,
-			Arrived: now.Add(time.Duration(i) * time.Microsecond), Due: time.Now().Add(a.Wait), Brief: a.Key.Synthetic,
+			Arrived: now.Add(time.Duration(i) * time.Microsecond), Due: time.Now().Add(a.Wait),
 		}
 	}
-	added := make([]bool, len(list)) // before the event can be claimed
-	q.mu.Lock()
-	for i, a := range list {
-		if _, known := q.acks.get(events[i].Key); !known && a.Ack != nil {
-			q.acks.put(events[i].Key, a.Ack)
-			added[i] = true
-		}
-	}
-	q.mu.Unlock()
-	isNew, err = q.kernel.Store.Accept(ctx, events)
-	q.mu.Lock()
-	for i, e := range events {
-		if added[i] && (err != nil || !isNew[i]) {
-			q.acks.drop(e.Key)
-		}
-	}
-	q.mu.Unlock()
-	if err != nil {
+	if isNew, err = q.kernel.Store.Accept(ctx, events); err != nil {
 		if disk.Failed(err) {
 			q.o.Log.ErrorContext(ctx, "refused an event: disk failed", "channel", list[0].Key.Channel, "error", err)
 			if q.kernel.DiskFailed != nil {
@@ -343,12 +324,6 @@ func (q *Queue) startEvent(e store.Event) {
 		q.wg.Go(func() { _ = c.handOver(q.ctx) })
 		return
 	}
-	for _, key := range append([]string{e.Key}, e.Merged...) {
-		if ack, ok := q.acks.get(key); ok {
-			c.acks = append(c.acks, ack)
-			q.acks.drop(key)
-		}
-	}
 	q.held[e.Key] = c
 	c.handler.wg.Go(func() {
 		q.run(c.handler, c)
@@ -363,7 +338,7 @@ func (q *Queue) startEvent(e store.Event) {
 func (q *Queue) run(h *handler, c *Claimed) {
 	ctx := h.turns
 	key, err := channel.ParseEventKey(c.Key)
-	m := Meta{Channel: h.Channel, Account: cmp.Or(h.Account, key.Account), TurnID: turnID(c.Key, c.Attempts), Event: c, Ack: c.acknowledge, Queued: func() {
+	m := Meta{Channel: h.Channel, Account: cmp.Or(h.Account, key.Account), TurnID: turnID(c.Key, c.Attempts), Event: c, Queued: func() {
 		q.mu.Lock()
 		c.starting = false
 		q.mu.Unlock()
@@ -440,7 +415,6 @@ type Claimed struct {
 	store.Event
 	queue    *Queue
 	handler  *handler
-	acks     []func(context.Context, channel.Result)
 	starting bool     // guarded by the queue's mu: its turn has no place yet
 	progress progress // of its turn
 
@@ -448,12 +422,6 @@ type Claimed struct {
 	over       bool // the store knows what became of it
 	hasOutcome bool
 	write      func(context.Context) error // of what became of it, which is still to be stored; nil
-}
-
-func (c *Claimed) acknowledge(ctx context.Context, r channel.Result) {
-	for _, ack := range c.acks {
-		ack(ctx, r)
-	}
 }
 
 // Raws returns what came: several for a bundle.

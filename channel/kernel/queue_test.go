@@ -31,12 +31,10 @@ func TestCopiesAreOneTurnAndTheOrderHolds(t *testing.T) {
 			return echo(ctx, turn)
 		}))
 		var wg sync.WaitGroup
-		var isNew, acked atomic.Int32
+		var isNew atomic.Int32
 		for range 100 {
 			wg.Go(func() {
-				a := arrival("ann", 1, "1")
-				a.Ack = func(context.Context, channel.Result) { acked.Add(1) }
-				known, err := s.queue.Accept(t.Context(), a)
+				known, err := s.queue.Accept(t.Context(), arrival("ann", 1, "1"))
 				if err != nil {
 					t.Error(err)
 				} else if known[0] {
@@ -49,8 +47,8 @@ func TestCopiesAreOneTurnAndTheOrderHolds(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Second)
-		if got := s.chat.shown(); got != "echo 1\necho 2\necho 3" || isNew.Load() != 1 || acked.Load() > 1 {
-			t.Errorf("got %q; %d were new, %d acknowledged", got, isNew.Load(), acked.Load())
+		if got := s.chat.shown(); got != "echo 1\necho 2\necho 3" || isNew.Load() != 1 {
+			t.Errorf("got %q; %d were new", got, isNew.Load())
 		}
 		s.close()
 		// 24 h after its end a copy is known, in another process; then it is not.
@@ -69,27 +67,6 @@ func TestCopiesAreOneTurnAndTheOrderHolds(t *testing.T) {
 		s.close()
 		if _, err := s.queue.Accept(t.Context(), arrival("ann", 9, "late")); !errors.Is(err, channel.ErrDraining) {
 			t.Errorf("got %v after the end", err)
-		}
-	})
-}
-
-// A copy that comes while the first event waits does not take the acknowledgement of the first.
-func TestAcknowledgementsOfEventsThatWait(t *testing.T) {
-	bubble(t, func(t *testing.T, d *db.DB) {
-		var acked []string
-		s := start(t, d, "a", &chat{}, echo)
-		for i, id := range []int{1, 1, 2} {
-			a := arrival("ann", id, fmt.Sprint(id))
-			a.Bundle, a.Wait = "album 1", time.Second
-			a.Ack = func(_ context.Context, r channel.Result) { acked = append(acked, fmt.Sprint(i, " ", r.Outcome)) }
-			if _, err := s.queue.Accept(t.Context(), a); err != nil {
-				t.Error(err)
-			}
-		}
-		time.Sleep(5 * time.Second)
-		s.close()
-		if !slices.Equal(acked, []string{"0 visible", "2 visible"}) || s.chat.shown() != "echo 1\n2" {
-			t.Errorf("got %q, shown %q", acked, s.chat.shown())
 		}
 	})
 }
@@ -483,11 +460,8 @@ func TestAnErasedSessionLeavesNothing(t *testing.T) {
 func TestAnEventThatCannotBeStoredIsNotAccepted(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
 		s := start(t, d, "a", &chat{}, echo, func(s *server, _ *kernel.QueueOptions) { s.kernel.Store = fullStore{s.store} })
-		acked := false
-		a := arrival("ann", 1, "one")
-		a.Ack = func(context.Context, channel.Result) { acked = true }
-		if _, err := s.queue.Accept(t.Context(), a); !errors.Is(err, store.ErrFull) || acked {
-			t.Errorf("got %v, acknowledged: %t", err, acked)
+		if _, err := s.queue.Accept(t.Context(), arrival("ann", 1, "one")); !errors.Is(err, store.ErrFull) {
+			t.Errorf("got %v", err)
 		}
 		s.close()
 	})

@@ -36,7 +36,6 @@ type pass struct {
 
 	result    channel.Result
 	err       error // of the first stage that failed
-	refusal   error // of the lane
 	canceled  bool  // the turn was ended: by a person, by its lane, or because it goes on elsewhere
 	acked     bool
 	inLane    atomic.Bool // the turn has its place
@@ -100,17 +99,14 @@ func (p *pass) setTurn(t *Turn) {
 
 // run goes through the stages, and then through finalize.
 func (p *pass) run(ctx context.Context, list []stage) (channel.Result, error) {
-	outer := ctx
-	ctx, end := p.span(ctx, "turn")
-	describe := p.describeSpan(outer, ctx)
+	ctx, end := p.startSpan(ctx)
+	defer end()
 	for i := range list {
 		if !p.step(ctx, &list[i]) {
 			break
 		}
 	}
 	p.finish(ctx)
-	describe()
-	end(p.err)
 	return p.result, p.err
 }
 
@@ -122,13 +118,11 @@ func (p *pass) step(ctx context.Context, s *stage) bool {
 		return false
 	}
 	p.started = p.trace(ctx, channel.Trace{Stage: s.name, Phase: channel.PhaseStart})
-	inside, end := p.span(ctx, string(s.name))
 	var a channel.Admission
 	err := p.guard(ctx, func() (err error) {
-		a, err = s.do(p, inside)
+		a, err = s.do(p, ctx)
 		return err
 	})
-	end(err)
 	if err == nil {
 		err = a.Check()
 	}

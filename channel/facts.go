@@ -37,22 +37,22 @@ const (
 
 // Opt is a value, none by decision, or unset: only what is unset falls back.
 type Opt struct {
-	value string
-	set   bool
+	Value string
+	Set   bool
 }
 
 // Some is a value; None says no value.
 func Some(value string) Opt { return Opt{value, true} }
 
 // None ends the search for a value: there is to be none.
-var None = Opt{set: true}
+var None = Opt{Set: true}
 
 // Get returns the value, "" for none, and whether it was set.
-func (o Opt) Get() (value string, set bool) { return o.value, o.set }
+func (o Opt) Get() (value string, set bool) { return o.Value, o.Set }
 
 // Or is o where it is set, else p.
 func (o Opt) Or(p Opt) Opt {
-	if o.set {
+	if o.Set {
 		return o
 	}
 	return p

@@ -31,7 +31,7 @@ func TestTheLastRouteOfASessionIsKnown(t *testing.T) {
 	}
 	want := topicRow("s", "1")
 	want.Reply.ReplyToID = channel.Opt{} // a later message is no answer to this one
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(channel.Opt{})); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	places, err := s.Places(t.Context(), "s")

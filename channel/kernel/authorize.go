@@ -120,16 +120,8 @@ func (p *pass) notifyStopped(ctx context.Context) {
 	if text == "" || p.k.Settings != nil && !p.policy.ErrorNotice || !p.decision.Talks() && !unsure || p.facts.Conversation.Kind != channel.Direct && !p.decision.Addressed {
 		return
 	}
-	f, now := p.facts, time.Now()
-	key := stopNotice{f.Channel, f.Account, f.Conversation.ID, f.Sender.ID, p.result.Admission.Reason}
-	p.k.mu.Lock()
-	last, told := p.k.stops.get(key)
-	due := !told || now.Sub(last) >= stopNoticeEvery
-	if due {
-		p.k.stops.put(key, now)
-	}
-	p.k.mu.Unlock()
-	if due {
+	f := p.facts
+	if p.k.guards.noticeDue(stopNotice{f.Channel, f.Account, f.Conversation.ID, f.Sender.ID, p.result.Admission.Reason}) {
 		p.letNext(ctx) // the next message need not wait for this notice
 		p.notify(ctx, stoppedNotice, text)
 	}

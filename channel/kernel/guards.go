@@ -23,28 +23,12 @@ const (
 	sentLife  = 10 * time.Minute
 )
 
-// recent is a map that is bounded: what was not put for longest goes first. The zero value is empty.
-type recent[K comparable, V any] struct{ lru *simplelru.LRU[K, V] }
+// recent is a map that is bounded: what was not put for longest goes first. Peek reads it.
+type recent[K comparable, V any] = simplelru.LRU[K, V]
 
-// get returns a value; it keeps nothing alive.
-func (r *recent[K, V]) get(k K) (v V, ok bool) {
-	if r.lru == nil {
-		return v, false
-	}
-	return r.lru.Peek(k)
-}
-
-func (r *recent[K, V]) put(k K, v V) {
-	if r.lru == nil {
-		r.lru, _ = simplelru.NewLRU[K, V](maxRecent, nil) // fails for a size below 1 only
-	}
-	r.lru.Add(k, v)
-}
-
-func (r *recent[K, V]) drop(k K) {
-	if r.lru != nil {
-		r.lru.Remove(k)
-	}
+func newRecent[K comparable, V any]() *recent[K, V] {
+	r, _ := simplelru.NewLRU[K, V](maxRecent, nil) // fails for a size below 1 only
+	return r
 }
 
 type (
@@ -61,9 +45,10 @@ func placeOf(f *channel.Facts) placeKey {
 // guards bound what bots, senders and conversations may start, and know what was sent from here. Only events that they let pass are counted.
 type guards struct {
 	mu      sync.Mutex
-	pairs   recent[pairKey, *botPair]
-	inARow  recent[placeKey, int] // turns that bots have started since a person wrote
-	outside recent[sentKey, time.Time]
+	pairs   *recent[pairKey, *botPair]
+	inARow  *recent[placeKey, int]         // turns that bots have started since a person wrote
+	outside *recent[sentKey, time.Time]    // until when it is known that a message was sent from here
+	notices *recent[stopNotice, time.Time] // when a sender was told last why a message was stopped
 	senders *ratelimit.Buckets[senderKey]
 	chats   *ratelimit.Buckets[placeKey]
 }
@@ -75,12 +60,30 @@ type botPair struct {
 	paused time.Time   // until
 }
 
+func (g *guards) init() {
+	g.pairs, g.inARow = newRecent[pairKey, *botPair](), newRecent[placeKey, int]()
+	g.outside, g.notices = newRecent[sentKey, time.Time](), newRecent[stopNotice, time.Time]()
+	g.senders, g.chats = ratelimit.New[senderKey](maxRecent), ratelimit.New[placeKey](maxRecent)
+}
+
+// noticeDue reports whether a sender was not told for a minute why a message was stopped, and notes the time.
+func (g *guards) noticeDue(n stopNotice) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	if last, ok := g.notices.Peek(n); ok && now.Sub(last) < stopNoticeEvery {
+		return false
+	}
+	g.notices.Add(n, now)
+	return true
+}
+
 // sent notes the ids of messages that were sent in a conversation.
 func (g *guards) sent(f *channel.Facts, ids []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, id := range ids {
-		g.outside.put(sentKey{f.Channel, f.Account, f.Conversation.ID, id}, time.Now().Add(sentLife))
+		g.outside.Add(sentKey{f.Channel, f.Account, f.Conversation.ID, id}, time.Now().Add(sentLife))
 	}
 }
 
@@ -88,7 +91,7 @@ func (g *guards) sent(f *channel.Facts, ids []string) {
 func (g *guards) sentFromHere(name, account, conversation, id string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	until, ok := g.outside.get(sentKey{name, account, conversation, id})
+	until, ok := g.outside.Peek(sentKey{name, account, conversation, id})
 	return ok && time.Now().Before(until)
 }
 
@@ -136,7 +139,7 @@ func (g *guards) noteMessage(f *channel.Facts) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.inARow.drop(placeOf(f))
+	g.inARow.Remove(placeOf(f))
 }
 
 // loop is the gate that keeps two agents from answering each other without end.
@@ -146,22 +149,22 @@ func (g *guards) loop(f *channel.Facts, now time.Time) (v channel.Verdict, wait 
 	switch {
 	case !f.Sender.IsBot:
 		v.State = channel.Skipped
-		return v, 0, func() { g.inARow.drop(place) }
+		return v, 0, func() { g.inARow.Remove(place) }
 	case f.Sender.ID == "" || f.MessageID == "" || f.Conversation.ID == "":
 		v.State = channel.Skipped
 		return v, 0, func() {}
 	}
 	self := cmp.Or(f.Account, f.Route.AgentID, f.Channel) // the other of the two
 	key := pairKey{f.Channel, f.Conversation.ID, min(self, f.Sender.ID), max(self, f.Sender.ID)}
-	p, ok := g.pairs.get(key)
+	p, ok := g.pairs.Peek(key)
 	if !ok {
 		p = &botPair{}
-		g.pairs.put(key, p)
+		g.pairs.Add(key, p)
 	}
 	for len(p.times) > 0 && now.Sub(p.times[0]) >= loopWindow {
 		p.times = p.times[1:]
 	}
-	row, _ := g.inARow.get(place)
+	row, _ := g.inARow.Peek(place)
 	switch {
 	case p.last == f.MessageID:
 		return v, 0, func() {} // it was counted
@@ -176,7 +179,7 @@ func (g *guards) loop(f *channel.Facts, now time.Time) (v channel.Verdict, wait 
 	default:
 		return v, 0, func() {
 			p.times, p.last = append(p.times, now), f.MessageID
-			g.inARow.put(place, row+1)
+			g.inARow.Add(place, row+1)
 		}
 	}
 	v.State, v.Reason = channel.Blocked, channel.ReasonBotLoop

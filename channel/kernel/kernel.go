@@ -11,12 +11,10 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/internal/ratelimit"
 )
 
 // Kernel runs turns. Only Agent is required. Its fields are not changed after the first turn.
@@ -37,8 +35,6 @@ type Kernel struct {
 
 	once   sync.Once
 	guards guards
-	mu     sync.Mutex // of stops
-	stops  recent[stopNotice, time.Time]
 }
 
 // Channel is a platform that events come from.
@@ -91,7 +87,7 @@ func (k *Kernel) init() {
 		if k.Window == nil {
 			k.Window = channel.NewWindow(nil, channel.WindowOptions{Log: k.Log})
 		}
-		k.guards.senders, k.guards.chats = ratelimit.New[senderKey](maxRecent), ratelimit.New[placeKey](maxRecent)
+		k.guards.init()
 	})
 }
 

@@ -182,9 +182,7 @@ func newChannels(c *config.Config, stored *database, tapes tape.Store, f *turn.F
 		}
 		wrong = append(wrong, err)
 	}
-	theirs, err := turns.Channels(f)
-	wrong = append(wrong, err)
-	for _, ch := range theirs {
+	for _, ch := range turns.Channels(f) {
 		wrong = append(wrong, d.Add(ch, ""))
 	}
 	return d, errors.Join(wrong...)

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Pairs is [Pairing] for an operator: a sender who wants to talk gets a code, and the operator approves the code. Several processes, such
+// Pairs knows who was paired with an account: a sender who wants to talk gets a code, and an operator approves the code. Several processes, such
 // as the server and a command, can use the same store.
 type Pairs struct{ store Texts }
 
@@ -51,16 +51,19 @@ func NewPairs(store Texts) *Pairs {
 	return &Pairs{store}
 }
 
-// Paired implements [Pairing].
+// Paired reports whether a sender is paired.
 func (p *Pairs) Paired(ctx context.Context, channel, account, sender string) (bool, error) {
-	pair, err := p.load(ctx, pairName(channel, account, sender))
-	return pair != nil && pair.Code == "", err
+	paired, _, err := p.State(ctx, channel, account, sender)
+	return paired, err
 }
 
-// Requested reports whether a sender has a code that has not expired.
-func (p *Pairs) Requested(ctx context.Context, channel, account, sender string) (bool, error) {
+// State reports whether a sender is paired, or has a code that has not expired.
+func (p *Pairs) State(ctx context.Context, channel, account, sender string) (paired, requested bool, err error) {
 	pair, err := p.load(ctx, pairName(channel, account, sender))
-	return pair != nil && pair.Code != "" && !pair.expired(), err
+	if pair == nil {
+		return false, false, err
+	}
+	return pair.Code == "", pair.Code != "" && !pair.expired(), nil
 }
 
 // Request stores that a sender wants to be paired, and returns the code. tell is false if the sender was told the code within the last hour.
@@ -231,7 +234,7 @@ func parsePair(name string, text []byte) (p *Pair, err error) {
 
 // PairedFact returns the value of [Identity.Paired]. It reads the store only if the policy needs it, and returns Unknown with an error if
 // that fails. Without a store no one is paired.
-func PairedFact(ctx context.Context, p Pairing, policy PolicyKind, channel, account, sender string) (Tri, error) {
+func PairedFact(ctx context.Context, p *Pairs, policy PolicyKind, channel, account, sender string) (Tri, error) {
 	if policy != PolicyPairing {
 		return Unknown, nil
 	}

@@ -225,7 +225,7 @@ func TestPairsAreAskedForOnlyUnderThePolicyPairing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
-		store  channel.Pairing
+		store  *channel.Pairs
 		policy channel.PolicyKind
 		sender string
 		want   channel.Tri

@@ -1,7 +1,5 @@
 package channel
 
-import "context"
-
 // Row is what is recorded of a turn.
 type Row struct {
 	SessionKey      string
@@ -44,9 +42,4 @@ type Settings interface {
 type PolicyQuery struct {
 	Channel, Account, Conversation, Parent, Thread string
 	Kind                                           ChatType
-}
-
-// Pairing knows who was paired with an account. An error is an unreadable store.
-type Pairing interface {
-	Paired(_ context.Context, channel, account, sender string) (bool, error)
 }

@@ -188,7 +188,6 @@ func resolve(layers []layer, q PolicyQuery) Policy {
 var (
 	_ Settings = (*Tree)(nil)
 	_ Routes   = (*Tree)(nil)
-	_ Pairing  = (*Pairs)(nil)
 )
 
 // Tree is [Settings] and [Routes] from a configuration that can change while the server runs.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -119,11 +120,12 @@ func (p *pass) endEvent(ctx context.Context) error {
 	case e == nil || e.finished():
 		return nil
 	case p.handedOver() || p.err == nil && a.Reason == channel.ReasonDraining:
-		return e.handOver(ctx)
+		return e.release(ctx, store.EventRelease{})
 	case p.willRunLater():
-		return e.retry(ctx)
+		pause, _ := retryAfter(e.Attempts + 1)
+		return e.release(ctx, store.EventRelease{Failed: true, Due: time.Now().Add(pause)})
 	case p.err == nil && a.Reason == channel.ReasonPairingRequired && p.hasCode(ctx):
-		return e.park(ctx, p.facts.Sender.ID)
+		return e.release(ctx, store.EventRelease{Parked: p.facts.Sender.ID})
 	}
 	_, _, err := e.finish(ctx, cmp.Or(p.result.Outcome, channel.OutcomeBlocked), nil)
 	return err
@@ -134,11 +136,8 @@ func (p *pass) hasCode(ctx context.Context) bool {
 	if p.k.Pairing == nil {
 		return false
 	}
-	asked, err := p.k.Pairing.Requested(ctx, p.facts.Channel, p.facts.Account, p.facts.Sender.ID)
-	if err == nil && !asked {
-		asked, err = p.k.Pairing.Paired(ctx, p.facts.Channel, p.facts.Account, p.facts.Sender.ID)
-	}
-	return err == nil && asked
+	paired, requested, err := p.k.Pairing.State(ctx, p.facts.Channel, p.facts.Account, p.facts.Sender.ID)
+	return err == nil && (paired || requested)
 }
 
 // willRunLater reports whether the event will run again: its turn has failed before anything was visible, for a reason that may pass.

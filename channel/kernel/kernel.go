@@ -25,7 +25,7 @@ type Kernel struct {
 	Window   *channel.Window    // nil is one in memory
 	Routes   channel.Routes     // nil: adapters set the route
 	Settings channel.Settings   // nil admits no one
-	Pairing  Pairing            // nil: no one is paired
+	Pairing  *channel.Pairs     // nil: no one is paired
 	Media    *channel.MediaRoot // nil: agents are given no local files
 	Observer channel.Observer
 	Tracer   trace.Tracer // nil: turns have no spans

@@ -321,7 +321,7 @@ func (q *Queue) startEvent(e store.Event) {
 	defer q.mu.Unlock()
 	c.handler = q.handlers[e.Login]
 	if c.handler == nil { // the channel has ended since
-		q.wg.Go(func() { _ = c.handOver(q.ctx) })
+		q.wg.Go(func() { _ = c.release(q.ctx, store.EventRelease{}) })
 		return
 	}
 	q.held[e.Key] = c
@@ -392,19 +392,13 @@ func (q *Queue) unpark(h *handler) error {
 		return err
 	}
 	for _, sender := range senders {
-		asked, err := pairing.Requested(q.ctx, h.Channel, h.Account, sender) // first: a sender who is approved meanwhile is paired below
-		if err != nil {
-			return err
-		}
-		paired, err := pairing.Paired(q.ctx, h.Channel, h.Account, sender)
-		if err != nil {
-			return err
-		}
-		if paired || !asked {
-			if err := q.kernel.Store.Unpark(q.ctx, login, sender, !paired); err != nil {
-				return err
-			}
+		paired, requested, err := pairing.State(q.ctx, h.Channel, h.Account, sender)
+		if err == nil && !requested {
+			err = q.kernel.Store.Unpark(q.ctx, login, sender, !paired)
 			signal(q.wake)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -520,25 +514,10 @@ func (c *Claimed) finish(ctx context.Context, o channel.Outcome, out *channel.Ou
 	return id, first, err
 }
 
+// release gives the event back: to be claimed again, here or by another process, or after its sender is paired.
 func (c *Claimed) release(ctx context.Context, r store.EventRelease) error {
 	r.Key, r.Replica = c.Key, c.queue.o.Replica
 	return c.end(ctx, noteFor, func(ctx context.Context) error { return c.queue.kernel.Store.Release(ctx, r) })
-}
-
-// handOver leaves the event to another process, or to the next start.
-func (c *Claimed) handOver(ctx context.Context) error {
-	return c.release(ctx, store.EventRelease{})
-}
-
-// retry runs the event again later.
-func (c *Claimed) retry(ctx context.Context) error {
-	pause, _ := retryAfter(c.Attempts + 1)
-	return c.release(ctx, store.EventRelease{Failed: true, Due: time.Now().Add(pause)})
-}
-
-// park keeps the event until its sender was paired.
-func (c *Claimed) park(ctx context.Context, sender string) error {
-	return c.release(ctx, store.EventRelease{Parked: sender})
 }
 
 // retries are the pauses before an event runs again whose turn has failed.

@@ -16,17 +16,6 @@ type Recorder interface {
 	Forget(_ context.Context, session string) error
 }
 
-// Pairing knows who was paired with an account, and who asks for that.
-type Pairing interface {
-	channel.Pairing
-	// Requested reports whether a sender has a code that has not expired.
-	Requested(_ context.Context, name, account, sender string) (bool, error)
-	// Welcome returns true once for each sender who was paired.
-	Welcome(_ context.Context, name, account, sender string) (bool, error)
-	// Request returns the code of a sender who asks to be paired. tell is false if the sender was told within the hour, or is paired.
-	Request(_ context.Context, name, account string, s channel.SenderFacts) (code string, tell bool, err error)
-}
-
 // RecordOptions say what is written before dispatch.
 type RecordOptions struct {
 	SessionKey      *string // of the row; nil: that of the turn

@@ -72,7 +72,7 @@ func dieAtStep(t *testing.T, d *db.DB, step int, change func(*server, *kernel.Qu
 	for _, replica := range []string{"b", "c"} { // the second one must find nothing left to do
 		next := start(t, d, fmt.Sprint(replica, step), c, steps, change)
 		time.Sleep(time.Minute)
-		if events, replies, err := next.queue.Pending(t.Context()); len(events)+len(replies) > 0 || err != nil {
+		if events, replies, err := next.kernel.Store.Pending(t.Context()); len(events)+len(replies) > 0 || err != nil {
 			t.Errorf("step %d: %v and %v are left, %v", step, events, replies, err)
 		}
 		next.close()

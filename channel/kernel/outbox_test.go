@@ -34,7 +34,7 @@ func TestAReplyThatThePlatformRefusesForAWhileIsKept(t *testing.T) {
 		s.send("ann", 2, "two")
 		s.send("bob", 3, "other")
 		time.Sleep(time.Minute)
-		if _, replies, err := s.queue.Pending(t.Context()); replies["chat"] != 2 || err != nil {
+		if _, replies, err := s.kernel.Store.Pending(t.Context()); replies["chat"] != 2 || err != nil {
 			t.Errorf("got %v, %v", replies, err)
 		}
 		s.close()
@@ -144,7 +144,7 @@ func TestAReplyIsGivenUpAfterADay(t *testing.T) {
 				if attempts < test.min || attempts > test.max || len(results) != 1 || results[0].Outcome != channel.OutcomeQueued || c.shown() != "" {
 					t.Errorf("%d attempts, %d turns, shown %q", attempts, len(results), c.shown())
 				}
-				if _, replies, err := s.queue.Pending(t.Context()); len(replies) != 0 || err != nil {
+				if _, replies, err := s.kernel.Store.Pending(t.Context()); len(replies) != 0 || err != nil {
 					t.Errorf("got %v, %v", replies, err)
 				}
 				s.close()
@@ -183,7 +183,7 @@ func TestAReplyThatMayHaveBeenSent(t *testing.T) {
 				if got := c.shown(); !strings.HasPrefix(got, test.want) || strings.Contains(got, missing) != (strings.Contains(test.want, missing) || test.cuts > 10) {
 					t.Errorf("got %q", got)
 				}
-				if _, replies, err := s.queue.Pending(t.Context()); len(replies) > 0 || err != nil {
+				if _, replies, err := s.kernel.Store.Pending(t.Context()); len(replies) > 0 || err != nil {
 					t.Errorf("%v wait at the end, %v", replies, err)
 				}
 				s.close()
@@ -208,7 +208,7 @@ func TestTheGatesAreAskedBeforeAReplyIsTriedAgain(t *testing.T) {
 		c.failWith(nil)
 		s.kernel.Settings.(*openSettings).disable()
 		time.Sleep(time.Hour)
-		if _, replies, _ := s.queue.Pending(t.Context()); c.shown() != "" || len(replies) != 0 {
+		if _, replies, _ := s.kernel.Store.Pending(t.Context()); c.shown() != "" || len(replies) != 0 {
 			t.Errorf("got %q, %v wait", c.shown(), replies)
 		}
 		s.close()

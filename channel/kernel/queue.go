@@ -536,8 +536,3 @@ func (q *Queue) Kernel() *Kernel { return q.kernel }
 
 // Exclusive lets one of the replicas poll a platform; nil: there are no others.
 func (q *Queue) Exclusive() channel.Exclusive { return q.o.Only }
-
-// Pending counts the events that have not ended and the replies that are to be sent, by channel.
-func (q *Queue) Pending(ctx context.Context) (events, replies map[string]int, err error) {
-	return q.kernel.Store.Pending(ctx)
-}

@@ -180,7 +180,7 @@ func TestAHandlerThatFailsEndsItsEvent(t *testing.T) {
 				})
 				s.send("ann", 1, "one")
 				time.Sleep(time.Minute)
-				if events, _, err := s.queue.Pending(t.Context()); runs != 1 || len(events) != 0 || err != nil {
+				if events, _, err := s.kernel.Store.Pending(t.Context()); runs != 1 || len(events) != 0 || err != nil {
 					t.Errorf("it ran %d times, %v are left, %v", runs, events, err)
 				}
 				if err := s.queue.Serve(t.Context(), s.handler, nil); err == nil {
@@ -294,7 +294,7 @@ func TestTheFirstMessageIsAnsweredWhenItsSenderIsPaired(t *testing.T) {
 				got := c.shownTo("ann")
 				got[0] = "code"
 				want(t, "shown", got, test.want)
-				if events, _, err := s.queue.Pending(t.Context()); err != nil || events["chat"] != test.pending {
+				if events, _, err := s.kernel.Store.Pending(t.Context()); err != nil || events["chat"] != test.pending {
 					t.Errorf("%v wait, %v", events, err)
 				}
 				s.close()

@@ -347,12 +347,12 @@ func (s *server) run(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (cha
 	})
 }
 
+// directFacts are of a message in the conversation of its sender.
 func directFacts(sender, id, text string) channel.Facts {
-	return channel.Facts{
-		Channel: "chat", MessageID: id, Sender: channel.SenderFacts{ID: sender}, Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: sender},
-		Route: channel.RouteFacts{AgentID: "a", RouteSessionKey: "chat:" + sender}, Reply: channel.ReplyPlanFacts{To: sender},
-		Message: channel.MessageFacts{RawBody: text},
-	}
+	f := facts(id, text)
+	f.Channel, f.Route.RouteSessionKey = "chat", "chat:"+sender
+	f.Sender.ID, f.Conversation.ID, f.Reply.To = sender, sender, sender
+	return f
 }
 
 // send sends a message to the agent.

@@ -116,12 +116,9 @@ func (p *pass) notifyStopped(ctx context.Context) {
 			p.policy = p.k.Settings.Policy(p.facts.PolicyQuery())
 		}
 	}
-	unsure := p.result.Admission.Reason == channel.ReasonPairingUnavailable
-	if text == "" || p.k.Settings != nil && !p.policy.ErrorNotice || !p.decision.Talks() && !unsure || p.facts.Conversation.Kind != channel.Direct && !p.decision.Addressed {
-		return
-	}
-	f := p.facts
-	if p.k.guards.noticeDue(stopNotice{f.Channel, f.Account, f.Conversation.ID, f.Sender.ID, p.result.Admission.Reason}) {
+	f, reason := p.facts, p.result.Admission.Reason
+	talks := p.decision.Talks() || reason == channel.ReasonPairingUnavailable // perhaps
+	if text != "" && talks && p.wantsNotice() && p.k.guards.noticeDue(stopNotice{f.Channel, f.Account, f.Conversation.ID, f.Sender.ID, reason}) {
 		p.letNext(ctx) // the next message need not wait for this notice
 		p.notify(ctx, stoppedNotice, text)
 	}

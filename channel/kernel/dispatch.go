@@ -112,11 +112,17 @@ func (p *pass) notifyFailure(ctx context.Context) {
 	} else if p.sink.notice != nil {
 		text = p.sink.notice.Text
 	}
-	if text == "" || p.canceled && !errors.Is(p.err, turn.ErrDraining) || p.willRunLater() || p.observing() || p.k.Settings != nil && !p.policy.ErrorNotice ||
-		p.facts.Conversation.Kind != channel.Direct && !p.decision.Addressed || p.sink != nil && p.sink.tally.final() {
+	if p.canceled && !errors.Is(p.err, turn.ErrDraining) || p.willRunLater() || p.sink != nil && p.sink.tally.final() {
 		return
 	}
-	p.notify(ctx, failureNotice, text)
+	if text != "" && !p.observing() && p.wantsNotice() {
+		p.notify(ctx, failureNotice, text)
+	}
+}
+
+// wantsNotice reports whether the sender gets a notice in place of an answer: the settings allow it, and the message was for the agent.
+func (p *pass) wantsNotice() bool {
+	return (p.k.Settings == nil || p.policy.ErrorNotice) && (p.facts.Conversation.Kind == channel.Direct || p.decision.Addressed)
 }
 
 // notify sends a notice in place of an answer. There is one for each event at most, also if the process dies (CH-60).

@@ -278,9 +278,8 @@ func (q *Queue) startEvents() (next time.Time) {
 	held := slices.Sorted(maps.Keys(q.held))
 	lanes := map[string]int{}
 	for _, c := range q.held {
-		lanes[c.Lane]++
-		if c.starting {
-			lanes[c.Lane] = laneRunning
+		if lanes[c.Lane]++; c.starting {
+			lanes[c.Lane] += laneRunning
 		}
 	}
 	q.mu.Unlock()

@@ -26,7 +26,6 @@ func (p *pass) finish(ctx context.Context) {
 	}
 	p.acknowledge(ctx)
 	p.letNext(ctx)
-	p.following.Wait()
 }
 
 // join adds an error behind the first one of the turn.
@@ -86,6 +85,7 @@ func (p *pass) finalize(ctx context.Context) {
 	}
 	part(finalizeTimeout+channel.LoaderTimeout, p.writeHistory)
 	part(finalizeTimeout, p.endEvent)
+	part(finalizeTimeout, p.trackSession)
 	if p.turn != nil && p.turn.OnFinalize != nil {
 		part(finalizeTimeout, func(ctx context.Context) error { return p.turn.OnFinalize(ctx, r) })
 	}
@@ -99,6 +99,14 @@ func (p *pass) finalize(ctx context.Context) {
 	}
 	p.trace(ctx, t)
 	p.join(channel.StageFinalize, err)
+}
+
+// trackSession runs the task of a recorded session. Its failure does not change the turn.
+func (p *pass) trackSession(ctx context.Context) error {
+	if p.recorded != nil && p.turn.Record.TrackTask != nil {
+		p.attempt(ctx, channel.StageFinalize, "the task of a recorded session failed", func() error { return p.turn.Record.TrackTask(ctx, *p.recorded) })
+	}
+	return nil
 }
 
 // acknowledge tells the caller what to answer its platform, once.

@@ -56,7 +56,6 @@ type guards struct {
 // botPair is what two senders of which one is a bot have written to each other.
 type botPair struct {
 	times  []time.Time // in the window
-	last   string      // id of the last message
 	paused time.Time   // until
 }
 
@@ -146,13 +145,9 @@ func (g *guards) noteMessage(f *channel.Facts) {
 func (g *guards) loop(f *channel.Facts, now time.Time) (v channel.Verdict, wait time.Duration, count func()) {
 	v = channel.Verdict{Gate: channel.GateLoop, State: channel.Passed, Setting: "default:loop_events", Value: strconv.Itoa(loopEvents)}
 	place := placeOf(f)
-	switch {
-	case !f.Sender.IsBot:
+	if !f.Sender.IsBot {
 		v.State = channel.Skipped
 		return v, 0, func() { g.inARow.Remove(place) }
-	case f.Sender.ID == "" || f.MessageID == "" || f.Conversation.ID == "":
-		v.State = channel.Skipped
-		return v, 0, func() {}
 	}
 	self := cmp.Or(f.Account, f.Route.AgentID, f.Channel) // the other of the two
 	key := pairKey{f.Channel, f.Conversation.ID, min(self, f.Sender.ID), max(self, f.Sender.ID)}
@@ -166,8 +161,6 @@ func (g *guards) loop(f *channel.Facts, now time.Time) (v channel.Verdict, wait 
 	}
 	row, _ := g.inARow.Peek(place)
 	switch {
-	case p.last == f.MessageID:
-		return v, 0, func() {} // it was counted
 	case now.Before(p.paused):
 		v.Hint = "wait until the pause is over"
 	case len(p.times) >= loopEvents:
@@ -178,7 +171,7 @@ func (g *guards) loop(f *channel.Facts, now time.Time) (v channel.Verdict, wait 
 		v.Hint = "only bots are writing; the agent answers again after a person writes"
 	default:
 		return v, 0, func() {
-			p.times, p.last = append(p.times, now), f.MessageID
+			p.times = append(p.times, now)
 			g.inARow.Add(place, row+1)
 		}
 	}

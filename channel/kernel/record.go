@@ -23,7 +23,7 @@ type RecordOptions struct {
 	UpdateLastRoute bool
 	GroupResolution *channel.SessionGroup        // nil: the conversation, if it is a group
 	OnError         func(context.Context, error) // gets the error of a row that cannot be written, and the turn goes on
-	// TrackTask finds out more about a session that was recorded. It runs beside the turn, within 10 s, and the turn waits for its end.
+	// TrackTask finds out more about a session that was recorded. It runs at the end of the turn, for at most 10 s.
 	TrackTask func(context.Context, channel.Row) error
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,17 +30,17 @@ type pass struct {
 	facts     *channel.Facts // of the turn
 	policy    channel.Policy // of the place
 	decision  channel.Decision
+	recorded  *channel.Row      // nil: none was stored
 	snapshot  *channel.Snapshot // of the window that the agent sees
 	sink      *sink             // of the dispatch; nil before
 
-	result    channel.Result
-	err       error // of the first stage that failed
-	canceled  bool  // the turn was ended: by a person, by its lane, or because it goes on elsewhere
-	acked     bool
-	inLane    atomic.Bool // the turn has its place
-	nextMay   atomic.Bool // the next event of the conversation may start
-	started   time.Time   // of the stage
-	following sync.WaitGroup
+	result   channel.Result
+	err      error // of the first stage that failed
+	canceled bool  // the turn was ended: by a person, by its lane, or because it goes on elsewhere
+	acked    bool
+	inLane   atomic.Bool // the turn has its place
+	nextMay  atomic.Bool // the next event of the conversation may start
+	started  time.Time   // of the stage
 }
 
 // stage is a stage and what it does. An admission that is not zero tightens the turn's.
@@ -303,21 +302,10 @@ func (p *pass) write(ctx context.Context) error {
 		return fmt.Errorf("record the session: %w", err)
 	case err != nil:
 		o.OnError(ctx, err)
-	case o.TrackTask != nil:
-		p.track(ctx, row)
+	default:
+		p.recorded = &row
 	}
 	return nil
-}
-
-// track runs the task of a recorded session beside the turn, which waits for its end.
-func (p *pass) track(ctx context.Context, row channel.Row) {
-	ctx, cancel := outlive(ctx, recordTimeout)
-	p.following.Go(func() {
-		defer cancel()
-		if err := p.guard(ctx, func() error { return p.turn.Record.TrackTask(ctx, row) }); err != nil {
-			p.log(ctx, slog.LevelWarn, "the task of a recorded session failed", slog.Any("error", err))
-		}
-	})
 }
 
 // outlive returns a context that ctx does not end, but a limit does.

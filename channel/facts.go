@@ -89,7 +89,7 @@ type ConversationFacts struct {
 	ParentID        string // the outer conversation
 	ThreadID        string
 	NativeChannelID string // the platform's, where it is another
-	RoutePeer       Peer   // what Routes looks up; zero is the conversation itself
+	RoutePeer       Peer   // whose agent answers; zero is the conversation itself
 }
 
 // Peer is the conversation of a route.
@@ -240,16 +240,14 @@ func (f *Facts) WindowKey() WindowKey {
 	return WindowKey{Channel: f.Channel, Account: f.Account, Conversation: f.Conversation.ID, Thread: f.Conversation.ThreadID}
 }
 
-// RouteQuery is where a message came from, as routes are asked for it.
-func (f *Facts) RouteQuery() RouteQuery {
-	peer := f.Conversation.RoutePeer
-	if peer == (Peer{}) {
-		peer = Peer{Kind: f.Conversation.Kind, ID: f.Conversation.ID}
+// RouteQuery is the place whose agent answers: that of the peer, if there is one.
+func (f *Facts) RouteQuery() PolicyQuery {
+	q := f.PolicyQuery()
+	q.Account = cmp.Or(f.Route.AccountID, f.Account)
+	if peer := f.Conversation.RoutePeer; peer != (Peer{}) {
+		q.Kind, q.Conversation = peer.Kind, peer.ID
 	}
-	return RouteQuery{
-		Channel: f.Channel, Account: cmp.Or(f.Route.AccountID, f.Account), Peer: peer, Space: f.Conversation.SpaceID,
-		Parent: f.Conversation.ParentID, Thread: f.Conversation.ThreadID,
-	}
+	return q
 }
 
 // PolicyQuery is the place that the settings are asked for.

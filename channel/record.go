@@ -20,20 +20,7 @@ type SessionGroup struct {
 	Label string
 }
 
-// Routes maps where a message came from to an agent: the most specific rule first.
-type Routes interface {
-	Route(RouteQuery) (agent string, ok bool)
-}
-
-// RouteQuery is where a message came from.
-type RouteQuery struct {
-	Channel, Account string
-	Peer             Peer
-	Space            string
-	Parent, Thread   string
-}
-
-// Settings gives the policy for a place. Fields are resolved one by one: thread, conversation, account, channel, default.
+// Settings gives the policy for a place, and with it the agent that answers there. Fields are resolved one by one: thread, conversation, account, channel, default.
 type Settings interface {
 	Policy(PolicyQuery) Policy
 }

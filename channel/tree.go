@@ -185,12 +185,9 @@ func resolve(layers []layer, q PolicyQuery) Policy {
 	return p
 }
 
-var (
-	_ Settings = (*Tree)(nil)
-	_ Routes   = (*Tree)(nil)
-)
+var _ Settings = (*Tree)(nil)
 
-// Tree is [Settings] and [Routes] from a configuration that can change while the server runs.
+// Tree is [Settings] from a configuration that can change while the server runs.
 type Tree struct {
 	// Commands becomes the field of every [Policy]. Set it before the first call of Policy.
 	Commands func(text string, exact bool) bool
@@ -228,10 +225,4 @@ func (t *Tree) Policy(q PolicyQuery) Policy {
 	p := resolve(now.config.layers(now.places, q), q)
 	p.Commands = t.Commands
 	return p
-}
-
-// Route returns the agent for a query: the most specific setting "agent".
-func (t *Tree) Route(q RouteQuery) (agent string, ok bool) {
-	p := t.Policy(PolicyQuery{Channel: q.Channel, Account: q.Account, Conversation: q.Peer.ID, Parent: q.Parent, Thread: q.Thread, Kind: q.Peer.Kind})
-	return p.Agent, p.Agent != ""
 }

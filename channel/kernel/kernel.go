@@ -23,7 +23,6 @@ type Kernel struct {
 	Store    Store              // of events; nil: they come by [Run] alone, and the caller drops copies
 	Recorder Recorder           // nil records nothing
 	Window   *channel.Window    // nil is one in memory
-	Routes   channel.Routes     // nil: adapters set the route
 	Settings channel.Settings   // nil admits no one
 	Pairing  *channel.Pairs     // nil: no one is paired
 	Media    *channel.MediaRoot // nil: agents are given no local files

@@ -223,9 +223,9 @@ func (p *pass) resolve(ctx context.Context) (channel.Admission, error) {
 	case t.Admission.Stops():
 		return t.Admission, nil
 	}
-	if p.facts.Route.AgentID == "" && p.k.Routes != nil {
-		agent, ok := p.k.Routes.Route(p.facts.RouteQuery())
-		if !ok {
+	if p.facts.Route.AgentID == "" && p.k.Settings != nil {
+		agent := p.k.Settings.Policy(p.facts.RouteQuery()).Agent
+		if agent == "" {
 			return drop(channel.ReasonNoRoute), nil
 		}
 		p.facts.Route.AgentID, p.result.Route.AgentID = agent, agent

@@ -178,7 +178,7 @@ func TestAdmissionsAndReasonsOfEachStage(t *testing.T) {
 		"ingest gives none": {func(s *hookScene) { s.in = nil }, admission{Kind: channel.Drop, Reason: channel.ReasonIngestNull}},
 		"it is no turn":     {func(s *hookScene) { s.class.CanStartAgentTurn = false }, admission{Kind: channel.Handled, Reason: channel.ReasonNotATurn}},
 		"no route": {func(s *hookScene) {
-			s.kernel.Routes, s.facts.Route.AgentID = noRoutes{}, ""
+			s.kernel.Settings, s.facts.Route.AgentID = &openSettings{policy: openPolicy()}, ""
 		}, admission{Kind: channel.Drop, Reason: channel.ReasonNoRoute}},
 		"no policy": {func(s *hookScene) { s.facts.Access = channel.AccessFacts{} }, admission{Kind: channel.Drop, Reason: channel.ReasonNoPolicy}},
 		"missing mention": {func(s *hookScene) {
@@ -233,10 +233,6 @@ func TestAdmissionsAndReasonsOfEachStage(t *testing.T) {
 		})
 	}
 }
-
-type noRoutes struct{}
-
-func (noRoutes) Route(channel.RouteQuery) (string, bool) { return "", false }
 
 // CH-02, CH-06
 func TestEveryEntryPointIsAuthorized(t *testing.T) {

@@ -96,7 +96,7 @@ func TestAStoppedMessageHasOneNoticeOrOneLineInTheLog(t *testing.T) {
 		"a bot":              {func(s *stopScene) { s.change = bot }, "", 0, "", "reason=bot_not_allowed"},
 		"two bots":           {func(s *stopScene) { s.settings.policy.AllowBots, s.change = channel.BotsAll, bot }, "", 10, "", "reason=bot_loop"},
 		"no agent here": {func(s *stopScene) {
-			s.kernel.Routes, s.change = noRoutes{}, func(f *channel.Facts) { f.Route.AgentID = "" }
+			s.change = func(f *channel.Facts) { f.Route.AgentID = "" }
 		}, "", 0, "No agent answers in this conversation.", "reason=no_route"},
 		"not supported": {func(s *stopScene) {
 			s.admission = channel.Admission{Kind: channel.Drop, Reason: channel.ReasonUnsupported}

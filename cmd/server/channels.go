@@ -165,7 +165,7 @@ func newChannels(c *config.Config, stored *database, tapes tape.Store, f *turn.F
 		}
 	}()
 	k := d.Kernel
-	d.tree, k.Routes, k.Settings, k.Observer = tree, tree, tree, channel.NewSlogObserver(log)
+	d.tree, k.Settings, k.Observer = tree, tree, channel.NewSlogObserver(log)
 	k.Pairing = stored.pairs()
 	find := func(ctx context.Context, session string) (*tape.Tape, error) {
 		return tape.Lookup(ctx, tapes, c.Workspace, session)

@@ -165,7 +165,7 @@ func newChannels(c *config.Config, stored *database, tapes tape.Store, f *turn.F
 		}
 	}()
 	k := d.Kernel
-	d.tree, k.Routes, k.Settings, k.Observer = tree, tree, tree, channel.NewSlogObserver(log)
+	d.tree, k.Settings, k.Observer = tree, tree, channel.NewSlogObserver(log)
 	k.Pairing = stored.pairs()
 	find := func(ctx context.Context, session string) (*tape.Tape, error) {
 		return tape.Lookup(ctx, tapes, c.Workspace, session)
@@ -182,9 +182,7 @@ func newChannels(c *config.Config, stored *database, tapes tape.Store, f *turn.F
 		}
 		wrong = append(wrong, err)
 	}
-	theirs, err := turns.Channels(f)
-	wrong = append(wrong, err)
-	for _, ch := range theirs {
+	for _, ch := range turns.Channels(f) {
 		wrong = append(wrong, d.Add(ch, ""))
 	}
 	return d, errors.Join(wrong...)
@@ -216,7 +214,7 @@ type recorder struct {
 	results webhook.Results
 }
 
-// Forget implements [channel.SessionEraser].
+// Forget implements [kernel.Recorder].
 func (r *recorder) Forget(ctx context.Context, session string) error {
 	return errors.Join(r.results.Erase(ctx, session), r.Sessions.Forget(ctx, session))
 }

@@ -106,7 +106,7 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 		return exitFailed, err
 	}
 	k := &kernel.Kernel{
-		Settings: tree, Routes: tree, Observer: channel.NewSlogObserver(log), Log: log,
+		Settings: tree, Observer: channel.NewSlogObserver(log), Log: log,
 	}
 	if k.Agent, err = turns.New(framework, &turns.Options{Answer: agents.Answer, Timezone: zone(c), Log: log}); err != nil {
 		return exitFailed, err
@@ -121,8 +121,8 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 
 // chatOptions says who talks: the agent of a name, or the usual one for "".
 func chatOptions(c *config.Config, tree *channel.Tree, names []string, name, session string) (o terminal.Options, err error) {
-	usual, ok := tree.Route(channel.RouteQuery{Channel: terminal.Name, Peer: channel.Peer{Kind: channel.Direct, ID: session}})
-	if !ok || !slices.Contains(names, usual) {
+	usual := tree.Policy(channel.PolicyQuery{Channel: terminal.Name, Kind: channel.Direct, Conversation: session}).Agent
+	if !slices.Contains(names, usual) {
 		usual = names[0]
 	}
 	name = cmp.Or(name, usual)

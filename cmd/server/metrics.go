@@ -97,7 +97,7 @@ func (n *operatorNames) all() (all telemetry.Names) {
 // watch lets the metrics ask for what goes on. It comes before the channels serve, so that nothing of theirs is missed.
 func (s *server) watch() {
 	k := s.channels.Kernel
-	k.Observer = channel.Observers{k.Observer, channel.Count(s.metrics)}
+	k.Observer = channel.Observers{k.Observer, s.metrics}
 	s.metrics.Watch(telemetry.Sources{
 		Server: s.web.Load, Lanes: s.turns.Lanes, Approvals: s.agents.Waiting, Providers: s.models.Load, Channels: s.channels.Pending,
 		Database: s.shared.watched(), Routes: s.web.Routes,

@@ -44,7 +44,7 @@ var (
 	_ web.Observer     = (*Metrics)(nil)
 	_ adapter.Observer = (*Metrics)(nil)
 	_ tape.Observer    = (*Metrics)(nil)
-	_ channel.Metrics  = (*Metrics)(nil)
+	_ channel.Observer = (*Metrics)(nil)
 )
 
 // MetricNames say which names are the operator's, so that they may stand in labels. All are called from many goroutines; nil knows none.

@@ -589,7 +589,8 @@ func (r *run) writeResult(res tool.Result) (tool.Result, error) {
 	ctx, cancel := r.write()
 	defer cancel()
 	value, kept := r.spill(ctx, res)
-	_, err := r.appendAlways(tape.NewToolResult([]string{res.ID}, value).With(tape.Meta{Spill: kept}))
+	meta := tape.Meta{Spill: kept, SearchHidden: res.Name == "tape.search"}
+	_, err := r.appendAlways(tape.NewToolResult([]string{res.ID}, value).With(meta))
 	if errors.Is(err, tape.ErrTooLarge) { // of parts that are small each
 		res = tool.Result{ID: res.ID, Name: res.Name, Err: &tool.Error{Kind: tool.KindFailed, Message: "the result is too large to store"}}
 		_, err = r.appendAlways(tape.NewToolResult([]string{res.ID}, res.Value()))

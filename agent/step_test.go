@@ -461,6 +461,19 @@ func TestTheToolsOfTheTape(t *testing.T) {
 	}
 }
 
+// TA-24: what a search has found is no hit of the next one.
+func TestASearchDoesNotFindTheResultsOfSearches(t *testing.T) {
+	search := `:tape_search:{"query":"天气"}`
+	w := newWorld(t, newFake(calls("", "c1"+search), calls("", "c2"+search), answers("ok")), Options{})
+	for _, e := range w.say("今天天气很好").events {
+		for _, r := range e.Results {
+			if text := string(r.Value()); !strings.Contains(text, "今天天气很好") || strings.Contains(text, "tool_result") {
+				t.Errorf("%s: %s", r.ID, text)
+			}
+		}
+	}
+}
+
 // AG-26: a result that no entry can hold, of images that are small each, is a result that says so.
 func TestAResultThatNoEntryHoldsIsAnError(t *testing.T) {
 	image := tool.Part{Type: "image_url", Image: "data:image/png;base64," + strings.Repeat("A", spillBytes-100)}

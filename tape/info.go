@@ -52,20 +52,16 @@ func (i *Info) AddBatch(b Batch, entries []Entry) {
 
 // AnchorOf says where an anchor is, given its entry.
 func AnchorOf(e Entry) AnchorRef {
-	name, _ := text(member(e.Payload, "name")) // an anchor without a name is one all the same
-	return AnchorRef{ID: e.ID, Name: name, Date: e.Date}
+	return AnchorRef{ID: e.ID, Name: payloadOf(e).Name, Date: e.Date}
 }
 
-// titleOf is what a user's message calls its session: what its meta says, for a message that more stands before than its text, or
-// its beginning.
+// titleOf returns the title that a user's message gives its session: that of its meta, or the beginning of its text.
 func titleOf(e Entry) string {
-	if !isText(member(e.Payload, "role"), "user") {
+	p := payloadOf(e)
+	if p.Role != "user" {
 		return ""
 	}
-	if title := Title(MetaOf(e).Title); title != "" {
-		return title
-	}
-	return Title(TextOf(member(e.Payload, "content")))
+	return cmp.Or(Title(MetaOf(e).Title), Title(TextOf(p.Content)))
 }
 
 // Title is the beginning of a text, on one line of at most 60 code points.

@@ -228,18 +228,15 @@ func (t *Tape) settings(ctx context.Context, last int64) (map[string]json.RawMes
 		}
 		switch e.Kind {
 		case KindAnchor:
-			if member(e.Meta, "settings") != nil {
-				maps.Copy(settings, MetaOf(e).Settings)
-			}
+			maps.Copy(settings, MetaOf(e).Settings)
 		case KindEvent:
-			if !isText(member(e.Payload, "name"), EventSetting) {
-				continue
+			var setting struct {
+				Name  string
+				Value json.RawMessage
 			}
-			data := member(e.Payload, "data")
-			if name, _ := text(member(data, "name")); name != "" {
-				if value := member(data, "value"); value != nil {
-					settings[name] = value
-				}
+			p := payloadOf(e)
+			if p.Name == EventSetting && json.Unmarshal(p.Data, &setting) == nil && setting.Name != "" && setting.Value != nil {
+				settings[setting.Name] = setting.Value
 			}
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"time"
 	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // Import fills the tape of a session that has none with the lines of an export, all of them or nothing: ids, dates,
@@ -115,8 +117,7 @@ func parseForeign(line []byte) (e Entry, err error) {
 		return invalid("the line is not an object")
 	}
 	fields := map[string]json.RawMessage{}
-	for quoted, value := range members(line) {
-		name, _ := text(quoted)
+	for name, value := range rawjson.Members(line) {
 		if !slices.Contains(lineFields, name) {
 			return invalid("unknown field %.40q", name)
 		}
@@ -125,7 +126,7 @@ func parseForeign(line []byte) (e Entry, err error) {
 		}
 		fields[name] = value
 	}
-	e = Entry{Kind: kindOf(fields["kind"]), Payload: fields["payload"], Meta: fields["meta"]}
+	e = Entry{Kind: Kind(text(fields["kind"])), Payload: fields["payload"], Meta: fields["meta"]}
 	if raw := fields["id"]; raw != nil {
 		if e.ID, err = strconv.ParseInt(string(raw), 10, 64); err != nil || e.ID < 1 {
 			return invalid("invalid id; expected a whole number from 1")
@@ -142,8 +143,7 @@ func parseForeign(line []byte) (e Entry, err error) {
 	case date != nil && timestamp != nil:
 		return invalid("a line has a date or a timestamp, not both")
 	case date != nil:
-		s, _ := text(date)
-		if e.Date, err = time.Parse(time.RFC3339Nano, s); err != nil {
+		if e.Date, err = time.Parse(time.RFC3339Nano, text(date)); err != nil {
 			return invalid(`date must be like "2026-03-01T09:00:00.000000Z"`)
 		}
 	case timestamp != nil:
@@ -290,11 +290,9 @@ func (t *Tape) origins(ctx context.Context) (sessions []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if !isText(member(e.Payload, "name"), EventSessionForked) {
-			continue
-		}
-		if session, ok := text(member(member(e.Payload, "data"), "session")); ok {
-			sessions = append(sessions, session)
+		var fork struct{ Session string }
+		if p := payloadOf(e); p.Name == EventSessionForked && json.Unmarshal(p.Data, &fork) == nil {
+			sessions = append(sessions, fork.Session)
 		}
 	}
 	return sessions, nil

@@ -16,6 +16,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/semaphore"
+
 	"github.com/lingserve/lingserve/internal/schema"
 	"github.com/lingserve/lingserve/internal/wording"
 )
@@ -94,16 +97,27 @@ func (r *Runner) Run(ctx context.Context, tools []*Tool, calls []Call) iter.Seq2
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		defer cancel()
-		gate := &gate{limit: or(r.Parallel, DefaultParallel)}
-		for i, c := range calls {
-			one := &running{Runner: r, gate: gate, call: clone(c)}
-			one.tool, _ = find(tools, c.Name)
-			if t := one.tool; t != nil && t.Approval != Always {
-				// What asks nobody gets its turn in the order of the reply, whichever goroutine comes first.
-				one.ticket = gate.enter(t.Serial)
-			}
-			wg.Go(func() { results <- done{i, one.run(ctx, tools)} })
+		slots := semaphore.NewWeighted(int64(r.parallel()))
+		started := make([]*running, len(calls))
+		start := func(i int) {
+			wg.Go(func() { results <- done{i, started[i].run(tools)} })
 		}
+		for i, call := range calls {
+			c := &running{Runner: r, slots: slots, call: clone(call)}
+			c.tool, _ = find(tools, call.Name)
+			c.ctx, c.span = c.begin(context.WithValue(ctx, keyOfCall{}, call.Key))
+			if started[i] = c; !c.ordered() {
+				start(i)
+			}
+		}
+		wg.Go(func() {
+			for i, c := range started {
+				if c.ordered() {
+					c.acquire()
+					start(i)
+				}
+			}
+		})
 		for range calls {
 			d := <-results
 			if !yield(d.index, d.result) {
@@ -112,6 +126,8 @@ func (r *Runner) Run(ctx context.Context, tools []*Tool, calls []Call) iter.Seq2
 		}
 	}
 }
+
+func (r *Runner) parallel() int { return or(r.Parallel, DefaultParallel) }
 
 func or[T int | time.Duration](v, otherwise T) T {
 	if v > 0 {
@@ -132,29 +148,43 @@ func Key(ctx context.Context) string {
 // running is one call while it runs.
 type running struct {
 	*Runner
-	gate   *gate
-	ticket *ticket // its place among those that want to run; nil until it may
-	tool   *Tool   // nil where there is none of that name
-	call   Call
+	slots *semaphore.Weighted
+	held  int64 // slots that the call has; a serial one has all
+	ctx   context.Context
+	span  trace.Span
+	tool  *Tool // nil if the name is unknown
+	call  Call
 }
 
-func (c *running) run(ctx context.Context, tools []*Tool) Result {
-	ctx, span := c.begin(context.WithValue(ctx, keyOfCall{}, c.call.Key))
-	result := c.result(ctx, tools)
-	if c.ticket != nil {
-		c.gate.leave(c.ticket)
+// ordered reports whether the call gets its slot in the order of the reply. A call that needs approval gets it when it is approved.
+func (c *running) ordered() bool { return c.tool != nil && c.tool.Approval != Always }
+
+// acquire waits for the call's slot, in the order of the callers. It returns false if the context ends first.
+func (c *running) acquire() bool {
+	n := int64(1)
+	if c.tool.Serial {
+		n = int64(c.parallel())
 	}
-	result = c.finish(ctx, result)
-	end(span, &result)
+	if c.slots.Acquire(c.ctx, n) == nil {
+		c.held = n
+	}
+	return c.held > 0
+}
+
+func (c *running) run(tools []*Tool) Result {
+	result := c.result(c.ctx, tools)
+	c.slots.Release(c.held)
+	result = c.finish(c.ctx, result)
+	end(c.span, &result)
 	return result
 }
 
-// result is what comes of the call: the way from what a model wrote to what the tool made of it.
+// result runs the call: it checks what the model wrote, asks for approval and executes the tool.
 func (c *running) result(ctx context.Context, tools []*Tool) Result {
 	if c.tool == nil {
 		return failure(KindUnknown, unknown(c.call.Name, tools))
 	}
-	if c.ticket != nil && !c.gate.wait(ctx, c.ticket) {
+	if c.ordered() && c.held == 0 {
 		return failure(KindInterrupted, notRun)
 	}
 	c.call.Name = c.tool.Name
@@ -174,12 +204,8 @@ func (c *running) result(ctx context.Context, tools []*Tool) Result {
 		if denied := c.ask(ctx); denied != nil {
 			return Result{Err: denied}
 		}
-		c.ticket = c.gate.enter(c.tool.Serial)
-		if !c.gate.wait(ctx, c.ticket) {
-			return failure(KindInterrupted, notRun)
-		}
 	}
-	if ctx.Err() != nil {
+	if c.held == 0 && !c.acquire() || ctx.Err() != nil {
 		return failure(KindInterrupted, notRun)
 	}
 	return c.execute(ctx)

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 )
 
@@ -72,12 +71,11 @@ func (p Place) skill(name string) (folder, error) {
 	return f.sub(name)
 }
 
-// look reads what may be a skill, by folder; before is what was read the last time. What is no folder is none, nor is one whose name
-// begins with a dot.
-func (p Place) look(before map[string]*entry) (map[string]*entry, error) {
+// read calls found for each folder that may be a skill, in the order of the names. Files and names that begin with a dot are no skills.
+func (p Place) read(found func(folder string, s Skill, err error)) error {
 	f, err := p.open()
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // most people have none
+		return nil // most people have none
 	}
 	var list []fs.DirEntry
 	if err == nil {
@@ -85,72 +83,52 @@ func (p Place) look(before map[string]*entry) (map[string]*entry, error) {
 		list, err = fs.ReadDir(f.FS, ".")
 	}
 	if err != nil {
-		return nil, &FileError{File: p.name, Message: "cannot read the folder: " + reason(err)}
+		return &FileError{File: p.name, Message: "cannot read the folder: " + reason(err)}
 	}
-	entries := make(map[string]*entry, min(len(list), maxSkills))
+	n := 0
 	for _, e := range list {
-		if strings.HasPrefix(e.Name(), ".") || !e.IsDir() && !linked(f, e) {
+		if strings.HasPrefix(e.Name(), ".") || !isFolder(f, e) {
 			continue
 		}
-		if len(entries) == maxSkills {
-			return entries, &FileError{File: p.name, Message: fmt.Sprintf("there are more than %d skills; those from %q on are ignored", maxSkills, short(e.Name()))}
+		if n++; n > maxSkills {
+			return &FileError{File: p.name, Message: fmt.Sprintf("there are more than %d skills; those from %q on are ignored", maxSkills, short(e.Name()))}
 		}
-		entries[e.Name()] = p.entry(f, e.Name(), before[e.Name()])
+		s, err := readSkill(f, e.Name())
+		if err != nil {
+			fe, ok := errors.AsType[*FileError](err)
+			if !ok {
+				fe = &FileError{Message: reason(err)}
+			}
+			fe.File = path.Join(p.name, e.Name(), File)
+			err = fe
+		}
+		s.Place = p.name
+		found(e.Name(), s, err)
 	}
-	return entries, nil
+	return nil
 }
 
-// linked says whether an entry is a link, unless to something that is no folder.
-func linked(f folder, e fs.DirEntry) bool {
+// isFolder reports whether an entry is a folder or a link, unless it leads to a file. A broken link counts, so that there is a warning.
+func isFolder(f folder, e fs.DirEntry) bool {
 	if e.Type()&fs.ModeSymlink == 0 {
-		return false
+		return e.IsDir()
 	}
 	info, err := fs.Stat(f.FS, e.Name())
 	return err != nil || info.IsDir()
 }
 
-// entry is what was read of a skill, and how its file stood then.
-type entry struct {
-	skill   Skill
-	err     error
-	size    int64
-	changed time.Time
-	fresh   bool // the file had changed just before: it may change again and look the same
-}
-
-// clockStep is more than the steps in which file systems tell the time.
-const clockStep = 2 * time.Second
-
-// entry reads the skill in a folder of the open place f, unless before is still what it was.
-func (p Place) entry(f folder, name string, before *entry) *entry {
-	if before != nil && !before.fresh {
-		if info, err := fs.Stat(f.FS, path.Join(name, File)); err == nil && before.size == info.Size() && before.changed.Equal(info.ModTime()) {
-			return before
-		}
-	}
-	file := path.Join(p.name, name, File)
-	bad := func(err error) *entry { return &entry{err: &FileError{File: file, Message: reason(err)}, fresh: true} }
+func readSkill(f folder, name string) (Skill, error) {
 	inner, err := f.sub(name)
 	if err != nil {
-		return bad(err)
+		return Skill{}, err
 	}
 	defer inner.close()
-	info, err := fs.Stat(inner.FS, File)
-	if err != nil {
-		return bad(err)
-	}
-	e := &entry{size: info.Size(), changed: info.ModTime(), fresh: time.Since(info.ModTime()).Abs() < clockStep}
 	src, err := readWhole(inner, File, maxFront+maxText)
 	if err != nil {
-		return bad(err)
+		return Skill{}, err
 	}
-	if e.skill, _, e.err = parse(name, src); e.err != nil {
-		if fe, ok := errors.AsType[*FileError](e.err); ok {
-			fe.File = file
-		}
-	}
-	e.skill.Place = p.name
-	return e
+	s, _, err := parse(name, src)
+	return s, err
 }
 
 // errKind is what something on a disk is not.

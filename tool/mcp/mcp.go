@@ -33,7 +33,6 @@ const (
 	maxMessages    = 50_000    // in a minute; the SDK queues what it does not handle at once
 	maxQuestions   = 64        // questions of the server to us that are not answered yet
 	maxTools       = 512
-	maxPages       = 64       // of the list of tools
 	maxDescription = 8 << 10  // bytes
 	maxSchema      = 64 << 10 // bytes
 	maxErrorOutput = 2 << 10  // bytes of what a program wrote to its standard error, for the log when it ends

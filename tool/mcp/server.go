@@ -247,25 +247,23 @@ func (s *server) reread(ctx context.Context, session *sdk.ClientSession) error {
 	ctx, cancel := context.WithTimeout(ctx, s.times.list)
 	defer cancel()
 	var found []*sdk.Tool
-	var params sdk.ListToolsParams
-	pages := map[string]bool{"": true}
-	for page := 1; ; page++ {
-		result, err := session.ListTools(ctx, &params)
+	for t, err := range session.Tools(ctx, nil) {
 		if err != nil {
 			return err
 		}
-		found = append(found, result.Tools...)
-		if pages[result.NextCursor] { // there is no other, or the server goes round
+		if t == nil {
+			continue
+		}
+		if len(found) > 0 && t.Name == found[0].Name {
+			break // the server repeats its pages
+		}
+		if len(found) == maxTools {
+			s.opts.Log.WarnContext(ctx, "MCP server has too many tools", slog.String("server", s.Name), slog.Int("kept", maxTools))
 			break
 		}
-		pages[result.NextCursor] = true
-		if page == maxPages || len(found) > maxTools {
-			s.opts.Log.WarnContext(ctx, "MCP server has too many tools", slog.String("server", s.Name), slog.Int("kept", min(len(found), maxTools)))
-			break
-		}
-		params.Cursor = result.NextCursor
+		found = append(found, t)
 	}
-	tools := s.adopt(found[:min(len(found), maxTools)])
+	tools := s.adopt(found)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tools = tools
@@ -278,35 +276,35 @@ func (s *server) adopt(found []*sdk.Tool) []*tool.Tool {
 	for _, t := range s.list() {
 		before[t.Name] = t
 	}
-	found = slices.DeleteFunc(slices.Clone(found), func(t *sdk.Tool) bool { return t == nil })
 	slices.SortStableFunc(found, func(a, b *sdk.Tool) int { return cmp.Compare(a.Name, b.Name) })
 	found = slices.CompactFunc(found, func(a, b *sdk.Tool) bool { return a.Name == b.Name })
 	var out []*tool.Tool
-	taken := map[string]bool{}
+	used := map[string]bool{}
 	for _, f := range found {
 		t, err := s.tool(f)
-		if err == nil && taken[t.Wire()] {
+		if err == nil && used[t.Wire()] {
 			t = t.With(tool.WithName(hashed(s.Name, f.Name)))
-		}
-		if err == nil && taken[t.Wire()] {
-			err = errors.New("another tool has the same name")
 		}
 		if err == nil {
 			if old := before[t.Name]; old != nil && same(old, t) {
 				t = old
 			}
-			if err = t.Check(); err == nil {
-				if left := t.Unchecked(); left != nil && before[t.Name] != t {
-					s.opts.Log.Warn("some of the schema of an MCP tool's arguments cannot be checked; the tool gets them as the model writes them",
-						slog.String("server", s.Name), slog.String("tool", t.Name), slog.String("unchecked", s.opts.Redact(strings.Join(left, "; "))))
-				}
-				taken[t.Wire()] = true
-				out = append(out, t)
-				continue
-			}
+			err = t.Check()
 		}
-		s.opts.Log.Warn("MCP tool left out", slog.String("server", s.Name), slog.String("tool", s.opts.Redact(wording.ClipTo(f.Name, 128))),
-			slog.Any("error", err))
+		if err == nil && used[t.Wire()] {
+			err = errors.New("another tool has the same name")
+		}
+		if err != nil {
+			s.opts.Log.Warn("MCP tool left out", slog.String("server", s.Name), slog.String("tool", s.opts.Redact(wording.ClipTo(f.Name, 128))),
+				slog.Any("error", err))
+			continue
+		}
+		if left := t.Unchecked(); left != nil && before[t.Name] != t {
+			s.opts.Log.Warn("some of the schema of an MCP tool's arguments cannot be checked; the tool gets them as the model writes them",
+				slog.String("server", s.Name), slog.String("tool", t.Name), slog.String("unchecked", s.opts.Redact(strings.Join(left, "; "))))
+		}
+		used[t.Wire()] = true
+		out = append(out, t)
 	}
 	return out
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/turn"
 )
 
 // Command is one command.
@@ -96,31 +97,15 @@ type Set struct {
 	byName map[string]*Command
 }
 
-// New returns a set with the commands of every agent and these. It panics where a name is taken, or is none.
-func New(more ...Command) *Set {
+// New returns the commands of every agent.
+func New() *Set {
 	s := &Set{byName: map[string]*Command{}}
-	s.add(Command{
-		Name: "help", Beside: true, Params: []Param{{Name: "command"}}, Help: "list the commands, or explain one",
-		Run: s.help,
-	})
-	for _, c := range standard() {
-		s.add(c)
-	}
-	for _, c := range more {
-		s.add(c)
+	help := Command{Name: "help", Beside: true, Params: []Param{{Name: "command"}}, Help: "list the commands, or explain one", Run: s.help}
+	for _, c := range append([]Command{help}, standard()...) {
+		s.list = append(s.list, &c)
+		s.byName[c.Name] = &c
 	}
 	return s
-}
-
-func (s *Set) add(c Command) {
-	switch {
-	case !isName(c.Name) || c.Name != strings.ToLower(c.Name):
-		panic(fmt.Sprintf("command: %q is not a valid name for a command", c.Name))
-	case s.byName[c.Name] != nil:
-		panic(fmt.Sprintf("command: the name %q is already used", c.Name))
-	}
-	s.list = append(s.list, &c)
-	s.byName[c.Name] = &c
 }
 
 // Commands are the commands of the set that a role may run, in the order of the help.
@@ -148,21 +133,12 @@ func (m Match) Beside() bool {
 // Match says whether text is a command. The comma may be the wide one of Chinese and Japanese keyboards, the case of the name
 // does not matter, and an underscore stands for a dot.
 func (s *Set) Match(text string) (Match, bool) {
-	rest, ok := strings.CutPrefix(text, ",")
+	name, ok := turn.CommandName(text)
 	if !ok {
-		if rest, ok = strings.CutPrefix(text, "，"); !ok {
-			return Match{}, false
-		}
-	}
-	end := strings.IndexFunc(rest, isSpace)
-	if end < 0 {
-		end = len(rest)
-	}
-	name := rest[:end]
-	if !isName(name) {
 		return Match{}, false
 	}
-	m := Match{Name: name, rest: rest[end:]}
+	_, rest, _ := strings.Cut(text, name)
+	m := Match{Name: name, rest: rest}
 	name = strings.ReplaceAll(strings.ToLower(name), "_", ".")
 	if m.Command = s.byName[name]; m.Command == nil {
 		m.Near = s.near(name)

@@ -421,28 +421,6 @@ func TestTheLengthAndTheTimeOfAReplyAreKnown(t *testing.T) {
 	})
 }
 
-func TestCommandsCanBeAdded(t *testing.T) {
-	set := command.New(command.Command{
-		Name: "session.why", Role: tool.Operator, Help: "why", Params: []command.Param{{Name: "turn"}},
-		Run: func(_ context.Context, _ command.Session, role tool.Role, a command.Args) (string, error) {
-			return role.String() + " asks for " + a.Get("turn") + a.Get("other"), nil
-		},
-	})
-	if r := run(t, set, nil, tool.Operator, ",session.why TURN=7"); r.Output != "operator asks for 7" || r.Name != "session.why" {
-		t.Errorf("%+v", r)
-	}
-	for name, c := range map[string]command.Command{"taken": {Name: "help"}, "none": {Name: ""}, "capitals": {Name: "Help"}, "with a space": {Name: "a b"}} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%s: it is added", name)
-				}
-			}()
-			command.New(c)
-		}()
-	}
-}
-
 func Example() {
 	set := command.New()
 	m, ok := set.Match(",help stop")

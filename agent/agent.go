@@ -188,12 +188,6 @@ func (a *Agent) ResolveSession(_ context.Context, e *turn.Envelope) (turn.Sessio
 	return e.SessionID, true, nil
 }
 
-// lifespan is one that was entered and has to be left.
-type lifespan struct {
-	once sync.Once
-	life turn.Lifespan
-}
-
 // LoadState enters the envelope's lifespan and looks up what was set in the session. It writes nothing.
 func (a *Agent) LoadState(ctx context.Context, e *turn.Envelope, id turn.SessionID) (turn.State, error) {
 	s := turn.State{KeySession: id, KeyAgent: a.options.Name}
@@ -208,21 +202,17 @@ func (a *Agent) LoadState(ctx context.Context, e *turn.Envelope, id turn.Session
 		if err := e.Life.Enter(ctx); err != nil {
 			return nil, fmt.Errorf("enter the lifespan: %w", err)
 		}
-		s[keyLife] = &lifespan{life: e.Life}
+		s[keyLife] = e.Life
 	}
 	return s, nil
 }
 
 // SaveState leaves the lifespan that was entered.
 func (a *Agent) SaveState(ctx context.Context, o *turn.Outcome) error {
-	l, ok := o.State[keyLife].(*lifespan)
-	if !ok {
-		return nil
-	}
-	var err error
-	l.once.Do(func() { err = l.life.Exit(ctx, o.Err) })
-	if err != nil {
-		return fmt.Errorf("leave the lifespan: %w", err)
+	if life, ok := o.State[keyLife].(turn.Lifespan); ok {
+		if err := life.Exit(ctx, o.Err); err != nil {
+			return fmt.Errorf("leave the lifespan: %w", err)
+		}
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -136,8 +135,8 @@ type handoff struct {
 
 // scene is what the tools of one step find in their context.
 type scene struct {
-	run      *run
-	happened chan happening // what they have to say
+	run    *run
+	events chan toolEvent
 }
 
 type sceneKey struct{}
@@ -305,7 +304,7 @@ func (r *run) begin() (err error) {
 	}
 	settings, _ := r.state[KeySettings].(map[string]json.RawMessage)
 	r.models = r.agent.modelsOf(settings)
-	last, err := r.recall()
+	lastSystem, err := r.lastSystem()
 	if err != nil {
 		return err
 	}
@@ -315,8 +314,10 @@ func (r *run) begin() (err error) {
 	r.awaitTools()
 	var entries []tape.Entry
 	if r.past == nil {
-		if last.unfinished != "" && r.parent == nil {
-			entries = append(entries, aborted(last.unfinished))
+		if r.parent == nil {
+			if entries, err = Aborted(r.ctx, r.tape); err != nil {
+				return err
+			}
 		}
 		start := tape.NewEvent(entryStart, started{r.models[0]})
 		if r.parent == nil {
@@ -324,7 +325,7 @@ func (r *run) begin() (err error) {
 		}
 		entries = append(entries, start)
 	}
-	if r.system != last.system {
+	if r.system != lastSystem {
 		entries = append(entries, tape.NewSystem(r.system))
 	}
 	if len(r.asked) > 0 {
@@ -465,80 +466,34 @@ func (r *run) end(status string) error {
 	return err
 }
 
-// recalled is what the tape says of what was before this turn.
-type recalled struct {
-	system     string // the last system prompt since the anchor
-	unfinished string // the turn that has no end
-}
-
-// recall looks back from the end of the tape, no further than it has to.
-func (r *run) recall() (last recalled, err error) {
-	info, err := r.tape.Info(r.ctx)
-	if err != nil {
-		return last, err
-	}
-	anchor := info.LastAnchor.ID
-	var systemKnown, turnKnown bool
-	for e, err := range r.tape.Read(r.ctx, tape.Query{Kinds: []tape.Kind{tape.KindSystem, tape.KindEvent}, Newest: true}) {
+// lastSystem returns the last system prompt since the anchor.
+func (r *run) lastSystem() (string, error) {
+	for e, err := range r.tape.Read(r.ctx, tape.Query{FromLast: true, Kinds: []tape.Kind{tape.KindSystem}, Newest: true, Limit: 1}) {
 		if err != nil {
-			return last, err
+			return "", err
 		}
-		if e.ID <= anchor {
-			systemKnown = true
-		}
-		switch e.Kind {
-		case tape.KindSystem:
-			if !systemKnown {
-				var p struct {
-					Content string `json:"content"`
-				}
-				_ = json.Unmarshal(e.Payload, &p) // one that cannot be read is another one
-				last.system, systemKnown = p.Content, true
-			}
-		case tape.KindEvent:
-			if !turnKnown {
-				last.unfinished, turnKnown = lastTurn(e)
-			}
-		}
-		if systemKnown && turnKnown {
-			break
-		}
+		var p struct{ Content string }
+		_ = json.Unmarshal(e.Payload, &p) // one that cannot be read differs from every other
+		return p.Content, nil
 	}
-	return last, nil
+	return "", nil
 }
 
-// lastTurn is what an event says of the last turn before it: which one has no end; "" where it has. Not ok: nothing.
-func lastTurn(e tape.Entry) (unfinished string, ok bool) {
-	if !bytes.Contains(e.Payload, []byte(`"turn.`)) {
-		return "", false // of most events it is seen at a glance
-	}
-	switch name, _ := eventOf(e); name {
-	case entryEnd, entryAborted:
-		return "", true
-	case entryStart:
-		return tape.MetaOf(e).Turn, true
-	}
-	return "", false
-}
-
-// aborted says that a turn will have no end.
-func aborted(turn string) tape.Entry {
-	return tape.NewEvent(entryAborted, map[string]string{"turn": turn})
-}
-
-// Aborted returns the entry that a turn is to begin with on this tape where the last one has no end, because the process has ended
-// before; none where there is nothing to say. It is for turns that are answered by somebody else than an [Agent], which does it by
-// itself.
+// Aborted returns the entry with which a turn begins on this tape if the last turn has no end, because its process ended first; none
+// otherwise.
 func Aborted(ctx context.Context, t *tape.Tape) ([]tape.Entry, error) {
 	for e, err := range t.Read(ctx, tape.Query{Kinds: []tape.Kind{tape.KindEvent}, Newest: true}) {
 		if err != nil {
 			return nil, err
 		}
-		if turn, ok := lastTurn(e); ok {
-			if turn == "" {
-				return nil, nil
+		switch name, _ := eventOf(e); name {
+		case entryEnd, entryAborted:
+			return nil, nil
+		case entryStart:
+			if unfinished := tape.MetaOf(e).Turn; unfinished != "" {
+				return []tape.Entry{tape.NewEvent(entryAborted, map[string]string{"turn": unfinished})}, nil
 			}
-			return []tape.Entry{aborted(turn)}, nil
+			return nil, nil
 		}
 	}
 	return nil, nil

@@ -103,18 +103,9 @@ func (r *run) spillMedia(ctx context.Context, res tool.Result) (tool.Result, []t
 
 // preview returns the beginning and the end of a text.
 func preview(text string) (head, tail string) {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	i := 0
-	for n := 0; n < previewHead && i < len(text); n++ {
-		_, size := utf8.DecodeRuneInString(text[i:])
-		i += size
-	}
-	j := len(text)
-	for n := 0; n < previewTail && j > i; n++ {
-		_, size := utf8.DecodeLastRuneInString(text[i:j])
-		j -= size
-	}
-	return text[:i], text[j:]
+	first := []rune(text[:min(len(text), utf8.UTFMax*previewHead)])
+	last := []rune(text[max(0, len(text)-utf8.UTFMax*previewTail):])
+	return string(first[:min(len(first), previewHead)]), string(last[max(0, len(last)-previewTail):])
 }
 
 // page is what spill.read returns.

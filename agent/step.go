@@ -485,25 +485,23 @@ func (r *run) stepEntry(rep *reply, status string) tape.Entry {
 	return tape.NewEvent(entryStep, data)
 }
 
-// happening is something that a tool has to say while it runs: an event, or the result with what became of writing it down.
-type happening struct {
+// toolEvent is something that happens while tools run: an event for the reader, the failure to write a result, or the end of all.
+type toolEvent struct {
 	event *turn.Event
 	err   error
+	over  bool
+	panic any // of the runner
 }
 
-// runTools runs the calls of a step. Each result is on the tape before the reader hears of it; where nobody reads or the turn
-// was ended, the calls are ended and their results written all the same.
+// runTools runs the calls of a step. Each result is on the tape before the reader gets it. If the reader leaves or the turn ends, the
+// calls are ended, and their results written all the same.
 func (r *run) runTools(tools []*tool.Tool, calls []tool.Call) (err error) {
 	ctx, cancel := context.WithCancelCause(r.ctx)
-	defer cancel(context.Canceled)
-	// There is room for what calls usually say, so that none of them waits for a slow reader.
-	happened := make(chan happening, 4*len(calls))
-	ctx = context.WithValue(ctx, sceneKey{}, &scene{r, happened})
-	finished := make(chan struct{})
-	var panicked any
-	go func() {
-		defer close(finished)
-		defer func() { panicked = recover() }() // raised again where the pipeline sees it
+	// The capacity is for what calls usually say, so that none of them waits for a slow reader.
+	events := make(chan toolEvent, 4*len(calls))
+	ctx = context.WithValue(ctx, sceneKey{}, &scene{r, events})
+	go func() { // ends with the calls, which are waited for below
+		defer func() { events <- toolEvent{over: true, panic: recover()} }()
 		for i, res := range r.runner().Run(ctx, tools, calls) {
 			if res.Err != nil {
 				if r.handedOver() && (res.Err.Kind == tool.KindInterrupted || res.Err.Kind == tool.KindDenied) {
@@ -514,54 +512,34 @@ func (r *run) runTools(tools []*tool.Tool, calls []tool.Call) (err error) {
 				}
 			}
 			shown, err := r.writeResult(res)
-			happened <- happening{event: &turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{shown}}, err: err}
+			events <- toolEvent{event: &turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{shown}}, err: err}
 		}
 	}()
-	handle := func(h happening) {
-		err = errors.Join(err, h.err)
-		if h.err != nil {
-			cancel(h.err)
-		}
-		if h.event == nil {
-			return
-		}
-		if u := h.event.Usage; u != nil { // of a subagent
-			r.usage.Add(u.Usage)
-		}
-		if !r.emit(*h.event) {
-			cancel(errLeft)
-		}
-	}
-	defer func() { // also where the reader panics
+	over := false
+	defer func() { // also if the reader panics
 		cancel(context.Canceled)
-		for {
-			select {
-			case <-happened:
-			case <-finished:
-				return
-			}
+		for !over {
+			over = (<-events).over
 		}
 	}()
 	for {
-		select {
-		case h := <-happened:
-			handle(h)
-			continue
-		case <-finished:
-		}
-		for {
-			select {
-			case h := <-happened:
-				handle(h)
-				continue
-			default:
+		e := <-events
+		if over = e.over; over {
+			if e.panic != nil {
+				panic(e.panic) // where the pipeline recovers it
 			}
-			break
+			return err
 		}
-		if panicked != nil {
-			panic(panicked)
+		if e.err != nil {
+			err = errors.Join(err, e.err)
+			cancel(e.err)
 		}
-		return err
+		if u := e.event.Usage; u != nil { // of a subagent
+			r.usage.Add(u.Usage)
+		}
+		if !r.emit(*e.event) {
+			cancel(errLeft)
+		}
 	}
 }
 
@@ -579,7 +557,7 @@ func (s *scene) say(e turn.Event) {
 		s = s.run.outer
 	}
 	select {
-	case s.happened <- happening{event: &e}:
+	case s.events <- toolEvent{event: &e}:
 	case <-s.run.ctx.Done():
 	}
 }

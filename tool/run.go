@@ -45,8 +45,7 @@ type Runner struct {
 	Parallel int
 	// Timeout bounds each call of a tool that says nothing else; 0 means a minute.
 	Timeout time.Duration
-	// Grace is how long a call whose context ended is waited for; 0 means 5 s. What has not returned then is left to itself, and
-	// counted by [Runner.Stray].
+	// Grace is how long a call whose context ended is waited for; 0 means 5 s. A call that has not returned then is abandoned.
 	Grace time.Duration
 	// ApprovalTimeout is how long an answer is waited for; 0 means 5 minutes.
 	ApprovalTimeout time.Duration
@@ -80,7 +79,7 @@ type Decision struct {
 	Reason   string // of a denial, for the model
 }
 
-// Stray counts the calls that ignore their context's end, and run on though nobody waits for them.
+// Stray returns how many calls were abandoned so far, because they ignored the end of their context.
 func (r *Runner) Stray() int { return int(r.stray.Load()) }
 
 // Run runs the calls, of tools as they were offered to the model, and yields the index and the result of each as it ends. Every call
@@ -291,30 +290,16 @@ func (c *running) execute(ctx context.Context) Result {
 		}
 		return failure(KindInterrupted, stopped)
 	}
-	// A tool may ignore its context, so it has a goroutine that can be left behind. Whichever of the two comes second, the end of
-	// the tool or that of the patience with it, finds over set.
+	// A tool may ignore its context, so it has a goroutine of its own, which can be abandoned.
 	type outcome struct {
 		result Result
 		err    error
 	}
-	var (
-		done  = make(chan outcome, 1)
-		over  atomic.Bool
-		began = time.Now()
-		call  = c.copy() // it may use it when nobody waits any more
-	)
+	done := make(chan outcome, 1)
+	call := c.copy() // the tool may use it after it was abandoned
 	go func() {
-		out := outcome{err: &Error{KindPanic, "the tool crashed"}} // also where it ends its goroutine
-		defer func() {
-			done <- out
-			if over.Swap(true) {
-				c.stray.Add(-1)
-				if c.Log != nil {
-					c.Log.WarnContext(ctx, "dropped a tool's result after its deadline",
-						slog.String("tool", c.tool.Name), slog.Duration("after", time.Since(began)))
-				}
-			}
-		}()
+		out := outcome{err: &Error{KindPanic, "the tool crashed"}} // also if it ends its goroutine
+		defer func() { done <- out }()
 		defer c.caught(ctx, "tool", func() {})
 		result, err := c.tool.Run(ctx, call)
 		out = outcome{result, err}
@@ -329,11 +314,10 @@ func (c *running) execute(ctx context.Context) Result {
 		case out = <-done:
 		case <-grace.C:
 			c.stray.Add(1)
-			if !over.Swap(true) {
-				return ended()
+			if c.Log != nil {
+				c.Log.WarnContext(ctx, "dropped a tool's result after its deadline", slog.String("tool", c.tool.Name))
 			}
-			c.stray.Add(-1) // it returned just now
-			out = <-done
+			return ended()
 		}
 	}
 	if out.err == nil {

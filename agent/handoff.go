@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -198,34 +199,24 @@ func summaryBytes(maxContext int) int {
 func past(messages []tape.Message, bytes int) string {
 	var lines []string
 	left := bytes
-	for i := len(messages) - 1; i >= 0; i-- {
-		var m struct {
-			Content json.RawMessage `json:"content"`
-			Calls   json.RawMessage `json:"tool_calls"`
-		}
-		if json.Unmarshal(messages[i].JSON, &m) != nil {
+	for _, m := range slices.Backward(messages) {
+		msg, ok := toMessage(m.JSON)
+		if !ok {
 			continue
 		}
-		text := ""
-		if json.Unmarshal(m.Content, &text) != nil {
-			var parts []chatPart
-			_ = json.Unmarshal(m.Content, &parts) // null, beside calls
-			for _, p := range parts {
-				text += p.Text
-			}
+		text := msg.Content
+		for _, p := range msg.Parts {
+			text += p.Text
 		}
-		if len(m.Calls) > 0 {
-			text += " " + string(m.Calls)
+		for _, c := range msg.ToolCalls {
+			text += " " + c.Name + " " + c.Arguments
 		}
-		line := messages[i].Role + ": " + strings.ToValidUTF8(text[:min(len(text), summaryEach)], "")
+		line := m.Role + ": " + strings.ToValidUTF8(text[:min(len(text), summaryEach)], "")
 		if left -= len(line) + 1; left < 0 {
 			break
 		}
 		lines = append(lines, line)
 	}
-	var b strings.Builder
-	for i := len(lines) - 1; i >= 0; i-- {
-		b.WriteString(lines[i] + "\n")
-	}
-	return b.String()
+	slices.Reverse(lines)
+	return strings.Join(lines, "\n")
 }

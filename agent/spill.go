@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -123,10 +124,8 @@ const (
 )
 
 // readSpill returns a page of what was spilled, on the borders of characters.
-func readSpill(ctx context.Context, t *tape.Tape, handle string, offset, limit int64) (page, error) {
-	if limit == 0 {
-		limit = defaultPage
-	}
+func readSpill(ctx context.Context, r *run, in spillReadIn) (page, error) {
+	offset, limit := in.Offset, cmp.Or(in.Limit, defaultPage)
 	switch {
 	case offset < 0:
 		return page{}, &tool.Error{Kind: tool.KindArguments, Message: fmt.Sprintf("offset: expected 0 or more, got %d", offset)}
@@ -135,10 +134,10 @@ func readSpill(ctx context.Context, t *tape.Tape, handle string, offset, limit i
 	}
 	// A few bytes more on both sides, to see where characters begin.
 	before := min(offset, utf8.UTFMax-1)
-	data, size, err := t.ReadBlob(ctx, handle, offset-before, before+max(limit, utf8.UTFMax)+utf8.UTFMax)
+	data, size, err := r.tape.ReadBlob(ctx, in.Handle, offset-before, before+max(limit, utf8.UTFMax)+utf8.UTFMax)
 	switch {
 	case errors.Is(err, tape.ErrNotFound), errors.Is(err, tape.ErrInvalid):
-		return page{}, &tool.Error{Kind: tool.KindFailed, Message: fmt.Sprintf("unknown handle %q", wording.ClipChars(handle, 80))}
+		return page{}, &tool.Error{Kind: tool.KindFailed, Message: fmt.Sprintf("unknown handle %q", wording.ClipChars(in.Handle, 80))}
 	case errors.Is(err, errors.ErrUnsupported):
 		return page{}, &tool.Error{Kind: tool.KindUnavailable, Message: "the store does not store large results"}
 	case errors.Is(err, tape.ErrDamaged):

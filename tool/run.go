@@ -104,7 +104,7 @@ func (r *Runner) Run(ctx context.Context, tools []*Tool, calls []Call) iter.Seq2
 		for i, call := range calls {
 			c := &running{Runner: r, slots: slots, call: clone(call)}
 			c.tool, _ = find(tools, call.Name)
-			c.ctx, c.span = c.begin(context.WithValue(ctx, keyOfCall{}, call.Key))
+			c.ctx, c.span = c.begin(context.WithValue(ctx, callKey{}, call))
 			if started[i] = c; !c.ordered() {
 				start(i)
 			}
@@ -135,13 +135,19 @@ func or[T int | time.Duration](v, otherwise T) T {
 	return otherwise
 }
 
-type keyOfCall struct{}
+type callKey struct{}
+
+// CallID returns the model's id of the call that runs in ctx; "" outside of a turn.
+func CallID(ctx context.Context) string {
+	call, _ := ctx.Value(callKey{}).(Call)
+	return call.ID
+}
 
 // Key returns the key of the call that runs in ctx, 26 lower-case letters and digits. It stays the same when the call runs again after a crash,
 // and no other call has it: a tool can store it with what it does, and refuse to do the same twice. It is "" outside of a turn.
 func Key(ctx context.Context) string {
-	key, _ := ctx.Value(keyOfCall{}).(string)
-	return key
+	call, _ := ctx.Value(callKey{}).(Call)
+	return call.Key
 }
 
 // running is one call while it runs.

@@ -163,17 +163,12 @@ func (f *Framework) Store(ctx context.Context) (tape.Store, error) {
 	if f.store.asked {
 		return f.store.store, nil
 	}
-	for _, p := range f.plugins.Load().stores {
-		store, ok, err := f.provide(ctx, &p)
-		if err != nil {
-			return nil, err
-		}
-		if ok && store != nil {
-			f.store.store, f.store.asked = store, true
-			return store, nil
-		}
-	}
-	return nil, nil
+	store, _, ok, err := first(ctx, f.newTurn(nil), StageStore, func(h StoreProvider) (tape.Store, bool, error) {
+		store, ok, err := h.ProvideTapeStore(ctx)
+		return store, ok && store != nil, err
+	})
+	f.store.store, f.store.asked = store, ok
+	return store, err
 }
 
 // Code returns the code of an error: of the first in its tree, as errors.Is goes through it, that has one. An error has the code

@@ -31,21 +31,22 @@ func (t *Turn) runModel(ctx context.Context) error {
 // of the caller's mode is used.
 func (t *Turn) ask(ctx context.Context) (Stream, string, error) {
 	o := &t.outcome
-	for i := range t.plugins.models {
-		m := &t.plugins.models[i]
-		stream, ok, err := asked(ctx, t, StageModel, m, func(m model) (Stream, bool, error) {
-			if m.streamer != nil && (t.options.streaming || m.runner == nil) {
-				stream, ok, err := m.streamer.RunModelStream(ctx, o.Prompt, o.Session, o.State)
-				return stream, ok && stream != nil, err
-			}
-			text, ok, err := m.runner.RunModel(ctx, o.Prompt, o.Session, o.State)
-			return textStream(text), ok, err
-		})
-		if ok || err != nil {
-			return stream, m.Name, err
+	stream, plugin, ok, err := first(ctx, t, StageModel, func(plugin any) (Stream, bool, error) {
+		runner, runs := plugin.(ModelRunner)
+		if streamer, streams := plugin.(ModelStreamer); streams && (t.options.streaming || !runs) {
+			stream, ok, err := streamer.RunModelStream(ctx, o.Prompt, o.Session, o.State)
+			return stream, ok && stream != nil, err
 		}
+		if !runs {
+			return nil, false, nil
+		}
+		text, ok, err := runner.RunModel(ctx, o.Prompt, o.Session, o.State)
+		return textStream(text), ok, err
+	})
+	if !ok && err == nil {
+		stream = func(func(Event, error) bool) {}
 	}
-	return func(func(Event, error) bool) {}, "", nil
+	return stream, plugin, err
 }
 
 // textStream is a whole answer as a stream.

@@ -48,12 +48,9 @@ func wanted(cause error) bool {
 
 // tell tells every observer of an error. What they do about it, or to themselves, changes nothing.
 func (t *Turn) tell(ctx context.Context, stage Stage, err error) {
-	if len(t.plugins.observers) == 0 {
-		return
-	}
 	ctx = context.WithoutCancel(ctx)
 	// A panic is logged where it is recovered; observers return nothing.
-	_ = each(ctx, t, "on_error", t.plugins.observers, func(h ErrorObserver) error {
+	_ = each(ctx, t, "on_error", func(h ErrorObserver) error {
 		ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 		defer cancel()
 		h.OnError(ctx, stage, err, t.outcome.Envelope)

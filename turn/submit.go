@@ -46,7 +46,7 @@ func (f *Framework) Submit(ctx context.Context, e *Envelope, opts ...Option) (*T
 func (f *Framework) aside(ctx context.Context, t *Turn) *Ticket {
 	var taken bool
 	err := t.step(ctx, func(ctx context.Context) (err error) {
-		t.outbound, _, taken, err = first(ctx, t, StageAside, t.plugins.asiders, func(h Asider) ([]*Envelope, bool, error) {
+		t.outbound, _, taken, err = first(ctx, t, StageAside, func(h Asider) ([]*Envelope, bool, error) {
 			return h.AnswerAside(ctx, t.outcome.Envelope, t.outcome.Session)
 		})
 		return err

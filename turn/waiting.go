@@ -30,7 +30,7 @@ const (
 	waitShare = 10
 	// waitEach keeps all together below 500 calls a second: so much later each is told again for each that waits.
 	waitEach = 2 * time.Millisecond
-	// rateWindow is how far back the rate of slots is measured.
+	// rateWindow is how far back the rate of slots is measured, at least.
 	rateWindow = 30 * time.Second
 )
 
@@ -39,13 +39,8 @@ const (
 type watch struct {
 	timer *time.Timer
 	calls sync.WaitGroup // a timer, or its call; Drain waits for it
-	given int            // slots that waiting lanes have got
-	rate  []rateSample   // the oldest first
-}
-
-type rateSample struct {
-	at    time.Time
-	given int
+	given int            // slots that waiting lanes got since then
+	since time.Time
 }
 
 // watch begins the wait of a ticket. mu is held.
@@ -55,7 +50,7 @@ func (l *lanes) watch(k *Ticket) {
 	}
 	k.since = time.Now()
 	if w := &l.watched; w.timer == nil {
-		w.rate = append(w.rate[:0], rateSample{k.since, w.given})
+		w.since, w.given = k.since, 0
 		l.watchAgain()
 	}
 }
@@ -138,17 +133,15 @@ func (l *lanes) dueTickets(now time.Time) (due []dueTicket, more bool) {
 // timePerSlot measures how often a waiting lane gets a slot; 0 where none has got one lately.
 func (l *lanes) timePerSlot(now time.Time) time.Duration {
 	w := &l.watched
-	for len(w.rate) > 1 && now.Sub(w.rate[1].at) >= rateWindow {
-		w.rate = w.rate[1:]
+	elapsed := now.Sub(w.since)
+	if elapsed > 2*rateWindow { // only the newer half counts
+		elapsed /= 2
+		w.since, w.given = now.Add(-elapsed), w.given/2
 	}
-	if last := w.rate[len(w.rate)-1]; now.Sub(last.at) >= waitAgain {
-		w.rate = append(w.rate, rateSample{now, w.given})
-	}
-	from := w.rate[0]
-	if w.given == from.given {
+	if w.given == 0 {
 		return 0
 	}
-	return now.Sub(from.at) / time.Duration(w.given-from.given)
+	return elapsed / time.Duration(w.given)
 }
 
 // tellWaiting tells a turn that it waits, unless it has begun.

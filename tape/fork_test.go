@@ -94,7 +94,7 @@ func TestSettingsAreReadHoweverTheyAreWritten(t *testing.T) { // AG-30
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]json.RawMessage{"model": json.RawMessage(`"demo:a"`), "limits": json.RawMessage(`{"a":[1]}`), "escaped": json.RawMessage("null")}
+	want := map[string]json.RawMessage{"model": json.RawMessage(`"demo:a"`), "limits": json.RawMessage(`{ "a" : [ 1 ] }`), "escaped": json.RawMessage("null")}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

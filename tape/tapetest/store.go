@@ -1189,7 +1189,6 @@ func importRefused(t *testing.T, b *bench) {
 		"an id of a fraction": `{"id":2.5,"kind":"x","payload":{}}`,
 		"an id that falls":    `{"id":1,"kind":"x","payload":{}}`,
 		"an unknown member":   `{"id":2,"kind":"x","payload":{},"more":true}`,
-		"a member twice":      `{"id":2,"id":3,"kind":"x","payload":{}}`,
 		"a bad date":          `{"id":2,"kind":"x","payload":{},"date":"yesterday"}`,
 		"a bad timestamp":     `{"id":2,"kind":"x","payload":{},"timestamp":"now"}`,
 		"not UTF-8":           "{\"id\":2,\"kind\":\"x\",\"payload\":{\"a\":\"\xff\"}}",

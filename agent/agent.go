@@ -20,9 +20,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -107,9 +106,7 @@ type Agent struct {
 	inChats   *tool.Runner // of the others: a question must not hold up a chat for a day
 	questions questions
 
-	mu        sync.Mutex
-	framework *turn.Framework
-	agentsmd  *agentsFile
+	framework atomic.Pointer[turn.Framework] // in which the agent is registered
 }
 
 // New makes an agent. Errors are those of a program or a configuration: no models, tools whose names clash.
@@ -147,20 +144,12 @@ func New(o Options) (*Agent, error) {
 
 // AttachFramework is called when the agent is registered: it makes the hooks of the loop known.
 func (a *Agent) AttachFramework(f *turn.Framework) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.framework != nil && a.framework != f {
-		return errors.New("agent: it is registered already, in another framework")
-	}
-	if a.framework == nil {
-		dir := a.options.Workspace
-		if dir == "" {
-			dir = f.Workspace()
-		}
-		if err := a.addFiles(dir); err != nil {
+	if a.framework.CompareAndSwap(nil, f) {
+		if err := a.addFiles(a.workspace()); err != nil {
 			return fmt.Errorf("agent: %w", err)
 		}
-		a.framework, a.agentsmd = f, &agentsFile{dir: dir}
+	} else if a.framework.Load() != f {
+		return errors.New("agent: it is registered already, in another framework")
 	}
 	turn.Declare[BeforeModel](f, "before_model")
 	turn.Declare[AfterModel](f, "after_model")
@@ -251,22 +240,15 @@ func (a *Agent) SystemPrompt(context.Context, turn.Prompt, turn.State) (string, 
 	if text == "" {
 		text = defaultInstructions
 	}
-	a.mu.Lock()
-	file := a.agentsmd
-	a.mu.Unlock()
-	if file != nil {
-		if more := file.read(); more != "" {
-			text += "\n\n" + more
-		}
+	if more := readAgentsFile(a.workspace()); more != "" {
+		text += "\n\n" + more
 	}
 	return text, nil
 }
 
-// store is where the tapes are.
+// store returns the store of the tapes.
 func (a *Agent) store(ctx context.Context) (tape.Store, error) {
-	a.mu.Lock()
-	f := a.framework
-	a.mu.Unlock()
+	f := a.framework.Load()
 	if f == nil {
 		return nil, errors.New("agent: it is not registered with a framework")
 	}
@@ -277,16 +259,10 @@ func (a *Agent) store(ctx context.Context) (tape.Store, error) {
 	return s, err
 }
 
-// workspace is the folder that sessions belong to.
+// workspace returns the folder of the sessions of an agent that is registered.
 func (a *Agent) workspace() string {
 	if a.options.Workspace != "" {
 		return a.options.Workspace
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.framework != nil {
-		return a.framework.Workspace()
-	}
-	dir, _ := os.Getwd()
-	return dir
+	return a.framework.Load().Workspace()
 }

@@ -225,7 +225,7 @@ func (s *session) Servers(ctx context.Context) ([]command.Server, error) {
 }
 
 // Stop ends the running turn and those that wait.
-func (s *session) Stop() int { return s.agent.attached().Stop(s.id, turn.ErrStopped) }
+func (s *session) Stop() int { return s.agent.framework.Load().Stop(s.id, turn.ErrStopped) }
 
 // Decide answers a question for approval.
 func (s *session) Decide(ctx context.Context, d command.Decision) error {
@@ -257,11 +257,4 @@ func (s *session) Export(ctx context.Context) (command.Exported, error) {
 		return command.Exported{}, command.Errorf("this server exports no tapes")
 	}
 	return s.agent.options.Host.Export(ctx, t)
-}
-
-// attached is the framework that the agent is registered in.
-func (a *Agent) attached() *turn.Framework {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.framework
 }

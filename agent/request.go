@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -78,9 +77,7 @@ func toContent(content json.RawMessage, out *adapter.Message) bool {
 	}
 	switch content[0] {
 	case '"':
-		if bytes.IndexByte(content, '\\') < 0 {
-			out.Content = string(content[1 : len(content)-1])
-		} else if json.Unmarshal(content, &out.Content) != nil {
+		if json.Unmarshal(content, &out.Content) != nil {
 			return false
 		}
 		if out.Role == adapter.ToolRole {

@@ -88,9 +88,8 @@ type run struct {
 	agent   *Agent
 	ctx     context.Context
 	turn    *turn.Turn
-	id      string          // of the turn
-	scope   string          // what the keys of its calls are derived from: the turn's id, or the key of the subagent's call
-	meta    json.RawMessage // that says so
+	id      string // of the turn
+	scope   string // what the keys of its calls are derived from: the turn's id, or the key of the subagent's call
 	session string
 	state   turn.State
 	prompt  turn.Prompt
@@ -253,17 +252,10 @@ func (r *run) appendAlways(entries ...tape.Entry) (int64, error) {
 	return first, nil
 }
 
-// mark says in entries which turn they are of.
+// mark adds the turn's id to entries.
 func (r *run) mark(entries []tape.Entry) []tape.Entry {
-	if r.meta == nil {
-		r.meta = tape.Entry{}.With(tape.Meta{Turn: r.id}).Meta
-	}
 	for i, e := range entries {
-		if len(e.Meta) == 0 {
-			entries[i].Meta = r.meta // most have nothing else to say
-		} else {
-			entries[i] = e.With(tape.Meta{Turn: r.id})
-		}
+		entries[i] = e.With(tape.Meta{Turn: r.id})
 	}
 	return entries
 }

@@ -276,9 +276,7 @@ func (r *run) cutOff(rep *reply, failure error) error {
 	}
 	ids, results := make([]string, len(open)), make([]any, len(open))
 	for i, c := range open {
-		res := tool.Result{ID: c.id, Name: c.name, Err: &tool.Error{Kind: tool.KindInterrupted, Message: "the answer was cut off before the tool ran"}}
-		ids[i], results[i] = c.id, res.Value()
-		r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{res}})
+		ids[i], results[i] = c.id, r.failCall(c.id, c.name, tool.KindInterrupted, "the answer was cut off before the tool ran")
 	}
 	if len(open) > 0 {
 		entries = append(entries, tape.NewToolResult(ids, results...))
@@ -295,6 +293,13 @@ func (r *run) cutOff(rep *reply, failure error) error {
 	}
 	_, err := r.append(entries...)
 	return err
+}
+
+// failCall sends the reader the error of a call that is not run, and returns its value for the tape.
+func (r *run) failCall(id, name, kind, message string) any {
+	res := tool.Result{ID: id, Name: name, Err: &tool.Error{Kind: kind, Message: message}}
+	r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{res}})
+	return res.Value()
 }
 
 // note writes an error before any reply to the tape.
@@ -402,9 +407,7 @@ func (r *run) step(rep *reply, last bool) (more bool, err error) {
 		results := make([]any, len(calls))
 		ids := make([]string, len(calls))
 		for i, c := range calls {
-			res := tool.Result{ID: c.ID, Name: c.Name, Err: &tool.Error{Kind: tool.KindDenied, Message: "the turn reached its limit of tool calls"}}
-			ids[i], results[i] = c.ID, res.Value()
-			r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{res}})
+			ids[i], results[i] = c.ID, r.failCall(c.ID, c.Name, tool.KindDenied, "the turn reached its limit of tool calls")
 		}
 		entries = append(entries, tape.NewToolResult(ids, results...), r.stepEntry(rep, statusError), errorEntry(ErrMaxSteps))
 		if _, err := r.append(entries...); err != nil {
@@ -466,8 +469,7 @@ func (r *run) revise(rep *reply, open []*replyCall, calls []tool.Call) []tool.Ca
 	}
 	for _, c := range open {
 		if !kept[c.id] {
-			res := tool.Result{ID: c.id, Name: c.name, Err: &tool.Error{Kind: tool.KindDenied, Message: "the model withdrew the call"}}
-			r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{res}})
+			r.failCall(c.id, c.name, tool.KindDenied, "the model withdrew the call")
 		}
 	}
 	return out

@@ -42,9 +42,10 @@ type (
 	started struct {
 		Model string `json:"model"`
 	}
-	ended struct {
+	// Ended is the data of turn.end.
+	Ended struct {
 		Status string         `json:"status"`
-		Steps  int            `json:"steps"`
+		Steps  int            `json:"steps,omitempty"`
 		Usage  *adapter.Usage `json:"usage,omitempty"`
 	}
 	stepped struct {
@@ -56,11 +57,24 @@ type (
 	}
 )
 
+// StartEntry returns the entry that begins a turn.
+func StartEntry(data any, e *turn.Envelope) tape.Entry {
+	return tape.NewEvent(entryStart, data).With(tape.Meta{Agent: e.Agent()})
+}
+
+// EndEntry returns the entry that ends a turn.
+func EndEntry(data Ended, usage adapter.Usage) tape.Entry {
+	if usage != (adapter.Usage{}) {
+		data.Usage = &usage
+	}
+	return tape.NewEvent(entryEnd, data)
+}
+
 // Statuses of turn.end and loop.step.
 const (
-	statusOK          = "ok"
-	statusError       = "error"
-	statusCanceled    = "canceled"
+	StatusOK          = "ok"
+	StatusError       = "error"
+	StatusCanceled    = "canceled"
 	statusAutoHandoff = "auto_handoff"
 )
 
@@ -204,7 +218,7 @@ func (r *run) turnOf() (err error) {
 	if r.past != nil && r.past.Ended {
 		return r.past.Failure
 	}
-	status := statusError // also where something panics
+	status := StatusError // also where something panics
 	defer func() {
 		if r.handedOver() {
 			err = context.Cause(r.ctx)
@@ -215,9 +229,9 @@ func (r *run) turnOf() (err error) {
 	err = r.loop()
 	switch {
 	case err == nil:
-		status = statusOK
+		status = StatusOK
 	case r.left || r.ctx.Err() != nil || errors.Is(err, turn.ErrStopped):
-		status = statusCanceled
+		status = StatusCanceled
 	}
 	if err != nil && r.ctx.Err() != nil {
 		return context.Cause(r.ctx)
@@ -311,9 +325,9 @@ func (r *run) begin() (err error) {
 				return err
 			}
 		}
-		start := tape.NewEvent(entryStart, started{r.models[0]})
-		if r.parent == nil {
-			start = start.With(tape.Meta{Agent: r.turn.Envelope().Agent()})
+		start := StartEntry(started{r.models[0]}, r.turn.Envelope())
+		if r.parent != nil {
+			start.Meta = nil
 		}
 		entries = append(entries, start)
 	}
@@ -450,11 +464,7 @@ func (r *run) findMessage(id string) (message tape.Entry, answer bool, err error
 
 // end writes the turn's last entry.
 func (r *run) end(status string) error {
-	data := ended{Status: status, Steps: r.steps}
-	if r.usage != (adapter.Usage{}) {
-		data.Usage = &r.usage
-	}
-	_, err := r.append(tape.NewEvent(entryEnd, data))
+	_, err := r.append(EndEntry(Ended{Status: status, Steps: r.steps}, r.usage))
 	return err
 }
 

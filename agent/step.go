@@ -400,7 +400,7 @@ func (r *run) step(rep *reply, last bool) (more bool, err error) {
 	}
 	entries = append(entries, rep.besideEntries()...)
 	if len(calls) == 0 {
-		_, err := r.append(append(entries, r.stepEntry(rep, statusOK))...)
+		_, err := r.append(append(entries, r.stepEntry(rep, StatusOK))...)
 		return false, err
 	}
 	if last {
@@ -409,7 +409,7 @@ func (r *run) step(rep *reply, last bool) (more bool, err error) {
 		for i, c := range calls {
 			ids[i], results[i] = c.ID, r.failCall(c.ID, c.Name, tool.KindDenied, "the turn reached its limit of tool calls")
 		}
-		entries = append(entries, tape.NewToolResult(ids, results...), r.stepEntry(rep, statusError), errorEntry(ErrMaxSteps))
+		entries = append(entries, tape.NewToolResult(ids, results...), r.stepEntry(rep, StatusError), errorEntry(ErrMaxSteps))
 		if _, err := r.append(entries...); err != nil {
 			return false, err
 		}
@@ -436,7 +436,7 @@ func (r *run) finishStep(rep *reply, tools []*tool.Tool, calls []tool.Call) erro
 	if err := r.writeHandoff(); err != nil {
 		return err
 	}
-	_, err := r.append(r.stepEntry(rep, statusOK))
+	_, err := r.append(r.stepEntry(rep, StatusOK))
 	return err
 }
 

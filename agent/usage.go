@@ -22,7 +22,7 @@ func usage(ctx context.Context, t *tape.Tape) (sum, last adapter.Usage, err erro
 			return adapter.Usage{}, adapter.Usage{}, err
 		}
 		if name, data := eventOf(e); name == entryEnd {
-			var d ended
+			var d Ended
 			_ = json.Unmarshal(data, &d) // an end without usage counts nothing
 			last = adapter.Usage{}
 			if d.Usage != nil {

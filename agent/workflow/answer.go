@@ -66,7 +66,6 @@ type run struct {
 
 	text     string        // the document, as far as there is one
 	canceled bool          // somebody has ended the work
-	uri      string        // of the last delta
 	told     adapter.Usage // by events
 	usage    adapter.Usage // of the whole turn
 }
@@ -77,22 +76,6 @@ func (r *run) emit(e turn.Event) bool {
 		r.left = true
 	}
 	return !r.left
-}
-
-// Names of the event entries, which are those that an agent's turns have, and statuses of the last one.
-const (
-	entryStart = "turn.start"
-	entryEnd   = "turn.end"
-
-	statusOK       = "ok"
-	statusError    = "error"
-	statusCanceled = "canceled"
-)
-
-// ended is the data of the last event.
-type ended struct {
-	Status string         `json:"status"`
-	Usage  *adapter.Usage `json:"usage,omitempty"`
 }
 
 // inTurn runs the workflow with what the session's tape says, and writes to the tape what is said now.
@@ -129,7 +112,7 @@ func (r *run) inTurn(ctx context.Context, state turn.State) (err error) {
 			failure = errBroken
 		}
 		if writeErr := r.end(ctx, t, failure); writeErr != nil {
-			err = join(err, writeErr)
+			err = errors.Join(err, writeErr)
 		}
 	}()
 	err = r.work(ctx, history)
@@ -171,7 +154,7 @@ func (r *run) begin(ctx context.Context, t *tape.Tape, state turn.State, begun b
 		return nil, err
 	}
 	entries = append(entries,
-		tape.NewEvent(entryStart, map[string]string{"workflow": r.answer.Workflow.Info().Name}).With(tape.Meta{Agent: r.turn.Envelope().Agent()}),
+		agent.StartEntry(map[string]string{"workflow": r.answer.Workflow.Info().Name}, r.turn.Envelope()),
 		tape.NewMessage(adapter.User, r.turn.Envelope().Content))
 	for i, e := range entries {
 		entries[i] = e.With(tape.Meta{Turn: r.turn.ID()})
@@ -193,20 +176,16 @@ func (r *run) end(ctx context.Context, t *tape.Tape, failure error) error {
 	if r.text != "" {
 		entries = append(entries, tape.NewMessage(adapter.Assistant, r.text).With(tape.Meta{Turn: mark.Turn, Partial: failure != nil}))
 	}
-	status := statusOK
+	status := agent.StatusOK
 	switch {
 	case failure != nil && r.canceled:
-		status = statusCanceled
+		status = agent.StatusCanceled
 	case failure != nil:
-		status = statusError
+		status = agent.StatusError
 		f, _ := bot.Describe(failure)
 		entries = append(entries, tape.NewError(f.Code, f.Message).With(mark))
 	}
-	data := ended{Status: status}
-	if r.usage != (adapter.Usage{}) {
-		data.Usage = &r.usage
-	}
-	entries = append(entries, tape.NewEvent(entryEnd, data).With(mark))
+	entries = append(entries, agent.EndEntry(agent.Ended{Status: status}, r.usage).With(mark))
 	_, err := t.AppendPatiently(ctx, entries...)
 	return err
 }
@@ -295,12 +274,4 @@ func history(ctx context.Context, t *tape.Tape, selector tape.Selector) (list []
 		}
 	}
 	return list, nil
-}
-
-// join is errors.Join that leaves a single error as it is.
-func join(a, b error) error {
-	if a == nil {
-		return b
-	}
-	return errors.Join(a, b)
 }

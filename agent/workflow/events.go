@@ -44,10 +44,7 @@ func (r *run) tell(m *ling.Manager, from uint64, over <-chan struct{}) bool {
 func (r *run) event(e tube.Event) (turn.Event, bool) {
 	switch e.Kind {
 	case tube.Append, tube.Set:
-		if r.uri != string(e.URI) {
-			r.uri = string(e.URI)
-		}
-		return turn.Event{Kind: turn.DeltaEvent, URI: r.uri, Value: valueOf(e)}, true
+		return turn.Event{Kind: turn.DeltaEvent, URI: string(e.URI), Value: valueOf(e)}, true
 	case tube.Named:
 		return r.named(turn.EventKind(e.Name), e.Value)
 	}

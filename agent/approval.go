@@ -46,8 +46,8 @@ type Question struct {
 	written   chan error      // takes what became of writing the decision to the tape; nil where nobody can answer
 }
 
-// tell says what became of writing the decision.
-func (q *Question) tell(err error) {
+// notify sends the outcome of writing the decision to the person who answered.
+func (q *Question) notify(err error) {
 	select {
 	case q.written <- err:
 	default: // it was said before, or nobody can answer
@@ -75,8 +75,8 @@ type Answer struct {
 	Role          tool.Role
 }
 
-// settled is how many answered questions are remembered. A second answer to one of them gets ErrAnswered and not ErrNoQuestion.
-const settled = 1024
+// maxAnswered is how many answered questions are remembered. A second answer to one of them gets ErrAnswered and not ErrNoQuestion.
+const maxAnswered = 1024
 
 // questions are the calls that wait for approval. The zero value is ready.
 type questions struct {
@@ -119,7 +119,7 @@ func (qs *questions) close(q *question) bool {
 	if i < 0 {
 		return false
 	}
-	qs.settle(i)
+	qs.finalize(i)
 	return true
 }
 
@@ -130,17 +130,17 @@ func (qs *questions) forget(q *question) {
 	qs.open = slices.DeleteFunc(qs.open, func(o *question) bool { return o == q })
 }
 
-// settle moves a question to those that are over.
-func (qs *questions) settle(i int) {
-	if len(qs.over) == settled {
+// finalize moves a question to those that are over.
+func (qs *questions) finalize(i int) {
+	if len(qs.over) == maxAnswered {
 		qs.over = slices.Delete(qs.over, 0, 1)
 	}
 	qs.over = append(qs.over, qs.open[i].place())
 	qs.open = slices.Delete(qs.open, i, i+1)
 }
 
-// take gives an answer to the question it is for, and returns the question.
-func (qs *questions) take(a Answer) (*question, error) {
+// answer gives an answer to the question it is for, and returns the question.
+func (qs *questions) answer(a Answer) (*question, error) {
 	if id, ok := ReadQuestionID(a.ID); ok {
 		a.ID = id
 	}
@@ -153,7 +153,7 @@ func (qs *questions) take(a Answer) (*question, error) {
 		if a.Role < q.Role {
 			return nil, ErrRole
 		}
-		qs.settle(i)
+		qs.finalize(i)
 		q.answer <- a // there is room: each question is taken from the open ones once
 		return q, nil
 	}
@@ -180,7 +180,7 @@ func (qs *questions) list(session string) []Question {
 // Errors are [ErrNoQuestion], [ErrAnswered], [ErrRole] and [ErrNotWritten].
 func (a *Agent) Answer(ctx context.Context, answer Answer) error {
 	answer.Reason = oneLine(strings.TrimSpace(answer.Reason), 300)
-	q, err := a.questions.take(answer)
+	q, err := a.questions.answer(answer)
 	if err != nil {
 		return err
 	}
@@ -243,7 +243,7 @@ func (a *Agent) Remembered(ctx context.Context, t *tape.Tape) ([]string, error) 
 
 // approve asks whoever follows the turn whether a call may run.
 func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, error) {
-	s := sceneOf(ctx)
+	s := toolContextOf(ctx)
 	r := s.run.root()
 	settings, err := r.tape.Settings(r.ctx) // the time of a question that is asked again may be over
 	if err != nil {
@@ -268,7 +268,7 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 	asked := a.questions.ask(question)
 	defer func() {
 		a.questions.close(asked)
-		asked.tell(turn.ErrStopped) // for who has answered a turn that has panicked
+		asked.notify(turn.ErrStopped) // for who has answered a turn that has panicked
 	}()
 	if why, ok := r.put(ctx, asked.Question, s); !ok {
 		return tool.Decision{}, r.unattended(asked.Question, s, why)
@@ -283,7 +283,7 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 	}
 	if r.handedOver() {
 		a.questions.forget(asked)
-		asked.tell(context.Cause(ctx))
+		asked.notify(context.Cause(ctx))
 		return tool.Decision{}, context.Cause(ctx)
 	}
 	if !a.questions.close(asked) { // the answer came at the same moment: too late, but it is said so
@@ -304,7 +304,7 @@ const (
 )
 
 // unattended writes down that a call is not run because nobody can approve it; why is "" where that is all. The error is what the model reads.
-func (r *run) unattended(q Question, s *scene, why string) error {
+func (r *run) unattended(q Question, s *toolContext, why string) error {
 	why = cmp.Or(why, "this conversation has no approver")
 	if err := r.decided(q, Answer{Reason: why}, ReasonUnattended, s); err != nil {
 		return err
@@ -313,9 +313,9 @@ func (r *run) unattended(q Question, s *scene, why string) error {
 }
 
 // put asks a question. ok is false if nobody can answer it; why is the reason, if it is another than that there is nobody.
-func (r *run) put(ctx context.Context, q Question, s *scene) (why string, ok bool) {
+func (r *run) put(ctx context.Context, q Question, s *toolContext) (why string, ok bool) {
 	if r.turn.Streaming() {
-		s.say(turn.Event{Kind: ApprovalRequiredEvent, Value: encode(q)})
+		s.emit(turn.Event{Kind: ApprovalRequiredEvent, Value: encode(q)})
 		return "", true
 	}
 	e := r.turn.Envelope()
@@ -347,9 +347,9 @@ type resolved struct {
 }
 
 // decided writes down what became of a question, and tells the reader. The code says why, where nobody has decided.
-func (r *run) decided(q Question, answer Answer, code string, s *scene) error {
+func (r *run) decided(q Question, answer Answer, code string, s *toolContext) error {
 	if r.handedOver() {
-		q.tell(context.Cause(r.ctx))
+		q.notify(context.Cause(r.ctx))
 		return context.Cause(r.ctx) // the other process asks
 	}
 	decision := "deny"
@@ -368,11 +368,11 @@ func (r *run) decided(q Question, answer Answer, code string, s *scene) error {
 		entries = append(entries, tape.NewSetting(settingApproval+q.Tool, q.grant))
 	}
 	_, err := r.append(entries...)
-	q.tell(err)
+	q.notify(err)
 	told := resolved{ID: q.ID, Call: q.Call, Subagent: q.Subagent, Decision: decision, By: cmp.Or(answer.Name, answer.By), Reason: code}
 	if len(entries) > 1 {
 		told.Remember = "session"
 	}
-	s.say(turn.Event{Kind: ApprovalResolvedEvent, Calls: []tool.Call{{ID: q.Call, Name: q.Tool}}, Value: encode(told)})
+	s.emit(turn.Event{Kind: ApprovalResolvedEvent, Calls: []tool.Call{{ID: q.Call, Name: q.Tool}}, Value: encode(told)})
 	return err
 }

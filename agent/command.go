@@ -37,7 +37,7 @@ func (a *Agent) isCommand(e *turn.Envelope) bool {
 // AnswerAside answers the commands that do not wait for the session's lane.
 func (a *Agent) AnswerAside(ctx context.Context, e *turn.Envelope, id turn.SessionID) ([]*turn.Envelope, bool, error) {
 	m, ok := a.match(e)
-	if !ok || !m.Beside() {
+	if !ok || !m.Immediate() {
 		return nil, false, nil
 	}
 	r := a.runCommand(ctx, e, id, m, "")
@@ -200,8 +200,8 @@ func (s *session) Remembered(ctx context.Context) ([]string, error) {
 	return s.agent.Remembered(ctx, t)
 }
 
-// AskAgain forgets that a tool was approved for the session.
-func (s *session) AskAgain(ctx context.Context, name string) error {
+// RevokeApproval forgets that a tool was approved for the session.
+func (s *session) RevokeApproval(ctx context.Context, name string) error {
 	t, err := s.agent.openTape(ctx, s.id)
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 
 // again are the entries that follow an anchor in the middle of a turn: the system prompt, and what the turn is about, so that it
 // stays visible.
-func (r *run) again() []tape.Entry {
+func (r *run) repeatedEntries() []tape.Entry {
 	var entries []tape.Entry
 	if r.system != "" {
 		entries = append(entries, tape.NewSystem(r.system))
@@ -36,7 +36,7 @@ func (r *run) anchor(a tape.Entry, before ...tape.Entry) error {
 	ctx, cancel := r.write()
 	defer cancel()
 	a = a.With(tape.Meta{Turn: r.id})
-	if _, err := r.tape.HandoffWith(ctx, a, r.mark(append(before, r.again()...))...); err != nil {
+	if _, err := r.tape.HandoffWith(ctx, a, r.mark(append(before, r.repeatedEntries()...))...); err != nil {
 		return fmt.Errorf("write to the tape: %w", err)
 	}
 	value := encode(map[string]string{"name": tape.AnchorOf(a).Name})
@@ -169,7 +169,7 @@ func (r *run) summarize() (summary string, source []int64, err error) {
 		if err != nil {
 			return "", nil, err
 		}
-		if _, err := rep.take(&c); err != nil {
+		if _, err := rep.add(&c); err != nil {
 			return "", nil, err
 		}
 		if len(rep.text) > summaryOutput {

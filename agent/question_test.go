@@ -175,7 +175,7 @@ func TestAnApprovalIsOfOneAgentAndSession(t *testing.T) {
 					t.Errorf("approved: %q, %v", list, err)
 				}
 				if row.forget {
-					if err := session.AskAgain(t.Context(), "echo"); err != nil {
+					if err := session.RevokeApproval(t.Context(), "echo"); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -34,7 +34,7 @@ type replyCall struct {
 	index     int
 	id, name  string
 	arguments []byte
-	told      bool    // the caller has its event
+	announced bool    // the caller has its event
 	made      *string // the result, of a call that the provider has made itself
 	failed    bool
 	answered  bool // the caller has that result
@@ -54,8 +54,8 @@ func (r *reply) find(index int, id string) *replyCall {
 	return nil
 }
 
-// take adds a chunk. It returns the call that is complete now because another one has begun, if any.
-func (r *reply) take(c *adapter.Chunk) (complete *replyCall, err error) {
+// add adds a chunk. It returns the call that is complete now because another one has begun, if any.
+func (r *reply) add(c *adapter.Chunk) (complete *replyCall, err error) {
 	if c.Restart {
 		r.reasoning, r.text = append(r.reasoning, r.text...), nil
 	}

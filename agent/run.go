@@ -111,10 +111,10 @@ type run struct {
 	tape    *tape.Tape
 	models  []string
 	tools   func() []*tool.Tool
-	parent  *run   // whose tool it is, of a subagent
-	of      string // the id of that tool's call
-	outer   *scene // the step in which that tool runs
-	instead string // where it is set, the system prompt
+	parent  *run         // whose tool it is, of a subagent
+	of      string       // the id of that tool's call
+	outer   *toolContext // the step in which that tool runs
+	instead string       // where it is set, the system prompt
 
 	yield func(turn.Event, error) bool
 	left  bool // the reader has left
@@ -146,22 +146,22 @@ type handoff struct {
 	state any
 }
 
-// scene is what the tools of one step find in their context.
-type scene struct {
+// toolContext is what the tools of one step find in their context.
+type toolContext struct {
 	run    *run
 	events chan toolEvent
 }
 
-type sceneKey struct{}
+type toolContextKey struct{}
 
-func sceneOf(ctx context.Context) *scene {
-	s, _ := ctx.Value(sceneKey{}).(*scene)
+func toolContextOf(ctx context.Context) *toolContext {
+	s, _ := ctx.Value(toolContextKey{}).(*toolContext)
 	return s
 }
 
 // runOf returns the run that a tool's context belongs to; nil where a tool is called outside of a turn.
 func runOf(ctx context.Context) *run {
-	if s := sceneOf(ctx); s != nil {
+	if s := toolContextOf(ctx); s != nil {
 		return s.run
 	}
 	return nil

@@ -102,13 +102,13 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (ha
 		if c.Restart {
 			r.retract(string(rep.text))
 		}
-		complete, err := rep.take(&c)
+		complete, err := rep.add(&c)
 		if err != nil {
 			return handed, err
 		}
 		if c.Text != "" {
 			handed = true
-			r.say(c.Text)
+			r.emitText(c.Text)
 		}
 		if c.Reasoning != "" {
 			handed = true
@@ -116,17 +116,17 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (ha
 		}
 		if c.Citation != nil || c.Media != nil {
 			handed = true
-			r.beside(rep, &c)
+			r.addExtras(rep, &c)
 		}
 		if complete != nil {
 			handed = true
-			r.tell(rep, complete)
+			r.announceCall(rep, complete)
 		}
 		if c.ToolResult != nil {
 			for _, call := range rep.calls {
 				if call.made != nil {
 					handed = true
-					r.tell(rep, call)
+					r.announceCall(rep, call)
 				}
 			}
 		}
@@ -139,7 +139,7 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (ha
 	}
 	for _, c := range rep.calls {
 		handed = true
-		r.tell(rep, c)
+		r.announceCall(rep, c)
 	}
 	r.count(rep)
 	if rep.finish == adapter.FinishRefusal {
@@ -151,8 +151,8 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (ha
 	return handed, nil
 }
 
-// say hands on text, as a paragraph of the step.
-func (r *run) say(text string) {
+// emitText hands on text, as a paragraph of the step.
+func (r *run) emitText(text string) {
 	if r.texts != r.steps {
 		r.before, r.gap = r.paragraphs, ""
 	}
@@ -184,10 +184,10 @@ func (r *run) replay(answer *Reply) (*reply, error) {
 		r.emit(turn.Event{Kind: turn.ReasoningEvent, Delta: answer.Reasoning})
 	}
 	if len(rep.text) > 0 {
-		r.say(answer.Text)
+		r.emitText(answer.Text)
 	}
 	for _, c := range rep.calls {
-		r.tell(rep, c)
+		r.announceCall(rep, c)
 	}
 	r.count(rep)
 	if r.left {
@@ -196,13 +196,13 @@ func (r *run) replay(answer *Reply) (*reply, error) {
 	return rep, nil
 }
 
-// tell hands on a call that is complete, with the result where the model's server has made it itself.
-func (r *run) tell(rep *reply, c *replyCall) {
-	if c.told {
-		r.tellMade(c)
+// announceCall hands on a call that is complete, with the result where the model's server has made it itself.
+func (r *run) announceCall(rep *reply, c *replyCall) {
+	if c.announced {
+		r.announceResult(c)
 		return
 	}
-	c.told = true
+	c.announced = true
 	// Every call needs an id of its own to find its result by.
 	taken := func(id string) bool {
 		return id == "" || slices.ContainsFunc(rep.calls, func(o *replyCall) bool { return o != c && o.id == id })
@@ -211,11 +211,11 @@ func (r *run) tell(rep *reply, c *replyCall) {
 		c.id = fmt.Sprintf("call_%d_%d", r.steps, n)
 	}
 	r.emit(turn.Event{Kind: turn.ToolCallEvent, Calls: []tool.Call{c.call()}})
-	r.tellMade(c)
+	r.announceResult(c)
 }
 
-// tellMade hands on the result of a call that the model's server has made itself, once it is there.
-func (r *run) tellMade(c *replyCall) {
+// announceResult hands on the result of a call that the model's server has made itself, once it is there.
+func (r *run) announceResult(c *replyCall) {
 	if c.made != nil && !c.answered {
 		c.answered = true
 		r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{c.result()}})
@@ -263,14 +263,14 @@ func (r *run) cutOff(rep *reply, failure error) error {
 	}
 	var told, open []*replyCall
 	for _, c := range rep.calls {
-		if c.told {
+		if c.announced {
 			told = append(told, c)
 			if c.made == nil {
 				open = append(open, c)
 			}
 		}
 	}
-	entries := append(said(string(rep.text), string(rep.reasoning), told), rep.besideEntries()...)
+	entries := append(replyEntries(string(rep.text), string(rep.reasoning), told), rep.extraEntries()...)
 	for i, e := range entries {
 		entries[i] = e.With(tape.Meta{Partial: true})
 	}
@@ -348,9 +348,9 @@ func withoutPackage(text string) string {
 // maxErrorText is how much of an error's text lies on a tape, in characters.
 const maxErrorText = 500
 
-// said are the entries of what a model has said: what it thought, the calls that its server has made itself with their results,
+// replyEntries returns the entries of what a model has said: what it thought, the calls that its server has made itself with their results,
 // and the text, with the calls that are to be made.
-func said(text, reasoning string, calls []*replyCall) (entries []tape.Entry) {
+func replyEntries(text, reasoning string, calls []*replyCall) (entries []tape.Entry) {
 	if reasoning != "" {
 		entries = append(entries, tape.NewReasoning(reasoning))
 	}
@@ -394,11 +394,11 @@ func (r *run) step(rep *reply, last bool) (more bool, err error) {
 	r.afterModel(&public)
 	calls := r.revise(rep, open, public.Calls)
 	r.text, r.finish = public.Text, rep.finish
-	entries := said(public.Text, public.Reasoning, rep.calls)
+	entries := replyEntries(public.Text, public.Reasoning, rep.calls)
 	if public.Text == string(rep.text) && slices.Equal(asked, rep.calls) { // else it is not what the model made
 		entries = rep.keep(entries)
 	}
-	entries = append(entries, rep.besideEntries()...)
+	entries = append(entries, rep.extraEntries()...)
 	if len(calls) == 0 {
 		_, err := r.append(append(entries, r.stepEntry(rep, StatusOK))...)
 		return false, err
@@ -455,7 +455,7 @@ func (r *run) revise(rep *reply, open []*replyCall, calls []tool.Call) []tool.Ca
 	list := slices.DeleteFunc(slices.Clone(rep.calls), func(c *replyCall) bool { return c.made == nil })
 	for i, c := range calls {
 		one := &replyCall{index: i, id: c.ID, name: c.Name, arguments: bytes.Clone(c.Arguments)}
-		one.told = !kept[c.ID] && slices.ContainsFunc(open, func(o *replyCall) bool { return o.id == c.ID && c.ID != "" })
+		one.announced = !kept[c.ID] && slices.ContainsFunc(open, func(o *replyCall) bool { return o.id == c.ID && c.ID != "" })
 		list = append(list, one)
 		kept[c.ID] = true
 	}
@@ -463,7 +463,7 @@ func (r *run) revise(rep *reply, open []*replyCall, calls []tool.Call) []tool.Ca
 	out := calls[:0:0]
 	for _, c := range list {
 		if c.made == nil {
-			r.tell(rep, c)
+			r.announceCall(rep, c)
 			out = append(out, c.call())
 		}
 	}
@@ -501,7 +501,7 @@ func (r *run) runTools(tools []*tool.Tool, calls []tool.Call) (err error) {
 	ctx, cancel := context.WithCancelCause(r.ctx)
 	// The capacity is for what calls usually say, so that none of them waits for a slow reader.
 	events := make(chan toolEvent, 4*len(calls))
-	ctx = context.WithValue(ctx, sceneKey{}, &scene{r, events})
+	ctx = context.WithValue(ctx, toolContextKey{}, &toolContext{r, events})
 	go func() { // ends with the calls, which are waited for below
 		defer func() { events <- toolEvent{over: true, panic: recover()} }()
 		for i, res := range r.runner().Run(ctx, tools, calls) {
@@ -553,8 +553,8 @@ func (r *run) runner() *tool.Runner {
 	return r.agent.inChats
 }
 
-// say hands on an event of a tool that runs, to whoever reads the turn's stream.
-func (s *scene) say(e turn.Event) {
+// emit hands on an event of a tool that runs, to whoever reads the turn's stream.
+func (s *toolContext) emit(e turn.Event) {
 	for s.run.parent != nil {
 		s = s.run.outer
 	}

@@ -293,7 +293,7 @@ func subagent(ctx context.Context, r *run, in subagentIn) (string, error) {
 // sub runs a task as a subagent and returns what it answers.
 func (r *run) sub(ctx context.Context, task string, tools func() []*tool.Tool) (string, error) {
 	var answer string
-	s := sceneOf(ctx)
+	s := toolContextOf(ctx)
 	err := tape.WithFork(ctx, r.tape, false, func(ctx context.Context, f *tape.Fork) error {
 		// The fork sees the conversation, which is of no use to the task; it can still be searched.
 		if _, err := f.Handoff(ctx, "subagent", map[string]string{"owner": "agent"}); err != nil {
@@ -308,7 +308,7 @@ func (r *run) sub(ctx context.Context, task string, tools func() []*tool.Tool) (
 				return err
 			}
 			if e.Kind == turn.UsageEvent || e.Kind == RetryingEvent {
-				s.say(e)
+				s.emit(e)
 			}
 		}
 		answer = child.text

@@ -29,8 +29,8 @@ func (i *inbox) put(k *Ticket) bool {
 	return true
 }
 
-// take empties it.
-func (i *inbox) take() []*Ticket {
+// drain empties the inbox.
+func (i *inbox) drain() []*Ticket {
 	list := i.list
 	i.list, i.bytes = nil, 0
 	return list
@@ -39,7 +39,7 @@ func (i *inbox) take() []*Ticket {
 // close takes what is left; nothing comes any more.
 func (i *inbox) close() []*Ticket {
 	i.closed = true
-	return i.take()
+	return i.drain()
 }
 
 // end closes it when the model stage is over: nobody reads steering any more, so what comes now had better wait. What is in it
@@ -86,7 +86,7 @@ func (i *inbox) Take() []*Envelope {
 	if len(i.list) == 0 {
 		return nil
 	}
-	list := i.take()
+	list := i.drain()
 	envelopes := make([]*Envelope, len(list))
 	for n, k := range list {
 		envelopes[n] = k.turn.outcome.Envelope

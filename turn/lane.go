@@ -171,7 +171,7 @@ func (l *lanes) ended(k *Ticket, r *Result, err error) (next *Ticket) {
 	}
 	if next = l.next(); next == nil {
 		l.running--
-		l.settle()
+		l.signalIdle()
 	}
 	return next
 }
@@ -232,8 +232,8 @@ func (l *lanes) finish(k *Ticket, r *Result, err error) {
 	close(k.done)
 }
 
-// settle says that nothing runs any more, where somebody waits for that.
-func (l *lanes) settle() {
+// signalIdle ends the waiting of Drain if nothing runs.
+func (l *lanes) signalIdle() {
 	if l.running == 0 && l.idle != nil {
 		close(l.idle)
 		l.idle = nil
@@ -292,7 +292,7 @@ func (l *lanes) stop(session SessionID, cause error) (n int) {
 	n = l.flush(ln, cause)
 	if k := ln.running; k != nil {
 		n++
-		for _, steered := range k.inbox.take() {
+		for _, steered := range k.inbox.drain() {
 			l.finish(steered, nil, cause)
 			n++
 		}
@@ -316,7 +316,7 @@ func (f *Framework) Drain(ctx context.Context) error {
 		l.idle = make(chan struct{})
 	}
 	idle := l.idle
-	l.settle()
+	l.signalIdle()
 	l.mu.Unlock()
 
 	select {

@@ -100,7 +100,7 @@ func (r *reading) collect(yield func(Event, error) bool) {
 			yield(Event{}, err)
 			return
 		}
-		r.take(&e)
+		r.record(&e)
 		if !yield(e, nil) {
 			left = true
 			return
@@ -108,7 +108,7 @@ func (r *reading) collect(yield func(Event, error) bool) {
 	}
 }
 
-func (r *reading) take(e *Event) {
+func (r *reading) record(e *Event) {
 	r.events++
 	switch e.Kind {
 	case TextEvent:
@@ -125,7 +125,7 @@ func (r *reading) take(e *Event) {
 		if e.Err == nil {
 			e.Err = &EventError{Code: CodeInternal, Message: "the model stage reported an error"}
 		}
-		r.turn.tell(r.ctx, StageModel, e.Err)
+		r.turn.notify(r.ctx, StageModel, e.Err)
 	case FinalEvent:
 		if e.Final == nil {
 			e.Final = &Final{OK: true}
@@ -144,13 +144,13 @@ func (r *reading) answered(yield func(Event, error) bool) {
 	if r.events > 0 || r.err != nil {
 		return
 	}
-	r.turn.tell(r.ctx, StageModel, ErrNoOutput)
+	r.turn.notify(r.ctx, StageModel, ErrNoOutput)
 	text := r.turn.outcome.Prompt.Text
 	if len(r.turn.outcome.Prompt.Parts) > 0 {
 		text = r.turn.outcome.Envelope.Content
 	}
 	for e, err := range textStream(text) {
-		r.take(&e)
+		r.record(&e)
 		if !yield(e, err) {
 			return
 		}

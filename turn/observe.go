@@ -38,7 +38,7 @@ func (t *Turn) report(ctx context.Context, err, saved error) {
 		level = slog.LevelError // unlike other conflicts, it does not pass
 	}
 	t.log(ctx, level, "turn failed", slog.String("code", code), slog.String("error", adapter.Explain(err)))
-	t.tell(ctx, StageTurn, err)
+	t.notify(ctx, StageTurn, err)
 }
 
 // wanted says whether a turn ended because somebody wanted it to: not by a limit, nor by the server.
@@ -46,8 +46,8 @@ func wanted(cause error) bool {
 	return !errors.Is(cause, context.DeadlineExceeded) && !errors.Is(cause, ErrDraining) && !errors.Is(cause, ErrLeaseLost)
 }
 
-// tell tells every observer of an error. What they do about it, or to themselves, changes nothing.
-func (t *Turn) tell(ctx context.Context, stage Stage, err error) {
+// notify calls every observer with an error. What they do about it, or to themselves, changes nothing.
+func (t *Turn) notify(ctx context.Context, stage Stage, err error) {
 	ctx = context.WithoutCancel(ctx)
 	// A panic is logged where it is recovered; observers return nothing.
 	_ = each(ctx, t, "on_error", func(h ErrorObserver) error {

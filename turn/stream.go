@@ -74,7 +74,7 @@ func (t *Turn) wrapped(ctx context.Context, stream Stream) Stream {
 			return
 		}
 		if err != nil {
-			t.tell(ctx, StageWrap, err)
+			t.notify(ctx, StageWrap, err)
 		}
 		if failed != nil {
 			yield(Event{}, failed)
@@ -87,7 +87,7 @@ func (t *Turn) wrapped(ctx context.Context, stream Stream) Stream {
 			}
 			if err == nil { // it left without a word, and there is more
 				err = errLeftEarly
-				t.tell(ctx, StageWrap, err)
+				t.notify(ctx, StageWrap, err)
 			}
 			if ended = rest != nil; !yield(e, rest) {
 				return

@@ -24,9 +24,9 @@ type Waiting struct {
 const (
 	// waitPeriod is how often the queue is looked at. A turn that begins within this time is not told that it waits.
 	waitPeriod = 500 * time.Millisecond
-	// waitAgain is the shortest time after which a turn is told its position again, and waitShare the share of its wait: a turn that
+	// minNotify is the shortest time after which a turn is told its position again, and waitShare the share of its wait: a turn that
 	// waits for an hour is told about fifty times.
-	waitAgain = 2 * time.Second
+	minNotify = 2 * time.Second
 	waitShare = 10
 	// waitEach keeps all together below 500 calls a second: so much later each is told again for each that waits.
 	waitEach = 2 * time.Millisecond
@@ -51,16 +51,16 @@ func (l *lanes) watch(k *Ticket) {
 	k.since = time.Now()
 	if w := &l.watched; w.timer == nil {
 		w.since, w.given = k.since, 0
-		l.watchAgain()
+		l.scheduleWatch()
 	}
 }
 
-func (l *lanes) watchAgain() {
+func (l *lanes) scheduleWatch() {
 	w := &l.watched
 	w.calls.Add(1)
 	w.timer = time.AfterFunc(waitPeriod, func() {
 		defer w.calls.Done()
-		l.tellDue()
+		l.notifyDue()
 	})
 }
 
@@ -72,8 +72,8 @@ func (l *lanes) stopWatch() {
 	}
 }
 
-// tellDue tells the tickets that wait what has changed.
-func (l *lanes) tellDue() {
+// notifyDue notifies the waiting tickets whose position has changed.
+func (l *lanes) notifyDue() {
 	l.mu.Lock()
 	due, more := l.dueTickets(time.Now())
 	if !more {
@@ -84,12 +84,12 @@ func (l *lanes) tellDue() {
 		return
 	}
 	for _, d := range due {
-		d.ticket.tellWaiting(d.waiting)
+		d.ticket.notifyWaiting(d.waiting)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.watched.timer = nil; !l.draining {
-		l.watchAgain()
+		l.scheduleWatch()
 	}
 }
 
@@ -100,18 +100,18 @@ type dueTicket struct {
 
 // dueTickets returns the tickets that are told now. more is false where no ticket waits that is ever told. mu is held.
 func (l *lanes) dueTickets(now time.Time) (due []dueTicket, more bool) {
-	again := max(waitAgain, time.Duration(l.waiting)*waitEach)
+	again := max(minNotify, time.Duration(l.waiting)*waitEach)
 	see := func(k *Ticket, w Waiting) {
 		if k.since.IsZero() {
 			return
 		}
 		more = true
 		waited := now.Sub(k.since)
-		moved := k.told.For != w.For || k.told.Position != w.Position
-		if waited < waitPeriod || !moved || k.told.Position > 0 && now.Sub(k.toldAt) < max(again, waited/waitShare) {
+		moved := k.notified.For != w.For || k.notified.Position != w.Position
+		if waited < waitPeriod || !moved || k.notified.Position > 0 && now.Sub(k.notifiedAt) < max(again, waited/waitShare) {
 			return
 		}
-		k.told, k.toldAt = w, now
+		k.notified, k.notifiedAt = w, now
 		due = append(due, dueTicket{k, w})
 	}
 	each := l.timePerSlot(now)
@@ -144,12 +144,12 @@ func (l *lanes) timePerSlot(now time.Time) time.Duration {
 	return elapsed / time.Duration(w.given)
 }
 
-// tellWaiting tells a turn that it waits, unless it has begun.
-func (k *Ticket) tellWaiting(w Waiting) {
-	k.telling.Lock()
-	defer k.telling.Unlock()
+// notifyWaiting tells a turn that it waits, unless it has begun.
+func (k *Ticket) notifyWaiting(w Waiting) {
+	k.notifying.Lock()
+	defer k.notifying.Unlock()
 	if !k.begun {
-		k.heard = true
+		k.hasWaited = true
 		k.turn.options.waiting(w)
 	}
 }
@@ -159,9 +159,9 @@ func (k *Ticket) endWait() {
 	if k.since.IsZero() {
 		return
 	}
-	k.telling.Lock()
-	defer k.telling.Unlock()
-	if k.begun = true; k.heard {
+	k.notifying.Lock()
+	defer k.notifying.Unlock()
+	if k.begun = true; k.hasWaited {
 		k.turn.options.waiting(Waiting{})
 	}
 }

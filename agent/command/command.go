@@ -29,8 +29,8 @@ type Command struct {
 	Role   tool.Role // the lowest that may run it
 	Params []Param
 	Help   string // one line
-	// Beside says that it is answered beside the session's lane: also while a turn runs, and without waiting for it.
-	Beside bool
+	// Immediate commands are answered at once, without waiting for the lane of the session.
+	Immediate bool
 	// Run answers. What it returns is Markdown that is also good to read as plain text.
 	Run func(ctx context.Context, s Session, role tool.Role, args Args) (string, error)
 }
@@ -100,7 +100,7 @@ type Set struct {
 // New returns the commands of every agent.
 func New() *Set {
 	s := &Set{byName: map[string]*Command{}}
-	help := Command{Name: "help", Beside: true, Params: []Param{{Name: "command"}}, Help: "list the commands, or explain one", Run: s.help}
+	help := Command{Name: "help", Immediate: true, Params: []Param{{Name: "command"}}, Help: "list the commands, or explain one", Run: s.help}
 	for _, c := range append([]Command{help}, standard()...) {
 		s.list = append(s.list, &c)
 		s.byName[c.Name] = &c
@@ -121,13 +121,13 @@ type Match struct {
 	rest    string   // behind the name
 }
 
-// Beside says whether it is answered beside the session's lane. One with a slip in its name is answered where the one that was
-// meant would be.
-func (m Match) Beside() bool {
+// Immediate reports whether the command is answered without waiting for the lane of the session. A mistyped name counts
+// as the command that was meant.
+func (m Match) Immediate() bool {
 	if m.Command == nil {
-		return m.Near != nil && m.Near.Beside
+		return m.Near != nil && m.Near.Immediate
 	}
-	return m.Command.Beside
+	return m.Command.Immediate
 }
 
 // Match says whether text is a command. The comma may be the wide one of Chinese and Japanese keyboards, the case of the name

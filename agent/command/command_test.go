@@ -102,7 +102,9 @@ func (s *session) Remembered(context.Context) ([]string, error) {
 	return list(s, "fs.write"), s.call("remembered")
 }
 
-func (s *session) AskAgain(_ context.Context, name string) error { return s.call("ask again %q", name) }
+func (s *session) RevokeApproval(_ context.Context, name string) error {
+	return s.call("ask again %q", name)
+}
 
 func (s *session) Stop() int {
 	_ = s.call("stop")
@@ -256,10 +258,10 @@ func TestFourCommandsAreAnsweredBesideTheLane(t *testing.T) {
 	set := command.New()
 	var beside []string
 	for _, c := range set.Commands(tool.Admin) {
-		if m, ok := set.Match("," + c.Name); !ok || m.Beside() != c.Beside {
+		if m, ok := set.Match("," + c.Name); !ok || m.Immediate() != c.Immediate {
 			t.Errorf("%s: %+v, %t", c.Name, m, ok)
 		}
-		if c.Beside {
+		if c.Immediate {
 			beside = append(beside, c.Name)
 		}
 	}
@@ -267,11 +269,11 @@ func TestFourCommandsAreAnsweredBesideTheLane(t *testing.T) {
 		t.Error(diff)
 	}
 	for text, want := range map[string]bool{",stpo": true, ",tape.inof": false} {
-		if m, ok := set.Match(text); !ok || m.Beside() != want {
+		if m, ok := set.Match(text); !ok || m.Immediate() != want {
 			t.Errorf("%s: %+v", text, m)
 		}
 	}
-	if (command.Match{}).Beside() {
+	if (command.Match{}).Immediate() {
 		t.Error("nothing is beside the lane")
 	}
 }

@@ -23,9 +23,9 @@ type Session interface {
 	Skills() *skill.Library // nil for none
 	Servers(ctx context.Context) ([]Server, error)
 
-	// Remembered returns the tools that were approved for the session. AskAgain removes the approval of one.
+	// Remembered returns the tools that were approved for the session. RevokeApproval removes the approval of one.
 	Remembered(ctx context.Context) ([]string, error)
-	AskAgain(ctx context.Context, tool string) error
+	RevokeApproval(ctx context.Context, tool string) error
 
 	// Stop ends the running turn and those that wait, and returns how many these were.
 	Stop() (turns int)

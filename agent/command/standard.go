@@ -35,9 +35,9 @@ func standard() []Command {
 		{Name: "model", Params: []Param{{Name: "name"}}, Help: "show the model, or choose another one", Run: model},
 		{Name: "tools", Help: "list the agent's tools", Run: tools},
 		{Name: "skill", Params: []Param{{Name: "name"}}, Help: "list the agent's skills, or show one", Run: skills},
-		{Name: "stop", Beside: true, Help: "stop the current answer and waiting messages", Run: stop},
-		{Name: "approve", Beside: true, Params: []Param{required("id"), {Name: "remember"}}, Help: "approve a tool call; remember=session approves the tool for this session", Run: approve},
-		{Name: "deny", Beside: true, Params: []Param{required("id"), rest("reason", false)}, Help: "deny a tool call", Run: deny},
+		{Name: "stop", Immediate: true, Help: "stop the current answer and waiting messages", Run: stop},
+		{Name: "approve", Immediate: true, Params: []Param{required("id"), {Name: "remember"}}, Help: "approve a tool call; remember=session approves the tool for this session", Run: approve},
+		{Name: "deny", Immediate: true, Params: []Param{required("id"), rest("reason", false)}, Help: "deny a tool call", Run: deny},
 		{Name: "ask", Params: []Param{{Name: "tool"}}, Help: "list the tools that are approved for this session, or ask again before calls of one", Run: ask},
 		{Name: "tape.fork", Role: tool.Operator, Params: []Param{{Name: "at"}}, Help: "fork this session, up to an entry or completely", Run: tapeFork},
 		{Name: "mcp", Role: tool.Operator, Help: "list the MCP servers and their state", Run: mcp},
@@ -172,7 +172,7 @@ func ask(ctx context.Context, s Session, _ tool.Role, args Args) (string, error)
 	if !slices.Contains(list, name) {
 		return "", Errorf("the tool %q is not approved for this session; `,ask` lists those that are", oneLine(name))
 	}
-	if err := s.AskAgain(ctx, name); err != nil {
+	if err := s.RevokeApproval(ctx, name); err != nil {
 		return "", err
 	}
 	return "The agent asks again before it calls `" + name + "`.", nil

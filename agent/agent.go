@@ -1,13 +1,13 @@
 // Package agent is the built-in plugin of a turn: it keeps a session's memory on a tape, asks the model, runs the tools that the
 // model calls, and asks again, until there is an answer.
 //
-// A *step* is one call of the model and what follows from it. The *loop* makes steps until a reply has no calls and nobody has
-// added anything meanwhile. A *handoff* leaves the past behind an anchor; the loop does one by itself where the context does not
+// A *step* is one call of the model and what follows from it. The *loop* makes steps until a reply has no calls and no message
+// has been added meanwhile. A *handoff* leaves the past behind an anchor; the loop does one by itself where the context does not
 // fit the model.
 //
 // # Guarantees
 //   - What happens goes to the tape when it happens: a crash loses the step that was running and nothing before it.
-//   - Every call that a model makes has one result, on the tape and in the next request, whatever becomes of the tool or the turn.
+//   - Every call that a model makes has one result, on the tape and in the next request, also if the tool or the turn fails.
 //   - What goes wrong with a tool is something that the model reads; it never fails the turn.
 //   - A tool that asks for approval runs after it was given, with the arguments that were shown, or not at all.
 //   - The number of model calls of a turn is bounded, and so is what one of them may say.
@@ -91,7 +91,7 @@ type Options struct {
 type Host interface {
 	// Servers lists the MCP servers.
 	Servers(ctx context.Context) ([]command.Server, error)
-	// Export writes a tape to a file of its own choice.
+	// Export writes a tape to a new file.
 	Export(ctx context.Context, t *tape.Tape) (command.Exported, error)
 }
 
@@ -224,7 +224,7 @@ func (a *Agent) DispatchOutbound(ctx context.Context, e *turn.Envelope) (bool, e
 	return false, nil
 }
 
-// OnError tells whoever wrote the message that the turn has failed, see [turn.Notices].
+// OnError notifies the sender that the turn has failed, see [turn.Notices].
 func (a *Agent) OnError(ctx context.Context, stage turn.Stage, err error, e *turn.Envelope) {
 	turn.Notices{}.OnError(ctx, stage, err, e)
 }

@@ -43,14 +43,14 @@ type Question struct {
 	Repeat    bool            `json:"repeat,omitempty"` // the call was running when the server stopped, and may have had its effect
 	Role      tool.Role       `json:"-"`                // that an answer needs
 	grant     string          // the fingerprint of the tool
-	written   chan error      // takes what became of writing the decision to the tape; nil where nobody can answer
+	written   chan error      // takes the outcome of writing the decision to the tape; nil if the question cannot be answered
 }
 
 // notify sends the outcome of writing the decision to the person who answered.
 func (q *Question) notify(err error) {
 	select {
 	case q.written <- err:
-	default: // it was said before, or nobody can answer
+	default: // it was sent before, or the question cannot be answered
 	}
 }
 
@@ -67,7 +67,7 @@ type Answer struct {
 	Session, Turn string
 	ID            string // of the question
 	Approve       bool
-	Nobody        bool   // nobody is there to decide, for the reason, which is a denial
+	Nobody        bool   // no person can decide, for the reason; this is a denial
 	Reason        string // for a denial, told to the model
 	Remember      bool   // also approve later calls of the tool in this session
 	By            string // who, for the tape
@@ -241,7 +241,7 @@ func (a *Agent) Remembered(ctx context.Context, t *tape.Tape) ([]string, error) 
 	return names, nil
 }
 
-// approve asks whoever follows the turn whether a call may run.
+// approve asks the reader of the turn, or the chat, whether a call may run.
 func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, error) {
 	s := toolContextOf(ctx)
 	r := s.run.root()
@@ -286,7 +286,7 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 		asked.notify(context.Cause(ctx))
 		return tool.Decision{}, context.Cause(ctx)
 	}
-	if !a.questions.close(asked) { // the answer came at the same moment: too late, but it is said so
+	if !a.questions.close(asked) { // the answer came at the same moment: too late, and its sender is notified
 		<-asked.answer
 	}
 	why, code := "no answer came in time", ReasonTimeout
@@ -296,14 +296,15 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 	return tool.Decision{}, errors.Join(context.Cause(ctx), r.decided(asked.Question, Answer{Reason: why}, code, s))
 }
 
-// What an approval_resolved event has as its reason where nobody has decided.
+// Reasons of an approval_resolved event without a decision of a person.
 const (
 	ReasonTimeout    = "timeout"
-	ReasonUnattended = "unattended" // nobody could
-	ReasonEnded      = "ended"      // the turn did
+	ReasonUnattended = "unattended" // no person could decide
+	ReasonEnded      = "ended"      // the turn ended
 )
 
-// unattended writes down that a call is not run because nobody can approve it; why is "" where that is all. The error is what the model reads.
+// unattended records that a call is not run because no person can approve it, for the reason why, if there is another one. The error is
+// for the model.
 func (r *run) unattended(q Question, s *toolContext, why string) error {
 	why = cmp.Or(why, "this conversation has no approver")
 	if err := r.decided(q, Answer{Reason: why}, ReasonUnattended, s); err != nil {
@@ -312,7 +313,7 @@ func (r *run) unattended(q Question, s *toolContext, why string) error {
 	return &tool.Error{Kind: tool.KindDenied, Message: "the call was not run: " + why}
 }
 
-// put asks a question. ok is false if nobody can answer it; why is the reason, if it is another than that there is nobody.
+// put asks a question. ok is false if no person can answer it; why is the reason, "" if the conversation has no approver.
 func (r *run) put(ctx context.Context, q Question, s *toolContext) (why string, ok bool) {
 	if r.turn.Streaming() {
 		s.emit(turn.Event{Kind: ApprovalRequiredEvent, Value: encode(q)})
@@ -346,7 +347,7 @@ type resolved struct {
 	Reason   string `json:"reason,omitempty"`
 }
 
-// decided writes down what became of a question, and tells the reader. The code says why, where nobody has decided.
+// decided records the outcome of a question, and sends it to the reader. code is the reason if no person has decided.
 func (r *run) decided(q Question, answer Answer, code string, s *toolContext) error {
 	if r.handedOver() {
 		q.notify(context.Cause(r.ctx))

@@ -102,7 +102,7 @@ func (a *Agent) recordCommand(ctx context.Context, e *turn.Envelope, id turn.Ses
 	return err
 }
 
-// openTape opens the tape of a session, and makes it where there is none.
+// openTape opens the tape of a session, and creates it if it does not exist.
 func (a *Agent) openTape(ctx context.Context, id turn.SessionID) (*tape.Tape, error) {
 	store, err := a.store(ctx)
 	if err != nil {
@@ -111,7 +111,7 @@ func (a *Agent) openTape(ctx context.Context, id turn.SessionID) (*tape.Tape, er
 	return tape.Open(ctx, store, a.workspace(), id)
 }
 
-// session is what commands do to a session, on behalf of whoever wrote one.
+// session is the session of a command, on behalf of its sender.
 type session struct {
 	agent  *Agent
 	id     turn.SessionID

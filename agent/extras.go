@@ -23,7 +23,7 @@ type keptMedia struct {
 	Bytes  int    `json:"bytes,omitempty"`
 }
 
-// beside keeps the sources and media of a chunk, and hands them on.
+// beside adds the sources and media of a chunk, and sends them to the reader.
 func (r *run) addExtras(rep *reply, c *adapter.Chunk) {
 	if c.Citation != nil && len(rep.citations) < maxExtras {
 		rep.citations = append(rep.citations, *c.Citation)
@@ -46,7 +46,7 @@ func (r *run) addExtras(rep *reply, c *adapter.Chunk) {
 	r.emit(turn.Event{Kind: turn.MediaEvent, Media: c.Media})
 }
 
-// extraEntries are the entries of what stands beside a reply's text.
+// extraEntries returns the entries of a reply's sources and media.
 func (r *reply) extraEntries() (entries []tape.Entry) {
 	if len(r.citations) > 0 {
 		entries = append(entries, tape.NewEvent(entryCitations, r.citations))

@@ -14,8 +14,8 @@ import (
 	"github.com/lingserve/lingserve/turn"
 )
 
-// again are the entries that follow an anchor in the middle of a turn: the system prompt, and what the turn is about, so that it
-// stays visible.
+// repeatedEntries returns the entries that follow an anchor in the middle of a turn: the system prompt and the messages that the turn
+// answers, so that the model still sees them.
 func (r *run) repeatedEntries() []tape.Entry {
 	var entries []tape.Entry
 	if r.system != "" {
@@ -89,7 +89,7 @@ func (r *run) autoHandoff(anchor string, state map[string]any) error {
 	return r.anchor(tape.NewAnchor(anchor, state).With(meta), r.stepEntry(nil, statusAutoHandoff))
 }
 
-// Bounds of what an anchor says of the calls of its turn.
+// Bounds of the calls of a turn that an anchor lists.
 const (
 	maxDone     = 32  // calls, the last ones
 	maxDoneText = 300 // characters of arguments, and of a result

@@ -38,7 +38,7 @@ func (o *override) Tools() []*tool.Tool {
 	return list
 }
 
-// asks says what the most specific pattern says of a tool: its name before "prefix.*", the longer one before the shorter.
+// asks returns the approval of the most specific pattern that matches a tool: its name before "prefix.*", a longer one before a shorter.
 func (o *override) asks(name string) (asks tool.Approval, ok bool) {
 	longest := -1
 	for pattern, a := range o.approvals {

@@ -152,7 +152,7 @@ func fetchMedia(ctx context.Context, m turn.Media) (data []byte, err error) {
 	return data, err
 }
 
-// mediaType is the MIME type for the data of m. It stands in an address, so that only one that is well formed is taken.
+// mediaType is the MIME type for the data of m. It becomes a part of a URL, so only a well-formed one is used.
 func mediaType(m turn.Media) string {
 	if kind, _, err := mime.ParseMediaType(m.MIME); err == nil {
 		return kind

@@ -14,7 +14,7 @@ import (
 // maxShown bounds the arguments of a question that fits into one message of every chat platform, in the units of shownSize.
 const maxShown = 3000
 
-// Text is the whole question as Markdown for a chat; false if nobody could read it, because its arguments have bytes that are not text.
+// Text is the whole question as Markdown for a chat; false if its arguments have bytes that are not text.
 //
 // Every platform shows the text exactly: the arguments are a block of code, and [shown] escapes what a platform would change. The
 // names of tools are letters, digits and `.`, `_` and `-`.

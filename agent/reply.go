@@ -12,7 +12,7 @@ import (
 // maxCalls is how many tools one reply may call: a model that asks for more goes round in circles.
 const maxCalls = 128
 
-// defaultMaxReply is how many bytes a reply may have where nothing else is said.
+// defaultMaxReply is how many bytes a reply may have by default.
 const defaultMaxReply = 1 << 20
 
 // reply is what a model has said so far in one step.
@@ -134,14 +134,14 @@ func (r *reply) keep(entries []tape.Entry) []tape.Entry {
 		return entries
 	}
 	if text := onlyText(made); text != nil && text.Text == string(r.text) {
-		text.Text = "" // it is beside it
+		text.Text = "" // the entry has it
 	}
 	last := &entries[len(entries)-1]
 	*last = last.WithMade(made)
 	return entries
 }
 
-// onlyText returns the part that is all of a message's text; nil where there is none, or more than one.
+// onlyText returns the part that is all of a message's text; nil if it has no text, or more than one part.
 func onlyText(made *adapter.Made) (only *adapter.MadePart) {
 	for i := range made.Parts {
 		if p := &made.Parts[i]; p.Type == adapter.PartText {

@@ -188,7 +188,7 @@ func withMedia(list []adapter.Message) bool {
 	return false
 }
 
-// toPart makes an adapter's part. Of what no adapter can send the model is told that it was there.
+// toPart makes an adapter's part. A part that no adapter can send becomes a note.
 func toPart(raw json.RawMessage) adapter.Part {
 	var p chatPart
 	if json.Unmarshal(raw, &p) != nil {

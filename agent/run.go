@@ -208,7 +208,7 @@ func (r *run) stream(yield func(turn.Event, error) bool) {
 }
 
 // errLeft ends a turn whose reader has gone away.
-var errLeft = errors.New("agent: nobody reads the stream any more")
+var errLeft = errors.New("agent: the reader has left the stream")
 
 // turnOf is the turn from its first entry to its last.
 func (r *run) turnOf() (err error) {
@@ -393,7 +393,7 @@ func (r *run) awaitTools() {
 	}
 }
 
-// titled adds the beginning of the sender's words to a message that facts or the words of others stand before. Without words, it says what was sent.
+// titled adds the beginning of the sender's words to a message that begins with facts or with words of others. Without words, the title is the kinds of media.
 func titled(m tape.Entry, e *turn.Envelope) tape.Entry {
 	if words := e.Words(); len(e.Context)+len(e.Media) > 0 || words != e.Content {
 		title := tape.Title(words)
@@ -419,7 +419,7 @@ func mediaTitle(media []turn.Media) string {
 	return strings.Join(kinds, " ")
 }
 
-// messageID is the id of the message that the turn answers, "" where the channel has none of its own.
+// messageID is the id of the message that the turn answers, "" if the channel has no ids.
 func (r *run) messageID() string {
 	if e := r.turn.Envelope(); e.ID != r.id {
 		return e.ID
@@ -626,7 +626,7 @@ func (r *run) systemPrompt() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if e := r.turn.Envelope(); len(e.Context) == 0 { // else the date stands beside each message
+	if e := r.turn.Envelope(); len(e.Context) == 0 { // else each message has its date
 		zone := e.Timezone()
 		text = strings.TrimLeft(text+time.Now().In(zone).Format("\n\nToday is Monday, 2 January 2006 (")+zone.String()+").", "\n")
 	}

@@ -77,7 +77,7 @@ func (r *run) spill(ctx context.Context, res tool.Result) (value json.RawMessage
 	return tool.Result{Content: encode(s), Parts: shown}.Value(), kept
 }
 
-// spillMedia moves the large images and files of a result to the blobs. One that cannot be kept there is left out, and that is said.
+// spillMedia moves the large images and files of a result to the blobs. One that cannot be stored becomes a note.
 func (r *run) spillMedia(ctx context.Context, res tool.Result) (tool.Result, []tape.Spill) {
 	var kept []tape.Spill
 	parts := make([]tool.Part, len(res.Parts))

@@ -203,7 +203,7 @@ func (r *run) announceCall(rep *reply, c *replyCall) {
 		return
 	}
 	c.announced = true
-	// Every call needs an id of its own to find its result by.
+	// Every call needs a unique id, by which its result is found.
 	taken := func(id string) bool {
 		return id == "" || slices.ContainsFunc(rep.calls, func(o *replyCall) bool { return o != c && o.id == id })
 	}
@@ -252,7 +252,7 @@ func (r *run) count(rep *reply) {
 	r.emit(turn.Event{Kind: turn.UsageEvent, Usage: &u})
 }
 
-// cutOff keeps what there is of a reply that ended with an error: the calls that somebody was told of get results that say so.
+// cutOff stores the part of a reply that ended with an error: the calls that the reader has seen get error results.
 func (r *run) cutOff(rep *reply, failure error) error {
 	if rep == nil {
 		return r.note(nil, failure)
@@ -440,8 +440,8 @@ func (r *run) finishStep(rep *reply, tools []*tool.Tool, calls []tool.Call) erro
 	return err
 }
 
-// revise takes over what after_model hooks made of the calls. A call that was told of and is gone is answered here, so that it has
-// a result like any other; one that is new is told.
+// revise applies the changes of after_model hooks to the calls. A call that the reader has seen and a hook has removed gets a result
+// here; a new one is sent to the reader.
 func (r *run) revise(rep *reply, open []*replyCall, calls []tool.Call) []tool.Call {
 	same := len(open) == len(calls)
 	for i := 0; same && i < len(calls); i++ {
@@ -553,7 +553,7 @@ func (r *run) runner() *tool.Runner {
 	return r.agent.inChats
 }
 
-// emit hands on an event of a tool that runs, to whoever reads the turn's stream.
+// emit sends an event of a running tool to the reader of the turn's stream.
 func (s *toolContext) emit(e turn.Event) {
 	for s.run.parent != nil {
 		s = s.run.outer

@@ -88,7 +88,7 @@ func (a *Agent) defaultTools() []*tool.Tool {
 			"what it answers. Say in the task all that it needs to know.", inTurn(subagent), tool.WithTimeout(subagentTimeout))),
 	}
 	if a.options.Skills != nil {
-		list = append(list, tool.Must(tool.New("skill", "Reads a skill: instructions for a kind of task. The system prompt lists those that there are.", a.skill, reads)))
+		list = append(list, tool.Must(tool.New("skill", "Reads a skill: instructions for a kind of task. The system prompt lists them.", a.skill, reads)))
 	}
 	return list
 }
@@ -254,7 +254,7 @@ func (a *Agent) skill(_ context.Context, in skillIn) (skillOut, error) {
 	return skillOut{text.Content, text.Next, text.Files}, nil
 }
 
-// skillsList is what the system prompt says of skills.
+// skillsList returns the list of skills in the system prompt.
 func (a *Agent) skillsList() string {
 	if a.options.Skills == nil {
 		return ""

@@ -83,8 +83,7 @@ func (i Info) Cursor() string {
 	return base64.RawURLEncoding.EncodeToString([]byte(i.Updated.UTC().Format(time.RFC3339Nano) + " " + i.Tape))
 }
 
-// Last is what After, a cursor, says of the session that was seen last: the name of its tape and when it was used. Without a cursor it is
-// zero.
+// Last returns the tape and the date of the session at which the cursor After points. Without a cursor it is zero.
 func (q SessionQuery) Last() (last Info, err error) {
 	if q.After == "" {
 		return Info{}, nil

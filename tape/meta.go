@@ -53,7 +53,7 @@ var metaOrder = []string{
 	"turn", "run", "message", "context", "search", "partial", "steered", "fork", "spill", "refs", "source", "title", "agent", "session", "workspace", "settings",
 }
 
-// MetaOf reads the meta of an entry. A member of another type than ours is somebody else's: it is kept and says nothing to us.
+// MetaOf reads the meta of an entry. A member of another type than expected is ignored.
 func MetaOf(e Entry) Meta {
 	var m metaJSON
 	if !emptyObject(e.Meta) {

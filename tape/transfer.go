@@ -16,7 +16,7 @@ import (
 )
 
 // Import fills the tape of a session that has none with the lines of an export, all of them or nothing: ids, dates,
-// meta, kinds that nobody knows, and the bytes of payloads are kept. A session that has a tape is ErrNotEmpty. A line
+// meta, unknown kinds, and the bytes of payloads are kept. A session that has a tape is ErrNotEmpty. A line
 // that is no entry is ErrInvalid with its number.
 //
 // Other spacing and another order of members are taken, dates with an offset, seconds since 1970 in "timestamp", and
@@ -301,7 +301,7 @@ func (t *Tape) copyBlobs(ctx context.Context, target *Tape, handles []string) er
 		data, _, err := t.ReadBlob(ctx, handle, 0, math.MaxInt64)
 		switch {
 		case errors.Is(err, ErrNotFound), errors.Is(err, ErrDamaged):
-			continue // it is not there either; those who ask for it are told
+			continue // the copy has no such blob either
 		case err != nil:
 			return err
 		}

@@ -50,7 +50,7 @@ func (s Start) query() Query {
 	return Query{FromAnchor: s.Anchor, FromLast: !s.Whole && s.Anchor == ""}
 }
 
-// Default is the selector of a session where nothing else is said.
+// Default is the selector of a session without another one.
 var Default Selector = Selection{}
 
 // Selection is the default mapping of entries to messages, from a start of choice.

@@ -34,7 +34,7 @@ const (
 // Bounds of what a model gets to read.
 const (
 	maxMessage = 2 << 10  // bytes of an error's message
-	maxResult  = 16 << 20 // bytes of a result; storing it elsewhere is for whoever runs the calls
+	maxResult  = 16 << 20 // bytes of a result; the caller may store it elsewhere
 	maxMisfits = 5        // places at which arguments break their schema
 )
 
@@ -51,7 +51,7 @@ type Runner struct {
 	ApprovalTimeout time.Duration
 
 	// Approve asks whether a call may run. It should return when its context ends, which is no approval, nor is an error. Nil
-	// means that nobody can answer.
+	// means that no person can answer.
 	Approve func(context.Context, Question) (Decision, error)
 	// Before, where it is set, sees each call of a known tool with arguments that are JSON. It may change the arguments, or return
 	// a result: then the tool does not run. The schema is held to what it returns, and people are asked about that.
@@ -271,7 +271,7 @@ func (c *running) ask(ctx context.Context) (denied *Error) {
 	case ctx.Err() != nil:
 		return &Error{KindInterrupted, notRun}
 	case asked.Err() != nil:
-		// An approval that comes with the limit, or after it, is none: whoever asked was told so.
+		// An approval at the limit or after it does not count: the person was notified of that.
 		return &Error{KindDenied, fmt.Sprintf("no approval came within %v", wait)}
 	case err != nil:
 		return failed(err, KindDenied).Err
@@ -296,7 +296,7 @@ func (c *running) execute(ctx context.Context) Result {
 		}
 		return failure(KindInterrupted, stopped)
 	}
-	// A tool may ignore its context, so it has a goroutine of its own, which can be abandoned.
+	// A tool may ignore its context, so it runs in a separate goroutine, which can be abandoned.
 	type outcome struct {
 		result Result
 		err    error

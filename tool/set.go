@@ -47,7 +47,7 @@ func (s *Set) Add(tools ...*Tool) error {
 	return nil
 }
 
-// Attach lets the set have the tools of a source, whatever they are at the time. One that cannot be used, or whose name another
+// Attach adds the current tools of a source at each use. One that cannot be used, or whose name another
 // tool has, is left out: the set's own come first, then the sources as they were attached.
 func (s *Set) Attach(src Source) {
 	s.mu.Lock()

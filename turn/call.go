@@ -22,7 +22,7 @@ func first[H, V any](ctx context.Context, t *Turn, stage Stage, call func(H) (V,
 	return none, "", false, nil
 }
 
-// each calls all hooks of type H, whatever they return. The error of a single one is a [StageError] with its plugin, those of
+// each calls all hooks of type H, also after an error. The error of a single one is a [StageError] with its plugin, those of
 // several are joined in one.
 func each[H any](ctx context.Context, t *Turn, stage Stage, call func(H) error) error {
 	var errs []error

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// dispatch sends the envelopes in their order, whatever becomes of each.
+// dispatch sends the envelopes in their order, also after an error.
 func (t *Turn) dispatch(ctx context.Context) error {
 	var errs []error
 	t.delivered = make([]bool, len(t.outbound))

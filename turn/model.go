@@ -79,7 +79,7 @@ func (r *reading) output() string {
 }
 
 // collect reads the model's stream and passes it on. What is collected here no wrapper can change. The end of the context, and a
-// panic of whoever made the stream, are errors of the stream.
+// panic of its producer, are errors of the stream.
 func (r *reading) collect(yield func(Event, error) bool) {
 	left := false
 	defer func() {
@@ -157,7 +157,7 @@ func (r *reading) answered(yield func(Event, error) bool) {
 	}
 }
 
-// hand gives an event to whoever reads along. One who panics reads no further.
+// hand sends an event to the reader of the turn. One that panics gets no further events.
 func (t *Turn) hand(ctx context.Context, e Event, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -15,7 +15,7 @@ import (
 // observeTimeout bounds one observer.
 const observeTimeout = 5 * time.Second
 
-// report logs what a turn has failed of and tells the observers. A turn that somebody has canceled has not failed, unless
+// report logs the error of a turn and notifies the observers. A turn that was canceled on purpose has not failed, unless
 // its save_state has.
 func (t *Turn) report(ctx context.Context, err, saved error) {
 	switch {
@@ -41,7 +41,7 @@ func (t *Turn) report(ctx context.Context, err, saved error) {
 	t.notify(ctx, StageTurn, err)
 }
 
-// wanted says whether a turn ended because somebody wanted it to: not by a limit, nor by the server.
+// wanted reports whether a person or a caller ended the turn, and not a limit or the server.
 func wanted(cause error) bool {
 	return !errors.Is(cause, context.DeadlineExceeded) && !errors.Is(cause, ErrDraining) && !errors.Is(cause, ErrLeaseLost)
 }

@@ -10,8 +10,8 @@ import (
 
 // Submit resolves the session and gives the turn to its lane. It does not wait for it: see [Ticket.Wait]. ctx is the turn's
 // life: ending it ends the turn, or the waiting for it. Errors: what resolve_session failed of, [ErrBusy], [ErrQueueFull],
-// [ErrDraining], and a policy that there is not. A command that a plugin answers beside the lane is answered when Submit
-// returns, whatever goes on in the lane and also while the server drains.
+// [ErrDraining], and an unknown policy. A command that a plugin answers without the lane is answered when Submit returns, also
+// while a turn runs and while the server drains.
 func (f *Framework) Submit(ctx context.Context, e *Envelope, opts ...Option) (*Ticket, error) {
 	t, ctx, err := f.begin(ctx, e, opts)
 	if err != nil {

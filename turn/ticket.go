@@ -84,7 +84,7 @@ func (k *Ticket) Status() Status {
 	return s
 }
 
-// Host is the message of the turn that this one was given to, where it was steered; nil for one that has a turn of its own. So it
+// Host is the message of the turn that this one was given to, where it was steered; nil for one with a separate turn. So it
 // is nil again for one that came too late to be read.
 func (k *Ticket) Host() *Envelope {
 	k.lanes.mu.Lock()

@@ -25,7 +25,7 @@ type Turn struct {
 	delivered []bool
 	cut       bool        // it returns the cause of its context
 	noticed   atomic.Bool // an error envelope was sent
-	span      trace.Span  // while it runs; nil where nobody traces
+	span      trace.Span  // while it runs; nil without tracing
 }
 
 type turnKey struct{}
@@ -48,7 +48,7 @@ func (t *Turn) Envelope() *Envelope { return t.outcome.Envelope }
 // Framework returns where the turn runs.
 func (t *Turn) Framework() *Framework { return t.framework }
 
-// Streaming says whether somebody reads along.
+// Streaming reports whether the turn has a reader.
 func (t *Turn) Streaming() bool { return t.options.streaming }
 
 // Inbox returns the steering; nil outside of a lane.
@@ -188,8 +188,7 @@ func (t *Turn) step(ctx context.Context, stage func(context.Context) error) erro
 	return t.ended(ctx, err)
 }
 
-// ended is the error of a stage. When the context ended meanwhile its cause is the turn's error, whatever the stage made of
-// that.
+// ended is the error of a stage. If the context has ended, its cause is the turn's error, whichever error the stage returned.
 func (t *Turn) ended(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err

@@ -22,13 +22,13 @@ type Waiting struct {
 }
 
 const (
-	// waitPeriod is how often the queue is looked at. A turn that begins within this time is not told that it waits.
+	// waitPeriod is how often the queue is checked. A turn that begins within this time gets no notice.
 	waitPeriod = 500 * time.Millisecond
-	// minNotify is the shortest time after which a turn is told its position again, and waitShare the share of its wait: a turn that
-	// waits for an hour is told about fifty times.
+	// minNotify is the shortest time between two notices of a turn, and waitShare a share of its wait: a turn that waits for an hour
+	// gets about fifty notices.
 	minNotify = 2 * time.Second
 	waitShare = 10
-	// waitEach keeps all together below 500 calls a second: so much later each is told again for each that waits.
+	// waitEach for each waiting turn is added to the time between two notices: so all get less than 500 calls a second.
 	waitEach = 2 * time.Millisecond
 	// rateWindow is how far back the rate of slots is measured, at least.
 	rateWindow = 30 * time.Second
@@ -98,9 +98,9 @@ type dueTicket struct {
 	waiting Waiting
 }
 
-// dueTickets returns the tickets that are told now. more is false where no ticket waits that is ever told. mu is held.
+// dueTickets returns the tickets that get a notice now. more is false if no waiting ticket has a callback. mu is held.
 func (l *lanes) dueTickets(now time.Time) (due []dueTicket, more bool) {
-	again := max(minNotify, time.Duration(l.waiting)*waitEach)
+	pause := max(minNotify, time.Duration(l.waiting)*waitEach)
 	see := func(k *Ticket, w Waiting) {
 		if k.since.IsZero() {
 			return
@@ -108,7 +108,7 @@ func (l *lanes) dueTickets(now time.Time) (due []dueTicket, more bool) {
 		more = true
 		waited := now.Sub(k.since)
 		moved := k.notified.For != w.For || k.notified.Position != w.Position
-		if waited < waitPeriod || !moved || k.notified.Position > 0 && now.Sub(k.notifiedAt) < max(again, waited/waitShare) {
+		if waited < waitPeriod || !moved || k.notified.Position > 0 && now.Sub(k.notifiedAt) < max(pause, waited/waitShare) {
 			return
 		}
 		k.notified, k.notifiedAt = w, now
@@ -154,7 +154,7 @@ func (k *Ticket) notifyWaiting(w Waiting) {
 	}
 }
 
-// endWait tells a turn that waited that it begins. Nothing is told after it.
+// endWait notifies a turn that has waited that it begins. It is the last notice.
 func (k *Ticket) endWait() {
 	if k.since.IsZero() {
 		return

@@ -81,7 +81,7 @@ const (
 
 // Reply is the answer to a command.
 type Reply struct {
-	Name    string // of the command, as it stands in the set; of one that is unknown, as it was written
+	Name    string // of the command; an unknown one is as it was written
 	Status  Status
 	Output  string // at most 16 KiB
 	Elapsed time.Duration
@@ -115,7 +115,7 @@ func (s *Set) Commands(role tool.Role) []*Command {
 
 // Match is a message that is a command, or was probably meant to be one.
 type Match struct {
-	Command *Command // nil where there is none of this name
+	Command *Command // nil if the name is unknown
 	Near    *Command // then: the one whose name is close
 	Name    string   // as it was written
 	rest    string   // behind the name

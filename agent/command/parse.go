@@ -18,7 +18,7 @@ const maxName = 64
 // Args are the arguments of a command, by the names of its parameters. One that is given as "" is as one that is left out.
 type Args struct{ values map[string]string }
 
-// Get returns an argument, "" where there is none.
+// Get returns an argument, "" if it is missing.
 func (a Args) Get(name string) string { return a.values[name] }
 
 // parse gives the words behind a command's name to its parameters.

@@ -11,7 +11,7 @@ import (
 // Session is the session in which a command was written, on behalf of the person who wrote it. An error that this person may read
 // is an [*Error].
 type Session interface {
-	// Tape returns the session's tape. create makes it if there is none; without create that is an [*Error].
+	// Tape returns the session's tape. create creates a missing one; without create that is an [*Error].
 	Tape(ctx context.Context, create bool) (*tape.Tape, error)
 	// Usage returns the tokens of the last turn, and the cost of all turns in millionths of a dollar; 0 if they are not known.
 	Usage(ctx context.Context) (tokens, cost int64, err error)

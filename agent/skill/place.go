@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// Place is a folder of skills. What it says of itself in warnings is its name.
+// Place is a folder of skills, with a name for warnings.
 type Place struct {
 	name string
 	open func() (folder, error)
@@ -108,7 +108,7 @@ func (p Place) read(found func(folder string, s Skill, err error)) error {
 	return nil
 }
 
-// isFolder reports whether an entry is a folder or a link, unless it leads to a file. A broken link counts, so that there is a warning.
+// isFolder reports whether an entry is a folder or a link, unless it leads to a file. A broken link counts, and leads to a warning.
 func isFolder(f folder, e fs.DirEntry) bool {
 	if e.Type()&fs.ModeSymlink == 0 {
 		return e.IsDir()
@@ -247,7 +247,7 @@ func readPiece(f folder, name string, offset int64) (Text, error) {
 func others(f folder) []string {
 	var files []string
 	seen := 0
-	// What cannot be read is not listed; there is nobody who could do something about it now.
+	// What cannot be read is not listed.
 	_ = fs.WalkDir(f.FS, ".", func(name string, e fs.DirEntry, err error) error {
 		switch seen++; {
 		case err != nil, name == "." || name == File:

@@ -6,7 +6,7 @@
 //
 //	---
 //	name: pdf-forms
-//	description: How to fill in forms that are PDF files. Use it when somebody sends one.
+//	description: How to fill in forms that are PDF files. Use it for files with fields.
 //	---
 //	Read [the list of fields](fields.md) first …
 //
@@ -46,7 +46,7 @@ const (
 // File is the name of the file that makes a folder a skill.
 const File = "SKILL.md"
 
-// Skill is what a prompt says of a skill.
+// Skill is the entry of a skill in a prompt.
 type Skill struct {
 	Name        string
 	Description string // one line
@@ -108,7 +108,7 @@ func (l *Library) Problems() []error {
 	return problems
 }
 
-// Prompt is the list for a prompt, a line each; "" where there is none. It is at most 16 KiB: beyond that, names alone.
+// Prompt is the list for a prompt, a line each; "" without skills. It is at most 16 KiB: beyond that, names alone.
 func Prompt(list []Skill) string {
 	var b strings.Builder
 	for i, s := range list {

@@ -20,8 +20,8 @@ type Answer struct {
 	Workflow flow.Workflow
 	Input    map[string]any // as [flow.Prepare] has made it
 
-	// Manager is that of the run whose only task the turn is: whoever has the run reads its tube, and closes it. Nil: the answer has
-	// a manager of its own, made of Bot and Run.
+	// Manager belongs to a run whose only task is the turn: the owner of the run reads its tube, and closes it. Without one, the answer
+	// makes a manager of Bot and Run.
 	Manager *ling.Manager
 	// Stop ends the work of Manager where the turn ends before; nil is its own Stop.
 	Stop func(cause error)
@@ -36,10 +36,10 @@ type Answer struct {
 // It may be asked when the turn has ended.
 func (a *Answer) Told(err error) bool { return a.failed != nil && errors.Is(err, a.failed) }
 
-// Stream runs the workflow and tells what comes of it: "delta" for each piece of its document, "usage", "error" for what it goes on
-// after, its own events under their names, and "final" with the whole document. With a Manager, deltas are told only if a router is
-// bound, since nobody else has to be told. What the workflow fails of is the stream's error; a final event before it has what there
-// is of the document.
+// Stream runs the workflow and yields its events: "delta" for each piece of its document, "usage", "error" for a failure that does not end
+// it, its own events under their names, and "final" with the complete document. With a Manager, there are deltas only if a router is
+// bound, because only a router reads them. The error of the workflow is that of the stream; a final event before it has the document so
+// far.
 func (a *Answer) Stream(ctx context.Context, state turn.State) turn.Stream {
 	return func(yield func(turn.Event, error) bool) {
 		r := &run{answer: a, turn: turn.FromContext(ctx), yield: yield}
@@ -65,7 +65,7 @@ type run struct {
 	left   bool // the reader has left
 
 	text     string        // the document, as far as there is one
-	canceled bool          // somebody has ended the work
+	canceled bool          // the work was canceled
 	told     adapter.Usage // by events
 	usage    adapter.Usage // of the whole turn
 }
@@ -78,7 +78,7 @@ func (r *run) emit(e turn.Event) bool {
 	return !r.left
 }
 
-// inTurn runs the workflow with what the session's tape says, and writes to the tape what is said now.
+// inTurn runs the workflow with the messages on the session's tape, and writes the new ones to the tape.
 func (r *run) inTurn(ctx context.Context, state turn.State) (err error) {
 	if inbox := r.turn.Inbox(); inbox != nil {
 		inbox.CloseIfEmpty() // a workflow reads no steering, so messages had better wait for a turn of their own
@@ -120,7 +120,7 @@ func (r *run) inTurn(ctx context.Context, state turn.State) (err error) {
 	return err
 }
 
-// errBroken is what a turn has failed of whose reader has panicked.
+// errBroken is the error of a turn whose reader has panicked.
 var errBroken = errors.New("workflow: the reader of the stream has panicked")
 
 // open opens the session's tape.
@@ -190,8 +190,8 @@ func (r *run) end(ctx context.Context, t *tape.Tape, failure error) error {
 	return err
 }
 
-// errLeft ends work that nobody wants to hear of any more.
-var errLeft = errors.New("workflow: nobody reads the stream any more")
+// errLeft ends the work of a turn without a reader.
+var errLeft = errors.New("workflow: the reader has left the stream")
 
 // work runs the workflow to its end and tells what it makes meanwhile.
 func (r *run) work(ctx context.Context, history []adapter.Message) error {

@@ -82,7 +82,7 @@ type Server struct {
 	Role tool.Role
 	// Timeout bounds one call; 0 is what the agent says.
 	Timeout time.Duration
-	// Traced says that the server is told which trace a call belongs to, by traceparent and tracestate in _meta.
+	// Traced sends the trace of a call to the server, as traceparent and tracestate in _meta.
 	Traced bool
 
 	times times // usual, unless a test says otherwise

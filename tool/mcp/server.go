@@ -34,7 +34,7 @@ type server struct {
 	calls   atomic.Int64  // that are running
 
 	mu      sync.Mutex
-	current *connection   // nil while there is none
+	current *connection   // nil while not connected
 	next    chan struct{} // is closed when there is another one
 	tools   []*tool.Tool
 	state   string
@@ -64,7 +64,7 @@ func newServer(config Server, opts Options) *server {
 	return s
 }
 
-// raise sets a flag that somebody may be waiting for.
+// raise sets a flag.
 func raise(flag chan struct{}) {
 	select {
 	case flag <- struct{}{}:
@@ -144,7 +144,7 @@ func reason(err error) string {
 	return "it is unreachable"
 }
 
-// refusal is the error that a server answered with. The SDK has errors of the same type of its own.
+// refusal is the error that a server answered with. The SDK has its own errors of the same type.
 func refusal(err error) (*jsonrpc.Error, bool) {
 	const clientCloses, serverCloses, rejected = -32003, -32004, -32005
 	e, ok := errors.AsType[*jsonrpc.Error](err)
@@ -231,7 +231,7 @@ func (s *server) serve(ctx context.Context) error {
 // ping finds out whether the server still answers. While calls run it may be too busy to.
 func (s *server) ping(ctx context.Context, session *sdk.ClientSession) error {
 	if s.calls.Load() > 0 {
-		return nil // whoever ends last, and fails, asks again
+		return nil // the last call to end pings again if it fails
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.times.ping)
 	defer cancel()

@@ -82,24 +82,19 @@ const maxAnswered = 1024
 type questions struct {
 	mu   sync.Mutex
 	open []*question
-	over []place // the last ones that were answered or ran out of time, oldest first
+	over []Question // the last ones that were answered or ran out of time, oldest first
 }
-
-// place is a question, and where it was asked.
-type place struct{ session, turn, id string }
 
 type question struct {
 	Question
 	answer chan Answer // takes one
 }
 
-// fits reports whether an answer is for the question at this place.
-func (p place) fits(a *Answer) bool {
-	return p.id == a.ID && (a.Session != "" || a.Turn != "") &&
-		(a.Session == "" || p.session == a.Session) && (a.Turn == "" || p.turn == a.Turn)
+// fits reports whether an answer is for this question.
+func (q *Question) fits(a *Answer) bool {
+	return q.ID == a.ID && (a.Session != "" || a.Turn != "") &&
+		(a.Session == "" || q.Session == a.Session) && (a.Turn == "" || q.Turn == a.Turn)
 }
-
-func (q *question) place() place { return place{q.Session, q.Turn, q.ID} }
 
 // ask opens a question.
 func (qs *questions) ask(q Question) *question {
@@ -135,7 +130,7 @@ func (qs *questions) finalize(i int) {
 	if len(qs.over) == maxAnswered {
 		qs.over = slices.Delete(qs.over, 0, 1)
 	}
-	qs.over = append(qs.over, qs.open[i].place())
+	qs.over = append(qs.over, Question{Session: qs.open[i].Session, Turn: qs.open[i].Turn, ID: qs.open[i].ID})
 	qs.open = slices.Delete(qs.open, i, i+1)
 }
 
@@ -147,7 +142,7 @@ func (qs *questions) answer(a Answer) (*question, error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for i, q := range qs.open {
-		if !q.place().fits(&a) {
+		if !q.fits(&a) {
 			continue
 		}
 		if a.Role < q.Role {
@@ -157,7 +152,7 @@ func (qs *questions) answer(a Answer) (*question, error) {
 		q.answer <- a // there is room: each question is taken from the open ones once
 		return q, nil
 	}
-	if slices.ContainsFunc(qs.over, func(p place) bool { return p.fits(&a) }) {
+	if slices.ContainsFunc(qs.over, func(q Question) bool { return q.fits(&a) }) {
 		return nil, ErrAnswered
 	}
 	return nil, ErrNoQuestion

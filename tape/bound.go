@@ -9,16 +9,9 @@ import (
 
 // ErrTooMany is the error of a session that would be one more than a [Bounded] store may have, ErrTooManyOfOwner one more than its owner may.
 var (
-	ErrTooMany        error = tooMany{"tape: the limit of sessions is reached"}
-	ErrTooManyOfOwner error = tooMany{"tape: the caller's limit of sessions is reached"}
+	ErrTooMany        error = &codedError{"overloaded", "tape: the limit of sessions is reached"}
+	ErrTooManyOfOwner error = &codedError{"overloaded", "tape: the caller's limit of sessions is reached"}
 )
-
-type tooMany struct{ text string }
-
-func (t tooMany) Error() string { return t.text }
-
-// ErrorCode returns the code that says that a later retry can succeed.
-func (tooMany) ErrorCode() string { return "overloaded" }
 
 // Bounded is a store that refuses new sessions beyond a bound. Existing sessions go on.
 type Bounded struct {

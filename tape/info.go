@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 const titleLen = 60 // code points
@@ -64,18 +63,9 @@ func titleOf(e Entry) string {
 	return cmp.Or(Title(MetaOf(e).Title), Title(TextOf(p.Content)))
 }
 
-// Title is the beginning of a text, on one line of at most 60 code points.
+// Title returns the beginning of a text, on one line of at most 60 code points.
 func Title(text string) string {
-	var title strings.Builder
-	for word := range strings.FieldsSeq(text) { // of a long text only the beginning is read
-		if title.Len() > 0 {
-			title.WriteByte(' ')
-		}
-		if title.WriteString(first(word, titleLen)); title.Len() > titleLen*utf8.UTFMax {
-			break
-		}
-	}
-	return first(title.String(), titleLen)
+	return first(strings.Join(strings.Fields(first(text, 100*titleLen)), " "), titleLen)
 }
 
 // Cursor is the place of this session in a listing.

@@ -159,27 +159,17 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// open opens an ordinary file; others could keep a reader waiting for ever.
+// open opens a regular file; others could block a reader forever.
 func open(f folder, name string) (fs.File, fs.FileInfo, error) {
 	info, err := fs.Stat(f.FS, name)
-	if err != nil {
-		return nil, nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, nil, errNoFile
-	}
-	file, err := f.Open(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	if info, err = file.Stat(); err == nil && !info.Mode().IsRegular() { // it was another one before
+	if err == nil && !info.Mode().IsRegular() {
 		err = errNoFile
 	}
 	if err != nil {
-		file.Close()
 		return nil, nil, err
 	}
-	return file, info, nil
+	file, err := f.Open(name)
+	return file, info, err
 }
 
 // readWhole reads a text of at most so many bytes.

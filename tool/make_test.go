@@ -149,7 +149,6 @@ func TestWhatNoSchemaIsMadeOf(t *testing.T) { // AG-61
 	type again struct {
 		Next *again `json:"next"`
 	}
-	type name string
 	for want, err := range map[string]error{
 		"expected a struct as input, got string":      of[string](),
 		"expected a struct as input, got *tool.where": of[*where](),

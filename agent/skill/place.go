@@ -1,7 +1,6 @@
 package skill
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -159,22 +158,16 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// open opens a regular file; others could block a reader forever.
-func open(f folder, name string) (fs.File, fs.FileInfo, error) {
+// readWhole reads a regular file of at most so many bytes. Other files could block a reader forever.
+func readWhole(f folder, name string, most int) (string, error) {
 	info, err := fs.Stat(f.FS, name)
 	if err == nil && !info.Mode().IsRegular() {
 		err = errNoFile
 	}
 	if err != nil {
-		return nil, nil, err
+		return "", err
 	}
 	file, err := f.Open(name)
-	return file, info, err
-}
-
-// readWhole reads a text of at most so many bytes.
-func readWhole(f folder, name string, most int) (string, error) {
-	file, _, err := open(f, name)
 	if err != nil {
 		return "", err
 	}
@@ -191,44 +184,28 @@ func readWhole(f folder, name string, most int) (string, error) {
 
 // readPiece reads a piece of a text, from and to the borders of characters.
 func readPiece(f folder, name string, offset int64) (Text, error) {
-	file, info, err := open(f, name)
+	text, err := readWhole(f, name, maxFile)
 	if err != nil {
 		return Text{}, err
 	}
-	defer file.Close()
-	if offset < 0 || offset > info.Size() {
-		return Text{}, &Error{Message: fmt.Sprintf("the offset is %d; expected one from 0 to %d, which is the size of the file", offset, info.Size())}
+	size := int64(len(text))
+	if offset < 0 || offset > size {
+		return Text{}, &Error{Message: fmt.Sprintf("the offset is %d; expected one from 0 to %d, which is the size of the file", offset, size)}
 	}
-	if offset > 0 {
-		seeker, ok := file.(io.Seeker)
-		if !ok {
-			return Text{}, errors.New("skill: cannot read the built-in files in pieces")
-		}
-		if _, err := seeker.Seek(offset, io.SeekStart); err != nil {
-			return Text{}, err
-		}
-	}
-	text := make([]byte, maxText+utf8.UTFMax)
-	n, err := io.ReadFull(file, text)
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-		return Text{}, err
-	}
-	text = text[:n]
-	skipped := 0
-	for ; offset > 0 && skipped < min(utf8.UTFMax-1, len(text)) && !utf8.RuneStart(text[skipped]); skipped++ { // the middle of a character
-	}
-	end, last := len(text), err != nil
-	if !last {
-		for end = maxText; end > 0 && !utf8.RuneStart(text[end]); end-- {
-		}
-	}
-	text = text[min(skipped, end):end]
-	if !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0 {
+	if !utf8.ValidString(text) || strings.Contains(text, "\x00") {
 		return Text{}, &Error{Message: fmt.Sprintf("the file %q is not text", short(name))}
 	}
-	t := Text{Content: string(text)}
-	if !last {
-		t.Next = offset + int64(end)
+	begin := offset
+	for begin < size && !utf8.RuneStart(text[begin]) {
+		begin++
+	}
+	end := min(begin+maxText, size)
+	for end < size && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	t := Text{Content: text[begin:end]}
+	if end < size {
+		t.Next = end
 	}
 	return t, nil
 }

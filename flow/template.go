@@ -53,10 +53,6 @@ func (s *scope) check(path []string) string {
 			return "the variable event exists only in bots and events with on:"
 		case "error":
 			return "the variable error exists only with on: {error: bot}"
-		case "loop":
-			return `unknown variable "loop"; ` + prompt.LoopHint(strings.Join(path[1:], "."))
-		case "None", "null", "nil", "undefined", "True", "False":
-			return fmt.Sprintf(`unknown variable %q; a value that is missing or null does not hold: write "not input.x"; true and false are written small`, path[0])
 		}
 		return fmt.Sprintf("unknown variable %q%s expected one of %s", path[0], edits.DidYouMean(path[0], names, ";"), list(names))
 	}
@@ -229,7 +225,7 @@ func (t *template) holds(budget *prompt.Budget, vars map[string]any) (holds bool
 	if t.parsed == nil {
 		return t.literal != "", "", nil
 	}
-	return t.parsed.TestWithin(budget, t.supplied(vars))
+	return t.parsed.Test(budget, t.supplied(vars))
 }
 
 // supply makes sure that path can be read from vars, which the caller owns.

@@ -142,10 +142,7 @@ func (l *loader) read(n *yaml.Node, name string) (string, bool) {
 	case errors.Is(err, fs.ErrNotExist):
 		l.Errorf(n, "file", "the workflow's folder has no file %q", short(name))
 	case err != nil:
-		if e, ok := errors.AsType[*fs.PathError](err); ok {
-			err = e.Err
-		}
-		l.Errorf(n, "file", "cannot read %q: %s", short(name), yaml.FirstLine(err.Error()))
+		l.Errorf(n, "file", "cannot read %q: %s", short(name), yaml.FirstLine(cause(err)))
 	case len(data) > maxPrompt:
 		l.Errorf(n, "file", "%q is too long; expected at most %d bytes", short(name), maxPrompt)
 	case !utf8.Valid(data):

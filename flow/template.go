@@ -164,42 +164,13 @@ func compile(name, text string, condition bool, s *scope, report func(line, col 
 	}
 	t := &template{parsed: parsed}
 	for _, v := range parsed.Variables() {
-		path := strings.Split(v, ".")
-		if message := s.check(path); message != "" {
-			line, col := locate(source, v)
-			report(line, max(col-shift, min(col, 1)), message)
+		if message := s.check(v.Path); message != "" {
+			report(v.Line, max(v.Column-shift, 1), message)
 		}
-		t.paths = append(t.paths, path)
-		t.result = t.result || path[0] == "result"
+		t.paths = append(t.paths, v.Path)
+		t.result = t.result || v.Path[0] == "result"
 	}
 	return t
-}
-
-// locate finds where a variable is first named inside a tag of a template. Columns count bytes, from 1.
-func locate(source, variable string) (line, col int) {
-	inside := false
-	line, start := 1, 0
-	for i := 0; i < len(source); i++ {
-		switch {
-		case source[i] == '\n':
-			line, start = line+1, i+1
-		case strings.HasPrefix(source[i:], "{{"), strings.HasPrefix(source[i:], "{%"):
-			inside = true
-		case strings.HasPrefix(source[i:], "}}"), strings.HasPrefix(source[i:], "%}"):
-			inside = false
-		case inside && strings.HasPrefix(source[i:], variable) && !word(source, i-1) && !word(source, i+len(variable)):
-			return line, i - start + 1
-		}
-	}
-	return 0, 0
-}
-
-func word(s string, i int) bool {
-	if i < 0 || i >= len(s) {
-		return false
-	}
-	c := s[i]
-	return c == '_' || c == '.' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
 // render fills in what the template reads and renders it. What a caller may leave out, and what a model may not have

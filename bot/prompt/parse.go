@@ -113,16 +113,21 @@ type parser struct {
 	*Template
 	out    strings.Builder // what pongo2 gets
 	pos    int
-	blocks []block // the first one is the template
-	reads  map[string]bool
+	blocks []block         // the first one is the template
+	reads  map[string]path // that must come from outside: the first of each
 	roots  map[string]bool
 }
 
 func (t *Template) fail(offset int, format string, args ...any) *Error {
 	e := &Error{Template: t.name, Message: fmt.Sprintf(format, args...)}
-	e.Line = strings.Count(t.text[:offset], "\n") + 1
-	e.Column = offset - strings.LastIndexByte(t.text[:offset], '\n')
+	e.Line, e.Column = t.position(offset)
 	return e
+}
+
+// position returns the line and column of an offset, both from 1.
+func (t *Template) position(offset int) (line, column int) {
+	before := t.text[:offset]
+	return strings.Count(before, "\n") + 1, offset - strings.LastIndexByte(before, '\n')
 }
 
 // parse reads the template and returns what pongo2 gets.
@@ -136,7 +141,7 @@ func (t *Template) parse() (string, *Error) {
 			return "", t.fail(i, "the template is not valid UTF-8")
 		}
 	}
-	p := &parser{Template: t, blocks: []block{{names: map[string]bool{}}}, reads: map[string]bool{}, roots: map[string]bool{}}
+	p := &parser{Template: t, blocks: []block{{names: map[string]bool{}}}, reads: map[string]path{}, roots: map[string]bool{}}
 	for p.pos < len(t.text) {
 		rest := t.text[p.pos:]
 		i := strings.IndexByte(rest, '{')
@@ -166,7 +171,11 @@ func (t *Template) parse() (string, *Error) {
 		return "", t.fail(open.offset, "{%% %s %%} is not closed", open.tag)
 	}
 	p.out.WriteString(t.text[p.pos:])
-	t.variables, t.supplied = slices.Sorted(maps.Keys(p.reads)), slices.Sorted(maps.Keys(p.roots))
+	for _, name := range slices.Sorted(maps.Keys(p.reads)) {
+		line, column := t.position(p.reads[name].offset)
+		t.variables = append(t.variables, Variable{p.reads[name].segments, line, column})
+	}
+	t.supplied = slices.Sorted(maps.Keys(p.roots))
 	return p.out.String(), nil
 }
 
@@ -448,8 +457,8 @@ func (p *parser) paths(e *element, tokens []token) *Error {
 			return p.fail(read.offset, "forloop has no %q; expected one of %s", read.segments[1], strings.Join(loopMembers, ", "))
 		}
 		p.roots[root] = true
-		if !p.bound(root) {
-			p.reads[read.String()] = true
+		if _, ok := p.reads[read.String()]; !ok && !p.bound(root) {
+			p.reads[read.String()] = read
 		}
 		if !hasDefault(tokens, end) {
 			e.paths = append(e.paths, read)

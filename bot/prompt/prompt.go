@@ -22,7 +22,6 @@ package prompt
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -42,7 +41,7 @@ const (
 type Template struct {
 	name, text string
 	elements   []*element // tags and variables, in order
-	variables  []string   // paths that must come from outside
+	variables  []Variable // that must come from outside
 	supplied   []string   // first segments of all paths
 	compiled   *pongo2.Template
 	time       time.Duration
@@ -102,9 +101,15 @@ func (t *Template) Test(b *Budget, vars map[string]any) (holds bool, doubt strin
 	return text != "", doubt, err
 }
 
-// Variables lists the paths that the template reads, as "input.question", sorted. Names that the template itself gives
+// Variable is a path that a template reads, and where it does so first.
+type Variable struct {
+	Path         []string // of "input.question", its two names
+	Line, Column int
+}
+
+// Variables lists the paths that the template reads, sorted. Names that the template itself gives
 // (in for, with, set and the like) are left out, and a path ends where it is computed: of a.b[c].d it is a.b.
-func (t *Template) Variables() []string { return slices.Clone(t.variables) }
+func (t *Template) Variables() []Variable { return t.variables }
 
 // Error says where a template is wrong.
 type Error struct {

@@ -197,7 +197,11 @@ func TestVariablesListsWhatMustBeSupplied(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(c.want, tpl.Variables()); diff != "" {
+			var got []string
+			for _, v := range tpl.Variables() {
+				got = append(got, strings.Join(v.Path, "."))
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}
 		})

@@ -33,7 +33,8 @@
 //   - What is open at the end of the input is closed then.
 //   - Comments, doctypes and processing instructions have no events.
 //   - <script>, <style>, <iframe>, <noscript>, <noembed>, <noframes>, <xmp> and <plaintext> hold text as it stands;
-//     <textarea> and <title> hold text in which references count. In foreign content none of them is special.
+//     <textarea> and <title> hold text in which references count. In foreign content none of them is special. The first end
+//     tag ends a script, also one in a comment in the script.
 //   - Names are in small letters, those of attributes too; but the attributes of SVG that are written otherwise, as viewBox,
 //     are so here inside <svg>.
 package htmlpath

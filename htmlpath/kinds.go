@@ -2,6 +2,16 @@ package htmlpath
 
 import "strings"
 
+// rawKind says what text an element holds.
+type rawKind uint8
+
+const (
+	rawNone  rawKind = iota // text, references and elements
+	rawText                 // text as it stands, up to the end tag
+	rawRefs                 // text and references, up to the end tag
+	rawPlain                // text as it stands, up to the end of the input
+)
+
 // class is a set of things that hold of an element.
 type class uint32
 
@@ -114,9 +124,7 @@ func kindNamed(name string) kind {
 		}
 	}
 	switch name {
-	case "script":
-		k.raw = rawScript
-	case "style", "iframe", "noembed", "noframes", "noscript", "xmp":
+	case "script", "style", "iframe", "noembed", "noframes", "noscript", "xmp":
 		k.raw = rawText
 	case "textarea", "title":
 		k.raw = rawRefs

@@ -191,11 +191,6 @@ func (l *layout) write(s string) {
 	l.put(s)
 }
 
-// close ends the text that is open.
-func (l *layout) close() { l.endLine() }
-
-func (l *layout) end() { l.endLine() }
-
 // separate makes an empty line between two blocks.
 func (l *layout) separate() {
 	l.endLine()

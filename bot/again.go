@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/schema"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
@@ -122,7 +123,7 @@ func (i *inference) misfit() *Failure {
 	if len(i.invalid) > 1 {
 		found := make([]string, len(i.invalid))
 		for k, v := range i.invalid {
-			found[k] = fmt.Sprintf("%s: %s", cmp.Or(pointer(Pointer(i.bot.root), v.at), "the whole document"), v.message)
+			found[k] = fmt.Sprintf("%s: %s", cmp.Or(Pointer(i.bot.root)+schema.Pointer(v.at), "the whole document"), v.message)
 		}
 		f.Message = misfitMessage + strings.Join(found, "; ")
 		if len(found) == maxViolations {

@@ -53,13 +53,13 @@ func newOutput(b *ChatBot) *output {
 	switch b.config.format() {
 	case Text:
 		o.reader, o.isText = &textReader{output: o}, true
-		o.keepString()
 	case HTML:
 		o.reader = newHTMLReader(o)
-		o.keepString()
 	default:
 		o.reader = newJSONReader(o)
+		return o
 	}
+	o.keep = o.keep || wanted(o, stringCallback)
 	return o
 }
 
@@ -75,13 +75,6 @@ type reader interface {
 	complete() bool
 	// repairs counts what was mended, by kind.
 	repairs() map[string]int
-}
-
-// keepString keeps the value of an answer that is one string where a listener wants it.
-func (o *output) keepString() {
-	for _, l := range o.bot.listeners {
-		o.keep = o.keep || l.String != nil
-	}
 }
 
 func (o *output) send(e tube.Event) {
@@ -195,13 +188,8 @@ func (o *output) completeString() {
 	if o.bot.config.Done {
 		o.done(o.root)
 	}
-	if o.failure != nil || o.muted {
-		return
-	}
-	for _, l := range o.bot.listeners {
-		if l.String != nil {
-			l.String(StringValue{URI: o.bot.root, Value: o.plain()})
-		}
+	if o.failure == nil && wanted(o, stringCallback) {
+		emit(o, StringValue{URI: o.bot.root, Value: o.plain()}, stringCallback)
 	}
 }
 

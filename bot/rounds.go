@@ -189,20 +189,21 @@ func (c *calls) settle(call *call, r tool.Result) bool {
 	return c.out.failure == nil
 }
 
-// broken says to users that a call has failed; what the tool says of it is for the model and the log.
+// brokenMessages say to users why a call has failed; what the tool says of it is for the model and the log.
+var brokenMessages = map[string]Failure{
+	tool.KindUnknown:     {Code: CodeOutputInvalid, Message: "the model called an unknown tool"},
+	tool.KindArguments:   {Code: CodeOutputInvalid, Message: "the model called a tool with invalid arguments"},
+	tool.KindDenied:      {Code: CodeInternal, Message: "a tool was not allowed to run"},
+	tool.KindTimeout:     {Code: CodeInternal, Message: "a tool took too long"},
+	tool.KindUnavailable: {Code: adapter.CodeUnavailable, Message: "a tool is not available"},
+}
+
 func broken(call *call, err *tool.Error) *Failure {
-	f := &Failure{Code: CodeInternal, Message: "a tool failed" + named(call), Cause: err}
-	switch err.Kind {
-	case tool.KindUnknown:
-		f.Code, f.Message = CodeOutputInvalid, "the model called an unknown tool"+named(call)
-	case tool.KindArguments:
-		f.Code, f.Message = CodeOutputInvalid, "the model called a tool with invalid arguments"+named(call)
-	case tool.KindDenied:
-		f.Message = "a tool was not allowed to run" + named(call)
-	case tool.KindTimeout:
-		f.Message = "a tool took too long" + named(call)
-	case tool.KindUnavailable:
-		f.Code, f.Message = adapter.CodeUnavailable, "a tool is not available"+named(call)
+	f, ok := brokenMessages[err.Kind]
+	if !ok {
+		f = Failure{Code: CodeInternal, Message: "a tool failed"}
 	}
-	return f
+	f.Message += named(call)
+	f.Cause = err
+	return &f
 }

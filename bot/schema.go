@@ -71,7 +71,7 @@ func (v violation) place() string {
 	if len(v.at) == 0 {
 		return "the whole document"
 	}
-	return pointer("", v.at)
+	return schema.Pointer(v.at)
 }
 
 const misfitMessage = "the output does not match its schema: "
@@ -82,7 +82,7 @@ func (v violation) failure(root string) *Failure {
 	if v.unchecked {
 		what = "the output was not checked against its schema: "
 	}
-	return &Failure{Code: CodeOutputInvalid, Message: what + v.message, Pointer: pointer(Pointer(root), v.at)}
+	return &Failure{Code: CodeOutputInvalid, Message: what + v.message, Pointer: Pointer(root) + schema.Pointer(v.at)}
 }
 
 // validate holds a document to a schema and returns the first violations, and behind them what was not checked.

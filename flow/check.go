@@ -18,10 +18,10 @@ func (l *loader) link(s *spec) {
 		index[b.name] = i
 		names = append(names, b.name)
 	}
-	s.waiting, s.failing = make([][]int, len(s.bots)), make([]dependents, len(s.bots))
+	s.waiting, s.failing = make([][]int, len(s.bots)), make([][]target, len(s.bots))
 	for i, b := range s.bots {
 		for _, t := range b.on {
-			l.sources(s, index, names, listener{t, i, -1})
+			l.sources(s, index, names, listener{t, target(i)})
 			b.refused = b.refused || len(t.sources) == 0
 			for _, source := range t.sources {
 				if !slices.Contains(b.sources, source) {
@@ -33,7 +33,7 @@ func (l *loader) link(s *spec) {
 	}
 	for i, e := range s.events {
 		for _, t := range e.on {
-			l.sources(s, index, names, listener{t, -1, i})
+			l.sources(s, index, names, listener{t, target(len(s.bots) + i)})
 		}
 	}
 	if len(s.bots) == 0 || l.unclear {
@@ -54,9 +54,9 @@ func (l *loader) link(s *spec) {
 	l.collisions(s)
 }
 
-// sources finds the bots that can fire the target's trigger, and enters it into their listeners.
-func (l *loader) sources(s *spec, index map[string]int, names []string, target listener) {
-	t := target.trigger
+// sources finds the bots that can fire a trigger, and enters it into their listeners.
+func (l *loader) sources(s *spec, index map[string]int, names []string, to listener) {
+	t := to.trigger
 	for _, n := range t.names {
 		i, ok := index[n.Text]
 		if !ok {
@@ -69,18 +69,13 @@ func (l *loader) sources(s *spec, index map[string]int, names []string, target l
 	if t.names != nil {
 		t.sources = t.bots
 		if t.kind == onError {
-			d := &s.failing[t.bots[0]]
-			if target.bot >= 0 {
-				d.bots = append(d.bots, target.bot)
-			} else {
-				d.events = append(d.events, target.event)
-			}
+			s.failing[t.bots[0]] = append(s.failing[t.bots[0]], to.target)
 			return
 		}
 		for _, i := range t.bots {
 			s.waiting[i] = append(s.waiting[i], len(s.waits))
 		}
-		s.waits = append(s.waits, wait{target})
+		s.waits = append(s.waits, to)
 		return
 	}
 	for i, b := range s.bots {
@@ -89,13 +84,13 @@ func (l *loader) sources(s *spec, index map[string]int, names []string, target l
 		}
 		t.sources = append(t.sources, i)
 		if t.kind == onString || t.kind == onValue {
-			b.strings = append(b.strings, target)
+			b.strings = append(b.strings, to)
 		}
 		if (t.kind == onObject || t.kind == onValue) && b.format == bot.JSON {
-			b.objects = append(b.objects, target)
+			b.objects = append(b.objects, to)
 		}
 		if t.kind == onValue && b.format == bot.JSON {
-			b.scalars = append(b.scalars, target)
+			b.scalars = append(b.scalars, to)
 		}
 	}
 	if len(t.sources) == 0 {

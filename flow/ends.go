@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -44,7 +43,7 @@ func (r *run) countFailure(i int) {
 // called after c has failed: by then the "error" event was sent, and handled is known.
 func (r *run) onFailure(i, start int, c *bot.ChatBot) (react func(), handled *bool) {
 	handled = new(bool)
-	if !r.spec.failing[i].any() {
+	if len(r.spec.failing[i]) == 0 {
 		return nothing, handled
 	}
 	var reactions []func()
@@ -64,7 +63,6 @@ func (r *run) failed(i, start int, root string, err error) (reactions []func(), 
 	if r.over() {
 		return nil, false
 	}
-	d := r.spec.failing[i]
 	name := r.spec.bots[i].name
 	f, _ := bot.Describe(err)
 	ev := event{
@@ -73,15 +71,9 @@ func (r *run) failed(i, start int, root string, err error) (reactions []func(), 
 
 		failedRoot: root, startedBy: start,
 	}
-	fire := func(bot, status int) {
-		act, fires := r.prepare(bot, status, ev)
+	for _, t := range slices.SortedStableFunc(slices.Values(r.spec.failing[i]), r.spec.eventsFirst) {
+		act, fires := r.prepare(t, ev)
 		reactions, handled = append(reactions, act), handled || fires
-	}
-	for _, e := range d.events {
-		fire(-1, e)
-	}
-	for _, b := range d.bots {
-		fire(b, -1)
 	}
 	return reactions, handled
 }
@@ -129,11 +121,11 @@ func (r *run) settle() {
 		for _, f := range fired {
 			w := r.spec.waits[f.wait]
 			if !r.fired[f.wait] {
-				r.hit(w.bot, w.event, event{"event": map[string]any{"bot": r.spec.bots[f.last].name}, waitNumber: f.wait + 1})
+				r.hit(w.target, event{"event": map[string]any{"bot": r.spec.bots[f.last].name}, waitNumber: f.wait + 1})
 				r.note(note{Do: noteWait, Wait: f.wait + 1})
 			}
-			if w.bot >= 0 {
-				r.release(w.bot)
+			if r.spec.event(w.target) == nil {
+				r.release(int(w.target))
 			}
 		}
 	}
@@ -151,8 +143,8 @@ func (r *run) due() (out []fired, more bool) {
 		possible[i] = r.bots[i].active()
 	}
 	for i, w := range r.spec.waits {
-		if w.bot >= 0 && r.waits[i].left > 0 && !r.waits[i].vain {
-			possible[w.bot] = true // these ends, when they come, can start it
+		if r.spec.event(w.target) == nil && r.waits[i].left > 0 && !r.waits[i].vain {
+			possible[w.target] = true // these ends, when they come, can start it
 		}
 	}
 	closure(possible, r.edges)
@@ -171,14 +163,19 @@ func (r *run) due() (out []fired, more bool) {
 				continue
 			}
 			out = append(out, fired{w, i})
-			if b := r.spec.waits[w].bot; b >= 0 {
-				r.bots[b].holds++
+			if t := r.spec.waits[w].target; r.spec.event(t) == nil {
+				r.bots[t].holds++
 			}
 		}
 	}
-	// Events go first, so that they are sent before the bots of the same end write.
 	slices.SortStableFunc(out, func(a, b fired) int {
-		return cmp.Compare(min(r.spec.waits[a.wait].bot, 0), min(r.spec.waits[b.wait].bot, 0))
+		return r.spec.eventsFirst(r.spec.waits[a.wait].target, r.spec.waits[b.wait].target)
 	})
 	return out, more
+}
+
+// eventsFirst orders targets: events are sent before the bots of the same end or failure write.
+func (s *spec) eventsFirst(a, b target) int {
+	bots := func(t target) int { return min(1, max(0, len(s.bots)-int(t))) }
+	return bots(a) - bots(b)
 }

@@ -231,7 +231,7 @@ func (r *run) resume(notes [][]byte) bool {
 		}
 		p := &r.bots[s.Bot]
 		p.started++
-		p.hit = true
+		r.hits[s.Bot] = true
 		r.started++
 		switch {
 		case s.Failed && s.ended:

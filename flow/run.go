@@ -36,7 +36,7 @@ type run struct {
 	mu      sync.Mutex
 	bots    []progress
 	waits   []waiting       // of the spec's waits
-	sent    []bool          // of the spec's events: a trigger has fired
+	hits    []bool          // of targets: a trigger has fired
 	started int             // of all bots
 	limited bool            // that the limit of all bots was reached has been said
 	number  int             // of the last start
@@ -53,9 +53,8 @@ type waiting struct {
 
 // progress is how far the starts of one bot are.
 type progress struct {
-	started  int  // ever, with those that wait
-	hit      bool // a trigger has fired
-	finished int  // well
+	started  int // ever, with those that wait
+	finished int // well
 	failed   int
 	running  int
 	holds    int     // decisions under way that may start it
@@ -92,7 +91,7 @@ const maxTemplateTime = 10 * time.Second
 func (s *spec) Run(ctx context.Context, m *ling.Manager, input map[string]any) error {
 	r := &run{
 		spec: s, manager: m, edges: s.targets(), bots: make([]progress, len(s.bots)), waits: make([]waiting, len(s.waits)),
-		sent: make([]bool, len(s.events)), warned: map[string]bool{}, templates: prompt.NewBudget(maxTemplateTime),
+		hits: make([]bool, len(s.bots)+len(s.events)), warned: map[string]bool{}, templates: prompt.NewBudget(maxTemplateTime),
 	}
 	for i, w := range s.waits {
 		r.waits[i].left = len(w.trigger.bots)
@@ -136,7 +135,7 @@ func (r *run) begin(again []*started) {
 		r.startAgain(s)
 	}
 	for _, i := range first {
-		r.hit(i, -1, nil)
+		r.hit(target(i), nil)
 	}
 	for _, s := range again {
 		r.release(s.Bot)
@@ -463,31 +462,27 @@ func (r *run) completed(b *botSpec, start int, listeners []listener, uri string,
 		for i, s := range stars {
 			match[i] = s
 		}
-		r.hit(l.bot, l.event, event{
+		r.hit(l.target, event{
 			"event": map[string]any{"uri": uri, "value": value(), "match": match, "bot": b.name}, startedBy: start,
 		})
 	}
 }
 
-// hit starts a bot or sends an event; the other index is -1.
-func (r *run) hit(bot, status int, ev event) {
-	act, _ := r.prepare(bot, status, ev)
+// hit starts a bot or sends an event.
+func (r *run) hit(t target, ev event) {
+	act, _ := r.prepare(t, ev)
 	act()
 }
 
 // prepare decides whether a bot is started or an event sent; act does it. fires is false where a condition or bound is in the way.
-func (r *run) prepare(bot, status int, ev event) (act func(), fires bool) {
+func (r *run) prepare(t target, ev event) (act func(), fires bool) {
 	r.mu.Lock()
-	if bot >= 0 {
-		r.bots[bot].hit = true
-	} else {
-		r.sent[status] = true
-	}
+	r.hits[t] = true
 	r.mu.Unlock()
-	if bot >= 0 {
-		return r.fire(bot, ev)
+	e := r.spec.event(t)
+	if e == nil {
+		return r.fire(int(t), ev)
 	}
-	e := r.spec.events[status]
 	if r.over() {
 		return nothing, false
 	}

@@ -26,22 +26,25 @@ type spec struct {
 	filter    *filter
 	limits    limits
 	// waits are the triggers that wait for the end of bots; waiting[i] are those of bot i, as indices.
-	waits   []wait
+	waits   []listener
 	waiting [][]int
-	// failing[i] are the bots and events that wait for a failure of bot i.
-	failing []dependents
+	// failing[i] are the targets that wait for a failure of bot i.
+	failing [][]target
 }
 
-// wait is a trigger that waits for the end of bots, together with what it starts.
-type wait struct{ listener }
+// target is what a trigger starts or sends: the index of a bot, or that of an event behind the bots.
+type target int
+
+// event returns the event of a target, or nil if it is a bot.
+func (s *spec) event(t target) *eventSpec {
+	if int(t) < len(s.bots) {
+		return nil
+	}
+	return s.events[int(t)-len(s.bots)]
+}
 
 func (s *spec) Info() Info           { return s.info }
 func (s *spec) schema() *inputSchema { return s.input }
-
-// dependents are what a bot starts; indices into a spec's bots and events.
-type dependents struct{ bots, events []int }
-
-func (d dependents) any() bool { return len(d.bots)+len(d.events) > 0 }
 
 // limits bound a run.
 type limits struct {
@@ -91,8 +94,7 @@ type botSpec struct {
 // listener is a trigger together with what it starts, or sends.
 type listener struct {
 	trigger *trigger
-	bot     int // index, or -1
-	event   int // index, or -1
+	target  target
 }
 
 type message struct {

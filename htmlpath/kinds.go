@@ -82,6 +82,7 @@ type kind struct {
 	raw    rawKind
 	enters foreign // what an element of this kind holds
 	leaves foreign // where it holds HTML again
+	open   int     // elements of this kind that are open
 }
 
 func (c class) is(any class) bool { return c&any != 0 }
@@ -106,8 +107,8 @@ func (k *kind) walls() class {
 }
 
 // kindNamed returns what is known of a name.
-func kindNamed(name string) kind {
-	k := kind{name: name, text: []byte(name)}
+func kindNamed(name string) *kind {
+	k := &kind{name: name, text: []byte(name)}
 	k.svg = k.text
 	if spelled, ok := svgNames[name]; ok {
 		k.svg = []byte(spelled)

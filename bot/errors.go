@@ -71,7 +71,7 @@ func Describe(err error) (f Failure, known bool) {
 	return Failure{Code: CodeInternal, Message: "internal error", Cause: err}, false
 }
 
-// NewLogID returns an id by which an operator finds in the log what a user was told of.
+// NewLogID returns an id by which an operator finds an error in the log that a user has seen.
 func NewLogID() string {
 	id := make([]byte, 6)
 	rand.Read(id) // never fails

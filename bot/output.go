@@ -31,11 +31,11 @@ type output struct {
 	wrote    bool     // anything at all
 	preamble bool     // the text began with something else than the document
 	begun    [][]byte // behind prose: uris of the document's members, or its root's where it has none
-	member   []byte   // uri of the last delta's member, where somebody wants to know
-	muted    bool     // what was written turned out to be thoughts: listeners are not told of its end
+	member   []byte   // uri of the last delta's member, if Config.Member is set
+	muted    bool     // what was written turned out to be thoughts: listeners do not get its end
 	thoughts bool     // any reasoning
 	pause    bool     // between this reasoning and that before
-	held     bool     // listeners are told only once it is certain that the document stays
+	held     bool     // listeners get values only when it is certain that the document stays
 	begin    func()   // called when the document begins; may be nil
 	buf      []byte   // of the chunk, escaped
 

@@ -56,7 +56,7 @@ func compileSchema(text json.RawMessage) (compiledSchema, error) {
 	return schemas.compiled[string(text)], nil
 }
 
-// maxViolations is how many misfits of one document are reported; whoever reads them has seen enough then.
+// maxViolations is how many misfits of one document are reported. More would not help the reader.
 const maxViolations = 16
 
 // violation is a place where a document does not fit its schema.
@@ -66,7 +66,7 @@ type violation struct {
 	unchecked bool // it is not known whether the document fits
 }
 
-// place is where the violation is, as a model is told.
+// place is the place of the violation, in the words for a model.
 func (v violation) place() string {
 	if len(v.at) == 0 {
 		return "the whole document"

@@ -375,7 +375,7 @@ func (l *loader) collisions(s *spec) {
 			if j < i || root != otherRoot || b.refused || other.refused || common[i].ended[j] || common[j].ended[i] {
 				continue
 			}
-			// Documents without a root merge; a bot that stands in for one that has failed may use its root; and of two
+			// Documents without a root merge; a bot that replaces one that has failed may use its root; and of two
 			// conditions only one may hold.
 			merge := root == "" && b.format == bot.JSON && other.format == bot.JSON
 			if merge || s.standsIn(i, j) || s.standsIn(j, i) || b.conditional && other.conditional {

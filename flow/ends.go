@@ -84,7 +84,7 @@ func (r *run) finish(i int) {
 		r.start(i, ev)
 		return
 	}
-	r.settle()
+	r.fireEnds()
 }
 
 // next gives the place of a start of bot i that has ended to one that waits, or back.
@@ -110,8 +110,8 @@ func (r *run) release(i int) {
 	r.mu.Unlock()
 }
 
-// settle fires what waits for the end of bots, for each that has ended and can start no more, until nothing more is due.
-func (r *run) settle() {
+// fireEnds fires what waits for the end of bots, for each that has ended and can start no more, until nothing more is due.
+func (r *run) fireEnds() {
 	for !r.over() {
 		fired, more := r.due()
 		if !more {

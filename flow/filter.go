@@ -127,7 +127,7 @@ func (r *run) unmatchedFilters(result func() *jsonuri.Document) (warnings []warn
 			}
 			wrote = wrote || r.bots[i].finished > 0
 		}
-		// A request's pattern that no bot can match is a mistake whatever has happened.
+		// A request's pattern that no bot can match is always a mistake.
 		if !wrote && slices.ContainsFunc(bots, func(i int) bool { return r.spec.bots[i].mayWrite(segments) }) {
 			return
 		}

@@ -46,7 +46,7 @@ func ParseSpec(file string, text []byte, dir FileReader, providers ...string) (W
 type loader struct {
 	yaml.Reader
 	dir       FileReader
-	providers []string // that there are; none where that is not known
+	providers []string // of models; none if they are not known
 	source    int      // bytes of templates so far
 	unclear   bool     // what bots write is not known, so what they start is not either
 }

@@ -240,8 +240,8 @@ func fingerprint(files fs.FS) string {
 // watchInterval is how often Watch looks. Looking costs a stat for each file; an author who saves a file does not notice the wait.
 const watchInterval = time.Second
 
-// Watch reloads whenever a workflow's file, or a file that a workflow names, changes, until ctx ends; report is told the
-// outcome of each reload, nil where all is well. It looks at the files once a second.
+// Watch reloads whenever a workflow's file, or a file that a workflow names, changes, until ctx ends. It calls report with the
+// error of each reload, or nil. It looks at the files once a second.
 func (r *Registry) Watch(ctx context.Context, report func(error)) {
 	if r.open == nil {
 		return

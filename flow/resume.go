@@ -139,15 +139,15 @@ func (s *spec) history(notes [][]byte) *history {
 			if h = nil; n.Workflow == s.fingerprint() {
 				h = &history{waits: map[int]bool{}, failed: map[int]int{}}
 			}
-		} else if h == nil || !h.take(n, len(s.bots)) {
+		} else if h == nil || !h.add(n, len(s.bots)) {
 			return nil
 		}
 	}
 	return h
 }
 
-// take takes the next note; false where it does not fit.
-func (h *history) take(n note, bots int) bool {
+// add adds the next note. It returns false if the note does not fit.
+func (h *history) add(n note, bots int) bool {
 	switch n.Do {
 	case noteResume:
 		h.cut()
@@ -213,13 +213,13 @@ func (r *run) resume(notes [][]byte) bool {
 	r.settled = true // what has fired before is not known, so that nothing is warned of
 	h := r.spec.history(notes)
 	if h == nil {
-		takeBackAll(m)
+		retractAll(m)
 		return false
 	}
 	document := new(jsonuri.Document)
 	_ = document.Set(nil, m.Peek(true).Result) // it is JSON
 	again, back := h.cut()
-	r.takeBack(h, back)
+	r.retract(h, back)
 	r.note(note{Do: noteResume})
 	failed := map[string]int{}
 	for bot, count := range h.failed {
@@ -257,14 +257,14 @@ func (r *run) resume(notes [][]byte) bool {
 	return true
 }
 
-// takeBackAll takes back all that a run has made: it begins once more.
-func takeBackAll(m *ling.Manager) {
+// retractAll takes back all that a run has made: it begins once more.
+func retractAll(m *ling.Manager) {
 	m.TakeBack([]ling.Part{{URIs: []string{""}}}, nil)
 	m.Failures(func(ling.ErrorData) bool { return false })
 }
 
-// takeBack takes back what starts have written that begin again, or that these had fired.
-func (r *run) takeBack(h *history, back []*started) {
+// retract takes back what starts have written that begin again, or that these had fired.
+func (r *run) retract(h *history, back []*started) {
 	var kept []string
 	shared := map[string]bool{"": true} // roots at which others have written
 	for _, s := range h.starts {
@@ -315,8 +315,8 @@ func (s *started) event(document *jsonuri.Document) event {
 	return ev
 }
 
-// startAgain starts what had not ended, or lets it wait for a place.
-func (r *run) startAgain(s *started) {
+// restart starts what had not ended, or lets it wait for a place.
+func (r *run) restart(s *started) {
 	b := r.spec.bots[s.Bot]
 	r.mu.Lock()
 	p := &r.bots[s.Bot]

@@ -132,7 +132,7 @@ func (r *run) begin(again []*started) {
 		r.bots[i].holds++
 	}
 	for _, s := range again {
-		r.startAgain(s)
+		r.restart(s)
 	}
 	for _, i := range first {
 		r.hit(target(i), nil)
@@ -143,7 +143,7 @@ func (r *run) begin(again []*started) {
 	for _, i := range first {
 		r.release(i)
 	}
-	r.settle()
+	r.fireEnds()
 }
 
 // defaultMessage is the only property where that is a string, or the input as JSON.
@@ -218,7 +218,7 @@ func (r *run) fire(i int, ev event) (act func(), fires bool) {
 			return func() { r.fail(i, nil, nil, err) }, false
 		}
 		if !holds {
-			return func() { r.doubt(fmt.Sprintf("the bot %q is not started", b.name), b.name, doubt) }, false
+			return func() { r.warnOfCondition(fmt.Sprintf("the bot %q is not started", b.name), b.name, doubt) }, false
 		}
 	}
 	r.mu.Lock()
@@ -265,7 +265,7 @@ func (r *run) start(i int, ev event) {
 		r.fail(i, ev, c, err)
 		var waiting bool
 		if ev, waiting = r.next(i); !waiting {
-			r.settle()
+			r.fireEnds()
 			return
 		}
 	}
@@ -281,7 +281,7 @@ var verbatim = func() *prompt.Template {
 	return t
 }()
 
-// chat makes a bot and starts it. The bot is nil where there is none yet.
+// chat makes a bot and starts it. The bot is nil if it was not made.
 func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 	b := r.spec.bots[i]
 	templates := append([]*template{b.root, b.message}, b.prompts...)
@@ -367,7 +367,7 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 }
 
 // standsIn says whether a start of bot i, at root, takes the place of a bot that has failed there. The whole document is only such a
-// place where nobody else has written to it.
+// place if no other bot has written to it.
 func (r *run) standsIn(i int, ev event, root string) bool {
 	failed, ok := ev[failedRoot].(string)
 	if !ok || failed != root {
@@ -396,7 +396,7 @@ func (b *botSpec) rootFor(budget *prompt.Budget, vars map[string]any) (string, e
 		return "", err
 	}
 	if slices.ContainsFunc(b.on, func(t *trigger) bool { return slices.Contains(t.stars(), many) }) {
-		// Where it stood for no segment, there is none.
+		// A star that matched no segment leaves an empty one.
 		root = strings.Join(slices.DeleteFunc(splitURI(root), func(s string) bool { return s == "" }), "/")
 	}
 	if _, err := jsonuri.Parse(root); err != nil {
@@ -426,7 +426,7 @@ func (r *run) configure(b *botSpec, c *bot.Config) {
 		c.SchemaName = b.name
 	}
 	c.Quiet = c.Quiet || b.quiet
-	c.NoValue = true // nobody asks a workflow's bot for its answer: it is in the result
+	c.NoValue = true // the answer of a workflow's bot is in the result
 	c.Options = b.options.Over(c.Options).Over(r.spec.options)
 }
 
@@ -492,7 +492,7 @@ func (r *run) prepare(t target, ev event) (act func(), fires bool) {
 		if err != nil || !holds {
 			return func() {
 				r.unsent(e, err)
-				r.doubt(fmt.Sprintf("the event %q is not sent", e.name), "event "+e.name, doubt)
+				r.warnOfCondition(fmt.Sprintf("the event %q is not sent", e.name), "event "+e.name, doubt)
 			}, false
 		}
 	}

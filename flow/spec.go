@@ -49,7 +49,7 @@ func (s *spec) schema() *inputSchema { return s.input }
 // limits bound a run.
 type limits struct {
 	bots int           // that are started
-	time time.Duration // 0: no bound of its own
+	time time.Duration // 0: none
 }
 
 // Bounds of a workflow where it names none.
@@ -87,7 +87,7 @@ type botSpec struct {
 	filter      *filter
 	sources     []int // bots that can fire one of on
 
-	// What completes below the bot's root and fires something; empty where nobody listens.
+	// What completes below the bot's root and fires something.
 	strings, objects, scalars []listener
 }
 

@@ -133,8 +133,8 @@ func (t *trigger) check(path []string) string {
 	return fmt.Sprintf("event.match.%s: the pattern %q has %d stars; expected event.match.0 to event.match.%d", path[2], t.text, len(stars), len(stars)-1)
 }
 
-// compile checks text as a template; conditions are what stands in an {% if %}. Problems are told to report, with the place
-// inside the text, both numbers 0 where it is not known.
+// compile checks text as a template, or as the condition of an {% if %}. It calls report with each problem and its place inside the text;
+// both numbers are 0 if that is not known.
 func compile(name, text string, condition bool, s *scope, report func(line, col int, message string)) *template {
 	source, shift := text, 0
 	switch {

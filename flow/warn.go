@@ -27,8 +27,8 @@ func (r *run) warn(w warning) {
 	_ = r.manager.SendEvent("warning", w) // fails only where the run has ended
 }
 
-// doubt warns, once for each bot and event, that a condition does not hold because a comparison in it cannot be made.
-func (r *run) doubt(what, of, doubt string) {
+// warnOfCondition warns, once for each bot and event, that a condition does not hold because a comparison in it cannot be made.
+func (r *run) warnOfCondition(what, of, doubt string) {
 	if doubt == "" {
 		return
 	}

@@ -40,7 +40,7 @@ type Options struct {
 // Attribute is an attribute of a tag. Its value is decoded; it is empty where the tag gives none.
 type Attribute struct{ Name, Value []byte }
 
-// Handler is told what a [Parser] finds, in document order. Members that are nil are not called. Slices are valid only
+// Handler has callbacks for what a [Parser] finds, in document order. Members that are nil are not called. Slices are valid only
 // during the call and must not be changed.
 type Handler struct {
 	// Open is called for each start tag. Where a tag has an attribute twice, the first counts.
@@ -53,7 +53,7 @@ type Handler struct {
 	// when it is complete, anything else as it comes, so a piece may end anywhere. The pieces of a Write may come before or
 	// after its events.
 	Source func(text []byte)
-	// Prose is called, in repair mode, with what stands before the document.
+	// Prose is called, in repair mode, with the text before the document.
 	Prose func(text []byte)
 }
 
@@ -80,7 +80,7 @@ type Parser struct {
 	quote   byte  // around the attribute value that is open
 	fresh   bool  // the dashes that begin the comment are in the buffer
 	newline bool  // the last byte of text was a carriage return
-	fence   int   // length of the fence that the document stands in; 0 is none
+	fence   int   // length of the fence around the document; 0 is none
 
 	feed      feed
 	tokenizer *html.Tokenizer
@@ -170,7 +170,7 @@ func (p *Parser) parse(final bool) {
 
 // WriteString is Write for a string.
 func (p *Parser) WriteString(chunk string) (int, error) {
-	return p.Write(unsafe.Slice(unsafe.StringData(chunk), len(chunk))) // nobody writes to it
+	return p.Write(unsafe.Slice(unsafe.StringData(chunk), len(chunk))) // it is only read
 }
 
 func (p *Parser) limit(name string, most int) {
@@ -260,7 +260,7 @@ func (p *Parser) appendValid(dst, text []byte) []byte {
 	return dst
 }
 
-// ownValid is valid for text that is kept until the tag is told.
+// ownValid is valid for text that is used until Open has been called.
 func (p *Parser) ownValid(text []byte) []byte {
 	if utf8.Valid(text) {
 		return text

@@ -44,9 +44,9 @@ const (
 	maxProseKey   = 128 // more than any doctype, attribute's name and first line of a fence that matters there
 )
 
-// prelude is what stands before the document, in repair mode.
+// prelude is the state of a parser before the document, in repair mode.
 type prelude struct {
-	lineStart bool   // only white space stands before it in the line
+	lineStart bool   // only white space was before it in the line
 	said      bool   // there was prose
 	inCode    bool   // inside `code` in a line
 	thinking  string // the end tag of the thinking that is open
@@ -58,7 +58,7 @@ var thinkTags = map[string]bool{"think": true, "thinking": true, "reasoning": tr
 
 var htmlInfos = map[string]bool{"html": true, "htm": true, "xhtml": true}
 
-// stepProse parses the next piece of what stands before the document. It returns false if it needs more of the input.
+// stepProse parses the next piece of the text before the document. It returns false if it needs more of the input.
 func (p *Parser) stepProse(rest []byte, final bool) bool {
 	if p.base+int64(p.pos) == 0 && !final && len(rest) < len(byteOrderMark) && strings.HasPrefix(byteOrderMark, string(rest)) {
 		return false
@@ -256,7 +256,7 @@ func (p *Parser) start(ticks int) {
 	p.mode, p.from = inText, p.pos
 }
 
-// lastLine returns the length of the last line of the fence around the document, if text, which stands behind a line break, begins with it;
+// lastLine returns the length of the last line of the fence around the document, if text, which follows a line break, begins with it;
 // 0 otherwise. It is not known where more of the input is needed.
 func (p *Parser) lastLine(text []byte, final bool) (length int, known bool) {
 	spaces := 0

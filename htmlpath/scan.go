@@ -27,7 +27,7 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 // endsName reports whether the name of a tag ends before c.
 func endsName(c byte) bool { return isSpace(c) || c == '/' || c == '>' }
 
-// step parses the next piece of the buffer. It returns false if it needs more of the input; final says that there is none.
+// step parses the next piece of the buffer. It returns false if it needs more of the input; final means that it has all.
 func (p *Parser) step(final bool) bool {
 	rest := p.buf[p.pos:]
 	if len(rest) == 0 {
@@ -49,12 +49,12 @@ func (p *Parser) step(final bool) bool {
 	} else {
 		end = len(rest) - 1
 	}
-	p.take(end + 1)
+	p.advance(end + 1)
 	return true
 }
 
-// take moves the front of the buffer behind n bytes of the document.
-func (p *Parser) take(n int) {
+// advance moves the front of the buffer behind n bytes of the document.
+func (p *Parser) advance(n int) {
 	p.pos += n
 	p.scanned, p.scan = 0, scanName
 }
@@ -76,10 +76,10 @@ func (p *Parser) drop() bool {
 	return false
 }
 
-// takeText is take for n bytes that are text.
-func (p *Parser) takeText(n int) bool {
+// advanceText is advance for n bytes that are text.
+func (p *Parser) advanceText(n int) bool {
 	p.put(p.buf[p.pos : p.pos+n])
-	p.take(n)
+	p.advance(n)
 	return true
 }
 
@@ -135,9 +135,9 @@ func (p *Parser) stepText(rest []byte, final bool) bool {
 	}
 	switch c := rest[min(n, len(rest)-1)]; {
 	case n > 0:
-		return p.takeText(n)
+		return p.advanceText(n)
 	case p.raw == rawPlain:
-		return p.takeText(1)
+		return p.advanceText(1)
 	case c == '&' && p.raw != rawText:
 		return p.stepReference(rest, final)
 	case c == '<' && p.raw != rawNone:
@@ -145,7 +145,7 @@ func (p *Parser) stepText(rest []byte, final bool) bool {
 	case c == '<':
 		return p.stepMarkup(rest, final)
 	case c == '&' || p.fence == 0 || p.kept > 0 || p.raw != rawNone:
-		return p.takeText(1)
+		return p.advanceText(1)
 	}
 	// A line break, behind which the fence may end.
 	n = 1
@@ -164,7 +164,7 @@ func (p *Parser) stepText(rest []byte, final bool) bool {
 		p.pos += n + last
 		return true
 	}
-	return p.takeText(n)
+	return p.advanceText(n)
 }
 
 // maxReference is longer than any named reference: a longer one is decided by its first letters.
@@ -198,7 +198,7 @@ func (p *Parser) stepReference(rest []byte, final bool) bool {
 		p.text = append(p.text, html.UnescapeString(string(rest[:n]))...)
 		p.blank = 0
 	}
-	p.take(n)
+	p.advance(n)
 	return true
 }
 
@@ -211,7 +211,7 @@ func (p *Parser) stepRawEnd(rest []byte, final bool) bool {
 		case i == len(name)+1 && endsName(c):
 			return p.stepTag(rest, final)
 		default:
-			return p.takeText(1)
+			return p.advanceText(1)
 		}
 	}
 	return p.wait(rest, final)
@@ -224,7 +224,7 @@ func (p *Parser) wait(rest []byte, final bool) bool {
 	case !final:
 		return false
 	case !p.repair:
-		return p.takeText(len(rest))
+		return p.advanceText(len(rest))
 	}
 	return p.drop()
 }
@@ -246,14 +246,14 @@ func (p *Parser) stepMarkup(rest []byte, final bool) bool {
 			return p.stepTag(rest, final)
 		case rest[2] == '>':
 			p.endText()
-			p.take(len("</>"))
+			p.advance(len("</>"))
 			return true
 		}
 		return p.aside(inBogus, 2)
 	case c == '?':
 		return p.aside(inBogus, 2)
 	case c != '!':
-		return p.takeText(1)
+		return p.advanceText(1)
 	case bytes.HasPrefix(rest, []byte("<!--")):
 		p.fresh = true
 		return p.aside(inComment, len("<!"))
@@ -268,7 +268,7 @@ func (p *Parser) stepMarkup(rest []byte, final bool) bool {
 // aside begins a comment or the like, with n bytes.
 func (p *Parser) aside(m mode, n int) bool {
 	p.endText()
-	p.take(n)
+	p.advance(n)
 	p.mode = m
 	return true
 }
@@ -281,14 +281,14 @@ func (p *Parser) stepComment(rest []byte, final bool) bool {
 		bang := bytes.HasSuffix(rest[:i], []byte("--!")) && (!p.fresh || i-longest >= len("--"))
 		if rest[i] == '>' && (dashes || bang) {
 			p.mode = inText
-			p.take(i + 1)
+			p.advance(i + 1)
 			return true
 		}
 	}
 	if n := len(rest) - longest; final {
-		p.take(len(rest))
+		p.advance(len(rest))
 	} else if n > longest {
-		p.take(n)
+		p.advance(n)
 		p.fresh = false
 	}
 	p.scanned = len(p.buf) - p.pos
@@ -300,7 +300,7 @@ func (p *Parser) stepCDATA(rest []byte, final bool) bool {
 	n := bytes.Index(rest, []byte("]]>"))
 	if n == 0 {
 		p.mode = inText
-		p.take(len("]]>"))
+		p.advance(len("]]>"))
 		p.endText()
 		return true
 	}
@@ -310,7 +310,7 @@ func (p *Parser) stepCDATA(rest []byte, final bool) bool {
 			n = len(rest) - i
 		}
 	}
-	return n > 0 && p.takeText(n)
+	return n > 0 && p.advanceText(n)
 }
 
 // scan says where in a tag the search for its end is.
@@ -385,7 +385,7 @@ func (p *Parser) stepTag(rest []byte, final bool) bool {
 		}
 		p.tags = true
 	}
-	p.take(n)
+	p.advance(n)
 	switch {
 	case !end:
 	case p.repair && string(p.name) == "html":

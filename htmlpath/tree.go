@@ -46,7 +46,7 @@ func (t *tree) kindOf(name []byte) *kind {
 	return k
 }
 
-// around returns the foreign content that the next element stands in.
+// around returns the foreign content around the next element.
 func (t *tree) around() foreign {
 	if n := len(t.stack); n > 0 {
 		return t.stack[n-1].foreign
@@ -143,7 +143,7 @@ func (t *tree) imply(k *kind) {
 	}
 }
 
-// closeTag closes the element that an end tag names, with all in it; false where there is none that it can.
+// closeTag closes the element that an end tag names, with all in it. It returns false if it closes nothing.
 func (t *tree) closeTag(name []byte) bool {
 	k := t.kinds[string(name)]
 	if k == nil || k.open == 0 {

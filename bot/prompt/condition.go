@@ -226,7 +226,7 @@ func (e *evaluation) value(c *condition) (value any, why string, err *pongo2.Err
 		return t == yes, "", err
 	}
 	for _, p := range c.paths {
-		found, missing := lookup(e.ctx, p)
+		found, missing := valueAt(e.ctx, p)
 		if missing != "" || found == nil {
 			return nil, fmt.Sprintf("%s is missing", p), nil
 		}

@@ -47,7 +47,7 @@ type Template struct {
 	time       time.Duration
 }
 
-// Parse checks the text of a template; name stands in its errors, which are *[Error].
+// Parse checks the text of a template; its errors, which are *[Error], have the name.
 func Parse(name, text string) (*Template, error) {
 	t := &Template{name: name, text: text, time: maxTime}
 	if len(text) > maxTemplate {
@@ -77,7 +77,7 @@ type Budget struct {
 // NewBudget returns a budget of this time.
 func NewBudget(total time.Duration) *Budget { return &Budget{total: total} }
 
-// spend takes a time from the budget; false if there is not so much.
+// spend takes a time from the budget. It returns false if less is left.
 func (b *Budget) spend(d time.Duration) bool {
 	return b == nil || b.spent.Add(int64(d)) <= int64(b.total)
 }
@@ -94,8 +94,9 @@ func (t *Template) RenderWithin(b *Budget, vars map[string]any) (text string, er
 	return text, err
 }
 
-// Test renders a template that prints something where a condition holds. doubt names the comparison, "" if there is none, whose
-// sides could not be compared: a value is missing, or the two are of different types. Such a comparison is neither true nor false.
+// Test renders a template that prints something where a condition holds. doubt names the first comparison whose
+// sides could not be compared, "" for none: a value is missing, or the two are of different types. Such a comparison is neither true nor
+// false.
 func (t *Template) Test(b *Budget, vars map[string]any) (holds bool, doubt string, err error) {
 	text, doubt, err := t.render(b, vars)
 	return text != "", doubt, err

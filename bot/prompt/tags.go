@@ -56,7 +56,7 @@ type branch struct {
 	body     *pongo2.NodeWrapper
 }
 
-// elementError is what pongo2 says of an element's expressions.
+// elementError is pongo2's error in an element's expressions.
 type elementError struct {
 	element int
 	error
@@ -152,7 +152,7 @@ func (r *run) begin(ctx *pongo2.ExecutionContext, b branch) *element {
 	e := r.template.elements[b.element]
 	if !tagRules[e.tag].lenient {
 		for _, p := range e.paths {
-			if _, why := lookup(ctx, p); why != "" {
+			if _, why := valueAt(ctx, p); why != "" {
 				panic(r.template.fail(p.offset, "%s", why))
 			}
 		}
@@ -261,8 +261,8 @@ func itemsOf(list any, sorted bool) (items []any, ok bool) {
 	return items, true
 }
 
-// lookup returns the value at a path, or says what of it is not there.
-func lookup(ctx *pongo2.ExecutionContext, p path) (value any, why string) {
+// valueAt returns the value at a path, or says what of it is not there.
+func valueAt(ctx *pongo2.ExecutionContext, p path) (value any, why string) {
 	value, ok := ctx.Private[p.segments[0]]
 	if !ok {
 		if value, ok = ctx.Public[p.segments[0]]; !ok {

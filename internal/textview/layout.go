@@ -89,7 +89,7 @@ func (l *layout) open(p *part) {
 		l.put(l.indent + "- ")
 		l.indent += "  "
 	case in != nil && in == p.parent && in.next == 0:
-		// The number stands before it.
+		// The number is before it.
 	case in != nil:
 		l.line(item)
 		l.put(l.indent)

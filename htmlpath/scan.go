@@ -287,7 +287,7 @@ func (p *Parser) stepComment(rest []byte, final bool) bool {
 	}
 	if n := len(rest) - longest; final {
 		p.advance(len(rest))
-	} else if n > longest {
+	} else if n > longest || n > 0 && !p.fresh {
 		p.advance(n)
 		p.fresh = false
 	}

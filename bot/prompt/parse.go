@@ -244,7 +244,7 @@ func (p *parser) tokens(text string, offset int) (tokens []token, failure *Error
 			}
 			brackets = brackets[:n-1]
 			// pongo2 reads a.0.b, but not a[0].b.
-			if literal := strings.Trim(last.text, `"'`); tokens[len(tokens)-2].is("[") && (token{text: literal}.name() && literal != last.text || last.number()) {
+			if literal := strings.Trim(last.text, `"'`); len(tokens) > 1 && tokens[len(tokens)-2].is("[") && (token{text: literal}.name() && literal != last.text || last.number()) {
 				tokens = tokens[:len(tokens)-2]
 				tokens = append(tokens, token{".", last.offset - 1}, token{literal, t.end() - len(literal)})
 				continue

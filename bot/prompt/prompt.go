@@ -47,8 +47,15 @@ type Template struct {
 	time       time.Duration
 }
 
+const notCompiled = "the template cannot be compiled"
+
 // Parse checks the text of a template; its errors, which are *[Error], have the name.
-func Parse(name, text string) (*Template, error) {
+func Parse(name, text string) (_ *Template, err error) {
+	defer func() {
+		if recover() != nil {
+			err = &Error{Template: name, Message: notCompiled}
+		}
+	}()
 	t := &Template{name: name, text: text, time: maxTime}
 	if len(text) > maxTemplate {
 		return nil, &Error{Template: name, Message: fmt.Sprintf("the template has %d bytes, more than 64 KiB", len(text))}

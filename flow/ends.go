@@ -23,7 +23,7 @@ func (r *run) fail(i int, ev event, c *bot.ChatBot, err error) {
 		f.Message = fmt.Sprintf("cannot start the bot %q: %s", name, f.Message)
 		err = &f
 	}
-	start := ev.of(startNumber)
+	start := ev.start
 	react, handled := r.onFailure(i, start, c)
 	if c.Fail(err) == nil { // tells the manager
 		r.countFailure(i)
@@ -65,12 +65,8 @@ func (r *run) failed(i, start int, root string, err error) (reactions []func(), 
 	}
 	name := r.spec.bots[i].name
 	f, _ := bot.Describe(err)
-	ev := event{
-		"event": map[string]any{"bot": name},
-		"error": map[string]any{"code": f.Code, "message": f.Message, "bot": name},
-
-		failedRoot: root, startedBy: start,
-	}
+	failure := encode(map[string]any{"code": f.Code, "message": f.Message, "bot": name})
+	ev := event{Event: &eventVars{Bot: name}, Error: failure, Root: &root, by: start}
 	for _, t := range slices.SortedStableFunc(slices.Values(r.spec.failing[i]), r.spec.eventsFirst) {
 		act, fires := r.prepare(t, ev)
 		reactions, handled = append(reactions, act), handled || fires
@@ -98,7 +94,7 @@ func (r *run) next(i int) (ev event, waiting bool) {
 	}
 	if len(p.queue) == 0 {
 		p.running--
-		return nil, false
+		return event{}, false
 	}
 	ev, p.queue = p.queue[0], p.queue[1:]
 	return ev, true
@@ -121,7 +117,7 @@ func (r *run) fireEnds() {
 		for _, f := range fired {
 			w := r.spec.waits[f.wait]
 			if !r.fired[f.wait] {
-				r.hit(w.target, event{"event": map[string]any{"bot": r.spec.bots[f.last].name}, waitNumber: f.wait + 1})
+				r.hit(w.target, event{Event: &eventVars{Bot: r.spec.bots[f.last].name}, wait: f.wait + 1})
 				r.note(note{Do: noteWait, Wait: f.wait + 1})
 			}
 			if r.spec.event(w.target) == nil {

@@ -65,21 +65,36 @@ type progress struct {
 
 func (p *progress) active() bool { return p.running+p.holds+len(p.queue) > 0 }
 
-// event is what fired a trigger: the variables that it adds.
-type event map[string]any
+// event is what fired a trigger, and the start that it fired.
+type event struct {
+	Event *eventVars      `json:"event,omitempty"` // the variable "event"
+	Error json.RawMessage `json:"error,omitempty"` // the variable "error"
+	Root  *string         `json:"root,omitempty"`  // where a bot has written whose failure is the event
+	by    int             // number of the start that has fired the trigger; 0 is none
+	start int             // number of the start that was fired
+	wait  int             // number of the wait that is over, from 1
+}
 
-// What an event has beside variables. No template can name it.
-const (
-	failedRoot  = "failed root"  // where a bot has written whose failure is the event
-	startedBy   = "started by"   // number of the start that has fired the trigger
-	startNumber = "start number" // of the start that was fired
-	waitNumber  = "wait number"  // of the wait that is over, from 1
-)
+// eventVars is the variable "event". Only values have a uri.
+type eventVars struct {
+	URI   *string         `json:"uri,omitempty"`
+	Value json.RawMessage `json:"value,omitempty"`
+	Match []any           `json:"match,omitempty"`
+	Bot   string          `json:"bot"`
+}
 
-// of returns a number that an event has; 0 is none.
-func (ev event) of(name string) int {
-	n, _ := ev[name].(int)
-	return n
+// addTo adds the variables of the event.
+func (ev event) addTo(vars map[string]any) {
+	if e := ev.Event; e != nil {
+		of := map[string]any{"bot": e.Bot}
+		if e.URI != nil {
+			of["uri"], of["match"], of["value"] = *e.URI, append([]any{}, e.Match...), decoded(e.Value)
+		}
+		vars["event"] = of
+	}
+	if ev.Error != nil {
+		vars["error"] = decoded(ev.Error)
+	}
 }
 
 // maxTemplateTime is how long all templates of a run may take together. Those of an ordinary run take some milliseconds; a hostile workflow in
@@ -135,7 +150,7 @@ func (r *run) begin(again []*started) {
 		r.restart(s)
 	}
 	for _, i := range first {
-		r.hit(target(i), nil)
+		r.hit(target(i), event{})
 	}
 	for _, s := range again {
 		r.release(s.Bot)
@@ -170,7 +185,7 @@ func encode(v any) []byte {
 // variables are what templates can read. The result so far is a copy of the document, so it is made only for those that name it.
 func (r *run) variables(ev event, templates ...*template) map[string]any {
 	vars := maps.Clone(r.vars)
-	maps.Copy(vars, ev)
+	ev.addTo(vars)
 	for _, t := range templates {
 		if t == nil || !t.result {
 			continue
@@ -215,7 +230,7 @@ func (r *run) fire(i int, ev event) (act func(), fires bool) {
 	if b.when != nil {
 		holds, doubt, err := b.when.holds(r.templates, r.variables(ev, b.when))
 		if err != nil {
-			return func() { r.fail(i, nil, nil, err) }, false
+			return func() { r.fail(i, event{}, nil, err) }, false
 		}
 		if !holds {
 			return func() { r.warnOfCondition(fmt.Sprintf("the bot %q is not started", b.name), b.name, doubt) }, false
@@ -239,11 +254,7 @@ func (r *run) fire(i int, ev event) (act func(), fires bool) {
 	p.started++
 	r.started++
 	r.number++
-	ev = maps.Clone(ev)
-	if ev == nil {
-		ev = event{}
-	}
-	ev[startNumber] = r.number
+	ev.start = r.number
 	r.noteStart(i, ev)
 	if b.concurrency > 0 && p.running >= b.concurrency {
 		p.queue = append(p.queue, ev)
@@ -293,7 +304,7 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 	if err != nil {
 		return nil, err
 	}
-	start := ev.of(startNumber)
+	start := ev.start
 	if root != "" {
 		r.note(note{Do: noteRoot, Start: start, URI: root})
 	}
@@ -369,8 +380,7 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 // standsIn says whether a start of bot i, at root, takes the place of a bot that has failed there. The whole document is only such a
 // place if no other bot has written to it.
 func (r *run) standsIn(i int, ev event, root string) bool {
-	failed, ok := ev[failedRoot].(string)
-	if !ok || failed != root {
+	if ev.Root == nil || *ev.Root != root {
 		return false
 	}
 	if root != "" {
@@ -434,25 +444,25 @@ func (r *run) configure(b *botSpec, c *bot.Config) {
 func (r *run) listener(b *botSpec, start int) (l bot.Listener) {
 	if len(b.strings) > 0 {
 		l.String = func(v bot.StringValue) {
-			r.completed(b, start, b.strings, v.URI, func() any { return v.Value })
+			r.completed(b, start, b.strings, v.URI, func() json.RawMessage { return encode(v.Value) })
 		}
 	}
-	json := func(listeners []listener) func(bot.ObjectValue) {
+	objects := func(listeners []listener) func(bot.ObjectValue) {
 		return func(v bot.ObjectValue) {
-			r.completed(b, start, listeners, v.URI, func() any { return decoded(v.Value) })
+			r.completed(b, start, listeners, v.URI, func() json.RawMessage { return v.Value })
 		}
 	}
 	if len(b.objects) > 0 {
-		l.Object = json(b.objects)
+		l.Object = objects(b.objects)
 	}
 	if len(b.scalars) > 0 {
-		l.Scalar = json(b.scalars)
+		l.Scalar = objects(b.scalars)
 	}
 	return l
 }
 
 // completed fires what waits for the value at uri.
-func (r *run) completed(b *botSpec, start int, listeners []listener, uri string, value func() any) {
+func (r *run) completed(b *botSpec, start int, listeners []listener, uri string, value func() json.RawMessage) {
 	for _, l := range listeners {
 		if !l.trigger.pattern.Match([]byte(uri)) {
 			continue
@@ -462,9 +472,7 @@ func (r *run) completed(b *botSpec, start int, listeners []listener, uri string,
 		for i, s := range stars {
 			match[i] = s
 		}
-		r.hit(l.target, event{
-			"event": map[string]any{"uri": uri, "value": value(), "match": match, "bot": b.name}, startedBy: start,
-		})
+		r.hit(l.target, event{Event: &eventVars{URI: &uri, Value: value(), Match: match, Bot: b.name}, by: start})
 	}
 }
 

@@ -89,11 +89,6 @@ func (b *ChatBot) AddPrompt(template string, data map[string]any) error {
 	if err != nil {
 		return err
 	}
-	return b.AddTemplate(t, data)
-}
-
-// AddTemplate is AddPrompt for a template that was parsed before.
-func (b *ChatBot) AddTemplate(t *prompt.Template, data map[string]any) error {
 	vars := b.config.variables(b.name, b.root)
 	maps.Copy(vars, b.env.Params)
 	maps.Copy(vars, data)
@@ -101,10 +96,15 @@ func (b *ChatBot) AddTemplate(t *prompt.Template, data map[string]any) error {
 	if err != nil {
 		return err
 	}
+	b.AddSystem(text)
+	return nil
+}
+
+// AddSystem appends a system message that is no template.
+func (b *ChatBot) AddSystem(text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.prompts = append(b.prompts, adapter.Message{Role: adapter.System, Content: text})
-	return nil
 }
 
 // SetPrompt replaces all prompts by this one. Where it fails, they stay.

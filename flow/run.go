@@ -282,16 +282,6 @@ func (r *run) start(i int, ev event) {
 	}
 }
 
-// verbatim is the prompt that says what another template has rendered. That is no template any more: it may hold what users
-// and models have written.
-var verbatim = func() *prompt.Template {
-	t, err := prompt.Parse("prompt", "{{ text }}")
-	if err != nil {
-		panic("flow: " + err.Error())
-	}
-	return t
-}()
-
 // chat makes a bot and starts it. The bot is nil if it was not made.
 func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 	b := r.spec.bots[i]
@@ -324,12 +314,10 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 	}
 	for _, p := range b.prompts {
 		rendered, err := p.render(r.templates, vars)
-		if err == nil {
-			err = c.AddTemplate(verbatim, map[string]any{"text": rendered})
-		}
 		if err != nil {
 			return c, err
 		}
+		c.AddSystem(rendered) // no template any more: it may have what users and models have written
 	}
 	for _, h := range b.history {
 		rendered, err := h.text.render(r.templates, vars)

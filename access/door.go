@@ -127,7 +127,7 @@ func HasTicket(r *http.Request) bool {
 // WithoutTicket is a request without the ticket in its address, which handlers do not know and logs must not have. It is the same one
 // where there is none.
 func WithoutTicket(r *http.Request) *http.Request {
-	if !strings.Contains(r.URL.RawQuery, TicketParameter) {
+	if !HasTicket(r) {
 		return r
 	}
 	var kept []string
@@ -136,9 +136,6 @@ func WithoutTicket(r *http.Request) *http.Request {
 		if plain, err := url.QueryUnescape(name); err != nil || plain != TicketParameter {
 			kept = append(kept, pair)
 		}
-	}
-	if len(kept) == strings.Count(r.URL.RawQuery, "&")+1 {
-		return r
 	}
 	without, address := *r, *r.URL
 	address.RawQuery = strings.Join(kept, "&")

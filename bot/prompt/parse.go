@@ -269,26 +269,13 @@ func (p *parser) tokens(text string, offset int) (tokens []token, failure *Error
 func (p *parser) tag(open string, name token, args []token, closing string) *Error {
 	e := &element{tag: name.text, offset: name.offset}
 	rule, known := tagRules[name.text]
-	top := p.blocks[len(p.blocks)-1]
 	ends, isEnd := strings.CutPrefix(name.text, "end")
 	switch {
 	case name.is("comment", "verbatim"):
 		return p.skip(open, name, args, closing)
 	case isEnd && tagRules[ends].block || name.is("elif", "else", "empty"):
-		if isEnd && top.tag != ends && top.tag != "" {
-			return p.fail(name.offset, "unexpected %s; {%% %s %%} is open here", name.text, top.tag)
-		}
-		if isEnd && top.tag != ends {
-			return p.fail(name.offset, "unexpected %s; no block is open", name.text)
-		}
-		if !isEnd && !slices.Contains(tagRules[top.tag].middles, name.text) {
-			return p.fail(name.offset, "unexpected %s", name.text)
-		}
-		if name.text != "elif" && len(args) > 0 {
-			return p.fail(args[0].offset, "%s takes no arguments", name.text)
-		}
-		if isEnd {
-			p.blocks = p.blocks[:len(p.blocks)-1]
+		if failure := p.innerTag(name, args); failure != nil {
+			return failure
 		}
 	case !known || name.is("print", "text") && p.text[name.offset] != '{':
 		return p.fail(name.offset, "unknown tag %q%s", name.text, edits.DidYouMean(name.text, tagNames, ""))
@@ -308,6 +295,25 @@ func (p *parser) tag(open string, name token, args []token, closing string) *Err
 		p.bind(n)
 	}
 	p.write(open, e, closing)
+	return nil
+}
+
+// innerTag checks a tag that divides or ends the open block.
+func (p *parser) innerTag(name token, args []token) *Error {
+	top := p.blocks[len(p.blocks)-1]
+	ends, isEnd := strings.CutPrefix(name.text, "end")
+	switch {
+	case isEnd && top.tag == "":
+		return p.fail(name.offset, "unexpected %s; no block is open", name.text)
+	case isEnd && top.tag != ends:
+		return p.fail(name.offset, "unexpected %s; {%% %s %%} is open here", name.text, top.tag)
+	case !isEnd && !slices.Contains(tagRules[top.tag].middles, name.text):
+		return p.fail(name.offset, "unexpected %s", name.text)
+	case name.text != "elif" && len(args) > 0:
+		return p.fail(args[0].offset, "%s takes no arguments", name.text)
+	case isEnd:
+		p.blocks = p.blocks[:len(p.blocks)-1]
+	}
 	return nil
 }
 

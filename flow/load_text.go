@@ -154,23 +154,29 @@ func (l *loader) read(n *yaml.Node, name string) (string, bool) {
 }
 
 // value reads JSON with templates in its strings.
-func (l *loader) value(n *yaml.Node, sc *scope) *value {
+func (l *loader) value(n *yaml.Node, sc *scope) value {
+	open, end := "[", "]"
 	switch n.Kind {
 	case yaml.Text:
-		t := l.template(n, "data", sc)
-		if t == nil {
-			return nil
+		if t := l.template(n, "data", sc); t != nil {
+			return value{{text: t}}
 		}
-		return &value{text: t}
-	case yaml.List, yaml.Mapping:
-		v := &value{object: n.Kind == yaml.Mapping}
-		for i, item := range n.Items {
-			if v.object {
-				v.keys = append(v.keys, n.Keys[i].Text)
-			}
-			v.items = append(v.items, l.value(item, sc))
-		}
-		return v
+		return nil
+	case yaml.Mapping:
+		open, end = "{", "}"
+	case yaml.List:
+	default:
+		return value{{json: n.AppendJSON(nil)}}
 	}
-	return &value{json: n.AppendJSON(nil)}
+	v := value{{json: []byte(open)}}
+	for i, item := range n.Items {
+		if i > 0 {
+			v = append(v, piece{json: []byte(",")})
+		}
+		if n.Kind == yaml.Mapping {
+			v = append(v, piece{json: append(encode(n.Keys[i].Text), ':')})
+		}
+		v = append(v, l.value(item, sc)...)
+	}
+	return append(v, piece{json: []byte(end)})
 }

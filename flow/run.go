@@ -500,7 +500,7 @@ func (r *run) send(e *eventSpec, vars map[string]any) {
 	data := []byte("{}")
 	if e.data != nil {
 		var err error
-		if data, err = e.data.render(nil, r.templates, vars); err != nil {
+		if data, err = e.data.render(r.templates, vars); err != nil {
 			r.unsent(e, err)
 			return
 		}

@@ -107,7 +107,7 @@ type eventSpec struct {
 	on     triggers
 	unread bool // one of them could not be read
 	when   *template
-	data   *value // nil: an empty object
+	data   value // nil: an empty object
 }
 
 type triggerKind uint8
@@ -214,55 +214,36 @@ func (t *trigger) fits(b *botSpec) bool {
 	return meet(t.segments, append(b.segments[:len(b.segments):len(b.segments)], anySegments))
 }
 
-// value is JSON with templates in its strings.
-type value struct {
-	json   json.RawMessage // of what has no template
-	text   *template
-	items  []*value
-	keys   []string // of an object
-	object bool
+// value is JSON with templates in its strings, in pieces.
+type value []piece
+
+// piece is JSON text, or a template whose text becomes a string.
+type piece struct {
+	json []byte
+	text *template // nil for JSON text
 }
 
-// templates lists those in v.
-func (v *value) templates() []*template {
-	if v == nil {
-		return nil
-	}
-	if v.text != nil {
-		return []*template{v.text}
-	}
-	var out []*template
-	for _, item := range v.items {
-		out = append(out, item.templates()...)
+func (v value) templates() (out []*template) {
+	for _, p := range v {
+		if p.text != nil {
+			out = append(out, p.text)
+		}
 	}
 	return out
 }
 
-// render appends v as JSON text.
-func (v *value) render(dst []byte, budget *prompt.Budget, vars map[string]any) ([]byte, error) {
-	switch {
-	case v.text != nil:
-		t, err := v.text.render(budget, vars)
-		return append(dst, encode(t)...), err
-	case v.json != nil:
-		return append(dst, v.json...), nil
-	}
-	open, end := byte('['), byte(']')
-	if v.object {
-		open, end = '{', '}'
-	}
-	dst = append(dst, open)
-	for i, item := range v.items {
-		if i > 0 {
-			dst = append(dst, ',')
+// render returns v as JSON text.
+func (v value) render(budget *prompt.Budget, vars map[string]any) (out []byte, err error) {
+	for _, p := range v {
+		text := p.json
+		if p.text != nil {
+			rendered, err := p.text.render(budget, vars)
+			if err != nil {
+				return nil, err
+			}
+			text = encode(rendered)
 		}
-		if v.object {
-			dst = append(append(dst, encode(v.keys[i])...), ':')
-		}
-		var err error
-		if dst, err = item.render(dst, budget, vars); err != nil {
-			return nil, err
-		}
+		out = append(out, text...)
 	}
-	return append(dst, end), nil
+	return out, nil
 }

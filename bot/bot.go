@@ -121,33 +121,27 @@ func (m *Machine) move(to State, cause error) error {
 	return nil
 }
 
-// deliver tells the watchers what waits in the queue, in order and without the lock. It is called with the lock held.
+// deliver notifies the watchers of the queued transitions, in order and without the lock. It is called with the lock held and releases it.
+// If a watcher panics, the next transition delivers the rest.
 func (m *Machine) deliver() {
+	defer m.mu.Unlock()
 	if m.delivering {
-		m.mu.Unlock()
 		return
 	}
 	m.delivering = true
-	m.drain()
-}
-
-// drain goes on when a watcher has panicked, which deferring does without losing the panic's stack.
-func (m *Machine) drain() {
-	if len(m.queue) == 0 {
-		m.queue, m.delivering = nil, false
+	defer func() { m.delivering = false }()
+	for len(m.queue) > 0 {
+		t, watchers := m.queue[0], m.watchers
+		m.queue = m.queue[1:]
 		m.mu.Unlock()
-		return
+		func() {
+			defer m.mu.Lock()
+			notify(watchers, t)
+		}()
 	}
-	t, watchers := m.queue[0], m.watchers
-	m.queue = m.queue[1:]
-	m.mu.Unlock()
-	defer func() {
-		m.mu.Lock()
-		m.drain()
-	}()
-	notify(watchers, t)
 }
 
+// notify calls all watchers, also if one of them panics.
 func notify(watchers []func(Transition), t Transition) {
 	if len(watchers) == 0 {
 		return

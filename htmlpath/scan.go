@@ -85,26 +85,33 @@ func (p *Parser) advanceText(n int) bool {
 
 // put adds source to the text, line breaks made one kind.
 func (p *Parser) put(text []byte) {
-	plain := p.raw == rawNone && p.mode == inText // where NUL stands for itself
+	if len(p.stack) == 0 {
+		p.countBlank(text)
+	}
 	for len(text) > 0 {
-		n := 0
-		for n < len(text) && n < maxText && text[n] != '\r' && text[n] != '\n' && (plain || text[n] != 0) {
-			n++
+		if p.newline && text[0] == '\n' {
+			p.newline, text = false, text[1:]
+			continue
 		}
-		if len(p.stack) == 0 {
-			p.countBlank(text[:max(n, 1)])
+		run := text[:min(len(text), maxText)]
+		if i := bytes.IndexByte(run, '\r'); i >= 0 {
+			run = run[:i]
 		}
-		after := p.newline
-		p.newline = n == 0 && text[0] == '\r'
+		if p.raw != rawNone || p.mode != inText { // elsewhere NUL is itself
+			if i := bytes.IndexByte(run, 0); i >= 0 {
+				run = run[:i]
+			}
+		}
+		p.newline = len(run) == 0 && text[0] == '\r'
 		switch {
-		case n > 0:
-			p.text = append(p.text, text[:n]...)
-		case text[0] == '\r' || text[0] == '\n' && !after:
+		case len(run) > 0:
+			p.text = append(p.text, run...)
+		case p.newline:
 			p.text = append(p.text, '\n')
-		case text[0] == 0:
+		default:
 			p.text = append(p.text, "\uFFFD"...)
 		}
-		if text = text[max(n, 1):]; len(p.text) >= maxText {
+		if text = text[max(len(run), 1):]; len(p.text) >= maxText {
 			p.flush(false)
 		}
 	}

@@ -82,10 +82,20 @@ func (t token) is(texts ...string) bool { return slices.Contains(texts, t.text) 
 
 func (t token) end() int { return t.offset + len(t.text) }
 
+// symbols are those of one character.
+const symbols = "()+-*<>/^,.!|:=%[]"
+
 var keywords = []string{"in", "and", "or", "not", "true", "false", "as", "export"}
 
+// word reports whether the token is a name, keyword or number.
+func (t token) word() bool {
+	return t.text != "" && !strings.ContainsFunc(t.text, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_'
+	})
+}
+
 func (t token) name() bool {
-	return wordToken.MatchString(t.text) && (t.text[0] < '0' || t.text[0] > '9') && !slices.Contains(keywords, t.text)
+	return t.word() && (t.text[0] < '0' || t.text[0] > '9') && !slices.Contains(keywords, t.text)
 }
 
 func (t token) number() bool {
@@ -93,10 +103,7 @@ func (t token) number() bool {
 }
 
 var (
-	wordToken     = regexp.MustCompile(`^[A-Za-z0-9_]+$`)
 	tokenPattern  = regexp.MustCompile(`"(?:[^"\\]|\\["\\])*"|'(?:[^'\\]|\\["\\])*'|[A-Za-z0-9_]+|[=!<>]=|<>|&&|\|\||\S`)
-	strayToken    = regexp.MustCompile(`^[^\w"'()+\-*<>/^,.!|:=%\[\]&]|^["'&]$`)
-	tagPattern    = regexp.MustCompile(`^\{(?:\{-?(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[^"'\n])*?\}\}|%-?(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[^"'\n])*?%\})`)
 	endOfComment  = regexp.MustCompile(`\{%-?\s*endcomment\s*-?%\}`)
 	endOfVerbatim = regexp.MustCompile(`\{%-?\s*endverbatim\s*-?%\}`)
 )
@@ -159,7 +166,7 @@ func (t *Template) parse() (string, *Error) {
 			}
 			p.pos += end + len("#}")
 		case '{', '%':
-			if failure := p.element(tagPattern.FindString(rest)); failure != nil {
+			if failure := p.element(firstElement(rest)); failure != nil {
 				return "", failure
 			}
 		default:
@@ -177,6 +184,30 @@ func (t *Template) parse() (string, *Error) {
 	}
 	t.supplied = slices.Sorted(maps.Keys(p.roots))
 	return p.out.String(), nil
+}
+
+// firstElement returns the tag or variable that text begins with, or "" if it is not closed on its line.
+func firstElement(text string) string {
+	end := "}}"
+	if text[1] == '%' {
+		end = "%}"
+	}
+	for i := 2; i < len(text) && text[i] != '\n'; i++ {
+		switch c := text[i]; {
+		case strings.HasPrefix(text[i:], end):
+			return text[:i+len(end)]
+		case c == '"' || c == '\'':
+			for i++; i < len(text) && text[i] != c && text[i] != '\n'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+			if i >= len(text) || text[i] == '\n' {
+				return ""
+			}
+		}
+	}
+	return ""
 }
 
 // element reads the tag or variable at p.pos.
@@ -218,14 +249,14 @@ func (p *parser) element(text string) *Error {
 func (p *parser) tokens(text string, offset int) (tokens []token, failure *Error) {
 	var brackets []string
 	joins, filters := 0, 0
-	for _, at := range tokenPattern.FindAllStringIndex(text, -1) {
+	for _, at := range tokenPattern.FindAllStringIndex(text, maxTokens+1) {
 		t := token{text[at[0]:at[1]], offset + at[0]}
 		var last token
 		if len(tokens) > 0 {
 			last = tokens[len(tokens)-1]
 		}
 		switch {
-		case strayToken.MatchString(t.text):
+		case utf8.RuneCountInString(t.text) == 1 && !t.word() && !strings.Contains(symbols, t.text):
 			return nil, p.fail(t.offset, "unexpected character %q in a tag or variable", []rune(t.text)[0])
 		case strings.HasPrefix(t.text, prefix) || t.text == "pongo2":
 			return nil, p.fail(t.offset, "the name %s is reserved", t.text)
@@ -257,10 +288,10 @@ func (p *parser) tokens(text string, offset int) (tokens []token, failure *Error
 		tokens = append(tokens, t)
 	}
 	switch {
-	case len(brackets) > 0:
-		return nil, p.fail(offset, "%q is not closed", brackets[len(brackets)-1])
 	case joins > maxJoins || filters > maxFilters || len(tokens) > maxTokens:
 		return nil, p.fail(offset, "a tag or variable has more than %d \"+\", %d filters or %d words and signs", maxJoins, maxFilters, maxTokens)
+	case len(brackets) > 0:
+		return nil, p.fail(offset, "%q is not closed", brackets[len(brackets)-1])
 	}
 	return tokens, nil
 }
@@ -477,7 +508,7 @@ func (p *parser) paths(e *element, tokens []token) *Error {
 // readPath reads the path that begins at tokens[i] as far as it is written out, and returns the index after it.
 func readPath(tokens []token, i int) (path, int) {
 	p := path{segments: []string{tokens[i].text}, offset: tokens[i].offset}
-	for i++; i+1 < len(tokens) && tokens[i].is(".") && wordToken.MatchString(tokens[i+1].text); i += 2 {
+	for i++; i+1 < len(tokens) && tokens[i].is(".") && tokens[i+1].word(); i += 2 {
 		p.segments = append(p.segments, tokens[i+1].text)
 	}
 	return p, i

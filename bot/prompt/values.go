@@ -94,7 +94,10 @@ func (c *converter) convert(value any, depth int) (any, error) {
 		}
 		return out, nil
 	case (kind == reflect.Slice || kind == reflect.Array) && v.Type().Elem().Kind() != reflect.Uint8: // bytes are no list of numbers
-		var out []any
+		if elements := valueSize * v.Len(); c.size+elements > maxData {
+			return nil, c.add(elements)
+		}
+		out := make([]any, 0, v.Len())
 		for i := range v.Len() {
 			element, err := c.convert(v.Index(i).Interface(), depth+1)
 			if err != nil {
@@ -102,7 +105,7 @@ func (c *converter) convert(value any, depth int) (any, error) {
 			}
 			out = append(out, element)
 		}
-		return append([]any{}, out...), nil
+		return out, nil
 	}
 	return nil, fmt.Errorf("a template cannot use a value of type %T", value)
 }

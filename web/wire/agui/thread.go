@@ -69,17 +69,8 @@ func (c *conversation) add(e tape.Entry, of *run.Run) {
 				continue // of a call that is not told any more
 			}
 			c.list = append(c.list, Message{
-				ID: id + ":" + strconv.Itoa(i), Role: Tool, Call: c.calls[p.IDs[i]], Text: resultOf(result),
+				ID: id + ":" + strconv.Itoa(i), Role: Tool, Call: c.calls[p.IDs[i]], Text: plainText(result),
 			})
 		}
 	}
-}
-
-// resultOf is the result of a call as a text: a string itself, of anything else the JSON.
-func resultOf(result json.RawMessage) string {
-	var text string
-	if len(result) > 0 && result[0] == '"' && json.Unmarshal(result, &text) == nil {
-		return text
-	}
-	return string(result)
 }

@@ -14,6 +14,19 @@ func Begin(dst []byte, kind string) []byte {
 	return append(dst, '"')
 }
 
+// Chunk appends a chunk whose members are strings, given as names and values.
+func Chunk(dst []byte, kind string, members ...string) []byte {
+	return End(Texts(Begin(dst, kind), members...))
+}
+
+// Texts appends members whose values are strings, given as names and values.
+func Texts(dst []byte, members ...string) []byte {
+	for i := 0; i+1 < len(members); i += 2 {
+		dst = Text(dst, members[i], members[i+1])
+	}
+	return dst
+}
+
 // End appends the end of a chunk.
 func End(dst []byte) []byte { return append(dst, "}\n\n"...) }
 

@@ -21,9 +21,9 @@ import (
 // approvals are the questions of a stream.
 type approvals struct {
 	over      bool
-	passed    int      // points at which the stream was over, or would have been
-	questions []*asked // questions that are data parts, as they came
-	early     []*asked // questions of a snapshot that the stream begins with: their calls follow
+	passed    int          // points at which the stream was over, or would have been
+	questions []*asked     // questions that are data parts, as they came
+	early     []tube.Event // questions of a snapshot, which has them before their calls
 }
 
 // asked is a question that is a data part.
@@ -97,12 +97,18 @@ func (e *Encoder) wait(dst []byte) []byte {
 }
 
 // required tells that somebody is to approve a call.
-func (e *Encoder) required(dst, data []byte) []byte {
+func (e *Encoder) required(dst []byte, ev tube.Event) []byte {
 	var q struct {
 		ID, Call, Subagent string
 		Arguments          json.RawMessage
 	}
-	if json.Unmarshal(data, &q) != nil {
+	if json.Unmarshal(ev.Value, &q) != nil {
+		return dst
+	}
+	if ev.Part {
+		e.dropEarly(q.ID) // a run asks again after a restart of the server
+		ev.Value, ev.Part = bytes.Clone(ev.Value), false
+		e.early = append(e.early, ev)
 		return dst
 	}
 	if e.o.Version >= Version6 && q.Subagent == "" {
@@ -112,19 +118,11 @@ func (e *Encoder) required(dst, data []byte) []byte {
 				if !rawjson.Same(q.Arguments, c.input) { // a hook has changed them: the client shows what will run
 					dst = c.appendInput(dst, q.Arguments)
 				}
-				dst = frame.Begin(dst, "tool-approval-request")
-				dst = frame.Text(dst, "approvalId", c.question)
-				dst = frame.Text(dst, "toolCallId", c.id)
-				return e.wait(frame.End(dst))
+				return e.wait(frame.Chunk(dst, "tool-approval-request", "approvalId", c.question, "toolCallId", c.id))
 			}
 		}
 	}
-	a := &asked{id: q.ID, data: bytes.Clone(data)}
-	if e.o.TakenOver && e.o.Version >= Version6 && q.Subagent == "" && !e.step {
-		e.dropEarly(a.id) // a run asks again after a restart of the server
-		e.early = append(e.early, a)
-		return dst
-	}
+	a := &asked{id: q.ID, data: bytes.Clone(ev.Value)}
 	e.questions = append(e.questions, a)
 	return e.ask(dst, a, nil)
 }
@@ -132,7 +130,10 @@ func (e *Encoder) required(dst, data []byte) []byte {
 // dropEarly removes the early question of an id, and reports whether there was one.
 func (e *Encoder) dropEarly(id string) bool {
 	n := len(e.early)
-	e.early = slices.DeleteFunc(e.early, func(a *asked) bool { return a.id == id })
+	e.early = slices.DeleteFunc(e.early, func(ev tube.Event) bool {
+		var q struct{ ID string }
+		return json.Unmarshal(ev.Value, &q) == nil && q.ID == id
+	})
 	return len(e.early) < n
 }
 
@@ -141,27 +142,22 @@ func (e *Encoder) requireEarly(dst []byte) []byte {
 	early := e.early
 	e.early = nil
 	dst = e.open(dst, "")
-	for _, a := range early {
-		dst = e.required(dst, a.data)
+	for _, ev := range early {
+		dst = e.required(dst, ev)
 	}
 	return dst
 }
 
 // ask sends a question that is a data part, or what was decided.
 func (e *Encoder) ask(dst []byte, a *asked, decision []byte) []byte {
-	dst = frame.Begin(dst, "data-approval")
-	dst = frame.Text(dst, "id", a.id)
-	dst = append(dst, `,"data":{"run":`...)
+	dst = append(frame.Text(frame.Begin(dst, "data-approval"), "id", a.id), `,"data":{"run":`...)
 	dst = frame.Quote(dst, e.o.Run)
 	for i, object := range [][]byte{a.data, decision} {
 		for name, value := range rawjson.Members(object) {
 			if name == "run" || i > 0 && (name == "id" || name == "call" || name == "subagent") {
 				continue
 			}
-			dst = append(dst, ',')
-			dst = frame.Quote(dst, name)
-			dst = append(dst, ':')
-			dst = append(dst, value...)
+			dst = append(append(frame.Quote(append(dst, ','), name), ':'), value...)
 		}
 	}
 	return frame.End(append(dst, '}'))
@@ -191,10 +187,8 @@ func (e *Encoder) resolved(dst, data []byte) []byte {
 		if e.o.Version < Version7 { // an older one knows what itself has answered, and no more
 			return dst
 		}
-		dst = frame.Begin(dst, "tool-approval-response")
-		dst = frame.Text(dst, "approvalId", c.question)
-		dst = append(dst, `,"approved":`...)
-		dst = strconv.AppendBool(dst, !c.deny)
+		dst = frame.Text(frame.Begin(dst, "tool-approval-response"), "approvalId", c.question)
+		dst = frame.Member(dst, "approved", strconv.FormatBool(!c.deny))
 		if why := reasons[r.Reason]; why != "" {
 			dst = frame.Text(dst, "reason", why)
 		}

@@ -16,28 +16,22 @@ const (
 	// share of a snapshot is what its value must grow before it is sent again: a quarter. All together are then at most five times
 	// as long as what was written.
 	share = 4
-	// least is what a small value must grow.
-	least = 64
-	// paid is how many bytes of snapshots each byte pays for that a value grows: twice what the above needs, so that there is
-	// something left for when a bot ends.
-	paid = 2 * (share + 1)
+	// shareAtEnd is the same for when a bot has ended.
+	shareAtEnd = 8
+	// minGrowth is what a small value must grow.
+	minGrowth = 64
 )
 
 // tell sends a delta as it is.
 func (e *Encoder) tell(dst []byte, ev tube.Event) []byte {
-	dst = frame.Begin(dst, "data-delta")
-	dst = append(dst, `,"data":{`...)
-	dst = ev.AppendMembers(dst)
-	dst = append(dst, `},"transient":true`...)
-	return frame.End(dst)
+	dst = ev.AppendMembers(append(frame.Begin(dst, "data-delta"), `,"data":{`...))
+	return frame.End(append(dst, `},"transient":true`...))
 }
 
 // grown counts what an event adds to a value, and sends a snapshot of it when it is time for one.
 func (e *Encoder) grown(dst []byte, p *place, ev tube.Event) []byte {
-	n := len(ev.Value) + len(ev.URI) - bytes.LastIndexByte(ev.URI, '/') // with its key, more or less
-	p.grew += n
-	p.credit += paid * n
-	if p.size == 0 || p.grew >= max(least, p.size/share) {
+	p.grew += len(ev.Value) + len(ev.URI) - bytes.LastIndexByte(ev.URI, '/') // with its key, more or less
+	if p.size == 0 || p.grew >= max(minGrowth, p.size/share) {
 		return e.snapshot(dst, p)
 	}
 	return dst
@@ -45,21 +39,14 @@ func (e *Encoder) grown(dst []byte, p *place, ev tube.Event) []byte {
 
 // snapshot sends a value as it is now.
 func (e *Encoder) snapshot(dst []byte, p *place) []byte {
-	dst = frame.Begin(dst, "data-ling")
-	dst = frame.Text(dst, "id", p.id)
-	dst = append(dst, `,"data":`...)
+	dst = frame.Key(frame.Text(frame.Begin(dst, "data-ling"), "id", p.id), "data")
 	from := len(dst)
 	if p == e.whole {
 		dst = e.doc.AppendJSON(dst)
 	} else {
-		value, ok := e.doc.Get(p.id)
-		if !ok { // cannot be: what has gone is told by the whole
-			value = []byte("null")
-		}
-		dst = append(dst, value...)
+		dst, _ = e.doc.AppendValue(dst, []byte(p.id)) // it exists: if values were deleted, the document is one part
 	}
 	p.size, p.grew = len(dst)-from, 0
-	p.credit = max(0, p.credit-p.size)
 	return frame.End(dst)
 }
 

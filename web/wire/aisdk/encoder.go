@@ -2,7 +2,9 @@ package aisdk
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"slices"
 	"strconv"
 
 	"github.com/lingserve/lingserve/jsonuri"
@@ -27,8 +29,6 @@ type Options struct {
 	// Pass is at how many points the stream goes on where it would otherwise be over, because what was asked there was answered
 	// before; see [Passed].
 	Pass int
-	// TakenOver says that the run goes on after its server was lost: the stream begins with a snapshot, which has questions before their calls.
-	TakenOver bool
 }
 
 // Encoder writes one run's events, from the first one on or from a snapshot, as chunks for one client. A run that goes on is
@@ -81,9 +81,6 @@ type place struct {
 	text *text // nil: it is told as data
 	size int   // of the snapshot that was sent last
 	grew int   // since then, in bytes, about
-	// credit is how many bytes of snapshots have been paid for by what has grown, and not been sent. It is what keeps a document to
-	// which many bots write from being sent each time one of them ends.
-	credit int
 }
 
 // text is a text or reasoning part, or several of them one after the other.
@@ -121,8 +118,7 @@ func (e *Encoder) start(dst []byte) []byte {
 		return dst
 	}
 	e.began = true
-	dst = frame.Begin(dst, "start")
-	dst = frame.Text(dst, "messageId", e.o.Run)
+	dst = frame.Text(frame.Begin(dst, "start"), "messageId", e.o.Run)
 	if e.metadata != nil {
 		dst = frame.Member(dst, "messageMetadata", e.metadata)
 	}
@@ -137,24 +133,20 @@ func (e *Encoder) named(dst []byte, ev tube.Event) []byte {
 	case "finished", "canceled":
 		return e.finish(dst, ev)
 	}
-	dst = frame.Begin(dst, "data-event")
-	dst = append(dst, `,"data":{"event":`...)
-	dst = frame.Quote(dst, ev.Name)
-	dst = append(dst, `,"data":`...)
-	dst = append(dst, ev.Value...)
-	dst = append(dst, `},"transient":true`...)
-	dst = frame.End(dst)
+	dst = append(frame.Begin(dst, "data-event"), `,"data":{"event":`...)
+	dst = frame.Member(frame.Quote(dst, ev.Name), "data", ev.Value)
+	dst = frame.End(append(dst, `},"transient":true`...))
 	switch ev.Name {
 	case "error":
 		e.note(ev.Value)
 	case "usage": // a bot has ended
 		for _, p := range e.data() {
-			if p.grew > 0 && p.credit >= p.size+p.grew {
+			if p.grew > 0 && p.grew >= p.size/shareAtEnd {
 				dst = e.snapshot(dst, p)
 			}
 		}
 	case "approval_required":
-		dst = e.required(dst, ev.Value)
+		dst = e.required(dst, ev)
 	case "approval_resolved":
 		dst = e.resolved(dst, ev.Value)
 	}
@@ -305,14 +297,9 @@ func (e *Encoder) more(dst []byte, t *text, content []byte) []byte {
 	if t.id == "" {
 		e.parts++
 		t.id = t.kind + "-" + strconv.Itoa(e.parts)
-		dst = append(dst, `data: {"type":"`...)
-		dst = append(dst, t.kind...)
-		dst = append(dst, `-start"`...)
-		dst = frame.Text(dst, "id", t.id)
+		dst = frame.Text(frame.Begin(dst, t.kind+"-start"), "id", t.id)
 		if t.uri != "" {
-			dst = append(dst, `,"providerMetadata":{"lingserve":{"uri":`...)
-			dst = frame.Quote(dst, t.uri)
-			dst = append(dst, `}}`...)
+			dst = frame.Member(dst, "providerMetadata", providerMetadata(t.uri))
 		}
 		dst = frame.End(dst)
 		if t.kind == reasoning {
@@ -336,19 +323,9 @@ func (e *Encoder) close(dst []byte, t *text) []byte {
 	if t.id == "" {
 		return dst
 	}
-	dst = append(dst, `data: {"type":"`...)
-	dst = append(dst, t.kind...)
-	dst = append(dst, `-end"`...)
-	dst = frame.Text(dst, "id", t.id)
-	dst = frame.End(dst)
-	t.id = ""
-	for i, o := range e.thinking {
-		if o == t {
-			e.thinking = append(e.thinking[:i], e.thinking[i+1:]...)
-			break
-		}
-	}
-	e.at = nil
+	dst = frame.Chunk(dst, t.kind+"-end", "id", t.id)
+	t.id, e.at = "", nil
+	e.thinking = slices.DeleteFunc(e.thinking, func(o *text) bool { return o == t })
 	return dst
 }
 
@@ -372,7 +349,7 @@ func (e *Encoder) open(dst []byte, prefix string) []byte {
 	}
 	if !e.step {
 		e.step, e.answered = true, false
-		dst = frame.End(frame.Begin(dst, "start-step"))
+		dst = frame.Chunk(dst, "start-step")
 	}
 	return dst
 }
@@ -383,7 +360,7 @@ func (e *Encoder) endStep(dst []byte) []byte {
 	}
 	dst = e.closeAll(dst)
 	e.step, e.answered = false, false
-	return frame.End(frame.Begin(dst, "finish-step"))
+	return frame.Chunk(dst, "finish-step")
 }
 
 // finish is the run's end.
@@ -416,13 +393,7 @@ func (e *Encoder) finish(dst []byte, ev tube.Event) []byte {
 	case how.Status == "interrupted":
 		reason, wrong = "error", "the server shut down before the answer was complete"
 	case how.Status != "completed":
-		reason, wrong = "error", e.fatal
-		if wrong == "" {
-			wrong = e.failed
-		}
-		if wrong == "" {
-			wrong = "the answer is incomplete"
-		}
+		reason, wrong = "error", cmp.Or(e.fatal, e.failed, "the answer is incomplete")
 	case truncated:
 		reason = "length"
 	}
@@ -435,9 +406,7 @@ func (e *Encoder) finish(dst []byte, ev tube.Event) []byte {
 		dst = frame.End(dst)
 	}
 	if wrong != "" { // the client reads no further
-		dst = frame.Begin(dst, "error")
-		dst = frame.Text(dst, "errorText", wrong)
-		dst = frame.End(dst)
+		dst = frame.Chunk(dst, "error", "errorText", wrong)
 	}
 	return append(dst, done...)
 }
@@ -446,8 +415,7 @@ func (e *Encoder) finish(dst []byte, ev tube.Event) []byte {
 const done = "data: [DONE]\n\n"
 
 func (e *Encoder) finished(dst []byte, reason string, metadata []byte) []byte {
-	dst = frame.Begin(dst, "finish")
-	dst = frame.Text(dst, "finishReason", reason)
+	dst = frame.Text(frame.Begin(dst, "finish"), "finishReason", reason)
 	if len(metadata) > 0 {
 		dst = frame.Member(dst, "messageMetadata", metadata)
 	}
@@ -467,21 +435,14 @@ func first(uri []byte) []byte {
 	return uri
 }
 
-// reserved takes a uri apart at its first segment that begins with a bare "$": false where there is none.
-func reserved(uri []byte) (prefix, name, rest []byte, is bool) {
-	for at := 0; at < len(uri); {
-		segment := first(uri[at:])
-		next := at + len(segment)
-		if uri[at] == '$' {
-			if at > 0 {
-				prefix = uri[:at-1]
-			}
-			if next < len(uri) {
-				rest = uri[next+1:]
-			}
-			return prefix, segment, rest, true
-		}
-		at = next + 1
-	}
-	return nil, nil, nil, false
+// reserved splits a uri at its first reserved segment, name; found is false if it has none.
+func reserved(uri []byte) (prefix, name, rest []byte, found bool) {
+	prefix, below, found := jsonuri.CutReserved(uri)
+	name, rest, _ = bytes.Cut(below, []byte("/"))
+	return prefix, name, rest, found
+}
+
+// providerMetadata says where in the document a text is.
+func providerMetadata(uri string) json.RawMessage {
+	return append(frame.Quote([]byte(`{"lingserve":{"uri":`), uri), `}}`...)
 }

@@ -285,7 +285,7 @@ func (h Handlers) GetChat(w http.ResponseWriter, r *http.Request) *wire.Problem 
 }
 
 func optionsOf(run *run.Run, version int) Options {
-	return Options{Run: run.ID, Version: version, TakenOver: run.TakenOver(), Summary: func() ([]byte, bool) { return summaryOf(run) }}
+	return Options{Run: run.ID, Version: version, Summary: func() ([]byte, bool) { return summaryOf(run) }}
 }
 
 // wholeOf begins a stream of all of a run.

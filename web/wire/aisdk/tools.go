@@ -2,6 +2,7 @@ package aisdk
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -64,10 +65,9 @@ func (e *Encoder) made(dst []byte, at string, media bool, value []byte) []byte {
 		return dst
 	}
 	if media {
-		dst = frame.Text(frame.Text(frame.Begin(dst, "file"), "url", said.URL), "mediaType", said.Type)
-		return frame.End(dst)
+		return frame.Chunk(dst, "file", "url", said.URL, "mediaType", said.Type)
 	}
-	dst = frame.Text(frame.Text(frame.Begin(dst, "source-url"), "sourceId", at), "url", said.URL)
+	dst = frame.Texts(frame.Begin(dst, "source-url"), "sourceId", at, "url", said.URL)
 	if said.Title != "" {
 		dst = frame.Text(dst, "title", said.Title)
 	}
@@ -112,10 +112,7 @@ func (e *Encoder) calling(dst []byte, prefix, n string) []byte {
 
 // newCall notes a call.
 func (e *Encoder) newCall(at, id string) *call {
-	c := &call{id: id, real: id}
-	if c.id == "" {
-		c.id = "call"
-	}
+	c := &call{id: cmp.Or(id, "call"), real: id}
 	for base := c.id; ; { // a model may call its second one "c-2", too
 		e.ids[base]++
 		if n := e.ids[base]; n > 1 {
@@ -146,17 +143,15 @@ func (e *Encoder) closeFor(dst []byte, prefix string) []byte {
 
 // appendInput tells what a tool is called with.
 func (c *call) appendInput(dst []byte, input json.RawMessage) []byte {
-	dst = frame.Begin(dst, "tool-input-available")
-	dst = frame.Text(dst, "toolCallId", c.id)
-	dst = frame.Text(dst, "toolName", c.name)
+	dst = frame.Texts(frame.Begin(dst, "tool-input-available"), "toolCallId", c.id, "toolName", c.name)
 	if input == nil {
 		input = json.RawMessage("{}")
 	}
-	dst = frame.Member(dst, "input", input)
-	// Nobody but the server runs it: a client that thought otherwise would wait for its own side to do it.
-	dst = append(dst, `,"providerExecuted":true,"dynamic":true`...)
-	return frame.End(dst)
+	return frame.End(append(frame.Member(dst, "input", input), executed...))
 }
+
+// executed are the members of a call that the server runs: otherwise a client would wait for its own side to run it.
+const executed = `,"providerExecuted":true,"dynamic":true`
 
 // result tells what came of the n-th call of the bot at prefix.
 func (e *Encoder) result(dst []byte, prefix, n string) []byte {
@@ -209,24 +204,17 @@ func (e *Encoder) settle(dst []byte, ev tube.Event) []byte {
 
 // output tells a call's result.
 func (e *Encoder) output(dst []byte, c *call, value []byte) []byte {
-	dst = frame.Begin(dst, "tool-output-available")
-	dst = frame.Text(dst, "toolCallId", c.id)
-	dst = frame.Member(dst, "output", value)
-	dst = append(dst, `,"providerExecuted":true,"dynamic":true`...)
-	return e.hasEnded(frame.End(dst), c)
+	dst = frame.Member(frame.Text(frame.Begin(dst, "tool-output-available"), "toolCallId", c.id), "output", value)
+	return e.hasEnded(frame.End(append(dst, executed...)), c)
 }
 
 // fails tells that a call has failed, or was not allowed.
 func (e *Encoder) fails(dst []byte, c *call, why string) []byte {
 	if c.deny {
-		dst = frame.Text(frame.Begin(dst, "tool-output-denied"), "toolCallId", c.id)
-		return e.hasEnded(frame.End(dst), c)
+		return e.hasEnded(frame.Chunk(dst, "tool-output-denied", "toolCallId", c.id), c)
 	}
-	dst = frame.Begin(dst, "tool-output-error")
-	dst = frame.Text(dst, "toolCallId", c.id)
-	dst = frame.Text(dst, "errorText", why)
-	dst = append(dst, `,"providerExecuted":true,"dynamic":true`...)
-	return e.hasEnded(frame.End(dst), c)
+	dst = frame.Texts(frame.Begin(dst, "tool-output-error"), "toolCallId", c.id, "errorText", why)
+	return e.hasEnded(frame.End(append(dst, executed...)), c)
 }
 
 // hasEnded notes that a call is over.

@@ -171,23 +171,13 @@ func (s *Server) requested(r *http.Request, rec *recorder, broken bool) {
 	if rec.status != 0 {
 		attrs = append(attrs, slog.Duration("first_byte", rec.first))
 	}
-	if client := s.client(r); client.IsValid() {
-		attrs = append(attrs, slog.String("client", client.String()))
-	}
-	if program := programOf(r.Header.Get("User-Agent")); program != "" {
-		attrs = append(attrs, slog.String("program", program))
-	}
-	if v := &rec.visitor; v.By != "" { // else nobody has to say who they are
-		attrs = append(attrs, slog.String("principal", v.Name), slog.String("by", v.By))
-	}
-	if key := rec.visitor.Key; key != "" {
-		attrs = append(attrs, slog.String("key_id", key))
-	}
-	if run := rec.Header().Get("X-Run-Id"); run != "" {
-		attrs = append(attrs, slog.String("run", run))
-	}
-	if rec.reason != "" {
-		attrs = append(attrs, slog.String("reason", rec.reason))
+	attrs = append(attrs, s.callerAttrs(r, rec)...)
+	for _, a := range []slog.Attr{
+		slog.String("program", programOf(r.Header.Get("User-Agent"))), slog.String("run", rec.Header().Get("X-Run-Id")), slog.String("reason", rec.reason),
+	} {
+		if a.Value.String() != "" {
+			attrs = append(attrs, a)
+		}
 	}
 	if broken {
 		attrs = append(attrs, slog.Bool("broken", true))
@@ -199,11 +189,11 @@ func (s *Server) requested(r *http.Request, rec *recorder, broken bool) {
 }
 
 // callerAttrs are the attributes of a line that say who sent a request: the address and, where callers say who they are, the principal.
-func (s *Server) callerAttrs(r *http.Request) (attrs []slog.Attr) {
+func (s *Server) callerAttrs(r *http.Request, rec *recorder) (attrs []slog.Attr) {
 	if client := s.client(r); client.IsValid() {
 		attrs = append(attrs, slog.String("client", client.String()))
 	}
-	if rec, ok := r.Context().Value(recorderKey{}).(*recorder); ok && rec.visitor.By != "" {
+	if rec != nil && rec.visitor.By != "" { // else callers do not say who they are
 		attrs = append(attrs, slog.String("principal", rec.visitor.Name), slog.String("by", rec.visitor.By))
 		if rec.visitor.Key != "" {
 			attrs = append(attrs, slog.String("key_id", rec.visitor.Key))

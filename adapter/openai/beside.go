@@ -1,11 +1,8 @@
 package openai
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
-
-	"github.com/buger/jsonparser"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
@@ -30,7 +27,7 @@ var reasoningFields = [...]string{"reasoning_content", "reasoning", "thinking"}
 type details []detail
 
 type detail struct {
-	kind, index []byte
+	kind, index string
 	text        map[string][]byte // escaped as it came
 	members     []element
 	signed      bool
@@ -45,56 +42,44 @@ type element struct {
 const maxDetails = 4096
 
 // add takes an element. It returns its text, escaped as it came.
-func (l *details) add(value []byte) (text []byte) {
-	kind, index := wire.StringAt(value, "type"), []byte(nil)
-	if raw, _, _, err := jsonparser.Get(value, "index"); err == nil {
-		index = raw
-	}
+func (l *details) add(value json.RawMessage) (text []byte) {
+	in := wire.ReadObject(value)
+	kind, index := in.Text("type"), string(in["index"])
 	var d *detail
-	if n := len(*l); n > 0 && !(*l)[n-1].signed && bytes.Equal((*l)[n-1].kind, kind) && bytes.Equal((*l)[n-1].index, index) {
+	if n := len(*l); n > 0 && !(*l)[n-1].signed && (*l)[n-1].kind == kind && (*l)[n-1].index == index {
 		d = &(*l)[n-1]
 	} else {
 		if n == maxDetails {
 			return nil
 		}
-		*l = append(*l, detail{kind: bytes.Clone(kind), index: bytes.Clone(index), text: map[string][]byte{}})
+		*l = append(*l, detail{kind: kind, index: index, text: map[string][]byte{}})
 		d = &(*l)[n]
 	}
-	_ = jsonparser.ObjectEach(value, func(key, value []byte, kind jsonparser.ValueType, _ int) error {
-		switch name := string(key); {
-		case kind == jsonparser.String && (name == "text" || name == "summary" || name == "thinking"):
-			d.text[name] = append(d.text[name], value...)
-			text = append(text, value...)
-		case kind == jsonparser.Null || kind == jsonparser.String && len(value) == 0:
-			d.set(name, value, kind, false)
+	for name, value := range rawjson.Members(value) {
+		inner := inside(value)
+		switch {
+		case value[0] == '"' && (name == "text" || name == "summary" || name == "thinking"):
+			d.text[name] = append(d.text[name], inner...)
+			text = append(text, inner...)
+		case string(value) == "null", string(value) == `""`:
+			d.set(name, value, false)
 		default:
-			d.set(name, value, kind, true)
+			d.set(name, value, true)
 			d.signed = d.signed || name == "signature" || name == "data"
 		}
-		return nil
-	})
+	}
 	return text
 }
 
-// set sets a member; where it has nothing to say, only if there is none.
-func (d *detail) set(name string, value []byte, kind jsonparser.ValueType, over bool) {
-	raw := rawOf(value, kind)
+// set sets a member; an empty value only if there is none.
+func (d *detail) set(name string, value []byte, replace bool) {
 	i := slices.IndexFunc(d.members, func(e element) bool { return e.name == name })
 	switch {
 	case i < 0:
-		d.members = append(d.members, element{name, raw})
-	case over:
-		d.members[i].value = raw
+		d.members = append(d.members, element{name, value})
+	case replace:
+		d.members[i].value = value
 	}
-}
-
-// rawOf returns the JSON of a value that the parser has found.
-func rawOf(value []byte, kind jsonparser.ValueType) []byte {
-	if kind != jsonparser.String {
-		return bytes.Clone(value)
-	}
-	raw := append(make([]byte, 0, len(value)+2), '"')
-	return append(append(raw, value...), '"')
 }
 
 // json is the list as the provider would have it whole; nil where it has no element.
@@ -113,7 +98,7 @@ func (l details) json() json.RawMessage {
 		}
 		for _, name := range []string{"text", "summary", "thinking"} {
 			if text, ok := d.text[name]; ok {
-				out = appendMember(out, name, rawOf(text, jsonparser.String))
+				out = appendMember(out, name, slices.Concat([]byte{'"'}, text, []byte{'"'}))
 			}
 		}
 		out = append(out, '}')

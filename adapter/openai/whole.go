@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"encoding/json"
 	"errors"
 
 	"github.com/lingserve/lingserve/adapter/wire"
@@ -17,9 +16,7 @@ func (a *answer) whole(body []byte) error {
 	case err == errReported:
 		a.Usage = d.usage
 		return a.Server.Failed(body)
-	case err == nil && !json.Valid(body):
-		err = errNotObject
-	case err == nil && !d.chosen:
+	case err == nil && !d.hasChoice:
 		err = errors.New("no choices")
 	}
 	if err != nil {

@@ -54,23 +54,20 @@ func (c *Client) Start(ctx context.Context, start *Request) (*Run, error) {
 	}
 	r := &Run{c: c}
 	key := rand.Text()
-	err = r.retry(ctx, func() error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/v1/runs?format=jsonl&keepalive=1", bytes.NewReader(body))
-		if err != nil {
-			return err
-		}
-		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("Idempotency-Key", key)
-		return r.open(ctx, req)
+	return r, r.retry(ctx, func() error {
+		return r.open(ctx, http.MethodPost, "/v1/runs", bytes.NewReader(body), http.Header{
+			"Content-Type": {"application/json"}, "Idempotency-Key": {key},
+		})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
 }
 
-// open sends req and keeps the answer for reading.
-func (r *Run) open(ctx context.Context, req *http.Request) error {
+// open sends a request for events, and stores the answer for reading.
+func (r *Run) open(ctx context.Context, method, path string, body io.Reader, header http.Header) error {
+	req, err := http.NewRequest(method, r.c.base+path+"?format=jsonl&keepalive=1", body)
+	if err != nil {
+		return err
+	}
+	req.Header = header
 	ctx, cancel := context.WithCancel(ctx)
 	silence := time.AfterFunc(maxSilence, cancel)
 	res, err := r.c.http.Do(req.WithContext(ctx))
@@ -170,14 +167,11 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[tube.Event, error] {
 
 // attach asks for the events after the last one.
 func (r *Run) attach(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.c.base+"/v1/runs/"+url.PathEscape(r.id)+"/events?format=jsonl&keepalive=1", nil)
-	if err != nil {
-		return err
-	}
+	header := http.Header{}
 	if r.last != "" {
-		req.Header.Set("Last-Event-ID", r.last)
+		header.Set("Last-Event-ID", r.last)
 	}
-	return r.open(ctx, req)
+	return r.open(ctx, http.MethodGet, "/v1/runs/"+url.PathEscape(r.id)+"/events", nil, header)
 }
 
 // Result returns the run's document as GET /v1/runs/{id} has it.
@@ -192,17 +186,9 @@ func (r *Run) Cancel(ctx context.Context) error {
 	if r.id == "" || r.ended {
 		return nil
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.c.base+"/v1/runs/"+url.PathEscape(r.id)+"/cancel", nil)
+	res, err := r.c.do(ctx, http.MethodPost, "/v1/runs/"+url.PathEscape(r.id)+"/cancel")
 	if err != nil {
 		return err
 	}
-	res, err := r.c.http.Do(req)
-	if err != nil {
-		return unreachable(err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode >= 400 {
-		return refusalOf(res)
-	}
-	return nil
+	return res.Body.Close()
 }

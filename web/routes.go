@@ -85,7 +85,7 @@ func (s *Server) wireRoutes(r chi.Router, document func(path string, h http.Hand
 	r.Get("/v1/runs", s.handle(s.starts(own.GetStart)))
 	document("/v1/runs/{run}", s.handle(own.GetRun))
 	r.Get("/v1/runs/{run}/events", s.handle(s.follows(own.GetEvents)))
-	r.Head("/v1/runs/{run}/events", s.handle(own.HeadEvents))
+	r.Head("/v1/runs/{run}/events", s.handle(own.GetEvents))
 	r.Post("/v1/runs/{run}/cancel", s.handle(own.PostCancel))
 	r.Post("/v1/runs/{run}/approvals/{approval}", s.handle(own.PostApproval))
 	completions := openai.Handlers{Server: s.wire}

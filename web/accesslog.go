@@ -85,7 +85,7 @@ type recorder struct {
 	note
 	taken   chi.Context
 	context within
-	account *adapter.Account // pays for the request's body and what is made of it; nil before a body is read, or where nobody counts
+	account *adapter.Account // pays for the request's body and what is made of it; nil before a body is read, or if memory has no limit
 
 	by         *forwardedBy // who sends a forwarded request; nil: the request is none
 	read       bool         // the body was read
@@ -99,7 +99,7 @@ func recorderOf(r *http.Request) *recorder {
 	return rec
 }
 
-// accountOf is the account that pays for the body of a request; nil where there is none, or nobody counts.
+// accountOf is the account that pays for the body of a request; it may be nil.
 func accountOf(r *http.Request) *adapter.Account {
 	if rec := recorderOf(r); rec != nil {
 		return rec.account
@@ -242,15 +242,15 @@ func (s *Server) reportRefusals(kind trail.Repeated, count int) {
 // client is the address that a request comes from.
 func (s *Server) client(r *http.Request) netip.Addr { return s.o.Proxies.Client(r) }
 
-// maxPath is how much of a path stands in the log that leads nowhere.
+// maxPath bounds an unknown path in the log.
 const maxPath = 100
 
-// theirs are the parts of paths that people choose: what they call their sessions can be a name or a telephone number, and does not
-// stand in the log.
-var theirs = []string{"id", "thread", "chat"}
+// chosen are the parts of paths that people choose. The name of a session can be that of a person or a telephone number, so the log does not
+// have it.
+var chosen = []string{"id", "thread", "chat"}
 
-// pathOf is the path of a request as it stands in the log: without its query, which holds what users say, and without names that
-// people have chosen.
+// pathOf returns the path of a request for the log: without its query, which has texts of users, and without names that people have
+// chosen.
 func pathOf(r *http.Request, rec *recorder, route string) string {
 	if route == noRoute {
 		return cleanPath(r.URL.Path)
@@ -260,7 +260,7 @@ func pathOf(r *http.Request, rec *recorder, route string) string {
 	}
 	path := route
 	for i, key := range rec.taken.URLParams.Keys {
-		if i >= len(rec.taken.URLParams.Values) || slices.Contains(theirs, key) {
+		if i >= len(rec.taken.URLParams.Values) || slices.Contains(chosen, key) {
 			continue
 		}
 		value := wording.ClipTo(rec.taken.URLParams.Values[i], maxPath)

@@ -80,7 +80,7 @@ const (
 type upload struct {
 	ID        string `json:"id"`
 	Object    string `json:"object"`  // "file"
-	Purpose   string `json:"purpose"` // "user_data": the only one, whatever the client says
+	Purpose   string `json:"purpose"` // always "user_data"
 	Status    string `json:"status"`  // "processed"
 	Bytes     int64  `json:"bytes"`
 	CreatedAt int64  `json:"created_at"`

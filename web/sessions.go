@@ -77,7 +77,7 @@ const (
 // noSessions is the answer of a server that keeps no tapes.
 const noSessions = "this server has no sessions"
 
-// withTapes lets only those requests through that there is a store for.
+// withTapes lets requests through if the server has sessions.
 func (s *Server) withTapes(h handler) handler {
 	return remembers(func(w http.ResponseWriter, r *http.Request) *wire.Problem {
 		if s.o.Tapes == nil {

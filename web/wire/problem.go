@@ -246,7 +246,7 @@ func (p *Problem) Head(w http.ResponseWriter, media string) {
 func (p *Problem) Write(w http.ResponseWriter) {
 	p.Head(w, "application/problem+json")
 	text := json.NewEncoder(w)
-	text.SetEscapeHTML(false) // people read it, and nobody puts it into a page as it is
+	text.SetEscapeHTML(false) // people read it, and it does not become part of a page as it is
 	_ = text.Encode(p)        // the client may have gone away
 }
 
@@ -309,7 +309,7 @@ func (p *Problem) AsError() error {
 }
 
 // OfFailure returns the problem of a failed run. If a retry may help, the status is one that clients retry, and Retry-After has the
-// time that the model's server asks for, at least 5 s. Otherwise the status is one that clients do not retry. X-Should-Retry, which
+// time that the model's server wants, at least 5 s. Otherwise the status is one that clients do not retry. X-Should-Retry, which
 // OpenAI's clients read, says the same.
 func OfFailure(cause ling.ErrorData) *Problem {
 	p := NewProblem(cause.Code, cause.Message)

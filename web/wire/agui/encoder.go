@@ -28,8 +28,8 @@ type Encoder struct {
 	// Of a client that comes in the middle of a run.
 	rejoins  bool        // the client has nothing of the run
 	history  []Message   // of the conversation before the run
-	final    *tube.Event // the skipped event that ends the run; nil if there is none
-	question []byte      // the skipped event that ends the client's run with a question; nil if there is none
+	final    *tube.Event // the skipped event that ends the run; may be nil
+	question []byte      // the skipped event that ends the client's run with a question; may be nil
 	scratch  []byte
 }
 

@@ -29,7 +29,7 @@ type state struct {
 type growth struct {
 	uri  string
 	sent int // bytes that the client has
-	size int // bytes that there are
+	size int // bytes of the value
 }
 
 // A value is sent again when it has grown by this part, so all that is sent of it is at most nine times as long as it is.
@@ -151,7 +151,7 @@ func (s *state) appendSnapshot(dst []byte) []byte {
 	return s.write(dst, "replace", nil, s.value(nil))
 }
 
-// value returns the value at a uri, valid until the next call; it is empty if there is none.
+// value returns the value at a uri, valid until the next call; it may be empty.
 func (s *state) value(uri []byte) []byte {
 	if cap(s.buf) > maxBuffer {
 		s.buf = nil

@@ -30,7 +30,7 @@ func (h Handlers) conversation(ctx context.Context, session string, of *run.Run)
 // conversation makes messages of entries, oldest first.
 type conversation struct {
 	list  []Message
-	calls map[string]string // ids of calls as they are told, by the model's
+	calls map[string]string // ids of calls as the client has them, by the model's
 }
 
 func (c *conversation) add(e tape.Entry, of *run.Run) {

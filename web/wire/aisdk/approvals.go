@@ -15,7 +15,7 @@ import (
 )
 
 // Calls that a person has to approve. From version 6 on, a client knows of them: it gets a request for approval, its stream ends, and it
-// sends the answers in its message. Clients of version 5 know nothing of that. They get a data part and answer it by a request of its own
+// sends the answers in its message. Clients of version 5 know nothing of that. They get a data part, and answer it with another request
 // while the stream goes on. All clients get a data part for a call that they have not seen, such as a subagent's.
 
 // approvals are the questions of a stream.
@@ -46,8 +46,8 @@ func (e *Encoder) Questions() (ids []string) {
 	return ids
 }
 
-// Continue lets a stream that was over go on, for the client that has answered the questions of these ids. What follows is a stream
-// of its own, whose chunks continue the message that the client has.
+// Continue lets a stream that was over go on, for the client that has answered the questions of these ids. What follows is another
+// stream, whose chunks continue the message that the client has.
 func (e *Encoder) Continue(ids ...string) {
 	for _, c := range e.pending {
 		if slices.Contains(ids, c.question) {
@@ -58,7 +58,7 @@ func (e *Encoder) Continue(ids ...string) {
 }
 
 // Passed counts the points of a run at which a stream with these options would have been over, but was continued: what was asked
-// there has been answered. events are all that there are up to now.
+// there has been answered. events are all events so far.
 func Passed(o Options, events iter.Seq[tube.Event]) int {
 	o.Pass, o.Summary = math.MaxInt, nil
 	e := New(o)
@@ -96,8 +96,8 @@ func (e *Encoder) wait(dst []byte) []byte {
 	return append(dst, done...)
 }
 
-// required tells that somebody is to approve a call.
-func (e *Encoder) required(dst []byte, ev tube.Event) []byte {
+// appendQuestion asks the client to approve a call.
+func (e *Encoder) appendQuestion(dst []byte, ev tube.Event) []byte {
 	var q struct {
 		ID, Call, Subagent string
 		Arguments          json.RawMessage
@@ -137,13 +137,13 @@ func (e *Encoder) dropEarly(id string) bool {
 	return len(e.early) < n
 }
 
-// requireEarly appends the early questions behind their calls.
-func (e *Encoder) requireEarly(dst []byte) []byte {
+// appendEarly appends the early questions after their calls.
+func (e *Encoder) appendEarly(dst []byte) []byte {
 	early := e.early
 	e.early = nil
 	dst = e.open(dst, "")
 	for _, ev := range early {
-		dst = e.required(dst, ev)
+		dst = e.appendQuestion(dst, ev)
 	}
 	return dst
 }
@@ -163,8 +163,8 @@ func (e *Encoder) ask(dst []byte, a *asked, decision []byte) []byte {
 	return frame.End(append(dst, '}'))
 }
 
-// resolved tells what was decided about a call.
-func (e *Encoder) resolved(dst, data []byte) []byte {
+// appendDecision appends what was decided about a call.
+func (e *Encoder) appendDecision(dst, data []byte) []byte {
 	var r struct{ ID, Call, Decision, Reason string }
 	if json.Unmarshal(data, &r) != nil {
 		return dst
@@ -197,7 +197,7 @@ func (e *Encoder) resolved(dst, data []byte) []byte {
 	return dst
 }
 
-// reasons are why nobody has decided, in words.
+// reasons are the texts for calls without a decision.
 var reasons = map[string]string{
 	"timeout":    "no answer came in time",
 	"unattended": "the platform had no person to answer",

@@ -12,7 +12,7 @@ import (
 	"github.com/lingserve/lingserve/web/wire/frame"
 )
 
-// Versions of the SDK that are told apart. What fits the first of them fits the later ones, too.
+// Versions of the SDK. What fits one of them fits the later ones, too.
 const (
 	Version5 = 5
 	Version6 = 6
@@ -23,8 +23,7 @@ const (
 type Options struct {
 	Run     string // the run's id, which becomes the message's
 	Version int    // of the client's SDK; 0 is 5
-	// Summary is asked at the run's end for what the message's metadata is to have of it, a JSON object, and whether a model came
-	// to its limit of tokens. Nil: nothing.
+	// Summary returns, at the run's end, the message's metadata, a JSON object, and whether a model came to its limit of tokens. Nil: nothing.
 	Summary func() (metadata []byte, truncated bool)
 	// Pass is at how many points the stream goes on where it would otherwise be over, because what was asked there was answered
 	// before; see [Passed].
@@ -54,7 +53,7 @@ type Encoder struct {
 	before map[*text][]byte
 	places map[string]*place
 	order  []*place // as they came
-	whole  *place   // where it is set, the document is told as one part
+	whole  *place   // if it is set, the document is one part
 	uri    []byte   // of the last delta that went to a text
 	at     *text
 
@@ -75,10 +74,10 @@ func New(o Options) *Encoder {
 	return &Encoder{o: o, places: map[string]*place{}, thoughts: map[string]*text{}, calls: calls{called: map[string]*call{}, ids: map[string]int{}}}
 }
 
-// place is what is told of the document's root, or of a member of it.
+// place is the document's root or a member of it, as the client has it.
 type place struct {
 	id   string
-	text *text // nil: it is told as data
+	text *text // nil: it is sent as data
 	size int   // of the snapshot that was sent last
 	grew int   // since then, in bytes, about
 }
@@ -99,15 +98,15 @@ func (e *Encoder) Append(dst []byte, ev tube.Event) []byte {
 		if e.doc.Append(ev.URI, ev.Value) != nil {
 			return dst
 		}
-		return e.more(dst, e.at, ev.Value)
+		return e.appendPiece(dst, e.at, ev.Value)
 	}
 	if ev.Kind == tube.Named && ev.Name == "started" {
 		e.metadata = ev.Value
 	}
 	dst = e.start(dst)
-	dst = e.settle(dst, ev)
+	dst = e.finishNull(dst, ev)
 	if ev.Kind == tube.Named {
-		return e.named(dst, ev)
+		return e.appendNamed(dst, ev)
 	}
 	return e.delta(dst, ev)
 }
@@ -125,8 +124,8 @@ func (e *Encoder) start(dst []byte) []byte {
 	return frame.End(dst)
 }
 
-// named tells of a named event.
-func (e *Encoder) named(dst []byte, ev tube.Event) []byte {
+// appendNamed appends a named event.
+func (e *Encoder) appendNamed(dst []byte, ev tube.Event) []byte {
 	switch ev.Name {
 	case "started":
 		return dst
@@ -142,18 +141,18 @@ func (e *Encoder) named(dst []byte, ev tube.Event) []byte {
 	case "usage": // a bot has ended
 		for _, p := range e.data() {
 			if p.grew > 0 && p.grew >= p.size/shareAtEnd {
-				dst = e.snapshot(dst, p)
+				dst = e.appendSnapshot(dst, p)
 			}
 		}
 	case "approval_required":
-		dst = e.required(dst, ev)
+		dst = e.appendQuestion(dst, ev)
 	case "approval_resolved":
-		dst = e.resolved(dst, ev.Value)
+		dst = e.appendDecision(dst, ev.Value)
 	}
 	return dst
 }
 
-// note remembers what went wrong, for the end.
+// note stores an error for the end.
 func (e *Encoder) note(data []byte) {
 	var said struct {
 		Message        string
@@ -168,7 +167,7 @@ func (e *Encoder) note(data []byte) {
 	}
 }
 
-// delta tells of a change of the document, or beside it.
+// delta applies a change, and appends it.
 func (e *Encoder) delta(dst []byte, ev tube.Event) []byte {
 	if ev.Kind == tube.Done {
 		return e.complete(dst, ev)
@@ -199,7 +198,7 @@ func (e *Encoder) delta(dst []byte, ev tube.Event) []byte {
 		return dst
 	}
 	if prefix, name, rest, is := reserved(ev.URI); is {
-		return e.beside(dst, ev, prefix, name, rest)
+		return e.appendReserved(dst, ev, prefix, name, rest)
 	}
 	return e.document(dst, ev, was)
 }
@@ -217,7 +216,7 @@ func (e *Encoder) kind() byte {
 	return 0
 }
 
-// document tells of a change of the document that has been made.
+// document appends a change of the document that has been made.
 func (e *Encoder) document(dst []byte, ev tube.Event, was byte) []byte {
 	dst = e.open(dst, "")
 	if len(ev.URI) == 0 {
@@ -228,17 +227,17 @@ func (e *Encoder) document(dst []byte, ev tube.Event, was byte) []byte {
 		case ev.Kind == tube.Set && string(ev.Value) == "{}" && was != '"':
 			return dst // it is an object already
 		case ev.Kind == tube.Set && ev.Value[0] == '{' && len(ev.Value) > 2 && was != '"':
-			return e.again(dst)
+			return e.resend(dst)
 		default:
 			dst = e.becomeWhole(dst)
 		}
-		return e.grown(e.tell(dst, ev), e.whole, ev)
+		return e.grow(e.appendDelta(dst, ev), e.whole, ev)
 	}
-	if was == '"' { // somebody else has written a text at the root, of which nothing is left
+	if was == '"' { // another bot has written a text at the root, which is replaced now
 		dst = e.becomeWhole(dst)
 	}
 	if e.whole != nil {
-		return e.grown(e.tell(dst, ev), e.whole, ev)
+		return e.grow(e.appendDelta(dst, ev), e.whole, ev)
 	}
 	id := first(ev.URI)
 	p, known := e.places[string(id)]
@@ -255,7 +254,7 @@ func (e *Encoder) document(dst []byte, ev tube.Event, was byte) []byte {
 		dst = e.close(dst, p.text)
 		p.text = nil
 	}
-	return e.grown(e.tell(dst, ev), p, ev)
+	return e.grow(e.appendDelta(dst, ev), p, ev)
 }
 
 // place returns what there is for a place, a text where it is new.
@@ -269,22 +268,22 @@ func (e *Encoder) place(id string) *place {
 	return p
 }
 
-// write tells of a piece of a text.
+// write appends a piece of a text.
 func (e *Encoder) write(dst []byte, p *place, ev tube.Event) []byte {
 	for i := 0; i < len(e.thinking); {
 		if t := e.thinking[i]; t.uri == p.id || t.uri == "" {
-			dst = e.close(dst, t) // what was thought about is said now
+			dst = e.close(dst, t) // the text follows its reasoning
 			continue
 		}
 		i++
 	}
-	dst = e.more(dst, p.text, ev.Value)
+	dst = e.appendPiece(dst, p.text, ev.Value)
 	e.uri, e.at = append(e.uri[:0], ev.URI...), p.text
 	return dst
 }
 
-// more tells of a piece of a text or of reasoning, and begins a part for it where none is open.
-func (e *Encoder) more(dst []byte, t *text, content []byte) []byte {
+// appendPiece appends a piece of a text or of reasoning, and begins a part for it if none is open.
+func (e *Encoder) appendPiece(dst []byte, t *text, content []byte) []byte {
 	if t.id == "" && t.kind == "text" && t.uri == "" && len(content) > 0 {
 		// Parts are paragraphs by themselves: what keeps the texts of two steps apart is not of them.
 		for bytes.HasPrefix(content, []byte(`\n`)) {
@@ -373,12 +372,12 @@ func (e *Encoder) finish(dst []byte, ev tube.Event) []byte {
 	}
 	for _, p := range e.data() {
 		if p.grew > 0 {
-			dst = e.snapshot(dst, p)
+			dst = e.appendSnapshot(dst, p)
 		}
 	}
 	dst = e.closeAll(dst)
 	for _, c := range e.pending {
-		dst = e.fails(dst, c, "the answer ended before this was done")
+		dst = e.appendFailure(dst, c, "the answer ended before this was done")
 	}
 	dst = e.endStep(dst)
 	var metadata []byte

@@ -251,7 +251,7 @@ func (p *Part) result(value json.RawMessage) {
 		Error *struct{ Kind, Message string }
 	}
 	if json.Unmarshal(value, &failed) == nil && failed.Error != nil && failed.Error.Kind != "" {
-		p.ErrorText = "the tool " + p.ToolName + " has failed" // what it says of that is for the model
+		p.ErrorText = "the tool " + p.ToolName + " has failed" // the tool's own text is for the model
 		return
 	}
 	p.State, p.ErrorText, p.Output = "output-available", "", value

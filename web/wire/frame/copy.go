@@ -19,13 +19,13 @@ type Output interface {
 
 // Encoder writes events in other words than a framing's own, for clients of other servers. It belongs to one stream.
 type Encoder interface {
-	// Append appends what the client is sent for an event; nothing where it has no use for it.
+	// Append appends what the client gets for an event, which may be nothing.
 	Append(dst []byte, e tube.Event) []byte
-	// Over says that the client is told no more, although the run may go on.
+	// Over reports that nothing more follows, although the run may go on.
 	Over() bool
 }
 
-// Opener is an Encoder that has something to say before the first event.
+// Opener is an Encoder that writes something before the first event.
 type Opener interface {
 	// Open appends it. It is called once, before anything else.
 	Open(dst []byte) []byte
@@ -36,7 +36,7 @@ type Options struct {
 	Format    Format
 	Encoder   Encoder       // nil: the framing's own
 	KeepAlive time.Duration // an idle stream gets a comment (SSE) or an empty line (JSONL); 0: none
-	// Wrote is told after each write how many events, and how many bytes of them, it has had; nil is nobody.
+	// Wrote is called after each write with the numbers of events and bytes that it had. It may be nil.
 	Wrote func(events, bytes int)
 }
 

@@ -51,7 +51,7 @@ func (h Handlers) PostCompletion(w http.ResponseWriter, r *http.Request) *wire.P
 	wire.SetRun(w.Header(), of.ID)
 	w.Header().Set("X-Request-Id", of.ID)
 	head := Head{ID: of.ID, Model: c.Model, Created: of.Began.Unix()}
-	// The client can come back to the run only by its key. Without one, nobody wants the run when the connection is gone.
+	// The client can come back to the run only by its key. Without one, the run ends with the connection.
 	v := &wire.View{Format: frame.SSE, Kind: wire.StreamOpenAI, CancelOnDisconnect: q.Key == ""}
 	if !c.Stream {
 		return h.complete(w, r, of, v, head)

@@ -86,7 +86,7 @@ func (s *Stream) Append(dst []byte, e tube.Event) []byte {
 	s.buf = s.text.AppendText(s.buf[:0])
 	dst = s.appendContent(dst)
 	if s.text.Err() != nil {
-		return s.finish(dst) // a client cannot be told what follows
+		return s.finish(dst) // what follows cannot be written
 	}
 	return dst
 }

@@ -42,7 +42,7 @@ type Run struct {
 // Limits for talking to a server.
 const (
 	maxLine     = 64 << 20         // a snapshot is one line and holds the whole result
-	maxSilence  = 90 * time.Second // a server gives a sign of life every 10 s unless it is told otherwise
+	maxSilence  = 90 * time.Second // a server sends something every 10 s by default
 	maxAttempts = 8                // to reconnect, in a row, without anything new; about a minute
 )
 
@@ -118,7 +118,7 @@ func (r *Run) retry(ctx context.Context, f func() error) error {
 		if e, ok := errors.AsType[*Refusal](err); ok && !e.temporary() {
 			return e
 		}
-		// A server that was never there is not waited for.
+		// Do not wait for a server that never answered.
 		if attempt == maxAttempts || r.id == "" && attempt == 2 {
 			return err
 		}

@@ -34,8 +34,7 @@ type note struct {
 	end     string // of the stream that it got; "" without one
 }
 
-// noteOf is the note of the request that w answers, whatever stands around the recorder. There always is one, if only one that nobody
-// reads.
+// noteOf finds the note of the request that w answers, in what w wraps. Without a recorder, the note is new.
 func noteOf(w http.ResponseWriter) *note {
 	for {
 		switch v := w.(type) {
@@ -56,7 +55,7 @@ func (n *note) Refused(reason string) { n.reason = cmp.Or(n.reason, reason) }
 func (n *note) StreamEnded(end string) { n.end = end }
 
 // within is a request's context: it knows where the router writes which route it has taken, so that this can be read when the request has
-// ended. It is a part of the recorder, and no allocation of its own.
+// ended. It is a part of the recorder, so it needs no allocation.
 type within struct {
 	context.Context
 	rec *recorder

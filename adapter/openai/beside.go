@@ -9,8 +9,8 @@ import (
 	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
-// besides is what stands beside the reasoning of an answer, as it lies in [adapter.MadePart]: the members that had its text, and those that
-// only the provider understands.
+// besides is the extra data of the reasoning of an answer, as it is in [adapter.MadePart]: the members that had its text, and those that only
+// the provider understands.
 type besides struct {
 	Fields  []string        `json:"fields,omitempty"` // of reasoningFields
 	Details json.RawMessage `json:"reasoning_details,omitempty"`
@@ -71,7 +71,7 @@ func (l *details) add(value json.RawMessage) (text []byte) {
 	return text
 }
 
-// set sets a member; an empty value only if there is none.
+// set sets a member; an empty value only if it is missing.
 func (d *detail) set(name string, value []byte, replace bool) {
 	i := slices.IndexFunc(d.members, func(e element) bool { return e.name == name })
 	switch {

@@ -77,7 +77,7 @@ func (d *decoder) toolCall(raw json.RawMessage) error {
 	return nil
 }
 
-// addMembers stores members that we do not know: Gemini's extra_content, and whatever else its provider wants to have back.
+// addMembers stores members that we do not know: Gemini's extra_content, and others that providers want to have back.
 func (c *call) addMembers(raw json.RawMessage) {
 	for name, value := range rawjson.Members(raw) {
 		switch {
@@ -148,8 +148,8 @@ func (s *shape) add(text string) {
 func (s *shape) whole() bool { return s.begun && s.depth <= 0 }
 
 // find returns the place of the call that a part belongs to, and makes one for a new call. Parts belong together by their index, or
-// by their id where there is none; a part without either goes on with the last call. Servers that give every call the index 0, or
-// the same id, are told by another id, and by a name that comes when the arguments before it are whole.
+// by their id where there is none; a part without either continues the last call. If a server gives every call the index 0, or
+// the same id, a new call has another id, or a name that comes when the arguments before it are complete.
 func (d *decoder) find(index int, hasIndex bool, id, name string, input bool) int {
 	for i := len(d.calls) - 1; i >= 0; i-- {
 		c := &d.calls[i]

@@ -29,14 +29,12 @@ type details []detail
 type detail struct {
 	kind, index string
 	text        map[string][]byte // escaped as it came
-	members     []element
+	members     wire.Members
 	signed      bool
 }
 
-type element struct {
-	name  string
-	value []byte // JSON
-}
+// textMembers are the members of an element that have text.
+var textMembers = []string{"text", "summary", "thinking"}
 
 // maxDetails is how many elements a list may have.
 const maxDetails = 4096
@@ -58,28 +56,19 @@ func (l *details) add(value json.RawMessage) (text []byte) {
 	for name, value := range rawjson.Members(value) {
 		inner := inside(value)
 		switch {
-		case value[0] == '"' && (name == "text" || name == "summary" || name == "thinking"):
+		case value[0] == '"' && slices.Contains(textMembers, name):
 			d.text[name] = append(d.text[name], inner...)
 			text = append(text, inner...)
 		case string(value) == "null", string(value) == `""`:
-			d.set(name, value, false)
+			if !d.members.Has(name) {
+				d.members.Set(name, value)
+			}
 		default:
-			d.set(name, value, true)
+			d.members.Set(name, value)
 			d.signed = d.signed || name == "signature" || name == "data"
 		}
 	}
 	return text
-}
-
-// set sets a member; an empty value only if it is missing.
-func (d *detail) set(name string, value []byte, replace bool) {
-	i := slices.IndexFunc(d.members, func(e element) bool { return e.name == name })
-	switch {
-	case i < 0:
-		d.members = append(d.members, element{name, value})
-	case replace:
-		d.members[i].value = value
-	}
 }
 
 // json is the list as the provider would have it whole; nil where it has no element.
@@ -87,36 +76,20 @@ func (l details) json() json.RawMessage {
 	if len(l) == 0 {
 		return nil
 	}
-	out := []byte{'['}
-	for i, d := range l {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, '{')
-		for _, m := range d.members {
-			out = appendMember(out, m.name, m.value)
-		}
-		for _, name := range []string{"text", "summary", "thinking"} {
+	var list []json.RawMessage
+	for _, d := range l {
+		for _, name := range textMembers {
 			if text, ok := d.text[name]; ok {
-				out = appendMember(out, name, slices.Concat([]byte{'"'}, text, []byte{'"'}))
+				d.members.Set(name, slices.Concat([]byte{'"'}, text, []byte{'"'}))
 			}
 		}
-		out = append(out, '}')
+		list = append(list, d.members.JSON())
 	}
-	out = append(out, ']')
-	if !json.Valid(out) {
+	out, err := rawjson.Marshal(list)
+	if err != nil { // the elements are not JSON
 		return nil
 	}
 	return out
-}
-
-// appendMember appends a member to an object that is being written.
-func appendMember(dst []byte, name string, value []byte) []byte {
-	if dst[len(dst)-1] != '{' {
-		dst = append(dst, ',')
-	}
-	quoted, _ := json.Marshal(name)
-	return append(append(append(dst, quoted...), ':'), value...)
 }
 
 // passMade passes on what stood beside the reasoning and the calls of an answer.
@@ -139,12 +112,7 @@ func (a *answer) passMade() bool {
 		if len(c.beside) == 0 {
 			continue
 		}
-		data := []byte{'{'}
-		for _, m := range c.beside {
-			data = appendMember(data, m.name, m.value)
-		}
-		data = append(data, '}')
-		if json.Valid(data) && !a.Pass(adapter.Chunk{Beside: &adapter.Beside{Type: adapter.PartCall, Index: i, Data: data}}) {
+		if data := c.beside.JSON(); json.Valid(data) && !a.Pass(adapter.Chunk{Beside: &adapter.Beside{Type: adapter.PartCall, Index: i, Data: data}}) {
 			return false
 		}
 	}

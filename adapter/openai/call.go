@@ -24,7 +24,7 @@ type call struct {
 	passed bool   // id and name were passed on
 	shape  shape  // of the arguments
 	input  wire.Text
-	beside []element // members that we do not know
+	beside wire.Members // members that we do not know
 }
 
 // toolCall reads a call, or a part of one.
@@ -80,14 +80,8 @@ func (d *decoder) toolCall(raw json.RawMessage) error {
 // addMembers stores members that we do not know: Gemini's extra_content, and others that providers want to have back.
 func (c *call) addMembers(raw json.RawMessage) {
 	for name, value := range rawjson.Members(raw) {
-		switch {
-		case slices.Contains([]string{"index", "id", "function", "type"}, name), string(value) == "null":
-			continue
-		}
-		if j := slices.IndexFunc(c.beside, func(e element) bool { return e.name == name }); j >= 0 {
-			c.beside[j].value = value
-		} else {
-			c.beside = append(c.beside, element{name, value})
+		if !slices.Contains([]string{"index", "id", "function", "type"}, name) && string(value) != "null" {
+			c.beside.Set(name, value)
 		}
 	}
 }

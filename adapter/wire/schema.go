@@ -9,73 +9,89 @@ import (
 	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
-// members are those of an object, in their order.
-type members []member
+// Members are those of an object, in their order.
+type Members []Member
 
-type member struct {
-	name  string
-	value json.RawMessage
+// Member is a member of an object.
+type Member struct {
+	Name  string
+	Value json.RawMessage
 }
 
 // readMembers returns nil for anything but an object.
-func readMembers(raw json.RawMessage) (list members) {
+func readMembers(raw json.RawMessage) (list Members) {
 	if !json.Valid(raw) || !IsObject(raw) {
 		return nil
 	}
-	list = members{}
+	list = Members{}
 	for name, value := range rawjson.Members(raw) {
-		list = append(list, member{name, bytes.TrimSpace(value)})
+		list = append(list, Member{name, bytes.TrimSpace(value)})
 	}
 	return list
 }
 
-func (m members) get(name string) json.RawMessage {
+// Set sets a member that is in the list, or adds it.
+func (m *Members) Set(name string, value json.RawMessage) {
+	for i := range *m {
+		if (*m)[i].Name == name {
+			(*m)[i].Value = value
+			return
+		}
+	}
+	*m = append(*m, Member{name, value})
+}
+
+// Has reports whether there is a member of this name.
+func (m Members) Has(name string) bool { return m.get(name) != nil }
+
+func (m Members) get(name string) json.RawMessage {
 	for _, one := range m {
-		if one.name == name {
-			return one.value
+		if one.Name == name {
+			return one.Value
 		}
 	}
 	return nil
 }
 
 // with adds a member that is not there; nil is none.
-func (m members) with(name string, value json.RawMessage) members {
+func (m Members) with(name string, value json.RawMessage) Members {
 	if value == nil || m.get(name) != nil {
 		return m
 	}
-	return append(slices.Clip(m), member{name, value})
+	return append(slices.Clip(m), Member{name, value})
 }
 
-func (m members) without(names ...string) members {
-	return slices.DeleteFunc(slices.Clone(m), func(one member) bool { return slices.Contains(names, one.name) })
+func (m Members) without(names ...string) Members {
+	return slices.DeleteFunc(slices.Clone(m), func(one Member) bool { return slices.Contains(names, one.Name) })
 }
 
-func (m members) json() json.RawMessage {
+// JSON returns the object.
+func (m Members) JSON() json.RawMessage {
 	out := []byte{'{'}
 	for i, one := range m {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		name, _ := rawjson.Marshal(one.name) // a string can be written
-		out = append(append(append(out, name...), ':'), one.value...)
+		name, _ := rawjson.Marshal(one.Name) // a string can be written
+		out = append(append(append(out, name...), ':'), one.Value...)
 	}
 	return append(out, '}')
 }
 
 // eachSchema returns the schema with what change makes of each schema directly within it.
-func (m members) eachSchema(change func(json.RawMessage) (json.RawMessage, error)) (_ members, err error) {
+func (m Members) eachSchema(change func(json.RawMessage) (json.RawMessage, error)) (_ Members, err error) {
 	m = slices.Clone(m)
 	for i := range m {
-		value := &m[i].value
-		switch m[i].name {
+		value := &m[i].Value
+		switch m[i].Name {
 		case "properties", "patternProperties", "$defs", "definitions":
 			named := readMembers(*value)
 			for k := range named {
-				if named[k].value, err = change(named[k].value); err != nil {
+				if named[k].Value, err = change(named[k].Value); err != nil {
 					return nil, err
 				}
 			}
-			*value = named.json()
+			*value = named.JSON()
 		case "items", "not":
 			*value, err = change(*value)
 		case "additionalProperties":
@@ -105,15 +121,15 @@ func (m members) eachSchema(change func(json.RawMessage) (json.RawMessage, error
 var errNotInSubset = errors.New("the schema is not in the subset of structured output")
 
 // checkShape checks that what should hold schemas does.
-func (m member) checkShape() error {
+func (m Member) checkShape() error {
 	var list []json.RawMessage
-	switch m.name {
+	switch m.Name {
 	case "properties", "$defs", "definitions":
-		if !IsObject(m.value) {
+		if !IsObject(m.Value) {
 			return errNotInSubset
 		}
 	case "anyOf", "oneOf", "allOf":
-		if json.Unmarshal(m.value, &list) != nil || list == nil {
+		if json.Unmarshal(m.Value, &list) != nil || list == nil {
 			return errNotInSubset
 		}
 	}
@@ -146,25 +162,25 @@ func closeSchema(schema json.RawMessage, words []string) (json.RawMessage, error
 		return nil, errNotInSubset
 	}
 	object, named := false, false
-	var kept members
+	var kept Members
 	for _, m := range all {
-		format := m.name == "format" && slices.Contains(knownFormats, Object{"": m.value}.Text(""))
+		format := m.Name == "format" && slices.Contains(knownFormats, Object{"": m.Value}.Text(""))
 		switch {
-		case m.name == "additionalProperties":
-			if object = true; string(m.value) != "false" {
+		case m.Name == "additionalProperties":
+			if object = true; string(m.Value) != "false" {
 				return nil, errNotInSubset
 			}
-		case slices.Contains(keptWords, m.name), slices.Contains(schemaWords, m.name), slices.Contains(words, m.name), format:
+		case slices.Contains(keptWords, m.Name), slices.Contains(schemaWords, m.Name), slices.Contains(words, m.Name), format:
 			if err := m.checkShape(); err != nil {
 				return nil, err
 			}
-			object = object || m.name == "type" && bytes.Contains(m.value, []byte("object"))
-			named = named || m.name == "properties" && len(readMembers(m.value)) > 0
-			if m.name == "oneOf" {
-				m.name = "anyOf"
+			object = object || m.Name == "type" && bytes.Contains(m.Value, []byte("object"))
+			named = named || m.Name == "properties" && len(readMembers(m.Value)) > 0
+			if m.Name == "oneOf" {
+				m.Name = "anyOf"
 			}
 			kept = append(kept, m)
-		case !slices.Contains(droppedWords, m.name):
+		case !slices.Contains(droppedWords, m.Name):
 			return nil, errNotInSubset
 		}
 	}
@@ -176,9 +192,9 @@ func closeSchema(schema json.RawMessage, words []string) (json.RawMessage, error
 		return nil, err
 	}
 	if named {
-		kept = append(kept, member{"additionalProperties", json.RawMessage("false")})
+		kept = append(kept, Member{"additionalProperties", json.RawMessage("false")})
 	}
-	return kept.json(), nil
+	return kept.JSON(), nil
 }
 
 // StrictSchema says whether a schema is in the subset that OpenAI holds answers to: the root is an object, every object lists all its properties as
@@ -206,7 +222,7 @@ func checkStrict(schema json.RawMessage, depth int) error {
 		return errNotInSubset
 	}
 	for _, one := range m {
-		if !slices.Contains(strictWords, one.name) {
+		if !slices.Contains(strictWords, one.Name) {
 			return errNotInSubset
 		}
 		if err := one.checkShape(); err != nil {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,17 +22,14 @@ type Refusal struct {
 }
 
 func (r *Refusal) Error() string {
-	words := r.Detail
+	text := cmp.Or(r.Detail, r.Title)
 	switch {
-	case words == "" && r.Title == "":
+	case text == "":
 		return fmt.Sprintf("the server answered %d %s", r.Status, http.StatusText(r.Status))
-	case words == "":
-		words = r.Title
+	case r.Code != "":
+		text += " (" + r.Code + ")"
 	}
-	if r.Code != "" {
-		words += " (" + r.Code + ")"
-	}
-	return words
+	return text
 }
 
 // temporary says whether the same request may succeed later.

@@ -33,9 +33,10 @@ type Request struct {
 type Run struct {
 	c       *Client
 	id      string
-	body    io.ReadCloser // of the answer that is being read; nil after it broke
-	silence *time.Timer   // breaks an answer that says nothing for too long
-	last    string        // id of the last event that was passed on
+	body    io.ReadCloser      // of the answer that is being read; nil after it broke
+	cancel  context.CancelFunc // of its request
+	silence *time.Timer        // breaks an answer that says nothing for too long
+	last    string             // id of the last event that was passed on
 	ended   bool
 }
 
@@ -89,19 +90,8 @@ func (r *Run) open(ctx context.Context, method, path string, body io.Reader, hea
 		defer res.Body.Close()
 		return refusalOf(res)
 	}
-	r.body, r.silence = closer{res.Body, cancel}, silence
+	r.body, r.silence, r.cancel = res.Body, silence, cancel
 	return nil
-}
-
-// closer ends a request with its answer.
-type closer struct {
-	io.ReadCloser
-	cancel context.CancelFunc
-}
-
-func (c closer) Close() error {
-	c.cancel()
-	return c.ReadCloser.Close()
 }
 
 // retry calls f until it succeeds, is refused for good, or has failed too often; it waits longer each time.
@@ -144,14 +134,15 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[tube.Event, error] {
 				}
 			}
 			before := r.last
-			err := r.read(ctx, yield)
+			left, err := r.read(ctx, yield)
+			r.cancel()
 			r.body.Close()
 			r.silence.Stop()
 			r.body = nil
 			if err != nil {
-				if !errors.Is(err, errLeft) {
-					yield(tube.Event{}, err)
-				}
+				yield(tube.Event{}, err)
+			}
+			if left || err != nil {
 				return
 			}
 			if fruitless++; r.last != before {

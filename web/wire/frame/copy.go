@@ -105,15 +105,10 @@ func (s *stream) fire() {
 func (s *stream) follow() error {
 	s.last = time.Now()
 	if len(s.opening) > 0 {
-		if _, err := s.out.Write(s.opening); err != nil {
+		if err := s.writeNow(s.opening); err != nil || s.over() {
 			return err
 		}
-		if err := s.out.Flush(); err != nil {
-			return err
-		}
-		if s.opening = nil; s.over() {
-			return nil
-		}
+		s.opening = nil
 	}
 	for {
 		if err := s.write(); err != nil {
@@ -129,6 +124,14 @@ func (s *stream) follow() error {
 			return context.Cause(s.ctx)
 		}
 	}
+}
+
+// writeNow writes and flushes a text.
+func (s *stream) writeNow(text []byte) error {
+	if _, err := s.out.Write(text); err != nil {
+		return err
+	}
+	return s.out.Flush()
 }
 
 // write writes and flushes what waits, or a comment when it is time for one.
@@ -150,10 +153,7 @@ func (s *stream) write() error {
 	s.fired.Store(false)
 	left := s.every - time.Since(s.last)
 	if left <= 0 {
-		if _, err := s.out.Write(s.comment); err != nil {
-			return err
-		}
-		if err := s.out.Flush(); err != nil {
+		if err := s.writeNow(s.comment); err != nil {
 			return err
 		}
 		s.last, left = time.Now(), s.every

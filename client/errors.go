@@ -32,11 +32,6 @@ func (r *Refusal) Error() string {
 	return text
 }
 
-// temporary says whether the same request may succeed later.
-func (r *Refusal) temporary() bool {
-	return r.Status == http.StatusTooManyRequests || r.Status == http.StatusServiceUnavailable
-}
-
 // SchemeError says that the server at Host uses the other scheme, which is Scheme.
 type SchemeError struct{ Host, Scheme string }
 

@@ -105,8 +105,8 @@ func (r *Run) retry(ctx context.Context, f func() error) error {
 		if e, ok := errors.AsType[*SchemeError](err); ok {
 			return e
 		}
-		if e, ok := errors.AsType[*Refusal](err); ok && !e.temporary() {
-			return e
+		if e, ok := errors.AsType[*Refusal](err); ok && e.Status != http.StatusTooManyRequests && e.Status != http.StatusServiceUnavailable {
+			return e // for good
 		}
 		// Do not wait for a server that never answered.
 		if attempt == maxAttempts || r.id == "" && attempt == 2 {

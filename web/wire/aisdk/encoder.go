@@ -35,7 +35,7 @@ type Options struct {
 //
 // A text at the document's root, or one level below it, is a text part; its provider metadata names the place unless it is the root. Of
 // every other value one level below the root there is a part "data-ling", whose id is that place as a uri: it is sent again when
-// the value has grown by a quarter, when a bot has ended and at the end. Each change in between goes as a transient "data-delta".
+// the value has grown by a quarter, by an eighth when a bot has ended, and at the end. Each change in between goes as a transient "data-delta".
 // So a document is the texts and the data parts; a data part is newer than a text of the same place, and one with an empty id is
 // the whole document, in place of all others. (Both are for values that were taken back, which is rare.)
 //

@@ -1,8 +1,11 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
+
+	"github.com/buger/jsonparser"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
@@ -27,48 +30,71 @@ var reasoningFields = [...]string{"reasoning_content", "reasoning", "thinking"}
 type details []detail
 
 type detail struct {
-	kind, index string
+	kind, index []byte
 	text        map[string][]byte // escaped as it came
-	members     wire.Members
+	members     []element
 	signed      bool
 }
 
-// textMembers are the members of an element that have text.
-var textMembers = []string{"text", "summary", "thinking"}
+type element struct {
+	name  string
+	value []byte // JSON
+}
 
 // maxDetails is how many elements a list may have.
 const maxDetails = 4096
 
 // add takes an element. It returns its text, escaped as it came.
-func (l *details) add(value json.RawMessage) (text []byte) {
-	in := wire.ReadObject(value)
-	kind, index := in.Text("type"), string(in["index"])
+func (l *details) add(value []byte) (text []byte) {
+	kind, index := wire.StringAt(value, "type"), []byte(nil)
+	if raw, _, _, err := jsonparser.Get(value, "index"); err == nil {
+		index = raw
+	}
 	var d *detail
-	if n := len(*l); n > 0 && !(*l)[n-1].signed && (*l)[n-1].kind == kind && (*l)[n-1].index == index {
+	if n := len(*l); n > 0 && !(*l)[n-1].signed && bytes.Equal((*l)[n-1].kind, kind) && bytes.Equal((*l)[n-1].index, index) {
 		d = &(*l)[n-1]
 	} else {
 		if n == maxDetails {
 			return nil
 		}
-		*l = append(*l, detail{kind: kind, index: index, text: map[string][]byte{}})
+		*l = append(*l, detail{kind: bytes.Clone(kind), index: bytes.Clone(index), text: map[string][]byte{}})
 		d = &(*l)[n]
 	}
-	for name, value := range rawjson.Members(value) {
-		inner := inside(value)
-		switch {
-		case value[0] == '"' && slices.Contains(textMembers, name):
-			d.text[name] = append(d.text[name], inner...)
-			text = append(text, inner...)
-		case string(value) == "null", string(value) == `""`:
-			if !d.members.Has(name) {
-				d.members.Set(name, value)
-			}
+	_ = jsonparser.ObjectEach(value, func(key, value []byte, kind jsonparser.ValueType, _ int) error {
+		switch name := string(key); {
+		case kind == jsonparser.String && (name == "text" || name == "summary" || name == "thinking"):
+			d.text[name] = append(d.text[name], value...)
+			text = append(text, value...)
+		case kind == jsonparser.Null || kind == jsonparser.String && len(value) == 0:
+			d.set(name, value, kind, false)
 		default:
-			d.members.Set(name, value)
+			d.set(name, value, kind, true)
 			d.signed = d.signed || name == "signature" || name == "data"
 		}
-	}
+		return nil
+	})
 	return text
+}
+
+// set sets a member; where it has nothing to say, only if there is none.
+func (d *detail) set(name string, value []byte, kind jsonparser.ValueType, over bool) {
+	raw := rawOf(value, kind)
+	i := slices.IndexFunc(d.members, func(e element) bool { return e.name == name })
+	switch {
+	case i < 0:
+		d.members = append(d.members, element{name, raw})
+	case over:
+		d.members[i].value = raw
+	}
+}
+
+// rawOf returns the JSON of a value that the parser has found.
+func rawOf(value []byte, kind jsonparser.ValueType) []byte {
+	if kind != jsonparser.String {
+		return bytes.Clone(value)
+	}
+	raw := append(make([]byte, 0, len(value)+2), '"')
+	return append(append(raw, value...), '"')
 }
 
 // json is the list as the provider would have it whole; nil where it has no element.
@@ -76,20 +102,36 @@ func (l details) json() json.RawMessage {
 	if len(l) == 0 {
 		return nil
 	}
-	var list []json.RawMessage
-	for _, d := range l {
-		for _, name := range textMembers {
+	out := []byte{'['}
+	for i, d := range l {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, '{')
+		for _, m := range d.members {
+			out = appendMember(out, m.name, m.value)
+		}
+		for _, name := range []string{"text", "summary", "thinking"} {
 			if text, ok := d.text[name]; ok {
-				d.members.Set(name, slices.Concat([]byte{'"'}, text, []byte{'"'}))
+				out = appendMember(out, name, rawOf(text, jsonparser.String))
 			}
 		}
-		list = append(list, d.members.JSON())
+		out = append(out, '}')
 	}
-	out, err := rawjson.Marshal(list)
-	if err != nil { // the elements are not JSON
+	out = append(out, ']')
+	if !json.Valid(out) {
 		return nil
 	}
 	return out
+}
+
+// appendMember appends a member to an object that is being written.
+func appendMember(dst []byte, name string, value []byte) []byte {
+	if dst[len(dst)-1] != '{' {
+		dst = append(dst, ',')
+	}
+	quoted, _ := json.Marshal(name)
+	return append(append(append(dst, quoted...), ':'), value...)
 }
 
 // passMade passes on what stood beside the reasoning and the calls of an answer.
@@ -112,7 +154,12 @@ func (a *answer) passMade() bool {
 		if len(c.beside) == 0 {
 			continue
 		}
-		if data := c.beside.JSON(); json.Valid(data) && !a.Pass(adapter.Chunk{Beside: &adapter.Beside{Type: adapter.PartCall, Index: i, Data: data}}) {
+		data := []byte{'{'}
+		for _, m := range c.beside {
+			data = appendMember(data, m.name, m.value)
+		}
+		data = append(data, '}')
+		if json.Valid(data) && !a.Pass(adapter.Chunk{Beside: &adapter.Beside{Type: adapter.PartCall, Index: i, Data: data}}) {
 			return false
 		}
 	}

@@ -32,14 +32,14 @@ type plainEvent struct {
 func TestDecodingIsTheSameAsEncodingJSONs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var d decoder
-		d.onTail = checkTail
+		d.init()
 		contents := rapid.OneOf(rapid.SampledFrom([]string{"", "a", "}", `"`, `\`, `\\`, "\n", `","finish_reason":"stop`, "ü", "🙂", "\u2028", "]"}), rapid.String())
-		heads := []string{`{"id":"1","choices":[{`, `{"id":"2","choices":[{`, `{"error":null,"choices":[{`}
+		heads := []string{`{"id":"1","choices":[{`, `{"id":"2","choices":[{`, `{"error":null,"choices":[{`, `{"choices":[],"choices":[{`}
 		befores := []string{`"index":0,`, ``, `"finish_reason":null,`, `"delta":null,`}
 		deltas := []string{`"content":%s`, `"reasoning_content":%s`, `"role":"assistant","content":%s`, `"content":null,"reasoning_content":%s`, `"content":"first","reasoning_content":%s`, `"content" : %s`}
 		afters := []string{
 			`}],"usage":null}`, `}]}`, `,"finish_reason":"stop"}]}`, `}],"usage":{"prompt_tokens":1}}`, `}] , "obfuscation":"x"}`,
-			`}],"obfuscation":"y"}`, `}],"error":{"message":"x"}}`, `},{"delta":{"content":"second"}}]}`, `}],"usage":null,"error":"x"}`,
+			`}],"obfuscation":"y"}`, `}],"error":{"message":"x"}}`, `},{"delta":{"content":"second"}}]}`, `}],"choices":[{"delta":{"content":"third"}}]}`, `}],"usage":null,"error":"x"}`,
 		}
 		for range rapid.IntRange(1, 20).Draw(t, "events") {
 			content, _ := json.Marshal(contents.Draw(t, "content"))
@@ -96,7 +96,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		run := func(events ...string) (r result, held bool) {
 			var d decoder
-			d.onTail = checkTail
+			d.init()
 			for _, e := range events {
 				held = d.content.Open() || d.thinking.Open() || len(d.calls) > 0
 				r = result{err: d.decode([]byte(e))}

@@ -5,9 +5,9 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
-	"slices"
 	"strings"
 
+	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
@@ -43,43 +43,62 @@ type source struct {
 	IDs     json.RawMessage `json:"reference_ids"` // of Mistral's references, to what its tools have found
 }
 
-// top reads the sources that are next to the choices: Perplexity's search_results, which have titles, and citations, which are addresses. It
-// returns whether they differ from the last ones.
-func (b *beside) top(event wire.Object) (differ bool) {
-	for i, name := range [...]string{"search_results", "citations"} {
-		if list := event[name]; event.List(name) != nil && !bytes.Equal(list, b.told[i]) {
-			b.sources[i], differ = list, true
-		}
+// top takes the sources that stand beside the choices: Perplexity's search_results, which have titles, and citations, which are
+// addresses. It says whether they are others than before.
+func (b *beside) top(key, value []byte, kind jsonparser.ValueType) bool {
+	at := 0
+	if string(key) == "citations" {
+		at = 1
 	}
-	return differ
+	if kind != jsonparser.Array || bytes.Equal(value, b.told[at]) {
+		return false
+	}
+	b.sources[at] = bytes.Clone(value)
+	return true
 }
 
-// message reads the members of a message or delta for sources, images and sound. It returns whether there are any.
-func (b *beside) message(in wire.Object) (found bool) {
-	for _, name := range []string{"annotations", "images", "audio"} {
-		found = found || in.Has(name)
-	}
-	b.cite(in["annotations"])                    // OpenAI's search models, OpenRouter
-	for _, image := range in.Objects("images") { // OpenRouter
-		if url := image.Object("image_url").Text("url"); url != "" {
-			b.found = append(b.found, adapter.Chunk{Media: &adapter.Media{Type: typeOf(url), URL: url}})
+// part takes a member of a delta, and says whether it was one of these.
+func (b *beside) part(key, value []byte, kind jsonparser.ValueType) bool {
+	switch string(key) {
+	case "annotations": // OpenAI's search models, OpenRouter
+		if kind == jsonparser.Array {
+			b.cite(value)
 		}
+	case "images": // OpenRouter
+		var list []struct {
+			Image struct {
+				URL string `json:"url"`
+			} `json:"image_url"`
+		}
+		if kind != jsonparser.Array || json.Unmarshal(value, &list) != nil {
+			return kind == jsonparser.Array
+		}
+		for _, image := range list {
+			if url := image.Image.URL; url != "" {
+				b.found = append(b.found, adapter.Chunk{Media: &adapter.Media{Type: typeOf(url), URL: url}})
+			}
+		}
+	case "audio": // OpenAI's audio models: the sound in pieces, and what it says
+		if kind != jsonparser.Object {
+			return false
+		}
+		if data := wire.StringAt(value, "data"); len(b.sound)+len(data) <= maxSound {
+			b.sound = append(b.sound, data...)
+		}
+		if text, err := jsonparser.GetString(value, "transcript"); err == nil && text != "" {
+			b.found = append(b.found, adapter.Chunk{Text: text})
+		}
+	default:
+		return false
 	}
-	audio := in.Object("audio") // OpenAI's audio models: the sound in pieces, and what it says
-	if data := inside(audio["data"]); len(b.sound)+len(data) <= maxSound {
-		b.sound = append(b.sound, data...)
-	}
-	if text := audio.Text("transcript"); text != "" {
-		b.found = append(b.found, adapter.Chunk{Text: text})
-	}
-	return found
+	return true
 }
 
-// reference reads a part of Mistral's content that names a source.
-func (b *beside) reference(part wire.Object, raw json.RawMessage) {
-	switch part.Text("type") {
+// reference takes a part of Mistral's content that names a source.
+func (b *beside) reference(value []byte) {
+	switch string(wire.StringAt(value, "type")) {
 	case "reference", "tool_reference":
-		b.cite(slices.Concat([]byte{'['}, raw, []byte{']'}))
+		b.cite(append(append([]byte{'['}, value...), ']'))
 	}
 }
 

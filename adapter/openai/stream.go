@@ -17,14 +17,14 @@ type answer struct {
 func (m *model) read(w *wire.Answer) error {
 	a := &answer{Answer: w}
 	a.Last = a.last
-	a.events.onTail = checkTail
+	a.events.init()
 	return a.Read("check the base URL (most end in /v1)", a.readEvent, a.whole)
 }
 
 // readEvent passes on what an event has; done says that it is the last. What is needed of an event that is not plain is not on the stack while
 // events are waited for.
 func (a *answer) readEvent(kind, data []byte) (done bool, err error) {
-	if len(kind) == 0 && a.events.decodeSame(data) {
+	if len(kind) == 0 && a.events.glance(data) {
 		if !a.passContent() {
 			return false, wire.ErrLeft
 		}

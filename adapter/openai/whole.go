@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"encoding/json"
 	"errors"
 
 	"github.com/lingserve/lingserve/adapter/wire"
@@ -16,7 +17,9 @@ func (a *answer) whole(body []byte) error {
 	case err == errReported:
 		a.Usage = d.usage
 		return a.Server.Failed(body)
-	case err == nil && !d.hasChoice:
+	case err == nil && !json.Valid(body):
+		err = errNotObject
+	case err == nil && !d.chosen:
 		err = errors.New("no choices")
 	}
 	if err != nil {

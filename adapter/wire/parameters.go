@@ -37,7 +37,7 @@ func Parameters(schema json.RawMessage) json.RawMessage {
 }
 
 // resolve returns the definition that a reference such as "#/$defs/name" names; it may be nil.
-func (m Members) resolve(ref json.RawMessage) Members {
+func (m members) resolve(ref json.RawMessage) members {
 	var path string
 	if json.Unmarshal(ref, &path) != nil {
 		return nil
@@ -50,7 +50,7 @@ func (m Members) resolve(ref json.RawMessage) Members {
 }
 
 // join makes one object of a root's alternatives: it has all their properties, and requires what all require.
-func (m Members) join() Members {
+func (m members) join() members {
 	rest := m.without("anyOf", "oneOf", "allOf", "not", "enum", "const", "if", "then", "else")
 	if len(rest) == len(m) {
 		return m
@@ -83,7 +83,7 @@ func (m Members) join() Members {
 		}
 		required = append(required, common...)
 	}
-	rest = rest.without("properties", "required").with("properties", properties.JSON())
+	rest = rest.without("properties", "required").with("properties", properties.json())
 	if slices.Sort(required); len(required) > 0 {
 		names, _ := rawjson.Marshal(slices.Compact(required)) // strings can be written
 		rest = rest.with("required", names)
@@ -92,21 +92,21 @@ func (m Members) join() Members {
 }
 
 // or adds a property; beside one of the same name, either is meant.
-func (m Members) or(p Member) Members {
-	before := m.get(p.Name)
-	if before == nil || bytes.Equal(before, p.Value) {
-		return m.with(p.Name, p.Value)
+func (m members) or(p member) members {
+	before := m.get(p.name)
+	if before == nil || bytes.Equal(before, p.value) {
+		return m.with(p.name, p.value)
 	}
-	either := json.RawMessage(`{"anyOf":[` + string(before) + "," + string(p.Value) + "]}")
+	either := json.RawMessage(`{"anyOf":[` + string(before) + "," + string(p.value) + "]}")
 	out := slices.Clone(m)
-	out[slices.IndexFunc(out, func(o Member) bool { return o.Name == p.Name })].Value = either
+	out[slices.IndexFunc(out, func(o member) bool { return o.name == p.name })].value = either
 	return out
 }
 
 // acceptable writes a schema whose objects have properties and whose lists have items. A keyword that is null is left out.
-func (m Members) acceptable(depth int) json.RawMessage {
+func (m members) acceptable(depth int) json.RawMessage {
 	if depth > 4*maxNesting {
-		return m.JSON()
+		return m.json()
 	}
 	out, _ := m.eachSchema(func(inner json.RawMessage) (json.RawMessage, error) {
 		if s := readMembers(inner); s != nil {
@@ -114,8 +114,8 @@ func (m Members) acceptable(depth int) json.RawMessage {
 		}
 		return inner, nil
 	})
-	out = slices.DeleteFunc(out, func(one Member) bool {
-		return string(one.Value) == "null" && one.Name != "const" && one.Name != "default"
+	out = slices.DeleteFunc(out, func(one member) bool {
+		return string(one.value) == "null" && one.name != "const" && one.name != "default"
 	})
 	types := Object{"type": m.get("type")}.Types()
 	if slices.Contains(types, "object") {
@@ -124,5 +124,5 @@ func (m Members) acceptable(depth int) json.RawMessage {
 	if slices.Contains(types, "array") && m.get("prefixItems") == nil {
 		out = out.with("items", json.RawMessage("{}"))
 	}
-	return out.JSON()
+	return out.json()
 }

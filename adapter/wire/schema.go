@@ -9,89 +9,73 @@ import (
 	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
-// Members are those of an object, in their order.
-type Members []Member
+// members are those of an object, in their order.
+type members []member
 
-// Member is a member of an object.
-type Member struct {
-	Name  string
-	Value json.RawMessage
+type member struct {
+	name  string
+	value json.RawMessage
 }
 
 // readMembers returns nil for anything but an object.
-func readMembers(raw json.RawMessage) (list Members) {
+func readMembers(raw json.RawMessage) (list members) {
 	if !json.Valid(raw) || !IsObject(raw) {
 		return nil
 	}
-	list = Members{}
+	list = members{}
 	for name, value := range rawjson.Members(raw) {
-		list = append(list, Member{name, bytes.TrimSpace(value)})
+		list = append(list, member{name, bytes.TrimSpace(value)})
 	}
 	return list
 }
 
-// Set sets a member that is in the list, or adds it.
-func (m *Members) Set(name string, value json.RawMessage) {
-	for i := range *m {
-		if (*m)[i].Name == name {
-			(*m)[i].Value = value
-			return
-		}
-	}
-	*m = append(*m, Member{name, value})
-}
-
-// Has reports whether there is a member of this name.
-func (m Members) Has(name string) bool { return m.get(name) != nil }
-
-func (m Members) get(name string) json.RawMessage {
+func (m members) get(name string) json.RawMessage {
 	for _, one := range m {
-		if one.Name == name {
-			return one.Value
+		if one.name == name {
+			return one.value
 		}
 	}
 	return nil
 }
 
 // with adds a member that is not there; nil is none.
-func (m Members) with(name string, value json.RawMessage) Members {
+func (m members) with(name string, value json.RawMessage) members {
 	if value == nil || m.get(name) != nil {
 		return m
 	}
-	return append(slices.Clip(m), Member{name, value})
+	return append(slices.Clip(m), member{name, value})
 }
 
-func (m Members) without(names ...string) Members {
-	return slices.DeleteFunc(slices.Clone(m), func(one Member) bool { return slices.Contains(names, one.Name) })
+func (m members) without(names ...string) members {
+	return slices.DeleteFunc(slices.Clone(m), func(one member) bool { return slices.Contains(names, one.name) })
 }
 
-// JSON returns the object.
-func (m Members) JSON() json.RawMessage {
+func (m members) json() json.RawMessage {
 	out := []byte{'{'}
 	for i, one := range m {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		name, _ := rawjson.Marshal(one.Name) // a string can be written
-		out = append(append(append(out, name...), ':'), one.Value...)
+		name, _ := rawjson.Marshal(one.name) // a string can be written
+		out = append(append(append(out, name...), ':'), one.value...)
 	}
 	return append(out, '}')
 }
 
 // eachSchema returns the schema with what change makes of each schema directly within it.
-func (m Members) eachSchema(change func(json.RawMessage) (json.RawMessage, error)) (_ Members, err error) {
+func (m members) eachSchema(change func(json.RawMessage) (json.RawMessage, error)) (_ members, err error) {
 	m = slices.Clone(m)
 	for i := range m {
-		value := &m[i].Value
-		switch m[i].Name {
+		value := &m[i].value
+		switch m[i].name {
 		case "properties", "patternProperties", "$defs", "definitions":
 			named := readMembers(*value)
 			for k := range named {
-				if named[k].Value, err = change(named[k].Value); err != nil {
+				if named[k].value, err = change(named[k].value); err != nil {
 					return nil, err
 				}
 			}
-			*value = named.JSON()
+			*value = named.json()
 		case "items", "not":
 			*value, err = change(*value)
 		case "additionalProperties":
@@ -121,15 +105,15 @@ func (m Members) eachSchema(change func(json.RawMessage) (json.RawMessage, error
 var errNotInSubset = errors.New("the schema is not in the subset of structured output")
 
 // checkShape checks that what should hold schemas does.
-func (m Member) checkShape() error {
+func (m member) checkShape() error {
 	var list []json.RawMessage
-	switch m.Name {
+	switch m.name {
 	case "properties", "$defs", "definitions":
-		if !IsObject(m.Value) {
+		if !IsObject(m.value) {
 			return errNotInSubset
 		}
 	case "anyOf", "oneOf", "allOf":
-		if json.Unmarshal(m.Value, &list) != nil || list == nil {
+		if json.Unmarshal(m.value, &list) != nil || list == nil {
 			return errNotInSubset
 		}
 	}
@@ -162,25 +146,25 @@ func closeSchema(schema json.RawMessage, words []string) (json.RawMessage, error
 		return nil, errNotInSubset
 	}
 	object, named := false, false
-	var kept Members
+	var kept members
 	for _, m := range all {
-		format := m.Name == "format" && slices.Contains(knownFormats, Object{"": m.Value}.Text(""))
+		format := m.name == "format" && slices.Contains(knownFormats, Object{"": m.value}.Text(""))
 		switch {
-		case m.Name == "additionalProperties":
-			if object = true; string(m.Value) != "false" {
+		case m.name == "additionalProperties":
+			if object = true; string(m.value) != "false" {
 				return nil, errNotInSubset
 			}
-		case slices.Contains(keptWords, m.Name), slices.Contains(schemaWords, m.Name), slices.Contains(words, m.Name), format:
+		case slices.Contains(keptWords, m.name), slices.Contains(schemaWords, m.name), slices.Contains(words, m.name), format:
 			if err := m.checkShape(); err != nil {
 				return nil, err
 			}
-			object = object || m.Name == "type" && bytes.Contains(m.Value, []byte("object"))
-			named = named || m.Name == "properties" && len(readMembers(m.Value)) > 0
-			if m.Name == "oneOf" {
-				m.Name = "anyOf"
+			object = object || m.name == "type" && bytes.Contains(m.value, []byte("object"))
+			named = named || m.name == "properties" && len(readMembers(m.value)) > 0
+			if m.name == "oneOf" {
+				m.name = "anyOf"
 			}
 			kept = append(kept, m)
-		case !slices.Contains(droppedWords, m.Name):
+		case !slices.Contains(droppedWords, m.name):
 			return nil, errNotInSubset
 		}
 	}
@@ -192,9 +176,9 @@ func closeSchema(schema json.RawMessage, words []string) (json.RawMessage, error
 		return nil, err
 	}
 	if named {
-		kept = append(kept, Member{"additionalProperties", json.RawMessage("false")})
+		kept = append(kept, member{"additionalProperties", json.RawMessage("false")})
 	}
-	return kept.JSON(), nil
+	return kept.json(), nil
 }
 
 // StrictSchema says whether a schema is in the subset that OpenAI holds answers to: the root is an object, every object lists all its properties as
@@ -222,7 +206,7 @@ func checkStrict(schema json.RawMessage, depth int) error {
 		return errNotInSubset
 	}
 	for _, one := range m {
-		if !slices.Contains(strictWords, one.Name) {
+		if !slices.Contains(strictWords, one.name) {
 			return errNotInSubset
 		}
 		if err := one.checkShape(); err != nil {

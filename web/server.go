@@ -51,7 +51,7 @@ type Options struct {
 	Turns  *turn.Framework
 	Agents run.Agents
 
-	// Kernel makes the turns of what is said in sessions, as the channel "web"; nil is one that lets everybody talk.
+	// Kernel makes turns of the messages in sessions, as the channel "web"; nil is one that accepts all senders.
 	Kernel   *kernel.Kernel
 	Channels Channels // that platforms send events to; nil is none
 
@@ -89,9 +89,9 @@ type Options struct {
 	Ledger *adapter.Ledger // that runs pay for their memory, and turns beside them; nil is one for Limits.Memory
 
 	Access  Access         // who may ask, and how much; zero lets everybody in
-	Proxies access.Proxies // are believed when they say whom they speak for
+	Proxies access.Proxies // whose headers about the client count
 
-	Observer Observer             // is told what happens, to count it; nil is nobody
+	Observer Observer             // counts what happens; it may be nil
 	Tracer   trace.TracerProvider // makes the spans of runs, and of all below them; nil makes none
 	times    run.Times            // for tests
 
@@ -201,7 +201,7 @@ func New(o Options) (*Server, error) {
 		}
 		s.memory, s.o.Runs = d, d.Runs()
 	}
-	// Last of what can fail, since nobody would close it.
+	// Last of what can fail, since it has to be closed.
 	runs, err := run.Open(s.runOptions())
 	if err != nil {
 		return nil, errors.Join(err, s.closeMemory())

@@ -27,7 +27,6 @@ import (
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/markup"
 	"github.com/lingserve/lingserve/channel/platform"
-	"github.com/lingserve/lingserve/internal/egress"
 )
 
 // What is shown of an answer before it is finished.
@@ -64,7 +63,6 @@ type Channel struct {
 	s         Settings
 	log       *slog.Logger
 	api       *api
-	transport *http.Transport // that the gateway is reached by
 	closeIdle func()
 	media     *platform.MediaStore
 	service   platform.Service
@@ -99,11 +97,6 @@ func New(s Settings) (*Channel, error) {
 	c := &Channel{s: s, log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)), media: media}
 	c.api = &api{base: base, token: token, lost: c.service.Fail}
 	c.api.client, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
-	if t, ok := c.api.client.Transport.(*http.Transport); ok {
-		c.transport = t
-	} else {
-		c.transport = egress.NewTransport(s.ProxyEnv)
-	}
 	c.self.Store(new(profile)) // until the platform says who the bot is
 	return c, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -22,8 +21,6 @@ import (
 const (
 	intents = discordgo.IntentGuilds | discordgo.IntentGuildMessages | discordgo.IntentDirectMessages | discordgo.IntentMessageContent
 
-	// maxSilence is longer than the pauses between heartbeats, which are answered: 41 s.
-	maxSilence = 2 * time.Minute
 	// maxWaiting is how many events wait in memory while they cannot be stored. Then the gateway is not read until they are.
 	maxWaiting = 1000
 	// disallowedIntents is the code of a connection that asks for messages which the bot may not read.
@@ -84,14 +81,7 @@ func (c *Channel) session(ctx context.Context, events chan<- *event, ended chan<
 	s.SyncEvents, s.ShouldReconnectOnError, s.ShouldReconnectVoiceOnSessionError = true, false, false
 	s.State.TrackEmojis, s.State.TrackStickers, s.State.TrackPresences, s.State.TrackVoice, s.State.TrackThreadMembers = false, false, false, false, false
 	s.Identify.Intents = intents
-	s.Dialer = &websocket.Dialer{HandshakeTimeout: callTimeout, Proxy: c.transport.Proxy, TLSClientConfig: c.transport.TLSClientConfig}
-	s.Dialer.NetDialContext = func(_ context.Context, network, address string) (net.Conn, error) {
-		conn, err := c.transport.DialContext(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return &connection{conn, context.AfterFunc(ctx, func() { conn.Close() })}, nil
-	}
+	s.Dialer = platform.NewDialer(ctx, c.api.client, c.s.ProxyEnv)
 	s.AddHandler(func(s *discordgo.Session, came *discordgo.Event) {
 		if e := c.newEvent(s.State, came.Type, came.RawData); e != nil {
 			select {
@@ -107,22 +97,6 @@ func (c *Channel) session(ctx context.Context, events chan<- *event, ended chan<
 		}
 	})
 	return s, nil
-}
-
-// connection is one to the gateway. It ends with the channel, and if nothing comes for too long; the library has no time limits.
-type connection struct {
-	net.Conn
-	forget func() bool
-}
-
-func (c *connection) Read(p []byte) (int, error) {
-	_ = c.SetReadDeadline(time.Now().Add(maxSilence))
-	return c.Conn.Read(p)
-}
-
-func (c *connection) Close() error {
-	c.forget()
-	return c.Conn.Close()
 }
 
 // open connects and identifies, or resumes.

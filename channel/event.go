@@ -13,6 +13,10 @@ type EventKey struct {
 	Synthetic                                  bool // ID was made from content: the key lives for 60 s
 }
 
+// ThreadOfInteractions is the thread in the keys of interactions that do not wait for the messages of their conversation, because the platform waits a few
+// seconds only. Erasing a session also removes these events of its conversations.
+const ThreadOfInteractions = "interactions"
+
 // String returns the key as one text, with its parts escaped, so that different keys have different texts. Synthetic is no part of it.
 func (k EventKey) String() string {
 	return string(appendParts(nil, k.Channel, k.Account, k.Conversation, k.Thread, k.ID))

@@ -146,7 +146,7 @@ func (r *reader) store(ctx context.Context, e *event) error {
 	case channel.EventMessage:
 		a.Bundle, a.Wait = q.Kernel().Bundle(c.s.Name, c.s.Account, c.input(e))
 	case channel.EventCommand, channel.EventInteraction:
-		a.Key.Thread = "interactions" // does not wait for messages of the conversation, because the platform does not wait
+		a.Key.Thread = channel.ThreadOfInteractions
 	}
 	_, err = q.Accept(ctx, a)
 	return err

@@ -139,7 +139,7 @@ func (c *Channel) deliver(ctx context.Context, b channel.Block) (channel.Receipt
 		if list[0].Content != "" {
 			err = c.edit(ctx, &t, id, list[0].Content)
 		}
-		if list[0].Content == "" || is(err, deleted) {
+		if list[0].Content == "" || platform.Is(err, deleted) {
 			return false, nil
 		}
 		return true, err
@@ -182,10 +182,10 @@ func (c *Channel) send(ctx context.Context, t target, m outgoing, key string, ha
 	}
 	err := c.api.do(ctx, request{what: "send a message", method: http.MethodPost, path: t.path(), in: &call, out: &sent, file: m.file, harmless: harmless})
 	switch {
-	case is(err, expired) && t.token != "":
+	case platform.Is(err, expired) && t.token != "":
 		t.token = ""
 		return c.send(ctx, t, m, key, harmless)
-	case is(err, noReply) && t.reply != "":
+	case platform.Is(err, noReply) && t.reply != "":
 		t.reply = ""
 		return c.send(ctx, t, m, key, harmless)
 	}

@@ -180,7 +180,7 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 
 // persist makes a call until it works, the channel ends, or the token is invalid.
 func (c *Channel) persist(ctx context.Context, warning string, call func(context.Context) error) error {
-	return platform.Persist(ctx, call, func(err error) bool { return is(err, badToken) }, judge, func(err error, pause time.Duration) {
+	return platform.Persist(ctx, call, func(err error) bool { return platform.Is(err, badToken) }, platform.Judge, func(err error, pause time.Duration) {
 		c.log.WarnContext(ctx, warning, "channel", c.s.Name, "error", err, "pause", pause)
 	})
 }

@@ -29,7 +29,7 @@ const (
 
 // fatal has the codes of connections that end because a setting is wrong.
 var fatal = map[int]error{
-	4004:              errors.New("discord: " + string(badToken)),
+	4004:              errors.New("discord: " + badToken.Text),
 	4011:              errors.New("discord: the bot is in more servers than one connection may have; remove it from some, because this channel has no shards"),
 	disallowedIntents: errors.New("discord: the bot may not read messages; turn on \"Message Content Intent\" on the page Bot of the application"),
 }
@@ -61,7 +61,7 @@ func (c *Channel) receive(ctx context.Context) error {
 			c.service.Fail(fatal[closed.Code])
 			return fatal[closed.Code]
 		}
-		if is(err, badToken) || ctx.Err() != nil {
+		if platform.Is(err, badToken) || ctx.Err() != nil {
 			return err
 		}
 		pause := pauses.NextBackOff()

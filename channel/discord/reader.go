@@ -102,7 +102,7 @@ func (r *reader) fetchMissed(ctx context.Context, id string) {
 			r.note(e)
 		}
 	}
-	if is(err, noChannel, noAccess) {
+	if platform.Is(err, noChannel, noAccess) {
 		delete(r.newest, id)
 		r.changed = true
 	} else if err != nil {

@@ -217,7 +217,7 @@ func (c *Channel) readMessage(ctx context.Context, id string) *knownMessage {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	got, err := c.api.call(ctx, request{name: "get the message that is replied to", method: http.MethodGet, path: messagePath(id)})
-	if err != nil && !isKind(err, deleted, noChat) {
+	if err != nil && !platform.Is(err, deleted, noChat) {
 		c.s.Log.WarnContext(ctx, "unknown message in a reply", "channel", c.s.Name, "error", err)
 		return nil
 	}

@@ -176,7 +176,7 @@ func (c *Channel) readIdentity(ctx context.Context) error {
 	r := request{name: "get the bot's id", method: http.MethodGet, path: "bot/v3/info"}
 	got, err := c.api.call(ctx, r)
 	if err == nil && got.Bot.OpenID == "" {
-		err = &apiError{call: r.name, status: http.StatusOK, kind: noBot}
+		err = fmt.Errorf("feishu: %s: %w", r.name, &platform.Refusal{Kind: noBot, Code: "no open_id"})
 	}
 	if err == nil {
 		c.bot.Store(&got.Bot)
@@ -198,8 +198,8 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 
 // connect asks for the bot's id until the platform answers.
 func (c *Channel) connect(ctx context.Context) error {
-	hopeless := func(err error) bool { return isKind(err, badApp, wrongServer) }
-	err := platform.Persist(ctx, c.readIdentity, hopeless, judge, func(err error, pause time.Duration) {
+	hopeless := func(err error) bool { return platform.Is(err, badApp, wrongServer) }
+	err := platform.Persist(ctx, c.readIdentity, hopeless, platform.Judge, func(err error, pause time.Duration) {
 		c.s.Log.WarnContext(ctx, "platform answers wrongly; retrying", "channel", c.s.Name, "error", err, "pause", pause)
 	})
 	if err == nil {

@@ -125,7 +125,7 @@ func (c *Channel) deliver(ctx context.Context, b *channel.Block, s *stream) (cha
 			return streamed, nil
 		}
 		err = c.update(ctx, t, ts, list[0])
-		if is(err, gone) {
+		if platform.Is(err, gone) {
 			return false, nil
 		}
 		return true, err
@@ -186,10 +186,10 @@ func (c *Channel) tryUpdate(ctx context.Context, t target, ts, text string, bloc
 		return err
 	}
 	err := replace()
-	if !is(err, streaming) {
+	if !platform.Is(err, streaming) {
 		return err
 	}
-	if err = c.stopStream(ctx, t, ts, ""); err != nil && !is(err, ended) {
+	if err = c.stopStream(ctx, t, ts, ""); err != nil && !platform.Is(err, ended) {
 		return err
 	}
 	return replace()
@@ -208,7 +208,7 @@ func (d *delivery) preview(ctx context.Context, b channel.Block, before channel.
 		ts, err = d.editPreview(ctx, t, ts, list[0])
 	}
 	if err != nil {
-		return channel.Receipt{}, platform.NotSent(err, judge)
+		return channel.Receipt{}, platform.NotSent(err, platform.Judge)
 	}
 	if ts == "" {
 		return channel.Receipt{State: channel.Suppressed}, nil

@@ -78,7 +78,7 @@ func (c *Channel) fetch(ctx context.Context, a attachment) (path string, size in
 	path, size, err = c.media.Put(name, func(w io.Writer) error {
 		return c.call(ctx, "load a file", func(ctx context.Context) error { return c.api.GetFileContext(ctx, a.url, w) })
 	})
-	if e, ok := errors.AsType[*refusal](err); ok && e.status/100 == 3 { // to log in
+	if platform.Is(err, redirect) {
 		err = errPage
 	}
 	return path, size, err

@@ -226,8 +226,8 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 
 // connect asks who the bot is until the platform says it, the channel ends, or the token turns out to be invalid.
 func (c *Channel) connect(ctx context.Context) error {
-	invalid := func(err error) bool { return is(err, badToken) }
-	err := platform.Persist(ctx, c.identify, invalid, judge, func(err error, pause time.Duration) {
+	invalid := func(err error) bool { return platform.Is(err, badToken) }
+	err := platform.Persist(ctx, c.identify, invalid, platform.Judge, func(err error, pause time.Duration) {
 		c.log.WarnContext(ctx, "platform answers wrongly; retrying", "channel", c.s.Name, "error", err, "pause", pause)
 	})
 	if err == nil {

@@ -40,7 +40,7 @@ func (c *Channel) receiveSocket(ctx context.Context) error {
 			readers.Go(func() { c.readSocket(ctx, conn, sync.OnceFunc(func() { close(replace) })) })
 			<-replace // at the latest when ctx ends
 		}
-		pause := max(pauses.NextBackOff(), judge(err).After)
+		pause := max(pauses.NextBackOff(), platform.Judge(err).After)
 		if err != nil && ctx.Err() == nil {
 			c.log.WarnContext(ctx, "cannot connect to Socket Mode; retrying", "channel", c.s.Name, "error", err, "pause", pause)
 		}
@@ -56,7 +56,7 @@ func (c *Channel) socketAddress(ctx context.Context) (string, error) {
 		return address, nil
 	}
 	err = readError(err)
-	if is(err, badToken, noScope) {
+	if platform.Is(err, badToken, noScope) {
 		c.service.Fail(errAppToken)
 		return "", errAppToken
 	}

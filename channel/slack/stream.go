@@ -77,7 +77,7 @@ func (d *delivery) appendStream(ctx context.Context, t target, markdown string) 
 		_, _, err := d.c.api.AppendStreamContext(ctx, t.conversation, s.ts, slackgo.MsgOptionMarkdownText(rest))
 		return err
 	})
-	if _, unreached := errors.AsType[*platform.Unreached](err); err != nil && !unreached && !is(err, tooMany) {
+	if _, unreached := errors.AsType[*platform.Unreached](err); err != nil && !unreached && !platform.Is(err, tooMany) {
 		d.stream = nil
 		return false, nil
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	slackgo "github.com/slack-go/slack"
+
+	"github.com/lingserve/lingserve/channel/platform"
 )
 
 const (
@@ -32,7 +34,7 @@ func (d *delivery) work(ctx context.Context) error {
 	err := d.c.call(ctx, "reactions.add", func(ctx context.Context) error {
 		return d.c.api.AddReactionContext(ctx, workReaction, slackgo.NewRefToMessage(m.conversation, m.Timestamp))
 	})
-	if d.unmarked = refused(err); is(err, sameSign) { // an earlier process has added it
+	if d.unmarked = refused(err); platform.Is(err, sameSign) { // an earlier process has added it
 		d.unmarked, err = false, nil
 	}
 	return err
@@ -63,7 +65,7 @@ func (c *Channel) removeReaction(ctx context.Context, conversation, ts string) e
 	err := c.repeat(ctx, "reactions.remove", true, func(ctx context.Context) error {
 		return c.api.RemoveReactionContext(ctx, workReaction, slackgo.NewRefToMessage(conversation, ts))
 	})
-	if is(err, sameSign, gone, noScope) {
+	if platform.Is(err, sameSign, gone, noScope) {
 		return nil
 	}
 	return err

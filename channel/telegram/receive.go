@@ -37,7 +37,7 @@ func (p *poller) poll(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case is(err, badToken):
+		case platform.Is(err, badToken):
 			return err
 		case err != nil:
 			wait = max(wait, pauses.NextBackOff())
@@ -80,18 +80,18 @@ func (p *poller) next(ctx context.Context) (wait time.Duration, err error) {
 // failed logs why there are no updates.
 func (p *poller) failed(ctx context.Context, err error) (wait time.Duration) {
 	switch {
-	case ctx.Err() != nil || is(err, badToken):
-	case is(err, otherWebhook): // it was set after the start
+	case ctx.Err() != nil || platform.Is(err, badToken):
+	case platform.Is(err, otherWebhook): // it was set after the start
 		if p.deleteWebhook(ctx) == nil {
 			p.c.log.WarnContext(ctx, "removed this bot's webhook", "channel", p.c.s.Name)
 		}
-	case is(err, conflict):
+	case platform.Is(err, conflict):
 		p.trouble.Warn(ctx, "another program reads this bot's updates; stop it, or use another bot", "channel", p.c.s.Name)
 		return 2 * time.Second
 	default:
 		p.trouble.Warn(ctx, "cannot read updates; retrying", "channel", p.c.s.Name, "error", err)
 	}
-	return judge(err).After
+	return platform.Judge(err).After
 }
 
 // accept stores updates, and returns the offset after the last of them; 0: there was none.

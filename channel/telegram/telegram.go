@@ -244,7 +244,7 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 // persist makes a call until it works, the channel ends, or the platform says that it never will.
 func (c *Channel) persist(ctx context.Context, method string, call func(context.Context) error) error {
 	trouble := &platform.Trouble{Log: c.log}
-	return platform.Persist(ctx, call, func(err error) bool { return is(err, badToken, badWebhook) }, judge, func(err error, _ time.Duration) {
+	return platform.Persist(ctx, call, func(err error) bool { return platform.Is(err, badToken, badWebhook) }, platform.Judge, func(err error, _ time.Duration) {
 		trouble.Warn(ctx, "platform answers wrongly; retrying", "channel", c.s.Name, "method", method, "error", err)
 	})
 }

@@ -99,6 +99,7 @@ func TestSocketModeOpensTheNextConnectionBeforeTheLastEnds(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			socketBubble(t, nil, func(t *testing.T, r *rig) {
 				r.fake.Disconnect(reason)
+				time.Sleep(500 * time.Millisecond) // no command comes in the moment of the end
 				for i := range 20 {
 					r.fake.Tell(r.fake.Command("/ling", "help", dm, fmt.Sprint("U", i)))
 					time.Sleep(time.Second)

@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"regexp"
@@ -97,6 +98,10 @@ func New(s Settings) (*Channel, error) {
 	c := &Channel{s: s, log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)), media: media}
 	c.api = &api{base: base, token: token, lost: c.service.Fail}
 	c.api.client, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
+	c.media.Log = c.log.With("channel", s.Name)
+	c.media.Fetch = func(ctx context.Context, a platform.Attachment, w io.Writer) error { // addresses are signed, so that they need no token
+		return platform.Download(ctx, c.api.client, a.Source, w)
+	}
 	c.self.Store(new(profile)) // until the platform says who the bot is
 	return c, nil
 }

@@ -105,6 +105,7 @@ func New(s Settings) (*Channel, error) {
 		return nil, fmt.Errorf("feishu: %w", err)
 	}
 	c.s = s
+	c.media.Fetch, c.media.Log = c.fetch, s.Log.With("channel", s.Name)
 	c.bot.Store(&identity{})
 	c.known, _ = lru.New[string, *knownMessage](1000) // fails only for a size below 1
 	c.threads, _ = lru.New[string, string](10_000)

@@ -136,6 +136,7 @@ func New(s Settings) (*Channel, error) {
 	if err := cmp.Or(s.check(), mediaErr, threadsErr); err != nil {
 		return nil, fmt.Errorf("slack: %w", err)
 	}
+	c.media.Fetch, c.media.Log = c.fetch, c.log.With("channel", s.Name)
 	c.http, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
 	c.api = slackgo.New(string(s.Token), slackgo.OptionAPIURL(strings.TrimRight(s.API, "/")+"/"), slackgo.OptionHTTPClient(client{c.http}),
 		slackgo.OptionAppLevelToken(string(s.AppToken)))

@@ -120,6 +120,7 @@ func New(s Settings) (*Channel, error) {
 	if err := cmp.Or(s.check(), s.checkWebhook(), mediaErr, chatsErr); err != nil {
 		return nil, fmt.Errorf("telegram: %w", err)
 	}
+	c.media.Fetch, c.media.Log = c.fetch, c.log.With("channel", s.Name)
 	c.s, c.api = s, &api{base: strings.TrimRight(s.API, "/"), token: string(s.Token), invalid: c.service.Fail}
 	c.api.http, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
 	me := &models.User{IsBot: true} // until the platform says more

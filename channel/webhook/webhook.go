@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"net"
@@ -112,7 +113,11 @@ func New(s Settings) (*Channel, error) {
 	if c.media, err = platform.OpenMedia(s.Media, "webhook-", math.MaxInt64); err != nil { // the size of a body limits each file
 		return nil, fmt.Errorf("webhook: %w", err)
 	}
-	c.media.Total = maxFolder
+	c.media.Total, c.media.Log = maxFolder, s.Log.With("channel", s.Name)
+	c.media.Fetch = func(_ context.Context, a platform.Attachment, w io.Writer) error {
+		_, err := io.WriteString(w, a.Source)
+		return err
+	}
 	c.counted, err = lru.New[string, struct{}](maxCounted)
 	return c, err
 }

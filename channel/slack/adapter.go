@@ -150,7 +150,7 @@ func (c *Channel) mentions(m *message, names channel.Names) channel.MentionFacts
 	if m.thread != "" && m.ParentUserId != "" && m.ParentUserId == c.self().UserID {
 		f.Implicit = append(f.Implicit, channel.ReplyToBot)
 	}
-	if m.thread != "" && c.threads.has(target{m.conversation, m.thread}) {
+	if m.thread != "" && c.hasWritten(target{m.conversation, m.thread}) {
 		f.Implicit = append(f.Implicit, channel.BotThread)
 	}
 	return f

@@ -30,7 +30,6 @@ type delivery struct {
 	shown     string   // by the preview, if that is edited
 	hasStatus bool     // the assistant's thread shows that work goes on
 	reacted   bool     // a reaction to the message was tried
-	unmarked  bool     // the platform has refused the reaction
 }
 
 // delivery is how the reply to a message is sent.
@@ -158,16 +157,6 @@ func (c *Channel) tryPost(ctx context.Context, t target, text string, options ..
 		c.noteThread(ctx, t)
 	}
 	return ts, err
-}
-
-// noteThread notes that the bot takes part in a thread.
-func (c *Channel) noteThread(ctx context.Context, t target) {
-	if t.thread == "" {
-		return
-	}
-	if err := c.threads.learn(t); err != nil {
-		c.log.WarnContext(ctx, "cannot store a thread", "channel", c.s.Name, "error", err)
-	}
 }
 
 // update replaces the text and the blocks of a message.

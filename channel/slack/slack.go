@@ -77,8 +77,8 @@ type Channel struct {
 	api       *slackgo.Client
 	refusedAt *lru.Cache[string, time.Time] // when the platform has refused something; see wasRefused
 	media     *platform.MediaStore
-	threads   *threads
-	people    *lru.Cache[string, person] // by id
+	threads   *lru.Cache[target, struct{}] // that the bot has written in
+	people    *lru.Cache[string, person]   // by id
 	me        atomic.Pointer[slackgo.AuthTestResponse]
 	http      *http.Client
 	closeIdle func()
@@ -129,11 +129,11 @@ func New(s Settings) (*Channel, error) {
 	s.Name, s.API, s.Replies = cmp.Or(s.Name, "slack"), cmp.Or(s.API, DefaultAPI), cmp.Or(s.Replies, ReplyInThread)
 	c := &Channel{
 		s: s, log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)), refusedAt: newCache[string, time.Time](maxKnown), people: newCache[string, person](maxKnown),
+		threads: newCache[target, struct{}](maxThreads),
 	}
-	var mediaErr, threadsErr error
+	var mediaErr error
 	c.media, mediaErr = platform.OpenMedia(s.Media, "slack-", s.MaxMedia)
-	c.threads, threadsErr = openThreads(s.State, kernel.Login(s.Name, s.Account))
-	if err := cmp.Or(s.check(), mediaErr, threadsErr); err != nil {
+	if err := cmp.Or(s.check(), mediaErr, c.readThreads()); err != nil {
 		return nil, fmt.Errorf("slack: %w", err)
 	}
 	c.media.Fetch, c.media.Log = c.fetch, c.log.With("channel", s.Name)

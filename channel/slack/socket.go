@@ -99,7 +99,7 @@ func (c *Channel) readSocket(ctx context.Context, conn *websocket.Conn, replace 
 		case e.Type == socketmode.RequestTypeDisconnect:
 			replace()
 		case e.EnvelopeID == "":
-		case c.take(ctx, e.Payload) == nil:
+		case c.acceptPayload(ctx, e.Payload) == nil:
 			_ = conn.SetWriteDeadline(time.Now().Add(writeTimeout))
 			if conn.WriteJSON(socketmode.Response{EnvelopeID: e.EnvelopeID}) != nil {
 				return // the platform sends the event again
@@ -108,8 +108,8 @@ func (c *Channel) readSocket(ctx context.Context, conn *websocket.Conn, replace 
 	}
 }
 
-// take stores the event of an envelope. What is not stored is not acknowledged, so that the platform sends it again. What cannot be read never can.
-func (c *Channel) take(ctx context.Context, payload []byte) error {
+// acceptPayload stores the event of an envelope. What is not stored is not acknowledged, so that the platform sends it again. What cannot be read never can.
+func (c *Channel) acceptPayload(ctx context.Context, payload []byte) error {
 	e, err := parseEvent(payload)
 	if err != nil {
 		c.log.WarnContext(ctx, "ignored an event of an unknown form", "channel", c.s.Name)

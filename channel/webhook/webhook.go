@@ -198,7 +198,7 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 			Run: func(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
 				return c.run(ctx, q.Kernel(), e, m)
 			},
-			Sender: kernel.Sender{Send: c.sendAgain, Repeatable: func(channel.Outbound, time.Duration) bool { return true }}, // every attempt has the same webhook-id
+			Sender: kernel.Sender{Send: c.resend, Repeatable: func(channel.Outbound, time.Duration) bool { return true }}, // every attempt has the same webhook-id
 		},
 		Log: c.s.Log,
 	})

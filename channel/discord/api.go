@@ -72,7 +72,7 @@ func kindOf(status, code int) *platform.Kind {
 
 // do makes a call, and repeats it as [platform.Call] does.
 func (a *api) do(ctx context.Context, r request) error {
-	c := platform.Call{Do: func(ctx context.Context) error { return a.once(ctx, r) }, Judge: platform.Judge, Harmless: r.harmless}
+	c := platform.Call{Do: func(ctx context.Context) error { return a.once(ctx, r) }, Harmless: r.harmless}
 	return c.Run(ctx)
 }
 

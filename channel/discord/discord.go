@@ -95,10 +95,10 @@ func New(s Settings) (*Channel, error) {
 	if err := cmp.Or(err, platform.CheckChoice("preview", s.Preview, PreviewEdit, PreviewOff), mediaErr); err != nil {
 		return nil, fmt.Errorf("discord: %w", err)
 	}
-	c := &Channel{s: s, log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)), media: media}
+	c := &Channel{s: s, log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)).With("channel", s.Name), media: media}
 	c.api = &api{base: base, token: token, lost: c.service.Fail}
 	c.api.client, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
-	c.media.Log = c.log.With("channel", s.Name)
+	c.media.Log = c.log
 	c.media.Fetch = func(ctx context.Context, a platform.Attachment, w io.Writer) error { // addresses are signed, so that they need no token
 		return platform.Download(ctx, c.api.client, a.Source, w)
 	}
@@ -172,21 +172,14 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 			},
 		},
 		Connect: func(ctx context.Context) error {
-			if err := c.persist(ctx, "cannot ask the platform for the bot; retrying", c.whoAmI); err != nil {
+			if err := platform.Persist(ctx, c.log, "cannot ask the platform for the bot; retrying", c.whoAmI, badToken); err != nil {
 				return err
 			}
-			c.log.InfoContext(ctx, "channel is connected", "channel", c.s.Name, "bot", c.self.Load().Username)
+			c.log.InfoContext(ctx, "channel is connected", "bot", c.self.Load().Username)
 			c.registerCommands(ctx, q.Kernel())
 			return nil
 		},
-		Receive: c.receive, Exclusive: true, Log: c.log,
-	})
-}
-
-// persist makes a call until it works, the channel ends, or the token is invalid.
-func (c *Channel) persist(ctx context.Context, warning string, call func(context.Context) error) error {
-	return platform.Persist(ctx, call, func(err error) bool { return platform.Is(err, badToken) }, platform.Judge, func(err error, pause time.Duration) {
-		c.log.WarnContext(ctx, warning, "channel", c.s.Name, "error", err, "pause", pause)
+		Receive: c.receive, Exclusive: true, Log: c.s.Log,
 	})
 }
 
@@ -219,6 +212,6 @@ func (c *Channel) registerCommands(ctx context.Context, k *kernel.Kernel) {
 	path := "/applications/" + c.self.Load().Application + "/commands"
 	err := c.api.do(ctx, request{what: "register the commands", method: http.MethodPut, path: path, in: list, out: new(json.RawMessage), harmless: true})
 	if err != nil {
-		c.log.WarnContext(ctx, "cannot register the commands", "channel", c.s.Name, "error", err)
+		c.log.WarnContext(ctx, "cannot register the commands", "error", err)
 	}
 }

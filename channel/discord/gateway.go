@@ -54,7 +54,7 @@ func (c *Channel) receive(ctx context.Context) error {
 		if err == nil {
 			pauses.Reset()
 			<-ended // at the latest with ctx
-			c.log.InfoContext(ctx, "the connection to the gateway has ended", "channel", c.s.Name)
+			c.log.InfoContext(ctx, "the connection to the gateway has ended")
 			continue
 		}
 		if closed, ok := errors.AsType[*websocket.CloseError](err); ok && fatal[closed.Code] != nil {
@@ -65,7 +65,7 @@ func (c *Channel) receive(ctx context.Context) error {
 			return err
 		}
 		pause := pauses.NextBackOff()
-		c.log.WarnContext(ctx, "cannot connect to the gateway; retrying", "channel", c.s.Name, "error", err, "pause", pause)
+		c.log.WarnContext(ctx, "cannot connect to the gateway; retrying", "error", err, "pause", pause)
 		_ = backoff.Sleep(ctx, pause)
 	}
 	return context.Cause(ctx)
@@ -132,7 +132,7 @@ func (c *Channel) gatewayAddress(ctx context.Context) (address string, err error
 	err = c.api.do(ctx, request{what: "ask for the gateway", method: http.MethodGet, path: "/gateway/bot", out: &said, harmless: true})
 	if err == nil && said.Limit != nil && said.Limit.Remaining <= 0 {
 		pause := time.Duration(said.Limit.ResetAfter) * time.Millisecond
-		c.log.WarnContext(ctx, "the bot has connected to the gateway too often today; waiting", "channel", c.s.Name, "pause", pause)
+		c.log.WarnContext(ctx, "the bot has connected to the gateway too often today; waiting", "pause", pause)
 		err = backoff.Sleep(ctx, pause)
 	}
 	return said.URL, err

@@ -96,7 +96,7 @@ func (c *Channel) acknowledge(ctx context.Context, i *discordgo.Interaction) {
 	}
 	err := c.api.once(ctx, request{what: "acknowledge an interaction", method: http.MethodPost, path: "/interactions/" + i.ID + "/" + i.Token + "/callback", in: in})
 	if err != nil && !platform.Is(err, repeated) {
-		c.log.WarnContext(ctx, "cannot acknowledge an interaction", "channel", c.s.Name, "error", err)
+		c.log.WarnContext(ctx, "cannot acknowledge an interaction", "error", err)
 	}
 }
 
@@ -113,7 +113,7 @@ func (a *adapter) reply(ctx context.Context, text string) {
 		r = request{what: "withdraw an answer", method: http.MethodDelete, path: t.messagePath("@original"), harmless: true}
 	}
 	if err := a.c.api.do(ctx, r); err != nil && !platform.Is(err, expired, deleted) {
-		a.c.log.WarnContext(ctx, "cannot answer an interaction", "channel", a.c.s.Name, "error", err)
+		a.c.log.WarnContext(ctx, "cannot answer an interaction", "error", err)
 	}
 }
 
@@ -125,7 +125,7 @@ func (a *adapter) showPressed(ctx context.Context, s channel.Pressed) {
 		return
 	}
 	if err := a.c.edit(ctx, &target{channel: i.ChannelID}, i.Message.ID, ""); err != nil && !platform.Is(err, deleted) {
-		a.c.log.WarnContext(ctx, "cannot remove an old question's buttons", "channel", a.c.s.Name, "error", err)
+		a.c.log.WarnContext(ctx, "cannot remove an old question's buttons", "error", err)
 	}
 }
 

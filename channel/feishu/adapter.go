@@ -218,7 +218,7 @@ func (c *Channel) readMessage(ctx context.Context, id string) *knownMessage {
 	defer cancel()
 	got, err := c.api.call(ctx, request{name: "get the message that is replied to", method: http.MethodGet, path: messagePath(id)})
 	if err != nil && !platform.Is(err, deleted, noChat) {
-		c.s.Log.WarnContext(ctx, "unknown message in a reply", "channel", c.s.Name, "error", err)
+		c.s.Log.WarnContext(ctx, "unknown message in a reply", "error", err)
 		return nil
 	}
 	var found *knownMessage

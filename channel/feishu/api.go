@@ -128,7 +128,7 @@ type item struct {
 
 // do makes a call, and repeats it where that may help and does no harm.
 func (a *api) do(ctx context.Context, r request) (got response, err error) {
-	call := platform.Call{Judge: platform.Judge, Harmless: r.repeatable, Brief: r.impatient, Do: func(ctx context.Context) (err error) {
+	call := platform.Call{Harmless: r.repeatable, Brief: r.impatient, Do: func(ctx context.Context) (err error) {
 		got, err = a.call(ctx, r)
 		return err
 	}}

@@ -208,7 +208,7 @@ func (c *Channel) send(ctx context.Context, t target, b body) (id string, err er
 		id, err = c.sendOnce(ctx, t, &b)
 		switch {
 		case platform.Is(err, badCard) && b.markup != "":
-			c.s.Log.WarnContext(ctx, "platform refuses a message's markup; sending plain text", "channel", c.s.Name)
+			c.s.Log.WarnContext(ctx, "platform refuses a message's markup; sending plain text")
 			b.markup = ""
 			if t.card != "" {
 				b.elements = nil
@@ -457,6 +457,6 @@ func (a *adapter) answerPress(ctx context.Context, state channel.Pressed) {
 		text = asked.text + "\n\n" + text
 	}
 	if _, err := c.send(ctx, target{card: m.ID}, body{text: text}); err != nil && !platform.Is(err, deleted) {
-		c.s.Log.WarnContext(ctx, "cannot remove an old question's buttons", "channel", c.s.Name, "error", err)
+		c.s.Log.WarnContext(ctx, "cannot remove an old question's buttons", "error", err)
 	}
 }

@@ -105,7 +105,7 @@ func New(s Settings) (*Channel, error) {
 		return nil, fmt.Errorf("feishu: %w", err)
 	}
 	c.s = s
-	c.media.Fetch, c.media.Log = c.fetch, s.Log.With("channel", s.Name)
+	c.media.Fetch, c.media.Log = c.fetch, s.Log
 	c.bot.Store(&identity{})
 	c.known, _ = lru.New[string, *knownMessage](1000) // fails only for a size below 1
 	c.threads, _ = lru.New[string, string](10_000)
@@ -122,7 +122,7 @@ var appIDForm = regexp.MustCompile(`^cli_[A-Za-z0-9]+$`)
 // check sets defaults and reports what is wrong.
 func (s *Settings) check() error {
 	s.Name, s.Preview, s.Format = cmp.Or(s.Name, "feishu"), cmp.Or(s.Preview, PreviewEdit), cmp.Or(s.Format, FormatCard)
-	s.API, s.Log = strings.TrimRight(cmp.Or(s.API, DefaultAPI), "/"), cmp.Or(s.Log, slog.New(slog.DiscardHandler))
+	s.API, s.Log = strings.TrimRight(cmp.Or(s.API, DefaultAPI), "/"), cmp.Or(s.Log, slog.New(slog.DiscardHandler)).With("channel", s.Name)
 	s.AppID = strings.TrimSpace(s.AppID)
 	for _, secret := range []*platform.Secret{&s.AppSecret, &s.EncryptKey, &s.VerificationToken} {
 		*secret = platform.Secret(strings.TrimSpace(string(*secret)))
@@ -199,12 +199,9 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 
 // connect asks for the bot's id until the platform answers.
 func (c *Channel) connect(ctx context.Context) error {
-	hopeless := func(err error) bool { return platform.Is(err, badApp, wrongServer) }
-	err := platform.Persist(ctx, c.readIdentity, hopeless, platform.Judge, func(err error, pause time.Duration) {
-		c.s.Log.WarnContext(ctx, "platform answers wrongly; retrying", "channel", c.s.Name, "error", err, "pause", pause)
-	})
+	err := platform.Persist(ctx, c.s.Log, "platform answers wrongly; retrying", c.readIdentity, badApp, wrongServer)
 	if err == nil {
-		c.s.Log.InfoContext(ctx, "channel is connected", "channel", c.s.Name, "bot", c.self().Name)
+		c.s.Log.InfoContext(ctx, "channel is connected", "bot", c.self().Name)
 	}
 	return err
 }

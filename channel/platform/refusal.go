@@ -39,13 +39,3 @@ func Is(err error, kinds ...*Kind) bool {
 	r, ok := errors.AsType[*Refusal](err)
 	return ok && slices.Contains(kinds, r.Kind)
 }
-
-// Judge is [Call].Judge for platforms whose refusals are a [Refusal].
-func Judge(err error) (f Failure) {
-	r, ok := errors.AsType[*Refusal](err)
-	if !ok {
-		return f
-	}
-	e := r.Kind.Effect
-	return Failure{Busy: e == Busy, After: r.RetryAfter, Refused: e <= Permanent, Permanent: e == Permanent, Untaken: e == Untaken}
-}

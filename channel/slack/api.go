@@ -145,7 +145,10 @@ var kinds = map[string]*platform.Kind{
 }
 
 // refused reports whether an error is a refusal that lasts.
-func refused(err error) bool { return platform.Judge(err).Refused && !platform.Is(err, badToken) }
+func refused(err error) bool {
+	r, ok := errors.AsType[*platform.Refusal](err)
+	return ok && r.Kind.Effect <= platform.Permanent && r.Kind != badToken
+}
 
 // call makes one attempt of a call. name is part of errors.
 func (c *Channel) call(ctx context.Context, name string, do func(context.Context) error) error {
@@ -164,7 +167,7 @@ func (c *Channel) call(ctx context.Context, name string, do func(context.Context
 
 // repeat makes a call as [platform.Call] has it. harmless says that repeating changes nothing.
 func (c *Channel) repeat(ctx context.Context, name string, harmless bool, do func(context.Context) error) error {
-	p := platform.Call{Do: func(ctx context.Context) error { return c.call(ctx, name, do) }, Judge: platform.Judge, Harmless: harmless}
+	p := platform.Call{Do: func(ctx context.Context) error { return c.call(ctx, name, do) }, Harmless: harmless}
 	return p.Run(ctx)
 }
 

@@ -146,7 +146,7 @@ func (c *Channel) answerPress(ctx context.Context, m *message, s channel.Pressed
 		return err
 	})
 	if err != nil {
-		c.log.WarnContext(ctx, "cannot answer a button press", "channel", c.s.Name, "error", err)
+		c.log.WarnContext(ctx, "cannot answer a button press", "error", err)
 	}
 	on := m.press.on
 	if s != channel.PressUnknown || on.Timestamp == "" {
@@ -155,6 +155,6 @@ func (c *Channel) answerPress(ctx context.Context, m *message, s channel.Pressed
 	blocks := slices.DeleteFunc(on.Blocks.BlockSet, func(b slackgo.Block) bool { return strings.HasPrefix(b.ID(), blockOfQuestion) })
 	err = c.update(ctx, t, on.Timestamp, cmp.Or(on.Text, s.Text()), append(blocks, lineBlock(s.Text()))...)
 	if err != nil && !platform.Is(err, gone) {
-		c.log.WarnContext(ctx, "cannot remove an old question's buttons", "channel", c.s.Name, "error", err)
+		c.log.WarnContext(ctx, "cannot remove an old question's buttons", "error", err)
 	}
 }

@@ -197,7 +197,7 @@ func (d *delivery) preview(ctx context.Context, b channel.Block, before channel.
 		ts, err = d.editPreview(ctx, t, ts, list[0])
 	}
 	if err != nil {
-		return channel.Receipt{}, platform.NotSent(err, platform.Judge)
+		return channel.Receipt{}, platform.NotSent(err)
 	}
 	if ts == "" {
 		return channel.Receipt{State: channel.Suppressed}, nil

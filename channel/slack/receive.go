@@ -58,14 +58,14 @@ var errStarting = errors.New("slack: the channel is not running")
 // accept stores an event, unless it is of no interest. After an error the platform must retry.
 func (c *Channel) accept(ctx context.Context, e *event, body []byte) error {
 	if e.Type == slackevents.AppRateLimited {
-		c.log.WarnContext(ctx, "platform drops events: too many within an hour", "channel", c.s.Name)
+		c.log.WarnContext(ctx, "platform drops events: too many within an hour")
 	}
 	if e.message == nil {
 		return nil
 	}
 	err := c.store(ctx, e, body)
 	if err != nil {
-		c.log.WarnContext(ctx, "cannot accept an event; the platform must retry", "channel", c.s.Name, "error", err)
+		c.log.WarnContext(ctx, "cannot accept an event; the platform must retry", "error", err)
 	}
 	return err
 }

@@ -128,7 +128,7 @@ func New(s Settings) (*Channel, error) {
 	s.AppToken = platform.Secret(strings.TrimSpace(string(s.AppToken)))
 	s.Name, s.API, s.Replies = cmp.Or(s.Name, "slack"), cmp.Or(s.API, DefaultAPI), cmp.Or(s.Replies, ReplyInThread)
 	c := &Channel{
-		s: s, log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)), refusedAt: newCache[string, time.Time](maxKnown), people: newCache[string, person](maxKnown),
+		s: s, log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)).With("channel", s.Name), refusedAt: newCache[string, time.Time](maxKnown), people: newCache[string, person](maxKnown),
 		threads: newCache[target, struct{}](maxThreads),
 	}
 	var mediaErr error
@@ -136,7 +136,7 @@ func New(s Settings) (*Channel, error) {
 	if err := cmp.Or(s.check(), mediaErr, c.readThreads()); err != nil {
 		return nil, fmt.Errorf("slack: %w", err)
 	}
-	c.media.Fetch, c.media.Log = c.fetch, c.log.With("channel", s.Name)
+	c.media.Fetch, c.media.Log = c.fetch, c.log
 	c.http, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
 	c.api = slackgo.New(string(s.Token), slackgo.OptionAPIURL(strings.TrimRight(s.API, "/")+"/"), slackgo.OptionHTTPClient(client{c.http}),
 		slackgo.OptionAppLevelToken(string(s.AppToken)))
@@ -221,18 +221,15 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 			},
 			Sender: kernel.Sender{Send: c.send, Repeatable: onlyEdits},
 		},
-		Connect: c.connect, Receive: receive, Log: c.log,
+		Connect: c.connect, Receive: receive, Log: c.s.Log,
 	})
 }
 
 // connect asks who the bot is until the platform says it, the channel ends, or the token turns out to be invalid.
 func (c *Channel) connect(ctx context.Context) error {
-	invalid := func(err error) bool { return platform.Is(err, badToken) }
-	err := platform.Persist(ctx, c.identify, invalid, platform.Judge, func(err error, pause time.Duration) {
-		c.log.WarnContext(ctx, "platform answers wrongly; retrying", "channel", c.s.Name, "error", err, "pause", pause)
-	})
+	err := platform.Persist(ctx, c.log, "platform answers wrongly; retrying", c.identify, badToken)
 	if err == nil {
-		c.log.InfoContext(ctx, "channel is connected", "channel", c.s.Name, "bot", c.self().User, "workspace", c.self().Team)
+		c.log.InfoContext(ctx, "channel is connected", "bot", c.self().User, "workspace", c.self().Team)
 	}
 	return err
 }

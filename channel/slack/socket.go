@@ -40,9 +40,9 @@ func (c *Channel) receiveSocket(ctx context.Context) error {
 			readers.Go(func() { c.readSocket(ctx, conn, sync.OnceFunc(func() { close(replace) })) })
 			<-replace // at the latest when ctx ends
 		}
-		pause := max(pauses.NextBackOff(), platform.Judge(err).After)
+		pause := max(pauses.NextBackOff(), platform.RetryAfter(err))
 		if err != nil && ctx.Err() == nil {
-			c.log.WarnContext(ctx, "cannot connect to Socket Mode; retrying", "channel", c.s.Name, "error", err, "pause", pause)
+			c.log.WarnContext(ctx, "cannot connect to Socket Mode; retrying", "error", err, "pause", pause)
 		}
 		_ = backoff.Sleep(ctx, pause)
 	}
@@ -112,7 +112,7 @@ func (c *Channel) readSocket(ctx context.Context, conn *websocket.Conn, replace 
 func (c *Channel) acceptPayload(ctx context.Context, payload []byte) error {
 	e, err := parseEvent(payload)
 	if err != nil {
-		c.log.WarnContext(ctx, "ignored an event of an unknown form", "channel", c.s.Name)
+		c.log.WarnContext(ctx, "ignored an event of an unknown form")
 		return nil
 	}
 	return c.accept(ctx, e, payload)

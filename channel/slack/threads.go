@@ -41,7 +41,7 @@ func (c *Channel) noteThread(ctx context.Context, t target) {
 	})
 	if err != nil {
 		c.threads.Remove(t) // the next message there stores it
-		c.log.WarnContext(ctx, "cannot store a thread", "channel", c.s.Name, "error", err)
+		c.log.WarnContext(ctx, "cannot store a thread", "error", err)
 	}
 }
 

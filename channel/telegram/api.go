@@ -102,7 +102,7 @@ func (m *migration) Unwrap() error { return m.Refusal }
 
 // do makes a call as [platform.Call] has it.
 func (a *api) do(ctx context.Context, r request) error {
-	c := platform.Call{Do: func(ctx context.Context) error { return a.call(ctx, r) }, Judge: platform.Judge, Harmless: r.harmless, Brief: r.brief}
+	c := platform.Call{Do: func(ctx context.Context) error { return a.call(ctx, r) }, Harmless: r.harmless, Brief: r.brief}
 	return c.Run(ctx)
 }
 

@@ -107,7 +107,7 @@ func (a *adapter) answerPress(ctx context.Context, text string) {
 	p := params{"callback_query_id": a.last.press.ID, "text": text}
 	err := a.c.api.do(ctx, request{method: "answerCallbackQuery", params: p, harmless: true})
 	if err != nil && !platform.Is(err, tooLate) {
-		a.c.log.WarnContext(ctx, "cannot answer a button press", "channel", a.c.s.Name, "error", err)
+		a.c.log.WarnContext(ctx, "cannot answer a button press", "error", err)
 	}
 }
 
@@ -121,6 +121,6 @@ func (a *adapter) showPressed(ctx context.Context, s channel.Pressed) {
 	p := params{"chat_id": m.Chat.ID, "message_id": m.ID}
 	err := a.c.api.do(ctx, request{method: "editMessageReplyMarkup", params: p, harmless: true})
 	if err != nil && !platform.Is(err, gone, notModified) {
-		a.c.log.WarnContext(ctx, "cannot remove an old question's buttons", "channel", a.c.s.Name, "error", err)
+		a.c.log.WarnContext(ctx, "cannot remove an old question's buttons", "error", err)
 	}
 }

@@ -113,14 +113,14 @@ func New(s Settings) (*Channel, error) {
 	s.Name, s.API, s.Mode = cmp.Or(s.Name, "telegram"), cmp.Or(s.API, DefaultAPI), cmp.Or(s.Mode, ModePoll)
 	s.Preview, s.ParseMode = cmp.Or(s.Preview, PreviewEdit), cmp.Or(strings.ToLower(s.ParseMode), ParseHTML)
 	s.Token, s.PublicURL = platform.Secret(strings.TrimSpace(string(s.Token))), strings.TrimRight(s.PublicURL, "/")
-	c := &Channel{log: cmp.Or(s.Log, slog.New(slog.DiscardHandler))}
+	c := &Channel{log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)).With("channel", s.Name)}
 	var mediaErr, chatsErr error
 	c.media, mediaErr = platform.OpenMedia(s.Media, "telegram-", s.MaxMedia)
 	c.chats, chatsErr = openChats(s.State, kernel.Login(s.Name, s.Account))
 	if err := cmp.Or(s.check(), s.checkWebhook(), mediaErr, chatsErr); err != nil {
 		return nil, fmt.Errorf("telegram: %w", err)
 	}
-	c.media.Fetch, c.media.Log = c.fetch, c.log.With("channel", s.Name)
+	c.media.Fetch, c.media.Log = c.fetch, c.log
 	c.s, c.api = s, &api{base: strings.TrimRight(s.API, "/"), token: string(s.Token), invalid: c.service.Fail}
 	c.api.http, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
 	me := &models.User{IsBot: true} // until the platform says more
@@ -233,19 +233,16 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 		Connect: func(ctx context.Context) error {
 			err := c.persist(ctx, "getMe", c.getMe)
 			if err == nil {
-				c.log.InfoContext(ctx, "channel is connected", "channel", c.s.Name, "bot", c.self().Username, "mode", c.s.Mode)
+				c.log.InfoContext(ctx, "channel is connected", "bot", c.self().Username, "mode", c.s.Mode)
 				c.setMenus(ctx, q.Kernel())
 			}
 			return err
 		},
-		Receive: receive, Exclusive: c.s.Mode == ModePoll, Log: c.log,
+		Receive: receive, Exclusive: c.s.Mode == ModePoll, Log: c.s.Log,
 	})
 }
 
 // persist makes a call until it works, the channel ends, or the platform says that it never will.
 func (c *Channel) persist(ctx context.Context, method string, call func(context.Context) error) error {
-	trouble := &platform.Trouble{Log: c.log}
-	return platform.Persist(ctx, call, func(err error) bool { return platform.Is(err, badToken, badWebhook) }, platform.Judge, func(err error, _ time.Duration) {
-		trouble.Warn(ctx, "platform answers wrongly; retrying", "channel", c.s.Name, "method", method, "error", err)
-	})
+	return platform.Persist(ctx, c.log.With("method", method), "platform answers wrongly; retrying", call, badToken, badWebhook)
 }

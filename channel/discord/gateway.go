@@ -122,16 +122,10 @@ func (a answer) RoundTrip(*http.Request) (*http.Response, error) {
 
 // gatewayAddress asks where the gateway is. If the bot has connected too often today, it waits: the platform would make the token invalid.
 func (c *Channel) gatewayAddress(ctx context.Context) (address string, err error) {
-	var said struct {
-		URL   string `json:"url"`
-		Limit *struct {
-			Remaining  int   `json:"remaining"`
-			ResetAfter int64 `json:"reset_after"` // milliseconds
-		} `json:"session_start_limit"`
-	}
+	var said discordgo.GatewayBotResponse
 	err = c.api.do(ctx, request{what: "ask for the gateway", method: http.MethodGet, path: "/gateway/bot", out: &said, harmless: true})
-	if err == nil && said.Limit != nil && said.Limit.Remaining <= 0 {
-		pause := time.Duration(said.Limit.ResetAfter) * time.Millisecond
+	if limit := said.SessionStartLimit; err == nil && limit.Total > 0 && limit.Remaining <= 0 {
+		pause := time.Duration(limit.ResetAfter) * time.Millisecond
 		c.log.WarnContext(ctx, "the bot has connected to the gateway too often today; waiting", "pause", pause)
 		err = backoff.Sleep(ctx, pause)
 	}

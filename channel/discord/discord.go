@@ -39,7 +39,7 @@ const (
 // DefaultAPI is the public REST API. The version of the API is no part of it.
 const DefaultAPI = "https://discord.com/api"
 
-// Settings are those of the channel itself; who may talk is for package channel. Only Token is required.
+// Settings are those of the channel itself; who may talk is for package channel. Only Token is required. Package config checks choices and addresses.
 type Settings struct {
 	Name     string // of the channel; "" is discord
 	Account  string // of several; "" is the only one
@@ -90,13 +90,12 @@ func New(s Settings) (*Channel, error) {
 	if !tokenForm.MatchString(token) {
 		return nil, errors.New("discord: the token is invalid; expected three parts with dots between them, as the page Bot of the application shows it")
 	}
-	base, err := platform.CheckBase(cmp.Or(s.API, DefaultAPI), DefaultAPI)
-	media, mediaErr := platform.OpenMedia(s.Media, "discord-", s.MaxMedia)
-	if err := cmp.Or(err, platform.CheckChoice("preview", s.Preview, PreviewEdit, PreviewOff), mediaErr); err != nil {
+	media, err := platform.OpenMedia(s.Media, "discord-", s.MaxMedia)
+	if err != nil {
 		return nil, fmt.Errorf("discord: %w", err)
 	}
 	c := &Channel{s: s, log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)).With("channel", s.Name), media: media}
-	c.api = &api{base: base, token: token, lost: c.service.Fail}
+	c.api = &api{base: strings.TrimRight(cmp.Or(s.API, DefaultAPI), "/"), token: token, lost: c.service.Fail}
 	c.api.client, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
 	c.media.Log = c.log
 	c.media.Fetch = func(ctx context.Context, a platform.Attachment, w io.Writer) error { // addresses are signed, so that they need no token

@@ -61,7 +61,7 @@ var parseModes = map[string]string{ParseHTML: "HTML", ParseMarkdown: "MarkdownV2
 // DefaultAPI is the public Bot API server.
 const DefaultAPI = "https://api.telegram.org"
 
-// Settings are for [New]. Only Token is required. Who may talk is for package channel.
+// Settings are for [New]. Only Token is required. Who may talk is for package channel. Package config checks choices and addresses.
 type Settings struct {
 	Name    string // of the channel; "" is telegram
 	Account string // of several; "" is the only one
@@ -110,7 +110,7 @@ var (
 
 // New checks the settings and returns the channel. It makes no call.
 func New(s Settings) (*Channel, error) {
-	s.Name, s.API, s.Mode = cmp.Or(s.Name, "telegram"), cmp.Or(s.API, DefaultAPI), cmp.Or(s.Mode, ModePoll)
+	s.Name, s.API, s.Mode = cmp.Or(s.Name, "telegram"), strings.TrimRight(cmp.Or(s.API, DefaultAPI), "/"), cmp.Or(s.Mode, ModePoll)
 	s.Preview, s.ParseMode = cmp.Or(s.Preview, PreviewEdit), cmp.Or(strings.ToLower(s.ParseMode), ParseHTML)
 	s.Token, s.PublicURL = platform.Secret(strings.TrimSpace(string(s.Token))), strings.TrimRight(s.PublicURL, "/")
 	c := &Channel{log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)).With("channel", s.Name)}
@@ -121,7 +121,7 @@ func New(s Settings) (*Channel, error) {
 		return nil, fmt.Errorf("telegram: %w", err)
 	}
 	c.media.Fetch, c.media.Log = c.fetch, c.log
-	c.s, c.api = s, &api{base: strings.TrimRight(s.API, "/"), token: string(s.Token), invalid: c.service.Fail}
+	c.s, c.api = s, &api{base: s.API, token: string(s.Token), invalid: c.service.Fail}
 	c.api.http, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
 	me := &models.User{IsBot: true} // until the platform says more
 	_, _ = fmt.Sscan(string(s.Token), &me.ID)
@@ -131,7 +131,6 @@ func New(s Settings) (*Channel, error) {
 
 // check checks settings with their defaults.
 func (s *Settings) check() error {
-	base, err := platform.CheckBase(s.API, DefaultAPI)
 	switch {
 	case s.Token == "":
 		return errors.New("token is missing; set it to the one that @BotFather shows")
@@ -139,10 +138,10 @@ func (s *Settings) check() error {
 		return errors.New("the token is invalid; expected a number, a colon and letters, as @BotFather shows it")
 	case s.Files != "" && !filepath.IsAbs(s.Files):
 		return errors.New("files is not an absolute path; expected the folder of the Bot API server's files")
-	case base == DefaultAPI && s.MaxMedia > publicMaxMedia:
+	case s.API == DefaultAPI && s.MaxMedia > publicMaxMedia:
 		return fmt.Errorf("max_media is %d; expected at most %d bytes, the public server's limit", s.MaxMedia, publicMaxMedia)
 	}
-	return err
+	return nil
 }
 
 // checkWebhook checks the settings of the webhook, and makes its secret from the token if it is missing.
@@ -150,7 +149,7 @@ func (s *Settings) checkWebhook() error {
 	if s.Mode != ModeWebhook {
 		return nil
 	}
-	if _, err := platform.CheckBase(s.PublicURL, ""); err != nil {
+	if s.PublicURL == "" {
 		return errors.New("mode webhook needs public_url; set it to this server's public https address")
 	}
 	if s.Secret == "" {

@@ -78,7 +78,7 @@ func (c *Channel) openSocket(ctx context.Context, dialer *websocket.Dialer) (*we
 	var hello socketmode.Request
 	if conn.ReadJSON(&hello) != nil || hello.Type != socketmode.RequestTypeHello {
 		conn.Close()
-		return nil, errors.New("slack: Socket Mode refuses the connection; an app may have ten at a time")
+		return nil, errors.New("slack: Socket Mode closed the connection before it was ready; an app may have ten at a time")
 	}
 	return conn, nil
 }

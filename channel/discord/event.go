@@ -203,12 +203,10 @@ func (c *Channel) sender(m *discordgo.Message) channel.SenderFacts {
 
 // files returns the files of a message.
 func files(m *discordgo.Message) (list []platform.Attachment) {
-	kinds := map[string]channel.MediaKind{"image": channel.MediaImage, "audio": channel.MediaAudio, "video": channel.MediaVideo}
 	for _, f := range m.Attachments {
 		contentType, _, _ := strings.Cut(f.ContentType, ";")
-		family, _, _ := strings.Cut(contentType, "/")
 		list = append(list, platform.Attachment{ID: f.ID, Name: f.Filename, Source: f.URL, Fact: channel.MediaFact{
-			Kind: cmp.Or(kinds[family], channel.MediaDocument), ContentType: contentType, MessageID: m.ID, Size: int64(f.Size),
+			Kind: platform.MediaKind(contentType), ContentType: contentType, MessageID: m.ID, Size: int64(f.Size),
 			Width: f.Width, Height: f.Height, Duration: time.Duration(f.DurationSecs * float64(time.Second)),
 		}})
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/lingserve/lingserve/channel"
 )
@@ -17,6 +18,15 @@ type Attachment struct {
 	Name   string // as the sender calls it
 	Ending string // of a file whose name has none: ".jpg", or ""
 	Source string // what the channel loads it from, such as an address
+}
+
+// MediaKind returns the kind of files of a media type.
+func MediaKind(contentType string) channel.MediaKind {
+	family, _, _ := strings.Cut(contentType, "/")
+	if kind := channel.MediaKind(family); kind == channel.MediaImage || kind == channel.MediaVideo || kind == channel.MediaAudio {
+		return kind
+	}
+	return channel.MediaDocument
 }
 
 func factsOf(list []Attachment) (all []channel.MediaFact) {

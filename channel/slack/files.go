@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
 	"time"
 
 	slackgo "github.com/slack-go/slack"
@@ -24,7 +23,7 @@ func attachments(m *message) (list []platform.Attachment) {
 			continue
 		}
 		a := platform.Attachment{ID: f.ID, Name: f.Name, Source: cmp.Or(f.URLPrivateDownload, f.URLPrivate), Fact: channel.MediaFact{
-			Kind: mediaKind(f.Mimetype), ContentType: f.Mimetype, MessageID: m.Timestamp, Size: int64(f.Size), Width: f.OriginalW, Height: f.OriginalH,
+			Kind: platform.MediaKind(f.Mimetype), ContentType: f.Mimetype, MessageID: m.Timestamp, Size: int64(f.Size), Width: f.OriginalW, Height: f.OriginalH,
 			Duration: time.Duration(f.DurationMs) * time.Millisecond,
 		}}
 		if f.IsExternal || f.Mode == "external" {
@@ -33,15 +32,6 @@ func attachments(m *message) (list []platform.Attachment) {
 		list = append(list, a)
 	}
 	return list
-}
-
-// mediaKind returns the kind of files of a media type.
-func mediaKind(contentType string) channel.MediaKind {
-	family, _, _ := strings.Cut(contentType, "/")
-	if kind := channel.MediaKind(family); kind == channel.MediaImage || kind == channel.MediaVideo || kind == channel.MediaAudio {
-		return kind
-	}
-	return channel.MediaDocument
 }
 
 var (

@@ -11,6 +11,10 @@ import (
 // EventKey names an event of a platform. `5` and "5" are one thread.
 type EventKey struct{ Channel, Account, Conversation, Thread, ID string }
 
+// ThreadOfInteractions is the thread in the keys of interactions that do not wait for the messages of their conversation, because the platform waits a few
+// seconds only. Erasing a session also removes these events of its conversations.
+const ThreadOfInteractions = "interactions"
+
 // String returns the key as one text, with its parts escaped, so that different keys have different texts.
 func (k EventKey) String() string {
 	return string(appendParts(nil, k.Channel, k.Account, k.Conversation, k.Thread, k.ID))

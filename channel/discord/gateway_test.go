@@ -146,8 +146,6 @@ func TestCheckOfSettings(t *testing.T) {
 	for want, s := range map[string]discord.Settings{
 		"token is missing":     {},
 		"the token is invalid": {Token: "abc"},
-		"api is not":           {Token: discordtest.Token, API: "discord.com"},
-		"preview is":           {Token: discordtest.Token, Preview: "draft"},
 	} {
 		if _, err := discord.New(s); err == nil || !strings.HasPrefix(err.Error(), "discord: "+want) {
 			t.Errorf("got %v, want %s", err, want)

@@ -28,7 +28,9 @@ func (k *Kernel) Erase(ctx context.Context, session string) error {
 	}
 	var lanes []string
 	for p := range places {
-		lanes = append(lanes, channel.EventKey{Channel: p.Channel, Account: p.Account, Conversation: p.Conversation, Thread: p.Thread}.String())
+		for _, thread := range []string{p.Thread, channel.ThreadOfInteractions} {
+			lanes = append(lanes, channel.EventKey{Channel: p.Channel, Account: p.Account, Conversation: p.Conversation, Thread: thread}.String())
+		}
 		k.Window.Forget(ctx, p)
 	}
 	if k.Store != nil {

@@ -107,6 +107,9 @@ func setup(t *testing.T, change func(*slack.Settings), options *fakeslack.Option
 		Client: &http.Client{Transport: r.fake.Transport()}, Media: t.TempDir(), Grace: time.Minute,
 		Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
+	if options.AppToken != "" {
+		r.settings.AppToken, r.settings.SigningSecret, r.settings.Client = platform.Secret(options.AppToken), "", r.fake.Client()
+	}
 	if change != nil {
 		change(&r.settings)
 	}

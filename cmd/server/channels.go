@@ -82,7 +82,7 @@ func newWebhook(c config.Channel, p channelParts) (kernel.Channel, error) {
 func newSlack(c config.Channel, p channelParts) (kernel.Channel, error) {
 	return slack.New(slack.Settings{
 		Name: c.Name, Account: c.Account, Token: platform.Secret(c.Slack.Token.Reveal()), SigningSecret: platform.Secret(c.Slack.SigningSecret.Reveal()),
-		API: c.Slack.API, Replies: c.Slack.Replies, Preview: c.Slack.Preview, MaxMedia: int64(c.Slack.MaxMedia),
+		AppToken: platform.Secret(c.Slack.AppToken.Reveal()), API: c.Slack.API, Replies: c.Slack.Replies, Preview: c.Slack.Preview, MaxMedia: int64(c.Slack.MaxMedia),
 		State: p.learned, Media: p.media, Grace: p.grace, ProxyEnv: p.proxy, Log: p.log,
 	})
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/wording"
-	"github.com/lingserve/lingserve/run/hooks"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -221,13 +220,10 @@ func (s *Service) prepareAgent(p access.Principal, a *Request, id string, files 
 		}
 		media = append(media, turn.Media{Type: kind, URL: f.Image + f.File, Name: f.Name})
 	}
-	ar := s.newAgentRun(a.Agent, a.OnBusy)
+	ar := s.newAgentRun(a.Agent, a)
 	ar.envelope = &turn.Envelope{
 		ID: id, Channel: Channel, Content: text, Media: media, Life: ar,
-		Extra: map[string]any{
-			ExtraAgent: a.Agent, turn.ExtraRun: id, hooks.Options: a.Options, hooks.Instructions: a.Instructions,
-			hooks.History: a.History, turn.ExtraTimezone: s.o.Timezones[a.Agent],
-		},
+		Extra: map[string]any{ExtraAgent: a.Agent, turn.ExtraRun: id, turn.ExtraTimezone: s.o.Timezones[a.Agent]},
 	}
 	return &spec{
 		origin: origin{
@@ -265,7 +261,7 @@ func (s *Service) makeTurn(sp *spec, req *Request) {
 	if json.Unmarshal(req.Input, &text) != nil {
 		text = cmp.Or(string(req.Input), "{}")
 	}
-	a := s.newAgentRun(sp.Of.Workflow, req.OnBusy)
+	a := s.newAgentRun(sp.Of.Workflow, req)
 	a.answer = &workflow.Answer{Workflow: sp.workflow, Input: sp.input, Stop: func(cause error) {
 		if !a.stop(cause) { // by a later message, or by who erases the session
 			a.own.Stop(cause)
@@ -274,7 +270,7 @@ func (s *Service) makeTurn(sp *spec, req *Request) {
 	a.envelope = &turn.Envelope{
 		ID: sp.ID, Channel: Channel, Content: text, Life: a,
 		Sender: turn.Sender{NoCommands: true}, // a workflow's input is what its schema says, commas included
-		Extra:  map[string]any{hooks.Run: a, hooks.History: req.History},
+		Extra:  map[string]any{},
 	}
 	sp.agent, sp.workflow = a, a
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/gate"
 	"github.com/lingserve/lingserve/ling"
-	"github.com/lingserve/lingserve/run/hooks"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -194,7 +193,7 @@ var errClosing = fmt.Errorf("the server is shutting down: %w", ling.ErrInterrupt
 // Open returns a service. Errors: those of the store.
 func Open(o Options) (*Service, error) {
 	if o.Turns != nil {
-		if err := o.Turns.Register("http", hooks.Plugin{}); err != nil {
+		if err := o.Turns.Register("http", plugin{}); err != nil {
 			return nil, err
 		}
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/ling"
-	"github.com/lingserve/lingserve/run/transcript"
 	"github.com/lingserve/lingserve/store"
 )
 
@@ -204,11 +203,11 @@ func (s *Service) makeRun(sp *spec) (*Run, *ling.Manager) {
 		r.tube.AddFilter(f)
 	}
 	if so != nil && sp.agent != nil && sp.agent.answer == nil && so.told.Begun {
-		parts, takeBack := transcript.TakeBack(r.tube, so.told)
+		parts, send := takeBack(r.tube, so.told)
 		if !so.suspended || len(parts) > 0 {
 			m.Restarted([]ling.Part{{Bot: sp.agent.name}}, parts)
 		}
-		takeBack()
+		send()
 	}
 	return r, m
 }

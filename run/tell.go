@@ -11,8 +11,8 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/internal/disk"
-	"github.com/lingserve/lingserve/run/transcript"
 	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -21,13 +21,12 @@ func (a *agentRun) write() {
 	if a.inQueue() {
 		_ = a.m.SendEvent("queued", map[string]int{"position": a.ticket.Status().Position}) // the run may have been canceled
 	}
-	o := transcript.Options{
-		Manager: a.m, Name: a.name, MaxBytes: a.s.o.MaxResult, TooLarge: func() { a.cancel(errTooMuch) }, Keep: a.s.keepFiles(a.spec.owner),
+	a.out = &transcript{
+		manager: a.m, agent: a.name, maxBytes: a.s.o.MaxResult, tooLarge: func() { a.cancel(errTooMuch) }, storeMedia: a.s.keepFiles(a.spec.owner),
 	}
 	if so := a.spec.resumed; so != nil && a.m == a.own && a.answer == nil && so.told.Begun {
-		o.Told = &so.told
+		a.out.resume(&so.told)
 	}
-	a.out = transcript.New(o)
 }
 
 // awaitTurn waits for the turn, and tells what came of it.
@@ -39,7 +38,7 @@ func (a *agentRun) awaitTurn(ctx context.Context) error {
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case a.out.TooLarge():
+	case a.out.full:
 		return &bot.Failure{Code: codeTooLarge, Message: fmt.Sprintf("the run's result exceeds the limit of %d bytes", a.s.o.MaxResult)}
 	case err != nil:
 		return a.failure(err)
@@ -47,13 +46,13 @@ func (a *agentRun) awaitTurn(ctx context.Context) error {
 	if a.answer != nil {
 		return nil
 	}
-	if !a.out.Wrote() { // a command that was answered beside the lane
+	if !a.out.hasText { // a command that was answered beside the lane
 		for _, e := range result.Outbound {
-			a.out.Text(e.Content)
+			a.out.writeText(e.Content)
 		}
 	}
 	if a.spec.Again.Done {
-		a.out.Done()
+		a.out.send(tube.Event{Kind: tube.Done}) // the values are complete
 	}
 	return nil
 }
@@ -110,12 +109,6 @@ func (a *agentRun) failure(err error) error {
 // errTooMuch ends a turn that writes more than a run may.
 var errTooMuch = errors.New("the run's result is too large")
 
-// Stream is the model stage of a workflow's turn; agents have their own.
-func (a *agentRun) Stream(ctx context.Context, state turn.State) turn.Stream {
-	a.silent, a.answer.Manager = true, a.m
-	return a.answer.Stream(ctx, state)
-}
-
 // onEvent writes what happens in the turn to the run's tube. It is called by the turn, one event after the other.
 func (a *agentRun) onEvent(e turn.Event, err error) {
 	if err != nil || a.silent || !a.isReady() {
@@ -124,7 +117,7 @@ func (a *agentRun) onEvent(e turn.Event, err error) {
 	var q agent.Question
 	isQuestion := e.Kind == agent.ApprovalRequiredEvent && json.Unmarshal(e.Value, &q) == nil
 	if so := a.spec.resumed; !isQuestion || so == nil || !so.questions[q.ID] { // else readers know it from before
-		a.out.Take(e)
+		a.out.write(e)
 	}
 	r := a.ownRun
 	r.track(e, &q)

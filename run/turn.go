@@ -13,7 +13,6 @@ import (
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/ling"
-	"github.com/lingserve/lingserve/run/transcript"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -26,6 +25,7 @@ import (
 type agentRun struct {
 	s        *Service
 	name     string
+	request  *Request
 	policy   turn.Policy
 	answer   *workflow.Answer // of a workflow, which writes to the tube itself; nil for an agent
 	envelope *turn.Envelope
@@ -43,7 +43,7 @@ type agentRun struct {
 	ownRun *Run          // the run that tells of the turn; nil: it could not be started, or another turn has used the message
 	own    *ling.Manager // of the run
 	m      *ling.Manager // what is written to: another one than own where nothing is to be seen
-	out    *transcript.Writer
+	out    *transcript
 
 	mu      sync.Mutex  // held while a message is given to the turn, which stores where its key leads
 	open    bool        // messages can be given to the turn
@@ -61,8 +61,8 @@ var (
 	errErased = errors.New("the session was erased")
 )
 
-func (s *Service) newAgentRun(name string, policy string) *agentRun {
-	return &agentRun{s: s, name: name, policy: turn.Policy(policy), taken: make(chan struct{}), ready: make(chan struct{})}
+func (s *Service) newAgentRun(name string, a *Request) *agentRun {
+	return &agentRun{s: s, name: name, request: a, policy: turn.Policy(a.OnBusy), taken: make(chan struct{}), ready: make(chan struct{})}
 }
 
 // startAgent starts a run of an agent, or returns the run whose turn takes its message. The turn goes on behind it.

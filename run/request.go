@@ -236,11 +236,7 @@ func (s *Service) moveKey(sp *spec, to string) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), storeWait)
 	defer cancel()
-	taken, err := s.store.PutKey(ctx, *k)
-	if err == nil && taken != nil && taken.Run != to {
-		_, err = s.store.MoveKey(ctx, sp.owner, sp.key, taken.Run, to)
-	}
-	if err != nil {
+	if err := s.store.SetKey(ctx, *k); err != nil {
 		s.log.WarnContext(ctx, "cannot link an idempotency key to its run", "run", to, "error", err)
 	}
 }

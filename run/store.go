@@ -24,10 +24,8 @@ type Store interface {
 	Start(ctx context.Context, r store.Run, key *store.IdempotencyKey) (taken *store.IdempotencyKey, err error)
 	// FindKey returns a key that has not expired.
 	FindKey(ctx context.Context, owner, key string) (store.IdempotencyKey, bool, error)
-	// PutKey stores a key, unless it is there already: then it returns that one.
-	PutKey(ctx context.Context, k store.IdempotencyKey) (taken *store.IdempotencyKey, err error)
-	// MoveKey lets a key that leads to one run lead to another.
-	MoveKey(ctx context.Context, owner, key, from, to string) (bool, error)
+	// SetKey stores a key, or makes it lead to another run.
+	SetKey(ctx context.Context, k store.IdempotencyKey) error
 	// Append stores events of runs. It returns the runs of which it stored none: they are not this replica's any more.
 	Append(ctx context.Context, replica string, batches []store.RunBatch) (moved []string, err error)
 	// SetState stores the state of a run. Error: [store.ErrMoved].

@@ -18,7 +18,7 @@ func (db *DB) Backup(ctx context.Context, path string) error {
 	if _, err := os.Lstat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s exists already", path)
 	}
-	return db.enqueue(&write{ctx: ctx, bare: true, done: make(chan struct{}), fn: func(tx *Tx) error {
+	return db.enqueue(&write{ctx: ctx, bare: true, fn: func(tx *Tx) error {
 		_, err := tx.exec("VACUUM INTO $1", path)
 		return err
 	}})

@@ -95,7 +95,7 @@ type dialect struct {
 	sharedClock  string // query of the microseconds since 1970; "": the time is that of Options.Clock
 	createSchema string // of a new database; "": there is none to create
 	checkpoint   string // removes erased text from the files; "": nothing to do
-	readers      int    // connections that read, if the URL says so
+	maxReaders   int    // connections that read, if the URL says so
 	unlock       func() error
 }
 
@@ -130,7 +130,7 @@ func Open(ctx context.Context, url string, o *Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	readers := cmp.Or(o.Readers, db.readers, 4)
+	readers := cmp.Or(o.Readers, db.maxReaders, 4)
 	db.read.SetMaxOpenConns(readers)
 	db.read.SetMaxIdleConns(readers)
 	db.read.SetConnMaxIdleTime(10 * time.Second) // what a burst has opened is closed again
@@ -187,8 +187,12 @@ type querier struct {
 	wrote      *bool     // set by exec; nil outside a transaction
 }
 
-// view calls fn with a querier that reads. Each statement is a transaction, and must end before fn returns.
+// view calls fn with a querier that reads. Each statement is a transaction, and must end before fn returns. Errors: see [explain].
 func (db *DB) view(ctx context.Context, fn func(q querier) error) error {
+	return explain(db.viewRaw(ctx, fn))
+}
+
+func (db *DB) viewRaw(ctx context.Context, fn func(q querier) error) error {
 	db.mu.Lock()
 	closed := db.closed
 	if !closed {
@@ -287,6 +291,27 @@ func (q querier) scanOne(dest []any, query string, args ...any) (found bool, err
 	}, query, args...)
 	return found, err
 }
+
+// viewOne reads the first row of a query into dest; found is false if there is none.
+func (db *DB) viewOne(ctx context.Context, dest []any, query string, args ...any) (found bool, err error) {
+	err = db.view(ctx, func(q querier) (err error) {
+		found, err = q.scanOne(dest, query, args...)
+		return err
+	})
+	return found, err
+}
+
+// viewAll reads all rows of a query.
+func viewAll[T any](ctx context.Context, db *DB, scan func(rows *sql.Rows) (T, error), query string, args ...any) (all []T, err error) {
+	err = db.view(ctx, func(q querier) (err error) {
+		all, err = rowsOf(q, scan, query, args...)
+		return err
+	})
+	return all, err
+}
+
+// scanText reads a row of one text.
+func scanText(rows *sql.Rows) (text string, err error) { return text, rows.Scan(&text) }
 
 // rowsOf reads all rows of a query.
 func rowsOf[T any](q querier, scan func(rows *sql.Rows) (T, error), query string, args ...any) (all []T, err error) {

@@ -46,22 +46,9 @@ const notEnded = "state <> 'ended' AND "
 
 var errEventMoved = fmt.Errorf("%w: the event is another replica's, or has ended", store.ErrMoved)
 
-func (e *Events) update(ctx context.Context, fn func(tx *Tx) error) error {
-	return explain("", e.db.Update(ctx, fn))
-}
-
-// change runs a statement that changes one event of a replica.
-func (e *Events) change(ctx context.Context, query string, args ...any) error {
-	n, err := e.db.exec(ctx, query, args...)
-	if err == nil && n == 0 {
-		err = errEventMoved
-	}
-	return explain("", err)
-}
-
 // Accept stores events. isNew is false for those that are known. If there is no room for all, it stores none and returns [store.ErrFull].
 func (e *Events) Accept(ctx context.Context, events []store.Event) (isNew []bool, err error) {
-	err = e.update(ctx, func(tx *Tx) error {
+	err = e.db.Update(ctx, func(tx *Tx) error {
 		isNew = make([]bool, len(events))
 		var open, bytes int64
 		if _, err := tx.scanOne([]any{&open, &bytes}, "SELECT count(*), coalesce(CAST(sum(length(raw)) AS BIGINT), 0) FROM events WHERE state <> 'ended'"); err != nil {
@@ -139,7 +126,7 @@ func (tx *Tx) lockEvents() error {
 // Claim gives a replica the events that it can run now, the oldest first, and returns when the next one is due; zero: none is. What the replica has by an
 // earlier claim is named in held; what else is stored as its own was claimed by a call whose answer was lost.
 func (e *Events) Claim(ctx context.Context, c store.EventClaim, held []string) (events []store.Event, next time.Time, err error) {
-	err = e.update(ctx, func(tx *Tx) error {
+	err = e.db.Update(ctx, func(tx *Tx) error {
 		events, next = nil, time.Time{}
 		now := tx.db.clock().UnixMicro()
 		if err := tx.lockEvents(); err != nil || len(c.Logins) == 0 {
@@ -229,7 +216,7 @@ func inLists(query string, args []any, lists ...[]string) (string, []any) {
 
 // Note stores what the turn of an event has done.
 func (e *Events) Note(ctx context.Context, key, replica string, n store.EventNote) error {
-	return e.change(ctx, "UPDATE events SET session = $1, progress = $2, crashes = CASE WHEN $3 = 1 THEN 0 ELSE crashes END WHERE key = $4 AND replica = $5 AND state = 'running'",
+	return e.db.change(ctx, errEventMoved, "UPDATE events SET session = $1, progress = $2, crashes = CASE WHEN $3 = 1 THEN 0 ELSE crashes END WHERE key = $4 AND replica = $5 AND state = 'running'",
 		plainText(n.Session), notNil(n.Progress), boolean(n.Advanced), plainText(key), replica)
 }
 
@@ -250,22 +237,18 @@ func (e *Events) Release(ctx context.Context, r store.EventRelease) error {
 	if due.IsZero() {
 		due = e.db.clock()
 	}
-	return e.change(ctx, "UPDATE events SET state = $1, replica = '', parked = $2, due = $3, attempts = attempts + $4, begun = "+begun+
+	return e.db.change(ctx, errEventMoved, "UPDATE events SET state = $1, replica = '', parked = $2, due = $3, attempts = attempts + $4, begun = "+begun+
 		" WHERE key = $5 AND replica = $6 AND state = 'running'", state, r.Parked, due.UnixMicro(), failed, plainText(r.Key), r.Replica)
 }
 
 // Parked lists what events of a login are parked for.
 func (e *Events) Parked(ctx context.Context, login string) (names []string, err error) {
-	err = explain("", e.db.view(ctx, func(q querier) (err error) {
-		names, err = q.readIDs("SELECT DISTINCT parked FROM events WHERE "+notEnded+"state = 'parked' AND login = $1", login)
-		return err
-	}))
-	return names, err
+	return viewAll(ctx, e.db, scanText, "SELECT DISTINCT parked FROM events WHERE "+notEnded+"state = 'parked' AND login = $1", login)
 }
 
 // Unpark lets the events wait that are parked for this; with drop they end, blocked.
 func (e *Events) Unpark(ctx context.Context, login, parked string, drop bool) error {
-	return e.update(ctx, func(tx *Tx) error {
+	return e.db.Update(ctx, func(tx *Tx) error {
 		if drop {
 			return tx.endEvents("blocked", notEnded+"state = 'parked' AND login = $1 AND parked = $2", login, parked)
 		}
@@ -293,7 +276,7 @@ func (tx *Tx) endEvents(outcome, match string, args ...any) error {
 // End ends an event, and stores the reply that is still to be sent. first reports that it can be sent now, by this replica: no other reply waits for
 // its target.
 func (e *Events) End(ctx context.Context, end store.EventEnd) (id int64, first bool, err error) {
-	err = e.update(ctx, func(tx *Tx) error {
+	err = e.db.Update(ctx, func(tx *Tx) error {
 		if end.Reply != nil {
 			if err := tx.lockEvents(); err != nil { // in the order of Claim
 				return err
@@ -318,7 +301,7 @@ func (e *Events) End(ctx context.Context, end store.EventEnd) (id int64, first b
 
 // EraseOf removes the events of lanes, and the replies of a session. What runs is not removed.
 func (e *Events) EraseOf(ctx context.Context, session string, lanes []string) error {
-	err := e.update(ctx, func(tx *Tx) error {
+	err := e.db.Update(ctx, func(tx *Tx) error {
 		if _, err := tx.exec("DELETE FROM replies WHERE session = $1", plainText(session)); err != nil {
 			return err
 		}
@@ -327,33 +310,29 @@ func (e *Events) EraseOf(ctx context.Context, session string, lanes []string) er
 		return err
 	})
 	if err == nil {
-		err = explain("", e.db.finishErasing(context.WithoutCancel(ctx), true))
+		err = e.db.finishErasing(context.WithoutCancel(ctx), true)
 	}
 	return err
 }
 
 // Pending counts the events that have not ended and the replies that are to be sent, by login.
 func (e *Events) Pending(ctx context.Context) (events, replies map[string]int, err error) {
-	events, replies = map[string]int{}, map[string]int{}
-	err = explain("", e.db.view(ctx, func(q querier) error {
-		for query, into := range map[string]map[string]int{
-			"SELECT login, count(*) FROM events WHERE state <> 'ended' GROUP BY login": events,
-			"SELECT login, count(*) FROM replies GROUP BY login":                       replies,
-		} {
-			err := q.collect(func(rows *sql.Rows) (bool, error) {
-				var login string
-				var n int
-				err := rows.Scan(&login, &n)
-				into[login] = n
-				return true, err
-			}, query)
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
+	events, err = e.db.countByLogin(ctx, "SELECT login, count(*) FROM events WHERE state <> 'ended' GROUP BY login")
+	if err == nil {
+		replies, err = e.db.countByLogin(ctx, "SELECT login, count(*) FROM replies GROUP BY login")
+	}
 	return events, replies, err
+}
+
+func (db *DB) countByLogin(ctx context.Context, query string) (counts map[string]int, err error) {
+	counts = map[string]int{}
+	_, err = viewAll(ctx, db, func(rows *sql.Rows) (login string, err error) {
+		n := 0
+		err = rows.Scan(&login, &n)
+		counts[login] = n
+		return login, err
+	}, query)
+	return counts, err
 }
 
 // sweepEvents removes events that have ended, and what waits for a channel that has not been served for long.
@@ -395,7 +374,7 @@ func (e *Events) ClaimReplies(ctx context.Context, c store.EventClaim, held []in
 	for i, id := range held {
 		own[i] = strconv.FormatInt(id, 10)
 	}
-	err = e.update(ctx, func(tx *Tx) error {
+	err = e.db.Update(ctx, func(tx *Tx) error {
 		replies, next = nil, time.Time{}
 		now := tx.db.clock().UnixMicro()
 		if err := tx.lockEvents(); err != nil || len(c.Logins) == 0 {
@@ -439,27 +418,23 @@ func (e *Events) ClaimReplies(ctx context.Context, c store.EventClaim, held []in
 
 // ReplyWaits reports whether a reply to a target is stored.
 func (e *Events) ReplyWaits(ctx context.Context, target string) (waits bool, err error) {
-	err = explain("", e.db.view(ctx, func(q querier) (err error) {
-		var one int
-		waits, err = q.scanOne([]any{&one}, "SELECT 1 FROM replies WHERE target = $1 LIMIT 1", plainText(target))
-		return err
-	}))
-	return waits, err
+	var one int
+	return e.db.viewOne(ctx, []any{&one}, "SELECT 1 FROM replies WHERE target = $1 LIMIT 1", plainText(target))
 }
 
 // PostponeReply stores that an attempt to send a reply came to nothing, and when the next one may begin.
 func (e *Events) PostponeReply(ctx context.Context, id int64, replica string, due time.Time, unsure bool) error {
-	return e.change(ctx, "UPDATE replies SET replica = '', due = $1, unsure = $2 WHERE id = $3 AND replica = $4", due.UnixMicro(), boolean(unsure), id, replica)
+	return e.db.change(ctx, errEventMoved, "UPDATE replies SET replica = '', due = $1, unsure = $2 WHERE id = $3 AND replica = $4", due.UnixMicro(), boolean(unsure), id, replica)
 }
 
 // ReplaceReply makes a reply that a replica is sending another one.
 func (e *Events) ReplaceReply(ctx context.Context, id int64, replica string, block []byte) error {
-	return e.change(ctx, "UPDATE replies SET block = $1, unsure = 0 WHERE id = $2 AND replica = $3", block, id, replica)
+	return e.db.change(ctx, errEventMoved, "UPDATE replies SET block = $1, unsure = 0 WHERE id = $2 AND replica = $3", block, id, replica)
 }
 
 // EndReply removes a reply that was sent, or is not sent any more.
 func (e *Events) EndReply(ctx context.Context, id int64, replica string) error {
-	return e.change(ctx, "DELETE FROM replies WHERE id = $1 AND replica = $2", id, replica)
+	return e.db.change(ctx, errEventMoved, "DELETE FROM replies WHERE id = $1 AND replica = $2", id, replica)
 }
 
 // notNil returns bytes that are stored as an empty value if there are none.

@@ -46,7 +46,7 @@ func (t *Tapes) Lease(ctx context.Context, name string, wait bool) (tape.Lease, 
 	}
 	if err != nil {
 		local.Release()
-		return nil, explain(name, err)
+		return nil, err
 	}
 	l.setHeld(name, shared)
 	release := sync.OnceFunc(func() {
@@ -56,7 +56,7 @@ func (t *Tapes) Lease(ctx context.Context, name string, wait bool) (tape.Lease, 
 	})
 	if err := t.db.takeOver(ctx, name, l.holder); err != nil {
 		release()
-		return nil, explain(name, err)
+		return nil, err
 	}
 	return &lease{shared, release}, nil
 }
@@ -75,14 +75,8 @@ func (l *leases) setHeld(name string, shared tape.Lease) {
 // takeOver makes a process the one that appends to a tape, if the tape exists.
 func (db *DB) takeOver(ctx context.Context, name string, holder int64) error {
 	var now int64
-	err := db.view(ctx, func(q querier) error {
-		found, err := q.scanOne([]any{&now}, "SELECT holder FROM sessions WHERE tape = $1", name)
-		if !found {
-			now = holder // nothing to do
-		}
-		return err
-	})
-	if err != nil || now == holder {
+	found, err := db.viewOne(ctx, []any{&now}, "SELECT holder FROM sessions WHERE tape = $1", name)
+	if err != nil || !found || now == holder {
 		return err
 	}
 	_, err = db.exec(ctx, "UPDATE sessions SET holder = $1 WHERE tape = $2", holder, name)

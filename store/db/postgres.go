@@ -36,7 +36,7 @@ func (db *DB) openPostgres(url string) error {
 		explain: explainPostgres, sharedClock: "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)",
 	}
 	if strings.Contains(url, "pool_max_conns") {
-		db.readers = max(int(pool.MaxConns)-1, 1)
+		db.maxReaders = max(int(pool.MaxConns)-1, 1)
 	}
 	if schema := c.RuntimeParams["search_path"]; plainName.MatchString(schema) {
 		db.createSchema = "CREATE SCHEMA IF NOT EXISTS " + schema

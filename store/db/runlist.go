@@ -46,7 +46,7 @@ func (q querier) readRuns(complete bool, query string, args ...any) ([]store.Run
 
 // findRun returns the first run of a query that returns runColumns, or [store.ErrNotFound].
 func (r *Runs) findRun(ctx context.Context, query string, args ...any) (run store.Run, err error) {
-	err = r.view(ctx, func(q querier) error {
+	err = r.db.view(ctx, func(q querier) error {
 		found, err := q.readRuns(true, query, args...)
 		if err == nil && len(found) == 0 {
 			return fmt.Errorf("%w: the run does not exist", store.ErrNotFound)
@@ -77,7 +77,7 @@ func (r *Runs) Left(ctx context.Context, alive []string, limit int) (left []stor
 	if len(alive) > 0 {
 		condition, args = inList(" AND replica NOT IN (?)", alive, limit)
 	}
-	err = r.view(ctx, func(q querier) (err error) {
+	err = r.db.view(ctx, func(q querier) (err error) {
 		left, err = q.readRuns(true, "SELECT "+runColumns+" FROM runs WHERE ended = 0 AND (replica <> '' OR state <> 'waiting')"+condition+
 			" ORDER BY created, id LIMIT $1", args...)
 		if err != nil || len(left) == limit {
@@ -97,7 +97,7 @@ func (r *Runs) Batches(ctx context.Context, id string, each func(store.RunBatch)
 	attempt, seq := 0, 0
 	for limit, end := firstRows, false; !end; limit = pageRows {
 		var page []store.RunBatch
-		err := r.view(ctx, func(q querier) error {
+		err := r.db.view(ctx, func(q querier) error {
 			end = true
 			bytes := 0
 			err := q.collect(func(rows *sql.Rows) (bool, error) {
@@ -177,7 +177,7 @@ func (r *Runs) List(ctx context.Context, q store.RunQuery) (list []store.Run, ne
 		where.add("(created, id) < (?, ?)", created, id)
 	}
 	args := append(where.args, limit+1)
-	err = r.view(ctx, func(db querier) (err error) {
+	err = r.db.view(ctx, func(db querier) (err error) {
 		list, err = db.readRuns(false, "SELECT "+listedColumns+" FROM runs WHERE removed < 2"+where.sql.String()+
 			" ORDER BY created DESC, id DESC LIMIT "+parameters(len(args), 1), args...)
 		return err

@@ -29,35 +29,13 @@ func (db *DB) Runs() *Runs { return &Runs{db} }
 
 var errRunMoved = fmt.Errorf("%w: the run is another replica's, or has ended", store.ErrMoved)
 
-func (r *Runs) update(ctx context.Context, fn func(tx *Tx) error) error {
-	return explain("", r.db.Update(ctx, fn))
-}
-
-func (r *Runs) exec(ctx context.Context, query string, args ...any) (rows int64, err error) {
-	rows, err = r.db.exec(ctx, query, args...)
-	return rows, explain("", err)
-}
-
-// change runs a statement that changes one run, if it is as the statement expects.
-func (r *Runs) change(ctx context.Context, query string, args ...any) error {
-	n, err := r.exec(ctx, query, args...)
-	if err == nil && n == 0 {
-		err = errRunMoved
-	}
-	return err
-}
-
-func (r *Runs) view(ctx context.Context, fn func(q querier) error) error {
-	return explain("", r.db.view(ctx, fn))
-}
-
 // Start stores a run and its key, if key is not nil. If the key leads to another run already, nothing is stored, and Start returns the stored
 // key. The same call can be repeated after [store.ErrUnsure].
 func (r *Runs) Start(ctx context.Context, run store.Run, key *store.IdempotencyKey) (taken *store.IdempotencyKey, err error) {
 	if run.Created.IsZero() {
 		run.Created = r.db.clock()
 	}
-	err = r.update(ctx, func(tx *Tx) (err error) {
+	err = r.db.Update(ctx, func(tx *Tx) (err error) {
 		if key != nil {
 			k := *key
 			k.Run = run.ID
@@ -76,7 +54,7 @@ func (r *Runs) Start(ctx context.Context, run store.Run, key *store.IdempotencyK
 // Append stores batches of any number of runs in one transaction. It leaves out the batches of moved runs, which are another replica's or have
 // ended, and returns these runs. The same batches can be stored again.
 func (r *Runs) Append(ctx context.Context, replica string, batches []store.RunBatch) (moved []string, err error) {
-	err = r.update(ctx, func(tx *Tx) (err error) {
+	err = r.db.Update(ctx, func(tx *Tx) (err error) {
 		moved, err = tx.insertBatches(replica, batches)
 		return err
 	})
@@ -141,12 +119,12 @@ func (tx *Tx) findMoved(replica string, batches []store.RunBatch, moved *[]strin
 
 // SetState changes the state of a run that has not ended.
 func (r *Runs) SetState(ctx context.Context, id, replica string, attempt int, state string) error {
-	return r.change(ctx, "UPDATE runs SET state = $1 WHERE id = $2 AND replica = $3 AND attempt = $4 AND ended = 0", state, id, replica, attempt)
+	return r.db.change(ctx, errRunMoved, "UPDATE runs SET state = $1 WHERE id = $2 AND replica = $3 AND attempt = $4 AND ended = 0", state, id, replica, attempt)
 }
 
 // End stores the last batches and the end of a run. The same end can be stored again.
 func (r *Runs) End(ctx context.Context, e store.RunEnd) error {
-	return r.update(ctx, func(tx *Tx) error {
+	return r.db.Update(ctx, func(tx *Tx) error {
 		_, err := tx.insertBatches(e.Replica, e.Batches)
 		if err != nil {
 			return err
@@ -178,7 +156,7 @@ func (r *Runs) Stepped(ctx context.Context, replica string, ids []string) error 
 
 // changeSome runs a statement that changes those of the runs that the replica works on.
 func (r *Runs) changeSome(ctx context.Context, query, replica string, ids []string) error {
-	return r.update(ctx, func(tx *Tx) error {
+	return r.db.Update(ctx, func(tx *Tx) error {
 		return inChunks(ids, maxChunk, func(part []string) error {
 			query, args := inList(query, part, replica)
 			_, err := tx.exec(query, args...)
@@ -189,7 +167,7 @@ func (r *Runs) changeSome(ctx context.Context, query, replica string, ids []stri
 
 // Suspend stores that a run waits and that no replica works on it, until a time.
 func (r *Runs) Suspend(ctx context.Context, id, replica string, attempt int, wake time.Time) error {
-	return r.change(ctx, "UPDATE runs SET replica = '', state = 'waiting', wake = $1 WHERE id = $2 AND replica = $3 AND attempt = $4 AND ended = 0",
+	return r.db.change(ctx, errRunMoved, "UPDATE runs SET replica = '', state = 'waiting', wake = $1 WHERE id = $2 AND replica = $3 AND attempt = $4 AND ended = 0",
 		wake.UnixMicro(), id, replica, attempt)
 }
 
@@ -198,10 +176,10 @@ func (r *Runs) Release(ctx context.Context, replica string, ids []string) error 
 	return r.changeSome(ctx, "UPDATE runs SET replica = '' WHERE replica = $1 AND ended = 0 AND id IN (?)", replica, ids)
 }
 
-// Take makes a replica the one that works on a run, and stores the first batches of the new attempt. Of several replicas that take a run, one
+// Take makes a replica the one that works on a run. Of several replicas that take a run, one
 // gets it. After [store.ErrUnsure], Find tells whether it was this one.
 func (r *Runs) Take(ctx context.Context, t store.Takeover) (run store.Run, err error) {
-	err = r.update(ctx, func(tx *Tx) error {
+	err = r.db.Update(ctx, func(tx *Tx) error {
 		taken, err := tx.readRuns(true, "UPDATE runs SET replica = $1, attempt = attempt + 1, crashes = $2, state = $3 "+
 			"WHERE id = $4 AND replica = $5 AND attempt = $6 AND ended = 0 AND ($7 = '' OR state = $7) RETURNING "+runColumns,
 			t.Replica, t.Crashes, t.State, t.ID, t.FromReplica, t.FromAttempt, t.FromState)
@@ -216,10 +194,6 @@ func (r *Runs) Take(ctx context.Context, t store.Takeover) (run store.Run, err e
 			t.ID, run.Attempt, []byte{}, t.AfterSeq)
 		if err != nil {
 			return err
-		}
-		moved, err := tx.insertBatches(t.Replica, t.Batches)
-		if err == nil && len(moved) > 0 {
-			err = fmt.Errorf("%w: a batch is not of attempt %d of run %s", store.ErrInvalid, run.Attempt, t.ID)
 		}
 		return err
 	})

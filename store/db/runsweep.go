@@ -13,16 +13,6 @@ const (
 	lateTime      = time.Minute    // after which no process inserts a batch of a run that has ended
 )
 
-// EraseOf erases the ended runs of a session and the keys that lead to them. Their text is in no file of SQLite when EraseOf returns.
-// [Tapes.Delete] does the same for the session of a tape.
-func (r *Runs) EraseOf(ctx context.Context, session string) error {
-	err := r.update(ctx, func(tx *Tx) error { return tx.eraseRuns(session) })
-	if err == nil {
-		err = explain("", r.db.finishErasing(context.WithoutCancel(ctx), true))
-	}
-	return err
-}
-
 // scheduleEvents lets [DB.purgeRuns] remove the events of runs.
 const scheduleEvents = "INSERT INTO run_removals (run, due) SELECT id, 0 FROM runs WHERE id IN (?) ON CONFLICT (run) DO UPDATE SET due = 0"
 
@@ -36,18 +26,14 @@ func (tx *Tx) eraseRuns(session string) error {
 }
 
 func (q querier) readIDs(query string, args ...any) ([]string, error) {
-	return rowsOf(q, func(rows *sql.Rows) (id string, err error) { return id, rows.Scan(&id) }, query, args...)
+	return rowsOf(q, scanText, query, args...)
 }
 
 // purgeRuns removes events that are due, in steps that other writes can share.
 func (db *DB) purgeRuns(ctx context.Context) error {
 	for {
-		var ids []string
 		now := db.clock()
-		err := db.view(ctx, func(q querier) (err error) {
-			ids, err = q.readIDs("SELECT run FROM run_removals WHERE due <= $1 ORDER BY due LIMIT $2", now.UnixMicro(), removeRuns)
-			return err
-		})
+		ids, err := viewAll(ctx, db, scanText, "SELECT run FROM run_removals WHERE due <= $1 ORDER BY due LIMIT $2", now.UnixMicro(), removeRuns)
 		if err != nil || len(ids) == 0 {
 			return err
 		}
@@ -112,10 +98,7 @@ func (db *DB) sweepRuns(ctx context.Context, removed *int64) error {
 // boundEvents removes the events of the runs that ended first, beyond maxRunBytes.
 func (db *DB) boundEvents(ctx context.Context, removed *int64) error {
 	var total, bytes, runs int64
-	err := db.view(ctx, func(q querier) error {
-		_, err := q.scanOne([]any{&total}, "SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT) FROM runs WHERE bytes > 0")
-		return err
-	})
+	_, err := db.viewOne(ctx, []any{&total}, "SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT) FROM runs WHERE bytes > 0")
 	for n := 1; err == nil && n > 0 && total-bytes > db.maxRunBytes; {
 		var size int64
 		err = db.Update(ctx, func(tx *Tx) error {

@@ -312,7 +312,7 @@ func (s source) Anchors() iter.Seq2[tape.AnchorRef, error] {
 
 // listSessions returns a page of the sessions that q selects, the newest entry first, after the session last. q.After and q.Limit are
 // ignored.
-func listSessions(r querier, q tape.SessionQuery, last tape.Info, limit int) (page []tape.Info, err error) {
+func (db *DB) listSessions(ctx context.Context, q tape.SessionQuery, last tape.Info, limit int) (page []tape.Info, err error) {
 	var where conditions
 	if last.Tape != "" {
 		date := last.Updated.UnixMicro()
@@ -329,13 +329,15 @@ func listSessions(r querier, q tape.SessionQuery, last tape.Info, limit int) (pa
 		where.add("substr(session, 1, "+strconv.Itoa(len([]rune(q.Prefix)))+") = ?", plainText(q.Prefix))
 	}
 	args := append(where.args, limit)
-	err = r.collect(func(rows *sql.Rows) (bool, error) {
-		var s session
-		err := s.scan(rows)
-		page = append(page, s.Info)
-		return true, err
-	}, "SELECT "+sessionColumns+" FROM sessions WHERE parent = ''"+where.sql.String()+" ORDER BY updated DESC, tape LIMIT $"+strconv.Itoa(len(args)), args...)
-	return page, err
+	return viewAll(ctx, db, scanInfo, "SELECT "+sessionColumns+" FROM sessions WHERE parent = ''"+where.sql.String()+
+		" ORDER BY updated DESC, tape LIMIT $"+strconv.Itoa(len(args)), args...)
+}
+
+// scanInfo reads a row that has sessionColumns.
+func scanInfo(rows *sql.Rows) (tape.Info, error) {
+	var s session
+	err := s.scan(rows)
+	return s.Info, err
 }
 
 // sessionName returns the id of a session without its owner.

@@ -93,7 +93,7 @@ type dialect struct {
 	inMemory     bool   // SQLite without a WAL
 	explain      func(error) error
 	sharedClock  string // query of the microseconds since 1970; "": the time is that of Options.Clock
-	createSchema string // of a new database; "": there is none to create
+	createSchema string // of a new database
 	checkpoint   string // removes erased text from the files; "": nothing to do
 	maxReaders   int    // connections that read, if the URL says so
 	unlock       func() error
@@ -321,6 +321,20 @@ func rowsOf[T any](q querier, scan func(rows *sql.Rows) (T, error), query string
 		return true, err
 	}, query, args...)
 	return all, err
+}
+
+// readPage reads rows of a query whose last parameter is their maximum number: at most limit, and about pageBytes by the sizes that scan returns.
+// more reports whether there may be more rows.
+func readPage[T any](q querier, limit int, scan func(rows *sql.Rows) (v T, size int, err error), query string, args ...any) (page []T, more bool, err error) {
+	bytes := 0
+	err = q.collect(func(rows *sql.Rows) (bool, error) {
+		v, size, err := scan(rows)
+		page = append(page, v)
+		bytes += size
+		more = len(page) == limit || bytes >= pageBytes
+		return bytes < pageBytes, err
+	}, query, append(args, limit)...)
+	return page, more, err
 }
 
 // newID returns a random number above 0.

@@ -33,7 +33,7 @@ func (db *DB) openPostgres(url string) error {
 	}
 	db.dialect = dialect{
 		begin: "BEGIN ISOLATION LEVEL READ COMMITTED", share: " FOR SHARE", lock: " FOR UPDATE", blob: "BYTEA", byteOrder: ` COLLATE "C"`, network: true,
-		explain: explainPostgres, sharedClock: "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)",
+		createSchema: "SELECT 1", explain: explainPostgres, sharedClock: "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)",
 	}
 	if strings.Contains(url, "pool_max_conns") {
 		db.maxReaders = max(int(pool.MaxConns)-1, 1)

@@ -26,18 +26,20 @@ func (r *Runs) Beat(ctx context.Context, replica store.Replica) error {
 // Replicas lists all replicas. Compare Seen with now, which is of the same clock.
 func (r *Runs) Replicas(ctx context.Context) (list []store.Replica, now time.Time, err error) {
 	err = r.db.view(ctx, func(q querier) (err error) {
-		list, err = rowsOf(q, func(rows *sql.Rows) (replica store.Replica, err error) {
-			var seen int64
-			err = rows.Scan(&replica.ID, &replica.Address, &replica.Version, &seen)
-			replica.Seen = dateOf(seen)
-			return replica, err
-		}, "SELECT id, address, version, seen FROM replicas ORDER BY id")
+		list, err = rowsOf(q, scanReplica, "SELECT id, address, version, seen FROM replicas ORDER BY id")
 		if err == nil {
 			now, err = q.now()
 		}
 		return err
 	})
 	return list, now, err
+}
+
+func scanReplica(rows *sql.Rows) (r store.Replica, err error) {
+	var seen int64
+	err = rows.Scan(&r.ID, &r.Address, &r.Version, &seen)
+	r.Seen = dateOf(seen)
+	return r, err
 }
 
 // Leave removes a replica.

@@ -180,7 +180,7 @@ func (r *Runs) Release(ctx context.Context, replica string, ids []string) error 
 // gets it. After [store.ErrUnsure], Find tells whether it was this one.
 func (r *Runs) Take(ctx context.Context, t store.Takeover) (run store.Run, err error) {
 	err = r.db.Update(ctx, func(tx *Tx) error {
-		taken, err := tx.readRuns(true, "UPDATE runs SET replica = $1, attempt = attempt + 1, crashes = $2, state = $3 "+
+		taken, err := rowsOf(tx.querier, r.db.scanRun(true), "UPDATE runs SET replica = $1, attempt = attempt + 1, crashes = $2, state = $3 "+
 			"WHERE id = $4 AND replica = $5 AND attempt = $6 AND ended = 0 AND ($7 = '' OR state = $7) RETURNING "+runColumns,
 			t.Replica, t.Crashes, t.State, t.ID, t.FromReplica, t.FromAttempt, t.FromState)
 		if err == nil && len(taken) == 0 {

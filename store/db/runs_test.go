@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/lingserve/lingserve/store"
 )
@@ -82,7 +83,7 @@ func runLife(t *testing.T, open openEmpty) {
 		}
 	}
 	got, err := r.Find(t.Context(), "run_1")
-	if diff := cmp.Diff(run, got); diff != "" || err != nil {
+	if diff := cmp.Diff(run, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
 	now = now.Add(time.Minute)
@@ -102,7 +103,7 @@ func runLife(t *testing.T, open openEmpty) {
 	}
 	run.State, run.Result, run.Ended, run.Expires, run.Bytes = store.RunCompleted, end.Result, now, end.Expires, int64(len("run_1/1/1"))*3
 	got, err = r.LatestOf(t.Context(), "天#s")
-	if diff := cmp.Diff(run, got); diff != "" || err != nil {
+	if diff := cmp.Diff(run, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
 	if got := eventsOf(t, r, "run_1"); got != "1/1 1/2 1/3" {
@@ -161,7 +162,7 @@ func runsMove(t *testing.T, open openEmpty) {
 	}())
 	got, err := r.Take(t.Context(), store.Takeover{ID: "r0", FromAttempt: 1, Replica: "C", Crashes: 2, State: store.RunQueued})
 	want := store.Run{ID: "r0", Replica: "C", Attempt: 2, Crashes: 2, State: store.RunQueued, Request: []byte("{}"), Created: testDay}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
 }

@@ -128,20 +128,16 @@ func (v *Values) Change(ctx context.Context, key string, do func(value []byte) (
 // All returns the values whose keys begin with a prefix.
 func (v *Values) All(ctx context.Context, prefix string) (all map[string][]byte, err error) {
 	all = map[string][]byte{}
-	last, n := "", pageRows
-	for err == nil && n == pageRows {
+	for last, n := "", pageRows; err == nil && n == pageRows; {
 		n = 0
-		err = v.db.view(ctx, func(q querier) error {
-			return q.collect(func(rows *sql.Rows) (bool, error) {
-				var value []byte
-				n++
-				err := rows.Scan(&last, &value)
-				if strings.HasPrefix(last, prefix) {
-					all[last] = value
-				}
-				return true, err
-			}, "SELECT key, value FROM "+v.table+" WHERE key > $1 AND expires > $2 ORDER BY key LIMIT $3", last, v.db.clock().UnixMicro(), pageRows)
-		})
+		_, err = viewAll(ctx, v.db, func(rows *sql.Rows) (value []byte, err error) {
+			n++
+			err = rows.Scan(&last, &value)
+			if strings.HasPrefix(last, prefix) {
+				all[last] = value
+			}
+			return nil, err
+		}, "SELECT key, value FROM "+v.table+" WHERE key > $1 AND expires > $2 ORDER BY key LIMIT $3", last, v.db.clock().UnixMicro(), pageRows)
 	}
 	return all, err
 }

@@ -264,7 +264,7 @@ func (s *Service) makeTurn(sp *spec, req *Request) {
 	a := s.newAgentRun(sp.Of.Workflow, req)
 	a.answer = &workflow.Answer{Workflow: sp.workflow, Input: sp.input, Stop: func(cause error) {
 		if !a.stop(cause) { // by a later message, or by who erases the session
-			a.own.Stop(cause)
+			a.m.Stop(cause)
 		}
 	}}
 	a.envelope = &turn.Envelope{

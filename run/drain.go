@@ -79,7 +79,7 @@ func (s *Service) interrupt(ctx context.Context) (count int) {
 			count++
 		}
 	}
-	time.AfterFunc(s.o.Times.Stored, s.stopStoring)
+	time.AfterFunc(storedWait, s.stopStoring)
 	s.runs.Wait(ctx.Done())
 	s.turns.Wait(ctx.Done())
 	if ctx.Err() != nil {

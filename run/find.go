@@ -32,14 +32,7 @@ func (s *Service) Latest(ctx context.Context, who access.Principal, session stri
 	if s.ChannelOf(who, session) != "" {
 		return nil, nil
 	}
-	lane := webchannel.SessionKey(who.Owner(), session)
-	s.mu.Lock()
-	here := s.inSession[lane]
-	s.mu.Unlock()
-	if here != nil && !here.Moved() && !here.Ended() {
-		return here, nil
-	}
-	row, err := s.store.LatestOf(ctx, lane)
+	row, err := s.store.LatestOf(ctx, webchannel.SessionKey(who.Owner(), session))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return nil, nil
@@ -47,10 +40,10 @@ func (s *Service) Latest(ctx context.Context, who access.Principal, session stri
 		return nil, s.storeError(ctx, err)
 	case row.Ended.IsZero():
 		return s.Find(ctx, who, row.ID)
-	case here != nil && here.ID == row.ID:
-		return here, nil
 	}
-	return nil, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inMemory[row.ID], nil
 }
 
 // Find returns a run, and reads it back if it has left memory. To a caller without rights it is an unknown run, before its events are read.

@@ -120,9 +120,6 @@ func (s *Service) resumeAll(list []*leftRun) {
 			waiting = append(waiting, p)
 		}
 	}
-	if n := len(waiting) - cap(s.slots); n > 0 {
-		s.log.Info("runs wait to be resumed", "waiting", n, "at_once", cap(s.slots))
-	}
 	if len(waiting) > 0 {
 		s.wg.Go(func() { s.grantSlots(waiting) })
 	}

@@ -40,6 +40,8 @@ type Run struct {
 	machine  machine
 	observer RunObserver // of a run that this server has begun
 	release  func()      // stops counting it
+	late     *time.Timer // ends it when it takes too long
+	hasSlot  bool        // one of Service.slots
 
 	recording *recording      // nil: it was read from the store
 	warned    bool            // of the recorder's goroutine: readers know that the run cannot be stored

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,15 +96,6 @@ type Options struct {
 	// Detach is called once by Drain and Close before they end runs: it returns when nothing reads runs any more. It waits for readers as
 	// long as ctx goes on.
 	Detach func(ctx context.Context)
-
-	Times Times
-}
-
-// Times are how long the service waits; zero is the default.
-type Times struct {
-	Cut    time.Duration // for the tape of a run that was cut off, 500 ms
-	Stored time.Duration // for the ends of runs while the server closes, 3 s
-	Grace  time.Duration // for the end of a run to be stored, before its readers are broken off, 1 min
 }
 
 // Pressure says what the machine runs out of.
@@ -210,10 +200,6 @@ func Open(o Options) (*Service, error) {
 }
 
 func newService(o Options) *Service {
-	o.Times = Times{
-		Cut:    cmp.Or(o.Times.Cut, cutWait),
-		Stored: cmp.Or(o.Times.Stored, storedWait), Grace: cmp.Or(o.Times.Grace, graceWait),
-	}
 	if o.Detach == nil {
 		o.Detach = func(context.Context) {}
 	}

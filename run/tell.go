@@ -24,7 +24,7 @@ func (a *agentRun) write() {
 	a.out = &transcript{
 		manager: a.m, agent: a.name, maxBytes: a.s.o.MaxResult, tooLarge: func() { a.cancel(errTooMuch) }, storeMedia: a.s.keepFiles(a.spec.owner),
 	}
-	if so := a.spec.resumed; so != nil && a.m == a.own && a.answer == nil && so.told.Begun {
+	if so := a.spec.resumed; so != nil && a.answer == nil && so.told.Begun {
 		a.out.resume(&so.told)
 	}
 }
@@ -73,13 +73,13 @@ func (a *agentRun) waits(w turn.Waiting) {
 func (a *agentRun) stop(err error) bool {
 	switch {
 	case errors.Is(err, turn.ErrInterrupted):
-		a.own.Stop(errInterrupted)
+		a.m.Stop(errInterrupted)
 	case errors.Is(err, turn.ErrStopped):
-		a.own.Stop(ErrAsked)
+		a.m.Stop(ErrAsked)
 	case errors.Is(err, errErased):
-		a.own.Stop(errErased)
+		a.m.Stop(errErased)
 	case errors.Is(err, turn.ErrTimeout):
-		a.own.Stop(fmt.Errorf("the turn took longer than %s", a.s.o.Turns.Timeout()))
+		a.m.Stop(fmt.Errorf("the turn took longer than %s", a.s.o.Turns.Timeout()))
 	default:
 		return false
 	}
@@ -129,7 +129,7 @@ func (a *agentRun) onEvent(e turn.Event, err error) {
 		if e.Final != nil && e.Final.Reason == adapter.FinishLength {
 			r.cut.Store(true)
 		}
-	case isQuestion && (a.spec.Unattended || a.own != a.m): // nobody can answer it (AG-40): the caller gets the document when all is over
+	case isQuestion && a.spec.Unattended: // nobody can answer it (AG-40): the caller gets the document when all is over
 		_ = a.s.o.Agents.Answer(context.Background(), agent.Answer{ // an answer that came before is as good
 			Turn: a.spec.ID, ID: q.ID, Nobody: true, Role: tool.Admin,
 		})

@@ -33,16 +33,14 @@ type agentRun struct {
 
 	cancel context.CancelCauseFunc // ends the turn
 	ticket *turn.Ticket
-	show   func() bool // whether the run may be seen
 
 	taken chan struct{} // closed when it is known which run takes the message, or err
 	host  string        // the run whose turn took it; "" is its own
 	err   error
 
 	ready  chan struct{} // closed when the members below are set
-	ownRun *Run          // the run that tells of the turn; nil: it could not be started, or another turn has used the message
-	own    *ling.Manager // of the run
-	m      *ling.Manager // what is written to: another one than own where nothing is to be seen
+	ownRun *Run          // nil: it could not be started, or another turn has used the message
+	m      *ling.Manager // of the run
 	out    *transcript
 
 	mu      sync.Mutex  // held while a message is given to the turn, which stores where its key leads
@@ -107,14 +105,14 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn) (channel.Dispa
 		}
 	}
 	policy := cmp.Or(a.policy, turn.Policy(t.Policy))
-	if policy == turn.Steer && a.answer != nil || t.Context.ObserveOnly && policy != turn.Reject {
-		policy = turn.Queue // a workflow cannot be steered; and what nobody is to see does nothing to what somebody does
+	if policy == turn.Steer && a.answer != nil {
+		policy = turn.Queue // a workflow cannot be steered
 	}
 	ticket, err := a.s.o.Turns.Submit(ctx, e, turn.WithID(a.spec.ID), turn.WithPolicy(policy), turn.WithSink(a.onEvent), turn.WithWaiting(a.waits))
 	if err != nil {
 		return channel.DispatchResult{}, err
 	}
-	a.ticket, a.show = ticket, func() bool { return show(ctx, t.Sink) }
+	a.ticket = ticket
 	var host *agentRun
 	if e := ticket.Host(); e != nil {
 		host, _ = e.Life.(*agentRun) // other channels have turns without a run: then a run of the message's own shows the answer
@@ -135,7 +133,7 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn) (channel.Dispa
 		}
 	}
 	if a.ownRun != nil {
-		a.s.supervise(a.ownRun, a.own)
+		a.s.finish(a.ownRun, a.m, a.m.Close())
 	}
 	_, err = ticket.Wait(context.Background())
 	switch {
@@ -160,11 +158,7 @@ func (a *agentRun) begin() error {
 	if sp.steered { // its key leads to the host's run until now
 		a.s.moveKey(sp, r.ID)
 	}
-	m := r.manager.Load()
-	a.ownRun, a.own, a.m = r, m, m
-	if a.open = a.show(); !a.open { // all goes as it would, to where nobody looks
-		a.m = a.s.manager(m.Context(), sp, nil)
-	}
+	a.ownRun, a.m, a.open = r, r.manager.Load(), true
 	a.write()
 	return nil
 }
@@ -186,7 +180,7 @@ func ofLane(err error) error {
 	return err
 }
 
-// steer gives a message to this run's turn. It returns false if the turn takes no messages, or has no run that callers can see.
+// steer gives a message to this run's turn. It returns false if the turn takes no messages.
 func (a *agentRun) steer(late *agentRun) bool {
 	<-a.ready // its turn may be there a moment before it
 	late.spec.queued = true
@@ -303,24 +297,6 @@ func (a *agentRun) Info() flow.Info { return flow.Info{Name: a.name} }
 func (a *agentRun) Run(ctx context.Context, _ *ling.Manager, _ map[string]any) error {
 	defer a.cancel(nil)
 	defer context.AfterFunc(ctx, func() { a.cancel(context.Cause(ctx)) })()
-	if <-a.ready; a.m == a.own {
-		return a.awaitTurn(ctx)
-	}
-	if err := a.m.Go(a.awaitTurn); err != nil {
-		a.cancel(err)
-	}
-	_ = a.m.Close()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return nil
-}
-
-// show says whether a run may be seen: that it is, is what is visible of a turn.
-func show(ctx context.Context, sink channel.Sink) (shown bool) {
-	_, _ = sink.Do(ctx, channel.Block{Kind: channel.ReplyFinal}, func(context.Context) (channel.Receipt, error) {
-		shown = true
-		return channel.Receipt{}, nil
-	})
-	return shown
+	<-a.ready
+	return a.awaitTurn(ctx)
 }

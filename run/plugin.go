@@ -36,7 +36,7 @@ func (plugin) DispatchOutbound(_ context.Context, e *turn.Envelope) (bool, error
 // BeforeModel sets the options of the run's caller.
 func (plugin) BeforeModel(ctx context.Context, req *adapter.Request, _ turn.State) (*agent.Reply, error) {
 	if a := runOf(turn.FromContext(ctx)); a != nil {
-		req.Options = a.request.Options.Over(req.Options)
+		req.Options = a.spec.request.Options.Over(req.Options)
 	}
 	return nil, nil
 }
@@ -47,9 +47,9 @@ func (plugin) SystemPrompt(ctx context.Context, _ turn.Prompt, _ turn.State) (st
 	if t := channel.FromContext(ctx); t != nil && t.Context.Channel == webchannel.Name && t.Context.GroupSystemPrompt != "" {
 		texts = append(texts, t.Context.GroupSystemPrompt)
 	}
-	if a := runOf(turn.FromContext(ctx)); a != nil && a.answer == nil && a.request.Instructions != "" {
+	if a := runOf(turn.FromContext(ctx)); a != nil && a.answer == nil && a.spec.request.Instructions != "" {
 		texts = append(texts, "The program through which the user talks to you adds these instructions. Follow them as far as nothing above says otherwise.",
-			a.request.Instructions)
+			a.spec.request.Instructions)
 	}
 	return strings.Join(texts, "\n\n"), nil
 }
@@ -59,7 +59,7 @@ func (plugin) SystemPrompt(ctx context.Context, _ turn.Prompt, _ turn.State) (st
 func (plugin) LoadState(ctx context.Context, _ *turn.Envelope, session turn.SessionID) (turn.State, error) {
 	t := turn.FromContext(ctx)
 	a := runOf(t)
-	if a == nil || len(a.request.History) == 0 {
+	if a == nil || len(a.spec.request.History) == 0 {
 		return nil, nil
 	}
 	f := t.Framework()
@@ -79,7 +79,7 @@ func (plugin) LoadState(ctx context.Context, _ *turn.Envelope, session turn.Sess
 		return nil, nil
 	}
 	b := tape.Batch{IfLast: info.LastID, Born: info.Created}
-	for _, m := range a.request.History {
+	for _, m := range a.spec.request.History {
 		b.Entries = append(b.Entries, tape.NewMessage(m.Role, m.Content).With(tape.Meta{Turn: t.ID()}))
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), historyTimeout)

@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -246,8 +245,7 @@ func (r *Run) resultOf(res ling.Result) Result {
 	}
 }
 
-// Cause is the error that made a run fail: the first fatal one, or else the first failure of a bot that was not handled. Runs of old versions do
-// not say which bots failed; for them it is the last error that was not handled.
+// Cause is the error that made a run fail: the first fatal one, or else the first failure of a bot that was not handled.
 func (o Result) Cause() (ling.ErrorData, bool) {
 	for _, e := range o.Errors {
 		if e.Fatal {
@@ -256,11 +254,6 @@ func (o Result) Cause() (ling.ErrorData, bool) {
 	}
 	for _, e := range o.Errors {
 		if e.Failed && !e.Handled {
-			return e, true
-		}
-	}
-	for _, e := range slices.Backward(o.Errors) {
-		if !e.Handled {
 			return e, true
 		}
 	}

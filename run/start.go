@@ -79,8 +79,6 @@ func (s *Service) checked(ctx context.Context, req *Request) (*spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	sp.account, sp.key, sp.trace = req.Account, req.Key, req.Trace
-	sp.Keyed, sp.Caller, sp.KeyTag, sp.Unattended = req.Key != "", req.Caller, req.KeyTag, req.Unattended
 	if err := s.room(ctx, req, sp); err != nil {
 		return nil, err
 	}
@@ -165,7 +163,7 @@ func (s *Service) start(sp *spec) (*Run, error) {
 // makeRun makes a run, and what it works with.
 func (s *Service) makeRun(sp *spec) (*Run, *ling.Manager) {
 	r, so := newRun(sp.origin), sp.resumed
-	r.key, r.goesOn, r.Again = sp.key, sp.Again != nil, nil
+	r.key, r.goesOn, r.Again = sp.request.Key, sp.Again != nil, nil
 	r.recording = &recording{attempt: 1, seq: 1, state: sp.state()}
 	if so != nil {
 		r.crashes, r.recording.attempt, r.asked = so.crashes, so.attempt, so.questions
@@ -182,7 +180,7 @@ func (s *Service) makeRun(sp *spec) (*Run, *ling.Manager) {
 	if so != nil {
 		so.canceled = m.Context().Done()
 	}
-	for _, f := range sp.filters {
+	for _, f := range sp.request.filters() {
 		r.tube.AddFilter(f)
 	}
 	if so != nil && sp.agent != nil && sp.agent.answer == nil && so.told.Begun {
@@ -237,8 +235,8 @@ func (s *Service) manager(ctx context.Context, sp *spec, r *Run) *ling.Manager {
 		o.Resumed = &ling.Resumed{Tube: so.tube, Notes: so.notes, Attempt: so.attempt}
 	}
 	m := ling.New(ctx, sp.config, o)
-	if sp.params != nil {
-		m.SetCustomParams(sp.params)
+	if sp.request.Params != nil {
+		m.SetCustomParams(sp.request.Params)
 	}
 	if len(sp.history) > 0 {
 		m.SetHistory(sp.history...)

@@ -25,7 +25,6 @@ import (
 type agentRun struct {
 	s        *Service
 	name     string
-	request  *Request
 	policy   turn.Policy
 	answer   *workflow.Answer // of a workflow, which writes to the tube itself; nil for an agent
 	envelope *turn.Envelope
@@ -33,6 +32,8 @@ type agentRun struct {
 
 	cancel context.CancelCauseFunc // ends the turn
 	ticket *turn.Ticket
+	sink   channel.Sink    // of the turn
+	ctx    context.Context // of the kernel's stage
 
 	taken chan struct{} // closed when it is known which run takes the message, or err
 	host  string        // the run whose turn took it; "" is its own
@@ -59,18 +60,13 @@ var (
 	errErased = errors.New("the session was erased")
 )
 
-func (s *Service) newAgentRun(name string, a *Request) *agentRun {
-	return &agentRun{s: s, name: name, request: a, policy: turn.Policy(a.OnBusy), taken: make(chan struct{}), ready: make(chan struct{})}
-}
-
 // startAgent starts a run of an agent, or returns the run whose turn takes its message. The turn goes on behind it.
 func (s *Service) startAgent(sp *spec) (r *Run, host string, err error) {
 	a := sp.agent
-	a.spec = sp
 	ctx, cancel := context.WithCancelCause(s.runContext(sp))
 	a.cancel = cancel
 	m := &webchannel.Message{
-		Principal: sp.owner, Role: sp.Role, Session: sp.Session, Run: sp.ID, Key: sp.key, Agent: cmp.Or(sp.Of.Agent, a.name), Text: a.envelope.Content,
+		Principal: sp.owner, Role: sp.Role, Session: sp.Session, Run: sp.ID, Key: sp.request.Key, Agent: cmp.Or(sp.Of.Agent, a.name), Text: a.envelope.Content,
 		Workflow: a.answer != nil, Dispatch: a.dispatch,
 	}
 	s.turns.Enter()
@@ -112,7 +108,7 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn) (channel.Dispa
 	if err != nil {
 		return channel.DispatchResult{}, err
 	}
-	a.ticket = ticket
+	a.ticket, a.sink, a.ctx = ticket, t.Sink, ctx
 	var host *agentRun
 	if e := ticket.Host(); e != nil {
 		host, _ = e.Life.(*agentRun) // other channels have turns without a run: then a run of the message's own shows the answer
@@ -150,7 +146,19 @@ func (a *agentRun) begin() error {
 	defer close(a.ready)
 	sp := a.spec
 	sp.queued = sp.queued || sp.resumed != nil || a.inQueue()
-	r, err := a.s.start(sp)
+	var r *Run
+	// A run is what is visible of a turn: the kernel checks once more who may talk.
+	_, err := a.sink.Do(a.ctx, channel.Block{Kind: channel.ReplyFinal}, func(context.Context) (_ channel.Receipt, err error) {
+		if r, err = a.s.start(sp); err != nil {
+			return channel.Receipt{State: channel.NotSent}, err
+		}
+		return channel.Receipt{}, nil
+	})
+	if _, ended := errors.AsType[*channel.NotSentError](err); ended {
+		err = a.s.refused(channel.Result{}, err)
+	} else if err == nil && r == nil {
+		err = a.s.refused(channel.Result{Admission: channel.Admission{Reason: channel.ReasonDMDisabled}}, nil)
+	}
 	if err != nil {
 		a.cancel(errRefused)
 		return err

@@ -172,9 +172,6 @@ func (s *Service) ended(r *Run, m *ling.Manager, closeErr error) {
 		s.removeLocked(r)
 	} else {
 		s.keepLocked(r, now, now.Add(s.retention(r.Keyed)))
-		if r.erased {
-			s.dropLocked(r)
-		}
 	}
 	s.mu.Unlock()
 	s.trim(now)

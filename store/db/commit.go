@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/store"
 )
 
@@ -171,30 +172,22 @@ func (db *DB) tryGroup(group []*write) error {
 	}
 	id := newID()
 	lost := false // whether the answer to a commit was lost
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
+	for pauses := backoff.New(10*time.Millisecond, 200*time.Millisecond); ; {
 		err := db.runGroup(ctx, group, id, &lost)
 		if err == nil {
 			return nil
 		}
 		db.writer.reset(ctx, db.network)
 		retry := db.network && (lost || errors.Is(err, store.ErrAway) || errors.Is(err, errConflict))
-		if retry {
-			select {
-			case <-ctx.Done():
-				retry = false
-			case <-time.After(pause):
-			}
-		}
-		if retry {
-			continue
-		}
-		if lost {
+		switch {
+		case retry && backoff.Sleep(ctx, pauses.NextBackOff()) == nil:
+		case lost:
 			return fmt.Errorf("%w: %v", store.ErrUnsure, err)
-		}
-		if errors.Is(err, errConflict) {
+		case errors.Is(err, errConflict):
 			return fmt.Errorf("%w: %v", store.ErrAway, err)
+		default:
+			return err
 		}
-		return err
 	}
 }
 

@@ -3,7 +3,6 @@ package db
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -337,10 +336,11 @@ func (db *DB) countByLogin(ctx context.Context, query string) (counts map[string
 
 // sweepEvents removes events that have ended, and what waits for a channel that has not been served for long.
 func (db *DB) sweepEvents(ctx context.Context, removed *int64) error {
-	return errors.Join(
-		db.sweepTable(ctx, "DELETE FROM events WHERE key IN (SELECT key FROM events WHERE state = 'ended' AND expires <= $1 LIMIT $2)", db.clock(), removed),
-		db.sweepTable(ctx, "DELETE FROM events WHERE key IN (SELECT key FROM events WHERE "+notEnded+"arrived <= $1 LIMIT $2)", db.clock().Add(-waitLife), removed),
-		db.sweepTable(ctx, "DELETE FROM replies WHERE id IN (SELECT id FROM replies WHERE created <= $1 LIMIT $2)", db.clock().Add(-waitLife), removed),
+	return db.sweepTables(
+		ctx, removed,
+		expired{"DELETE FROM events WHERE key IN (SELECT key FROM events WHERE state = 'ended' AND expires <= $1 LIMIT $2)", 0},
+		expired{"DELETE FROM events WHERE key IN (SELECT key FROM events WHERE " + notEnded + "arrived <= $1 LIMIT $2)", waitLife},
+		expired{"DELETE FROM replies WHERE id IN (SELECT id FROM replies WHERE created <= $1 LIMIT $2)", waitLife},
 	)
 }
 

@@ -85,12 +85,11 @@ func (f *Files) Remove(ctx context.Context, owner, id string) error {
 	return err
 }
 
-// expireFiles makes files that have expired invisible, and returns how many there were.
-func (db *DB) expireFiles(ctx context.Context) (removed int64, err error) {
+// expireFiles makes files that have expired invisible, and counts them.
+func (db *DB) expireFiles(ctx context.Context, removed *int64) error {
 	for {
 		var ids []string
-		err := db.Update(ctx, func(tx *Tx) error {
-			var err error
+		err := db.Update(ctx, func(tx *Tx) (err error) {
 			ids, err = tx.readIDs("DELETE FROM files WHERE id IN (SELECT id FROM files WHERE expires <= $1 LIMIT $2) RETURNING id", db.clock().UnixMicro(), removeRows)
 			for _, id := range ids {
 				if err == nil {
@@ -99,8 +98,8 @@ func (db *DB) expireFiles(ctx context.Context) (removed int64, err error) {
 			}
 			return err
 		})
-		if removed += int64(len(ids)); err != nil || len(ids) < removeRows {
-			return removed, err
+		if *removed += int64(len(ids)); err != nil || len(ids) < removeRows {
+			return err
 		}
 	}
 }

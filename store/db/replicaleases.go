@@ -46,9 +46,3 @@ func (r *Runs) LeaseHolder(ctx context.Context, name string) (replica string, er
 func (r *Runs) LeasesOf(ctx context.Context, replica string) (names []string, err error) {
 	return viewAll(ctx, r.db, scanText, "SELECT name FROM leases WHERE replica = $1 ORDER BY name", replica)
 }
-
-// sweepLeases removes the leases of replicas that have left or were not seen for long.
-func (db *DB) sweepLeases(ctx context.Context) error {
-	_, err := db.exec(ctx, "DELETE FROM leases WHERE NOT EXISTS (SELECT 1 FROM replicas r WHERE r.id = leases.replica)")
-	return err
-}

@@ -70,11 +70,15 @@ func (q querier) now() (time.Time, error) {
 	return dateOf(now), err
 }
 
-func (db *DB) sweepReplicas(ctx context.Context) error {
+// sweepReplicas removes replicas that have not been seen for long, and the leases of those and of replicas that have left.
+func (db *DB) sweepReplicas(ctx context.Context, _ *int64) error {
 	return db.Update(ctx, func(tx *Tx) error {
 		now, err := tx.now()
 		if err == nil {
 			_, err = tx.exec("DELETE FROM replicas WHERE seen <= $1", now.Add(-replicaLife).UnixMicro())
+		}
+		if err == nil {
+			_, err = tx.exec("DELETE FROM leases WHERE NOT EXISTS (SELECT 1 FROM replicas r WHERE r.id = leases.replica)")
 		}
 		return err
 	})

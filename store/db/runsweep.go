@@ -61,8 +61,7 @@ func (db *DB) purgeRuns(ctx context.Context) error {
 	}
 }
 
-// sweepRuns removes expired runs and keys, events beyond the bound, replicas that have not been seen for long, and their
-// leases.
+// sweepRuns removes expired runs and keys.
 func (db *DB) sweepRuns(ctx context.Context, removed *int64) error {
 	now := db.clock()
 	for n := maxChunk; n == maxChunk; {
@@ -78,25 +77,19 @@ func (db *DB) sweepRuns(ctx context.Context, removed *int64) error {
 		}
 		*removed += int64(n)
 	}
-	err := db.sweepTable(ctx, "DELETE FROM idempotency_keys WHERE (owner, key) IN (SELECT owner, key FROM idempotency_keys WHERE expires <= $1 LIMIT $2)", now, removed)
-	if err == nil {
-		err = db.sweepTable(ctx, `DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE removed = 2 AND expires <= $1
-			AND NOT EXISTS (SELECT 1 FROM idempotency_keys k WHERE k.run = runs.id) LIMIT $2)`, now.Add(-expiredLife), removed)
-	}
-	if err == nil && db.maxRunBytes > 0 {
-		err = db.boundEvents(ctx, removed)
-	}
-	if err == nil {
-		err = db.sweepReplicas(ctx)
-	}
-	if err == nil {
-		err = db.sweepLeases(ctx)
-	}
-	return err
+	return db.sweepTables(
+		ctx, removed,
+		expired{"DELETE FROM idempotency_keys WHERE (owner, key) IN (SELECT owner, key FROM idempotency_keys WHERE expires <= $1 LIMIT $2)", 0},
+		expired{`DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE removed = 2 AND expires <= $1
+			AND NOT EXISTS (SELECT 1 FROM idempotency_keys k WHERE k.run = runs.id) LIMIT $2)`, expiredLife},
+	)
 }
 
 // boundEvents removes the events of the runs that ended first, beyond maxRunBytes.
 func (db *DB) boundEvents(ctx context.Context, removed *int64) error {
+	if db.maxRunBytes == 0 {
+		return nil
+	}
 	var total, bytes, runs int64
 	_, err := db.viewOne(ctx, []any{&total}, "SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT) FROM runs WHERE bytes > 0")
 	for n := 1; err == nil && n > 0 && total-bytes > db.maxRunBytes; {

@@ -76,10 +76,7 @@ func (db *DB) openSQLite(dsn string, pragmas []string) (err error) {
 	if db.write, err = sql.Open("sqlite", dsn+"&_pragma=cache_size(-8000)"); err == nil {
 		db.read, err = sql.Open("sqlite", dsn+"&_pragma=query_only(ON)")
 	}
-	if err != nil {
-		return err
-	}
-	return nil
+	return err
 }
 
 // explainSQLite gives an error of SQLite the name that callers know.

@@ -132,7 +132,7 @@ func (s *Service) finish(r *Run, m *ling.Manager, err error) {
 	s.ended(r, m, err)
 }
 
-// StatusMoved is what observers are told of a run that goes on at another replica, or has ended there: no client is told that.
+// StatusMoved is the status that observers get of a run that continues or has ended at another replica. No client gets it.
 const StatusMoved = "moved"
 
 // ended keeps what is kept of a run. closeErr is what it has failed of.

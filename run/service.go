@@ -36,7 +36,7 @@ const ExtraAgent = turn.ExtraAgent
 type Agents interface {
 	// Names are those that a run can ask for, the default one first.
 	Names() []string
-	// Answer gives somebody's decision to a call that waits for it; see [agent.Agent.Answer].
+	// Answer decides a call that waits for approval; see [agent.Agent.Answer].
 	Answer(context.Context, agent.Answer) error
 	// Questions are the calls of a session that wait for approval, the oldest first.
 	Questions(session string) []agent.Question
@@ -103,31 +103,30 @@ type Pressure interface {
 	LowMemory() bool
 	LowDisk() bool
 	DiskBroken() bool // it has failed, and cannot be written since
-	DiskFailed()      // is told that the disk could not keep something
+	DiskFailed()      // reports that the disk could not store something
 }
 
 // Files are what callers have uploaded, and what models make.
 type Files interface {
 	// Open puts the data of uploaded files in the place of their ids. at is where the list is in the request. Errors are of this package.
 	Open(who access.Principal, at string, list []adapter.Part) ([]adapter.Part, error)
-	// Size is how many bytes a file of a caller has, by its id; 0 if there is none.
+	// Size returns the bytes of a file of a caller, by its id; 0 if it does not exist.
 	Size(who access.Principal, id string) int64
 	// Keep keeps what a model made, and returns its address; "" where it is not kept.
 	Keep(ctx context.Context, owner, kind string, data []byte) (url string, err error)
 }
 
-// Observer is told of each run.
+// Observer observes runs.
 type Observer interface {
-	// Run is told that a run has begun, of a workflow or of an agent. What it returns is told of its first delta, which may not come, and of
-	// its end.
+	// Run is called when a run of a workflow or of an agent begins.
 	Run(workflow, agent string) RunObserver
 }
 
-// RunObserver is told how a run goes on. First is called once at most, from whatever goroutine sends the first delta; End once, and last.
+// RunObserver observes a run. First is called at its first delta, at most once, from any goroutine. End is called once, after it.
 type RunObserver interface {
 	First()
 	// End has the status of the run's last event, and the code of the error that it has failed of; "" for none. "moved" is the status of a
-	// run that goes on at another replica, whose observer is told of its end.
+	// run that continues at another replica, whose observer gets its end.
 	End(status, code string)
 }
 

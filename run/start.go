@@ -184,7 +184,7 @@ func (s *Service) makeRun(sp *spec) (*Run, *ling.Manager) {
 		r.tube.AddFilter(f)
 	}
 	if so != nil && sp.agent != nil && sp.agent.answer == nil && so.told.Begun {
-		parts, send := takeBack(r.tube, so.told)
+		parts, send := correctDocument(r.tube, so.told)
 		if !so.suspended || len(parts) > 0 {
 			m.Restarted([]ling.Part{{Bot: sp.agent.name}}, parts)
 		}

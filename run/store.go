@@ -30,13 +30,13 @@ type Store interface {
 	Append(ctx context.Context, replica string, batches []store.RunBatch) (moved []string, err error)
 	// SetState stores the state of a run. Error: [store.ErrMoved].
 	SetState(ctx context.Context, id, replica string, attempt int, state string) error
-	// Suspend stores that a run waits, and that nobody works on it until a time. Error: [store.ErrMoved].
+	// Suspend stores that a run waits, and that no replica works on it until a time. Error: [store.ErrMoved].
 	Suspend(ctx context.Context, id, replica string, attempt int, wake time.Time) error
 	// Stepped stores that runs of a replica have finished a step: they have not crashed since.
 	Stepped(ctx context.Context, replica string, ids []string) error
 	// End stores the end of a run with its last events. Error: [store.ErrMoved].
 	End(ctx context.Context, e store.RunEnd) error
-	// Release leaves runs to whoever takes them.
+	// Release hands runs over: any replica may take them.
 	Release(ctx context.Context, replica string, ids []string) error
 	// Find returns a run. Error: [store.ErrNotFound].
 	Find(ctx context.Context, id string) (store.Run, error)

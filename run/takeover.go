@@ -194,15 +194,15 @@ func (s *Service) recoverRun(ctx context.Context, row *store.Run) (*leftRun, err
 		s.forgetSteered(p.ID, p.attempt)
 		return nil, nil
 	default:
-		if err := s.takeTurn(ctx, p); err != nil {
+		if err := s.continueTurn(ctx, p); err != nil {
 			return nil, errors.Join(err, s.store.Release(ctx, s.replica, []string{p.ID}))
 		}
 	}
 	return p, nil
 }
 
-// takeTurn takes over the turn of a run that had begun.
-func (s *Service) takeTurn(ctx context.Context, p *leftRun) error {
+// continueTurn takes over the turn of a run, if it had begun.
+func (s *Service) continueTurn(ctx context.Context, p *leftRun) error {
 	if p.queued || p.Session == "" || s.o.Turns == nil {
 		return nil
 	}

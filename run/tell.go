@@ -69,7 +69,7 @@ func (a *agentRun) waits(w turn.Waiting) {
 	}{w.Position, w.For, int(math.Ceil(w.Expected.Seconds()))})
 }
 
-// stop cancels the run where its turn was ended by somebody: false where err says something else.
+// stop cancels the run if a person or a limit ended its turn. It returns false for any other err.
 func (a *agentRun) stop(err error) bool {
 	switch {
 	case errors.Is(err, turn.ErrInterrupted):
@@ -129,7 +129,7 @@ func (a *agentRun) onEvent(e turn.Event, err error) {
 		if e.Final != nil && e.Final.Reason == adapter.FinishLength {
 			r.cut.Store(true)
 		}
-	case isQuestion && a.spec.Unattended: // nobody can answer it (AG-40): the caller gets the document when all is over
+	case isQuestion && a.spec.Unattended: // no person can answer it (AG-40): the caller gets the document after the end
 		_ = a.s.o.Agents.Answer(context.Background(), agent.Answer{ // an answer that came before is as good
 			Turn: a.spec.ID, ID: q.ID, Nobody: true, Role: tool.Admin,
 		})

@@ -21,7 +21,7 @@ import (
 //
 // startAgent gives the message to the kernel, which calls dispatch in the goroutine of the turn. Dispatch submits the message to the lane of its
 // session. If the turn of another run takes the message, that run's followUp decides at its end whether begin starts a run for it, and closes ready.
-// Otherwise dispatch calls begin. With a run of its own, dispatch supervises the run to its end.
+// Otherwise dispatch calls begin, and then waits for the end of the run.
 type agentRun struct {
 	s        *Service
 	name     string
@@ -203,7 +203,7 @@ func (a *agentRun) steer(late *agentRun) bool {
 	}
 	late.spec.steered = true
 	a.steered = append(a.steered, late)
-	a.s.moveKey(late.spec, a.spec.ID) // until a run of its own has it
+	a.s.moveKey(late.spec, a.spec.ID) // until its own run has it
 	return true
 }
 

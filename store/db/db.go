@@ -16,6 +16,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -87,6 +88,7 @@ type dialect struct {
 	share        string // ends a SELECT whose row no other transaction may change until the end of this one
 	lock         string // likewise, of a row that this transaction changes
 	blob         string // type of bytes
+	inList       string // condition that a text is in the JSON array %s
 	byteOrder    string // follows a text that is compared byte by byte
 	prepare      bool   // statements are prepared once for each connection
 	network      bool   // statements have a deadline, are retried, and the outcome of a commit can be unknown
@@ -308,6 +310,21 @@ func viewAll[T any](ctx context.Context, db *DB, scan func(rows *sql.Rows) (T, e
 		return err
 	})
 	return all, err
+}
+
+// in returns the condition that a text is one of the list that a parameter has, such as "$1"; see [list].
+func (d dialect) in(parameter string) string {
+	return strings.Replace(d.inList, "%s", parameter, 1)
+}
+
+// list returns texts as the value of one parameter: few statements are prepared then, whatever the number of texts.
+func list(texts []string) string {
+	plain := make([]string, len(texts))
+	for i, text := range texts {
+		plain[i] = plainText(text)
+	}
+	value, _ := json.Marshal(plain) // texts always have a JSON text
+	return string(value)
 }
 
 // scanText reads a row of one text.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"math/bits"
-	"slices"
 	"strconv"
 	"time"
 
@@ -131,18 +129,18 @@ func (e *Events) Claim(ctx context.Context, c store.EventClaim, held []string) (
 		if err := tx.lockEvents(); err != nil || len(c.Logins) == 0 {
 			return err
 		}
-		query, args := inLists(`UPDATE events SET state = 'waiting', replica = '', crashes = crashes + CASE WHEN replica = $1 THEN 0 ELSE 1 END
-			WHERE `+notEnded+`state = 'running' AND login IN (?) AND NOT (replica IN (?) AND (replica <> $1 OR key IN (?)))`, []any{c.Replica}, c.Logins, c.Alive, held)
-		if _, err := tx.exec(query, args...); err != nil {
+		logins := list(c.Logins)
+		if _, err := tx.exec(`UPDATE events SET state = 'waiting', replica = '', crashes = crashes + CASE WHEN replica = $1 THEN 0 ELSE 1 END
+			WHERE `+notEnded+`state = 'running' AND login`+tx.db.in("$2")+` AND NOT (replica`+tx.db.in("$3")+` AND (replica <> $1 OR key`+tx.db.in("$4")+`))`,
+			c.Replica, logins, list(c.Alive), list(held)); err != nil {
 			return err
 		}
-		query, args = inLists(`SELECT key, login, lane, bundle, raw, arrived, brief, session, attempts, crashes, begun, progress FROM events e
-			WHERE `+notEnded+`state = 'waiting' AND due <= $1 AND login IN (?) AND lane NOT IN (?) AND key NOT IN (?)
+		found, err := rowsOf(tx.querier, scanEvent, `SELECT key, login, lane, bundle, raw, arrived, brief, session, attempts, crashes, begun, progress FROM events e
+			WHERE `+notEnded+`state = 'waiting' AND due <= $1 AND login`+tx.db.in("$4")+` AND NOT lane`+tx.db.in("$5")+` AND NOT key`+tx.db.in("$6")+`
 			AND NOT EXISTS (SELECT 1 FROM events o WHERE o.lane = e.lane AND o.`+notEnded+`o.state = 'running' AND o.replica <> $2)
 			AND NOT EXISTS (SELECT 1 FROM events o WHERE o.lane = e.lane AND o.`+notEnded+`o.state = 'waiting' AND (o.due <= $1 OR o.attempts = 0)
 				AND (o.arrived < e.arrived OR o.arrived = e.arrived AND o.key < e.key))
-			ORDER BY arrived, key LIMIT $3`, []any{now, c.Replica, c.Limit}, c.Logins, c.Busy, held)
-		found, err := rowsOf(tx.querier, scanEvent, query, args...)
+			ORDER BY arrived, key LIMIT $3`, now, c.Replica, c.Limit, logins, list(c.Busy), list(held))
 		if err != nil {
 			return err
 		}
@@ -156,8 +154,8 @@ func (e *Events) Claim(ctx context.Context, c store.EventClaim, held []string) (
 			}
 		}
 		var due int64
-		query, args = inLists("SELECT coalesce(min(due), 0) FROM events WHERE "+notEnded+"state = 'waiting' AND due > $1 AND login IN (?)", []any{now}, c.Logins)
-		if _, err := tx.scanOne([]any{&due}, query, args...); err != nil {
+		query := "SELECT coalesce(min(due), 0) FROM events WHERE " + notEnded + "state = 'waiting' AND due > $1 AND login" + tx.db.in("$2")
+		if _, err := tx.scanOne([]any{&due}, query, now, logins); err != nil {
 			return err
 		}
 		if due > 0 {
@@ -197,20 +195,6 @@ func (tx *Tx) claimEvent(e *store.Event, replica string) (claimed bool, err erro
 		return true, err
 	}, "SELECT key, raw FROM events WHERE key = $1 OR state = 'merged' AND leader = $1 ORDER BY arrived, key", e.Key)
 	return true, err
-}
-
-// inLists is inList for several lists, each of which may be empty. Their lengths become powers of two, so that there are few statements to prepare.
-func inLists(query string, args []any, lists ...[]string) (string, []any) {
-	for _, list := range lists {
-		if len(list) == 0 {
-			list = []string{""}
-		}
-		for list = slices.Clip(list); bits.OnesCount(uint(len(list))) != 1; {
-			list = append(list, list[0])
-		}
-		query, args = inList(query, list, args...)
-	}
-	return query, args
 }
 
 // Note stores what the turn of an event has done.
@@ -263,13 +247,10 @@ func (tx *Tx) endEvents(outcome, match string, args ...any) error {
 		return err
 	}
 	now := tx.db.clock()
-	return inChunks(keys, maxChunk, func(part []string) error {
-		query, args := inLists(`UPDATE events SET state = 'ended', raw = $1, progress = $1, replica = '', parked = '', outcome = $2,
-			expires = CASE WHEN brief = 1 THEN CAST($3 AS BIGINT) ELSE CAST($4 AS BIGINT) END WHERE key IN (?) OR state = 'merged' AND leader IN (?)`,
-			[]any{[]byte{}, outcome, now.Add(briefLife).UnixMicro(), now.Add(eventLife).UnixMicro()}, part, part)
-		_, err := tx.exec(query, args...)
-		return err
-	})
+	_, err = tx.exec(`UPDATE events SET state = 'ended', raw = $1, progress = $1, replica = '', parked = '', outcome = $2,
+		expires = CASE WHEN brief = 1 THEN CAST($3 AS BIGINT) ELSE CAST($4 AS BIGINT) END WHERE key`+tx.db.in("$5")+` OR state = 'merged' AND leader`+tx.db.in("$5"),
+		[]byte{}, outcome, now.Add(briefLife).UnixMicro(), now.Add(eventLife).UnixMicro(), list(keys))
+	return err
 }
 
 // End ends an event, and stores the reply that is still to be sent. first reports that it can be sent now, by this replica: no other reply waits for
@@ -304,8 +285,7 @@ func (e *Events) EraseOf(ctx context.Context, session string, lanes []string) er
 		if _, err := tx.exec("DELETE FROM replies WHERE session = $1", plainText(session)); err != nil {
 			return err
 		}
-		query, args := inLists("DELETE FROM events WHERE state <> 'running' AND (session = $1 AND session <> '' OR lane IN (?))", []any{plainText(session)}, lanes)
-		_, err := tx.exec(query, args...)
+		_, err := tx.exec("DELETE FROM events WHERE state <> 'running' AND (session = $1 AND session <> '' OR lane"+tx.db.in("$2")+")", plainText(session), list(lanes))
 		return err
 	})
 	if err == nil {
@@ -380,13 +360,12 @@ func (e *Events) ClaimReplies(ctx context.Context, c store.EventClaim, held []in
 		if err := tx.lockEvents(); err != nil || len(c.Logins) == 0 {
 			return err
 		}
-		query, args := inLists("UPDATE replies SET unsure = 1, replica = '', due = $2 WHERE replica <> '' AND NOT (replica IN (?) AND (replica <> $1 OR due > $2 OR CAST(id AS TEXT) IN (?)))",
-			[]any{c.Replica, now}, c.Alive, own)
-		if _, err := tx.exec(query, args...); err != nil {
+		query := "UPDATE replies SET unsure = 1, replica = '', due = $2 WHERE replica <> '' AND NOT (replica" + tx.db.in("$3") +
+			" AND (replica <> $1 OR due > $2 OR CAST(id AS TEXT)" + tx.db.in("$4") + "))"
+		if _, err := tx.exec(query, c.Replica, now, list(c.Alive), list(own)); err != nil {
 			return err
 		}
-		const firsts = " FROM replies r WHERE replica = '' AND login IN (?) AND NOT EXISTS (SELECT 1 FROM replies o WHERE o.target = r.target AND o.id < r.id)"
-		query, args = inLists("SELECT id, login, target, session, block, created, attempts, unsure"+firsts+" AND due <= $1 ORDER BY id LIMIT $2", []any{now, c.Limit}, c.Logins)
+		firsts := " FROM replies r WHERE replica = '' AND login" + tx.db.in("$1") + " AND NOT EXISTS (SELECT 1 FROM replies o WHERE o.target = r.target AND o.id < r.id)"
 		var err error
 		replies, err = rowsOf(tx.querier, func(rows *sql.Rows) (r store.Reply, err error) {
 			var created int64
@@ -394,7 +373,7 @@ func (e *Events) ClaimReplies(ctx context.Context, c store.EventClaim, held []in
 			r.Created = dateOf(created)
 			r.Attempts++
 			return r, err
-		}, query, args...)
+		}, "SELECT id, login, target, session, block, created, attempts, unsure"+firsts+" AND due <= $2 ORDER BY id LIMIT $3", list(c.Logins), now, c.Limit)
 		if err != nil {
 			return err
 		}
@@ -404,8 +383,7 @@ func (e *Events) ClaimReplies(ctx context.Context, c store.EventClaim, held []in
 			}
 		}
 		var due int64
-		query, args = inLists("SELECT coalesce(min(due), 0)"+firsts+" AND due > $1", []any{now}, c.Logins)
-		if _, err := tx.scanOne([]any{&due}, query, args...); err != nil {
+		if _, err := tx.scanOne([]any{&due}, "SELECT coalesce(min(due), 0)"+firsts+" AND due > $2", list(c.Logins), now); err != nil {
 			return err
 		}
 		if due > 0 {

@@ -32,7 +32,7 @@ func (db *DB) openPostgres(url string) error {
 		c.ConnectTimeout = callTime
 	}
 	db.dialect = dialect{
-		begin: "BEGIN ISOLATION LEVEL READ COMMITTED", share: " FOR SHARE", lock: " FOR UPDATE", blob: "BYTEA", byteOrder: ` COLLATE "C"`, network: true,
+		begin: "BEGIN ISOLATION LEVEL READ COMMITTED", share: " FOR SHARE", lock: " FOR UPDATE", blob: "BYTEA", inList: " = ANY(ARRAY(SELECT json_array_elements_text(CAST(CAST(%s AS TEXT) AS JSON))))", byteOrder: ` COLLATE "C"`, network: true,
 		createSchema: "SELECT 1", explain: explainPostgres, sharedClock: "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)",
 	}
 	if strings.Contains(url, "pool_max_conns") {

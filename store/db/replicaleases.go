@@ -14,17 +14,16 @@ const unknownReplicaLife = 5 * time.Second
 // [store.ErrUnsure].
 func (r *Runs) TakeLease(ctx context.Context, name, replica string, alive []string) (holder string, err error) {
 	err = r.db.Update(ctx, func(tx *Tx) error {
-		args := []any{name, replica, unknownReplicaLife.Microseconds()}
+		args := []any{name, replica, unknownReplicaLife.Microseconds(), list(append([]string{replica}, alive...))}
 		now := "(" + tx.db.sharedClock + ")"
 		if tx.db.sharedClock == "" {
-			now = "$4"
+			now = "$5"
 			args = append(args, tx.db.clock().UnixMicro())
 		}
 		// A holder that keeps the lease is written again, so that one statement returns it.
-		query, args := inList(`INSERT INTO leases (name, replica) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET replica = CASE
-			WHEN leases.replica IN (?) OR EXISTS (SELECT 1 FROM replicas r WHERE r.id = leases.replica AND r.seen > `+now+` - $3)
-			THEN leases.replica ELSE excluded.replica END RETURNING replica`, append([]string{replica}, alive...), args...)
-		_, err := tx.scanOne([]any{&holder}, query, args...)
+		_, err := tx.scanOne([]any{&holder}, `INSERT INTO leases (name, replica) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET replica = CASE
+			WHEN leases.replica`+tx.db.in("$4")+` OR EXISTS (SELECT 1 FROM replicas r WHERE r.id = leases.replica AND r.seen > `+now+` - $3)
+			THEN leases.replica ELSE excluded.replica END RETURNING replica`, args...)
 		return err
 	})
 	return holder, err

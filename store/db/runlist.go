@@ -62,12 +62,8 @@ func (r *Runs) LatestOf(ctx context.Context, session string) (store.Run, error) 
 // Left returns runs that have not ended and that none of the replicas alive works on, the oldest first: those that wait and are suspended only
 // once their time is over.
 func (r *Runs) Left(ctx context.Context, alive []string, limit int) (left []store.Run, err error) {
-	condition, args := "", []any{limit}
-	if len(alive) > 0 {
-		condition, args = inList(" AND replica NOT IN (?)", alive, limit)
-	}
-	left, err = viewAll(ctx, r.db, r.db.scanRun(true), "SELECT "+runColumns+" FROM runs WHERE ended = 0 AND (replica <> '' OR state <> 'waiting')"+condition+
-		" ORDER BY created, id LIMIT $1", args...)
+	left, err = viewAll(ctx, r.db, r.db.scanRun(true), "SELECT "+runColumns+" FROM runs WHERE ended = 0 AND (replica <> '' OR state <> 'waiting') AND NOT replica"+r.db.in("$2")+
+		" ORDER BY created, id LIMIT $1", limit, list(alive))
 	if err != nil || len(left) == limit {
 		return left, err
 	}

@@ -14,7 +14,9 @@ const (
 )
 
 // scheduleEvents lets [DB.purgeRuns] remove the events of runs.
-const scheduleEvents = "INSERT INTO run_removals (run, due) SELECT id, 0 FROM runs WHERE id IN (?) ON CONFLICT (run) DO UPDATE SET due = 0"
+func (tx *Tx) scheduleEvents(ids []string) error {
+	return tx.execIn(ids, "INSERT INTO run_removals (run, due) SELECT id, 0 FROM runs WHERE id"+tx.db.in("$1")+" ON CONFLICT (run) DO UPDATE SET due = 0")
+}
 
 // eraseRuns removes the ended runs of a session and makes their events invisible.
 func (tx *Tx) eraseRuns(session string) error {
@@ -22,7 +24,10 @@ func (tx *Tx) eraseRuns(session string) error {
 	if err != nil {
 		return err
 	}
-	return tx.execIn(ids, scheduleEvents, "DELETE FROM idempotency_keys WHERE run IN (?)", "DELETE FROM runs WHERE id IN (?)")
+	if err := tx.scheduleEvents(ids); err != nil {
+		return err
+	}
+	return tx.execIn(ids, "DELETE FROM idempotency_keys WHERE run"+tx.db.in("$1"), "DELETE FROM runs WHERE id"+tx.db.in("$1"))
 }
 
 func (q querier) readIDs(query string, args ...any) ([]string, error) {
@@ -38,21 +43,19 @@ func (db *DB) purgeRuns(ctx context.Context) error {
 			return err
 		}
 		err = db.Update(ctx, func(tx *Tx) error {
-			query, args := inList(`DELETE FROM run_batches WHERE (run, attempt, seq) IN
-				(SELECT run, attempt, seq FROM run_batches WHERE run IN (?) LIMIT $1)`, ids, removeBatches)
-			n, err := tx.exec(query, args...)
+			n, err := tx.exec("DELETE FROM run_batches WHERE (run, attempt, seq) IN (SELECT run, attempt, seq FROM run_batches WHERE run"+tx.db.in("$1")+" LIMIT $2)",
+				list(ids), removeBatches)
 			if err != nil || n == removeBatches {
 				return err
 			}
 			if !db.network {
-				return tx.execIn(ids, "DELETE FROM run_removals WHERE run IN (?)")
+				return tx.execIn(ids, "DELETE FROM run_removals WHERE run"+tx.db.in("$1"))
 			}
 			// Another process may insert a batch of the run as it ends: check again later.
-			query, args = inList("UPDATE run_removals SET due = $1 WHERE due = 0 AND run IN (?)", ids, now.Add(lateTime).UnixMicro())
-			if err := tx.execIn(ids, "DELETE FROM run_removals WHERE due > 0 AND run IN (?)"); err != nil {
+			if err := tx.execIn(ids, "DELETE FROM run_removals WHERE due > 0 AND run"+tx.db.in("$1")); err != nil {
 				return err
 			}
-			_, err = tx.exec(query, args...)
+			_, err = tx.exec("UPDATE run_removals SET due = $1 WHERE due = 0 AND run"+tx.db.in("$2"), now.Add(lateTime).UnixMicro(), list(ids))
 			return err
 		})
 		if err != nil {
@@ -70,7 +73,10 @@ func (db *DB) sweepRuns(ctx context.Context, removed *int64) error {
 			if n = len(ids); err != nil {
 				return err
 			}
-			return tx.execIn(ids, scheduleEvents, "UPDATE runs SET removed = 2, bytes = 0, request = '', result = '' WHERE id IN (?)")
+			if err := tx.scheduleEvents(ids); err != nil {
+				return err
+			}
+			return tx.execIn(ids, "UPDATE runs SET removed = 2, bytes = 0, request = '', result = '' WHERE id"+tx.db.in("$1"))
 		})
 		if err != nil {
 			return err
@@ -107,7 +113,10 @@ func (db *DB) boundEvents(ctx context.Context, removed *int64) error {
 			if n = len(ids); err != nil {
 				return err
 			}
-			return tx.execIn(ids, scheduleEvents, "UPDATE runs SET removed = 1, bytes = 0 WHERE bytes > 0 AND id IN (?)")
+			if err := tx.scheduleEvents(ids); err != nil {
+				return err
+			}
+			return tx.execIn(ids, "UPDATE runs SET removed = 1, bytes = 0 WHERE bytes > 0 AND id"+tx.db.in("$1"))
 		})
 		runs, bytes = runs+int64(n), bytes+size
 	}

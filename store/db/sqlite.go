@@ -71,7 +71,7 @@ func (db *DB) openMemory() error {
 }
 
 func (db *DB) openSQLite(dsn string, pragmas []string) (err error) {
-	db.dialect = dialect{begin: "BEGIN IMMEDIATE", blob: "BLOB", prepare: true, createSchema: "SELECT 1", explain: explainSQLite}
+	db.dialect = dialect{begin: "BEGIN IMMEDIATE", blob: "BLOB", inList: " IN (SELECT value FROM json_each(%s))", prepare: true, createSchema: "SELECT 1", explain: explainSQLite}
 	dsn += "_pragma=" + strings.Join(pragmas, "&_pragma=")
 	if db.write, err = sql.Open("sqlite", dsn+"&_pragma=cache_size(-8000)"); err == nil {
 		db.read, err = sql.Open("sqlite", dsn+"&_pragma=query_only(ON)")

@@ -39,9 +39,9 @@ func (w *transcript) resume(t *agent.Told) {
 	w.size += len(t.Text) + len(t.Reasoning)
 }
 
-// takeBack makes the document of a tube what the tape has told: the process that wrote it may have stopped before a reply got to the tape, or
-// between the tape and the tube. It returns the uris at which something will be gone, "" for the root, and what sends the events.
-func takeBack(t *tube.Tube, told agent.Told) (parts []string, send func()) {
+// correctDocument makes the document of a tube that of the tape: the process that wrote both may have stopped before a reply got to the tape, or
+// between the tape and the tube. It returns the uris at which something will be removed, "" for the root, and a function that sends the events.
+func correctDocument(t *tube.Tube, told agent.Told) (parts []string, send func()) {
 	document, reserved := t.Snapshot(true)
 	var values map[string]json.RawMessage
 	_ = json.Unmarshal(reserved, &values)

@@ -191,12 +191,12 @@ func values(t *testing.T, reserved []byte) string {
 }
 
 func correct(t *tube.Tube, told agent.Told) []string {
-	parts, send := takeBack(t, told)
+	parts, send := correctDocument(t, told)
 	send()
 	return parts
 }
 
-func TestTakeBackRemovesWhatTheTapeDoesNotHave(t *testing.T) {
+func TestCorrectDocumentRemovesWhatTheTapeDoesNotHave(t *testing.T) {
 	calls := []tool.Call{{ID: "c1", Name: "a", Arguments: json.RawMessage(`{}`)}, {ID: "c2", Name: "b", Arguments: json.RawMessage(`{"x":`)}}
 	shown := [][2]string{
 		{"", `"Hello wor"`},
@@ -266,7 +266,7 @@ func sameJSON(t *testing.T, a, b string) bool {
 }
 
 // What the process could not tell any more, because it died between the tape and the tube, is told by the next.
-func TestTakeBackAddsWhatTheTapeHasAndReadersHaveNot(t *testing.T) {
+func TestCorrectDocumentAddsWhatTheTapeHasAndReadersHaveNot(t *testing.T) {
 	tb := tube.New("r", &tube.Options{Document: func() tube.Document { return new(jsonuri.Document) }})
 	told := agent.Told{
 		Text: "Hello", Calls: []tool.Call{{ID: "c1", Name: "a", Arguments: json.RawMessage(`{}`)}, {ID: "c2", Name: "a", Arguments: json.RawMessage(`{}`)}},
@@ -277,8 +277,8 @@ func TestTakeBackAddsWhatTheTapeHasAndReadersHaveNot(t *testing.T) {
 	}
 	without := told
 	without.Results = nil
-	takeBack(tb, without) // a process that ran the call again has died before readers saw the result
-	takeBack(tb, told)
+	correctDocument(tb, without) // a process that ran the call again has died before readers saw the result
+	correctDocument(tb, told)
 	document, reserved := tb.Snapshot(true)
 	if string(document) != `"Hello"` || !strings.Contains(string(reserved), `"$tool_results":{"0":"one","1":null}`) {
 		t.Errorf("%s %s", document, reserved)

@@ -48,7 +48,7 @@ type agentRun struct {
 	open    bool        // messages can be given to the turn
 	steered []*agentRun // those that were
 
-	silent bool // the workflow answers, and all that happens is on the tube
+	silent bool // the turn writes nothing: a workflow answers, which writes to the tube itself, or nothing may be shown
 }
 
 var (
@@ -56,6 +56,8 @@ var (
 	errRefused = errors.New("the run was not started")
 	// errInterrupted is what the end of a run says that a later message has ended.
 	errInterrupted = errors.New("interrupted")
+	// errNotAllowed ends a run whose sender may no longer talk.
+	errNotAllowed = errors.New("you may not talk here; the operator of this server can change that")
 	// errErased is why the turns of a session end that is erased.
 	errErased = errors.New("the session was erased")
 )
@@ -146,19 +148,7 @@ func (a *agentRun) begin() error {
 	defer close(a.ready)
 	sp := a.spec
 	sp.queued = sp.queued || sp.resumed != nil || a.inQueue()
-	var r *Run
-	// A run is what is visible of a turn: the kernel checks once more who may talk.
-	_, err := a.sink.Do(a.ctx, channel.Block{Kind: channel.ReplyFinal}, func(context.Context) (_ channel.Receipt, err error) {
-		if r, err = a.s.start(sp); err != nil {
-			return channel.Receipt{State: channel.NotSent}, err
-		}
-		return channel.Receipt{}, nil
-	})
-	if _, ended := errors.AsType[*channel.NotSentError](err); ended {
-		err = a.s.refused(channel.Result{}, err)
-	} else if err == nil && r == nil {
-		err = a.s.refused(channel.Result{Admission: channel.Admission{Reason: channel.ReasonDMDisabled}}, nil)
-	}
+	r, err := a.s.start(sp)
 	if err != nil {
 		a.cancel(errRefused)
 		return err
@@ -168,6 +158,12 @@ func (a *agentRun) begin() error {
 	}
 	a.ownRun, a.m, a.open = r, r.manager.Load(), true
 	a.write()
+	// The run is what is visible of the turn: the kernel checks once more who may talk.
+	if receipt, _ := a.sink.Do(a.ctx, channel.Block{Kind: channel.ReplyFinal}, sendNothing); !receipt.State.Seen() {
+		a.open, a.silent = false, true
+		a.m.Stop(errNotAllowed)
+		a.cancel(errNotAllowed)
+	}
 	return nil
 }
 
@@ -308,3 +304,6 @@ func (a *agentRun) Run(ctx context.Context, _ *ling.Manager, _ map[string]any) e
 	<-a.ready
 	return a.awaitTurn(ctx)
 }
+
+// sendNothing sends a block of which there is nothing to send.
+func sendNothing(context.Context) (channel.Receipt, error) { return channel.Receipt{}, nil }

@@ -35,7 +35,7 @@ func (plugin) DispatchOutbound(_ context.Context, e *turn.Envelope) (bool, error
 
 // BeforeModel sets the options of the run's caller.
 func (plugin) BeforeModel(ctx context.Context, req *adapter.Request, _ turn.State) (*agent.Reply, error) {
-	if a := runOf(turn.FromContext(ctx)); a != nil {
+	if a := runOf(turn.FromContext(ctx)); a != nil && a.answer == nil {
 		req.Options = a.spec.request.Options.Over(req.Options)
 	}
 	return nil, nil

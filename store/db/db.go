@@ -285,7 +285,7 @@ func (q querier) collect(scan func(rows *sql.Rows) (more bool, err error), query
 	return q.db.explain(err)
 }
 
-// scanOne reads the first row of a query into dest; found is false if there is none.
+// scanOne reads the first row of a query into dest; found is false if it has no rows.
 func (q querier) scanOne(dest []any, query string, args ...any) (found bool, err error) {
 	err = q.collect(func(rows *sql.Rows) (bool, error) {
 		found = true
@@ -294,7 +294,7 @@ func (q querier) scanOne(dest []any, query string, args ...any) (found bool, err
 	return found, err
 }
 
-// viewOne reads the first row of a query into dest; found is false if there is none.
+// viewOne reads the first row of a query into dest; found is false if it has no rows.
 func (db *DB) viewOne(ctx context.Context, dest []any, query string, args ...any) (found bool, err error) {
 	err = db.view(ctx, func(q querier) (err error) {
 		found, err = q.scanOne(dest, query, args...)
@@ -317,7 +317,7 @@ func (d dialect) in(parameter string) string {
 	return strings.Replace(d.inList, "%s", parameter, 1)
 }
 
-// list returns texts as the value of one parameter: few statements are prepared then, whatever the number of texts.
+// list returns texts as the value of one parameter, so that the number of texts does not change the statement.
 func list(texts []string) string {
 	plain := make([]string, len(texts))
 	for i, text := range texts {

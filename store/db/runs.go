@@ -69,7 +69,7 @@ func (tx *Tx) insertBatches(replica string, batches []store.RunBatch) (moved []s
 		size = maxSQLiteBatches
 	}
 	for len(batches) > 0 {
-		n := min(1<<(bits.Len(uint(len(batches)))-1), size) // a power of two, so that there are few statements to prepare
+		n := min(1<<(bits.Len(uint(len(batches)))-1), size) // a power of two, so that few statements are prepared
 		part := batches[:n]
 		batches = batches[n:]
 		var values strings.Builder

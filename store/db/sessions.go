@@ -55,7 +55,7 @@ func (s *session) scan(rows *sql.Rows) error {
 	return err
 }
 
-// findSession returns the session of a tape; found is false if there is none.
+// findSession returns the session of a tape; found is false if it does not exist.
 func findSession(q querier, name string) (s session, found bool, err error) {
 	err = q.collect(func(rows *sql.Rows) (bool, error) {
 		found = true

@@ -159,7 +159,7 @@ func (a *agentRun) begin() error {
 	a.ownRun, a.m, a.open = r, r.manager.Load(), true
 	a.write()
 	// The run is what is visible of the turn: the kernel checks once more who may talk.
-	if receipt, _ := a.sink.Do(a.ctx, channel.Block{Kind: channel.ReplyFinal}, sendNothing); !receipt.State.Seen() {
+	if receipt, _ := a.sink.Do(a.ctx, channel.Block{Kind: channel.ReplyFinal}, sendNothing); receipt.State == channel.Suppressed {
 		a.open, a.silent = false, true
 		a.m.Stop(errNotAllowed)
 		a.cancel(errNotAllowed)

@@ -142,12 +142,9 @@ func (d *node) FindKey(ctx context.Context, owner, key string) (store.Idempotenc
 	return d.Store.FindKey(ctx, owner, key)
 }
 
-func (d *node) PutKey(ctx context.Context, k store.IdempotencyKey) (*store.IdempotencyKey, error) {
-	return reach(d, func() (*store.IdempotencyKey, error) { return d.Store.PutKey(ctx, k) })
-}
-
-func (d *node) MoveKey(ctx context.Context, owner, key, from, to string) (bool, error) {
-	return reach(d, func() (bool, error) { return d.Store.MoveKey(ctx, owner, key, from, to) })
+func (d *node) SetKey(ctx context.Context, k store.IdempotencyKey) error {
+	_, err := reach(d, func() (bool, error) { return false, d.Store.SetKey(ctx, k) })
+	return err
 }
 
 func (d *node) Append(ctx context.Context, replica string, list []store.RunBatch) ([]string, error) {

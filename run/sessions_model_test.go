@@ -20,7 +20,6 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/internal/longtest"
-	"github.com/lingserve/lingserve/run/hooks"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -89,7 +88,7 @@ func (c *cluster) addSessions(o *Options, n *node) (tape.Store, error) {
 	o.Tapes, o.Workspace, o.Agents = tapes, c.workspace, soleAgent{a}
 	o.Turns = turn.New(turn.Options{Workspace: c.workspace})
 	o.Kernel = webchannel.NewKernel(o.Log)
-	return tapes, errors.Join(o.Turns.Register(agent.Name, a), o.Turns.Register("http", hooks.Plugin{}))
+	return tapes, errors.Join(o.Turns.Register(agent.Name, a), o.Turns.Register("http", plugin{}))
 }
 
 // say says something to the agent in a session.

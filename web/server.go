@@ -93,7 +93,6 @@ type Options struct {
 
 	Observer Observer             // counts what happens; it may be nil
 	Tracer   trace.TracerProvider // makes the spans of runs, and of all below them; nil makes none
-	times    run.Times            // for tests
 
 	AccessLog string // which requests have a line in the log: "off", "runs" or "all"; "" is "runs"
 }
@@ -245,7 +244,7 @@ func (s *Server) runOptions() run.Options {
 		MaxBots: o.MaxBots, MaxTasks: o.MaxTasks, Input: o.Limits.Input, Images: o.Limits.Images, RunTimeout: o.RunTimeout,
 		MemoryOfEnded: o.MemoryOfEnded, InlineWorkflows: o.InlineWorkflows, ListedModels: o.ListedModels, Timezones: o.Timezones,
 		Ledger: o.Ledger, Limits: o.Access.Limits, Pressure: s.shed, Files: runFiles{s}, Observer: o.Observer, Tracer: o.Tracer,
-		Detach: s.wire.Detach, Times: o.times,
+		Detach: s.wire.Detach,
 	}
 	if o.Cluster != nil {
 		r.Members, r.Holder = o.Cluster, o.Holder

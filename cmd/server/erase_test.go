@@ -50,7 +50,7 @@ func TestATapeThatIsDeletedGoesFromTheChannelsToo(t *testing.T) {
 		}
 		var stdout, stderr strings.Builder
 		args := []string{"delete", "fake:42", "--yes", "--data", data, "--workspace", c.Workspace}
-		if code := tapeCommand(args, strings.NewReader(""), &stdout, &stderr); code != exitOK {
+		if code := command(append([]string{"tape"}, args...), strings.NewReader(""), &stdout, &stderr); code != exitOK {
 			t.Fatalf("got %d: %s", code, stderr.String())
 		}
 		if inUse {
@@ -96,7 +96,7 @@ func TestTheWordsOfAGroupWithoutATapeAreDeleted(t *testing.T) {
 	}
 	for _, want := range []bool{true, false} {
 		var stdout, stderr strings.Builder
-		code := tapeCommand([]string{"delete", "fake:42", "--yes", "--data", c.Data, "--workspace", c.Workspace}, strings.NewReader(""), &stdout, &stderr)
+		code := command([]string{"tape", "delete", "fake:42", "--yes", "--data", c.Data, "--workspace", c.Workspace}, strings.NewReader(""), &stdout, &stderr)
 		if (code == exitOK) != want {
 			t.Errorf("got %d: %s", code, stderr.String())
 		}

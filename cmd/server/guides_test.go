@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"go/parser"
 	"go/token"
@@ -285,12 +284,8 @@ func (g *guide) config(s *sample, text string) {
 	if err := os.WriteFile(filepath.Join(dir, "lingserve.yaml"), []byte(text), 0o600); err != nil {
 		g.t.Fatal(err)
 	}
-	set, f := flag.NewFlagSet("guide", flag.ContinueOnError), config.Flags{}
-	f.Bind(set)
-	if _, _, err := parseFlags(set, []string{"--config", filepath.Join(dir, "lingserve.yaml")}); err != nil {
-		g.t.Fatal(err)
-	}
-	c, err := config.Load(&f, env)
+	env = append(env, "LINGSERVE_CONFIG="+filepath.Join(dir, "lingserve.yaml"))
+	c, err := config.Load(nil, env)
 	if err != nil {
 		g.errorf(s, 0, "%v", strings.ReplaceAll(err.Error(), filepath.Join(dir, "lingserve.yaml"), "lingserve.yaml"))
 		return
@@ -443,7 +438,7 @@ func (g *guide) program(s *sample, line int, c *shellCommand, stdin string) stri
 		switch {
 		case i == 0 && s.mark != "parsed":
 			return g.lingserve(s, line, c, args, stdin)
-		case i == 0 || slices.ContainsFunc(subcommands(), func(c subcommand) bool { return c.name == args[0] }):
+		case i == 0 || slices.Contains(commandNames(newRoot(streams{})), args[0]):
 			g.understood(s, line, args)
 			return ""
 		}

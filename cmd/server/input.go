@@ -26,7 +26,9 @@ var property = regexp.MustCompile(`(?s)^([A-Za-z_][A-Za-z0-9_.-]*)=(.*)$`)
 // maxInput bounds what is read from stdin.
 const maxInput = 16 << 20
 
+// String and Type implement [pflag.Value].
 func (i *inputs) String() string { return "" }
+func (i *inputs) Type() string   { return "input" }
 
 func (i *inputs) Set(s string) error {
 	trimmed := strings.TrimSpace(s)

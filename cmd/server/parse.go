@@ -5,10 +5,11 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"syscall"
+
+	"github.com/spf13/cobra"
 
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
@@ -23,36 +24,31 @@ type parseOptions struct {
 	chunk   int
 }
 
-func parseCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+func parseCommand(s streams) *cobra.Command {
 	var o parseOptions
-	set := flag.NewFlagSet("parse", flag.ContinueOnError)
+	cmd := newCommand("parse", func([]string) error {
+		switch {
+		case o.chunk < 0:
+			return usagef("--chunk is %d; expected 0 or more bytes", o.chunk)
+		case o.final && o.resolve:
+			return usagef("--final does not go with --resolve, because it prints no events")
+		}
+		if _, err := jsonuri.Parse(o.root); err != nil {
+			return usagef("--root: %v", err)
+		}
+		err := parse(o, s.in, s.out)
+		if errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) {
+			return nil // the reader of the output needs no more
+		}
+		return err
+	})
+	set := cmd.Flags()
 	set.StringVar(&o.root, "root", "", "put `URI` in front of every uri")
 	set.BoolVar(&o.strict, "strict", false, "repair nothing; accept only RFC 8259")
 	set.BoolVar(&o.resolve, "resolve", false, "also print each complete string, object and array")
 	set.BoolVar(&o.final, "final", false, "print only the final document")
 	set.IntVar(&o.chunk, "chunk", 0, "parse pieces of `N` bytes; 0: as the input arrives")
-	rest, status, ok := arguments(set, args, stdout, stderr)
-	switch {
-	case !ok:
-		return status
-	case len(rest) > 0:
-		return usage(stderr, "parse", "unexpected argument %q; send the text to standard input", rest[0])
-	case o.chunk < 0:
-		return usage(stderr, "parse", "--chunk is %d; expected 0 or more bytes", o.chunk)
-	case o.final && o.resolve:
-		return usage(stderr, "parse", "--final does not go with --resolve, because it prints no events")
-	}
-	if _, err := jsonuri.Parse(o.root); err != nil {
-		return usage(stderr, "parse", "--root: %v", err)
-	}
-	err := parse(o, stdin, stdout)
-	switch {
-	case err == nil:
-		return exitOK
-	case errors.Is(err, syscall.EPIPE), errors.Is(err, io.ErrClosedPipe):
-		return exitOK // whoever read our output has what he wanted
-	}
-	return fail(stderr, err)
+	return cmd
 }
 
 // parse reads stdin to its end or to the first error.

@@ -55,7 +55,7 @@ func TestAllSessionsAreCopiedFromFilesToADatabase(t *testing.T) {
 	run := func(want int, args ...string) string {
 		t.Helper()
 		var stdout, stderr bytes.Buffer
-		if code := tapeCommand(args, strings.NewReader(""), &stdout, &stderr); code != want {
+		if code := command(append([]string{"tape"}, args...), strings.NewReader(""), &stdout, &stderr); code != want {
 			t.Fatalf("tape %q: %d: %s", args, code, stderr.String())
 		}
 		return stdout.String() + stderr.String()
@@ -108,7 +108,7 @@ func TestAnAddressOfADatabaseIsNotShown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("LINGSERVE_DATABASE", tt.url)
 			var stderr bytes.Buffer
-			if code := tapeCommand([]string{"list"}, strings.NewReader(""), io.Discard, &stderr); code != exitFailed {
+			if code := command([]string{"tape", "list"}, strings.NewReader(""), io.Discard, &stderr); code != exitFailed {
 				t.Errorf("the status is %d", code)
 			}
 			if got := stderr.String(); !strings.Contains(got, tt.want) || strings.Contains(got, "s3cretword") {

@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent/team"
 	"github.com/lingserve/lingserve/flow"
@@ -32,34 +34,26 @@ import (
 	"github.com/lingserve/lingserve/web"
 )
 
-func serveCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
-	set, settings := newFlags("serve")
-	printConfig := set.Bool("print-config", false, "print all settings with their sources, and exit")
-	rest, status, ok := arguments(set, args, stdout, stderr)
-	switch {
-	case !ok:
-		return status
-	case len(rest) > 0:
-		return usage(stderr, "serve", "unexpected argument %q", rest[0])
-	}
-	c, err := config.Load(settings, os.Environ())
-	if err != nil {
-		return fail(stderr, err)
-	}
-	if *printConfig {
-		if err := c.Print(stdout); err != nil {
-			return fail(stderr, err)
+func serveCommand(s streams) *cobra.Command {
+	var settings config.Flags
+	printConfig := false
+	cmd := newCommand("serve", func([]string) error {
+		c, err := config.Load(&settings, os.Environ())
+		if err != nil {
+			return err
 		}
-		return exitOK
-	}
-	// The signals are caught before anything is started, so that none of them finds the server half made.
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	defer signal.Stop(signals)
-	if err := serve(c, signals, stderr); err != nil {
-		return fail(stderr, err)
-	}
-	return exitOK
+		if printConfig {
+			return c.Print(s.out)
+		}
+		// The signals are caught before anything is started, so that none of them finds a server that is half started.
+		signals := make(chan os.Signal, 4)
+		signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+		defer signal.Stop(signals)
+		return serve(c, signals, s.err)
+	})
+	cmd.Flags().BoolVar(&printConfig, "print-config", false, "print all settings with their sources, and exit")
+	addSettings(cmd.Flags(), &settings)
+	return cmd
 }
 
 // server is what "lingserve serve" runs, in the order in which it is made.

@@ -82,10 +82,10 @@ func TestParseCommand(t *testing.T) {
 		{"the final value of text that is not JSON", []string{"--final", "--strict"}, `{"a":1`, 1, nil, "line 1, column 7"},
 		{"no document", nil, "I cannot help\nwith that.", 1, []string{
 			`{"uri":"$reasoning_context","delta":"I cannot help\nwith that."}`,
-		}, "line 2, column 11: the text ends without a JSON document"},
+		}, "the text ends without a JSON document"},
 		{"nothing at all", []string{"--strict"}, "", 1, nil, "line 1, column 1"},
-		{"too deep", []string{"--strict", "--final"}, "\n" + strings.Repeat("[", 600), 1, nil, "line 2, column 513: byte 513: the depth exceeds its limit"},
-		{"too deep, in chunks", []string{"--strict", "--final", "--chunk=100"}, "\n" + strings.Repeat("[", 600), 1, nil, "line 2, column 513: byte 513: the depth exceeds its limit"},
+		{"too deep", []string{"--strict", "--final"}, "\n" + strings.Repeat("[", 600), 1, nil, "byte 513: the depth exceeds its limit"},
+		{"too deep, in chunks", []string{"--strict", "--final", "--chunk=100"}, "\n" + strings.Repeat("[", 600), 1, nil, "byte 513: the depth exceeds its limit"},
 		{"an unknown flag", []string{"--stric"}, "", 2, nil, "unknown flag --stric"},
 		{"a file name", []string{"x.json"}, "", 2, nil, `unexpected argument "x.json"`},
 		{"a root that is no uri", []string{"--root", "/a"}, "", 2, nil, "empty segment"},

@@ -86,16 +86,8 @@ func (s Setting) expected() string {
 		if len(s.OneOf) > 0 {
 			return "one of " + kind
 		}
-		return "a " + kind + s.suchAs("[%s]")
+		return "a " + kind
 	}
-}
-
-// suchAs returns the example of an element in a form; "" if there is none.
-func (s Setting) suchAs(form string) string {
-	if s.example == "" {
-		return ""
-	}
-	return " (such as " + fmt.Sprintf(form, s.example) + ")"
 }
 
 // IsBool reports whether the flag needs no value.
@@ -160,11 +152,15 @@ func (s Setting) set(c *Config, v value) error {
 		*p, _ = adapter.ReadOptions([]byte(v.text), true) // the reader of the file has reported what is wrong
 	default:
 		n, err := parseNumber(p, v.text)
-		if err != nil || s.Min == "" {
+		if err != nil {
 			return err
 		}
-		if least, _ := parseNumber(reflect.New(reflect.TypeOf(p).Elem()).Interface(), s.Min); n < least {
+		limit := reflect.New(reflect.TypeOf(p).Elem()).Interface()
+		if low, err := parseNumber(limit, s.Min); err == nil && n < low {
 			return fmt.Errorf("%s is too small; expected at least %s", v.text, s.Min)
+		}
+		if high, err := parseNumber(limit, s.max); err == nil && n > high {
+			return fmt.Errorf("expected at most %s, got %s", s.max, v.text)
 		}
 	}
 	return nil

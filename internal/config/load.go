@@ -179,12 +179,11 @@ func (s Setting) besidesFlag() string {
 // finishProviders puts in what follows from several settings together.
 func (l *loader) finishProviders() {
 	for _, s := range l.c.settings {
-		if name, ok := strings.CutPrefix(s.Key, providers); ok && l.c.sources[s.Key].Kind != Default {
-			name, _, _ = strings.Cut(name, ".")
-			if from := l.c.sources[s.Key]; from.Kind != Environment || wants(name, from.Name) {
-				l.c.provider(name).Set = true
-			}
+		from := l.c.sources[s.Key]
+		if s.path[0] != "providers" || from.Kind == Default || slices.Contains(foreign, s.path[2]) && slices.Contains(s.Env, from.Name) {
+			continue
 		}
+		l.c.provider(s.path[1]).Set = true
 	}
 	for i := range l.c.Providers {
 		own := &l.c.Providers[i]
@@ -229,16 +228,8 @@ func (l *loader) finishProviders() {
 	}
 }
 
-// wants says whether who has set a variable wants the provider whose setting it is. Some say where somebody's cloud is, and no more.
-func wants(name, variable string) bool {
-	p, _ := preset(name)
-	for _, field := range []string{"region", "profile", "project", "location", "organization"} {
-		if slices.Contains(p.Env[field], variable) {
-			return false
-		}
-	}
-	return true
-}
+// foreign are settings whose variables of other programs do not mean that the user wants the provider.
+var foreign = []string{"region", "profile", "project", "location", "organization"}
 
 // keyName is how an error that is shown to callers names the place of a key: not by a path.
 func keyName(s Setting, v value) string {

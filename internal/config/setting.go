@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/ollama/host"
@@ -33,7 +32,7 @@ type Setting struct {
 	field    func(*Config) any // a pointer to where the value is stored
 	kind     any               // a pointer of the same type
 	check    string            // the name of a check
-	example  string            // of an element of a list
+	max      string            // the largest value allowed
 	kinds    []string          // of the providers that have it; nil is all
 	fileOnly bool              // it is no flag and no variable
 	optional bool              // it is shown only where it is set
@@ -70,7 +69,7 @@ func settingsOfType(t reflect.Type, path []string, in func(*Config) reflect.Valu
 		all = append(all, Setting{
 			Key: yaml.Path(at...), path: at, kind: reflect.New(f.Type).Interface(), Secret: secretType(f.Type),
 			field: func(c *Config) any { return in(c).Field(i).Addr().Interface() },
-			Help:  f.Tag.Get("help"), Default: f.Tag.Get("default"), Min: f.Tag.Get("min"), check: f.Tag.Get("check"), example: f.Tag.Get("example"),
+			Help:  f.Tag.Get("help"), Default: f.Tag.Get("default"), Min: f.Tag.Get("min"), check: f.Tag.Get("check"), max: f.Tag.Get("max"),
 			Env: strings.Fields(f.Tag.Get("env")), OneOf: strings.Fields(f.Tag.Get("oneof")), kinds: strings.Fields(f.Tag.Get("kinds")),
 			optional: f.Tag.Get("optional") != "", required: f.Tag.Get("required") != "", needed: f.Tag.Get("needed") != "",
 			chain: f.Tag.Get("chain") != "", fileOnly: f.Tag.Get("file") != "",
@@ -145,28 +144,10 @@ var checks = map[string]func(string) error{
 	"host":     checkHost,
 	"version":  checkAPIVersion,
 	"timezone": channel.CheckTimezone,
-	"4MiB":     atMost4MiB,
-	"30 days":  atMost30Days,
 	"proxy": func(s string) error {
 		_, err := egress.Through(s)
 		return err
 	},
-}
-
-// atMost4MiB is a check for what has to fit an entry of a session, escaped.
-func atMost4MiB(text string) error {
-	if size, err := parseSize(text); err == nil && size > 4<<20 {
-		return fmt.Errorf("expected at most 4MiB, got %s", text)
-	}
-	return nil
-}
-
-// atMost30Days is how long a run may wait for people.
-func atMost30Days(text string) error {
-	if d, err := time.ParseDuration(text); err == nil && d > 30*24*time.Hour {
-		return fmt.Errorf("expected at most 720h, got %s", text)
-	}
-	return nil
 }
 
 func checkAddr(s string) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -54,16 +55,18 @@ func agentsWith(t *testing.T, workflows *flow.Registry, file string) (turns *tur
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	if store, err = openTapes(settings, nil, log, nil); err != nil {
+	d, err := openDatabase(settings, log)
+	if err != nil {
 		t.Fatal(err)
 	}
+	store = d.tapes(nil, nil)
 	turns, c, _, stopTurns, err := newTurns(settings, models, workflows, store, nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return turns, c, store, func() {
 		stopTurns()
-		if err := store.Close(); err != nil {
+		if err := errors.Join(store.Close(), d.Close()); err != nil {
 			t.Error(err)
 		}
 		stopModels()

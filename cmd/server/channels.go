@@ -221,21 +221,14 @@ func (r *recorder) Forget(ctx context.Context, session string) error {
 	return errors.Join(r.results.Erase(ctx, session), r.Sessions.Forget(ctx, session))
 }
 
-// eraseFromChannels removes what channels keep of a session. waited reports whether messages waited in the window of its conversation.
-func eraseFromChannels(ctx context.Context, c *config.Config, session string, log *slog.Logger) (waited bool, err error) {
-	if c.Database == config.InMemory {
-		return false, nil
-	}
-	stored, err := openDatabase(c, log)
+// eraseFromChannels deletes what channels store of a session. waited reports whether messages waited in the window of its conversation.
+func eraseFromChannels(ctx context.Context, c *config.Config, stored *database, session string, log *slog.Logger) (waited bool, err error) {
+	d, err := openChannels(c, stored, log)
 	if err != nil {
 		return false, err
 	}
-	d, err := openChannels(c, stored, log)
-	if err != nil {
-		return false, errors.Join(err, stored.close())
-	}
 	waited = d.Kernel.Keeps(ctx, session)
-	return waited, errors.Join(d.Kernel.Erase(ctx, session), d.Close(ctx), stored.close())
+	return waited, errors.Join(d.Kernel.Erase(ctx, session), d.Close(ctx))
 }
 
 // look warns of channels on which nobody may talk, since that is how they come, and of those on which tools ask for an approval that nobody

@@ -70,7 +70,7 @@ func (w *channelTool) pairAction(do func(ctx context.Context, pairs *channel.Pai
 		if err != nil {
 			return err
 		}
-		return errors.Join(do(ctx, d.pairs(), args), d.close())
+		return errors.Join(do(ctx, d.pairs(), args), d.Close())
 	})
 }
 

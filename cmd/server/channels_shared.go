@@ -20,7 +20,7 @@ func queueOptions(shared *replicas, log *slog.Logger) kernel.QueueOptions {
 	o := kernel.QueueOptions{Replica: rand.Text(), Log: log}
 	if shared != nil {
 		o.Replica, o.Alive = shared.ID(), shared.Alive
-		o.Only = &pollers{shared.Leases("pollers", shared.stored.Runs())}
+		o.Only = &pollers{shared.Leases("pollers", shared.runs)}
 	}
 	return o
 }

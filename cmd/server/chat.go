@@ -76,14 +76,19 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, s st
 	if err != nil {
 		return err
 	}
-	starting, started := untilSignal(signals)
-	shared, err := joinReplicas(starting, c, log)
+	d, err := openDatabase(c, log)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	starting, started := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	shared, err := joinReplicas(starting, c, d, log)
 	started()
 	if err != nil {
 		return err
 	}
 	defer shared.close(log)
-	store, err := openTapes(c, shared, log, nil)
+	store, err := boundTapes(c, d.tapes(shared, nil))
 	if err != nil {
 		return err
 	}

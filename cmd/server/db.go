@@ -28,7 +28,7 @@ func dbCommand(s streams) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(do(ctx, d), d.close()); err != nil {
+		if err := errors.Join(do(ctx, d), d.Close()); err != nil {
 			return err
 		}
 		fmt.Fprintln(s.out, "ok")

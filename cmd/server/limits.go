@@ -40,7 +40,7 @@ func limitsOf(c *config.Config, log *slog.Logger) web.Limits {
 	return l
 }
 
-// boundTapes bounds the sessions of a store, where they are to be.
+// boundTapes bounds the number of sessions of a store, if the settings do. Its error is for the user.
 func boundTapes(c *config.Config, store tape.Store) (tape.Store, error) {
 	share := cmp.Or(c.Limit.SessionsPerCaller, (c.Limit.Sessions+1)/2)
 	if c.Limit.Sessions == 0 && share == 0 {
@@ -48,7 +48,7 @@ func boundTapes(c *config.Config, store tape.Store) (tape.Store, error) {
 	}
 	bounded, err := tape.Bound(context.Background(), store, c.Limit.Sessions, share)
 	if err != nil {
-		return nil, errors.Join(err, store.Close())
+		return nil, databaseError(c, errors.Join(err, store.Close()))
 	}
 	return bounded, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -27,10 +28,11 @@ func mustConfig(t *testing.T) *config.Config {
 func TestAllSessionsAreCopiedFromFilesToADatabase(t *testing.T) {
 	server := postgrestest.Run(t)
 	t.Chdir(t.TempDir())
-	files, err := openStore(mustConfig(t), nil, slog.New(slog.DiscardHandler), nil)
+	d, err := openDatabase(mustConfig(t), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
+	files := d.tapes(nil, nil)
 	names := []string{"a b  c", "webhook:it's \"me\"", "$(x)", "天气"}
 	handle := ""
 	for i, name := range names {
@@ -49,7 +51,7 @@ func TestAllSessionsAreCopiedFromFilesToADatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := files.Close(); err != nil {
+	if err := errors.Join(files.Close(), d.Close()); err != nil {
 		t.Fatal(err)
 	}
 	run := func(want int, args ...string) string {
@@ -82,10 +84,12 @@ func TestAllSessionsAreCopiedFromFilesToADatabase(t *testing.T) {
 		}
 	}
 	t.Setenv("LINGSERVE_DATABASE", server.URL())
-	store, err := openStore(mustConfig(t), nil, slog.New(slog.DiscardHandler), nil)
+	shared, err := openDatabase(mustConfig(t), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer shared.Close()
+	store := shared.tapes(nil, nil)
 	defer store.Close()
 	for in, err := range store.Sessions(t.Context(), tape.SessionQuery{Prefix: names[0]}) {
 		if err != nil {

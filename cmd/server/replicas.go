@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/url"
@@ -12,6 +11,7 @@ import (
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/telemetry"
+	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/web"
 )
 
@@ -19,7 +19,7 @@ import (
 type replicas struct {
 	*cluster.Cluster
 	leases *cluster.Leases // of sessions
-	stored *database
+	runs   *db.Runs
 }
 
 // awayAfter is how long the database must be unavailable before readiness and metrics report it.
@@ -27,22 +27,18 @@ const awayAfter = 2 * time.Second
 
 // joinReplicas makes this process one of those that use the database. It returns nil if the database is of one process. Its error is for the
 // user.
-func joinReplicas(ctx context.Context, c *config.Config, log *slog.Logger) (*replicas, error) {
+func joinReplicas(ctx context.Context, c *config.Config, d *database, log *slog.Logger) (*replicas, error) {
 	if !c.Replicas() {
 		return nil, nil
-	}
-	d, err := openDatabase(c, log)
-	if err != nil {
-		return nil, err
 	}
 	joined, err := cluster.Join(ctx, cluster.Options{
 		Store: d.Runs(), Version: build().version, Reach: databaseAddress(c), Listen: c.InternalAddr, Log: log,
 		MaxBody: max(int64(c.HTTP.MaxBody), int64(c.Files.MaxSize)/3*4) + 1<<20,
 	})
 	if err != nil {
-		return nil, errors.Join(databaseError(c, err), d.close())
+		return nil, databaseError(c, err)
 	}
-	return &replicas{joined, joined.Leases("tape", d.Runs()), d}, nil
+	return &replicas{joined, joined.Leases("tape", d.Runs()), d.Runs()}, nil
 }
 
 // databaseAddress is the host and port of the database.
@@ -67,7 +63,7 @@ func (r *replicas) close(log *slog.Logger) {
 	if r == nil {
 		return
 	}
-	if err := errors.Join(r.Close(), r.stored.close()); err != nil {
+	if err := r.Close(); err != nil {
 		log.Warn("cannot leave the replicas cleanly", "error", err)
 	}
 }

@@ -95,7 +95,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	s := &server{c: c, log: newLog(stderr, c)}
 	defer s.close()
 	for _, step := range []func() error{
-		s.prepare, func() error { return s.openStores(signals) }, s.assemble,
+		s.prepare, s.openDatabase, s.assemble,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -133,32 +133,30 @@ func (s *server) prepare() error {
 	return err
 }
 
-// openStores connects with the other replicas, and opens the database.
-func (s *server) openStores(signals <-chan os.Signal) (err error) {
-	// An address that is in use often means that this server runs already: its data folder must not be touched then.
-	if err := free(s.c.Addr); err != nil {
+// openDatabase opens the database and joins the other replicas that use it.
+func (s *server) openDatabase() (err error) {
+	// An address that is in use often means that this server runs already. Then its database must not be opened.
+	if err := checkFree(s.c.Addr); err != nil {
 		return listenError(s.c, err)
 	}
-	starting, started := untilSignal(signals)
-	s.shared, err = joinReplicas(starting, s.c, s.log)
-	started()
-	if starting.Err() != nil { // also where it was in time
-		s.shared.close(s.log)
-		return context.Cause(starting)
-	}
-	if err != nil {
-		return err
-	}
-	s.later(func() { s.shared.close(s.log) }) // the last of all that keeps something
 	if s.database, err = openDatabase(s.c, s.log); err != nil {
 		return err
 	}
-	s.later(func() { _ = s.database.close() })
-	if s.c.Database != config.InMemory && !s.c.Replicas() {
-		if err := s.database.serve(); err != nil {
-			return databaseError(s.c, err)
-		}
-		s.later(s.database.unserve)
+	s.later(func() { _ = s.database.Close() })
+	if err := s.database.inUse; err != nil {
+		return databaseError(s.c, fmt.Errorf("%w; stop that one, or give this server its own database", err))
+	}
+	// To join the others may take a minute, in which a signal ends the start.
+	starting, started := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer started()
+	if s.shared, err = joinReplicas(starting, s.c, s.database, s.log); err == nil {
+		s.later(func() { s.shared.close(s.log) })
+	}
+	if starting.Err() != nil {
+		return errAtStart
+	}
+	if err != nil {
+		return err
 	}
 	s.entrance.door.Tickets = s.database.newTickets(s.c)
 	return nil
@@ -171,7 +169,7 @@ func (s *server) assemble() (err error) {
 	s.metrics, s.names = newMetrics(c, s.models, s.workflows)
 	o.Observer, o.AccessLog = s.metrics, c.Log.Access
 	o.Runs = s.database.Runs()
-	if o.Tapes, err = openTapes(c, s.shared, log, s.metrics); err != nil {
+	if o.Tapes, err = boundTapes(c, s.database.tapes(s.shared, s.metrics)); err != nil {
 		return err
 	}
 	s.later(func() { o.Tapes.Close() })
@@ -370,8 +368,8 @@ func warnOfOptions(log *slog.Logger, c *config.Config, workflows *flow.Registry)
 	}
 }
 
-// free says whether addr can be listened on.
-func free(addr string) error {
+// checkFree reports whether the server can listen on addr.
+func checkFree(addr string) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return err
@@ -395,30 +393,5 @@ func listenError(c *config.Config, err error) error {
 	return fmt.Errorf("cannot listen on %s: %w", c.Addr, err)
 }
 
-// untilSignal ends a context when the process is told to end: what is waited for at the start may take a minute. stop is called before the
-// signals are read again.
-func untilSignal(signals <-chan os.Signal) (ctx context.Context, stop func()) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			select {
-			case sig := <-signals:
-				if sig != syscall.SIGHUP { // there is nothing to reload yet
-					cancel(errAtStart)
-					return
-				}
-			case <-done:
-				return
-			}
-		}
-	})
-	return ctx, func() {
-		close(done)
-		wg.Wait()
-	}
-}
-
-// errAtStart is why a server ends that was told to before it had begun.
+// errAtStart is why a server ends that a signal stopped before it had started.
 var errAtStart = errors.New("a signal stopped the server while it was starting")

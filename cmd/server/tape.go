@@ -28,8 +28,8 @@ type tapes struct {
 	streams
 	settings config.Flags
 	c        *config.Config
+	database *database
 	store    tape.Store
-	shared   *replicas
 	json     bool
 	limit    int
 	yes      bool
@@ -101,14 +101,17 @@ func (t *tapes) withStore(creates bool, do tapeAction) func(args []string) error
 
 // open opens the store, calls do and closes the store. Its own errors are for the user.
 func (t *tapes) open(ctx context.Context, do func() error) (err error) {
+	if t.database, err = openDatabase(t.c, newLog(t.err, t.c)); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.database.Close()) }()
 	quiet := slog.New(slog.DiscardHandler) // the error says what is wrong with the database
-	if t.shared, err = joinReplicas(ctx, t.c, quiet); err != nil {
+	shared, err := joinReplicas(ctx, t.c, t.database, quiet)
+	if err != nil {
 		return err
 	}
-	defer t.shared.close(quiet)
-	if t.store, err = openStore(t.c, t.shared, newLog(t.err, t.c), nil); err != nil {
-		return err
-	}
+	defer shared.close(quiet)
+	t.store = t.database.tapes(shared, nil)
 	return errors.Join(do(), t.store.Close())
 }
 
@@ -127,7 +130,7 @@ func (t *tapes) ofSession(do func(ctx context.Context, of *tape.Tape, args []str
 func (t *tapes) delete(ctx context.Context, args []string) error {
 	found, err := t.find(ctx, args[0])
 	if err != nil { // a group without an answer has no tape
-		if waited, failed := eraseFromChannels(ctx, t.c, args[0], newLog(t.err, t.c)); waited || failed != nil {
+		if waited, failed := eraseFromChannels(ctx, t.c, t.database, args[0], newLog(t.err, t.c)); waited || failed != nil {
 			return failed
 		}
 		return err
@@ -136,7 +139,7 @@ func (t *tapes) delete(ctx context.Context, args []string) error {
 		if one != found {
 			fmt.Fprintf(t.out, "also deleting its fork %s\n", show(one.Session()))
 		}
-		_, err := eraseFromChannels(ctx, t.c, one.Session(), newLog(t.err, t.c))
+		_, err := eraseFromChannels(ctx, t.c, t.database, one.Session(), newLog(t.err, t.c))
 		return err
 	})
 }
@@ -384,11 +387,12 @@ func (t *tapes) copyFrom(ctx context.Context, args []string) (err error) {
 	if _, err := os.Stat(other.DatabaseFile()); !other.Replicas() && err != nil {
 		return fmt.Errorf("cannot copy from %s: %w", other.DatabaseName(), err)
 	}
-	source, err := openStore(&other, nil, newLog(t.err, c), nil)
+	d, err := openDatabase(&other, newLog(t.err, c))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, source.Close()) }()
+	source := d.tapes(nil, nil)
+	defer func() { err = errors.Join(err, source.Close(), d.Close()) }()
 	var sessions []tape.Info // before the first is copied, because a store need not list and append at once
 	for in, err := range source.Sessions(ctx, tape.SessionQuery{}) {
 		if err != nil {

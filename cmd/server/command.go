@@ -81,12 +81,9 @@ func didYouMean(name string, known []string, prefix string) string {
 	return ""
 }
 
-// shortFlags are the short names of settings.
-var shortFlags = map[string]string{"model": "m"}
-
 // addSettings adds the flags of all settings to a command. They are collected in settings.
 func addSettings(set *pflag.FlagSet, settings *config.Flags) {
-	settings.Bind(set, shortFlags)
+	settings.Bind(set)
 	set.BoolFuncP("verbose", "v", "the same as --log-level debug", func(string) error { return set.Set("log-level", "debug") })
 }
 

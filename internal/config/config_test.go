@@ -35,7 +35,7 @@ func parseFlags(t *testing.T, args ...string) *Flags {
 	t.Helper()
 	var f Flags
 	set := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	f.Bind(set, nil)
+	f.Bind(set)
 	if err := set.Parse(args); err != nil {
 		t.Fatal(err)
 	}

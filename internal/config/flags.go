@@ -12,11 +12,11 @@ type Flags struct {
 }
 
 // Bind makes a flag of every setting. Values are only collected; [Load] reads them, so that an invalid one is reported the
-// same way in every source. short has the short names of some flags.
-func (f *Flags) Bind(set *pflag.FlagSet, short map[string]string) {
+// same way in every source.
+func (f *Flags) Bind(set *pflag.FlagSet) {
 	f.given = map[string][]string{}
 	for _, s := range Settings() {
-		flag := &pflag.Flag{Name: s.Flag(), Shorthand: short[s.Flag()], Usage: s.usage(), Value: &flagValue{f, s}}
+		flag := &pflag.Flag{Name: s.Flag(), Shorthand: s.short, Usage: s.usage(), Value: &flagValue{f, s}}
 		if s.IsBool() {
 			flag.NoOptDefVal = "true"
 		}

@@ -33,6 +33,7 @@ type Setting struct {
 	kind     any               // a pointer of the same type
 	check    string            // the name of a check
 	max      string            // the largest value allowed
+	short    string            // the short name of the flag
 	kinds    []string          // of the providers that have it; nil is all
 	fileOnly bool              // it is no flag and no variable
 	optional bool              // it is shown only where it is set
@@ -69,7 +70,7 @@ func settingsOfType(t reflect.Type, path []string, in func(*Config) reflect.Valu
 		all = append(all, Setting{
 			Key: yaml.Path(at...), path: at, kind: reflect.New(f.Type).Interface(), Secret: secretType(f.Type),
 			field: func(c *Config) any { return in(c).Field(i).Addr().Interface() },
-			Help:  f.Tag.Get("help"), Default: f.Tag.Get("default"), Min: f.Tag.Get("min"), check: f.Tag.Get("check"), max: f.Tag.Get("max"),
+			Help:  f.Tag.Get("help"), Default: f.Tag.Get("default"), Min: f.Tag.Get("min"), check: f.Tag.Get("check"), max: f.Tag.Get("max"), short: f.Tag.Get("short"),
 			Env: strings.Fields(f.Tag.Get("env")), OneOf: strings.Fields(f.Tag.Get("oneof")), kinds: strings.Fields(f.Tag.Get("kinds")),
 			optional: f.Tag.Get("optional") != "", required: f.Tag.Get("required") != "", needed: f.Tag.Get("needed") != "",
 			chain: f.Tag.Get("chain") != "", fileOnly: f.Tag.Get("file") != "",

@@ -24,7 +24,7 @@ type Config struct {
 	Workspace       string        `key:"workspace" default:"./workspace" required:"true" help:"folder that agents can read; data, configuration and key files must be outside"`
 	File            string        `key:"config" default:"lingserve.yaml" help:"configuration file; the default one may be missing"`
 	Insecure        bool          `key:"insecure" default:"false" help:"listen on any address without authentication"`
-	Model           string        `key:"model" check:"model" chain:"true" help:"default model or fallback chain; unset: the first configured provider's first model, else demo:demo"`
+	Model           string        `key:"model" short:"m" check:"model" chain:"true" help:"default model or fallback chain; unset: the first configured provider's first model, else demo:demo"`
 	Media           []string      `key:"media" help:"corrections of models' inputs: provider:name=image+pdf, with image, pdf, audio, file or none; * matches any text"`
 	InlineWorkflows bool          `key:"inline_workflows" default:"false" help:"allow workflows inside requests"`
 	Watch           bool          `key:"watch" default:"false" help:"reload workflows when files change; SIGHUP always reloads them"`

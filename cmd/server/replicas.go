@@ -12,7 +12,6 @@ import (
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/telemetry"
 	"github.com/lingserve/lingserve/store/db"
-	"github.com/lingserve/lingserve/web"
 )
 
 // replicas are this process and the others that use its database. A process alone has nil, whose methods it can call.
@@ -72,13 +71,6 @@ func (r *replicas) close(log *slog.Logger) {
 func (r *replicas) away() bool {
 	since := r.FailingSince()
 	return !since.IsZero() && time.Since(since) >= awayAfter
-}
-
-// into gives a server what it needs of the replicas.
-func (r *replicas) into(o *web.Options) {
-	if r != nil {
-		o.Cluster, o.Holder, o.Away = r.Cluster, r.leases.Holder, r.away
-	}
 }
 
 // load is for the metrics.

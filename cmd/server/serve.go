@@ -62,7 +62,7 @@ type server struct {
 	log       *slog.Logger
 	closers   []func()
 	traces    *telemetry.Traces
-	entrance  *entrance
+	access    *accessRules
 	encrypted *https.Encryption
 	models    *adapter.Registry
 	keys      *providers.Keys // of the models' providers
@@ -115,10 +115,10 @@ func (s *server) prepare() error {
 	for _, warning := range s.c.Warnings {
 		s.log.Warn("check a setting", "warning", warning)
 	}
-	if s.entrance, err = newEntrance(s.c, s.log); err != nil {
+	if s.access, err = newAccess(s.c, s.log); err != nil {
 		return err
 	}
-	s.later(s.entrance.close)
+	s.later(s.access.close)
 	if s.encrypted, err = https.New(s.c, build().version, s.log); err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (s *server) openDatabase() (err error) {
 	if err != nil {
 		return err
 	}
-	s.entrance.door.Tickets = s.database.newTickets(s.c)
+	s.access.Door.Tickets = s.database.newTickets(s.c)
 	return nil
 }
 
@@ -194,8 +194,10 @@ func (s *server) assemble() (err error) {
 		}
 	})
 	s.channels.look(c, agents, log)
-	s.entrance.into(&o)
-	s.shared.into(&o)
+	o.Access, o.Proxies = s.access.Access, s.access.proxies
+	if s.shared != nil {
+		o.Cluster, o.Holder, o.Away = s.shared.Cluster, s.shared.leases.Holder, s.shared.away
+	}
 	o.Servers = func() map[string]string {
 		states := map[string]string{}
 		for _, st := range servers.Status() {
@@ -222,7 +224,7 @@ func (s *server) assemble() (err error) {
 // run serves until a signal ends it.
 func (s *server) run(signals <-chan os.Signal, stderr io.Writer) error {
 	c, log := s.c, s.log
-	stopAdmin, err := admin.Listen(c, s.entrance.door, s.metrics, s.models.Budget, s.web.Handler(), log)
+	stopAdmin, err := admin.Listen(c, s.access.Door, s.metrics, s.models.Budget, s.web.Handler(), log)
 	if err != nil {
 		return err
 	}
@@ -260,7 +262,9 @@ func (s *server) run(signals <-chan os.Signal, stderr io.Writer) error {
 			if sig == syscall.SIGHUP {
 				s.workflowsReloaded(s.workflows.Reload())
 				s.reloadSettings()
-				s.entrance.reload(s.log)
+				if s.access.Door.Keys != nil && s.access.Door.Keys.Reload() == nil { // which logs its errors
+					s.log.Info("API keys reloaded")
+				}
 				s.encrypted.Reload()
 				continue
 			}

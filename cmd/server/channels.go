@@ -24,7 +24,6 @@ import (
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
-	"github.com/lingserve/lingserve/turn"
 )
 
 // channelMakers make the channels of each type that has a door of its own in a server; config has their settings.
@@ -150,12 +149,13 @@ type channels struct {
 
 // newChannels makes the channels that are configured and those that plugins bring, and what their turns need. They do not serve yet. Its
 // error is for the user.
-func newChannels(c *config.Config, stored *database, tapes tape.Store, f *turn.Framework, agents *team.Team, log *slog.Logger) (_ *channels, err error) {
+func newChannels(s *core) (_ *channels, err error) {
+	c, log := s.c, s.log
 	tree, err := newTree(c)
 	if err != nil {
 		return nil, err
 	}
-	d, err := openChannels(c, stored, log)
+	d, err := openChannels(c, s.database, log)
 	if err != nil {
 		return nil, err
 	}
@@ -166,11 +166,11 @@ func newChannels(c *config.Config, stored *database, tapes tape.Store, f *turn.F
 	}()
 	k := d.Kernel
 	d.tree, k.Routes, k.Settings, k.Observer = tree, tree, tree, channel.NewSlogObserver(log)
-	k.Pairing = stored.pairs()
+	k.Pairing = s.database.pairs()
 	find := func(ctx context.Context, session string) (*tape.Tape, error) {
-		return tape.Lookup(ctx, tapes, c.Workspace, session)
+		return tape.Lookup(ctx, s.tapes, c.Workspace, session)
 	}
-	k.Agent, err = turns.New(f, &turns.Options{Answer: agents.Answer, Tape: find, Read: d.ReadMedia, Timezone: zone(c), Log: log})
+	k.Agent, err = turns.New(s.turns, &turns.Options{Answer: s.agents.Answer, Tape: find, Read: d.ReadMedia, Timezone: zone(c), Log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func newChannels(c *config.Config, stored *database, tapes tape.Store, f *turn.F
 		}
 		wrong = append(wrong, err)
 	}
-	theirs, err := turns.Channels(f)
+	theirs, err := turns.Channels(s.turns)
 	wrong = append(wrong, err)
 	for _, ch := range theirs {
 		wrong = append(wrong, d.Add(ch, ""))
@@ -231,9 +231,8 @@ func eraseFromChannels(ctx context.Context, c *config.Config, stored *database, 
 	return waited, errors.Join(d.Kernel.Erase(ctx, session), d.Close(ctx))
 }
 
-// look warns of channels on which nobody may talk, since that is how they come, and of those on which tools ask for an approval that nobody
-// can give.
-func (d *channels) look(c *config.Config, agents *team.Team, log *slog.Logger) {
+// warn warns of channels that admit nobody, which is their default, and of those with tools that need an approval that nobody can give.
+func (d *channels) warn(c *config.Config, agents *team.Team, log *slog.Logger) {
 	for _, ch := range c.Channels {
 		if channelMakers[ch.Type] == nil {
 			continue
@@ -247,7 +246,7 @@ func (d *channels) look(c *config.Config, agents *team.Team, log *slog.Logger) {
 			continue
 		}
 		for _, name := range agents.Names() {
-			if platform.Answers(place, name) && asks(agents, c, name) {
+			if platform.Answers(place, name) && needsApproval(agents, c, name) {
 				log.Warn("tools ask for approval, but the channel has no operators; set commands.operators, or ask_never of the agent",
 					"channel", ch.Name, "agent", name)
 			}

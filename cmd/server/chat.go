@@ -52,7 +52,7 @@ func chatCommand(s streams) *cobra.Command {
 	return cmd
 }
 
-// chatGrace is how long an answer may go on when the program is told to end: nobody reads what comes then.
+// chatGrace is how long an answer may go on after a signal: the terminal no longer shows it.
 const chatGrace = 2 * time.Second
 
 // chat makes the parts of a server without its listeners, and talks until the input or a signal ends the chat.
@@ -60,47 +60,24 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, s st
 	if err := c.CheckWorkspace(); err != nil {
 		return err
 	}
-	// The log is for servers; what goes wrong here is said in the conversation.
+	// The log is for servers; the conversation has the errors.
 	notes := &notes{to: s.err}
 	log := newLog(io.Discard, c)
 	if c.Source("log.level").Kind != config.Default {
 		log = newLog(notes, c)
 	}
-	models, stop, err := providers.New(c)
-	if err != nil {
-		return err
+	parts := &core{c: c, log: log}
+	defer parts.close()
+	for _, step := range []func() error{
+		parts.openModels, parts.openDatabase,
+		func() error { return parts.openTapes(nil, nil) },
+		func() error { return parts.openTurns(nil) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
 	}
-	defer stop()
-	models.Log = log
-	workflows, _, err := openWorkflows(c)
-	if err != nil {
-		return err
-	}
-	d, err := openDatabase(c, log)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	starting, started := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	shared, err := joinReplicas(starting, c, d, log)
-	started()
-	if err != nil {
-		return err
-	}
-	defer shared.close(log)
-	store, err := boundTapes(c, d.tapes(shared, nil))
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	models.Budget = newBudget(c, store, nil, log)
-	framework, agents, _, stopTurns, err := newTurns(c, models, workflows, store, nil, log)
-	if err != nil {
-		return err
-	}
-	defer stopTurns()
-	agents.WarnOfMissingWorkflows(log)
-	if err := framework.Register("terminal", terminal.Tools{}); err != nil {
+	if err := parts.turns.Register("terminal", terminal.Tools{}); err != nil {
 		return err
 	}
 	tree, err := newTree(c)
@@ -110,10 +87,10 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, s st
 	k := &kernel.Kernel{
 		Settings: tree, Routes: tree, Observer: channel.NewSlogObserver(log), Log: log,
 	}
-	if k.Agent, err = turns.New(framework, &turns.Options{Answer: agents.Answer, Timezone: zone(c), Log: log}); err != nil {
+	if k.Agent, err = turns.New(parts.turns, &turns.Options{Answer: parts.agents.Answer, Timezone: zone(c), Log: log}); err != nil {
 		return err
 	}
-	o, err := chatOptions(c, tree, agents.Names(), name, session)
+	o, err := chatOptions(c, tree, parts.agents.Names(), name, session)
 	if err != nil {
 		return err
 	}
@@ -121,7 +98,7 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, s st
 	return talk(o, k, notes, signals)
 }
 
-// chatOptions says who talks: the agent of a name, or the usual one for "".
+// chatOptions returns the options of a chat with an agent; "" is the agent that the settings route to.
 func chatOptions(c *config.Config, tree *channel.Tree, names []string, name, session string) (o terminal.Options, err error) {
 	usual, ok := tree.Route(channel.RouteQuery{Channel: terminal.Name, Peer: channel.Peer{Kind: channel.Direct, ID: session}})
 	if !ok || !slices.Contains(names, usual) {

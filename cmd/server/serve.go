@@ -20,17 +20,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/agent/team"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/admin"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/https"
-	"github.com/lingserve/lingserve/internal/providers"
 	"github.com/lingserve/lingserve/internal/systemd"
 	"github.com/lingserve/lingserve/internal/telemetry"
 	"github.com/lingserve/lingserve/tool/mcp"
-	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
 )
 
@@ -56,35 +52,16 @@ func serveCommand(s streams) *cobra.Command {
 	return cmd
 }
 
-// server is what "lingserve serve" runs, in the order in which it is made.
+// server is what "lingserve serve" runs.
 type server struct {
-	c         *config.Config
-	log       *slog.Logger
-	closers   []func()
+	core
 	traces    *telemetry.Traces
 	access    *accessRules
 	encrypted *https.Encryption
-	models    *adapter.Registry
-	keys      *providers.Keys // of the models' providers
-	workflows *flow.Registry
-	from      string // where the workflows come from
-	shared    *replicas
-	database  *database
 	metrics   *telemetry.Metrics
 	names     *operatorNames
-	turns     *turn.Framework
-	agents    *team.Team
 	channels  *channels
 	web       *web.Server
-}
-
-// later has f called when the server ends, before all that was given before.
-func (s *server) later(f func()) { s.closers = append(s.closers, f) }
-
-func (s *server) close() {
-	for _, f := range slices.Backward(s.closers) {
-		f()
-	}
 }
 
 // serve runs the server until a signal ends it. Its errors are for the user: each line says one thing that is wrong.
@@ -92,11 +69,9 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	if err := errors.Join(c.CheckListen(), c.CheckAdmin(), c.CheckWorkspace()); err != nil {
 		return err
 	}
-	s := &server{c: c, log: newLog(stderr, c)}
+	s := &server{core: core{c: c, log: newLog(stderr, c)}}
 	defer s.close()
-	for _, step := range []func() error{
-		s.prepare, s.openDatabase, s.assemble,
-	} {
+	for _, step := range []func() error{s.prepare, s.openModels, s.openStore, s.assemble} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -104,59 +79,36 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	return s.run(signals, stderr)
 }
 
-// prepare makes all that needs neither an address nor the data folder.
+// prepare opens the traces, the access rules and the certificates.
 func (s *server) prepare() error {
 	traces, stopTraces, err := openTraces(s.c, s.log)
 	if err != nil {
 		return err
 	}
 	s.traces = traces
-	s.later(stopTraces)
+	s.atClose(stopTraces)
 	for _, warning := range s.c.Warnings {
 		s.log.Warn("check a setting", "warning", warning)
 	}
 	if s.access, err = newAccess(s.c, s.log); err != nil {
 		return err
 	}
-	s.later(s.access.close)
-	if s.encrypted, err = https.New(s.c, build().version, s.log); err != nil {
-		return err
-	}
-	models, keys, stopModels, err := providers.NewWithKeys(s.c)
-	if err != nil {
-		return err
-	}
-	s.models, s.keys = models, keys
-	s.later(stopModels)
-	models.Log = s.log
-	s.workflows, s.from, err = openWorkflows(s.c)
+	s.atClose(s.access.close)
+	s.encrypted, err = https.New(s.c, build().version, s.log)
 	return err
 }
 
-// openDatabase opens the database and joins the other replicas that use it.
-func (s *server) openDatabase() (err error) {
+// openStore opens the database if the address is free and no other server uses it.
+func (s *server) openStore() error {
 	// An address that is in use often means that this server runs already. Then its database must not be opened.
 	if err := checkFree(s.c.Addr); err != nil {
 		return listenError(s.c, err)
 	}
-	if s.database, err = openDatabase(s.c, s.log); err != nil {
+	if err := s.openDatabase(); err != nil {
 		return err
 	}
-	s.later(func() { _ = s.database.Close() })
 	if err := s.database.inUse; err != nil {
 		return databaseError(s.c, fmt.Errorf("%w; stop that one, or give this server its own database", err))
-	}
-	// To join the others may take a minute, in which a signal ends the start.
-	starting, started := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer started()
-	if s.shared, err = joinReplicas(starting, s.c, s.database, s.log); err == nil {
-		s.later(func() { s.shared.close(s.log) })
-	}
-	if starting.Err() != nil {
-		return errAtStart
-	}
-	if err != nil {
-		return err
 	}
 	s.access.Door.Tickets = s.database.newTickets(s.c)
 	return nil
@@ -168,52 +120,44 @@ func (s *server) assemble() (err error) {
 	o := serverOptions(c, s.workflows, s.models, log)
 	s.metrics, s.names = newMetrics(c, s.models, s.workflows)
 	o.Observer, o.AccessLog = s.metrics, c.Log.Access
-	o.Runs = s.database.Runs()
-	if o.Tapes, err = boundTapes(c, s.database.tapes(s.shared, s.metrics)); err != nil {
+	if err := s.openTapes(s.metrics, s.database.Usage()); err != nil {
 		return err
 	}
-	s.later(func() { o.Tapes.Close() })
-	o.FileStore = s.database.Files()
-	s.models.Budget = newBudget(c, o.Tapes, s.database.Usage(), log)
-	s.later(func() { s.models.Budget.Close() })
-	turns, agents, servers, stopTurns, err := newTurns(c, s.models, s.workflows, o.Tapes, o.Ledger, log)
-	if err != nil {
+	o.Runs, o.FileStore, o.Tapes = s.database.Runs(), s.database.Files(), s.tapes
+	if err := s.openTurns(o.Ledger); err != nil {
 		return err
 	}
-	s.turns, s.agents = turns, agents
-	s.later(stopTurns)
-	agents.WarnOfMissingWorkflows(log)
-	if s.channels, err = newChannels(c, s.database, o.Tapes, turns, agents, log); err != nil {
+	if s.channels, err = newChannels(&s.core); err != nil {
 		return err
 	}
-	s.later(func() {
+	s.atClose(func() {
 		ctx, cancel := context.WithCancel(context.Background())
-		cancel() // what is on its way has had its time
+		cancel() // the grace period of messages is over
 		if err := s.channels.Close(ctx); err != nil {
 			log.WarnContext(ctx, "cannot close the channels cleanly", "error", err)
 		}
 	})
-	s.channels.look(c, agents, log)
+	s.channels.warn(c, s.agents, log)
 	o.Access, o.Proxies = s.access.Access, s.access.proxies
 	if s.shared != nil {
 		o.Cluster, o.Holder, o.Away = s.shared.Cluster, s.shared.leases.Holder, s.shared.away
 	}
 	o.Servers = func() map[string]string {
 		states := map[string]string{}
-		for _, st := range servers.Status() {
+		for _, st := range s.servers.Status() {
 			if st.State != mcp.Ready {
 				states[st.Name] = cmp.Or(st.Reason, st.State)
 			}
 		}
 		return states
 	}
-	o.Turns, o.Agents, o.Channels, o.Kernel = turns, agents, s.channels, s.channels.Kernel
+	o.Turns, o.Agents, o.Channels, o.Kernel = s.turns, s.agents, s.channels, s.channels.Kernel
 	o.ChannelNames = slices.AppendSeq(config.ChannelTypes(), maps.Keys(c.Access.Channels))
 	o.Tracer, s.channels.Kernel.Tracer = s.traces.Provider(), s.traces.Channels()
 	if s.web, err = web.New(o); err != nil {
 		return databaseError(c, err)
 	}
-	s.later(func() { s.web.Close() })
+	s.atClose(func() { s.web.Close() })
 	if s.shared != nil {
 		s.shared.Serve(s.web.Handler())
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -76,8 +77,12 @@ func standIn() *fakeproviders.Server {
 }
 
 func TestModelScripts(t *testing.T) {
+	scripts, err := filepath.Abs("testdata/models") // a command in this process changes the folder
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/models",
+		Dir:                 scripts,
 		RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("GORACE", os.Getenv("GORACE"))
@@ -89,6 +94,7 @@ func TestModelScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"call": inProcess,
 			// nobody NAME puts an address at which nothing answers into the variable NAME.
 			"nobody": func(ts *testscript.TestScript, neg bool, args []string) {
 				ts.Setenv(args[0], "http://127.0.0.1:1") // a port that the system gives to nobody

@@ -85,9 +85,10 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("GORACE", os.Getenv("GORACE"))
+			e.Setenv("LINGSERVE_DEMO_PACE", "0")
 			// What the machine is set up with must not change what the scripts see.
 			for _, kv := range os.Environ() {
-				if name, _, _ := strings.Cut(kv, "="); isSetting(name) {
+				if name, _, _ := strings.Cut(kv, "="); isSetting(name) && name != "LINGSERVE_DEMO_PACE" {
 					e.Setenv(name, "")
 				}
 			}

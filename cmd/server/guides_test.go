@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"go/parser"
@@ -97,7 +96,7 @@ func samplesOf(t *testing.T, page string) (all []*sample) {
 func guidePages(t *testing.T) []string {
 	t.Helper()
 	pages := []string{"README.md"}
-	root := os.DirFS(filepath.Join("..", ".."))
+	root := os.DirFS(repository)
 	err := fs.WalkDir(root, "docs", func(name string, _ fs.DirEntry, err error) error {
 		if strings.HasSuffix(name, ".md") {
 			pages = append(pages, name)
@@ -385,7 +384,7 @@ func (g *guide) shell(s *sample, at int, text, shown string, compare bool) {
 		}
 		for _, w := range c.words {
 			if path, ok := strings.CutPrefix(w, "deploy/"); ok {
-				if _, err := os.Stat(filepath.Join("..", "..", "deploy", path)); err != nil {
+				if _, err := os.Stat(filepath.Join(repository, "deploy", path)); err != nil {
 					g.errorf(s, at+c.line, "%v", err)
 				}
 			}
@@ -495,14 +494,14 @@ func (g *guide) lingserve(s *sample, line int, c *shellCommand, args []string, s
 			args[i] = g.base()
 		}
 	}
-	ctx, cancel := context.WithTimeout(g.t.Context(), patient)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "lingserve", args...)
-	cmd.Dir, cmd.Env, cmd.Stdin = g.dir, append(cleanEnvironment(), env...), strings.NewReader(stdin)
-	out, err := cmd.CombinedOutput()
+	var out bytes.Buffer
+	status, err := commandIn(g.dir, env, strings.NewReader(stdin), &out, &out, args...)
+	if err != nil {
+		g.t.Fatal(err)
+	}
 	sure := !uncertain.MatchString(strings.Join(append(args, c.assigned...), " ")) && !strings.Contains(s.text, "\nlingserve: ")
-	if cmd.ProcessState.ExitCode() == exitUsage || sure && err != nil {
-		g.errorf(s, line, "lingserve %s: %v: %s", strings.Join(args, " "), err, out)
+	if status == exitUsage || sure && status != exitOK {
+		g.errorf(s, line, "lingserve %s: status %d: %s", strings.Join(args, " "), status, &out)
 	}
 	if g.broken != "" {
 		if err := os.Remove(g.broken); err != nil {
@@ -510,7 +509,7 @@ func (g *guide) lingserve(s *sample, line int, c *shellCommand, args []string, s
 		}
 		g.broken = ""
 	}
-	return string(out)
+	return out.String()
 }
 
 // environment returns the variables of a command, without providers' keys unless the command only prints them. It is not ok to run a command
@@ -765,7 +764,7 @@ func (g *guide) golang(s *sample) {
 		file := filepath.Join(g.dir, "main.go")
 		write(g.t, g.dir, "main.go", text)
 		cmd := exec.CommandContext(g.t.Context(), "go", "vet", file)
-		cmd.Dir = filepath.Join("..", "..")
+		cmd.Dir = repository
 		if out, err := cmd.CombinedOutput(); err != nil {
 			g.errorf(s, 0, "go vet: %v: %s", err, out)
 		}

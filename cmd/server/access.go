@@ -23,7 +23,7 @@ func newAccess(c *config.Config, log *slog.Logger) (_ *accessRules, err error) {
 			r.close()
 		}
 	}()
-	if err := r.openDoor(c, log); err != nil {
+	if err := r.openKeys(c, log); err != nil {
 		return nil, err
 	}
 	hosts := append([]string{}, c.HTTP.Hosts...)
@@ -53,8 +53,8 @@ func newAccess(c *config.Config, log *slog.Logger) (_ *accessRules, err error) {
 	return r, nil
 }
 
-// openDoor opens the keys and the tokens of the settings. Without both, the door is open to everybody.
-func (r *accessRules) openDoor(c *config.Config, log *slog.Logger) (err error) {
+// openKeys opens the keys and the tokens of the settings. Without both, everybody may send requests.
+func (r *accessRules) openKeys(c *config.Config, log *slog.Logger) (err error) {
 	a := &c.Auth
 	if len(a.Keys) > 0 || a.KeysFile != "" {
 		o := access.KeysOptions{File: a.KeysFile, Log: log}

@@ -26,7 +26,7 @@ import (
 	"github.com/lingserve/lingserve/tool"
 )
 
-// channelMakers make the channels of each type that has a door of its own in a server; config has their settings.
+// channelMakers make the channels of each type, except the API and the terminal; package config has their settings.
 var channelMakers = map[string]func(config.Channel, channelParts) (kernel.Channel, error){
 	"telegram": newTelegram,
 	"webhook":  newWebhook,
@@ -35,7 +35,7 @@ var channelMakers = map[string]func(config.Channel, channelParts) (kernel.Channe
 	"discord":  newDiscord,
 }
 
-// channelParts are what a channel is given beside its settings.
+// channelParts are what a channel gets in addition to its settings.
 type channelParts struct {
 	learned platform.State  // what was learned of platforms; nil keeps nothing
 	results webhook.Results // answers, for senders who send a message again; nil keeps nothing
@@ -108,8 +108,7 @@ func newDiscord(c config.Channel, p channelParts) (kernel.Channel, error) {
 	return discord.New(s)
 }
 
-// makeChannel makes a channel that is configured; nil for one that has its door elsewhere. Of its parts it is given those that are not in
-// the settings.
+// makeChannel makes a configured channel; it returns nil for the API and the terminal. p has the parts that are not in the settings.
 func makeChannel(c *config.Config, ch config.Channel, p channelParts) (kernel.Channel, error) {
 	newChannel := channelMakers[ch.Type]
 	if newChannel == nil {
@@ -122,13 +121,13 @@ func makeChannel(c *config.Config, ch config.Channel, p channelParts) (kernel.Ch
 		if ch.At != "" {
 			where = ch.At + ": " + where
 		}
-		// The channel's own name stands before it already.
+		// The error begins with the name of the type, which where has.
 		return nil, fmt.Errorf("%s: %s", where, strings.TrimPrefix(err.Error(), ch.Type+": "))
 	}
 	return made, nil
 }
 
-// channelsFolder is where all that channels keep is.
+// channelsFolder is the folder for files of channels.
 func channelsFolder(c *config.Config) string { return filepath.Join(c.Data, "channels") }
 
 // newTree returns the settings of channels. Every agent has the same commands.
@@ -147,8 +146,7 @@ type channels struct {
 	parts channelParts // for each channel
 }
 
-// newChannels makes the channels that are configured and those that plugins bring, and what their turns need. They do not serve yet. Its
-// error is for the user.
+// newChannels makes the configured channels and those of plugins. They do not serve yet. Its error is for the user.
 func newChannels(s *core) (_ *channels, err error) {
 	c, log := s.c, s.log
 	tree, err := newTree(c)
@@ -194,7 +192,7 @@ func dataError(c *config.Config, err error) error {
 	return fmt.Errorf("data (%s): cannot use the folder %s: %w", c.Source("data"), c.Data, err)
 }
 
-// openChannels opens what channels keep, and the folder for files of messages. Its error is for the user.
+// openChannels opens the stored data of channels, and the folder for files of messages. Its error is for the user.
 func openChannels(c *config.Config, stored *database, log *slog.Logger) (*channels, error) {
 	d := &channels{Manager: platform.NewManager(&kernel.Kernel{Store: stored.Events(), Log: log}, log)}
 	media := ""
@@ -231,7 +229,7 @@ func eraseFromChannels(ctx context.Context, c *config.Config, stored *database, 
 	return waited, errors.Join(d.Kernel.Erase(ctx, session), d.Close(ctx))
 }
 
-// warn warns of channels that admit nobody, which is their default, and of those with tools that need an approval that nobody can give.
+// warn warns of channels that admit no senders, which is their default, and of those without operators for tools that need approval.
 func (d *channels) warn(c *config.Config, agents *team.Team, log *slog.Logger) {
 	for _, ch := range c.Channels {
 		if channelMakers[ch.Type] == nil {

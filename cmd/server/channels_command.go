@@ -79,7 +79,7 @@ type channelRow struct {
 	Channel string `json:"channel"`
 	Type    string `json:"type"`
 	Agent   string `json:"agent"`
-	Direct  string `json:"direct,omitempty"` // the policies; "" admits nobody
+	Direct  string `json:"direct,omitempty"` // the policies; "" admits no senders
 	Groups  string `json:"groups,omitempty"`
 }
 

@@ -13,14 +13,14 @@ import (
 	"github.com/lingserve/lingserve/internal/schema"
 )
 
-// inputs collects what --input says: one whole input, or properties.
+// inputs collects the values of --input: one complete input, or properties.
 type inputs struct {
 	whole      json.RawMessage // JSON text
 	stdin      bool
 	properties [][2]string
 }
 
-// property is NAME=TEXT; text that begins otherwise is an input of its own.
+// property is NAME=TEXT. Other text is a complete input.
 var property = regexp.MustCompile(`(?s)^([A-Za-z_][A-Za-z0-9_.-]*)=(.*)$`)
 
 // maxInput bounds what is read from stdin.
@@ -77,7 +77,7 @@ func (i *inputs) readStdin(stdin io.Reader) error {
 	return nil
 }
 
-// text makes the input's JSON. The schema says which properties are not text.
+// text returns the input as JSON. The schema has the types of the properties.
 func (i *inputs) text(of json.RawMessage) json.RawMessage {
 	if len(i.properties) == 0 {
 		return i.whole
@@ -119,7 +119,7 @@ func pair(s string, into map[string]any) error {
 	return nil
 }
 
-// runOptions are what is asked of the model.
+// runOptions are the options of the model.
 type runOptions struct {
 	adapter.Options
 	read map[string]any // what was given, by name
@@ -166,7 +166,7 @@ func (o *runOptions) set(s string) error {
 	return nil
 }
 
-// inputError says what does not fit, a line for each.
+// inputError returns an error with a line for each value that does not match the schema.
 func inputError(err error) error {
 	e, ok := errors.AsType[*flow.InputError](err)
 	if !ok {

@@ -175,7 +175,7 @@ func (t *tapes) find(ctx context.Context, id string) (*tape.Tape, error) {
 	return nil, fmt.Errorf("several sessions are named %s; choose one with --workspace, one of %s", show(id), textview.Clean(strings.Join(workspaces, ", ")))
 }
 
-// printNone tells people that there are no sessions, and where the command looked: the folder is often the wrong one.
+// printNone tells people that the database has no sessions: they often use the wrong folder.
 func (t *tapes) printNone() {
 	if !t.json {
 		fmt.Fprintf(t.err, "there are no sessions in %s\n", t.c.DatabaseName())

@@ -235,7 +235,7 @@ func (s Setting) text(c *Config) string {
 	}
 }
 
-// sizeUnits are ordered so that a unit stands before those that end as it does.
+// sizeUnits has each unit before those that are a suffix of it.
 var sizeUnits = []struct {
 	name   string
 	bytes  int64

@@ -58,7 +58,7 @@ func (s Source) where(key string) string {
 
 const (
 	defaultModel = "demo:demo"
-	// compatibleModel is a name that many servers which are compatible with OpenAI's answer to, whatever they have behind it.
+	// compatibleModel is a name that many servers with OpenAI's protocol accept, whichever model they run.
 	compatibleModel = "gpt-4o-mini"
 	openAIModels    = providers + "openai.models"
 )
@@ -157,7 +157,7 @@ func (l *loader) apply(s Setting, v value) {
 		l.errs = append(l.errs, &Error{Where: v.at, Key: s.Key, Message: err.Error()})
 	}
 	if s.Secret && v.from.Kind == Flag && v.text != "" {
-		l.warn("%s contains a secret, which every user of this machine can read in the list of processes; %s", v.from.Name, s.besidesFlag())
+		l.warn("%s contains a secret, which every user of this machine can read in the list of processes; %s", v.from.Name, s.otherSources())
 	}
 	if (s.Secret || s.Key == "database") && v.file != "" {
 		l.c.secretsFrom = append(l.c.secretsFrom, secretFile{"the file of this secret", v.file, s.Key, false})
@@ -167,8 +167,8 @@ func (l *loader) apply(s Setting, v value) {
 	}
 }
 
-// besidesFlag says where else a secret may come from.
-func (s Setting) besidesFlag() string {
+// otherSources names the sources of a secret other than the flag.
+func (s Setting) otherSources() string {
 	variables := strings.Join(s.Variables(), " or ")
 	if file, ok := find(s.Key + "_file"); ok {
 		return fmt.Sprintf("use --%s, or the environment variable %s", file.Flag(), variables)

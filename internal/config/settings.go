@@ -202,7 +202,7 @@ type Files struct {
 	Types     []string      `key:"types" default:"image,pdf,audio,text" help:"allowed uploads: image, pdf, audio, text, file (any other)"`
 }
 
-// Admin is the listener for operators: metrics, profiles and health. Without an address there is none.
+// Admin is the listener for operators: metrics, profiles and health. Without an address it is off.
 type Admin struct {
 	Addr        string `key:"addr" check:"addr" help:"second listener with metrics and profiles, such as 127.0.0.1:9090; with keys, for admins only"`
 	OpenMetrics bool   `key:"open_metrics" default:"false" help:"serve its metrics without a key"`

@@ -58,7 +58,7 @@ func newAuthority(c *config.Config, version string, log *slog.Logger) *authority
 	return a
 }
 
-// get returns the certificate of a name; it requests one if there is none, but not in the pause after a failure.
+// get returns the certificate of a name. It requests a missing one, but not in the pause after a failure.
 func (a *authority) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name, err := idna.Lookup.ToASCII(hello.ServerName)
 	if err != nil || !slices.Contains(a.domains, name) {

@@ -13,7 +13,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 )
 
-// Statuses of a probe. No is a feature that the model refuses; Fail is one that it should have had.
+// Statuses of a probe. No means that the model refuses the feature, Fail that it should have it.
 const (
 	OK   = "ok"
 	No   = "no"

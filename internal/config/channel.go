@@ -218,7 +218,7 @@ func (l *loader) channelType(at, ch *yaml.Node) (channelType, bool) {
 	}
 	path := []string{"channels", name, "type"}
 	setting := Setting{
-		Key: yaml.Path(path...), path: path, OneOf: ChannelTypes(), fileOnly: true, kind: new(string), Help: "kind of the channel",
+		Key: yaml.Path(path...), path: path, OneOf: ChannelTypes(), fileOnly: true, typ: reflect.TypeFor[string](), Help: "kind of the channel",
 		field: func(c *Config) any { return &c.channel(name, "").Type },
 	}
 	written, valid := l.oneOf(setting, n)
@@ -295,18 +295,15 @@ func (p *scope) readMembers(n *yaml.Node, path []string, known []Setting, byKey 
 	}
 }
 
-// unquoted is the text of a value that is printed without quotes.
-type unquoted string
-
 // policy makes the setting of a place. Its value is stored by add.
 func (p *scope) policy(s channel.Setting, key string) Setting {
 	path := slices.Concat(p.path, strings.Split(key, "."))
-	out := Setting{Key: yaml.Path(path...), path: path, Help: s.Help, fileOnly: true, kind: new(string)}
+	out := Setting{Key: yaml.Path(path...), path: path, Help: s.Help, fileOnly: true, typ: reflect.TypeFor[string]()}
 	switch {
 	case s.IsList():
-		out.kind = new([]string)
+		out.typ = reflect.TypeFor[[]string]()
 	case slices.Contains([]string{"true or false", "duration", "number"}, s.Kind()):
-		out.kind = new(unquoted)
+		out.typ = reflect.TypeFor[unquoted]()
 	default:
 		out.OneOf = s.OneOf
 	}
@@ -316,10 +313,10 @@ func (p *scope) policy(s channel.Setting, key string) Setting {
 // add adds a setting with its value to those that are shown.
 func (p *scope) add(setting Setting, s channel.Setting, text string, list []string) {
 	value := any(&text)
-	switch setting.kind.(type) {
-	case *[]string:
+	switch setting.typ {
+	case reflect.TypeFor[[]string]():
 		value = &list
-	case *unquoted:
+	case reflect.TypeFor[unquoted]():
 		value = new(unquoted(text))
 	}
 	setting.field = func(*Config) any { return value }

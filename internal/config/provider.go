@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -291,7 +292,7 @@ func mustHaveKey(kind string) bool {
 func kindSetting(name string) Setting {
 	path := []string{"providers", name, "kind"}
 	return Setting{
-		Key: yaml.Path(path...), path: path, OneOf: kinds, fileOnly: true, kind: new(string), Help: "the server's protocol",
+		Key: yaml.Path(path...), path: path, OneOf: kinds, fileOnly: true, typ: reflect.TypeFor[string](), Help: "the server's protocol",
 		field: func(c *Config) any { return &c.provider(name).Kind },
 	}
 }
@@ -331,7 +332,7 @@ var (
 func headerSetting(name, header string) Setting {
 	path := []string{"providers", name, "headers", header}
 	return Setting{
-		Key: yaml.Path(path...), path: path, Secret: true, fileOnly: true, kind: new(Secret), Help: "header of each request",
+		Key: yaml.Path(path...), path: path, Secret: true, fileOnly: true, typ: reflect.TypeFor[Secret](), Help: "header of each request",
 		field: func(c *Config) any {
 			p := c.provider(name)
 			return &element(&p.Headers, func(h *Header) bool { return h.Name == header }, Header{Name: header}).Value

@@ -30,7 +30,7 @@ type Setting struct {
 
 	path     []string          // the parts of the key
 	field    func(*Config) any // a pointer to where the value is stored
-	kind     any               // a pointer of the same type
+	typ      reflect.Type      // of the value
 	check    string            // the name of a check
 	max      string            // the largest value allowed
 	short    string            // the short name of the flag
@@ -68,7 +68,7 @@ func settingsOfType(t reflect.Type, path []string, in func(*Config) reflect.Valu
 			continue
 		}
 		all = append(all, Setting{
-			Key: yaml.Path(at...), path: at, kind: reflect.New(f.Type).Interface(), Secret: secretType(f.Type),
+			Key: yaml.Path(at...), path: at, typ: f.Type, Secret: f.Type == reflect.TypeFor[Secret]() || f.Type == reflect.TypeFor[[]Secret](),
 			field: func(c *Config) any { return in(c).Field(i).Addr().Interface() },
 			Help:  f.Tag.Get("help"), Default: f.Tag.Get("default"), Min: f.Tag.Get("min"), check: f.Tag.Get("check"), max: f.Tag.Get("max"), short: f.Tag.Get("short"),
 			Env: strings.Fields(f.Tag.Get("env")), OneOf: strings.Fields(f.Tag.Get("oneof")), kinds: strings.Fields(f.Tag.Get("kinds")),
@@ -77,10 +77,6 @@ func settingsOfType(t reflect.Type, path []string, in func(*Config) reflect.Valu
 		})
 	}
 	return all
-}
-
-func secretType(t reflect.Type) bool {
-	return t == reflect.TypeFor[Secret]() || t == reflect.TypeFor[[]Secret]()
 }
 
 // inFile marks settings that are in the file alone, because their keys have names of the user's.

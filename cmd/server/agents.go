@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -247,11 +248,7 @@ type counter struct {
 }
 
 func (c *counter) Write(p []byte) (int, error) {
-	for _, b := range p {
-		if b == '\n' {
-			c.lines++
-		}
-	}
+	c.lines += int64(bytes.Count(p, []byte{'\n'}))
 	c.bytes += int64(len(p))
 	return c.w.Write(p)
 }

@@ -92,6 +92,9 @@ func (s Setting) isText() bool { return settingKinds[s.typ].text }
 
 // set parses v and stores it in c.
 func (s Setting) set(c *Config, v value) error {
+	if s.store != nil {
+		return s.store(v)
+	}
 	if v.text == "" && v.list == nil && s.required {
 		return errors.New("is empty; expected a value")
 	}

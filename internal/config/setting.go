@@ -31,6 +31,7 @@ type Setting struct {
 	path     []string          // the parts of the key
 	field    func(*Config) any // a pointer to where the value is stored
 	typ      reflect.Type      // of the value
+	store    func(value) error // stores the value elsewhere than in a field
 	check    string            // the name of a check
 	max      string            // the largest value allowed
 	short    string            // the short name of the flag

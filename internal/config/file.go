@@ -119,7 +119,7 @@ func (l *loader) setting(s Setting, n *yaml.Node) {
 	}
 	l.c.sources[s.Key] = l.source(n)
 	if s.Key == pricesKey && n.Kind == yaml.Mapping {
-		l.priced, l.pricedAt = readPrices(&l.Reader, n), n
+		l.prices(n)
 	} else if v, ok := l.value(s, n); ok {
 		l.apply(s, *v)
 	}

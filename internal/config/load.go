@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter/ollama/host"
-	"github.com/lingserve/lingserve/adapter/price"
 	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/yaml"
 )
@@ -78,7 +77,6 @@ func Load(flags *Flags, environ []string) (*Config, error) {
 	}
 	l.finishChannels()
 	l.finishProviders()
-	l.finishPrices()
 	l.finishAuth()
 	l.finishDatabase()
 	l.finishFiles()
@@ -104,8 +102,6 @@ type loader struct {
 	noFile   bool   // the default file is not there
 	dir      string // of the file; {file: …} is relative to it
 	hasKey   bool   // a secret is in the file itself
-	priced   map[string]price.Row
-	pricedAt *yaml.Node
 	agents   []agentName       // that channels name
 	policyAt map[string]string // the positions of settings of channels, by key
 }

@@ -15,23 +15,19 @@ const (
 	examplePrice = `"openai:gpt-5": {input: 1.25, cached: 0.125, output: 10}`
 )
 
-// finishPrices makes a table of the prices that are in the configuration file.
-func (l *loader) finishPrices() {
-	if l.priced == nil {
-		return
-	}
-	table, err := price.New(l.priced)
+// prices reads the prices of the configuration file.
+func (l *loader) prices(n *yaml.Node) {
+	table, err := price.New(readPrices(&l.Reader, n))
 	if err != nil {
-		l.errs = append(l.errs, &Error{Where: l.place(l.pricedAt), Key: pricesKey, Message: err.Error()})
-		return
+		l.Errorf(n, pricesKey, "%v", err)
 	}
 	l.c.prices = table
 }
 
-// Prices returns what models cost: by the file of prices that is set, or by the configuration file, and else by what is built in. What is built
-// in says nothing of a server that only speaks as OpenAI's does.
+// Prices returns the prices of models: those of the file of prices or of the configuration file, or else the built-in ones. A server that is only
+// compatible with OpenAI's has no built-in prices.
 func (c *Config) Prices() (func(provider, model string) (adapter.Price, bool), error) {
-	own := c.prices
+	configured := c.prices
 	if c.PriceFile != "" {
 		text, err := readLimited(c.PriceFile, yaml.MaxBytes)
 		if err != nil {
@@ -42,14 +38,14 @@ func (c *Config) Prices() (func(provider, model string) (adapter.Price, bool), e
 		if r.NumProblems() > 0 {
 			return nil, errors.Join(problems(r)...)
 		}
-		if own, err = price.New(rows); err != nil {
+		if configured, err = price.New(rows); err != nil {
 			return nil, &Error{Where: c.PriceFile, Key: pricesKey, Message: err.Error()}
 		}
 	}
 	openAI, _ := c.Provider("openai")
 	return func(provider, model string) (adapter.Price, bool) {
-		if own != nil {
-			if p, ok := own.Find(provider, model); ok {
+		if configured != nil {
+			if p, ok := configured.Find(provider, model); ok {
 				return p, true
 			}
 		}

@@ -31,7 +31,7 @@ type channelTool struct {
 func channelsCommand(s streams) *cobra.Command {
 	t := &channelTool{streams: s}
 	check := newCommand("channels check", t.action(t.check))
-	check.Flags().DurationVar(&t.timeout, "timeout", 15*time.Second, "`TIME` to wait for each platform (15s)")
+	check.Flags().DurationVar(&t.timeout, "timeout", 15*time.Second, "`TIME` to wait for each platform")
 	cmd := newCommand("channels", t.action(t.list),
 		newCommand("channels list", t.action(t.list)),
 		check,

@@ -47,7 +47,7 @@ func chatCommand(s streams) *cobra.Command {
 		return chat(c, agent, session, signals, s)
 	})
 	cmd.Flags().StringVar(&agent, "agent", "", "`AGENT` to talk with; the default is the terminal channel's")
-	cmd.Flags().StringVar(&session, "session", terminal.DefaultSession, "`NAME` of the session to start or to continue (main)")
+	cmd.Flags().StringVar(&session, "session", terminal.DefaultSession, "`NAME` of the session to start or to continue")
 	addSettings(cmd.Flags(), &settings)
 	return cmd
 }

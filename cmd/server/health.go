@@ -48,7 +48,7 @@ func healthCommand(s streams) *cobra.Command {
 	})
 	cmd.Flags().StringVar(&base, "url", "", "`URL` of the server; its certificate must be valid")
 	cmd.Flags().BoolVar(&ready, "ready", false, "check whether it accepts new work")
-	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Second, "`TIME` to wait for the answer (3s)")
+	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Second, "`TIME` to wait for the answer")
 	addSettings(cmd.Flags(), &settings)
 	return cmd
 }

@@ -28,7 +28,7 @@ func keysCommand(s streams) *cobra.Command {
 	o := keyCommand{streams: s}
 	create := newCommand("keys new", func([]string) error { return o.create(time.Now()) })
 	create.Flags().StringVar(&o.name, "name", "", "`NAME` of the owner; keys may share a name")
-	create.Flags().StringVar(&o.role, "role", "user", "`ROLE`: user, operator or admin (user)")
+	create.Flags().StringVar(&o.role, "role", "user", "`ROLE`: user, operator or admin")
 	create.Flags().StringVar(&o.scopes, "scopes", "", "comma-separated `LIST` of workflows[:PATTERN], agents[:PATTERN], sessions, admin; the default is all of the role")
 	create.Flags().StringVar(&o.expires, "expires", "", "`TIME`: 90d, 12h, 2027-01-31 or 2027-01-31T12:00:00Z; the default is never")
 	check := newCommand("keys check", func([]string) error { return o.withKeys(o.check) })

@@ -81,7 +81,7 @@ func errorLines(err error) []string { return strings.Split(strings.TrimRight(err
 func newRoot(s streams) *cobra.Command {
 	root := &cobra.Command{
 		Use: "lingserve", Long: "Lingserve is a server for streaming agents: you read results while they grow.",
-		Example: "lingserve serve\nlingserve run encyclopedia --input \"Why is the sky blue?\"",
+		Example: "  lingserve serve\n  lingserve run encyclopedia --input \"Why is the sky blue?\"",
 		Args:    checkArgs, SilenceErrors: true, SilenceUsage: true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
@@ -92,19 +92,16 @@ func newRoot(s streams) *cobra.Command {
 		}
 		return root.Help()
 	}
-	root.PersistentFlags().Bool("all", false, "explain all flags")
 	root.SetFlagErrorFunc(flagError)
-	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(s.out, cmd) })
-	help := newCommand("help", func(args []string) error { return helpFor(root, args) })
-	help.Args = cobra.ArbitraryArgs
-	root.SetHelpCommand(help)
+	root.SetOut(s.out)
+	setUpHelp(root)
 	for _, group := range []struct {
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Run workflows and agents", []*cobra.Command{serveCommand(s), runCommand(s), chatCommand(s)}},
-		{"Set up and maintain", []*cobra.Command{modelsCommand(s), channelsCommand(s), keysCommand(s), tapeCommand(s), dbCommand(s)}},
-		{"Other commands", []*cobra.Command{parseCommand(s), healthCommand(s), versionCommand(s)}},
+		{"Run workflows and agents:", []*cobra.Command{serveCommand(s), runCommand(s), chatCommand(s)}},
+		{"Set up and maintain:", []*cobra.Command{modelsCommand(s), channelsCommand(s), keysCommand(s), tapeCommand(s), dbCommand(s)}},
+		{"Other commands:", []*cobra.Command{parseCommand(s), healthCommand(s), versionCommand(s)}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
 		for _, cmd := range group.commands {
@@ -112,6 +109,7 @@ func newRoot(s streams) *cobra.Command {
 			root.AddCommand(cmd)
 		}
 	}
+	root.SetHelpCommandGroupID("Other commands:")
 	return root
 }
 

@@ -46,7 +46,7 @@ func modelsCommand(s streams) *cobra.Command {
 	}, check)
 	cmd.Flags().BoolVar(&remote, "remote", false, "list the models that the providers offer")
 	cmd.PersistentFlags().BoolVar(&i.json, "json", false, "print one JSON object per line")
-	cmd.PersistentFlags().DurationVar(&i.Timeout, "timeout", 30*time.Second, "`TIME` to wait for each answer (30s)")
+	cmd.PersistentFlags().DurationVar(&i.Timeout, "timeout", 30*time.Second, "`TIME` to wait for each answer")
 	addSettings(cmd.PersistentFlags(), &i.settings)
 	return cmd
 }

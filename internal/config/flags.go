@@ -45,8 +45,13 @@ type flagValue struct {
 
 func (v *flagValue) String() string { return "" }
 
-// Type implements [pflag.Value]. Help shows no type.
-func (v *flagValue) Type() string { return "" }
+// Type implements [pflag.Value]. Help shows no other type.
+func (v *flagValue) Type() string {
+	if v.s.IsBool() {
+		return "bool"
+	}
+	return ""
+}
 
 func (v *flagValue) Set(text string) error {
 	v.flags.given[v.s.Key] = append(v.flags.given[v.s.Key], text)

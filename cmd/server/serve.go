@@ -207,7 +207,7 @@ func (s *server) run(signals <-chan os.Signal, stderr io.Writer) error {
 				s.workflowsReloaded(s.workflows.Reload())
 				s.reloadSettings()
 				if s.access.Door.Keys != nil && s.access.Door.Keys.Reload() == nil { // which logs its errors
-					s.log.Info("API keys reloaded")
+					s.log.InfoContext(ctx, "API keys reloaded")
 				}
 				s.encrypted.Reload()
 				continue

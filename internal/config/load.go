@@ -99,9 +99,9 @@ type loader struct {
 	env   map[string]string
 	errs  []error
 
-	noFile   bool   // the default file is not there
-	dir      string // of the file; {file: …} is relative to it
-	hasKey   bool   // a secret is in the file itself
+	noFile   bool              // the default file is not there
+	dir      string            // of the file; {file: …} is relative to it
+	hasKey   bool              // a secret is in the file itself
 	agents   []agentName       // that channels name
 	policyAt map[string]string // the positions of settings of channels, by key
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/lingserve/lingserve/channel"
 )
 
-// Channels returns the tracer of channels: a message of a platform begins a trace, as a request does. It returns nil if no spans are sent.
+// Channels is the tracer of channels' turns: a message that comes from a platform begins a trace, as a request does. Nil where spans go
+// nowhere.
 func (t *Traces) Channels() channel.Tracer {
 	if p := t.Provider(); p != nil {
 		return channelTracer{p.Tracer("github.com/lingserve/lingserve/channel")}
@@ -30,7 +31,7 @@ func (t channelTracer) Span(ctx context.Context, name string) (context.Context, 
 	return ctx, func(err error) {
 		if err != nil {
 			span.SetStatus(codes.Error, "")
-			span.SetAttributes(attribute.String("error.type", "turn_failed")) // the span of the turn has the cause
+			span.SetAttributes(attribute.String("error.type", "turn_failed")) // the turn's own span says of what
 		}
 		span.End()
 	}

@@ -73,6 +73,7 @@ func (r *Run) closing() error {
 // with "interrupted", so that a client that comes back after a restart is told. Work that ignores its cancellation is waited for as long as ctx
 // goes on.
 func (s *Service) interrupt(ctx context.Context) (count int) {
+	s.starts.Wait(ctx.Done()) // or a run that is stored meanwhile would not be handed over
 	s.handOver(ctx)
 	for _, r := range s.active() {
 		if !r.Ended() && !r.Moved() && r.stop(r.closing()) {

@@ -297,7 +297,7 @@ func (c *conversations) checkSteered(t *rapid.T, m *message, list []taped, all s
 // Three replicas, whose clients talk in sessions, and faults: RU-61 to RU-64, RU-67 to RU-69, RU-70, RU-71 and RU-72.
 func TestRU_SessionsOfThreeReplicasKeepTheirPromises(t *testing.T) {
 	longtest.Only(t, "a model of three replicas with random faults")
-	setChecks(t, longtest.Times(100, 5000))
+	setChecks(t, 100)
 	workspace := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(noDeadline{t}, func(rt *rapid.T) {

@@ -118,6 +118,7 @@ func (s *Service) charge(sp *spec) (release func(), err error) {
 		}
 	}
 	s.runs.Enter()
+	s.starts.Enter() // start leaves it
 	return func() {
 		if releaseCaller != nil {
 			releaseCaller()
@@ -132,6 +133,7 @@ func (s *Service) start(sp *spec) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer s.starts.Leave()
 	if err := s.storeStart(sp); err != nil {
 		release()
 		return nil, err

@@ -66,7 +66,7 @@ func TestMissedMessagesAreFetchedForANewSession(t *testing.T) {
 }
 
 func TestNextProcessFetchesMissedMessagesOnce(t *testing.T) {
-	texts := channel.NewTexts(10)
+	texts := channel.NewTexts()
 	bubble(t, options{settings: func(s *discord.Settings) { s.State = texts }}, func(t *testing.T, r *rig) {
 		r.say(direct, "7", "say one", nil)
 		r.sent(direct, 1)

@@ -35,7 +35,6 @@ type Call struct {
 	Judge    func(error) Failure         // of an error that is no [*Unreached]
 	Harmless bool                        // repeating changes nothing: an edit, a question
 	Brief    bool                        // what the platform asks to wait for is not waited for
-	Slow     func(time.Duration)         // is called for each Busy; nil
 }
 
 // NotSent is the error for the kernel of a call that was certainly not accepted; any other error stays as it is.
@@ -76,9 +75,6 @@ func (c *Call) Run(ctx context.Context) error {
 		switch {
 		case f.Busy:
 			n--
-			if c.Slow != nil {
-				c.Slow(f.After)
-			}
 			if wait = f.After; c.Brief || waited+wait > maxWait {
 				return told(err)
 			}

@@ -19,7 +19,7 @@ func Classify(in *channel.Input, kind channel.EventKind, press bool) channel.Eve
 	return channel.EventClass{Kind: kind, CanStartAgentTurn: kind == channel.EventMessage || kind == channel.EventCommand || press}
 }
 
-// NewFacts returns the facts of a message by from in a place, the policy there, and who from is to its gates. agent answers if there are no routes. What is
+// NewFacts returns the facts of a message by from in a place, the policy there, and who from is to its gates. agent answers if the settings name none. What is
 // missing is the reply plan and the access.
 func NewFacts(ctx context.Context, k *kernel.Kernel, m kernel.Meta, agent string, in *channel.Input, from channel.SenderFacts, at channel.ConversationFacts) (channel.Facts, channel.Policy, channel.Identity) {
 	f := channel.Facts{
@@ -32,9 +32,7 @@ func NewFacts(ctx context.Context, k *kernel.Kernel, m kernel.Meta, agent string
 	NameSession(&f, at.ThreadID)
 	policy, who := k.PolicyAt(ctx, f.PolicyQuery(), from)
 	f.Supplemental.GroupSystemPrompt = policy.SystemPrompt
-	if k.Routes == nil {
-		f.Route.AgentID = cmp.Or(policy.Agent, agent)
-	}
+	f.Route.AgentID = cmp.Or(policy.Agent, agent)
 	return f, policy, who
 }
 

@@ -119,7 +119,7 @@ func TestAWaitingMessageIsEditedOrRemoved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := channel.NewWindow(nil, channel.WindowOptions{})
 			k := &kernel.Kernel{Window: w, Settings: settings{channel.Policy{Group: tt.policy, RouteAllowed: true}}}
-			if err := w.Record(t.Context(), channel.Recording{Key: place, MessageID: "1", Message: channel.MessageFacts{RawBody: "old"}}); err != nil {
+			if err := w.Record(t.Context(), channel.Recording{HistoryHint: channel.HistoryHint{Key: place}, MessageID: "1", Message: channel.MessageFacts{RawBody: "old"}}); err != nil {
 				t.Fatal(err)
 			}
 			platform.EditWaiting(t.Context(), k, place, tt.kind, channel.SenderFacts{ID: "7"}, "1", "new")

@@ -135,7 +135,7 @@ func (r *rig) newChannel() {
 // serve runs the channel until the test or end ends it.
 func (r *rig) serve() {
 	r.t.Helper()
-	k := &kernel.Kernel{Store: r.store, Settings: r.tree, Routes: r.tree, Window: r.window, Observer: r, Agent: r}
+	k := &kernel.Kernel{Store: r.store, Settings: r.tree, Window: r.window, Observer: r, Agent: r}
 	if r.kernel != nil {
 		r.kernel(k)
 	}

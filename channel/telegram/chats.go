@@ -30,7 +30,7 @@ const (
 // openChats returns the chats of a login. Without a store, they are forgotten at the end.
 func openChats(store platform.State, login string) (*chats, error) {
 	if store == nil {
-		store = channel.NewTexts(0)
+		store = channel.NewTexts()
 	}
 	c := &chats{store: store, name: login, supers: map[int64]int64{}}
 	return c, c.readStore()

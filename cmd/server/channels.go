@@ -163,7 +163,7 @@ func newChannels(s *core) (_ *channels, err error) {
 		}
 	}()
 	k := d.Kernel
-	d.tree, k.Routes, k.Settings, k.Observer = tree, tree, tree, channel.NewSlogObserver(log)
+	d.tree, k.Settings, k.Observer = tree, tree, channel.NewSlogObserver(log)
 	k.Pairing = s.database.pairs()
 	find := func(ctx context.Context, session string) (*tape.Tape, error) {
 		return tape.Lookup(ctx, s.tapes, c.Workspace, session)
@@ -180,9 +180,7 @@ func newChannels(s *core) (_ *channels, err error) {
 		}
 		wrong = append(wrong, err)
 	}
-	theirs, err := turns.Channels(s.turns)
-	wrong = append(wrong, err)
-	for _, ch := range theirs {
+	for _, ch := range turns.Channels(s.turns) {
 		wrong = append(wrong, d.Add(ch, ""))
 	}
 	return d, errors.Join(wrong...)
@@ -214,7 +212,7 @@ type recorder struct {
 	results webhook.Results
 }
 
-// Forget implements [channel.SessionEraser].
+// Forget implements [kernel.Recorder].
 func (r *recorder) Forget(ctx context.Context, session string) error {
 	return errors.Join(r.results.Erase(ctx, session), r.Sessions.Forget(ctx, session))
 }

@@ -85,7 +85,7 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, s st
 		return err
 	}
 	k := &kernel.Kernel{
-		Settings: tree, Routes: tree, Observer: channel.NewSlogObserver(log), Log: log,
+		Settings: tree, Observer: channel.NewSlogObserver(log), Log: log,
 	}
 	if k.Agent, err = turns.New(parts.turns, &turns.Options{Answer: parts.agents.Answer, Timezone: zone(c), Log: log}); err != nil {
 		return err
@@ -100,8 +100,8 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, s st
 
 // chatOptions returns the options of a chat with an agent; "" is the agent that the settings route to.
 func chatOptions(c *config.Config, tree *channel.Tree, names []string, name, session string) (o terminal.Options, err error) {
-	usual, ok := tree.Route(channel.RouteQuery{Channel: terminal.Name, Peer: channel.Peer{Kind: channel.Direct, ID: session}})
-	if !ok || !slices.Contains(names, usual) {
+	usual := tree.Policy(channel.PolicyQuery{Channel: terminal.Name, Kind: channel.Direct, Conversation: session}).Agent
+	if !slices.Contains(names, usual) {
 		usual = names[0]
 	}
 	name = cmp.Or(name, usual)

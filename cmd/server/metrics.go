@@ -82,7 +82,7 @@ func (n *operatorNames) all() telemetry.Names {
 // watch connects the metrics with their sources. It is called before the channels serve, so that the metrics miss nothing.
 func (s *server) watch() {
 	k := s.channels.Kernel
-	k.Observer = channel.Observers{k.Observer, channel.Count(s.metrics)}
+	k.Observer = channel.Observers{k.Observer, s.metrics}
 	s.metrics.Watch(telemetry.Sources{
 		Server: s.web.Load, Lanes: s.turns.Lanes, Approvals: s.agents.Waiting, Providers: s.models.Load, Channels: s.channels.Pending,
 		Database: s.shared.watched(), Routes: s.web.Routes,

@@ -43,7 +43,7 @@ var (
 	_ web.Observer     = (*Metrics)(nil)
 	_ adapter.Observer = (*Metrics)(nil)
 	_ tape.Observer    = (*Metrics)(nil)
-	_ channel.Metrics  = (*Metrics)(nil)
+	_ channel.Observer = (*Metrics)(nil)
 )
 
 // MetricNames report which names are the operator's and may be labels. All are called concurrently; nil knows no names.

@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
 )
@@ -67,8 +66,8 @@ func (s *sources) make(m *Metrics) {
 	s.approvals = desc("approvals_waiting", "gauge", "Tool calls that wait for approval.")
 	s.slots = desc("upstream_slots", "gauge", "Concurrent requests allowed to a provider.", "provider")
 	s.slotsRefused = desc("upstream_slots_refused_total", "counter", "Requests to a provider without a slot.", "provider")
-	s.journal = desc(channel.MetricJournalPending, "gauge", "Accepted but unfinished messages, of all replicas.", "channel")
-	s.outbox = desc(channel.MetricOutboxPending, "gauge", "Blocks that wait to be sent, of all replicas.", "channel")
+	s.journal = desc("channel_journal_pending", "gauge", "Accepted but unfinished messages, of all replicas.", "channel")
+	s.outbox = desc("channel_outbox_pending", "gauge", "Blocks that wait to be sent, of all replicas.", "channel")
 	s.endedRuns = desc("ended_runs", "gauge", "Ended runs in memory.")
 	s.endedBytes = desc("ended_runs_bytes", "gauge", "Their size.")
 	s.connections = desc("connections", "gauge", "Open client connections.")

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
-	"hash/maphash"
 	"log/slog"
 	"strings"
 	"sync"
@@ -182,15 +181,40 @@ type keyTaken struct{ store.IdempotencyKey }
 
 func (*keyTaken) Error() string { return "run: the Idempotency-Key leads to another run" }
 
-// keyLocks serialize the starts with one key. Two keys may share a lock.
-type keyLocks [256]sync.Mutex
+// keyLocks serialize the starts with one key. The zero value is ready.
+type keyLocks struct {
+	mu    sync.Mutex
+	locks map[string]*keyLock
+}
 
-var keySeed = maphash.MakeSeed()
+// keyLock is the lock of a key, while callers have it or wait for it.
+type keyLock struct {
+	sync.Mutex
+	users int
+}
 
 func (k *keyLocks) lock(owner, key string) (unlock func()) {
-	l := &k[maphash.String(keySeed, owner+"\x00"+key)%uint64(len(k))]
+	key = owner + "\x00" + key
+	k.mu.Lock()
+	l := k.locks[key]
+	if l == nil {
+		if k.locks == nil {
+			k.locks = map[string]*keyLock{}
+		}
+		l = new(keyLock)
+		k.locks[key] = l
+	}
+	l.users++
+	k.mu.Unlock()
 	l.Lock()
-	return sync.OnceFunc(l.Unlock)
+	return sync.OnceFunc(func() {
+		l.Unlock()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if l.users--; l.users == 0 {
+			delete(k.locks, key)
+		}
+	})
 }
 
 // keyOf returns the row of a start's key that leads to a run; nil without a key.

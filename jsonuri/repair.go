@@ -85,8 +85,6 @@ type repairer struct {
 	state repairState
 	back  repairState // where a comment goes back to
 	fixes map[string]int
-	base  int64  // the offset of b in the input
-	pend  []byte // the text that waits
 
 	// Between values.
 	fresh  bool // the container has just begun
@@ -134,7 +132,7 @@ func newRepairer(p *Parser) *repairer {
 
 func (r *repairer) reset() {
 	*r = repairer{
-		p: r.p, prosePath: r.prosePath, scalar: r.scalar, lineStart: true, pend: r.pend[:0], look: look{token: r.token[:0]}, mended: r.mended[:0],
+		p: r.p, prosePath: r.prosePath, scalar: r.scalar, lineStart: true, look: look{token: r.token[:0]}, mended: r.mended[:0],
 		out: r.out[:0], space: r.space[:0], draft: r.draft[:0], unit: r.unit[:0], filtered: r.filtered[:0],
 	}
 }
@@ -149,60 +147,24 @@ func (r *repairer) fix(kind string) {
 	r.fixes[kind]++
 }
 
-func (r *repairer) write(chunk []byte) (int, error) {
-	p := r.p
-	n := len(chunk)
-	// Nearly every token of a model is the plain middle of a string: it goes through as it is.
-	if r.state == rpString && r.plain && len(r.pend) == 0 && p.offset+int64(n) <= p.maxBytes &&
-		n > 0 && !r.longRun && (!inRun[chunk[n-1]] || chunk[n-1] == ' ' && (n == 1 || !inRun[chunk[n-2]])) && skipPlain(chunk, 0) == n {
-		if r.maybeKey {
-			r.note(chunk)
-		}
-		r.last = 0
-		p.content(chunk)
-		p.offset += int64(n)
-		return n, nil
+// passPlain passes a chunk on as it is if it is the plain middle of a string, as nearly every token of a model is.
+func (r *repairer) passPlain(chunk []byte) bool {
+	p, n := r.p, len(chunk)
+	if r.state != rpString || !r.plain || len(p.pend) > 0 || p.offset+int64(n) > p.maxBytes || n == 0 || r.longRun ||
+		inRun[chunk[n-1]] && (chunk[n-1] != ' ' || n > 1 && inRun[chunk[n-2]]) || skipPlain(chunk, 0) < n {
+		return false
 	}
-	over := int64(n) > p.maxBytes-p.offset
-	if over {
-		chunk = chunk[:max(0, p.maxBytes-p.offset)]
+	if r.maybeKey {
+		r.note(chunk)
 	}
-	r.feed(chunk)
-	p.offset += int64(len(chunk))
-	if over && p.err == nil && r.state != rpDone {
-		p.err = &LimitError{Limit: "document", Max: p.maxBytes, Offset: p.offset}
-	}
-	if p.err != nil {
-		return len(chunk), p.err
-	}
-	return n, nil // text behind the document is passed over
+	r.last = 0
+	p.content(chunk)
+	p.offset += int64(n)
+	return true
 }
 
 // inRun marks what may stand between a string whose closing quote is missing and what comes next, and the brackets that code may begin with.
 var inRun = [256]bool{',': true, '}': true, ']': true, ' ': true, '\t': true, '\n': true, '\r': true, '{': true, '[': true}
-
-// feed reads a chunk together with what waits.
-func (r *repairer) feed(chunk []byte) {
-	if r.unescape {
-		r.filtered = r.filterEscapes(r.filtered[:0], chunk)
-		chunk = r.filtered
-	}
-	b := chunk
-	r.base = r.p.offset - int64(len(r.pend))
-	if len(r.pend) > 0 {
-		r.pend = append(r.pend, chunk...)
-		b = r.pend
-	}
-	r.pend = append(r.pend[:0], r.run(b, false)...)
-}
-
-// close ends the input and finishes the document.
-func (r *repairer) close() error {
-	p := r.p
-	r.base = p.offset - int64(len(r.pend))
-	r.run(r.pend, true)
-	return p.err
-}
 
 // run takes steps over b as far as they are certain and returns what is left.
 func (r *repairer) run(b []byte, eof bool) []byte {
@@ -312,7 +274,7 @@ func (r *repairer) decide(i int) {
 // passSpace passes white space between the signs of the structure, of Unicode too (RP-16).
 func (r *repairer) passSpace(i int) int {
 	p := r.p
-	if r.state == rpStart && r.base+int64(i) == 0 && r.has(i, "\ufeff") {
+	if r.state == rpStart && r.p.base+int64(i) == 0 && r.has(i, "\ufeff") {
 		i += 3
 	}
 	for i < len(r.b) && !r.short {

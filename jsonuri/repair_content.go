@@ -144,14 +144,6 @@ func (r *repairer) escape(b []byte, open, cut bool) (n int, whole bool) {
 	return 1, true
 }
 
-// hexDigitsIn is where the hexadecimal digits of b from i on end, at most at end.
-func hexDigitsIn(b []byte, i, end int) int {
-	for i < end && i < len(b) && hexValue(b[i]) != 0xFF {
-		i++
-	}
-	return i
-}
-
 // maxMember is how long an element may be that turns out to be a key.
 const maxMember = 64
 

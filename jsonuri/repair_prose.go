@@ -308,6 +308,15 @@ func (r *repairer) startEscaped(i int) int {
 	return 0
 }
 
+// filter takes one level of escapes away from text if the whole document is escaped.
+func (r *repairer) filter(text []byte) []byte {
+	if r.unescape {
+		r.filtered = r.filterEscapes(r.filtered[:0], text)
+		return r.filtered
+	}
+	return text
+}
+
 // filterEscapes appends text to dst with one level of escapes taken away; an escape that is not whole waits in unit.
 func (r *repairer) filterEscapes(dst, text []byte) []byte {
 	for _, c := range text {

@@ -89,7 +89,7 @@ func (r *repairer) openText(i int) int {
 
 // openKey begins a key.
 func (r *repairer) openKey(i int) int {
-	r.keyFrom = r.base + int64(i)
+	r.keyFrom = r.p.base + int64(i)
 	r.begin(r.a.quote, true)
 	return i + r.a.n
 }
@@ -252,7 +252,7 @@ func (r *repairer) becomeMember(i int) int {
 	r.maybeKey = false
 	p.dropString()
 	if !p.open('{') {
-		p.err = &LimitError{Limit: "depth", Max: int64(p.depth), Offset: r.base + int64(i)}
+		p.err = &LimitError{Limit: "depth", Max: int64(p.depth), Offset: r.p.base + int64(i)}
 		return i
 	}
 	r.fix(fixMissBracket)

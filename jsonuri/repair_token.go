@@ -34,7 +34,7 @@ func (r *repairer) decidePlain(i int) act {
 }
 
 func (r *repairer) refuseNumber(i int) int {
-	r.p.err = &LimitError{Limit: "number", Max: int64(r.p.maxNumber), Offset: r.base + int64(i+r.p.maxNumber)}
+	r.p.err = &LimitError{Limit: "number", Max: int64(r.p.maxNumber), Offset: r.p.base + int64(i+r.p.maxNumber)}
 	return i
 }
 

@@ -312,7 +312,7 @@ func (r *repairer) open(i int) int {
 	}
 	r.beginValue()
 	if !p.open(kind) {
-		p.err = &LimitError{Limit: "depth", Max: int64(p.depth), Offset: r.base + int64(i)}
+		p.err = &LimitError{Limit: "depth", Max: int64(p.depth), Offset: r.p.base + int64(i)}
 		return i
 	}
 	p.top().stray = round
@@ -560,7 +560,7 @@ func (r *repairer) finish(i int) int {
 }
 
 // ended says whether the bracket that ends the document has come, and nothing that may go on with it.
-func (r *repairer) ended() bool { return r.state == rpDone || r.state == rpLast && len(r.pend) == 0 }
+func (r *repairer) ended() bool { return r.state == rpDone || r.state == rpLast && len(r.p.pend) == 0 }
 
 // decideLast reads what stands behind the bracket that ends the document: one that came too early if the document goes on (RP-13).
 func (r *repairer) decideLast(x sign) act {

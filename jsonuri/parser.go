@@ -123,7 +123,7 @@ func (p *Parser) Write(chunk []byte) (int, error) {
 	if p.closed {
 		return 0, ErrClosed
 	}
-	if p.repair != nil && p.repair.passPlain(chunk) {
+	if p.passPlain(chunk) {
 		return len(chunk), nil
 	}
 	text := chunk
@@ -138,6 +138,23 @@ func (p *Parser) Write(chunk []byte) (int, error) {
 		return len(text), p.err
 	}
 	return len(chunk), nil
+}
+
+// passPlain passes a chunk on as it is if it is the plain middle of a string, as nearly every token of a model is.
+func (p *Parser) passPlain(chunk []byte) bool {
+	n, r := len(chunk), p.repair
+	switch {
+	case n == 0 || len(p.pend) > 0 || p.offset+int64(n) > p.maxBytes:
+		return false
+	case r == nil && (p.state != stString || p.inKey), r != nil && !r.mayPass(chunk), skipPlain(chunk, 0) < n:
+		return false
+	case r != nil:
+		r.note(chunk)
+		r.last = 0
+	}
+	p.content(chunk)
+	p.offset += int64(n)
+	return true
 }
 
 // feed reads text together with what waits.

@@ -308,7 +308,10 @@ func numberStep(sub, c byte) (uint8, bool) {
 func (p *Parser) readString(b []byte, i int) int {
 	start, n, want := i, 1, ""
 	for n > 0 && want == "" {
-		if i = skipPlain(b, i); i == len(b) || b[i] == '"' {
+		if i < len(b) && plainByte[b[i]] {
+			i = skipPlain(b, i)
+		}
+		if i == len(b) || b[i] == '"' {
 			break
 		}
 		p.escKey = p.escKey || b[i] == '\\'

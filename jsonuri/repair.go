@@ -147,20 +147,10 @@ func (r *repairer) fix(kind string) {
 	r.fixes[kind]++
 }
 
-// passPlain passes a chunk on as it is if it is the plain middle of a string, as nearly every token of a model is.
-func (r *repairer) passPlain(chunk []byte) bool {
-	p, n := r.p, len(chunk)
-	if r.state != rpString || !r.plain || len(p.pend) > 0 || p.offset+int64(n) > p.maxBytes || n == 0 || r.longRun ||
-		inRun[chunk[n-1]] && (chunk[n-1] != ' ' || n > 1 && inRun[chunk[n-2]]) || skipPlain(chunk, 0) < n {
-		return false
-	}
-	if r.maybeKey {
-		r.note(chunk)
-	}
-	r.last = 0
-	p.content(chunk)
-	p.offset += int64(n)
-	return true
+// mayPass says whether what is plain content in a chunk needs no decision.
+func (r *repairer) mayPass(chunk []byte) bool {
+	n := len(chunk)
+	return r.state == rpString && r.plain && !r.longRun && (!inRun[chunk[n-1]] || chunk[n-1] == ' ' && (n == 1 || !inRun[chunk[n-2]]))
 }
 
 // inRun marks what may stand between a string whose closing quote is missing and what comes next, and the brackets that code may begin with.

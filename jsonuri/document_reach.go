@@ -11,7 +11,7 @@ type Reached struct {
 // Reach says how far uri leads into the document as it is. It allocates nothing and its time does not depend on the document's
 // size. Errors are those of a uri that cannot be parsed.
 func (d *Document) Reach(uri []byte) (Reached, error) {
-	if err := d.scan(uri, 0); err != nil {
+	if err := d.scan(uri); err != nil {
 		return Reached{}, err
 	}
 	n, spans := d.start(uri, false)

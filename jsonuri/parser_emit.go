@@ -2,12 +2,12 @@ package jsonuri
 
 // frame is an open object or array.
 type frame struct {
-	kind   byte  // '{' or '['
-	stray  uint8 // repair: doubled opening brackets whose closing ones are to be skipped, and how the container was written
-	uriLen int   // the container's own uri is uri[:uriLen]
-	index  int   // of an array's next element; the number of members of an object
-	hashes int   // where the object's key hashes begin
-	text   int   // where its text begins, if collected
+	kind   byte                // '{' or '['
+	stray  uint8               // repair: doubled opening brackets whose closing ones are to be skipped, and how the container was written
+	uriLen int                 // the container's own uri is uri[:uriLen]
+	index  int                 // of an array's next element; the number of members of an object
+	hashes int                 // where the object's key hashes begin
+	text   int                 // where its text begins, if collected
 	keys   map[uint64]struct{} // hashes of an object's keys, if it has many
 }
 

@@ -70,12 +70,12 @@ type act struct {
 	clean bool                         // and has nothing to be mended
 	n     int                          // the bytes that are done with, at i
 	c     byte                         // a sign, or a kind of container
-	quote quote
-	index int // of a container in the stack
+	quote byte                         // of a text; 0 where it has none
+	index int                          // of a container in the stack
 	state repairState
 	value []byte
 
-	calls, inner, embedded, nesting, stray int8 // how these change
+	calls, inner, nesting, stray int8 // how these change
 }
 
 type repairer struct {
@@ -94,11 +94,10 @@ type repairer struct {
 	seen   int  // bytes at the start of pend that are of one number or word
 
 	// The open string.
-	quote    quote
+	quote    byte  // 0 where it has none
 	inner    int   // quotes inside
 	longRun  bool  // it goes on behind a run of commas, brackets and space that was too long to wait for
-	nesting  int   // brackets open in a bare string
-	embedded int   // open brackets of what rpEmbedded reads
+	nesting  int   // brackets open in a bare string, or in what rpEmbedded reads
 	plain    bool  // it is a value in JSON's own quotes
 	last     byte  // of its content
 	keyFrom  int64 // the offset of the key
@@ -214,7 +213,7 @@ func (r *repairer) stepValid(i int) int {
 			r.state = rpValue
 		}
 	case (r.state == rpValue || r.state == rpKey) && c == '"' && r.b[i+1] != '"':
-		if r.a = (act{quote: quDouble, n: 1}); r.state == rpKey {
+		if r.a = (act{quote: '"', n: 1}); r.state == rpKey {
 			return r.openKey(i)
 		}
 		return r.openText(i)

@@ -80,7 +80,7 @@ func (r *repairer) give(start, end int, clean bool) int {
 // given notes what was given out last.
 func (r *repairer) given(b []byte) {
 	r.keyKnown = r.keyKnown || r.p.inKey && bytes.IndexByte(b, ':') >= 0
-	if len(b) == 0 || r.quote != quDouble {
+	if len(b) == 0 || r.quote != '"' {
 		return
 	}
 	r.last = b[len(b)-1]

@@ -110,7 +110,7 @@ func (r *repairer) endKey(i int) int {
 func (r *repairer) endOpenKey(i int) int {
 	p := r.p
 	p.carry = bytes.TrimRight(p.carry, " ")
-	if r.quote == quDouble {
+	if r.quote == '"' {
 		for _, q := range [...]string{"”", "“", "’"} { // "name”: "x"
 			p.carry = bytes.TrimSuffix(p.carry, []byte(q))
 		}

@@ -29,8 +29,6 @@ const (
 	symDouble byte = 0x80 + iota // a typographic double quote
 	symSingle                    // a typographic single quote
 	symDots                      // …
-	symEntity                    // &quot;
-	symEscape                    // \"
 	symOther                     // anything else that is not ASCII
 	symFar                       // white space goes on for longer than a decision looks
 )
@@ -59,17 +57,13 @@ func (l *look) byteAt(i int) byte {
 func (l *look) sym(i int) (byte, int) {
 	c := l.byteAt(i)
 	switch {
-	case plainByte[c] && c != '&':
+	case plainByte[c]:
 		return c, 1
 	case c == 0:
 		if i >= len(l.b) {
 			return 0, 0
 		}
 		return ' ', 1
-	case c == '&' && l.has(i, "&quot;"):
-		return symEntity, 6
-	case c == '\\' && l.byteAt(i+1) == '"':
-		return symEscape, 2
 	case c >= utf8.RuneSelf:
 		if !l.eof && !utf8.FullRune(l.b[i:]) {
 			l.short = true
@@ -112,6 +106,27 @@ func (l *look) has(i int, word string) bool {
 	return true
 }
 
+// fenceAt says whether x begins a code fence that ends an answer.
+func (l *look) fenceAt(x sign) bool {
+	if x.c != '`' || !l.has(x.at, "```") {
+		return false
+	}
+	c := l.byteAt(x.at + 3)
+	return c == 0 || isBlank(c)
+}
+
+// quotesAt gives where the quotes in a row that begin at i end, three at most.
+func (l *look) quotesAt(i int) int {
+	for range 3 {
+		c, n := l.sym(i)
+		if !isQuote(c) {
+			break
+		}
+		i += n
+	}
+	return i
+}
+
 // comment says whether a comment begins with x.
 func (l *look) comment(x sign) bool {
 	if x.c != '/' {
@@ -126,11 +141,9 @@ func isBlank(c byte) bool {
 }
 
 // quotes are the signs that a string may begin with.
-var quotes = string([]byte{'"', '\'', '`', symDouble, symSingle, symEntity, symEscape})
+var quotes = string([]byte{'"', '\'', '`', symDouble, symSingle})
 
-func isQuote(c byte) bool {
-	return c >= symDouble && c <= symEscape && c != symDots || c == '"' || c == '\'' || c == '`'
-}
+func isQuote(c byte) bool { return c != 0 && strings.IndexByte(quotes, c) >= 0 }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 

@@ -190,8 +190,10 @@ func (r *repairer) startsDocument(x sign, line bool, level int) bool {
 		return nested || r.alone() && r.lineEnds(y.end)
 	case y.c == '`' && r.has(y.at, "```"):
 		return false
-	case y.c == '/', y.c == '#', y.c == ',', y.c == symDots, y.c == '.', y.c == '\\' && r.escapedAt(y.at):
+	case y.c == '/', y.c == '#', y.c == ',', y.c == symDots, y.c == '.':
 		return line
+	case y.c == '\\' && r.escapedAt(y.at):
+		return line || r.before == '"'
 	case y.c == x.c, x.c == '[' && y.c == '{':
 		return r.startsDocument(y, line, level+1)
 	case x.c == '[' && isQuote(y.c):

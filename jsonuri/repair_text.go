@@ -5,78 +5,20 @@ import (
 	"unicode/utf8"
 )
 
-// quote is the kind of quotes a string stands in.
-type quote uint8
-
-const (
-	noQuote quote = iota
-	quDouble
-	quSingle
-	quBack
-	quTypeDouble
-	quTypeSingle
-	quEntity
-	quEscape
-	quTriple       // """
-	quTripleSingle // '''
-	quFence        // ```
-)
-
-// quoteOf is the kind of quotes that a sign opens.
-func quoteOf(c byte) quote {
-	switch c {
-	case '"':
-		return quDouble
-	case '\'':
-		return quSingle
-	case '`':
-		return quBack
-	case symDouble:
-		return quTypeDouble
-	case symSingle:
-		return quTypeSingle
-	case symEntity:
-		return quEntity
-	default:
-		return quEscape
-	}
-}
-
 // closing gives the length of what may be the closing quote of the open string at i; 0 where there is none.
 func (r *repairer) closing(i int) int {
-	c := r.b[i]
-	if c == '"' && r.p.inKey && r.colonAt(i+1) { // RP-13: 'name"
-		return 1
-	}
-	switch r.quote {
-	case quDouble:
-		if c == '"' {
-			return 1
-		}
-		return 0
-	case quSingle:
-		if c == '\'' {
-			return 1
-		}
-		return 0
-	case quTriple, quTripleSingle, quFence:
-		word := [...]string{`"""`, `'''`, "```"}[r.quote-quTriple]
-		if c == word[0] && r.has(i, word) {
-			return 3
-		}
+	if r.quote == '"' && r.b[i] != '"' {
 		return 0
 	}
-	s, n := r.sym(i)
-	switch {
-	case r.quote == quBack: // RP-16: `a´
-		if s != '`' && (s != symSingle || n == 1) {
-			return 0
-		}
-	case c == '"', s == '\'' && r.quote == quTypeSingle:
-	case s < symDouble || s > symEscape || s == symDots || (s == symSingle) != (r.quote == quTypeSingle):
-		return 0
+	switch c, n := r.sym(i); {
+	case c == r.quote, c == '"' && r.quote >= symDouble:
+		return n
+	case c == '"' && r.p.inKey && r.colonAt(i+1): // RP-13: 'name"
+		return n
+	case c == '\'' && r.quote == symSingle, c == symSingle && r.quote == '`': // RP-16: `a´
+		return n
 	}
-	return n
+	return 0
 }
 
 // openText begins a string value, with or without quotes.
@@ -94,17 +36,17 @@ func (r *repairer) openKey(i int) int {
 	return i + r.a.n
 }
 
-func (r *repairer) begin(q quote, key bool) {
+func (r *repairer) begin(quote byte, key bool) {
 	p := r.p
-	r.quote, r.inner, r.longRun, r.nesting, r.keyKnown, r.last = q, 0, false, 0, false, 0
+	r.quote, r.inner, r.longRun, r.nesting, r.keyKnown, r.last = quote, 0, false, 0, false, 0
 	p.inKey = key
 	p.carry = p.carry[:0]
-	r.plain = q == quDouble && !key && !r.unescape
-	r.maybeKey = !key && q != noQuote && r.inside() == '[' && r.p.top().stray&tuple == 0
+	r.plain = quote == '"' && !key && !r.unescape
+	r.maybeKey = !key && quote != 0 && r.inside() == '[' && r.p.top().stray&tuple == 0
 	r.state = rpString
-	switch q {
-	case quDouble:
-	case noQuote:
+	switch quote {
+	case '"':
+	case 0:
 		r.state = rpBare
 	default:
 		r.fix(fixQuotes)
@@ -130,18 +72,11 @@ func (r *repairer) endText(i int) int {
 // innerQuote is a quote inside the string.
 func (r *repairer) innerQuote(i int) int {
 	r.inner++
-	if r.quote == quDouble && !r.p.inKey && (r.last == '{' || r.last == '[') {
-		r.state, r.embedded, r.inner = rpEmbedded, 1, 0
+	if r.quote == '"' && !r.p.inKey && (r.last == '{' || r.last == '[') {
+		r.state, r.nesting, r.inner = rpEmbedded, 1, 0
 	}
 	r.longRun = false
-	for k := i; k < i+r.a.n; k++ {
-		if r.b[k] == '"' {
-			r.piece(escapedQuote)
-		} else if r.b[k] != '\\' {
-			r.piece(r.b[k : k+1])
-		}
-	}
-	return i + r.a.n
+	return r.give(i, i+r.a.n, false)
 }
 
 // certain is how much of the content from start on is certain while more is waited for. A run of commas, closing brackets and
@@ -161,7 +96,7 @@ func (r *repairer) certain(start, end int) int {
 
 // decideString reads more of a string or key in quotes: up to the quote that ends it, or as far as the text goes.
 func (r *repairer) decideString(i int) act {
-	if j := skipPlain(r.b, i); j+1 < len(r.b) && r.b[j] == '"' && r.quote == quDouble {
+	if j := skipPlain(r.b, i); j+1 < len(r.b) && r.b[j] == '"' && r.quote == '"' {
 		var a act
 		if r.p.inKey {
 			a = r.decideKeyQuote(i, j, 1)
@@ -173,21 +108,21 @@ func (r *repairer) decideString(i int) act {
 	}
 	start := i
 	for {
-		if r.quote == quDouble || r.quote == quTriple {
+		if r.quote == '"' {
 			i = skipPlain(r.b, i)
 		}
 		if i == len(r.b) {
 			return r.decideCut(start, i)
 		}
 		c := r.b[i]
-		if c == '\\' && (r.quote != quEscape || r.byteAt(i+1) != '"') {
+		if c == '\\' {
 			if i+1 == len(r.b) {
 				return r.decideCut(start, i+1)
 			}
 			i += 2
 			continue
 		}
-		if c == '\n' && r.quote == quDouble && !r.p.inKey && r.inside() == '[' {
+		if c == '\n' && r.quote == '"' && !r.p.inKey && r.inside() == '[' {
 			// RP-12: the line ends with a comma, and the next one is a number or a literal.
 			if run := r.runBefore(start, i); run < i && bytes.IndexByte(r.b[run:i], ',') >= 0 && r.plainValue(r.next(i), true) {
 				return act{do: (*repairer).endText, to: run, fix: fixMissQuote}
@@ -210,9 +145,6 @@ func (r *repairer) decideString(i int) act {
 // decideQuote says what the quote at i of a string value is, of n bytes.
 func (r *repairer) decideQuote(start, i, n int) act {
 	end := act{do: (*repairer).endText, to: i, n: n}
-	if r.quote >= quTriple {
-		return end
-	}
 	run := r.runBefore(start, i)
 	v := r.judge(i+n, run < i)
 	if v == isInner && run < i && r.inner%2 == 0 && r.inside() == '[' && bytes.IndexByte(r.b[run:i], ',') >= 0 && bytes.IndexByte(r.b[run:i], '\n') >= 0 {
@@ -224,20 +156,19 @@ func (r *repairer) decideQuote(start, i, n int) act {
 	case isOpener: // RP-12, RP-13: the string's own closing quote is missing
 		return act{do: (*repairer).endText, to: run, fix: fixMissQuote}
 	case isExtra:
-		_, m := r.sym(i + n)
-		end.n, end.fix = n+m, fixExtraQuote
+		end.n, end.fix = r.quotesAt(i)-i, fixExtraQuote
 	case isMember:
 		end.do = (*repairer).becomeMember
 	case isJoin: // RP-03
 		x := r.next(r.next(i + n).end)
-		return act{do: (*repairer).join, to: i, n: x.end - i, quote: quoteOf(x.c), fix: fixJoin}
+		return act{do: (*repairer).join, to: i, n: x.end - i, quote: x.c, fix: fixJoin}
 	}
 	return end
 }
 
 // join goes on with the part behind a plus.
 func (r *repairer) join(i int) int {
-	r.quote, r.inner, r.longRun, r.plain = r.a.quote, 0, false, r.a.quote == quDouble && !r.unescape
+	r.quote, r.inner, r.longRun, r.plain = r.a.quote, 0, false, r.a.quote == '"' && !r.unescape
 	return i + r.a.n
 }
 
@@ -301,7 +232,7 @@ func (r *repairer) closesAll(i int) bool {
 // runBefore gives where a run of commas, closing brackets and white space before end begins, with one of the former or a
 // line break; end where there is none or it is too long.
 func (r *repairer) runBefore(start, end int) int {
-	if r.quote != quDouble || r.p.inKey {
+	if r.quote != '"' || r.p.inKey {
 		return end
 	}
 	run, all := runAtEnd(r.b[start:end])
@@ -345,9 +276,9 @@ func (r *repairer) decideEmbedded(i int) act {
 		case '"': // give escapes it
 			a.fix = fixInner
 		case '{', '[':
-			a.embedded = 1
+			a.nesting = 1
 		case '}', ']':
-			if a.embedded = -1; r.embedded == 1 {
+			if a.nesting = -1; r.nesting == 1 {
 				a.state = rpString
 			}
 		default:
@@ -384,9 +315,9 @@ func (r *repairer) judge(i int, run bool) verdict {
 	object := r.inside() == '{'
 	odd := r.inner%2 == 1 // a quotation inside is open
 	x := r.next(i)
-	if isQuote(x.c) && !x.space && (x.c == '"' || r.quote != quDouble && x.c != symEscape) {
-		// Two quotes in a row: the outer one is the second if the first closes a quotation.
-		if y := r.next(x.end); y.c != symFar && (ends(y.c) || y.c == ';') {
+	if isQuote(x.c) && !x.space && (x.c == '"' || r.quote != '"') {
+		// Quotes in a row: the outer one is the last if the first closes a quotation.
+		if y := r.next(r.quotesAt(i)); y.c != symFar && (ends(y.c) || y.c == ';') {
 			if odd {
 				return isInner
 			}
@@ -424,13 +355,11 @@ func (r *repairer) judge(i int, run bool) verdict {
 			return isClose
 		}
 	case '`':
-		if r.has(x.at, "```") {
-			if c := r.byteAt(x.at + 3); x.line || c == 0 || c == '\n' || c == '\r' {
-				return isClose
-			}
+		if r.fenceAt(x) {
+			return isClose
 		}
 	}
-	run = run && r.quote == quDouble
+	run = run && r.quote == '"'
 	switch {
 	case object && r.memberAt(x, false, odd), !object && r.elementAt(x, false, odd):
 		return isClose
@@ -463,7 +392,7 @@ func (r *repairer) judgeComma(x sign, object, odd bool) verdict {
 	}
 	y := r.next(x.end)
 	switch {
-	case ends(y.c), y.c == symDots, y.c == '.' && r.has(y.at, "..."), y.c == '#' && !odd, y.c == '/' && r.comment(y), y.c == '`' && r.has(y.at, "```"):
+	case ends(y.c), y.c == symDots, y.c == '.' && r.has(y.at, "..."), y.c == '#' && !odd, y.c == '/' && r.comment(y), r.fenceAt(y):
 		return isClose
 	case object:
 		return closeIf(y.c == ':' || r.memberAt(y, true, odd))

@@ -1,6 +1,9 @@
 package jsonuri
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // How a container was written, in a frame's stray.
 const (
@@ -23,7 +26,6 @@ func (r *repairer) pass(i int) int {
 	a := &r.a
 	r.calls += int(a.calls)
 	r.inner += int(a.inner)
-	r.embedded += int(a.embedded)
 	r.nesting = min(r.nesting+int(a.nesting), 100)
 	if r.closed = a.c; a.stray != 0 {
 		r.p.top().stray += uint8(a.stray)
@@ -48,7 +50,7 @@ func (r *repairer) inTuple() bool { return r.inside() == '[' && r.p.top().stray&
 // common decides about what means the same wherever a sign of the structure is due.
 func (r *repairer) common(x sign) (a act, ok bool) {
 	switch {
-	case x.c == '`' && r.has(x.at, "```"):
+	case r.fenceAt(x):
 		return act{do: (*repairer).finish}, true
 	case (x.c == '/' || x.c == '#') && r.comment(x): // RP-05
 		if x.c == '/' && r.byteAt(x.end) == '*' {
@@ -65,7 +67,7 @@ func (r *repairer) common(x sign) (a act, ok bool) {
 			return a, false
 		}
 		return act{do: (*repairer).leftOut, n: end - x.at, fix: fixDots}, true
-	case (x.c == symEscape || x.c == '\\') && r.mayBeEscaped(x): // RP-14
+	case x.c == '\\' && r.mayBeEscaped(x): // RP-14
 		return act{do: (*repairer).startEscaped, fix: fixEscapedDoc}, true
 	}
 	return a, false
@@ -147,7 +149,7 @@ func (r *repairer) decideKey(x sign) act {
 	if !isQuote(x.c) {
 		return act{do: (*repairer).openKey}
 	}
-	a := act{do: (*repairer).openKey, quote: quoteOf(x.c), n: x.end - x.at}
+	a := act{do: (*repairer).openKey, quote: x.c, n: x.end - x.at}
 	if c, n := r.sym(x.end); c == x.c { // RP-02: ""name", one quote too many
 		if y := r.next(x.end + n); !y.space && y.c != ':' && y.c != '=' && y.c != ',' && y.c != '}' && y.c != 0 {
 			a.n, a.fix = a.n+n, fixExtraQuote
@@ -191,7 +193,7 @@ func (r *repairer) passComma(i int) int {
 func (r *repairer) decideColon(x sign) act {
 	switch x.c {
 	case 0:
-		return r.null(fixCut)
+		return act{do: (*repairer).finish}
 	case ':':
 		if r.b[x.at] == ':' {
 			return to(rpValue, 1, "")
@@ -256,9 +258,6 @@ func (r *repairer) decideValue(x sign) act {
 	object := r.inside() == '{'
 	switch x.c {
 	case 0:
-		if object { // RP-07
-			return r.null(fixCut)
-		}
 		return act{do: (*repairer).finish}
 	case '{', '[':
 		return act{do: (*repairer).open, c: x.c, n: n}
@@ -284,14 +283,6 @@ func (r *repairer) decideValue(x sign) act {
 			return a
 		default:
 			return act{do: (*repairer).open, c: '(', n: n, fix: fixBracket}
-		}
-	case '`':
-		if r.has(x.at, "```") && object {
-			// A string in a fence goes on at once; a line break behind the fence says that this is the end of the answer.
-			if c := r.byteAt(x.at + 3); c != 0 && !isBlank(c) {
-				return act{do: (*repairer).openText, quote: quFence, n: 3}
-			}
-			return r.null(fixCut)
 		}
 	}
 	if x.c != '#' || !r.color(x.at) {
@@ -324,24 +315,24 @@ func (r *repairer) open(i int) int {
 	return i + r.a.n
 }
 
-// decideOpening reads the opening quote x of a string, which may stand twice (RP-13).
+// decideOpening reads the opening quote x of a string, which may stand twice (RP-13) or three times.
 func (r *repairer) decideOpening(x sign) act {
-	a := act{do: (*repairer).openText, quote: quoteOf(x.c), n: x.end - x.at}
-	if a.quote > quSingle || r.byteAt(x.end) != x.c {
+	a := act{do: (*repairer).openText, quote: x.c, n: x.end - x.at}
+	if r.byteAt(x.end) != x.c {
 		return a
 	}
-	if r.byteAt(x.end+1) == x.c { // three
-		a.n = 3
-		if y := r.next(x.end + 2); y.c == ',' || y.c == '}' || y.c == ']' {
-			return act{do: (*repairer).emptyText, n: 3, fix: fixExtraQuote}
-		}
-		a.quote += quTriple - quDouble
-		return a
+	end := x.end + 1
+	if r.byteAt(end) == x.c {
+		end++
 	}
-	switch y := r.next(x.end + 1); {
-	case ends(y.c), y.space, y.c == ':', y.c == ';', y.c == ')', y.c == '+', y.c == '/', y.c == '#', isQuote(y.c):
+	y := r.next(end)
+	empty := y.c == ',' || y.c == '}' || y.c == ']'
+	switch n := end - x.at; {
+	case n == 3 && empty:
+		return act{do: (*repairer).emptyText, n: n, fix: fixExtraQuote}
+	case n == 2 && (empty || y.space || y.c == 0 || y.c == symFar || isQuote(y.c) || strings.IndexByte(":;)+/#", y.c) >= 0):
 	default:
-		a.n, a.fix = 2, fixExtraQuote
+		a.n, a.fix = n, fixExtraQuote
 	}
 	return a
 }
@@ -550,6 +541,10 @@ func (l *look) elementFollows(i int) bool {
 // finish ends the document at the end of the text, or where a fence says that there is no more of it.
 func (r *repairer) finish(i int) int {
 	p := r.p
+	if r.inside() == '{' && (r.state == rpColon || r.state == rpValue) { // RP-07
+		r.fix(fixCut)
+		p.scalar(nullText)
+	}
 	for len(p.stack) > 0 {
 		r.fix(fixMissBracket)
 		p.close()

@@ -78,9 +78,9 @@ func (r *repairer) decideProse(i int) act {
 		return act{do: (*repairer).endWithout}
 	case '{', '[':
 		switch x := (sign{c: c, at: i, end: i + n}); {
-		case !r.thinking && r.startsDocument(x, r.lineStart, 0):
+		case !r.thinking && r.startsDocument(x, r.lineStart, false):
 			return act{do: (*repairer).startDocument}
-		case r.thinking && !r.drafting && r.lineStart && c == '{' && r.startsDocument(x, true, 0):
+		case r.thinking && !r.drafting && r.lineStart && c == '{' && r.startsDocument(x, true, false):
 			draft = 1
 		}
 	case '<':
@@ -174,40 +174,31 @@ func (r *repairer) keepDraft(text []byte) {
 	}
 }
 
-// startsDocument says whether the bracket x is the document's first. line says that it is the first of its line or fence; a
-// bracket inside a line must go on like JSON.
-func (r *repairer) startsDocument(x sign, line bool, level int) bool {
+// startsDocument says whether the bracket x is the document's first (RP-01). line says that it is the first of its line or
+// fence; a bracket inside a line must go on like JSON. nested says that it stands in another one.
+func (r *repairer) startsDocument(x sign, line, nested bool) bool {
 	y := r.next(x.end)
-	nested := level > 0
 	switch {
-	case level > 8, y.line, y.c == symFar:
+	case y.line, y.c == symFar:
 		return true
 	case y.c == 0:
 		return line || nested
-	case y.c == x.c+2: // {} or []
-		return nested || r.alone() || r.before == '(' || r.lineEnds(y.end)
 	case y.c == '}' || y.c == ']':
-		return nested || r.alone() && r.lineEnds(y.end)
+		return nested || r.alone() || r.before == '(' || y.c == x.c+2 && r.lineEnds(y.end)
 	case y.c == '`' && r.has(y.at, "```"):
 		return false
-	case y.c == '/', y.c == '#', y.c == ',', y.c == symDots, y.c == '.':
-		return line
 	case y.c == '\\' && r.escapedAt(y.at):
 		return line || r.before == '"'
 	case y.c == x.c, x.c == '[' && y.c == '{':
-		return r.startsDocument(y, line, level+1)
+		return nested || r.startsDocument(y, line, true)
+	case y.c == '/', y.c == '#', y.c == ',', y.c == symDots, y.c == '.', y.c == ':':
+		return line
 	case x.c == '[' && isQuote(y.c):
 		return line || r.quotedElement(y, false)
 	case x.c == '[':
-		return r.listAt(y.at, line, nested) || line && r.halfElement(y.at) || r.alone() && r.isAll(y.at)
+		return r.startsList(y.at, line, nested)
 	case isQuote(y.c):
-		if line {
-			return true
-		}
-		end, ok := r.quoted(y)
-		return !ok || r.colonAt(end)
-	case y.c == ':':
-		return line
+		return line || r.quotedKey(y)
 	case r.bareKey(y.at):
 		return true
 	case !line:
@@ -221,68 +212,32 @@ func (r *repairer) startsDocument(x sign, line bool, level int) bool {
 	return c == ':' || c == '"'
 }
 
-// isAll says whether the text that goes on at i is in brackets to its end, and on one line.
-func (r *repairer) isAll(i int) bool {
-	last := byte(0)
-	for k := i; k < i+maxLook; k++ {
-		c := r.byteAt(k)
-		if c == 0 || c == '\n' {
-			return last == ']' && r.next(k).c == 0
-		}
-		if !isBlank(c) {
-			last = c
-		}
-	}
-	return false
-}
-
 // alone says that nothing but white space has come before.
 func (r *repairer) alone() bool {
 	return !r.said && r.fixes[fixFence] == 0 && len(r.out) == 0 && r.lineStart && !r.inFence
 }
 
-// listAt says whether what stands at i, behind an opening bracket, is a list of numbers, literals or words, and not a
-// reference like [1] or a remark like [sic]. nested says that the bracket stands in another one.
-func (r *repairer) listAt(i int, line, nested bool) bool {
-	several := false
-	for k := i; k < i+maxLook; {
-		from := k
-		for c := r.byteAt(k); k < i+maxLook && (isTokenByte(c) || c >= 0x80); c = r.byteAt(k) {
-			k++
-		}
-		if k >= i+maxLook {
-			return line
-		}
-		if k == from {
-			return false
-		}
-		_, _, plain := readToken(r.token[:0], r.b[from:min(k, len(r.b))], k == len(r.b))
-		x := r.next(k)
-		open := x.c == '"' || x.c == '{' || x.c == '['
-		switch {
-		case x.c == ',' && (line || !plain):
-			return line
-		case x.c == ',':
-			several = true
-			y := r.next(x.end)
-			if k = y.at; y.c == '"' || y.c == '{' || y.c == '[' {
-				return true
-			}
-		case x.c == ']', x.c == '}' && r.alone():
-			return plain && (line || several) && (nested || line && x.line || r.lineEnds(x.end))
-		case x.c == 0, x.line, x.c == symFar:
-			return line && plain
-		case plain && (nested || r.alone()) && (x.space || x.c == '"') && (open || isTokenByte(x.c)):
-			// A missing comma. Behind prose two words in brackets are a remark.
-			if open {
-				return true
-			}
-			several, k = true, x.at
-		default:
-			return false
-		}
+// startsList says whether what stands at i, behind an opening bracket, is a list of numbers, literals or words, and not a
+// reference like [1] or a remark like [sic].
+func (r *repairer) startsList(i int, line, nested bool) bool {
+	c, end := r.find(i, "]\"{[\n")
+	list := r.b[i:min(end, len(r.b))]
+	comma, plain := bytes.IndexByte(list, ',') >= 0, true
+	for token := range bytes.FieldsFuncSeq(list, func(c rune) bool { return c == ',' || c <= ' ' }) {
+		_, _, ok := readToken(r.token[:0], token, c == 0)
+		plain = plain && ok
 	}
-	return true
+	switch {
+	case line && comma:
+		return true
+	case c == ']' && r.alone() && r.next(end+1).c == 0:
+		return true
+	case c == ']':
+		return plain && (line || comma) && (nested || r.lineEnds(end+1))
+	case c == '\n' || c == 0:
+		return line && plain
+	}
+	return line || plain && comma
 }
 
 // lineEnds says whether nothing more stands on the line from i on.

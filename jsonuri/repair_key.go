@@ -169,11 +169,6 @@ func (r *repairer) decideBareKey(i int) act {
 		return drop
 	case !r.fresh && !r.comma && c == '}' && !isDigit(text[0]), (c == '\n' || c == '\r') && r.quotedKey(x):
 		return drop // RP-13: a word behind the last member, or between two
-	case r.isElement(i):
-		end.do, end.fix = (*repairer).endAsElement, fixMissBracket
-		if value, _, ok := readToken(nil, text, false); ok {
-			end.value = value
-		}
 	}
 	return end
 }
@@ -187,7 +182,7 @@ func (r *repairer) dropKey(i int) int {
 // isElement says whether what was read as a key up to i is an element of the array around the object, whose closing brace is
 // missing: neither a colon nor another member follows (RP-13).
 func (r *repairer) isElement(i int) bool {
-	if r.fresh || !r.comma || r.kind(len(r.p.stack)-2) != '[' {
+	if r.fresh || r.kind(len(r.p.stack)-2) != '[' {
 		return false
 	}
 	c := r.next(i).c
@@ -196,21 +191,13 @@ func (r *repairer) isElement(i int) bool {
 
 // endAsElement ends the object, and makes what was read as a key an element of the array around it.
 func (r *repairer) endAsElement(i int) int {
-	p, a := r.p, r.a
-	key := bytes.TrimRight(append(r.mended[:0], p.carry...), " ")
-	r.mended = key
-	p.carry, p.inKey = p.carry[:0], false
-	r.a = act{index: len(p.stack) - 1, state: rpValue}
-	r.closeTo(i)
+	p := r.p
+	p.close()
+	p.inKey = false
 	r.beginValue()
-	if a.value != nil {
-		p.scalar(a.value)
-	} else {
-		if p.openString(); len(key) > 0 {
-			p.content(key)
-		}
-		p.closeString()
+	p.openString()
+	if len(p.carry) > 0 {
+		p.content(p.carry)
 	}
-	r.goOn()
-	return i + a.n
+	return r.endText(i)
 }

@@ -155,13 +155,3 @@ func (l *look) oneArgument(i int) bool {
 	}
 	return end > x.at && l.next(end).c == ')'
 }
-
-// color says whether #fff or the like stands at i.
-func (l *look) color(i int) bool {
-	n := 0
-	for n < 9 && hexValue(l.byteAt(i+1+n)) != 0xFF {
-		n++
-	}
-	c := l.byteAt(i + 1 + n)
-	return (n == 3 || n == 4 || n == 6 || n == 8) && (isBlank(c) || c == ',' || c == '}' || c == ']' || c == '"')
-}

@@ -199,14 +199,12 @@ func (r *repairer) decideColon(x sign) act {
 			return to(rpValue, 1, "")
 		}
 		return to(rpValue, x.end-x.at, fixColon)
-	case '=':
-		if r.byteAt(x.end) == '>' {
-			x.end++
-		}
-		return to(rpValue, x.end-x.at, fixColon)
-	case '-':
+	case '=', '-':
 		if r.byteAt(x.end) == '>' {
 			return to(rpValue, 2, fixColon)
+		}
+		if x.c == '=' {
+			return to(rpValue, 1, fixColon)
 		}
 	case ',', '}', ';':
 		return r.null(fixMissValue)
@@ -285,10 +283,8 @@ func (r *repairer) decideValue(x sign) act {
 			return act{do: (*repairer).open, c: '(', n: n, fix: fixBracket}
 		}
 	}
-	if x.c != '#' || !r.color(x.at) {
-		if a, ok := r.common(x); ok {
-			return a
-		}
+	if a, ok := r.common(x); ok {
+		return a
 	}
 	if isQuote(x.c) {
 		return r.decideOpening(x)
@@ -383,33 +379,29 @@ func (r *repairer) decideAfter(x sign) act {
 	return to(next, 0, fixMissComma)
 }
 
-// decideBracket reads a closing bracket, which may not match.
+// decideBracket reads a closing bracket, which may not match (RP-06).
 func (r *repairer) decideBracket(x sign) act {
-	index := len(r.p.stack) - 1
+	top := len(r.p.stack) - 1
 	f := r.p.top()
-	a := act{do: (*repairer).closeTo, n: x.end - x.at, index: index, c: x.c, state: rpAfter}
-	ignored := r.skip(x, fixMoreBracket)
-	ignored.c = x.c
+	matches := f.kind+2 == x.c
 	switch {
-	case f.kind+2 == x.c && f.stray&strays > 0:
-		ignored.stray = -1
-		return ignored
-	case f.kind+2 == x.c && r.closed == x.c && r.oneTooMany(x.end, index):
-		return ignored
-	case f.kind+2 == x.c:
-		if r.comma {
-			a.fix = fixExtraComma
-		}
-	case f.stray&implied != 0 && x.c == ']':
-		a.index-- // the object has no brackets of its own
-	default:
-		a.index, a.fix = r.mismatched(x.end, x.c), fixBracket
-		if a.index > index {
-			if r.closed != x.c {
-				ignored.fix = fixBracket
-			}
-			return ignored
-		}
+	case matches && f.stray&strays > 0:
+		a := r.skip(x, fixMoreBracket)
+		a.c, a.stray = x.c, -1
+		return a
+	case f.stray&implied != 0 && x.c == ']': // the object has no brackets of its own
+		return act{do: (*repairer).closeTo, n: x.end - x.at, index: top - 1, c: x.c, state: rpAfter}
+	}
+	a := act{do: (*repairer).closeTo, n: x.end - x.at, index: r.closes(x.end, x.c), c: x.c, state: rpAfter}
+	switch {
+	case a.index > top && (matches || r.closed == x.c):
+		a.do, a.state, a.fix = (*repairer).pass, r.state, fixMoreBracket
+	case a.index > top:
+		a.do, a.state, a.fix = (*repairer).pass, r.state, fixBracket
+	case !matches:
+		a.fix = fixBracket
+	case r.comma:
+		a.fix = fixExtraComma
 	}
 	return a
 }
@@ -427,64 +419,49 @@ func (r *repairer) closeTo(i int) int {
 	return i + r.a.n
 }
 
-// oneTooMany says whether a second closing bracket in a row, behind which stands i, is none of the container at index: what
-// follows goes on with that, and not with the one around it (RP-13).
-func (r *repairer) oneTooMany(i, index int) bool {
-	kind := r.kind(index)
-	if index == 0 || r.kind(index-1) == kind {
-		return false
-	}
-	then := r.then(i)
-	return kind == '{' && then == thenKey || kind == '[' && then == thenValue && r.elementFollows(i)
-}
-
-// mismatched gives the index of the outermost container that a closing bracket c ends which does not match the innermost one;
-// the number of open containers if it ends none. Either the closing brackets in between are missing, or it is the wrong
-// bracket for the innermost one, or it is one too many: what stands behind it, at i, goes on with the container that is left
-// (RP-06).
-func (r *repairer) mismatched(i int, c byte) int {
+// closes gives the index of the outermost container that a closing bracket c ends, behind which stands i; the number of open
+// containers if it ends none. Where it does not match the innermost one, or a bracket of its kind was the last thing, what
+// stands behind it says which: the container that is left goes on with that.
+func (r *repairer) closes(i int, c byte) int {
 	top := len(r.p.stack) - 1
-	none := top + 1
 	match := top
 	for match >= 0 && r.kind(match)+2 != c {
 		match--
 	}
-	first, second := match, top
-	then := r.then(i)
-	if next := r.next(i).c; next == '{' || next == '[' { // an element, whose comma is missing
-		then = thenValue
+	doubled := r.closed == c
+	if match == top && (!doubled || top == 0 || r.kind(top-1) == r.kind(top)) {
+		return top
 	}
+	then := r.then(i)
 	goesOn := byte('{')
-	switch then {
-	case thenEnd, thenLong:
+	if then == thenValue || then == thenBracket {
+		goesOn = '['
+	}
+	first, second := match, top
+	if c == ']' && goesOn == '{' || c == '}' && then == thenBracket {
+		first, second = top, match
+	}
+	switch {
+	case then == thenEnd, match == top && then > thenValue:
 		if match < 0 {
 			return top
 		}
 		return match
-	case thenValue, thenBracket:
-		goesOn = '['
-	}
-	if c == ']' && (then == thenKey || then == thenBrace) || c == '}' && then == thenBracket {
-		first, second = top, match
-	}
-	doubled := r.closed == c
-	switch {
 	case doubled && r.kind(top) == goesOn:
-		return none
+		return top + 1
 	case first >= 0 && r.kind(first-1) == goesOn:
 		return first
 	case second >= 0 && r.kind(second-1) == goesOn:
 		return second
 	}
-	return none
+	return top + 1
 }
 
 // What stands behind a place between two values.
 const (
 	thenEnd     = iota // the end of the text, or nothing that goes on with a document
 	thenKey            // a key, with a comma before it or not
-	thenValue          // a comma and a value
-	thenLong           // a string that may be a key
+	thenValue          // a container, or a comma and a value
 	thenBrace          // }
 	thenBracket        // ]
 )
@@ -500,42 +477,20 @@ func (l *look) commas(x sign) sign {
 func (l *look) then(i int) int {
 	x := l.next(i)
 	comma := x.c == ','
-	switch x.c {
-	case '}':
-		return thenBrace
-	case ']':
-		return thenBracket
-	case ',':
+	if comma {
 		x = l.commas(x)
 	}
 	switch {
-	case x.c == '`' && l.has(x.at, "```"):
-		return thenEnd
-	case isQuote(x.c):
-		end, ok := l.quoted(x)
-		switch c := l.next(end).c; {
-		case !ok, c == symFar:
-			return thenLong
-		case c == ':', c == '=':
-			return thenKey
-		}
-	case x.c == '{', x.c == '[', isTokenByte(x.c), x.c == symOther:
-		if l.bareKey(x.at) {
-			return thenKey
-		}
-	default:
-		return thenEnd
-	}
-	if comma {
+	case x.c == '}' && !comma:
+		return thenBrace
+	case x.c == ']' && !comma:
+		return thenBracket
+	case l.quotedKey(x), l.bareKey(x.at):
+		return thenKey
+	case x.c == '{', x.c == '[', comma && isQuote(x.c) && l.quotedElement(x, false), comma && l.plainValue(x, false):
 		return thenValue
 	}
 	return thenEnd
-}
-
-// elementFollows says whether what stands behind the comma at i is an element of a document, and not a word of the text around it.
-func (l *look) elementFollows(i int) bool {
-	x := l.commas(l.next(i))
-	return x.c == '{' || x.c == '[' || isQuote(x.c) && l.quotedElement(x, false) || isTokenByte(x.c) && l.plainValue(x, false)
 }
 
 // finish ends the document at the end of the text, or where a fence says that there is no more of it.
@@ -563,7 +518,7 @@ func (r *repairer) decideLast(x sign) act {
 		return r.skip(x, fixMoreBracket)
 	}
 	kind := r.inside()
-	if then := r.then(x.at); kind == '{' && then == thenKey || kind == '[' && then == thenValue && r.elementFollows(x.at) {
+	if then := r.then(x.at); kind == '{' && then == thenKey || kind == '[' && x.c == ',' && then == thenValue {
 		return to(rpAfter, 0, fixMoreBracket)
 	}
 	if kind == '{' && x.c == ',' { // RP-11: a key with a part missing, or a string

@@ -62,7 +62,7 @@ var repairs = []struct {
 	{"RP-02 quotes inside", `{"the "best" one": 1}`, `{"the \"best\" one":1}`, "unescaped_quote"},
 	{"RP-02 quotes inside at the end", `{"the "best"": 1}`, `{"the \"best\"":1}`, "unescaped_quote"},
 	{"RP-02 colon inside", `{"a:b": 1, "c: d, e": 2}`, `{"a:b":1,"c: d, e":2}`, ""},
-	{"RP-02 arrow", `{"a" => 1, b = 2, "c" -> 3}`, `{"a":1,"b":2,"c":3}`, "colon unquoted_key"},
+	{"RP-02 arrow", `{"a" => 1, b = 2}`, `{"a":1,"b":2}`, "colon unquoted_key"},
 	{"RP-02 double colon", `{"a":: 1}`, `{"a":1}`, "colon"},
 
 	// RP-03

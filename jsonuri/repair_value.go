@@ -52,6 +52,8 @@ func (r *repairer) common(x sign) (a act, ok bool) {
 	switch {
 	case r.fenceAt(x):
 		return act{do: (*repairer).finish}, true
+	case x.c == '#' && r.state == rpValue && r.inside() == '{' && !isBlank(r.byteAt(x.end)): // #fff
+		return a, false
 	case (x.c == '/' || x.c == '#') && r.comment(x): // RP-05
 		if x.c == '/' && r.byteAt(x.end) == '*' {
 			return act{do: (*repairer).beginComment, state: rpBlock, n: 2, fix: fixComment}, true
@@ -194,18 +196,15 @@ func (r *repairer) decideColon(x sign) act {
 	switch x.c {
 	case 0:
 		return act{do: (*repairer).finish}
-	case ':':
+	case ':', '=':
+		fix := fixColon
 		if r.b[x.at] == ':' {
-			return to(rpValue, 1, "")
+			fix = ""
 		}
-		return to(rpValue, x.end-x.at, fixColon)
-	case '=', '-':
-		if r.byteAt(x.end) == '>' {
-			return to(rpValue, 2, fixColon)
+		if r.byteAt(x.end) == '>' { // =>
+			x.end++
 		}
-		if x.c == '=' {
-			return to(rpValue, 1, fixColon)
-		}
+		return to(rpValue, x.end-x.at, fix)
 	case ',', '}', ';':
 		return r.null(fixMissValue)
 	case '/', '#':
@@ -487,8 +486,12 @@ func (l *look) then(i int) int {
 		return thenBracket
 	case l.quotedKey(x), l.bareKey(x.at):
 		return thenKey
-	case x.c == '{', x.c == '[', comma && isQuote(x.c) && l.quotedElement(x, false), comma && l.plainValue(x, false):
+	case x.c == '{', x.c == '[', comma && l.plainValue(x, false):
 		return thenValue
+	case comma && isQuote(x.c):
+		if end, ok := l.quoted(x); ok && ends(l.next(end).c) { // a long one may be a key
+			return thenValue
+		}
 	}
 	return thenEnd
 }

@@ -23,18 +23,14 @@ func (r *repairer) decideKeyQuote(start, i, n int) act {
 	if r.colonAt(i + n) {
 		return end
 	}
-	colon := r.ownColon(start, i)
-	open := act{do: (*repairer).endOpenKey, to: colon, fix: fixMissQuote} // RP-13
-	switch {
-	case colon >= 0 && valueBetween(r.b[colon+1:i]):
-		return open // "age : "10", or "age : 10, "b"
-	case r.keyEnds(i + n):
+	if colon := r.ownColon(start, i); colon >= 0 { // RP-13: "age : "10", or "age : 10, "b"
+		return act{do: (*repairer).endOpenKey, to: colon, fix: fixMissQuote}
+	}
+	if r.keyEnds(i + n) {
 		if r.isElement(i + n) {
 			end.do, end.fix = (*repairer).endAsElement, fixMissBracket
 		}
 		return end
-	case colon >= 0:
-		return open
 	}
 	return act{do: (*repairer).innerQuote, to: i, n: n, fix: fixInner}
 }
@@ -47,12 +43,7 @@ func (r *repairer) keyEnds(i int) bool {
 		return true
 	}
 	if isQuote(x.c) {
-		if x.space || r.inner%2 == 1 {
-			return x.space
-		}
-		end, ok := r.quoted(x) // else the second one closes
-		c := r.next(end).c
-		return r.colonAt(x.end) || ok && (c == ',' || c == '}')
+		return x.space || r.inner%2 == 0
 	}
 	if x.line || x.space && isDigit(x.c) {
 		return true
@@ -68,32 +59,6 @@ func (r *repairer) keyEnds(i int) bool {
 		}
 	}
 	return true
-}
-
-// valueBetween says whether a text is blank, or that of a value which is not a string, or of the beginning of one, with signs
-// of the structure behind it.
-func valueBetween(b []byte) bool {
-	last := byte(',')
-	for len(b) > 0 {
-		n := 0
-		for n < len(b) && isTokenByte(b[n]) {
-			n++
-		}
-		switch c := b[0]; {
-		case n > 0:
-			if token := string(b[:n]); c != '-' && !isDigit(c) && token != "true" && token != "false" && token != "null" {
-				return false
-			}
-			last, b = 'x', b[n:]
-			continue
-		case c == ',' || c == '{' || c == '[' || c == '}' || c == ']':
-			last = c
-		case !isBlank(c):
-			return false
-		}
-		b = b[1:]
-	}
-	return last != 'x'
 }
 
 // endKey takes what was read of a key as the whole.

@@ -281,7 +281,7 @@ func (l *look) memberAt(x sign, comma, odd bool) bool {
 	case isQuote(x.c):
 		return !odd && comma && x.line || (comma || x.space) && l.keyIn(x, odd) || !odd && (l.quotedKey(x) || comma && l.openKey(x.end))
 	case odd:
-		return !comma && x.line && l.bareKey(x.at)
+		return false
 	case comma && (x.c == '{' || x.c == '['):
 		return true
 	case (comma || x.line) && l.bareKey(x.at):
@@ -348,9 +348,9 @@ func (l *look) elementAt(x sign, comma, odd bool) bool {
 	case isQuote(x.c):
 		return comma && (!odd || l.quotedElement(x, false)) || !odd && (x.line || l.quotedElement(x, x.space))
 	case x.c == '{' || x.c == '[':
-		return comma || !odd && (x.space || isQuote(l.next(x.end).c))
+		return comma || !odd
 	case comma:
-		return l.plainValue(x, odd) || !odd && (x.line || l.halfElement(x.at))
+		return l.plainValue(x, false) || !odd && (x.line || l.halfElement(x.at))
 	case odd || !x.space:
 		return false
 	case x.line && (x.c == '-' || isDigit(x.c)), l.plainValue(x, true):

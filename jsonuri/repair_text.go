@@ -382,7 +382,7 @@ func (r *repairer) judgeBracket(x sign, odd bool) verdict {
 	if y.line || ends(y.c) || y.c == ';' || y.c == ')' {
 		return closeIf(match >= 0 || !odd)
 	}
-	return closeIf(!odd && match >= 0 && (isQuote(y.c) || y.c == '{' || y.c == '[' || y.c == '/' || y.c == '#'))
+	return closeIf(!odd && match >= 0)
 }
 
 // judgeComma goes on with the comma x.

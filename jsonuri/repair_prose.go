@@ -70,7 +70,7 @@ func (r *repairer) stepScalar(i int) (int, bool) {
 func (r *repairer) decideProse(i int) act {
 	c, n := r.sym(i)
 	if isBlank(c) {
-		return act{do: (*repairer).passBlank, n: n, c: c}
+		return act{do: (*repairer).passProse, n: n, c: c}
 	}
 	draft := byte(0)
 	switch c {
@@ -81,7 +81,7 @@ func (r *repairer) decideProse(i int) act {
 		case !r.thinking && r.startsDocument(x, r.lineStart, false):
 			return act{do: (*repairer).startDocument}
 		case r.thinking && !r.drafting && r.lineStart && c == '{' && r.startsDocument(x, true, false):
-			draft = 1
+			draft = '{'
 		}
 	case '<':
 		for _, tag := range thinkTags {
@@ -95,23 +95,14 @@ func (r *repairer) decideProse(i int) act {
 		}
 	case '`':
 		if r.has(i, "```") {
-			return act{do: (*repairer).passFence, n: 3, fix: fixFence}
+			return act{do: (*repairer).passProse, n: 3, c: '`', fix: fixFence}
 		}
 	}
 	end := i + n
 	for end < len(r.b) && plainByte[r.b[end]] && r.b[end] > ' ' && !strings.ContainsRune("{[<`&", rune(r.b[end])) {
 		end++
 	}
-	return act{do: (*repairer).passWord, n: end - i, c: draft}
-}
-
-func (r *repairer) passBlank(i int) int {
-	r.p.blank++
-	if r.a.c == '\n' || r.a.c == '\r' {
-		r.lineStart, r.inFence = true, false
-	}
-	r.keepForProse(r.b[i : i+r.a.n])
-	return i + r.a.n
+	return act{do: (*repairer).passProse, n: end - i, c: draft}
 }
 
 func (r *repairer) startDocument(i int) int {
@@ -132,46 +123,39 @@ func (r *repairer) passTag(i int) int {
 	return i + r.a.n
 }
 
-func (r *repairer) passFence(i int) int {
-	r.p.blank = 0
-	r.keepForProse(r.b[i : i+3])
-	r.lineStart, r.inFence = true, true
-	return i + 3
-}
-
-func (r *repairer) passWord(i int) int {
-	r.p.blank = 0
+// passProse passes on what is no document. White space and fences are prose only if prose follows.
+func (r *repairer) passProse(i int) int {
 	text := r.b[i : i+r.a.n]
-	if r.inFence { // the name of a language
-		r.keepForProse(text)
+	r.drafting = r.drafting || r.a.c == '{'
+	if r.drafting { // it may be the document although a thinking tag before it was never closed
+		r.draft = append(r.draft, text...)
+	}
+	blank := isBlank(r.a.c)
+	if !blank {
+		r.p.blank = 0
+	}
+	switch {
+	case blank:
+		r.p.blank++
+		if r.a.c == '\n' || r.a.c == '\r' {
+			r.lineStart, r.inFence = true, false
+		}
+	case r.a.c == '`':
+		r.lineStart, r.inFence = true, true
+	}
+	if blank || r.inFence { // behind the fence stands the name of a language
+		r.space = append(r.space, text[:min(len(text), max(0, maxLook-len(r.space)))]...)
 		return i + r.a.n
 	}
-	r.drafting = r.drafting || r.a.c != 0
-	// The white space that was kept back before it is prose too, but for that at the start.
 	space := r.space
 	if !r.said && len(r.out) == 0 {
 		space = bytes.TrimLeft(space, " \t\r\n\f\v")
 	}
-	r.mended = appendEscaped(r.mended[:0], space)
-	r.space = r.space[:0]
-	r.keepDraft(text)
-	r.mended = appendEscaped(r.mended, text)
+	r.mended = appendEscaped(appendEscaped(r.mended[:0], space), text)
 	r.piece(r.mended)
+	r.space = r.space[:0]
 	r.lineStart, r.before = false, text[len(text)-1]
 	return i + r.a.n
-}
-
-// keepForProse keeps text that is prose only if prose follows: the line that begins a fence is not, where the document is in it.
-func (r *repairer) keepForProse(text []byte) {
-	r.space = append(r.space, text[:min(len(text), max(0, maxLook-len(r.space)))]...)
-	r.keepDraft(text)
-}
-
-// keepDraft keeps text that may be the document although a thinking tag before it was never closed.
-func (r *repairer) keepDraft(text []byte) {
-	if r.drafting {
-		r.draft = append(r.draft, text...)
-	}
 }
 
 // startsDocument says whether the bracket x is the document's first (RP-01). line says that it is the first of its line or

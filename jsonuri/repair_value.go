@@ -30,6 +30,9 @@ func (r *repairer) pass(i int) int {
 	if r.closed = a.c; a.stray != 0 {
 		r.p.top().stray += uint8(a.stray)
 	}
+	if r.state < rpProse {
+		r.back = r.state
+	}
 	r.state = a.state
 	return i + a.n
 }
@@ -56,9 +59,9 @@ func (r *repairer) common(x sign) (a act, ok bool) {
 		return a, false
 	case (x.c == '/' || x.c == '#') && r.comment(x): // RP-05
 		if x.c == '/' && r.byteAt(x.end) == '*' {
-			return act{do: (*repairer).beginComment, state: rpBlock, n: 2, fix: fixComment}, true
+			return to(rpBlock, 2, fixComment), true
 		}
-		return act{do: (*repairer).beginComment, state: rpLine, n: 1, fix: fixComment}, true
+		return to(rpLine, 1, fixComment), true
 	case x.c == '.' && r.has(x.at, "...") || x.c == symDots: // RP-05
 		end := x.end
 		for end < x.at+maxLook && x.c == '.' && r.byteAt(end) == '.' {
@@ -79,11 +82,6 @@ func (r *repairer) common(x sign) (a act, ok bool) {
 func (r *repairer) leftOut(i int) int {
 	r.fresh, r.comma = false, false
 	return i + r.a.n
-}
-
-func (r *repairer) beginComment(i int) int {
-	r.back = r.state
-	return r.pass(i)
 }
 
 // decideComment finds the end of a comment.
@@ -542,14 +540,7 @@ func (r *repairer) endDocument(i int) int {
 // decideDone passes what stands behind the document; comma says that it was counted.
 func (r *repairer) decideDone(i int) act {
 	a := act{do: (*repairer).passRest}
-	if r.comma || i == len(r.b) {
-		return a
-	}
-	switch r.b[i] {
-	case '}', ']':
-		a.fix = fixMoreBracket
-	case '`':
-	default:
+	if !r.comma && i < len(r.b) && r.b[i] != '`' {
 		a.fix = fixTrailing
 	}
 	return a

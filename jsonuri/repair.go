@@ -1,5 +1,7 @@
 package jsonuri
 
+import "bytes"
+
 // Repair is a second grammar over the emitter of the strict one, for what models write in place of JSON. Each step decides what
 // comes next and then does it. To decide (decide…, and all of look) changes nothing: it looks at the text and the state and
 // gives an act. To do it changes the state and calls the emitter. A decision that looked at bytes which have not come yet is
@@ -107,6 +109,7 @@ type repairer struct {
 	// Content on its way out: one delta for each uri and chunk.
 	out    []byte
 	mended []byte // a piece of text that was changed
+	token  []byte // the text of a key without quotes
 
 	prosePath []byte
 	lineStart bool
@@ -126,12 +129,12 @@ type repairer struct {
 }
 
 func newRepairer(p *Parser) *repairer {
-	return &repairer{look: look{token: make([]byte, 0, 64)}, p: p, prosePath: []byte(Join(string(p.uri), "$reasoning_context"))}
+	return &repairer{p: p, prosePath: []byte(Join(string(p.uri), "$reasoning_context"))}
 }
 
 func (r *repairer) reset() {
 	*r = repairer{
-		p: r.p, prosePath: r.prosePath, scalar: r.scalar, lineStart: true, look: look{token: r.token[:0]}, mended: r.mended[:0],
+		p: r.p, prosePath: r.prosePath, scalar: r.scalar, lineStart: true, token: r.token[:0], mended: r.mended[:0],
 		out: r.out[:0], space: r.space[:0], draft: r.draft[:0], unit: r.unit[:0], filtered: r.filtered[:0],
 	}
 }
@@ -263,37 +266,28 @@ func (r *repairer) decide(i int) {
 // passSpace passes white space between the signs of the structure, of Unicode too (RP-16).
 func (r *repairer) passSpace(i int) int {
 	p := r.p
-	if r.state == rpStart && r.p.base+int64(i) == 0 && r.has(i, "\ufeff") {
+	if r.state == rpStart && p.base+int64(i) == 0 && r.has(i, "\ufeff") {
 		i += 3
 	}
 	for i < len(r.b) && !r.short {
-		c := r.b[i]
-		switch {
-		case c == ' ' || c == '\n' || c == '\t' || c == '\r':
+		c, n := r.b[i], 1
+		if c != ' ' {
+			if c, n = r.sym(i); r.short {
+				break
+			}
+			if !isBlank(c) {
+				p.blank = 0
+				break
+			}
 			if c == '\n' {
 				r.closed = 0
 			}
-			p.blank++
-			i++
-			continue
-		case c > ' ' && c < 0x80:
-			p.blank = 0
-			return i
-		}
-		s, n := r.sym(i)
-		if r.short {
-			return i
-		}
-		if !isBlank(s) {
-			break
+			if bytes.IndexByte([]byte("\t\r\n"), r.b[i]) < 0 {
+				r.fix(fixSpace)
+			}
 		}
 		p.blank++
-		r.fix(fixSpace)
 		i += n
-		continue
-	}
-	if i < len(r.b) {
-		p.blank = 0
 	}
 	return i
 }

@@ -13,7 +13,6 @@ type look struct {
 	b     []byte
 	eof   bool // the input ends behind b
 	short bool
-	token []byte // for a mended number, or the text of a key
 }
 
 // A sign is what stands at a place, behind white space.
@@ -314,10 +313,10 @@ func (l *look) plainValue(x sign, strict bool) bool {
 		return k > x.at
 	}
 	y := l.next(k)
-	if !ends(y.c) && !(strict && y.space && (y.c == '"' || y.c == '{' || y.c == '[')) {
+	if l.short || !ends(y.c) && !(strict && y.space && (y.c == '"' || y.c == '{' || y.c == '[')) {
 		return false
 	}
-	_, _, ok := readToken(l.token[:0], l.b[x.at:k], true)
+	_, _, ok := readToken(l.b[x.at:k], true)
 	return ok || !strict
 }
 

@@ -208,7 +208,7 @@ func (r *repairer) startsList(i int, line, nested bool) bool {
 	list := r.b[i:min(end, len(r.b))]
 	comma, plain := bytes.IndexByte(list, ',') >= 0, true
 	for token := range bytes.FieldsFuncSeq(list, func(c rune) bool { return c == ',' || c <= ' ' }) {
-		_, _, ok := readToken(r.token[:0], token, c == 0)
+		_, _, ok := readToken(token, c == 0)
 		plain = plain && ok
 	}
 	switch {

@@ -131,25 +131,23 @@ func (d *Document) Delete(uri string) bool {
 	if n == nil {
 		return false
 	}
-	if len(spans) == 0 { // all of a reserved uri
-		d.size -= n.size() + keySize + len(uri)
-		d.reserved.remove(d.reserved.child(path))
-		return true
+	parent, key := &d.reserved, path // all of a reserved uri
+	if len(spans) > 0 {
+		last := len(spans) - 1
+		parent, key = d.below(n, path, spans[:last]), d.segment(path, spans[last])
 	}
-	last := len(spans) - 1
-	if n = d.below(n, path, spans[:last]); n == nil {
-		return false
+	i := -1
+	if parent != nil {
+		i = parent.child(key)
 	}
-	segment := d.segment(path, spans[last])
-	i := n.child(segment)
 	if i < 0 {
 		return false
 	}
-	d.size -= n.kids.nodes[i].size()
-	if n.kind == nodeObject {
-		d.size -= keySize + len(segment)
+	d.size -= parent.kids.nodes[i].size()
+	if parent.kind == nodeObject {
+		d.size -= keySize + len(key)
 	}
-	n.remove(i)
+	parent.remove(i)
 	return true
 }
 

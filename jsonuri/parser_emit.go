@@ -1,5 +1,7 @@
 package jsonuri
 
+import "bytes"
+
 // frame is an open object or array.
 type frame struct {
 	kind   byte                // '{' or '['
@@ -196,11 +198,9 @@ func (d *emitter) closeString() {
 }
 
 func (d *emitter) unescape(raw []byte) string {
-	for _, c := range raw {
-		if c == '\\' {
-			d.scratch = appendUnescaped(d.scratch[:0], raw)
-			return string(d.scratch)
-		}
+	if bytes.IndexByte(raw, '\\') >= 0 {
+		d.scratch = appendUnescaped(d.scratch[:0], raw)
+		raw = d.scratch
 	}
 	return string(raw)
 }

@@ -69,7 +69,6 @@ type act struct {
 	do    func(r *repairer, i int) int // does it with the sign at i, and says where to go on
 	fix   string                       // the repair that is counted
 	to    int                          // inside a text: what stands before is content
-	clean bool                         // and has nothing to be mended
 	n     int                          // the bytes that are done with, at i
 	c     byte                         // a sign, or a kind of container
 	quote byte                         // of a text; 0 where it has none
@@ -135,7 +134,7 @@ func newRepairer(p *Parser) *repairer {
 func (r *repairer) reset() {
 	*r = repairer{
 		p: r.p, prosePath: r.prosePath, scalar: r.scalar, lineStart: true, token: r.token[:0], mended: r.mended[:0],
-		out: r.out[:0], space: r.space[:0], draft: r.draft[:0], unit: r.unit[:0], filtered: r.filtered[:0],
+		out: r.out[:0], space: r.space[:0], draft: r.draft[:0], filtered: r.filtered[:0],
 	}
 }
 
@@ -192,7 +191,7 @@ func (r *repairer) step(i int) (int, bool) {
 		if r.short {
 			to = r.certain(i, to)
 		}
-		i = r.give(i, to, r.a.clean)
+		i = r.give(i, to)
 	}
 	if r.short || r.p.err != nil {
 		return i, false

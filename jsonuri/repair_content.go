@@ -13,13 +13,10 @@ var (
 
 // give passes on the content b[start:end] and returns how far it came: an escape or a character that is not whole at the end of
 // what is here waits.
-func (r *repairer) give(start, end int, clean bool) int {
+func (r *repairer) give(start, end int) int {
 	open := r.short                       // what follows is not decided, so the last one may go on
 	cut := end == len(r.b) && r.eof       // nothing follows
 	b, from, i := r.b[:end], start, start // what is before from was passed on
-	if clean {
-		i = end
-	}
 	for i < end {
 		if plainByte[b[i]] {
 			i = skipPlain(b, i)

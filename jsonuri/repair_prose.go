@@ -244,38 +244,33 @@ func (l *look) escapedAt(i int) bool {
 // startEscaped turns the rest of the text around.
 func (r *repairer) startEscaped(i int) int {
 	r.unescape = true
-	r.unit = r.unit[:0]
-	r.b = r.filterEscapes(nil, r.b[i:])
+	r.b = bytes.Clone(r.filter(r.b[i:]))
 	return 0
 }
 
-// filter takes one level of escapes away from text if the whole document is escaped.
+// filter takes one level of escapes away from text if the whole document is escaped. An escape that is not whole waits in unit.
 func (r *repairer) filter(text []byte) []byte {
-	if r.unescape {
-		r.filtered = r.filterEscapes(r.filtered[:0], text)
-		return r.filtered
+	if !r.unescape {
+		return text
 	}
-	return text
-}
-
-// filterEscapes appends text to dst with one level of escapes taken away; an escape that is not whole waits in unit.
-func (r *repairer) filterEscapes(dst, text []byte) []byte {
-	for _, c := range text {
-		if len(r.unit) == 0 && c != '\\' {
-			dst = append(dst, c)
-			continue
+	text = append(r.unit, text...)
+	r.unit, r.filtered = nil, r.filtered[:0]
+	for i := 0; i < len(text); {
+		n, want := 1, ""
+		if text[i] == '\\' {
+			n, want = scanUnit(text[i:], false)
 		}
-		r.unit = append(r.unit, c)
-		u := r.unit
 		switch {
-		case len(u) == 1, u[1] == 'u' && (len(u) == 2 || len(u) < 6 && hexValue(c) != 0xFF):
-			continue
-		case u[1] != 'u' && strings.IndexByte(`"\/bfnrt`, u[1]) < 0, u[1] == 'u' && (hexValue(c) == 0xFF || isHigh(hex4(u[2:])) || isLow(hex4(u[2:]))):
-			dst = append(dst, u...) // no escape, or one that means the same one level down
+		case want != "": // a backslash that was meant as one
+			r.filtered = append(r.filtered, '\\')
+			i++
+		case n == 0:
+			r.unit = text[i:]
+			return r.filtered
 		default:
-			dst = appendUnescaped(dst, u)
+			r.filtered = appendUnescaped(r.filtered, text[i:i+n])
+			i += n
 		}
-		r.unit = r.unit[:0]
 	}
-	return dst
+	return r.filtered
 }

@@ -76,7 +76,7 @@ func (r *repairer) innerQuote(i int) int {
 		r.state, r.nesting, r.inner = rpEmbedded, 1, 0
 	}
 	r.longRun = false
-	return r.give(i, i+r.a.n, false)
+	return r.give(i, i+r.a.n)
 }
 
 // certain is how much of the content from start on is certain while more is waited for. A run of commas, closing brackets and
@@ -96,16 +96,6 @@ func (r *repairer) certain(start, end int) int {
 
 // decideString reads more of a string or key in quotes: up to the quote that ends it, or as far as the text goes.
 func (r *repairer) decideString(i int) act {
-	if j := skipPlain(r.b, i); j+1 < len(r.b) && r.b[j] == '"' && r.quote == '"' {
-		var a act
-		if r.p.inKey {
-			a = r.decideKeyQuote(i, j, 1)
-		} else {
-			a = r.decideQuote(i, j, 1)
-		}
-		a.clean = true
-		return a
-	}
 	start := i
 	for {
 		if r.quote == '"' {

@@ -10,20 +10,19 @@ import "bytes"
 type repairState uint8
 
 const (
-	rpStart    repairState = iota // before anything but white space
-	rpScalar                      // the text so far is that of a string, number or literal alone
-	rpValue                       // a value, or what stands for one
-	rpKey                         // a key or the end of the object
-	rpColon                       // the colon after a key
-	rpAfter                       // a comma or the end of the container
-	rpLast                        // behind the bracket that ends the document, unless a member follows
-	rpDone                        // behind the document
-	rpProse                       // before the document
-	rpLine                        // inside a comment up to the end of the line
-	rpBlock                       // inside a comment up to */
-	rpString                      // inside a string or key
-	rpEmbedded                    // inside JSON or code in a string, whose quotes have no escapes
-	rpBare                        // inside a string or key without quotes
+	rpStart  repairState = iota // before anything but white space
+	rpScalar                    // the text so far is that of a string, number or literal alone
+	rpValue                     // a value, or what stands for one
+	rpKey                       // a key or the end of the object
+	rpColon                     // the colon after a key
+	rpAfter                     // a comma or the end of the container
+	rpLast                      // behind the bracket that ends the document, unless a member follows
+	rpDone                      // behind the document
+	rpProse                     // before the document
+	rpLine                      // inside a comment up to the end of the line
+	rpBlock                     // inside a comment up to */
+	rpString                    // inside a string or key
+	rpBare                      // inside a string or key without quotes
 )
 
 // The kinds of repair, as [Parser.Repairs] counts them.
@@ -98,7 +97,7 @@ type repairer struct {
 	quote    byte  // 0 where it has none
 	inner    int   // quotes inside
 	longRun  bool  // it goes on behind a run of commas, brackets and space that was too long to wait for
-	nesting  int   // brackets open in a bare string, or in what rpEmbedded reads
+	nesting  int   // brackets open in a bare string, or in JSON or code whose quotes have no escapes
 	plain    bool  // it is a value in JSON's own quotes
 	last     byte  // of its content
 	keyFrom  int64 // the offset of the key
@@ -151,7 +150,7 @@ func (r *repairer) fix(kind string) {
 // mayPass says whether what is plain content in a chunk needs no decision.
 func (r *repairer) mayPass(chunk []byte) bool {
 	n := len(chunk)
-	return r.state == rpString && r.plain && !r.longRun && (!inRun[chunk[n-1]] || chunk[n-1] == ' ' && (n == 1 || !inRun[chunk[n-2]]))
+	return r.state == rpString && r.plain && !r.longRun && r.nesting == 0 && (!inRun[chunk[n-1]] || chunk[n-1] == ' ' && (n == 1 || !inRun[chunk[n-2]]))
 }
 
 // inRun marks what may stand between a string whose closing quote is missing and what comes next, and the brackets that code may begin with.
@@ -233,8 +232,6 @@ func (r *repairer) decide(i int) {
 	switch r.state {
 	case rpString:
 		r.a = r.decideString(i)
-	case rpEmbedded:
-		r.a = r.decideEmbedded(i)
 	case rpBare:
 		if r.p.inKey {
 			r.a = r.decideBareKey(i)

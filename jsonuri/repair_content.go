@@ -2,14 +2,11 @@ package jsonuri
 
 import (
 	"bytes"
+	"strings"
 	"unicode/utf8"
 )
 
-var (
-	replacement   = []byte("\ufffd")
-	escapedQuote  = []byte(`\"`)
-	escapedEscape = []byte(`\\`)
-)
+var replacement = []byte("\ufffd")
 
 // give passes on the content b[start:end] and returns how far it came: an escape or a character that is not whole at the end of
 // what is here waits.
@@ -45,37 +42,33 @@ func (r *repairer) give(start, end int) int {
 
 // mend passes on what b begins with, which cannot stand in a string, as what was meant (RP-03), and returns how long it is.
 func (r *repairer) mend(b []byte) int {
-	switch c := b[0]; {
+	n, c := 1, b[0]
+	switch {
 	case c >= utf8.RuneSelf: // JS-10
 		r.fix(fixUTF8)
 		r.piece(replacement)
 		return 1
-	case c == '"':
-		r.piece(escapedQuote)
-		return 1
-	case (c == '\n' || c == '\r') && r.p.inKey: // RP-13
-		r.fix(fixControl)
-		return 1
 	case c < ' ':
 		r.fix(fixControl)
+	case c == '\\':
+		r.fix(fixEscape)
+		if len(b) > 1 && strings.IndexByte("'`\r\n", b[1]) >= 0 {
+			n, c = 2, b[1]
+		} else if len(b) > 3 && b[1] == 'x' && hexDigitsIn(b, 2, 4) == 4 {
+			r.mended = appendEscaped(r.mended[:0], utf8.AppendRune(nil, rune(hexValue(b[2])<<4|hexValue(b[3]))))
+			r.piece(r.mended)
+			return 4
+		}
+	}
+	switch {
+	case c == '\'' || c == '`':
+		r.piece(b[n-1 : n])
+	case (c == '\n' || c == '\r') && r.p.inKey: // RP-13
+	default:
 		r.mended = appendEscapedByte(r.mended[:0], c)
 		r.piece(r.mended)
-		return 1
 	}
-	r.fix(fixEscape)
-	switch {
-	case len(b) > 1 && (b[1] == '\'' || b[1] == '`'):
-		r.piece(b[1:2])
-		return 2
-	case len(b) > 1 && (b[1] == '\n' || b[1] == '\r'): // the line break is content
-		return 1
-	case len(b) > 3 && b[1] == 'x' && hexDigitsIn(b, 2, 4) == 4:
-		r.mended = appendEscaped(r.mended[:0], utf8.AppendRune(nil, rune(hexValue(b[2])<<4|hexValue(b[3]))))
-		r.piece(r.mended)
-		return 4
-	}
-	r.piece(escapedEscape) // a backslash that was meant as one
-	return 1
+	return n
 }
 
 // given notes what was given out last.
@@ -84,6 +77,7 @@ func (r *repairer) given(b []byte) {
 	if len(b) == 0 || r.quote != '"' {
 		return
 	}
+	r.nesting = r.nestingAfter(b)
 	r.last = b[len(b)-1]
 	run, all := runAtEnd(b)
 	r.longRun = len(b)-run > maxLook || all && r.longRun

@@ -71,9 +71,12 @@ func (r *repairer) endText(i int) int {
 
 // innerQuote is a quote inside the string.
 func (r *repairer) innerQuote(i int) int {
-	r.inner++
-	if r.quote == '"' && !r.p.inKey && (r.last == '{' || r.last == '[') {
-		r.state, r.nesting, r.inner = rpEmbedded, 1, 0
+	switch {
+	case r.nesting > 0:
+	case r.quote == '"' && !r.p.inKey && (r.last == '{' || r.last == '['):
+		r.nesting, r.inner = 1, 0
+	default:
+		r.inner++
 	}
 	r.longRun = false
 	return r.give(i, i+r.a.n)
@@ -135,6 +138,9 @@ func (r *repairer) decideString(i int) act {
 // decideQuote says what the quote at i of a string value is, of n bytes.
 func (r *repairer) decideQuote(start, i, n int) act {
 	end := act{do: (*repairer).endText, to: i, n: n}
+	if r.nestingAfter(r.b[start:i]) > 0 {
+		return act{do: (*repairer).innerQuote, to: i, n: n, fix: fixInner}
+	}
 	run := r.runBefore(start, i)
 	v := r.judge(i+n, run < i)
 	if v == isInner && run < i && r.inner%2 == 0 && r.inside() == '[' && bytes.IndexByte(r.b[run:i], ',') >= 0 && bytes.IndexByte(r.b[run:i], '\n') >= 0 {
@@ -255,29 +261,20 @@ func runAtEnd(b []byte) (run int, all bool) {
 	return run, true
 }
 
-// decideEmbedded reads JSON or code in the string whose quotes have no escapes, up to the bracket that ends it (RP-11).
-func (r *repairer) decideEmbedded(i int) act {
-	for k := i; k < len(r.b); k++ {
-		a := act{do: (*repairer).pass, state: rpEmbedded, to: k + 1}
-		switch r.b[k] {
+// nestingAfter gives how many brackets of JSON or code in the string are open behind b (RP-11).
+func (r *repairer) nestingAfter(b []byte) int {
+	n := r.nesting
+	for i := 0; i < len(b) && n > 0; i++ {
+		switch b[i] {
 		case '\\':
-			k++
-			continue
-		case '"': // give escapes it
-			a.fix = fixInner
+			i++
 		case '{', '[':
-			a.nesting = 1
+			n++
 		case '}', ']':
-			if a.nesting = -1; r.nesting == 1 {
-				a.state = rpString
-			}
-		default:
-			continue
+			n--
 		}
-		return a
 	}
-	r.short = r.short || !r.eof
-	return act{do: (*repairer).endText, to: len(r.b), fix: fixCut}
+	return n
 }
 
 // verdict is what a quote inside a string turns out to be.

@@ -60,7 +60,7 @@ func (d *Document) Apply(delta Delta) error {
 // uri is that of the delta before. A document that gives an error is as it was. Errors: [*URIError] for a uri that cannot be
 // parsed or does not fit the array it leads into, [*LimitError], [ErrContent].
 func (d *Document) Append(uri, content []byte) error {
-	if !isContent(content) {
+	if !IsContent(content) {
 		return fmt.Errorf("append at uri %q: %w", clip(uri), ErrContent)
 	}
 	n, err := d.place(uri)

@@ -38,8 +38,8 @@ func newNode(text []byte) (node, error) {
 	return d.root, err
 }
 
-// isContent says whether text can stand between the quotes of a JSON string (RFC 8259, section 7).
-func isContent(text []byte) bool {
+// IsContent reports whether text, in UTF-8, can stand between the quotes of a JSON string (RFC 8259, section 7).
+func IsContent(text []byte) bool {
 	for i, n := skipPlain(text, 0), 0; i < len(text); i = skipPlain(text, i+n) {
 		want := ""
 		if n, want = scanUnit(text[i:], true); n == 0 || want != "" {

@@ -101,15 +101,7 @@ func (t *Tube) AppendBase(dst []byte, p *Place) []byte {
 		*p = Place{}
 		return dst
 	}
-	for f.at.n < end && f.at.seq < p.seq {
-		i := f.at.seq - seq
-		f.fold(blocks[i].data, end)
-		if f.at.off == len(blocks[i].data) && i+1 < len(blocks) {
-			f.at = cursor{seq: f.at.seq + 1, n: blocks[i+1].first}
-			continue
-		}
-		break
-	}
+	f.foldBlocks(blocks, seq, end)
 	t.account()
 
 	dst = appendBase(dst, end, f.document(false), false)
@@ -120,8 +112,8 @@ func (t *Tube) AppendBase(dst []byte, p *Place) []byte {
 		dst = appendEvent(dst, e)
 	}
 	for _, b := range blocks {
-		for at := (cursor{n: b.first}); at.off < len(b.data); {
-			if e, _ := at.read(b.data); e.Kind >= Done { // the terminal event stands behind what is folded
+		for e := range b.events() {
+			if e.Kind >= Done { // the terminal event stands behind what is folded
 				dst = appendEvent(dst, e)
 			}
 		}

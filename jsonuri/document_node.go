@@ -200,7 +200,7 @@ func (n *node) appendKids(dst []byte, parts *[]part) []byte {
 			}
 			if n.kind == nodeObject {
 				dst = append(dst, '"')
-				dst = appendEscaped(dst, []byte(n.kids.keys[i]))
+				dst = AppendEscaped(dst, []byte(n.kids.keys[i]))
 				dst = append(dst, '"', ':')
 			}
 			dst = n.kids.nodes[i].appendJSON(dst, parts)

@@ -194,11 +194,8 @@ func appendEscapedByte(dst []byte, c byte) []byte {
 
 // AppendEscaped appends text as the content of a JSON string (RFC 8259, section 7), without quotes. What is not UTF-8 becomes
 // U+FFFD, one for each byte.
-func AppendEscaped[T string | []byte](dst []byte, text T) []byte {
-	return appendEscaped(dst, []byte(text)) // which copies nothing
-}
-
-func appendEscaped(dst, text []byte) []byte {
+func AppendEscaped[T string | []byte](dst []byte, s T) []byte {
+	text := []byte(s) // which copies nothing
 	for i := 0; i < len(text); {
 		j := skipPlain(text, i)
 		dst = append(dst, text[i:j]...)

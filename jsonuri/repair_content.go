@@ -55,7 +55,7 @@ func (r *repairer) mend(b []byte) int {
 		if len(b) > 1 && strings.IndexByte("'`\r\n", b[1]) >= 0 {
 			n, c = 2, b[1]
 		} else if len(b) > 3 && b[1] == 'x' && hexDigitsIn(b, 2, 4) == 4 {
-			r.mended = appendEscaped(r.mended[:0], utf8.AppendRune(nil, rune(hexValue(b[2])<<4|hexValue(b[3]))))
+			r.mended = AppendEscaped(r.mended[:0], utf8.AppendRune(nil, rune(hexValue(b[2])<<4|hexValue(b[3]))))
 			r.piece(r.mended)
 			return 4
 		}

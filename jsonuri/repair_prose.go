@@ -151,7 +151,7 @@ func (r *repairer) passProse(i int) int {
 	if !r.said && len(r.out) == 0 {
 		space = bytes.TrimLeft(space, " \t\r\n\f\v")
 	}
-	r.mended = appendEscaped(appendEscaped(r.mended[:0], space), text)
+	r.mended = AppendEscaped(AppendEscaped(r.mended[:0], space), text)
 	r.piece(r.mended)
 	r.space = r.space[:0]
 	r.lineStart, r.before = false, text[len(text)-1]

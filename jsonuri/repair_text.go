@@ -358,10 +358,7 @@ func (r *repairer) judge(i int, run bool) verdict {
 
 // judgeBracket goes on with the closing bracket x.
 func (r *repairer) judgeBracket(x sign, odd bool) verdict {
-	match := len(r.p.stack) - 1
-	for match >= 0 && r.kind(match)+2 != x.c {
-		match--
-	}
+	match := r.matching(x.c)
 	if match == 0 && !odd {
 		return isClose // the document's end: anything may follow
 	}
@@ -416,10 +413,8 @@ func (r *repairer) decideBare(i int) act {
 			if r.nesting > 0 {
 				return act{do: (*repairer).pass, state: rpBare, to: i + n, nesting: -1}
 			}
-			for _, f := range r.p.stack {
-				if f.kind+2 == c {
-					return end
-				}
+			if r.matching(c) >= 0 {
+				return end
 			}
 		case c == ',' || c == ';':
 			if r.bareEnds(i, n) {

@@ -420,12 +420,7 @@ func (r *repairer) closeTo(i int) int {
 // containers if it ends none. Where it does not match the innermost one, or a bracket of its kind was the last thing, what
 // stands behind it says which: the container that is left goes on with that.
 func (r *repairer) closes(i int, c byte) int {
-	top := len(r.p.stack) - 1
-	match := top
-	for match >= 0 && r.kind(match)+2 != c {
-		match--
-	}
-	doubled := r.closed == c
+	top, match, doubled := len(r.p.stack)-1, r.matching(c), r.closed == c
 	if match == top && (!doubled || top == 0 || r.kind(top-1) == r.kind(top)) {
 		return top
 	}
@@ -452,6 +447,15 @@ func (r *repairer) closes(i int, c byte) int {
 		return second
 	}
 	return top + 1
+}
+
+// matching gives the index of the innermost container that a closing bracket c fits; -1 if there is none.
+func (r *repairer) matching(c byte) int {
+	match := len(r.p.stack) - 1
+	for match >= 0 && r.kind(match)+2 != c {
+		match--
+	}
+	return match
 }
 
 // What stands behind a place between two values.

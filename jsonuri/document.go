@@ -216,15 +216,6 @@ func (d *Document) step(n *node, segment []byte) (*node, error) {
 	return n.add(string(segment)), nil
 }
 
-// find returns the node at uri, nil where there is none.
-func (d *Document) find(uri []byte) *node {
-	if d.scan(uri) != nil {
-		return nil
-	}
-	n, spans := d.start(uri, false)
-	return d.below(n, uri, spans)
-}
-
 // below returns the node that spans of uri lead to from n on, nil where there is none.
 func (d *Document) below(n *node, uri []byte, spans []span) *node {
 	for _, s := range spans {

@@ -1,6 +1,7 @@
 package jsonuri
 
 import (
+	"cmp"
 	"hash/maphash"
 	"unsafe"
 )
@@ -82,24 +83,17 @@ func NewParser(h Handler, o *Options) *Parser {
 		o = &Options{}
 	}
 	p := &Parser{
-		maxBytes:  orDefault(o.MaxBytes, DefaultMaxBytes),
-		maxKey:    orDefault(o.MaxKey, DefaultMaxKey),
-		maxNumber: orDefault(o.MaxNumber, DefaultMaxNumber),
+		maxBytes:  cmp.Or(o.MaxBytes, DefaultMaxBytes),
+		maxKey:    cmp.Or(o.MaxKey, DefaultMaxKey),
+		maxNumber: cmp.Or(o.MaxNumber, DefaultMaxNumber),
 	}
-	p.init(h, o.Root, orDefault(o.MaxDepth, DefaultMaxDepth))
+	p.init(h, o.Root, cmp.Or(o.MaxDepth, DefaultMaxDepth))
 	p.keys.seed = maphash.MakeSeed()
 	if o.Repair {
 		p.repair = newRepairer(p)
 	}
 	p.Reset()
 	return p
-}
-
-func orDefault[T int | int64](v, def T) T {
-	if v == 0 {
-		return def
-	}
-	return v
 }
 
 // Reset makes the parser ready for another document, keeping its settings and memory.

@@ -134,18 +134,10 @@ func appendUnescaped(dst, raw []byte) []byte {
 		i++
 		c = raw[i]
 		i++
-		switch c {
-		case 'b':
-			c = '\b'
-		case 'f':
-			c = '\f'
-		case 'n':
-			c = '\n'
-		case 'r':
-			c = '\r'
-		case 't':
-			c = '\t'
-		case 'u':
+		if k := strings.IndexByte("bfnrt", c); k >= 0 {
+			c = "\b\f\n\r\t"[k]
+		}
+		if c == 'u' {
 			r := rune(hex4(raw[i:]))
 			i += 4
 			if utf16.IsSurrogate(r) {
@@ -175,19 +167,8 @@ const hexDigits = "0123456789abcdef"
 
 // appendEscapedByte appends the escape of an ASCII byte that cannot stand in a string by itself.
 func appendEscapedByte(dst []byte, c byte) []byte {
-	switch c {
-	case '"', '\\':
-		return append(dst, '\\', c)
-	case '\n':
-		return append(dst, '\\', 'n')
-	case '\r':
-		return append(dst, '\\', 'r')
-	case '\t':
-		return append(dst, '\\', 't')
-	case '\b':
-		return append(dst, '\\', 'b')
-	case '\f':
-		return append(dst, '\\', 'f')
+	if k := strings.IndexByte("\b\f\n\r\t\"\\", c); k >= 0 {
+		return append(dst, '\\', "bfnrt\"\\"[k])
 	}
 	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 }

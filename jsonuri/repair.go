@@ -132,7 +132,7 @@ func newRepairer(p *Parser) *repairer {
 
 func (r *repairer) reset() {
 	*r = repairer{
-		p: r.p, prosePath: r.prosePath, scalar: r.scalar, lineStart: true, token: r.token[:0], mended: r.mended[:0],
+		p: r.p, prosePath: r.prosePath, lineStart: true, token: r.token[:0], mended: r.mended[:0],
 		out: r.out[:0], space: r.space[:0], draft: r.draft[:0], filtered: r.filtered[:0],
 	}
 }

@@ -89,9 +89,7 @@ func (r *repairer) cutKey(i int) int {
 		return r.endKey(i)
 	}
 	r.fix(fixCut)
-	r.p.inKey = false
-	r.state = rpKey
-	return i
+	return r.dropKey(i)
 }
 
 // decideBareKey reads a key without quotes.

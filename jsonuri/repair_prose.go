@@ -33,12 +33,7 @@ func (r *repairer) endWithout(i int) int {
 }
 
 func (r *repairer) startScalar(i int) int {
-	p := r.p
-	if r.scalar == nil {
-		r.scalar = NewParser(Handler{}, &Options{MaxBytes: p.maxBytes, MaxNumber: p.maxNumber})
-	}
-	r.scalar.Reset()
-	r.fed = 0
+	r.scalar, r.fed = NewParser(Handler{}, &Options{MaxBytes: r.p.maxBytes, MaxNumber: r.p.maxNumber}), 0
 	r.state = rpScalar
 	return i
 }
@@ -187,9 +182,6 @@ func (r *repairer) startsDocument(x sign, line, nested bool) bool {
 		return true
 	case !line:
 		return false
-	}
-	if z := r.wordThen(y.at); z.space && isQuote(z.c) { // a key without its colon
-		return true
 	}
 	// A key of several words, or one whose opening quote is missing.
 	c, _ := r.find(y.at, ":\"\n},.{[")

@@ -216,6 +216,8 @@ var repairs = []struct {
 	{"RP-06 bracket for a brace in a list", `{"a": [[1], {"b": 2], true]}`, `{"a":[[1],{"b":2},true]}`, "wrong_bracket"},
 	{"RP-06 nothing else", `[}`, `[]`, "wrong_bracket"},
 
+	{"RP-10 a long gap behind brackets", `[[{"a":{"b":1}}, ""` + strings.Repeat(" ", 300) + `, ""]]`, `[[{"a":{"b":1}},"",""]]`, ""},
+
 	// What a whole answer looks like.
 	{"markup inside", `{"html": "<a href="x.html" class="y">z</a>", "b": "c"}`, `{"html":"<a href=\"x.html\" class=\"y\">z</a>","b":"c"}`, "unescaped_quote"},
 	{"code inside", `{"code": "a = {"k": "v"}", "x": 1}`, `{"code":"a = {\"k\": \"v\"}","x":1}`, "unescaped_quote"},

@@ -247,13 +247,8 @@ func runAtEnd(b []byte) (run int, all bool) {
 			run = i - 1
 		case ' ', '\t', '\r':
 		default:
-			escapes := 0
-			for run == i && escapes < i && b[i-1-escapes] == '\\' {
-				escapes++
-			}
-			if escapes%2 == 1 { // the first sign is escaped
-				for run++; run < len(b) && isBlank(b[run]) && b[run] != '\n'; run++ {
-				}
+			if b[i-1] == '\\' { // the first sign is escaped
+				run = len(b)
 			}
 			return run, false
 		}
@@ -359,14 +354,8 @@ func (r *repairer) judge(i int, run bool) verdict {
 // judgeBracket goes on with the closing bracket x.
 func (r *repairer) judgeBracket(x sign, odd bool) verdict {
 	match := r.matching(x.c)
-	if match == 0 && !odd {
-		return isClose // the document's end: anything may follow
-	}
 	y := r.next(x.end)
-	if y.line || ends(y.c) || y.c == ';' || y.c == ')' {
-		return closeIf(match >= 0 || !odd)
-	}
-	return closeIf(!odd && match >= 0)
+	return closeIf(!odd && match >= 0 || (y.line || ends(y.c)) && (match >= 0 || !odd))
 }
 
 // judgeComma goes on with the comma x.

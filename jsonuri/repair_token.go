@@ -120,8 +120,6 @@ func (r *repairer) standsAlone(i int) bool {
 	switch x.c {
 	case ';', ')', '{':
 		return true
-	case ':':
-		return r.inside() == '['
 	case '/':
 		return r.comment(x)
 	case '#', '[', '`', symDots:

@@ -106,14 +106,8 @@ func (r *repairer) decideComment(i int) act {
 
 // lastLine says whether no line break follows.
 func (l *look) lastLine(i int) bool {
-	for k := i; k < i+maxLook; k++ {
-		if c := l.byteAt(k); c == '\n' || c == '\r' {
-			return false
-		} else if c == 0 && k >= len(l.b) {
-			return true
-		}
-	}
-	return false
+	c, at := l.find(i, "\r\n")
+	return c == 0 && at >= len(l.b)
 }
 
 // decideKey reads a key or the end of the object.
@@ -486,14 +480,19 @@ func (l *look) then(i int) int {
 		return thenBrace
 	case x.c == ']' && !comma:
 		return thenBracket
-	case l.quotedKey(x), l.bareKey(x.at):
+	case isQuote(x.c):
+		end, ok := l.quoted(x)
+		switch c := l.next(end).c; {
+		case !ok || c == symFar: // it may be a key or not
+		case c == ':' || c == '=':
+			return thenKey
+		case comma && ends(c):
+			return thenValue
+		}
+	case l.bareKey(x.at):
 		return thenKey
 	case x.c == '{', x.c == '[', comma && l.plainValue(x, false):
 		return thenValue
-	case comma && isQuote(x.c):
-		if end, ok := l.quoted(x); ok && ends(l.next(end).c) { // a long one may be a key
-			return thenValue
-		}
 	}
 	return thenEnd
 }

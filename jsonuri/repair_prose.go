@@ -80,12 +80,8 @@ func (r *repairer) decideProse(i int) act {
 		}
 	case '<':
 		for _, tag := range thinkTags {
-			k := 0
-			for k < len(tag) && (r.byteAt(i+k)|0x20 == tag[k] || r.byteAt(i+k) == tag[k]) {
-				k++
-			}
-			if k == len(tag) {
-				return act{do: (*repairer).passTag, n: k, c: tag[1], fix: fixThink}
+			if r.has(i, tag) {
+				return act{do: (*repairer).passTag, n: len(tag), c: tag[1], fix: fixThink}
 			}
 		}
 	case '`':

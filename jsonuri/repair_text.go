@@ -341,7 +341,6 @@ func (r *repairer) judge(i int, run bool) verdict {
 			return isClose
 		}
 	}
-	run = run && r.quote == '"'
 	switch {
 	case object && r.memberAt(x, false, odd), !object && r.elementAt(x, false, odd):
 		return isClose

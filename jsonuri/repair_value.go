@@ -107,7 +107,7 @@ func (r *repairer) decideComment(i int) act {
 // lastLine says whether no line break follows.
 func (l *look) lastLine(i int) bool {
 	c, at := l.find(i, "\r\n")
-	return c == 0 && at >= len(l.b)
+	return c == 0 && at < i+maxLook
 }
 
 // decideKey reads a key or the end of the object.
@@ -364,9 +364,6 @@ func (r *repairer) decideAfter(x sign) act {
 		// RP-06: a member of the object around the array, which was not closed.
 		return act{do: (*repairer).closeTo, index: m - 1, state: rpAfter, fix: fixMissBracket}
 	}
-	if r.fresh {
-		return to(next, 0, "")
-	}
 	return to(next, 0, fixMissComma)
 }
 
@@ -521,14 +518,16 @@ func (r *repairer) decideLast(x sign) act {
 	if x.c == '}' || x.c == ']' {
 		return r.skip(x, fixMoreBracket)
 	}
-	kind := r.inside()
-	if then := r.then(x.at); kind == '{' && then == thenKey || kind == '[' && x.c == ',' && then == thenValue {
-		return to(rpAfter, 0, fixMoreBracket)
+	then, y := r.then(x.at), r.commas(x)
+	goesOn := then == thenKey
+	switch {
+	case r.inside() == '[':
+		goesOn = x.c == ',' && then == thenValue
+	case x.c == ',': // RP-11: a key with a part missing, or a string
+		goesOn = goesOn || isQuote(y.c) || isDigit(y.c) || y.c == '{' || y.c == '[' || r.halfKey(y.at)
 	}
-	if kind == '{' && x.c == ',' { // RP-11: a key with a part missing, or a string
-		if y := r.commas(x); isQuote(y.c) || isDigit(y.c) || y.c == '{' || y.c == '[' || r.halfKey(y.at) {
-			return to(rpAfter, 0, fixMoreBracket)
-		}
+	if goesOn {
+		return to(rpAfter, 0, fixMoreBracket)
 	}
 	return act{do: (*repairer).endDocument}
 }

@@ -114,7 +114,7 @@ var repairs = []struct {
 	{"RP-05 missing before an unquoted key", "{a: \"x\"\nb: 1\nc: 2}", `{"a":"x","b":1,"c":2}`, "missing_comma unquoted_key"},
 	{"RP-05 semicolons", `{"a": 1; "b": "x"; "c": [1; 2]}`, `{"a":1,"b":"x","c":[1,2]}`, "comma"},
 	{"RP-05 comments", "{ // one\n\"a\": /* two */ 1, # three\n\"b\": \"x\" // four\n, \"c\": 2 /* five */}", `{"a":1,"b":"x","c":2}`, "comment"},
-	{"RP-05 ellipses", `{"a": [1, 2, ...], "b": ["x", ..., "z"], "c": {"d": 1, ...}, "e": [1, …]}`, `{"a":[1,2],"b":["x","z"],"c":{"d":1},"e":[1]}`, "ellipsis"},
+	{"RP-05 ellipses", `{"a": [1, 2, ...], "b": ["x", ..., "z"], "c": {"d": 1, ...}, "e": [1, …]}`, `{"a":[1,2],"b":["x","z"],"c":{"d":1},"e":[1]}`, "ellipsis extra_comma"},
 
 	// RP-06
 	{"RP-06 missing at the end", `{"a": [1, {"b": "x"`, `{"a":[1,{"b":"x"}]}`, "missing_bracket"},

@@ -53,13 +53,6 @@ func (r *repairer) begin(quote byte, key bool) {
 	}
 }
 
-// emptyText is a string whose quotes stand together, one too many.
-func (r *repairer) emptyText(i int) int {
-	r.beginValue()
-	r.p.openString()
-	return r.endText(i)
-}
-
 // endText ends the open string value.
 func (r *repairer) endText(i int) int {
 	r.flush()
@@ -247,8 +240,10 @@ func runAtEnd(b []byte) (run int, all bool) {
 			run = i - 1
 		case ' ', '\t', '\r':
 		default:
-			if b[i-1] == '\\' { // the first sign is escaped
-				run = len(b)
+			escapes := i - len(bytes.TrimRight(b[:i], `\`))
+			if run == i && escapes%2 == 1 { // the first sign is escaped
+				for run++; run < len(b) && isBlank(b[run]) && b[run] != '\n'; run++ {
+				}
 			}
 			return run, false
 		}

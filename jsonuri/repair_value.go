@@ -71,17 +71,11 @@ func (r *repairer) common(x sign) (a act, ok bool) {
 		if r.state == rpValue && !ends(y.c) && !isQuote(y.c) && y.c != '{' && y.c != '[' && y.c != '/' {
 			return a, false
 		}
-		return act{do: (*repairer).leftOut, n: end - x.at, fix: fixDots}, true
+		return to(r.state, end-x.at, fixDots), true
 	case x.c == '\\' && r.mayBeEscaped(x): // RP-14
 		return act{do: (*repairer).startEscaped, fix: fixEscapedDoc}, true
 	}
 	return a, false
-}
-
-// leftOut passes an ellipsis; a comma may follow it.
-func (r *repairer) leftOut(i int) int {
-	r.fresh, r.comma = false, false
-	return i + r.a.n
 }
 
 // decideComment finds the end of a comment.
@@ -168,11 +162,7 @@ func (r *repairer) emptyKey(i int) int {
 
 // anotherComma is a comma where a key or value should be.
 func (r *repairer) anotherComma(x sign) act {
-	a := act{do: (*repairer).passComma, n: x.end - x.at, state: r.state}
-	if r.fresh || r.comma {
-		a.fix = fixExtraComma
-	}
-	return a
+	return act{do: (*repairer).passComma, n: x.end - x.at, state: r.state, fix: fixExtraComma}
 }
 
 func (r *repairer) passComma(i int) int {
@@ -316,7 +306,7 @@ func (r *repairer) decideOpening(x sign) act {
 	empty := y.c == ',' || y.c == '}' || y.c == ']'
 	switch n := end - x.at; {
 	case n == 3 && empty:
-		return act{do: (*repairer).emptyText, n: n, fix: fixExtraQuote}
+		a.n, a.fix = 2, fixExtraQuote
 	case n == 2 && (empty || y.space || y.c == 0 || y.c == symFar || isQuote(y.c) || strings.IndexByte(":;)+/#", y.c) >= 0):
 	default:
 		a.n, a.fix = n, fixExtraQuote

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/jsonuri"
@@ -58,10 +57,15 @@ func check(e *Event) error {
 
 var null = []byte("null")
 
-var validName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]{0,63}$`)
-
+// checkName holds a name to [A-Za-z][A-Za-z0-9._-]{0,63}.
 func checkName(name string) error {
-	if !validName.MatchString(name) {
+	ok := len(name) > 0 && len(name) <= 64
+	for i := 0; ok && i < len(name); i++ {
+		c := name[i]
+		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
+		ok = letter || i > 0 && ('0' <= c && c <= '9' || c == '.' || c == '_' || c == '-')
+	}
+	if !ok {
 		return fmt.Errorf("tube: invalid event name %.80q; expected a letter, then up to 63 letters, digits, dots, underscores or hyphens", name)
 	}
 	return nil

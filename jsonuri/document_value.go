@@ -18,7 +18,7 @@ func newNode(text []byte) (node, error) {
 	case "true", "false":
 		return node{kind: nodeScalar, text: literals[string(text)]}, nil // it is never changed, so it is shared
 	}
-	if isNumber(text) {
+	if IsNumber(text) {
 		return node{kind: nodeScalar, text: bytes.Clone(text)}, nil
 	}
 	var d Document
@@ -49,8 +49,8 @@ func IsContent(text []byte) bool {
 	return true
 }
 
-// isNumber says whether text is a number and nothing else (RFC 8259, section 6).
-func isNumber(text []byte) bool {
+// IsNumber reports whether text is a number and nothing else (RFC 8259, section 6).
+func IsNumber(text []byte) bool {
 	sub, ok := numStart, true
 	for _, c := range text {
 		if sub, ok = numberStep(sub, c); !ok {

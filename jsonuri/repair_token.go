@@ -53,7 +53,7 @@ var literals = map[string][]byte{"true": trueText, "false": falseText, "null": n
 // readToken gives the JSON value that a token without quotes stands for, and which repair that is. cut says that the text ends
 // behind it.
 func readToken(token []byte, cut bool) (value []byte, fix string, ok bool) {
-	if isNumber(token) {
+	if IsNumber(token) {
 		return token, "", true
 	}
 	if word, ok := words[string(token)]; ok {
@@ -95,7 +95,7 @@ func readToken(token []byte, cut bool) (value []byte, fix string, ok bool) {
 	if negative {
 		digits = "-" + digits
 	}
-	return []byte(digits), fix, isNumber([]byte(digits))
+	return []byte(digits), fix, IsNumber([]byte(digits))
 }
 
 // thousand says whether a comma and exactly three digits go on with the number b[start:i]. Only in an object, where no member begins

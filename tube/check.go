@@ -83,6 +83,9 @@ func oneLine(v []byte) ([]byte, error) {
 	case "{}", "[]", "null", "true", "false": // what parsers send all the time
 		return v, nil
 	}
+	if jsonuri.IsNumber(v) {
+		return v, nil
+	}
 	v = bytes.Trim(v, " \t\r\n")
 	if !json.Valid(v) {
 		return nil, errJSON

@@ -13,7 +13,7 @@ var (
 	ErrCredential = unauthorized("malformed", "the header Authorization is invalid; expected one Authorization: Bearer KEY")
 )
 
-// TicketParameter is the member of a query that a ticket stands in.
+// TicketParameter is the name of a ticket in a query.
 const TicketParameter = "ticket"
 
 // Door finds out who sends a request, by what is set up. A door without keys and tokens lets everybody in as [Local].
@@ -23,20 +23,20 @@ type Door struct {
 	Tickets *Tickets
 }
 
-// Open says that nobody has to say who they are.
+// Open reports whether requests need no key and no token.
 func (d *Door) Open() bool { return d == nil || d.Keys == nil && d.Tokens == nil }
 
 // Visitor is who sends a request, and how that is known.
 type Visitor struct {
 	Principal
-	By  string // "key", "token", "ticket"; "" where nobody has to say who they are
+	By  string // "key", "token", "ticket"; "" if the door is open
 	Key string // id of the key
 	// Grant says for how long it counts.
 	Grant Grant
 }
 
 // Enter returns who sends a request. The error is a [Refusal], or that of the request's context, or of a store of tickets that cannot be
-// reached; whatever it is, the visitor is nobody. With ErrExpiredKey and ErrRevokedKey it has the key's id, for the log.
+// reached; the visitor is then unknown. With ErrExpiredKey and ErrRevokedKey it has the key's id, for the log.
 //
 // A ticket counts where there is no header, and is used up by it.
 func (d *Door) Enter(r *http.Request) (Visitor, error) {
@@ -90,7 +90,7 @@ func isToken(text string) bool {
 	return strings.HasPrefix(text, "ey") && strings.Count(text, ".") == 2
 }
 
-// bearer is the key or token of a request; "" where there is none.
+// bearer returns the key or token of a request, or "".
 func bearer(h http.Header) (string, error) {
 	const scheme = "bearer "
 	values := h["Authorization"]
@@ -127,7 +127,7 @@ func HasTicket(r *http.Request) bool {
 // WithoutTicket is a request without the ticket in its address, which handlers do not know and logs must not have. It is the same one
 // where there is none.
 func WithoutTicket(r *http.Request) *http.Request {
-	if !strings.Contains(r.URL.RawQuery, TicketParameter) {
+	if !HasTicket(r) {
 		return r
 	}
 	var kept []string
@@ -136,9 +136,6 @@ func WithoutTicket(r *http.Request) *http.Request {
 		if plain, err := url.QueryUnescape(name); err != nil || plain != TicketParameter {
 			kept = append(kept, pair)
 		}
-	}
-	if len(kept) == strings.Count(r.URL.RawQuery, "&")+1 {
-		return r
 	}
 	without, address := *r, *r.URL
 	address.RawQuery = strings.Join(kept, "&")

@@ -91,13 +91,13 @@ func TestADoorWithoutKeysAndTokensIsOpen(t *testing.T) {
 	}
 	// One with an empty list of keys is not: nobody has one.
 	door := &access.Door{Keys: newKeys(t, access.KeysOptions{})}
-	if v, err := door.Enter(get("/")); !errors.Is(err, access.ErrNobody) || !v.Nobody() || door.Open() {
+	if v, err := door.Enter(get("/")); !errors.Is(err, access.ErrNobody) || !v.Unknown() || door.Open() {
 		t.Errorf("%+v %v", v, err)
 	}
 	tokens := &access.Door{Tokens: newTokens(t, newIssuer("es"), nil)}
 	r := get("/")
 	r.Header.Set("Authorization", "Bearer "+foreign)
-	if v, err := tokens.Enter(r); !errors.Is(err, access.ErrMalformedToken) || !v.Nobody() {
+	if v, err := tokens.Enter(r); !errors.Is(err, access.ErrMalformedToken) || !v.Unknown() {
 		t.Errorf("%+v %v", v, err)
 	}
 }
@@ -125,7 +125,7 @@ func FuzzEnter(f *testing.F) {
 		}
 		v, err := door.Enter(r)
 		refusal, ok := errors.AsType[*access.Refusal](err)
-		if !ok || !v.Nobody() || refusal.Status != http.StatusUnauthorized {
+		if !ok || !v.Unknown() || refusal.Status != http.StatusUnauthorized {
 			t.Fatalf("%q %q: %+v %v", header, query, v, err)
 		}
 		if secret := strings.TrimPrefix(header, "Bearer "); len(secret) > 12 && strings.Contains(err.Error()+refusal.Challenge(), secret) {

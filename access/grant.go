@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Grant is what lets somebody in, for as long as it does: what goes on for longer than a request is asked for it again, see [Door.Holds].
+// Grant is the right that lets a caller in, and for how long. What takes longer than a request checks it again, see [Door.Holds].
 // The zero value lets in for good.
 type Grant struct {
 	Digest [sha256.Size]byte `json:"digest,omitzero"` // of a key; zero for none
@@ -28,7 +28,7 @@ func (d *Door) Holds(g Grant) bool {
 	return d.Keys != nil && d.Keys.holds(g.Digest)
 }
 
-// KeyTag is a short name of the key that lets in, for those who remember whose work a key started; "" without a key. Nobody finds the key by it.
+// KeyTag is a short name of the key, for a record of the work that it started; "" without a key. It does not reveal the key.
 func (g Grant) KeyTag() string {
 	if g.Digest == ([sha256.Size]byte{}) {
 		return ""
@@ -51,7 +51,7 @@ func (d *Door) Revoked(keyTag string) bool {
 	return true
 }
 
-// holds says whether there is a key with this digest that opens something. It is no secret by now: whoever has shown the key was let in.
+// holds reports whether a valid key has this digest. The comparison need not be constant in time, because the key was accepted before.
 func (k *Keys) holds(digest [sha256.Size]byte) bool {
 	for _, key := range k.table.Load().byStart[binary.LittleEndian.Uint64(digest[:])] {
 		if key.digest == digest {

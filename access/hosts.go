@@ -44,7 +44,7 @@ func NewHosts(list []string) (*Hosts, error) {
 	return h, nil
 }
 
-// isHostName takes names as they stand in a Host header: in ASCII, without a port and a dot at the end.
+// isHostName reports whether a name is one of a Host header: in ASCII, without a port and a dot at the end.
 func isHostName(name string) bool {
 	if name == "" || len(name) > 253 || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") || strings.Contains(name, "..") {
 		return false
@@ -57,7 +57,7 @@ func isHostName(name string) bool {
 	return true
 }
 
-// Allows reports whether the server is known by a host as it stands in a request, with or without a port.
+// Allows reports whether the server is known by the host of a request, with or without a port.
 func (h *Hosts) Allows(host string) bool {
 	if h.any {
 		return true

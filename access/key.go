@@ -16,7 +16,7 @@ import (
 // lsk_ID_sha256_DIGEST.
 //
 // SHA-256 without salt and without cost is right here. Slow hashes are for passwords, of which a thief who has the hashes can try
-// all likely ones; nobody can try 2^160 keys. A slow hash would only let whoever sends wrong keys keep the server busy.
+// all likely ones; 2^160 keys are too many to try. A slow hash would only let senders of wrong keys keep the server busy.
 const (
 	keyMark    = "lsk_"
 	digestMark = "_sha256_"
@@ -42,7 +42,7 @@ type Key struct {
 	digest [sha256.Size]byte
 }
 
-// NewKey makes a key for a principal, and returns the text that is its secret beside it.
+// NewKey makes a key for a principal, and returns its secret text too.
 func NewKey(p Principal, expires time.Time) (Key, string) {
 	var id [5]byte
 	var secret [20]byte
@@ -73,7 +73,7 @@ func own(text string) bool {
 	return checksum(text[:end]) == text[end:]
 }
 
-// idOf is the id of a key: the one that stands in it, or else the beginning of its digest, from which nobody finds the key.
+// idOf returns the id of a key: the one in its text, or else the beginning of its digest, which does not reveal the key.
 func idOf(text string) string {
 	if own(text) {
 		return text[len(keyMark):][:idLength]
@@ -82,7 +82,7 @@ func idOf(text string) string {
 	return letters.EncodeToString(d[:5])
 }
 
-// Entry writes the key as it stands in a file of keys: NAME:DIGEST:ROLE, and what else is to be said.
+// Entry writes the key as a line of a key file: NAME:DIGEST:ROLE and its other properties.
 func (k *Key) Entry() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:%s%s%s%s:%s", k.Principal.Name, keyMark, k.ID, digestMark, hex.EncodeToString(k.digest[:]), k.Principal.Role)
@@ -155,7 +155,7 @@ func ParseKey(entry string) (Key, error) {
 	return k, nil
 }
 
-// checkAdmin refuses a scope that the role does not have: scopes narrow, and somebody may have thought that they widen.
+// checkAdmin refuses a scope that the role does not have: scopes narrow, and its author may have thought that they widen.
 func checkAdmin(p Principal) error {
 	if p.Scopes.has(admin) && !p.Administers() {
 		return fmt.Errorf("the scope %s needs the role admin", admin)

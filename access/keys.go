@@ -22,7 +22,7 @@ import (
 	"github.com/lingserve/lingserve/internal/backoff"
 )
 
-// Refusals of keys. Whoever is told that a key is expired or revoked has shown that he has it.
+// Refusals of keys. Only a caller who has the key learns that it is expired or revoked.
 var (
 	ErrMistypedKey = unauthorized("key_mistyped", "the API key is mistyped or incomplete, because its checksum is wrong; copy it again")
 	ErrUnknownKey  = unauthorized("key_unknown", "unknown API key; ask the operator for a valid one")
@@ -45,7 +45,7 @@ const (
 	maxKeys = 10_000
 	// maxKeyFile is enough for that many with long lists of scopes.
 	maxKeyFile = 4 << 20
-	// maxErrors are told of one place; a file of another kind would be wrong in each line.
+	// maxErrors are reported for one place; a file of another kind would be wrong in each line.
 	maxErrors = 10
 )
 
@@ -181,7 +181,7 @@ func newKeyTable(keys []Key) (*keyTable, error) {
 
 // Find returns whose key a text is. The key is there, too, with ErrExpiredKey and ErrRevokedKey, to be logged; it must not be changed.
 //
-// Only digests are looked up: how long that takes depends on bits of them, and whoever tries keys does not choose these.
+// Only digests are looked up: how long that takes depends on bits of them, and a caller who tries keys cannot choose these.
 func (k *Keys) Find(text string) (*Key, error) {
 	if len(text) > maxKey {
 		return nil, ErrUnknownKey
@@ -293,7 +293,7 @@ func AddKey(path string, k *Key) error {
 		line = "\n" + line
 	}
 	if err == nil {
-		_, err = f.WriteString(line) // in one piece, so that nobody reads half of it
+		_, err = f.WriteString(line) // in one write, so that no reader gets half of it
 	}
 	if err == nil {
 		err = f.Sync()

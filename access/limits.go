@@ -11,7 +11,7 @@ import (
 // Rate is how much of something a caller gets in a minute, and how much at once after a pause.
 type Rate = ratelimit.Rate
 
-// LimitsOptions are limits for each caller. Zero is no limit, unless something else is said.
+// LimitsOptions are limits for each caller. Zero is no limit, except for Debt.
 type LimitsOptions struct {
 	Requests Rate
 	Tokens   Rate          // of models, in and out

@@ -13,23 +13,23 @@ import (
 	"github.com/lingserve/lingserve/tool"
 )
 
-// Principal is who asks. The zero value is nobody.
+// Principal is the caller. The zero value is an unknown one.
 type Principal struct {
 	Name   string    `json:"name"`            // as [CheckName] has it, or of a token: then with an @ in it
 	Role   tool.Role `json:"role"`            // what its tools may do, and whether it may administer
 	Scopes Scopes    `json:"scopes,omitzero"` // narrow what the role may; zero narrows nothing
 }
 
-// Local is who asks where nobody has to say who they are: the one user of the server.
+// Local is the caller of a server without keys and tokens: its one user.
 var Local = Principal{Name: local, Role: tool.Admin}
 
 const local = "local"
 
-// Nobody says that it is not known who asks.
-func (p Principal) Nobody() bool { return p.Name == "" }
+// Unknown reports whether the caller is not known.
+func (p Principal) Unknown() bool { return p.Name == "" }
 
 // Owner is what runs and sessions are marked with that the principal begins: its name, or "" for [Local], so that a server that
-// never asked who somebody is finds what it has.
+// had no keys before finds what it has.
 func (p Principal) Owner() string {
 	if p.Name == local {
 		return ""
@@ -37,10 +37,10 @@ func (p Principal) Owner() string {
 	return p.Name
 }
 
-// Sees says whether the principal may know of what somebody owns: it is its own, or the principal administers. What has no owner is
-// of [Local].
+// Sees reports whether the principal may see what an owner has: it owns it itself, or it administers. Without an owner it belongs to
+// [Local].
 func (p Principal) Sees(owner string) bool {
-	return !p.Nobody() && (p.Owner() == owner || p.Administers())
+	return !p.Unknown() && (p.Owner() == owner || p.Administers())
 }
 
 // Administers says whether the principal may see and do what concerns all others: their runs, metrics, profiles.
@@ -50,10 +50,10 @@ func (p Principal) Administers() bool {
 
 // Operates reports whether the principal has shown that it is an operator or an admin. [Local] has shown nothing.
 func (p Principal) Operates() bool {
-	return !p.Nobody() && p.Name != local && p.Role >= tool.Operator
+	return !p.Unknown() && p.Name != local && p.Role >= tool.Operator
 }
 
-// Runs says whether the principal may run a workflow. "" is one that the request itself brings, which could be any.
+// Runs reports whether the principal may run a workflow. "" is one that the request itself brings, which could be any.
 func (p Principal) Runs(workflow string) bool { return p.may(workflows, workflow) }
 
 // Asks says whether the principal may ask an agent.
@@ -63,12 +63,12 @@ func (p Principal) Asks(agent string) bool { return p.may(agents, agent) }
 func (p Principal) Remembers() bool { return p.may(sessions, "") }
 
 func (p Principal) may(resource, name string) bool {
-	return !p.Nobody() && p.Scopes.allow(resource, name)
+	return !p.Unknown() && p.Scopes.allow(resource, name)
 }
 
 // LogValue shows who it is and as what. What it may in detail is the same at each request.
 func (p Principal) LogValue() slog.Value {
-	if p.Nobody() {
+	if p.Unknown() {
 		return slog.StringValue("nobody")
 	}
 	return slog.GroupValue(slog.String("name", p.Name), slog.String("role", p.Role.String()))
@@ -83,7 +83,7 @@ const (
 	maxSubject = MaxName - maxIssuer - 1
 )
 
-// CheckName says what is wrong with a name for a principal. It has small letters, digits, ".", "_" and "-" only, since it stands in
+// CheckName says what is wrong with a name for a principal. It has small letters, digits, ".", "_" and "-" only, since it is used in
 // labels of metrics, in ids of sessions and, as a part, in names of files, some of which do not tell large letters from small ones.
 func CheckName(name string) error {
 	switch {
@@ -122,7 +122,7 @@ func tokenName(issuer, subject string) string {
 	return subject + "@" + issuer
 }
 
-// letters write bytes as text that can be read out, selected by a double click, and stand in a name.
+// letters encodes bytes as text that can be read out, selected by a double click, and used in a name.
 var letters = base32.NewEncoding(alphabet).WithPadding(base32.NoPadding)
 
 const alphabet = "abcdefghijklmnopqrstuvwxyz234567"
@@ -134,13 +134,13 @@ func With(ctx context.Context, p Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
 
-// From is who asks; nobody where the context does not know.
+// From returns the caller that the context has, or the zero value.
 func From(ctx context.Context) Principal {
 	p, _ := ctx.Value(principalKey{}).(Principal)
 	return p
 }
 
-// ParseRole reads a role; the error names those that there are.
+// ParseRole reads a role; the error names all roles.
 func ParseRole(text string) (tool.Role, error) {
 	var r tool.Role
 	if err := r.UnmarshalText([]byte(text)); err != nil {
@@ -149,7 +149,7 @@ func ParseRole(text string) (tool.Role, error) {
 	return r, nil
 }
 
-// short is what of a text stands in an error. It may have been put in a wrong place: of a key nothing is repeated.
+// short shortens a text for an error. It repeats nothing of a key, which may be in a wrong place.
 func short(text string) string {
 	if strings.Contains(text, keyMark) {
 		return "…"

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Refusal says why somebody is not let in. All of it may be told to whoever asked, but for the Reason, which is for logs and metrics:
-// there are few of them, and each is a word.
+// Refusal says why a request is refused. The caller may see all of it but the Reason, which is for logs and metrics: there are few reasons,
+// and each is a word.
 type Refusal struct {
 	Status     int    // of HTTP
 	Code       string // of the problem document

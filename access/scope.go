@@ -147,7 +147,7 @@ func (s Scopes) allow(resource, name string) bool {
 	return false
 }
 
-// String writes the scopes as they stand in a key's line, joined by "+"; "" narrows nothing.
+// String writes the scopes as in a line of a key file, joined by "+"; "" narrows nothing.
 func (s Scopes) String() string {
 	if s.listed && len(s.list) == 0 {
 		return "none"

@@ -16,7 +16,7 @@ import (
 	"github.com/lingserve/lingserve/store"
 )
 
-// Refusals of tickets. Whether one was never there, was used or has expired is not told apart: whoever has it knows.
+// Refusals of tickets. Unknown, used and expired ones get the same.
 var (
 	ErrTicket = unauthorized("ticket", "the ticket is unknown, used, expired or for another path; request a new one")
 	// ErrManyTickets is for a principal that has asked for many and used none, or for all of them together.
@@ -105,7 +105,7 @@ func NewTickets(o TicketsOptions) *Tickets {
 func (t *Tickets) Issue(ctx context.Context, v Visitor, method, path string) (string, time.Time, error) {
 	p := v.Principal
 	switch {
-	case p.Nobody():
+	case p.Unknown():
 		return "", time.Time{}, ErrNobody
 	case method != http.MethodGet:
 		return "", time.Time{}, &Refusal{Status: http.StatusBadRequest, Code: "invalid_request", Reason: "ticket_method", Detail: "a ticket is only for GET; send other requests with an Authorization header"}
@@ -173,7 +173,7 @@ func (t *Tickets) Redeem(ctx context.Context, text string, r *http.Request) (Pri
 	if len(text) != ticketLength || !strings.HasPrefix(text, ticketMark) {
 		return Principal{}, Grant{}, ErrTicket
 	}
-	ticket, ok, err := t.take(ctx, text)
+	ticket, ok, err := t.remove(ctx, text)
 	switch {
 	case err != nil:
 		return Principal{}, Grant{}, err
@@ -183,9 +183,9 @@ func (t *Tickets) Redeem(ctx context.Context, text string, r *http.Request) (Pri
 	return ticket.Principal, ticket.Grant, nil
 }
 
-// take returns a ticket and removes it: of several who ask at the same time, one gets it. If the answer of the removal is lost, the ticket is
+// remove removes a ticket and returns it: of several who ask at the same time, one gets it. If the answer of the removal is lost, the ticket is
 // used up.
-func (t *Tickets) take(ctx context.Context, text string) (ticket Ticket, ok bool, err error) {
+func (t *Tickets) remove(ctx context.Context, text string) (ticket Ticket, ok bool, err error) {
 	if t.o.Store == nil {
 		return ticket, false, nil
 	}

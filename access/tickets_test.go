@@ -171,7 +171,7 @@ func TestWhatIsNoTicketLetsNobodyIn(t *testing.T) {
 	tickets := newTickets(t, access.TicketsOptions{})
 	good := issue(t, tickets, ann, "/v1/runs")
 	for _, text := range []string{"", "lst_", good[:len(good)-1], good + "a", strings.ToUpper(good), "lst_" + strings.Repeat("a", 32), strings.Repeat("x", 1<<20)} {
-		if p, _, err := tickets.Redeem(t.Context(), text, get("/v1/runs")); !errors.Is(err, access.ErrTicket) || !p.Nobody() {
+		if p, _, err := tickets.Redeem(t.Context(), text, get("/v1/runs")); !errors.Is(err, access.ErrTicket) || !p.Unknown() {
 			t.Errorf("%.40q: %v %v", text, p, err)
 		}
 	}
@@ -305,7 +305,7 @@ func TestAStoreThatCannotBeReachedLetsNobodyIn(t *testing.T) {
 		t.Error(text, err)
 	}
 	door := &access.Door{Keys: newKeys(t, access.KeysOptions{}), Tickets: tickets}
-	if v, err := door.Enter(get("/v1/runs?ticket=lst_" + strings.Repeat("a", 46))); !errors.Is(err, down) || !v.Nobody() {
+	if v, err := door.Enter(get("/v1/runs?ticket=lst_" + strings.Repeat("a", 46))); !errors.Is(err, down) || !v.Unknown() {
 		t.Error(v, err)
 	}
 }

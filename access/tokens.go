@@ -40,7 +40,7 @@ var (
 	}
 )
 
-// TokensOptions say which tokens are accepted and to whom they lead. Issuer, Audiences and Keys are required.
+// TokensOptions say which tokens are accepted and which principals they give. Issuer, Audiences and Keys are required.
 type TokensOptions struct {
 	Name      string   // of the issuer, in the names of principals: subject@NAME; small letters, digits, ".", "_", "-"; "sso"
 	Issuer    string   // the claim iss, exactly
@@ -58,8 +58,8 @@ type TokensOptions struct {
 	ScopeClaim   string               // "scope"; text with blanks, or a list. Only with ScopePrefix
 	ScopePrefix  string               // of the scopes that are meant for this server, as "lingserve:"; "" regards no scopes
 
-	Transport http.RoundTripper // to the issuer; nil is one of its own
-	ProxyEnv  bool              // with a transport of its own: go through the proxy that the environment names
+	Transport http.RoundTripper // to the issuer; nil is a new one
+	ProxyEnv  bool              // with a new transport: go through the proxy that the environment names
 	Log       *slog.Logger
 }
 
@@ -229,7 +229,7 @@ type registered struct {
 // latest is the end of what times in tokens can mean, the year 9999: beyond it, adding to a time overflows.
 const latest = 253402300799
 
-// validate looks at who issued the token, for whom and when.
+// validate checks the issuer, the audience and the times of a token.
 func (t *Tokens) validate(c *registered) error {
 	now := time.Now()
 	for _, d := range []*jwt.NumericDate{c.Expiry, c.NotBefore, c.IssuedAt} {
@@ -253,7 +253,7 @@ func (t *Tokens) validate(c *registered) error {
 	return nil
 }
 
-// principal is whom the claims of a token lead to that was found to be right.
+// principal returns the principal of a valid token.
 func (t *Tokens) principal(claims map[string]any) (Principal, error) {
 	subject, _ := claims[t.o.SubjectClaim].(string)
 	if subject == "" || len(subject) > maxClaim || !utf8.ValidString(subject) || strings.ContainsFunc(subject, unicode.IsControl) {

@@ -316,7 +316,7 @@ func TestATokenThatIsNotRightLetsNobodyIn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := tokens.Check(t.Context(), tc.token)
-			if !errors.Is(err, tc.want) || !got.Nobody() {
+			if !errors.Is(err, tc.want) || !got.Unknown() {
 				t.Fatalf("%+v, %v; want %v", got, err, tc.want)
 			}
 			refusal, ok := errors.AsType[*access.Refusal](err)
@@ -767,7 +767,7 @@ func FuzzCheck(f *testing.F) {
 			return // the last letter of a signature has bits that mean nothing
 		}
 		refusal, ok := errors.AsType[*access.Refusal](err)
-		if !ok || !p.Nobody() || refusal.Detail == "" || refusal.Status/100 != 4 {
+		if !ok || !p.Unknown() || refusal.Detail == "" || refusal.Status/100 != 4 {
 			t.Fatalf("%q: %+v %v", text, p, err)
 		}
 	})
@@ -787,7 +787,7 @@ func FuzzKeySet(f *testing.F) {
 		})
 		must(err)
 		defer tokens.Close()
-		if p, err := tokens.Check(t.Context(), sign("foreign", "RS256", good(nil), nil)); err == nil || !p.Nobody() {
+		if p, err := tokens.Check(t.Context(), sign("foreign", "RS256", good(nil), nil)); err == nil || !p.Unknown() {
 			t.Fatalf("%q lets somebody in", data)
 		}
 	})

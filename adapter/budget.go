@@ -150,7 +150,7 @@ func (b *Budget) spending() Spending {
 	return s
 }
 
-// today begins a new day where one has begun. Calls that go on from the day before pay to that. The lock is held, or nobody has b yet.
+// today begins a new day where one has begun. Calls that go on from the day before pay to that. The lock is held, or b is new.
 func (b *Budget) today(now time.Time) {
 	day := now.UTC().Format(time.DateOnly)
 	if day == b.day {
@@ -280,7 +280,7 @@ func (b *Budget) callerName(name string) string {
 	return name
 }
 
-// sweep forgets sessions, which can be read again, and runs, which have mostly ended, that nobody has used for a while. The lock is held.
+// sweep forgets sessions and runs that were not used for a while: sessions can be read again, and most of these runs have ended. The lock is held.
 func (b *Budget) sweep(now time.Time) {
 	if now.Sub(b.swept) < sweepPause {
 		return
@@ -321,8 +321,8 @@ func (l *bill) raise(need int64) (full *charged) {
 	return nil
 }
 
-// take counts a chunk of the answer, and fails where it is one too many.
-func (l *bill) take(c *Chunk) error {
+// add counts a chunk of the answer, and fails if it costs too much.
+func (l *bill) add(c *Chunk) error {
 	if l == nil {
 		return nil
 	}
@@ -333,7 +333,7 @@ func (l *bill) take(c *Chunk) error {
 	if c.Finish != "" {
 		l.whole = true
 	}
-	if l.whole || !l.budget.limited() { // of a whole answer is owed what it has cost, whatever there is
+	if l.whole || !l.budget.limited() { // a complete answer is paid in full
 		return nil
 	}
 	tokens := l.tokens()
@@ -361,8 +361,8 @@ func (l *bill) owed() int64 {
 	return cost
 }
 
-// again reserves what another attempt may cost; it fails where there is no room for it.
-func (l *bill) again() error {
+// retry reserves what another attempt may cost; it fails if a limit is reached.
+func (l *bill) retry() error {
 	if l == nil {
 		return nil
 	}
@@ -377,8 +377,8 @@ func (l *bill) again() error {
 	return nil
 }
 
-// settle pays what the call has cost, with all its attempts.
-func (l *bill) settle() {
+// pay pays what the call has cost, with all its attempts.
+func (l *bill) pay() {
 	if l == nil {
 		return
 	}

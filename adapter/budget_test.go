@@ -464,7 +464,7 @@ func TestABudgetDoesNotGrowWithoutEnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l.settle()
+			l.pay()
 		}
 		for i := range maxPurses {
 			call(trail.Trail{Run: fmt.Sprint(i), Session: fmt.Sprint(i)})

@@ -19,7 +19,7 @@ import (
 //   - Once something but thoughts was shown, there is no other: two answers would be mixed.
 //   - What answers took that others take the place of is in the usage of the one that is passed on.
 type Chain struct {
-	// Failed is told of each model in whose place the next one is asked; nil is nobody.
+	// Failed is called for each model that the next one replaces; it may be nil.
 	Failed func(ctx context.Context, name, next string, err error)
 	// WholeCalls says that who reads shows a call when it is complete: the pieces of the first one are held back until then.
 	WholeCalls bool
@@ -116,13 +116,13 @@ func (c *Chain) after(i int) []string {
 	return names
 }
 
-// maxTold is how many models of a chain are told of, and how long what is said of each can be, in bytes.
+// maxTold bounds how many models of a chain an error names, and the bytes of each one's error.
 const (
 	maxTold = 8
 	maxSaid = 200
 )
 
-// none makes the error of a chain of which no model has answered. It says of each why. As for what to do about it, it is the last
+// none makes the error of a chain of which no model has answered. It has the errors of all. As for what to do about it, it is the last
 // one that is worth another attempt; or else one for which the request was too long, since a shorter one may be answered; or else the last.
 func (c *Chain) none(failed []error) *Error {
 	said := make([]string, 0, len(failed))
@@ -199,8 +199,8 @@ func (h *held) pass(stream iter.Seq2[Chunk, error], yield func(Chunk, error) boo
 
 // forward passes on a chunk behind what is held, or holds it; false when the reader has left.
 func (h *held) forward(c *Chunk, yield func(Chunk, error) bool) bool {
-	h.said = h.said && !c.Restart || c.says()
-	if (!h.shown || c.Usage != nil || c.Finish != "") && !h.take(c) { // of most chunks there is nothing to take
+	h.said = h.said && !c.Restart || c.hasContent()
+	if (!h.shown || c.Usage != nil || c.Finish != "") && !h.add(c) { // most chunks have nothing that must be stored
 		return true
 	}
 	return (len(h.chunks) == 0 || h.flush(yield)) && yield(*c, nil)
@@ -211,13 +211,13 @@ func (h *held) silent() bool {
 	return !h.said && (h.finish == FinishStop || h.finish == FinishLength)
 }
 
-// says says whether a chunk has more than thoughts.
-func (c *Chunk) says() bool {
+// hasContent reports whether a chunk has more than reasoning.
+func (c *Chunk) hasContent() bool {
 	return strings.TrimSpace(c.Text) != "" || c.ToolCall != nil || c.ToolResult != nil || c.Citation != nil || c.Media != nil
 }
 
-// take looks at a chunk and says whether it is to be passed on now, behind what is held; otherwise it is held.
-func (h *held) take(c *Chunk) (pass bool) {
+// add holds a chunk, or reports that it may be passed on now, after what is held.
+func (h *held) add(c *Chunk) (pass bool) {
 	if c.Usage != nil {
 		h.usage = *c.Usage
 		if h.spent != (Usage{}) {

@@ -35,7 +35,7 @@ type Error struct {
 	Filtered      bool          // the provider's content filter stopped the answer
 	OfModel       bool          // we know without asking that this model cannot do it; another one may
 	Refused       bool          // it is the messages that were refused: they will be each time they are sent
-	Notice        string        // for whoever wrote the message, where that can be said better than by the code; "" elsewhere
+	Notice        string        // for the author of the message, if it is better than the text for the code; may be ""
 	Status        int           // HTTP status, 0 without one
 	Cause         error
 }

@@ -24,7 +24,7 @@ type guarded struct {
 	provider string // the prefix of its names, and what stands behind it
 	name     string
 	takes    []string     // kinds of media
-	observer Observer     // nil is nobody
+	observer Observer     // may be nil
 	log      *slog.Logger // nil is none
 	noted    *sync.Map    // models of which it was told
 	prices   func(provider, model string) (Price, bool)
@@ -95,7 +95,7 @@ func (q *question) prepare(ctx context.Context) (err error) {
 // end frees what prepare has reserved.
 func (q *question) end() {
 	if q.money != nil {
-		q.money.settle()
+		q.money.pay()
 	}
 	if q.release != nil {
 		q.release()
@@ -127,14 +127,14 @@ func (q *question) wait(ctx context.Context, n int, err error) (counts bool, fai
 	if attempts == 0 {
 		attempts = 3
 	}
-	if q.held.shown || n >= attempts || !again(e) {
+	if q.held.shown || n >= attempts || !isRetryable(e) {
 		return false, e
 	}
 	wait, ok := q.retries.wait(n, e.RetryAfter)
 	if !ok {
 		return false, e
 	}
-	if err := q.money.again(); err != nil {
+	if err := q.money.retry(); err != nil {
 		return false, err
 	}
 	notifyRetry(ctx, e.Code, wait, n+1, attempts)
@@ -169,11 +169,11 @@ func (q *question) attempt(ctx context.Context, n int, yield func(Chunk, error) 
 	return nil
 }
 
-// inSlot is an attempt that has a slot of its provider from its beginning to its end, whatever that is. While it waits for another
+// inSlot makes an attempt that has a slot of its provider from its beginning to its end. While it waits for another
 // attempt, it has none.
 func (q *question) inSlot(ctx context.Context, a *attempt, yield func(Chunk, error) bool) error {
 	if q.slots != nil {
-		if err := q.slots.take(ctx); err != nil {
+		if err := q.slots.acquire(ctx); err != nil {
 			return err
 		}
 		defer q.slots.give()
@@ -201,7 +201,7 @@ func (q *question) pass(ctx context.Context, a *attempt, yield func(Chunk, error
 	}
 	for chunk, err := range q.stream(ctx) {
 		if err != nil {
-			// A limit's error reaches us through the model as the cause of its context, or hidden in an error of its own.
+			// A limit's error reaches us through the model as the cause of its context, or hidden in its own error.
 			if e, ok := errors.AsType[*Error](context.Cause(ctx)); ok {
 				err = e
 			}
@@ -215,15 +215,15 @@ func (q *question) pass(ctx context.Context, a *attempt, yield func(Chunk, error
 			a.saw(&chunk, token)
 		}
 		if q.money != nil {
-			if err := q.money.take(&chunk); err != nil {
+			if err := q.money.add(&chunk); err != nil {
 				h.shown = true
 				return err
 			}
 		}
-		tags.take(&chunk)
+		tags.split(&chunk)
 		w.pause()
 		if account != nil {
-			if err := account.take(ctx, chunk.size()); err != nil {
+			if err := account.pay(ctx, chunk.size()); err != nil {
 				h.shown = true // it is not the model that has failed
 				return err
 			}
@@ -299,7 +299,7 @@ func ofRequest(e *Error) bool {
 	return (e.Status == http.StatusBadRequest || e.Status == http.StatusUnprocessableEntity) && !e.ContextLength && (e.Code == CodeProtocol || e.Code == CodeInvalid)
 }
 
-// note logs, once for each model, that a history was taken only without what its provider put beside it.
+// note logs, once for each model, that a history was accepted only without the extra data of its provider.
 func (g *guarded) note(ctx context.Context, e *Error) {
 	if g.log == nil {
 		return
@@ -343,9 +343,9 @@ func LogFallback(ctx context.Context, fallback, refusal string) {
 	}
 }
 
-// again says whether the same request is worth another attempt: not after a long wait for tokens, or for a slot, which would
+// isRetryable reports whether the same request is worth another attempt: not after a long wait for tokens, or for a slot, which would
 // only be as long the next time.
-func again(e *Error) bool {
+func isRetryable(e *Error) bool {
 	if w, ok := errors.AsType[*waited](e.Cause); ok && w.phase != forConnection || e.Cause == errFull || e.Cause == errMemory {
 		return false
 	}

@@ -219,7 +219,7 @@ func (a *Account) Release() {
 }
 
 // Settle ends the payments of a run that has ended. While it has several users, the account holds followed bytes; with one, nothing: what
-// stays of ended runs in memory has a limit of its own.
+// stays of ended runs in memory has another limit.
 func (a *Account) Settle(followed int64) {
 	if a == nil {
 		return
@@ -358,9 +358,9 @@ func (a *Account) ask(ctx context.Context, bytes int64) (release func(), err err
 	}, nil
 }
 
-// take pays for so much more text of a model, which is there and is passed on when this returns nil. Most calls add two numbers.
+// pay pays for more text of a model, which is passed on when this returns nil. Most calls add two numbers.
 // Errors: an *[Error], the cause of ctx.
-func (a *Account) take(ctx context.Context, text int) error {
+func (a *Account) pay(ctx context.Context, text int) error {
 	given := a.given.Add(int64(text))
 	if given <= a.paid.Load() {
 		return nil

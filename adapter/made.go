@@ -20,7 +20,7 @@ const (
 	PartOther     = "other" // one that only the provider understands; Data is all of it
 )
 
-// MadePart is a part of a message. Data is what the provider put beside it, in a form that is the adapter's own.
+// MadePart is a part of a message. Data is the provider's extra data, in a form of the adapter.
 type MadePart struct {
 	Type string          `json:"type"`
 	Text string          `json:"text,omitempty"` // of text and reasoning

@@ -111,8 +111,8 @@ var mediaRules = []MediaRule{
 	{"*", []string{KindImage, KindPDF, KindAudio}}, // what the wire of OpenAI has
 }
 
-// takes finds the kinds of media that a model takes. Rules of settings go before those of the table.
-func takes(rules []MediaRule, model string) []string {
+// mediaOf finds the kinds of media that a model takes. Rules of settings go before those of the table.
+func mediaOf(rules []MediaRule, model string) []string {
 	model = strings.ToLower(model)
 	for _, list := range [][]MediaRule{rules, mediaRules} {
 		for _, r := range list {
@@ -165,7 +165,7 @@ func OpenDataURL(address string) (kind string, data []byte, ok bool) {
 	return kind, data, err == nil
 }
 
-// mediaType is the type that stands in the head of a data URL.
+// mediaType is the type in the head of a data URL.
 func mediaType(address string) string {
 	head, _, _ := strings.Cut(address, ",")
 	kind, _, _ := strings.Cut(strings.TrimPrefix(head, "data:"), ";")
@@ -235,7 +235,7 @@ func SniffMedia(data []byte, claimed string) string {
 }
 
 // fit makes of a request's media what the model takes. A file of text becomes text, and an image that came as a file an image. What the model
-// cannot take is refused where it is asked now; of what stands earlier in the history, or came of a tool, the model is told that it was there.
+// cannot take is refused in the new message; earlier in the history, and in results of tools, a text replaces it.
 func (g *guarded) fit(req *Request) error {
 	if !hasMedia(req.Messages) {
 		return nil
@@ -303,8 +303,8 @@ func (g *guarded) fitPart(p *Part, asked bool) error {
 	}
 	return &Error{
 		Code: CodeInvalid, OfModel: true, Refused: true,
-		Message: fmt.Sprintf("the model %s:%s does not accept %s; expected %s", g.provider, g.name, mediaName(kind), takesWords(g.takes)),
-		Notice:  fmt.Sprintf("This model reads %s, but no %s.", takesWords(g.takes), mediaName(kind)),
+		Message: fmt.Sprintf("the model %s:%s does not accept %s; expected %s", g.provider, g.name, mediaName(kind), kindsText(g.takes)),
+		Notice:  fmt.Sprintf("This model reads %s, but no %s.", kindsText(g.takes), mediaName(kind)),
 	}
 }
 
@@ -360,7 +360,7 @@ func mediaName(kind string) string {
 	return "files of this type"
 }
 
-func takesWords(kinds []string) string {
+func kindsText(kinds []string) string {
 	words := []string{"text"}
 	for _, kind := range kinds {
 		words = append(words, strings.TrimSuffix(mediaName(kind), " of this type"))

@@ -85,7 +85,7 @@ type ToolCall struct {
 	Arguments string `json:"arguments"`
 }
 
-// ToolResult is what came of a call that the provider made itself, with a tool of its own: such a call is not for us to answer.
+// ToolResult is the result of a call that the provider made itself, with its own tool: we need not answer such a call.
 type ToolResult struct {
 	Index   int // of the call
 	ID      string

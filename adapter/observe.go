@@ -1,13 +1,13 @@
 package adapter
 
-// Observer is told of each request to a provider, so that it can be counted. Its methods, and those of what they return, are called
+// Observer counts requests to providers. Its methods, and those of their results, are called
 // synchronously and from many goroutines: they must not block. A model's name may be one that a caller has made up.
 type Observer interface {
-	// Ask is told of an attempt, the n-th at a request, before it waits for a slot.
+	// Ask is called for an attempt, the n-th at a request, before it waits for a slot.
 	Ask(provider, model string, n int) Attempt
 }
 
-// Attempt is told how an attempt goes on. Its methods are called in this order, from one goroutine; End always, the others where it
+// Attempt observes one attempt. Its methods are called in this order, from one goroutine; End always, the others where it
 // comes so far.
 type Attempt interface {
 	Sent()  // it has its slot, and the provider is asked
@@ -19,5 +19,5 @@ type Attempt interface {
 // Outcomes of attempts that have not failed.
 const (
 	Complete = "ok"
-	Left     = "canceled" // whoever asked did not want the rest
+	Left     = "canceled" // the caller did not want the rest
 )

@@ -83,7 +83,7 @@ func TestAnObserverIsToldOfEachAttempt(t *testing.T) {
 				r := &Registry{Observer: &o, Slots: row.slots}
 				r.Register("p", provider{"m": newFake(row.scripts...)})
 				if row.slots.Max > 0 { // somebody else has it
-					if err := r.slotsOf("p").take(t.Context()); err != nil {
+					if err := r.slotsOf("p").acquire(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 				}

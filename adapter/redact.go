@@ -11,47 +11,17 @@ import (
 // maxCause is how much of a provider's own words is kept for the log, in bytes.
 const maxCause = 2 << 10
 
-// secrets are the shapes that keys have in what providers and proxies echo. Most texts have none of what a shape cannot do without,
-// which is found out for a tenth of what it costs to look for the shape.
+// secrets are the shapes that keys have in what providers and proxies echo.
 var secrets = []struct {
-	may   func(text string) bool
 	shape *regexp.Regexp
 	with  string
 }{
-	{
-		func(text string) bool { return containsFold(text, "bearer") || containsFold(text, "basic") },
-		regexp.MustCompile(`(?i)\b(bearer|basic)[ :=]+[^\s"',;<>]+`), "$1 ***",
-	},
-	{
-		func(text string) bool { return strings.ContainsAny(text, ":=") },
-		regexp.MustCompile(`(?i)\b((?:x-|proxy-)?(?:api[-_]?key|subscription[-_]key|authorization|access[-_]?token|secret)"?\s*[:=]\s*"?)[^\s"',;&<>]+`), "$1***",
-	},
-	{ // of providers, and this server's own: keys and tickets
-		func(text string) bool { return strings.ContainsAny(text, "-_") },
-		regexp.MustCompile(`\b(sk|pk|pat|rk|lsk|lst)[-_][A-Za-z0-9_*.-]{6,}`), "$1-***",
-	},
-	{ // the start of JSON in base64: a signed token
-		func(text string) bool { return strings.Contains(text, "eyJ") },
-		regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_.-]+`), "***",
-	},
-	{
-		func(text string) bool { return strings.Contains(text, "://") },
-		regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s"'@]+@`), "$1***@",
-	},
-	{
-		func(text string) bool { return strings.ContainsAny(text, "?&") },
-		regexp.MustCompile(`([?&](?:key|api[-_]?key|token|sig|signature|code)=)[^&\s"']+`), "$1***",
-	},
-}
-
-// containsFold is strings.Contains for a word of small ASCII letters, in whatever case the text has it.
-func containsFold(text, word string) bool {
-	for i := 0; i+len(word) <= len(text); i++ {
-		if text[i]|0x20 == word[0] && strings.EqualFold(text[i:i+len(word)], word) {
-			return true
-		}
-	}
-	return false
+	{regexp.MustCompile(`(?i)\b(bearer|basic)[ :=]+[^\s"',;<>]+`), "$1 ***"},
+	{regexp.MustCompile(`(?i)\b((?:x-|proxy-)?(?:api[-_]?key|subscription[-_]key|authorization|access[-_]?token|secret)"?\s*[:=]\s*"?)[^\s"',;&<>]+`), "$1***"},
+	{regexp.MustCompile(`\b(sk|pk|pat|rk|lsk|lst)[-_][A-Za-z0-9_*.-]{6,}`), "$1-***"}, // of providers, and this server's own: keys and tickets
+	{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_.-]+`), "***"},            // the start of JSON in base64: a signed token
+	{regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s"'@]+@`), "$1***@"},         // a name and password in an address
+	{regexp.MustCompile(`([?&](?:key|api[-_]?key|token|sig|signature|code)=)[^&\s"']+`), "$1***"},
 }
 
 // trouble is what systems write behind the name of a file, which may be that of a field: nothing secret begins with it.
@@ -76,9 +46,7 @@ func RedactTo(most int, text string, keys ...string) string {
 		}
 	}
 	for _, s := range secrets {
-		if s.may(text) {
-			text = replace(text, s.shape, s.with)
-		}
+		text = replace(text, s.shape, s.with)
 	}
 	if long { // the first cut may have gone through a key, of which the rest is not known any more for what it is
 		text = cut(text, max(0, len(text)-len("…")-longest))

@@ -34,7 +34,7 @@ type Registry struct {
 	Slots    Slots
 	Default  string       // used for the name ""
 	Media    []MediaRule  // correct the table of what models take
-	Observer Observer     // is told of each request, to count it; nil is nobody
+	Observer Observer     // counts requests; may be nil
 	Log      *slog.Logger // of what an operator should know of models, such as those of a chain that have failed; nil is nowhere
 	// Prices gives the price of a provider's model; nil knows none. It is asked at each request.
 	Prices func(provider, model string) (Price, bool)
@@ -123,7 +123,7 @@ func (r *Registry) model(name string) (Model, error) {
 	if of.Total != 0 {
 		timeouts.Total = of.Total
 	}
-	return &guarded{model: m, options: r.Settings[name].Options.Over(of.Options), timeouts: timeouts, retries: r.Retries, slots: r.slotsOf(prefix), provider: prefix, name: rest, takes: takes(r.Media, name), observer: r.Observer, prices: r.Prices, budget: r.Budget, log: r.Log, noted: &r.noted}, nil
+	return &guarded{model: m, options: r.Settings[name].Options.Over(of.Options), timeouts: timeouts, retries: r.Retries, slots: r.slotsOf(prefix), provider: prefix, name: rest, takes: mediaOf(r.Media, name), observer: r.Observer, prices: r.Prices, budget: r.Budget, log: r.Log, noted: &r.noted}, nil
 }
 
 // invalid makes the error of a name that names no model.
@@ -147,7 +147,7 @@ func Links(chain string) []string {
 // Providers lists the prefixes of all providers, sorted.
 func (r *Registry) Providers() []string { return slices.Sorted(maps.Keys(r.providers)) }
 
-// Provider returns the provider with this prefix, nil where there is none.
+// Provider returns the provider with this prefix; it may be nil.
 func (r *Registry) Provider(prefix string) Provider { return r.providers[prefix] }
 
 // Configured says whether there is a provider with this prefix that can have models at all.

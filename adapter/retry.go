@@ -13,7 +13,7 @@ type Retry struct {
 	Of      int    `json:"of"`      // the maximum number of attempts
 }
 
-// minRetryPause is the shortest pause that [OnRetry] reports. Nobody notices a shorter one.
+// minRetryPause is the shortest pause that [OnRetry] reports. A shorter one is not noticed.
 const minRetryPause = time.Second
 
 type onRetry struct{}

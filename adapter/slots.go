@@ -14,7 +14,7 @@ import (
 )
 
 // Slots bound the requests that are made to one provider at once. A request has its slot from before it is sent until its answer has
-// ended or was left. Those for which there is none wait for one. Callers take turns, and the requests of a caller come first come, first
+// ended or was left. Other requests wait for one. Callers take turns, and the requests of a caller come first come, first
 // served; without a known caller each session, or else each run, is one. Zero is the default of a member, but for Max.
 type Slots struct {
 	Max   int           // requests at once to each provider; 0 is no limit
@@ -90,10 +90,10 @@ type slots struct {
 	refused uint64
 }
 
-// take waits for a slot. The error is an *[Error], or the cause of ctx.
-func (s *slots) take(ctx context.Context) error {
+// acquire waits for a slot. The error is an *[Error], or the cause of ctx.
+func (s *slots) acquire(ctx context.Context) error {
 	s.mu.Lock()
-	if s.taken < s.Max { // then nobody waits
+	if s.taken < s.Max { // then no request waits
 		s.taken++
 		s.mu.Unlock()
 		return nil
@@ -157,7 +157,7 @@ func callerOf(ctx context.Context) string {
 	return cmp.Or(t.Caller, t.Session, t.Run)
 }
 
-// busyRetry is when to come back where there was no slot. When one becomes free nobody knows: answers take seconds.
+// busyRetry is when to come back where there was no slot. It is not known when one becomes free: answers take seconds.
 const busyRetry = 5 * time.Second
 
 // full is the error of a request that has got no slot.
@@ -177,7 +177,7 @@ var errFull = errors.New("no slot")
 
 type orElse struct{}
 
-// OrElse says in the context that where a model fails, these are asked in its place, in this order; so nobody waits for a slot of its
+// OrElse says in the context that where a model fails, these are asked in its place, in this order; so no request waits for a slot of its
 // provider while there is another provider to ask.
 func OrElse(ctx context.Context, names ...string) context.Context {
 	return context.WithValue(ctx, orElse{}, names)

@@ -394,7 +394,7 @@ func TestTakingAFreeSlotAllocatesNothing(t *testing.T) {
 	s := &slots{Slots: Slots{Max: 1}}
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(100, func() {
-		if s.take(ctx) != nil {
+		if s.acquire(ctx) != nil {
 			t.Error("full")
 		}
 		s.give()
@@ -412,9 +412,9 @@ func BenchmarkSlots(b *testing.B) {
 			defer wg.Wait()
 			defer cancel()
 			if waiting > 0 {
-				_ = s.take(ctx)
+				_ = s.acquire(ctx)
 				for range waiting {
-					wg.Go(func() { _ = s.take(ctx) })
+					wg.Go(func() { _ = s.acquire(ctx) })
 				}
 				for s.load() < waiting {
 					time.Sleep(time.Millisecond)
@@ -422,7 +422,7 @@ func BenchmarkSlots(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if s.take(ctx) == nil {
+				if s.acquire(ctx) == nil {
 					s.give()
 				}
 			}

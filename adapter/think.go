@@ -12,7 +12,7 @@ var thinkTags = [...]struct{ begin, end string }{
 	{"[THINK]", "[/THINK]"},
 }
 
-// thinking makes reasoning of what stands between the tags at the start of an answer's text, and of what stands before an end tag that has no
+// thinking makes reasoning of the text between the tags at the start of an answer's text, and of the text before an end tag that has no
 // beginning: there are servers whose prompt ends with the tag that begins the thoughts. White space around the tags is left out.
 type thinking struct {
 	state thinkState
@@ -39,8 +39,8 @@ const (
 // maxSpace is how much white space is held back at the start of a text.
 const maxSpace = 64
 
-// take moves what is thinking from the text of a chunk to its reasoning. A chunk that ends the answer, or has a call, gets what was held back.
-func (t *thinking) take(c *Chunk) {
+// split moves thinking from the text of a chunk to its reasoning. A chunk that ends the answer, or has a call, gets what was held back.
+func (t *thinking) split(c *Chunk) {
 	t.parted = t.parted || c.Reasoning != ""
 	if t.state == onlyText || t.state == inText && t.held == "" && strings.IndexByte(c.Text, '<') < 0 {
 		t.passed(c.Text)

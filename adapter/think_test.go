@@ -79,7 +79,7 @@ func TestTextThatIsHeldBackComesWithACall(t *testing.T) {
 		{Chunk{Text: "ink>"}, Chunk{Text: "ink>"}},
 	} {
 		got := row.in
-		if tags.take(&got); got.Text != row.out.Text || got.Reasoning != "" {
+		if tags.split(&got); got.Text != row.out.Text || got.Reasoning != "" {
 			t.Errorf("%+v becomes %+v; expected the text %q", row.in, got, row.out.Text)
 		}
 	}
@@ -167,7 +167,7 @@ func TestTextBesideReasoningIsNoThought(t *testing.T) {
 	for text, want := range map[string]string{"</think>\n144": "144", "hm\n</think>\n144": "hm\n</think>\n144"} {
 		tags, got := thinking{}, ""
 		for _, c := range []Chunk{{Reasoning: "so"}, {Text: text}, {Finish: FinishStop}} {
-			tags.take(&c)
+			tags.split(&c)
 			if got += c.Text; c.Restart {
 				t.Errorf("%q takes text back", text)
 			}
@@ -182,7 +182,7 @@ func TestTextBesideReasoningIsNoThought(t *testing.T) {
 func TestThoughtsThatAreCutOffStayReasoning(t *testing.T) {
 	tags, text, reasoning := thinking{known: true}, "", ""
 	for _, c := range []Chunk{{Text: "hm, 12"}, {Finish: FinishLength}} {
-		tags.take(&c)
+		tags.split(&c)
 		text, reasoning = text+c.Text, reasoning+c.Reasoning
 	}
 	if text != "" || reasoning != "hm, 12" || !tags.known {

@@ -63,7 +63,7 @@ func newTransport(o TransportOptions) *http.Transport {
 		ForceAttemptHTTP2: true,
 		// An answer that is not read, because there is no memory for it, must not come in all the same: a window is held in memory.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second, MaxReceiveBufferPerStream: 256 << 10},
-		// Every stream of HTTP/1.1 has a connection of its own; those of one burst are kept for the next.
+		// Every stream of HTTP/1.1 needs a connection; those of one burst are kept for the next.
 		MaxIdleConns:        4096,
 		MaxIdleConnsPerHost: 1024,
 		IdleConnTimeout:     45 * time.Second, // the memory of a burst is free again within a minute

@@ -1,6 +1,6 @@
 package adapter
 
-// Usage counts tokens, and what they cost. Every count but TotalTokens, and those named "of", is of its own.
+// Usage counts tokens, and what they cost. No count contains another one, except TotalTokens and those named "of".
 type Usage struct {
 	PromptTokens     int `json:"prompt_tokens"` // all of the input, cached ones included
 	CompletionTokens int `json:"completion_tokens"`

@@ -1,13 +1,13 @@
 // Package agent is the built-in plugin of a turn: it keeps a session's memory on a tape, asks the model, runs the tools that the
 // model calls, and asks again, until there is an answer.
 //
-// A *step* is one call of the model and what follows from it. The *loop* makes steps until a reply has no calls and nobody has
-// added anything meanwhile. A *handoff* leaves the past behind an anchor; the loop does one by itself where the context does not
+// A *step* is one call of the model and what follows from it. The *loop* makes steps until a reply has no calls and no message
+// has been added meanwhile. A *handoff* leaves the past behind an anchor; the loop does one by itself where the context does not
 // fit the model.
 //
 // # Guarantees
 //   - What happens goes to the tape when it happens: a crash loses the step that was running and nothing before it.
-//   - Every call that a model makes has one result, on the tape and in the next request, whatever becomes of the tool or the turn.
+//   - Every call that a model makes has one result, on the tape and in the next request, also if the tool or the turn fails.
 //   - What goes wrong with a tool is something that the model reads; it never fails the turn.
 //   - A tool that asks for approval runs after it was given, with the arguments that were shown, or not at all.
 //   - The number of model calls of a turn is bounded, and so is what one of them may say.
@@ -20,9 +20,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -92,7 +91,7 @@ type Options struct {
 type Host interface {
 	// Servers lists the MCP servers.
 	Servers(ctx context.Context) ([]command.Server, error)
-	// Export writes a tape to a file of its own choice.
+	// Export writes a tape to a new file.
 	Export(ctx context.Context, t *tape.Tape) (command.Exported, error)
 }
 
@@ -107,9 +106,7 @@ type Agent struct {
 	inChats   *tool.Runner // of the others: a question must not hold up a chat for a day
 	questions questions
 
-	mu        sync.Mutex
-	framework *turn.Framework
-	agentsmd  *agentsFile
+	framework atomic.Pointer[turn.Framework] // in which the agent is registered
 }
 
 // New makes an agent. Errors are those of a program or a configuration: no models, tools whose names clash.
@@ -147,20 +144,12 @@ func New(o Options) (*Agent, error) {
 
 // AttachFramework is called when the agent is registered: it makes the hooks of the loop known.
 func (a *Agent) AttachFramework(f *turn.Framework) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.framework != nil && a.framework != f {
-		return errors.New("agent: it is registered already, in another framework")
-	}
-	if a.framework == nil {
-		dir := a.options.Workspace
-		if dir == "" {
-			dir = f.Workspace()
-		}
-		if err := a.addFiles(dir); err != nil {
+	if a.framework.CompareAndSwap(nil, f) {
+		if err := a.addFiles(a.workspace()); err != nil {
 			return fmt.Errorf("agent: %w", err)
 		}
-		a.framework, a.agentsmd = f, &agentsFile{dir: dir}
+	} else if a.framework.Load() != f {
+		return errors.New("agent: it is registered already, in another framework")
 	}
 	turn.Declare[BeforeModel](f, "before_model")
 	turn.Declare[AfterModel](f, "after_model")
@@ -188,12 +177,6 @@ func (a *Agent) ResolveSession(_ context.Context, e *turn.Envelope) (turn.Sessio
 	return e.SessionID, true, nil
 }
 
-// lifespan is one that was entered and has to be left.
-type lifespan struct {
-	once sync.Once
-	life turn.Lifespan
-}
-
 // LoadState enters the envelope's lifespan and looks up what was set in the session. It writes nothing.
 func (a *Agent) LoadState(ctx context.Context, e *turn.Envelope, id turn.SessionID) (turn.State, error) {
 	s := turn.State{KeySession: id, KeyAgent: a.options.Name}
@@ -208,21 +191,17 @@ func (a *Agent) LoadState(ctx context.Context, e *turn.Envelope, id turn.Session
 		if err := e.Life.Enter(ctx); err != nil {
 			return nil, fmt.Errorf("enter the lifespan: %w", err)
 		}
-		s[keyLife] = &lifespan{life: e.Life}
+		s[keyLife] = e.Life
 	}
 	return s, nil
 }
 
 // SaveState leaves the lifespan that was entered.
 func (a *Agent) SaveState(ctx context.Context, o *turn.Outcome) error {
-	l, ok := o.State[keyLife].(*lifespan)
-	if !ok {
-		return nil
-	}
-	var err error
-	l.once.Do(func() { err = l.life.Exit(ctx, o.Err) })
-	if err != nil {
-		return fmt.Errorf("leave the lifespan: %w", err)
+	if life, ok := o.State[keyLife].(turn.Lifespan); ok {
+		if err := life.Exit(ctx, o.Err); err != nil {
+			return fmt.Errorf("leave the lifespan: %w", err)
+		}
 	}
 	return nil
 }
@@ -245,7 +224,7 @@ func (a *Agent) DispatchOutbound(ctx context.Context, e *turn.Envelope) (bool, e
 	return false, nil
 }
 
-// OnError tells whoever wrote the message that the turn has failed, see [turn.Notices].
+// OnError notifies the sender that the turn has failed, see [turn.Notices].
 func (a *Agent) OnError(ctx context.Context, stage turn.Stage, err error, e *turn.Envelope) {
 	turn.Notices{}.OnError(ctx, stage, err, e)
 }
@@ -261,22 +240,15 @@ func (a *Agent) SystemPrompt(context.Context, turn.Prompt, turn.State) (string, 
 	if text == "" {
 		text = defaultInstructions
 	}
-	a.mu.Lock()
-	file := a.agentsmd
-	a.mu.Unlock()
-	if file != nil {
-		if more := file.read(); more != "" {
-			text += "\n\n" + more
-		}
+	if more := readAgentsFile(a.workspace()); more != "" {
+		text += "\n\n" + more
 	}
 	return text, nil
 }
 
-// store is where the tapes are.
+// store returns the store of the tapes.
 func (a *Agent) store(ctx context.Context) (tape.Store, error) {
-	a.mu.Lock()
-	f := a.framework
-	a.mu.Unlock()
+	f := a.framework.Load()
 	if f == nil {
 		return nil, errors.New("agent: it is not registered with a framework")
 	}
@@ -287,16 +259,10 @@ func (a *Agent) store(ctx context.Context) (tape.Store, error) {
 	return s, err
 }
 
-// workspace is the folder that sessions belong to.
+// workspace returns the folder of the sessions of an agent that is registered.
 func (a *Agent) workspace() string {
 	if a.options.Workspace != "" {
 		return a.options.Workspace
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.framework != nil {
-		return a.framework.Workspace()
-	}
-	dir, _ := os.Getwd()
-	return dir
+	return a.framework.Load().Workspace()
 }

@@ -43,14 +43,14 @@ type Question struct {
 	Repeat    bool            `json:"repeat,omitempty"` // the call was running when the server stopped, and may have had its effect
 	Role      tool.Role       `json:"-"`                // that an answer needs
 	grant     string          // the fingerprint of the tool
-	written   chan error      // takes what became of writing the decision to the tape; nil where nobody can answer
+	written   chan error      // takes the outcome of writing the decision to the tape; nil if the question cannot be answered
 }
 
-// tell says what became of writing the decision.
-func (q *Question) tell(err error) {
+// notify sends the outcome of writing the decision to the person who answered.
+func (q *Question) notify(err error) {
 	select {
 	case q.written <- err:
-	default: // it was said before, or nobody can answer
+	default: // it was sent before, or the question cannot be answered
 	}
 }
 
@@ -67,7 +67,7 @@ type Answer struct {
 	Session, Turn string
 	ID            string // of the question
 	Approve       bool
-	Nobody        bool   // nobody is there to decide, for the reason, which is a denial
+	Nobody        bool   // no person can decide, for the reason; this is a denial
 	Reason        string // for a denial, told to the model
 	Remember      bool   // also approve later calls of the tool in this session
 	By            string // who, for the tape
@@ -75,31 +75,26 @@ type Answer struct {
 	Role          tool.Role
 }
 
-// settled is how many answered questions are remembered. A second answer to one of them gets ErrAnswered and not ErrNoQuestion.
-const settled = 1024
+// maxAnswered is how many answered questions are remembered. A second answer to one of them gets ErrAnswered and not ErrNoQuestion.
+const maxAnswered = 1024
 
 // questions are the calls that wait for approval. The zero value is ready.
 type questions struct {
 	mu   sync.Mutex
 	open []*question
-	over []place // the last ones that were answered or ran out of time, oldest first
+	over []Question // the last ones that were answered or ran out of time, oldest first
 }
-
-// place is a question, and where it was asked.
-type place struct{ session, turn, id string }
 
 type question struct {
 	Question
 	answer chan Answer // takes one
 }
 
-// fits reports whether an answer is for the question at this place.
-func (p place) fits(a *Answer) bool {
-	return p.id == a.ID && (a.Session != "" || a.Turn != "") &&
-		(a.Session == "" || p.session == a.Session) && (a.Turn == "" || p.turn == a.Turn)
+// fits reports whether an answer is for this question.
+func (q *Question) fits(a *Answer) bool {
+	return q.ID == a.ID && (a.Session != "" || a.Turn != "") &&
+		(a.Session == "" || q.Session == a.Session) && (a.Turn == "" || q.Turn == a.Turn)
 }
-
-func (q *question) place() place { return place{q.Session, q.Turn, q.ID} }
 
 // ask opens a question.
 func (qs *questions) ask(q Question) *question {
@@ -119,7 +114,7 @@ func (qs *questions) close(q *question) bool {
 	if i < 0 {
 		return false
 	}
-	qs.settle(i)
+	qs.finalize(i)
 	return true
 }
 
@@ -130,34 +125,34 @@ func (qs *questions) forget(q *question) {
 	qs.open = slices.DeleteFunc(qs.open, func(o *question) bool { return o == q })
 }
 
-// settle moves a question to those that are over.
-func (qs *questions) settle(i int) {
-	if len(qs.over) == settled {
+// finalize moves a question to those that are over.
+func (qs *questions) finalize(i int) {
+	if len(qs.over) == maxAnswered {
 		qs.over = slices.Delete(qs.over, 0, 1)
 	}
-	qs.over = append(qs.over, qs.open[i].place())
+	qs.over = append(qs.over, Question{Session: qs.open[i].Session, Turn: qs.open[i].Turn, ID: qs.open[i].ID})
 	qs.open = slices.Delete(qs.open, i, i+1)
 }
 
-// take gives an answer to the question it is for, and returns the question.
-func (qs *questions) take(a Answer) (*question, error) {
+// answer gives an answer to the question it is for, and returns the question.
+func (qs *questions) answer(a Answer) (*question, error) {
 	if id, ok := ReadQuestionID(a.ID); ok {
 		a.ID = id
 	}
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for i, q := range qs.open {
-		if !q.place().fits(&a) {
+		if !q.fits(&a) {
 			continue
 		}
 		if a.Role < q.Role {
 			return nil, ErrRole
 		}
-		qs.settle(i)
+		qs.finalize(i)
 		q.answer <- a // there is room: each question is taken from the open ones once
 		return q, nil
 	}
-	if slices.ContainsFunc(qs.over, func(p place) bool { return p.fits(&a) }) {
+	if slices.ContainsFunc(qs.over, func(q Question) bool { return q.fits(&a) }) {
 		return nil, ErrAnswered
 	}
 	return nil, ErrNoQuestion
@@ -180,7 +175,7 @@ func (qs *questions) list(session string) []Question {
 // Errors are [ErrNoQuestion], [ErrAnswered], [ErrRole] and [ErrNotWritten].
 func (a *Agent) Answer(ctx context.Context, answer Answer) error {
 	answer.Reason = oneLine(strings.TrimSpace(answer.Reason), 300)
-	q, err := a.questions.take(answer)
+	q, err := a.questions.answer(answer)
 	if err != nil {
 		return err
 	}
@@ -241,9 +236,9 @@ func (a *Agent) Remembered(ctx context.Context, t *tape.Tape) ([]string, error) 
 	return names, nil
 }
 
-// approve asks whoever follows the turn whether a call may run.
+// approve asks the reader of the turn, or the chat, whether a call may run.
 func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, error) {
-	s := sceneOf(ctx)
+	s := toolContextOf(ctx)
 	r := s.run.root()
 	settings, err := r.tape.Settings(r.ctx) // the time of a question that is asked again may be over
 	if err != nil {
@@ -268,7 +263,7 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 	asked := a.questions.ask(question)
 	defer func() {
 		a.questions.close(asked)
-		asked.tell(turn.ErrStopped) // for who has answered a turn that has panicked
+		asked.notify(turn.ErrStopped) // for who has answered a turn that has panicked
 	}()
 	if why, ok := r.put(ctx, asked.Question, s); !ok {
 		return tool.Decision{}, r.unattended(asked.Question, s, why)
@@ -283,10 +278,10 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 	}
 	if r.handedOver() {
 		a.questions.forget(asked)
-		asked.tell(context.Cause(ctx))
+		asked.notify(context.Cause(ctx))
 		return tool.Decision{}, context.Cause(ctx)
 	}
-	if !a.questions.close(asked) { // the answer came at the same moment: too late, but it is said so
+	if !a.questions.close(asked) { // the answer came at the same moment: too late, and its sender is notified
 		<-asked.answer
 	}
 	why, code := "no answer came in time", ReasonTimeout
@@ -296,15 +291,16 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 	return tool.Decision{}, errors.Join(context.Cause(ctx), r.decided(asked.Question, Answer{Reason: why}, code, s))
 }
 
-// What an approval_resolved event has as its reason where nobody has decided.
+// Reasons of an approval_resolved event without a decision of a person.
 const (
 	ReasonTimeout    = "timeout"
-	ReasonUnattended = "unattended" // nobody could
-	ReasonEnded      = "ended"      // the turn did
+	ReasonUnattended = "unattended" // no person could decide
+	ReasonEnded      = "ended"      // the turn ended
 )
 
-// unattended writes down that a call is not run because nobody can approve it; why is "" where that is all. The error is what the model reads.
-func (r *run) unattended(q Question, s *scene, why string) error {
+// unattended records that a call is not run because no person can approve it, for the reason why, if there is another one. The error is
+// for the model.
+func (r *run) unattended(q Question, s *toolContext, why string) error {
 	why = cmp.Or(why, "this conversation has no approver")
 	if err := r.decided(q, Answer{Reason: why}, ReasonUnattended, s); err != nil {
 		return err
@@ -312,10 +308,10 @@ func (r *run) unattended(q Question, s *scene, why string) error {
 	return &tool.Error{Kind: tool.KindDenied, Message: "the call was not run: " + why}
 }
 
-// put asks a question. ok is false if nobody can answer it; why is the reason, if it is another than that there is nobody.
-func (r *run) put(ctx context.Context, q Question, s *scene) (why string, ok bool) {
+// put asks a question. ok is false if no person can answer it; why is the reason, "" if the conversation has no approver.
+func (r *run) put(ctx context.Context, q Question, s *toolContext) (why string, ok bool) {
 	if r.turn.Streaming() {
-		s.say(turn.Event{Kind: ApprovalRequiredEvent, Value: encode(q)})
+		s.emit(turn.Event{Kind: ApprovalRequiredEvent, Value: encode(q)})
 		return "", true
 	}
 	e := r.turn.Envelope()
@@ -346,10 +342,10 @@ type resolved struct {
 	Reason   string `json:"reason,omitempty"`
 }
 
-// decided writes down what became of a question, and tells the reader. The code says why, where nobody has decided.
-func (r *run) decided(q Question, answer Answer, code string, s *scene) error {
+// decided records the outcome of a question, and sends it to the reader. code is the reason if no person has decided.
+func (r *run) decided(q Question, answer Answer, code string, s *toolContext) error {
 	if r.handedOver() {
-		q.tell(context.Cause(r.ctx))
+		q.notify(context.Cause(r.ctx))
 		return context.Cause(r.ctx) // the other process asks
 	}
 	decision := "deny"
@@ -368,11 +364,11 @@ func (r *run) decided(q Question, answer Answer, code string, s *scene) error {
 		entries = append(entries, tape.NewSetting(settingApproval+q.Tool, q.grant))
 	}
 	_, err := r.append(entries...)
-	q.tell(err)
+	q.notify(err)
 	told := resolved{ID: q.ID, Call: q.Call, Subagent: q.Subagent, Decision: decision, By: cmp.Or(answer.Name, answer.By), Reason: code}
 	if len(entries) > 1 {
 		told.Remember = "session"
 	}
-	s.say(turn.Event{Kind: ApprovalResolvedEvent, Calls: []tool.Call{{ID: q.Call, Name: q.Tool}}, Value: encode(told)})
+	s.emit(turn.Event{Kind: ApprovalResolvedEvent, Calls: []tool.Call{{ID: q.Call, Name: q.Tool}}, Value: encode(told)})
 	return err
 }

@@ -359,7 +359,7 @@ func TestAnswersToWhatIsNotAskedAreErrors(t *testing.T) {
 		"neither":         {Answer{ID: q.ID, Role: tool.Admin}, ErrNoQuestion},
 		"too low a role":  {Answer{Session: "s", ID: q.ID}, ErrRole},
 	} {
-		if _, err := qs.take(test.answer); !errors.Is(err, test.want) {
+		if _, err := qs.answer(test.answer); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -369,13 +369,13 @@ func TestAnswersToWhatIsNotAskedAreErrors(t *testing.T) {
 	if !qs.close(q) || qs.close(q) {
 		t.Error("a question can be closed once")
 	}
-	if _, err := qs.take(Answer{Session: "s", ID: q.ID, Role: tool.Admin}); !errors.Is(err, ErrAnswered) {
+	if _, err := qs.answer(Answer{Session: "s", ID: q.ID, Role: tool.Admin}); !errors.Is(err, ErrAnswered) {
 		t.Error(err)
 	}
-	for range 2 * settled { // what is remembered is bounded
+	for range 2 * maxAnswered { // what is remembered is bounded
 		qs.close(qs.ask(Question{Session: "s", Call: "more"}))
 	}
-	if len(qs.over) != settled || len(qs.open) != 0 {
+	if len(qs.over) != maxAnswered || len(qs.open) != 0 {
 		t.Errorf("%d, %d", len(qs.over), len(qs.open))
 	}
 }

@@ -2,17 +2,17 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent/command"
+	"github.com/lingserve/lingserve/agent/skill"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -37,7 +37,7 @@ func (a *Agent) isCommand(e *turn.Envelope) bool {
 // AnswerAside answers the commands that do not wait for the session's lane.
 func (a *Agent) AnswerAside(ctx context.Context, e *turn.Envelope, id turn.SessionID) ([]*turn.Envelope, bool, error) {
 	m, ok := a.match(e)
-	if !ok || !m.Beside() {
+	if !ok || !m.Immediate() {
 		return nil, false, nil
 	}
 	r := a.runCommand(ctx, e, id, m, "")
@@ -102,7 +102,7 @@ func (a *Agent) recordCommand(ctx context.Context, e *turn.Envelope, id turn.Ses
 	return err
 }
 
-// openTape opens the tape of a session, and makes it where there is none.
+// openTape opens the tape of a session, and creates it if it does not exist.
 func (a *Agent) openTape(ctx context.Context, id turn.SessionID) (*tape.Tape, error) {
 	store, err := a.store(ctx)
 	if err != nil {
@@ -111,7 +111,7 @@ func (a *Agent) openTape(ctx context.Context, id turn.SessionID) (*tape.Tape, er
 	return tape.Open(ctx, store, a.workspace(), id)
 }
 
-// session is what commands do to a session, on behalf of whoever wrote one.
+// session is the session of a command, on behalf of its sender.
 type session struct {
 	agent  *Agent
 	id     turn.SessionID
@@ -120,8 +120,11 @@ type session struct {
 
 var _ command.Session = (*session)(nil)
 
-// tape is that of the session. Commands that only look do not make one.
-func (s *session) tape(ctx context.Context) (*tape.Tape, error) {
+// Tape returns the session's tape. Commands that only read do not create one.
+func (s *session) Tape(ctx context.Context, create bool) (*tape.Tape, error) {
+	if create {
+		return s.agent.openTape(ctx, s.id)
+	}
 	store, err := s.agent.store(ctx)
 	if err != nil {
 		return nil, err
@@ -133,98 +136,14 @@ func (s *session) tape(ctx context.Context) (*tape.Tape, error) {
 	return t, err
 }
 
-// Info says how the session stands.
-func (s *session) Info(ctx context.Context) (command.Info, error) {
-	t, err := s.tape(ctx)
+// Usage returns the tokens of the last turn and the cost of all.
+func (s *session) Usage(ctx context.Context) (tokens, cost int64, err error) {
+	t, err := s.Tape(ctx, false)
 	if err != nil {
-		return command.Info{}, err
+		return 0, 0, err
 	}
-	i, err := t.Info(ctx)
-	if err != nil {
-		return command.Info{}, err
-	}
-	model, _, err := s.Model(ctx)
-	if err != nil {
-		return command.Info{}, err
-	}
-	info := command.Info{
-		Session: s.id, Tape: t.Name(), Model: model, Entries: i.Entries, Anchors: i.Anchors, LastAnchor: i.LastAnchor.Name,
-		Since: i.LastID - i.LastAnchor.ID, Created: i.Created, Active: i.Updated,
-	}
-	if info.Tokens, err = tokens(ctx, t); err != nil {
-		return command.Info{}, err
-	}
-	used, err := Usage(ctx, t)
-	info.Cost = used.Cost
-	return info, err
-}
-
-// tokens are those that the last turn took.
-func tokens(ctx context.Context, t *tape.Tape) (int64, error) {
-	for e, err := range t.Read(ctx, tape.Query{Kinds: []tape.Kind{tape.KindEvent}, Newest: true}) {
-		if err != nil {
-			return 0, err
-		}
-		if name, data := eventOf(e); name == entryEnd {
-			var d struct {
-				Usage turn.Usage `json:"usage"`
-			}
-			_ = json.Unmarshal(data, &d) // nobody has counted
-			return int64(d.Usage.TotalTokens), nil
-		}
-	}
-	return 0, nil
-}
-
-// Anchors lists the last anchors.
-func (s *session) Anchors(ctx context.Context, limit int) ([]command.Anchor, error) {
-	t, err := s.tape(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var list []command.Anchor
-	for ref, err := range t.Anchors(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		if list = append(list, command.Anchor{ID: ref.ID, Name: ref.Name, Date: ref.Date}); len(list) == limit {
-			break
-		}
-	}
-	return list, nil
-}
-
-// Handoff writes an anchor. A command is answered between turns, so there is no prompt to carry over.
-func (s *session) Handoff(ctx context.Context, name, summary string) (int64, error) {
-	t, err := s.agent.openTape(ctx, s.id)
-	if err != nil {
-		return 0, err
-	}
-	state := map[string]string{"owner": "human"}
-	if summary != "" {
-		state["summary"] = summary
-	}
-	e, err := t.Handoff(ctx, name, state)
-	if errors.Is(err, tape.ErrInvalid) {
-		return 0, &command.Error{Message: "expected a name of 1 to 128 bytes without line breaks", Cause: err}
-	}
-	return e.ID, err
-}
-
-// Search finds entries.
-func (s *session) Search(ctx context.Context, query string, limit int) ([]command.Hit, error) {
-	t, err := s.tape(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var list []command.Hit
-	for h, err := range t.Search(ctx, tape.Query{Text: query, Limit: limit}) {
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, command.Hit{ID: h.ID, Kind: string(h.Kind), Date: h.Date, Excerpt: h.Text})
-	}
-	return list, nil
+	sum, last, err := usage(ctx, t)
+	return int64(last.TotalTokens), sum.Cost, err
 }
 
 // Model says which model answers.
@@ -281,8 +200,8 @@ func (s *session) Remembered(ctx context.Context) ([]string, error) {
 	return s.agent.Remembered(ctx, t)
 }
 
-// AskAgain forgets that a tool was approved for the session.
-func (s *session) AskAgain(ctx context.Context, name string) error {
+// RevokeApproval forgets that a tool was approved for the session.
+func (s *session) RevokeApproval(ctx context.Context, name string) error {
 	t, err := s.agent.openTape(ctx, s.id)
 	if err != nil {
 		return err
@@ -291,38 +210,11 @@ func (s *session) AskAgain(ctx context.Context, name string) error {
 	return err
 }
 
-// Tools lists the agent's tools.
-func (s *session) Tools(context.Context) ([]command.Tool, error) {
-	var list []command.Tool
-	for _, t := range s.agent.tools.Tools() {
-		list = append(list, command.Tool{Name: t.Name, Description: t.Description, Asks: t.Approval == "always"})
-	}
-	return list, nil
-}
+// Tools returns the agent's tools.
+func (s *session) Tools() []*tool.Tool { return s.agent.tools.Tools() }
 
-// Skills lists the skills.
-func (s *session) Skills(context.Context) ([]command.Skill, error) {
-	if s.agent.options.Skills == nil {
-		return nil, nil
-	}
-	var list []command.Skill
-	for _, k := range s.agent.options.Skills.List() {
-		list = append(list, command.Skill{Name: k.Name, Description: k.Description})
-	}
-	return list, nil
-}
-
-// Skill is the text of one.
-func (s *session) Skill(_ context.Context, name string) (string, error) {
-	if s.agent.options.Skills == nil {
-		return "", command.Errorf("there are no skills")
-	}
-	text, err := s.agent.options.Skills.Load(name)
-	if err != nil {
-		return "", &command.Error{Message: err.Error(), Cause: err}
-	}
-	return text.Content, nil
-}
+// Skills returns the agent's skills.
+func (s *session) Skills() *skill.Library { return s.agent.options.Skills }
 
 // Servers lists the MCP servers.
 func (s *session) Servers(ctx context.Context) ([]command.Server, error) {
@@ -333,9 +225,7 @@ func (s *session) Servers(ctx context.Context) ([]command.Server, error) {
 }
 
 // Stop ends the running turn and those that wait.
-func (s *session) Stop(context.Context) (int, error) {
-	return s.agent.attached().Stop(s.id, turn.ErrStopped), nil
-}
+func (s *session) Stop() int { return s.agent.framework.Load().Stop(s.id, turn.ErrStopped) }
 
 // Decide answers a question for approval.
 func (s *session) Decide(ctx context.Context, d command.Decision) error {
@@ -357,30 +247,9 @@ func (s *session) Decide(ctx context.Context, d command.Decision) error {
 	return err
 }
 
-// Fork makes a session of the entries up to an id.
-func (s *session) Fork(ctx context.Context, at int64) (string, error) {
-	t, err := s.tape(ctx)
-	if err != nil {
-		return "", err
-	}
-	suffix := "-fork-" + time.Now().UTC().Format("20060102-150405")
-	target := limit(s.id, 400) + suffix
-	if len(target) > 512 { // characters of several bytes
-		target = strings.TrimPrefix(suffix, "-")
-	}
-	_, err = t.ForkSession(ctx, target, at)
-	switch {
-	case errors.Is(err, tape.ErrNotEmpty):
-		return "", &command.Error{Message: "a fork of this second already exists; retry", Cause: err}
-	case errors.Is(err, tape.ErrInvalid), errors.Is(err, tape.ErrNotFound):
-		return "", &command.Error{Message: fmt.Sprintf("this session has no entry #%d", at), Cause: err}
-	}
-	return target, err
-}
-
 // Export writes the tape to a file.
 func (s *session) Export(ctx context.Context) (command.Exported, error) {
-	t, err := s.tape(ctx)
+	t, err := s.Tape(ctx, false)
 	if err != nil {
 		return command.Exported{}, err
 	}
@@ -388,20 +257,4 @@ func (s *session) Export(ctx context.Context) (command.Exported, error) {
 		return command.Exported{}, command.Errorf("this server exports no tapes")
 	}
 	return s.agent.options.Host.Export(ctx, t)
-}
-
-// Forget erases the session and its forks. The command is a turn of its own, so no other one is running; those that wait begin anew.
-func (s *session) Forget(ctx context.Context) error {
-	t, err := s.tape(ctx)
-	if err != nil {
-		return err
-	}
-	return t.DeleteWithForks(ctx, nil)
-}
-
-// attached is the framework that the agent is registered in.
-func (a *Agent) attached() *turn.Framework {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.framework
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,9 +14,9 @@ import (
 	"github.com/lingserve/lingserve/turn"
 )
 
-// again are the entries that follow an anchor in the middle of a turn: the system prompt, and what the turn is about, so that it
-// stays visible.
-func (r *run) again() []tape.Entry {
+// repeatedEntries returns the entries that follow an anchor in the middle of a turn: the system prompt and the messages that the turn
+// answers, so that the model still sees them.
+func (r *run) repeatedEntries() []tape.Entry {
 	var entries []tape.Entry
 	if r.system != "" {
 		entries = append(entries, tape.NewSystem(r.system))
@@ -35,7 +36,7 @@ func (r *run) anchor(a tape.Entry, before ...tape.Entry) error {
 	ctx, cancel := r.write()
 	defer cancel()
 	a = a.With(tape.Meta{Turn: r.id})
-	if _, err := r.tape.HandoffWith(ctx, a, r.mark(append(before, r.again()...))...); err != nil {
+	if _, err := r.tape.HandoffWith(ctx, a, r.mark(append(before, r.repeatedEntries()...))...); err != nil {
 		return fmt.Errorf("write to the tape: %w", err)
 	}
 	value := encode(map[string]string{"name": tape.AnchorOf(a).Name})
@@ -88,7 +89,7 @@ func (r *run) autoHandoff(anchor string, state map[string]any) error {
 	return r.anchor(tape.NewAnchor(anchor, state).With(meta), r.stepEntry(nil, statusAutoHandoff))
 }
 
-// Bounds of what an anchor says of the calls of its turn.
+// Bounds of the calls of a turn that an anchor lists.
 const (
 	maxDone     = 32  // calls, the last ones
 	maxDoneText = 300 // characters of arguments, and of a result
@@ -168,7 +169,7 @@ func (r *run) summarize() (summary string, source []int64, err error) {
 		if err != nil {
 			return "", nil, err
 		}
-		if _, err := rep.take(&c); err != nil {
+		if _, err := rep.add(&c); err != nil {
 			return "", nil, err
 		}
 		if len(rep.text) > summaryOutput {
@@ -198,34 +199,24 @@ func summaryBytes(maxContext int) int {
 func past(messages []tape.Message, bytes int) string {
 	var lines []string
 	left := bytes
-	for i := len(messages) - 1; i >= 0; i-- {
-		var m struct {
-			Content json.RawMessage `json:"content"`
-			Calls   json.RawMessage `json:"tool_calls"`
-		}
-		if json.Unmarshal(messages[i].JSON, &m) != nil {
+	for _, m := range slices.Backward(messages) {
+		msg, ok := toMessage(m.JSON)
+		if !ok {
 			continue
 		}
-		text := ""
-		if json.Unmarshal(m.Content, &text) != nil {
-			var parts []chatPart
-			_ = json.Unmarshal(m.Content, &parts) // null, beside calls
-			for _, p := range parts {
-				text += p.Text
-			}
+		text := msg.Content
+		for _, p := range msg.Parts {
+			text += p.Text
 		}
-		if len(m.Calls) > 0 {
-			text += " " + string(m.Calls)
+		for _, c := range msg.ToolCalls {
+			text += " " + c.Name + " " + c.Arguments
 		}
-		line := messages[i].Role + ": " + strings.ToValidUTF8(text[:min(len(text), summaryEach)], "")
+		line := m.Role + ": " + strings.ToValidUTF8(text[:min(len(text), summaryEach)], "")
 		if left -= len(line) + 1; left < 0 {
 			break
 		}
 		lines = append(lines, line)
 	}
-	var b strings.Builder
-	for i := len(lines) - 1; i >= 0; i-- {
-		b.WriteString(lines[i] + "\n")
-	}
-	return b.String()
+	slices.Reverse(lines)
+	return strings.Join(lines, "\n")
 }

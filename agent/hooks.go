@@ -54,7 +54,7 @@ type (
 	}
 )
 
-// guard calls a hook and makes a panic its error.
+// guard calls a function and makes a panic its error.
 func guard(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -62,6 +62,20 @@ func guard(f func() error) (err error) {
 		}
 	}()
 	return f()
+}
+
+// change returns what a hook made of a value. A hook that fails or panics changes nothing.
+func change[V any](ctx context.Context, a *Agent, hook, plugin string, value V, f func(V) (V, error)) V {
+	changed := value
+	err := guard(func() (err error) {
+		changed, err = f(value)
+		return err
+	})
+	if err != nil {
+		a.failed(ctx, hook, plugin, err)
+		return value
+	}
+	return changed
 }
 
 type hookPanic struct {
@@ -81,20 +95,16 @@ func (a *Agent) failed(ctx context.Context, hook, plugin string, err error) {
 }
 
 // beforeModel lets hooks change the request, or answer it.
-func (r *run) beforeModel(req *adapter.Request) *Reply {
+func (r *run) beforeModel(req *adapter.Request) (answer *Reply) {
 	for _, h := range turn.PluginsOf[BeforeModel](r.turn) {
-		changed := *req
-		changed.Messages, changed.Tools = slices.Clone(req.Messages), slices.Clone(req.Tools)
-		var answer *Reply
-		err := guard(func() (err error) {
-			answer, err = h.Hook.BeforeModel(r.ctx, &changed, r.state)
-			return err
+		*req = change(r.ctx, r.agent, "before_model", h.Name, *req, func(req adapter.Request) (adapter.Request, error) {
+			req.Messages, req.Tools = slices.Clone(req.Messages), slices.Clone(req.Tools)
+			reply, err := h.Hook.BeforeModel(r.ctx, &req, r.state)
+			if err == nil {
+				answer = reply
+			}
+			return req, err
 		})
-		if err != nil {
-			r.agent.failed(r.ctx, "before_model", h.Name, err)
-			continue
-		}
-		*req = changed
 		if answer != nil {
 			return answer
 		}
@@ -105,13 +115,11 @@ func (r *run) beforeModel(req *adapter.Request) *Reply {
 // afterModel lets hooks change what the model has answered.
 func (r *run) afterModel(rep *Reply) {
 	for _, h := range turn.PluginsOf[AfterModel](r.turn) {
-		changed := *rep
-		changed.Calls = slices.Clone(rep.Calls)
-		if err := guard(func() error { return h.Hook.AfterModel(r.ctx, &changed, r.state) }); err != nil {
-			r.agent.failed(r.ctx, "after_model", h.Name, err)
-			continue
-		}
-		*rep = changed
+		*rep = change(r.ctx, r.agent, "after_model", h.Name, *rep, func(rep Reply) (Reply, error) {
+			rep.Calls = slices.Clone(rep.Calls)
+			err := h.Hook.AfterModel(r.ctx, &rep, r.state)
+			return rep, err
+		})
 	}
 }
 
@@ -143,16 +151,9 @@ func (a *Agent) beforeTool(ctx context.Context, t *tool.Tool, c tool.Call) (json
 // afterTool lets the hooks change a result.
 func (a *Agent) afterTool(ctx context.Context, t *tool.Tool, c tool.Call, result tool.Result) (tool.Result, error) {
 	for _, h := range turn.PluginsOf[AfterTool](runOf(ctx).turn) {
-		var changed tool.Result
-		err := guard(func() (err error) {
-			changed, err = h.Hook.AfterTool(ctx, t, c, result)
-			return err
+		result = change(ctx, a, "after_tool", h.Name, result, func(result tool.Result) (tool.Result, error) {
+			return h.Hook.AfterTool(ctx, t, c, result)
 		})
-		if err != nil {
-			a.failed(ctx, "after_tool", h.Name, err)
-			continue
-		}
-		result = changed
 	}
 	return result, nil
 }

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/lingserve/lingserve/tool"
@@ -38,19 +37,15 @@ func (o *override) Tools() []*tool.Tool {
 	return list
 }
 
-// asks says what the most specific pattern says of a tool: its name before "prefix.*", the longer one before the shorter.
+// asks returns the approval of the most specific pattern that matches a tool: its name before "prefix.*", a longer one before a shorter.
 func (o *override) asks(name string) (asks tool.Approval, ok bool) {
 	longest := -1
 	for pattern, a := range o.approvals {
 		n := len(pattern)
-		switch prefix, wild := strings.CutSuffix(pattern, "*"); {
-		case wild && strings.HasPrefix(name, prefix) && (prefix == "" || strings.HasSuffix(prefix, ".")):
-		case tool.Named(name, pattern):
+		if tool.Named(name, pattern) {
 			n = tool.MaxName + 1
-		default:
-			continue
 		}
-		if n > longest {
+		if n > longest && tool.Matches(name, pattern) {
 			longest, asks, ok = n, a, true
 		}
 	}

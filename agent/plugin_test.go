@@ -357,14 +357,14 @@ func TestAgentsFileIsAFileOfTheWorkspace(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(dir, "AGENTS.md")); err != nil {
 		t.Skip(err)
 	}
-	if got := (&agentsFile{dir: dir}).read(); got != "" {
+	if got := readAgentsFile(dir); got != "" {
 		t.Errorf("a link led out: %q", got)
 	}
 	dir = t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "AGENTS.md"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if got := (&agentsFile{dir: dir}).read(); got != "" {
+	if got := readAgentsFile(dir); got != "" {
 		t.Errorf("%q", got)
 	}
 }

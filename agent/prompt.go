@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -132,7 +133,7 @@ func (a *Agent) attach(ctx context.Context, m turn.Media, left int) (turn.Part, 
 		if !ok {
 			return turn.Part{}, 0, errors.New("sound has to be data")
 		}
-		return turn.Part{Type: "input_audio", InputAudio: &turn.InputAudio{Data: data, Format: audioFormat(m, url)}}, size, nil
+		return turn.Part{Type: "input_audio", InputAudio: &turn.InputAudio{Data: data, Format: audioFormat(url)}}, size, nil
 	case "file":
 		if !strings.HasPrefix(url, "data:") {
 			return turn.Part{}, 0, errors.New("a file has to be data")
@@ -152,7 +153,7 @@ func fetchMedia(ctx context.Context, m turn.Media) (data []byte, err error) {
 	return data, err
 }
 
-// mediaType is the MIME type for the data of m. It stands in an address, so that only one that is well formed is taken.
+// mediaType is the MIME type for the data of m. It becomes a part of a URL, so only a well-formed one is used.
 func mediaType(m turn.Media) string {
 	if kind, _, err := mime.ParseMediaType(m.MIME); err == nil {
 		return kind
@@ -168,20 +169,9 @@ func mediaType(m turn.Media) string {
 	return "application/octet-stream"
 }
 
-// audioFormat is the word that OpenAI has for the format of a sound.
-func audioFormat(m turn.Media, url string) string {
-	kind := mediaType(m)
-	if m.MIME == "" {
-		if head, _, ok := strings.Cut(strings.TrimPrefix(url, "data:"), ";"); ok {
-			kind = head
-		}
-	}
-	switch kind {
-	case "audio/mpeg", "audio/mp3":
-		return "mp3"
-	case "audio/wav", "audio/x-wav", "audio/wave":
-		return "wav"
-	}
+// audioFormat returns OpenAI's word for the format of a sound, by the type in its data URL.
+func audioFormat(url string) string {
+	kind, _, _ := strings.Cut(url, ";")
 	_, format, _ := strings.Cut(kind, "/")
-	return format
+	return cmp.Or(map[string]string{"mpeg": "mp3", "x-wav": "wav", "wave": "wav"}[format], format)
 }

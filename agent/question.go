@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -15,7 +14,7 @@ import (
 // maxShown bounds the arguments of a question that fits into one message of every chat platform, in the units of shownSize.
 const maxShown = 3000
 
-// Text is the whole question as Markdown for a chat; false if nobody could read it, because its arguments have bytes that are not text.
+// Text is the whole question as Markdown for a chat; false if its arguments have bytes that are not text.
 //
 // Every platform shows the text exactly: the arguments are a block of code, and [shown] escapes what a platform would change. The
 // names of tools are letters, digits and `.`, `_` and `-`.
@@ -65,60 +64,36 @@ var mention = regexp.MustCompile("(?i)<(/?(?:at|person))")
 // entity is an entity of HTML, which some clients resolve in code, too.
 var entity = regexp.MustCompile("&(#?[0-9A-Za-z]+;)")
 
-// shown is the same JSON, written so that people read what a program reads. Invisible characters become escapes, and escapes of visible
-// characters become the characters. What ends a block of code on a platform, mentions a person or is an entity has an escape in it. Spaces between
-// values are left out, because they can push a value out of sight.
+// escaped is an escape of JSON; two halves of a surrogate pair are one.
+var escaped = regexp.MustCompile(`\\u[dD][89abAB][[:xdigit:]]{2}\\u[dD][c-fC-F][[:xdigit:]]{2}|\\u[[:xdigit:]]{4}|\\.`)
+
+// shown returns the same JSON, written so that people read what a program reads. Invisible characters become escapes, and escapes of
+// visible characters become the characters. What ends a block of code on a platform, mentions a person or is an entity gets an escape.
+// Spaces between values are left out, because they can push a value out of sight.
 func shown(value json.RawMessage) string {
 	var compact bytes.Buffer
 	if json.Compact(&compact, value) != nil {
 		return string(value) // the runner checks that it is JSON
 	}
-	text := compact.String()
-	var b strings.Builder
-	for len(text) > 0 {
-		r, size, escaped := character(text)
-		switch {
-		case escaped && (r < 0 || r == '"' || r == '\\' || !visible(r)): // stays an escape
-			b.WriteString(text[:size])
-		case !visible(r):
-			b.WriteString(escape(r))
-		default:
-			b.WriteRune(r)
+	text := escaped.ReplaceAllStringFunc(compact.String(), func(escape string) string {
+		var char string
+		err := json.Unmarshal([]byte(`"`+escape+`"`), &char)
+		if r, _ := utf8.DecodeRuneInString(char); err != nil || r == utf8.RuneError || r == '"' || r == '\\' || !visible(r) {
+			return escape
 		}
-		text = text[size:]
+		return char
+	})
+	var b strings.Builder
+	for _, r := range text {
+		if visible(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(escape(r))
+		}
 	}
 	text = strings.ReplaceAll(b.String(), "```", "``\\u0060")
 	text = mention.ReplaceAllString(text, `\u003c$1`)
 	return entity.ReplaceAllString(text, `\u0026$1`)
-}
-
-// character reads the first character of JSON text, or of an escape in it. Half of a surrogate pair is -1.
-func character(text string) (r rune, size int, escaped bool) {
-	if text[0] != '\\' {
-		r, size = utf8.DecodeRuneInString(text)
-		return r, size, false
-	}
-	if text[1] != 'u' {
-		if text[1] == '/' {
-			return '/', 2, true
-		}
-		quoted, _ := strconv.Unquote(`"` + text[:2] + `"`) // the others are those of Go
-		return rune(quoted[0]), 2, true
-	}
-	unit := func(s string) rune {
-		n, _ := strconv.ParseUint(s[2:6], 16, 16)
-		return rune(n)
-	}
-	r = unit(text)
-	if !utf16.IsSurrogate(r) {
-		return r, 6, true
-	}
-	if len(text) >= 12 && text[6] == '\\' && text[7] == 'u' {
-		if pair := utf16.DecodeRune(r, unit(text[6:])); pair != unicode.ReplacementChar {
-			return pair, 12, true
-		}
-	}
-	return -1, 6, true
 }
 
 // escape is a character as JSON escapes it.

@@ -175,20 +175,18 @@ func TestAnApprovalIsOfOneAgentAndSession(t *testing.T) {
 					t.Errorf("approved: %q, %v", list, err)
 				}
 				if row.forget {
-					if err := session.AskAgain(t.Context(), "echo"); err != nil {
+					if err := session.RevokeApproval(t.Context(), "echo"); err != nil {
 						t.Fatal(err)
 					}
 				}
 				w := newWorld(t, newFake(calls("", `c2:echo:{"text":"b"}`), answers("ok")), Options{Name: row.agent, Tools: tools, Store: first.store, Workspace: first.dir})
 				if row.fork {
-					forked, err := session.Fork(t.Context(), 0)
+					copied, err := first.tape().ForkSession(t.Context(), "copy", 0)
 					if err != nil {
 						t.Fatal(err)
 					}
-					again := w.fingerprint(tools.Tools()[0], forked)
-					if copied, err := w.openTape(t.Context(), turn.SessionID(forked)); err != nil {
-						t.Fatal(err)
-					} else if settings, err := copied.Settings(t.Context()); err != nil || remembers(settings[settingApproval+"echo"], again) {
+					again := w.fingerprint(tools.Tools()[0], "copy")
+					if settings, err := copied.Settings(t.Context()); err != nil || remembers(settings[settingApproval+"echo"], again) {
 						t.Errorf("the fork remembers: %v", err)
 					}
 					return

@@ -116,7 +116,7 @@ func readRecord(ctx context.Context, t *tape.Tape, id string) (*record, error) {
 		if name == entryAborted { // by a later turn
 			var d struct{ Turn string }
 			if _ = json.Unmarshal(data, &d); d.Turn == id {
-				r.Ended, r.status = true, statusCanceled
+				r.Ended, r.status = true, StatusCanceled
 			}
 			continue
 		}
@@ -230,7 +230,7 @@ func (r *record) event(name string, data json.RawMessage) {
 	case entryStart:
 		r.Begun = true
 	case entryEnd:
-		var d ended
+		var d Ended
 		_ = json.Unmarshal(data, &d)
 		r.Ended, r.status = true, d.Status
 	case entryCommand:
@@ -273,9 +273,9 @@ func (r *record) approved(name string, c tool.Call) bool {
 // outcome returns the error of a turn that has ended.
 func (r *record) outcome() error {
 	switch {
-	case r.status == statusOK:
+	case r.status == StatusOK:
 		return nil
-	case r.status == statusCanceled:
+	case r.status == StatusCanceled:
 		return turn.ErrStopped
 	case r.failure != nil:
 		return r.failure

@@ -12,7 +12,7 @@ import (
 // maxCalls is how many tools one reply may call: a model that asks for more goes round in circles.
 const maxCalls = 128
 
-// defaultMaxReply is how many bytes a reply may have where nothing else is said.
+// defaultMaxReply is how many bytes a reply may have by default.
 const defaultMaxReply = 1 << 20
 
 // reply is what a model has said so far in one step.
@@ -34,7 +34,7 @@ type replyCall struct {
 	index     int
 	id, name  string
 	arguments []byte
-	told      bool    // the caller has its event
+	announced bool    // the caller has its event
 	made      *string // the result, of a call that the provider has made itself
 	failed    bool
 	answered  bool // the caller has that result
@@ -54,8 +54,8 @@ func (r *reply) find(index int, id string) *replyCall {
 	return nil
 }
 
-// take adds a chunk. It returns the call that is complete now because another one has begun, if any.
-func (r *reply) take(c *adapter.Chunk) (complete *replyCall, err error) {
+// add adds a chunk. It returns the call that is complete now because another one has begun, if any.
+func (r *reply) add(c *adapter.Chunk) (complete *replyCall, err error) {
 	if c.Restart {
 		r.reasoning, r.text = append(r.reasoning, r.text...), nil
 	}
@@ -134,14 +134,14 @@ func (r *reply) keep(entries []tape.Entry) []tape.Entry {
 		return entries
 	}
 	if text := onlyText(made); text != nil && text.Text == string(r.text) {
-		text.Text = "" // it is beside it
+		text.Text = "" // the entry has it
 	}
 	last := &entries[len(entries)-1]
 	*last = last.WithMade(made)
 	return entries
 }
 
-// onlyText returns the part that is all of a message's text; nil where there is none, or more than one.
+// onlyText returns the part that is all of a message's text; nil if it has no text, or more than one part.
 func onlyText(made *adapter.Made) (only *adapter.MadePart) {
 	for i := range made.Parts {
 		if p := &made.Parts[i]; p.Type == adapter.PartText {

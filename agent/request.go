@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -78,9 +77,7 @@ func toContent(content json.RawMessage, out *adapter.Message) bool {
 	}
 	switch content[0] {
 	case '"':
-		if bytes.IndexByte(content, '\\') < 0 {
-			out.Content = string(content[1 : len(content)-1])
-		} else if json.Unmarshal(content, &out.Content) != nil {
+		if json.Unmarshal(content, &out.Content) != nil {
 			return false
 		}
 		if out.Role == adapter.ToolRole {
@@ -191,7 +188,7 @@ func withMedia(list []adapter.Message) bool {
 	return false
 }
 
-// toPart makes an adapter's part. Of what no adapter can send the model is told that it was there.
+// toPart makes an adapter's part. A part that no adapter can send becomes a note.
 func toPart(raw json.RawMessage) adapter.Part {
 	var p chatPart
 	if json.Unmarshal(raw, &p) != nil {

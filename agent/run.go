@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -43,9 +42,10 @@ type (
 	started struct {
 		Model string `json:"model"`
 	}
-	ended struct {
+	// Ended is the data of turn.end.
+	Ended struct {
 		Status string         `json:"status"`
-		Steps  int            `json:"steps"`
+		Steps  int            `json:"steps,omitempty"`
 		Usage  *adapter.Usage `json:"usage,omitempty"`
 	}
 	stepped struct {
@@ -57,11 +57,24 @@ type (
 	}
 )
 
+// StartEntry returns the entry that begins a turn.
+func StartEntry(data any, e *turn.Envelope) tape.Entry {
+	return tape.NewEvent(entryStart, data).With(tape.Meta{Agent: e.Agent()})
+}
+
+// EndEntry returns the entry that ends a turn.
+func EndEntry(data Ended, usage adapter.Usage) tape.Entry {
+	if usage != (adapter.Usage{}) {
+		data.Usage = &usage
+	}
+	return tape.NewEvent(entryEnd, data)
+}
+
 // Statuses of turn.end and loop.step.
 const (
-	statusOK          = "ok"
-	statusError       = "error"
-	statusCanceled    = "canceled"
+	StatusOK          = "ok"
+	StatusError       = "error"
+	StatusCanceled    = "canceled"
 	statusAutoHandoff = "auto_handoff"
 )
 
@@ -89,9 +102,8 @@ type run struct {
 	agent   *Agent
 	ctx     context.Context
 	turn    *turn.Turn
-	id      string          // of the turn
-	scope   string          // what the keys of its calls are derived from: the turn's id, or the key of the subagent's call
-	meta    json.RawMessage // that says so
+	id      string // of the turn
+	scope   string // what the keys of its calls are derived from: the turn's id, or the key of the subagent's call
 	session string
 	state   turn.State
 	prompt  turn.Prompt
@@ -99,10 +111,10 @@ type run struct {
 	tape    *tape.Tape
 	models  []string
 	tools   func() []*tool.Tool
-	parent  *run   // whose tool it is, of a subagent
-	of      string // the id of that tool's call
-	outer   *scene // the step in which that tool runs
-	instead string // where it is set, the system prompt
+	parent  *run         // whose tool it is, of a subagent
+	of      string       // the id of that tool's call
+	outer   *toolContext // the step in which that tool runs
+	instead string       // where it is set, the system prompt
 
 	yield func(turn.Event, error) bool
 	left  bool // the reader has left
@@ -134,22 +146,22 @@ type handoff struct {
 	state any
 }
 
-// scene is what the tools of one step find in their context.
-type scene struct {
-	run      *run
-	happened chan happening // what they have to say
+// toolContext is what the tools of one step find in their context.
+type toolContext struct {
+	run    *run
+	events chan toolEvent
 }
 
-type sceneKey struct{}
+type toolContextKey struct{}
 
-func sceneOf(ctx context.Context) *scene {
-	s, _ := ctx.Value(sceneKey{}).(*scene)
+func toolContextOf(ctx context.Context) *toolContext {
+	s, _ := ctx.Value(toolContextKey{}).(*toolContext)
 	return s
 }
 
 // runOf returns the run that a tool's context belongs to; nil where a tool is called outside of a turn.
 func runOf(ctx context.Context) *run {
-	if s := sceneOf(ctx); s != nil {
+	if s := toolContextOf(ctx); s != nil {
 		return s.run
 	}
 	return nil
@@ -196,7 +208,7 @@ func (r *run) stream(yield func(turn.Event, error) bool) {
 }
 
 // errLeft ends a turn whose reader has gone away.
-var errLeft = errors.New("agent: nobody reads the stream any more")
+var errLeft = errors.New("agent: the reader has left the stream")
 
 // turnOf is the turn from its first entry to its last.
 func (r *run) turnOf() (err error) {
@@ -206,7 +218,7 @@ func (r *run) turnOf() (err error) {
 	if r.past != nil && r.past.Ended {
 		return r.past.Failure
 	}
-	status := statusError // also where something panics
+	status := StatusError // also where something panics
 	defer func() {
 		if r.handedOver() {
 			err = context.Cause(r.ctx)
@@ -217,9 +229,9 @@ func (r *run) turnOf() (err error) {
 	err = r.loop()
 	switch {
 	case err == nil:
-		status = statusOK
+		status = StatusOK
 	case r.left || r.ctx.Err() != nil || errors.Is(err, turn.ErrStopped):
-		status = statusCanceled
+		status = StatusCanceled
 	}
 	if err != nil && r.ctx.Err() != nil {
 		return context.Cause(r.ctx)
@@ -254,17 +266,10 @@ func (r *run) appendAlways(entries ...tape.Entry) (int64, error) {
 	return first, nil
 }
 
-// mark says in entries which turn they are of.
+// mark adds the turn's id to entries.
 func (r *run) mark(entries []tape.Entry) []tape.Entry {
-	if r.meta == nil {
-		r.meta = tape.Entry{}.With(tape.Meta{Turn: r.id}).Meta
-	}
 	for i, e := range entries {
-		if len(e.Meta) == 0 {
-			entries[i].Meta = r.meta // most have nothing else to say
-		} else {
-			entries[i] = e.With(tape.Meta{Turn: r.id})
-		}
+		entries[i] = e.With(tape.Meta{Turn: r.id})
 	}
 	return entries
 }
@@ -305,7 +310,7 @@ func (r *run) begin() (err error) {
 	}
 	settings, _ := r.state[KeySettings].(map[string]json.RawMessage)
 	r.models = r.agent.modelsOf(settings)
-	last, err := r.recall()
+	lastSystem, err := r.lastSystem()
 	if err != nil {
 		return err
 	}
@@ -315,16 +320,18 @@ func (r *run) begin() (err error) {
 	r.awaitTools()
 	var entries []tape.Entry
 	if r.past == nil {
-		if last.unfinished != "" && r.parent == nil {
-			entries = append(entries, aborted(last.unfinished))
-		}
-		start := tape.NewEvent(entryStart, started{r.models[0]})
 		if r.parent == nil {
-			start = start.With(tape.Meta{Agent: r.turn.Envelope().Agent()})
+			if entries, err = Aborted(r.ctx, r.tape); err != nil {
+				return err
+			}
+		}
+		start := StartEntry(started{r.models[0]}, r.turn.Envelope())
+		if r.parent != nil {
+			start.Meta = nil
 		}
 		entries = append(entries, start)
 	}
-	if r.system != last.system {
+	if r.system != lastSystem {
 		entries = append(entries, tape.NewSystem(r.system))
 	}
 	if len(r.asked) > 0 {
@@ -386,7 +393,7 @@ func (r *run) awaitTools() {
 	}
 }
 
-// titled adds the beginning of the sender's words to a message that facts or the words of others stand before. Without words, it says what was sent.
+// titled adds the beginning of the sender's words to a message that begins with facts or with words of others. Without words, the title is the kinds of media.
 func titled(m tape.Entry, e *turn.Envelope) tape.Entry {
 	if words := e.Words(); len(e.Context)+len(e.Media) > 0 || words != e.Content {
 		title := tape.Title(words)
@@ -412,7 +419,7 @@ func mediaTitle(media []turn.Media) string {
 	return strings.Join(kinds, " ")
 }
 
-// messageID is the id of the message that the turn answers, "" where the channel has none of its own.
+// messageID is the id of the message that the turn answers, "" if the channel has no ids.
 func (r *run) messageID() string {
 	if e := r.turn.Envelope(); e.ID != r.id {
 		return e.ID
@@ -457,88 +464,38 @@ func (r *run) findMessage(id string) (message tape.Entry, answer bool, err error
 
 // end writes the turn's last entry.
 func (r *run) end(status string) error {
-	data := ended{Status: status, Steps: r.steps}
-	if r.usage != (adapter.Usage{}) {
-		data.Usage = &r.usage
-	}
-	_, err := r.append(tape.NewEvent(entryEnd, data))
+	_, err := r.append(EndEntry(Ended{Status: status, Steps: r.steps}, r.usage))
 	return err
 }
 
-// recalled is what the tape says of what was before this turn.
-type recalled struct {
-	system     string // the last system prompt since the anchor
-	unfinished string // the turn that has no end
-}
-
-// recall looks back from the end of the tape, no further than it has to.
-func (r *run) recall() (last recalled, err error) {
-	info, err := r.tape.Info(r.ctx)
-	if err != nil {
-		return last, err
-	}
-	anchor := info.LastAnchor.ID
-	var systemKnown, turnKnown bool
-	for e, err := range r.tape.Read(r.ctx, tape.Query{Kinds: []tape.Kind{tape.KindSystem, tape.KindEvent}, Newest: true}) {
+// lastSystem returns the last system prompt since the anchor.
+func (r *run) lastSystem() (string, error) {
+	for e, err := range r.tape.Read(r.ctx, tape.Query{FromLast: true, Kinds: []tape.Kind{tape.KindSystem}, Newest: true, Limit: 1}) {
 		if err != nil {
-			return last, err
+			return "", err
 		}
-		if e.ID <= anchor {
-			systemKnown = true
-		}
-		switch e.Kind {
-		case tape.KindSystem:
-			if !systemKnown {
-				var p struct {
-					Content string `json:"content"`
-				}
-				_ = json.Unmarshal(e.Payload, &p) // one that cannot be read is another one
-				last.system, systemKnown = p.Content, true
-			}
-		case tape.KindEvent:
-			if !turnKnown {
-				last.unfinished, turnKnown = lastTurn(e)
-			}
-		}
-		if systemKnown && turnKnown {
-			break
-		}
+		var p struct{ Content string }
+		_ = json.Unmarshal(e.Payload, &p) // one that cannot be read differs from every other
+		return p.Content, nil
 	}
-	return last, nil
+	return "", nil
 }
 
-// lastTurn is what an event says of the last turn before it: which one has no end; "" where it has. Not ok: nothing.
-func lastTurn(e tape.Entry) (unfinished string, ok bool) {
-	if !bytes.Contains(e.Payload, []byte(`"turn.`)) {
-		return "", false // of most events it is seen at a glance
-	}
-	switch name, _ := eventOf(e); name {
-	case entryEnd, entryAborted:
-		return "", true
-	case entryStart:
-		return tape.MetaOf(e).Turn, true
-	}
-	return "", false
-}
-
-// aborted says that a turn will have no end.
-func aborted(turn string) tape.Entry {
-	return tape.NewEvent(entryAborted, map[string]string{"turn": turn})
-}
-
-// Aborted returns the entry that a turn is to begin with on this tape where the last one has no end, because the process has ended
-// before; none where there is nothing to say. It is for turns that are answered by somebody else than an [Agent], which does it by
-// itself.
+// Aborted returns the entry with which a turn begins on this tape if the last turn has no end, because its process ended first; none
+// otherwise.
 func Aborted(ctx context.Context, t *tape.Tape) ([]tape.Entry, error) {
 	for e, err := range t.Read(ctx, tape.Query{Kinds: []tape.Kind{tape.KindEvent}, Newest: true}) {
 		if err != nil {
 			return nil, err
 		}
-		if turn, ok := lastTurn(e); ok {
-			if turn == "" {
-				return nil, nil
+		switch name, _ := eventOf(e); name {
+		case entryEnd, entryAborted:
+			return nil, nil
+		case entryStart:
+			if unfinished := tape.MetaOf(e).Turn; unfinished != "" {
+				return []tape.Entry{tape.NewEvent(entryAborted, map[string]string{"turn": unfinished})}, nil
 			}
-			return []tape.Entry{aborted(turn)}, nil
+			return nil, nil
 		}
 	}
 	return nil, nil
@@ -669,7 +626,7 @@ func (r *run) systemPrompt() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if e := r.turn.Envelope(); len(e.Context) == 0 { // else the date stands beside each message
+	if e := r.turn.Envelope(); len(e.Context) == 0 { // else each message has its date
 		zone := e.Timezone()
 		text = strings.TrimLeft(text+time.Now().In(zone).Format("\n\nToday is Monday, 2 January 2006 (")+zone.String()+").", "\n")
 	}

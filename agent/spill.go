@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,7 +77,7 @@ func (r *run) spill(ctx context.Context, res tool.Result) (value json.RawMessage
 	return tool.Result{Content: encode(s), Parts: shown}.Value(), kept
 }
 
-// spillMedia moves the large images and files of a result to the blobs. One that cannot be kept there is left out, and that is said.
+// spillMedia moves the large images and files of a result to the blobs. One that cannot be stored becomes a note.
 func (r *run) spillMedia(ctx context.Context, res tool.Result) (tool.Result, []tape.Spill) {
 	var kept []tape.Spill
 	parts := make([]tool.Part, len(res.Parts))
@@ -103,18 +104,9 @@ func (r *run) spillMedia(ctx context.Context, res tool.Result) (tool.Result, []t
 
 // preview returns the beginning and the end of a text.
 func preview(text string) (head, tail string) {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	i := 0
-	for n := 0; n < previewHead && i < len(text); n++ {
-		_, size := utf8.DecodeRuneInString(text[i:])
-		i += size
-	}
-	j := len(text)
-	for n := 0; n < previewTail && j > i; n++ {
-		_, size := utf8.DecodeLastRuneInString(text[i:j])
-		j -= size
-	}
-	return text[:i], text[j:]
+	first := []rune(text[:min(len(text), utf8.UTFMax*previewHead)])
+	last := []rune(text[max(0, len(text)-utf8.UTFMax*previewTail):])
+	return string(first[:min(len(first), previewHead)]), string(last[max(0, len(last)-previewTail):])
 }
 
 // page is what spill.read returns.
@@ -132,10 +124,8 @@ const (
 )
 
 // readSpill returns a page of what was spilled, on the borders of characters.
-func readSpill(ctx context.Context, t *tape.Tape, handle string, offset, limit int64) (page, error) {
-	if limit == 0 {
-		limit = defaultPage
-	}
+func readSpill(ctx context.Context, r *run, in spillReadIn) (page, error) {
+	offset, limit := in.Offset, cmp.Or(in.Limit, defaultPage)
 	switch {
 	case offset < 0:
 		return page{}, &tool.Error{Kind: tool.KindArguments, Message: fmt.Sprintf("offset: expected 0 or more, got %d", offset)}
@@ -144,10 +134,10 @@ func readSpill(ctx context.Context, t *tape.Tape, handle string, offset, limit i
 	}
 	// A few bytes more on both sides, to see where characters begin.
 	before := min(offset, utf8.UTFMax-1)
-	data, size, err := t.ReadBlob(ctx, handle, offset-before, before+max(limit, utf8.UTFMax)+utf8.UTFMax)
+	data, size, err := r.tape.ReadBlob(ctx, in.Handle, offset-before, before+max(limit, utf8.UTFMax)+utf8.UTFMax)
 	switch {
 	case errors.Is(err, tape.ErrNotFound), errors.Is(err, tape.ErrInvalid):
-		return page{}, &tool.Error{Kind: tool.KindFailed, Message: fmt.Sprintf("unknown handle %q", wording.ClipChars(handle, 80))}
+		return page{}, &tool.Error{Kind: tool.KindFailed, Message: fmt.Sprintf("unknown handle %q", wording.ClipChars(in.Handle, 80))}
 	case errors.Is(err, errors.ErrUnsupported):
 		return page{}, &tool.Error{Kind: tool.KindUnavailable, Message: "the store does not store large results"}
 	case errors.Is(err, tape.ErrDamaged):

@@ -102,13 +102,13 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (ha
 		if c.Restart {
 			r.retract(string(rep.text))
 		}
-		complete, err := rep.take(&c)
+		complete, err := rep.add(&c)
 		if err != nil {
 			return handed, err
 		}
 		if c.Text != "" {
 			handed = true
-			r.say(c.Text)
+			r.emitText(c.Text)
 		}
 		if c.Reasoning != "" {
 			handed = true
@@ -116,17 +116,17 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (ha
 		}
 		if c.Citation != nil || c.Media != nil {
 			handed = true
-			r.beside(rep, &c)
+			r.addExtras(rep, &c)
 		}
 		if complete != nil {
 			handed = true
-			r.tell(rep, complete)
+			r.announceCall(rep, complete)
 		}
 		if c.ToolResult != nil {
 			for _, call := range rep.calls {
 				if call.made != nil {
 					handed = true
-					r.tell(rep, call)
+					r.announceCall(rep, call)
 				}
 			}
 		}
@@ -139,7 +139,7 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (ha
 	}
 	for _, c := range rep.calls {
 		handed = true
-		r.tell(rep, c)
+		r.announceCall(rep, c)
 	}
 	r.count(rep)
 	if rep.finish == adapter.FinishRefusal {
@@ -151,8 +151,8 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (ha
 	return handed, nil
 }
 
-// say hands on text, as a paragraph of the step.
-func (r *run) say(text string) {
+// emitText hands on text, as a paragraph of the step.
+func (r *run) emitText(text string) {
 	if r.texts != r.steps {
 		r.before, r.gap = r.paragraphs, ""
 	}
@@ -184,10 +184,10 @@ func (r *run) replay(answer *Reply) (*reply, error) {
 		r.emit(turn.Event{Kind: turn.ReasoningEvent, Delta: answer.Reasoning})
 	}
 	if len(rep.text) > 0 {
-		r.say(answer.Text)
+		r.emitText(answer.Text)
 	}
 	for _, c := range rep.calls {
-		r.tell(rep, c)
+		r.announceCall(rep, c)
 	}
 	r.count(rep)
 	if r.left {
@@ -196,14 +196,14 @@ func (r *run) replay(answer *Reply) (*reply, error) {
 	return rep, nil
 }
 
-// tell hands on a call that is complete, with the result where the model's server has made it itself.
-func (r *run) tell(rep *reply, c *replyCall) {
-	if c.told {
-		r.tellMade(c)
+// announceCall hands on a call that is complete, with the result where the model's server has made it itself.
+func (r *run) announceCall(rep *reply, c *replyCall) {
+	if c.announced {
+		r.announceResult(c)
 		return
 	}
-	c.told = true
-	// Every call needs an id of its own to find its result by.
+	c.announced = true
+	// Every call needs a unique id, by which its result is found.
 	taken := func(id string) bool {
 		return id == "" || slices.ContainsFunc(rep.calls, func(o *replyCall) bool { return o != c && o.id == id })
 	}
@@ -211,11 +211,11 @@ func (r *run) tell(rep *reply, c *replyCall) {
 		c.id = fmt.Sprintf("call_%d_%d", r.steps, n)
 	}
 	r.emit(turn.Event{Kind: turn.ToolCallEvent, Calls: []tool.Call{c.call()}})
-	r.tellMade(c)
+	r.announceResult(c)
 }
 
-// tellMade hands on the result of a call that the model's server has made itself, once it is there.
-func (r *run) tellMade(c *replyCall) {
+// announceResult hands on the result of a call that the model's server has made itself, once it is there.
+func (r *run) announceResult(c *replyCall) {
 	if c.made != nil && !c.answered {
 		c.answered = true
 		r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{c.result()}})
@@ -252,7 +252,7 @@ func (r *run) count(rep *reply) {
 	r.emit(turn.Event{Kind: turn.UsageEvent, Usage: &u})
 }
 
-// cutOff keeps what there is of a reply that ended with an error: the calls that somebody was told of get results that say so.
+// cutOff stores the part of a reply that ended with an error: the calls that the reader has seen get error results.
 func (r *run) cutOff(rep *reply, failure error) error {
 	if rep == nil {
 		return r.note(nil, failure)
@@ -263,22 +263,20 @@ func (r *run) cutOff(rep *reply, failure error) error {
 	}
 	var told, open []*replyCall
 	for _, c := range rep.calls {
-		if c.told {
+		if c.announced {
 			told = append(told, c)
 			if c.made == nil {
 				open = append(open, c)
 			}
 		}
 	}
-	entries := append(said(string(rep.text), string(rep.reasoning), told), rep.besideEntries()...)
+	entries := append(replyEntries(string(rep.text), string(rep.reasoning), told), rep.extraEntries()...)
 	for i, e := range entries {
 		entries[i] = e.With(tape.Meta{Partial: true})
 	}
 	ids, results := make([]string, len(open)), make([]any, len(open))
 	for i, c := range open {
-		res := tool.Result{ID: c.id, Name: c.name, Err: &tool.Error{Kind: tool.KindInterrupted, Message: "the answer was cut off before the tool ran"}}
-		ids[i], results[i] = c.id, res.Value()
-		r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{res}})
+		ids[i], results[i] = c.id, r.failCall(c.id, c.name, tool.KindInterrupted, "the answer was cut off before the tool ran")
 	}
 	if len(open) > 0 {
 		entries = append(entries, tape.NewToolResult(ids, results...))
@@ -295,6 +293,13 @@ func (r *run) cutOff(rep *reply, failure error) error {
 	}
 	_, err := r.append(entries...)
 	return err
+}
+
+// failCall sends the reader the error of a call that is not run, and returns its value for the tape.
+func (r *run) failCall(id, name, kind, message string) any {
+	res := tool.Result{ID: id, Name: name, Err: &tool.Error{Kind: kind, Message: message}}
+	r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{res}})
+	return res.Value()
 }
 
 // note writes an error before any reply to the tape.
@@ -343,9 +348,9 @@ func withoutPackage(text string) string {
 // maxErrorText is how much of an error's text lies on a tape, in characters.
 const maxErrorText = 500
 
-// said are the entries of what a model has said: what it thought, the calls that its server has made itself with their results,
+// replyEntries returns the entries of what a model has said: what it thought, the calls that its server has made itself with their results,
 // and the text, with the calls that are to be made.
-func said(text, reasoning string, calls []*replyCall) (entries []tape.Entry) {
+func replyEntries(text, reasoning string, calls []*replyCall) (entries []tape.Entry) {
 	if reasoning != "" {
 		entries = append(entries, tape.NewReasoning(reasoning))
 	}
@@ -389,24 +394,22 @@ func (r *run) step(rep *reply, last bool) (more bool, err error) {
 	r.afterModel(&public)
 	calls := r.revise(rep, open, public.Calls)
 	r.text, r.finish = public.Text, rep.finish
-	entries := said(public.Text, public.Reasoning, rep.calls)
+	entries := replyEntries(public.Text, public.Reasoning, rep.calls)
 	if public.Text == string(rep.text) && slices.Equal(asked, rep.calls) { // else it is not what the model made
 		entries = rep.keep(entries)
 	}
-	entries = append(entries, rep.besideEntries()...)
+	entries = append(entries, rep.extraEntries()...)
 	if len(calls) == 0 {
-		_, err := r.append(append(entries, r.stepEntry(rep, statusOK))...)
+		_, err := r.append(append(entries, r.stepEntry(rep, StatusOK))...)
 		return false, err
 	}
 	if last {
 		results := make([]any, len(calls))
 		ids := make([]string, len(calls))
 		for i, c := range calls {
-			res := tool.Result{ID: c.ID, Name: c.Name, Err: &tool.Error{Kind: tool.KindDenied, Message: "the turn reached its limit of tool calls"}}
-			ids[i], results[i] = c.ID, res.Value()
-			r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{res}})
+			ids[i], results[i] = c.ID, r.failCall(c.ID, c.Name, tool.KindDenied, "the turn reached its limit of tool calls")
 		}
-		entries = append(entries, tape.NewToolResult(ids, results...), r.stepEntry(rep, statusError), errorEntry(ErrMaxSteps))
+		entries = append(entries, tape.NewToolResult(ids, results...), r.stepEntry(rep, StatusError), errorEntry(ErrMaxSteps))
 		if _, err := r.append(entries...); err != nil {
 			return false, err
 		}
@@ -433,12 +436,12 @@ func (r *run) finishStep(rep *reply, tools []*tool.Tool, calls []tool.Call) erro
 	if err := r.writeHandoff(); err != nil {
 		return err
 	}
-	_, err := r.append(r.stepEntry(rep, statusOK))
+	_, err := r.append(r.stepEntry(rep, StatusOK))
 	return err
 }
 
-// revise takes over what after_model hooks made of the calls. A call that was told of and is gone is answered here, so that it has
-// a result like any other; one that is new is told.
+// revise applies the changes of after_model hooks to the calls. A call that the reader has seen and a hook has removed gets a result
+// here; a new one is sent to the reader.
 func (r *run) revise(rep *reply, open []*replyCall, calls []tool.Call) []tool.Call {
 	same := len(open) == len(calls)
 	for i := 0; same && i < len(calls); i++ {
@@ -452,7 +455,7 @@ func (r *run) revise(rep *reply, open []*replyCall, calls []tool.Call) []tool.Ca
 	list := slices.DeleteFunc(slices.Clone(rep.calls), func(c *replyCall) bool { return c.made == nil })
 	for i, c := range calls {
 		one := &replyCall{index: i, id: c.ID, name: c.Name, arguments: bytes.Clone(c.Arguments)}
-		one.told = !kept[c.ID] && slices.ContainsFunc(open, func(o *replyCall) bool { return o.id == c.ID && c.ID != "" })
+		one.announced = !kept[c.ID] && slices.ContainsFunc(open, func(o *replyCall) bool { return o.id == c.ID && c.ID != "" })
 		list = append(list, one)
 		kept[c.ID] = true
 	}
@@ -460,14 +463,13 @@ func (r *run) revise(rep *reply, open []*replyCall, calls []tool.Call) []tool.Ca
 	out := calls[:0:0]
 	for _, c := range list {
 		if c.made == nil {
-			r.tell(rep, c)
+			r.announceCall(rep, c)
 			out = append(out, c.call())
 		}
 	}
 	for _, c := range open {
 		if !kept[c.id] {
-			res := tool.Result{ID: c.id, Name: c.name, Err: &tool.Error{Kind: tool.KindDenied, Message: "the model withdrew the call"}}
-			r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{res}})
+			r.failCall(c.id, c.name, tool.KindDenied, "the model withdrew the call")
 		}
 	}
 	return out
@@ -485,25 +487,23 @@ func (r *run) stepEntry(rep *reply, status string) tape.Entry {
 	return tape.NewEvent(entryStep, data)
 }
 
-// happening is something that a tool has to say while it runs: an event, or the result with what became of writing it down.
-type happening struct {
+// toolEvent is something that happens while tools run: an event for the reader, the failure to write a result, or the end of all.
+type toolEvent struct {
 	event *turn.Event
 	err   error
+	over  bool
+	panic any // of the runner
 }
 
-// runTools runs the calls of a step. Each result is on the tape before the reader hears of it; where nobody reads or the turn
-// was ended, the calls are ended and their results written all the same.
+// runTools runs the calls of a step. Each result is on the tape before the reader gets it. If the reader leaves or the turn ends, the
+// calls are ended, and their results written all the same.
 func (r *run) runTools(tools []*tool.Tool, calls []tool.Call) (err error) {
 	ctx, cancel := context.WithCancelCause(r.ctx)
-	defer cancel(context.Canceled)
-	// There is room for what calls usually say, so that none of them waits for a slow reader.
-	happened := make(chan happening, 4*len(calls))
-	ctx = context.WithValue(ctx, sceneKey{}, &scene{r, happened})
-	finished := make(chan struct{})
-	var panicked any
-	go func() {
-		defer close(finished)
-		defer func() { panicked = recover() }() // raised again where the pipeline sees it
+	// The capacity is for what calls usually say, so that none of them waits for a slow reader.
+	events := make(chan toolEvent, 4*len(calls))
+	ctx = context.WithValue(ctx, toolContextKey{}, &toolContext{r, events})
+	go func() { // ends with the calls, which are waited for below
+		defer func() { events <- toolEvent{over: true, panic: recover()} }()
 		for i, res := range r.runner().Run(ctx, tools, calls) {
 			if res.Err != nil {
 				if r.handedOver() && (res.Err.Kind == tool.KindInterrupted || res.Err.Kind == tool.KindDenied) {
@@ -514,54 +514,34 @@ func (r *run) runTools(tools []*tool.Tool, calls []tool.Call) (err error) {
 				}
 			}
 			shown, err := r.writeResult(res)
-			happened <- happening{event: &turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{shown}}, err: err}
+			events <- toolEvent{event: &turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{shown}}, err: err}
 		}
 	}()
-	handle := func(h happening) {
-		err = errors.Join(err, h.err)
-		if h.err != nil {
-			cancel(h.err)
-		}
-		if h.event == nil {
-			return
-		}
-		if u := h.event.Usage; u != nil { // of a subagent
-			r.usage.Add(u.Usage)
-		}
-		if !r.emit(*h.event) {
-			cancel(errLeft)
-		}
-	}
-	defer func() { // also where the reader panics
+	over := false
+	defer func() { // also if the reader panics
 		cancel(context.Canceled)
-		for {
-			select {
-			case <-happened:
-			case <-finished:
-				return
-			}
+		for !over {
+			over = (<-events).over
 		}
 	}()
 	for {
-		select {
-		case h := <-happened:
-			handle(h)
-			continue
-		case <-finished:
-		}
-		for {
-			select {
-			case h := <-happened:
-				handle(h)
-				continue
-			default:
+		e := <-events
+		if over = e.over; over {
+			if e.panic != nil {
+				panic(e.panic) // where the pipeline recovers it
 			}
-			break
+			return err
 		}
-		if panicked != nil {
-			panic(panicked)
+		if e.err != nil {
+			err = errors.Join(err, e.err)
+			cancel(e.err)
 		}
-		return err
+		if u := e.event.Usage; u != nil { // of a subagent
+			r.usage.Add(u.Usage)
+		}
+		if !r.emit(*e.event) {
+			cancel(errLeft)
+		}
 	}
 }
 
@@ -573,13 +553,13 @@ func (r *run) runner() *tool.Runner {
 	return r.agent.inChats
 }
 
-// say hands on an event of a tool that runs, to whoever reads the turn's stream.
-func (s *scene) say(e turn.Event) {
+// emit sends an event of a running tool to the reader of the turn's stream.
+func (s *toolContext) emit(e turn.Event) {
 	for s.run.parent != nil {
 		s = s.run.outer
 	}
 	select {
-	case s.happened <- happening{event: &e}:
+	case s.events <- toolEvent{event: &e}:
 	case <-s.run.ctx.Done():
 	}
 }
@@ -589,7 +569,8 @@ func (r *run) writeResult(res tool.Result) (tool.Result, error) {
 	ctx, cancel := r.write()
 	defer cancel()
 	value, kept := r.spill(ctx, res)
-	_, err := r.appendAlways(tape.NewToolResult([]string{res.ID}, value).With(tape.Meta{Spill: kept}))
+	meta := tape.Meta{Spill: kept, SearchHidden: res.Name == "tape.search"}
+	_, err := r.appendAlways(tape.NewToolResult([]string{res.ID}, value).With(meta))
 	if errors.Is(err, tape.ErrTooLarge) { // of parts that are small each
 		res = tool.Result{ID: res.ID, Name: res.Name, Err: &tool.Error{Kind: tool.KindFailed, Message: "the result is too large to store"}}
 		_, err = r.appendAlways(tape.NewToolResult([]string{res.ID}, res.Value()))

@@ -273,7 +273,7 @@ func TestBadBoundsOfASpillAreAReadableResult(t *testing.T) {
 		{"nothing", 0, 0, `unknown handle "nothing"`},
 		{"../../etc/passwd", 0, 0, `unknown handle "../../etc/passwd"`},
 	} {
-		_, err := readSpill(t.Context(), w.tape(), c.handle, c.offset, c.limit)
+		_, err := readSpill(t.Context(), &run{tape: w.tape()}, spillReadIn{c.handle, c.offset, c.limit})
 		if e, ok := errors.AsType[*tool.Error](err); !ok || e.Message != c.want {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -290,7 +290,7 @@ func TestBadBoundsOfASpillAreAReadableResult(t *testing.T) {
 		{10, 9, page{"z\uFFFD", 10, 0, 12}},
 		{12, 1, page{"", 12, 0, 12}},
 	} {
-		got, err := readSpill(t.Context(), w.tape(), handle, c.offset, c.limit)
+		got, err := readSpill(t.Context(), &run{tape: w.tape()}, spillReadIn{handle, c.offset, c.limit})
 		if diff := cmp.Diff(c.want, got); diff != "" || err != nil {
 			t.Errorf("%d, %d: %v %s", c.offset, c.limit, err, diff)
 		}
@@ -458,6 +458,19 @@ func TestTheToolsOfTheTape(t *testing.T) {
 	tl, _ := w.Tools().Find("tape.info")
 	if _, err := tl.Run(t.Context(), tool.Call{Arguments: json.RawMessage("{}")}); err == nil {
 		t.Error("outside of a turn")
+	}
+}
+
+// TA-24: what a search has found is no hit of the next one.
+func TestASearchDoesNotFindTheResultsOfSearches(t *testing.T) {
+	search := `:tape_search:{"query":"天气"}`
+	w := newWorld(t, newFake(calls("", "c1"+search), calls("", "c2"+search), answers("ok")), Options{})
+	for _, e := range w.say("今天天气很好").events {
+		for _, r := range e.Results {
+			if text := string(r.Value()); !strings.Contains(text, "今天天气很好") || strings.Contains(text, "tool_result") {
+				t.Errorf("%s: %s", r.ID, text)
+			}
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,32 +77,37 @@ func (a *Agent) overridden(all *tool.Set) *tool.Set {
 func (a *Agent) defaultTools() []*tool.Tool {
 	reads := tool.WithIdempotent() // and two calls of tape.handoff in a step write one anchor
 	list := []*tool.Tool{
-		tool.Must(tool.New("tape.info", "Says how long this conversation's tape is and where its last anchor is.", tapeInfo, reads)),
+		tool.Must(tool.New("tape.info", "Says how long this conversation's tape is and where its last anchor is.", inTurn(tapeInfo), reads)),
 		tool.Must(tool.New("tape.search", "Finds earlier entries of this conversation, also such as are not in the context any more. "+
-			"Each word of the query has to occur.", tapeSearch, reads)),
-		tool.Must(tool.New("tape.anchors", "Lists the anchors of this conversation, newest first.", tapeAnchors, reads)),
+			"Each word of the query has to occur.", inTurn(tapeSearch), reads)),
+		tool.Must(tool.New("tape.anchors", "Lists the anchors of this conversation, newest first.", inTurn(tapeAnchors), reads)),
 		tool.Must(tool.New("tape.handoff", "Begins a new chapter: leaves the conversation so far behind an anchor. Only the summary, and the "+
-			"message that is being answered, stay in the context; say in the summary what will be needed.", tapeHandoff, reads)),
-		tool.Must(tool.New(spillRead, "Reads a piece of a large result that was spilled: from offset on, limit bytes.", spillReadTool, reads)),
-		knowsCall(tool.Must(tool.New("subagent", "Gives a task to a helper, which has the same tools but knows nothing of this conversation, and returns "+
-			"what it answers. Say in the task all that it needs to know.", a.subagent, tool.WithTimeout(subagentTimeout)))),
+			"message that is being answered, stay in the context; say in the summary what will be needed.", inTurn(tapeHandoff), reads)),
+		tool.Must(tool.New(spillRead, "Reads a piece of a large result that was spilled: from offset on, limit bytes.", inTurn(readSpill), reads)),
+		tool.Must(tool.New("subagent", "Gives a task to a helper, which has the same tools but knows nothing of this conversation, and returns "+
+			"what it answers. Say in the task all that it needs to know.", inTurn(subagent), tool.WithTimeout(subagentTimeout))),
 	}
 	if a.options.Skills != nil {
-		list = append(list, tool.Must(tool.New("skill", "Reads a skill: instructions for a kind of task. The system prompt lists those that there are.", a.skill, reads)))
+		list = append(list, tool.Must(tool.New("skill", "Reads a skill: instructions for a kind of task. The system prompt lists them.", a.skill, reads)))
 	}
 	return list
 }
 
-// errNoTurn is what a tool of the agent says where it is called outside of a turn.
-var errNoTurn = &tool.Error{Kind: tool.KindUnavailable, Message: "this works only in a conversation"}
-
-// failed is the result of a tool whose tape could not be read; what is wrong with it is no business of the model.
-func tapeFailed(ctx context.Context, r *run, err error) error {
-	if e, ok := errors.AsType[*tool.Error](err); ok {
-		return e
+// inTurn returns a tool's function that calls fn with the run that the call belongs to. An error that is no [tool.Error] is logged: the
+// failure of the store is not for the model.
+func inTurn[In, Out any](fn func(context.Context, *run, In) (Out, error)) func(context.Context, In) (Out, error) {
+	return func(ctx context.Context, in In) (out Out, err error) {
+		r := runOf(ctx)
+		if r == nil {
+			return out, &tool.Error{Kind: tool.KindUnavailable, Message: "this works only in a conversation"}
+		}
+		out, err = fn(ctx, r, in)
+		if _, known := errors.AsType[*tool.Error](err); err == nil || known || ctx.Err() != nil {
+			return out, err
+		}
+		r.agent.log.ErrorContext(ctx, "tool cannot use the tape", "session", r.session, "turn", r.id, "error", adapter.RedactError(err))
+		return out, &tool.Error{Kind: tool.KindUnavailable, Message: "the tape is unavailable now"}
 	}
-	r.agent.log.ErrorContext(ctx, "tool cannot use the tape", "session", r.session, "turn", r.id, "error", adapter.RedactError(err))
-	return &tool.Error{Kind: tool.KindUnavailable, Message: "the tape is unavailable now"}
 }
 
 type none struct{}
@@ -115,19 +121,12 @@ type tapeInfoOut struct {
 	LastActivity string `json:"last_activity"`
 }
 
-func tapeInfo(ctx context.Context, _ none) (out tapeInfoOut, err error) {
-	r := runOf(ctx)
-	if r == nil {
-		return out, errNoTurn
-	}
+func tapeInfo(ctx context.Context, r *run, _ none) (tapeInfoOut, error) {
 	i, err := r.tape.Info(ctx)
-	if err != nil {
-		return out, tapeFailed(ctx, r, err)
-	}
 	return tapeInfoOut{
 		Entries: i.Entries, Anchors: i.Anchors, LastAnchor: i.LastAnchor.Name, SinceAnchor: i.LastID - i.LastAnchor.ID,
 		Created: r.date(i.Created), LastActivity: r.date(i.Updated),
-	}, nil
+	}, err
 }
 
 // date writes a date in the time zone of the conversation.
@@ -150,11 +149,7 @@ type tapeHit struct {
 // maxHits bounds a search, and a list of anchors.
 const maxHits = 50
 
-func tapeSearch(ctx context.Context, in tapeSearchIn) ([]tapeHit, error) {
-	r := runOf(ctx)
-	if r == nil {
-		return nil, errNoTurn
-	}
+func tapeSearch(ctx context.Context, r *run, in tapeSearchIn) ([]tapeHit, error) {
 	if strings.TrimSpace(in.Query) == "" {
 		return nil, &tool.Error{Kind: tool.KindArguments, Message: "query: expected a word to look for"}
 	}
@@ -165,7 +160,7 @@ func tapeSearch(ctx context.Context, in tapeSearchIn) ([]tapeHit, error) {
 	hits := []tapeHit{}
 	for h, err := range r.tape.Search(ctx, tape.Query{Text: in.Query, Limit: min(limit, maxHits)}) {
 		if err != nil {
-			return nil, tapeFailed(ctx, r, err)
+			return nil, err
 		}
 		hits = append(hits, tapeHit{ID: h.ID, Kind: string(h.Kind), Date: r.date(h.Date), Excerpt: h.Text})
 	}
@@ -178,15 +173,11 @@ type tapeAnchor struct {
 	Date string `json:"date"`
 }
 
-func tapeAnchors(ctx context.Context, _ none) ([]tapeAnchor, error) {
-	r := runOf(ctx)
-	if r == nil {
-		return nil, errNoTurn
-	}
+func tapeAnchors(ctx context.Context, r *run, _ none) ([]tapeAnchor, error) {
 	list := []tapeAnchor{}
 	for ref, err := range r.tape.Anchors(ctx) {
 		if err != nil {
-			return nil, tapeFailed(ctx, r, err)
+			return nil, err
 		}
 		list = append(list, tapeAnchor{ref.ID, ref.Name, r.date(ref.Date)})
 		if len(list) == maxHits {
@@ -201,11 +192,7 @@ type tapeHandoffIn struct {
 	Summary string `json:"summary" jsonschema:"what has to be known of the conversation so far"`
 }
 
-func tapeHandoff(ctx context.Context, in tapeHandoffIn) (string, error) {
-	r := runOf(ctx)
-	if r == nil {
-		return "", errNoTurn
-	}
+func tapeHandoff(_ context.Context, r *run, in tapeHandoffIn) (string, error) {
 	h := in.handoff()
 	if h == nil {
 		return "", &tool.Error{Kind: tool.KindArguments, Message: "name: expected some text"}
@@ -241,14 +228,6 @@ type spillReadIn struct {
 	Limit  int64  `json:"limit,omitempty" jsonschema:"how many bytes, 8192 unless said"`
 }
 
-func spillReadTool(ctx context.Context, in spillReadIn) (page, error) {
-	r := runOf(ctx)
-	if r == nil {
-		return page{}, errNoTurn
-	}
-	return readSpill(ctx, r.tape, in.Handle, in.Offset, in.Limit)
-}
-
 type skillIn struct {
 	Name   string `json:"name"`
 	File   string `json:"file,omitempty" jsonschema:"a file of the skill's folder, in place of its text"`
@@ -275,7 +254,7 @@ func (a *Agent) skill(_ context.Context, in skillIn) (skillOut, error) {
 	return skillOut{text.Content, text.Next, text.Files}, nil
 }
 
-// skillsList is what the system prompt says of skills.
+// skillsList returns the list of skills in the system prompt.
 func (a *Agent) skillsList() string {
 	if a.options.Skills == nil {
 		return ""
@@ -298,68 +277,38 @@ type subagentIn struct {
 const subagentNote = "You are the helper of another agent. What follows is your task. Nobody can answer questions: do what can be done, and answer " +
 	"with the result alone."
 
-type callKey struct{}
-
-// knowsCall adds the id of each call to the tool's context.
-func knowsCall(t *tool.Tool) *tool.Tool {
-	run := t.Run
-	t.Run = func(ctx context.Context, c tool.Call) (tool.Result, error) {
-		return run(context.WithValue(ctx, callKey{}, c.ID), c)
-	}
-	return t
-}
-
 // subagent runs a task in a fork of the tape that is dropped afterwards. A helper has no helpers: so their number is bounded by the
 // number of calls.
-func (a *Agent) subagent(ctx context.Context, in subagentIn) (string, error) {
-	s := sceneOf(ctx)
-	if s == nil {
-		return "", errNoTurn
-	}
+func subagent(ctx context.Context, r *run, in subagentIn) (string, error) {
 	if strings.TrimSpace(in.Task) == "" {
 		return "", &tool.Error{Kind: tool.KindArguments, Message: "task: expected some text"}
 	}
-	r := s.run
-	tools := r.tools
-	return r.sub(ctx, s, in.Task, func() []*tool.Tool {
-		var list []*tool.Tool
-		for _, t := range tools() {
-			if t.Name != "subagent" && (len(in.Tools) == 0 || named(t, in.Tools)) {
-				list = append(list, t)
-			}
-		}
-		return list
-	})
-}
-
-func named(t *tool.Tool, names []string) bool {
-	for _, n := range names {
-		if tool.Named(t.Name, n) {
-			return true
-		}
+	excluded := func(t *tool.Tool) bool {
+		named := slices.ContainsFunc(in.Tools, func(name string) bool { return tool.Named(t.Name, name) })
+		return t.Name == "subagent" || len(in.Tools) > 0 && !named
 	}
-	return false
+	return r.sub(ctx, in.Task, func() []*tool.Tool { return slices.DeleteFunc(slices.Clone(r.tools()), excluded) })
 }
 
 // sub runs a task as a subagent and returns what it answers.
-func (r *run) sub(ctx context.Context, s *scene, task string, tools func() []*tool.Tool) (string, error) {
+func (r *run) sub(ctx context.Context, task string, tools func() []*tool.Tool) (string, error) {
 	var answer string
+	s := toolContextOf(ctx)
 	err := tape.WithFork(ctx, r.tape, false, func(ctx context.Context, f *tape.Fork) error {
 		// The fork sees the conversation, which is of no use to the task; it can still be searched.
 		if _, err := f.Handoff(ctx, "subagent", map[string]string{"owner": "agent"}); err != nil {
 			return err
 		}
-		call, _ := ctx.Value(callKey{}).(string)
 		child := &run{
 			agent: r.agent, ctx: ctx, turn: r.turn, id: r.id, session: r.session, state: r.state, prompt: turn.Prompt{Text: task},
-			tape: f.Tape, tools: tools, parent: r, outer: s, of: call, scope: tool.Key(ctx), instead: strings.TrimSpace(r.system + "\n\n" + subagentNote),
+			tape: f.Tape, tools: tools, parent: r, outer: s, of: tool.CallID(ctx), scope: tool.Key(ctx), instead: strings.TrimSpace(r.system + "\n\n" + subagentNote),
 		}
 		for e, err := range child.stream {
 			if err != nil {
 				return err
 			}
 			if e.Kind == turn.UsageEvent || e.Kind == RetryingEvent {
-				s.say(e)
+				s.emit(e)
 			}
 		}
 		answer = child.text

@@ -8,20 +8,28 @@ import (
 	"github.com/lingserve/lingserve/tape"
 )
 
-// Usage adds up what the turns of a session took: tokens and their cost, as the entries at their ends say. A turn that goes on, or that a
-// crash has ended, has none.
+// Usage returns the sum of what the turns of a session used: tokens and their cost, as the entries at their ends say. A turn that is
+// running, or that a crash has ended, has none.
 func Usage(ctx context.Context, t *tape.Tape) (sum adapter.Usage, err error) {
+	sum, _, err = usage(ctx, t)
+	return sum, err
+}
+
+// usage returns the usage of all turns of a session, and of the last one.
+func usage(ctx context.Context, t *tape.Tape) (sum, last adapter.Usage, err error) {
 	for e, err := range t.Read(ctx, tape.Query{Kinds: []tape.Kind{tape.KindEvent}}) {
 		if err != nil {
-			return adapter.Usage{}, err
+			return adapter.Usage{}, adapter.Usage{}, err
 		}
 		if name, data := eventOf(e); name == entryEnd {
-			var d struct {
-				Usage adapter.Usage `json:"usage"`
+			var d Ended
+			_ = json.Unmarshal(data, &d) // an end without usage counts nothing
+			last = adapter.Usage{}
+			if d.Usage != nil {
+				last = *d.Usage
 			}
-			_ = json.Unmarshal(data, &d) // nobody has counted
-			sum.Add(d.Usage)
+			sum.Add(last)
 		}
 	}
-	return sum, nil
+	return sum, last, nil
 }

@@ -6,9 +6,9 @@
 //   - A bot's callbacks are called one at a time, in order: strings, objects and scalars as they are complete, then
 //     InferenceDone, then Response; or Error, and after it none of the others.
 //   - A panic in a callback is that bot's error. Its stack is in the log and nowhere else.
-//   - What a bot has written stays, whatever becomes of it. With [Retry] and [RetryThenFail], an answer that is no good gives way to another, once
+//   - What a bot has written stays, also when it fails. With [Retry] and [RetryThenFail], an answer that is no good gives way to another, once
 //     that has begun.
-//   - Every tool that a model calls has a result, which the model is told in the next round; a failing tool fails no bot. The rounds
+//   - Every tool that a model calls has a result, which the model gets in the next round; a failing tool fails no bot. The rounds
 //     are bounded, and nothing of a tool is running when its bot has ended, except one that ignores that its time is over.
 package bot
 
@@ -54,8 +54,8 @@ type Machine struct {
 	state      State // "" is Init
 	err        error
 	watchers   []func(Transition)
-	queue      []Transition // not yet told to the watchers
-	delivering bool         // somebody is telling them
+	queue      []Transition // that the watchers have not got yet
+	delivering bool         // a goroutine is notifying them
 }
 
 // next is the table of transitions of one chat. [Error] is not in it: every state leads there but those that are the end.
@@ -83,7 +83,7 @@ func (m *Machine) Err() error {
 }
 
 // Watch calls f for each transition from now on, in order, from the goroutine that makes it. Where transitions are made by
-// several goroutines at once, or by f itself, the one that came first tells them all. A panic in f goes to whoever made the
+// several goroutines at once, or by f itself, the one that came first notifies all watchers. A panic in f goes to whoever made the
 // transition, when all watchers were told.
 func (m *Machine) Watch(f func(Transition)) {
 	m.mu.Lock()
@@ -121,37 +121,31 @@ func (m *Machine) move(to State, cause error) error {
 	return nil
 }
 
-// deliver tells the watchers what waits in the queue, in order and without the lock. It is called with the lock held.
+// deliver notifies the watchers of the queued transitions, in order and without the lock. It is called with the lock held and releases it.
+// If a watcher panics, the next transition delivers the rest.
 func (m *Machine) deliver() {
+	defer m.mu.Unlock()
 	if m.delivering {
-		m.mu.Unlock()
 		return
 	}
 	m.delivering = true
-	m.drain()
-}
-
-// drain goes on when a watcher has panicked, which deferring does without losing the panic's stack.
-func (m *Machine) drain() {
-	if len(m.queue) == 0 {
-		m.queue, m.delivering = nil, false
+	defer func() { m.delivering = false }()
+	for len(m.queue) > 0 {
+		t, watchers := m.queue[0], m.watchers
+		m.queue = m.queue[1:]
 		m.mu.Unlock()
-		return
+		func() {
+			defer m.mu.Lock()
+			notify(watchers, t)
+		}()
 	}
-	t, watchers := m.queue[0], m.watchers
-	m.queue = m.queue[1:]
-	m.mu.Unlock()
-	defer func() {
-		m.mu.Lock()
-		m.drain()
-	}()
-	tell(watchers, t)
 }
 
-func tell(watchers []func(Transition), t Transition) {
+// notify calls all watchers, also if one of them panics.
+func notify(watchers []func(Transition), t Transition) {
 	if len(watchers) == 0 {
 		return
 	}
-	defer tell(watchers[1:], t)
+	defer notify(watchers[1:], t)
 	watchers[0](t)
 }

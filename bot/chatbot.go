@@ -39,7 +39,7 @@ type ChatBot struct {
 	called    int        // tool calls so far, of all chats; for the goroutine of the bot
 	cited     int        // sources so far; the same
 	media     int        // images and sounds so far; the same
-	span      trace.Span // nil where nobody traces; for the goroutine of the bot
+	span      trace.Span // nil without tracing; for the goroutine of the bot
 	thoughts  bool       // some chat has had any; the same
 	contested atomic.Bool
 	byHand    atomic.Bool // Finish was called
@@ -89,11 +89,6 @@ func (b *ChatBot) AddPrompt(template string, data map[string]any) error {
 	if err != nil {
 		return err
 	}
-	return b.AddTemplate(t, data)
-}
-
-// AddTemplate is AddPrompt for a template that was parsed before.
-func (b *ChatBot) AddTemplate(t *prompt.Template, data map[string]any) error {
 	vars := b.config.variables(b.name, b.root)
 	maps.Copy(vars, b.env.Params)
 	maps.Copy(vars, data)
@@ -101,10 +96,15 @@ func (b *ChatBot) AddTemplate(t *prompt.Template, data map[string]any) error {
 	if err != nil {
 		return err
 	}
+	b.AddSystem(text)
+	return nil
+}
+
+// AddSystem appends a system message that is no template.
+func (b *ChatBot) AddSystem(text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.prompts = append(b.prompts, adapter.Message{Role: adapter.System, Content: text})
-	return nil
 }
 
 // SetPrompt replaces all prompts by this one. Where it fails, they stay.
@@ -173,7 +173,7 @@ func (b *ChatBot) Contest() { b.contested.Store(true) }
 // Chat starts the bot and returns at once. When it has ended, it can be asked again: it then remembers what it was asked and what it has
 // answered, after its other history, and the new answer takes the place of the last one. Where that is done in the last callbacks of a
 // chat (Response, Error and watchers), the new one begins when they have returned. It is an error to start a bot that is chatting
-// ([ErrStarted]), or after the run has ended ([ErrOver]); whatever else goes wrong is the bot's error.
+// ([ErrStarted]), or after the run has ended ([ErrOver]); any other failure is the bot's error.
 func (b *ChatBot) Chat(m Message) error {
 	b.mu.Lock()
 	if b.busy && !b.closing {
@@ -235,8 +235,8 @@ func (b *ChatBot) close() {
 	b.closing = b.asked == b.current
 }
 
-// Finish ends a bot by hand: what it was doing is stopped, and what it wrote stays. Its listeners are told as at any other
-// end, with what there is. It does not wait for that, and a bot that has ended is left as it is.
+// Finish ends a bot by hand: what it was doing is stopped, and what it wrote stays. Its listeners are called as at any other
+// end, with what it has. It does not wait for that, and a bot that has ended is left as it is.
 func (b *ChatBot) Finish() {
 	b.mu.Lock()
 	begun, busy, cancel := b.chats > 0, b.busy, b.cancel
@@ -298,7 +298,7 @@ func (b *ChatBot) remember(answer Response) {
 	defer b.mu.Unlock()
 	b.left = answer.Value
 	if len(answer.Value) == 0 || string(answer.Value) == "null" {
-		return // nobody has kept it, or there is none
+		return // it was not stored, or there was none
 	}
 	text := string(answer.Value)
 	if b.config.format() != JSON {
@@ -350,7 +350,7 @@ func (m Message) user() (user adapter.Message, ok bool) {
 	return adapter.Message{Role: adapter.User, Content: m.Text}, m.Text != ""
 }
 
-// defaultPrompt asks for JSON or HTML where nobody else does.
+// defaultPrompt asks for JSON or HTML if the bot has no prompt.
 func defaultPrompt(c Config) string {
 	if c.format() == HTML {
 		return "Answer with one HTML document and nothing else: no explanation, no code fence. Begin with \"<!DOCTYPE html>\"."

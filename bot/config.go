@@ -28,10 +28,10 @@ type Config struct {
 	Done       bool // each completed value is followed by a Done event
 	HTMLEvents bool // an [HTML] bot also sends an "html" event for each tag and piece of text
 	// Instead says that the answer takes the place of what is at the bot's root when it begins: of what another bot has left there
-	// that has failed. Nothing is taken back where somebody else writes there at that time.
+	// that has failed. Nothing is taken back if another bot writes there at that time.
 	Instead bool
 	// Member is called before anything of a member of the answer is sent, with its uri; of an answer that is no object or array, with the
-	// bot's root. nil: nobody wants to know.
+	// bot's root. It may be nil.
 	Member func(uri string)
 	// NoValue leaves Response.Value empty and saves the memory for it, where only the stream and the result matter.
 	NoValue bool
@@ -39,9 +39,9 @@ type Config struct {
 	// Tools are what the model may call; nil is nothing. A *[tool.Set] is a source of them. The bot runs the calls of an answer,
 	// tells the model what came of each, what went wrong included, and asks it again, until it calls none.
 	//
-	// What a [Text] bot says before its calls stands before what it says after them, an empty line between. Of the other formats the
+	// The text that a [Text] bot writes before its calls is followed by an empty line and the text after them. Of the other formats the
 	// document is that of the last round that has one: where another begins, what the one before wrote is set to null, as with
-	// [Retry]. Listeners are told of the values of each as they come, unless OnInvalid is another than Report.
+	// [Retry]. Listeners get the values of each as they come, unless OnInvalid is another than Report.
 	Tools tool.Source
 	// ToolRounds is how often the model is asked at most; the last time it is offered no tools. 0 is 16.
 	ToolRounds int

@@ -14,20 +14,20 @@ type Env struct {
 	Context context.Context // ends with the run
 	Tube    *tube.Tube
 	Models  Models
-	// Go runs f in a goroutine that somebody waits for; false when nothing may start any more.
+	// Go runs f in a goroutine that the manager waits for; false when nothing may start any more.
 	Go func(f func(context.Context)) bool
 	// Params are the manager's custom params at the time the bot was made.
 	Params map[string]any
 	// CacheKey is that of the requests; see [adapter.Request].
 	CacheKey string
-	// Writes is told when a bot opens and closes a string or array, so that two that write to the same one are noticed.
+	// Writes is called when a bot opens and closes a string or array, so that two bots that write to the same one are noticed.
 	// It may be nil.
 	Writes WriteObserver
 	// Report makes an "error" event of what does not end the bot, a [*Failure] mostly. It may be nil.
 	Report func(b *ChatBot, err error)
-	// Written is told how many bytes of text a bot got from its model; false stops the bot. It may be nil.
+	// Written is called with the number of bytes of text that a bot got from its model; false stops the bot. It may be nil.
 	Written func(bytes int) bool
-	// Alone calls f with what the document has at the bot's root, and returns what f does; where somebody else may write there
+	// Alone calls f with what the document has at the bot's root, and returns what f does; if another bot may write there
 	// meanwhile it calls nothing and returns false. f must not take long. It may be nil: then the bot is alone.
 	Alone func(b *ChatBot, f func(here json.RawMessage) bool) bool
 	// Keep keeps an image or a sound that a model made, and returns its address. It may be nil: then there are none.
@@ -71,7 +71,7 @@ type ObjectValue struct {
 	Value json.RawMessage
 }
 
-// Listener is told what a bot does, in order, from one goroutine. Members that are nil are not called; values are collected
+// Listener has callbacks for what a bot does. They are called in order, from one goroutine. Members that are nil are not called; values are collected
 // only where someone listens. uris carry the bot's root. A panic in a callback is the bot's error.
 //
 // A callback may make and start other bots. It must not wait for its own bot, nor for the end of its run.

@@ -7,11 +7,11 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot/prompt"
+	"github.com/lingserve/lingserve/internal/schema"
 	"github.com/lingserve/lingserve/jsonuri"
 )
 
@@ -71,7 +71,7 @@ func Describe(err error) (f Failure, known bool) {
 	return Failure{Code: CodeInternal, Message: "internal error", Cause: err}, false
 }
 
-// NewLogID returns an id by which an operator finds in the log what a user was told of.
+// NewLogID returns an id by which an operator finds an error in the log that a user has seen.
 func NewLogID() string {
 	id := make([]byte, 6)
 	rand.Read(id) // never fails
@@ -103,17 +103,5 @@ func Pointer(uri string) string {
 	if err != nil {
 		return ""
 	}
-	return pointer("", segments)
-}
-
-var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
-
-func pointer(base string, segments []string) string {
-	var b strings.Builder
-	b.WriteString(base)
-	for _, s := range segments {
-		b.WriteByte('/')
-		pointerEscapes.WriteString(&b, s)
-	}
-	return b.String()
+	return schema.Pointer(segments)
 }

@@ -32,7 +32,7 @@ func (b *ChatBot) run(ctx context.Context, cancel context.CancelCauseFunc, m Mes
 	var i *inference
 	err := b.guard(func() (err error) {
 		if i, err = b.rounds(ctx, cancel, m); b.config.OnInvalid.retries() {
-			i, err = b.again(i, m, err)
+			i, err = b.retry(i, m, err)
 		}
 		return i.end(err)
 	})
@@ -100,7 +100,7 @@ func (b *ChatBot) end(err error) {
 	}
 }
 
-// ask puts the question and returns the answer to come. It is a function of its own so that what only the question needs is not on
+// ask puts the question and returns the answer to come. It is a separate function so that what only the question needs is not on
 // the stack while the answer is read, for as long as that takes and for thousands of bots.
 func (i *inference) ask(ctx context.Context, m Message) (iter.Seq2[adapter.Chunk, error], error) {
 	b := i.bot
@@ -173,7 +173,7 @@ func (i *inference) addTo(r *Response) {
 		r.Model = i.Model
 	}
 	r.Usage.Add(i.Usage)
-	repairs := maps.Clone(r.Repairs) // somebody may have the old one
+	repairs := maps.Clone(r.Repairs) // a caller may have the old one
 	for kind, n := range i.out.reader.repairs() {
 		if repairs == nil {
 			repairs = map[string]int{}
@@ -239,7 +239,7 @@ func (i *inference) end(failure error) error {
 		return explain(failure, i.finish)
 	}
 	if i.out.held && !i.without {
-		if err := i.out.tell(i.Value); err != nil {
+		if err := i.out.emitValues(i.Value); err != nil {
 			return err
 		}
 	}
@@ -264,7 +264,7 @@ type inference struct {
 	invalid  []violation // of the schema
 	without  bool        // it has no document: it was ended by hand before one began, or waits for tools
 	maker    adapter.Maker
-	said     []byte      // the beginning of the text, where the model may be told of it
+	said     []byte      // the beginning of the text, if the model may get it back
 	over     bool        // the document has ended
 	rest     int         // bytes after its end
 	late     *time.Timer // runs since the end of the document
@@ -329,12 +329,12 @@ func (i *inference) listen(chunks iter.Seq2[adapter.Chunk, error]) error {
 			}
 		}
 		if chunk.Citation != nil || chunk.Media != nil {
-			if err := i.beside(&chunk); err != nil {
+			if err := i.sendExtras(&chunk); err != nil {
 				return err
 			}
 		}
 		if chunk.ToolCall != nil || chunk.ToolResult != nil {
-			if err := i.calls.take(chunk.ToolCall, chunk.ToolResult); err != nil {
+			if err := i.calls.addPart(chunk.ToolCall, chunk.ToolResult); err != nil {
 				return err
 			}
 		}
@@ -369,7 +369,7 @@ func (i *inference) judge(ctx context.Context, failure error) error {
 	case i.bot.byHand.Load(), failure != nil && errors.Is(cause, errEnough):
 		return nil
 	case failure != nil && i.bot.env.Context.Err() != nil:
-		return cause // whatever the model made of it
+		return cause // whatever the model did then
 	case failure == nil && i.finish == adapter.FinishContentFilter:
 		return &Failure{Code: CodeOutputInvalid, Filtered: true, Message: "the provider's content filter stopped the answer"}
 	case failure == nil && i.finish == adapter.FinishRefusal && i.bot.config.format() != Text:
@@ -387,7 +387,7 @@ func (i *inference) refusal() *Failure {
 	return f
 }
 
-// truncatedMessage is said of an answer that was cut off.
+// truncatedMessage is the message for an answer that was cut off.
 const truncatedMessage = "the answer is incomplete, because the model reached its token limit"
 
 // conclude completes an answer that is well, and reports what could be better.

@@ -31,11 +31,11 @@ type output struct {
 	wrote    bool     // anything at all
 	preamble bool     // the text began with something else than the document
 	begun    [][]byte // behind prose: uris of the document's members, or its root's where it has none
-	member   []byte   // uri of the last delta's member, where somebody wants to know
-	muted    bool     // what was written turned out to be thoughts: listeners are not told of its end
+	member   []byte   // uri of the last delta's member, if Config.Member is set
+	muted    bool     // what was written turned out to be thoughts: listeners do not get its end
 	thoughts bool     // any reasoning
 	pause    bool     // between this reasoning and that before
-	held     bool     // listeners are told only once it is certain that the document stays
+	held     bool     // listeners get values only when it is certain that the document stays
 	begin    func()   // called when the document begins; may be nil
 	buf      []byte   // of the chunk, escaped
 
@@ -53,13 +53,13 @@ func newOutput(b *ChatBot) *output {
 	switch b.config.format() {
 	case Text:
 		o.reader, o.isText = &textReader{output: o}, true
-		o.keepString()
 	case HTML:
 		o.reader = newHTMLReader(o)
-		o.keepString()
 	default:
 		o.reader = newJSONReader(o)
+		return o
 	}
+	o.keep = o.keep || wanted(o, stringCallback)
 	return o
 }
 
@@ -75,13 +75,6 @@ type reader interface {
 	complete() bool
 	// repairs counts what was mended, by kind.
 	repairs() map[string]int
-}
-
-// keepString keeps the value of an answer that is one string where a listener wants it.
-func (o *output) keepString() {
-	for _, l := range o.bot.listeners {
-		o.keep = o.keep || l.String != nil
-	}
 }
 
 func (o *output) send(e tube.Event) {
@@ -195,13 +188,8 @@ func (o *output) completeString() {
 	if o.bot.config.Done {
 		o.done(o.root)
 	}
-	if o.failure != nil || o.muted {
-		return
-	}
-	for _, l := range o.bot.listeners {
-		if l.String != nil {
-			l.String(StringValue{URI: o.bot.root, Value: o.plain()})
-		}
+	if o.failure == nil && wanted(o, stringCallback) {
+		emit(o, StringValue{URI: o.bot.root, Value: o.plain()}, stringCallback)
 	}
 }
 

@@ -13,8 +13,8 @@ const htmlEvent = "html"
 // may be a thousand times as long, and they wait for its text.
 const maxHTML = 4 << 10
 
-// htmlReader reads answers that are HTML. The document is one string, as text is; and where somebody wants them, there are events
-// beside it for each tag and piece of text.
+// htmlReader reads answers that are HTML. The document is one string, as text is; and if they are wanted, there are also events
+// for each tag and piece of text.
 type htmlReader struct {
 	*output
 	parser *htmlpath.Parser
@@ -39,7 +39,7 @@ func newHTMLReader(o *output) *htmlReader {
 	if o.bot.config.HTMLEvents {
 		r.start = jsonuri.AppendEscaped([]byte(`{"uri":"`), o.bot.root)
 		r.start = append(r.start, `","path":"`...)
-		h.Open, h.Text, h.Close = r.opened, r.said, r.closed
+		h.Open, h.Text, h.Close = r.openTag, r.textDelta, r.closeTag
 	}
 	r.parser = htmlpath.NewParser(h, &htmlpath.Options{Repair: true})
 	return r
@@ -103,8 +103,8 @@ func (r *htmlReader) event(data []byte, hidden bool) {
 	}
 }
 
-func (r *htmlReader) opened(path, name []byte, attributes []htmlpath.Attribute) {
-	r.begun(path, "open_tag")
+func (r *htmlReader) openTag(path, name []byte, attributes []htmlpath.Attribute) {
+	r.beginEvent(path, "open_tag")
 	r.member("name", name)
 	if len(attributes) > 0 {
 		r.data = append(r.data, `,"attributes":{`...)
@@ -118,23 +118,23 @@ func (r *htmlReader) opened(path, name []byte, attributes []htmlpath.Attribute) 
 		}
 		r.data = append(r.data, '}')
 	}
-	r.ended()
+	r.endEvent()
 }
 
-func (r *htmlReader) said(path, text []byte) {
-	r.begun(path, "text_delta")
+func (r *htmlReader) textDelta(path, text []byte) {
+	r.beginEvent(path, "text_delta")
 	r.member("text", text)
-	r.ended()
+	r.endEvent()
 }
 
-func (r *htmlReader) closed(path, name []byte) {
-	r.begun(path, "close_tag")
+func (r *htmlReader) closeTag(path, name []byte) {
+	r.beginEvent(path, "close_tag")
 	r.member("name", name)
-	r.ended()
+	r.endEvent()
 }
 
-// begun begins the data of an event.
-func (r *htmlReader) begun(path []byte, kind string) {
+// beginEvent begins the data of an event.
+func (r *htmlReader) beginEvent(path []byte, kind string) {
 	r.data = append(r.data, r.start...)
 	r.data = jsonuri.AppendEscaped(r.data, string(path))
 	r.data = append(append(append(r.data, `","type":"`...), kind...), '"')
@@ -151,7 +151,7 @@ func (r *htmlReader) quoted(text []byte) {
 	r.data = append(r.data, '"')
 }
 
-func (r *htmlReader) ended() {
+func (r *htmlReader) endEvent() {
 	r.data = append(r.data, '}')
 	r.ends = append(r.ends, len(r.data))
 }

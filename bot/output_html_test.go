@@ -41,10 +41,10 @@ func TestAnHTMLBotSendsItsDocumentAndWhatIsInIt(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{
 			`{"uri":"a/b/$reasoning_context","delta":"Here:"}`,
-			`{"uri":"a/b","delta":"<p class=\"a\" title='\"'>x &l"}`,
+			`{"uri":"a/b","delta":"<p class=\"a\" title='\"'>x "}`,
 			`{"event":"html","data":{"uri":"a/b","path":"p[1]","type":"open_tag","name":"p","attributes":{"class":"a","title":"\""}}}`,
 			`{"event":"html","data":{"uri":"a/b","path":"p[1]","type":"text_delta","text":"x "}}`,
-			`{"uri":"a/b","delta":"t; y<br>"}`,
+			`{"uri":"a/b","delta":"&lt; y<br>"}`,
 			`{"event":"html","data":{"uri":"a/b","path":"p[1]","type":"text_delta","text":"< y"}}`,
 			`{"event":"html","data":{"uri":"a/b","path":"p[1]/br[1]","type":"open_tag","name":"br"}}`,
 			`{"event":"html","data":{"uri":"a/b","path":"p[1]/br[1]","type":"close_tag","name":"br"}}`,

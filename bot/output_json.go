@@ -1,7 +1,8 @@
 package bot
 
 import (
-	"encoding/json"
+	"bytes"
+	"slices"
 
 	"github.com/lingserve/lingserve/jsonuri"
 )
@@ -57,52 +58,42 @@ func (o *output) handler() jsonuri.Handler {
 	return h
 }
 
-// listen puts in what the bot's listeners want to be told.
+// listen puts in what the bot's listeners want.
 func (o *output) listen(h *jsonuri.Handler) {
-	var strings, objects, scalars bool
-	for _, l := range o.bot.listeners {
-		strings = strings || l.String != nil
-		objects = objects || l.Object != nil
-		scalars = scalars || l.Scalar != nil
-	}
-	listeners := o.bot.listeners
-	if strings {
+	if wanted(o, stringCallback) {
 		h.String = func(uri []byte, value string) {
-			if o.muted {
-				return
-			}
-			v := StringValue{URI: string(uri), Value: value}
-			for _, l := range listeners {
-				if l.String != nil {
-					l.String(v)
-				}
-			}
+			emit(o, StringValue{URI: string(uri), Value: value}, stringCallback)
 		}
 	}
-	if objects {
+	if wanted(o, objectCallback) {
 		h.Object = func(uri, value []byte) {
-			if o.muted {
-				return
-			}
-			v := ObjectValue{URI: string(uri), Value: append(json.RawMessage(nil), value...)}
-			for _, l := range listeners {
-				if l.Object != nil {
-					l.Object(v)
-				}
-			}
+			emit(o, ObjectValue{URI: string(uri), Value: bytes.Clone(value)}, objectCallback)
 		}
 	}
-	if scalars {
+	if wanted(o, scalarCallback) {
 		h.Scalar = func(uri, value []byte) {
-			if o.muted {
-				return
-			}
-			v := ObjectValue{URI: string(uri), Value: append(json.RawMessage(nil), value...)}
-			for _, l := range listeners {
-				if l.Scalar != nil {
-					l.Scalar(v)
-				}
-			}
+			emit(o, ObjectValue{URI: string(uri), Value: bytes.Clone(value)}, scalarCallback)
+		}
+	}
+}
+
+func stringCallback(l Listener) func(StringValue) { return l.String }
+func objectCallback(l Listener) func(ObjectValue) { return l.Object }
+func scalarCallback(l Listener) func(ObjectValue) { return l.Scalar }
+
+// wanted reports whether a listener has a callback.
+func wanted[T any](o *output, callback func(Listener) func(T)) bool {
+	return slices.ContainsFunc(o.bot.listeners, func(l Listener) bool { return callback(l) != nil })
+}
+
+// emit calls a callback of all listeners that have it, unless the output is muted.
+func emit[T any](o *output, value T, callback func(Listener) func(T)) {
+	if o.muted {
+		return
+	}
+	for _, l := range o.bot.listeners {
+		if f := callback(l); f != nil {
+			f(value)
 		}
 	}
 }

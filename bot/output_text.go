@@ -16,7 +16,7 @@ func (r *textReader) write(chunk string) error {
 	if len(r.buf) == 0 {
 		return nil
 	}
-	if r.gap && r.wrote && !r.line { // what stands before calls and after them are two paragraphs
+	if r.gap && r.wrote && !r.line { // the texts before calls and after them are two paragraphs
 		r.add([]byte(`\n\n`))
 	}
 	r.gap, r.line = false, strings.HasSuffix(chunk, "\n")

@@ -24,7 +24,7 @@ func (i *inference) restart() error {
 	old.writes.close()
 	out.failure, out.thoughts, out.pause, out.begin = old.failure, old.thoughts, old.thoughts, old.begin
 	if old.wrote {
-		out.begin = func() { out.takeBack(old.begun) }
+		out.begin = func() { out.retract(old.begun) }
 	}
 	i.out, i.calls.out = out, out
 	return out.reader.write("</think>") // counts as a repair
@@ -73,8 +73,8 @@ func (o *output) memberOf(uri []byte) []byte {
 	return uri[:min(end, len(uri))]
 }
 
-// takeBack takes back what was written of a document: members, and all that is at the root where nobody else writes.
-func (o *output) takeBack(members [][]byte) {
+// retract takes back what was written of a document: all that is at the root if no other bot writes there, or else the members.
+func (o *output) retract(members [][]byte) {
 	b := o.bot
 	switch {
 	case b.env.Alone == nil:

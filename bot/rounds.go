@@ -35,7 +35,7 @@ func (b *ChatBot) rounds(ctx context.Context, cancel context.CancelCauseFunc, m 
 // toolRounds is rounds for a bot with tools, beginning with the inference i. It is a separate function because it takes much of the stack.
 func (b *ChatBot) toolRounds(ctx context.Context, i *inference, cancel context.CancelCauseFunc, m Message) (*inference, error) {
 	most := cmp.Or(max(b.config.ToolRounds, 0), defaultRounds)
-	var kept *inference // of those before i, the last that has a document of its own
+	var kept *inference // of those before i, the last that has a document
 	for round := 1; ; round++ {
 		if i.last = round >= most; !i.last {
 			i.tools = b.config.Tools.Tools()
@@ -66,8 +66,8 @@ func (i *inference) waits() bool {
 	return len(i.tools) > 0 && i.finish == adapter.FinishToolCalls && !i.bot.byHand.Load() && len(i.calls.pending()) > 0
 }
 
-// next begins the inference after this one. Text goes on where it was; every other document is one of its own, which takes the place
-// of the one before when it begins, and not before.
+// next begins the inference after this one. Text goes on where it was; every other document is a new one, which replaces
+// the one before when it begins, and not before.
 func (i *inference) next(cancel context.CancelCauseFunc, kept *inference, results []adapter.Message) *inference {
 	next := i.bot.infer(cancel)
 	next.after = append(i.after, results...)
@@ -105,7 +105,7 @@ func (i *inference) answer(ctx context.Context) ([]adapter.Message, error) {
 	seen := map[string]bool{}
 	for n, c := range pending {
 		id := c.id
-		if id == "" || seen[id] { // results are told apart by them
+		if id == "" || seen[id] { // results are matched by them
 			id = "call_" + strconv.Itoa(c.number)
 		}
 		seen[id] = true
@@ -130,7 +130,7 @@ func (i *inference) answer(ctx context.Context) ([]adapter.Message, error) {
 				images[n] = append(images[n], adapter.Part{Type: p.Type, Image: p.Image, File: p.File, Name: p.Name})
 			}
 		}
-		if !i.calls.settle(pending[n], r) {
+		if !i.calls.sendResult(pending[n], r) {
 			return nil, i.out.failure
 		}
 	}
@@ -165,8 +165,8 @@ func shorten(text []byte, most int) string {
 	return wording.ClipTo(string(text), most) + fmt.Sprintf(" [cut off: %d bytes in all]", len(text))
 }
 
-// settle sends what came of a call, false where nothing more can be sent. What a turn's end has kept from running is not sent.
-func (c *calls) settle(call *call, r tool.Result) bool {
+// sendResult sends what came of a call, false where nothing more can be sent. What a turn's end has kept from running is not sent.
+func (c *calls) sendResult(call *call, r tool.Result) bool {
 	call.answered = true
 	uri := c.uri("$tool_results", call.number)
 	if r.Err != nil {
@@ -189,20 +189,21 @@ func (c *calls) settle(call *call, r tool.Result) bool {
 	return c.out.failure == nil
 }
 
-// broken says to users that a call has failed; what the tool says of it is for the model and the log.
+// brokenMessages tell users why a call has failed. The tool's own message is for the model and the log.
+var brokenMessages = map[string]Failure{
+	tool.KindUnknown:     {Code: CodeOutputInvalid, Message: "the model called an unknown tool"},
+	tool.KindArguments:   {Code: CodeOutputInvalid, Message: "the model called a tool with invalid arguments"},
+	tool.KindDenied:      {Code: CodeInternal, Message: "a tool was not allowed to run"},
+	tool.KindTimeout:     {Code: CodeInternal, Message: "a tool took too long"},
+	tool.KindUnavailable: {Code: adapter.CodeUnavailable, Message: "a tool is not available"},
+}
+
 func broken(call *call, err *tool.Error) *Failure {
-	f := &Failure{Code: CodeInternal, Message: "a tool failed" + named(call), Cause: err}
-	switch err.Kind {
-	case tool.KindUnknown:
-		f.Code, f.Message = CodeOutputInvalid, "the model called an unknown tool"+named(call)
-	case tool.KindArguments:
-		f.Code, f.Message = CodeOutputInvalid, "the model called a tool with invalid arguments"+named(call)
-	case tool.KindDenied:
-		f.Message = "a tool was not allowed to run" + named(call)
-	case tool.KindTimeout:
-		f.Message = "a tool took too long" + named(call)
-	case tool.KindUnavailable:
-		f.Code, f.Message = adapter.CodeUnavailable, "a tool is not available"+named(call)
+	f, ok := brokenMessages[err.Kind]
+	if !ok {
+		f = Failure{Code: CodeInternal, Message: "a tool failed"}
 	}
-	return f
+	f.Message += named(call)
+	f.Cause = err
+	return &f
 }

@@ -56,7 +56,7 @@ func compileSchema(text json.RawMessage) (compiledSchema, error) {
 	return schemas.compiled[string(text)], nil
 }
 
-// maxViolations is how many misfits of one document are reported; whoever reads them has seen enough then.
+// maxViolations is how many misfits of one document are reported. More would not help the reader.
 const maxViolations = 16
 
 // violation is a place where a document does not fit its schema.
@@ -66,12 +66,12 @@ type violation struct {
 	unchecked bool // it is not known whether the document fits
 }
 
-// place is where the violation is, as a model is told.
+// place is the place of the violation, in the words for a model.
 func (v violation) place() string {
 	if len(v.at) == 0 {
 		return "the whole document"
 	}
-	return pointer("", v.at)
+	return schema.Pointer(v.at)
 }
 
 const misfitMessage = "the output does not match its schema: "
@@ -82,7 +82,7 @@ func (v violation) failure(root string) *Failure {
 	if v.unchecked {
 		what = "the output was not checked against its schema: "
 	}
-	return &Failure{Code: CodeOutputInvalid, Message: what + v.message, Pointer: pointer(Pointer(root), v.at)}
+	return &Failure{Code: CodeOutputInvalid, Message: what + v.message, Pointer: Pointer(root) + schema.Pointer(v.at)}
 }
 
 // validate holds a document to a schema and returns the first violations, and behind them what was not checked.

@@ -10,7 +10,7 @@ import (
 )
 
 // trace opens the span of a bot below that of its run, and keeps it for what the bot does after its first answer; without one it does
-// nothing. What an answer took is said by the spans of the requests, so that whoever adds up spans counts nothing twice.
+// nothing. Tokens are in the spans of the requests only, so that a sum over spans counts nothing twice.
 func (b *ChatBot) trace(ctx context.Context) context.Context {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {

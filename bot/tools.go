@@ -35,8 +35,8 @@ type call struct {
 	answered  bool
 }
 
-// take takes a piece of a call, or a result; either may be nil.
-func (c *calls) take(part *adapter.ToolCall, result *adapter.ToolResult) error {
+// addPart adds a piece of a call, or a result; either may be nil.
+func (c *calls) addPart(part *adapter.ToolCall, result *adapter.ToolResult) error {
 	if part != nil {
 		if err := c.part(part); err != nil {
 			return err

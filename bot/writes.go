@@ -66,7 +66,7 @@ func (w *writes) leave(uri []byte) {
 	}
 }
 
-// publish tells the observer what is open, once somebody else may write there.
+// publish tells the observer what is open, once another bot may write there.
 func (w *writes) publish() {
 	w.published = true
 	for _, end := range w.arrays {

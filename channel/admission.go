@@ -98,53 +98,34 @@ func (a Admission) Tighten(b Admission) Admission {
 // Stops reports whether a turn with this admission ends.
 func (a Admission) Stops() bool { return a.Kind == Drop || a.Kind == Handled }
 
-// reasonKinds has the admissions that each reason can have.
-var reasonKinds = func() map[Reason][]AdmissionKind {
-	m := map[Reason][]AdmissionKind{ReasonChannelLocal: {Drop, Handled}}
-	for kind, reasons := range map[AdmissionKind][]Reason{
-		Handled:     {ReasonNotATurn, ReasonHandledLocally, ReasonMerged, ReasonPairingRequired},
-		ObserveOnly: {ReasonObserver, ReasonUnmentioned},
-		Drop: {
-			ReasonIngestNull, ReasonUnsupported, ReasonTooLarge, ReasonDedupe, ReasonSelfEcho, ReasonMissingMention, ReasonNoRoute, ReasonRateLimited,
-			ReasonSessionBusy, ReasonOverloaded, ReasonDraining, ReasonBotNotAllowed, ReasonBotLoop, ReasonNoPolicy, ReasonRouteNotAllowed, ReasonDMDisabled,
-			ReasonDMNotAllowed, ReasonDMAllowlistEmpty, ReasonPairingUnavailable, ReasonGroupDisabled, ReasonGroupNotAllowed, ReasonGroupAllowlistEmpty,
-			ReasonCommandNotAllowed,
-		},
-	} {
-		for _, r := range reasons {
-			m[r] = append(m[r], kind)
-		}
-	}
-	return m
-}()
+// reasons has the reasons that go with each kind.
+var reasons = map[AdmissionKind][]Reason{
+	ObserveOnly: {ReasonObserver, ReasonUnmentioned},
+	Handled:     {ReasonNotATurn, ReasonHandledLocally, ReasonMerged, ReasonPairingRequired, ReasonChannelLocal},
+	Drop: {
+		ReasonIngestNull, ReasonUnsupported, ReasonTooLarge, ReasonDedupe, ReasonSelfEcho, ReasonMissingMention, ReasonNoRoute, ReasonRateLimited,
+		ReasonSessionBusy, ReasonOverloaded, ReasonDraining, ReasonBotNotAllowed, ReasonBotLoop, ReasonNoPolicy, ReasonRouteNotAllowed, ReasonDMDisabled,
+		ReasonDMNotAllowed, ReasonDMAllowlistEmpty, ReasonPairingUnavailable, ReasonGroupDisabled, ReasonGroupNotAllowed, ReasonGroupAllowlistEmpty,
+		ReasonCommandNotAllowed, ReasonChannelLocal,
+	},
+}
 
 var detail = regexp.MustCompile(`^[a-z0-9_]{1,32}$`)
 
-// inError returns a name for an error, or "" if it does not look like a name: it may be from a message.
-func inError(name string) string {
-	if !detail.MatchString(name) {
-		return ""
-	}
-	return " " + name
-}
-
-// Check returns an error if the admission has an unknown kind or reason, or a reason of another kind.
+// Check returns an error if the admission has an unknown kind, or a reason that does not go with it. The error has no values, which may be from a message.
 func (a Admission) Check() error {
 	if a.Kind == "" || a.Kind == Dispatch {
 		return nil
 	}
-	kinds, ok := reasonKinds[a.Reason]
+	known, ok := reasons[a.Kind]
+	isLocal := a.Reason == ReasonChannelLocal
 	switch {
-	case a.Kind.strictness() == 0:
-		return fmt.Errorf("unknown admission%s; expected %s, %s, %s or %s", inError(string(a.Kind)), Dispatch, ObserveOnly, Handled, Drop)
 	case !ok:
-		return fmt.Errorf("unknown reason%s; use %s with a detail for a channel's own reasons", inError(string(a.Reason)), ReasonChannelLocal)
-	case !slices.Contains(kinds, a.Kind):
-		return fmt.Errorf("the reason %s does not go with the admission %s", a.Reason, a.Kind)
-	case a.Reason == ReasonChannelLocal && !detail.MatchString(a.Detail):
-		return fmt.Errorf("the reason %s needs a detail of 1 to 32 of a-z, 0-9 and _", a.Reason)
-	case a.Reason != ReasonChannelLocal && a.Detail != "":
-		return fmt.Errorf("the reason %s takes no detail; that is for %s", a.Reason, ReasonChannelLocal)
+		return fmt.Errorf("unknown admission; expected %s, %s, %s or %s", Dispatch, ObserveOnly, Handled, Drop)
+	case !slices.Contains(known, a.Reason):
+		return fmt.Errorf("the reason does not go with the admission %s; use %s with a detail for a channel's own reasons", a.Kind, ReasonChannelLocal)
+	case isLocal && !detail.MatchString(a.Detail) || !isLocal && a.Detail != "":
+		return fmt.Errorf("the reason %s has a detail of 1 to 32 of a-z, 0-9 and _, and other reasons have none", ReasonChannelLocal)
 	}
 	return nil
 }

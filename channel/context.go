@@ -146,7 +146,7 @@ func BuildContext(f Facts) (*TurnContext, error) {
 		MessageIDFull: f.MessageIDFull,
 		Timestamp:     f.Timestamp,
 
-		Media: cleanMedia(f.Media),
+		Media: MediaFacts(f.Media, MediaFact{}),
 
 		ChatType:          c.Kind,
 		ChatID:            c.ID,
@@ -218,18 +218,10 @@ func fallBack(o Opt, unset string) string {
 func cleanHistory(entries []HistoryEntry) []HistoryEntry {
 	var rows []HistoryEntry
 	for _, e := range entries {
-		e.Sender, e.Body, e.Media = label(e.Sender), clean(e.Body), cleanMedia(e.Media)
+		e.Sender, e.Body, e.Media = label(e.Sender), clean(e.Body), MediaFacts(e.Media, MediaFact{})
 		rows = append(rows, e)
 	}
 	return rows
-}
-
-// cleanMedia keeps the index of each medium, which is its identity.
-func cleanMedia(list []MediaFact) (media []MediaFact) {
-	for _, m := range list {
-		media = append(media, m.clean())
-	}
-	return media
 }
 
 func (m MediaFact) clean() MediaFact {
@@ -254,9 +246,8 @@ func kindOf(contentType string) MediaKind {
 
 // MediaFacts prepares media for [Facts]: it trims values, removes credentials from addresses, and takes missing values from defaults. A
 // medium is transcribed if it or defaults say so. Items without path and address stay, because the index is the identity.
-func MediaFacts(list []MediaFact, defaults MediaFact) []MediaFact {
-	media := make([]MediaFact, len(list))
-	for i, m := range list {
+func MediaFacts(list []MediaFact, defaults MediaFact) (media []MediaFact) {
+	for _, m := range list {
 		if m.Kind == "" && strings.TrimSpace(m.ContentType) == "" { // else the kind follows from the item's own type
 			m.Kind = defaults.Kind
 		}
@@ -267,7 +258,7 @@ func MediaFacts(list []MediaFact, defaults MediaFact) []MediaFact {
 		m.Transcribed = m.Transcribed || defaults.Transcribed
 		m.Size, m.Duration = cmp.Or(m.Size, defaults.Size), cmp.Or(m.Duration, defaults.Duration)
 		m.Width, m.Height = cmp.Or(m.Width, defaults.Width), cmp.Or(m.Height, defaults.Height)
-		media[i] = m.clean()
+		media = append(media, m.clean())
 	}
 	return media
 }

@@ -1,7 +1,6 @@
 package channel
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -115,7 +114,6 @@ type Outbound struct {
 	Event            string `json:",omitempty"` // the key of the event that is answered; "" where none was accepted
 	Origin           Origin // the sender and place that the gates decide about before another attempt
 	Block            Block
-	Attempt          int // 1 is the first
 }
 
 // Origin is who is answered, and where: what the route and sender gates decide by.
@@ -162,22 +160,4 @@ func TargetName(out *Outbound) string {
 		name = fmt.Appendf(name, "%d:%s", len(part), part)
 	}
 	return string(name)
-}
-
-// MarshalJSON writes what is unset as null, and none as "".
-func (o Opt) MarshalJSON() ([]byte, error) {
-	if !o.set {
-		return []byte("null"), nil
-	}
-	return json.Marshal(o.value)
-}
-
-// UnmarshalJSON reads what MarshalJSON writes.
-func (o *Opt) UnmarshalJSON(data []byte) error {
-	*o = Opt{}
-	if string(data) == "null" {
-		return nil
-	}
-	o.set = true
-	return json.Unmarshal(data, &o.value)
 }

@@ -3,17 +3,19 @@ package channel
 import (
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 )
 
 // EventKey names an event of a platform. `5` and "5" are one thread.
-type EventKey struct {
-	Channel, Account, Conversation, Thread, ID string
-	Synthetic                                  bool // ID was made from content: the key lives for 60 s
-}
+type EventKey struct{ Channel, Account, Conversation, Thread, ID string }
 
-// String returns the key as one text, with its parts escaped, so that different keys have different texts. Synthetic is no part of it.
+// ThreadOfInteractions is the thread in the keys of interactions that do not wait for the messages of their conversation, because the platform waits a few
+// seconds only. Erasing a session also removes these events of its conversations.
+const ThreadOfInteractions = "interactions"
+
+// String returns the key as one text, with its parts escaped, so that different keys have different texts.
 func (k EventKey) String() string {
 	return string(appendParts(nil, k.Channel, k.Account, k.Conversation, k.Thread, k.ID))
 }
@@ -117,22 +119,20 @@ func MergeMentions(parts ...MentionFacts) MentionFacts {
 	return m
 }
 
+// sessionParts matches the id of a session with a conversation: its channel, account, conversation and thread.
+var sessionParts = regexp.MustCompile(`^([^@:#~!]+)(?:@([^@:#~!]*))?:([^@:#~!]+)(?:#([^@:#~!]*))?(?:~[^@:#~!]*)?$`)
+
 // PlaceNamed returns the conversation that the id of a session names. ok is false if it names none, as a hash does.
 func PlaceNamed(session string) (p WindowKey, ok bool) {
-	mark := byte(0) // before the next part
-	parts := map[byte]string{}
-	for rest, more := session, true; more; {
-		part, next := rest, byte(0)
-		if end := strings.IndexAny(rest, keyMarks); end >= 0 {
-			part, next, rest = rest[:end], rest[end], rest[end+1:]
-		}
-		text, err := url.PathUnescape(part)
-		if _, twice := parts[mark]; err != nil || twice || next == '!' {
+	parts := sessionParts.FindStringSubmatch(session)
+	for i := range parts {
+		var err error
+		if parts[i], err = url.PathUnescape(parts[i]); err != nil {
 			return p, false
 		}
-		parts[mark] = text
-		mark, more = next, next != 0
 	}
-	p = WindowKey{Channel: parts[0], Account: parts['@'], Conversation: parts[':'], Thread: parts['#']}
-	return p, p.Channel != "" && p.Conversation != ""
+	if parts == nil {
+		return p, false
+	}
+	return WindowKey{Channel: parts[1], Account: parts[2], Conversation: parts[3], Thread: parts[4]}, true
 }

@@ -37,22 +37,22 @@ const (
 
 // Opt is a value, none by decision, or unset: only what is unset falls back.
 type Opt struct {
-	value string
-	set   bool
+	Value string
+	Set   bool
 }
 
 // Some is a value; None says no value.
 func Some(value string) Opt { return Opt{value, true} }
 
 // None ends the search for a value: there is to be none.
-var None = Opt{set: true}
+var None = Opt{Set: true}
 
 // Get returns the value, "" for none, and whether it was set.
-func (o Opt) Get() (value string, set bool) { return o.value, o.set }
+func (o Opt) Get() (value string, set bool) { return o.Value, o.Set }
 
 // Or is o where it is set, else p.
 func (o Opt) Or(p Opt) Opt {
-	if o.set {
+	if o.Set {
 		return o
 	}
 	return p
@@ -89,7 +89,7 @@ type ConversationFacts struct {
 	ParentID        string // the outer conversation
 	ThreadID        string
 	NativeChannelID string // the platform's, where it is another
-	RoutePeer       Peer   // what Routes looks up; zero is the conversation itself
+	RoutePeer       Peer   // whose agent answers; zero is the conversation itself
 }
 
 // Peer is the conversation of a route.
@@ -240,16 +240,14 @@ func (f *Facts) WindowKey() WindowKey {
 	return WindowKey{Channel: f.Channel, Account: f.Account, Conversation: f.Conversation.ID, Thread: f.Conversation.ThreadID}
 }
 
-// RouteQuery is where a message came from, as routes are asked for it.
-func (f *Facts) RouteQuery() RouteQuery {
-	peer := f.Conversation.RoutePeer
-	if peer == (Peer{}) {
-		peer = Peer{Kind: f.Conversation.Kind, ID: f.Conversation.ID}
+// RouteQuery is the place whose agent answers: that of the peer, if there is one.
+func (f *Facts) RouteQuery() PolicyQuery {
+	q := f.PolicyQuery()
+	q.Account = cmp.Or(f.Route.AccountID, f.Account)
+	if peer := f.Conversation.RoutePeer; peer != (Peer{}) {
+		q.Kind, q.Conversation = peer.Kind, peer.ID
 	}
-	return RouteQuery{
-		Channel: f.Channel, Account: cmp.Or(f.Route.AccountID, f.Account), Peer: peer, Space: f.Conversation.SpaceID,
-		Parent: f.Conversation.ParentID, Thread: f.Conversation.ThreadID,
-	}
+	return q
 }
 
 // PolicyQuery is the place that the settings are asked for.

@@ -1,7 +1,6 @@
 package channel
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -90,7 +90,7 @@ func (m *MediaRoot) Open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Check implements [MediaChecker]. A medium without a path passes.
+// Check returns the medium to use. If its file must not be used, it has no path, and the error is the reason. A medium without a path passes.
 func (m *MediaRoot) Check(f MediaFact) (MediaFact, error) {
 	if f.Path == "" {
 		return f, nil
@@ -150,54 +150,31 @@ func fits(declared, content MediaKind) bool {
 }
 
 // signatures are the beginnings of files whose kind [http.DetectContentType] does not know.
-var signatures = []struct {
-	offset int
-	text   string
-	kind   MediaKind
-}{
-	{0, "II*\x00", MediaImage},
-	{0, "MM\x00*", MediaImage}, // TIFF
-	{4, "ftypavi", MediaImage},
-	{4, "ftyphei", MediaImage},
-	{4, "ftyphev", MediaImage},
-	{4, "ftypmif1", MediaImage},
-	{4, "ftypmsf1", MediaImage},
-	{4, "ftypM4A", MediaAudio},
-	{4, "ftypM4B", MediaAudio},
-	{4, "ftyp", MediaVideo},
-	{0, "fLaC", MediaAudio},
-	{0, "OggS", MediaAudio},
-	{0, "#!AMR", MediaAudio},
-	{0, "\x1aE\xdf\xa3", MediaVideo},
-	{0, "\x00\x00\x01\xba", MediaVideo},
-	{0, "\x00\x00\x01\xb3", MediaVideo},
-	{0, "FLV\x01", MediaVideo},
+var signatures = map[MediaKind][]string{
+	MediaImage: {"II*\x00", "MM\x00*"}, // TIFF
+	MediaAudio: {"fLaC", "OggS", "#!AMR"},
+	MediaVideo: {"\x1aE\xdf\xa3", "\x00\x00\x01\xba", "\x00\x00\x01\xb3", "FLV\x01"},
 }
 
 // sniff returns the kind of a file from its first bytes.
 func sniff(b []byte) MediaKind {
-	for _, s := range signatures {
-		if len(b) >= s.offset && bytes.HasPrefix(b[s.offset:], []byte(s.text)) {
-			return s.kind
+	head := string(b)
+	if len(head) >= 8 && head[4:8] == "ftyp" { // MP4, and formats like it
+		switch head[8:min(len(head), 11)] {
+		case "avi", "hei", "hev", "mif", "msf":
+			return MediaImage
+		case "M4A", "M4B":
+			return MediaAudio
+		}
+		return MediaVideo
+	}
+	for kind, list := range signatures {
+		if slices.ContainsFunc(list, func(s string) bool { return strings.HasPrefix(head, s) }) {
+			return kind
 		}
 	}
-	if isMPEGAudio(b) {
+	if len(b) > 1 && b[0] == 0xff && b[1] >= 0xe0 && b[1] != 0xfe { // a frame of MP3 or AAC; not UTF-16
 		return MediaAudio
 	}
-	found := http.DetectContentType(b)
-	if found == "image/bmp" && (len(b) < 10 || !bytes.Equal(b[6:10], make([]byte, 4))) { // any text can begin with BM
-		return MediaUnknown
-	}
-	return kindOf(found)
-}
-
-// isMPEGAudio reports whether b begins with a frame of MP3 or AAC.
-func isMPEGAudio(b []byte) bool {
-	if len(b) < 4 || b[0] != 0xff || b[1]&0xe0 != 0xe0 {
-		return false
-	}
-	if b[1]&0xf6 == 0xf0 { // AAC: layer 0
-		return b[2]>>2&15 < 13
-	}
-	return b[1]&0x18 != 0x08 && b[1]&0x06 != 0 && b[2]&0xf0 != 0xf0 && b[2]&0x0c != 0x0c
+	return kindOf(http.DetectContentType(b))
 }

@@ -42,10 +42,5 @@ type Trace struct {
 // Observer gets what happens. It is called synchronously and must not block.
 type Observer interface{ Observe(context.Context, Trace) }
 
-// Tracer opens spans: one for a turn, and one for each stage. end is called once.
-type Tracer interface {
-	Span(_ context.Context, name string) (_ context.Context, end func(error))
-}
-
 // Rate is how many messages are allowed in a minute, and how many at once. A PerMinute of 0 is no limit.
 type Rate = ratelimit.Rate

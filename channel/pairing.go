@@ -14,12 +14,9 @@ import (
 	"time"
 )
 
-// Pairs is [Pairing] for an operator: a sender who wants to talk gets a code, and the operator approves the code. Several processes, such
+// Pairs knows who was paired with an account: a sender who wants to talk gets a code, and an operator approves the code. Several processes, such
 // as the server and a command, can use the same store.
-type Pairs struct {
-	store Texts
-	now   func() time.Time
-}
+type Pairs struct{ store Texts }
 
 // Pair is a sender who may talk to an account, or a request for that.
 type Pair struct {
@@ -28,7 +25,7 @@ type Pair struct {
 	Sender  string    `json:"sender"`
 	Name    string    `json:"name,omitempty"`    // as on the platform, where everybody can take any name
 	At      time.Time `json:"at"`                // of the request, or of its approval
-	Code    string    `json:"code,omitempty"`    // of a request; a pair has none
+	Code    string    `json:"code,omitempty"`    // of a request; "" for a sender who is paired
 	Welcome bool      `json:"welcome,omitempty"` // the sender is paired and has not been told yet
 }
 
@@ -49,21 +46,24 @@ const (
 // NewPairs returns pairs in a store. With nil, the store is memory.
 func NewPairs(store Texts) *Pairs {
 	if store == nil {
-		store = NewTexts(0)
+		store = NewTexts()
 	}
-	return &Pairs{store: store, now: time.Now}
+	return &Pairs{store}
 }
 
-// Paired implements [Pairing].
+// Paired reports whether a sender is paired.
 func (p *Pairs) Paired(ctx context.Context, channel, account, sender string) (bool, error) {
-	_, ok, err := p.load(ctx, pairName(channel, account, sender))
-	return ok, err
+	paired, _, err := p.State(ctx, channel, account, sender)
+	return paired, err
 }
 
-// Requested reports whether a sender has a code that has not expired.
-func (p *Pairs) Requested(ctx context.Context, channel, account, sender string) (bool, error) {
-	r, ok, err := p.load(ctx, requestName(channel, account, sender))
-	return ok && !p.expired(r), err
+// State reports whether a sender is paired, or has a code that has not expired.
+func (p *Pairs) State(ctx context.Context, channel, account, sender string) (paired, requested bool, err error) {
+	pair, err := p.load(ctx, pairName(channel, account, sender))
+	if pair == nil {
+		return false, false, err
+	}
+	return pair.Code == "", pair.Code != "" && !pair.expired(), nil
 }
 
 // Request stores that a sender wants to be paired, and returns the code. tell is false if the sender was told the code within the last hour.
@@ -72,119 +72,109 @@ func (p *Pairs) Request(ctx context.Context, channel, account string, s SenderFa
 	if s.ID == "" {
 		return "", false, errors.New("channel: a sender without an id cannot be paired")
 	}
-	if paired, err := p.Paired(ctx, channel, account, s.ID); paired || err != nil {
-		return "", false, err
+	name := pairName(channel, account, s.ID)
+	if old, err := p.load(ctx, name); err != nil || old != nil && !old.expired() {
+		return old.code(), false, err
 	}
-	name := requestName(channel, account, s.ID)
-	request, ok, err := p.load(ctx, name)
-	if err != nil || ok && !p.expired(request) {
-		return request.Code, false, err
-	}
-	open, err := p.requests(ctx)
+	all, err := p.List(ctx)
 	if err != nil {
 		return "", false, err
 	}
-	if len(open) >= maxRequests {
+	if len(slices.DeleteFunc(all, func(r Pair) bool { return r.Code == "" })) >= maxRequests {
 		return "", false, ErrManyRequests
 	}
-	mine := Pair{
-		Channel: channel, Account: account, Sender: s.ID, Name: label(cmp.Or(s.Name, s.DisplayLabel, s.Username)), At: p.now().UTC(), Code: newCode(),
+	request := &Pair{
+		Channel: channel, Account: account, Sender: s.ID, Name: label(cmp.Or(s.Name, s.DisplayLabel, s.Username)), At: time.Now().UTC(), Code: newCode(),
 	}
-	err = p.change(ctx, name, func(old Pair, ok bool) *Pair {
-		if request = mine; ok && !p.expired(old) { // another process was faster
-			request = old
+	stored := request
+	err = p.change(ctx, name, func(old *Pair) *Pair {
+		if stored = request; old != nil && !old.expired() { // another process was faster
+			stored = old
 		}
-		return &request
+		return stored
 	})
-	if err != nil {
-		return "", false, err
-	}
-	return request.Code, request.Code == mine.Code, nil
+	return stored.code(), stored == request && err == nil, err
 }
 
 // Approve pairs the sender who has a code. The case of its letters, blanks and dashes do not matter. An empty channel matches all channels.
 func (p *Pairs) Approve(ctx context.Context, channel, code string) (Pair, error) {
 	code = strings.ToUpper(strings.NewReplacer(" ", "", "-", "").Replace(code))
-	open, err := p.requests(ctx)
+	all, err := p.List(ctx)
 	if err != nil {
 		return Pair{}, err
 	}
-	i := slices.IndexFunc(open, func(r Pair) bool { return r.Code == code && (channel == "" || r.Channel == channel) })
+	i := slices.IndexFunc(all, func(r Pair) bool { return r.Code != "" && r.Code == code && (channel == "" || r.Channel == channel) })
 	if i < 0 {
 		return Pair{}, ErrNoCode
 	}
-	pair := open[i]
-	pair.Code, pair.At, pair.Welcome = "", p.now().UTC(), true
-	// After a crash in between, the request is open and the sender is paired.
-	if err := p.change(ctx, pairName(pair.Channel, pair.Account, pair.Sender), func(Pair, bool) *Pair { return &pair }); err != nil {
-		return Pair{}, err
-	}
-	return pair, p.remove(ctx, requestName(pair.Channel, pair.Account, pair.Sender))
+	pair := all[i]
+	pair.Code, pair.At, pair.Welcome = "", time.Now().UTC(), true
+	return pair, p.change(ctx, pairName(pair.Channel, pair.Account, pair.Sender), func(*Pair) *Pair { return &pair })
 }
 
 // Welcome reports whether a sender was paired and has not been told yet. It returns true once.
 func (p *Pairs) Welcome(ctx context.Context, channel, account, sender string) (first bool, err error) {
 	name := pairName(channel, account, sender)
-	pair, ok, err := p.load(ctx, name)
-	if err != nil || !ok || !pair.Welcome {
+	pair, err := p.load(ctx, name)
+	if err != nil || pair == nil || !pair.Welcome {
 		return false, err
 	}
-	err = p.change(ctx, name, func(old Pair, ok bool) *Pair {
-		if first = ok && old.Welcome; !ok {
-			return nil
+	err = p.change(ctx, name, func(old *Pair) *Pair {
+		if first = old != nil && old.Welcome; first {
+			old.Welcome = false
 		}
-		old.Welcome = false
-		return &old
+		return old
 	})
 	return first && err == nil, err
 }
 
-// Remove removes a pair and a request. ok is false if there was none.
+// Remove removes a pair, or a request. ok is false if there was none.
 func (p *Pairs) Remove(ctx context.Context, channel, account, sender string) (ok bool, err error) {
-	for _, name := range []string{pairName(channel, account, sender), requestName(channel, account, sender)} {
-		_, found, err := p.load(ctx, name)
-		if err == nil {
-			err = p.remove(ctx, name)
-		}
-		if err != nil {
-			return ok, err
-		}
-		ok = ok || found
-	}
-	return ok, nil
-}
-
-// List returns all pairs and open requests, ordered by channel, account and sender.
-func (p *Pairs) List(ctx context.Context) ([]Pair, error) {
-	open, err := p.requests(ctx)
-	if err != nil {
-		return nil, err
-	}
-	pairs, err := p.all(ctx, pairPrefix)
-	if err != nil {
-		return nil, err
-	}
-	pairs = append(pairs, open...)
-	slices.SortFunc(pairs, func(a, b Pair) int {
-		return cmp.Or(cmp.Compare(a.Channel, b.Channel), cmp.Compare(a.Account, b.Account), cmp.Compare(a.Sender, b.Sender), cmp.Compare(a.Code, b.Code))
+	err = p.change(ctx, pairName(channel, account, sender), func(old *Pair) *Pair {
+		ok = old != nil
+		return nil
 	})
-	return pairs, nil
+	return ok && err == nil, err
 }
 
-// requests returns the open requests, and removes the others.
-func (p *Pairs) requests(ctx context.Context) ([]Pair, error) {
-	all, err := p.all(ctx, requestPrefix)
-	return slices.DeleteFunc(all, func(r Pair) bool {
-		expired := p.expired(r)
-		if expired {
-			_ = p.remove(ctx, requestName(r.Channel, r.Account, r.Sender)) // or the next time
+// List returns all pairs and open requests, ordered by channel, account and sender. It removes expired requests.
+func (p *Pairs) List(ctx context.Context) (all []Pair, err error) {
+	texts, err := p.store.All(ctx, pairPrefix)
+	if err != nil {
+		return nil, err
+	}
+	for name, text := range texts {
+		pair, err := parsePair(name, text)
+		switch {
+		case err != nil:
+			return nil, err
+		case pair.expired():
+			_ = p.change(ctx, name, func(old *Pair) *Pair { // or the next time
+				if old != nil && old.expired() {
+					return nil
+				}
+				return old
+			})
+		default:
+			all = append(all, *pair)
 		}
-		return expired
-	}), err
+	}
+	slices.SortFunc(all, func(a, b Pair) int {
+		return cmp.Or(cmp.Compare(a.Channel, b.Channel), cmp.Compare(a.Account, b.Account), cmp.Compare(a.Sender, b.Sender))
+	})
+	return all, nil
 }
 
-// expired reports whether a code is too old, or from a future that only a wrong clock explains.
-func (p *Pairs) expired(r Pair) bool { return p.now().Sub(r.At).Abs() >= pairingLife }
+// expired reports whether a request is too old, or from a future that only a wrong clock explains.
+func (r *Pair) expired() bool { return r.Code != "" && time.Since(r.At).Abs() >= pairingLife }
+
+// code returns the code of a request; "" if there is none.
+func (r *Pair) code() string {
+	if r == nil {
+		return ""
+	}
+	return r.Code
+}
 
 func newCode() string {
 	b := make([]byte, codeLength)
@@ -195,42 +185,32 @@ func newCode() string {
 	return string(b)
 }
 
-// Names in the store are hashes, because ids can be any text and must not be readable in a list of names.
-const (
-	pairPrefix    = "pair-"
-	requestPrefix = "request-"
-)
+// pairPrefix begins all names in the store.
+const pairPrefix = "pair-"
 
+// pairName returns the name in the store. It has a hash, because ids can be any text and must not be readable in a list of names.
 func pairName(channel, account, sender string) string {
 	sum := sha256.Sum256([]byte(SessionKey(KeyParts{Channel: channel, Account: account, Conversation: sender})))
 	return pairPrefix + hex.EncodeToString(sum[:16])
 }
 
-func requestName(channel, account, sender string) string {
-	return requestPrefix + strings.TrimPrefix(pairName(channel, account, sender), pairPrefix)
-}
-
-// load returns a pair or a request. ok is false if it is missing.
-func (p *Pairs) load(ctx context.Context, name string) (pair Pair, ok bool, err error) {
+// load returns a pair or a request; nil for none.
+func (p *Pairs) load(ctx context.Context, name string) (*Pair, error) {
 	text, err := p.store.Load(ctx, name)
-	if text == nil || err != nil {
-		return Pair{}, false, err
+	if err != nil {
+		return nil, err
 	}
-	pair, err = parsePair(name, text)
-	return pair, err == nil, err
+	return parsePair(name, text)
 }
 
 // change replaces a pair or a request by the result of do; nil removes it. do is called again if another process was faster.
-func (p *Pairs) change(ctx context.Context, name string, do func(old Pair, ok bool) *Pair) error {
+func (p *Pairs) change(ctx context.Context, name string, do func(old *Pair) *Pair) error {
 	return p.store.Change(ctx, name, func(text []byte) ([]byte, error) {
-		var old Pair
-		var err error
-		if text != nil {
-			if old, err = parsePair(name, text); err != nil {
-				return nil, err
-			}
+		old, err := parsePair(name, text)
+		if err != nil {
+			return nil, err
 		}
-		next := do(old, text != nil)
+		next := do(old)
 		if next == nil {
 			return nil, nil
 		}
@@ -238,39 +218,23 @@ func (p *Pairs) change(ctx context.Context, name string, do func(old Pair, ok bo
 	})
 }
 
-func (p *Pairs) remove(ctx context.Context, name string) error {
-	return p.store.Change(ctx, name, func([]byte) ([]byte, error) { return nil, nil })
-}
-
-// all returns all pairs, or all requests.
-func (p *Pairs) all(ctx context.Context, prefix string) (all []Pair, err error) {
-	texts, err := p.store.All(ctx, prefix)
-	if err != nil {
-		return nil, err
+// parsePair reads the text with a name; nil for no text.
+func parsePair(name string, text []byte) (p *Pair, err error) {
+	if text == nil {
+		return nil, nil
 	}
-	for name, text := range texts {
-		pair, err := parsePair(name, text)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, pair)
+	if json.Unmarshal(text, &p) != nil || p == nil {
+		return nil, fmt.Errorf("channel: the pairing %s is damaged", name)
 	}
-	return all, nil
-}
-
-func parsePair(name string, text []byte) (p Pair, err error) {
-	if err := json.Unmarshal(text, &p); err != nil {
-		return Pair{}, fmt.Errorf("channel: the pairing %s is damaged", name)
-	}
-	if name != pairName(p.Channel, p.Account, p.Sender) && name != requestName(p.Channel, p.Account, p.Sender) {
-		return Pair{}, fmt.Errorf("channel: the pairing %s belongs to another sender", name)
+	if name != pairName(p.Channel, p.Account, p.Sender) {
+		return nil, fmt.Errorf("channel: the pairing %s belongs to another sender", name)
 	}
 	return p, nil
 }
 
 // PairedFact returns the value of [Identity.Paired]. It reads the store only if the policy needs it, and returns Unknown with an error if
 // that fails. Without a store no one is paired.
-func PairedFact(ctx context.Context, p Pairing, policy PolicyKind, channel, account, sender string) (Tri, error) {
+func PairedFact(ctx context.Context, p *Pairs, policy PolicyKind, channel, account, sender string) (Tri, error) {
 	if policy != PolicyPairing {
 		return Unknown, nil
 	}

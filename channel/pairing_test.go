@@ -12,19 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/store/db"
 )
 
-// inBothStores runs a test with pairs in memory and in a table.
-func inBothStores(t *testing.T, f func(t *testing.T, p *channel.Pairs)) {
-	t.Run("memory", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) { f(t, channel.NewPairs(nil)) })
-	})
-	t.Run("table", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			f(t, channel.NewPairs(openDatabase(t, "memory").Values(db.Pairs, db.ValueOptions{})))
-		})
-	})
+// inBubble runs a test with pairs in memory and in virtual time.
+func inBubble(t *testing.T, f func(t *testing.T, p *channel.Pairs)) {
+	synctest.Test(t, func(t *testing.T) { f(t, channel.NewPairs(nil)) })
 }
 
 func ask(t *testing.T, p *channel.Pairs, sender string) (code string, tell bool) {
@@ -47,7 +39,7 @@ func paired(t *testing.T, p *channel.Pairs, channelName, account, sender string)
 
 // CH-101: who asks is paired by the code that an operator approves.
 func TestWhoAsksIsPairedWhenTheCodeIsApproved(t *testing.T) {
-	inBothStores(t, func(t *testing.T, p *channel.Pairs) {
+	inBubble(t, func(t *testing.T, p *channel.Pairs) {
 		if paired(t, p, "telegram", "", "42") {
 			t.Error("paired with nothing done")
 		}
@@ -86,7 +78,7 @@ func TestWhoAsksIsPairedWhenTheCodeIsApproved(t *testing.T) {
 
 // CH-101: at most one challenge an hour for a sender, and a code is good for as long.
 func TestASenderIsToldACodeOnceAnHour(t *testing.T) {
-	inBothStores(t, func(t *testing.T, p *channel.Pairs) {
+	inBubble(t, func(t *testing.T, p *channel.Pairs) {
 		first, tell := ask(t, p, "42")
 		if !tell || len(first) != 8 {
 			t.Errorf("the first time: %q, %t", first, tell)
@@ -109,7 +101,7 @@ func TestASenderIsToldACodeOnceAnHour(t *testing.T) {
 }
 
 func TestStrangersCannotMakeTheServerKeepMoreThanSomeRequests(t *testing.T) {
-	inBothStores(t, func(t *testing.T, p *channel.Pairs) {
+	inBubble(t, func(t *testing.T, p *channel.Pairs) {
 		for i := range 256 {
 			ask(t, p, fmt.Sprint(i))
 		}
@@ -131,7 +123,7 @@ func TestStrangersCannotMakeTheServerKeepMoreThanSomeRequests(t *testing.T) {
 }
 
 func TestPairsAndRequestsAreListedAndRemoved(t *testing.T) {
-	inBothStores(t, func(t *testing.T, p *channel.Pairs) {
+	inBubble(t, func(t *testing.T, p *channel.Pairs) {
 		code, _ := ask(t, p, "1")
 		if _, err := p.Approve(t.Context(), "", code); err != nil {
 			t.Fatal(err)
@@ -195,7 +187,7 @@ func TestADamagedPairIsAnErrorAndNoPair(t *testing.T) {
 		"of an id that is none": `{"channel":"telegram","at":"2026-01-02T03:04:05Z"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := channel.NewTexts(0)
+			store := channel.NewTexts()
 			p := channel.NewPairs(store)
 			code, _ := ask(t, p, "42")
 			if _, err := p.Approve(t.Context(), "", code); err != nil {
@@ -225,7 +217,7 @@ func TestPairsAreAskedForOnlyUnderThePolicyPairing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
-		store  channel.Pairing
+		store  *channel.Pairs
 		policy channel.PolicyKind
 		sender string
 		want   channel.Tri

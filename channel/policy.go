@@ -42,8 +42,7 @@ type Policy struct {
 	// they have all.
 	Commands func(text string, exact bool) bool
 
-	Sources    map[string]string // of a setting, named by its key in [SettingsTable]: the path it was found at
-	Generation uint64            // of the settings: another one says that they changed since
+	Sources map[string]string // of a setting, named by its key in [SettingsTable]: the path it was found at
 }
 
 // PolicyLimits are the rates of a place.

@@ -1,10 +1,5 @@
 package channel
 
-import (
-	"context"
-	"time"
-)
-
 // Row is what is recorded of a turn.
 type Row struct {
 	SessionKey      string
@@ -16,7 +11,6 @@ type Row struct {
 	Conversation    ConversationFacts
 	Group           SessionGroup // zero of direct conversations
 	Sender          string
-	At              time.Time
 }
 
 // SessionGroup is the group of a session.
@@ -26,20 +20,7 @@ type SessionGroup struct {
 	Label string
 }
 
-// Routes maps where a message came from to an agent: the most specific rule first.
-type Routes interface {
-	Route(RouteQuery) (agent string, ok bool)
-}
-
-// RouteQuery is where a message came from.
-type RouteQuery struct {
-	Channel, Account string
-	Peer             Peer
-	Space            string
-	Parent, Thread   string
-}
-
-// Settings gives the policy for a place. Fields are resolved one by one: thread, conversation, account, channel, default.
+// Settings gives the policy for a place, and with it the agent that answers there. Fields are resolved one by one: thread, conversation, account, channel, default.
 type Settings interface {
 	Policy(PolicyQuery) Policy
 }
@@ -48,16 +29,4 @@ type Settings interface {
 type PolicyQuery struct {
 	Channel, Account, Conversation, Parent, Thread string
 	Kind                                           ChatType
-}
-
-// Pairing knows who was paired with an account. An error is an unreadable store.
-type Pairing interface {
-	Paired(_ context.Context, channel, account, sender string) (bool, error)
-}
-
-// SessionEraser is a [Recorder] that knows where the messages of a session came from, and can forget it.
-type SessionEraser interface {
-	// Places are where they came from; none for a session that is not known.
-	Places(_ context.Context, session string) ([]WindowKey, error)
-	Forget(_ context.Context, session string) error
 }

@@ -6,24 +6,19 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"slices"
 )
 
-// Sessions is a [Recorder]. It stores where the last message of each session came from, because a turn that the server starts by itself goes
-// there, and who owns a main session: the first sender of an admitted direct message, until the session is erased. It writes only changes.
+// Sessions stores where the last message of each session came from, because a turn that the server starts by itself goes there, and who owns a
+// main session: the first sender of an admitted direct message, until the session is erased. It writes only changes.
 type Sessions struct {
 	store Texts
 	log   *slog.Logger
 }
 
-const (
-	memorySessions = 10_000
-	maxPlaces      = 16 // of one session; a main session can have several
-)
+const maxPlaces = 16 // of one session; a main session can have several
 
 // origin is what is stored of a session.
 type origin struct {
@@ -33,53 +28,44 @@ type origin struct {
 	Places  []WindowKey `json:"places,omitempty"` // where its messages came from, the newest last
 }
 
-var _ SessionEraser = (*Sessions)(nil)
-
-// NewSessions returns sessions in a store. With nil, the store is memory for 10 000 sessions, and a nil log discards errors of the store.
+// NewSessions returns sessions in a store. With nil, the store is memory, and a nil log discards errors of the store.
 func NewSessions(store Texts, log *slog.Logger) *Sessions {
 	if store == nil {
-		store = NewTexts(memorySessions)
+		store = NewTexts()
 	}
 	return &Sessions{store, cmp.Or(log, slog.New(slog.DiscardHandler))}
 }
 
-// Record implements [Recorder]: it stores the owner of a main session.
-func (s *Sessions) Record(ctx context.Context, r Row) error {
-	main := r.Route.MainSessionKey
-	if main == "" || r.Sender == "" || r.Conversation.Kind != Direct {
+// Record stores the owner of a main session. With lastRoute it also stores where the message came from, for the session and for its main session;
+// a message of someone who does not own the main session changes nothing.
+func (s *Sessions) Record(ctx context.Context, r Row, lastRoute bool) error {
+	r.Reply.ReplyToID = Opt{} // a later turn does not reply to this message
+	if main := r.Route.MainSessionKey; main != "" {
+		owns := false
+		err := s.change(ctx, main, func(o *origin) {
+			if r.Conversation.Kind == Direct {
+				o.Owner = cmp.Or(o.Owner, r.Sender)
+			}
+			if owns = o.Owner != "" && o.Owner == r.Sender; owns && lastRoute {
+				o.add(r)
+			}
+		})
+		if err != nil || !owns || main == r.SessionKey {
+			return err
+		}
+	}
+	if !lastRoute {
 		return nil
 	}
-	return s.change(ctx, main, func(o *origin) { o.Owner = cmp.Or(o.Owner, r.Sender) })
+	return s.change(ctx, r.SessionKey, func(o *origin) { o.add(r) })
 }
 
-// Owner implements [Owners].
-func (s *Sessions) Owner(ctx context.Context, main string) (sender string, err error) {
-	o, err := s.load(ctx, main)
-	return o.Owner, err
-}
-
-// LastRoute implements [Recorder]: it stores the route for the session and for its main session.
-func (s *Sessions) LastRoute(ctx context.Context, r Row) error {
+// add makes r the last row.
+func (o *origin) add(r Row) {
+	o.Last = &r
 	place := WindowKey{Channel: r.Channel, Account: r.Account, Conversation: r.Conversation.ID, Thread: r.Conversation.ThreadID}
-	r.Reply.ReplyToID = Opt{} // a later turn does not reply to this message
-	store := func(o *origin) {
-		if o.Last == nil || !sameRoute(*o.Last, r) {
-			o.Last = &r
-		}
-		others := slices.DeleteFunc(slices.Clone(o.Places), func(p WindowKey) bool { return p == place })
-		o.Places = append(others[max(0, len(others)+1-maxPlaces):], place)
-	}
-	err := s.change(ctx, r.SessionKey, store)
-	if main := r.Route.MainSessionKey; main != "" && main != r.SessionKey {
-		err = errors.Join(err, s.change(ctx, main, store))
-	}
-	return err
-}
-
-// sameRoute reports whether two rows differ only in their time.
-func sameRoute(a, b Row) bool {
-	a.At = b.At
-	return reflect.DeepEqual(a, b)
+	others := slices.DeleteFunc(o.Places, func(p WindowKey) bool { return p == place })
+	o.Places = append(others[max(0, len(others)+1-maxPlaces):], place)
 }
 
 // Last returns where the last message of a session came from. ok is false if that is unknown.
@@ -91,13 +77,13 @@ func (s *Sessions) Last(ctx context.Context, session string) (r Row, ok bool, er
 	return *o.Last, true, nil
 }
 
-// Places implements [SessionEraser].
+// Places returns where the messages of a session came from; none for an unknown session.
 func (s *Sessions) Places(ctx context.Context, session string) ([]WindowKey, error) {
 	o, err := s.load(ctx, session)
 	return o.Places, err
 }
 
-// Forget implements [SessionEraser].
+// Forget removes what is stored of a session.
 func (s *Sessions) Forget(ctx context.Context, session string) error {
 	if err := s.store.Change(ctx, sessionName(session), func([]byte) ([]byte, error) { return nil, nil }); err != nil {
 		return fmt.Errorf("forget a session: %w", err)
@@ -126,7 +112,7 @@ func (s *Sessions) change(ctx context.Context, key string, do func(*origin)) err
 		return json.Marshal(o)
 	})
 	if err != nil {
-		return fmt.Errorf("keep where a message came from: %w", err)
+		return fmt.Errorf("store where a message came from: %w", err)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package channel_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -12,7 +11,7 @@ import (
 // topicRow is that of a message of a topic.
 func topicRow(session, thread string) channel.Row {
 	return channel.Row{
-		SessionKey: session, Channel: "fake", Account: "a", Sender: "p", At: time.Unix(1, 0).UTC(),
+		SessionKey: session, Channel: "fake", Account: "a", Sender: "p",
 		Conversation: channel.ConversationFacts{Kind: channel.Group, ID: "c", ThreadID: thread},
 		Reply:        channel.ReplyPlanFacts{To: "c", MessageThreadID: channel.Some(thread), ReplyToID: channel.Some("7")},
 	}
@@ -22,7 +21,7 @@ func topicRow(session, thread string) channel.Row {
 func TestTheLastRouteOfASessionIsKnown(t *testing.T) {
 	s := channel.NewSessions(nil, nil)
 	for _, thread := range []string{"1", "2", "1"} {
-		if err := s.LastRoute(t.Context(), topicRow("s", thread)); err != nil {
+		if err := s.Record(t.Context(), topicRow("s", thread), true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -32,7 +31,7 @@ func TestTheLastRouteOfASessionIsKnown(t *testing.T) {
 	}
 	want := topicRow("s", "1")
 	want.Reply.ReplyToID = channel.Opt{} // a later message is no answer to this one
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(channel.Opt{})); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	places, err := s.Places(t.Context(), "s")
@@ -53,32 +52,28 @@ func TestTheLastRouteOfASessionIsKnown(t *testing.T) {
 	}
 }
 
-// CH-23: the kernel asks for the owner before it changes the last route of a main session.
+// CH-23: only messages of the owner change the last route of a main session and of the sender's own.
 func TestFirstSenderOwnsAMainSession(t *testing.T) {
-	store := channel.NewTexts(0)
-	record := func(sender string, kind channel.ChatType) {
+	s := channel.NewSessions(nil, nil)
+	record := func(sender string, kind channel.ChatType, stored bool) {
 		t.Helper()
-		err := channel.NewSessions(store, nil).Record(t.Context(), channel.Row{
+		r := channel.Row{
 			SessionKey: "fake:" + sender, Sender: sender, Route: channel.RouteFacts{MainSessionKey: "main"}, Conversation: channel.ConversationFacts{Kind: kind},
-		})
-		if err != nil {
+		}
+		if err := s.Record(t.Context(), r, true); err != nil {
 			t.Fatal(err)
 		}
-	}
-	owner := func(want string) {
-		t.Helper()
-		if got, err := channel.NewSessions(store, nil).Owner(t.Context(), "main"); got != want || err != nil {
-			t.Errorf("the owner is %q, %v, want %q", got, err, want)
+		last, ok, _ := s.Last(t.Context(), "main")
+		_, own, _ := s.Last(t.Context(), r.SessionKey)
+		if (ok && last.Sender == sender) != stored || own != stored {
+			t.Errorf("%s: the last route is that of %q, its own is known: %t", sender, last.Sender, own)
 		}
 	}
-	record("eve", channel.Group)
-	owner("")
-	record("ann", channel.Direct)
-	record("bob", channel.Direct)
-	owner("ann")
-	if err := channel.NewSessions(store, nil).Forget(t.Context(), "main"); err != nil {
+	record("eve", channel.Group, false)
+	record("ann", channel.Direct, true)
+	record("bob", channel.Direct, false)
+	if err := s.Forget(t.Context(), "main"); err != nil {
 		t.Fatal(err)
 	}
-	record("bob", channel.Direct)
-	owner("bob")
+	record("bob", channel.Direct, true)
 }

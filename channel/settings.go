@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/lingserve/lingserve/turn"
 )
 
 // Keys of settings below a channel. They are also the keys of [AccessFacts.Sources] and [Policy.Sources].
@@ -55,44 +53,40 @@ const (
 	OfThread                    // channels.telegram.groups.-100.threads.7.…
 )
 
-const (
-	everywhere  = OfChannel | OfAccount | OfDirect | OfGroup | OfThread
-	ofAccounts  = OfChannel | OfAccount
-	aboutGroups = OfChannel | OfAccount | OfGroup | OfThread
-)
+const everywhere = OfChannel | OfAccount | OfDirect | OfGroup | OfThread
 
 // Place is the settings at one level of the configuration. A zero field is not set, so the next level decides. An empty list that is not
 // nil is set: it has no entries.
 type Place struct {
-	DMPolicy       PolicyKind
-	DMAllowFrom    []string
-	GroupPolicy    PolicyKind
-	GroupAllowFrom []string
-	Only           []string // conversations that the agent talks in
-	Enabled        *bool    // of one conversation or thread
-	RequireMention *bool
-	Unmentioned    UnmentionedMode
-	Patterns       []string
-	Implicit       []MentionKind
-	MatchMutable   *bool
-	AllowBots      AllowBots
-	Visibility     Visibility
-	CommandMode    CommandMode
-	Users          []string
-	Operators      []string
-	Admins         []string
-	Debounce       *time.Duration
-	ErrorNotice    *bool
-	OnBusy         string
-	Agent          string
-	SystemPrompt   *string
-	Timezone       string
-	Greeting       *string
-	SenderRate     *int // messages a minute; 0 is no limit
-	SenderBurst    *int
-	ChatRate       *int
-	SenderIDs      string
-	Previews       *bool
+	DMPolicy       PolicyKind      `key:"dm.policy" policy:"DM" levels:"accounts" oneof:"disabled open allowlist pairing" help:"who may talk in direct conversations; unset: no one"`
+	DMAllowFrom    []string        `key:"dm.allow_from" levels:"accounts" help:"ids of people, or role:… for a role of the platform"`
+	GroupPolicy    PolicyKind      `key:"groups.policy" policy:"Group" levels:"groups" oneof:"disabled open allowlist" help:"who may talk in groups; unset: no one"`
+	GroupAllowFrom []string        `key:"groups.allow_from" levels:"groups" help:"ids of people; inherit: dm.allow_from"`
+	Only           []string        `key:"groups.only" policy:"" levels:"accounts" help:"ids of the groups where the agent talks; unset: all"`
+	Enabled        *bool           `key:"groups.enabled" policy:"RouteAllowed" levels:"conversations" default:"true" help:"the agent talks in this group or thread"`
+	RequireMention *bool           `key:"groups.require_mention" levels:"groups" default:"true" help:"the agent answers only messages that address it"`
+	Unmentioned    UnmentionedMode `key:"unmentioned" levels:"groups" default:"history" oneof:"history drop observe" help:"other messages: kept for the next mention, dropped, or read without an answer"`
+	Patterns       []string        `key:"mentions.patterns" levels:"groups" help:"names that address the agent anywhere in a text"`
+	Implicit       []MentionKind   `key:"implicit_mentions" levels:"groups" default:"reply_to_bot, quoted_bot, bot_thread, native" oneof:"reply_to_bot quoted_bot bot_thread native" help:"what else addresses the agent"`
+	MatchMutable   *bool           `key:"match_mutable" default:"false" help:"lists also match names and handles, which people can change"`
+	AllowBots      AllowBots       `key:"allow_bots" default:"none" oneof:"none mentions all" help:"other bots that may talk; mentions: if they mention the agent"`
+	Visibility     Visibility      `key:"context_visibility" default:"allowlist_quote" oneof:"all allowlist allowlist_quote" help:"what the agent sees of people who may not talk: all, nothing, or replied-to messages"`
+	CommandMode    CommandMode     `key:"commands.mode" default:"authorizers" oneof:"authorizers senders off" help:"who may give commands: people on the lists, all senders, or no one"`
+	Users          []string        `key:"commands.users" help:"ids of people who may give commands of users"`
+	Operators      []string        `key:"commands.operators" help:"the same of operators, who also approve tools"`
+	Admins         []string        `key:"commands.admins" help:"the same for all commands"`
+	Debounce       *time.Duration  `key:"debounce" default:"0s" help:"messages of one sender within this time count as one"`
+	ErrorNotice    *bool           `key:"error_notice" default:"true" help:"tell people why there is no answer"`
+	OnBusy         string          `key:"on_busy" default:"queue" oneof:"queue reject interrupt steer" help:"what a message does while its session is busy"`
+	Agent          string          `key:"agent" help:"agent that answers"`
+	SystemPrompt   *string         `key:"system_prompt" help:"instructions added to those of the agent"`
+	Timezone       string          `key:"timezone" help:"time zone of dates, such as Europe/Berlin; unset: the agent's"`
+	Greeting       *string         `key:"greeting" default:"Hello! Write me a message, and I will answer." help:"answer to /start; with \"\" the agent answers"`
+	SenderRate     *int            `key:"limits.sender_rate" policy:"Limits.SenderRate.PerMinute" levels:"accounts" default:"20" help:"messages a minute of one sender; 0: unlimited"`
+	SenderBurst    *int            `key:"limits.sender_burst" policy:"Limits.SenderRate.Burst" levels:"accounts" default:"10" help:"messages of one sender at once"`
+	ChatRate       *int            `key:"limits.chat_rate" policy:"Limits.ChatRate.PerMinute" levels:"accounts" default:"60" help:"messages a minute of one conversation; 0: unlimited"`
+	SenderIDs      string          `key:"log.sender_ids" levels:"accounts" default:"plain" oneof:"plain hash none" help:"ids of senders in the log"`
+	Previews       *bool           `key:"log.previews" levels:"accounts" default:"false" help:"first words of messages in the log (debug)"`
 }
 
 // Setting is a setting that every channel has.
@@ -283,83 +277,21 @@ func (s Setting) apply(p *Place, to *Policy) bool {
 	return true
 }
 
-func values[T ~string](list ...T) (texts []string) {
-	for _, value := range list {
-		texts = append(texts, string(value))
+// settingsTable has the fields of [Place]. Their tags are those of [Setting]; policy is the path of the field in [Policy] if that has another name.
+var settingsTable = func() (table []Setting) {
+	levels := map[string]Level{"": everywhere, "accounts": OfChannel | OfAccount, "groups": OfChannel | OfAccount | OfGroup | OfThread, "conversations": OfGroup | OfThread}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Place]()) {
+		s := Setting{
+			Key: f.Tag.Get("key"), Help: f.Tag.Get("help"), Default: f.Tag.Get("default"), OneOf: strings.Fields(f.Tag.Get("oneof")),
+			Levels: levels[f.Tag.Get("levels")], field: f.Name, policy: f.Name,
+		}
+		if path, ok := f.Tag.Lookup("policy"); ok {
+			s.policy = path
+		}
+		table = append(table, s)
 	}
-	return texts
-}
-
-var settingsTable = []Setting{
-	{
-		keyDMPolicy, "who may talk in direct conversations; unset: no one", "",
-		values(PolicyDisabled, PolicyOpen, PolicyAllowlist, PolicyPairing), ofAccounts, "DMPolicy", "DM",
-	},
-	{keyDMAllowFrom, "ids of people, or role:… for a role of the platform", "", nil, ofAccounts, "DMAllowFrom", "DMAllowFrom"},
-	{
-		keyGroupPolicy, "who may talk in groups; unset: no one", "",
-		values(PolicyDisabled, PolicyOpen, PolicyAllowlist), aboutGroups, "GroupPolicy", "Group",
-	},
-	{keyGroupAllowFrom, "ids of people; inherit: dm.allow_from", "", nil, aboutGroups, "GroupAllowFrom", "GroupAllowFrom"},
-	{keyOnly, "ids of the groups where the agent talks; unset: all", "", nil, ofAccounts, "Only", ""},
-	{keyEnabled, "the agent talks in this group or thread", "true", nil, OfGroup | OfThread, "Enabled", "RouteAllowed"},
-	{keyRequireMention, "the agent answers only messages that address it", "true", nil, aboutGroups, "RequireMention", "RequireMention"},
-	{
-		keyUnmentioned, "other messages: kept for the next mention, dropped, or read without an answer", "history",
-		values(UnmentionedHistory, UnmentionedDrop, UnmentionedObserve), aboutGroups, "Unmentioned", "Unmentioned",
-	},
-	{"mentions.patterns", "names that address the agent anywhere in a text", "", nil, aboutGroups, "Patterns", "Patterns"},
-	{
-		keyImplicit, "what else addresses the agent", "reply_to_bot, quoted_bot, bot_thread, native",
-		values(ReplyToBot, QuotedBot, BotThread, Native), aboutGroups, "Implicit", "Implicit",
-	},
-	{
-		"match_mutable", "lists also match names and handles, which people can change", "false",
-		nil, everywhere, "MatchMutable", "MatchMutable",
-	},
-	{
-		keyAllowBots, "other bots that may talk; mentions: if they mention the agent", "none",
-		values(BotsNone, BotsMentions, BotsAll), everywhere, "AllowBots", "AllowBots",
-	},
-	{
-		"context_visibility", "what the agent sees of people who may not talk: all, nothing, or replied-to messages", "allowlist_quote",
-		values(VisibleAll, VisibleAllowlist, VisibleAllowlistQuote), everywhere, "Visibility", "Visibility",
-	},
-	{
-		keyCommandMode, "who may give commands: people on the lists, all senders, or no one", "authorizers",
-		values(CommandsAuthorizers, CommandsSenders, CommandsOff), everywhere, "CommandMode", "CommandMode",
-	},
-	{keyUsers, "ids of people who may give commands of users", "", nil, everywhere, "Users", "Users"},
-	{keyOperators, "the same of operators, who also approve tools", "", nil, everywhere, "Operators", "Operators"},
-	{keyAdmins, "the same for all commands", "", nil, everywhere, "Admins", "Admins"},
-	{"debounce", "messages of one sender within this time count as one", "0s", nil, everywhere, "Debounce", "Debounce"},
-	{"error_notice", "tell people why there is no answer", "true", nil, everywhere, "ErrorNotice", "ErrorNotice"},
-	{
-		"on_busy", "what a message does while its session is busy", "queue",
-		values(turn.Queue, turn.Reject, turn.Interrupt, turn.Steer), everywhere, "OnBusy", "OnBusy",
-	},
-	{"agent", "agent that answers", "", nil, everywhere, "Agent", "Agent"},
-	{"system_prompt", "instructions added to those of the agent", "", nil, everywhere, "SystemPrompt", "SystemPrompt"},
-	{"timezone", "time zone of dates, such as Europe/Berlin; unset: the agent's", "", nil, everywhere, "Timezone", "Timezone"},
-	{
-		"greeting", "answer to /start; with \"\" the agent answers", "Hello! Write me a message, and I will answer.",
-		nil, everywhere, "Greeting", "Greeting",
-	},
-	{
-		KeySenderRate, "messages a minute of one sender; 0: unlimited", "20",
-		nil, ofAccounts, "SenderRate", "Limits.SenderRate.PerMinute",
-	},
-	{
-		"limits.sender_burst", "messages of one sender at once", "10",
-		nil, ofAccounts, "SenderBurst", "Limits.SenderRate.Burst",
-	},
-	{
-		KeyChatRate, "messages a minute of one conversation; 0: unlimited", "60",
-		nil, ofAccounts, "ChatRate", "Limits.ChatRate.PerMinute",
-	},
-	{"log.sender_ids", "ids of senders in the log", "plain", values("plain", "hash", "none"), ofAccounts, "SenderIDs", "SenderIDs"},
-	{"log.previews", "first words of messages in the log (debug)", "false", nil, ofAccounts, "Previews", "Previews"},
-}
+	return table
+}()
 
 // builtInPlace has the defaults of all settings.
 var builtInPlace = func() *Place {

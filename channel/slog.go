@@ -118,38 +118,6 @@ func (o *SlogObserver) denialDue(t *Trace) bool {
 	return true
 }
 
-// Names of metrics. The comments have their labels, which are never ids.
-const (
-	MetricTurns          = "channel_turns_total"     // channel, outcome, reason
-	MetricStageSeconds   = "channel_stage_seconds"   // channel, stage
-	MetricJournalPending = "channel_journal_pending" // channel
-	MetricOutboxPending  = "channel_outbox_pending"  // channel
-)
-
-// Metrics counts turns. Its methods must not block.
-type Metrics interface {
-	// Turn counts a turn that has ended: [MetricTurns].
-	Turn(channel string, o Outcome, r Reason)
-	// Stage records the duration of a stage: [MetricStageSeconds].
-	Stage(channel string, s Stage, d time.Duration)
-}
-
-// Count returns an observer that counts in m.
-func Count(m Metrics) Observer { return counter{m} }
-
-type counter struct{ m Metrics }
-
-// Observe implements [Observer].
-func (c counter) Observe(_ context.Context, t Trace) {
-	if t.Phase == PhaseStart || t.Phase == PhaseWarning {
-		return
-	}
-	c.m.Stage(t.Channel, t.Stage, t.Duration)
-	if t.Stage == StageFinalize {
-		c.m.Turn(t.Channel, t.Outcome, t.Admission.Reason)
-	}
-}
-
 // Observers calls several observers in order. After a panic of one, the rest do not get this trace.
 type Observers []Observer
 

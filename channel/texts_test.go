@@ -1,15 +1,10 @@
 package channel_test
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"path/filepath"
-	"reflect"
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/store/db"
@@ -29,176 +24,20 @@ func openDatabase(t testing.TB, url string) *db.DB {
 	return d
 }
 
-func TestTextsInMemory(t *testing.T) { // CH-90
-	runTexts(t, textStore{Open: func(testing.TB) channel.Texts { return channel.NewTexts(0) }})
+// processes returns a table of a database as two processes have it.
+func processes(t *testing.T, table string) (first, second channel.Texts) {
+	d := openDatabase(t, "memory")
+	return d.Values(table, db.ValueOptions{}), d.Values(table, db.ValueOptions{})
 }
 
-func TestTextsInDatabase(t *testing.T) { // CL-02, CH-90
-	var databases sync.Map
-	open := func(d *db.DB) channel.Texts {
-		texts := d.Values(db.Windows, db.ValueOptions{Life: channel.WindowLife})
-		databases.Store(texts, d)
-		return texts
-	}
-	runTexts(t, textStore{
-		Open: func(t testing.TB) channel.Texts { return open(openDatabase(t, "memory")) },
-		Again: func(_ testing.TB, was channel.Texts) channel.Texts {
-			d, _ := databases.Load(was)
-			return open(d.(*db.DB))
-		},
-	})
-}
-
-// CH-90, CH-96: the next process finds a window.
-func TestAWindowOutlivesItsProcess(t *testing.T) {
-	file := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
-	run := func(do func(w *channel.Window)) {
-		d, err := db.Open(t.Context(), file, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		do(channel.NewWindow(d.Values(db.Windows, db.ValueOptions{}), channel.WindowOptions{}))
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var old *channel.Snapshot
-	run(func(w *channel.Window) {
-		keep(t, w, waits("1", "one"))
-		keep(t, w, waits("2", "two"))
-		old = w.Snapshot(t.Context(), room, 0)
-	})
-	run(func(w *channel.Window) {
-		if got := look(t, w); !slices.Equal(got, []string{"one", "two"}) {
-			t.Errorf("%q wait", got)
-		}
-		keep(t, w, waits("3", "three"))
-		w.Consume(t.Context(), old)
-	})
-	run(func(w *channel.Window) {
-		if got := look(t, w); !slices.Equal(got, []string{"three"}) {
-			t.Errorf("%q wait, expected the one that came later", got)
-		}
-		w.Forget(t.Context(), room)
-	})
-	run(func(w *channel.Window) {
-		if got := look(t, w); len(got) != 0 {
-			t.Errorf("%q wait, expected none", got)
-		}
-	})
-}
-
-// textStore opens stores of texts. Again opens the same for another process; if it is nil, one process uses a store.
-type textStore struct {
-	Open  func(testing.TB) channel.Texts
-	Again func(testing.TB, channel.Texts) channel.Texts
-}
-
-// runTexts runs what every store of texts has to show, and what one of several processes has to.
-func runTexts(t *testing.T, s textStore) {
-	if s.Again == nil {
-		s.Again = func(_ testing.TB, was channel.Texts) channel.Texts { return was }
-	}
-	t.Run("CH-90: what is saved is loaded, also by the next process", func(t *testing.T) { texts(t, s) })
-	t.Run("CH-90: the texts with a prefix are listed", func(t *testing.T) { all(t, s) })
-	t.Run("CL-02: nothing is lost where two processes change one text", func(t *testing.T) { changes(t, s) })
-	t.Run("CL-02: a window is the same in all processes", func(t *testing.T) { windows(t, s) })
-	t.Run("CL-02: who is paired by one process is paired in all", func(t *testing.T) { pairs(t, s) })
-	t.Run("CL-02, CH-23: sessions are known to all processes", func(t *testing.T) { sessions(t, s) })
-}
-
-func load(t testing.TB, s channel.Texts, name string, want []byte) {
-	t.Helper()
-	got, err := s.Load(t.Context(), name)
-	if err != nil || !bytes.Equal(got, want) || (got == nil) != (want == nil) {
-		t.Errorf("%s is %q, %v, expected %q", name, got, err, want)
-	}
-}
-
-// save replaces a text; nil removes it.
-func save(t testing.TB, s channel.Texts, name string, text []byte) {
-	t.Helper()
-	do(t, s.Change(t.Context(), name, func([]byte) ([]byte, error) { return text, nil }))
-}
-
-func texts(t *testing.T, s textStore) {
-	store := s.Open(t)
-	const odd = "hook@../a b/\u00e9" // as the names of channels and accounts
-	load(t, store, "a1", nil)
-	for _, text := range []string{"one", "two \x00\xff\n", ""} {
-		save(t, store, "a1", []byte(text))
-		load(t, store, "a1", []byte(text))
-	}
-	save(t, store, "b2", []byte("other"))
-	save(t, store, odd, []byte("odd"))
-	store = s.Again(t, store)
-	load(t, store, "a1", []byte{})
-	load(t, store, "b2", []byte("other"))
-	load(t, store, odd, []byte("odd"))
-	for range 2 { // what is not there is removed, too
-		save(t, store, "a1", nil)
-		load(t, store, "a1", nil)
-	}
-	load(t, store, "b2", []byte("other"))
-	store = s.Again(t, store)
-	load(t, store, "a1", nil)
-	save(t, store, "a1", []byte("again"))
-	load(t, store, "a1", []byte("again"))
-	if err := store.Change(t.Context(), "big", func([]byte) ([]byte, error) { return make([]byte, 600<<10), nil }); err == nil {
-		t.Error("a text that is too large is saved")
-	}
-}
-
-func all(t *testing.T, s textStore) {
-	store := s.Open(t)
-	for _, name := range []string{"a-1", "a-2", "a-3", "b-1"} {
-		save(t, store, name, []byte("text "+name))
-	}
-	save(t, store, "a-3", nil)
-	got, err := s.Again(t, store).All(t.Context(), "a-")
-	if want := map[string][]byte{"a-1": []byte("text a-1"), "a-2": []byte("text a-2")}; err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("the texts are %q, %v, expected %q", got, err, want)
-	}
-}
-
-// both are two processes with one store.
-func both(t *testing.T, s textStore) (a, b channel.Texts) {
-	first := s.Open(t)
-	return first, s.Again(t, first)
-}
-
-func changes(t *testing.T, s textStore) {
-	a, b := both(t, s)
-	const n = 20
-	var wg sync.WaitGroup
-	for _, store := range []channel.Texts{a, b} {
-		wg.Go(func() {
-			for range n {
-				if err := store.Change(t.Context(), "count", func(text []byte) ([]byte, error) { return append(slices.Clone(text), 'x'), nil }); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	load(t, a, "count", bytes.Repeat([]byte{'x'}, 2*n))
-	no := errors.New("no")
-	if err := b.Change(t.Context(), "count", func([]byte) ([]byte, error) { return nil, no }); !errors.Is(err, no) {
-		t.Errorf("got %v, expected %v", err, no)
-	}
-	do(t, b.Change(t.Context(), "count", func(text []byte) ([]byte, error) { return text, nil }))
-	load(t, a, "count", bytes.Repeat([]byte{'x'}, 2*n))
-	do(t, b.Change(t.Context(), "count", func([]byte) ([]byte, error) { return nil, nil }))
-	load(t, a, "count", nil)
-}
-
-func windows(t *testing.T, s textStore) {
-	first, second := both(t, s)
+// CL-02, CH-90: a window is the same in all processes.
+func TestProcessesShareWindows(t *testing.T) {
+	first, second := processes(t, db.Windows)
 	a, b := channel.NewWindow(first, channel.WindowOptions{}), channel.NewWindow(second, channel.WindowOptions{})
 	place := channel.WindowKey{Channel: "fake", Conversation: "../c"}
 	say := func(w *channel.Window, text string) {
 		err := w.Record(t.Context(), channel.Recording{
-			Key: place, MessageID: text, Message: channel.MessageFacts{RawBody: text}, Sender: channel.SenderFacts{ID: "p"},
+			HistoryHint: channel.HistoryHint{Key: place}, MessageID: text, Message: channel.MessageFacts{RawBody: text},
 		})
 		if err != nil {
 			t.Error(err)
@@ -220,9 +59,8 @@ func windows(t *testing.T, s textStore) {
 	heard(a, "one", "two")
 	seen := b.Snapshot(t.Context(), place, 0)
 	say(a, "three")
-	if !b.Edit(t.Context(), place, "three", "tree") || b.Edit(t.Context(), place, "never", "x") {
-		t.Error("a message that another process has kept is edited, and no other")
-	}
+	b.Edit(t.Context(), place, "three", "tree")
+	b.Edit(t.Context(), place, "never", "x")
 	b.Consume(t.Context(), seen)
 	heard(a, "tree")
 	a.Forget(t.Context(), place)
@@ -250,8 +88,9 @@ func windows(t *testing.T, s textStore) {
 	}
 }
 
-func pairs(t *testing.T, s textStore) {
-	first, second := both(t, s)
+// CL-02: a sender whom one process has paired is paired in all.
+func TestProcessesSharePairs(t *testing.T) {
+	first, second := processes(t, db.Pairs)
 	a, b := channel.NewPairs(first), channel.NewPairs(second)
 	paired := func(p *channel.Pairs, want bool) {
 		t.Helper()
@@ -298,12 +137,13 @@ func pairs(t *testing.T, s textStore) {
 	paired(b, false)
 }
 
-func sessions(t *testing.T, s textStore) {
-	first, second := both(t, s)
+// CL-02, CH-23: sessions are known to all processes.
+func TestProcessesShareSessions(t *testing.T) {
+	first, second := processes(t, db.Conversations)
 	a, b := channel.NewSessions(first, nil), channel.NewSessions(second, nil)
 	row := func(sender string) channel.Row {
 		return channel.Row{
-			SessionKey: "s", Channel: "fake", Account: "x", Sender: sender, At: time.Unix(1, 0).UTC(),
+			SessionKey: "s", Channel: "fake", Account: "x", Sender: sender,
 			Route:        channel.RouteFacts{MainSessionKey: "main"},
 			Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: sender},
 			Reply:        channel.ReplyPlanFacts{To: sender},
@@ -313,20 +153,22 @@ func sessions(t *testing.T, s textStore) {
 	for i, s := range []*channel.Sessions{a, b, a, b} {
 		wg.Go(func() {
 			r := row(fmt.Sprint("p", i))
-			if err := errors.Join(s.Record(t.Context(), r), s.LastRoute(t.Context(), r)); err != nil {
+			if err := s.Record(t.Context(), r, true); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
-	one, err := a.Owner(t.Context(), "main")
-	if other, err2 := b.Owner(t.Context(), "main"); one == "" || one != other || err != nil || err2 != nil {
-		t.Errorf("the main session is of %q here and %q there, %v, %v", one, other, err, err2)
+	one, _, err := a.Last(t.Context(), "main")
+	if other, ok, err2 := b.Last(t.Context(), "main"); !ok || one.Sender != other.Sender || err != nil || err2 != nil {
+		t.Errorf("the main session is of %q here and %q there, %v, %v", one.Sender, other.Sender, err, err2)
 	}
-	if places, err := b.Places(t.Context(), "s"); err != nil || len(places) != 4 {
-		t.Errorf("%d places are known of 4, %v", len(places), err)
+	if places, err := b.Places(t.Context(), "s"); err != nil || len(places) != 1 {
+		t.Errorf("%d places are known, expected that of the owner, %v", len(places), err)
 	}
-	do(t, a.LastRoute(t.Context(), row("ann")))
+	r := row("ann")
+	r.Route.MainSessionKey = ""
+	do(t, a.Record(t.Context(), r, true))
 	if r, ok, err := b.Last(t.Context(), "s"); err != nil || !ok || r.Reply.To != "ann" {
 		t.Errorf("the last route is %q, %v, %v", r.Reply.To, ok, err)
 	}

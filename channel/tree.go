@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 )
 
@@ -186,26 +185,20 @@ func resolve(layers []layer, q PolicyQuery) Policy {
 	return p
 }
 
-var (
-	_ Settings = (*Tree)(nil)
-	_ Routes   = (*Tree)(nil)
-	_ Pairing  = (*Pairs)(nil)
-)
+var _ Settings = (*Tree)(nil)
 
-// Tree is [Settings] and [Routes] from a configuration that can change while the server runs.
+// Tree is [Settings] from a configuration that can change while the server runs.
 type Tree struct {
 	// Commands becomes the field of every [Policy]. Set it before the first call of Policy.
 	Commands func(text string, exact bool) bool
 
 	current atomic.Pointer[tree]
-	mu      sync.Mutex // of Set
 }
 
 // tree is one version of a Tree.
 type tree struct {
-	config     Configuration
-	places     map[PolicyQuery]layer
-	generation uint64
+	config Configuration
+	places map[PolicyQuery]layer
 }
 
 // NewTree returns the settings of a configuration. An error joins [*SettingError]s.
@@ -214,23 +207,13 @@ func NewTree(c Configuration) (*Tree, error) {
 	return t, t.Set(c)
 }
 
-// Set replaces the configuration, unless it has mistakes. Turns that were authorized before are authorized again.
+// Set replaces the configuration, unless it has mistakes.
 func (t *Tree) Set(c Configuration) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.current.Store(&tree{config: c, places: c.places(), generation: t.Generation() + 1})
+	t.current.Store(&tree{c, c.places()})
 	return nil
-}
-
-// Generation is different after every change.
-func (t *Tree) Generation() uint64 {
-	if now := t.current.Load(); now != nil {
-		return now.generation
-	}
-	return 0
 }
 
 // Policy returns the policy of a query. Without a configuration, it admits no one.
@@ -240,12 +223,6 @@ func (t *Tree) Policy(q PolicyQuery) Policy {
 		return Policy{}
 	}
 	p := resolve(now.config.layers(now.places, q), q)
-	p.Generation, p.Commands = now.generation, t.Commands
+	p.Commands = t.Commands
 	return p
-}
-
-// Route returns the agent for a query: the most specific setting "agent".
-func (t *Tree) Route(q RouteQuery) (agent string, ok bool) {
-	p := t.Policy(PolicyQuery{Channel: q.Channel, Account: q.Account, Conversation: q.Peer.ID, Parent: q.Parent, Thread: q.Thread, Kind: q.Peer.Kind})
-	return p.Agent, p.Agent != ""
 }

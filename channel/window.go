@@ -11,54 +11,47 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
-	"unicode/utf8"
 )
 
-// Window stores unanswered messages of groups until a message addresses the agent. Its zero value stores them in memory, with the default
-// [WindowOptions].
+// Window stores unanswered messages of groups until a message addresses the agent.
 //
 // # Guarantees
-//   - Messages, bytes, age and windows are bounded; the oldest message is dropped first.
+//   - Messages, bytes and age are bounded; the oldest message is dropped first.
 //   - Consume removes what a snapshot has, and nothing that came later.
 //   - While the store fails, a window is empty, and messages are lost.
 //   - Processes with the same store have the same windows, and concurrent changes are not lost. The store bounds the number of windows.
 type Window struct {
 	store Texts
 	o     WindowOptions
-	init  sync.Once
-
-	mu  sync.Mutex
-	seq uint64 // the last number of an entry
 }
 
-// WindowOptions are the options of a [Window]. Zero values are the defaults.
+// WindowOptions are the options of a [Window].
 type WindowOptions struct {
-	Entries int           // of one window: 50; negative stores nothing
-	Bytes   int           // of one window: 48 KiB
-	Age     time.Duration // 24 h
-	Media   MediaChecker  // checks local files before they are stored; nil stores no media
-	Log     *slog.Logger  // for errors of the store; nil discards them
-}
-
-// MediaChecker checks local files: [*MediaRoot] is one.
-type MediaChecker interface {
-	// Check returns the medium to use. If its file must not be used, it has no path, and the error is the reason.
-	Check(MediaFact) (MediaFact, error)
+	Media *MediaRoot   // checks local files before they are stored; nil stores no media
+	Log   *slog.Logger // for errors of the store; nil discards them
 }
 
 const (
-	defaultWindowEntries = 50
-	defaultWindowBytes   = 48 << 10
-	WindowLife           = 24 * time.Hour // default of WindowOptions.Age
-	memoryWindows        = 1000
-	defaultWindowMedia   = 4
-	entryCost            = 64 // bytes of an entry in addition to its texts
+	// WindowLife is how long a message is stored.
+	WindowLife = 24 * time.Hour
+
+	windowEntries = 50
+	windowBytes   = 48 << 10
+	windowBody    = 44 << 10 // bytes of one text
+	windowName    = 1 << 10  // bytes of a sender and of an id
+	windowMedia   = 4        // of an entry
+	entryCost     = 64       // bytes of an entry in addition to its texts
 )
 
-// NewWindow returns a window on a store. With nil, the store is memory for 1 000 windows.
-func NewWindow(store Texts, o WindowOptions) *Window { return &Window{store: store, o: o} }
+// NewWindow returns a window on a store. With nil, the store is memory.
+func NewWindow(store Texts, o WindowOptions) *Window {
+	if store == nil {
+		store = NewTexts()
+	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	return &Window{store, o}
+}
 
 // WindowKey names one window.
 type WindowKey struct{ Channel, Account, Conversation, Thread string }
@@ -75,48 +68,25 @@ type Snapshot struct {
 	Entries []HistoryEntry
 }
 
-func (w *Window) setDefaults() {
-	w.o.Entries = cmp.Or(w.o.Entries, defaultWindowEntries)
-	w.o.Bytes = cmp.Or(max(w.o.Bytes, 0), defaultWindowBytes)
-	w.o.Age = cmp.Or(max(w.o.Age, 0), WindowLife)
-	w.o.Log = cmp.Or(w.o.Log, slog.New(slog.DiscardHandler))
-	if w.store == nil {
-		w.store = NewTexts(memoryWindows)
-	}
-}
-
-// nextSeq returns the number of a new entry: the time in microseconds, or one more than the last. So numbers also grow after a restart.
-func (w *Window) nextSeq(now time.Time) uint64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.seq = max(w.seq+1, uint64(max(now.UnixMicro(), 0)))
-	return w.seq
-}
-
-// recordedAt returns the time of an entry's number. HistoryEntry.Time is from the platform's clock, which may be wrong.
-func recordedAt(e HistoryEntry) time.Time { return time.UnixMicro(int64(e.Seq)) }
-
 // Recording is a message to store in a window.
 type Recording struct {
-	Key       WindowKey
+	HistoryHint
 	MessageID string
 	Time      time.Time // zero is now
 	Message   MessageFacts
 	Input     *Input // texts to use if those of Message are blank
-	Sender    SenderFacts
 	Media     []MediaFact
-	// LoadMedia returns more media. It is called after the text is stored, with the context of Record.
-	LoadMedia    func(context.Context) ([]MediaFact, error)
-	Limit        int         // entries; 0 is the window's limit, negative stores nothing
-	MediaLimit   *int        // media of an entry; nil is 4
-	ShouldRecord func() bool // called before and after media are loaded; nil is true
 }
 
-// body returns the first text of the message that is not blank.
+// body returns the first text of the message that is not blank, or a placeholder for its media; "" if there is nothing to store.
 func (r *Recording) body() string {
 	texts := []string{r.Message.BodyForAgent, r.Message.Body, r.Message.RawBody}
 	if r.Input != nil {
 		texts = append(texts, r.Input.TextForAgent, r.Input.RawText)
+	}
+	texts = append(texts, placeholder(r.Media))
+	if r.LoadMedia != nil || r.Input != nil && r.Input.HasMedia {
+		texts = append(texts, anyMedia)
 	}
 	for _, text := range texts {
 		if strings.TrimSpace(text) != "" {
@@ -143,42 +113,35 @@ func placeholder(media []MediaFact) (text string) {
 // anyMedia is the placeholder for media that are not loaded yet.
 const anyMedia = "[media]"
 
+func (r *Recording) shouldRecord() bool { return r.ShouldRecord == nil || r.ShouldRecord() }
+
 // Record stores the text of a message, and then its media if the message still waits. An error is a warning about media.
 func (w *Window) Record(ctx context.Context, r Recording) error {
-	w.init.Do(w.setDefaults)
-	limit := min(cmp.Or(r.Limit, w.o.Entries), w.o.Entries)
-	if limit < 0 || r.ShouldRecord != nil && !r.ShouldRecord() {
+	limit, body := min(cmp.Or(r.Limit, windowEntries), windowEntries), r.body()
+	if limit < 0 || body == "" || !r.shouldRecord() {
 		return nil
 	}
-	body := r.body()
-	blank := body == ""
-	if blank {
-		body = placeholder(r.Media)
-		if body == "" && (r.LoadMedia != nil || r.Input != nil && r.Input.HasMedia) {
-			body = anyMedia
-		}
-		if body == "" {
-			return nil
-		}
-	}
 	now := time.Now()
-	e := HistoryEntry{Body: body, Time: r.Time, MessageID: r.MessageID}
-	e.Sender = cmp.Or(r.Message.SenderLabel, r.Message.EnvelopeFrom, r.Sender.DisplayLabel, r.Sender.Name, r.Sender.ID)
+	e := HistoryEntry{
+		Sender:    cmp.Or(r.Message.SenderLabel, r.Message.EnvelopeFrom, r.Sender.DisplayLabel, r.Sender.Name, r.Sender.ID),
+		Body:      body,
+		Time:      r.Time,
+		MessageID: firstBytes(r.MessageID, windowName),
+	}
 	if e.Time.IsZero() {
 		e.Time = now
 	}
 	known := false // the platform has delivered the message before
 	w.update(ctx, r.Key, true, func(entries []HistoryEntry) []HistoryEntry {
-		entries = w.dropOld(entries, now)
-		known = r.MessageID != "" && slices.ContainsFunc(entries, func(o HistoryEntry) bool { return o.MessageID == r.MessageID })
+		known = e.MessageID != "" && slices.ContainsFunc(entries, func(o HistoryEntry) bool { return o.MessageID == e.MessageID })
 		if known {
 			return entries
 		}
-		e.Seq = w.nextSeq(now)
+		e.Seq = uint64(max(now.UnixMicro(), 0))
 		if n := len(entries); n > 0 { // the clock of another process may be ahead
 			e.Seq = max(e.Seq, entries[n-1].Seq+1)
 		}
-		return w.bound(append(entries, w.shorten(e)), limit)
+		return bound(append(entries, shorten(e)), limit)
 	})
 	if known {
 		return nil
@@ -186,56 +149,47 @@ func (w *Window) Record(ctx context.Context, r Recording) error {
 	media, err := r.Media, error(nil)
 	if r.LoadMedia != nil {
 		var loaded []MediaFact
-		loaded, err = safely(func() ([]MediaFact, error) { return r.LoadMedia(ctx) })
+		loaded, err = loadSafely(ctx, r.LoadMedia)
 		media = append(slices.Clip(media), loaded...)
 	}
-	if len(media) == 0 || r.ShouldRecord != nil && !r.ShouldRecord() {
+	if len(media) == 0 || !r.shouldRecord() {
 		return err
 	}
-	return errors.Join(err, w.attach(ctx, r, e.Seq, media, blank))
+	return errors.Join(err, w.attach(ctx, r, e.Seq, media))
 }
 
-// safely turns a panic of a callback into an error.
-func safely[T any](do func() (T, error)) (v T, err error) {
+// loadSafely calls a loader of media. A panic is an error.
+func loadSafely(ctx context.Context, load func(context.Context) ([]MediaFact, error)) (media []MediaFact, err error) {
+	ctx, cancel := context.WithTimeout(ctx, LoaderTimeout)
+	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
 			err = &PanicError{Value: p}
 		}
 	}()
-	return do()
+	return load(ctx)
 }
 
 // attach adds media to an entry that still waits.
-func (w *Window) attach(ctx context.Context, r Recording, seq uint64, media []MediaFact, blank bool) error {
+func (w *Window) attach(ctx context.Context, r Recording, seq uint64, media []MediaFact) error {
 	good, err := w.checkMedia(r, media)
 	w.update(ctx, r.Key, false, func(entries []HistoryEntry) []HistoryEntry {
 		i := slices.IndexFunc(entries, func(e HistoryEntry) bool { return e.Seq == seq })
 		if i < 0 {
 			return entries
 		}
-		paths := map[string]bool{} // in the window
-		for _, e := range entries {
-			for _, m := range e.Media {
-				paths[m.Path] = true
-			}
+		entries[i].Media = good
+		if entries[i].Body == anyMedia {
+			entries[i].Body = placeholder(media)
 		}
-		for _, m := range good {
-			if !paths[m.Path] {
-				paths[m.Path] = true
-				entries[i].Media = append(entries[i].Media, m)
-			}
-		}
-		if kinds := placeholder(media); blank && entries[i].Body == anyMedia && kinds != "" {
-			entries[i].Body = kinds
-		}
-		return w.bound(entries, len(entries))
+		return bound(entries, windowEntries)
 	})
 	return err
 }
 
 // checkMedia returns the local images that can be stored.
 func (w *Window) checkMedia(r Recording, media []MediaFact) (good []MediaFact, err error) {
-	limit := defaultWindowMedia
+	limit := windowMedia
 	if r.MediaLimit != nil {
 		limit = *r.MediaLimit
 	}
@@ -248,7 +202,7 @@ func (w *Window) checkMedia(r Recording, media []MediaFact) (good []MediaFact, e
 		}
 		checked, bad := w.o.Media.Check(m)
 		if bad != nil {
-			err = errors.Join(err, fmt.Errorf("a medium is not kept: %w", bad))
+			err = errors.Join(err, fmt.Errorf("a medium is not stored: %w", bad))
 			continue
 		}
 		checked.MessageID = cmp.Or(checked.MessageID, r.MessageID)
@@ -257,21 +211,9 @@ func (w *Window) checkMedia(r Recording, media []MediaFact) (good []MediaFact, e
 	return good, err
 }
 
-func entryBytes(e HistoryEntry) int {
-	n := entryCost + len(e.Sender) + len(e.Body) + len(e.MessageID)
-	for _, m := range e.Media {
-		n += entryCost + len(m.Path) + len(m.ContentType) + len(m.MessageID)
-	}
-	return n
-}
-
-// shorten shortens an entry to the size of a window.
-func (w *Window) shorten(e HistoryEntry) HistoryEntry {
-	e.Sender = firstBytes(e.Sender, w.o.Bytes/16)
-	if len(e.MessageID) > w.o.Bytes/16 {
-		e.MessageID = "" // not an id of a platform
-	}
-	e.Body = firstBytes(e.Body, max(w.o.Bytes-(entryBytes(e)-len(e.Body)), 1))
+// shorten shortens the texts of an entry so that it fits a window.
+func shorten(e HistoryEntry) HistoryEntry {
+	e.Sender, e.Body = firstBytes(e.Sender, windowName), firstBytes(e.Body, windowBody)
 	return e
 }
 
@@ -280,36 +222,37 @@ func firstBytes(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
+	return strings.ToValidUTF8(s[:n], "")
 }
 
-func (w *Window) dropOld(entries []HistoryEntry, now time.Time) []HistoryEntry {
-	for len(entries) > 0 && now.Sub(recordedAt(entries[0])) >= w.o.Age {
-		entries = entries[1:]
-	}
-	return entries
-}
-
-// bound drops the oldest entries until the rest fits.
-func (w *Window) bound(entries []HistoryEntry, limit int) []HistoryEntry {
+// bound drops entries that are too old, and the oldest until the rest fits.
+func bound(entries []HistoryEntry, limit int) []HistoryEntry {
 	size := 0
 	for _, e := range entries {
-		size += entryBytes(e)
+		size += e.bytes()
 	}
-	for len(entries) > 0 && (len(entries) > limit || size > w.o.Bytes) {
-		size -= entryBytes(entries[0])
+	now := time.Now()
+	for len(entries) > 0 && (len(entries) > limit || size > windowBytes || now.Sub(entries[0].recorded()) >= WindowLife) {
+		size -= entries[0].bytes()
 		entries = entries[1:]
 	}
 	return entries
 }
+
+func (e *HistoryEntry) bytes() int {
+	n := entryCost + len(e.Sender) + len(e.Body) + len(e.MessageID)
+	for _, m := range e.Media {
+		n += entryCost + len(m.Path) + len(m.ContentType) + len(m.MessageID)
+	}
+	return n
+}
+
+// recorded returns when an entry was stored. Its Time is from the platform's clock, which may be wrong.
+func (e *HistoryEntry) recorded() time.Time { return time.UnixMicro(int64(e.Seq)) }
 
 // Snapshot returns the last limit entries of a window, the oldest first. 0 is no limit; a negative limit returns no entries. It never
 // returns nil.
 func (w *Window) Snapshot(ctx context.Context, k WindowKey, limit int) *Snapshot {
-	w.init.Do(w.setDefaults)
 	s := &Snapshot{Key: k}
 	if limit < 0 {
 		return s
@@ -319,10 +262,7 @@ func (w *Window) Snapshot(ctx context.Context, k WindowKey, limit int) *Snapshot
 		w.o.Log.WarnContext(ctx, "cannot read waiting messages; skipped this time", "channel", k.Channel, "error", err)
 		return s
 	}
-	s.Entries = w.dropOld(w.decode(ctx, k, text), time.Now())
-	if limit > 0 && len(s.Entries) > limit {
-		s.Entries = s.Entries[len(s.Entries)-limit:]
-	}
+	s.Entries = bound(w.decode(ctx, k, text), cmp.Or(limit, windowEntries))
 	return s
 }
 
@@ -331,20 +271,18 @@ func (w *Window) Consume(ctx context.Context, s *Snapshot) {
 	if s == nil || len(s.Entries) == 0 {
 		return
 	}
-	consumed := make(map[uint64]bool, len(s.Entries))
-	for _, e := range s.Entries {
-		consumed[e.Seq] = true
-	}
 	w.update(ctx, s.Key, false, func(entries []HistoryEntry) []HistoryEntry {
-		return slices.DeleteFunc(entries, func(e HistoryEntry) bool { return consumed[e.Seq] })
+		return slices.DeleteFunc(entries, func(e HistoryEntry) bool {
+			return slices.ContainsFunc(s.Entries, func(seen HistoryEntry) bool { return seen.Seq == e.Seq })
+		})
 	})
 }
 
-// Edit replaces the text of a message. It returns false if the message does not wait.
-func (w *Window) Edit(ctx context.Context, k WindowKey, messageID, body string) (waits bool) {
+// Edit replaces the text of a message that waits.
+func (w *Window) Edit(ctx context.Context, k WindowKey, messageID, body string) {
 	w.update(ctx, k, false, func(entries []HistoryEntry) []HistoryEntry {
 		i := slices.IndexFunc(entries, func(e HistoryEntry) bool { return e.MessageID == messageID })
-		if waits = i >= 0 && messageID != ""; !waits {
+		if i < 0 || messageID == "" {
 			return entries
 		}
 		if entries[i].Body = body; strings.TrimSpace(body) == "" {
@@ -353,10 +291,9 @@ func (w *Window) Edit(ctx context.Context, k WindowKey, messageID, body string) 
 		if entries[i].Body == "" {
 			return slices.Delete(entries, i, i+1)
 		}
-		entries[i] = w.shorten(entries[i])
-		return w.bound(entries, len(entries))
+		entries[i] = shorten(entries[i])
+		return bound(entries, windowEntries)
 	})
-	return waits
 }
 
 // Forget removes messages that were deleted on the platform. Without ids it removes all messages of a window.
@@ -371,7 +308,6 @@ func (w *Window) Forget(ctx context.Context, k WindowKey, messageIDs ...string) 
 // update replaces the entries of a window by the result of change, which may be called more than once. Without create, a window that does
 // not exist is not changed.
 func (w *Window) update(ctx context.Context, k WindowKey, create bool, change func([]HistoryEntry) []HistoryEntry) {
-	w.init.Do(w.setDefaults)
 	err := w.store.Change(ctx, k.name(), func(text []byte) ([]byte, error) {
 		if text == nil && !create {
 			return nil, nil

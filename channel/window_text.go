@@ -22,8 +22,8 @@ type row struct {
 	Media   []string `json:"media,omitempty"`
 }
 
-// Render returns the entries, a JSON object on each line, and then the current message. Without entries, there is only the current message.
-func (w *Window) Render(entries []HistoryEntry, current string) string {
+// RenderHistory returns the entries, a JSON object on each line, and then the current message. Without entries, there is only the current message.
+func RenderHistory(entries []HistoryEntry, current string) string {
 	current = escapeMarkers(current)
 	if len(entries) == 0 {
 		return current

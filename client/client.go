@@ -56,19 +56,30 @@ func (c *Client) Workflow(ctx context.Context, name string) (info flow.Info, err
 	return info, err
 }
 
+// get reads the JSON at a path.
 func (c *Client) get(ctx context.Context, path string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
+	res, err := c.do(ctx, http.MethodGet, path)
 	if err != nil {
 		return err
+	}
+	defer res.Body.Close()
+	return json.NewDecoder(io.LimitReader(res.Body, maxLine)).Decode(into)
+}
+
+// do sends a request without a body. Errors: a *Refusal for any answer that is not a success, and those of the connection.
+func (c *Client) do(ctx context.Context, method, path string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, nil)
+	if err != nil {
+		return nil, err
 	}
 	req.Header.Set("Accept", "application/json")
 	res, err := c.http.Do(req)
 	if err != nil {
-		return unreachable(err)
+		return nil, unreachable(err)
 	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return refusalOf(res)
+	if res.StatusCode >= 300 {
+		defer res.Body.Close()
+		return nil, refusalOf(res)
 	}
-	return json.NewDecoder(io.LimitReader(res.Body, maxLine)).Decode(into)
+	return res, nil
 }

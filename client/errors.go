@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,22 +22,14 @@ type Refusal struct {
 }
 
 func (r *Refusal) Error() string {
-	words := r.Detail
+	text := cmp.Or(r.Detail, r.Title)
 	switch {
-	case words == "" && r.Title == "":
+	case text == "":
 		return fmt.Sprintf("the server answered %d %s", r.Status, http.StatusText(r.Status))
-	case words == "":
-		words = r.Title
+	case r.Code != "":
+		text += " (" + r.Code + ")"
 	}
-	if r.Code != "" {
-		words += " (" + r.Code + ")"
-	}
-	return words
-}
-
-// temporary says whether the same request may succeed later.
-func (r *Refusal) temporary() bool {
-	return r.Status == http.StatusTooManyRequests || r.Status == http.StatusServiceUnavailable
+	return text
 }
 
 // SchemeError says that the server at Host uses the other scheme, which is Scheme.

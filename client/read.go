@@ -3,6 +3,7 @@ package client
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,22 +14,19 @@ import (
 	"github.com/lingserve/lingserve/tube"
 )
 
-var errLeft = errors.New("the caller has left the loop")
-
-// read passes on the events of one answer. It returns nil when the answer breaks off or the run has ended.
-func (r *Run) read(ctx context.Context, yield func(tube.Event, error) bool) error {
+// read passes on the events of one answer, until it breaks off or the run has ended. left reports that the caller has left the loop.
+func (r *Run) read(ctx context.Context, yield func(tube.Event, error) bool) (left bool, err error) {
 	lines := bufio.NewReaderSize(r.body, 64<<10)
 	var group []tube.Event // of a snapshot, which counts only as a whole
 	for !r.ended {
 		text, err := readLine(lines)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if errors.Is(err, errTooLong) {
-			return err
-		}
-		if err != nil {
-			return nil // also a clean end: only the terminal event is an end
+		switch {
+		case ctx.Err() != nil:
+			return false, context.Cause(ctx)
+		case errors.Is(err, errTooLong):
+			return false, err
+		case err != nil:
+			return false, nil // also a clean end: only the terminal event is an end
 		}
 		r.silence.Reset(maxSilence)
 		if len(bytes.TrimSpace(text)) == 0 {
@@ -36,26 +34,22 @@ func (r *Run) read(ctx context.Context, yield func(tube.Event, error) bool) erro
 		}
 		e, id, err := decodeLine(text)
 		if err != nil {
-			return fmt.Errorf("the server sent an invalid event: %w; check that the address is that of a Lingserve server", err)
+			return false, fmt.Errorf("the server sent an invalid event: %w; check that the address is that of a Lingserve server", err)
 		}
-		group = append(group, e)
-		if id == "" && !e.Terminal() {
+		if group = append(group, e); id == "" && !e.Terminal() {
 			continue
 		}
 		for i, e := range group {
 			if i == len(group)-1 {
-				if id != "" {
-					r.last = id
-				}
-				r.ended = e.Terminal()
+				r.last, r.ended = cmp.Or(id, r.last), e.Terminal()
 			}
 			if !yield(e, nil) {
-				return errLeft
+				return true, nil
 			}
 		}
 		group = group[:0]
 	}
-	return nil
+	return false, nil
 }
 
 var errTooLong = fmt.Errorf("the server sent a line longer than %d MiB; expected an event", maxLine>>20)

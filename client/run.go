@@ -33,16 +33,17 @@ type Request struct {
 type Run struct {
 	c       *Client
 	id      string
-	body    io.ReadCloser // of the answer that is being read; nil after it broke
-	silence *time.Timer   // breaks an answer that says nothing for too long
-	last    string        // id of the last event that was passed on
+	body    io.ReadCloser      // of the answer that is being read; nil after it broke
+	cancel  context.CancelFunc // of its request
+	silence *time.Timer        // breaks an answer that says nothing for too long
+	last    string             // id of the last event that was passed on
 	ended   bool
 }
 
 // Limits for talking to a server.
 const (
 	maxLine     = 64 << 20         // a snapshot is one line and holds the whole result
-	maxSilence  = 90 * time.Second // a server gives a sign of life every 10 s unless it is told otherwise
+	maxSilence  = 90 * time.Second // a server sends something every 10 s by default
 	maxAttempts = 8                // to reconnect, in a row, without anything new; about a minute
 )
 
@@ -54,23 +55,20 @@ func (c *Client) Start(ctx context.Context, start *Request) (*Run, error) {
 	}
 	r := &Run{c: c}
 	key := rand.Text()
-	err = r.retry(ctx, func() error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/v1/runs?format=jsonl&keepalive=1", bytes.NewReader(body))
-		if err != nil {
-			return err
-		}
-		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("Idempotency-Key", key)
-		return r.open(ctx, req)
+	return r, r.retry(ctx, func() error {
+		return r.open(ctx, http.MethodPost, "/v1/runs", bytes.NewReader(body), http.Header{
+			"Content-Type": {"application/json"}, "Idempotency-Key": {key},
+		})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
 }
 
-// open sends req and keeps the answer for reading.
-func (r *Run) open(ctx context.Context, req *http.Request) error {
+// open sends a request for events, and stores the answer for reading.
+func (r *Run) open(ctx context.Context, method, path string, body io.Reader, header http.Header) error {
+	req, err := http.NewRequest(method, r.c.base+path+"?format=jsonl&keepalive=1", body)
+	if err != nil {
+		return err
+	}
+	req.Header = header
 	ctx, cancel := context.WithCancel(ctx)
 	silence := time.AfterFunc(maxSilence, cancel)
 	res, err := r.c.http.Do(req.WithContext(ctx))
@@ -92,19 +90,8 @@ func (r *Run) open(ctx context.Context, req *http.Request) error {
 		defer res.Body.Close()
 		return refusalOf(res)
 	}
-	r.body, r.silence = closer{res.Body, cancel}, silence
+	r.body, r.silence, r.cancel = res.Body, silence, cancel
 	return nil
-}
-
-// closer ends a request with its answer.
-type closer struct {
-	io.ReadCloser
-	cancel context.CancelFunc
-}
-
-func (c closer) Close() error {
-	c.cancel()
-	return c.ReadCloser.Close()
 }
 
 // retry calls f until it succeeds, is refused for good, or has failed too often; it waits longer each time.
@@ -118,10 +105,10 @@ func (r *Run) retry(ctx context.Context, f func() error) error {
 		if e, ok := errors.AsType[*SchemeError](err); ok {
 			return e
 		}
-		if e, ok := errors.AsType[*Refusal](err); ok && !e.temporary() {
-			return e
+		if e, ok := errors.AsType[*Refusal](err); ok && e.Status != http.StatusTooManyRequests && e.Status != http.StatusServiceUnavailable {
+			return e // for good
 		}
-		// A server that was never there is not waited for.
+		// Do not wait for a server that never answered.
 		if attempt == maxAttempts || r.id == "" && attempt == 2 {
 			return err
 		}
@@ -147,14 +134,15 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[tube.Event, error] {
 				}
 			}
 			before := r.last
-			err := r.read(ctx, yield)
+			left, err := r.read(ctx, yield)
+			r.cancel()
 			r.body.Close()
 			r.silence.Stop()
 			r.body = nil
 			if err != nil {
-				if !errors.Is(err, errLeft) {
-					yield(tube.Event{}, err)
-				}
+				yield(tube.Event{}, err)
+			}
+			if left || err != nil {
 				return
 			}
 			if fruitless++; r.last != before {
@@ -170,14 +158,11 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[tube.Event, error] {
 
 // attach asks for the events after the last one.
 func (r *Run) attach(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.c.base+"/v1/runs/"+url.PathEscape(r.id)+"/events?format=jsonl&keepalive=1", nil)
-	if err != nil {
-		return err
-	}
+	header := http.Header{}
 	if r.last != "" {
-		req.Header.Set("Last-Event-ID", r.last)
+		header.Set("Last-Event-ID", r.last)
 	}
-	return r.open(ctx, req)
+	return r.open(ctx, http.MethodGet, "/v1/runs/"+url.PathEscape(r.id)+"/events", nil, header)
 }
 
 // Result returns the run's document as GET /v1/runs/{id} has it.
@@ -192,17 +177,9 @@ func (r *Run) Cancel(ctx context.Context) error {
 	if r.id == "" || r.ended {
 		return nil
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.c.base+"/v1/runs/"+url.PathEscape(r.id)+"/cancel", nil)
+	res, err := r.c.do(ctx, http.MethodPost, "/v1/runs/"+url.PathEscape(r.id)+"/cancel")
 	if err != nil {
 		return err
 	}
-	res, err := r.c.http.Do(req)
-	if err != nil {
-		return unreachable(err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode >= 400 {
-		return refusalOf(res)
-	}
-	return nil
+	return res.Body.Close()
 }

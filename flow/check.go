@@ -18,10 +18,10 @@ func (l *loader) link(s *spec) {
 		index[b.name] = i
 		names = append(names, b.name)
 	}
-	s.waiting, s.failing = make([][]int, len(s.bots)), make([]dependents, len(s.bots))
+	s.waiting, s.failing = make([][]int, len(s.bots)), make([][]target, len(s.bots))
 	for i, b := range s.bots {
 		for _, t := range b.on {
-			l.sources(s, index, names, listener{t, i, -1})
+			l.sources(s, index, names, listener{t, target(i)})
 			b.refused = b.refused || len(t.sources) == 0
 			for _, source := range t.sources {
 				if !slices.Contains(b.sources, source) {
@@ -33,7 +33,7 @@ func (l *loader) link(s *spec) {
 	}
 	for i, e := range s.events {
 		for _, t := range e.on {
-			l.sources(s, index, names, listener{t, -1, i})
+			l.sources(s, index, names, listener{t, target(len(s.bots) + i)})
 		}
 	}
 	if len(s.bots) == 0 || l.unclear {
@@ -54,9 +54,9 @@ func (l *loader) link(s *spec) {
 	l.collisions(s)
 }
 
-// sources finds the bots that can fire the target's trigger, and enters it into their listeners.
-func (l *loader) sources(s *spec, index map[string]int, names []string, target listener) {
-	t := target.trigger
+// sources finds the bots that can fire a trigger, and enters it into their listeners.
+func (l *loader) sources(s *spec, index map[string]int, names []string, to listener) {
+	t := to.trigger
 	for _, n := range t.names {
 		i, ok := index[n.Text]
 		if !ok {
@@ -69,18 +69,13 @@ func (l *loader) sources(s *spec, index map[string]int, names []string, target l
 	if t.names != nil {
 		t.sources = t.bots
 		if t.kind == onError {
-			d := &s.failing[t.bots[0]]
-			if target.bot >= 0 {
-				d.bots = append(d.bots, target.bot)
-			} else {
-				d.events = append(d.events, target.event)
-			}
+			s.failing[t.bots[0]] = append(s.failing[t.bots[0]], to.target)
 			return
 		}
 		for _, i := range t.bots {
 			s.waiting[i] = append(s.waiting[i], len(s.waits))
 		}
-		s.waits = append(s.waits, wait{target})
+		s.waits = append(s.waits, to)
 		return
 	}
 	for i, b := range s.bots {
@@ -89,13 +84,13 @@ func (l *loader) sources(s *spec, index map[string]int, names []string, target l
 		}
 		t.sources = append(t.sources, i)
 		if t.kind == onString || t.kind == onValue {
-			b.strings = append(b.strings, target)
+			b.strings = append(b.strings, to)
 		}
 		if (t.kind == onObject || t.kind == onValue) && b.format == bot.JSON {
-			b.objects = append(b.objects, target)
+			b.objects = append(b.objects, to)
 		}
 		if t.kind == onValue && b.format == bot.JSON {
-			b.scalars = append(b.scalars, target)
+			b.scalars = append(b.scalars, to)
 		}
 	}
 	if len(t.sources) == 0 {
@@ -262,110 +257,79 @@ func (l *loader) cycles(s *spec) {
 	}
 }
 
-// before says, for each bot, which bots have surely ended when it starts, whichever of its triggers fires.
-func (s *spec) before() [][]bool {
-	n := len(s.bots)
-	backwards := make([][]int, n)
-	ended := make([][]bool, n)
-	for i, b := range s.bots {
-		backwards[i] = b.sources
-		ended[i] = make([]bool, n)
-		for j := range n {
-			ended[i][j] = len(b.sources) > 0 // what does not hold is taken back below
-		}
+// facts are what must be true of other bots when a bot starts, or a trigger fires; indices are bots.
+type facts struct{ ended, failed, completed []bool }
+
+func newFacts(n int, value bool) facts {
+	f := facts{make([]bool, n), make([]bool, n), make([]bool, n)}
+	for i := range n {
+		f.ended[i], f.failed[i], f.completed[i] = value, value, value
 	}
-	for changed := true; changed; {
-		changed = false
-		for i, b := range s.bots {
-			for _, t := range b.on {
-				held := make([]bool, n) // what has ended where t fires
-				if t.ends() {
-					// All of these bots have ended and no more can come: neither can anything that starts them.
-					for _, j := range t.bots {
-						held[j] = true
-					}
-					closure(held, backwards)
-				} else {
-					for j := range n {
-						held[j] = !slices.ContainsFunc(t.sources, func(source int) bool { return !ended[source][j] })
-					}
-				}
-				for j := range n {
-					if ended[i][j] && !held[j] {
-						ended[i][j], changed = false, true
-					}
-				}
+	return f
+}
+
+// join adds what other says, or, without add, keeps only what other says too. changed is false if f stays as it was.
+func (f facts) join(other facts, add bool) (changed bool) {
+	for _, pair := range [][2][]bool{{f.ended, other.ended}, {f.failed, other.failed}, {f.completed, other.completed}} {
+		for i := range pair[0] {
+			if pair[0][i] != add && pair[1][i] == add {
+				pair[0][i], changed = add, true
 			}
 		}
 	}
-	return ended
+	return changed
 }
 
-// facts are what must be true of other bots when a trigger fires; indices are bots.
-type facts struct{ failed, completed []bool }
-
-// facts returns those of each trigger of each bot; a bot that starts with the run has none.
-func (s *spec) facts() [][]facts {
+// facts returns what must be true when each bot starts, and the facts of each of its triggers. Nothing is known for a bot that starts with
+// the run.
+func (s *spec) facts() (common []facts, byTrigger [][]facts) {
 	n := len(s.bots)
-	every := func(value bool) facts {
-		f := facts{make([]bool, n), make([]bool, n)}
-		for i := range n {
-			f.failed[i], f.completed[i] = value, value
+	backwards := make([][]int, n)
+	common = make([]facts, n)
+	for i, b := range s.bots {
+		backwards[i] = b.sources
+		common[i] = newFacts(n, len(b.sources) > 0 && !b.refused) // what does not hold is removed below
+	}
+	of := func(t *trigger) facts {
+		if t.names == nil {
+			f := newFacts(n, true)
+			for _, source := range t.sources {
+				f.join(common[source], false)
+			}
+			return f
+		}
+		f := newFacts(n, false)
+		for _, j := range t.bots {
+			if t.kind != onDone { // which fires also for bots that never started
+				f.join(common[j], true)
+			}
+			f.failed[j] = f.failed[j] || t.kind == onError
+			f.completed[j] = f.completed[j] || t.kind == onCompleted
+			f.ended[j] = f.ended[j] || t.ends()
+		}
+		if t.ends() { // no more of these bots can start: neither can anything that starts them
+			closure(f.ended, backwards)
 		}
 		return f
 	}
-	add := func(to, from facts) {
-		for i := range n {
-			to.failed[i], to.completed[i] = to.failed[i] || from.failed[i], to.completed[i] || from.completed[i]
-		}
-	}
-	common := make([]facts, n) // of all triggers of a bot
-	for i, b := range s.bots {
-		common[i] = every(len(b.sources) > 0 && !b.refused) // what is not true is taken back below
-	}
-	of := func(t *trigger) facts {
-		held := every(false)
-		switch t.kind {
-		case onDone: // fires also for bots that never started
-		case onError, onCompleted:
-			for _, j := range t.bots {
-				add(held, common[j])
-				held.failed[j] = held.failed[j] || t.kind == onError
-				held.completed[j] = held.completed[j] || t.kind == onCompleted
-			}
-		default:
-			for j := range n {
-				held.failed[j] = !slices.ContainsFunc(t.sources, func(source int) bool { return !common[source].failed[j] })
-				held.completed[j] = !slices.ContainsFunc(t.sources, func(source int) bool { return !common[source].completed[j] })
-			}
-		}
-		return held
-	}
 	for changed := true; changed; {
 		changed = false
 		for i, b := range s.bots {
 			for _, t := range b.on {
-				held := of(t)
-				for j := range n {
-					if common[i].failed[j] && !held.failed[j] || common[i].completed[j] && !held.completed[j] {
-						changed = true
-						common[i].failed[j] = common[i].failed[j] && held.failed[j]
-						common[i].completed[j] = common[i].completed[j] && held.completed[j]
-					}
-				}
+				changed = common[i].join(of(t), false) || changed
 			}
 		}
 	}
-	out := make([][]facts, n)
+	byTrigger = make([][]facts, n)
 	for i, b := range s.bots {
 		for _, t := range b.on {
-			out[i] = append(out[i], of(t))
+			byTrigger[i] = append(byTrigger[i], of(t))
 		}
 	}
-	return out
+	return common, byTrigger
 }
 
-// excludes reports whether two bots with these facts cannot both start in one run.
+// excludes reports whether two bots with these triggers cannot both start in one run.
 func excludes(a, b []facts) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return false
@@ -387,7 +351,7 @@ func (f facts) exclude(other facts) bool {
 
 // collisions reports bots that would write to the same place at the same time. Roots that templates give are not compared.
 func (l *loader) collisions(s *spec) {
-	ended, facts := s.before(), s.facts()
+	common, byTrigger := s.facts()
 	for i, b := range s.bots {
 		root, ok := static(b.segments)
 		if !ok {
@@ -402,16 +366,16 @@ func (l *loader) collisions(s *spec) {
 		}
 		for j, other := range s.bots {
 			otherRoot, ok := static(other.segments)
-			if !ok || i == j || excludes(facts[i], facts[j]) {
+			if !ok || i == j || excludes(byTrigger[i], byTrigger[j]) {
 				continue
 			}
 			if b.format != bot.JSON && otherRoot != root && (root == "" || strings.HasPrefix(otherRoot, root+"/")) {
 				l.Errorf(b.rootAt, "root", "%s writes %s to %q, but %s writes below it, to %q; choose another root for one of them", b.name, b.format, root, other.name, otherRoot)
 			}
-			if j < i || root != otherRoot || b.refused || other.refused || ended[i][j] || ended[j][i] {
+			if j < i || root != otherRoot || b.refused || other.refused || common[i].ended[j] || common[j].ended[i] {
 				continue
 			}
-			// Documents without a root merge; a bot that stands in for one that has failed may use its root; and of two
+			// Documents without a root merge; a bot that replaces one that has failed may use its root; and of two
 			// conditions only one may hold.
 			merge := root == "" && b.format == bot.JSON && other.format == bot.JSON
 			if merge || s.standsIn(i, j) || s.standsIn(j, i) || b.conditional && other.conditional {

@@ -9,7 +9,7 @@
 // # Guarantees
 //   - A workflow is checked when it is loaded. All that is wrong with a file is reported at once, each problem with file,
 //     line and column.
-//   - A [Workflow] does not change: a run keeps the one that it started with, whatever is reloaded meanwhile.
+//   - A [Workflow] does not change: a run keeps the one that it started with, also after a reload.
 //   - A trigger fires once for each value that completes, while the bot that writes it goes on writing.
 //   - Everything that a workflow starts is counted by the run's manager, so that its Close waits for all of it.
 //   - Files are read only inside the workflow's folder.

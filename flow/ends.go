@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -24,7 +23,7 @@ func (r *run) fail(i int, ev event, c *bot.ChatBot, err error) {
 		f.Message = fmt.Sprintf("cannot start the bot %q: %s", name, f.Message)
 		err = &f
 	}
-	start := ev.of(startNumber)
+	start := ev.start
 	react, handled := r.onFailure(i, start, c)
 	if c.Fail(err) == nil { // tells the manager
 		r.countFailure(i)
@@ -44,7 +43,7 @@ func (r *run) countFailure(i int) {
 // called after c has failed: by then the "error" event was sent, and handled is known.
 func (r *run) onFailure(i, start int, c *bot.ChatBot) (react func(), handled *bool) {
 	handled = new(bool)
-	if !r.spec.failing[i].any() {
+	if len(r.spec.failing[i]) == 0 {
 		return nothing, handled
 	}
 	var reactions []func()
@@ -64,24 +63,13 @@ func (r *run) failed(i, start int, root string, err error) (reactions []func(), 
 	if r.over() {
 		return nil, false
 	}
-	d := r.spec.failing[i]
 	name := r.spec.bots[i].name
 	f, _ := bot.Describe(err)
-	ev := event{
-		"event": map[string]any{"bot": name},
-		"error": map[string]any{"code": f.Code, "message": f.Message, "bot": name},
-
-		failedRoot: root, startedBy: start,
-	}
-	fire := func(bot, status int) {
-		act, fires := r.prepare(bot, status, ev)
+	failure := encode(map[string]any{"code": f.Code, "message": f.Message, "bot": name})
+	ev := event{Event: &eventVars{Bot: name}, Error: failure, Root: &root, by: start}
+	for _, t := range slices.SortedStableFunc(slices.Values(r.spec.failing[i]), r.spec.eventsFirst) {
+		act, fires := r.prepare(t, ev)
 		reactions, handled = append(reactions, act), handled || fires
-	}
-	for _, e := range d.events {
-		fire(-1, e)
-	}
-	for _, b := range d.bots {
-		fire(b, -1)
 	}
 	return reactions, handled
 }
@@ -92,7 +80,7 @@ func (r *run) finish(i int) {
 		r.start(i, ev)
 		return
 	}
-	r.settle()
+	r.fireEnds()
 }
 
 // next gives the place of a start of bot i that has ended to one that waits, or back.
@@ -106,7 +94,7 @@ func (r *run) next(i int) (ev event, waiting bool) {
 	}
 	if len(p.queue) == 0 {
 		p.running--
-		return nil, false
+		return event{}, false
 	}
 	ev, p.queue = p.queue[0], p.queue[1:]
 	return ev, true
@@ -118,8 +106,8 @@ func (r *run) release(i int) {
 	r.mu.Unlock()
 }
 
-// settle fires what waits for the end of bots, for each that has ended and can start no more, until nothing more is due.
-func (r *run) settle() {
+// fireEnds fires what waits for the end of bots, for each that has ended and can start no more, until nothing more is due.
+func (r *run) fireEnds() {
 	for !r.over() {
 		fired, more := r.due()
 		if !more {
@@ -129,11 +117,11 @@ func (r *run) settle() {
 		for _, f := range fired {
 			w := r.spec.waits[f.wait]
 			if !r.fired[f.wait] {
-				r.hit(w.bot, w.event, event{"event": map[string]any{"bot": r.spec.bots[f.last].name}, waitNumber: f.wait + 1})
+				r.hit(w.target, event{Event: &eventVars{Bot: r.spec.bots[f.last].name}, wait: f.wait + 1})
 				r.note(note{Do: noteWait, Wait: f.wait + 1})
 			}
-			if w.bot >= 0 {
-				r.release(w.bot)
+			if r.spec.event(w.target) == nil {
+				r.release(int(w.target))
 			}
 		}
 	}
@@ -151,8 +139,8 @@ func (r *run) due() (out []fired, more bool) {
 		possible[i] = r.bots[i].active()
 	}
 	for i, w := range r.spec.waits {
-		if w.bot >= 0 && r.waits[i].left > 0 && !r.waits[i].vain {
-			possible[w.bot] = true // these ends, when they come, can start it
+		if r.spec.event(w.target) == nil && r.waits[i].left > 0 && !r.waits[i].vain {
+			possible[w.target] = true // these ends, when they come, can start it
 		}
 	}
 	closure(possible, r.edges)
@@ -171,14 +159,19 @@ func (r *run) due() (out []fired, more bool) {
 				continue
 			}
 			out = append(out, fired{w, i})
-			if b := r.spec.waits[w].bot; b >= 0 {
-				r.bots[b].holds++
+			if t := r.spec.waits[w].target; r.spec.event(t) == nil {
+				r.bots[t].holds++
 			}
 		}
 	}
-	// Events go first, so that they are sent before the bots of the same end write.
 	slices.SortStableFunc(out, func(a, b fired) int {
-		return cmp.Compare(min(r.spec.waits[a.wait].bot, 0), min(r.spec.waits[b.wait].bot, 0))
+		return r.spec.eventsFirst(r.spec.waits[a.wait].target, r.spec.waits[b.wait].target)
 	})
 	return out, more
+}
+
+// eventsFirst orders targets: events are sent before the bots of the same end or failure write.
+func (s *spec) eventsFirst(a, b target) int {
+	bots := func(t target) int { return min(1, max(0, len(s.bots)-int(t))) }
+	return bots(a) - bots(b)
 }

@@ -1,15 +1,11 @@
 package flow
 
 import (
-	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/lingserve/lingserve/bot"
-	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/yaml"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
@@ -82,188 +78,29 @@ func (l *loader) checkFilter(f *filter, bots []*botSpec) {
 			if jsonuri.Reserved(p.text) {
 				continue
 			}
-			missing, ok := unmatched(bots, p.segments)
-			if ok {
+			if slices.ContainsFunc(bots, func(b *botSpec) bool { return b.mayWrite(p.segments) }) {
 				continue
 			}
-			if missing == "" {
-				missing = unwritten(bots, p.text)
-				for _, b := range bots {
-					if root, fixed := static(b.segments); fixed && root != "" && b.mayWrite(append(slices.Clone(b.segments), p.segments...), nil) {
-						missing += fmt.Sprintf("; did you mean %q?", root+"/"+short(p.text))
-						break
-					}
+			reason := unwritten(bots, p.text)
+			for _, b := range bots {
+				if root, fixed := static(b.segments); fixed && root != "" && b.mayWrite(append(slices.Clone(b.segments), p.segments...)) {
+					reason += fmt.Sprintf("; did you mean %q?", root+"/"+short(p.text))
+					break
 				}
 			}
-			l.Errorf(p.at, what, "the pattern %s nothing: %s", does, missing)
+			l.Errorf(p.at, what, "the pattern %s nothing: %s", does, reason)
 		}
 	}
 	check(f.exclude, "exclude", "hides")
 	check(f.include, "include", "shows")
 }
 
-// unmatched returns ok if one of the bots may write what the pattern matches, or else which property their schemas lack, if they say so.
-func unmatched(bots []*botSpec, pattern []segment) (missing string, ok bool) {
-	for _, b := range bots {
-		w := &schemaWalk{pattern: pattern, bot: b.name}
-		if b.mayWrite(pattern, w) {
-			return "", true
-		}
-		if missing == "" {
-			missing = w.missing
-		}
-	}
-	return missing, false
-}
-
-// mayWrite reports whether the bot may write something that the pattern matches, as far as its root, format and, if w is given, schema say.
-func (b *botSpec) mayWrite(pattern []segment, w *schemaWalk) bool {
+// mayWrite reports whether the bot may write something that the pattern matches, as far as its root and format say.
+func (b *botSpec) mayWrite(pattern []segment) bool {
 	if b.format == bot.Text {
 		return meet(pattern, b.segments)
 	}
-	if !meet(pattern, append(slices.Clone(b.segments), anySegments)) {
-		return false
-	}
-	if w == nil || b.output == nil {
-		return true
-	}
-	var schema any
-	if json.Unmarshal(b.output, &schema) != nil {
-		return true
-	}
-	at := w.enter(make([]bool, len(pattern)+1), 0)
-	for _, s := range b.segments {
-		at = w.step(at, s)
-	}
-	return w.reaches(schema, at)
-}
-
-// schemaWalk finds out whether a schema allows a value at a uri that a pattern matches. It follows all ways through the schema at once: each
-// position in the pattern is marked that a way has reached.
-type schemaWalk struct {
-	pattern []segment
-	bot     string
-	missing string // says which property the schema lacks
-}
-
-// enter marks position i, and those behind it if the pattern has "**" there.
-func (w *schemaWalk) enter(at []bool, i int) []bool {
-	for ; ; i++ {
-		at[i] = true
-		if i == len(w.pattern) || w.pattern[i].star != many {
-			return at
-		}
-	}
-}
-
-// step follows a segment of a uri from all marked positions. A star stands for any segment that may be there.
-func (w *schemaWalk) step(at []bool, s segment) []bool {
-	next := make([]bool, len(at))
-	for i, p := range w.pattern {
-		switch {
-		case !at[i]:
-		case p.star == many:
-			w.enter(next, i)
-		case p.star == one || s.star != none || p.literal == s.literal:
-			w.enter(next, i+1)
-		}
-	}
-	if s.star != many {
-		return next
-	}
-	// It may stand for no segment, or for several.
-	for i := range at {
-		next[i] = next[i] || at[i]
-	}
-	if slices.Equal(next, at) {
-		return next
-	}
-	return w.step(next, s)
-}
-
-// reaches reports whether the pattern may match a value that the schema allows, or one below. What the schema leaves open is allowed, except a
-// name that is nearly that of a property.
-func (w *schemaWalk) reaches(schema any, at []bool) bool {
-	if at[len(w.pattern)] {
-		return true
-	}
-	s, ok := schema.(map[string]any)
-	if !ok {
-		return schema != false
-	}
-	for _, word := range []string{"$ref", "$dynamicRef", "$recursiveRef", "allOf", "if", "patternProperties", "dependentSchemas", "dependencies", "prefixItems"} {
-		if _, ok := s[word]; ok {
-			return true // more than is followed here
-		}
-	}
-	properties, hasProperties := s["properties"].(map[string]any)
-	items, hasItems := s["items"]
-	for _, word := range []string{"anyOf", "oneOf"} {
-		if alternatives, ok := s[word].([]any); ok {
-			if hasProperties || hasItems {
-				return true
-			}
-			return slices.ContainsFunc(alternatives, func(a any) bool { return w.reaches(a, at) })
-		}
-	}
-	kinds := types(s["type"])
-	if kinds == nil || slices.Contains(kinds, "object") {
-		for name, sub := range properties {
-			if next := w.step(at, segment{literal: jsonuri.Format(name)}); slices.Contains(next, true) && w.reaches(sub, next) {
-				return true
-			}
-		}
-		if w.reachesOther(s, properties, at) {
-			return true
-		}
-	}
-	if kinds == nil && !hasItems && hasProperties || kinds != nil && !slices.Contains(kinds, "array") {
-		return false
-	}
-	// The elements of a list.
-	next := make([]bool, len(at))
-	for i, p := range w.pattern {
-		if _, err := strconv.Atoi(p.literal); at[i] && (p.star != none || err == nil) {
-			w.enter(next, i+1)
-			if p.star == many {
-				w.enter(next, i)
-			}
-		}
-	}
-	if !slices.Contains(next, true) {
-		return false
-	}
-	return !hasItems || w.reaches(items, next)
-}
-
-// reachesOther is reaches for the members of an object that its schema does not name.
-func (w *schemaWalk) reachesOther(s, properties map[string]any, at []bool) bool {
-	names := slices.Sorted(maps.Keys(properties))
-	closed := s["additionalProperties"] == false || s["unevaluatedProperties"] == false
-	for i, p := range w.pattern {
-		if !at[i] {
-			continue
-		}
-		if p.star != none {
-			if !closed {
-				return true
-			}
-			continue
-		}
-		if slices.ContainsFunc(names, func(name string) bool { return jsonuri.Format(name) == p.literal }) {
-			continue // its schema says what is below
-		}
-		if !closed && edits.Nearest(p.literal, names) == "" {
-			return true
-		}
-		if w.missing == "" {
-			w.missing = fmt.Sprintf("the schema of %s has no property %q", w.bot, short(p.literal))
-			if n := len(names); n > 0 {
-				w.missing += fmt.Sprintf("%s expected one of %s", edits.DidYouMean(p.literal, names, ";"), list(names[:min(n, 12)]))
-			}
-		}
-	}
-	return false
+	return meet(pattern, append(slices.Clone(b.segments), anySegments))
 }
 
 // unmatchedFilters warns of patterns of filters that matched nothing, although bots ended well that could have written it, and none failed. These
@@ -282,7 +119,7 @@ func (r *run) unmatchedFilters(result func() *jsonuri.Document) (warnings []warn
 		}
 		wrote := false
 		for _, i := range bots {
-			if !r.spec.bots[i].mayWrite(segments, nil) {
+			if !r.spec.bots[i].mayWrite(segments) {
 				continue
 			}
 			if r.bots[i].failed > 0 {
@@ -290,8 +127,8 @@ func (r *run) unmatchedFilters(result func() *jsonuri.Document) (warnings []warn
 			}
 			wrote = wrote || r.bots[i].finished > 0
 		}
-		// A request's pattern that no bot can match is a mistake whatever has happened.
-		if !wrote && slices.ContainsFunc(bots, func(i int) bool { return r.spec.bots[i].mayWrite(segments, nil) }) {
+		// A request's pattern that no bot can match is always a mistake.
+		if !wrote && slices.ContainsFunc(bots, func(i int) bool { return r.spec.bots[i].mayWrite(segments) }) {
 			return
 		}
 		matched := jsonuri.Reserved(text)

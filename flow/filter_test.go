@@ -11,38 +11,26 @@ import (
 
 // DN-08: a filter that can match nothing is refused: it would show what it is to hide.
 func TestFiltersThatCanMatchNothingAreRefused(t *testing.T) {
-	const closed = `{type: object, additionalProperties: false, properties: {title: {type: string}, notes: {type: array, items: {type: object, additionalProperties: false, properties: {n: {}}}}}}`
-	const open = `{type: object, properties: {title: {type: string}, notes: {type: array}}}`
-	for _, test := range []struct{ name, filter, botFilter, schema, want string }{
-		{"a property", `{exclude: trip/notes}`, ``, closed, ``},
-		{"an element of a list", `{exclude: ["trip/notes/*/n", "trip/notes/0", "trip/**/n", "**/title"]}`, ``, closed, ``},
-		{"a root", `{exclude: [trip, "*", "**", other, other/x]}`, `{include: trip}`, closed, ``},
-		{"a text", `{exclude: story}`, ``, closed, ``},
-		{"what stands beside the document", `{exclude: "trip/$calls"}`, ``, closed, ``},
-		{"another name, which an open schema allows", `{exclude: trip/thoughts}`, ``, open, ``},
-		{"no schema", `{exclude: trip/notez}`, ``, `{}`, ``},
-		{"alternatives", `{exclude: trip/notes}`, ``, `{anyOf: [{type: "null"}, ` + closed + `]}`, ``},
-		{"references", `{exclude: trip/notes}`, ``, `{$ref: "#/$defs/x", $defs: {x: ` + closed + `}}`, ``},
+	for _, test := range []struct{ name, filter, botFilter, want string }{
+		{"a property", `{exclude: trip/notes}`, ``, ``},
+		{"an element of a list", `{exclude: ["trip/notes/*/n", "trip/notes/0", "trip/**/n", "**/title"]}`, ``, ``},
+		{"a root", `{exclude: [trip, "*", "**", other, other/x]}`, `{include: trip}`, ``},
+		{"a text", `{exclude: story}`, ``, ``},
+		{"what stands beside the document", `{exclude: "trip/$calls"}`, ``, ``},
 
-		{"a mistyped property", `{exclude: trip/notez}`, ``, closed, `exclude: the pattern hides nothing: the schema of plan has no property "notez", did you mean "notes"? expected one of notes and title`},
-		{"a mistyped property in an alternative", `{exclude: trip/notez}`, ``, `{anyOf: [{type: "null"}, ` + closed + `]}`, `exclude: the pattern hides nothing: the schema of plan has no property "notez", did you mean "notes"? expected one of notes and title`},
-		{"a mistyped property of an open schema", `{exclude: trip/notez}`, ``, open, `exclude: the pattern hides nothing: the schema of plan has no property "notez", did you mean "notes"? expected one of notes and title`},
-		{"a mistyped property of an element", `{exclude: "trip/notes/*/m"}`, ``, closed, `exclude: the pattern hides nothing: the schema of plan has no property "m"`},
-		{"a mistyped property below stars", `{exclude: "trip/*/*/nn"}`, ``, closed, `exclude: the pattern hides nothing: the schema of plan has no property "nn"`},
-		{"below a text", `{exclude: story/x}`, ``, closed, `exclude: the pattern hides nothing: no bot writes to "story/x"`},
-		{"below a text of a schema", `{exclude: trip/title/x}`, ``, closed, `exclude: the pattern hides nothing: `},
-		{"a mistyped root", `{exclude: tripp/notes}`, ``, closed, `exclude: the pattern hides nothing: no bot writes to "tripp/notes"; plan writes below "trip", `},
-		{"a pattern without the bot's root", ``, `{exclude: notes}`, closed, `exclude: the pattern hides nothing: no bot writes to "notes"; plan writes below "trip"; did you mean "trip/notes"?`},
-		{"another bot's root", ``, `{exclude: story}`, closed, `exclude: the pattern hides nothing: no bot writes to "story"; plan writes below "trip"`},
-		{"include", `{include: [trip/title, trip/notez]}`, ``, closed, `include: the pattern shows nothing: the schema of plan has no property "notez"`},
-		{"a slash at its beginning", `{exclude: /trip/notes}`, ``, closed, `exclude: a uri does not begin with a slash; write trip/notes`},
+		{"below a text", `{exclude: story/x}`, ``, `exclude: the pattern hides nothing: no bot writes to "story/x"`},
+		{"a mistyped root", `{exclude: tripp/notes}`, ``, `exclude: the pattern hides nothing: no bot writes to "tripp/notes"; plan writes below "trip", `},
+		{"a pattern without the bot's root", ``, `{exclude: notes}`, `exclude: the pattern hides nothing: no bot writes to "notes"; plan writes below "trip"; did you mean "trip/notes"?`},
+		{"another bot's root", ``, `{exclude: story}`, `exclude: the pattern hides nothing: no bot writes to "story"; plan writes below "trip"`},
+		{"include", `{include: [trip/title, tripp]}`, ``, `include: the pattern shows nothing: no bot writes to "tripp"; plan writes below "trip", `},
+		{"a slash at its beginning", `{exclude: /trip/notes}`, ``, `exclude: a uri does not begin with a slash; write trip/notes`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			text := "name: w\n"
 			if test.filter != "" {
 				text += "filter: " + test.filter + "\n"
 			}
-			text += "bots:\n  plan:\n    root: trip\n    schema: " + test.schema + "\n"
+			text += "bots:\n  plan:\n    root: trip\n"
 			if test.botFilter != "" {
 				text += "    filter: " + test.botFilter + "\n"
 			}

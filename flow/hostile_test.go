@@ -126,7 +126,7 @@ events: [{on: {done: a}, send: {event: e, data: {x: ["{{ input.a }}"]}}}]
 	}()
 	_, message := s.bots[0].message.render(r.templates, vars)
 	_, root := s.bots[0].rootFor(r.templates, vars)
-	_, data := s.events[0].data.render(nil, r.templates, vars)
+	_, data := s.events[0].data.render(r.templates, vars)
 	for what, err := range map[string]error{"when": when, "message": message, "root": root, "data": data} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", what, err)

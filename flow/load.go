@@ -46,7 +46,7 @@ func ParseSpec(file string, text []byte, dir FileReader, providers ...string) (W
 type loader struct {
 	yaml.Reader
 	dir       FileReader
-	providers []string // that there are; none where that is not known
+	providers []string // of models; none if they are not known
 	source    int      // bytes of templates so far
 	unclear   bool     // what bots write is not known, so what they start is not either
 }
@@ -228,32 +228,11 @@ func unquoted(text string) (col int, hint string) {
 		if strings.HasSuffix(before, "when:") {
 			return col, conditionForm
 		}
-		if strings.ContainsAny(strings.TrimLeft(before, " -"), "{[") {
-			rest = inBrackets(rest)
+		hint = fmt.Sprintf("YAML reads %s as the start of a mapping; put the text in quotes", rest[:2])
+		if !strings.ContainsAny(strings.TrimLeft(before, " -"), "{[") {
+			hint += ", such as " + yaml.Quote(rest)
 		}
-		return col, fmt.Sprintf("YAML reads %s as the start of a mapping; put the text in quotes, such as %s", rest[:2], yaml.Quote(rest))
+		return col, hint
 	}
 	return 0, ""
-}
-
-// inBrackets returns the text with templates at the start of rest, up to what ends it inside of a mapping or list in brackets.
-func inBrackets(rest string) string {
-	for end := 0; ; {
-		close := strings.IndexAny(rest[end:], "}%")
-		if close < 0 {
-			return rest
-		}
-		end = min(end+close+len("}}"), len(rest))
-		next := strings.IndexAny(rest[end:], "{,]}")
-		switch {
-		case next < 0:
-			return rest
-		case rest[end+next] != '{':
-			return strings.TrimSpace(rest[:end+next])
-		}
-		end += next + len("{{")
-		if end > len(rest) {
-			return rest
-		}
-	}
 }

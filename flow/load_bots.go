@@ -26,7 +26,7 @@ func (l *loader) bots(s *spec, root, n *yaml.Node) []fields {
 	var parts []fields
 	for i, key := range n.Keys {
 		f := fields{}
-		// A bot without members is one that only sends the input to the model.
+		// A bot without members only sends the input to the model.
 		if item := n.Items[i]; item.Kind != yaml.Null {
 			f = l.Fields(item, "bot "+key.Text, botFields...)
 		}
@@ -210,7 +210,7 @@ func (l *loader) ends(t *trigger) *trigger {
 	return t
 }
 
-// ownEvents are the names that the server gives to events of its own (PROTOCOL 1.3).
+// ownEvents are the names of the server's own events (PROTOCOL 1.3).
 var ownEvents = []string{"started", "error", "usage", "bot", "html", "warning", "queued", "waiting", "retrying", "approval_required", "approval_resolved", "handoff", "follow_up", "finished", "canceled"}
 
 func (l *loader) events(s *spec, n *yaml.Node) []fields {

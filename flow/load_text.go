@@ -142,10 +142,7 @@ func (l *loader) read(n *yaml.Node, name string) (string, bool) {
 	case errors.Is(err, fs.ErrNotExist):
 		l.Errorf(n, "file", "the workflow's folder has no file %q", short(name))
 	case err != nil:
-		if e, ok := errors.AsType[*fs.PathError](err); ok {
-			err = e.Err
-		}
-		l.Errorf(n, "file", "cannot read %q: %s", short(name), yaml.FirstLine(err.Error()))
+		l.Errorf(n, "file", "cannot read %q: %s", short(name), yaml.FirstLine(cause(err)))
 	case len(data) > maxPrompt:
 		l.Errorf(n, "file", "%q is too long; expected at most %d bytes", short(name), maxPrompt)
 	case !utf8.Valid(data):
@@ -157,23 +154,29 @@ func (l *loader) read(n *yaml.Node, name string) (string, bool) {
 }
 
 // value reads JSON with templates in its strings.
-func (l *loader) value(n *yaml.Node, sc *scope) *value {
+func (l *loader) value(n *yaml.Node, sc *scope) value {
+	open, end := "[", "]"
 	switch n.Kind {
 	case yaml.Text:
-		t := l.template(n, "data", sc)
-		if t == nil {
-			return nil
+		if t := l.template(n, "data", sc); t != nil {
+			return value{{text: t}}
 		}
-		return &value{text: t}
-	case yaml.List, yaml.Mapping:
-		v := &value{object: n.Kind == yaml.Mapping}
-		for i, item := range n.Items {
-			if v.object {
-				v.keys = append(v.keys, n.Keys[i].Text)
-			}
-			v.items = append(v.items, l.value(item, sc))
-		}
-		return v
+		return nil
+	case yaml.Mapping:
+		open, end = "{", "}"
+	case yaml.List:
+	default:
+		return value{{json: n.AppendJSON(nil)}}
 	}
-	return &value{json: n.AppendJSON(nil)}
+	v := value{{json: []byte(open)}}
+	for i, item := range n.Items {
+		if i > 0 {
+			v = append(v, piece{json: []byte(",")})
+		}
+		if n.Kind == yaml.Mapping {
+			v = append(v, piece{json: append(encode(n.Keys[i].Text), ':')})
+		}
+		v = append(v, l.value(item, sc)...)
+	}
+	return append(v, piece{json: []byte(end)})
 }

@@ -45,7 +45,7 @@ func patternSegments(text string) []segment {
 }
 
 // leadingSlash returns what is wrong with a uri or pattern that begins with a slash, "" for others. It would begin with a member whose name is
-// empty, which nobody means.
+// empty, which is surely a mistake.
 func leadingSlash(text string) string {
 	rest := strings.TrimLeft(text, "/")
 	switch {
@@ -57,7 +57,7 @@ func leadingSlash(text string) string {
 	return fmt.Sprintf("a uri does not begin with a slash; write %s", short(rest))
 }
 
-// compilePattern reads a uri pattern. A star inside of a name would only match a star, which nobody means.
+// compilePattern reads a uri pattern. A star inside of a name would only match a star, which is surely a mistake.
 func compilePattern(text string) (*jsonuri.Pattern, error) {
 	if message := leadingSlash(text); message != "" {
 		return nil, errors.New(message)
@@ -102,7 +102,7 @@ func rootSegments(text string, stars []star) []segment {
 	if strings.Contains(text, "{%") {
 		return []segment{anySegments}
 	}
-	// Each {{ … }} becomes one byte that stands in no text, so that the slashes inside do not count.
+	// Each {{ … }} becomes one byte that no text has, so that the slashes inside do not count.
 	const hole = "\xff"
 	var kinds []star
 	var b strings.Builder

@@ -24,21 +24,14 @@ type Registry struct {
 	name      string                           // the folder's, for errors
 	providers []string                         // see ParseSpec
 
-	loading sync.Mutex // one Reload at a time; guards what is read
-	read    map[string]stamp
+	loading sync.Mutex // one Reload at a time; guards read
+	read    string     // fingerprint of the folder when it was read last
 
 	mu       sync.RWMutex
 	defaults map[string]Workflow // by name
 	files    map[string]Workflow // by file name
 	code     map[string]Workflow // registered, by name
 	all      map[string]Workflow // by name: those above, of which a later one replaces an earlier one
-}
-
-// stamp tells versions of a file apart; that of a file that is not there is zero.
-type stamp struct {
-	modified time.Time
-	size     int64
-	mode     fs.FileMode
 }
 
 // Open reads every *.yaml, *.yml and *.json in dir (which may be "" for none). Files that a workflow names are read only
@@ -53,10 +46,7 @@ func Open(dir string, providers ...string) (*Registry, error) {
 	r.open = func() (fs.FS, io.Closer, error) {
 		root, err := os.OpenRoot(dir)
 		if err != nil {
-			if e, ok := errors.AsType[*fs.PathError](err); ok {
-				err = e.Err
-			}
-			return nil, nil, &FileError{File: dir, Message: "cannot open the workflow folder: " + err.Error()}
+			return nil, nil, &FileError{File: dir, Message: "cannot open the workflow folder: " + cause(err)}
 		}
 		return root.FS(), root, nil
 	}
@@ -128,14 +118,14 @@ func (r *Registry) Reload() error {
 	}
 	files, closer, err := r.open()
 	if err != nil {
-		r.read = nil
+		r.read = ""
 		return err
 	}
 	defer closer.Close()
-	reader := &recorder{files: files, read: map[string]stamp{}}
+	r.read = fingerprint(files)
 	names, err := workflowFiles(files)
 	if err != nil {
-		return &FileError{File: r.name, Message: "cannot read the workflow folder: " + err.Error()}
+		return &FileError{File: r.name, Message: "cannot read the workflow folder: " + cause(err)}
 	}
 	r.mu.RLock()
 	old := r.files
@@ -143,7 +133,7 @@ func (r *Registry) Reload() error {
 	loaded, named := map[string]Workflow{}, map[string][]string{} // by file; files by their workflow's name
 	var errs []error
 	for _, name := range names {
-		w, err := r.load(name, reader)
+		w, err := r.load(name, regularFiles{files})
 		if err != nil {
 			errs = append(errs, err)
 			if w = old[name]; w == nil {
@@ -163,7 +153,6 @@ func (r *Registry) Reload() error {
 			}
 		}
 	}
-	r.read = reader.read
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.files = loaded
@@ -171,14 +160,11 @@ func (r *Registry) Reload() error {
 	return errors.Join(errs...)
 }
 
-func (r *Registry) load(name string, files *recorder) (Workflow, error) {
+func (r *Registry) load(name string, files FileReader) (Workflow, error) {
 	file := path.Join(r.name, name)
 	text, err := files.ReadFile(name)
 	if err != nil {
-		if e, ok := errors.AsType[*fs.PathError](err); ok {
-			err = e.Err
-		}
-		return nil, &FileError{File: file, Message: "cannot read the file: " + err.Error()}
+		return nil, &FileError{File: file, Message: "cannot read the file: " + cause(err)}
 	}
 	return ParseSpec(file, text, files, r.providers...)
 }
@@ -187,9 +173,6 @@ func (r *Registry) load(name string, files *recorder) (Workflow, error) {
 func workflowFiles(files fs.FS) ([]string, error) {
 	entries, err := fs.ReadDir(files, ".")
 	if err != nil {
-		if e, ok := errors.AsType[*fs.PathError](err); ok {
-			err = e.Err
-		}
 		return nil, err
 	}
 	var names []string
@@ -204,23 +187,27 @@ func workflowFiles(files fs.FS) ([]string, error) {
 	return names, nil
 }
 
-// recorder reads files and remembers which, so that a change of any is seen. It reads only ordinary files, and of each only
-// a little more than is allowed: a pipe would wait for ever, and a device has no end.
-type recorder struct {
-	files fs.FS
-	read  map[string]stamp
+// cause is the text of a file's error without its path.
+func cause(err error) string {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err
+	}
+	return err.Error()
 }
 
-func (r *recorder) ReadFile(name string) ([]byte, error) {
-	r.read[name] = stampOf(r.files, name)
-	info, err := fs.Stat(r.files, name)
+// regularFiles reads only ordinary files, and of each only a little more than is allowed: a pipe would wait for ever, and a device
+// has no end.
+type regularFiles struct{ fs.FS }
+
+func (r regularFiles) ReadFile(name string) ([]byte, error) {
+	info, err := fs.Stat(r.FS, name)
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
 		return nil, errors.New("it is not a regular file")
 	}
-	f, err := r.files.Open(name)
+	f, err := r.Open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -228,19 +215,33 @@ func (r *recorder) ReadFile(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, yaml.MaxBytes+1))
 }
 
-func stampOf(files fs.FS, name string) stamp {
-	info, err := fs.Stat(files, name)
-	if err != nil {
-		return stamp{}
-	}
-	return stamp{info.ModTime(), info.Size(), info.Mode()}
+// fingerprint changes when a file in the folder changes, comes or goes. Hidden files and folders do not count. It is never "".
+func fingerprint(files fs.FS) string {
+	var b strings.Builder
+	b.WriteString("files:\n")
+	_ = fs.WalkDir(files, ".", func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return nil // it counts as empty
+		case name != "." && strings.HasPrefix(e.Name(), "."):
+			if e.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if info, err := fs.Stat(files, name); err == nil && !e.IsDir() { // of the file that a link leads to
+			fmt.Fprintln(&b, name, info.ModTime().UnixNano(), info.Size(), info.Mode())
+		}
+		return nil
+	})
+	return b.String()
 }
 
 // watchInterval is how often Watch looks. Looking costs a stat for each file; an author who saves a file does not notice the wait.
 const watchInterval = time.Second
 
-// Watch reloads whenever a workflow's file, or a file that a workflow names, changes, until ctx ends; report is told the
-// outcome of each reload, nil where all is well. It looks at the files once a second.
+// Watch reloads whenever a workflow's file, or a file that a workflow names, changes, until ctx ends. It calls report with the
+// error of each reload, or nil. It looks at the files once a second.
 func (r *Registry) Watch(ctx context.Context, report func(error)) {
 	if r.open == nil {
 		return
@@ -258,22 +259,8 @@ func (r *Registry) changed() bool {
 	defer r.loading.Unlock()
 	files, closer, err := r.open()
 	if err != nil {
-		return r.read != nil // the folder has gone: said once
+		return r.read != "" // the folder has gone: reported once
 	}
 	defer closer.Close()
-	names, err := workflowFiles(files)
-	if err != nil {
-		return false
-	}
-	for _, name := range names {
-		if _, ok := r.read[name]; !ok {
-			return true
-		}
-	}
-	for name, was := range r.read {
-		if stampOf(files, name) != was {
-			return true
-		}
-	}
-	return false
+	return fingerprint(files) != r.read
 }

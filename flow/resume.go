@@ -38,45 +38,18 @@ type note struct {
 
 func (r *run) note(n note) { r.manager.Note(encode(n)) }
 
-// firedBy is the event of a note. A value that is not short is left out: it is in the document.
-type firedBy struct {
-	Event *eventVars      `json:"event,omitempty"`
-	Error json.RawMessage `json:"error,omitempty"`
-	Root  *string         `json:"root,omitempty"` // where a bot has written that has failed
-}
-
-// eventVars is the variable "event".
-type eventVars struct {
-	URI   *string         `json:"uri,omitempty"`
-	Value json.RawMessage `json:"value,omitempty"`
-	Match []any           `json:"match,omitempty"`
-	Bot   string          `json:"bot"`
-}
-
-// maxNoted is how long a value is that a note has, in bytes of JSON.
+// maxNoted is how long a value is that a note has, in bytes of JSON. A longer one is left out: it is in the document.
 const maxNoted = 512
 
 // noteStart notes that bot i is started.
 func (r *run) noteStart(i int, ev event) {
-	n := note{Do: noteStart, Start: ev.of(startNumber), Bot: i, By: ev.of(startedBy), Wait: ev.of(waitNumber)}
-	var by firedBy
-	if vars, ok := ev["event"].(map[string]any); ok {
-		by.Event = &eventVars{}
-		by.Event.Bot, _ = vars["bot"].(string)
-		by.Event.Match, _ = vars["match"].([]any)
-		if uri, ok := vars["uri"].(string); ok {
-			by.Event.URI = &uri
-			if value := encode(vars["value"]); len(value) <= maxNoted {
-				by.Event.Value = value
-			}
+	n := note{Do: noteStart, Start: ev.start, Bot: i, By: ev.by, Wait: ev.wait}
+	if ev.Event != nil {
+		if vars := *ev.Event; len(vars.Value) > maxNoted {
+			vars.Value = nil
+			ev.Event = &vars
 		}
-		if failure, ok := ev["error"]; ok {
-			by.Error = encode(failure)
-		}
-		if root, ok := ev[failedRoot].(string); ok {
-			by.Root = &root
-		}
-		n.Event = encode(by)
+		n.Event = encode(ev)
 	}
 	r.note(n)
 }
@@ -139,15 +112,15 @@ func (s *spec) history(notes [][]byte) *history {
 			if h = nil; n.Workflow == s.fingerprint() {
 				h = &history{waits: map[int]bool{}, failed: map[int]int{}}
 			}
-		} else if h == nil || !h.take(n, len(s.bots)) {
+		} else if h == nil || !h.add(n, len(s.bots)) {
 			return nil
 		}
 	}
 	return h
 }
 
-// take takes the next note; false where it does not fit.
-func (h *history) take(n note, bots int) bool {
+// add adds the next note. It returns false if the note does not fit.
+func (h *history) add(n note, bots int) bool {
 	switch n.Do {
 	case noteResume:
 		h.cut()
@@ -213,13 +186,13 @@ func (r *run) resume(notes [][]byte) bool {
 	r.settled = true // what has fired before is not known, so that nothing is warned of
 	h := r.spec.history(notes)
 	if h == nil {
-		takeBackAll(m)
+		retractAll(m)
 		return false
 	}
 	document := new(jsonuri.Document)
 	_ = document.Set(nil, m.Peek(true).Result) // it is JSON
 	again, back := h.cut()
-	r.takeBack(h, back)
+	r.retract(h, back)
 	r.note(note{Do: noteResume})
 	failed := map[string]int{}
 	for bot, count := range h.failed {
@@ -231,7 +204,7 @@ func (r *run) resume(notes [][]byte) bool {
 		}
 		p := &r.bots[s.Bot]
 		p.started++
-		p.hit = true
+		r.hits[s.Bot] = true
 		r.started++
 		switch {
 		case s.Failed && s.ended:
@@ -257,14 +230,14 @@ func (r *run) resume(notes [][]byte) bool {
 	return true
 }
 
-// takeBackAll takes back all that a run has made: it begins once more.
-func takeBackAll(m *ling.Manager) {
+// retractAll takes back all that a run has made: it begins once more.
+func retractAll(m *ling.Manager) {
 	m.TakeBack([]ling.Part{{URIs: []string{""}}}, nil)
 	m.Failures(func(ling.ErrorData) bool { return false })
 }
 
-// takeBack takes back what starts have written that begin again, or that these had fired.
-func (r *run) takeBack(h *history, back []*started) {
+// retract takes back what starts have written that begin again, or that these had fired.
+func (r *run) retract(h *history, back []*started) {
 	var kept []string
 	shared := map[string]bool{"": true} // roots at which others have written
 	for _, s := range h.starts {
@@ -289,34 +262,17 @@ func (r *run) takeBack(h *history, back []*started) {
 }
 
 // event is what has fired the start, with values as they are in the document.
-func (s *started) event(document *jsonuri.Document) event {
-	ev := event{startNumber: s.Start, startedBy: s.By, waitNumber: s.Wait}
-	var by firedBy
-	if len(s.note.Event) == 0 || json.Unmarshal(s.note.Event, &by) != nil {
-		return ev
-	}
-	if e := by.Event; e != nil {
-		vars := map[string]any{"bot": e.Bot}
-		if e.URI != nil {
-			value := e.Value
-			if value == nil {
-				value, _ = document.Get(*e.URI)
-			}
-			vars["uri"], vars["match"], vars["value"] = *e.URI, append([]any{}, e.Match...), decoded(value)
-		}
-		ev["event"] = vars
-	}
-	if by.Error != nil {
-		ev["error"] = decoded(by.Error)
-	}
-	if by.Root != nil {
-		ev[failedRoot] = *by.Root
+func (s *started) event(document *jsonuri.Document) (ev event) {
+	_ = json.Unmarshal(s.note.Event, &ev) // a start that nothing has fired has none
+	ev.start, ev.by, ev.wait = s.Start, s.By, s.Wait
+	if e := ev.Event; e != nil && e.URI != nil && e.Value == nil {
+		e.Value, _ = document.Get(*e.URI)
 	}
 	return ev
 }
 
-// startAgain starts what had not ended, or lets it wait for a place.
-func (r *run) startAgain(s *started) {
+// restart starts what had not ended, or lets it wait for a place.
+func (r *run) restart(s *started) {
 	b := r.spec.bots[s.Bot]
 	r.mu.Lock()
 	p := &r.bots[s.Bot]

@@ -36,7 +36,7 @@ type run struct {
 	mu      sync.Mutex
 	bots    []progress
 	waits   []waiting       // of the spec's waits
-	sent    []bool          // of the spec's events: a trigger has fired
+	hits    []bool          // of targets: a trigger has fired
 	started int             // of all bots
 	limited bool            // that the limit of all bots was reached has been said
 	number  int             // of the last start
@@ -53,9 +53,8 @@ type waiting struct {
 
 // progress is how far the starts of one bot are.
 type progress struct {
-	started  int  // ever, with those that wait
-	hit      bool // a trigger has fired
-	finished int  // well
+	started  int // ever, with those that wait
+	finished int // well
 	failed   int
 	running  int
 	holds    int     // decisions under way that may start it
@@ -66,21 +65,36 @@ type progress struct {
 
 func (p *progress) active() bool { return p.running+p.holds+len(p.queue) > 0 }
 
-// event is what fired a trigger: the variables that it adds.
-type event map[string]any
+// event is what fired a trigger, and the start that it fired.
+type event struct {
+	Event *eventVars      `json:"event,omitempty"` // the variable "event"
+	Error json.RawMessage `json:"error,omitempty"` // the variable "error"
+	Root  *string         `json:"root,omitempty"`  // where a bot has written whose failure is the event
+	by    int             // number of the start that has fired the trigger; 0 is none
+	start int             // number of the start that was fired
+	wait  int             // number of the wait that is over, from 1
+}
 
-// What an event has beside variables. No template can name it.
-const (
-	failedRoot  = "failed root"  // where a bot has written whose failure is the event
-	startedBy   = "started by"   // number of the start that has fired the trigger
-	startNumber = "start number" // of the start that was fired
-	waitNumber  = "wait number"  // of the wait that is over, from 1
-)
+// eventVars is the variable "event". Only values have a uri.
+type eventVars struct {
+	URI   *string         `json:"uri,omitempty"`
+	Value json.RawMessage `json:"value,omitempty"`
+	Match []any           `json:"match,omitempty"`
+	Bot   string          `json:"bot"`
+}
 
-// of returns a number that an event has; 0 is none.
-func (ev event) of(name string) int {
-	n, _ := ev[name].(int)
-	return n
+// addTo adds the variables of the event.
+func (ev event) addTo(vars map[string]any) {
+	if e := ev.Event; e != nil {
+		of := map[string]any{"bot": e.Bot}
+		if e.URI != nil {
+			of["uri"], of["match"], of["value"] = *e.URI, append([]any{}, e.Match...), decoded(e.Value)
+		}
+		vars["event"] = of
+	}
+	if ev.Error != nil {
+		vars["error"] = decoded(ev.Error)
+	}
 }
 
 // maxTemplateTime is how long all templates of a run may take together. Those of an ordinary run take some milliseconds; a hostile workflow in
@@ -92,7 +106,7 @@ const maxTemplateTime = 10 * time.Second
 func (s *spec) Run(ctx context.Context, m *ling.Manager, input map[string]any) error {
 	r := &run{
 		spec: s, manager: m, edges: s.targets(), bots: make([]progress, len(s.bots)), waits: make([]waiting, len(s.waits)),
-		sent: make([]bool, len(s.events)), warned: map[string]bool{}, templates: prompt.NewBudget(maxTemplateTime),
+		hits: make([]bool, len(s.bots)+len(s.events)), warned: map[string]bool{}, templates: prompt.NewBudget(maxTemplateTime),
 	}
 	for i, w := range s.waits {
 		r.waits[i].left = len(w.trigger.bots)
@@ -133,10 +147,10 @@ func (r *run) begin(again []*started) {
 		r.bots[i].holds++
 	}
 	for _, s := range again {
-		r.startAgain(s)
+		r.restart(s)
 	}
 	for _, i := range first {
-		r.hit(i, -1, nil)
+		r.hit(target(i), event{})
 	}
 	for _, s := range again {
 		r.release(s.Bot)
@@ -144,7 +158,7 @@ func (r *run) begin(again []*started) {
 	for _, i := range first {
 		r.release(i)
 	}
-	r.settle()
+	r.fireEnds()
 }
 
 // defaultMessage is the only property where that is a string, or the input as JSON.
@@ -171,7 +185,7 @@ func encode(v any) []byte {
 // variables are what templates can read. The result so far is a copy of the document, so it is made only for those that name it.
 func (r *run) variables(ev event, templates ...*template) map[string]any {
 	vars := maps.Clone(r.vars)
-	maps.Copy(vars, ev)
+	ev.addTo(vars)
 	for _, t := range templates {
 		if t == nil || !t.result {
 			continue
@@ -216,10 +230,10 @@ func (r *run) fire(i int, ev event) (act func(), fires bool) {
 	if b.when != nil {
 		holds, doubt, err := b.when.holds(r.templates, r.variables(ev, b.when))
 		if err != nil {
-			return func() { r.fail(i, nil, nil, err) }, false
+			return func() { r.fail(i, event{}, nil, err) }, false
 		}
 		if !holds {
-			return func() { r.doubt(fmt.Sprintf("the bot %q is not started", b.name), b.name, doubt) }, false
+			return func() { r.warnOfCondition(fmt.Sprintf("the bot %q is not started", b.name), b.name, doubt) }, false
 		}
 	}
 	r.mu.Lock()
@@ -240,11 +254,7 @@ func (r *run) fire(i int, ev event) (act func(), fires bool) {
 	p.started++
 	r.started++
 	r.number++
-	ev = maps.Clone(ev)
-	if ev == nil {
-		ev = event{}
-	}
-	ev[startNumber] = r.number
+	ev.start = r.number
 	r.noteStart(i, ev)
 	if b.concurrency > 0 && p.running >= b.concurrency {
 		p.queue = append(p.queue, ev)
@@ -266,23 +276,13 @@ func (r *run) start(i int, ev event) {
 		r.fail(i, ev, c, err)
 		var waiting bool
 		if ev, waiting = r.next(i); !waiting {
-			r.settle()
+			r.fireEnds()
 			return
 		}
 	}
 }
 
-// verbatim is the prompt that says what another template has rendered. That is no template any more: it may hold what users
-// and models have written.
-var verbatim = func() *prompt.Template {
-	t, err := prompt.Parse("prompt", "{{ text }}")
-	if err != nil {
-		panic("flow: " + err.Error())
-	}
-	return t
-}()
-
-// chat makes a bot and starts it. The bot is nil where there is none yet.
+// chat makes a bot and starts it. The bot is nil if it was not made.
 func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 	b := r.spec.bots[i]
 	templates := append([]*template{b.root, b.message}, b.prompts...)
@@ -294,7 +294,7 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 	if err != nil {
 		return nil, err
 	}
-	start := ev.of(startNumber)
+	start := ev.start
 	if root != "" {
 		r.note(note{Do: noteRoot, Start: start, URI: root})
 	}
@@ -314,12 +314,10 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 	}
 	for _, p := range b.prompts {
 		rendered, err := p.render(r.templates, vars)
-		if err == nil {
-			err = c.AddTemplate(verbatim, map[string]any{"text": rendered})
-		}
 		if err != nil {
 			return c, err
 		}
+		c.AddSystem(rendered) // no template any more: it may have what users and models have written
 	}
 	for _, h := range b.history {
 		rendered, err := h.text.render(r.templates, vars)
@@ -368,10 +366,9 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 }
 
 // standsIn says whether a start of bot i, at root, takes the place of a bot that has failed there. The whole document is only such a
-// place where nobody else has written to it.
+// place if no other bot has written to it.
 func (r *run) standsIn(i int, ev event, root string) bool {
-	failed, ok := ev[failedRoot].(string)
-	if !ok || failed != root {
+	if ev.Root == nil || *ev.Root != root {
 		return false
 	}
 	if root != "" {
@@ -397,7 +394,7 @@ func (b *botSpec) rootFor(budget *prompt.Budget, vars map[string]any) (string, e
 		return "", err
 	}
 	if slices.ContainsFunc(b.on, func(t *trigger) bool { return slices.Contains(t.stars(), many) }) {
-		// Where it stood for no segment, there is none.
+		// A star that matched no segment leaves an empty one.
 		root = strings.Join(slices.DeleteFunc(splitURI(root), func(s string) bool { return s == "" }), "/")
 	}
 	if _, err := jsonuri.Parse(root); err != nil {
@@ -427,7 +424,7 @@ func (r *run) configure(b *botSpec, c *bot.Config) {
 		c.SchemaName = b.name
 	}
 	c.Quiet = c.Quiet || b.quiet
-	c.NoValue = true // nobody asks a workflow's bot for its answer: it is in the result
+	c.NoValue = true // the answer of a workflow's bot is in the result
 	c.Options = b.options.Over(c.Options).Over(r.spec.options)
 }
 
@@ -435,25 +432,25 @@ func (r *run) configure(b *botSpec, c *bot.Config) {
 func (r *run) listener(b *botSpec, start int) (l bot.Listener) {
 	if len(b.strings) > 0 {
 		l.String = func(v bot.StringValue) {
-			r.completed(b, start, b.strings, v.URI, func() any { return v.Value })
+			r.completed(b, start, b.strings, v.URI, func() json.RawMessage { return encode(v.Value) })
 		}
 	}
-	json := func(listeners []listener) func(bot.ObjectValue) {
+	objects := func(listeners []listener) func(bot.ObjectValue) {
 		return func(v bot.ObjectValue) {
-			r.completed(b, start, listeners, v.URI, func() any { return decoded(v.Value) })
+			r.completed(b, start, listeners, v.URI, func() json.RawMessage { return v.Value })
 		}
 	}
 	if len(b.objects) > 0 {
-		l.Object = json(b.objects)
+		l.Object = objects(b.objects)
 	}
 	if len(b.scalars) > 0 {
-		l.Scalar = json(b.scalars)
+		l.Scalar = objects(b.scalars)
 	}
 	return l
 }
 
 // completed fires what waits for the value at uri.
-func (r *run) completed(b *botSpec, start int, listeners []listener, uri string, value func() any) {
+func (r *run) completed(b *botSpec, start int, listeners []listener, uri string, value func() json.RawMessage) {
 	for _, l := range listeners {
 		if !l.trigger.pattern.Match([]byte(uri)) {
 			continue
@@ -463,31 +460,25 @@ func (r *run) completed(b *botSpec, start int, listeners []listener, uri string,
 		for i, s := range stars {
 			match[i] = s
 		}
-		r.hit(l.bot, l.event, event{
-			"event": map[string]any{"uri": uri, "value": value(), "match": match, "bot": b.name}, startedBy: start,
-		})
+		r.hit(l.target, event{Event: &eventVars{URI: &uri, Value: value(), Match: match, Bot: b.name}, by: start})
 	}
 }
 
-// hit starts a bot or sends an event; the other index is -1.
-func (r *run) hit(bot, status int, ev event) {
-	act, _ := r.prepare(bot, status, ev)
+// hit starts a bot or sends an event.
+func (r *run) hit(t target, ev event) {
+	act, _ := r.prepare(t, ev)
 	act()
 }
 
 // prepare decides whether a bot is started or an event sent; act does it. fires is false where a condition or bound is in the way.
-func (r *run) prepare(bot, status int, ev event) (act func(), fires bool) {
+func (r *run) prepare(t target, ev event) (act func(), fires bool) {
 	r.mu.Lock()
-	if bot >= 0 {
-		r.bots[bot].hit = true
-	} else {
-		r.sent[status] = true
-	}
+	r.hits[t] = true
 	r.mu.Unlock()
-	if bot >= 0 {
-		return r.fire(bot, ev)
+	e := r.spec.event(t)
+	if e == nil {
+		return r.fire(int(t), ev)
 	}
-	e := r.spec.events[status]
 	if r.over() {
 		return nothing, false
 	}
@@ -497,7 +488,7 @@ func (r *run) prepare(bot, status int, ev event) (act func(), fires bool) {
 		if err != nil || !holds {
 			return func() {
 				r.unsent(e, err)
-				r.doubt(fmt.Sprintf("the event %q is not sent", e.name), "event "+e.name, doubt)
+				r.warnOfCondition(fmt.Sprintf("the event %q is not sent", e.name), "event "+e.name, doubt)
 			}, false
 		}
 	}
@@ -509,7 +500,7 @@ func (r *run) send(e *eventSpec, vars map[string]any) {
 	data := []byte("{}")
 	if e.data != nil {
 		var err error
-		if data, err = e.data.render(nil, r.templates, vars); err != nil {
+		if data, err = e.data.render(r.templates, vars); err != nil {
 			r.unsent(e, err)
 			return
 		}

@@ -26,27 +26,30 @@ type spec struct {
 	filter    *filter
 	limits    limits
 	// waits are the triggers that wait for the end of bots; waiting[i] are those of bot i, as indices.
-	waits   []wait
+	waits   []listener
 	waiting [][]int
-	// failing[i] are the bots and events that wait for a failure of bot i.
-	failing []dependents
+	// failing[i] are the targets that wait for a failure of bot i.
+	failing [][]target
 }
 
-// wait is a trigger that waits for the end of bots, together with what it starts.
-type wait struct{ listener }
+// target is what a trigger starts or sends: the index of a bot, or that of an event behind the bots.
+type target int
+
+// event returns the event of a target, or nil if it is a bot.
+func (s *spec) event(t target) *eventSpec {
+	if int(t) < len(s.bots) {
+		return nil
+	}
+	return s.events[int(t)-len(s.bots)]
+}
 
 func (s *spec) Info() Info           { return s.info }
 func (s *spec) schema() *inputSchema { return s.input }
 
-// dependents are what a bot starts; indices into a spec's bots and events.
-type dependents struct{ bots, events []int }
-
-func (d dependents) any() bool { return len(d.bots)+len(d.events) > 0 }
-
 // limits bound a run.
 type limits struct {
 	bots int           // that are started
-	time time.Duration // 0: no bound of its own
+	time time.Duration // 0: none
 }
 
 // Bounds of a workflow where it names none.
@@ -84,15 +87,14 @@ type botSpec struct {
 	filter      *filter
 	sources     []int // bots that can fire one of on
 
-	// What completes below the bot's root and fires something; empty where nobody listens.
+	// What completes below the bot's root and fires something.
 	strings, objects, scalars []listener
 }
 
 // listener is a trigger together with what it starts, or sends.
 type listener struct {
 	trigger *trigger
-	bot     int // index, or -1
-	event   int // index, or -1
+	target  target
 }
 
 type message struct {
@@ -105,7 +107,7 @@ type eventSpec struct {
 	on     triggers
 	unread bool // one of them could not be read
 	when   *template
-	data   *value // nil: an empty object
+	data   value // nil: an empty object
 }
 
 type triggerKind uint8
@@ -212,55 +214,36 @@ func (t *trigger) fits(b *botSpec) bool {
 	return meet(t.segments, append(b.segments[:len(b.segments):len(b.segments)], anySegments))
 }
 
-// value is JSON with templates in its strings.
-type value struct {
-	json   json.RawMessage // of what has no template
-	text   *template
-	items  []*value
-	keys   []string // of an object
-	object bool
+// value is JSON with templates in its strings, in pieces.
+type value []piece
+
+// piece is JSON text, or a template whose text becomes a string.
+type piece struct {
+	json []byte
+	text *template // nil for JSON text
 }
 
-// templates lists those in v.
-func (v *value) templates() []*template {
-	if v == nil {
-		return nil
-	}
-	if v.text != nil {
-		return []*template{v.text}
-	}
-	var out []*template
-	for _, item := range v.items {
-		out = append(out, item.templates()...)
+func (v value) templates() (out []*template) {
+	for _, p := range v {
+		if p.text != nil {
+			out = append(out, p.text)
+		}
 	}
 	return out
 }
 
-// render appends v as JSON text.
-func (v *value) render(dst []byte, budget *prompt.Budget, vars map[string]any) ([]byte, error) {
-	switch {
-	case v.text != nil:
-		t, err := v.text.render(budget, vars)
-		return append(dst, encode(t)...), err
-	case v.json != nil:
-		return append(dst, v.json...), nil
-	}
-	open, end := byte('['), byte(']')
-	if v.object {
-		open, end = '{', '}'
-	}
-	dst = append(dst, open)
-	for i, item := range v.items {
-		if i > 0 {
-			dst = append(dst, ',')
+// render returns v as JSON text.
+func (v value) render(budget *prompt.Budget, vars map[string]any) (out []byte, err error) {
+	for _, p := range v {
+		text := p.json
+		if p.text != nil {
+			rendered, err := p.text.render(budget, vars)
+			if err != nil {
+				return nil, err
+			}
+			text = encode(rendered)
 		}
-		if v.object {
-			dst = append(append(dst, encode(v.keys[i])...), ':')
-		}
-		var err error
-		if dst, err = item.render(dst, budget, vars); err != nil {
-			return nil, err
-		}
+		out = append(out, text...)
 	}
-	return append(dst, end), nil
+	return out, nil
 }

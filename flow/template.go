@@ -53,10 +53,6 @@ func (s *scope) check(path []string) string {
 			return "the variable event exists only in bots and events with on:"
 		case "error":
 			return "the variable error exists only with on: {error: bot}"
-		case "loop":
-			return `unknown variable "loop"; ` + prompt.LoopHint(strings.Join(path[1:], "."))
-		case "None", "null", "nil", "undefined", "True", "False":
-			return fmt.Sprintf(`unknown variable %q; a value that is missing or null does not hold: write "not input.x"; true and false are written small`, path[0])
 		}
 		return fmt.Sprintf("unknown variable %q%s expected one of %s", path[0], edits.DidYouMean(path[0], names, ";"), list(names))
 	}
@@ -137,8 +133,8 @@ func (t *trigger) check(path []string) string {
 	return fmt.Sprintf("event.match.%s: the pattern %q has %d stars; expected event.match.0 to event.match.%d", path[2], t.text, len(stars), len(stars)-1)
 }
 
-// compile checks text as a template; conditions are what stands in an {% if %}. Problems are told to report, with the place
-// inside the text, both numbers 0 where it is not known.
+// compile checks text as a template, or as the condition of an {% if %}. It calls report with each problem and its place inside the text;
+// both numbers are 0 if that is not known.
 func compile(name, text string, condition bool, s *scope, report func(line, col int, message string)) *template {
 	source, shift := text, 0
 	switch {
@@ -168,42 +164,13 @@ func compile(name, text string, condition bool, s *scope, report func(line, col 
 	}
 	t := &template{parsed: parsed}
 	for _, v := range parsed.Variables() {
-		path := strings.Split(v, ".")
-		if message := s.check(path); message != "" {
-			line, col := locate(source, v)
-			report(line, max(col-shift, min(col, 1)), message)
+		if message := s.check(v.Path); message != "" {
+			report(v.Line, max(v.Column-shift, 1), message)
 		}
-		t.paths = append(t.paths, path)
-		t.result = t.result || path[0] == "result"
+		t.paths = append(t.paths, v.Path)
+		t.result = t.result || v.Path[0] == "result"
 	}
 	return t
-}
-
-// locate finds where a variable is first named inside a tag of a template. Columns count bytes, from 1.
-func locate(source, variable string) (line, col int) {
-	inside := false
-	line, start := 1, 0
-	for i := 0; i < len(source); i++ {
-		switch {
-		case source[i] == '\n':
-			line, start = line+1, i+1
-		case strings.HasPrefix(source[i:], "{{"), strings.HasPrefix(source[i:], "{%"):
-			inside = true
-		case strings.HasPrefix(source[i:], "}}"), strings.HasPrefix(source[i:], "%}"):
-			inside = false
-		case inside && strings.HasPrefix(source[i:], variable) && !word(source, i-1) && !word(source, i+len(variable)):
-			return line, i - start + 1
-		}
-	}
-	return 0, 0
-}
-
-func word(s string, i int) bool {
-	if i < 0 || i >= len(s) {
-		return false
-	}
-	c := s[i]
-	return c == '_' || c == '.' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
 // render fills in what the template reads and renders it. What a caller may leave out, and what a model may not have
@@ -229,7 +196,7 @@ func (t *template) holds(budget *prompt.Budget, vars map[string]any) (holds bool
 	if t.parsed == nil {
 		return t.literal != "", "", nil
 	}
-	return t.parsed.TestWithin(budget, t.supplied(vars))
+	return t.parsed.Test(budget, t.supplied(vars))
 }
 
 // supply makes sure that path can be read from vars, which the caller owns.

@@ -27,8 +27,8 @@ func (r *run) warn(w warning) {
 	_ = r.manager.SendEvent("warning", w) // fails only where the run has ended
 }
 
-// doubt warns, once for each bot and event, that a condition does not hold because a comparison in it cannot be made.
-func (r *run) doubt(what, of, doubt string) {
+// warnOfCondition warns, once for each bot and event, that a condition does not hold because a comparison in it cannot be made.
+func (r *run) warnOfCondition(what, of, doubt string) {
 	if doubt == "" {
 		return
 	}
@@ -82,20 +82,16 @@ func (r *run) conclude() {
 	first := !r.settled
 	r.settled = true
 	// An event of an end that another goroutine has settled may be about to be sent.
-	hit := make([]bool, len(r.bots))
-	for i := range r.bots {
-		hit[i] = r.bots[i].hit
-	}
-	sent := slices.Clone(r.sent)
+	hits := slices.Clone(r.hits)
 	r.mu.Unlock()
 	if !first {
 		return
 	}
 	for i, b := range r.spec.bots {
-		add(b.name, fmt.Sprintf("bot %s never started", b.name), b.on, hit[i])
+		add(b.name, fmt.Sprintf("bot %s never started", b.name), b.on, hits[i])
 	}
 	for i, e := range r.spec.events {
-		add("", fmt.Sprintf("event %s was never sent", e.name), e.on, sent[i])
+		add("", fmt.Sprintf("event %s was never sent", e.name), e.on, hits[len(r.bots)+i])
 	}
 	for _, w := range append(warnings, r.unmatchedFilters(result)...) {
 		r.warn(w)

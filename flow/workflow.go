@@ -54,12 +54,12 @@ func (f *function) schema() *inputSchema { return f.input }
 
 func (f *function) Run(ctx context.Context, m *ling.Manager, input map[string]any) error {
 	if _, ok := m.Resumed(); ok {
-		takeBackAll(m)
+		retractAll(m)
 	}
 	return f.run(ctx, m, input)
 }
 
-// nameRule is what PROTOCOL 1.3 allows as a name; workflows and bots keep to it too, since their names stand in events.
+// nameRule is what PROTOCOL 1.3 allows as a name; workflows and bots keep to it too, since events have their names.
 const nameRule = "a letter, then at most 63 letters, digits, dots, dashes or underscores"
 
 func validName(s string) bool {

@@ -7,8 +7,8 @@
 // # Words
 //   - A path is the names of the open elements with their numbers, as "body[1]/p[2]": the number counts from 1 among the
 //     elements of the same name in the same parent, as in XPath. Text outside all elements has the path "".
-//   - An implied end is one that HTML lets its authors leave out: that of an <li> before the next one.
-//   - Foreign content is what stands inside <svg> and <math>, where HTML has rules of its own.
+//   - An implied end is an end tag that HTML lets authors leave out: that of an <li> before the next one.
+//   - Foreign content is the inside of <svg> and <math>, where HTML has rules of its own.
 //
 // # Guarantees
 //   - Chunking changes only where text is cut: the events, their order and the text between two tags are the same for every
@@ -33,7 +33,8 @@
 //   - What is open at the end of the input is closed then.
 //   - Comments, doctypes and processing instructions have no events.
 //   - <script>, <style>, <iframe>, <noscript>, <noembed>, <noframes>, <xmp> and <plaintext> hold text as it stands;
-//     <textarea> and <title> hold text in which references count. In foreign content none of them is special.
+//     <textarea> and <title> hold text in which references count. In foreign content none of them is special. The first end
+//     tag ends a script, also one in a comment in the script.
 //   - Names are in small letters, those of attributes too; but the attributes of SVG that are written otherwise, as viewBox,
 //     are so here inside <svg>.
 package htmlpath

@@ -2,6 +2,16 @@ package htmlpath
 
 import "strings"
 
+// rawKind says what text an element holds.
+type rawKind uint8
+
+const (
+	rawNone  rawKind = iota // text, references and elements
+	rawText                 // text as it stands, up to the end tag
+	rawRefs                 // text and references, up to the end tag
+	rawPlain                // text as it stands, up to the end of the input
+)
+
 // class is a set of things that hold of an element.
 type class uint32
 
@@ -72,6 +82,7 @@ type kind struct {
 	raw    rawKind
 	enters foreign // what an element of this kind holds
 	leaves foreign // where it holds HTML again
+	open   int     // elements of this kind that are open
 }
 
 func (c class) is(any class) bool { return c&any != 0 }
@@ -96,8 +107,8 @@ func (k *kind) walls() class {
 }
 
 // kindNamed returns what is known of a name.
-func kindNamed(name string) kind {
-	k := kind{name: name, text: []byte(name)}
+func kindNamed(name string) *kind {
+	k := &kind{name: name, text: []byte(name)}
 	k.svg = k.text
 	if spelled, ok := svgNames[name]; ok {
 		k.svg = []byte(spelled)
@@ -114,9 +125,7 @@ func kindNamed(name string) kind {
 		}
 	}
 	switch name {
-	case "script":
-		k.raw = rawScript
-	case "style", "iframe", "noembed", "noframes", "noscript", "xmp":
+	case "script", "style", "iframe", "noembed", "noframes", "noscript", "xmp":
 		k.raw = rawText
 	case "textarea", "title":
 		k.raw = rawRefs

@@ -129,10 +129,10 @@ func TestNothingWaitsForMoreThanItNeeds(t *testing.T) {
 	}{
 		{"text", "<p>", "Hello", `p[1]: "Hello"`, "Hello"},
 		{"a character", "<p>", "a\xe2\x82", `p[1]: "a"`, "a\xe2\x82"},
-		{"a reference", "<p>", "a&am", `p[1]: "a"`, "a&am"},
+		{"a reference", "<p>", "a&am", `p[1]: "a"`, "a"},
 		{"a tag", "<p>", "a<b class='x", `p[1]: "a"`, "a"},
 		{"a script", "<script>", "a</scr", `script[1]: "a"`, "a"},
-		{"a comment", "<p>", "a<!-- b", `p[1]: "a"`, "a<!-- b"},
+		{"a comment", "<p>", "a<!-- b", `p[1]: "a"`, "a<!"},
 		{"a line in a fence", "```html\n<p>", "a\n", `p[1]: "a"`, "a"},
 		{"a line", "<p>", "a\n", `p[1]: "a\n"`, "a\n"},
 	} {

@@ -40,7 +40,7 @@ type Options struct {
 // Attribute is an attribute of a tag. Its value is decoded; it is empty where the tag gives none.
 type Attribute struct{ Name, Value []byte }
 
-// Handler is told what a [Parser] finds, in document order. Members that are nil are not called. Slices are valid only
+// Handler has callbacks for what a [Parser] finds, in document order. Members that are nil are not called. Slices are valid only
 // during the call and must not be changed.
 type Handler struct {
 	// Open is called for each start tag. Where a tag has an attribute twice, the first counts.
@@ -53,7 +53,7 @@ type Handler struct {
 	// when it is complete, anything else as it comes, so a piece may end anywhere. The pieces of a Write may come before or
 	// after its events.
 	Source func(text []byte)
-	// Prose is called, in repair mode, with what stands before the document.
+	// Prose is called, in repair mode, with the text before the document.
 	Prose func(text []byte)
 }
 
@@ -70,21 +70,17 @@ type Parser struct {
 	maxBytes int64
 	maxTag   int
 
-	state   state
-	base    int64  // offset of the chunk's first byte
-	mark    int    // where what is held begins in the chunk; -1 where nothing is
-	held    []byte // what of it lies in earlier chunks
-	heldAt  int64  // offset of its first byte
-	from    int    // where the source that is not handed out begins in the chunk
-	quote   byte   // around the attribute value that is open
-	end     bool   // the open tag is an end tag
-	dashes  int    // in a row, in a comment; brackets in a CDATA section; bytes behind a tag's name before the document
-	bare    bool   // the comment has had nothing but dashes; the line break before a fence nothing but a carriage return
-	match   int    // bytes of a name that is being compared
-	ref     []byte // the open character reference, shortened
-	inText  state  // what a reference goes back to
-	newline bool   // the last byte of text was a carriage return
-	fence   int    // length of the fence that the document stands in; 0 where it is in none
+	mode    mode
+	buf     []byte // input that was not parsed yet, from pos on
+	pos     int
+	from    int   // where in buf the source begins that was not handed out
+	base    int64 // offset of buf[0] in the input
+	scanned int   // bytes behind pos in which the end of what is open was not found
+	scan    scan  // where in a tag they end
+	quote   byte  // around the attribute value that is open
+	fresh   bool  // the dashes that begin the comment are in the buffer
+	newline bool  // the last byte of text was a carriage return
+	fence   int   // length of the fence around the document; 0 is none
 
 	feed      feed
 	tokenizer *html.Tokenizer
@@ -117,12 +113,11 @@ func NewParser(h Handler, o *Options) *Parser {
 		repair:   o.Repair,
 		maxBytes: orDefault(o.MaxBytes, DefaultMaxBytes),
 		maxTag:   orDefault(o.MaxTag, DefaultMaxTag),
-		mark:     -1,
-		state:    stText,
+		mode:     inText,
 	}
 	p.tree.init(h, orDefault(o.MaxDepth, DefaultMaxDepth), orDefault(o.MaxPath, DefaultMaxPath), orDefault(o.MaxNames, DefaultMaxNames))
 	if p.repair {
-		p.state, p.lineStart = stProse, true
+		p.mode, p.lineStart = inProse, true
 	}
 	return p
 }
@@ -143,92 +138,43 @@ func (p *Parser) Write(chunk []byte) (int, error) {
 	if p.closed {
 		return 0, ErrClosed
 	}
-	room := p.maxBytes - p.base
-	if int64(len(chunk)) <= room {
-		p.chunk(chunk)
-		return len(chunk), p.err
+	n := int(min(int64(len(chunk)), p.maxBytes-p.base-int64(len(p.buf))))
+	p.buf = append(p.buf, chunk[:n]...)
+	p.parse(false)
+	p.flush(false)
+	if p.pos > 0 {
+		p.base += int64(p.pos)
+		p.buf = append(p.buf[:0], p.buf[p.pos:]...)
+		p.pos, p.from = 0, 0
 	}
-	p.chunk(chunk[:room])
-	if p.err == nil {
+	if n < len(chunk) && p.err == nil {
 		p.err = &LimitError{Limit: "document", Max: p.maxBytes, Offset: p.maxBytes}
 	}
-	return int(room), p.err
+	return n, p.err
+}
+
+// parse parses the buffer as far as it can.
+func (p *Parser) parse(final bool) {
+	for p.mode != atEnd && p.err == nil && p.step(final) {
+	}
+	if p.mode != inProse && p.mode != atEnd {
+		p.release()
+	}
+	if p.mode == atEnd {
+		if len(bytes.TrimSpace(p.buf[p.pos:])) > 0 {
+			p.fixes[fixTrailing] = 1
+		}
+		p.pos = len(p.buf)
+	}
 }
 
 // WriteString is Write for a string.
 func (p *Parser) WriteString(chunk string) (int, error) {
-	return p.Write(unsafe.Slice(unsafe.StringData(chunk), len(chunk))) // nobody writes to it
-}
-
-// chunk parses b, which is not over the document's limit.
-func (p *Parser) chunk(b []byte) {
-	p.from = 0
-	if p.mark >= 0 {
-		p.mark = 0
-	}
-	i := 0
-	for i < len(b) && p.err == nil && p.state != stOver {
-		if p.state <= stLastOfProse {
-			i = p.stepProse(b, i)
-		} else {
-			i = p.step(b, i)
-		}
-	}
-	switch {
-	case p.err != nil:
-	case p.state != stOver:
-		p.rest(b)
-	case p.fixes[fixTrailing] == 0 && len(bytes.TrimSpace(b[min(i, len(b)):])) > 0:
-		p.fixes[fixTrailing]++
-	}
-	p.base += int64(len(b))
-}
-
-// rest hands out what can be at the end of a chunk, and keeps the rest.
-func (p *Parser) rest(b []byte) {
-	p.flush(false)
-	if p.state <= stLastOfProse {
-		if p.mark >= 0 {
-			p.held = append(p.held, b[p.mark:]...)
-		}
-		return
-	}
-	end := len(b)
-	if p.mark >= 0 {
-		end = p.mark
-	}
-	p.source(b[p.from:end])
-	if p.mark >= 0 {
-		p.held = append(p.held, b[p.mark:]...)
-		if len(p.held) > p.maxTag {
-			p.limit("tag", p.maxTag)
-		}
-	}
-}
-
-// hold begins to hold what stands at i back, until it is certain what it is.
-func (p *Parser) hold(i int) {
-	p.mark, p.heldAt = i, p.base+int64(i)
-}
-
-// release ends holding: it belongs to the document.
-func (p *Parser) release() {
-	if len(p.held) > 0 {
-		p.source(p.held)
-		p.held = p.held[:0]
-		p.from = 0
-	}
-	p.mark = -1
-}
-
-func (p *Parser) source(text []byte) {
-	if len(text) > 0 && p.handler.Source != nil {
-		p.handler.Source(text)
-	}
+	return p.Write(unsafe.Slice(unsafe.StringData(chunk), len(chunk))) // it is only read
 }
 
 func (p *Parser) limit(name string, most int) {
-	p.err = &LimitError{Limit: name, Max: int64(most), Offset: p.heldAt}
+	p.err = &LimitError{Limit: name, Max: int64(most), Offset: p.base + int64(p.pos)}
 }
 
 // Close ends the input: what is open is closed, and in repair mode text without any tag is an error. Closing again gives
@@ -238,14 +184,9 @@ func (p *Parser) Close() error {
 		return p.err
 	}
 	p.closed = true
-	if p.state <= stLastOfProse {
-		p.closeProse()
-		p.err = ErrNoDocument
-		return p.err
-	}
-	p.closeText()
+	p.parse(true)
 	p.flush(true)
-	if p.state != stOver {
+	if p.mode != atEnd && p.mode != inProse {
 		open := p.unclosed(0)
 		p.fixes[fixUnclosed] += open
 		p.complete = open == 0 && p.fixes[fixCut] == 0
@@ -257,47 +198,9 @@ func (p *Parser) Close() error {
 	return p.err
 }
 
-// closeText completes the text that is open at the end of the input.
-func (p *Parser) closeText() {
-	switch p.state {
-	case stOver:
-		return
-	case stRef:
-		p.resolve()
-	case stTagOpen, stEndOpen, stRawLess, stRawEnd, stScriptEnd, stScriptLess, stEscapedLess, stEscapedEnd:
-		// The beginning of a tag is text where it is the last of a document, and of no use in one that was cut off.
-		if !p.repair {
-			for _, c := range p.held {
-				p.put(c)
-			}
-			break
-		}
-		p.fixes[fixCut]++
-		p.held = p.held[:0]
-	case stFence:
-		if p.fenceEnds() {
-			p.over()
-			return
-		}
-		for _, c := range p.held {
-			p.put(c)
-		}
-	case stCDATA:
-		p.brackets(p.dashes)
-	default:
-		if p.state.inTag() {
-			p.fixes[fixCut]++
-			p.held = p.held[:0]
-		}
-	}
-	if p.mark >= 0 {
-		p.release()
-	}
-}
-
 // MayStop says that reading on is of no use: the document is complete, or nothing but white space has come for 256
 // characters outside all elements.
-func (p *Parser) MayStop() bool { return p.state == stOver || p.repair && p.blank >= maxBlank }
+func (p *Parser) MayStop() bool { return p.mode == atEnd || p.repair && p.blank >= maxBlank }
 
 // Complete says whether the document's end was seen: </html> or the end of its fence, or, after Close, that nothing was
 // left open.
@@ -313,7 +216,7 @@ func (p *Parser) flush(ends bool) {
 		return
 	}
 	text := p.valid(p.text[:n])
-	if p.state <= stLastOfProse {
+	if p.mode == inProse {
 		if p.handler.Prose != nil {
 			p.handler.Prose(text)
 		}
@@ -357,7 +260,7 @@ func (p *Parser) appendValid(dst, text []byte) []byte {
 	return dst
 }
 
-// ownValid is valid for text that is kept until the tag is told.
+// ownValid is valid for text that is used until Open has been called.
 func (p *Parser) ownValid(text []byte) []byte {
 	if utf8.Valid(text) {
 		return text

@@ -2,6 +2,7 @@ package htmlpath
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 )
 
@@ -36,29 +37,20 @@ func (p *Parser) Repairs() (made map[string]int) {
 	return made
 }
 
-const byteOrderMark = "\ufeff"
+const (
+	byteOrderMark = "\ufeff"
+	maxFence      = 64  // of a code fence, in backticks
+	maxProseTag   = 24  // more than any name that matters before the document
+	maxProseKey   = 128 // more than any doctype, attribute's name and first line of a fence that matters there
+)
 
-// maxFence is how long a code fence may be, in backticks.
-const maxFence = 64
-
-// maxProseTag is longer than any name that matters before the document.
-const maxProseTag = 24
-
-// maxProseKey is longer than any doctype and any attribute's name that matters there, white space included.
-const maxProseKey = 128
-
-// prelude is what stands before the document, in repair mode.
+// prelude is the state of a parser before the document, in repair mode.
 type prelude struct {
-	marked    int    // bytes of a byte order mark that were seen
-	lineStart bool   // nothing but white space stands before it in the line
+	lineStart bool   // only white space was before it in the line
 	said      bool   // there was prose
 	inCode    bool   // inside `code` in a line
 	thinking  string // the end tag of the thinking that is open
-	space     []byte // white space that is prose if more comes
-	ticks     int    // backticks in a row
-	tagName   []byte // what stands behind "<"
-	info      []byte // the first line of a fence
-	fencedTag bool   // what stands behind "<" is the first thing in a fence
+	space     []byte // white space and fences that are prose if more comes
 }
 
 // thinkTags are those around what a model thinks before it answers.
@@ -66,135 +58,47 @@ var thinkTags = map[string]bool{"think": true, "thinking": true, "reasoning": tr
 
 var htmlInfos = map[string]bool{"html": true, "htm": true, "xhtml": true}
 
-// stepProse parses what stands before the document.
-func (p *Parser) stepProse(b []byte, i int) int {
-	c := b[i]
-	switch p.state {
-	case stProse:
-		return p.prose(b, i)
-	case stProseTicks:
-		if c == '`' {
-			p.ticks++
-			return i + 1
-		}
-		ticks := []byte(strings.Repeat("`", min(p.ticks, maxText)))
-		if 3 <= p.ticks && p.ticks <= maxFence && p.thinking == "" {
-			p.space = append(p.space, ticks...) // with the line, it is prose only if prose follows
-			p.state, p.info = stProseFence, p.info[:0]
-			return i
-		}
-		p.say(ticks)
-		p.state, p.lineStart = stProse, false
-		p.inCode = !p.inCode
-		return i
-	case stProseFence:
-		switch {
-		case c == '\n' || c == '\r':
-			p.state = stProseFirst
-			p.space = append(p.space, c)
-			return i + 1
-		case c == '<':
-			p.state = stProseFirst
-			return i
-		case len(p.info) < maxProseTag && !isSpace(c):
-			p.info = append(p.info, c|0x20)
-		}
-		if len(p.space) < maxBlank {
-			p.space = append(p.space, b[i])
-		}
-		return i + 1
-	case stProseFirst:
-		switch {
-		case isSpace(c):
-			return i + p.skipBlank(b[i:])
-		case c == '<':
-			p.startProseTag(i)
-			return i + 1
-		case htmlInfos[string(p.info)]:
-			p.start(b, i, true)
-			return i
-		}
-		p.state, p.lineStart = stProse, true // a fence with something else
-		return i
-	case stProseTag:
-		if len(p.tagName) < maxProseTag && (isLetter(c) || isDigit(c) || c == '-' || c == '/' || c == '!') {
-			p.tagName = append(p.tagName, c)
-			return i + 1
-		}
-		return p.judge(b, i)
-	case stProseKey:
-		p.dashes++
-		switch {
-		case p.match > 0 && (c == '=' || c == '>' || c == '/'):
-			return p.start(b, i, false)
-		case p.dashes == maxProseKey, !isSpace(c) && !isLetter(c) && !isDigit(c) && strings.IndexByte("-_:@.", c) < 0, isSpace(c) && p.match > 0:
-			return p.noStart(b, i)
-		case !isSpace(c):
-			p.match++
-		case c == '\n' || c == '\r':
-			return p.start(b, i, false)
-		}
-		return i + 1
-	case stProseDecl:
-		if p.match++; c == '>' {
-			p.state = stProseAfter
-		} else if p.match == maxProseKey {
-			return p.noStart(b, i)
-		}
-		return i + 1
+// stepProse parses the next piece of the text before the document. It returns false if it needs more of the input.
+func (p *Parser) stepProse(rest []byte, final bool) bool {
+	if p.base+int64(p.pos) == 0 && !final && len(rest) < len(byteOrderMark) && strings.HasPrefix(byteOrderMark, string(rest)) {
+		return false
 	}
-	if isLetter(c) || isDigit(c) || c == '<' || c == '\n' || c == '\r' || c >= 0x80 {
-		return p.start(b, i, false)
-	}
-	return p.noStart(b, i)
-}
-
-// prose takes the next piece of prose.
-func (p *Parser) prose(b []byte, i int) int {
-	switch c := b[i]; {
+	n := 0
+	switch c := rest[0]; {
+	case p.base+int64(p.pos) == 0 && bytes.HasPrefix(rest, []byte(byteOrderMark)):
+		p.pos += len(byteOrderMark)
+		return true
 	case isSpace(c):
-		return i + p.skipBlank(b[i:])
-	case p.marked < len(byteOrderMark) && p.base+int64(i) == int64(p.marked) && c == byteOrderMark[p.marked]:
-		p.marked++
-		return i + 1
+		for n < len(rest) && isSpace(rest[n]) {
+			n++
+		}
+		p.keepSpace(rest[:n])
+		p.pos += n
+		return true
 	case c == '<':
-		p.startProseTag(i)
-		return i + 1
+		return p.proseTag(rest, 0, 0, final)
 	case c == '`':
-		p.state, p.ticks = stProseTicks, 1
-		return i + 1
+		return p.ticks(rest, final)
 	}
-	j := i + 1
-	for j < len(b) && b[j] > ' ' && b[j] != '<' && b[j] != '`' {
-		j++
+	for n < len(rest) && rest[n] > ' ' && rest[n] != '<' && rest[n] != '`' {
+		n++
 	}
-	p.say(b[i:j])
-	p.lineStart = false
-	return j
+	p.say(rest[:max(n, 1)])
+	return true
 }
 
-// skipBlank keeps the white space that text begins with and returns its length.
-func (p *Parser) skipBlank(text []byte) int {
-	for i, c := range text {
-		if !isSpace(c) {
-			return i
-		}
-		if c == '\n' || c == '\r' {
-			p.lineStart, p.inCode = true, false
-		}
-		if len(p.space) < maxBlank {
-			p.space = append(p.space, c)
-		}
-		p.blank++
+// keepSpace stores the beginning of white space, which is prose if more comes.
+func (p *Parser) keepSpace(space []byte) {
+	if bytes.ContainsAny(space, "\r\n") {
+		p.lineStart, p.inCode = true, false
 	}
-	return len(text)
+	p.space = append(p.space, space[:min(len(space), max(0, maxBlank-len(p.space)))]...)
+	p.blank += len(space)
 }
 
-// say gives out prose, with the white space that was kept back before it.
+// say makes prose of text at the front of the buffer, with the white space that was stored before it.
 func (p *Parser) say(text []byte) {
-	if len(text) == 0 {
-		return
-	}
+	p.pos += len(text)
 	p.blank = 0
 	if !p.said {
 		p.space = bytes.TrimLeft(p.space, " \t\r\n\f")
@@ -208,139 +112,175 @@ func (p *Parser) say(text []byte) {
 			p.flush(false)
 		}
 	}
-	p.said = true
+	p.said, p.lineStart = true, false
 }
 
-func (p *Parser) startProseTag(i int) {
-	p.fencedTag = p.state == stProseFirst
-	p.hold(i)
-	p.state, p.tagName = stProseTag, p.tagName[:0]
-}
-
-// judge says whether the document begins with the tag whose name has been read up to b[i].
-func (p *Parser) judge(b []byte, i int) int {
-	c := b[i]
-	name := strings.ToLower(string(p.tagName))
-	if end, ok := strings.CutPrefix(name, "/"); ok {
-		if thinkTags[end] && (end == p.thinking || p.thinking == "") && c == '>' {
-			p.thinking = ""
-			return p.dropTag(i)
-		}
-		return p.noStart(b, i)
+// ticks reads a run of backticks: the first line of a fence, or what stands around `code`.
+func (p *Parser) ticks(rest []byte, final bool) bool {
+	ticks := 0
+	for ticks < len(rest) && rest[ticks] == '`' {
+		ticks++
 	}
-	fits := endsName(c)
+	if ticks == len(rest) && ticks <= maxFence && !final {
+		return false
+	}
+	if ticks < 3 || ticks > maxFence || p.thinking != "" {
+		p.say(rest[:ticks])
+		p.inCode = !p.inCode
+		return true
+	}
+	line := bytes.IndexAny(rest[ticks:], "\r\n<")
+	if line < 0 && len(rest) < maxProseKey && !final {
+		return false
+	}
+	if line < 0 || line > maxProseKey {
+		p.say(rest)
+		return true
+	}
+	info := strings.ToLower(strings.TrimSpace(string(rest[ticks : ticks+line])))
+	first := ticks + line
+	for first < len(rest) && isSpace(rest[first]) {
+		first++
+	}
 	switch {
-	case p.thinking != "" || p.inCode:
-	case thinkTags[name] && c == '>':
-		p.thinking = name
-		return p.dropTag(i)
-	case (name == "!doctype" && fits || strings.HasPrefix(name, "!--")) && (p.lineStart || p.fencedTag):
-		return p.start(b, i, p.fencedTag)
-	case name == "!doctype" && fits:
-		p.state, p.match = stProseDecl, 0
-		return i
-	case !fits:
-	case p.fencedTag && name != "" && isLetter(name[0]):
-		return p.start(b, i, true)
-	case p.lineStart && (classes[known][name] || name != "" && isLetter(name[0]) && strings.Contains(name, "-")):
-		return p.start(b, i, false)
-	case classes[known][name] && c == '>':
-		p.state = stProseAfter
-		return i + 1
-	case classes[known][name]:
-		p.state, p.match, p.dashes = stProseKey, 0, 0 // what is only mentioned has no attributes
-		return i
+	case first == len(rest) && first < ticks+line+maxBlank && !final:
+		return false
+	case first < len(rest) && rest[first] == '<':
+		return p.proseTag(rest, first, ticks, final)
+	case first < len(rest) && htmlInfos[info]:
+		p.pos += first
+		p.start(ticks)
+		return true
 	}
-	return p.noStart(b, i)
+	p.keepSpace(rest[:first]) // with the line, it is prose only if prose follows
+	p.pos += first
+	return true
 }
 
-// dropTag leaves a thinking tag out, whose last byte is b[i].
-func (p *Parser) dropTag(i int) int {
+// attribute is what makes a document of a tag inside a line: what is only mentioned has no attributes.
+var (
+	attribute      = regexp.MustCompile(`^[ \t\f]*(?:[\r\n]|[A-Za-z0-9_:@.-]+[=>/])`)
+	maybeAttribute = regexp.MustCompile(`^[ \t\f]*[A-Za-z0-9_:@.-]*$`)
+)
+
+// proseTag decides whether the document begins with what may be a tag at rest[at:]. ticks is the length of the fence before it; 0 is none.
+func (p *Parser) proseTag(rest []byte, at, ticks int, final bool) bool {
+	text := rest[at:]
+	n := 1
+	for n < len(text) && n <= maxProseTag && (isLetter(text[n]) || isDigit(text[n]) || text[n] == '-' || text[n] == '/' || text[n] == '!') {
+		n++
+	}
+	if n == len(text) && n <= maxProseTag && !final {
+		return false
+	}
+	name := strings.ToLower(string(text[1:n]))
+	next := byte(0)
+	if n < len(text) {
+		next = text[n]
+	}
+	end, isEnd := strings.CutPrefix(name, "/")
+	fits := endsName(next)
+	letter := name != "" && isLetter(name[0])
+	first := p.lineStart || ticks > 0
+	switch {
+	case isEnd && thinkTags[end] && next == '>' && (end == p.thinking || p.thinking == ""):
+		p.dropTag(at+n+1, "")
+		return true
+	case isEnd, p.thinking != "", p.inCode:
+	case thinkTags[name] && next == '>':
+		p.dropTag(at+n+1, name)
+		return true
+	case first && (name == "!doctype" && fits || strings.HasPrefix(name, "!--")),
+		ticks > 0 && letter && fits,
+		p.lineStart && fits && (classes[known][name] || letter && strings.Contains(name, "-")):
+		p.pos += at
+		p.start(ticks)
+		return true
+	case name == "!doctype" && fits:
+		if n = bytes.IndexByte(text[:min(len(text), maxProseKey)], '>'); n >= 0 {
+			return p.mentionedTag(rest, at, n+1, final)
+		}
+		if len(text) < maxProseKey && !final {
+			return false
+		}
+	case classes[known][name] && next == '>':
+		return p.mentionedTag(rest, at, n+1, final)
+	case classes[known][name] && fits:
+		behind := text[n:min(len(text), n+maxProseKey)]
+		if attribute.Match(behind) {
+			p.start(0)
+			return true
+		}
+		if len(behind) < maxProseKey && !final && maybeAttribute.Match(behind) {
+			return false
+		}
+		n = len(text) - len(bytes.TrimLeft(text[n:], " \t\f")) // no prose ends with white space
+	}
+	p.say(rest[:at+max(n, 1)])
+	return true
+}
+
+// mentionedTag decides whether the document begins with the tag rest[at:at+n] inside a line: what is only mentioned is not followed by text.
+func (p *Parser) mentionedTag(rest []byte, at, n int, final bool) bool {
+	if at+n == len(rest) && !final {
+		return false
+	}
+	if at+n < len(rest) {
+		if c := rest[at+n]; isLetter(c) || isDigit(c) || c == '<' || c == '\n' || c == '\r' || c >= 0x80 {
+			p.start(0)
+			return true
+		}
+	}
+	p.say(rest[:at+n])
+	return true
+}
+
+// dropTag leaves a thinking tag out, which ends before rest[n]; thinking is the end tag that is awaited then.
+func (p *Parser) dropTag(n int, thinking string) {
 	p.fixes[fixThink]++
-	p.held, p.mark = p.held[:0], -1
-	p.state, p.lineStart, p.inCode = stProse, true, false
-	return i + 1
+	p.pos += n
+	p.thinking, p.lineStart, p.inCode = thinking, true, false
 }
 
-// noStart makes prose of what was held back.
-func (p *Parser) noStart(b []byte, i int) int {
-	p.say(p.held)
-	p.say(b[p.mark:i])
-	p.held, p.mark = p.held[:0], -1
-	p.state, p.lineStart = stProse, false
-	return i
-}
-
-// start begins the document with what is held back, and returns where in b it goes on.
-func (p *Parser) start(b []byte, i int, fenced bool) int {
+// start begins the document at the front of the buffer; ticks is the length of the fence around it, 0 is none.
+func (p *Parser) start(ticks int) {
 	p.flush(true)
-	if p.said || fenced {
+	if p.said || ticks > 0 {
 		p.fixes[fixProse]++
 	}
-	if fenced {
+	if ticks > 0 {
 		p.fixes[fixFence]++
-		p.fence = max(p.ticks, 3)
+		p.fence = ticks
 	}
 	p.blank, p.space = 0, nil
-	p.state = stText
-	if p.mark < 0 {
-		p.from = i
-		return i
-	}
-	i, p.mark = p.mark, -1
-	p.from = i
-	if len(p.held) > 0 {
-		held := append([]byte(nil), p.held...)
-		p.held = p.held[:0]
-		p.base -= int64(len(held))
-		p.chunk(held) // adds to base what was taken from it
-		if p.mark >= 0 {
-			p.mark = 0
-		}
-		p.from = 0
-	}
-	return i
+	p.mode, p.from = inText, p.pos
 }
 
-// closeProse ends the input where there was no document.
-func (p *Parser) closeProse() {
-	if p.mark >= 0 {
-		p.say(p.held)
-		p.held, p.mark = p.held[:0], -1
+// lastLine returns the length of the last line of the fence around the document, if text, which follows a line break, begins with it;
+// 0 otherwise. It is not known where more of the input is needed.
+func (p *Parser) lastLine(text []byte, final bool) (length int, known bool) {
+	spaces := 0
+	for spaces < len(text) && spaces < 3 && text[spaces] == ' ' {
+		spaces++
 	}
-	p.flush(true)
-}
-
-// stepFence reads what may be the last line of the fence that the document stands in.
-func (p *Parser) stepFence(b []byte, i int) int {
-	c := b[i]
-	bare := p.bare
-	p.bare = false
+	n := spaces
+	for n < len(text) && text[n] == '`' && n-spaces <= maxFence {
+		n++
+	}
 	switch {
-	case c == '\n' && bare:
-		return i + 1
-	case c == ' ' && p.match == 0 && p.dashes < 3:
-		p.dashes++
-		return i + 1
-	case c == '`' && p.match < maxFence:
-		p.match++
-		return i + 1
-	case p.fenceEnds() && c != '`' && !isLetter(c) && !isDigit(c):
-		p.source(b[p.from:max(p.mark, p.from)])
-		p.over()
-		return i
+	case n == len(text) && !final:
+		return 0, false
+	case n-spaces < p.fence, n-spaces > maxFence, n < len(text) && (isLetter(text[n]) || isDigit(text[n])):
+		return 0, true
 	}
-	p.unhold(b, i)
-	return i
+	return n, true
 }
 
-func (p *Parser) fenceEnds() bool { return p.match >= p.fence }
-
-// over ends the document: what comes now is ignored.
-func (p *Parser) over() {
+// end ends the document: what comes now is ignored.
+func (p *Parser) end() {
+	p.release()
 	p.flush(true)
 	p.fixes[fixUnclosed] += p.unclosed(0)
 	p.closeTo(0)
-	p.held, p.mark = p.held[:0], -1
-	p.state, p.complete = stOver, true
+	p.mode, p.complete = atEnd, true
 }

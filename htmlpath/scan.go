@@ -1,73 +1,22 @@
 package htmlpath
 
-import "bytes"
+import (
+	"bytes"
 
-// state is where a parser stands in the text.
-type state uint8
-
-const (
-	// Before the document, in repair mode: see prose.go.
-	stProse      state = iota
-	stProseTicks       // in a run of backticks
-	stProseTag         // behind "<", in what may be a name
-	stProseKey         // in what may be an attribute of a tag inside a line
-	stProseDecl        // in a doctype inside a line
-	stProseAfter       // behind a tag that may be no more than mentioned
-	stProseFence       // behind the backticks of a fence, in its first line
-	stProseFirst       // in the lines of a fence before anything stands there
-
-	stText
-	stRef     // in a character reference
-	stTagOpen // behind "<"
-	stEndOpen // behind "</"
-	stFence   // in what may be the line that ends the fence
-
-	stDecl     // behind "<!"
-	stDeclDash // behind "<!-"
-	stComment
-	stCommentBang // behind "--!" in a comment
-	stBogus       // in what ends with the next ">"
-	stCDATAOpen   // behind "<![", in what may be "CDATA["
-	stCDATA
-
-	stName // of a tag
-	stBefore
-	stKeyFirst
-	stKey
-	stAfterKey
-	stBeforeValue
-	stQuoted
-	stUnquoted
-
-	stRaw // in text that only its end tag ends
-	stRawLess
-	stRawEnd
-	stPlain // in text that nothing ends
-
-	// In a script: see script.go.
-	stScript
-	stScriptLess
-	stScriptEnd
-	stEscapeStart
-	stEscapeStartDash
-	stEscaped
-	stEscapedDash
-	stEscapedDashes
-	stEscapedLess
-	stEscapedEnd
-	stDoubleStart
-	stDouble
-	stDoubleDash
-	stDoubleDashes
-	stDoubleLess
-	stDoubleEnd
-
-	stOver // nothing more counts
-
-	stLastOfProse = stProseFirst
+	"golang.org/x/net/html"
 )
 
-func (s state) inTag() bool { return stName <= s && s <= stUnquoted }
+// mode says where a parser is in the input.
+type mode uint8
+
+const (
+	inProse mode = iota // before the document, in repair mode: see prose.go
+	inText              // also in the text of elements such as <script>
+	inComment
+	inBogus // what ends with the next ">": a doctype, for example
+	inCDATA
+	atEnd // what comes now is ignored
+)
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '\f' }
 
@@ -75,269 +24,422 @@ func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// special marks the bytes of text that may be more than themselves.
-var special = [256]bool{'<': true, '&': true, '\r': true, '\n': true, 0: true}
+// endsName reports whether the name of a tag ends before c.
+func endsName(c byte) bool { return isSpace(c) || c == '/' || c == '>' }
 
-// step parses b from i on and returns how far it came. A byte that is of no use in one state is looked at again in the next.
-func (p *Parser) step(b []byte, i int) int {
-	c := b[i]
-	switch p.state {
-	case stText:
-		return p.stepText(b, i)
-	case stRef:
-		return p.stepRef(c, i)
-	case stTagOpen:
-		switch {
-		case isLetter(c):
-			p.begin(false)
-		case c == '/':
-			p.state = stEndOpen
-			return i + 1
-		case c == '!':
-			p.aside(stDecl)
-			return i + 1
-		case c == '?':
-			p.aside(stBogus)
-			return i + 1
-		default:
-			p.unhold(b, i)
-		}
-		return i
-	case stEndOpen:
-		switch {
-		case isLetter(c):
-			p.begin(true)
-		case c == '>':
-			p.aside(stText)
-			return i + 1
-		default:
-			p.aside(stBogus)
-		}
-		return i
-	case stFence:
-		return p.stepFence(b, i)
-	case stDecl, stDeclDash, stComment, stCommentBang, stBogus, stCDATAOpen, stCDATA:
-		return p.stepAside(b, i)
-	case stRaw, stRawLess, stRawEnd, stPlain:
-		return p.stepRaw(b, i)
+// step parses the next piece of the buffer. It returns false if it needs more of the input; final means that it has all.
+func (p *Parser) step(final bool) bool {
+	rest := p.buf[p.pos:]
+	if len(rest) == 0 {
+		return false
 	}
-	if p.state.inTag() {
-		return p.stepTag(b, i)
+	switch p.mode {
+	case inProse:
+		return p.stepProse(rest, final)
+	case inText:
+		return p.stepText(rest, final)
+	case inComment:
+		return p.stepComment(rest, final)
+	case inCDATA:
+		return p.stepCDATA(rest, final)
 	}
-	return p.stepScript(b, i)
+	end := bytes.IndexByte(rest, '>') // of inBogus
+	if end >= 0 {
+		p.mode = inText
+	} else {
+		end = len(rest) - 1
+	}
+	p.advance(end + 1)
+	return true
 }
 
-// stepText reads text with references.
-func (p *Parser) stepText(b []byte, i int) int {
-	j := p.run(b, i)
-	if j == len(b) {
-		return j
-	}
-	switch c := b[j]; {
-	case c == '<':
-		p.newline = false
-		p.hold(j)
-		p.state = stTagOpen
-	case c == '&':
-		p.startRef()
-	case (c == '\n' || c == '\r') && p.fence > 0 && p.kept == 0:
-		p.hold(j)
-		p.state, p.match, p.dashes, p.bare = stFence, 0, 0, c == '\r'
-	default:
-		p.put(c)
-	}
-	return j + 1
+// advance moves the front of the buffer behind n bytes of the document.
+func (p *Parser) advance(n int) {
+	p.pos += n
+	p.scanned, p.scan = 0, scanName
 }
 
-// run takes the bytes from i on that stand for themselves as text, and returns where they end.
-func (p *Parser) run(b []byte, i int) int {
-	j := i
-	for j < len(b) && !special[b[j]] {
-		j++
+// release hands out the source that was parsed.
+func (p *Parser) release() {
+	if p.pos > p.from && p.handler.Source != nil {
+		p.handler.Source(p.buf[p.from:p.pos])
 	}
-	if j == i {
-		return i
-	}
-	p.newline = false
+	p.from = p.pos
+}
+
+// drop ignores the rest of the input, in which a tag was cut off.
+func (p *Parser) drop() bool {
+	p.release()
+	p.fixes[fixCut]++
+	p.pos = len(p.buf)
+	p.from = p.pos
+	return false
+}
+
+// advanceText is advance for n bytes that are text.
+func (p *Parser) advanceText(n int) bool {
+	p.put(p.buf[p.pos : p.pos+n])
+	p.advance(n)
+	return true
+}
+
+// put adds source to the text, line breaks made one kind.
+func (p *Parser) put(text []byte) {
 	if len(p.stack) == 0 {
-		p.countBlank(b[i:j])
+		p.countBlank(text)
 	}
-	for i < j {
-		n := min(j-i, max(maxText-len(p.text), utf8Max))
-		p.text = append(p.text, b[i:i+n]...)
-		if i += n; len(p.text) >= maxText {
+	for len(text) > 0 {
+		if p.newline && text[0] == '\n' {
+			p.newline, text = false, text[1:]
+			continue
+		}
+		run := text[:min(len(text), maxText)]
+		if i := bytes.IndexByte(run, '\r'); i >= 0 {
+			run = run[:i]
+		}
+		if p.raw != rawNone || p.mode != inText { // elsewhere NUL is itself
+			if i := bytes.IndexByte(run, 0); i >= 0 {
+				run = run[:i]
+			}
+		}
+		p.newline = len(run) == 0 && text[0] == '\r'
+		switch {
+		case len(run) > 0:
+			p.text = append(p.text, run...)
+		case p.newline:
+			p.text = append(p.text, '\n')
+		default:
+			p.text = append(p.text, "\uFFFD"...)
+		}
+		if text = text[max(len(run), 1):]; len(p.text) >= maxText {
 			p.flush(false)
 		}
 	}
-	return j
 }
-
-const utf8Max = 4
 
 func (p *Parser) countBlank(text []byte) {
 	for _, c := range text {
-		if isSpace(c) {
-			p.blank++
-		} else {
+		if p.blank++; !isSpace(c) {
 			p.blank = 0
 		}
 	}
 }
 
-// put adds one byte of source to the text, line breaks made one kind.
-func (p *Parser) put(c byte) {
-	if !isSpace(c) {
-		p.blank = 0
-	} else if len(p.stack) == 0 {
-		p.blank++
-	}
-	after := p.newline
-	p.newline = c == '\r'
-	switch {
-	case c == '\n' && after:
-		return
-	case c == '\r':
-		c = '\n'
-	case c == 0 && p.raw != rawNone:
-		p.text = append(p.text, "\uFFFD"...)
-		return
-	}
-	if p.text = append(p.text, c); len(p.text) >= maxText {
-		p.flush(false)
-	}
-}
-
-// unhold makes text of what was held back; b[i] is looked at again.
-func (p *Parser) unhold(b []byte, i int) {
-	for _, c := range p.held {
-		p.put(c)
-	}
-	for _, c := range b[p.mark:i] {
-		p.put(c)
-	}
-	p.release()
-	p.state = p.textState()
-}
-
-// textState is the state of text where no tag is open.
-func (p *Parser) textState() state {
-	switch p.raw {
-	case rawNone:
-		return stText
-	case rawScript:
-		return stScript
-	case rawPlain:
-		return stPlain
-	}
-	return stRaw
-}
-
-// aside begins a comment or the like.
-func (p *Parser) aside(s state) {
-	p.endText()
-	p.release()
-	p.state = s
-}
-
+// endText hands out the text before a tag or comment.
 func (p *Parser) endText() {
 	p.flush(true)
 	p.newline, p.blank = false, 0
 }
 
-// stepAside reads what has no events, as the tokenizer does.
-func (p *Parser) stepAside(b []byte, i int) int {
-	c := b[i]
-	switch p.state {
-	case stDecl:
-		switch {
-		case c == '-':
-			p.state = stDeclDash
-			return i + 1
-		case c == '[' && p.foreign():
-			p.state, p.match = stCDATAOpen, 0
-			return i + 1
-		}
-		p.state = stBogus
-		return i
-	case stDeclDash:
-		if c != '-' {
-			p.state = stBogus
-			return i
-		}
-		p.state, p.dashes, p.bare = stComment, 0, true
-		return i + 1
-	case stComment:
-		switch {
-		case c == '-':
-			p.dashes++
-			return i + 1
-		case c == '>' && (p.dashes >= 2 || p.bare):
-			p.state = stText
-			return i + 1
-		case c == '!' && p.dashes >= 2:
-			p.state = stCommentBang
-			return i + 1
-		}
-		p.dashes, p.bare = 0, false
-		if n := bytes.IndexByte(b[i:], '-'); n > 0 {
-			return i + n
-		} else if n < 0 {
-			return len(b)
-		}
-		return i + 1
-	case stCommentBang:
-		p.state = stComment
-		switch c {
-		case '>':
-			p.state = stText
-		case '-':
-			p.dashes = 1
-		default:
-			p.dashes = 0
-		}
-		p.bare = false
-		return i + 1
-	case stCDATAOpen:
-		const rest = "CDATA["
-		if c != rest[p.match] {
-			p.state = stBogus
-			return i
-		}
-		if p.match++; p.match == len(rest) {
-			p.state, p.dashes = stCDATA, 0
-		}
-		return i + 1
-	case stCDATA:
-		switch {
-		case c == ']':
-			p.dashes++
-			return i + 1
-		case c == '>' && p.dashes >= 2:
-			p.brackets(p.dashes - 2)
-			p.endText()
-			p.state = stText
-			return i + 1
-		}
-		p.brackets(p.dashes)
-		p.dashes = 0
-		if c == 0 {
-			p.text = append(p.text, "\uFFFD"...)
-		} else {
-			p.put(c)
-		}
-		return i + 1
+// special marks the bytes of text that may be more than themselves.
+var special = [256]bool{'<': true, '&': true, '\r': true, '\n': true}
+
+// stepText reads text, a reference or a tag.
+func (p *Parser) stepText(rest []byte, final bool) bool {
+	n := 0
+	for n < len(rest) && !special[rest[n]] {
+		n++
 	}
-	n := bytes.IndexByte(b[i:], '>')
-	if n < 0 {
-		return len(b)
+	switch c := rest[min(n, len(rest)-1)]; {
+	case n > 0:
+		return p.advanceText(n)
+	case p.raw == rawPlain:
+		return p.advanceText(1)
+	case c == '&' && p.raw != rawText:
+		return p.stepReference(rest, final)
+	case c == '<' && p.raw != rawNone:
+		return p.stepRawEnd(rest, final)
+	case c == '<':
+		return p.stepMarkup(rest, final)
+	case c == '&' || p.fence == 0 || p.kept > 0 || p.raw != rawNone:
+		return p.advanceText(1)
 	}
-	p.state = stText
-	return i + n + 1
+	// A line break, behind which the fence may end.
+	n = 1
+	if rest[0] == '\r' && len(rest) > 1 && rest[1] == '\n' {
+		n = 2
+	}
+	if rest[0] == '\r' && len(rest) == 1 && !final {
+		return false
+	}
+	last, known := p.lastLine(rest[n:], final)
+	switch {
+	case !known:
+		return false
+	case last > 0:
+		p.end()
+		p.pos += n + last
+		return true
+	}
+	return p.advanceText(n)
 }
 
-// brackets adds brackets to the text of a CDATA section, which do not end it.
-func (p *Parser) brackets(n int) {
-	for range n {
-		p.put(']')
+// maxReference is longer than any named reference: a longer one is decided by its first letters.
+const maxReference = 40
+
+// stepReference reads a character reference.
+func (p *Parser) stepReference(rest []byte, final bool) bool {
+	numeric := len(rest) > 1 && rest[1] == '#'
+	n := max(p.scanned, 1)
+	for n < len(rest) && (isLetter(rest[n]) || isDigit(rest[n]) || n == 1 && numeric) && (numeric || n < maxReference) {
+		n++
 	}
+	if n == len(rest) && !final && n < p.maxTag {
+		p.scanned = n
+		return false
+	}
+	if n < len(rest) && rest[n] == ';' {
+		n++
+	}
+	switch string(rest[:n]) { // what nearly all of them are
+	case "&lt;":
+		p.put([]byte("<"))
+	case "&gt;":
+		p.put([]byte(">"))
+	case "&amp;":
+		p.put([]byte("&"))
+	case "&quot;":
+		p.put([]byte(`"`))
+	default:
+		p.newline = false
+		p.text = append(p.text, html.UnescapeString(string(rest[:n]))...)
+		p.blank = 0
+	}
+	p.advance(n)
+	return true
+}
+
+// stepRawEnd reads what may be the end tag of an element whose text holds no others.
+func (p *Parser) stepRawEnd(rest []byte, final bool) bool {
+	name := p.top()
+	for i, c := range rest[1:] {
+		switch {
+		case i == 0 && c == '/', i > 0 && i <= len(name) && c|0x20 == name[i-1]:
+		case i == len(name)+1 && endsName(c):
+			return p.stepTag(rest, final)
+		default:
+			return p.advanceText(1)
+		}
+	}
+	return p.wait(rest, final)
+}
+
+// wait returns false if there is more of the input. The beginning of a tag is text if it is the end of a document, and of no use in one that
+// was cut off.
+func (p *Parser) wait(rest []byte, final bool) bool {
+	switch {
+	case !final:
+		return false
+	case !p.repair:
+		return p.advanceText(len(rest))
+	}
+	return p.drop()
+}
+
+// stepMarkup reads what begins with "<".
+func (p *Parser) stepMarkup(rest []byte, final bool) bool {
+	const section = "<![CDATA["
+	if len(rest) == 1 {
+		return p.wait(rest, final)
+	}
+	switch c := rest[1]; {
+	case isLetter(c):
+		return p.stepTag(rest, final)
+	case c == '/':
+		switch {
+		case len(rest) == 2:
+			return p.wait(rest, final)
+		case isLetter(rest[2]):
+			return p.stepTag(rest, final)
+		case rest[2] == '>':
+			p.endText()
+			p.advance(len("</>"))
+			return true
+		}
+		return p.aside(inBogus, 2)
+	case c == '?':
+		return p.aside(inBogus, 2)
+	case c != '!':
+		return p.advanceText(1)
+	case bytes.HasPrefix(rest, []byte("<!--")):
+		p.fresh = true
+		return p.aside(inComment, len("<!"))
+	case p.foreign() && bytes.HasPrefix(rest, []byte(section)):
+		return p.aside(inCDATA, len(section))
+	case !final && (bytes.HasPrefix([]byte("<!--"), rest) || p.foreign() && bytes.HasPrefix([]byte(section), rest)):
+		return false
+	}
+	return p.aside(inBogus, len("<!"))
+}
+
+// aside begins a comment or the like, with n bytes.
+func (p *Parser) aside(m mode, n int) bool {
+	p.endText()
+	p.advance(n)
+	p.mode = m
+	return true
+}
+
+// stepComment reads a comment behind "<!" to "-->" or "--!>". The dashes that begin it count for the first.
+func (p *Parser) stepComment(rest []byte, final bool) bool {
+	const longest = len("--!")
+	for i := p.scanned; i < len(rest); i++ {
+		dashes := bytes.HasSuffix(rest[:i], []byte("--"))
+		bang := bytes.HasSuffix(rest[:i], []byte("--!")) && (!p.fresh || i-longest >= len("--"))
+		if rest[i] == '>' && (dashes || bang) {
+			p.mode = inText
+			p.advance(i + 1)
+			return true
+		}
+	}
+	if n := len(rest) - longest; final {
+		p.advance(len(rest))
+	} else if n > longest || n > 0 && !p.fresh {
+		p.advance(n)
+		p.fresh = false
+	}
+	p.scanned = len(p.buf) - p.pos
+	return false
+}
+
+// stepCDATA reads the text of a CDATA section to "]]>".
+func (p *Parser) stepCDATA(rest []byte, final bool) bool {
+	n := bytes.Index(rest, []byte("]]>"))
+	if n == 0 {
+		p.mode = inText
+		p.advance(len("]]>"))
+		p.endText()
+		return true
+	}
+	if n < 0 {
+		n = len(rest)
+		for i := 1; i <= 2 && !final && bytes.HasSuffix(rest, []byte("]]"[:i])); i++ {
+			n = len(rest) - i
+		}
+	}
+	return n > 0 && p.advanceText(n)
+}
+
+// scan says where in a tag the search for its end is.
+type scan uint8
+
+const (
+	scanName scan = iota
+	scanBefore
+	scanKey
+	scanAfterKey
+	scanBeforeValue
+	scanQuoted
+	scanUnquoted
+)
+
+// tagEnd returns the length of the tag that text begins with, by the tokenizer's rules; 0 if it goes on. It continues where the last search
+// has stopped.
+func (p *Parser) tagEnd(text []byte) int {
+	for i := max(p.scanned, 1); i < len(text); i++ {
+		c := text[i]
+		if i == 1 && c == '/' {
+			continue
+		}
+		switch {
+		case p.scan == scanQuoted:
+			if c == p.quote {
+				p.scan = scanBefore
+			}
+		case c == '>':
+			return i + 1
+		case p.scan == scanBeforeValue && (c == '"' || c == '\''):
+			p.scan, p.quote = scanQuoted, c
+		case isSpace(c):
+			switch p.scan {
+			case scanKey:
+				p.scan = scanAfterKey
+			case scanName, scanUnquoted:
+				p.scan = scanBefore
+			}
+		case p.scan == scanBeforeValue:
+			p.scan = scanUnquoted
+		case p.scan == scanUnquoted:
+		case c == '/':
+			p.scan = scanBefore
+		case c == '=' && (p.scan == scanKey || p.scan == scanAfterKey):
+			p.scan = scanBeforeValue
+		case p.scan != scanName:
+			p.scan = scanKey
+		}
+	}
+	p.scanned = len(text)
+	return 0
+}
+
+// stepTag reads a tag.
+func (p *Parser) stepTag(rest []byte, final bool) bool {
+	n := p.tagEnd(rest)
+	if n > p.maxTag || n == 0 && len(rest) > p.maxTag {
+		p.limit("tag", p.maxTag)
+		return false
+	}
+	p.endText()
+	if n == 0 {
+		return final && p.drop()
+	}
+	self := p.tokenize(rest[:n])
+	end := rest[1] == '/'
+	if !end {
+		if limit, most := p.openTag(p.name, p.attrs, self); limit != "" {
+			p.limit(limit, most)
+			return false
+		}
+		p.tags = true
+	}
+	p.advance(n)
+	switch {
+	case !end:
+	case p.repair && string(p.name) == "html":
+		p.end()
+	case !p.closeTag(p.name):
+		p.fixes[fixStray]++
+	}
+	return true
+}
+
+// tokenize reads a tag, and says whether it closes itself.
+func (p *Parser) tokenize(text []byte) (self bool) {
+	p.attrs = p.attrs[:0]
+	if inner := bytes.TrimPrefix(text[1:len(text)-1], []byte("/")); plainName(inner) {
+		p.name = p.name[:0]
+		for _, c := range inner {
+			if 'A' <= c && c <= 'Z' {
+				c += 'a' - 'A'
+			}
+			p.name = append(p.name, c)
+		}
+		return false
+	}
+	if p.tokenizer == nil {
+		p.tokenizer = html.NewTokenizer(&p.feed)
+	}
+	z := p.tokenizer
+	p.feed.b = text
+	token := z.Next()
+	name, more := z.TagName()
+	p.name = p.appendValid(p.name[:0], name)
+	for more {
+		var a Attribute
+		a.Name, a.Value, more = z.TagAttr()
+		a.Name, a.Value = p.ownValid(a.Name), p.ownValid(a.Value)
+		p.attrs = append(p.attrs, a)
+	}
+	z.NextIsNotRawText() // the parser knows better where such text ends
+	return token == html.SelfClosingTagToken
+}
+
+// plainName reports whether a tag's text is nothing but a name, which needs no tokenizer.
+func plainName(s []byte) bool {
+	for _, c := range s {
+		if !isLetter(c) && !isDigit(c) && c != '-' {
+			return false
+		}
+	}
+	return true
 }

@@ -10,14 +10,10 @@ type tree struct {
 	maxNames int
 
 	stack  []element
-	path   []byte // of the innermost open element
-	serial uint32 // of the last element that was opened; 0 is the document
-	counts [][]count
-
-	names map[string]int // of elements that were seen
-	kinds []kind         // by the number in names
-	openN []int          // how many of a kind are open
-	kept  int            // open elements whose text is kept as it is written
+	path   []byte             // of the innermost open element
+	counts []map[*kind]uint64 // by depth: the children so far of the element that is open there
+	kinds  map[string]*kind   // of the elements that were seen, by name
+	kept   int                // open elements whose text is kept as it is written
 
 	raw    rawKind // what text the innermost element holds
 	name   []byte  // of the tag that is read
@@ -29,38 +25,28 @@ type tree struct {
 
 // element is an open element.
 type element struct {
-	kind   int
-	name   []byte
-	from   int // length of the path before it
-	serial uint32
-	class  // of its kind
+	*kind
+	name []byte // as it is spelled
+	from int    // length of the path before it
 	foreign
 }
 
-// count is how many children of a kind an element has; of another element's, where the serial is another.
-type count struct{ serial, n uint32 }
-
 func (t *tree) init(h Handler, maxDepth, maxPath, maxNames int) {
 	t.handler, t.maxDepth, t.maxPath, t.maxNames = h, maxDepth, maxPath, maxNames
-	t.names = map[string]int{}
+	t.kinds = map[string]*kind{}
 }
 
-// kindOf returns the number of a name; -1 where there are too many.
-func (t *tree) kindOf(name []byte) int {
-	if n, ok := t.names[string(name)]; ok {
-		return n
+// kindOf returns the kind of a name; nil where there are too many.
+func (t *tree) kindOf(name []byte) *kind {
+	k := t.kinds[string(name)]
+	if k == nil && len(t.kinds) < t.maxNames {
+		k = kindNamed(string(name))
+		t.kinds[k.name] = k
 	}
-	if len(t.kinds) >= t.maxNames {
-		return -1
-	}
-	k := kindNamed(string(name))
-	t.names[k.name] = len(t.kinds)
-	t.kinds = append(t.kinds, k)
-	t.openN = append(t.openN, 0)
-	return len(t.kinds) - 1
+	return k
 }
 
-// around returns the foreign content that the next element stands in.
+// around returns the foreign content around the next element.
 func (t *tree) around() foreign {
 	if n := len(t.stack); n > 0 {
 		return t.stack[n-1].foreign
@@ -75,11 +61,10 @@ func (t *tree) top() []byte { return t.stack[len(t.stack)-1].name }
 
 // openTag opens an element, and closes it where it can hold nothing. limit names the limit that it is over, if any.
 func (t *tree) openTag(name []byte, attributes []Attribute, self bool) (limit string, most int) {
-	n := t.kindOf(name)
-	if n < 0 {
+	k := t.kindOf(name)
+	if k == nil {
 		return "names", t.maxNames
 	}
-	k := &t.kinds[n]
 	around := t.around()
 	if around == inHTML {
 		t.imply(k)
@@ -87,7 +72,7 @@ func (t *tree) openTag(name []byte, attributes []Attribute, self bool) (limit st
 	if len(t.stack) >= t.maxDepth {
 		return "depth", t.maxDepth
 	}
-	e := element{kind: n, name: k.text, from: len(t.path), class: k.class, foreign: around.inside(k)}
+	e := element{kind: k, name: k.text, from: len(t.path), foreign: around.inside(k)}
 	if e.foreign.spelled(around) == inSVG {
 		e.name = k.svg
 		for i := range attributes {
@@ -96,12 +81,12 @@ func (t *tree) openTag(name []byte, attributes []Attribute, self bool) (limit st
 			}
 		}
 	}
-	number := t.number(n)
+	number := t.number(k)
 	if len(t.path) > 0 {
 		t.path = append(t.path, '/')
 	}
 	t.path = append(append(t.path, e.name...), '[')
-	t.path = append(strconv.AppendUint(t.path, uint64(number), 10), ']')
+	t.path = append(strconv.AppendUint(t.path, number, 10), ']')
 	if len(t.path) > t.maxPath {
 		t.path = t.path[:e.from]
 		return "path", t.maxPath
@@ -109,10 +94,14 @@ func (t *tree) openTag(name []byte, attributes []Attribute, self bool) (limit st
 	if t.handler.Open != nil {
 		t.handler.Open(t.path, e.name, attributes)
 	}
-	t.serial++
-	e.serial = t.serial
 	t.stack = append(t.stack, e)
-	t.openN[n]++
+	if depth := len(t.stack); depth < len(t.counts) {
+		if len(t.counts[depth]) > 64 { // a large map takes long to clear, also when little is in it
+			t.counts[depth] = map[*kind]uint64{}
+		}
+		clear(t.counts[depth])
+	}
+	k.open++
 	t.kept += k.kept()
 	switch outside := around == inHTML && k.enters == inHTML; {
 	case k.is(void), !outside && self:
@@ -124,23 +113,13 @@ func (t *tree) openTag(name []byte, attributes []Attribute, self bool) (limit st
 }
 
 // number returns the number of the next child of a kind.
-func (t *tree) number(kind int) uint32 {
-	depth, parent := len(t.stack), uint32(0)
-	if depth > 0 {
-		parent = t.stack[depth-1].serial
-	}
+func (t *tree) number(k *kind) uint64 {
+	depth := len(t.stack)
 	for len(t.counts) <= depth {
-		t.counts = append(t.counts, nil)
+		t.counts = append(t.counts, map[*kind]uint64{})
 	}
-	for len(t.counts[depth]) <= kind {
-		t.counts[depth] = append(t.counts[depth], count{})
-	}
-	c := &t.counts[depth][kind]
-	if c.serial != parent {
-		*c = count{serial: parent}
-	}
-	c.n++
-	return c.n
+	t.counts[depth][k]++
+	return t.counts[depth][k]
 }
 
 // imply closes what ends where an element of kind k begins.
@@ -164,16 +143,16 @@ func (t *tree) imply(k *kind) {
 	}
 }
 
-// closeTag closes the element that an end tag names, with all in it; false where there is none that it can.
+// closeTag closes the element that an end tag names, with all in it. It returns false if it closes nothing.
 func (t *tree) closeTag(name []byte) bool {
-	n, ok := t.names[string(name)]
-	if !ok || t.openN[n] == 0 {
+	k := t.kinds[string(name)]
+	if k == nil || k.open == 0 {
 		return false
 	}
-	walls := t.kinds[n].walls()
+	walls := k.walls()
 	for i := len(t.stack) - 1; i >= 0; i-- {
 		e := &t.stack[i]
-		if e.kind == n {
+		if e.kind == k {
 			t.fixes[fixUnclosed] += t.unclosed(i + 1)
 			t.closeTo(i)
 			return true
@@ -195,7 +174,7 @@ func (t *tree) closeTo(n int) {
 		}
 		t.path = t.path[:e.from]
 		t.stack = t.stack[:i]
-		t.openN[e.kind]--
+		e.open--
 		t.kept -= e.kept()
 	}
 }

@@ -21,7 +21,7 @@ type Delta struct {
 // AppendJSON appends {"uri":…,"delta":…} to dst.
 func (d Delta) AppendJSON(dst []byte) []byte {
 	dst = append(dst, `{"uri":"`...)
-	dst = appendEscaped(dst, d.URI)
+	dst = AppendEscaped(dst, d.URI)
 	dst = append(dst, `","delta":`...)
 	if d.Op == Append {
 		dst = append(dst, '"')

@@ -2,10 +2,8 @@ package jsonuri
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/bits"
 	"slices"
 	"unicode/utf8"
 )
@@ -40,11 +38,9 @@ type Document struct {
 	reserved node // an object: uris up to and with the "$" segment
 	size     int
 
-	// The way of the last delta: the nodes from the root on, and where in its uri each one's segment ends. A string arrives
-	// in many pieces and a container in many members, so the next delta mostly begins where this one ended. A delta changes
-	// nothing but what is below the last node that its way shares with this one, so the nodes up to there stay in place.
-	path    []*node
-	ends    []int
+	// A string arrives in many pieces, so the next delta mostly has the uri of the last one. Its node stays in place, since
+	// only a delta with another uri moves nodes.
+	last    *node
 	lastURI []byte
 
 	spans []span // of the uri at hand
@@ -64,7 +60,7 @@ func (d *Document) Apply(delta Delta) error {
 // uri is that of the delta before. A document that gives an error is as it was. Errors: [*URIError] for a uri that cannot be
 // parsed or does not fit the array it leads into, [*LimitError], [ErrContent].
 func (d *Document) Append(uri, content []byte) error {
-	if !isContent(content) {
+	if !IsContent(content) {
 		return fmt.Errorf("append at uri %q: %w", clip(uri), ErrContent)
 	}
 	n, err := d.place(uri)
@@ -94,7 +90,7 @@ func (d *Document) Set(uri, value []byte) error {
 		return fmt.Errorf("set uri %q: %w", clip(uri), err)
 	}
 	if fresh.kids != nil {
-		if err := d.scan(uri, 0); err != nil {
+		if err := d.scan(uri); err != nil {
 			return err
 		}
 		if len(d.spans)+fresh.depth() > maxDocumentDepth {
@@ -121,39 +117,37 @@ func (d *Document) Get(uri string) ([]byte, bool) {
 // Delete removes the value at uri; an array's later elements move up. It says whether there was one. Deleting the root
 // empties the document and leaves what stands beside it.
 func (d *Document) Delete(uri string) bool {
-	d.path, d.ends = d.path[:0], d.ends[:0]
+	d.last = nil
 	path := []byte(uri)
 	if len(path) == 0 {
 		d.size -= d.root.size() - nodeSize
 		d.root = node{}
 		return true
 	}
-	if d.scan(path, 0) != nil {
+	if d.scan(path) != nil {
 		return false
 	}
 	n, spans := d.start(path, false)
 	if n == nil {
 		return false
 	}
-	if len(spans) == 0 { // all of a reserved uri
-		d.size -= n.size() + keySize + len(uri)
-		d.reserved.remove(d.reserved.child(path))
-		return true
+	parent, key := &d.reserved, path // all of a reserved uri
+	if len(spans) > 0 {
+		last := len(spans) - 1
+		parent, key = d.below(n, path, spans[:last]), d.segment(path, spans[last])
 	}
-	last := len(spans) - 1
-	if n = d.below(n, path, spans[:last]); n == nil {
-		return false
+	i := -1
+	if parent != nil {
+		i = parent.child(key)
 	}
-	segment := d.segment(path, spans[last])
-	i := n.child(segment)
 	if i < 0 {
 		return false
 	}
-	d.size -= n.kids.nodes[i].size()
-	if n.kind == nodeObject {
-		d.size -= keySize + len(segment)
+	d.size -= parent.kids.nodes[i].size()
+	if parent.kind == nodeObject {
+		d.size -= keySize + len(key)
 	}
-	n.remove(i)
+	parent.remove(i)
 	return true
 }
 
@@ -179,37 +173,23 @@ func (d *Document) Size() int { return d.size }
 
 // place returns the node at uri and makes it, and what leads to it, where it is missing.
 func (d *Document) place(uri []byte) (*node, error) {
-	if len(d.path) > 0 && bytes.Equal(uri, d.lastURI) {
-		return d.path[len(d.path)-1], nil
+	if d.last != nil && bytes.Equal(uri, d.lastURI) {
+		return d.last, nil
 	}
 	// The whole uri is checked before anything is changed.
-	shared := d.shared(uri)
-	if err := d.scan(uri, shared); err != nil {
+	if err := d.scan(uri); err != nil {
 		return nil, err
 	}
-	var n *node
-	spans, reserved := d.spans, false
-	if shared > 0 {
-		n = d.path[shared]
-	} else {
-		n, spans = d.start(uri, true)
-		reserved = n != &d.root
-		d.path = append(d.path[:0], n)
-	}
-	d.path, d.ends = d.path[:shared+1], d.ends[:shared]
+	d.last = nil
+	n, spans := d.start(uri, true)
 	for _, s := range spans {
 		child, err := d.step(n, d.segment(uri, s))
 		if err != nil {
-			d.path, d.ends = d.path[:0], d.ends[:0]
 			return nil, uriError(uri, s.start, err.Error())
 		}
 		n = child
-		d.path, d.ends = append(d.path, n), append(d.ends, s.end)
 	}
-	if reserved { // another one may move it, so only the very same uri may begin here
-		d.path, d.ends = append(d.path[:0], n), d.ends[:0]
-	}
-	d.lastURI = append(d.lastURI[:0], uri...)
+	d.last, d.lastURI = n, append(d.lastURI[:0], uri...)
 	return n, nil
 }
 
@@ -236,47 +216,6 @@ func (d *Document) step(n *node, segment []byte) (*node, error) {
 	return n.add(string(segment)), nil
 }
 
-// shared returns how many segments of uri lead along the way of the last delta.
-func (d *Document) shared(uri []byte) int {
-	if len(d.ends) == 0 || bytes.IndexByte(uri, '$') >= 0 {
-		return 0
-	}
-	same := commonPrefix(uri, d.lastURI)
-	for k, end := range slices.Backward(d.ends) {
-		if end > same {
-			continue
-		}
-		// A segment is shared if it ends in both, and it does in the last one.
-		if end == len(uri) || uri[end] == '/' {
-			return k + 1
-		}
-	}
-	return 0
-}
-
-// commonPrefix returns how many bytes a and b begin with alike.
-func commonPrefix(a, b []byte) int {
-	most, i := min(len(a), len(b)), 0
-	for ; i+8 <= most; i += 8 {
-		if x := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:]); x != 0 {
-			return i + bits.TrailingZeros64(x)/8
-		}
-	}
-	for i < most && a[i] == b[i] {
-		i++
-	}
-	return i
-}
-
-// find returns the node at uri, nil where there is none.
-func (d *Document) find(uri []byte) *node {
-	if d.scan(uri, 0) != nil {
-		return nil
-	}
-	n, spans := d.start(uri, false)
-	return d.below(n, uri, spans)
-}
-
 // below returns the node that spans of uri lead to from n on, nil where there is none.
 func (d *Document) below(n *node, uri []byte, spans []span) *node {
 	for _, s := range spans {
@@ -289,29 +228,25 @@ func (d *Document) below(n *node, uri []byte, spans []span) *node {
 	return n
 }
 
-// scan finds the segments of uri, but for those at its start that the last delta had too.
-func (d *Document) scan(uri []byte, shared int) error {
+// scan finds the segments of uri.
+func (d *Document) scan(uri []byte) error {
 	d.spans = d.spans[:0]
 	if len(uri) == 0 {
 		return nil
 	}
-	start := 0
-	if shared > 0 {
-		start = d.ends[shared-1] + 1
-	}
-	for i := start; i <= len(uri); {
+	for i := 0; i <= len(uri); {
 		s, err := scanSegment(uri, i)
 		if err != nil {
 			return err
 		}
-		if shared+len(d.spans) == maxDocumentDepth {
+		if len(d.spans) == maxDocumentDepth {
 			return &LimitError{Limit: "depth", Max: maxDocumentDepth, Offset: int64(i)}
 		}
 		d.spans = append(d.spans, s)
 		i = s.end + 1
 	}
-	if start <= len(uri) && !utf8.Valid(uri[start:]) {
-		return uriError(uri, start, "not UTF-8")
+	if !utf8.Valid(uri) {
+		return uriError(uri, 0, "not UTF-8")
 	}
 	return nil
 }

@@ -85,11 +85,7 @@ func (n *node) add(key string) *node {
 
 // slot returns the index that segment means in the array n, whether or not it is there.
 func (n *node) slot(segment []byte) (int, error) {
-	length := 0
-	if n.kids != nil {
-		length = len(n.kids.nodes)
-	}
-	i := parseIndex(segment)
+	length, i := Node{n}.Len(), parseIndex(segment)
 	switch {
 	case i < 0:
 		return 0, errors.New("expected an index, because this is an array")
@@ -200,7 +196,7 @@ func (n *node) appendKids(dst []byte, parts *[]part) []byte {
 			}
 			if n.kind == nodeObject {
 				dst = append(dst, '"')
-				dst = appendEscaped(dst, []byte(n.kids.keys[i]))
+				dst = AppendEscaped(dst, []byte(n.kids.keys[i]))
 				dst = append(dst, '"', ':')
 			}
 			dst = n.kids.nodes[i].appendJSON(dst, parts)

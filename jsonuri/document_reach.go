@@ -11,7 +11,7 @@ type Reached struct {
 // Reach says how far uri leads into the document as it is. It allocates nothing and its time does not depend on the document's
 // size. Errors are those of a uri that cannot be parsed.
 func (d *Document) Reach(uri []byte) (Reached, error) {
-	if err := d.scan(uri, 0); err != nil {
+	if err := d.scan(uri); err != nil {
 		return Reached{}, err
 	}
 	n, spans := d.start(uri, false)
@@ -34,9 +34,7 @@ func (d *Document) Reach(uri []byte) (Reached, error) {
 	if r.End == len(uri) {
 		r.Next = r.End
 	}
-	if r.Kind = n.first(); n.kids != nil {
-		r.Length = len(n.kids.nodes)
-	}
+	r.Kind, r.Length = n.first(), Node{n}.Len()
 	return r, nil
 }
 
@@ -58,8 +56,11 @@ func (n *node) first() byte {
 
 // AppendValue appends the JSON text of the value at uri to dst, reserved uris included; false where there is none.
 func (d *Document) AppendValue(dst, uri []byte) ([]byte, bool) {
-	n := d.find(uri)
-	if n == nil {
+	if d.scan(uri) != nil {
+		return dst, false
+	}
+	n, spans := d.start(uri, false)
+	if n = d.below(n, uri, spans); n == nil {
 		return dst, false
 	}
 	return n.appendJSON(dst, nil), true

@@ -18,7 +18,7 @@ func newNode(text []byte) (node, error) {
 	case "true", "false":
 		return node{kind: nodeScalar, text: literals[string(text)]}, nil // it is never changed, so it is shared
 	}
-	if isNumber(text) {
+	if IsNumber(text) {
 		return node{kind: nodeScalar, text: bytes.Clone(text)}, nil
 	}
 	var d Document
@@ -38,18 +38,19 @@ func newNode(text []byte) (node, error) {
 	return d.root, err
 }
 
-// isContent says whether text can stand between the quotes of a JSON string (RFC 8259, section 7).
-func isContent(text []byte) bool {
-	if skipPlain(text, 0) == len(text) {
-		return true
+// IsContent reports whether text, in UTF-8, can stand between the quotes of a JSON string (RFC 8259, section 7).
+func IsContent(text []byte) bool {
+	for i, n := skipPlain(text, 0), 0; i < len(text); i = skipPlain(text, i+n) {
+		want := ""
+		if n, want = scanUnit(text[i:], true); n == 0 || want != "" {
+			return false
+		}
 	}
-	var p Parser
-	end, closed := p.scanString(text, 0)
-	return end == len(text) && !closed && p.err == nil && (p.sub == subPlain || p.sub == subHigh)
+	return true
 }
 
-// isNumber says whether text is a number and nothing else (RFC 8259, section 6).
-func isNumber(text []byte) bool {
+// IsNumber reports whether text is a number and nothing else (RFC 8259, section 6).
+func IsNumber(text []byte) bool {
 	sub, ok := numStart, true
 	for _, c := range text {
 		if sub, ok = numberStep(sub, c); !ok {

@@ -39,17 +39,13 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("byte %d: the %s exceeds its limit of %d %s", e.Offset, e.Limit, e.Max, unit)
 }
 
+var byteNames = map[byte]string{'\n': "a line break", '\r': "a carriage return", '\t': "a tab", '"': "a quote"}
+
 // describe names one byte of input for a message.
 func describe(c byte) string {
 	switch {
-	case c == '\n':
-		return "a line break"
-	case c == '\r':
-		return "a carriage return"
-	case c == '\t':
-		return "a tab"
-	case c == '"':
-		return "a quote"
+	case byteNames[c] != "":
+		return byteNames[c]
 	case c < ' ' || c == 0x7f:
 		return fmt.Sprintf("control character 0x%02X", c)
 	case c < utf8.RuneSelf:

@@ -1,8 +1,8 @@
 package jsonuri
 
 import (
+	"cmp"
 	"hash/maphash"
-	"unicode/utf8"
 	"unsafe"
 )
 
@@ -57,17 +57,16 @@ type Parser struct {
 	maxNumber int
 
 	state  state
-	sub    uint8 // where a string, number or byte order mark stands
-	hex    uint16
-	seq    [utf8.UTFMax]byte // a UTF-8 sequence that is not complete: its first seen bytes
-	seen   int
+	number uint8  // where a number stands
 	inKey  bool   // the open string is a key
 	escKey bool   // the open key has escapes
 	lit    []byte // the literal that is read, and how much of it was
 	litPos int
-	carry  []byte // what of the open string, key or number lies in earlier chunks
+	carry  []byte // the open key or number, as far as it is known
 
-	offset   int64 // bytes before the chunk, and after Write all of them
+	offset   int64  // bytes before the chunk, and after Write all of them
+	base     int64  // bytes before what is read
+	pend     []byte // the end of what was read, which waits for more
 	line     int
 	lineFrom int64 // offset of the line's first byte
 	blank    int   // white space in a row, outside strings
@@ -84,11 +83,11 @@ func NewParser(h Handler, o *Options) *Parser {
 		o = &Options{}
 	}
 	p := &Parser{
-		maxBytes:  orDefault(o.MaxBytes, DefaultMaxBytes),
-		maxKey:    orDefault(o.MaxKey, DefaultMaxKey),
-		maxNumber: orDefault(o.MaxNumber, DefaultMaxNumber),
+		maxBytes:  cmp.Or(o.MaxBytes, DefaultMaxBytes),
+		maxKey:    cmp.Or(o.MaxKey, DefaultMaxKey),
+		maxNumber: cmp.Or(o.MaxNumber, DefaultMaxNumber),
 	}
-	p.init(h, o.Root, orDefault(o.MaxDepth, DefaultMaxDepth))
+	p.init(h, o.Root, cmp.Or(o.MaxDepth, DefaultMaxDepth))
 	p.keys.seed = maphash.MakeSeed()
 	if o.Repair {
 		p.repair = newRepairer(p)
@@ -97,19 +96,11 @@ func NewParser(h Handler, o *Options) *Parser {
 	return p
 }
 
-func orDefault[T int | int64](v, def T) T {
-	if v == 0 {
-		return def
-	}
-	return v
-}
-
 // Reset makes the parser ready for another document, keeping its settings and memory.
 func (p *Parser) Reset() {
 	p.emitter.reset()
-	p.state, p.sub = stStart, 0
-	p.inKey, p.escKey = false, false
-	p.carry = p.carry[:0]
+	p.state, p.inKey, p.escKey = stValue, false, false
+	p.carry, p.pend = p.carry[:0], p.pend[:0]
 	p.offset, p.line, p.lineFrom, p.blank = 0, 1, 0, 0
 	p.err, p.closed, p.complete = nil, false, false
 	if p.repair != nil {
@@ -126,19 +117,59 @@ func (p *Parser) Write(chunk []byte) (int, error) {
 	if p.closed {
 		return 0, ErrClosed
 	}
-	if p.repair != nil {
-		return p.repair.write(chunk)
+	if p.passPlain(chunk) {
+		return len(chunk), nil
 	}
-	if room := p.maxBytes - p.offset; int64(len(chunk)) > room {
-		n := p.strict(chunk[:room])
-		if p.offset += int64(n); p.err == nil {
-			p.err = &LimitError{Limit: "document", Max: p.maxBytes, Offset: p.offset}
-		}
-		return n, p.err
+	text := chunk
+	if room := max(0, p.maxBytes-p.offset); int64(len(text)) > room {
+		text = text[:room]
 	}
-	n := p.strict(chunk)
+	p.feed(text)
+	if len(text) < len(chunk) && p.err == nil && (p.repair == nil || p.repair.state != rpDone) { // repair passes over text behind the document
+		p.err = &LimitError{Limit: "document", Max: p.maxBytes, Offset: p.offset}
+	}
+	if p.err != nil {
+		return len(text), p.err
+	}
+	return len(chunk), nil
+}
+
+// passPlain passes a chunk on as it is if it is the plain middle of a string, as nearly every token of a model is.
+func (p *Parser) passPlain(chunk []byte) bool {
+	n, r := len(chunk), p.repair
+	switch {
+	case n == 0 || len(p.pend) > 0 || p.offset+int64(n) > p.maxBytes:
+		return false
+	case r == nil && (p.state != stString || p.inKey), r != nil && !r.mayPass(chunk), skipPlain(chunk, 0) < n:
+		return false
+	case r != nil:
+		r.note(chunk)
+		r.last = 0
+	}
+	p.content(chunk)
 	p.offset += int64(n)
-	return n, p.err
+	return true
+}
+
+// feed reads text together with what waits.
+func (p *Parser) feed(text []byte) {
+	n := int64(len(text))
+	if p.repair != nil {
+		text = p.repair.filter(text)
+	}
+	b := text
+	p.base = p.offset - int64(len(p.pend))
+	if len(p.pend) > 0 {
+		p.pend = append(p.pend, text...)
+		b = p.pend
+	}
+	if p.repair != nil {
+		b = p.repair.run(b, false)
+	} else {
+		b = b[p.strict(b):]
+	}
+	p.pend = append(p.pend[:0], b...)
+	p.offset += n
 }
 
 // WriteString is Write for a string.
@@ -154,7 +185,8 @@ func (p *Parser) Close() error {
 	}
 	p.closed = true
 	if p.repair != nil {
-		p.err = p.repair.close()
+		p.base = p.offset - int64(len(p.pend))
+		p.repair.run(p.pend, true)
 	} else {
 		p.closeStrict()
 	}
@@ -170,7 +202,7 @@ func (p *Parser) MayStop() bool {
 
 // Complete says whether the document's text was complete without help (false before its end, and where Close had to finish it).
 func (p *Parser) Complete() bool {
-	return p.err == nil && (p.complete || p.repair != nil && p.repair.state == rpLast && len(p.repair.pend) == 0)
+	return p.err == nil && (p.complete || p.repair != nil && p.repair.state == rpLast && len(p.pend) == 0)
 }
 
 // Repairs returns how many repairs of each kind were made; nil when there were none. A kind is a name as

@@ -3,21 +3,9 @@ package jsonuri
 import (
 	"encoding/binary"
 	"math/bits"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
-)
-
-// Where a string stands between two bytes. The states up to subHighU3 are numbered by the bytes at the end of what was
-// read that cannot be given out yet, because a delta never ends inside an escape, a surrogate pair or a UTF-8 sequence.
-const (
-	subPlain  uint8 = 0
-	subEsc    uint8 = 1  // after \
-	subU      uint8 = 2  // after \u, and 3, 4, 5 after one to three digits
-	subHigh   uint8 = 6  // after the escape of a high surrogate, whose other half may follow
-	subHighE  uint8 = 7  // after that and \
-	subHighU  uint8 = 8  // after that and \u, and 9, 10, 11 after one to three digits
-	subHighU3 uint8 = 11 //
-	subUTF8   uint8 = 12 // inside a UTF-8 sequence
 )
 
 // plainByte marks the bytes that are string content by themselves.
@@ -65,6 +53,67 @@ func hexValue(c byte) byte {
 	return 0xFF
 }
 
+// hexDigitsIn is where the hexadecimal digits of b from i on end, at most at end.
+func hexDigitsIn(b []byte, i, end int) int {
+	for i < end && i < len(b) && hexValue(b[i]) != 0xFF {
+		i++
+	}
+	return i
+}
+
+// scanUnit returns the length of the escape or character that b, inside a string, begins with: the unit that a delta is
+// never cut in. The escapes of a surrogate pair are one. n is 0 where it goes on behind b, which is the end of the input if
+// end is set. want says what was expected at b[n] where that is wrong.
+func scanUnit(b []byte, end bool) (n int, want string) {
+	switch c := b[0]; {
+	case c < ' ' || c == '"':
+		return 0, "string content; control characters must be escaped"
+	case c >= utf8.RuneSelf:
+		return scanRune(b)
+	case c != '\\':
+		return 1, ""
+	case len(b) == 1:
+		return 0, ""
+	case strings.IndexByte(`"\/bfnrt`, b[1]) >= 0:
+		return 2, ""
+	case b[1] != 'u':
+		return 1, `an escape: one of "\/bfnrtu`
+	}
+	if n = hexDigitsIn(b, 2, 6); n < 6 {
+		if n == len(b) {
+			return 0, ""
+		}
+		return n, "a hexadecimal digit"
+	}
+	if !isHigh(hex4(b[2:])) {
+		return 6, ""
+	}
+	rest := b[6:]
+	switch half := hexDigitsIn(rest, 2, 6); {
+	case !end && half >= len(rest) && len(rest) < 6 && strings.HasPrefix(`\u`, string(rest[:min(2, len(rest))])):
+		return 0, ""
+	case half == 6 && rest[0] == '\\' && rest[1] == 'u' && isLow(hex4(rest[2:])):
+		return 12, ""
+	}
+	return 6, ""
+}
+
+// scanRune is scanUnit for a character beyond ASCII.
+func scanRune(b []byte) (n int, want string) {
+	switch _, n = utf8.DecodeRune(b); {
+	case n > 1:
+		return n, ""
+	case !utf8.FullRune(b):
+		return 0, ""
+	case utf8.FullRune(b[:1]):
+		return 0, "valid UTF-8"
+	}
+	for !utf8.FullRune(b[:n+1]) {
+		n++
+	}
+	return n, "the rest of a UTF-8 sequence"
+}
+
 func isHigh(r uint16) bool { return r >= 0xD800 && r < 0xDC00 }
 func isLow(r uint16) bool  { return r >= 0xDC00 && r < 0xE000 }
 
@@ -85,18 +134,10 @@ func appendUnescaped(dst, raw []byte) []byte {
 		i++
 		c = raw[i]
 		i++
-		switch c {
-		case 'b':
-			c = '\b'
-		case 'f':
-			c = '\f'
-		case 'n':
-			c = '\n'
-		case 'r':
-			c = '\r'
-		case 't':
-			c = '\t'
-		case 'u':
+		if k := strings.IndexByte("bfnrt", c); k >= 0 {
+			c = "\b\f\n\r\t"[k]
+		}
+		if c == 'u' {
 			r := rune(hex4(raw[i:]))
 			i += 4
 			if utf16.IsSurrogate(r) {
@@ -126,30 +167,16 @@ const hexDigits = "0123456789abcdef"
 
 // appendEscapedByte appends the escape of an ASCII byte that cannot stand in a string by itself.
 func appendEscapedByte(dst []byte, c byte) []byte {
-	switch c {
-	case '"', '\\':
-		return append(dst, '\\', c)
-	case '\n':
-		return append(dst, '\\', 'n')
-	case '\r':
-		return append(dst, '\\', 'r')
-	case '\t':
-		return append(dst, '\\', 't')
-	case '\b':
-		return append(dst, '\\', 'b')
-	case '\f':
-		return append(dst, '\\', 'f')
+	if k := strings.IndexByte("\b\f\n\r\t\"\\", c); k >= 0 {
+		return append(dst, '\\', "bfnrt\"\\"[k])
 	}
 	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 }
 
 // AppendEscaped appends text as the content of a JSON string (RFC 8259, section 7), without quotes. What is not UTF-8 becomes
 // U+FFFD, one for each byte.
-func AppendEscaped[T string | []byte](dst []byte, text T) []byte {
-	return appendEscaped(dst, []byte(text)) // which copies nothing
-}
-
-func appendEscaped(dst, text []byte) []byte {
+func AppendEscaped[T string | []byte](dst []byte, s T) []byte {
+	text := []byte(s) // which copies nothing
 	for i := 0; i < len(text); {
 		j := skipPlain(text, i)
 		dst = append(dst, text[i:j]...)

@@ -11,17 +11,9 @@ type Pattern struct {
 }
 
 type patternPart struct {
-	kind partKind
-	text string // of a literal, as in a uri
+	stars int    // 1 for "*", 2 for "**"
+	text  string // of a literal, as in a uri
 }
-
-type partKind uint8
-
-const (
-	literal  partKind = iota
-	star              // *
-	starStar          // **
-)
 
 // CompilePattern reads a pattern. Errors are [*URIError], and [*LimitError] for one of more segments than a uri can have:
 // patterns come from callers, and matching takes time for each segment.
@@ -37,9 +29,9 @@ func CompilePattern(text string) (*Pattern, error) {
 		end := segmentEnd(text, i)
 		switch segment := text[i:end]; segment {
 		case "*":
-			p.parts = append(p.parts, patternPart{kind: star})
+			p.parts = append(p.parts, patternPart{stars: 1})
 		case "**":
-			p.parts = append(p.parts, patternPart{kind: starStar})
+			p.parts = append(p.parts, patternPart{stars: 2})
 		case `\*`, `\**`:
 			p.parts = append(p.parts, patternPart{text: segment[1:]})
 		default:
@@ -68,7 +60,7 @@ func (p *Pattern) Stars(uri string) (stars []string, ok bool) {
 		return nil, false
 	}
 	for i, t := range taken {
-		if p.parts[i].kind != literal {
+		if p.parts[i].stars > 0 {
 			stars = append(stars, uri[t.start:t.end])
 		}
 	}
@@ -92,14 +84,14 @@ func matchPattern[T string | []byte](p *Pattern, uri T, taken []part) bool {
 		i = 1
 	}
 	for i <= len(uri) {
-		if next < len(p.parts) && p.parts[next].kind == starStar {
+		if next < len(p.parts) && p.parts[next].stars == 2 {
 			wild, from, rest = next, i, i
 			take(taken, next, from, i)
 			next++
 			continue
 		}
 		end := segmentEnd(uri, i)
-		if next < len(p.parts) && (p.parts[next].kind == star || string(uri[i:end]) == p.parts[next].text) {
+		if next < len(p.parts) && (p.parts[next].stars == 1 || string(uri[i:end]) == p.parts[next].text) {
 			take(taken, next, i, end+1)
 			next++
 			i = end + 1
@@ -112,7 +104,7 @@ func matchPattern[T string | []byte](p *Pattern, uri T, taken []part) bool {
 		take(taken, wild, from, rest)
 		next, i = wild+1, rest
 	}
-	for next < len(p.parts) && p.parts[next].kind == starStar {
+	for next < len(p.parts) && p.parts[next].stars == 2 {
 		take(taken, next, i, i)
 		next++
 	}

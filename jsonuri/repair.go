@@ -1,5 +1,7 @@
 package jsonuri
 
+import "bytes"
+
 // Repair is a second grammar over the emitter of the strict one, for what models write in place of JSON. Each step decides what
 // comes next and then does it. To decide (decide…, and all of look) changes nothing: it looks at the text and the state and
 // gives an act. To do it changes the state and calls the emitter. A decision that looked at bytes which have not come yet is
@@ -8,20 +10,19 @@ package jsonuri
 type repairState uint8
 
 const (
-	rpStart    repairState = iota // before anything but white space
-	rpScalar                      // the text so far is that of a string, number or literal alone
-	rpValue                       // a value, or what stands for one
-	rpKey                         // a key or the end of the object
-	rpColon                       // the colon after a key
-	rpAfter                       // a comma or the end of the container
-	rpLast                        // behind the bracket that ends the document, unless a member follows
-	rpDone                        // behind the document
-	rpProse                       // before the document
-	rpLine                        // inside a comment up to the end of the line
-	rpBlock                       // inside a comment up to */
-	rpString                      // inside a string or key
-	rpEmbedded                    // inside JSON or code in a string, whose quotes have no escapes
-	rpBare                        // inside a string or key without quotes
+	rpStart  repairState = iota // before anything but white space
+	rpScalar                    // the text so far is that of a string, number or literal alone
+	rpValue                     // a value, or what stands for one
+	rpKey                       // a key or the end of the object
+	rpColon                     // the colon after a key
+	rpAfter                     // a comma or the end of the container
+	rpLast                      // behind the bracket that ends the document, unless a member follows
+	rpDone                      // behind the document
+	rpProse                     // before the document
+	rpLine                      // inside a comment up to the end of the line
+	rpBlock                     // inside a comment up to */
+	rpString                    // inside a string or key
+	rpBare                      // inside a string or key without quotes
 )
 
 // The kinds of repair, as [Parser.Repairs] counts them.
@@ -67,15 +68,14 @@ type act struct {
 	do    func(r *repairer, i int) int // does it with the sign at i, and says where to go on
 	fix   string                       // the repair that is counted
 	to    int                          // inside a text: what stands before is content
-	clean bool                         // and has nothing to be mended
 	n     int                          // the bytes that are done with, at i
 	c     byte                         // a sign, or a kind of container
-	quote quote
-	index int // of a container in the stack
+	quote byte                         // of a text; 0 where it has none
+	index int                          // of a container in the stack
 	state repairState
 	value []byte
 
-	calls, inner, embedded, nesting, stray int8 // how these change
+	calls, inner, nesting, stray int8 // how these change
 }
 
 type repairer struct {
@@ -85,8 +85,6 @@ type repairer struct {
 	state repairState
 	back  repairState // where a comment goes back to
 	fixes map[string]int
-	base  int64  // the offset of b in the input
-	pend  []byte // the text that waits
 
 	// Between values.
 	fresh  bool // the container has just begun
@@ -96,11 +94,10 @@ type repairer struct {
 	seen   int  // bytes at the start of pend that are of one number or word
 
 	// The open string.
-	quote    quote
+	quote    byte  // 0 where it has none
 	inner    int   // quotes inside
 	longRun  bool  // it goes on behind a run of commas, brackets and space that was too long to wait for
-	nesting  int   // brackets open in a bare string
-	embedded int   // open brackets of what rpEmbedded reads
+	nesting  int   // brackets open in a bare string, or in JSON or code whose quotes have no escapes
 	plain    bool  // it is a value in JSON's own quotes
 	last     byte  // of its content
 	keyFrom  int64 // the offset of the key
@@ -110,6 +107,7 @@ type repairer struct {
 	// Content on its way out: one delta for each uri and chunk.
 	out    []byte
 	mended []byte // a piece of text that was changed
+	token  []byte // the text of a key without quotes
 
 	prosePath []byte
 	lineStart bool
@@ -129,13 +127,13 @@ type repairer struct {
 }
 
 func newRepairer(p *Parser) *repairer {
-	return &repairer{look: look{token: make([]byte, 0, 64)}, p: p, prosePath: []byte(Join(string(p.uri), "$reasoning_context"))}
+	return &repairer{p: p, prosePath: []byte(Join(string(p.uri), "$reasoning_context"))}
 }
 
 func (r *repairer) reset() {
 	*r = repairer{
-		p: r.p, prosePath: r.prosePath, scalar: r.scalar, lineStart: true, pend: r.pend[:0], look: look{token: r.token[:0]}, mended: r.mended[:0],
-		out: r.out[:0], space: r.space[:0], draft: r.draft[:0], unit: r.unit[:0], filtered: r.filtered[:0],
+		p: r.p, prosePath: r.prosePath, lineStart: true, token: r.token[:0], mended: r.mended[:0],
+		out: r.out[:0], space: r.space[:0], draft: r.draft[:0], filtered: r.filtered[:0],
 	}
 }
 
@@ -149,60 +147,14 @@ func (r *repairer) fix(kind string) {
 	r.fixes[kind]++
 }
 
-func (r *repairer) write(chunk []byte) (int, error) {
-	p := r.p
+// mayPass says whether what is plain content in a chunk needs no decision.
+func (r *repairer) mayPass(chunk []byte) bool {
 	n := len(chunk)
-	// Nearly every token of a model is the plain middle of a string: it goes through as it is.
-	if r.state == rpString && r.plain && len(r.pend) == 0 && p.offset+int64(n) <= p.maxBytes &&
-		n > 0 && !r.longRun && (!inRun[chunk[n-1]] || chunk[n-1] == ' ' && (n == 1 || !inRun[chunk[n-2]])) && skipPlain(chunk, 0) == n {
-		if r.maybeKey {
-			r.note(chunk)
-		}
-		r.last = 0
-		p.content(chunk)
-		p.offset += int64(n)
-		return n, nil
-	}
-	over := int64(n) > p.maxBytes-p.offset
-	if over {
-		chunk = chunk[:max(0, p.maxBytes-p.offset)]
-	}
-	r.feed(chunk)
-	p.offset += int64(len(chunk))
-	if over && p.err == nil && r.state != rpDone {
-		p.err = &LimitError{Limit: "document", Max: p.maxBytes, Offset: p.offset}
-	}
-	if p.err != nil {
-		return len(chunk), p.err
-	}
-	return n, nil // text behind the document is passed over
+	return r.state == rpString && r.plain && !r.longRun && r.nesting == 0 && (!inRun[chunk[n-1]] || chunk[n-1] == ' ' && (n == 1 || !inRun[chunk[n-2]]))
 }
 
 // inRun marks what may stand between a string whose closing quote is missing and what comes next, and the brackets that code may begin with.
 var inRun = [256]bool{',': true, '}': true, ']': true, ' ': true, '\t': true, '\n': true, '\r': true, '{': true, '[': true}
-
-// feed reads a chunk together with what waits.
-func (r *repairer) feed(chunk []byte) {
-	if r.unescape {
-		r.filtered = r.filterEscapes(r.filtered[:0], chunk)
-		chunk = r.filtered
-	}
-	b := chunk
-	r.base = r.p.offset - int64(len(r.pend))
-	if len(r.pend) > 0 {
-		r.pend = append(r.pend, chunk...)
-		b = r.pend
-	}
-	r.pend = append(r.pend[:0], r.run(b, false)...)
-}
-
-// close ends the input and finishes the document.
-func (r *repairer) close() error {
-	p := r.p
-	r.base = p.offset - int64(len(r.pend))
-	r.run(r.pend, true)
-	return p.err
-}
 
 // run takes steps over b as far as they are certain and returns what is left.
 func (r *repairer) run(b []byte, eof bool) []byte {
@@ -238,7 +190,7 @@ func (r *repairer) step(i int) (int, bool) {
 		if r.short {
 			to = r.certain(i, to)
 		}
-		i = r.give(i, to, r.a.clean)
+		i = r.give(i, to)
 	}
 	if r.short || r.p.err != nil {
 		return i, false
@@ -262,7 +214,7 @@ func (r *repairer) stepValid(i int) int {
 			r.state = rpValue
 		}
 	case (r.state == rpValue || r.state == rpKey) && c == '"' && r.b[i+1] != '"':
-		if r.a = (act{quote: quDouble, n: 1}); r.state == rpKey {
+		if r.a = (act{quote: '"', n: 1}); r.state == rpKey {
 			return r.openKey(i)
 		}
 		return r.openText(i)
@@ -280,8 +232,6 @@ func (r *repairer) decide(i int) {
 	switch r.state {
 	case rpString:
 		r.a = r.decideString(i)
-	case rpEmbedded:
-		r.a = r.decideEmbedded(i)
 	case rpBare:
 		if r.p.inKey {
 			r.a = r.decideBareKey(i)
@@ -312,37 +262,28 @@ func (r *repairer) decide(i int) {
 // passSpace passes white space between the signs of the structure, of Unicode too (RP-16).
 func (r *repairer) passSpace(i int) int {
 	p := r.p
-	if r.state == rpStart && r.base+int64(i) == 0 && r.has(i, "\ufeff") {
+	if r.state == rpStart && p.base+int64(i) == 0 && r.has(i, "\ufeff") {
 		i += 3
 	}
 	for i < len(r.b) && !r.short {
-		c := r.b[i]
-		switch {
-		case c == ' ' || c == '\n' || c == '\t' || c == '\r':
+		c, n := r.b[i], 1
+		if c != ' ' {
+			if c, n = r.sym(i); r.short {
+				break
+			}
+			if !isBlank(c) {
+				p.blank = 0
+				break
+			}
 			if c == '\n' {
 				r.closed = 0
 			}
-			p.blank++
-			i++
-			continue
-		case c > ' ' && c < 0x80:
-			p.blank = 0
-			return i
-		}
-		s, n := r.sym(i)
-		if r.short {
-			return i
-		}
-		if !isBlank(s) {
-			break
+			if bytes.IndexByte([]byte("\t\r\n"), r.b[i]) < 0 {
+				r.fix(fixSpace)
+			}
 		}
 		p.blank++
-		r.fix(fixSpace)
 		i += n
-		continue
-	}
-	if i < len(r.b) {
-		p.blank = 0
 	}
 	return i
 }

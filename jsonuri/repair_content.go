@@ -6,150 +6,81 @@ import (
 	"unicode/utf8"
 )
 
-var (
-	replacement   = []byte("\ufffd")
-	escapedQuote  = []byte(`\"`)
-	escapedEscape = []byte(`\\`)
-)
+var replacement = []byte("\ufffd")
 
 // give passes on the content b[start:end] and returns how far it came: an escape or a character that is not whole at the end of
 // what is here waits.
-func (r *repairer) give(start, end int, clean bool) int {
-	if clean && end > start {
-		r.piece(r.b[start:end])
-		r.given(r.b[start:end])
-		return end
-	}
-	open := r.short // what follows is not decided, so the last one may go on
-	b := r.b[:end]
-	i := start
+func (r *repairer) give(start, end int) int {
+	open := r.short                       // what follows is not decided, so the last one may go on
+	cut := end == len(r.b) && r.eof       // nothing follows
+	b, from, i := r.b[:end], start, start // what is before from was passed on
 	for i < end {
 		if plainByte[b[i]] {
-			j := skipPlain(b, i)
-			r.piece(b[i:j])
-			i = j
+			i = skipPlain(b, i)
 			continue
 		}
-		c := b[i]
-		switch {
-		case c >= utf8.RuneSelf:
-			j := i
-			for j < end && b[j] >= utf8.RuneSelf && (!open || utf8.FullRune(b[j:])) {
-				_, n := utf8.DecodeRune(b[j:])
-				if n == 1 {
-					break
-				}
-				j += n
-			}
-			switch {
-			case j > i:
-				r.piece(b[i:j])
-				i = j
-			case open && !utf8.FullRune(b[i:]):
-				r.given(b[start:i])
-				return i
-			default:
-				r.fix(fixUTF8)
-				r.piece(replacement)
-				i++
-			}
-		case c == '\\':
-			n, whole := r.escape(b[i:], open, end == len(r.b) && r.eof)
-			if !whole {
-				r.given(b[start:i])
-				return i
-			}
+		n, want := scanUnit(b[i:], !open && !cut)
+		if n > 0 && want == "" {
 			i += n
-		case c == '"':
-			r.piece(escapedQuote)
-			i++
-		case (c == '\n' || c == '\r') && r.p.inKey: // RP-13
-			r.fix(fixControl)
-			i++
-		default: // RP-03
-			r.fix(fixControl)
-			r.mended = appendEscapedByte(r.mended[:0], c)
-			r.piece(r.mended)
-			i++
+			continue
 		}
+		if n == 0 && want == "" && open || open && i+4 > end && b[i] == '\\' && b[i+1] == 'x' {
+			break
+		}
+		r.piece(b[from:i])
+		if n == 0 && want == "" && cut && b[i] == '\\' { // RP-07
+			i = end
+		} else {
+			i += r.mend(b[i:])
+		}
+		from = i
 	}
+	r.piece(b[from:i])
 	r.given(b[start:i])
 	return i
+}
+
+// mend passes on what b begins with, which cannot stand in a string, as what was meant (RP-03), and returns how long it is.
+func (r *repairer) mend(b []byte) int {
+	n, c := 1, b[0]
+	switch {
+	case c >= utf8.RuneSelf: // JS-10
+		r.fix(fixUTF8)
+		r.piece(replacement)
+		return 1
+	case c < ' ':
+		r.fix(fixControl)
+	case c == '\\':
+		r.fix(fixEscape)
+		if len(b) > 1 && strings.IndexByte("'`\r\n", b[1]) >= 0 {
+			n, c = 2, b[1]
+		} else if len(b) > 3 && b[1] == 'x' && hexDigitsIn(b, 2, 4) == 4 {
+			r.mended = AppendEscaped(r.mended[:0], utf8.AppendRune(nil, rune(hexValue(b[2])<<4|hexValue(b[3]))))
+			r.piece(r.mended)
+			return 4
+		}
+	}
+	switch {
+	case c == '\'' || c == '`':
+		r.piece(b[n-1 : n])
+	case (c == '\n' || c == '\r') && r.p.inKey: // RP-13
+	default:
+		r.mended = appendEscapedByte(r.mended[:0], c)
+		r.piece(r.mended)
+	}
+	return n
 }
 
 // given notes what was given out last.
 func (r *repairer) given(b []byte) {
 	r.keyKnown = r.keyKnown || r.p.inKey && bytes.IndexByte(b, ':') >= 0
-	if len(b) == 0 || r.quote != quDouble {
+	if len(b) == 0 || r.quote != '"' {
 		return
 	}
+	r.nesting = r.nestingAfter(b)
 	r.last = b[len(b)-1]
 	run, all := runAtEnd(b)
 	r.longRun = len(b)-run > maxLook || all && r.longRun
-}
-
-// escape passes on the escape at the start of b, mended if need be (RP-03), and says how long it is; not whole where it may go
-// on. cut says that the text has ended.
-func (r *repairer) escape(b []byte, open, cut bool) (n int, whole bool) {
-	if len(b) == 1 && (open || cut) {
-		return 1, cut // at the end of the text it is dropped (RP-07)
-	}
-	var c byte
-	if len(b) > 1 {
-		c = b[1]
-	}
-	switch c {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		r.piece(b[:2])
-		return 2, true
-	case 'u':
-		k := hexDigitsIn(b, 2, 6)
-		if k == len(b) && k < 6 && (open || cut) {
-			return k, cut
-		}
-		if k < 6 {
-			break
-		}
-		if isHigh(hex4(b[2:])) && len(b) < 12 { // the other half belongs to it
-			if open {
-				return 0, false
-			}
-			if cut && strings.HasPrefix(`\u`, string(b[6:min(8, len(b))])) {
-				return len(b), true // half a pair is no character
-			}
-		}
-		r.piece(b[:k])
-		return k, true
-	case 'x':
-		if len(b) < 4 && open {
-			return 0, false
-		}
-		if hexDigitsIn(b, 2, 4) == 4 {
-			r.fix(fixEscape)
-			r.mended = appendEscaped(r.mended[:0], utf8.AppendRune(nil, rune(hexValue(b[2])<<4|hexValue(b[3]))))
-			r.piece(r.mended)
-			return 4, true
-		}
-	case '\'', '`':
-		r.fix(fixEscape)
-		r.piece(b[1:2])
-		return 2, true
-	case '\n', '\r':
-		r.fix(fixEscape)
-		return 1, true // the line break is content
-	}
-	// A backslash that was meant as one.
-	r.fix(fixEscape)
-	r.piece(escapedEscape)
-	return 1, true
-}
-
-// hexDigitsIn is where the hexadecimal digits of b from i on end, at most at end.
-func hexDigitsIn(b []byte, i, end int) int {
-	for i < end && i < len(b) && hexValue(b[i]) != 0xFF {
-		i++
-	}
-	return i
 }
 
 // maxMember is how long an element may be that turns out to be a key.

@@ -23,18 +23,14 @@ func (r *repairer) decideKeyQuote(start, i, n int) act {
 	if r.colonAt(i + n) {
 		return end
 	}
-	colon := r.ownColon(start, i)
-	open := act{do: (*repairer).endOpenKey, to: colon, fix: fixMissQuote} // RP-13
-	switch {
-	case colon >= 0 && valueBetween(r.b[colon+1:i]):
-		return open // "age : "10", or "age : 10, "b"
-	case r.keyEnds(i + n):
+	if colon := r.ownColon(start, i); colon >= 0 { // RP-13: "age : "10", or "age : 10, "b"
+		return act{do: (*repairer).endOpenKey, to: colon, fix: fixMissQuote}
+	}
+	if r.keyEnds(i + n) {
 		if r.isElement(i + n) {
 			end.do, end.fix = (*repairer).endAsElement, fixMissBracket
 		}
 		return end
-	case colon >= 0:
-		return open
 	}
 	return act{do: (*repairer).innerQuote, to: i, n: n, fix: fixInner}
 }
@@ -47,12 +43,7 @@ func (r *repairer) keyEnds(i int) bool {
 		return true
 	}
 	if isQuote(x.c) {
-		if x.space || r.inner%2 == 1 {
-			return x.space
-		}
-		end, ok := r.quoted(x) // else the second one closes
-		c := r.next(end).c
-		return r.colonAt(x.end) || ok && (c == ',' || c == '}')
+		return x.space || r.inner%2 == 0
 	}
 	if x.line || x.space && isDigit(x.c) {
 		return true
@@ -70,32 +61,6 @@ func (r *repairer) keyEnds(i int) bool {
 	return true
 }
 
-// valueBetween says whether a text is blank, or that of a value which is not a string, or of the beginning of one, with signs
-// of the structure behind it.
-func valueBetween(b []byte) bool {
-	last := byte(',')
-	for len(b) > 0 {
-		n := 0
-		for n < len(b) && isTokenByte(b[n]) {
-			n++
-		}
-		switch c := b[0]; {
-		case n > 0:
-			if token := string(b[:n]); c != '-' && !isDigit(c) && token != "true" && token != "false" && token != "null" {
-				return false
-			}
-			last, b = 'x', b[n:]
-			continue
-		case c == ',' || c == '{' || c == '[' || c == '}' || c == ']':
-			last = c
-		case !isBlank(c):
-			return false
-		}
-		b = b[1:]
-	}
-	return last != 'x'
-}
-
 // endKey takes what was read of a key as the whole.
 func (r *repairer) endKey(i int) int {
 	p := r.p
@@ -110,7 +75,7 @@ func (r *repairer) endKey(i int) int {
 func (r *repairer) endOpenKey(i int) int {
 	p := r.p
 	p.carry = bytes.TrimRight(p.carry, " ")
-	if r.quote == quDouble {
+	if r.quote == '"' {
 		for _, q := range [...]string{"”", "“", "’"} { // "name”: "x"
 			p.carry = bytes.TrimSuffix(p.carry, []byte(q))
 		}
@@ -124,9 +89,7 @@ func (r *repairer) cutKey(i int) int {
 		return r.endKey(i)
 	}
 	r.fix(fixCut)
-	r.p.inKey = false
-	r.state = rpKey
-	return i
+	return r.dropKey(i)
 }
 
 // decideBareKey reads a key without quotes.
@@ -169,11 +132,6 @@ func (r *repairer) decideBareKey(i int) act {
 		return drop
 	case !r.fresh && !r.comma && c == '}' && !isDigit(text[0]), (c == '\n' || c == '\r') && r.quotedKey(x):
 		return drop // RP-13: a word behind the last member, or between two
-	case r.isElement(i):
-		end.do, end.fix = (*repairer).endAsElement, fixMissBracket
-		if value, _, ok := readToken(nil, text, false); ok {
-			end.value = value
-		}
 	}
 	return end
 }
@@ -187,7 +145,7 @@ func (r *repairer) dropKey(i int) int {
 // isElement says whether what was read as a key up to i is an element of the array around the object, whose closing brace is
 // missing: neither a colon nor another member follows (RP-13).
 func (r *repairer) isElement(i int) bool {
-	if r.fresh || !r.comma || r.kind(len(r.p.stack)-2) != '[' {
+	if r.fresh || r.kind(len(r.p.stack)-2) != '[' {
 		return false
 	}
 	c := r.next(i).c
@@ -196,21 +154,13 @@ func (r *repairer) isElement(i int) bool {
 
 // endAsElement ends the object, and makes what was read as a key an element of the array around it.
 func (r *repairer) endAsElement(i int) int {
-	p, a := r.p, r.a
-	key := bytes.TrimRight(append(r.mended[:0], p.carry...), " ")
-	r.mended = key
-	p.carry, p.inKey = p.carry[:0], false
-	r.a = act{index: len(p.stack) - 1, state: rpValue}
-	r.closeTo(i)
+	p := r.p
+	p.close()
+	p.inKey = false
 	r.beginValue()
-	if a.value != nil {
-		p.scalar(a.value)
-	} else {
-		if p.openString(); len(key) > 0 {
-			p.content(key)
-		}
-		p.closeString()
+	p.openString()
+	if len(p.carry) > 0 {
+		p.content(p.carry)
 	}
-	r.goOn()
-	return i + a.n
+	return r.endText(i)
 }

@@ -13,7 +13,6 @@ type look struct {
 	b     []byte
 	eof   bool // the input ends behind b
 	short bool
-	token []byte // for a mended number, or the text of a key
 }
 
 // A sign is what stands at a place, behind white space.
@@ -29,8 +28,6 @@ const (
 	symDouble byte = 0x80 + iota // a typographic double quote
 	symSingle                    // a typographic single quote
 	symDots                      // …
-	symEntity                    // &quot;
-	symEscape                    // \"
 	symOther                     // anything else that is not ASCII
 	symFar                       // white space goes on for longer than a decision looks
 )
@@ -59,17 +56,13 @@ func (l *look) byteAt(i int) byte {
 func (l *look) sym(i int) (byte, int) {
 	c := l.byteAt(i)
 	switch {
-	case plainByte[c] && c != '&':
+	case plainByte[c]:
 		return c, 1
 	case c == 0:
 		if i >= len(l.b) {
 			return 0, 0
 		}
 		return ' ', 1
-	case c == '&' && l.has(i, "&quot;"):
-		return symEntity, 6
-	case c == '\\' && l.byteAt(i+1) == '"':
-		return symEscape, 2
 	case c >= utf8.RuneSelf:
 		if !l.eof && !utf8.FullRune(l.b[i:]) {
 			l.short = true
@@ -112,6 +105,27 @@ func (l *look) has(i int, word string) bool {
 	return true
 }
 
+// fenceAt says whether x begins a code fence that ends an answer.
+func (l *look) fenceAt(x sign) bool {
+	if x.c != '`' || !l.has(x.at, "```") {
+		return false
+	}
+	c := l.byteAt(x.at + 3)
+	return c == 0 || isBlank(c)
+}
+
+// quotesAt gives where the quotes in a row that begin at i end, three at most.
+func (l *look) quotesAt(i int) int {
+	for range 3 {
+		c, n := l.sym(i)
+		if !isQuote(c) {
+			break
+		}
+		i += n
+	}
+	return i
+}
+
 // comment says whether a comment begins with x.
 func (l *look) comment(x sign) bool {
 	if x.c != '/' {
@@ -126,11 +140,9 @@ func isBlank(c byte) bool {
 }
 
 // quotes are the signs that a string may begin with.
-var quotes = string([]byte{'"', '\'', '`', symDouble, symSingle, symEntity, symEscape})
+var quotes = string([]byte{'"', '\'', '`', symDouble, symSingle})
 
-func isQuote(c byte) bool {
-	return c >= symDouble && c <= symEscape && c != symDots || c == '"' || c == '\'' || c == '`'
-}
+func isQuote(c byte) bool { return c != 0 && strings.IndexByte(quotes, c) >= 0 }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
@@ -268,7 +280,7 @@ func (l *look) memberAt(x sign, comma, odd bool) bool {
 	case isQuote(x.c):
 		return !odd && comma && x.line || (comma || x.space) && l.keyIn(x, odd) || !odd && (l.quotedKey(x) || comma && l.openKey(x.end))
 	case odd:
-		return !comma && x.line && l.bareKey(x.at)
+		return false
 	case comma && (x.c == '{' || x.c == '['):
 		return true
 	case (comma || x.line) && l.bareKey(x.at):
@@ -301,10 +313,10 @@ func (l *look) plainValue(x sign, strict bool) bool {
 		return k > x.at
 	}
 	y := l.next(k)
-	if !ends(y.c) && !(strict && y.space && (y.c == '"' || y.c == '{' || y.c == '[')) {
+	if l.short || !ends(y.c) && !(strict && y.space && (y.c == '"' || y.c == '{' || y.c == '[')) {
 		return false
 	}
-	_, _, ok := readToken(l.token[:0], l.b[x.at:k], true)
+	_, _, ok := readToken(l.b[x.at:k], true)
 	return ok || !strict
 }
 
@@ -335,9 +347,9 @@ func (l *look) elementAt(x sign, comma, odd bool) bool {
 	case isQuote(x.c):
 		return comma && (!odd || l.quotedElement(x, false)) || !odd && (x.line || l.quotedElement(x, x.space))
 	case x.c == '{' || x.c == '[':
-		return comma || !odd && (x.space || isQuote(l.next(x.end).c))
+		return comma || !odd
 	case comma:
-		return l.plainValue(x, odd) || !odd && (x.line || l.halfElement(x.at))
+		return l.plainValue(x, false) || !odd && (x.line || l.halfElement(x.at))
 	case odd || !x.space:
 		return false
 	case x.line && (x.c == '-' || isDigit(x.c)), l.plainValue(x, true):

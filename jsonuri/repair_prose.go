@@ -33,12 +33,7 @@ func (r *repairer) endWithout(i int) int {
 }
 
 func (r *repairer) startScalar(i int) int {
-	p := r.p
-	if r.scalar == nil {
-		r.scalar = NewParser(Handler{}, &Options{MaxBytes: p.maxBytes, MaxNumber: p.maxNumber})
-	}
-	r.scalar.Reset()
-	r.fed = 0
+	r.scalar, r.fed = NewParser(Handler{}, &Options{MaxBytes: r.p.maxBytes, MaxNumber: r.p.maxNumber}), 0
 	r.state = rpScalar
 	return i
 }
@@ -70,7 +65,7 @@ func (r *repairer) stepScalar(i int) (int, bool) {
 func (r *repairer) decideProse(i int) act {
 	c, n := r.sym(i)
 	if isBlank(c) {
-		return act{do: (*repairer).passBlank, n: n, c: c}
+		return act{do: (*repairer).passProse, n: n, c: c}
 	}
 	draft := byte(0)
 	switch c {
@@ -78,40 +73,27 @@ func (r *repairer) decideProse(i int) act {
 		return act{do: (*repairer).endWithout}
 	case '{', '[':
 		switch x := (sign{c: c, at: i, end: i + n}); {
-		case !r.thinking && r.startsDocument(x, r.lineStart, 0):
+		case !r.thinking && r.startsDocument(x, r.lineStart, false):
 			return act{do: (*repairer).startDocument}
-		case r.thinking && !r.drafting && r.lineStart && c == '{' && r.startsDocument(x, true, 0):
-			draft = 1
+		case r.thinking && !r.drafting && r.lineStart && c == '{' && r.startsDocument(x, true, false):
+			draft = '{'
 		}
 	case '<':
 		for _, tag := range thinkTags {
-			k := 0
-			for k < len(tag) && (r.byteAt(i+k)|0x20 == tag[k] || r.byteAt(i+k) == tag[k]) {
-				k++
-			}
-			if k == len(tag) {
-				return act{do: (*repairer).passTag, n: k, c: tag[1], fix: fixThink}
+			if r.has(i, tag) {
+				return act{do: (*repairer).passTag, n: len(tag), c: tag[1], fix: fixThink}
 			}
 		}
 	case '`':
 		if r.has(i, "```") {
-			return act{do: (*repairer).passFence, n: 3, fix: fixFence}
+			return act{do: (*repairer).passProse, n: 3, c: '`', fix: fixFence}
 		}
 	}
 	end := i + n
 	for end < len(r.b) && plainByte[r.b[end]] && r.b[end] > ' ' && !strings.ContainsRune("{[<`&", rune(r.b[end])) {
 		end++
 	}
-	return act{do: (*repairer).passWord, n: end - i, c: draft}
-}
-
-func (r *repairer) passBlank(i int) int {
-	r.p.blank++
-	if r.a.c == '\n' || r.a.c == '\r' {
-		r.lineStart, r.inFence = true, false
-	}
-	r.keepForProse(r.b[i : i+r.a.n])
-	return i + r.a.n
+	return act{do: (*repairer).passProse, n: end - i, c: draft}
 }
 
 func (r *repairer) startDocument(i int) int {
@@ -132,106 +114,74 @@ func (r *repairer) passTag(i int) int {
 	return i + r.a.n
 }
 
-func (r *repairer) passFence(i int) int {
-	r.p.blank = 0
-	r.keepForProse(r.b[i : i+3])
-	r.lineStart, r.inFence = true, true
-	return i + 3
-}
-
-func (r *repairer) passWord(i int) int {
-	r.p.blank = 0
+// passProse passes on what is no document. White space and fences are prose only if prose follows.
+func (r *repairer) passProse(i int) int {
 	text := r.b[i : i+r.a.n]
-	if r.inFence { // the name of a language
-		r.keepForProse(text)
+	r.drafting = r.drafting || r.a.c == '{'
+	if r.drafting { // it may be the document although a thinking tag before it was never closed
+		r.draft = append(r.draft, text...)
+	}
+	blank := isBlank(r.a.c)
+	if !blank {
+		r.p.blank = 0
+	}
+	switch {
+	case blank:
+		r.p.blank++
+		if r.a.c == '\n' || r.a.c == '\r' {
+			r.lineStart, r.inFence = true, false
+		}
+	case r.a.c == '`':
+		r.lineStart, r.inFence = true, true
+	}
+	if blank || r.inFence { // behind the fence stands the name of a language
+		r.space = append(r.space, text[:min(len(text), max(0, maxLook-len(r.space)))]...)
 		return i + r.a.n
 	}
-	r.drafting = r.drafting || r.a.c != 0
-	// The white space that was kept back before it is prose too, but for that at the start.
 	space := r.space
 	if !r.said && len(r.out) == 0 {
 		space = bytes.TrimLeft(space, " \t\r\n\f\v")
 	}
-	r.mended = appendEscaped(r.mended[:0], space)
-	r.space = r.space[:0]
-	r.keepDraft(text)
-	r.mended = appendEscaped(r.mended, text)
+	r.mended = AppendEscaped(AppendEscaped(r.mended[:0], space), text)
 	r.piece(r.mended)
+	r.space = r.space[:0]
 	r.lineStart, r.before = false, text[len(text)-1]
 	return i + r.a.n
 }
 
-// keepForProse keeps text that is prose only if prose follows: the line that begins a fence is not, where the document is in it.
-func (r *repairer) keepForProse(text []byte) {
-	r.space = append(r.space, text[:min(len(text), max(0, maxLook-len(r.space)))]...)
-	r.keepDraft(text)
-}
-
-// keepDraft keeps text that may be the document although a thinking tag before it was never closed.
-func (r *repairer) keepDraft(text []byte) {
-	if r.drafting {
-		r.draft = append(r.draft, text...)
-	}
-}
-
-// startsDocument says whether the bracket x is the document's first. line says that it is the first of its line or fence; a
-// bracket inside a line must go on like JSON.
-func (r *repairer) startsDocument(x sign, line bool, level int) bool {
+// startsDocument says whether the bracket x is the document's first (RP-01). line says that it is the first of its line or
+// fence; a bracket inside a line must go on like JSON. nested says that it stands in another one.
+func (r *repairer) startsDocument(x sign, line, nested bool) bool {
 	y := r.next(x.end)
-	nested := level > 0
 	switch {
-	case level > 8, y.line, y.c == symFar:
+	case y.line, y.c == symFar:
 		return true
 	case y.c == 0:
 		return line || nested
-	case y.c == x.c+2: // {} or []
-		return nested || r.alone() || r.before == '(' || r.lineEnds(y.end)
 	case y.c == '}' || y.c == ']':
-		return nested || r.alone() && r.lineEnds(y.end)
+		return nested || r.alone() || r.before == '(' || y.c == x.c+2 && r.lineEnds(y.end)
 	case y.c == '`' && r.has(y.at, "```"):
 		return false
-	case y.c == '/', y.c == '#', y.c == ',', y.c == symDots, y.c == '.', y.c == '\\' && r.escapedAt(y.at):
-		return line
+	case y.c == '\\' && r.escapedAt(y.at):
+		return line || r.before == '"'
 	case y.c == x.c, x.c == '[' && y.c == '{':
-		return r.startsDocument(y, line, level+1)
+		return nested || r.startsDocument(y, line, true)
+	case y.c == '/', y.c == '#', y.c == ',', y.c == symDots, y.c == '.', y.c == ':':
+		return line
 	case x.c == '[' && isQuote(y.c):
 		return line || r.quotedElement(y, false)
 	case x.c == '[':
-		return r.listAt(y.at, line, nested) || line && r.halfElement(y.at) || r.alone() && r.isAll(y.at)
+		return r.startsList(y.at, line, nested)
 	case isQuote(y.c):
-		if line {
-			return true
-		}
-		end, ok := r.quoted(y)
-		return !ok || r.colonAt(end)
-	case y.c == ':':
-		return line
+		return line || r.quotedKey(y)
 	case r.bareKey(y.at):
 		return true
 	case !line:
 		return false
 	}
-	if z := r.wordThen(y.at); z.space && isQuote(z.c) { // a key without its colon
-		return true
-	}
 	// A key of several words, or one whose opening quote is missing.
 	c, _ := r.find(y.at, ":\"\n},.{[")
 	return c == ':' || c == '"'
-}
-
-// isAll says whether the text that goes on at i is in brackets to its end, and on one line.
-func (r *repairer) isAll(i int) bool {
-	last := byte(0)
-	for k := i; k < i+maxLook; k++ {
-		c := r.byteAt(k)
-		if c == 0 || c == '\n' {
-			return last == ']' && r.next(k).c == 0
-		}
-		if !isBlank(c) {
-			last = c
-		}
-	}
-	return false
 }
 
 // alone says that nothing but white space has come before.
@@ -239,48 +189,27 @@ func (r *repairer) alone() bool {
 	return !r.said && r.fixes[fixFence] == 0 && len(r.out) == 0 && r.lineStart && !r.inFence
 }
 
-// listAt says whether what stands at i, behind an opening bracket, is a list of numbers, literals or words, and not a
-// reference like [1] or a remark like [sic]. nested says that the bracket stands in another one.
-func (r *repairer) listAt(i int, line, nested bool) bool {
-	several := false
-	for k := i; k < i+maxLook; {
-		from := k
-		for c := r.byteAt(k); k < i+maxLook && (isTokenByte(c) || c >= 0x80); c = r.byteAt(k) {
-			k++
-		}
-		if k >= i+maxLook {
-			return line
-		}
-		if k == from {
-			return false
-		}
-		_, _, plain := readToken(r.token[:0], r.b[from:min(k, len(r.b))], k == len(r.b))
-		x := r.next(k)
-		open := x.c == '"' || x.c == '{' || x.c == '['
-		switch {
-		case x.c == ',' && (line || !plain):
-			return line
-		case x.c == ',':
-			several = true
-			y := r.next(x.end)
-			if k = y.at; y.c == '"' || y.c == '{' || y.c == '[' {
-				return true
-			}
-		case x.c == ']', x.c == '}' && r.alone():
-			return plain && (line || several) && (nested || line && x.line || r.lineEnds(x.end))
-		case x.c == 0, x.line, x.c == symFar:
-			return line && plain
-		case plain && (nested || r.alone()) && (x.space || x.c == '"') && (open || isTokenByte(x.c)):
-			// A missing comma. Behind prose two words in brackets are a remark.
-			if open {
-				return true
-			}
-			several, k = true, x.at
-		default:
-			return false
-		}
+// startsList says whether what stands at i, behind an opening bracket, is a list of numbers, literals or words, and not a
+// reference like [1] or a remark like [sic].
+func (r *repairer) startsList(i int, line, nested bool) bool {
+	c, end := r.find(i, "]\"{[\n")
+	list := r.b[i:min(end, len(r.b))]
+	comma, plain := bytes.IndexByte(list, ',') >= 0, true
+	for token := range bytes.FieldsFuncSeq(list, func(c rune) bool { return c == ',' || c <= ' ' }) {
+		_, _, ok := readToken(token, c == 0)
+		plain = plain && ok
 	}
-	return true
+	switch {
+	case line && comma:
+		return true
+	case c == ']' && r.alone() && r.next(end+1).c == 0:
+		return true
+	case c == ']':
+		return plain && (line || comma) && (nested || r.lineEnds(end+1))
+	case c == '\n' || c == 0:
+		return line && plain
+	}
+	return line || plain && comma
 }
 
 // lineEnds says whether nothing more stands on the line from i on.
@@ -303,29 +232,33 @@ func (l *look) escapedAt(i int) bool {
 // startEscaped turns the rest of the text around.
 func (r *repairer) startEscaped(i int) int {
 	r.unescape = true
-	r.unit = r.unit[:0]
-	r.b = r.filterEscapes(nil, r.b[i:])
+	r.b = bytes.Clone(r.filter(r.b[i:]))
 	return 0
 }
 
-// filterEscapes appends text to dst with one level of escapes taken away; an escape that is not whole waits in unit.
-func (r *repairer) filterEscapes(dst, text []byte) []byte {
-	for _, c := range text {
-		if len(r.unit) == 0 && c != '\\' {
-			dst = append(dst, c)
-			continue
-		}
-		r.unit = append(r.unit, c)
-		u := r.unit
-		switch {
-		case len(u) == 1, u[1] == 'u' && (len(u) == 2 || len(u) < 6 && hexValue(c) != 0xFF):
-			continue
-		case u[1] != 'u' && strings.IndexByte(`"\/bfnrt`, u[1]) < 0, u[1] == 'u' && (hexValue(c) == 0xFF || isHigh(hex4(u[2:])) || isLow(hex4(u[2:]))):
-			dst = append(dst, u...) // no escape, or one that means the same one level down
-		default:
-			dst = appendUnescaped(dst, u)
-		}
-		r.unit = r.unit[:0]
+// filter takes one level of escapes away from text if the whole document is escaped. An escape that is not whole waits in unit.
+func (r *repairer) filter(text []byte) []byte {
+	if !r.unescape {
+		return text
 	}
-	return dst
+	text = append(r.unit, text...)
+	r.unit, r.filtered = nil, r.filtered[:0]
+	for i := 0; i < len(text); {
+		n, want := 1, ""
+		if text[i] == '\\' {
+			n, want = scanUnit(text[i:], false)
+		}
+		switch {
+		case want != "": // a backslash that was meant as one
+			r.filtered = append(r.filtered, '\\')
+			i++
+		case n == 0:
+			r.unit = text[i:]
+			return r.filtered
+		default:
+			r.filtered = appendUnescaped(r.filtered, text[i:i+n])
+			i += n
+		}
+	}
+	return r.filtered
 }

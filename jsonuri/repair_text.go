@@ -5,78 +5,20 @@ import (
 	"unicode/utf8"
 )
 
-// quote is the kind of quotes a string stands in.
-type quote uint8
-
-const (
-	noQuote quote = iota
-	quDouble
-	quSingle
-	quBack
-	quTypeDouble
-	quTypeSingle
-	quEntity
-	quEscape
-	quTriple       // """
-	quTripleSingle // '''
-	quFence        // ```
-)
-
-// quoteOf is the kind of quotes that a sign opens.
-func quoteOf(c byte) quote {
-	switch c {
-	case '"':
-		return quDouble
-	case '\'':
-		return quSingle
-	case '`':
-		return quBack
-	case symDouble:
-		return quTypeDouble
-	case symSingle:
-		return quTypeSingle
-	case symEntity:
-		return quEntity
-	default:
-		return quEscape
-	}
-}
-
 // closing gives the length of what may be the closing quote of the open string at i; 0 where there is none.
 func (r *repairer) closing(i int) int {
-	c := r.b[i]
-	if c == '"' && r.p.inKey && r.colonAt(i+1) { // RP-13: 'name"
-		return 1
-	}
-	switch r.quote {
-	case quDouble:
-		if c == '"' {
-			return 1
-		}
-		return 0
-	case quSingle:
-		if c == '\'' {
-			return 1
-		}
-		return 0
-	case quTriple, quTripleSingle, quFence:
-		word := [...]string{`"""`, `'''`, "```"}[r.quote-quTriple]
-		if c == word[0] && r.has(i, word) {
-			return 3
-		}
+	if r.quote == '"' && r.b[i] != '"' {
 		return 0
 	}
-	s, n := r.sym(i)
-	switch {
-	case r.quote == quBack: // RP-16: `a´
-		if s != '`' && (s != symSingle || n == 1) {
-			return 0
-		}
-	case c == '"', s == '\'' && r.quote == quTypeSingle:
-	case s < symDouble || s > symEscape || s == symDots || (s == symSingle) != (r.quote == quTypeSingle):
-		return 0
+	switch c, n := r.sym(i); {
+	case c == r.quote, c == '"' && r.quote >= symDouble:
+		return n
+	case c == '"' && r.p.inKey && r.colonAt(i+1): // RP-13: 'name"
+		return n
+	case c == '\'' && r.quote == symSingle, c == symSingle && r.quote == '`': // RP-16: `a´
+		return n
 	}
-	return n
+	return 0
 }
 
 // openText begins a string value, with or without quotes.
@@ -89,33 +31,26 @@ func (r *repairer) openText(i int) int {
 
 // openKey begins a key.
 func (r *repairer) openKey(i int) int {
-	r.keyFrom = r.base + int64(i)
+	r.keyFrom = r.p.base + int64(i)
 	r.begin(r.a.quote, true)
 	return i + r.a.n
 }
 
-func (r *repairer) begin(q quote, key bool) {
+func (r *repairer) begin(quote byte, key bool) {
 	p := r.p
-	r.quote, r.inner, r.longRun, r.nesting, r.keyKnown, r.last = q, 0, false, 0, false, 0
+	r.quote, r.inner, r.longRun, r.nesting, r.keyKnown, r.last = quote, 0, false, 0, false, 0
 	p.inKey = key
 	p.carry = p.carry[:0]
-	r.plain = q == quDouble && !key && !r.unescape
-	r.maybeKey = !key && q != noQuote && r.inside() == '[' && r.p.top().stray&tuple == 0
+	r.plain = quote == '"' && !key && !r.unescape
+	r.maybeKey = !key && quote != 0 && r.inside() == '[' && r.p.top().stray&tuple == 0
 	r.state = rpString
-	switch q {
-	case quDouble:
-	case noQuote:
+	switch quote {
+	case '"':
+	case 0:
 		r.state = rpBare
 	default:
 		r.fix(fixQuotes)
 	}
-}
-
-// emptyText is a string whose quotes stand together, one too many.
-func (r *repairer) emptyText(i int) int {
-	r.beginValue()
-	r.p.openString()
-	return r.endText(i)
 }
 
 // endText ends the open string value.
@@ -129,19 +64,15 @@ func (r *repairer) endText(i int) int {
 
 // innerQuote is a quote inside the string.
 func (r *repairer) innerQuote(i int) int {
-	r.inner++
-	if r.quote == quDouble && !r.p.inKey && (r.last == '{' || r.last == '[') {
-		r.state, r.embedded, r.inner = rpEmbedded, 1, 0
+	switch {
+	case r.nesting > 0:
+	case r.quote == '"' && !r.p.inKey && (r.last == '{' || r.last == '['):
+		r.nesting, r.inner = 1, 0
+	default:
+		r.inner++
 	}
 	r.longRun = false
-	for k := i; k < i+r.a.n; k++ {
-		if r.b[k] == '"' {
-			r.piece(escapedQuote)
-		} else if r.b[k] != '\\' {
-			r.piece(r.b[k : k+1])
-		}
-	}
-	return i + r.a.n
+	return r.give(i, i+r.a.n)
 }
 
 // certain is how much of the content from start on is certain while more is waited for. A run of commas, closing brackets and
@@ -161,33 +92,23 @@ func (r *repairer) certain(start, end int) int {
 
 // decideString reads more of a string or key in quotes: up to the quote that ends it, or as far as the text goes.
 func (r *repairer) decideString(i int) act {
-	if j := skipPlain(r.b, i); j+1 < len(r.b) && r.b[j] == '"' && r.quote == quDouble {
-		var a act
-		if r.p.inKey {
-			a = r.decideKeyQuote(i, j, 1)
-		} else {
-			a = r.decideQuote(i, j, 1)
-		}
-		a.clean = true
-		return a
-	}
 	start := i
 	for {
-		if r.quote == quDouble || r.quote == quTriple {
+		if r.quote == '"' {
 			i = skipPlain(r.b, i)
 		}
 		if i == len(r.b) {
 			return r.decideCut(start, i)
 		}
 		c := r.b[i]
-		if c == '\\' && (r.quote != quEscape || r.byteAt(i+1) != '"') {
+		if c == '\\' {
 			if i+1 == len(r.b) {
 				return r.decideCut(start, i+1)
 			}
 			i += 2
 			continue
 		}
-		if c == '\n' && r.quote == quDouble && !r.p.inKey && r.inside() == '[' {
+		if c == '\n' && r.quote == '"' && !r.p.inKey && r.inside() == '[' {
 			// RP-12: the line ends with a comma, and the next one is a number or a literal.
 			if run := r.runBefore(start, i); run < i && bytes.IndexByte(r.b[run:i], ',') >= 0 && r.plainValue(r.next(i), true) {
 				return act{do: (*repairer).endText, to: run, fix: fixMissQuote}
@@ -210,8 +131,8 @@ func (r *repairer) decideString(i int) act {
 // decideQuote says what the quote at i of a string value is, of n bytes.
 func (r *repairer) decideQuote(start, i, n int) act {
 	end := act{do: (*repairer).endText, to: i, n: n}
-	if r.quote >= quTriple {
-		return end
+	if r.nestingAfter(r.b[start:i]) > 0 {
+		return act{do: (*repairer).innerQuote, to: i, n: n, fix: fixInner}
 	}
 	run := r.runBefore(start, i)
 	v := r.judge(i+n, run < i)
@@ -224,20 +145,19 @@ func (r *repairer) decideQuote(start, i, n int) act {
 	case isOpener: // RP-12, RP-13: the string's own closing quote is missing
 		return act{do: (*repairer).endText, to: run, fix: fixMissQuote}
 	case isExtra:
-		_, m := r.sym(i + n)
-		end.n, end.fix = n+m, fixExtraQuote
+		end.n, end.fix = r.quotesAt(i)-i, fixExtraQuote
 	case isMember:
 		end.do = (*repairer).becomeMember
 	case isJoin: // RP-03
 		x := r.next(r.next(i + n).end)
-		return act{do: (*repairer).join, to: i, n: x.end - i, quote: quoteOf(x.c), fix: fixJoin}
+		return act{do: (*repairer).join, to: i, n: x.end - i, quote: x.c, fix: fixJoin}
 	}
 	return end
 }
 
 // join goes on with the part behind a plus.
 func (r *repairer) join(i int) int {
-	r.quote, r.inner, r.longRun, r.plain = r.a.quote, 0, false, r.a.quote == quDouble && !r.unescape
+	r.quote, r.inner, r.longRun, r.plain = r.a.quote, 0, false, r.a.quote == '"' && !r.unescape
 	return i + r.a.n
 }
 
@@ -252,7 +172,7 @@ func (r *repairer) becomeMember(i int) int {
 	r.maybeKey = false
 	p.dropString()
 	if !p.open('{') {
-		p.err = &LimitError{Limit: "depth", Max: int64(p.depth), Offset: r.base + int64(i)}
+		p.err = &LimitError{Limit: "depth", Max: int64(p.depth), Offset: r.p.base + int64(i)}
 		return i
 	}
 	r.fix(fixMissBracket)
@@ -301,7 +221,7 @@ func (r *repairer) closesAll(i int) bool {
 // runBefore gives where a run of commas, closing brackets and white space before end begins, with one of the former or a
 // line break; end where there is none or it is too long.
 func (r *repairer) runBefore(start, end int) int {
-	if r.quote != quDouble || r.p.inKey {
+	if r.quote != '"' || r.p.inKey {
 		return end
 	}
 	run, all := runAtEnd(r.b[start:end])
@@ -320,11 +240,8 @@ func runAtEnd(b []byte) (run int, all bool) {
 			run = i - 1
 		case ' ', '\t', '\r':
 		default:
-			escapes := 0
-			for run == i && escapes < i && b[i-1-escapes] == '\\' {
-				escapes++
-			}
-			if escapes%2 == 1 { // the first sign is escaped
+			escapes := i - len(bytes.TrimRight(b[:i], `\`))
+			if run == i && escapes%2 == 1 { // the first sign is escaped
 				for run++; run < len(b) && isBlank(b[run]) && b[run] != '\n'; run++ {
 				}
 			}
@@ -334,29 +251,20 @@ func runAtEnd(b []byte) (run int, all bool) {
 	return run, true
 }
 
-// decideEmbedded reads JSON or code in the string whose quotes have no escapes, up to the bracket that ends it (RP-11).
-func (r *repairer) decideEmbedded(i int) act {
-	for k := i; k < len(r.b); k++ {
-		a := act{do: (*repairer).pass, state: rpEmbedded, to: k + 1}
-		switch r.b[k] {
+// nestingAfter gives how many brackets of JSON or code in the string are open behind b (RP-11).
+func (r *repairer) nestingAfter(b []byte) int {
+	n := r.nesting
+	for i := 0; i < len(b) && n > 0; i++ {
+		switch b[i] {
 		case '\\':
-			k++
-			continue
-		case '"': // give escapes it
-			a.fix = fixInner
+			i++
 		case '{', '[':
-			a.embedded = 1
+			n++
 		case '}', ']':
-			if a.embedded = -1; r.embedded == 1 {
-				a.state = rpString
-			}
-		default:
-			continue
+			n--
 		}
-		return a
 	}
-	r.short = r.short || !r.eof
-	return act{do: (*repairer).endText, to: len(r.b), fix: fixCut}
+	return n
 }
 
 // verdict is what a quote inside a string turns out to be.
@@ -384,9 +292,9 @@ func (r *repairer) judge(i int, run bool) verdict {
 	object := r.inside() == '{'
 	odd := r.inner%2 == 1 // a quotation inside is open
 	x := r.next(i)
-	if isQuote(x.c) && !x.space && (x.c == '"' || r.quote != quDouble && x.c != symEscape) {
-		// Two quotes in a row: the outer one is the second if the first closes a quotation.
-		if y := r.next(x.end); y.c != symFar && (ends(y.c) || y.c == ';') {
+	if isQuote(x.c) && !x.space && (x.c == '"' || r.quote != '"') {
+		// Quotes in a row: the outer one is the last if the first closes a quotation.
+		if y := r.next(r.quotesAt(i)); y.c != symFar && (ends(y.c) || y.c == ';') {
 			if odd {
 				return isInner
 			}
@@ -424,13 +332,10 @@ func (r *repairer) judge(i int, run bool) verdict {
 			return isClose
 		}
 	case '`':
-		if r.has(x.at, "```") {
-			if c := r.byteAt(x.at + 3); x.line || c == 0 || c == '\n' || c == '\r' {
-				return isClose
-			}
+		if r.fenceAt(x) {
+			return isClose
 		}
 	}
-	run = run && r.quote == quDouble
 	switch {
 	case object && r.memberAt(x, false, odd), !object && r.elementAt(x, false, odd):
 		return isClose
@@ -442,18 +347,9 @@ func (r *repairer) judge(i int, run bool) verdict {
 
 // judgeBracket goes on with the closing bracket x.
 func (r *repairer) judgeBracket(x sign, odd bool) verdict {
-	match := len(r.p.stack) - 1
-	for match >= 0 && r.kind(match)+2 != x.c {
-		match--
-	}
-	if match == 0 && !odd {
-		return isClose // the document's end: anything may follow
-	}
+	match := r.matching(x.c)
 	y := r.next(x.end)
-	if y.line || ends(y.c) || y.c == ';' || y.c == ')' {
-		return closeIf(match >= 0 || !odd)
-	}
-	return closeIf(!odd && match >= 0 && (isQuote(y.c) || y.c == '{' || y.c == '[' || y.c == '/' || y.c == '#'))
+	return closeIf(!odd && match >= 0 || (y.line || ends(y.c)) && (match >= 0 || !odd))
 }
 
 // judgeComma goes on with the comma x.
@@ -463,7 +359,7 @@ func (r *repairer) judgeComma(x sign, object, odd bool) verdict {
 	}
 	y := r.next(x.end)
 	switch {
-	case ends(y.c), y.c == symDots, y.c == '.' && r.has(y.at, "..."), y.c == '#' && !odd, y.c == '/' && r.comment(y), y.c == '`' && r.has(y.at, "```"):
+	case ends(y.c), y.c == symDots, y.c == '.' && r.has(y.at, "..."), y.c == '#' && !odd, y.c == '/' && r.comment(y), r.fenceAt(y):
 		return isClose
 	case object:
 		return closeIf(y.c == ':' || r.memberAt(y, true, odd))
@@ -500,10 +396,8 @@ func (r *repairer) decideBare(i int) act {
 			if r.nesting > 0 {
 				return act{do: (*repairer).pass, state: rpBare, to: i + n, nesting: -1}
 			}
-			for _, f := range r.p.stack {
-				if f.kind+2 == c {
-					return end
-				}
+			if r.matching(c) >= 0 {
+				return end
 			}
 		case c == ',' || c == ';':
 			if r.bareEnds(i, n) {

@@ -21,7 +21,7 @@ func (r *repairer) decidePlain(i int) act {
 		r.seen = end - i // so that a long one is not read again for each chunk
 		return bare
 	}
-	if value, fix, ok := readToken(r.token[:0], r.b[i:end], end == len(r.b)); ok {
+	if value, fix, ok := readToken(r.b[i:end], end == len(r.b)); ok {
 		a := act{do: (*repairer).giveScalar, n: end - i, fix: fix, value: value}
 		if r.standsAlone(i + a.n) {
 			return a
@@ -34,7 +34,7 @@ func (r *repairer) decidePlain(i int) act {
 }
 
 func (r *repairer) refuseNumber(i int) int {
-	r.p.err = &LimitError{Limit: "number", Max: int64(r.p.maxNumber), Offset: r.base + int64(i+r.p.maxNumber)}
+	r.p.err = &LimitError{Limit: "number", Max: int64(r.p.maxNumber), Offset: r.p.base + int64(i+r.p.maxNumber)}
 	return i
 }
 
@@ -50,10 +50,10 @@ var cutWords = [...]string{"true", "false", "null", "True", "False", "None", "un
 
 var literals = map[string][]byte{"true": trueText, "false": falseText, "null": nullText}
 
-// readToken gives the JSON value that a token without quotes stands for, and which repair that is; dst is used for it. cut says that the text ends
+// readToken gives the JSON value that a token without quotes stands for, and which repair that is. cut says that the text ends
 // behind it.
-func readToken(dst, token []byte, cut bool) (value []byte, fix string, ok bool) {
-	if isNumber(token) {
+func readToken(token []byte, cut bool) (value []byte, fix string, ok bool) {
+	if IsNumber(token) {
 		return token, "", true
 	}
 	if word, ok := words[string(token)]; ok {
@@ -67,40 +67,35 @@ func readToken(dst, token []byte, cut bool) (value []byte, fix string, ok bool) 
 			return literals[words[word]], fixCut, true
 		}
 	}
-	if len(token) == 0 || !isDigit(token[0]) && token[0] != '+' && token[0] != '-' && token[0] != '.' {
+	if len(token) == 0 || !isDigit(token[0]) && strings.IndexByte("+-.", token[0]) < 0 {
 		return nil, "", false
 	}
 	// What is meant as a number: with a plus, a point at an end, marks between its digits, or cut off in the exponent (RP-15).
-	fix = fixNumber
-	if cut {
+	text := strings.TrimPrefix(string(token), "+")
+	digits, negative := strings.CutPrefix(text, "-")
+	if negative && digits == "" {
+		return []byte("-0"), fixCut, true
+	}
+	if point := strings.TrimPrefix(digits, "."); point == "" || !isDigit(point[0]) {
+		return nil, "", false
+	}
+	if fix = fixNumber; cut {
 		fix = fixCut
 	}
-	rest := bytes.TrimPrefix(token, []byte("+"))
-	if sign := bytes.TrimPrefix(rest, []byte("-")); len(sign) < len(rest) {
-		dst, rest = append(dst, '-'), sign
+	digits = strings.ReplaceAll(strings.ReplaceAll(digits, "_", ""), ",", "")
+	if e := strings.LastIndexAny(digits, "eE"); e > 0 && strings.Trim(digits[e+1:], "+-") == "" {
+		digits, fix = digits[:e], fixCut
 	}
-	if len(rest) == 0 && len(dst) > 0 {
-		return append(dst, '0'), fixCut, true
+	if strings.Count(digits, ".") == 1 {
+		digits = strings.TrimSuffix(digits, ".")
 	}
-	if len(rest) > 0 && rest[0] == '.' {
-		dst = append(dst, '0')
+	if digits[0] == '.' {
+		digits = "0" + digits
 	}
-	for i, c := range rest {
-		if c != '_' && c != ',' || i == 0 || !isDigit(rest[i-1]) {
-			dst = append(dst, c)
-		}
+	if negative {
+		digits = "-" + digits
 	}
-	n := len(dst)
-	if n > 1 && (dst[n-1] == '+' || dst[n-1] == '-') && dst[n-2]|0x20 == 'e' {
-		n--
-	}
-	if n > 0 && dst[n-1]|0x20 == 'e' {
-		dst, fix = dst[:n-1], fixCut
-	}
-	if bytes.Count(dst, []byte(".")) == 1 {
-		dst = bytes.TrimSuffix(dst, []byte("."))
-	}
-	return dst, fix, len(dst) > 0 && (isDigit(rest[0]) || len(rest) > 1) && isNumber(dst)
+	return []byte(digits), fix, IsNumber([]byte(digits))
 }
 
 // thousand says whether a comma and exactly three digits go on with the number b[start:i]. Only in an object, where no member begins
@@ -125,8 +120,6 @@ func (r *repairer) standsAlone(i int) bool {
 	switch x.c {
 	case ';', ')', '{':
 		return true
-	case ':':
-		return r.inside() == '['
 	case '/':
 		return r.comment(x)
 	case '#', '[', '`', symDots:
@@ -154,14 +147,4 @@ func (l *look) oneArgument(i int) bool {
 		}
 	}
 	return end > x.at && l.next(end).c == ')'
-}
-
-// color says whether #fff or the like stands at i.
-func (l *look) color(i int) bool {
-	n := 0
-	for n < 9 && hexValue(l.byteAt(i+1+n)) != 0xFF {
-		n++
-	}
-	c := l.byteAt(i + 1 + n)
-	return (n == 3 || n == 4 || n == 6 || n == 8) && (isBlank(c) || c == ',' || c == '}' || c == ']' || c == '"')
 }

@@ -1,6 +1,9 @@
 package jsonuri
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // How a container was written, in a frame's stray.
 const (
@@ -23,10 +26,12 @@ func (r *repairer) pass(i int) int {
 	a := &r.a
 	r.calls += int(a.calls)
 	r.inner += int(a.inner)
-	r.embedded += int(a.embedded)
 	r.nesting = min(r.nesting+int(a.nesting), 100)
 	if r.closed = a.c; a.stray != 0 {
 		r.p.top().stray += uint8(a.stray)
+	}
+	if r.state < rpProse {
+		r.back = r.state
 	}
 	r.state = a.state
 	return i + a.n
@@ -48,13 +53,15 @@ func (r *repairer) inTuple() bool { return r.inside() == '[' && r.p.top().stray&
 // common decides about what means the same wherever a sign of the structure is due.
 func (r *repairer) common(x sign) (a act, ok bool) {
 	switch {
-	case x.c == '`' && r.has(x.at, "```"):
+	case r.fenceAt(x):
 		return act{do: (*repairer).finish}, true
+	case x.c == '#' && r.state == rpValue && r.inside() == '{' && !isBlank(r.byteAt(x.end)): // #fff
+		return a, false
 	case (x.c == '/' || x.c == '#') && r.comment(x): // RP-05
 		if x.c == '/' && r.byteAt(x.end) == '*' {
-			return act{do: (*repairer).beginComment, state: rpBlock, n: 2, fix: fixComment}, true
+			return to(rpBlock, 2, fixComment), true
 		}
-		return act{do: (*repairer).beginComment, state: rpLine, n: 1, fix: fixComment}, true
+		return to(rpLine, 1, fixComment), true
 	case x.c == '.' && r.has(x.at, "...") || x.c == symDots: // RP-05
 		end := x.end
 		for end < x.at+maxLook && x.c == '.' && r.byteAt(end) == '.' {
@@ -64,22 +71,11 @@ func (r *repairer) common(x sign) (a act, ok bool) {
 		if r.state == rpValue && !ends(y.c) && !isQuote(y.c) && y.c != '{' && y.c != '[' && y.c != '/' {
 			return a, false
 		}
-		return act{do: (*repairer).leftOut, n: end - x.at, fix: fixDots}, true
-	case (x.c == symEscape || x.c == '\\') && r.mayBeEscaped(x): // RP-14
+		return to(r.state, end-x.at, fixDots), true
+	case x.c == '\\' && r.mayBeEscaped(x): // RP-14
 		return act{do: (*repairer).startEscaped, fix: fixEscapedDoc}, true
 	}
 	return a, false
-}
-
-// leftOut passes an ellipsis; a comma may follow it.
-func (r *repairer) leftOut(i int) int {
-	r.fresh, r.comma = false, false
-	return i + r.a.n
-}
-
-func (r *repairer) beginComment(i int) int {
-	r.back = r.state
-	return r.pass(i)
 }
 
 // decideComment finds the end of a comment.
@@ -104,14 +100,8 @@ func (r *repairer) decideComment(i int) act {
 
 // lastLine says whether no line break follows.
 func (l *look) lastLine(i int) bool {
-	for k := i; k < i+maxLook; k++ {
-		if c := l.byteAt(k); c == '\n' || c == '\r' {
-			return false
-		} else if c == 0 && k >= len(l.b) {
-			return true
-		}
-	}
-	return false
+	c, at := l.find(i, "\r\n")
+	return c == 0 && at < i+maxLook
 }
 
 // decideKey reads a key or the end of the object.
@@ -147,7 +137,7 @@ func (r *repairer) decideKey(x sign) act {
 	if !isQuote(x.c) {
 		return act{do: (*repairer).openKey}
 	}
-	a := act{do: (*repairer).openKey, quote: quoteOf(x.c), n: x.end - x.at}
+	a := act{do: (*repairer).openKey, quote: x.c, n: x.end - x.at}
 	if c, n := r.sym(x.end); c == x.c { // RP-02: ""name", one quote too many
 		if y := r.next(x.end + n); !y.space && y.c != ':' && y.c != '=' && y.c != ',' && y.c != '}' && y.c != 0 {
 			a.n, a.fix = a.n+n, fixExtraQuote
@@ -172,11 +162,7 @@ func (r *repairer) emptyKey(i int) int {
 
 // anotherComma is a comma where a key or value should be.
 func (r *repairer) anotherComma(x sign) act {
-	a := act{do: (*repairer).passComma, n: x.end - x.at, state: r.state}
-	if r.fresh || r.comma {
-		a.fix = fixExtraComma
-	}
-	return a
+	return act{do: (*repairer).passComma, n: x.end - x.at, state: r.state, fix: fixExtraComma}
 }
 
 func (r *repairer) passComma(i int) int {
@@ -191,21 +177,16 @@ func (r *repairer) passComma(i int) int {
 func (r *repairer) decideColon(x sign) act {
 	switch x.c {
 	case 0:
-		return r.null(fixCut)
-	case ':':
+		return act{do: (*repairer).finish}
+	case ':', '=':
+		fix := fixColon
 		if r.b[x.at] == ':' {
-			return to(rpValue, 1, "")
+			fix = ""
 		}
-		return to(rpValue, x.end-x.at, fixColon)
-	case '=':
-		if r.byteAt(x.end) == '>' {
+		if r.byteAt(x.end) == '>' { // =>
 			x.end++
 		}
-		return to(rpValue, x.end-x.at, fixColon)
-	case '-':
-		if r.byteAt(x.end) == '>' {
-			return to(rpValue, 2, fixColon)
-		}
+		return to(rpValue, x.end-x.at, fix)
 	case ',', '}', ';':
 		return r.null(fixMissValue)
 	case '/', '#':
@@ -256,9 +237,6 @@ func (r *repairer) decideValue(x sign) act {
 	object := r.inside() == '{'
 	switch x.c {
 	case 0:
-		if object { // RP-07
-			return r.null(fixCut)
-		}
 		return act{do: (*repairer).finish}
 	case '{', '[':
 		return act{do: (*repairer).open, c: x.c, n: n}
@@ -285,19 +263,9 @@ func (r *repairer) decideValue(x sign) act {
 		default:
 			return act{do: (*repairer).open, c: '(', n: n, fix: fixBracket}
 		}
-	case '`':
-		if r.has(x.at, "```") && object {
-			// A string in a fence goes on at once; a line break behind the fence says that this is the end of the answer.
-			if c := r.byteAt(x.at + 3); c != 0 && !isBlank(c) {
-				return act{do: (*repairer).openText, quote: quFence, n: 3}
-			}
-			return r.null(fixCut)
-		}
 	}
-	if x.c != '#' || !r.color(x.at) {
-		if a, ok := r.common(x); ok {
-			return a
-		}
+	if a, ok := r.common(x); ok {
+		return a
 	}
 	if isQuote(x.c) {
 		return r.decideOpening(x)
@@ -312,7 +280,7 @@ func (r *repairer) open(i int) int {
 	}
 	r.beginValue()
 	if !p.open(kind) {
-		p.err = &LimitError{Limit: "depth", Max: int64(p.depth), Offset: r.base + int64(i)}
+		p.err = &LimitError{Limit: "depth", Max: int64(p.depth), Offset: r.p.base + int64(i)}
 		return i
 	}
 	p.top().stray = round
@@ -324,24 +292,24 @@ func (r *repairer) open(i int) int {
 	return i + r.a.n
 }
 
-// decideOpening reads the opening quote x of a string, which may stand twice (RP-13).
+// decideOpening reads the opening quote x of a string, which may stand twice (RP-13) or three times.
 func (r *repairer) decideOpening(x sign) act {
-	a := act{do: (*repairer).openText, quote: quoteOf(x.c), n: x.end - x.at}
-	if a.quote > quSingle || r.byteAt(x.end) != x.c {
+	a := act{do: (*repairer).openText, quote: x.c, n: x.end - x.at}
+	if r.byteAt(x.end) != x.c {
 		return a
 	}
-	if r.byteAt(x.end+1) == x.c { // three
-		a.n = 3
-		if y := r.next(x.end + 2); y.c == ',' || y.c == '}' || y.c == ']' {
-			return act{do: (*repairer).emptyText, n: 3, fix: fixExtraQuote}
-		}
-		a.quote += quTriple - quDouble
-		return a
+	end := x.end + 1
+	if r.byteAt(end) == x.c {
+		end++
 	}
-	switch y := r.next(x.end + 1); {
-	case ends(y.c), y.space, y.c == ':', y.c == ';', y.c == ')', y.c == '+', y.c == '/', y.c == '#', isQuote(y.c):
-	default:
+	y := r.next(end)
+	empty := y.c == ',' || y.c == '}' || y.c == ']'
+	switch n := end - x.at; {
+	case n == 3 && empty:
 		a.n, a.fix = 2, fixExtraQuote
+	case n == 2 && (empty || y.space || y.c == 0 || y.c == symFar || isQuote(y.c) || strings.IndexByte(":;)+/#", y.c) >= 0):
+	default:
+		a.n, a.fix = n, fixExtraQuote
 	}
 	return a
 }
@@ -386,39 +354,32 @@ func (r *repairer) decideAfter(x sign) act {
 		// RP-06: a member of the object around the array, which was not closed.
 		return act{do: (*repairer).closeTo, index: m - 1, state: rpAfter, fix: fixMissBracket}
 	}
-	if r.fresh {
-		return to(next, 0, "")
-	}
 	return to(next, 0, fixMissComma)
 }
 
-// decideBracket reads a closing bracket, which may not match.
+// decideBracket reads a closing bracket, which may not match (RP-06).
 func (r *repairer) decideBracket(x sign) act {
-	index := len(r.p.stack) - 1
+	top := len(r.p.stack) - 1
 	f := r.p.top()
-	a := act{do: (*repairer).closeTo, n: x.end - x.at, index: index, c: x.c, state: rpAfter}
-	ignored := r.skip(x, fixMoreBracket)
-	ignored.c = x.c
+	matches := f.kind+2 == x.c
 	switch {
-	case f.kind+2 == x.c && f.stray&strays > 0:
-		ignored.stray = -1
-		return ignored
-	case f.kind+2 == x.c && r.closed == x.c && r.oneTooMany(x.end, index):
-		return ignored
-	case f.kind+2 == x.c:
-		if r.comma {
-			a.fix = fixExtraComma
-		}
-	case f.stray&implied != 0 && x.c == ']':
-		a.index-- // the object has no brackets of its own
-	default:
-		a.index, a.fix = r.mismatched(x.end, x.c), fixBracket
-		if a.index > index {
-			if r.closed != x.c {
-				ignored.fix = fixBracket
-			}
-			return ignored
-		}
+	case matches && f.stray&strays > 0:
+		a := r.skip(x, fixMoreBracket)
+		a.c, a.stray = x.c, -1
+		return a
+	case f.stray&implied != 0 && x.c == ']': // the object has no brackets of its own
+		return act{do: (*repairer).closeTo, n: x.end - x.at, index: top - 1, c: x.c, state: rpAfter}
+	}
+	a := act{do: (*repairer).closeTo, n: x.end - x.at, index: r.closes(x.end, x.c), c: x.c, state: rpAfter}
+	switch {
+	case a.index > top && (matches || r.closed == x.c):
+		a.do, a.state, a.fix = (*repairer).pass, r.state, fixMoreBracket
+	case a.index > top:
+		a.do, a.state, a.fix = (*repairer).pass, r.state, fixBracket
+	case !matches:
+		a.fix = fixBracket
+	case r.comma:
+		a.fix = fixExtraComma
 	}
 	return a
 }
@@ -436,64 +397,53 @@ func (r *repairer) closeTo(i int) int {
 	return i + r.a.n
 }
 
-// oneTooMany says whether a second closing bracket in a row, behind which stands i, is none of the container at index: what
-// follows goes on with that, and not with the one around it (RP-13).
-func (r *repairer) oneTooMany(i, index int) bool {
-	kind := r.kind(index)
-	if index == 0 || r.kind(index-1) == kind {
-		return false
+// closes gives the index of the outermost container that a closing bracket c ends, behind which stands i; the number of open
+// containers if it ends none. Where it does not match the innermost one, or a bracket of its kind was the last thing, what
+// stands behind it says which: the container that is left goes on with that.
+func (r *repairer) closes(i int, c byte) int {
+	top, match, doubled := len(r.p.stack)-1, r.matching(c), r.closed == c
+	if match == top && (!doubled || top == 0 || r.kind(top-1) == r.kind(top)) {
+		return top
 	}
 	then := r.then(i)
-	return kind == '{' && then == thenKey || kind == '[' && then == thenValue && r.elementFollows(i)
-}
-
-// mismatched gives the index of the outermost container that a closing bracket c ends which does not match the innermost one;
-// the number of open containers if it ends none. Either the closing brackets in between are missing, or it is the wrong
-// bracket for the innermost one, or it is one too many: what stands behind it, at i, goes on with the container that is left
-// (RP-06).
-func (r *repairer) mismatched(i int, c byte) int {
-	top := len(r.p.stack) - 1
-	none := top + 1
-	match := top
-	for match >= 0 && r.kind(match)+2 != c {
-		match--
+	goesOn := byte('{')
+	if then == thenValue || then == thenBracket {
+		goesOn = '['
 	}
 	first, second := match, top
-	then := r.then(i)
-	if next := r.next(i).c; next == '{' || next == '[' { // an element, whose comma is missing
-		then = thenValue
+	if c == ']' && goesOn == '{' || c == '}' && then == thenBracket {
+		first, second = top, match
 	}
-	goesOn := byte('{')
-	switch then {
-	case thenEnd, thenLong:
+	switch {
+	case then == thenEnd, match == top && then > thenValue:
 		if match < 0 {
 			return top
 		}
 		return match
-	case thenValue, thenBracket:
-		goesOn = '['
-	}
-	if c == ']' && (then == thenKey || then == thenBrace) || c == '}' && then == thenBracket {
-		first, second = top, match
-	}
-	doubled := r.closed == c
-	switch {
 	case doubled && r.kind(top) == goesOn:
-		return none
+		return top + 1
 	case first >= 0 && r.kind(first-1) == goesOn:
 		return first
 	case second >= 0 && r.kind(second-1) == goesOn:
 		return second
 	}
-	return none
+	return top + 1
+}
+
+// matching gives the index of the innermost container that a closing bracket c fits; -1 if there is none.
+func (r *repairer) matching(c byte) int {
+	match := len(r.p.stack) - 1
+	for match >= 0 && r.kind(match)+2 != c {
+		match--
+	}
+	return match
 }
 
 // What stands behind a place between two values.
 const (
 	thenEnd     = iota // the end of the text, or nothing that goes on with a document
 	thenKey            // a key, with a comma before it or not
-	thenValue          // a comma and a value
-	thenLong           // a string that may be a key
+	thenValue          // a container, or a comma and a value
 	thenBrace          // }
 	thenBracket        // ]
 )
@@ -509,47 +459,38 @@ func (l *look) commas(x sign) sign {
 func (l *look) then(i int) int {
 	x := l.next(i)
 	comma := x.c == ','
-	switch x.c {
-	case '}':
-		return thenBrace
-	case ']':
-		return thenBracket
-	case ',':
+	if comma {
 		x = l.commas(x)
 	}
 	switch {
-	case x.c == '`' && l.has(x.at, "```"):
-		return thenEnd
+	case x.c == '}' && !comma:
+		return thenBrace
+	case x.c == ']' && !comma:
+		return thenBracket
 	case isQuote(x.c):
 		end, ok := l.quoted(x)
 		switch c := l.next(end).c; {
-		case !ok, c == symFar:
-			return thenLong
-		case c == ':', c == '=':
+		case !ok || c == symFar: // it may be a key or not
+		case c == ':' || c == '=':
 			return thenKey
+		case comma && ends(c):
+			return thenValue
 		}
-	case x.c == '{', x.c == '[', isTokenByte(x.c), x.c == symOther:
-		if l.bareKey(x.at) {
-			return thenKey
-		}
-	default:
-		return thenEnd
-	}
-	if comma {
+	case l.bareKey(x.at):
+		return thenKey
+	case x.c == '{', x.c == '[', comma && l.plainValue(x, false):
 		return thenValue
 	}
 	return thenEnd
 }
 
-// elementFollows says whether what stands behind the comma at i is an element of a document, and not a word of the text around it.
-func (l *look) elementFollows(i int) bool {
-	x := l.commas(l.next(i))
-	return x.c == '{' || x.c == '[' || isQuote(x.c) && l.quotedElement(x, false) || isTokenByte(x.c) && l.plainValue(x, false)
-}
-
 // finish ends the document at the end of the text, or where a fence says that there is no more of it.
 func (r *repairer) finish(i int) int {
 	p := r.p
+	if r.inside() == '{' && (r.state == rpColon || r.state == rpValue) { // RP-07
+		r.fix(fixCut)
+		p.scalar(nullText)
+	}
 	for len(p.stack) > 0 {
 		r.fix(fixMissBracket)
 		p.close()
@@ -560,21 +501,23 @@ func (r *repairer) finish(i int) int {
 }
 
 // ended says whether the bracket that ends the document has come, and nothing that may go on with it.
-func (r *repairer) ended() bool { return r.state == rpDone || r.state == rpLast && len(r.pend) == 0 }
+func (r *repairer) ended() bool { return r.state == rpDone || r.state == rpLast && len(r.p.pend) == 0 }
 
 // decideLast reads what stands behind the bracket that ends the document: one that came too early if the document goes on (RP-13).
 func (r *repairer) decideLast(x sign) act {
 	if x.c == '}' || x.c == ']' {
 		return r.skip(x, fixMoreBracket)
 	}
-	kind := r.inside()
-	if then := r.then(x.at); kind == '{' && then == thenKey || kind == '[' && then == thenValue && r.elementFollows(x.at) {
-		return to(rpAfter, 0, fixMoreBracket)
+	then, y := r.then(x.at), r.commas(x)
+	goesOn := then == thenKey
+	switch {
+	case r.inside() == '[':
+		goesOn = x.c == ',' && then == thenValue
+	case x.c == ',': // RP-11: a key with a part missing, or a string
+		goesOn = goesOn || isQuote(y.c) || isDigit(y.c) || y.c == '{' || y.c == '[' || r.halfKey(y.at)
 	}
-	if kind == '{' && x.c == ',' { // RP-11: a key with a part missing, or a string
-		if y := r.commas(x); isQuote(y.c) || isDigit(y.c) || y.c == '{' || y.c == '[' || r.halfKey(y.at) {
-			return to(rpAfter, 0, fixMoreBracket)
-		}
+	if goesOn {
+		return to(rpAfter, 0, fixMoreBracket)
 	}
 	return act{do: (*repairer).endDocument}
 }
@@ -589,14 +532,7 @@ func (r *repairer) endDocument(i int) int {
 // decideDone passes what stands behind the document; comma says that it was counted.
 func (r *repairer) decideDone(i int) act {
 	a := act{do: (*repairer).passRest}
-	if r.comma || i == len(r.b) {
-		return a
-	}
-	switch r.b[i] {
-	case '}', ']':
-		a.fix = fixMoreBracket
-	case '`':
-	default:
+	if !r.comma && i < len(r.b) && r.b[i] != '`' {
 		a.fix = fixTrailing
 	}
 	return a

@@ -22,14 +22,7 @@ func (e *URIError) Error() string {
 
 // Format joins segments to a uri, with the escapes of [AppendSegment]. No segments give the root, "".
 func Format(segments ...string) string {
-	if len(segments) == 0 {
-		return ""
-	}
-	n := len(segments)
-	for _, s := range segments {
-		n += len(s) + 1
-	}
-	uri := make([]byte, 0, n)
+	var uri []byte
 	for _, s := range segments {
 		uri = AppendSegment(uri, s)
 	}
@@ -49,11 +42,11 @@ func Parse(uri string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
+		segment := uri[s.start:s.end]
 		if s.escaped {
-			segments = append(segments, string(appendPlain(nil, uri[s.start:s.end])))
-		} else {
-			segments = append(segments, uri[s.start:s.end])
+			segment = string(appendPlain(nil, segment))
 		}
+		segments = append(segments, segment)
 		i = s.end + 1
 	}
 	return segments, nil

@@ -3,7 +3,6 @@ package ling
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/tube"
@@ -16,7 +15,7 @@ import (
 func (m *Manager) Close() error {
 	for {
 		m.wait(context.Background(), func() bool { return m.active == 0 })
-		if !m.quiet() {
+		if m.options.CloseGrace > 0 && !m.quiet() {
 			continue
 		}
 		m.mu.Lock()
@@ -51,32 +50,22 @@ func (m *Manager) CloseLater(closed func(error)) {
 	}
 }
 
-// quiet waits out the grace; false where something happened meanwhile.
+// quiet waits out the grace; false where something was started meanwhile.
 func (m *Manager) quiet() bool {
-	if m.options.CloseGrace <= 0 {
-		return true
-	}
-	m.mu.Lock()
-	turned, idle, over := m.turned, m.active == 0, m.over
-	m.mu.Unlock()
-	if !idle || over {
-		return idle
-	}
-	grace := time.NewTimer(m.options.CloseGrace)
-	defer grace.Stop()
-	select {
-	case <-turned:
-		return false
-	case <-grace.C:
-	case <-m.ctx.Done():
-	}
-	return true
+	ctx, cancel := context.WithTimeout(m.ctx, m.options.CloseGrace)
+	defer cancel()
+	started := false
+	_ = m.wait(ctx, func() bool { // the end of the grace is no error
+		started = m.active > 0
+		return started || m.over
+	})
+	return !started
 }
 
 // Cancel stops everything below and returns when nothing runs any more; the tube ends with "canceled" and reason is the
 // cause's text. cause may be nil. Where the run has ended before, or is just ending, it returns [tube.ErrEnded].
 func (m *Manager) Cancel(cause error) error {
-	if !m.stop(cause) {
+	if !m.Stop(cause) {
 		<-m.sent
 		return tube.ErrEnded
 	}
@@ -86,10 +75,7 @@ func (m *Manager) Cancel(cause error) error {
 
 // Stop is Cancel that does not wait, for callbacks and tasks: Close, which somebody must call, waits and ends the tube. It is false where
 // the end has begun: then the run ends as it would have.
-func (m *Manager) Stop(cause error) bool { return m.stop(cause) }
-
-// stop cancels what runs; false where the end has begun.
-func (m *Manager) stop(cause error) bool {
+func (m *Manager) Stop(cause error) bool {
 	if cause == nil {
 		cause = context.Canceled
 	}
@@ -148,15 +134,15 @@ func (m *Manager) end() {
 	}
 	switch {
 	case m.fatal != nil, m.canceled == nil && len(m.failures) > 0:
-		m.status = "failed"
+		m.sum.Status = "failed"
 	case errors.Is(m.canceled, ErrInterrupted):
-		m.status = "interrupted"
+		m.sum.Status = "interrupted"
 	case m.canceled != nil:
-		m.status = "canceled"
+		m.sum.Status = "canceled"
 	default:
-		m.status = "completed"
+		m.sum.Status = "completed"
 	}
-	status, cause := m.status, m.canceled
+	status, cause := m.sum.Status, m.canceled
 	m.writers, m.open, m.told, m.handlers = nil, nil, nil, nil
 	m.mu.Unlock()
 	switch status {
@@ -164,7 +150,7 @@ func (m *Manager) end() {
 		m.tube.Cancel(reason(cause))
 	case "interrupted":
 		m.report(ErrorData{Fatal: true}, interruption(cause))
-		m.tube.Close(status)
+		fallthrough
 	default:
 		m.tube.Close(status)
 	}

@@ -2,7 +2,6 @@ package ling
 
 import (
 	"encoding/json"
-	"slices"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/tube"
@@ -30,20 +29,7 @@ func ResultOf(t *tube.Tube) Result {
 			if json.Unmarshal(e.Value, &data) != nil {
 				continue
 			}
-			if data.Usage != (adapter.Usage{}) {
-				if o.Usage == nil {
-					o.Usage = map[string]adapter.Usage{}
-				}
-				u := o.Usage[data.Bot]
-				u.Add(data.Usage)
-				o.Usage[data.Bot] = u
-			}
-			if data.Model != "" && !slices.Contains(o.Models[data.Bot], data.Model) {
-				if o.Models == nil {
-					o.Models = map[string][]string{}
-				}
-				o.Models[data.Bot] = append(o.Models[data.Bot], data.Model)
-			}
+			o.add(data.Bot, data.Model, data.Usage)
 		case "finished":
 			var data struct{ Status string }
 			_ = json.Unmarshal(e.Value, &data) // it is ours

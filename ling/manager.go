@@ -106,12 +106,7 @@ type Manager struct {
 	told     map[string]bool                        // uris whose conflict was reported
 	handlers map[bot.Bot]func(error) (handled bool) // see OnFailure
 	failures []unhandled
-	errors   []ErrorData
-	usage    map[string]adapter.Usage
-	models   map[string][]string
-	repairs  map[string]map[string]int
-	cut      bool
-	status   string // of the end
+	sum      Result // what is known of it before the end, without the document
 	notes    []note // that [Manager.Notes] has not returned yet
 }
 
@@ -277,7 +272,9 @@ func (m *Manager) AddBot(b bot.Bot) error {
 			m.begin()
 		}
 		if ends {
-			m.otherEnded(b)
+			if err := b.Err(); err != nil {
+				m.failed(b, err)
+			}
 			if closed := m.done(); closed != nil {
 				go func() { closed(m.Close()) }() // the bot may call other watchers next
 			}

@@ -1,6 +1,7 @@
 package ling
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -64,7 +65,7 @@ func (m *Manager) Result(ctx context.Context) (Result, error) {
 
 // Peek returns what there is, without waiting; all includes what clients may not see.
 func (m *Manager) Peek(all bool) Result {
-	r := m.state()
+	r := m.Outcome()
 	// After the status: once that says that the run has ended, nothing can be missing from the document.
 	r.Result, r.Reserved = m.tube.Snapshot(all)
 	if string(r.Reserved) == "{}" {
@@ -74,34 +75,23 @@ func (m *Manager) Peek(all bool) Result {
 }
 
 // Outcome is Peek without the document, which takes time and memory to encode.
-func (m *Manager) Outcome() Result { return m.state() }
-
-// state returns what there is beside the document.
-func (m *Manager) state() Result {
+func (m *Manager) Outcome() Result {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	status := m.status
-	if status == "" {
-		status = "running"
-	}
-	r := Result{
-		Run: m.options.Run, Session: m.options.Session, Status: status,
-		Usage: maps.Clone(m.usage), Repairs: map[string]map[string]int{}, Truncated: m.cut, Errors: slices.Clone(m.errors),
-	}
-	if status == "canceled" {
+	r := m.sum
+	r.Run, r.Session, r.Status = m.options.Run, m.options.Session, cmp.Or(r.Status, "running")
+	if r.Status == "canceled" {
 		r.Reason = reason(m.canceled)
 	}
-	if r.Usage == nil {
-		r.Usage = map[string]adapter.Usage{}
-	}
-	if r.Errors == nil {
-		r.Errors = []ErrorData{}
-	}
-	r.Models = make(map[string][]string, len(m.models))
-	for name, models := range m.models {
+	r.Errors = append([]ErrorData{}, r.Errors...)
+	r.Usage = map[string]adapter.Usage{}
+	maps.Copy(r.Usage, m.sum.Usage)
+	r.Models = map[string][]string{}
+	for name, models := range m.sum.Models {
 		r.Models[name] = slices.Clone(models)
 	}
-	for name, kinds := range m.repairs {
+	r.Repairs = map[string]map[string]int{}
+	for name, kinds := range m.sum.Repairs {
 		r.Repairs[name] = maps.Clone(kinds)
 	}
 	return r
@@ -120,8 +110,8 @@ func (m *Manager) failure() error {
 		return nil
 	}
 	f := m.failures[0]
-	if b, ok := f.bot.(interface{ Name() string }); ok {
-		return fmt.Errorf("bot %s: %w", b.Name(), f.err)
+	if name := nameOf(f.bot); name != "" {
+		return fmt.Errorf("bot %s: %w", name, f.err)
 	}
 	return f.err
 }
@@ -169,8 +159,8 @@ func (m *Manager) report(data ErrorData, err error) {
 	data.Code, data.Message, data.ID, data.Pointer, data.Retryable, data.Filtered = f.Code, f.Message, f.ID, f.Pointer, f.Retryable, f.Filtered
 	data.RetryAfter = int((f.RetryAfter + time.Second - 1) / time.Second)
 	m.mu.Lock()
-	if len(m.errors) < maxErrors {
-		m.errors = append(m.errors, data)
+	if len(m.sum.Errors) < maxErrors {
+		m.sum.Errors = append(m.sum.Errors, data)
 	}
 	m.mu.Unlock()
 	m.send("error", data)
@@ -207,17 +197,17 @@ func nameOf(b bot.Bot) string {
 func (m *Manager) botEnded(b *bot.ChatBot, err error) {
 	r := b.Response()
 	m.mu.Lock()
-	m.usedLocked(b.Name(), r.Model, r.Usage)
+	m.sum.add(b.Name(), r.Model, r.Usage)
 	for kind, n := range r.Repairs {
-		if m.repairs == nil {
-			m.repairs = map[string]map[string]int{}
+		if m.sum.Repairs == nil {
+			m.sum.Repairs = map[string]map[string]int{}
 		}
-		if m.repairs[b.Name()] == nil {
-			m.repairs[b.Name()] = map[string]int{}
+		if m.sum.Repairs[b.Name()] == nil {
+			m.sum.Repairs[b.Name()] = map[string]int{}
 		}
-		m.repairs[b.Name()][kind] += n
+		m.sum.Repairs[b.Name()][kind] += n
 	}
-	m.cut = m.cut || r.Truncated
+	m.sum.Truncated = m.sum.Truncated || r.Truncated
 	delete(m.writers, b)
 	m.mu.Unlock()
 	if err != nil {
@@ -229,30 +219,21 @@ func (m *Manager) botEnded(b *bot.ChatBot, err error) {
 
 // sendBot sends that a bot has started or ended. Clients do not see that of a quiet bot.
 func (m *Manager) sendBot(b *bot.ChatBot, state string) {
-	value, err := rawjson.Marshal(struct {
+	_ = m.sendEvent("bot", struct { // a run that has ended takes no more
 		Bot   string `json:"bot"`
 		Root  string `json:"root"`
 		State string `json:"state"`
-	}{b.Name(), b.Root(), state})
-	if err != nil {
-		return // strings: cannot be
-	}
-	_, _ = m.tube.Send(tube.Event{Kind: tube.Named, Name: "bot", Value: value, Hidden: b.Config().Quiet}) // a run that has ended takes no more
-}
-
-// otherEnded does so for bots that are not of this project.
-func (m *Manager) otherEnded(b bot.Bot) {
-	if err := b.Err(); err != nil {
-		m.failed(b, err)
-	}
+	}{b.Name(), b.Root(), state}, b.Config().Quiet)
 }
 
 // send sends a named event.
-func (m *Manager) send(name string, data any) error {
+func (m *Manager) send(name string, data any) error { return m.sendEvent(name, data, false) }
+
+func (m *Manager) sendEvent(name string, data any, hidden bool) error {
 	text, err := rawjson.Marshal(data)
 	if err != nil {
 		return fmt.Errorf("ling: the data of the event %q has no JSON form: %w", name, errors.Unwrap(err))
 	}
-	_, err = m.tube.Send(tube.Event{Kind: tube.Named, Name: name, Value: text})
+	_, err = m.tube.Send(tube.Event{Kind: tube.Named, Name: name, Value: text, Hidden: hidden})
 	return err
 }

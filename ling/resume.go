@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -32,7 +31,7 @@ func (m *Manager) resume(r *Resumed) {
 		m.tube.HoldEnd()
 	}
 	so := ResultOf(m.tube)
-	m.usage, m.models, m.errors = so.Usage, so.Models, so.Errors
+	m.sum = Result{Usage: so.Usage, Models: so.Models, Errors: so.Errors}
 	document, _ := m.tube.Snapshot(true)
 	m.written.Store(int64(len(document)))
 }
@@ -100,11 +99,8 @@ func (m *Manager) TakeBack(parts []Part, kept []string) {
 	m.Restarted(slices.DeleteFunc(slices.Clone(parts), func(p Part) bool { return p.Quiet || p.Bot == "" }),
 		slices.DeleteFunc(slices.Clone(uris), func(uri string) bool { return hidden[uri] }))
 	set := func(uri string, value []byte, hidden bool) {
-		e := tube.Event{Kind: tube.Set, URI: []byte(uri), Value: value, Hidden: hidden}
-		if value[0] == '"' {
-			e.Kind, e.Value = tube.Append, value[1:len(value)-1]
-		}
-		_, _ = m.tube.Send(e) // a run that was just canceled takes no more
+		// A run that was just canceled takes no more.
+		_, _ = m.tube.Send(tube.Event{Kind: tube.Set, URI: []byte(uri), Value: value, Hidden: hidden})
 	}
 	for _, uri := range uris {
 		_, there := all.Get(uri)
@@ -135,14 +131,11 @@ func inside(uri string, is func(outer string) bool) bool {
 
 // Restarted tells readers that the run goes on after its process was lost: which bots begin again, and what is taken back of the document.
 func (m *Manager) Restarted(bots []Part, uris []string) {
-	value, err := rawjson.Marshal(struct {
+	_ = m.send("restarted", struct { // a run that was just canceled takes no more
 		Attempt int      `json:"attempt"`
 		Bots    []Part   `json:"bots"`
 		Parts   []string `json:"parts"`
 	}{m.options.Resumed.Attempt, append([]Part{}, bots...), append([]string{}, uris...)})
-	if err == nil {
-		_, _ = m.tube.Send(tube.Event{Kind: tube.Named, Name: "restarted", Value: value})
-	}
 }
 
 // Failures makes failures of before the run was resumed count as its own where keep says so, and as handled otherwise: what has failed is done
@@ -150,13 +143,13 @@ func (m *Manager) Restarted(bots []Part, uris []string) {
 func (m *Manager) Failures(keep func(ErrorData) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for i, e := range m.errors {
+	for i, e := range m.sum.Errors {
 		switch {
 		case !e.Failed || e.Handled:
 		case keep(e):
 			m.failures = append(m.failures, unhandled{nil, errors.New(e.Message)})
 		default:
-			m.errors[i].Handled = true
+			m.sum.Errors[i].Handled = true
 		}
 	}
 }

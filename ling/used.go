@@ -10,7 +10,7 @@ import (
 // stands for the bot; model is "provider:name"; counts are zero where nobody has counted.
 func (m *Manager) Used(name, model string, counts adapter.Usage) {
 	m.mu.Lock()
-	m.usedLocked(name, model, counts)
+	m.sum.add(name, model, counts)
 	m.mu.Unlock()
 	var told *adapter.Usage
 	if counts != (adapter.Usage{}) {
@@ -23,20 +23,20 @@ func (m *Manager) Used(name, model string, counts adapter.Usage) {
 	}{name, model, told})
 }
 
-// usedLocked sums up what was used under a name; mu is held.
-func (m *Manager) usedLocked(name, model string, counts adapter.Usage) {
+// add sums up what was used under a name.
+func (r *Result) add(name, model string, counts adapter.Usage) {
 	if counts != (adapter.Usage{}) {
-		if m.usage == nil {
-			m.usage = map[string]adapter.Usage{}
+		if r.Usage == nil {
+			r.Usage = map[string]adapter.Usage{}
 		}
-		u := m.usage[name]
+		u := r.Usage[name]
 		u.Add(counts)
-		m.usage[name] = u
+		r.Usage[name] = u
 	}
-	if model != "" && !slices.Contains(m.models[name], model) {
-		if m.models == nil {
-			m.models = map[string][]string{}
+	if model != "" && !slices.Contains(r.Models[name], model) {
+		if r.Models == nil {
+			r.Models = map[string][]string{}
 		}
-		m.models[name] = append(m.models[name], model)
+		r.Models[name] = append(r.Models[name], model)
 	}
 }

@@ -2,6 +2,8 @@ package run
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,6 +82,43 @@ func TestARunGoesOnWhileTheDatabaseIsAway(t *testing.T) {
 			})
 		})
 	}
+}
+
+// CL-10: a run whose start is still being stored when its server has to go is handed over as well.
+func TestARunThatIsBeingStoredIsHandedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := resumable{flow.Func(again, "", nil, func(ctx context.Context, _ *ling.Manager, _ map[string]any) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})}
+		d := openDB(t)
+		s, node := startOn(t, d, w, nil)
+		start := func() {
+			if _, _, err := s.Start(t.Context(), &Request{Who: access.Local, Subject: Subject{Workflow: again}}); err != nil {
+				t.Error(err)
+			}
+		}
+		start()
+		node.slow = 2 * time.Second
+		var started sync.WaitGroup
+		started.Go(start)
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		if err := errors.Join(s.Drain(ctx), s.Close()); err != nil {
+			t.Error(err)
+		}
+		started.Wait()
+		list, _, err := d.Runs().List(t.Context(), store.RunQuery{})
+		if err != nil || len(list) != 2 {
+			t.Errorf("%+v, %v", list, err)
+		}
+		for _, r := range list {
+			if r.State != store.RunRunning || r.Replica != "" {
+				t.Errorf("%+v", r)
+			}
+		}
+	})
 }
 
 // RU-02, RU-03: a start that cannot be stored is refused, and has done nothing.

@@ -15,7 +15,6 @@ import (
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/wording"
-	"github.com/lingserve/lingserve/run/hooks"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -46,21 +45,24 @@ func (s *Service) prepare(p access.Principal, a *Request, id string) (*spec, err
 	if err != nil {
 		return nil, err
 	}
+	sp := &spec{
+		origin: origin{
+			ID: id, Of: a.Subject, owner: p.Owner(), Role: p.Role, Session: a.Session,
+			Keyed: a.Key != "", Caller: a.Caller, KeyTag: a.KeyTag, Unattended: a.Unattended,
+		},
+		request: a, files: files, config: s.o.Bot, account: a.Account,
+	}
 	switch {
 	case a.Agent != "" && (a.Workflow != "" || a.Inline != nil):
 		return nil, misfit("/agent", "expected a workflow or an agent, not both")
 	case a.Agent != "":
-		return s.prepareAgent(p, a, id, files)
+		return s.prepareAgent(p, a, sp)
 	case a.Session != "" && s.o.Turns == nil:
 		return nil, misfit("/session", "this server has no sessions")
 	case a.Session == "" && a.OnBusy != "":
 		return nil, misfit("/on_busy", "expected a session too, because only a session can be busy")
 	case a.OnBusy == string(turn.Steer):
 		return nil, misfit("/on_busy", "steer works only with agents; expected queue, reject or interrupt")
-	}
-	sp := &spec{
-		origin: origin{ID: id, owner: p.Owner(), Role: p.Role, Session: a.Session},
-		files:  files, config: s.o.Bot, params: a.Params, filters: a.filters(),
 	}
 	if sp.workflow, err = s.workflowOf(p, a); err != nil {
 		return nil, err
@@ -181,7 +183,7 @@ func (s *Service) inline(text json.RawMessage) (flow.Workflow, error) {
 const maxMisfits = 20
 
 // prepareAgent is prepare for a run of an agent.
-func (s *Service) prepareAgent(p access.Principal, a *Request, id string, files []adapter.Part) (*spec, error) {
+func (s *Service) prepareAgent(p access.Principal, a *Request, sp *spec) (*spec, error) {
 	if s.o.Turns == nil {
 		return nil, refuse(ErrUnknown, "unknown agent "+wording.Quote(a.Agent)+"; this server has no agents")
 	}
@@ -200,42 +202,34 @@ func (s *Service) prepareAgent(p access.Principal, a *Request, id string, files 
 	}
 	if by, ok := s.o.Agents.(ByWorkflow); ok && len(faults) == 0 {
 		if workflow := by.Workflow(a.Agent); workflow != "" {
-			return s.prepareByWorkflow(p, a, id, workflow)
+			return s.prepareByWorkflow(p, a, sp.ID, workflow)
 		}
 	}
 	var text string
 	switch kind := rawjson.Kind(a.Input); {
 	case kind != "a string" || json.Unmarshal(a.Input, &text) != nil:
 		faults.add("/input", "expected a string, found "+kind)
-	case text == "" && len(files) == 0:
+	case text == "" && len(sp.files) == 0:
 		faults.add("/input", "is empty; expected a message to the agent")
 	}
 	if len(faults) > 0 {
 		return nil, misfitting(faults...)
 	}
 	var media []turn.Media
-	for _, f := range files {
+	for _, f := range sp.files {
 		kind := f.Kind()
 		if kind != adapter.KindImage && kind != adapter.KindAudio {
 			kind = "file"
 		}
 		media = append(media, turn.Media{Type: kind, URL: f.Image + f.File, Name: f.Name})
 	}
-	ar := s.newAgentRun(a.Agent, a.OnBusy)
-	ar.envelope = &turn.Envelope{
-		ID: id, Channel: Channel, Content: text, Media: media, Life: ar,
-		Extra: map[string]any{
-			ExtraAgent: a.Agent, turn.ExtraRun: id, hooks.Options: a.Options, hooks.Instructions: a.Instructions,
-			hooks.History: a.History, turn.ExtraTimezone: s.o.Timezones[a.Agent],
-		},
-	}
-	return &spec{
-		origin: origin{
-			ID: id, Of: a.Subject, owner: p.Owner(), Role: p.Role, Again: a,
-			Session: cmp.Or(a.Session, id), // a new session, in which the conversation can continue
-		},
-		agent: ar, workflow: ar, config: s.o.Bot, filters: a.filters(),
-	}, nil
+	sp.Again, sp.files = a, nil
+	sp.Session = cmp.Or(a.Session, sp.ID) // a new session, in which the conversation can continue
+	s.addTurn(sp, a.Agent, &turn.Envelope{
+		ID: sp.ID, Channel: Channel, Content: text, Media: media,
+		Extra: map[string]any{ExtraAgent: a.Agent, turn.ExtraRun: sp.ID, turn.ExtraTimezone: s.o.Timezones[a.Agent]},
+	})
+	return sp, nil
 }
 
 // prepareByWorkflow is prepare for an agent whose answers a workflow writes.
@@ -265,18 +259,27 @@ func (s *Service) makeTurn(sp *spec, req *Request) {
 	if json.Unmarshal(req.Input, &text) != nil {
 		text = cmp.Or(string(req.Input), "{}")
 	}
-	a := s.newAgentRun(sp.Of.Workflow, req.OnBusy)
-	a.answer = &workflow.Answer{Workflow: sp.workflow, Input: sp.input, Stop: func(cause error) {
+	answering := sp.workflow
+	a := s.addTurn(sp, sp.Of.Workflow, &turn.Envelope{
+		ID: sp.ID, Channel: Channel, Content: text,
+		Sender: turn.Sender{NoCommands: true}, // a workflow's input is what its schema says, commas included
+		Extra:  map[string]any{},
+	})
+	a.answer = &workflow.Answer{Workflow: answering, Input: sp.input, Stop: func(cause error) {
 		if !a.stop(cause) { // by a later message, or by who erases the session
-			a.own.Stop(cause)
+			a.m.Stop(cause)
 		}
 	}}
-	a.envelope = &turn.Envelope{
-		ID: sp.ID, Channel: Channel, Content: text, Life: a,
-		Sender: turn.Sender{NoCommands: true}, // a workflow's input is what its schema says, commas included
-		Extra:  map[string]any{hooks.Run: a, hooks.History: req.History},
+}
+
+// addTurn makes a run a turn: that of a message to an agent, or to the workflow that sp has until now.
+func (s *Service) addTurn(sp *spec, name string, e *turn.Envelope) *agentRun {
+	a := &agentRun{
+		s: s, spec: sp, name: name, policy: turn.Policy(sp.request.OnBusy), envelope: e, taken: make(chan struct{}), ready: make(chan struct{}),
 	}
+	e.Life = a
 	sp.agent, sp.workflow = a, a
+	return a
 }
 
 // ListModels lists the models that callers may name: the configured ones, the default, and those of workflows.

@@ -57,7 +57,7 @@ func (s *Service) leave(ctx context.Context, list []*Run) {
 // Draining reports whether the service refuses new runs because it is shutting down.
 func (s *Service) Draining() bool { return s.Load().Draining }
 
-// closingMessage is what clients are told about a run that a server has broken off which was told to go.
+// closingMessage is the error of a run that was ended because its server shuts down.
 const closingMessage = "the server shut down during this run; the run's events so far are kept"
 
 // closing is why a run ends when the server does.
@@ -69,17 +69,17 @@ func (r *Run) closing() error {
 	return &bot.Failure{Code: codeDraining, Message: message, Retryable: true, Cause: errClosing}
 }
 
-// interrupt ends all runs that go on, for the server ends, and waits for them. Those that can go on are handed over; the others end
-// with "interrupted", so that a client that comes back after a restart is told. Work that ignores its cancellation is waited for as long as ctx
-// goes on.
+// interrupt ends all active runs, because the server shuts down, and waits for them. Those that can continue are handed over; the others end as
+// interrupted, so that clients learn it after the restart. It waits for work that ignores its cancellation until ctx ends.
 func (s *Service) interrupt(ctx context.Context) (count int) {
+	s.starts.Wait(ctx.Done()) // or a run that is stored meanwhile would not be handed over
 	s.handOver(ctx)
 	for _, r := range s.active() {
 		if !r.Ended() && !r.Moved() && r.stop(r.closing()) {
 			count++
 		}
 	}
-	time.AfterFunc(s.o.Times.Stored, s.stopStoring)
+	time.AfterFunc(storedWait, s.stopStoring)
 	s.runs.Wait(ctx.Done())
 	s.turns.Wait(ctx.Done())
 	if ctx.Err() != nil {

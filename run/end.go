@@ -3,7 +3,6 @@ package run
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -98,7 +97,7 @@ func (s *Service) noteCut(p *leftRun) {
 		return
 	}
 	lane := p.Lane()
-	ctx, cancel := context.WithTimeout(s.ctx, s.o.Times.Cut)
+	ctx, cancel := context.WithTimeout(s.ctx, cutWait)
 	defer cancel()
 	if s.elsewhere(ctx, lane) != nil {
 		return
@@ -119,21 +118,11 @@ func (s *Service) noteCut(p *leftRun) {
 	}
 }
 
-// supervise waits for a run's end.
-func (s *Service) supervise(r *Run, m *ling.Manager) {
-	late := s.limitTime(m)
-	err := m.Close()
-	late.Stop()
-	s.finish(r, m, err)
-}
-
-// limitTime stops a run that takes too long.
-func (s *Service) limitTime(m *ling.Manager) *time.Timer {
-	return time.AfterFunc(s.o.RunTimeout, func() { m.Stop(fmt.Errorf("the run took longer than %s", s.o.RunTimeout)) })
-}
-
 // finish stores and shows the end of a run whose work is over. err is what the run has failed of.
 func (s *Service) finish(r *Run, m *ling.Manager, err error) {
+	if r.late.Stop(); r.hasSlot {
+		<-s.slots
+	}
 	r.result = r.resultOf(m.Outcome())
 	if !r.Moved() && s.storeEnd(r) {
 		r.tube.ShowEnd()
@@ -143,7 +132,7 @@ func (s *Service) finish(r *Run, m *ling.Manager, err error) {
 	s.ended(r, m, err)
 }
 
-// StatusMoved is what observers are told of a run that goes on at another replica, or has ended there: no client is told that.
+// StatusMoved is the status that observers get of a run that continues or has ended at another replica. No client gets it.
 const StatusMoved = "moved"
 
 // ended keeps what is kept of a run. closeErr is what it has failed of.
@@ -183,9 +172,6 @@ func (s *Service) ended(r *Run, m *ling.Manager, closeErr error) {
 		s.removeLocked(r)
 	} else {
 		s.keepLocked(r, now, now.Add(s.retention(r.Keyed)))
-		if r.erased {
-			s.dropLocked(r)
-		}
 	}
 	s.mu.Unlock()
 	s.trim(now)

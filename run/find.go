@@ -37,7 +37,7 @@ func (s *Service) Latest(ctx context.Context, who access.Principal, session stri
 	here := s.inSession[lane]
 	s.mu.Unlock()
 	if here != nil && !here.Moved() && !here.Ended() {
-		return here, nil
+		return here, nil // the store may have a later row: of a message that this run was given
 	}
 	row, err := s.store.LatestOf(ctx, lane)
 	switch {
@@ -185,27 +185,21 @@ func (s *Service) keepLocked(r *Run, now, expires time.Time) {
 // sizeOfRun is about what an ended run takes in addition to its log.
 const sizeOfRun = 4 << 10
 
-// trim drops ended runs from memory; they can be read back. It drops the least recently touched first, until their bytes are within the
-// limit, and those that are older than KeepInMemory.
+// trim drops ended runs from memory; they can be read back. It drops those whose time is over, and the oldest ones until the bytes of the rest are
+// within the limit.
 func (s *Service) trim(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.kept) > 0 && (s.keptBytes > s.o.MemoryOfEnded || !now.Before(s.kept[0].drop)) {
-		s.dropLocked(s.kept[0])
-	}
-}
-
-// dropLocked removes an ended run from memory, if it is one of kept.
-func (s *Service) dropLocked(r *Run) {
-	i := slices.Index(s.kept, r)
-	if i < 0 {
-		return
-	}
-	r.machine.enter(stateDropped)
-	s.kept = slices.Delete(s.kept, i, i+1)
-	s.keptBytes -= r.size
-	s.freed += r.size
-	s.removeLocked(r)
+	s.kept = slices.DeleteFunc(s.kept, func(r *Run) bool {
+		drop := r.erased || !now.Before(r.drop) || s.keptBytes > s.o.MemoryOfEnded
+		if drop {
+			r.machine.enter(stateDropped)
+			s.keptBytes -= r.size
+			s.freed += r.size
+			s.removeLocked(r)
+		}
+		return drop
+	})
 }
 
 // removeLocked removes a run from the maps, and releases its memory.
@@ -224,11 +218,6 @@ func (s *Service) sweep(now time.Time) (idle bool) {
 	s.trim(now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, r := range slices.Clone(s.kept) {
-		if !now.Before(r.drop) {
-			s.dropLocked(r)
-		}
-	}
 	if len(s.inMemory) == 0 { // a map does not get smaller by itself
 		s.inMemory, s.inSession = map[string]*Run{}, map[string]*Run{}
 	}

@@ -47,7 +47,7 @@ func (s *Service) room(ctx context.Context, a *Request, sp *spec) error {
 	if err := CheckSize(a, s.o.Input, s.o.Images); err != nil {
 		return err
 	}
-	switch keep := sp.key != "" || sp.Session != ""; {
+	switch keep := sp.Keyed || sp.Session != ""; {
 	case keep && s.o.Pressure.DiskBroken():
 		return diskFull()
 	case keep && s.o.Pressure.LowDisk():

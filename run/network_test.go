@@ -33,11 +33,12 @@ type node struct {
 	Store
 	net    *network
 	id     string
-	dead   bool // the process has ended without a word
-	paused bool // it cannot reach the database
-	left   bool // it has left in order
-	late   bool // the others take it for dead
-	lose   bool // the answers to starts and takeovers are lost
+	dead   bool          // the process has ended without a word
+	paused bool          // it cannot reach the database
+	left   bool          // it has left in order
+	late   bool          // the others take it for dead
+	lose   bool          // the answers to starts and takeovers are lost
+	slow   time.Duration // that a start and a release take
 }
 
 // deadAfter is how long a replica is silent before the others take it for dead.
@@ -118,6 +119,7 @@ func (d *node) Start(ctx context.Context, r store.Run, key *store.IdempotencyKey
 	if err := d.cut(); err != nil {
 		return nil, err
 	}
+	time.Sleep(d.slow)
 	taken, err := d.Store.Start(ctx, r, key)
 	if d.loses() {
 		return nil, store.ErrUnsure
@@ -140,12 +142,9 @@ func (d *node) FindKey(ctx context.Context, owner, key string) (store.Idempotenc
 	return d.Store.FindKey(ctx, owner, key)
 }
 
-func (d *node) PutKey(ctx context.Context, k store.IdempotencyKey) (*store.IdempotencyKey, error) {
-	return reach(d, func() (*store.IdempotencyKey, error) { return d.Store.PutKey(ctx, k) })
-}
-
-func (d *node) MoveKey(ctx context.Context, owner, key, from, to string) (bool, error) {
-	return reach(d, func() (bool, error) { return d.Store.MoveKey(ctx, owner, key, from, to) })
+func (d *node) SetKey(ctx context.Context, k store.IdempotencyKey) error {
+	_, err := reach(d, func() (bool, error) { return false, d.Store.SetKey(ctx, k) })
+	return err
 }
 
 func (d *node) Append(ctx context.Context, replica string, list []store.RunBatch) ([]string, error) {
@@ -177,6 +176,7 @@ func (d *node) End(ctx context.Context, e store.RunEnd) error {
 }
 
 func (d *node) Release(ctx context.Context, replica string, ids []string) error {
+	time.Sleep(d.slow)
 	_, err := reach(d, func() (any, error) { return nil, d.Store.Release(ctx, replica, ids) })
 	return err
 }

@@ -194,7 +194,7 @@ func (s *Service) storeEnd(r *Run) bool {
 		end.Batches = append(end.Batches, *b)
 		v.stored()
 	}
-	defer time.AfterFunc(s.o.Times.Grace, r.leave).Stop()
+	defer time.AfterFunc(graceWait, r.leave).Stop()
 	pauses := backoff.New(endRetry, endLongest)
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), storeWait)
@@ -247,7 +247,7 @@ func (s *Service) leaveQueue(ctx context.Context, r *Run) error {
 	case !r.machine.enterFrom(stateQueued, stateRunning):
 		return errElsewhere
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.o.Times.Grace)
+	ctx, cancel := context.WithTimeout(ctx, graceWait)
 	defer cancel()
 	r.recording.mu.Lock()
 	defer r.recording.mu.Unlock()

@@ -270,7 +270,7 @@ func setChecks(t *testing.T, n int) {
 // Three replicas, their clients, and faults: RU-01 and RU-60 to RU-69, RU-72 to RU-74.
 func TestRU_ThreeReplicasKeepTheirPromises(t *testing.T) {
 	longtest.Only(t, "a model of three replicas with random faults")
-	setChecks(t, longtest.Times(300, 5000))
+	setChecks(t, 100)
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(noDeadline{t}, func(rt *rapid.T) {
 			c := newCluster(rt, "")

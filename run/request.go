@@ -130,20 +130,17 @@ func (s Subject) attr() slog.Attr {
 // spec is a run that has been checked and can be started.
 type spec struct {
 	origin
+	request  *Request
 	workflow flow.Workflow
 	agent    *agentRun // a run that is a turn; it is the workflow, too
 	input    map[string]any
 	files    []adapter.Part // beside the input
 	model    string         // named in the started event
 	config   bot.Config
-	params   map[string]any
-	filters  []tube.Filter
 	history  []adapter.Message // of a workflow's run that is in no session, which has its own
-	key      string
-	hash     [16]byte
+	hash     [16]byte          // of the request, if it has a key
 	steered  bool              // its message was given to the turn of another run
 	queued   bool              // its work waits for its turn or for a slot
-	trace    trace.SpanContext // of the request; zero is none
 	span     trace.Span        // of the run; nil until it is started, or without a tracer
 	resumed  *leftRun          // nil for a run that begins
 	account  *adapter.Account  // of the request, and then of the run; nil is a new one
@@ -222,10 +219,10 @@ func (k *keyLocks) lock(owner, key string) (unlock func()) {
 
 // keyOf returns the row of a start's key that leads to a run; nil without a key.
 func (s *Service) keyOf(sp *spec, run string) *store.IdempotencyKey {
-	if sp.key == "" {
+	if sp.request.Key == "" {
 		return nil
 	}
-	return &store.IdempotencyKey{Owner: sp.owner, Key: sp.key, Hash: sp.hash, Run: run, Expires: time.Now().Add(s.o.KeyRetention)}
+	return &store.IdempotencyKey{Owner: sp.owner, Key: sp.request.Key, Hash: sp.hash, Run: run, Expires: time.Now().Add(s.o.KeyRetention)}
 }
 
 // moveKey makes the key of a message lead to the run that took the message, or back to its own.
@@ -236,11 +233,7 @@ func (s *Service) moveKey(sp *spec, to string) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), storeWait)
 	defer cancel()
-	taken, err := s.store.PutKey(ctx, *k)
-	if err == nil && taken != nil && taken.Run != to {
-		_, err = s.store.MoveKey(ctx, sp.owner, sp.key, taken.Run, to)
-	}
-	if err != nil {
+	if err := s.store.SetKey(ctx, *k); err != nil {
 		s.log.WarnContext(ctx, "cannot link an idempotency key to its run", "run", to, "error", err)
 	}
 }

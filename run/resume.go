@@ -32,14 +32,14 @@ type leftRun struct {
 	canceled <-chan struct{}
 }
 
-// cutMessage is what clients are told about a run that the end of the server has cut off.
+// cutMessage is the error of a run that ended with its server.
 const cutMessage = "the server stopped during this run; the run's events so far are kept"
 
 // otherKey follows why a run with an Idempotency-Key was cut off.
 const otherKey = "; start it again with another Idempotency-Key"
 
-// Epoch is how many numbers of events each attempt of a run has, and its end after a crash: more than any sends, so that no
-// number ever means two events, whatever was seen before it could be written down. They stay far below 2⁵³.
+// Epoch is how many event numbers each attempt of a run has, and its end after a crash. No attempt sends so many events, so a number never means
+// two events, even if the first one was not stored. Numbers stay far below 2⁵³.
 const Epoch = 1 << 32
 
 // firstEvent returns the number of the first event of the next attempt. No reader has seen it, or one behind it.
@@ -119,9 +119,6 @@ func (s *Service) resumeAll(list []*leftRun) {
 		case p.slot != nil:
 			waiting = append(waiting, p)
 		}
-	}
-	if n := len(waiting) - cap(s.slots); n > 0 {
-		s.log.Info("runs wait to be resumed", "waiting", n, "at_once", cap(s.slots))
 	}
 	if len(waiting) > 0 {
 		s.wg.Go(func() { s.grantSlots(waiting) })

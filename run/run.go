@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +39,8 @@ type Run struct {
 	machine  machine
 	observer RunObserver // of a run that this server has begun
 	release  func()      // stops counting it
+	late     *time.Timer // ends it when it takes too long
+	hasSlot  bool        // one of Service.slots
 
 	recording *recording      // nil: it was read from the store
 	warned    bool            // of the recorder's goroutine: readers know that the run cannot be stored
@@ -52,10 +53,10 @@ type Run struct {
 	crashes   int         // that the store has of it; of the recorder's goroutine
 	step      atomic.Bool // it has finished a step here
 
-	account *adapter.Account // pays for its memory, also after its end; nil where nobody counts
-	sent    sent             // its document, once it has ended and while somebody is sent it
+	account *adapter.Account // pays for its memory, also after its end; nil: memory is not counted
+	sent    sent             // its document, after its end and while readers get it
 
-	span   trace.Span        // while it runs; nil where nobody traces
+	span   trace.Span        // while it runs; nil without a tracer
 	traced trace.SpanContext // of span, also afterwards
 
 	done   chan struct{} // closed when the members below are set
@@ -166,7 +167,7 @@ func (r *Run) Within(ctx context.Context) (_ context.Context, stop func()) {
 // Moved reports whether the run cannot be followed here any more.
 func (r *Run) Moved() bool { return r.here.Err() != nil }
 
-// Result returns what came of the run, or what there is so far, with the document that clients may see and what stands beside it.
+// Result returns the result of the run, or its result so far, with the document that clients may see and the reserved values.
 func (r *Run) Result() (o Result, document, reserved []byte) {
 	m, over := r.manager.Load(), r.Ended() // first: of one that ends meanwhile not all may be there
 	if m != nil {
@@ -193,16 +194,14 @@ func (r *Run) Summary() Result {
 	return r.result
 }
 
-// sent is the document of a run that has ended, as text. All who are sent it at the same time share it: it may be large, and they may be
-// many.
+// sent is the document of a run that has ended, as text. Readers that get it at the same time share it, because it may be large.
 type sent struct {
 	mu                 sync.Mutex // held while it is made
 	users              int
 	document, reserved []byte // nil while it is not made
 }
 
-// Hold says that somebody follows the run, until release is called: what is made for one of them is kept for the others, and the memory that
-// it takes counts.
+// Hold counts a reader of the run until release is called. Readers share the text of the document, and the run's account pays for it.
 func (r *Run) Hold() (release func()) {
 	r.account.Retain()
 	r.sent.use(1)
@@ -244,8 +243,7 @@ func (r *Run) resultOf(res ling.Result) Result {
 	}
 }
 
-// Cause is the error that made a run fail: the first fatal one, or else the first failure of a bot that was not handled. Runs of old versions do
-// not say which bots failed; for them it is the last error that was not handled.
+// Cause is the error that made a run fail: the first fatal one, or else the first failure of a bot that was not handled.
 func (o Result) Cause() (ling.ErrorData, bool) {
 	for _, e := range o.Errors {
 		if e.Fatal {
@@ -254,11 +252,6 @@ func (o Result) Cause() (ling.ErrorData, bool) {
 	}
 	for _, e := range o.Errors {
 		if e.Failed && !e.Handled {
-			return e, true
-		}
-	}
-	for _, e := range slices.Backward(o.Errors) {
-		if !e.Handled {
 			return e, true
 		}
 	}

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +21,6 @@ import (
 	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/gate"
 	"github.com/lingserve/lingserve/ling"
-	"github.com/lingserve/lingserve/run/hooks"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -38,7 +36,7 @@ const ExtraAgent = turn.ExtraAgent
 type Agents interface {
 	// Names are those that a run can ask for, the default one first.
 	Names() []string
-	// Answer gives somebody's decision to a call that waits for it; see [agent.Agent.Answer].
+	// Answer decides a call that waits for approval; see [agent.Agent.Answer].
 	Answer(context.Context, agent.Answer) error
 	// Questions are the calls of a session that wait for approval, the oldest first.
 	Questions(session string) []agent.Question
@@ -98,15 +96,6 @@ type Options struct {
 	// Detach is called once by Drain and Close before they end runs: it returns when nothing reads runs any more. It waits for readers as
 	// long as ctx goes on.
 	Detach func(ctx context.Context)
-
-	Times Times
-}
-
-// Times are how long the service waits; zero is the default.
-type Times struct {
-	Cut    time.Duration // for the tape of a run that was cut off, 500 ms
-	Stored time.Duration // for the ends of runs while the server closes, 3 s
-	Grace  time.Duration // for the end of a run to be stored, before its readers are broken off, 1 min
 }
 
 // Pressure says what the machine runs out of.
@@ -114,31 +103,30 @@ type Pressure interface {
 	LowMemory() bool
 	LowDisk() bool
 	DiskBroken() bool // it has failed, and cannot be written since
-	DiskFailed()      // is told that the disk could not keep something
+	DiskFailed()      // reports that the disk could not store something
 }
 
 // Files are what callers have uploaded, and what models make.
 type Files interface {
 	// Open puts the data of uploaded files in the place of their ids. at is where the list is in the request. Errors are of this package.
 	Open(who access.Principal, at string, list []adapter.Part) ([]adapter.Part, error)
-	// Size is how many bytes a file of a caller has, by its id; 0 if there is none.
+	// Size returns the bytes of a file of a caller, by its id; 0 if it does not exist.
 	Size(who access.Principal, id string) int64
 	// Keep keeps what a model made, and returns its address; "" where it is not kept.
 	Keep(ctx context.Context, owner, kind string, data []byte) (url string, err error)
 }
 
-// Observer is told of each run.
+// Observer observes runs.
 type Observer interface {
-	// Run is told that a run has begun, of a workflow or of an agent. What it returns is told of its first delta, which may not come, and of
-	// its end.
+	// Run is called when a run of a workflow or of an agent begins.
 	Run(workflow, agent string) RunObserver
 }
 
-// RunObserver is told how a run goes on. First is called once at most, from whatever goroutine sends the first delta; End once, and last.
+// RunObserver observes a run. First is called at its first delta, at most once, from any goroutine. End is called once, after it.
 type RunObserver interface {
 	First()
 	// End has the status of the run's last event, and the code of the error that it has failed of; "" for none. "moved" is the status of a
-	// run that goes on at another replica, whose observer is told of its end.
+	// run that continues at another replica, whose observer gets its end.
 	End(status, code string)
 }
 
@@ -155,6 +143,7 @@ type Service struct {
 	working  context.Context // of all runs
 	stopWork context.CancelCauseFunc
 	runs     gate.Gate // one for each run that goes on
+	starts   gate.Gate // one for each run that is being stored
 	turns    gate.Gate // one for each turn
 
 	ctx    context.Context // of the service's own goroutines
@@ -194,7 +183,7 @@ var errClosing = fmt.Errorf("the server is shutting down: %w", ling.ErrInterrupt
 // Open returns a service. Errors: those of the store.
 func Open(o Options) (*Service, error) {
 	if o.Turns != nil {
-		if err := o.Turns.Register("http", hooks.Plugin{}); err != nil {
+		if err := o.Turns.Register("http", plugin{}); err != nil {
 			return nil, err
 		}
 	}
@@ -211,10 +200,6 @@ func Open(o Options) (*Service, error) {
 }
 
 func newService(o Options) *Service {
-	o.Times = Times{
-		Cut:    cmp.Or(o.Times.Cut, cutWait),
-		Stored: cmp.Or(o.Times.Stored, storedWait), Grace: cmp.Or(o.Times.Grace, graceWait),
-	}
 	if o.Detach == nil {
 		o.Detach = func(context.Context) {}
 	}

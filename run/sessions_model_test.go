@@ -20,7 +20,6 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/internal/longtest"
-	"github.com/lingserve/lingserve/run/hooks"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -89,7 +88,7 @@ func (c *cluster) addSessions(o *Options, n *node) (tape.Store, error) {
 	o.Tapes, o.Workspace, o.Agents = tapes, c.workspace, soleAgent{a}
 	o.Turns = turn.New(turn.Options{Workspace: c.workspace})
 	o.Kernel = webchannel.NewKernel(o.Log)
-	return tapes, errors.Join(o.Turns.Register(agent.Name, a), o.Turns.Register("http", hooks.Plugin{}))
+	return tapes, errors.Join(o.Turns.Register(agent.Name, a), o.Turns.Register("http", plugin{}))
 }
 
 // say says something to the agent in a session.
@@ -297,7 +296,7 @@ func (c *conversations) checkSteered(t *rapid.T, m *message, list []taped, all s
 // Three replicas, whose clients talk in sessions, and faults: RU-61 to RU-64, RU-67 to RU-69, RU-70, RU-71 and RU-72.
 func TestRU_SessionsOfThreeReplicasKeepTheirPromises(t *testing.T) {
 	longtest.Only(t, "a model of three replicas with random faults")
-	setChecks(t, longtest.Times(100, 5000))
+	setChecks(t, 100)
 	workspace := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(noDeadline{t}, func(rt *rapid.T) {

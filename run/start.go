@@ -3,10 +3,11 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/ling"
-	"github.com/lingserve/lingserve/run/transcript"
 	"github.com/lingserve/lingserve/store"
 )
 
@@ -78,8 +79,6 @@ func (s *Service) checked(ctx context.Context, req *Request) (*spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	sp.account, sp.key, sp.trace = req.Account, req.Key, req.Trace
-	sp.Keyed, sp.Caller, sp.KeyTag, sp.Unattended = req.Key != "", req.Caller, req.KeyTag, req.Unattended
 	if err := s.room(ctx, req, sp); err != nil {
 		return nil, err
 	}
@@ -118,6 +117,7 @@ func (s *Service) charge(sp *spec) (release func(), err error) {
 		}
 	}
 	s.runs.Enter()
+	s.starts.Enter() // start leaves it
 	return func() {
 		if releaseCaller != nil {
 			releaseCaller()
@@ -132,6 +132,7 @@ func (s *Service) start(sp *spec) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer s.starts.Leave()
 	if err := s.storeStart(sp); err != nil {
 		release()
 		return nil, err
@@ -150,43 +151,21 @@ func (s *Service) start(sp *spec) (*Run, error) {
 	if lane := r.Lane(); lane != "" {
 		s.inSession[lane] = r
 	}
+	r.late = time.AfterFunc(s.o.RunTimeout, func() { m.Stop(fmt.Errorf("the run took longer than %s", s.o.RunTimeout)) })
 	// As a task, so that an error or a panic of the workflow itself is the run's.
-	work := func() error { return m.Go(func(ctx context.Context) error { return s.work(ctx, r, m, sp) }) }
-	so := sp.resumed
-	waits := so != nil && sp.agent == nil // for a slot
-	if waits {
-		so.canceled = m.Context().Done()
-	} else if err := work(); err != nil {
+	if err := m.Go(func(ctx context.Context) error { return s.work(ctx, r, m, sp) }); err != nil {
 		m.Report("", err)
 	}
-	if sp.agent != nil { // its turn supervises it
-		return r, nil
+	if sp.agent == nil { // else its turn waits for its end
+		m.CloseLater(func(err error) { s.finish(r, m, err) }) // in the last goroutine of the run
 	}
-	if !waits {
-		late := s.limitTime(m)
-		m.CloseLater(func(err error) { // in the last goroutine of the run
-			late.Stop()
-			s.finish(r, m, err)
-		})
-		return r, nil
-	}
-	go func() { // ends with the run, and the server waits for it
-		select {
-		case <-so.slot:
-			defer func() { <-s.slots }()
-			s.log.InfoContext(r.Context(), "run resumed", "run", r.ID, r.Of.attr(), "attempt", so.attempt)
-			_ = work() // the run may have been canceled
-		case <-so.canceled:
-		}
-		s.supervise(r, m)
-	}()
 	return r, nil
 }
 
 // makeRun makes a run, and what it works with.
 func (s *Service) makeRun(sp *spec) (*Run, *ling.Manager) {
 	r, so := newRun(sp.origin), sp.resumed
-	r.key, r.goesOn, r.Again = sp.key, sp.Again != nil, nil
+	r.key, r.goesOn, r.Again = sp.request.Key, sp.Again != nil, nil
 	r.recording = &recording{attempt: 1, seq: 1, state: sp.state()}
 	if so != nil {
 		r.crashes, r.recording.attempt, r.asked = so.crashes, so.attempt, so.questions
@@ -200,15 +179,18 @@ func (s *Service) makeRun(sp *spec) (*Run, *ling.Manager) {
 	r.account = sp.account
 	r.account.Measure(func() int64 { return int64(r.tube.Measure()) })
 	r.manager.Store(m)
-	for _, f := range sp.filters {
+	if so != nil {
+		so.canceled = m.Context().Done()
+	}
+	for _, f := range sp.request.filters() {
 		r.tube.AddFilter(f)
 	}
 	if so != nil && sp.agent != nil && sp.agent.answer == nil && so.told.Begun {
-		parts, takeBack := transcript.TakeBack(r.tube, so.told)
+		parts, send := correctDocument(r.tube, so.told)
 		if !so.suspended || len(parts) > 0 {
 			m.Restarted([]ling.Part{{Bot: sp.agent.name}}, parts)
 		}
-		takeBack()
+		send()
 	}
 	return r, m
 }
@@ -216,29 +198,47 @@ func (s *Service) makeRun(sp *spec) (*Run, *ling.Manager) {
 // work is the work of a run.
 func (s *Service) work(ctx context.Context, r *Run, m *ling.Manager, sp *spec) error {
 	if sp.agent == nil { // else its turn does
-		if err := s.leaveQueue(ctx, r); err != nil {
+		err := s.awaitSlot(ctx, r, sp.resumed)
+		if err == nil {
+			err = s.leaveQueue(ctx, r)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return sp.workflow.Run(ctx, m, sp.input)
 }
 
-// manager makes what a run works with. A run of nil is one that nobody sees.
+// awaitSlot waits until a run that is resumed may work. The time before does not count as the run's.
+func (s *Service) awaitSlot(ctx context.Context, r *Run, so *leftRun) error {
+	if so == nil {
+		return nil
+	}
+	r.late.Stop()
+	select {
+	case <-so.slot:
+		r.hasSlot = true
+		r.late.Reset(s.o.RunTimeout)
+		s.log.InfoContext(r.Context(), "run resumed", "run", r.ID, r.Of.attr(), "attempt", so.attempt)
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// manager makes what a run works with.
 func (s *Service) manager(ctx context.Context, sp *spec, r *Run) *ling.Manager {
 	o := &ling.Options{
 		Run: sp.ID, Models: s.o.Models, Log: s.log, MaxBots: s.o.MaxBots, MaxTasks: s.o.MaxTasks,
 		MaxResult: s.o.MaxResult, MaxLog: s.o.MaxLog, Workflow: sp.Of.Workflow, Agent: sp.Of.Agent, Model: sp.model, Session: sp.Session,
-		HoldEnd: true, Keep: s.keepFiles(sp.owner),
+		HoldEnd: true, Keep: s.keepFiles(sp.owner), First: r.observer.First, Finished: func() { r.step.Store(true) },
 	}
-	if r != nil {
-		o.First, o.Finished = r.observer.First, func() { r.step.Store(true) }
-		if so := sp.resumed; so != nil {
-			o.Resumed = &ling.Resumed{Tube: so.tube, Notes: so.notes, Attempt: so.attempt}
-		}
+	if so := sp.resumed; so != nil {
+		o.Resumed = &ling.Resumed{Tube: so.tube, Notes: so.notes, Attempt: so.attempt}
 	}
 	m := ling.New(ctx, sp.config, o)
-	if sp.params != nil {
-		m.SetCustomParams(sp.params)
+	if sp.request.Params != nil {
+		m.SetCustomParams(sp.request.Params)
 	}
 	if len(sp.history) > 0 {
 		m.SetHistory(sp.history...)

@@ -24,21 +24,19 @@ type Store interface {
 	Start(ctx context.Context, r store.Run, key *store.IdempotencyKey) (taken *store.IdempotencyKey, err error)
 	// FindKey returns a key that has not expired.
 	FindKey(ctx context.Context, owner, key string) (store.IdempotencyKey, bool, error)
-	// PutKey stores a key, unless it is there already: then it returns that one.
-	PutKey(ctx context.Context, k store.IdempotencyKey) (taken *store.IdempotencyKey, err error)
-	// MoveKey lets a key that leads to one run lead to another.
-	MoveKey(ctx context.Context, owner, key, from, to string) (bool, error)
+	// SetKey stores a key, or makes it lead to another run.
+	SetKey(ctx context.Context, k store.IdempotencyKey) error
 	// Append stores events of runs. It returns the runs of which it stored none: they are not this replica's any more.
 	Append(ctx context.Context, replica string, batches []store.RunBatch) (moved []string, err error)
 	// SetState stores the state of a run. Error: [store.ErrMoved].
 	SetState(ctx context.Context, id, replica string, attempt int, state string) error
-	// Suspend stores that a run waits, and that nobody works on it until a time. Error: [store.ErrMoved].
+	// Suspend stores that a run waits, and that no replica works on it until a time. Error: [store.ErrMoved].
 	Suspend(ctx context.Context, id, replica string, attempt int, wake time.Time) error
 	// Stepped stores that runs of a replica have finished a step: they have not crashed since.
 	Stepped(ctx context.Context, replica string, ids []string) error
 	// End stores the end of a run with its last events. Error: [store.ErrMoved].
 	End(ctx context.Context, e store.RunEnd) error
-	// Release leaves runs to whoever takes them.
+	// Release hands runs over: any replica may take them.
 	Release(ctx context.Context, replica string, ids []string) error
 	// Find returns a run. Error: [store.ErrNotFound].
 	Find(ctx context.Context, id string) (store.Run, error)

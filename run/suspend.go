@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// SuspendAfter is how long a turn waits for people in memory. Then its run is suspended: it is a row of the store, until somebody wants it.
+	// SuspendAfter is how long a turn waits for people in memory. Then its run is suspended: it is only a row of the store, until it is needed.
 	SuspendAfter = 10 * time.Second
-	// suspendFollowed is the same for a run that somebody follows: their connection breaks, and they come back.
+	// suspendFollowed is the same for a run that has readers: their connections break, and they come back.
 	suspendFollowed = 10 * time.Minute
 	// askedWait is how long a run that goes on may take until its question is open again, and askedEvery is between looks.
 	askedWait, askedEvery = 5 * time.Second, 10 * time.Millisecond

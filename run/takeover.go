@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/internal/backoff"
@@ -112,29 +113,31 @@ func (s *Service) acquireAll(list []store.Run) (free []store.Run, release func()
 	}
 }
 
-// recoverRuns takes over runs, which the caller has acquired: they go on, or end. It reports whether it took any.
+// recoverRuns takes over runs, which the caller has acquired: they continue, or end. It reports whether it took any.
 func (s *Service) recoverRuns(ctx context.Context, list []store.Run) (took bool, err error) {
-	taken, errs := make([]*leftRun, len(list)), make([]error, len(list))
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, takeAtOnce)
+	taken := make([]*leftRun, len(list))
+	var inSessions []int
+	var group errgroup.Group
+	group.SetLimit(takeAtOnce)
 	for i := range list {
-		if list[i].Session == "" {
-			slots <- struct{}{}
-			wg.Go(func() {
-				defer func() { <-slots }()
-				taken[i], errs[i] = s.recoverRun(ctx, &list[i])
-			})
+		if list[i].Session != "" {
+			inSessions = append(inSessions, i)
+			continue
 		}
+		group.Go(func() (err error) {
+			taken[i], err = s.recoverRun(ctx, &list[i])
+			return err
+		})
 	}
-	wg.Wait()
-	for i := range list {
-		if list[i].Session != "" { // one after the other, in their order
-			taken[i], errs[i] = s.recoverRun(ctx, &list[i])
-		}
+	err = group.Wait()
+	for _, i := range inSessions { // one after the other, in their order
+		var failed error
+		taken[i], failed = s.recoverRun(ctx, &list[i])
+		err = errors.Join(err, failed)
 	}
 	taken = slices.DeleteFunc(taken, func(p *leftRun) bool { return p == nil })
 	s.resumeAll(slices.DeleteFunc(slices.Clone(taken), func(p *leftRun) bool { return p.end != nil }))
-	return len(taken) > 0, errors.Join(errs...)
+	return len(taken) > 0, err
 }
 
 // recoverRun takes over a run, and ends it if it does not go on. It returns nil for a run that another replica has, or has to take.
@@ -191,15 +194,15 @@ func (s *Service) recoverRun(ctx context.Context, row *store.Run) (*leftRun, err
 		s.forgetSteered(p.ID, p.attempt)
 		return nil, nil
 	default:
-		if err := s.takeTurn(ctx, p); err != nil {
+		if err := s.continueTurn(ctx, p); err != nil {
 			return nil, errors.Join(err, s.store.Release(ctx, s.replica, []string{p.ID}))
 		}
 	}
 	return p, nil
 }
 
-// takeTurn takes over the turn of a run that had begun.
-func (s *Service) takeTurn(ctx context.Context, p *leftRun) error {
+// continueTurn takes over the turn of a run, if it had begun.
+func (s *Service) continueTurn(ctx context.Context, p *leftRun) error {
 	if p.queued || p.Session == "" || s.o.Turns == nil {
 		return nil
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/internal/disk"
-	"github.com/lingserve/lingserve/run/transcript"
 	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -21,13 +21,12 @@ func (a *agentRun) write() {
 	if a.inQueue() {
 		_ = a.m.SendEvent("queued", map[string]int{"position": a.ticket.Status().Position}) // the run may have been canceled
 	}
-	o := transcript.Options{
-		Manager: a.m, Name: a.name, MaxBytes: a.s.o.MaxResult, TooLarge: func() { a.cancel(errTooMuch) }, Keep: a.s.keepFiles(a.spec.owner),
+	a.out = &transcript{
+		manager: a.m, agent: a.name, maxBytes: a.s.o.MaxResult, tooLarge: func() { a.cancel(errTooMuch) }, storeMedia: a.s.keepFiles(a.spec.owner),
 	}
-	if so := a.spec.resumed; so != nil && a.m == a.own && a.answer == nil && so.told.Begun {
-		o.Told = &so.told
+	if so := a.spec.resumed; so != nil && a.answer == nil && so.told.Begun {
+		a.out.resume(&so.told)
 	}
-	a.out = transcript.New(o)
 }
 
 // awaitTurn waits for the turn, and tells what came of it.
@@ -39,7 +38,7 @@ func (a *agentRun) awaitTurn(ctx context.Context) error {
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case a.out.TooLarge():
+	case a.out.full:
 		return &bot.Failure{Code: codeTooLarge, Message: fmt.Sprintf("the run's result exceeds the limit of %d bytes", a.s.o.MaxResult)}
 	case err != nil:
 		return a.failure(err)
@@ -47,13 +46,13 @@ func (a *agentRun) awaitTurn(ctx context.Context) error {
 	if a.answer != nil {
 		return nil
 	}
-	if !a.out.Wrote() { // a command that was answered beside the lane
+	if !a.out.hasText { // a command that was answered beside the lane
 		for _, e := range result.Outbound {
-			a.out.Text(e.Content)
+			a.out.writeText(e.Content)
 		}
 	}
 	if a.spec.Again.Done {
-		a.out.Done()
+		a.out.send(tube.Event{Kind: tube.Done}) // the values are complete
 	}
 	return nil
 }
@@ -70,17 +69,17 @@ func (a *agentRun) waits(w turn.Waiting) {
 	}{w.Position, w.For, int(math.Ceil(w.Expected.Seconds()))})
 }
 
-// stop cancels the run where its turn was ended by somebody: false where err says something else.
+// stop cancels the run if a person or a limit ended its turn. It returns false for any other err.
 func (a *agentRun) stop(err error) bool {
 	switch {
 	case errors.Is(err, turn.ErrInterrupted):
-		a.own.Stop(errInterrupted)
+		a.m.Stop(errInterrupted)
 	case errors.Is(err, turn.ErrStopped):
-		a.own.Stop(ErrAsked)
+		a.m.Stop(ErrAsked)
 	case errors.Is(err, errErased):
-		a.own.Stop(errErased)
+		a.m.Stop(errErased)
 	case errors.Is(err, turn.ErrTimeout):
-		a.own.Stop(fmt.Errorf("the turn took longer than %s", a.s.o.Turns.Timeout()))
+		a.m.Stop(fmt.Errorf("the turn took longer than %s", a.s.o.Turns.Timeout()))
 	default:
 		return false
 	}
@@ -110,12 +109,6 @@ func (a *agentRun) failure(err error) error {
 // errTooMuch ends a turn that writes more than a run may.
 var errTooMuch = errors.New("the run's result is too large")
 
-// Stream is the model stage of a workflow's turn; agents have their own.
-func (a *agentRun) Stream(ctx context.Context, state turn.State) turn.Stream {
-	a.silent, a.answer.Manager = true, a.m
-	return a.answer.Stream(ctx, state)
-}
-
 // onEvent writes what happens in the turn to the run's tube. It is called by the turn, one event after the other.
 func (a *agentRun) onEvent(e turn.Event, err error) {
 	if err != nil || a.silent || !a.isReady() {
@@ -124,7 +117,7 @@ func (a *agentRun) onEvent(e turn.Event, err error) {
 	var q agent.Question
 	isQuestion := e.Kind == agent.ApprovalRequiredEvent && json.Unmarshal(e.Value, &q) == nil
 	if so := a.spec.resumed; !isQuestion || so == nil || !so.questions[q.ID] { // else readers know it from before
-		a.out.Take(e)
+		a.out.write(e)
 	}
 	r := a.ownRun
 	r.track(e, &q)
@@ -136,7 +129,7 @@ func (a *agentRun) onEvent(e turn.Event, err error) {
 		if e.Final != nil && e.Final.Reason == adapter.FinishLength {
 			r.cut.Store(true)
 		}
-	case isQuestion && (a.spec.Unattended || a.own != a.m): // nobody can answer it (AG-40): the caller gets the document when all is over
+	case isQuestion && a.spec.Unattended: // no person can answer it (AG-40): the caller gets the document after the end
 		_ = a.s.o.Agents.Answer(context.Background(), agent.Answer{ // an answer that came before is as good
 			Turn: a.spec.ID, ID: q.ID, Nobody: true, Role: tool.Admin,
 		})

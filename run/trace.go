@@ -24,8 +24,8 @@ func (s *Service) runContext(sp *spec) context.Context {
 		sp.account = s.o.Ledger.Open()
 	}
 	ctx := sp.account.Within(trail.With(s.working, trail.Trail{Run: sp.ID, Session: sp.Lane(), Caller: sp.Caller}))
-	if sp.trace.IsValid() {
-		ctx = trace.ContextWithRemoteSpanContext(ctx, sp.trace)
+	if sp.request.Trace.IsValid() {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, sp.request.Trace)
 	}
 	if s.o.Tracer != nil {
 		ctx, sp.span = s.startSpan(ctx, sp)

@@ -13,7 +13,6 @@ import (
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/ling"
-	"github.com/lingserve/lingserve/run/transcript"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -22,7 +21,7 @@ import (
 //
 // startAgent gives the message to the kernel, which calls dispatch in the goroutine of the turn. Dispatch submits the message to the lane of its
 // session. If the turn of another run takes the message, that run's followUp decides at its end whether begin starts a run for it, and closes ready.
-// Otherwise dispatch calls begin. With a run of its own, dispatch supervises the run to its end.
+// Otherwise dispatch calls begin, and then waits for the end of the run.
 type agentRun struct {
 	s        *Service
 	name     string
@@ -33,23 +32,23 @@ type agentRun struct {
 
 	cancel context.CancelCauseFunc // ends the turn
 	ticket *turn.Ticket
-	show   func() bool // whether the run may be seen
+	sink   channel.Sink    // of the turn
+	ctx    context.Context // of the kernel's stage
 
 	taken chan struct{} // closed when it is known which run takes the message, or err
 	host  string        // the run whose turn took it; "" is its own
 	err   error
 
 	ready  chan struct{} // closed when the members below are set
-	ownRun *Run          // the run that tells of the turn; nil: it could not be started, or another turn has used the message
-	own    *ling.Manager // of the run
-	m      *ling.Manager // what is written to: another one than own where nothing is to be seen
-	out    *transcript.Writer
+	ownRun *Run          // nil: it could not be started, or another turn has used the message
+	m      *ling.Manager // of the run
+	out    *transcript
 
 	mu      sync.Mutex  // held while a message is given to the turn, which stores where its key leads
 	open    bool        // messages can be given to the turn
 	steered []*agentRun // those that were
 
-	silent bool // the workflow answers, and all that happens is on the tube
+	silent bool // the turn writes nothing: a workflow answers, which writes to the tube itself
 }
 
 var (
@@ -61,18 +60,13 @@ var (
 	errErased = errors.New("the session was erased")
 )
 
-func (s *Service) newAgentRun(name string, policy string) *agentRun {
-	return &agentRun{s: s, name: name, policy: turn.Policy(policy), taken: make(chan struct{}), ready: make(chan struct{})}
-}
-
 // startAgent starts a run of an agent, or returns the run whose turn takes its message. The turn goes on behind it.
 func (s *Service) startAgent(sp *spec) (r *Run, host string, err error) {
 	a := sp.agent
-	a.spec = sp
 	ctx, cancel := context.WithCancelCause(s.runContext(sp))
 	a.cancel = cancel
 	m := &webchannel.Message{
-		Principal: sp.owner, Role: sp.Role, Session: sp.Session, Run: sp.ID, Key: sp.key, Agent: cmp.Or(sp.Of.Agent, a.name), Text: a.envelope.Content,
+		Principal: sp.owner, Role: sp.Role, Session: sp.Session, Run: sp.ID, Key: sp.request.Key, Agent: cmp.Or(sp.Of.Agent, a.name), Text: a.envelope.Content,
 		Workflow: a.answer != nil, Dispatch: a.dispatch,
 	}
 	s.turns.Enter()
@@ -107,14 +101,14 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn) (channel.Dispa
 		}
 	}
 	policy := cmp.Or(a.policy, turn.Policy(t.Policy))
-	if policy == turn.Steer && a.answer != nil || t.Context.ObserveOnly && policy != turn.Reject {
-		policy = turn.Queue // a workflow cannot be steered; and what nobody is to see does nothing to what somebody does
+	if policy == turn.Steer && a.answer != nil {
+		policy = turn.Queue // a workflow cannot be steered
 	}
 	ticket, err := a.s.o.Turns.Submit(ctx, e, turn.WithID(a.spec.ID), turn.WithPolicy(policy), turn.WithSink(a.onEvent), turn.WithWaiting(a.waits))
 	if err != nil {
 		return channel.DispatchResult{}, err
 	}
-	a.ticket, a.show = ticket, func() bool { return show(ctx, t.Sink) }
+	a.ticket, a.sink, a.ctx = ticket, t.Sink, ctx
 	var host *agentRun
 	if e := ticket.Host(); e != nil {
 		host, _ = e.Life.(*agentRun) // other channels have turns without a run: then a run of the message's own shows the answer
@@ -135,7 +129,7 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn) (channel.Dispa
 		}
 	}
 	if a.ownRun != nil {
-		a.s.supervise(a.ownRun, a.own)
+		a.s.finish(a.ownRun, a.m, a.m.Close())
 	}
 	_, err = ticket.Wait(context.Background())
 	switch {
@@ -160,12 +154,9 @@ func (a *agentRun) begin() error {
 	if sp.steered { // its key leads to the host's run until now
 		a.s.moveKey(sp, r.ID)
 	}
-	m := r.manager.Load()
-	a.ownRun, a.own, a.m = r, m, m
-	if a.open = a.show(); !a.open { // all goes as it would, to where nobody looks
-		a.m = a.s.manager(m.Context(), sp, nil)
-	}
+	a.ownRun, a.m, a.open = r, r.manager.Load(), true
 	a.write()
+	_, _ = a.sink.Do(a.ctx, channel.Block{Kind: channel.ReplyFinal}, sendNothing) // the run is what is visible of the turn
 	return nil
 }
 
@@ -186,7 +177,7 @@ func ofLane(err error) error {
 	return err
 }
 
-// steer gives a message to this run's turn. It returns false if the turn takes no messages, or has no run that callers can see.
+// steer gives a message to this run's turn. It returns false if the turn takes no messages.
 func (a *agentRun) steer(late *agentRun) bool {
 	<-a.ready // its turn may be there a moment before it
 	late.spec.queued = true
@@ -201,7 +192,7 @@ func (a *agentRun) steer(late *agentRun) bool {
 	}
 	late.spec.steered = true
 	a.steered = append(a.steered, late)
-	a.s.moveKey(late.spec, a.spec.ID) // until a run of its own has it
+	a.s.moveKey(late.spec, a.spec.ID) // until its own run has it
 	return true
 }
 
@@ -303,24 +294,9 @@ func (a *agentRun) Info() flow.Info { return flow.Info{Name: a.name} }
 func (a *agentRun) Run(ctx context.Context, _ *ling.Manager, _ map[string]any) error {
 	defer a.cancel(nil)
 	defer context.AfterFunc(ctx, func() { a.cancel(context.Cause(ctx)) })()
-	if <-a.ready; a.m == a.own {
-		return a.awaitTurn(ctx)
-	}
-	if err := a.m.Go(a.awaitTurn); err != nil {
-		a.cancel(err)
-	}
-	_ = a.m.Close()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return nil
+	<-a.ready
+	return a.awaitTurn(ctx)
 }
 
-// show says whether a run may be seen: that it is, is what is visible of a turn.
-func show(ctx context.Context, sink channel.Sink) (shown bool) {
-	_, _ = sink.Do(ctx, channel.Block{Kind: channel.ReplyFinal}, func(context.Context) (channel.Receipt, error) {
-		shown = true
-		return channel.Receipt{}, nil
-	})
-	return shown
-}
+// sendNothing sends a block of which there is nothing to send.
+func sendNothing(context.Context) (channel.Receipt, error) { return channel.Receipt{}, nil }

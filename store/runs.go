@@ -78,8 +78,7 @@ type Takeover struct {
 	Replica     string
 	Crashes     int
 	State       string
-	AfterSeq    int        // the last batch of FromAttempt that the replica has read; readers ignore those behind it
-	Batches     []RunBatch // the first ones of the new attempt
+	AfterSeq    int // the last batch of FromAttempt that the replica has read; readers ignore those behind it
 }
 
 // RunQuery selects runs. A zero field selects all.

@@ -54,20 +54,18 @@ func (e *Entry) check() (err error) {
 	return nil
 }
 
-// object returns raw if it is a JSON object, without line breaks around its tokens.
+// object returns raw if it is a JSON object, on one line.
 func object(what string, raw json.RawMessage) (json.RawMessage, error) {
 	if len(raw) > MaxEntry {
 		return nil, fmt.Errorf("%w: expected at most %d bytes per entry; its %s alone has %d", ErrTooLarge, MaxEntry, what, len(raw))
 	}
-	if t := bytes.TrimLeft(raw, " \t\r\n"); len(t) == 0 || t[0] != '{' || !json.Valid(raw) {
-		return nil, fmt.Errorf("%w: expected a JSON object as the %s of an entry", ErrInvalid, what)
+	raw = bytes.TrimSpace(raw)
+	if !isObject(raw) || !json.Valid(raw) || !utf8.Valid(raw) {
+		return nil, fmt.Errorf("%w: expected a JSON object in UTF-8 as the %s of an entry", ErrInvalid, what)
 	}
-	if !utf8.Valid(raw) {
-		return nil, fmt.Errorf("%w: expected UTF-8 in the %s of an entry", ErrInvalid, what)
-	}
-	if bytes.ContainsAny(raw, "\r\n") || raw[0] != '{' || raw[len(raw)-1] != '}' {
+	if bytes.ContainsAny(raw, "\r\n") {
 		var b bytes.Buffer
-		_ = json.Compact(&b, raw) // valid, as was seen
+		_ = json.Compact(&b, raw) // it is valid
 		return b.Bytes(), nil
 	}
 	return raw, nil

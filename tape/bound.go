@@ -9,26 +9,18 @@ import (
 
 // ErrTooMany is the error of a session that would be one more than a [Bounded] store may have, ErrTooManyOfOwner one more than its owner may.
 var (
-	ErrTooMany        error = tooMany{"tape: the limit of sessions is reached"}
-	ErrTooManyOfOwner error = tooMany{"tape: the caller's limit of sessions is reached"}
+	ErrTooMany        error = &codedError{"overloaded", "tape: the limit of sessions is reached"}
+	ErrTooManyOfOwner error = &codedError{"overloaded", "tape: the caller's limit of sessions is reached"}
 )
-
-type tooMany struct{ text string }
-
-func (t tooMany) Error() string { return t.text }
-
-// ErrorCode returns the code that says that a later retry can succeed.
-func (tooMany) ErrorCode() string { return "overloaded" }
 
 // Bounded is a store that refuses new sessions beyond a bound. Existing sessions go on.
 type Bounded struct {
 	Store
 	max, maxOfOwner int
 
-	mu       sync.Mutex
-	count    int // of sessions, with those that begin now
-	starting int
-	counted  time.Time // when the store was asked; zero: it has to be asked
+	mu      sync.Mutex
+	count   int       // sessions
+	counted time.Time // when the store was asked; zero asks it at the next use
 }
 
 // recountEvery is how often the sessions are counted in the store: other processes begin and erase some.
@@ -36,45 +28,39 @@ const recountEvery = time.Minute
 
 // Bound bounds the sessions of a store: all to max, those of each owner to maxOfOwner; 0 is no bound.
 func Bound(ctx context.Context, s Store, max, maxOfOwner int) (*Bounded, error) {
-	b := &Bounded{Store: s, max: max, maxOfOwner: maxOfOwner}
-	return b, b.recount(ctx)
-}
-
-// recount counts the sessions in the store. The caller has the lock.
-func (b *Bounded) recount(ctx context.Context) error {
-	n, err := b.Count(ctx, "")
-	if err == nil {
-		b.count, b.counted = n+b.starting, time.Now()
-	}
-	return err
+	n, err := s.Count(ctx, "")
+	return &Bounded{Store: s, max: max, maxOfOwner: maxOfOwner, count: n, counted: time.Now()}, err
 }
 
 // Room returns why a session that does not exist cannot begin: [ErrTooMany], [ErrTooManyOfOwner], or an error of the store.
 func (b *Bounded) Room(ctx context.Context, session string) error { return b.reserve(ctx, session, 0) }
 
-// reserve counts n more sessions, 0 or 1, if there is room for one. Sessions of one owner that begin at the same time may exceed their bound.
+// reserve counts n more sessions, 0 or 1, unless the bound is reached. Sessions of one owner that begin at the same time may
+// exceed their bound.
 func (b *Bounded) reserve(ctx context.Context, session string, n int) error {
 	if owner := OwnerOf(session); owner != "" && b.maxOfOwner > 0 {
-		n, err := b.Count(ctx, owner)
-		if err != nil {
+		if n, err := b.Count(ctx, owner); err != nil {
 			return err
-		}
-		if n >= b.maxOfOwner {
+		} else if n >= b.maxOfOwner {
 			return ErrTooManyOfOwner
 		}
 	}
+	if b.max <= 0 {
+		return nil
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.max > 0 && time.Since(b.counted) >= recountEvery {
-		if err := b.recount(ctx); err != nil && b.count >= b.max {
+	if time.Since(b.counted) >= recountEvery {
+		if total, err := b.Count(ctx, ""); err == nil {
+			b.count, b.counted = total, time.Now()
+		} else if b.count >= b.max {
 			return err
 		}
 	}
-	if b.max > 0 && b.count >= b.max {
+	if b.count >= b.max {
 		return ErrTooMany
 	}
 	b.count += n
-	b.starting += n
 	return nil
 }
 
@@ -99,7 +85,7 @@ func (b *Bounded) Import(ctx context.Context, name, session, workspace string, e
 	return b.create(ctx, name, session, func() error { return b.Store.Import(ctx, name, session, workspace, entries) })
 }
 
-// create calls do, which creates a session, if there is room for it. If the session exists, do reports that.
+// create calls do, which creates a session, unless the bound is reached. If the session exists, do returns the error.
 func (b *Bounded) create(ctx context.Context, name, session string, do func() error) error {
 	if refused := b.reserve(ctx, session, 1); refused != nil {
 		if _, missing := b.Info(ctx, name); missing == nil {
@@ -108,9 +94,9 @@ func (b *Bounded) create(ctx context.Context, name, session string, do func() er
 		return refused
 	}
 	err := do()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.starting--; err != nil {
+	if err != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
 		b.count--
 	}
 	return err

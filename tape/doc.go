@@ -8,7 +8,7 @@
 //
 // # Guarantees
 //   - No call changes, reorders or removes an entry; only [Tape.Delete] removes entries, all of them.
-//   - Ids are given by the store, per tape, rising by one; order is the order of ids, whatever the clock did.
+//   - Ids are given by the store, per tape, rising by one; order is the order of ids, also if the clock is set back.
 //   - A batch is seen as a whole or not at all, by readers, by other processes and after a crash.
 //   - A read sees the tape as it was when the read began, and its memory does not grow with the tape.
 //   - A view is one that a provider accepts: each call has its result and each result its call.

@@ -30,12 +30,10 @@ func NewMessage(role string, content any) Entry {
 // WithMade returns a model's message, or its calls, with what its provider wants to have back: JSON that only adapters read.
 func (e Entry) WithMade(made any) Entry {
 	if text := encode(made); text != nil {
-		e.Payload = replaceMember(e.Payload, madeMember, text)
+		e.Payload = setMember(e.Payload, "made", text)
 	}
 	return e
 }
-
-const madeMember = "made"
 
 // NewSystem is the system prompt that the following model calls have.
 func NewSystem(content string) Entry { return newEntry(KindSystem, contentOnly{content}) }

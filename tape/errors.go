@@ -3,14 +3,14 @@ package tape
 import "errors"
 
 // ErrNameCollision is the error of a session whose tape's name is that of another session's tape: their ids have one hash.
-var ErrNameCollision error = nameCollision{}
+// The caller has to choose another id.
+var ErrNameCollision error = &codedError{"conflict", "tape: the name belongs to another session"}
 
-type nameCollision struct{}
+// codedError is an error with the code that callers of the server get.
+type codedError struct{ code, text string }
 
-func (nameCollision) Error() string { return "tape: the name belongs to another session" }
-
-// ErrorCode says to those who sort errors by codes that the caller has to choose another id.
-func (nameCollision) ErrorCode() string { return "conflict" }
+func (e *codedError) Error() string     { return e.text }
+func (e *codedError) ErrorCode() string { return e.code }
 
 // These are states that a caller branches on. What a function returns wraps one of them and says what was wrong.
 var (

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 const titleLen = 60 // code points
@@ -52,34 +51,21 @@ func (i *Info) AddBatch(b Batch, entries []Entry) {
 
 // AnchorOf says where an anchor is, given its entry.
 func AnchorOf(e Entry) AnchorRef {
-	name, _ := text(member(e.Payload, "name")) // an anchor without a name is one all the same
-	return AnchorRef{ID: e.ID, Name: name, Date: e.Date}
+	return AnchorRef{ID: e.ID, Name: payloadOf(e).Name, Date: e.Date}
 }
 
-// titleOf is what a user's message calls its session: what its meta says, for a message that more stands before than its text, or
-// its beginning.
+// titleOf returns the title that a user's message gives its session: that of its meta, or the beginning of its text.
 func titleOf(e Entry) string {
-	if !isText(member(e.Payload, "role"), "user") {
+	p := payloadOf(e)
+	if p.Role != "user" {
 		return ""
 	}
-	if title := Title(MetaOf(e).Title); title != "" {
-		return title
-	}
-	return Title(TextOf(member(e.Payload, "content")))
+	return cmp.Or(Title(MetaOf(e).Title), Title(TextOf(p.Content)))
 }
 
-// Title is the beginning of a text, on one line of at most 60 code points.
+// Title returns the beginning of a text, on one line of at most 60 code points.
 func Title(text string) string {
-	var title strings.Builder
-	for word := range strings.FieldsSeq(text) { // of a long text only the beginning is read
-		if title.Len() > 0 {
-			title.WriteByte(' ')
-		}
-		if title.WriteString(first(word, titleLen)); title.Len() > titleLen*utf8.UTFMax {
-			break
-		}
-	}
-	return first(title.String(), titleLen)
+	return first(strings.Join(strings.Fields(first(text, 100*titleLen)), " "), titleLen)
 }
 
 // Cursor is the place of this session in a listing.
@@ -87,8 +73,7 @@ func (i Info) Cursor() string {
 	return base64.RawURLEncoding.EncodeToString([]byte(i.Updated.UTC().Format(time.RFC3339Nano) + " " + i.Tape))
 }
 
-// Last is what After, a cursor, says of the session that was seen last: the name of its tape and when it was used. Without a cursor it is
-// zero.
+// Last returns the tape and the date of the session at which the cursor After points. Without a cursor it is zero.
 func (q SessionQuery) Last() (last Info, err error) {
 	if q.After == "" {
 		return Info{}, nil

@@ -18,7 +18,6 @@ const (
 )
 
 // Kinds returns the kinds that are listed here.
-func Kinds() []Kind { return slices.Clone(knownKinds[:]) }
+func Kinds() []Kind { return slices.Clone(knownKinds) }
 
-// knownKinds are in the order of how many there are, roughly.
-var knownKinds = [...]Kind{KindEvent, KindMessage, KindToolCall, KindToolResult, KindReasoning, KindSystem, KindAnchor, KindError}
+var knownKinds = []Kind{KindEvent, KindMessage, KindToolCall, KindToolResult, KindReasoning, KindSystem, KindAnchor, KindError}

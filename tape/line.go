@@ -1,9 +1,10 @@
 package tape
 
 import (
-	"bytes"
+	"encoding/json"
 	"errors"
 	"strconv"
+	"time"
 )
 
 // dateLayout is UTC with exactly six digits, so that dates have one length and one order.
@@ -14,7 +15,7 @@ func (e Entry) AppendJSON(dst []byte) []byte {
 	dst = append(dst, `{"id":`...)
 	dst = strconv.AppendInt(dst, e.ID, 10)
 	dst = append(dst, `,"kind":`...)
-	dst = appendString(dst, string(e.Kind))
+	dst = append(dst, encode(e.Kind)...)
 	dst = append(dst, `,"payload":`...)
 	dst = append(dst, e.Payload...)
 	dst = append(dst, `,"meta":`...)
@@ -28,41 +29,22 @@ func (e Entry) AppendJSON(dst []byte) []byte {
 	return append(dst, `"}`...)
 }
 
-// ParseEntry reads a line that [Entry.AppendJSON] wrote. Payload and meta are parts of line, and are not checked to be JSON.
-func ParseEntry(line []byte) (e Entry, err error) {
-	rest := line
-	cut := func(name string) (value []byte) {
-		if bytes.HasPrefix(rest, []byte(name)) {
-			value, rest = cutValue(rest[len(name):])
-		}
-		return value
+// ParseEntry reads a line that [Entry.AppendJSON] wrote.
+func ParseEntry(line []byte) (Entry, error) {
+	var l struct {
+		ID            int64
+		Kind          Kind
+		Payload, Meta json.RawMessage
+		Date          time.Time
 	}
-	e.ID, err = strconv.ParseInt(string(cut(`{"id":`)), 10, 64)
-	e.Kind = kindOf(cut(`,"kind":`))
-	e.Payload, e.Meta = cut(`,"payload":`), cut(`,"meta":`)
-	if err == nil {
-		err = e.Date.UnmarshalJSON(cut(`,"date":`))
-	}
-	if err != nil || string(rest) != "}" || e.ID < 1 || e.Kind == "" || !isObject(e.Payload) || !isObject(e.Meta) {
+	err := json.Unmarshal(line, &l)
+	if err != nil || l.ID < 1 || l.Kind == "" || !isObject(l.Payload) || !isObject(l.Meta) {
 		return Entry{}, errors.New("the line is not that of an entry")
 	}
-	if emptyObject(e.Meta) {
-		e.Meta = nil
+	if emptyObject(l.Meta) {
+		l.Meta = nil
 	}
-	return e, nil
+	return Entry{l.ID, l.Kind, l.Payload, l.Meta, l.Date}, nil
 }
 
-func isObject(value []byte) bool {
-	return len(value) > 1 && value[0] == '{' && value[len(value)-1] == '}'
-}
-
-// kindOf reads a kind, without an allocation for those that are known.
-func kindOf(raw []byte) Kind {
-	for _, k := range knownKinds {
-		if isText(raw, string(k)) {
-			return k
-		}
-	}
-	s, _ := text(raw)
-	return Kind(s)
-}
+func isObject(value json.RawMessage) bool { return len(value) > 0 && value[0] == '{' }

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -89,44 +88,41 @@ func NewMemory(observer Observer) *Memory {
 	return &Memory{observer: observer, tapes: map[string]*memoryTape{}}
 }
 
-// lock locks the store for a call about a tape, unless the call cannot begin. missing says that the tape may not exist.
-func (m *Memory) lock(ctx context.Context, name string, missing bool) (t *memoryTape, err error) {
+// do calls f with a tape, under the lock. If the tape does not exist, f gets nil if mayMiss is true, else the error is ErrNotFound.
+func (m *Memory) do(ctx context.Context, name string, mayMiss bool, f func(t *memoryTape) error) error {
 	m.mu.Lock()
-	t = m.tapes[name]
+	defer m.mu.Unlock()
+	t := m.tapes[name]
 	switch {
 	case m.closed:
-		err = ErrClosed
+		return ErrClosed
 	case ctx.Err() != nil:
-		err = context.Cause(ctx)
-	case t == nil && !missing:
-		err = fmt.Errorf("%w: the tape does not exist", ErrNotFound)
-	default:
-		err = CheckName(name)
+		return context.Cause(ctx)
+	case t == nil && !mayMiss:
+		return fmt.Errorf("%w: the tape does not exist", ErrNotFound)
 	}
-	if err != nil {
-		m.mu.Unlock()
+	if err := CheckName(name); err != nil {
+		return err
 	}
-	return t, err
+	return f(t)
 }
 
 // Append implements [Store].
 func (m *Memory) Append(ctx context.Context, name string, b Batch) (first int64, err error) {
 	var size int64
+	err = m.do(ctx, name, true, func(t *memoryTape) (err error) {
+		if t == nil {
+			t = &memoryTape{list: list{info: Info{Tape: name}}, blobs: map[string][]byte{}}
+		}
+		before := t.info.Bytes
+		if first, err = t.append(b); err == nil {
+			m.tapes[name] = t
+			size = t.info.Bytes - before
+		}
+		return err
+	})
 	if m.observer != nil {
-		defer func() { m.observer.Appended(len(b.Entries), size, err) }()
-	}
-	t, err := m.lock(ctx, name, true)
-	if err != nil {
-		return 0, err
-	}
-	defer m.mu.Unlock()
-	if t == nil {
-		t = &memoryTape{list: list{info: Info{Tape: name}}, blobs: map[string][]byte{}}
-	}
-	before := t.info.Bytes
-	if first, err = t.append(b); err == nil {
-		m.tapes[name] = t
-		size = t.info.Bytes - before
+		m.observer.Appended(len(b.Entries), size, err)
 	}
 	return first, err
 }
@@ -148,13 +144,16 @@ func (m *Memory) Import(ctx context.Context, name, session, workspace string, en
 // Read implements [Store].
 func (m *Memory) Read(ctx context.Context, name string, q Query) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		t, err := m.lock(ctx, name, false)
+		var t *memoryTape
+		var was list
+		err := m.do(ctx, name, false, func(found *memoryTape) error {
+			t, was = found, found.list
+			return nil
+		})
 		if err != nil {
 			yield(Entry{}, err)
 			return
 		}
-		was := t.list
-		m.mu.Unlock()
 		for e, err := range Select(ctx, was, q) {
 			m.mu.Lock()
 			if t.erased {
@@ -169,13 +168,12 @@ func (m *Memory) Read(ctx context.Context, name string, q Query) iter.Seq2[Entry
 }
 
 // Info implements [Store].
-func (m *Memory) Info(ctx context.Context, name string) (Info, error) {
-	t, err := m.lock(ctx, name, false)
-	if err != nil {
-		return Info{}, err
-	}
-	defer m.mu.Unlock()
-	return t.info, nil
+func (m *Memory) Info(ctx context.Context, name string) (info Info, err error) {
+	err = m.do(ctx, name, false, func(t *memoryTape) error {
+		info = t.info
+		return nil
+	})
+	return info, err
 }
 
 // Sessions implements [Store].
@@ -205,17 +203,16 @@ func newer(a, b Info) int { return cmp.Or(b.Updated.Compare(a.Updated), cmp.Comp
 
 // find returns the tapes that are selected, the one with the newest entry first.
 func (m *Memory) find(ctx context.Context, selects func(Info) bool) (found []Info, err error) {
-	if _, err := m.lock(ctx, "any", true); err != nil {
-		return nil, err
-	}
-	defer m.mu.Unlock()
-	for t := range maps.Values(m.tapes) {
-		if selects(t.info) {
-			found = append(found, t.info)
+	err = m.do(ctx, "any", true, func(*memoryTape) error {
+		for _, t := range m.tapes {
+			if selects(t.info) {
+				found = append(found, t.info)
+			}
 		}
-	}
+		return nil
+	})
 	slices.SortFunc(found, newer)
-	return found, nil
+	return found, err
 }
 
 // Count implements [Store].
@@ -233,53 +230,45 @@ func (m *Memory) Unused(ctx context.Context, before time.Time, unnamed bool, lim
 
 // Delete implements [Store].
 func (m *Memory) Delete(ctx context.Context, name string) error {
-	t, err := m.lock(ctx, name, true)
-	if err != nil {
-		return err
-	}
-	defer m.mu.Unlock()
-	if t != nil {
-		t.erased = true
-		delete(m.tapes, name)
-	}
-	return nil
+	return m.do(ctx, name, true, func(t *memoryTape) error {
+		if t != nil {
+			t.erased = true
+			delete(m.tapes, name)
+		}
+		return nil
+	})
 }
 
 // PutBlob implements [Store].
 func (m *Memory) PutBlob(ctx context.Context, name string, data []byte) (handle string, err error) {
-	t, err := m.lock(ctx, name, false)
-	if err != nil {
-		return "", err
-	}
-	defer m.mu.Unlock()
 	sum := sha256.Sum256(data)
 	handle = hex.EncodeToString(sum[:])
-	t.blobs[handle] = bytes.Clone(data)
-	return handle, nil
+	return handle, m.do(ctx, name, false, func(t *memoryTape) error {
+		t.blobs[handle] = bytes.Clone(data)
+		return nil
+	})
 }
 
 // ReadBlob implements [Store].
 func (m *Memory) ReadBlob(ctx context.Context, name, handle string, offset, limit int64) (data []byte, size int64, err error) {
-	t, err := m.lock(ctx, name, false)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer m.mu.Unlock()
-	blob, ok := t.blobs[handle]
-	if !ok {
-		return nil, 0, fmt.Errorf("%w: the tape has no such blob", ErrNotFound)
-	}
-	size = int64(len(blob))
-	from := min(offset, size)
-	return bytes.Clone(blob[from : from+min(limit, size-from)]), size, nil
+	err = m.do(ctx, name, false, func(t *memoryTape) error {
+		blob, ok := t.blobs[handle]
+		if !ok {
+			return fmt.Errorf("%w: the tape has no such blob", ErrNotFound)
+		}
+		size = int64(len(blob))
+		from := min(offset, size)
+		data = bytes.Clone(blob[from : from+min(limit, size-from)])
+		return nil
+	})
+	return data, size, err
 }
 
 // Lease implements [Store].
 func (m *Memory) Lease(ctx context.Context, name string, wait bool) (Lease, error) {
-	if _, err := m.lock(ctx, name, true); err != nil {
+	if err := m.do(ctx, name, true, func(*memoryTape) error { return nil }); err != nil {
 		return nil, err
 	}
-	m.mu.Unlock()
 	return m.leases.Lease(ctx, name, wait)
 }
 

@@ -15,6 +15,7 @@ type Meta struct {
 	Run           string  `json:"run,omitempty"`     // run on whose behalf
 	Message       string  `json:"message,omitempty"` // of a user's message: its id, as its channel has it
 	ContextHidden bool    `json:"-"`                 // "context":false, in no view
+	SearchHidden  bool    `json:"-"`                 // "search":false, in no search: the result of a search
 	Partial       bool    `json:"partial,omitempty"` // a reply that was cut off
 	Steered       bool    `json:"steered,omitempty"` // a message that came while the turn was running
 	Fork          string  `json:"fork,omitempty"`    // fork that it was merged from
@@ -44,20 +45,22 @@ type Spill struct {
 type metaJSON struct {
 	Meta
 	Context *bool `json:"context,omitempty"`
+	Search  *bool `json:"search,omitempty"`
 }
 
 // metaOrder has the members of a Meta in the order in which they are written.
 var metaOrder = []string{
-	"turn", "run", "message", "context", "partial", "steered", "fork", "spill", "refs", "source", "title", "agent", "session", "workspace", "settings",
+	"turn", "run", "message", "context", "search", "partial", "steered", "fork", "spill", "refs", "source", "title", "agent", "session", "workspace", "settings",
 }
 
-// MetaOf reads the meta of an entry. A member of another type than ours is somebody else's: it is kept and says nothing to us.
+// MetaOf reads the meta of an entry. A member of another type than expected is ignored.
 func MetaOf(e Entry) Meta {
 	var m metaJSON
 	if !emptyObject(e.Meta) {
 		_ = json.Unmarshal(e.Meta, &m) // leaves out what has another type
 	}
 	m.ContextHidden = m.Context != nil && !*m.Context
+	m.SearchHidden = m.Search != nil && !*m.Search
 	return m.Meta
 }
 
@@ -71,6 +74,9 @@ func (e Entry) With(m Meta) Entry {
 	if m.ContextHidden {
 		set.Context = new(false)
 	}
+	if m.SearchHidden {
+		set.Search = new(false)
+	}
 	_ = json.Unmarshal(encode(set), &all) // adds members
 	rank := func(name string) int {
 		if i := slices.Index(metaOrder, name); i >= 0 {
@@ -79,14 +85,13 @@ func (e Entry) With(m Meta) Entry {
 		return len(metaOrder)
 	}
 	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
-	if e.Meta = nil; len(names) == 0 {
-		return e
-	}
+	e.Meta = nil
 	for _, name := range names {
-		e.Meta = append(append(append(append(e.Meta, ','), encode(name)...), ':'), all[name]...)
+		e.Meta = appendMember(e.Meta, name, all[name])
 	}
-	e.Meta[0] = '{' // in place of the first comma
-	e.Meta = append(e.Meta, '}')
+	if len(names) > 0 {
+		e.Meta = closeObject(e.Meta)
+	}
 	return e
 }
 

@@ -12,7 +12,7 @@ type Query struct {
 	AfterAnchor string // only what follows the latest anchor of this name
 	UntilAnchor string // with AfterAnchor: and precedes the first anchor of this name after that one
 	FromAnchor  string // the latest anchor of this name and what follows it
-	FromLast    bool   // the last anchor of any name and what follows it; the whole tape where there is none
+	FromLast    bool   // the last anchor of any name and what follows it; the complete tape without an anchor
 
 	From, To time.Time // dates, inclusive; zero is open.
 

@@ -3,6 +3,7 @@ package tape
 import (
 	"encoding/json"
 	"iter"
+	"slices"
 )
 
 // NewRefusal is an error that a turn met because of what the model was asked: it would be refused each time it is sent, and no later message
@@ -26,17 +27,17 @@ const (
 	refusedMedia = "media"
 )
 
-// withoutRefused holds back what is said to a model until its reply follows, or the error that says that it was refused.
+// withoutRefused delays the messages to a model until its reply follows, or the error that says that they were refused.
 func withoutRefused(entries iter.Seq2[Entry, error]) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		var held []Entry
+		var delayed []Entry
 		flush := func() bool {
-			for _, e := range held {
+			for _, e := range delayed {
 				if !yield(e, nil) {
 					return false
 				}
 			}
-			held = held[:0]
+			delayed = delayed[:0]
 			return true
 		}
 		for e, err := range entries {
@@ -44,18 +45,16 @@ func withoutRefused(entries iter.Seq2[Entry, error]) iter.Seq2[Entry, error] {
 				yield(e, err)
 				return
 			}
-			if e.Kind == KindError {
-				if what, _ := text(member(e.Payload, "refused")); what != "" {
-					message, _ := text(member(e.Payload, "message"))
-					for i := range held {
-						held[i].Payload = refused(&held[i], what == refusedMedia, message)
-					}
+			p := payloadOf(e)
+			if e.Kind == KindError && p.Refused != "" {
+				for i := range delayed {
+					delayed[i].Payload = refusedPayload(delayed[i], p.Refused == refusedMedia, p.Message)
 				}
 			}
-			replies := e.Kind == KindToolCall || e.Kind == KindAnchor || e.Kind == KindMessage && isText(member(e.Payload, "role"), "assistant")
-			asks := e.Kind == KindToolResult || e.Kind == KindMessage && !replies
-			if asks || len(held) > 0 && !replies {
-				held = append(held, e)
+			isReply := e.Kind == KindToolCall || e.Kind == KindAnchor || e.Kind == KindMessage && p.Role == "assistant"
+			isRequest := e.Kind == KindToolResult || e.Kind == KindMessage && !isReply
+			if isRequest || len(delayed) > 0 && !isReply {
+				delayed = append(delayed, e)
 			} else if !flush() || !yield(e, nil) {
 				return
 			}
@@ -64,41 +63,31 @@ func withoutRefused(entries iter.Seq2[Entry, error]) iter.Seq2[Entry, error] {
 	}
 }
 
-// refused returns the payload of an entry of which all, or the media, was refused.
-func refused(e *Entry, onlyMedia bool, why string) json.RawMessage {
+// refusedPayload returns the payload of an entry whose content, or whose media, was refused.
+func refusedPayload(e Entry, onlyMedia bool, reason string) json.RawMessage {
+	p := payloadOf(e)
 	switch e.Kind {
 	case KindMessage:
-		content := member(e.Payload, "content")
-		if left := refusedContent(content, onlyMedia, why); left != nil {
-			return replaceMember(e.Payload, "content", left)
-		}
+		return setMember(e.Payload, "content", refusedContent(p.Content, onlyMedia, reason))
 	case KindToolResult:
-		results := elements(member(e.Payload, "results"))
-		for i, r := range results {
-			if left := refusedContent(r, onlyMedia, why); left != nil {
-				results[i] = left
-			}
+		for i, r := range p.Results {
+			p.Results[i] = refusedContent(r, onlyMedia, reason)
 		}
-		return replaceMember(e.Payload, "results", appendArray(nil, results))
+		return setMember(e.Payload, "results", encode(p.Results))
 	}
 	return e.Payload
 }
 
-// refusedContent returns what is left of a content, or of a tool's result; nil is all of it.
-func refusedContent(content json.RawMessage, onlyMedia bool, why string) json.RawMessage {
+// refusedContent returns the part of a content, or of a tool's result, that was not refused, with a note.
+func refusedContent(content json.RawMessage, onlyMedia bool, reason string) json.RawMessage {
 	if !onlyMedia {
-		return appendString(nil, "[This was left out, because it was refused: "+why+"]")
+		return encode("[This was left out, because it was refused: " + reason + "]")
 	}
-	var left []json.RawMessage
+	isMedia := func(part json.RawMessage) bool { return partType(part) != "text" }
 	parts := elements(content)
-	for _, part := range parts {
-		if kind, _ := text(member(part, "type")); kind == "text" {
-			left = append(left, part)
-		}
+	if !slices.ContainsFunc(parts, isMedia) {
+		return content
 	}
-	if len(left) == len(parts) {
-		return nil
-	}
-	note := appendString(json.RawMessage(`{"type":"text","text":`), "[Images and files were left out, because they were refused: "+why+"]")
-	return appendArray(nil, append(left, append(note, '}')))
+	note := encode(textPart{"text", "[Images and files were left out, because they were refused: " + reason + "]"})
+	return encode(append(slices.DeleteFunc(parts, isMedia), note))
 }

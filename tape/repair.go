@@ -23,70 +23,74 @@ func Repair(messages []Message) []Message {
 		open = nil
 	}
 	for _, m := range messages {
+		var parsed struct {
+			CallID string            `json:"tool_call_id"`
+			Calls  []json.RawMessage `json:"tool_calls"`
+		}
 		if m.Role == "" || !json.Valid(m.JSON) {
 			continue // no provider takes it
 		}
+		_ = json.Unmarshal(m.JSON, &parsed) // a member of another type counts as missing
 		if m.Role == "tool" {
-			id, _ := text(member(m.JSON, "tool_call_id"))
-			for i, c := range open {
-				if c.sent == id {
-					open = append(open[:i:i], open[i+1:]...)
-					out = append(out, m)
-					break
-				}
+			if i := slices.IndexFunc(open, func(c openCall) bool { return c.sent == parsed.CallID }); i >= 0 {
+				open = slices.Delete(open, i, i+1)
+				out = append(out, m)
 			}
 			continue
 		}
 		closeCalls()
-		m.JSON, open = repairCalls(m.JSON)
+		if items, calls, changed := fixCalls(parsed.Calls); len(items) > 0 {
+			open = calls
+			if changed {
+				m.JSON = setMember(m.JSON, "tool_calls", encode(items))
+			}
+		} else {
+			m.JSON = withoutEmptyCalls(m.JSON)
+		}
 		out = append(out, m)
 	}
 	closeCalls()
 	return out
 }
 
-// repairCalls returns an assistant message with calls that can be answered, and the calls.
-func repairCalls(message json.RawMessage) (json.RawMessage, []openCall) {
-	value := member(message, "tool_calls")
-	if value == nil || string(value) == "null" {
-		return message, nil
+// withoutEmptyCalls removes the member tool_calls without a call, which providers refuse.
+func withoutEmptyCalls(message json.RawMessage) json.RawMessage {
+	var parsed struct {
+		Calls json.RawMessage `json:"tool_calls"`
 	}
-	items, open, changed := fixCalls(elements(value))
-	if len(items) > 0 && !changed {
-		return message, open
+	_ = json.Unmarshal(message, &parsed)
+	if parsed.Calls == nil || string(parsed.Calls) == "null" {
+		return message
 	}
-	var fixed json.RawMessage // nil takes the member away: a provider refuses an empty list
-	if len(items) > 0 {
-		fixed = appendArray(nil, items)
-	}
-	return replaceMember(message, "tool_calls", fixed), open
+	return setMember(message, "tool_calls", nil)
 }
 
-// fixCalls returns the items that are objects, each with an id that no other has, and the calls that they are. changed
-// says whether they differ from what was given.
+// fixCalls returns the items that are objects, each with a unique id, and the calls. changed reports whether they differ from
+// the given ones.
 func fixCalls(items []json.RawMessage) (fixed []json.RawMessage, calls []openCall, changed bool) {
-	taken := make(map[string]bool, len(items))
-	ids := make([]string, len(items)) // "" where there is none, or another has it
-	for i, item := range items {
-		ids[i], _ = text(member(item, "id"))
+	type call struct {
+		ID       string
+		Function struct{ Name string }
 	}
+	parsed := make([]call, len(items))
+	for i, item := range items {
+		_ = json.Unmarshal(item, &parsed[i]) // a member of another type counts as missing
+	}
+	used := make(map[string]bool, len(items))
 	for i, item := range items {
 		if item[0] != '{' {
 			changed = true
 			continue
 		}
-		c := openCall{id: ids[i], sent: ids[i]}
-		if c.sent == "" || taken[c.sent] {
-			for n := i + 1; c.sent == "" || taken[c.sent] || slices.Contains(ids, c.sent); n++ {
+		c := openCall{parsed[i].ID, parsed[i].ID, parsed[i].Function.Name}
+		if c.sent == "" || used[c.sent] {
+			for n := i + 1; c.sent == "" || used[c.sent] || slices.ContainsFunc(parsed, func(p call) bool { return p.ID == c.sent }); n++ {
 				c.sent = "call_" + strconv.Itoa(n)
 			}
-			item = replaceMember(item, "id", appendString(nil, c.sent))
+			item = setMember(item, "id", encode(c.sent))
 			changed = true
 		}
-		taken[c.sent] = true
-		if name := member(member(item, "function"), "name"); name != nil && name[0] == '"' {
-			c.name = name
-		}
+		used[c.sent] = true
 		fixed = append(fixed, item)
 		calls = append(calls, c)
 	}

@@ -7,8 +7,8 @@ import (
 	"math"
 )
 
-// Select yields what q selects of a tape: every store answers Read with it. A query that no tape can answer is
-// ErrInvalid, an anchor that is not there ErrAnchorNotFound, and the end of ctx its cause.
+// Select yields what q selects of a tape: every store answers Read with it. A query that contradicts itself is ErrInvalid, an
+// unknown anchor ErrAnchorNotFound, and the end of ctx its cause.
 func Select(ctx context.Context, src Source, q Query) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		after, before, err := q.bounds(src)
@@ -19,21 +19,17 @@ func Select(ctx context.Context, src Source, q Query) iter.Seq2[Entry, error] {
 		if before-after < 2 { // no id between
 			return
 		}
-		match := newMatcher(q, src)
+		match := newMatcher(q)
 		n := 0
 		for e, err := range src.Entries(after, before, q.Newest) {
 			if err == nil {
 				err = context.Cause(ctx)
 			}
-			selected := false
-			if err == nil {
-				selected, err = match.selects(e)
-			}
 			if err != nil {
 				yield(Entry{}, err)
 				return
 			}
-			if selected {
+			if match.selects(e) {
 				if n++; !yield(e, nil) || n == q.Limit {
 					return
 				}
@@ -42,7 +38,7 @@ func Select(ctx context.Context, src Source, q Query) iter.Seq2[Entry, error] {
 	}
 }
 
-// bounds are the ids between which, exclusive, everything lies that q can select.
+// bounds returns the ids between which, exclusive, all entries are that q can select.
 func (q *Query) bounds(src Source) (after, before int64, err error) {
 	starts := 0
 	for _, is := range []bool{q.AfterAnchor != "", q.FromAnchor != "", q.FromLast} {
@@ -69,22 +65,20 @@ func (q *Query) bounds(src Source) (after, before int64, err error) {
 	return max(after, start), min(before, end), err
 }
 
-// anchors are the bounds that the anchors of q make.
+// anchors returns the bounds that the anchors of q set.
 func (q *Query) anchors(src Source) (after, before int64, err error) {
 	name := q.AfterAnchor + q.FromAnchor // one of them
-	end := int64(0)                      // of the anchors seen, the first that can end the range
+	end := int64(0)                      // of the anchors so far, the first that can end the range
 	for a, err := range src.Anchors() {
 		switch {
 		case err != nil:
 			return 0, 0, err
-		case q.FromLast:
+		case q.FromLast, a.Name == name && q.FromAnchor != "":
 			return a.ID - 1, math.MaxInt64, nil
 		case a.Name != name:
 			if a.Name == q.UntilAnchor {
 				end = a.ID
 			}
-		case q.FromAnchor != "":
-			return a.ID - 1, math.MaxInt64, nil
 		case q.UntilAnchor == "":
 			return a.ID, math.MaxInt64, nil
 		case end == 0:

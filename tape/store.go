@@ -9,10 +9,10 @@ import (
 // MaxEntry is the most bytes of one entry's line.
 const MaxEntry = 8 << 20
 
-// Store holds tapes. All methods are safe for concurrent use. A tape's name is one that [CheckName] accepts; [Name] returns such names.
+// Store holds tapes. All methods are safe for concurrent use. [CheckName] accepts the names of tapes, and [Name] returns such names.
 //
 // A store does not implement the rules of batches, queries and listings again: [Batch.Check], [Batch.Number], [Select] and [Info.Add] are made
-// for it, and tapetest.Run holds it to all that is said here.
+// for it, and tapetest.Run checks all that is documented here.
 type Store interface {
 	// Append writes a batch to the end of a tape, all of it or nothing, and returns the id of its first entry. It keeps nothing of b.
 	Append(ctx context.Context, name string, b Batch) (first int64, err error)
@@ -106,7 +106,7 @@ type Info struct {
 	Entries    int64
 	LastID     int64
 	Anchors    int64
-	LastAnchor AnchorRef // zero when there is none
+	LastAnchor AnchorRef // zero without an anchor
 	Bytes      int64     // size of the entries in the store
 }
 

@@ -26,14 +26,14 @@ type Tape struct {
 	fork      *forkState
 }
 
-// Open returns the tape of a session and makes it if there is none: it begins with an anchor, [AnchorStart]. Where two
-// open it at once, it is made once.
+// Open returns the tape of a session and creates a missing one, which begins with an anchor, [AnchorStart]. Concurrent calls
+// create it once.
 //
 // A tape of that name that is another session's is ErrNameCollision. A session id that [CheckSession] refuses is
 // ErrInvalid.
 func Open(ctx context.Context, store Store, workspace, session string) (*Tape, error) {
 	t, info, err := lookup(ctx, store, workspace, session)
-	// Whoever else opens it makes it, appends, or erases it: each time round, another one got further.
+	// Each further attempt means that another process has created, changed or erased the tape.
 	for {
 		var missing []Entry
 		switch {
@@ -61,7 +61,7 @@ func Open(ctx context.Context, store Store, workspace, session string) (*Tape, e
 	}
 }
 
-// Lookup returns the tape of a session, ErrNotFound where there is none. It writes nothing.
+// Lookup returns the tape of a session; a missing one is ErrNotFound. It writes nothing.
 func Lookup(ctx context.Context, store Store, workspace, session string) (*Tape, error) {
 	t, info, err := lookup(ctx, store, workspace, session)
 	if err != nil {
@@ -160,7 +160,7 @@ func (t *Tape) Handoff(ctx context.Context, name string, state any, then ...Entr
 	return t.HandoffWith(ctx, NewAnchor(name, state), then...)
 }
 
-// HandoffWith is Handoff with an anchor that has a meta of its own.
+// HandoffWith is Handoff with an anchor that the caller has made.
 func (t *Tape) HandoffWith(ctx context.Context, anchor Entry, then ...Entry) (Entry, error) {
 	if anchor.Kind != KindAnchor || anchor.Payload == nil {
 		return Entry{}, fmt.Errorf("%w: expected an anchor state that has a JSON form", ErrInvalid)
@@ -228,18 +228,15 @@ func (t *Tape) settings(ctx context.Context, last int64) (map[string]json.RawMes
 		}
 		switch e.Kind {
 		case KindAnchor:
-			if member(e.Meta, "settings") != nil {
-				maps.Copy(settings, MetaOf(e).Settings)
-			}
+			maps.Copy(settings, MetaOf(e).Settings)
 		case KindEvent:
-			if !isText(member(e.Payload, "name"), EventSetting) {
-				continue
+			var setting struct {
+				Name  string
+				Value json.RawMessage
 			}
-			data := member(e.Payload, "data")
-			if name, _ := text(member(data, "name")); name != "" {
-				if value := member(data, "value"); value != nil {
-					settings[name] = value
-				}
+			p := payloadOf(e)
+			if p.Name == EventSetting && json.Unmarshal(p.Data, &setting) == nil && setting.Name != "" && setting.Value != nil {
+				settings[setting.Name] = setting.Value
 			}
 		}
 	}

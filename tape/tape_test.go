@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -206,27 +205,6 @@ func TestAHitShowsTheMatchAndWhatIsAroundIt(t *testing.T) { // TA-24
 		if row.want != "" && got != row.want || !strings.Contains(strings.ToLower(got), strings.ToLower(row.query)) && row.want == "" {
 			t.Errorf("%s: the hit is %q, want %q", name, got, row.want)
 		}
-	}
-}
-
-func TestASearchFindsResultsWithoutACall(t *testing.T) { // TA-20
-	tp := open(t)
-	result := tape.NewToolResult(nil, "needle")
-	for range 5 {
-		put(t, tp, slices.Repeat([]tape.Entry{result}, 100)...)
-	}
-	n := 0
-	for h, err := range tp.Search(t.Context(), tape.Query{Text: "needle", Limit: 1000}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if h.ID != int64(501-n) {
-			t.Fatalf("hit %d is entry %d, want %d", n, h.ID, 501-n)
-		}
-		n++
-	}
-	if n != 500 {
-		t.Errorf("%d hits, want 500", n)
 	}
 }
 

@@ -11,13 +11,12 @@ import (
 	"iter"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 	"unicode/utf8"
 )
 
 // Import fills the tape of a session that has none with the lines of an export, all of them or nothing: ids, dates,
-// meta, kinds that nobody knows, and the bytes of payloads are kept. A session that has a tape is ErrNotEmpty. A line
+// meta, unknown kinds, and the bytes of payloads are kept. A session that has a tape is ErrNotEmpty. A line
 // that is no entry is ErrInvalid with its number.
 //
 // Other spacing and another order of members are taken, dates with an offset, seconds since 1970 in "timestamp", and
@@ -51,113 +50,92 @@ func (t *Tape) importEntries(ctx context.Context, entries iter.Seq2[Entry, error
 func parseLines(ctx context.Context, r io.Reader) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		lines := bufio.NewScanner(r)
-		lines.Buffer(nil, 2*MaxEntry) // spaces between members count until they are taken out
-		last, entries, date := int64(0), 0, now()
-		n := 0
-		fail := func(err error) { yield(Entry{}, fmt.Errorf("line %d: %w", n, err)) }
+		lines.Buffer(nil, 2*MaxEntry) // spaces between members count until they are removed
+		n, last, found, date := 0, int64(0), false, now()
 		for lines.Scan() {
 			n++
 			if len(bytes.TrimSpace(lines.Bytes())) == 0 {
 				continue
 			}
 			e, err := parseForeign(lines.Bytes())
-			if err == nil {
-				if e.ID == 0 && last < math.MaxInt64 {
-					e.ID = last + 1
-				}
-				if e.ID <= last {
-					err = fmt.Errorf("%w: id %d follows %d; expected rising ids", ErrInvalid, e.ID, last)
-				}
+			if e.ID == 0 && last < math.MaxInt64 {
+				e.ID = last + 1
 			}
-			if err == nil {
+			switch {
+			case err != nil:
+			case e.ID <= last:
+				err = fmt.Errorf("%w: id %d follows %d; expected rising ids", ErrInvalid, e.ID, last)
+			case ctx.Err() != nil:
+				err = context.Cause(ctx)
+			default:
 				err = e.check()
 			}
-			if err == nil {
-				err = context.Cause(ctx)
-			}
 			if err != nil {
-				fail(err)
+				yield(Entry{}, fmt.Errorf("line %d: %w", n, err))
 				return
 			}
 			if e.Date.IsZero() {
 				e.Date = date
 			}
-			last = e.ID
-			entries++
+			last, found = e.ID, true
 			if !yield(e, nil) {
 				return
 			}
 		}
-		n++
-		switch err := lines.Err(); {
-		case errors.Is(err, bufio.ErrTooLong):
-			fail(fmt.Errorf("%w: an entry has at most %d bytes", ErrTooLarge, MaxEntry))
-		case err != nil:
-			fail(err)
-		case entries == 0:
+		err := lines.Err()
+		if errors.Is(err, bufio.ErrTooLong) {
+			err = fmt.Errorf("%w: an entry has at most %d bytes", ErrTooLarge, MaxEntry)
+		}
+		if err != nil {
+			yield(Entry{}, fmt.Errorf("line %d: %w", n+1, err))
+		} else if !found {
 			yield(Entry{}, fmt.Errorf("%w: the import has no entries", ErrInvalid))
 		}
 	}
 }
 
-// parseForeign reads a line that this or a similar program wrote. An id or a date that is missing is zero.
-func parseForeign(line []byte) (e Entry, err error) {
-	line = bytes.TrimSpace(line)
-	invalid := func(format string, args ...any) (Entry, error) {
-		return Entry{}, fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+// parseForeign reads a line that this or a similar program wrote. A missing id or date is zero.
+func parseForeign(line []byte) (Entry, error) {
+	var l struct {
+		ID            *int64
+		Kind          Kind
+		Payload, Meta json.RawMessage
+		Date          time.Time
+		Timestamp     *float64
+	}
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	err := d.Decode(&l)
+	if _, more := d.Token(); err == nil && more != io.EOF {
+		err = errors.New("expected one JSON object")
 	}
 	switch {
 	case !utf8.Valid(line):
-		return invalid("the line is not UTF-8")
-	case !json.Valid(line):
-		return invalid("the line is not valid JSON")
-	case line[0] != '{':
-		return invalid("the line is not an object")
+		err = errors.New("the line is not UTF-8")
+	case err != nil:
+	case l.ID != nil && *l.ID < 1:
+		err = errors.New("invalid id; expected a whole number from 1")
+	case l.Timestamp != nil && math.Abs(*l.Timestamp) > 253402300799: // the end of year 9999
+		err = errors.New("timestamp must be a number of seconds since 1970")
+	case l.Timestamp != nil && !l.Date.IsZero():
+		err = errors.New("a line has a date or a timestamp, not both")
 	}
-	fields := map[string]json.RawMessage{}
-	for quoted, value := range members(line) {
-		name, _ := text(quoted)
-		if !slices.Contains(lineFields, name) {
-			return invalid("unknown field %.40q", name)
-		}
-		if fields[name] != nil {
-			return invalid("the field %q occurs twice; remove one", name)
-		}
-		fields[name] = value
+	if err != nil {
+		return Entry{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	e = Entry{Kind: kindOf(fields["kind"]), Payload: fields["payload"], Meta: fields["meta"]}
-	if raw := fields["id"]; raw != nil {
-		if e.ID, err = strconv.ParseInt(string(raw), 10, 64); err != nil || e.ID < 1 {
-			return invalid("invalid id; expected a whole number from 1")
-		}
-	}
-	if e.Kind == "" {
-		return invalid("kind must be a string that is not empty")
+	e := Entry{Kind: l.Kind, Payload: l.Payload, Meta: l.Meta, Date: l.Date}
+	if l.ID != nil {
+		e.ID = *l.ID
 	}
 	if string(e.Meta) == "null" || emptyObject(e.Meta) {
 		e.Meta = nil
 	}
-	date, timestamp := fields["date"], fields["timestamp"]
-	switch {
-	case date != nil && timestamp != nil:
-		return invalid("a line has a date or a timestamp, not both")
-	case date != nil:
-		s, _ := text(date)
-		if e.Date, err = time.Parse(time.RFC3339Nano, s); err != nil {
-			return invalid(`date must be like "2026-03-01T09:00:00.000000Z"`)
-		}
-	case timestamp != nil:
-		seconds, err := strconv.ParseFloat(string(timestamp), 64)
-		if err != nil || math.Abs(seconds) > 253402300799 { // the end of year 9999
-			return invalid("timestamp must be a number of seconds since 1970")
-		}
-		e.Date = time.UnixMicro(int64(math.Round(seconds * 1e6)))
+	if l.Timestamp != nil {
+		e.Date = time.UnixMicro(int64(math.Round(*l.Timestamp * 1e6)))
 	}
 	e.Date = e.Date.UTC().Truncate(time.Microsecond)
 	return e, nil
 }
-
-var lineFields = []string{"id", "kind", "payload", "meta", "date", "timestamp"}
 
 // ForkSession copies the tape up to the entry at, or all of it with 0, to a new session of the same workspace: ids are
 // kept, and an event "session.forked" follows. Blobs that the entries name go along. A session that has a tape is
@@ -290,11 +268,9 @@ func (t *Tape) origins(ctx context.Context) (sessions []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if !isText(member(e.Payload, "name"), EventSessionForked) {
-			continue
-		}
-		if session, ok := text(member(member(e.Payload, "data"), "session")); ok {
-			sessions = append(sessions, session)
+		var fork struct{ Session string }
+		if p := payloadOf(e); p.Name == EventSessionForked && json.Unmarshal(p.Data, &fork) == nil {
+			sessions = append(sessions, fork.Session)
 		}
 	}
 	return sessions, nil
@@ -325,7 +301,7 @@ func (t *Tape) copyBlobs(ctx context.Context, target *Tape, handles []string) er
 		data, _, err := t.ReadBlob(ctx, handle, 0, math.MaxInt64)
 		switch {
 		case errors.Is(err, ErrNotFound), errors.Is(err, ErrDamaged):
-			continue // it is not there either; those who ask for it are told
+			continue // the copy has no such blob either
 		case err != nil:
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"slices"
 )
 
 // View is the context window of a model call.
@@ -49,7 +50,7 @@ func (s Start) query() Query {
 	return Query{FromAnchor: s.Anchor, FromLast: !s.Whole && s.Anchor == ""}
 }
 
-// Default is the selector of a session where nothing else is said.
+// Default is the selector of a session without another one.
 var Default Selector = Selection{}
 
 // Selection is the default mapping of entries to messages, from a start of choice.
@@ -128,7 +129,7 @@ func (t *Tape) View(ctx context.Context, sel Selector) (View, error) {
 	messages, err := sel.Select(ctx, withoutRefused(func(yield func(Entry, error) bool) {
 		for e, err := range t.Read(ctx, start.query()) {
 			if err == nil {
-				if hidden(e) {
+				if MetaOf(e).ContextHidden {
 					continue
 				}
 				if v.First == 0 {
@@ -144,63 +145,57 @@ func (t *Tape) View(ctx context.Context, sel Selector) (View, error) {
 	if err != nil {
 		return View{}, err
 	}
-	if v.Messages, err = t.putBack(ctx, Repair(messages)); err != nil {
+	if v.Messages, err = t.loadBlobs(ctx, Repair(messages)); err != nil {
 		return View{}, err
 	}
 	return v, nil
 }
 
-// hidden says whether an entry is in no view.
-func hidden(e Entry) bool {
-	return !emptyObject(e.Meta) && string(member(e.Meta, "context")) == "false"
-}
-
 // window makes messages of entries, one after another.
 type window struct {
 	out   []Message
-	calls []openCall // of the last tool_call, that wait for a result
-	after []Message  // of anchors that came since, for when the calls are closed
+	calls []openCall // of the last tool_call, without a result
+	after []Message  // of anchors that follow these calls
 }
 
-// openCall waits for its result.
+// openCall is a call without a result.
 type openCall struct {
-	id   string          // as the entry has it
-	sent string          // as the view has it
-	name json.RawMessage // of the function, quoted; nil when there is none
+	id   string // in the entry
+	sent string // in the view
+	name string // of the function
 }
 
 func (w *window) add(e Entry) {
-	if !json.Valid(e.Payload) {
-		return // no store gives such a one
-	}
+	p := payloadOf(e)
 	switch e.Kind {
 	case KindAnchor:
-		w.anchor(e)
+		w.anchor(p)
 	case KindMessage:
-		w.message(e)
+		w.close()
+		if p.Role != "" {
+			w.out = append(w.out, Message{Role: p.Role, JSON: e.Payload})
+		}
 	case KindToolCall:
-		w.toolCall(e)
+		w.toolCall(p)
 	case KindToolResult:
-		w.toolResult(e)
+		w.toolResult(p)
 	}
 }
 
 func (w *window) close() {
-	w.calls = nil
 	w.out = append(w.out, w.after...)
-	w.after = nil
+	w.calls, w.after = nil, nil
 }
 
-func (w *window) anchor(e Entry) {
-	name, _ := text(member(e.Payload, "name"))
-	state := member(e.Payload, "state")
+func (w *window) anchor(p payload) {
+	state := p.State
 	if state == nil {
 		state = json.RawMessage("null")
 	}
 	m := Message{Role: "assistant", JSON: encode(struct {
 		Role    string `json:"role"`
 		Content string `json:"content"`
-	}{"assistant", "[Anchor created: " + name + "]: " + string(state)})}
+	}{"assistant", "[Anchor created: " + p.Name + "]: " + string(state)})}
 	if len(w.calls) > 0 {
 		w.after = append(w.after, m)
 		return
@@ -208,49 +203,35 @@ func (w *window) anchor(e Entry) {
 	w.out = append(w.out, m)
 }
 
-func (w *window) message(e Entry) {
+func (w *window) toolCall(p payload) {
 	w.close()
-	if role, ok := text(member(e.Payload, "role")); ok {
-		w.out = append(w.out, Message{Role: role, JSON: e.Payload})
-	}
-}
-
-func (w *window) toolCall(e Entry) {
-	w.close()
-	content := member(e.Payload, "content")
-	if content == nil || content[0] != '"' {
-		content = json.RawMessage(`""`)
-	}
-	items := elements(member(e.Payload, "calls"))
-	items, w.calls, _ = fixCalls(items)
-	if len(items) == 0 {
+	items, calls, _ := fixCalls(p.Calls)
+	if w.calls = calls; len(items) == 0 {
 		return
 	}
 	w.out = append(w.out, Message{Role: "assistant", JSON: encode(struct {
 		Role    string            `json:"role"`
-		Content json.RawMessage   `json:"content"`
+		Content string            `json:"content"`
 		Calls   []json.RawMessage `json:"tool_calls"`
 		Made    json.RawMessage   `json:"made,omitempty"`
-	}{"assistant", content, items, member(e.Payload, madeMember)})})
+	}{"assistant", text(p.Content), items, p.Made})})
 }
 
-func (w *window) toolResult(e Entry) {
-	ids, results := elements(member(e.Payload, "ids")), elements(member(e.Payload, "results"))
-	// Those with an id first, so that the others find what is left.
-	answers := make([]*openCall, len(results))
-	unnamed := make([]bool, len(results))
-	for i := range results {
-		id := ""
-		if i < len(ids) {
-			id, _ = text(ids[i])
+func (w *window) toolResult(p payload) {
+	// Results with an id come first, so that the others answer the calls that remain.
+	answers := make([]*openCall, len(p.Results))
+	ids := make([]string, len(p.Results))
+	for i := range p.Results {
+		if i < len(p.IDs) {
+			ids[i] = text(p.IDs[i])
 		}
-		if unnamed[i] = id == ""; !unnamed[i] {
-			answers[i] = w.answer(func(c openCall) bool { return c.id == id })
+		if ids[i] != "" {
+			answers[i] = w.answer(ids[i])
 		}
 	}
-	for i, result := range results {
-		if unnamed[i] {
-			answers[i] = w.answer(func(openCall) bool { return true })
+	for i, result := range p.Results {
+		if ids[i] == "" {
+			answers[i] = w.answer("")
 		}
 		if answers[i] != nil {
 			w.out = append(w.out, toolMessage(*answers[i], result))
@@ -258,26 +239,26 @@ func (w *window) toolResult(e Entry) {
 	}
 }
 
-// answer takes the first open call that is meant.
-func (w *window) answer(is func(openCall) bool) *openCall {
-	for i, c := range w.calls {
-		if is(c) {
-			w.calls = append(w.calls[:i:i], w.calls[i+1:]...)
-			return &c
-		}
+// answer removes the first open call with an id from the open ones, "" for any, and returns it.
+func (w *window) answer(id string) *openCall {
+	i := slices.IndexFunc(w.calls, func(c openCall) bool { return id == "" || c.id == id })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	c := w.calls[i]
+	w.calls = slices.Delete(w.calls, i, i+1)
+	return &c
 }
 
-// toolMessage is the result of a call: a string as it is, anything else as its JSON text.
+// toolMessage returns the result of a call as a message: a string as it is, other values as their JSON text.
 func toolMessage(c openCall, result json.RawMessage) Message {
 	if result[0] != '"' {
-		result = appendString(nil, string(result))
+		result = encode(string(result))
 	}
 	return Message{Role: "tool", JSON: encode(struct {
 		Role    string          `json:"role"`
 		Call    string          `json:"tool_call_id"`
-		Name    json.RawMessage `json:"name,omitempty"`
+		Name    string          `json:"name,omitempty"`
 		Content json.RawMessage `json:"content"`
 	}{"tool", c.sent, c.name, result})}
 }

@@ -154,7 +154,7 @@ func TestEntriesBecomeMessages(t *testing.T) { // TA-51, TA-52, TA-53
 		}},
 		{"no item, no message", []tape.Entry{raw("tool_call", `{"content":"x","calls":[1]}`), raw("tool_call", `{}`), raw("tool_call", `{"calls":{}}`)}, nil},
 		{"calls without an id, or with another's, get one", []tape.Entry{raw("tool_call", `{"calls":[{"function":{"name":"f"}},{"id":"a"},{"id":"a"}]}`), result(`{"results":["1"]}`), result(`{"ids":["a","a"],"results":["2","3"]}`)}, []string{
-			`{"role":"assistant","content":"","tool_calls":[{"id":"call_1","function":{"name":"f"}},{"id":"a"},{"id":"call_3"}]}`,
+			`{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f"},"id":"call_1"},{"id":"a"},{"id":"call_3"}]}`,
 			`{"role":"tool","tool_call_id":"call_1","name":"f","content":"1"}`, `{"role":"tool","tool_call_id":"a","content":"2"}`, `{"role":"tool","tool_call_id":"call_3","content":"3"}`,
 		}},
 	} {

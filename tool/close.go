@@ -13,7 +13,7 @@ import (
 // maxClose is how many names a model is offered instead of one that is not known.
 const maxClose = 3
 
-// unknown says that there is no such tool, and which ones may have been meant, as a model calls them.
+// unknown returns the error message for an unknown tool, with the names that may have been meant.
 func unknown(name string, tools []*Tool) string {
 	text := fmt.Sprintf("unknown tool %q", wording.Clip(name))
 	if near := Close(name, tools); len(near) > 0 {
@@ -37,7 +37,7 @@ func Close(name string, tools []*Tool) []string {
 	}
 	var found []near
 	for _, t := range tools {
-		// Models leave out what stands before the last dot, too.
+		// Models also leave out the part before the last dot.
 		last := t.Name[strings.LastIndexByte(t.Name, '.')+1:]
 		far := min(edits.Between(name, strings.ToLower(t.Wire()), most), 1+edits.Between(name, strings.ToLower(last), most))
 		if far <= most {

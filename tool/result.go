@@ -6,7 +6,7 @@ import (
 	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
-// Result is what came of a call: a value, parts beside it, or an error. [Result.Value] is how it lies on a tape.
+// Result is the outcome of a call: a value with parts, or an error. [Result.Value] is its form on a tape.
 type Result struct {
 	ID   string `json:"id"`   // of the call
 	Name string `json:"name"` // of the tool; of an unknown one what the model wrote

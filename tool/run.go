@@ -16,6 +16,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/semaphore"
+
 	"github.com/lingserve/lingserve/internal/schema"
 	"github.com/lingserve/lingserve/internal/wording"
 )
@@ -31,7 +34,7 @@ const (
 // Bounds of what a model gets to read.
 const (
 	maxMessage = 2 << 10  // bytes of an error's message
-	maxResult  = 16 << 20 // bytes of a result; storing it elsewhere is for whoever runs the calls
+	maxResult  = 16 << 20 // bytes of a result; the caller may store it elsewhere
 	maxMisfits = 5        // places at which arguments break their schema
 )
 
@@ -42,14 +45,13 @@ type Runner struct {
 	Parallel int
 	// Timeout bounds each call of a tool that says nothing else; 0 means a minute.
 	Timeout time.Duration
-	// Grace is how long a call whose context ended is waited for; 0 means 5 s. What has not returned then is left to itself, and
-	// counted by [Runner.Stray].
+	// Grace is how long a call whose context ended is waited for; 0 means 5 s. A call that has not returned then is abandoned.
 	Grace time.Duration
 	// ApprovalTimeout is how long an answer is waited for; 0 means 5 minutes.
 	ApprovalTimeout time.Duration
 
 	// Approve asks whether a call may run. It should return when its context ends, which is no approval, nor is an error. Nil
-	// means that nobody can answer.
+	// means that no person can answer.
 	Approve func(context.Context, Question) (Decision, error)
 	// Before, where it is set, sees each call of a known tool with arguments that are JSON. It may change the arguments, or return
 	// a result: then the tool does not run. The schema is held to what it returns, and people are asked about that.
@@ -77,7 +79,7 @@ type Decision struct {
 	Reason   string // of a denial, for the model
 }
 
-// Stray counts the calls that ignore their context's end, and run on though nobody waits for them.
+// Stray returns how many calls were abandoned so far, because they ignored the end of their context.
 func (r *Runner) Stray() int { return int(r.stray.Load()) }
 
 // Run runs the calls, of tools as they were offered to the model, and yields the index and the result of each as it ends. Every call
@@ -94,16 +96,27 @@ func (r *Runner) Run(ctx context.Context, tools []*Tool, calls []Call) iter.Seq2
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		defer cancel()
-		gate := &gate{limit: or(r.Parallel, DefaultParallel)}
-		for i, c := range calls {
-			one := &running{Runner: r, gate: gate, call: clone(c)}
-			one.tool, _ = find(tools, c.Name)
-			if t := one.tool; t != nil && t.Approval != Always {
-				// What asks nobody gets its turn in the order of the reply, whichever goroutine comes first.
-				one.ticket = gate.enter(t.Serial)
-			}
-			wg.Go(func() { results <- done{i, one.run(ctx, tools)} })
+		slots := semaphore.NewWeighted(int64(r.parallel()))
+		started := make([]*running, len(calls))
+		start := func(i int) {
+			wg.Go(func() { results <- done{i, started[i].run(tools)} })
 		}
+		for i, call := range calls {
+			c := &running{Runner: r, slots: slots, call: clone(call)}
+			c.tool, _ = find(tools, call.Name)
+			c.ctx, c.span = c.begin(context.WithValue(ctx, callKey{}, call))
+			if started[i] = c; !c.ordered() {
+				start(i)
+			}
+		}
+		wg.Go(func() {
+			for i, c := range started {
+				if c.ordered() {
+					c.acquire()
+					start(i)
+				}
+			}
+		})
 		for range calls {
 			d := <-results
 			if !yield(d.index, d.result) {
@@ -113,6 +126,8 @@ func (r *Runner) Run(ctx context.Context, tools []*Tool, calls []Call) iter.Seq2
 	}
 }
 
+func (r *Runner) parallel() int { return or(r.Parallel, DefaultParallel) }
+
 func or[T int | time.Duration](v, otherwise T) T {
 	if v > 0 {
 		return v
@@ -120,41 +135,61 @@ func or[T int | time.Duration](v, otherwise T) T {
 	return otherwise
 }
 
-type keyOfCall struct{}
+type callKey struct{}
+
+// CallID returns the model's id of the call that runs in ctx; "" outside of a turn.
+func CallID(ctx context.Context) string {
+	call, _ := ctx.Value(callKey{}).(Call)
+	return call.ID
+}
 
 // Key returns the key of the call that runs in ctx, 26 lower-case letters and digits. It stays the same when the call runs again after a crash,
 // and no other call has it: a tool can store it with what it does, and refuse to do the same twice. It is "" outside of a turn.
 func Key(ctx context.Context) string {
-	key, _ := ctx.Value(keyOfCall{}).(string)
-	return key
+	call, _ := ctx.Value(callKey{}).(Call)
+	return call.Key
 }
 
 // running is one call while it runs.
 type running struct {
 	*Runner
-	gate   *gate
-	ticket *ticket // its place among those that want to run; nil until it may
-	tool   *Tool   // nil where there is none of that name
-	call   Call
+	slots *semaphore.Weighted
+	held  int64 // slots that the call has; a serial one has all
+	ctx   context.Context
+	span  trace.Span
+	tool  *Tool // nil if the name is unknown
+	call  Call
 }
 
-func (c *running) run(ctx context.Context, tools []*Tool) Result {
-	ctx, span := c.begin(context.WithValue(ctx, keyOfCall{}, c.call.Key))
-	result := c.result(ctx, tools)
-	if c.ticket != nil {
-		c.gate.leave(c.ticket)
+// ordered reports whether the call gets its slot in the order of the reply. A call that needs approval gets it when it is approved.
+func (c *running) ordered() bool { return c.tool != nil && c.tool.Approval != Always }
+
+// acquire waits for the call's slot, in the order of the callers. It returns false if the context ends first.
+func (c *running) acquire() bool {
+	n := int64(1)
+	if c.tool.Serial {
+		n = int64(c.parallel())
 	}
-	result = c.finish(ctx, result)
-	end(span, &result)
+	if c.slots.Acquire(c.ctx, n) == nil {
+		c.held = n
+	}
+	return c.held > 0
+}
+
+func (c *running) run(tools []*Tool) Result {
+	result := c.result(c.ctx, tools)
+	c.slots.Release(c.held)
+	result = c.finish(c.ctx, result)
+	end(c.span, &result)
 	return result
 }
 
-// result is what comes of the call: the way from what a model wrote to what the tool made of it.
+// result runs the call: it checks what the model wrote, asks for approval and executes the tool.
 func (c *running) result(ctx context.Context, tools []*Tool) Result {
 	if c.tool == nil {
 		return failure(KindUnknown, unknown(c.call.Name, tools))
 	}
-	if c.ticket != nil && !c.gate.wait(ctx, c.ticket) {
+	if c.ordered() && c.held == 0 {
 		return failure(KindInterrupted, notRun)
 	}
 	c.call.Name = c.tool.Name
@@ -174,12 +209,8 @@ func (c *running) result(ctx context.Context, tools []*Tool) Result {
 		if denied := c.ask(ctx); denied != nil {
 			return Result{Err: denied}
 		}
-		c.ticket = c.gate.enter(c.tool.Serial)
-		if !c.gate.wait(ctx, c.ticket) {
-			return failure(KindInterrupted, notRun)
-		}
 	}
-	if ctx.Err() != nil {
+	if c.held == 0 && !c.acquire() || ctx.Err() != nil {
 		return failure(KindInterrupted, notRun)
 	}
 	return c.execute(ctx)
@@ -240,7 +271,7 @@ func (c *running) ask(ctx context.Context) (denied *Error) {
 	case ctx.Err() != nil:
 		return &Error{KindInterrupted, notRun}
 	case asked.Err() != nil:
-		// An approval that comes with the limit, or after it, is none: whoever asked was told so.
+		// An approval at the limit or after it does not count: the person was notified of that.
 		return &Error{KindDenied, fmt.Sprintf("no approval came within %v", wait)}
 	case err != nil:
 		return failed(err, KindDenied).Err
@@ -265,30 +296,16 @@ func (c *running) execute(ctx context.Context) Result {
 		}
 		return failure(KindInterrupted, stopped)
 	}
-	// A tool may ignore its context, so it has a goroutine that can be left behind. Whichever of the two comes second, the end of
-	// the tool or that of the patience with it, finds over set.
+	// A tool may ignore its context, so it runs in a separate goroutine, which can be abandoned.
 	type outcome struct {
 		result Result
 		err    error
 	}
-	var (
-		done  = make(chan outcome, 1)
-		over  atomic.Bool
-		began = time.Now()
-		call  = c.copy() // it may use it when nobody waits any more
-	)
+	done := make(chan outcome, 1)
+	call := c.copy() // the tool may use it after it was abandoned
 	go func() {
-		out := outcome{err: &Error{KindPanic, "the tool crashed"}} // also where it ends its goroutine
-		defer func() {
-			done <- out
-			if over.Swap(true) {
-				c.stray.Add(-1)
-				if c.Log != nil {
-					c.Log.WarnContext(ctx, "dropped a tool's result after its deadline",
-						slog.String("tool", c.tool.Name), slog.Duration("after", time.Since(began)))
-				}
-			}
-		}()
+		out := outcome{err: &Error{KindPanic, "the tool crashed"}} // also if it ends its goroutine
+		defer func() { done <- out }()
 		defer c.caught(ctx, "tool", func() {})
 		result, err := c.tool.Run(ctx, call)
 		out = outcome{result, err}
@@ -303,11 +320,10 @@ func (c *running) execute(ctx context.Context) Result {
 		case out = <-done:
 		case <-grace.C:
 			c.stray.Add(1)
-			if !over.Swap(true) {
-				return ended()
+			if c.Log != nil {
+				c.Log.WarnContext(ctx, "dropped a tool's result after its deadline", slog.String("tool", c.tool.Name))
 			}
-			c.stray.Add(-1) // it returned just now
-			out = <-done
+			return ended()
 		}
 	}
 	if out.err == nil {

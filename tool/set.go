@@ -47,7 +47,7 @@ func (s *Set) Add(tools ...*Tool) error {
 	return nil
 }
 
-// Attach lets the set have the tools of a source, whatever they are at the time. One that cannot be used, or whose name another
+// Attach adds the current tools of a source at each use. One that cannot be used, or whose name another
 // tool has, is left out: the set's own come first, then the sources as they were attached.
 func (s *Set) Attach(src Source) {
 	s.mu.Lock()
@@ -77,7 +77,9 @@ func (s *Set) merged() []*Tool {
 		}
 	}
 	if s.allow != nil {
-		out = slices.DeleteFunc(out, func(t *Tool) bool { return !matches(t.Name, s.allow) })
+		out = slices.DeleteFunc(out, func(t *Tool) bool {
+			return !slices.ContainsFunc(s.allow, func(pattern string) bool { return Matches(t.Name, pattern) })
+		})
 	}
 	slices.SortFunc(out, func(a, b *Tool) int { return strings.Compare(a.Name, b.Name) })
 	return out
@@ -107,14 +109,12 @@ func Named(name, meant string) bool {
 	return meant == name || meant == Wire(name)
 }
 
-func matches(name string, patterns []string) bool {
-	for _, p := range patterns {
-		if prefix, ok := strings.CutSuffix(p, "*"); ok && strings.HasPrefix(name, prefix) && (prefix == "" || strings.HasSuffix(prefix, ".")) {
-			return true
-		}
-		if Named(name, p) {
-			return true
-		}
+// Matches reports whether a pattern means a tool of this name: it is [Named] so, or the pattern is "*" or the beginning of the name with a
+// dot and a star ("fs.*").
+func Matches(name, pattern string) bool {
+	prefix, wild := strings.CutSuffix(pattern, "*")
+	if wild && strings.HasPrefix(name, prefix) && (prefix == "" || strings.HasSuffix(prefix, ".")) {
+		return true
 	}
-	return false
+	return Named(name, pattern)
 }

@@ -11,7 +11,7 @@ import (
 // maxCallID is how much of a call's id a span has, in bytes: a model's server can make it as long as it likes.
 const maxCallID = 64
 
-// begin opens the span of a call, below that of whoever makes it; without one it is nil, at the cost of a look. It lasts from when the
+// begin opens the span of a call below that of its caller; without one it is nil. It lasts from when the
 // model has asked until there is a result, so waiting for an approval or for other calls is in it. Arguments and results are not.
 func (c *running) begin(ctx context.Context) (context.Context, trace.Span) {
 	parent := trace.SpanFromContext(ctx)
@@ -27,7 +27,7 @@ func (c *running) begin(ctx context.Context) (context.Context, trace.Span) {
 		attribute.String("gen_ai.tool.type", "function"), attribute.String("gen_ai.tool.call.id", c.call.ID[:min(len(c.call.ID), maxCallID)])))
 }
 
-// end closes the span of a call. What a tool says of its failure may have words of the conversation, so only the kind is told.
+// end closes the span of a call. The message of a failure may have words of the conversation, so the span has only its kind.
 func end(span trace.Span, r *Result) {
 	if span == nil {
 		return

@@ -38,7 +38,7 @@ type Tool struct {
 	Approval Approval
 	// Role is who may approve a call, or use the tool by a command.
 	Role Role
-	// Serial says that nothing else of the same step may run beside it.
+	// Serial calls run alone: no other call of the same step runs at the same time.
 	Serial bool
 	// Idempotent says that a call may run twice with the same arguments and has the effect of one: a tool that only reads, for example. After a
 	// crash the server runs only such calls again.
@@ -71,13 +71,13 @@ type Call struct {
 // Approval says whether a call needs the consent of a person.
 type Approval string
 
-// The two that there are; "" is Never.
+// The approvals; "" is Never.
 const (
 	Never  Approval = "never"
 	Always Approval = "always"
 )
 
-// Role is what somebody may do. A higher one may do all that the lower ones may.
+// Role is what a person may do. A higher one may do all that the lower ones may.
 type Role int
 
 // The roles, from the lowest.

@@ -5,61 +5,35 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 )
 
 // ErrArchive says that what a Replay was given is not what a tube has written down.
 var ErrArchive = errors.New("tube: incomplete record of a run")
 
-// archiver writes a base: what events fold to, and those that a document cannot say, as JSON Lines:
+// appendBase appends a line of a base: what events fold to, and those that a document cannot say, as JSON Lines:
 //
 //	{"base":B,"document":…,"reserved":{…}}                 what events below B fold to
 //	{"base":B,"document":…,"reserved":{…},"hidden":true}   the same with hidden events, where there were any
 //	{"n":0,"event":"started","data":{…}}                   below B, only those that were kept
 //	{"n":N-1,"event":"finished","data":{…}}                the end of the run, if it is there
-type archiver struct {
-	w    io.Writer
-	line []byte
-	n    int64
-	err  error
+func appendBase(dst []byte, n uint64, d Document, hidden bool) []byte {
+	dst = strconv.AppendUint(append(dst, `{"base":`...), n, 10)
+	dst = d.AppendJSON(append(dst, `,"document":`...))
+	dst = d.AppendReserved(append(dst, `,"reserved":`...))
+	return endLine(dst, hidden)
 }
 
-func (a *archiver) base(n uint64, d Document, hidden bool) {
-	a.line = append(a.line, `{"base":`...)
-	a.line = strconv.AppendUint(a.line, n, 10)
-	a.line = append(a.line, `,"document":`...)
-	a.line = d.AppendJSON(a.line)
-	a.line = append(a.line, `,"reserved":`...)
-	a.line = d.AppendReserved(a.line)
-	a.end(hidden)
+func appendEvent(dst []byte, e Event) []byte {
+	dst = strconv.AppendUint(append(dst, `{"n":`...), e.N, 10)
+	return endLine(e.AppendMembers(append(dst, ',')), e.Hidden)
 }
 
-func (a *archiver) event(e Event) {
-	a.line = append(a.line, `{"n":`...)
-	a.line = strconv.AppendUint(a.line, e.N, 10)
-	a.line = append(a.line, ',')
-	a.line = e.AppendMembers(a.line)
-	a.end(e.Hidden)
-}
-
-func (a *archiver) end(hidden bool) {
+func endLine(dst []byte, hidden bool) []byte {
 	if hidden {
-		a.line = append(a.line, `,"hidden":true`...)
+		dst = append(dst, `,"hidden":true`...)
 	}
-	a.line = append(a.line, "}\n"...)
-	if len(a.line) >= maxBlock {
-		a.flush()
-	}
-}
-
-func (a *archiver) flush() {
-	if a.err == nil && len(a.line) > 0 {
-		var n int
-		n, a.err = a.w.Write(a.line)
-		a.n += int64(n)
-	}
-	a.line = a.line[:0]
+	return append(dst, "}\n"...)
 }
 
 // archived is a line of a base, of any form.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/jsonuri"
 )
 
 // check refuses what would break a frame or a reader's parser, and brings the value to one line.
@@ -33,8 +35,8 @@ func check(e *Event) error {
 	}
 	switch e.Kind {
 	case Append:
-		if err := checkContent(e.Value); err != nil {
-			return fmt.Errorf("tube: string at %q %w", e.URI, err)
+		if !jsonuri.IsContent(e.Value) {
+			return fmt.Errorf("tube: string at %q %w", e.URI, errContent)
 		}
 	case Set:
 		v, err := oneLine(e.Value)
@@ -70,62 +72,18 @@ func checkName(name string) error {
 }
 
 var (
-	errContent = errors.New("is not the content of a JSON string")
+	errContent = errors.New("is not the content of a JSON string in UTF-8")
 	errJSON    = errors.New("is not JSON")
 	errUTF8    = errors.New("is not UTF-8")
 )
 
-// checkContent holds v to the content of a JSON string in its escaped form (RFC 8259, section 7), in UTF-8.
-func checkContent(v []byte) error {
-	for i := 0; i < len(v); {
-		c := v[i]
-		switch {
-		case plain[c] || c == 0x7f:
-			i++
-		case c == '\\':
-			n := escape(v[i:])
-			if n == 0 {
-				return errContent
-			}
-			i += n
-		case c >= utf8.RuneSelf:
-			r, size := utf8.DecodeRune(v[i:])
-			if r == utf8.RuneError && size == 1 {
-				return errUTF8
-			}
-			i += size
-		default:
-			return errContent
-		}
-	}
-	return nil
-}
-
-// escape returns the length of the escape sequence that v begins with, 0 where it is none.
-func escape(v []byte) int {
-	if len(v) < 2 {
-		return 0
-	}
-	switch v[1] {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		return 2
-	case 'u':
-		if len(v) < 6 {
-			return 0
-		}
-		for _, c := range v[2:6] {
-			if !('0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f') {
-				return 0
-			}
-		}
-		return 6
-	}
-	return 0
-}
-
 // oneLine returns JSON text without white space around it and without line breaks in it.
 func oneLine(v []byte) ([]byte, error) {
-	if literal(v) {
+	switch string(v) {
+	case "{}", "[]", "null", "true", "false": // what parsers send all the time
+		return v, nil
+	}
+	if jsonuri.IsNumber(v) {
 		return v, nil
 	}
 	v = bytes.Trim(v, " \t\r\n")
@@ -144,47 +102,4 @@ func oneLine(v []byte) ([]byte, error) {
 		return nil, errJSON
 	}
 	return b.Bytes(), nil
-}
-
-// literal says that v is one of the values that parsers send all the time, which need not be looked at any more.
-func literal(v []byte) bool {
-	switch string(v) {
-	case "{}", "[]", "null", "true", "false":
-		return true
-	}
-	return number(v)
-}
-
-// number says that v is a number (RFC 8259, section 6).
-func number(v []byte) bool {
-	digits := func() bool {
-		n := 0
-		for n < len(v) && '0' <= v[n] && v[n] <= '9' {
-			n++
-		}
-		v = v[n:]
-		return n > 0
-	}
-	if len(v) > 0 && v[0] == '-' {
-		v = v[1:]
-	}
-	if len(v) > 0 && v[0] == '0' {
-		v = v[1:]
-	} else if !digits() {
-		return false
-	}
-	if len(v) > 0 && v[0] == '.' {
-		if v = v[1:]; !digits() {
-			return false
-		}
-	}
-	if len(v) > 0 && v[0]|0x20 == 'e' {
-		if v = v[1:]; len(v) > 0 && (v[0] == '+' || v[0] == '-') {
-			v = v[1:]
-		}
-		if !digits() {
-			return false
-		}
-	}
-	return len(v) == 0
 }

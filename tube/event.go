@@ -2,7 +2,8 @@ package tube
 
 import (
 	"strconv"
-	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/jsonuri"
 )
 
 // Kind is the form of an [Event].
@@ -43,27 +44,20 @@ type Event struct {
 
 // AppendMembers appends the event's JSON members without braces and id: "uri":…,"delta":…
 func (e Event) AppendMembers(dst []byte) []byte {
-	switch e.Kind {
-	case Append:
-		dst = append(dst, `"uri":"`...)
-		dst = appendEscaped(dst, e.URI)
-		dst = append(dst, `","delta":"`...)
-		dst = append(dst, e.Value...)
-		return append(dst, '"')
-	case Set:
-		dst = append(dst, `"uri":"`...)
-		dst = appendEscaped(dst, e.URI)
-		dst = append(dst, `","delta":`...)
-		return append(dst, e.Value...)
-	case Done:
-		dst = append(dst, `"uri":"`...)
-		dst = appendEscaped(dst, e.URI)
-		return append(dst, `","done":true`...)
-	default:
-		dst = append(dst, `"event":"`...)
-		dst = appendEscaped(dst, e.Name)
+	if e.Kind == Named {
+		dst = append(append(dst, `"event":"`...), e.Name...)
 		dst = append(dst, `","data":`...)
 		return append(dst, e.Value...)
+	}
+	dst = jsonuri.AppendEscaped(append(dst, `"uri":"`...), e.URI)
+	switch e.Kind {
+	case Append:
+		dst = append(append(dst, `","delta":"`...), e.Value...)
+		return append(dst, '"')
+	case Set:
+		return append(append(dst, `","delta":`...), e.Value...)
+	default:
+		return append(dst, `","done":true`...)
 	}
 }
 
@@ -77,62 +71,6 @@ func (e Event) AppendJSON(dst []byte) []byte {
 // Terminal says whether the event ends a run.
 func (e Event) Terminal() bool {
 	return e.Kind == Named && (e.Name == finished || e.Name == canceled)
-}
-
-// plain marks the bytes that stand for themselves inside a JSON string.
-var plain = func() (t [256]bool) {
-	for c := 0x20; c < utf8.RuneSelf; c++ {
-		t[c] = c != '"' && c != '\\' && c != 0x7f
-	}
-	return t
-}()
-
-// appendEscaped appends s as the content of a JSON string: ASCII stays as it is where it may, what some reader takes for a
-// line break is escaped, and what is not UTF-8 becomes U+FFFD.
-func appendEscaped[T string | []byte](dst []byte, s T) []byte {
-	start := 0
-	for i := 0; i < len(s); {
-		if plain[s[i]] {
-			i++
-			continue
-		}
-		r, size := decodeRune(s[i:])
-		if r >= utf8.RuneSelf && !(r == utf8.RuneError && size == 1) && r > 0x9f && r != 0x2028 && r != 0x2029 {
-			i += size
-			continue
-		}
-		dst = append(dst, s[start:i]...)
-		switch r {
-		case '"', '\\':
-			dst = append(dst, '\\', byte(r))
-		case '\n':
-			dst = append(dst, `\n`...)
-		case '\r':
-			dst = append(dst, `\r`...)
-		case '\t':
-			dst = append(dst, `\t`...)
-		default:
-			const hex = "0123456789abcdef"
-			dst = append(dst, '\\', 'u', hex[r>>12&15], hex[r>>8&15], hex[r>>4&15], hex[r&15])
-		}
-		i += size
-		start = i
-	}
-	return append(dst, s[start:]...)
-}
-
-func decodeRune[T string | []byte](s T) (rune, int) {
-	if len(s) > utf8.UTFMax {
-		s = s[:utf8.UTFMax]
-	}
-	return utf8.DecodeRuneInString(string(s))
-}
-
-// appendString appends s as a JSON string.
-func appendString[T string | []byte](dst []byte, s T) []byte {
-	dst = append(dst, '"')
-	dst = appendEscaped(dst, s)
-	return append(dst, '"')
 }
 
 // AppendID appends the event's id, <run>:<n>.

@@ -59,6 +59,16 @@ func (f *folded) fold(data []byte, end uint64) {
 	}
 }
 
+// foldBlocks folds the events up to number end of blocks, the first of which is the one numbered seq.
+func (f *folded) foldBlocks(blocks []block, seq int, end uint64) {
+	for i := f.at.seq - seq; i < len(blocks) && f.at.n < end; i++ {
+		if f.at.seq < seq+i {
+			f.at = cursor{seq: seq + i, n: blocks[i].first}
+		}
+		f.fold(blocks[i].data, end)
+	}
+}
+
 // apply leaves out what the document refuses, since there is nobody to tell: whoever sent it has its own checks.
 func apply(d Document, e Event) {
 	if e.Kind == Append {
@@ -120,9 +130,8 @@ func members(object []byte) func(yield func(string, []byte) bool) {
 
 // keep remembers the events of a block that leaves the log which a snapshot of the document does not hold.
 func (f *folded) keep(b block, limit int) {
-	c := cursor{n: b.first}
-	for c.off < len(b.data) {
-		if e, _ := c.read(b.data); e.Kind >= Done {
+	for e := range b.events() {
+		if e.Kind >= Done {
 			e.URI, e.Value = bytes.Clone(e.URI), bytes.Clone(e.Value)
 			f.kept = append(f.kept, e)
 			f.bytes += keptSize(e)
@@ -146,29 +155,20 @@ func (f *folded) keep(b block, limit int) {
 
 func keptSize(e Event) int { return 120 + len(e.URI) + len(e.Name) + len(e.Value) }
 
-// foldUp folds all that is in the log now and shown, short of the terminal event, and returns the number of the next event and the
-// blocks. It is called with folded locked; writers are held up only while the list of blocks is copied.
-func (t *Tube) foldUp() (end uint64, blocks []block) {
+// foldUp folds all that is in the log now and shown, short of the terminal event, and returns the number of the next
+// event. It is called with folded locked; writers are held up only while the list of blocks is copied.
+func (t *Tube) foldUp() (end uint64) {
 	f := &t.folded
 	t.mu.Lock()
 	if end = t.end(); f.at.n >= end {
 		t.mu.Unlock()
-		return end, nil
+		return end
 	}
-	first := f.at.seq - t.log.seq
-	blocks = slices.Clone(t.log.blocks[first:])
+	blocks, seq := slices.Clone(t.log.blocks), t.log.seq
 	t.mu.Unlock()
-	for i, b := range blocks {
-		if i > 0 {
-			if b.first >= end {
-				break
-			}
-			f.at = cursor{seq: f.at.seq + 1, n: b.first}
-		}
-		f.fold(b.data, end)
-	}
+	f.foldBlocks(blocks, seq, end)
 	t.account()
-	return end, blocks
+	return end
 }
 
 // account notes how much memory folded takes. It is called with folded locked.
@@ -223,7 +223,7 @@ func (t *Tube) regroup(r *Reader) {
 	f := &t.folded
 	f.mu.Lock() // nothing leaves the log meanwhile
 	defer f.mu.Unlock()
-	end, _ := t.foldUp()
+	end := t.foldUp()
 	t.mu.Lock()
 	begin, blocks, seq := t.log.begin(), slices.Clone(t.log.blocks), t.log.seq
 	t.mu.Unlock()
@@ -248,15 +248,12 @@ func (t *Tube) regroup(r *Reader) {
 	}
 	at := cursor{seq: seq, n: begin}
 	for i, b := range blocks {
-		if i > 0 {
-			at = cursor{seq: seq + i, n: b.first}
+		if b.first >= end {
+			break
 		}
-		for at.n < end && at.off < len(b.data) {
+		for at = (cursor{seq: seq + i, n: b.first}); at.n < end && at.off < len(b.data); {
 			e, _ := at.read(b.data)
 			take(e)
-		}
-		if at.n >= end {
-			break
 		}
 	}
 

@@ -2,11 +2,9 @@ package tube
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 )
 
@@ -103,35 +101,24 @@ func (t *Tube) AppendBase(dst []byte, p *Place) []byte {
 		*p = Place{}
 		return dst
 	}
-	for f.at.n < end && f.at.seq < p.seq {
-		i := f.at.seq - seq
-		f.fold(blocks[i].data, end)
-		if f.at.off == len(blocks[i].data) && i+1 < len(blocks) {
-			f.at = cursor{seq: f.at.seq + 1, n: blocks[i+1].first}
-			continue
-		}
-		break
-	}
+	f.foldBlocks(blocks, seq, end)
 	t.account()
 
-	buf := bytes.NewBuffer(dst)
-	out := archiver{w: buf}
-	out.base(end, f.document(false), false)
+	dst = appendBase(dst, end, f.document(false), false)
 	if f.all != nil {
-		out.base(end, f.all, true)
+		dst = appendBase(dst, end, f.all, true)
 	}
 	for _, e := range f.kept {
-		out.event(e)
+		dst = appendEvent(dst, e)
 	}
 	for _, b := range blocks {
-		for at := (cursor{n: b.first}); at.off < len(b.data); {
-			if e, _ := at.read(b.data); e.Kind >= Done { // the terminal event stands behind what is folded
-				out.event(e)
+		for e := range b.events() {
+			if e.Kind >= Done { // the terminal event stands behind what is folded
+				dst = appendEvent(dst, e)
 			}
 		}
 	}
-	out.flush()
-	return buf.Bytes()
+	return dst
 }
 
 // Replay makes a tube of its base and its pieces, in the order in which they were taken.
@@ -215,12 +202,12 @@ func (r *Replay) Piece(p Piece) error {
 	}
 	r.block = append(r.block, p.Data...)
 	for r.at.off < len(r.block) {
-		e, terminal, ok := r.at.check(r.block)
-		if !ok {
-			return fmt.Errorf("%w: event %d: %w", ErrArchive, r.at.n, errPiece)
+		e, terminal, err := r.at.check(r.block)
+		if err == nil {
+			err = check(&e)
 		}
-		if err := check(&e); err != nil {
-			return fmt.Errorf("%w: event %d: %w", ErrArchive, e.N, err)
+		if err != nil {
+			return fmt.Errorf("%w: event %d: %w", ErrArchive, r.tube.log.next, err)
 		}
 		if terminal != e.Terminal() {
 			return fmt.Errorf("%w: event %d is %q: only the last one ends a run", ErrArchive, e.N, e.Name)
@@ -237,59 +224,20 @@ func (r *Replay) Piece(p Piece) error {
 	return nil
 }
 
-// check is read of bytes that may be anything.
-func (c *cursor) check(data []byte) (e Event, terminal, ok bool) {
-	head := data[c.off]
-	rest := data[c.off+1:]
-	take := func() int {
-		v, k := binary.Uvarint(rest)
-		if k <= 0 || v > math.MaxInt32/4 {
-			return -1
+// check is read of bytes that may be anything: they are not trusted, so reading may go beyond their end.
+func (c *cursor) check(data []byte) (e Event, terminal bool, err error) {
+	before := *c
+	defer func() {
+		if recover() != nil {
+			*c, err = before, errPiece
 		}
-		rest = rest[k:]
-		return int(v)
+	}()
+	if data[c.off]&headSame != 0 && Kind(data[c.off]&headKind) != Named && c.uri.off == 0 { // no uri stands at the beginning of a block
+		return e, false, errPiece
 	}
-	n := int(head >> 4)
-	if n == headLong {
-		more := take()
-		if more < 0 {
-			return e, false, false
-		}
-		n += more
+	e, terminal = c.read(data[:len(data):len(data)])
+	if c.off <= before.off {
+		*c, err = before, errPiece
 	}
-	same := head&headSame != 0
-	switch {
-	case Kind(head&headKind) == Named:
-		if len(rest) == 0 || len(rest) < 1+int(rest[0]) {
-			return e, false, false
-		}
-		n += 1 + int(rest[0])
-	case same:
-		if c.uri.off == 0 { // no uri stands at the beginning of a block
-			return e, false, false
-		}
-	default:
-		v := take()
-		if v < 0 {
-			return e, false, false
-		}
-		if v&1 == 0 {
-			n += v >> 1
-			break
-		}
-		// The place of a pair that was read before: its length must be one, and its text before here.
-		at := v >> 1
-		if at >= c.off {
-			return e, false, false
-		}
-		length, k := binary.Uvarint(data[at:c.off])
-		if k <= 0 || length&1 != 0 || length>>1 > uint64(c.off-at-k) {
-			return e, false, false
-		}
-	}
-	if n > len(rest) {
-		return e, false, false
-	}
-	e, terminal = c.read(data)
-	return e, terminal, true
+	return e, terminal, err
 }

@@ -2,7 +2,9 @@ package tube
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
+	"iter"
 	"math/bits"
 	"slices"
 )
@@ -30,6 +32,17 @@ const (
 type block struct {
 	first uint64 // number of its first event
 	data  []byte // never reallocated
+}
+
+// events yields the events of a block.
+func (b block) events() iter.Seq[Event] {
+	return func(yield func(Event) bool) {
+		for at := (cursor{n: b.first}); at.off < len(b.data); {
+			if e, _ := at.read(b.data); !yield(e) {
+				return
+			}
+		}
+	}
 }
 
 // span is a part of a block.
@@ -80,12 +93,8 @@ func (l *log) put(e *Event, hidden, terminal bool) {
 	if hidden {
 		head |= headHidden
 	}
-	same := false
-	if e.Kind == Named {
-		if terminal {
-			head |= headSame
-		}
-	} else if same = l.same(e.URI); same {
+	same := terminal || e.Kind != Named && l.same(e.URI)
+	if same {
 		head |= headSame
 	}
 	if n := len(e.Value); n < headLong {
@@ -143,14 +152,7 @@ func (l *log) shift() {
 
 // find moves c to the beginning of the block that holds event n, or would hold it next.
 func (l *log) find(c *cursor, n uint64) {
-	i, ok := slices.BinarySearchFunc(l.blocks, n, func(b block, n uint64) int {
-		if b.first < n {
-			return -1
-		} else if b.first > n {
-			return 1
-		}
-		return 0
-	})
+	i, ok := slices.BinarySearchFunc(l.blocks, n, func(b block, n uint64) int { return cmp.Compare(b.first, n) })
 	if !ok && i > 0 {
 		i--
 	}

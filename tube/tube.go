@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/lingserve/lingserve/jsonuri"
 )
 
 // ErrEnded says that the run has ended: the event was not sent.
@@ -223,9 +225,8 @@ func (t *Tube) Close(status string) error { return t.finish(finished, "status", 
 func (t *Tube) Cancel(reason string) error { return t.finish(canceled, "reason", reason) }
 
 func (t *Tube) finish(name, member, text string) error {
-	data := append([]byte(`{"`), member...)
-	data = append(data, `":`...)
-	data = append(appendString(data, text), '}')
+	data := jsonuri.AppendEscaped([]byte(`{"`+member+`":"`), text)
+	data = append(data, `"}`...)
 	_, _, err := t.append(&Event{Kind: Named, Name: name, Value: data}, true)
 	return err
 }

@@ -211,7 +211,7 @@ func TestTB_04_TheEndIsTheLastEvent(t *testing.T) {
 		if err := tb.Cancel("a \"b\"\r\nevent: x\u2028\xff"); err != nil {
 			t.Fatal(err)
 		}
-		want(t, lines(tb.NewReader(0)), `0 {"event":"canceled","data":{"reason":"a \"b\"\r\nevent: x\u2028\ufffd"}}`)
+		want(t, lines(tb.NewReader(0)), `0 {"event":"canceled","data":{"reason":"a \"b\"\r\nevent: x`+"\u2028\ufffd"+`"}}`)
 	})
 }
 
@@ -286,7 +286,7 @@ func TestJSONIsBroughtToOneLine(t *testing.T) {
 		`1 {"event":"note","data":{"x":1}}`,
 		`2 {"event":"empty","data":null}`,
 		`3 {"uri":"s","delta":"it\n"}`,
-		`4 {"uri":"a\n\"\\\u2028\u0085é","delta":-0.5e+7}`,
+		`4 {"uri":"a\n\"\\`+"\u2028\u0085é"+`","delta":-0.5e+7}`,
 		`5 {"uri":"t","delta":"\u2028 `+"\u2028\u007f é 😀\"}")
 	if document, _ := tb.Snapshot(false); !bytes.Contains(document, []byte(`"s":"it\n"`)) {
 		t.Errorf("%s", document)

@@ -5,63 +5,55 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
-
-	"github.com/lingserve/lingserve/tape"
 )
 
-// first asks the hooks one by one until one accepts or fails.
-func first[H, V any](ctx context.Context, t *Turn, stage Stage, hooks []Named[H], ask func(H) (V, bool, error)) (v V, plugin string, ok bool, err error) {
-	for i := range hooks {
-		h := &hooks[i]
-		v, ok, err = asked(ctx, t, stage, h, ask)
-		if ok || err != nil {
-			return v, h.Name, ok, err
+// first calls the hooks of type H one by one until one accepts or fails.
+func first[H, V any](ctx context.Context, t *Turn, stage Stage, call func(H) (V, bool, error)) (v V, plugin string, ok bool, err error) {
+	for _, p := range t.plugins.all {
+		h, has := p.Hook.(H)
+		if !has {
+			continue
+		}
+		if v, ok, err = guarded(ctx, t, stage, p.Name, func() (V, bool, error) { return call(h) }); ok || err != nil {
+			return v, p.Name, ok, err
 		}
 	}
 	var none V
 	return none, "", false, nil
 }
 
-// asked calls one hook; its error, or its panic, is the stage's.
-func asked[H, V any](ctx context.Context, t *Turn, stage Stage, h *Named[H], ask func(H) (V, bool, error)) (v V, ok bool, err error) {
-	var none V
-	defer func() {
-		if p := recover(); p != nil {
-			v, ok, err = none, false, &StageError{stage, h.Name, t.panicked(ctx, stage, h.Name, p)}
-		}
-	}()
-	v, ok, err = ask(h.Hook)
-	if err != nil {
-		return none, false, &StageError{stage, h.Name, err}
-	}
-	if !ok {
-		return none, false, nil
-	}
-	return v, true, nil
-}
-
-// each calls all hooks, whatever they return. The error of a single one is a [StageError] with its plugin, those of several are
-// joined in one.
-func each[H any](ctx context.Context, t *Turn, stage Stage, hooks []Named[H], do func(H) error) error {
+// each calls all hooks of type H, also after an error. The error of a single one is a [StageError] with its plugin, those of
+// several are joined in one.
+func each[H any](ctx context.Context, t *Turn, stage Stage, call func(H) error) error {
 	var errs []error
-	for i := range hooks {
-		if err := called(ctx, t, stage, &hooks[i], do); err != nil {
+	for _, p := range t.plugins.all {
+		h, has := p.Hook.(H)
+		if !has {
+			continue
+		}
+		if _, _, err := guarded(ctx, t, stage, p.Name, func() (any, bool, error) { return nil, false, call(h) }); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return joined(stage, errs)
 }
 
-func called[H any](ctx context.Context, t *Turn, stage Stage, h *Named[H], do func(H) error) (err error) {
+// guarded calls one hook. Its error, or its panic, becomes a [StageError].
+func guarded[V any](ctx context.Context, t *Turn, stage Stage, plugin string, call func() (V, bool, error)) (v V, ok bool, err error) {
+	var none V
 	defer func() {
 		if p := recover(); p != nil {
-			err = &StageError{stage, h.Name, t.panicked(ctx, stage, h.Name, p)}
+			v, ok, err = none, false, &StageError{stage, plugin, t.panicked(ctx, stage, plugin, p)}
 		}
 	}()
-	if err := do(h.Hook); err != nil {
-		return &StageError{stage, h.Name, err}
+	v, ok, err = call()
+	if err != nil {
+		return none, false, &StageError{stage, plugin, err}
 	}
-	return nil
+	if !ok {
+		return none, false, nil
+	}
+	return v, true, nil
 }
 
 func joined(stage Stage, errs []error) error {
@@ -79,9 +71,4 @@ func (t *Turn) panicked(ctx context.Context, stage Stage, plugin string, value a
 	t.log(ctx, slog.LevelError, "panic in a hook", slog.String("stage", string(stage)), slog.String("plugin", plugin),
 		slog.Any("panic", value), slog.String("stack", string(debug.Stack())))
 	return &PanicError{value}
-}
-
-// provide asks a plugin for its store, outside of any turn.
-func (f *Framework) provide(ctx context.Context, p *Named[StoreProvider]) (tape.Store, bool, error) {
-	return asked(ctx, f.newTurn(nil), StageStore, p, func(h StoreProvider) (tape.Store, bool, error) { return h.ProvideTapeStore(ctx) })
 }

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// dispatch sends the envelopes in their order, whatever becomes of each.
+// dispatch sends the envelopes in their order, also after an error.
 func (t *Turn) dispatch(ctx context.Context) error {
 	var errs []error
 	t.delivered = make([]bool, len(t.outbound))
@@ -24,7 +24,7 @@ func (t *Turn) dispatch(ctx context.Context) error {
 
 // Dispatch sends an envelope through dispatch_outbound, in the middle of the turn: every plugin gets it, the errors are joined.
 func (t *Turn) Dispatch(ctx context.Context, e *Envelope) (delivered bool, err error) {
-	err = each(ctx, t, StageDispatch, t.plugins.dispatches, func(h Dispatcher) error {
+	err = each(ctx, t, StageDispatch, func(h Dispatcher) error {
 		ok, err := h.DispatchOutbound(ctx, e)
 		delivered = delivered || ok
 		return err

@@ -34,10 +34,10 @@ const (
 const ExtraAgent = "agent"
 
 // ExtraApprover is the member of an envelope's Extra that says who of the conversation can answer a question for approval: an [Approver].
-// Without it, whoever follows the turn can.
+// Without it, the reader of the turn can.
 const ExtraApprover = "approver"
 
-// Approver is the highest role of those who can answer in a conversation; None is nobody.
+// Approver is the highest role of those who can answer in a conversation; None means that no person can.
 type Approver struct {
 	None bool
 	Role tool.Role
@@ -126,7 +126,7 @@ type Media struct {
 	Fetch func(context.Context) ([]byte, error)
 }
 
-// Lifespan is something that begins and ends with a turn, such as a sign that somebody is typing.
+// Lifespan is something that begins and ends with a turn, such as a typing indicator.
 type Lifespan interface {
 	Enter(context.Context) error
 	Exit(context.Context, error) error // with what the turn failed of; nil where it did not

@@ -9,7 +9,7 @@ import (
 )
 
 // Stream is what a model says, as it says it. It is read once, by one reader; a non-nil error is its last pair. Leaving the loop
-// early runs the deferred work of whoever made it before the next statement.
+// early runs the deferred work of its producer before the next statement.
 type Stream = iter.Seq2[Event, error]
 
 // EventKind says what an event is. Kinds that are not known here are handed on.

@@ -54,8 +54,7 @@ type Framework struct {
 	routers  []*Router
 	store    struct {
 		sync.Mutex
-		asked bool
-		store tape.Store
+		tape.Store // nil until a plugin provides one
 	}
 }
 
@@ -160,20 +159,15 @@ func PluginsOf[H any](t *Turn) []Named[H] { return of[H](t.plugins.all) }
 func (f *Framework) Store(ctx context.Context) (tape.Store, error) {
 	f.store.Lock()
 	defer f.store.Unlock()
-	if f.store.asked {
-		return f.store.store, nil
+	if f.store.Store != nil {
+		return f.store.Store, nil
 	}
-	for _, p := range f.plugins.Load().stores {
-		store, ok, err := f.provide(ctx, &p)
-		if err != nil {
-			return nil, err
-		}
-		if ok && store != nil {
-			f.store.store, f.store.asked = store, true
-			return store, nil
-		}
-	}
-	return nil, nil
+	store, _, _, err := first(ctx, f.newTurn(nil), StageStore, func(h StoreProvider) (tape.Store, bool, error) {
+		store, ok, err := h.ProvideTapeStore(ctx)
+		return store, ok && store != nil, err
+	})
+	f.store.Store = store
+	return store, err
 }
 
 // Code returns the code of an error: of the first in its tree, as errors.Is goes through it, that has one. An error has the code

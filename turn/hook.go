@@ -28,7 +28,7 @@ const (
 )
 
 // The hooks. A plugin implements any of them. Those that return ok decide alone: the first that accepts, with ok true, ends the
-// search, and so does an error. Of the others every one runs, whatever the rest return. A hook that panics has failed.
+// search, and so does an error. Of the others every one runs, also after an error. A hook that panics has failed.
 type (
 	// SessionResolver says whose turn it is. An accepted "" makes it the session of the channel and the chat.
 	SessionResolver interface {
@@ -64,7 +64,7 @@ type (
 	Dispatcher interface {
 		DispatchOutbound(context.Context, *Envelope) (delivered bool, err error)
 	}
-	// ErrorObserver is told of errors. Its context survives the turn's cancellation, for 5 s.
+	// ErrorObserver is notified of errors. Its context survives the turn's cancellation, for 5 s.
 	ErrorObserver interface {
 		OnError(context.Context, Stage, error, *Envelope)
 	}

@@ -29,8 +29,8 @@ func (i *inbox) put(k *Ticket) bool {
 	return true
 }
 
-// take empties it.
-func (i *inbox) take() []*Ticket {
+// drain empties the inbox.
+func (i *inbox) drain() []*Ticket {
 	list := i.list
 	i.list, i.bytes = nil, 0
 	return list
@@ -39,11 +39,11 @@ func (i *inbox) take() []*Ticket {
 // close takes what is left; nothing comes any more.
 func (i *inbox) close() []*Ticket {
 	i.closed = true
-	return i.take()
+	return i.drain()
 }
 
-// end closes it when the model stage is over: nobody reads steering any more, so what comes now had better wait. What is in it
-// stays there until the turn ends.
+// end closes it when the model stage is over: steering is not read any more, so later messages wait in the lane. Its messages stay
+// until the turn ends.
 func (i *inbox) end() {
 	l := i.host.lanes
 	l.mu.Lock()
@@ -67,7 +67,7 @@ func (i *inbox) Put(e *Envelope) bool {
 	t := f.newTurn(e)
 	t.outcome.TurnID, t.outcome.Session = NewID(), i.host.session
 	e.SessionID = i.host.session
-	// Where the message is left over it has a turn of its own, which the end of this one does not cancel.
+	// A message that remains gets a new turn, which the end of this one does not cancel.
 	k := f.ticket(context.WithValue(context.WithoutCancel(i.host.ctx), turnKey{}, t), i.host.session)
 	k.turn = t
 	t.inbox = &k.inbox
@@ -86,7 +86,7 @@ func (i *inbox) Take() []*Envelope {
 	if len(i.list) == 0 {
 		return nil
 	}
-	list := i.take()
+	list := i.drain()
 	envelopes := make([]*Envelope, len(list))
 	for n, k := range list {
 		envelopes[n] = k.turn.outcome.Envelope

@@ -15,7 +15,7 @@ import (
 // without a goroutine: the one that has run a turn takes the next from the lane whose turn it is. See [fair.Queue].
 type lanes struct {
 	options Options
-	work    func(*Ticket) // runs submissions, in a goroutine of its own
+	work    func(*Ticket) // runs submissions, in a new goroutine
 
 	mu       sync.Mutex
 	lanes    map[SessionID]*lane
@@ -106,7 +106,7 @@ func (l *lanes) open(k *Ticket) error {
 }
 
 // queue lets a ticket wait in a busy lane: behind the others or, one that interrupts, before them. Those that interrupt are
-// counted by themselves, so that a queue that is full keeps nobody from saying stop.
+// counted separately, so that a full queue does not prevent stopping a turn.
 func (l *lanes) queue(ln *lane, k *Ticket) error {
 	interrupting := ln.interrupting()
 	alike, at := len(ln.waiting)-interrupting, len(ln.waiting)
@@ -171,12 +171,12 @@ func (l *lanes) ended(k *Ticket, r *Result, err error) (next *Ticket) {
 	}
 	if next = l.next(); next == nil {
 		l.running--
-		l.settle()
+		l.signalIdle()
 	}
 	return next
 }
 
-// next makes the submission run whose turn it is; nil where there is none that may.
+// next starts the next submission; nil if none may run.
 func (l *lanes) next() *Ticket {
 	for place := range l.ready.All() {
 		ln := place.Value
@@ -232,8 +232,8 @@ func (l *lanes) finish(k *Ticket, r *Result, err error) {
 	close(k.done)
 }
 
-// settle says that nothing runs any more, where somebody waits for that.
-func (l *lanes) settle() {
+// signalIdle ends the waiting of Drain if nothing runs.
+func (l *lanes) signalIdle() {
 	if l.running == 0 && l.idle != nil {
 		close(l.idle)
 		l.idle = nil
@@ -292,7 +292,7 @@ func (l *lanes) stop(session SessionID, cause error) (n int) {
 	n = l.flush(ln, cause)
 	if k := ln.running; k != nil {
 		n++
-		for _, steered := range k.inbox.take() {
+		for _, steered := range k.inbox.drain() {
 			l.finish(steered, nil, cause)
 			n++
 		}
@@ -316,7 +316,7 @@ func (f *Framework) Drain(ctx context.Context) error {
 		l.idle = make(chan struct{})
 	}
 	idle := l.idle
-	l.settle()
+	l.signalIdle()
 	l.mu.Unlock()
 
 	select {

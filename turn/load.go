@@ -13,8 +13,8 @@ func (t *Turn) loadState(ctx context.Context) error {
 		state[KeySteering] = Inbox(t.inbox)
 	}
 	t.outcome.State = state
-	loaded := make([]State, 0, len(t.plugins.loaders))
-	err := each(ctx, t, StageLoad, t.plugins.loaders, func(h StateLoader) error {
+	var loaded []State
+	err := each(ctx, t, StageLoad, func(h StateLoader) error {
 		s, err := h.LoadState(ctx, t.outcome.Envelope, t.outcome.Session)
 		if err == nil {
 			loaded = append(loaded, s)

@@ -31,21 +31,22 @@ func (t *Turn) runModel(ctx context.Context) error {
 // of the caller's mode is used.
 func (t *Turn) ask(ctx context.Context) (Stream, string, error) {
 	o := &t.outcome
-	for i := range t.plugins.models {
-		m := &t.plugins.models[i]
-		stream, ok, err := asked(ctx, t, StageModel, m, func(m model) (Stream, bool, error) {
-			if m.streamer != nil && (t.options.streaming || m.runner == nil) {
-				stream, ok, err := m.streamer.RunModelStream(ctx, o.Prompt, o.Session, o.State)
-				return stream, ok && stream != nil, err
-			}
-			text, ok, err := m.runner.RunModel(ctx, o.Prompt, o.Session, o.State)
-			return textStream(text), ok, err
-		})
-		if ok || err != nil {
-			return stream, m.Name, err
+	stream, plugin, ok, err := first(ctx, t, StageModel, func(plugin any) (Stream, bool, error) {
+		runner, runs := plugin.(ModelRunner)
+		if streamer, streams := plugin.(ModelStreamer); streams && (t.options.streaming || !runs) {
+			stream, ok, err := streamer.RunModelStream(ctx, o.Prompt, o.Session, o.State)
+			return stream, ok && stream != nil, err
 		}
+		if !runs {
+			return nil, false, nil
+		}
+		text, ok, err := runner.RunModel(ctx, o.Prompt, o.Session, o.State)
+		return textStream(text), ok, err
+	})
+	if !ok && err == nil {
+		stream = func(func(Event, error) bool) {}
 	}
-	return func(func(Event, error) bool) {}, "", nil
+	return stream, plugin, err
 }
 
 // textStream is a whole answer as a stream.
@@ -78,7 +79,7 @@ func (r *reading) output() string {
 }
 
 // collect reads the model's stream and passes it on. What is collected here no wrapper can change. The end of the context, and a
-// panic of whoever made the stream, are errors of the stream.
+// panic of its producer, are errors of the stream.
 func (r *reading) collect(yield func(Event, error) bool) {
 	left := false
 	defer func() {
@@ -99,7 +100,7 @@ func (r *reading) collect(yield func(Event, error) bool) {
 			yield(Event{}, err)
 			return
 		}
-		r.take(&e)
+		r.record(&e)
 		if !yield(e, nil) {
 			left = true
 			return
@@ -107,7 +108,7 @@ func (r *reading) collect(yield func(Event, error) bool) {
 	}
 }
 
-func (r *reading) take(e *Event) {
+func (r *reading) record(e *Event) {
 	r.events++
 	switch e.Kind {
 	case TextEvent:
@@ -124,7 +125,7 @@ func (r *reading) take(e *Event) {
 		if e.Err == nil {
 			e.Err = &EventError{Code: CodeInternal, Message: "the model stage reported an error"}
 		}
-		r.turn.tell(r.ctx, StageModel, e.Err)
+		r.turn.notify(r.ctx, StageModel, e.Err)
 	case FinalEvent:
 		if e.Final == nil {
 			e.Final = &Final{OK: true}
@@ -143,20 +144,20 @@ func (r *reading) answered(yield func(Event, error) bool) {
 	if r.events > 0 || r.err != nil {
 		return
 	}
-	r.turn.tell(r.ctx, StageModel, ErrNoOutput)
+	r.turn.notify(r.ctx, StageModel, ErrNoOutput)
 	text := r.turn.outcome.Prompt.Text
 	if len(r.turn.outcome.Prompt.Parts) > 0 {
 		text = r.turn.outcome.Envelope.Content
 	}
 	for e, err := range textStream(text) {
-		r.take(&e)
+		r.record(&e)
 		if !yield(e, err) {
 			return
 		}
 	}
 }
 
-// hand gives an event to whoever reads along. One who panics reads no further.
+// hand sends an event to the reader of the turn. One that panics gets no further events.
 func (t *Turn) hand(ctx context.Context, e Event, err error) {
 	defer func() {
 		if p := recover(); p != nil {

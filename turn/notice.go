@@ -11,7 +11,7 @@ import (
 	"github.com/lingserve/lingserve/tape"
 )
 
-// Notices is the observer that tells whoever wrote the message that the turn has failed: by an envelope of kind "error" with a
+// Notices is the observer that notifies the sender that the turn has failed: by an envelope of kind "error" with a
 // fixed sentence and a reference, which is the turn's id. What went wrong is in the log under that id, and nowhere else.
 type Notices struct{}
 
@@ -61,7 +61,7 @@ func Sentence(code string) string {
 // SentenceOf is [Sentence] for an error whose code is known: there are a few that have one code with others, and a truer sentence.
 func SentenceOf(code string, err error) string {
 	switch {
-	case errors.Is(err, ErrTimeout): // which is nobody's fault and has no code
+	case errors.Is(err, ErrTimeout): // which has no code
 		return "The answer took too long and was stopped."
 	case errors.Is(err, tape.ErrNameCollision): // and not since it is busy
 		return "This session id cannot be used; please choose another one."
@@ -89,7 +89,7 @@ func noticeOf(err error) string {
 	return ""
 }
 
-// Lasting says whether a turn would fail in the same way again, so that whoever wrote the message is to be told at once.
+// Lasting reports whether a turn would fail in the same way again, so that the sender is notified at once.
 func Lasting(err error) bool {
 	if errors.Is(err, ErrTimeout) {
 		return true
@@ -109,8 +109,7 @@ func Lasting(err error) bool {
 	return false
 }
 
-// Retryable says whether another try is worth it, as the sentences say: what has been done by then may be done twice. It is not where
-// somebody has to look first.
+// Retryable reports whether a retry can succeed, as the sentences say. It may repeat effects. It is false if a person has to check first.
 func Retryable(code string, err error) bool {
 	switch code {
 	case CodeOverloaded:

@@ -15,7 +15,7 @@ import (
 // observeTimeout bounds one observer.
 const observeTimeout = 5 * time.Second
 
-// report logs what a turn has failed of and tells the observers. A turn that somebody has canceled has not failed, unless
+// report logs the error of a turn and notifies the observers. A turn that was canceled on purpose has not failed, unless
 // its save_state has.
 func (t *Turn) report(ctx context.Context, err, saved error) {
 	switch {
@@ -38,22 +38,19 @@ func (t *Turn) report(ctx context.Context, err, saved error) {
 		level = slog.LevelError // unlike other conflicts, it does not pass
 	}
 	t.log(ctx, level, "turn failed", slog.String("code", code), slog.String("error", adapter.Explain(err)))
-	t.tell(ctx, StageTurn, err)
+	t.notify(ctx, StageTurn, err)
 }
 
-// wanted says whether a turn ended because somebody wanted it to: not by a limit, nor by the server.
+// wanted reports whether a person or a caller ended the turn, and not a limit or the server.
 func wanted(cause error) bool {
 	return !errors.Is(cause, context.DeadlineExceeded) && !errors.Is(cause, ErrDraining) && !errors.Is(cause, ErrLeaseLost)
 }
 
-// tell tells every observer of an error. What they do about it, or to themselves, changes nothing.
-func (t *Turn) tell(ctx context.Context, stage Stage, err error) {
-	if len(t.plugins.observers) == 0 {
-		return
-	}
+// notify calls every observer with an error. What they do about it, or to themselves, changes nothing.
+func (t *Turn) notify(ctx context.Context, stage Stage, err error) {
 	ctx = context.WithoutCancel(ctx)
 	// A panic is logged where it is recovered; observers return nothing.
-	_ = each(ctx, t, "on_error", t.plugins.observers, func(h ErrorObserver) error {
+	_ = each(ctx, t, "on_error", func(h ErrorObserver) error {
 		ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 		defer cancel()
 		h.OnError(ctx, stage, err, t.outcome.Envelope)

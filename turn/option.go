@@ -27,7 +27,7 @@ const (
 	Steer     Policy = "steer"     // it goes to the running turn; where that takes nothing any more, as Queue
 )
 
-// WithPolicy says what happens where the lane is busy; Queue unless told otherwise.
+// WithPolicy says what happens where the lane is busy; Queue by default.
 func WithPolicy(p Policy) Option { return func(o *options) { o.policy = p } }
 
 // WithID gives the turn its id, which should have 128 random bits; [NewID] makes one by default.

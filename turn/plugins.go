@@ -1,61 +1,22 @@
 package turn
 
-// plugins is who does what. It is made when a plugin is registered or a router bound, and never changed: a turn that has begun
-// keeps its own.
+// plugins are the plugins and the router of the turns that begin. It is replaced when a plugin is registered or a router bound, and
+// never changed: a turn keeps its own.
 type plugins struct {
-	all        []Named[any] // in calling order
-	resolvers  []Named[SessionResolver]
-	loaders    []Named[StateLoader]
-	prompters  []Named[PromptBuilder]
-	models     []Named[model]
-	savers     []Named[StateSaver]
-	renderers  []Named[Renderer]
-	dispatches []Named[Dispatcher]
-	observers  []Named[ErrorObserver]
-	systems    []Named[SystemPrompter]
-	stores     []Named[StoreProvider]
-	contexts   []Named[ContextBuilder]
-	asiders    []Named[Asider]
-	router     Router // nil where none is bound
+	all    []Named[any] // in calling order
+	router Router       // nil if none is bound
 }
 
-// model is a plugin of the model stage, which has one of the two hooks at least.
-type model struct {
-	runner   ModelRunner
-	streamer ModelStreamer
-}
-
-// replace makes a new table of these plugins and the router. f.mu is held.
+// replace replaces the plugins, and takes the router that was bound last. f.mu is held.
 func (f *Framework) replace(all []Named[any]) {
-	p := &plugins{
-		all:        all,
-		resolvers:  of[SessionResolver](all),
-		loaders:    of[StateLoader](all),
-		prompters:  of[PromptBuilder](all),
-		savers:     of[StateSaver](all),
-		renderers:  of[Renderer](all),
-		dispatches: of[Dispatcher](all),
-		observers:  of[ErrorObserver](all),
-		systems:    of[SystemPrompter](all),
-		stores:     of[StoreProvider](all),
-		contexts:   of[ContextBuilder](all),
-		asiders:    of[Asider](all),
-	}
-	for _, n := range all {
-		var m model
-		m.runner, _ = n.Hook.(ModelRunner)
-		m.streamer, _ = n.Hook.(ModelStreamer)
-		if m.runner != nil || m.streamer != nil {
-			p.models = append(p.models, Named[model]{n.Name, m})
-		}
-	}
+	p := &plugins{all: all}
 	if n := len(f.routers); n > 0 {
 		p.router = *f.routers[n-1]
 	}
 	f.plugins.Store(p)
 }
 
-// of picks those that implement H.
+// of returns the plugins that implement H.
 func of[H any](all []Named[any]) []Named[H] {
 	var list []Named[H]
 	for _, p := range all {

@@ -48,7 +48,7 @@ func (t *Turn) buildPrompt(ctx context.Context) (err error) {
 
 // BuildPrompt asks the plugins for the prompt of another envelope of the turn, such as steering.
 func (t *Turn) BuildPrompt(ctx context.Context, e *Envelope, s State) (Prompt, error) {
-	p, _, _, err := first(ctx, t, StagePrompt, t.plugins.prompters, func(h PromptBuilder) (Prompt, bool, error) {
+	p, _, _, err := first(ctx, t, StagePrompt, func(h PromptBuilder) (Prompt, bool, error) {
 		return h.BuildPrompt(ctx, e, t.outcome.Session, s)
 	})
 	if err == nil && p.Empty() {

@@ -4,7 +4,7 @@ import "context"
 
 // render makes the envelopes. Those that some have made are there though others have failed.
 func (t *Turn) render(ctx context.Context) error {
-	err := each(ctx, t, StageRender, t.plugins.renderers, func(h Renderer) error {
+	err := each(ctx, t, StageRender, func(h Renderer) error {
 		list, err := h.RenderOutbound(ctx, &t.outcome)
 		if err != nil {
 			return err

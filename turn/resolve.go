@@ -9,7 +9,7 @@ import (
 // resolve finds the session and writes it into the envelope.
 func (t *Turn) resolve(ctx context.Context) error {
 	e := t.outcome.Envelope
-	id, plugin, _, err := first(ctx, t, StageResolve, t.plugins.resolvers, func(h SessionResolver) (SessionID, bool, error) {
+	id, plugin, _, err := first(ctx, t, StageResolve, func(h SessionResolver) (SessionID, bool, error) {
 		return h.ResolveSession(ctx, e)
 	})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // trace opens the span of a turn, below that of its run or of the message that it answers; end closes it. It begins when the turn does:
-// the time in the lane is the gap before it. Without a span above there is none.
+// the time in the lane is the gap before it. Without a parent span there is no span.
 func (t *Turn) trace(ctx context.Context) (inside context.Context, end func()) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {
@@ -28,7 +28,7 @@ func (t *Turn) trace(ctx context.Context) (inside context.Context, end func()) {
 	return ctx, func() { t.span.End() }
 }
 
-// mark says in the turn's span what it has failed of. What somebody has canceled has not failed.
+// mark adds the error to the turn's span. A canceled turn has not failed.
 func (t *Turn) mark(canceled bool, err error) {
 	switch {
 	case t.span == nil:

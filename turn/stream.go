@@ -6,7 +6,7 @@ import (
 	"iter"
 )
 
-// errLeftEarly is what observers are told of a wrapper that stops before its stream has ended.
+// errLeftEarly is the error for observers if a wrapper stops before its stream has ended.
 var errLeftEarly = errors.New("turn: the wrapper stopped before the end of the stream")
 
 // handedOn is the stream as it leaves the pipeline: with one final event at its end, or an error; in a streaming turn through
@@ -20,7 +20,7 @@ func (t *Turn) handedOn(ctx context.Context, r *reading) Stream {
 	return finished(t.wrapped(ctx, stream), func() string { return "" })
 }
 
-// finished passes on a stream, of the final events only one that is the last. Where there is none it adds one, with the text.
+// finished passes on a stream, of the final events only one that is the last. It adds a missing one, with the text.
 func finished(stream Stream, text func() string) Stream {
 	return func(yield func(Event, error) bool) {
 		var final Event
@@ -74,7 +74,7 @@ func (t *Turn) wrapped(ctx context.Context, stream Stream) Stream {
 			return
 		}
 		if err != nil {
-			t.tell(ctx, StageWrap, err)
+			t.notify(ctx, StageWrap, err)
 		}
 		if failed != nil {
 			yield(Event{}, failed)
@@ -87,7 +87,7 @@ func (t *Turn) wrapped(ctx context.Context, stream Stream) Stream {
 			}
 			if err == nil { // it left without a word, and there is more
 				err = errLeftEarly
-				t.tell(ctx, StageWrap, err)
+				t.notify(ctx, StageWrap, err)
 			}
 			if ended = rest != nil; !yield(e, rest) {
 				return

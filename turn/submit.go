@@ -10,8 +10,8 @@ import (
 
 // Submit resolves the session and gives the turn to its lane. It does not wait for it: see [Ticket.Wait]. ctx is the turn's
 // life: ending it ends the turn, or the waiting for it. Errors: what resolve_session failed of, [ErrBusy], [ErrQueueFull],
-// [ErrDraining], and a policy that there is not. A command that a plugin answers beside the lane is answered when Submit
-// returns, whatever goes on in the lane and also while the server drains.
+// [ErrDraining], and an unknown policy. A command that a plugin answers without the lane is answered when Submit returns, also
+// while a turn runs and while the server drains.
 func (f *Framework) Submit(ctx context.Context, e *Envelope, opts ...Option) (*Ticket, error) {
 	t, ctx, err := f.begin(ctx, e, opts)
 	if err != nil {
@@ -46,7 +46,7 @@ func (f *Framework) Submit(ctx context.Context, e *Envelope, opts ...Option) (*T
 func (f *Framework) aside(ctx context.Context, t *Turn) *Ticket {
 	var taken bool
 	err := t.step(ctx, func(ctx context.Context) (err error) {
-		t.outbound, _, taken, err = first(ctx, t, StageAside, t.plugins.asiders, func(h Asider) ([]*Envelope, bool, error) {
+		t.outbound, _, taken, err = first(ctx, t, StageAside, func(h Asider) ([]*Envelope, bool, error) {
 			return h.AnswerAside(ctx, t.outcome.Envelope, t.outcome.Session)
 		})
 		return err

@@ -37,22 +37,22 @@ type Ticket struct {
 	done    chan struct{} // closed when it is done
 
 	// Under the lanes' lock, the last two until done is closed.
-	gone      error // why the submitter did not want it any more before it had a place
-	lane      *lane
-	phase     Phase
-	interrupt bool      // it comes before those that only wait
-	host      *Ticket   // of Steered
-	used      []*Ticket // whose messages this turn has taken
-	inbox     inbox     // of Running
-	since     time.Time // when it began to wait; zero if it has no callback for that
-	told      Waiting   // what it was told last
-	toldAt    time.Time
-	result    *Result
-	err       error
+	gone       error // why the submitter did not want it any more before it had a place
+	lane       *lane
+	phase      Phase
+	interrupt  bool      // it comes before those that only wait
+	host       *Ticket   // of Steered
+	used       []*Ticket // whose messages this turn has taken
+	inbox      inbox     // of Running
+	since      time.Time // when it began to wait; zero if it has no callback for that
+	notified   Waiting   // what it was told last
+	notifiedAt time.Time
+	result     *Result
+	err        error
 
-	telling sync.Mutex // held during its callback
-	heard   bool       // the callback was called
-	begun   bool
+	notifying sync.Mutex // held during its callback
+	hasWaited bool       // the callback was called
+	begun     bool
 }
 
 func (f *Framework) ticket(ctx context.Context, session SessionID) *Ticket {
@@ -84,7 +84,7 @@ func (k *Ticket) Status() Status {
 	return s
 }
 
-// Host is the message of the turn that this one was given to, where it was steered; nil for one that has a turn of its own. So it
+// Host is the message of the turn that this one was given to, where it was steered; nil for one with a separate turn. So it
 // is nil again for one that came too late to be read.
 func (k *Ticket) Host() *Envelope {
 	k.lanes.mu.Lock()

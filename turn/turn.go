@@ -25,7 +25,7 @@ type Turn struct {
 	delivered []bool
 	cut       bool        // it returns the cause of its context
 	noticed   atomic.Bool // an error envelope was sent
-	span      trace.Span  // while it runs; nil where nobody traces
+	span      trace.Span  // while it runs; nil without tracing
 }
 
 type turnKey struct{}
@@ -48,7 +48,7 @@ func (t *Turn) Envelope() *Envelope { return t.outcome.Envelope }
 // Framework returns where the turn runs.
 func (t *Turn) Framework() *Framework { return t.framework }
 
-// Streaming says whether somebody reads along.
+// Streaming reports whether the turn has a reader.
 func (t *Turn) Streaming() bool { return t.options.streaming }
 
 // Inbox returns the steering; nil outside of a lane.
@@ -65,8 +65,8 @@ func (t *Turn) Router() Router { return t.plugins.router }
 // SystemPrompt joins what the plugins have for the system prompt: the one that was registered first stands first, empty
 // ones are left out, a blank line is between two. Where some fail there is a text of the others, beside the error.
 func (t *Turn) SystemPrompt(ctx context.Context, p Prompt, s State) (string, error) {
-	texts := make([]string, 0, len(t.plugins.systems))
-	err := each(ctx, t, StageSystem, t.plugins.systems, func(h SystemPrompter) error {
+	var texts []string
+	err := each(ctx, t, StageSystem, func(h SystemPrompter) error {
 		text, err := h.SystemPrompt(ctx, p, s)
 		if err == nil && text != "" {
 			texts = append(texts, text)
@@ -79,7 +79,7 @@ func (t *Turn) SystemPrompt(ctx context.Context, p Prompt, s State) (string, err
 
 // Selector asks the plugins what the model is to see of the tape; nil where none says so.
 func (t *Turn) Selector(ctx context.Context, s State) (tape.Selector, error) {
-	selector, _, _, err := first(ctx, t, StageContext, t.plugins.contexts, func(h ContextBuilder) (tape.Selector, bool, error) {
+	selector, _, _, err := first(ctx, t, StageContext, func(h ContextBuilder) (tape.Selector, bool, error) {
 		return h.BuildTapeContext(ctx, t.outcome.Session, s)
 	})
 	return selector, err
@@ -188,8 +188,7 @@ func (t *Turn) step(ctx context.Context, stage func(context.Context) error) erro
 	return t.ended(ctx, err)
 }
 
-// ended is the error of a stage. When the context ended meanwhile its cause is the turn's error, whatever the stage made of
-// that.
+// ended is the error of a stage. If the context has ended, its cause is the turn's error, whichever error the stage returned.
 func (t *Turn) ended(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err

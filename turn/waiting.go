@@ -22,15 +22,15 @@ type Waiting struct {
 }
 
 const (
-	// waitPeriod is how often the queue is looked at. A turn that begins within this time is not told that it waits.
+	// waitPeriod is how often the queue is checked. A turn that begins within this time gets no notice.
 	waitPeriod = 500 * time.Millisecond
-	// waitAgain is the shortest time after which a turn is told its position again, and waitShare the share of its wait: a turn that
-	// waits for an hour is told about fifty times.
-	waitAgain = 2 * time.Second
+	// minNotify is the shortest time between two notices of a turn, and waitShare a share of its wait: a turn that waits for an hour
+	// gets about fifty notices.
+	minNotify = 2 * time.Second
 	waitShare = 10
-	// waitEach keeps all together below 500 calls a second: so much later each is told again for each that waits.
+	// waitEach for each waiting turn is added to the time between two notices: so all get less than 500 calls a second.
 	waitEach = 2 * time.Millisecond
-	// rateWindow is how far back the rate of slots is measured.
+	// rateWindow is how far back the rate of slots is measured, at least.
 	rateWindow = 30 * time.Second
 )
 
@@ -39,13 +39,8 @@ const (
 type watch struct {
 	timer *time.Timer
 	calls sync.WaitGroup // a timer, or its call; Drain waits for it
-	given int            // slots that waiting lanes have got
-	rate  []rateSample   // the oldest first
-}
-
-type rateSample struct {
-	at    time.Time
-	given int
+	given int            // slots that waiting lanes got since then
+	since time.Time
 }
 
 // watch begins the wait of a ticket. mu is held.
@@ -55,17 +50,17 @@ func (l *lanes) watch(k *Ticket) {
 	}
 	k.since = time.Now()
 	if w := &l.watched; w.timer == nil {
-		w.rate = append(w.rate[:0], rateSample{k.since, w.given})
-		l.watchAgain()
+		w.since, w.given = k.since, 0
+		l.scheduleWatch()
 	}
 }
 
-func (l *lanes) watchAgain() {
+func (l *lanes) scheduleWatch() {
 	w := &l.watched
 	w.calls.Add(1)
 	w.timer = time.AfterFunc(waitPeriod, func() {
 		defer w.calls.Done()
-		l.tellDue()
+		l.notifyDue()
 	})
 }
 
@@ -77,8 +72,8 @@ func (l *lanes) stopWatch() {
 	}
 }
 
-// tellDue tells the tickets that wait what has changed.
-func (l *lanes) tellDue() {
+// notifyDue notifies the waiting tickets whose position has changed.
+func (l *lanes) notifyDue() {
 	l.mu.Lock()
 	due, more := l.dueTickets(time.Now())
 	if !more {
@@ -89,12 +84,12 @@ func (l *lanes) tellDue() {
 		return
 	}
 	for _, d := range due {
-		d.ticket.tellWaiting(d.waiting)
+		d.ticket.notifyWaiting(d.waiting)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.watched.timer = nil; !l.draining {
-		l.watchAgain()
+		l.scheduleWatch()
 	}
 }
 
@@ -103,20 +98,20 @@ type dueTicket struct {
 	waiting Waiting
 }
 
-// dueTickets returns the tickets that are told now. more is false where no ticket waits that is ever told. mu is held.
+// dueTickets returns the tickets that get a notice now. more is false if no waiting ticket has a callback. mu is held.
 func (l *lanes) dueTickets(now time.Time) (due []dueTicket, more bool) {
-	again := max(waitAgain, time.Duration(l.waiting)*waitEach)
+	pause := max(minNotify, time.Duration(l.waiting)*waitEach)
 	see := func(k *Ticket, w Waiting) {
 		if k.since.IsZero() {
 			return
 		}
 		more = true
 		waited := now.Sub(k.since)
-		moved := k.told.For != w.For || k.told.Position != w.Position
-		if waited < waitPeriod || !moved || k.told.Position > 0 && now.Sub(k.toldAt) < max(again, waited/waitShare) {
+		moved := k.notified.For != w.For || k.notified.Position != w.Position
+		if waited < waitPeriod || !moved || k.notified.Position > 0 && now.Sub(k.notifiedAt) < max(pause, waited/waitShare) {
 			return
 		}
-		k.told, k.toldAt = w, now
+		k.notified, k.notifiedAt = w, now
 		due = append(due, dueTicket{k, w})
 	}
 	each := l.timePerSlot(now)
@@ -138,37 +133,35 @@ func (l *lanes) dueTickets(now time.Time) (due []dueTicket, more bool) {
 // timePerSlot measures how often a waiting lane gets a slot; 0 where none has got one lately.
 func (l *lanes) timePerSlot(now time.Time) time.Duration {
 	w := &l.watched
-	for len(w.rate) > 1 && now.Sub(w.rate[1].at) >= rateWindow {
-		w.rate = w.rate[1:]
+	elapsed := now.Sub(w.since)
+	if elapsed > 2*rateWindow { // only the newer half counts
+		elapsed /= 2
+		w.since, w.given = now.Add(-elapsed), w.given/2
 	}
-	if last := w.rate[len(w.rate)-1]; now.Sub(last.at) >= waitAgain {
-		w.rate = append(w.rate, rateSample{now, w.given})
-	}
-	from := w.rate[0]
-	if w.given == from.given {
+	if w.given == 0 {
 		return 0
 	}
-	return now.Sub(from.at) / time.Duration(w.given-from.given)
+	return elapsed / time.Duration(w.given)
 }
 
-// tellWaiting tells a turn that it waits, unless it has begun.
-func (k *Ticket) tellWaiting(w Waiting) {
-	k.telling.Lock()
-	defer k.telling.Unlock()
+// notifyWaiting tells a turn that it waits, unless it has begun.
+func (k *Ticket) notifyWaiting(w Waiting) {
+	k.notifying.Lock()
+	defer k.notifying.Unlock()
 	if !k.begun {
-		k.heard = true
+		k.hasWaited = true
 		k.turn.options.waiting(w)
 	}
 }
 
-// endWait tells a turn that waited that it begins. Nothing is told after it.
+// endWait notifies a turn that has waited that it begins. It is the last notice.
 func (k *Ticket) endWait() {
 	if k.since.IsZero() {
 		return
 	}
-	k.telling.Lock()
-	defer k.telling.Unlock()
-	if k.begun = true; k.heard {
+	k.notifying.Lock()
+	defer k.notifying.Unlock()
+	if k.begun = true; k.hasWaited {
 		k.turn.options.waiting(Waiting{})
 	}
 }

@@ -34,8 +34,7 @@ type note struct {
 	end     string // of the stream that it got; "" without one
 }
 
-// noteOf is the note of the request that w answers, whatever stands around the recorder. There always is one, if only one that nobody
-// reads.
+// noteOf finds the note of the request that w answers, in what w wraps. Without a recorder, the note is new.
 func noteOf(w http.ResponseWriter) *note {
 	for {
 		switch v := w.(type) {
@@ -56,7 +55,7 @@ func (n *note) Refused(reason string) { n.reason = cmp.Or(n.reason, reason) }
 func (n *note) StreamEnded(end string) { n.end = end }
 
 // within is a request's context: it knows where the router writes which route it has taken, so that this can be read when the request has
-// ended. It is a part of the recorder, and no allocation of its own.
+// ended. It is a part of the recorder, so it needs no allocation.
 type within struct {
 	context.Context
 	rec *recorder
@@ -85,7 +84,7 @@ type recorder struct {
 	note
 	taken   chi.Context
 	context within
-	account *adapter.Account // pays for the request's body and what is made of it; nil before a body is read, or where nobody counts
+	account *adapter.Account // pays for the request's body and what is made of it; nil before a body is read, or if memory has no limit
 
 	by         *forwardedBy // who sends a forwarded request; nil: the request is none
 	read       bool         // the body was read
@@ -99,7 +98,7 @@ func recorderOf(r *http.Request) *recorder {
 	return rec
 }
 
-// accountOf is the account that pays for the body of a request; nil where there is none, or nobody counts.
+// accountOf is the account that pays for the body of a request; it may be nil.
 func accountOf(r *http.Request) *adapter.Account {
 	if rec := recorderOf(r); rec != nil {
 		return rec.account
@@ -171,23 +170,13 @@ func (s *Server) requested(r *http.Request, rec *recorder, broken bool) {
 	if rec.status != 0 {
 		attrs = append(attrs, slog.Duration("first_byte", rec.first))
 	}
-	if client := s.client(r); client.IsValid() {
-		attrs = append(attrs, slog.String("client", client.String()))
-	}
-	if program := programOf(r.Header.Get("User-Agent")); program != "" {
-		attrs = append(attrs, slog.String("program", program))
-	}
-	if v := &rec.visitor; v.By != "" { // else nobody has to say who they are
-		attrs = append(attrs, slog.String("principal", v.Name), slog.String("by", v.By))
-	}
-	if key := rec.visitor.Key; key != "" {
-		attrs = append(attrs, slog.String("key_id", key))
-	}
-	if run := rec.Header().Get("X-Run-Id"); run != "" {
-		attrs = append(attrs, slog.String("run", run))
-	}
-	if rec.reason != "" {
-		attrs = append(attrs, slog.String("reason", rec.reason))
+	attrs = append(attrs, s.callerAttrs(r, rec)...)
+	for _, a := range []slog.Attr{
+		slog.String("program", programOf(r.Header.Get("User-Agent"))), slog.String("run", rec.Header().Get("X-Run-Id")), slog.String("reason", rec.reason),
+	} {
+		if a.Value.String() != "" {
+			attrs = append(attrs, a)
+		}
 	}
 	if broken {
 		attrs = append(attrs, slog.Bool("broken", true))
@@ -199,11 +188,11 @@ func (s *Server) requested(r *http.Request, rec *recorder, broken bool) {
 }
 
 // callerAttrs are the attributes of a line that say who sent a request: the address and, where callers say who they are, the principal.
-func (s *Server) callerAttrs(r *http.Request) (attrs []slog.Attr) {
+func (s *Server) callerAttrs(r *http.Request, rec *recorder) (attrs []slog.Attr) {
 	if client := s.client(r); client.IsValid() {
 		attrs = append(attrs, slog.String("client", client.String()))
 	}
-	if rec, ok := r.Context().Value(recorderKey{}).(*recorder); ok && rec.visitor.By != "" {
+	if rec != nil && rec.visitor.By != "" { // else callers do not say who they are
 		attrs = append(attrs, slog.String("principal", rec.visitor.Name), slog.String("by", rec.visitor.By))
 		if rec.visitor.Key != "" {
 			attrs = append(attrs, slog.String("key_id", rec.visitor.Key))
@@ -252,15 +241,15 @@ func (s *Server) reportRefusals(kind trail.Repeated, count int) {
 // client is the address that a request comes from.
 func (s *Server) client(r *http.Request) netip.Addr { return s.o.Proxies.Client(r) }
 
-// maxPath is how much of a path stands in the log that leads nowhere.
+// maxPath bounds an unknown path in the log.
 const maxPath = 100
 
-// theirs are the parts of paths that people choose: what they call their sessions can be a name or a telephone number, and does not
-// stand in the log.
-var theirs = []string{"id", "thread", "chat"}
+// chosen are the parts of paths that people choose. The name of a session can be that of a person or a telephone number, so the log does not
+// have it.
+var chosen = []string{"id", "thread", "chat"}
 
-// pathOf is the path of a request as it stands in the log: without its query, which holds what users say, and without names that
-// people have chosen.
+// pathOf returns the path of a request for the log: without its query, which has texts of users, and without names that people have
+// chosen.
 func pathOf(r *http.Request, rec *recorder, route string) string {
 	if route == noRoute {
 		return cleanPath(r.URL.Path)
@@ -270,7 +259,7 @@ func pathOf(r *http.Request, rec *recorder, route string) string {
 	}
 	path := route
 	for i, key := range rec.taken.URLParams.Keys {
-		if i >= len(rec.taken.URLParams.Values) || slices.Contains(theirs, key) {
+		if i >= len(rec.taken.URLParams.Values) || slices.Contains(chosen, key) {
 			continue
 		}
 		value := wording.ClipTo(rec.taken.URLParams.Values[i], maxPath)

@@ -15,7 +15,7 @@ import (
 )
 
 // abandon gives up on what has not come of a body. Otherwise the connection would stay for as long as the client likes, since net/http
-// waits for the rest of a body that nobody has read.
+// waits for the rest of a body.
 func abandon(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(abandonTime)) // not every writer of a test can
 }
@@ -123,8 +123,8 @@ func tooLargeBody(w http.ResponseWriter, r *http.Request, limit int64) *wire.Pro
 	return p
 }
 
-// sized refuses a body that is too large by its Content-Length, before anything is read or waited for. A channel has a limit of its own, and so
-// have files.
+// sized refuses a body that is too large by its Content-Length, before anything is read or waited for. Channels and files have other
+// limits.
 func (s *Server) sized(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		limit := s.maxBody(r.URL.Path)

@@ -16,7 +16,7 @@ import (
 type Channels interface {
 	// Webhook is what a platform sends the events of a channel to; nil where no channel of this name is waiting for any.
 	Webhook(name string) http.Handler
-	// Broken says of the channels that do not work why, by name, in words for everybody.
+	// Broken returns why channels do not work, by name, in words for the public.
 	Broken() map[string]string
 }
 
@@ -25,7 +25,7 @@ type Channels interface {
 const webhookShare = 4
 
 // postWebhook hands an event to its channel, which answers as its platform wants it. The server sees to it that a body comes in
-// time, and that there is memory for it.
+// time, and that the server has memory for it.
 func (s *Server) postWebhook(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	var h http.Handler
 	if s.o.Channels != nil {

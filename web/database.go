@@ -2,8 +2,8 @@ package web
 
 import "time"
 
-// databaseRetry is when those are told to come back who come while the database is away.
+// databaseRetry is the Retry-After while the database is unavailable.
 const databaseRetry = 2 * time.Second
 
-// databaseAway says whether the database is away.
+// databaseAway reports whether the database is unavailable.
 func (s *Server) databaseAway() bool { return s.o.Away != nil && s.o.Away() }

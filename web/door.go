@@ -19,7 +19,7 @@ import (
 
 // Access is who may ask, from where, and how much. The zero value lets everybody in as the one user of the server.
 type Access struct {
-	Door   *access.Door   // nil asks nobody who they are
+	Door   *access.Door   // nil: no authentication
 	Hosts  *access.Hosts  // names that the server is known by; nil answers under any
 	CORS   *access.CORS   // sites whose pages may use the server; nil is none but its own
 	Limits *access.Limits // of callers; nil is none
@@ -32,7 +32,7 @@ var (
 	noReferrer = []string{"no-referrer"}                                // an address may have what a user says in its query
 	noFrame    = []string{"DENY"}                                       // for browsers that do not know the policy
 	sameOrigin = []string{"same-origin"}                                // for what pages load without asking, as images; it says nothing of what CORS allows
-	noContent  = []string{"default-src 'none'; frame-ancestors 'none'"} // the page at / has one of its own
+	noContent  = []string{"default-src 'none'; frame-ancestors 'none'"} // the page at / has another one
 )
 
 func secure(h http.Header) {
@@ -78,7 +78,7 @@ func (s *Server) enter(rec *recorder, r *http.Request) *http.Request {
 	rec.note.visitor = visitor
 	if err != nil {
 		if refusal, ok := errors.AsType[*access.Refusal](err); ok && refusal.Status == http.StatusUnauthorized && a.Wrong != nil {
-			// Only what is wrong is counted, so that nobody is kept out by others behind the same address.
+			// Only wrong keys are counted, so that clients with a key are not kept out by others behind the same address.
 			if d := a.Wrong.Request(access.Caller(s.o.Proxies.Client(r))); !d.OK() {
 				err = tooManyWrong(d.RetryAfter)
 			}
@@ -96,8 +96,8 @@ func (s *Server) enter(rec *recorder, r *http.Request) *http.Request {
 	return rec.request(access.With(r.Context(), visitor.Principal), r)
 }
 
-// tooManyWrong is the refusal of an address from which much has come that is no key. The log has a word of its own for it: somebody may be
-// trying keys.
+// tooManyWrong is the refusal of an address from which much has come that is no key. The log has another word for it: it may be
+// an attack.
 func tooManyWrong(wait time.Duration) *access.Refusal {
 	return &access.Refusal{
 		Status: http.StatusTooManyRequests, Code: wire.CodeRateLimited, Reason: "limit_failures", RetryAfter: wait,
@@ -115,8 +115,8 @@ func open(path string) bool {
 	return strings.HasPrefix(path, "/assets/") || strings.HasPrefix(path, "/v1/channels/") && strings.HasSuffix(path, "/webhook")
 }
 
-// countedFor is whom a request is counted for: its principal, or its address where nobody has to say who they are. "" is nobody: who asks
-// from this machine itself is the one that it belongs to.
+// countedFor returns the name that a request is counted for: its principal, or without authentication its address. It is "" for requests from
+// this machine, which have no limits.
 func (s *Server) countedFor(r *http.Request, p access.Principal) string {
 	if rec := recorderOf(r); rec != nil && rec.by != nil {
 		return rec.by.Caller
@@ -168,7 +168,7 @@ var openAIResources = []string{
 	"images", "models", "moderations", "organization", "realtime", "responses", "threads", "uploads", "vector_stores", "videos",
 }
 
-// ofOpenAI reports whether a path is one that OpenAI's clients ask for.
+// ofOpenAI reports whether OpenAI's API has a path.
 func ofOpenAI(path string) bool {
 	below, ok := strings.CutPrefix(path, "/v1/")
 	first, _, _ := strings.Cut(below, "/")

@@ -3,7 +3,6 @@ package web
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/channel"
@@ -21,7 +20,7 @@ func TestErasingASessionErasesWhatChannelsKeepOfIt(t *testing.T) {
 	for _, session := range []string{"s", "other"} {
 		a.session(session, "hello")
 		place := channel.ConversationFacts{Kind: channel.Group, ID: "c"}
-		if err := sessions.LastRoute(t.Context(), channel.Row{SessionKey: session, Channel: "chat", Conversation: place, At: time.Now()}); err != nil {
+		if err := sessions.Record(t.Context(), channel.Row{SessionKey: session, Channel: "chat", Conversation: place}, true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -56,14 +55,14 @@ func TestTheLogSaysWhoErasedASession(t *testing.T) {
 
 // DS-09: a group whose messages were never answered has no session, and is erased by its name.
 func TestErasingAGroupThatWasNeverAnsweredErasesItsWords(t *testing.T) {
-	words := channel.NewWindow(channel.NewTexts(100), channel.WindowOptions{})
+	words := channel.NewWindow(channel.NewTexts(), channel.WindowOptions{})
 	key := channel.WindowKey{Channel: "telegram", Conversation: "-100"}
 	a := newAgentBench(t, func(o *Options, _ *agent.Options) {
 		o.Kernel = webchannel.NewKernel(o.Log)
 		o.Kernel.Window = words
 	})
 	a.serve()
-	if err := words.Record(t.Context(), channel.Recording{Key: key, Message: channel.MessageFacts{RawBody: "hi"}}); err != nil {
+	if err := words.Record(t.Context(), channel.Recording{HistoryHint: channel.HistoryHint{Key: key}, Message: channel.MessageFacts{RawBody: "hi"}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []int{204, 404} {

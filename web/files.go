@@ -80,7 +80,7 @@ const (
 type upload struct {
 	ID        string `json:"id"`
 	Object    string `json:"object"`  // "file"
-	Purpose   string `json:"purpose"` // "user_data": the only one, whatever the client says
+	Purpose   string `json:"purpose"` // always "user_data"
 	Status    string `json:"status"`  // "processed"
 	Bytes     int64  `json:"bytes"`
 	CreatedAt int64  `json:"created_at"`
@@ -90,16 +90,10 @@ type upload struct {
 	SHA256    string `json:"sha256"`
 }
 
-// What a file has that OpenAI's clients expect. A file can be used as soon as it is there, by all that takes files.
-const (
-	filePurpose = "user_data"
-	fileStatus  = "processed"
-)
-
 // uploadOf describes a file as clients see it.
 func uploadOf(f store.File) upload {
 	return upload{
-		ID: f.ID, Object: "file", Purpose: filePurpose, Status: fileStatus, Bytes: f.Size, CreatedAt: f.Created.Unix(), ExpiresAt: f.Expires.Unix(),
+		ID: f.ID, Object: "file", Purpose: "user_data", Status: "processed", Bytes: f.Size, CreatedAt: f.Created.Unix(), ExpiresAt: f.Expires.Unix(),
 		Filename: f.Name, Type: f.Type, SHA256: f.SHA256,
 	}
 }
@@ -178,18 +172,18 @@ func (s *Server) roomForFile(ctx context.Context, owner string, size int64) *wir
 	if err != nil {
 		return s.fileProblem(ctx, err)
 	}
-	held += size
-	if count >= s.o.Files.MaxCount {
-		p := wire.NewProblem(wire.CodeRateLimited, "you have "+wording.Plural(int64(count), "file")+", the limit of one caller; delete some with DELETE /v1/files/{id}")
-		p.Reason, p.Retry = limitFiles, run.SessionsRetry
-		return p
+	full := ""
+	switch {
+	case count >= s.o.Files.MaxCount:
+		full = "you have " + wording.Plural(int64(count), "file")
+	case held+size > s.o.Files.MaxBytes:
+		full = "your files would exceed " + wording.Plural(s.o.Files.MaxBytes, "byte")
+	default:
+		return nil
 	}
-	if held > s.o.Files.MaxBytes {
-		p := wire.NewProblem(wire.CodeRateLimited, "your files would exceed "+wording.Plural(s.o.Files.MaxBytes, "byte")+", the limit of one caller; delete some with DELETE /v1/files/{id}")
-		p.Reason, p.Retry = limitFiles, run.SessionsRetry
-		return p
-	}
-	return nil
+	p := wire.NewProblem(wire.CodeRateLimited, full+", the limit of one caller; delete some with DELETE /v1/files/{id}")
+	p.Reason, p.Retry = limitFiles, run.SessionsRetry
+	return p
 }
 
 // keepsFiles lets requests through on a server that keeps files.
@@ -202,25 +196,24 @@ func (s *Server) keepsFiles(h handler) handler {
 	}
 }
 
-// postFile keeps an uploaded file: of a form's field file, or the body itself with its name in the query.
+// postFile stores an uploaded file: the field file of a form, or the body itself with its name in the query.
 func (s *Server) postFile(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	name := ""
-	d := new(request.Decoder)
-	p := wire.Query(d, r, request.Parameters{"filename": func(value string) { name = value }})
-	if p == nil && r.ContentLength > s.o.Files.MaxSize+uploadBeside {
-		p = tooLargeBody(w, r, s.o.Files.MaxSize)
+	limit := s.o.Files.MaxSize + uploadBeside
+	if p := wire.Query(new(request.Decoder), r, request.Parameters{"filename": func(value string) { name = value }}); p != nil {
+		return p
 	}
-	if p == nil && s.shed.memory.over.Load() {
-		p = littleMemory("the server is close to its memory limit and starts no new runs; retry later")
+	if r.ContentLength > limit {
+		return tooLargeBody(w, r, s.o.Files.MaxSize)
 	}
-	var body []byte
-	if p == nil {
-		body, p = s.readUpTo(w, r, s.o.Files.MaxSize+uploadBeside, uploadTimeout)
+	if s.shed.memory.over.Load() {
+		return littleMemory("the server is close to its memory limit and starts no new runs; retry later")
 	}
-	var f upload
-	if p == nil {
-		f, p = s.receiveFile(r, name, body)
+	body, p := s.readUpTo(w, r, limit, uploadTimeout)
+	if p != nil {
+		return p
 	}
+	f, p := s.receiveFile(r, name, body)
 	if p != nil {
 		return p
 	}
@@ -277,30 +270,26 @@ func (s *Server) receiveFile(r *http.Request, name string, data []byte) (upload,
 	return f, nil
 }
 
-// fileOfForm finds the file in a form. Other fields, such as the purpose that OpenAI's clients send, say nothing here.
+// fileOfForm finds the file in a form. Other fields, such as the purpose that OpenAI's clients send, have no effect.
 func fileOfForm(body []byte, boundary string) (name, kind string, data []byte, p *wire.Problem) {
 	form := multipart.NewReader(bytes.NewReader(body), boundary)
-	for {
-		part, err := form.NextRawPart()
-		if errors.Is(err, io.EOF) {
-			return "", "", nil, wire.Invalid(run.Field{Detail: "expected a form with the file in the field file"})
-		}
-		if err != nil {
-			return "", "", nil, wire.Invalid(run.Field{Detail: "the form is incomplete; send it again"})
-		}
-		if part.FormName() != "file" {
-			continue
-		}
-		data, err := io.ReadAll(part)
-		if err != nil {
-			return "", "", nil, wire.Invalid(run.Field{Detail: "the form is incomplete; send it again"})
-		}
-		kind, _, err := mime.ParseMediaType(part.Header.Get("Content-Type"))
-		if err != nil {
-			kind = "application/octet-stream"
-		}
-		return part.FileName(), kind, data, nil
+	part, err := form.NextRawPart()
+	for err == nil && part.FormName() != "file" {
+		part, err = form.NextRawPart()
 	}
+	if errors.Is(err, io.EOF) {
+		return "", "", nil, wire.Invalid(run.Field{Detail: "expected a form with the file in the field file"})
+	}
+	if err == nil {
+		data, err = io.ReadAll(part)
+	}
+	if err != nil {
+		return "", "", nil, wire.Invalid(run.Field{Detail: "the form is incomplete; send it again"})
+	}
+	if kind, _, err = mime.ParseMediaType(part.Header.Get("Content-Type")); err != nil {
+		kind = "application/octet-stream"
+	}
+	return part.FileName(), kind, data, nil
 }
 
 // getFile describes a file.
@@ -360,48 +349,65 @@ func (s *Server) deleteFile(w http.ResponseWriter, r *http.Request) *wire.Proble
 	return nil
 }
 
-// openFiles puts the data of uploaded files in the place of their ids. The list is a new one.
-func (s *Server) openFiles(by access.Principal, at string, list []adapter.Part) ([]adapter.Part, *wire.Problem) {
+// runFiles are the files of the server for its runs.
+type runFiles struct{ s *Server }
+
+// Open implements [run.Files]. The list that it returns is a new one.
+func (f runFiles) Open(who access.Principal, at string, list []adapter.Part) ([]adapter.Part, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, filesTimeout)
+	ctx, cancel := context.WithTimeout(f.s.ctx, filesTimeout)
 	defer cancel()
-	opened := make([]adapter.Part, len(list))
-	for i, p := range list {
-		if opened[i] = p; mediapart.Ref(&p) == "" {
+	opened := slices.Clone(list)
+	for i := range opened {
+		if mediapart.Ref(&opened[i]) == "" {
 			continue
 		}
-		at := at + "/" + strconv.Itoa(i)
-		f, data, err := s.readFile(ctx, by.Owner(), mediapart.Ref(&p))
-		if errors.Is(err, errNoFile) {
-			return nil, wire.Invalid(run.Field{Pointer: at, Detail: errNoFile.Error()})
-		}
-		if err != nil {
-			return nil, s.fileProblem(ctx, err)
-		}
-		url, kind := adapter.DataURL(f.Type, data), adapter.MediaKind(f.Type)
-		switch {
-		case kind == adapter.KindImage:
-			opened[i] = adapter.Part{Type: "image_url", Image: url}
-		case p.Image != "":
-			return nil, wire.Invalid(run.Field{Pointer: at, Detail: "expected an image, found a file of the type " + f.Type})
-		default:
-			opened[i] = adapter.Part{Type: "file", File: url, Name: cmp.Or(p.Name, f.Name)}
-		}
-		if kind == "text" && len(data) > s.shed.o.Input {
-			p := wire.Invalid(run.Field{Pointer: at, Detail: "expected at most " + wording.Plural(int64(s.shed.o.Input), "character") + " of content for models in total"})
-			tooMuch := wire.NewProblem(wire.CodeTooLarge, p.Detail)
-			tooMuch.Reason, tooMuch.Errors = run.LimitInput, p.Errors
-			return nil, tooMuch
+		if p := f.s.openFile(ctx, who, at+"/"+strconv.Itoa(i), &opened[i]); p != nil {
+			return nil, p.AsError()
 		}
 	}
 	return opened, nil
 }
 
-// keepMedia keeps an image or a sound that a model made as a file of its run's caller, and returns its address. What else models send is not kept.
-func (s *Server) keepMedia(ctx context.Context, owner, claimed string, data []byte) (string, error) {
-	kind := adapter.SniffMedia(data, claimed)
+// openFile replaces the id of an uploaded file by its data. at is the part's place in the request.
+func (s *Server) openFile(ctx context.Context, who access.Principal, at string, part *adapter.Part) *wire.Problem {
+	f, data, err := s.readFile(ctx, who.Owner(), mediapart.Ref(part))
+	if errors.Is(err, errNoFile) {
+		return wire.Invalid(run.Field{Pointer: at, Detail: errNoFile.Error()})
+	}
+	if err != nil {
+		return s.fileProblem(ctx, err)
+	}
+	url, kind := adapter.DataURL(f.Type, data), adapter.MediaKind(f.Type)
+	switch {
+	case kind == adapter.KindImage:
+		*part = adapter.Part{Type: "image_url", Image: url}
+	case part.Image != "":
+		return wire.Invalid(run.Field{Pointer: at, Detail: "expected an image, found a file of the type " + f.Type})
+	default:
+		*part = adapter.Part{Type: "file", File: url, Name: cmp.Or(part.Name, f.Name)}
+	}
+	if kind == "text" && len(data) > s.shed.o.Input {
+		p := wire.NewProblem(wire.CodeTooLarge, "expected at most "+wording.Plural(int64(s.shed.o.Input), "character")+" of content for models in total")
+		p.Reason, p.Errors = run.LimitInput, []run.Field{{Pointer: at, Detail: p.Detail}}
+		return p
+	}
+	return nil
+}
+
+// Size implements [run.Files].
+func (f runFiles) Size(who access.Principal, id string) int64 {
+	ctx, cancel := context.WithTimeout(f.s.ctx, filesTimeout)
+	defer cancel()
+	file, _ := f.s.findFile(ctx, who.Owner(), id) // Open returns the error
+	return file.Size
+}
+
+// Keep implements [run.Files]: images and sounds that a model made are stored as files of the run's caller. Other media are not stored.
+func (f runFiles) Keep(ctx context.Context, owner, claimed string, data []byte) (string, error) {
+	s, kind := f.s, adapter.SniffMedia(data, claimed)
 	if s.o.FileStore == nil {
 		return "", nil
 	}
@@ -418,37 +424,9 @@ func (s *Server) keepMedia(ctx context.Context, owner, claimed string, data []by
 	if ends, _ := mime.ExtensionsByType(kind); len(ends) > 0 {
 		name += ends[len(ends)-1]
 	}
-	f, err := s.keepFile(ctx, owner, name, kind, data)
+	file, err := s.keepFile(ctx, owner, name, kind, data)
 	if err != nil {
 		return "", err
 	}
-	return filesPath + "/" + f.ID + "/content", nil
-}
-
-// runFiles are the files of the server, as runs use them.
-type runFiles struct{ s *Server }
-
-// Open implements [run.Files].
-func (f runFiles) Open(who access.Principal, at string, list []adapter.Part) ([]adapter.Part, error) {
-	opened, p := f.s.openFiles(who, at, list)
-	if p != nil {
-		return nil, p.AsError()
-	}
-	return opened, nil
-}
-
-// Size implements [run.Files].
-func (f runFiles) Size(who access.Principal, id string) int64 {
-	ctx, cancel := context.WithTimeout(f.s.ctx, filesTimeout)
-	defer cancel()
-	file, err := f.s.findFile(ctx, who.Owner(), id)
-	if err != nil { // Open will say so
-		return 0
-	}
-	return file.Size
-}
-
-// Keep implements [run.Files].
-func (f runFiles) Keep(ctx context.Context, owner, kind string, data []byte) (string, error) {
-	return f.s.keepMedia(ctx, owner, kind, data)
+	return filesPath + "/" + file.ID + "/content", nil
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/lingserve/lingserve/web/wire"
 )
 
-// forwardedBy is what a replica says of the client whose request it forwards: it has checked who that is, and has counted the request.
+// forwardedBy is the client of a forwarded request. The replica that forwards it has authenticated the client, and has counted the request.
 type forwardedBy struct {
 	Visitor access.Visitor `json:"visitor"`
-	Caller  string         `json:"caller,omitempty"` // whom the request is counted for
+	Caller  string         `json:"caller,omitempty"` // see countedFor
 }
 
 // forward passes a request on to the replica that has what the request asks for.
@@ -37,7 +37,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, replica string)
 	})
 }
 
-// enterForwarded lets a request in that another replica has forwarded, as whom it says. The cluster has checked its signature.
+// enterForwarded lets a request in that another replica has forwarded, for the client that it names. The cluster has checked its signature.
 func (s *Server) enterForwarded(rec *recorder, r *http.Request, f cluster.Forwarded) *http.Request {
 	by := new(forwardedBy)
 	if err := json.Unmarshal(f.Principal, by); err != nil {

@@ -598,7 +598,7 @@ func (b *bench) expireRun(id, owner string) {
 func (b *bench) putKey(key string, req *run.Request, id string) {
 	b.t.Helper()
 	k := store.IdempotencyKey{Key: key, Hash: req.Hash(), Run: id, Expires: time.Now().Add(time.Hour)}
-	if _, err := b.s.o.Runs.PutKey(b.t.Context(), k); err != nil {
+	if err := b.s.o.Runs.SetKey(b.t.Context(), k); err != nil {
 		b.t.Fatal(err)
 	}
 }

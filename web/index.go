@@ -41,7 +41,7 @@ Try it:
 `)
 	name, key := "NAME", ""
 	if !s.o.Access.Door.Open() {
-		key = `-H 'Authorization: Bearer KEY' ` // and who has none is told of nothing
+		key = `-H 'Authorization: Bearer KEY' ` // without a key, the names of workflows are secret
 	} else if all := s.o.Workflows.All(); len(all) > 0 {
 		name = all[0].Info().Name
 	}
@@ -50,7 +50,7 @@ Try it:
 	s.wire.Send(w, r, http.StatusOK, "text/plain; charset=utf-8", []byte(b.String()))
 }
 
-// host is where the client has reached us, if it says so in characters that can stand in a command.
+// host returns the address of this server as the client has it, if that can be part of a command.
 func host(r *http.Request) string {
 	if r.Host == "" || strings.ContainsFunc(r.Host, func(c rune) bool {
 		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune(".-:[]", c))

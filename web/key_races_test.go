@@ -18,15 +18,13 @@ type slowRecorder struct {
 	at, goOn chan struct{}
 }
 
-func (r *slowRecorder) Record(_ context.Context, row channel.Row) error {
+func (r *slowRecorder) Record(_ context.Context, row channel.Row, _ bool) error {
 	if row.SessionKey == r.lane {
 		close(r.at)
 		<-r.goOn
 	}
 	return nil
 }
-
-func (r *slowRecorder) LastRoute(context.Context, channel.Row) error { return nil }
 
 // RU-53: on one server, a start with a key waits for no start with another key.
 func TestRU_53_AStartDoesNotWaitForAStartWithAnotherKey(t *testing.T) {

@@ -33,7 +33,7 @@ const (
 )
 
 // HTTPServer returns an http.Server for the handler with the timeouts and connection settings that streams need. It has no
-// WriteTimeout and no ReadTimeout: these would cut streams off. Each write and each body has a deadline of its own.
+// WriteTimeout and no ReadTimeout: these would cut streams off. Each write and each body has its own deadline.
 func (s *Server) HTTPServer() *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -189,7 +189,7 @@ func remoteAddress(c net.Conn) netip.Addr {
 
 // lastOfItsConnection closes a connection behind a request of HTTP/1 whose body came in chunks. Such a request may have had a
 // Content-Length as well, which net/http drops without a word; a proxy in front that goes by it takes the same bytes for another
-// number of requests, and what somebody hid in them would be answered as a request of its own (RFC 9112, section 6.1).
+// number of requests, and bytes hidden in the body would be answered as another request (RFC 9112, section 6.1).
 func lastOfItsConnection(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TransferEncoding) > 0 {

@@ -8,22 +8,21 @@ import (
 	"github.com/lingserve/lingserve/web/wire"
 )
 
-// Observer is told what the server does, so that it can be counted. Its methods, and those of what they return, are called
-// synchronously and from many goroutines: they must not block.
+// Observer counts what the server does. Its methods, and those of their results, are called synchronously and from many goroutines: they must
+// not block.
 //
-// It is told no id, no address and nothing that anybody says. A workflow's name is the exception: a request that brings a workflow of
-// its own brings its name, too.
+// It gets no id, no address and no text of users, except the name of a workflow that a request brings.
 type Observer interface {
 	run.Observer
 	wire.Observer
-	// Requested is told of a request whose answer has ended.
+	// Requested is called when the answer to a request has ended.
 	Requested(e Exchange)
 }
 
 // CompletionWorkflow is the name of the workflow that stands for a chat completion, of which no workflow is configured.
 const CompletionWorkflow = run.CompletionName
 
-// RunObserver is told how a run goes on.
+// RunObserver observes one run.
 type RunObserver = run.RunObserver
 
 // Exchange is a request and its answer, as far as metrics are concerned.

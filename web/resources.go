@@ -77,13 +77,12 @@ func (s *Server) getHealth(w http.ResponseWriter, r *http.Request) {
 	s.wire.SendJSON(w, r, http.StatusOK, health{Status: "ok", Version: s.o.Version})
 }
 
-// getReady says whether new runs are taken. That a channel does not work is told too, but makes the server no less ready: its runs
-// and the other channels have nothing to do with it.
+// getReady reports whether the server accepts new runs. The answer also has the channels that do not work, but the server is ready without them.
 //
-// Neither does overload: what watches the server would send nobody to it any more, those neither who come back to their runs, and all
-// who are new to the other servers, which have as much to do and would be next. Whoever is refused here is told when to come back.
+// An overloaded server is ready, too: otherwise a load balancer would send all clients to the other servers, which have as much to do, and those
+// that come back to their runs could not reach them. Refused clients get a Retry-After.
 //
-// That the database is away does: another server may reach it, and those who come back to their runs are served better there.
+// Without its database a server is not ready: another one may reach the database, and serve those that come back to their runs.
 func (s *Server) getReady(w http.ResponseWriter, r *http.Request) {
 	if s.runs.Draining() {
 		w.Header().Set("Retry-After", "5")

@@ -85,7 +85,7 @@ func (s *Server) wireRoutes(r chi.Router, document func(path string, h http.Hand
 	r.Get("/v1/runs", s.handle(s.starts(own.GetStart)))
 	document("/v1/runs/{run}", s.handle(own.GetRun))
 	r.Get("/v1/runs/{run}/events", s.handle(s.follows(own.GetEvents)))
-	r.Head("/v1/runs/{run}/events", s.handle(own.HeadEvents))
+	r.Head("/v1/runs/{run}/events", s.handle(own.GetEvents))
 	r.Post("/v1/runs/{run}/cancel", s.handle(own.PostCancel))
 	r.Post("/v1/runs/{run}/approvals/{approval}", s.handle(own.PostApproval))
 	completions := openai.Handlers{Server: s.wire}
@@ -102,8 +102,7 @@ func (s *Server) wireRoutes(r chi.Router, document func(path string, h http.Hand
 	r.Get("/v1/ui/{agent}/{chat}/stream", s.handle(remembers(s.follows(chats.GetStream))))
 }
 
-// nothingAt is the answer at a path that leads nowhere. Who looks for what other servers have there is told where it is, but not the
-// address: it is for others.
+// nothingAt is the answer at an unknown path. For paths that other servers have, it names the setting or the path to use.
 func nothingAt(path string) *wire.Problem {
 	if path == "/metrics" || path == "/debug" || strings.HasPrefix(path, "/debug/") {
 		return wire.NewProblem(wire.CodeNotFound, "metrics and profiles have their own listener; set admin.addr to open it")

@@ -132,7 +132,7 @@ func (s *Server) postHistoryCancel(w http.ResponseWriter, r *http.Request) *wire
 		return wire.Invalid(run.Field{Pointer: "/owner", Detail: "missing"})
 	}
 	canceled, elsewhere, err := s.runs.CancelOwner(r.Context(), ownerOf(owner))
-	attrs := append([]slog.Attr{slog.String("owner", owner), slog.Int("runs", canceled)}, s.callerAttrs(r)...)
+	attrs := append([]slog.Attr{slog.String("owner", owner), slog.Int("runs", canceled)}, s.callerAttrs(r, recorderOf(r))...)
 	s.log.LogAttrs(r.Context(), slog.LevelInfo, "canceled the runs of an owner", attrs...)
 	if err != nil {
 		return s.wire.Problem(r.Context(), err)

@@ -51,7 +51,7 @@ type Options struct {
 	Turns  *turn.Framework
 	Agents run.Agents
 
-	// Kernel makes the turns of what is said in sessions, as the channel "web"; nil is one that lets everybody talk.
+	// Kernel makes turns of the messages in sessions, as the channel "web"; nil is one that accepts all senders.
 	Kernel   *kernel.Kernel
 	Channels Channels // that platforms send events to; nil is none
 
@@ -89,11 +89,10 @@ type Options struct {
 	Ledger *adapter.Ledger // that runs pay for their memory, and turns beside them; nil is one for Limits.Memory
 
 	Access  Access         // who may ask, and how much; zero lets everybody in
-	Proxies access.Proxies // are believed when they say whom they speak for
+	Proxies access.Proxies // whose headers about the client count
 
-	Observer Observer             // is told what happens, to count it; nil is nobody
+	Observer Observer             // counts what happens; it may be nil
 	Tracer   trace.TracerProvider // makes the spans of runs, and of all below them; nil makes none
-	times    run.Times            // for tests
 
 	AccessLog string // which requests have a line in the log: "off", "runs" or "all"; "" is "runs"
 }
@@ -201,7 +200,7 @@ func New(o Options) (*Server, error) {
 		}
 		s.memory, s.o.Runs = d, d.Runs()
 	}
-	// Last of what can fail, since nobody would close it.
+	// Last of what can fail, since it has to be closed.
 	runs, err := run.Open(s.runOptions())
 	if err != nil {
 		return nil, errors.Join(err, s.closeMemory())
@@ -245,7 +244,7 @@ func (s *Server) runOptions() run.Options {
 		MaxBots: o.MaxBots, MaxTasks: o.MaxTasks, Input: o.Limits.Input, Images: o.Limits.Images, RunTimeout: o.RunTimeout,
 		MemoryOfEnded: o.MemoryOfEnded, InlineWorkflows: o.InlineWorkflows, ListedModels: o.ListedModels, Timezones: o.Timezones,
 		Ledger: o.Ledger, Limits: o.Access.Limits, Pressure: s.shed, Files: runFiles{s}, Observer: o.Observer, Tracer: o.Tracer,
-		Detach: s.wire.Detach, Times: o.times,
+		Detach: s.wire.Detach,
 	}
 	if o.Cluster != nil {
 		r.Members, r.Holder = o.Cluster, o.Holder

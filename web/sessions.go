@@ -77,7 +77,7 @@ const (
 // noSessions is the answer of a server that keeps no tapes.
 const noSessions = "this server has no sessions"
 
-// withTapes lets only those requests through that there is a store for.
+// withTapes lets requests through if the server has sessions.
 func (s *Server) withTapes(h handler) handler {
 	return remembers(func(w http.ResponseWriter, r *http.Request) *wire.Problem {
 		if s.o.Tapes == nil {
@@ -113,7 +113,7 @@ func (s *Server) eraseWindow(w http.ResponseWriter, r *http.Request, lane string
 	if err := s.runs.Exclusive(r.Context(), lane, turn.Interrupt, func(ctx context.Context) error { return s.o.Kernel.Erase(ctx, lane) }); err != nil {
 		return s.wire.TapeProblem(r.Context(), err)
 	}
-	s.log.LogAttrs(r.Context(), slog.LevelInfo, "waiting messages of a conversation erased", s.callerAttrs(r)...)
+	s.log.LogAttrs(r.Context(), slog.LevelInfo, "waiting messages of a conversation erased", s.callerAttrs(r, recorderOf(r))...)
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
@@ -383,7 +383,7 @@ func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request, t *tape.T
 		if err := s.eraseSession(r.Context(), one, turn.Interrupt, nil); err != nil {
 			return s.wire.TapeProblem(r.Context(), err)
 		}
-		attrs := append([]slog.Attr{slog.String("tape", one.Name())}, s.callerAttrs(r)...) // not its id, which may be a name
+		attrs := append([]slog.Attr{slog.String("tape", one.Name())}, s.callerAttrs(r, recorderOf(r))...) // not its id, which may be a name
 		s.log.LogAttrs(r.Context(), slog.LevelInfo, "session erased", attrs...)
 	}
 	w.WriteHeader(http.StatusNoContent)

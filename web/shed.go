@@ -23,10 +23,10 @@ import (
 	"github.com/lingserve/lingserve/web/wire"
 )
 
-// Limits bound what all callers together may have of the machine; zero is the default of a member, or none where no default is said.
+// Limits bound what all callers together may have of the machine; zero is the default of a member, or no limit if it has no default.
 //
 // What comes when a limit is reached is refused, as early as that can be known, so that a refusal costs little and what goes on is not
-// touched. Whoever comes back to a run, or sends the message of an Idempotency-Key once more, begins nothing and is let in.
+// touched. Clients that come back to a run, or repeat a request with an Idempotency-Key, start nothing and are let in.
 type Limits struct {
 	Memory                int64 // bytes of the process, close to which no runs begin
 	Connections           int   // of clients at once
@@ -79,7 +79,7 @@ func reached(limit, detail string, after time.Duration) *wire.Problem {
 // littleMemory is the refusal of what there may be no memory for.
 func littleMemory(detail string) *wire.Problem { return reached(run.LimitMemory, detail, memoryRetry) }
 
-// How long those who are refused are told to wait, before that is spread.
+// Retry-After of refusals, before it is spread.
 const (
 	streamsRetry = 5 * time.Second
 	bodiesRetry  = 2 * time.Second
@@ -92,13 +92,13 @@ type shed struct {
 	log    *slog.Logger
 	ledger *adapter.Ledger // of what runs hold; nil is none
 
-	// Of the goroutine that looks: since when nobody waits for memory who did; zero while nobody does.
+	// Of the goroutine that checks: when a model's answer waited for memory last; zero if none has since the log had the end of it.
 	waited time.Time
 
 	memory pressure
 	disk   pressure
 	failed atomic.Bool  // the disk has failed, and cannot be written since
-	probe  func() error // writes to the data folder; nil where there is none
+	probe  func() error // writes to the data folder; nil without one
 
 	mu       sync.Mutex
 	streams  int
@@ -120,7 +120,7 @@ func newShed(o Limits, log *slog.Logger, data string) *shed {
 		sh.disk = pressure{name: "disk", high: 1 - o.DiskFree, low: -o.DiskFree - o.DiskFree/4, read: func() int64 {
 			free, ok := freeOn(data)
 			if !ok {
-				free = 1 << 62 // it is not known, and nobody is refused for that
+				free = 1 << 62 // unknown is no reason to refuse
 			}
 			return -free
 		}}
@@ -153,8 +153,8 @@ func (sh *shed) LowMemory() bool  { return sh.memory.over.Load() }
 func (sh *shed) LowDisk() bool    { return sh.disk.over.Load() }
 func (sh *shed) DiskBroken() bool { return sh.failed.Load() }
 
-// lookAtFailed tries a disk that has failed.
-func (sh *shed) lookAtFailed() {
+// checkFailed tries a disk that has failed.
+func (sh *shed) checkFailed() {
 	if sh.failed.Load() && sh.probe() == nil {
 		sh.failed.Store(false)
 		sh.log.Info("disk works again", "limit", "disk")
@@ -174,7 +174,7 @@ type pressure struct {
 	high, low int64
 	read      func() (used int64)
 	collect   func()          // frees what can be freed; nil if nothing can
-	changed   func(over bool) // is told when it has become too much, and when it is no more; nil is nobody
+	changed   func(over bool) // called when over changes; may be nil
 	over      atomic.Bool
 
 	looks int // while there is too much; of the goroutine that looks
@@ -184,8 +184,8 @@ type pressure struct {
 // was garbage would count forever.
 const collectEvery = 8
 
-// look reads how much there is.
-func (p *pressure) look(log *slog.Logger) {
+// check reads how much there is.
+func (p *pressure) check(log *slog.Logger) {
 	if p.read == nil {
 		return
 	}
@@ -217,21 +217,21 @@ const lookEvery = 250 * time.Millisecond
 // watch looks until ctx ends.
 func (sh *shed) watch(ctx context.Context) {
 	for {
-		sh.memory.look(sh.log)
-		sh.lookAtWaiting(time.Now())
-		sh.disk.look(sh.log)
-		sh.lookAtFailed()
+		sh.memory.check(sh.log)
+		sh.checkWaiting(time.Now())
+		sh.disk.check(sh.log)
+		sh.checkFailed()
 		if backoff.Sleep(ctx, lookEvery) != nil {
 			return
 		}
 	}
 }
 
-// calmAfter is for how long nobody must have waited for memory until that is told as over: so it is not told with each of them.
+// calmAfter is how long no answer must have waited for memory until the log says so: otherwise each of them would be a line.
 const calmAfter = 10 * time.Second
 
-// lookAtWaiting tells when answers begin to wait for memory, and when they do not any more.
-func (sh *shed) lookAtWaiting(now time.Time) {
+// checkWaiting logs when answers begin to wait for memory, and when that is over.
+func (sh *shed) checkWaiting(now time.Time) {
 	switch waiting := sh.ledger.Holdings().Waiting; {
 	case waiting > 0:
 		if sh.waited.IsZero() {
@@ -299,7 +299,7 @@ func (sh *shed) leave(caller string) {
 	}
 }
 
-// follows stands before what follows a run: its streams are counted.
+// follows is the middleware of requests that follow a run: it counts them.
 func (s *Server) follows(h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) *wire.Problem {
 		caller := s.countedFor(r, wire.Who(r))
@@ -312,7 +312,7 @@ func (s *Server) follows(h handler) handler {
 	}
 }
 
-// starts stands before what begins a run, which is refused before its body is read where that is certain.
+// starts is the middleware of requests that start a run: it refuses them before their bodies are read, if that is certain.
 func (s *Server) starts(h handler) handler {
 	return s.follows(func(w http.ResponseWriter, r *http.Request) *wire.Problem {
 		if p := s.early(r); p != nil {
@@ -323,7 +323,7 @@ func (s *Server) starts(h handler) handler {
 	})
 }
 
-// smallBody is one that costs little to be read and looked at.
+// smallBody is the size of bodies that cost little.
 const smallBody = 16 << 10
 
 // early refuses what would begin a run, if it is clear without its body that it cannot.
@@ -383,8 +383,8 @@ func (s *Server) budget(r *http.Request, caller string, share int64) *budget {
 	return b
 }
 
-// take counts n more bytes, before they are read. It returns a problem where they may not be held.
-func (b *budget) take(n int64) *wire.Problem {
+// acquire counts n more bytes, before they are read. It returns a problem if they may not be held.
+func (b *budget) acquire(n int64) *wire.Problem {
 	if p := b.count(n); p != nil {
 		return p
 	}
@@ -443,7 +443,7 @@ const bodyStep = 16 << 10
 // readAll reads a body, of so many bytes where that is not negative. The error may be a *[problem].
 func (b *budget) readAll(body io.Reader, length int64) ([]byte, error) {
 	if length >= 0 { // all or nothing, so that of many bodies that come at once some are read to their end
-		if p := b.take(length); p != nil {
+		if p := b.acquire(length); p != nil {
 			return nil, p
 		}
 		return readExactly(body, length)
@@ -482,7 +482,7 @@ type counted struct {
 func (c *counted) Read(p []byte) (int, error) {
 	if c.left == 0 {
 		runtime.Gosched() // a body that comes as fast as it is read would have a processor for 10 ms
-		if p := c.budget.take(bodyStep); p != nil {
+		if p := c.budget.acquire(bodyStep); p != nil {
 			return 0, p
 		}
 		c.left = bodyStep

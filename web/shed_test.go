@@ -29,7 +29,7 @@ func press(p *pressure, over bool) {
 		}
 		return 0
 	}
-	p.look(slog.New(slog.DiscardHandler))
+	p.check(slog.New(slog.DiscardHandler))
 }
 
 // turnedAway checks that an answer is a refusal for a limit, in the shape of our own problems.
@@ -147,7 +147,7 @@ func TestThePressureEndsOnlyWellBelowWhereItBegan(t *testing.T) {
 		over bool
 	}{{84, false}, {85, true}, {80, true}, {75, true}, {74, false}, {84, false}, {90, true}, {0, false}} {
 		used = step.used
-		p.look(slog.New(slog.NewTextHandler(&log, nil)))
+		p.check(slog.New(slog.NewTextHandler(&log, nil)))
 		if p.over.Load() != step.over {
 			t.Errorf("step %d, at %d: %v", i, step.used, p.over.Load())
 		}
@@ -161,7 +161,7 @@ func TestGarbageIsCollectedWhileThereIsTooMuch(t *testing.T) {
 	used, made := int64(90), 0
 	p := pressure{high: 85, low: 75, read: func() int64 { return used }, collect: func() { made++; used = 10 }}
 	for range collectEvery + 2 {
-		p.look(slog.New(slog.DiscardHandler))
+		p.check(slog.New(slog.DiscardHandler))
 	}
 	if made != 1 || p.over.Load() {
 		t.Errorf("%d collections, over: %v", made, p.over.Load())
@@ -272,13 +272,13 @@ func TestTheFreeRoomOfTheDataFolderIsLookedAt(t *testing.T) {
 	}
 	for free, over := range map[int64]bool{1: false, 1 << 61: true} {
 		sh := newShed(Limits{DiskFree: free}.withDefaults(1), slog.New(slog.DiscardHandler), t.TempDir())
-		sh.disk.look(sh.log)
+		sh.disk.check(sh.log)
 		if sh.disk.over.Load() != over {
 			t.Errorf("%d bytes are to be free: %v", free, sh.disk.over.Load())
 		}
 	}
 	sh := newShed(Limits{DiskFree: 1 << 61}.withDefaults(1), slog.New(slog.DiscardHandler), "/nowhere/at/all")
-	if sh.disk.look(sh.log); sh.disk.over.Load() {
+	if sh.disk.check(sh.log); sh.disk.over.Load() {
 		t.Error("what is not known refuses somebody")
 	}
 }

@@ -199,24 +199,17 @@ func (f atDispatch) Observe(_ context.Context, t channel.Trace) {
 	}
 }
 
-// CH-61, RU-30: nothing but its beginning and end is shown of a run to somebody who may no longer talk when the turn gets its run.
-func TestWhoMayTalkIsAskedAgainWhenTheSettingsChange(t *testing.T) {
-	for _, input := range []string{"hello", "use weather", "use broken", "fail"} {
-		var tree *channel.Tree
-		a, _, tr := watchedBench(t, channel.Place{}, func(o *Options, _ *agent.Options) {
-			o.Kernel.Observer = atDispatch(func() { _ = tree.Set(settingsOf(channel.Place{DMPolicy: channel.PolicyDisabled})) })
-		})
-		tree = tr
-		resp := a.say(input, "", asEvents)
-		if f, data := named(t, resp); len(data) != 2 || f.json() != "{}" || f.terminal != `finished{"status":"completed"}` {
-			t.Errorf("%s: %v %s %s", input, data, f.json(), f.terminal)
-		}
-		d := readDocument(t, a.do("GET", resp.Header.Get("Location")+"?include=reserved", ""))
-		if d.Status != run.StatusCompleted || string(d.Result) != "{}" || string(d.Reserved) != "{}" || len(d.Usage)+len(d.Models)+len(d.Errors) != 0 {
-			t.Errorf("%s: %+v", input, d)
-		}
-		if p := readProblem(t, a.say(input, "")); p.Status != http.StatusForbidden {
-			t.Errorf("%+v", p)
-		}
+// A turn keeps the settings that let it in; the next message meets the new ones.
+func TestSettingsThatChangeHoldForTheNextMessage(t *testing.T) {
+	var tree *channel.Tree
+	a, _, tr := watchedBench(t, channel.Place{}, func(o *Options, _ *agent.Options) {
+		o.Kernel.Observer = atDispatch(func() { _ = tree.Set(settingsOf(channel.Place{DMPolicy: channel.PolicyDisabled})) })
+	})
+	tree = tr
+	if d := readDocument(t, a.say("hello", "")); d.Status != run.StatusCompleted {
+		t.Errorf("%+v", d)
+	}
+	if p := readProblem(t, a.say("hello", "")); p.Status != http.StatusForbidden {
+		t.Errorf("%+v", p)
 	}
 }

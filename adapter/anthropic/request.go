@@ -255,7 +255,7 @@ const (
 	fitted   = "with the max_tokens that the history leaves"
 )
 
-// In what is said of a limit of tokens: "max_tokens: 64000 > 8192, …", and "… exceed context limit: 190000 + 32000 > 200000, …".
+// In errors about a limit of tokens: "max_tokens: 64000 > 8192, …", and "… exceed context limit: 190000 + 32000 > 200000, …".
 var (
 	overMost = regexp.MustCompile(`max_tokens: \d+ > (\d{1,9})\b`)
 	overRoom = regexp.MustCompile(`max_tokens.* (\d{1,9}) \+ \d{1,9} > (\d{1,9})\b`)

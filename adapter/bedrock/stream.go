@@ -177,7 +177,7 @@ func (a *answer) closed(b *wire.Block) error {
 	return nil // of something newer
 }
 
-// joined decodes pieces of data, each of which is in base64 of its own.
+// joined decodes pieces of data, each of which is in base64.
 func joined(pieces []json.RawMessage) (data []byte, err error) {
 	for _, raw := range pieces {
 		piece, err := wire.Unescape(raw)

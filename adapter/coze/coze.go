@@ -23,11 +23,11 @@
 // Calls of the bot's plugins are made by Coze: they and their results are passed on for others to see. Plugins that the bot's
 // author has declared as the client's are ours to run; a request that may lead to such has tools, by the names that the plugins
 // have, and the next request, which ends with their results, goes on with the same chat. Where that chat is not known any more, as
-// after a restart, a new one is told of them.
+// after a restart, a new one gets them as history.
 //
 // # Guarantees
 //   - A stream that was cut off is an error, never a short answer.
-//   - An error that Coze sends, wherever and in whatever form, is an error here, and its text stays out of ours.
+//   - An error that Coze sends in any form is an error here, and its text stays out of ours.
 //   - Leaving the loop or ending the context closes the stream at once and asks Coze to cancel the chat.
 //   - One event, one chunk: nothing waits for more than what it is part of.
 package coze
@@ -87,7 +87,7 @@ func (p *provider) Model(name string) (adapter.Model, error) {
 	return &model{p: p, name: name}, nil
 }
 
-// Close waits until Coze has been told of every chat that was left, which takes some seconds at most.
+// Close waits until every chat that was left is canceled, which takes some seconds at most.
 func (p *provider) Close() error {
 	p.cancels.close()
 	return nil

@@ -23,7 +23,7 @@ type codeError struct {
 
 func (e *codeError) Error() string { return e.said }
 
-// codeOf reads the member "code" of what Coze says; 0 where there is none.
+// codeOf reads the member "code" of an answer; 0 if it is missing.
 func codeOf(said []byte) int {
 	raw, kind, _, err := jsonparser.Get(said, "code")
 	if err != nil || kind != jsonparser.Number && kind != jsonparser.String {
@@ -45,7 +45,7 @@ func (p *provider) refused(status int, header http.Header, said []byte) *adapter
 	return e
 }
 
-// failed makes the error of what Coze says, in whatever form.
+// failed makes the error of an answer in any form.
 func (p *provider) failed(status, code int, said []byte, header http.Header) *adapter.Error {
 	e := p.failure(code)
 	switch {
@@ -137,5 +137,5 @@ func (p *provider) failure(code int) *adapter.Error {
 // gone says whether an error means that a chat does not wait for outputs, or not any more.
 func gone(err error) bool {
 	c, ok := errors.AsType[*codeError](err)
-	return ok && slices.Contains([]int{4000, 4001, 4002, 4200, 5000}, c.code) // 5000 is what Coze says of a chat that it has not kept
+	return ok && slices.Contains([]int{4000, 4001, 4002, 4200, 5000}, c.code) // 5000: Coze has not stored the chat
 }

@@ -27,7 +27,7 @@ const (
 	fileLife = 30 * 24 * time.Hour
 )
 
-// file is one that was uploaded.
+// file is an uploaded file.
 type file struct {
 	id string
 	at time.Time

@@ -67,7 +67,7 @@ func (a *answer) ask(ctx context.Context, req *adapter.Request) (*http.Response,
 			}
 			return res, err
 		}
-		// Coze does not wait for the outputs any more: a new chat is told of them.
+		// Coze does not wait for the outputs any more: a new chat gets them.
 		m.p.waiting.forget(chat)
 		a.conversation, a.chat = "", ""
 	}

@@ -54,7 +54,7 @@ type written struct {
 	started       bool // has text that is not white space
 }
 
-// call is one that the answer has shown.
+// call is a call of the answer.
 type call struct {
 	id, name, arguments string
 	answered            bool // by Coze, or wanted from us
@@ -127,7 +127,7 @@ func (a *answer) read(w *wire.Answer) error {
 	defer a.stop(w.Ctx)
 	a.Answer = w
 	a.Last = a.last
-	return a.Events(a.take)
+	return a.Events(a.readEvent)
 }
 
 // last passes on what was held back of a character, and the calls without a result: Coze does not always say what came of one.
@@ -145,8 +145,8 @@ func (a *answer) last() error {
 	return nil
 }
 
-// take passes on what an event has. Both are only lent. done says that it is the last.
-func (a *answer) take(kind, data []byte) (done bool, err error) {
+// readEvent passes on what an event has. Both are only lent. done says that it is the last.
+func (a *answer) readEvent(kind, data []byte) (done bool, err error) {
 	switch {
 	case len(kind) > 0:
 		if string(kind) != a.kind {
@@ -334,11 +334,11 @@ func (a *answer) message() error {
 }
 
 // called takes a call that the bot makes, of a tool of Coze's or of ours. Which of them it is shows later; and so the id comes with
-// the result, or with Coze's asking for it, which has an id of its own.
+// the result, or with Coze's request for it, which has another id.
 func (a *answer) called() error {
 	f, ok := a.event.call()
 	if !ok {
-		return nil // nobody could tell what is called
+		return nil // it is not known what is called
 	}
 	if len(a.calls) == maxCalls {
 		return errMany
@@ -420,7 +420,7 @@ func (a *answer) suspend() error {
 	return nil
 }
 
-// sameJSON compares two objects, whatever their spelling.
+// sameJSON compares two objects by value.
 func sameJSON(a, b string) bool {
 	if a == b {
 		return true

@@ -8,10 +8,10 @@ import (
 )
 
 // maxWaiting is how many chats are remembered that wait for the outputs of tools. Nearly all are asked for within seconds; one that
-// has been forgotten is told as history.
+// has been forgotten is sent as history.
 const maxWaiting = 1024
 
-// chat is one that waits for the outputs of tools.
+// chat is a chat that waits for the outputs of tools.
 type chat struct {
 	bot              string
 	conversation, id string

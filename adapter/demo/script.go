@@ -146,7 +146,7 @@ func writeJSON(v any) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// findExample finds the first JSON object in a prompt that starts a line. It returns nil if there is none.
+// findExample finds the first JSON object in a prompt that starts a line. It may return nil.
 func findExample(prompt string) (example json.RawMessage, members map[string]json.RawMessage) {
 	tried := 0
 	for rest := prompt; rest != "" && tried < maxExamples; _, rest, _ = strings.Cut(rest, "\n") {
@@ -287,7 +287,7 @@ var pageHTML string
 var pageTemplate = template.Must(template.New("page.html").
 	Funcs(template.FuncMap{"number": func(i int) int { return i + 1 }, "split": strings.Split}).Parse(pageHTML))
 
-// writePage writes a page about a question, in a code fence, as models do it whatever the prompt says.
+// writePage writes a page about a question, in a code fence, as models do it.
 func writePage(question string) string {
 	var b strings.Builder
 	if err := pageTemplate.Execute(&b, findArticle(question, "page")); err != nil {

@@ -172,10 +172,10 @@ func generation(name string) int {
 }
 
 // gemini3 reports whether the model is known to be Gemini 3 or a later one.
-func (m *model) gemini3() bool { return m.generation >= 30 || m.generation > 0 && m.says("-latest") }
+func (m *model) gemini3() bool { return m.generation >= 30 || m.generation > 0 && m.nameHas("-latest") }
 
-// says reports whether a word is part of the model's name.
-func (m *model) says(word string) bool { return strings.Contains(strings.ToLower(m.name), word) }
+// nameHas reports whether a word is part of the model's name.
+func (m *model) nameHas(word string) bool { return strings.Contains(strings.ToLower(m.name), word) }
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {

@@ -136,7 +136,7 @@ func (h *history) Result(id string, content []any, failed bool) any {
 	return append([]any{object{"functionResponse": r}}, files...)
 }
 
-// members reads an object; an empty one where there is none.
+// members reads an object; an empty one if it is missing.
 func members(raw json.RawMessage) object {
 	var all map[string]json.RawMessage
 	json.Unmarshal(raw, &all) // nil is empty

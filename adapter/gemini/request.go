@@ -149,7 +149,7 @@ func overlay(body object, over map[string]json.RawMessage) {
 // thinking says how the model is to think; without members it leaves that to the model. Gemini 3 has levels, those before have a budget of
 // tokens.
 func (a *asking) thinking(r adapter.Reasoning) object {
-	thinks := a.generation >= 25 && !a.says("image") && !a.says("tts") && !a.says("audio") && !a.says("live")
+	thinks := a.generation >= 25 && !a.nameHas("image") && !a.nameHas("tts") && !a.nameHas("audio") && !a.nameHas("live")
 	if !thinks && r.Effort == "" && r.Budget == nil {
 		return nil
 	}
@@ -161,17 +161,17 @@ func (a *asking) thinking(r adapter.Reasoning) object {
 	case r.Effort == "":
 	case a.generation >= 30:
 		level := cmp.Or(levels[r.Effort], r.Effort)
-		if level == "minimal" && !a.says("flash") { // Pro models cannot think as little
+		if level == "minimal" && !a.nameHas("flash") { // Pro models cannot think as little
 			level = "low"
 		}
 		t["thinkingLevel"] = level
-	case r.Effort == "none" && a.says("pro"):
+	case r.Effort == "none" && a.nameHas("pro"):
 		t["thinkingBudget"] = 128 // the least that Gemini 2.5 Pro takes
 	case known:
 		t["thinkingBudget"] = budget
 	}
 	// Thoughts can only be asked for where there are any. Flash-Lite of Gemini 2.5 does not think by itself.
-	silent := t["thinkingBudget"] == 0 || len(t) == 0 && a.generation == 25 && a.says("lite")
+	silent := t["thinkingBudget"] == 0 || len(t) == 0 && a.generation == 25 && a.nameHas("lite")
 	if !silent && (r.Show == nil || *r.Show) && !a.Uses(noThoughts) {
 		t["includeThoughts"] = true
 	}

@@ -62,10 +62,10 @@ const (
 func (m *model) read(w *wire.Answer) error {
 	a := &answer{Answer: w, m: m, ids: map[string]bool{}}
 	a.Last = a.last
-	if m.says("image") {
+	if m.nameHas("image") {
 		w.MaxEvent = max(w.MaxEvent, imageMaxEvent)
 	}
-	return a.Read("check the base URL", a.take, a.whole)
+	return a.Read("check the base URL", a.readEvent, a.whole)
 }
 
 // whole reads an answer in one piece: a list of events, which Google sends without alt=sse, or a single event.
@@ -75,7 +75,7 @@ func (a *answer) whole(body []byte) error {
 		events = []json.RawMessage{body}
 	}
 	for _, e := range events {
-		if _, err := a.take(nil, e); err != nil {
+		if _, err := a.readEvent(nil, e); err != nil {
 			return a.Server.NotPiece(err, e)
 		}
 	}
@@ -85,8 +85,8 @@ func (a *answer) whole(body []byte) error {
 	return nil
 }
 
-// take passes on what an event has.
-func (a *answer) take(_, data []byte) (done bool, err error) {
+// readEvent passes on what an event has.
+func (a *answer) readEvent(_, data []byte) (done bool, err error) {
 	if len(bytes.TrimLeft(data, " \t\r\n")) == 0 {
 		return false, nil // a ping
 	}
@@ -156,7 +156,7 @@ func (a *answer) partMember(key, value []byte, kind jsonparser.ValueType, _ int)
 	return nil
 }
 
-// part passes on one part. Members that the adapter does not know are passed on beside it (MO-02).
+// part passes on one part. Members that the adapter does not know are passed on with it (MO-02).
 func (a *answer) part(whole []byte) error {
 	if a.over {
 		return nil
@@ -309,7 +309,7 @@ func (a *answer) last() error {
 			return err
 		}
 	}
-	a.Settle(a.calls)
+	a.SetFinish(a.calls)
 	return nil
 }
 

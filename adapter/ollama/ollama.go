@@ -1,6 +1,6 @@
 // Package ollama speaks the native chat format of Ollama: POST /api/chat, answered by a JSON object on each line.
 //
-// Whatever Ollama decides by itself is left to it: how large the context is (a prompt that does not fit is cut by it, from the
+// Ollama decides by itself: how large the context is (a prompt that does not fit is cut by it, from the
 // oldest message), how long a model stays in memory, and, unless the options say it, whether a model thinks. A model that is not in memory is loaded by the
 // first request, which takes a minute at times; the limit for the first token (Timeouts.FirstToken) covers that wait, so raise
 // it where large models are loaded from slow disks. While a model writes the arguments of a tool call Ollama is silent, up to the

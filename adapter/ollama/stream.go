@@ -47,7 +47,7 @@ func (a *answer) last() error {
 	if !a.passContent() {
 		return wire.ErrLeft
 	}
-	a.Settle(a.decoder.called)
+	a.SetFinish(a.decoder.called)
 	return nil
 }
 

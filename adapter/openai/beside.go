@@ -12,8 +12,8 @@ import (
 	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
-// besides is what stands beside the reasoning of an answer, as it lies in [adapter.MadePart]: the members that had its text, and those that
-// only the provider understands.
+// besides is the extra data of the reasoning of an answer, as it is in [adapter.MadePart]: the members that had its text, and those that only
+// the provider understands.
 type besides struct {
 	Fields  []string        `json:"fields,omitempty"` // of reasoningFields
 	Details json.RawMessage `json:"reasoning_details,omitempty"`

@@ -535,8 +535,8 @@ func (d *decoder) function(key, value []byte, kind jsonparser.ValueType, _ int) 
 }
 
 // find returns the place of the call that a part belongs to, and makes one for a new call. Parts belong together by their index, or
-// by their id where there is none; a part without either goes on with the last call. Servers that give every call the index 0, or
-// the same id, are told by another id, and by a name that comes when the arguments before it are whole.
+// by their id where there is none; a part without either continues the last call. If a server gives every call the index 0, or
+// the same id, a new call has another id, or a name that comes when the arguments before it are complete.
 func (d *decoder) find(index int, hasIndex bool, id, name string, input bool) int {
 	for i := len(d.calls) - 1; i >= 0; i-- {
 		c := &d.calls[i]

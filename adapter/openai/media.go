@@ -12,7 +12,7 @@ import (
 	"github.com/lingserve/lingserve/adapter/wire"
 )
 
-// Bounds of what stands beside an answer's text.
+// Bounds of what an answer has besides text.
 const (
 	maxCitations = 512
 	maxSound     = 32 << 20 // bytes of a sound, as base64

@@ -45,7 +45,7 @@ type partedFile struct {
 	Data string `json:"file_data"`
 }
 
-// toolCall is a call of a history: with what its provider put beside it.
+// toolCall is a call of a history, with the extra data of its provider.
 type toolCall struct {
 	adapter.ToolCall
 	beside json.RawMessage // an object
@@ -169,7 +169,7 @@ func (a *asking) giveBack(out *message, msg *adapter.Message, calling bool) {
 	}
 	if a.Uses(fillReasoning) && out.ReasoningContent == nil {
 		if text == "" {
-			text = " " // it was thought by somebody else; the member has to be there, and some take an empty one for none
+			text = " " // another model made it; the member is required, and some servers take an empty one for a missing one
 		}
 		out.ReasoningContent = &text
 	}
@@ -178,7 +178,7 @@ func (a *asking) giveBack(out *message, msg *adapter.Message, calling bool) {
 	}
 }
 
-// noSignature stands in for the signature of a call that another model has made: Google's documented value for that.
+// noSignature replaces the signature of a call that another model has made: Google's documented value for that.
 var noSignature = json.RawMessage(`{"extra_content":{"google":{"thought_signature":"skip_thought_signature_validator"}}}`)
 
 // contentOf is an answer's content as a list of parts, in their order.

@@ -3,7 +3,7 @@
 //
 // # Guarantees
 //   - A stream that was cut off is an error, never a short answer.
-//   - An error that the provider sends, wherever and in whatever form, is an error here, and its text stays out of ours.
+//   - An error that the provider sends in any form is an error here, and its text stays out of ours.
 //   - Leaving the loop or ending the context closes the stream at the provider at once.
 //   - One event, one chunk: nothing waits for more than what it is part of.
 package openai
@@ -27,7 +27,7 @@ type Options = wire.Options
 // New returns a provider, which is an [adapter.Lister]. Errors: a BaseURL that is no http(s) URL.
 func New(o Options) (adapter.Provider, error) { return open(o, false, "") }
 
-// NewAzure returns a provider of Azure: model names are names of deployments, and the key goes into a header of its own. BaseURL is
+// NewAzure returns a provider of Azure: model names are names of deployments, and the key goes into another header. BaseURL is
 // the endpoint, https://NAME.openai.azure.com, with or without the path of a deployment; or that with /openai/v1, where Azure takes
 // the addresses of OpenAI. The version of the API is that of BaseURL if it has one, or else apiVersion, default 2024-10-21. The
 // provider does not list models: Azure lists those that could be deployed, which are no names that can be asked. Errors: a BaseURL
@@ -58,7 +58,7 @@ func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapt
 	return m.Server.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, &req) }, m.read)
 }
 
-// thinks is how a server is told to think.
+// thinks is how a server is asked to think.
 type thinks int
 
 const (

@@ -13,7 +13,7 @@ import (
 )
 
 // request is a chat completion request. What go-openai's type has, it has from there, but for the members that its type cannot
-// say: zeros, a message with an empty text, what stands beside an answer.
+// say: zeros, a message with an empty text, the extra data of an answer.
 type request struct {
 	goopenai.ChatCompletionRequest
 	Messages         []message  `json:"messages"`

@@ -18,12 +18,12 @@ func (m *model) read(w *wire.Answer) error {
 	a := &answer{Answer: w}
 	a.Last = a.last
 	a.events.init()
-	return a.Read("check the base URL (most end in /v1)", a.take, a.whole)
+	return a.Read("check the base URL (most end in /v1)", a.readEvent, a.whole)
 }
 
-// take passes on what an event has; done says that it is the last. What is needed of an event that is not plain is not on the stack while
+// readEvent passes on what an event has; done says that it is the last. What is needed of an event that is not plain is not on the stack while
 // events are waited for.
-func (a *answer) take(kind, data []byte) (done bool, err error) {
+func (a *answer) readEvent(kind, data []byte) (done bool, err error) {
 	if len(kind) == 0 && a.events.glance(data) {
 		if !a.passContent() {
 			return false, wire.ErrLeft
@@ -75,7 +75,7 @@ func (a *answer) last() error {
 		return wire.ErrLeft
 	}
 	a.Refused = a.events.refused
-	a.Settle(len(a.events.calls))
+	a.SetFinish(len(a.events.calls))
 	return nil
 }
 

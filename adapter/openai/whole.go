@@ -7,7 +7,7 @@ import (
 	"github.com/lingserve/lingserve/adapter/wire"
 )
 
-// whole yields an answer in one piece, as servers send it that do not stream whatever they are asked for; and the error of one
+// whole yields an answer in one piece, as servers send it that never stream; and the error of one
 // that reports it with status 200. White space before it is a heartbeat.
 func (a *answer) whole(body []byte) error {
 	d := &a.events

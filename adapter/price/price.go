@@ -59,7 +59,7 @@ var Default = sync.OnceValue(func() *Table {
 })
 
 // New makes a table of rows. Each is for the models that its name means: names as "openai:gpt-5", separated by commas, where * stands for any
-// characters. The error says of which row it is.
+// characters. The error names the row.
 func New(rows map[string]Row) (*Table, error) {
 	t := &Table{exact: map[string]adapter.Price{}}
 	for _, names := range slices.Sorted(maps.Keys(rows)) {

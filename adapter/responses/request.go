@@ -107,7 +107,7 @@ func (a *asking) request(req *adapter.Request) (*request, error) {
 	if req.MaxTokens != nil {
 		r.MaxOutputTokens = max(*req.MaxTokens, leastOutput)
 	}
-	if r.Text.Form.Type == "json_object" && !saysJSON(req.Messages) { // which the API wants for this form
+	if r.Text.Form.Type == "json_object" && !mentionsJSON(req.Messages) { // which the API wants for this form
 		r.Text.Form = endpoint.Form{}
 	}
 	if thinks(a.name) {
@@ -135,7 +135,7 @@ func thinks(name string) bool {
 	return !slices.ContainsFunc([]string{"gpt-3", "gpt-4", "chatgpt-"}, func(family string) bool { return strings.HasPrefix(name, family) })
 }
 
-func saysJSON(messages []adapter.Message) bool {
+func mentionsJSON(messages []adapter.Message) bool {
 	says := func(s string) bool { return strings.Contains(strings.ToLower(s), "json") }
 	return slices.ContainsFunc(messages, func(m adapter.Message) bool {
 		return says(m.Content) || slices.ContainsFunc(m.Parts, func(p adapter.Part) bool { return says(p.Text) })

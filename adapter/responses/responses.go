@@ -26,7 +26,7 @@ type Options = wire.Options
 // New returns a provider, which is an [adapter.Lister]. Errors: a BaseURL that is no http(s) URL.
 func New(o Options) (adapter.Provider, error) { return open(o, false, "") }
 
-// NewAzure returns a provider of Azure: model names are names of deployments, and the key goes into a header of its own. BaseURL is
+// NewAzure returns a provider of Azure: model names are names of deployments, and the key goes into another header. BaseURL is
 // the endpoint, https://NAME.openai.azure.com, with or without /openai/v1. With an apiVersion, or a BaseURL that has an api-version,
 // the address is that of the versions: /openai/responses. The provider does not list models: Azure lists those that could be
 // deployed, which are no names that can be asked. Errors: a BaseURL that is no http(s) URL.

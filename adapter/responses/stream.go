@@ -79,7 +79,7 @@ type item struct {
 	done     bool
 	texts    [kinds]wire.Text
 	said     [kinds]int // bytes that have come
-	shown    kind       // of reasoning: its summary or itself, whatever came first
+	shown    kind       // of reasoning: its summary or itself, as came first
 	length   int        // of its text, in characters
 	// Of a call.
 	call         int
@@ -92,7 +92,7 @@ type item struct {
 func (m *model) read(w *wire.Answer) error {
 	a := &answer{Answer: w}
 	a.onMember, a.Last = a.member, a.last
-	return a.Read("check the base URL (most end in /v1), and that the server has the Responses API", a.take, a.whole)
+	return a.Read("check the base URL (most end in /v1), and that the server has the Responses API", a.readEvent, a.whole)
 }
 
 // whole passes on an answer in one piece.
@@ -111,8 +111,8 @@ func (a *answer) whole(body []byte) error {
 	}
 }
 
-// take passes on what an event has; done says that it is the last.
-func (a *answer) take(event, data []byte) (done bool, err error) {
+// readEvent passes on what an event has; done says that it is the last.
+func (a *answer) readEvent(event, data []byte) (done bool, err error) {
 	a.delta = delta{event: event, index: -1}
 	if jsonparser.ObjectEach(data, a.onMember) == nil && a.delta.isText {
 		if kind := deltas[string(a.delta.event)]; kind != ofNothing {
@@ -299,7 +299,7 @@ func (a *answer) end(it *item, in wire.Object, raw json.RawMessage) error {
 	texts := textsOf(it.kind, in)
 	start := a.length - it.length // where nothing else has come since
 	for _, t := range texts {
-		// What has come is told by its length: not all servers count the pieces as they count the texts.
+		// What has come is known by its length: not all servers count the pieces as they count the texts.
 		if come[t.kind] > 0 {
 			come[t.kind] = max(0, come[t.kind]-len(t.text))
 		} else if err := a.say(it, t.kind, t.text); err != nil {
@@ -453,7 +453,7 @@ func (a *answer) last() error {
 			return err
 		}
 	}
-	a.Settle(a.calls)
+	a.SetFinish(a.calls)
 	return nil
 }
 

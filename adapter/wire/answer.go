@@ -41,7 +41,7 @@ type Answer struct {
 	Usage    *adapter.Usage
 	Finish   string // one of adapter's; what comes after it can be missed
 	Passed   int    // chunks that were passed on
-	Refused  bool   // the text says why the model does not answer; see Settle
+	Refused  bool   // the text says why the model does not answer; see SetFinish
 	// Last is called where the answer is complete, before its end is passed on; nil is nothing. It may change Usage and Finish.
 	Last func() error
 
@@ -52,7 +52,7 @@ type Answer struct {
 
 // Stream asks a provider and yields its answer. ask sends the request, and returns the answer once it is known to be one: status
 // 200. read passes on what is in it, and returns the error that is to be the last pair: nil when the answer is complete, ErrLeft
-// when the reader has left. Whatever ends the loop ends the request and its connection, unless the answer was read to its end.
+// when the reader has left. The end of the loop ends the request and its connection, unless the answer was read to its end.
 func (s *Server) Stream(ctx context.Context, model string, ask func(context.Context) (*http.Response, error),
 	read func(*Answer) error,
 ) iter.Seq2[adapter.Chunk, error] {
@@ -120,7 +120,7 @@ func (s *Server) Unknown(header http.Header, body []byte, expected, hint string)
 	return s.NotAnswer(expected+": "+hint, fmt.Errorf("Content-Type %q", s.Redact([]byte(header.Get("Content-Type")))), body)
 }
 
-// Whole reads an answer in one piece, as servers send it that do not stream whatever they are asked for.
+// Whole reads an answer in one piece, as servers send it that never stream.
 func (a *Answer) Whole() ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(a.Res.Body, maxWhole+1))
 	if err != nil {
@@ -208,7 +208,7 @@ func (a *Answer) Complete(done bool, broken error) error {
 	switch {
 	case done && a.Finish == "":
 		a.Finish = adapter.FinishStop // of servers that send none at all
-	case a.Finish != "": // complete, whatever happened to the rest
+	case a.Finish != "": // complete, although the rest is missing
 	case errors.Is(broken, bufio.ErrTooLong):
 		return a.tooLarge("an event")
 	case broken == io.EOF:
@@ -259,7 +259,7 @@ func (a *Answer) Yield(c adapter.Chunk) error {
 	return nil
 }
 
-// Beside passes on what stands beside a part; call is the number of a call.
+// Beside passes on the extra data of a part; call is the number of a call.
 func (a *Answer) Beside(kind string, call int, data json.RawMessage) error {
 	return a.Yield(adapter.Chunk{Beside: &adapter.Beside{Type: kind, Index: call, Data: data}})
 }
@@ -272,9 +272,9 @@ func (a *Answer) Failed(data []byte) error {
 	return a.Server.Failed(data)
 }
 
-// Settle makes the end fit the calls that there were: some servers end with a stop whatever they do, and calls of a provider's own
-// tools are not for us.
-func (a *Answer) Settle(calls int) {
+// SetFinish makes the finish reason fit the calls of the answer: some servers always send a stop, and calls of a provider's own tools are not
+// for us.
+func (a *Answer) SetFinish(calls int) {
 	switch {
 	case a.Finish == adapter.FinishStop && calls > 0:
 		a.Finish = adapter.FinishToolCalls

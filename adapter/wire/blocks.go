@@ -23,7 +23,7 @@ var (
 )
 
 // BlockReader reads an answer that is a list of blocks, each of which begins, grows and ends: Anthropic's and Amazon's. Text, reasoning and
-// arguments of calls are passed on as they grow. What stands beside them is kept, and passed on with the end of the block.
+// arguments of calls are passed on as they grow. Their extra data is kept, and passed on with the end of the block.
 type BlockReader struct {
 	*Answer
 	Length int // of the text so far, in characters
@@ -168,7 +168,7 @@ func (r *BlockReader) Sign(b *Block, raw []byte) error {
 // Keep adds a piece of what belongs to a block.
 func (r *BlockReader) Keep(b *Block, raw []byte) error {
 	b.Pieces = append(b.Pieces, bytes.Clone(raw))
-	return r.hold(len(raw) + 64) // it is a slice of its own
+	return r.hold(len(raw) + 64) // and the slice itself
 }
 
 // KeepAll adds the elements of an array. What is none has none.
@@ -188,7 +188,7 @@ func (r *BlockReader) hold(n int) error {
 	return nil
 }
 
-// Close ends a block: what was held back of its text is passed on, and what stands beside it.
+// Close ends a block: it passes on what was held back of its text, and its extra data.
 func (r *BlockReader) Close(b *Block) error {
 	r.open = slices.DeleteFunc(r.open, func(other *Block) bool { return other == b })
 	if err := r.Say(b, b.text.Rest()); err != nil {
@@ -205,7 +205,7 @@ func (r *BlockReader) Close(b *Block) error {
 	return r.closed(b)
 }
 
-// Beside passes on what stands beside a part, which ends with that.
+// Beside passes on the extra data of a part, which ends with that.
 func (r *BlockReader) Beside(kind string, call int, data json.RawMessage) error {
 	r.plain = false
 	return r.Answer.Beside(kind, call, data)
@@ -231,7 +231,7 @@ func (r *BlockReader) end() error {
 			return err
 		}
 	}
-	r.Settle(r.calls)
+	r.SetFinish(r.calls)
 	return nil
 }
 

@@ -32,7 +32,7 @@ func (s *Server) Refused(r *Refusal) *adapter.Error {
 	return e
 }
 
-// Failed makes the error of an event that reports one. kinds are said beside it.
+// Failed makes the error of an event that reports one. kinds are more types and codes.
 func (s *Server) Failed(data []byte, kinds ...string) *adapter.Error {
 	r := ReadReport(data)
 	said := ""
@@ -80,7 +80,7 @@ var meanings = map[meaning]adapter.Error{
 	refused:    {Message: "% refused the request: the model may not support a part of it"},
 }
 
-// Failure says what a status (0 where there is none) and a report mean. The sentences are ours.
+// Failure makes the error for a status (0 for none) and a report. The sentences are ours.
 func (s *Server) Failure(status int, r Report) *adapter.Error {
 	means, says := meant(status, &r)
 	if means == unclear {

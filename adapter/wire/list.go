@@ -74,7 +74,7 @@ func (s *Server) listPage(
 	if _, err := s.Get(ctx, url, header, &body, refused); err != nil {
 		return nil, "", err
 	}
-	// Only the names: what else servers say of a model, each says in types of its own.
+	// Only the names: each server has other types for the rest.
 	var list struct {
 		Data []struct {
 			ID string `json:"id"`

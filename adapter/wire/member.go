@@ -2,10 +2,10 @@ package wire
 
 import "github.com/buger/jsonparser"
 
-// StringAt returns a member that is a string, escaped as it came; nil where there is none.
+// StringAt returns a member that is a string, escaped as it came; nil if it is missing.
 func StringAt(in []byte, path ...string) []byte { return valueAt(jsonparser.String, in, path) }
 
-// ObjectAt returns a member that is an object; nil where there is none.
+// ObjectAt returns a member that is an object; nil if it is missing.
 func ObjectAt(in []byte, path ...string) []byte { return valueAt(jsonparser.Object, in, path) }
 
 func valueAt(kind jsonparser.ValueType, in []byte, path []string) []byte {
@@ -16,7 +16,7 @@ func valueAt(kind jsonparser.ValueType, in []byte, path []string) []byte {
 	return value
 }
 
-// IndexAt returns a member that is an index; -1 where there is none.
+// IndexAt returns a member that is an index; -1 if it is missing.
 func IndexAt(in []byte, name string) int {
 	n, err := jsonparser.GetInt(in, name)
 	if err != nil || n < 0 || n > 1<<30 {

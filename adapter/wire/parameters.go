@@ -36,7 +36,7 @@ func Parameters(schema json.RawMessage) json.RawMessage {
 	return out
 }
 
-// resolve returns the definition that a reference such as "#/$defs/name" names; nil where there is none.
+// resolve returns the definition that a reference such as "#/$defs/name" names; it may be nil.
 func (m members) resolve(ref json.RawMessage) members {
 	var path string
 	if json.Unmarshal(ref, &path) != nil {

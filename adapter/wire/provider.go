@@ -50,7 +50,7 @@ func NewServer(o Options) Server {
 // Names lists the models that the settings name.
 func (s *Server) Names() []string { return s.Listed }
 
-// BaseURL reads the base URL of a provider; example is one that is right, for the error.
+// BaseURL reads the base URL of a provider; example is a right one, for the error.
 func BaseURL(prefix, address, example string) (*url.URL, error) {
 	base, err := url.Parse(address)
 	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.Fragment != "" {

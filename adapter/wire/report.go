@@ -14,7 +14,7 @@ import (
 type Report struct {
 	Message string
 	Kind    string        // types, codes and reasons, in small letters, each behind a space
-	Param   string        // the member of the request that is to blame, if it is one that we know
+	Param   string        // the member of the request that is to blame, if we know it
 	Status  int           // where the code is an HTTP status
 	Retry   time.Duration // how long it asks to wait; 0 where it does not say
 
@@ -136,7 +136,7 @@ func (r *Report) codes(members map[string]json.RawMessage) {
 	}
 }
 
-// inside takes what is said in an error's own members.
+// inside reads the members of an error that hold other errors.
 func (r *Report) inside(members map[string]json.RawMessage, depth int) {
 	var inner struct{ Code string }
 	if json.Unmarshal(members["innererror"], &inner) == nil && inner.Code != "" {

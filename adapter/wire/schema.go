@@ -130,7 +130,7 @@ var (
 	knownFormats = []string{"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
 )
 
-// Closed makes of a schema one in the subset that Anthropic's and Amazon's structured output take; false where there is none. Objects take no
+// Closed makes of a schema one in the subset that Anthropic's and Amazon's structured output take; false if there is no such schema. Objects take no
 // members but those that they name, and bounds are left out: the answer is checked against the complete schema anyway. Members keep their order,
 // in which models write them. words are those that the server takes of pattern, format (of any kind), oneOf (as anyOf) and allOf.
 // https://platform.claude.com/docs/en/build-with-claude/structured-outputs

@@ -74,23 +74,23 @@ func NewTurns(b Blocks, messages []adapter.Message, apart bool) (*Turns, error) 
 		default:
 			t.missing()
 			if len(content) == 0 {
-				content = t.said("(nothing)")
+				content = t.textBlocks("(nothing)")
 			}
 			if t.apart && t.result != nil {
-				t.add(adapter.Assistant, t.said("(continued)")...)
+				t.add(adapter.Assistant, t.textBlocks("(continued)")...)
 			}
 			t.add(adapter.User, content...)
 		}
 	}
 	t.missing()
 	if len(t.List) == 0 || t.List[0].Role != adapter.User {
-		t.List = slices.Insert(t.List, 0, Turn{adapter.User, t.said("(nothing)")})
+		t.List = slices.Insert(t.List, 0, Turn{adapter.User, t.textBlocks("(nothing)")})
 	}
 	t.Unthought = t.Unthought && t.open
 	return t, nil
 }
 
-func (t *Turns) said(text string) []any { return []any{t.blocks.Text(text, nil)} }
+func (t *Turns) textBlocks(text string) []any { return []any{t.blocks.Text(text, nil)} }
 
 // add appends blocks to the turn of a side. What a user says in a turn without results begins something new.
 func (t *Turns) add(role string, blocks ...any) {
@@ -116,7 +116,7 @@ func (t *Turns) give(id string, content []any, failed bool) {
 // missing adds results for the calls that have none.
 func (t *Turns) missing() {
 	for _, w := range t.waits {
-		t.give(w.wire, t.said("There is no result: the call was not finished."), true)
+		t.give(w.wire, t.textBlocks("There is no result: the call was not finished."), true)
 	}
 	t.waits = nil
 }

@@ -47,7 +47,7 @@ const (
 	saysSchema  = "% does not support the JSON Schema: simplify it, or request any JSON"
 )
 
-// wordings are looked at in this order: the first one that fits says what a failure means. Where there is none, the status does. They are those
+// wordings are looked at in this order: the first one that fits decides what a failure means. Otherwise the status does. They are those
 // that providers document, or that have been recorded or reported; a wrong meaning is worse than none, so each is as narrow as it can be.
 var wordings = []wording{
 	// A filter.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/turn"
 )
 
 // Command is one command.
@@ -28,8 +29,8 @@ type Command struct {
 	Role   tool.Role // the lowest that may run it
 	Params []Param
 	Help   string // one line
-	// Beside says that it is answered beside the session's lane: also while a turn runs, and without waiting for it.
-	Beside bool
+	// Immediate commands are answered at once, without waiting for the lane of the session.
+	Immediate bool
 	// Run answers. What it returns is Markdown that is also good to read as plain text.
 	Run func(ctx context.Context, s Session, role tool.Role, args Args) (string, error)
 }
@@ -80,7 +81,7 @@ const (
 
 // Reply is the answer to a command.
 type Reply struct {
-	Name    string // of the command, as it stands in the set; of one that is unknown, as it was written
+	Name    string // of the command; an unknown one is as it was written
 	Status  Status
 	Output  string // at most 16 KiB
 	Elapsed time.Duration
@@ -96,31 +97,15 @@ type Set struct {
 	byName map[string]*Command
 }
 
-// New returns a set with the commands of every agent and these. It panics where a name is taken, or is none.
-func New(more ...Command) *Set {
+// New returns the commands of every agent.
+func New() *Set {
 	s := &Set{byName: map[string]*Command{}}
-	s.add(Command{
-		Name: "help", Beside: true, Params: []Param{{Name: "command"}}, Help: "list the commands, or explain one",
-		Run: s.help,
-	})
-	for _, c := range standard() {
-		s.add(c)
-	}
-	for _, c := range more {
-		s.add(c)
+	help := Command{Name: "help", Immediate: true, Params: []Param{{Name: "command"}}, Help: "list the commands, or explain one", Run: s.help}
+	for _, c := range append([]Command{help}, standard()...) {
+		s.list = append(s.list, &c)
+		s.byName[c.Name] = &c
 	}
 	return s
-}
-
-func (s *Set) add(c Command) {
-	switch {
-	case !isName(c.Name) || c.Name != strings.ToLower(c.Name):
-		panic(fmt.Sprintf("command: %q is not a valid name for a command", c.Name))
-	case s.byName[c.Name] != nil:
-		panic(fmt.Sprintf("command: the name %q is already used", c.Name))
-	}
-	s.list = append(s.list, &c)
-	s.byName[c.Name] = &c
 }
 
 // Commands are the commands of the set that a role may run, in the order of the help.
@@ -130,39 +115,30 @@ func (s *Set) Commands(role tool.Role) []*Command {
 
 // Match is a message that is a command, or was probably meant to be one.
 type Match struct {
-	Command *Command // nil where there is none of this name
+	Command *Command // nil if the name is unknown
 	Near    *Command // then: the one whose name is close
 	Name    string   // as it was written
 	rest    string   // behind the name
 }
 
-// Beside says whether it is answered beside the session's lane. One with a slip in its name is answered where the one that was
-// meant would be.
-func (m Match) Beside() bool {
+// Immediate reports whether the command is answered without waiting for the lane of the session. A mistyped name counts
+// as the command that was meant.
+func (m Match) Immediate() bool {
 	if m.Command == nil {
-		return m.Near != nil && m.Near.Beside
+		return m.Near != nil && m.Near.Immediate
 	}
-	return m.Command.Beside
+	return m.Command.Immediate
 }
 
 // Match says whether text is a command. The comma may be the wide one of Chinese and Japanese keyboards, the case of the name
 // does not matter, and an underscore stands for a dot.
 func (s *Set) Match(text string) (Match, bool) {
-	rest, ok := strings.CutPrefix(text, ",")
+	name, ok := turn.CommandName(text)
 	if !ok {
-		if rest, ok = strings.CutPrefix(text, "，"); !ok {
-			return Match{}, false
-		}
-	}
-	end := strings.IndexFunc(rest, isSpace)
-	if end < 0 {
-		end = len(rest)
-	}
-	name := rest[:end]
-	if !isName(name) {
 		return Match{}, false
 	}
-	m := Match{Name: name, rest: rest[end:]}
+	_, rest, _ := strings.Cut(text, name)
+	m := Match{Name: name, rest: rest}
 	name = strings.ReplaceAll(strings.ToLower(name), "_", ".")
 	if m.Command = s.byName[name]; m.Command == nil {
 		m.Near = s.near(name)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"testing/synctest"
 	"time"
 	"unicode/utf8"
@@ -13,19 +14,49 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/agent/command"
+	"github.com/lingserve/lingserve/agent/skill"
+	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
 )
 
-// session writes down what is asked of it.
+// session is a session with a tape. It writes down the other calls.
 type session struct {
-	calls []string
-	err   error
-	text  string // of a skill
-	empty bool
-	delay time.Duration
+	tape    *tape.Tape
+	library *skill.Library
+	calls   []string
+	err     error
+	empty   bool
+	delay   time.Duration
 }
 
-var day = time.Date(2026, 3, 1, 9, 0, 0, 0, time.FixedZone("", 3600))
+// newSession makes a session with two anchors and a message after each; an empty one has only the first anchor. The clock of the
+// bubble begins on 2000-01-01.
+func newSession(t *testing.T, empty bool) *session {
+	t.Helper()
+	tp, err := tape.Open(t.Context(), tape.NewMemory(nil), "/srv/agent", "telegram:42")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &session{tape: tp, empty: empty}
+	if empty {
+		return s
+	}
+	for _, text := range []string{"今天\n天气很好 " + strings.Repeat("好", 300), "pizza"} {
+		if _, err := tp.Append(t.Context(), tape.NewMessage("user", text)); err != nil {
+			t.Fatal(err)
+		}
+		if text == "pizza" {
+			break
+		}
+		if _, err := tp.Handoff(t.Context(), "lunch", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.library = skill.New(nil, skill.Files("built-in", fstest.MapFS{
+		"pdf/SKILL.md": {Data: []byte("---\nname: pdf\ndescription: How to fill forms.\n---\n# Forms\n\nOpen them.")},
+	}))
+	return s
+}
 
 func (s *session) call(format string, args ...any) error {
 	time.Sleep(s.delay) // in a bubble
@@ -40,27 +71,15 @@ func list[T any](s *session, items ...T) []T {
 	return items
 }
 
-func (s *session) Info(context.Context) (command.Info, error) {
-	i := command.Info{
-		Session: "telegram:42", Tape: "99f5e6effb96d7b9__bd8cdd776d6ba381", Model: "demo:fast", Entries: 12, Anchors: 2, LastAnchor: "lunch",
-		Since: 1, Tokens: 345, Created: day, Active: day.Add(time.Hour),
-	}
+func (s *session) Tape(_ context.Context, create bool) (*tape.Tape, error) {
+	return s.tape, s.call("tape %t", create)
+}
+
+func (s *session) Usage(context.Context) (tokens, cost int64, err error) {
 	if s.empty {
-		i = command.Info{Session: "web:1", Tape: "t", Entries: 1}
+		return 0, 0, s.err
 	}
-	return i, s.call("info")
-}
-
-func (s *session) Anchors(_ context.Context, limit int) ([]command.Anchor, error) {
-	return list(s, command.Anchor{ID: 7, Name: "lunch\nbreak", Date: day}, command.Anchor{ID: 1, Name: "session/start", Date: day}), s.call("anchors %d", limit)
-}
-
-func (s *session) Handoff(_ context.Context, name, summary string) (int64, error) {
-	return 13, s.call("handoff %q %q", name, summary)
-}
-
-func (s *session) Search(_ context.Context, query string, limit int) ([]command.Hit, error) {
-	return list(s, command.Hit{ID: 4, Kind: "message", Date: day, Excerpt: "今天\n天气很好 " + strings.Repeat("好", 300)}), s.call("search %q %d", query, limit)
+	return 345, 1_250_000, s.err
 }
 
 func (s *session) Model(context.Context) (string, []string, error) {
@@ -69,17 +88,11 @@ func (s *session) Model(context.Context) (string, []string, error) {
 
 func (s *session) SetModel(_ context.Context, name string) error { return s.call("set model %q", name) }
 
-func (s *session) Tools(context.Context) ([]command.Tool, error) {
-	return list(s, command.Tool{Name: "fs.read", Description: "Reads\na file."}, command.Tool{Name: "fs.write", Asks: true}), s.call("tools")
+func (s *session) Tools() []*tool.Tool {
+	return list(s, &tool.Tool{Name: "fs.read", Description: "Reads\na file."}, &tool.Tool{Name: "fs.write", Approval: tool.Always})
 }
 
-func (s *session) Skills(context.Context) ([]command.Skill, error) {
-	return list(s, command.Skill{Name: "pdf", Description: "How to fill forms."}), s.call("skills")
-}
-
-func (s *session) Skill(_ context.Context, name string) (string, error) {
-	return s.text, s.call("skill %q", name)
-}
+func (s *session) Skills() *skill.Library { return s.library }
 
 func (s *session) Servers(context.Context) ([]command.Server, error) {
 	return list(s, command.Server{Name: "files", State: "connected", Tools: 1}, command.Server{Name: "web", State: "trying again"}), s.call("servers")
@@ -89,25 +102,20 @@ func (s *session) Remembered(context.Context) ([]string, error) {
 	return list(s, "fs.write"), s.call("remembered")
 }
 
-func (s *session) AskAgain(_ context.Context, name string) error { return s.call("ask again %q", name) }
+func (s *session) RevokeApproval(_ context.Context, name string) error {
+	return s.call("ask again %q", name)
+}
 
-func (s *session) Stop(context.Context) (int, error) {
-	if s.empty {
-		return 0, s.call("stop")
-	}
-	return 2, s.call("stop")
+func (s *session) Stop() int {
+	_ = s.call("stop")
+	return len(list(s, 1, 2))
 }
 
 func (s *session) Decide(_ context.Context, d command.Decision) error { return s.call("decide %+v", d) }
 
-func (s *session) Fork(_ context.Context, at int64) (string, error) {
-	return "telegram:42-fork", s.call("fork %d", at)
-}
-
 func (s *session) Export(context.Context) (command.Exported, error) {
 	return command.Exported{Name: "42.jsonl", Entries: 12, Bytes: 3456}, s.call("export")
 }
-func (s *session) Forget(context.Context) error { return s.call("forget") }
 
 func run(t *testing.T, set *command.Set, s command.Session, role tool.Role, text string) command.Reply {
 	t.Helper()
@@ -119,59 +127,63 @@ func run(t *testing.T, set *command.Set, s command.Session, role tool.Role, text
 }
 
 // AG-50, AG-52
-func TestEveryCommandAsksTheSessionAndSaysWhatCame(t *testing.T) {
+func TestCommandsAnswer(t *testing.T) {
+	const anchored = "Anchor `lunch` is entry #%d: the model sees the conversation from there."
+	const approved = "Approved the call of question `c1`"
 	for _, c := range []struct {
 		name, text string
 		empty      bool
 		want       string
 		calls      []string
 	}{
-		{"info", ",tape.info", false, "session: telegram:42\ntape: 99f5e6effb96d7b9__bd8cdd776d6ba381\nmodel: demo:fast\nentries: 12\nanchors: 2\n" +
-			"last anchor: lunch, 1 entry ago\ntokens of the last turn: 345\nbegun: 2026-03-01 08:00:00Z\nlast activity: 2026-03-01 09:00:00Z", []string{"info"}},
-		{"info of a new session", ",tape.info", true, "session: web:1\ntape: t\nentries: 1\nanchors: 0", []string{"info"}},
-		{"anchors", ",tape.anchors", false, "- #7 2026-03-01 08:00:00Z lunch break\n- #1 2026-03-01 08:00:00Z session/start", []string{"anchors 20"}},
-		{"no anchors", ",tape.anchors", true, "There are no anchors.", []string{"anchors 20"}},
-		{"handoff", `,tape.handoff "lunch break" summary='we decided on pizza'`, false, "Anchor `lunch break` is entry #13: the model sees the conversation from there.", []string{`handoff "lunch break" "we decided on pizza"`}},
-		{"handoff without a summary", ",tape.handoff lunch", false, "Anchor `lunch` is entry #13: the model sees the conversation from there.", []string{`handoff "lunch" ""`}},
-		{"handoff with names, and no quotes", ",tape.handoff name=lunch summary=we decided  on pizza", false, "Anchor `lunch` is entry #13: the model sees the conversation from there.", []string{`handoff "lunch" "we decided on pizza"`}},
-		{"search", ",tape.search 天气 Rome", false, "- #4 2026-03-01 08:00:00Z message: 今天 天气很好 " + strings.Repeat("好", 192) + "…", []string{`search "天气 Rome" 20`}},
-		{"search for a name", ",tape.search query=x", true, "No entries match.", []string{`search "x" 20`}},
+		{"info", ",tape.info", false, "session: telegram:42\ntape: 99f5e6effb96d7b9__bd8cdd776d6ba381\nmodel: demo:fast\nentries: 4\nanchors: 2\n" +
+			"last anchor: lunch, 1 entry ago\ntokens of the last turn: 345\ncost so far: $1.2500\nbegun: 2000-01-01 00:00:00Z\nlast activity: 2000-01-01 00:00:00Z", nil},
+		{"info of a new session", ",tape.info", true, "session: telegram:42\ntape: 99f5e6effb96d7b9__bd8cdd776d6ba381\nmodel: demo:fast\nentries: 1\nanchors: 1\n" +
+			"last anchor: session/start, 0 entries ago\nbegun: 2000-01-01 00:00:00Z\nlast activity: 2000-01-01 00:00:00Z", nil},
+		{"anchors", ",tape.anchors", false, "- #3 2000-01-01 00:00:00Z lunch\n- #1 2000-01-01 00:00:00Z session/start", nil},
+		{"handoff", `,tape.handoff "lunch" summary='we decided on pizza'`, false, fmt.Sprintf(anchored, 5), nil},
+		{"handoff without a summary", ",tape.handoff lunch", true, fmt.Sprintf(anchored, 2), []string{"tape true"}},
+		{"handoff with names, and no quotes", ",tape.handoff name=lunch summary=we decided  on pizza", true, fmt.Sprintf(anchored, 2), nil},
+		{"search", ",tape.search 天气 今天", false, "- #2 2000-01-01 00:00:00Z message: 今天 天气很好 " + strings.Repeat("好", 72), nil},
+		{"search for a name", ",tape.search query=x", false, "No entries match.", nil},
 		{"model", ",model", false, "`demo:fast` answers. You can also choose:\n- demo:demo\n- openai:gpt-4o", []string{"model"}},
 		{"the only model", ",model", true, "`demo:fast` answers.", []string{"model"}},
 		{"another model", ",model openai:gpt-4o", false, "`openai:gpt-4o` now answers in this session.", []string{`set model "openai:gpt-4o"`}},
-		{"tools", ",tools", false, "- `fs.read`: Reads a file.\n- `fs.write` (asks)", []string{"tools"}},
+		{"tools", ",tools", false, "- `fs.read`: Reads a file.\n- `fs.write` (asks)", nil},
 		{"what is approved", ",ask", false, "- `fs.write`", []string{"remembered"}},
 		{"nothing is approved", ",ask", true, "No tool is approved for this session.", []string{"remembered"}},
 		{"ask again", ",ask fs.write", false, "The agent asks again before it calls `fs.write`.", []string{"remembered", `ask again "fs.write"`}},
-		{"no tools", ",tools", true, "The agent has no tools.", []string{"tools"}},
-		{"skills", ",skill", false, "- `pdf`: How to fill forms.", []string{"skills"}},
-		{"no skills", ",skill", true, "The agent has no skills.", []string{"skills"}},
-		{"a skill", ",skill pdf", false, "# Forms\n\nOpen them.", []string{`skill "pdf"`}},
+		{"no tools", ",tools", true, "The agent has no tools.", nil},
+		{"skills", ",skill", false, "- `pdf`: How to fill forms.", nil},
+		{"no skills", ",skill", true, "The agent has no skills.", nil},
+		{"a skill", ",skill pdf", false, "# Forms\n\nOpen them.", nil},
 		{"stop", ",stop", false, "Stopped 2 turns.", []string{"stop"}},
 		{"stop when nothing runs", ",stop", true, "No answer is running.", []string{"stop"}},
-		{"approve", ",approve c1", false, "Approved the call of question `c1`.", []string{"decide {ID:c1 Approve:true Reason: Remember:false}"}},
-		{"approve and remember", ",approve c1 remember=session", false, "Approved the call of question `c1`, and other calls of this tool in this session.", []string{"decide {ID:c1 Approve:true Reason: Remember:true}"}},
+		{"approve", ",approve c1", false, approved + ".", []string{"decide {ID:c1 Approve:true Reason: Remember:false}"}},
+		{"approve and remember", ",approve c1 remember=session", false, approved + ", and other calls of this tool in this session.", []string{"decide {ID:c1 Approve:true Reason: Remember:true}"}},
 		{"deny", `,deny c1 reason=too dangerous`, false, "Denied the call of question `c1`.", []string{"decide {ID:c1 Approve:false Reason:too dangerous Remember:false}"}},
 		{"deny without a reason", `,deny id=c1`, false, "Denied the call of question `c1`.", []string{"decide {ID:c1 Approve:false Reason: Remember:false}"}},
-		{"fork", ",tape.fork", false, "The new session `telegram:42-fork` has all entries.", []string{"fork 0"}},
-		{"fork at an entry", ",tape.fork at=#7", false, "The new session `telegram:42-fork` has all entries up to #7.", []string{"fork 7"}},
+		{"fork", ",tape.fork", false, "The new session `telegram:42-fork-20000101-000000` has all entries.", nil},
+		{"fork at an entry", ",tape.fork at=#2", false, "The new session `telegram:42-fork-20000101-000000` has all entries up to #2.", nil},
 		{"mcp", ",mcp", false, "- `files` connected, 1 tool\n- `web` trying again, 0 tools", []string{"servers"}},
 		{"no mcp", ",mcp", true, "There are no MCP servers.", []string{"servers"}},
 		{"export", ",tape.export", false, "Wrote 12 entries (3456 bytes) to the file `42.jsonl`.", []string{"export"}},
-		{"the comma of a Chinese keyboard, capitals and an underscore", "，Tape_Fork\n7", false, "The new session `telegram:42-fork` has all entries up to #7.", []string{"fork 7"}},
+		{"the comma of a Chinese keyboard, capitals and an underscore", "，Tape_Fork\n2", false, "The new session `telegram:42-fork-20000101-000000` has all entries up to #2.", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := &session{empty: c.empty, text: "# Forms\n\nOpen them."}
-			r := run(t, command.New(), s, tool.Admin, c.text)
-			if r.Status != command.OK || r.Err != nil || r.Name == "" || strings.ToLower(r.Name) != r.Name {
-				t.Errorf("got %+v", r)
-			}
-			if diff := cmp.Diff(c.want, r.Output); diff != "" {
-				t.Error(diff)
-			}
-			if diff := cmp.Diff(c.calls, s.calls); diff != "" {
-				t.Error(diff)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := newSession(t, c.empty)
+				r := run(t, command.New(), s, tool.Admin, c.text)
+				if r.Status != command.OK || r.Err != nil || r.Name == "" || strings.ToLower(r.Name) != r.Name {
+					t.Errorf("got %+v", r)
+				}
+				if diff := cmp.Diff(c.want, r.Output); diff != "" {
+					t.Error(diff)
+				}
+				if diff := cmp.Diff(c.calls, s.calls); c.calls != nil && diff != "" {
+					t.Error(diff)
+				}
+			})
 		})
 	}
 }
@@ -229,7 +241,7 @@ func TestTooLowARoleIsRefused(t *testing.T) {
 	}
 	for name, needed := range want {
 		for _, role := range []tool.Role{tool.User, tool.Operator, tool.Admin} {
-			s := &session{}
+			s := newSession(t, true)
 			r := run(t, set, s, role, ","+name+" role=admin")
 			if refused := r.Status == command.Refused; refused != (role < needed) {
 				t.Errorf("%s as %s: %+v", name, role, r)
@@ -246,10 +258,10 @@ func TestFourCommandsAreAnsweredBesideTheLane(t *testing.T) {
 	set := command.New()
 	var beside []string
 	for _, c := range set.Commands(tool.Admin) {
-		if m, ok := set.Match("," + c.Name); !ok || m.Beside() != c.Beside {
+		if m, ok := set.Match("," + c.Name); !ok || m.Immediate() != c.Immediate {
 			t.Errorf("%s: %+v, %t", c.Name, m, ok)
 		}
-		if c.Beside {
+		if c.Immediate {
 			beside = append(beside, c.Name)
 		}
 	}
@@ -257,11 +269,11 @@ func TestFourCommandsAreAnsweredBesideTheLane(t *testing.T) {
 		t.Error(diff)
 	}
 	for text, want := range map[string]bool{",stpo": true, ",tape.inof": false} {
-		if m, ok := set.Match(text); !ok || m.Beside() != want {
+		if m, ok := set.Match(text); !ok || m.Immediate() != want {
 			t.Errorf("%s: %+v", text, m)
 		}
 	}
-	if (command.Match{}).Beside() {
+	if (command.Match{}).Immediate() {
 		t.Error("nothing is beside the lane")
 	}
 }
@@ -318,7 +330,6 @@ func TestWrongArgumentsAreSaid(t *testing.T) {
 		",tape.handoff summary= name=a summary=b": "The argument \"summary\" occurs twice; remove one. Write `,tape.handoff <name> [summary]`.",
 		",tape.handoff nam=a":                     "`,tape.handoff` has no argument \"nam\" (to use the word as text, put it in quotes). Write `,tape.handoff <name> [summary]`.",
 		",tape.handoff name=a b":                  "\"b\" follows name= without a name; put a value with spaces in quotes. Write `,tape.handoff <name> [summary]`.",
-		",tape.handoff \"a\nb\"":                  "Invalid name; expected at most 128 bytes without line breaks.",
 		",tape.search query='it is not":           "The quote that starts at \"'it is not\" has no end; write \\' for the character itself. Write `,tape.search <query>`.",
 		",tape.search \"a\\\"":                    "The quote that starts at \"\\\"a\\\\\\\"\" has no end; write \\\" for the character itself. Write `,tape.search <query>`.",
 		",tape.search a\\":                        "The text ends with a backslash; write \\\\ for a backslash. Write `,tape.search <query>`.",
@@ -341,7 +352,7 @@ func TestWrongArgumentsAreSaid(t *testing.T) {
 func TestErrorsOfTheSessionAreToldApart(t *testing.T) {
 	set := command.New()
 	commands := []string{
-		",tape.info", ",tape.anchors", ",tape.handoff a", ",tape.search a", ",model", ",model a", ",tools", ",skill", ",skill a", ",stop", ",approve a", ",deny a",
+		",tape.info", ",tape.anchors", ",tape.handoff a", ",tape.search a", ",model", ",model a", ",approve a", ",deny a",
 		",tape.fork", ",mcp", ",tape.export", ",forget",
 	}
 	secret := errors.New("open /srv/secret: no space left")
@@ -358,79 +369,58 @@ func TestErrorsOfTheSessionAreToldApart(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	m, _ := set.Match(",tools")
-	if r := set.Run(ctx, &session{err: ctx.Err()}, tool.User, m); r.Output != "`,tools` was canceled." || r.Err == nil {
+	m, _ := set.Match(",model")
+	if r := set.Run(ctx, &session{err: ctx.Err()}, tool.User, m); r.Output != "`,model` was canceled." || r.Err == nil {
 		t.Errorf("%+v", r)
 	}
-	if r := set.Run(t.Context(), &session{err: context.DeadlineExceeded}, tool.User, m); r.Output != "`,tools` took too long and was stopped." {
+	if r := set.Run(t.Context(), &session{err: context.DeadlineExceeded}, tool.User, m); r.Output != "`,model` took too long and was stopped." {
 		t.Errorf("%+v", r)
 	}
 }
 
 // AG-52
 func TestForgetAsksOnceMore(t *testing.T) {
-	set, s := command.New(), &session{}
-	asked := run(t, set, s, tool.Admin, ",forget")
-	const code = "524b09"
-	want := "This erases the session `telegram:42` with 12 entries, and all its forks. You cannot undo this. Write `,forget " + code + "` to confirm."
-	if diff := cmp.Diff(want, asked.Output); diff != "" {
-		t.Error(diff)
+	set, s := command.New(), newSession(t, false)
+	asked := run(t, set, s, tool.Admin, ",forget").Output
+	before, rest, _ := strings.Cut(asked, "`,forget ")
+	code, after, _ := strings.Cut(rest, "`")
+	if before != "This erases the session `telegram:42` with 4 entries, and all its forks. You cannot undo this. Write " || after != " to confirm." {
+		t.Error(asked)
 	}
-	for _, wrong := range []string{"yes", "000000", code + "0"} {
+	for _, wrong := range []string{"yes", "0", code + "0"} {
 		if r := run(t, set, s, tool.Admin, ",forget "+wrong); r.Status != command.Failed || !strings.HasPrefix(r.Output, "Wrong code for this session; nothing was erased.") {
 			t.Errorf("%+v", r)
 		}
 	}
-	if other := run(t, set, &session{empty: true}, tool.Admin, ",forget "+code); other.Status != command.Failed {
+	if other := run(t, set, newSession(t, true), tool.Admin, ",forget "+code); other.Status != command.Failed {
 		t.Errorf("the code of one session erases another: %+v", other)
-	}
-	if strings.Contains(strings.Join(s.calls, " "), "forget") {
-		t.Fatal("it was erased")
-	}
-	if r := run(t, set, s, tool.Admin, ",forget "+strings.ToUpper(code)); r.Status != command.OK || r.Output != "The session was erased." {
-		t.Errorf("%+v", r)
-	}
-	if s.calls[len(s.calls)-1] != "forget" {
-		t.Errorf("%q", s.calls)
 	}
 	if r := run(t, set, s, tool.Operator, ",forget "+code); r.Status != command.Refused {
 		t.Errorf("%+v", r)
 	}
+	if r := run(t, set, s, tool.Admin, ",forget "+strings.ToUpper(code)); r.Status != command.OK || r.Output != "The session was erased." {
+		t.Errorf("%+v", r)
+	}
+	if _, err := s.tape.Info(t.Context()); !errors.Is(err, tape.ErrDeleted) {
+		t.Error(err)
+	}
 }
 
-func TestARepliesLengthAndTimeAreKnown(t *testing.T) {
+func TestTheLengthAndTheTimeOfAReplyAreKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &session{text: strings.Repeat("天", 10_000), delay: 3 * time.Second}
+		s := newSession(t, true)
+		s.delay = 3 * time.Second
+		s.library = skill.New(nil, skill.Files("built-in", fstest.MapFS{
+			"long/SKILL.md": {Data: []byte("---\nname: long\ndescription: x\n---\n" + strings.Repeat("天", 10_000))},
+		}))
 		r := run(t, command.New(), s, tool.User, ",skill long")
 		if len(r.Output) > 16<<10 || len(r.Output) < 16<<10-6 || !utf8.ValidString(r.Output) || !strings.HasSuffix(r.Output, "天…") {
 			t.Errorf("%d bytes, ending in %q", len(r.Output), r.Output[len(r.Output)-9:])
 		}
-		if r.Elapsed != 3*time.Second {
+		if r := run(t, command.New(), s, tool.User, ",model"); r.Elapsed != 3*time.Second {
 			t.Error(r.Elapsed)
 		}
 	})
-}
-
-func TestCommandsCanBeAdded(t *testing.T) {
-	set := command.New(command.Command{
-		Name: "session.why", Role: tool.Operator, Help: "why", Params: []command.Param{{Name: "turn"}},
-		Run: func(_ context.Context, _ command.Session, role tool.Role, a command.Args) (string, error) {
-			return role.String() + " asks for " + a.Get("turn") + a.Get("other"), nil
-		},
-	})
-	if r := run(t, set, nil, tool.Operator, ",session.why TURN=7"); r.Output != "operator asks for 7" || r.Name != "session.why" {
-		t.Errorf("%+v", r)
-	}
-	for name, c := range map[string]command.Command{"taken": {Name: "help"}, "none": {Name: ""}, "capitals": {Name: "Help"}, "with a space": {Name: "a b"}} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%s: it is added", name)
-				}
-			}()
-			command.New(c)
-		}()
-	}
 }
 
 func Example() {

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"unicode"
@@ -8,34 +9,17 @@ import (
 
 	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/turn"
 )
 
-// maxName bounds the name of a command, in bytes: what is longer is no slip of the pen.
+// maxName is how many bytes of a wrong name or argument an answer repeats.
 const maxName = 64
 
 // Args are the arguments of a command, by the names of its parameters. One that is given as "" is as one that is left out.
 type Args struct{ values map[string]string }
 
-// Get returns an argument, "" where there is none.
+// Get returns an argument, "" if it is missing.
 func (a Args) Get(name string) string { return a.values[name] }
-
-func isSpace(r rune) bool { return unicode.IsSpace(r) }
-
-// isName says whether a word has the form of a command's name: it begins with a letter and goes on with letters, digits, "." "_"
-// and "-".
-func isName(word string) bool {
-	if len(word) == 0 || len(word) > maxName {
-		return false
-	}
-	for i := range len(word) {
-		c := word[i] | 0x20 // small
-		letter := 'a' <= c && c <= 'z'
-		if !letter && (i == 0 || !strings.ContainsRune("0123456789._-", rune(word[i]))) {
-			return false
-		}
-	}
-	return true
-}
 
 // parse gives the words behind a command's name to its parameters.
 func parse(c *Command, text string) (Args, error) {
@@ -91,100 +75,76 @@ func (c *Command) param(name string) *Param {
 // word is a word of a command line, without its quotes.
 type word struct {
 	text string
-	bare int // how many bytes at the beginning stood neither in quotes nor behind a backslash
+	bare int // the bytes before the first quote or backslash
 }
 
-// option splits name=value: the name and the equals sign stand outside of quotes.
+// option splits name=value: the name and the equals sign are not in quotes.
 func (w word) option() (name, value string, ok bool) {
 	name, value, ok = strings.Cut(w.text, "=")
-	return name, value, ok && len(name) < w.bare && isName(name)
+	_, valid := turn.CommandName("," + name)
+	return name, value, ok && len(name) < w.bare && valid
 }
 
-// words cuts a text as a shell does that expands nothing: at white space; what is between single quotes stands as it is; between
-// double quotes a backslash takes the meaning from a quote or a backslash, outside of quotes from any character.
+// words splits a text as a shell does that expands nothing: at white space. Text between single quotes stays as it is; between
+// double quotes a backslash escapes a quote or a backslash, outside of quotes any character.
 func words(text string) ([]word, error) {
 	var (
 		list  []word
 		b     strings.Builder
-		open  bool // a word has begun
-		mixed bool // it has had a quote or a backslash
-		bare  int
-	)
-	quoting := func() {
-		if !mixed {
-			bare = b.Len()
-		}
-		open, mixed = true, true
-	}
-	end := func() {
-		if open {
-			if !mixed {
-				bare = b.Len()
+		open  bool       // a word has begun
+		bare  int        // of this word; -1 while there was neither a quote nor a backslash
+		quote rune       // the open one
+		start = 0        // of the open quote
+		end   = func() { // of a word
+			if open {
+				if bare < 0 {
+					bare = b.Len()
+				}
+				list = append(list, word{b.String(), bare})
+				b.Reset()
 			}
-			list = append(list, word{b.String(), bare})
-			b.Reset()
-			open, mixed = false, false
+			open, bare = false, -1
 		}
-	}
+	)
+	end()
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRuneInString(text[i:])
-		switch {
-		case isSpace(r):
+		char := text[i : i+size]
+		if quote == 0 && unicode.IsSpace(r) {
 			end()
-		case r == '\'':
-			quoting()
-			n := strings.IndexByte(text[i+1:], '\'')
-			if n < 0 {
-				return nil, unclosed('\'', text[i:])
+			i += size
+			continue
+		}
+		open = true
+		if bare < 0 && strings.ContainsAny(char, `'"\`) {
+			bare = b.Len()
+		}
+		after := text[i+size:]
+		switch {
+		case r == quote:
+			quote = 0
+		case quote == 0 && (r == '\'' || r == '"'):
+			quote, start = r, i
+		case r == '\\' && (quote == 0 || quote == '"' && after != "" && (after[0] == '"' || after[0] == '\\')):
+			if after == "" {
+				return nil, errors.New("the text ends with a backslash; write \\\\ for a backslash")
 			}
-			b.WriteString(text[i+1 : i+1+n])
-			size += n + 1
-		case r == '"':
-			quoting()
-			n, ok := double(&b, text[i+1:])
-			if !ok {
-				return nil, unclosed('"', text[i:])
-			}
-			size += n
-		case r == '\\':
-			quoting()
-			if i+1 == len(text) {
-				return nil, fmt.Errorf("the text ends with a backslash; write \\\\ for a backslash")
-			}
-			_, n := utf8.DecodeRuneInString(text[i+1:])
-			b.WriteString(text[i+1 : i+1+n])
+			_, n := utf8.DecodeRuneInString(after)
+			b.WriteString(after[:n])
 			size += n
 		default:
-			open = true
-			b.WriteString(text[i : i+size])
+			b.WriteString(char)
 		}
 		i += size
+	}
+	if quote != 0 {
+		return nil, fmt.Errorf("the quote that starts at %q has no end; write \\%c for the character itself", wording.ClipTo(text[start:], 24), quote)
 	}
 	end()
 	return list, nil
 }
 
-// double reads the inside of double quotes up to the end of the closing one, and says how many bytes that are.
-func double(b *strings.Builder, text string) (n int, ok bool) {
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '"':
-			return i + 1, true
-		case c == '\\' && i+1 < len(text) && (text[i+1] == '"' || text[i+1] == '\\'):
-			i++
-			b.WriteByte(text[i])
-		default:
-			b.WriteByte(c)
-		}
-	}
-	return 0, false
-}
-
-func unclosed(quote rune, text string) error {
-	return fmt.Errorf("the quote that starts at %q has no end; write \\%c for the character itself", wording.ClipTo(text, 24), quote)
-}
-
-// near is the command whose name is close to one that there is not: a slip of the pen, or its last part alone.
+// near returns the command whose name is close to an unknown one, or ends with it; nil for none.
 func (s *Set) near(name string) *Command {
 	var best *Command
 	most := min(1, len(name)-2)

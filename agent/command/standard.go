@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
 )
 
@@ -32,10 +34,10 @@ func standard() []Command {
 		{Name: "tape.search", Params: []Param{rest("query", true)}, Help: "find entries of the conversation that have all these words", Run: tapeSearch},
 		{Name: "model", Params: []Param{{Name: "name"}}, Help: "show the model, or choose another one", Run: model},
 		{Name: "tools", Help: "list the agent's tools", Run: tools},
-		{Name: "skill", Params: []Param{{Name: "name"}}, Help: "list the agent's skills, or show one", Run: skill},
-		{Name: "stop", Beside: true, Help: "stop the current answer and waiting messages", Run: stop},
-		{Name: "approve", Beside: true, Params: []Param{required("id"), {Name: "remember"}}, Help: "approve a tool call; remember=session approves the tool for this session", Run: approve},
-		{Name: "deny", Beside: true, Params: []Param{required("id"), rest("reason", false)}, Help: "deny a tool call", Run: deny},
+		{Name: "skill", Params: []Param{{Name: "name"}}, Help: "list the agent's skills, or show one", Run: skills},
+		{Name: "stop", Immediate: true, Help: "stop the current answer and waiting messages", Run: stop},
+		{Name: "approve", Immediate: true, Params: []Param{required("id"), {Name: "remember"}}, Help: "approve a tool call; remember=session approves the tool for this session", Run: approve},
+		{Name: "deny", Immediate: true, Params: []Param{required("id"), rest("reason", false)}, Help: "deny a tool call", Run: deny},
 		{Name: "ask", Params: []Param{{Name: "tool"}}, Help: "list the tools that are approved for this session, or ask again before calls of one", Run: ask},
 		{Name: "tape.fork", Role: tool.Operator, Params: []Param{{Name: "at"}}, Help: "fork this session, up to an entry or completely", Run: tapeFork},
 		{Name: "mcp", Role: tool.Operator, Help: "list the MCP servers and their state", Run: mcp},
@@ -45,69 +47,93 @@ func standard() []Command {
 }
 
 func tapeInfo(ctx context.Context, s Session, _ tool.Role, _ Args) (string, error) {
-	i, err := s.Info(ctx)
+	t, i, err := infoOf(ctx, s)
+	if err != nil {
+		return "", err
+	}
+	model, _, err := s.Model(ctx)
+	if err != nil {
+		return "", err
+	}
+	tokens, cost, err := s.Usage(ctx)
 	if err != nil {
 		return "", err
 	}
 	var b strings.Builder
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%s: %s\n", name, fmt.Sprintf(format, args...))
+	fmt.Fprintf(&b, "session: %s\ntape: %s\nmodel: %s\nentries: %d\nanchors: %d\n", oneLine(t.Session()), t.Name(), oneLine(model), i.Entries, i.Anchors)
+	if i.LastAnchor.Name != "" {
+		fmt.Fprintf(&b, "last anchor: %s, %s ago\n", oneLine(i.LastAnchor.Name), count(i.LastID-i.LastAnchor.ID, "entry", "entries"))
 	}
-	line("session", "%s", oneLine(i.Session))
-	line("tape", "%s", i.Tape)
-	if i.Model != "" {
-		line("model", "%s", oneLine(i.Model))
+	if tokens > 0 {
+		fmt.Fprintf(&b, "tokens of the last turn: %d\n", tokens)
 	}
-	line("entries", "%d", i.Entries)
-	line("anchors", "%d", i.Anchors)
-	if i.LastAnchor != "" {
-		line("last anchor", "%s, %s ago", oneLine(i.LastAnchor), count(i.Since, "entry", "entries"))
+	if cost > 0 {
+		fmt.Fprintf(&b, "cost so far: $%.4f\n", float64(cost)/1e6)
 	}
-	if i.Tokens > 0 {
-		line("tokens of the last turn", "%d", i.Tokens)
+	fmt.Fprintf(&b, "begun: %s\nlast activity: %s", date(i.Created), date(i.Updated))
+	return b.String(), nil
+}
+
+// infoOf returns the tape of a session that has one.
+func infoOf(ctx context.Context, s Session) (*tape.Tape, tape.Info, error) {
+	t, err := s.Tape(ctx, false)
+	if err != nil {
+		return nil, tape.Info{}, err
 	}
-	if i.Cost > 0 {
-		line("cost so far", "$%.4f", float64(i.Cost)/1e6)
-	}
-	if !i.Created.IsZero() {
-		line("begun", "%s", date(i.Created))
-	}
-	if !i.Active.IsZero() {
-		line("last activity", "%s", date(i.Active))
-	}
-	return strings.TrimSuffix(b.String(), "\n"), nil
+	i, err := t.Info(ctx)
+	return t, i, err
 }
 
 func tapeAnchors(ctx context.Context, s Session, _ tool.Role, _ Args) (string, error) {
-	list, err := s.Anchors(ctx, maxAnchors)
+	t, err := s.Tape(ctx, false)
 	if err != nil {
 		return "", err
 	}
-	return lines("There are no anchors.", list, func(a Anchor) string {
-		return fmt.Sprintf("#%d %s %s", a.ID, date(a.Date), oneLine(a.Name))
-	}), nil
+	var list []string
+	for a, err := range t.Anchors(ctx) {
+		if err != nil {
+			return "", err
+		}
+		if list = append(list, fmt.Sprintf("#%d %s %s", a.ID, date(a.Date), oneLine(a.Name))); len(list) == maxAnchors {
+			break
+		}
+	}
+	return lines("There are no anchors.", list), nil
 }
 
+// tapeHandoff writes an anchor. A command is answered between turns, so there is no prompt to carry over.
 func tapeHandoff(ctx context.Context, s Session, _ tool.Role, args Args) (string, error) {
-	name := args.Get("name")
-	if len(name) > 128 || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return "", Errorf("invalid name; expected at most 128 bytes without line breaks")
-	}
-	id, err := s.Handoff(ctx, name, args.Get("summary"))
+	t, err := s.Tape(ctx, true)
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("Anchor `%s` is entry #%d: the model sees the conversation from there.", name, id), nil
+	name, state := args.Get("name"), map[string]string{"owner": "human"}
+	if summary := args.Get("summary"); summary != "" {
+		state["summary"] = summary
+	}
+	e, err := t.Handoff(ctx, name, state)
+	if errors.Is(err, tape.ErrInvalid) {
+		return "", &Error{Message: "invalid name; expected at most 128 bytes without line breaks", Cause: err}
+	}
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("Anchor `%s` is entry #%d: the model sees the conversation from there.", name, e.ID), nil
 }
 
 func tapeSearch(ctx context.Context, s Session, _ tool.Role, args Args) (string, error) {
-	list, err := s.Search(ctx, args.Get("query"), maxHits)
+	t, err := s.Tape(ctx, false)
 	if err != nil {
 		return "", err
 	}
-	return lines("No entries match.", list, func(h Hit) string {
-		return fmt.Sprintf("#%d %s %s: %s", h.ID, date(h.Date), h.Kind, oneLine(h.Excerpt))
-	}), nil
+	var list []string
+	for h, err := range t.Search(ctx, tape.Query{Text: args.Get("query"), Limit: maxHits}) {
+		if err != nil {
+			return "", err
+		}
+		list = append(list, fmt.Sprintf("#%d %s %s: %s", h.ID, date(h.Date), h.Kind, oneLine(h.Text)))
+	}
+	return lines("No entries match.", list), nil
 }
 
 func model(ctx context.Context, s Session, _ tool.Role, args Args) (string, error) {
@@ -138,48 +164,56 @@ func ask(ctx context.Context, s Session, _ tool.Role, args Args) (string, error)
 	}
 	name := args.Get("tool")
 	if name == "" {
-		return lines("No tool is approved for this session.", list, func(t string) string { return "`" + t + "`" }), nil
+		for i, name := range list {
+			list[i] = "`" + name + "`"
+		}
+		return lines("No tool is approved for this session.", list), nil
 	}
 	if !slices.Contains(list, name) {
 		return "", Errorf("the tool %q is not approved for this session; `,ask` lists those that are", oneLine(name))
 	}
-	if err := s.AskAgain(ctx, name); err != nil {
+	if err := s.RevokeApproval(ctx, name); err != nil {
 		return "", err
 	}
 	return "The agent asks again before it calls `" + name + "`.", nil
 }
 
-func tools(ctx context.Context, s Session, _ tool.Role, _ Args) (string, error) {
-	list, err := s.Tools(ctx)
-	if err != nil {
-		return "", err
-	}
-	return lines("The agent has no tools.", list, func(t Tool) string {
+func tools(_ context.Context, s Session, _ tool.Role, _ Args) (string, error) {
+	var list []string
+	for _, t := range s.Tools() {
 		text := "`" + t.Name + "`"
-		if t.Asks {
+		if t.Approval == tool.Always {
 			text += " (asks)"
 		}
-		return text + described(t.Description)
-	}), nil
+		list = append(list, text+described(t.Description))
+	}
+	return lines("The agent has no tools.", list), nil
 }
 
-func skill(ctx context.Context, s Session, _ tool.Role, args Args) (string, error) {
-	if name := args.Get("name"); name != "" {
-		return s.Skill(ctx, name)
-	}
-	list, err := s.Skills(ctx)
-	if err != nil {
-		return "", err
-	}
-	return lines("The agent has no skills.", list, func(k Skill) string { return "`" + k.Name + "`" + described(k.Description) }), nil
-}
-
-func stop(ctx context.Context, s Session, _ tool.Role, _ Args) (string, error) {
-	n, err := s.Stop(ctx)
+func skills(_ context.Context, s Session, _ tool.Role, args Args) (string, error) {
+	name, library := args.Get("name"), s.Skills()
 	switch {
-	case err != nil:
-		return "", err
-	case n == 0:
+	case library == nil && name != "":
+		return "", Errorf("there are no skills")
+	case library == nil:
+		return lines("The agent has no skills.", nil), nil
+	case name != "":
+		text, err := library.Load(name)
+		if err != nil {
+			return "", &Error{Message: err.Error(), Cause: err}
+		}
+		return text.Content, nil
+	}
+	var list []string
+	for _, k := range library.List() {
+		list = append(list, "`"+k.Name+"`"+described(k.Description))
+	}
+	return lines("The agent has no skills.", list), nil
+}
+
+func stop(_ context.Context, s Session, _ tool.Role, _ Args) (string, error) {
+	n := s.Stop()
+	if n == 0 {
 		return "No answer is running.", nil
 	}
 	return fmt.Sprintf("Stopped %s.", count(int64(n), "turn", "turns")), nil
@@ -219,28 +253,38 @@ func tapeFork(ctx context.Context, s Session, _ tool.Role, args Args) (string, e
 			return "", Errorf("%q is not an entry; expected a number that `,tape.search` shows", wording.ClipTo(text, maxName))
 		}
 	}
-	id, err := s.Fork(ctx, at)
+	t, err := s.Tape(ctx, false)
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("The new session `%s` has all entries%s.", oneLine(id), upTo(at)), nil
-}
-
-func upTo(at int64) string {
-	if at == 0 {
-		return ""
+	suffix := "-fork-" + time.Now().UTC().Format("20060102-150405")
+	id := strings.TrimSuffix(wording.ClipTo(t.Session(), 400), "…") + suffix
+	_, err = t.ForkSession(ctx, id, at)
+	switch {
+	case errors.Is(err, tape.ErrNotEmpty):
+		return "", &Error{Message: "a fork of this second already exists; retry", Cause: err}
+	case errors.Is(err, tape.ErrInvalid), errors.Is(err, tape.ErrNotFound):
+		return "", &Error{Message: fmt.Sprintf("this session has no entry #%d", at), Cause: err}
+	case err != nil:
+		return "", err
 	}
-	return fmt.Sprintf(" up to #%d", at)
+	upTo := ""
+	if at > 0 {
+		upTo = fmt.Sprintf(" up to #%d", at)
+	}
+	return fmt.Sprintf("The new session `%s` has all entries%s.", oneLine(id), upTo), nil
 }
 
 func mcp(ctx context.Context, s Session, _ tool.Role, _ Args) (string, error) {
-	list, err := s.Servers(ctx)
+	servers, err := s.Servers(ctx)
 	if err != nil {
 		return "", err
 	}
-	return lines("There are no MCP servers.", list, func(v Server) string {
-		return fmt.Sprintf("`%s` %s, %s", v.Name, oneLine(v.State), count(int64(v.Tools), "tool", "tools"))
-	}), nil
+	var list []string
+	for _, v := range servers {
+		list = append(list, fmt.Sprintf("`%s` %s, %s", v.Name, oneLine(v.State), count(int64(v.Tools), "tool", "tools")))
+	}
+	return lines("There are no MCP servers.", list), nil
 }
 
 func tapeExport(ctx context.Context, s Session, _ tool.Role, _ Args) (string, error) {
@@ -251,41 +295,35 @@ func tapeExport(ctx context.Context, s Session, _ tool.Role, _ Args) (string, er
 	return fmt.Sprintf("Wrote %s (%s) to the file `%s`.", count(e.Entries, "entry", "entries"), count(e.Bytes, "byte", "bytes"), oneLine(e.Name)), nil
 }
 
-// forget erases the session for whoever repeats the code that is shown to them. The code is made of what the session is, so that
-// nothing is remembered between the two, and no code of an earlier session, of the same name or another, is good for it.
+// forget erases the session and its forks for a person who repeats the code that is shown to them. The code is made of the tape's
+// name and date, so that nothing is remembered between the two messages, and no code of another session is valid. The command
+// is a turn of the session, so no other one is running.
 func forget(ctx context.Context, s Session, _ tool.Role, args Args) (string, error) {
-	i, err := s.Info(ctx)
+	t, i, err := infoOf(ctx, s)
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256([]byte(i.Tape + "\n" + i.Created.UTC().Format(time.RFC3339Nano)))
+	sum := sha256.Sum256([]byte(t.Name() + "\n" + i.Created.UTC().Format(time.RFC3339Nano)))
 	code := hex.EncodeToString(sum[:3])
 	switch given := strings.ToLower(args.Get("code")); {
 	case given == "":
 		return fmt.Sprintf("This erases the session `%s` with %s, and all its forks. You cannot undo this. Write `,forget %s` to confirm.",
-			oneLine(i.Session), count(i.Entries, "entry", "entries"), code), nil
+			oneLine(t.Session()), count(i.Entries, "entry", "entries"), code), nil
 	case given != code:
 		return "", Errorf("wrong code for this session; nothing was erased. `,forget` shows the code")
 	}
-	if err := s.Forget(ctx); err != nil {
+	if err := t.DeleteWithForks(ctx, nil); err != nil {
 		return "", err
 	}
 	return "The session was erased.", nil
 }
 
-// lines shows a list, one line each.
-func lines[T any](none string, list []T, show func(T) string) string {
+// lines writes a list, an item per line.
+func lines(none string, list []string) string {
 	if len(list) == 0 {
 		return none
 	}
-	var b strings.Builder
-	for i, item := range list {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		b.WriteString("- " + show(item))
-	}
-	return b.String()
+	return "- " + strings.Join(list, "\n- ")
 }
 
 func described(text string) string {

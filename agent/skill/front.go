@@ -112,7 +112,7 @@ func isName(s string) bool {
 	return s != "" && len(s) <= maxName
 }
 
-// oneLine returns a text on one line and without control characters: it stands in a list.
+// oneLine returns a text on one line and without control characters, for a list.
 func oneLine(n *yaml.Node) (string, bool) {
 	text := strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {

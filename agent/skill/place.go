@@ -1,7 +1,6 @@
 package skill
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -11,11 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 )
 
-// Place is a folder of skills. What it says of itself in warnings is its name.
+// Place is a folder of skills, with a name for warnings.
 type Place struct {
 	name string
 	open func() (folder, error)
@@ -72,12 +70,11 @@ func (p Place) skill(name string) (folder, error) {
 	return f.sub(name)
 }
 
-// look reads what may be a skill, by folder; before is what was read the last time. What is no folder is none, nor is one whose name
-// begins with a dot.
-func (p Place) look(before map[string]*entry) (map[string]*entry, error) {
+// read calls found for each folder that may be a skill, in the order of the names. Files and names that begin with a dot are no skills.
+func (p Place) read(found func(folder string, s Skill, err error)) error {
 	f, err := p.open()
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // most people have none
+		return nil // most people have none
 	}
 	var list []fs.DirEntry
 	if err == nil {
@@ -85,72 +82,52 @@ func (p Place) look(before map[string]*entry) (map[string]*entry, error) {
 		list, err = fs.ReadDir(f.FS, ".")
 	}
 	if err != nil {
-		return nil, &FileError{File: p.name, Message: "cannot read the folder: " + reason(err)}
+		return &FileError{File: p.name, Message: "cannot read the folder: " + reason(err)}
 	}
-	entries := make(map[string]*entry, min(len(list), maxSkills))
+	n := 0
 	for _, e := range list {
-		if strings.HasPrefix(e.Name(), ".") || !e.IsDir() && !linked(f, e) {
+		if strings.HasPrefix(e.Name(), ".") || !isFolder(f, e) {
 			continue
 		}
-		if len(entries) == maxSkills {
-			return entries, &FileError{File: p.name, Message: fmt.Sprintf("there are more than %d skills; those from %q on are ignored", maxSkills, short(e.Name()))}
+		if n++; n > maxSkills {
+			return &FileError{File: p.name, Message: fmt.Sprintf("there are more than %d skills; those from %q on are ignored", maxSkills, short(e.Name()))}
 		}
-		entries[e.Name()] = p.entry(f, e.Name(), before[e.Name()])
+		s, err := readSkill(f, e.Name())
+		if err != nil {
+			fe, ok := errors.AsType[*FileError](err)
+			if !ok {
+				fe = &FileError{Message: reason(err)}
+			}
+			fe.File = path.Join(p.name, e.Name(), File)
+			err = fe
+		}
+		s.Place = p.name
+		found(e.Name(), s, err)
 	}
-	return entries, nil
+	return nil
 }
 
-// linked says whether an entry is a link, unless to something that is no folder.
-func linked(f folder, e fs.DirEntry) bool {
+// isFolder reports whether an entry is a folder or a link, unless it leads to a file. A broken link counts, and leads to a warning.
+func isFolder(f folder, e fs.DirEntry) bool {
 	if e.Type()&fs.ModeSymlink == 0 {
-		return false
+		return e.IsDir()
 	}
 	info, err := fs.Stat(f.FS, e.Name())
 	return err != nil || info.IsDir()
 }
 
-// entry is what was read of a skill, and how its file stood then.
-type entry struct {
-	skill   Skill
-	err     error
-	size    int64
-	changed time.Time
-	fresh   bool // the file had changed just before: it may change again and look the same
-}
-
-// clockStep is more than the steps in which file systems tell the time.
-const clockStep = 2 * time.Second
-
-// entry reads the skill in a folder of the open place f, unless before is still what it was.
-func (p Place) entry(f folder, name string, before *entry) *entry {
-	if before != nil && !before.fresh {
-		if info, err := fs.Stat(f.FS, path.Join(name, File)); err == nil && before.size == info.Size() && before.changed.Equal(info.ModTime()) {
-			return before
-		}
-	}
-	file := path.Join(p.name, name, File)
-	bad := func(err error) *entry { return &entry{err: &FileError{File: file, Message: reason(err)}, fresh: true} }
+func readSkill(f folder, name string) (Skill, error) {
 	inner, err := f.sub(name)
 	if err != nil {
-		return bad(err)
+		return Skill{}, err
 	}
 	defer inner.close()
-	info, err := fs.Stat(inner.FS, File)
-	if err != nil {
-		return bad(err)
-	}
-	e := &entry{size: info.Size(), changed: info.ModTime(), fresh: time.Since(info.ModTime()).Abs() < clockStep}
 	src, err := readWhole(inner, File, maxFront+maxText)
 	if err != nil {
-		return bad(err)
+		return Skill{}, err
 	}
-	if e.skill, _, e.err = parse(name, src); e.err != nil {
-		if fe, ok := errors.AsType[*FileError](e.err); ok {
-			fe.File = file
-		}
-	}
-	e.skill.Place = p.name
-	return e
+	s, _, err := parse(name, src)
+	return s, err
 }
 
 // errKind is what something on a disk is not.
@@ -181,32 +158,16 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// open opens an ordinary file; others could keep a reader waiting for ever.
-func open(f folder, name string) (fs.File, fs.FileInfo, error) {
+// readWhole reads a regular file of at most so many bytes. Other files could block a reader forever.
+func readWhole(f folder, name string, most int) (string, error) {
 	info, err := fs.Stat(f.FS, name)
-	if err != nil {
-		return nil, nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, nil, errNoFile
-	}
-	file, err := f.Open(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	if info, err = file.Stat(); err == nil && !info.Mode().IsRegular() { // it was another one before
+	if err == nil && !info.Mode().IsRegular() {
 		err = errNoFile
 	}
 	if err != nil {
-		file.Close()
-		return nil, nil, err
+		return "", err
 	}
-	return file, info, nil
-}
-
-// readWhole reads a text of at most so many bytes.
-func readWhole(f folder, name string, most int) (string, error) {
-	file, _, err := open(f, name)
+	file, err := f.Open(name)
 	if err != nil {
 		return "", err
 	}
@@ -223,44 +184,28 @@ func readWhole(f folder, name string, most int) (string, error) {
 
 // readPiece reads a piece of a text, from and to the borders of characters.
 func readPiece(f folder, name string, offset int64) (Text, error) {
-	file, info, err := open(f, name)
+	text, err := readWhole(f, name, maxFile)
 	if err != nil {
 		return Text{}, err
 	}
-	defer file.Close()
-	if offset < 0 || offset > info.Size() {
-		return Text{}, &Error{Message: fmt.Sprintf("the offset is %d; expected one from 0 to %d, which is the size of the file", offset, info.Size())}
+	size := int64(len(text))
+	if offset < 0 || offset > size {
+		return Text{}, &Error{Message: fmt.Sprintf("the offset is %d; expected one from 0 to %d, which is the size of the file", offset, size)}
 	}
-	if offset > 0 {
-		seeker, ok := file.(io.Seeker)
-		if !ok {
-			return Text{}, errors.New("skill: cannot read the built-in files in pieces")
-		}
-		if _, err := seeker.Seek(offset, io.SeekStart); err != nil {
-			return Text{}, err
-		}
-	}
-	text := make([]byte, maxText+utf8.UTFMax)
-	n, err := io.ReadFull(file, text)
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-		return Text{}, err
-	}
-	text = text[:n]
-	skipped := 0
-	for ; offset > 0 && skipped < min(utf8.UTFMax-1, len(text)) && !utf8.RuneStart(text[skipped]); skipped++ { // the middle of a character
-	}
-	end, last := len(text), err != nil
-	if !last {
-		for end = maxText; end > 0 && !utf8.RuneStart(text[end]); end-- {
-		}
-	}
-	text = text[min(skipped, end):end]
-	if !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0 {
+	if !utf8.ValidString(text) || strings.Contains(text, "\x00") {
 		return Text{}, &Error{Message: fmt.Sprintf("the file %q is not text", short(name))}
 	}
-	t := Text{Content: string(text)}
-	if !last {
-		t.Next = offset + int64(end)
+	begin := offset
+	for begin < size && !utf8.RuneStart(text[begin]) {
+		begin++
+	}
+	end := min(begin+maxText, size)
+	for end < size && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	t := Text{Content: text[begin:end]}
+	if end < size {
+		t.Next = end
 	}
 	return t, nil
 }
@@ -269,7 +214,7 @@ func readPiece(f folder, name string, offset int64) (Text, error) {
 func others(f folder) []string {
 	var files []string
 	seen := 0
-	// What cannot be read is not listed; there is nobody who could do something about it now.
+	// What cannot be read is not listed.
 	_ = fs.WalkDir(f.FS, ".", func(name string, e fs.DirEntry, err error) error {
 		switch seen++; {
 		case err != nil, name == "." || name == File:

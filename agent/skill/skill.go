@@ -6,7 +6,7 @@
 //
 //	---
 //	name: pdf-forms
-//	description: How to fill in forms that are PDF files. Use it when somebody sends one.
+//	description: How to fill in forms that are PDF files. Use it for files with fields.
 //	---
 //	Read [the list of fields](fields.md) first …
 //
@@ -36,6 +36,7 @@ const (
 	maxSkills      = 256      // of one place
 	maxFront       = 8 << 10  // bytes of a front matter
 	maxText        = 64 << 10 // bytes of a skill's text, and of what is read at once of another file
+	maxFile        = 8 << 20  // bytes of another file
 	maxName        = 64       // characters
 	maxDescription = 1024
 	maxFiles       = 100      // that are listed of a folder
@@ -46,35 +47,32 @@ const (
 // File is the name of the file that makes a folder a skill.
 const File = "SKILL.md"
 
-// Skill is what a prompt says of a skill.
+// Skill is the entry of a skill in a prompt.
 type Skill struct {
 	Name        string
 	Description string // one line
 	Place       string // where it was found
 }
 
-// Library is the skills in some places. It is safe for concurrent use, and holds no open file.
+// Library is the skills in some places. It is safe for concurrent use, and holds no open file. Skills are read at each use.
 type Library struct {
 	*shelf
 	only []string // nil is all
 }
 
-// shelf is what a library has in common with those that [Library.Only] makes of it.
+// shelf is what a library shares with those that [Library.Only] makes of it.
 type shelf struct {
 	places []Place
 	log    *slog.Logger
 
-	mu       sync.Mutex
-	read     []map[string]*entry // for each place, by folder
-	skills   []found             // of the last look, by name
-	problems []error
-	warned   map[string]bool // what the log has of them
+	mu     sync.Mutex
+	warned map[string]bool // the problems that the log has
 }
 
-// found is a skill and where it lies.
+// found is a skill and its location.
 type found struct {
 	Skill
-	at     int // of the place
+	place  Place
 	folder string
 }
 
@@ -84,40 +82,34 @@ func New(log *slog.Logger, places ...Place) *Library {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Library{shelf: &shelf{places: places, log: log, read: make([]map[string]*entry, len(places)), warned: map[string]bool{}}}
+	return &Library{shelf: &shelf{places: places, log: log, warned: map[string]bool{}}}
 }
 
-// Only is the library with no other skills than these, whether they are there yet or not. What was read is shared.
+// Only returns a library with no other skills than these, whether they exist yet or not.
 func (l *Library) Only(names ...string) *Library {
 	return &Library{shelf: l.shelf, only: slices.DeleteFunc(append([]string{}, names...), func(name string) bool { return !l.has(name) })}
 }
 
-// has says whether a skill of this name would be one of the library's.
+// has reports whether a skill of this name would be one of the library's.
 func (l *Library) has(name string) bool { return l.only == nil || slices.Contains(l.only, name) }
 
-// List looks for the skills that there are now, by name. The list is the caller's.
+// List reads the skills, by name. The list is the caller's.
 func (l *Library) List() []Skill {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.look()
-	list := make([]Skill, 0, len(l.skills))
-	for _, s := range l.skills {
-		if l.has(s.Name) {
-			list = append(list, s.Skill)
-		}
+	skills, _ := l.read()
+	list := make([]Skill, len(skills))
+	for i, s := range skills {
+		list[i] = s.Skill
 	}
 	return list
 }
 
-// Problems looks for the skills, and says what is wrong with those that are left out: an error each, mostly a [*FileError].
+// Problems reads the skills, and returns an error for each that is left out, mostly a [*FileError].
 func (l *Library) Problems() []error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.look()
-	return slices.Clone(l.problems)
+	_, problems := l.read()
+	return problems
 }
 
-// Prompt is the list for a prompt, a line each; "" where there is none. It is at most 16 KiB: beyond that, names alone.
+// Prompt is the list for a prompt, a line each; "" without skills. It is at most 16 KiB: beyond that, names alone.
 func Prompt(list []Skill) string {
 	var b strings.Builder
 	for i, s := range list {
@@ -164,7 +156,7 @@ func (l *Library) Load(name string) (Text, error) {
 	if err != nil {
 		return Text{}, err
 	}
-	f, err := l.places[s.at].skill(s.folder)
+	f, err := s.place.skill(s.folder)
 	if err != nil {
 		return Text{}, &Error{fmt.Sprintf("cannot read the skill %q", name), err}
 	}
@@ -191,7 +183,7 @@ func (l *Library) Read(name, file string, offset int64) (Text, error) {
 	if !fs.ValidPath(clean) || clean == "." || strings.ContainsAny(file, "\\\x00") {
 		return Text{}, &Error{Message: fmt.Sprintf("%q is not a path inside the skill's folder; expected one such as %q", short(file), "references/fields.md")}
 	}
-	f, err := l.places[s.at].skill(s.folder)
+	f, err := s.place.skill(s.folder)
 	if err != nil {
 		return Text{}, &Error{fmt.Sprintf("cannot read the skill %q", name), err}
 	}
@@ -214,50 +206,48 @@ func (l *Library) Read(name, file string, offset int64) (Text, error) {
 }
 
 func (l *Library) find(name string) (found, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.look()
-	i, ok := slices.BinarySearchFunc(l.skills, name, func(s found, name string) int { return strings.Compare(s.Name, name) })
-	if !ok || !l.has(name) {
-		message := fmt.Sprintf("unknown skill %q", short(name))
-		var names []string
-		for _, s := range l.skills {
-			if len(names) < 20 && l.has(s.Name) {
-				names = append(names, s.Name)
-			}
-		}
-		if len(names) > 0 {
-			message += "; expected one of " + strings.Join(names, ", ")
-		}
-		return found{}, &Error{Message: message}
+	skills, _ := l.read()
+	i := slices.IndexFunc(skills, func(s found) bool { return s.Name == name })
+	if i >= 0 {
+		return skills[i], nil
 	}
-	return l.skills[i], nil
+	message := fmt.Sprintf("unknown skill %q", short(name))
+	var names []string
+	for _, s := range skills[:min(len(skills), 20)] {
+		names = append(names, s.Name)
+	}
+	if len(names) > 0 {
+		message += "; expected one of " + strings.Join(names, ", ")
+	}
+	return found{}, &Error{Message: message}
 }
 
-// look brings the list up to date.
-func (l *shelf) look() {
+// read reads the skills of all places, and logs new problems.
+func (l *Library) read() (skills []found, problems []error) {
 	byName := map[string]found{}
-	l.problems = nil
-	for at, place := range l.places {
-		entries, err := place.look(l.read[at])
+	for _, place := range l.places {
+		err := place.read(func(folder string, s Skill, err error) {
+			if err != nil {
+				problems = append(problems, err)
+			} else if _, hidden := byName[s.Name]; !hidden && l.has(s.Name) {
+				byName[s.Name] = found{s, place, folder}
+			}
+		})
 		if err != nil {
-			l.problems = append(l.problems, err)
+			problems = append(problems, err)
 		}
-		for folder, e := range entries {
-			if e.err != nil {
-				l.problems = append(l.problems, e.err)
-				continue
-			}
-			if _, hidden := byName[e.skill.Name]; !hidden {
-				byName[e.skill.Name] = found{e.skill, at, folder}
-			}
-		}
-		l.read[at] = entries
 	}
-	slices.SortFunc(l.problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	l.skills = slices.SortedFunc(maps.Values(byName), func(a, b found) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	l.warn(problems)
+	return slices.SortedFunc(maps.Values(byName), func(a, b found) int { return strings.Compare(a.Name, b.Name) }), problems
+}
+
+// warn logs the problems that were not there at the last call.
+func (l *shelf) warn(problems []error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	warned := map[string]bool{}
-	for _, p := range l.problems {
+	for _, p := range problems {
 		text := p.Error()
 		if warned[text] = true; !l.warned[text] {
 			l.log.Warn("skill left out", slog.String("problem", text))
@@ -266,7 +256,7 @@ func (l *shelf) look() {
 	l.warned = warned
 }
 
-// short keeps what others have written to a length for a message.
+// short shortens what others wrote, for a message.
 func short(s string) string {
 	return wording.ClipChars(strings.ToValidUTF8(s, "\uFFFD"), maxName)
 }

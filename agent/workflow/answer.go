@@ -20,8 +20,8 @@ type Answer struct {
 	Workflow flow.Workflow
 	Input    map[string]any // as [flow.Prepare] has made it
 
-	// Manager is that of the run whose only task the turn is: whoever has the run reads its tube, and closes it. Nil: the answer has
-	// a manager of its own, made of Bot and Run.
+	// Manager belongs to a run whose only task is the turn: the owner of the run reads its tube, and closes it. Without one, the answer
+	// makes a manager of Bot and Run.
 	Manager *ling.Manager
 	// Stop ends the work of Manager where the turn ends before; nil is its own Stop.
 	Stop func(cause error)
@@ -36,10 +36,10 @@ type Answer struct {
 // It may be asked when the turn has ended.
 func (a *Answer) Told(err error) bool { return a.failed != nil && errors.Is(err, a.failed) }
 
-// Stream runs the workflow and tells what comes of it: "delta" for each piece of its document, "usage", "error" for what it goes on
-// after, its own events under their names, and "final" with the whole document. With a Manager, deltas are told only if a router is
-// bound, since nobody else has to be told. What the workflow fails of is the stream's error; a final event before it has what there
-// is of the document.
+// Stream runs the workflow and yields its events: "delta" for each piece of its document, "usage", "error" for a failure that does not end
+// it, its own events under their names, and "final" with the complete document. With a Manager, there are deltas only if a router is
+// bound, because only a router reads them. The error of the workflow is that of the stream; a final event before it has the document so
+// far.
 func (a *Answer) Stream(ctx context.Context, state turn.State) turn.Stream {
 	return func(yield func(turn.Event, error) bool) {
 		r := &run{answer: a, turn: turn.FromContext(ctx), yield: yield}
@@ -65,8 +65,7 @@ type run struct {
 	left   bool // the reader has left
 
 	text     string        // the document, as far as there is one
-	canceled bool          // somebody has ended the work
-	uri      string        // of the last delta
+	canceled bool          // the work was canceled
 	told     adapter.Usage // by events
 	usage    adapter.Usage // of the whole turn
 }
@@ -79,23 +78,7 @@ func (r *run) emit(e turn.Event) bool {
 	return !r.left
 }
 
-// Names of the event entries, which are those that an agent's turns have, and statuses of the last one.
-const (
-	entryStart = "turn.start"
-	entryEnd   = "turn.end"
-
-	statusOK       = "ok"
-	statusError    = "error"
-	statusCanceled = "canceled"
-)
-
-// ended is the data of the last event.
-type ended struct {
-	Status string         `json:"status"`
-	Usage  *adapter.Usage `json:"usage,omitempty"`
-}
-
-// inTurn runs the workflow with what the session's tape says, and writes to the tape what is said now.
+// inTurn runs the workflow with the messages on the session's tape, and writes the new ones to the tape.
 func (r *run) inTurn(ctx context.Context, state turn.State) (err error) {
 	if inbox := r.turn.Inbox(); inbox != nil {
 		inbox.CloseIfEmpty() // a workflow reads no steering, so messages had better wait for a turn of their own
@@ -129,7 +112,7 @@ func (r *run) inTurn(ctx context.Context, state turn.State) (err error) {
 			failure = errBroken
 		}
 		if writeErr := r.end(ctx, t, failure); writeErr != nil {
-			err = join(err, writeErr)
+			err = errors.Join(err, writeErr)
 		}
 	}()
 	err = r.work(ctx, history)
@@ -137,7 +120,7 @@ func (r *run) inTurn(ctx context.Context, state turn.State) (err error) {
 	return err
 }
 
-// errBroken is what a turn has failed of whose reader has panicked.
+// errBroken is the error of a turn whose reader has panicked.
 var errBroken = errors.New("workflow: the reader of the stream has panicked")
 
 // open opens the session's tape.
@@ -171,7 +154,7 @@ func (r *run) begin(ctx context.Context, t *tape.Tape, state turn.State, begun b
 		return nil, err
 	}
 	entries = append(entries,
-		tape.NewEvent(entryStart, map[string]string{"workflow": r.answer.Workflow.Info().Name}).With(tape.Meta{Agent: r.turn.Envelope().Agent()}),
+		agent.StartEntry(map[string]string{"workflow": r.answer.Workflow.Info().Name}, r.turn.Envelope()),
 		tape.NewMessage(adapter.User, r.turn.Envelope().Content))
 	for i, e := range entries {
 		entries[i] = e.With(tape.Meta{Turn: r.turn.ID()})
@@ -193,26 +176,22 @@ func (r *run) end(ctx context.Context, t *tape.Tape, failure error) error {
 	if r.text != "" {
 		entries = append(entries, tape.NewMessage(adapter.Assistant, r.text).With(tape.Meta{Turn: mark.Turn, Partial: failure != nil}))
 	}
-	status := statusOK
+	status := agent.StatusOK
 	switch {
 	case failure != nil && r.canceled:
-		status = statusCanceled
+		status = agent.StatusCanceled
 	case failure != nil:
-		status = statusError
+		status = agent.StatusError
 		f, _ := bot.Describe(failure)
 		entries = append(entries, tape.NewError(f.Code, f.Message).With(mark))
 	}
-	data := ended{Status: status}
-	if r.usage != (adapter.Usage{}) {
-		data.Usage = &r.usage
-	}
-	entries = append(entries, tape.NewEvent(entryEnd, data).With(mark))
+	entries = append(entries, agent.EndEntry(agent.Ended{Status: status}, r.usage).With(mark))
 	_, err := t.AppendPatiently(ctx, entries...)
 	return err
 }
 
-// errLeft ends work that nobody wants to hear of any more.
-var errLeft = errors.New("workflow: nobody reads the stream any more")
+// errLeft ends the work of a turn without a reader.
+var errLeft = errors.New("workflow: the reader has left the stream")
 
 // work runs the workflow to its end and tells what it makes meanwhile.
 func (r *run) work(ctx context.Context, history []adapter.Message) error {
@@ -295,12 +274,4 @@ func history(ctx context.Context, t *tape.Tape, selector tape.Selector) (list []
 		}
 	}
 	return list, nil
-}
-
-// join is errors.Join that leaves a single error as it is.
-func join(a, b error) error {
-	if a == nil {
-		return b
-	}
-	return errors.Join(a, b)
 }

@@ -15,7 +15,7 @@ import (
 func (r *run) tell(m *ling.Manager, from uint64, over <-chan struct{}) bool {
 	reader := m.Tube().NewReader(from)
 	defer reader.Leave()
-	// Where nobody sees the document grow, its events are looked through once, for what a turn has to know of them.
+	// Without a reader of the deltas, the events are read once, at the end, for the usage and errors of the turn.
 	seen := r.turn.Streaming() && (r.answer.Manager == nil || r.turn.Router() != nil)
 	for ended := false; !ended; {
 		if seen {
@@ -40,14 +40,11 @@ func (r *run) tell(m *ling.Manager, from uint64, over <-chan struct{}) bool {
 	return true
 }
 
-// event is what a turn's reader is told of an event of the tube; false where that is nothing.
+// event returns the turn's event for an event of the tube; false if it has none.
 func (r *run) event(e tube.Event) (turn.Event, bool) {
 	switch e.Kind {
 	case tube.Append, tube.Set:
-		if r.uri != string(e.URI) {
-			r.uri = string(e.URI)
-		}
-		return turn.Event{Kind: turn.DeltaEvent, URI: r.uri, Value: valueOf(e)}, true
+		return turn.Event{Kind: turn.DeltaEvent, URI: string(e.URI), Value: valueOf(e)}, true
 	case tube.Named:
 		return r.named(turn.EventKind(e.Name), e.Value)
 	}
@@ -65,7 +62,7 @@ func valueOf(e tube.Event) json.RawMessage {
 	return value
 }
 
-// named is what is told of a named event.
+// named returns the turn's event for a named event.
 func (r *run) named(kind turn.EventKind, data []byte) (turn.Event, bool) {
 	switch kind {
 	case "started", "bot", "queued", "waiting", "finished", "canceled":

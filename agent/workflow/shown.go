@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// maxIndented is how long a document may be that is laid out for people, in bytes, before and after. Nobody reads more of JSON in a
+// maxIndented is how long a document may be that is laid out for people, in bytes, before and after. People do not read more JSON in a
 // chat, and in deep documents the layout takes many times what they hold.
 const maxIndented = 32 << 10
 
@@ -32,7 +32,7 @@ func Shown(output string) string {
 }
 
 // onlyText finds the text of a document that has one, below containers of one member, and nothing else. It looks no further than to
-// the second thing that there is.
+// the second value.
 func onlyText(document string) (text string, ok bool) {
 	d := json.NewDecoder(strings.NewReader(document))
 	for depth := 0; ; {

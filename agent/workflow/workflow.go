@@ -1,8 +1,8 @@
 // Package workflow lets a workflow answer in a session, in place of a model: it is the model stage of such turns. The workflow's
-// bots know what was said before, and what is said now, its document included, goes to the session's tape.
+// bots get the earlier messages of the session, and the new ones, its document included, are written to the session's tape.
 //
 // # Guarantees
-//   - Whoever follows the turn sees the document grow: the deltas that clients may see, in their order. Their fold is the document.
+//   - The reader of the turn sees the document grow: the deltas that clients may see, in their order. Their fold is the document.
 //   - The turn's output is the document as clients may see it: its text where it is a string, JSON otherwise.
 //   - When a stream has ended, was left or has panicked, nothing of the workflow runs any more, and the tape says how the turn ended.
 package workflow
@@ -25,8 +25,8 @@ type Workflows interface {
 	Get(name string) (flow.Workflow, bool)
 }
 
-// Stage is a plugin: the model stage of turns that one workflow answers, whatever channel they come from. What is said is the
-// envelope's content; media, and what the channel knows beside it, are not for workflows.
+// Stage is a plugin: the model stage of turns that one workflow answers, on any channel. The input is the envelope's content; workflows
+// get neither media nor facts.
 type Stage struct {
 	Workflow  string    // its name
 	Workflows Workflows // is asked in each turn, so that a workflow may be replaced meanwhile
@@ -63,7 +63,7 @@ func (s *Stage) RunModelStream(ctx context.Context, _ turn.Prompt, session turn.
 
 var errNoTurn = errors.New("workflow: it runs only in a turn")
 
-// FromText makes the input of a workflow of what somebody has said. Errors: a workflow that takes more than a text, and a text that
+// FromText makes the input of a workflow of a message's text. Errors: a workflow that takes more than a text, and a text that
 // does not fit, which has the code invalid_request.
 func FromText(w flow.Workflow, text string) (map[string]any, error) {
 	quoted, err := json.Marshal(text)
@@ -84,7 +84,7 @@ func FromText(w flow.Workflow, text string) (map[string]any, error) {
 	return nil, fmt.Errorf("workflow %s cannot answer messages, because its input is more than one text: %w", w.Info().Name, err)
 }
 
-// invalidError makes something the mistake of whoever wrote the message.
+// invalidError marks an error as a mistake of the sender.
 type invalidError struct{ error }
 
 func (e *invalidError) ErrorCode() string { return turn.CodeInvalid }

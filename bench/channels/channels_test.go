@@ -162,7 +162,7 @@ func TestAThousandEventsASecondHalfOfThemDuplicates(t *testing.T) {
 	wg.Wait()
 	took := time.Since(began)
 	for time.Since(began) < took+time.Minute {
-		events, _, err := q.Pending(ctx)
+		events, _, err := k.Store.Pending(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}

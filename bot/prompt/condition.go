@@ -16,7 +16,7 @@ import (
 // A comparison whose sides cannot be compared is neither true nor false. "not" does not change that, "and" and "or" ignore it where
 // the other side decides, and a condition that is unclear in the end does not hold.
 
-// truth is the outcome of a condition.
+// truth is the value of a condition.
 type truth int8
 
 const (
@@ -36,288 +36,136 @@ func truthOf(b bool) truth {
 type condition struct {
 	op          string // "and", "or", "not", a comparison, or "" for an operand
 	left, right *condition
-	operand     operand
 	text        string // of a comparison, as it is written
+	operand     int    // index of the expression that pongo2 evaluates
+	paths       []path // that must be there where the operand is compared
+	calculates  bool   // the operand is a calculation
 }
 
-// operand is a part of a condition that pongo2 evaluates.
-type operand struct {
-	index   int
-	tokens  []token
-	needs   []path // that must be there where it is compared
-	numbers []path // of them, those that it calculates with
-}
-
-// comparisons are the operators between two operands.
-var comparisons = []string{"==", "!=", "<>", "<", "<=", ">", ">="}
+var (
+	comparisons = []string{"==", "!=", "<>", "<", "<=", ">", ">="}
+	operators   = append([]string{"and", "&&", "or", "||", "not", "!", "in", "as", ","}, comparisons...)
+)
 
 // conditionParser reads the tokens of a condition.
 type conditionParser struct {
-	scanner  *scanner
-	tokens   []token
-	pos      int
-	end      int // offset after the condition
-	operands []*condition
+	*parser
+	element *element
+	tokens  []token
+	next    int
 }
 
-// condition parses the arguments of an if or elif that end at offset end.
-func (s *scanner) condition(tokens []token, at token, end int) (*conditionParser, *Error) {
-	p := &conditionParser{scanner: s, tokens: tokens, end: end}
+// condition parses the arguments of an if or elif.
+func (p *parser) condition(e *element, name token, tokens []token) (failure *Error) {
 	if len(tokens) == 0 {
-		return nil, s.fail(at.offset, "%s needs a condition", at.text)
+		return p.fail(name.offset, "%s needs a condition", name.text)
 	}
 	for _, t := range tokens {
 		if t.is("=") {
-			return nil, s.fail(t.offset, `unexpected "=" in the condition; did you mean "=="?`)
+			return p.fail(t.offset, `unexpected "=" in the condition; did you mean "=="?`)
 		}
 	}
-	c, failure := p.or()
-	if failure == nil && p.pos < len(tokens) {
-		failure = s.fail(tokens[p.pos].offset, "unexpected %q in the condition", tokens[p.pos].text)
-	}
-	if failure != nil {
-		return nil, failure
-	}
-	p.needs()
-	s.elements[len(s.elements)-1].condition = c
-	return p, nil
+	e.condition, failure = (&conditionParser{parser: p, element: e, tokens: tokens}).all()
+	e.paths = nil // what is missing does not hold
+	return failure
 }
 
-// next says whether the next token is one of words, keywords or symbols.
-func (p *conditionParser) next(words ...string) bool {
-	if p.pos >= len(p.tokens) {
-		return false
+// all reads a condition that takes all tokens.
+func (c *conditionParser) all() (*condition, *Error) {
+	out, failure := c.or()
+	if failure == nil && c.next < len(c.tokens) {
+		failure = c.fail(c.tokens[c.next].offset, "unexpected %q in the condition", c.tokens[c.next].text)
 	}
-	t := p.tokens[p.pos]
-	return (t.kind == keyword || t.kind == symbol) && slices.Contains(words, t.text)
+	return out, failure
 }
 
-func (p *conditionParser) or() (*condition, *Error) { return p.chain(p.and, "or", "||") }
+// nextIs reports whether the next token is one of texts.
+func (c *conditionParser) nextIs(texts ...string) bool {
+	return c.next < len(c.tokens) && c.tokens[c.next].is(texts...)
+}
 
-func (p *conditionParser) and() (*condition, *Error) { return p.chain(p.not, "and", "&&") }
+func (c *conditionParser) or() (*condition, *Error) { return c.chain(c.and, "or", "||") }
+
+func (c *conditionParser) and() (*condition, *Error) { return c.chain(c.not, "and", "&&") }
 
 // chain reads one or more conditions that an operator, which has two spellings, joins.
-func (p *conditionParser) chain(each func() (*condition, *Error), op, sign string) (*condition, *Error) {
-	left, failure := each()
-	for failure == nil && p.next(op, sign) {
-		p.pos++
+func (c *conditionParser) chain(read func() (*condition, *Error), op, sign string) (*condition, *Error) {
+	left, failure := read()
+	for failure == nil && c.nextIs(op, sign) {
+		c.next++
 		var right *condition
-		right, failure = each()
+		right, failure = read()
 		left = &condition{op: op, left: left, right: right}
 	}
 	return left, failure
 }
 
-func (p *conditionParser) not() (*condition, *Error) {
-	if !p.next("not", "!") {
-		return p.comparison()
+func (c *conditionParser) not() (*condition, *Error) {
+	negated := false
+	for ; c.nextIs("not", "!"); c.next++ {
+		negated = !negated
 	}
-	p.pos++
-	c, failure := p.not()
-	return &condition{op: "not", left: c}, failure
+	out, failure := c.comparison()
+	if negated {
+		out = &condition{op: "not", left: out}
+	}
+	return out, failure
 }
 
-func (p *conditionParser) comparison() (*condition, *Error) {
-	first := p.pos
-	left, failure := p.value()
+func (c *conditionParser) comparison() (*condition, *Error) {
+	first := c.next
+	left, failure := c.value()
 	if failure != nil {
 		return nil, failure
 	}
-	op, negated := "", false
-	switch {
-	case p.next(comparisons...):
-		op = p.tokens[p.pos].text
-	case p.next("in"):
-		op = "in"
-	case p.next("not") && p.pos+1 < len(p.tokens) && p.tokens[p.pos+1].kind == keyword && p.tokens[p.pos+1].text == "in":
-		op, negated = "in", true
-		p.pos++
-	default:
+	negated := c.nextIs("not") && c.next+1 < len(c.tokens) && c.tokens[c.next+1].is("in")
+	if negated {
+		c.next++
+	}
+	if !c.nextIs("in") && !c.nextIs(comparisons...) {
 		return left, nil
 	}
-	p.pos++
-	right, failure := p.value()
-	if failure != nil {
+	out := &condition{op: c.tokens[c.next].text, left: left}
+	c.next++
+	if out.right, failure = c.value(); failure != nil {
 		return nil, failure
 	}
-	c := &condition{op: op, left: left, right: right}
-	c.text = strings.TrimSpace(p.scanner.text[p.tokens[first].offset:p.offset(p.pos)])
-	if p.next(comparisons...) || p.next("in") {
-		return nil, p.scanner.fail(p.tokens[p.pos].offset, "a comparison has two sides; join two comparisons with and")
+	out.text = c.text[c.tokens[first].offset:c.tokens[c.next-1].end()]
+	if c.nextIs("in") || c.nextIs(comparisons...) {
+		return nil, c.fail(c.tokens[c.next].offset, "a comparison has two sides; join two comparisons with and")
 	}
 	if negated {
-		c = &condition{op: "not", left: c}
+		out = &condition{op: "not", left: out}
 	}
-	return c, nil
-}
-
-// offset is where token i begins, or the condition ends.
-func (p *conditionParser) offset(i int) int {
-	if i < len(p.tokens) {
-		return p.tokens[i].offset
-	}
-	return p.end
+	return out, nil
 }
 
 // value reads an operand, or a condition in parentheses.
-func (p *conditionParser) value() (*condition, *Error) {
-	first := p.pos
-	depth, groupEnd := 0, -1
-	for ; p.pos < len(p.tokens); p.pos++ {
-		t := p.tokens[p.pos]
-		if t.is("(", "[") {
-			depth++
-			continue
-		}
-		if t.is(")", "]") {
-			if depth == 0 {
-				break // of the group around
-			}
-			if depth--; depth == 0 && p.tokens[first].is("(") && groupEnd < 0 {
-				groupEnd = p.pos
-			}
-			continue
-		}
-		if depth == 0 && (t.is(append([]string{"&&", "||", "!", ","}, comparisons...)...) || t.kind == keyword && t.text != "true" && t.text != "false") {
-			break
+func (c *conditionParser) value() (*condition, *Error) {
+	first := c.next
+	for ; c.next < len(c.tokens) && !c.nextIs(operators...); c.next++ {
+		if c.nextIs("(", "[") {
+			c.next = matching(c.tokens, c.next)
 		}
 	}
-	if p.pos == first {
-		if first < len(p.tokens) {
-			return nil, p.scanner.fail(p.tokens[first].offset, "expected a value before %q", p.tokens[first].text)
-		}
-		return nil, p.scanner.fail(p.end, "expected a value at the end of the condition")
+	tokens := c.tokens[first:c.next]
+	switch {
+	case len(tokens) == 0 && first < len(c.tokens):
+		return nil, c.fail(c.tokens[first].offset, "expected a value before %q", c.tokens[first].text)
+	case len(tokens) == 0:
+		return nil, c.fail(c.tokens[first-1].end(), "expected a value at the end of the condition")
+	case len(tokens) > 2 && tokens[0].is("(") && matching(tokens, 0) == len(tokens)-1:
+		return (&conditionParser{parser: c.parser, element: c.element, tokens: tokens[1 : len(tokens)-1]}).all()
 	}
-	if groupEnd == p.pos-1 {
-		p.pos = first + 1
-		c, failure := p.or()
-		if failure == nil && p.pos != groupEnd {
-			failure = p.scanner.fail(p.tokens[p.pos].offset, "unexpected %q in the condition", p.tokens[p.pos].text)
-		}
-		p.pos = groupEnd + 1
-		return c, failure
-	}
-	c := &condition{operand: operand{index: len(p.operands), tokens: p.tokens[first:p.pos]}}
-	p.operands = append(p.operands, c)
-	return c, nil
+	c.element.paths = nil
+	out := &condition{operand: len(c.element.operands)}
+	failure := c.parser.operand(c.element, tokens)
+	out.paths = c.element.paths
+	out.calculates = slices.ContainsFunc(tokens[1:], func(t token) bool { return t.is("-", "*", "/", "%", "^") })
+	return out, failure
 }
 
-// write writes the operands for pongo2, commas between, and the end of the tag, which ends at offset end.
-func (p *conditionParser) write(end int) {
-	s := p.scanner
-	for i, c := range p.operands {
-		if i > 0 {
-			s.out.WriteString(", ")
-		}
-		tokens := c.operand.tokens
-		last := tokens[len(tokens)-1]
-		after := last.offset + len(last.text)
-		if last.kind == text {
-			after, _ = s.quoted(last.offset) // it was read before
-		}
-		s.rename(tokens[0].offset, after, tokens)
-	}
-	s.insert(" ", p.end)
-	s.out.WriteString(s.text[p.end:end])
-}
-
-// needs notes what the operands read.
-func (p *conditionParser) needs() {
-	for _, c := range p.operands {
-		o := &c.operand
-		calculates := slices.ContainsFunc(o.tokens[1:], func(t token) bool { return t.is("-", "*", "/", "%", "^") })
-		for i := 0; i < len(o.tokens); i++ {
-			t := o.tokens[i]
-			if i > 0 && o.tokens[i-1].is("|", ".") || t.kind != identifier {
-				continue
-			}
-			read, end := readPath(o.tokens, i)
-			read.bound = p.scanner.bound(t.text)
-			if !hasDefault(o.tokens, end) {
-				o.needs = append(o.needs, read)
-				if calculates && (end == len(o.tokens) || !o.tokens[end].is("|", "[", ".")) {
-					o.numbers = append(o.numbers, read)
-				}
-			}
-			i = end - 1
-		}
-	}
-}
-
-// ifNode is {% if %}.
-type ifNode struct {
-	branches []branch
-	other    *pongo2.NodeWrapper
-}
-
-// branch is an if or elif: the element that holds its condition, the operands, and what it guards.
-type branch struct {
-	node
-	operands []pongo2.IEvaluator
-	body     *pongo2.NodeWrapper
-}
-
-func parseIf(doc *pongo2.Parser, _ *pongo2.Token, arguments *pongo2.Parser) (pongo2.INodeTag, *pongo2.Error) {
-	n := &ifNode{}
-	for {
-		b, err := parseBranch(arguments)
-		if err != nil {
-			return nil, err
-		}
-		if b.body, arguments, err = doc.WrapUntilTag("elif", "else", "endif"); err != nil {
-			return nil, err
-		}
-		n.branches = append(n.branches, b)
-		switch b.body.Endtag {
-		case "endif":
-			return n, nil
-		case "else":
-			n.other, _, err = doc.WrapUntilTag("endif")
-			return n, err
-		}
-	}
-}
-
-func parseBranch(arguments *pongo2.Parser) (b branch, err *pongo2.Error) {
-	if b.node, err = parseNode(arguments); err != nil {
-		return b, err
-	}
-	for {
-		operand, err := arguments.ParseExpression()
-		if err != nil {
-			return b, err
-		}
-		b.operands = append(b.operands, operand)
-		if t := arguments.Current(); t == nil {
-			return b, nil
-		} else if arguments.Match(pongo2.TokenSymbol, ",") == nil {
-			return b, arguments.Error(fmt.Sprintf("unexpected %q in the condition", t.Val), t)
-		}
-	}
-}
-
-func (n *ifNode) Execute(ctx *pongo2.ExecutionContext, w pongo2.TemplateWriter) *pongo2.Error {
-	for _, b := range n.branches {
-		if err := b.begin(ctx); err != nil {
-			return err
-		}
-		r := runOf(ctx)
-		e := evaluation{ctx: ctx, run: r, operands: b.operands}
-		holds, err := e.condition(r.template.elements[b.element].condition)
-		if err != nil {
-			return err
-		}
-		if holds == yes {
-			return b.body.Execute(ctx, w)
-		}
-	}
-	if n.other != nil {
-		return n.other.Execute(ctx, w)
-	}
-	return nil
-}
-
-// evaluation evaluates one condition.
+// evaluation evaluates the condition of one element.
 type evaluation struct {
 	ctx      *pongo2.ExecutionContext
 	run      *run
@@ -327,7 +175,7 @@ type evaluation struct {
 func (e *evaluation) condition(c *condition) (truth, *pongo2.Error) {
 	switch c.op {
 	case "":
-		v, err := e.operands[c.operand.index].Evaluate(e.ctx)
+		v, err := e.operands[c.operand].Evaluate(e.ctx)
 		if err != nil {
 			return no, err
 		}
@@ -335,46 +183,40 @@ func (e *evaluation) condition(c *condition) (truth, *pongo2.Error) {
 	case "not":
 		t, err := e.condition(c.left)
 		return yes - t, err
-	case "and", "or":
+	case "and":
 		left, err := e.condition(c.left)
-		decided := no
-		if c.op == "or" {
-			decided = yes
-		}
-		if err != nil || left == decided {
+		if err != nil || left == no {
 			return left, err
 		}
 		right, err := e.condition(c.right)
-		if c.op == "or" {
-			return max(left, right), err
-		}
 		return min(left, right), err
-	}
-	left, missing, err := e.value(c.left)
-	if err != nil {
-		return no, err
-	}
-	right, absent, err := e.value(c.right)
-	if err != nil {
-		return no, err
-	}
-	for _, why := range []string{missing, absent} {
-		if why != "" {
-			return e.doubt(c, why), nil
+	case "or":
+		left, err := e.condition(c.left)
+		if err != nil || left == yes {
+			return left, err
 		}
+		right, err := e.condition(c.right)
+		return max(left, right), err
 	}
-	return e.compare(c, left, right)
-}
-
-// doubt notes why a comparison is neither true nor false; the first is kept.
-func (e *evaluation) doubt(c *condition, why string) truth {
-	if e.run.doubt == "" {
+	left, why, err := e.value(c.left)
+	if err != nil {
+		return no, err
+	}
+	right, whyRight, err := e.value(c.right)
+	if err != nil {
+		return no, err
+	}
+	out := unclear
+	if why = cmp.Or(why, whyRight); why == "" {
+		out, why = compare(c.op, left, right)
+	}
+	if why != "" && e.run.doubt == "" {
 		e.run.doubt = fmt.Sprintf("%q: %s", c.text, why)
 	}
-	return unclear
+	return out, nil
 }
 
-// value evaluates one side of a comparison. why is "" unless something is missing for it.
+// value evaluates one side of a comparison. why is "" unless the side has no value to compare.
 func (e *evaluation) value(c *condition) (value any, why string, err *pongo2.Error) {
 	if c.op != "" {
 		t, err := e.condition(c)
@@ -383,16 +225,16 @@ func (e *evaluation) value(c *condition) (value any, why string, err *pongo2.Err
 		}
 		return t == yes, "", err
 	}
-	for _, p := range c.operand.needs {
-		found, why := lookup(e.ctx, p)
-		switch {
-		case why != "" || found == nil:
+	for _, p := range c.paths {
+		found, missing := valueAt(e.ctx, p)
+		if missing != "" || found == nil {
 			return nil, fmt.Sprintf("%s is missing", p), nil
-		case slices.ContainsFunc(c.operand.numbers, func(q path) bool { return q.offset == p.offset }) && kindOf(found) != "a number":
-			return nil, fmt.Sprintf("%s is %s and no number", p, kindOf(found)), nil
+		}
+		if kind := kindOf(found); c.calculates && (kind == "text" || kind == "true or false") {
+			return nil, fmt.Sprintf("%s is %s and no number", p, kind), nil
 		}
 	}
-	v, err := e.operands[c.operand.index].Evaluate(e.ctx)
+	v, err := e.operands[c.operand].Evaluate(e.ctx)
 	if err != nil {
 		return nil, "", err
 	}
@@ -414,81 +256,70 @@ func kindOf(value any) string {
 		return "true or false"
 	case reflect.Slice:
 		return "a list"
-	case reflect.Map:
-		return "an object"
 	}
-	return "something else"
+	return "an object"
 }
 
-func (e *evaluation) compare(c *condition, left, right any) (truth, *pongo2.Error) {
+// compare compares two values. why says why they cannot be compared.
+func compare(op string, left, right any) (out truth, why string) {
 	a, b := kindOf(left), kindOf(right)
-	if c.op == "in" {
+	if op == "in" {
 		switch {
 		case b == "a list":
 			list := reflect.ValueOf(right)
 			for i := range list.Len() {
-				element := list.Index(i).Interface()
-				if simple(a) && kindOf(element) == a && order(left, element) == 0 {
-					return yes, nil
+				if t, why := compare("==", left, list.Index(i).Interface()); why == "" && t == yes {
+					return yes, ""
 				}
 			}
-			return no, nil
-		case b == "text" && a == "text":
-			return truthOf(strings.Contains(right.(string), left.(string))), nil
-		case b == "an object" && a == "text":
-			return truthOf(reflect.ValueOf(right).MapIndex(reflect.ValueOf(left)).IsValid()), nil
+			return no, ""
+		case a == "text" && b == "text":
+			return truthOf(strings.Contains(right.(string), left.(string))), ""
+		case a == "text" && b == "an object":
+			return truthOf(reflect.ValueOf(right).MapIndex(reflect.ValueOf(left)).IsValid()), ""
 		}
-		return e.doubt(c, fmt.Sprintf("%s cannot be in %s", a, b)), nil
+		return unclear, fmt.Sprintf("%s cannot be in %s", a, b)
 	}
-	if a != b {
-		return e.doubt(c, fmt.Sprintf("%s cannot be compared with %s", a, b)), nil
-	}
-	if !simple(a) {
-		return no, e.ctx.OrigError(e.run.errorAt("lists and objects cannot be compared"), nil)
-	}
-	o := order(left, right)
-	switch c.op {
-	case "==":
-		return truthOf(o == 0), nil
-	case "!=", "<>":
-		return truthOf(o != 0), nil
-	}
-	if a == "true or false" {
-		return e.doubt(c, "true and false have no order"), nil
-	}
-	switch c.op {
-	case "<":
-		return truthOf(o < 0), nil
-	case "<=":
-		return truthOf(o <= 0), nil
-	case ">":
-		return truthOf(o > 0), nil
+	order := 0
+	switch {
+	case a != b:
+		return unclear, fmt.Sprintf("%s cannot be compared with %s", a, b)
+	case a == "a list" || a == "an object":
+		return unclear, "lists and objects cannot be compared"
+	case a == "true or false":
+		if op != "==" && op != "!=" && op != "<>" {
+			return unclear, "true and false have no order"
+		}
+		if left != right {
+			order = 1
+		}
+	case a == "text":
+		order = strings.Compare(left.(string), right.(string))
 	default:
-		return truthOf(o >= 0), nil
+		order = compareNumbers(left, right)
 	}
+	switch op {
+	case "==":
+		return truthOf(order == 0), ""
+	case "<":
+		return truthOf(order < 0), ""
+	case "<=":
+		return truthOf(order <= 0), ""
+	case ">":
+		return truthOf(order > 0), ""
+	case ">=":
+		return truthOf(order >= 0), ""
+	}
+	return truthOf(order != 0), ""
 }
 
-// simple says whether values of the kind can be compared.
-func simple(kind string) bool {
-	return kind == "a number" || kind == "text" || kind == "true or false"
-}
-
-// order compares two simple values of one kind.
-func order(a, b any) int {
-	switch x := a.(type) {
-	case string:
-		return strings.Compare(x, b.(string))
-	case bool:
-		if x == b.(bool) {
-			return 0
-		}
-		return 1
-	case int:
-		if y, ok := b.(int); ok {
-			return cmp.Compare(x, y)
-		}
+func compareNumbers(a, b any) int {
+	x, isInt := a.(int)
+	y, isIntToo := b.(int)
+	if isInt && isIntToo {
+		return cmp.Compare(x, y)
 	}
-	x, _ := float(a)
-	y, _ := float(b)
-	return cmp.Compare(x, y)
+	f, _ := float(a)
+	g, _ := float(b)
+	return cmp.Compare(f, g)
 }

@@ -29,6 +29,10 @@ func ExampleParse() {
 
 func ExampleTemplate_Variables() {
 	t, _ := prompt.Parse("list", "{% for s in result.sections %}{{ s.title }}: {{ tone }}\n{% endfor %}")
-	fmt.Println(t.Variables())
-	// Output: [result.sections tone]
+	for _, v := range t.Variables() {
+		fmt.Println(v.Path, v.Line, v.Column)
+	}
+	// Output:
+	// [result sections] 1 13
+	// [tone] 1 49
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/flosch/pongo2/v6"
 )
 
-// filterRules are the filters that prompts can use: pongo2's where there is nil, and those of this package, which take the
-// place of one that could fill the memory, or are new.
-var filterRules = map[string]pongo2.FilterFunction{
+// filters are those that prompts can use: pongo2's where there is nil, and those of this package, which are new or replace one of
+// pongo2's that could fill the memory.
+var filters = map[string]pongo2.FilterFunction{
 	"json":        filterJSON,
 	"add":         filterAdd,
 	"floatformat": filterFloatformat,
@@ -44,41 +44,31 @@ func filterAdd(in, param *pongo2.Value) (*pongo2.Value, *pongo2.Error) {
 		}
 		return pongo2.AsValue(in.Integer() + param.Integer()), nil
 	}
-	left, err := textOf(in.Interface())
-	if err != nil {
-		return nil, filterError("add", err)
-	}
-	right, err := textOf(param.Interface())
-	if err != nil {
-		return nil, filterError("add", err)
-	}
-	if len(left)+len(right) > maxOutput {
-		return nil, filterError("add", errTooLong)
-	}
-	return pongo2.AsValue(left + right), nil
+	return joined("add", []any{in.Interface(), param.Interface()}, "")
 }
-
-var errTooLong = errors.New("the text would be longer than 1 MiB")
 
 // filterJoin joins the elements of a list.
 func filterJoin(in, param *pongo2.Value) (*pongo2.Value, *pongo2.Error) {
-	elements, _, err := items(in.Interface(), false)
-	if err != nil {
+	elements, ok := itemsOf(in.Interface(), false)
+	if !ok {
 		return nil, filterError("join", errors.New("join needs a list"))
 	}
-	separator := param.String()
+	return joined("join", elements, param.String())
+}
+
+// joined joins the texts of values.
+func joined(filter string, values []any, separator string) (*pongo2.Value, *pongo2.Error) {
 	var b strings.Builder
-	for i, element := range elements {
+	for i, value := range values {
 		if i > 0 {
 			b.WriteString(separator)
 		}
-		text, err := textOf(element)
+		text, err := textOf(value)
 		if err != nil {
-			return nil, filterError("join", err)
+			return nil, filterError(filter, err)
 		}
-		b.WriteString(text)
-		if b.Len() > maxOutput {
-			return nil, filterError("join", errTooLong)
+		if b.WriteString(text); b.Len() > maxOutput {
+			return nil, filterError(filter, errors.New("the text would be longer than 1 MiB"))
 		}
 	}
 	return pongo2.AsValue(b.String()), nil

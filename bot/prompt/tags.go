@@ -4,354 +4,298 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
-	"sort"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/flosch/pongo2/v6"
 )
 
-// templates is the set that all prompts belong to. Its loader has no files, and what could read one, recurse or multiply
-// memory is banned besides being refused by the scanner: two locks on one door.
+// templates is the set that all prompts belong to. It has no files, and it bans the tags that could read one, although the parser
+// lets none of pongo2's own tags through.
 var templates = newSet()
-
-// errNoFiles is what the loader says.
-var errNoFiles = errors.New("templates cannot read files")
 
 type noFiles struct{}
 
-func (noFiles) Abs(_, name string) string          { return name }
-func (noFiles) Get(name string) (io.Reader, error) { return nil, errNoFiles }
+func (noFiles) Abs(_, name string) string { return name }
+func (noFiles) Get(string) (io.Reader, error) {
+	return nil, errors.New("templates cannot read files")
+}
 
 func newSet() *pongo2.TemplateSet {
-	for name, parser := range map[string]pongo2.TagParser{
-		"check": parseCheck, "size": parseSize, "print": parsePrint, "for": parseFor, "if": parseIf,
-	} {
-		must(pongo2.RegisterTag(ownPrefix+name, parser))
-	}
-	for name, filter := range filterRules {
-		if filter != nil {
-			must(pongo2.RegisterFilter(ownPrefix+name, filter))
-		}
-	}
 	set := pongo2.NewSet("prompts", noFiles{})
-	for _, tag := range []string{
-		"ssi", "include", "import", "extends", "macro", "lorem", // files, recursion, text without bound
-		"block",                            // hands out the execution context
-		"filter", "spaceless", "ifchanged", // collect output where no limit sees it
-		"for", // ours keeps maps in order and looks at the clock
-		"if",  // ours compares only what can be compared
-	} {
+	for _, tag := range []string{"ssi", "include", "import", "extends", "macro", "lorem", "block"} {
 		must(set.BanTag(tag))
 	}
-	for _, filter := range []string{
-		"center", "ljust", "rjust", "stringformat", "floatformat", "join", "add", // as long as an argument says
-		"addslashes", "escapejs", // double and more with each use
-		"truncatechars_html", "truncatewords_html", "removetags", "urlize", "urlizetrunc", // slow on long text
-		"linebreaks", "linebreaksbr", "safe", "iriencode", "phone2numeric", // make no sense in a prompt
-		"date", "time", "get_digit", "make_list", "random",
-	} {
-		must(set.BanFilter(filter))
+	for name := range tagRules {
+		must(pongo2.RegisterTag(prefix+name, parseNode))
+	}
+	for name, filter := range filters {
+		if filter != nil {
+			must(pongo2.RegisterFilter(prefix+name, filter))
+		}
 	}
 	return set
 }
 
-// must reports a mistake in this file.
+// must panics on a mistake in this package.
 func must(err error) {
 	if err != nil {
 		panic("prompt: " + err.Error())
 	}
 }
 
+// node is a tag in pongo2's tree: an element and, if it is a block, the elements that divide it, each with its body.
+type node []branch
+
+type branch struct {
+	element  int
+	operands []pongo2.IEvaluator
+	body     *pongo2.NodeWrapper
+}
+
+// elementError is pongo2's error in an element's expressions.
+type elementError struct {
+	element int
+	error
+}
+
+func parseNode(doc *pongo2.Parser, start *pongo2.Token, arguments *pongo2.Parser) (pongo2.INodeTag, *pongo2.Error) {
+	tag := strings.TrimPrefix(start.Val, prefix)
+	rule, end := tagRules[tag], "end"+tag
+	var n node
+	for {
+		b, err := parseBranch(arguments, rule.list)
+		if err != nil {
+			return nil, err
+		}
+		if rule.block {
+			if b.body, arguments, err = doc.WrapUntilTag(append(rule.middles, end)...); err != nil {
+				return nil, err
+			}
+		}
+		if n = append(n, b); !rule.block || b.body.Endtag == end {
+			return n, nil
+		}
+	}
+}
+
+// parseBranch reads the number of an element and its expressions. In a list, they follow each other.
+func parseBranch(arguments *pongo2.Parser, list bool) (b branch, err *pongo2.Error) {
+	b.element, _ = strconv.Atoi(arguments.MatchType(pongo2.TokenNumber).Val) // the parser of this package wrote it
+	for arguments.Remaining() > 0 {
+		operand, err := arguments.ParseExpression()
+		if err != nil {
+			err.OrigError = elementError{b.element, err.OrigError}
+			return b, err
+		}
+		b.operands = append(b.operands, operand)
+		if t := arguments.Current(); t != nil && arguments.Match(pongo2.TokenSymbol, ",") == nil && !list {
+			return b, &pongo2.Error{OrigError: elementError{b.element, fmt.Errorf("unexpected %q after the expression", t.Val)}}
+		}
+	}
+	return b, nil
+}
+
 func runOf(ctx *pongo2.ExecutionContext) *run { return ctx.Public[runKey].(*run) }
 
-// node is what all tags of this package have: the number of their element.
-type node struct{ element int }
-
-// parseNode reads the number that the scanner put first.
-func parseNode(arguments *pongo2.Parser) (node, *pongo2.Error) {
-	t := arguments.MatchType(pongo2.TokenNumber)
-	if t == nil {
-		return node{}, arguments.Error("the number of the element is missing", nil)
-	}
-	n, err := strconv.Atoi(t.Val)
-	if err != nil {
-		return node{}, arguments.Error("the number of the element is wrong", t)
-	}
-	return node{n}, nil
-}
-
-// begin is called when an element is executed: it looks at the clock and whether everything that is read was supplied.
-func (n node) begin(ctx *pongo2.ExecutionContext) *pongo2.Error {
+// Execute executes the element.
+func (n node) Execute(ctx *pongo2.ExecutionContext, w pongo2.TemplateWriter) *pongo2.Error {
 	r := runOf(ctx)
-	r.element = n.element
+	e := r.begin(ctx, n[0])
+	if e.condition != nil {
+		return n.executeIf(r, ctx, w)
+	}
+	values := make([]any, len(n[0].operands))
+	for i, operand := range n[0].operands {
+		v, err := operand.Evaluate(ctx)
+		if err != nil {
+			return err
+		}
+		if values[i] = plain(v); e.tag == "firstof" && v.IsTrue() {
+			return r.print(w, values[i])
+		}
+	}
+	switch e.tag {
+	case "print":
+		return r.print(w, values[0])
+	case "text":
+		w.WriteString(e.text)
+	case "set":
+		r.give(ctx, e, values)
+	case "with":
+		inner := pongo2.NewChildExecutionContext(ctx)
+		r.give(inner, e, values)
+		return n[0].body.Execute(inner, w)
+	case "cycle":
+		value := values[r.cycles[n[0].element]%len(values)]
+		r.cycles[n[0].element]++
+		r.give(ctx, e, []any{value})
+		if !e.silent {
+			return r.print(w, value)
+		}
+	case "now":
+		layout, _ := values[0].(string)
+		w.WriteString(time.Now().Format(layout))
+	case "for":
+		return n.executeFor(r, e, pongo2.NewChildExecutionContext(ctx), values[0], w)
+	}
+	return nil
+}
+
+// begin is called when an element is executed: it checks the clock, and that all that is read was supplied.
+func (r *run) begin(ctx *pongo2.ExecutionContext, b branch) *element {
+	r.element = b.element
 	r.checkTime()
-	for _, p := range r.template.elements[n.element].needs {
-		if message := missing(ctx, p); message != "" {
-			e := &Error{Template: r.template.name, Message: message}
-			e.Line, e.Column = r.template.position(p.offset)
-			return ctx.OrigError(e, nil)
-		}
-	}
-	return nil
-}
-
-// missing says what of a path is not there.
-func missing(ctx *pongo2.ExecutionContext, p path) string {
-	_, why := lookup(ctx, p)
-	return why
-}
-
-// lookup returns the value at a path, or says what of it is not there.
-func lookup(ctx *pongo2.ExecutionContext, p path) (value any, why string) {
-	ok := false
-	if p.bound {
-		value, ok = ctx.Private[p.segments[0]]
-	}
-	if !ok {
-		value, ok = ctx.Public[p.segments[0]]
-	}
-	if !ok {
-		return nil, fmt.Sprintf("variable %q is not supplied", p)
-	}
-	for i, segment := range p.segments[1:] {
-		here := path{segments: p.segments[:i+1]}
-		switch v := plain(value).(type) {
-		case map[string]any:
-			if value, ok = v[segment]; !ok {
-				return nil, fmt.Sprintf("variable %q is not supplied: %q has no member %q", p, here, segment)
+	e := r.template.elements[b.element]
+	if !tagRules[e.tag].lenient {
+		for _, p := range e.paths {
+			if _, why := valueAt(ctx, p); why != "" {
+				panic(r.template.fail(p.offset, "%s", why))
 			}
-		case []any:
-			index, err := strconv.Atoi(segment)
-			if err != nil {
-				return nil, fmt.Sprintf("variable %q is not supplied: %q is a list", p, here)
-			}
-			if index >= len(v) {
-				return nil, fmt.Sprintf("variable %q is not supplied: %q has %d elements", p, here, len(v))
-			}
-			value = v[index]
-		default:
-			return nil, fmt.Sprintf("unknown variable %q: %q is not a list or object", p, here)
 		}
 	}
-	return plain(value), ""
+	return e
 }
 
-// plain takes what pongo2 wraps around values out.
-func plain(value any) any {
-	for {
-		v, ok := value.(*pongo2.Value)
-		if !ok {
-			return value
-		}
-		value = v.Interface()
-	}
-}
-
-// checkNode stands in front of a tag.
-type checkNode struct{ node }
-
-func parseCheck(_ *pongo2.Parser, _ *pongo2.Token, arguments *pongo2.Parser) (pongo2.INodeTag, *pongo2.Error) {
-	n, err := parseNode(arguments)
-	return &checkNode{n}, err
-}
-
-func (n *checkNode) Execute(ctx *pongo2.ExecutionContext, _ pongo2.TemplateWriter) *pongo2.Error {
-	return n.begin(ctx)
-}
-
-// sizeNode stands behind set and with, whose values could otherwise double with each turn of a loop.
-type sizeNode struct{ node }
-
-func parseSize(_ *pongo2.Parser, _ *pongo2.Token, arguments *pongo2.Parser) (pongo2.INodeTag, *pongo2.Error) {
-	n, err := parseNode(arguments)
-	return &sizeNode{n}, err
-}
-
-func (n *sizeNode) Execute(ctx *pongo2.ExecutionContext, _ pongo2.TemplateWriter) *pongo2.Error {
-	for _, name := range runOf(ctx).template.elements[n.element].sized {
-		if text, ok := plain(ctx.Private[name]).(string); ok && len(text) > maxOutput {
-			panic(stopped{fmt.Sprintf("the value of %q would be longer than 1 MiB", name)})
-		}
-	}
-	return nil
-}
-
-// printNode is {{ expression }}.
-type printNode struct {
-	node
-	expression pongo2.IEvaluator
-}
-
-func parsePrint(_ *pongo2.Parser, _ *pongo2.Token, arguments *pongo2.Parser) (pongo2.INodeTag, *pongo2.Error) {
-	n, err := parseNode(arguments)
+func (r *run) print(w pongo2.TemplateWriter, value any) *pongo2.Error {
+	text, err := textOf(value)
 	if err != nil {
-		return nil, err
-	}
-	expression, err := arguments.ParseExpression()
-	if err != nil {
-		return nil, err
-	}
-	if t := arguments.Current(); t != nil {
-		return nil, arguments.Error(fmt.Sprintf("unexpected %q after the expression", t.Val), t)
-	}
-	return &printNode{n, expression}, nil
-}
-
-func (n *printNode) Execute(ctx *pongo2.ExecutionContext, w pongo2.TemplateWriter) *pongo2.Error {
-	if err := n.begin(ctx); err != nil {
-		return err
-	}
-	value, err := n.expression.Evaluate(ctx)
-	if err != nil {
-		return err
-	}
-	text, problem := textOf(value.Interface())
-	if problem != nil {
-		return ctx.OrigError(problem, n.expression.GetPositionToken())
+		panic(r.fail(err.Error()))
 	}
 	w.WriteString(text)
 	return nil
 }
 
-// forNode is {% for name in list %}: pongo2's, but with the members of a map in order and an eye on the clock.
-type forNode struct {
-	node
-	first, second    string // names; second only for maps
-	list             pongo2.IEvaluator
-	reversed, sorted bool
-	body, empty      *pongo2.NodeWrapper
+// give gives the element's names to values, which could otherwise double with each turn of a loop.
+func (r *run) give(ctx *pongo2.ExecutionContext, e *element, values []any) {
+	for i, name := range e.names {
+		if text, ok := values[i].(string); ok && len(text) > maxOutput {
+			panic(r.fail(fmt.Sprintf("the value of %q would be longer than 1 MiB", name)))
+		}
+		ctx.Private[name] = values[i]
+	}
 }
 
-func parseFor(doc *pongo2.Parser, start *pongo2.Token, arguments *pongo2.Parser) (pongo2.INodeTag, *pongo2.Error) {
-	n, err := parseNode(arguments)
-	if err != nil {
-		return nil, err
-	}
-	loop := &forNode{node: n}
-	name := arguments.MatchType(pongo2.TokenIdentifier)
-	if name == nil {
-		return nil, arguments.Error("for needs the form: for NAME in LIST", nil)
-	}
-	loop.first = name.Val
-	if arguments.Match(pongo2.TokenSymbol, ",") != nil {
-		if name = arguments.MatchType(pongo2.TokenIdentifier); name == nil {
-			return nil, arguments.Error("a second name is expected after the comma", nil)
+// executeIf executes the first branch whose condition holds.
+func (n node) executeIf(r *run, ctx *pongo2.ExecutionContext, w pongo2.TemplateWriter) *pongo2.Error {
+	for _, b := range n {
+		holds := yes
+		if e := r.begin(ctx, b); e.condition != nil {
+			var err *pongo2.Error
+			if holds, err = (&evaluation{ctx, r, b.operands}).condition(e.condition); err != nil {
+				return err
+			}
 		}
-		loop.second = name.Val
-	}
-	if arguments.Match(pongo2.TokenKeyword, "in") == nil {
-		return nil, arguments.Error("for needs the form: for NAME in LIST", nil)
-	}
-	if loop.list, err = arguments.ParseExpression(); err != nil {
-		return nil, err
-	}
-	loop.reversed = arguments.Match(pongo2.TokenIdentifier, "reversed") != nil
-	loop.sorted = arguments.Match(pongo2.TokenIdentifier, "sorted") != nil
-	if t := arguments.Current(); t != nil {
-		return nil, arguments.Error(fmt.Sprintf("unexpected %q in for", t.Val), t)
-	}
-	if loop.body, _, err = doc.WrapUntilTag("empty", "endfor"); err != nil {
-		return nil, err
-	}
-	if loop.body.Endtag == "empty" {
-		if loop.empty, _, err = doc.WrapUntilTag("endfor"); err != nil {
-			return nil, err
+		if holds == yes {
+			return b.body.Execute(ctx, w)
 		}
 	}
-	return loop, nil
+	return nil
 }
 
-func (n *forNode) Execute(ctx *pongo2.ExecutionContext, w pongo2.TemplateWriter) *pongo2.Error {
-	if err := n.begin(ctx); err != nil {
-		return err
+// executeFor executes a loop: pongo2's, but with the members of an object in order and an eye on the clock.
+func (n node) executeFor(r *run, e *element, ctx *pongo2.ExecutionContext, list any, w pongo2.TemplateWriter) *pongo2.Error {
+	items, ok := itemsOf(list, e.sorted)
+	if !ok {
+		panic(r.fail("for needs a list, an object or a text"))
 	}
-	inner := pongo2.NewChildExecutionContext(ctx)
-	value, err := n.list.Evaluate(inner)
-	if err != nil {
-		return err
+	if len(items) == 0 && len(n) > 1 {
+		return n[1].body.Execute(ctx, w)
 	}
-	firsts, seconds, problem := items(value.Interface(), n.sorted)
-	if problem != nil {
-		return ctx.OrigError(problem, n.list.GetPositionToken())
+	if e.reversed {
+		slices.Reverse(items)
 	}
-	if len(firsts) == 0 {
-		if n.empty != nil {
-			return n.empty.Execute(inner, w)
-		}
-		return nil
-	}
-	if n.reversed {
-		slices.Reverse(firsts)
-		slices.Reverse(seconds)
-	}
-	r := runOf(ctx)
-	loop := map[string]any{}
-	if outer, ok := ctx.Private["forloop"]; ok {
-		loop["parentloop"], loop["Parentloop"] = outer, outer
-	}
-	inner.Private["forloop"] = loop
-	for i := range firsts {
-		r.element = n.element
+	loop := map[string]any{"parentloop": ctx.Private["forloop"]}
+	ctx.Private["forloop"] = loop
+	for i, item := range items {
+		r.element = n[0].element
 		r.checkTime()
-		inner.Private[n.first] = firsts[i]
-		if seconds != nil && n.second != "" {
-			inner.Private[n.second] = seconds[i]
+		ctx.Private[e.names[0]] = item
+		if object, ok := list.(map[string]any); ok && len(e.names) > 1 {
+			ctx.Private[e.names[1]] = object[item.(string)]
 		}
-		// Both Django's names and pongo2's.
-		loop["counter"], loop["Counter"] = i+1, i+1
-		loop["counter0"], loop["Counter0"] = i, i
-		loop["revcounter"], loop["Revcounter"] = len(firsts)-i, len(firsts)-i
-		loop["revcounter0"], loop["Revcounter0"] = len(firsts)-i-1, len(firsts)-i-1
-		loop["first"], loop["First"] = i == 0, i == 0
-		loop["last"], loop["Last"] = i == len(firsts)-1, i == len(firsts)-1
-		if err := n.body.Execute(inner, w); err != nil {
+		loop["counter"], loop["counter0"] = i+1, i
+		loop["revcounter"], loop["revcounter0"] = len(items)-i, len(items)-i-1
+		loop["first"], loop["last"] = i == 0, i == len(items)-1
+		if err := n[0].body.Execute(ctx, w); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// items lists what a loop goes over: the elements of a list, the members of an object by name, the characters of a text.
-func items(value any, sorted bool) (firsts, seconds []any, err error) {
-	switch v := value.(type) {
+// itemsOf lists the elements of a list, the names of an object's members in order, or the characters of a text.
+func itemsOf(list any, sorted bool) (items []any, ok bool) {
+	switch v := list.(type) {
 	case nil:
 	case []any:
-		firsts = slices.Clone(v)
-	case []string:
+		items = slices.Clone(v)
+	case []string: // of the filter split
 		for _, s := range v {
-			firsts = append(firsts, s)
+			items = append(items, s)
 		}
 	case string:
 		for _, r := range v {
-			firsts = append(firsts, string(r))
+			items = append(items, string(r))
 		}
 	case map[string]any:
-		names := make([]string, 0, len(v))
-		for name := range v {
-			names = append(names, name)
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			items = append(items, name)
 		}
-		sort.Strings(names)
-		for _, name := range names {
-			firsts, seconds = append(firsts, name), append(seconds, v[name])
-		}
-		return firsts, seconds, nil
 	default:
-		return nil, nil, errors.New("for needs a list, an object or a text")
+		return nil, false
 	}
 	if sorted {
-		sort.SliceStable(firsts, func(i, j int) bool { return less(firsts[i], firsts[j]) })
+		slices.SortStableFunc(items, func(a, b any) int {
+			if kindOf(a) == "a number" && kindOf(b) == "a number" {
+				return compareNumbers(a, b)
+			}
+			s, _ := textOf(a)
+			t, _ := textOf(b)
+			return strings.Compare(s, t)
+		})
 	}
-	return firsts, nil, nil
+	return items, true
 }
 
-func less(a, b any) bool {
-	x, xOK := float(a)
-	y, yOK := float(b)
-	if xOK && yOK {
-		return x < y
+// valueAt returns the value at a path, or says what of it is not there.
+func valueAt(ctx *pongo2.ExecutionContext, p path) (value any, why string) {
+	value, ok := ctx.Private[p.segments[0]]
+	if !ok {
+		if value, ok = ctx.Public[p.segments[0]]; !ok {
+			return nil, fmt.Sprintf("variable %q is not supplied", p)
+		}
 	}
-	s, _ := textOf(a)
-	t, _ := textOf(b)
-	return s < t
+	for i, segment := range p.segments[1:] {
+		parent := strings.Join(p.segments[:i+1], ".")
+		switch v := plain(value).(type) {
+		case map[string]any:
+			if value, ok = v[segment]; !ok {
+				return nil, fmt.Sprintf("variable %q is not supplied: %q has no member %q", p, parent, segment)
+			}
+		case []any:
+			index, err := strconv.Atoi(segment)
+			if err != nil {
+				return nil, fmt.Sprintf("variable %q is not supplied: %q is a list", p, parent)
+			}
+			if index >= len(v) {
+				return nil, fmt.Sprintf("variable %q is not supplied: %q has %d elements", p, parent, len(v))
+			}
+			value = v[index]
+		default:
+			return nil, fmt.Sprintf("unknown variable %q: %q is not a list or object", p, parent)
+		}
+	}
+	return plain(value), ""
+}
+
+// plain unwraps pongo2's values.
+func plain(value any) any {
+	if v, ok := value.(*pongo2.Value); ok {
+		return v.Interface()
+	}
+	return value
 }

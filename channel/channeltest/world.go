@@ -46,7 +46,7 @@ func newWorld(t *testing.T, f Fixture, grace time.Duration) *world {
 	}}
 	w.answer = echo
 	w.q = NewQueue(t, &kernel.Kernel{
-		Agent: w, Observer: w, Settings: w, Routes: w,
+		Agent: w, Observer: w, Settings: w,
 	})
 	w.p = f.Start(t, w.q, grace)
 	t.Cleanup(func() {
@@ -143,9 +143,6 @@ func (w *world) Policy(channel.PolicyQuery) channel.Policy {
 	defer w.mu.Unlock()
 	return w.policy
 }
-
-// Route implements [channel.Routes].
-func (*world) Route(channel.RouteQuery) (string, bool) { return "assistant", true }
 
 // echo answers with what was asked.
 func echo(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {

@@ -46,27 +46,16 @@ func (a *adapter) classify(ctx context.Context, in *channel.Input) (channel.Even
 
 func (a *adapter) preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (pf channel.Preflight, err error) {
 	if in.HasMedia {
-		pf.History.LoadMedia = platform.ImageLoader(a.files(), a.load)
+		pf.History.LoadMedia = platform.ImageLoader(a.files(), a.c.media.Load)
 	}
 	return pf, nil
 }
 
-func (a *adapter) files() (all []attachment) {
+func (a *adapter) files() (all []platform.Attachment) {
 	for _, e := range a.events {
-		all = append(all, a.c.files(content(&e.message))...)
+		all = append(all, files(content(&e.message))...)
 	}
 	return all
-}
-
-// load loads files. Their addresses are signed, so that they need no token.
-func (a *adapter) load(ctx context.Context, list []attachment) ([]channel.MediaFact, []string) {
-	c := a.c
-	fetch := func(f attachment) (string, int64, error) {
-		return c.media.Download(ctx, c.api.client, c.media.Name(f.id, f.Name, ""), f.address)
-	}
-	return platform.LoadMedia(c.media, list, fetch, func(kind channel.MediaKind, err error) {
-		c.log.WarnContext(ctx, "cannot load a message's file", "channel", c.s.Name, "kind", kind, "error", err)
-	})
 }
 
 // conversation is where the event came from. A thread is a conversation in that of its channel.
@@ -97,7 +86,7 @@ func (a *adapter) resolve(ctx context.Context, in *channel.Input, _ channel.Even
 	if p, ok := press(e); ok {
 		return a.k.PressTurn(f, p, a.showPressed), nil
 	}
-	var quoted []attachment
+	var quoted []platform.Attachment
 	if to := m.ReferencedMessage; to != nil && e.kind() == channel.EventMessage {
 		by := c.sender(to)
 		allowed := policy.Sees(at.Kind, by.Identity())
@@ -105,12 +94,12 @@ func (a *adapter) resolve(ctx context.Context, in *channel.Input, _ channel.Even
 			allowed = channel.Yes
 		}
 		f.Supplemental.Quote = &channel.Quote{ID: to.ID, Body: c.text(e, content(to), false), Sender: by.Label(), IsSelf: by.IsSelf, SenderAllowed: allowed}
-		quoted = c.files(content(to))
+		quoted = files(content(to))
 	}
 	if forwards(m) { // the platform does not name the author
 		f.Supplemental.Forwarded = &channel.Forwarded{FromType: "channel", FromID: m.MessageReference.ChannelID, Date: content(m).Timestamp.UTC()}
 	}
-	platform.AddMedia(ctx, &f, a.files(), quoted, a.load)
+	platform.AddMedia(ctx, &f, a.files(), quoted, a.c.media.Load)
 	return &kernel.Turn{Facts: f, Record: kernel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}, Delivery: a.delivery()}, nil
 }
 

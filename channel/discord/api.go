@@ -1,12 +1,11 @@
 package discord
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -37,79 +36,44 @@ type request struct {
 	harmless     bool           // repeating it changes nothing
 }
 
-// refusal is a call that the platform refused. Its text is ours: the platform's may repeat what was sent.
-type refusal struct {
-	what         string
-	status, code int // of HTTP, and of the platform
-	retryAfter   time.Duration
-	kind         kind
-}
+// Kinds of refusals.
+var (
+	badToken    = &platform.Kind{Text: "the token is invalid; copy a new one from the page Bot of the application", Effect: platform.Permanent}
+	tooMany     = &platform.Kind{Text: "too many calls", Effect: platform.Busy}
+	unavailable = &platform.Kind{Text: "the platform is unavailable at the moment", Effect: platform.Unknown}
+	noChannel   = &platform.Kind{Text: "the channel or thread does not exist any more", Effect: platform.Permanent}
+	noAccess    = &platform.Kind{
+		Text:   "the bot may not do this there; check its permissions View Channel, Send Messages, Send Messages in Threads and Attach Files",
+		Effect: platform.Permanent,
+	}
+	blocked   = &platform.Kind{Text: "this person accepts no messages of the bot", Effect: platform.Permanent}
+	locked    = &platform.Kind{Text: "the thread is locked", Effect: platform.Permanent}
+	deleted   = &platform.Kind{Text: "the message is deleted"}
+	expired   = &platform.Kind{Text: "the interaction is too old"}
+	repeated  = &platform.Kind{Text: "the interaction is acknowledged already"}
+	noReply   = &platform.Kind{Text: "the bot may not reply to a message there; it needs the permission Read Message History"}
+	otherwise = &platform.Kind{Text: "the platform refused the call"}
 
-func (r *refusal) Error() string {
-	return fmt.Sprintf("discord: %s: %s (status %d, code %d)", r.what, r.kind, r.status, r.code)
-}
-
-// kind is what a refusal means, in words for the log.
-type kind string
-
-const (
-	badToken    kind = "the token is invalid; copy a new one from the page Bot of the application"
-	tooMany     kind = "too many calls"
-	unavailable kind = "the platform is unavailable at the moment"
-	noChannel   kind = "the channel or thread does not exist any more"
-	noAccess    kind = "the bot may not do this there; check its permissions View Channel, Send Messages, Send Messages in Threads and Attach Files"
-	blocked     kind = "this person accepts no messages of the bot"
-	locked      kind = "the thread is locked"
-	deleted     kind = "the message is deleted"
-	expired     kind = "the interaction is too old"
-	repeated    kind = "the interaction is acknowledged already"
-	noReply     kind = "the bot may not reply to a message there; it needs the permission Read Message History"
-	otherwise   kind = "the platform refused the call"
+	kindOfCode = map[int]*platform.Kind{
+		10003: noChannel, 10008: deleted, 10015: expired, 10062: expired, 40060: repeated, 50001: noAccess, 50007: blocked, 50013: noAccess, 50027: expired,
+		50083: locked, 160002: noReply, 160005: locked,
+	}
+	kindOfStatus = map[int]*platform.Kind{
+		http.StatusUnauthorized: badToken, http.StatusForbidden: noAccess, http.StatusTooManyRequests: tooMany,
+	}
 )
 
-// kinds has the meaning of the platform's codes.
-var kinds = map[int]kind{
-	10003: noChannel, 10008: deleted, 10015: expired, 10062: expired, 40060: repeated, 50001: noAccess, 50007: blocked, 50013: noAccess, 50027: expired,
-	50083: locked, 160002: noReply, 160005: locked,
-}
-
-func kindOf(status, code int) kind {
-	switch k, known := kinds[code]; {
-	case known:
-		return k
-	case status == http.StatusUnauthorized:
-		return badToken
-	case status == http.StatusForbidden:
-		return noAccess
-	case status == http.StatusTooManyRequests:
-		return tooMany
-	case status >= 500:
-		return unavailable
+func kindOf(status, code int) *platform.Kind {
+	if status >= 500 {
+		return cmp.Or(kindOfCode[code], unavailable)
 	}
-	return otherwise
-}
-
-// is reports whether an error is a refusal of one of the kinds.
-func is(err error, kinds ...kind) bool {
-	r, ok := errors.AsType[*refusal](err)
-	return ok && slices.Contains(kinds, r.kind)
+	return cmp.Or(kindOfCode[code], kindOfStatus[status], otherwise)
 }
 
 // do makes a call, and repeats it as [platform.Call] does.
 func (a *api) do(ctx context.Context, r request) error {
-	c := platform.Call{Do: func(ctx context.Context) error { return a.once(ctx, r) }, Judge: judge, Harmless: r.harmless}
+	c := platform.Call{Do: func(ctx context.Context) error { return a.once(ctx, r) }, Harmless: r.harmless}
 	return c.Run(ctx)
-}
-
-func judge(err error) platform.Failure {
-	r, ok := errors.AsType[*refusal](err)
-	if !ok {
-		return platform.Failure{}
-	}
-	return platform.Failure{
-		Busy: r.kind == tooMany, After: r.retryAfter, Refused: r.kind != tooMany && r.kind != unavailable,
-		Permanent: is(err, badToken, noChannel, noAccess, blocked, locked),
-	}
 }
 
 // once makes one attempt.
@@ -127,7 +91,7 @@ func (a *api) once(ctx context.Context, r request) error {
 	case err != nil:
 		return fmt.Errorf("discord: %s: %w", r.what, err)
 	case res.StatusCode/100 != 2:
-		return a.refused(r.what, res, said)
+		return fmt.Errorf("discord: %s: %w", r.what, a.refused(res, said))
 	case r.out != nil && json.Unmarshal(said, r.out) != nil:
 		return fmt.Errorf("discord: %s: the answer has an unexpected form; check the setting api", r.what)
 	}
@@ -148,21 +112,21 @@ func (r *request) encode() (body []byte, contentType string, err error) {
 }
 
 // refused returns the error of an answer. That of a gateway before the platform, which may also limit calls, is no JSON.
-func (a *api) refused(what string, res *http.Response, text []byte) error {
+func (a *api) refused(res *http.Response, text []byte) error {
 	var said struct {
 		Code       int     `json:"code"`
 		RetryAfter float64 `json:"retry_after"` // seconds
 	}
 	_ = json.Unmarshal(text, &said)
-	r := &refusal{what: what, status: res.StatusCode, code: said.Code, kind: kindOf(res.StatusCode, said.Code)}
+	r := &platform.Refusal{Kind: kindOf(res.StatusCode, said.Code), Code: fmt.Sprintf("status %d, code %d", res.StatusCode, said.Code)}
 	if said.RetryAfter <= 0 {
 		said.RetryAfter, _ = strconv.ParseFloat(res.Header.Get("Retry-After"), 64)
 	}
-	if r.kind == tooMany {
-		r.retryAfter = max(time.Duration(said.RetryAfter*float64(time.Second)), time.Second/2)
-	}
-	if r.kind == badToken {
-		a.lost(r)
+	switch r.Kind {
+	case tooMany:
+		r.RetryAfter = max(time.Duration(said.RetryAfter*float64(time.Second)), time.Second/2)
+	case badToken:
+		a.lost(fmt.Errorf("discord: %w", r))
 	}
 	return r
 }

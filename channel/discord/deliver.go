@@ -91,25 +91,19 @@ func (t *target) messagePath(id string) string {
 
 // outgoing is a message that is sent.
 type outgoing struct {
-	Content    string                      `json:"content,omitempty"`
-	Nonce      string                      `json:"nonce,omitempty"`
-	Enforce    bool                        `json:"enforce_nonce,omitempty"`
-	Allowed    allowed                     `json:"allowed_mentions"`
-	Reference  *discordgo.MessageReference `json:"message_reference,omitempty"`
-	Components []discordgo.ActionsRow      `json:"components,omitempty"`
-	Flags      discordgo.MessageFlags      `json:"flags,omitempty"`
-	file       *platform.Form              // goes with it
-	path       string                      // of the file in the media folder, until it is read
+	Content    string                           `json:"content,omitempty"`
+	Nonce      string                           `json:"nonce,omitempty"`
+	Enforce    bool                             `json:"enforce_nonce,omitempty"`
+	Allowed    discordgo.MessageAllowedMentions `json:"allowed_mentions"`
+	Reference  *discordgo.MessageReference      `json:"message_reference,omitempty"`
+	Components []discordgo.ActionsRow           `json:"components,omitempty"`
+	Flags      discordgo.MessageFlags           `json:"flags,omitempty"`
+	file       *platform.Form                   // goes with it
+	path       string                           // of the file in the media folder, until it is read
 }
 
-// allowed lists the people that a message notifies.
-type allowed struct {
-	Parse       []string `json:"parse"`
-	RepliedUser bool     `json:"replied_user"`
-}
-
-// repliedTo allows to notify the person who is replied to, and no one else.
-var repliedTo = allowed{Parse: []string{}, RepliedUser: true}
+// repliedTo allows a message to notify the person who is replied to, and no one else.
+var repliedTo = discordgo.MessageAllowedMentions{Parse: []discordgo.AllowedMentionType{}, RepliedUser: true}
 
 // split turns the Markdown of a model into messages.
 func split(text string) (list []outgoing) {
@@ -139,7 +133,7 @@ func (c *Channel) deliver(ctx context.Context, b channel.Block) (channel.Receipt
 		if list[0].Content != "" {
 			err = c.edit(ctx, &t, id, list[0].Content)
 		}
-		if list[0].Content == "" || is(err, deleted) {
+		if list[0].Content == "" || platform.Is(err, deleted) {
 			return false, nil
 		}
 		return true, err
@@ -182,10 +176,10 @@ func (c *Channel) send(ctx context.Context, t target, m outgoing, key string, ha
 	}
 	err := c.api.do(ctx, request{what: "send a message", method: http.MethodPost, path: t.path(), in: &call, out: &sent, file: m.file, harmless: harmless})
 	switch {
-	case is(err, expired) && t.token != "":
+	case platform.Is(err, expired) && t.token != "":
 		t.token = ""
 		return c.send(ctx, t, m, key, harmless)
-	case is(err, noReply) && t.reply != "":
+	case platform.Is(err, noReply) && t.reply != "":
 		t.reply = ""
 		return c.send(ctx, t, m, key, harmless)
 	}

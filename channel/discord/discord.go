@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"regexp"
@@ -27,7 +28,6 @@ import (
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/markup"
 	"github.com/lingserve/lingserve/channel/platform"
-	"github.com/lingserve/lingserve/internal/egress"
 )
 
 // What is shown of an answer before it is finished.
@@ -39,7 +39,7 @@ const (
 // DefaultAPI is the public REST API. The version of the API is no part of it.
 const DefaultAPI = "https://discord.com/api"
 
-// Settings are those of the channel itself; who may talk is for package channel. Only Token is required.
+// Settings are those of the channel itself; who may talk is for package channel. Only Token is required. Package config checks choices and addresses.
 type Settings struct {
 	Name     string // of the channel; "" is discord
 	Account  string // of several; "" is the only one
@@ -64,7 +64,6 @@ type Channel struct {
 	s         Settings
 	log       *slog.Logger
 	api       *api
-	transport *http.Transport // that the gateway is reached by
 	closeIdle func()
 	media     *platform.MediaStore
 	service   platform.Service
@@ -91,18 +90,16 @@ func New(s Settings) (*Channel, error) {
 	if !tokenForm.MatchString(token) {
 		return nil, errors.New("discord: the token is invalid; expected three parts with dots between them, as the page Bot of the application shows it")
 	}
-	base, err := platform.CheckBase(cmp.Or(s.API, DefaultAPI), DefaultAPI)
-	media, mediaErr := platform.OpenMedia(s.Media, "discord-", s.MaxMedia)
-	if err := cmp.Or(err, platform.CheckChoice("preview", s.Preview, PreviewEdit, PreviewOff), mediaErr); err != nil {
+	media, err := platform.OpenMedia(s.Media, "discord-", s.MaxMedia)
+	if err != nil {
 		return nil, fmt.Errorf("discord: %w", err)
 	}
-	c := &Channel{s: s, log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)), media: media}
-	c.api = &api{base: base, token: token, lost: c.service.Fail}
+	c := &Channel{s: s, log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)).With("channel", s.Name), media: media}
+	c.api = &api{base: strings.TrimRight(cmp.Or(s.API, DefaultAPI), "/"), token: token, lost: c.service.Fail}
 	c.api.client, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
-	if t, ok := c.api.client.Transport.(*http.Transport); ok {
-		c.transport = t
-	} else {
-		c.transport = egress.NewTransport(s.ProxyEnv)
+	c.media.Log = c.log
+	c.media.Fetch = func(ctx context.Context, a platform.Attachment, w io.Writer) error { // addresses are signed, so that they need no token
+		return platform.Download(ctx, c.api.client, a.Source, w)
 	}
 	c.self.Store(new(profile)) // until the platform says who the bot is
 	return c, nil
@@ -174,21 +171,14 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 			},
 		},
 		Connect: func(ctx context.Context) error {
-			if err := c.persist(ctx, "cannot ask the platform for the bot; retrying", c.whoAmI); err != nil {
+			if err := platform.Persist(ctx, c.log, "cannot ask the platform for the bot; retrying", c.whoAmI, badToken); err != nil {
 				return err
 			}
-			c.log.InfoContext(ctx, "channel is connected", "channel", c.s.Name, "bot", c.self.Load().Username)
+			c.log.InfoContext(ctx, "channel is connected", "bot", c.self.Load().Username)
 			c.registerCommands(ctx, q.Kernel())
 			return nil
 		},
-		Receive: c.receive, Exclusive: true, Log: c.log,
-	})
-}
-
-// persist makes a call until it works, the channel ends, or the token is invalid.
-func (c *Channel) persist(ctx context.Context, warning string, call func(context.Context) error) error {
-	return platform.Persist(ctx, call, func(err error) bool { return is(err, badToken) }, judge, func(err error, pause time.Duration) {
-		c.log.WarnContext(ctx, warning, "channel", c.s.Name, "error", err, "pause", pause)
+		Receive: c.receive, Exclusive: true, Log: c.s.Log,
 	})
 }
 
@@ -221,6 +211,6 @@ func (c *Channel) registerCommands(ctx context.Context, k *kernel.Kernel) {
 	path := "/applications/" + c.self.Load().Application + "/commands"
 	err := c.api.do(ctx, request{what: "register the commands", method: http.MethodPut, path: path, in: list, out: new(json.RawMessage), harmless: true})
 	if err != nil {
-		c.log.WarnContext(ctx, "cannot register the commands", "channel", c.s.Name, "error", err)
+		c.log.WarnContext(ctx, "cannot register the commands", "error", err)
 	}
 }

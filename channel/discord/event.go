@@ -48,7 +48,7 @@ func (c *Channel) newEvent(state *discordgo.State, kind string, data []byte) *ev
 	}
 	e := &event{Type: kind, Data: withoutComponents(data)}
 	if err := e.decode(); err != nil {
-		c.log.Warn("invalid event from the platform", "channel", c.s.Name, "type", kind)
+		c.log.Warn("invalid event from the platform", "type", kind)
 		return nil
 	}
 	m := &e.message
@@ -201,23 +201,13 @@ func (c *Channel) sender(m *discordgo.Message) channel.SenderFacts {
 	return s
 }
 
-// attachment is a file of a message.
-type attachment struct {
-	platform.Attachment
-	id, address string
-}
-
 // files returns the files of a message.
-func (c *Channel) files(m *discordgo.Message) (list []attachment) {
-	kinds := map[string]channel.MediaKind{"image": channel.MediaImage, "audio": channel.MediaAudio, "video": channel.MediaVideo}
+func files(m *discordgo.Message) (list []platform.Attachment) {
 	for _, f := range m.Attachments {
 		contentType, _, _ := strings.Cut(f.ContentType, ";")
-		family, _, _ := strings.Cut(contentType, "/")
-		list = append(list, attachment{id: f.ID, address: f.URL, Attachment: platform.Attachment{
-			Name: f.Filename, TooLarge: int64(f.Size) > c.media.Limit, Fact: channel.MediaFact{
-				Kind: cmp.Or(kinds[family], channel.MediaDocument), ContentType: contentType, MessageID: m.ID, Size: int64(f.Size),
-				Width: f.Width, Height: f.Height, Duration: time.Duration(f.DurationSecs * float64(time.Second)),
-			},
+		list = append(list, platform.Attachment{ID: f.ID, Name: f.Filename, Source: f.URL, Fact: channel.MediaFact{
+			Kind: platform.MediaKind(contentType), ContentType: contentType, MessageID: m.ID, Size: int64(f.Size),
+			Width: f.Width, Height: f.Height, Duration: time.Duration(f.DurationSecs * float64(time.Second)),
 		}})
 	}
 	return list

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -22,8 +21,6 @@ import (
 const (
 	intents = discordgo.IntentGuilds | discordgo.IntentGuildMessages | discordgo.IntentDirectMessages | discordgo.IntentMessageContent
 
-	// maxSilence is longer than the pauses between heartbeats, which are answered: 41 s.
-	maxSilence = 2 * time.Minute
 	// maxWaiting is how many events wait in memory while they cannot be stored. Then the gateway is not read until they are.
 	maxWaiting = 1000
 	// disallowedIntents is the code of a connection that asks for messages which the bot may not read.
@@ -32,7 +29,7 @@ const (
 
 // fatal has the codes of connections that end because a setting is wrong.
 var fatal = map[int]error{
-	4004:              errors.New("discord: " + string(badToken)),
+	4004:              errors.New("discord: " + badToken.Text),
 	4011:              errors.New("discord: the bot is in more servers than one connection may have; remove it from some, because this channel has no shards"),
 	disallowedIntents: errors.New("discord: the bot may not read messages; turn on \"Message Content Intent\" on the page Bot of the application"),
 }
@@ -57,18 +54,18 @@ func (c *Channel) receive(ctx context.Context) error {
 		if err == nil {
 			pauses.Reset()
 			<-ended // at the latest with ctx
-			c.log.InfoContext(ctx, "the connection to the gateway has ended", "channel", c.s.Name)
+			c.log.InfoContext(ctx, "the connection to the gateway has ended")
 			continue
 		}
 		if closed, ok := errors.AsType[*websocket.CloseError](err); ok && fatal[closed.Code] != nil {
 			c.service.Fail(fatal[closed.Code])
 			return fatal[closed.Code]
 		}
-		if is(err, badToken) || ctx.Err() != nil {
+		if platform.Is(err, badToken) || ctx.Err() != nil {
 			return err
 		}
 		pause := pauses.NextBackOff()
-		c.log.WarnContext(ctx, "cannot connect to the gateway; retrying", "channel", c.s.Name, "error", err, "pause", pause)
+		c.log.WarnContext(ctx, "cannot connect to the gateway; retrying", "error", err, "pause", pause)
 		_ = backoff.Sleep(ctx, pause)
 	}
 	return context.Cause(ctx)
@@ -84,14 +81,7 @@ func (c *Channel) session(ctx context.Context, events chan<- *event, ended chan<
 	s.SyncEvents, s.ShouldReconnectOnError, s.ShouldReconnectVoiceOnSessionError = true, false, false
 	s.State.TrackEmojis, s.State.TrackStickers, s.State.TrackPresences, s.State.TrackVoice, s.State.TrackThreadMembers = false, false, false, false, false
 	s.Identify.Intents = intents
-	s.Dialer = &websocket.Dialer{HandshakeTimeout: callTimeout, Proxy: c.transport.Proxy, TLSClientConfig: c.transport.TLSClientConfig}
-	s.Dialer.NetDialContext = func(_ context.Context, network, address string) (net.Conn, error) {
-		conn, err := c.transport.DialContext(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return &connection{conn, context.AfterFunc(ctx, func() { conn.Close() })}, nil
-	}
+	s.Dialer = platform.NewDialer(ctx, c.api.client, c.s.ProxyEnv)
 	s.AddHandler(func(s *discordgo.Session, came *discordgo.Event) {
 		if e := c.newEvent(s.State, came.Type, came.RawData); e != nil {
 			select {
@@ -107,22 +97,6 @@ func (c *Channel) session(ctx context.Context, events chan<- *event, ended chan<
 		}
 	})
 	return s, nil
-}
-
-// connection is one to the gateway. It ends with the channel, and if nothing comes for too long; the library has no time limits.
-type connection struct {
-	net.Conn
-	forget func() bool
-}
-
-func (c *connection) Read(p []byte) (int, error) {
-	_ = c.SetReadDeadline(time.Now().Add(maxSilence))
-	return c.Conn.Read(p)
-}
-
-func (c *connection) Close() error {
-	c.forget()
-	return c.Conn.Close()
 }
 
 // open connects and identifies, or resumes.
@@ -148,17 +122,11 @@ func (a answer) RoundTrip(*http.Request) (*http.Response, error) {
 
 // gatewayAddress asks where the gateway is. If the bot has connected too often today, it waits: the platform would make the token invalid.
 func (c *Channel) gatewayAddress(ctx context.Context) (address string, err error) {
-	var said struct {
-		URL   string `json:"url"`
-		Limit *struct {
-			Remaining  int   `json:"remaining"`
-			ResetAfter int64 `json:"reset_after"` // milliseconds
-		} `json:"session_start_limit"`
-	}
+	var said discordgo.GatewayBotResponse
 	err = c.api.do(ctx, request{what: "ask for the gateway", method: http.MethodGet, path: "/gateway/bot", out: &said, harmless: true})
-	if err == nil && said.Limit != nil && said.Limit.Remaining <= 0 {
-		pause := time.Duration(said.Limit.ResetAfter) * time.Millisecond
-		c.log.WarnContext(ctx, "the bot has connected to the gateway too often today; waiting", "channel", c.s.Name, "pause", pause)
+	if limit := said.SessionStartLimit; err == nil && limit.Total > 0 && limit.Remaining <= 0 {
+		pause := time.Duration(limit.ResetAfter) * time.Millisecond
+		c.log.WarnContext(ctx, "the bot has connected to the gateway too often today; waiting", "pause", pause)
 		err = backoff.Sleep(ctx, pause)
 	}
 	return said.URL, err

@@ -66,7 +66,7 @@ func TestMissedMessagesAreFetchedForANewSession(t *testing.T) {
 }
 
 func TestNextProcessFetchesMissedMessagesOnce(t *testing.T) {
-	texts := channel.NewTexts(10)
+	texts := channel.NewTexts()
 	bubble(t, options{settings: func(s *discord.Settings) { s.State = texts }}, func(t *testing.T, r *rig) {
 		r.say(direct, "7", "say one", nil)
 		r.sent(direct, 1)
@@ -146,8 +146,6 @@ func TestCheckOfSettings(t *testing.T) {
 	for want, s := range map[string]discord.Settings{
 		"token is missing":     {},
 		"the token is invalid": {Token: "abc"},
-		"api is not":           {Token: discordtest.Token, API: "discord.com"},
-		"preview is":           {Token: discordtest.Token, Preview: "draft"},
 	} {
 		if _, err := discord.New(s); err == nil || !strings.HasPrefix(err.Error(), "discord: "+want) {
 			t.Errorf("got %v, want %s", err, want)

@@ -76,7 +76,7 @@ func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent ch
 		m.Content = ""
 	}
 	t := targetOf(&asked)
-	if err = c.edit(ctx, &t, sent.MessageIDs[0], strings.TrimSpace(m.Content+outcome)); is(err, deleted, expired) {
+	if err = c.edit(ctx, &t, sent.MessageIDs[0], strings.TrimSpace(m.Content+outcome)); platform.Is(err, deleted, expired) {
 		return nil
 	}
 	return err
@@ -95,8 +95,8 @@ func (c *Channel) acknowledge(ctx context.Context, i *discordgo.Interaction) {
 		in["data"] = map[string]any{"flags": discordgo.MessageFlagsEphemeral}
 	}
 	err := c.api.once(ctx, request{what: "acknowledge an interaction", method: http.MethodPost, path: "/interactions/" + i.ID + "/" + i.Token + "/callback", in: in})
-	if err != nil && !is(err, repeated) {
-		c.log.WarnContext(ctx, "cannot acknowledge an interaction", "channel", c.s.Name, "error", err)
+	if err != nil && !platform.Is(err, repeated) {
+		c.log.WarnContext(ctx, "cannot acknowledge an interaction", "error", err)
 	}
 }
 
@@ -112,8 +112,8 @@ func (a *adapter) reply(ctx context.Context, text string) {
 	if text == "" {
 		r = request{what: "withdraw an answer", method: http.MethodDelete, path: t.messagePath("@original"), harmless: true}
 	}
-	if err := a.c.api.do(ctx, r); err != nil && !is(err, expired, deleted) {
-		a.c.log.WarnContext(ctx, "cannot answer an interaction", "channel", a.c.s.Name, "error", err)
+	if err := a.c.api.do(ctx, r); err != nil && !platform.Is(err, expired, deleted) {
+		a.c.log.WarnContext(ctx, "cannot answer an interaction", "error", err)
 	}
 }
 
@@ -124,8 +124,8 @@ func (a *adapter) showPressed(ctx context.Context, s channel.Pressed) {
 	if s != channel.PressUnknown || i.Message == nil {
 		return
 	}
-	if err := a.c.edit(ctx, &target{channel: i.ChannelID}, i.Message.ID, ""); err != nil && !is(err, deleted) {
-		a.c.log.WarnContext(ctx, "cannot remove an old question's buttons", "channel", a.c.s.Name, "error", err)
+	if err := a.c.edit(ctx, &target{channel: i.ChannelID}, i.Message.ID, ""); err != nil && !platform.Is(err, deleted) {
+		a.c.log.WarnContext(ctx, "cannot remove an old question's buttons", "error", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package discord_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -44,6 +45,24 @@ func TestApplicationCommands(t *testing.T) {
 		r.fake.Interact(thread, "8", command("help"))
 		if sent := r.sent(thread, 1); !strings.HasPrefix(sent[0].Content, "You may not use commands here.") || len(r.told()) != 1 {
 			t.Errorf("got %+v", sent)
+		}
+	})
+}
+
+// CH-76
+func TestErasedSessionDropsInteractionsThatWait(t *testing.T) {
+	bubble(t, options{place: channel.Place{CommandMode: channel.CommandsSenders}}, func(t *testing.T, r *rig) {
+		r.answers(func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
+			return channel.DispatchResult{}, errors.New("the model is away") // the turn is retried after a second
+		})
+		r.fake.Interact(general, "7", command("help"))
+		session := r.last(1).SessionKey
+		if err := r.queue.Kernel().Erase(t.Context(), session); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Hour)
+		if turns := len(r.told()); turns != 1 {
+			t.Errorf("the command of the erased session %s ran %d times", session, turns)
 		}
 	})
 }

@@ -39,7 +39,7 @@ func (c *Channel) consume(ctx context.Context, events <-chan *event) {
 	r := &reader{c: c, newest: map[string]string{}}
 	if c.s.State != nil {
 		if err := platform.ReadState(c.s.State, kernel.Login(c.s.Name, c.s.Account), &r.newest); err != nil {
-			c.log.WarnContext(ctx, "cannot read how far conversations were read; missed messages are not fetched", "channel", c.s.Name, "error", err)
+			c.log.WarnContext(ctx, "cannot read how far conversations were read; missed messages are not fetched", "error", err)
 		}
 	}
 	defer r.save()
@@ -74,7 +74,7 @@ func (r *reader) save() {
 	}
 	err := platform.ChangeState(r.c.s.State, kernel.Login(r.c.s.Name, r.c.s.Account), func(map[string]string) (map[string]string, bool) { return r.newest, true })
 	if r.changed = err != nil; r.changed {
-		r.c.log.Warn("cannot store how far conversations were read", "channel", r.c.s.Name, "error", err)
+		r.c.log.Warn("cannot store how far conversations were read", "error", err)
 	}
 }
 
@@ -102,11 +102,11 @@ func (r *reader) fetchMissed(ctx context.Context, id string) {
 			r.note(e)
 		}
 	}
-	if is(err, noChannel, noAccess) {
+	if platform.Is(err, noChannel, noAccess) {
 		delete(r.newest, id)
 		r.changed = true
 	} else if err != nil {
-		r.c.log.WarnContext(ctx, "cannot fetch missed messages", "channel", r.c.s.Name, "conversation", id, "error", err)
+		r.c.log.WarnContext(ctx, "cannot fetch missed messages", "conversation", id, "error", err)
 	}
 }
 
@@ -128,7 +128,7 @@ func (r *reader) note(e *event) {
 func (r *reader) accept(ctx context.Context, e *event) {
 	var err error
 	if e.matters() && e.sender() != r.c.self.Load().ID {
-		err = r.c.persist(ctx, "cannot store an event; retrying", func(ctx context.Context) error { return r.store(ctx, e) })
+		err = platform.Persist(ctx, r.c.log, "cannot store an event; retrying", func(ctx context.Context) error { return r.store(ctx, e) })
 	}
 	if err == nil {
 		r.note(e)
@@ -146,7 +146,7 @@ func (r *reader) store(ctx context.Context, e *event) error {
 	case channel.EventMessage:
 		a.Bundle, a.Wait = q.Kernel().Bundle(c.s.Name, c.s.Account, c.input(e))
 	case channel.EventCommand, channel.EventInteraction:
-		a.Key.Thread = "interactions" // does not wait for messages of the conversation, because the platform does not wait
+		a.Key.Thread = channel.ThreadOfInteractions
 	}
 	_, err = q.Accept(ctx, a)
 	return err

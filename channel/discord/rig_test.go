@@ -112,7 +112,7 @@ func newRig(t *testing.T, o options) *rig {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	k := &kernel.Kernel{Agent: r, Settings: tree, Routes: tree, Observer: channel.NewSlogObserver(log), Log: log}
+	k := &kernel.Kernel{Agent: r, Settings: tree, Observer: channel.NewSlogObserver(log), Log: log}
 	if o.agent != nil {
 		k.Agent = o.agent
 	}

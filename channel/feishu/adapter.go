@@ -80,12 +80,12 @@ func (a *adapter) classify(_ context.Context, in *channel.Input) (channel.EventC
 
 func (a *adapter) preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (pf channel.Preflight, err error) {
 	if in.HasMedia {
-		pf.History.LoadMedia = platform.ImageLoader(filesOf(channel.Parts[*message](in)), a.c.load)
+		pf.History.LoadMedia = platform.ImageLoader(filesOf(channel.Parts[*message](in)), a.c.media.Load)
 	}
 	return pf, nil
 }
 
-func filesOf(list []*message) (all []attachment) {
+func filesOf(list []*message) (all []platform.Attachment) {
 	for _, m := range list {
 		all = append(all, m.read().files...)
 	}
@@ -108,11 +108,11 @@ func (a *adapter) resolve(ctx context.Context, in *channel.Input, _ channel.Even
 	}
 	f.Access = policy.Access(who, a.mentions(list, quoted, channel.NewNames(policy.Patterns)))
 	f.Supplemental.Quote = a.quote(quoted, policy)
-	var quotedFiles []attachment
+	var quotedFiles []platform.Attachment
 	if quoted != nil {
 		quotedFiles = quoted.files
 	}
-	platform.AddMedia(ctx, &f, filesOf(list), quotedFiles, a.c.load)
+	platform.AddMedia(ctx, &f, filesOf(list), quotedFiles, a.c.media.Load)
 	return &kernel.Turn{Facts: f, Record: kernel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}, Delivery: a.c.delivery(m)}, nil
 }
 
@@ -199,7 +199,7 @@ func (a *adapter) finalize(ctx context.Context, r channel.Result) error {
 type knownMessage struct {
 	text  string
 	from  channel.SenderFacts
-	files []attachment
+	files []platform.Attachment
 }
 
 // readTimeout bounds the call for a message that is replied to. Without it, the reply stands alone.
@@ -217,8 +217,8 @@ func (c *Channel) readMessage(ctx context.Context, id string) *knownMessage {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	got, err := c.api.call(ctx, request{name: "get the message that is replied to", method: http.MethodGet, path: messagePath(id)})
-	if err != nil && !isKind(err, deleted, noChat) {
-		c.s.Log.WarnContext(ctx, "unknown message in a reply", "channel", c.s.Name, "error", err)
+	if err != nil && !platform.Is(err, deleted, noChat) {
+		c.s.Log.WarnContext(ctx, "unknown message in a reply", "error", err)
 		return nil
 	}
 	var found *knownMessage

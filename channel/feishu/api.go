@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,50 +37,28 @@ type api struct {
 	renew time.Time // from then on, another token is requested
 }
 
-// apiError is a call that the platform refused. It has no text of the platform's, which may repeat what was sent.
-type apiError struct {
-	call       string // in words
-	code       int    // of the platform; 0 is none
-	status     int    // of HTTP
-	retryAfter time.Duration
-	kind       errorKind
-}
-
-func (e *apiError) Error() string {
-	text := string(e.kind)
-	if text == "" {
-		text = "the platform refused the call"
-	}
-	number := fmt.Sprintf("status %d", e.status)
-	if e.code != 0 {
-		number = fmt.Sprintf("code %d", e.code)
-	}
-	return fmt.Sprintf("feishu: %s: %s (%s)", e.call, text, number)
-}
-
-// errorKind is what a refusal means, in words for the log.
-type errorKind string
-
-const (
-	badApp      errorKind = "app_id or app_secret is not valid; take both from the app's page Credentials & Basic Info"
-	badToken    errorKind = "the access token is no longer valid"
-	noScope     errorKind = "the app lacks a permission; add it on the app's page Permissions & Scopes and publish a version"
-	noBot       errorKind = "the app has no enabled bot; add the bot ability and publish a version"
-	noChat      errorKind = "the conversation does not exist, or the bot is not in it"
-	blocked     errorKind = "the bot may not write to this person"
-	noRights    errorKind = "the bot may not write there"
-	noTopic     errorKind = "the topic is deleted"
-	deleted     errorKind = "the message is deleted, or cannot be edited"
-	tooLong     errorKind = "the text is too long"
-	badCard     errorKind = "the card was not accepted"
-	censored    errorKind = "the platform or the organization blocks this content"
-	rateLimited errorKind = "the platform's rate limit was reached"
-	inProgress  errorKind = "the message is being sent already"
-	unavailable errorKind = "the platform is unavailable at the moment"
-	wrongServer errorKind = "the answer is not from the platform; check the setting api"
+// Kinds of refusals.
+var (
+	badApp      = &platform.Kind{Text: "app_id or app_secret is not valid; take both from the app's page Credentials & Basic Info", Effect: platform.Permanent}
+	badToken    = &platform.Kind{Text: "the access token is no longer valid", Effect: platform.Permanent}
+	noScope     = &platform.Kind{Text: "the app lacks a permission; add it on the app's page Permissions & Scopes and publish a version", Effect: platform.Permanent}
+	noBot       = &platform.Kind{Text: "the app has no enabled bot; add the bot ability and publish a version", Effect: platform.Permanent}
+	noChat      = &platform.Kind{Text: "the conversation does not exist, or the bot is not in it", Effect: platform.Permanent}
+	blocked     = &platform.Kind{Text: "the bot may not write to this person", Effect: platform.Permanent}
+	noRights    = &platform.Kind{Text: "the bot may not write there", Effect: platform.Permanent}
+	noTopic     = &platform.Kind{Text: "the topic is deleted", Effect: platform.Permanent}
+	deleted     = &platform.Kind{Text: "the message is deleted, or cannot be edited"}
+	tooLong     = &platform.Kind{Text: "the text is too long"}
+	badCard     = &platform.Kind{Text: "the card was not accepted"}
+	censored    = &platform.Kind{Text: "the platform or the organization blocks this content"}
+	rateLimited = &platform.Kind{Text: "the platform's rate limit was reached", Effect: platform.Busy}
+	inProgress  = &platform.Kind{Text: "the message is being sent already", Effect: platform.Unknown}
+	unavailable = &platform.Kind{Text: "the platform is unavailable at the moment", Effect: platform.Unknown}
+	wrongServer = &platform.Kind{Text: "the answer is not from the platform; check the setting api"}
+	otherwise   = &platform.Kind{Text: "the platform refused the call"}
 )
 
-var kindOfCode = map[int]errorKind{
+var kindOfCode = map[int]*platform.Kind{
 	10003: badApp, 10014: badApp, 10015: badApp, 99991543: badApp,
 	99991661: badToken, 99991663: badToken, 99991664: badToken, 99991668: badToken, 99991671: badToken,
 	99991672: noScope, 99991679: noScope, 230027: noScope,
@@ -102,22 +79,6 @@ var kindOfCode = map[int]errorKind{
 func retryAfter(h http.Header) time.Duration {
 	n, _ := strconv.Atoi(cmp.Or(h.Get("X-Ogw-Ratelimit-Reset"), h.Get("Retry-After"))) // 0 if it is missing
 	return time.Duration(min(max(n, 1), 24*60*60)) * time.Second
-}
-
-// isKind reports whether an error is a refusal of one of the kinds.
-func isKind(err error, kinds ...errorKind) bool {
-	e, ok := errors.AsType[*apiError](err)
-	return ok && slices.Contains(kinds, e.kind)
-}
-
-func judge(err error) platform.Failure {
-	if e, ok := errors.AsType[*apiError](err); ok {
-		return platform.Failure{
-			Busy: e.kind == rateLimited, After: e.retryAfter, Permanent: isKind(err, badApp, badToken, noScope, noBot, noChat, blocked, noRights, noTopic),
-			Refused: !isKind(err, rateLimited, unavailable, inProgress),
-		}
-	}
-	return platform.Failure{}
 }
 
 // request is a call.
@@ -167,7 +128,7 @@ type item struct {
 
 // do makes a call, and repeats it where that may help and does no harm.
 func (a *api) do(ctx context.Context, r request) (got response, err error) {
-	call := platform.Call{Judge: judge, Harmless: r.repeatable, Brief: r.impatient, Do: func(ctx context.Context) (err error) {
+	call := platform.Call{Harmless: r.repeatable, Brief: r.impatient, Do: func(ctx context.Context) (err error) {
 		got, err = a.call(ctx, r)
 		return err
 	}}
@@ -182,7 +143,7 @@ func (a *api) call(ctx context.Context, r request) (got response, err error) {
 		if token, err = a.accessToken(ctx, token); err != nil {
 			return got, err
 		}
-		if got, err = a.send(ctx, r, token); !isKind(err, badToken) {
+		if got, err = a.send(ctx, r, token); !platform.Is(err, badToken) {
 			return got, err
 		}
 	}
@@ -204,12 +165,12 @@ func (a *api) accessToken(ctx context.Context, stale string) (string, error) {
 		name: "get an access token", method: http.MethodPost, path: "auth/v3/tenant_access_token/internal",
 		in: map[string]string{"app_id": a.appID, "app_secret": string(a.appSecret)},
 	}, "")
-	_, isRefusal := errors.AsType[*apiError](err)
+	_, isRefusal := errors.AsType[*platform.Refusal](err)
 	switch {
-	case isKind(err, badApp):
+	case platform.Is(err, badApp):
 		a.badCredentials(err)
 		return "", err
-	case isRefusal && !isKind(err, unavailable):
+	case isRefusal && !platform.Is(err, unavailable):
 		return "", err
 	case err != nil: // the call that needs the token was not made
 		return "", fmt.Errorf("feishu: %w", &platform.Unreached{Err: err})
@@ -250,8 +211,7 @@ func (a *api) send(ctx context.Context, r request, token string) (got response, 
 		return got, fmt.Errorf("feishu: %s: %w", r.name, platform.Bare(ctx, err))
 	}
 	defer res.Body.Close()
-	err = got.read(res, r)
-	if _, isRefusal := errors.AsType[*apiError](err); err != nil && !isRefusal {
+	if err = got.read(res, r); err != nil {
 		err = fmt.Errorf("feishu: %s: %w", r.name, platform.Bare(ctx, err))
 	}
 	return got, err
@@ -271,24 +231,27 @@ func (got *response) read(res *http.Response, r request) error {
 			return err
 		}
 	}
-	e := &apiError{call: r.name, status: res.StatusCode}
+	e := &platform.Refusal{Code: fmt.Sprint("status ", res.StatusCode)}
+	accepted := res.StatusCode/100 == 2
 	switch {
-	case isJSON && *got.Code == 0 && e.status/100 == 2:
+	case isJSON && *got.Code == 0 && accepted:
 		return nil
-	case isJSON:
-		e.code, e.kind = *got.Code, kindOfCode[*got.Code]
-	case e.status/100 == 2:
-		e.kind = wrongServer
+	case isJSON && *got.Code != 0:
+		e.Code, e.Kind = fmt.Sprint("code ", *got.Code), kindOfCode[*got.Code]
+	case accepted:
+		e.Kind = wrongServer
 	}
 	switch {
-	case e.kind != "":
-	case e.status == http.StatusTooManyRequests:
-		e.kind = rateLimited
-	case e.status >= 500:
-		e.kind = unavailable
+	case e.Kind != nil:
+	case res.StatusCode == http.StatusTooManyRequests:
+		e.Kind = rateLimited
+	case res.StatusCode >= 500:
+		e.Kind = unavailable
+	default:
+		e.Kind = otherwise
 	}
-	if e.kind == rateLimited {
-		e.retryAfter = retryAfter(res.Header)
+	if e.Kind == rateLimited {
+		e.RetryAfter = retryAfter(res.Header)
 	}
 	return e
 }

@@ -143,7 +143,7 @@ func TestTheChannelWorksOverTheNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	tree := channeltest.Tree(t, "feishu", channel.Place{})
-	q := channeltest.NewQueue(t, &kernel.Kernel{Settings: tree, Routes: tree, Agent: agentFunc(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+	q := channeltest.NewQueue(t, &kernel.Kernel{Settings: tree, Agent: agentFunc(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 		turn.Sink.Preview(channel.Payload{Text: "half"})
 		if err := fake.Await(ctx, func() bool { return len(fake.Ours(private)) == 1 }); err != nil {
 			return channel.DispatchResult{}, err

@@ -42,8 +42,8 @@ func FuzzContent(f *testing.F) {
 		c := m.read()
 		withNames(c.text, m.Mentions, "me")
 		for _, file := range c.files {
-			if file.key == "" {
-				t.Fatal("a file without a key")
+			if file.Source == "" {
+				t.Fatal("a file without a source")
 			}
 		}
 	})

@@ -207,15 +207,15 @@ func (c *Channel) send(ctx context.Context, t target, b body) (id string, err er
 	for {
 		id, err = c.sendOnce(ctx, t, &b)
 		switch {
-		case isKind(err, badCard) && b.markup != "":
-			c.s.Log.WarnContext(ctx, "platform refuses a message's markup; sending plain text", "channel", c.s.Name)
+		case platform.Is(err, badCard) && b.markup != "":
+			c.s.Log.WarnContext(ctx, "platform refuses a message's markup; sending plain text")
 			b.markup = ""
 			if t.card != "" {
 				b.elements = nil
 			}
-		case isKind(err, deleted) && t.card != "" && t.chat != "":
+		case platform.Is(err, deleted) && t.card != "" && t.chat != "":
 			t.card = ""
-		case isKind(err, deleted) && t.card == "" && t.replyTo != "" && t.topic == "":
+		case platform.Is(err, deleted) && t.card == "" && t.replyTo != "" && t.topic == "":
 			t.replyTo = ""
 		case err != nil:
 			return "", err
@@ -311,7 +311,7 @@ func (c *Channel) removeSigns(ctx context.Context, messageID string) error {
 			err = errors.Join(err, e)
 		}
 	}
-	if isKind(err, deleted, noScope) {
+	if platform.Is(err, deleted, noScope) {
 		return nil
 	}
 	return err
@@ -415,7 +415,7 @@ func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent ch
 		markup: markup.Convert(q.Text, markup.FeishuCard) + "\n\n" + d.Text(by), text: markup.Convert(q.Text, markup.Plain) + "\n\n" + d.Text(d.By),
 	}
 	_, err := c.send(ctx, target{card: sent.MessageIDs[0]}, card)
-	if isKind(err, deleted) {
+	if platform.Is(err, deleted) {
 		return nil
 	}
 	return err
@@ -456,7 +456,7 @@ func (a *adapter) answerPress(ctx context.Context, state channel.Pressed) {
 	if asked, _ := c.known.Peek(m.ID); asked != nil {
 		text = asked.text + "\n\n" + text
 	}
-	if _, err := c.send(ctx, target{card: m.ID}, body{text: text}); err != nil && !isKind(err, deleted) {
-		c.s.Log.WarnContext(ctx, "cannot remove an old question's buttons", "channel", c.s.Name, "error", err)
+	if _, err := c.send(ctx, target{card: m.ID}, body{text: text}); err != nil && !platform.Is(err, deleted) {
+		c.s.Log.WarnContext(ctx, "cannot remove an old question's buttons", "error", err)
 	}
 }

@@ -44,14 +44,11 @@ const (
 	FormatText = "text" // plain, without previews
 )
 
-// The addresses of the two platforms.
-const (
-	DefaultAPI = "https://open.feishu.cn"
-	LarkAPI    = "https://open.larksuite.com"
-)
+// DefaultAPI is the address of Feishu. Lark has https://open.larksuite.com.
+const DefaultAPI = "https://open.feishu.cn"
 
 // Settings are for [New]. AppID, AppSecret, and EncryptKey or VerificationToken are required. Who may talk is a setting of package
-// channel.
+// channel. Package config checks choices and addresses.
 type Settings struct {
 	Name    string // of the channel; "" is feishu
 	Account string // "" if the channel has only one
@@ -105,6 +102,7 @@ func New(s Settings) (*Channel, error) {
 		return nil, fmt.Errorf("feishu: %w", err)
 	}
 	c.s = s
+	c.media.Fetch, c.media.Log = c.fetch, s.Log
 	c.bot.Store(&identity{})
 	c.known, _ = lru.New[string, *knownMessage](1000) // fails only for a size below 1
 	c.threads, _ = lru.New[string, string](10_000)
@@ -121,7 +119,7 @@ var appIDForm = regexp.MustCompile(`^cli_[A-Za-z0-9]+$`)
 // check sets defaults and reports what is wrong.
 func (s *Settings) check() error {
 	s.Name, s.Preview, s.Format = cmp.Or(s.Name, "feishu"), cmp.Or(s.Preview, PreviewEdit), cmp.Or(s.Format, FormatCard)
-	s.API, s.Log = strings.TrimRight(cmp.Or(s.API, DefaultAPI), "/"), cmp.Or(s.Log, slog.New(slog.DiscardHandler))
+	s.API, s.Log = strings.TrimRight(cmp.Or(s.API, DefaultAPI), "/"), cmp.Or(s.Log, slog.New(slog.DiscardHandler)).With("channel", s.Name)
 	s.AppID = strings.TrimSpace(s.AppID)
 	for _, secret := range []*platform.Secret{&s.AppSecret, &s.EncryptKey, &s.VerificationToken} {
 		*secret = platform.Secret(strings.TrimSpace(string(*secret)))
@@ -145,8 +143,7 @@ func (s *Settings) check() error {
 	case s.MaxMedia > maxDownload:
 		return fmt.Errorf("max_media is %d; expected at most %d bytes, the platform's limit", s.MaxMedia, maxDownload)
 	}
-	_, err := platform.CheckBase(s.API, DefaultAPI+" or "+LarkAPI)
-	return err
+	return nil
 }
 
 // isShort reports whether a secret is set and could be guessed.
@@ -176,7 +173,7 @@ func (c *Channel) readIdentity(ctx context.Context) error {
 	r := request{name: "get the bot's id", method: http.MethodGet, path: "bot/v3/info"}
 	got, err := c.api.call(ctx, r)
 	if err == nil && got.Bot.OpenID == "" {
-		err = &apiError{call: r.name, status: http.StatusOK, kind: noBot}
+		err = fmt.Errorf("feishu: %s: %w", r.name, &platform.Refusal{Kind: noBot, Code: "no open_id"})
 	}
 	if err == nil {
 		c.bot.Store(&got.Bot)
@@ -198,12 +195,9 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 
 // connect asks for the bot's id until the platform answers.
 func (c *Channel) connect(ctx context.Context) error {
-	hopeless := func(err error) bool { return isKind(err, badApp, wrongServer) }
-	err := platform.Persist(ctx, c.readIdentity, hopeless, judge, func(err error, pause time.Duration) {
-		c.s.Log.WarnContext(ctx, "platform answers wrongly; retrying", "channel", c.s.Name, "error", err, "pause", pause)
-	})
+	err := platform.Persist(ctx, c.s.Log, "platform answers wrongly; retrying", c.readIdentity, badApp, wrongServer)
 	if err == nil {
-		c.s.Log.InfoContext(ctx, "channel is connected", "channel", c.s.Name, "bot", c.self().Name)
+		c.s.Log.InfoContext(ctx, "channel is connected", "bot", c.self().Name)
 	}
 	return err
 }

@@ -180,15 +180,8 @@ func (m *message) repliedTo() string {
 // content is what a message says.
 type content struct {
 	text  string // with the keys of mentions
-	files []attachment
+	files []platform.Attachment
 	all   bool // everybody is mentioned
-}
-
-// attachment is a file of a message.
-type attachment struct {
-	platform.Attachment
-	messageID, key string
-	image          bool // the platform keeps images apart from other files
 }
 
 // object is the content of a message, or a part of a rich text.
@@ -278,14 +271,17 @@ func (m *message) addPost(c *content, title string, lines [][]object) {
 	}
 }
 
-// addFile adds the file of a message, or of a part of a rich text, if that is one.
+// endings are for files whose names have none.
+var endings = map[channel.MediaKind]string{channel.MediaImage: ".jpg", channel.MediaAudio: ".ogg", channel.MediaVideo: ".mp4"}
+
+// addFile adds the file of a message, or of a part of a rich text, if that is one. The platform does not say how large it is.
 func (m *message) addFile(c *content, kind string, o object) {
-	a := attachment{messageID: m.ID, key: o.get("file_key"), Attachment: platform.Attachment{Name: o.get("file_name")}}
+	key, resource := o.get("file_key"), "file" // the platform keeps images apart from other files
 	duration, _ := o["duration"].(float64)
-	a.Fact = channel.MediaFact{MessageID: m.ID, Duration: time.Duration(duration) * time.Millisecond}
+	a := platform.Attachment{Name: o.get("file_name"), Fact: channel.MediaFact{MessageID: m.ID, Duration: time.Duration(duration) * time.Millisecond}}
 	switch kind {
 	case "image", "img":
-		a.Fact.Kind, a.key, a.image = channel.MediaImage, o.get("image_key"), true
+		key, resource, a.Fact.Kind = o.get("image_key"), "image", channel.MediaImage
 	case "file":
 		a.Fact.Kind = kindOfName(a.Name)
 	case "audio":
@@ -295,9 +291,13 @@ func (m *message) addFile(c *content, kind string, o object) {
 	default:
 		return
 	}
-	if a.key != "" {
-		c.files = append(c.files, a)
+	if key == "" {
+		return
 	}
+	sum := sha256.Sum256([]byte(m.ID + "/" + key))
+	a.ID, a.Ending = hex.EncodeToString(sum[:16]), endings[a.Fact.Kind]
+	a.Source = messagePath(m.ID) + "/resources/" + url.PathEscape(key) + "?type=" + resource
+	c.files = append(c.files, a)
 }
 
 // kindOfName guesses the kind of a file by its name: the platform says no more of it.
@@ -363,36 +363,8 @@ func withNames(text string, mentions []mention, self string) string {
 	}))
 }
 
-// load downloads files, and returns their facts, and notes for the agent about those that could not be loaded.
-func (c *Channel) load(ctx context.Context, list []attachment) (facts []channel.MediaFact, notes []string) {
-	download := func(a attachment) (string, int64, error) { return c.download(ctx, a) }
-	return platform.LoadMedia(c.media, list, download, func(kind channel.MediaKind, err error) {
-		c.s.Log.WarnContext(ctx, "cannot load a message's file", "channel", c.s.Name, "kind", kind, "error", err)
-	})
-}
-
-// download stores a file in the media folder, unless it is there.
-func (c *Channel) download(ctx context.Context, a attachment) (path string, size int64, err error) {
-	name := a.fileName(c.media)
-	if path, size, ok := c.media.Find(name); ok { // the file of a key does not change
-		return path, size, nil
-	}
-	resource := "file"
-	if a.image {
-		resource = "image"
-	}
-	return c.media.Put(name, func(w io.Writer) error { // the store bounds the size, which the platform does not say
-		_, err := c.api.call(ctx, request{
-			name: "load a file", method: http.MethodGet, file: w,
-			path: messagePath(a.messageID) + "/resources/" + url.PathEscape(a.key) + "?type=" + resource,
-		})
-		return err
-	})
-}
-
-// fileName returns the name of a file in the media folder. Nothing but its end comes from the sender.
-func (a *attachment) fileName(s *platform.MediaStore) string {
-	sum := sha256.Sum256([]byte(a.messageID + "/" + a.key))
-	ends := map[channel.MediaKind]string{channel.MediaImage: ".jpg", channel.MediaAudio: ".ogg", channel.MediaVideo: ".mp4"}
-	return s.Name(hex.EncodeToString(sum[:16]), a.Name, ends[a.Fact.Kind])
+// fetch writes a file.
+func (c *Channel) fetch(ctx context.Context, a platform.Attachment, w io.Writer) error {
+	_, err := c.api.call(ctx, request{name: "load a file", method: http.MethodGet, path: a.Source, file: w})
+	return err
 }

@@ -111,7 +111,7 @@ func (w world) process(t *testing.T, o options) *rig {
 	t.Cleanup(func() { _ = root.Close() })
 	tree := channeltest.Tree(t, "feishu", o.place)
 	r.kernel = &kernel.Kernel{
-		Agent: r, Observer: r, Settings: tree, Routes: tree, Store: r.mortal, Media: root, Log: r.settings.Log, Pairing: channel.NewPairs(nil),
+		Agent: r, Observer: r, Settings: tree, Store: r.mortal, Media: root, Log: r.settings.Log, Pairing: channel.NewPairs(nil),
 		Window: channel.NewWindow(nil, channel.WindowOptions{Media: root}),
 	}
 	return r

@@ -76,7 +76,7 @@ func (c *Channel) accept(w http.ResponseWriter, r *http.Request, all *envelope) 
 	isNew, err := c.store(ctx, queue, e)
 	switch {
 	case err != nil:
-		c.s.Log.WarnContext(ctx, "cannot accept an event; the platform must retry", "channel", c.s.Name, "error", err)
+		c.s.Log.WarnContext(ctx, "cannot accept an event; the platform must retry", "error", err)
 		platform.Unavailable(w)
 	case e.Press != nil && isNew:
 		respond(w, pressResponse(ctx, pressed))
@@ -153,7 +153,7 @@ func (c *Channel) verify(h http.Header, body []byte) (*envelope, bool) {
 // refuse responds to a request that is not the platform's. The log says so once, because the usual reason is a wrong setting.
 func (c *Channel) refuse(ctx context.Context, w http.ResponseWriter) {
 	c.refused.Do(func() {
-		c.s.Log.WarnContext(ctx, "request is not Feishu's, or encrypt_key or verification_token is wrong", "channel", c.s.Name)
+		c.s.Log.WarnContext(ctx, "request is not Feishu's, or encrypt_key or verification_token is wrong")
 	})
 	w.WriteHeader(http.StatusUnauthorized)
 }

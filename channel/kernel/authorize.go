@@ -116,20 +116,9 @@ func (p *pass) notifyStopped(ctx context.Context) {
 			p.policy = p.k.Settings.Policy(p.facts.PolicyQuery())
 		}
 	}
-	unsure := p.result.Admission.Reason == channel.ReasonPairingUnavailable
-	if text == "" || p.k.Settings != nil && !p.policy.ErrorNotice || !p.decision.Talks() && !unsure || p.facts.Conversation.Kind != channel.Direct && !p.decision.Addressed {
-		return
-	}
-	f, now := p.facts, time.Now()
-	key := stopNotice{f.Channel, f.Account, f.Conversation.ID, f.Sender.ID, p.result.Admission.Reason}
-	p.k.mu.Lock()
-	last, told := p.k.stops.get(key)
-	due := !told || now.Sub(last) >= stopNoticeEvery
-	if due {
-		p.k.stops.put(key, now)
-	}
-	p.k.mu.Unlock()
-	if due {
+	f, reason := p.facts, p.result.Admission.Reason
+	talks := p.decision.Talks() || reason == channel.ReasonPairingUnavailable // perhaps
+	if text != "" && talks && p.wantsNotice() && p.k.guards.noticeDue(stopNotice{f.Channel, f.Account, f.Conversation.ID, f.Sender.ID, reason}) {
 		p.letNext(ctx) // the next message need not wait for this notice
 		p.notify(ctx, stoppedNotice, text)
 	}
@@ -221,17 +210,13 @@ func (k *Kernel) PolicyAt(ctx context.Context, q channel.PolicyQuery, from chann
 	return policy, who
 }
 
-// stillAllowed asks the gates route and sender again where the settings have changed since authorize: someone who was let in perhaps may not talk
-// any more.
-func (k *Kernel) stillAllowed(ctx context.Context, o *channel.Origin, login channel.PolicyQuery, generation uint64) error {
-	if k.Settings == nil || o.Sender.ID == "" { // no one was let in: the server itself has begun
+// stillAllowed asks the gates route and sender again: the sender of a reply that waits may have been admitted by other settings.
+func (k *Kernel) stillAllowed(ctx context.Context, out *channel.Outbound) error {
+	f := channel.Facts{Channel: out.Channel, Account: out.Account, Sender: out.Origin.Sender, Conversation: out.Origin.Conversation}
+	if k.Settings == nil || f.Sender.ID == "" { // no one was let in: the server itself has begun
 		return nil
 	}
-	f := channel.Facts{Channel: login.Channel, Account: login.Account, Sender: o.Sender, Conversation: o.Conversation}
-	if k.Settings.Policy(f.PolicyQuery()).Generation == generation {
-		return nil
-	}
-	policy, who := k.PolicyAt(ctx, f.PolicyQuery(), o.Sender)
+	policy, who := k.PolicyAt(ctx, f.PolicyQuery(), f.Sender)
 	f.Access = policy.Access(who, channel.MentionFacts{})
 	for _, v := range channel.Evaluate(f).Verdicts {
 		if v.State == channel.Blocked && (v.Gate == channel.GateRoute || v.Gate == channel.GateSender) {

@@ -43,19 +43,8 @@ func setCanaries(s *hookScene) {
 	s.in = &channel.Input{ID: "1", RawText: secret("input"), TextForAgent: secret("input"), ConversationID: "42", SenderID: "42"}
 }
 
-// counted are metrics.
-type counted struct{ lines []string }
-
-func (c *counted) Turn(name string, o channel.Outcome, r channel.Reason) {
-	c.lines = append(c.lines, fmt.Sprint(name, o, r))
-}
-
-func (c *counted) Stage(name string, s channel.Stage, _ time.Duration) {
-	c.lines = append(c.lines, fmt.Sprint(name, s))
-}
-
 // Section 18.6: whatever becomes of a message.
-func TestMessagesAreInNoLogMetricVerdictOrError(t *testing.T) {
+func TestMessagesAreInNoLogVerdictOrError(t *testing.T) {
 	panics := func(at string) func(*hookScene) {
 		return func(s *hookScene) {
 			s.do = func(hook string) error {
@@ -107,12 +96,11 @@ func TestMessagesAreInNoLogMetricVerdictOrError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
 				var log bytes.Buffer
-				var metrics counted
 				s := newHooks()
 				setCanaries(s)
 				set(s)
 				logger := slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-				s.kernel.Log, s.kernel.Observer = logger, channel.Observers{channel.NewSlogObserver(logger), channel.Count(&metrics)}
+				s.kernel.Log, s.kernel.Observer = logger, channel.NewSlogObserver(logger)
 				s.kernel.Store, s.kernel.Window = d.Events(), channel.NewWindow(nil, channel.WindowOptions{Log: logger})
 				s.delivery.Durable = true
 				q := kernel.NewQueue(s.kernel, kernel.QueueOptions{Replica: "a", Log: logger})
@@ -138,11 +126,11 @@ func TestMessagesAreInNoLogMetricVerdictOrError(t *testing.T) {
 					t.Error(err)
 				}
 				q.Close(t.Context())
-				if log.Len() == 0 || len(metrics.lines) == 0 {
-					t.Fatal("nothing is logged or counted")
+				if log.Len() == 0 {
+					t.Fatal("nothing is logged")
 				}
 				decided, _ := json.Marshal(verdicts)
-				for what, text := range map[string]string{"log": log.String(), "metric": strings.Join(metrics.lines, "\n"), "verdict": string(decided), "error": fmt.Sprintf("%v %q", errs, errs)} {
+				for what, text := range map[string]string{"log": log.String(), "verdict": string(decided), "error": fmt.Sprintf("%v %q", errs, errs)} {
 					if at := strings.Index(text, canary); at >= 0 {
 						t.Errorf("the %s has %q", what, text[max(0, at-200):min(len(text), at+60)])
 					}

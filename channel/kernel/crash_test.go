@@ -49,20 +49,12 @@ func TestACrashAtAnyStepRepeatsAndLosesNothing(t *testing.T) {
 		"direct":     func(s *server, _ *kernel.QueueOptions) { s.handler.Sender = kernel.Sender{} },
 		"durable":    func(*server, *kernel.QueueOptions) {},
 		"idempotent": func(s *server, _ *kernel.QueueOptions) { s.idempotent() },
-		"reconcile": func(s *server, _ *kernel.QueueOptions) {
-			s.handler.Sender.Reconcile = func(_ context.Context, out channel.Outbound) (channel.Receipt, error) {
-				if s.chat.hasShown(out.Block) {
-					return channel.Receipt{}, nil
-				}
-				return channel.Receipt{State: channel.NotSent}, nil
-			}
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
 				died := true
 				for step := 1; died; step++ {
-					died = dieAtStep(t, d, step, change, name == "idempotent" || name == "reconcile")
+					died = dieAtStep(t, d, step, change, name == "idempotent")
 				}
 			})
 		})
@@ -80,7 +72,7 @@ func dieAtStep(t *testing.T, d *db.DB, step int, change func(*server, *kernel.Qu
 	for _, replica := range []string{"b", "c"} { // the second one must find nothing left to do
 		next := start(t, d, fmt.Sprint(replica, step), c, steps, change)
 		time.Sleep(time.Minute)
-		if events, replies, err := next.queue.Pending(t.Context()); len(events)+len(replies) > 0 || err != nil {
+		if events, replies, err := next.kernel.Store.Pending(t.Context()); len(events)+len(replies) > 0 || err != nil {
 			t.Errorf("step %d: %v and %v are left, %v", step, events, replies, err)
 		}
 		next.close()

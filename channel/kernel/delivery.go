@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -39,7 +40,9 @@ type Delivery struct {
 const (
 	previewEvery = time.Second
 	workingEvery = 5 * time.Second
-	maxQueued    = 64 // blocks that wait to be sent
+
+	// retryFor is how long the end of an answer is tried again that is not stored.
+	retryFor = 5 * time.Minute
 )
 
 // afterCancel bounds what a turn still does on the platform when it was canceled.
@@ -52,7 +55,7 @@ type progress struct {
 	Preview *channel.Receipt         `json:"preview,omitempty"` // of the block that is not finished
 	Sending bool                     `json:"sending,omitempty"` // a block is being sent
 	Unsure  bool                     `json:"unsure,omitempty"`  // it is not known of a block whether it was sent
-	Visible bool                     `json:"visible,omitempty"` // something of the answer was shown
+	Visible bool                     `json:"visible,omitempty"` // something of the answer was sent
 	Told    bool                     `json:"told,omitempty"`    // a notice was sent, or is being sent
 	Asked   map[string]askedQuestion `json:"asked,omitempty"`   // questions that are open, by their ids
 }
@@ -67,10 +70,12 @@ type tally struct {
 	attempted bool // to send something
 	visible   bool // something was sent, or a preview was shown
 	unknown   bool // it is not known of something whether it was sent
-	queued    bool // a reply is kept until it is sent
-	denied    bool // the settings have changed, and do not allow the answer any more
+	queued    bool // a reply is stored until it is sent
 	permanent bool // nothing can be sent there any more
 }
+
+// final reports whether the turn must not run again, and its failure needs no notice.
+func (t *tally) final() bool { return t.visible || t.unknown || t.queued || t.permanent }
 
 // item is a block that waits to be sent.
 type item struct {
@@ -86,16 +91,14 @@ type sink struct {
 	ctx    context.Context // the life of the turn
 	cancel context.CancelCauseFunc
 	d      *Delivery
-	quiet  bool // what is emitted is not sent, on purpose
-	hidden bool // the turn observes
+	off    bool // nothing is sent: the turn observes, or its reply plan says so
 
 	mu     sync.Mutex
 	queue  []item
 	open   *channel.Payload // the newest text of the block that is not emitted yet
 	notice *channel.Payload // the first error
 	ended  bool
-	room   chan struct{} // closed when the queue gets shorter; nil while no one waits for that
-	said   channel.DispatchResult
+	counts channel.DispatchResult
 	tally  tally
 
 	wake chan struct{}
@@ -118,7 +121,6 @@ type sink struct {
 
 func (p *pass) newSink(ctx context.Context, d *Delivery, cancel context.CancelCauseFunc) *sink {
 	s := &sink{p: p, ctx: ctx, cancel: cancel, d: d, wake: make(chan struct{}, 1), progress: &progress{}}
-	s.quiet, s.hidden = p.facts.Reply.Mode == channel.ReplyNone, p.observing()
 	if e := p.meta.Event; e != nil {
 		s.progress = &e.progress
 		s.tally.visible, s.tally.unknown = s.progress.Visible, s.progress.Unsure
@@ -128,15 +130,15 @@ func (p *pass) newSink(ctx context.Context, d *Delivery, cancel context.CancelCa
 	if s.d == nil {
 		s.d = &Delivery{}
 	}
-	if !s.hidden && !s.quiet {
+	if s.off = p.observing() || p.facts.Reply.Mode == channel.ReplyNone; !s.off {
 		s.signed = s.d.Rest != nil && p.resumed() // another process may have left a sign of work
 		s.done.Go(s.loop)
 	}
 	return s
 }
 
-// Emit implements [channel.Sink]. It waits while the queue is full, and for the end of an answer to be sent, so that the next turn of the session follows
-// it. An error is kept until the end of the turn; only the first is sent.
+// Emit implements [channel.Sink]. It waits for the end of an answer to be sent, so that the next turn of the session follows it. An error is stored until
+// the end of the turn; only the first is sent.
 func (s *sink) Emit(ctx context.Context, kind channel.ReplyKind, p channel.Payload) error {
 	if p.IsError {
 		s.mu.Lock()
@@ -147,10 +149,7 @@ func (s *sink) Emit(ctx context.Context, kind channel.ReplyKind, p channel.Paylo
 		return nil
 	}
 	switch {
-	case s.hidden, strings.TrimSpace(p.Text) == "" && len(p.Media) == 0 && p.Question == nil && p.Decided == nil:
-		return nil
-	case s.quiet:
-		s.count(kind, channel.Receipt{State: channel.Suppressed})
+	case s.off, strings.TrimSpace(p.Text) == "" && len(p.Media) == 0 && p.Question == nil && p.Decided == nil:
 		return nil
 	case s.d.Deliver == nil:
 		return channel.ErrNoDelivery
@@ -159,7 +158,7 @@ func (s *sink) Emit(ctx context.Context, kind channel.ReplyKind, p channel.Paylo
 	if kind == channel.ReplyFinal {
 		i.done = make(chan struct{})
 	}
-	if err := s.put(ctx, i); err != nil || i.done == nil {
+	if err := s.put(i); err != nil || i.done == nil {
 		return err
 	}
 	select {
@@ -169,33 +168,16 @@ func (s *sink) Emit(ctx context.Context, kind channel.ReplyKind, p channel.Paylo
 	return nil
 }
 
-// put adds an item to the queue. It waits while the queue is full.
-func (s *sink) put(ctx context.Context, i item) error {
-	for {
-		s.mu.Lock()
-		if err := s.ctx.Err(); s.ended || err != nil {
-			s.mu.Unlock()
-			if err != nil {
-				return context.Cause(s.ctx)
-			}
-			return errEnded
-		}
-		if len(s.queue) < maxQueued {
-			break
-		}
-		if s.room == nil {
-			s.room = make(chan struct{})
-		}
-		room := s.room
-		s.mu.Unlock()
-		select {
-		case <-room:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-s.ctx.Done():
-		}
-	}
+// put adds an item to the queue.
+func (s *sink) put(i item) error {
+	s.mu.Lock()
 	defer s.mu.Unlock()
+	switch {
+	case s.ctx.Err() != nil:
+		return context.Cause(s.ctx)
+	case s.ended:
+		return errEnded
+	}
 	if i.kind != channel.ReplyTool && i.do == nil {
 		s.open = nil // this is the block that was open
 	}
@@ -204,9 +186,11 @@ func (s *sink) put(ctx context.Context, i item) error {
 	return nil
 }
 
+var errEnded = errors.New("channel: the turn has ended; nothing more is sent")
+
 // Preview implements [channel.Sink].
 func (s *sink) Preview(p channel.Payload) {
-	if s.d.Preview == nil || s.quiet || s.hidden || strings.TrimSpace(p.Text) == "" {
+	if s.d.Preview == nil || s.off || strings.TrimSpace(p.Text) == "" {
 		return
 	}
 	s.mu.Lock()
@@ -219,28 +203,24 @@ func (s *sink) Preview(p channel.Payload) {
 
 // Do implements [channel.Sink].
 func (s *sink) Do(ctx context.Context, b channel.Block, send func(context.Context) (channel.Receipt, error)) (channel.Receipt, error) {
-	if s.hidden || s.quiet {
+	if s.off {
 		return channel.Receipt{State: channel.Suppressed}, nil
 	}
 	r, err := channel.Receipt{State: channel.NotSent}, error(nil)
 	i := item{kind: b.Kind, done: make(chan struct{}), do: func() {
-		if err = s.ready(ctx); err == nil {
-			r, err = s.call(ctx, func() (channel.Receipt, error) { return send(ctx) })
-			s.count(b.Kind, r)
-		} else if errors.Is(err, errDenied) {
-			r, err = channel.Receipt{State: channel.Suppressed}, nil
-		} else {
+		if err = s.ready(ctx); err != nil {
 			err = &channel.NotSentError{Err: err}
+			return
 		}
+		r, err = s.call(ctx, func() (channel.Receipt, error) { return send(ctx) })
+		s.count(b.Kind, r)
 	}}
-	if err := s.put(ctx, i); err != nil {
+	if err := s.put(i); err != nil {
 		return r, &channel.NotSentError{Err: err}
 	}
 	<-i.done
 	return r, err
 }
-
-var errEnded = errors.New("channel: the turn has ended; nothing more is sent")
 
 // loop sends blocks, and between them shows that work goes on and what the next block will be, until the turn ends.
 func (s *sink) loop() {
@@ -253,10 +233,6 @@ func (s *sink) loop() {
 		if len(s.queue) > 0 {
 			next = &s.queue[0]
 			s.queue = s.queue[1:]
-			if s.room != nil {
-				close(s.room)
-				s.room = nil
-			}
 		}
 		open, ended := s.open, s.ended
 		s.mu.Unlock()
@@ -344,8 +320,7 @@ func (s *sink) showPreview(open *channel.Payload) {
 	if s.noPreview || s.shown == open.Text || s.ready(s.ctx) != nil {
 		return
 	}
-	before := s.progress.Preview
-	b := channel.Block{Kind: channel.ReplyBlock, Seq: s.progress.Seq + 1, Payload: *open, Target: s.p.facts.Reply, Key: s.key(s.progress.Seq + 1), Preview: before}
+	b, before := s.previewBlock(*open), s.progress.Preview
 	if !s.isNext && s.p.meta.Event != nil && s.d.Durable {
 		out := s.p.outbound(&b)
 		waits, err := s.p.k.Store.ReplyWaits(s.ctx, channel.TargetName(&out))
@@ -381,7 +356,16 @@ func (s *sink) showPreview(open *channel.Payload) {
 	}
 }
 
-func (s *sink) key(seq int) string { return fmt.Sprintf("%s:%d", s.p.result.TurnID, seq) }
+// previewBlock returns the block of a text in place of the preview, if there is one.
+func (s *sink) previewBlock(p channel.Payload) channel.Block {
+	b := channel.Block{Kind: channel.ReplyBlock, Payload: p, Target: s.p.facts.Reply, Preview: s.progress.Preview}
+	s.number(&b, s.progress.Seq+1)
+	return b
+}
+
+func (s *sink) number(b *channel.Block, seq int) {
+	b.Seq, b.Key = seq, fmt.Sprintf("%s:%d", s.p.result.TurnID, seq)
+}
 
 // deliver sends a block and notes what became of it.
 func (s *sink) deliver(i *item) {
@@ -421,12 +405,10 @@ func (s *sink) deliver(i *item) {
 		s.warn("note", s.note(s.ctx, false))
 	case q != nil && q.Failed != nil && (r.State == channel.NotSent || r.State == channel.Suppressed):
 		q.Failed()
-	case err != nil && b.Kind == channel.ReplyFinal && !errors.Is(err, errDenied):
+	case err != nil && b.Kind == channel.ReplyFinal:
 		s.errs = append(s.errs, fmt.Errorf("the answer was not delivered: %w", err))
 	}
 }
-
-var errDenied = errors.New("channel: the settings changed and no longer allow an answer in this conversation")
 
 // ready returns why nothing can be sent now.
 func (s *sink) ready(ctx context.Context) error {
@@ -437,32 +419,24 @@ func (s *sink) ready(ctx context.Context) error {
 		return context.Cause(ctx)
 	case s.ctx.Err() != nil:
 		return context.Cause(s.ctx)
-	case s.tally.visible: // the answer has begun
-		return nil
 	}
-	if err := s.p.stillAllowed(ctx); err != nil {
-		s.gone = fmt.Errorf("%w: %w", errDenied, err)
-		s.tally.denied = true
-	}
-	return s.gone
+	return nil
 }
 
-// send sends a block, or has it kept until it is sent. What is about to be sent is stored before.
+// send sends a block, or has it stored until it is sent. What is about to be sent is stored before.
 func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
+	notSent := channel.Receipt{State: channel.NotSent}
 	if err := s.ready(s.ctx); err != nil {
-		if errors.Is(err, errDenied) {
-			return channel.Receipt{State: channel.Suppressed}, err
-		}
-		return channel.Receipt{State: channel.NotSent}, &channel.NotSentError{Err: err}
+		return notSent, &channel.NotSentError{Err: err}
 	}
+	before := *s.progress
 	s.progress.Seq++
-	b.Seq, b.Key = s.progress.Seq, s.key(s.progress.Seq)
-	text, preview := s.progress.Text, s.progress.Preview
-	s.progress.Text = max(text, b.Upto)
+	s.number(b, s.progress.Seq)
+	s.progress.Text = max(before.Text, b.Upto)
 	if b.Kind != channel.ReplyTool { // if the process dies now, the block may be what is shown there
 		s.progress.Preview = nil
 	}
-	if e := s.p.meta.Event; e != nil && s.d.Durable && b.Kind == channel.ReplyFinal && !e.finished() { // further final blocks are not kept
+	if e := s.p.meta.Event; s.storesEnd() && b.Kind == channel.ReplyFinal {
 		var held bool
 		r, held, err = s.p.keep(s.ctx, channel.OutcomeQueued, b, s.sender(b))
 		if s.leave(err); e.finished() {
@@ -473,26 +447,46 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 	} else {
 		s.progress.Sending = true
 		if err := s.note(s.ctx, false); err != nil {
-			s.progress.Preview = preview
-			return channel.Receipt{State: channel.NotSent}, &channel.NotSentError{Err: fmt.Errorf("what is about to be sent cannot be stored: %w", err)}
+			s.progress.Preview = before.Preview
+			return notSent, &channel.NotSentError{Err: fmt.Errorf("what is about to be sent cannot be stored: %w", err)}
 		}
-		r, err = s.sender(b)(s.ctx)
+		r, err = s.sendNow(b)
 	}
 	s.progress.Sending = false
-	switch {
-	case r.State == channel.NotSent:
-		s.progress.Text = text
-	case r.State == channel.UnknownWhether:
-		s.progress.Unsure = true
+	switch r.State {
+	case channel.NotSent:
+		s.progress.Text, s.progress.Preview = before.Text, before.Preview
+	case channel.Suppressed:
+		s.progress.Preview = before.Preview
+	default:
+		s.progress.Unsure = s.progress.Unsure || r.State == channel.UnknownWhether
+		if b.Kind != channel.ReplyTool {
+			s.shown, s.noPreview = "", false
+		}
 	}
-	switch {
-	case r.State == channel.NotSent, r.State == channel.Suppressed:
-		s.progress.Preview = preview
-	case b.Kind != channel.ReplyTool:
-		s.shown, s.noPreview = "", false
-	}
-	s.warn("note", s.note(s.ctx, s.progress.Text > text))
+	s.warn("note", s.note(s.ctx, s.progress.Text > before.Text))
 	return r, err
+}
+
+// storesEnd reports whether the end of the answer is stored until it is sent. Only one is: it ends the event.
+func (s *sink) storesEnd() bool {
+	return s.p.meta.Event != nil && s.d.Durable && !s.p.meta.Event.finished()
+}
+
+// sendNow sends a block. The end of an answer is sent again if the platform refuses it for a while.
+func (s *sink) sendNow(b *channel.Block) (channel.Receipt, error) {
+	send, end := s.sender(b), time.Now().Add(retryFor)
+	for attempt := 1; ; attempt++ {
+		r, err := send(s.ctx)
+		not, ok := errors.AsType[*channel.NotSentError](err)
+		if !ok || !not.Retryable || not.Permanent || b.Kind != channel.ReplyFinal {
+			return r, err
+		}
+		pause := max(backoff.After(attempt, shortestWait, longestWait), not.RetryAfter)
+		if time.Now().Add(pause).After(end) || backoff.Sleep(s.ctx, pause) != nil {
+			return r, err
+		}
+	}
 }
 
 // sender returns a function that sends a block.
@@ -563,10 +557,6 @@ const (
 func (s *sink) end(ctx context.Context, agentErr error) error {
 	s.mu.Lock()
 	s.ended = true
-	if s.room != nil {
-		close(s.room)
-		s.room = nil
-	}
 	signal(s.wake)
 	s.mu.Unlock()
 	s.done.Wait()
@@ -585,14 +575,14 @@ func (s *sink) end(ctx context.Context, agentErr error) error {
 func (s *sink) leaveNothingOpen(ctx context.Context) {
 	ctx, cancel := outlive(ctx, afterCancel)
 	defer cancel()
-	if before := s.progress.Preview; before != nil {
+	if s.progress.Preview != nil {
 		text := lostText
 		if s.shown != "" {
 			text = s.shown + cutOff
 		}
-		b := channel.Block{Kind: channel.ReplyBlock, Seq: s.progress.Seq + 1, Payload: channel.Payload{Text: text}, Target: s.p.facts.Reply, Key: s.key(s.progress.Seq + 1), Preview: before}
+		b := s.previewBlock(channel.Payload{Text: text})
 		var err error
-		if e := s.p.meta.Event; e != nil && s.d.Durable && !e.finished() {
+		if s.storesEnd() {
 			_, _, err = s.p.keep(ctx, channel.OutcomePartial, &b, s.sender(&b))
 		} else {
 			_, err = s.sender(&b)(ctx)
@@ -610,49 +600,36 @@ func (s *sink) leaveNothingOpen(ctx context.Context) {
 // unsureNotice is sent if it is not known of a part of an answer whether it was sent.
 const unsureNotice = "A part of this answer may be missing, because the platform did not confirm it. If it is, please ask again."
 
-// count adds a receipt to what the turn has sent.
+// count adds a block to what the turn has sent.
 func (s *sink) count(kind channel.ReplyKind, r channel.Receipt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case r.State.Seen():
-		s.tally.visible = true
-		switch kind {
-		case channel.ReplyTool:
-			s.said.Tool++
-		case channel.ReplyFinal:
-			s.said.Final++
-		default:
-			s.said.Block++
-		}
 	case r.State == channel.UnknownWhether:
 		s.tally.unknown = true
-	}
-	if len(s.said.Receipts) < maxReceipts {
-		s.said.Receipts = append(s.said.Receipts, r)
+	case !r.State.Seen():
+	case kind == channel.ReplyTool:
+		s.counts.Tool++
+	case kind == channel.ReplyFinal:
+		s.counts.Final++
+	default:
+		s.counts.Block++
 	}
 }
 
-const maxReceipts = 1024
-
-// result is what the turn has sent: the counts of a Dispatch are used if it has sent nothing by the sink.
+// result is what the turn has sent. The counts of a Dispatch are used if it has sent nothing by the sink.
 func (s *sink) result(said channel.DispatchResult) channel.DispatchResult {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.hidden {
-		return channel.DispatchResult{Deferred: said.Deferred, NoReply: said.NoReply}
+	switch {
+	case s.off:
+		said.Tool, said.Block, said.Final = 0, 0, 0
+	case s.tally.attempted || s.tally.queued:
+		said.Tool, said.Block, said.Final = s.counts.Tool, s.counts.Block, s.counts.Final
+	case said.Tool+said.Block+said.Final > 0:
+		s.tally.visible, s.tally.attempted = true, true
 	}
-	if len(s.said.Receipts) == 0 {
-		s.said.Tool, s.said.Block, s.said.Final, s.said.Receipts = said.Tool, said.Block, said.Final, said.Receipts
-		s.tally.visible = s.tally.visible || len(said.Receipts) == 0 && said.Tool+said.Block+said.Final > 0
-		for _, r := range said.Receipts {
-			s.tally.visible = s.tally.visible || r.State.Seen()
-			s.tally.unknown = s.tally.unknown || r.State == channel.UnknownWhether
-		}
-		s.tally.attempted = s.tally.attempted || s.tally.visible || s.tally.unknown
-	}
-	s.said.Deferred, s.said.NoReply = said.Deferred, said.NoReply
-	return s.said
+	return said
 }
 
 // warn tells of something that does not change the turn.

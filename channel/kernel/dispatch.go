@@ -37,7 +37,6 @@ func (p *pass) dispatch(ctx context.Context) (channel.Admission, error) {
 	err = s.end(ctx, err)
 	p.result.Dispatch = s.result(said)
 	if refused != "" && !s.tally.attempted {
-		p.refusal = err
 		return drop(refused), nil
 	}
 	p.result.Dispatched = true
@@ -113,11 +112,17 @@ func (p *pass) notifyFailure(ctx context.Context) {
 	} else if p.sink.notice != nil {
 		text = p.sink.notice.Text
 	}
-	if text == "" || p.canceled && !errors.Is(p.err, turn.ErrDraining) || p.willRunLater() || p.observing() || p.k.Settings != nil && !p.policy.ErrorNotice ||
-		p.facts.Conversation.Kind != channel.Direct && !p.decision.Addressed || p.sink != nil && (p.sink.tally.visible || p.sink.tally.unknown || p.sink.tally.queued || p.sink.tally.permanent) {
+	if p.canceled && !errors.Is(p.err, turn.ErrDraining) || p.willRunLater() || p.sink != nil && p.sink.tally.final() {
 		return
 	}
-	p.notify(ctx, failureNotice, text)
+	if text != "" && !p.observing() && p.wantsNotice() {
+		p.notify(ctx, failureNotice, text)
+	}
+}
+
+// wantsNotice reports whether the sender gets a notice in place of an answer: the settings allow it, and the message was for the agent.
+func (p *pass) wantsNotice() bool {
+	return (p.k.Settings == nil || p.policy.ErrorNotice) && (p.facts.Conversation.Kind == channel.Direct || p.decision.Addressed)
 }
 
 // notify sends a notice in place of an answer. There is one for each event at most, also if the process dies (CH-60).
@@ -160,9 +165,6 @@ func (p *pass) sendNotice(ctx context.Context, seq int, text string, keep bool) 
 	}
 	ctx, cancel := outlive(ctx, finalizeTimeout)
 	defer cancel()
-	if err := p.stillAllowed(ctx); err != nil {
-		return
-	}
 	b := channel.Block{
 		Kind: channel.ReplyFinal, Seq: seq, Payload: channel.Payload{Text: text, IsError: true}, Target: p.facts.Reply,
 		Key: fmt.Sprintf("%s:%d", p.result.TurnID, seq),
@@ -181,15 +183,6 @@ func (p *pass) sendNotice(ctx context.Context, seq int, text string, keep bool) 
 	if err != nil {
 		p.warn(ctx, p.result.Stage, "cannot send a notice to the sender", err)
 	}
-}
-
-// stillAllowed asks the gates again where the settings have changed since authorize.
-func (p *pass) stillAllowed(ctx context.Context) error {
-	if p.turn.Trigger != "" {
-		return nil
-	}
-	q := channel.PolicyQuery{Channel: p.facts.Channel, Account: p.facts.Account}
-	return p.k.stillAllowed(ctx, &channel.Origin{Sender: p.facts.Sender, Conversation: p.facts.Conversation}, q, p.policy.Generation)
 }
 
 // call calls a function of a platform, and makes one statement of what it returns.

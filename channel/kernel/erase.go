@@ -16,9 +16,8 @@ func (k *Kernel) Erase(ctx context.Context, session string) error {
 	k.init()
 	places := map[channel.WindowKey]bool{}
 	var errs []error
-	eraser, _ := k.Recorder.(channel.SessionEraser)
-	if eraser != nil {
-		known, err := eraser.Places(ctx, session)
+	if k.Recorder != nil {
+		known, err := k.Recorder.Places(ctx, session)
 		errs = append(errs, err)
 		for _, p := range known {
 			places[p] = true
@@ -29,14 +28,16 @@ func (k *Kernel) Erase(ctx context.Context, session string) error {
 	}
 	var lanes []string
 	for p := range places {
-		lanes = append(lanes, channel.EventKey{Channel: p.Channel, Account: p.Account, Conversation: p.Conversation, Thread: p.Thread}.String())
+		for _, thread := range []string{p.Thread, channel.ThreadOfInteractions} {
+			lanes = append(lanes, channel.EventKey{Channel: p.Channel, Account: p.Account, Conversation: p.Conversation, Thread: thread}.String())
+		}
 		k.Window.Forget(ctx, p)
 	}
 	if k.Store != nil {
 		errs = append(errs, k.Store.EraseOf(ctx, session, lanes))
 	}
-	if eraser != nil && errors.Join(errs...) == nil { // else the places are needed once more
-		errs = append(errs, eraser.Forget(ctx, session))
+	if k.Recorder != nil && errors.Join(errs...) == nil { // else the places are needed once more
+		errs = append(errs, k.Recorder.Forget(ctx, session))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("channel: what is kept of the session cannot all be erased: %w", err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -25,7 +26,6 @@ func (p *pass) finish(ctx context.Context) {
 	}
 	p.acknowledge(ctx)
 	p.letNext(ctx)
-	p.following.Wait()
 }
 
 // join adds an error behind the first one of the turn.
@@ -77,15 +77,15 @@ func (p *pass) outcome() channel.Outcome {
 func (p *pass) finalize(ctx context.Context) {
 	r := p.result
 	p.started = p.trace(ctx, channel.Trace{Stage: channel.StageFinalize, Phase: channel.PhaseStart})
-	inside, end := p.span(ctx, string(channel.StageFinalize))
 	var errs []error
 	part := func(limit time.Duration, f func(context.Context) error) {
-		ctx, cancel := outlive(inside, limit)
+		ctx, cancel := outlive(ctx, limit)
 		defer cancel()
 		errs = append(errs, p.guard(ctx, func() error { return f(ctx) }))
 	}
 	part(finalizeTimeout+channel.LoaderTimeout, p.writeHistory)
 	part(finalizeTimeout, p.endEvent)
+	part(finalizeTimeout, p.trackSession)
 	if p.turn != nil && p.turn.OnFinalize != nil {
 		part(finalizeTimeout, func(ctx context.Context) error { return p.turn.OnFinalize(ctx, r) })
 	}
@@ -93,13 +93,20 @@ func (p *pass) finalize(ctx context.Context) {
 		part(finalizeTimeout, func(ctx context.Context) error { return p.hooks.Finalize(ctx, r) })
 	}
 	err := errors.Join(errs...)
-	end(err)
 	t := channel.Trace{Stage: channel.StageFinalize, Phase: channel.PhaseDone, Outcome: r.Outcome}
 	if err != nil {
 		t.Phase, t.Err = channel.PhaseError, err
 	}
 	p.trace(ctx, t)
 	p.join(channel.StageFinalize, err)
+}
+
+// trackSession runs the task of a recorded session. Its failure does not change the turn.
+func (p *pass) trackSession(ctx context.Context) error {
+	if p.recorded != nil && p.turn.Record.TrackTask != nil {
+		p.attempt(ctx, channel.StageFinalize, "the task of a recorded session failed", func() error { return p.turn.Record.TrackTask(ctx, *p.recorded) })
+	}
+	return nil
 }
 
 // acknowledge tells the caller what to answer its platform, once.
@@ -121,11 +128,12 @@ func (p *pass) endEvent(ctx context.Context) error {
 	case e == nil || e.finished():
 		return nil
 	case p.handedOver() || p.err == nil && a.Reason == channel.ReasonDraining:
-		return e.handOver(ctx)
+		return e.release(ctx, store.EventRelease{})
 	case p.willRunLater():
-		return e.retry(ctx)
+		pause, _ := retryAfter(e.Attempts + 1)
+		return e.release(ctx, store.EventRelease{Failed: true, Due: time.Now().Add(pause)})
 	case p.err == nil && a.Reason == channel.ReasonPairingRequired && p.hasCode(ctx):
-		return e.park(ctx, p.facts.Sender.ID)
+		return e.release(ctx, store.EventRelease{Parked: p.facts.Sender.ID})
 	}
 	_, _, err := e.finish(ctx, cmp.Or(p.result.Outcome, channel.OutcomeBlocked), nil)
 	return err
@@ -136,11 +144,8 @@ func (p *pass) hasCode(ctx context.Context) bool {
 	if p.k.Pairing == nil {
 		return false
 	}
-	asked, err := p.k.Pairing.Requested(ctx, p.facts.Channel, p.facts.Account, p.facts.Sender.ID)
-	if err == nil && !asked {
-		asked, err = p.k.Pairing.Paired(ctx, p.facts.Channel, p.facts.Account, p.facts.Sender.ID)
-	}
-	return err == nil && asked
+	paired, requested, err := p.k.Pairing.State(ctx, p.facts.Channel, p.facts.Account, p.facts.Sender.ID)
+	return err == nil && (paired || requested)
 }
 
 // willRunLater reports whether the event will run again: its turn has failed before anything was visible, for a reason that may pass.
@@ -155,7 +160,7 @@ func (p *pass) willRunLater() bool {
 		return false
 	}
 	overloaded := p.err == nil && p.result.Admission.Reason == channel.ReasonOverloaded
-	if p.sink != nil && (p.sink.tally.visible || p.sink.tally.unknown || p.sink.tally.queued || p.sink.tally.permanent) {
+	if p.sink != nil && p.sink.tally.final() {
 		return false
 	}
 	failed := p.err != nil && !p.canceled && !turn.Lasting(p.err)
@@ -176,22 +181,12 @@ func (p *pass) writeHistory(ctx context.Context) error {
 	return nil
 }
 
-// recording is how a message is kept in the window.
+// recording is how a message is stored in the window.
 func (p *pass) recording(f *channel.Facts) channel.Recording {
-	hint := &p.preflight.History
-	r := channel.Recording{
-		Key: hint.Key, MessageID: f.MessageID, Time: f.Timestamp, Message: f.Message, Input: p.in, Sender: f.Sender, Media: f.Media,
-		Limit: hint.Limit, MediaLimit: hint.MediaLimit, ShouldRecord: hint.ShouldRecord,
-	}
+	r := channel.Recording{HistoryHint: p.preflight.History, MessageID: f.MessageID, Time: f.Timestamp, Message: f.Message, Input: p.in, Media: f.Media}
+	r.Sender = f.Sender
 	if r.Key == (channel.WindowKey{}) {
 		r.Key = f.WindowKey()
-	}
-	if load := hint.LoadMedia; load != nil {
-		r.LoadMedia = func(ctx context.Context) ([]channel.MediaFact, error) {
-			ctx, cancel := context.WithTimeout(ctx, channel.LoaderTimeout)
-			defer cancel()
-			return load(ctx)
-		}
 	}
 	return r
 }

@@ -23,28 +23,12 @@ const (
 	sentLife  = 10 * time.Minute
 )
 
-// recent is a map that is bounded: what was not put for longest goes first. The zero value is empty.
-type recent[K comparable, V any] struct{ lru *simplelru.LRU[K, V] }
+// recent is a map that is bounded: what was not put for longest goes first. Peek reads it.
+type recent[K comparable, V any] = simplelru.LRU[K, V]
 
-// get returns a value; it keeps nothing alive.
-func (r *recent[K, V]) get(k K) (v V, ok bool) {
-	if r.lru == nil {
-		return v, false
-	}
-	return r.lru.Peek(k)
-}
-
-func (r *recent[K, V]) put(k K, v V) {
-	if r.lru == nil {
-		r.lru, _ = simplelru.NewLRU[K, V](maxRecent, nil) // fails for a size below 1 only
-	}
-	r.lru.Add(k, v)
-}
-
-func (r *recent[K, V]) drop(k K) {
-	if r.lru != nil {
-		r.lru.Remove(k)
-	}
+func newRecent[K comparable, V any]() *recent[K, V] {
+	r, _ := simplelru.NewLRU[K, V](maxRecent, nil) // fails for a size below 1 only
+	return r
 }
 
 type (
@@ -61,9 +45,10 @@ func placeOf(f *channel.Facts) placeKey {
 // guards bound what bots, senders and conversations may start, and know what was sent from here. Only events that they let pass are counted.
 type guards struct {
 	mu      sync.Mutex
-	pairs   recent[pairKey, *botPair]
-	inARow  recent[placeKey, int] // turns that bots have started since a person wrote
-	outside recent[sentKey, time.Time]
+	pairs   *recent[pairKey, *botPair]
+	inARow  *recent[placeKey, int]         // turns that bots have started since a person wrote
+	outside *recent[sentKey, time.Time]    // until when it is known that a message was sent from here
+	notices *recent[stopNotice, time.Time] // when a sender was told last why a message was stopped
 	senders *ratelimit.Buckets[senderKey]
 	chats   *ratelimit.Buckets[placeKey]
 }
@@ -71,8 +56,25 @@ type guards struct {
 // botPair is what two senders of which one is a bot have written to each other.
 type botPair struct {
 	times  []time.Time // in the window
-	last   string      // id of the last message
 	paused time.Time   // until
+}
+
+func (g *guards) init() {
+	g.pairs, g.inARow = newRecent[pairKey, *botPair](), newRecent[placeKey, int]()
+	g.outside, g.notices = newRecent[sentKey, time.Time](), newRecent[stopNotice, time.Time]()
+	g.senders, g.chats = ratelimit.New[senderKey](maxRecent), ratelimit.New[placeKey](maxRecent)
+}
+
+// noticeDue reports whether a sender was not told for a minute why a message was stopped, and notes the time.
+func (g *guards) noticeDue(n stopNotice) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	if last, ok := g.notices.Peek(n); ok && now.Sub(last) < stopNoticeEvery {
+		return false
+	}
+	g.notices.Add(n, now)
+	return true
 }
 
 // sent notes the ids of messages that were sent in a conversation.
@@ -80,7 +82,7 @@ func (g *guards) sent(f *channel.Facts, ids []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, id := range ids {
-		g.outside.put(sentKey{f.Channel, f.Account, f.Conversation.ID, id}, time.Now().Add(sentLife))
+		g.outside.Add(sentKey{f.Channel, f.Account, f.Conversation.ID, id}, time.Now().Add(sentLife))
 	}
 }
 
@@ -88,7 +90,7 @@ func (g *guards) sent(f *channel.Facts, ids []string) {
 func (g *guards) sentFromHere(name, account, conversation, id string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	until, ok := g.outside.get(sentKey{name, account, conversation, id})
+	until, ok := g.outside.Peek(sentKey{name, account, conversation, id})
 	return ok && time.Now().Before(until)
 }
 
@@ -136,35 +138,29 @@ func (g *guards) noteMessage(f *channel.Facts) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.inARow.drop(placeOf(f))
+	g.inARow.Remove(placeOf(f))
 }
 
 // loop is the gate that keeps two agents from answering each other without end.
 func (g *guards) loop(f *channel.Facts, now time.Time) (v channel.Verdict, wait time.Duration, count func()) {
 	v = channel.Verdict{Gate: channel.GateLoop, State: channel.Passed, Setting: "default:loop_events", Value: strconv.Itoa(loopEvents)}
 	place := placeOf(f)
-	switch {
-	case !f.Sender.IsBot:
+	if !f.Sender.IsBot {
 		v.State = channel.Skipped
-		return v, 0, func() { g.inARow.drop(place) }
-	case f.Sender.ID == "" || f.MessageID == "" || f.Conversation.ID == "":
-		v.State = channel.Skipped
-		return v, 0, func() {}
+		return v, 0, func() { g.inARow.Remove(place) }
 	}
 	self := cmp.Or(f.Account, f.Route.AgentID, f.Channel) // the other of the two
 	key := pairKey{f.Channel, f.Conversation.ID, min(self, f.Sender.ID), max(self, f.Sender.ID)}
-	p, ok := g.pairs.get(key)
+	p, ok := g.pairs.Peek(key)
 	if !ok {
 		p = &botPair{}
-		g.pairs.put(key, p)
+		g.pairs.Add(key, p)
 	}
 	for len(p.times) > 0 && now.Sub(p.times[0]) >= loopWindow {
 		p.times = p.times[1:]
 	}
-	row, _ := g.inARow.get(place)
+	row, _ := g.inARow.Peek(place)
 	switch {
-	case p.last == f.MessageID:
-		return v, 0, func() {} // it was counted
 	case now.Before(p.paused):
 		v.Hint = "wait until the pause is over"
 	case len(p.times) >= loopEvents:
@@ -175,8 +171,8 @@ func (g *guards) loop(f *channel.Facts, now time.Time) (v channel.Verdict, wait 
 		v.Hint = "only bots are writing; the agent answers again after a person writes"
 	default:
 		return v, 0, func() {
-			p.times, p.last = append(p.times, now), f.MessageID
-			g.inARow.put(place, row+1)
+			p.times = append(p.times, now)
+			g.inARow.Add(place, row+1)
 		}
 	}
 	v.State, v.Reason = channel.Blocked, channel.ReasonBotLoop

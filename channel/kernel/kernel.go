@@ -11,32 +11,29 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"time"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/internal/ratelimit"
 )
 
 // Kernel runs turns. Only Agent is required. Its fields are not changed after the first turn.
 type Kernel struct {
 	Agent    channel.Agent
-	Store    Store                // of events; nil: they come by [Run] alone, and the caller drops copies
-	Recorder Recorder             // nil records nothing
-	Window   *channel.Window      // nil is one in memory
-	Routes   channel.Routes       // nil: adapters set the route
-	Settings channel.Settings     // nil admits no one
-	Pairing  Pairing              // nil: no one is paired
-	Media    channel.MediaChecker // nil: agents are given no local files
+	Store    Store              // of events; nil: they come by [Run] alone, and the caller drops copies
+	Recorder Recorder           // nil records nothing
+	Window   *channel.Window    // nil is one in memory
+	Settings channel.Settings   // nil admits no one
+	Pairing  *channel.Pairs     // nil: no one is paired
+	Media    *channel.MediaRoot // nil: agents are given no local files
 	Observer channel.Observer
-	Tracer   channel.Tracer
+	Tracer   trace.Tracer // nil: turns have no spans
 	// DiskFailed is called if an event could not be stored because of the disk; nil.
 	DiskFailed func()
 	Log        *slog.Logger // nil is silent
 
 	once   sync.Once
 	guards guards
-	mu     sync.Mutex // of stops
-	stops  recent[stopNotice, time.Time]
 }
 
 // Channel is a platform that events come from.
@@ -89,7 +86,7 @@ func (k *Kernel) init() {
 		if k.Window == nil {
 			k.Window = channel.NewWindow(nil, channel.WindowOptions{Log: k.Log})
 		}
-		k.guards.senders, k.guards.chats = ratelimit.New[senderKey](maxRecent), ratelimit.New[placeKey](maxRecent)
+		k.guards.init()
 	})
 }
 

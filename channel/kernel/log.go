@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/lingserve/lingserve/channel"
@@ -57,7 +58,9 @@ func (p *pass) trace(ctx context.Context, t channel.Trace) time.Time {
 			}
 		}
 	}
-	p.unharmed(ctx, "observer failed", func() { p.k.Observer.Observe(ctx, t) })
+	if err := p.guard(ctx, func() error { p.k.Observer.Observe(ctx, t); return nil }); err != nil {
+		p.log(ctx, slog.LevelWarn, "observer failed")
+	}
 	return now
 }
 
@@ -81,29 +84,14 @@ func (p *pass) loggedSender(id string) string {
 	return id
 }
 
-// span opens a span, which end closes.
-func (p *pass) span(ctx context.Context, name string) (inside context.Context, end func(error)) {
-	if p.k.Tracer == nil {
-		return ctx, func(error) {}
+// startSpan starts the span of a turn, which says where the message comes from, without its sender. A turn that is part of a trace has none.
+func (p *pass) startSpan(ctx context.Context) (inside context.Context, end func()) {
+	if p.k.Tracer == nil || trace.SpanContextFromContext(ctx).IsValid() {
+		return ctx, func() {}
 	}
-	inside, closes := ctx, func(error) {}
-	p.unharmed(ctx, "tracer failed", func() {
-		if in, end := p.k.Tracer.Span(ctx, name); end != nil {
-			inside, closes = in, end
-		}
-	})
-	return inside, func(err error) { p.unharmed(ctx, "tracer failed", func() { closes(err) }) }
-}
-
-// describeSpan writes into the span of a turn where the turn comes from, without its sender. A turn that is part of someone else's span leaves that as it is.
-func (p *pass) describeSpan(outer, inside context.Context) (ended func()) {
-	span := trace.SpanFromContext(inside)
-	if !span.IsRecording() || span == trace.SpanFromContext(outer) {
-		return func() {}
-	}
-	span.SetName("message " + p.meta.Channel)
-	span.SetAttributes(attribute.String("messaging.system", p.meta.Channel), attribute.String("lingserve.turn.id", p.result.TurnID))
-	return func() {
+	ctx, span := p.k.Tracer.Start(ctx, "message "+p.meta.Channel, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
+		attribute.String("messaging.system", p.meta.Channel), attribute.String("lingserve.turn.id", p.result.TurnID)))
+	return ctx, func() {
 		span.SetAttributes(attribute.String("lingserve.admission", string(p.result.Admission.Kind)))
 		if reason := p.result.Admission.Reason; reason != "" {
 			span.SetAttributes(attribute.String("lingserve.reason", string(reason)))
@@ -111,6 +99,11 @@ func (p *pass) describeSpan(outer, inside context.Context) (ended func()) {
 		if p.canceled {
 			span.SetAttributes(attribute.Bool("lingserve.canceled", true))
 		}
+		if p.err != nil {
+			span.SetStatus(codes.Error, "")
+			span.SetAttributes(attribute.String("error.type", "turn_failed")) // the span of the model's turn says of what
+		}
+		span.End()
 	}
 }
 
@@ -126,13 +119,6 @@ func (p *pass) warn(ctx context.Context, s channel.Stage, what string, err error
 func (p *pass) attempt(ctx context.Context, s channel.Stage, what string, f func() error) {
 	if err := p.guard(ctx, f); err != nil {
 		p.warn(ctx, s, what, err)
-	}
-}
-
-// unharmed is attempt for the observer and the tracer.
-func (p *pass) unharmed(ctx context.Context, what string, f func()) {
-	if err := p.k.caught(ctx, func() error { f(); return nil }); err != nil {
-		p.log(ctx, slog.LevelWarn, what)
 	}
 }
 

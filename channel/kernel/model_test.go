@@ -150,7 +150,7 @@ func (w *world) play(list []incident) (wrong []string) {
 		}
 	}
 	for began := time.Now(); ; time.Sleep(5 * time.Second) {
-		events, replies, err := w.servers[0].queue.Pending(w.t.Context())
+		events, replies, err := w.servers[0].kernel.Store.Pending(w.t.Context())
 		if len(events)+len(replies) == 0 && err == nil {
 			break
 		}

@@ -19,8 +19,6 @@ import (
 // Sender sends the replies of a login that were kept. Send is required.
 type Sender struct {
 	Send func(context.Context, channel.Outbound) (channel.Receipt, error)
-	// Reconcile asks the platform whether a reply was sent; nil: it cannot be asked.
-	Reconcile func(context.Context, channel.Outbound) (channel.Receipt, error)
 	// Repeatable reports whether a second send of a reply, so long after it was stored, does no harm: the platform takes it for the first, or it only edits
 	// a message. nil: it never is.
 	Repeatable func(out channel.Outbound, age time.Duration) bool
@@ -154,30 +152,17 @@ func (o *outbox) startSend(w *waiting, login string) (started bool) {
 func (o *outbox) send(w *waiting) {
 	ctx, s := w.handler.turns, &w.handler.Sender
 	if w.unsure && !s.repeatable(w, 0) {
-		r, err := channel.Receipt{State: channel.UnknownWhether}, error(nil)
-		if s.Reconcile != nil {
-			err = o.queue.kernel.caught(ctx, func() (err error) {
-				ctx, cancel := context.WithTimeout(ctx, sendTimeout)
-				defer cancel()
-				r, err = s.Reconcile(ctx, w.out)
-				return err
-			})
-		}
-		if r, err = channel.ReceiptOf(r, err); r.State != channel.NotSent {
-			o.after(ctx, w, r, err)
-			return
-		}
+		o.after(ctx, w, channel.Receipt{State: channel.UnknownWhether}, nil)
+		return
 	}
 	if time.Since(w.created) > replyLife {
 		o.end(ctx, w, channel.Receipt{State: channel.NotSent}, errors.New("all attempts within a day have failed"))
 		return
 	}
-	login := channel.PolicyQuery{Channel: w.out.Channel, Account: w.out.Account}
-	if err := o.queue.kernel.stillAllowed(ctx, &w.out.Origin, login, ^uint64(0)); err != nil {
+	if err := o.queue.kernel.stillAllowed(ctx, &w.out); err != nil {
 		o.end(ctx, w, channel.Receipt{State: channel.Suppressed}, err)
 		return
 	}
-	w.out.Attempt = w.attempts
 	_, _, _ = o.attempt(w, func(ctx context.Context) (channel.Receipt, error) { return s.Send(ctx, w.out) })
 }
 
@@ -202,7 +187,7 @@ func (o *outbox) attempt(w *waiting, send func(context.Context) (channel.Receipt
 func (o *outbox) after(ctx context.Context, w *waiting, r channel.Receipt, err error) (held bool) {
 	s, pause := &w.handler.Sender, backoff.After(max(w.attempts, 1), shortestWait, longestWait)
 	unsure := r.State == channel.UnknownWhether
-	again := unsure && (s.repeatable(w, pause) || s.Reconcile != nil || w.handler.turns.Err() != nil) // at the end of the channel, the next start decides
+	again := unsure && (s.repeatable(w, pause) || w.handler.turns.Err() != nil) // at the end of the channel, the next start decides
 	if not, ok := errors.AsType[*channel.NotSentError](err); ok && not.Retryable && !not.Permanent {
 		again, pause = true, max(pause, not.RetryAfter)
 	}

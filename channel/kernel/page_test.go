@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,22 +53,25 @@ func fullFacts() channel.Facts {
 	}
 }
 
-// peerRoutes route by the peer.
-type peerRoutes struct{ asked channel.RouteQuery }
+// peerSettings name the agent by the peer.
+type peerSettings struct{ asked []channel.PolicyQuery }
 
-func (r *peerRoutes) Route(q channel.RouteQuery) (string, bool) {
-	r.asked = q
-	return "agent", q.Peer.ID == "peer"
+func (s *peerSettings) Policy(q channel.PolicyQuery) (p channel.Policy) {
+	s.asked = append(s.asked, q)
+	if q.Conversation == "peer" {
+		p.Agent = "agent"
+	}
+	return p
 }
 
 // Every entry point takes the facts of the page to the same place: the agent, the recorder, the delivery, the gates.
 func TestAChannelUsesEveryFactAndEntryPointOfThePage(t *testing.T) {
 	var first string
 	for _, by := range []string{"run", "assembled", "prepared"} {
-		s, routes, recorder := newHooks(), &peerRoutes{}, &rows{owner: "42"}
+		s, settings, recorder := newHooks(), &peerSettings{}, &rows{}
 		s.facts = fullFacts()
 		s.record = kernel.RecordOptions{UpdateLastRoute: true}
-		s.kernel.Routes, s.kernel.Recorder = routes, recorder
+		s.kernel.Settings, s.kernel.Recorder = settings, recorder
 		if by != "run" { // they have their route
 			s.facts.Route.AgentID = "agent"
 		}
@@ -96,8 +100,9 @@ func TestAChannelUsesEveryFactAndEntryPointOfThePage(t *testing.T) {
 		if diff := cmp.Diff(first, string(text)); diff != "" {
 			t.Errorf("%s: another context (-run +got):\n%s", by, diff)
 		}
-		if by == "run" && (routes.asked.Channel != "fake" || routes.asked.Space != "space" || routes.asked.Parent != "parent" || routes.asked.Thread != "thread") {
-			t.Errorf("the routes were asked with %+v", routes.asked)
+		route := channel.PolicyQuery{Channel: "fake", Account: "route-account", Conversation: "peer", Parent: "parent", Thread: "thread", Kind: channel.Group}
+		if by == "run" && !slices.Contains(settings.asked, route) {
+			t.Errorf("the settings were asked with %+v", settings.asked)
 		}
 		if row := recorder.rows[0]; row.SessionKey != "persisted" || !row.CreateIfMissing || row.Group.Label != "Kitchen" || !recorder.routed {
 			t.Errorf("%s: recorded %+v", by, row)

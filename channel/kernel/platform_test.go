@@ -103,6 +103,8 @@ func facts(id, text string) channel.Facts {
 
 // hookScene is a turn with hooks that a test can change. It records their calls.
 type hookScene struct {
+	kernel.Recorder // for Record alone
+
 	mu    sync.Mutex
 	calls []string
 	do    func(hook string) error // nil does nothing
@@ -160,10 +162,8 @@ func (s *hookScene) Observe(_ context.Context, t channel.Trace) {
 	}
 }
 
-func (s *hookScene) Record(context.Context, channel.Row) error     { return s.called("record") }
-func (s *hookScene) LastRoute(context.Context, channel.Row) error  { return s.called("lastRoute") }
-func (s *hookScene) Owner(context.Context, string) (string, error) { return "", nil }
-func (s *hookScene) Policy(channel.PolicyQuery) (p channel.Policy) { return p }
+func (s *hookScene) Record(context.Context, channel.Row, bool) error { return s.called("record") }
+func (s *hookScene) Policy(channel.PolicyQuery) (p channel.Policy)   { return p }
 func (s *hookScene) group(mentioned bool) {
 	s.facts.Conversation.Kind = channel.Group
 	s.facts.Access.Mentions = channel.MentionFacts{CanDetect: true, WasMentioned: mentioned}
@@ -286,7 +286,6 @@ func (s *hookScene) runQueued(t *testing.T, d *db.DB) (r channel.Result, state s
 			return channel.Result{}, errTest
 		}
 		ran = true
-		m.Ack = s.meta().Ack
 		queued := m.Queued
 		m.Queued = func() { s.queued++; queued() }
 		r, err = kernel.Run(ctx, s.kernel, m, "raw", s.adapter())

@@ -60,10 +60,9 @@ type Queue struct {
 	outbox outbox
 
 	mu       sync.Mutex
-	handlers map[string]*handler                                   // by login
-	held     map[string]*Claimed                                   // events that run here, by key
-	acks     recent[string, func(context.Context, channel.Result)] // of events that wait; another process may run them
-	arrived  time.Time                                             // the last event
+	handlers map[string]*handler // by login
+	held     map[string]*Claimed // events that run here, by key
+	arrived  time.Time           // the last event
 	closed   bool
 
 	wake chan struct{}
@@ -221,7 +220,6 @@ type Arrival struct {
 	// turn.
 	Bundle string
 	Wait   time.Duration
-	Ack    func(context.Context, channel.Result) // of the first turn, if that runs in this process; nil
 }
 
 // TurnID returns the id of the first turn of the event, if it is no part of a bundle.
@@ -246,27 +244,10 @@ func (q *Queue) Accept(ctx context.Context, list ...Arrival) (isNew []bool, err 
 		lane := channel.EventKey{Channel: a.Key.Channel, Account: a.Key.Account, Conversation: a.Key.Conversation, Thread: a.Key.Thread}
 		events[i] = store.Event{
 			Key: a.Key.String(), Login: Login(a.Key.Channel, a.Key.Account), Lane: lane.String(), Bundle: a.Bundle, Raw: a.Raw,
-			Arrived: now.Add(time.Duration(i) * time.Microsecond), Due: time.Now().Add(a.Wait), Brief: a.Key.Synthetic,
+			Arrived: now.Add(time.Duration(i) * time.Microsecond), Due: time.Now().Add(a.Wait),
 		}
 	}
-	added := make([]bool, len(list)) // before the event can be claimed
-	q.mu.Lock()
-	for i, a := range list {
-		if _, known := q.acks.get(events[i].Key); !known && a.Ack != nil {
-			q.acks.put(events[i].Key, a.Ack)
-			added[i] = true
-		}
-	}
-	q.mu.Unlock()
-	isNew, err = q.kernel.Store.Accept(ctx, events)
-	q.mu.Lock()
-	for i, e := range events {
-		if added[i] && (err != nil || !isNew[i]) {
-			q.acks.drop(e.Key)
-		}
-	}
-	q.mu.Unlock()
-	if err != nil {
+	if isNew, err = q.kernel.Store.Accept(ctx, events); err != nil {
 		if disk.Failed(err) {
 			q.o.Log.ErrorContext(ctx, "refused an event: disk failed", "channel", list[0].Key.Channel, "error", err)
 			if q.kernel.DiskFailed != nil {
@@ -297,9 +278,8 @@ func (q *Queue) startEvents() (next time.Time) {
 	held := slices.Sorted(maps.Keys(q.held))
 	lanes := map[string]int{}
 	for _, c := range q.held {
-		lanes[c.Lane]++
-		if c.starting {
-			lanes[c.Lane] = laneRunning
+		if lanes[c.Lane]++; c.starting {
+			lanes[c.Lane] += laneRunning
 		}
 	}
 	q.mu.Unlock()
@@ -340,14 +320,8 @@ func (q *Queue) startEvent(e store.Event) {
 	defer q.mu.Unlock()
 	c.handler = q.handlers[e.Login]
 	if c.handler == nil { // the channel has ended since
-		q.wg.Go(func() { _ = c.handOver(q.ctx) })
+		q.wg.Go(func() { _ = c.release(q.ctx, store.EventRelease{}) })
 		return
-	}
-	for _, key := range append([]string{e.Key}, e.Merged...) {
-		if ack, ok := q.acks.get(key); ok {
-			c.acks = append(c.acks, ack)
-			q.acks.drop(key)
-		}
 	}
 	q.held[e.Key] = c
 	c.handler.wg.Go(func() {
@@ -363,7 +337,7 @@ func (q *Queue) startEvent(e store.Event) {
 func (q *Queue) run(h *handler, c *Claimed) {
 	ctx := h.turns
 	key, err := channel.ParseEventKey(c.Key)
-	m := Meta{Channel: h.Channel, Account: cmp.Or(h.Account, key.Account), TurnID: turnID(c.Key, c.Attempts), Event: c, Ack: c.acknowledge, Queued: func() {
+	m := Meta{Channel: h.Channel, Account: cmp.Or(h.Account, key.Account), TurnID: turnID(c.Key, c.Attempts), Event: c, Queued: func() {
 		q.mu.Lock()
 		c.starting = false
 		q.mu.Unlock()
@@ -417,19 +391,13 @@ func (q *Queue) unpark(h *handler) error {
 		return err
 	}
 	for _, sender := range senders {
-		asked, err := pairing.Requested(q.ctx, h.Channel, h.Account, sender) // first: a sender who is approved meanwhile is paired below
-		if err != nil {
-			return err
-		}
-		paired, err := pairing.Paired(q.ctx, h.Channel, h.Account, sender)
-		if err != nil {
-			return err
-		}
-		if paired || !asked {
-			if err := q.kernel.Store.Unpark(q.ctx, login, sender, !paired); err != nil {
-				return err
-			}
+		paired, requested, err := pairing.State(q.ctx, h.Channel, h.Account, sender)
+		if err == nil && !requested {
+			err = q.kernel.Store.Unpark(q.ctx, login, sender, !paired)
 			signal(q.wake)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -440,7 +408,6 @@ type Claimed struct {
 	store.Event
 	queue    *Queue
 	handler  *handler
-	acks     []func(context.Context, channel.Result)
 	starting bool     // guarded by the queue's mu: its turn has no place yet
 	progress progress // of its turn
 
@@ -448,12 +415,6 @@ type Claimed struct {
 	over       bool // the store knows what became of it
 	hasOutcome bool
 	write      func(context.Context) error // of what became of it, which is still to be stored; nil
-}
-
-func (c *Claimed) acknowledge(ctx context.Context, r channel.Result) {
-	for _, ack := range c.acks {
-		ack(ctx, r)
-	}
 }
 
 // Raws returns what came: several for a bundle.
@@ -552,25 +513,10 @@ func (c *Claimed) finish(ctx context.Context, o channel.Outcome, out *channel.Ou
 	return id, first, err
 }
 
+// release gives the event back: to be claimed again, here or by another process, or after its sender is paired.
 func (c *Claimed) release(ctx context.Context, r store.EventRelease) error {
 	r.Key, r.Replica = c.Key, c.queue.o.Replica
 	return c.end(ctx, noteFor, func(ctx context.Context) error { return c.queue.kernel.Store.Release(ctx, r) })
-}
-
-// handOver leaves the event to another process, or to the next start.
-func (c *Claimed) handOver(ctx context.Context) error {
-	return c.release(ctx, store.EventRelease{})
-}
-
-// retry runs the event again later.
-func (c *Claimed) retry(ctx context.Context) error {
-	pause, _ := retryAfter(c.Attempts + 1)
-	return c.release(ctx, store.EventRelease{Failed: true, Due: time.Now().Add(pause)})
-}
-
-// park keeps the event until its sender was paired.
-func (c *Claimed) park(ctx context.Context, sender string) error {
-	return c.release(ctx, store.EventRelease{Parked: sender})
 }
 
 // retries are the pauses before an event runs again whose turn has failed.
@@ -589,8 +535,3 @@ func (q *Queue) Kernel() *Kernel { return q.kernel }
 
 // Exclusive lets one of the replicas poll a platform; nil: there are no others.
 func (q *Queue) Exclusive() channel.Exclusive { return q.o.Only }
-
-// Pending counts the events that have not ended and the replies that are to be sent, by channel.
-func (q *Queue) Pending(ctx context.Context) (events, replies map[string]int, err error) {
-	return q.kernel.Store.Pending(ctx)
-}

@@ -6,23 +6,14 @@ import (
 	"github.com/lingserve/lingserve/channel"
 )
 
-// Recorder writes the row of a session, and where its last message came from.
+// Recorder stores what is known of sessions; *channel.Sessions is one.
 type Recorder interface {
-	Record(context.Context, channel.Row) error
-	LastRoute(context.Context, channel.Row) error
-	// Owner returns the pinned owner of a main session, whose messages alone change its last route; "": no one.
-	Owner(_ context.Context, mainSessionKey string) (sender string, err error)
-}
-
-// Pairing knows who was paired with an account, and who asks for that.
-type Pairing interface {
-	channel.Pairing
-	// Requested reports whether a sender has a code that has not expired.
-	Requested(_ context.Context, name, account, sender string) (bool, error)
-	// Welcome returns true once for each sender who was paired.
-	Welcome(_ context.Context, name, account, sender string) (bool, error)
-	// Request returns the code of a sender who asks to be paired. tell is false if the sender was told within the hour, or is paired.
-	Request(_ context.Context, name, account string, s channel.SenderFacts) (code string, tell bool, err error)
+	// Record stores the row of a session, and with lastRoute where its last message came from.
+	Record(_ context.Context, r channel.Row, lastRoute bool) error
+	// Places returns where the messages of a session came from; none for an unknown session.
+	Places(_ context.Context, session string) ([]channel.WindowKey, error)
+	// Forget removes what is stored of a session.
+	Forget(_ context.Context, session string) error
 }
 
 // RecordOptions say what is written before dispatch.
@@ -32,7 +23,7 @@ type RecordOptions struct {
 	UpdateLastRoute bool
 	GroupResolution *channel.SessionGroup        // nil: the conversation, if it is a group
 	OnError         func(context.Context, error) // gets the error of a row that cannot be written, and the turn goes on
-	// TrackTask finds out more about a session that was recorded. It runs beside the turn, within 10 s, and the turn waits for its end.
+	// TrackTask finds out more about a session that was recorded. It runs at the end of the turn, for at most 10 s.
 	TrackTask func(context.Context, channel.Row) error
 }
 

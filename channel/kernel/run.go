@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,18 +30,17 @@ type pass struct {
 	facts     *channel.Facts // of the turn
 	policy    channel.Policy // of the place
 	decision  channel.Decision
+	recorded  *channel.Row      // nil: none was stored
 	snapshot  *channel.Snapshot // of the window that the agent sees
 	sink      *sink             // of the dispatch; nil before
 
-	result    channel.Result
-	err       error // of the first stage that failed
-	refusal   error // of the lane
-	canceled  bool  // the turn was ended: by a person, by its lane, or because it goes on elsewhere
-	acked     bool
-	inLane    atomic.Bool // the turn has its place
-	nextMay   atomic.Bool // the next event of the conversation may start
-	started   time.Time   // of the stage
-	following sync.WaitGroup
+	result   channel.Result
+	err      error // of the first stage that failed
+	canceled bool  // the turn was ended: by a person, by its lane, or because it goes on elsewhere
+	acked    bool
+	inLane   atomic.Bool // the turn has its place
+	nextMay  atomic.Bool // the next event of the conversation may start
+	started  time.Time   // of the stage
 }
 
 // stage is a stage and what it does. An admission that is not zero tightens the turn's.
@@ -100,17 +98,14 @@ func (p *pass) setTurn(t *Turn) {
 
 // run goes through the stages, and then through finalize.
 func (p *pass) run(ctx context.Context, list []stage) (channel.Result, error) {
-	outer := ctx
-	ctx, end := p.span(ctx, "turn")
-	describe := p.describeSpan(outer, ctx)
+	ctx, end := p.startSpan(ctx)
+	defer end()
 	for i := range list {
 		if !p.step(ctx, &list[i]) {
 			break
 		}
 	}
 	p.finish(ctx)
-	describe()
-	end(p.err)
 	return p.result, p.err
 }
 
@@ -122,13 +117,11 @@ func (p *pass) step(ctx context.Context, s *stage) bool {
 		return false
 	}
 	p.started = p.trace(ctx, channel.Trace{Stage: s.name, Phase: channel.PhaseStart})
-	inside, end := p.span(ctx, string(s.name))
 	var a channel.Admission
 	err := p.guard(ctx, func() (err error) {
-		a, err = s.do(p, inside)
+		a, err = s.do(p, ctx)
 		return err
 	})
-	end(err)
 	if err == nil {
 		err = a.Check()
 	}
@@ -230,9 +223,9 @@ func (p *pass) resolve(ctx context.Context) (channel.Admission, error) {
 	case t.Admission.Stops():
 		return t.Admission, nil
 	}
-	if p.facts.Route.AgentID == "" && p.k.Routes != nil {
-		agent, ok := p.k.Routes.Route(p.facts.RouteQuery())
-		if !ok {
+	if p.facts.Route.AgentID == "" && p.k.Settings != nil {
+		agent := p.k.Settings.Policy(p.facts.RouteQuery()).Agent
+		if agent == "" {
 			return drop(channel.ReasonNoRoute), nil
 		}
 		p.facts.Route.AgentID, p.result.Route.AgentID = agent, agent
@@ -260,24 +253,11 @@ func (p *pass) assemble(ctx context.Context) (channel.Admission, error) {
 	return channel.Admission{}, nil
 }
 
-var errNoMedia = errors.New("no media folder is configured")
-
 // checkMedia removes the paths that are not to be opened (CH-95).
 func (p *pass) checkMedia(ctx context.Context, list []channel.MediaFact) {
-	for i := range list {
-		m := &list[i]
-		if m.Path == "" {
-			continue
-		}
-		err := errNoMedia
-		if p.k.Media != nil {
-			err = p.guard(ctx, func() (err error) {
-				*m, err = p.k.Media.Check(*m)
-				return err
-			})
-		}
-		if err != nil {
-			m.Path = ""
+	for i, m := range list {
+		var err error
+		if list[i], err = p.k.Media.Check(m); err != nil {
 			p.warn(ctx, channel.StageAssemble, "refused a file's type or size", err)
 		}
 	}
@@ -314,43 +294,18 @@ func (p *pass) write(ctx context.Context) error {
 	row := channel.Row{
 		SessionKey: key, CreateIfMissing: o.CreateIfMissing || p.facts.Route.CreateIfMissing,
 		Channel: p.facts.Channel, Account: p.facts.Account, Route: p.facts.Route, Reply: p.facts.Reply,
-		Conversation: p.facts.Conversation, Group: o.group(p.facts.Conversation), Sender: p.facts.Sender.ID, At: time.Now(),
+		Conversation: p.facts.Conversation, Group: o.group(p.facts.Conversation), Sender: p.facts.Sender.ID,
 	}
-	if err := recorder.Record(ctx, row); err != nil {
-		if o.OnError == nil {
-			return fmt.Errorf("record the session: %w", err)
-		}
+	err := recorder.Record(ctx, row, o.UpdateLastRoute)
+	switch {
+	case err != nil && o.OnError == nil:
+		return fmt.Errorf("record the session: %w", err)
+	case err != nil:
 		o.OnError(ctx, err)
-	} else if o.TrackTask != nil {
-		p.track(ctx, row)
-	}
-	if !o.UpdateLastRoute {
-		return nil
-	}
-	if main := p.facts.Route.MainSessionKey; main != "" {
-		owner, err := recorder.Owner(ctx, main)
-		if err != nil {
-			return fmt.Errorf("find the session's owner: %w", err)
-		}
-		if owner != p.facts.Sender.ID {
-			return nil
-		}
-	}
-	if err := recorder.LastRoute(ctx, row); err != nil {
-		return fmt.Errorf("record the last route: %w", err)
+	default:
+		p.recorded = &row
 	}
 	return nil
-}
-
-// track runs the task of a recorded session beside the turn, which waits for its end.
-func (p *pass) track(ctx context.Context, row channel.Row) {
-	ctx, cancel := outlive(ctx, recordTimeout)
-	p.following.Go(func() {
-		defer cancel()
-		if err := p.guard(ctx, func() error { return p.turn.Record.TrackTask(ctx, row) }); err != nil {
-			p.log(ctx, slog.LevelWarn, "the task of a recorded session failed", slog.Any("error", err))
-		}
-	})
 }
 
 // outlive returns a context that ctx does not end, but a limit does.

@@ -27,7 +27,6 @@ type chat struct {
 	keys     map[string]bool         // of what was shown
 	finished map[string]bool         // messages that are blocks, and no previews any more
 	replaced []string                // finished messages that were edited
-	asks     []string                // of Reconcile
 	onKey    func(key, text string)  // gets each block that is sent; nil
 }
 
@@ -69,7 +68,6 @@ func (c *chat) deliver(_ context.Context, b channel.Block) (r channel.Receipt, e
 func (c *chat) hasShown(b channel.Block) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asks = append(c.asks, b.Key)
 	return c.keys[b.Key]
 }
 
@@ -280,7 +278,7 @@ func (s *openSettings) Policy(channel.PolicyQuery) channel.Policy {
 func (s *openSettings) disable() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.policy.DM, s.policy.Generation = channel.PolicyDisabled, 2
+	s.policy.DM = channel.PolicyDisabled
 }
 
 func openPolicy() channel.Policy {
@@ -349,12 +347,12 @@ func (s *server) run(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (cha
 	})
 }
 
+// directFacts are of a message in the conversation of its sender.
 func directFacts(sender, id, text string) channel.Facts {
-	return channel.Facts{
-		Channel: "chat", MessageID: id, Sender: channel.SenderFacts{ID: sender}, Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: sender},
-		Route: channel.RouteFacts{AgentID: "a", RouteSessionKey: "chat:" + sender}, Reply: channel.ReplyPlanFacts{To: sender},
-		Message: channel.MessageFacts{RawBody: text},
-	}
+	f := facts(id, text)
+	f.Channel, f.Route.RouteSessionKey = "chat", "chat:"+sender
+	f.Sender.ID, f.Conversation.ID, f.Reply.To = sender, sender, sender
+	return f
 }
 
 // send sends a message to the agent.

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/codes"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/channel"
@@ -175,7 +178,7 @@ func TestAdmissionsAndReasonsOfEachStage(t *testing.T) {
 		"ingest gives none": {func(s *hookScene) { s.in = nil }, admission{Kind: channel.Drop, Reason: channel.ReasonIngestNull}},
 		"it is no turn":     {func(s *hookScene) { s.class.CanStartAgentTurn = false }, admission{Kind: channel.Handled, Reason: channel.ReasonNotATurn}},
 		"no route": {func(s *hookScene) {
-			s.kernel.Routes, s.facts.Route.AgentID = noRoutes{}, ""
+			s.kernel.Settings, s.facts.Route.AgentID = &openSettings{policy: openPolicy()}, ""
 		}, admission{Kind: channel.Drop, Reason: channel.ReasonNoRoute}},
 		"no policy": {func(s *hookScene) { s.facts.Access = channel.AccessFacts{} }, admission{Kind: channel.Drop, Reason: channel.ReasonNoPolicy}},
 		"missing mention": {func(s *hookScene) {
@@ -231,10 +234,6 @@ func TestAdmissionsAndReasonsOfEachStage(t *testing.T) {
 	}
 }
 
-type noRoutes struct{}
-
-func (noRoutes) Route(channel.RouteQuery) (string, bool) { return "", false }
-
 // CH-02, CH-06
 func TestEveryEntryPointIsAuthorized(t *testing.T) {
 	for _, by := range []string{"run", "assembled", "prepared"} {
@@ -279,28 +278,20 @@ func TestDeniedMessagesTakeNothingOfTheRates(t *testing.T) {
 
 // rows is a recorder.
 type rows struct {
-	record, route error
-	owner         string
-	rows          []channel.Row
-	routed        bool
+	kernel.Recorder
+	err    error
+	rows   []channel.Row
+	routed bool
 }
 
-func (r *rows) Record(_ context.Context, row channel.Row) error {
-	r.rows = append(r.rows, row)
-	return r.record
+func (r *rows) Record(_ context.Context, row channel.Row, lastRoute bool) error {
+	r.rows, r.routed = append(r.rows, row), lastRoute
+	return r.err
 }
-
-func (r *rows) LastRoute(context.Context, channel.Row) error {
-	r.routed = true
-	return r.route
-}
-
-func (r *rows) Owner(context.Context, string) (string, error) { return r.owner, nil }
 
 // CH-23
 func TestRecordOptions(t *testing.T) {
 	own, blank := "kept", ""
-	main := channel.RouteFacts{MainSessionKey: "main", CreateIfMissing: true}
 	for name, test := range map[string]struct {
 		options kernel.RecordOptions
 		route   channel.RouteFacts
@@ -309,17 +300,14 @@ func TestRecordOptions(t *testing.T) {
 		routed  bool
 		fails   bool
 	}{
-		"the key of the turn":         {key: "fake:42"},
-		"the persisted key":           {route: channel.RouteFacts{PersistedSessionKey: "stored"}, key: "stored"},
-		"the key of the options":      {options: kernel.RecordOptions{SessionKey: &own}, route: channel.RouteFacts{PersistedSessionKey: "stored"}, key: "kept"},
-		"a blank key":                 {options: kernel.RecordOptions{SessionKey: &blank}, fails: true},
-		"the last route":              {options: kernel.RecordOptions{UpdateLastRoute: true}, key: "fake:42", routed: true},
-		"a row fails":                 {rows: rows{record: errTest}, key: "fake:42", fails: true},
-		"a row fails, with OnError":   {options: kernel.RecordOptions{UpdateLastRoute: true, OnError: func(context.Context, error) {}}, rows: rows{record: errTest}, key: "fake:42", routed: true},
-		"a route fails, with OnError": {options: kernel.RecordOptions{UpdateLastRoute: true, OnError: func(context.Context, error) {}}, rows: rows{route: errTest}, key: "fake:42", routed: true, fails: true},
-		"a main session, its owner":   {options: kernel.RecordOptions{UpdateLastRoute: true}, route: main, rows: rows{owner: "42"}, key: "fake:42", routed: true},
-		"a main session, another":     {options: kernel.RecordOptions{UpdateLastRoute: true}, route: main, rows: rows{owner: "43"}, key: "fake:42"},
-		"a main session, not pinned":  {options: kernel.RecordOptions{UpdateLastRoute: true}, route: main, key: "fake:42"},
+		"the key of the turn":       {key: "fake:42"},
+		"a row that may be made":    {route: channel.RouteFacts{CreateIfMissing: true}, key: "fake:42"},
+		"the persisted key":         {route: channel.RouteFacts{PersistedSessionKey: "stored"}, key: "stored"},
+		"the key of the options":    {options: kernel.RecordOptions{SessionKey: &own}, route: channel.RouteFacts{PersistedSessionKey: "stored"}, key: "kept"},
+		"a blank key":               {options: kernel.RecordOptions{SessionKey: &blank}, fails: true},
+		"the last route":            {options: kernel.RecordOptions{UpdateLastRoute: true}, key: "fake:42", routed: true},
+		"a row fails":               {rows: rows{err: errTest}, key: "fake:42", fails: true},
+		"a row fails, with OnError": {options: kernel.RecordOptions{UpdateLastRoute: true, OnError: func(context.Context, error) {}}, rows: rows{err: errTest}, key: "fake:42", routed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newHooks()
@@ -371,7 +359,7 @@ func TestRecordAndFinalizeOutliveTheirCaller(t *testing.T) {
 			}
 			switch at {
 			case "record":
-				s.kernel.Recorder = hanging(hang)
+				s.kernel.Recorder = hanging{do: hang}
 			case "onFinalize":
 				turn.OnFinalize = func(ctx context.Context, _ channel.Result) error { return hang(ctx) }
 			case "finalize":
@@ -386,11 +374,12 @@ func TestRecordAndFinalizeOutliveTheirCaller(t *testing.T) {
 	}
 }
 
-type hanging func(context.Context) error
+type hanging struct {
+	kernel.Recorder
+	do func(context.Context) error
+}
 
-func (h hanging) Record(ctx context.Context, _ channel.Row) error { return h(ctx) }
-func (hanging) LastRoute(context.Context, channel.Row) error      { return nil }
-func (hanging) Owner(context.Context, string) (string, error)     { return "", nil }
+func (h hanging) Record(ctx context.Context, _ channel.Row, _ bool) error { return h.do(ctx) }
 
 // CH-32
 func TestEveryPartOfFinalizeRunsAndTheFirstErrorStaysFirst(t *testing.T) {
@@ -478,12 +467,10 @@ func TestTheFinalizeMatrix(t *testing.T) {
 		"observed": {func(s *hookScene) {
 			s.admission = channel.Admission{Kind: channel.ObserveOnly, Reason: channel.ReasonObserver}
 		}, "end observed", false, false, channel.OutcomeObserved},
-		"silent":                   {returns(channel.DispatchResult{NoReply: true}, nil), "end silent", false, false, channel.OutcomeSilent},
-		"deferred":                 {returns(channel.DispatchResult{Deferred: true}, nil), "end deferred", false, false, channel.OutcomeDeferred},
-		"visible":                  {func(*hookScene) {}, "end visible", true, false, channel.OutcomeVisible},
-		"visible by counts alone":  {returns(channel.DispatchResult{Final: 1}, nil), "end visible", true, false, channel.OutcomeVisible},
-		"receipts overrule counts": {returns(channel.DispatchResult{Final: 1, Receipts: []channel.Receipt{{State: channel.Suppressed}}}, nil), "end silent", false, false, channel.OutcomeSilent},
-		"unknown without an error": {returns(channel.DispatchResult{Receipts: []channel.Receipt{{State: channel.UnknownWhether}}}, nil), "end unknown", false, false, channel.OutcomeUnknown},
+		"silent":                  {returns(channel.DispatchResult{NoReply: true}, nil), "end silent", false, false, channel.OutcomeSilent},
+		"deferred":                {returns(channel.DispatchResult{Deferred: true}, nil), "end deferred", false, false, channel.OutcomeDeferred},
+		"visible":                 {func(*hookScene) {}, "end visible", true, false, channel.OutcomeVisible},
+		"visible by counts alone": {returns(channel.DispatchResult{Final: 1}, nil), "end visible", true, false, channel.OutcomeVisible},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
@@ -491,7 +478,7 @@ func TestTheFinalizeMatrix(t *testing.T) {
 				s.group(true)
 				key := channel.WindowKey{Channel: "fake", Conversation: "42"}
 				s.kernel.Window = channel.NewWindow(nil, channel.WindowOptions{})
-				if err := s.kernel.Window.Record(t.Context(), channel.Recording{Key: key, MessageID: "0", Message: channel.MessageFacts{RawBody: "before"}}); err != nil {
+				if err := s.kernel.Window.Record(t.Context(), channel.Recording{HistoryHint: channel.HistoryHint{Key: key}, MessageID: "0", Message: channel.MessageFacts{RawBody: "before"}}); err != nil {
 					t.Fatal(err)
 				}
 				test.set(s)
@@ -502,8 +489,8 @@ func TestTheFinalizeMatrix(t *testing.T) {
 				if left := len(s.kernel.Window.Snapshot(t.Context(), key, 0).Entries); (left == 0) != test.consumed {
 					t.Errorf("%d messages are left in the window", left)
 				}
-				if len(s.acked) != 1 || s.queued != 1 || slices.Contains(s.calls, "finalize") == (test.outcome == "") {
-					t.Errorf("acknowledged %d times, queued %d times, calls %q", len(s.acked), s.queued, s.calls)
+				if s.queued != 1 || slices.Contains(s.calls, "finalize") == (test.outcome == "") {
+					t.Errorf("queued %d times, calls %q", s.queued, s.calls)
 				}
 				if n := len(s.traces); test.outcome != "" && s.traces[n-1].Outcome != test.outcome {
 					t.Errorf("the trace has the outcome %q", s.traces[n-1].Outcome)
@@ -524,7 +511,7 @@ func TestAnObservingTurnWritesNothing(t *testing.T) {
 				s.delivery = s.platform.delivery("preview", "working", "rest", "settle")
 				s.kernel.Window = channel.NewWindow(nil, channel.WindowOptions{})
 				key := channel.WindowKey{Channel: "fake", Conversation: "42"}
-				_ = s.kernel.Window.Record(t.Context(), channel.Recording{Key: key, MessageID: "0", Message: channel.MessageFacts{RawBody: "before"}})
+				_ = s.kernel.Window.Record(t.Context(), channel.Recording{HistoryHint: channel.HistoryHint{Key: key}, MessageID: "0", Message: channel.MessageFacts{RawBody: "before"}})
 				s.kernel.Agent = agentFunc(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 					inside := channel.FromContext(ctx) // what a tool finds
 					inside.Sink.Preview(channel.Payload{Text: "half"})
@@ -537,7 +524,7 @@ func TestAnObservingTurnWritesNothing(t *testing.T) {
 					if err != nil || r.State != channel.Suppressed {
 						t.Errorf("Do: %v, %v", r, err)
 					}
-					return channel.DispatchResult{Final: 1, Receipts: []channel.Receipt{{}}}, fails
+					return channel.DispatchResult{Final: 1}, fails
 				})
 				entry := "run"
 				switch by {
@@ -557,7 +544,7 @@ func TestAnObservingTurnWritesNothing(t *testing.T) {
 				if calls := s.platform.requests(); len(calls) != 0 {
 					t.Errorf("the platform was asked for %q", calls)
 				}
-				if d := r.Dispatch; d.Tool+d.Block+d.Final+len(d.Receipts) != 0 {
+				if d := r.Dispatch; d.Tool+d.Block+d.Final != 0 {
 					t.Errorf("got %+v, expected nothing counted", d)
 				}
 				if slices.Contains(s.phases(), "dispatch:warning") || len(s.kernel.Window.Snapshot(t.Context(), key, 0).Entries) != 1 {
@@ -613,23 +600,35 @@ func TestANoticeIsSentOnlyWhereItIsWanted(t *testing.T) {
 }
 
 // CH-28
-func TestAFailingObserverOrTracerChangesNothing(t *testing.T) {
+func TestAFailingObserverChangesNothing(t *testing.T) {
 	var log bytes.Buffer
 	s := newHooks()
 	s.kernel.Log = slog.New(slog.NewTextHandler(&log, nil))
 	s.onTrace = func(channel.Trace) { panic("observer") }
-	s.kernel.Tracer = panickingTracer{}
 	if r, err := s.run(t.Context()); err != nil || r.Outcome != channel.OutcomeVisible {
 		t.Errorf("got %s, %v", r.Outcome, err)
 	}
-	if !strings.Contains(log.String(), "observer failed") || !strings.Contains(log.String(), "tracer failed") {
+	if !strings.Contains(log.String(), "observer failed") {
 		t.Errorf("got the log %s", &log)
 	}
 }
 
-type panickingTracer struct{}
-
-func (panickingTracer) Span(context.Context, string) (context.Context, func(error)) { panic("tracer") }
+// A message begins a trace, unless it is part of one.
+func TestAMessageBeginsATrace(t *testing.T) {
+	recorder := tracetest.NewSpanRecorder()
+	tracer := sdk.NewTracerProvider(sdk.WithSpanProcessor(recorder)).Tracer("")
+	s := newHooks()
+	s.kernel.Tracer = tracer
+	s.failAt("dispatch", errTest)
+	_, _ = s.run(t.Context())
+	ctx, span := tracer.Start(t.Context(), "outer")
+	_, _ = s.run(ctx)
+	span.End()
+	ended := recorder.Ended()
+	if len(ended) != 2 || ended[0].Name() != "message fake" || ended[0].Status().Code != codes.Error || s.traces[0].TraceID != ended[0].SpanContext().TraceID().String() {
+		t.Errorf("got %d spans: %+v", len(ended), ended)
+	}
+}
 
 // CH-21, CH-28, CH-93: media of a dropped message are loaded once the gates have passed, and a loader that fails or hangs costs nothing else.
 func TestMediaLoaders(t *testing.T) {

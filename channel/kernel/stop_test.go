@@ -96,7 +96,7 @@ func TestAStoppedMessageHasOneNoticeOrOneLineInTheLog(t *testing.T) {
 		"a bot":              {func(s *stopScene) { s.change = bot }, "", 0, "", "reason=bot_not_allowed"},
 		"two bots":           {func(s *stopScene) { s.settings.policy.AllowBots, s.change = channel.BotsAll, bot }, "", 10, "", "reason=bot_loop"},
 		"no agent here": {func(s *stopScene) {
-			s.kernel.Routes, s.change = noRoutes{}, func(f *channel.Facts) { f.Route.AgentID = "" }
+			s.change = func(f *channel.Facts) { f.Route.AgentID = "" }
 		}, "", 0, "No agent answers in this conversation.", "reason=no_route"},
 		"not supported": {func(s *stopScene) {
 			s.admission = channel.Admission{Kind: channel.Drop, Reason: channel.ReasonUnsupported}
@@ -108,7 +108,7 @@ func TestAStoppedMessageHasOneNoticeOrOneLineInTheLog(t *testing.T) {
 		"a full queue":    {fails(turn.ErrQueueFull), "", 0, "The server is busy at the moment", ""},
 		"the server ends": {fails(turn.ErrDraining), "", 0, "The server is restarting", ""},
 		"a failed model":  {fails(errTest), "", 1, "Something went wrong.", "level=ERROR"},
-		"no session":      {func(s *stopScene) { s.kernel.Recorder = &rows{record: errTest} }, "", 1, "Something went wrong.", "level=ERROR"},
+		"no session":      {func(s *stopScene) { s.kernel.Recorder = &rows{err: errTest} }, "", 1, "Something went wrong.", "level=ERROR"},
 		"stopped, in no group": {func(s *stopScene) {
 			s.change = func(f *channel.Facts) {
 				group(f)
@@ -284,7 +284,7 @@ func TestAPressPassesTheGatesOfItsCommand(t *testing.T) {
 			s, d := newHooks(), &decider{}
 			s.kernel.Agent, s.kernel.Window = d, channel.NewWindow(nil, channel.WindowOptions{})
 			key := channel.WindowKey{Channel: "fake", Conversation: "42"}
-			_ = s.kernel.Window.Record(t.Context(), channel.Recording{Key: key, MessageID: "m", Message: channel.MessageFacts{RawBody: "before"}})
+			_ = s.kernel.Window.Record(t.Context(), channel.Recording{HistoryHint: channel.HistoryHint{Key: key}, MessageID: "m", Message: channel.MessageFacts{RawBody: "before"}})
 			s.group(false)
 			s.facts.Access.Group.Policy, s.facts.Access.Group.RequireMention, s.facts.Access.Commands = test.policy, true, test.commands
 			s.class = channel.EventClass{Kind: channel.EventInteraction, CanStartAgentTurn: true}

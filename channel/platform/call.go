@@ -3,6 +3,7 @@ package platform
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
@@ -20,39 +21,41 @@ const (
 	MaxPause   = 30 * time.Second
 )
 
-// Failure is what an error of a call means.
-type Failure struct {
-	Busy      bool          // the platform's rate limit was reached
-	After     time.Duration // with Busy: how long to wait
-	Refused   bool          // the platform did not accept the call
-	Permanent bool          // with Refused: it accepts no other to that place either
-	Untaken   bool          // nothing of the call was done
-}
-
 // Call is a call with what may be done about its failures.
 type Call struct {
 	Do       func(context.Context) error // makes one attempt
-	Judge    func(error) Failure         // of an error that is no [*Unreached]
 	Harmless bool                        // repeating changes nothing: an edit, a question
 	Brief    bool                        // what the platform asks to wait for is not waited for
-	Slow     func(time.Duration)         // is called for each Busy; nil
+}
+
+// effectOf returns what an error means, and how long the platform asks to wait.
+func effectOf(err error) (e Effect, after time.Duration) {
+	if _, ok := errors.AsType[*Unreached](err); ok {
+		return Untaken, 0
+	}
+	if r, ok := errors.AsType[*Refusal](err); ok {
+		return r.Kind.Effect, r.RetryAfter
+	}
+	return Unknown, 0
+}
+
+// RetryAfter returns how long the platform asks to wait after an error.
+func RetryAfter(err error) time.Duration {
+	_, after := effectOf(err)
+	return after
 }
 
 // NotSent is the error for the kernel of a call that was certainly not accepted; any other error stays as it is.
-func NotSent(err error, judge func(error) Failure) error { return failure(err, judge).notSent(err) }
-
-func failure(err error, judge func(error) Failure) Failure {
-	if _, dial := errors.AsType[*Unreached](err); dial {
-		return Failure{Untaken: true}
-	}
-	return judge(err)
+func NotSent(err error) error {
+	e, after := effectOf(err)
+	return e.notSent(err, after)
 }
 
-func (f Failure) notSent(err error) error {
-	if f.Busy || f.Refused || f.Untaken {
-		return &channel.NotSentError{Err: err, Permanent: f.Permanent, Retryable: f.Busy || f.Untaken, RetryAfter: f.After}
+func (e Effect) notSent(err error, after time.Duration) error {
+	if e == Unknown {
+		return err
 	}
-	return err
+	return &channel.NotSentError{Err: err, Permanent: e == Permanent, Retryable: e == Busy || e == Untaken, RetryAfter: after}
 }
 
 // Run makes the call, waits for what the platform asks to wait for, and repeats what certainly was not accepted or does no harm. What it
@@ -65,53 +68,49 @@ func (c *Call) Run(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		f, wait := failure(err, c.Judge), pauses.NextBackOff()
-		told := func(err error) error {
+		effect, after := effectOf(err)
+		notSent := func(err error) error {
 			if open {
 				return err
 			}
-			return f.notSent(err)
+			return effect.notSent(err, after)
 		}
-		last := n > Again || ctx.Err() != nil
+		wait, last := pauses.NextBackOff(), n > Again || ctx.Err() != nil
 		switch {
-		case f.Busy:
+		case effect == Busy:
 			n--
-			if c.Slow != nil {
-				c.Slow(f.After)
-			}
-			if wait = f.After; c.Brief || waited+wait > maxWait {
-				return told(err)
+			if wait = after; c.Brief || waited+wait > maxWait {
+				return notSent(err)
 			}
 			waited += wait
-		case f.Refused, f.Untaken && last:
-			return told(err)
-		case f.Untaken:
+		case effect <= Permanent, effect == Untaken && last:
+			return notSent(err)
+		case effect == Untaken:
 		case !c.Harmless || last:
 			return err
 		default:
 			open = true
 		}
 		if cause := backoff.Sleep(ctx, wait); cause != nil {
-			if f.Busy || f.Untaken {
-				f.After = 0
-				return told(cause)
+			if effect == Unknown {
+				return err
 			}
-			return err
+			after = 0
+			return notSent(cause)
 		}
 	}
 }
 
-// Persist makes a call until it works, ctx ends, or never reports that its error will last. tell gets each other failure and the
-// pause after it.
-func Persist(ctx context.Context, call func(context.Context) error, never func(error) bool, judge func(error) Failure, tell func(error, time.Duration)) error {
+// Persist makes a call until it works, ctx ends, or it is refused for a reason that lasts. It logs other failures.
+func Persist(ctx context.Context, log *slog.Logger, message string, call func(context.Context) error, lasting ...*Kind) error {
+	trouble := Trouble{Log: log}
 	for pauses := backoff.New(FirstPause, MaxPause); ; {
 		err := call(ctx)
-		if err == nil || ctx.Err() != nil || never(err) {
+		if err == nil || ctx.Err() != nil || Is(err, lasting...) {
 			return err
 		}
-		wait := max(pauses.NextBackOff(), failure(err, judge).After)
-		tell(err, wait)
-		if err := backoff.Sleep(ctx, wait); err != nil {
+		trouble.Warn(ctx, message, "error", err)
+		if err := backoff.Sleep(ctx, max(pauses.NextBackOff(), RetryAfter(err))); err != nil {
 			return err
 		}
 	}

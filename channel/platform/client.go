@@ -1,13 +1,9 @@
 package platform
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/lingserve/lingserve/internal/egress"
 )
@@ -24,25 +20,6 @@ func NewClient(given *http.Client, proxyEnv bool) (client *http.Client, closeIdl
 	client = new(*given)
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return client, closeIdle
-}
-
-// CheckBase checks the setting api and returns it without a slash at its end. example is part of the error.
-func CheckBase(api, example string) (string, error) {
-	base := strings.TrimRight(api, "/")
-	u, err := url.Parse(base)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
-		return "", errors.New("api is not an address; expected one such as " + example)
-	}
-	return base, nil
-}
-
-// CheckChoice checks a setting that has a few values.
-func CheckChoice(setting, value string, choices ...string) error {
-	if slices.Contains(choices, value) {
-		return nil
-	}
-	last := len(choices) - 1
-	return fmt.Errorf("%s is %q; expected %s or %s", setting, value, strings.Join(choices[:last], ", "), choices[last])
 }
 
 // OpenMedia returns the store of a channel whose files have names that begin with prefix. dir is the folder of media; "" keeps no files.

@@ -36,27 +36,22 @@ func Exchange(ctx context.Context, client *http.Client, timeout time.Duration, m
 	return res, said, nil
 }
 
-// Download loads the file at an address, unless the store has it, and returns where it is and how large. The address needs no secret.
-func (s *MediaStore) Download(ctx context.Context, client *http.Client, name, address string) (path string, size int64, err error) {
-	if path, size, ok := s.Find(name); ok {
-		return path, size, nil
-	}
+// Download writes the file at an address, which needs no other secret than it has in it.
+func Download(ctx context.Context, client *http.Client, address string, w io.Writer) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return "", 0, errors.New("the address of a file is invalid")
+		return errors.New("the address of a file is invalid")
 	}
 	res, err := client.Do(req)
 	if err != nil {
-		return "", 0, fmt.Errorf("load a file: %w", Bare(ctx, err))
+		return fmt.Errorf("load a file: %w", Bare(ctx, err))
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return "", 0, fmt.Errorf("load a file: status %d", res.StatusCode)
+		return fmt.Errorf("load a file: status %d", res.StatusCode)
 	}
-	return s.Put(name, func(w io.Writer) error {
-		if _, err := io.Copy(w, res.Body); err != nil {
-			return Bare(ctx, err)
-		}
-		return nil
-	})
+	if _, err = io.Copy(w, res.Body); err != nil {
+		return Bare(ctx, err)
+	}
+	return nil
 }

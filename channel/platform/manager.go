@@ -75,6 +75,9 @@ func (m *Manager) ReadMedia(_ context.Context, name string) ([]byte, error) {
 
 // Add adds a channel, or one account of it, whose name is unique.
 func (m *Manager) Add(c kernel.Channel, account string) error {
+	if c.Name() == "" {
+		return errors.New("a plugin has a channel without a name")
+	}
 	for _, other := range m.services {
 		if other.Name() != c.Name() {
 			continue

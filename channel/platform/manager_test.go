@@ -52,6 +52,9 @@ func TestNamesOfChannelsAreUnique(t *testing.T) { // CH-07
 			t.Fatal(err)
 		}
 	}
+	if err := d.Add(still{}, ""); err == nil {
+		t.Error("a channel without a name is added")
+	}
 	if err := d.Add(still{name: "a"}, "x"); err == nil || err.Error() != "two channels have the name a@x; give each its own name" {
 		t.Errorf("got %v", err)
 	}

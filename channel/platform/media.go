@@ -2,10 +2,12 @@ package platform
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"errors"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path"
 	"path/filepath"
@@ -36,6 +38,10 @@ type MediaStore struct {
 	Prefix string // what the names of the channel's files begin with: "telegram-"
 	Limit  int64  // bytes of one file
 	Total  int64  // bytes of all files with the prefix; 0 is 1 GiB
+
+	// Fetch writes the content of a file that is to be stored.
+	Fetch func(context.Context, Attachment, io.Writer) error
+	Log   *slog.Logger // names the channel
 
 	mu sync.Mutex // of pruning
 }

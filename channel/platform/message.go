@@ -19,7 +19,7 @@ func Classify(in *channel.Input, kind channel.EventKind, press bool) channel.Eve
 	return channel.EventClass{Kind: kind, CanStartAgentTurn: kind == channel.EventMessage || kind == channel.EventCommand || press}
 }
 
-// NewFacts returns the facts of a message by from in a place, the policy there, and who from is to its gates. agent answers if there are no routes. What is
+// NewFacts returns the facts of a message by from in a place, the policy there, and who from is to its gates. agent answers if the settings name none. What is
 // missing is the reply plan and the access.
 func NewFacts(ctx context.Context, k *kernel.Kernel, m kernel.Meta, agent string, in *channel.Input, from channel.SenderFacts, at channel.ConversationFacts) (channel.Facts, channel.Policy, channel.Identity) {
 	f := channel.Facts{
@@ -32,9 +32,7 @@ func NewFacts(ctx context.Context, k *kernel.Kernel, m kernel.Meta, agent string
 	NameSession(&f, at.ThreadID)
 	policy, who := k.PolicyAt(ctx, f.PolicyQuery(), from)
 	f.Supplemental.GroupSystemPrompt = policy.SystemPrompt
-	if k.Routes == nil {
-		f.Route.AgentID = cmp.Or(policy.Agent, agent)
-	}
+	f.Route.AgentID = cmp.Or(policy.Agent, agent)
 	return f, policy, who
 }
 
@@ -51,10 +49,10 @@ func NameSession(f *channel.Facts, thread string) {
 
 // AddMedia adds the files of a message, and those of the message that it quotes, to its facts, which are complete but for that. The files are loaded if the
 // gates let the message in; those of what context_visibility hides are not (CH-109).
-func AddMedia[A interface{ Attached() Attachment }](ctx context.Context, f *channel.Facts, own, quoted []A, load func(context.Context, []A) ([]channel.MediaFact, []string)) {
-	f.Media = MediaFacts(own)
+func AddMedia(ctx context.Context, f *channel.Facts, own, quoted []Attachment, load func(context.Context, []Attachment) ([]channel.MediaFact, []string)) {
+	f.Media = factsOf(own)
 	if f.Supplemental.Quote != nil {
-		f.Supplemental.Quote.Media = MediaFacts(quoted)
+		f.Supplemental.Quote.Media = factsOf(quoted)
 	}
 	if len(own)+len(quoted) == 0 || !channel.LetsIn(f) {
 		return
@@ -73,9 +71,9 @@ func AddMedia[A interface{ Attached() Attachment }](ctx context.Context, f *chan
 }
 
 // ImageLoader returns the loader of the images of a message that is not answered; they wait with it for a later mention.
-func ImageLoader[A interface{ Attached() Attachment }](own []A, load func(context.Context, []A) ([]channel.MediaFact, []string)) func(context.Context) ([]channel.MediaFact, error) {
+func ImageLoader(own []Attachment, load func(context.Context, []Attachment) ([]channel.MediaFact, []string)) func(context.Context) ([]channel.MediaFact, error) {
 	return func(ctx context.Context) ([]channel.MediaFact, error) {
-		images := slices.DeleteFunc(slices.Clone(own), func(a A) bool { return a.Attached().Fact.Kind != channel.MediaImage })
+		images := slices.DeleteFunc(slices.Clone(own), func(a Attachment) bool { return a.Fact.Kind != channel.MediaImage })
 		all, _ := load(ctx, images)
 		return all, nil
 	}

@@ -119,7 +119,7 @@ func TestAWaitingMessageIsEditedOrRemoved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := channel.NewWindow(nil, channel.WindowOptions{})
 			k := &kernel.Kernel{Window: w, Settings: settings{channel.Policy{Group: tt.policy, RouteAllowed: true}}}
-			if err := w.Record(t.Context(), channel.Recording{Key: place, MessageID: "1", Message: channel.MessageFacts{RawBody: "old"}}); err != nil {
+			if err := w.Record(t.Context(), channel.Recording{HistoryHint: channel.HistoryHint{Key: place}, MessageID: "1", Message: channel.MessageFacts{RawBody: "old"}}); err != nil {
 				t.Fatal(err)
 			}
 			platform.EditWaiting(t.Context(), k, place, tt.kind, channel.SenderFacts{ID: "7"}, "1", "new")
@@ -227,21 +227,7 @@ func TestTroubleIsLoggedNowAndThen(t *testing.T) {
 	})
 }
 
-func TestSettingsOfPlatformsAreChecked(t *testing.T) {
-	if err := platform.CheckChoice("preview", "on", "edit", "draft", "off"); err == nil || err.Error() != `preview is "on"; expected edit, draft or off` {
-		t.Error(err)
-	}
-	if err := platform.CheckChoice("preview", "off", "edit", "off"); err != nil {
-		t.Error(err)
-	}
-	if base, err := platform.CheckBase("https://a.test/x/", ""); err != nil || base != "https://a.test/x" {
-		t.Error(base, err)
-	}
-	for _, bad := range []string{"", "a.test", "ftp://a.test", "https://", "https://a.test?x=1", "https://a.test#x"} {
-		if _, err := platform.CheckBase(bad, "https://b.test"); err == nil || err.Error() != "api is not an address; expected one such as https://b.test" {
-			t.Errorf("%s: %v", bad, err)
-		}
-	}
+func TestMediaStoreOfSettings(t *testing.T) {
 	for dir, limit := range map[string]int64{"": 0, "media": 5} {
 		s, err := platform.OpenMedia(dir, "x-", limit)
 		if err != nil || (s.Dir == "") != (dir == "") || limit == 0 && s.Limit != platform.DefaultMaxMedia || limit != 0 && s.Limit != limit {

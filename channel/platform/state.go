@@ -5,15 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/lingserve/lingserve/channel"
 )
 
-// State keeps what channels have learned: texts by name. A channel.Texts is one.
-type State interface {
-	// Load reads a text; nil is none.
-	Load(_ context.Context, name string) ([]byte, error)
-	// Change replaces a text by what do makes of it. do is called again if another process was faster.
-	Change(_ context.Context, name string, do func(text []byte) ([]byte, error)) error
-}
+// State stores what channels have learned: texts by name.
+type State = channel.Texts
 
 // stateWait bounds how long one is waited for: what is learned is learned while a message is looked at.
 const stateWait = 5 * time.Second

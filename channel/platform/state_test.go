@@ -7,38 +7,33 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// texts are shared in memory; away says that nobody can be reached.
+// texts are shared in memory, unless the database is away.
 type texts struct {
-	mu   sync.Mutex
-	of   map[string][]byte
+	channel.Texts
 	away error
 }
 
-func (s *texts) Load(_ context.Context, name string) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.of[name], s.away
+func (s *texts) Load(ctx context.Context, name string) ([]byte, error) {
+	if s.away != nil {
+		return nil, s.away
+	}
+	return s.Texts.Load(ctx, name)
 }
 
-func (s *texts) Change(_ context.Context, name string, do func([]byte) ([]byte, error)) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *texts) Change(ctx context.Context, name string, do func([]byte) ([]byte, error)) error {
 	if s.away != nil {
 		return s.away
 	}
-	text, err := do(s.of[name])
-	if err == nil {
-		s.of[name] = text
-	}
-	return err
+	return s.Texts.Change(ctx, name, do)
 }
 
 // CL-02: what several add at the same time is all there.
 func TestWhatIsSharedHasAllThatWasAdded(t *testing.T) {
-	s := &texts{of: map[string][]byte{}}
+	s := &texts{Texts: channel.NewTexts()}
 	add := func(n int) error {
 		return platform.ChangeState(s, "a", func(was []int) ([]int, bool) { return append(was, n), n > 0 })
 	}
@@ -58,12 +53,12 @@ func TestWhatIsSharedHasAllThatWasAdded(t *testing.T) {
 	if err := platform.ReadState(s, "a", &got); err != nil || len(got) != 9 {
 		t.Errorf("%v, %v, expected nine numbers", got, err)
 	}
-	s.of["a"] = []byte("{")
+	_ = s.Change(t.Context(), "a", func([]byte) ([]byte, error) { return []byte("{"), nil })
 	if err := platform.ReadState(s, "a", &got); err == nil || !strings.HasPrefix(err.Error(), `what was learned as "a" is not what was written: `) {
 		t.Error(err)
 	}
-	if err := add(11); err == nil || string(s.of["a"]) != "{" {
-		t.Errorf("%v, and there is %s", err, s.of["a"])
+	if err := add(11); err == nil {
+		t.Error("a number is added to what is no list")
 	}
 	s.away = errors.New("away")
 	if err := platform.ReadState(s, "a", &got); !errors.Is(err, s.away) {

@@ -45,7 +45,7 @@ func (c *Channel) words(m *message) words { return read(m.Text, c.self().UserID,
 func (c *Channel) input(k *kernel.Kernel, m *message) *channel.Input {
 	in := &channel.Input{
 		ID: m.id, Timestamp: timeOf(m.Timestamp), ConversationID: m.conversation, ThreadID: m.thread, SenderID: m.sender(c.self()).ID,
-		RawText: m.Text, TextForAgent: c.words(m).text, HasMedia: m.kind == channel.EventMessage && len(attachments(m, c.media.Limit)) > 0,
+		RawText: m.Text, TextForAgent: c.words(m).text, HasMedia: m.kind == channel.EventMessage && len(attachments(m)) > 0,
 	}
 	if m.native && !k.HasCommand(c.s.Name, c.s.Account, in.TextForAgent) { // the agent reads what is no command of this server
 		in.RawText, in.TextForAgent = strings.TrimPrefix(in.RawText, ","), strings.TrimPrefix(in.TextForAgent, ",")
@@ -61,15 +61,15 @@ func (a *adapter) classify(_ context.Context, in *channel.Input) (channel.EventC
 // preflight says how images of a message that is not answered are loaded.
 func (a *adapter) preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (pf channel.Preflight, err error) {
 	if in.HasMedia {
-		pf.History.LoadMedia = platform.ImageLoader(a.files(), a.c.load)
+		pf.History.LoadMedia = platform.ImageLoader(a.files(), a.c.media.Load)
 	}
 	return pf, nil
 }
 
 // files are those of the messages, in order.
-func (a *adapter) files() (list []attachment) {
+func (a *adapter) files() (list []platform.Attachment) {
 	for _, m := range a.parts {
-		list = append(list, attachments(m, a.c.media.Limit)...)
+		list = append(list, attachments(m)...)
 	}
 	return list
 }
@@ -97,7 +97,7 @@ func (a *adapter) resolve(ctx context.Context, in *channel.Input, _ channel.Even
 		c.addName(ctx, &f.Sender)
 	}
 	f.Message.SenderLabel = f.Sender.Label()
-	platform.AddMedia(ctx, &f, a.files(), nil, c.load)
+	platform.AddMedia(ctx, &f, a.files(), nil, c.media.Load)
 	return &kernel.Turn{Facts: f, Record: kernel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}, Delivery: c.delivery(m)}, nil
 }
 
@@ -150,7 +150,7 @@ func (c *Channel) mentions(m *message, names channel.Names) channel.MentionFacts
 	if m.thread != "" && m.ParentUserId != "" && m.ParentUserId == c.self().UserID {
 		f.Implicit = append(f.Implicit, channel.ReplyToBot)
 	}
-	if m.thread != "" && c.threads.has(target{m.conversation, m.thread}) {
+	if m.thread != "" && c.hasWritten(target{m.conversation, m.thread}) {
 		f.Implicit = append(f.Implicit, channel.BotThread)
 	}
 	return f

@@ -95,7 +95,7 @@ func TestADirectMessageIsAnsweredWhereItStands(t *testing.T) {
 }
 
 func TestAMentionIsAnsweredOnceInAThreadThatGoesOnWithoutOne(t *testing.T) {
-	state := channel.NewTexts(0)
+	state := channel.NewTexts()
 	bubbleWith(t, func(s *slack.Settings) { s.State = state }, nil, channel.Place{}, func(t *testing.T, r *rig) {
 		r.say(fakeslack.Message{Channel: room, Text: "by the way"})
 		thread := r.say(fakeslack.Message{Channel: room, Text: us + " say hello", User: bob}).TS
@@ -125,7 +125,7 @@ func TestAMentionIsAnsweredOnceInAThreadThatGoesOnWithoutOne(t *testing.T) {
 // CL-02
 func TestAThreadIsKnownToOtherReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		state := channel.NewTexts(0)
+		state := channel.NewTexts()
 		share := func(s *slack.Settings) { s.State = state }
 		one, two := setup(t, share, nil, channel.Place{}), setup(t, share, nil, channel.Place{})
 		one.serve()

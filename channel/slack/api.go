@@ -1,12 +1,12 @@
 package slack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
-	"slices"
 	"time"
 
 	slackgo "github.com/slack-go/slack"
@@ -45,29 +45,6 @@ func (c client) Do(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// refusal is a call that the platform has refused. Its text is ours, and has of the platform's only codes.
-type refusal struct {
-	kind       kind
-	code       string // "channel_not_found"; "" if it has none
-	status     int    // of HTTP, if that is not 200
-	needed     string // the scope that is missing
-	retryAfter time.Duration
-}
-
-func (e *refusal) Error() string {
-	text := string(e.kind)
-	if text == "" {
-		text = "the platform refused the call"
-	}
-	if e.needed != "" {
-		text += " " + e.needed
-	}
-	if e.code != "" {
-		return fmt.Sprintf("%s (%s)", text, e.code)
-	}
-	return fmt.Sprintf("%s (status %d)", text, e.status)
-}
-
 // codeForm is the form of codes and scopes.
 var codeForm = regexp.MustCompile(`^[a-z0-9_:.,-]{1,64}$`)
 
@@ -75,60 +52,73 @@ var errAnswer = errors.New("the answer has an unexpected form, or the address of
 
 // readError returns what an error of the library means. One that may have an address or a part of an answer in it is replaced.
 func readError(err error) error {
-	_, isRead := errors.AsType[*refusal](err)
+	_, isRead := errors.AsType[*platform.Refusal](err)
 	if _, ok := errors.AsType[connectionError](err); ok || isRead || errors.Is(err, platform.ErrTooLarge) {
 		return err
 	}
-	e := new(refusal)
+	e := new(platform.Refusal)
 	if refused, ok := errors.AsType[slackgo.SlackErrorResponse](err); ok {
-		e.kind = kinds[refused.Err]
+		e.Kind, e.Code = cmp.Or(kinds[refused.Err], otherwise), "error"
 		if codeForm.MatchString(refused.Err) {
-			e.code = refused.Err
+			e.Code = refused.Err
 		}
-		if e.kind == noScope && codeForm.MatchString(refused.Needed) {
-			e.needed = refused.Needed
+		if e.Kind == noScope && codeForm.MatchString(refused.Needed) {
+			e.Code += " " + refused.Needed
 		}
 	} else if busy, ok := errors.AsType[*slackgo.RateLimitedError](err); ok {
-		e.kind, e.status, e.retryAfter = tooMany, http.StatusTooManyRequests, max(busy.RetryAfter, time.Second)
+		e.Kind, e.Code, e.RetryAfter = tooMany, "status 429", max(busy.RetryAfter, time.Second)
 	} else if answer, ok := errors.AsType[slackgo.StatusCodeError](err); ok {
-		e.kind, e.status = wrongPlace, answer.Code
-		if answer.Code >= http.StatusInternalServerError {
-			e.kind = down
-		} else if answer.Code == http.StatusTooManyRequests {
-			e.kind = tooMany
-		}
+		e.Kind, e.Code = kindOfStatus(answer.Code), fmt.Sprint("status ", answer.Code)
 	} else {
 		return errAnswer
 	}
-	if e.kind == tooMany && e.retryAfter == 0 {
-		e.retryAfter = busyPause
+	if e.Kind == tooMany && e.RetryAfter == 0 {
+		e.RetryAfter = busyPause
 	}
 	return e
 }
 
-// kind is what a refusal means, in words for the log.
-type kind string
+func kindOfStatus(status int) *platform.Kind {
+	switch {
+	case status == http.StatusTooManyRequests:
+		return tooMany
+	case status == http.StatusServiceUnavailable:
+		return notTaken
+	case status >= http.StatusInternalServerError:
+		return down
+	case status/100 == 3:
+		return redirect
+	}
+	return wrongPlace
+}
 
-// The kinds.
-const (
-	badToken   kind = "the token is no longer valid; install the app again and update the setting token"
-	noScope    kind = "the app lacks a scope; add it on the app's page OAuth & Permissions and install the app again:"
-	noChannel  kind = "the conversation does not exist, or the app is not in it"
-	archived   kind = "the conversation is archived"
-	noRights   kind = "the app may not write there"
-	noThread   kind = "the thread is deleted or closed"
-	gone       kind = "the message is deleted, or cannot be edited"
-	tooLong    kind = "the text is too long"
-	sameSign   kind = "the reaction is already set, or already removed"
-	streaming  kind = "the message is still being streamed"
-	ended      kind = "the message is no longer being streamed"
-	tooMany    kind = "the platform's rate limit was reached"
-	down       kind = "the platform is unavailable at the moment"
-	wrongPlace kind = "the answer is not from the Web API; check the setting api"
+// Kinds of refusals.
+var (
+	badToken = &platform.Kind{
+		Text: "the token is no longer valid; install the app again and update the setting token", Effect: platform.Permanent,
+	}
+	noScope = &platform.Kind{
+		Text: "the app lacks a scope; add it on the app's page OAuth & Permissions and install the app again", Effect: platform.Permanent,
+	}
+	noChannel  = &platform.Kind{Text: "the conversation does not exist, or the app is not in it", Effect: platform.Permanent}
+	archived   = &platform.Kind{Text: "the conversation is archived", Effect: platform.Permanent}
+	noRights   = &platform.Kind{Text: "the app may not write there", Effect: platform.Permanent}
+	noThread   = &platform.Kind{Text: "the thread is deleted or closed", Effect: platform.Permanent}
+	gone       = &platform.Kind{Text: "the message is deleted, or cannot be edited"}
+	tooLong    = &platform.Kind{Text: "the text is too long"}
+	sameSign   = &platform.Kind{Text: "the reaction is already set, or already removed"}
+	streaming  = &platform.Kind{Text: "the message is still being streamed"}
+	ended      = &platform.Kind{Text: "the message is no longer being streamed"}
+	tooMany    = &platform.Kind{Text: "the platform's rate limit was reached", Effect: platform.Busy}
+	notTaken   = &platform.Kind{Text: "the platform is unavailable at the moment", Effect: platform.Untaken}
+	down       = &platform.Kind{Text: "the platform is unavailable at the moment", Effect: platform.Unknown} // it may have done a part of the work
+	wrongPlace = &platform.Kind{Text: "the answer is not from the Web API; check the setting api"}
+	redirect   = &platform.Kind{Text: "the platform sends to a page to log in"}
+	otherwise  = &platform.Kind{Text: "the platform refused the call"}
 )
 
 // kinds are those of the platform's codes.
-var kinds = map[string]kind{
+var kinds = map[string]*platform.Kind{
 	"invalid_auth": badToken, "not_authed": badToken, "token_revoked": badToken, "token_expired": badToken, "account_inactive": badToken,
 
 	"missing_scope": noScope, "not_allowed_token_type": noScope,
@@ -151,34 +141,13 @@ var kinds = map[string]kind{
 
 	"ratelimited": tooMany, "rate_limited": tooMany, "message_limit_exceeded": tooMany, "accesslimited": tooMany,
 
-	"internal_error": down, "fatal_error": down, "service_unavailable": down, "request_timeout": down, "team_added_to_org": down,
-}
-
-// permanent are refusals after which nothing can be sent to that place.
-var permanent = []kind{badToken, noScope, noChannel, archived, noRights, noThread}
-
-// is reports whether an error is a refusal of one of the kinds.
-func is(err error, kinds ...kind) bool {
-	e, ok := errors.AsType[*refusal](err)
-	return ok && slices.Contains(kinds, e.kind)
+	"internal_error": down, "fatal_error": down, "request_timeout": down, "service_unavailable": notTaken, "team_added_to_org": notTaken,
 }
 
 // refused reports whether an error is a refusal that lasts.
 func refused(err error) bool {
-	_, ok := errors.AsType[*refusal](err)
-	return ok && !is(err, tooMany, down, badToken)
-}
-
-func judge(err error) platform.Failure {
-	e, ok := errors.AsType[*refusal](err)
-	if !ok {
-		return platform.Failure{}
-	}
-	return platform.Failure{
-		Busy: e.kind == tooMany, After: e.retryAfter, Permanent: slices.Contains(permanent, e.kind), Refused: e.kind != tooMany && e.kind != down,
-		// Other failures may come after a part of the work.
-		Untaken: e.code == "service_unavailable" || e.code == "team_added_to_org" || e.status == http.StatusServiceUnavailable,
-	}
+	r, ok := errors.AsType[*platform.Refusal](err)
+	return ok && r.Kind.Effect <= platform.Permanent && r.Kind != badToken
 }
 
 // call makes one attempt of a call. name is part of errors.
@@ -190,7 +159,7 @@ func (c *Channel) call(ctx context.Context, name string, do func(context.Context
 		return nil
 	}
 	err = fmt.Errorf("slack: %s: %w", name, readError(err))
-	if is(err, badToken) {
+	if platform.Is(err, badToken) {
 		c.service.Fail(err)
 	}
 	return err
@@ -198,7 +167,7 @@ func (c *Channel) call(ctx context.Context, name string, do func(context.Context
 
 // repeat makes a call as [platform.Call] has it. harmless says that repeating changes nothing.
 func (c *Channel) repeat(ctx context.Context, name string, harmless bool, do func(context.Context) error) error {
-	p := platform.Call{Do: func(ctx context.Context) error { return c.call(ctx, name, do) }, Judge: judge, Harmless: harmless}
+	p := platform.Call{Do: func(ctx context.Context) error { return c.call(ctx, name, do) }, Harmless: harmless}
 	return p.Run(ctx)
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/markup"
+	"github.com/lingserve/lingserve/channel/platform"
 )
 
 // What the buttons of a question are known by. The id of their block ends with the thread of the message that is answered: a press runs in the lane of
@@ -127,7 +128,7 @@ func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent ch
 	line := x.Text(by)
 	text := markup.Convert(asked.Question.Text, markup.SlackMrkdwn) + "\n\n" + line
 	err := c.update(ctx, targetOf(&asked), firstID(&sent), text, callBlock(asked.Question), lineBlock(line))
-	if is(err, gone) {
+	if platform.Is(err, gone) {
 		return nil
 	}
 	return err
@@ -145,7 +146,7 @@ func (c *Channel) answerPress(ctx context.Context, m *message, s channel.Pressed
 		return err
 	})
 	if err != nil {
-		c.log.WarnContext(ctx, "cannot answer a button press", "channel", c.s.Name, "error", err)
+		c.log.WarnContext(ctx, "cannot answer a button press", "error", err)
 	}
 	on := m.press.on
 	if s != channel.PressUnknown || on.Timestamp == "" {
@@ -153,7 +154,7 @@ func (c *Channel) answerPress(ctx context.Context, m *message, s channel.Pressed
 	}
 	blocks := slices.DeleteFunc(on.Blocks.BlockSet, func(b slackgo.Block) bool { return strings.HasPrefix(b.ID(), blockOfQuestion) })
 	err = c.update(ctx, t, on.Timestamp, cmp.Or(on.Text, s.Text()), append(blocks, lineBlock(s.Text()))...)
-	if err != nil && !is(err, gone) {
-		c.log.WarnContext(ctx, "cannot remove an old question's buttons", "channel", c.s.Name, "error", err)
+	if err != nil && !platform.Is(err, gone) {
+		c.log.WarnContext(ctx, "cannot remove an old question's buttons", "error", err)
 	}
 }

@@ -23,12 +23,16 @@ type stage struct {
 	done chan error
 }
 
-func startStage(replies, preview string) func(*testing.T, *kernel.Queue, time.Duration) channeltest.Platform {
+func startStage(replies, preview, appToken string) func(*testing.T, *kernel.Queue, time.Duration) channeltest.Platform {
 	return func(t *testing.T, q *kernel.Queue, grace time.Duration) channeltest.Platform {
 		s := &stage{done: make(chan error, 1)}
-		s.fake = fakeslack.New(&fakeslack.Options{Hook: "http://here.test/", Deliver: &http.Client{Transport: fakeslack.Local(http.HandlerFunc(
+		s.fake = fakeslack.New(&fakeslack.Options{AppToken: appToken, Hook: "http://here.test/", Deliver: &http.Client{Transport: fakeslack.Local(http.HandlerFunc(
 			func(w http.ResponseWriter, r *http.Request) { s.c.Webhook().ServeHTTP(w, r) },
 		))}})
+		client := &http.Client{Transport: s.fake.Transport()}
+		if appToken != "" {
+			client = s.fake.Client()
+		}
 		for i := range 8 {
 			s.fake.AddConversation(fakeslack.Conversation{ID: fmt.Sprint("D", i), Kind: fakeslack.IM})
 			s.fake.AddConversation(fakeslack.Conversation{ID: fmt.Sprint("C", i), Kind: fakeslack.Channel})
@@ -37,7 +41,7 @@ func startStage(replies, preview string) func(*testing.T, *kernel.Queue, time.Du
 		var err error
 		s.c, err = slack.New(slack.Settings{
 			Token: platform.Secret(s.fake.Token()), SigningSecret: platform.Secret(s.fake.Secret()), API: "http://api.test/api",
-			Client: &http.Client{Transport: s.fake.Transport()}, Agent: "assistant", Replies: replies, Preview: preview, Grace: grace,
+			AppToken: platform.Secret(appToken), Client: client, Agent: "assistant", Replies: replies, Preview: preview, Grace: grace,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -82,7 +86,7 @@ func (s *stage) Send(ctx context.Context, m channeltest.Message) error {
 			if d.Status == http.StatusOK {
 				break
 			}
-			if d.Status != http.StatusServiceUnavailable || ctx.Err() != nil {
+			if d.Status != http.StatusServiceUnavailable && d.Status != 0 || ctx.Err() != nil {
 				return fmt.Errorf("status %d", d.Status)
 			}
 			time.Sleep(time.Millisecond)
@@ -121,13 +125,13 @@ func (s *stage) Stop() error {
 }
 
 func TestTheChannelPassesTheSuite(t *testing.T) {
-	for _, tt := range []struct{ replies, preview string }{
-		{slack.ReplyInThread, slack.PreviewEdit},
-		{slack.ReplyInChannel, slack.PreviewOff},
+	for name, tt := range map[string]struct{ replies, preview, appToken string }{
+		"thread edit":             {slack.ReplyInThread, slack.PreviewEdit, ""},
+		"channel off Socket Mode": {slack.ReplyInChannel, slack.PreviewOff, "xapp-1-fake"},
 	} {
-		t.Run(tt.replies+" "+tt.preview, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			channeltest.Run(t, channeltest.Fixture{
-				Start: startStage(tt.replies, tt.preview), Groups: true, Redelivers: true, Streams: tt.preview == slack.PreviewEdit,
+				Start: startStage(tt.replies, tt.preview, tt.appToken), Groups: true, Redelivers: true, Streams: tt.preview == slack.PreviewEdit,
 			})
 		})
 	}

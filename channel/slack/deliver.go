@@ -30,7 +30,6 @@ type delivery struct {
 	shown     string   // by the preview, if that is edited
 	hasStatus bool     // the assistant's thread shows that work goes on
 	reacted   bool     // a reaction to the message was tried
-	unmarked  bool     // the platform has refused the reaction
 }
 
 // delivery is how the reply to a message is sent.
@@ -125,7 +124,7 @@ func (c *Channel) deliver(ctx context.Context, b *channel.Block, s *stream) (cha
 			return streamed, nil
 		}
 		err = c.update(ctx, t, ts, list[0])
-		if is(err, gone) {
+		if platform.Is(err, gone) {
 			return false, nil
 		}
 		return true, err
@@ -160,16 +159,6 @@ func (c *Channel) tryPost(ctx context.Context, t target, text string, options ..
 	return ts, err
 }
 
-// noteThread notes that the bot takes part in a thread.
-func (c *Channel) noteThread(ctx context.Context, t target) {
-	if t.thread == "" {
-		return
-	}
-	if err := c.threads.learn(t); err != nil {
-		c.log.WarnContext(ctx, "cannot store a thread", "channel", c.s.Name, "error", err)
-	}
-}
-
 // update replaces the text and the blocks of a message.
 func (c *Channel) update(ctx context.Context, t target, ts, text string, blocks ...slackgo.Block) error {
 	return c.repeat(ctx, "chat.update", true, func(ctx context.Context) error { return c.tryUpdate(ctx, t, ts, text, blocks...) })
@@ -186,10 +175,10 @@ func (c *Channel) tryUpdate(ctx context.Context, t target, ts, text string, bloc
 		return err
 	}
 	err := replace()
-	if !is(err, streaming) {
+	if !platform.Is(err, streaming) {
 		return err
 	}
-	if err = c.stopStream(ctx, t, ts, ""); err != nil && !is(err, ended) {
+	if err = c.stopStream(ctx, t, ts, ""); err != nil && !platform.Is(err, ended) {
 		return err
 	}
 	return replace()
@@ -208,7 +197,7 @@ func (d *delivery) preview(ctx context.Context, b channel.Block, before channel.
 		ts, err = d.editPreview(ctx, t, ts, list[0])
 	}
 	if err != nil {
-		return channel.Receipt{}, platform.NotSent(err, judge)
+		return channel.Receipt{}, platform.NotSent(err)
 	}
 	if ts == "" {
 		return channel.Receipt{State: channel.Suppressed}, nil

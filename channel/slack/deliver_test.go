@@ -337,7 +337,6 @@ func TestSettingsAreChecked(t *testing.T) {
 		{"an app's", "not a bot token", func(s *slack.Settings) { s.Token = "xapp-1" }},
 		{"no secret", "signing_secret is missing", func(s *slack.Settings) { s.SigningSecret = "" }},
 		{"a short secret", "fewer than 16 characters", func(s *slack.Settings) { s.SigningSecret = " 0123456789abcde " }}, // DA-12
-		{"no address", "api is not an address", func(s *slack.Settings) { s.API = "slack.com" }},
 	} {
 		s := good
 		tt.change(&s)

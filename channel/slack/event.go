@@ -52,17 +52,39 @@ const maxEvent = 1 << 20
 
 var errNoEvent = errors.New("slack: invalid event; expected the JSON of the Events API, or the form of a slash command")
 
-// parseEvent parses the body of a request. Unknown events and members are left out.
+// parseEvent parses the body of a request, or the payload of an envelope of Socket Mode: what is a form in the one is JSON in the other. Unknown events
+// and members are left out.
 func parseEvent(body []byte) (*event, error) {
 	if !bytes.HasPrefix(bytes.TrimSpace(body), []byte("{")) {
-		return parseForm(body)
+		form, err := url.ParseQuery(string(body))
+		switch {
+		case err != nil:
+			return nil, errNoEvent
+		case form.Get("ssl_check") == "1":
+			return new(event), nil
+		case !form.Has("payload"):
+			return commandEvent(slackgo.SlashCommand{
+				Command: form.Get("command"), Text: form.Get("text"), TriggerID: form.Get("trigger_id"), TeamID: form.Get("team_id"),
+				ChannelID: form.Get("channel_id"), UserID: form.Get("user_id"),
+			})
+		}
+		body = []byte(form.Get("payload"))
 	}
 	e := new(event)
-	if json.Unmarshal(body, e) != nil || e.Type == "" {
+	if json.Unmarshal(body, e) != nil {
 		return nil, errNoEvent
 	}
-	if e.Type == slackevents.CallbackEvent {
+	switch e.Type {
+	case slackevents.CallbackEvent:
 		e.message = e.parseMessage()
+	case string(slackgo.InteractionTypeBlockActions):
+		return interactionEvent(body)
+	case "":
+		var command slackgo.SlashCommand
+		if json.Unmarshal(body, &command) != nil {
+			return nil, errNoEvent
+		}
+		return commandEvent(command)
 	}
 	return e, nil
 }
@@ -125,34 +147,24 @@ func (m *message) readAttachments() {
 	m.Text = cmp.Or(m.Text, strings.Join(texts, "\n"))
 }
 
-// parseForm parses a slash command, or what someone does with a button.
-func parseForm(body []byte) (*event, error) {
-	values, err := url.ParseQuery(string(body))
-	command := strings.TrimSpace(values.Get("text"))
-	m := &message{kind: channel.EventMessage, id: "command:" + values.Get("trigger_id"), conversation: values.Get("channel_id"), native: true}
-	m.direct, m.User = isDirect(m.conversation), values.Get("user_id")
-	m.Text = "," + strings.TrimPrefix(cmp.Or(command, "help"), ",")
-	switch {
-	case err != nil:
-		return nil, errNoEvent
-	case values.Get("ssl_check") == "1":
-		return new(event), nil
-	case values.Has("payload"):
-		return parseInteraction(values.Get("payload"))
-	case !values.Has("command") || m.conversation == "" || m.User == "" || !values.Has("trigger_id"):
+// commandEvent is the event of a slash command.
+func commandEvent(c slackgo.SlashCommand) (*event, error) {
+	if c.Command == "" || c.ChannelID == "" || c.UserID == "" || c.TriggerID == "" {
 		return nil, errNoEvent
 	}
-	return &event{TeamID: values.Get("team_id"), message: m}, nil
+	m := &message{kind: channel.EventMessage, id: "command:" + c.TriggerID, conversation: c.ChannelID, direct: isDirect(c.ChannelID), native: true}
+	m.User, m.Text = c.UserID, ","+strings.TrimPrefix(cmp.Or(strings.TrimSpace(c.Text), "help"), ",")
+	return &event{TeamID: c.TeamID, message: m}, nil
 }
 
-// parseInteraction parses what someone has done with a button or a form.
-func parseInteraction(payload string) (*event, error) {
+// interactionEvent is the event of what someone has done with a button.
+func interactionEvent(payload []byte) (*event, error) {
 	var p slackgo.InteractionCallback
-	if json.Unmarshal([]byte(payload), &p) != nil || p.Type == "" {
+	if json.Unmarshal(payload, &p) != nil {
 		return nil, errNoEvent
 	}
 	e := &event{TeamID: p.Team.ID}
-	if actions := p.ActionCallback.BlockActions; p.Type == slackgo.InteractionTypeBlockActions && len(actions) == 1 && p.Channel.ID != "" && p.TriggerID != "" {
+	if actions := p.ActionCallback.BlockActions; len(actions) == 1 && p.Channel.ID != "" && p.TriggerID != "" {
 		e.message = pressMessage(&p, actions[0])
 	}
 	return e, nil

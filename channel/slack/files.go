@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
 	"time"
 
 	slackgo "github.com/slack-go/slack"
@@ -17,48 +16,22 @@ import (
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// attachment is a file that a message has.
-type attachment struct {
-	platform.Attachment
-	id  string
-	url string // "" where the platform does not have it
-}
-
-// attachments are the files of a message; limit is how many bytes of one are wanted.
-func attachments(m *message, limit int64) (list []attachment) {
+// attachments are the files of a message.
+func attachments(m *message) (list []platform.Attachment) {
 	for _, f := range m.Files {
 		if f.Mode == "tombstone" || f.Mode == "hidden_by_limit" || f.Mode == "" { // deleted, too old for the workspace's plan, or not understood
 			continue
 		}
-		size := int64(f.Size)
-		one := attachment{id: f.ID, url: cmp.Or(f.URLPrivateDownload, f.URLPrivate), Attachment: platform.Attachment{
-			Name: f.Name, TooLarge: size > limit, Fact: channel.MediaFact{
-				Kind: mediaKind(f.Mimetype), ContentType: f.Mimetype, MessageID: m.Timestamp, Size: size, Width: f.OriginalW, Height: f.OriginalH,
-				Duration: time.Duration(f.DurationMs) * time.Millisecond,
-			},
+		a := platform.Attachment{ID: f.ID, Name: f.Name, Source: cmp.Or(f.URLPrivateDownload, f.URLPrivate), Fact: channel.MediaFact{
+			Kind: platform.MediaKind(f.Mimetype), ContentType: f.Mimetype, MessageID: m.Timestamp, Size: int64(f.Size), Width: f.OriginalW, Height: f.OriginalH,
+			Duration: time.Duration(f.DurationMs) * time.Millisecond,
 		}}
 		if f.IsExternal || f.Mode == "external" {
-			one.url = "" // another service has it
+			a.Source = "" // another service has it
 		}
-		list = append(list, one)
+		list = append(list, a)
 	}
 	return list
-}
-
-// mediaKind returns the kind of files of a media type.
-func mediaKind(contentType string) channel.MediaKind {
-	family, _, _ := strings.Cut(contentType, "/")
-	if kind := channel.MediaKind(family); kind == channel.MediaImage || kind == channel.MediaVideo || kind == channel.MediaAudio {
-		return kind
-	}
-	return channel.MediaDocument
-}
-
-// load gets the files of a message and returns their facts, and notes for the agent on those that it does not get.
-func (c *Channel) load(ctx context.Context, list []attachment) (all []channel.MediaFact, notes []string) {
-	return platform.LoadMedia(c.media, list, func(a attachment) (string, int64, error) { return c.fetch(ctx, a) }, func(kind channel.MediaKind, err error) {
-		c.log.WarnContext(ctx, "cannot load a message's file", "channel", c.s.Name, "kind", kind, "error", err)
-	})
 }
 
 var (
@@ -66,22 +39,16 @@ var (
 	errPage      = errors.New("slack: received a web page instead of the file; add the scope files:read to the app")
 )
 
-// fetch gets one file and returns where it is. The library sends the token to Slack's hosts only.
-func (c *Channel) fetch(ctx context.Context, a attachment) (path string, size int64, err error) {
-	name := c.media.Name(a.id, a.Name, "")
-	if name == "" || a.url == "" {
-		return "", 0, errElsewhere
+// fetch writes a file. The library sends the token to Slack's hosts only.
+func (c *Channel) fetch(ctx context.Context, a platform.Attachment, w io.Writer) error {
+	if a.Source == "" {
+		return errElsewhere
 	}
-	if path, size, ok := c.media.Find(name); ok { // a file never changes; another version has another id
-		return path, size, nil
+	err := c.call(ctx, "load a file", func(ctx context.Context) error { return c.api.GetFileContext(ctx, a.Source, w) })
+	if platform.Is(err, redirect) {
+		return errPage
 	}
-	path, size, err = c.media.Put(name, func(w io.Writer) error {
-		return c.call(ctx, "load a file", func(ctx context.Context) error { return c.api.GetFileContext(ctx, a.url, w) })
-	})
-	if e, ok := errors.AsType[*refusal](err); ok && e.status/100 == 3 { // to log in
-		err = errPage
-	}
-	return path, size, err
+	return err
 }
 
 // maxUpload bounds a file that is sent.

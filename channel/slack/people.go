@@ -8,6 +8,7 @@ import (
 	slackgo "github.com/slack-go/slack"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/platform"
 )
 
 // person is the name of someone who writes. Events have only ids, so the platform is asked once an hour for each.
@@ -44,8 +45,8 @@ func (c *Channel) addName(ctx context.Context, s *channel.SenderFacts) {
 			return err
 		})
 		if err != nil {
-			c.log.DebugContext(ctx, "unknown sender name", "channel", c.s.Name, "error", err)
-			if is(err, noScope) {
+			c.log.DebugContext(ctx, "unknown sender name", "error", err)
+			if platform.Is(err, noScope) {
 				c.refusedAt.Add(method, time.Now())
 			}
 			one.at = time.Now().Add(unknownFor - nameLife)

@@ -14,8 +14,14 @@ import (
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// Webhook receives all that the platform sends: POST /v1/channels/{name}/webhook is the Request URL of events, of slash commands and of interactivity.
-func (c *Channel) Webhook() http.Handler { return http.HandlerFunc(c.receive) }
+// Webhook receives all that the platform sends: POST /v1/channels/{name}/webhook is the Request URL of events, of slash commands and of interactivity. It is
+// nil in Socket Mode.
+func (c *Channel) Webhook() http.Handler {
+	if c.s.AppToken != "" {
+		return nil
+	}
+	return http.HandlerFunc(c.receive)
+}
 
 // receive answers with an empty 200 when the event is stored, before it runs: the platform waits 3 s.
 func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
@@ -38,27 +44,33 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	switch e.Type {
-	case slackevents.URLVerification:
+	if e.Type == slackevents.URLVerification {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		_, _ = io.WriteString(w, e.Challenge)
-	case slackevents.AppRateLimited:
-		c.log.WarnContext(r.Context(), "platform drops events: too many within an hour", "channel", c.s.Name)
-	}
-	if e.message == nil {
-		return
-	}
-	if err := c.accept(r.Context(), e, body); err != nil {
-		c.log.WarnContext(r.Context(), "cannot accept an event; the platform must retry", "channel", c.s.Name, "error", err)
+	} else if c.accept(r.Context(), e, body) != nil {
 		platform.Unavailable(w)
 	}
 }
 
 var errStarting = errors.New("slack: the channel is not running")
 
-// accept stores an event.
+// accept stores an event, unless it is of no interest. After an error the platform must retry.
 func (c *Channel) accept(ctx context.Context, e *event, body []byte) error {
+	if e.Type == slackevents.AppRateLimited {
+		c.log.WarnContext(ctx, "platform drops events: too many within an hour")
+	}
+	if e.message == nil {
+		return nil
+	}
+	err := c.store(ctx, e, body)
+	if err != nil {
+		c.log.WarnContext(ctx, "cannot accept an event; the platform must retry", "error", err)
+	}
+	return err
+}
+
+func (c *Channel) store(ctx context.Context, e *event, body []byte) error {
 	q, me, m := c.service.Queue(), c.self(), e.message
 	if q == nil || me.UserID == "" {
 		return errStarting

@@ -107,6 +107,9 @@ func setup(t *testing.T, change func(*slack.Settings), options *fakeslack.Option
 		Client: &http.Client{Transport: r.fake.Transport()}, Media: t.TempDir(), Grace: time.Minute,
 		Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
+	if options.AppToken != "" {
+		r.settings.AppToken, r.settings.SigningSecret, r.settings.Client = platform.Secret(options.AppToken), "", r.fake.Client()
+	}
 	if change != nil {
 		change(&r.settings)
 	}
@@ -135,7 +138,7 @@ func (r *rig) newChannel() {
 // serve runs the channel until the test or end ends it.
 func (r *rig) serve() {
 	r.t.Helper()
-	k := &kernel.Kernel{Store: r.store, Settings: r.tree, Routes: r.tree, Window: r.window, Observer: r, Agent: r}
+	k := &kernel.Kernel{Store: r.store, Settings: r.tree, Window: r.window, Observer: r, Agent: r}
 	if r.kernel != nil {
 		r.kernel(k)
 	}

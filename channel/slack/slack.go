@@ -1,7 +1,8 @@
-// Package slack is the channel of Slack: the Events API over HTTP tells what people write, the Web API takes the answers.
+// Package slack is the channel of Slack: the Events API tells what people write, over HTTP or over the WebSockets of Socket Mode, and the Web API takes the
+// answers.
 //
 // # Guarantees
-//   - An event is stored before Slack gets its confirmation, which is within the 3 s that Slack waits. It runs once, though Slack repeats it, and
+//   - An event is stored before Slack gets its acknowledgement, which is within the 3 s that Slack waits. It runs once, though Slack repeats it, and
 //     tells of a mention twice: as a message and as a mention.
 //   - A request with a bad signature gets an empty 401.
 //   - A message that may have been accepted is not sent a second time; a message that certainly was not accepted is.
@@ -45,16 +46,17 @@ const (
 // DefaultAPI is where the Web API is.
 const DefaultAPI = "https://slack.com/api"
 
-// Settings are those of the channel itself; who may talk is for package channel. Token and SigningSecret are required.
+// Settings are those of the channel itself; who may talk is for package channel. Token is required, and AppToken or SigningSecret.
 type Settings struct {
 	Name          string          // of the channel; "" is slack
 	Account       string          // one of several; "" is the only one
 	Token         platform.Secret // of the bot: xoxb-…
-	SigningSecret platform.Secret // of the app
+	SigningSecret platform.Secret // of the app; it signs the events that come over HTTP
+	AppToken      platform.Secret // xapp-…: events come over Socket Mode, not over HTTP
 	API           string          // the base of addresses; "" is [DefaultAPI]
 	Agent         string          // answers where there are no routes
 
-	// Package config checks the values of these.
+	// Package config checks the values of these, and of API.
 	Replies string // in channels; "" is [ReplyInThread]
 	Preview string // "" is [PreviewEdit]
 
@@ -75,9 +77,10 @@ type Channel struct {
 	api       *slackgo.Client
 	refusedAt *lru.Cache[string, time.Time] // when the platform has refused something; see wasRefused
 	media     *platform.MediaStore
-	threads   *threads
-	people    *lru.Cache[string, person] // by id
+	threads   *lru.Cache[target, struct{}] // that the bot has written in
+	people    *lru.Cache[string, person]   // by id
 	me        atomic.Pointer[slackgo.AuthTestResponse]
+	http      *http.Client
 	closeIdle func()
 	service   platform.Service
 }
@@ -95,6 +98,9 @@ var _ kernel.Channel = (*Channel)(nil)
 // tokenForm is that of tokens of bots. Those that are renewed begin with xoxe.
 var tokenForm = regexp.MustCompile(`^xox[be][.-][A-Za-z0-9.-]+$`)
 
+// appTokenForm is that of tokens for Socket Mode.
+var appTokenForm = regexp.MustCompile(`^xapp-[A-Za-z0-9-]+$`)
+
 // check returns what is wrong with the settings.
 func (s *Settings) check() error {
 	switch {
@@ -102,32 +108,37 @@ func (s *Settings) check() error {
 		return errors.New("token is missing; set it to the app's bot token, xoxb-…")
 	case !tokenForm.MatchString(string(s.Token)):
 		return errors.New("the token is not a bot token; expected xoxb-… from the app's page OAuth & Permissions")
+	case s.AppToken != "":
+		if !appTokenForm.MatchString(string(s.AppToken)) {
+			return errors.New("the app_token is not an app-level token; expected xapp-… from the app's page Basic Information")
+		}
 	case s.SigningSecret == "":
-		return errors.New("signing_secret is missing; set it to the one on the app's page Basic Information")
+		return errors.New("signing_secret is missing; set it to the one on the app's page Basic Information, or set app_token for Socket Mode")
 	case len(s.SigningSecret) < platform.MinSecret:
 		return fmt.Errorf("the signing_secret has fewer than %d characters; expected the one on the app's page Basic Information", platform.MinSecret)
 	}
-	_, err := platform.CheckBase(s.API, DefaultAPI)
-	return err
+	return nil
 }
 
 // New checks the settings and returns the channel. It calls no one yet.
 func New(s Settings) (*Channel, error) {
 	s.Token = platform.Secret(strings.TrimSpace(string(s.Token)))
 	s.SigningSecret = platform.Secret(strings.TrimSpace(string(s.SigningSecret)))
+	s.AppToken = platform.Secret(strings.TrimSpace(string(s.AppToken)))
 	s.Name, s.API, s.Replies = cmp.Or(s.Name, "slack"), cmp.Or(s.API, DefaultAPI), cmp.Or(s.Replies, ReplyInThread)
 	c := &Channel{
-		s: s, log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)), refusedAt: newCache[string, time.Time](maxKnown), people: newCache[string, person](maxKnown),
+		s: s, log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)).With("channel", s.Name), refusedAt: newCache[string, time.Time](maxKnown), people: newCache[string, person](maxKnown),
+		threads: newCache[target, struct{}](maxThreads),
 	}
-	var mediaErr, threadsErr error
+	var mediaErr error
 	c.media, mediaErr = platform.OpenMedia(s.Media, "slack-", s.MaxMedia)
-	c.threads, threadsErr = openThreads(s.State, kernel.Login(s.Name, s.Account))
-	if err := cmp.Or(s.check(), mediaErr, threadsErr); err != nil {
+	if err := cmp.Or(s.check(), mediaErr, c.readThreads()); err != nil {
 		return nil, fmt.Errorf("slack: %w", err)
 	}
-	var h client
-	h.http, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
-	c.api = slackgo.New(string(s.Token), slackgo.OptionAPIURL(strings.TrimRight(s.API, "/")+"/"), slackgo.OptionHTTPClient(h))
+	c.media.Fetch, c.media.Log = c.fetch, c.log
+	c.http, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
+	c.api = slackgo.New(string(s.Token), slackgo.OptionAPIURL(strings.TrimRight(s.API, "/")+"/"), slackgo.OptionHTTPClient(client{c.http}),
+		slackgo.OptionAppLevelToken(string(s.AppToken)))
 	c.me.Store(&slackgo.AuthTestResponse{}) // until the platform says more
 	return c, nil
 }
@@ -150,7 +161,11 @@ func (c *Channel) Check(ctx context.Context) error {
 	if c.lacks("chat:write") {
 		return errors.New("slack: the app may not write; add the scope chat:write and install the app again")
 	}
-	return nil
+	if c.s.AppToken == "" {
+		return nil
+	}
+	_, err := c.socketAddress(ctx)
+	return err
 }
 
 // lacks reports whether the token is known to have not got a scope.
@@ -193,6 +208,10 @@ func (c *Channel) identify(ctx context.Context) error {
 // Serve implements [kernel.Channel].
 func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	defer c.closeIdle()
+	var receive func(context.Context) error
+	if c.s.AppToken != "" {
+		receive = c.receiveSocket
+	}
 	return c.service.Serve(ctx, q, platform.ServiceOptions{
 		Handler: kernel.Handler{
 			Channel: c.s.Name, Account: c.s.Account, Grace: c.s.Grace,
@@ -201,18 +220,15 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 			},
 			Sender: kernel.Sender{Send: c.send, Repeatable: onlyEdits},
 		},
-		Connect: c.connect, Log: c.log,
+		Connect: c.connect, Receive: receive, Log: c.s.Log,
 	})
 }
 
 // connect asks who the bot is until the platform says it, the channel ends, or the token turns out to be invalid.
 func (c *Channel) connect(ctx context.Context) error {
-	invalid := func(err error) bool { return is(err, badToken) }
-	err := platform.Persist(ctx, c.identify, invalid, judge, func(err error, pause time.Duration) {
-		c.log.WarnContext(ctx, "platform answers wrongly; retrying", "channel", c.s.Name, "error", err, "pause", pause)
-	})
+	err := platform.Persist(ctx, c.log, "platform answers wrongly; retrying", c.identify, badToken)
 	if err == nil {
-		c.log.InfoContext(ctx, "channel is connected", "channel", c.s.Name, "bot", c.self().User, "workspace", c.self().Team)
+		c.log.InfoContext(ctx, "channel is connected", "bot", c.self().User, "workspace", c.self().Team)
 	}
 	return err
 }

@@ -50,7 +50,7 @@ func (d *delivery) startStream(ctx context.Context, t target, markdown string) (
 	})
 	if refused(err) {
 		c.refusedAt.Add(place, time.Now())
-		c.log.DebugContext(ctx, "no stream; editing a message instead", "channel", c.s.Name, "error", err)
+		c.log.DebugContext(ctx, "no stream; editing a message instead", "error", err)
 		return "", false, nil
 	}
 	if err == nil {
@@ -77,7 +77,7 @@ func (d *delivery) appendStream(ctx context.Context, t target, markdown string) 
 		_, _, err := d.c.api.AppendStreamContext(ctx, t.conversation, s.ts, slackgo.MsgOptionMarkdownText(rest))
 		return err
 	})
-	if _, unreached := errors.AsType[*platform.Unreached](err); err != nil && !unreached && !is(err, tooMany) {
+	if _, unreached := errors.AsType[*platform.Unreached](err); err != nil && !unreached && !platform.Is(err, tooMany) {
 		d.stream = nil
 		return false, nil
 	}

@@ -20,7 +20,7 @@ var (
 	// reference is a mention, a channel or a link, with the words that stand for it. Brackets that someone has written are escaped.
 	reference = regexp.MustCompile(`<([^>|]*)\|?([^>]*)>`)
 
-	// callMark is between the mention of the bot and what it is told: "@ling: help" and "@ling, help" say help; ",help" is a command.
+	// callMark is between the mention of the bot and the rest of the text: "@ling: help" and "@ling, help" say help; ",help" is a command.
 	callMark = regexp.MustCompile(`^(: |, )`)
 )
 

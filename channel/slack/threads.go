@@ -1,65 +1,54 @@
 package slack
 
 import (
-	"fmt"
+	"context"
 	"slices"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
+	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// threads are the threads that the bot has written in: people who answer there need not mention it. The platform does not list them.
-type threads struct {
-	state platform.State // shared with other replicas; nil keeps threads in memory
-	name  string         // in the state
-	known *lru.Cache[target, struct{}]
-}
-
-// maxThreads bounds what is remembered: the oldest go first.
+// maxThreads bounds the threads that are remembered: the oldest go first.
 const maxThreads = 2000
 
-func openThreads(state platform.State, name string) (*threads, error) {
-	t := &threads{state: state, name: name, known: newCache[target, struct{}](maxThreads)}
-	if err := t.read(); err != nil {
-		return nil, fmt.Errorf("read what is known of threads: %w", err)
-	}
-	return t, nil
-}
-
-// read adds the threads that the state has.
-func (t *threads) read() error {
-	if t.state == nil {
+// readThreads reads the threads that the bot has written in, also by other replicas: people who answer there need not mention it. The platform does not
+// list them.
+func (c *Channel) readThreads() error {
+	var list [][2]string
+	if c.s.State == nil {
 		return nil
 	}
-	var list [][2]string
-	err := platform.ReadState(t.state, t.name, &list)
+	err := platform.ReadState(c.s.State, kernel.Login(c.s.Name, c.s.Account), &list)
 	for _, one := range list {
-		t.known.ContainsOrAdd(target{one[0], one[1]}, struct{}{})
+		c.threads.ContainsOrAdd(target{one[0], one[1]}, struct{}{})
 	}
 	return err
 }
 
-// learn notes that the bot has written in a thread.
-func (t *threads) learn(at target) error {
-	if known, _ := t.known.ContainsOrAdd(at, struct{}{}); known || t.state == nil {
-		return nil
+// noteThread notes that the bot has written in a thread.
+func (c *Channel) noteThread(ctx context.Context, t target) {
+	if t.thread == "" {
+		return
 	}
-	one := [2]string{at.conversation, at.thread}
-	err := platform.ChangeState(t.state, t.name, func(list [][2]string) ([][2]string, bool) {
+	if known, _ := c.threads.ContainsOrAdd(t, struct{}{}); known || c.s.State == nil {
+		return
+	}
+	one := [2]string{t.conversation, t.thread}
+	err := platform.ChangeState(c.s.State, kernel.Login(c.s.Name, c.s.Account), func(list [][2]string) ([][2]string, bool) {
+		known := slices.Contains(list, one)
 		list = append(list, one)
-		return list[max(0, len(list)-maxThreads):], !slices.Contains(list[:len(list)-1], one)
+		return list[max(0, len(list)-maxThreads):], !known
 	})
 	if err != nil {
-		t.known.Remove(at) // the next message there stores it
+		c.threads.Remove(t) // the next message there stores it
+		c.log.WarnContext(ctx, "cannot store a thread", "error", err)
 	}
-	return err
 }
 
-// has reports whether the bot has written in a thread, as far as is known here if the state cannot be read.
-func (t *threads) has(at target) bool {
-	if !t.known.Contains(at) {
-		_ = t.read()
+// hasWritten reports whether the bot has written in a thread, as far as is known here if the state cannot be read.
+func (c *Channel) hasWritten(t target) bool {
+	if !c.threads.Contains(t) {
+		_ = c.readThreads()
 	}
-	return t.known.Contains(at)
+	return c.threads.Contains(t)
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	slackgo "github.com/slack-go/slack"
+
+	"github.com/lingserve/lingserve/channel/platform"
 )
 
 const (
@@ -32,20 +34,20 @@ func (d *delivery) work(ctx context.Context) error {
 	err := d.c.call(ctx, "reactions.add", func(ctx context.Context) error {
 		return d.c.api.AddReactionContext(ctx, workReaction, slackgo.NewRefToMessage(m.conversation, m.Timestamp))
 	})
-	if d.unmarked = refused(err); is(err, sameSign) { // an earlier process has added it
-		d.unmarked, err = false, nil
+	if platform.Is(err, sameSign) { // an earlier process has added it
+		return nil
 	}
 	return err
 }
 
 // rest removes the sign. An earlier process may have added the reaction.
 func (d *delivery) rest(ctx context.Context) error {
-	status, unmarked := d.hasStatus, d.unmarked
-	d.hasStatus, d.reacted, d.unmarked = false, false, false
+	status := d.hasStatus
+	d.hasStatus, d.reacted = false, false
 	switch {
 	case status:
 		return d.setStatus(ctx, "") // also the answer removes it, but there may be none
-	case unmarked || d.message.Timestamp == "":
+	case d.message.Timestamp == "":
 		return nil
 	}
 	return d.c.removeReaction(ctx, d.message.conversation, d.message.Timestamp)
@@ -63,7 +65,7 @@ func (c *Channel) removeReaction(ctx context.Context, conversation, ts string) e
 	err := c.repeat(ctx, "reactions.remove", true, func(ctx context.Context) error {
 		return c.api.RemoveReactionContext(ctx, workReaction, slackgo.NewRefToMessage(conversation, ts))
 	})
-	if is(err, sameSign, gone, noScope) {
+	if platform.Is(err, sameSign, gone, noScope) {
 		return nil
 	}
 	return err

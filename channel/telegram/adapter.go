@@ -74,13 +74,13 @@ func (a *adapter) preflight(_ context.Context, in *channel.Input, _ channel.Even
 	if slices.ContainsFunc(a.parts, func(u *update) bool { return u.to.otherBot }) {
 		pf.Admission = channel.Admission{Kind: channel.Drop, Reason: channel.ReasonChannelLocal, Detail: "other_bot"}
 	} else if in.HasMedia {
-		pf.History.LoadMedia = platform.ImageLoader(a.files(), a.c.load)
+		pf.History.LoadMedia = platform.ImageLoader(a.files(), a.c.media.Load)
 	}
 	return pf, nil
 }
 
 // files are those of the messages, in order.
-func (a *adapter) files() (list []attachment) {
+func (a *adapter) files() (list []platform.Attachment) {
 	for _, u := range a.parts {
 		list = append(list, attachments(u.message, a.c.media.Limit)...)
 	}
@@ -106,11 +106,11 @@ func (a *adapter) resolve(ctx context.Context, in *channel.Input, _ channel.Even
 		return a.k.PressTurn(f, p, a.showPressed), nil
 	}
 	c.addContext(&f.Supplemental, m, func(by channel.SenderFacts) channel.Tri { return policy.Sees(at.Kind, by.Identity()) })
-	var quoted []attachment
+	var quoted []platform.Attachment
 	if to := repliedTo(m); to != nil {
 		quoted = attachments(to, c.media.Limit)
 	}
-	platform.AddMedia(ctx, &f, a.files(), quoted, c.load)
+	platform.AddMedia(ctx, &f, a.files(), quoted, c.media.Load)
 	return &kernel.Turn{Facts: f, Record: kernel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}, Delivery: c.delivery(&f)}, nil
 }
 

@@ -198,7 +198,7 @@ func TestASupergroupKeepsTheSessionOfItsGroup(t *testing.T) {
 	const super = -1_000_000_001_005
 	in := faketelegram.Chat{ID: super, Type: "supergroup"}
 	bubble(t, "", func(t *testing.T) {
-		state := channel.NewTexts(0)
+		state := channel.NewTexts()
 		share := func(s *telegram.Settings) { s.State = state }
 		r := setup(t, options{settings: share}).serve()
 		r.say(faketelegram.Message{Chat: group, From: bob, Text: "before"})

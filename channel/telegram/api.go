@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -39,85 +38,71 @@ type request struct {
 	brief    bool           // a newer call comes soon
 }
 
-// kind is a kind of refusal.
-type kind struct {
-	text   string   // for the log
-	status int      // of the answer; 0: it says nothing
-	parts  []string // of the platform's descriptions
-}
-
+// Kinds of refusals.
 var (
-	otherWebhook = &kind{"this bot has a webhook", 0, []string{"can't use getupdates method while webhook is active"}}
-	notModified  = &kind{"the message is unchanged", 0, []string{"message is not modified"}}
-	badMarkup    = &kind{"the platform refused the markup", 0, []string{"can't parse entities"}}
-	gone         = &kind{"the message is deleted", 0, []string{"message to edit not found", "message can't be edited", "message_id_invalid"}}
-	noTopic      = &kind{"the topic is deleted or closed", 0, []string{"message thread not found", "topic_deleted", "topic_closed", "topic_id_invalid"}}
-	noChat       = &kind{"the chat does not exist, or the bot is not in it", 0, []string{"chat not found", "peer_id_invalid", "group chat was deactivated"}}
-	noRights     = &kind{"the bot has no right to write there", 0, []string{"not enough rights", "have no rights", "chat_write_forbidden", "chat_restricted"}}
-	noFile       = &kind{"the file is deleted or too large", 0, []string{"file is too big", "wrong file_id", "invalid file_id", "file is temporarily unavailable"}}
-	badWebhook   = &kind{"the address of the webhook was not accepted", 0, []string{"bad webhook"}}
-	tooLate      = &kind{"the button press is too old to answer", 0, []string{"query is too old", "query id is invalid"}}
-	badToken     = &kind{"the token is not valid; take the one that @BotFather shows", http.StatusUnauthorized, nil}
-	blocked      = &kind{"the bot may not write there: it was blocked, or removed from the chat", http.StatusForbidden, []string{"user_is_blocked"}}
-	conflict     = &kind{"another program reads this bot's updates", http.StatusConflict, nil}
-	tooMany      = &kind{"too many calls", http.StatusTooManyRequests, nil}
-	down         = &kind{"the Bot API is unavailable at the moment", 0, nil} // of all statuses from 500
-	other        = &kind{"the Bot API refused the call", 0, nil}
-
-	kinds = []*kind{otherWebhook, notModified, badMarkup, gone, noTopic, noChat, noRights, noFile, badWebhook, tooLate, badToken, blocked, conflict, tooMany}
-
-	// permanent are refusals after which nothing can be sent to the chat any more.
-	permanent = []*kind{badToken, noChat, blocked, noRights, noTopic}
+	otherWebhook = &platform.Kind{Text: "this bot has a webhook"}
+	notModified  = &platform.Kind{Text: "the message is unchanged"}
+	badMarkup    = &platform.Kind{Text: "the platform refused the markup"}
+	gone         = &platform.Kind{Text: "the message is deleted"}
+	noTopic      = &platform.Kind{Text: "the topic is deleted or closed", Effect: platform.Permanent}
+	noChat       = &platform.Kind{Text: "the chat does not exist, or the bot is not in it", Effect: platform.Permanent}
+	noRights     = &platform.Kind{Text: "the bot has no right to write there", Effect: platform.Permanent}
+	noFile       = &platform.Kind{Text: "the file is deleted or too large"}
+	badWebhook   = &platform.Kind{Text: "the address of the webhook was not accepted"}
+	tooLate      = &platform.Kind{Text: "the button press is too old to answer"}
+	badToken     = &platform.Kind{Text: "the token is not valid; take the one that @BotFather shows", Effect: platform.Permanent}
+	blocked      = &platform.Kind{Text: "the bot may not write there: it was blocked, or removed from the chat", Effect: platform.Permanent}
+	conflict     = &platform.Kind{Text: "another program reads this bot's updates"}
+	tooMany      = &platform.Kind{Text: "too many calls", Effect: platform.Busy}
+	notTaken     = &platform.Kind{Text: "the Bot API is unavailable at the moment", Effect: platform.Untaken}
+	down         = &platform.Kind{Text: "the Bot API is unavailable at the moment", Effect: platform.Unknown}
+	other        = &platform.Kind{Text: "the Bot API refused the call"}
 )
 
-func kindOf(status int, description string) *kind {
+// phrases are parts of the platform's descriptions, in small letters. A description has one of them at most.
+var phrases = map[string]*platform.Kind{
+	"can't use getupdates method while webhook is active": otherWebhook, "message is not modified": notModified, "can't parse entities": badMarkup,
+	"message to edit not found": gone, "message can't be edited": gone, "message_id_invalid": gone,
+	"message thread not found": noTopic, "topic_deleted": noTopic, "topic_closed": noTopic, "topic_id_invalid": noTopic,
+	"chat not found": noChat, "peer_id_invalid": noChat, "group chat was deactivated": noChat,
+	"not enough rights": noRights, "have no rights": noRights, "chat_write_forbidden": noRights, "chat_restricted": noRights,
+	"file is too big": noFile, "wrong file_id": noFile, "invalid file_id": noFile, "file is temporarily unavailable": noFile,
+	"bad webhook": badWebhook, "query is too old": tooLate, "query id is invalid": tooLate, "user_is_blocked": blocked,
+}
+
+// statuses are the kinds of refusals whose description says nothing.
+var statuses = map[int]*platform.Kind{
+	http.StatusUnauthorized: badToken, http.StatusForbidden: blocked, http.StatusConflict: conflict, http.StatusTooManyRequests: tooMany,
+	http.StatusServiceUnavailable: notTaken,
+}
+
+func kindOf(status int, description string) *platform.Kind {
 	description = strings.ToLower(description)
-	has := func(part string) bool { return strings.Contains(description, part) }
-	if i := slices.IndexFunc(kinds, func(k *kind) bool { return slices.ContainsFunc(k.parts, has) }); i >= 0 {
-		return kinds[i]
-	}
-	if i := slices.IndexFunc(kinds, func(k *kind) bool { return k.status == status }); i >= 0 && status != 0 {
-		return kinds[i]
+	for phrase, kind := range phrases {
+		if strings.Contains(description, phrase) {
+			return kind
+		}
 	}
 	switch {
 	case status >= 500:
-		return down
+		return cmp.Or(statuses[status], down)
 	case status == http.StatusNotFound && description == "not found": // a token of another form has no address
 		return badToken
 	}
-	return other
+	return cmp.Or(statuses[status], other)
 }
 
-// refusal is a call that the Bot API has refused. Its text is ours, because what the platform says may repeat what was sent.
-type refusal struct {
-	kind       *kind
-	status     int // of the answer, as for HTTP
-	retryAfter time.Duration
-	migrateTo  int64 // the supergroup that the group has become
+// migration is the refusal of a call for a group that has become a supergroup.
+type migration struct {
+	*platform.Refusal
+	to int64
 }
 
-func (e *refusal) Error() string { return fmt.Sprintf("%s (status %d)", e.kind.text, e.status) }
-
-// is reports whether an error is a refusal of one of the kinds.
-func is(err error, kinds ...*kind) bool {
-	e, ok := errors.AsType[*refusal](err)
-	return ok && slices.Contains(kinds, e.kind)
-}
-
-func judge(err error) platform.Failure {
-	e, ok := errors.AsType[*refusal](err)
-	if !ok {
-		return platform.Failure{}
-	}
-	return platform.Failure{
-		Busy: e.kind == tooMany, After: e.retryAfter, Permanent: slices.Contains(permanent, e.kind),
-		Refused: e.kind != tooMany && e.kind != down, Untaken: e.status == http.StatusServiceUnavailable,
-	}
-}
+func (m *migration) Unwrap() error { return m.Refusal }
 
 // do makes a call as [platform.Call] has it.
 func (a *api) do(ctx context.Context, r request) error {
-	c := platform.Call{Do: func(ctx context.Context) error { return a.call(ctx, r) }, Judge: judge, Harmless: r.harmless, Brief: r.brief}
+	c := platform.Call{Do: func(ctx context.Context) error { return a.call(ctx, r) }, Harmless: r.harmless, Brief: r.brief}
 	return c.Run(ctx)
 }
 
@@ -128,7 +113,7 @@ func (a *api) call(ctx context.Context, r request) error {
 		return nil
 	}
 	err = fmt.Errorf("telegram: %s: %w", r.method, err)
-	if is(err, badToken) {
+	if platform.Is(err, badToken) {
 		a.invalid(err)
 	}
 	return err
@@ -183,9 +168,12 @@ func (r *request) read(status int, text []byte) error {
 		got.OK, got.Code = false, status // a gateway's page
 	}
 	if !got.OK {
-		e := &refusal{kindOf(got.Code, got.Description), got.Code, time.Duration(got.Parameters.RetryAfter) * time.Second, got.Parameters.MigrateTo}
-		if e.kind == tooMany {
-			e.retryAfter = max(e.retryAfter, time.Second)
+		e := &platform.Refusal{Kind: kindOf(got.Code, got.Description), Code: fmt.Sprint("status ", got.Code)}
+		if e.Kind == tooMany {
+			e.RetryAfter = max(time.Duration(got.Parameters.RetryAfter)*time.Second, time.Second)
+		}
+		if got.Parameters.MigrateTo != 0 {
+			return &migration{e, got.Parameters.MigrateTo}
 		}
 		return e
 	}

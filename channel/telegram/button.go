@@ -10,6 +10,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/markup"
+	"github.com/lingserve/lingserve/channel/platform"
 )
 
 // maxData is how many bytes the data of a button may have.
@@ -91,7 +92,7 @@ func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent ch
 		return err
 	}
 	m.keyboard = nil
-	if _, err = c.put(ctx, &asked, sent.MessageIDs[0], m); is(err, gone) {
+	if _, err = c.put(ctx, &asked, sent.MessageIDs[0], m); platform.Is(err, gone) {
 		return nil
 	}
 	return err
@@ -105,8 +106,8 @@ func (a *adapter) answerPress(ctx context.Context, text string) {
 	a.answered = true
 	p := params{"callback_query_id": a.last.press.ID, "text": text}
 	err := a.c.api.do(ctx, request{method: "answerCallbackQuery", params: p, harmless: true})
-	if err != nil && !is(err, tooLate) {
-		a.c.log.WarnContext(ctx, "cannot answer a button press", "channel", a.c.s.Name, "error", err)
+	if err != nil && !platform.Is(err, tooLate) {
+		a.c.log.WarnContext(ctx, "cannot answer a button press", "error", err)
 	}
 }
 
@@ -119,7 +120,7 @@ func (a *adapter) showPressed(ctx context.Context, s channel.Pressed) {
 	}
 	p := params{"chat_id": m.Chat.ID, "message_id": m.ID}
 	err := a.c.api.do(ctx, request{method: "editMessageReplyMarkup", params: p, harmless: true})
-	if err != nil && !is(err, gone, notModified) {
-		a.c.log.WarnContext(ctx, "cannot remove an old question's buttons", "channel", a.c.s.Name, "error", err)
+	if err != nil && !platform.Is(err, gone, notModified) {
+		a.c.log.WarnContext(ctx, "cannot remove an old question's buttons", "error", err)
 	}
 }

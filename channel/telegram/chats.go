@@ -30,7 +30,7 @@ const (
 // openChats returns the chats of a login. Without a store, they are forgotten at the end.
 func openChats(store platform.State, login string) (*chats, error) {
 	if store == nil {
-		store = channel.NewTexts(0)
+		store = channel.NewTexts()
 	}
 	c := &chats{store: store, name: login, supers: map[int64]int64{}}
 	return c, c.readStore()
@@ -55,7 +55,7 @@ func (c *Channel) learn(ctx context.Context, group, super int64) {
 		return all, len(all) <= maxSupers
 	})
 	if err != nil {
-		c.log.WarnContext(ctx, "cannot store a supergroup's new id", "channel", c.s.Name, "error", err)
+		c.log.WarnContext(ctx, "cannot store a supergroup's new id", "error", err)
 	}
 }
 

@@ -82,7 +82,7 @@ func (c *Channel) sendAll(ctx context.Context, b *channel.Block, list []message)
 		if list[0].file != nil {
 			return false, nil
 		}
-		if _, err = c.put(ctx, b, id, list[0]); is(err, gone) {
+		if _, err = c.put(ctx, b, id, list[0]); platform.Is(err, gone) {
 			return false, nil
 		}
 		return true, err
@@ -146,9 +146,9 @@ func (c *Channel) send(ctx context.Context, r request) (id string, err error) {
 	}
 	r.out = &m
 	err = c.api.do(ctx, r)
-	if e, ok := errors.AsType[*refusal](err); ok && e.migrateTo != 0 {
-		c.learn(ctx, r.params["chat_id"].(int64), e.migrateTo)
-		r.params["chat_id"] = e.migrateTo
+	if m, ok := errors.AsType[*migration](err); ok {
+		c.learn(ctx, r.params["chat_id"].(int64), m.to)
+		r.params["chat_id"] = m.to
 		err = c.api.do(ctx, r)
 	}
 	return strconv.Itoa(m.ID), err
@@ -165,7 +165,7 @@ func (c *Channel) put(ctx context.Context, b *channel.Block, edit string, m mess
 	if m.keyboard != nil {
 		r.params["reply_markup"] = m.keyboard
 	}
-	refused := func(err error) bool { return m.marked != "" && is(err, badMarkup) }
+	refused := func(err error) bool { return m.marked != "" && platform.Is(err, badMarkup) }
 	err = platform.SendMarked(ctx, c.log, c.s.Name, refused, func(marked bool) error {
 		r.params["text"] = m.plain
 		delete(r.params, "parse_mode")
@@ -175,7 +175,7 @@ func (c *Channel) put(ctx context.Context, b *channel.Block, edit string, m mess
 		id, err = c.send(ctx, r)
 		return err
 	})
-	if is(err, notModified) {
+	if platform.Is(err, notModified) {
 		return edit, nil
 	}
 	return id, err

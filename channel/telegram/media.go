@@ -21,22 +21,20 @@ import (
 // publicMaxMedia is the largest file that the public server sends, in bytes.
 const publicMaxMedia = 20 << 20
 
-// attachment is a file of a message.
-type attachment struct {
-	platform.Attachment
-	id     string
-	unique string // of the content
+// endings are for files whose names have none.
+var endings = map[string]string{
+	"image/jpeg": ".jpg", "image/png": ".png", "image/gif": ".gif", "image/webp": ".webp", "video/mp4": ".mp4", "audio/mp4": ".mp4",
+	"audio/ogg": ".ogg", "audio/mpeg": ".mp3", "application/pdf": ".pdf",
 }
 
-// attachments are the files of a message. limit is the most bytes of one that are wanted.
-func attachments(m *models.Message, limit int64) []attachment {
-	var list []attachment
+// attachments are the files of a message. limit is the most bytes of a photo that are wanted.
+func attachments(m *models.Message, limit int64) (list []platform.Attachment) {
 	add := func(kind channel.MediaKind, contentType, id, unique, name string, size int64, width, height, seconds int) {
 		f := channel.MediaFact{
 			Kind: kind, ContentType: contentType, MessageID: strconv.Itoa(m.ID), Size: size, Width: width, Height: height,
 			Duration: time.Duration(seconds) * time.Second,
 		}
-		list = append(list, attachment{platform.Attachment{Fact: f, Name: name, TooLarge: size > limit}, id, unique})
+		list = append(list, platform.Attachment{Fact: f, ID: unique, Name: name, Ending: endings[contentType], Source: id})
 	}
 	if len(m.Photo) > 0 {
 		p := bestSize(m.Photo, limit)
@@ -77,59 +75,38 @@ func bestSize(sizes []models.PhotoSize, limit int64) models.PhotoSize {
 	return best
 }
 
-// load gets files, and returns their facts and notes for the agent on those that it does not get.
-func (c *Channel) load(ctx context.Context, list []attachment) ([]channel.MediaFact, []string) {
-	fetch := func(a attachment) (string, int64, error) { return c.fetch(ctx, a) }
-	return platform.LoadMedia(c.media, list, fetch, func(kind channel.MediaKind, err error) {
-		c.log.WarnContext(ctx, "cannot load a message's file", "channel", c.s.Name, "kind", kind, "error", err)
-	})
-}
-
-// fetch gets a file and returns where it is.
-func (c *Channel) fetch(ctx context.Context, a attachment) (path string, size int64, err error) {
-	name := c.media.Name(a.unique, a.Name, endings[a.Fact.ContentType])
-	if path, size, ok := c.media.Find(name); ok {
-		return path, size, nil
-	}
+// fetch writes a file.
+func (c *Channel) fetch(ctx context.Context, a platform.Attachment, w io.Writer) error {
 	var f models.File
-	if err := c.api.do(ctx, request{method: "getFile", params: params{"file_id": a.id}, out: &f, harmless: true}); err != nil {
-		return "", 0, err
+	if err := c.api.do(ctx, request{method: "getFile", params: params{"file_id": a.Source}, out: &f, harmless: true}); err != nil {
+		return err
 	}
-	if f.FileSize > c.media.Limit {
-		return "", 0, platform.ErrTooLarge
+	switch {
+	case f.FileSize > c.media.Limit:
+		return platform.ErrTooLarge
+	case filepath.IsAbs(f.FilePath):
+		return c.copyLocal(f.FilePath, w)
+	case !fs.ValidPath(f.FilePath):
+		return errors.New("telegram: the Bot API returned no path for the file")
 	}
-	if filepath.IsAbs(f.FilePath) {
-		return c.copyLocal(name, f.FilePath)
-	}
-	if !fs.ValidPath(f.FilePath) {
-		return "", 0, errors.New("telegram: the Bot API returned no path for the file")
-	}
-	return c.media.Download(ctx, c.api.http, name, c.api.base+"/file/bot"+c.api.token+(&url.URL{Path: "/" + f.FilePath}).EscapedPath())
-}
-
-// endings are for files whose names have none.
-var endings = map[string]string{
-	"image/jpeg": ".jpg", "image/png": ".png", "image/gif": ".gif", "image/webp": ".webp", "video/mp4": ".mp4", "audio/mp4": ".mp4",
-	"audio/ogg": ".ogg", "audio/mpeg": ".mp3", "application/pdf": ".pdf",
+	return platform.Download(ctx, c.api.http, c.api.base+"/file/bot"+c.api.token+(&url.URL{Path: "/" + f.FilePath}).EscapedPath(), w)
 }
 
 // copyLocal copies a file of a local Bot API server, which must be in the folder of the setting files.
-func (c *Channel) copyLocal(name, path string) (stored string, size int64, err error) {
+func (c *Channel) copyLocal(path string, w io.Writer) error {
 	if c.s.Files == "" {
-		return "", 0, errors.New("telegram: the Bot API server stores files locally; set files to its folder")
+		return errors.New("telegram: the Bot API server stores files locally; set files to its folder")
 	}
 	folder, err := channel.OpenMediaRoot(c.s.Files, c.media.Limit)
 	if err != nil {
-		return "", 0, fmt.Errorf("telegram: the folder files: %w", err)
+		return fmt.Errorf("telegram: the folder files: %w", err)
 	}
 	defer folder.Close()
 	f, err := folder.Open(path)
 	if err != nil {
-		return "", 0, fmt.Errorf("telegram: open a file of the Bot API server: %w", err)
+		return fmt.Errorf("telegram: open a file of the Bot API server: %w", err)
 	}
 	defer f.Close()
-	return c.media.Put(name, func(w io.Writer) error {
-		_, err := io.Copy(w, f)
-		return err
-	})
+	_, err = io.Copy(w, f)
+	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/tool"
 )
 
@@ -74,8 +75,8 @@ func (c *Channel) setMenus(ctx context.Context, k *kernel.Kernel) {
 
 func (c *Channel) callMenu(ctx context.Context, method string, p params, out any) (ok bool) {
 	err := c.api.do(ctx, request{method: method, params: p, out: out, harmless: true})
-	if err != nil && !is(err, noChat) { // someone on a list has never written to the bot
-		c.log.WarnContext(ctx, "cannot set the command menu", "channel", c.s.Name, "method", method, "error", err)
+	if err != nil && !platform.Is(err, noChat) { // someone on a list has never written to the bot
+		c.log.WarnContext(ctx, "cannot set the command menu", "method", method, "error", err)
 	}
 	return err == nil
 }

@@ -37,13 +37,13 @@ func (p *poller) poll(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case is(err, badToken):
+		case platform.Is(err, badToken):
 			return err
 		case err != nil:
 			wait = max(wait, pauses.NextBackOff())
 		default:
 			pauses.Reset()
-			p.trouble.Over(ctx, "updates come again", "channel", p.c.s.Name)
+			p.trouble.Over(ctx, "updates come again")
 		}
 		_ = backoff.Sleep(ctx, wait)
 	}
@@ -67,7 +67,7 @@ func (p *poller) next(ctx context.Context) (wait time.Duration, err error) {
 	next, err := p.c.accept(ctx, p.q, updates)
 	switch {
 	case err != nil:
-		p.trouble.Warn(ctx, "cannot store updates; asking again", "channel", p.c.s.Name, "error", err)
+		p.trouble.Warn(ctx, "cannot store updates; asking again", "error", err)
 		return 0, err
 	case next > 0:
 		p.offset = next
@@ -80,18 +80,18 @@ func (p *poller) next(ctx context.Context) (wait time.Duration, err error) {
 // failed logs why there are no updates.
 func (p *poller) failed(ctx context.Context, err error) (wait time.Duration) {
 	switch {
-	case ctx.Err() != nil || is(err, badToken):
-	case is(err, otherWebhook): // it was set after the start
+	case ctx.Err() != nil || platform.Is(err, badToken):
+	case platform.Is(err, otherWebhook): // it was set after the start
 		if p.deleteWebhook(ctx) == nil {
-			p.c.log.WarnContext(ctx, "removed this bot's webhook", "channel", p.c.s.Name)
+			p.c.log.WarnContext(ctx, "removed this bot's webhook")
 		}
-	case is(err, conflict):
-		p.trouble.Warn(ctx, "another program reads this bot's updates; stop it, or use another bot", "channel", p.c.s.Name)
+	case platform.Is(err, conflict):
+		p.trouble.Warn(ctx, "another program reads this bot's updates; stop it, or use another bot")
 		return 2 * time.Second
 	default:
-		p.trouble.Warn(ctx, "cannot read updates; retrying", "channel", p.c.s.Name, "error", err)
+		p.trouble.Warn(ctx, "cannot read updates; retrying", "error", err)
 	}
-	return judge(err).After
+	return platform.RetryAfter(err)
 }
 
 // accept stores updates, and returns the offset after the last of them; 0: there was none.
@@ -100,7 +100,7 @@ func (c *Channel) accept(ctx context.Context, q *kernel.Queue, raws []json.RawMe
 	for _, raw := range raws {
 		u, err := readUpdate(raw)
 		if err != nil { // it has no id, and is confirmed with the one behind it
-			c.log.WarnContext(ctx, "invalid update from the platform", "channel", c.s.Name)
+			c.log.WarnContext(ctx, "invalid update from the platform")
 			continue
 		}
 		next = max(next, u.id+1)
@@ -170,7 +170,7 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 	if q == nil || c.self().Username == "" { // it is not connected yet
 		platform.Unavailable(w)
 	} else if _, err := c.accept(r.Context(), q, []json.RawMessage{body}); err != nil {
-		c.log.WarnContext(r.Context(), "cannot accept an event; the platform must retry", "channel", c.s.Name, "error", err)
+		c.log.WarnContext(r.Context(), "cannot accept an event; the platform must retry", "error", err)
 		platform.Unavailable(w)
 	}
 }

@@ -122,7 +122,7 @@ func (r *rig) open(o *faketelegram.Options) {
 }
 
 func newKernel(tree *channel.Tree, agent channel.Agent) *kernel.Kernel {
-	return &kernel.Kernel{Agent: agent, Settings: tree, Routes: tree}
+	return &kernel.Kernel{Agent: agent, Settings: tree}
 }
 
 // fragileStore takes no events while it is broken.

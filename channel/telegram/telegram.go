@@ -61,7 +61,7 @@ var parseModes = map[string]string{ParseHTML: "HTML", ParseMarkdown: "MarkdownV2
 // DefaultAPI is the public Bot API server.
 const DefaultAPI = "https://api.telegram.org"
 
-// Settings are for [New]. Only Token is required. Who may talk is for package channel.
+// Settings are for [New]. Only Token is required. Who may talk is for package channel. Package config checks choices and addresses.
 type Settings struct {
 	Name    string // of the channel; "" is telegram
 	Account string // of several; "" is the only one
@@ -110,17 +110,18 @@ var (
 
 // New checks the settings and returns the channel. It makes no call.
 func New(s Settings) (*Channel, error) {
-	s.Name, s.API, s.Mode = cmp.Or(s.Name, "telegram"), cmp.Or(s.API, DefaultAPI), cmp.Or(s.Mode, ModePoll)
+	s.Name, s.API, s.Mode = cmp.Or(s.Name, "telegram"), strings.TrimRight(cmp.Or(s.API, DefaultAPI), "/"), cmp.Or(s.Mode, ModePoll)
 	s.Preview, s.ParseMode = cmp.Or(s.Preview, PreviewEdit), cmp.Or(strings.ToLower(s.ParseMode), ParseHTML)
 	s.Token, s.PublicURL = platform.Secret(strings.TrimSpace(string(s.Token))), strings.TrimRight(s.PublicURL, "/")
-	c := &Channel{log: cmp.Or(s.Log, slog.New(slog.DiscardHandler))}
+	c := &Channel{log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)).With("channel", s.Name)}
 	var mediaErr, chatsErr error
 	c.media, mediaErr = platform.OpenMedia(s.Media, "telegram-", s.MaxMedia)
 	c.chats, chatsErr = openChats(s.State, kernel.Login(s.Name, s.Account))
 	if err := cmp.Or(s.check(), s.checkWebhook(), mediaErr, chatsErr); err != nil {
 		return nil, fmt.Errorf("telegram: %w", err)
 	}
-	c.s, c.api = s, &api{base: strings.TrimRight(s.API, "/"), token: string(s.Token), invalid: c.service.Fail}
+	c.media.Fetch, c.media.Log = c.fetch, c.log
+	c.s, c.api = s, &api{base: s.API, token: string(s.Token), invalid: c.service.Fail}
 	c.api.http, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
 	me := &models.User{IsBot: true} // until the platform says more
 	_, _ = fmt.Sscan(string(s.Token), &me.ID)
@@ -130,7 +131,6 @@ func New(s Settings) (*Channel, error) {
 
 // check checks settings with their defaults.
 func (s *Settings) check() error {
-	base, err := platform.CheckBase(s.API, DefaultAPI)
 	switch {
 	case s.Token == "":
 		return errors.New("token is missing; set it to the one that @BotFather shows")
@@ -138,10 +138,10 @@ func (s *Settings) check() error {
 		return errors.New("the token is invalid; expected a number, a colon and letters, as @BotFather shows it")
 	case s.Files != "" && !filepath.IsAbs(s.Files):
 		return errors.New("files is not an absolute path; expected the folder of the Bot API server's files")
-	case base == DefaultAPI && s.MaxMedia > publicMaxMedia:
+	case s.API == DefaultAPI && s.MaxMedia > publicMaxMedia:
 		return fmt.Errorf("max_media is %d; expected at most %d bytes, the public server's limit", s.MaxMedia, publicMaxMedia)
 	}
-	return err
+	return nil
 }
 
 // checkWebhook checks the settings of the webhook, and makes its secret from the token if it is missing.
@@ -149,7 +149,7 @@ func (s *Settings) checkWebhook() error {
 	if s.Mode != ModeWebhook {
 		return nil
 	}
-	if _, err := platform.CheckBase(s.PublicURL, ""); err != nil {
+	if s.PublicURL == "" {
 		return errors.New("mode webhook needs public_url; set it to this server's public https address")
 	}
 	if s.Secret == "" {
@@ -232,19 +232,16 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 		Connect: func(ctx context.Context) error {
 			err := c.persist(ctx, "getMe", c.getMe)
 			if err == nil {
-				c.log.InfoContext(ctx, "channel is connected", "channel", c.s.Name, "bot", c.self().Username, "mode", c.s.Mode)
+				c.log.InfoContext(ctx, "channel is connected", "bot", c.self().Username, "mode", c.s.Mode)
 				c.setMenus(ctx, q.Kernel())
 			}
 			return err
 		},
-		Receive: receive, Exclusive: c.s.Mode == ModePoll, Log: c.log,
+		Receive: receive, Exclusive: c.s.Mode == ModePoll, Log: c.s.Log,
 	})
 }
 
 // persist makes a call until it works, the channel ends, or the platform says that it never will.
 func (c *Channel) persist(ctx context.Context, method string, call func(context.Context) error) error {
-	trouble := &platform.Trouble{Log: c.log}
-	return platform.Persist(ctx, call, func(err error) bool { return is(err, badToken, badWebhook) }, judge, func(err error, _ time.Duration) {
-		trouble.Warn(ctx, "platform answers wrongly; retrying", "channel", c.s.Name, "method", method, "error", err)
-	})
+	return platform.Persist(ctx, c.log.With("method", method), "platform answers wrongly; retrying", call, badToken, badWebhook)
 }

@@ -26,7 +26,6 @@ func TestSettingsAreChecked(t *testing.T) {
 		"a secret with a space":       {hook("canary secret of 23 chars"), form},
 		"a secret of one":             {hook("x"), form},
 		"a short secret":              {hook("canary-456789ab"), form},
-		"an address":                  {telegram.Settings{Token: "42:x", API: "telegram.org"}, "api is not an address"},
 		"more than the public server": {telegram.Settings{Token: "42:x", MaxMedia: 21 << 20}, "expected at most 20971520 bytes"},
 		"a relative folder":           {telegram.Settings{Token: "42:x", Files: "files"}, "files is not an absolute path"},
 	} {

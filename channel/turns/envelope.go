@@ -148,16 +148,13 @@ func about(m channel.MediaFact) string {
 	return strings.Join(append(what, parts...), ", ")
 }
 
-// rows writes history; it keeps none.
-var rows channel.Window
-
 // content is what the sender said. Before it stand the words of others, where there are any: facts are too short for them.
 func content(c *channel.TurnContext, zone *time.Location) string {
 	history := slices.Clone(c.InboundHistory)
 	for i := range history {
 		history[i].Time = history[i].Time.In(zone)
 	}
-	text := rows.Render(history, c.BodyForAgent)
+	text := channel.RenderHistory(history, c.BodyForAgent)
 	var b strings.Builder
 	block(&b, "what the thread began with", "", c.ThreadStarterBody)
 	block(&b, "earlier in the thread", "", c.ThreadHistoryBody)

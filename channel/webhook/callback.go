@@ -37,9 +37,9 @@ func replyTo(m *message, turn string, p part) *reply {
 	return &reply{turn, m.id, m.Conversation, p.Kind, p.Seq, p.Text, p.Kind == channel.ReplyFinal}
 }
 
-// sendAgain sends the end of a reply that was stored, after a first attempt that has failed or was not made. Parts that are still held go first. The
+// resend sends the end of a reply that was stored, after a first attempt that has failed or was not made. Parts that are still held go first. The
 // answer is stored anew: no turn runs any more that could do it.
-func (c *Channel) sendAgain(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
+func (c *Channel) resend(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
 	key, err := channel.ParseEventKey(out.Event)
 	if err != nil {
 		return channel.Receipt{}, &channel.NotSentError{Err: err}

@@ -3,10 +3,6 @@ package webhook
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"io"
-	"mime"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
@@ -87,15 +83,15 @@ func classify(_ context.Context, in *channel.Input) (channel.EventClass, error) 
 // preflight says how images of a message that is not answered are loaded.
 func (ev *event) preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (pf channel.Preflight, err error) {
 	if in.HasMedia {
-		pf.History.LoadMedia = platform.ImageLoader(ev.files(), ev.c.loadFiles)
+		pf.History.LoadMedia = platform.ImageLoader(ev.files(), ev.c.media.Load)
 	}
 	return pf, nil
 }
 
 // files are those of the messages, in order.
-func (ev *event) files() (list []file) {
+func (ev *event) files() (list []platform.Attachment) {
 	for _, m := range ev.messages {
-		list = append(list, m.Media...)
+		list = append(list, m.files...)
 	}
 	return list
 }
@@ -103,7 +99,7 @@ func (ev *event) files() (list []file) {
 func (ev *event) resolve(ctx context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (*kernel.Turn, error) {
 	c := ev.c
 	f := c.facts(ctx, ev.kernel, in, ev.messages)
-	platform.AddMedia(ctx, &f, ev.files(), nil, c.loadFiles)
+	platform.AddMedia(ctx, &f, ev.files(), nil, c.media.Load)
 	if c.result {
 		f.Reply.DeliveryTarget = ev.claimed.Key // the answer does not wait for replies to other messages
 	}
@@ -224,27 +220,4 @@ func (ev *event) finalize(ctx context.Context, r channel.Result) error {
 		c.saveAndAnswer(ctx, c.key(m).String(), ev.session, &merged)
 	}
 	return nil
-}
-
-// loadFiles stores files where the agent can read them. notes name those that could not be stored.
-func (c *Channel) loadFiles(ctx context.Context, files []file) (facts []channel.MediaFact, notes []string) {
-	return platform.LoadMedia(c.media, files, c.storeFile, func(_ channel.MediaKind, err error) {
-		c.s.Log.WarnContext(ctx, "cannot store a message's media", "channel", c.s.Name, "error", err)
-	})
-}
-
-// storeFile stores a file under the hash of its content: no sender chooses its name.
-func (c *Channel) storeFile(one file) (path string, size int64, err error) {
-	sum, ending := sha256.Sum256(one.data), ""
-	if known, err := mime.ExtensionsByType(one.Fact.ContentType); err == nil && len(known) > 0 {
-		ending = known[len(known)-1]
-	}
-	name := c.media.Name(hex.EncodeToString(sum[:16]), "", ending)
-	if path, size, ok := c.media.Find(name); ok {
-		return path, size, nil
-	}
-	return c.media.Put(name, func(to io.Writer) error {
-		_, err := to.Write(one.data)
-		return err
-	})
 }

@@ -2,8 +2,10 @@ package webhook
 
 import (
 	"cmp"
+	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +27,7 @@ type message struct {
 	Text         string
 	Mentioned    *bool // nil: the sender does not say
 	Media        []file
+	files        []platform.Attachment // of Media
 }
 
 // conversation is where messages and replies belong.
@@ -35,11 +38,8 @@ type conversation struct {
 }
 
 type file struct {
-	platform.Attachment `json:"-"`
-
 	Type string
 	Data string // base64
-	data []byte
 }
 
 const maxName = 256 // bytes of an id or a name
@@ -80,16 +80,21 @@ func (m *message) check() error {
 			return fmt.Errorf("%s: expected 1 to %d bytes, not only spaces", path, maxName)
 		}
 	}
-	for i := range m.Media {
-		one := &m.Media[i]
-		mediaType, _, err := mime.ParseMediaType(one.Type)
+	for i, f := range m.Media {
+		mediaType, _, err := mime.ParseMediaType(f.Type)
 		if err != nil || !strings.Contains(mediaType, "/") {
 			return fmt.Errorf("/media/%d/type: expected a media type, such as image/png", i)
 		}
-		if one.data, err = base64.StdEncoding.DecodeString(one.Data); err != nil || len(one.data) == 0 {
+		data, err := base64.StdEncoding.DecodeString(f.Data)
+		if err != nil || len(data) == 0 {
 			return fmt.Errorf("/media/%d/data: expected base64", i)
 		}
-		one.Fact = channel.MediaFacts([]channel.MediaFact{{ContentType: mediaType, Size: int64(len(one.data))}}, channel.MediaFact{})[0]
+		sum, ending := sha256.Sum256(data), ""
+		if known, err := mime.ExtensionsByType(mediaType); err == nil && len(known) > 0 {
+			ending = known[len(known)-1]
+		}
+		fact := channel.MediaFacts([]channel.MediaFact{{ContentType: mediaType, Size: int64(len(data))}}, channel.MediaFact{})[0]
+		m.files = append(m.files, platform.Attachment{Fact: fact, ID: hex.EncodeToString(sum[:16]), Ending: ending, Source: string(data)})
 	}
 	if strings.TrimSpace(m.Text) == "" && len(m.Media) == 0 {
 		return errors.New("expected text, media, or both")

@@ -226,7 +226,7 @@ func TestMessagesThatAreCombinedGetOneReply(t *testing.T) {
 		r := newRig(t, func(s *webhook.Settings, k *kernel.Kernel) {
 			s.Ack = webhook.AckResult
 			tree := channeltest.Tree(t, "webhook", channel.Place{DMPolicy: channel.PolicyOpen, Debounce: new(time.Second)})
-			k.Settings, k.Routes = tree, tree
+			k.Settings = tree
 		})
 		first := make(chan got)
 		go func() { first <- r.post("msg-1", hello("one")) }()
@@ -248,7 +248,7 @@ func TestASenderIsPairedByACode(t *testing.T) {
 				pairs := channel.NewPairs(nil)
 				r := newRig(t, func(s *webhook.Settings, k *kernel.Kernel) {
 					tree := channeltest.Tree(t, "webhook", channel.Place{DMPolicy: channel.PolicyPairing})
-					s.Ack, k.Settings, k.Routes, k.Pairing = ack, tree, tree, pairs
+					s.Ack, k.Settings, k.Pairing = ack, tree, pairs
 				})
 				first := r.post("msg-1", hello("x"))
 				r.post("msg-2", hello("y"))

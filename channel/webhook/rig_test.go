@@ -84,7 +84,7 @@ func newReplica(t *testing.T, d *db.DB, name string, back *fakecallback.Server, 
 		return say(ctx, t, "echo "+t.Context.BodyForAgent)
 	}))
 	tree := channeltest.Tree(t, "webhook", channel.Place{SenderRate: new(0), ChatRate: new(0)})
-	r.k = &kernel.Kernel{Agent: r, Observer: r, Settings: tree, Routes: tree, Store: d.Events()}
+	r.k = &kernel.Kernel{Agent: r, Observer: r, Settings: tree, Store: d.Events()}
 	s := webhook.Settings{
 		Secret: vectorSecret, Callback: "https://backend.test/replies", Results: d.Results(webhook.ResultLife), Grace: time.Second,
 	}

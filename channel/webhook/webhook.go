@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"net"
@@ -66,7 +67,8 @@ type Settings struct {
 type Channel struct {
 	s         Settings // with the defaults
 	in, out   Secrets
-	result    bool // messages are answered with the reply
+	result    bool     // messages are answered with the reply
+	callback  *url.URL // nil: there is none
 	http      *http.Client
 	transport *http.Transport
 	media     *platform.MediaStore
@@ -96,15 +98,13 @@ func New(s Settings) (*Channel, error) {
 	if c.out, err = ParseSecrets(cmp.Or(s.CallbackSecret, s.Secret)); err != nil {
 		return nil, fmt.Errorf("webhook: callback_secret: %w", err)
 	}
-	switch {
-	case !c.result && s.Callback == "":
+	if !c.result && s.Callback == "" {
 		return nil, errors.New("webhook: callback is missing; set it to the https address for replies, or set ack to " + AckResult)
 	}
-	private, err := checkCallback(s)
-	if err != nil {
+	if c.callback, err = s.parseCallback(); err != nil {
 		return nil, err
 	}
-	c.transport = newTransport(private)
+	c.transport = newTransport(c.callback != nil && isAmong(s.AllowPrivate, c.callback))
 	c.http = &http.Client{
 		Transport:     c.transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -112,36 +112,39 @@ func New(s Settings) (*Channel, error) {
 	if c.media, err = platform.OpenMedia(s.Media, "webhook-", math.MaxInt64); err != nil { // the size of a body limits each file
 		return nil, fmt.Errorf("webhook: %w", err)
 	}
-	c.media.Total = maxFolder
+	c.media.Total, c.media.Log = maxFolder, s.Log.With("channel", s.Name)
+	c.media.Fetch = func(_ context.Context, a platform.Attachment, w io.Writer) error {
+		_, err := io.WriteString(w, a.Source)
+		return err
+	}
 	c.counted, err = lru.New[string, struct{}](maxCounted)
 	return c, err
 }
 
-var errNoAddress = errors.New("webhook: callback is not an address; expected one such as https://example.com/replies")
+// isAmong reports whether a list has the host of an address, with or without the port.
+func isAmong(list []string, u *url.URL) bool {
+	return slices.ContainsFunc(list, func(host string) bool {
+		return strings.EqualFold(host, u.Host) || strings.EqualFold(host, u.Hostname())
+	})
+}
 
-// checkCallback refuses a callback that may not be called. private reports that it may be at a private address.
-func checkCallback(s Settings) (private bool, err error) {
+// parseCallback returns the address of the callback; nil: there is none. It refuses one that may not be called.
+func (s *Settings) parseCallback() (*url.URL, error) {
 	if s.Callback == "" {
-		return false, nil
+		return nil, nil
 	}
 	u, err := url.Parse(s.Callback)
-	if err != nil || u.Host == "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http" {
-		return false, errNoAddress
-	}
-	isIn := func(list []string) bool {
-		return slices.ContainsFunc(list, func(host string) bool {
-			return strings.EqualFold(host, u.Host) || strings.EqualFold(host, u.Hostname())
-		})
-	}
 	switch {
+	case err != nil || u.Host == "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http":
+		return nil, errors.New("webhook: callback is not an address; expected one such as https://example.com/replies")
 	case u.User != nil:
-		return false, errors.New("webhook: callback contains a user or a password; remove them, because replies are signed")
+		return nil, errors.New("webhook: callback contains a user or a password; remove them, because replies are signed")
 	case u.Scheme == "http" && !s.AllowInsecure:
-		return false, errors.New("webhook: callback is http; expected https, or allow_insecure: true")
-	case len(s.CallbackHosts) > 0 && !isIn(s.CallbackHosts):
-		return false, errors.New("webhook: the host of callback is not in callback_hosts; add it there")
+		return nil, errors.New("webhook: callback is http; expected https, or allow_insecure: true")
+	case len(s.CallbackHosts) > 0 && !isAmong(s.CallbackHosts, u):
+		return nil, errors.New("webhook: the host of callback is not in callback_hosts; add it there")
 	}
-	return isIn(s.AllowPrivate), nil
+	return u, nil
 }
 
 // Name implements [kernel.Channel].
@@ -149,20 +152,13 @@ func (c *Channel) Name() string { return c.s.Name }
 
 // Check reports whether the callback's host can be connected to. It sends nothing.
 func (c *Channel) Check(ctx context.Context) error {
-	if c.s.Callback == "" {
+	if c.callback == nil {
 		return nil
 	}
-	u, err := url.Parse(c.s.Callback)
-	if err != nil {
-		return errNoAddress
-	}
-	port := u.Port()
-	if port == "" {
-		port = u.Scheme // net knows the names http and https
-	}
+	port := cmp.Or(c.callback.Port(), c.callback.Scheme) // net knows the names http and https
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	conn, err := c.transport.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+	conn, err := c.transport.DialContext(ctx, "tcp", net.JoinHostPort(c.callback.Hostname(), port))
 	if err != nil {
 		err = unreached(platform.Bare(ctx, err))
 		if not, ok := errors.AsType[*channel.NotSentError](err); ok { // no reply is meant
@@ -175,11 +171,10 @@ func (c *Channel) Check(ctx context.Context) error {
 
 // About says where replies go.
 func (c *Channel) About() string {
-	if c.s.Callback == "" {
+	if c.callback == nil {
 		return "replies in the HTTP response"
 	}
-	u, _ := url.Parse(c.s.Callback)
-	return "replies to " + u.Host
+	return "replies to " + c.callback.Host
 }
 
 // Serve implements [kernel.Channel].
@@ -193,7 +188,7 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 			Run: func(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
 				return c.run(ctx, q.Kernel(), e, m)
 			},
-			Sender: kernel.Sender{Send: c.sendAgain, Repeatable: func(channel.Outbound, time.Duration) bool { return true }}, // every attempt has the same webhook-id
+			Sender: kernel.Sender{Send: c.resend, Repeatable: func(channel.Outbound, time.Duration) bool { return true }}, // every attempt has the same webhook-id
 		},
 		Log: c.s.Log,
 	})

@@ -104,7 +104,7 @@ func TestAMessageAboveTheRateCanBeSentAgain(t *testing.T) {
 				r := newRig(t, func(s *webhook.Settings, k *kernel.Kernel) {
 					s.Ack = ack
 					tree := channeltest.Tree(t, "webhook", channel.Place{DMPolicy: channel.PolicyOpen, SenderRate: new(2), SenderBurst: new(1)})
-					k.Settings, k.Routes = tree, tree
+					k.Settings = tree
 				})
 				if a := r.post("m1", hello("one")); a.status/100 != 2 {
 					t.Fatalf("got %+v", a)
@@ -173,7 +173,9 @@ func TestABodyIsExactlyAsDescribed(t *testing.T) { // CH-181
 // nobody may talk.
 type nobody struct{}
 
-func (nobody) Policy(channel.PolicyQuery) channel.Policy { return channel.Policy{RouteAllowed: true} }
+func (nobody) Policy(channel.PolicyQuery) channel.Policy {
+	return channel.Policy{RouteAllowed: true, Agent: "assistant"}
+}
 
 func TestAMessageIsNotTakenWhileTheChannelDoesNotServe(t *testing.T) { // CH-71
 	bubble(t, func(t *testing.T) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -20,7 +21,6 @@ import (
 	"github.com/lingserve/lingserve/agent/workflow"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/run"
@@ -44,68 +44,62 @@ var (
 	_ run.ByWorkflow = (*team.Team)(nil)
 )
 
-// newTurns makes the agents that are configured, and what runs their turns. Workflows that answer for agents are looked up when they answer.
-// stop ends them, and the servers that they have tools from; the store is closed after that.
-func newTurns(
-	c *config.Config, models *adapter.Registry, workflows *flow.Registry, store tape.Store, ledger *adapter.Ledger, log *slog.Logger,
-) (_ *turn.Framework, _ *team.Team, _ *mcp.Client, stop func(), err error) {
-	servers, err := startServers(c, log)
-	if err != nil {
-		return nil, nil, nil, nil, err
+// openTurns makes the configured agents and the framework that runs their turns. Workflows that answer for agents are looked up when they
+// answer.
+func (s *core) openTurns(ledger *adapter.Ledger) (err error) {
+	c := s.c
+	if s.servers, err = startServers(c, s.log); err != nil {
+		return err
 	}
-	defer func() {
-		if err != nil {
-			servers.Close()
+	s.atClose(func() {
+		if err := s.servers.Close(); err != nil {
+			s.log.Warn("MCP servers did not stop cleanly", "error", err)
 		}
-	}()
+	})
 	tools, err := tool.NewSet()
 	if err != nil {
-		return nil, nil, nil, nil, err
+		return err
 	}
-	tools.Attach(servers)
-	// An empty folder tells more than one that cannot be opened.
+	tools.Attach(s.servers)
+	// The tools of an empty folder say more than those of a folder that does not exist.
 	if err := os.MkdirAll(c.Workspace, 0o755); err != nil {
-		log.Warn("cannot make the workspace", "error", err)
+		s.log.Warn("cannot make the workspace", "error", err)
 	}
 	places := []skill.Place{skill.Dir(c.Workspace, ".agents/skills")}
-	around := &host{servers: servers}
+	around := &host{servers: s.servers}
 	if c.Data != "" {
 		places = append(places, skill.Dir(c.Data, "skills"))
 		around.folder = filepath.Join(c.Data, "exports")
 	}
-	skills := skill.New(log, places...)
+	skills := skill.New(s.log, places...)
 	var members []team.Member
 	for _, a := range c.Agents {
-		o := agentOptions(c, a, models, tools, skills, log)
-		o.Store, o.Host, o.AwaitTools = store, around, servers.Wait
+		o := agentOptions(c, a, s.models, tools, skills, s.log)
+		o.Store, o.Host, o.AwaitTools = s.tapes, around, s.servers.Wait
 		m := team.Member{Name: a.Name}
 		if m.Agent, err = agent.New(o); err != nil {
-			return nil, nil, nil, nil, err
+			return err
 		}
 		if a.Workflow != "" {
 			m.Workflow = &workflow.Stage{
-				Workflow: a.Workflow, Workflows: workflows, Bot: bot.Config{Model: c.Model},
+				Workflow: a.Workflow, Workflows: s.workflows, Bot: bot.Config{Model: c.Model},
 				Run: ling.Options{
-					Models: models, Log: log, MaxBots: c.Run.MaxBots, MaxTasks: c.Run.MaxTasks,
+					Models: s.models, Log: s.log, MaxBots: c.Run.MaxBots, MaxTasks: c.Run.MaxTasks,
 					MaxResult: int(c.Run.MaxResult), MaxLog: int(c.Run.MaxLog), Agent: a.Name,
 				},
 			}
 		}
 		members = append(members, m)
 	}
-	agents := team.New(members...)
-	turns := turn.New(turnOptions(c, ledger, log))
-	if err := turns.Register(agent.Name, agents); err != nil {
-		return nil, nil, nil, nil, err
-	}
-	return turns, agents, servers, func() {
+	s.agents = team.New(members...)
+	s.turns = turn.New(turnOptions(c, ledger, s.log))
+	s.atClose(func() {
 		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = turns.Drain(ctx) // it has had its time
-		if err := servers.Close(); err != nil {
-			log.WarnContext(ctx, "MCP servers did not stop cleanly", "error", err)
-		}
-	}, nil
+		cancel() // the grace period of turns is over
+		_ = s.turns.Drain(ctx)
+	})
+	s.agents.WarnOfMissingWorkflows(s.log)
+	return s.turns.Register(agent.Name, s.agents)
 }
 
 // agentOptions are the options of an agent that is configured. It warns of skills and models that do not exist.
@@ -122,9 +116,9 @@ func agentOptions(
 	}
 	if len(a.Skills) > 0 {
 		o.Skills = skills.Only(a.Skills...)
-		there := o.Skills.List()
+		existing := o.Skills.List()
 		for _, name := range a.Skills {
-			if !slices.ContainsFunc(there, func(s skill.Skill) bool { return s.Name == name }) {
+			if !slices.ContainsFunc(existing, func(s skill.Skill) bool { return s.Name == name }) {
 				log.Warn("agent names an unknown skill", "agent", a.Name, "skill", name)
 			}
 		}
@@ -172,9 +166,9 @@ func modelCode(err error) string {
 	return ""
 }
 
-// asks reports whether an agent has tools that ask for approval. Servers that are still connecting have some, unless the agent is told not to
-// ask for theirs.
-func asks(agents *team.Team, conf *config.Config, name string) bool {
+// needsApproval reports whether an agent has tools that need approval. Servers that are still connecting have some, unless ask_never of the
+// agent has theirs.
+func needsApproval(agents *team.Team, conf *config.Config, name string) bool {
 	if slices.ContainsFunc(agents.Agent(name).Tools().Tools(), func(t *tool.Tool) bool { return t.Approval == tool.Always }) {
 		return true
 	}
@@ -254,11 +248,7 @@ type counter struct {
 }
 
 func (c *counter) Write(p []byte) (int, error) {
-	for _, b := range p {
-		if b == '\n' {
-			c.lines++
-		}
-	}
+	c.lines += int64(bytes.Count(p, []byte{'\n'}))
 	c.bytes += int64(len(p))
 	return c.w.Write(p)
 }

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"io"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -19,7 +19,6 @@ import (
 	"github.com/lingserve/lingserve/agent/team"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/config"
-	"github.com/lingserve/lingserve/internal/providers"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
@@ -49,25 +48,17 @@ func agentsWith(t *testing.T, workflows *flow.Registry, file string) (turns *tur
 	if err != nil {
 		t.Fatal(err)
 	}
-	models, stopModels, err := providers.New(settings)
-	if err != nil {
+	s := &core{c: settings, log: slog.New(slog.DiscardHandler)}
+	if err := errors.Join(s.openModels(), s.openDatabase(), s.openTapes(nil, nil)); err != nil {
 		t.Fatal(err)
 	}
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	if store, err = openTapes(settings, nil, log, nil); err != nil {
+	if workflows != nil {
+		s.workflows = workflows
+	}
+	if err := s.openTurns(nil); err != nil {
 		t.Fatal(err)
 	}
-	turns, c, _, stopTurns, err := newTurns(settings, models, workflows, store, nil, log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return turns, c, store, func() {
-		stopTurns()
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-		stopModels()
-	}
+	return s.turns, s.agents, s.tapes, s.close
 }
 
 // tell sends a message to an agent and returns what it answers.

@@ -24,10 +24,9 @@ import (
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
-	"github.com/lingserve/lingserve/turn"
 )
 
-// channelMakers make the channels of each type that has a door of its own in a server; config has their settings.
+// channelMakers make the channels of each type, except the API and the terminal; package config has their settings.
 var channelMakers = map[string]func(config.Channel, channelParts) (kernel.Channel, error){
 	"telegram": newTelegram,
 	"webhook":  newWebhook,
@@ -36,7 +35,7 @@ var channelMakers = map[string]func(config.Channel, channelParts) (kernel.Channe
 	"discord":  newDiscord,
 }
 
-// channelParts are what a channel is given beside its settings.
+// channelParts are what a channel gets in addition to its settings.
 type channelParts struct {
 	learned platform.State  // what was learned of platforms; nil keeps nothing
 	results webhook.Results // answers, for senders who send a message again; nil keeps nothing
@@ -82,7 +81,7 @@ func newWebhook(c config.Channel, p channelParts) (kernel.Channel, error) {
 func newSlack(c config.Channel, p channelParts) (kernel.Channel, error) {
 	return slack.New(slack.Settings{
 		Name: c.Name, Account: c.Account, Token: platform.Secret(c.Slack.Token.Reveal()), SigningSecret: platform.Secret(c.Slack.SigningSecret.Reveal()),
-		API: c.Slack.API, Replies: c.Slack.Replies, Preview: c.Slack.Preview, MaxMedia: int64(c.Slack.MaxMedia),
+		AppToken: platform.Secret(c.Slack.AppToken.Reveal()), API: c.Slack.API, Replies: c.Slack.Replies, Preview: c.Slack.Preview, MaxMedia: int64(c.Slack.MaxMedia),
 		State: p.learned, Media: p.media, Grace: p.grace, ProxyEnv: p.proxy, Log: p.log,
 	})
 }
@@ -109,8 +108,7 @@ func newDiscord(c config.Channel, p channelParts) (kernel.Channel, error) {
 	return discord.New(s)
 }
 
-// makeChannel makes a channel that is configured; nil for one that has its door elsewhere. Of its parts it is given those that are not in
-// the settings.
+// makeChannel makes a configured channel; it returns nil for the API and the terminal. p has the parts that are not in the settings.
 func makeChannel(c *config.Config, ch config.Channel, p channelParts) (kernel.Channel, error) {
 	newChannel := channelMakers[ch.Type]
 	if newChannel == nil {
@@ -123,13 +121,13 @@ func makeChannel(c *config.Config, ch config.Channel, p channelParts) (kernel.Ch
 		if ch.At != "" {
 			where = ch.At + ": " + where
 		}
-		// The channel's own name stands before it already.
+		// The error begins with the name of the type, which where has.
 		return nil, fmt.Errorf("%s: %s", where, strings.TrimPrefix(err.Error(), ch.Type+": "))
 	}
 	return made, nil
 }
 
-// channelsFolder is where all that channels keep is.
+// channelsFolder is the folder for files of channels.
 func channelsFolder(c *config.Config) string { return filepath.Join(c.Data, "channels") }
 
 // newTree returns the settings of channels. Every agent has the same commands.
@@ -148,14 +146,14 @@ type channels struct {
 	parts channelParts // for each channel
 }
 
-// newChannels makes the channels that are configured and those that plugins bring, and what their turns need. They do not serve yet. Its
-// error is for the user.
-func newChannels(c *config.Config, stored *database, tapes tape.Store, f *turn.Framework, agents *team.Team, log *slog.Logger) (_ *channels, err error) {
+// newChannels makes the configured channels and those of plugins. They do not serve yet. Its error is for the user.
+func newChannels(s *core) (_ *channels, err error) {
+	c, log := s.c, s.log
 	tree, err := newTree(c)
 	if err != nil {
 		return nil, err
 	}
-	d, err := openChannels(c, stored, log)
+	d, err := openChannels(c, s.database, log)
 	if err != nil {
 		return nil, err
 	}
@@ -165,12 +163,12 @@ func newChannels(c *config.Config, stored *database, tapes tape.Store, f *turn.F
 		}
 	}()
 	k := d.Kernel
-	d.tree, k.Routes, k.Settings, k.Observer = tree, tree, tree, channel.NewSlogObserver(log)
-	k.Pairing = stored.pairs()
+	d.tree, k.Settings, k.Observer = tree, tree, channel.NewSlogObserver(log)
+	k.Pairing = s.database.pairs()
 	find := func(ctx context.Context, session string) (*tape.Tape, error) {
-		return tape.Lookup(ctx, tapes, c.Workspace, session)
+		return tape.Lookup(ctx, s.tapes, c.Workspace, session)
 	}
-	k.Agent, err = turns.New(f, &turns.Options{Answer: agents.Answer, Tape: find, Read: d.ReadMedia, Timezone: zone(c), Log: log})
+	k.Agent, err = turns.New(s.turns, &turns.Options{Answer: s.agents.Answer, Tape: find, Read: d.ReadMedia, Timezone: zone(c), Log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -182,9 +180,7 @@ func newChannels(c *config.Config, stored *database, tapes tape.Store, f *turn.F
 		}
 		wrong = append(wrong, err)
 	}
-	theirs, err := turns.Channels(f)
-	wrong = append(wrong, err)
-	for _, ch := range theirs {
+	for _, ch := range turns.Channels(s.turns) {
 		wrong = append(wrong, d.Add(ch, ""))
 	}
 	return d, errors.Join(wrong...)
@@ -194,7 +190,7 @@ func dataError(c *config.Config, err error) error {
 	return fmt.Errorf("data (%s): cannot use the folder %s: %w", c.Source("data"), c.Data, err)
 }
 
-// openChannels opens what channels keep, and the folder for files of messages. Its error is for the user.
+// openChannels opens the stored data of channels, and the folder for files of messages. Its error is for the user.
 func openChannels(c *config.Config, stored *database, log *slog.Logger) (*channels, error) {
 	d := &channels{Manager: platform.NewManager(&kernel.Kernel{Store: stored.Events(), Log: log}, log)}
 	media := ""
@@ -216,31 +212,23 @@ type recorder struct {
 	results webhook.Results
 }
 
-// Forget implements [channel.SessionEraser].
+// Forget implements [kernel.Recorder].
 func (r *recorder) Forget(ctx context.Context, session string) error {
 	return errors.Join(r.results.Erase(ctx, session), r.Sessions.Forget(ctx, session))
 }
 
-// eraseFromChannels removes what channels keep of a session. waited reports whether messages waited in the window of its conversation.
-func eraseFromChannels(ctx context.Context, c *config.Config, session string, log *slog.Logger) (waited bool, err error) {
-	if c.Database == config.InMemory {
-		return false, nil
-	}
-	stored, err := openDatabase(c, log)
+// eraseFromChannels deletes what channels store of a session. waited reports whether messages waited in the window of its conversation.
+func eraseFromChannels(ctx context.Context, c *config.Config, stored *database, session string, log *slog.Logger) (waited bool, err error) {
+	d, err := openChannels(c, stored, log)
 	if err != nil {
 		return false, err
 	}
-	d, err := openChannels(c, stored, log)
-	if err != nil {
-		return false, errors.Join(err, stored.close())
-	}
 	waited = d.Kernel.Keeps(ctx, session)
-	return waited, errors.Join(d.Kernel.Erase(ctx, session), d.Close(ctx), stored.close())
+	return waited, errors.Join(d.Kernel.Erase(ctx, session), d.Close(ctx))
 }
 
-// look warns of channels on which nobody may talk, since that is how they come, and of those on which tools ask for an approval that nobody
-// can give.
-func (d *channels) look(c *config.Config, agents *team.Team, log *slog.Logger) {
+// warn warns of channels that admit no senders, which is their default, and of those without operators for tools that need approval.
+func (d *channels) warn(c *config.Config, agents *team.Team, log *slog.Logger) {
 	for _, ch := range c.Channels {
 		if channelMakers[ch.Type] == nil {
 			continue
@@ -254,7 +242,7 @@ func (d *channels) look(c *config.Config, agents *team.Team, log *slog.Logger) {
 			continue
 		}
 		for _, name := range agents.Names() {
-			if platform.Answers(place, name) && asks(agents, c, name) {
+			if platform.Answers(place, name) && needsApproval(agents, c, name) {
 				log.Warn("tools ask for approval, but the channel has no operators; set commands.operators, or ask_never of the agent",
 					"channel", ch.Name, "agent", name)
 			}

@@ -5,13 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
@@ -20,82 +19,59 @@ import (
 	"github.com/lingserve/lingserve/internal/textview"
 )
 
-// ways is what "lingserve channels" works with.
-type ways struct {
-	c       *config.Config
-	json    bool
-	timeout time.Duration
-	stdin   io.Reader
-	stdout  io.Writer
-	stderr  io.Writer
+// channelTool is what "lingserve channels" works with.
+type channelTool struct {
+	streams
+	settings config.Flags
+	c        *config.Config
+	json     bool
+	timeout  time.Duration
 }
 
-// channelAction is what the command can do: with how many arguments at least and at most, and what is missing with fewer.
-type channelAction struct {
-	least, most int
-	missing     string
-	do          func(w *ways, ctx context.Context, args []string) (int, error)
+func channelsCommand(s streams) *cobra.Command {
+	t := &channelTool{streams: s}
+	check := newCommand("channels check", t.action(t.check))
+	check.Flags().DurationVar(&t.timeout, "timeout", 15*time.Second, "`TIME` to wait for each platform")
+	cmd := newCommand("channels", t.action(t.list),
+		newCommand("channels list", t.action(t.list)),
+		check,
+		newCommand("channels pair", t.pairAction(t.listPairs),
+			newCommand("channels pair list", t.pairAction(t.listPairs)),
+			newCommand("channels pair approve", t.pairAction(t.approve)),
+			newCommand("channels pair remove", t.pairAction(t.remove))),
+	)
+	cmd.PersistentFlags().BoolVar(&t.json, "json", false, "print one JSON object per line")
+	addSettings(cmd.PersistentFlags(), &t.settings)
+	return cmd
 }
 
-var channelActions = map[string]channelAction{
-	"list":         {do: plainAction(func(w *ways, _ context.Context, _ []string) error { return w.list() })},
-	"check":        {most: 64, do: (*ways).check},
-	"pair list":    {do: plainAction((*ways).pairs)},
-	"pair approve": {1, 1, "the code", plainAction((*ways).approve)},
-	"pair remove":  {2, 2, "the channel or the sender", plainAction((*ways).remove)},
-}
-
-// plainAction makes an action of a function that succeeds or fails.
-func plainAction(do func(*ways, context.Context, []string) error) func(*ways, context.Context, []string) (int, error) {
-	return func(w *ways, ctx context.Context, args []string) (int, error) { return exitOK, do(w, ctx, args) }
-}
-
-func channelsCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	set, settings := newFlags("channels")
-	w := ways{stdin: stdin, stdout: stdout, stderr: stderr}
-	set.BoolVar(&w.json, "json", false, "print one JSON object per line")
-	set.DurationVar(&w.timeout, "timeout", 15*time.Second, "`TIME` to wait for each platform (15s)")
-	rest, status, ok := arguments(set, args, stdout, stderr)
-	if !ok {
-		return status
-	}
-	name := "list"
-	if len(rest) > 0 {
-		name, rest = rest[0], rest[1:]
-	}
-	if name == "pair" {
-		name = "pair list"
-		if len(rest) > 0 {
-			name, rest = "pair "+rest[0], rest[1:]
+// action loads the configuration and calls do, which a signal interrupts.
+func (w *channelTool) action(do func(ctx context.Context, args []string) error) func(args []string) error {
+	return func(args []string) (err error) {
+		if w.c, err = config.Load(&w.settings, os.Environ()); err != nil {
+			return err
 		}
+		ctx, stop := interruptible()
+		defer stop()
+		if err = do(ctx, args); ctx.Err() != nil {
+			return exitStatus(exitInterrupted)
+		}
+		return err
 	}
-	a, ok := channelActions[name]
-	switch {
-	case !ok && strings.HasPrefix(name, "pair "):
-		return usage(stderr, "channels", "unknown action %q%s", name, didYouMean(strings.TrimPrefix(name, "pair "), []string{"list", "approve", "remove"}, "pair "))
-	case !ok:
-		return usage(stderr, "channels", "unknown action %q%s", name, didYouMean(name, []string{"list", "check", "pair"}, ""))
-	case len(rest) < a.least:
-		return usage(stderr, "channels", "%s is missing", a.missing)
-	case len(rest) > a.most:
-		return usage(stderr, "channels", "unexpected argument %q", rest[a.most])
-	case w.timeout <= 0:
-		return usage(stderr, "channels", "--timeout is %v; expected a duration above 0, such as 15s", w.timeout)
-	}
-	var err error
-	if w.c, err = config.Load(settings, os.Environ()); err != nil {
-		return fail(stderr, err)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	status, err = a.do(&w, ctx, rest)
-	switch {
-	case ctx.Err() != nil:
-		return exitInterrupted
-	case err != nil:
-		return cmp.Or(status, fail(stderr, err))
-	}
-	return status
+}
+
+// pairAction is an action with the stored pairs.
+func (w *channelTool) pairAction(do func(ctx context.Context, pairs *channel.Pairs, args []string) error) func(args []string) error {
+	return w.action(func(ctx context.Context, args []string) error {
+		if err := checkDurable(w.c); err != nil {
+			return err
+		}
+		d, err := openDatabase(w.c, slog.New(slog.DiscardHandler)) // the error says what is wrong with the database
+		if err != nil {
+			return err
+		}
+		return errors.Join(do(ctx, d.pairs(), args), d.Close())
+	})
 }
 
 // channelRow is a channel in the list.
@@ -103,21 +79,21 @@ type channelRow struct {
 	Channel string `json:"channel"`
 	Type    string `json:"type"`
 	Agent   string `json:"agent"`
-	Direct  string `json:"direct,omitempty"` // the policies; "" admits nobody
+	Direct  string `json:"direct,omitempty"` // the policies; "" admits no senders
 	Groups  string `json:"groups,omitempty"`
 }
 
 // list prints the channels that are configured.
-func (w *ways) list() error {
+func (w *channelTool) list(context.Context, []string) error {
 	tree, err := newTree(w.c)
 	if err != nil {
 		return err
 	}
 	if len(w.c.Channels) == 0 && !w.json {
-		fmt.Fprintln(w.stderr, "no channels are configured; docs/channels.md explains how to add one")
+		fmt.Fprintln(w.err, "no channels are configured; docs/channels.md explains how to add one")
 		return nil
 	}
-	out := newListing(w.stdout, w.json, "CHANNEL", "TYPE", "AGENT", "DIRECT", "GROUPS")
+	out := newListing(w.out, w.json, "CHANNEL", "TYPE", "AGENT", "DIRECT", "GROUPS")
 	for _, ch := range w.c.Channels {
 		direct := tree.Policy(channel.PolicyQuery{Channel: ch.Name, Account: ch.Account, Kind: channel.Direct})
 		groups := tree.Policy(channel.PolicyQuery{Channel: ch.Name, Account: ch.Account, Kind: channel.Group})
@@ -127,67 +103,66 @@ func (w *ways) list() error {
 	return out.end()
 }
 
-// Abilities of channels that the command asks for.
-type (
-	// checker says whether the channel could start, and changes nothing.
-	checker interface{ Check(context.Context) error }
-	// describer says in words who the channel is on its platform, once it was asked.
-	describer interface{ About() string }
-)
+// describer is a channel that describes its account on the platform, after it was checked.
+type describer interface{ About() string }
 
-// channelTrial is what came of a check.
-type channelTrial struct {
+// channelResult is the result of a check.
+type channelResult struct {
 	Channel string `json:"channel"`
 	Type    string `json:"type"`
 	Status  string `json:"status"` // ok, fail, or skip: there was nothing to try
 	Message string `json:"message,omitempty"`
 }
 
-// check asks channels whether they could start.
-func (w *ways) check(ctx context.Context, names []string) (int, error) {
+// check checks whether channels can start.
+func (w *channelTool) check(ctx context.Context, names []string) error {
+	if w.timeout <= 0 {
+		return usagef("--timeout is %v; expected a duration above 0, such as 15s", w.timeout)
+	}
 	list, err := w.named(names)
 	if err != nil {
-		return exitFailed, err
+		return err
 	}
 	width := 0
 	for _, ch := range list {
 		width = max(width, len(kernel.Login(ch.Name, ch.Account)))
 	}
-	status := exitOK
-	for _, t := range inOrder(list, modelsAtOnce, func(ch config.Channel) channelTrial { return w.try(ctx, ch) }) {
+	failed := false
+	for _, t := range inOrder(list, maxChecks, func(ch config.Channel) channelResult { return w.checkOne(ctx, ch) }) {
 		if ctx.Err() != nil {
-			return exitInterrupted, nil
+			return nil
 		}
-		if t.Status == "fail" {
-			status = exitFailed
-		}
+		failed = failed || t.Status == "fail"
 		if w.json {
-			if err := printJSON(w.stdout, t); err != nil {
-				return exitFailed, err
+			if err := printJSON(w.out, t); err != nil {
+				return err
 			}
 			continue
 		}
 		for i, line := range strings.Split(t.Message, "\n") {
 			if i == 0 {
-				fmt.Fprintln(w.stdout, strings.TrimRight(fmt.Sprintf("%-4s  %-*s  %s", t.Status, width, t.Channel, textview.Clean(line)), " "))
+				fmt.Fprintln(w.out, strings.TrimRight(fmt.Sprintf("%-4s  %-*s  %s", t.Status, width, t.Channel, textview.Clean(line)), " "))
 			} else {
-				fmt.Fprintf(w.stdout, "%-*s  %s\n", 6+width, "", textview.Clean(line))
+				fmt.Fprintf(w.out, "%-*s  %s\n", 6+width, "", textview.Clean(line))
 			}
 		}
 	}
-	return status, nil
+	if failed {
+		return exitStatus(exitFailed)
+	}
+	return nil
 }
 
-// try asks one channel.
-func (w *ways) try(ctx context.Context, ch config.Channel) channelTrial {
-	t := channelTrial{Channel: kernel.Login(ch.Name, ch.Account), Type: ch.Type, Status: "ok"}
+// checkOne checks one channel.
+func (w *channelTool) checkOne(ctx context.Context, ch config.Channel) channelResult {
+	t := channelResult{Channel: kernel.Login(ch.Name, ch.Account), Type: ch.Type, Status: "ok"}
 	made, err := makeChannel(w.c, ch, channelParts{})
 	if made == nil && err == nil {
 		t.Status, t.Message = "skip", "this channel is built in; it needs no check"
 		return t
 	}
 	if err == nil {
-		if c, ok := made.(checker); ok {
+		if c, ok := made.(interface{ Check(context.Context) error }); ok {
 			ctx, cancel := context.WithTimeout(ctx, w.timeout)
 			defer cancel()
 			err = c.Check(ctx)
@@ -206,14 +181,14 @@ func (w *ways) try(ctx context.Context, ch config.Channel) channelTrial {
 	return t
 }
 
-// named are the channels with these names, or all.
-func (w *ways) named(names []string) ([]config.Channel, error) {
+// named returns the channels with these names, or all.
+func (w *channelTool) named(names []string) ([]config.Channel, error) {
 	if len(names) == 0 {
 		return w.c.Channels, nil
 	}
 	var list []config.Channel
 	for _, name := range names {
-		ch, err := w.one(name)
+		ch, err := w.find(name)
 		if err != nil {
 			return nil, err
 		}
@@ -222,8 +197,8 @@ func (w *ways) named(names []string) ([]config.Channel, error) {
 	return list, nil
 }
 
-// one is the channel of a name.
-func (w *ways) one(name string) (config.Channel, error) {
+// find returns the channel with a name.
+func (w *channelTool) find(name string) (config.Channel, error) {
 	var known []string
 	for _, ch := range w.c.Channels {
 		if kernel.Login(ch.Name, ch.Account) == name {
@@ -241,18 +216,6 @@ func (w *ways) one(name string) (config.Channel, error) {
 	return config.Channel{}, fmt.Errorf("unknown channel %s%s", show(name), hint)
 }
 
-// withPairs opens the store of pairs for those who look at it or change it, and closes it.
-func (w *ways) withPairs(ctx context.Context, do func(*channel.Pairs) error) error {
-	if err := checkDurable(w.c); err != nil {
-		return err
-	}
-	d, err := openDatabase(w.c, slog.New(slog.DiscardHandler)) // what goes wrong is in the error
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(d.pairs()), d.close())
-}
-
 // pairRow is a pair in the list.
 type pairRow struct {
 	Channel string    `json:"channel"`
@@ -263,58 +226,52 @@ type pairRow struct {
 	At      time.Time `json:"at"`
 }
 
-// pairs prints who is paired and who asks.
-func (w *ways) pairs(ctx context.Context, _ []string) error {
-	return w.withPairs(ctx, func(store *channel.Pairs) error {
-		list, err := store.List(ctx)
-		if err != nil {
-			return err
+// listPairs prints the paired people and the requests.
+func (w *channelTool) listPairs(ctx context.Context, pairs *channel.Pairs, _ []string) error {
+	list, err := pairs.List(ctx)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 && !w.json {
+		fmt.Fprintf(w.err, "there are no paired people and no requests in %s\n", w.c.DatabaseName())
+		return nil
+	}
+	out := newListing(w.out, w.json, "CHANNEL", "SENDER", "STATE", "CODE", "SINCE", "NAME")
+	for _, p := range list {
+		row := pairRow{kernel.Login(p.Channel, p.Account), p.Sender, p.Name, "paired", p.Code, p.At}
+		if p.Code != "" {
+			row.State = "asks"
 		}
-		if len(list) == 0 && !w.json {
-			fmt.Fprintf(w.stderr, "there are no paired people and no requests in %s\n", w.c.DatabaseName())
-			return nil
-		}
-		out := newListing(w.stdout, w.json, "CHANNEL", "SENDER", "STATE", "CODE", "SINCE", "NAME")
-		for _, p := range list {
-			row := pairRow{kernel.Login(p.Channel, p.Account), p.Sender, p.Name, "paired", p.Code, p.At}
-			if p.Code != "" {
-				row.State = "asks"
-			}
-			out.add(row, row.Channel, oneLine(row.Sender, 40), row.State, cmp.Or(row.Code, "-"),
-				row.At.Local().Format(time.DateTime), cmp.Or(oneLine(row.Name, 40), "-"))
-		}
-		return out.end()
-	})
+		out.add(row, row.Channel, oneLine(row.Sender, 40), row.State, cmp.Or(row.Code, "-"),
+			row.At.Local().Format(time.DateTime), cmp.Or(oneLine(row.Name, 40), "-"))
+	}
+	return out.end()
 }
 
-// approve pairs who asks with a code.
-func (w *ways) approve(ctx context.Context, args []string) error {
-	return w.withPairs(ctx, func(store *channel.Pairs) error {
-		p, err := store.Approve(ctx, "", args[0])
-		if errors.Is(err, channel.ErrNoCode) {
-			return fmt.Errorf("no pairing request has the code %s; codes expire after an hour, and \"lingserve channels pair\" lists the open ones", show(args[0]))
-		}
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(w.stdout, "%s is paired on %s\n", oneLine(strings.TrimSpace(p.Sender+" "+p.Name), 80), kernel.Login(p.Channel, p.Account))
-		return nil
-	})
+// approve pairs the person with a code.
+func (w *channelTool) approve(ctx context.Context, pairs *channel.Pairs, args []string) error {
+	p, err := pairs.Approve(ctx, "", args[0])
+	if errors.Is(err, channel.ErrNoCode) {
+		return fmt.Errorf("no pairing request has the code %s; codes expire after an hour, and \"lingserve channels pair\" lists the open ones", show(args[0]))
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w.out, "%s is paired on %s\n", oneLine(strings.TrimSpace(p.Sender+" "+p.Name), 80), kernel.Login(p.Channel, p.Account))
+	return nil
 }
 
-// remove takes a pair away: of the channel and the sender that args name.
-func (w *ways) remove(ctx context.Context, args []string) error {
-	return w.withPairs(ctx, func(store *channel.Pairs) error {
-		name, sender := args[0], args[1]
-		ch, account, _ := strings.Cut(name, "@")
-		ok, err := store.Remove(ctx, ch, account, sender)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			return fmt.Errorf("%s is not paired on %s; \"lingserve channels pair\" lists who is", show(sender), name)
-		}
-		fmt.Fprintf(w.stdout, "removed the pairing of %s on %s\n", oneLine(sender, 80), name)
-		return nil
-	})
+// remove removes the pairing of a sender on a channel.
+func (w *channelTool) remove(ctx context.Context, pairs *channel.Pairs, args []string) error {
+	name, sender := args[0], args[1]
+	ch, account, _ := strings.Cut(name, "@")
+	ok, err := pairs.Remove(ctx, ch, account, sender)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fmt.Errorf("%s is not paired on %s; \"lingserve channels pair\" lists who is", show(sender), name)
+	}
+	fmt.Fprintf(w.out, "removed the pairing of %s on %s\n", oneLine(sender, 80), name)
+	return nil
 }

@@ -20,7 +20,7 @@ func queueOptions(shared *replicas, log *slog.Logger) kernel.QueueOptions {
 	o := kernel.QueueOptions{Replica: rand.Text(), Log: log}
 	if shared != nil {
 		o.Replica, o.Alive = shared.ID(), shared.Alive
-		o.Only = &pollers{shared.Leases("pollers", shared.stored.Runs())}
+		o.Only = &pollers{shared.Leases("pollers", shared.runs)}
 	}
 	return o
 }
@@ -36,7 +36,7 @@ const pollPause = time.Second
 
 // Only implements [channel.Exclusive]. While the database is away, it waits.
 func (p *pollers) Only(ctx context.Context, name string) (alone context.Context, release func(), err error) {
-	lease, err := p.take(ctx, name)
+	lease, err := p.lease(ctx, name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -56,7 +56,8 @@ func (p *pollers) Only(ctx context.Context, name string) (alone context.Context,
 	}, nil
 }
 
-func (p *pollers) take(ctx context.Context, name string) (tape.Lease, error) {
+// lease returns the lease of a name when this replica has it.
+func (p *pollers) lease(ctx context.Context, name string) (tape.Lease, error) {
 	for pauses := backoff.New(pollPause/10, pollPause); ; {
 		lease, err := p.leases.Lease(ctx, name, true)
 		if !errors.Is(err, store.ErrAway) && !errors.Is(err, store.ErrUnsure) {

@@ -248,7 +248,7 @@ func (p *platforms) write(text string) {
 }
 
 // run runs a command beside the replicas, with their settings.
-func (p *platforms) run(command func(args []string, stdin io.Reader, stdout, stderr io.Writer) int, args ...string) string {
+func (p *platforms) run(args ...string) string {
 	p.t.Helper()
 	dir := p.t.TempDir()
 	write(p.t, dir, "lingserve.yaml", p.settings)
@@ -373,7 +373,7 @@ func TestChannelsOfReplicas(t *testing.T) {
 		if !ok || strings.Contains(p.asks(b, "d-2", "direct", "let me in", false), "pair approve") {
 			t.Errorf("the code is %q, or was told again at the other", code)
 		}
-		if got := p.run(channelsCommand, "pair", "approve", code); got != "ann is paired on asks\n" {
+		if got := p.run("channels", "pair", "approve", code); got != "ann is paired on asks\n" {
 			t.Errorf("got %q", got)
 		}
 		for i, at := range []*process{a, b} {
@@ -381,7 +381,7 @@ func TestChannelsOfReplicas(t *testing.T) {
 				t.Errorf("replica %d answers %s", i, got)
 			}
 		}
-		if got := p.run(channelsCommand, "pair", "remove", "asks", "ann"); got != "removed the pairing of ann on asks\n" {
+		if got := p.run("channels", "pair", "remove", "asks", "ann"); got != "removed the pairing of ann on asks\n" {
 			t.Errorf("got %q", got)
 		}
 		if got := p.asks(b, "d-4", "direct", "hello", false); strings.Contains(got, "heard: ") {
@@ -390,7 +390,7 @@ func TestChannelsOfReplicas(t *testing.T) {
 	})
 	t.Run("a session that is erased is forgotten at both", func(t *testing.T) { // CL-02, CH-76
 		p.asks(a, "g-4", "group", "the canary is yellow", false)
-		p.run(tapeCommand, "delete", "asks:c-group", "--yes")
+		p.run("tape", "delete", "asks:c-group", "--yes")
 		if got := p.asks(b, "g-5", "group", "which colour?", true); strings.Contains(got, "yellow") || !strings.Contains(got, "which colour?") {
 			t.Errorf("it is answered with %s", got)
 		}
@@ -473,7 +473,7 @@ func TestPairsWhileTheEngineIsAway(t *testing.T) {
 	}
 	t.Chdir(t.TempDir())
 	var out bytes.Buffer
-	status := channelsCommand([]string{"pair", "approve", "ABCD-EFGH", "--database", s.URL()}, nil, &out, &out)
+	status := command([]string{"channels", "pair", "approve", "ABCD-EFGH", "--database", s.URL()}, nil, &out, &out)
 	if status != exitFailed || !strings.Contains(out.String(), "database (flag --database): cannot use postgres://") {
 		t.Errorf("%d %s", status, &out)
 	}

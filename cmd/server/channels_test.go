@@ -291,7 +291,7 @@ func TestPairsAreApprovedWhileTheServerRuns(t *testing.T) { // CH-101
 	run := func(args ...string) string {
 		var out bytes.Buffer
 		t.Chdir(dir)
-		if status := channelsCommand(args, nil, &out, &out); status != exitOK {
+		if status := command(append([]string{"channels"}, args...), nil, &out, &out); status != exitOK {
 			t.Fatalf("%q: status %d: %s", args, status, &out)
 		}
 		return out.String()

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/lingserve/lingserve/adapter"
 	comma "github.com/lingserve/lingserve/agent/command"
 	"github.com/lingserve/lingserve/bot"
@@ -27,102 +29,79 @@ import (
 	"github.com/lingserve/lingserve/tool"
 )
 
-func chatCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	set, settings := newFlags("chat")
-	name := set.String("agent", "", "`AGENT` to talk with; the default is the terminal channel's")
-	session := set.String("session", terminal.DefaultSession, "`NAME` of the session to start or to continue (main)")
-	rest, status, ok := arguments(set, args, stdout, stderr)
-	switch {
-	case !ok:
-		return status
-	case len(rest) > 0:
-		return usage(stderr, "chat", "unexpected argument %q; type messages in the terminal, or send them to standard input", rest[0])
-	case strings.TrimSpace(*session) == "":
-		return usage(stderr, "chat", "the name of the session is empty")
-	}
-	c, err := config.Load(settings, os.Environ())
-	if err != nil {
-		return fail(stderr, err)
-	}
-	// The signals are caught before anything is started, so that none of them leaves the terminal as it must not stay.
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer signal.Stop(signals)
-	status, err = chat(c, *name, *session, signals, stdin, stdout, stderr)
-	if err != nil {
-		return fail(stderr, err)
-	}
-	return status
+func chatCommand(s streams) *cobra.Command {
+	var settings config.Flags
+	var agent, session string
+	cmd := newCommand("chat", func([]string) error {
+		if strings.TrimSpace(session) == "" {
+			return usagef("the name of the session is empty")
+		}
+		c, err := config.Load(&settings, os.Environ())
+		if err != nil {
+			return err
+		}
+		// The signals are caught before anything is started, so that none of them leaves the terminal in raw mode.
+		signals := make(chan os.Signal, 4)
+		signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+		defer signal.Stop(signals)
+		return chat(c, agent, session, signals, s)
+	})
+	cmd.Flags().StringVar(&agent, "agent", "", "`AGENT` to talk with; the default is the terminal channel's")
+	cmd.Flags().StringVar(&session, "session", terminal.DefaultSession, "`NAME` of the session to start or to continue")
+	addSettings(cmd.Flags(), &settings)
+	return cmd
 }
 
-// chatGrace is how long an answer may go on when the program is told to end: nobody reads what comes then.
+// chatGrace is how long an answer may go on after a signal: the terminal no longer shows it.
 const chatGrace = 2 * time.Second
 
-// chat makes what a server makes, without its doors, and talks until somebody ends it.
-func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdin io.Reader, stdout, stderr io.Writer) (status int, err error) {
+// chat makes the parts of a server without its listeners, and talks until the input or a signal ends the chat.
+func chat(c *config.Config, name, session string, signals <-chan os.Signal, s streams) error {
 	if err := c.CheckWorkspace(); err != nil {
-		return exitFailed, err
+		return err
 	}
-	// The log is for servers; what goes wrong here is said in the conversation.
-	notes := &notes{to: stderr}
+	// The log is for servers; the conversation has the errors.
+	notes := &notes{to: s.err}
 	log := newLog(io.Discard, c)
 	if c.Source("log.level").Kind != config.Default {
 		log = newLog(notes, c)
 	}
-	models, stop, err := providers.New(c)
-	if err != nil {
-		return exitFailed, err
+	parts := &core{c: c, log: log}
+	defer parts.close()
+	for _, step := range []func() error{
+		parts.openModels, parts.openDatabase,
+		func() error { return parts.openTapes(nil, nil) },
+		func() error { return parts.openTurns(nil) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
 	}
-	defer stop()
-	models.Log = log
-	workflows, _, err := openWorkflows(c)
-	if err != nil {
-		return exitFailed, err
-	}
-	starting, started := untilSignal(signals)
-	shared, err := joinReplicas(starting, c, log)
-	started()
-	if err != nil {
-		return exitFailed, err
-	}
-	defer shared.close(log)
-	store, err := openTapes(c, shared, log, nil)
-	if err != nil {
-		return exitFailed, err
-	}
-	defer store.Close()
-	models.Budget = newBudget(c, store, nil, log)
-	framework, agents, _, stopTurns, err := newTurns(c, models, workflows, store, nil, log)
-	if err != nil {
-		return exitFailed, err
-	}
-	defer stopTurns()
-	agents.WarnOfMissingWorkflows(log)
-	if err := framework.Register("terminal", terminal.Tools{}); err != nil {
-		return exitFailed, err
+	if err := parts.turns.Register("terminal", terminal.Tools{}); err != nil {
+		return err
 	}
 	tree, err := newTree(c)
 	if err != nil {
-		return exitFailed, err
+		return err
 	}
 	k := &kernel.Kernel{
-		Settings: tree, Routes: tree, Observer: channel.NewSlogObserver(log), Log: log,
+		Settings: tree, Observer: channel.NewSlogObserver(log), Log: log,
 	}
-	if k.Agent, err = turns.New(framework, &turns.Options{Answer: agents.Answer, Timezone: zone(c), Log: log}); err != nil {
-		return exitFailed, err
+	if k.Agent, err = turns.New(parts.turns, &turns.Options{Answer: parts.agents.Answer, Timezone: zone(c), Log: log}); err != nil {
+		return err
 	}
-	o, err := chatOptions(c, tree, agents.Names(), name, session)
+	o, err := chatOptions(c, tree, parts.agents.Names(), name, session)
 	if err != nil {
-		return exitFailed, err
+		return err
 	}
-	o.In, o.Out, o.Err = stdin, stdout, stderr
+	o.In, o.Out, o.Err = s.in, s.out, s.err
 	return talk(o, k, notes, signals)
 }
 
-// chatOptions says who talks: the agent of a name, or the usual one for "".
+// chatOptions returns the options of a chat with an agent; "" is the agent that the settings route to.
 func chatOptions(c *config.Config, tree *channel.Tree, names []string, name, session string) (o terminal.Options, err error) {
-	usual, ok := tree.Route(channel.RouteQuery{Channel: terminal.Name, Peer: channel.Peer{Kind: channel.Direct, ID: session}})
-	if !ok || !slices.Contains(names, usual) {
+	usual := tree.Policy(channel.PolicyQuery{Channel: terminal.Name, Kind: channel.Direct, Conversation: session}).Agent
+	if !slices.Contains(names, usual) {
 		usual = names[0]
 	}
 	name = cmp.Or(name, usual)
@@ -139,8 +118,8 @@ func chatOptions(c *config.Config, tree *channel.Tree, names []string, name, ses
 	return o, nil
 }
 
-// talk talks until somebody ends it.
-func talk(o terminal.Options, k *kernel.Kernel, notes *notes, signals <-chan os.Signal) (status int, err error) {
+// talk talks until the input or a signal ends the chat.
+func talk(o terminal.Options, k *kernel.Kernel, notes *notes, signals <-chan os.Signal) error {
 	interrupts := make(chan struct{}, 1)
 	o.Interrupts = interrupts
 	in, isFile := o.In.(*os.File)
@@ -177,21 +156,21 @@ func talk(o terminal.Options, k *kernel.Kernel, notes *notes, signals <-chan os.
 			}
 		}
 	})
-	err = talk.Serve(ctx, k)
+	err := talk.Serve(ctx, k)
 	ended := ctx.Err() != nil
 	cancel()
 	wg.Wait()
 	switch {
-	case errors.Is(err, syscall.EPIPE): // the reader has gone, and knows it
-		return exitOK, nil
+	case errors.Is(err, syscall.EPIPE): // the reader has closed its end
+		return nil
 	case err != nil:
-		return exitFailed, err
+		return err
 	case interrupted && o.Terminal == nil:
-		return exitInterrupted, nil
+		return exitStatus(exitInterrupted)
 	case ended, o.Terminal == nil && talk.Unanswered():
-		return exitFailed, nil
+		return exitStatus(exitFailed)
 	}
-	return exitOK, nil
+	return nil
 }
 
 // modelOf is the model that an agent asks first, for people; "" where a workflow answers.

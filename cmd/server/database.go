@@ -7,53 +7,45 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/db"
+	"github.com/lingserve/lingserve/tape"
 )
 
-// database is an open database. It closes when all its users in this process have closed it.
+// database is an open database.
 type database struct {
 	*db.DB
-	url    string
-	beside error // says which other process has the file, too; nil: none
-	served bool  // a server uses it
-	users  int
+	inUse error // names the other process that has the file open; nil: none
 }
 
-// databases are those that this process has open, by URL.
-var databases = struct {
-	sync.Mutex
-	open map[string]*database
-}{open: map[string]*database{}}
-
-// openDatabase opens the database. If a server has the file open, a command may use it beside. Its error is for the user.
+// openDatabase opens the database. If a server has the file open, a command may use it at the same time. Its error is for the user.
 func openDatabase(c *config.Config, log *slog.Logger) (*database, error) {
 	if err := refuseOldData(c); err != nil {
 		return nil, err
 	}
-	databases.Lock()
-	defer databases.Unlock()
-	if d := databases.open[c.Database]; d != nil {
-		d.users++
-		return d, nil
-	}
 	o := &db.Options{Durable: c.Durability == config.DurabilityFull, MaxRunBytes: int64(c.Run.MaxDisk), Log: log}
-	d := &database{url: c.Database, users: 1}
+	d := &database{}
 	var err error
 	if d.DB, err = db.Open(context.Background(), c.Database, o); errors.Is(err, store.ErrInUse) {
-		o.Beside, d.beside = true, err
+		o.Beside, d.inUse = true, err
 		d.DB, err = db.Open(context.Background(), c.Database, o)
 	}
 	if err != nil {
 		return nil, databaseError(c, err)
 	}
-	databases.open[d.url] = d
 	return d, nil
+}
+
+// tapes returns the store of sessions; shared is nil without replicas. The observer may be nil.
+func (d *database) tapes(shared *replicas, observer tape.Observer) tape.Store {
+	if shared == nil {
+		return d.Tapes(observer)
+	}
+	return d.SharedTapes(shared.leases, observer)
 }
 
 // databaseError says to the user which database cannot be used, and which setting names it.
@@ -72,17 +64,6 @@ func checkDurable(c *config.Config) error {
 	return nil
 }
 
-// close closes the database if nothing else in this process uses it.
-func (d *database) close() error {
-	databases.Lock()
-	defer databases.Unlock()
-	if d.users--; d.users > 0 {
-		return nil
-	}
-	delete(databases.open, d.url)
-	return d.DB.Close()
-}
-
 // newTickets returns the tickets of a server.
 func (d *database) newTickets(c *config.Config) *access.Tickets {
 	return access.NewTickets(access.TicketsOptions{Store: d.Values(db.Tickets, db.ValueOptions{MaxRows: access.MostTickets}), Life: c.Auth.TicketLife})
@@ -93,50 +74,19 @@ func (d *database) pairs() *channel.Pairs {
 	return channel.NewPairs(d.Values(db.Pairs, db.ValueOptions{}))
 }
 
-// windows are the unanswered messages of groups.
+// windows returns the unanswered messages of groups.
 func (d *database) windows() *db.Values {
 	return d.Values(db.Windows, db.ValueOptions{Life: channel.WindowLife, MaxRows: 10_000, MaxBytes: 64 << 20})
 }
 
-// conversations say where the messages of sessions came from.
+// conversations returns where the messages of sessions came from.
 func (d *database) conversations() *db.Values {
 	return d.Values(db.Conversations, db.ValueOptions{MaxRows: 100_000, MaxBytes: 64 << 20})
 }
 
-// learned is what channels have learned of their platforms.
+// learned returns what channels have learned of their platforms.
 func (d *database) learned() *db.Values {
 	return d.Values(db.Learned, db.ValueOptions{MaxBytes: 16 << 20})
-}
-
-// databaseTapes are the tapes of the database.
-type databaseTapes struct {
-	*db.Tapes
-	d *database
-}
-
-// Close implements [tape.Store].
-func (t databaseTapes) Close() error { return errors.Join(t.Tapes.Close(), t.d.close()) }
-
-// serve begins the use of the database by a server. It fails with [store.ErrInUse] if there is one already, unless replicas share the database.
-func (d *database) serve() error {
-	databases.Lock()
-	defer databases.Unlock()
-	err := d.beside
-	if d.served && err == nil {
-		err = store.ErrInUse
-	}
-	if err != nil {
-		return fmt.Errorf("%w; stop that one, or give this server its own database", err)
-	}
-	d.served = true
-	return nil
-}
-
-// unserve ends the use of the database by a server.
-func (d *database) unserve() {
-	databases.Lock()
-	defer databases.Unlock()
-	d.served = false
 }
 
 // refuseOldData refuses a folder with the data of a version that had no database.

@@ -4,67 +4,64 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/spf13/cobra"
 
 	"github.com/lingserve/lingserve/internal/config"
 )
 
 // dbCommand checks and copies the database. A server may use it at the same time.
-func dbCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
-	set, settings := newFlags("db")
-	rest, status, ok := arguments(set, args, stdout, stderr)
-	switch {
-	case !ok:
-		return status
-	case len(rest) == 0:
-		return usage(stderr, "db", "the action is missing; expected one of check, backup")
-	case rest[0] != "check" && rest[0] != "backup":
-		return usage(stderr, "db", "unknown action %q%s", rest[0], didYouMean(rest[0], []string{"check", "backup"}, ""))
-	case rest[0] == "backup" && len(rest) < 2:
-		return usage(stderr, "db", "the file for the copy is missing")
-	case len(rest) > 2 || rest[0] == "check" && len(rest) > 1:
-		return usage(stderr, "db", "unexpected argument %q", rest[len(rest)-1])
+func dbCommand(s streams) *cobra.Command {
+	var settings config.Flags
+	// with opens the database for an action, and prints "ok" if the action succeeds.
+	with := func(do func(context.Context, *database) error) error {
+		c, err := config.Load(&settings, os.Environ())
+		if err != nil {
+			return err
+		}
+		ctx, stop := interruptible()
+		defer stop()
+		d, err := openExisting(c)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(do(ctx, d), d.Close()); err != nil {
+			return err
+		}
+		fmt.Fprintln(s.out, "ok")
+		return nil
 	}
-	c, err := config.Load(settings, os.Environ())
-	if err != nil {
-		return fail(stderr, err)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	damages, err := careFor(ctx, c, rest)
-	if err != nil {
-		return fail(stderr, err)
-	}
-	for _, what := range damages {
-		fmt.Fprintln(stdout, what)
-	}
-	if len(damages) > 0 {
-		return exitFailed
-	}
-	fmt.Fprintln(stdout, "ok")
-	return exitOK
+	cmd := newCommand("db", nil,
+		newCommand("db check", func([]string) error {
+			return with(func(ctx context.Context, d *database) error {
+				damages, err := d.Check(ctx)
+				for _, damage := range damages {
+					fmt.Fprintln(s.out, damage)
+				}
+				if err == nil && len(damages) > 0 {
+					return exitStatus(exitFailed)
+				}
+				return err
+			})
+		}),
+		newCommand("db backup", func(args []string) error {
+			return with(func(ctx context.Context, d *database) error { return d.Backup(ctx, args[0]) })
+		}),
+	)
+	addSettings(cmd.PersistentFlags(), &settings)
+	return cmd
 }
 
-// careFor checks or copies the database. Its error is for the user.
-func careFor(ctx context.Context, c *config.Config, action []string) (damages []string, err error) {
+// openExisting opens the database, which must exist. Its error is for the user.
+func openExisting(c *config.Config) (*database, error) {
 	if err := checkDurable(c); err != nil {
 		return nil, err
 	}
 	if _, err := os.Stat(c.DatabaseFile()); !c.Replicas() && errors.Is(err, fs.ErrNotExist) {
 		return nil, databaseError(c, errors.New("the file does not exist"))
 	}
-	d, err := openDatabase(c, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, d.close()) }()
-	if action[0] == "backup" {
-		return nil, d.Backup(ctx, action[1])
-	}
-	return d.Check(ctx)
+	return openDatabase(c, slog.New(slog.DiscardHandler))
 }

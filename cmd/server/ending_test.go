@@ -55,7 +55,7 @@ func TestTheEndNamesTheBotThatFailed(t *testing.T) {
 			}
 			o.named(tube.Event{Kind: tube.Named, Name: "finished", Value: []byte(`{"status":"` + test.status + `"}`)})
 			var stderr strings.Builder
-			o.end.report(&stderr, test.tell)
+			_ = o.end.report(&stderr, test.tell)
 			got := strings.Split(strings.TrimSuffix(stderr.String(), "\n"), "\n")
 			if test.name == "many" {
 				got = []string{got[0], got[len(got)-1]}

@@ -20,15 +20,16 @@ func TestATapeThatIsDeletedGoesFromTheChannelsToo(t *testing.T) {
 	for _, inUse := range []bool{false, true} {
 		data := t.TempDir()
 		c := &config.Config{Data: data, Database: "sqlite:" + filepath.Join(data, "lingserve.db"), Workspace: t.TempDir()}
-		tapes, err := openStore(c, nil, slog.New(slog.DiscardHandler), nil)
+		opened, err := openDatabase(c, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
+		tapes := opened.tapes(nil, nil)
 		export := `{"id":1,"kind":"message","payload":{"role":"user","content":"hi"},"meta":{},"date":"2026-01-01T00:00:00Z"}` + "\n"
 		if err := tape.Import(t.Context(), tapes, c.Workspace, "fake:42", strings.NewReader(export)); err != nil {
 			t.Fatal(err)
 		}
-		if err := tapes.Close(); err != nil {
+		if err := errors.Join(tapes.Close(), opened.Close()); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.MkdirAll(channelsFolder(c), 0o700); err != nil {
@@ -50,7 +51,7 @@ func TestATapeThatIsDeletedGoesFromTheChannelsToo(t *testing.T) {
 		}
 		var stdout, stderr strings.Builder
 		args := []string{"delete", "fake:42", "--yes", "--data", data, "--workspace", c.Workspace}
-		if code := tapeCommand(args, strings.NewReader(""), &stdout, &stderr); code != exitOK {
+		if code := command(append([]string{"tape"}, args...), strings.NewReader(""), &stdout, &stderr); code != exitOK {
 			t.Fatalf("got %d: %s", code, stderr.String())
 		}
 		if inUse {
@@ -90,13 +91,13 @@ func TestTheWordsOfAGroupWithoutATapeAreDeleted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = d.Kernel.Window.Record(t.Context(), channel.Recording{Key: channel.WindowKey{Channel: "fake", Conversation: "42"}, Message: channel.MessageFacts{RawBody: "canary"}})
-	if err := errors.Join(err, d.Close(t.Context()), stored.close()); err != nil {
+	err = d.Kernel.Window.Record(t.Context(), channel.Recording{HistoryHint: channel.HistoryHint{Key: channel.WindowKey{Channel: "fake", Conversation: "42"}}, Message: channel.MessageFacts{RawBody: "canary"}})
+	if err := errors.Join(err, d.Close(t.Context()), stored.Close()); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []bool{true, false} {
 		var stdout, stderr strings.Builder
-		code := tapeCommand([]string{"delete", "fake:42", "--yes", "--data", c.Data, "--workspace", c.Workspace}, strings.NewReader(""), &stdout, &stderr)
+		code := command([]string{"tape", "delete", "fake:42", "--yes", "--data", c.Data, "--workspace", c.Workspace}, strings.NewReader(""), &stdout, &stderr)
 		if (code == exitOK) != want {
 			t.Errorf("got %d: %s", code, stderr.String())
 		}

@@ -3,9 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"go/parser"
 	"go/token"
@@ -98,7 +96,7 @@ func samplesOf(t *testing.T, page string) (all []*sample) {
 func guidePages(t *testing.T) []string {
 	t.Helper()
 	pages := []string{"README.md"}
-	root := os.DirFS(filepath.Join("..", ".."))
+	root := os.DirFS(repository)
 	err := fs.WalkDir(root, "docs", func(name string, _ fs.DirEntry, err error) error {
 		if strings.HasSuffix(name, ".md") {
 			pages = append(pages, name)
@@ -285,12 +283,8 @@ func (g *guide) config(s *sample, text string) {
 	if err := os.WriteFile(filepath.Join(dir, "lingserve.yaml"), []byte(text), 0o600); err != nil {
 		g.t.Fatal(err)
 	}
-	set, f := flag.NewFlagSet("guide", flag.ContinueOnError), config.Flags{}
-	f.Bind(set)
-	if _, _, err := parseFlags(set, []string{"--config", filepath.Join(dir, "lingserve.yaml")}); err != nil {
-		g.t.Fatal(err)
-	}
-	c, err := config.Load(&f, env)
+	env = append(env, "LINGSERVE_CONFIG="+filepath.Join(dir, "lingserve.yaml"))
+	c, err := config.Load(nil, env)
 	if err != nil {
 		g.errorf(s, 0, "%v", strings.ReplaceAll(err.Error(), filepath.Join(dir, "lingserve.yaml"), "lingserve.yaml"))
 		return
@@ -390,7 +384,7 @@ func (g *guide) shell(s *sample, at int, text, shown string, compare bool) {
 		}
 		for _, w := range c.words {
 			if path, ok := strings.CutPrefix(w, "deploy/"); ok {
-				if _, err := os.Stat(filepath.Join("..", "..", "deploy", path)); err != nil {
+				if _, err := os.Stat(filepath.Join(repository, "deploy", path)); err != nil {
 					g.errorf(s, at+c.line, "%v", err)
 				}
 			}
@@ -443,7 +437,7 @@ func (g *guide) program(s *sample, line int, c *shellCommand, stdin string) stri
 		switch {
 		case i == 0 && s.mark != "parsed":
 			return g.lingserve(s, line, c, args, stdin)
-		case i == 0 || slices.ContainsFunc(subcommands(), func(c subcommand) bool { return c.name == args[0] }):
+		case i == 0 || slices.Contains(commandNames(newRoot(streams{})), args[0]):
 			g.understood(s, line, args)
 			return ""
 		}
@@ -500,14 +494,14 @@ func (g *guide) lingserve(s *sample, line int, c *shellCommand, args []string, s
 			args[i] = g.base()
 		}
 	}
-	ctx, cancel := context.WithTimeout(g.t.Context(), patient)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "lingserve", args...)
-	cmd.Dir, cmd.Env, cmd.Stdin = g.dir, append(cleanEnvironment(), env...), strings.NewReader(stdin)
-	out, err := cmd.CombinedOutput()
+	var out bytes.Buffer
+	status, err := commandIn(g.dir, env, strings.NewReader(stdin), &out, &out, args...)
+	if err != nil {
+		g.t.Fatal(err)
+	}
 	sure := !uncertain.MatchString(strings.Join(append(args, c.assigned...), " ")) && !strings.Contains(s.text, "\nlingserve: ")
-	if cmd.ProcessState.ExitCode() == exitUsage || sure && err != nil {
-		g.errorf(s, line, "lingserve %s: %v: %s", strings.Join(args, " "), err, out)
+	if status == exitUsage || sure && status != exitOK {
+		g.errorf(s, line, "lingserve %s: status %d: %s", strings.Join(args, " "), status, &out)
 	}
 	if g.broken != "" {
 		if err := os.Remove(g.broken); err != nil {
@@ -515,7 +509,7 @@ func (g *guide) lingserve(s *sample, line int, c *shellCommand, args []string, s
 		}
 		g.broken = ""
 	}
-	return string(out)
+	return out.String()
 }
 
 // environment returns the variables of a command, without providers' keys unless the command only prints them. It is not ok to run a command
@@ -770,7 +764,7 @@ func (g *guide) golang(s *sample) {
 		file := filepath.Join(g.dir, "main.go")
 		write(g.t, g.dir, "main.go", text)
 		cmd := exec.CommandContext(g.t.Context(), "go", "vet", file)
-		cmd.Dir = filepath.Join("..", "..")
+		cmd.Dir = repository
 		if out, err := cmd.CombinedOutput(); err != nil {
 			g.errorf(s, 0, "go vet: %v: %s", err, out)
 		}

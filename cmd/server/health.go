@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -13,49 +12,51 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/lingserve/lingserve/internal/config"
 )
 
-func healthCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
-	set, settings := newFlags("health")
-	at := set.String("url", "", "`URL` of the server; its certificate must be valid")
-	ready := set.Bool("ready", false, "check whether it accepts new work")
-	timeout := set.Duration("timeout", 3*time.Second, "`TIME` to wait for the answer (3s)")
-	rest, status, ok := arguments(set, args, stdout, stderr)
-	switch {
-	case !ok:
-		return status
-	case len(rest) > 0:
-		return usage(stderr, "health", "unexpected argument %q", rest[0])
-	}
-	path := "/healthz"
-	if *ready {
-		path = "/readyz"
-	}
-	tr := &http.Transport{DisableKeepAlives: true}
-	base := strings.TrimSuffix(*at, "/")
-	if base == "" {
-		c, err := config.Load(settings, os.Environ())
-		if err != nil {
-			return fail(stderr, err)
+func healthCommand(s streams) *cobra.Command {
+	var settings config.Flags
+	var base string
+	var ready bool
+	var timeout time.Duration
+	cmd := newCommand("health", func([]string) error {
+		path := "/healthz"
+		if ready {
+			path = "/readyz"
 		}
-		base = ownServer(c, tr)
-	} else if u, err := url.Parse(base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return usage(stderr, "health", "--url: expected an http or https address, such as http://127.0.0.1:8080")
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), *timeout)
-	defer cancel()
-	if err := askHealth(ctx, tr, base+path); err != nil {
-		return fail(stderr, err)
-	}
-	fmt.Fprintln(stdout, "ok")
-	return exitOK
+		tr := &http.Transport{DisableKeepAlives: true}
+		base = strings.TrimSuffix(base, "/")
+		if base == "" {
+			c, err := config.Load(&settings, os.Environ())
+			if err != nil {
+				return err
+			}
+			base = localServer(c, tr)
+		} else if u, err := url.Parse(base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return usagef("--url: expected an http or https address, such as http://127.0.0.1:8080")
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		if err := checkHealth(ctx, tr, base+path); err != nil {
+			return err
+		}
+		fmt.Fprintln(s.out, "ok")
+		return nil
+	})
+	cmd.Flags().StringVar(&base, "url", "", "`URL` of the server; its certificate must be valid")
+	cmd.Flags().BoolVar(&ready, "ready", false, "check whether it accepts new work")
+	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Second, "`TIME` to wait for the answer")
+	addSettings(cmd.Flags(), &settings)
+	return cmd
 }
 
-// ownServer returns the address of the server that the settings start on this machine: that of the admin port if there is one, because it
+// localServer returns the address of the server that the settings start on this machine: that of the admin port if there is one, because it
 // answers also while clients hold all connections of the other port. The certificate of an encrypted server is not verified: it is for
 // other names than this machine's, and the request contains no secret.
-func ownServer(c *config.Config, tr *http.Transport) string {
+func localServer(c *config.Config, tr *http.Transport) string {
 	listen, encrypted := c.Addr, c.TLS.On()
 	if c.Admin.Addr != "" {
 		listen, encrypted = c.Admin.Addr, false
@@ -78,7 +79,7 @@ func ownServer(c *config.Config, tr *http.Transport) string {
 	return "https://" + addr
 }
 
-func askHealth(ctx context.Context, tr *http.Transport, to string) error {
+func checkHealth(ctx context.Context, tr *http.Transport, to string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to, http.NoBody)
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ func health(t *testing.T, args ...string) (code int, said string) {
 		}
 	}
 	var out bytes.Buffer
-	code = healthCommand(args, nil, &out, &out)
+	code = command(append([]string{"health"}, args...), nil, &out, &out)
 	return code, out.String()
 }
 
@@ -95,7 +95,7 @@ func TestHealthOfAnEncryptedServerAsksThisMachine(t *testing.T) {
 func TestHealthAsksAnAuthoritysServerByItsName(t *testing.T) {
 	c := &config.Config{Addr: "[::]:443", TLS: config.TLS{ACME: []string{"chat.example.com"}}}
 	tr := &http.Transport{}
-	if got := ownServer(c, tr); got != "https://[::1]:443" || tr.TLSClientConfig.ServerName != "chat.example.com" {
+	if got := localServer(c, tr); got != "https://[::1]:443" || tr.TLSClientConfig.ServerName != "chat.example.com" {
 		t.Errorf("it asks %s as %s", got, tr.TLSClientConfig.ServerName)
 	}
 }

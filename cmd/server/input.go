@@ -13,20 +13,22 @@ import (
 	"github.com/lingserve/lingserve/internal/schema"
 )
 
-// inputs collects what --input says: one whole input, or properties.
+// inputs collects the values of --input: one complete input, or properties.
 type inputs struct {
 	whole      json.RawMessage // JSON text
 	stdin      bool
 	properties [][2]string
 }
 
-// property is NAME=TEXT; text that begins otherwise is an input of its own.
+// property is NAME=TEXT. Other text is a complete input.
 var property = regexp.MustCompile(`(?s)^([A-Za-z_][A-Za-z0-9_.-]*)=(.*)$`)
 
 // maxInput bounds what is read from stdin.
 const maxInput = 16 << 20
 
+// String and Type implement [pflag.Value].
 func (i *inputs) String() string { return "" }
+func (i *inputs) Type() string   { return "input" }
 
 func (i *inputs) Set(s string) error {
 	trimmed := strings.TrimSpace(s)
@@ -75,7 +77,7 @@ func (i *inputs) readStdin(stdin io.Reader) error {
 	return nil
 }
 
-// text makes the input's JSON. The schema says which properties are not text.
+// text returns the input as JSON. The schema has the types of the properties.
 func (i *inputs) text(of json.RawMessage) json.RawMessage {
 	if len(i.properties) == 0 {
 		return i.whole
@@ -84,18 +86,12 @@ func (i *inputs) text(of json.RawMessage) json.RawMessage {
 	for _, p := range i.properties {
 		object[p[0]] = read(p[0], p[1])
 	}
-	text, err := json.Marshal(object)
-	if err != nil {
-		panic("run: " + err.Error()) // the members are valid JSON
-	}
+	text, _ := json.Marshal(object) // the members are valid JSON
 	return text
 }
 
 func quoted(s string) json.RawMessage {
-	text, err := json.Marshal(s)
-	if err != nil {
-		panic("run: " + err.Error()) // a string is always encoded
-	}
+	text, _ := json.Marshal(s) // a string can be encoded
 	return text
 }
 
@@ -117,7 +113,7 @@ func pair(s string, into map[string]any) error {
 	return nil
 }
 
-// runOptions are what is asked of the model.
+// runOptions are the options of the model.
 type runOptions struct {
 	adapter.Options
 	read map[string]any // what was given, by name
@@ -164,7 +160,7 @@ func (o *runOptions) set(s string) error {
 	return nil
 }
 
-// inputError says what does not fit, a line for each.
+// inputError returns an error with a line for each value that does not match the schema.
 func inputError(err error) error {
 	e, ok := errors.AsType[*flow.InputError](err)
 	if !ok {

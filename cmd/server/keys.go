@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -12,77 +11,61 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/lingserve/lingserve/access"
 )
 
-// keyOptions are the flags of the command.
-type keyOptions struct {
+// keyCommand has what "lingserve keys" works with.
+type keyCommand struct {
+	streams
 	file, name, role, scopes, expires string
 	json                              bool
 }
 
-func keysCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	var o keyOptions
-	set := flag.NewFlagSet("keys", flag.ContinueOnError)
-	set.StringVar(&o.file, "file", "", "key `FILE`; list and check read LINGSERVE_API_KEYS too")
-	set.StringVar(&o.name, "name", "", "`NAME` of the owner; keys may share a name")
-	set.StringVar(&o.role, "role", "user", "`ROLE`: user, operator or admin (user)")
-	set.StringVar(&o.scopes, "scopes", "", "comma-separated `LIST` of workflows[:PATTERN], agents[:PATTERN], sessions, admin; the default is all of the role")
-	set.StringVar(&o.expires, "expires", "", "`TIME`: 90d, 12h, 2027-01-31 or 2027-01-31T12:00:00Z; the default is never")
-	set.BoolVar(&o.json, "json", false, "print one JSON object per line")
-	rest, status, ok := arguments(set, args, stdout, stderr)
-	names := []string{"new", "list", "check"}
-	switch {
-	case !ok:
-		return status
-	case len(rest) == 0:
-		return usage(stderr, "keys", "the action is missing; expected one of %s", strings.Join(names, ", "))
-	case len(rest) > 1 && rest[0] == "check":
-		// It is not repeated: it is likely to be the key.
-		return usage(stderr, "keys", "unexpected argument; send the key to standard input, so that it is in no process list and no history")
-	case len(rest) > 1:
-		return usage(stderr, "keys", "unexpected argument %q", rest[1])
+func keysCommand(s streams) *cobra.Command {
+	o := keyCommand{streams: s}
+	create := newCommand("keys new", func([]string) error { return o.create(time.Now()) })
+	create.Flags().StringVar(&o.name, "name", "", "`NAME` of the owner; keys may share a name")
+	create.Flags().StringVar(&o.role, "role", "user", "`ROLE`: user, operator or admin")
+	create.Flags().StringVar(&o.scopes, "scopes", "", "comma-separated `LIST` of workflows[:PATTERN], agents[:PATTERN], sessions, admin; the default is all of the role")
+	create.Flags().StringVar(&o.expires, "expires", "", "`TIME`: 90d, 12h, 2027-01-31 or 2027-01-31T12:00:00Z; the default is never")
+	check := newCommand("keys check", func([]string) error { return o.withKeys(o.check) })
+	check.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 { // it is not repeated: it is probably the key
+			return usagef("unexpected argument; send the key to standard input, so that it is in no process list and no history")
+		}
+		return checkArgs(cmd, args)
 	}
-	if rest[0] != "new" {
-		for _, name := range []string{"name", "role", "scopes", "expires"} {
-			if f := set.Lookup(name); f.Value.String() != f.DefValue {
-				return usage(stderr, "keys", "--%s is only for \"lingserve keys new\"", name)
-			}
-		}
-	}
-	switch rest[0] {
-	case "new":
-		return newKey(&o, time.Now(), stdout, stderr)
-	case "list", "check":
-		keys, err := access.NewKeys(access.KeysOptions{File: o.file, Environment: os.Getenv("LINGSERVE_API_KEYS")})
-		if err != nil {
-			return fail(stderr, err)
-		}
-		defer keys.Close()
-		if rest[0] == "list" {
-			err = listKeys(&o, keys.All(), time.Now(), stdout, stderr)
-		} else {
-			err = checkKey(&o, keys, stdin, stdout, stderr)
-		}
-		if err != nil {
-			return fail(stderr, err)
-		}
-		return exitOK
-	}
-	return usage(stderr, "keys", "unknown action %q%s", rest[0], didYouMean(rest[0], names, ""))
+	cmd := newCommand("keys", nil, create,
+		newCommand("keys list", func([]string) error {
+			return o.withKeys(func(keys *access.Keys) error { return o.list(keys.All()) })
+		}), check)
+	cmd.PersistentFlags().StringVar(&o.file, "file", "", "key `FILE`; list and check read LINGSERVE_API_KEYS too")
+	cmd.PersistentFlags().BoolVar(&o.json, "json", false, "print one JSON object per line")
+	return cmd
 }
 
-// newKey makes a key and prints it.
-func newKey(o *keyOptions, now time.Time, stdout, stderr io.Writer) int {
+// withKeys reads the keys of the file and the environment for an action.
+func (o *keyCommand) withKeys(do func(*access.Keys) error) error {
+	keys, err := access.NewKeys(access.KeysOptions{File: o.file, Environment: os.Getenv("LINGSERVE_API_KEYS")})
+	if err != nil {
+		return err
+	}
+	defer keys.Close()
+	return do(keys)
+}
+
+// create creates a key and prints it.
+func (o *keyCommand) create(now time.Time) error {
 	p := access.Principal{Name: o.name}
 	if err := access.CheckName(o.name); err != nil {
-		return usage(stderr, "keys", "--name: %v", err)
+		return usagef("--name: %v", err)
 	}
 	var err error
 	if p.Role, err = access.ParseRole(o.role); err != nil {
-		return usage(stderr, "keys", "--role: %v", err)
+		return usagef("--role: %v", err)
 	}
 	var scopes []string
 	for scope := range strings.SplitSeq(o.scopes, ",") {
@@ -91,41 +74,38 @@ func newKey(o *keyOptions, now time.Time, stdout, stderr io.Writer) int {
 		}
 	}
 	if p.Scopes, err = access.ParseScopes(scopes); err != nil {
-		return usage(stderr, "keys", "--scopes: %v", err)
+		return usagef("--scopes: %v", err)
 	}
 	var expires time.Time
 	if o.expires != "" {
 		if expires, err = expiry(o.expires, now); err != nil {
-			return usage(stderr, "keys", "--expires: %v", err)
+			return usagef("--expires: %v", err)
 		}
 	}
 	key, text := access.NewKey(p, expires)
-	// As a server will read it: what does not go together is said now.
-	if _, err := access.ParseKey(key.Entry()); err != nil {
-		return usage(stderr, "keys", "%v", err)
+	if _, err := access.ParseKey(key.Entry()); err != nil { // such as a scope that the role may not have
+		return usagef("%v", err)
 	}
 	if o.file != "" {
 		if err := access.AddKey(o.file, &key); err != nil {
-			return fail(stderr, err)
+			return err
 		}
 	}
 	if o.json {
-		row := struct {
+		return printJSON(o.out, struct {
 			Key   string `json:"key"`
 			ID    string `json:"id"`
 			Entry string `json:"entry"`
-		}{text, key.ID, key.Entry()}
-		_ = printJSON(stdout, row)
-		return exitOK
+		}{text, key.ID, key.Entry()})
 	}
-	fmt.Fprintln(stdout, text)
+	fmt.Fprintln(o.out, text)
 	if o.file == "" {
-		fmt.Fprintln(stdout, key.Entry())
-		fmt.Fprintf(stderr, "The first line is the key for %s; store it now, because it is not shown again. The second line is the entry for the key file.\n", o.name)
+		fmt.Fprintln(o.out, key.Entry())
+		fmt.Fprintf(o.err, "The first line is the key for %s; store it now, because it is not shown again. The second line is the entry for the key file.\n", o.name)
 	} else {
-		fmt.Fprintf(stderr, "This is the key for %s; store it now, because it is not shown again. Its entry in %s has the id %s.\n", o.name, o.file, key.ID)
+		fmt.Fprintf(o.err, "This is the key for %s; store it now, because it is not shown again. Its entry in %s has the id %s.\n", o.name, o.file, key.ID)
 	}
-	return exitOK
+	return nil
 }
 
 // expiry reads a time, or how long from now.
@@ -172,22 +152,22 @@ func rowOf(k *access.Key, now time.Time) keyRow {
 	return row
 }
 
-func listKeys(o *keyOptions, keys []access.Key, now time.Time, stdout, stderr io.Writer) error {
+func (o *keyCommand) list(keys []access.Key) error {
 	if len(keys) == 0 && !o.json {
-		fmt.Fprintln(stderr, "there are no keys; create one with \"lingserve keys new\"")
+		fmt.Fprintln(o.err, "there are no keys; create one with \"lingserve keys new\"")
 		return nil
 	}
-	out := newListing(stdout, o.json, "ID", "NAME", "ROLE", "SCOPES", "EXPIRES", "STATE", "PLACE")
+	out := newListing(o.out, o.json, "ID", "NAME", "ROLE", "SCOPES", "EXPIRES", "STATE", "PLACE")
 	for i := range keys {
-		row := rowOf(&keys[i], now)
+		row := rowOf(&keys[i], time.Now())
 		out.add(row, row.ID, row.Name, row.Role, cmp.Or(row.Scopes, "all"), cmp.Or(row.Expires, "never"), row.State, row.Place)
 	}
 	return out.end()
 }
 
-// checkKey says whose key it is that somebody types or pipes in. Without one, that the entries could be read is all there is to say.
-func checkKey(o *keyOptions, keys *access.Keys, stdin io.Reader, stdout, stderr io.Writer) error {
-	text, err := readSecret(stdin, stderr)
+// check shows the owner of the key on standard input. Without a key, it says that all entries are valid.
+func (o *keyCommand) check(keys *access.Keys) error {
+	text, err := readSecret(o.in, o.err)
 	if err != nil {
 		return err
 	}
@@ -195,7 +175,7 @@ func checkKey(o *keyOptions, keys *access.Keys, stdin io.Reader, stdout, stderr 
 		return errors.New("there are no keys to check; lingserve keys new creates one")
 	}
 	if text == "" {
-		fmt.Fprintf(stderr, "all %d keys are valid; to check a key, send it to standard input\n", keys.Len())
+		fmt.Fprintf(o.err, "all %d keys are valid; to check a key, send it to standard input\n", keys.Len())
 		return nil
 	}
 	key, err := keys.Find(text)
@@ -205,7 +185,7 @@ func checkKey(o *keyOptions, keys *access.Keys, stdin io.Reader, stdout, stderr 
 		}
 		return errors.New(refusal.Detail)
 	}
-	return listKeys(o, []access.Key{*key}, time.Now(), stdout, stderr)
+	return o.list([]access.Key{*key})
 }
 
 // readSecret reads a line; what is typed at a terminal is not shown.

@@ -15,7 +15,7 @@ import (
 	"github.com/lingserve/lingserve/web"
 )
 
-// limitsOf are those of the server. What the settings leave to the machine, it is asked.
+// limitsOf returns the limits of the server. The machine has those that the settings leave open.
 func limitsOf(c *config.Config, log *slog.Logger) web.Limits {
 	l := web.Limits{
 		Memory: int64(c.Limit.Memory), Connections: c.Limit.Connections, ConnectionsPerAddress: c.Limit.ConnectionsPerAddress,
@@ -40,7 +40,7 @@ func limitsOf(c *config.Config, log *slog.Logger) web.Limits {
 	return l
 }
 
-// boundTapes bounds the sessions of a store, where they are to be.
+// boundTapes bounds the number of sessions of a store, if the settings do. Its error is for the user.
 func boundTapes(c *config.Config, store tape.Store) (tape.Store, error) {
 	share := cmp.Or(c.Limit.SessionsPerCaller, (c.Limit.Sessions+1)/2)
 	if c.Limit.Sessions == 0 && share == 0 {
@@ -48,13 +48,13 @@ func boundTapes(c *config.Config, store tape.Store) (tape.Store, error) {
 	}
 	bounded, err := tape.Bound(context.Background(), store, c.Limit.Sessions, share)
 	if err != nil {
-		return nil, errors.Join(err, store.Close())
+		return nil, databaseError(c, errors.Join(err, store.Close()))
 	}
 	return bounded, nil
 }
 
-// newBudget makes the budget that the settings describe. What a session has cost is on its tape; without a store, sessions begin at nothing.
-// Only a server has the spending stored.
+// newBudget makes the budget of the settings. The tape of a session has its cost; without a store, sessions begin at 0. Only a server stores the
+// spending.
 func newBudget(c *config.Config, store tape.Store, spending adapter.SpendingStore, log *slog.Logger) *adapter.Budget {
 	cost := c.Limit.Cost
 	o := adapter.BudgetOptions{Run: micro(cost.Run), Session: micro(cost.Session), Caller: micro(cost.Caller), Day: micro(cost.Day), Log: log}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,7 +28,7 @@ type localRun struct {
 	reader *tube.Reader
 	info   flow.Info
 	closed chan struct{} // Close has returned
-	said   *words
+	causes *causes
 }
 
 func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer) (*localRun, error) {
@@ -64,7 +65,7 @@ func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer)
 		log = newLog(stderr, c)
 	}
 	models.Log = log
-	said := new(words)
+	causes := new(causes)
 	model := c.Model
 	if j.model == "" && info.Model != "" {
 		model = info.Model
@@ -78,7 +79,7 @@ func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer)
 	ctx = trail.With(ctx, trail.Trail{Run: "local"})
 	// The run is not canceled through its context: Cancel lets it end with an event that says why.
 	m := ling.New(context.WithoutCancel(ctx), defaults, &ling.Options{
-		Models: providers.WithCauses(models, said.add), Log: log, Workflow: info.Name, Model: model,
+		Models: providers.WithCauses(models, causes.add), Log: log, Workflow: info.Name, Model: model,
 		MaxBots: c.Run.MaxBots, MaxTasks: c.Run.MaxTasks, MaxResult: int(c.Run.MaxResult), MaxLog: int(c.Run.MaxLog),
 	})
 	m.SetCustomParams(j.params)
@@ -86,7 +87,7 @@ func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer)
 		m.Cancel(err)
 		return nil, err
 	}
-	r := &localRun{m: m, reader: m.Tube().NewReader(0), info: info, closed: make(chan struct{}), said: said}
+	r := &localRun{m: m, reader: m.Tube().NewReader(0), info: info, closed: make(chan struct{}), causes: causes}
 	limit := time.AfterFunc(c.Run.Timeout, func() { m.Cancel(fmt.Errorf("it took longer than %s", c.Run.Timeout)) })
 	go func() {
 		defer close(r.closed)
@@ -108,9 +109,6 @@ func unknownWorkflow(name string, workflows *flow.Registry, from string) error {
 	}
 	return fmt.Errorf("unknown workflow %q%s expected one of %s (%s)", name, cmp.Or(didYouMean(name, names, ""), ";"), strings.Join(names, ", "), from)
 }
-
-// Said is what the models' servers said when they failed.
-func (r *localRun) Said() []string { return r.said.all() }
 
 func (r *localRun) ID() string      { return r.m.ID() }
 func (r *localRun) Info() flow.Info { return r.info }
@@ -145,28 +143,23 @@ func (r *localRun) Cancel(cause error) {
 	<-r.closed
 }
 
-// words are what models' servers said during a run, each once.
-type words struct {
+// causes are the messages of models' servers about failures during a run, without duplicates.
+type causes struct {
 	mu   sync.Mutex
 	list []string
 }
 
-func (w *words) add(model, said string) {
-	line := model + ": " + said
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, known := range w.list {
-		if known == line {
-			return
-		}
-	}
-	if len(w.list) < maxProblems {
-		w.list = append(w.list, line)
+func (c *causes) add(model, cause string) {
+	line := model + ": " + cause
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.list) < maxProblems && !slices.Contains(c.list, line) {
+		c.list = append(c.list, line)
 	}
 }
 
-func (w *words) all() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.list
+func (c *causes) all() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.list
 }

@@ -15,8 +15,7 @@ import (
 // flushTime is how long the end of the program waits for a collector to take the last spans.
 const flushTime = 5 * time.Second
 
-// openTraces begins to send spans where the environment says so. stop sends the last of them; it is to be called when all work has
-// ended.
+// openTraces starts to send spans if the environment says so. stop sends the last of them; call it when all work has ended.
 func openTraces(c *config.Config, log *slog.Logger) (traces *telemetry.Traces, stop func(), err error) {
 	traces, err = telemetry.OpenTraces(context.Background(), telemetry.TraceOptions{Log: log, Version: build().version, Secrets: secretsOf(c), ProxyEnv: c.Upstream.ProxyEnv})
 	if err != nil {
@@ -49,10 +48,10 @@ func secretsOf(c *config.Config) []string {
 	return secrets
 }
 
-// propagated says whether a provider or an MCP server is told of traces.
+// propagated reports whether a provider or an MCP server gets the ids of traces.
 func propagated(c *config.Config, name string) bool { return slices.Contains(c.Traces.Propagate, name) }
 
-// newLog makes the log that the settings ask for. None of their secrets is ever in it.
+// newLog makes the log of the settings. It never has their secrets.
 func newLog(w io.Writer, c *config.Config) *slog.Logger {
 	return telemetry.NewLog(w, telemetry.LogOptions{Level: c.Log.Level, JSON: c.Log.Format == "json", Secrets: secretsOf(c)})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,84 +21,68 @@ func newMetrics(c *config.Config, models *adapter.Registry, workflows *flow.Regi
 	m := telemetry.NewMetrics(b.version, b.commit, telemetry.MetricNames{
 		Workflow: func(name string) bool { _, ok := workflows.Get(name); return ok || name == web.CompletionWorkflow },
 		Agent:    func(name string) bool { _, ok := c.Agent(name); return ok },
-		Model:    names.has,
+		Model:    names.hasModel,
 	})
 	models.Observer = m
 	return m, names
 }
 
-// operatorNames are what the operator has named in the configuration and in workflows. Callers may name other models.
+// operatorNames are the names in the configuration and in workflows. Callers may name other models.
 type operatorNames struct {
 	c         *config.Config
 	models    *adapter.Registry
 	workflows *flow.Registry
 
-	mu    sync.Mutex
-	names map[string]bool
-	read  time.Time
+	mu        sync.Mutex
+	collected []string // models
+	at        time.Time
 }
 
-// namesFor is how long the names are used before they are collected anew, as workflows come and go.
-const namesFor = 5 * time.Second
+// hasModel reports whether "provider:model" is one of the models.
+func (n *operatorNames) hasModel(name string) bool {
+	return slices.Contains(n.allModels(), name)
+}
 
-// has says whether "provider:model" is one of the models.
-func (n *operatorNames) has(name string) bool {
+// allModels returns the models. They are collected again after five seconds, because workflows can be reloaded.
+func (n *operatorNames) allModels() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.names[name] {
-		return true
+	if !n.at.IsZero() && time.Since(n.at) < 5*time.Second {
+		return n.collected
 	}
-	n.refreshLocked()
-	return n.names[name]
-}
-
-// refreshLocked collects the models anew where that was some time ago.
-func (n *operatorNames) refreshLocked() {
-	if !n.read.IsZero() && time.Since(n.read) < namesFor {
-		return
-	}
-	n.names, n.read = map[string]bool{}, time.Now()
-	add := func(chain string) {
-		for _, link := range adapter.Links(chain) {
-			n.names[link] = true
-		}
-	}
-	add(n.c.Model)
-	add(strings.Join(n.models.Names(), ","))
+	chains := append(n.models.Names(), n.c.Model)
 	for _, a := range n.c.Agents {
-		add(a.Model)
+		chains = append(chains, a.Model)
 	}
 	for _, w := range n.workflows.All() {
 		info := w.Info()
-		for _, model := range info.Models() {
-			add(model)
+		chains = append(chains, info.Models()...)
+	}
+	n.collected, n.at = nil, time.Now()
+	for _, name := range adapter.Links(strings.Join(chains, ",")) {
+		if name != "" && !slices.Contains(n.collected, name) {
+			n.collected = append(n.collected, name)
 		}
 	}
+	return n.collected
 }
 
-// all lists everything that the operator has named.
-func (n *operatorNames) all() (all telemetry.Names) {
+// all returns all names.
+func (n *operatorNames) all() telemetry.Names {
+	all := telemetry.Names{Models: n.allModels()}
 	for _, w := range n.workflows.All() {
 		all.Workflows = append(all.Workflows, w.Info().Name)
 	}
 	for _, a := range n.c.Agents {
 		all.Agents = append(all.Agents, a.Name)
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.refreshLocked()
-	for name := range n.names {
-		if name != "" { // no default model
-			all.Models = append(all.Models, name)
-		}
-	}
 	return all
 }
 
-// watch lets the metrics ask for what goes on. It comes before the channels serve, so that nothing of theirs is missed.
+// watch connects the metrics with their sources. It is called before the channels serve, so that the metrics miss nothing.
 func (s *server) watch() {
 	k := s.channels.Kernel
-	k.Observer = channel.Observers{k.Observer, channel.Count(s.metrics)}
+	k.Observer = channel.Observers{k.Observer, s.metrics}
 	s.metrics.Watch(telemetry.Sources{
 		Server: s.web.Load, Lanes: s.turns.Lanes, Approvals: s.agents.Waiting, Providers: s.models.Load, Channels: s.channels.Pending,
 		Database: s.shared.watched(), Routes: s.web.Routes,

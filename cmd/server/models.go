@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"iter"
 	"os"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/config"
@@ -18,63 +19,69 @@ import (
 	"github.com/lingserve/lingserve/internal/textview"
 )
 
-// modelsAtOnce is how many servers are asked at a time: enough that one that hangs does not hold up the rest, few enough that no
-// limit on connections is met.
-const modelsAtOnce = 4
+// maxChecks is how many servers are checked at a time: enough that one that hangs does not delay the others, and below the limits of
+// connections.
+const maxChecks = 4
 
-// inventory is what "lingserve models" does.
+// inventory is what "lingserve models" works with.
 type inventory struct {
+	streams
 	providers.Checker
-	named   []string        // by the workflows
-	unasked map[string]bool // providers that nobody has set anything for; they may be there all the same
-	json    bool
-	stdout  io.Writer
-	stderr  io.Writer
+	settings config.Flags
+	named    []string        // by the workflows
+	unset    map[string]bool // providers without any setting; they may exist all the same
+	json     bool
 }
 
-func modelsCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
-	set, settings := newFlags("models")
-	i := inventory{stdout: stdout, stderr: stderr}
-	remote := set.Bool("remote", false, "list the models that the providers offer")
-	set.BoolVar(&i.json, "json", false, "print one JSON object per line")
-	set.BoolVar(&i.Quick, "quick", false, "only test whether a model answers")
-	set.DurationVar(&i.Timeout, "timeout", 30*time.Second, "`TIME` to wait for each answer (30s)")
-	rest, status, ok := arguments(set, args, stdout, stderr)
-	check := len(rest) > 0 && rest[0] == "check"
-	switch {
-	case !ok:
-		return status
-	case i.Timeout <= 0:
-		return usage(stderr, "models", "--timeout is %v; expected a duration above 0, such as 30s", i.Timeout)
-	case check && *remote:
-		return usage(stderr, "models", "--remote does not go with check; it lists models")
-	case check:
-		rest = rest[1:]
-	case len(rest) > 0 && strings.Contains(rest[0], ":"):
-		return usage(stderr, "models", "unexpected argument %q; to test a model, use \"lingserve models check %s\"", rest[0], rest[0])
-	case len(rest) > 0:
-		return usage(stderr, "models", "unexpected argument %q%s", rest[0], didYouMean(rest[0], []string{"check"}, ""))
+func modelsCommand(s streams) *cobra.Command {
+	i := &inventory{streams: s}
+	remote := false
+	check := newCommand("models check", func(args []string) error { return i.run(true, args, i.check) })
+	check.Flags().BoolVar(&i.Quick, "quick", false, "only test whether a model answers")
+	cmd := newCommand("models", func([]string) error {
+		if remote {
+			return i.run(false, nil, i.listRemote)
+		}
+		return i.run(true, nil, i.list)
+	}, check)
+	cmd.Flags().BoolVar(&remote, "remote", false, "list the models that the providers offer")
+	cmd.PersistentFlags().BoolVar(&i.json, "json", false, "print one JSON object per line")
+	cmd.PersistentFlags().DurationVar(&i.Timeout, "timeout", 30*time.Second, "`TIME` to wait for each answer")
+	addSettings(cmd.PersistentFlags(), &i.settings)
+	return cmd
+}
+
+// run makes the configured models and calls do with the names of models in args. do can use the models that workflows name if they are read.
+func (i *inventory) run(readWorkflows bool, args []string, do func(ctx context.Context, names []string) error) error {
+	if i.Timeout <= 0 {
+		return usagef("--timeout is %v; expected a duration above 0, such as 30s", i.Timeout)
 	}
-	for _, chain := range rest {
+	var names []string
+	for _, chain := range args {
 		for _, name := range adapter.Links(chain) {
 			if !strings.Contains(name, ":") {
-				return usage(stderr, "models", "%q is no model; expected PROVIDER:NAME, such as openai:gpt-4o-mini", name)
+				return usagef("%q is no model; expected PROVIDER:NAME, such as openai:gpt-4o-mini", name)
+			}
+			if !slices.Contains(names, name) {
+				names = append(names, name)
 			}
 		}
 	}
-	c, err := config.Load(settings, os.Environ())
+	c, err := config.Load(&i.settings, os.Environ())
 	if err != nil {
-		return fail(stderr, err)
+		return err
 	}
 	stop, err := i.open(c)
 	if err != nil {
-		return fail(stderr, err)
+		return err
 	}
 	defer stop()
-	if len(rest) == 0 && !*remote {
+	var failed error
+	if readWorkflows && len(names) == 0 {
 		workflows, _, err := openWorkflows(c)
-		if err != nil { // the others are there nevertheless
-			status = fail(stderr, err)
+		if err != nil { // the valid workflows are used
+			printError(i.err, err)
+			failed = exitStatus(exitFailed)
 		}
 		if workflows != nil {
 			i.named = workflows.Models()
@@ -82,34 +89,27 @@ func modelsCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	}
 	ctx, stopSignals := interruptible()
 	defer stopSignals()
-	switch {
-	case check:
-		return cmp.Or(i.check(ctx, rest), status)
-	case *remote:
-		return i.remote(ctx)
-	}
-	i.list()
-	return status
+	return cmp.Or(do(ctx, names), failed)
 }
 
 // open makes the models that are configured. stop ends what they run.
 func (i *inventory) open(c *config.Config) (stop func(), err error) {
-	i.unasked = map[string]bool{}
+	i.unset = map[string]bool{}
 	for _, p := range c.Providers {
-		i.unasked[p.Name] = !p.Set
+		i.unset[p.Name] = !p.Set
 	}
 	i.Models, stop, err = providers.New(c)
 	return stop, err
 }
 
-// list prints what can be used, the default marked.
-func (i *inventory) list() {
+// list prints the models that can be used, and marks the default.
+func (i *inventory) list(context.Context, []string) error {
 	first := adapter.Links(i.Models.Default)[0]
 	for _, name := range i.Models.Usable(i.named...) {
 		switch {
 		case i.json:
 			provider, _, _ := strings.Cut(name, ":")
-			_ = printJSON(i.stdout, struct {
+			_ = printJSON(i.out, struct {
 				Model    string  `json:"model"`
 				Provider string  `json:"provider"`
 				Default  bool    `json:"default,omitempty"`
@@ -121,7 +121,8 @@ func (i *inventory) list() {
 			i.line("%s%s", name, i.price(name))
 		}
 	}
-	i.unconfigured()
+	i.printUnconfigured()
+	return nil
 }
 
 // prices are those of a model, in dollars for a million tokens.
@@ -150,8 +151,8 @@ func (p *prices) String() string {
 	return fmt.Sprintf("  $%g in, $%g cached, $%g out", p.Input, p.Cached, p.Output)
 }
 
-// remote prints what the servers say that they have.
-func (i *inventory) remote(ctx context.Context) int {
+// listRemote prints the models that the servers of providers list.
+func (i *inventory) listRemote(ctx context.Context, _ []string) error {
 	var listers, silent []string
 	for _, prefix := range i.Models.Providers() {
 		switch _, lists := i.Models.Provider(prefix).(adapter.Lister); {
@@ -166,24 +167,25 @@ func (i *inventory) remote(ctx context.Context) int {
 		names []string
 		err   error
 	}
-	status := exitOK
-	for prefix, a := range inOrder(listers, modelsAtOnce, func(prefix string) answer {
+	var failed error
+	for prefix, a := range inOrder(listers, maxChecks, func(prefix string) answer {
 		names, err := i.List(ctx, prefix)
 		return answer{names, err}
 	}) {
 		if ctx.Err() != nil {
-			return exitInterrupted
+			return exitStatus(exitInterrupted)
 		}
-		if a.err != nil && i.unasked[prefix] && providers.Code(a.err) == adapter.CodeUnavailable {
-			continue // such as an Ollama that does not run: nobody said that it should
+		if a.err != nil && i.unset[prefix] && providers.Code(a.err) == adapter.CodeUnavailable {
+			continue // such as an Ollama that is not installed
 		}
 		if a.err != nil {
-			status = fail(i.stderr, fmt.Errorf("%s: %s", prefix, providers.Message(a.err)))
+			printError(i.err, fmt.Errorf("%s: %s", prefix, providers.Message(a.err)))
+			failed = exitStatus(exitFailed)
 			continue
 		}
 		for _, name := range a.names {
 			if i.json {
-				_ = printJSON(i.stdout, struct {
+				_ = printJSON(i.out, struct {
 					Model    string `json:"model"`
 					Provider string `json:"provider"`
 				}{prefix + ":" + name, prefix})
@@ -193,14 +195,14 @@ func (i *inventory) remote(ctx context.Context) int {
 		}
 	}
 	if len(silent) > 0 {
-		fmt.Fprintf(i.stderr, "these providers have no list of models: %s\n", strings.Join(silent, ", "))
+		fmt.Fprintf(i.err, "these providers have no list of models: %s\n", strings.Join(silent, ", "))
 	}
-	i.unconfigured()
-	return status
+	i.printUnconfigured()
+	return failed
 }
 
-// unconfigured says which providers there would be.
-func (i *inventory) unconfigured() {
+// printUnconfigured names the providers that are not configured.
+func (i *inventory) printUnconfigured() {
 	var missing []string
 	for _, prefix := range i.Models.Providers() {
 		if !i.Models.Configured(prefix) {
@@ -208,35 +210,42 @@ func (i *inventory) unconfigured() {
 		}
 	}
 	if len(missing) > 0 {
-		fmt.Fprintf(i.stderr, "not configured: %s (see docs/models.md)\n", strings.Join(missing, ", "))
+		fmt.Fprintf(i.err, "not configured: %s (see docs/models.md)\n", strings.Join(missing, ", "))
 	}
 }
 
-// line prints a line. Names may come from a server, so they are not to steer the terminal.
+// line prints a line without escape sequences: names may come from a server.
 func (i *inventory) line(format string, args ...any) {
 	text := strings.ReplaceAll(textview.Clean(fmt.Sprintf(format, args...)), "\n", " ")
-	fmt.Fprintln(i.stdout, strings.TrimRight(text, " "))
+	fmt.Fprintln(i.out, strings.TrimRight(text, " "))
 }
 
-// inOrder calls f for each item, atOnce at a time, and yields the results in the order of the items, each as soon as it and those
-// before it are there. When it returns, nothing runs any more: f should end early where nobody wants its result.
+// inOrder calls f for each item, atOnce at a time, and yields each result in the order of the items as early as possible. All calls have
+// ended when it returns; f should end early if its context is canceled.
 func inOrder[T, R any](items []T, atOnce int, f func(T) R) iter.Seq2[T, R] {
 	return func(yield func(T, R) bool) {
 		results := make([]chan R, len(items))
+		slots := make(chan struct{}, atOnce)
+		stopped := make(chan struct{})
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer close(stopped)
 		for n := range results {
-			results[n] = make(chan R, 1) // so that no worker waits for its turn to be printed
+			results[n] = make(chan R, 1) // so that no call waits until its result is used
 		}
-		var next atomic.Int64
-		var workers sync.WaitGroup
-		defer workers.Wait()
-		defer next.Store(int64(len(items))) // nothing more is begun
-		for range min(atOnce, len(items)) {
-			workers.Go(func() {
-				for n := next.Add(1) - 1; n < int64(len(items)); n = next.Add(1) - 1 {
-					results[n] <- f(items[n])
+		wg.Go(func() {
+			for n, item := range items {
+				select {
+				case slots <- struct{}{}:
+				case <-stopped:
+					return
 				}
-			})
-		}
+				wg.Go(func() {
+					results[n] <- f(item)
+					<-slots
+				})
+			}
+		})
 		for n, item := range items {
 			if !yield(item, <-results[n]) {
 				return

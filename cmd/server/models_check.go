@@ -11,47 +11,40 @@ import (
 	"github.com/lingserve/lingserve/internal/providers"
 )
 
-// check tries the models with these names, or all. Each has one attempt.
-func (i *inventory) check(ctx context.Context, names []string) int {
+// check checks the models with these names, or all. Each has one attempt.
+func (i *inventory) check(ctx context.Context, names []string) error {
 	i.Models.Retries.Attempts = 1
-	// One limit, for all that a check does; that for the connection alone may be nearer.
+	// --timeout is the limit of each answer; only the limit of the connection may be shorter.
 	i.Models.Timeouts.FirstToken, i.Models.Timeouts.Idle, i.Models.Timeouts.Total = -1, -1, -1
-	all := len(names) == 0
 	var trials []providers.Result
-	if all {
-		trials = i.everything()
-	} else {
-		for _, chain := range names {
-			for _, name := range adapter.Links(chain) {
-				if !slices.ContainsFunc(trials, func(t providers.Result) bool { return t.Model == name }) {
-					trials = append(trials, providers.Result{Model: name})
-				}
-			}
-		}
+	for _, name := range names {
+		trials = append(trials, providers.Result{Model: name})
+	}
+	if len(names) == 0 {
+		trials = i.allTrials()
 	}
 	width := 0
 	for _, t := range trials {
 		width = max(width, utf8.RuneCountInString(t.Name()))
 	}
-	status := exitOK
-	for _, t := range inOrder(trials, modelsAtOnce, func(t providers.Result) providers.Result { return i.Check(ctx, t) }) {
+	var failed error
+	for _, t := range inOrder(trials, maxChecks, func(t providers.Result) providers.Result { return i.Check(ctx, t) }) {
 		if ctx.Err() != nil {
-			return exitInterrupted
+			return exitStatus(exitInterrupted)
 		}
 		if t.Status == "fail" {
-			status = exitFailed
+			failed = exitStatus(exitFailed)
 		}
-		i.result(t, width)
+		i.printResult(t, width)
 	}
-	if all {
-		i.unconfigured()
+	if len(names) == 0 {
+		i.printUnconfigured()
 	}
-	return status
+	return failed
 }
 
-// everything lists what there is to try: each model that can be used or that a workflow wants, and each provider that is
-// set up without any.
-func (i *inventory) everything() (trials []providers.Result) {
+// allTrials lists each model that can be used or that a workflow names, and each provider that is configured without models.
+func (i *inventory) allTrials() (trials []providers.Result) {
 	models := i.Models.Usable(i.named...)
 	for _, chain := range i.named {
 		models = append(models, adapter.Links(chain)...)
@@ -61,38 +54,27 @@ func (i *inventory) everything() (trials []providers.Result) {
 		trials = append(trials, providers.Result{Model: model})
 	}
 	for _, prefix := range i.Models.Providers() {
-		if i.Models.Configured(prefix) && !i.unasked[prefix] && !slices.ContainsFunc(models, func(m string) bool { return strings.HasPrefix(m, prefix+":") }) {
+		if i.Models.Configured(prefix) && !i.unset[prefix] && !slices.ContainsFunc(models, func(m string) bool { return strings.HasPrefix(m, prefix+":") }) {
 			trials = append(trials, providers.Result{Provider: prefix})
 		}
 	}
 	return trials
 }
 
-// result prints a line, and below it a table of what a model can do.
-func (i *inventory) result(t providers.Result, width int) {
+// printResult prints a line, and below it a table of the model's features.
+func (i *inventory) printResult(t providers.Result, width int) {
 	if i.json {
 		t.Seconds = milliseconds(t.Seconds)
 		for n := range t.Checks {
 			t.Checks[n].Seconds = milliseconds(t.Checks[n].Seconds)
 		}
-		_ = printJSON(i.stdout, t)
+		_ = printJSON(i.out, t)
 		return
 	}
-	var what string
-	switch t.Status {
-	case "ok":
-		what = strings.TrimRight(fmt.Sprintf("%.2fs  %s", t.Seconds, t.Message), " ")
-	default:
-		what = t.Message
-	}
-	i.line("%-4s  %-*s  %s", t.Status, width, t.Name(), what)
+	i.line("%-4s  %-*s  %s", t.Status, width, t.Name(), timed(t.Status, t.Seconds, t.Message))
 	i.quote(6, t.Cause)
 	for _, p := range t.Checks {
-		note := p.Message
-		if p.Status == providers.OK && p.Seconds > 0 {
-			note = strings.TrimRight(fmt.Sprintf("%.2fs  %s", p.Seconds, p.Message), " ")
-		}
-		i.line("      %-12s  %-4s  %s", p.Check, p.Status, note)
+		i.line("      %-12s  %-4s  %s", p.Check, p.Status, timed(p.Status, p.Seconds, p.Message))
 		i.quote(26, p.Cause) // below the message
 	}
 	if u := t.Usage; u != nil && len(t.Checks) > 0 {
@@ -104,7 +86,15 @@ func (i *inventory) result(t providers.Result, width int) {
 	}
 }
 
-// quote prints what a model's server said, behind so many spaces.
+// timed returns the message of a result, after the time of a success if it was measured.
+func timed(status string, seconds float64, message string) string {
+	if status != providers.OK || seconds == 0 {
+		return message
+	}
+	return strings.TrimRight(fmt.Sprintf("%.2fs  %s", seconds, message), " ")
+}
+
+// quote prints the message of a model's server, indented.
 func (i *inventory) quote(indent int, said string) {
 	if said != "" {
 		i.line("%*scause: %s", indent, "", said)

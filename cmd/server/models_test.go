@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -76,8 +77,12 @@ func standIn() *fakeproviders.Server {
 }
 
 func TestModelScripts(t *testing.T) {
+	scripts, err := filepath.Abs("testdata/models") // a command in this process changes the folder
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/models",
+		Dir:                 scripts,
 		RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("GORACE", os.Getenv("GORACE"))
@@ -89,6 +94,7 @@ func TestModelScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"call": inProcess,
 			// nobody NAME puts an address at which nothing answers into the variable NAME.
 			"nobody": func(ts *testscript.TestScript, neg bool, args []string) {
 				ts.Setenv(args[0], "http://127.0.0.1:1") // a port that the system gives to nobody
@@ -163,7 +169,7 @@ func bookOf(p *fakeProvider, names ...string) (*inventory, *bytes.Buffer, *bytes
 	models := new(adapter.Registry)
 	models.Register("fake", p)
 	var out, errs bytes.Buffer
-	return &inventory{Checker: providers.Checker{Models: models, Quick: true, Timeout: 30 * time.Second}, stdout: &out, stderr: &errs}, &out, &errs
+	return &inventory{Checker: providers.Checker{Models: models, Quick: true, Timeout: 30 * time.Second}, streams: streams{out: &out, err: &errs}}, &out, &errs
 }
 
 func TestACheckAsksFourAtATimeAndPrintsInOrder(t *testing.T) {
@@ -171,8 +177,8 @@ func TestACheckAsksFourAtATimeAndPrintsInOrder(t *testing.T) {
 		var p fakeProvider
 		i, out, _ := bookOf(&p, "9s", "1s", "2s", "8s", "3s", "wrong-4s", "5s")
 		began := time.Now()
-		if status := i.check(t.Context(), nil); status != exitFailed {
-			t.Errorf("status %d", status)
+		if status := i.check(t.Context(), nil); status != exitStatus(exitFailed) {
+			t.Errorf("status %v", status)
 		}
 		want := `ok    fake:1s        1.00s
 ok    fake:2s        2.00s
@@ -202,7 +208,7 @@ func TestACheckBoundsTheTimeOfEachModel(t *testing.T) {
 		i.Models.Timeouts = adapter.Timeouts{FirstToken: time.Second, Total: time.Second}
 		i.Timeout = 2 * time.Minute
 		began := time.Now()
-		i.check(t.Context(), nil)
+		_ = i.check(t.Context(), nil)
 		if took := time.Since(began); took != 4*time.Minute {
 			t.Errorf("it took %v", took)
 		}
@@ -220,8 +226,8 @@ func TestAnInterruptedCheckEndsAtOnce(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(3*time.Second, func() { cancel(errInterrupted) })
 		began := time.Now()
-		if status := i.check(ctx, nil); status != exitInterrupted || time.Since(began) != 3*time.Second || p.busy.Load() != 0 {
-			t.Errorf("status %d after %v; %d go on", status, time.Since(began), p.busy.Load())
+		if status := i.check(ctx, nil); status != exitStatus(exitInterrupted) || time.Since(began) != 3*time.Second || p.busy.Load() != 0 {
+			t.Errorf("status %v after %v; %d go on", status, time.Since(began), p.busy.Load())
 		}
 		if out.String() != "ok    fake:1s  1.00s\n" || errs.Len() > 0 {
 			t.Errorf("%s%s", out, errs)
@@ -241,17 +247,17 @@ func TestACheckAsksProvidersWithoutModelsForTheirList(t *testing.T) {
 		i.Models.Register("azure", keyless{})
 		i.Models.Register("moonshot", keyless{})
 		i.named = []string{"named:1s, fake:1s", "azure:1s"}
-		if status := i.check(t.Context(), nil); status != exitFailed {
-			t.Errorf("status %d", status)
+		if status := i.check(t.Context(), nil); status != exitStatus(exitFailed) {
+			t.Errorf("status %v", status)
 		}
 		want := `fail  azure:1s  set NO_KEY
 ok    fake:1s   1.00s
 ok    named:1s  1.00s
 skip  bots:     no model is configured; list your models in providers.bots.models, or test one with "lingserve models check bots:NAME"
 fail  down:     refused the key
-ok    empty:    0.00s  the provider has no models
-ok    gpu:      0.00s  4 models, e.g. llama3.2, mistral, phi4; list your models in providers.gpu.models
-ok    one:      0.00s  1 model, a[31m b; list your models in providers.one.models
+ok    empty:    the provider has no models
+ok    gpu:      4 models, e.g. llama3.2, mistral, phi4; list your models in providers.gpu.models
+ok    one:      1 model, a[31m b; list your models in providers.one.models
 `
 		if diff := cmp.Diff(want, out.String()); diff != "" {
 			t.Error(diff)
@@ -262,8 +268,8 @@ ok    one:      0.00s  1 model, a[31m b; list your models in providers.one.model
 
 		out.Reset()
 		errs.Reset()
-		if status := i.remote(t.Context()); status != exitFailed {
-			t.Errorf("status %d", status)
+		if status := i.listRemote(t.Context(), nil); status != exitStatus(exitFailed) {
+			t.Errorf("status %v", status)
 		}
 		if diff := cmp.Diff("gpu:llama3.2\ngpu:mistral\ngpu:phi4\ngpu:qwen3:8b\none:a[31m b\n", out.String()); diff != "" {
 			t.Error(diff)

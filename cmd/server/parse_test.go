@@ -82,12 +82,12 @@ func TestParseCommand(t *testing.T) {
 		{"the final value of text that is not JSON", []string{"--final", "--strict"}, `{"a":1`, 1, nil, "line 1, column 7"},
 		{"no document", nil, "I cannot help\nwith that.", 1, []string{
 			`{"uri":"$reasoning_context","delta":"I cannot help\nwith that."}`,
-		}, "line 2, column 11: the text ends without a JSON document"},
+		}, "the text ends without a JSON document"},
 		{"nothing at all", []string{"--strict"}, "", 1, nil, "line 1, column 1"},
-		{"too deep", []string{"--strict", "--final"}, "\n" + strings.Repeat("[", 600), 1, nil, "line 2, column 513: byte 513: the depth exceeds its limit"},
-		{"too deep, in chunks", []string{"--strict", "--final", "--chunk=100"}, "\n" + strings.Repeat("[", 600), 1, nil, "line 2, column 513: byte 513: the depth exceeds its limit"},
+		{"too deep", []string{"--strict", "--final"}, "\n" + strings.Repeat("[", 600), 1, nil, "byte 513: the depth exceeds its limit"},
+		{"too deep, in chunks", []string{"--strict", "--final", "--chunk=100"}, "\n" + strings.Repeat("[", 600), 1, nil, "byte 513: the depth exceeds its limit"},
 		{"an unknown flag", []string{"--stric"}, "", 2, nil, "unknown flag --stric"},
-		{"a file name", []string{"x.json"}, "", 2, nil, "send the text to standard input"},
+		{"a file name", []string{"x.json"}, "", 2, nil, `unexpected argument "x.json"`},
 		{"a root that is no uri", []string{"--root", "/a"}, "", 2, nil, "empty segment"},
 		{"a chunk that is no number", []string{"--chunk", "x"}, "", 2, nil, "--chunk"},
 		{"a chunk below zero", []string{"--chunk=-1"}, "", 2, nil, "--chunk is -1"},
@@ -95,7 +95,7 @@ func TestParseCommand(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
-			status := parseCommand(tt.args, strings.NewReader(tt.stdin), &stdout, &stderr)
+			status := command(append([]string{"parse"}, tt.args...), strings.NewReader(tt.stdin), &stdout, &stderr)
 			if status != tt.status {
 				t.Errorf("exit status %d, want %d", status, tt.status)
 			}
@@ -132,7 +132,7 @@ func TestParseCommandPrintsEventsAsTheInputComes(t *testing.T) {
 	stdout := make(lines)
 	status := make(chan int, 1)
 	go func() {
-		status <- parseCommand(nil, stdin, stdout, io.Discard)
+		status <- command([]string{"parse"}, stdin, stdout, io.Discard)
 		close(stdout)
 	}()
 	for _, step := range []struct{ in, out string }{
@@ -181,7 +181,7 @@ func (e *endless) Read(p []byte) (int, error) {
 func TestParseCommandEndsQuietlyWhenNobodyReads(t *testing.T) {
 	for _, err := range []error{syscall.EPIPE, io.ErrClosedPipe} {
 		var stderr bytes.Buffer
-		if s := parseCommand(nil, &endless{}, broken{err}, &stderr); s != 0 || stderr.Len() > 0 {
+		if s := command([]string{"parse"}, &endless{}, broken{err}, &stderr); s != 0 || stderr.Len() > 0 {
 			t.Errorf("%v: exit status %d, standard error %q", err, s, &stderr)
 		}
 	}
@@ -189,13 +189,13 @@ func TestParseCommandEndsQuietlyWhenNobodyReads(t *testing.T) {
 
 func TestParseCommandSaysWhatItCannotReadOrWrite(t *testing.T) {
 	var stderr bytes.Buffer
-	if s := parseCommand(nil, &endless{}, broken{syscall.ENOSPC}, &stderr); s != 1 || !strings.Contains(stderr.String(), "no space left") {
+	if s := command([]string{"parse"}, &endless{}, broken{syscall.ENOSPC}, &stderr); s != 1 || !strings.Contains(stderr.String(), "no space left") {
 		t.Errorf("exit status %d, standard error %q", s, &stderr)
 	}
 	stderr.Reset()
 	stdin := io.MultiReader(strings.NewReader(`{"a":1,`), iotest.ErrReader(errors.New("the cable is cut")))
 	var stdout bytes.Buffer
-	if s := parseCommand([]string{"--strict"}, stdin, &stdout, &stderr); s != 1 || !strings.Contains(stderr.String(), "the cable is cut") {
+	if s := command([]string{"parse", "--strict"}, stdin, &stdout, &stderr); s != 1 || !strings.Contains(stderr.String(), "the cable is cut") {
 		t.Errorf("exit status %d, standard error %q", s, &stderr)
 	}
 	if got := stdout.String(); got != "{\"uri\":\"a\",\"delta\":1}\n" {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -27,10 +28,11 @@ func mustConfig(t *testing.T) *config.Config {
 func TestAllSessionsAreCopiedFromFilesToADatabase(t *testing.T) {
 	server := postgrestest.Run(t)
 	t.Chdir(t.TempDir())
-	files, err := openStore(mustConfig(t), nil, slog.New(slog.DiscardHandler), nil)
+	d, err := openDatabase(mustConfig(t), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
+	files := d.tapes(nil, nil)
 	names := []string{"a b  c", "webhook:it's \"me\"", "$(x)", "天气"}
 	handle := ""
 	for i, name := range names {
@@ -49,13 +51,13 @@ func TestAllSessionsAreCopiedFromFilesToADatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := files.Close(); err != nil {
+	if err := errors.Join(files.Close(), d.Close()); err != nil {
 		t.Fatal(err)
 	}
 	run := func(want int, args ...string) string {
 		t.Helper()
 		var stdout, stderr bytes.Buffer
-		if code := tapeCommand(args, strings.NewReader(""), &stdout, &stderr); code != want {
+		if code := command(append([]string{"tape"}, args...), strings.NewReader(""), &stdout, &stderr); code != want {
 			t.Fatalf("tape %q: %d: %s", args, code, stderr.String())
 		}
 		return stdout.String() + stderr.String()
@@ -82,10 +84,12 @@ func TestAllSessionsAreCopiedFromFilesToADatabase(t *testing.T) {
 		}
 	}
 	t.Setenv("LINGSERVE_DATABASE", server.URL())
-	store, err := openStore(mustConfig(t), nil, slog.New(slog.DiscardHandler), nil)
+	shared, err := openDatabase(mustConfig(t), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer shared.Close()
+	store := shared.tapes(nil, nil)
 	defer store.Close()
 	for in, err := range store.Sessions(t.Context(), tape.SessionQuery{Prefix: names[0]}) {
 		if err != nil {
@@ -108,7 +112,7 @@ func TestAnAddressOfADatabaseIsNotShown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("LINGSERVE_DATABASE", tt.url)
 			var stderr bytes.Buffer
-			if code := tapeCommand([]string{"list"}, strings.NewReader(""), io.Discard, &stderr); code != exitFailed {
+			if code := command([]string{"tape", "list"}, strings.NewReader(""), io.Discard, &stderr); code != exitFailed {
 				t.Errorf("the status is %d", code)
 			}
 			if got := stderr.String(); !strings.Contains(got, tt.want) || strings.Contains(got, "s3cretword") {

@@ -12,7 +12,7 @@ import (
 
 func readGuide(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", name))
+	text, err := os.ReadFile(filepath.Join(repository, name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestTheLinksOfTheGuidesLeadSomewhere(t *testing.T) {
 			if m[1] != "" {
 				to = path.Join(path.Dir(name), m[1])
 			}
-			if _, err := os.Stat(filepath.Join("..", "..", to)); err != nil {
+			if _, err := os.Stat(filepath.Join(repository, to)); err != nil {
 				t.Errorf("%s links to %s: %v", name, m[1], err)
 			} else if known := anchors[to]; known != nil && m[2] != "" && name != "CHANGELOG.md" && !slices.Contains(known, m[2]) {
 				t.Errorf("%s links to %s, and %s has no such heading", name, m[0], to)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/url"
@@ -12,14 +11,14 @@ import (
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/telemetry"
-	"github.com/lingserve/lingserve/web"
+	"github.com/lingserve/lingserve/store/db"
 )
 
 // replicas are this process and the others that use its database. A process alone has nil, whose methods it can call.
 type replicas struct {
 	*cluster.Cluster
 	leases *cluster.Leases // of sessions
-	stored *database
+	runs   *db.Runs
 }
 
 // awayAfter is how long the database must be unavailable before readiness and metrics report it.
@@ -27,22 +26,18 @@ const awayAfter = 2 * time.Second
 
 // joinReplicas makes this process one of those that use the database. It returns nil if the database is of one process. Its error is for the
 // user.
-func joinReplicas(ctx context.Context, c *config.Config, log *slog.Logger) (*replicas, error) {
+func joinReplicas(ctx context.Context, c *config.Config, d *database, log *slog.Logger) (*replicas, error) {
 	if !c.Replicas() {
 		return nil, nil
-	}
-	d, err := openDatabase(c, log)
-	if err != nil {
-		return nil, err
 	}
 	joined, err := cluster.Join(ctx, cluster.Options{
 		Store: d.Runs(), Version: build().version, Reach: databaseAddress(c), Listen: c.InternalAddr, Log: log,
 		MaxBody: max(int64(c.HTTP.MaxBody), int64(c.Files.MaxSize)/3*4) + 1<<20,
 	})
 	if err != nil {
-		return nil, errors.Join(databaseError(c, err), d.close())
+		return nil, databaseError(c, err)
 	}
-	return &replicas{joined, joined.Leases("tape", d.Runs()), d}, nil
+	return &replicas{joined, joined.Leases("tape", d.Runs()), d.Runs()}, nil
 }
 
 // databaseAddress is the host and port of the database.
@@ -67,7 +62,7 @@ func (r *replicas) close(log *slog.Logger) {
 	if r == nil {
 		return
 	}
-	if err := errors.Join(r.Close(), r.stored.close()); err != nil {
+	if err := r.Close(); err != nil {
 		log.Warn("cannot leave the replicas cleanly", "error", err)
 	}
 }
@@ -76,13 +71,6 @@ func (r *replicas) close(log *slog.Logger) {
 func (r *replicas) away() bool {
 	since := r.FailingSince()
 	return !since.IsZero() && time.Since(since) >= awayAfter
-}
-
-// into gives a server what it needs of the replicas.
-func (r *replicas) into(o *web.Options) {
-	if r != nil {
-		o.Cluster, o.Holder, o.Away = r.Cluster, r.leases.Holder, r.away
-	}
 }
 
 // load is for the metrics.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -131,9 +132,13 @@ func TestADatabaseThatCannotBeReached(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := joinReplicas(t.Context(), c, log)
+		d, err := openDatabase(c, log)
+		if err != nil {
+			return err
+		}
+		e, err := joinReplicas(t.Context(), c, d, log)
 		e.close(log)
-		return err
+		return errors.Join(err, d.Close())
 	}
 	if err := open("LINGSERVE_DATABASE=" + s.URL()); err != nil {
 		t.Error(err)

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -41,7 +42,7 @@ type job struct {
 	server   string
 }
 
-// started is a run that goes on, here or on a server.
+// startedRun is a run in this process or on a server.
 type startedRun interface {
 	// Events yields what clients may see, up to the terminal event; a second call goes on after the first. An error is the
 	// last pair.
@@ -55,109 +56,119 @@ type startedRun interface {
 	Cancel(cause error)
 }
 
-func runCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	set, settings := newFlags("run")
+func runCommand(s streams) *cobra.Command {
+	var settings config.Flags
 	j := job{params: map[string]any{}}
-	set.Var(&j.input, "input", "`INPUT`: text, JSON, or NAME=TEXT per property; - is stdin")
+	cmd := newCommand("run", func(args []string) error {
+		j.workflow = args[0]
+		if err := j.input.readStdin(s.in); err != nil {
+			return err
+		}
+		if j.format == "" {
+			j.format = "jsonl"
+			if isTerminal(s.out) {
+				j.format = "text"
+			}
+		}
+		j.done = j.done || j.format == "text"
+		c, err := config.Load(&settings, os.Environ())
+		if err != nil {
+			return err
+		}
+		if c.Source("model").Kind == config.Flag { // other sources set only the default, which the workflow's model overrides
+			j.model = c.Model
+		}
+		// A closed reader is an error of a write, after which the run is canceled, instead of a signal.
+		signal.Ignore(syscall.SIGPIPE)
+		ctx, stop := interruptible()
+		defer stop()
+		return j.run(ctx, c, s)
+	})
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return usagef("unexpected argument %q; expected only a workflow name; give the input with --input", args[1])
+		}
+		return checkArgs(cmd, args)
+	}
+	set := cmd.Flags()
+	set.VarP(&j.input, "input", "i", "`INPUT`: text, JSON, or NAME=TEXT per property; - is stdin")
 	set.Func("param", "variable `NAME=TEXT` of the workflow's templates", func(s string) error { return pair(s, j.params) })
 	set.Func("option", "model option `NAME=VALUE`, such as temperature=0.2", j.options.set)
-	set.Func("format", "`FORMAT` of the output: text (default on a terminal), jsonl (default elsewhere), sse or json", func(s string) error {
-		if !slices.Contains([]string{"text", "jsonl", "sse", "json"}, s) {
-			return fmt.Errorf("unknown format %q; expected text, jsonl, sse or json", s)
-		}
-		j.format = s
-		return nil
-	})
+	set.VarP((*outputFormat)(&j.format), "format", "o", "`FORMAT` of the output: text (default on a terminal), jsonl (default elsewhere), sse or json")
 	set.BoolVar(&j.done, "done", false, "also print an event when a value is complete")
 	set.BoolVar(&j.html, "html", false, "also print events for the tags and the text in HTML")
 	set.BoolVar(&j.strict, "strict", false, "fail a bot if its answer does not match its schema; overrides on_invalid")
 	set.StringVar(&j.server, "server", "", "`URL` of a server to run it on; its key is in LINGSERVE_KEY")
-	rest, status, ok := arguments(set, args, stdout, stderr)
-	switch {
-	case !ok:
-		return status
-	case len(rest) == 0:
-		return usage(stderr, "run", "the name of the workflow is missing")
-	case len(rest) > 1:
-		return usage(stderr, "run", "unexpected argument %q; expected only a workflow name; give the input with --input", rest[1])
-	}
-	j.workflow = rest[0]
-	if err := j.input.readStdin(stdin); err != nil {
-		return fail(stderr, err)
-	}
-	if j.format == "" {
-		j.format = "jsonl"
-		if isTerminal(stdout) {
-			j.format = "text"
-		}
-	}
-	j.done = j.done || j.format == "text"
-	c, err := config.Load(settings, os.Environ())
-	if err != nil {
-		return fail(stderr, err)
-	}
-	if c.Source("model").Kind == config.Flag { // elsewhere it is only the default, and a workflow's own goes before it
-		j.model = c.Model
-	}
-
-	// A reader that has gone shows as an error of the write, after which the run is canceled, instead of as a signal.
-	signal.Ignore(syscall.SIGPIPE)
-	ctx, stop := interruptible()
-	defer stop()
-	return j.run(ctx, c, stdout, stderr)
+	addSettings(set, &settings)
+	return cmd
 }
 
-func (j *job) run(ctx context.Context, c *config.Config, stdout, stderr io.Writer) int {
+// outputFormat is the flag --format.
+type outputFormat string
+
+func (f *outputFormat) String() string { return string(*f) }
+func (f *outputFormat) Type() string   { return "format" }
+
+func (f *outputFormat) Set(s string) error {
+	if !slices.Contains([]string{"text", "jsonl", "sse", "json"}, s) {
+		return fmt.Errorf("unknown format %q; expected text, jsonl, sse or json", s)
+	}
+	*f = outputFormat(s)
+	return nil
+}
+
+func (j *job) run(ctx context.Context, c *config.Config, s streams) error {
 	var r startedRun
 	var err error
 	if j.server != "" {
 		r, err = startRemote(ctx, j, c)
 	} else {
-		r, err = startLocal(ctx, j, c, stderr)
+		r, err = startLocal(ctx, j, c, s.err)
+	}
+	interrupted := func() bool { return errors.Is(context.Cause(ctx), errInterrupted) }
+	if err != nil && interrupted() {
+		return exitStatus(exitInterrupted)
 	}
 	if err != nil {
-		if errors.Is(context.Cause(ctx), errInterrupted) {
-			return exitInterrupted
-		}
-		return fail(stderr, err)
+		return err
 	}
-	o := newOutput(j.format, stdout, stderr, r)
+	o := newOutput(j.format, s.out, s.err, r)
 	end, err := o.follow(ctx, r)
-	switch {
-	case errors.Is(context.Cause(ctx), errInterrupted):
+	if interrupted() {
 		r.Cancel(errInterrupted)
-		// The last events say so to whoever reads them.
+		// The last events say that the run was canceled.
 		rest, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		_, _ = o.follow(rest, r)
 		_ = o.finish(rest, r)
-		return exitInterrupted
-	case errors.Is(err, syscall.EPIPE):
-		r.Cancel(errors.New("the reader has gone"))
-		return exitOK
-	case err != nil:
+		return exitStatus(exitInterrupted)
+	}
+	if err == nil {
+		err = o.finish(ctx, r)
+	} else if !errors.Is(err, syscall.EPIPE) {
 		_ = o.finish(ctx, r)
-		r.Cancel(err)
-		return fail(stderr, err)
 	}
-	if err := o.finish(ctx, r); err != nil {
-		if errors.Is(err, syscall.EPIPE) {
-			return exitOK
-		}
-		return fail(stderr, err)
+	if err != nil {
+		r.Cancel(err) // does nothing after the end of the run
 	}
-	if j.format == "text" || j.format == "json" { // the others have them in their output
+	switch {
+	case errors.Is(err, syscall.EPIPE): // the reader of the output needs no more
+		return nil
+	case err != nil:
+		return err
+	}
+	if j.format == "text" || j.format == "json" { // the other formats have them
 		for _, warning := range end.warnings {
-			fmt.Fprintln(stderr, "lingserve: warning: "+warning)
+			fmt.Fprintln(s.err, "lingserve: warning: "+warning)
 		}
 	}
-	status := end.report(stderr, j.format == "text")
-	if local, ok := r.(*localRun); ok && (status != exitOK || j.format == "text") {
-		for _, words := range local.Said() {
-			_ = fail(stderr, errors.New("cause: "+words))
+	err = end.report(s.err, j.format == "text")
+	if local, ok := r.(*localRun); ok && (err != nil || j.format == "text") {
+		for _, cause := range local.causes.all() {
+			printError(s.err, errors.New("cause: "+cause))
 		}
 	}
-	return status
+	return err
 }
 
 // ending is how a run ended.
@@ -172,34 +183,34 @@ type ending struct {
 	warnings []string // of the workflow, for its author
 }
 
-// report says how the run ended where there is something to say. Errors that the run got over are told only if tell is set,
-// where they are not in the output already.
-func (e ending) report(stderr io.Writer, tell bool) int {
+// report prints how the run failed, and returns the exit status; nil if it completed. It prints the errors that did not end the run only if
+// printAll is set: other formats have them in their output.
+func (e ending) report(stderr io.Writer, printAll bool) error {
 	why := cmp.Or(e.fatal, e.failed, e.last, "no reason was given")
-	if e.status == "completed" || e.status == "failed" {
+	if printAll && (e.status == "completed" || e.status == "failed") {
 		for _, problem := range e.problems {
-			if tell && (problem != why || e.status == "completed") {
-				_ = fail(stderr, errors.New(problem))
+			if problem != why || e.status == "completed" {
+				printError(stderr, errors.New(problem))
 			}
 		}
-		if tell && e.omitted > 0 {
-			_ = fail(stderr, fmt.Errorf("and %d more errors; --format jsonl has them all", e.omitted))
+		if e.omitted > 0 {
+			printError(stderr, fmt.Errorf("and %d more errors; --format jsonl has them all", e.omitted))
 		}
 	}
+	ended := textview.Clean(e.status)
 	switch e.status {
 	case "completed":
-		return exitOK
+		return nil
 	case "canceled":
-		return fail(stderr, fmt.Errorf("the run was canceled: %s", textview.Clean(e.reason)))
-	}
-	ended := textview.Clean(e.status)
-	if ended == "interrupted" {
+		ended, why = "was canceled", textview.Clean(e.reason)
+	case "interrupted":
 		ended = "was interrupted"
 	}
-	return fail(stderr, fmt.Errorf("the run %s: %s", ended, why))
+	printError(stderr, fmt.Errorf("the run %s: %s", ended, why))
+	return exitStatus(exitFailed)
 }
 
-// maxProblems bounds what is kept to be told at the end.
+// maxProblems bounds the stored errors, warnings and causes of a run.
 const maxProblems = 20
 
 // output writes the events of a run in the format asked for.
@@ -228,8 +239,8 @@ func newOutput(format string, stdout, stderr io.Writer, r startedRun) *output {
 	return o
 }
 
-// patience is how long text that has come waits for text that should come before it.
-const patience = 8 * time.Second
+// maxReorder is how long text waits for text that should come before it.
+const maxReorder = 8 * time.Second
 
 // follow writes events as they come, until the run or ctx ends. What has come together is written together.
 func (o *output) follow(ctx context.Context, r startedRun) (ending, error) {
@@ -248,10 +259,10 @@ func (o *output) follow(ctx context.Context, r startedRun) (ending, error) {
 	}()
 	defer func() {
 		cancel()
-		for range items { // after an error of a write nobody wants the rest
+		for range items { // the rest after an error of a write
 		}
 	}()
-	wait := time.NewTimer(patience)
+	wait := time.NewTimer(maxReorder)
 	defer wait.Stop()
 	for {
 		if len(items) == 0 {
@@ -272,12 +283,12 @@ func (o *output) follow(ctx context.Context, r startedRun) (ending, error) {
 			if err := o.event(i.e); err != nil {
 				return o.end, err
 			}
-			wait.Reset(patience)
+			wait.Reset(maxReorder)
 		case <-wait.C:
 			if o.doc != nil {
 				o.doc.GiveUp()
 			}
-			wait.Reset(patience)
+			wait.Reset(maxReorder)
 		}
 	}
 }
@@ -327,7 +338,7 @@ func retryReason(code string) string {
 	return "the model failed"
 }
 
-// named remembers how the run goes.
+// named records the errors, the warnings and the end of the run.
 func (o *output) named(e tube.Event) {
 	switch e.Name {
 	case "retrying":
@@ -339,37 +350,8 @@ func (o *output) named(e tube.Event) {
 		}
 	case "error":
 		var d ling.ErrorData
-		if json.Unmarshal(e.Value, &d) != nil {
-			return
-		}
-		words := d.Message
-		if d.Bot != "" {
-			words = d.Bot + ": " + words
-		}
-		switch {
-		case d.Code != "" && d.Pointer != "":
-			words += " (" + d.Code + " at " + d.Pointer + ")"
-		case d.Code != "":
-			words += " (" + d.Code + ")"
-		}
-		words = strings.ReplaceAll(textview.Clean(words), "\n", " ")
-		switch {
-		case d.Fatal && o.end.fatal == "":
-			o.end.fatal = words
-		case !d.Fatal:
-			switch {
-			case d.Handled:
-				words += ", which was handled"
-			case d.Failed && o.end.failed == "":
-				o.end.failed = words
-			default:
-				o.end.last = words
-			}
-			if len(o.end.problems) < maxProblems {
-				o.end.problems = append(o.end.problems, words)
-			} else {
-				o.end.omitted++
-			}
+		if json.Unmarshal(e.Value, &d) == nil {
+			o.end.add(d)
 		}
 	case "finished":
 		var d struct{ Status string }
@@ -379,6 +361,37 @@ func (o *output) named(e tube.Event) {
 		var d struct{ Reason string }
 		_ = json.Unmarshal(e.Value, &d)
 		o.end.status, o.end.reason = "canceled", d.Reason
+	}
+}
+
+// add records an error of the run.
+func (e *ending) add(d ling.ErrorData) {
+	text := d.Message
+	if d.Bot != "" {
+		text = d.Bot + ": " + text
+	}
+	switch {
+	case d.Code != "" && d.Pointer != "":
+		text += " (" + d.Code + " at " + d.Pointer + ")"
+	case d.Code != "":
+		text += " (" + d.Code + ")"
+	}
+	text = strings.ReplaceAll(textview.Clean(text), "\n", " ")
+	switch {
+	case d.Fatal:
+		e.fatal = cmp.Or(e.fatal, text)
+		return
+	case d.Handled:
+		text += ", which was handled"
+	case d.Failed && e.failed == "":
+		e.failed = text
+	default:
+		e.last = text
+	}
+	if len(e.problems) < maxProblems {
+		e.problems = append(e.problems, text)
+	} else {
+		e.omitted++
 	}
 }
 
@@ -400,30 +413,19 @@ func (o *output) finish(ctx context.Context, r startedRun) error {
 	return o.w.Flush()
 }
 
-// isTerminal says whether w is a character device other than the null device.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return false
-	}
-	null, err := os.Stat(os.DevNull)
-	return err != nil || !os.SameFile(info, null)
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // terminalWidth returns the columns of a terminal, 0 if w is none.
 func terminalWidth(w io.Writer) int {
 	f, ok := w.(*os.File)
-	if !ok || !isTerminal(w) {
+	if !ok {
 		return 0
 	}
-	width, _, err := term.GetSize(int(f.Fd()))
-	if err != nil {
-		return 0
-	}
+	width, _, _ := term.GetSize(int(f.Fd()))
 	return width
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -20,6 +21,15 @@ func TestMain(m *testing.M) {
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	testscript.Main(m, map[string]func(){"lingserve": main})
 }
+
+// repository is the folder of the repository: tests change the current folder.
+var repository = func() string {
+	folder, err := filepath.Abs("../..")
+	if err != nil {
+		panic(err)
+	}
+	return folder
+}()
 
 // isSetting says whether a variable of the environment changes what lingserve does.
 func isSetting(name string) bool {
@@ -41,35 +51,56 @@ var scriptVariables = []string{"NO_COLOR", "TERM", "HOME", "LINGSERVE_KEY", "MIN
 // oneAtATime guards the folder and the environment of this process.
 var oneAtATime sync.Mutex
 
-// inProcess is the command "call lingserve": it runs lingserve in this process, in the folder and the environment of a script. It starts no process, so it takes a few
-// milliseconds; "exec lingserve" is for what needs standard input, signals or a server.
-func inProcess(ts *testscript.TestScript, neg bool, args []string) {
+// commandIn runs lingserve in this process, in a folder and with only these settings in the environment.
+func commandIn(dir string, environ []string, stdin io.Reader, stdout, stderr io.Writer, args ...string) (status int, err error) {
 	oneAtATime.Lock()
 	defer oneAtATime.Unlock()
 	folder, err := os.Getwd()
-	ts.Check(err)
-	ts.Check(os.Chdir(ts.MkAbs(".")))
+	if err != nil {
+		return 0, err
+	}
+	if err := os.Chdir(dir); err != nil {
+		return 0, err
+	}
 	before := os.Environ()
+	for _, kv := range before { // the others stay: parallel tests start programs
+		if name, _, _ := strings.Cut(kv, "="); isSetting(name) {
+			os.Unsetenv(name)
+		}
+	}
+	for _, kv := range environ {
+		name, value, _ := strings.Cut(kv, "=")
+		os.Setenv(name, value)
+	}
 	defer func() {
-		os.Clearenv()
+		for _, kv := range environ {
+			name, _, _ := strings.Cut(kv, "=")
+			os.Unsetenv(name)
+		}
 		for _, kv := range before {
 			name, value, _ := strings.Cut(kv, "=")
 			os.Setenv(name, value)
 		}
-		ts.Check(os.Chdir(folder))
+		err = os.Chdir(folder)
 	}()
+	return command(args, stdin, stdout, stderr), nil
+}
+
+// inProcess is the command "call lingserve", which starts no process and takes a few milliseconds; "exec lingserve" is for what needs
+// standard input, signals or a server.
+func inProcess(ts *testscript.TestScript, neg bool, args []string) {
 	names := slices.Clone(scriptVariables)
 	for _, s := range config.Settings() {
 		names = append(names, s.Variables()...)
 	}
+	var environ []string
 	for _, name := range names {
-		if value := ts.Getenv(name); value != "" {
-			os.Setenv(name, value)
-		} else {
-			os.Unsetenv(name)
+		if value := ts.Getenv(name); value != "" || slices.Contains(scriptVariables, name) {
+			environ = append(environ, name+"="+value)
 		}
 	}
-	status := command(args[1:], strings.NewReader(""), ts.Stdout(), ts.Stderr())
+	status, err := commandIn(ts.MkAbs("."), environ, strings.NewReader(""), ts.Stdout(), ts.Stderr(), args[1:]...)
+	ts.Check(err)
 	if neg != (status != exitOK) {
 		ts.Fatalf("lingserve ended with status %d", status)
 	}
@@ -85,9 +116,10 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("GORACE", os.Getenv("GORACE"))
+			e.Setenv("LINGSERVE_DEMO_PACE", "0")
 			// What the machine is set up with must not change what the scripts see.
 			for _, kv := range os.Environ() {
-				if name, _, _ := strings.Cut(kv, "="); isSetting(name) {
+				if name, _, _ := strings.Cut(kv, "="); isSetting(name) && name != "LINGSERVE_DEMO_PACE" {
 					e.Setenv(name, "")
 				}
 			}

@@ -18,79 +18,50 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/agent/team"
+	"github.com/spf13/cobra"
+
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/admin"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/https"
-	"github.com/lingserve/lingserve/internal/providers"
 	"github.com/lingserve/lingserve/internal/systemd"
 	"github.com/lingserve/lingserve/internal/telemetry"
 	"github.com/lingserve/lingserve/tool/mcp"
-	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
 )
 
-func serveCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
-	set, settings := newFlags("serve")
-	printConfig := set.Bool("print-config", false, "print all settings with their sources, and exit")
-	rest, status, ok := arguments(set, args, stdout, stderr)
-	switch {
-	case !ok:
-		return status
-	case len(rest) > 0:
-		return usage(stderr, "serve", "unexpected argument %q", rest[0])
-	}
-	c, err := config.Load(settings, os.Environ())
-	if err != nil {
-		return fail(stderr, err)
-	}
-	if *printConfig {
-		if err := c.Print(stdout); err != nil {
-			return fail(stderr, err)
+func serveCommand(s streams) *cobra.Command {
+	var settings config.Flags
+	printConfig := false
+	cmd := newCommand("serve", func([]string) error {
+		c, err := config.Load(&settings, os.Environ())
+		if err != nil {
+			return err
 		}
-		return exitOK
-	}
-	// The signals are caught before anything is started, so that none of them finds the server half made.
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	defer signal.Stop(signals)
-	if err := serve(c, signals, stderr); err != nil {
-		return fail(stderr, err)
-	}
-	return exitOK
+		if printConfig {
+			return c.Print(s.out)
+		}
+		// The signals are caught before anything is started, so that none of them finds a server that is half started.
+		signals := make(chan os.Signal, 4)
+		signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+		defer signal.Stop(signals)
+		return serve(c, signals, s.err)
+	})
+	cmd.Flags().BoolVar(&printConfig, "print-config", false, "print all settings with their sources, and exit")
+	addSettings(cmd.Flags(), &settings)
+	return cmd
 }
 
-// server is what "lingserve serve" runs, in the order in which it is made.
+// server is what "lingserve serve" runs.
 type server struct {
-	c         *config.Config
-	log       *slog.Logger
-	closers   []func()
+	core
 	traces    *telemetry.Traces
-	entrance  *entrance
+	access    *accessRules
 	encrypted *https.Encryption
-	models    *adapter.Registry
-	keys      *providers.Keys // of the models' providers
-	workflows *flow.Registry
-	from      string // where the workflows come from
-	shared    *replicas
-	database  *database
 	metrics   *telemetry.Metrics
 	names     *operatorNames
-	turns     *turn.Framework
-	agents    *team.Team
 	channels  *channels
 	web       *web.Server
-}
-
-// later has f called when the server ends, before all that was given before.
-func (s *server) later(f func()) { s.closers = append(s.closers, f) }
-
-func (s *server) close() {
-	for _, f := range slices.Backward(s.closers) {
-		f()
-	}
 }
 
 // serve runs the server until a signal ends it. Its errors are for the user: each line says one thing that is wrong.
@@ -98,11 +69,9 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	if err := errors.Join(c.CheckListen(), c.CheckAdmin(), c.CheckWorkspace()); err != nil {
 		return err
 	}
-	s := &server{c: c, log: newLog(stderr, c)}
+	s := &server{core: core{c: c, log: newLog(stderr, c)}}
 	defer s.close()
-	for _, step := range []func() error{
-		s.prepare, func() error { return s.openStores(signals) }, s.assemble,
-	} {
+	for _, step := range []func() error{s.prepare, s.openModels, s.openStore, s.assemble} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -110,63 +79,38 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	return s.run(signals, stderr)
 }
 
-// prepare makes all that needs neither an address nor the data folder.
+// prepare opens the traces, the access rules and the certificates.
 func (s *server) prepare() error {
 	traces, stopTraces, err := openTraces(s.c, s.log)
 	if err != nil {
 		return err
 	}
 	s.traces = traces
-	s.later(stopTraces)
+	s.atClose(stopTraces)
 	for _, warning := range s.c.Warnings {
 		s.log.Warn("check a setting", "warning", warning)
 	}
-	if s.entrance, err = newEntrance(s.c, s.log); err != nil {
+	if s.access, err = newAccess(s.c, s.log); err != nil {
 		return err
 	}
-	s.later(s.entrance.close)
-	if s.encrypted, err = https.New(s.c, build().version, s.log); err != nil {
-		return err
-	}
-	models, keys, stopModels, err := providers.NewWithKeys(s.c)
-	if err != nil {
-		return err
-	}
-	s.models, s.keys = models, keys
-	s.later(stopModels)
-	models.Log = s.log
-	s.workflows, s.from, err = openWorkflows(s.c)
+	s.atClose(s.access.close)
+	s.encrypted, err = https.New(s.c, build().version, s.log)
 	return err
 }
 
-// openStores connects with the other replicas, and opens the database.
-func (s *server) openStores(signals <-chan os.Signal) (err error) {
-	// An address that is in use often means that this server runs already: its data folder must not be touched then.
-	if err := free(s.c.Addr); err != nil {
+// openStore opens the database if the address is free and no other server uses it.
+func (s *server) openStore() error {
+	// An address that is in use often means that this server runs already. Then its database must not be opened.
+	if err := checkFree(s.c.Addr); err != nil {
 		return listenError(s.c, err)
 	}
-	starting, started := untilSignal(signals)
-	s.shared, err = joinReplicas(starting, s.c, s.log)
-	started()
-	if starting.Err() != nil { // also where it was in time
-		s.shared.close(s.log)
-		return context.Cause(starting)
-	}
-	if err != nil {
+	if err := s.openDatabase(); err != nil {
 		return err
 	}
-	s.later(func() { s.shared.close(s.log) }) // the last of all that keeps something
-	if s.database, err = openDatabase(s.c, s.log); err != nil {
-		return err
+	if err := s.database.inUse; err != nil {
+		return databaseError(s.c, fmt.Errorf("%w; stop that one, or give this server its own database", err))
 	}
-	s.later(func() { _ = s.database.close() })
-	if s.c.Database != config.InMemory && !s.c.Replicas() {
-		if err := s.database.serve(); err != nil {
-			return databaseError(s.c, err)
-		}
-		s.later(s.database.unserve)
-	}
-	s.entrance.door.Tickets = s.database.newTickets(s.c)
+	s.access.Door.Tickets = s.database.newTickets(s.c)
 	return nil
 }
 
@@ -176,50 +120,44 @@ func (s *server) assemble() (err error) {
 	o := serverOptions(c, s.workflows, s.models, log)
 	s.metrics, s.names = newMetrics(c, s.models, s.workflows)
 	o.Observer, o.AccessLog = s.metrics, c.Log.Access
-	o.Runs = s.database.Runs()
-	if o.Tapes, err = openTapes(c, s.shared, log, s.metrics); err != nil {
+	if err := s.openTapes(s.metrics, s.database.Usage()); err != nil {
 		return err
 	}
-	s.later(func() { o.Tapes.Close() })
-	o.FileStore = s.database.Files()
-	s.models.Budget = newBudget(c, o.Tapes, s.database.Usage(), log)
-	s.later(func() { s.models.Budget.Close() })
-	turns, agents, servers, stopTurns, err := newTurns(c, s.models, s.workflows, o.Tapes, o.Ledger, log)
-	if err != nil {
+	o.Runs, o.FileStore, o.Tapes = s.database.Runs(), s.database.Files(), s.tapes
+	if err := s.openTurns(o.Ledger); err != nil {
 		return err
 	}
-	s.turns, s.agents = turns, agents
-	s.later(stopTurns)
-	agents.WarnOfMissingWorkflows(log)
-	if s.channels, err = newChannels(c, s.database, o.Tapes, turns, agents, log); err != nil {
+	if s.channels, err = newChannels(&s.core); err != nil {
 		return err
 	}
-	s.later(func() {
+	s.atClose(func() {
 		ctx, cancel := context.WithCancel(context.Background())
-		cancel() // what is on its way has had its time
+		cancel() // the grace period of messages is over
 		if err := s.channels.Close(ctx); err != nil {
 			log.WarnContext(ctx, "cannot close the channels cleanly", "error", err)
 		}
 	})
-	s.channels.look(c, agents, log)
-	s.entrance.into(&o)
-	s.shared.into(&o)
+	s.channels.warn(c, s.agents, log)
+	o.Access, o.Proxies = s.access.Access, s.access.proxies
+	if s.shared != nil {
+		o.Cluster, o.Holder, o.Away = s.shared.Cluster, s.shared.leases.Holder, s.shared.away
+	}
 	o.Servers = func() map[string]string {
 		states := map[string]string{}
-		for _, st := range servers.Status() {
+		for _, st := range s.servers.Status() {
 			if st.State != mcp.Ready {
 				states[st.Name] = cmp.Or(st.Reason, st.State)
 			}
 		}
 		return states
 	}
-	o.Turns, o.Agents, o.Channels, o.Kernel = turns, agents, s.channels, s.channels.Kernel
+	o.Turns, o.Agents, o.Channels, o.Kernel = s.turns, s.agents, s.channels, s.channels.Kernel
 	o.ChannelNames = slices.AppendSeq(config.ChannelTypes(), maps.Keys(c.Access.Channels))
 	o.Tracer, s.channels.Kernel.Tracer = s.traces.Provider(), s.traces.Channels()
 	if s.web, err = web.New(o); err != nil {
 		return databaseError(c, err)
 	}
-	s.later(func() { s.web.Close() })
+	s.atClose(func() { s.web.Close() })
 	if s.shared != nil {
 		s.shared.Serve(s.web.Handler())
 	}
@@ -230,7 +168,7 @@ func (s *server) assemble() (err error) {
 // run serves until a signal ends it.
 func (s *server) run(signals <-chan os.Signal, stderr io.Writer) error {
 	c, log := s.c, s.log
-	stopAdmin, err := admin.Listen(c, s.entrance.door, s.metrics, s.models.Budget, s.web.Handler(), log)
+	stopAdmin, err := admin.Listen(c, s.access.Door, s.metrics, s.models.Budget, s.web.Handler(), log)
 	if err != nil {
 		return err
 	}
@@ -268,7 +206,9 @@ func (s *server) run(signals <-chan os.Signal, stderr io.Writer) error {
 			if sig == syscall.SIGHUP {
 				s.workflowsReloaded(s.workflows.Reload())
 				s.reloadSettings()
-				s.entrance.reload(s.log)
+				if s.access.Door.Keys != nil && s.access.Door.Keys.Reload() == nil { // which logs its errors
+					s.log.InfoContext(ctx, "API keys reloaded")
+				}
 				s.encrypted.Reload()
 				continue
 			}
@@ -376,8 +316,8 @@ func warnOfOptions(log *slog.Logger, c *config.Config, workflows *flow.Registry)
 	}
 }
 
-// free says whether addr can be listened on.
-func free(addr string) error {
+// checkFree reports whether the server can listen on addr.
+func checkFree(addr string) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return err
@@ -401,30 +341,5 @@ func listenError(c *config.Config, err error) error {
 	return fmt.Errorf("cannot listen on %s: %w", c.Addr, err)
 }
 
-// untilSignal ends a context when the process is told to end: what is waited for at the start may take a minute. stop is called before the
-// signals are read again.
-func untilSignal(signals <-chan os.Signal) (ctx context.Context, stop func()) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			select {
-			case sig := <-signals:
-				if sig != syscall.SIGHUP { // there is nothing to reload yet
-					cancel(errAtStart)
-					return
-				}
-			case <-done:
-				return
-			}
-		}
-	})
-	return ctx, func() {
-		close(done)
-		wg.Wait()
-	}
-}
-
-// errAtStart is why a server ends that was told to before it had begun.
+// errAtStart is why a server ends that a signal stopped before it had started.
 var errAtStart = errors.New("a signal stopped the server while it was starting")

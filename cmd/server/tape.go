@@ -6,16 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/textview"
@@ -23,153 +23,133 @@ import (
 	"github.com/lingserve/lingserve/tape"
 )
 
-// tapeActions are what the command can do, with how many arguments each has at least and at most.
-var tapeActions = map[string]struct{ least, most int }{
-	"list": {0, 0}, "show": {1, 1}, "search": {2, 64}, "export": {1, 1}, "import": {1, 2}, "copy": {1, 1}, "delete": {1, 1}, "check": {0, 0},
-}
-
 // tapes is what "lingserve tape" works with.
 type tapes struct {
-	store     tape.Store
-	workspace string
-	json      bool
-	limit     int
-	stdout    io.Writer
-	stderr    io.Writer
+	streams
+	settings config.Flags
+	c        *config.Config
+	database *database
+	store    tape.Store
+	json     bool
+	limit    int
+	yes      bool
 }
 
-func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	set, settings := newFlags("tape")
-	t := tapes{stdout: stdout, stderr: stderr}
-	set.BoolVar(&t.json, "json", false, "print one JSON object per line")
-	set.IntVar(&t.limit, "limit", 0, "print at most `N` lines; the default of search is 20")
-	yes := set.Bool("yes", false, "confirm the deletion")
-	rest, status, ok := arguments(set, args, stdout, stderr)
-	names := []string{"list", "show", "search", "export", "import", "copy", "delete", "check"}
-	switch {
-	case !ok:
-		return status
-	case len(rest) == 0:
-		return usage(stderr, "tape", "the action is missing; expected one of %s", strings.Join(names, ", "))
-	case t.limit < 0:
-		return usage(stderr, "tape", "--limit is %d; expected a number above 0", t.limit)
-	}
-	name, rest := rest[0], rest[1:]
-	action, ok := tapeActions[name]
-	switch {
-	case !ok:
-		return usage(stderr, "tape", "unknown action %q%s", name, didYouMean(name, names, ""))
-	case name == "copy" && len(rest) == 0:
-		return usage(stderr, "tape", "the database to copy from is missing, such as sqlite:data/lingserve.db")
-	case len(rest) < action.least && len(rest) == 0:
-		return usage(stderr, "tape", "the session is missing; \"lingserve tape list\" lists them")
-	case len(rest) < action.least:
-		return usage(stderr, "tape", "the words to search for are missing")
-	case len(rest) > action.most:
-		return usage(stderr, "tape", "unexpected argument %q", rest[action.most])
-	case name == "delete" && !*yes:
-		return usage(stderr, "tape", "a deleted session cannot be restored; confirm with --yes")
-	}
-	c, err := config.Load(settings, os.Environ())
-	if err != nil {
-		return fail(stderr, err)
-	}
-	if err := checkDurable(c); err != nil {
-		return fail(stderr, err)
-	}
-	t.workspace = c.Workspace
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if !c.Replicas() && name != "import" && name != "copy" && name != "delete" { // two create it, and channels keep what has no tape
-		if _, err := os.Stat(c.DatabaseFile()); errors.Is(err, fs.ErrNotExist) {
-			if name == "list" || name == "check" {
-				t.none(c)
-				return exitOK
-			}
-			return fail(stderr, fmt.Errorf("unknown session %s in %s", show(rest[0]), c.DatabaseName()))
+func tapeCommand(s streams) *cobra.Command {
+	t := &tapes{streams: s}
+	show := newCommand("tape show", t.ofSession(t.show))
+	search := newCommand("tape search", t.ofSession(t.search))
+	remove := newCommand("tape delete", func(args []string) error {
+		if !t.yes {
+			return usagef("a deleted session cannot be restored; confirm with --yes")
 		}
+		return t.withStore(true, t.delete)(args)
+	})
+	remove.Flags().BoolVar(&t.yes, "yes", false, "confirm the deletion")
+	list := newCommand("tape list", t.withStore(false, t.list))
+	for _, cmd := range []*cobra.Command{list, show, search} {
+		cmd.Flags().IntVar(&t.limit, "limit", 0, "print at most `N` lines; the default of search is 20")
 	}
-	code := exitOK
-	err = withStore(ctx, c, stderr, func(store tape.Store, shared *replicas) (err error) {
-		t.store = store
-		if name == "check" {
-			code, err = t.check(ctx)
+	cmd := newCommand("tape", nil, list, show, search,
+		newCommand("tape export", t.ofSession(func(ctx context.Context, of *tape.Tape, _ []string) error { return of.Export(ctx, t.out) })),
+		newCommand("tape import", t.withStore(true, t.importSession)),
+		newCommand("tape copy", t.withStore(true, t.copyFrom)),
+		remove,
+		newCommand("tape check", t.withStore(false, t.check)),
+	)
+	cmd.PersistentFlags().BoolVar(&t.json, "json", false, "print one JSON object per line")
+	addSettings(cmd.PersistentFlags(), &t.settings)
+	return cmd
+}
+
+// tapeAction is what an action does with the store.
+type tapeAction func(ctx context.Context, args []string) error
+
+// withStore opens the store of sessions for an action. The action is called for a database that does not exist only if it creates one.
+func (t *tapes) withStore(creates bool, do tapeAction) func(args []string) error {
+	return func(args []string) (err error) {
+		if t.limit < 0 {
+			return usagef("--limit is %d; expected a number above 0", t.limit)
+		}
+		if t.c, err = config.Load(&t.settings, os.Environ()); err != nil {
 			return err
 		}
-		return t.do(ctx, c, shared, name, rest, stdin)
-	})
-	switch {
-	case err == nil:
-		return code
-	case ctx.Err() != nil:
-		return exitInterrupted
-	case errors.Is(err, syscall.EPIPE): // head has seen enough
-		return exitFailed
+		if err := checkDurable(t.c); err != nil {
+			return err
+		}
+		if _, err := os.Stat(t.c.DatabaseFile()); !creates && !t.c.Replicas() && errors.Is(err, fs.ErrNotExist) {
+			if len(args) > 0 {
+				return fmt.Errorf("unknown session %s in %s", show(args[0]), t.c.DatabaseName())
+			}
+			t.printNone()
+			return nil
+		}
+		ctx, stop := interruptible()
+		defer stop()
+		err = t.open(ctx, func() error { return do(ctx, args) })
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return exitStatus(exitInterrupted)
+		case errors.Is(err, syscall.EPIPE): // such as head, which has enough lines
+			return exitStatus(exitFailed)
+		}
+		return err
 	}
-	return max(code, fail(stderr, err))
 }
 
-// withStore opens the store of sessions for a command, and closes it. Its own errors are for the user.
-func withStore(ctx context.Context, c *config.Config, stderr io.Writer, do func(tape.Store, *replicas) error) error {
-	quiet := slog.New(slog.DiscardHandler) // what goes wrong with the database is in the error
-	shared, err := joinReplicas(ctx, c, quiet)
+// open opens the store, calls do and closes the store. Its own errors are for the user.
+func (t *tapes) open(ctx context.Context, do func() error) (err error) {
+	if t.database, err = openDatabase(t.c, newLog(t.err, t.c)); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.database.Close()) }()
+	quiet := slog.New(slog.DiscardHandler) // the error says what is wrong with the database
+	shared, err := joinReplicas(ctx, t.c, t.database, quiet)
 	if err != nil {
 		return err
 	}
 	defer shared.close(quiet)
-	store, err := openStore(c, shared, newLog(stderr, c), nil)
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(store, shared), store.Close())
+	t.store = t.database.tapes(shared, nil)
+	return errors.Join(do(), t.store.Close())
 }
 
-// do does what the action name says.
-func (t *tapes) do(ctx context.Context, c *config.Config, shared *replicas, name string, args []string, stdin io.Reader) error {
-	switch name {
-	case "list":
-		some, err := t.list(ctx)
-		if err == nil && !some {
-			t.none(c)
+// ofSession calls an action with the session that the first argument names, and the other arguments.
+func (t *tapes) ofSession(do func(ctx context.Context, of *tape.Tape, args []string) error) func(args []string) error {
+	return t.withStore(false, func(ctx context.Context, args []string) error {
+		found, err := t.find(ctx, args[0])
+		if err != nil {
+			return err
 		}
-		return err
-	case "copy":
-		return t.copyFrom(ctx, c, shared, args[0])
-	case "import":
-		return t.fill(ctx, args, stdin)
-	}
+		return do(ctx, found, args[1:])
+	})
+}
+
+// delete deletes a session with its forks, and what channels store of them.
+func (t *tapes) delete(ctx context.Context, args []string) error {
 	found, err := t.find(ctx, args[0])
-	if err != nil && name == "delete" { // a group that was never answered has no tape
-		if waited, failed := eraseFromChannels(ctx, c, args[0], newLog(t.stderr, c)); waited || failed != nil {
+	if err != nil { // a group without an answer has no tape
+		if waited, failed := eraseFromChannels(ctx, t.c, t.database, args[0], newLog(t.err, t.c)); waited || failed != nil {
 			return failed
 		}
-	}
-	if err != nil {
 		return err
-	}
-	switch name {
-	case "show":
-		return t.show(ctx, found)
-	case "search":
-		return t.search(ctx, found, strings.Join(args[1:], " "))
-	case "export":
-		return found.Export(ctx, t.stdout)
 	}
 	return found.DeleteWithForks(ctx, func(one *tape.Tape) error {
 		if one != found {
-			fmt.Fprintf(t.stdout, "also deleting its fork %s\n", show(one.Session()))
+			fmt.Fprintf(t.out, "also deleting its fork %s\n", show(one.Session()))
 		}
-		_, err := eraseFromChannels(ctx, c, one.Session(), newLog(t.stderr, c))
+		_, err := eraseFromChannels(ctx, t.c, t.database, one.Session(), newLog(t.err, t.c))
 		return err
 	})
 }
 
-// show is a name that somebody wrote, for the terminal.
+// show returns a name that a user has chosen, quoted for the terminal.
 func show(name string) string { return fmt.Sprintf("%q", textview.Clean(name)) }
 
 // find finds a session: the one of the workspace, or else the only one of this id.
 func (t *tapes) find(ctx context.Context, id string) (*tape.Tape, error) {
-	found, err := tape.Lookup(ctx, t.store, t.workspace, id)
+	found, err := tape.Lookup(ctx, t.store, t.c.Workspace, id)
 	switch {
 	case errors.Is(err, tape.ErrInvalid):
 		return nil, fmt.Errorf("%s is not a valid session id: %s", show(id), strings.TrimPrefix(err.Error(), tape.ErrInvalid.Error()+": "))
@@ -195,10 +175,10 @@ func (t *tapes) find(ctx context.Context, id string) (*tape.Tape, error) {
 	return nil, fmt.Errorf("several sessions are named %s; choose one with --workspace, one of %s", show(id), textview.Clean(strings.Join(workspaces, ", ")))
 }
 
-// none says for people that a list is empty, and where was looked: often it is the wrong folder.
-func (t *tapes) none(c *config.Config) {
+// printNone tells people that the database has no sessions: they often use the wrong folder.
+func (t *tapes) printNone() {
 	if !t.json {
-		fmt.Fprintf(t.stderr, "there are no sessions in %s\n", c.DatabaseName())
+		fmt.Fprintf(t.err, "there are no sessions in %s\n", t.c.DatabaseName())
 	}
 }
 
@@ -215,38 +195,39 @@ type sessionRow struct {
 	Bytes     int64     `json:"bytes"`
 }
 
-// list prints the sessions, and reports whether there are any.
-func (t *tapes) list(ctx context.Context) (some bool, err error) {
-	out := newListing(t.stdout, t.json, "SESSION", "LAST USED", "ENTRIES", "TITLE")
-	shown := 0
+// list prints the sessions.
+func (t *tapes) list(ctx context.Context, _ []string) error {
+	out := newListing(t.out, t.json, "SESSION", "LAST USED", "ENTRIES", "TITLE")
+	printed := 0
 	for in, err := range t.store.Sessions(ctx, tape.SessionQuery{}) {
 		if err != nil {
-			return shown > 0, err
+			return err
 		}
-		if t.limit > 0 && shown == t.limit {
+		if t.limit > 0 && printed == t.limit {
 			break
 		}
-		shown++
+		printed++
 		row := sessionRow{in.Session, in.Tape, in.Workspace, in.Title, in.Created, in.Updated, in.Entries, in.Anchors, in.Bytes}
 		out.add(row, oneLine(in.Session, 40), in.Updated.Local().Format(time.DateTime), strconv.FormatInt(in.Entries, 10), oneLine(in.Title, 60))
 	}
-	if shown == 0 {
-		return false, nil
+	if printed == 0 {
+		t.printNone()
+		return nil
 	}
-	return true, out.end()
+	return out.end()
 }
 
 // show prints the entries of a tape.
-func (t *tapes) show(ctx context.Context, of *tape.Tape) error {
+func (t *tapes) show(ctx context.Context, of *tape.Tape, _ []string) error {
 	if t.json && t.limit == 0 {
-		return of.Export(ctx, t.stdout)
+		return of.Export(ctx, t.out)
 	}
 	for e, err := range of.Read(ctx, tape.Query{Limit: t.limit}) {
 		if err != nil {
 			return err
 		}
 		if t.json {
-			_, err = t.stdout.Write(append(e.AppendJSON(nil), '\n'))
+			_, err = t.out.Write(append(e.AppendJSON(nil), '\n'))
 		} else {
 			err = t.line(e.ID, e.Date, e.Kind, summary(e))
 		}
@@ -257,9 +238,9 @@ func (t *tapes) show(ctx context.Context, of *tape.Tape) error {
 	return nil
 }
 
-// search prints what was found.
-func (t *tapes) search(ctx context.Context, in *tape.Tape, words string) error {
-	for hit, err := range in.Search(ctx, tape.Query{Text: words, Limit: t.limit}) {
+// search prints the entries that have all words.
+func (t *tapes) search(ctx context.Context, in *tape.Tape, words []string) error {
+	for hit, err := range in.Search(ctx, tape.Query{Text: strings.Join(words, " "), Limit: t.limit}) {
 		if errors.Is(err, tape.ErrInvalid) {
 			return errors.New("expected at least one word to search for")
 		}
@@ -267,7 +248,7 @@ func (t *tapes) search(ctx context.Context, in *tape.Tape, words string) error {
 			return err
 		}
 		if t.json {
-			err = printJSON(t.stdout, struct {
+			err = printJSON(t.out, struct {
 				ID   int64     `json:"id"`
 				Kind tape.Kind `json:"kind"`
 				Date time.Time `json:"date"`
@@ -283,15 +264,15 @@ func (t *tapes) search(ctx context.Context, in *tape.Tape, words string) error {
 	return nil
 }
 
-// line prints an entry for people: kinds are mostly of one width, so nothing has to be held back to find the columns.
+// line prints an entry for people. Kinds are mostly of one width, so the columns are fixed.
 func (t *tapes) line(id int64, date time.Time, kind tape.Kind, text string) error {
-	_, err := fmt.Fprintf(t.stdout, "%5d  %s  %-11s  %s\n", id, date.Local().Format(time.DateTime), oneLine(string(kind), 20), oneLine(text, 100))
+	_, err := fmt.Fprintf(t.out, "%5d  %s  %-11s  %s\n", id, date.Local().Format(time.DateTime), oneLine(string(kind), 20), oneLine(text, 100))
 	return err
 }
 
-// fill makes a session of an export.
-func (t *tapes) fill(ctx context.Context, args []string, stdin io.Reader) error {
-	from := stdin
+// importSession creates a session from an export.
+func (t *tapes) importSession(ctx context.Context, args []string) error {
+	from := t.in
 	if len(args) == 2 {
 		f, err := os.Open(args[1])
 		if err != nil {
@@ -300,7 +281,7 @@ func (t *tapes) fill(ctx context.Context, args []string, stdin io.Reader) error 
 		defer f.Close()
 		from = f
 	}
-	err := tape.Import(ctx, t.store, t.workspace, args[0], from)
+	err := tape.Import(ctx, t.store, t.c.Workspace, args[0], from)
 	if errors.Is(err, tape.ErrNotEmpty) {
 		return fmt.Errorf("the session %s already exists; choose another name", show(args[0]))
 	}
@@ -310,12 +291,12 @@ func (t *tapes) fill(ctx context.Context, args []string, stdin io.Reader) error 
 	return err
 }
 
-// oneLine is a text on one line, without what would steer the terminal, and not longer than so many characters.
+// oneLine returns a text on one line of at most so many characters, without escape sequences.
 func oneLine(text string, most int) string {
 	return wording.ClipChars(strings.Join(strings.Fields(textview.Clean(text)), " "), most)
 }
 
-// summary is what an entry says, in a few words.
+// summary returns the content of an entry as text.
 func summary(e tape.Entry) string {
 	var p struct {
 		Role    string          `json:"role"`
@@ -362,8 +343,8 @@ func summary(e tape.Entry) string {
 	return string(e.Payload)
 }
 
-// wordsFirst moves what stands before a person's words, which is said of the message and is long, behind them. title is the beginning of these
-// words, on one line; "" where nothing stands before them.
+// wordsFirst moves the facts before a person's words, which are long, behind them. title is the beginning of the words, on one line; "" if
+// there are no facts.
 func wordsFirst(text, title string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if at := strings.LastIndex(text, title); title != "" && at > 0 {
@@ -372,7 +353,7 @@ func wordsFirst(text, title string) string {
 	return text
 }
 
-// plain is the text of a content: a string, or the texts of its parts.
+// plain returns the text of a content: a string, or the texts of its parts.
 func plain(content json.RawMessage) string {
 	var text string
 	if json.Unmarshal(content, &text) == nil {
@@ -392,10 +373,10 @@ func plain(content json.RawMessage) string {
 	return strings.Join(all, " ")
 }
 
-// copyFrom copies the sessions of another database, with their large results. Sessions that are there already are left as they are, so that a copy
-// that was interrupted goes on when it is started again.
-func (t *tapes) copyFrom(ctx context.Context, c *config.Config, shared *replicas, from string) (err error) {
-	other := *c
+// copyFrom copies the sessions of another database, with their large results. It skips sessions that exist already, so an interrupted copy can
+// be repeated.
+func (t *tapes) copyFrom(ctx context.Context, args []string) (err error) {
+	from, c, other := args[0], t.c, *t.c
 	other.Database = from
 	if err := config.CheckDatabase(from); err != nil {
 		return err
@@ -406,31 +387,32 @@ func (t *tapes) copyFrom(ctx context.Context, c *config.Config, shared *replicas
 	if _, err := os.Stat(other.DatabaseFile()); !other.Replicas() && err != nil {
 		return fmt.Errorf("cannot copy from %s: %w", other.DatabaseName(), err)
 	}
-	source, err := openStore(&other, nil, newLog(t.stderr, c), nil)
+	d, err := openDatabase(&other, newLog(t.err, c))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, source.Close()) }()
-	var sessions []tape.Info // before the first is copied, since a store need not list while it is written to
+	source := d.tapes(nil, nil)
+	defer func() { err = errors.Join(err, source.Close(), d.Close()) }()
+	var sessions []tape.Info // before the first is copied, because a store need not list and append at once
 	for in, err := range source.Sessions(ctx, tape.SessionQuery{}) {
 		if err != nil {
 			return err
 		}
 		sessions = append(sessions, in)
 	}
-	copied, there := 0, 0
+	copied, existing := 0, 0
 	for _, in := range slices.Backward(sessions) { // the one that was used last comes last
 		_, err := tape.Copy(ctx, source, in, t.store)
 		switch {
 		case errors.Is(err, tape.ErrNotEmpty):
-			there++
-		case errors.Is(err, tape.ErrNotFound), errors.Is(err, tape.ErrDeleted): // erased meanwhile
+			existing++
+		case errors.Is(err, tape.ErrNotFound), errors.Is(err, tape.ErrDeleted): // deleted in the meantime
 		case err != nil:
-			return fmt.Errorf("copied %d of %d sessions; session %s: %w; repeat the command to continue", copied+there, len(sessions), show(in.Session), err)
+			return fmt.Errorf("copied %d of %d sessions; session %s: %w; repeat the command to continue", copied+existing, len(sessions), show(in.Session), err)
 		default:
 			copied++
 		}
 	}
-	fmt.Fprintf(t.stdout, "copied %d sessions, skipped %d existing ones\n", copied, there)
+	fmt.Fprintf(t.out, "copied %d sessions, skipped %d existing ones\n", copied, existing)
 	return nil
 }

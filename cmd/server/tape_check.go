@@ -9,33 +9,40 @@ import (
 	"github.com/lingserve/lingserve/tape"
 )
 
-// exitUnread is the code of a check that could not read everything.
+// exitUnread is the status of a check that could not read everything.
 const exitUnread = 2
 
-// damage is what is wrong with a session, as check prints it.
+// damage is a damaged session.
 type damage struct {
 	Session string `json:"session"`
 	Damage  string `json:"damage"`
 }
 
-// check reads all sessions to the end, and says which are damaged. It returns the exit code.
-func (t *tapes) check(ctx context.Context) (code int, err error) {
+// check reads all sessions to the end, and prints which are damaged.
+func (t *tapes) check(ctx context.Context, _ []string) error {
 	var sessions, entries, bytes, damaged int64
 	for in, err := range t.store.Sessions(ctx, tape.SessionQuery{}) {
-		if err != nil {
-			return exitUnread, err
+		var read int64
+		var what string
+		if err == nil {
+			read, what, err = t.readSession(ctx, in)
 		}
-		n, what, err := t.readable(ctx, in)
 		if err != nil {
-			return exitUnread, err
+			printError(t.err, err)
+			return exitStatus(exitUnread)
 		}
-		sessions, entries, bytes = sessions+1, entries+n, bytes+in.Bytes
+		sessions, entries, bytes = sessions+1, entries+read, bytes+in.Bytes
 		if what == "" {
 			continue
 		}
 		damaged++
-		if err := t.damage(damage{in.Session, what}); err != nil {
-			return exitFailed, err
+		if t.json {
+			err = printJSON(t.out, damage{in.Session, what})
+		} else {
+			_, err = fmt.Fprintf(t.out, "session %s: %s\n", show(in.Session), what)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	if !t.json {
@@ -43,41 +50,32 @@ func (t *tapes) check(ctx context.Context) (code int, err error) {
 		if damaged > 0 {
 			what = wording.Plural(damaged, "damaged session")
 		}
-		if _, err := fmt.Fprintf(t.stdout, "%s, %d entries, %d bytes: %s\n", wording.Plural(sessions, "session"), entries, bytes, what); err != nil {
-			return exitFailed, err
+		if _, err := fmt.Fprintf(t.out, "%s, %d entries, %d bytes: %s\n", wording.Plural(sessions, "session"), entries, bytes, what); err != nil {
+			return err
 		}
 	}
 	if damaged > 0 {
-		return exitFailed, nil
+		return exitStatus(exitFailed)
 	}
-	return exitOK, nil
+	return nil
 }
 
-// readable reads a session to the end. It returns how many entries it has read, and what is wrong; nothing of a session that is erased
-// meanwhile.
-func (t *tapes) readable(ctx context.Context, in tape.Info) (n int64, what string, err error) {
+// readSession reads a session to the end. It returns the number of entries, and the damage; a session that is deleted in the meantime has none.
+func (t *tapes) readSession(ctx context.Context, in tape.Info) (entries int64, damage string, err error) {
 	for _, err := range t.store.Read(ctx, in.Tape, tape.Query{Before: in.LastID + 1}) {
 		switch {
 		case err == nil:
-			n++
+			entries++
 		case errors.Is(err, tape.ErrDeleted), errors.Is(err, tape.ErrNotFound):
-			return n, "", nil
+			return entries, "", nil
 		case ctx.Err() != nil, errors.Is(err, tape.ErrAway):
-			return n, "", err
+			return entries, "", err
 		default:
-			return n, err.Error(), nil
+			return entries, err.Error(), nil
 		}
 	}
-	if n < in.Entries {
-		what = fmt.Sprintf("%d entries expected, only %d readable", in.Entries, n)
+	if entries < in.Entries {
+		damage = fmt.Sprintf("%d entries expected, only %d readable", in.Entries, entries)
 	}
-	return n, what, nil
-}
-
-func (t *tapes) damage(d damage) error {
-	if t.json {
-		return printJSON(t.stdout, d)
-	}
-	_, err := fmt.Fprintf(t.stdout, "session %s: %s\n", show(d.Session), d.Damage)
-	return err
+	return entries, damage, nil
 }

@@ -1,27 +1,24 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"io"
 	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
+
+	"github.com/spf13/cobra"
 )
 
-func versionCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
-	set := flag.NewFlagSet("version", flag.ContinueOnError)
-	rest, status, ok := arguments(set, args, stdout, stderr)
-	switch {
-	case !ok:
-		return status
-	case len(rest) > 0:
-		return usage(stderr, "version", "unexpected argument %q", rest[0])
-	}
+func versionCommand(s streams) *cobra.Command {
+	return newCommand("version", func([]string) error { return printVersion(s.out) })
+}
+
+func printVersion(w io.Writer) error {
 	b := build()
-	fmt.Fprintf(stdout, "lingserve %s%s %s %s/%s\n", b.version, parens(b.commit, b.date), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	return exitOK
+	_, err := fmt.Fprintf(w, "lingserve %s%s %s %s/%s\n", b.version, parens(b.commit, b.date), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return err
 }
 
 // parens puts in parentheses what there is.

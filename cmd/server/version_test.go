@@ -18,7 +18,7 @@ func TestAReleaseSaysWhatItIs(t *testing.T) {
 	} {
 		releaseVersion, releaseCommit, releaseDate = tc.version, tc.commit, tc.date
 		var out bytes.Buffer
-		if code := versionCommand(nil, nil, &out, &out); code != 0 {
+		if code := command([]string{"version"}, nil, &out, &out); code != 0 {
 			t.Errorf("exit status %d", code)
 		}
 		if want := tc.want + " " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH + "\n"; out.String() != want {

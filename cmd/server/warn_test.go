@@ -33,7 +33,7 @@ func TestTheStartWarnsOfToolsWithoutKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 			var log strings.Builder
-			e, err := newEntrance(c, slog.New(slog.NewTextHandler(&log, nil)))
+			e, err := newAccess(c, slog.New(slog.NewTextHandler(&log, nil)))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,9 +13,9 @@ import (
 	"github.com/lingserve/lingserve/workflows"
 )
 
-// openWorkflows reads the folder of workflows. Beside the files of the default folder, which need not exist, there are the shipped
-// workflows; a folder that somebody has chosen is all that there is. The shipped ones are left out where a file is broken, so that none
-// of them runs in place of that file's workflow. from says where the workflows come from.
+// openWorkflows reads the folder of workflows. The default folder, which may be missing, adds to the shipped workflows; another folder replaces
+// them. The shipped workflows are not used if a file is invalid, so that none of them runs in place of the file's workflow. from says where the
+// workflows come from.
 func openWorkflows(c *config.Config) (w *flow.Registry, from string, err error) {
 	providers := []string{"demo"}
 	for _, p := range c.Providers {
@@ -53,7 +53,7 @@ func openWorkflows(c *config.Config) (w *flow.Registry, from string, err error) 
 	}
 }
 
-// serverOptions hands the settings to the server.
+// serverOptions returns the options of the settings.
 func serverOptions(c *config.Config, w *flow.Registry, m *adapter.Registry, log *slog.Logger) web.Options {
 	o := web.Options{
 		Workflows: w, Models: m, Log: log, Data: c.Data, Workspace: c.Workspace,

@@ -1,5 +1,5 @@
 // Package admin is the listener for the people who operate a server: metrics, costs, profiles and health. It is apart from the listener
-// for callers, so that a mistake in a proxy's rules shows nobody how the server works inside.
+// for callers, so that a mistake in a proxy's rules does not publish how the server works inside.
 //
 // The profiles are made with runtime/pprof. The package net/http/pprof is not used, since it puts itself into the server that every Go
 // program has by default, and shows the command line, where keys may stand.
@@ -29,11 +29,11 @@ import (
 	"github.com/lingserve/lingserve/web"
 )
 
-// handler is what the listener answers with.
+// handler answers the requests of the listener.
 type handler struct {
 	door        *access.Door
 	hosts       *access.Hosts // nil takes any
-	open        bool          // whoever can reach it is an admin
+	open        bool          // everybody who can reach it is an admin
 	openMetrics bool
 	metrics     http.Handler
 	budget      *adapter.Budget
@@ -99,12 +99,12 @@ func newHandler(
 	a.mux.HandleFunc("GET /debug/pprof/{$}", a.index)
 	a.mux.HandleFunc("GET /debug/pprof/profile", a.exclusive(record("profile", profileSeconds, maxProfileSeconds, pprof.StartCPUProfile, pprof.StopCPUProfile)))
 	a.mux.HandleFunc("GET /debug/pprof/trace", a.exclusive(record("trace", traceSeconds, maxTraceSeconds, trace.Start, trace.Stop)))
-	a.mux.HandleFunc("GET /debug/pprof/{name}", a.exclusive(lookup))
+	a.mux.HandleFunc("GET /debug/pprof/{name}", a.exclusive(writeProfile))
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { web.Refuse(w, errAdminPath) })
 	return a, nil
 }
 
-// ServeHTTP answers those who may ask.
+// ServeHTTP answers the requests of admins.
 func (a *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -129,7 +129,7 @@ func (a *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mux.ServeHTTP(w, r)
 }
 
-// enter says why a request is not answered; nil where it is.
+// enter returns why a request is refused; nil if it is not.
 func (a *handler) enter(r *http.Request) error {
 	switch r.URL.Path {
 	case "/healthz", "/readyz":
@@ -137,7 +137,7 @@ func (a *handler) enter(r *http.Request) error {
 	}
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":
-	default: // a profile slows the server down, whoever may read it
+	default: // a profile slows the server down even if the page cannot read it
 		return errAdminSite
 	}
 	if a.hosts != nil {
@@ -196,8 +196,8 @@ func (a *handler) exclusive(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// lookup writes one of the profiles that the runtime keeps.
-func lookup(w http.ResponseWriter, r *http.Request) {
+// writeProfile writes one of the profiles of the runtime.
+func writeProfile(w http.ResponseWriter, r *http.Request) {
 	p := pprof.Lookup(r.PathValue("name"))
 	if p == nil {
 		web.Refuse(w, errAdminPath)

@@ -182,7 +182,7 @@ func (l *loader) login(at, n *yaml.Node, kind channelType, login Channel, to *ch
 				text = s.Default
 			}
 			if ok && text != "" && !slices.ContainsFunc(l.c.settings[before:], func(o Setting) bool { return o.Key == setting.Key }) {
-				p.add(setting, s, text, strings.Split(text, ", "))
+				p.add(setting, text, strings.Split(text, ", "))
 			}
 		}
 	}
@@ -218,7 +218,7 @@ func (l *loader) channelType(at, ch *yaml.Node) (channelType, bool) {
 	}
 	path := []string{"channels", name, "type"}
 	setting := Setting{
-		Key: yaml.Path(path...), path: path, OneOf: ChannelTypes(), fileOnly: true, kind: new(string), Help: "kind of the channel",
+		Key: yaml.Path(path...), path: path, OneOf: ChannelTypes(), fileOnly: true, typ: reflect.TypeFor[string](), Help: "kind of the channel",
 		field: func(c *Config) any { return &c.channel(name, "").Type },
 	}
 	written, valid := l.oneOf(setting, n)
@@ -249,32 +249,16 @@ type scope struct {
 // read reads the settings in n, and those of the levels below.
 func (p *scope) read(n *yaml.Node) {
 	known := slices.Clone(p.own)
-	byKey := map[string]channel.Setting{}
 	for _, s := range channel.SettingsTable() {
 		if key, ok := s.At(p.level); ok {
-			setting := p.policy(s, key)
-			known, byKey[setting.Key] = append(known, setting), s
+			known = append(known, p.policy(s, key))
 		}
 	}
-	p.readMembers(n, p.path, known, byKey)
-}
-
-// readMembers reads the members of n, which is the place itself or a section of it such as dm.
-func (p *scope) readMembers(n *yaml.Node, path []string, known []Setting, byKey map[string]channel.Setting) {
-	for k, v := range p.members(n, path, "settings, one per line, such as \"%s: …\"", firstKey(known, path)) {
+	p.readSettings(n, p.path, known, func(k, v *yaml.Node, path []string) {
 		at := append(slices.Clip(path), k.Text)
-		i := slices.IndexFunc(known, func(s Setting) bool { return slices.Equal(s.path, at) })
 		below := at[len(p.path):]
 		switch {
-		case i >= 0:
-			if s, ok := byKey[known[i].Key]; ok {
-				p.readPolicy(known[i], s, v)
-			} else {
-				p.setting(known[i], v)
-			}
 		case p.level == channel.OfChannel && len(below) == 1 && (k.Text == "type" || k.Text == "accounts"): // read already
-		case firstKey(known, at) != "":
-			p.readMembers(v, at, known, byKey)
 		case p.account != nil && len(below) == 2 && below[0] == "dm" && v.Kind == yaml.Mapping:
 			var direct channel.Place
 			(&scope{loader: p.loader, kind: p.kind, level: channel.OfDirect, path: at, to: &direct}).read(v)
@@ -292,58 +276,52 @@ func (p *scope) readMembers(n *yaml.Node, path []string, known []Setting, byKey 
 		default:
 			p.unknownPolicy(k, at, known)
 		}
-	}
+	})
 }
 
-// unquoted is the text of a value that is printed without quotes.
-type unquoted string
-
-// policy makes the setting of a place. Its value is stored by add.
+// policy makes a setting that every channel has, at the level of p.
 func (p *scope) policy(s channel.Setting, key string) Setting {
 	path := slices.Concat(p.path, strings.Split(key, "."))
-	out := Setting{Key: yaml.Path(path...), path: path, Help: s.Help, fileOnly: true, kind: new(string)}
+	out := Setting{Key: yaml.Path(path...), path: path, Help: s.Help, fileOnly: true, typ: reflect.TypeFor[string]()}
 	switch {
 	case s.IsList():
-		out.kind = new([]string)
+		out.typ = reflect.TypeFor[[]string]()
 	case slices.Contains([]string{"true or false", "duration", "number"}, s.Kind()):
-		out.kind = new(unquoted)
+		out.typ = reflect.TypeFor[unquoted]()
 	default:
 		out.OneOf = s.OneOf
+	}
+	out.store = func(v value) error {
+		var err error
+		if s.IsList() {
+			err = s.SetList(p.to, v.items())
+		} else {
+			err = s.Set(p.to, v.text)
+		}
+		if err != nil {
+			return err
+		}
+		if s.Key == "agent" {
+			p.agents = append(p.agents, agentName{v.at, out.Key, v.text})
+		}
+		p.policyAt[out.Key] = v.at
+		p.add(out, v.text, v.items())
+		return nil
 	}
 	return out
 }
 
 // add adds a setting with its value to those that are shown.
-func (p *scope) add(setting Setting, s channel.Setting, text string, list []string) {
+func (p *scope) add(setting Setting, text string, list []string) {
 	value := any(&text)
-	switch setting.kind.(type) {
-	case *[]string:
+	switch setting.typ {
+	case reflect.TypeFor[[]string]():
 		value = &list
-	case *unquoted:
+	case reflect.TypeFor[unquoted]():
 		value = new(unquoted(text))
 	}
 	setting.field = func(*Config) any { return value }
 	p.c.settings = append(p.c.settings, setting)
-}
-
-// readPolicy reads a setting that every channel has.
-func (p *scope) readPolicy(setting Setting, s channel.Setting, n *yaml.Node) {
-	v, ok := p.value(setting, n)
-	if !ok {
-		return
-	}
-	var err error
-	if s.IsList() {
-		err = s.SetList(p.to, v.items())
-	} else if err = s.Set(p.to, v.text); err == nil && s.Key == "agent" {
-		p.agents = append(p.agents, agentName{n, setting.Key, v.text})
-	}
-	if err != nil {
-		p.Errorf(n, setting.Key, "%v", err)
-		return
-	}
-	p.add(setting, s, v.text, v.items())
-	p.c.sources[setting.Key], p.policyAt[setting.Key] = v.from, v.at
 }
 
 // unknownPolicy reports a key that is no setting of the place.
@@ -392,10 +370,7 @@ func put[V any](m *map[string]V, key string, v V) {
 }
 
 // agentName is the name of an agent in a setting of a channel.
-type agentName struct {
-	n         *yaml.Node
-	key, name string
-}
+type agentName struct{ at, key, name string }
 
 // finishChannels checks the access rules of all channels together.
 func (l *loader) finishChannels() {
@@ -405,7 +380,7 @@ func (l *loader) finishChannels() {
 	}
 	for _, a := range l.agents {
 		if !slices.Contains(names, a.name) {
-			l.errs = append(l.errs, &Error{Where: l.place(a.n), Key: a.key, Message: noneOf(a.name, names).Error()})
+			l.errs = append(l.errs, &Error{Where: a.at, Key: a.key, Message: noneOf(a.name, names).Error()})
 		}
 	}
 	if len(l.errs) > 0 {

@@ -125,10 +125,10 @@ channels:
 	if got := thread.Sources["groups.enabled"]; got != "channels.support.groups.-100.threads.7.enabled" {
 		t.Errorf("it is from %q", got)
 	}
-	if agent, _ := settings.Route(channel.RouteQuery{Channel: "support", Account: "home", Peer: channel.Peer{Kind: channel.Direct, ID: "42"}}); agent != "other" {
+	if agent := settings.Policy(channel.PolicyQuery{Channel: "support", Account: "home", Kind: channel.Direct, Conversation: "42"}).Agent; agent != "other" {
 		t.Errorf("%q answers", agent)
 	}
-	if agent, _ := settings.Route(channel.RouteQuery{Channel: "support", Account: "home", Peer: channel.Peer{Kind: channel.Direct, ID: "43"}}); agent != DefaultAgent {
+	if agent := settings.Policy(channel.PolicyQuery{Channel: "support", Account: "home", Kind: channel.Direct, Conversation: "43"}).Agent; agent != DefaultAgent {
 		t.Errorf("%q answers where nobody is named", agent)
 	}
 }

@@ -29,7 +29,8 @@ type Webhook struct {
 // Slack has the settings of a channel of type slack; see package channel/slack.
 type Slack struct {
 	Token         Secret `key:"token" needed:"true" help:"token of the app's bot, xoxb-…, from its page OAuth & Permissions"`
-	SigningSecret Secret `key:"signing_secret" needed:"true" help:"signing secret of events, from the app's page Basic Information"`
+	SigningSecret Secret `key:"signing_secret" help:"signing secret of events that come over HTTP, from the app's page Basic Information; set this or app_token"`
+	AppToken      Secret `key:"app_token" help:"app-level token for Socket Mode, xapp-…, from the same page: events come over WebSockets, and Slack need not reach the server"`
 	API           string `key:"api" default:"https://slack.com/api" check:"url" help:"address of the Web API"`
 	Replies       string `key:"replies" default:"thread" oneof:"thread channel" help:"where a message in a channel is answered: in its thread, or in the channel"`
 	Preview       string `key:"preview" default:"edit" oneof:"edit off" help:"what people see of an unfinished answer: a growing message, or nothing"`

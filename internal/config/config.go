@@ -3,8 +3,7 @@
 // the file, the listing of what is in force and the tables of the guides. Only agents, MCP servers, and providers of models that are not among
 // the [Presets], are in the file alone: their names are the user's.
 //
-// Every value knows where it came from. A wrong one is an error that says where it stands and what was expected there; all
-// wrong ones are reported together.
+// Every value has its source. The error of an invalid value has its position and what was expected; all errors are reported together.
 package config
 
 import (
@@ -36,7 +35,7 @@ func (s Secret) Reveal() string { return string(s) }
 // Size is a number of bytes.
 type Size int64
 
-// String writes the size as it may stand in a configuration file: the largest binary unit that leaves no rest.
+// String writes the size for a configuration file, in the largest binary unit without a remainder.
 func (s Size) String() string {
 	for _, u := range sizeUnits {
 		if u.binary && s != 0 && int64(s)%u.bytes == 0 {

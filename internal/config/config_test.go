@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -16,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 
 	"github.com/lingserve/lingserve/internal/yaml"
 )
@@ -35,8 +34,7 @@ func load(t *testing.T, file string, environ []string, args ...string) (*Config,
 func parseFlags(t *testing.T, args ...string) *Flags {
 	t.Helper()
 	var f Flags
-	set := flag.NewFlagSet("test", flag.ContinueOnError)
-	set.SetOutput(io.Discard)
+	set := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	f.Bind(set)
 	if err := set.Parse(args); err != nil {
 		t.Fatal(err)

@@ -88,7 +88,7 @@ func (l *loader) finishDatabase() {
 	}
 }
 
-// DatabaseFile returns the path of the SQLite database; "" if there is none.
+// DatabaseFile returns the path of the SQLite database; "" for other databases.
 func (c *Config) DatabaseFile() string {
 	path, ok := strings.CutPrefix(c.Database, "sqlite:")
 	if !ok {

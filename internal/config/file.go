@@ -119,7 +119,7 @@ func (l *loader) setting(s Setting, n *yaml.Node) {
 	}
 	l.c.sources[s.Key] = l.source(n)
 	if s.Key == pricesKey && n.Kind == yaml.Mapping {
-		l.priced, l.pricedAt = readPrices(&l.Reader, n), n
+		l.prices(n)
 	} else if v, ok := l.value(s, n); ok {
 		l.apply(s, *v)
 	}
@@ -178,7 +178,7 @@ func (l *loader) list(s Setting, n *yaml.Node, v *value) bool {
 	v.list = []string{}
 	for i, item := range n.Items {
 		if item.Kind == yaml.List || item.Kind == yaml.Mapping || item.Kind == yaml.Null {
-			l.Errorf(item, s.Key, "element %d of the list is %s; expected text%s", i+1, item.Kind, s.suchAs("%s"))
+			l.Errorf(item, s.Key, "element %d of the list is %s; expected text", i+1, item.Kind)
 		} else if text, ok := l.Text(item, s.Key); ok {
 			v.list = append(v.list, text)
 		}

@@ -42,86 +42,59 @@ func (v *value) items() []string {
 	return list
 }
 
+// unquoted is the text of a value that is printed without quotes.
+type unquoted string
+
+// kind describes a type of values.
+type kind struct {
+	name     string // for people
+	expected string // for errors
+	text     bool
+	list     bool
+}
+
+var settingKinds = map[reflect.Type]kind{
+	reflect.TypeFor[string]():          {name: "text", expected: "text", text: true},
+	reflect.TypeFor[slog.Level]():      {name: "text", expected: "text", text: true},
+	reflect.TypeFor[unquoted]():        {name: "text", expected: "text"},
+	reflect.TypeFor[Secret]():          {name: "secret text", expected: "text, {env: NAME} or {file: PATH}", text: true},
+	reflect.TypeFor[bool]():            {name: "true or false", expected: "true or false"},
+	reflect.TypeFor[int]():             {name: "whole number", expected: "a whole number"},
+	reflect.TypeFor[float64]():         {name: "number", expected: "a number"},
+	reflect.TypeFor[time.Duration]():   {name: "duration", expected: "a duration, such as 30s or 5m"},
+	reflect.TypeFor[Size]():            {name: "size", expected: "a size, such as 512KiB or 8MiB"},
+	reflect.TypeFor[[]string]():        {name: "list", expected: "a list", list: true},
+	reflect.TypeFor[[]Secret]():        {name: "secret list", expected: "a secret list", list: true},
+	reflect.TypeFor[adapter.Options](): {name: "options", expected: "options"},
+}
+
 // Kind names what is expected of the value, for people.
 func (s Setting) Kind() string {
 	if len(s.OneOf) > 0 {
 		return strings.Join(s.OneOf, ", ")
 	}
-	switch s.kind.(type) {
-	case *bool:
-		return "true or false"
-	case *int:
-		return "whole number"
-	case *float64:
-		return "number"
-	case *time.Duration:
-		return "duration"
-	case *Size:
-		return "size"
-	case *[]string:
-		return "list"
-	case *[]Secret:
-		return "secret list"
-	case *Secret:
-		return "secret text"
-	case *adapter.Options:
-		return "options"
-	default:
-		return "text"
-	}
+	return settingKinds[s.typ].name
 }
 
 // expected says what may be written for the setting.
 func (s Setting) expected() string {
-	switch kind := s.Kind(); kind {
-	case "true or false", "text", "options":
-		return kind
-	case "duration":
-		return "a duration, such as 30s or 5m"
-	case "size":
-		return "a size, such as 512KiB or 8MiB"
-	case "secret text":
-		return "text, {env: NAME} or {file: PATH}"
-	default:
-		if len(s.OneOf) > 0 {
-			return "one of " + kind
-		}
-		return "a " + kind + s.suchAs("[%s]")
+	if len(s.OneOf) > 0 {
+		return "one of " + strings.Join(s.OneOf, ", ")
 	}
-}
-
-// suchAs returns the example of an element in a form; "" if there is none.
-func (s Setting) suchAs(form string) string {
-	if s.example == "" {
-		return ""
-	}
-	return " (such as " + fmt.Sprintf(form, s.example) + ")"
+	return settingKinds[s.typ].expected
 }
 
 // IsBool reports whether the flag needs no value.
-func (s Setting) IsBool() bool {
-	_, ok := s.kind.(*bool)
-	return ok
-}
+func (s Setting) IsBool() bool { return s.typ == reflect.TypeFor[bool]() }
 
-func (s Setting) isList() bool {
-	switch s.kind.(type) {
-	case *[]string, *[]Secret:
-		return true
-	}
-	return false
-}
-
-func (s Setting) isText() bool {
-	switch s.kind.(type) {
-	case *string, *Secret, *slog.Level:
-		return true
-	}
-	return false
-}
+func (s Setting) isList() bool { return settingKinds[s.typ].list }
+func (s Setting) isText() bool { return settingKinds[s.typ].text }
 
 // set parses v and stores it in c.
 func (s Setting) set(c *Config, v value) error {
+	if s.store != nil {
+		return s.store(v)
+	}
 	if v.text == "" && v.list == nil && s.required {
 		return errors.New("is empty; expected a value")
 	}
@@ -160,11 +133,15 @@ func (s Setting) set(c *Config, v value) error {
 		*p, _ = adapter.ReadOptions([]byte(v.text), true) // the reader of the file has reported what is wrong
 	default:
 		n, err := parseNumber(p, v.text)
-		if err != nil || s.Min == "" {
+		if err != nil {
 			return err
 		}
-		if least, _ := parseNumber(reflect.New(reflect.TypeOf(p).Elem()).Interface(), s.Min); n < least {
+		limit := reflect.New(reflect.TypeOf(p).Elem()).Interface()
+		if low, err := parseNumber(limit, s.Min); err == nil && n < low {
 			return fmt.Errorf("%s is too small; expected at least %s", v.text, s.Min)
+		}
+		if high, err := parseNumber(limit, s.max); err == nil && n > high {
+			return fmt.Errorf("expected at most %s, got %s", s.max, v.text)
 		}
 	}
 	return nil
@@ -239,7 +216,7 @@ func (s Setting) text(c *Config) string {
 	}
 }
 
-// sizeUnits are ordered so that a unit stands before those that end as it does.
+// sizeUnits has each unit before those that are a suffix of it.
 var sizeUnits = []struct {
 	name   string
 	bytes  int64

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter/ollama/host"
-	"github.com/lingserve/lingserve/adapter/price"
 	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/yaml"
 )
@@ -58,7 +57,7 @@ func (s Source) where(key string) string {
 
 const (
 	defaultModel = "demo:demo"
-	// compatibleModel is a name that many servers which are compatible with OpenAI's answer to, whatever they have behind it.
+	// compatibleModel is a name that many servers with OpenAI's protocol accept, whichever model they run.
 	compatibleModel = "gpt-4o-mini"
 	openAIModels    = providers + "openai.models"
 )
@@ -78,7 +77,6 @@ func Load(flags *Flags, environ []string) (*Config, error) {
 	}
 	l.finishChannels()
 	l.finishProviders()
-	l.finishPrices()
 	l.finishAuth()
 	l.finishDatabase()
 	l.finishFiles()
@@ -101,11 +99,9 @@ type loader struct {
 	env   map[string]string
 	errs  []error
 
-	noFile   bool   // the default file is not there
-	dir      string // of the file; {file: …} is relative to it
-	hasKey   bool   // a secret is in the file itself
-	priced   map[string]price.Row
-	pricedAt *yaml.Node
+	noFile   bool              // the default file is not there
+	dir      string            // of the file; {file: …} is relative to it
+	hasKey   bool              // a secret is in the file itself
 	agents   []agentName       // that channels name
 	policyAt map[string]string // the positions of settings of channels, by key
 }
@@ -157,7 +153,7 @@ func (l *loader) apply(s Setting, v value) {
 		l.errs = append(l.errs, &Error{Where: v.at, Key: s.Key, Message: err.Error()})
 	}
 	if s.Secret && v.from.Kind == Flag && v.text != "" {
-		l.warn("%s contains a secret, which every user of this machine can read in the list of processes; %s", v.from.Name, s.besidesFlag())
+		l.warn("%s contains a secret, which every user of this machine can read in the list of processes; %s", v.from.Name, s.otherSources())
 	}
 	if (s.Secret || s.Key == "database") && v.file != "" {
 		l.c.secretsFrom = append(l.c.secretsFrom, secretFile{"the file of this secret", v.file, s.Key, false})
@@ -167,8 +163,8 @@ func (l *loader) apply(s Setting, v value) {
 	}
 }
 
-// besidesFlag says where else a secret may come from.
-func (s Setting) besidesFlag() string {
+// otherSources names the sources of a secret other than the flag.
+func (s Setting) otherSources() string {
 	variables := strings.Join(s.Variables(), " or ")
 	if file, ok := find(s.Key + "_file"); ok {
 		return fmt.Sprintf("use --%s, or the environment variable %s", file.Flag(), variables)
@@ -179,12 +175,11 @@ func (s Setting) besidesFlag() string {
 // finishProviders puts in what follows from several settings together.
 func (l *loader) finishProviders() {
 	for _, s := range l.c.settings {
-		if name, ok := strings.CutPrefix(s.Key, providers); ok && l.c.sources[s.Key].Kind != Default {
-			name, _, _ = strings.Cut(name, ".")
-			if from := l.c.sources[s.Key]; from.Kind != Environment || wants(name, from.Name) {
-				l.c.provider(name).Set = true
-			}
+		from := l.c.sources[s.Key]
+		if s.path[0] != "providers" || from.Kind == Default || slices.Contains(foreign, s.path[2]) && slices.Contains(s.Env, from.Name) {
+			continue
 		}
+		l.c.provider(s.path[1]).Set = true
 	}
 	for i := range l.c.Providers {
 		own := &l.c.Providers[i]
@@ -229,16 +224,8 @@ func (l *loader) finishProviders() {
 	}
 }
 
-// wants says whether who has set a variable wants the provider whose setting it is. Some say where somebody's cloud is, and no more.
-func wants(name, variable string) bool {
-	p, _ := preset(name)
-	for _, field := range []string{"region", "profile", "project", "location", "organization"} {
-		if slices.Contains(p.Env[field], variable) {
-			return false
-		}
-	}
-	return true
-}
+// foreign are settings whose variables of other programs do not mean that the user wants the provider.
+var foreign = []string{"region", "profile", "project", "location", "organization"}
 
 // keyName is how an error that is shown to callers names the place of a key: not by a path.
 func keyName(s Setting, v value) string {

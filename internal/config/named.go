@@ -52,7 +52,7 @@ func (l *loader) namedOne(of named, at, n *yaml.Node) bool {
 	return n.Kind == yaml.Mapping || n.Kind == yaml.Null
 }
 
-// element returns the element of a list that is accepts. If there is none, it appends fresh.
+// element returns the first element that is accepts. Without one, it appends fresh.
 func element[T any](list *[]T, is func(*T) bool, fresh T) *T {
 	for i := range *list {
 		if is(&(*list)[i]) {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"math"
 
@@ -10,28 +11,23 @@ import (
 )
 
 const (
-	pricesKey      = "prices"
-	examplePrice   = `"openai:gpt-5": {input: 1.25, cached: 0.125, output: 10}`
-	priceOfMillion = "dollars for a million tokens (such as 1.25)"
+	pricesKey    = "prices"
+	examplePrice = `"openai:gpt-5": {input: 1.25, cached: 0.125, output: 10}`
 )
 
-// finishPrices makes a table of the prices that are in the configuration file.
-func (l *loader) finishPrices() {
-	if l.priced == nil {
-		return
-	}
-	table, err := price.New(l.priced)
+// prices reads the prices of the configuration file.
+func (l *loader) prices(n *yaml.Node) {
+	table, err := price.New(readPrices(&l.Reader, n))
 	if err != nil {
-		l.errs = append(l.errs, &Error{Where: l.place(l.pricedAt), Key: pricesKey, Message: err.Error()})
-		return
+		l.Errorf(n, pricesKey, "%v", err)
 	}
 	l.c.prices = table
 }
 
-// Prices returns what models cost: by the file of prices that is set, or by the configuration file, and else by what is built in. What is built
-// in says nothing of a server that only speaks as OpenAI's does.
+// Prices returns the prices of models: those of the file of prices or of the configuration file, or else the built-in ones. A server that is only
+// compatible with OpenAI's has no built-in prices.
 func (c *Config) Prices() (func(provider, model string) (adapter.Price, bool), error) {
-	own := c.prices
+	configured := c.prices
 	if c.PriceFile != "" {
 		text, err := readLimited(c.PriceFile, yaml.MaxBytes)
 		if err != nil {
@@ -42,14 +38,14 @@ func (c *Config) Prices() (func(provider, model string) (adapter.Price, bool), e
 		if r.NumProblems() > 0 {
 			return nil, errors.Join(problems(r)...)
 		}
-		if own, err = price.New(rows); err != nil {
+		if configured, err = price.New(rows); err != nil {
 			return nil, &Error{Where: c.PriceFile, Key: pricesKey, Message: err.Error()}
 		}
 	}
 	openAI, _ := c.Provider("openai")
 	return func(provider, model string) (adapter.Price, bool) {
-		if own != nil {
-			if p, ok := own.Find(provider, model); ok {
+		if configured != nil {
+			if p, ok := configured.Find(provider, model); ok {
 				return p, true
 			}
 		}
@@ -85,56 +81,46 @@ func readPrices(r *yaml.Reader, n *yaml.Node) map[string]price.Row {
 	}
 	rows := map[string]price.Row{}
 	for k, v := range n.Members() {
-		if row := readPrice(r, k, v, pricesKey+"."+k.Text, "long"); row != nil {
-			if _, err := price.New(map[string]price.Row{k.Text: *row}); err != nil {
-				r.Errorf(k, pricesKey, "%v", err)
-				continue
-			}
-			rows[k.Text] = *row
+		before := r.NumProblems()
+		checkPrice(r, k, v, pricesKey+"."+k.Text, "long")
+		if r.NumProblems() > before {
+			continue
 		}
+		var row price.Row
+		err := json.Unmarshal(v.AppendJSON(nil), &row)
+		if err == nil {
+			_, err = price.New(map[string]price.Row{k.Text: row})
+		}
+		if err != nil {
+			r.Errorf(k, pricesKey, "%v", err)
+		}
+		rows[k.Text] = row
 	}
 	return rows
 }
 
-// readPrice reads the price of a model, with the field long, or of its long requests, with the field over; nil where it is wrong.
-func readPrice(r *yaml.Reader, at, n *yaml.Node, key, last string) *price.Row {
+// checkPrice checks the price of a model, with the field long, or of its long requests, with the field over.
+func checkPrice(r *yaml.Reader, at, n *yaml.Node, key, last string) {
 	if n.Kind != yaml.Mapping {
 		r.Errorf(at, key, "expected the prices of its tokens, such as {input: 1.25, cached: 0.125, output: 10}")
-		return nil
+		return
 	}
-	before := r.NumProblems()
-	f := r.Fields(n, key, "input", "cached", "cache_write", "output", "reasoning", last)
-	rate := func(name string) *float64 { return readRate(r, f[name], key+"."+name) }
-	row := &price.Row{Cached: rate("cached"), CacheWrite: rate("cache_write"), Reasoning: rate("reasoning")}
-	for name, to := range map[string]*float64{"input": &row.Input, "output": &row.Output} {
-		if rate := rate(name); rate != nil {
-			*to = *rate
+	rates := []string{"input", "cached", "cache_write", "output", "reasoning"}
+	f := r.Fields(n, key, append(rates, last)...)
+	for _, name := range rates {
+		if rate := f[name]; rate != nil {
+			if dollars, ok := rate.Float(); !ok || dollars < 0 || dollars > adapter.MaxRate {
+				r.Errorf(rate, key+"."+name, "expected dollars for a million tokens (such as 1.25), from 0 to %d", adapter.MaxRate)
+			}
 		}
 	}
 	if long := f["long"]; long != nil {
-		row.Long = readPrice(r, n.FindKey([]string{"long"}), long, key+".long", "over")
+		checkPrice(r, n.FindKey([]string{"long"}), long, key+".long", "over")
 	}
-	row.Over, _ = r.Int(f["over"], key+".over", 1, math.MaxInt32)
+	r.Int(f["over"], key+".over", 1, math.MaxInt32)
 	for _, name := range []string{"input", "output", "over"} {
 		if f[name] == nil && (name != "over" || last == name) {
 			r.Errorf(at, key, "has no %s", name)
 		}
 	}
-	if r.NumProblems() > before {
-		return nil
-	}
-	return row
-}
-
-// readRate reads what a million tokens cost; nil if that is not said.
-func readRate(r *yaml.Reader, n *yaml.Node, key string) *float64 {
-	if n == nil {
-		return nil
-	}
-	f, ok := n.Float()
-	if !ok || !(f >= 0 && f <= adapter.MaxRate) {
-		r.Errorf(n, key, "expected %s, from 0 to %d", priceOfMillion, adapter.MaxRate)
-		return nil
-	}
-	return &f
 }

@@ -30,7 +30,7 @@ func (c *Config) Print(w io.Writer) error {
 		}
 		open = s.Key
 		text := strings.Repeat("  ", last) + path[last] + ": " + s.yaml(c)
-		if s.Key == "config" { // which cannot stand in the file itself
+		if s.Key == "config" { // which the file cannot set
 			text = "# " + text
 		}
 		width = max(width, len(text))
@@ -59,7 +59,7 @@ func (s Setting) yaml(c *Config) string {
 		}
 		return "[" + strings.Join(items, ", ") + "]"
 	}
-	if s.isList() { // of secrets: how many there are is nobody's business either
+	if s.isList() { // of secrets, whose number is not shown
 		return strings.Replace("["+quote(s.text(c), true)+"]", `""`, "", 1)
 	}
 	return quote(s.text(c), s.isText())

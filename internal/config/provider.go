@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -78,7 +79,7 @@ func (p Provider) Header() http.Header {
 	return h
 }
 
-// Model is what the configuration file says of one model.
+// Model has the settings of one model.
 type Model struct {
 	Name    string          // "provider:name"
 	Options adapter.Options `key:"options" optional:"true" help:"options of the model; workflow, agent and request override them"`
@@ -91,11 +92,11 @@ type Preset struct {
 	Kind  string
 	// BaseURL is the provider's own address; empty where every customer has another.
 	BaseURL string
-	// Models are those listed where nothing else is set, separated by commas.
+	// Models are the default models, separated by commas.
 	Models string
-	// Keyless says that it is asked without a key where none is set.
+	// Keyless means that it works without a key.
 	Keyless bool
-	// As is the preset whose key, address and organization it has where none of its own are set; empty is none.
+	// As is the preset whose key, address and organization it uses if it has no other; may be empty.
 	As string
 	// Env has, by the last part of a setting's key, the variables that users of the provider have set for other programs already.
 	Env map[string][]string
@@ -104,7 +105,7 @@ type Preset struct {
 // Presets returns the providers that are known by name, in the order in which the default model is looked for.
 func Presets() []Preset { return slices.Clone(presets) }
 
-// presets: the newer ones are behind the older ones, so that nobody's default model changes.
+// presets has newer ones after older ones, so that no default model changes.
 var presets = slices.Concat([]Preset{
 	{
 		Name: "openai", Title: "OpenAI", Kind: KindOpenAI, BaseURL: "https://api.openai.com/v1", Models: "gpt-6-luna",
@@ -291,7 +292,7 @@ func mustHaveKey(kind string) bool {
 func kindSetting(name string) Setting {
 	path := []string{"providers", name, "kind"}
 	return Setting{
-		Key: yaml.Path(path...), path: path, OneOf: kinds, fileOnly: true, kind: new(string), Help: "the server's protocol",
+		Key: yaml.Path(path...), path: path, OneOf: kinds, fileOnly: true, typ: reflect.TypeFor[string](), Help: "the server's protocol",
 		field: func(c *Config) any { return &c.provider(name).Kind },
 	}
 }
@@ -331,7 +332,7 @@ var (
 func headerSetting(name, header string) Setting {
 	path := []string{"providers", name, "headers", header}
 	return Setting{
-		Key: yaml.Path(path...), path: path, Secret: true, fileOnly: true, kind: new(Secret), Help: "header of each request",
+		Key: yaml.Path(path...), path: path, Secret: true, fileOnly: true, typ: reflect.TypeFor[Secret](), Help: "header of each request",
 		field: func(c *Config) any {
 			p := c.provider(name)
 			return &element(&p.Headers, func(h *Header) bool { return h.Name == header }, Header{Name: header}).Value
@@ -370,7 +371,7 @@ func modelSettings(name string) []Setting {
 	return inFile(settingsOf([]string{"models", name}, func(c *Config) *Model { return c.model(name) }))
 }
 
-// finishModels checks that the models are of providers that there are, and warns of options that the wire of a provider has no place for.
+// finishModels checks that the providers of models exist, and warns of options that a provider does not support.
 func (l *loader) finishModels() {
 	warn := func(key string, lacking []string) {
 		for _, name := range lacking {
@@ -409,7 +410,7 @@ func (c *Config) Lacking(chain string, o adapter.Options) (names []string) {
 	return names
 }
 
-// providerName is what may stand before the colon of a model's name. Capitals would only make two names of one.
+// providerName matches the part of a model's name before the colon. Capitals would allow two spellings of one name.
 var providerName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
 
 // exampleURL shows what an address looks like.

@@ -16,7 +16,7 @@ func (c *Config) NeedsRestart(next *Config) (changed []string) {
 	for key, s := range after {
 		old, ok := before[key]
 		switch {
-		case strings.HasPrefix(key, channels) || strings.HasPrefix(key, providers) && c.takesKey(next, key):
+		case strings.HasPrefix(key, channels) || strings.HasPrefix(key, providers) && c.reloadsKey(next, key):
 		case !ok && next.sources[key].Kind != Default, ok && !reflect.DeepEqual(old.field(c), s.field(next)):
 			changed = append(changed, key)
 		}
@@ -40,8 +40,8 @@ func (c *Config) NeedsRestart(next *Config) (changed []string) {
 	return slices.Compact(changed)
 }
 
-// takesKey reports whether a setting is the key of a provider that had one and has one.
-func (c *Config) takesKey(next *Config, key string) bool {
+// reloadsKey reports whether a setting is the key of a provider that had one and has one.
+func (c *Config) reloadsKey(next *Config, key string) bool {
 	name, ok := strings.CutSuffix(strings.TrimPrefix(key, providers), ".key")
 	if !ok {
 		return false

@@ -10,14 +10,16 @@ import (
 
 // SE-06: whoever keeps a log clear of secrets gets all of them, wherever they stand.
 func TestAllSecretsOfAConfigurationAreKnown(t *testing.T) {
-	c := &Config{
-		Providers: []Provider{{Name: "openai", Key: "of a provider"}, {Name: "ollama"}},
-		MCP:       []MCPServer{{Authorization: "Bearer of an MCP server"}},
-		Channels:  []Channel{{Name: "a"}, {Name: "b"}},
-	}
-	c.Channels[0].Telegram.Token, c.Channels[0].Telegram.Secret = "of a channel", "of a webhook"
-	c.Channels[1].Slack.SigningSecret = "of a channel"
-	want := []string{"Bearer of an MCP server", "of a channel", "of a provider", "of a webhook"}
+	c := mustLoad(t, `
+providers:
+  openai: {key: of a provider, headers: {X-Key: of a header}}
+mcp:
+  search: {url: "http://a", authorization: Bearer of an MCP server}
+channels:
+  telegram: {token: of a channel, secret: of a webhook_12345}
+  slack: {accounts: {a: {token: of an account, signing_secret: of a channel}}}
+`, nil)
+	want := []string{"Bearer of an MCP server", "of a channel", "of a header", "of a provider", "of a webhook_12345", "of an account"}
 	if diff := cmp.Diff(want, c.Secrets()); diff != "" {
 		t.Error(diff)
 	}
@@ -32,7 +34,7 @@ func TestEverySecretSettingIsFound(t *testing.T) {
 		if !s.Secret {
 			continue
 		}
-		c := new(Config)
+		c := &Config{settings: table}
 		if err := s.set(c, value{text: "a-secret-of-" + s.Key}); err != nil {
 			t.Errorf("%s: %v", s.Key, err)
 			continue

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/ollama/host"
@@ -31,9 +30,11 @@ type Setting struct {
 
 	path     []string          // the parts of the key
 	field    func(*Config) any // a pointer to where the value is stored
-	kind     any               // a pointer of the same type
+	typ      reflect.Type      // of the value
+	store    func(value) error // stores the value elsewhere than in a field
 	check    string            // the name of a check
-	example  string            // of an element of a list
+	max      string            // the largest value allowed
+	short    string            // the short name of the flag
 	kinds    []string          // of the providers that have it; nil is all
 	fileOnly bool              // it is no flag and no variable
 	optional bool              // it is shown only where it is set
@@ -68,19 +69,15 @@ func settingsOfType(t reflect.Type, path []string, in func(*Config) reflect.Valu
 			continue
 		}
 		all = append(all, Setting{
-			Key: yaml.Path(at...), path: at, kind: reflect.New(f.Type).Interface(), Secret: secretType(f.Type),
+			Key: yaml.Path(at...), path: at, typ: f.Type, Secret: f.Type == reflect.TypeFor[Secret]() || f.Type == reflect.TypeFor[[]Secret](),
 			field: func(c *Config) any { return in(c).Field(i).Addr().Interface() },
-			Help:  f.Tag.Get("help"), Default: f.Tag.Get("default"), Min: f.Tag.Get("min"), check: f.Tag.Get("check"), example: f.Tag.Get("example"),
+			Help:  f.Tag.Get("help"), Default: f.Tag.Get("default"), Min: f.Tag.Get("min"), check: f.Tag.Get("check"), max: f.Tag.Get("max"), short: f.Tag.Get("short"),
 			Env: strings.Fields(f.Tag.Get("env")), OneOf: strings.Fields(f.Tag.Get("oneof")), kinds: strings.Fields(f.Tag.Get("kinds")),
 			optional: f.Tag.Get("optional") != "", required: f.Tag.Get("required") != "", needed: f.Tag.Get("needed") != "",
 			chain: f.Tag.Get("chain") != "", fileOnly: f.Tag.Get("file") != "",
 		})
 	}
 	return all
-}
-
-func secretType(t reflect.Type) bool {
-	return t == reflect.TypeFor[Secret]() || t == reflect.TypeFor[[]Secret]()
 }
 
 // inFile marks settings that are in the file alone, because their keys have names of the user's.
@@ -145,28 +142,10 @@ var checks = map[string]func(string) error{
 	"host":     checkHost,
 	"version":  checkAPIVersion,
 	"timezone": channel.CheckTimezone,
-	"4MiB":     atMost4MiB,
-	"30 days":  atMost30Days,
 	"proxy": func(s string) error {
 		_, err := egress.Through(s)
 		return err
 	},
-}
-
-// atMost4MiB is a check for what has to fit an entry of a session, escaped.
-func atMost4MiB(text string) error {
-	if size, err := parseSize(text); err == nil && size > 4<<20 {
-		return fmt.Errorf("expected at most 4MiB, got %s", text)
-	}
-	return nil
-}
-
-// atMost30Days is how long a run may wait for people.
-func atMost30Days(text string) error {
-	if d, err := time.ParseDuration(text); err == nil && d > 30*24*time.Hour {
-		return fmt.Errorf("expected at most 720h, got %s", text)
-	}
-	return nil
 }
 
 func checkAddr(s string) error {

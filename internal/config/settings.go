@@ -10,8 +10,8 @@ import (
 )
 
 // The tags of a field describe a setting: key is its name in the file, below the key of the struct that it is in; default, env (more variables),
-// oneof, min, check, and help are what [Setting] says. required settings may not be empty, optional ones are listed only where they are set, a
-// chain may also be a list in the file, and example is an element of a list.
+// oneof, min, max, check, and help are what [Setting] says. required settings may not be empty, optional ones are listed only where they are set, a
+// chain may also be a list in the file.
 
 // Config is what is in force. [Load] makes it.
 type Config struct {
@@ -24,7 +24,7 @@ type Config struct {
 	Workspace       string        `key:"workspace" default:"./workspace" required:"true" help:"folder that agents can read; data, configuration and key files must be outside"`
 	File            string        `key:"config" default:"lingserve.yaml" help:"configuration file; the default one may be missing"`
 	Insecure        bool          `key:"insecure" default:"false" help:"listen on any address without authentication"`
-	Model           string        `key:"model" check:"model" chain:"true" help:"default model or fallback chain; unset: the first configured provider's first model, else demo:demo"`
+	Model           string        `key:"model" short:"m" check:"model" chain:"true" help:"default model or fallback chain; unset: the first configured provider's first model, else demo:demo"`
 	Media           []string      `key:"media" help:"corrections of models' inputs: provider:name=image+pdf, with image, pdf, audio, file or none; * matches any text"`
 	InlineWorkflows bool          `key:"inline_workflows" default:"false" help:"allow workflows inside requests"`
 	Watch           bool          `key:"watch" default:"false" help:"reload workflows when files change; SIGHUP always reloads them"`
@@ -100,7 +100,7 @@ type Sessions struct {
 type Turn struct {
 	Timeout     time.Duration `key:"timeout" default:"0s" help:"timeout of a turn, approvals included; 0: only run.timeout"`
 	Concurrency int           `key:"concurrency" default:"256" min:"1" help:"concurrent turns; more wait"`
-	MaxReply    Size          `key:"max_reply" default:"1MiB" min:"1KiB" check:"4MiB" help:"size of one answer of an agent's model, calls and reasoning included; a longer one is cut off"`
+	MaxReply    Size          `key:"max_reply" default:"1MiB" min:"1KiB" max:"4MiB" help:"size of one answer of an agent's model, calls and reasoning included; a longer one is cut off"`
 	Queue       int           `key:"queue" default:"16" min:"1" help:"waiting messages of a session; more are refused"`
 	QueueTotal  int           `key:"queue_total" default:"4096" min:"1" help:"waiting messages of all sessions; more are refused"`
 }
@@ -144,7 +144,7 @@ type Auth struct {
 	Audience     []string      `key:"audience" help:"this server's names in the claim aud"`
 	JWKS         string        `key:"jwks" help:"URL or file of the issuer's JSON Web Key Set"`
 	IssuerName   string        `key:"issuer_name" default:"sso" help:"issuer's short name, behind the @ in its users' names"`
-	TokenTypes   []string      `key:"token_types" example:"JWT" help:"accepted typ of tokens, such as JWT; unset: at+jwt, or no typ"`
+	TokenTypes   []string      `key:"token_types" help:"accepted typ of tokens, such as JWT; unset: at+jwt, or no typ"`
 	Algorithms   []string      `key:"algorithms" help:"accepted signatures, such as RS256; unset: all with a public key"`
 	Leeway       time.Duration `key:"leeway" default:"1m" help:"tolerated clock difference to the issuer"`
 	SubjectClaim string        `key:"subject_claim" default:"sub" help:"claim with the caller's name"`
@@ -202,7 +202,7 @@ type Files struct {
 	Types     []string      `key:"types" default:"image,pdf,audio,text" help:"allowed uploads: image, pdf, audio, text, file (any other)"`
 }
 
-// Admin is the listener for operators: metrics, profiles and health. Without an address there is none.
+// Admin is the listener for operators: metrics, profiles and health. Without an address it is off.
 type Admin struct {
 	Addr        string `key:"addr" check:"addr" help:"second listener with metrics and profiles, such as 127.0.0.1:9090; with keys, for admins only"`
 	OpenMetrics bool   `key:"open_metrics" default:"false" help:"serve its metrics without a key"`
@@ -238,7 +238,7 @@ type Agent struct {
 	AskNever        []string        `key:"ask_never" help:"tools that never need approval"`
 	MaxSteps        int             `key:"max_steps" default:"50" min:"1" help:"calls of the model for one message"`
 	ToolTimeout     time.Duration   `key:"tool_timeout" default:"1m" min:"1ms" help:"timeout of a tool call, if the tool has none"`
-	ApprovalTimeout time.Duration   `key:"approval_timeout" default:"24h" min:"1ms" check:"30 days" help:"how long a call waits for approval before it is denied, at most 720h; in chats at most 5m"`
+	ApprovalTimeout time.Duration   `key:"approval_timeout" default:"24h" min:"1ms" max:"720h" help:"how long a call waits for approval before it is denied, at most 720h; in chats at most 5m"`
 	OnUnknown       string          `key:"on_unknown" default:"tell" oneof:"tell ask" help:"if a crash stops a call that must not run twice: tell the model that its outcome is unknown, or ask a person if it runs again"`
 	Summarize       bool            `key:"summarize" default:"true" help:"summarize the old part of a session that is too long"`
 	MaxContext      int             `key:"max_context" default:"0" min:"0" help:"estimated tokens of a request above which a session is too long; 0: when the model refuses it"`

@@ -81,25 +81,18 @@ func resolve(path string) string {
 	}
 }
 
-// samePath reports whether two resolved paths are one file or folder, whatever they are called: a system may ignore case, or mount a folder
-// twice.
+// samePath reports whether two resolved paths are one file or folder. A system may ignore case, or mount a folder twice.
 func samePath(a, b string) bool {
 	first, err := os.Stat(a)
 	second, err2 := os.Stat(b)
 	if err == nil && err2 == nil {
 		return os.SameFile(first, second)
 	}
-	if err == nil || err2 == nil || filepath.Dir(a) == a || filepath.Dir(b) == b {
-		return a == b
+	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
+		return strings.EqualFold(a, b)
 	}
-	if filepath.Base(a) != filepath.Base(b) && !(ignoresCase && strings.EqualFold(filepath.Base(a), filepath.Base(b))) {
-		return false
-	}
-	return samePath(filepath.Dir(a), filepath.Dir(b))
+	return a == b
 }
-
-// ignoresCase says whether file names mostly ignore case on this system.
-const ignoresCase = runtime.GOOS == "windows" || runtime.GOOS == "darwin"
 
 // inside reports whether a resolved path is inside a folder.
 func inside(path, folder string) bool {

@@ -1,6 +1,7 @@
 package fakeslack
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -143,14 +144,15 @@ func (s *Server) Tell(body []byte) {
 
 // tell starts the delivery of a body. The lock is held.
 func (s *Server) tell(body []byte) {
-	if s.opts.Hook == "" || s.closed {
+	if s.opts.Hook == "" && s.opts.AppToken == "" || s.closed {
 		return
 	}
 	s.running.Go(func() {
 		reason := ""
 		for retry := 0; ; retry++ {
 			d := s.Send(s.ctx, body, retry, reason)
-			if d.Status/100 == 2 || retry == len(pauses) || s.ctx.Err() != nil {
+			lost := s.opts.AppToken != "" && !bytes.HasPrefix(body, []byte("{")) // slash commands and presses are not repeated
+			if d.Status/100 == 2 || lost || retry == len(pauses) || s.ctx.Err() != nil {
 				return
 			}
 			reason = "http_error"
@@ -179,6 +181,23 @@ func (s *Server) Send(ctx context.Context, body []byte, retry int, reason string
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	began := time.Now()
+	if s.opts.AppToken != "" {
+		if s.sendEnvelope(ctx, body, retry, reason) {
+			d.Status = http.StatusOK
+		}
+	} else {
+		d.Status, d.Body = s.request(ctx, body, retry, reason)
+	}
+	d.Took = time.Since(began)
+	s.mu.Lock()
+	s.deliveries = append(s.deliveries, d)
+	s.change()
+	s.mu.Unlock()
+	return d
+}
+
+// request sends a body to the Request URL.
+func (s *Server) request(ctx context.Context, body []byte, retry int, reason string) (status int, said []byte) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.opts.Hook, strings.NewReader(string(body)))
 	if err != nil {
 		panic(err)
@@ -195,16 +214,11 @@ func (s *Server) Send(ctx context.Context, body []byte, retry int, reason string
 	}
 	Sign(req.Header, s.opts.Secret, body, time.Now())
 	if res, err := s.opts.Deliver.Do(req); err == nil {
-		d.Body, _ = io.ReadAll(io.LimitReader(res.Body, 1<<20))
+		said, _ = io.ReadAll(io.LimitReader(res.Body, 1<<20))
 		res.Body.Close()
-		d.Status = res.StatusCode
+		status = res.StatusCode
 	}
-	d.Took = time.Since(began)
-	s.mu.Lock()
-	s.deliveries = append(s.deliveries, d)
-	s.change()
-	s.mu.Unlock()
-	return d
+	return status, said
 }
 
 // Sign signs a body as the platform does.

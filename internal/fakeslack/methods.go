@@ -41,6 +41,9 @@ func (s *Server) do(r *http.Request, method string, p map[string]string) (map[st
 		f.data = []byte(p["body"])
 		return nil, &stored{"text/plain", []byte("OK - " + strconv.Itoa(len(f.data)))}
 	}
+	if method == "apps.connections.open" {
+		return s.openConnection(token, r.Host), nil
+	}
 	if token == "" {
 		return no("not_authed"), nil
 	}

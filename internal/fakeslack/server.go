@@ -1,5 +1,5 @@
 // Package fakeslack is a Slack for tests: it speaks the shapes of the Web API on any listener, or in this process through
-// [Server.Transport], sends signed events to a webhook as the Events API does, and remembers every call.
+// [Server.Transport], sends signed events to a webhook as the Events API does, or envelopes by Socket Mode ([Server.Client]), and remembers every call.
 //
 // It does what an app can notice: conversations that the app is in or not, threads, the limits of texts, edits and deletions, files
 // that need the token, names, repetitions of events that were not taken within 3 s, a message and a mention for the same words, the
@@ -29,12 +29,14 @@ import (
 
 // Options say what a workspace and its app are like. The zero value is one.
 type Options struct {
-	Token   string       // "" is xoxb-1-fake
-	Secret  string       // for signatures; "" is shhh
-	Hook    string       // the Request URL
-	Deliver *http.Client // of events; nil is http.DefaultClient
-	Scopes  string       // of the token; "" has all that are needed
-	Echo    bool         // the app is told of what it writes itself
+	Token  string // "" is xoxb-1-fake
+	Secret string // for signatures; "" is shhh
+	// AppToken turns Socket Mode on: events go to the connections of the app, not to the Request URL.
+	AppToken string
+	Hook     string       // the Request URL
+	Deliver  *http.Client // of events; nil is http.DefaultClient
+	Scopes   string       // of the token; "" has all that are needed
+	Echo     bool         // the app is told of what it writes itself
 }
 
 // The ids of the workspace and of the app's bot.
@@ -113,6 +115,7 @@ type Server struct {
 	statuses      map[string]string      // of threads of an assistant, by channel and thread
 	people        map[string][2]string   // name and display name
 	files         map[string]*stored
+	sockets       sockets
 	clock         int64 // of message ids
 	events        int
 	running       sync.WaitGroup
@@ -133,6 +136,7 @@ func New(opts *Options) *Server {
 	s := &Server{
 		changed: make(chan struct{}), conversations: map[string]*Conversation{}, people: map[string][2]string{}, files: map[string]*stored{},
 		streaming: map[*Message]time.Time{}, statuses: map[string]string{}, clock: 1_700_000_000_000_000,
+		sockets: sockets{tickets: map[string]time.Time{}, acks: map[string]func(){}},
 	}
 	if opts != nil {
 		s.opts = *opts
@@ -331,6 +335,10 @@ func (s *Server) fault(method string, refused bool) *Fault {
 // ServeHTTP answers /api/<method>, and downloads below /files-pri/.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	method := methodOf(r.URL)
+	if method == "/link/" {
+		s.link(w, r)
+		return
+	}
 	params, err := readParams(w, r)
 	if err != nil {
 		s.answer(w, http.StatusOK, map[string]any{"ok": false, "error": "invalid_form_data"})
@@ -418,7 +426,7 @@ func readParams(w http.ResponseWriter, r *http.Request) (map[string]string, erro
 	switch kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind {
 	case "application/json":
 		var members map[string]json.RawMessage
-		if err := json.NewDecoder(r.Body).Decode(&members); err != nil {
+		if err := json.NewDecoder(r.Body).Decode(&members); err != nil && err != io.EOF {
 			return nil, err
 		}
 		for name, raw := range members {

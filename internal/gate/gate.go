@@ -3,12 +3,12 @@ package gate
 
 import "sync"
 
-// Gate counts what is inside, and lets others wait until nothing is. Unlike a sync.WaitGroup it can be entered while somebody
-// waits, and waiting can be given up.
+// Gate counts what is inside, and lets callers wait until it is empty. Unlike a sync.WaitGroup it can be entered while callers wait, and they can
+// give up waiting.
 type Gate struct {
 	mu    sync.Mutex
 	count int
-	empty chan struct{} // closed at zero; nil when nobody waits
+	empty chan struct{} // closed at zero; nil while no caller waits
 }
 
 // Enter counts one more.

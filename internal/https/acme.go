@@ -18,28 +18,23 @@ import (
 	"github.com/lingserve/lingserve/internal/egress"
 )
 
-const (
-	// acmePause is how long the authority is not asked again for a name that it has refused. Each handshake would be a reason to ask,
-	// and Let's Encrypt allows five failures an hour.
-	acmePause = 15 * time.Minute
-	// acmeRest is the shortest pause after a failure: the manager itself refuses for a minute.
-	acmeRest = 61 * time.Second
-)
+// acmePause is how long the server does not request a certificate for a name that the authority has refused. Each handshake would request one,
+// and Let's Encrypt allows five failures an hour.
+const acmePause = 15 * time.Minute
 
 // authority gets certificates by ACME (RFC 8555): when the server starts, and again before they expire.
 type authority struct {
 	manager *autocert.Manager
 	domains []string // in ASCII
 	log     *slog.Logger
-	again   chan struct{} // reload was called
 
 	mu     sync.Mutex
 	failed map[string]failure // by domain
 }
 
 type failure struct {
-	err       error
-	at, until time.Time
+	err   error
+	until time.Time
 }
 
 func newAuthority(c *config.Config, version string, log *slog.Logger) *authority {
@@ -47,7 +42,7 @@ func newAuthority(c *config.Config, version string, log *slog.Logger) *authority
 		TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 30 * time.Second, IdleConnTimeout: time.Minute,
 		ForceAttemptHTTP2: true, Proxy: egress.Proxy(c.Upstream.ProxyEnv),
 	}
-	a := &authority{log: log, again: make(chan struct{}, 1), failed: map[string]failure{}}
+	a := &authority{log: log, failed: map[string]failure{}}
 	for _, name := range c.TLS.ACME {
 		name, _ = idna.Lookup.ToASCII(name) // CheckTLS has seen it
 		a.domains = append(a.domains, name)
@@ -63,7 +58,7 @@ func newAuthority(c *config.Config, version string, log *slog.Logger) *authority
 	return a
 }
 
-// get returns the certificate of a name; it orders one if there is none. After a refusal it waits for a while before it asks again.
+// get returns the certificate of a name. It requests a missing one, but not in the pause after a failure.
 func (a *authority) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name, err := idna.Lookup.ToASCII(hello.ServerName)
 	if err != nil || !slices.Contains(a.domains, name) {
@@ -86,8 +81,7 @@ func (a *authority) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return cert, nil
 	}
 	if f, ok := a.failed[name]; !ok || time.Now().After(f.until) { // one of the handshakes that waited logs it
-		now := time.Now()
-		a.failed[name] = failure{err, now, now.Add(acmePause)}
+		a.failed[name] = failure{err, time.Now().Add(acmePause)}
 		a.log.Error("cannot get a certificate; retrying", "name", name, "after", acmePause, "error", err)
 	}
 	return nil, err
@@ -100,28 +94,11 @@ func (a *authority) knows(host string) bool {
 	return err == nil && slices.Contains(a.domains, name)
 }
 
+// reload ends the pauses after failures. The manager itself pauses for a minute.
 func (a *authority) reload() {
 	a.mu.Lock()
-	for name, f := range a.failed {
-		f.until = f.at.Add(acmeRest)
-		a.failed[name] = f
-	}
-	a.mu.Unlock()
-	select {
-	case a.again <- struct{}{}:
-	default:
-	}
-}
-
-// next returns how long watch waits: until it may retry a refused name.
-func (a *authority) next() time.Duration {
-	wait := expiryEvery
-	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, f := range a.failed {
-		wait = min(wait, max(time.Until(f.until), time.Second))
-	}
-	return wait
+	clear(a.failed)
 }
 
 // watch gets the certificates before the first client asks, and logs whether they were renewed: the manager renews them by itself and does
@@ -130,25 +107,27 @@ func (a *authority) watch(ctx context.Context) {
 	for {
 		for _, name := range a.domains {
 			if ctx.Err() == nil {
-				a.look(ctx, name)
+				a.renew(ctx, name)
 			}
 		}
-		timer := time.NewTimer(a.next())
+		wait := expiryEvery
+		a.mu.Lock()
+		if len(a.failed) > 0 {
+			wait = acmePause
+		}
+		a.mu.Unlock()
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
-		case <-timer.C:
-		case <-a.again: // refused names follow when their pause is over
-			timer.Stop()
+		case <-time.After(wait):
 		}
 	}
 }
 
-// look gets one certificate and logs when it expires.
-func (a *authority) look(ctx context.Context, name string) {
+// renew gets one certificate and logs when it expires.
+func (a *authority) renew(ctx context.Context, name string) {
 	got := make(chan *tls.Certificate, 1)
-	// The manager cannot be stopped; it gives up within five minutes. A server that ends does not wait for it.
+	// The manager cannot be stopped; it fails within five minutes. A server that ends does not wait for it.
 	go func() {
 		cert, _ := a.get(&tls.ClientHelloInfo{ServerName: name, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}})
 		got <- cert

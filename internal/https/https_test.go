@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"flag"
 	"io"
 	"log/slog"
 	"net"
@@ -20,6 +19,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/https/certtest"
@@ -47,7 +48,7 @@ func (l *logged) String() string {
 // settings reads flags as the command line does.
 func settings(t *testing.T, flags ...string) *config.Config {
 	t.Helper()
-	set, f := flag.NewFlagSet("test", flag.ContinueOnError), config.Flags{}
+	set, f := pflag.NewFlagSet("test", pflag.ContinueOnError), config.Flags{}
 	f.Bind(set)
 	if err := set.Parse(append([]string{"--config", "", "--data", t.TempDir()}, flags...)); err != nil {
 		t.Fatal(err)

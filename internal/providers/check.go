@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -58,25 +57,24 @@ func (c *Checker) Check(ctx context.Context, t Result) Result {
 	limited, cancel := c.limit(ctx)
 	defer cancel()
 	began := time.Now()
+	e := &exam{checker: c, result: &t}
 	var err error
-	if t.Model != "" {
-		t.Status = "ok"
-		t.Seconds, err = c.answers(limited, &t)
+	if t.Model == "" {
+		t.Status, t.Message, err = c.checkList(limited, t.Provider)
 	} else {
-		t.Status, t.Message, err = c.offers(limited, t.Provider)
-		if t.Status == "skip" {
-			return t
-		}
+		t.Status = "ok"
+		err = e.checkAnswer(limited)
+	}
+	if t.Seconds == 0 && t.Status != "skip" {
 		t.Seconds = time.Since(began).Seconds()
 	}
 	if err != nil {
 		t.Status, t.Code, t.Cause = "fail", Code(err), Cause(err)
-		t.Seconds = time.Since(began).Seconds()
 		t.Message = strings.TrimPrefix(Message(err), fmt.Sprintf("the model %q: ", t.Model)) // which is in the line already
 		return t
 	}
-	if t.Model != "" && !c.Quick && !strings.HasPrefix(t.Model, "demo:") { // which is scripted and knows nothing
-		c.examine(ctx, &t)
+	if t.Model != "" && !c.Quick && !strings.HasPrefix(t.Model, "demo:") { // which is scripted
+		e.examine(ctx)
 	}
 	return t
 }
@@ -85,46 +83,29 @@ func (c *Checker) Check(ctx context.Context, t Result) Result {
 // limit. nil is no limit; the check reads only the first piece of the answer.
 var tokenLimits = []*int{new(1), new(16), nil}
 
-// answers asks a model for one word, and returns the time to the first token. An empty answer is also an answer.
-func (c *Checker) answers(ctx context.Context, t *Result) (seconds float64, err error) {
-	m, err := c.Models.Model(t.Model)
-	if err != nil {
-		return 0, err
+// checkAnswer asks the model for one word, and measures the time to the first token. An empty answer is also an answer.
+func (e *exam) checkAnswer(ctx context.Context) (err error) {
+	if e.model, err = e.checker.Models.Model(e.result.Model); err != nil {
+		return err
 	}
 	for _, limit := range tokenLimits {
-		began := time.Now()
-		var h *heard
-		h, err = listen(ctx, untilFirst{m}, adapter.Request{
+		var a *answer
+		a, err = readAnswer(ctx, e.model, adapter.Request{
 			Messages: []adapter.Message{{Role: adapter.User, Content: "Say yes."}},
 			Options:  adapter.Options{MaxTokens: limit},
-		})
-		t.count(h.usage)
-		if seconds = h.first.Seconds(); h.first == 0 {
-			seconds = time.Since(began).Seconds()
-		}
-		e, refused := errors.AsType[*adapter.Error](err)
-		if !refused || e.Status != http.StatusBadRequest && e.Status != http.StatusUnprocessableEntity {
-			return seconds, err
+		}, true)
+		e.result.count(a.usage)
+		e.result.Seconds = a.first.Seconds()
+		refusal, refused := errors.AsType[*adapter.Error](err)
+		if !refused || refusal.Status != http.StatusBadRequest && refusal.Status != http.StatusUnprocessableEntity {
+			return err
 		}
 	}
-	return seconds, err
+	return err
 }
 
-// untilFirst is a model whose answers end after the first token of text, reasoning or a call.
-type untilFirst struct{ adapter.Model }
-
-func (m untilFirst) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	return func(yield func(adapter.Chunk, error) bool) {
-		for c, err := range m.Model.Stream(ctx, req) {
-			if !yield(c, err) || c.Text != "" || c.Reasoning != "" || c.ToolCall != nil {
-				return
-			}
-		}
-	}
-}
-
-// offers checks a provider without configured models by its list, which shows that key and address are right.
-func (c *Checker) offers(ctx context.Context, prefix string) (status, message string, err error) {
+// checkList checks a provider without configured models by its list, which shows that key and address are right.
+func (c *Checker) checkList(ctx context.Context, prefix string) (status, message string, err error) {
 	if _, lists := c.Models.Provider(prefix).(adapter.Lister); !lists {
 		return "skip", fmt.Sprintf("no model is configured; list your models in %s, or test one with \"lingserve models check %s:NAME\"",
 			namesKey(prefix), prefix), nil

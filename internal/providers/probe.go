@@ -1,24 +1,19 @@
 package providers
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"image"
-	"image/color"
-	"image/draw"
-	"image/png"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 )
 
-// Statuses of a probe. No is a feature that the model refuses; Fail is one that it should have had.
+// Statuses of a probe. No means that the model refuses the feature, Fail that it should have it.
 const (
 	OK   = "ok"
 	No   = "no"
@@ -36,133 +31,113 @@ type Probe struct {
 	Cause   string  `json:"cause,omitempty"` // in the words of its server
 }
 
-// heard is an answer of a model.
-type heard struct {
-	text    strings.Builder
-	calls   []adapter.ToolCall
-	maker   adapter.Maker
-	thought bool // there was reasoning
-	model   string
-	usage   adapter.Usage
-	first   time.Duration // until the first of the answer; 0 where nothing came
+// answer is an answer of a model.
+type answer struct {
+	text     strings.Builder
+	calls    []adapter.ToolCall
+	maker    adapter.Maker
+	reasoned bool
+	model    string
+	usage    adapter.Usage
+	first    time.Duration // until the first token; 0 without one
 }
 
-// maxHeard is how much of an answer is read, in bytes: all questions have short ones.
-const maxHeard = 16 << 10
+// maxAnswer is how much of an answer is read, in bytes: all questions have short answers.
+const maxAnswer = 16 << 10
 
-// listen reads an answer, up to maxHeard.
-func listen(ctx context.Context, m adapter.Model, req adapter.Request) (*heard, error) {
-	h, began, size := new(heard), time.Now(), 0
+// readAnswer reads an answer up to maxAnswer, or to its first token.
+func readAnswer(ctx context.Context, m adapter.Model, req adapter.Request, firstToken bool) (*answer, error) {
+	a, began, size := new(answer), time.Now(), 0
 	for c, err := range m.Stream(ctx, req) {
-		if errors.Is(err, adapter.ErrEmpty) { // which a question with few tokens may get
+		if errors.Is(err, adapter.ErrEmpty) { // possible with few tokens
 			break
 		}
 		if err != nil {
-			return h, err
+			return a, err
 		}
-		h.maker.Take(&c)
+		a.maker.Take(&c)
 		if c.Model != "" {
-			h.model = c.Model
+			a.model = c.Model
 		}
 		if c.Usage != nil {
-			h.usage = *c.Usage
+			a.usage = *c.Usage
 		}
-		if c.Reasoning != "" || c.Beside != nil && c.Beside.Type == adapter.PartReasoning {
-			h.thought = true
+		a.reasoned = a.reasoned || c.Reasoning != "" || c.Beside != nil && c.Beside.Type == adapter.PartReasoning
+		a.text.WriteString(c.Text)
+		if c.ToolCall != nil {
+			a.addCall(*c.ToolCall)
 		}
-		h.text.WriteString(c.Text)
-		if p := c.ToolCall; p != nil {
-			h.call(p)
+		if c.Text != "" || c.Reasoning != "" || c.ToolCall != nil {
+			if a.first == 0 {
+				a.first = time.Since(began)
+			}
+			if firstToken {
+				break
+			}
 		}
-		if h.first == 0 && (c.Text != "" || c.Reasoning != "" || c.ToolCall != nil) {
-			h.first = time.Since(began)
-		}
-		if size += len(c.Text) + len(c.Reasoning); size > maxHeard {
+		if size += len(c.Text) + len(c.Reasoning); size > maxAnswer {
 			break
 		}
 	}
-	return h, nil
+	return a, nil
 }
 
-// call joins the pieces of calls.
-func (h *heard) call(p *adapter.ToolCall) {
-	for i := range h.calls {
-		if c := &h.calls[i]; c.Index == p.Index {
-			c.Arguments += p.Arguments
-			if c.Name == "" {
-				c.Name = p.Name
-			}
-			if c.ID == "" {
-				c.ID = p.ID
-			}
-			return
-		}
+// addCall joins the parts of calls. Only the first part has the id and the name.
+func (a *answer) addCall(part adapter.ToolCall) {
+	i := slices.IndexFunc(a.calls, func(c adapter.ToolCall) bool { return c.Index == part.Index })
+	if i < 0 {
+		a.calls = append(a.calls, part)
+		return
 	}
-	h.calls = append(h.calls, *p)
-}
-
-// examine tests the features of a model that answers. Each test has its own timeout.
-func (c *Checker) examine(ctx context.Context, t *Result) {
-	m, err := c.Models.Model(t.Model)
-	if err != nil {
-		return // it was found a moment ago
-	}
-	e := &exam{c: c, m: m, t: t}
-	e.tools(ctx)
-	e.run(ctx, "two messages", e.neighbours)
-	e.run(ctx, "schema", e.schema)
-	e.run(ctx, "image", e.image)
+	a.calls[i].Arguments += part.Arguments
 }
 
 // exam is the tests of one model.
 type exam struct {
-	c    *Checker
-	m    adapter.Model
-	t    *Result
-	over bool // a test timed out: the others are skipped
+	checker  *Checker
+	model    adapter.Model
+	result   *Result
+	timedOut bool // the other tests are skipped
 }
 
 // ask sends one request and counts its usage.
-func (e *exam) ask(ctx context.Context, req adapter.Request) (*heard, error) {
-	h, err := listen(ctx, e.m, req)
-	e.t.count(h.usage)
-	return h, err
+func (e *exam) ask(ctx context.Context, req adapter.Request) (*answer, error) {
+	a, err := readAnswer(ctx, e.model, req, false)
+	e.result.count(a.usage)
+	return a, err
 }
 
-// missed is the error of a model that answered, but not as requested.
-type missed string
+// unmet is the error of a model that answered, but not as requested.
+type unmet string
 
-func (m missed) Error() string { return string(m) }
+func (u unmet) Error() string { return string(u) }
 
-// run runs one test and records its result.
-func (e *exam) run(ctx context.Context, name string, check func(context.Context) error) {
+// run runs one test with its own timeout, and records its result.
+func (e *exam) run(ctx context.Context, name string, test func(context.Context) error) {
 	if ctx.Err() != nil {
 		return
 	}
-	if e.over {
-		e.t.Checks = append(e.t.Checks, Probe{Check: name, Status: Skip, Message: "skipped, because the model did not answer before"})
-		return
+	p := Probe{Check: name, Status: Skip, Message: "skipped, because the model did not answer before"}
+	if !e.timedOut {
+		ctx, cancel := e.checker.limit(ctx)
+		defer cancel()
+		began := time.Now()
+		p = probeOf(name, test(ctx))
+		p.Seconds = time.Since(began).Seconds()
+		e.timedOut = p.Code == adapter.CodeTimeout
 	}
-	ctx, cancel := e.c.limit(ctx)
-	defer cancel()
-	began := time.Now()
-	p := probeOf(name, check(ctx))
-	p.Seconds = time.Since(began).Seconds()
-	e.over = p.Code == adapter.CodeTimeout
-	e.t.Checks = append(e.t.Checks, p)
+	e.result.Checks = append(e.result.Checks, p)
 }
 
 // probeOf returns the result of a test that ended with this error.
 func probeOf(name string, err error) Probe {
-	p := Probe{Check: name, Status: OK}
 	if err == nil {
-		return p
+		return Probe{Check: name, Status: OK}
 	}
-	if m, ok := errors.AsType[missed](err); ok {
-		p.Status, p.Message = Fail, string(m)
-		return p
+	if u, ok := errors.AsType[unmet](err); ok {
+		return Probe{Check: name, Status: Fail, Message: string(u)}
 	}
-	p.Status, p.Code, p.Message, p.Cause = Fail, Code(err), Message(err), Cause(err)
+	p := Probe{Check: name, Status: Fail, Code: Code(err), Message: Message(err), Cause: Cause(err)}
 	if refusedRequest(err) {
 		p.Status = No
 	}
@@ -182,7 +157,7 @@ func refusedRequest(err error) bool {
 	return e.OfModel || e.Status == 0 && e.Code == adapter.CodeInvalid
 }
 
-// maxTokens is the limit of each answer, with room for reasoning.
+// maxTokens is the limit of each answer, which includes reasoning.
 var maxTokens = new(2048)
 
 // codeWord is the result of the tool. The model cannot guess it.
@@ -193,20 +168,20 @@ var roomTool = adapter.Tool{
 	Parameters: json.RawMessage(`{"type":"object","properties":{"room":{"type":"string","description":"name of the room"}},"required":["room"],"additionalProperties":false}`),
 }
 
-// tools tests a tool call with reasoning: a call, its result, and an answer that uses the result. The provider's opaque parts are sent back.
+// tools tests a tool call with reasoning: a call, its result, and an answer that uses the result.
 func (e *exam) tools(ctx context.Context) {
 	thinking := Probe{Check: "thinking", Status: Skip, Message: "unknown, because the model did not answer"}
 	e.run(ctx, "tools", func(ctx context.Context) error {
-		messages := []adapter.Message{{Role: adapter.User, Content: "What is the code word of the room Lotus? Call the tool look_up to find out, then answer with the code word alone."}}
 		req := adapter.Request{
-			Messages: messages, Tools: []adapter.Tool{roomTool},
-			Options: adapter.Options{MaxTokens: maxTokens, Reasoning: adapter.Reasoning{Effort: "low"}},
+			Messages: []adapter.Message{{Role: adapter.User, Content: "What is the code word of the room Lotus? Call the tool look_up to find out, then answer with the code word alone."}},
+			Tools:    []adapter.Tool{roomTool},
+			Options:  adapter.Options{MaxTokens: maxTokens, Reasoning: adapter.Reasoning{Effort: "low"}},
 		}
-		h, err := e.ask(ctx, req)
+		call, err := e.ask(ctx, req)
 		if err != nil && refusedRequest(err) { // perhaps it cannot think, or not in this way
 			first := err
 			req.Reasoning = adapter.Reasoning{}
-			if h, err = e.ask(ctx, req); err == nil {
+			if call, err = e.ask(ctx, req); err == nil {
 				thinking = probeOf("thinking", first)
 			}
 		}
@@ -215,112 +190,116 @@ func (e *exam) tools(ctx context.Context) {
 		}
 		switch {
 		case thinking.Status == No:
-		case h.thought || h.usage.ReasoningTokens > 0:
+		case call.reasoned || call.usage.ReasoningTokens > 0:
 			thinking = Probe{Check: "thinking", Status: OK}
 		default:
 			thinking.Status, thinking.Message = No, "it returned no reasoning"
 		}
-		if len(h.calls) == 0 {
-			return missed("it did not call the tool")
+		results, err := e.results(call)
+		if err != nil {
+			return err
 		}
-		answer := adapter.Message{Role: adapter.Assistant, Content: h.text.String()}
-		ids := map[int]string{}
-		for n, c := range h.calls {
-			if c.ID == "" {
-				c.ID = fmt.Sprintf("call_%d", n)
-			}
-			if c.Arguments == "" {
-				c.Arguments = "{}"
-			}
-			if c.Name != roomTool.Name || !json.Valid([]byte(c.Arguments)) {
-				return missed("it called the tool with a wrong name, or with arguments that are not JSON")
-			}
-			ids[c.Index] = c.ID
-			answer.ToolCalls = append(answer.ToolCalls, c)
-		}
-		model := h.model
-		if model == "" {
-			model = e.t.Model
-		}
-		answer.Made = h.maker.Made(model, func(index int) string { return ids[index] })
-		req.Messages = append(messages, answer)
-		for _, c := range answer.ToolCalls {
-			req.Messages = append(req.Messages, adapter.Message{Role: adapter.ToolRole, ToolCallID: c.ID, Content: codeWord})
-		}
-		if h, err = e.ask(ctx, req); err != nil {
+		req.Messages = append(req.Messages, results...)
+		end, err := e.ask(ctx, req)
+		if err != nil {
 			return fmt.Errorf("the result of the tool: %w", err)
 		}
-		if !strings.Contains(h.text.String(), codeWord) {
-			return missed("it did not use the result of the tool in its answer")
+		if !strings.Contains(end.text.String(), codeWord) {
+			return unmet("it did not use the result of the tool in its answer")
 		}
 		return nil
 	})
 	if ctx.Err() == nil {
-		e.t.Checks = append(e.t.Checks, thinking)
+		e.result.Checks = append(e.result.Checks, thinking)
 	}
 }
 
-// neighbours tests two successive messages of the same role.
-func (e *exam) neighbours(ctx context.Context) error {
-	h, err := e.ask(ctx, adapter.Request{
-		Messages: []adapter.Message{
+// results returns the messages that follow the calls of an answer: the answer, with all that its provider needs again, and the results.
+func (e *exam) results(a *answer) ([]adapter.Message, error) {
+	if len(a.calls) == 0 {
+		return nil, unmet("it did not call the tool")
+	}
+	if a.model == "" {
+		a.model = e.result.Model
+	}
+	ids := map[int]string{}
+	message := adapter.Message{Role: adapter.Assistant, Content: a.text.String()}
+	var results []adapter.Message
+	for n, c := range a.calls {
+		if c.ID == "" {
+			c.ID = fmt.Sprintf("call_%d", n)
+		}
+		if c.Arguments == "" {
+			c.Arguments = "{}"
+		}
+		if c.Name != roomTool.Name || !json.Valid([]byte(c.Arguments)) {
+			return nil, unmet("it called the tool with a wrong name, or with arguments that are not JSON")
+		}
+		ids[c.Index] = c.ID
+		message.ToolCalls = append(message.ToolCalls, c)
+		results = append(results, adapter.Message{Role: adapter.ToolRole, ToolCallID: c.ID, Content: codeWord})
+	}
+	message.Made = a.maker.Made(a.model, func(index int) string { return ids[index] })
+	return append([]adapter.Message{message}, results...), nil
+}
+
+// questions are the tests with one request.
+var questions = []struct {
+	name    string
+	request adapter.Request
+	valid   func(answer string) bool
+	unmet   unmet
+}{
+	{
+		"two messages", adapter.Request{Messages: []adapter.Message{
 			{Role: adapter.System, Content: "You answer with one word."},
 			{Role: adapter.User, Content: "My bird is called Pelle."},
 			{Role: adapter.User, Content: "What is my bird called?"},
-		},
-		Options: adapter.Options{MaxTokens: maxTokens},
-	})
-	if err == nil && !strings.Contains(strings.ToLower(h.text.String()), "pelle") {
-		return missed("it ignored the first of two messages")
-	}
-	return err
+		}}, contains("pelle"), "it ignored the first of two messages",
+	},
+	{
+		"schema", adapter.Request{
+			Messages: []adapter.Message{{Role: adapter.User, Content: "Which month comes after April, and how many days does it have? Answer in JSON, with the members month and days."}},
+			Format: adapter.Format{JSON: true, Name: "month", Schema: json.RawMessage(
+				`{"type":"object","properties":{"month":{"type":"string"},"days":{"type":"integer"}},"required":["month","days"],"additionalProperties":false}`)},
+		}, isMonth, "its answer does not match the schema; `on_invalid: retry` retries such an answer",
+	},
+	{
+		"image", adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Parts: []adapter.Part{
+			{Type: "text", Text: "Which colour is this picture? Answer with one word."},
+			{Type: "image_url", Image: redPicture},
+		}}}}, contains("red"), "it did not recognize the picture",
+	},
 }
 
-// schema tests an answer by a JSON Schema.
-func (e *exam) schema(ctx context.Context) error {
-	h, err := e.ask(ctx, adapter.Request{
-		Messages: []adapter.Message{{Role: adapter.User, Content: "Which month comes after April, and how many days does it have? Answer in JSON, with the members month and days."}},
-		Format: adapter.Format{JSON: true, Name: "month", Schema: json.RawMessage(
-			`{"type":"object","properties":{"month":{"type":"string"},"days":{"type":"integer"}},"required":["month","days"],"additionalProperties":false}`)},
-		Options: adapter.Options{MaxTokens: maxTokens},
-	})
-	if err != nil {
-		return err
-	}
-	var answer struct {
+func contains(word string) func(string) bool {
+	return func(answer string) bool { return strings.Contains(strings.ToLower(answer), word) }
+}
+
+func isMonth(answer string) bool {
+	var month struct {
 		Month *string
 		Days  *int
 	}
-	d := json.NewDecoder(strings.NewReader(h.text.String()))
+	d := json.NewDecoder(strings.NewReader(answer))
 	d.DisallowUnknownFields()
-	if d.Decode(&answer) != nil || answer.Month == nil || answer.Days == nil {
-		return missed("its answer does not match the schema; `on_invalid: retry` retries such an answer")
-	}
-	return nil
+	return d.Decode(&month) == nil && month.Month != nil && month.Days != nil
 }
 
-// image tests a question about a picture.
-func (e *exam) image(ctx context.Context) error {
-	h, err := e.ask(ctx, adapter.Request{
-		Messages: []adapter.Message{{Role: adapter.User, Parts: []adapter.Part{
-			{Type: "text", Text: "Which colour is this picture? Answer with one word."},
-			{Type: "image_url", Image: redPicture()},
-		}}},
-		Options: adapter.Options{MaxTokens: maxTokens},
-	})
-	if err == nil && !strings.Contains(strings.ToLower(h.text.String()), "red") {
-		return missed("it did not recognize the picture")
+// examine tests the features of a model that answers.
+func (e *exam) examine(ctx context.Context) {
+	e.tools(ctx)
+	for _, q := range questions {
+		e.run(ctx, q.name, func(ctx context.Context) error {
+			q.request.MaxTokens = maxTokens
+			a, err := e.ask(ctx, q.request)
+			if err == nil && !q.valid(a.text.String()) {
+				return q.unmet
+			}
+			return err
+		})
 	}
-	return err
 }
 
-// redPicture returns a red PNG as a data URL.
-func redPicture() string {
-	picture := image.NewRGBA(image.Rect(0, 0, 64, 64))
-	draw.Draw(picture, picture.Bounds(), image.NewUniform(color.RGBA{R: 220, A: 255}), image.Point{}, draw.Src)
-	var b bytes.Buffer
-	if err := png.Encode(&b, picture); err != nil {
-		panic("models: " + err.Error()) // into memory: cannot fail
-	}
-	return "data:image/png;base64," + base64.StdEncoding.EncodeToString(b.Bytes())
-}
+// redPicture is a red PNG of 64 × 64 pixels as a data URL.
+const redPicture = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAIAAAAlC+aJAAAAUklEQVR42uzPQQkAAAgEsEPsn9AwRvAtbA3Wk98qAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgKHDQAA//9KTgFfdku36QAAAABJRU5ErkJggg=="

@@ -22,7 +22,7 @@ import (
 	"github.com/lingserve/lingserve/internal/config"
 )
 
-// New makes the providers and checks that the default model is one of theirs. stop ends what they run.
+// New makes the providers and checks that one of them has the default model. stop ends their work.
 func New(c *config.Config) (models *adapter.Registry, stop func(), err error) {
 	models, _, stop, err = NewWithKeys(c)
 	return models, stop, err
@@ -50,7 +50,7 @@ func NewWithKeys(c *config.Config) (models *adapter.Registry, keys *Keys, stop f
 	}
 	models.Prices = prices
 	for _, text := range c.Media {
-		if rule, err := adapter.ParseMediaRule(text); err == nil { // which the configuration has looked at
+		if rule, err := adapter.ParseMediaRule(text); err == nil { // which the configuration has checked
 			models.Media = append(models.Media, rule)
 		}
 	}
@@ -132,7 +132,7 @@ func newProvider(p config.Provider, keyNow func() string, limits adapter.Timeout
 	}
 }
 
-// orNone turns the settings' 0 for no limit into the adapter's, which is negative.
+// orNone turns 0, which is no limit in settings, into a negative duration, which is no limit of an adapter.
 func orNone(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1
@@ -140,7 +140,7 @@ func orNone(d time.Duration) time.Duration {
 	return d
 }
 
-// notSetUp stands where a provider would that lacks something, so that a workflow that names it says what: the text does.
+// notSetUp replaces a provider that is not set up. Its text, which says what is missing, is the error of all its models.
 type notSetUp string
 
 func (missing notSetUp) Model(string) (adapter.Model, error) {
@@ -158,15 +158,14 @@ func slotsOf(l config.Limit) adapter.Slots {
 	return s
 }
 
-// transportTo is how the server of a provider is reached that is told of traces, or has a proxy of its own; nil, which is the usual way,
-// for all others.
+// transportTo returns the transport to a provider that gets the ids of traces, or has a proxy; nil for all others, which share one.
 func transportTo(c *config.Config, p config.Provider, connect time.Duration) http.RoundTripper {
-	told := slices.Contains(c.Traces.Propagate, p.Name)
-	if !told && p.Proxy == "" {
+	traced := slices.Contains(c.Traces.Propagate, p.Name)
+	if !traced && p.Proxy == "" {
 		return nil
 	}
 	transport := adapter.Transport(adapter.TransportOptions{Connect: connect, ProxyEnv: c.Upstream.ProxyEnv, Proxy: p.Proxy})
-	if !told {
+	if !traced {
 		return transport
 	}
 	return adapter.Propagate(transport)

@@ -27,9 +27,6 @@ func New[K comparable](max int) *Buckets[K] {
 	return &Buckets[K]{cache}
 }
 
-// Len returns the number of buckets.
-func (b *Buckets[K]) Len() int { return b.cache.Len() }
-
 // Wait returns how long it takes until the bucket of a key has a token. It makes no bucket.
 func (b *Buckets[K]) Wait(key K, r Rate) time.Duration {
 	bucket, ok := b.cache.Peek(key)
@@ -54,9 +51,6 @@ func (b *Buckets[K]) Take(key K, r Rate) (wait time.Duration) {
 	return wait
 }
 
-// Reserve takes a token, also if there is none yet. It returns how long to wait before acting on it.
-func (b *Buckets[K]) Reserve(key K, r Rate) time.Duration { return b.get(key, r).Reserve().Delay() }
-
 // Charge takes n tokens, also if the bucket has fewer. The bucket is then in debt, for at most maxDebt.
 func (b *Buckets[K]) Charge(key K, r Rate, n int, maxDebt time.Duration) {
 	if r.PerMinute <= 0 {
@@ -69,6 +63,7 @@ func (b *Buckets[K]) Charge(key K, r Rate, n int, maxDebt time.Duration) {
 	}
 }
 
+// get returns the bucket of a key, with this rate, which may have changed.
 func (b *Buckets[K]) get(key K, r Rate) *rate.Limiter {
 	bucket, ok := b.cache.Get(key)
 	if !ok {
@@ -88,13 +83,8 @@ func (r Rate) limits() (rate.Limit, int) {
 	return rate.Limit(r.PerMinute) / 60, r.Burst
 }
 
-// apply gives a bucket this rate, which may have changed.
 func (r Rate) apply(bucket *rate.Limiter) {
 	limit, burst := r.limits()
-	if bucket.Limit() != limit {
-		bucket.SetLimit(limit)
-	}
-	if bucket.Burst() != burst {
-		bucket.SetBurst(burst)
-	}
+	bucket.SetLimit(limit)
+	bucket.SetBurst(burst)
 }

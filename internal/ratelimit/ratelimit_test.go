@@ -58,23 +58,12 @@ func TestDebtIsBounded(t *testing.T) {
 	})
 }
 
-func TestReservedTokensAreWaitedForInTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		buckets, r := ratelimit.New[string](10), ratelimit.Rate{PerMinute: 60, Burst: 2}
-		for i, want := range []time.Duration{0, 0, time.Second, 2 * time.Second} {
-			if wait := buckets.Reserve("ann", r); wait != want {
-				t.Errorf("reservation %d waits %v, expected %v", i, wait, want)
-			}
-		}
-	})
-}
-
 func TestTheLeastRecentlyUsedBucketIsDropped(t *testing.T) {
 	buckets, r := ratelimit.New[int](2), ratelimit.Rate{PerMinute: 1}
 	for _, key := range []int{1, 2, 1, 3} { // 3 drops 2
 		buckets.Take(key, r)
 	}
-	if buckets.Len() != 2 || buckets.Wait(1, r) == 0 || buckets.Wait(2, r) != 0 || buckets.Len() != 2 {
+	if buckets.Wait(1, r) == 0 || buckets.Wait(2, r) != 0 {
 		t.Error("expected 1 to be empty still, and 2 to be full")
 	}
 }

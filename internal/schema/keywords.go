@@ -40,12 +40,6 @@ var keywords = map[string]keywordKind{
 // suggested are the keywords that a mistyped word is compared with, sorted.
 var suggested = slices.Sorted(maps.Keys(keywords))
 
-// otherWords are words that people write for a keyword.
-var otherWords = map[string]string{
-	"property": "properties", "props": "properties", "fields": "properties", "optional": "required", "mandatory": "required",
-	"values": "enum", "choices": "enum", "max": "maximum", "min": "minimum", "regex": "pattern",
-}
-
 var typeNames = []string{"string", "number", "integer", "boolean", "object", "array", "null"}
 
 // CheckKeywords reports words of a schema that are near misses of a keyword, and properties that are written in the place of keywords. JSON
@@ -112,9 +106,6 @@ func isKnown(word string) bool {
 func nearest(word string) string {
 	if len(word) < 3 {
 		return ""
-	}
-	if k, ok := otherWords[word]; ok {
-		return k
 	}
 	return edits.Nearest(word, suggested)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"regexp/syntax"
 	"strconv"
@@ -103,63 +104,23 @@ func (m *meter) charge(n int) {
 	}
 }
 
-// install makes a schema, and all that it leads to, tell the meter before it looks into a value. A format is the one thing that is
-// asked at that time.
+// install makes a schema, and all that it leads to, charge the meter before it looks into a value: formats are checked at that time.
 func (m *meter) install(s *jsonschema.Schema, seen map[*jsonschema.Schema]bool) {
 	if s == nil || seen[s] {
 		return
 	}
 	seen[s] = true
-	var each, once int // how often members and items, and the whole value, are looked at besides
-	sub := func(list ...*jsonschema.Schema) {
-		for _, s := range list {
-			m.install(s, seen)
-		}
-	}
-	counted := func(n *int, list ...*jsonschema.Schema) {
-		for _, s := range list {
-			if s != nil {
-				*n++
-			}
-		}
-		sub(list...)
-	}
-	counted(&each, s.PropertyNames, s.Contains)
-	counted(&once, s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else, s.ContentSchema)
-	counted(&once, s.AllOf...)
-	counted(&once, s.AnyOf...)
-	counted(&once, s.OneOf...)
 	if s.DynamicRef != nil {
-		counted(&once, s.DynamicRef.Ref)
+		m.install(s.DynamicRef.Ref, seen)
 	}
-	for _, s := range s.Properties {
-		sub(s)
-	}
-	for _, s := range s.PatternProperties {
-		counted(&each, s)
-	}
-	for _, s := range s.DependentSchemas {
-		counted(&once, s)
-	}
-	for _, d := range s.Dependencies {
-		if s, ok := d.(*jsonschema.Schema); ok {
-			counted(&once, s)
+	for _, field := range reflect.ValueOf(s).Elem().Fields() {
+		if field.CanInterface() {
+			m.installAll(field, seen)
 		}
 	}
-	for _, v := range []any{s.AdditionalProperties, s.AdditionalItems, s.Items} {
-		switch v := v.(type) {
-		case *jsonschema.Schema:
-			sub(v)
-		case []*jsonschema.Schema:
-			sub(v...)
-		}
-	}
-	sub(s.PrefixItems...)
-	sub(s.UnevaluatedProperties, s.Items2020, s.UnevaluatedItems)
-
-	once += len(s.Required) / 16
+	cost := 1 + len(s.Required)/16
 	if s.Enum != nil {
-		once += len(s.Enum.Values) / 16
+		cost += len(s.Enum.Values) / 16
 	}
 	metered := &jsonschema.Format{}
 	before := s.Format
@@ -174,13 +135,33 @@ func (m *meter) install(s *jsonschema.Schema, seen map[*jsonschema.Schema]bool) 
 		case []any:
 			n = len(v)
 		}
-		m.charge(1 + once + n*(1+each))
+		m.charge(cost + n)
 		if before != nil {
 			return before.Validate(v)
 		}
 		return nil
 	}
 	s.Format = metered
+}
+
+// installAll installs the meter in the schemas of a field.
+func (m *meter) installAll(field reflect.Value, seen map[*jsonschema.Schema]bool) {
+	switch field.Kind() {
+	case reflect.Pointer:
+		if s, ok := reflect.TypeAssert[*jsonschema.Schema](field); ok {
+			m.install(s, seen)
+		}
+	case reflect.Interface:
+		m.installAll(field.Elem(), seen)
+	case reflect.Slice:
+		for i := range field.Len() {
+			m.installAll(field.Index(i), seen)
+		}
+	case reflect.Map:
+		for members := field.MapRange(); members.Next(); {
+			m.installAll(members.Value(), seen)
+		}
+	}
 }
 
 // pattern is a regular expression that tells its meter how long it may take, which is the product of its size and the text's.

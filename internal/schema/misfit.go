@@ -17,7 +17,7 @@ import (
 // Unknown is the message of a property that the schema does not allow.
 const Unknown = "unknown property"
 
-// Bounds of what is said, in bytes.
+// Bounds of a misfit, in bytes.
 const (
 	maxMessage = 512
 	maxPath    = 1 << 10

@@ -2,7 +2,7 @@
 //
 // # Guarantees
 //   - A schema refers to nothing but itself: no file and no server is read.
-//   - Neither a schema nor a value, whoever wrote them, takes more than a bounded time or memory; what would is refused.
+//   - Time and memory for each schema and each value are bounded; what takes more is refused.
 //   - What is found is bounded, and so is the text of each finding.
 package schema
 
@@ -57,7 +57,7 @@ type Schema struct {
 
 // Compile compiles a JSON Schema, of draft 2020-12 unless it says otherwise. Errors are *[Error].
 func Compile(text []byte) (s *Schema, err error) {
-	// A schema may come with a request; whatever the library makes of a strange one, it stays an error of that schema.
+	// A schema may come with a request: a panic of the library becomes an error.
 	defer func() {
 		if recover() != nil {
 			s, err = nil, &Error{Message: "invalid JSON Schema"}
@@ -101,7 +101,7 @@ func Compile(text []byte) (s *Schema, err error) {
 // maxLeft is how many places of a schema are left out before all of it is.
 const maxLeft = 32
 
-// CompileLenient compiles a schema of somebody who may mean another dialect: what cannot be compiled is left out. left says which places these
+// CompileLenient compiles a schema that may be of another dialect: what cannot be compiled is left out. left says which places these
 // are, and why.
 func CompileLenient(text []byte) (s *Schema, left []string) {
 	s, left, err := compilePart(text, func(*Error) bool { return true })
@@ -135,7 +135,7 @@ func compilePart(text []byte, omit func(*Error) bool) (s *Schema, left []string,
 	return s, left, err
 }
 
-// without returns a schema without the member at a place; nil where there is none.
+// without returns a schema without the member at a place, or nil if it has none.
 func without(text []byte, at []string) []byte {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
@@ -231,7 +231,7 @@ func (s *Schema) CheckText(text []byte, most int) []Misfit {
 	return s.Check(value, most)
 }
 
-// CheckProperty holds a value to what the schema says of the property called name.
+// CheckProperty checks a value against the schema of the property called name.
 func (s *Schema) CheckProperty(name string, value any, most int) []Misfit {
 	if sub := s.compiled.Properties[name]; sub != nil {
 		return s.check(sub, value, most)

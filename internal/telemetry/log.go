@@ -24,18 +24,18 @@ import (
 type LogOptions struct {
 	Level slog.Leveler
 	JSON  bool // one JSON object a line; else key=value
-	// Secrets are texts that no line may have, such as the keys of the configuration. Such as are shorter than 8 bytes are taken for
-	// words and not looked for.
+	// Secrets are removed from all lines, such as the keys of the configuration. Those shorter than 8 bytes are ignored, because they may be
+	// words.
 	Secrets []string
 }
 
-// NewLog returns a log that is fit to be kept. Beside what it is told,
+// NewLog returns a log that can be stored:
 //   - a line says which run, turn and session it is about, and the trace and span, where the context knows;
 //   - a session is shown by its tag ([tape.Tag]), since its id may be a name;
 //   - what looks like a key, and all Secrets, are taken out of every text;
-//   - no text is longer than 2 KiB, a stack 16 KiB, so that nobody can fill a disk by one line.
+//   - no text is longer than 2 KiB, a stack 16 KiB, so that one line cannot fill a disk.
 //
-// A record is one line in both formats, whatever is in it.
+// A record is one line in both formats.
 func NewLog(w io.Writer, o LogOptions) *slog.Logger {
 	c := newCleaner(o.Secrets)
 	options := &slog.HandlerOptions{Level: o.Level, ReplaceAttr: c.attr}
@@ -83,7 +83,7 @@ func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
 	var add [5]slog.Attr
 	n := 0
 	for _, a := range [...]struct{ key, value string }{{attrRun, t.Run}, {attrTurn, t.Turn}, {attrSession, t.Session}} {
-		if a.value != "" && !h.says(&r, a.key) {
+		if a.value != "" && !h.hasAttr(&r, a.key) {
 			add[n] = slog.String(a.key, a.value)
 			n++
 		}
@@ -100,8 +100,8 @@ func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, r)
 }
 
-// says says whether a record has an attribute already.
-func (h *logHandler) says(r *slog.Record, key string) (found bool) {
+// hasAttr reports whether a record or With has an attribute.
+func (h *logHandler) hasAttr(r *slog.Record, key string) (found bool) {
 	if slices.Contains(h.said, key) {
 		return true
 	}
@@ -131,7 +131,7 @@ const (
 	minSecret   = 8
 )
 
-// cleaner takes out of texts what is not to be read. It is safe for concurrent use.
+// cleaner removes secrets from texts. It is safe for concurrent use.
 type cleaner struct {
 	mu      sync.Mutex // of add
 	secrets atomic.Pointer[[]string]
@@ -143,7 +143,7 @@ func newCleaner(secrets []string) *cleaner {
 	return c
 }
 
-// add takes more secrets out of texts.
+// add adds secrets.
 func (c *cleaner) add(secrets []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,14 +155,14 @@ func (c *cleaner) add(secrets []string) {
 		if s = strings.TrimSpace(s); len(s) < minSecret {
 			continue
 		}
-		// As it is, and as it stands in addresses, in JSON and in headers for basic authentication.
+		// The text, and its forms in addresses, in JSON and in headers of basic authentication.
 		quoted, _ := json.Marshal(s)
 		all = append(all, s, url.QueryEscape(s), url.PathEscape(s), strings.Trim(string(quoted), `"`),
 			base64.StdEncoding.EncodeToString([]byte(s)))
 	}
 	slices.Sort(all)
 	all = slices.Compact(all)
-	// The long ones first, so that nothing is left over of one that another is a part of.
+	// Long ones first, because one may contain another.
 	slices.SortStableFunc(all, func(a, b string) int { return len(b) - len(a) })
 	c.secrets.Store(&all)
 }
@@ -208,7 +208,7 @@ func (c *cleaner) value(key, text string) string {
 	return c.text(text, maxLogText)
 }
 
-// textOf is a value as text. One that breaks down when it is asked says no more than that.
+// textOf returns a value as text, also if its own method panics.
 func textOf(v any) (text string) {
 	defer func() {
 		if recover() != nil {

@@ -17,12 +17,11 @@ import (
 	"github.com/lingserve/lingserve/web"
 )
 
-// Metrics counts what a server does, in a registry of its own. It is what the packages below are told to report to: an observer of the
-// HTTP door, of models, of tapes and of channels.
+// Metrics counts what a server does, in its own registry. It is the observer of requests, models, tapes and channels.
 //
 // # Guarantees
 //   - No label has an id, an address, or anything that anybody says.
-//   - The number of series is bounded, whatever callers send: names that they could have made up are "other".
+//   - The number of series is bounded: names that callers could have made up are "other".
 //   - A delta costs no allocation and no look-up of a label.
 type Metrics struct {
 	registry  *prometheus.Registry
@@ -44,10 +43,10 @@ var (
 	_ web.Observer     = (*Metrics)(nil)
 	_ adapter.Observer = (*Metrics)(nil)
 	_ tape.Observer    = (*Metrics)(nil)
-	_ channel.Metrics  = (*Metrics)(nil)
+	_ channel.Observer = (*Metrics)(nil)
 )
 
-// MetricNames say which names are the operator's, so that they may stand in labels. All are called from many goroutines; nil knows none.
+// MetricNames report which names are the operator's and may be labels. All are called concurrently; nil knows no names.
 type MetricNames struct {
 	Workflow func(name string) bool
 	Agent    func(name string) bool
@@ -89,7 +88,7 @@ func NewMetrics(version, commit string, names MetricNames) *Metrics {
 func (m *Metrics) Handler(log *slog.Logger) http.Handler {
 	return promhttp.HandlerFor(m, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-		// One metric that cannot be read keeps nobody from the others.
+		// An error of one metric does not hide the others.
 		ErrorHandling:       promhttp.ContinueOnError,
 		EnableOpenMetrics:   true,
 		MaxRequestsInFlight: 4, // to gather is work
@@ -144,10 +143,10 @@ type labels struct {
 	seen map[string]bool
 }
 
-// Other stands in a label for all names that are not the operator's.
+// Other is the label of all names that are not the operator's.
 const Other = "other"
 
-// maxLabels is more names than anybody configures. Names that came and went with the configuration count, since their series stay.
+// maxLabels is more names than a configuration has. Removed names count, because their series stay.
 const maxLabels = 200
 
 // maxLabel is how long a name may be, in bytes.

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -149,11 +150,22 @@ type channelMetrics struct {
 }
 
 func (c *channelMetrics) make(m *Metrics) {
-	c.turns = m.counters(channel.MetricTurns, "Messages of channels by outcome.", "channel", "outcome", "reason")
-	c.stages = m.histograms(channel.MetricStageSeconds, "Time of a stage of a channel's turn.", fast, "channel", "stage")
+	c.turns = m.counters("channel_turns_total", "Messages of channels by outcome.", "channel", "outcome", "reason")
+	c.stages = m.histograms("channel_stage_seconds", "Time of a stage of a channel's turn.", fast, "channel", "stage")
 }
 
-// Turn implements [channel.Metrics].
+// Observe implements [channel.Observer].
+func (m *Metrics) Observe(_ context.Context, t channel.Trace) {
+	if t.Phase == channel.PhaseStart || t.Phase == channel.PhaseWarning {
+		return
+	}
+	m.Stage(t.Channel, t.Stage, t.Duration)
+	if t.Stage == channel.StageFinalize {
+		m.Turn(t.Channel, t.Outcome, t.Admission.Reason)
+	}
+}
+
+// Turn counts a turn of a channel that has ended.
 func (m *Metrics) Turn(name string, o channel.Outcome, r channel.Reason) {
 	reason := string(r)
 	if reason != "" {
@@ -162,7 +174,7 @@ func (m *Metrics) Turn(name string, o channel.Outcome, r channel.Reason) {
 	m.channel.turns.WithLabelValues(m.channels.of(name), string(o), reason).Inc()
 }
 
-// Stage implements [channel.Metrics].
+// Stage records the duration of a stage of a channel's turn.
 func (m *Metrics) Stage(name string, s channel.Stage, d time.Duration) {
 	m.channel.stages.WithLabelValues(m.channels.of(name), string(s)).Observe(d.Seconds())
 }

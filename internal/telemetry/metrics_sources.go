@@ -8,21 +8,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
 )
 
-// Sources are asked for what goes on whenever somebody reads the metrics. A nil one has nothing to say.
+// Sources are read whenever the metrics are read. A nil one is skipped.
 type Sources struct {
 	Server    func() web.Load
 	Lanes     func() turn.Lanes
-	Approvals func() int            // calls of tools that wait for somebody's decision
+	Approvals func() int            // tool calls that wait for approval
 	Providers func() []adapter.Load // slots
 	// Channels has, by channel, the events that were accepted and are not settled, and what waits to be sent.
 	Channels func(context.Context) (journal, outbox map[string]int, err error)
-	Database func() DatabaseLoad // that is shared with other servers; nil: it is not
-	// Names and Routes have what series are created for before anything happens.
+	Database func() DatabaseLoad // shared with other servers; nil if it is not shared
+	// Names and Routes have the labels of series that begin at 0.
 	Names  func() Names
 	Routes func() []web.Route
 }
@@ -51,7 +50,7 @@ type sources struct {
 // sourceTimeout keeps the metrics from hanging with a store that hangs.
 const sourceTimeout = 2 * time.Second
 
-// overloads are what a server can have too much of, so that there is a 0 where it has not.
+// overloads are the limits that have a series, which is 0 below the limit.
 var overloads = []string{"memory", "disk", "runs", "streams"}
 
 func (s *sources) make(m *Metrics) {
@@ -67,8 +66,8 @@ func (s *sources) make(m *Metrics) {
 	s.approvals = desc("approvals_waiting", "gauge", "Tool calls that wait for approval.")
 	s.slots = desc("upstream_slots", "gauge", "Concurrent requests allowed to a provider.", "provider")
 	s.slotsRefused = desc("upstream_slots_refused_total", "counter", "Requests to a provider without a slot.", "provider")
-	s.journal = desc(channel.MetricJournalPending, "gauge", "Accepted but unfinished messages, of all replicas.", "channel")
-	s.outbox = desc(channel.MetricOutboxPending, "gauge", "Blocks that wait to be sent, of all replicas.", "channel")
+	s.journal = desc("channel_journal_pending", "gauge", "Accepted but unfinished messages, of all replicas.", "channel")
+	s.outbox = desc("channel_outbox_pending", "gauge", "Blocks that wait to be sent, of all replicas.", "channel")
 	s.endedRuns = desc("ended_runs", "gauge", "Ended runs in memory.")
 	s.endedBytes = desc("ended_runs_bytes", "gauge", "Their size.")
 	s.connections = desc("connections", "gauge", "Open client connections.")

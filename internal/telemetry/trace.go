@@ -50,7 +50,7 @@ func OpenTraces(ctx context.Context, o TraceOptions) (*Traces, error) {
 	if err != nil || len(exporters) == 0 {
 		return nil, err
 	}
-	otel.SetLogger(logr.Discard()) // the library would write lines of its own
+	otel.SetLogger(logr.Discard()) // the library would write other lines
 	lost := &lostSpans{log: o.Log, seldom: rate.Sometimes{Interval: lostEvery}}
 	clean := newCleaner(o.Secrets)
 	about, err := resource.New(ctx,

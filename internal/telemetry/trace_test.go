@@ -215,25 +215,3 @@ func TestSpansGoToTheLogWhereTheEnvironmentSaysConsole(t *testing.T) {
 		}
 	}
 }
-
-// A message from a channel begins a trace; one that is in a trace already does not.
-func TestAMessageOfAChannelBeginsATrace(t *testing.T) {
-	c := newCollector(t)
-	environment(t, map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": c.URL})
-	traces := open(t, new(bytes.Buffer))
-	tracer := traces.Channels()
-	ctx, end := tracer.Span(t.Context(), "turn")
-	if inside, stage := tracer.Span(ctx, "authorize"); inside != ctx || stage != nil {
-		t.Error("a stage has a span")
-	}
-	if inside, again := tracer.Span(ctx, "turn"); inside != ctx || again != nil {
-		t.Error("a trace has two roots")
-	}
-	end(errors.New("broken"))
-	if err := traces.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := c.tree("error.type"); got != "message error.type=turn_failed ERROR \n" {
-		t.Errorf("%q", got)
-	}
-}

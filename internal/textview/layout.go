@@ -89,7 +89,7 @@ func (l *layout) open(p *part) {
 		l.put(l.indent + "- ")
 		l.indent += "  "
 	case in != nil && in == p.parent && in.next == 0:
-		// The number stands before it.
+		// The number is before it.
 	case in != nil:
 		l.line(item)
 		l.put(l.indent)
@@ -190,11 +190,6 @@ func (l *layout) write(s string) {
 	}
 	l.put(s)
 }
-
-// close ends the text that is open.
-func (l *layout) close() { l.endLine() }
-
-func (l *layout) end() { l.endLine() }
 
 // separate makes an empty line between two blocks.
 func (l *layout) separate() {

@@ -2,9 +2,9 @@
 package textview
 
 import (
-	"bytes"
 	"encoding/json"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -24,9 +24,9 @@ type View struct {
 	root  *part
 	late  []*part // came when their turn was over
 	out   *layout
-	whole bool // texts are shown when they are complete: an answer that is rejected and asked for again is not shown
+	whole bool
 	ended bool
-	coming
+	starts
 }
 
 type partKind uint8
@@ -49,13 +49,12 @@ type part struct {
 	passed   bool // it was shown and left
 	isLate   bool
 	members  []*part
-	byKey    map[string]*part // of an object
-	next     int              // the first member that was not passed
-	text     string           // of a text or scalar
-	shown    int              // bytes of text
-	before   string           // what was shown of a text that is sent again
-	headed   bool             // its heading was written
-	numbered bool             // it is an element that was written as a numbered item
+	next     int    // the first member that was not passed
+	text     string // of a text or scalar
+	shown    int    // bytes of text
+	before   string // what was shown of a text that is sent again
+	headed   bool   // its heading was written
+	numbered bool   // it is an element that was written as a numbered item
 }
 
 // Options say what the text is for.
@@ -67,11 +66,10 @@ type Options struct {
 
 // New returns a view that writes to w. The graph may be nil.
 func New(w io.Writer, o Options, graph *flow.Graph) *View {
-	g := &View{root: &part{kind: pending}, out: &layout{w: w, terminal: o.Terminal}, whole: o.Whole}
+	g := &View{root: &part{}, out: &layout{w: w, terminal: o.Terminal}, whole: o.Whole, starts: startsOf(graph)}
 	if wrapper := cells.NewWrapper(w, o.Width); wrapper != nil {
 		g.out.w = wrapper
 	}
-	g.coming.learn(graph)
 	return g
 }
 
@@ -83,37 +81,34 @@ func (g *View) Event(e tube.Event) {
 	if e.Kind == tube.Named || jsonuri.Reserved(e.URI) {
 		return
 	}
-	path, err := jsonuri.Parse(string(e.URI))
-	if err != nil {
-		return // the server's mistake, not the reader's concern
-	}
-	p := g.at(path)
+	p := g.at(string(e.URI))
 	switch e.Kind {
 	case tube.Append:
 		g.add(p, unescape(e.Value))
 	case tube.Set:
-		g.set(p, e.Value)
+		// A value is taken apart, so that it is shown as if it had grown.
+		parser := jsonuri.NewParser(jsonuri.Handler{Delta: g.set, String: g.setText}, &jsonuri.Options{Root: string(e.URI)})
+		_, _ = parser.Write(e.Value) // the server's events are valid
+		_ = parser.Close()
 	case tube.Done:
 		p.done = true
-		for _, root := range g.startedBy(string(e.URI), p) {
-			if path, err := jsonuri.Parse(root); err == nil {
-				g.at(path)
-			}
+		for _, root := range g.startedBy(string(e.URI), p.kind) {
+			g.at(root)
 		}
 	}
-	g.show()
+	g.pass(g.root)
 }
 
 // End shows what there is, since nothing more will come.
 func (g *View) End() {
 	g.ended = true
-	g.show()
+	g.pass(g.root)
 	for _, p := range g.late {
 		p.passed, p.next, p.isLate = false, 0, false
 		g.pass(p)
 	}
 	g.late = nil
-	g.out.end()
+	g.out.endLine()
 }
 
 // BreakLine ends the line that is being written, so that another line can stand below it on the terminal. The text goes on behind that.
@@ -121,63 +116,61 @@ func (g *View) BreakLine() { g.out.endLine() }
 
 // GiveUp stops waiting for a text that should come but does not, where others wait behind it.
 func (g *View) GiveUp() {
-	if p := g.waitingFor(g.root); p != nil && p.kind == pending && p != g.root {
-		g.leave(p)
-		g.show()
+	if p := waitingFor(g.root); p.kind == pending && p != g.root {
+		p.passed = true
+		g.pass(g.root)
 	}
 }
 
-func (g *View) waitingFor(p *part) *part {
+// waitingFor returns the innermost part whose turn it is.
+func waitingFor(p *part) *part {
 	for p.next < len(p.members) {
 		p = p.members[p.next]
 	}
 	return p
 }
 
-func (g *View) show() { g.pass(g.root) }
-
-// at finds the part with this path, or makes a place for it.
-func (g *View) at(path []string) *part {
+// at finds the part at a uri, or makes a place for it.
+func (g *View) at(uri string) *part {
 	p := g.root
+	path, _ := jsonuri.Parse(uri) // the server's are valid
 	for _, segment := range path {
 		if p.kind != array && p.kind != object {
 			p.kind = object
 		}
-		if p.kind == array {
-			i, err := strconv.Atoi(segment)
-			if err != nil || i < 0 || i > len(p.members)+1<<16 {
-				i = len(p.members)
-			}
-			for len(p.members) <= i {
-				g.grow(p, strconv.Itoa(len(p.members)))
-			}
-			p = p.members[i]
-			continue
-		}
-		m := p.byKey[segment]
-		if m == nil {
-			m = g.grow(p, segment)
-			if p.byKey == nil {
-				p.byKey = map[string]*part{}
-			}
-			p.byKey[segment] = m
-		}
-		p = m
+		p = g.member(p, segment)
 	}
 	return p
+}
+
+// member finds a member or element of p, or makes a place for it and for the elements before it.
+func (g *View) member(p *part, key string) *part {
+	for _, m := range p.members {
+		if m.key == key {
+			return m
+		}
+	}
+	last := len(p.members)
+	if i, err := strconv.Atoi(key); p.kind == array && err == nil && i < last+1<<16 {
+		last = i
+	}
+	for p.kind == array && len(p.members) < last {
+		g.grow(p, strconv.Itoa(len(p.members)))
+	}
+	return g.grow(p, key)
 }
 
 func (g *View) grow(p *part, key string) *part {
 	m := &part{key: key, parent: p}
 	p.members = append(p.members, m)
 	if p.passed {
-		g.missed(m)
+		g.addLate(m)
 	}
 	return m
 }
 
-// missed keeps a part that came after its turn for the end; with it comes all that is inside.
-func (g *View) missed(p *part) {
+// addLate stores a part that came after its turn, with all that is inside, for the end.
+func (g *View) addLate(p *part) {
 	for q := p; q != nil; q = q.parent {
 		if q.isLate {
 			return
@@ -187,89 +180,59 @@ func (g *View) missed(p *part) {
 	g.late = append(g.late, p)
 }
 
+// set sets a part to an empty object or list, to a scalar, or to null.
+func (g *View) set(d jsonuri.Delta) {
+	if d.Op == jsonuri.Append {
+		return // its text comes as a whole
+	}
+	p := g.at(string(d.URI))
+	switch value := string(d.Value); value {
+	case "{}", "[]":
+		kind := map[string]partKind{"{}": object, "[]": array}[value]
+		if p.kind != kind {
+			p.become(kind)
+		}
+		p.opened = true
+	case "null":
+		g.clear(p)
+	default:
+		p.become(scalar)
+		g.add(p, value)
+	}
+}
+
+func (g *View) setText(uri []byte, value string) {
+	p := g.at(string(uri))
+	p.become(text)
+	g.add(p, value)
+}
+
+// clear sets a part to null. That comes before a value that is sent again, or before another one; where it stays, there is nothing to show.
+func (g *View) clear(p *part) {
+	switch p.kind {
+	case text:
+		if p.shown > 0 && !p.passed {
+			p.before = p.text[:p.shown]
+		}
+		p.text = ""
+	case object, array:
+		// What was shown of it stays on the page; what comes is shown below.
+		if w := waitingFor(p); w.kind == text && w.shown > 0 && !w.passed {
+			g.out.endLine()
+		}
+		p.become(object)
+	default:
+		p.become(scalar)
+	}
+}
+
 func (g *View) add(p *part, s string) {
-	if p.kind != text {
+	if p.kind != text && p.kind != scalar {
 		p.become(text)
 	}
 	p.text += s
 	if p.passed && len(p.text) > p.shown {
-		g.missed(p)
-	}
-}
-
-// set stores a value; one that is not empty is taken apart, so that it is shown as if it had grown.
-func (g *View) set(p *part, value []byte) {
-	value = bytes.TrimSpace(value)
-	if len(value) == 0 {
-		return
-	}
-	switch value[0] {
-	case '{':
-		if p.kind != object {
-			p.become(object)
-		}
-		p.opened = true
-		d := json.NewDecoder(bytes.NewReader(value))
-		d.Token()
-		for d.More() {
-			key, err := d.Token()
-			var member json.RawMessage
-			if err != nil || d.Decode(&member) != nil {
-				return
-			}
-			name, _ := key.(string)
-			m := p.byKey[name]
-			if m == nil {
-				m = g.grow(p, name)
-				if p.byKey == nil {
-					p.byKey = map[string]*part{}
-				}
-				p.byKey[name] = m
-			}
-			g.set(m, member)
-		}
-	case '[':
-		if p.kind != array {
-			p.become(array)
-		}
-		p.opened = true
-		var items []json.RawMessage
-		_ = json.Unmarshal(value, &items)
-		for i, item := range items {
-			for len(p.members) <= i {
-				g.grow(p, strconv.Itoa(len(p.members)))
-			}
-			g.set(p.members[i], item)
-		}
-	case '"':
-		p.become(text)
-		g.add(p, unescape(value[1:len(value)-1]))
-	case 'n':
-		// null comes before a value that is sent again, or before another one; where it stays, there is nothing to show.
-		switch p.kind {
-		case text:
-			if p.shown > 0 && !p.passed {
-				p.before = p.text[:p.shown]
-			}
-			p.text = ""
-			return
-		case object, array:
-			// What was shown of it stays on the page; what comes is shown below.
-			if w := g.waitingFor(p); w.kind == text && w.shown > 0 && !w.passed {
-				g.out.close()
-			}
-			p.become(object)
-			return
-		}
-		if p.kind == pending || p.kind == scalar {
-			p.become(scalar)
-		}
-	default:
-		p.become(scalar)
-		p.text = string(value)
-		if p.passed {
-			g.missed(p)
-		}
+		g.addLate(p)
 	}
 }
 
@@ -278,8 +241,7 @@ func (p *part) become(k partKind) {
 	if p.kind != text || k != text {
 		p.shown = 0
 	}
-	p.kind, p.text = k, ""
-	p.members, p.byKey, p.next = nil, nil, 0
+	p.kind, p.text, p.members, p.next = k, "", nil, 0
 }
 
 // pass shows what can be shown of p and says whether its turn is over.
@@ -287,16 +249,10 @@ func (g *View) pass(p *part) bool {
 	if p.passed {
 		return true
 	}
+	complete := p.done || g.ended
 	switch p.kind {
-	case pending:
-		if !p.done && !g.ended {
-			return false
-		}
-	case text:
-		if g.whole && !p.done && !g.ended {
-			return false
-		}
-		if p.before != "" && !g.again(p) {
+	case text, scalar:
+		if !complete && (g.whole || p.kind == scalar) || p.before != "" && !g.repeats(p, complete) {
 			return false
 		}
 		if len(p.text) > p.shown {
@@ -306,21 +262,8 @@ func (g *View) pass(p *part) bool {
 			g.out.write(p.text[p.shown:])
 			p.shown = len(p.text)
 		}
-		if !p.done && !g.ended {
-			return false
-		}
-		if p.shown > 0 {
-			g.out.close()
-		}
-	case scalar:
-		if !p.done && !g.ended {
-			return false
-		}
-		if p.text != "" {
-			g.out.open(p)
-			g.out.write(p.text)
-			g.out.close()
-			p.shown = len(p.text)
+		if complete && p.shown > 0 {
+			g.out.endLine()
 		}
 	case object, array:
 		for p.next < len(p.members) {
@@ -329,32 +272,28 @@ func (g *View) pass(p *part) bool {
 			}
 			p.next++
 		}
-		if !g.ended && !p.done && (p.opened || !p.hasNext()) {
-			return false
-		}
+		complete = complete || !p.opened && p.hasNext()
 	}
-	g.leave(p)
-	return true
+	p.passed = complete
+	return complete
 }
 
-func (g *View) leave(p *part) { p.passed = true }
-
-// again says whether it is certain how a text that was shown, and is sent again, goes on: as the same, or as another one, which is
-// then shown below the first.
-func (g *View) again(p *part) bool {
+// repeats reports whether it is certain how a text that was shown, and is sent again, goes on: as the same, or as another one, which is then
+// shown below the first.
+func (g *View) repeats(p *part, complete bool) bool {
 	switch {
 	case strings.HasPrefix(p.text, p.before):
-	case strings.HasPrefix(p.before, p.text) && !p.done && !g.ended:
+	case strings.HasPrefix(p.before, p.text) && !complete:
 		return false
 	default:
-		g.out.close()
+		g.out.endLine()
 		p.shown = 0
 	}
 	p.before = ""
 	return true
 }
 
-// hasNext says whether something has begun behind p, at its own level or further out.
+// hasNext reports whether something has begun behind p, at its own level or further out.
 func (p *part) hasNext() bool {
 	for q := p; q.parent != nil; q = q.parent {
 		if q.parent.members[len(q.parent.members)-1] != q {
@@ -365,71 +304,60 @@ func (p *part) hasNext() bool {
 }
 
 // unescape decodes the content of a JSON string.
-func unescape(content []byte) string {
-	if bytes.IndexByte(content, '\\') < 0 {
-		return string(content)
-	}
-	var s string
-	quoted := append(append([]byte{'"'}, content...), '"')
-	if json.Unmarshal(quoted, &s) != nil {
+func unescape(content []byte) (s string) {
+	if json.Unmarshal([]byte(`"`+string(content)+`"`), &s) != nil {
 		return string(content)
 	}
 	return s
 }
 
-// coming knows from a workflow's graph which bots a complete value starts, and where these will write.
-type coming struct{ starts []started }
+// starts are the bots that a complete value starts, and where they will write, as a workflow's graph has them.
+type starts []start
 
-type started struct {
+type start struct {
 	pattern *jsonuri.Pattern
-	kinds   func(partKind) bool
-	root    string // with {{ event.match.N }} in it
+	kinds   []partKind // nil is any
+	root    string     // with {{ event.match.N }} in it
 }
 
-func (c *coming) learn(graph *flow.Graph) {
+func startsOf(graph *flow.Graph) (out starts) {
 	if graph == nil {
-		return
+		return nil
 	}
 	for _, n := range graph.Bots {
-		if n.Root == "" {
-			continue
-		}
 		for _, t := range n.On {
-			s := started{root: n.Root}
-			var pattern string
+			s := start{root: n.Root}
+			pattern := t.Value
 			switch {
 			case t.String != "":
-				pattern, s.kinds = t.String, func(k partKind) bool { return k == text }
+				pattern, s.kinds = t.String, []partKind{text}
 			case t.Object != "":
-				pattern, s.kinds = t.Object, func(k partKind) bool { return k == object || k == array }
-			case t.Value != "":
-				pattern, s.kinds = t.Value, func(partKind) bool { return true }
-			default:
-				continue
+				pattern, s.kinds = t.Object, []partKind{object, array}
 			}
-			p, err := jsonuri.CompilePattern(pattern)
-			if err != nil {
-				continue
+			var err error
+			if s.pattern, err = jsonuri.CompilePattern(pattern); err == nil && pattern != "" && n.Root != "" {
+				out = append(out, s)
 			}
-			s.pattern = p
-			c.starts = append(c.starts, s)
 		}
 	}
+	return out
 }
 
-// startedBy returns the roots of the bots that the value at uri starts, as far as they can be told without running templates.
-func (c *coming) startedBy(uri string, p *part) (roots []string) {
-	for _, s := range c.starts {
+var matchVariable = regexp.MustCompile(`\{\{ ?event\.match\.([0-9]{1,3}) ?\}\}`)
+
+// startedBy returns the roots of the bots that a value starts, as far as they are known without running templates.
+func (ss starts) startedBy(uri string, kind partKind) (roots []string) {
+	for _, s := range ss {
 		stars, ok := s.pattern.Stars(uri)
-		if !ok || !s.kinds(p.kind) {
+		if !ok || s.kinds != nil && s.kinds[0] != kind && s.kinds[len(s.kinds)-1] != kind {
 			continue
 		}
-		root := s.root
-		for i, star := range stars {
-			for _, form := range []string{"{{ event.match.%d }}", "{{event.match.%d}}"} {
-				root = strings.ReplaceAll(root, strings.Replace(form, "%d", strconv.Itoa(i), 1), star)
+		root := matchVariable.ReplaceAllStringFunc(s.root, func(variable string) string {
+			if i, _ := strconv.Atoi(matchVariable.FindStringSubmatch(variable)[1]); i < len(stars) {
+				return stars[i]
 			}
-		}
+			return variable
+		})
 		if !strings.Contains(root, "{{") && !strings.Contains(root, "{%") {
 			roots = append(roots, root)
 		}

@@ -39,7 +39,7 @@ type Node struct {
 	size int    // the number of nodes that it expands to, itself included
 }
 
-// Get returns the member of a mapping, nil if there is none.
+// Get returns the member of a mapping, or nil.
 func (n *Node) Get(key string) *Node {
 	for i, k := range n.Keys {
 		if k.Text == key {

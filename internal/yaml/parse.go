@@ -23,7 +23,7 @@ const (
 )
 
 // Parse reads the only document of a text. It returns nil if the text cannot be read, and a Null node if it is empty. A key that occurs
-// twice and an anchor that is not allowed are problems, too, but the rest can be read for the sake of its own problems.
+// twice and an anchor that is not allowed are problems, too, but Parse returns the rest, so that its problems are found.
 func (r *Reader) Parse(text string) *Node {
 	// One kind of line end, so that the parser and the positions of problems count the same lines.
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimPrefix(text, "\ufeff"))
@@ -67,7 +67,7 @@ func (r *Reader) refuse(line, col int, format string, args ...any) *Node {
 	return nil
 }
 
-// NotUTF8 returns the first line that is not UTF-8 text, 0 if there is none.
+// NotUTF8 returns the first line that is not UTF-8 text, or 0.
 func NotUTF8(s string) int {
 	for i, c := range s {
 		if c == utf8.RuneError && !strings.HasPrefix(s[i:], "\ufffd") { // the character itself is allowed

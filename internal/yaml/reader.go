@@ -77,7 +77,7 @@ type Reader struct {
 	problems []*Error
 }
 
-// Add records a problem. Without a file of its own, it belongs to the reader's.
+// Add records a problem. Without a file, it is a problem of the reader's file.
 func (r *Reader) Add(e *Error) {
 	e.File = cmp.Or(e.File, r.File)
 	r.problems = append(r.problems, e)

@@ -32,7 +32,7 @@ func (t *Tapes) PutBlob(ctx context.Context, name string, data []byte) (handle s
 		return err
 	})
 	if err != nil {
-		return "", explain(name, err)
+		return "", err
 	}
 	return handle, nil
 }
@@ -64,10 +64,7 @@ func (db *DB) writeBlob(ctx context.Context, of incarnation, hash string, data [
 
 // blobSize returns the size of a blob in bytes; found is false if it does not exist.
 func (db *DB) blobSize(ctx context.Context, of incarnation, hash string) (size int64, found bool, err error) {
-	err = db.view(ctx, func(q querier) (err error) {
-		found, err = q.scanOne([]any{&size}, "SELECT size FROM blobs WHERE tape = $1 AND incarnation = $2 AND hash = $3 AND part = 0", of.tape, of.number, hash)
-		return err
-	})
+	found, err = db.viewOne(ctx, []any{&size}, "SELECT size FROM blobs WHERE tape = $1 AND incarnation = $2 AND hash = $3 AND part = 0", of.tape, of.number, hash)
 	return size, found, err
 }
 
@@ -84,7 +81,7 @@ func (t *Tapes) ReadBlob(ctx context.Context, name, handle string, offset, limit
 		}
 	}
 	if err != nil {
-		return nil, 0, explain(name, err)
+		return nil, 0, err
 	}
 	return data, size, nil
 }
@@ -128,7 +125,7 @@ func (db *DB) readBlob(ctx context.Context, of incarnation, hash string, offset,
 		})
 	}
 	if err == nil && int64(len(data)) < to-from { // erased, or damaged
-		err = fmt.Errorf("%w: blob %s is too short", store.ErrDamaged, hash)
+		err = explain(fmt.Errorf("%w: blob %s is too short", store.ErrDamaged, hash))
 	}
 	if err != nil {
 		return nil, 0, err

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+
+	"github.com/lingserve/lingserve/store"
 )
 
 // Backup writes a copy of a SQLite database to a new file, as it was at one moment, while others write. It fails if the file exists, and
@@ -18,7 +20,7 @@ func (db *DB) Backup(ctx context.Context, path string) error {
 	if _, err := os.Lstat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s exists already", path)
 	}
-	return db.enqueue(&write{ctx: ctx, bare: true, done: make(chan struct{}), fn: func(tx *Tx) error {
+	return db.enqueue(&write{ctx: ctx, bare: true, fn: func(tx *Tx) error {
 		_, err := tx.exec("VACUUM INTO $1", path)
 		return err
 	}})
@@ -28,30 +30,13 @@ func (db *DB) Backup(ctx context.Context, path string) error {
 // and whether each tape has the entries that its session counts, and each run the batches that it was given.
 func (db *DB) Check(ctx context.Context) (damages []string, err error) {
 	if !db.network {
-		err = db.view(ctx, func(q querier) error {
-			damages, err = rowsOf(q, func(rows *sql.Rows) (what string, err error) { return what, rows.Scan(&what) }, "PRAGMA integrity_check(100)")
-			return err
-		})
+		damages, err = viewAll(ctx, db, scanText, "PRAGMA integrity_check(100)")
 	}
 	if len(damages) == 1 && damages[0] == "ok" {
 		damages = nil
 	}
-	for last, n := "", sessionRows; err == nil && n == sessionRows; {
-		n = 0
-		err = db.view(ctx, func(q querier) error {
-			return q.collect(func(rows *sql.Rows) (bool, error) {
-				var session string
-				var entries, lastID, found, foundLast int64
-				err := rows.Scan(&last, &session, &entries, &lastID, &found, &foundLast)
-				if n++; entries != found || lastID != foundLast {
-					damages = append(damages, fmt.Sprintf("session %q (tape %s) should have %d entries, the last with id %d; found %d, the last with id %d",
-						session, last, entries, lastID, found, foundLast))
-				}
-				return true, err
-			}, `SELECT s.tape, session, entries, last_id, count(e.id), coalesce(max(e.id), 0) FROM
-				(SELECT * FROM sessions WHERE tape > $1 ORDER BY tape LIMIT $2) s LEFT JOIN entries e ON e.tape = s.tape AND e.incarnation = s.incarnation
-				GROUP BY s.tape, session, entries, last_id ORDER BY s.tape`, last, sessionRows)
-		})
+	if err == nil {
+		err = db.checkSessions(ctx, &damages)
 	}
 	if err == nil {
 		err = db.checkRuns(ctx, &damages)
@@ -59,28 +44,52 @@ func (db *DB) Check(ctx context.Context) (damages []string, err error) {
 	return damages, err
 }
 
+// checkSessions adds the sessions whose tapes do not have the entries that the sessions count.
+func (db *DB) checkSessions(ctx context.Context, damages *[]string) (err error) {
+	for last, n := "", sessionRows; err == nil && n == sessionRows; {
+		var names []string
+		names, err = viewAll(ctx, db, func(rows *sql.Rows) (name string, err error) {
+			var session string
+			var entries, lastID, found, foundLast int64
+			err = rows.Scan(&name, &session, &entries, &lastID, &found, &foundLast)
+			if entries != found || lastID != foundLast {
+				*damages = append(*damages, fmt.Sprintf("session %q (tape %s) should have %d entries, the last with id %d; found %d, the last with id %d",
+					session, name, entries, lastID, found, foundLast))
+			}
+			return name, err
+		}, `SELECT s.tape, session, entries, last_id, count(e.id), coalesce(max(e.id), 0) FROM
+			(SELECT * FROM sessions WHERE tape > $1 ORDER BY tape LIMIT $2) s LEFT JOIN entries e ON e.tape = s.tape AND e.incarnation = s.incarnation
+			GROUP BY s.tape, session, entries, last_id ORDER BY s.tape`, last, sessionRows)
+		if n = len(names); n > 0 {
+			last = names[n-1]
+		}
+	}
+	return err
+}
+
 // checkRuns adds the runs that miss batches, and batches without a run.
 func (db *DB) checkRuns(ctx context.Context, damages *[]string) (err error) {
-	run, attempt := "", 0
+	var last store.RunBatch
 	for n := sessionRows; err == nil && n == sessionRows; {
-		n = 0
-		err = db.view(ctx, func(q querier) error {
-			return q.collect(func(rows *sql.Rows) (bool, error) {
-				var found, first, last, known, removed int
-				err := rows.Scan(&run, &attempt, &found, &first, &last, &known, &removed)
-				switch n++; {
-				case removed == 1:
-				case known == 0:
-					*damages = append(*damages, fmt.Sprintf("there are batches of run %q, which does not exist", run))
-				case first != 1 || last != found:
-					*damages = append(*damages, fmt.Sprintf("attempt %d of run %q should have the batches from 1 on without a gap; found %d, from %d to %d",
-						attempt, run, found, first, last))
-				}
-				return true, err
-			}, `SELECT b.run, b.attempt, count(*), min(b.seq), max(b.seq), count(r.id), max(CASE WHEN d.run IS NULL THEN 0 ELSE 1 END)
-				FROM run_batches b LEFT JOIN runs r ON r.id = b.run LEFT JOIN run_removals d ON d.run = b.run
-				WHERE (b.run, b.attempt) > ($1, $2) AND b.seq > 0 GROUP BY b.run, b.attempt ORDER BY b.run, b.attempt LIMIT $3`, run, attempt, sessionRows)
-		})
+		var page []store.RunBatch
+		page, err = viewAll(ctx, db, func(rows *sql.Rows) (b store.RunBatch, err error) {
+			var found, first, last, known, removed int
+			err = rows.Scan(&b.Run, &b.Attempt, &found, &first, &last, &known, &removed)
+			switch {
+			case removed == 1:
+			case known == 0:
+				*damages = append(*damages, fmt.Sprintf("there are batches of run %q, which does not exist", b.Run))
+			case first != 1 || last != found:
+				*damages = append(*damages, fmt.Sprintf("attempt %d of run %q should have the batches from 1 on without a gap; found %d, from %d to %d",
+					b.Attempt, b.Run, found, first, last))
+			}
+			return b, err
+		}, `SELECT b.run, b.attempt, count(*), min(b.seq), max(b.seq), count(r.id), max(CASE WHEN d.run IS NULL THEN 0 ELSE 1 END)
+			FROM run_batches b LEFT JOIN runs r ON r.id = b.run LEFT JOIN run_removals d ON d.run = b.run
+			WHERE (b.run, b.attempt) > ($1, $2) AND b.seq > 0 GROUP BY b.run, b.attempt ORDER BY b.run, b.attempt LIMIT $3`, last.Run, last.Attempt, sessionRows)
+		if n = len(page); n > 0 {
+			last = page[n-1]
+		}
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/store"
 )
 
@@ -64,10 +65,10 @@ func (w *writer) remember(s session) {
 // Errors: [store.ErrAway], [store.ErrFull], [store.ErrClosed]; [store.ErrUnsure] if the answer to a commit was lost and the database has
 // been away since.
 func (db *DB) Update(ctx context.Context, fn func(tx *Tx) error) error {
-	return db.enqueue(&write{ctx: ctx, fn: fn, done: make(chan struct{})})
+	return db.enqueue(&write{ctx: ctx, fn: fn})
 }
 
-// exec runs one statement in a transaction, and returns how many rows it changed.
+// exec runs one statement in a transaction, and returns the number of rows that it changed.
 func (db *DB) exec(ctx context.Context, query string, args ...any) (rows int64, err error) {
 	err = db.Update(ctx, func(tx *Tx) (err error) {
 		rows, err = tx.exec(query, args...)
@@ -76,20 +77,30 @@ func (db *DB) exec(ctx context.Context, query string, args ...any) (rows int64, 
 	return rows, err
 }
 
+// change is exec of a statement that changes one row. If the row is not as the statement expects, change returns missing.
+func (db *DB) change(ctx context.Context, missing error, query string, args ...any) error {
+	n, err := db.exec(ctx, query, args...)
+	if err == nil && n == 0 {
+		err = missing
+	}
+	return err
+}
+
 func (db *DB) enqueue(w *write) error {
 	if err := context.Cause(w.ctx); err != nil {
 		return err
 	}
+	w.done = make(chan struct{})
 	db.mu.Lock()
 	if db.closed {
 		db.mu.Unlock()
-		return store.ErrClosed
+		return explain(store.ErrClosed)
 	}
 	db.queue = append(db.queue, w)
 	db.arrived.Signal()
 	db.mu.Unlock()
 	<-w.done // canceled writes end here, too: commitWrites sees their contexts
-	return w.err
+	return explain(w.err)
 }
 
 // commitWrites commits what is queued, until the database is closed.
@@ -161,30 +172,22 @@ func (db *DB) tryGroup(group []*write) error {
 	}
 	id := newID()
 	lost := false // whether the answer to a commit was lost
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
+	for pauses := backoff.New(10*time.Millisecond, 200*time.Millisecond); ; {
 		err := db.runGroup(ctx, group, id, &lost)
 		if err == nil {
 			return nil
 		}
 		db.writer.reset(ctx, db.network)
 		retry := db.network && (lost || errors.Is(err, store.ErrAway) || errors.Is(err, errConflict))
-		if retry {
-			select {
-			case <-ctx.Done():
-				retry = false
-			case <-time.After(pause):
-			}
-		}
-		if retry {
-			continue
-		}
-		if lost {
+		switch {
+		case retry && backoff.Sleep(ctx, pauses.NextBackOff()) == nil:
+		case lost:
 			return fmt.Errorf("%w: %v", store.ErrUnsure, err)
-		}
-		if errors.Is(err, errConflict) {
+		case errors.Is(err, errConflict):
 			return fmt.Errorf("%w: %v", store.ErrAway, err)
+		default:
+			return err
 		}
-		return err
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -87,15 +88,16 @@ type dialect struct {
 	share        string // ends a SELECT whose row no other transaction may change until the end of this one
 	lock         string // likewise, of a row that this transaction changes
 	blob         string // type of bytes
+	inList       string // condition that a text is in the JSON array %s
 	byteOrder    string // follows a text that is compared byte by byte
 	prepare      bool   // statements are prepared once for each connection
 	network      bool   // statements have a deadline, are retried, and the outcome of a commit can be unknown
 	inMemory     bool   // SQLite without a WAL
 	explain      func(error) error
 	sharedClock  string // query of the microseconds since 1970; "": the time is that of Options.Clock
-	createSchema string // of a new database; "": there is none to create
+	createSchema string // of a new database
 	checkpoint   string // removes erased text from the files; "": nothing to do
-	readers      int    // connections that read, if the URL says so
+	maxReaders   int    // connections that read, if the URL says so
 	unlock       func() error
 }
 
@@ -130,7 +132,7 @@ func Open(ctx context.Context, url string, o *Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	readers := cmp.Or(o.Readers, db.readers, 4)
+	readers := cmp.Or(o.Readers, db.maxReaders, 4)
 	db.read.SetMaxOpenConns(readers)
 	db.read.SetMaxIdleConns(readers)
 	db.read.SetConnMaxIdleTime(10 * time.Second) // what a burst has opened is closed again
@@ -187,8 +189,12 @@ type querier struct {
 	wrote      *bool     // set by exec; nil outside a transaction
 }
 
-// view calls fn with a querier that reads. Each statement is a transaction, and must end before fn returns.
+// view calls fn with a querier that reads. Each statement is a transaction, and must end before fn returns. Errors: see [explain].
 func (db *DB) view(ctx context.Context, fn func(q querier) error) error {
+	return explain(db.viewRaw(ctx, fn))
+}
+
+func (db *DB) viewRaw(ctx context.Context, fn func(q querier) error) error {
 	db.mu.Lock()
 	closed := db.closed
 	if !closed {
@@ -279,7 +285,7 @@ func (q querier) collect(scan func(rows *sql.Rows) (more bool, err error), query
 	return q.db.explain(err)
 }
 
-// scanOne reads the first row of a query into dest; found is false if there is none.
+// scanOne reads the first row of a query into dest; found is false if it has no rows.
 func (q querier) scanOne(dest []any, query string, args ...any) (found bool, err error) {
 	err = q.collect(func(rows *sql.Rows) (bool, error) {
 		found = true
@@ -287,6 +293,42 @@ func (q querier) scanOne(dest []any, query string, args ...any) (found bool, err
 	}, query, args...)
 	return found, err
 }
+
+// viewOne reads the first row of a query into dest; found is false if it has no rows.
+func (db *DB) viewOne(ctx context.Context, dest []any, query string, args ...any) (found bool, err error) {
+	err = db.view(ctx, func(q querier) (err error) {
+		found, err = q.scanOne(dest, query, args...)
+		return err
+	})
+	return found, err
+}
+
+// viewAll reads all rows of a query.
+func viewAll[T any](ctx context.Context, db *DB, scan func(rows *sql.Rows) (T, error), query string, args ...any) (all []T, err error) {
+	err = db.view(ctx, func(q querier) (err error) {
+		all, err = rowsOf(q, scan, query, args...)
+		return err
+	})
+	return all, err
+}
+
+// in returns the condition that a text is one of the list that a parameter has, such as "$1"; see [list].
+func (d dialect) in(parameter string) string {
+	return strings.Replace(d.inList, "%s", parameter, 1)
+}
+
+// list returns texts as the value of one parameter, so that the number of texts does not change the statement.
+func list(texts []string) string {
+	plain := make([]string, len(texts))
+	for i, text := range texts {
+		plain[i] = plainText(text)
+	}
+	value, _ := json.Marshal(plain) // texts always have a JSON text
+	return string(value)
+}
+
+// scanText reads a row of one text.
+func scanText(rows *sql.Rows) (text string, err error) { return text, rows.Scan(&text) }
 
 // rowsOf reads all rows of a query.
 func rowsOf[T any](q querier, scan func(rows *sql.Rows) (T, error), query string, args ...any) (all []T, err error) {
@@ -296,6 +338,20 @@ func rowsOf[T any](q querier, scan func(rows *sql.Rows) (T, error), query string
 		return true, err
 	}, query, args...)
 	return all, err
+}
+
+// readPage reads rows of a query whose last parameter is their maximum number: at most limit, and about pageBytes by the sizes that scan returns.
+// more reports whether there may be more rows.
+func readPage[T any](q querier, limit int, scan func(rows *sql.Rows) (v T, size int, err error), query string, args ...any) (page []T, more bool, err error) {
+	bytes := 0
+	err = q.collect(func(rows *sql.Rows) (bool, error) {
+		v, size, err := scan(rows)
+		page = append(page, v)
+		bytes += size
+		more = len(page) == limit || bytes >= pageBytes
+		return bytes < pageBytes, err
+	}, query, append(args, limit)...)
+	return page, more, err
 }
 
 // newID returns a random number above 0.

@@ -216,13 +216,6 @@ func TestErasedTextIsInNoFile(t *testing.T) {
 	}
 	create(t, s, "a", words...)
 	create(t, s, "b", "what stays")
-	create(t, s, "a.1-f", secret+"Fork") // of a version before
-	if err := db.Update(t.Context(), func(tx *Tx) error {
-		_, err := tx.exec("UPDATE sessions SET parent = 'a' WHERE tape = 'a.1-f'")
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := s.PutBlob(t.Context(), "a", []byte(strings.Repeat(secret, 100_000))); err != nil {
 		t.Fatal(err)
 	}
@@ -250,9 +243,6 @@ func TestErasedTextIsInNoFile(t *testing.T) {
 	}
 	if with := files(); len(with) > 0 {
 		t.Errorf("the erased text is in %v", with)
-	}
-	if _, err := s.Info(t.Context(), "a.1-f"); !errors.Is(err, tape.ErrNotFound) {
-		t.Errorf("the fork: %v", err)
 	}
 	var rows int
 	err := db.view(t.Context(), func(q querier) error {

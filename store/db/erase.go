@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"iter"
 	"time"
@@ -21,29 +20,21 @@ func (t *Tapes) Delete(ctx context.Context, name string) error {
 		// The tape is invisible already, so the end of ctx must not leave its text.
 		err = t.db.finishErasing(context.WithoutCancel(ctx), true)
 	}
-	return explain(name, err)
+	return err
 }
 
 // erase makes a tape and the ended runs of its session invisible. [DB.purge] removes what they have.
 func (tx *Tx) erase(name string) error {
-	// Versions before have stored forks, whose parent is the tape.
-	erased, err := rowsOf(tx.querier, func(rows *sql.Rows) (s session, err error) {
-		return s, rows.Scan(&s.Tape, &s.incarnation, &s.Session)
-	}, "DELETE FROM sessions WHERE tape = $1 OR (parent = $1 AND parent <> '') RETURNING tape, incarnation, session", name)
-	if err != nil {
-		return err
+	var i incarnation
+	var session string
+	found, err := tx.scanOne([]any{&i.tape, &i.number, &session}, "DELETE FROM sessions WHERE tape = $1 RETURNING tape, incarnation, session", name)
+	if err == nil && found {
+		err = tx.scheduleRemoval(i, time.UnixMicro(0))
 	}
-	for _, s := range erased {
-		if err := tx.scheduleRemoval(s.key(), time.UnixMicro(0)); err != nil {
-			return err
-		}
-		if s.Tape == name {
-			if err := tx.eraseRuns(s.Session); err != nil {
-				return err
-			}
-		}
+	if err == nil && found {
+		err = tx.eraseRuns(session)
 	}
-	return nil
+	return err
 }
 
 // scheduleRemoval lets the entries and blobs of an invisible tape be removed at a time.
@@ -67,7 +58,7 @@ func (db *DB) finishErasing(ctx context.Context, wipe bool) error {
 	if !db.unwiped.Swap(false) {
 		return nil
 	}
-	err := db.enqueue(&write{ctx: ctx, bare: true, done: make(chan struct{}), fn: func(tx *Tx) error {
+	err := db.enqueue(&write{ctx: ctx, bare: true, fn: func(tx *Tx) error {
 		var busy, frames, copied int
 		_, err := tx.scanOne([]any{&busy, &frames, &copied}, db.checkpoint)
 		if err == nil && busy != 0 {
@@ -85,11 +76,7 @@ func (db *DB) finishErasing(ctx context.Context, wipe bool) error {
 func (db *DB) purge(ctx context.Context) error {
 	for {
 		var next incarnation
-		found := false
-		err := db.view(ctx, func(q querier) (err error) {
-			found, err = q.scanOne([]any{&next.tape, &next.number}, "SELECT tape, incarnation FROM removals WHERE due <= $1 LIMIT 1", db.clock().UnixMicro())
-			return err
-		})
+		found, err := db.viewOne(ctx, []any{&next.tape, &next.number}, "SELECT tape, incarnation FROM removals WHERE due <= $1 LIMIT 1", db.clock().UnixMicro())
 		if err == nil && found {
 			err = db.Update(ctx, func(tx *Tx) error { return tx.removeSome(next) })
 		}
@@ -143,7 +130,7 @@ func (t *Tapes) Import(ctx context.Context, name, sessionID, workspace string, e
 			t.db.log.WarnContext(ctx, "the entries of a failed import are removed later", "tape", name, "error", cleaning)
 		}
 	}
-	return explain(name, err)
+	return err
 }
 
 // importEntries writes entries in chunks and publishes them with the last. started reports whether chunks were written.

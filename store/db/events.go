@@ -3,10 +3,7 @@ package db
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
-	"math/bits"
-	"slices"
 	"strconv"
 	"time"
 
@@ -46,22 +43,9 @@ const notEnded = "state <> 'ended' AND "
 
 var errEventMoved = fmt.Errorf("%w: the event is another replica's, or has ended", store.ErrMoved)
 
-func (e *Events) update(ctx context.Context, fn func(tx *Tx) error) error {
-	return explain("", e.db.Update(ctx, fn))
-}
-
-// change runs a statement that changes one event of a replica.
-func (e *Events) change(ctx context.Context, query string, args ...any) error {
-	n, err := e.db.exec(ctx, query, args...)
-	if err == nil && n == 0 {
-		err = errEventMoved
-	}
-	return explain("", err)
-}
-
 // Accept stores events. isNew is false for those that are known. If there is no room for all, it stores none and returns [store.ErrFull].
 func (e *Events) Accept(ctx context.Context, events []store.Event) (isNew []bool, err error) {
-	err = e.update(ctx, func(tx *Tx) error {
+	err = e.db.Update(ctx, func(tx *Tx) error {
 		isNew = make([]bool, len(events))
 		var open, bytes int64
 		if _, err := tx.scanOne([]any{&open, &bytes}, "SELECT count(*), coalesce(CAST(sum(length(raw)) AS BIGINT), 0) FROM events WHERE state <> 'ended'"); err != nil {
@@ -139,24 +123,24 @@ func (tx *Tx) lockEvents() error {
 // Claim gives a replica the events that it can run now, the oldest first, and returns when the next one is due; zero: none is. What the replica has by an
 // earlier claim is named in held; what else is stored as its own was claimed by a call whose answer was lost.
 func (e *Events) Claim(ctx context.Context, c store.EventClaim, held []string) (events []store.Event, next time.Time, err error) {
-	err = e.update(ctx, func(tx *Tx) error {
+	err = e.db.Update(ctx, func(tx *Tx) error {
 		events, next = nil, time.Time{}
 		now := tx.db.clock().UnixMicro()
 		if err := tx.lockEvents(); err != nil || len(c.Logins) == 0 {
 			return err
 		}
-		query, args := inLists(`UPDATE events SET state = 'waiting', replica = '', crashes = crashes + CASE WHEN replica = $1 THEN 0 ELSE 1 END
-			WHERE `+notEnded+`state = 'running' AND login IN (?) AND NOT (replica IN (?) AND (replica <> $1 OR key IN (?)))`, []any{c.Replica}, c.Logins, c.Alive, held)
-		if _, err := tx.exec(query, args...); err != nil {
+		logins := list(c.Logins)
+		if _, err := tx.exec(`UPDATE events SET state = 'waiting', replica = '', crashes = crashes + CASE WHEN replica = $1 THEN 0 ELSE 1 END
+			WHERE `+notEnded+`state = 'running' AND login`+tx.db.in("$2")+` AND NOT (replica`+tx.db.in("$3")+` AND (replica <> $1 OR key`+tx.db.in("$4")+`))`,
+			c.Replica, logins, list(c.Alive), list(held)); err != nil {
 			return err
 		}
-		query, args = inLists(`SELECT key, login, lane, bundle, raw, arrived, brief, session, attempts, crashes, begun, progress FROM events e
-			WHERE `+notEnded+`state = 'waiting' AND due <= $1 AND login IN (?) AND lane NOT IN (?) AND key NOT IN (?)
+		found, err := rowsOf(tx.querier, scanEvent, `SELECT key, login, lane, bundle, raw, arrived, brief, session, attempts, crashes, begun, progress FROM events e
+			WHERE `+notEnded+`state = 'waiting' AND due <= $1 AND login`+tx.db.in("$4")+` AND NOT lane`+tx.db.in("$5")+` AND NOT key`+tx.db.in("$6")+`
 			AND NOT EXISTS (SELECT 1 FROM events o WHERE o.lane = e.lane AND o.`+notEnded+`o.state = 'running' AND o.replica <> $2)
 			AND NOT EXISTS (SELECT 1 FROM events o WHERE o.lane = e.lane AND o.`+notEnded+`o.state = 'waiting' AND (o.due <= $1 OR o.attempts = 0)
 				AND (o.arrived < e.arrived OR o.arrived = e.arrived AND o.key < e.key))
-			ORDER BY arrived, key LIMIT $3`, []any{now, c.Replica, c.Limit}, c.Logins, c.Busy, held)
-		found, err := rowsOf(tx.querier, scanEvent, query, args...)
+			ORDER BY arrived, key LIMIT $3`, now, c.Replica, c.Limit, logins, list(c.Busy), list(held))
 		if err != nil {
 			return err
 		}
@@ -170,8 +154,8 @@ func (e *Events) Claim(ctx context.Context, c store.EventClaim, held []string) (
 			}
 		}
 		var due int64
-		query, args = inLists("SELECT coalesce(min(due), 0) FROM events WHERE "+notEnded+"state = 'waiting' AND due > $1 AND login IN (?)", []any{now}, c.Logins)
-		if _, err := tx.scanOne([]any{&due}, query, args...); err != nil {
+		query := "SELECT coalesce(min(due), 0) FROM events WHERE " + notEnded + "state = 'waiting' AND due > $1 AND login" + tx.db.in("$2")
+		if _, err := tx.scanOne([]any{&due}, query, now, logins); err != nil {
 			return err
 		}
 		if due > 0 {
@@ -213,23 +197,9 @@ func (tx *Tx) claimEvent(e *store.Event, replica string) (claimed bool, err erro
 	return true, err
 }
 
-// inLists is inList for several lists, each of which may be empty. Their lengths become powers of two, so that there are few statements to prepare.
-func inLists(query string, args []any, lists ...[]string) (string, []any) {
-	for _, list := range lists {
-		if len(list) == 0 {
-			list = []string{""}
-		}
-		for list = slices.Clip(list); bits.OnesCount(uint(len(list))) != 1; {
-			list = append(list, list[0])
-		}
-		query, args = inList(query, list, args...)
-	}
-	return query, args
-}
-
 // Note stores what the turn of an event has done.
 func (e *Events) Note(ctx context.Context, key, replica string, n store.EventNote) error {
-	return e.change(ctx, "UPDATE events SET session = $1, progress = $2, crashes = CASE WHEN $3 = 1 THEN 0 ELSE crashes END WHERE key = $4 AND replica = $5 AND state = 'running'",
+	return e.db.change(ctx, errEventMoved, "UPDATE events SET session = $1, progress = $2, crashes = CASE WHEN $3 = 1 THEN 0 ELSE crashes END WHERE key = $4 AND replica = $5 AND state = 'running'",
 		plainText(n.Session), notNil(n.Progress), boolean(n.Advanced), plainText(key), replica)
 }
 
@@ -250,22 +220,18 @@ func (e *Events) Release(ctx context.Context, r store.EventRelease) error {
 	if due.IsZero() {
 		due = e.db.clock()
 	}
-	return e.change(ctx, "UPDATE events SET state = $1, replica = '', parked = $2, due = $3, attempts = attempts + $4, begun = "+begun+
+	return e.db.change(ctx, errEventMoved, "UPDATE events SET state = $1, replica = '', parked = $2, due = $3, attempts = attempts + $4, begun = "+begun+
 		" WHERE key = $5 AND replica = $6 AND state = 'running'", state, r.Parked, due.UnixMicro(), failed, plainText(r.Key), r.Replica)
 }
 
 // Parked lists what events of a login are parked for.
 func (e *Events) Parked(ctx context.Context, login string) (names []string, err error) {
-	err = explain("", e.db.view(ctx, func(q querier) (err error) {
-		names, err = q.readIDs("SELECT DISTINCT parked FROM events WHERE "+notEnded+"state = 'parked' AND login = $1", login)
-		return err
-	}))
-	return names, err
+	return viewAll(ctx, e.db, scanText, "SELECT DISTINCT parked FROM events WHERE "+notEnded+"state = 'parked' AND login = $1", login)
 }
 
 // Unpark lets the events wait that are parked for this; with drop they end, blocked.
 func (e *Events) Unpark(ctx context.Context, login, parked string, drop bool) error {
-	return e.update(ctx, func(tx *Tx) error {
+	return e.db.Update(ctx, func(tx *Tx) error {
 		if drop {
 			return tx.endEvents("blocked", notEnded+"state = 'parked' AND login = $1 AND parked = $2", login, parked)
 		}
@@ -281,19 +247,16 @@ func (tx *Tx) endEvents(outcome, match string, args ...any) error {
 		return err
 	}
 	now := tx.db.clock()
-	return inChunks(keys, maxChunk, func(part []string) error {
-		query, args := inLists(`UPDATE events SET state = 'ended', raw = $1, progress = $1, replica = '', parked = '', outcome = $2,
-			expires = CASE WHEN brief = 1 THEN CAST($3 AS BIGINT) ELSE CAST($4 AS BIGINT) END WHERE key IN (?) OR state = 'merged' AND leader IN (?)`,
-			[]any{[]byte{}, outcome, now.Add(briefLife).UnixMicro(), now.Add(eventLife).UnixMicro()}, part, part)
-		_, err := tx.exec(query, args...)
-		return err
-	})
+	_, err = tx.exec(`UPDATE events SET state = 'ended', raw = $1, progress = $1, replica = '', parked = '', outcome = $2,
+		expires = CASE WHEN brief = 1 THEN CAST($3 AS BIGINT) ELSE CAST($4 AS BIGINT) END WHERE key`+tx.db.in("$5")+` OR state = 'merged' AND leader`+tx.db.in("$5"),
+		[]byte{}, outcome, now.Add(briefLife).UnixMicro(), now.Add(eventLife).UnixMicro(), list(keys))
+	return err
 }
 
 // End ends an event, and stores the reply that is still to be sent. first reports that it can be sent now, by this replica: no other reply waits for
 // its target.
 func (e *Events) End(ctx context.Context, end store.EventEnd) (id int64, first bool, err error) {
-	err = e.update(ctx, func(tx *Tx) error {
+	err = e.db.Update(ctx, func(tx *Tx) error {
 		if end.Reply != nil {
 			if err := tx.lockEvents(); err != nil { // in the order of Claim
 				return err
@@ -318,50 +281,46 @@ func (e *Events) End(ctx context.Context, end store.EventEnd) (id int64, first b
 
 // EraseOf removes the events of lanes, and the replies of a session. What runs is not removed.
 func (e *Events) EraseOf(ctx context.Context, session string, lanes []string) error {
-	err := e.update(ctx, func(tx *Tx) error {
+	err := e.db.Update(ctx, func(tx *Tx) error {
 		if _, err := tx.exec("DELETE FROM replies WHERE session = $1", plainText(session)); err != nil {
 			return err
 		}
-		query, args := inLists("DELETE FROM events WHERE state <> 'running' AND (session = $1 AND session <> '' OR lane IN (?))", []any{plainText(session)}, lanes)
-		_, err := tx.exec(query, args...)
+		_, err := tx.exec("DELETE FROM events WHERE state <> 'running' AND (session = $1 AND session <> '' OR lane"+tx.db.in("$2")+")", plainText(session), list(lanes))
 		return err
 	})
 	if err == nil {
-		err = explain("", e.db.finishErasing(context.WithoutCancel(ctx), true))
+		err = e.db.finishErasing(context.WithoutCancel(ctx), true)
 	}
 	return err
 }
 
 // Pending counts the events that have not ended and the replies that are to be sent, by login.
 func (e *Events) Pending(ctx context.Context) (events, replies map[string]int, err error) {
-	events, replies = map[string]int{}, map[string]int{}
-	err = explain("", e.db.view(ctx, func(q querier) error {
-		for query, into := range map[string]map[string]int{
-			"SELECT login, count(*) FROM events WHERE state <> 'ended' GROUP BY login": events,
-			"SELECT login, count(*) FROM replies GROUP BY login":                       replies,
-		} {
-			err := q.collect(func(rows *sql.Rows) (bool, error) {
-				var login string
-				var n int
-				err := rows.Scan(&login, &n)
-				into[login] = n
-				return true, err
-			}, query)
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
+	events, err = e.db.countByLogin(ctx, "SELECT login, count(*) FROM events WHERE state <> 'ended' GROUP BY login")
+	if err == nil {
+		replies, err = e.db.countByLogin(ctx, "SELECT login, count(*) FROM replies GROUP BY login")
+	}
 	return events, replies, err
+}
+
+func (db *DB) countByLogin(ctx context.Context, query string) (counts map[string]int, err error) {
+	counts = map[string]int{}
+	_, err = viewAll(ctx, db, func(rows *sql.Rows) (login string, err error) {
+		n := 0
+		err = rows.Scan(&login, &n)
+		counts[login] = n
+		return login, err
+	}, query)
+	return counts, err
 }
 
 // sweepEvents removes events that have ended, and what waits for a channel that has not been served for long.
 func (db *DB) sweepEvents(ctx context.Context, removed *int64) error {
-	return errors.Join(
-		db.sweepTable(ctx, "DELETE FROM events WHERE key IN (SELECT key FROM events WHERE state = 'ended' AND expires <= $1 LIMIT $2)", db.clock(), removed),
-		db.sweepTable(ctx, "DELETE FROM events WHERE key IN (SELECT key FROM events WHERE "+notEnded+"arrived <= $1 LIMIT $2)", db.clock().Add(-waitLife), removed),
-		db.sweepTable(ctx, "DELETE FROM replies WHERE id IN (SELECT id FROM replies WHERE created <= $1 LIMIT $2)", db.clock().Add(-waitLife), removed),
+	return db.sweepTables(
+		ctx, removed,
+		expired{"DELETE FROM events WHERE key IN (SELECT key FROM events WHERE state = 'ended' AND expires <= $1 LIMIT $2)", 0},
+		expired{"DELETE FROM events WHERE key IN (SELECT key FROM events WHERE " + notEnded + "arrived <= $1 LIMIT $2)", waitLife},
+		expired{"DELETE FROM replies WHERE id IN (SELECT id FROM replies WHERE created <= $1 LIMIT $2)", waitLife},
 	)
 }
 
@@ -395,19 +354,18 @@ func (e *Events) ClaimReplies(ctx context.Context, c store.EventClaim, held []in
 	for i, id := range held {
 		own[i] = strconv.FormatInt(id, 10)
 	}
-	err = e.update(ctx, func(tx *Tx) error {
+	err = e.db.Update(ctx, func(tx *Tx) error {
 		replies, next = nil, time.Time{}
 		now := tx.db.clock().UnixMicro()
 		if err := tx.lockEvents(); err != nil || len(c.Logins) == 0 {
 			return err
 		}
-		query, args := inLists("UPDATE replies SET unsure = 1, replica = '', due = $2 WHERE replica <> '' AND NOT (replica IN (?) AND (replica <> $1 OR due > $2 OR CAST(id AS TEXT) IN (?)))",
-			[]any{c.Replica, now}, c.Alive, own)
-		if _, err := tx.exec(query, args...); err != nil {
+		query := "UPDATE replies SET unsure = 1, replica = '', due = $2 WHERE replica <> '' AND NOT (replica" + tx.db.in("$3") +
+			" AND (replica <> $1 OR due > $2 OR CAST(id AS TEXT)" + tx.db.in("$4") + "))"
+		if _, err := tx.exec(query, c.Replica, now, list(c.Alive), list(own)); err != nil {
 			return err
 		}
-		const firsts = " FROM replies r WHERE replica = '' AND login IN (?) AND NOT EXISTS (SELECT 1 FROM replies o WHERE o.target = r.target AND o.id < r.id)"
-		query, args = inLists("SELECT id, login, target, session, block, created, attempts, unsure"+firsts+" AND due <= $1 ORDER BY id LIMIT $2", []any{now, c.Limit}, c.Logins)
+		firsts := " FROM replies r WHERE replica = '' AND login" + tx.db.in("$1") + " AND NOT EXISTS (SELECT 1 FROM replies o WHERE o.target = r.target AND o.id < r.id)"
 		var err error
 		replies, err = rowsOf(tx.querier, func(rows *sql.Rows) (r store.Reply, err error) {
 			var created int64
@@ -415,7 +373,7 @@ func (e *Events) ClaimReplies(ctx context.Context, c store.EventClaim, held []in
 			r.Created = dateOf(created)
 			r.Attempts++
 			return r, err
-		}, query, args...)
+		}, "SELECT id, login, target, session, block, created, attempts, unsure"+firsts+" AND due <= $2 ORDER BY id LIMIT $3", list(c.Logins), now, c.Limit)
 		if err != nil {
 			return err
 		}
@@ -425,8 +383,7 @@ func (e *Events) ClaimReplies(ctx context.Context, c store.EventClaim, held []in
 			}
 		}
 		var due int64
-		query, args = inLists("SELECT coalesce(min(due), 0)"+firsts+" AND due > $1", []any{now}, c.Logins)
-		if _, err := tx.scanOne([]any{&due}, query, args...); err != nil {
+		if _, err := tx.scanOne([]any{&due}, "SELECT coalesce(min(due), 0)"+firsts+" AND due > $2", list(c.Logins), now); err != nil {
 			return err
 		}
 		if due > 0 {
@@ -439,27 +396,23 @@ func (e *Events) ClaimReplies(ctx context.Context, c store.EventClaim, held []in
 
 // ReplyWaits reports whether a reply to a target is stored.
 func (e *Events) ReplyWaits(ctx context.Context, target string) (waits bool, err error) {
-	err = explain("", e.db.view(ctx, func(q querier) (err error) {
-		var one int
-		waits, err = q.scanOne([]any{&one}, "SELECT 1 FROM replies WHERE target = $1 LIMIT 1", plainText(target))
-		return err
-	}))
-	return waits, err
+	var one int
+	return e.db.viewOne(ctx, []any{&one}, "SELECT 1 FROM replies WHERE target = $1 LIMIT 1", plainText(target))
 }
 
 // PostponeReply stores that an attempt to send a reply came to nothing, and when the next one may begin.
 func (e *Events) PostponeReply(ctx context.Context, id int64, replica string, due time.Time, unsure bool) error {
-	return e.change(ctx, "UPDATE replies SET replica = '', due = $1, unsure = $2 WHERE id = $3 AND replica = $4", due.UnixMicro(), boolean(unsure), id, replica)
+	return e.db.change(ctx, errEventMoved, "UPDATE replies SET replica = '', due = $1, unsure = $2 WHERE id = $3 AND replica = $4", due.UnixMicro(), boolean(unsure), id, replica)
 }
 
 // ReplaceReply makes a reply that a replica is sending another one.
 func (e *Events) ReplaceReply(ctx context.Context, id int64, replica string, block []byte) error {
-	return e.change(ctx, "UPDATE replies SET block = $1, unsure = 0 WHERE id = $2 AND replica = $3", block, id, replica)
+	return e.db.change(ctx, errEventMoved, "UPDATE replies SET block = $1, unsure = 0 WHERE id = $2 AND replica = $3", block, id, replica)
 }
 
 // EndReply removes a reply that was sent, or is not sent any more.
 func (e *Events) EndReply(ctx context.Context, id int64, replica string) error {
-	return e.change(ctx, "DELETE FROM replies WHERE id = $1 AND replica = $2", id, replica)
+	return e.db.change(ctx, errEventMoved, "DELETE FROM replies WHERE id = $1 AND replica = $2", id, replica)
 }
 
 // notNil returns bytes that are stored as an empty value if there are none.

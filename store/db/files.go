@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"database/sql"
 	"math"
 	"time"
 
@@ -38,40 +37,33 @@ func (f *Files) Add(ctx context.Context, file store.File, data []byte) error {
 			return err
 		})
 	}
-	return explain("", err)
+	return err
 }
 
 // Find finds a file of an owner that has not expired.
 func (f *Files) Find(ctx context.Context, owner, id string) (file store.File, err error) {
-	found := false
-	err = f.db.view(ctx, func(q querier) error {
-		var created, expires int64
-		found, err = q.scanOne([]any{&file.ID, &file.Owner, &file.Name, &file.Type, &file.Size, &file.SHA256, &created, &expires},
-			"SELECT id, owner, name, type, size, sha256, created, expires FROM files WHERE id = $1 AND owner = $2 AND expires > $3",
-			id, plainText(owner), f.db.clock().UnixMicro())
-		file.Created, file.Expires = dateOf(created), dateOf(expires)
-		return err
-	})
+	var created, expires int64
+	found, err := f.db.viewOne(ctx, []any{&file.ID, &file.Owner, &file.Name, &file.Type, &file.Size, &file.SHA256, &created, &expires},
+		"SELECT id, owner, name, type, size, sha256, created, expires FROM files WHERE id = $1 AND owner = $2 AND expires > $3",
+		id, plainText(owner), f.db.clock().UnixMicro())
+	file.Created, file.Expires = dateOf(created), dateOf(expires)
 	if err == nil && !found {
 		err = store.ErrNotFound
 	}
-	return file, explain("", err)
+	return file, err
 }
 
 // Read returns what is in a file.
 func (f *Files) Read(ctx context.Context, file store.File) ([]byte, error) {
 	data, _, err := f.db.readBlob(ctx, fileKey(file.ID), file.SHA256, 0, math.MaxInt64)
-	return data, explain("", err)
+	return data, err
 }
 
 // Held returns how many files an owner has, and their size in bytes.
 func (f *Files) Held(ctx context.Context, owner string) (count int, size int64, err error) {
-	err = f.db.view(ctx, func(q querier) error {
-		_, err := q.scanOne([]any{&count, &size}, "SELECT count(*), CAST(coalesce(sum(size), 0) AS BIGINT) FROM files WHERE owner = $1 AND expires > $2",
-			plainText(owner), f.db.clock().UnixMicro())
-		return err
-	})
-	return count, size, explain("", err)
+	_, err = f.db.viewOne(ctx, []any{&count, &size}, "SELECT count(*), CAST(coalesce(sum(size), 0) AS BIGINT) FROM files WHERE owner = $1 AND expires > $2",
+		plainText(owner), f.db.clock().UnixMicro())
+	return count, size, err
 }
 
 // Remove erases a file of an owner.
@@ -90,21 +82,15 @@ func (f *Files) Remove(ctx context.Context, owner, id string) error {
 	case err == nil:
 		err = f.db.finishErasing(context.WithoutCancel(ctx), true)
 	}
-	return explain("", err)
+	return err
 }
 
-// expireFiles makes files that have expired invisible, and returns how many there were.
-func (db *DB) expireFiles(ctx context.Context) (removed int64, err error) {
+// expireFiles makes files that have expired invisible, and counts them.
+func (db *DB) expireFiles(ctx context.Context, removed *int64) error {
 	for {
 		var ids []string
-		err := db.Update(ctx, func(tx *Tx) error {
-			ids = nil
-			err := tx.collect(func(rows *sql.Rows) (bool, error) {
-				var id string
-				err := rows.Scan(&id)
-				ids = append(ids, id)
-				return true, err
-			}, "DELETE FROM files WHERE id IN (SELECT id FROM files WHERE expires <= $1 LIMIT $2) RETURNING id", db.clock().UnixMicro(), removeRows)
+		err := db.Update(ctx, func(tx *Tx) (err error) {
+			ids, err = tx.readIDs("DELETE FROM files WHERE id IN (SELECT id FROM files WHERE expires <= $1 LIMIT $2) RETURNING id", db.clock().UnixMicro(), removeRows)
 			for _, id := range ids {
 				if err == nil {
 					err = tx.scheduleRemoval(fileKey(id), time.UnixMicro(0))
@@ -112,8 +98,8 @@ func (db *DB) expireFiles(ctx context.Context) (removed int64, err error) {
 			}
 			return err
 		})
-		if removed += int64(len(ids)); err != nil || len(ids) < removeRows {
-			return removed, err
+		if *removed += int64(len(ids)); err != nil || len(ids) < removeRows {
+			return err
 		}
 	}
 }

@@ -12,27 +12,19 @@ import (
 
 // FindKey finds a key that has not expired.
 func (r *Runs) FindKey(ctx context.Context, owner, key string) (k store.IdempotencyKey, found bool, err error) {
-	err = r.view(ctx, func(q querier) (err error) {
+	err = r.db.view(ctx, func(q querier) (err error) {
 		k, found, err = findKey(q, owner, key)
 		return err
 	})
 	return k, found, err
 }
 
-// PutKey stores a key. If the key leads to another run already, nothing is stored, and PutKey returns the stored key.
-func (r *Runs) PutKey(ctx context.Context, k store.IdempotencyKey) (taken *store.IdempotencyKey, err error) {
-	err = r.update(ctx, func(tx *Tx) (err error) {
-		taken, err = tx.putKey(k)
-		return err
-	})
-	return taken, err
-}
-
-// MoveKey makes a key lead to another run. It returns false if the key has expired or does not lead to from.
-func (r *Runs) MoveKey(ctx context.Context, owner, key, from, to string) (moved bool, err error) {
-	// The run may be to already, because of a call that failed later.
-	n, err := r.exec(ctx, "UPDATE idempotency_keys SET run = $1 WHERE owner = $2 AND key = $3 AND run IN ($4, $1) AND expires > $5", to, plainText(owner), hashOfKey(owner, key), from, r.db.clock().UnixMicro())
-	return n == 1, err
+// SetKey stores a key, or makes it lead to another run.
+func (r *Runs) SetKey(ctx context.Context, k store.IdempotencyKey) error {
+	_, err := r.db.exec(ctx, `INSERT INTO idempotency_keys (owner, key, request_hash, run, expires) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (owner, key) DO UPDATE
+		SET request_hash = excluded.request_hash, run = excluded.run, expires = excluded.expires`,
+		plainText(k.Owner), hashOfKey(k.Owner, k.Key), hex.EncodeToString(k.Hash[:]), k.Run, expiryOf(k.Expires))
+	return err
 }
 
 // freeKey removes a key that leads to a run.

@@ -15,8 +15,7 @@ type leases struct {
 	holder int64       // this process in sessions.holder, if there are several
 
 	local tape.Leases
-	mu    sync.Mutex
-	held  map[string]tape.Lease // of among, by tape
+	held  sync.Map // tape.Lease of among, by tape
 }
 
 // lease implements [tape.Lease]: a lease of among, and that of this process.
@@ -39,50 +38,33 @@ func (t *Tapes) Lease(ctx context.Context, name string, wait bool) (tape.Lease, 
 	if err != nil || l.among == nil {
 		return local, err
 	}
-	// While the database is away a caller is told so. It may wait for another holder.
+	// While the database is away, the call fails. It may wait for another holder.
 	shared, err := l.among.Lease(ctx, name, false)
 	if wait && errors.Is(err, tape.ErrLeased) {
 		shared, err = l.among.Lease(ctx, name, true)
 	}
 	if err != nil {
 		local.Release()
-		return nil, explain(name, err)
+		return nil, err
 	}
-	l.setHeld(name, shared)
+	l.held.Store(name, shared)
 	release := sync.OnceFunc(func() {
-		l.setHeld(name, nil)
+		l.held.Delete(name)
 		shared.Release()
 		local.Release()
 	})
-	if err := t.db.takeOver(ctx, name, l.holder); err != nil {
+	if err := t.db.claimTape(ctx, name, l.holder); err != nil {
 		release()
-		return nil, explain(name, err)
+		return nil, err
 	}
 	return &lease{shared, release}, nil
 }
 
-func (l *leases) setHeld(name string, shared tape.Lease) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.held == nil {
-		l.held = map[string]tape.Lease{}
-	}
-	if l.held[name] = shared; shared == nil {
-		delete(l.held, name)
-	}
-}
-
-// takeOver makes a process the one that appends to a tape, if the tape exists.
-func (db *DB) takeOver(ctx context.Context, name string, holder int64) error {
+// claimTape makes a process the one that appends to a tape, if the tape exists.
+func (db *DB) claimTape(ctx context.Context, name string, holder int64) error {
 	var now int64
-	err := db.view(ctx, func(q querier) error {
-		found, err := q.scanOne([]any{&now}, "SELECT holder FROM sessions WHERE tape = $1", name)
-		if !found {
-			now = holder // nothing to do
-		}
-		return err
-	})
-	if err != nil || now == holder {
+	found, err := db.viewOne(ctx, []any{&now}, "SELECT holder FROM sessions WHERE tape = $1", name)
+	if err != nil || !found || now == holder {
 		return err
 	}
 	_, err = db.exec(ctx, "UPDATE sessions SET holder = $1 WHERE tape = $2", holder, name)
@@ -92,17 +74,12 @@ func (db *DB) takeOver(ctx context.Context, name string, holder int64) error {
 // holderOf returns what an append expects in the row of a session, and what it writes there: 0 for an append that needs no lease. The error
 // says that the lease of this process was lost.
 func (l *leases) holderOf(name string) (int64, error) {
-	if l.among == nil {
-		return 0, nil
-	}
-	l.mu.Lock()
-	shared := l.held[name]
-	l.mu.Unlock()
-	if shared == nil {
+	shared, held := l.held.Load(name)
+	if !held {
 		return 0, nil
 	}
 	select {
-	case <-shared.Lost():
+	case <-shared.(tape.Lease).Lost():
 		return 0, errLeaseLost
 	default:
 		return l.holder, nil

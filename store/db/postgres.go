@@ -32,11 +32,11 @@ func (db *DB) openPostgres(url string) error {
 		c.ConnectTimeout = callTime
 	}
 	db.dialect = dialect{
-		begin: "BEGIN ISOLATION LEVEL READ COMMITTED", share: " FOR SHARE", lock: " FOR UPDATE", blob: "BYTEA", byteOrder: ` COLLATE "C"`, network: true,
-		explain: explainPostgres, sharedClock: "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)",
+		begin: "BEGIN ISOLATION LEVEL READ COMMITTED", share: " FOR SHARE", lock: " FOR UPDATE", blob: "BYTEA", inList: " = ANY(ARRAY(SELECT json_array_elements_text(CAST(CAST(%s AS TEXT) AS JSON))))", byteOrder: ` COLLATE "C"`, network: true,
+		createSchema: "SELECT 1", explain: explainPostgres, sharedClock: "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)",
 	}
 	if strings.Contains(url, "pool_max_conns") {
-		db.readers = max(int(pool.MaxConns)-1, 1)
+		db.maxReaders = max(int(pool.MaxConns)-1, 1)
 	}
 	if schema := c.RuntimeParams["search_path"]; plainName.MatchString(schema) {
 		db.createSchema = "CREATE SCHEMA IF NOT EXISTS " + schema

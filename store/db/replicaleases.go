@@ -13,18 +13,17 @@ const unknownReplicaLife = 5 * time.Second
 // last 5 s. It returns the holder, which is the replica itself if it got or had the lease. The same call can be repeated after
 // [store.ErrUnsure].
 func (r *Runs) TakeLease(ctx context.Context, name, replica string, alive []string) (holder string, err error) {
-	err = r.update(ctx, func(tx *Tx) error {
-		args := []any{name, replica, unknownReplicaLife.Microseconds()}
+	err = r.db.Update(ctx, func(tx *Tx) error {
+		args := []any{name, replica, unknownReplicaLife.Microseconds(), list(append([]string{replica}, alive...))}
 		now := "(" + tx.db.sharedClock + ")"
 		if tx.db.sharedClock == "" {
-			now = "$4"
+			now = "$5"
 			args = append(args, tx.db.clock().UnixMicro())
 		}
 		// A holder that keeps the lease is written again, so that one statement returns it.
-		query, args := inList(`INSERT INTO leases (name, replica) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET replica = CASE
-			WHEN leases.replica IN (?) OR EXISTS (SELECT 1 FROM replicas r WHERE r.id = leases.replica AND r.seen > `+now+` - $3)
-			THEN leases.replica ELSE excluded.replica END RETURNING replica`, append([]string{replica}, alive...), args...)
-		_, err := tx.scanOne([]any{&holder}, query, args...)
+		_, err := tx.scanOne([]any{&holder}, `INSERT INTO leases (name, replica) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET replica = CASE
+			WHEN leases.replica`+tx.db.in("$4")+` OR EXISTS (SELECT 1 FROM replicas r WHERE r.id = leases.replica AND r.seen > `+now+` - $3)
+			THEN leases.replica ELSE excluded.replica END RETURNING replica`, args...)
 		return err
 	})
 	return holder, err
@@ -32,30 +31,17 @@ func (r *Runs) TakeLease(ctx context.Context, name, replica string, alive []stri
 
 // FreeLease frees a lease, unless another replica has it.
 func (r *Runs) FreeLease(ctx context.Context, name, replica string) error {
-	_, err := r.exec(ctx, "DELETE FROM leases WHERE name = $1 AND replica = $2", name, replica)
+	_, err := r.db.exec(ctx, "DELETE FROM leases WHERE name = $1 AND replica = $2", name, replica)
 	return err
 }
 
 // LeaseHolder returns the replica that has a lease; "" means none.
 func (r *Runs) LeaseHolder(ctx context.Context, name string) (replica string, err error) {
-	err = r.view(ctx, func(q querier) error {
-		_, err := q.scanOne([]any{&replica}, "SELECT replica FROM leases WHERE name = $1", name)
-		return err
-	})
+	_, err = r.db.viewOne(ctx, []any{&replica}, "SELECT replica FROM leases WHERE name = $1", name)
 	return replica, err
 }
 
 // LeasesOf returns the names of the leases of a replica.
 func (r *Runs) LeasesOf(ctx context.Context, replica string) (names []string, err error) {
-	err = r.view(ctx, func(q querier) (err error) {
-		names, err = q.readIDs("SELECT name FROM leases WHERE replica = $1 ORDER BY name", replica)
-		return err
-	})
-	return names, err
-}
-
-// sweepLeases removes the leases of replicas that have left or were not seen for long.
-func (db *DB) sweepLeases(ctx context.Context) error {
-	_, err := db.exec(ctx, "DELETE FROM leases WHERE NOT EXISTS (SELECT 1 FROM replicas r WHERE r.id = leases.replica)")
-	return err
+	return viewAll(ctx, r.db, scanText, "SELECT name FROM leases WHERE replica = $1 ORDER BY name", replica)
 }

@@ -13,7 +13,7 @@ const replicaLife = time.Hour
 
 // Beat stores that a replica is alive. It sets Seen itself: on PostgreSQL by the clock of the database.
 func (r *Runs) Beat(ctx context.Context, replica store.Replica) error {
-	return r.update(ctx, func(tx *Tx) error {
+	return r.db.Update(ctx, func(tx *Tx) error {
 		now, err := tx.now()
 		if err == nil {
 			_, err = tx.exec(`INSERT INTO replicas (id, address, version, seen) VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO UPDATE SET
@@ -25,13 +25,8 @@ func (r *Runs) Beat(ctx context.Context, replica store.Replica) error {
 
 // Replicas lists all replicas. Compare Seen with now, which is of the same clock.
 func (r *Runs) Replicas(ctx context.Context) (list []store.Replica, now time.Time, err error) {
-	err = r.view(ctx, func(q querier) (err error) {
-		list, err = rowsOf(q, func(rows *sql.Rows) (replica store.Replica, err error) {
-			var seen int64
-			err = rows.Scan(&replica.ID, &replica.Address, &replica.Version, &seen)
-			replica.Seen = dateOf(seen)
-			return replica, err
-		}, "SELECT id, address, version, seen FROM replicas ORDER BY id")
+	err = r.db.view(ctx, func(q querier) (err error) {
+		list, err = rowsOf(q, scanReplica, "SELECT id, address, version, seen FROM replicas ORDER BY id")
 		if err == nil {
 			now, err = q.now()
 		}
@@ -40,15 +35,22 @@ func (r *Runs) Replicas(ctx context.Context) (list []store.Replica, now time.Tim
 	return list, now, err
 }
 
+func scanReplica(rows *sql.Rows) (r store.Replica, err error) {
+	var seen int64
+	err = rows.Scan(&r.ID, &r.Address, &r.Version, &seen)
+	r.Seen = dateOf(seen)
+	return r, err
+}
+
 // Leave removes a replica.
 func (r *Runs) Leave(ctx context.Context, id string) error {
-	_, err := r.exec(ctx, "DELETE FROM replicas WHERE id = $1", id)
+	_, err := r.db.exec(ctx, "DELETE FROM replicas WHERE id = $1", id)
 	return err
 }
 
 // Secret returns the secret that all replicas share. The first call stores fresh as the secret.
 func (r *Runs) Secret(ctx context.Context, fresh []byte) (secret []byte, err error) {
-	err = r.update(ctx, func(tx *Tx) error {
+	err = r.db.Update(ctx, func(tx *Tx) error {
 		_, err := tx.exec("INSERT INTO settings (key, value) VALUES ('secret', $1) ON CONFLICT DO NOTHING", fresh)
 		if err == nil {
 			_, err = tx.scanOne([]any{&secret}, "SELECT value FROM settings WHERE key = 'secret'")
@@ -68,11 +70,15 @@ func (q querier) now() (time.Time, error) {
 	return dateOf(now), err
 }
 
-func (db *DB) sweepReplicas(ctx context.Context) error {
+// sweepReplicas removes replicas that have not been seen for long, and the leases of those and of replicas that have left.
+func (db *DB) sweepReplicas(ctx context.Context, _ *int64) error {
 	return db.Update(ctx, func(tx *Tx) error {
 		now, err := tx.now()
 		if err == nil {
 			_, err = tx.exec("DELETE FROM replicas WHERE seen <= $1", now.Add(-replicaLife).UnixMicro())
+		}
+		if err == nil {
+			_, err = tx.exec("DELETE FROM leases WHERE NOT EXISTS (SELECT 1 FROM replicas r WHERE r.id = leases.replica)")
 		}
 		return err
 	})

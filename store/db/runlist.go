@@ -18,45 +18,34 @@ const (
 	runColumns    = listedColumns + ", request, result"
 )
 
-// readRuns reads the runs of a query that returns runColumns, or listedColumns if complete is false.
-func (q querier) readRuns(complete bool, query string, args ...any) ([]store.Run, error) {
-	now := q.db.clock()
-	return rowsOf(q, func(rows *sql.Rows) (r store.Run, err error) {
+// scanRun returns a function that reads a row that has runColumns, or listedColumns if complete is false.
+func (db *DB) scanRun(complete bool) func(rows *sql.Rows) (store.Run, error) {
+	now := db.clock().UnixMicro()
+	return func(rows *sql.Rows) (r store.Run, err error) {
 		var created, ended, expires int64
-		var request, result []byte
 		dest := []any{&r.ID, &r.Workflow, &r.Agent, &r.Owner, &r.Session, &r.Replica, &r.Attempt, &r.Crashes, &r.State, &created, &ended, &expires, &r.Bytes, &r.Removed}
 		if complete {
-			dest = append(dest, &request, &result)
+			dest = append(dest, &r.Request, &r.Result)
 		}
 		err = rows.Scan(dest...)
 		r.Created, r.Ended, r.Expires = dateOf(created), optionalDate(ended), optionalDate(expires)
-		if ended > 0 && expires <= now.UnixMicro() {
-			r.Bytes, r.Removed = 0, store.RemovedAll
-			return r, err
-		}
-		if len(request) > 0 {
-			r.Request = request
-		}
-		if len(result) > 0 {
-			r.Result = result
+		if ended > 0 && expires <= now {
+			r.Bytes, r.Removed, r.Request, r.Result = 0, store.RemovedAll, nil, nil
 		}
 		return r, err
-	}, query, args...)
+	}
 }
 
 // findRun returns the first run of a query that returns runColumns, or [store.ErrNotFound].
 func (r *Runs) findRun(ctx context.Context, query string, args ...any) (run store.Run, err error) {
-	err = r.view(ctx, func(q querier) error {
-		found, err := q.readRuns(true, query, args...)
-		if err == nil && len(found) == 0 {
-			return fmt.Errorf("%w: the run does not exist", store.ErrNotFound)
-		}
-		if err == nil {
-			run = found[0]
-		}
-		return err
-	})
-	return run, err
+	found, err := viewAll(ctx, r.db, r.db.scanRun(true), query, args...)
+	switch {
+	case err != nil:
+		return run, err
+	case len(found) == 0:
+		return run, fmt.Errorf("%w: the run does not exist", store.ErrNotFound)
+	}
+	return found[0], nil
 }
 
 // Find returns a run, or [store.ErrNotFound]. For a day after its expiry a run is found, with [store.RemovedAll].
@@ -73,46 +62,27 @@ func (r *Runs) LatestOf(ctx context.Context, session string) (store.Run, error) 
 // Left returns runs that have not ended and that none of the replicas alive works on, the oldest first: those that wait and are suspended only
 // once their time is over.
 func (r *Runs) Left(ctx context.Context, alive []string, limit int) (left []store.Run, err error) {
-	condition, args := "", []any{limit}
-	if len(alive) > 0 {
-		condition, args = inList(" AND replica NOT IN (?)", alive, limit)
+	left, err = viewAll(ctx, r.db, r.db.scanRun(true), "SELECT "+runColumns+" FROM runs WHERE ended = 0 AND (replica <> '' OR state <> 'waiting') AND NOT replica"+r.db.in("$2")+
+		" ORDER BY created, id LIMIT $1", limit, list(alive))
+	if err != nil || len(left) == limit {
+		return left, err
 	}
-	err = r.view(ctx, func(q querier) (err error) {
-		left, err = q.readRuns(true, "SELECT "+runColumns+" FROM runs WHERE ended = 0 AND (replica <> '' OR state <> 'waiting')"+condition+
-			" ORDER BY created, id LIMIT $1", args...)
-		if err != nil || len(left) == limit {
-			return err
-		}
-		due, err := q.readRuns(true, "SELECT "+runColumns+" FROM runs WHERE ended = 0 AND replica = '' AND state = 'waiting' AND wake <= $1 ORDER BY wake LIMIT $2",
-			q.db.clock().UnixMicro(), limit-len(left))
-		left = append(left, due...)
-		return err
-	})
-	return left, err
+	due, err := viewAll(ctx, r.db, r.db.scanRun(true), "SELECT "+runColumns+" FROM runs WHERE ended = 0 AND replica = '' AND state = 'waiting' AND wake <= $1 ORDER BY wake LIMIT $2",
+		r.db.clock().UnixMicro(), limit-len(left))
+	return append(left, due...), err
 }
 
 // Batches calls each with the batches of a run, by attempt and seq. It fails with the error of each, with [store.ErrNotFound], or with
 // [store.ErrExpired] if the events were removed, perhaps while it read them.
 func (r *Runs) Batches(ctx context.Context, id string, each func(store.RunBatch) error) error {
-	attempt, seq := 0, 0
-	for limit, end := firstRows, false; !end; limit = pageRows {
+	var last store.RunBatch
+	for limit, more := firstRows, true; more; limit = pageRows {
 		var page []store.RunBatch
-		err := r.view(ctx, func(q querier) error {
-			end = true
-			bytes := 0
-			err := q.collect(func(rows *sql.Rows) (bool, error) {
-				b := store.RunBatch{Run: id}
-				var first int64
-				err := rows.Scan(&b.Attempt, &b.Seq, &first, &b.Events)
-				b.First = uint64(first)
-				page = append(page, b)
-				attempt, seq = b.Attempt, b.Seq
-				bytes += len(b.Events)
-				end = len(page) < limit && bytes < pageBytes
-				return bytes < pageBytes, err
-			}, `SELECT attempt, seq, first, events FROM run_batches b WHERE run = $1 AND (attempt, seq) > ($2, $3) AND seq > 0 AND NOT EXISTS
+		err := r.db.view(ctx, func(q querier) (err error) {
+			page, more, err = readPage(q, limit, scanBatch, `SELECT run, attempt, seq, first, events FROM run_batches b
+				WHERE run = $1 AND (attempt, seq) > ($2, $3) AND seq > 0 AND NOT EXISTS
 				(SELECT 1 FROM run_batches m WHERE m.run = b.run AND m.attempt = b.attempt + 1 AND m.seq = 0 AND m.after_seq < b.seq) ORDER BY attempt, seq LIMIT $4`,
-				plainText(id), attempt, seq, limit)
+				plainText(id), last.Attempt, last.Seq)
 			if err != nil {
 				return err
 			}
@@ -130,13 +100,20 @@ func (r *Runs) Batches(ctx context.Context, id string, each func(store.RunBatch)
 		if err != nil {
 			return err
 		}
-		for _, b := range page {
-			if err := each(b); err != nil {
+		for _, last = range page {
+			if err := each(last); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+func scanBatch(rows *sql.Rows) (b store.RunBatch, size int, err error) {
+	var first int64
+	err = rows.Scan(&b.Run, &b.Attempt, &b.Seq, &first, &b.Events)
+	b.First = uint64(first)
+	return b, len(b.Events), err
 }
 
 // List returns a page of the runs that q selects and that have not expired, the newest first, without Request and Result. next is the cursor
@@ -177,11 +154,8 @@ func (r *Runs) List(ctx context.Context, q store.RunQuery) (list []store.Run, ne
 		where.add("(created, id) < (?, ?)", created, id)
 	}
 	args := append(where.args, limit+1)
-	err = r.view(ctx, func(db querier) (err error) {
-		list, err = db.readRuns(false, "SELECT "+listedColumns+" FROM runs WHERE removed < 2"+where.sql.String()+
-			" ORDER BY created DESC, id DESC LIMIT "+parameters(len(args), 1), args...)
-		return err
-	})
+	list, err = viewAll(ctx, r.db, r.db.scanRun(false), "SELECT "+listedColumns+" FROM runs WHERE removed < 2"+where.sql.String()+
+		" ORDER BY created DESC, id DESC LIMIT "+parameters(len(args), 1), args...)
 	if len(list) > limit {
 		list = list[:limit]
 		last := list[limit-1]

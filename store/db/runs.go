@@ -29,35 +29,13 @@ func (db *DB) Runs() *Runs { return &Runs{db} }
 
 var errRunMoved = fmt.Errorf("%w: the run is another replica's, or has ended", store.ErrMoved)
 
-func (r *Runs) update(ctx context.Context, fn func(tx *Tx) error) error {
-	return explain("", r.db.Update(ctx, fn))
-}
-
-func (r *Runs) exec(ctx context.Context, query string, args ...any) (rows int64, err error) {
-	rows, err = r.db.exec(ctx, query, args...)
-	return rows, explain("", err)
-}
-
-// change runs a statement that changes one run, if it is as the statement expects.
-func (r *Runs) change(ctx context.Context, query string, args ...any) error {
-	n, err := r.exec(ctx, query, args...)
-	if err == nil && n == 0 {
-		err = errRunMoved
-	}
-	return err
-}
-
-func (r *Runs) view(ctx context.Context, fn func(q querier) error) error {
-	return explain("", r.db.view(ctx, fn))
-}
-
 // Start stores a run and its key, if key is not nil. If the key leads to another run already, nothing is stored, and Start returns the stored
 // key. The same call can be repeated after [store.ErrUnsure].
 func (r *Runs) Start(ctx context.Context, run store.Run, key *store.IdempotencyKey) (taken *store.IdempotencyKey, err error) {
 	if run.Created.IsZero() {
 		run.Created = r.db.clock()
 	}
-	err = r.update(ctx, func(tx *Tx) (err error) {
+	err = r.db.Update(ctx, func(tx *Tx) (err error) {
 		if key != nil {
 			k := *key
 			k.Run = run.ID
@@ -76,7 +54,7 @@ func (r *Runs) Start(ctx context.Context, run store.Run, key *store.IdempotencyK
 // Append stores batches of any number of runs in one transaction. It leaves out the batches of moved runs, which are another replica's or have
 // ended, and returns these runs. The same batches can be stored again.
 func (r *Runs) Append(ctx context.Context, replica string, batches []store.RunBatch) (moved []string, err error) {
-	err = r.update(ctx, func(tx *Tx) (err error) {
+	err = r.db.Update(ctx, func(tx *Tx) (err error) {
 		moved, err = tx.insertBatches(replica, batches)
 		return err
 	})
@@ -90,13 +68,15 @@ func (tx *Tx) insertBatches(replica string, batches []store.RunBatch) (moved []s
 	if !tx.db.network {
 		size = maxSQLiteBatches
 	}
-	err = inChunks(batches, size, func(part []store.RunBatch) error {
+	for len(batches) > 0 {
+		n := min(1<<(bits.Len(uint(len(batches)))-1), size) // a power of two, so that few statements are prepared
+		part := batches[:n]
+		batches = batches[n:]
 		var values strings.Builder
-		args := make([]any, 1, 1+5*len(part))
-		args[0] = replica
+		args := []any{replica}
 		for i, b := range part {
 			if b.Seq < 1 {
-				return fmt.Errorf("%w: batch %d of run %s", store.ErrInvalid, b.Seq, b.Run)
+				return nil, fmt.Errorf("%w: batch %d of run %s", store.ErrInvalid, b.Seq, b.Run)
 			}
 			if i == 0 {
 				values.WriteString("(CAST($2 AS TEXT), CAST($3 AS BIGINT), CAST($4 AS BIGINT), CAST($5 AS BIGINT), CAST($6 AS " + tx.db.blob + "))")
@@ -105,15 +85,17 @@ func (tx *Tx) insertBatches(replica string, batches []store.RunBatch) (moved []s
 			}
 			args = append(args, b.Run, b.Attempt, b.Seq, int64(b.First), notNil(b.Events))
 		}
-		n, err := tx.exec(`INSERT INTO run_batches (run, attempt, seq, first, events) SELECT v.column1, v.column2, v.column3, v.column4, v.column5
+		inserted, err := tx.exec(`INSERT INTO run_batches (run, attempt, seq, first, events) SELECT v.column1, v.column2, v.column3, v.column4, v.column5
 			FROM (VALUES `+values.String()+`) AS v CROSS JOIN runs r WHERE r.id = v.column1 AND r.attempt = v.column2 AND r.replica = $1 AND r.ended = 0
 			ON CONFLICT DO NOTHING`, args...)
-		if err != nil || n == int64(len(part)) {
-			return err
+		if err == nil && inserted < int64(n) {
+			err = tx.findMoved(replica, part, &moved)
 		}
-		return tx.findMoved(replica, part, &moved)
-	})
-	return moved, err
+		if err != nil {
+			return nil, err
+		}
+	}
+	return moved, nil
 }
 
 // findMoved adds to moved the runs of batches that another replica works on, or another attempt, or that have ended.
@@ -123,14 +105,13 @@ func (tx *Tx) findMoved(replica string, batches []store.RunBatch, moved *[]strin
 		ids[i] = b.Run
 	}
 	attempts := map[string]int{} // of the runs that the replica works on
-	query, args := inList("SELECT id, attempt FROM runs WHERE replica = $1 AND ended = 0 AND id IN (?)", ids, replica)
 	err := tx.collect(func(rows *sql.Rows) (bool, error) {
 		var run string
 		var attempt int
 		err := rows.Scan(&run, &attempt)
 		attempts[run] = attempt
 		return true, err
-	}, query, args...)
+	}, "SELECT id, attempt FROM runs WHERE replica = $1 AND ended = 0 AND id"+tx.db.in("$2"), replica, list(ids))
 	for _, b := range batches {
 		if attempt, found := attempts[b.Run]; (!found || attempt != b.Attempt) && !slices.Contains(*moved, b.Run) {
 			*moved = append(*moved, b.Run)
@@ -141,12 +122,12 @@ func (tx *Tx) findMoved(replica string, batches []store.RunBatch, moved *[]strin
 
 // SetState changes the state of a run that has not ended.
 func (r *Runs) SetState(ctx context.Context, id, replica string, attempt int, state string) error {
-	return r.change(ctx, "UPDATE runs SET state = $1 WHERE id = $2 AND replica = $3 AND attempt = $4 AND ended = 0", state, id, replica, attempt)
+	return r.db.change(ctx, errRunMoved, "UPDATE runs SET state = $1 WHERE id = $2 AND replica = $3 AND attempt = $4 AND ended = 0", state, id, replica, attempt)
 }
 
 // End stores the last batches and the end of a run. The same end can be stored again.
 func (r *Runs) End(ctx context.Context, e store.RunEnd) error {
-	return r.update(ctx, func(tx *Tx) error {
+	return r.db.Update(ctx, func(tx *Tx) error {
 		_, err := tx.insertBatches(e.Replica, e.Batches)
 		if err != nil {
 			return err
@@ -173,36 +154,27 @@ func (r *Runs) End(ctx context.Context, e store.RunEnd) error {
 
 // Stepped notes that those of the runs that the replica works on have finished a step: crashes before it do not count.
 func (r *Runs) Stepped(ctx context.Context, replica string, ids []string) error {
-	return r.changeSome(ctx, "UPDATE runs SET crashes = 0 WHERE replica = $1 AND ended = 0 AND id IN (?)", replica, ids)
-}
-
-// changeSome runs a statement that changes those of the runs that the replica works on.
-func (r *Runs) changeSome(ctx context.Context, query, replica string, ids []string) error {
-	return r.update(ctx, func(tx *Tx) error {
-		return inChunks(ids, maxChunk, func(part []string) error {
-			query, args := inList(query, part, replica)
-			_, err := tx.exec(query, args...)
-			return err
-		})
-	})
+	_, err := r.db.exec(ctx, "UPDATE runs SET crashes = 0 WHERE replica = $1 AND ended = 0 AND id"+r.db.in("$2"), replica, list(ids))
+	return err
 }
 
 // Suspend stores that a run waits and that no replica works on it, until a time.
 func (r *Runs) Suspend(ctx context.Context, id, replica string, attempt int, wake time.Time) error {
-	return r.change(ctx, "UPDATE runs SET replica = '', state = 'waiting', wake = $1 WHERE id = $2 AND replica = $3 AND attempt = $4 AND ended = 0",
+	return r.db.change(ctx, errRunMoved, "UPDATE runs SET replica = '', state = 'waiting', wake = $1 WHERE id = $2 AND replica = $3 AND attempt = $4 AND ended = 0",
 		wake.UnixMicro(), id, replica, attempt)
 }
 
 // Release hands over those of the runs that the replica works on.
 func (r *Runs) Release(ctx context.Context, replica string, ids []string) error {
-	return r.changeSome(ctx, "UPDATE runs SET replica = '' WHERE replica = $1 AND ended = 0 AND id IN (?)", replica, ids)
+	_, err := r.db.exec(ctx, "UPDATE runs SET replica = '' WHERE replica = $1 AND ended = 0 AND id"+r.db.in("$2"), replica, list(ids))
+	return err
 }
 
-// Take makes a replica the one that works on a run, and stores the first batches of the new attempt. Of several replicas that take a run, one
+// Take makes a replica the one that works on a run. Of several replicas that take a run, one
 // gets it. After [store.ErrUnsure], Find tells whether it was this one.
 func (r *Runs) Take(ctx context.Context, t store.Takeover) (run store.Run, err error) {
-	err = r.update(ctx, func(tx *Tx) error {
-		taken, err := tx.readRuns(true, "UPDATE runs SET replica = $1, attempt = attempt + 1, crashes = $2, state = $3 "+
+	err = r.db.Update(ctx, func(tx *Tx) error {
+		taken, err := rowsOf(tx.querier, r.db.scanRun(true), "UPDATE runs SET replica = $1, attempt = attempt + 1, crashes = $2, state = $3 "+
 			"WHERE id = $4 AND replica = $5 AND attempt = $6 AND ended = 0 AND ($7 = '' OR state = $7) RETURNING "+runColumns,
 			t.Replica, t.Crashes, t.State, t.ID, t.FromReplica, t.FromAttempt, t.FromState)
 		if err == nil && len(taken) == 0 {
@@ -217,45 +189,17 @@ func (r *Runs) Take(ctx context.Context, t store.Takeover) (run store.Run, err e
 		if err != nil {
 			return err
 		}
-		moved, err := tx.insertBatches(t.Replica, t.Batches)
-		if err == nil && len(moved) > 0 {
-			err = fmt.Errorf("%w: a batch is not of attempt %d of run %s", store.ErrInvalid, run.Attempt, t.ID)
-		}
 		return err
 	})
 	return run, err
 }
 
-// inChunks calls fn with the parts of all. Their lengths are powers of two up to size, so that there are few statements to prepare.
-func inChunks[T any](all []T, size int, fn func(part []T) error) error {
-	for len(all) > 0 {
-		n := min(1<<(bits.Len(uint(len(all)))-1), size)
-		if err := fn(all[:n]); err != nil {
+// execIn runs statements that have a list of texts as $1.
+func (tx *Tx) execIn(texts []string, queries ...string) error {
+	for _, query := range queries {
+		if _, err := tx.exec(query, list(texts)); err != nil {
 			return err
 		}
-		all = all[n:]
 	}
 	return nil
-}
-
-// inList replaces "(?)" in a query by a list of ids.
-func inList(query string, ids []string, args ...any) (string, []any) {
-	query = strings.Replace(query, "(?)", "("+parameters(len(args)+1, len(ids))+")", 1)
-	for _, id := range ids {
-		args = append(args, id)
-	}
-	return query, args
-}
-
-// execIn runs statements whose "(?)" is a list of ids.
-func (tx *Tx) execIn(ids []string, queries ...string) error {
-	return inChunks(ids, maxChunk, func(part []string) error {
-		for _, query := range queries {
-			query, args := inList(query, part)
-			if _, err := tx.exec(query, args...); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }

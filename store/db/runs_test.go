@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/lingserve/lingserve/store"
 )
@@ -82,7 +83,7 @@ func runLife(t *testing.T, open openEmpty) {
 		}
 	}
 	got, err := r.Find(t.Context(), "run_1")
-	if diff := cmp.Diff(run, got); diff != "" || err != nil {
+	if diff := cmp.Diff(run, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
 	now = now.Add(time.Minute)
@@ -102,7 +103,7 @@ func runLife(t *testing.T, open openEmpty) {
 	}
 	run.State, run.Result, run.Ended, run.Expires, run.Bytes = store.RunCompleted, end.Result, now, end.Expires, int64(len("run_1/1/1"))*3
 	got, err = r.LatestOf(t.Context(), "天#s")
-	if diff := cmp.Diff(run, got); diff != "" || err != nil {
+	if diff := cmp.Diff(run, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
 	if got := eventsOf(t, r, "run_1"); got != "1/1 1/2 1/3" {
@@ -159,20 +160,10 @@ func runsMove(t *testing.T, open openEmpty) {
 		_, err := r.Take(t.Context(), store.Takeover{ID: "r0", FromAttempt: 0, Replica: "C"})
 		return err
 	}())
-	got, err := r.Take(t.Context(), store.Takeover{
-		ID: "r0", FromAttempt: 1, Replica: "C", Crashes: 2, State: store.RunQueued,
-		Batches: []store.RunBatch{batch("r0", 2, 1)},
-	})
+	got, err := r.Take(t.Context(), store.Takeover{ID: "r0", FromAttempt: 1, Replica: "C", Crashes: 2, State: store.RunQueued})
 	want := store.Run{ID: "r0", Replica: "C", Attempt: 2, Crashes: 2, State: store.RunQueued, Request: []byte("{}"), Created: testDay}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
 		t.Error(diff, err)
-	}
-	if got := eventsOf(t, r, "r0"); got != "2/1" {
-		t.Error(got)
-	}
-	_, err = r.Take(t.Context(), store.Takeover{ID: "r4", FromAttempt: 1, Replica: "C", Batches: []store.RunBatch{batch("r4", 7, 1)}})
-	if run, _ := r.Find(t.Context(), "r4"); !errors.Is(err, store.ErrInvalid) || run.Attempt != 1 {
-		t.Errorf("a batch of another attempt: %v, %+v", err, run)
 	}
 }
 
@@ -185,10 +176,7 @@ func oneReplicaTakesARun(t *testing.T, open openEmpty) {
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
-			_, err := r.Take(t.Context(), store.Takeover{
-				ID: "r", FromReplica: "A", FromAttempt: 1, Replica: fmt.Sprint("B", i),
-				Batches: []store.RunBatch{batch("r", 2, 1)},
-			})
+			_, err := r.Take(t.Context(), store.Takeover{ID: "r", FromReplica: "A", FromAttempt: 1, Replica: fmt.Sprint("B", i)})
 			if err == nil {
 				took.Add(1)
 			} else {
@@ -197,7 +185,7 @@ func oneReplicaTakesARun(t *testing.T, open openEmpty) {
 		})
 	}
 	wg.Wait()
-	if took.Load() != 1 || eventsOf(t, r, "r") != "2/1" {
+	if took.Load() != 1 {
 		t.Errorf("%d took it, want 1", took.Load())
 	}
 	moved, err := r.Append(t.Context(), "A", []store.RunBatch{batch("r", 1, 1), batch("r", 1, 2), batch("other", 1, 1), batch("none", 1, 1)})
@@ -216,7 +204,9 @@ func batchesOfAReplacedReplica(t *testing.T, open openEmpty) {
 	startRun(t, r, store.Run{ID: "r", Replica: "A", Attempt: 1, State: store.RunRunning})
 	_, err := r.Append(t.Context(), "A", []store.RunBatch{batch("r", 1, 1), batch("r", 1, 2), batch("r", 1, 3)})
 	must(t, err)
-	_, err = r.Take(t.Context(), store.Takeover{ID: "r", FromReplica: "A", FromAttempt: 1, Replica: "B", AfterSeq: 2, Batches: []store.RunBatch{batch("r", 2, 1)}})
+	_, err = r.Take(t.Context(), store.Takeover{ID: "r", FromReplica: "A", FromAttempt: 1, Replica: "B", AfterSeq: 2})
+	must(t, err)
+	_, err = r.Append(t.Context(), "B", []store.RunBatch{batch("r", 2, 1)})
 	must(t, err)
 	_, err = r.Take(t.Context(), store.Takeover{ID: "r", FromReplica: "B", FromAttempt: 2, Replica: "C", AfterSeq: 1}) // it had nothing to write
 	must(t, err)
@@ -319,34 +309,15 @@ func keysOfRuns(t *testing.T, open openEmpty) {
 			t.Errorf("%+v, %v, want run %q", got, err, want)
 		}
 	}
-	put := func(k, want *store.IdempotencyKey) {
-		t.Helper()
-		taken, err := r.PutKey(t.Context(), *k)
-		if diff := cmp.Diff(want, taken); diff != "" || err != nil {
-			t.Error(diff, err)
-		}
+	for _, run := range []string{"r1", "r1", "r2"} {
+		k.Run = run
+		must(t, r.SetKey(t.Context(), k))
+		runOf(run)
 	}
-	put(&k, nil)
-	put(&k, nil)
-	second := k
-	second.Run = "r2"
-	put(&second, &k)
-	for _, to := range []struct {
-		from, to string
-		want     bool
-	}{{"r2", "r3", false}, {"r1", "r3", true}, {"r1", "r3", true}} { // the last one is a repeat
-		if moved, err := r.MoveKey(t.Context(), k.Owner, k.Key, to.from, to.to); moved != to.want || err != nil {
-			t.Errorf("%v: %v, %v", to, moved, err)
-		}
-	}
-	runOf("r3")
 	now = now.Add(time.Hour)
 	runOf("")
-	if moved, err := r.MoveKey(t.Context(), k.Owner, k.Key, "r3", "r4"); moved || err != nil {
-		t.Errorf("an expired key moved, %v", err)
-	}
-	second.Expires = time.Time{}
-	put(&second, nil)
+	k.Expires = time.Time{}
+	must(t, r.SetKey(t.Context(), k))
 	now = now.Add(10_000 * time.Hour)
 	runOf("r2")
 	startRun(t, r, store.Run{ID: "r2", Replica: "A", State: store.RunRunning})

@@ -13,18 +13,10 @@ const (
 	lateTime      = time.Minute    // after which no process inserts a batch of a run that has ended
 )
 
-// EraseOf erases the ended runs of a session and the keys that lead to them. Their text is in no file of SQLite when EraseOf returns.
-// [Tapes.Delete] does the same for the session of a tape.
-func (r *Runs) EraseOf(ctx context.Context, session string) error {
-	err := r.update(ctx, func(tx *Tx) error { return tx.eraseRuns(session) })
-	if err == nil {
-		err = explain("", r.db.finishErasing(context.WithoutCancel(ctx), true))
-	}
-	return err
-}
-
 // scheduleEvents lets [DB.purgeRuns] remove the events of runs.
-const scheduleEvents = "INSERT INTO run_removals (run, due) SELECT id, 0 FROM runs WHERE id IN (?) ON CONFLICT (run) DO UPDATE SET due = 0"
+func (tx *Tx) scheduleEvents(ids []string) error {
+	return tx.execIn(ids, "INSERT INTO run_removals (run, due) SELECT id, 0 FROM runs WHERE id"+tx.db.in("$1")+" ON CONFLICT (run) DO UPDATE SET due = 0")
+}
 
 // eraseRuns removes the ended runs of a session and makes their events invisible.
 func (tx *Tx) eraseRuns(session string) error {
@@ -32,41 +24,38 @@ func (tx *Tx) eraseRuns(session string) error {
 	if err != nil {
 		return err
 	}
-	return tx.execIn(ids, scheduleEvents, "DELETE FROM idempotency_keys WHERE run IN (?)", "DELETE FROM runs WHERE id IN (?)")
+	if err := tx.scheduleEvents(ids); err != nil {
+		return err
+	}
+	return tx.execIn(ids, "DELETE FROM idempotency_keys WHERE run"+tx.db.in("$1"), "DELETE FROM runs WHERE id"+tx.db.in("$1"))
 }
 
 func (q querier) readIDs(query string, args ...any) ([]string, error) {
-	return rowsOf(q, func(rows *sql.Rows) (id string, err error) { return id, rows.Scan(&id) }, query, args...)
+	return rowsOf(q, scanText, query, args...)
 }
 
 // purgeRuns removes events that are due, in steps that other writes can share.
 func (db *DB) purgeRuns(ctx context.Context) error {
 	for {
-		var ids []string
 		now := db.clock()
-		err := db.view(ctx, func(q querier) (err error) {
-			ids, err = q.readIDs("SELECT run FROM run_removals WHERE due <= $1 ORDER BY due LIMIT $2", now.UnixMicro(), removeRuns)
-			return err
-		})
+		ids, err := viewAll(ctx, db, scanText, "SELECT run FROM run_removals WHERE due <= $1 ORDER BY due LIMIT $2", now.UnixMicro(), removeRuns)
 		if err != nil || len(ids) == 0 {
 			return err
 		}
 		err = db.Update(ctx, func(tx *Tx) error {
-			query, args := inList(`DELETE FROM run_batches WHERE (run, attempt, seq) IN
-				(SELECT run, attempt, seq FROM run_batches WHERE run IN (?) LIMIT $1)`, ids, removeBatches)
-			n, err := tx.exec(query, args...)
+			n, err := tx.exec("DELETE FROM run_batches WHERE (run, attempt, seq) IN (SELECT run, attempt, seq FROM run_batches WHERE run"+tx.db.in("$1")+" LIMIT $2)",
+				list(ids), removeBatches)
 			if err != nil || n == removeBatches {
 				return err
 			}
 			if !db.network {
-				return tx.execIn(ids, "DELETE FROM run_removals WHERE run IN (?)")
+				return tx.execIn(ids, "DELETE FROM run_removals WHERE run"+tx.db.in("$1"))
 			}
 			// Another process may insert a batch of the run as it ends: check again later.
-			query, args = inList("UPDATE run_removals SET due = $1 WHERE due = 0 AND run IN (?)", ids, now.Add(lateTime).UnixMicro())
-			if err := tx.execIn(ids, "DELETE FROM run_removals WHERE due > 0 AND run IN (?)"); err != nil {
+			if err := tx.execIn(ids, "DELETE FROM run_removals WHERE due > 0 AND run"+tx.db.in("$1")); err != nil {
 				return err
 			}
-			_, err = tx.exec(query, args...)
+			_, err = tx.exec("UPDATE run_removals SET due = $1 WHERE due = 0 AND run"+tx.db.in("$2"), now.Add(lateTime).UnixMicro(), list(ids))
 			return err
 		})
 		if err != nil {
@@ -75,8 +64,7 @@ func (db *DB) purgeRuns(ctx context.Context) error {
 	}
 }
 
-// sweepRuns removes expired runs and keys, events beyond the bound, replicas that have not been seen for long, and their
-// leases.
+// sweepRuns removes expired runs and keys.
 func (db *DB) sweepRuns(ctx context.Context, removed *int64) error {
 	now := db.clock()
 	for n := maxChunk; n == maxChunk; {
@@ -85,37 +73,31 @@ func (db *DB) sweepRuns(ctx context.Context, removed *int64) error {
 			if n = len(ids); err != nil {
 				return err
 			}
-			return tx.execIn(ids, scheduleEvents, "UPDATE runs SET removed = 2, bytes = 0, request = '', result = '' WHERE id IN (?)")
+			if err := tx.scheduleEvents(ids); err != nil {
+				return err
+			}
+			return tx.execIn(ids, "UPDATE runs SET removed = 2, bytes = 0, request = '', result = '' WHERE id"+tx.db.in("$1"))
 		})
 		if err != nil {
 			return err
 		}
 		*removed += int64(n)
 	}
-	err := db.sweepTable(ctx, "DELETE FROM idempotency_keys WHERE (owner, key) IN (SELECT owner, key FROM idempotency_keys WHERE expires <= $1 LIMIT $2)", now, removed)
-	if err == nil {
-		err = db.sweepTable(ctx, `DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE removed = 2 AND expires <= $1
-			AND NOT EXISTS (SELECT 1 FROM idempotency_keys k WHERE k.run = runs.id) LIMIT $2)`, now.Add(-expiredLife), removed)
-	}
-	if err == nil && db.maxRunBytes > 0 {
-		err = db.boundEvents(ctx, removed)
-	}
-	if err == nil {
-		err = db.sweepReplicas(ctx)
-	}
-	if err == nil {
-		err = db.sweepLeases(ctx)
-	}
-	return err
+	return db.sweepTables(
+		ctx, removed,
+		expired{"DELETE FROM idempotency_keys WHERE (owner, key) IN (SELECT owner, key FROM idempotency_keys WHERE expires <= $1 LIMIT $2)", 0},
+		expired{`DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE removed = 2 AND expires <= $1
+			AND NOT EXISTS (SELECT 1 FROM idempotency_keys k WHERE k.run = runs.id) LIMIT $2)`, expiredLife},
+	)
 }
 
 // boundEvents removes the events of the runs that ended first, beyond maxRunBytes.
 func (db *DB) boundEvents(ctx context.Context, removed *int64) error {
+	if db.maxRunBytes == 0 {
+		return nil
+	}
 	var total, bytes, runs int64
-	err := db.view(ctx, func(q querier) error {
-		_, err := q.scanOne([]any{&total}, "SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT) FROM runs WHERE bytes > 0")
-		return err
-	})
+	_, err := db.viewOne(ctx, []any{&total}, "SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT) FROM runs WHERE bytes > 0")
 	for n := 1; err == nil && n > 0 && total-bytes > db.maxRunBytes; {
 		var size int64
 		err = db.Update(ctx, func(tx *Tx) error {
@@ -131,7 +113,10 @@ func (db *DB) boundEvents(ctx context.Context, removed *int64) error {
 			if n = len(ids); err != nil {
 				return err
 			}
-			return tx.execIn(ids, scheduleEvents, "UPDATE runs SET removed = 1, bytes = 0 WHERE bytes > 0 AND id IN (?)")
+			if err := tx.scheduleEvents(ids); err != nil {
+				return err
+			}
+			return tx.execIn(ids, "UPDATE runs SET removed = 1, bytes = 0 WHERE bytes > 0 AND id"+tx.db.in("$1"))
 		})
 		runs, bytes = runs+int64(n), bytes+size
 	}

@@ -55,7 +55,7 @@ func (s *session) scan(rows *sql.Rows) error {
 	return err
 }
 
-// findSession returns the session of a tape; found is false if there is none.
+// findSession returns the session of a tape; found is false if it does not exist.
 func findSession(q querier, name string) (s session, found bool, err error) {
 	err = q.collect(func(rows *sql.Rows) (bool, error) {
 		found = true
@@ -219,31 +219,14 @@ func (s source) Entries(after, before int64, newest bool) iter.Seq2[tape.Entry, 
 			query = strings.Replace(query, "ORDER BY id", "ORDER BY id DESC", 1)
 		}
 		var last int64
-		for limit, end := firstRows, false; !end; limit = min(4*limit, pageRows) {
+		for limit, more := firstRows, true; more; {
 			var page []tape.Entry
-			bytes := 0
-			err := s.db.view(s.ctx, func(q querier) error {
-				end = true
-				n := 0
-				err := q.collect(func(rows *sql.Rows) (bool, error) {
-					var line []byte
-					if err := rows.Scan(&line); err != nil {
-						return false, err
-					}
-					e, err := tape.ParseEntry(line)
-					if err != nil {
-						return false, fmt.Errorf("%w: an entry of tape %s: %w", store.ErrDamaged, s.Tape, err)
-					}
-					page = append(page, e)
-					bytes += len(line)
-					n++
-					end = n < limit && bytes < pageBytes
-					return bytes < pageBytes, nil
-				}, query, s.Tape, s.incarnation, after, before, limit)
-				if n > 0 {
+			err := s.db.view(s.ctx, func(q querier) (err error) {
+				page, more, err = readPage(q, limit, s.scanEntry, query, s.Tape, s.incarnation, after, before)
+				if n := len(page); n > 0 {
 					last = page[n-1].ID
 				}
-				if err == nil && end && (newest || last != s.LastID) {
+				if err == nil && !more && (newest || last != s.LastID) {
 					// Erasing removes the last entry first, so a reader that has got it has got all. Others may have got a part.
 					var found bool
 					if found, err = s.key().exists(q, ""); err == nil && !found {
@@ -266,11 +249,24 @@ func (s source) Entries(after, before int64, newest bool) iter.Seq2[tape.Entry, 
 			} else {
 				after = last
 			}
-			if bytes >= pageBytes { // the next page has about as many bytes
-				limit = max(len(page)/4, 1)
+			if len(page) < limit { // the next page has about as many bytes
+				limit = max(len(page), 1)
+			} else {
+				limit = min(4*limit, pageRows)
 			}
 		}
 	}
+}
+
+func (s source) scanEntry(rows *sql.Rows) (e tape.Entry, size int, err error) {
+	var line []byte
+	if err = rows.Scan(&line); err != nil {
+		return e, 0, err
+	}
+	if e, err = tape.ParseEntry(line); err != nil {
+		err = fmt.Errorf("%w: an entry of tape %s: %w", store.ErrDamaged, s.Tape, err)
+	}
+	return e, len(line), err
 }
 
 // Anchors implements [tape.Source].
@@ -279,20 +275,14 @@ func (s source) Anchors() iter.Seq2[tape.AnchorRef, error] {
 		if s.LastAnchor.ID == 0 || !yield(s.LastAnchor, nil) {
 			return
 		}
-		before := s.LastAnchor.ID
-		for {
-			var page []tape.AnchorRef
-			err := s.db.view(s.ctx, func(q querier) error {
-				return q.collect(func(rows *sql.Rows) (bool, error) {
-					var a tape.AnchorRef
-					var date int64
-					err := rows.Scan(&a.ID, &a.Name, &date)
-					a.Date = dateOf(date)
-					page = append(page, a)
-					return true, err
-				}, "SELECT id, anchor, date FROM entries WHERE tape = $1 AND incarnation = $2 AND id < $3 AND anchor IS NOT NULL ORDER BY id DESC LIMIT $4",
-					s.Tape, s.incarnation, before, firstRows)
-			})
+		for before, n := s.LastAnchor.ID, firstRows; n == firstRows; {
+			page, err := viewAll(s.ctx, s.db, func(rows *sql.Rows) (a tape.AnchorRef, err error) {
+				var date int64
+				err = rows.Scan(&a.ID, &a.Name, &date)
+				a.Date = dateOf(date)
+				return a, err
+			}, "SELECT id, anchor, date FROM entries WHERE tape = $1 AND incarnation = $2 AND id < $3 AND anchor IS NOT NULL ORDER BY id DESC LIMIT $4",
+				s.Tape, s.incarnation, before, firstRows)
 			if err != nil {
 				yield(tape.AnchorRef{}, err)
 				return
@@ -303,16 +293,14 @@ func (s source) Anchors() iter.Seq2[tape.AnchorRef, error] {
 				}
 				before = a.ID
 			}
-			if len(page) < firstRows {
-				return
-			}
+			n = len(page)
 		}
 	}
 }
 
 // listSessions returns a page of the sessions that q selects, the newest entry first, after the session last. q.After and q.Limit are
 // ignored.
-func listSessions(r querier, q tape.SessionQuery, last tape.Info, limit int) (page []tape.Info, err error) {
+func (db *DB) listSessions(ctx context.Context, q tape.SessionQuery, last tape.Info, limit int) (page []tape.Info, err error) {
 	var where conditions
 	if last.Tape != "" {
 		date := last.Updated.UnixMicro()
@@ -329,13 +317,15 @@ func listSessions(r querier, q tape.SessionQuery, last tape.Info, limit int) (pa
 		where.add("substr(session, 1, "+strconv.Itoa(len([]rune(q.Prefix)))+") = ?", plainText(q.Prefix))
 	}
 	args := append(where.args, limit)
-	err = r.collect(func(rows *sql.Rows) (bool, error) {
-		var s session
-		err := s.scan(rows)
-		page = append(page, s.Info)
-		return true, err
-	}, "SELECT "+sessionColumns+" FROM sessions WHERE parent = ''"+where.sql.String()+" ORDER BY updated DESC, tape LIMIT $"+strconv.Itoa(len(args)), args...)
-	return page, err
+	return viewAll(ctx, db, scanInfo, "SELECT "+sessionColumns+" FROM sessions WHERE parent = ''"+where.sql.String()+
+		" ORDER BY updated DESC, tape LIMIT $"+strconv.Itoa(len(args)), args...)
+}
+
+// scanInfo reads a row that has sessionColumns.
+func scanInfo(rows *sql.Rows) (tape.Info, error) {
+	var s session
+	err := s.scan(rows)
+	return s.Info, err
 }
 
 // sessionName returns the id of a session without its owner.

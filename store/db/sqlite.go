@@ -16,7 +16,6 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/lingserve/lingserve/internal/disk"
-	"github.com/lingserve/lingserve/internal/filelock"
 	"github.com/lingserve/lingserve/store"
 )
 
@@ -29,7 +28,7 @@ func (db *DB) openFile(path string, o *Options) error {
 	unlock := func() error { return nil }
 	if !o.Beside {
 		var err error
-		if unlock, err = lockFile(path); err != nil {
+		if unlock, err = lockDatabase(path); err != nil {
 			return err
 		}
 	}
@@ -72,15 +71,12 @@ func (db *DB) openMemory() error {
 }
 
 func (db *DB) openSQLite(dsn string, pragmas []string) (err error) {
-	db.dialect = dialect{begin: "BEGIN IMMEDIATE", blob: "BLOB", prepare: true, explain: explainSQLite}
+	db.dialect = dialect{begin: "BEGIN IMMEDIATE", blob: "BLOB", inList: " IN (SELECT value FROM json_each(%s))", prepare: true, createSchema: "SELECT 1", explain: explainSQLite}
 	dsn += "_pragma=" + strings.Join(pragmas, "&_pragma=")
 	if db.write, err = sql.Open("sqlite", dsn+"&_pragma=cache_size(-8000)"); err == nil {
 		db.read, err = sql.Open("sqlite", dsn+"&_pragma=query_only(ON)")
 	}
-	if err != nil {
-		return err
-	}
-	return nil
+	return err
 }
 
 // explainSQLite gives an error of SQLite the name that callers know.
@@ -114,13 +110,13 @@ func failed(what error, reason syscall.Errno, err error) error {
 	return fmt.Errorf("%w: %w", what, disk.Explain(fmt.Errorf("%w: %v", reason, err)))
 }
 
-// lockFile locks the file path.lock, which holds the id of the process that has the database open.
-func lockFile(path string) (unlock func() error, err error) {
+// lockDatabase locks the file path.lock, which holds the id of the process that has the database open.
+func lockDatabase(path string) (unlock func() error, err error) {
 	f, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	locked, err := filelock.Try(f)
+	locked, err := lockFile(f)
 	if err == nil && !locked {
 		pid, _ := io.ReadAll(io.LimitReader(f, 20))
 		err = fmt.Errorf("%w (process %s)", store.ErrInUse, strings.TrimSpace(string(pid)))
@@ -134,5 +130,5 @@ func lockFile(path string) (unlock func() error, err error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return func() error { return errors.Join(filelock.Release(f), f.Close()) }, nil
+	return func() error { return errors.Join(unlockFile(f), f.Close()) }, nil
 }

@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"iter"
@@ -68,10 +67,7 @@ func (t *Tapes) Append(ctx context.Context, name string, b tape.Batch) (first in
 		}
 		return err
 	})
-	if err != nil {
-		return 0, explain(name, err)
-	}
-	return first, nil
+	return first, err
 }
 
 // Info implements [tape.Store].
@@ -93,7 +89,7 @@ func (t *Tapes) load(ctx context.Context, name string) (s session, err error) {
 	if err == nil && !found {
 		err = missingTape()
 	}
-	return s, explain(name, err)
+	return s, err
 }
 
 func missingTape() error { return fmt.Errorf("%w: the tape does not exist", tape.ErrNotFound) }
@@ -107,7 +103,7 @@ func (t *Tapes) Read(ctx context.Context, name string, q tape.Query) iter.Seq2[t
 			return
 		}
 		for e, err := range tape.Select(ctx, source{t.db, ctx, &s}, q) {
-			if !yield(e, explain(name, err)) {
+			if !yield(e, err) {
 				return
 			}
 		}
@@ -127,11 +123,7 @@ func (t *Tapes) Sessions(ctx context.Context, q tape.SessionQuery) iter.Seq2[tap
 				limit = min(limit, q.Limit-n)
 			}
 			var page []tape.Info
-			err = t.db.view(ctx, func(r querier) (err error) {
-				page, err = listSessions(r, q, last, limit)
-				return err
-			})
-			if err != nil {
+			if page, err = t.db.listSessions(ctx, q, last, limit); err != nil {
 				break
 			}
 			for _, last = range page {
@@ -143,7 +135,7 @@ func (t *Tapes) Sessions(ctx context.Context, q tape.SessionQuery) iter.Seq2[tap
 				return
 			}
 		}
-		yield(tape.Info{}, explain("", err))
+		yield(tape.Info{}, err)
 	}
 }
 
@@ -152,15 +144,12 @@ func (t *Tapes) Count(ctx context.Context, owner string) (n int, err error) {
 	if t.closed.Load() {
 		return 0, tape.ErrClosed
 	}
-	err = t.db.view(ctx, func(q querier) error {
-		var where conditions
-		if owner != "" {
-			where.add("owner = ?", plainText(owner))
-		}
-		_, err := q.scanOne([]any{&n}, "SELECT count(*) FROM sessions WHERE parent = ''"+where.sql.String(), where.args...)
-		return err
-	})
-	return n, explain("", err)
+	var where conditions
+	if owner != "" {
+		where.add("owner = ?", plainText(owner))
+	}
+	_, err = t.db.viewOne(ctx, []any{&n}, "SELECT count(*) FROM sessions WHERE parent = ''"+where.sql.String(), where.args...)
+	return n, err
 }
 
 // Unused implements [tape.Store].
@@ -172,16 +161,8 @@ func (t *Tapes) Unused(ctx context.Context, before time.Time, unnamed bool, limi
 	if unnamed {
 		condition = " AND unnamed = 1"
 	}
-	err = t.db.view(ctx, func(q querier) error {
-		return q.collect(func(rows *sql.Rows) (bool, error) {
-			var s session
-			err := s.scan(rows)
-			found = append(found, s.Info)
-			return true, err
-		}, "SELECT "+sessionColumns+" FROM sessions WHERE parent = ''"+condition+" AND updated < $1 ORDER BY updated LIMIT $2",
-			before.UnixMicro(), limit)
-	})
-	return found, explain("", err)
+	return viewAll(ctx, t.db, scanInfo, "SELECT "+sessionColumns+" FROM sessions WHERE parent = ''"+condition+" AND updated < $1 ORDER BY updated LIMIT $2",
+		before.UnixMicro(), limit)
 }
 
 // Error says why the database did not do what it was asked to. The reason may pass. The text can be shown to anybody.
@@ -203,15 +184,14 @@ func (e *Error) Is(target error) bool {
 // Unwrap returns the cause, which may name the database's address.
 func (e *Error) Unwrap() error { return e.cause }
 
-// explain makes of an error of the database what callers of a tape.Store expect.
-func explain(name string, err error) error {
-	switch {
-	case err == nil, tape.Refused(err):
+// explain makes of an error of the database what callers of a tape.Store expect. It changes nothing if it is called again.
+func explain(err error) error {
+	if _, explained := errors.AsType[*Error](err); err == nil || explained || disk.Failed(err) || tape.Refused(err) || errors.Is(err, tape.ErrDamaged) {
 		return err
+	}
+	switch {
 	case errors.Is(err, store.ErrClosed):
 		return fmt.Errorf("%w: %w", tape.ErrClosed, err)
-	case disk.Failed(err):
-		return fmt.Errorf("tape %s: %w", name, err)
 	case errors.Is(err, store.ErrAway):
 		return &Error{"the database is unreachable; retry later", err}
 	case errors.Is(err, store.ErrUnsure):
@@ -219,11 +199,9 @@ func explain(name string, err error) error {
 	case errors.Is(err, store.ErrFull):
 		return &Error{"the database has no space; retry later", err}
 	case errors.Is(err, store.ErrDamaged):
-		return fmt.Errorf("%w: tape %s: %w", tape.ErrDamaged, name, err)
+		return fmt.Errorf("%w: %w", tape.ErrDamaged, err)
 	case errors.Is(err, store.ErrTooLarge):
-		return fmt.Errorf("%w: tape %s: %w", tape.ErrTooLarge, name, err)
-	case name == "":
-		return err
+		return fmt.Errorf("%w: %w", tape.ErrTooLarge, err)
 	}
-	return fmt.Errorf("tape %s: %w", name, err)
+	return err
 }

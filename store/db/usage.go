@@ -43,7 +43,7 @@ func (u *Usage) Add(ctx context.Context, day string, spent []adapter.Spent) (tot
 		total.Cost, err = spentOn(tx.querier, day, "")
 		return err
 	})
-	return total, explain("", err)
+	return total, err
 }
 
 func spentOn(q querier, day, condition string, args ...any) (cost int64, err error) {
@@ -54,15 +54,12 @@ func spentOn(q querier, day, condition string, args ...any) (cost int64, err err
 // On implements [adapter.SpendingStore].
 func (u *Usage) On(ctx context.Context, day string) (total adapter.Spending, err error) {
 	total = adapter.Spending{Day: day, Callers: map[string]int64{}}
-	err = u.db.view(ctx, func(q querier) error {
-		return q.collect(func(rows *sql.Rows) (bool, error) {
-			var owner string
-			var cost int64
-			err := rows.Scan(&owner, &cost)
-			total.Callers[owner] = cost
-			total.Cost += cost
-			return true, err
-		}, "SELECT owner, CAST(sum(cost) AS BIGINT) FROM usage WHERE day = $1 GROUP BY owner", day)
-	})
-	return total, explain("", err)
+	_, err = viewAll(ctx, u.db, func(rows *sql.Rows) (owner string, err error) {
+		var cost int64
+		err = rows.Scan(&owner, &cost)
+		total.Callers[owner] = cost
+		total.Cost += cost
+		return owner, err
+	}, "SELECT owner, CAST(sum(cost) AS BIGINT) FROM usage WHERE day = $1 GROUP BY owner", day)
+	return total, err
 }

@@ -67,37 +67,39 @@ func (v *Values) get(q querier, key, lock string) (value []byte, err error) {
 	return value, err
 }
 
-// put stores a value; stored is false if the key has one already. Beyond the bounds the oldest values go.
-func (v *Values) put(tx *Tx, key string, value []byte, life time.Duration, replace bool) (stored bool, err error) {
+// put stores a value; stored is false if the key has one already. Beyond the bounds the oldest values go. The columns more are those that only this
+// table has: names, each followed by its value.
+func (v *Values) put(tx *Tx, key string, value []byte, life time.Duration, replace bool, more ...string) (stored bool, err error) {
 	now := v.db.clock().UnixMicro()
-	if value == nil {
-		value = []byte{}
+	columns, args := "key, value, updated, expires", []any{plainText(key), notNil(value), now, v.expires(life)}
+	for i := 0; i < len(more); i += 2 {
+		columns, args = columns+", "+more[i], append(args, more[i+1])
 	}
 	condition := ""
 	if !replace {
 		condition = " WHERE " + v.table + ".expires <= excluded.updated"
 	}
-	n, err := tx.exec("INSERT INTO "+v.table+" (key, value, updated, expires) VALUES ($1, $2, $3, $4) ON CONFLICT (key) DO UPDATE SET value = excluded.value, "+
-		"updated = excluded.updated, expires = excluded.expires"+condition, plainText(key), value, now, v.expires(life))
+	n, err := tx.exec("INSERT INTO "+v.table+" ("+columns+") VALUES ("+parameters(1, len(args))+") ON CONFLICT (key) DO UPDATE SET value = excluded.value, "+
+		"updated = excluded.updated, expires = excluded.expires"+condition, args...)
 	if err == nil && v.changes.Add(1)%trimEvery == 1 {
-		err = v.db.trim(tx, v.table, v.o)
+		err = v.trim(tx)
 	}
 	return n == 1, err
 }
 
 // Load returns a value; nil is none.
 func (v *Values) Load(ctx context.Context, key string) (value []byte, err error) {
-	err = v.db.view(ctx, func(q querier) error {
+	err = v.db.view(ctx, func(q querier) (err error) {
 		value, err = v.get(q, key, "")
 		return err
 	})
-	return value, explain("", err)
+	return value, err
 }
 
 // Change replaces a value by what do makes of it; nil is none, both ways. do may be called more than once; it must be quick and must not use
 // the database. Its error is Change's and leaves the value as it was.
 func (v *Values) Change(ctx context.Context, key string, do func(value []byte) ([]byte, error)) error {
-	err := v.db.Update(ctx, func(tx *Tx) error {
+	return v.db.Update(ctx, func(tx *Tx) error {
 		for range maxMoves {
 			old, err := v.get(tx.querier, key, tx.db.lock)
 			if err != nil {
@@ -121,28 +123,23 @@ func (v *Values) Change(ctx context.Context, key string, do func(value []byte) (
 		}
 		return fmt.Errorf("%w: too many writers use the value", store.ErrAway)
 	})
-	return explain("", err)
 }
 
 // All returns the values whose keys begin with a prefix.
 func (v *Values) All(ctx context.Context, prefix string) (all map[string][]byte, err error) {
 	all = map[string][]byte{}
-	last, n := "", pageRows
-	for err == nil && n == pageRows {
+	for last, n := "", pageRows; err == nil && n == pageRows; {
 		n = 0
-		err = v.db.view(ctx, func(q querier) error {
-			return q.collect(func(rows *sql.Rows) (bool, error) {
-				var value []byte
-				n++
-				err := rows.Scan(&last, &value)
-				if strings.HasPrefix(last, prefix) {
-					all[last] = value
-				}
-				return true, err
-			}, "SELECT key, value FROM "+v.table+" WHERE key > $1 AND expires > $2 ORDER BY key LIMIT $3", last, v.db.clock().UnixMicro(), pageRows)
-		})
+		_, err = viewAll(ctx, v.db, func(rows *sql.Rows) (value []byte, err error) {
+			n++
+			err = rows.Scan(&last, &value)
+			if strings.HasPrefix(last, prefix) {
+				all[last] = value
+			}
+			return nil, err
+		}, "SELECT key, value FROM "+v.table+" WHERE key > $1 AND expires > $2 ORDER BY key LIMIT $3", last, v.db.clock().UnixMicro(), pageRows)
 	}
-	return all, explain("", err)
+	return all, err
 }
 
 // Add adds a value for a time, unless the key has one: then added is false. Where there are MaxRows values already it is [store.ErrFull].
@@ -158,7 +155,7 @@ func (v *Values) Add(ctx context.Context, key string, value []byte, life time.Du
 		}
 		return err
 	})
-	return added, explain("", err)
+	return added, err
 }
 
 // Take removes and returns a value that fits; nil is none. Of several who take a value at the same time, one gets it.
@@ -175,33 +172,31 @@ func (v *Values) Take(ctx context.Context, key string, fits func(value []byte) b
 		}
 		return err
 	})
-	return value, explain("", err)
+	return value, err
 }
 
 // trim removes expired values, and the oldest ones beyond the bounds.
-func (db *DB) trim(tx *Tx, table string, o ValueOptions) error {
-	if _, err := tx.exec("DELETE FROM "+table+" WHERE expires <= $1", db.clock().UnixMicro()); err != nil || o.MaxRows == 0 && o.MaxBytes == 0 || table == Tickets {
+func (v *Values) trim(tx *Tx) error {
+	_, err := tx.exec("DELETE FROM "+v.table+" WHERE expires <= $1", v.db.clock().UnixMicro())
+	if v.table == Tickets { // Add refuses those beyond the bounds
 		return err
 	}
-	for {
-		var rows, size int64
-		_, err := tx.scanOne([]any{&rows, &size}, "SELECT count(*), CAST(coalesce(sum(length(value)), 0) AS BIGINT) FROM "+table)
-		excess := max(rows-int64(o.MaxRows), 0)
-		if o.MaxRows == 0 {
-			excess = 0
+	for err == nil {
+		var rows, size, excess int64
+		_, err = tx.scanOne([]any{&rows, &size}, "SELECT count(*), CAST(coalesce(sum(length(value)), 0) AS BIGINT) FROM "+v.table)
+		if v.o.MaxRows > 0 {
+			excess = max(rows-int64(v.o.MaxRows), 0)
 		}
-		if o.MaxBytes > 0 && size > o.MaxBytes {
+		if v.o.MaxBytes > 0 && size > v.o.MaxBytes {
 			excess = max(excess, rows/10, 1)
 		}
-		if err != nil || excess == 0 || rows == 0 {
-			return err
+		if err != nil || excess == 0 {
+			break
 		}
-		removed, err := tx.exec("DELETE FROM "+table+" WHERE key IN (SELECT key FROM "+table+" ORDER BY updated LIMIT $1)", excess)
-		if err != nil {
-			return err
-		}
-		db.log.Warn("removed the oldest rows of a full table", "table", table, "rows", removed)
+		excess, err = tx.exec("DELETE FROM "+v.table+" WHERE key IN (SELECT key FROM "+v.table+" ORDER BY updated LIMIT $1)", excess)
+		v.db.log.Warn("removed the oldest rows of a full table", "table", v.table, "rows", excess)
 	}
+	return err
 }
 
 // Results are the answers to messages of webhooks, for senders who send a message again.
@@ -214,17 +209,10 @@ func (db *DB) Results(life time.Duration) *Results {
 
 // Save stores the answer to a message of a session.
 func (r *Results) Save(ctx context.Context, message, session string, answer []byte) error {
-	v := r.v
-	err := v.db.Update(ctx, func(tx *Tx) error {
-		_, err := tx.exec("INSERT INTO results (key, session, value, updated, expires) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (key) DO UPDATE SET "+
-			"session = excluded.session, value = excluded.value, updated = excluded.updated, expires = excluded.expires",
-			hashOf([]byte(message)), hashOf([]byte(session)), answer, v.db.clock().UnixMicro(), v.expires(v.o.Life))
-		if err == nil && v.changes.Add(1)%trimEvery == 1 {
-			err = v.db.trim(tx, v.table, v.o)
-		}
+	return r.v.db.Update(ctx, func(tx *Tx) error {
+		_, err := r.v.put(tx, hashOf([]byte(message)), answer, r.v.o.Life, true, "session", hashOf([]byte(session)))
 		return err
 	})
-	return explain("", err)
 }
 
 // Load returns the answer to a message; nil is none.
@@ -235,5 +223,5 @@ func (r *Results) Load(ctx context.Context, message string) ([]byte, error) {
 // Erase removes the answers to all messages of a session.
 func (r *Results) Erase(ctx context.Context, session string) error {
 	_, err := r.v.db.exec(ctx, "DELETE FROM results WHERE session = $1", hashOf([]byte(session)))
-	return explain("", err)
+	return err
 }

@@ -693,16 +693,13 @@ func search(t *testing.T, b *bench) {
 	entries := []tape.Entry{ // from id 2
 		tape.NewMessage("user", "今天天气很好"),
 		tape.NewToolCall("", call("c1", "tape.search", `{"query":"needle"}`), call("c2", "weather", `{"city":"\u5317\u4eac"}`)),
-		tape.NewToolResult([]string{"c2", "c1"}, map[string]any{"sky": "NEEDLE blue"}, "needle found before"),
+		tape.NewToolResult([]string{"c2"}, map[string]any{"sky": "NEEDLE blue"}),
 		tape.NewSystem("needle"),
 		tape.NewReasoning("needle"),
 		tape.NewEvent("needle", "needle"),
 		tape.NewError("upstream_timeout", "the needle broke"),
 		{Kind: "message", Payload: json.RawMessage(`{"role":"assistant","content":[{"type":"text","text":"Stra\u00dfe ＮＥＥＤＬＥ"},{"type":"image_url","image_url":{"url":"data:needlework"}}]}`)},
-		tape.NewToolCall("", call("d1", "tape_search", `{}`)),
-		tape.NewToolResult(nil, "needle again"),
-		tape.NewToolCall("", call("d2", "tape.search", `{}`)),
-		tape.NewToolResult([]string{"d2"}, "needle, too"),
+		tape.NewToolResult([]string{"c1"}, "needle found before").With(tape.Meta{SearchHidden: true}),
 	}
 	if _, err := tp.Append(ctx, entries...); err != nil {
 		t.Fatal(err)
@@ -716,8 +713,8 @@ func search(t *testing.T, b *bench) {
 	}{
 		{tape.Query{Text: "天气"}, []int64{2}},
 		{tape.Query{Text: "北京"}, []int64{3}},
-		{tape.Query{Text: "needle"}, []int64{14, 9, 8, 4, 3}},
-		{tape.Query{Text: "needle", Limit: 2}, []int64{14, 9}},
+		{tape.Query{Text: "needle"}, []int64{11, 9, 8, 4, 3}},
+		{tape.Query{Text: "needle", Limit: 2}, []int64{11, 9}},
 		{tape.Query{Text: "BROKE needle"}, []int64{8}},
 		{tape.Query{Text: "needle", Kinds: []tape.Kind{tape.KindToolResult, tape.KindError}}, []int64{8, 4}},
 		{tape.Query{Text: "strasse"}, []int64{9}},
@@ -1192,7 +1189,6 @@ func importRefused(t *testing.T, b *bench) {
 		"an id of a fraction": `{"id":2.5,"kind":"x","payload":{}}`,
 		"an id that falls":    `{"id":1,"kind":"x","payload":{}}`,
 		"an unknown member":   `{"id":2,"kind":"x","payload":{},"more":true}`,
-		"a member twice":      `{"id":2,"id":3,"kind":"x","payload":{}}`,
 		"a bad date":          `{"id":2,"kind":"x","payload":{},"date":"yesterday"}`,
 		"a bad timestamp":     `{"id":2,"kind":"x","payload":{},"timestamp":"now"}`,
 		"not UTF-8":           "{\"id\":2,\"kind\":\"x\",\"payload\":{\"a\":\"\xff\"}}",

@@ -51,7 +51,7 @@ func (s *server) tool(f *sdk.Tool) (*tool.Tool, error) {
 	return t, nil
 }
 
-// name is what we call a tool of a server. What cannot stand in a name, or is too much of it, is replaced by a hash of the whole.
+// name returns our name of a server's tool. A name that is too long or has other characters gets a hash.
 func name(server, remote string) string {
 	full := "mcp." + server + "." + remote
 	if remote != "" && len(full) <= tool.MaxName && clean(remote) == remote {
@@ -156,7 +156,7 @@ func mirrors(text string, value any) bool {
 // images are the types that models take.
 var images = map[string]bool{"image/png": true, "image/jpeg": true, "image/gif": true, "image/webp": true}
 
-// read is a piece of content as text, or as an image or a file that models can read. Of anything else it is said that it was there.
+// read is a piece of content as text, or as an image or a file that models can read. Other content becomes a note.
 func read(c sdk.Content) (text string, part tool.Part) {
 	switch c := c.(type) {
 	case *sdk.TextContent:

@@ -164,7 +164,6 @@ func TestToolsThatCannotBeUsedAreLeftOut(t *testing.T) { // AG-64, AG-65
 		{Name: "twice", InputSchema: object},
 		{Name: "twice", InputSchema: object, Description: "the second"},
 		{Name: "", InputSchema: object},
-		nil,
 		{Name: "no-schema"},
 		{Name: "bad-schema", InputSchema: map[string]any{"type": 7}},
 		{Name: "outside", InputSchema: map[string]any{"$ref": "http://example.com/schema"}},

@@ -129,7 +129,7 @@ func TestPagesThatGoRoundEnd(t *testing.T) {
 		}
 		asked.Add(1)
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"one","inputSchema":{"type":"object"}}],"nextCursor":"same"}}`, message.ID)
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[null,{"name":"one","inputSchema":{"type":"object"}}],"nextCursor":"same"}}`, message.ID)
 	}))
 	c, _ := connect(t, s)
 	ready(t, c)

@@ -33,7 +33,6 @@ const (
 	maxMessages    = 50_000    // in a minute; the SDK queues what it does not handle at once
 	maxQuestions   = 64        // questions of the server to us that are not answered yet
 	maxTools       = 512
-	maxPages       = 64       // of the list of tools
 	maxDescription = 8 << 10  // bytes
 	maxSchema      = 64 << 10 // bytes
 	maxErrorOutput = 2 << 10  // bytes of what a program wrote to its standard error, for the log when it ends
@@ -83,7 +82,7 @@ type Server struct {
 	Role tool.Role
 	// Timeout bounds one call; 0 is what the agent says.
 	Timeout time.Duration
-	// Traced says that the server is told which trace a call belongs to, by traceparent and tracestate in _meta.
+	// Traced sends the trace of a call to the server, as traceparent and tracestate in _meta.
 	Traced bool
 
 	times times // usual, unless a test says otherwise

@@ -19,7 +19,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// process is the way to a program: it is started in a process group of its own, messages are lines of its standard input and output,
+// process is the transport to a program: it is started in a new process group, messages are lines of its standard input and output,
 // and when it ends, or shall, nothing of the group is left.
 //
 // The SDK's own transport is not used since it waits for ever for a program that reads nothing, gives up at the first line that is no
@@ -34,7 +34,7 @@ type process struct {
 	meter  meter
 	asked  atomic.Int64 // questions of the server that are not answered
 	stderr tail
-	left   atomic.Bool // it closed its output, which nobody asked for
+	left   atomic.Bool // it closed its output by itself
 
 	once    sync.Once
 	closing chan struct{}
@@ -72,7 +72,7 @@ func (p *process) Connect(context.Context) (_ sdk.Connection, err error) {
 	p.cmd = exec.Command(config.Command, config.Args...)
 	p.cmd.Dir, p.cmd.Env = config.Dir, environment(config.Env)
 	p.cmd.Stderr = &p.stderr
-	p.cmd.WaitDelay = time.Second // for somebody who left the group and still holds the standard error
+	p.cmd.WaitDelay = time.Second // for a process that left the group and still holds the standard error
 	ownGroup(p.cmd)
 	// Pipes of our own: they know deadlines, and waiting for the program does not close them.
 	in, ours, err := os.Pipe()
@@ -127,9 +127,9 @@ func (p *process) supervise() {
 	if p.left.Load() || !p.closed() {
 		p.server.opts.Log.Warn("MCP program ended; restarting it", slog.String("server", p.server.Name), slog.Any("status", status),
 			slog.String("stderr", p.server.opts.Redact(p.stderr.String())))
-		// What it still wrote is read. Whoever left the group may hold the other end, and is not waited for.
+		// The rest of its output is read. A process that left the group may hold the other end, and is not waited for.
 		p.out.SetReadDeadline(time.Now().Add(time.Second))
-		<-p.closing // by whoever reads, at the end
+		<-p.closing // by the reader, at the end
 	}
 	p.in.Close()
 	p.out.Close()
@@ -167,7 +167,7 @@ func (p *process) Close() error {
 func (p *process) SessionID() string { return "" }
 
 // Read returns the next message; it ends when the connection is closed. Lines that are no message are skipped: many programs write a
-// greeting or a warning to the wrong place. So are notices that nobody here reads.
+// greeting or a warning to the wrong place. So are notices that are not handled here.
 func (p *process) Read(context.Context) (jsonrpc.Message, error) {
 	for {
 		line, err := p.line()
@@ -219,7 +219,7 @@ func (p *process) line() ([]byte, error) {
 	return long, err
 }
 
-// Write sends a message. A program that does not take it in time is given up, as is one that got a part of it.
+// Write sends a message. The connection ends if the program does not read it in time, or has read a part of it.
 func (p *process) Write(ctx context.Context, msg jsonrpc.Message) error {
 	text, err := jsonrpc.EncodeMessage(msg)
 	if err != nil {

@@ -34,7 +34,7 @@ type server struct {
 	calls   atomic.Int64  // that are running
 
 	mu      sync.Mutex
-	current *connection   // nil while there is none
+	current *connection   // nil while not connected
 	next    chan struct{} // is closed when there is another one
 	tools   []*tool.Tool
 	state   string
@@ -64,7 +64,7 @@ func newServer(config Server, opts Options) *server {
 	return s
 }
 
-// raise sets a flag that somebody may be waiting for.
+// raise sets a flag.
 func raise(flag chan struct{}) {
 	select {
 	case flag <- struct{}{}:
@@ -144,7 +144,7 @@ func reason(err error) string {
 	return "it is unreachable"
 }
 
-// refusal is the error that a server answered with. The SDK has errors of the same type of its own.
+// refusal is the error that a server answered with. The SDK has its own errors of the same type.
 func refusal(err error) (*jsonrpc.Error, bool) {
 	const clientCloses, serverCloses, rejected = -32003, -32004, -32005
 	e, ok := errors.AsType[*jsonrpc.Error](err)
@@ -231,7 +231,7 @@ func (s *server) serve(ctx context.Context) error {
 // ping finds out whether the server still answers. While calls run it may be too busy to.
 func (s *server) ping(ctx context.Context, session *sdk.ClientSession) error {
 	if s.calls.Load() > 0 {
-		return nil // whoever ends last, and fails, asks again
+		return nil // the last call to end pings again if it fails
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.times.ping)
 	defer cancel()
@@ -247,25 +247,23 @@ func (s *server) reread(ctx context.Context, session *sdk.ClientSession) error {
 	ctx, cancel := context.WithTimeout(ctx, s.times.list)
 	defer cancel()
 	var found []*sdk.Tool
-	var params sdk.ListToolsParams
-	pages := map[string]bool{"": true}
-	for page := 1; ; page++ {
-		result, err := session.ListTools(ctx, &params)
+	for t, err := range session.Tools(ctx, nil) {
 		if err != nil {
 			return err
 		}
-		found = append(found, result.Tools...)
-		if pages[result.NextCursor] { // there is no other, or the server goes round
+		if t == nil {
+			continue
+		}
+		if len(found) > 0 && t.Name == found[0].Name {
+			break // the server repeats its pages
+		}
+		if len(found) == maxTools {
+			s.opts.Log.WarnContext(ctx, "MCP server has too many tools", slog.String("server", s.Name), slog.Int("kept", maxTools))
 			break
 		}
-		pages[result.NextCursor] = true
-		if page == maxPages || len(found) > maxTools {
-			s.opts.Log.WarnContext(ctx, "MCP server has too many tools", slog.String("server", s.Name), slog.Int("kept", min(len(found), maxTools)))
-			break
-		}
-		params.Cursor = result.NextCursor
+		found = append(found, t)
 	}
-	tools := s.adopt(found[:min(len(found), maxTools)])
+	tools := s.adopt(found)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tools = tools
@@ -278,35 +276,35 @@ func (s *server) adopt(found []*sdk.Tool) []*tool.Tool {
 	for _, t := range s.list() {
 		before[t.Name] = t
 	}
-	found = slices.DeleteFunc(slices.Clone(found), func(t *sdk.Tool) bool { return t == nil })
 	slices.SortStableFunc(found, func(a, b *sdk.Tool) int { return cmp.Compare(a.Name, b.Name) })
 	found = slices.CompactFunc(found, func(a, b *sdk.Tool) bool { return a.Name == b.Name })
 	var out []*tool.Tool
-	taken := map[string]bool{}
+	used := map[string]bool{}
 	for _, f := range found {
 		t, err := s.tool(f)
-		if err == nil && taken[t.Wire()] {
+		if err == nil && used[t.Wire()] {
 			t = t.With(tool.WithName(hashed(s.Name, f.Name)))
-		}
-		if err == nil && taken[t.Wire()] {
-			err = errors.New("another tool has the same name")
 		}
 		if err == nil {
 			if old := before[t.Name]; old != nil && same(old, t) {
 				t = old
 			}
-			if err = t.Check(); err == nil {
-				if left := t.Unchecked(); left != nil && before[t.Name] != t {
-					s.opts.Log.Warn("some of the schema of an MCP tool's arguments cannot be checked; the tool gets them as the model writes them",
-						slog.String("server", s.Name), slog.String("tool", t.Name), slog.String("unchecked", s.opts.Redact(strings.Join(left, "; "))))
-				}
-				taken[t.Wire()] = true
-				out = append(out, t)
-				continue
-			}
+			err = t.Check()
 		}
-		s.opts.Log.Warn("MCP tool left out", slog.String("server", s.Name), slog.String("tool", s.opts.Redact(wording.ClipTo(f.Name, 128))),
-			slog.Any("error", err))
+		if err == nil && used[t.Wire()] {
+			err = errors.New("another tool has the same name")
+		}
+		if err != nil {
+			s.opts.Log.Warn("MCP tool left out", slog.String("server", s.Name), slog.String("tool", s.opts.Redact(wording.ClipTo(f.Name, 128))),
+				slog.Any("error", err))
+			continue
+		}
+		if left := t.Unchecked(); left != nil && before[t.Name] != t {
+			s.opts.Log.Warn("some of the schema of an MCP tool's arguments cannot be checked; the tool gets them as the model writes them",
+				slog.String("server", s.Name), slog.String("tool", t.Name), slog.String("unchecked", s.opts.Redact(strings.Join(left, "; "))))
+		}
+		used[t.Wire()] = true
+		out = append(out, t)
 	}
 	return out
 }

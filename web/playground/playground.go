@@ -4,7 +4,7 @@
 // # Guarantees
 //   - The page loads nothing from anywhere else, and its Content-Security-Policy lets it run nothing but its own two scripts.
 //   - What it loads has a hash in its name and may be kept for good; the page itself is asked for anew each time.
-//   - An answer is compressed once in the life of the process, and only if somebody wants it so.
+//   - An answer is compressed once in the life of the process, and only if a client wants it.
 package playground
 
 import (

@@ -72,7 +72,7 @@ func Quality(accept, media string) float64 {
 			if !strings.EqualFold(strings.TrimSpace(name), "q") {
 				continue
 			}
-			// A quality that cannot be read counts as none given: refusing to answer would help nobody.
+			// A quality that cannot be read counts as missing.
 			if v, err := strconv.ParseFloat(strings.TrimSpace(value), 64); err == nil && v >= 0 && v <= 1 {
 				q = v
 			}

@@ -41,7 +41,7 @@ func (o *Output) deadline() {
 		return
 	}
 	o.until = now.Add(o.timeout)
-	_ = o.rc.SetWriteDeadline(o.until) // a writer without deadlines, of a test, has nobody to wait for
+	_ = o.rc.SetWriteDeadline(o.until) // writers of tests have no deadlines
 }
 
 // Write writes, unless the server stops.

@@ -246,7 +246,7 @@ func (p *Problem) Head(w http.ResponseWriter, media string) {
 func (p *Problem) Write(w http.ResponseWriter) {
 	p.Head(w, "application/problem+json")
 	text := json.NewEncoder(w)
-	text.SetEscapeHTML(false) // people read it, and nobody puts it into a page as it is
+	text.SetEscapeHTML(false) // people read it, and it does not become part of a page as it is
 	_ = text.Encode(p)        // the client may have gone away
 }
 
@@ -308,8 +308,8 @@ func (p *Problem) AsError() error {
 	return &run.Error{Kind: run.KindOf(p.Code), Detail: p.Detail, Fields: p.Errors, Run: p.Run, ID: p.ID, Limit: p.Reason, Retry: p.Retry}
 }
 
-// OfFailure returns the problem of a failed run. If a retry may help, the status is one that clients retry, and Retry-After has the
-// time that the model's server asks for, at least 5 s. Otherwise the status is one that clients do not retry. X-Should-Retry, which
+// OfFailure returns the problem of a failed run. If a retry may help, clients retry the status, and Retry-After has the
+// time that the model's server wants, at least 5 s. Otherwise clients do not retry the status. X-Should-Retry, which
 // OpenAI's clients read, says the same.
 func OfFailure(cause ling.ErrorData) *Problem {
 	p := NewProblem(cause.Code, cause.Message)

@@ -51,9 +51,9 @@ type Options struct {
 	ReadBody func(w http.ResponseWriter, r *http.Request) ([]byte, *Problem)
 	// ReadJSON is ReadBody for a body that must be JSON by its headers. [CheckBody] checks whether it is.
 	ReadJSON func(w http.ResponseWriter, r *http.Request) ([]byte, *Problem)
-	// Caller is the name that a request is counted for; "" is nobody.
+	// Caller is the name that a request is counted for; it may be "".
 	Caller func(r *http.Request) string
-	// Account pays for the body of a request and what is made of it; nil is nobody.
+	// Account pays for the body of a request and what is made of it; it may be nil.
 	Account func(r *http.Request) *adapter.Account
 	// KeyTag is that of the API key that let a request in; "" is none.
 	KeyTag func(r *http.Request) string
@@ -77,7 +77,7 @@ func New(o Options) *Server {
 	return s
 }
 
-// Start starts a run, or finds the one that the same request started before. It fills in what the HTTP request says of the caller, and
+// Start starts a run, or finds the one that the same request started before. It fills in the caller of the HTTP request, and
 // the answer's headers say which of the two it was. q stays as it is.
 func (s *Server) Start(w http.ResponseWriter, r *http.Request, q *run.Request) (*run.Run, run.Outcome, *Problem) {
 	if q.Completion == nil {
@@ -103,7 +103,7 @@ func (s *Server) Start(w http.ResponseWriter, r *http.Request, q *run.Request) (
 	return of, out, nil
 }
 
-// traceOf is what the header "traceparent" says of a request (W3C Trace Context); zero where there is none, or rubbish.
+// traceOf reads the header "traceparent" of a request (W3C Trace Context); the result is zero if it is missing or invalid.
 //
 // It becomes the parent of the run that the request starts, so that the run is part of its caller's trace, even if it goes on after the
 // request. A request that finds a run of another request cannot become its second parent; it is linked (see [run.Service.Start]).
@@ -145,7 +145,7 @@ func (s *Server) Find(r *http.Request, id string) (*run.Run, *Problem) {
 	return of, nil
 }
 
-// Who is the caller of a request. Where nobody has to say who they are, it is the one user of the server.
+// Who is the caller of a request. Without authentication, it is the one user of the server.
 func Who(r *http.Request) access.Principal { return access.From(r.Context()) }
 
 // PathValue returns a part of the path, which may have been escaped.
@@ -211,7 +211,7 @@ type notes interface {
 	StreamEnded(end string) // how its stream ended
 }
 
-// notesOf are the notes of the request that w answers, whatever wraps that; nil where there are none.
+// notesOf finds the notes of the request that w answers, in what w wraps; nil if it has none.
 func notesOf(w http.ResponseWriter) notes {
 	for {
 		switch v := w.(type) {

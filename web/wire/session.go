@@ -89,7 +89,7 @@ func (s *Server) DenyQuestions(r *http.Request, session string) *Problem {
 	for e := range of.Events().Waiting() {
 		var q struct{ ID string }
 		if e.Kind == tube.Named && e.Name == string(agent.ApprovalRequiredEvent) && json.Unmarshal(e.Value, &q) == nil && !Answered(of, e.N, q.ID) {
-			// If that fails, somebody else has answered.
+			// If that fails, the question has another answer.
 			_ = s.Runs.Answer(r.Context(), of, agent.Answer{ID: q.ID, Reason: "the user sent another message instead"})
 		}
 	}

@@ -16,15 +16,15 @@ import (
 	"github.com/lingserve/lingserve/web/wire/frame"
 )
 
-// Observer is told of streams, so that they can be counted. Its methods are called synchronously and must not block.
+// Observer counts streams. Its methods are called synchronously and must not block.
 type Observer interface {
-	// Stream is told that a client follows a run. What it returns is told what the client gets, and of the end.
+	// Stream is called when a client follows a run. The result gets the writes to the client, and the end.
 	Stream(kind string) StreamObserver
-	// Resumed is told that a client came back with the id of an event.
+	// Resumed is called when a client comes back with the id of an event.
 	Resumed(outcome string)
 }
 
-// StreamObserver is told what a client gets. Wrote is called after each write, from one goroutine at a time.
+// StreamObserver observes one stream. Wrote is called after each write, from one goroutine at a time.
 type StreamObserver interface {
 	Wrote(events, bytes int)
 	// End has the number of times that the client has fallen so far behind that it continued from a snapshot.
@@ -43,7 +43,7 @@ const (
 
 // Ends of streams.
 const (
-	StreamComplete = "complete" // the client was told all
+	StreamComplete = "complete" // the client got all
 	StreamLeft     = "left"     // the client disconnected
 	StreamSlow     = "slow"     // the client took nothing for the time that a write may take
 	StreamStopped  = "stopped"  // the server broke it off at its own end
@@ -113,7 +113,7 @@ func (s *Server) Follow(w http.ResponseWriter, r *http.Request, of *run.Run, kin
 	return f, r
 }
 
-// Complete says that the client was told all.
+// Complete notes that the client got all.
 func (f *Following) Complete() { f.end = StreamComplete }
 
 // Over ends it. reader, where it is not nil, is what the client followed.

@@ -2,6 +2,7 @@
 package host
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"net/netip"
@@ -13,6 +14,7 @@ import (
 const (
 	defaultHost = "127.0.0.1"
 	defaultPort = "11434"
+	hostChars   = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-" // names in other scripts have a form of these
 )
 
 // Parse returns the URL that a value of OLLAMA_HOST means to a client. As Ollama itself reads it, a host may come alone, with
@@ -27,78 +29,39 @@ func Parse(s string) (*url.URL, error) {
 	if s == "ollama.com" {
 		s = "https://" + s
 	}
-	u := &url.URL{Scheme: "http"}
-	port := defaultPort
-	rest := s
-	if scheme, after, ok := strings.Cut(s, "://"); ok {
-		rest = after
-		switch u.Scheme = strings.ToLower(scheme); u.Scheme {
-		case "http":
-			port = "80"
-		case "https":
-			port = "443"
-		default:
-			return nil, errHost
-		}
+	scheme, rest, found := strings.Cut(s, "://")
+	port := map[string]string{"http": "80", "https": "443"}[strings.ToLower(scheme)]
+	if !found {
+		scheme, port, rest = "http", defaultPort, s
 	}
-	rest, path, _ := strings.Cut(rest, "/")
-	if strings.ContainsAny(path, `?#"'`) {
-		return nil, errHost
+	host, path, _ := strings.Cut(rest, "/")
+	login := host[:strings.LastIndexByte(host, '@')+1]
+	host = host[len(login):]
+	if h, p, err := net.SplitHostPort(host); err == nil {
+		host, port = h, cmp.Or(p, port)
 	}
-	if path = strings.Trim(path, "/"); path != "" {
-		u.Path = "/"
-		u = u.JoinPath(path)
-		// Dots at the end leave a slash behind.
-		u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
-	}
-	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
-		login, err := url.Parse("//" + rest[:i+1] + "host") // its escapes are those of a URL
-		if err != nil {
-			return nil, errHost
-		}
-		u.User, rest = login.User, rest[i+1:]
-	}
-	host := rest
-	if h, p, err := net.SplitHostPort(rest); err == nil {
-		if host = h; p != "" {
-			port = p
-		}
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return nil, errHost
-	}
-	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	if host == "" {
-		host = defaultHost
-	}
+	host = cmp.Or(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"), defaultHost)
+	name := host
 	if ip, err := netip.ParseAddr(strings.Replace(host, "%25", "%", 1)); err == nil { // a zone, as URLs have it
 		switch ip = ip.Unmap(); {
-		case strings.ContainsFunc(ip.Zone(), notInHost):
-			return nil, errHost
-		case ip.IsUnspecified() && ip.Is4():
-			host = defaultHost
+		case ip == netip.IPv4Unspecified():
+			ip = netip.MustParseAddr(defaultHost)
 		case ip.IsUnspecified():
-			host = netip.IPv6Loopback().String()
-		default:
-			host = ip.String()
+			ip = netip.IPv6Loopback()
 		}
-	} else if strings.ContainsFunc(host, notInHost) {
+		host, name = strings.Replace(ip.String(), "%", "%25", 1), ip.Zone()
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 || strings.Trim(name, hostChars) != "" {
 		return nil, errHost
 	}
-	u.Host = net.JoinHostPort(host, port)
-	if _, err := url.Parse(u.String()); err != nil { // what is left: characters that no host has
+	u, err := url.Parse(strings.ToLower(scheme) + "://" + login + net.JoinHostPort(host, port) + "/" + path)
+	if err != nil || strings.ContainsAny(rest, "?#") || strings.ContainsAny(path, `"'`) {
 		return nil, errHost
 	}
+	u = u.JoinPath()
+	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
 	return u, nil
-}
-
-// notInHost says whether a character is of no host's name; names in other scripts have a form of these.
-func notInHost(r rune) bool {
-	switch {
-	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
-		return false
-	}
-	return !strings.ContainsRune("._-", r)
 }
 
 // errHost does not repeat the value: there may be a password in it.

@@ -135,7 +135,7 @@ func (s *Server) Ask(ctx context.Context, f *wire.Fallbacks, url string, req *ad
 }
 
 // refused makes the error of an answer with another status than 200. Azure's deployments, endpoints and versions are things that
-// others do not have, and each is told by words of its own.
+// others do not have, and each has other words.
 func (s *Server) refused(r *wire.Refusal) *adapter.Error {
 	e := s.Refused(r)
 	if !s.azure {
@@ -152,7 +152,7 @@ func (s *Server) refused(r *wire.Refusal) *adapter.Error {
 	case r.Status == http.StatusBadRequest && strings.Contains(strings.ToLower(report.Message), "api version"):
 		e.Message = s.Name() + " does not support this API version, or the version lacks a feature of the request"
 	case r.Status == http.StatusUnauthorized && s.Key() != "":
-		// A key of another resource, or of another region's, is told in the same words.
+		// A key of another resource, or of another region, has the same words.
 		e.Message = s.Name() + " refused the key: check " + s.KeyName + ", and that it is of this endpoint"
 	}
 	return e

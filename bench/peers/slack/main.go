@@ -148,7 +148,7 @@ func approve(ctx context.Context) (asked fakeslack.Message, calls []fakeslack.Ca
 	done := make(chan error, 1)
 	go func() {
 		asker := &slow{&channeltest.Asker{Arguments: `{"cmd":"echo <!here> && ls *"}`}, fake}
-		q := kernel.NewQueue(&kernel.Kernel{Agent: asker, Settings: settings, Routes: settings, Store: d.Events()}, kernel.QueueOptions{Replica: "peer"})
+		q := kernel.NewQueue(&kernel.Kernel{Agent: asker, Settings: settings, Store: d.Events()}, kernel.QueueOptions{Replica: "peer"})
 		defer q.Close(context.Background())
 		done <- bot.Serve(serving, q)
 	}()

@@ -265,7 +265,7 @@ func talk(ctx context.Context, dir string) (failed int, err error) {
 	}
 	defer d.Close()
 	go func() {
-		q := kernel.NewQueue(&kernel.Kernel{Agent: agent{}, Settings: settings, Routes: settings, Store: d.Events()}, kernel.QueueOptions{Replica: "peer"})
+		q := kernel.NewQueue(&kernel.Kernel{Agent: agent{}, Settings: settings, Store: d.Events()}, kernel.QueueOptions{Replica: "peer"})
 		defer q.Close(context.Background())
 		done <- bot.Serve(serving, q)
 	}()

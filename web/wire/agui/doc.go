@@ -3,12 +3,12 @@
 //
 // The run's document is the client's state: a snapshot of it, then JSON Patches (RFC 6902). What an agent says, and what bots
 // write that write text, are text messages as well; what they think are reasoning messages, and the calls of tools are calls of
-// tools. Everything else is told by events of the type CUSTOM, under the names that the run's own events have.
+// tools. Everything else is an event of the type CUSTOM, with the name of the run's event.
 //
 // # Guarantees
 //   - The state that a client has at the end is the run's document, for any document and however its writing was cut into
 //     events; the state of an agent whose document is a text is left as it is, and the text is in the message.
-//   - The first event opens the run and the last one ends it; whatever was opened is closed by then.
+//   - The first event opens the run and the last one ends it; all messages, calls and steps are closed by then.
 //   - What is sent is linear in what the run has sent. A JSON Patch cannot append to a string, so one that grows is sent again
 //     only when it has grown by an eighth, when it is complete, and at the end.
 //   - No event is larger than clients take.

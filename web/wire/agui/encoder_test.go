@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/wire/agui"
@@ -984,7 +985,7 @@ func TestDA_01_AQuestionNamesTheClientsCallOnlyIfThatRuns(t *testing.T) {
 		if err := json.Unmarshal(c.End["outcome"], &o); err != nil || len(o.Interrupts) != 1 {
 			t.Fatalf("%s: %v %s", name, err, c.End["outcome"])
 		}
-		if i := o.Interrupts[0]; i.ToolCallID != test.call || string(i.Metadata) != test.question {
+		if i := o.Interrupts[0]; i.ToolCallID != test.call || !rawjson.Same(i.Metadata, json.RawMessage(test.question)) {
 			t.Errorf("%s: %+v %s", name, i, i.Metadata)
 		}
 	}

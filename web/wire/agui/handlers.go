@@ -52,7 +52,7 @@ func (h Handlers) PostRun(w http.ResponseWriter, r *http.Request) *wire.Problem 
 		return h.run(w, r, q, v, in)
 	case waiting != nil && waiting.TakenOver(): // its events do not begin as the client has them
 		return h.rejoin(w, r, waiting, v, in)
-	case waiting != nil: // the answers are all that is said
+	case waiting != nil: // the message has only answers
 		h.resume(w, r, waiting, v, in)
 	default:
 		h.gone(w, in)
@@ -123,7 +123,7 @@ func (h Handlers) fill(q *run.Request, in *Input) (notes []Note, p *wire.Problem
 	}
 	q.Files, q.History = in.Files, in.Said
 	if q.Agent == "" {
-		return notes, nil // a workflow has instructions of its own
+		return notes, nil // a workflow has its own instructions
 	}
 	q.Instructions = in.Instructions
 	if state := string(in.State); state != "" && state != "{}" {
@@ -160,7 +160,7 @@ func attached(of *run.Run) Note {
 	return Note{Name: "attached", Value: value}
 }
 
-// runOf is how a run is told to a client.
+// runOf returns how the client gets a run.
 func (h Handlers) runOf(of *run.Run, in *Input) Run {
 	told := Run{
 		Thread: in.Thread, ID: in.Run, Parent: in.Parent, Of: of.ID,
@@ -332,7 +332,7 @@ func (h Handlers) GetThread(w http.ResponseWriter, r *http.Request) *wire.Proble
 	return h.recall(w, r, thread)
 }
 
-// rejoin streams a run to a client that may have nothing of it, or a part: all that there is, and then what comes.
+// rejoin streams a run to a client that has nothing or a part of it: all events so far, and those that follow.
 func (h Handlers) rejoin(w http.ResponseWriter, r *http.Request, of *run.Run, v *wire.View, in *Input) *wire.Problem {
 	before, _, p := h.conversation(r.Context(), in.Thread, of)
 	if p != nil {

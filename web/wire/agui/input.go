@@ -17,7 +17,7 @@ type Input struct {
 	Thread, Run, Parent string
 	Version             string // of the protocol; "" is a client from before 1.0
 
-	// Text is what is said now: the user's message that nothing but instructions follow. Asks says that there is one, and At where.
+	// Text is the new message: the user's message after which only instructions follow. Asks reports whether there is one, and At is its place.
 	Text  string
 	Asks  bool
 	At    string
@@ -27,7 +27,7 @@ type Input struct {
 	// Instructions are what messages of the system and of developers say, and what the client adds as context.
 	Instructions string
 
-	State  json.RawMessage // nil where there is none
+	State  json.RawMessage // may be nil
 	Tools  []string        // names of those that the client has
 	Props  map[string]json.RawMessage
 	Resume []agent.Answer // whose ids are those of interrupts, see ParseQuestion
@@ -82,14 +82,14 @@ func Read(text []byte) (*Input, []run.Field) {
 	return in, r.Faults
 }
 
-// messages finds what is said now, and what was said before. It returns what the system and developers say.
+// messages finds the new message and those before it. It returns the instructions of the system and of developers.
 func (in *Input) messages(r *reader, list []json.RawMessage) (instructions []string) {
 	type message struct {
 		role    string // one that is not known is passed over
 		content json.RawMessage
 	}
 	read := make([]message, len(list))
-	last := -1 // of the user's, as long as nobody has answered it
+	last := -1 // message of the user without an answer
 	for i, raw := range list {
 		m := &read[i]
 		r.Object(request.Item("/messages", i), raw, request.Fields{
@@ -124,7 +124,7 @@ func (in *Input) messages(r *reader, list []json.RawMessage) (instructions []str
 // reader reads the members of an input.
 type reader struct {
 	request.Decoder
-	files []adapter.Part // of what is said now
+	files []adapter.Part // of the new message
 }
 
 // id reads a string that is the id of something.
@@ -137,8 +137,8 @@ func (r *reader) id(at string, raw json.RawMessage) string {
 	return s
 }
 
-// text takes the content of a message: a string, or parts. Images and files are left out of what was said before, and taken in what
-// is said now.
+// text takes the content of a message: a string, or parts. Images and files are read in the new message, and left out of those before
+// it.
 func (r *reader) text(at string, raw json.RawMessage, now bool) string {
 	if len(raw) == 0 || raw[0] != '[' {
 		if raw == nil && !now {
@@ -167,7 +167,7 @@ func (r *reader) text(at string, raw json.RawMessage, now bool) string {
 	return strings.Join(texts, "\n")
 }
 
-// answer takes an answer to a question. Whoever abandons one has not approved.
+// answer reads an answer to a question. To abandon a question is not to approve.
 func (r *reader) answer(at string, raw json.RawMessage) (a agent.Answer) {
 	status := ""
 	var payload json.RawMessage

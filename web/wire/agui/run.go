@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Run says how a run is told to a client.
+// Run describes a run for its client.
 type Run struct {
 	Thread string // the client's conversation
 	ID     string // the client's name of the run
@@ -20,7 +20,7 @@ type Run struct {
 	// Old says that the client is from before 1.0: it stops at events and outcomes that have come since, and is not told them.
 	Old bool
 
-	// Answered says whether somebody has answered the question of event n, or nobody can any more. nil: all questions are open.
+	// Answered reports whether the question of event n is closed. nil: all questions are open.
 	Answered func(n uint64, id string) bool
 }
 
@@ -31,7 +31,7 @@ type Bot struct {
 	Text bool   // it writes text
 }
 
-// Note is something that is said by an event of the type CUSTOM.
+// Note is sent as an event of the type CUSTOM.
 type Note struct {
 	Name  string
 	Value []byte // JSON text
@@ -57,7 +57,7 @@ const (
 	developer = "developer"
 )
 
-// questionID names a question: the run, the event, and the question's own id. A client that comes back with it is told what has come since.
+// questionID names a question: the run, the event, and the question's own id. A client that comes back with it gets the events after that one.
 func questionID(run string, n uint64, id string) string {
 	return run + ":" + strconv.FormatUint(n, 10) + ":" + id
 }

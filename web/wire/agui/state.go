@@ -2,68 +2,58 @@ package agui
 
 import (
 	"bytes"
+	"encoding/json"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
 
+	"github.com/lingserve/lingserve/internal/rawjson"
+	"github.com/lingserve/lingserve/internal/schema"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/wire/frame"
 )
 
-// state is the run's document as the client has it: the client's is behind by what was appended to strings since they were last
-// sent.
+// state is the run's document, and what the client has of it. The client's strings are behind by what was appended since they were sent.
 type state struct {
 	doc  jsonuri.Document
-	told bool // the client has it; otherwise its own is left alone
+	sent bool // the client has the document; otherwise its own state stays
 
-	grown map[string]*growth
-	most  int     // how many of them there may be until those are forgotten that the client has
-	last  *growth // what the event before has added to, nil for none
-	value []byte  // at hand
-	lost  func(dst, uri []byte, size int) []byte
+	growing map[string]*growth // by uri
+	last    *growth            // the string of the last event; nil for none
+	buf     []byte
 }
 
-// growth is a string to which something was appended, or another value that is only sent as a whole.
+// growth counts the bytes of a value that grows and can be sent only in full.
 type growth struct {
 	uri  string
 	sent int // bytes that the client has
-	size int // bytes that it should have
-	// turned says that it was sent once because something else was added to, which is mostly the sign of its end.
-	turned bool
-	// holder says that it stands for what it holds, and is no string that the next event may add to.
-	holder bool
+	size int // bytes of the value
 }
 
-// A value is sent again when it has grown by this part, so that all that is sent of it is at most nine times as long as it is.
+// A value is sent again when it has grown by this part, so all that is sent of it is at most nine times as long as it is.
 const share = 8
 
-// Bounds of what is held between events.
-const (
-	maxGrown = 256      // values that are complete for all we know
-	maxHeld  = 64 << 10 // bytes of a buffer
-)
+// maxBuffer bounds the buffer between events.
+const maxBuffer = 64 << 10
 
-// due says whether a value has grown enough to be sent again.
 func (g *growth) due() bool { return (g.size-g.sent)*share >= g.sent && g.size > g.sent }
 
-// apply brings the document up to an event, and tells the client of it where it is time for that. What the document refuses is
-// left out, as it is from the run's result.
+// apply applies an event to the document, and appends the change if the client needs it now. Events that the document refuses are left out,
+// as they are from the run's result.
 func (s *state) apply(dst []byte, e tube.Event) []byte {
-	if g := s.last; g != nil && !g.holder && e.Kind == tube.Append && g.uri == string(e.URI) {
+	if g := s.last; g != nil && e.Kind == tube.Append && g.uri == string(e.URI) { // most events
 		if s.doc.Append(e.URI, e.Value) != nil {
 			return dst
 		}
-		if g.size += len(e.Value); g.due() {
-			dst = s.send(dst, g)
-		}
-		return dst
+		return s.add(dst, g, len(e.Value))
 	}
+	s.last = nil
 	at, err := s.doc.Reach(e.URI)
 	if err != nil {
 		return dst
 	}
-	dst = s.turn(dst) // before it is there, or it would be told twice
 	if e.Kind == tube.Append {
 		err = s.doc.Append(e.URI, e.Value)
 	} else {
@@ -72,253 +62,249 @@ func (s *state) apply(dst []byte, e tube.Event) []byte {
 	if err != nil {
 		return dst
 	}
-	if !s.told {
-		return s.begin(dst)
+	if !s.sent {
+		if now, err := s.doc.Reach(nil); err != nil || now.Kind != '{' && now.Kind != '[' {
+			return dst // a text, so far
+		}
+		s.sent = true
+		return s.put(dst, "replace", nil, 0)
 	}
-	there := at.End == len(e.URI)
+	exists := at.End == len(e.URI)
 	switch {
-	case there && e.Kind == tube.Append && at.Kind == '"':
+	case exists && e.Kind == tube.Append && at.Kind == '"':
 		return s.grow(dst, e.URI, len(e.Value))
-	case there && at.Kind == '{' && string(e.Value) == "{}" && e.Kind == tube.Set:
+	case exists && at.Kind == '{' && string(e.Value) == "{}" && e.Kind == tube.Set:
 		return dst
-	case there:
+	case exists:
 		return s.put(dst, "replace", e.URI, 0)
 	case at.Kind == '{':
 		return s.put(dst, "add", e.URI[:at.Next], len(e.Value))
 	case at.Kind == '[':
-		return s.element(dst, e.URI[:at.End], e.URI[:at.Next], at.Length)
-	default: // it has become an object
+		return s.putElement(dst, e.URI[:at.End], e.URI[:at.Next], at.Length)
+	default: // the value has become an object
 		return s.put(dst, "replace", e.URI[:at.End], 0)
 	}
 }
 
-// begin sends the document for the first time, once it is more than a text.
-func (s *state) begin(dst []byte) []byte {
-	if at, err := s.doc.Reach(nil); err != nil || at.Kind != '{' && at.Kind != '[' {
-		return dst
-	}
-	s.told = true
-	return s.put(dst, "replace", nil, 0)
-}
-
-// turn is for something else being added to than before. What was added to before is mostly complete then; where several bots
-// write at the same time it is not, and is not sent for this reason again.
-func (s *state) turn(dst []byte) []byte {
-	g := s.last
-	if s.last = nil; g == nil || g.turned || g.size == g.sent {
-		return dst
-	}
-	g.turned = true
-	return s.send(dst, g)
-}
-
-// grow notes that size bytes were added to the value at a uri, which the client has, or to what holds it where the client
-// refuses to touch that.
+// grow counts size bytes that were added to a value that the client has. If clients refuse its path, they count for what holds it.
 func (s *state) grow(dst, uri []byte, size int) []byte {
-	at := refused(uri)
-	if at >= 0 {
-		uri = uri[:at]
-	}
-	g := s.grown[string(uri)]
+	holder, refused := cutRefused(uri)
+	g := s.growing[string(holder)]
 	if g == nil {
-		g = s.remember(uri, len(s.at(uri))-size)
+		had := max(len(s.value(holder))-size, 0)
+		g = &growth{uri: string(holder), sent: had, size: had}
+		if s.growing == nil {
+			s.growing = map[string]*growth{}
+		}
+		s.growing[g.uri] = g
 	}
-	g.holder = at >= 0
-	g.size += size
-	s.last = g
-	if g.due() {
+	if !refused {
+		s.last = g
+	}
+	return s.add(dst, g, size)
+}
+
+func (s *state) add(dst []byte, g *growth, size int) []byte {
+	if g.size += size; g.due() {
 		dst = s.send(dst, g)
 	}
 	return dst
 }
 
-// remember begins to count what is added to a value.
-func (s *state) remember(uri []byte, size int) *growth {
-	if s.grown == nil {
-		s.grown = map[string]*growth{}
-	}
-	if s.most = max(s.most, maxGrown); len(s.grown) >= s.most {
-		maps.DeleteFunc(s.grown, func(_ string, g *growth) bool { return g.size == g.sent })
-		s.most = 2 * len(s.grown)
-	}
-	g := &growth{uri: string(uri), sent: max(size, 0), size: max(size, 0)}
-	s.grown[g.uri] = g
-	return g
-}
-
-// at returns the value at a uri, valid until the next call; nothing where there is none.
-func (s *state) at(uri []byte) []byte {
-	if cap(s.value) > maxHeld {
-		s.value = nil
-	}
-	value, ok := s.doc.AppendValue(s.value[:0], uri)
-	if s.value = value; !ok {
-		return nil
-	}
-	return value
-}
-
-// send sends a value as it is now.
+// send appends the present value of what has grown.
 func (s *state) send(dst []byte, g *growth) []byte {
 	uri := []byte(g.uri)
-	value := s.at(uri)
+	value := s.value(uri)
 	full := g.sent > maxValue
 	if g.sent, g.size = len(value), len(value); len(value) == 0 || full && value[0] == '"' {
-		return dst // it is not there any more, or the client has as much of it as it can get
+		return dst // the value is deleted, or the client has as much of it as it can have
 	}
 	return s.write(dst, "replace", uri, value)
 }
 
-// done is for a value that does not change any more.
-func (s *state) done(dst, uri []byte) []byte {
-	g := s.grown[string(uri)]
+// complete is for a value that does not change again.
+func (s *state) complete(dst, uri []byte) []byte {
+	g := s.growing[string(uri)]
 	if g == nil {
 		return dst
 	}
 	if g.size > g.sent {
 		dst = s.send(dst, g)
 	}
-	delete(s.grown, g.uri)
-	if s.last == g {
-		s.last = nil
-	}
-	return dst
-}
-
-// flush sends all that the client does not have.
-func (s *state) flush(dst []byte) []byte {
 	s.last = nil
-	for _, uri := range slices.Sorted(maps.Keys(s.grown)) {
-		if g := s.grown[uri]; g.size > g.sent {
-			dst = s.send(dst, g)
-		}
-	}
-	clear(s.grown)
+	delete(s.growing, g.uri)
 	return dst
 }
 
-// put sends the value at a uri by an operation. grown is how much of it is new.
-func (s *state) put(dst []byte, op string, uri []byte, grown int) []byte {
-	if refused(uri) >= 0 {
-		return s.grow(dst, uri, max(grown, 1))
+// flush appends all that the client does not have yet.
+func (s *state) flush(dst []byte) []byte {
+	for _, uri := range slices.Sorted(maps.Keys(s.growing)) {
+		dst = s.complete(dst, []byte(uri))
 	}
-	value := s.at(uri)
+	return dst
+}
+
+// appendSnapshot appends the document.
+func (s *state) appendSnapshot(dst []byte) []byte {
+	s.last = nil
+	clear(s.growing)
+	return s.write(dst, "replace", nil, s.value(nil))
+}
+
+// value returns the value at a uri, valid until the next call; it may be empty.
+func (s *state) value(uri []byte) []byte {
+	if cap(s.buf) > maxBuffer {
+		s.buf = nil
+	}
+	value, ok := s.doc.AppendValue(s.buf[:0], uri)
+	if s.buf = value; !ok {
+		return nil
+	}
+	return value
+}
+
+// put appends an operation with the value at a uri, size bytes of which are new.
+func (s *state) put(dst []byte, op string, uri []byte, size int) []byte {
+	if _, refused := cutRefused(uri); refused {
+		return s.grow(dst, uri, max(size, 1))
+	}
+	value := s.value(uri)
 	if len(value) == 0 {
 		return dst
 	}
-	delete(s.grown, string(uri))
-	if value[0] == '"' {
-		s.last = s.remember(uri, len(value))
-	}
+	delete(s.growing, string(uri))
 	return s.write(dst, op, uri, value)
 }
 
-// element sends an element that an array has got, and those before it that were missing.
-func (s *state) element(dst, array, uri []byte, length int) []byte {
-	at, err := s.doc.Reach(array)
-	if err != nil || refused(uri) >= 0 {
+// putElement appends the operation for a new element of an array that had length elements, after null for each one that was left out.
+func (s *state) putElement(dst, array, uri []byte, length int) []byte {
+	now, err := s.doc.Reach(array)
+	_, refused := cutRefused(uri)
+	missing := now.Length - 1 - length
+	if err != nil || refused || missing > now.Length/share { // then the array is shorter
 		return s.put(dst, "replace", array, 0)
 	}
-	// A gap that is large beside the array is sent with the array: that is shorter, and does not happen to it often.
-	if missing := at.Length - 1 - length; missing > at.Length/share {
-		return s.put(dst, "replace", array, 0)
-	} else if missing > 0 {
-		dst = append(frame.Key(frame.Begin(dst, stateDelta), "delta"), '[')
-		for i := range missing {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = append(dst, `{"op":"add","path":"`...)
-			dst = appendPointer(dst, array)
-			dst = append(dst, '/')
-			dst = strconv.AppendInt(dst, int64(length+i), 10)
-			dst = append(dst, `","value":null}`...)
-		}
-		dst = frame.End(append(dst, ']'))
+	var operations []byte
+	for i := range missing {
+		at := []byte(jsonuri.Join(string(array), strconv.Itoa(length+i)))
+		operations = appendOperation(separated(operations), "add", at, []byte("null"))
+	}
+	if missing > 0 {
+		dst = appendPatch(dst, operations)
 	}
 	return s.put(dst, "add", uri, 0)
 }
 
-// write writes an operation that takes a value to a uri. The client is given a new state where that is all of it, and one that
-// is too large for an event in pieces.
+// write appends an event with one operation: a snapshot for the full document, or else a patch. A value that is too large for one event
+// takes several.
 func (s *state) write(dst []byte, op string, uri, value []byte) []byte {
-	if len(value) > maxValue {
-		return s.pieces(dst, op, uri, value)
-	}
-	if len(uri) == 0 {
+	switch {
+	case len(value) > maxValue:
+		return s.writeParts(dst, op, uri, value)
+	case len(uri) == 0:
 		return frame.End(frame.Member(frame.Begin(dst, stateSnapshot), "snapshot", value))
 	}
-	dst = append(frame.Key(frame.Begin(dst, stateDelta), "delta"), '[')
-	dst = appendOp(dst, op, uri, value)
-	return frame.End(append(dst, ']'))
+	return appendPatch(dst, appendOperation(nil, op, uri, value))
 }
 
-func appendOp(dst []byte, op string, uri, value []byte) []byte {
-	dst = append(dst, `{"op":"`...)
-	dst = append(dst, op...)
-	dst = append(dst, `","path":"`...)
-	dst = appendPointer(dst, uri)
-	dst = append(dst, `","value":`...)
-	dst = append(dst, value...)
-	return append(dst, '}')
-}
-
-// pieces writes a value that is too large for an event: what it holds one after the other, each in its place.
-func (s *state) pieces(dst []byte, op string, uri, value []byte) []byte {
+// writeParts appends the beginning of a large string, or an empty container and then what it holds.
+func (s *state) writeParts(dst []byte, op string, uri, value []byte) []byte {
 	if value[0] == '"' {
 		head, _ := cut(value[1:len(value)-1], maxValue-2)
 		dst = s.write(dst, op, uri, append(append([]byte{'"'}, head...), '"'))
-		return s.lost(dst, uri, len(value))
+		return appendTooLarge(dst, uri, len(value))
 	}
-	var d jsonuri.Document
-	if d.Set(nil, value) != nil { // cannot be: it was taken from one
-		return dst
-	}
-	dst = s.write(dst, op, uri, []byte{value[0], value[0] + 2}) // "{" and "}", "[" and "]" are that far apart
-	open := 0                                                   // where the patch begins that is being written; 0 for none
-	shut := func() {
-		if open > 0 {
-			dst, open = frame.End(append(dst, ']')), 0
+	dst = s.write(dst, op, uri, []byte{value[0], value[0] + 2}) // {} or []
+	var operations []byte
+	flush := func() {
+		if len(operations) > 0 {
+			dst = appendPatch(dst, operations)
+			operations = operations[:0]
 		}
 	}
-	whole := "" // the last value that was written as a whole
-	path := bytes.Clone(uri)
-	for at, part := range d.Walk {
-		if at == "" || whole != "" && len(at) > len(whole) && at[:len(whole)] == whole && at[len(whole)] == '/' {
+	for segment, child := range children(value) {
+		at := []byte(jsonuri.Join(string(uri), segment))
+		if _, refused := cutRefused(at); refused {
+			flush()
+			dst = appendTooLarge(dst, at, len(child))
 			continue
 		}
-		path = append(path[:0], uri...)
-		if len(uri) > 0 {
-			path = append(path, '/')
-		}
-		path = append(path, at...)
-		if refused(path) >= 0 {
-			whole = at
-			shut()
-			dst = s.lost(dst, path, len(part))
+		if len(child) > maxPiece {
+			flush()
+			dst = s.write(dst, "add", at, child)
 			continue
 		}
-		if len(part) > maxPiece {
-			shut()
-			if part[0] == '"' {
-				dst = s.write(dst, "add", path, part)
-			} else {
-				dst = s.write(dst, "add", path, []byte{part[0], part[0] + 2})
-			}
-			continue
+		if operations = appendOperation(separated(operations), "add", at, child); len(operations) > maxPiece {
+			flush()
 		}
-		whole = at
-		if open > 0 && len(dst)-open > maxPiece {
-			shut()
-		}
-		if open == 0 {
-			dst = append(frame.Key(frame.Begin(dst, stateDelta), "delta"), '[')
-			open = len(dst)
-		} else {
-			dst = append(dst, ',')
-		}
-		dst = appendOp(dst, "add", path, part)
 	}
-	shut()
+	flush()
 	return dst
+}
+
+// children yields the members or elements of a value, by the uri below it.
+func children(value []byte) iter.Seq2[string, json.RawMessage] {
+	return func(yield func(string, json.RawMessage) bool) {
+		var elements []json.RawMessage
+		if value[0] == '[' {
+			_ = json.Unmarshal(value, &elements) // it is JSON
+		}
+		for i, element := range elements {
+			if !yield(strconv.Itoa(i), element) {
+				return
+			}
+		}
+		for name, member := range rawjson.Members(value) {
+			if !yield(jsonuri.Format(name), member) {
+				return
+			}
+		}
+	}
+}
+
+// appendTooLarge appends the note that a value is missing in the state or cut off.
+func appendTooLarge(dst, uri []byte, size int) []byte {
+	return appendCustom(dst, "too_large", marshal(struct {
+		Path  string `json:"path"`
+		Bytes int    `json:"bytes"`
+	}{pointer(uri), size}))
+}
+
+func appendPatch(dst, operations []byte) []byte {
+	dst = append(frame.Key(frame.Begin(dst, stateDelta), "delta"), '[')
+	return frame.End(append(append(dst, operations...), ']'))
+}
+
+// separated appends a comma to a list that is not empty.
+func separated(list []byte) []byte {
+	if len(list) == 0 {
+		return list
+	}
+	return append(list, ',')
+}
+
+func appendOperation(dst []byte, op string, uri, value []byte) []byte {
+	dst = append(append(append(dst, `{"op":"`...), op...), '"')
+	return append(frame.Member(frame.Text(dst, "path", pointer(uri)), "value", value), '}')
+}
+
+// pointer is the JSON Pointer (RFC 6901) of a uri that the document has accepted.
+func pointer(uri []byte) string {
+	segments, _ := jsonuri.Parse(string(uri))
+	return schema.Pointer(segments)
+}
+
+// cutRefused returns the uri, or if clients refuse its path, the uri of what must be replaced in full instead: in JavaScript, the path would
+// lead to the prototype of an object.
+func cutRefused(uri []byte) (holder []byte, refused bool) {
+	if !bytes.Contains(uri, []byte("proto")) { // most uris
+		return uri, false
+	}
+	segments, _ := jsonuri.Parse(string(uri))
+	for i, segment := range segments {
+		if segment == "__proto__" || i > 0 && segments[i-1] == "constructor" && segment == "prototype" {
+			return []byte(jsonuri.Format(segments[:i]...)), true
+		}
+	}
+	return uri, false
 }

@@ -30,7 +30,7 @@ func (h Handlers) conversation(ctx context.Context, session string, of *run.Run)
 // conversation makes messages of entries, oldest first.
 type conversation struct {
 	list  []Message
-	calls map[string]string // ids of calls as they are told, by the model's
+	calls map[string]string // ids of calls as the client has them, by the model's
 }
 
 func (c *conversation) add(e tape.Entry, of *run.Run) {
@@ -69,17 +69,8 @@ func (c *conversation) add(e tape.Entry, of *run.Run) {
 				continue // of a call that is not told any more
 			}
 			c.list = append(c.list, Message{
-				ID: id + ":" + strconv.Itoa(i), Role: Tool, Call: c.calls[p.IDs[i]], Text: resultOf(result),
+				ID: id + ":" + strconv.Itoa(i), Role: Tool, Call: c.calls[p.IDs[i]], Text: plainText(result),
 			})
 		}
 	}
-}
-
-// resultOf is the result of a call as a text: a string itself, of anything else the JSON.
-func resultOf(result json.RawMessage) string {
-	var text string
-	if len(result) > 0 && result[0] == '"' && json.Unmarshal(result, &text) == nil {
-		return text
-	}
-	return string(result)
 }

@@ -15,15 +15,15 @@ import (
 )
 
 // Calls that a person has to approve. From version 6 on, a client knows of them: it gets a request for approval, its stream ends, and it
-// sends the answers in its message. Clients of version 5 know nothing of that. They get a data part and answer it by a request of its own
+// sends the answers in its message. Clients of version 5 know nothing of that. They get a data part, and answer it with another request
 // while the stream goes on. All clients get a data part for a call that they have not seen, such as a subagent's.
 
 // approvals are the questions of a stream.
 type approvals struct {
 	over      bool
-	passed    int      // points at which the stream was over, or would have been
-	questions []*asked // questions that are data parts, as they came
-	early     []*asked // questions of a snapshot that the stream begins with: their calls follow
+	passed    int          // points at which the stream was over, or would have been
+	questions []*asked     // questions that are data parts, as they came
+	early     []tube.Event // questions of a snapshot, which has them before their calls
 }
 
 // asked is a question that is a data part.
@@ -46,8 +46,8 @@ func (e *Encoder) Questions() (ids []string) {
 	return ids
 }
 
-// Continue lets a stream that was over go on, for the client that has answered the questions of these ids. What follows is a stream
-// of its own, whose chunks continue the message that the client has.
+// Continue lets a stream that was over go on, for the client that has answered the questions of these ids. What follows is another
+// stream, whose chunks continue the message that the client has.
 func (e *Encoder) Continue(ids ...string) {
 	for _, c := range e.pending {
 		if slices.Contains(ids, c.question) {
@@ -58,7 +58,7 @@ func (e *Encoder) Continue(ids ...string) {
 }
 
 // Passed counts the points of a run at which a stream with these options would have been over, but was continued: what was asked
-// there has been answered. events are all that there are up to now.
+// there has been answered. events are all events so far.
 func Passed(o Options, events iter.Seq[tube.Event]) int {
 	o.Pass, o.Summary = math.MaxInt, nil
 	e := New(o)
@@ -96,13 +96,19 @@ func (e *Encoder) wait(dst []byte) []byte {
 	return append(dst, done...)
 }
 
-// required tells that somebody is to approve a call.
-func (e *Encoder) required(dst, data []byte) []byte {
+// appendQuestion asks the client to approve a call.
+func (e *Encoder) appendQuestion(dst []byte, ev tube.Event) []byte {
 	var q struct {
 		ID, Call, Subagent string
 		Arguments          json.RawMessage
 	}
-	if json.Unmarshal(data, &q) != nil {
+	if json.Unmarshal(ev.Value, &q) != nil {
+		return dst
+	}
+	if ev.Part {
+		e.dropEarly(q.ID) // a run asks again after a restart of the server
+		ev.Value, ev.Part = bytes.Clone(ev.Value), false
+		e.early = append(e.early, ev)
 		return dst
 	}
 	if e.o.Version >= Version6 && q.Subagent == "" {
@@ -112,19 +118,11 @@ func (e *Encoder) required(dst, data []byte) []byte {
 				if !rawjson.Same(q.Arguments, c.input) { // a hook has changed them: the client shows what will run
 					dst = c.appendInput(dst, q.Arguments)
 				}
-				dst = frame.Begin(dst, "tool-approval-request")
-				dst = frame.Text(dst, "approvalId", c.question)
-				dst = frame.Text(dst, "toolCallId", c.id)
-				return e.wait(frame.End(dst))
+				return e.wait(frame.Chunk(dst, "tool-approval-request", "approvalId", c.question, "toolCallId", c.id))
 			}
 		}
 	}
-	a := &asked{id: q.ID, data: bytes.Clone(data)}
-	if e.o.TakenOver && e.o.Version >= Version6 && q.Subagent == "" && !e.step {
-		e.dropEarly(a.id) // a run asks again after a restart of the server
-		e.early = append(e.early, a)
-		return dst
-	}
+	a := &asked{id: q.ID, data: bytes.Clone(ev.Value)}
 	e.questions = append(e.questions, a)
 	return e.ask(dst, a, nil)
 }
@@ -132,43 +130,41 @@ func (e *Encoder) required(dst, data []byte) []byte {
 // dropEarly removes the early question of an id, and reports whether there was one.
 func (e *Encoder) dropEarly(id string) bool {
 	n := len(e.early)
-	e.early = slices.DeleteFunc(e.early, func(a *asked) bool { return a.id == id })
+	e.early = slices.DeleteFunc(e.early, func(ev tube.Event) bool {
+		var q struct{ ID string }
+		return json.Unmarshal(ev.Value, &q) == nil && q.ID == id
+	})
 	return len(e.early) < n
 }
 
-// requireEarly appends the early questions behind their calls.
-func (e *Encoder) requireEarly(dst []byte) []byte {
+// appendEarly appends the early questions after their calls.
+func (e *Encoder) appendEarly(dst []byte) []byte {
 	early := e.early
 	e.early = nil
 	dst = e.open(dst, "")
-	for _, a := range early {
-		dst = e.required(dst, a.data)
+	for _, ev := range early {
+		dst = e.appendQuestion(dst, ev)
 	}
 	return dst
 }
 
 // ask sends a question that is a data part, or what was decided.
 func (e *Encoder) ask(dst []byte, a *asked, decision []byte) []byte {
-	dst = frame.Begin(dst, "data-approval")
-	dst = frame.Text(dst, "id", a.id)
-	dst = append(dst, `,"data":{"run":`...)
+	dst = append(frame.Text(frame.Begin(dst, "data-approval"), "id", a.id), `,"data":{"run":`...)
 	dst = frame.Quote(dst, e.o.Run)
 	for i, object := range [][]byte{a.data, decision} {
 		for name, value := range rawjson.Members(object) {
 			if name == "run" || i > 0 && (name == "id" || name == "call" || name == "subagent") {
 				continue
 			}
-			dst = append(dst, ',')
-			dst = frame.Quote(dst, name)
-			dst = append(dst, ':')
-			dst = append(dst, value...)
+			dst = append(append(frame.Quote(append(dst, ','), name), ':'), value...)
 		}
 	}
 	return frame.End(append(dst, '}'))
 }
 
-// resolved tells what was decided about a call.
-func (e *Encoder) resolved(dst, data []byte) []byte {
+// appendDecision appends what was decided about a call.
+func (e *Encoder) appendDecision(dst, data []byte) []byte {
 	var r struct{ ID, Call, Decision, Reason string }
 	if json.Unmarshal(data, &r) != nil {
 		return dst
@@ -191,10 +187,8 @@ func (e *Encoder) resolved(dst, data []byte) []byte {
 		if e.o.Version < Version7 { // an older one knows what itself has answered, and no more
 			return dst
 		}
-		dst = frame.Begin(dst, "tool-approval-response")
-		dst = frame.Text(dst, "approvalId", c.question)
-		dst = append(dst, `,"approved":`...)
-		dst = strconv.AppendBool(dst, !c.deny)
+		dst = frame.Text(frame.Begin(dst, "tool-approval-response"), "approvalId", c.question)
+		dst = frame.Member(dst, "approved", strconv.FormatBool(!c.deny))
 		if why := reasons[r.Reason]; why != "" {
 			dst = frame.Text(dst, "reason", why)
 		}
@@ -203,7 +197,7 @@ func (e *Encoder) resolved(dst, data []byte) []byte {
 	return dst
 }
 
-// reasons are why nobody has decided, in words.
+// reasons are the texts for calls without a decision.
 var reasons = map[string]string{
 	"timeout":    "no answer came in time",
 	"unattended": "the platform had no person to answer",

@@ -16,54 +16,41 @@ const (
 	// share of a snapshot is what its value must grow before it is sent again: a quarter. All together are then at most five times
 	// as long as what was written.
 	share = 4
-	// least is what a small value must grow.
-	least = 64
-	// paid is how many bytes of snapshots each byte pays for that a value grows: twice what the above needs, so that there is
-	// something left for when a bot ends.
-	paid = 2 * (share + 1)
+	// shareAtEnd is the same for when a bot has ended.
+	shareAtEnd = 8
+	// minGrowth is what a small value must grow.
+	minGrowth = 64
 )
 
-// tell sends a delta as it is.
-func (e *Encoder) tell(dst []byte, ev tube.Event) []byte {
-	dst = frame.Begin(dst, "data-delta")
-	dst = append(dst, `,"data":{`...)
-	dst = ev.AppendMembers(dst)
-	dst = append(dst, `},"transient":true`...)
-	return frame.End(dst)
+// appendDelta appends a delta as it is.
+func (e *Encoder) appendDelta(dst []byte, ev tube.Event) []byte {
+	dst = ev.AppendMembers(append(frame.Begin(dst, "data-delta"), `,"data":{`...))
+	return frame.End(append(dst, `},"transient":true`...))
 }
 
-// grown counts what an event adds to a value, and sends a snapshot of it when it is time for one.
-func (e *Encoder) grown(dst []byte, p *place, ev tube.Event) []byte {
-	n := len(ev.Value) + len(ev.URI) - bytes.LastIndexByte(ev.URI, '/') // with its key, more or less
-	p.grew += n
-	p.credit += paid * n
-	if p.size == 0 || p.grew >= max(least, p.size/share) {
-		return e.snapshot(dst, p)
+// grow counts what an event adds to a value, and appends a snapshot of the value when that is due.
+func (e *Encoder) grow(dst []byte, p *place, ev tube.Event) []byte {
+	p.grew += len(ev.Value) + len(ev.URI) - bytes.LastIndexByte(ev.URI, '/') // with its key, more or less
+	if p.size == 0 || p.grew >= max(minGrowth, p.size/share) {
+		return e.appendSnapshot(dst, p)
 	}
 	return dst
 }
 
-// snapshot sends a value as it is now.
-func (e *Encoder) snapshot(dst []byte, p *place) []byte {
-	dst = frame.Begin(dst, "data-ling")
-	dst = frame.Text(dst, "id", p.id)
-	dst = append(dst, `,"data":`...)
+// appendSnapshot appends a value as it is now.
+func (e *Encoder) appendSnapshot(dst []byte, p *place) []byte {
+	dst = frame.Key(frame.Text(frame.Begin(dst, "data-ling"), "id", p.id), "data")
 	from := len(dst)
 	if p == e.whole {
 		dst = e.doc.AppendJSON(dst)
 	} else {
-		value, ok := e.doc.Get(p.id)
-		if !ok { // cannot be: what has gone is told by the whole
-			value = []byte("null")
-		}
-		dst = append(dst, value...)
+		dst, _ = e.doc.AppendValue(dst, []byte(p.id)) // it exists: if values were deleted, the document is one part
 	}
 	p.size, p.grew = len(dst)-from, 0
-	p.credit = max(0, p.credit-p.size)
 	return frame.End(dst)
 }
 
-// data are the places that are told as data.
+// data returns the places that are sent as data.
 func (e *Encoder) data() []*place {
 	if e.whole != nil {
 		return []*place{e.whole}
@@ -77,7 +64,7 @@ func (e *Encoder) data() []*place {
 	return list
 }
 
-// complete tells that a value is complete.
+// complete is for a value that does not change again.
 func (e *Encoder) complete(dst []byte, ev tube.Event) []byte {
 	if e.group && !ev.Part { // the last one of a snapshot
 		return e.caughtUp(dst)
@@ -86,20 +73,20 @@ func (e *Encoder) complete(dst []byte, ev tube.Event) []byte {
 		return dst
 	}
 	if e.whole != nil && len(ev.URI) == 0 && e.whole.grew > 0 {
-		dst = e.snapshot(dst, e.whole)
+		dst = e.appendSnapshot(dst, e.whole)
 	}
 	if p := e.places[string(ev.URI)]; p != nil && e.whole == nil {
 		switch {
 		case p.text != nil:
 			return e.close(dst, p.text)
 		case p.grew > 0:
-			dst = e.snapshot(dst, p)
+			dst = e.appendSnapshot(dst, p)
 		}
 	}
-	return e.tell(dst, ev)
+	return e.appendDelta(dst, ev)
 }
 
-// becomeWhole tells the document as one part from now on.
+// becomeWhole makes the document one part from now on.
 func (e *Encoder) becomeWhole(dst []byte) []byte {
 	for _, p := range e.order {
 		if p.text != nil {
@@ -111,7 +98,7 @@ func (e *Encoder) becomeWhole(dst []byte) []byte {
 	return dst
 }
 
-// remember notes what was told of texts, before a snapshot takes effect.
+// remember stores the texts as the client has them, before a snapshot takes effect.
 func (e *Encoder) remember() {
 	e.before = map[*text][]byte{}
 	note := func(t *text, uri string) {
@@ -129,10 +116,10 @@ func (e *Encoder) remember() {
 	}
 }
 
-// caughtUp tells what a snapshot has changed.
+// caughtUp appends what a snapshot has changed.
 func (e *Encoder) caughtUp(dst []byte) []byte {
 	e.group = false
-	dst = e.again(dst)
+	dst = e.resend(dst)
 	for uri, value := range rawjson.Members(e.doc.AppendReserved(nil)) {
 		prefix, name, _, is := reserved([]byte(uri))
 		if !is {
@@ -141,36 +128,36 @@ func (e *Encoder) caughtUp(dst []byte) []byte {
 		switch string(name) {
 		case "$reasoning_context":
 			if value[0] == '"' {
-				dst = e.rest(dst, e.thought(string(prefix)), value[1:len(value)-1])
+				dst = e.appendRest(dst, e.thought(string(prefix)), value[1:len(value)-1])
 			}
 		case "$tools":
 			for n := range elements(value) {
-				dst = e.calling(dst, string(prefix), n)
+				dst = e.appendCall(dst, string(prefix), n)
 			}
 		case "$tool_results":
 			for n := range elements(value) {
-				dst = e.result(dst, string(prefix), n)
+				dst = e.appendResult(dst, string(prefix), n)
 			}
 		}
 	}
 	e.before = nil
 	if len(e.early) > 0 {
-		return e.requireEarly(dst)
+		return e.appendEarly(dst)
 	}
 	return dst
 }
 
-// rest tells what has come to a text; nothing where what was told is not its beginning.
-func (e *Encoder) rest(dst []byte, t *text, content []byte) []byte {
+// appendRest appends what a text has more than the client; nothing if the client has another beginning.
+func (e *Encoder) appendRest(dst []byte, t *text, content []byte) []byte {
 	if told := e.before[t]; bytes.HasPrefix(content, told) && len(content) > len(told) {
 		dst = e.open(dst, t.uri)
-		return e.more(dst, t, content[len(told):])
+		return e.appendPiece(dst, t, content[len(told):])
 	}
 	return dst
 }
 
-// again tells the document as it is now, where it may have changed in any way.
-func (e *Encoder) again(dst []byte) []byte {
+// resend appends the document as it is now, after a change of any kind.
+func (e *Encoder) resend(dst []byte) []byte {
 	document := e.doc.AppendJSON(nil)
 	if e.whole == nil {
 		if document[0] == '"' && (len(e.order) == 0 || e.places[""] != nil) {
@@ -178,25 +165,25 @@ func (e *Encoder) again(dst []byte) []byte {
 			p := e.place("")
 			content := document[1 : len(document)-1]
 			if !known {
-				return e.more(e.open(dst, ""), p.text, content)
+				return e.appendPiece(e.open(dst, ""), p.text, content)
 			}
 			if bytes.HasPrefix(content, e.before[p.text]) {
-				return e.rest(dst, p.text, content)
+				return e.appendRest(dst, p.text, content)
 			}
 		}
-		if document[0] == '{' && !e.lost() {
-			return e.members(dst)
+		if document[0] == '{' && !e.lacks() {
+			return e.appendMembers(dst)
 		}
 		dst = e.becomeWhole(e.open(dst, ""))
 	}
-	// The other way round from what the whole is for: whoever folds deltas begins anew.
-	dst = e.tell(dst, tube.Event{Kind: tube.Set, Value: []byte("null")})
-	dst = e.tell(dst, setTo(nil, document))
-	return e.snapshot(dst, e.whole)
+	// Clients that fold deltas start with an empty document.
+	dst = e.appendDelta(dst, tube.Event{Kind: tube.Set, Value: []byte("null")})
+	dst = e.appendDelta(dst, setTo(nil, document))
+	return e.appendSnapshot(dst, e.whole)
 }
 
-// lost says whether something that was told is not there any more.
-func (e *Encoder) lost() bool {
+// lacks reports whether the document has no value at a place that the client has.
+func (e *Encoder) lacks() bool {
 	for _, p := range e.order {
 		if _, ok := e.doc.Get(p.id); !ok || p.id == "" {
 			return true
@@ -205,8 +192,8 @@ func (e *Encoder) lost() bool {
 	return false
 }
 
-// members tells the members of the document.
-func (e *Encoder) members(dst []byte) []byte {
+// appendMembers appends the members of the document.
+func (e *Encoder) appendMembers(dst []byte) []byte {
 	e.doc.Walk(func(uri string, value []byte) bool {
 		if uri == "" || len(first([]byte(uri))) < len(uri) {
 			return true
@@ -224,7 +211,7 @@ func (e *Encoder) members(dst []byte) []byte {
 		if t := p.text; t != nil {
 			if value[0] == '"' && bytes.HasPrefix(value[1:len(value)-1], e.before[t]) {
 				if content := value[1 : len(value)-1]; !known || len(content) > len(e.before[t]) {
-					dst = e.more(e.open(dst, ""), t, content[len(e.before[t]):])
+					dst = e.appendPiece(e.open(dst, ""), t, content[len(e.before[t]):])
 				}
 				return true
 			}
@@ -232,10 +219,10 @@ func (e *Encoder) members(dst []byte) []byte {
 			p.text = nil
 		}
 		if value[0] == '"' || string(value) == "{}" {
-			dst = e.tell(dst, tube.Event{Kind: tube.Set, URI: []byte(uri), Value: []byte("null")})
+			dst = e.appendDelta(dst, tube.Event{Kind: tube.Set, URI: []byte(uri), Value: []byte("null")})
 		}
-		dst = e.tell(dst, setTo([]byte(uri), value))
-		dst = e.snapshot(dst, p)
+		dst = e.appendDelta(dst, setTo([]byte(uri), value))
+		dst = e.appendSnapshot(dst, p)
 		return true
 	})
 	return dst

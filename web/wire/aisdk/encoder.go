@@ -2,7 +2,9 @@ package aisdk
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"slices"
 	"strconv"
 
 	"github.com/lingserve/lingserve/jsonuri"
@@ -10,7 +12,7 @@ import (
 	"github.com/lingserve/lingserve/web/wire/frame"
 )
 
-// Versions of the SDK that are told apart. What fits the first of them fits the later ones, too.
+// Versions of the SDK. What fits one of them fits the later ones, too.
 const (
 	Version5 = 5
 	Version6 = 6
@@ -21,14 +23,11 @@ const (
 type Options struct {
 	Run     string // the run's id, which becomes the message's
 	Version int    // of the client's SDK; 0 is 5
-	// Summary is asked at the run's end for what the message's metadata is to have of it, a JSON object, and whether a model came
-	// to its limit of tokens. Nil: nothing.
+	// Summary returns, at the run's end, the message's metadata, a JSON object, and whether a model came to its limit of tokens. Nil: nothing.
 	Summary func() (metadata []byte, truncated bool)
 	// Pass is at how many points the stream goes on where it would otherwise be over, because what was asked there was answered
 	// before; see [Passed].
 	Pass int
-	// TakenOver says that the run goes on after its server was lost: the stream begins with a snapshot, which has questions before their calls.
-	TakenOver bool
 }
 
 // Encoder writes one run's events, from the first one on or from a snapshot, as chunks for one client. A run that goes on is
@@ -36,7 +35,7 @@ type Options struct {
 //
 // A text at the document's root, or one level below it, is a text part; its provider metadata names the place unless it is the root. Of
 // every other value one level below the root there is a part "data-ling", whose id is that place as a uri: it is sent again when
-// the value has grown by a quarter, when a bot has ended and at the end. Each change in between goes as a transient "data-delta".
+// the value has grown by a quarter, by an eighth when a bot has ended, and at the end. Each change in between goes as a transient "data-delta".
 // So a document is the texts and the data parts; a data part is newer than a text of the same place, and one with an empty id is
 // the whole document, in place of all others. (Both are for values that were taken back, which is rare.)
 //
@@ -54,7 +53,7 @@ type Encoder struct {
 	before map[*text][]byte
 	places map[string]*place
 	order  []*place // as they came
-	whole  *place   // where it is set, the document is told as one part
+	whole  *place   // if it is set, the document is one part
 	uri    []byte   // of the last delta that went to a text
 	at     *text
 
@@ -75,15 +74,12 @@ func New(o Options) *Encoder {
 	return &Encoder{o: o, places: map[string]*place{}, thoughts: map[string]*text{}, calls: calls{called: map[string]*call{}, ids: map[string]int{}}}
 }
 
-// place is what is told of the document's root, or of a member of it.
+// place is the document's root or a member of it, as the client has it.
 type place struct {
 	id   string
-	text *text // nil: it is told as data
+	text *text // nil: it is sent as data
 	size int   // of the snapshot that was sent last
 	grew int   // since then, in bytes, about
-	// credit is how many bytes of snapshots have been paid for by what has grown, and not been sent. It is what keeps a document to
-	// which many bots write from being sent each time one of them ends.
-	credit int
 }
 
 // text is a text or reasoning part, or several of them one after the other.
@@ -102,15 +98,15 @@ func (e *Encoder) Append(dst []byte, ev tube.Event) []byte {
 		if e.doc.Append(ev.URI, ev.Value) != nil {
 			return dst
 		}
-		return e.more(dst, e.at, ev.Value)
+		return e.appendPiece(dst, e.at, ev.Value)
 	}
 	if ev.Kind == tube.Named && ev.Name == "started" {
 		e.metadata = ev.Value
 	}
 	dst = e.start(dst)
-	dst = e.settle(dst, ev)
+	dst = e.finishNull(dst, ev)
 	if ev.Kind == tube.Named {
-		return e.named(dst, ev)
+		return e.appendNamed(dst, ev)
 	}
 	return e.delta(dst, ev)
 }
@@ -121,47 +117,42 @@ func (e *Encoder) start(dst []byte) []byte {
 		return dst
 	}
 	e.began = true
-	dst = frame.Begin(dst, "start")
-	dst = frame.Text(dst, "messageId", e.o.Run)
+	dst = frame.Text(frame.Begin(dst, "start"), "messageId", e.o.Run)
 	if e.metadata != nil {
 		dst = frame.Member(dst, "messageMetadata", e.metadata)
 	}
 	return frame.End(dst)
 }
 
-// named tells of a named event.
-func (e *Encoder) named(dst []byte, ev tube.Event) []byte {
+// appendNamed appends a named event.
+func (e *Encoder) appendNamed(dst []byte, ev tube.Event) []byte {
 	switch ev.Name {
 	case "started":
 		return dst
 	case "finished", "canceled":
 		return e.finish(dst, ev)
 	}
-	dst = frame.Begin(dst, "data-event")
-	dst = append(dst, `,"data":{"event":`...)
-	dst = frame.Quote(dst, ev.Name)
-	dst = append(dst, `,"data":`...)
-	dst = append(dst, ev.Value...)
-	dst = append(dst, `},"transient":true`...)
-	dst = frame.End(dst)
+	dst = append(frame.Begin(dst, "data-event"), `,"data":{"event":`...)
+	dst = frame.Member(frame.Quote(dst, ev.Name), "data", ev.Value)
+	dst = frame.End(append(dst, `},"transient":true`...))
 	switch ev.Name {
 	case "error":
 		e.note(ev.Value)
 	case "usage": // a bot has ended
 		for _, p := range e.data() {
-			if p.grew > 0 && p.credit >= p.size+p.grew {
-				dst = e.snapshot(dst, p)
+			if p.grew > 0 && p.grew >= p.size/shareAtEnd {
+				dst = e.appendSnapshot(dst, p)
 			}
 		}
 	case "approval_required":
-		dst = e.required(dst, ev.Value)
+		dst = e.appendQuestion(dst, ev)
 	case "approval_resolved":
-		dst = e.resolved(dst, ev.Value)
+		dst = e.appendDecision(dst, ev.Value)
 	}
 	return dst
 }
 
-// note remembers what went wrong, for the end.
+// note stores an error for the end.
 func (e *Encoder) note(data []byte) {
 	var said struct {
 		Message        string
@@ -176,7 +167,7 @@ func (e *Encoder) note(data []byte) {
 	}
 }
 
-// delta tells of a change of the document, or beside it.
+// delta applies a change, and appends it.
 func (e *Encoder) delta(dst []byte, ev tube.Event) []byte {
 	if ev.Kind == tube.Done {
 		return e.complete(dst, ev)
@@ -207,7 +198,7 @@ func (e *Encoder) delta(dst []byte, ev tube.Event) []byte {
 		return dst
 	}
 	if prefix, name, rest, is := reserved(ev.URI); is {
-		return e.beside(dst, ev, prefix, name, rest)
+		return e.appendReserved(dst, ev, prefix, name, rest)
 	}
 	return e.document(dst, ev, was)
 }
@@ -225,7 +216,7 @@ func (e *Encoder) kind() byte {
 	return 0
 }
 
-// document tells of a change of the document that has been made.
+// document appends a change of the document that has been made.
 func (e *Encoder) document(dst []byte, ev tube.Event, was byte) []byte {
 	dst = e.open(dst, "")
 	if len(ev.URI) == 0 {
@@ -236,17 +227,17 @@ func (e *Encoder) document(dst []byte, ev tube.Event, was byte) []byte {
 		case ev.Kind == tube.Set && string(ev.Value) == "{}" && was != '"':
 			return dst // it is an object already
 		case ev.Kind == tube.Set && ev.Value[0] == '{' && len(ev.Value) > 2 && was != '"':
-			return e.again(dst)
+			return e.resend(dst)
 		default:
 			dst = e.becomeWhole(dst)
 		}
-		return e.grown(e.tell(dst, ev), e.whole, ev)
+		return e.grow(e.appendDelta(dst, ev), e.whole, ev)
 	}
-	if was == '"' { // somebody else has written a text at the root, of which nothing is left
+	if was == '"' { // another bot has written a text at the root, which is replaced now
 		dst = e.becomeWhole(dst)
 	}
 	if e.whole != nil {
-		return e.grown(e.tell(dst, ev), e.whole, ev)
+		return e.grow(e.appendDelta(dst, ev), e.whole, ev)
 	}
 	id := first(ev.URI)
 	p, known := e.places[string(id)]
@@ -263,7 +254,7 @@ func (e *Encoder) document(dst []byte, ev tube.Event, was byte) []byte {
 		dst = e.close(dst, p.text)
 		p.text = nil
 	}
-	return e.grown(e.tell(dst, ev), p, ev)
+	return e.grow(e.appendDelta(dst, ev), p, ev)
 }
 
 // place returns what there is for a place, a text where it is new.
@@ -277,22 +268,22 @@ func (e *Encoder) place(id string) *place {
 	return p
 }
 
-// write tells of a piece of a text.
+// write appends a piece of a text.
 func (e *Encoder) write(dst []byte, p *place, ev tube.Event) []byte {
 	for i := 0; i < len(e.thinking); {
 		if t := e.thinking[i]; t.uri == p.id || t.uri == "" {
-			dst = e.close(dst, t) // what was thought about is said now
+			dst = e.close(dst, t) // the text follows its reasoning
 			continue
 		}
 		i++
 	}
-	dst = e.more(dst, p.text, ev.Value)
+	dst = e.appendPiece(dst, p.text, ev.Value)
 	e.uri, e.at = append(e.uri[:0], ev.URI...), p.text
 	return dst
 }
 
-// more tells of a piece of a text or of reasoning, and begins a part for it where none is open.
-func (e *Encoder) more(dst []byte, t *text, content []byte) []byte {
+// appendPiece appends a piece of a text or of reasoning, and begins a part for it if none is open.
+func (e *Encoder) appendPiece(dst []byte, t *text, content []byte) []byte {
 	if t.id == "" && t.kind == "text" && t.uri == "" && len(content) > 0 {
 		// Parts are paragraphs by themselves: what keeps the texts of two steps apart is not of them.
 		for bytes.HasPrefix(content, []byte(`\n`)) {
@@ -305,14 +296,9 @@ func (e *Encoder) more(dst []byte, t *text, content []byte) []byte {
 	if t.id == "" {
 		e.parts++
 		t.id = t.kind + "-" + strconv.Itoa(e.parts)
-		dst = append(dst, `data: {"type":"`...)
-		dst = append(dst, t.kind...)
-		dst = append(dst, `-start"`...)
-		dst = frame.Text(dst, "id", t.id)
+		dst = frame.Text(frame.Begin(dst, t.kind+"-start"), "id", t.id)
 		if t.uri != "" {
-			dst = append(dst, `,"providerMetadata":{"lingserve":{"uri":`...)
-			dst = frame.Quote(dst, t.uri)
-			dst = append(dst, `}}`...)
+			dst = frame.Member(dst, "providerMetadata", providerMetadata(t.uri))
 		}
 		dst = frame.End(dst)
 		if t.kind == reasoning {
@@ -336,19 +322,9 @@ func (e *Encoder) close(dst []byte, t *text) []byte {
 	if t.id == "" {
 		return dst
 	}
-	dst = append(dst, `data: {"type":"`...)
-	dst = append(dst, t.kind...)
-	dst = append(dst, `-end"`...)
-	dst = frame.Text(dst, "id", t.id)
-	dst = frame.End(dst)
-	t.id = ""
-	for i, o := range e.thinking {
-		if o == t {
-			e.thinking = append(e.thinking[:i], e.thinking[i+1:]...)
-			break
-		}
-	}
-	e.at = nil
+	dst = frame.Chunk(dst, t.kind+"-end", "id", t.id)
+	t.id, e.at = "", nil
+	e.thinking = slices.DeleteFunc(e.thinking, func(o *text) bool { return o == t })
 	return dst
 }
 
@@ -372,7 +348,7 @@ func (e *Encoder) open(dst []byte, prefix string) []byte {
 	}
 	if !e.step {
 		e.step, e.answered = true, false
-		dst = frame.End(frame.Begin(dst, "start-step"))
+		dst = frame.Chunk(dst, "start-step")
 	}
 	return dst
 }
@@ -383,7 +359,7 @@ func (e *Encoder) endStep(dst []byte) []byte {
 	}
 	dst = e.closeAll(dst)
 	e.step, e.answered = false, false
-	return frame.End(frame.Begin(dst, "finish-step"))
+	return frame.Chunk(dst, "finish-step")
 }
 
 // finish is the run's end.
@@ -396,12 +372,12 @@ func (e *Encoder) finish(dst []byte, ev tube.Event) []byte {
 	}
 	for _, p := range e.data() {
 		if p.grew > 0 {
-			dst = e.snapshot(dst, p)
+			dst = e.appendSnapshot(dst, p)
 		}
 	}
 	dst = e.closeAll(dst)
 	for _, c := range e.pending {
-		dst = e.fails(dst, c, "the answer ended before this was done")
+		dst = e.appendFailure(dst, c, "the answer ended before this was done")
 	}
 	dst = e.endStep(dst)
 	var metadata []byte
@@ -416,13 +392,7 @@ func (e *Encoder) finish(dst []byte, ev tube.Event) []byte {
 	case how.Status == "interrupted":
 		reason, wrong = "error", "the server shut down before the answer was complete"
 	case how.Status != "completed":
-		reason, wrong = "error", e.fatal
-		if wrong == "" {
-			wrong = e.failed
-		}
-		if wrong == "" {
-			wrong = "the answer is incomplete"
-		}
+		reason, wrong = "error", cmp.Or(e.fatal, e.failed, "the answer is incomplete")
 	case truncated:
 		reason = "length"
 	}
@@ -435,9 +405,7 @@ func (e *Encoder) finish(dst []byte, ev tube.Event) []byte {
 		dst = frame.End(dst)
 	}
 	if wrong != "" { // the client reads no further
-		dst = frame.Begin(dst, "error")
-		dst = frame.Text(dst, "errorText", wrong)
-		dst = frame.End(dst)
+		dst = frame.Chunk(dst, "error", "errorText", wrong)
 	}
 	return append(dst, done...)
 }
@@ -446,8 +414,7 @@ func (e *Encoder) finish(dst []byte, ev tube.Event) []byte {
 const done = "data: [DONE]\n\n"
 
 func (e *Encoder) finished(dst []byte, reason string, metadata []byte) []byte {
-	dst = frame.Begin(dst, "finish")
-	dst = frame.Text(dst, "finishReason", reason)
+	dst = frame.Text(frame.Begin(dst, "finish"), "finishReason", reason)
 	if len(metadata) > 0 {
 		dst = frame.Member(dst, "messageMetadata", metadata)
 	}
@@ -467,21 +434,14 @@ func first(uri []byte) []byte {
 	return uri
 }
 
-// reserved takes a uri apart at its first segment that begins with a bare "$": false where there is none.
-func reserved(uri []byte) (prefix, name, rest []byte, is bool) {
-	for at := 0; at < len(uri); {
-		segment := first(uri[at:])
-		next := at + len(segment)
-		if uri[at] == '$' {
-			if at > 0 {
-				prefix = uri[:at-1]
-			}
-			if next < len(uri) {
-				rest = uri[next+1:]
-			}
-			return prefix, segment, rest, true
-		}
-		at = next + 1
-	}
-	return nil, nil, nil, false
+// reserved splits a uri at its first reserved segment, name; found is false if it has none.
+func reserved(uri []byte) (prefix, name, rest []byte, found bool) {
+	prefix, below, found := jsonuri.CutReserved(uri)
+	name, rest, _ = bytes.Cut(below, []byte("/"))
+	return prefix, name, rest, found
+}
+
+// providerMetadata says where in the document a text is.
+func providerMetadata(uri string) json.RawMessage {
+	return append(frame.Quote([]byte(`{"lingserve":{"uri":`), uri), `}}`...)
 }

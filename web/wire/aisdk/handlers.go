@@ -31,7 +31,7 @@ func WriteProblem(w http.ResponseWriter, p *wire.Problem) {
 	_, _ = w.Write([]byte(text)) // the client may have gone away
 }
 
-// another is what a model is told where the last answer was not wanted.
+// another is the instruction to a model whose last answer was not wanted.
 const another = "The user wants another answer to this message, in place of the last one."
 
 // PostChat starts the answer to a chat's message, or continues one whose questions the message answers.
@@ -243,7 +243,7 @@ func (h Handlers) GetStream(w http.ResponseWriter, r *http.Request) *wire.Proble
 	if p != nil {
 		return p
 	}
-	// One that has ended while nobody listened is told once more: a client whose connection broke would keep half of it.
+	// A run that ended without a reader is sent again: a client whose connection broke would keep half of it.
 	if run == nil || run.Ended() && run.Heard.Load() {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
@@ -270,7 +270,7 @@ func (h Handlers) GetChat(w http.ResponseWriter, r *http.Request) *wire.Problem 
 	if p == nil {
 		entries, p = h.Newest(r.Context(), chat, Kinds...)
 	}
-	if p == nil && running != "" && run.Ended() { // meanwhile, so that its stream may be told to nobody any more
+	if p == nil && running != "" && run.Ended() { // meanwhile, so a stream may have no answer for it
 		running = ""
 		entries, p = h.Newest(r.Context(), chat, Kinds...)
 	}
@@ -285,7 +285,7 @@ func (h Handlers) GetChat(w http.ResponseWriter, r *http.Request) *wire.Problem 
 }
 
 func optionsOf(run *run.Run, version int) Options {
-	return Options{Run: run.ID, Version: version, TakenOver: run.TakenOver(), Summary: func() ([]byte, bool) { return summaryOf(run) }}
+	return Options{Run: run.ID, Version: version, Summary: func() ([]byte, bool) { return summaryOf(run) }}
 }
 
 // wholeOf begins a stream of all of a run.

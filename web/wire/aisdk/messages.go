@@ -2,14 +2,15 @@ package aisdk
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/web/wire/frame"
 )
 
 // Kinds are the kinds of entries that [Messages] makes something of.
@@ -201,16 +202,9 @@ func (m *Message) add(p Part) { m.Parts = append(m.Parts, p) }
 // unique makes an id of a call its own in the message.
 func (m *Message) unique(id string) string {
 	taken := func(id string) bool {
-		for _, p := range m.Parts {
-			if p.ToolCallID == id {
-				return true
-			}
-		}
-		return id == ""
+		return slices.ContainsFunc(m.Parts, func(p Part) bool { return p.ToolCallID == id })
 	}
-	if id == "" {
-		id = "call"
-	}
+	id = cmp.Or(id, "call")
 	unique := id
 	for n := 2; taken(unique); n++ {
 		unique = id + "-" + strconv.Itoa(n)
@@ -246,7 +240,7 @@ func answerPart(text string) Part { return textPart(strings.TrimLeft(text, "\n")
 func textPart(text, uri string) Part {
 	p := Part{Type: "text", Text: &text, State: "done"}
 	if uri != "" {
-		p.ProviderMetadata = append(frame.Quote([]byte(`{"lingserve":{"uri":`), uri), `}}`...)
+		p.ProviderMetadata = providerMetadata(uri)
 	}
 	return p
 }
@@ -257,7 +251,7 @@ func (p *Part) result(value json.RawMessage) {
 		Error *struct{ Kind, Message string }
 	}
 	if json.Unmarshal(value, &failed) == nil && failed.Error != nil && failed.Error.Kind != "" {
-		p.ErrorText = "the tool " + p.ToolName + " has failed" // what it says of that is for the model
+		p.ErrorText = "the tool " + p.ToolName + " has failed" // the tool's own text is for the model
 		return
 	}
 	p.State, p.ErrorText, p.Output = "output-available", "", value

@@ -9,7 +9,7 @@ import (
 )
 
 // Object writes a run's document as useObject reads it: as one JSON text and nothing else, which grows; a document that is a string is
-// that text. It has no words for what goes wrong: whoever writes it must break the connection off where it is not complete.
+// that text. It cannot express errors: break the connection off if it is not complete.
 type Object struct {
 	text           linear.Writer
 	over, complete bool

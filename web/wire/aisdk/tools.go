@@ -2,6 +2,7 @@ package aisdk
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -14,7 +15,7 @@ import (
 // reasoning is the kind of the parts that have what a model thought.
 const reasoning = "reasoning"
 
-// call is a tool's call as it is told.
+// call is a tool's call as the client has it.
 type call struct {
 	id       string // unique in the stream: models count anew in each step
 	real     string // as the run knows it
@@ -35,39 +36,38 @@ type calls struct {
 	null     *call            // its result is null: what comes next says whether that is one
 }
 
-// beside tells of what stands beside the document.
-func (e *Encoder) beside(dst []byte, ev tube.Event, prefix, name, rest []byte) []byte {
+// appendReserved appends a change of a reserved value.
+func (e *Encoder) appendReserved(dst []byte, ev tube.Event, prefix, name, rest []byte) []byte {
 	switch string(name) {
 	case "$reasoning_context":
 		if len(rest) > 0 || ev.Kind != tube.Append {
 			return dst // it was taken back, or nothing of ours: what was shown stays
 		}
 		t := e.thought(string(prefix))
-		dst = e.more(e.open(dst, t.uri), t, ev.Value)
+		dst = e.appendPiece(e.open(dst, t.uri), t, ev.Value)
 		e.uri, e.at = append(e.uri[:0], ev.URI...), t
 	case "$tools":
-		return e.calling(dst, string(prefix), string(first(rest)))
+		return e.appendCall(dst, string(prefix), string(first(rest)))
 	case "$tool_results":
-		return e.result(dst, string(prefix), string(first(rest)))
+		return e.appendResult(dst, string(prefix), string(first(rest)))
 	case "$citations", "$media":
 		if ev.Kind == tube.Set && len(rest) > 0 {
-			return e.made(dst, string(ev.URI), string(name) == "$media", ev.Value)
+			return e.appendSource(dst, string(ev.URI), string(name) == "$media", ev.Value)
 		}
 	}
 	return dst
 }
 
-// made tells of a source that an answer names, or of an image or a sound that the model made.
-func (e *Encoder) made(dst []byte, at string, media bool, value []byte) []byte {
+// appendSource appends a source that an answer names, or an image or a sound that the model made.
+func (e *Encoder) appendSource(dst []byte, at string, media bool, value []byte) []byte {
 	var said struct{ URL, Title, Type string }
 	if json.Unmarshal(value, &said) != nil || said.URL == "" {
 		return dst
 	}
 	if media {
-		dst = frame.Text(frame.Text(frame.Begin(dst, "file"), "url", said.URL), "mediaType", said.Type)
-		return frame.End(dst)
+		return frame.Chunk(dst, "file", "url", said.URL, "mediaType", said.Type)
 	}
-	dst = frame.Text(frame.Text(frame.Begin(dst, "source-url"), "sourceId", at), "url", said.URL)
+	dst = frame.Texts(frame.Begin(dst, "source-url"), "sourceId", at, "url", said.URL)
 	if said.Title != "" {
 		dst = frame.Text(dst, "title", said.Title)
 	}
@@ -84,8 +84,8 @@ func (e *Encoder) thought(prefix string) *text {
 	return t
 }
 
-// calling tells of the n-th call of the bot at prefix, again where it has changed.
-func (e *Encoder) calling(dst []byte, prefix, n string) []byte {
+// appendCall appends the n-th call of the bot at prefix, also when it has changed.
+func (e *Encoder) appendCall(dst []byte, prefix, n string) []byte {
 	at := jsonuri.Join(prefix, "$tools/"+n)
 	value, ok := e.doc.Get(at)
 	if !ok {
@@ -112,10 +112,7 @@ func (e *Encoder) calling(dst []byte, prefix, n string) []byte {
 
 // newCall notes a call.
 func (e *Encoder) newCall(at, id string) *call {
-	c := &call{id: id, real: id}
-	if c.id == "" {
-		c.id = "call"
-	}
+	c := &call{id: cmp.Or(id, "call"), real: id}
 	for base := c.id; ; { // a model may call its second one "c-2", too
 		e.ids[base]++
 		if n := e.ids[base]; n > 1 {
@@ -133,7 +130,7 @@ func (e *Encoder) newCall(at, id string) *call {
 	return c
 }
 
-// closeFor ends what the bot at prefix has said until now, so that it stands before the call.
+// closeFor ends the text and the reasoning of the bot at prefix, so that they are before the call.
 func (e *Encoder) closeFor(dst []byte, prefix string) []byte {
 	if t := e.thoughts[prefix]; t != nil {
 		dst = e.close(dst, t)
@@ -144,22 +141,20 @@ func (e *Encoder) closeFor(dst []byte, prefix string) []byte {
 	return dst
 }
 
-// appendInput tells what a tool is called with.
+// appendInput appends the arguments of a call.
 func (c *call) appendInput(dst []byte, input json.RawMessage) []byte {
-	dst = frame.Begin(dst, "tool-input-available")
-	dst = frame.Text(dst, "toolCallId", c.id)
-	dst = frame.Text(dst, "toolName", c.name)
+	dst = frame.Texts(frame.Begin(dst, "tool-input-available"), "toolCallId", c.id, "toolName", c.name)
 	if input == nil {
 		input = json.RawMessage("{}")
 	}
-	dst = frame.Member(dst, "input", input)
-	// Nobody but the server runs it: a client that thought otherwise would wait for its own side to do it.
-	dst = append(dst, `,"providerExecuted":true,"dynamic":true`...)
-	return frame.End(dst)
+	return frame.End(append(frame.Member(dst, "input", input), executed...))
 }
 
-// result tells what came of the n-th call of the bot at prefix.
-func (e *Encoder) result(dst []byte, prefix, n string) []byte {
+// executed are the members of a call that the server runs: otherwise a client would wait for its own side to run it.
+const executed = `,"providerExecuted":true,"dynamic":true`
+
+// appendResult appends the result of the n-th call of the bot at prefix.
+func (e *Encoder) appendResult(dst []byte, prefix, n string) []byte {
 	value, ok := e.doc.Get(jsonuri.Join(prefix, "$tool_results/"+n))
 	if !ok {
 		return dst
@@ -180,11 +175,11 @@ func (e *Encoder) result(dst []byte, prefix, n string) []byte {
 		e.null = c
 		return dst
 	}
-	return e.output(dst, c, value)
+	return e.appendOutput(dst, c, value)
 }
 
-// settle tells of a result that was null: an error behind it says that the call has failed.
-func (e *Encoder) settle(dst []byte, ev tube.Event) []byte {
+// finishNull appends a result that was null, or the failure of the call if an error follows.
+func (e *Encoder) finishNull(dst []byte, ev tube.Event) []byte {
 	c := e.null
 	if c == nil {
 		return dst
@@ -201,36 +196,29 @@ func (e *Encoder) settle(dst []byte, ev tube.Event) []byte {
 			Fatal   bool
 		}
 		if json.Unmarshal(ev.Value, &said) == nil && !said.Fatal {
-			return e.fails(dst, c, said.Message)
+			return e.appendFailure(dst, c, said.Message)
 		}
 	}
-	return e.output(dst, c, []byte("null"))
+	return e.appendOutput(dst, c, []byte("null"))
 }
 
-// output tells a call's result.
-func (e *Encoder) output(dst []byte, c *call, value []byte) []byte {
-	dst = frame.Begin(dst, "tool-output-available")
-	dst = frame.Text(dst, "toolCallId", c.id)
-	dst = frame.Member(dst, "output", value)
-	dst = append(dst, `,"providerExecuted":true,"dynamic":true`...)
-	return e.hasEnded(frame.End(dst), c)
+// appendOutput appends the output of a call.
+func (e *Encoder) appendOutput(dst []byte, c *call, value []byte) []byte {
+	dst = frame.Member(frame.Text(frame.Begin(dst, "tool-output-available"), "toolCallId", c.id), "output", value)
+	return e.endCall(frame.End(append(dst, executed...)), c)
 }
 
-// fails tells that a call has failed, or was not allowed.
-func (e *Encoder) fails(dst []byte, c *call, why string) []byte {
+// appendFailure appends that a call has failed, or was not allowed.
+func (e *Encoder) appendFailure(dst []byte, c *call, why string) []byte {
 	if c.deny {
-		dst = frame.Text(frame.Begin(dst, "tool-output-denied"), "toolCallId", c.id)
-		return e.hasEnded(frame.End(dst), c)
+		return e.endCall(frame.Chunk(dst, "tool-output-denied", "toolCallId", c.id), c)
 	}
-	dst = frame.Begin(dst, "tool-output-error")
-	dst = frame.Text(dst, "toolCallId", c.id)
-	dst = frame.Text(dst, "errorText", why)
-	dst = append(dst, `,"providerExecuted":true,"dynamic":true`...)
-	return e.hasEnded(frame.End(dst), c)
+	dst = frame.Texts(frame.Begin(dst, "tool-output-error"), "toolCallId", c.id, "errorText", why)
+	return e.endCall(frame.End(append(dst, executed...)), c)
 }
 
-// hasEnded notes that a call is over.
-func (e *Encoder) hasEnded(dst []byte, c *call) []byte {
+// endCall removes a call from those without a result.
+func (e *Encoder) endCall(dst []byte, c *call) []byte {
 	e.pending = slices.DeleteFunc(slices.Clone(e.pending), func(o *call) bool { return o == c }) // it is ranged over at the end
 	if e.ended {
 		return dst

@@ -9,9 +9,20 @@ import (
 // Begin appends the beginning of a chunk, as wires have it whose events are objects with a type: one data line of Server-Sent Events.
 // Members follow, and End.
 func Begin(dst []byte, kind string) []byte {
-	dst = append(dst, `data: {"type":"`...)
-	dst = append(dst, kind...)
-	return append(dst, '"')
+	return append(append(append(dst, `data: {"type":"`...), kind...), '"')
+}
+
+// Chunk appends a chunk whose members are strings, given as names and values.
+func Chunk(dst []byte, kind string, members ...string) []byte {
+	return End(Texts(Begin(dst, kind), members...))
+}
+
+// Texts appends members whose values are strings, given as names and values.
+func Texts(dst []byte, members ...string) []byte {
+	for i := 0; i+1 < len(members); i += 2 {
+		dst = Text(dst, members[i], members[i+1])
+	}
+	return dst
 }
 
 // End appends the end of a chunk.
@@ -19,9 +30,7 @@ func End(dst []byte) []byte { return append(dst, "}\n\n"...) }
 
 // Key appends a comma and the name of a member.
 func Key(dst []byte, name string) []byte {
-	dst = append(dst, ',', '"')
-	dst = append(dst, name...)
-	return append(dst, '"', ':')
+	return append(append(append(dst, ',', '"'), name...), '"', ':')
 }
 
 // Member appends a member whose value is JSON text.
@@ -34,7 +43,5 @@ func Text(dst []byte, name, value string) []byte { return Quote(Key(dst, name), 
 
 // Quote appends a string.
 func Quote(dst []byte, text string) []byte {
-	dst = append(dst, '"')
-	dst = jsonuri.AppendEscaped(dst, text)
-	return append(dst, '"')
+	return append(jsonuri.AppendEscaped(append(dst, '"'), text), '"')
 }

@@ -19,13 +19,13 @@ type Output interface {
 
 // Encoder writes events in other words than a framing's own, for clients of other servers. It belongs to one stream.
 type Encoder interface {
-	// Append appends what the client is sent for an event; nothing where it has no use for it.
+	// Append appends what the client gets for an event, which may be nothing.
 	Append(dst []byte, e tube.Event) []byte
-	// Over says that the client is told no more, although the run may go on.
+	// Over reports that nothing more follows, although the run may go on.
 	Over() bool
 }
 
-// Opener is an Encoder that has something to say before the first event.
+// Opener is an Encoder that writes something before the first event.
 type Opener interface {
 	// Open appends it. It is called once, before anything else.
 	Open(dst []byte) []byte
@@ -36,7 +36,7 @@ type Options struct {
 	Format    Format
 	Encoder   Encoder       // nil: the framing's own
 	KeepAlive time.Duration // an idle stream gets a comment (SSE) or an empty line (JSONL); 0: none
-	// Wrote is told after each write how many events, and how many bytes of them, it has had; nil is nobody.
+	// Wrote is called after each write with the numbers of events and bytes that it had. It may be nil.
 	Wrote func(events, bytes int)
 }
 
@@ -105,15 +105,10 @@ func (s *stream) fire() {
 func (s *stream) follow() error {
 	s.last = time.Now()
 	if len(s.opening) > 0 {
-		if _, err := s.out.Write(s.opening); err != nil {
+		if err := s.writeNow(s.opening); err != nil || s.over() {
 			return err
 		}
-		if err := s.out.Flush(); err != nil {
-			return err
-		}
-		if s.opening = nil; s.over() {
-			return nil
-		}
+		s.opening = nil
 	}
 	for {
 		if err := s.write(); err != nil {
@@ -129,6 +124,14 @@ func (s *stream) follow() error {
 			return context.Cause(s.ctx)
 		}
 	}
+}
+
+// writeNow writes and flushes a text.
+func (s *stream) writeNow(text []byte) error {
+	if _, err := s.out.Write(text); err != nil {
+		return err
+	}
+	return s.out.Flush()
 }
 
 // write writes and flushes what waits, or a comment when it is time for one.
@@ -150,10 +153,7 @@ func (s *stream) write() error {
 	s.fired.Store(false)
 	left := s.every - time.Since(s.last)
 	if left <= 0 {
-		if _, err := s.out.Write(s.comment); err != nil {
-			return err
-		}
-		if err := s.out.Flush(); err != nil {
+		if err := s.writeNow(s.comment); err != nil {
 			return err
 		}
 		s.last, left = time.Now(), s.every

@@ -12,7 +12,7 @@ import (
 	"github.com/lingserve/lingserve/web/wire/request"
 )
 
-// maxReason bounds what a model is told of a denial.
+// maxReason bounds the reason of a denial, which the model gets.
 const maxReason = 1 << 10
 
 // PostApproval answers a question for approval of a run's agent.

@@ -9,7 +9,7 @@ import (
 )
 
 // Document is the aggregated document of a run: {"run","session"?,"status","reason"?,"result","usage","models","errors"}, with repairs
-// and truncated where there are any, and what stands beside the document where asked for. The result's text goes in as it is: encoding
+// and truncated where there are any, and the reserved values if the client wants them. The result's text goes in as it is: encoding
 // it again would take time and change how its numbers and strings are written. It comes in parts, since a copy would take memory.
 func Document(r *run.Run, reserved bool) [][]byte {
 	o, document, beside := r.Result()

@@ -30,7 +30,7 @@ type start struct {
 // view is how a client wants to see a run.
 type view struct {
 	wire.View
-	reserved bool           // include=reserved: the document has the reserved values beside it
+	reserved bool           // include=reserved: the document has the reserved values, too
 	snapshot bool           // snapshot=1: begin with the document so far
 	async    bool           // Prefer: respond-async
 	wait     *time.Duration // Prefer: wait=N: who starts a run and wants JSON is answered after this time at the latest; nil is no limit

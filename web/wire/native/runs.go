@@ -13,7 +13,7 @@ import (
 
 // GetRun answers with a run's status and its result so far.
 func (h Handlers) GetRun(w http.ResponseWriter, r *http.Request) *wire.Problem {
-	st, run, p := h.asked(w, r)
+	st, run, p := h.readDocument(w, r)
 	if p != nil {
 		return p
 	}
@@ -27,7 +27,7 @@ func (h Handlers) GetRun(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	return nil
 }
 
-// GetEvents attaches to a run: what it has sent, from where the client left off, and then what it sends.
+// GetEvents attaches to a run: it sends the events that the client does not have, and then follows the run. HEAD gets the headers.
 func (h Handlers) GetEvents(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	var st start
 	d := new(request.Decoder)
@@ -42,12 +42,22 @@ func (h Handlers) GetEvents(w http.ResponseWriter, r *http.Request) *wire.Proble
 		return p
 	}
 	id := chi.URLParam(r, "run")
-	if v.resume != nil {
+	if v.resume != nil && r.Method != http.MethodHead {
 		return h.resume(w, r, v, id)
 	}
 	of, p := h.Find(r, id)
 	if p != nil {
 		return p
+	}
+	if r.Method == http.MethodHead {
+		wire.SetRun(w.Header(), of.ID)
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		if v.Format != frame.JSON {
+			wire.StreamHeaders(w.Header(), v.Format)
+		}
+		w.WriteHeader(http.StatusOK)
+		return nil
 	}
 	var from uint64
 	if v.after != nil {
@@ -59,39 +69,12 @@ func (h Handlers) GetEvents(w http.ResponseWriter, r *http.Request) *wire.Proble
 	return h.answer(w, r, of, v, from)
 }
 
-// HeadEvents answers with the headers that [Handlers.GetEvents] would begin with. It follows nothing.
-func (h Handlers) HeadEvents(w http.ResponseWriter, r *http.Request) *wire.Problem {
-	var st start
-	d := new(request.Decoder)
-	st.query(d, r, queryView|queryResume|queryAfter)
-	if p := wire.Faults(d); p != nil {
-		return p
-	}
-	format, p := wire.Choose(r, st.Format, wire.StreamOffers)
-	if p != nil {
-		return p
-	}
-	of, p := h.Find(r, chi.URLParam(r, "run"))
-	if p != nil {
-		return p
-	}
-	wire.SetRun(w.Header(), of.ID)
-	if format == frame.JSON {
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
-	} else {
-		wire.StreamHeaders(w.Header(), format)
-	}
-	w.WriteHeader(http.StatusOK)
-	return nil
-}
-
 // PostCancel ends a run that goes on. What it has produced is kept.
 func (h Handlers) PostCancel(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	if _, p := h.ReadBody(w, r); p != nil {
 		return p
 	}
-	st, run, p := h.asked(w, r)
+	st, run, p := h.readDocument(w, r)
 	if p != nil {
 		return p
 	}
@@ -112,8 +95,8 @@ func (h Handlers) ahead(r *http.Request, err error, at run.Field) *wire.Problem 
 	return wire.Invalid(at)
 }
 
-// asked returns what a request for the document of a run asks for, and the run.
-func (h Handlers) asked(w http.ResponseWriter, r *http.Request) (st start, found *run.Run, p *wire.Problem) {
+// readDocument reads a request for the document of a run, and finds the run.
+func (h Handlers) readDocument(w http.ResponseWriter, r *http.Request) (st start, found *run.Run, p *wire.Problem) {
 	d := new(request.Decoder)
 	st.query(d, r, queryDocument)
 	if p = wire.Faults(d); p != nil {

@@ -172,7 +172,7 @@ func (h Handlers) resume(w http.ResponseWriter, r *http.Request, v *view, path s
 		return wire.Invalid(lastEvent(v, "is the id of another run's event"))
 	}
 	if v.Format == frame.JSON {
-		// Somebody who wants the whole document has no place in it to go on from.
+		// A client that wants the full document has no event to go on from.
 		run, p := h.Find(r, id.run)
 		if p != nil {
 			return p
@@ -207,7 +207,7 @@ func (h Handlers) resume(w http.ResponseWriter, r *http.Request, v *view, path s
 		return p
 	}
 	if of.Complete(next) && !(v.snapshot && v.fromQuery) {
-		// Everything was delivered. A browser that is told so stops; a page that was loaded anew and wants the document has
+		// Everything was delivered. A browser stops after this; a page that was reloaded and wants the document has
 		// its id in the query and says snapshot=1.
 		h.Observer.Resumed(wire.ResumeComplete)
 		wire.SetRun(w.Header(), of.ID)

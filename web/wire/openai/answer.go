@@ -2,16 +2,14 @@ package openai
 
 import (
 	"encoding/json"
-	"strconv"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/rawjson"
-	"github.com/lingserve/lingserve/web/wire/frame"
 )
 
-// Head is what all of an answer says of itself.
+// Head is the part that all of an answer has in common.
 type Head struct {
-	ID      string // of the run: its completion's is made of it
+	ID      string // of the run: the completion's id is made of it
 	Model   string // as the request names it
 	Created int64  // seconds
 }
@@ -30,106 +28,89 @@ type End struct {
 	Usage  adapter.Usage // of all inferences
 }
 
-func (h Head) appendTo(dst []byte, object string) []byte {
-	dst = append(dst, `{"id":"chatcmpl-`...)
-	dst = append(dst, h.ID...)
-	dst = append(dst, `","object":"`...)
-	dst = append(dst, object...)
-	dst = append(dst, `","created":`...)
-	dst = strconv.AppendInt(dst, h.Created, 10)
-	dst = append(dst, `,"model":`...)
-	return frame.Quote(dst, h.Model)
+// heading are the first members of a completion, and of each chunk.
+type heading struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Created int64  `json:"created"`
+	Model   string `json:"model"`
 }
 
-// count is a member of the details of a usage.
-type count struct {
-	name   string
-	tokens int
+func (h Head) of(object string) heading {
+	return heading{"chatcmpl-" + h.ID, object, h.Created, h.Model}
 }
 
-func appendUsage(dst []byte, u adapter.Usage) []byte {
-	if u.TotalTokens == 0 {
-		u.TotalTokens = u.PromptTokens + u.CompletionTokens
-	}
-	dst = append(dst, `{"prompt_tokens":`...)
-	dst = strconv.AppendInt(dst, int64(u.PromptTokens), 10)
-	dst = append(dst, `,"completion_tokens":`...)
-	dst = strconv.AppendInt(dst, int64(u.CompletionTokens), 10)
-	dst = append(dst, `,"total_tokens":`...)
-	dst = strconv.AppendInt(dst, int64(u.TotalTokens), 10)
-	details := func(name string, counts ...count) {
-		first := true
-		for _, c := range counts {
-			if c.tokens <= 0 {
-				continue
-			}
-			if first {
-				dst = append(append(append(dst, `,"`...), name...), `":{`...)
-			} else {
-				dst = append(dst, ',')
-			}
-			first = false
-			dst = append(append(append(dst, '"'), c.name...), `":`...)
-			dst = strconv.AppendInt(dst, int64(c.tokens), 10)
-		}
-		if !first {
-			dst = append(dst, '}')
-		}
-	}
-	details("prompt_tokens_details", count{"cached_tokens", u.CachedTokens}, count{"cache_write_tokens", u.CacheWriteTokens})
-	details("completion_tokens_details", count{"reasoning_tokens", u.ReasoningTokens})
-	if u.Cost > 0 { // OpenRouter's member
-		dst = append(dst, `,"cost":`...)
-		dst = strconv.AppendFloat(dst, float64(u.Cost)/1e6, 'f', -1, 64)
-	}
-	return append(dst, '}')
+type completion struct {
+	heading
+	Choices []choice `json:"choices"`
+	Usage   usage    `json:"usage"`
 }
 
-// AppendCompletion appends an answer that is complete. document is that of the run, in JSON; of one that is a string the content is
-// that string, of others the JSON text. beside is what stands beside it: thoughts and sources.
-func AppendCompletion(dst []byte, h Head, document, beside []byte, end End) []byte {
-	thoughts := Thoughts(beside)
-	dst = h.appendTo(dst, "chat.completion")
-	dst = append(dst, `,"choices":[{"index":0,"message":{"role":"assistant","content":`...)
-	if len(document) > 0 && document[0] == '"' {
-		dst = append(dst, document...)
-	} else {
-		dst = frame.Quote(dst, string(document))
-	}
-	dst = append(dst, `,"refusal":null`...)
-	if thoughts != "" {
-		for _, name := range reasoning {
-			dst = append(dst, `,"`...)
-			dst = append(dst, name...)
-			dst = append(dst, `":`...)
-			dst = frame.Quote(dst, thoughts)
-		}
-	}
-	if list := annotations(beside); list != nil {
-		dst = append(dst, `,"annotations":`...)
-		dst = append(dst, list...)
-	}
-	dst = append(dst, `},"logprobs":null,"finish_reason":"`...)
-	dst = append(dst, end.Finish...)
-	dst = append(dst, `"}],"usage":`...)
-	dst = appendUsage(dst, end.Usage)
-	return append(dst, "}\n"...)
+type choice struct {
+	Index    int       `json:"index"`
+	Message  message   `json:"message"`
+	Logprobs *struct{} `json:"logprobs"`
+	Finish   string    `json:"finish_reason"`
 }
 
-// reasoning are the names under which clients look for thoughts: some know one, some the other.
-var reasoning = []string{"reasoning_content", "reasoning"}
+// message has the reasoning twice, because clients look for either name.
+type message struct {
+	Role             string          `json:"role"`
+	Content          json.RawMessage `json:"content"` // a string
+	Refusal          *string         `json:"refusal"`
+	ReasoningContent string          `json:"reasoning_content,omitempty"`
+	Reasoning        string          `json:"reasoning,omitempty"`
+	Annotations      []annotation    `json:"annotations,omitempty"`
+}
 
-// Thoughts joins what the bots of a run have thought. beside is what stands beside its document, an object of values by uri.
-func Thoughts(beside []byte) string {
-	var all string
-	for uri, value := range rawjson.Members(beside) {
-		var text string
-		if isThought([]byte(uri)) && json.Unmarshal(value, &text) == nil && text != "" {
-			if all != "" {
-				all += "\n\n"
-			}
-			all += text
-		}
+type usage struct {
+	Prompt            int                `json:"prompt_tokens"`
+	Completion        int                `json:"completion_tokens"`
+	Total             int                `json:"total_tokens"`
+	PromptDetails     *promptDetails     `json:"prompt_tokens_details,omitempty"`
+	CompletionDetails *completionDetails `json:"completion_tokens_details,omitempty"`
+	Cost              float64            `json:"cost,omitempty"` // in dollars, as OpenRouter sends it
+}
+
+type promptDetails struct {
+	Cached     int `json:"cached_tokens,omitempty"`
+	CacheWrite int `json:"cache_write_tokens,omitempty"`
+}
+
+type completionDetails struct {
+	Reasoning int `json:"reasoning_tokens,omitempty"`
+}
+
+func usageOf(u adapter.Usage) usage {
+	v := usage{Prompt: u.PromptTokens, Completion: u.CompletionTokens, Total: u.TotalTokens, Cost: float64(u.Cost) / 1e6}
+	if v.Total == 0 {
+		v.Total = v.Prompt + v.Completion
 	}
-	return all
+	if d := (promptDetails{u.CachedTokens, u.CacheWriteTokens}); d != (promptDetails{}) {
+		v.PromptDetails = &d
+	}
+	if u.ReasoningTokens > 0 {
+		v.CompletionDetails = &completionDetails{u.ReasoningTokens}
+	}
+	return v
+}
+
+// Completion returns a complete answer. Its content is the document of the run: the string that it is, or its JSON text. reserved are the
+// run's reserved values.
+func Completion(h Head, document, reserved []byte, end End) []byte {
+	if len(document) == 0 || document[0] != '"' {
+		document = marshal(string(document))
+	}
+	reasoning := Reasoning(reserved)
+	m := message{Role: "assistant", Content: document, ReasoningContent: reasoning, Reasoning: reasoning, Annotations: annotations(reserved)}
+	c := completion{h.of("chat.completion"), []choice{{Message: m, Finish: end.Finish}}, usageOf(end.Usage)}
+	return append(marshal(c), '\n')
+}
+
+func marshal(v any) []byte {
+	text, err := rawjson.Marshal(v)
+	if err != nil { // impossible: strings, numbers and JSON text
+		panic(err)
+	}
+	return text
 }

@@ -1,10 +1,6 @@
 package openai
 
-import (
-	"net/http"
-
-	"github.com/lingserve/lingserve/web/wire/frame"
-)
+import "net/http"
 
 // Error is an error as OpenAI's clients know it.
 type Error struct {
@@ -31,24 +27,23 @@ func (e *Error) Type() string {
 	return "invalid_request_error"
 }
 
-// AppendJSON appends {"error":{"message","type","param","code"}}.
-func (e *Error) AppendJSON(dst []byte) []byte {
-	dst = append(dst, `{"error":{"message":`...)
-	dst = frame.Quote(dst, e.Message)
-	dst = append(dst, `,"type":"`...)
-	dst = append(dst, e.Type()...)
-	dst = append(dst, `","param":`...)
-	dst = appendOptional(dst, e.Param)
-	dst = append(dst, `,"code":`...)
-	dst = appendOptional(dst, e.Code)
-	return append(dst, "}}"...)
+// MarshalJSON returns {"error":{"message","type","param","code"}}.
+func (e *Error) MarshalJSON() ([]byte, error) {
+	type body struct {
+		Message string  `json:"message"`
+		Type    string  `json:"type"`
+		Param   *string `json:"param"`
+		Code    *string `json:"code"`
+	}
+	return marshal(map[string]body{"error": {e.Message, e.Type(), optional(e.Param), optional(e.Code)}}), nil
 }
 
-func appendOptional(dst []byte, text string) []byte {
-	if text == "" {
-		return append(dst, "null"...)
+// optional returns nil for an empty string.
+func optional(s string) *string {
+	if s == "" {
+		return nil
 	}
-	return frame.Quote(dst, text)
+	return &s
 }
 
 // refuse is the error of a member that does not fit. Its message says which, since clients show no more than that.

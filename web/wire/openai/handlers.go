@@ -51,7 +51,7 @@ func (h Handlers) PostCompletion(w http.ResponseWriter, r *http.Request) *wire.P
 	wire.SetRun(w.Header(), of.ID)
 	w.Header().Set("X-Request-Id", of.ID)
 	head := Head{ID: of.ID, Model: c.Model, Created: of.Began.Unix()}
-	// The client can come back to the run only by its key. Without one, nobody wants the run when the connection is gone.
+	// The client can come back to the run only by its key. Without one, the run ends with the connection.
 	v := &wire.View{Format: frame.SSE, Kind: wire.StreamOpenAI, CancelOnDisconnect: q.Key == ""}
 	if !c.Stream {
 		return h.complete(w, r, of, v, head)
@@ -160,7 +160,7 @@ func write(w http.ResponseWriter, p *wire.Problem, e *Error) {
 		h.Set("X-Request-Id", run.NewID())
 	}
 	p.Head(w, "application/json")
-	_, _ = w.Write(append(e.AppendJSON(nil), '\n')) // the client may have gone away
+	_, _ = w.Write(append(marshal(e), '\n')) // the client may have gone away
 }
 
 // errorOf is a problem as OpenAI's clients know it: the members of c have other names than those of a run's request.
@@ -286,7 +286,7 @@ func (h Handlers) complete(w http.ResponseWriter, r *http.Request, run *run.Run,
 		}
 	}
 	f.Complete()
-	o, document, beside := run.Result()
+	o, document, reserved := run.Result()
 	end := endOf(o)
 	switch {
 	case end.Err != nil && begun:
@@ -299,7 +299,7 @@ func (h Handlers) complete(w http.ResponseWriter, r *http.Request, run *run.Run,
 	if wire.IsEmpty(document) && run.Of.Agent != "" {
 		document = []byte(`""`)
 	}
-	body := AppendCompletion(nil, head, document, beside, end)
+	body := Completion(head, document, reserved, end)
 	if !begun {
 		h.Send(w, r, http.StatusOK, "application/json", body)
 	} else if _, err := out.Write(body); err != nil {

@@ -20,11 +20,11 @@ type Model struct {
 }
 
 // models are the models that can be used: those that are configured, the default, and what the workflows name at this moment; and
-// behind them the agents and workflows, which take a model's place for OpenAI's clients. It has what somebody may use.
+// behind them the agents and workflows, which take a model's place for OpenAI's clients. It has what the caller may use.
 func (h Handlers) models(p access.Principal) (list []Model) {
 	first := adapter.Links(h.Model)[0]
 	add := func(name, owner string, first bool) {
-		// Nobody knows when a model was made; clients of this shape want a number.
+		// Nothing says when a model was made, but these clients need a number.
 		list = append(list, Model{name, "model", h.Began.Unix(), owner, first})
 	}
 	for _, name := range h.Runs.ListModels() {

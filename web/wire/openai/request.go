@@ -79,7 +79,7 @@ type reader struct {
 	q Request
 }
 
-// text reads a member that is a string; ok is false where there is none.
+// text reads a member that is a string; ok is false if it is missing.
 func (r *reader) text(members map[string]json.RawMessage, at, name string) (text string, ok bool) {
 	raw, ok := members[name]
 	if ok {
@@ -352,8 +352,8 @@ func (r *reader) part(at string, raw json.RawMessage, role string) (p adapter.Pa
 	return p
 }
 
-// Conversation splits the messages into what the caller instructs, what was said before, and what is said now. The error is that of
-// messages that do not end with the user's.
+// Conversation splits the messages into instructions, earlier messages and the new message. The error is that of messages that do not end
+// with the user's.
 func (q *Request) Conversation() (instructions string, before []adapter.Message, now adapter.Message, err *Error) {
 	last := len(q.Messages) - 1
 	if now = q.Messages[last]; now.Role != adapter.User {

@@ -155,8 +155,8 @@ func FuzzRead(f *testing.F) {
 			t.Fatal(q, err)
 		}
 		if err != nil {
-			if !json.Valid(err.AppendJSON(nil)) || err.Message == "" {
-				t.Errorf("%s", err.AppendJSON(nil))
+			if err.Message == "" {
+				t.Error(err)
 			}
 			return
 		}

@@ -2,7 +2,6 @@ package openai
 
 import (
 	"bytes"
-	"hash/maphash"
 
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
@@ -13,19 +12,18 @@ import (
 // Stream writes a run's events as chunks of one completion. It implements [github.com/lingserve/lingserve/web/wire/frame.Encoder] and its
 // Opener, and belongs to one stream.
 type Stream struct {
-	end  func() End
-	text linear.Writer
-	said bool // there is a document, or a text
+	end   func() End
+	text  linear.Writer
+	begun bool // there is a document, or a text
 
-	head, rest []byte // what stands around the delta of each chunk
-	choiceless []byte // the beginning of the chunk that has the usage
-	thinking   []byte // the uri of the last thought
-	thoughts   map[string]*told
-	cited      map[string]bool // uris of sources
-	buf        []byte
-	usage      bool
-	isText     bool
-	over       bool
+	first, last []byte // the text of a chunk before its delta, and after its finish reason
+	usage       []byte // the text of the chunk with the usage before that; nil if the client does not want it
+	reasoning   map[string]*reasoning
+	thinking    *reasoning      // the newest
+	cited       map[string]bool // uris of citations
+	buf         []byte
+	isText      bool
+	over        bool
 }
 
 // Shape is what is known of a run's document before it comes.
@@ -36,66 +34,46 @@ type Shape struct {
 
 // NewStream returns a stream. usage says that it ends with the usage. end is called once, when the run has ended.
 func NewStream(h Head, usage bool, of Shape, end func() End) *Stream {
-	s := &Stream{end: end, usage: usage, isText: of.Text}
+	s := &Stream{end: end, isText: of.Text, last: []byte("}]}\n\n"), reasoning: map[string]*reasoning{}, cited: map[string]bool{}}
 	for _, root := range of.Roots {
 		s.text.Expect(root)
 	}
-	s.choiceless = h.appendTo([]byte("data: "), "chat.completion.chunk")
-	s.head = append(bytes.Clone(s.choiceless), `,"choices":[{"index":0,"delta":{`...)
-	s.rest = []byte(`]}` + "\n\n")
+	heading := marshal(h.of("chat.completion.chunk"))
+	heading = append([]byte("data: "), heading[:len(heading)-1]...)
+	s.first = append(bytes.Clone(heading), `,"choices":[{"index":0,"delta":{`...)
 	if usage {
-		s.rest = []byte(`],"usage":null}` + "\n\n")
+		s.last = []byte(`}],"usage":null}` + "\n\n")
+		s.usage = append(heading, `,"choices":[],"usage":`...)
 	}
 	return s
 }
 
-// Open says who speaks.
+// Open appends the chunk with the role.
 func (s *Stream) Open(dst []byte) []byte {
-	return s.chunk(dst, func(dst []byte) []byte { return append(dst, `"role":"assistant","content":"","refusal":null`...) }, "")
+	return s.endChunk(append(append(dst, s.first...), `"role":"assistant","content":"","refusal":null`...), "null")
 }
 
 // Over implements frame.Encoder.
 func (s *Stream) Over() bool { return s.over }
 
-// chunk appends a chunk with what delta appends, and a finish reason; "" is none.
-func (s *Stream) chunk(dst []byte, delta func([]byte) []byte, finish string) []byte {
-	dst = append(dst, s.head...)
-	if delta != nil {
-		dst = delta(dst)
-	}
-	return s.tail(dst, finish)
-}
-
-func (s *Stream) tail(dst []byte, finish string) []byte {
-	dst = append(dst, `},"logprobs":null,"finish_reason":`...)
-	dst = append(appendOptional(dst, finish), '}')
-	return append(dst, s.rest...)
+// endChunk appends what follows the delta of a chunk. finish is the JSON of the reason.
+func (s *Stream) endChunk(dst []byte, finish string) []byte {
+	dst = append(append(dst, `},"logprobs":null,"finish_reason":`...), finish...)
+	return append(dst, s.last...)
 }
 
 // Append implements frame.Encoder.
 func (s *Stream) Append(dst []byte, e tube.Event) []byte {
 	switch e.Kind {
 	case tube.Append, tube.Set:
-		if isThought(e.URI) {
-			return s.thought(dst, e)
-		}
-		if e.Kind == tube.Set && isCitation(e.URI) {
-			return s.citation(dst, string(e.URI), e.Value)
-		}
-		if e.Kind == tube.Set && isCitation(string(e.URI)+"/") { // of a snapshot
-			for n, value := range rawjson.Members(e.Value) {
-				dst = s.citation(dst, string(e.URI)+"/"+n, value)
-			}
-			return dst
-		}
 		if jsonuri.Reserved(e.URI) {
-			return dst // calls of tools that the server has run: a client would run them once more
+			return s.appendReserved(dst, e)
 		}
 		d := jsonuri.Delta{URI: e.URI, Value: e.Value}
 		if e.Kind == tube.Set {
 			d.Op = jsonuri.Set
 		}
-		s.said = true
+		s.begun = true
 		s.text.Apply(d)
 	case tube.Done:
 		s.text.Done(e.URI)
@@ -106,94 +84,90 @@ func (s *Stream) Append(dst []byte, e tube.Event) []byte {
 		return dst
 	}
 	s.buf = s.text.AppendText(s.buf[:0])
-	dst = s.content(dst)
+	dst = s.appendContent(dst)
 	if s.text.Err() != nil {
-		return s.finish(dst) // what the run goes on with cannot be told here
+		return s.finish(dst) // what follows cannot be written
 	}
 	return dst
 }
 
-// content appends a chunk of what is in buf.
-func (s *Stream) content(dst []byte) []byte {
+// appendReserved appends reasoning and citations. Calls of tools are left out: the server has made them, and clients would make them again.
+func (s *Stream) appendReserved(dst []byte, e tube.Event) []byte {
+	if isReasoning(e.URI) {
+		return s.appendReasoning(dst, e)
+	}
+	switch uri := string(e.URI); {
+	case e.Kind == tube.Append:
+	case isCitation(uri):
+		return s.appendCitation(dst, uri, e.Value)
+	case isCitation(uri + "/"): // of a snapshot
+		for n, value := range rawjson.Members(e.Value) {
+			dst = s.appendCitation(dst, uri+"/"+n, value)
+		}
+	}
+	return dst
+}
+
+// appendContent appends a chunk of what is in buf.
+func (s *Stream) appendContent(dst []byte) []byte {
 	if len(s.buf) == 0 {
 		return dst
 	}
-	dst = append(dst, s.head...)
-	dst = append(dst, `"content":"`...)
+	dst = append(append(dst, s.first...), `"content":"`...)
 	dst = jsonuri.AppendEscaped(dst, s.buf)
-	dst = append(dst, '"')
-	return s.tail(dst, "")
+	return s.endChunk(append(dst, '"'), "null")
 }
 
-// citation appends a chunk with a source, once: a snapshot has those that were told before.
-func (s *Stream) citation(dst []byte, uri string, value []byte) []byte {
-	s.buf = appendAnnotation(s.buf[:0], value)
-	if len(s.buf) == 0 || s.cited[uri] {
+// appendCitation appends a chunk with a citation, once: a snapshot repeats it.
+func (s *Stream) appendCitation(dst []byte, uri string, value []byte) []byte {
+	a, ok := annotationOf(value)
+	if !ok || s.cited[uri] {
 		return dst
-	}
-	if s.cited == nil {
-		s.cited = map[string]bool{}
 	}
 	s.cited[uri] = true
-	dst = append(dst, s.head...)
-	dst = append(dst, `"annotations":[`...)
-	dst = append(dst, s.buf...)
-	return s.tail(append(dst, ']'), "")
+	dst = append(append(dst, s.first...), `"annotations":`...)
+	return s.endChunk(append(dst, marshal([]annotation{a})...), "null")
 }
 
-// told is what was told of a bot's thoughts.
-type told struct {
-	bytes int
-	sum   maphash.Hash // of them
-	anew  bool         // a snapshot is about to tell them from the beginning
+// reasoning is the reasoning of one bot.
+type reasoning struct {
+	size int // bytes so far
+	skip int // bytes that a snapshot repeats
 }
 
-// thought appends a chunk of thoughts, under the names that clients know. What another bot thinks is another paragraph.
-func (s *Stream) thought(dst []byte, e tube.Event) []byte {
-	t := s.thoughts[string(e.URI)]
-	if t == nil {
-		if s.thoughts == nil {
-			s.thoughts = map[string]*told{}
-		}
-		t = new(told)
-		s.thoughts[string(e.URI)] = t
+// appendReasoning appends a chunk of reasoning, under both names that clients know. Another bot's reasoning is another paragraph, and so is
+// reasoning that begins again.
+func (s *Stream) appendReasoning(dst []byte, e tube.Event) []byte {
+	r := s.reasoning[string(e.URI)]
+	if r == nil {
+		r = new(reasoning)
+		s.reasoning[string(e.URI)] = r
 	}
 	if e.Kind == tube.Set { // null
-		t.anew = true
-		return dst
-	}
-	value, other := e.Value, false
-	if t.anew {
-		t.anew = false
-		if len(value) >= t.bytes && maphash.Bytes(t.sum.Seed(), value[:t.bytes]) == t.sum.Sum64() {
-			value = value[t.bytes:]
+		if e.Part {
+			r.skip, r.size = r.size, 0
 		} else {
-			t.sum.Reset()
-			t.bytes, other = 0, true
+			*r = reasoning{}
 		}
-	}
-	t.bytes += len(value)
-	t.sum.Write(value)
-	gap := s.thinking != nil && (other || !bytes.Equal(s.thinking, e.URI))
-	s.thinking = append(s.thinking[:0], e.URI...)
-	if len(value) == 0 {
 		return dst
 	}
-	dst = append(dst, s.head...)
-	for i, name := range reasoning {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(dst, '"')
-		dst = append(dst, name...)
-		dst = append(dst, `":"`...)
-		if gap {
+	newParagraph := s.thinking != nil && (s.thinking != r || r.size == 0 && r.skip == 0)
+	s.thinking = r
+	r.size += len(e.Value)
+	n := min(r.skip, len(e.Value))
+	r.skip -= n
+	text := e.Value[n:]
+	if len(text) == 0 {
+		return dst
+	}
+	dst = append(dst, s.first...)
+	for _, member := range [...]string{`"reasoning_content":"`, `,"reasoning":"`} {
+		if dst = append(dst, member...); newParagraph {
 			dst = append(dst, `\n\n`...)
 		}
-		dst = append(dst, value...)
-		dst = append(dst, '"')
+		dst = append(append(dst, text...), '"')
 	}
-	return s.tail(dst, "")
+	return s.endChunk(dst, "null")
 }
 
 // finish ends the stream.
@@ -201,9 +175,9 @@ func (s *Stream) finish(dst []byte) []byte {
 	s.over = true
 	end := s.end()
 	var err error
-	if s.said || !s.isText {
+	if s.begun || !s.isText {
 		s.buf, err = s.text.Close(s.buf[:0])
-		dst = s.content(dst)
+		dst = s.appendContent(dst)
 	}
 	if err != nil && end.Err == nil {
 		end.Err = &Error{
@@ -212,22 +186,12 @@ func (s *Stream) finish(dst []byte) []byte {
 		}
 	}
 	if end.Err != nil {
-		dst = append(dst, "data: "...)
-		dst = end.Err.AppendJSON(dst)
-		return append(dst, "\n\n"...)
+		return append(append(append(dst, "data: "...), marshal(end.Err)...), "\n\n"...)
 	}
-	dst = s.chunk(dst, nil, end.Finish)
-	if s.usage {
-		dst = append(dst, s.choiceless...)
-		dst = append(dst, `,"choices":[],"usage":`...)
-		dst = appendUsage(dst, end.Usage)
+	dst = s.endChunk(append(dst, s.first...), `"`+end.Finish+`"`)
+	if s.usage != nil {
+		dst = append(append(dst, s.usage...), marshal(usageOf(end.Usage))...)
 		dst = append(dst, "}\n\n"...)
 	}
 	return append(dst, "data: [DONE]\n\n"...)
-}
-
-// isThought says whether a bot's thinking stands at a uri.
-func isThought(uri []byte) bool {
-	rest, ok := bytes.CutSuffix(uri, []byte("$reasoning_context"))
-	return ok && (len(rest) == 0 || rest[len(rest)-1] == '/' && !bytes.HasSuffix(rest, []byte(`\/`)))
 }

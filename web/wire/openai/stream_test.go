@@ -29,6 +29,11 @@ func set(uri, value string) tube.Event {
 	return tube.Event{Kind: tube.Set, URI: []byte(uri), Value: []byte(value)}
 }
 
+func part(e tube.Event) tube.Event {
+	e.Part = true
+	return e
+}
+
 var over = tube.Event{Kind: tube.Named, Name: "finished", Value: []byte(`{"status":"completed"}`)}
 
 // write writes a stream of these events.
@@ -91,7 +96,7 @@ func TestARunWithoutADocumentIsAnEmptyTextOrAnEmptyObject(t *testing.T) {
 func TestASnapshotTellsNoThoughtTwice(t *testing.T) {
 	got := write(openai.NewStream(head, false, openai.Shape{Text: true}, completed),
 		grow("$reasoning_context", "one "), grow("", "a"),
-		set("", "null"), grow("", "ab"), set("$reasoning_context", "null"), grow("$reasoning_context", "one two"), grow("$reasoning_context", " three"),
+		set("", "null"), grow("", "ab"), part(set("$reasoning_context", "null")), part(grow("$reasoning_context", "one two")), grow("$reasoning_context", " three"),
 		grow("b/$reasoning_context", "other"), over)
 	if d := cmp.Diff([]string{"one ", "two", " three", "\n\nother"}, deltas(t, got, "reasoning_content")); d != "" {
 		t.Error(d)
@@ -240,7 +245,7 @@ func TestAStreamAndAnAnswerHaveTheSameContent(t *testing.T) {
 				}
 			}
 		}
-		if err := json.Unmarshal(openai.AppendCompletion(nil, head, document, beside, completed()), &whole); err != nil {
+		if err := json.Unmarshal(openai.Completion(head, document, beside, completed()), &whole); err != nil {
 			t.Fatal(err)
 		}
 		var streamed strings.Builder

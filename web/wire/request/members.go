@@ -50,7 +50,7 @@ func Chain(names string) string {
 // AboutFiles is the input of a user who sends files and no text.
 const AboutFiles = "What is this?"
 
-// Input reads the input of a run. A list of parts is its text, with the images and files beside it.
+// Input reads the input of a run. A list of parts is its text, and the images and files become those of the run.
 func (d *Decoder) Input(q *run.Request, pointer string, raw json.RawMessage) {
 	if q.Input = raw; raw[0] == '[' {
 		q.Input, _ = json.Marshal(cmp.Or(d.Parts(q, pointer, raw), AboutFiles))

@@ -12,8 +12,8 @@ const (
 	entryMedia     = "media"     // a list of keptMedia
 )
 
-// maxBeside is how many of each a reply may have.
-const maxBeside = 512
+// maxExtras is how many of each a reply may have.
+const maxExtras = 512
 
 // keptMedia is an image or a sound of a model's. What was data is a blob of the tape, as text.
 type keptMedia struct {
@@ -23,13 +23,13 @@ type keptMedia struct {
 	Bytes  int    `json:"bytes,omitempty"`
 }
 
-// beside keeps the sources and media of a chunk, and hands them on.
-func (r *run) beside(rep *reply, c *adapter.Chunk) {
-	if c.Citation != nil && len(rep.citations) < maxBeside {
+// beside adds the sources and media of a chunk, and sends them to the reader.
+func (r *run) addExtras(rep *reply, c *adapter.Chunk) {
+	if c.Citation != nil && len(rep.citations) < maxExtras {
 		rep.citations = append(rep.citations, *c.Citation)
 		r.emit(turn.Event{Kind: turn.CitationEvent, Citation: c.Citation})
 	}
-	if c.Media == nil || len(rep.media) == maxBeside {
+	if c.Media == nil || len(rep.media) == maxExtras {
 		return
 	}
 	kept := keptMedia{Type: c.Media.Type, URL: c.Media.URL}
@@ -46,8 +46,8 @@ func (r *run) beside(rep *reply, c *adapter.Chunk) {
 	r.emit(turn.Event{Kind: turn.MediaEvent, Media: c.Media})
 }
 
-// besideEntries are the entries of what stands beside a reply's text.
-func (r *reply) besideEntries() (entries []tape.Entry) {
+// extraEntries returns the entries of a reply's sources and media.
+func (r *reply) extraEntries() (entries []tape.Entry) {
 	if len(r.citations) > 0 {
 		entries = append(entries, tape.NewEvent(entryCitations, r.citations))
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/lingserve/lingserve/tube"
 )
 
-// maxBeside is how many sources, and how many images and sounds, a bot may have.
-const maxBeside = 512
+// maxExtras is how many sources, and how many images and sounds, a bot may have.
+const maxExtras = 512
 
 // What [Env].Keep fails with where a medium is larger than one may be, and where the data are none.
 var (
@@ -27,17 +27,17 @@ type madeMedia struct {
 	Bytes int    `json:"bytes,omitempty"`
 }
 
-// beside sends the sources, images and sounds of a chunk: $citations/N and $media/N below the bot's root.
-func (i *inference) beside(chunk *adapter.Chunk) error {
+// sendExtras sends the sources, images and sounds of a chunk: $citations/N and $media/N below the bot's root.
+func (i *inference) sendExtras(chunk *adapter.Chunk) error {
 	b := i.bot
-	if c := chunk.Citation; c != nil && b.cited < maxBeside {
-		if err := i.sendBeside("$citations", b.cited, c); err != nil {
+	if c := chunk.Citation; c != nil && b.cited < maxExtras {
+		if err := i.sendExtra("$citations", b.cited, c); err != nil {
 			return err
 		}
 		b.cited++
 	}
 	m := chunk.Media
-	if m == nil || b.media == maxBeside {
+	if m == nil || b.media == maxExtras {
 		return nil
 	}
 	made := madeMedia{Type: m.Type, URL: m.URL}
@@ -55,7 +55,7 @@ func (i *inference) beside(chunk *adapter.Chunk) error {
 		}
 		made.URL, made.Bytes = url, len(data)
 	}
-	if err := i.sendBeside("$media", b.media, made); err != nil {
+	if err := i.sendExtra("$media", b.media, made); err != nil {
 		return err
 	}
 	b.media++
@@ -76,7 +76,7 @@ func MediaFailure(err error) *Failure {
 	return f
 }
 
-func (i *inference) sendBeside(name string, n int, value any) error {
+func (i *inference) sendExtra(name string, n int, value any) error {
 	text, err := rawjson.Marshal(value)
 	if err != nil {
 		return nil // strings and numbers: cannot be

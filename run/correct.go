@@ -1,4 +1,4 @@
-package transcript
+package run
 
 import (
 	"encoding/json"
@@ -25,27 +25,27 @@ var null = []byte("null")
 
 func numbered(name string, number int) string { return name + "/" + strconv.Itoa(number) }
 
-// resume makes a new writer go on behind what a turn has told.
-func (w *Writer) resume(t *agent.Told) {
-	w.calls = map[string]int{}
+// resume makes a new transcript continue behind what its turn has written.
+func (w *transcript) resume(t *agent.Told) {
+	w.open = map[string]int{}
 	for i, c := range t.Calls {
 		if _, there := t.Results[i]; !there {
-			w.calls[c.ID] = i
+			w.open[c.ID] = i
 		}
 		w.size += len(c.Name) + len(c.Arguments) + len(t.Results[i])
 	}
-	w.told, w.last, w.cited, w.made = len(t.Calls), len(t.Calls)-1, t.Citations, t.Media
-	w.wrote, w.line = t.Text != "", strings.HasSuffix(t.Text, "\n")
+	w.calls, w.lastCall, w.citations, w.images = len(t.Calls), len(t.Calls)-1, t.Citations, t.Media
+	w.hasText, w.newline = t.Text != "", strings.HasSuffix(t.Text, "\n")
 	w.size += len(t.Text) + len(t.Reasoning)
 }
 
-// TakeBack makes the document of a tube what the tape has told: the process that wrote it may have stopped before a reply got to the tape, or
-// between the tape and the tube. It returns the uris at which something will be gone, "" for the root, and what sends the events.
-func TakeBack(t *tube.Tube, told agent.Told) (parts []string, send func()) {
+// correctDocument makes the document of a tube that of the tape: the process that wrote both may have stopped before a reply got to the tape, or
+// between the tape and the tube. It returns the uris at which something will be removed, "" for the root, and a function that sends the events.
+func correctDocument(t *tube.Tube, told agent.Told) (parts []string, send func()) {
 	document, reserved := t.Snapshot(true)
 	var values map[string]json.RawMessage
 	_ = json.Unmarshal(reserved, &values)
-	var b takeBack
+	var b correction
 	b.text("", document, told.Text)
 	b.text(reasoningURI, values[reasoningURI], told.Reasoning)
 	calls, results := list(values[toolsURI]), list(values[resultsURI])
@@ -84,17 +84,17 @@ func TakeBack(t *tube.Tube, told agent.Told) (parts []string, send func()) {
 	}
 }
 
-// takeBack collects events, and where something is gone by them.
-type takeBack struct {
+// correction collects events, and where something is gone by them.
+type correction struct {
 	events []tube.Event
 	parts  []string
 }
 
-func (b *takeBack) set(uri string, value []byte) {
+func (b *correction) set(uri string, value []byte) {
 	b.events = append(b.events, tube.Event{Kind: tube.Set, URI: []byte(uri), Value: value})
 }
 
-func (b *takeBack) remove(uri string, number int, value json.RawMessage) {
+func (b *correction) remove(uri string, number int, value json.RawMessage) {
 	if value == nil || string(value) == "null" {
 		return
 	}
@@ -103,7 +103,7 @@ func (b *takeBack) remove(uri string, number int, value json.RawMessage) {
 }
 
 // text makes a value that is shown the text that was told.
-func (b *takeBack) text(uri string, shown json.RawMessage, told string) {
+func (b *correction) text(uri string, shown json.RawMessage, told string) {
 	var text string
 	_ = json.Unmarshal(shown, &text) // no text is none
 	rest, longer := strings.CutPrefix(told, text)

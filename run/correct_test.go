@@ -1,4 +1,4 @@
-package transcript_test
+package run
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
-	"github.com/lingserve/lingserve/run/transcript"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tube"
@@ -26,11 +25,11 @@ import (
 const turnID = "t-resumed"
 
 // model answers by what stands in the conversation.
-type model struct{}
+type scriptedModel struct{}
 
-func (model) Model(string) (adapter.Model, error) { return model{}, nil }
+func (scriptedModel) Model(string) (adapter.Model, error) { return scriptedModel{}, nil }
 
-func (model) Stream(_ context.Context, r adapter.Request) iter.Seq2[adapter.Chunk, error] {
+func (scriptedModel) Stream(_ context.Context, r adapter.Request) iter.Seq2[adapter.Chunk, error] {
 	call := func(i int, id, name, text string) adapter.Chunk {
 		return adapter.Chunk{ToolCall: &adapter.ToolCall{Index: i, ID: id, Name: name, Arguments: `{"text":"` + text + `"}`}}
 	}
@@ -59,7 +58,7 @@ func (model) Stream(_ context.Context, r adapter.Request) iter.Seq2[adapter.Chun
 }
 
 // store notes how long the tube was at each append.
-type store struct {
+type countingTapes struct {
 	*tape.Memory
 	tube    *tube.Tube
 	lengths []appended
@@ -67,7 +66,7 @@ type store struct {
 
 type appended struct{ entries, events int }
 
-func (s *store) Append(ctx context.Context, name string, b tape.Batch) (int64, error) {
+func (s *countingTapes) Append(ctx context.Context, name string, b tape.Batch) (int64, error) {
 	before := 0
 	if len(s.lengths) > 0 {
 		before = s.lengths[len(s.lengths)-1].entries
@@ -79,14 +78,14 @@ func (s *store) Append(ctx context.Context, name string, b tape.Batch) (int64, e
 // process is one that runs the turn.
 type process struct {
 	dir   string
-	store *store
+	store *countingTapes
 	m     *ling.Manager
 }
 
 func newProcess(t *testing.T, dir string) *process {
-	m := ling.New(t.Context(), bot.Config{}, &ling.Options{Models: model{}})
+	m := ling.New(t.Context(), bot.Config{}, &ling.Options{Models: scriptedModel{}})
 	t.Cleanup(func() { m.Cancel(nil) })
-	return &process{dir, &store{Memory: tape.NewMemory(nil), tube: m.Tube()}, m}
+	return &process{dir, &countingTapes{Memory: tape.NewMemory(nil), tube: m.Tube()}, m}
 }
 
 // run runs the turn, or goes on with it.
@@ -101,7 +100,7 @@ func (p *process) run(t *testing.T, told *agent.Told) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := agent.New(agent.Options{Models: model{}, Store: p.store, Tools: tools, Bare: true, Instructions: "x"})
+	a, err := agent.New(agent.Options{Models: scriptedModel{}, Store: p.store, Tools: tools, Bare: true, Instructions: "x"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,11 +108,14 @@ func (p *process) run(t *testing.T, told *agent.Told) {
 	if err := f.Register(agent.Name, a); err != nil {
 		t.Fatal(err)
 	}
-	w := transcript.New(transcript.Options{Manager: p.m, Name: "a", MaxBytes: 1 << 20, Told: told, TooLarge: func() { t.Error("too large") }})
+	w := &transcript{manager: p.m, agent: "a", maxBytes: 1 << 20, tooLarge: func() { t.Error("too large") }}
+	if told != nil {
+		w.resume(told)
+	}
 	e := &turn.Envelope{SessionID: "s", Content: "go", Extra: map[string]any{turn.ExtraResumed: true}}
 	if _, err := f.Process(t.Context(), e, turn.WithID(turnID), turn.WithSink(func(e turn.Event, err error) {
 		if err == nil {
-			w.Take(e)
+			w.write(e)
 		}
 	})); err != nil {
 		t.Fatal(err)
@@ -163,8 +165,8 @@ func TestDocumentOfAResumedTurnIsThatOfAnUndisturbedOne(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				parts := takeBack(next.m.Tube(), told)
-				if again := takeBack(next.m.Tube(), told); len(again) > 0 {
+				parts := correct(next.m.Tube(), told)
+				if again := correct(next.m.Tube(), told); len(again) > 0 {
 					t.Errorf("taken back once more: %q", again)
 				}
 				next.run(t, &told)
@@ -188,13 +190,13 @@ func values(t *testing.T, reserved []byte) string {
 	return string(text)
 }
 
-func takeBack(t *tube.Tube, told agent.Told) []string {
-	parts, send := transcript.TakeBack(t, told)
+func correct(t *tube.Tube, told agent.Told) []string {
+	parts, send := correctDocument(t, told)
 	send()
 	return parts
 }
 
-func TestTakeBackRemovesWhatTheTapeDoesNotHave(t *testing.T) {
+func TestCorrectDocumentRemovesWhatTheTapeDoesNotHave(t *testing.T) {
 	calls := []tool.Call{{ID: "c1", Name: "a", Arguments: json.RawMessage(`{}`)}, {ID: "c2", Name: "b", Arguments: json.RawMessage(`{"x":`)}}
 	shown := [][2]string{
 		{"", `"Hello wor"`},
@@ -247,7 +249,7 @@ func TestTakeBackRemovesWhatTheTapeDoesNotHave(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if diff := cmp.Diff(test.parts, takeBack(tb, test.told)); diff != "" {
+			if diff := cmp.Diff(test.parts, correct(tb, test.told)); diff != "" {
 				t.Error(diff)
 			}
 			document, reserved := tb.Snapshot(true)
@@ -264,19 +266,19 @@ func sameJSON(t *testing.T, a, b string) bool {
 }
 
 // What the process could not tell any more, because it died between the tape and the tube, is told by the next.
-func TestTakeBackAddsWhatTheTapeHasAndReadersHaveNot(t *testing.T) {
+func TestCorrectDocumentAddsWhatTheTapeHasAndReadersHaveNot(t *testing.T) {
 	tb := tube.New("r", &tube.Options{Document: func() tube.Document { return new(jsonuri.Document) }})
 	told := agent.Told{
 		Text: "Hello", Calls: []tool.Call{{ID: "c1", Name: "a", Arguments: json.RawMessage(`{}`)}, {ID: "c2", Name: "a", Arguments: json.RawMessage(`{}`)}},
 		Results: map[int]json.RawMessage{0: json.RawMessage(`"one"`), 1: json.RawMessage("null")},
 	}
-	if parts := takeBack(tb, told); len(parts) > 0 {
+	if parts := correct(tb, told); len(parts) > 0 {
 		t.Errorf("%q", parts)
 	}
 	without := told
 	without.Results = nil
-	transcript.TakeBack(tb, without) // a process that ran the call again has died before readers saw the result
-	transcript.TakeBack(tb, told)
+	correctDocument(tb, without) // a process that ran the call again has died before readers saw the result
+	correctDocument(tb, told)
 	document, reserved := tb.Snapshot(true)
 	if string(document) != `"Hello"` || !strings.Contains(string(reserved), `"$tool_results":{"0":"one","1":null}`) {
 		t.Errorf("%s %s", document, reserved)

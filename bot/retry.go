@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/schema"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
@@ -24,10 +25,10 @@ const (
 	// Retry asks the same model once more, with what is wrong in the message. The second answer takes the place of the first:
 	// when it begins, and not before, what the first wrote is set to null, which is the whole of the bot's root where nothing
 	// of others stands, and each member that it named otherwise. Where no second answer begins, the first stays. Deltas are
-	// sent as they come; listeners, and readers of Done events, are told of values only when an answer stays. It is of use
+	// sent as they come; listeners, and readers of Done events, get values only when an answer stays. It is of use
 	// for [JSON] alone.
 	Retry OnInvalid = "retry"
-	// Fail makes an answer that does not fit the bot's error. It stays; but as with Retry, listeners are told of its values only
+	// Fail makes an answer that does not fit the bot's error. It stays; but as with Retry, listeners get its values only
 	// when it is certain to fit.
 	Fail OnInvalid = "fail"
 	// RetryThenFail is Retry, with Fail for the answer that stays.
@@ -48,7 +49,7 @@ func (o OnInvalid) Strict() OnInvalid {
 	return Fail
 }
 
-// Bounds of what the model is told of its first answer, in bytes.
+// Bounds of what the model gets back of its first answer, in bytes.
 const (
 	maxEcho       = 64 << 10 // of a document
 	maxEchoText   = 4 << 10  // of text without one
@@ -57,8 +58,8 @@ const (
 
 var errUnmet = errors.New("bot: the model waits for tools")
 
-// again asks once more where the first answer, or its failure, makes that worth while, and returns the answer that stays.
-func (b *ChatBot) again(first *inference, m Message, failure error) (*inference, error) {
+// retry asks once more where the first answer, or its failure, makes that worth while, and returns the answer that stays.
+func (b *ChatBot) retry(first *inference, m Message, failure error) (*inference, error) {
 	missing := errors.Is(failure, jsonuri.ErrNoDocument) || errors.Is(failure, errUnmet)
 	misfit := failure == nil && !first.fits()
 	if b.config.format() != JSON || b.byHand.Load() || !missing && !misfit {
@@ -93,7 +94,7 @@ func (b *ChatBot) again(first *inference, m Message, failure error) (*inference,
 	return first, nil
 }
 
-// renew gives the next inference a context of its own, since that of the last one may be canceled.
+// renew gives the next inference a new context, since that of the last one may be canceled.
 func (b *ChatBot) renew() (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(b.traced(b.env.Context))
 	b.mu.Lock()
@@ -122,7 +123,7 @@ func (i *inference) misfit() *Failure {
 	if len(i.invalid) > 1 {
 		found := make([]string, len(i.invalid))
 		for k, v := range i.invalid {
-			found[k] = fmt.Sprintf("%s: %s", cmp.Or(pointer(Pointer(i.bot.root), v.at), "the whole document"), v.message)
+			found[k] = fmt.Sprintf("%s: %s", cmp.Or(Pointer(i.bot.root)+schema.Pointer(v.at), "the whole document"), v.message)
 		}
 		f.Message = misfitMessage + strings.Join(found, "; ")
 		if len(found) == maxViolations {
@@ -205,8 +206,8 @@ func (o *output) empty(value json.RawMessage) {
 	}
 }
 
-// replace makes room for an answer in place of another bot's, or of the bot's last one: it takes back what there is at the root, unless
-// somebody else writes there.
+// replace makes room for an answer in place of another bot's, or of the bot's last one: it takes back what is at the root, unless
+// another bot writes there.
 func (o *output) replace() {
 	if b := o.bot; b.env.Alone != nil {
 		b.env.Alone(b, func(here json.RawMessage) bool {
@@ -264,8 +265,8 @@ func (o *output) reset(value json.RawMessage, uris ...[]byte) {
 	}
 }
 
-// tell tells the listeners of a document that stays what they would have been told while it came.
-func (o *output) tell(value json.RawMessage) error {
+// emitValues gives the listeners the values of a document that stays, which they would have got while it came.
+func (o *output) emitValues(value json.RawMessage) error {
 	h := jsonuri.Handler{}
 	o.listen(&h)
 	if o.bot.config.Done {

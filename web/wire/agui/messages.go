@@ -1,0 +1,419 @@
+package agui
+
+import (
+	"bytes"
+	"encoding/json"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/wire/frame"
+)
+
+// messages writes the conversation of a run: messages of text and of reasoning, and calls of tools.
+type messages struct {
+	run   string
+	old   bool               // the client takes no reasoning
+	texts []*jsonuri.Pattern // where bots write text
+	count int                // of messages
+
+	streams map[string]*stream // by the uri of the text, reserved ones included
+	parents map[string]string  // the message that calls belong to, by the root of the bot
+	calls   map[string]call    // without a result, by the model's id
+	sent    map[string]bool    // ids of calls and results that the client has
+
+	record   bool
+	recorded []*message
+	byID     map[string]*message
+}
+
+// call is a call as the client has it.
+type call struct {
+	id        string
+	arguments json.RawMessage
+}
+
+// stream is a text that the client gets as one or more messages.
+type stream struct {
+	reasoning bool
+	id        string // of the newest message
+	open      bool
+	size      int // bytes of the text so far
+	skip      int // bytes that come a second time
+}
+
+// message is a message of the run that is stored for a client that rejoins.
+type message struct {
+	Message
+	text []byte // escaped
+}
+
+func newMessages(r Run) messages {
+	m := messages{
+		run: r.Of, old: r.Old, streams: map[string]*stream{}, parents: map[string]string{}, calls: map[string]call{},
+		sent: map[string]bool{}, byID: map[string]*message{},
+	}
+	for _, b := range r.Bots {
+		if p, err := jsonuri.CompilePattern(b.Root); err == nil && b.Text {
+			m.texts = append(m.texts, p)
+		}
+	}
+	return m
+}
+
+// stream returns the stream of the text at a uri; nil if the value there is no message.
+func (m *messages) stream(uri []byte) *stream {
+	s := m.streams[string(uri)]
+	if s == nil && (len(uri) == 0 || slices.ContainsFunc(m.texts, func(p *jsonuri.Pattern) bool { return p.Match(uri) })) {
+		s = new(stream)
+		m.streams[string(uri)] = s
+	}
+	return s
+}
+
+// appendText appends what is written to the document, if it is a message.
+func (m *messages) appendText(dst []byte, e tube.Event) []byte {
+	s := m.stream(e.URI)
+	switch {
+	case s == nil:
+		return dst
+	case e.Kind == tube.Append:
+		return m.write(dst, s, e.URI, e.Value)
+	}
+	return m.restart(dst, s, e.Part)
+}
+
+// restart is for a text that begins again, in a snapshot or because it is written a second time.
+func (m *messages) restart(dst []byte, s *stream, inSnapshot bool) []byte {
+	if inSnapshot {
+		s.skip, s.size = s.size, 0
+		return dst
+	}
+	dst = m.end(dst, s)
+	*s = stream{reasoning: s.reasoning}
+	return dst
+}
+
+// write appends more of a text, in a new message if none is open. root is where the bot writes.
+func (m *messages) write(dst []byte, s *stream, root, text []byte) []byte {
+	s.size += len(text)
+	n := min(s.skip, len(text))
+	s.skip -= n
+	text = text[n:]
+	if !s.open && s.id != "" {
+		for bytes.HasPrefix(text, []byte(`\n`)) { // between the text before a call and the text after it
+			text = text[2:]
+		}
+	}
+	if len(text) == 0 {
+		return dst
+	}
+	role, kind := Assistant, textContent
+	if s.reasoning {
+		role, kind = Reasoning, reasoningContent
+	}
+	if !s.open {
+		s.open, s.id = true, m.newID()
+		if !s.reasoning {
+			m.parents[string(root)] = s.id
+		}
+		dst = s.start(dst)
+		m.store(Message{ID: s.id, Role: role})
+	}
+	if m.record {
+		stored := m.byID[s.id]
+		stored.text = append(stored.text, text...)
+	}
+	for len(text) > 0 {
+		var piece []byte
+		piece, text = cut(text, maxPiece)
+		dst = frame.End(content(frame.Text(frame.Begin(dst, kind), "messageId", s.id), "delta", piece))
+	}
+	return dst
+}
+
+// start appends the beginning of a message.
+func (s *stream) start(dst []byte) []byte {
+	if s.reasoning {
+		dst = frame.Chunk(dst, reasoningStart, "messageId", s.id)
+		return frame.Chunk(dst, reasoningOpen, "messageId", s.id, "role", Reasoning)
+	}
+	return frame.Chunk(dst, textStart, "messageId", s.id, "role", Assistant)
+}
+
+// end appends the end of a message.
+func (m *messages) end(dst []byte, s *stream) []byte {
+	if s == nil || !s.open {
+		return dst
+	}
+	s.open = false
+	if s.reasoning {
+		return frame.Chunk(frame.Chunk(dst, reasoningClose, "messageId", s.id), reasoningEnd, "messageId", s.id)
+	}
+	return frame.Chunk(dst, textEnd, "messageId", s.id)
+}
+
+func (m *messages) newID() string {
+	m.count++
+	return m.run + ":m" + strconv.Itoa(m.count)
+}
+
+// store records a message, if messages are recorded.
+func (m *messages) store(msg Message) *message {
+	stored := &message{Message: msg}
+	if m.record {
+		m.recorded = append(m.recorded, stored)
+		m.byID[msg.ID] = stored
+	}
+	return stored
+}
+
+// complete is for a text that is complete.
+func (m *messages) complete(dst, uri []byte) []byte { return m.end(dst, m.streams[string(uri)]) }
+
+// catchUp appends the rest of the texts in a snapshot of the document.
+func (m *messages) catchUp(dst []byte, d *jsonuri.Document) []byte {
+	if len(m.texts) == 0 {
+		return dst
+	}
+	for uri, value := range d.Walk {
+		if value[0] != '"' || uri == "" {
+			continue
+		}
+		if s := m.stream([]byte(uri)); s != nil && s.size < len(value)-2 {
+			s.skip = 0
+			dst = m.write(dst, s, []byte(uri), value[1+s.size:len(value)-1])
+		}
+	}
+	return dst
+}
+
+const reasoningSegment = "$reasoning_context"
+
+// appendReserved appends what an event with a reserved uri says: reasoning, calls and results.
+func (m *messages) appendReserved(dst, root, reserved []byte, e tube.Event) []byte {
+	name, number, below := bytes.Cut(reserved, []byte("/"))
+	switch string(name) {
+	case reasoningSegment:
+		if !below {
+			return m.appendReasoning(dst, e)
+		}
+	case "$tools":
+		if e.Kind == tube.Set {
+			for number, value := range numbered(string(number), e.Value) {
+				dst = m.appendCall(dst, root, number, value)
+			}
+		}
+	case "$tool_results":
+		value := e.Value
+		if e.Kind == tube.Append {
+			value = append(append([]byte{'"'}, e.Value...), '"')
+		}
+		if e.Kind == tube.Set || e.Kind == tube.Append && below {
+			for number, value := range numbered(string(number), value) {
+				dst = m.appendResult(dst, root, number, value)
+			}
+		}
+	}
+	return dst
+}
+
+// numbered yields a value with its number, or if there is no number, the members of a snapshot in the order of theirs.
+func numbered(number string, value json.RawMessage) iter.Seq2[string, json.RawMessage] {
+	return func(yield func(string, json.RawMessage) bool) {
+		if number != "" {
+			yield(number, value)
+			return
+		}
+		var all map[string]json.RawMessage
+		_ = json.Unmarshal(value, &all) // anything but an object has no members
+		names := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+			if len(a) != len(b) {
+				return len(a) - len(b)
+			}
+			return bytes.Compare([]byte(a), []byte(b))
+		})
+		for _, name := range names {
+			if !yield(name, all[name]) {
+				return
+			}
+		}
+	}
+}
+
+// appendReasoning appends the reasoning of a model.
+func (m *messages) appendReasoning(dst []byte, e tube.Event) []byte {
+	if m.old {
+		return dst
+	}
+	s := m.streams[string(e.URI)]
+	if s == nil {
+		s = &stream{reasoning: true}
+		m.streams[string(e.URI)] = s
+	}
+	switch e.Kind {
+	case tube.Append:
+		return m.write(dst, s, nil, e.Value)
+	case tube.Set:
+		return m.restart(dst, s, e.Part)
+	}
+	return m.end(dst, s)
+}
+
+// callID is our id of a call. The model may use its own id again in another answer, and clients join calls with the same id.
+func (m *messages) callID(root []byte, number string) string {
+	return m.run + ":" + jsonuri.Join(string(root), number)
+}
+
+// appendCall appends a call, after the messages before it.
+func (m *messages) appendCall(dst, root []byte, number string, value []byte) []byte {
+	var c struct {
+		ID        string          `json:"id"`
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+	}
+	id := m.callID(root, number)
+	if m.sent[id] || json.Unmarshal(value, &c) != nil {
+		return dst
+	}
+	m.sent[id], m.calls[c.ID] = true, call{id, c.Arguments}
+	dst = m.end(dst, m.streams[string(root)])
+	dst = m.end(dst, m.streams[jsonuri.Join(string(root), reasoningSegment)])
+	parent := m.parents[string(root)]
+	if parent == "" {
+		parent = m.newID()
+		m.parents[string(root)] = parent
+	}
+	arguments := plainText(c.Arguments)
+	if m.record {
+		stored := m.byID[parent]
+		if stored == nil {
+			stored = m.store(Message{ID: parent, Role: Assistant})
+		}
+		stored.Calls = append(stored.Calls, Call{ID: id, Name: c.Name, Arguments: arguments})
+	}
+	dst = frame.Chunk(dst, callStart, "toolCallId", id, "toolCallName", c.Name, "parentMessageId", parent)
+	for rest := jsonuri.AppendEscaped(nil, arguments); len(rest) > 0; {
+		var piece []byte
+		piece, rest = cut(rest, maxPiece)
+		dst = frame.End(content(frame.Text(frame.Begin(dst, callArgs), "toolCallId", id), "delta", piece))
+	}
+	return frame.Chunk(dst, callEnd, "toolCallId", id)
+}
+
+// failedCall is the result of a call that failed. The tool's own words are for the model.
+const failedCall = `{"error":"the call has failed"}`
+
+// appendResult appends the result of a call.
+func (m *messages) appendResult(dst, root []byte, number string, value []byte) []byte {
+	of := m.callID(root, number)
+	id := of + ":result"
+	if m.sent[id] {
+		return dst
+	}
+	m.sent[id] = true
+	delete(m.parents, string(root))
+	maps.DeleteFunc(m.calls, func(_ string, c call) bool { return c.id == of })
+	text := plainText(value)
+	if string(value) == "null" {
+		text = failedCall
+	}
+	escaped, _ := cut(jsonuri.AppendEscaped(nil, text), maxValue)
+	m.store(Message{ID: id, Role: Tool, Call: of}).text = escaped
+	dst = frame.Texts(frame.Begin(dst, callResult), "messageId", id, "toolCallId", of)
+	return frame.End(frame.Text(content(dst, "content", escaped), "role", Tool))
+}
+
+// close ends all messages.
+func (m *messages) close(dst []byte) []byte {
+	for _, s := range m.openStreams() {
+		dst = m.end(dst, s)
+	}
+	return dst
+}
+
+// reopen starts the open messages for a client that has their text so far.
+func (m *messages) reopen(dst []byte) []byte {
+	for _, s := range m.openStreams() {
+		dst = s.start(dst)
+	}
+	return dst
+}
+
+// openStreams returns the streams that have an open message, by uri.
+func (m *messages) openStreams() (list []*stream) {
+	for _, uri := range slices.Sorted(maps.Keys(m.streams)) {
+		if s := m.streams[uri]; s.open {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// appendSnapshot appends the messages before the run and its own, without the oldest if they are too large for one event.
+func (m *messages) appendSnapshot(dst []byte, before []Message) []byte {
+	var all []*message
+	for _, msg := range before {
+		if !m.old || msg.Role != Reasoning {
+			all = append(all, &message{msg, jsonuri.AppendEscaped(nil, msg.Text)})
+		}
+	}
+	all = append(all, m.recorded...)
+	m.record, m.recorded, m.byID = false, nil, nil
+	texts := make([][]byte, len(all))
+	first, size := len(all), 0
+	for i, msg := range slices.Backward(all) {
+		texts[i] = msg.marshal()
+		if size += len(texts[i]); size > maxValue && first < len(all) {
+			break
+		}
+		first = i
+	}
+	dst = append(frame.Key(frame.Begin(dst, messagesSnapshot), "messages"), '[')
+	dst = append(dst, bytes.Join(texts[first:], []byte(","))...)
+	return frame.End(append(dst, ']'))
+}
+
+// marshal returns the message as JSON. A text that is too large for an event is cut off.
+func (m *message) marshal() []byte {
+	type function struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+	}
+	type toolCall struct {
+		ID       string   `json:"id"`
+		Type     string   `json:"type"`
+		Function function `json:"function"`
+	}
+	var v struct {
+		ID      string          `json:"id"`
+		Role    string          `json:"role"`
+		Content json.RawMessage `json:"content,omitempty"`
+		Call    string          `json:"toolCallId,omitempty"`
+		Calls   []toolCall      `json:"toolCalls,omitempty"`
+	}
+	quote := func(escaped []byte) json.RawMessage {
+		head, _ := cut(escaped, maxValue/2)
+		return slices.Concat([]byte{'"'}, head, []byte{'"'})
+	}
+	v.ID, v.Role, v.Call = m.ID, m.Role, m.Call
+	if len(m.text) > 0 || m.Role != Assistant {
+		v.Content = quote(m.text)
+	}
+	for _, c := range m.Calls {
+		v.Calls = append(v.Calls, toolCall{c.ID, "function", function{c.Name, quote(jsonuri.AppendEscaped(nil, c.Arguments))}})
+	}
+	return marshal(v)
+}
+
+// plainText returns the value of a JSON string, and any other value as JSON.
+func plainText(value json.RawMessage) string {
+	var s string
+	if len(value) > 0 && value[0] == '"' && json.Unmarshal(value, &s) == nil {
+		return s
+	}
+	return string(value)
+}

@@ -37,7 +37,7 @@ func TestHostileYAMLIsRefused(t *testing.T) {
 		{"many words", strings.Repeat("- a\n", 60000), "the file has too many values, or its aliases expand to too many; expected at most 50000"},
 		{"many bytes", strings.Repeat("#", yaml.MaxBytes+1), "the file has 262145 bytes; expected at most 262144"},
 		{"texts that aliases multiply", "a: &a '" + strings.Repeat("x", 200_000) + "'\ninput: {enum: [" + strings.Repeat("*a, ", 2000) + "1]}", "the file has too many values, or its aliases expand to too many; expected at most 50000"},
-		{"templates that aliases multiply", "bots:\n  a:\n    history:\n    - &h {role: user, content: '" + strings.Repeat("{{ input.x }}", 200) + "'}\n" + strings.Repeat("    - *h\n", 500), "content: the workflow's texts are too long; expected at most 1048576 bytes in total"},
+		{"templates that aliases multiply", "bots:\n  a:\n    history:\n    - &h {role: user, content: '" + "{{ input.x }}" + strings.Repeat("x", 2600) + "'}\n" + strings.Repeat("    - *h\n", 500), "content: the workflow's texts are too long; expected at most 1048576 bytes in total"},
 		{"patterns of many segments", "bots: {a: {}, b: {on: '" + strings.Repeat("*/", 10_000) + "*', root: '" + strings.Repeat("a/", 10_000) + "a'}}", "on: expected a pattern of at most 64 segments, got 10001"},
 		{"many bots", "bots:\n" + numbered("  b%d: {root: r%d}\n", 101), "bots: expected at most 100 bots, got 101"},
 		{"a schema that is its own part", "input: {allOf: [{$ref: '#'}], properties: {a: {$ref: '#'}}}\nbots: {a: {}}", ""},

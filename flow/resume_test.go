@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 
 	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tube"
@@ -211,7 +212,7 @@ func TestARunGoesOnWhereverItIsLost(t *testing.T) {
 			if slices.Contains(ended, "outline") && count["section"] != 3-sections {
 				t.Errorf("%s: %d sections had ended, and %d were written", what, sections, count["section"])
 			}
-			if i%3 > 0 {
+			if i%longtest.Times(12, 3) > 0 {
 				continue
 			}
 			for j, at := range stopsOf(t, m, at) { // and once more

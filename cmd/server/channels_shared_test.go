@@ -401,7 +401,7 @@ func TestChannelsOfReplicas(t *testing.T) {
 	})
 	t.Run("what a replica has accepted that dies is answered by the other", func(t *testing.T) { // CL-02, CH-74, CH-170, CH-192
 		// CH-58: its callback has refused one reply, which waits in the outbox.
-		p.backend.back.Then(fakecallback.Step{Status: http.StatusServiceUnavailable, RetryAfter: "300"})
+		p.backend.back.Then(fakecallback.Step{Status: http.StatusServiceUnavailable, RetryAfter: "60"})
 		if status, answer := p.backend.say(a, "h-0", "hello"); status != http.StatusAccepted {
 			t.Fatalf("got %d %v", status, answer)
 		}

@@ -91,7 +91,10 @@ func addSettings(set *pflag.FlagSet, settings *config.Flags) {
 func flagError(cmd *cobra.Command, err error) error {
 	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		name := e.GetSpecifiedName()
-		if e.GetSpecifiedShortnames() != "" {
+		if short := e.GetSpecifiedShortnames(); short != "" {
+			if long, _, _ := strings.Cut(short, "="); cmd.Flags().Lookup(long) != nil {
+				return usagef("unknown flag -%s; did you mean --%s?", name, long)
+			}
 			return usagef("unknown flag -%s", name)
 		}
 		if why := config.Removed(name); why != "" {

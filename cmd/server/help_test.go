@@ -86,6 +86,7 @@ func TestAWrongCommandLineIsOneLine(t *testing.T) {
 		"run x --input {":                `lingserve run: --input: invalid JSON: unexpected end of JSON input; see lingserve help run`,
 		"run x -i a=b -i c":              `lingserve run: --input: expected one whole input, or NAME=TEXT for each property; do not mix them; see lingserve help run`,
 		"serve --adr :80":                `lingserve serve: unknown flag --adr; did you mean --addr? See lingserve help serve`,
+		"serve -addr :80":                `lingserve serve: unknown flag -a; did you mean --addr? See lingserve help serve`,
 		"serve now":                      `lingserve serve: unexpected argument "now"; see lingserve help serve`,
 		"serve --engine postgres": `lingserve serve: --engine is no setting any more; sessions and runs are in one database: set database (--database) ` +
 			`to sqlite:FILE, postgres://user:password@host:5432/database (which replicas share), or memory; see lingserve help serve`,

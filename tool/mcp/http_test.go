@@ -172,7 +172,7 @@ func TestHTTPServersThatDoNotWork(t *testing.T) { // AG-65
 			before := heap()
 			bad, good := over(t, h), serveHTTP(t)
 			bad.Name, bad.times = "bad", patient
-			bad.times.connect = 300 * time.Millisecond // not one of them lets the handshake succeed
+			bad.times.connect = 100 * time.Millisecond // not one of them lets the handshake succeed
 			c, log := connect(t, bad, good)
 			until(t, "the good one is ready", func() bool { return c.Status()[1].State == Ready })
 			until(t, "the bad one was tried twice", func() bool { return strings.Count(log.String(), "MCP server is away") >= 2 })

@@ -303,47 +303,6 @@ func numberStep(sub, c byte) (uint8, bool) {
 	return sub, false
 }
 
-// readString reads more of a string or key from b[i] on, gives a string's content out, and returns where to go on: before
-// an escape or a character that goes on behind b.
-func (p *Parser) readString(b []byte, i int) int {
-	start, n, want := i, 1, ""
-	for n > 0 && want == "" {
-		if i < len(b) && plainByte[b[i]] {
-			i = skipPlain(b, i)
-		}
-		if i == len(b) || b[i] == '"' {
-			break
-		}
-		p.escKey = p.escKey || b[i] == '\\'
-		if n, want = scanUnit(b[i:], false); want == "" {
-			i += n
-		}
-	}
-	text := b[start:i]
-	switch {
-	case !p.inKey && len(text) > 0:
-		p.content(text)
-	case p.inKey && len(p.carry)+len(text) > p.maxKey:
-		p.err = &LimitError{Limit: "key", Max: int64(p.maxKey), Offset: p.base + int64(start-len(p.carry)+p.maxKey)}
-		return i
-	case p.inKey:
-		p.carry = append(p.carry, text...)
-	}
-	switch {
-	case want != "":
-		return p.fail(i+n, b, want)
-	case i == len(b) || b[i] != '"':
-		return i
-	case p.inKey:
-		p.member(p.carry, p.escKey)
-		p.state = stColon
-	default:
-		p.closeString()
-		p.afterValue()
-	}
-	return i + 1
-}
-
 // closeStrict ends the input: what is missing is an error.
 func (p *Parser) closeStrict() {
 	want := p.expects()

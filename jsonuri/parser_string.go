@@ -45,10 +45,8 @@ func hexValue(c byte) byte {
 	switch {
 	case c >= '0' && c <= '9':
 		return c - '0'
-	case c >= 'a' && c <= 'f':
-		return c - 'a' + 10
-	case c >= 'A' && c <= 'F':
-		return c - 'A' + 10
+	case c|0x20 >= 'a' && c|0x20 <= 'f': // of both cases
+		return c | 0x20 - 'a' + 10
 	}
 	return 0xFF
 }
@@ -60,6 +58,9 @@ func hexDigitsIn(b []byte, i, end int) int {
 	}
 	return i
 }
+
+// shortEscape has the characters that are an escape behind a backslash by themselves.
+var shortEscape = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
 
 // scanUnit returns the length of the escape or character that b, inside a string, begins with: the unit that a delta is
 // never cut in. The escapes of a surrogate pair are one. n is 0 where it goes on behind b, which is the end of the input if
@@ -74,7 +75,7 @@ func scanUnit(b []byte, end bool) (n int, want string) {
 		return 1, ""
 	case len(b) == 1:
 		return 0, ""
-	case strings.IndexByte(`"\/bfnrt`, b[1]) >= 0:
+	case shortEscape[b[1]]:
 		return 2, ""
 	case b[1] != 'u':
 		return 1, `an escape: one of "\/bfnrtu`
@@ -193,4 +194,49 @@ func AppendEscaped[T string | []byte](dst []byte, s T) []byte {
 		i += n
 	}
 	return dst
+}
+
+// readString reads more of a string or key from b[i] on, gives a string's content out, and returns where to go on: before
+// an escape or a character that goes on behind b.
+func (p *Parser) readString(b []byte, i int) int {
+	start, n, want := i, 1, ""
+	for n > 0 && want == "" {
+		if i < len(b) && plainByte[b[i]] {
+			i = skipPlain(b, i+1)
+		}
+		if i == len(b) || b[i] == '"' {
+			break
+		}
+		if _, size := utf8.DecodeRune(b[i:]); size > 1 { // as most often
+			i += size
+			continue
+		}
+		p.escKey = p.escKey || b[i] == '\\'
+		if n, want = scanUnit(b[i:], false); want == "" {
+			i += n
+		}
+	}
+	text := b[start:i]
+	switch {
+	case !p.inKey && len(text) > 0:
+		p.content(text)
+	case p.inKey && len(p.carry)+len(text) > p.maxKey:
+		p.err = &LimitError{Limit: "key", Max: int64(p.maxKey), Offset: p.base + int64(start-len(p.carry)+p.maxKey)}
+		return i
+	case p.inKey:
+		p.carry = append(p.carry, text...)
+	}
+	switch {
+	case want != "":
+		return p.fail(i+n, b, want)
+	case i == len(b) || b[i] != '"':
+		return i
+	case p.inKey:
+		p.member(p.carry, p.escKey)
+		p.state = stColon
+	default:
+		p.closeString()
+		p.afterValue()
+	}
+	return i + 1
 }

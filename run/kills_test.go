@@ -330,7 +330,7 @@ func TestRunsAndTurnsOutliveTheirServers(t *testing.T) {
 		for _, kind := range []string{"book", "turn"} {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				workspace := t.TempDir()
-				for i := range longtest.Times(15, 100) {
+				for i := range longtest.Times(15, 250) {
 					random := rand.New(rand.NewPCG(uint64(i), uint64(replicas)))
 					synctest.Test(t, func(t *testing.T) {
 						l := newLibrary(t, workspace, replicas)

@@ -53,7 +53,7 @@ func (p Principal) Operates() bool {
 	return !p.Unknown() && p.Name != local && p.Role >= tool.Operator
 }
 
-// Runs reports whether the principal may run a workflow. "" is one that the request itself brings, which could be any.
+// Runs reports whether the principal may run a workflow. "" is a workflow that the request itself defines.
 func (p Principal) Runs(workflow string) bool { return p.may(workflows, workflow) }
 
 // Asks says whether the principal may ask an agent.

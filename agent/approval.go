@@ -67,7 +67,7 @@ type Answer struct {
 	Session, Turn string
 	ID            string // of the question
 	Approve       bool
-	Nobody        bool   // no person can decide, for the reason; this is a denial
+	NoPerson      bool   // no person can decide, as Reason says: the answer is a denial
 	Reason        string // for a denial, told to the model
 	Remember      bool   // also approve later calls of the tool in this session
 	By            string // who, for the tape
@@ -270,7 +270,7 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 	}
 	select {
 	case answer := <-asked.answer:
-		if answer.Nobody {
+		if answer.NoPerson {
 			return tool.Decision{}, r.unattended(asked.Question, s, answer.Reason)
 		}
 		return tool.Decision{Approved: answer.Approve, Reason: answer.Reason}, r.decided(asked.Question, answer, "", s)

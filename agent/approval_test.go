@@ -65,7 +65,7 @@ func TestACallThatAsksRunsWithApprovalAlone(t *testing.T) {
 			`{"call":"c1","tool":"echo","decision":"deny","reason":"no answer came in time"}`, `{"call":"c1","decision":"deny","reason":"timeout"}`, 5 * time.Minute,
 		},
 		"this conversation has no approver": {
-			&Answer{Nobody: true, Approve: true}, `{"error":{"kind":"denied","message":"the call was not run: this conversation has no approver"}}`,
+			&Answer{NoPerson: true, Approve: true}, `{"error":{"kind":"denied","message":"the call was not run: this conversation has no approver"}}`,
 			`{"call":"c1","tool":"echo","decision":"deny","reason":"this conversation has no approver"}`, `{"call":"c1","decision":"deny","reason":"unattended"}`, time.Second,
 		},
 	} {

@@ -283,7 +283,7 @@ func TestResumedCallRunsOrHasAnUnknownOutcome(t *testing.T) {
 		"an approved idempotent call":              {before: []tool.Option{always, tool.WithIdempotent()}, answer: &Answer{Approve: true}, cut: "event approval", want: `"send did it"`, ran: 1},
 		"a denied call":                            {before: []tool.Option{always}, answer: &Answer{Reason: "no", By: "ann"}, cut: "event approval", want: `{"error":{"kind":"denied","message":"a person denied the call: no"}}`},
 		"a denied call of a tool that is free now": {before: []tool.Option{always}, after: []tool.Option{}, answer: &Answer{Reason: "no", By: "ann"}, cut: "event approval", want: `{"error":{"kind":"denied","message":"a person denied the call: no"}}`},
-		"nobody could answer":                      {before: []tool.Option{always}, answer: &Answer{Nobody: true}, cut: "event approval", want: `{"error":{"kind":"denied","message":"the call was not run: this conversation has no approver"}}`},
+		"nobody could answer":                      {before: []tool.Option{always}, answer: &Answer{NoPerson: true}, cut: "event approval", want: `{"error":{"kind":"denied","message":"the call was not run: this conversation has no approver"}}`},
 		"a person lets it run again":               {cut: "call", ask: true, second: &Answer{Approve: true}, want: `"send did it"`, ran: 1, asked: 1},
 		"a person does not let it run again":       {cut: "call", ask: true, second: &Answer{}, want: unknownResult, asked: 1},
 		"nobody says whether it runs again":        {cut: "call", ask: true, want: unknownResult, asked: 1},

@@ -83,7 +83,7 @@ func (m *Machine) Err() error {
 }
 
 // Watch calls f for each transition from now on, in order, from the goroutine that makes it. Where transitions are made by
-// several goroutines at once, or by f itself, the one that came first notifies all watchers. A panic in f goes to whoever made the
+// several goroutines at once, or by f itself, the first of them notifies all watchers. A panic in f reaches the goroutine that made the
 // transition, when all watchers were told.
 func (m *Machine) Watch(f func(Transition)) {
 	m.mu.Lock()

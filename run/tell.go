@@ -131,7 +131,7 @@ func (a *agentRun) onEvent(e turn.Event, err error) {
 		}
 	case isQuestion && a.spec.Unattended: // no person can answer it (AG-40): the caller gets the document after the end
 		_ = a.s.o.Agents.Answer(context.Background(), agent.Answer{ // an answer that came before is as good
-			Turn: a.spec.ID, ID: q.ID, Nobody: true, Role: tool.Admin,
+			Turn: a.spec.ID, ID: q.ID, NoPerson: true, Role: tool.Admin,
 		})
 	}
 }

@@ -109,6 +109,9 @@ func (s *Server) Failure(status int, r Report) *adapter.Error {
 		if r.Param == "" || r.Param == "messages" { // else it is a setting that was refused
 			e.Refused, e.Notice = true, "The model's server refused this message. Please write it in another way, or without its files."
 		}
+		if says == saysImages {
+			e.Refused, e.Notice = true, "The model cannot read such images or files. Please send the message without them."
+		}
 	}
 	e.Message = strings.Replace(cmp.Or(says, e.Message), "%", s.Name(), 1)
 	return e

@@ -83,3 +83,16 @@ func FuzzReport(f *testing.F) {
 		}
 	})
 }
+
+// DV-01: the author of a message learns that its images were refused, and can send it without them.
+func TestTheAuthorLearnsThatImagesAreRefused(t *testing.T) {
+	for _, body := range []string{
+		`{"error":{"message":"this model does not support images","param":"messages"}}`,
+		`{"error":{"message":"image_url is only supported by certain models","param":"messages.[0].content.[1].type"}}`,
+	} {
+		e := server("key").Refused(&wire.Refusal{Status: 400, Body: []byte(body)})
+		if !e.Refused || e.Notice != "The model cannot read such images or files. Please send the message without them." {
+			t.Errorf("%s: %v, %q", body, e.Refused, e.Notice)
+		}
+	}
+}

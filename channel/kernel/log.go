@@ -101,7 +101,7 @@ func (p *pass) startSpan(ctx context.Context) (inside context.Context, end func(
 		}
 		if p.err != nil {
 			span.SetStatus(codes.Error, "")
-			span.SetAttributes(attribute.String("error.type", "turn_failed")) // the span of the model's turn says of what
+			span.SetAttributes(attribute.String("error.type", "turn_failed")) // the span of the turn has the cause
 		}
 		span.End()
 	}

@@ -272,7 +272,7 @@ func (r *reply) deny(id, why string) {
 	r.mu.Lock()
 	r.denied[id] = why
 	r.mu.Unlock()
-	err := r.agent.o.Answer(r.ctx, agent.Answer{Turn: r.turn.ID, ID: id, Nobody: true, Reason: why, Role: tool.Admin})
+	err := r.agent.o.Answer(r.ctx, agent.Answer{Turn: r.turn.ID, ID: id, NoPerson: true, Reason: why, Role: tool.Admin})
 	if err != nil && !errors.Is(err, agent.ErrAnswered) && !errors.Is(err, agent.ErrNoQuestion) {
 		r.agent.log(r.ctx, r.turn, slog.LevelWarn, "cannot deny a call without an approver", slog.Any("error", err))
 	}

@@ -424,7 +424,7 @@ func TestDN_05_ACallWithLongArgumentsIsAskedAbout(t *testing.T) {
 			"Write `,approve q1` to approve, or `,deny q1` to deny." {
 		t.Errorf("asked %+v", q)
 	}
-	if len(answers) != 1 || !answers[0].Nobody || answers[0].ID != "q1" || answers[0].Reason != why {
+	if len(answers) != 1 || !answers[0].NoPerson || answers[0].ID != "q1" || answers[0].Reason != why {
 		t.Errorf("answered %+v", answers)
 	}
 }

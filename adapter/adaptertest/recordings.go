@@ -16,6 +16,7 @@ import (
 	"testing/iotest"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/longtest"
 )
 
 // recordings is where answers of real providers are kept, beside the project, as a test in a folder of an adapter sees it.
@@ -74,7 +75,7 @@ func (r *Recording) Transport() *Answering {
 }
 
 // Cuts are readers of the recorded body that give it in different pieces, by what they do: at once; in pieces of random length, as often as asked;
-// cut in two after each byte where it is short; and byte by byte where that does not take long.
+// cut in two where it is short, in the long form after each byte; and byte by byte where that does not take long.
 func (r *Recording) Cuts(random int) map[string]io.Reader {
 	whole := func() io.Reader { return bytes.NewReader(r.Body) }
 	readers := map[string]io.Reader{"whole": whole()}
@@ -82,7 +83,7 @@ func (r *Recording) Cuts(random int) map[string]io.Reader {
 		readers[fmt.Sprint("pieces of seed ", seed)] = &pieces{r.Body, rand.New(rand.NewPCG(seed, 2))}
 	}
 	if len(r.Body) < 4<<10 {
-		for at := range r.Body {
+		for at := 1; at < len(r.Body); at += longtest.Times(13, 1) {
 			readers[fmt.Sprintf("cut at %d", at)] = io.MultiReader(bytes.NewReader(r.Body[:at]), bytes.NewReader(r.Body[at:]))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
+	"github.com/lingserve/lingserve/internal/longtest"
 )
 
 // read is what an answer says, whatever its pieces are.
@@ -208,7 +209,7 @@ func TestRecordedAnswersAreReadAsAPlainReaderReadsThem(t *testing.T) {
 				return
 			}
 			want, content := readPlainly(t, rec.Body)
-			for name, from := range rec.Cuts(20) {
+			for name, from := range rec.Cuts(longtest.Times(2, 20)) {
 				got, msg := readOurs(t, rec.Asked.Model, &adaptertest.Answering{Type: "text/event-stream", Body: from}, adapter.Request{})
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("%s:\n%s", name, diff)

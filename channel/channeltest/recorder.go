@@ -52,11 +52,12 @@ func (r *Recorder) Dispatch(ctx context.Context, t *channel.Turn) (channel.Dispa
 	r.told = append(r.told, t.Context)
 	agent := r.Agent
 	r.mu.Unlock()
-	if agent == nil {
-		text, ok := strings.CutPrefix(t.Context.BodyForAgent, "say ")
-		agent = Says(map[bool]string{true: text, false: "ok"}[ok])
+	if agent != nil {
+		return agent.Dispatch(ctx, t)
 	}
-	return agent.Dispatch(ctx, t)
+	defer t.Queued() // the turns of a conversation answer one after the other, as those of an agent do
+	text, ok := strings.CutPrefix(t.Context.BodyForAgent, "say ")
+	return Says(map[bool]string{true: text, false: "ok"}[ok])(ctx, t)
 }
 
 // Decide implements [channel.Decider] with the agent, which has to be one.

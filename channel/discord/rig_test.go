@@ -167,10 +167,11 @@ func (r *rig) Dispatch(ctx context.Context, t *channel.Turn) (channel.DispatchRe
 	r.turns = append(r.turns, t.Context)
 	answer := r.answer
 	r.mu.Unlock()
-	t.Queued()
 	if answer != nil {
+		t.Queued()
 		return answer(ctx, t)
 	}
+	defer t.Queued() // the turns of a conversation answer one after the other, as those of an agent do
 	text, ok := strings.CutPrefix(t.Context.BodyForAgent, "say ")
 	if !ok {
 		text = "ok"

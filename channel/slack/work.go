@@ -62,6 +62,9 @@ func (d *delivery) setStatus(ctx context.Context, status string) error {
 }
 
 func (c *Channel) removeReaction(ctx context.Context, conversation, ts string) error {
+	if c.lacks("reactions:write") { // and so has added none
+		return nil
+	}
 	err := c.repeat(ctx, "reactions.remove", true, func(ctx context.Context) error {
 		return c.api.RemoveReactionContext(ctx, workReaction, slackgo.NewRefToMessage(conversation, ts))
 	})

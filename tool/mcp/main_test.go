@@ -104,9 +104,13 @@ var programs = map[string]func(){
 			case "initialize ":
 				fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", ask.ID, welcome)
 			case "tools/list ":
-				fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"echo","inputSchema":{"type":"object"}},{"name":"pid","inputSchema":{"type":"object"}}]}}`+"\n", ask.ID)
+				fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"echo","inputSchema":{"type":"object"}},{"name":"pid","inputSchema":{"type":"object"}},{"name":"close","inputSchema":{"type":"object"}}]}}`+"\n", ask.ID)
 			case "tools/call pid":
 				fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%d"}]}}`+"\n", ask.ID, os.Getpid())
+			case "tools/call close": // of its input, as one that ends does: what is written to it fails before its output ends
+				os.Stdin.Close()
+				fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`+"\n", ask.ID)
+				select {}
 			case "tools/call echo":
 				select {}
 			}

@@ -195,6 +195,22 @@ func TestAProgramIsKilledInTheMiddleOfACall(t *testing.T) { // AG-65
 	}
 }
 
+// What is written to a program that has ended may fail before the end of its output is seen.
+func TestAnEndThatAWriteNoticesIsLogged(t *testing.T) { // AG-65
+	c, log := connect(t, program(t, "full"))
+	ready(t, c)
+	if got := ask(t.Context(), c, "mcp.test.close", ``); got.Err != nil {
+		t.Fatal(got.Text())
+	}
+	if got := ask(t.Context(), c, "mcp.test.echo", ``); got.Err == nil || got.Err.Kind != tool.KindUnavailable {
+		t.Errorf("got %s", got.Text())
+	}
+	until(t, "another program is ready", func() bool { return strings.Count(log.String(), "MCP server is ready") > 1 })
+	if !strings.Contains(log.String(), "MCP program ended") {
+		t.Errorf("the log does not say that it ended: %s", log.String())
+	}
+}
+
 // alive says whether a process is there and runs.
 func alive(pid int) bool {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")

@@ -34,7 +34,7 @@ type process struct {
 	meter  meter
 	asked  atomic.Int64 // questions of the server that are not answered
 	stderr tail
-	left   atomic.Bool // it closed its output by itself
+	left   atomic.Bool // it closed its input or its output by itself
 
 	once    sync.Once
 	closing chan struct{}
@@ -175,7 +175,9 @@ func (p *process) Read(context.Context) (jsonrpc.Message, error) {
 			if p.closed() {
 				return nil, io.EOF
 			}
-			p.left.Store(errors.Is(err, io.EOF))
+			if errors.Is(err, io.EOF) {
+				p.left.Store(true)
+			}
 			return nil, err
 		}
 		if err := p.meter.count(len(line), 1); err != nil {
@@ -252,6 +254,10 @@ func (p *process) Write(ctx context.Context, msg jsonrpc.Message) error {
 	}()
 	n, err := p.in.Write(append(text, '\n'))
 	if err != nil && (n > 0 || ctx.Err() == nil) {
+		// Neither late nor closed here: the program ended, and this is seen before its output ends.
+		if !errors.Is(err, os.ErrDeadlineExceeded) && !p.closed() {
+			p.left.Store(true)
+		}
 		p.Close()
 	}
 	return err

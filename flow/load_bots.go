@@ -30,7 +30,7 @@ func (l *loader) bots(s *spec, root, n *yaml.Node) []fields {
 		if item := n.Items[i]; item.Kind != yaml.Null {
 			f = l.Fields(item, "bot "+key.Text, botFields...)
 		}
-		b := &botSpec{name: key.Text, at: key, format: bot.JSON, max: defaultMax}
+		b := &botSpec{step: step{name: key.Text}, at: key, format: bot.JSON, max: defaultMax}
 		if !validName(b.name) {
 			l.Errorf(key, "", "%q is not a valid name for a bot; expected %s", short(b.name), nameRule)
 		}
@@ -75,7 +75,7 @@ func (l *loader) bots(s *spec, root, n *yaml.Node) []fields {
 		if on := f["on"]; on != nil {
 			ok := false
 			b.on, ok = l.triggers(on)
-			b.unread, b.refused = !ok, !ok
+			b.unread = !ok
 		}
 		b.rootAt = key
 		if t, ok := l.Text(f["root"], "root"); ok {
@@ -228,7 +228,7 @@ func (l *loader) events(s *spec, n *yaml.Node) []fields {
 	var parts []fields
 	for _, item := range n.Items {
 		f := l.Fields(item, "an event", "on", "when", "send")
-		e := &eventSpec{unread: true}
+		e := &eventSpec{step: step{unread: true}}
 		if on := f["on"]; on != nil {
 			ok := false
 			e.on, ok = l.triggers(on)

@@ -3,7 +3,6 @@ package flow
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,12 +11,10 @@ import (
 	"github.com/lingserve/lingserve/internal/edits"
 )
 
-// template is text with variables, checked when it was loaded. Text without any is not parsed again and again.
+// template is text with variables, checked when it was loaded.
 type template struct {
-	literal string
-	parsed  *prompt.Template // nil: the text is literal
-	paths   [][]string       // that it reads
-	result  bool             // it reads the run's result, which costs something to have
+	*prompt.Template
+	result bool // it reads the run's result, which costs something to have
 }
 
 // scope says which variables a template may read.
@@ -137,8 +134,7 @@ func (t *trigger) check(path []string) string {
 // both numbers are 0 if that is not known.
 func compile(name, text string, condition bool, s *scope, report func(line, col int, message string)) *template {
 	source, shift := text, 0
-	switch {
-	case condition:
+	if condition {
 		for _, mark := range []string{"{{", "}}", "{%", "%}", "{#", "#}", "\n"} {
 			if strings.Contains(strings.TrimSpace(text), mark) {
 				report(0, 0, conditionForm)
@@ -150,8 +146,6 @@ func compile(name, text string, condition bool, s *scope, report func(line, col 
 			return nil
 		}
 		source, shift = "{% if "+strings.TrimRight(text, "\n")+" %}1{% endif %}", len("{% if ")
-	case !strings.Contains(text, "{{") && !strings.Contains(text, "{%") && !strings.Contains(text, "{#"):
-		return &template{literal: text}
 	}
 	parsed, err := prompt.Parse(name, source)
 	if err != nil {
@@ -162,67 +156,12 @@ func compile(name, text string, condition bool, s *scope, report func(line, col 
 		}
 		return nil
 	}
-	t := &template{parsed: parsed}
+	t := &template{Template: parsed}
 	for _, v := range parsed.Variables() {
 		if message := s.check(v.Path); message != "" {
 			report(v.Line, max(v.Column-shift, 1), message)
 		}
-		t.paths = append(t.paths, v.Path)
 		t.result = t.result || v.Path[0] == "result"
 	}
 	return t
-}
-
-// render fills in what the template reads and renders it. What a caller may leave out, and what a model may not have
-// written, is empty: vars is not changed, maps are copied where a name has to be added.
-func (t *template) render(budget *prompt.Budget, vars map[string]any) (string, error) {
-	if t.parsed == nil {
-		return t.literal, nil
-	}
-	return t.parsed.RenderWithin(budget, t.supplied(vars))
-}
-
-// supplied returns vars with all that the template reads.
-func (t *template) supplied(vars map[string]any) map[string]any {
-	full := maps.Clone(vars)
-	for _, path := range t.paths {
-		supply(full, path)
-	}
-	return full
-}
-
-// holds evaluates a condition. doubt is "", or says which comparison in it cannot be made.
-func (t *template) holds(budget *prompt.Budget, vars map[string]any) (holds bool, doubt string, err error) {
-	if t.parsed == nil {
-		return t.literal != "", "", nil
-	}
-	return t.parsed.Test(budget, t.supplied(vars))
-}
-
-// supply makes sure that path can be read from vars, which the caller owns.
-func supply(vars map[string]any, path []string) {
-	for i, name := range path {
-		next, ok := vars[name]
-		if !ok || next == nil {
-			if i == len(path)-1 {
-				vars[name] = nil
-				return
-			}
-			next = map[string]any{}
-		} else if m, ok := next.(map[string]any); ok {
-			if i == len(path)-1 {
-				return
-			}
-			if m == nil { // params that the request does not have
-				m = map[string]any{}
-			}
-			next = maps.Clone(m) // it may be read by another bot at the same time
-		}
-		m, ok := next.(map[string]any)
-		if !ok {
-			return // a list or a single value: the template finds nothing there by itself
-		}
-		vars[name] = m
-		vars = m
-	}
 }

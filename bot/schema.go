@@ -1,6 +1,7 @@
 package bot
 
 import (
+	"cmp"
 	"encoding/json"
 	"sync"
 
@@ -59,19 +60,12 @@ func compileSchema(text json.RawMessage) (compiledSchema, error) {
 // maxViolations is how many misfits of one document are reported. More would not help the reader.
 const maxViolations = 16
 
-// violation is a place where a document does not fit its schema.
-type violation struct {
-	at        []string // keys and indices from the document's root
-	message   string
-	unchecked bool // it is not known whether the document fits
-}
+// violation is a place where a document does not fit its schema, or where that is not known.
+type violation schema.Misfit
 
 // place is the place of the violation, in the words for a model.
 func (v violation) place() string {
-	if len(v.at) == 0 {
-		return "the whole document"
-	}
-	return schema.Pointer(v.at)
+	return cmp.Or(schema.Pointer(v.At), "the whole document")
 }
 
 const misfitMessage = "the output does not match its schema: "
@@ -79,24 +73,24 @@ const misfitMessage = "the output does not match its schema: "
 // failure is the violation as an error of the run's document.
 func (v violation) failure(root string) *Failure {
 	what := misfitMessage
-	if v.unchecked {
+	if v.Unchecked {
 		what = "the output was not checked against its schema: "
 	}
-	return &Failure{Code: CodeOutputInvalid, Message: what + v.message, Pointer: Pointer(root) + schema.Pointer(v.at)}
+	return &Failure{Code: CodeOutputInvalid, Message: what + v.Message, Pointer: Pointer(root) + schema.Pointer(v.At)}
 }
 
 // validate holds a document to a schema and returns the first violations, and behind them what was not checked.
 func validate(text, value json.RawMessage) []violation {
 	s, err := compileSchema(text)
 	if err != nil {
-		return []violation{{message: err.Error(), unchecked: true}}
+		return []violation{{Message: err.Error(), Unchecked: true}}
 	}
 	var found []violation
 	for _, m := range s.CheckText(value, maxViolations) {
-		found = append(found, violation{m.At, m.Message, m.Unchecked})
+		found = append(found, violation(m))
 	}
 	for _, message := range s.unchecked {
-		found = append(found, violation{message: message, unchecked: true})
+		found = append(found, violation{Message: message, Unchecked: true})
 	}
 	return found
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/rawjson"
@@ -198,14 +199,8 @@ func (c *calls) answered(r *adapter.ToolResult) *call {
 	return c.find(r.Index, r.ID)
 }
 
-// isJSON says whether text is JSON that a document takes.
-func isJSON(text []byte) bool {
-	p := jsonuri.NewParser(jsonuri.Handler{}, nil)
-	if _, err := p.Write(text); err != nil {
-		return false
-	}
-	return p.Close() == nil
-}
+// isJSON reports whether text is JSON that can be sent.
+func isJSON(text []byte) bool { return utf8.Valid(text) && json.Valid(text) }
 
 // named says which tools are meant, as far as a message has room.
 func named(list ...*call) string {

@@ -3,28 +3,22 @@ package bot
 import (
 	"cmp"
 	"encoding/json"
-	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/lingserve/lingserve/internal/schema"
 )
 
-// schemas are compiled once. A program has few of them; if there come more than are kept, all are compiled anew.
-var schemas struct {
-	sync.Mutex
-	compiled map[string]compiledSchema
-	bytes    int // of their texts
-}
+// schemas are compiled once. A program has few of them; large ones, of which what is made takes several times as much, are not stored.
+var schemas, _ = lru.New[string, compiledSchema](64)
+
+const maxSchema = 64 << 10
 
 // compiledSchema is a schema without the regular expressions that do not compile here.
 type compiledSchema struct {
 	*schema.Schema
 	unchecked []string // what is wrong with those
 }
-
-const (
-	maxSchemas     = 256
-	maxSchemaBytes = 4 << 20 // what is made of a text takes several times as much
-)
 
 // CheckSchema says what is wrong with a JSON Schema, if anything.
 func CheckSchema(text json.RawMessage) error {
@@ -40,21 +34,15 @@ func CheckForeignSchema(text json.RawMessage) error {
 }
 
 func compileSchema(text json.RawMessage) (compiledSchema, error) {
-	schemas.Lock()
-	defer schemas.Unlock()
-	if s, ok := schemas.compiled[string(text)]; ok {
+	if s, ok := schemas.Get(string(text)); ok {
 		return s, nil
 	}
 	s, unchecked, err := schema.CompileForeign(text)
-	if err != nil {
-		return compiledSchema{}, err
+	made := compiledSchema{s, unchecked}
+	if err == nil && len(text) <= maxSchema {
+		schemas.Add(string(text), made)
 	}
-	if schemas.compiled == nil || len(schemas.compiled) >= maxSchemas || schemas.bytes+len(text) > maxSchemaBytes {
-		schemas.compiled, schemas.bytes = map[string]compiledSchema{}, 0
-	}
-	schemas.compiled[string(text)] = compiledSchema{s, unchecked}
-	schemas.bytes += len(text)
-	return schemas.compiled[string(text)], nil
+	return made, err
 }
 
 // maxViolations is how many misfits of one document are reported. More would not help the reader.

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/bot"
-	"github.com/lingserve/lingserve/internal/edits"
 )
 
 // link finds out what starts what, and reports what cannot work: triggers that nothing fires, bots that wait for themselves
@@ -61,7 +60,7 @@ func (l *loader) sources(s *spec, index map[string]int, names []string, to liste
 	for _, n := range t.names {
 		i, ok := index[n.Text]
 		if !ok {
-			l.Errorf(n, "on", "unknown bot %q%s expected one of %s", short(n.Text), edits.DidYouMean(n.Text, names, ";"), list(names))
+			l.Errorf(n, "on", "%s", notOneOf("unknown bot", n.Text, names))
 			t.bots, t.sources = nil, nil
 			return
 		}

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/schema"
 	"github.com/lingserve/lingserve/internal/yaml"
 )
@@ -125,8 +123,8 @@ func (l *loader) model(n *yaml.Node) string {
 			l.Errorf(n, "model", "expected PROVIDER:MODEL, such as openai:gpt-4o-mini, or a list of models; got %q", short(t))
 			return
 		}
-		if len(l.providers) > 0 && !slices.Contains(l.providers, provider) {
-			l.Errorf(n, "model", "unknown provider %q%s expected one of %s", provider, edits.DidYouMean(provider, l.providers, ";"), list(l.providers))
+		if problem := notOneOf("unknown provider", provider, l.providers); problem != "" && len(l.providers) > 0 {
+			l.Errorf(n, "model", "%s", problem)
 			return
 		}
 		names = append(names, t)

@@ -312,25 +312,25 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 	if err != nil {
 		return nil, err
 	}
+	var failure error
+	render := func(t *template) (text string) {
+		if failure == nil {
+			text, failure = t.RenderLenient(r.templates, vars)
+		}
+		return text
+	}
 	text := r.input
 	if b.message != nil {
-		if text, err = b.message.RenderLenient(r.templates, vars); err != nil {
-			return c, err
-		}
+		text = render(b.message)
 	}
 	for _, p := range b.prompts {
-		rendered, err := p.RenderLenient(r.templates, vars)
-		if err != nil {
-			return c, err
-		}
-		c.AddSystem(rendered) // no template any more: it may have what users and models have written
+		c.AddSystem(render(p)) // no template any more: it may have what users and models have written
 	}
 	for _, h := range b.history {
-		rendered, err := h.text.RenderLenient(r.templates, vars)
-		if err != nil {
-			return c, err
-		}
-		c.AddHistory(adapter.Message{Role: h.role, Content: rendered})
+		c.AddHistory(adapter.Message{Role: h.role, Content: render(h.text)})
+	}
+	if failure != nil {
+		return c, failure
 	}
 	unfilter := func() {}
 	if b.filter != nil {

@@ -51,7 +51,7 @@ func (s *scope) check(path []string) string {
 		case "error":
 			return "the variable error exists only with on: {error: bot}"
 		}
-		return fmt.Sprintf("unknown variable %q%s expected one of %s", path[0], edits.DidYouMean(path[0], names, ";"), list(names))
+		return notOneOf("unknown variable", path[0], names)
 	}
 	if len(path) == 1 {
 		return ""
@@ -59,8 +59,8 @@ func (s *scope) check(path []string) string {
 	member := path[1]
 	switch path[0] {
 	case "input":
-		if known, closed := s.schema.names(); closed && !slices.Contains(known, member) {
-			return fmt.Sprintf("the input has no property %q%s expected one of %s", member, edits.DidYouMean(member, known, ";"), list(known))
+		if known, closed := s.schema.names(); closed {
+			return notOneOf("the input has no property", member, known)
 		}
 	case "event":
 		// What one of several triggers gives may be read; it is empty where another has fired.
@@ -78,15 +78,21 @@ func (s *scope) check(path []string) string {
 		}
 		return problem
 	case "error":
-		if known := []string{"code", "message", "bot"}; !slices.Contains(known, member) {
-			return fmt.Sprintf("error has no %q%s expected one of %s", member, edits.DidYouMean(member, known, ";"), list(known))
-		}
+		return notOneOf("error has no", member, []string{"code", "message", "bot"})
 	case "result":
-		if s.roots != nil && !slices.Contains(s.roots, member) {
-			return fmt.Sprintf("no bot writes below %q%s expected one of %s", member, edits.DidYouMean(member, s.roots, ";"), list(s.roots))
+		if s.roots != nil {
+			return notOneOf("no bot writes below", member, s.roots)
 		}
 	}
 	return ""
+}
+
+// notOneOf says that a name is none of the known ones, and returns "" if it is one.
+func notOneOf(what, name string, known []string) string {
+	if slices.Contains(known, name) {
+		return ""
+	}
+	return fmt.Sprintf("%s %q%s expected one of %s", what, short(name), edits.DidYouMean(name, known, ";"), list(known))
 }
 
 // String writes the trigger as in YAML.
@@ -110,12 +116,8 @@ func (t *trigger) check(path []string) string {
 	if t.pattern != nil {
 		known = []string{"uri", "value", "match", "bot"}
 	}
-	member := path[1]
-	if !slices.Contains(known, member) {
-		return fmt.Sprintf("event has no %q%s expected one of %s", member, edits.DidYouMean(member, known, ";"), list(known))
-	}
-	if member != "match" || len(path) == 2 {
-		return ""
+	if path[1] != "match" || len(path) == 2 || t.pattern == nil {
+		return notOneOf("event has no", path[1], known)
 	}
 	stars := t.stars()
 	if i, err := strconv.Atoi(path[2]); err == nil && 0 <= i && i < len(stars) {

@@ -55,7 +55,7 @@ func (b *ChatBot) ask(ctx context.Context, m Message) (*inference, error) {
 			i, failure = i.useTools(ctx)
 			continue
 		}
-		if i, failure = i.settle(failure); !i.worthRetry(failure) {
+		if i, failure = i.finalAnswer(failure); !i.worthRetry(failure) {
 			return i, failure
 		}
 		i, failure = i.retry(failure), nil
@@ -77,15 +77,15 @@ func (b *ChatBot) infer(previous *inference) *inference {
 	}
 	if i.out == nil {
 		i.out = newOutput(b)
-		i.out.begin = b.makeRoom(i.out, i.kept)
+		i.out.begin = b.onBegin(i.out, i.kept)
 	}
 	i.out.thoughts, i.out.pause = thoughts, thoughts
 	i.calls.out = i.out
 	return i
 }
 
-// makeRoom returns what takes back the answer that out's document replaces; nil if there is none.
-func (b *ChatBot) makeRoom(out *output, kept *inference) func() {
+// onBegin returns the function that retracts the answer that out's document replaces; nil if there is no such answer.
+func (b *ChatBot) onBegin(out *output, kept *inference) func() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	again, left := b.chats > 1, b.left
@@ -100,8 +100,8 @@ func (b *ChatBot) makeRoom(out *output, kept *inference) func() {
 	return nil
 }
 
-// settle returns the answer that stays: this one, with what it failed of, or the one before where this one has no document.
-func (i *inference) settle(failure error) (*inference, error) {
+// finalAnswer returns the answer that stays: this one, with what it failed of, or the one before where this one has no document.
+func (i *inference) finalAnswer(failure error) (*inference, error) {
 	unmet := errors.Is(failure, errUnmet)
 	none := failure == nil || unmet || noDocument(failure) || i.retried
 	if i.kept == nil || i.out.started || !none || i.bot.env.Context.Err() != nil {
@@ -432,7 +432,7 @@ func (i *inference) judge(ctx context.Context, failure error) error {
 	case i.bot.byHand.Load(), failure != nil && errors.Is(cause, errEnough):
 		return nil
 	case failure != nil && i.bot.env.Context.Err() != nil:
-		return cause // whatever the model did then
+		return cause // regardless of what the model did
 	case failure == nil && i.finish == adapter.FinishContentFilter:
 		return &Failure{Code: CodeOutputInvalid, Filtered: true, Message: "the provider's content filter stopped the answer"}
 	case failure == nil && i.finish == adapter.FinishRefusal && i.bot.config.format() != Text:

@@ -132,7 +132,7 @@ func (o *output) delta(d jsonuri.Delta) {
 	}
 }
 
-// start makes room for the document when it begins.
+// start retracts what the document replaces, when it begins.
 func (o *output) start() {
 	if !o.started && o.begin != nil {
 		o.begin()

@@ -22,7 +22,7 @@ func (i *inference) restart() error {
 	old.writes.close()
 	out.failure, out.thoughts, out.pause, out.begin = old.failure, old.thoughts, old.thoughts, old.begin
 	if old.started {
-		out.begin = func() { out.takeBack(old.begun, func(json.RawMessage) bool { return true }) }
+		out.begin = func() { out.retract(old.begun, func(json.RawMessage) bool { return true }) }
 	}
 	i.out, i.calls.out = out, out
 	return out.reader.write("</think>") // counts as a repair

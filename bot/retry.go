@@ -165,17 +165,17 @@ func (o *output) clear(value json.RawMessage) {
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		members = append(members, []byte(jsonuri.Join(o.bot.root, jsonuri.Format(name))))
 	}
-	o.takeBack(members, func(here json.RawMessage) bool {
+	o.retract(members, func(here json.RawMessage) bool {
 		var own jsonuri.Document
 		return own.Set(nil, value) == nil && bytes.Equal(here, own.AppendJSON(nil))
 	})
 }
 
 // replace takes back what is at the root, unless another bot writes there: another bot's answer, or the bot's last one.
-func (o *output) replace() { o.takeBack(nil, func(json.RawMessage) bool { return true }) }
+func (o *output) replace() { o.retract(nil, func(json.RawMessage) bool { return true }) }
 
-// takeBack takes back what was written: all that is at the root if no other bot writes there and it is as own says, or else the members.
-func (o *output) takeBack(members [][]byte, own func(here json.RawMessage) bool) {
+// retract takes back what was written: all that is at the root if no other bot writes there and it is as own says, or else the members.
+func (o *output) retract(members [][]byte, own func(here json.RawMessage) bool) {
 	empty := func(here json.RawMessage) bool {
 		if len(here) > 0 && !own(here) {
 			return false

@@ -21,7 +21,6 @@ func (l *loader) link(s *spec) {
 	for _, e := range s.events {
 		s.steps = append(s.steps, &e.step)
 	}
-	s.waiting, s.failing = make([][]int, len(s.bots)), make([][]int, len(s.bots))
 	for i, st := range s.steps {
 		for _, t := range st.on {
 			l.sources(s, index, names, listener{t, i})
@@ -67,15 +66,9 @@ func (l *loader) sources(s *spec, index map[string]int, names []string, to liste
 		t.bots = append(t.bots, i)
 	}
 	if t.names != nil {
-		t.sources = t.bots
-		if t.kind == onError {
-			s.failing[t.bots[0]] = append(s.failing[t.bots[0]], to.step)
-			return
+		if t.sources = t.bots; t.ends() {
+			s.waits = append(s.waits, to)
 		}
-		for _, i := range t.bots {
-			s.waiting[i] = append(s.waiting[i], len(s.waits))
-		}
-		s.waits = append(s.waits, to)
 		return
 	}
 	for i, b := range s.bots {

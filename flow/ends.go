@@ -43,7 +43,7 @@ func (r *run) countFailure(i int) {
 // called after c has failed: by then the "error" event was sent, and handled is known.
 func (r *run) onFailure(i, start int, c *bot.ChatBot) (react func(), handled *bool) {
 	handled = new(bool)
-	if len(r.spec.failing[i]) == 0 {
+	if len(r.spec.onFailure(i)) == 0 {
 		return nothing, handled
 	}
 	var reactions []func()
@@ -68,7 +68,7 @@ func (r *run) failed(i, start int, root string, err error) (reactions []func(), 
 	failure := encode(map[string]any{"code": f.Code, "message": f.Message, "bot": name})
 	ev := event{Event: &eventVars{Bot: name}, Error: failure, Root: &root, by: start}
 	reactions = r.locked(func() (acts []func()) {
-		for _, step := range slices.SortedStableFunc(slices.Values(r.spec.failing[i]), r.spec.eventsFirst) {
+		for _, step := range r.spec.onFailure(i) {
 			act, fires := r.prepare(step, ev)
 			acts, handled = append(acts, act), handled || fires
 		}
@@ -97,7 +97,7 @@ func (r *run) finish(i int) {
 func (r *run) fireEnds() {
 	r.decide(func() (acts []func()) {
 		for !r.over() {
-			over, more := r.settle()
+			over, more := r.finalizeEnds()
 			if !more {
 				return append(acts, r.conclude())
 			}
@@ -116,9 +116,9 @@ func (r *run) fireEnds() {
 // endedWait is a wait that is over, and the bot that was the last to end.
 type endedWait struct{ wait, last int }
 
-// settle settles the ends of bots and returns the waits that are over by them. more is false where no end was settled. It is called with mu
-// held.
-func (r *run) settle() (over []endedWait, more bool) {
+// finalizeEnds marks the bots that have ended and can start no more, and returns the waits that are over by that. more is false if no wait
+// has come closer to its end. It is called with mu held.
+func (r *run) finalizeEnds() (over []endedWait, more bool) {
 	possible := make([]bool, len(r.bots))
 	for i := range r.bots {
 		possible[i] = r.bots[i].active()
@@ -131,13 +131,17 @@ func (r *run) settle() (over []endedWait, more bool) {
 	closure(possible, r.edges)
 	for i := range r.bots {
 		p := &r.bots[i]
-		if possible[i] || p.ended || len(r.spec.waiting[i]) == 0 {
+		if possible[i] || p.ended {
 			continue
 		}
-		p.ended, more = true, true
-		for _, w := range r.spec.waiting[i] {
+		p.ended = true
+		for w, wait := range r.spec.waits {
+			if !slices.Contains(wait.trigger.bots, i) {
+				continue
+			}
+			more = true
 			r.waits[w].left--
-			if r.spec.waits[w].trigger.kind == onCompleted && (p.finished == 0 || p.failed > 0) {
+			if wait.trigger.kind == onCompleted && (p.finished == 0 || p.failed > 0) {
 				r.waits[w].vain = true
 			}
 			if r.waits[w].left == 0 && !r.waits[w].vain {

@@ -26,11 +26,20 @@ type spec struct {
 	steps     []*step // of the bots, then of the events
 	filter    *filter
 	limits    limits
-	// waits are the triggers that wait for the end of bots; waiting[i] are those of bot i, as indices.
-	waits   []listener
-	waiting [][]int
-	// failing[i] are the steps that wait for a failure of bot i.
-	failing [][]int
+	waits     []listener // triggers that wait for the end of bots
+}
+
+// onFailure lists the steps that wait for a failure of bot i, events first.
+func (s *spec) onFailure(i int) (steps []int) {
+	for step, st := range s.steps {
+		for _, t := range st.on {
+			if t.kind == onError && slices.Contains(t.bots, i) {
+				steps = append(steps, step)
+			}
+		}
+	}
+	slices.SortStableFunc(steps, s.eventsFirst)
+	return steps
 }
 
 // step is what triggers start: a bot, or the sending of an event.

@@ -178,7 +178,7 @@ func (r *run) evaluate(x *expression) (values []any, err error) {
 	return values, nil
 }
 
-// valueAt returns the value at a path. If there is none, problem says why, and missing is whether the path could have been supplied.
+// valueAt returns the value at a path. If it has no value, problem says why, and missing reports whether the path could have been supplied.
 func (r *run) valueAt(p path) (value any, problem string, missing bool) {
 	value, ok := r.vars[p.segments[0]]
 	if !ok {

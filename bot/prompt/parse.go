@@ -30,7 +30,7 @@ type element struct {
 	text     string
 	names    []string      // that it gives to values
 	values   []*expression // that it reads
-	branches []branch      // of an if: the branches; of a for or with: the body; of a for, also what stands in for an empty list
+	branches []branch      // of an if: the branches; of a for or with: the body; of a for, also the body for an empty list
 	// reversed and sorted are words behind the list of a for; silent is one behind a cycle.
 	reversed, sorted, silent bool
 }

@@ -131,12 +131,10 @@ func (c *calls) sendResult(call *call, r tool.Result) bool {
 	if !c.out.admit(string(value)) {
 		return false
 	}
-	if value[0] != '"' {
-		c.out.send(tube.Event{Kind: tube.Set, URI: uri, Value: value})
-		return c.out.failure == nil
+	if value[0] == '"' {
+		value = quote(r.Text())
 	}
-	var e escaper
-	c.out.send(tube.Event{Kind: tube.Append, URI: uri, Value: e.close(e.append(nil, r.Text()))})
+	c.out.send(tube.Event{Kind: tube.Set, URI: uri, Value: value})
 	return c.out.failure == nil
 }
 

@@ -3,7 +3,9 @@ package prompt
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/flosch/pongo2/v6"
@@ -39,10 +41,18 @@ type condition struct {
 	operand     *expression
 }
 
-var (
-	comparisons = []string{"==", "!=", "<>", "<", "<=", ">", ">="}
-	operators   = append([]string{"and", "&&", "or", "||", "not", "!", "in", "as", ","}, comparisons...)
-)
+// comparisons decide by the order of the two sides: negative where the left one comes first, 0 where they are equal.
+var comparisons = map[string]func(order int) bool{
+	"==": func(order int) bool { return order == 0 },
+	"!=": func(order int) bool { return order != 0 },
+	"<>": func(order int) bool { return order != 0 },
+	"<":  func(order int) bool { return order < 0 },
+	"<=": func(order int) bool { return order <= 0 },
+	">":  func(order int) bool { return order > 0 },
+	">=": func(order int) bool { return order >= 0 },
+}
+
+var operators = slices.AppendSeq([]string{"and", "&&", "or", "||", "not", "!", "in", "as", ","}, maps.Keys(comparisons))
 
 // conditionParser reads the tokens of a condition.
 type conditionParser struct {
@@ -79,6 +89,11 @@ func (c *conditionParser) nextIs(texts ...string) bool {
 	return c.next < len(c.tokens) && c.tokens[c.next].is(texts...)
 }
 
+// atComparison reports whether the next token compares.
+func (c *conditionParser) atComparison() bool {
+	return c.next < len(c.tokens) && (c.nextIs("in") || comparisons[c.tokens[c.next].text] != nil)
+}
+
 func (c *conditionParser) or() (*condition, error) { return c.chain(c.and, "or", "||") }
 
 func (c *conditionParser) and() (*condition, error) { return c.chain(c.not, "and", "&&") }
@@ -113,14 +128,14 @@ func (c *conditionParser) comparison(negated bool) (*condition, error) {
 		negated = !negated
 		c.next++
 	}
-	if c.nextIs("in") || c.nextIs(comparisons...) {
+	if c.atComparison() {
 		out = &condition{op: c.tokens[c.next].text, left: out}
 		c.next++
 		if out.right, err = c.value(); err != nil {
 			return nil, err
 		}
 		out.text = c.text[c.tokens[first].offset:c.tokens[c.next-1].end()]
-		if c.nextIs("in") || c.nextIs(comparisons...) {
+		if c.atComparison() {
 			return nil, c.fail(c.tokens[c.next].offset, "a comparison has two sides; join two comparisons with and")
 		}
 	}
@@ -172,8 +187,8 @@ func (r *run) condition(c *condition) (truth, error) {
 	}
 	switch c.op {
 	case "":
-		value, err := r.operand(c.operand)
-		return truthOf(isTrue(value)), err
+		values, err := r.evaluate(c.operand, false)
+		return truthOf(err == nil && isTrue(values[0])), err
 	case "not":
 		t, err := r.condition(c.left)
 		return yes - t, err
@@ -206,17 +221,6 @@ func (r *run) condition(c *condition) (truth, error) {
 	return out, nil
 }
 
-// operand evaluates an expression of a condition, where values may be missing.
-func (r *run) operand(x *expression) (any, error) {
-	lenient := *x
-	lenient.required = nil
-	values, err := r.evaluate(&lenient)
-	if err != nil {
-		return nil, err
-	}
-	return values[0], nil
-}
-
 // side evaluates one side of a comparison. problem is "" unless the side has no value to compare.
 func (r *run) side(c *condition) (value any, problem string, err error) {
 	if c.op != "" {
@@ -235,10 +239,14 @@ func (r *run) side(c *condition) (value any, problem string, err error) {
 			return nil, fmt.Sprintf("%s is %s and no number", p, kind), nil
 		}
 	}
-	if value, err = r.operand(c.operand); err == nil && value == nil {
-		problem = "a value is missing"
+	values, err := r.evaluate(c.operand, false)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case values[0] == nil:
+		return nil, "a value is missing", nil
 	}
-	return value, problem, err
+	return values[0], "", nil
 }
 
 func isTrue(value any) bool { return pongo2.AsValue(value).IsTrue() }
@@ -280,36 +288,21 @@ func compare(op string, left, right any) (out truth, why string) {
 		return unclear, fmt.Sprintf("%s cannot be in %s", a, b)
 	}
 	order := 0
-	switch {
+	switch equality := op == "==" || op == "!=" || op == "<>"; {
 	case a != b:
 		return unclear, fmt.Sprintf("%s cannot be compared with %s", a, b)
 	case a == "a list" || a == "an object":
 		return unclear, "lists and objects cannot be compared"
-	case a == "true or false":
-		if op != "==" && op != "!=" && op != "<>" {
-			return unclear, "true and false have no order"
-		}
-		if left != right {
-			order = 1
-		}
+	case a == "true or false" && !equality:
+		return unclear, "true and false have no order"
+	case a == "true or false" && left != right:
+		order = 1
 	case a == "text":
 		order = strings.Compare(left.(string), right.(string))
-	default:
+	case a == "a number":
 		order = compareNumbers(left, right)
 	}
-	switch op {
-	case "==":
-		return truthOf(order == 0), ""
-	case "<":
-		return truthOf(order < 0), ""
-	case "<=":
-		return truthOf(order <= 0), ""
-	case ">":
-		return truthOf(order > 0), ""
-	case ">=":
-		return truthOf(order >= 0), ""
-	}
-	return truthOf(order != 0), ""
+	return truthOf(comparisons[op](order)), ""
 }
 
 func compareNumbers(a, b any) int {

@@ -159,10 +159,10 @@ func hasDefault(tokens []token) bool {
 	return false
 }
 
-// evaluate returns the values of an expression, one if it is no list.
-func (r *run) evaluate(x *expression) (values []any, err error) {
+// evaluate returns the values of an expression, one if it is no list. It is strict if all that the expression requires must be supplied.
+func (r *run) evaluate(x *expression, strict bool) (values []any, err error) {
 	for _, p := range x.required {
-		if _, problem, missing := r.valueAt(p); problem != "" && (r.strict || !missing) {
+		if _, problem, missing := r.valueAt(p); problem != "" && (strict || !missing) {
 			return nil, r.template.fail(p.offset, "%s", problem)
 		}
 	}

@@ -420,9 +420,6 @@ func (p *parser) value(e *element, tokens []token) error {
 		return p.fail(e.offset, "%s needs an argument", e.tag)
 	}
 	x, err := p.expression(e.offset, tokens, e.tag == "firstof" || e.tag == "cycle")
-	if x != nil && e.tag == "firstof" {
-		x.required = nil
-	}
 	e.values = append(e.values, x)
 	return err
 }

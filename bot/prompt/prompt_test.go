@@ -531,3 +531,22 @@ func TestABudgetBoundsRenderingsTogether(t *testing.T) {
 		t.Errorf("without a budget: %v", err)
 	}
 }
+
+func TestLenientRenderingLeavesOutWhatIsMissing(t *testing.T) {
+	for text, want := range map[string]string{
+		"{{ nobody }}{{ input.tone.warm }}{% for s in result.list %}{{ s.x }}{% endfor %}{{ input.tags.7 }}.": ".",
+		"{{ name.x }}": `test:1:4: unknown variable "name.x": "name" is not a list or object`,
+	} {
+		tpl, err := Parse("test", text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := tpl.RenderLenient(nil, data)
+		if err != nil {
+			got = err.Error()
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", text, diff)
+		}
+	}
+}

@@ -82,7 +82,7 @@ func (r *run) element(e *element) error {
 	}
 	var values []any
 	for _, x := range e.values {
-		more, err := r.evaluate(x)
+		more, err := r.evaluate(x, r.strict && e.tag != "firstof")
 		if err != nil {
 			return err
 		}

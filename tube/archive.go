@@ -19,7 +19,7 @@ type base struct {
 	Kept    []keptEvent `json:"kept,omitempty"`
 }
 
-// archived is a document and what stands beside it.
+// archived is a document with its reserved uris.
 type archived struct {
 	Document json.RawMessage `json:"document"`
 	Reserved json.RawMessage `json:"reserved"`

@@ -70,7 +70,7 @@ func (f *folded) foldBlocks(blocks []block, seq int, end uint64) {
 	}
 }
 
-// apply leaves out what the document refuses, since there is nobody to tell: whoever sent it has its own checks.
+// apply ignores what the document refuses: senders have their own checks.
 func apply(d Document, e Event) {
 	if e.Kind == Append {
 		_ = d.Append(e.URI, e.Value)

@@ -29,7 +29,7 @@ type Piece struct {
 	Data   []byte
 }
 
-// Piece returns what stands in the log behind p, one block at most, and moves p behind it; its Data is empty where that is
+// Piece returns what stands in the log behind p, one block at most, and moves p behind it; its Data is empty if there is
 // nothing. ok is false where what comes next has left the log.
 func (t *Tube) Piece(p *Place) (piece Piece, ok bool) {
 	if p.seen == t.written() {

@@ -2,7 +2,6 @@ package bot
 
 import (
 	"github.com/lingserve/lingserve/htmlpath"
-	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -21,33 +20,10 @@ type htmlReader struct {
 	parser *htmlpath.Parser
 	text   escaper
 	prose  escaper
-	source []byte   // of the piece that is parsed, escaped
-	events [][]byte // data of its events
-}
-
-// htmlData is the data of an event.
-type htmlData struct {
-	URI        string         `json:"uri"`
-	Path       string         `json:"path"`
-	Type       string         `json:"type"`
-	Name       string         `json:"name,omitempty"`
-	Attributes htmlAttributes `json:"attributes,omitempty"`
-	Text       string         `json:"text,omitempty"`
-}
-
-// htmlAttributes are an object whose members are in the order of the source.
-type htmlAttributes []htmlpath.Attribute
-
-func (list htmlAttributes) MarshalJSON() ([]byte, error) {
-	text := []byte{'{'}
-	for i, a := range list {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = append(jsonuri.AppendEscaped(append(text, '"'), a.Name), `":"`...)
-		text = append(jsonuri.AppendEscaped(text, a.Value), '"')
-	}
-	return append(text, '}'), nil
+	source []byte // of the piece that is parsed, escaped
+	data   []byte // of its events
+	ends   []int  // where in data each of them ends
+	start  []byte // of the data of an event
 }
 
 func newHTMLReader(o *output) *htmlReader {
@@ -61,28 +37,12 @@ func newHTMLReader(o *output) *htmlReader {
 		},
 	}
 	if o.bot.config.HTMLEvents {
-		h.Open = func(path, name []byte, attributes []htmlpath.Attribute) {
-			r.addEvent(htmlData{Path: string(path), Type: "open_tag", Name: string(name), Attributes: attributes})
-		}
-		h.Text = func(path, text []byte) {
-			r.addEvent(htmlData{Path: string(path), Type: "text_delta", Text: string(text)})
-		}
-		h.Close = func(path, name []byte) {
-			r.addEvent(htmlData{Path: string(path), Type: "close_tag", Name: string(name)})
-		}
+		r.start = jsonuri.AppendEscaped([]byte(`{"uri":"`), o.bot.root)
+		r.start = append(r.start, `","path":"`...)
+		h.Open, h.Text, h.Close = r.openTag, r.textDelta, r.closeTag
 	}
 	r.parser = htmlpath.NewParser(h, &htmlpath.Options{Repair: true})
 	return r
-}
-
-// addEvent adds an event, which waits for the text of its piece.
-func (r *htmlReader) addEvent(data htmlData) {
-	data.URI = r.bot.root
-	text, err := rawjson.Marshal(data)
-	if err != nil {
-		return // strings: cannot be
-	}
-	r.events = append(r.events, text)
 }
 
 func (r *htmlReader) write(chunk string) error {
@@ -122,14 +82,76 @@ func (r *htmlReader) flush() {
 		r.add(r.source)
 		r.source = r.source[:0]
 	}
-	if len(r.events) == 0 {
+	if len(r.ends) == 0 {
 		return
 	}
 	hidden := r.hidden || r.bot.env.Tube.Hides(r.root) // the text would be in them
-	for _, data := range r.events {
-		if r.failure == nil {
-			_, r.failure = r.bot.env.Tube.Send(tube.Event{Kind: tube.Named, Name: htmlEvent, Value: data, Hidden: hidden})
-		}
+	from := 0
+	for _, end := range r.ends {
+		r.event(r.data[from:end], hidden)
+		from = end
 	}
-	r.events = r.events[:0]
+	r.data, r.ends = r.data[:0], r.ends[:0]
+}
+
+func (r *htmlReader) event(data []byte, hidden bool) {
+	if r.failure != nil {
+		return
+	}
+	if _, err := r.bot.env.Tube.Send(tube.Event{Kind: tube.Named, Name: htmlEvent, Value: data, Hidden: hidden}); err != nil {
+		r.failure = err
+	}
+}
+
+func (r *htmlReader) openTag(path, name []byte, attributes []htmlpath.Attribute) {
+	r.beginEvent(path, "open_tag")
+	r.member("name", name)
+	if len(attributes) > 0 {
+		r.data = append(r.data, `,"attributes":{`...)
+		for i, a := range attributes {
+			if i > 0 {
+				r.data = append(r.data, ',')
+			}
+			r.quoted(a.Name)
+			r.data = append(r.data, ':')
+			r.quoted(a.Value)
+		}
+		r.data = append(r.data, '}')
+	}
+	r.endEvent()
+}
+
+func (r *htmlReader) textDelta(path, text []byte) {
+	r.beginEvent(path, "text_delta")
+	r.member("text", text)
+	r.endEvent()
+}
+
+func (r *htmlReader) closeTag(path, name []byte) {
+	r.beginEvent(path, "close_tag")
+	r.member("name", name)
+	r.endEvent()
+}
+
+// beginEvent begins the data of an event.
+func (r *htmlReader) beginEvent(path []byte, kind string) {
+	r.data = append(r.data, r.start...)
+	r.data = jsonuri.AppendEscaped(r.data, string(path))
+	r.data = append(append(append(r.data, `","type":"`...), kind...), '"')
+}
+
+func (r *htmlReader) member(name string, text []byte) {
+	r.data = append(append(append(r.data, `,"`...), name...), `":`...)
+	r.quoted(text)
+}
+
+func (r *htmlReader) quoted(text []byte) {
+	r.data = append(r.data, '"')
+	r.data = jsonuri.AppendEscaped(r.data, string(text))
+	r.data = append(r.data, '"')
+}
+
+func (r *htmlReader) endEvent() {
+	r.data = append(r.data, '}')
+	r.ends = append(r.ends, len(r.data))
 }

@@ -94,10 +94,16 @@ type lastTurn struct {
 
 // view shows the conversation: a [screen], or [pages] without a terminal.
 type view interface {
-	write(owner any, text string, as style) // continues the text of the owner
-	note(text string, as style)             // writes rows
-	working(on bool)                        // shows or removes the sign that an answer is awaited
-	failure() error                         // of the first text that could not be written
+	write(b *block, text string) // shows a text in place of what is shown of the block
+	note(text string, as style)  // writes rows
+	working(on bool)             // shows or removes the sign that an answer is awaited
+	failure() error              // of the first text that could not be written
+}
+
+// block is a text that grows. Its view guards the fields.
+type block struct {
+	text  string // as it is shown
+	start int    // where the part begins that the view can replace: what is before is above other rows
 }
 
 // New returns the channel.

@@ -29,7 +29,7 @@ func talk(t *testing.T, a *scripted, in io.Reader, o cli.Options) (c *cli.Chat, 
 
 func TestCH_162WithoutATerminalLinesGoInAndPlainTextComesOut(t *testing.T) {
 	a := &scripted{answer: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
-		t.Sink.Preview(channel.Payload{Text: "echo"})
+		t.Sink.Preview(channel.Payload{Text: "a text that is taken back"})
 		if err := t.Sink.Emit(ctx, channel.ReplyTool, channel.Payload{Text: "clock {}"}); err != nil {
 			return channel.DispatchResult{}, err
 		}

@@ -47,10 +47,11 @@ type Setting struct {
 // table has the settings of the server, and those of the presets, in the order in which they are shown.
 var table = group(slices.Concat(settingsOf(nil, func(c *Config) *Config { return c }), presetSettings()))
 
-// Settings returns the settings that are flags and variables, too, in the order in which they are shown.
-func Settings() []Setting {
-	return slices.DeleteFunc(slices.Clone(table), func(s Setting) bool { return s.fileOnly })
-}
+// flagSettings are those of table that are flags and variables, too.
+var flagSettings = slices.DeleteFunc(slices.Clone(table), func(s Setting) bool { return s.fileOnly })
+
+// Settings returns the settings that are flags and variables, too, in the order in which they are shown. The caller does not change them.
+func Settings() []Setting { return flagSettings }
 
 // settingsOf returns the settings that the fields of a struct have. path comes before their keys, and in returns the struct.
 func settingsOf[T any](path []string, in func(*Config) *T) []Setting {
@@ -109,13 +110,17 @@ func group(all []Setting) []Setting {
 	return all
 }
 
+var (
+	dashes      = strings.NewReplacer(".", "-", "_", "-")
+	underscores = strings.NewReplacer(".", "_", "-", "_")
+)
+
 // Flag is the name on the command line, without dashes: run-retention.
-func (s Setting) Flag() string { return strings.NewReplacer(".", "-", "_", "-").Replace(s.Key) }
+func (s Setting) Flag() string { return dashes.Replace(s.Key) }
 
 // Variables are the environment variables that set it; the first one that is not empty counts.
 func (s Setting) Variables() []string {
-	name := "LINGSERVE_" + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(s.Key))
-	return append([]string{name}, s.Env...)
+	return append([]string{"LINGSERVE_" + strings.ToUpper(underscores.Replace(s.Key))}, s.Env...)
 }
 
 func find(key string) (Setting, bool) {

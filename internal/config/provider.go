@@ -179,14 +179,13 @@ func (p Provider) needsKey(known preset) bool {
 	return true
 }
 
-// needsURL says whether the address of a provider is only known to its user.
-func needsURL(kind string) bool {
-	switch kind {
-	case KindOpenAI, KindAzure, KindAzureResponses, KindCoze, KindOllama:
-		return true
-	}
-	return false
+// exampleURLs shows, for each kind of providers whose address only their users know, what it looks like.
+var exampleURLs = map[string]string{
+	KindOpenAI: "http://127.0.0.1:8000/v1", KindAzure: "https://NAME.openai.azure.com", KindAzureResponses: "https://NAME.openai.azure.com",
+	KindCoze: "https://api.coze.cn", KindOllama: "http://127.0.0.1:11434",
 }
+
+func needsURL(kind string) bool { return exampleURLs[kind] != "" }
 
 // defaultAPIVersion is the last one that Azure has declared generally available before it made versions unnecessary under
 // /openai/v1. It has all that is sent: streamed usage, tools, JSON Schema.
@@ -350,20 +349,6 @@ func (c *Config) Lacking(chain string, o adapter.Options) (names []string) {
 // providerName matches the part of a model's name before the colon. Capitals would allow two spellings of one name.
 var providerName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
 
-// exampleURL shows what an address looks like.
-func exampleURL(kind string) string {
-	switch kind {
-	case KindAzure, KindAzureResponses:
-		return "https://NAME.openai.azure.com"
-	case KindCoze:
-		return "https://api.coze.cn"
-	case KindOllama:
-		return "http://127.0.0.1:11434"
-	default:
-		return "http://127.0.0.1:8000/v1"
-	}
-}
-
 // presetKind allows a preset's kind to be set, but not to be another: its name would no longer say what it is.
 func (l *loader) presetKind(n *yaml.Node, name string) {
 	known, _ := findPreset(name)
@@ -432,7 +417,7 @@ func (l *loader) provider(at, n *yaml.Node) {
 	case kind == KindBedrock && !has("region") && !has("profile") && !has("base_url"):
 		l.Errorf(at, key, "needs a region; set region")
 	case !has("base_url") && needsURL(kind):
-		l.Errorf(at, key, "needs base_url, the server's address, such as %s", exampleURL(kind))
+		l.Errorf(at, key, "needs base_url, the server's address, such as %s", exampleURLs[kind])
 	}
 	if !has("key") && (mustHaveKey(kind) || !has("base_url") && (kind == KindAnthropic || kind == KindGemini || kind == KindResponses)) {
 		l.Errorf(at, key, "needs a key; expected key: {env: NAME} or {file: PATH}")

@@ -15,6 +15,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -55,8 +56,8 @@ type Options struct {
 	// Reason returns what the person may read of the error of a turn; nil or "" is nothing.
 	Reason func(error) string
 
-	Interrupts <-chan struct{} // a Ctrl-C that did not come as a key; nil
-	Grace      time.Duration   // how long turns may go on when Serve ends; 0 is 20 s
+	Interrupts <-chan os.Signal // a Ctrl-C that did not come as a key; nil
+	Grace      time.Duration    // how long turns may go on when Serve ends; 0 is 20 s
 }
 
 // Chat is the channel. Make one with [New].
@@ -66,6 +67,8 @@ type Chat struct {
 	view    view
 	showing atomic.Bool   // view shows the notes of others
 	changed chan struct{} // has a value when a turn has asked something or ended
+
+	interrupted bool // by one of Interrupts; only talk sets it
 
 	turns     context.Context // of all turns
 	stopTurns context.CancelCauseFunc
@@ -140,6 +143,9 @@ func (c *Chat) Unanswered() bool {
 	return c.failed
 }
 
+// Interrupted reports whether one of [Options.Interrupts] came. Call it after Serve.
+func (c *Chat) Interrupted() bool { return c.interrupted }
+
 // Note shows a text of others, such as a log. It returns false if no conversation is shown at the moment.
 func (c *Chat) Note(text string) bool {
 	showing := c.showing.Load()
@@ -173,6 +179,7 @@ func (c *Chat) talk(ctx context.Context, read func() (string, error)) error {
 			return nil
 		case <-c.changed:
 		case <-c.o.Interrupts:
+			c.interrupted = true
 			if !c.interrupt() {
 				if c.o.Terminal == nil {
 					return nil

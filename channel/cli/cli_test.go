@@ -104,13 +104,13 @@ func TestCH_160CtrlCCancelsTheTurnAndNeverTheProgram(t *testing.T) {
 	}}
 	for _, test := range []struct {
 		name   string
-		cancel func(*rig, chan struct{})
+		cancel func(*rig, chan os.Signal)
 	}{
-		{"the key", func(r *rig, _ chan struct{}) { r.types("\x03") }},
-		{"the signal", func(_ *rig, c chan struct{}) { c <- struct{}{} }},
+		{"the key", func(r *rig, _ chan os.Signal) { r.types("\x03") }},
+		{"the signal", func(_ *rig, c chan os.Signal) { c <- os.Interrupt }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			interrupts := make(chan struct{})
+			interrupts := make(chan os.Signal)
 			r := newRig(t, kernelOf(t, a), cli.Options{Interrupts: interrupts})
 			r.types("long\r")
 			r.sees("It begins")

@@ -4,13 +4,13 @@ import "bytes"
 
 // frame is an open object or array.
 type frame struct {
-	kind   byte                // '{' or '['
-	stray  uint8               // repair: doubled opening brackets whose closing ones are to be skipped, and how the container was written
-	uriLen int                 // the container's own uri is uri[:uriLen]
-	index  int                 // of an array's next element; the number of members of an object
-	hashes int                 // where the object's key hashes begin
-	text   int                 // where its text begins, if collected
-	keys   map[uint64]struct{} // hashes of an object's keys, if it has many
+	kind   byte     // '{' or '['
+	stray  uint8    // repair: doubled opening brackets whose closing ones are to be skipped, and how the container was written
+	uriLen int      // the container's own uri is uri[:uriLen]
+	index  int      // of an array's next element; the number of members of an object
+	hashes int      // where the object's key hashes begin
+	text   int      // where its text begins, if collected
+	keys   keyTable // of an object that has many keys
 }
 
 // emitter turns what the grammar finds into deltas and resolved events. Both grammars, strict and repairing, end here.
@@ -106,7 +106,7 @@ func (d *emitter) open(kind byte) bool {
 	} else if n > 0 || d.root > 0 {
 		d.set(emptyObj)
 	}
-	// What a frame of this depth left behind is used again, above all its set of keys.
+	// What a frame of this depth left behind is used again, above all its table of keys.
 	if n < cap(d.stack) {
 		d.stack = d.stack[:n+1]
 	} else {
@@ -115,10 +115,7 @@ func (d *emitter) open(kind byte) bool {
 	f := &d.stack[n]
 	f.kind, f.stray, f.uriLen, f.index = kind, 0, len(d.uri), 0
 	f.hashes, f.text = len(d.keys.hashes), len(d.text)
-	if len(f.keys) > 256 { // to clear what a large object has left would cost a small one too much
-		f.keys = nil
-	}
-	clear(f.keys)
+	f.keys = f.keys[:0]
 	if d.gatherAll {
 		d.text = append(d.text, kind)
 	}

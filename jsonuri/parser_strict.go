@@ -56,77 +56,94 @@ func numComplete(sub uint8) bool {
 func (p *Parser) strict(b []byte) int {
 	i := 0
 	for i < len(b) && p.err == nil {
+		if p.state < stString {
+			i = p.readSigns(b, i)
+			continue
+		}
 		before := p.state
 		switch before {
 		case stString:
 			i = p.readString(b, i)
 		case stNumber:
 			i = p.readNumber(b, i)
-		case stLiteral:
-			i = p.readLiteral(b, i)
 		default:
-			i = p.readSign(b, i)
+			i = p.readLiteral(b, i)
 		}
-		if p.state == before && before >= stString { // it goes on behind b
+		if p.state == before { // it goes on behind b
 			break
 		}
 	}
 	return i
 }
 
-// readSign reads white space, a sign of the structure, or the beginning of a value.
-func (p *Parser) readSign(b []byte, i int) int {
-	c := b[i]
-	switch c {
-	case '\n':
-		p.line++
-		p.lineFrom = p.base + int64(i) + 1
-		fallthrough
-	case ' ', '\t', '\r':
-		p.blank++
-		return i + 1
-	}
-	p.blank = 0
-	switch p.state {
-	case stValue, stElement:
-		if c == ']' && p.state == stElement {
+// readSigns reads white space, signs of the structure and values, up to one that goes on behind b.
+func (p *Parser) readSigns(b []byte, i int) int {
+	for i < len(b) && p.state < stString {
+		c := b[i]
+		if c <= ' ' {
+			switch c {
+			case '\n':
+				p.line++
+				p.lineFrom = p.base + int64(i) + 1
+			case ' ', '\t', '\r':
+			default:
+				p.blank = 0
+				return p.fail(i, b, p.expects())
+			}
+			p.blank++
+			i++
+			continue
+		}
+		p.blank = 0
+		switch p.state {
+		case stValue, stElement:
+			if c != ']' || p.state == stValue {
+				if i = p.beginValue(b, i); p.err != nil {
+					return i
+				}
+				continue
+			}
 			p.close()
 			p.afterValue()
-			return i + 1
-		}
-		return p.beginValue(b, i)
-	case stFirst, stKey:
-		switch {
-		case c == '"':
-			p.state, p.inKey, p.escKey, p.carry = stString, true, false, p.carry[:0]
-		case c == '}' && p.state == stFirst:
-			p.close()
-			p.afterValue()
-		default:
-			return p.fail(i, b, p.expects())
-		}
-	case stColon:
-		if c != ':' {
-			return p.fail(i, b, p.expects())
-		}
-		p.state = stValue
-	case stAfter:
-		kind := p.top().kind
-		switch {
-		case c == ',' && kind == '[':
+		case stFirst, stKey:
+			switch {
+			case c == '"':
+				p.state, p.inKey, p.escKey, p.carry = stString, true, false, p.carry[:0]
+				if i = p.readString(b, i+1); p.err != nil {
+					return i
+				}
+				continue
+			case c == '}' && p.state == stFirst:
+				p.close()
+				p.afterValue()
+			default:
+				return p.fail(i, b, p.expects())
+			}
+		case stColon:
+			if c != ':' {
+				return p.fail(i, b, p.expects())
+			}
 			p.state = stValue
-		case c == ',':
-			p.state = stKey
-		case c == kind+2:
-			p.close()
-			p.afterValue()
+		case stAfter:
+			kind := p.top().kind
+			switch {
+			case c == ',':
+				p.state = stKey
+				if kind == '[' {
+					p.state = stValue
+				}
+			case c == kind+2:
+				p.close()
+				p.afterValue()
+			default:
+				return p.fail(i, b, p.expects())
+			}
 		default:
 			return p.fail(i, b, p.expects())
 		}
-	default:
-		return p.fail(i, b, p.expects())
+		i++
 	}
-	return i + 1
+	return i
 }
 
 // beginValue reads the first byte of a value.
@@ -146,6 +163,7 @@ func (p *Parser) beginValue(b []byte, i int) int {
 	case '"':
 		p.state, p.inKey = stString, false
 		p.openString()
+		return p.readString(b, i+1)
 	case '{', '[':
 		if !p.open(c) {
 			p.err = &LimitError{Limit: "depth", Max: int64(p.depth), Offset: p.base + int64(i)}
@@ -163,7 +181,7 @@ func (p *Parser) beginValue(b []byte, i int) int {
 		p.state, p.lit, p.litPos = stLiteral, nullText, 1
 	default:
 		p.state, p.number, p.carry = stNumber, numStart, p.carry[:0]
-		return i
+		return p.readNumber(b, i)
 	}
 	return i + 1
 }

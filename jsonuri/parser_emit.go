@@ -6,6 +6,7 @@ import "bytes"
 type frame struct {
 	kind   byte     // '{' or '['
 	stray  uint8    // repair: doubled opening brackets whose closing ones are to be skipped, and how the container was written
+	indent int      // repair: of the line in which it began
 	uriLen int      // the container's own uri is uri[:uriLen]
 	index  int      // of an array's next element; the number of members of an object
 	hashes int      // where the object's key hashes begin
@@ -20,6 +21,7 @@ type emitter struct {
 	uri        []byte // of the value that is read now
 	stack      []frame
 	keys       seenKeys
+	uniqueKeys bool // a repeated key is refused
 	depth      int  // limit
 	gatherAll  bool // the text of containers is wanted
 	gatherText bool // the text of strings is wanted
@@ -44,7 +46,7 @@ func (d *emitter) reset() {
 	d.stack = d.stack[:0]
 	d.keys.hashes = d.keys.hashes[:0]
 	d.text = d.text[:0]
-	d.sent = false
+	d.sent, d.uniqueKeys = false, false
 }
 
 func (d *emitter) set(value []byte) {
@@ -66,16 +68,21 @@ func (d *emitter) element() {
 	f.index++
 }
 
-// member makes a member of the innermost object the value that is read now. raw is the key in its escaped form.
-func (d *emitter) member(raw []byte, escaped bool) {
+// member makes a member of the innermost object the value that is read now. raw is the key in its escaped form. It does
+// nothing and returns false for a key that the object has already, if keys must be unique.
+func (d *emitter) member(raw []byte, escaped bool) bool {
 	f := d.top()
 	key := raw
 	if escaped {
 		d.scratch = appendUnescaped(d.scratch[:0], raw)
 		key = d.scratch
 	}
+	repeated := d.keys.add(f.hashes, &f.keys, key)
+	if repeated && d.uniqueKeys {
+		return false
+	}
 	d.uri = AppendSegment(d.uri[:f.uriLen], key)
-	if d.keys.add(f.hashes, &f.keys, key) {
+	if repeated {
 		d.set(nullText)
 	}
 	if d.gatherAll {
@@ -87,6 +94,7 @@ func (d *emitter) member(raw []byte, escaped bool) {
 		d.text = append(d.text, '"', ':')
 	}
 	f.index++
+	return true
 }
 
 var (

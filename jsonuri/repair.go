@@ -87,11 +87,14 @@ type repairer struct {
 	fixes map[string]int
 
 	// Between values.
-	fresh  bool // the container has just begun
-	comma  bool // a comma was the last thing
-	closed byte // the closing bracket that was the last thing, on this line
-	calls  int  // ObjectId( and the like whose ) is to come
-	seen   int  // bytes at the start of pend that are of one number or word
+	fresh     bool // the container has just begun
+	comma     bool // a comma was the last thing
+	line      int  // white space, and one more, before the line whose first sign is to come; 0 inside a line
+	lineFirst bool // the next sign is the first of its line
+	indent    int  // white space before it
+	closed    byte // the closing bracket that was the last thing, on this line
+	calls     int  // ObjectId( and the like whose ) is to come
+	seen      int  // bytes at the start of pend that are of one number or word
 
 	// The open string.
 	quote    byte  // 0 where it has none
@@ -145,6 +148,11 @@ func (r *repairer) fix(kind string) {
 		r.fixes = make(map[string]int)
 	}
 	r.fixes[kind]++
+	switch kind { // signs of the structure are wrong
+	case fixMissBracket, fixBracket, fixMoreBracket, fixMissQuote, fixExtraQuote, fixInner, fixMissComma, fixExtraComma,
+		fixMissColon, fixColon, fixMissKey, fixMissValue, fixKeyJunk, fixJunk:
+		r.p.uniqueKeys = true
+	}
 }
 
 // mayPass says whether what is plain content in a chunk needs no decision.
@@ -182,6 +190,7 @@ func (r *repairer) step(i int) (int, bool) {
 		}
 	}
 	if next := r.stepValid(i); next > i {
+		r.lineFirst = false
 		return next, true
 	}
 	r.decide(i)
@@ -197,7 +206,9 @@ func (r *repairer) step(i int) (int, bool) {
 	}
 	r.seen = 0
 	r.fix(r.a.fix)
-	return r.a.do(r, i), true
+	next := r.a.do(r, i)
+	r.lineFirst = r.lineFirst && next == i
+	return next, true
 }
 
 // stepValid does what the signs of a valid document say that need no decision; it gives i where one is needed.
@@ -213,7 +224,7 @@ func (r *repairer) stepValid(i int) int {
 		if r.inside() == '[' {
 			r.state = rpValue
 		}
-	case (r.state == rpValue || r.state == rpKey) && c == '"' && r.b[i+1] != '"':
+	case (r.state == rpValue || r.state == rpKey) && c == '"' && r.b[i+1] != '"' && !(r.state == rpValue && r.outdented()):
 		if r.a = (act{quote: '"', n: 1}); r.state == rpKey {
 			return r.openKey(i)
 		}
@@ -272,11 +283,14 @@ func (r *repairer) passSpace(i int) int {
 				break
 			}
 			if !isBlank(c) {
+				if r.line > 0 {
+					r.indent, r.line, r.lineFirst = p.blank-r.line, 0, true
+				}
 				p.blank = 0
 				break
 			}
 			if c == '\n' {
-				r.closed = 0
+				r.closed, r.line = 0, p.blank+1
 			}
 			if bytes.IndexByte([]byte("\t\r\n"), r.b[i]) < 0 {
 				r.fix(fixSpace)

@@ -192,7 +192,7 @@ func (r *repairer) alone() bool {
 // startsList says whether what stands at i, behind an opening bracket, is a list of numbers, literals or words, and not a
 // reference like [1] or a remark like [sic].
 func (r *repairer) startsList(i int, line, nested bool) bool {
-	c, end := r.find(i, "]\"{[\n")
+	c, end := r.find(i, "]}\"{[\n")
 	list := r.b[i:min(end, len(r.b))]
 	comma, plain := bytes.IndexByte(list, ',') >= 0, true
 	for token := range bytes.FieldsFuncSeq(list, func(c rune) bool { return c == ',' || c <= ' ' }) {
@@ -202,7 +202,7 @@ func (r *repairer) startsList(i int, line, nested bool) bool {
 	switch {
 	case line && comma:
 		return true
-	case c == ']' && r.alone() && r.next(end+1).c == 0:
+	case (c == ']' || c == '}') && r.alone() && r.onlyBrackets(end):
 		return true
 	case c == ']':
 		return plain && (line || comma) && (nested || r.lineEnds(end+1))
@@ -210,6 +210,15 @@ func (r *repairer) startsList(i int, line, nested bool) bool {
 		return line && plain
 	}
 	return line || plain && comma
+}
+
+// onlyBrackets says whether nothing but closing brackets stands from i on.
+func (r *repairer) onlyBrackets(i int) bool {
+	x := r.next(i)
+	for x.c == ']' || x.c == '}' {
+		x = r.next(x.end)
+	}
+	return x.c == 0
 }
 
 // lineEnds says whether nothing more stands on the line from i on.

@@ -135,8 +135,9 @@ func (r *repairer) decideQuote(start, i, n int) act {
 		return act{do: (*repairer).innerQuote, to: i, n: n, fix: fixInner}
 	}
 	run := r.runBefore(start, i)
-	v := r.judge(i+n, run < i)
-	if v == isInner && run < i && r.inner%2 == 0 && r.inside() == '[' && bytes.IndexByte(r.b[run:i], ',') >= 0 && bytes.IndexByte(r.b[run:i], '\n') >= 0 {
+	after := r.kindAfter(run, i)
+	v := r.judge(i+n, after)
+	if v == isInner && after == '[' && r.inner%2 == 0 && bytes.IndexByte(r.b[run:i], ',') >= 0 && bytes.IndexByte(r.b[run:i], '\n') >= 0 {
 		v = isOpener // RP-12: the line before ends with a comma, and this one begins with the quote
 	}
 	switch v {
@@ -171,12 +172,10 @@ func (r *repairer) becomeMember(i int) int {
 	key := p.carry
 	r.maybeKey = false
 	p.dropString()
-	if !p.open('{') {
-		p.err = &LimitError{Limit: "depth", Max: int64(p.depth), Offset: r.p.base + int64(i)}
+	if !r.openContainer('{', implied, i) {
 		return i
 	}
 	r.fix(fixMissBracket)
-	p.top().stray = implied
 	p.carry = key
 	return r.endKey(i)
 }
@@ -229,6 +228,21 @@ func (r *repairer) runBefore(start, end int) int {
 		return end
 	}
 	return start + run
+}
+
+// kindAfter gives the kind of the container that is open behind a run; 0 where there is no run, or its brackets do not fit.
+func (r *repairer) kindAfter(run, end int) (kind byte) {
+	top := len(r.p.stack) - 1
+	for _, c := range r.b[run:end] {
+		if kind = r.kind(top); c == '}' || c == ']' {
+			if kind+2 != c {
+				return 0
+			}
+			top--
+			kind = r.kind(top)
+		}
+	}
+	return kind
 }
 
 // runAtEnd gives where such a run begins, and whether there is nothing before it.
@@ -287,8 +301,8 @@ func closeIf(yes bool) verdict {
 }
 
 // judge decides what a quote is, behind which stands i: it ends the string only where what follows can follow a value (RP-03).
-// run says that it stands behind a comma, a closing bracket or a line break.
-func (r *repairer) judge(i int, run bool) verdict {
+// after is what is open where it stands, if its string ended before the run of commas, brackets and line breaks before it; 0 without such a run.
+func (r *repairer) judge(i int, after byte) verdict {
 	object := r.inside() == '{'
 	odd := r.inner%2 == 1 // a quotation inside is open
 	x := r.next(i)
@@ -339,7 +353,7 @@ func (r *repairer) judge(i int, run bool) verdict {
 	switch {
 	case object && r.memberAt(x, false, odd), !object && r.elementAt(x, false, odd):
 		return isClose
-	case object && run && r.restOfKey(i), !object && run && !odd && r.restOfElement(i):
+	case after == '{' && r.restOfKey(i), after == '[' && !odd && r.restOfElement(i):
 		return isOpener
 	}
 	return isInner
@@ -404,7 +418,7 @@ func (r *repairer) decideBare(i int) act {
 				return end
 			}
 		case isQuote(c) && c != '\'' && c != '`' && c != symSingle:
-			switch v := r.judge(i+n, false); {
+			switch v := r.judge(i+n, 0); {
 			case v == isClose || v == isExtra:
 				end.n, end.fix = end.n+n, fixMissQuote
 				return end

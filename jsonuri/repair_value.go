@@ -139,7 +139,10 @@ func (r *repairer) decideKey(x sign) act {
 	}
 	a := act{do: (*repairer).openKey, quote: x.c, n: x.end - x.at}
 	if c, n := r.sym(x.end); c == x.c { // RP-02: ""name", one quote too many
-		if y := r.next(x.end + n); !y.space && y.c != ':' && y.c != '=' && y.c != ',' && y.c != '}' && y.c != 0 {
+		switch y := r.next(x.end + n); {
+		case isQuote(y.c) && (r.quotedKey(y) || !y.space && r.byteAt(y.end) == y.c): // quotes around nothing, and then the key
+			return to(rpKey, a.n+n, fixExtraQuote)
+		case r.restOfKey(x.end + n), !y.space && y.c != ':' && y.c != '=' && y.c != ',' && y.c != '}' && y.c != 0:
 			a.n, a.fix = a.n+n, fixExtraQuote
 		}
 	}
@@ -565,7 +568,7 @@ func (r *repairer) decideLast(x sign) act {
 		return r.skip(x, fixMoreBracket)
 	}
 	then, y := r.then(x.at), r.commas(x)
-	goesOn := then == thenKey
+	goesOn := then == thenKey && (x.c == ',' || isQuote(x.c)) // else it is more likely prose
 	switch {
 	case r.inside() == '[':
 		goesOn = x.c == ',' && (goesOn || then == thenValue)

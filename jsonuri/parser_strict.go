@@ -55,89 +55,44 @@ func numComplete(sub uint8) bool {
 // part of an escape or a character.
 func (p *Parser) strict(b []byte) int {
 	i := 0
-	for i < len(b) && p.err == nil {
-		if p.state < stString {
-			i = p.readSigns(b, i)
-			continue
-		}
-		before := p.state
-		switch before {
-		case stString:
-			i = p.readString(b, i)
-		case stNumber:
-			i = p.readNumber(b, i)
-		default:
-			i = p.readLiteral(b, i)
-		}
-		if p.state == before { // it goes on behind b
-			break
-		}
+	switch p.state {
+	case stString:
+		i = p.readString(b, i)
+	case stNumber:
+		i = p.readNumber(b, i)
+	case stLiteral:
+		i = p.readLiteral(b, i)
 	}
-	return i
-}
-
-// readSigns reads white space, signs of the structure and values, up to one that goes on behind b.
-func (p *Parser) readSigns(b []byte, i int) int {
-	for i < len(b) && p.state < stString {
+	for i < len(b) && p.state < stString && p.err == nil { // else it goes on behind b
 		c := b[i]
-		if c <= ' ' {
-			switch c {
-			case '\n':
+		if c == ' ' || c == '\n' || c == '\t' || c == '\r' {
+			if c == '\n' {
 				p.line++
 				p.lineFrom = p.base + int64(i) + 1
-			case ' ', '\t', '\r':
-			default:
-				p.blank = 0
-				return p.fail(i, b, p.expects())
 			}
 			p.blank++
 			i++
 			continue
 		}
 		p.blank = 0
-		switch p.state {
-		case stValue, stElement:
-			if c != ']' || p.state == stValue {
-				if i = p.beginValue(b, i); p.err != nil {
-					return i
-				}
-				continue
+		switch state := p.state; {
+		case state <= stElement && (c != ']' || state == stValue):
+			i = p.beginValue(b, i)
+			continue
+		case state == stAfter && c == ',':
+			p.state = stKey
+			if p.top().kind == '[' {
+				p.state = stValue
 			}
+		case state == stColon && c == ':':
+			p.state = stValue
+		case c == '"' && (state == stKey || state == stFirst):
+			p.state, p.inKey, p.escKey, p.carry = stString, true, false, p.carry[:0]
+			i = p.readString(b, i+1)
+			continue
+		case state == stElement, state == stFirst && c == '}', state == stAfter && c == p.top().kind+2:
 			p.close()
 			p.afterValue()
-		case stFirst, stKey:
-			switch {
-			case c == '"':
-				p.state, p.inKey, p.escKey, p.carry = stString, true, false, p.carry[:0]
-				if i = p.readString(b, i+1); p.err != nil {
-					return i
-				}
-				continue
-			case c == '}' && p.state == stFirst:
-				p.close()
-				p.afterValue()
-			default:
-				return p.fail(i, b, p.expects())
-			}
-		case stColon:
-			if c != ':' {
-				return p.fail(i, b, p.expects())
-			}
-			p.state = stValue
-		case stAfter:
-			kind := p.top().kind
-			switch {
-			case c == ',':
-				p.state = stKey
-				if kind == '[' {
-					p.state = stValue
-				}
-			case c == kind+2:
-				p.close()
-				p.afterValue()
-			default:
-				return p.fail(i, b, p.expects())
-			}
 		default:
 			return p.fail(i, b, p.expects())
 		}
@@ -150,8 +105,7 @@ func (p *Parser) readSigns(b []byte, i int) int {
 func (p *Parser) beginValue(b []byte, i int) int {
 	c := b[i]
 	if c == byteOrderMark[0] && p.base+int64(i) == 0 {
-		p.state, p.lit, p.litPos = stLiteral, byteOrderMark, 1
-		return i + 1
+		return p.beginLiteral(byteOrderMark, b, i)
 	}
 	if !startsValue[c] {
 		return p.fail(i, b, p.expects())
@@ -173,17 +127,21 @@ func (p *Parser) beginValue(b []byte, i int) int {
 		if c == '[' {
 			p.state = stElement
 		}
+		return i + 1
 	case 't':
-		p.state, p.lit, p.litPos = stLiteral, trueText, 1
+		return p.beginLiteral(trueText, b, i)
 	case 'f':
-		p.state, p.lit, p.litPos = stLiteral, falseText, 1
+		return p.beginLiteral(falseText, b, i)
 	case 'n':
-		p.state, p.lit, p.litPos = stLiteral, nullText, 1
-	default:
-		p.state, p.number, p.carry = stNumber, numStart, p.carry[:0]
-		return p.readNumber(b, i)
+		return p.beginLiteral(nullText, b, i)
 	}
-	return i + 1
+	p.state, p.number, p.carry = stNumber, numStart, p.carry[:0]
+	return p.readNumber(b, i)
+}
+
+func (p *Parser) beginLiteral(literal, b []byte, i int) int {
+	p.state, p.lit, p.litPos = stLiteral, literal, 0
+	return p.readLiteral(b, i)
 }
 
 // readLiteral reads more of a literal, or of the byte order mark.

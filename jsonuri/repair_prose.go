@@ -202,7 +202,7 @@ func (r *repairer) startsList(i int, line, nested bool) bool {
 	switch {
 	case line && comma:
 		return true
-	case (c == ']' || c == '}') && r.alone() && r.onlyBrackets(end):
+	case (c == ']' || c == '}') && r.alone() && strings.IndexByte("\x00]}", r.next(end+1).c) >= 0:
 		return true
 	case c == ']':
 		return plain && (line || comma) && (nested || r.lineEnds(end+1))
@@ -210,15 +210,6 @@ func (r *repairer) startsList(i int, line, nested bool) bool {
 		return line && plain
 	}
 	return line || plain && comma
-}
-
-// onlyBrackets says whether nothing but closing brackets stands from i on.
-func (r *repairer) onlyBrackets(i int) bool {
-	x := r.next(i)
-	for x.c == ']' || x.c == '}' {
-		x = r.next(x.end)
-	}
-	return x.c == 0
 }
 
 // lineEnds says whether nothing more stands on the line from i on.

@@ -286,7 +286,7 @@ func (r *repairer) decideValue(x sign) act {
 		return a
 	}
 	if isQuote(x.c) {
-		if r.outdented() && r.certainKey(x) {
+		if end, ok := r.quoted(x); ok && r.outdented() && r.next(end).c == ':' {
 			return act{do: (*repairer).closeTo, index: r.around(), state: rpKey, fix: fixMissBracket}
 		}
 		return r.decideOpening(x)
@@ -299,12 +299,6 @@ func (r *repairer) decideValue(x sign) act {
 func (r *repairer) outdented() bool {
 	top := len(r.p.stack) - 1
 	return r.lineFirst && r.kind(top) == '[' && r.kind(top-1) == '{' && r.indent <= r.p.stack[top].indent
-}
-
-// certainKey reports whether x begins a key in quotes with its colon.
-func (l *look) certainKey(x sign) bool {
-	end, ok := l.quoted(x)
-	return ok && l.next(end).c == ':'
 }
 
 // around gives the index of the container in the object that the first sign of the line belongs to, by its indentation.

@@ -182,6 +182,7 @@ var repairs = []struct {
 	{"RP-12 closing quote missing", `["abc, "def", "g"]`, `["abc","def","g"]`, "missing_quote"},
 	{"RP-12 closing quote missing, a line each", "[\n \"abc,\n \"def,\n 12\n]", `["abc","def",12]`, "missing_quote"},
 	{"RP-12 opening quote missing", `[a","b", c d"]`, `["a","b","c d"]`, "missing_quote unquoted_string"},
+	{"RP-12 opening quote missing of a text with a comma", `["a", b c, d e", "f"]`, `["a","b c, d e","f"]`, "missing_quote unquoted_string"},
 	{"RP-12 opening quote missing in all there is", `[a blue door"]`, `["a blue door"]`, "missing_quote unquoted_string"},
 	{"RP-12 members without an object", `["k": "v", "l": 2]`, `[{"k":"v","l":2}]`, "missing_bracket"},
 	{"RP-12 members behind elements", `{"a": ["x", "k": "v"], "b": 1}`, `{"a":["x",{"k":"v"}],"b":1}`, "missing_bracket"},

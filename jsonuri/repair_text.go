@@ -441,10 +441,10 @@ func (r *repairer) decideBare(i int) act {
 
 // bareEnds says whether the comma at i, of n bytes, ends a string without quotes.
 func (r *repairer) bareEnds(i, n int) bool {
-	if r.inside() == '[' {
-		return r.nesting == 0 && r.b[i] == ','
-	}
 	x := r.next(i + n)
+	if r.inside() == '[' { // RP-12: with a quote at its end, the opening one alone is missing
+		return r.nesting == 0 && r.b[i] == ',' && (x.line || r.inTuple() || !r.halfElement(x.at))
+	}
 	if isQuote(x.c) {
 		end, ok := r.quoted(x)
 		return !ok && end >= x.at+maxLook || ok && r.colonAt(end) || x.line

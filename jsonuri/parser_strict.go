@@ -105,7 +105,8 @@ func (p *Parser) strict(b []byte) int {
 func (p *Parser) beginValue(b []byte, i int) int {
 	c := b[i]
 	if c == byteOrderMark[0] && p.base+int64(i) == 0 {
-		return p.beginLiteral(byteOrderMark, b, i)
+		p.state, p.lit, p.litPos = stLiteral, byteOrderMark, 0
+		return p.readLiteral(b, i)
 	}
 	if !startsValue[c] {
 		return p.fail(i, b, p.expects())
@@ -128,20 +129,12 @@ func (p *Parser) beginValue(b []byte, i int) int {
 			p.state = stElement
 		}
 		return i + 1
-	case 't':
-		return p.beginLiteral(trueText, b, i)
-	case 'f':
-		return p.beginLiteral(falseText, b, i)
-	case 'n':
-		return p.beginLiteral(nullText, b, i)
+	case 't', 'f', 'n':
+		p.state, p.lit, p.litPos = stLiteral, literalsByFirst[c], 0
+		return p.readLiteral(b, i)
 	}
 	p.state, p.number, p.carry = stNumber, numStart, p.carry[:0]
 	return p.readNumber(b, i)
-}
-
-func (p *Parser) beginLiteral(literal, b []byte, i int) int {
-	p.state, p.lit, p.litPos = stLiteral, literal, 0
-	return p.readLiteral(b, i)
 }
 
 // readLiteral reads more of a literal, or of the byte order mark.
@@ -176,6 +169,8 @@ var startsValue = func() (t [256]bool) {
 var (
 	trueText  = []byte("true")
 	falseText = []byte("false")
+
+	literalsByFirst = [...][]byte{'t': trueText, 'f': falseText, 'n': nullText}
 )
 
 // afterValue goes on behind a complete value.
@@ -231,14 +226,14 @@ func (p *Parser) readNumber(b []byte, i int) int {
 		p.carry = append(p.carry, text...)
 		text = p.carry
 	}
-	switch {
-	case i == len(b):
-	case !numComplete(p.number) || isWord(b[i]):
-		return p.fail(i, b, numExpected[p.number])
-	default:
-		p.scalar(text)
-		p.afterValue()
+	if i == len(b) {
+		return i
 	}
+	if !numComplete(p.number) || isWord(b[i]) {
+		return p.fail(i, b, numExpected[p.number])
+	}
+	p.scalar(text)
+	p.afterValue()
 	return i
 }
 

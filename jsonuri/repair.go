@@ -235,38 +235,28 @@ func (r *repairer) stepValid(i int) int {
 	return i + 1
 }
 
+// decideAtSign has what decides at a sign of the structure, by the state.
+var decideAtSign = [...]func(*repairer, sign) act{
+	rpStart: (*repairer).decideStart, rpKey: (*repairer).decideKey, rpColon: (*repairer).decideColon,
+	rpValue: (*repairer).decideValue, rpAfter: (*repairer).decideAfter, rpLast: (*repairer).decideLast,
+}
+
 func (r *repairer) decide(i int) {
-	var x sign
-	if r.state < rpDone {
-		x = r.next(i)
-	}
-	switch r.state {
-	case rpString:
+	switch {
+	case r.state < rpDone:
+		r.a = decideAtSign[r.state](r, r.next(i))
+	case r.state == rpString:
 		r.a = r.decideString(i)
-	case rpBare:
-		if r.p.inKey {
-			r.a = r.decideBareKey(i)
-		} else {
-			r.a = r.decideBare(i)
-		}
-	case rpLine, rpBlock:
-		r.a = r.decideComment(i)
-	case rpProse:
+	case r.state == rpBare && r.p.inKey:
+		r.a = r.decideBareKey(i)
+	case r.state == rpBare:
+		r.a = r.decideBare(i)
+	case r.state == rpProse:
 		r.a = r.decideProse(i)
-	case rpStart:
-		r.a = r.decideStart(x)
-	case rpKey:
-		r.a = r.decideKey(x)
-	case rpColon:
-		r.a = r.decideColon(x)
-	case rpValue:
-		r.a = r.decideValue(x)
-	case rpAfter:
-		r.a = r.decideAfter(x)
-	case rpLast:
-		r.a = r.decideLast(x)
-	case rpDone:
+	case r.state == rpDone:
 		r.a = r.decideDone(i)
+	default:
+		r.a = r.decideComment(i)
 	}
 }
 

@@ -78,10 +78,7 @@ func (r *repairer) innerQuote(i int) int {
 // certain is how much of the content from start on is certain while more is waited for. A run of commas, closing brackets and
 // white space may turn out to stand behind the string, if its closing quote was left out; what follows a colon behind a key.
 func (r *repairer) certain(start, end int) int {
-	switch {
-	case r.state != rpString:
-		return end
-	case !r.p.inKey:
+	if !r.p.inKey {
 		return min(r.runBefore(start, end), end)
 	}
 	if at := r.ownColon(start, end); at >= 0 {
@@ -135,7 +132,10 @@ func (r *repairer) decideQuote(start, i, n int) act {
 		return act{do: (*repairer).innerQuote, to: i, n: n, fix: fixInner}
 	}
 	run := r.runBefore(start, i)
-	after := r.kindAfter(run, i)
+	after := byte(0)
+	if run < i {
+		after = r.kind(r.openAfter(run, i) - 1)
+	}
 	v := r.judge(i+n, after)
 	if v == isInner && after == '[' && r.inner%2 == 0 && bytes.IndexByte(r.b[run:i], ',') >= 0 && bytes.IndexByte(r.b[run:i], '\n') >= 0 {
 		v = isOpener // RP-12: the line before ends with a comma, and this one begins with the quote
@@ -193,28 +193,11 @@ func (r *repairer) decideCut(start, end int) act {
 		return act{do: (*repairer).cutKey, to: end}
 	}
 	for run := r.runBefore(start, end); run < end; run++ { // brackets before may belong to the text
-		if r.closesAll(run) {
+		if r.openAfter(run, end) == 0 && bytes.IndexByte(r.b[run:end], ',') < 0 {
 			return act{do: (*repairer).endText, to: run, fix: fixMissQuote}
 		}
 	}
 	return act{do: (*repairer).endText, to: end, fix: fixCut}
-}
-
-// closesAll says whether the run at i closes every open container.
-func (r *repairer) closesAll(i int) bool {
-	n := len(r.p.stack)
-	for ; i < len(r.b); i++ {
-		switch c := r.b[i]; c {
-		case '}', ']':
-			if n == 0 || r.p.stack[n-1].kind+2 != c {
-				return false
-			}
-			n--
-		case ',':
-			return false
-		}
-	}
-	return n == 0
 }
 
 // runBefore gives where a run of commas, closing brackets and white space before end begins, with one of the former or a
@@ -230,19 +213,18 @@ func (r *repairer) runBefore(start, end int) int {
 	return start + run
 }
 
-// kindAfter gives the kind of the container that is open behind a run; 0 where there is no run, or its brackets do not fit.
-func (r *repairer) kindAfter(run, end int) (kind byte) {
-	top := len(r.p.stack) - 1
+// openAfter gives how many containers are open behind the closing brackets in b[run:end]; -1 where one of them does not fit.
+func (r *repairer) openAfter(run, end int) int {
+	n := len(r.p.stack)
 	for _, c := range r.b[run:end] {
-		if kind = r.kind(top); c == '}' || c == ']' {
-			if kind+2 != c {
-				return 0
+		if c == '}' || c == ']' {
+			if r.kind(n-1)+2 != c {
+				return -1
 			}
-			top--
-			kind = r.kind(top)
+			n--
 		}
 	}
-	return kind
+	return n
 }
 
 // runAtEnd gives where such a run begins, and whether there is nothing before it.

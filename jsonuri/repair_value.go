@@ -114,7 +114,7 @@ func (r *repairer) decideKey(x sign) act {
 	case ')':
 		return r.skip(x, fixJunk)
 	case ',', ';':
-		return r.anotherComma(x)
+		return comma(x, r.state, fixExtraComma)
 	case ':': // RP-02: the key is missing
 		return act{do: (*repairer).emptyKey, fix: fixMissKey}
 	case '[', '{':
@@ -178,16 +178,13 @@ func (r *repairer) beginMember(key []byte, i int) int {
 	return i
 }
 
-// anotherComma is a comma where a key or value should be.
-func (r *repairer) anotherComma(x sign) act {
-	return act{do: (*repairer).passComma, n: x.end - x.at, state: r.state, fix: fixExtraComma}
+// comma goes on in a state behind the comma x.
+func comma(x sign, state repairState, fix string) act {
+	return act{do: (*repairer).passComma, n: x.end - x.at, state: state, fix: fix}
 }
 
 func (r *repairer) passComma(i int) int {
 	r.comma = true
-	if r.state == rpAfter {
-		r.fresh = false
-	}
 	return r.pass(i)
 }
 
@@ -267,7 +264,7 @@ func (r *repairer) decideValue(x sign) act {
 		if object {
 			return r.null(fixMissValue)
 		}
-		return r.anotherComma(x)
+		return comma(x, r.state, fixExtraComma)
 	case ':', '=':
 		return r.skip(x, fixColon)
 	case '(': // RP-14: a tuple or one value in brackets, unless a text begins with a bracket
@@ -373,11 +370,10 @@ func (r *repairer) decideAfter(x sign) act {
 	case 0:
 		return act{do: (*repairer).finish}
 	case ',', ';':
-		a := act{do: (*repairer).passComma, n: n, state: next}
-		if r.b[x.at] != ',' {
-			a.fix = fixComma
+		if r.b[x.at] == ',' {
+			return comma(x, next, "")
 		}
-		return a
+		return comma(x, next, fixComma)
 	case '}', ']':
 		return r.decideBracket(x)
 	case ')':

@@ -387,11 +387,11 @@ func (p *Parser) tagEnd(text []byte) int {
 // stepTag reads a tag.
 func (p *Parser) stepTag(rest []byte, final bool) bool {
 	n := p.tagEnd(rest)
+	p.endText()
 	if n > p.maxTag || n == 0 && len(rest) > p.maxTag {
 		p.limit("tag", p.maxTag)
 		return false
 	}
-	p.endText()
 	if n == 0 {
 		return final && p.drop()
 	}

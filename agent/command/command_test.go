@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
-	"testing/fstest"
 	"testing/synctest"
 	"time"
 	"unicode/utf8"
@@ -16,6 +17,7 @@ import (
 	"github.com/lingserve/lingserve/agent/command"
 	"github.com/lingserve/lingserve/agent/skill"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 	"github.com/lingserve/lingserve/tool"
 )
 
@@ -33,7 +35,7 @@ type session struct {
 // bubble begins on 2000-01-01.
 func newSession(t *testing.T, empty bool) *session {
 	t.Helper()
-	tp, err := tape.Open(t.Context(), tape.NewMemory(nil), "/srv/agent", "telegram:42")
+	tp, err := tape.Open(t.Context(), tapetest.NewMemory(nil), "/srv/agent", "telegram:42")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,10 +54,18 @@ func newSession(t *testing.T, empty bool) *session {
 			t.Fatal(err)
 		}
 	}
-	s.library = skill.New(nil, skill.Files("built-in", fstest.MapFS{
-		"pdf/SKILL.md": {Data: []byte("---\nname: pdf\ndescription: How to fill forms.\n---\n# Forms\n\nOpen them.")},
-	}))
+	s.library = newSkill(t, "pdf", "---\nname: pdf\ndescription: How to fill forms.\n---\n# Forms\n\nOpen them.")
 	return s
+}
+
+// newSkill returns a library of one skill.
+func newSkill(t *testing.T, name, text string) *skill.Library {
+	t.Helper()
+	dir := t.TempDir()
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, name), 0o700), os.WriteFile(filepath.Join(dir, name, skill.File), []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return skill.New(nil, skill.Dir(dir, "."))
 }
 
 func (s *session) call(format string, args ...any) error {
@@ -410,9 +420,7 @@ func TestTheLengthAndTheTimeOfAReplyAreKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, true)
 		s.delay = 3 * time.Second
-		s.library = skill.New(nil, skill.Files("built-in", fstest.MapFS{
-			"long/SKILL.md": {Data: []byte("---\nname: long\ndescription: x\n---\n" + strings.Repeat("天", 10_000))},
-		}))
+		s.library = newSkill(t, "long", "---\nname: long\ndescription: x\n---\n"+strings.Repeat("天", 10_000))
 		r := run(t, command.New(), s, tool.User, ",skill long")
 		if len(r.Output) > 16<<10 || len(r.Output) < 16<<10-6 || !utf8.ValidString(r.Output) || !strings.HasSuffix(r.Output, "天…") {
 			t.Errorf("%d bytes, ending in %q", len(r.Output), r.Output[len(r.Output)-9:])

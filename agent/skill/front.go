@@ -19,7 +19,7 @@ const rule = "---"
 func parse(name, src string) (Skill, string, error) {
 	src = strings.TrimPrefix(src, "\ufeff")
 	if line := yaml.NotUTF8(src); line > 0 {
-		return Skill{}, "", &FileError{Line: line, Message: string(errNoText)}
+		return Skill{}, "", &FileError{Line: line, Message: errNoText.Error()}
 	}
 	front, body, err := split(src)
 	if err != nil {

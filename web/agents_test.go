@@ -20,6 +20,7 @@ import (
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web/wire"
@@ -127,7 +128,7 @@ func newAgentBench(t testing.TB, edit func(*Options, *agent.Options)) *agentBenc
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := tape.NewMemory(nil)
+	store := tapetest.NewMemory(nil)
 	a.bench = newBench(t, func(o *Options) {
 		o.MaxBody = 4 << 10
 		o.Models.Register("talk", a.talk)

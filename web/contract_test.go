@@ -30,6 +30,7 @@ import (
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 	"github.com/lingserve/lingserve/web/wire"
 	"github.com/lingserve/lingserve/web/wire/aisdk/aisdktest"
 )
@@ -262,7 +263,7 @@ func contractBench(t *testing.T, edit func(*Options)) *bench {
 			yield(`{"title":"Why the sky is blue","notes":[1]}`)
 			return nil
 		}, names: []string{"story"}})
-		store := tape.NewMemory(nil)
+		store := tapetest.NewMemory(nil)
 		t.Cleanup(func() { store.Close() })
 		o.Tapes, o.Workspace, o.FileStore = store, t.TempDir(), memoryFiles(t)
 		if edit != nil {

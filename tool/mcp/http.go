@@ -83,11 +83,10 @@ func (r *remote) RoundTrip(req *http.Request) (*http.Response, error) {
 		forgotten.Store(true)
 	}
 	body := &metered{ReadCloser: resp.Body, meter: &r.meter, left: maxMessage, ended: ended}
-	events := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
-	if events {
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
 		body.left = -1 // an event is bounded, and the meter bounds all of them
 	}
-	resp.Body, resp.ContentLength = newExactBody(body, events), -1
+	resp.Body = body
 	return resp, nil
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
@@ -87,7 +88,7 @@ func newStage(ctx context.Context, workflows string) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stage{store: tape.NewMemory(nil)}
+	s := &stage{store: tapetest.NewMemory(nil)}
 	models := &adapter.Registry{Default: "demo:demo", Retries: adapter.Retries{Attempts: 1}}
 	models.Register("demo", demo.New(nil))
 	script := new(script)

@@ -15,7 +15,6 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tool"
 )
@@ -107,44 +106,42 @@ func resultOf(r *sdk.CallToolResult) tool.Result {
 		}
 		return tool.Result{Err: &tool.Error{Kind: tool.KindFailed, Message: text}}
 	}
-	out := tool.Result{Parts: parts}
-	if r.StructuredContent == nil {
-		out.Content = tool.Text(text).Content
-		return out
+	out := tool.Text(text)
+	if text, ok := r.StructuredContent.(string); ok { // see exact
+		structured := json.RawMessage(text)
+		out.Content = structured
+		if rest := strings.Join(withoutMirror(texts, structured), "\n"); rest != "" {
+			parts = append([]tool.Part{{Type: "text", Text: rest}}, parts...)
+		}
 	}
-	out.Content, texts = structured(r.StructuredContent, texts)
-	if rest := strings.Join(texts, "\n"); rest != "" {
-		out.Parts = append([]tool.Part{{Type: "text", Text: rest}}, parts...)
-	}
+	out.Parts = parts
 	return out
 }
 
-// structured returns the JSON of a structured content, and the texts beside it that do not repeat it: most servers send both, for clients that
-// read only one of them. Servers that wrap a value as {"result": value} repeat the value alone, and a list as one text for each item. A text is
-// taken for the value that it repeats, since the SDK reads large numbers inexactly.
-func structured(content any, texts []string) (value json.RawMessage, rest []string) {
-	value, _ = rawjson.Marshal(content) // it was JSON
-	values := []any{content}
-	object, _ := content.(map[string]any)
-	wrapped, isWrapped := object["result"]
-	if isWrapped = isWrapped && len(object) == 1; isWrapped {
-		values = append(values, wrapped)
+// withoutMirror returns the texts of a result without those that repeat its structured content: most servers send both, for clients that read
+// only one of them. Servers that wrap a value as {"result": value} repeat the value alone, and a list as one text for each item.
+func withoutMirror(texts []string, structured json.RawMessage) []string {
+	var whole any
+	if json.Unmarshal(structured, &whole) != nil {
+		return texts
 	}
-	if items, ok := values[len(values)-1].([]any); ok {
-		values = append(values, items...)
-	}
-	for _, text := range texts {
-		switch {
-		case !slices.ContainsFunc(values, func(value any) bool { return mirrors(text, value) }):
-			rest = append(rest, text)
-		case !json.Valid([]byte(text)):
-		case mirrors(text, content):
-			value = json.RawMessage(text)
-		case isWrapped && mirrors(text, wrapped):
-			value = json.RawMessage(`{"result":` + text + `}`)
+	values := []any{whole}
+	if object, ok := whole.(map[string]any); ok && len(object) == 1 {
+		if value, ok := object["result"]; ok {
+			values = append(values, value)
 		}
 	}
-	return value, rest
+	for _, value := range values {
+		if mirrors(strings.Join(texts, "\n"), value) {
+			return nil
+		}
+		if items, ok := value.([]any); ok && slices.EqualFunc(texts, items, mirrors) {
+			return nil
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(texts), func(text string) bool {
+		return slices.ContainsFunc(values, func(value any) bool { return mirrors(text, value) })
+	})
 }
 
 // mirrors reports whether a text says the same as a value: it is the value's JSON, or the value is that text.

@@ -3,8 +3,10 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -22,15 +24,15 @@ func TestResultsOfServers(t *testing.T) { // AG-65
 	}{
 		{"nothing", sdk.CallToolResult{}, `""`},
 		{"texts are joined", sdk.CallToolResult{Content: []sdk.Content{text("a"), text("b")}}, `"a\nb"`},
-		{"structured content alone", sdk.CallToolResult{StructuredContent: decoded(`{"a":"<b>"}`)}, `{"a":"<b>"}`},
+		{"structured content alone", sdk.CallToolResult{StructuredContent: `{"a":"<b>"}`}, `{"a":"<b>"}`},
 		{
 			"structured content that the text repeats",
-			sdk.CallToolResult{Content: []sdk.Content{text("{ \"a\": 1 }")}, StructuredContent: decoded(`{"a":1}`)},
-			`{ "a": 1 }`,
+			sdk.CallToolResult{Content: []sdk.Content{text("{ \"a\": 1 }")}, StructuredContent: `{"a":1}`},
+			`{"a":1}`,
 		},
 		{
 			"structured content and another text",
-			sdk.CallToolResult{Content: []sdk.Content{text("one a")}, StructuredContent: decoded(`{"a":1}`)},
+			sdk.CallToolResult{Content: []sdk.Content{text("one a")}, StructuredContent: `{"a":1}`},
 			`[{"type":"text","text":"{\"a\":1}"},{"type":"text","text":"one a"}]`,
 		},
 		{
@@ -66,7 +68,7 @@ func TestResultsOfServers(t *testing.T) { // AG-65
 				`{"type":"image_url","image_url":{"url":"data:image/png;base64,eA=="}}]`,
 		},
 		{"an error", sdk.CallToolResult{IsError: true, Content: []sdk.Content{text("no"), text("way")}}, `{"error":{"kind":"failed","message":"no\nway"}}`},
-		{"an error without words", sdk.CallToolResult{IsError: true, StructuredContent: decoded(`{"a":1}`)}, `{"error":{"kind":"failed","message":"the tool failed without a reason"}}`},
+		{"an error without words", sdk.CallToolResult{IsError: true, StructuredContent: `{"a":1}`}, `{"error":{"kind":"failed","message":"the tool failed without a reason"}}`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, string(resultOf(&row.in).Value())); diff != "" {
@@ -83,16 +85,16 @@ func TestStructuredContentAndItsMirrorAreOneResult(t *testing.T) {
 		texts            []string
 		want             string
 	}{
-		{"other spacing and order", `{"a":1,"b":"x"}`, []string{"{\n  \"b\": \"x\",\n  \"a\": 1\n}"}, "{\n  \"b\": \"x\",\n  \"a\": 1\n}"},
+		{"other spacing and order", `{"a":1,"b":"x"}`, []string{"{\n  \"b\": \"x\",\n  \"a\": 1\n}"}, `{"a":1,"b":"x"}`},
 		{"a wrapped number", `{"result":5}`, []string{"5"}, `{"result":5}`},
 		{"a wrapped text", `{"result":"It rains."}`, []string{"It rains."}, `{"result":"It rains."}`},
-		{"a wrapped object", `{"result":{"a":1}}`, []string{`{"a": 1}`}, `{"result":{"a": 1}}`},
+		{"a wrapped object", `{"result":{"a":1}}`, []string{`{"a": 1}`}, `{"result":{"a":1}}`},
 		{"a wrapped list, a text for each item", `{"result":["a",{"b":2}]}`, []string{"a", `{"b": 2}`}, `{"result":["a",{"b":2}]}`},
 		{"an empty wrapped list", `{"result":[]}`, nil, `{"result":[]}`},
 		{
 			"words beside the mirror stay", `{"a":1}`,
 			[]string{"Prices are in euros.", `{"a": 1}`},
-			`[{"type":"text","text":"{\"a\": 1}"},{"type":"text","text":"Prices are in euros."}]`,
+			`[{"type":"text","text":"{\"a\":1}"},{"type":"text","text":"Prices are in euros."}]`,
 		},
 		{
 			"other words stay", `{"result":5}`,
@@ -101,7 +103,7 @@ func TestStructuredContentAndItsMirrorAreOneResult(t *testing.T) {
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			in := sdk.CallToolResult{StructuredContent: decoded(row.structured)}
+			in := sdk.CallToolResult{StructuredContent: row.structured}
 			for _, text := range row.texts {
 				in.Content = append(in.Content, &sdk.TextContent{Text: text})
 			}
@@ -229,23 +231,33 @@ func TestWhatCannotBeCheckedOfASchemaIsNotChecked(t *testing.T) {
 	}
 }
 
-// DT-02: the text beside the structured content has large numbers as the server wrote them.
+// DT-02
 func TestLargeNumbersStayExact(t *testing.T) {
 	const id = "12345678901234567891"
-	for structured, text := range map[string]string{`{"id":` + id + `}`: `{"id":` + id + `}`, `{"result":` + id + `}`: id} {
-		in := sdk.CallToolResult{StructuredContent: decoded(structured), Content: []sdk.Content{&sdk.TextContent{Text: text}}}
-		if got := resultOf(&in); string(got.Content) != structured {
-			t.Errorf("%s: %s", structured, got.Value())
+	for name, content := range map[string]string{
+		"alone":           `[]`,
+		"with its mirror": `[{"type":"text","text":"{\"id\":` + id + `}"}]`,
+	} {
+		message := `{"jsonrpc":"2.0","id":1,"result":{"content":` + content + `,"structuredContent":{"id":` + id + `,"big":1e400}}}`
+		for kind, body := range map[string]io.Reader{
+			"a message":    newExactBody(io.NopCloser(strings.NewReader(message)), false),
+			"events":       newExactBody(io.NopCloser(strings.NewReader("event: message\ndata: "+message+"\n\n")), true),
+			"byte by byte": newExactBody(io.NopCloser(iotest.OneByteReader(strings.NewReader("event: message\ndata: "+message+"\n\n"))), true),
+		} {
+			read, err := io.ReadAll(body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			line := strings.TrimPrefix(strings.TrimPrefix(string(read), "event: message\n"), "data: ")
+			var whole struct{ Result sdk.CallToolResult }
+			if err := json.Unmarshal([]byte(line), &whole); err != nil {
+				t.Fatalf("%s, %s: %v", name, kind, err)
+			}
+			if got := resultOf(&whole.Result); string(got.Content) != `{"id":`+id+`,"big":1e400}` {
+				t.Errorf("%s, %s: %s", name, kind, got.Value())
+			}
 		}
 	}
-}
-
-// decoded is a value as the SDK reads it.
-func decoded(text string) (value any) {
-	if err := json.Unmarshal([]byte(text), &value); err != nil {
-		panic(err)
-	}
-	return value
 }
 
 // FuzzContent: whatever a server answers, there is a result that is JSON.
@@ -259,7 +271,7 @@ func FuzzContent(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		var whole struct{ Result sdk.CallToolResult }
-		if json.Unmarshal([]byte(`{"result":`+text+`}`), &whole) != nil {
+		if json.Unmarshal(exact([]byte(`{"result":`+text+`}`)), &whole) != nil {
 			return
 		}
 		r := whole.Result

@@ -83,10 +83,11 @@ func (r *remote) RoundTrip(req *http.Request) (*http.Response, error) {
 		forgotten.Store(true)
 	}
 	body := &metered{ReadCloser: resp.Body, meter: &r.meter, left: maxMessage, ended: ended}
-	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+	events := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
+	if events {
 		body.left = -1 // an event is bounded, and the meter bounds all of them
 	}
-	resp.Body = body
+	resp.Body, resp.ContentLength = newExactBody(body, events), -1
 	return resp, nil
 }
 

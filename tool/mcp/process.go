@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -19,18 +20,19 @@ import (
 )
 
 // process is the transport to a program: it is started in a new process group, messages are lines of its standard input and output,
-// and when it ends, or shall, nothing of the group is left. The SDK reads and writes the lines through it.
+// and when it ends, or shall, nothing of the group is left.
 //
-// The SDK's own transport for programs waits for ever for one that reads nothing, gives up at the first line that is no message, and does
-// not know of what a program started in turn.
+// The SDK's own transport is not used since it waits for ever for a program that reads nothing, gives up at the first line that is no
+// message, and does not know of what a program started in turn.
 type process struct {
 	server *server
 	cmd    *exec.Cmd
 	in     *os.File // its standard input
 	out    *os.File // its standard output
 	lines  *bufio.Reader
-	rest   []byte // of the line that is being read
+	writes chan struct{} // held by who writes
 	meter  meter
+	asked  atomic.Int64 // questions of the server that are not answered
 	stderr tail
 	left   atomic.Bool // it closed its input or its output by itself
 
@@ -59,9 +61,9 @@ func environment(names []string) []string {
 }
 
 // Connect starts the program.
-func (p *process) Connect(ctx context.Context) (_ sdk.Connection, err error) {
+func (p *process) Connect(context.Context) (_ sdk.Connection, err error) {
 	config := p.server.Server
-	p.closing, p.done = make(chan struct{}), make(chan struct{})
+	p.writes, p.closing, p.done = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	defer func() {
 		if err != nil {
 			close(p.done)
@@ -90,7 +92,7 @@ func (p *process) Connect(ctx context.Context) (_ sdk.Connection, err error) {
 		return nil, errors.Join(err, p.in.Close(), p.out.Close())
 	}
 	go p.supervise()
-	return (&sdk.IOTransport{Reader: p, Writer: p, MaxLineLength: -1}).Connect(ctx) // lines are bounded below
+	return p, nil
 }
 
 // supervise sees the program to its end.
@@ -161,45 +163,45 @@ func (p *process) Close() error {
 	return nil
 }
 
-// Read reads from the lines that are messages. It fails when the connection is closed.
-func (p *process) Read(b []byte) (n int, err error) {
-	if len(p.rest) == 0 {
-		if p.rest, err = p.message(); err != nil {
+// SessionID is for servers that know several.
+func (p *process) SessionID() string { return "" }
+
+// Read returns the next message; it ends when the connection is closed. Lines that are no message are skipped: many programs write a
+// greeting or a warning to the wrong place. So are notices that are not handled here.
+func (p *process) Read(context.Context) (jsonrpc.Message, error) {
+	for {
+		line, err := p.line()
+		if err != nil {
 			if p.closed() {
-				return 0, io.EOF
+				return nil, io.EOF
 			}
 			if errors.Is(err, io.EOF) {
 				p.left.Store(true)
 			}
-			return 0, err
-		}
-	}
-	n = copy(b, p.rest)
-	p.rest = p.rest[n:]
-	return n, nil
-}
-
-// message returns the next line that is a message. Other lines are skipped: many programs write a greeting or a warning to the wrong
-// place. So are notices that are not handled here.
-func (p *process) message() ([]byte, error) {
-	for {
-		line, err := p.line()
-		if err != nil {
 			return nil, err
 		}
 		if err := p.meter.count(len(line), 1); err != nil {
 			return nil, err
 		}
-		if text := bytes.TrimSpace(line); len(text) == 0 || text[0] != '{' {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 || line[0] != '{' {
 			continue
 		}
-		msg, err := jsonrpc.DecodeMessage(line)
+		msg, err := jsonrpc.DecodeMessage(exact(line))
 		if err != nil {
 			continue
 		}
-		if req, ok := msg.(*jsonrpc.Request); !ok || req.IsCall() || req.Method == "notifications/tools/list_changed" {
-			return line, nil
+		if req, ok := msg.(*jsonrpc.Request); ok {
+			switch {
+			case req.IsCall():
+				if p.asked.Add(1) > maxQuestions {
+					return nil, errFlood
+				}
+			case req.Method != "notifications/tools/list_changed":
+				continue
+			}
 		}
+		return msg, nil
 	}
 }
 
@@ -219,18 +221,46 @@ func (p *process) line() ([]byte, error) {
 	return long, err
 }
 
-// Write sends a message. The connection ends if the program does not read it in time.
-func (p *process) Write(message []byte) (int, error) {
-	p.in.SetWriteDeadline(time.Now().Add(p.server.times.write))
-	n, err := p.in.Write(message)
+// Write sends a message. The connection ends if the program does not read it in time, or has read a part of it.
+func (p *process) Write(ctx context.Context, msg jsonrpc.Message) error {
+	text, err := jsonrpc.EncodeMessage(msg)
 	if err != nil {
+		return fmt.Errorf("writing a message: %w", err)
+	}
+	if _, ok := msg.(*jsonrpc.Response); ok {
+		p.asked.Add(-1)
+	}
+	select {
+	case p.writes <- struct{}{}:
+		defer func() { <-p.writes }()
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.closing:
+		return io.ErrClosedPipe
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	p.in.SetWriteDeadline(time.Now().Add(p.server.times.write))
+	hurried := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(hurried)
+		p.in.SetWriteDeadline(time.Now())
+	})
+	defer func() {
+		if !stop() {
+			<-hurried // the deadline is that of no other message
+		}
+	}()
+	n, err := p.in.Write(append(text, '\n'))
+	if err != nil && (n > 0 || ctx.Err() == nil) {
 		// Neither late nor closed here: the program ended, and this is seen before its output ends.
 		if !errors.Is(err, os.ErrDeadlineExceeded) && !p.closed() {
 			p.left.Store(true)
 		}
 		p.Close()
 	}
-	return n, err
+	return err
 }
 
 // tail keeps the end of what is written to it.

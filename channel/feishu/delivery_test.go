@@ -138,11 +138,11 @@ func TestADeletedCardIsSentAgain(t *testing.T) {
 // CH-177
 func TestALongAnswerIsCutIntoMessagesThatThePlatformTakes(t *testing.T) {
 	for name, text := range map[string]string{
-		"words":           strings.Repeat("some words. ", 8000),
-		"marks":           strings.Repeat(`"**\_[<&>`+"`", 9000),
-		"Chinese":         strings.Repeat("很长的答案。", 6000),
-		"a block of code": "```go\n" + strings.Repeat("x := \"y\"\n", 9000) + "```",
-		"short lines":     strings.Repeat("a\n", 30_000),
+		"words":           strings.Repeat("some words. ", 3000),
+		"marks":           strings.Repeat(`"**\_[<&>`+"`", 2000),
+		"Chinese":         strings.Repeat("很长的答案。", 2500),
+		"a block of code": "```go\n" + strings.Repeat("x := \"y\"\n", 3000) + "```",
+		"short lines":     strings.Repeat("a\n", 10_000),
 	} {
 		for _, format := range []string{feishu.FormatCard, feishu.FormatText} {
 			t.Run(name+" as "+format, func(t *testing.T) {

@@ -63,7 +63,7 @@ func TestACrashAtAnyStepRepeatsAndLosesNothing(t *testing.T) {
 
 // dieAtStep lets a process die at a step of a turn, and another one go on. It reports whether the process got as far as that step.
 func dieAtStep(t *testing.T, d *db.DB, step int, change func(*server, *kernel.QueueOptions), fateIsKnown bool) (died bool) {
-	c, name := &chat{}, fmt.Sprint("ann", step)
+	c, name := &platform{}, fmt.Sprint("ann", step)
 	first := start(t, d, fmt.Sprint("a", step), c, steps, change, func(s *server, _ *kernel.QueueOptions) { s.store.last = step })
 	first.send(name, 1, "hello")
 	time.Sleep(10 * time.Second)
@@ -119,7 +119,7 @@ func TestAnEventThatCrashesTheServerIsGivenUp(t *testing.T) {
 	for name, toolSpeaks := range map[string]bool{"silent": false, "after a tool's block": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
-				c, runs, answered := &chat{}, 0, 0
+				c, runs, answered := &platform{}, 0, 0
 				var live atomic.Pointer[server]
 				var log bytes.Buffer
 				poison := func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
@@ -172,7 +172,7 @@ func TestANoticeIsNotRepeatedAfterACrash(t *testing.T) {
 		"durable": func(*server, *kernel.QueueOptions) {},
 	} {
 		bubble(t, func(t *testing.T, d *db.DB) {
-			c := &chat{}
+			c := &platform{}
 			for step := 1; step < 12; step++ {
 				first := start(t, d, fmt.Sprint("a", step), c, fails, change, func(s *server, _ *kernel.QueueOptions) { s.store.last = step })
 				who := fmt.Sprint("p", step)
@@ -193,7 +193,7 @@ func TestANoticeIsNotRepeatedAfterACrash(t *testing.T) {
 // CH-55, CH-63: a preview of a process that is gone does not stay as half an answer when the turn fails in the next one.
 func TestAPreviewOfADeadProcessIsFinished(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
-		c := &chat{}
+		c := &platform{}
 		first := start(t, d, "a", c, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			turn.Sink.Preview(channel.Payload{Text: "half of"})
 			<-ctx.Done()
@@ -222,7 +222,7 @@ func TestAPreviewOfADeadProcessIsFinished(t *testing.T) {
 // A shutdown, and then the answer in the place of the preview.
 func TestAShutdownLeavesTheTurnToTheNextStart(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
-		c := &chat{}
+		c := &platform{}
 		first := start(t, d, "a", c, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			turn.Sink.Preview(channel.Payload{Text: "half"})
 			time.Sleep(time.Hour) // it does not listen
@@ -252,7 +252,7 @@ func TestAReplicaThatStoodStillSendsNothingMore(t *testing.T) {
 	for name, kind := range map[string]channel.ReplyKind{"a block": channel.ReplyBlock, "the end of the answer": channel.ReplyFinal} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
-				c, wake := &chat{}, make(chan struct{})
+				c, wake := &platform{}, make(chan struct{})
 				var result channel.Result
 				var ended error
 				first := start(t, d, "a", c, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
@@ -293,7 +293,7 @@ func TestAReplicaThatStoodStillSendsNothingMore(t *testing.T) {
 func TestTheSignOfWorkOfADeadProcessIsRemoved(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
 		signed := false
-		first := start(t, d, "a", &chat{}, func(ctx context.Context, _ *channel.Turn) (channel.DispatchResult, error) {
+		first := start(t, d, "a", &platform{}, func(ctx context.Context, _ *channel.Turn) (channel.DispatchResult, error) {
 			<-ctx.Done()
 			return channel.DispatchResult{}, context.Cause(ctx)
 		}, func(s *server, _ *kernel.QueueOptions) {
@@ -336,7 +336,7 @@ func TestTheDatabaseIsAwayAtTheEndOfATurn(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
 				runs := 0
 				var s *server
-				s = start(t, d, "a", &chat{}, func(ctx context.Context, turn *channel.Turn) (r channel.DispatchResult, err error) {
+				s = start(t, d, "a", &platform{}, func(ctx context.Context, turn *channel.Turn) (r channel.DispatchResult, err error) {
 					runs++
 					switch {
 					case test.agent != nil:
@@ -367,7 +367,7 @@ func TestTheDatabaseIsAwayAtTheEndOfATurn(t *testing.T) {
 func TestEachNoticeHasADifferentKey(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
 		pairs, keys := channel.NewPairs(nil), map[string]string{}
-		s := start(t, d, "a", &chat{}, echo, func(s *server, _ *kernel.QueueOptions) {
+		s := start(t, d, "a", &platform{}, echo, func(s *server, _ *kernel.QueueOptions) {
 			policy := openPolicy()
 			policy.DM = channel.PolicyPairing
 			s.kernel.Pairing, s.kernel.Settings = pairs, &openSettings{policy: policy}

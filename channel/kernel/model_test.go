@@ -37,7 +37,7 @@ func TestEachMessageIsAnsweredOnceWhateverFails(t *testing.T) {
 		var wrong []string
 		synctest.Test(t, func(t *testing.T) {
 			d := memory(t)
-			wrong = (&world{t: t, d: d, durable: durable, chat: &chat{}}).play(list)
+			wrong = (&world{t: t, d: d, durable: durable, chat: &platform{}}).play(list)
 			if err := d.Close(); err != nil {
 				t.Error(err)
 			}
@@ -54,7 +54,7 @@ type world struct {
 	t       *testing.T
 	d       *db.DB
 	durable bool
-	chat    *chat
+	chat    *platform
 	servers [2]*server // nil: it does not run
 	names   [2]string
 	started int

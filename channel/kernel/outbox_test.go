@@ -22,7 +22,7 @@ func later(after time.Duration) error {
 // CH-58: of any length, over restarts, in order per target; other targets do not wait.
 func TestAReplyThatThePlatformRefusesForAWhileIsKept(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
-		c := &chat{}
+		c := &platform{}
 		c.failWith(func(text string) error {
 			if text == "echo other" {
 				return nil
@@ -57,7 +57,7 @@ func TestAReplyThatThePlatformRefusesForAWhileIsKept(t *testing.T) {
 // CH-58: the preview of a later turn is not shown above a reply that waits.
 func TestALaterPreviewIsNotShownAboveAReplyThatWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
-		c := &chat{}
+		c := &platform{}
 		c.failWith(func(text string) error {
 			if text == "echo one" {
 				return later(time.Minute)
@@ -114,7 +114,7 @@ func TestAReplyIsGivenUpAfterADay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
-				c, attempts := &chat{}, 0
+				c, attempts := &platform{}, 0
 				var last time.Time
 				pause := time.Duration(0)
 				c.failWith(func(string) error {
@@ -169,7 +169,7 @@ func TestAReplyThatMayHaveBeenSent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
-				c, cuts, began := &chat{}, 0, time.Now()
+				c, cuts, began := &platform{}, 0, time.Now()
 				c.cut = func(text string) error {
 					if text == "echo one" && time.Since(began) > 5*time.Minute && test.cuts > 1 {
 						t.Errorf("it is sent again after %v", time.Since(began))
@@ -202,7 +202,7 @@ func (s *server) repeatFor(d time.Duration) {
 // The settings change: a sender who is no longer admitted gets no waiting reply.
 func TestTheGatesAreAskedBeforeAReplyIsTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
-		c := &chat{}
+		c := &platform{}
 		c.failWith(func(string) error { return later(0) })
 		s := start(t, d, "a", c, echo)
 		s.send("ann", 1, "one")
@@ -220,7 +220,7 @@ func TestTheGatesAreAskedBeforeAReplyIsTriedAgain(t *testing.T) {
 // A few replies are sent at a time, and the channel does not end before they have; what takes longer than the grace period is decided at the next start.
 func TestSendsAreBoundedAndEndWithTheirChannel(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
-		c := &chat{}
+		c := &platform{}
 		c.failWith(func(string) error { return later(0) })
 		var mu sync.Mutex
 		sending, most, canceled := 0, 0, 0
@@ -268,7 +268,7 @@ func TestSendsAreBoundedAndEndWithTheirChannel(t *testing.T) {
 // A turn that emits more than one end of an answer loses none.
 func TestSeveralEndsOfAnAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
-		s := start(t, d, "a", &chat{}, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+		s := start(t, d, "a", &platform{}, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			return channel.DispatchResult{}, emitTexts("a", "!b", "!c")(ctx, turn.Sink)
 		})
 		s.send("ann", 1, "one")

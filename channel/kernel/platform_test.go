@@ -17,8 +17,8 @@ import (
 
 var errTest = errors.New("broken")
 
-// fakePlatform records the calls that it gets.
-type fakePlatform struct {
+// platform records the calls that it gets, and shows messages.
+type platform struct {
 	mu      sync.Mutex
 	calls   []string
 	at      []time.Time
@@ -26,9 +26,20 @@ type fakePlatform struct {
 	inside  int
 	overlap bool
 	answer  func(call string) (channel.Receipt, error) // nil: sent, with an id
+
+	messages []message
+	index    map[string]int          // of messages, by their ids
+	fail     func(text string) error // of the next sends, which are not shown; nil: they succeed
+	cut      func(text string) error // of the next sends, which are shown; nil
+	keys     map[string]bool         // of what was shown
+	finished map[string]bool         // messages that are blocks, and no previews any more
+	replaced []string                // finished messages that were edited
+	onKey    func(key, text string)  // gets each block that is sent; nil
 }
 
-func (d *fakePlatform) call(format string, args ...any) (channel.Receipt, error) {
+type message struct{ to, text string }
+
+func (d *platform) call(format string, args ...any) (channel.Receipt, error) {
 	call := fmt.Sprintf(format, args...)
 	d.mu.Lock()
 	d.calls, d.at = append(d.calls, call), append(d.at, time.Now())
@@ -51,24 +62,90 @@ func (d *fakePlatform) call(format string, args ...any) (channel.Receipt, error)
 	return r, err
 }
 
-func (d *fakePlatform) requests() []string {
+func (d *platform) requests() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return append([]string(nil), d.calls...)
 }
 
-func (d *fakePlatform) deliver(_ context.Context, b channel.Block) (channel.Receipt, error) {
+func (d *platform) deliver(_ context.Context, b channel.Block) (r channel.Receipt, err error) {
 	d.mu.Lock()
 	d.blocks = append(d.blocks, b)
-	d.mu.Unlock()
-	if b.Preview != nil && len(b.Preview.MessageIDs) > 0 {
-		return d.call("edit %s %s", b.Preview.MessageIDs[0], b.Text)
+	if d.fail != nil {
+		err = d.fail(b.Text)
 	}
-	return d.call("send %s", b.Text)
+	if d.onKey != nil && err == nil {
+		d.onKey(b.Key, b.Text)
+	}
+	d.mu.Unlock()
+	if err != nil {
+		return r, err
+	}
+	edited := ""
+	if b.Preview != nil && len(b.Preview.MessageIDs) > 0 {
+		edited = b.Preview.MessageIDs[0]
+		r, err = d.call("edit %s %s", edited, b.Text)
+	} else {
+		r, err = d.call("send %s", b.Text)
+	}
+	if err != nil || len(r.MessageIDs) == 0 {
+		return r, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.show(b, edited, r.MessageIDs[0])
+	if d.cut != nil {
+		err = d.cut(b.Text)
+	}
+	return r, err
+}
+
+// show shows a block in place of the message edited, or as a new one.
+func (d *platform) show(b channel.Block, edited, id string) {
+	if d.index == nil {
+		d.index, d.keys, d.finished = map[string]int{}, map[string]bool{}, map[string]bool{}
+	}
+	if i, known := d.index[edited]; known {
+		if id = edited; d.finished[id] {
+			d.replaced = append(d.replaced, d.messages[i].text)
+		}
+		d.messages[i].text = b.Text
+	} else {
+		d.index[id] = len(d.messages)
+		d.messages = append(d.messages, message{b.Target.To, b.Text})
+	}
+	d.keys[b.Key], d.finished[id] = true, b.Key != ""
+}
+
+// hasShown reports whether a block was shown.
+func (d *platform) hasShown(b channel.Block) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.keys[b.Key]
+}
+
+func (d *platform) shown() string { return strings.Join(d.shownTo(""), "\n") }
+
+// shownTo returns the messages to a sender; "" matches all senders.
+func (d *platform) shownTo(who string) (texts []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, m := range d.messages {
+		if who == "" || m.to == who {
+			texts = append(texts, m.text)
+		}
+	}
+	return texts
+}
+
+func (d *platform) failWith(fail func(text string) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fail = fail
 }
 
 // delivery returns a delivery with the named functions: preview, working, rest, settle.
-func (d *fakePlatform) delivery(can ...string) *kernel.Delivery {
+func (d *platform) delivery(can ...string) *kernel.Delivery {
 	x := &kernel.Delivery{Deliver: d.deliver}
 	for _, word := range can {
 		switch word {
@@ -118,7 +195,7 @@ type hookScene struct {
 	trigger   channel.Trigger
 	dispatch  func(context.Context, *channel.Turn) (channel.DispatchResult, error) // nil: the kernel's agent
 	record    kernel.RecordOptions
-	platform  fakePlatform
+	platform  platform
 	delivery  *kernel.Delivery
 
 	traces  []channel.Trace

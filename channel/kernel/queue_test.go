@@ -26,7 +26,7 @@ func arrival(sender string, id int, text string) kernel.Arrival {
 // CH-05, CH-70, CH-71
 func TestCopiesAreOneTurnAndTheOrderHolds(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
-		s := start(t, d, "a", &chat{}, nil, inLanes(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+		s := start(t, d, "a", &platform{}, nil, inLanes(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			time.Sleep(10 * time.Millisecond)
 			return echo(ctx, turn)
 		}))
@@ -77,7 +77,7 @@ func TestEventsStartInTheirOrderAndOthersDoNotWait(t *testing.T) {
 		var mu sync.Mutex
 		var begun []string
 		placed := make(chan struct{})
-		c := &chat{}
+		c := &platform{}
 		s := start(t, d, "a", c, nil, func(s *server, _ *kernel.QueueOptions) {
 			s.kernel.Agent = agentWithoutPlace(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 				mu.Lock()
@@ -138,7 +138,7 @@ func TestAFailedTurnIsRetriedAndThenTheSenderGetsANotice(t *testing.T) {
 				begun := time.Now()
 				var times []time.Duration
 				ids := map[string]bool{}
-				s := start(t, d, "a", &chat{}, nil, func(s *server, _ *kernel.QueueOptions) {
+				s := start(t, d, "a", &platform{}, nil, func(s *server, _ *kernel.QueueOptions) {
 					s.kernel.Settings.(*openSettings).policy.Limits.SenderRate = channel.Rate{PerMinute: 1, Burst: 2}
 					s.kernel.Agent = agentWithoutPlace(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 						if turn.Context.BodyForAgent == "next" {
@@ -172,7 +172,7 @@ func TestAHandlerThatFailsEndsItsEvent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
 				runs := 0
-				s := start(t, d, "a", &chat{}, echo, func(s *server, _ *kernel.QueueOptions) {
+				s := start(t, d, "a", &platform{}, echo, func(s *server, _ *kernel.QueueOptions) {
 					s.handler.Run = func(context.Context, *kernel.Claimed, kernel.Meta) (channel.Result, error) {
 						runs++
 						return channel.Result{}, fails()
@@ -216,7 +216,7 @@ func TestAnAlbumOrABurstIsOneTurn(t *testing.T) {
 		}
 	}
 	bubble(t, func(t *testing.T, d *db.DB) {
-		s := start(t, d, "a", &chat{}, nil, inLanes(echo))
+		s := start(t, d, "a", &platform{}, nil, inLanes(echo))
 		begun := time.Now()
 		part := func(id int, bundle string) {
 			a := arrival("ann", id, fmt.Sprint("part ", id))
@@ -265,7 +265,7 @@ func TestTheFirstMessageIsAnsweredWhenItsSenderIsPaired(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
-				c, pairs := &chat{}, channel.NewPairs(nil)
+				c, pairs := &platform{}, channel.NewPairs(nil)
 				pairing := func(s *server, _ *kernel.QueueOptions) {
 					s.kernel.Pairing = pairs
 					s.kernel.Settings.(*openSettings).policy.DM = channel.PolicyPairing
@@ -330,7 +330,7 @@ func TestASenderGetsThePairingCodeOnce(t *testing.T) {
 // Two replicas: the events of a conversation run where the one before runs, others at either; a replica that is gone is replaced.
 func TestAConversationIsAtOneReplica(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
-		c := &chat{}
+		c := &platform{}
 		var mu sync.Mutex
 		at := map[string][]string{}
 		replica := func(name string, alive ...string) *server {
@@ -407,7 +407,7 @@ func TestCloseWaitsForTheDatabaseNoLongerThanItsContext(t *testing.T) {
 // CH-76: an erased session leaves no event, no reply, and no message in a window.
 func TestAnErasedSessionLeavesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
-		c := &chat{}
+		c := &platform{}
 		c.failWith(func(string) error { return &channel.NotSentError{Err: errTest, Retryable: true} })
 		s := start(t, d, "a", c, echo)
 		s.send("ann", 1, "one")
@@ -433,7 +433,7 @@ func TestAnErasedSessionLeavesNothing(t *testing.T) {
 // CH-71: what cannot be stored is not accepted.
 func TestAnEventThatCannotBeStoredIsNotAccepted(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
-		s := start(t, d, "a", &chat{}, echo, func(s *server, _ *kernel.QueueOptions) { s.kernel.Store = fullStore{s.store} })
+		s := start(t, d, "a", &platform{}, echo, func(s *server, _ *kernel.QueueOptions) { s.kernel.Store = fullStore{s.store} })
 		if _, err := s.queue.Accept(t.Context(), arrival("ann", 1, "one")); !errors.Is(err, store.ErrFull) {
 			t.Errorf("got %v", err)
 		}

@@ -18,79 +18,6 @@ import (
 	"github.com/lingserve/lingserve/store/db"
 )
 
-// chat is a platform with one direct conversation for each sender.
-type chat struct {
-	mu       sync.Mutex
-	messages []message
-	fail     func(text string) error // of the next sends, which are not shown; nil: they succeed
-	cut      func(text string) error // of the next sends, which are shown; nil
-	keys     map[string]bool         // of what was shown
-	finished map[string]bool         // messages that are blocks, and no previews any more
-	replaced []string                // finished messages that were edited
-	onKey    func(key, text string)  // gets each block that is sent; nil
-}
-
-type message struct{ to, text string }
-
-func (c *chat) deliver(_ context.Context, b channel.Block) (r channel.Receipt, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.fail != nil {
-		if err := c.fail(b.Text); err != nil {
-			return r, err
-		}
-	}
-	if c.onKey != nil {
-		c.onKey(b.Key, b.Text)
-	}
-	if b.Preview != nil {
-		i, _ := strconv.Atoi(b.Preview.MessageIDs[0][1:])
-		if c.finished[b.Preview.MessageIDs[0]] {
-			c.replaced = append(c.replaced, c.messages[i].text)
-		}
-		c.messages[i].text = b.Text
-		r = *b.Preview
-	} else {
-		c.messages = append(c.messages, message{b.Target.To, b.Text})
-		r.MessageIDs = []string{fmt.Sprint("m", len(c.messages)-1)} // others than those of events
-	}
-	if c.keys == nil {
-		c.keys, c.finished = map[string]bool{}, map[string]bool{}
-	}
-	c.keys[b.Key], c.finished[r.MessageIDs[0]] = true, b.Key != ""
-	if c.cut != nil {
-		err = c.cut(b.Text)
-	}
-	return r, err
-}
-
-// hasShown reports whether a block was shown.
-func (c *chat) hasShown(b channel.Block) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.keys[b.Key]
-}
-
-func (c *chat) shown() string { return strings.Join(c.shownTo(""), "\n") }
-
-// shownTo returns the messages to a sender; "" matches all senders.
-func (c *chat) shownTo(who string) (texts []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, m := range c.messages {
-		if who == "" || m.to == who {
-			texts = append(texts, m.text)
-		}
-	}
-	return texts
-}
-
-func (c *chat) failWith(fail func(text string) error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.fail = fail
-}
-
 // agentFunc is an agent.
 type agentFunc func(context.Context, *channel.Turn) (channel.DispatchResult, error)
 
@@ -144,7 +71,7 @@ type server struct {
 	t       *testing.T
 	kernel  *kernel.Kernel
 	queue   *kernel.Queue
-	chat    *chat
+	chat    *platform
 	store   *mortal
 	handler kernel.Handler
 	change  func(text string, d *kernel.Delivery) // of the turn of a message; nil
@@ -288,7 +215,7 @@ func openPolicy() channel.Policy {
 }
 
 // start starts a process. By default, its replica is the only one.
-func start(t *testing.T, d *db.DB, replica string, c *chat, agent agentFunc, change ...func(*server, *kernel.QueueOptions)) *server {
+func start(t *testing.T, d *db.DB, replica string, c *platform, agent agentFunc, change ...func(*server, *kernel.QueueOptions)) *server {
 	t.Helper()
 	s := &server{t: t, chat: c, store: &mortal{Store: d.Events()}, served: make(chan error, 1)}
 	s.kernel = &kernel.Kernel{

@@ -235,7 +235,7 @@ func TestRefusalsOfThePlatform(t *testing.T) {
 				r.fake.Fail(tt.fault)
 				began := time.Now()
 				r.say(t, fakefeishu.Said{Chat: private, From: ann, Text: "hi"})
-				if wait(15 * time.Minute); name == "cut for ever" {
+				if wait(tt.after + 3*time.Minute); name == "cut for ever" {
 					wait(time.Hour)
 				}
 				if outcomes := r.Outcomes(); !slices.Contains(outcomes, tt.outcome) {

@@ -55,7 +55,7 @@ type world struct {
 	d       *db.DB
 	durable bool
 	chat    *platform
-	servers [2]*server // nil: it does not run
+	servers [2]*process // nil: it does not run
 	names   [2]string
 	started int
 	sent    [2][]string // accepted texts
@@ -226,7 +226,7 @@ func (w *world) alive() (names []string) {
 func (w *world) start(i int) {
 	w.started++
 	w.setName(i, fmt.Sprint("r", w.started))
-	w.servers[i] = start(w.t, w.d, w.names[i], w.chat, nil, inLanes(w.answer), func(s *server, o *kernel.QueueOptions) {
+	w.servers[i] = start(w.t, w.d, w.names[i], w.chat, nil, inLanes(w.answer), func(s *process, o *kernel.QueueOptions) {
 		o.Alive = w.alive
 		if !w.durable {
 			s.handler.Sender = kernel.Sender{}

@@ -35,7 +35,7 @@ func TestAReplyThatThePlatformRefusesForAWhileIsKept(t *testing.T) {
 		s.send("ann", 2, "two")
 		s.send("bob", 3, "other")
 		time.Sleep(time.Minute)
-		if _, replies, err := s.kernel.Store.Pending(t.Context()); replies["chat"] != 2 || err != nil {
+		if _, replies, err := s.kernel.Store.Pending(t.Context()); replies["fake"] != 2 || err != nil {
 			t.Errorf("got %v, %v", replies, err)
 		}
 		s.close()
@@ -68,7 +68,7 @@ func TestALaterPreviewIsNotShownAboveAReplyThatWaits(t *testing.T) {
 			turn.Sink.Preview(channel.Payload{Text: "half"})
 			time.Sleep(10 * time.Second)
 			return echo(ctx, turn)
-		}, func(s *server, _ *kernel.QueueOptions) {
+		}, func(s *process, _ *kernel.QueueOptions) {
 			s.change = func(text string, d *kernel.Delivery) {
 				if text == "one" {
 					d.Preview = nil
@@ -129,9 +129,9 @@ func TestAReplyIsGivenUpAfterADay(t *testing.T) {
 					return test.fail(attempts)
 				})
 				var results []channel.Result
-				s := start(t, d, "a", c, echo, func(s *server, _ *kernel.QueueOptions) {
+				s := start(t, d, "a", c, echo, func(s *process, _ *kernel.QueueOptions) {
 					s.handler.Run = func(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
-						r, err := s.run(ctx, e, m)
+						r, err := s.runEvent(ctx, e, m)
 						results = append(results, r)
 						return r, err
 					}
@@ -158,14 +158,14 @@ func TestAReplyIsGivenUpAfterADay(t *testing.T) {
 // CH-56: a reply is sent again only if the first send is proven not to have happened, or a copy does no harm. In the end nothing waits.
 func TestAReplyThatMayHaveBeenSent(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(*server)
+		change func(*process)
 		cuts   int    // sends whose receipt is lost
 		want   string // the beginning of what is shown
 	}{
-		"nothing is known":                   {func(*server) {}, 1, "echo one\n" + missing},
-		"the key is known":                   {(*server).idempotent, 1, "echo one"},
-		"copies do no harm for five minutes": {func(s *server) { s.repeatFor(5 * time.Minute) }, 3, "echo one\necho one\necho one\necho one"},
-		"no copy is confirmed":               {func(s *server) { s.repeatFor(5 * time.Minute) }, 100, "echo one\necho one\necho one"},
+		"nothing is known":                   {func(*process) {}, 1, "echo one\n" + missing},
+		"the key is known":                   {(*process).idempotent, 1, "echo one"},
+		"copies do no harm for five minutes": {func(s *process) { s.repeatFor(5 * time.Minute) }, 3, "echo one\necho one\necho one\necho one"},
+		"no copy is confirmed":               {func(s *process) { s.repeatFor(5 * time.Minute) }, 100, "echo one\necho one\necho one"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
@@ -179,7 +179,7 @@ func TestAReplyThatMayHaveBeenSent(t *testing.T) {
 					}
 					return nil
 				}
-				s := start(t, d, "a", c, echo, func(s *server, _ *kernel.QueueOptions) { test.change(s) })
+				s := start(t, d, "a", c, echo, func(s *process, _ *kernel.QueueOptions) { test.change(s) })
 				s.send("ann", 1, "one")
 				time.Sleep(time.Hour)
 				if got := c.shown(); !strings.HasPrefix(got, test.want) || strings.Contains(got, missing) != (strings.Contains(test.want, missing) || test.cuts > 10) {
@@ -195,7 +195,7 @@ func TestAReplyThatMayHaveBeenSent(t *testing.T) {
 }
 
 // repeatFor lets the platform ignore copies for a while.
-func (s *server) repeatFor(d time.Duration) {
+func (s *process) repeatFor(d time.Duration) {
 	s.handler.Sender.Repeatable = func(_ channel.Outbound, age time.Duration) bool { return age < d }
 }
 
@@ -224,7 +224,7 @@ func TestSendsAreBoundedAndEndWithTheirChannel(t *testing.T) {
 		c.failWith(func(string) error { return later(0) })
 		var mu sync.Mutex
 		sending, most, canceled := 0, 0, 0
-		s := start(t, d, "a", c, echo, func(s *server, _ *kernel.QueueOptions) {
+		s := start(t, d, "a", c, echo, func(s *process, _ *kernel.QueueOptions) {
 			s.handler.Sender.Send = func(ctx context.Context, _ channel.Outbound) (channel.Receipt, error) {
 				mu.Lock()
 				sending++
@@ -273,7 +273,7 @@ func TestSeveralEndsOfAnAnswer(t *testing.T) {
 		})
 		s.send("ann", 1, "one")
 		time.Sleep(time.Minute)
-		if got := s.chat.shown(); got != "a\nb\nc" {
+		if got := s.platform.shown(); got != "a\nb\nc" {
 			t.Errorf("got %q", got)
 		}
 		s.close()

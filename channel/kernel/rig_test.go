@@ -178,8 +178,8 @@ func facts(id, text string) channel.Facts {
 	}
 }
 
-// hookScene is a turn with hooks that a test can change. It records their calls.
-type hookScene struct {
+// rig is a turn with hooks that a test can change. It records their calls.
+type rig struct {
 	kernel.Recorder // for Record alone
 
 	mu    sync.Mutex
@@ -195,7 +195,7 @@ type hookScene struct {
 	trigger   channel.Trigger
 	dispatch  func(context.Context, *channel.Turn) (channel.DispatchResult, error) // nil: the kernel's agent
 	record    kernel.RecordOptions
-	platform  platform
+	platform  *platform
 	delivery  *kernel.Delivery
 
 	traces  []channel.Trace
@@ -205,14 +205,14 @@ type hookScene struct {
 	final   []channel.Result
 }
 
-func newHooks() *hookScene {
-	s := &hookScene{facts: facts("1", "hi"), class: channel.MessageClass, in: &channel.Input{ID: "1", RawText: "hi", ConversationID: "42", SenderID: "42"}}
+func newRig() *rig {
+	s := &rig{platform: &platform{}, facts: facts("1", "hi"), class: channel.MessageClass, in: &channel.Input{ID: "1", RawText: "hi", ConversationID: "42", SenderID: "42"}}
 	s.kernel = &kernel.Kernel{Observer: s, Recorder: s, Agent: agentWithoutPlace(s.answer)}
 	s.delivery = s.platform.delivery()
 	return s
 }
 
-func (s *hookScene) called(hook string) error {
+func (s *rig) called(hook string) error {
 	s.mu.Lock()
 	s.calls = append(s.calls, hook)
 	s.mu.Unlock()
@@ -223,7 +223,7 @@ func (s *hookScene) called(hook string) error {
 }
 
 // failAt lets a hook fail.
-func (s *hookScene) failAt(at string, err error) {
+func (s *rig) failAt(at string, err error) {
 	s.do = func(hook string) error {
 		if hook == at {
 			return err
@@ -232,22 +232,22 @@ func (s *hookScene) failAt(at string, err error) {
 	}
 }
 
-func (s *hookScene) Observe(_ context.Context, t channel.Trace) {
+func (s *rig) Observe(_ context.Context, t channel.Trace) {
 	s.traces = append(s.traces, t)
 	if s.onTrace != nil {
 		s.onTrace(t)
 	}
 }
 
-func (s *hookScene) Record(context.Context, channel.Row, bool) error { return s.called("record") }
-func (s *hookScene) Policy(channel.PolicyQuery) (p channel.Policy)   { return p }
-func (s *hookScene) group(mentioned bool) {
+func (s *rig) Record(context.Context, channel.Row, bool) error { return s.called("record") }
+func (s *rig) Policy(channel.PolicyQuery) (p channel.Policy)   { return p }
+func (s *rig) group(mentioned bool) {
 	s.facts.Conversation.Kind = channel.Group
 	s.facts.Access.Mentions = channel.MentionFacts{CanDetect: true, WasMentioned: mentioned}
 }
 
 // answer is the kernel's agent.
-func (s *hookScene) answer(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+func (s *rig) answer(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
 	if err := s.called("dispatch"); err != nil {
 		return channel.DispatchResult{}, err
 	}
@@ -255,7 +255,7 @@ func (s *hookScene) answer(ctx context.Context, t *channel.Turn) (channel.Dispat
 	return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "hello"})
 }
 
-func (s *hookScene) turn() *kernel.Turn {
+func (s *rig) turn() *kernel.Turn {
 	return &kernel.Turn{
 		Facts: s.facts, Admission: s.admission, Trigger: s.trigger, Record: s.record, Delivery: s.delivery, Dispatch: s.dispatch,
 		OnPreDispatchFailure: func(context.Context, error) { _ = s.called("preDispatchFailure") },
@@ -266,7 +266,7 @@ func (s *hookScene) turn() *kernel.Turn {
 	}
 }
 
-func (s *hookScene) adapter() *kernel.Adapter[string] {
+func (s *rig) adapter() *kernel.Adapter[string] {
 	return &kernel.Adapter[string]{
 		Ingest: func(context.Context, string) (*channel.Input, error) { return s.in, s.called("ingest") },
 		Classify: func(context.Context, *channel.Input) (channel.EventClass, error) {
@@ -288,19 +288,19 @@ func (s *hookScene) adapter() *kernel.Adapter[string] {
 	}
 }
 
-func (s *hookScene) meta() kernel.Meta {
+func (s *rig) meta() kernel.Meta {
 	return kernel.Meta{
 		Channel: "fake", Ack: func(_ context.Context, r channel.Result) { s.acked = append(s.acked, r) }, Queued: func() { s.queued++ },
 	}
 }
 
 // run runs an event by the entry point that has all stages.
-func (s *hookScene) run(ctx context.Context) (channel.Result, error) {
+func (s *rig) run(ctx context.Context) (channel.Result, error) {
 	return kernel.Run(ctx, s.kernel, s.meta(), "raw", s.adapter())
 }
 
 // enter runs the turn by an entry point: "run", "assembled" or "prepared".
-func (s *hookScene) enter(ctx context.Context, by string) (channel.Result, error) {
+func (s *rig) enter(ctx context.Context, by string) (channel.Result, error) {
 	switch by {
 	case "assembled":
 		return s.kernel.RunAssembled(ctx, s.meta(), s.turn())
@@ -312,7 +312,7 @@ func (s *hookScene) enter(ctx context.Context, by string) (channel.Result, error
 }
 
 // phases are the traces that the observer got, as stage:phase.
-func (s *hookScene) phases() (list []string) {
+func (s *rig) phases() (list []string) {
 	for _, t := range s.traces {
 		list = append(list, string(t.Stage)+":"+string(t.Phase))
 	}
@@ -350,7 +350,7 @@ func (n *noting) Release(ctx context.Context, r store.EventRelease) error {
 }
 
 // runQueued runs the event by a queue. It returns the first result, and what was stored of the event by then.
-func (s *hookScene) runQueued(t *testing.T, d *db.DB) (r channel.Result, state string, err error) {
+func (s *rig) runQueued(t *testing.T, d *db.DB) (r channel.Result, state string, err error) {
 	t.Helper()
 	n := &noting{Store: d.Events()}
 	s.kernel.Store = n

@@ -14,9 +14,8 @@ import (
 
 func options(connect func(context.Context) error) platform.ServiceOptions {
 	return platform.ServiceOptions{
-		Handler: kernel.Handler{Channel: "fake", Run: func(context.Context, *kernel.Claimed, kernel.Meta) (channel.Result, error) {
-			return channel.Result{}, nil
-		}},
+		Handler: kernel.Handler{Channel: "fake"},
+		Run:     func(context.Context, *platform.Event) (channel.Result, error) { return channel.Result{}, nil },
 		Connect: connect,
 	}
 }

@@ -300,6 +300,6 @@ func (s *hookScene) runQueued(t *testing.T, d *db.DB) (r channel.Result, state s
 	if serveErr := q.Serve(ctx, h, nil); serveErr != nil {
 		t.Error(serveErr)
 	}
-	q.Close(t.Context())
+	q.Close()
 	return r, state, err
 }

@@ -95,7 +95,7 @@ func (s *Service) prepare(p access.Principal, a *Request, id string) (*spec, err
 	if a.Strict {
 		sp.config.OnInvalid = sp.config.OnInvalid.Strict()
 	}
-	if info.Resume {
+	if info.Resume && !a.Attached {
 		sp.Again = a
 	}
 	if a.Session != "" {
@@ -223,7 +223,9 @@ func (s *Service) prepareAgent(p access.Principal, a *Request, sp *spec) (*spec,
 		}
 		media = append(media, turn.Media{Type: kind, URL: f.Image + f.File, Name: f.Name})
 	}
-	sp.Again, sp.files = a, nil
+	if sp.files = nil; !a.Attached {
+		sp.Again = a
+	}
 	sp.Session = cmp.Or(a.Session, sp.ID) // a new session, in which the conversation can continue
 	s.addTurn(sp, a.Agent, &turn.Envelope{
 		ID: sp.ID, Channel: Channel, Content: text, Media: media,

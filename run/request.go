@@ -76,6 +76,7 @@ type Request struct {
 	Key        string            `json:"-"` // Idempotency-Key; "" is none
 	Trace      trace.SpanContext `json:"-"` // of who asks; zero is none
 	Unattended bool              `json:"-"` // who asks waits for the document, and can answer no question
+	Attached   bool              `json:"-"` // the run ends with the connection of who asks, and so with its server
 	KeyTag     string            `json:"-"` // of the API key by which they ask, see [access.Grant.KeyTag]; "" is none
 	Account    *adapter.Account  `json:"-"` // pays for the request, and then for the run; nil is a new one
 

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -181,42 +180,6 @@ type Outcome struct {
 type keyTaken struct{ store.IdempotencyKey }
 
 func (*keyTaken) Error() string { return "run: the Idempotency-Key leads to another run" }
-
-// keyLocks serialize the starts with one key. The zero value is ready.
-type keyLocks struct {
-	mu    sync.Mutex
-	locks map[string]*keyLock
-}
-
-// keyLock is the lock of a key, while callers have it or wait for it.
-type keyLock struct {
-	sync.Mutex
-	users int
-}
-
-func (k *keyLocks) lock(owner, key string) (unlock func()) {
-	key = owner + "\x00" + key
-	k.mu.Lock()
-	l := k.locks[key]
-	if l == nil {
-		if k.locks == nil {
-			k.locks = map[string]*keyLock{}
-		}
-		l = new(keyLock)
-		k.locks[key] = l
-	}
-	l.users++
-	k.mu.Unlock()
-	l.Lock()
-	return sync.OnceFunc(func() {
-		l.Unlock()
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if l.users--; l.users == 0 {
-			delete(k.locks, key)
-		}
-	})
-}
 
 // keyOf returns the row of a start's key that leads to a run; nil without a key.
 func (s *Service) keyOf(sp *spec, run string) *store.IdempotencyKey {

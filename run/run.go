@@ -50,7 +50,6 @@ type Run struct {
 	pendingMu sync.Mutex
 	pending   pending     // of a turn
 	goesOn    bool        // if its server is lost
-	crashes   int         // that the store has of it; of the recorder's goroutine
 	step      atomic.Bool // it has finished a step here
 
 	account *adapter.Account // pays for its memory, also after its end; nil: memory is not counted

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
@@ -138,7 +138,7 @@ type Service struct {
 	store    Store
 	replica  string // that this process is in the store
 	recorder *recorder
-	keyLocks keyLocks
+	starting singleflight.Group // starts with an Idempotency-Key, by owner and key
 
 	working  context.Context // of all runs
 	stopWork context.CancelCauseFunc
@@ -162,7 +162,6 @@ type Service struct {
 	keptBytes int64                    // of kept
 	moving    map[string]chan struct{} // being read back now, suspended or woken; closed when that is over
 	draining  bool
-	freed     int64 // bytes that have left memory since it was last given back to the system
 
 	closeOnce sync.Once
 }
@@ -173,8 +172,6 @@ const (
 	// does not leave its memory behind.
 	KeepInMemory = 15 * time.Second
 	SweepEvery   = 5 * time.Second
-	// giveBack is how much memory must have become free before the system gets it back, which costs a garbage collection.
-	giveBack = 1 << 20
 )
 
 // errClosing is why runs end when the server does.
@@ -189,7 +186,7 @@ func Open(o Options) (*Service, error) {
 	}
 	s := newService(o)
 	s.wg.Go(func() { s.recorder.loop(s.ctx) })
-	if err := s.recoverLeft(s.ctx); err != nil {
+	if err := s.recoverLeft(s.ctx, false); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.wg.Go(s.sweepLoop)
@@ -218,13 +215,15 @@ func newService(o Options) *Service {
 	return s
 }
 
-// sweepLoop forgets ended runs as their time comes, and gives memory back to the system after a burst of runs. It ends
-// with Close.
+// sweepLoop drops ended runs from memory as their time comes. It ends with Close.
 func (s *Service) sweepLoop() {
 	for backoff.Sleep(s.ctx, SweepEvery) == nil {
-		if s.sweep(time.Now()) {
-			debug.FreeOSMemory()
+		s.mu.Lock()
+		s.trimLocked(time.Now())
+		if len(s.inMemory) == 0 { // a map does not get smaller by itself
+			s.inMemory, s.inSession = map[string]*Run{}, map[string]*Run{}
 		}
+		s.mu.Unlock()
 	}
 }
 

@@ -200,10 +200,8 @@ func (s *Service) prepareAgent(p access.Principal, a *Request, sp *spec) (*spec,
 	if a.Session != "" {
 		faults.add("/session", s.CheckSession(p, a.Session))
 	}
-	if by, ok := s.o.Agents.(ByWorkflow); ok && len(faults) == 0 {
-		if workflow := by.Workflow(a.Agent); workflow != "" {
-			return s.prepareByWorkflow(p, a, sp.ID, workflow)
-		}
+	if workflow := s.o.Agents.Workflow(a.Agent); workflow != "" && len(faults) == 0 {
+		return s.prepareByWorkflow(p, a, sp.ID, workflow)
 	}
 	var text string
 	switch kind := rawjson.Kind(a.Input); {

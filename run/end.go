@@ -150,7 +150,7 @@ func (r *Run) mayBeRetried() bool {
 	if cause, ok := r.result.Cause(); !ok || r.result.Status != StatusFailed || !cause.Retryable {
 		return false
 	}
-	document, reserved := r.tube.Snapshot(false)
+	document, reserved := r.text()
 	return isEmptyObject(document) && isEmptyObject(reserved)
 }
 

@@ -31,26 +31,17 @@ const Channel = webchannel.Name
 // ExtraAgent is the member of an envelope's Extra that names its agent.
 const ExtraAgent = turn.ExtraAgent
 
-// Agents are who answers in sessions: plugins of [Options].Turns, which take an envelope by the name that its Extra has under
-// [ExtraAgent].
+// Agents answer in sessions: plugins of [Options].Turns, which take an envelope by the name that its Extra has under [ExtraAgent].
 type Agents interface {
 	// Names are those that a run can ask for, the default one first.
 	Names() []string
+	// Workflow is the name of the workflow that answers for this agent; "" for none.
+	Workflow(agent string) string
 	// Answer decides a call that waits for approval; see [agent.Agent.Answer].
 	Answer(context.Context, agent.Answer) error
 	// Questions are the calls of a session that wait for approval, the oldest first.
 	Questions(session string) []agent.Question
-}
-
-// ByWorkflow is what [Agents] are, too, where workflows answer for some of them.
-type ByWorkflow interface {
-	// Workflow is the name of the workflow that answers for this agent; "" for none.
-	Workflow(agent string) string
-}
-
-// ByTool is what [Agents] are, too, where people approve tools for a session.
-type ByTool interface {
-	// Remembered are the tools of this agent that were approved for the session of a tape.
+	// Remembered are the tools of this agent that people approved for the session of a tape.
 	Remembered(_ context.Context, agent string, session *tape.Tape) ([]string, error)
 }
 

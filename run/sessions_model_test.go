@@ -78,6 +78,12 @@ type soleAgent struct{ *agent.Agent }
 
 func (soleAgent) Names() []string { return []string{answerer} }
 
+func (soleAgent) Workflow(string) string { return "" }
+
+func (s soleAgent) Remembered(ctx context.Context, _ string, t *tape.Tape) ([]string, error) {
+	return s.Agent.Remembered(ctx, t)
+}
+
 // addSessions lets a replica have sessions.
 func (c *cluster) addSessions(o *Options, n *node) (tape.Store, error) {
 	tapes := memoryTapes{c.net.db.SharedTapes(nodeLeases{n}, nil), n}

@@ -87,6 +87,8 @@ type sole struct{ *agent.Agent }
 
 func (sole) Names() []string { return []string{"assistant"} }
 
+func (sole) Workflow(string) string { return "" }
+
 func (s sole) Remembered(ctx context.Context, _ string, t *tape.Tape) ([]string, error) {
 	return s.Agent.Remembered(ctx, t)
 }

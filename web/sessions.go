@@ -201,8 +201,8 @@ func (s *Server) describe(ctx context.Context, t *tape.Tape) (session, error) {
 	if used != (adapter.Usage{}) {
 		answer.Usage = &used
 	}
-	if by, ok := s.o.Agents.(run.ByTool); ok {
-		answer.Approved, err = by.Remembered(ctx, in.Agent, t)
+	if s.o.Agents != nil {
+		answer.Approved, err = s.o.Agents.Remembered(ctx, in.Agent, t)
 	}
 	return answer, err
 }

@@ -125,7 +125,7 @@ func TestMessagesAreInNoLogVerdictOrError(t *testing.T) {
 				if err := q.Serve(ctx, h, nil); err != nil {
 					t.Error(err)
 				}
-				q.Close(t.Context())
+				q.Close()
 				if log.Len() == 0 {
 					t.Fatal("nothing is logged")
 				}

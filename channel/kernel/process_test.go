@@ -292,7 +292,7 @@ func (s *process) close() {
 	if err := <-s.served; err != nil {
 		s.t.Error(err)
 	}
-	s.queue.Close(s.t.Context())
+	s.queue.Close()
 }
 
 // die ends a process that was killed.

@@ -384,7 +384,7 @@ func (s *blockingStore) Claim(context.Context, store.EventClaim, []string) ([]st
 	return nil, time.Time{}, store.ErrAway
 }
 
-func TestCloseWaitsForTheDatabaseNoLongerThanItsContext(t *testing.T) {
+func TestCloseWaitsForTheDatabase(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
 		blocked := &blockingStore{d.Events(), make(chan struct{})}
 		q := kernel.NewQueue(&kernel.Kernel{Store: blocked}, kernel.QueueOptions{Replica: "a"})
@@ -396,11 +396,18 @@ func TestCloseWaitsForTheDatabaseNoLongerThanItsContext(t *testing.T) {
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
-		short, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		q.Close(short)
+		closed := false
+		go func() {
+			q.Close()
+			closed = true
+		}()
+		if synctest.Wait(); closed {
+			t.Error("Close returned while the database was being asked")
+		}
 		close(blocked.answer)
-		synctest.Wait()
+		if synctest.Wait(); !closed {
+			t.Error("Close did not return")
+		}
 	})
 }
 

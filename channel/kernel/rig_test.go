@@ -377,6 +377,6 @@ func (s *rig) runQueued(t *testing.T, d *db.DB) (r channel.Result, state string,
 	if serveErr := q.Serve(ctx, h, nil); serveErr != nil {
 		t.Error(serveErr)
 	}
-	q.Close(t.Context())
+	q.Close()
 	return r, state, err
 }

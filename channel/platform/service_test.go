@@ -24,7 +24,7 @@ func options(connect func(context.Context) error) platform.ServiceOptions {
 func newQueue(t *testing.T, only channel.Exclusive) *kernel.Queue {
 	t.Helper()
 	q := kernel.NewQueue(&kernel.Kernel{Store: channeltest.Store(t)}, kernel.QueueOptions{Replica: "test", Only: only})
-	t.Cleanup(func() { q.Close(context.Background()) })
+	t.Cleanup(func() { q.Close() })
 	return q
 }
 

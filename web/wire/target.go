@@ -68,10 +68,10 @@ func (s *Server) NoTarget(p access.Principal, name string) *Problem {
 
 // ByWorkflow is the workflow that answers for an agent; "" where the agent does.
 func (s *Server) ByWorkflow(agent string) string {
-	if by, ok := s.Agents.(run.ByWorkflow); ok && agent != "" {
-		return by.Workflow(agent)
+	if s.Agents == nil || agent == "" {
+		return ""
 	}
-	return ""
+	return s.Agents.Workflow(agent)
 }
 
 // inTemplate is a segment of a root that a template makes: some key.

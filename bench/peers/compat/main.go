@@ -148,6 +148,12 @@ type sole struct{ *agent.Agent }
 
 func (sole) Names() []string { return []string{"assistant"} }
 
+func (sole) Workflow(string) string { return "" }
+
+func (s sole) Remembered(ctx context.Context, _ string, t *tape.Tape) ([]string, error) {
+	return s.Agent.Remembered(ctx, t)
+}
+
 // script is a model that does what the last message says, and answers with that where it says nothing else.
 type script struct {
 	busy  atomic.Int64 // how often it was asked while it had too much to do

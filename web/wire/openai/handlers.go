@@ -42,7 +42,8 @@ func (h Handlers) PostCompletion(w http.ResponseWriter, r *http.Request) *wire.P
 		writeError(w, refusal)
 		return nil
 	}
-	q.Unattended = true // a client that waits for a completion cannot be asked anything
+	q.Unattended = true      // a client that waits for a completion cannot be asked anything
+	q.Attached = q.Key == "" // the client can come back to the run only by its key
 	of, _, p := h.Start(w, r, q)
 	if p != nil {
 		writeProblem(w, p, c)
@@ -51,8 +52,7 @@ func (h Handlers) PostCompletion(w http.ResponseWriter, r *http.Request) *wire.P
 	wire.SetRun(w.Header(), of.ID)
 	w.Header().Set("X-Request-Id", of.ID)
 	head := Head{ID: of.ID, Model: c.Model, Created: of.Began.Unix()}
-	// The client can come back to the run only by its key. Without one, the run ends with the connection.
-	v := &wire.View{Format: frame.SSE, Kind: wire.StreamOpenAI, CancelOnDisconnect: q.Key == ""}
+	v := &wire.View{Format: frame.SSE, Kind: wire.StreamOpenAI, CancelOnDisconnect: q.Attached}
 	if !c.Stream {
 		return h.complete(w, r, of, v, head)
 	}

@@ -147,7 +147,7 @@ func (s *sources) Collect(to chan<- prometheus.Metric) {
 		defer cancel()
 		journal, outbox, err := pending(ctx, of)
 		if err != nil {
-			return // the kernel logs what is wrong with its journal; a number that is not known is not told
+			return // the kernel logs what is wrong with its journal; unknown numbers are left out
 		}
 		for name, n := range journal {
 			gauge(s.journal, float64(n), name)

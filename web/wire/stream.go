@@ -105,7 +105,7 @@ type Following struct {
 func (s *Server) Follow(w http.ResponseWriter, r *http.Request, of *run.Run, kind string) (*Following, *http.Request) {
 	s.streams.Enter()
 	f := &Following{s: s, observer: s.Observer.Stream(kind), notes: notesOf(w)}
-	r, f.release = s.Hold(w, r)
+	r, f.release = s.Hold(r)
 	f.ctx, f.stop = of.Within(r.Context())
 	if f.ctx != r.Context() {
 		r = r.WithContext(f.ctx)

@@ -6,8 +6,8 @@
 // tools. Everything else is an event of the type CUSTOM, with the name of the run's event.
 //
 // # Guarantees
-//   - The state that a client has at the end is the run's document, however its writing was cut into events. Keys such as __proto__
-//     may be missing, because clients warn of paths through them and go on. An agent whose document is a text leaves the state as it is.
+//   - The state that a client has at the end is the run's document, however its writing was cut into events. An agent whose document is
+//     a text leaves the state as it is.
 //   - The first event opens the run and the last one ends it; all messages, calls and steps are closed by then.
 //   - What is sent is linear in what the run has sent. A JSON Patch cannot append to a string, so one that grows is sent again
 //     only when it has grown by an eighth, when it is complete, and at the end. An array is sent again when it gets a gap.

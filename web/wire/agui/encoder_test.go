@@ -100,10 +100,10 @@ func (c *told) finish() {
 	}
 }
 
-// names are keys that somebody may stumble over. Clients refuse paths through __proto__ and constructor/prototype, so these are not among them.
+// names are keys that somebody may stumble over.
 var names = []string{
-	"a", "b", "title", "", "/", "a/b", "~", "~0", "~1", "~01", `\`, `\e`, "$", "$tools", ".", "..", "0", "1", "01", "-",
-	"constructor", "toString", "hasOwnProperty", "length", `"`, "\n", "é ☀ 🌈", "\u2028", "*",
+	"a", "b", "title", "", "/", "a/b", "~", "~0", "~1", "~01", `\`, `\e`, "$", "$tools", ".", "..", "0", "1", "01", "-", "__proto__",
+	"constructor", "prototype", "toString", "hasOwnProperty", "length", `"`, "\n", "é ☀ 🌈", "\u2028", "*",
 }
 
 // document draws JSON text.
@@ -219,6 +219,8 @@ func TestALargeDocumentInPiecesIsTheDocument(t *testing.T) {
 		c := newTold(t, 0, nil)
 		for _, uri := range []string{"", "a", `b\/~`} {
 			list := "[" + strings.Join(rapid.SliceOfN(document(4), 0, 60).Draw(t, "documents"), ",") + "]"
+			// A name that clients refuse cannot be reached by a path, so what is too large for one event is left out.
+			list = strings.NewReplacer("__proto__", "proto", "prototype", "type").Replace(list)
 			c.tell(uri, `{"list":`+list+`}`)
 		}
 		_ = c.tube.Close("completed")

@@ -1,6 +1,7 @@
 package agui
 
 import (
+	"bytes"
 	"encoding/json"
 	"iter"
 	"maps"
@@ -70,11 +71,13 @@ func (s *state) apply(dst []byte, e tube.Event) []byte {
 	return s.put(dst, "replace", parent) // an array with new gaps, or a value that has become an object
 }
 
-// grow counts size bytes that were added to a string, and sends the string if it has grown enough.
+// grow counts size bytes that were added to a string, and sends the string if it has grown enough. If clients refuse its path, the bytes count
+// for the value that holds it, which is sent in full.
 func (s *state) grow(dst, uri []byte, size int) []byte {
+	uri, _ = cutRefused(uri)
 	g := s.growing[string(uri)]
 	if g == nil {
-		had := len(s.value(uri)) - size
+		had := max(len(s.value(uri))-size, 0)
 		g = &growth{sent: had, size: had}
 		if s.growing == nil {
 			s.growing = map[string]*growth{}
@@ -91,7 +94,7 @@ func (s *state) grow(dst, uri []byte, size int) []byte {
 func (s *state) send(dst, uri []byte, g *growth) []byte {
 	value := s.value(uri)
 	tooLarge := g.sent > maxValue
-	if g.sent, g.size = len(value), len(value); len(value) == 0 || tooLarge {
+	if g.sent, g.size = len(value), len(value); len(value) == 0 || tooLarge && value[0] == '"' {
 		return dst // the string is deleted, or the client has as much of it as it can have
 	}
 	return s.write(dst, "replace", uri, value)
@@ -136,8 +139,12 @@ func (s *state) value(uri []byte) []byte {
 
 // put appends an operation with the value at a uri.
 func (s *state) put(dst []byte, op string, uri []byte) []byte {
+	value := s.value(uri)
+	if _, refused := cutRefused(uri); refused {
+		return s.grow(dst, uri, max(len(value), 1))
+	}
 	delete(s.growing, string(uri))
-	return s.write(dst, op, uri, s.value(uri))
+	return s.write(dst, op, uri, value)
 }
 
 // write appends an event with one operation: a snapshot for the full document, or else a patch. Of a value that is too large for one
@@ -152,16 +159,26 @@ func (s *state) write(dst []byte, op string, uri, value []byte) []byte {
 		return frame.End(append(dst, "}]"...))
 	case value[0] == '"':
 		dst = s.write(dst, op, uri, quoteTo(plainText(value), maxValue))
-		return appendCustom(dst, "too_large", marshal(struct {
-			Path  string `json:"path"`
-			Bytes int    `json:"bytes"`
-		}{pointer(uri), len(value)}))
+		return appendTooLarge(dst, uri, len(value))
 	}
 	dst = s.write(dst, op, uri, []byte{value[0], value[0] + 2}) // {} or []
 	for segment, child := range children(value) {
-		dst = s.write(dst, "add", []byte(jsonuri.Join(string(uri), segment)), child)
+		at := []byte(jsonuri.Join(string(uri), segment))
+		if _, refused := cutRefused(at); refused {
+			dst = appendTooLarge(dst, at, len(child))
+			continue
+		}
+		dst = s.write(dst, "add", at, child)
 	}
 	return dst
+}
+
+// appendTooLarge appends the note that a value is missing in the state or cut off.
+func appendTooLarge(dst, uri []byte, size int) []byte {
+	return appendCustom(dst, "too_large", marshal(struct {
+		Path  string `json:"path"`
+		Bytes int    `json:"bytes"`
+	}{pointer(uri), size}))
 }
 
 // children yields the members or elements of a value, by the uri below it.
@@ -188,4 +205,19 @@ func children(value []byte) iter.Seq2[string, json.RawMessage] {
 func pointer(uri []byte) string {
 	segments, _ := jsonuri.Parse(string(uri))
 	return schema.Pointer(segments)
+}
+
+// cutRefused returns the uri, or if clients refuse its path, the uri of what must be replaced in full instead: in JavaScript, the path would
+// lead to the prototype of an object.
+func cutRefused(uri []byte) (holder []byte, refused bool) {
+	if !bytes.Contains(uri, []byte("proto")) { // most uris
+		return uri, false
+	}
+	segments, _ := jsonuri.Parse(string(uri))
+	for i, segment := range segments {
+		if segment == "__proto__" || i > 0 && segments[i-1] == "constructor" && segment == "prototype" {
+			return []byte(jsonuri.Format(segments[:i]...)), true
+		}
+	}
+	return uri, false
 }

@@ -146,10 +146,10 @@ func TestTheTypeOfDataIsWhatIsInThem(t *testing.T) {
 func FuzzPatternsOfModels(f *testing.F) {
 	f.Add("openai:*audio*", "openai:gpt-audio")
 	f.Fuzz(func(t *testing.T, pattern, name string) {
-		if matches(pattern, name) && !strings.Contains(pattern, "*") && pattern != name {
+		if MatchesPattern(pattern, name) && !strings.Contains(pattern, "*") && pattern != name {
 			t.Errorf("%q fits %q", name, pattern)
 		}
-		if !matches(strings.ReplaceAll(name, "*", "")+"*", strings.ReplaceAll(name, "*", "")) || !matches("*", name) {
+		if !MatchesPattern(strings.ReplaceAll(name, "*", "")+"*", strings.ReplaceAll(name, "*", "")) || !MatchesPattern("*", name) {
 			t.Errorf("%q", name)
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"mime"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // deltaEvent is the type of nearly all events.
@@ -380,12 +380,12 @@ func (a *answer) action() error {
 	if len(wanted) == 0 { // the bot asks the user something; a call that has led to it waits for the reply
 		return a.suspend()
 	}
-	chat := &chat{bot: a.m.name, conversation: a.conversation, id: a.chat, calls: map[string]bool{}}
+	chat := &chat{bot: a.m.name, conversation: a.conversation, id: a.chat}
 	for _, w := range wanted {
 		name, arguments := w.Function.Name, w.Function.arguments()
 		part := adapter.ToolCall{ID: w.ID}
 		part.Index = slices.IndexFunc(a.calls, func(c call) bool {
-			return !c.answered && c.name == name && sameJSON(c.arguments, arguments)
+			return !c.answered && c.name == name && rawjson.Same([]byte(c.arguments), []byte(arguments))
 		})
 		if part.Index < 0 {
 			part.Index = slices.IndexFunc(a.calls, func(c call) bool { return !c.answered && c.name == name })
@@ -395,13 +395,13 @@ func (a *answer) action() error {
 			a.calls = append(a.calls, call{name: name, arguments: arguments})
 		}
 		a.calls[part.Index].answered = true
-		chat.calls[w.ID] = true
+		chat.calls = append(chat.calls, w.ID)
 		if !a.Pass(adapter.Chunk{ToolCall: &part}) {
 			return wire.ErrLeft
 		}
 	}
 	a.Finish = adapter.FinishToolCalls
-	a.m.p.waiting.add(chat)
+	a.m.p.addWaiting(chat)
 	return nil
 }
 
@@ -418,13 +418,4 @@ func (a *answer) suspend() error {
 		}
 	}
 	return nil
-}
-
-// sameJSON compares two objects by value.
-func sameJSON(a, b string) bool {
-	if a == b {
-		return true
-	}
-	var x, y bytes.Buffer
-	return json.Compact(&x, []byte(a)) == nil && json.Compact(&y, []byte(b)) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }

@@ -23,10 +23,9 @@ func put[T any](o object, name string, value *T) {
 
 // Fallbacks of requests that are refused.
 const (
-	noThoughts      = "without asking for thoughts"
-	noSchema        = "without a schema"
-	noJSON          = "without asking for JSON"
-	plainParameters = "with the parameters of tools in Google's own schema"
+	noThoughts = "without asking for thoughts"
+	noSchema   = "without a schema"
+	noJSON     = "without asking for JSON"
 	// Gemini 3 and later insist on a signature of the first call of a step. A call that no Gemini has signed gets one that skips the check.
 	signed   = "with a signature for calls of others"
 	unsigned = "without a signature for calls of others"
@@ -113,10 +112,8 @@ func (a *asking) tools(body object, req *adapter.Request) {
 		if t.Description != "" {
 			d["description"] = t.Description
 		}
-		if !a.Uses(plainParameters) && len(t.Parameters) > 0 {
+		if len(t.Parameters) > 0 {
 			d["parametersJsonSchema"] = t.Parameters
-		} else if schema := wire.GoogleSchema(t.Parameters); schema != nil {
-			d["parameters"] = schema
 		}
 		declared[i] = d
 	}
@@ -188,16 +185,13 @@ var budgets = map[string]int{"none": 0, "minimal": 512, "low": 1024, "medium": 8
 func (a *asking) fallbacks(sent object) []wire.Fallback {
 	config := sent["generationConfig"].(object)
 	thinking, _ := config["thinkingConfig"].(object)
-	parameters := sent["tools"] != nil
 	aboutSignature := []string{"thoughtsignature", "thought_signature", "thought signature"}
 	return []wire.Fallback{
 		{Name: unsigned, Applies: a.foreign && a.gemini3(), Words: aboutSignature},
 		{Name: signed, Applies: a.foreign && !a.gemini3(), Words: aboutSignature},
 		{Name: noThoughts, Applies: thinking["includeThoughts"] != nil, Words: []string{"thinking", "includethoughts", "include_thoughts"}},
 		{Name: noJSON, Applies: config["responseMimeType"] != nil, Words: []string{"responsemimetype", "response_mime_type", "response mime type"}},
-		{Name: plainParameters, Applies: parameters, Words: []string{"functiondeclarations", "function_declarations", "parameters"}},
 		{Name: noSchema, Applies: config["responseJsonSchema"] != nil, Words: []string{"schema"}},
-		{Name: plainParameters, Applies: parameters, Words: []string{"schema"}},
 	}
 }
 

@@ -404,33 +404,20 @@ func dollars(micro int64) string {
 
 // Tokens estimates how many tokens the request has.
 func (r *Request) Tokens() (n int) {
-	text := len(r.Format.Schema)
+	text := int(r.Size()) + len(r.Format.Schema)
 	for i := range r.Tools {
 		t := &r.Tools[i]
 		text += len(t.Name) + len(t.Description) + len(t.Parameters)
 	}
 	for i := range r.Messages {
-		m := &r.Messages[i]
-		text += len(m.Content)
-		for _, p := range m.Parts {
-			text += len(p.Text)
+		for _, p := range r.Messages[i].Parts {
 			if p.Image != "" {
 				n += tokensOfImage
+				text -= len(p.Image)
 			}
-			if strings.HasPrefix(p.File, "data:text/") {
-				text += len(p.File)
-			} else {
+			if !strings.HasPrefix(p.File, "data:text/") {
 				n += len(p.File) / bytesPerScan
-			}
-		}
-		for _, c := range m.ToolCalls {
-			text += len(c.Name) + len(c.Arguments)
-		}
-		if m.Made != nil {
-			for _, p := range m.Made.Parts {
-				if p.Type != PartText { // that is Content
-					text += len(p.Text) + len(p.Data)
-				}
+				text -= len(p.File)
 			}
 		}
 	}

@@ -265,11 +265,13 @@ func (r *Request) Size() (n int64) {
 			n += int64(len(p.Text) + len(p.Image) + len(p.File))
 		}
 		for _, c := range m.ToolCalls {
-			n += int64(len(c.Arguments))
+			n += int64(len(c.Name) + len(c.Arguments))
 		}
 		if m.Made != nil {
 			for _, p := range m.Made.Parts {
-				n += int64(len(p.Text) + len(p.Data))
+				if p.Type != PartText { // that is Content
+					n += int64(len(p.Text) + len(p.Data))
+				}
 			}
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"hash/fnv"
 	"strconv"
 
-	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
@@ -17,6 +16,9 @@ var errCalls = errors.New("the answer calls too many tools")
 
 // maxCalls is how many tools one answer may call.
 const maxCalls = 1024
+
+// What a line with nothing but text has, and what it has not.
+var notDone, hasCalls, hasError = []byte(`"done":false`), []byte(`"tool_calls"`), []byte(`"error"`)
 
 // answer reads one answer.
 type answer struct {
@@ -51,9 +53,9 @@ func (m *model) read(w *wire.Answer) error {
 
 // line passes on what a line has; done says that it is the last. A line with nothing but text, as most are, is not decoded as a whole.
 func (a *answer) line(raw []byte) (done bool, err error) {
-	text, thought := wire.StringAt(raw, "message", "content"), wire.StringAt(raw, "message", "thinking")
-	done, err = jsonparser.GetBoolean(raw, "done")
-	if err == nil && !done && len(text)+len(thought) > 0 && !bytes.Contains(raw, []byte(`"tool_calls"`)) && !bytes.Contains(raw, []byte(`"error"`)) {
+	message := wire.ObjectAt(raw, "message")
+	text, thought := wire.StringAt(message, "content"), wire.StringAt(message, "thinking")
+	if len(text)+len(thought) > 0 && bytes.Contains(raw, notDone) && !bytes.Contains(raw, hasCalls) && !bytes.Contains(raw, hasError) {
 		return false, a.write(text, thought)
 	}
 	var l line

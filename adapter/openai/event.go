@@ -151,7 +151,7 @@ func (d *decoder) message(m *chunkDelta) error {
 	if err != nil {
 		return err
 	}
-	if refusal := insideQuotes(m.Refusal); text == nil && len(refusal) > 0 {
+	if refusal := insideQuotes(m.Refusal); len(text) == 0 && len(refusal) > 0 {
 		text, d.refused = refusal, true
 	}
 	for i, raw := range []json.RawMessage{m.ReasoningContent, m.Reasoning, m.Thinking} { // some servers send the same in two of them

@@ -168,7 +168,7 @@ func TestTextFilesAreReadInTheirEncoding(t *testing.T) {
 		"a mark against what it says": {"\xef\xbb\xbfZürich", ";charset=windows-1252", "Zürich", ""},
 	} {
 		p := Part{Type: "file", Name: "a.txt", File: "data:text/plain" + row.params + ";base64," + base64.StdEncoding.EncodeToString([]byte(row.data))}
-		if err := new(guarded).fitPart(&p, true); err != nil {
+		if err := (&guarded{Registry: new(Registry)}).fitPart(&p, true); err != nil {
 			t.Fatal(err)
 		}
 		if want := `<file name="a.txt"` + row.guessed + ">\n" + row.want + "\n</file>"; p.Text != want {

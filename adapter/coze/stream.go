@@ -63,19 +63,13 @@ type call struct {
 // post sends a request, and returns the answer once it has begun. Errors are those of an answer that is none.
 func (m *model) post(ctx context.Context, url string, request any, req *adapter.Request) (*http.Response, error) {
 	p := m.p
-	body, err := wire.Body(request, req.ExtraBody)
-	if err != nil {
-		return nil, &adapter.Error{
-			Code: adapter.CodeInvalid, Message: "the request to the bot cannot be written",
-			Cause: adapter.RedactError(err, p.Key()),
-		}
+	write := func() ([]byte, error) { return wire.Body(request, req.ExtraBody) }
+	send := func(body []byte) (*http.Response, *wire.Refusal, error) {
+		return p.Post(ctx, url, p.Bearer("text/event-stream"), body)
 	}
-	res, refusal, err := p.Post(ctx, url, p.Bearer("text/event-stream"), body)
+	res, err := p.Ask(ctx, new(wire.Fallbacks), write, send, nil, p.refused)
 	if err != nil {
 		return nil, err
-	}
-	if refusal != nil {
-		return nil, p.refused(refusal.Status, refusal.Header, refusal.Body)
 	}
 	if err := p.checkStart(ctx, res); err != nil {
 		res.Body.Close()
@@ -105,7 +99,7 @@ func (p *provider) checkStart(ctx context.Context, res *http.Response) error {
 			return context.Cause(ctx)
 		}
 		if codeOf(said) != 0 {
-			return p.refused(http.StatusOK, res.Header, said)
+			return p.refused(&wire.Refusal{Status: http.StatusOK, Header: res.Header, Body: said})
 		}
 		return p.Unknown(res.Header, said, "an event stream", "check the base URL")
 	}

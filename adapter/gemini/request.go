@@ -3,7 +3,6 @@ package gemini
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"net/http"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -93,7 +92,7 @@ func (a *asking) request(req *adapter.Request) (object, error) {
 	if len(req.Tools) > 0 {
 		a.tools(body, req)
 	}
-	overlay(body, req.ExtraBody)
+	wire.Overlay(body, req.ExtraBody)
 	delete(config, "candidateCount") // one answer is read
 	return body, nil
 }
@@ -122,24 +121,6 @@ func (a *asking) tools(body object, req *adapter.Request) {
 		body["toolConfig"] = object{"functionCallingConfig": object{"mode": modes[choice]}}
 	} else if choice != "" {
 		body["toolConfig"] = object{"functionCallingConfig": object{"mode": "ANY", "allowedFunctionNames": []string{choice}}}
-	}
-}
-
-// overlay lays the members of an extra body over a request: those of objects one by one, and its tools behind the others.
-func overlay(body object, over map[string]json.RawMessage) {
-	for name, value := range over {
-		under, _ := body[name].(object)
-		tools, _ := body[name].([]any)
-		var inner map[string]json.RawMessage
-		var more []any
-		switch {
-		case under != nil && json.Unmarshal(value, &inner) == nil && inner != nil:
-			overlay(under, inner)
-		case tools != nil && json.Unmarshal(value, &more) == nil:
-			body[name] = append(tools, more...)
-		default:
-			body[name] = value
-		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"strconv"
 
+	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
@@ -17,15 +18,17 @@ var errCalls = errors.New("the answer calls too many tools")
 // maxCalls is how many tools one answer may call.
 const maxCalls = 1024
 
-// What a line with nothing but text has, and what it has not.
-var notDone, hasCalls, hasError = []byte(`"done":false`), []byte(`"tool_calls"`), []byte(`"error"`)
-
 // answer reads one answer.
 type answer struct {
 	*wire.Answer
 	m             *model
 	text, thought wire.Text
 	calls         int
+
+	// Of the line: its pieces of text, escaped, and whether it has nothing else.
+	rawText, rawThought []byte
+	plain               bool
+	onMember            func(key, value []byte, kind jsonparser.ValueType, offset int) error // made once
 }
 
 // line is what a line has besides pieces of text.
@@ -43,7 +46,7 @@ type line struct {
 // read passes on an answer.
 func (m *model) read(w *wire.Answer) error {
 	a := &answer{Answer: w, m: m}
-	a.Last = a.last
+	a.Last, a.onMember = a.last, a.member
 	switch a.Kind() {
 	case "application/x-ndjson", "application/ndjson", "application/jsonl", "application/json", "": // servers like Ollama say what they like
 		return a.Lines(a.line)
@@ -53,10 +56,9 @@ func (m *model) read(w *wire.Answer) error {
 
 // line passes on what a line has; done says that it is the last. A line with nothing but text, as most are, is not decoded as a whole.
 func (a *answer) line(raw []byte) (done bool, err error) {
-	message := wire.ObjectAt(raw, "message")
-	text, thought := wire.StringAt(message, "content"), wire.StringAt(message, "thinking")
-	if len(text)+len(thought) > 0 && bytes.Contains(raw, notDone) && !bytes.Contains(raw, hasCalls) && !bytes.Contains(raw, hasError) {
-		return false, a.write(text, thought)
+	a.rawText, a.rawThought, a.plain = nil, nil, true
+	if err := jsonparser.ObjectEach(raw, a.onMember); err == nil && a.plain {
+		return false, a.write(a.rawText, a.rawThought)
 	}
 	var l line
 	if err := wire.Decode(raw, &l); err != nil {
@@ -65,7 +67,7 @@ func (a *answer) line(raw []byte) (done bool, err error) {
 	if (wire.Object{"error": l.Error}).Has("error") {
 		return false, a.m.failed(raw)
 	}
-	if err := a.write(text, thought); err != nil {
+	if err := a.write(a.rawText, a.rawThought); err != nil {
 		return false, err
 	}
 	for _, c := range l.Message.Calls {
@@ -97,6 +99,29 @@ func (a *answer) line(raw []byte) (done bool, err error) {
 		a.Finish = adapter.FinishLength
 	}
 	return true, nil
+}
+
+// member reads a member of a line, or of its message.
+func (a *answer) member(key, value []byte, kind jsonparser.ValueType, _ int) error {
+	switch string(key) {
+	case "message":
+		if kind == jsonparser.Object {
+			return jsonparser.ObjectEach(value, a.onMember)
+		}
+	case "content":
+		if kind == jsonparser.String {
+			a.rawText = value
+		}
+	case "thinking":
+		if kind == jsonparser.String {
+			a.rawThought = value
+		}
+	case "done":
+		a.plain = a.plain && string(value) == "false"
+	case "tool_calls", "error":
+		a.plain = false
+	}
+	return nil
 }
 
 // write passes on pieces of text and thinking, which are escaped.

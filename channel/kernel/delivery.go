@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -39,6 +40,9 @@ type Delivery struct {
 const (
 	previewEvery = time.Second
 	workingEvery = 5 * time.Second
+
+	// retryFor is how long the end of an answer is tried again that is not stored.
+	retryFor = 5 * time.Minute
 )
 
 // afterCancel bounds what a turn still does on the platform when it was canceled.
@@ -446,7 +450,7 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 			s.progress.Preview = before.Preview
 			return notSent, &channel.NotSentError{Err: fmt.Errorf("what is about to be sent cannot be stored: %w", err)}
 		}
-		r, err = s.sender(b)(s.ctx)
+		r, err = s.sendNow(b)
 	}
 	s.progress.Sending = false
 	switch r.State {
@@ -467,6 +471,22 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 // storesEnd reports whether the end of the answer is stored until it is sent. Only one is: it ends the event.
 func (s *sink) storesEnd() bool {
 	return s.p.meta.Event != nil && s.d.Durable && !s.p.meta.Event.finished()
+}
+
+// sendNow sends a block. The end of an answer is sent again if the platform refuses it for a while.
+func (s *sink) sendNow(b *channel.Block) (channel.Receipt, error) {
+	send, end := s.sender(b), time.Now().Add(retryFor)
+	for attempt := 1; ; attempt++ {
+		r, err := send(s.ctx)
+		not, ok := errors.AsType[*channel.NotSentError](err)
+		if !ok || !not.Retryable || not.Permanent || b.Kind != channel.ReplyFinal {
+			return r, err
+		}
+		pause := max(backoff.After(attempt, shortestWait, longestWait), not.RetryAfter)
+		if time.Now().Add(pause).After(end) || backoff.Sleep(s.ctx, pause) != nil {
+			return r, err
+		}
+	}
 }
 
 // sender returns a function that sends a block.

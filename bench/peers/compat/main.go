@@ -78,7 +78,7 @@ type stage struct {
 	url    string
 	server *web.Server
 	turns  *turn.Framework
-	store  *tape.Memory
+	store  *tapetest.Memory
 	http   *http.Server
 	served sync.WaitGroup
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -112,18 +113,28 @@ type ownerCounts struct {
 
 // add adds n, which may be negative, and returns the new counts.
 func (c *ownerCounts) add(owner string, n int64) (total, ofOwner int64) {
+	_ = c.admit(owner, n, func(t, o int64) *wire.Problem {
+		total, ofOwner = t, o
+		return nil
+	})
+	return total, ofOwner
+}
+
+// admit adds n unless refuse has a problem with what the counts would be.
+func (c *ownerCounts) admit(owner string, n int64, refuse func(total, ofOwner int64) *wire.Problem) *wire.Problem {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if p := refuse(c.total+n, c.by[owner]+n); p != nil {
+		return p
+	}
 	if c.by == nil {
 		c.by = map[string]int64{}
 	}
 	c.total += n
-	c.by[owner] += n
-	total, ofOwner = c.total, c.by[owner]
-	if ofOwner == 0 {
+	if c.by[owner] += n; c.by[owner] == 0 {
 		delete(c.by, owner)
 	}
-	return total, ofOwner
+	return nil
 }
 
 // count returns the total.
@@ -292,8 +303,8 @@ func (s *Server) overloaded() (list []string) {
 	return list
 }
 
-// ofCaller is the refusal of what comes when a caller has reached its limit.
-func ofCaller(limit, detail string, after time.Duration) *wire.Problem {
+// callerReached is the refusal of what comes when a caller has reached its limit.
+func callerReached(limit, detail string, after time.Duration) *wire.Problem {
 	p := wire.NewProblem(wire.CodeRateLimited, detail)
 	p.Reason, p.Retry = limit, after
 	return p
@@ -301,18 +312,16 @@ func ofCaller(limit, detail string, after time.Duration) *wire.Problem {
 
 // enter counts a request that follows a run, until leave is called; or refuses it. The caller "" has only the limit of all.
 func (sh *shed) enter(caller string) *wire.Problem {
-	total, ofCallers := sh.streams.add(caller, 1)
-	var p *wire.Problem
-	switch limit, ofOne := int64(sh.o.Streams), int64(sh.o.StreamsPerCaller); {
-	case total > limit:
-		p = reached(limitStreams, wording.Plural(limit, "stream")+" are open, the server's limit; retry later", streamsRetry)
-	case caller != "" && ofCallers > ofOne:
-		p = ofCaller(limitStreamsPerCaller, "you have "+wording.Plural(ofOne, "stream")+" open, the limit of one caller; close some", streamsRetry)
-	default:
+	limit, ofOne := int64(sh.o.Streams), int64(sh.o.StreamsPerCaller)
+	return sh.streams.admit(caller, 1, func(total, ofCaller int64) *wire.Problem {
+		switch {
+		case total > limit:
+			return reached(limitStreams, wording.Plural(limit, "stream")+" are open, the server's limit; retry later", streamsRetry)
+		case caller != "" && ofCaller > ofOne:
+			return callerReached(limitStreamsPerCaller, "you have "+wording.Plural(ofOne, "stream")+" open, the limit of one caller; close some", streamsRetry)
+		}
 		return nil
-	}
-	sh.leave(caller)
-	return p
+	})
 }
 
 func (sh *shed) leave(caller string) { sh.streams.add(caller, -1) }
@@ -419,23 +428,22 @@ func (b *budget) acquire(n int64) *wire.Problem {
 
 // count counts n more bytes, or returns a problem.
 func (b *budget) count(n int64) *wire.Problem {
-	bodies := &b.sh.bodies
-	total, ofCallers := bodies.add(b.caller, n)
-	limit := b.sh.o.Bodies
-	if n > smallBody && total > n { // large ones, however slowly they come, leave room for small ones
-		limit -= limit / 16
-	}
-	var p *wire.Problem
-	switch {
-	case total > limit:
-		p = reached(limitBodies, "the server is reading too many request bodies at once; retry later", bodiesRetry)
-	case b.caller != "" && ofCallers > b.share:
-		p = ofCaller(limitBodiesPerCaller, "the server is reading too many of your request bodies at once; send them one after the other", bodiesRetry)
-	default:
-		b.mine += n
+	p := b.sh.bodies.admit(b.caller, n, func(total, ofCaller int64) *wire.Problem {
+		limit := b.sh.o.Bodies
+		if n > smallBody && total > n { // large ones, however slowly they come, leave room for small ones
+			limit -= limit / 16
+		}
+		switch {
+		case total > limit:
+			return reached(limitBodies, "the server is reading too many request bodies at once; retry later", bodiesRetry)
+		case b.caller != "" && ofCaller > b.share:
+			return callerReached(limitBodiesPerCaller, "the server is reading too many of your request bodies at once; send them one after the other", bodiesRetry)
+		}
 		return nil
+	})
+	if p == nil {
+		b.mine += n
 	}
-	bodies.add(b.caller, -n)
 	return p
 }
 
@@ -451,7 +459,7 @@ func (b *budget) readAll(body io.Reader, length int64) ([]byte, error) {
 		if p := b.acquire(length); p != nil {
 			return nil, p
 		}
-		return io.ReadAll(body)
+		return readExactly(body, length)
 	}
 	var into bytes.Buffer
 	_, err := into.ReadFrom(&counted{body: body, budget: b})
@@ -476,4 +484,23 @@ func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.body.Read(p[:min(int64(len(p)), c.left)])
 	c.left -= int64(n)
 	return n, err
+}
+
+// readExactly reads a body of so many bytes to its end. Memory for all of it is used when some of it has come.
+func readExactly(body io.Reader, length int64) ([]byte, error) {
+	text := make([]byte, min(length, bodyStep))
+	n, err := io.ReadFull(body, text)
+	if err == nil && length > bodyStep {
+		whole := make([]byte, length)
+		copy(whole, text)
+		text = whole
+		_, err = io.ReadFull(body, text[n:])
+	}
+	if err != nil {
+		return nil, err
+	}
+	if n, err := io.ReadFull(body, make([]byte, 1)); n != 0 || err != io.EOF {
+		return nil, fmt.Errorf("web: a body of %d bytes does not end: %w", length, err)
+	}
+	return text, nil
 }

@@ -291,6 +291,12 @@ func TestWhatIsSentIsLinearInWhatTheRunHasSent(t *testing.T) {
 	}{
 		{"one string", one, 2},
 		{"eight strings at the same time", func(c *told, tokens int) { c.tell("sections", "[]"); several(c, tokens) }, 2.5},
+		{"a string below a key that clients refuse", func(c *told, tokens int) {
+			c.tell("__proto__", "{}")
+			for range tokens {
+				c.tell("__proto__/a", `"word "`)
+			}
+		}, 2.5},
 		{"an array", func(c *told, tokens int) {
 			c.tell("list", "[]")
 			for i := range tokens {
@@ -947,4 +953,26 @@ func TestDA_01_AQuestionNamesTheClientsCallOnlyIfThatRuns(t *testing.T) {
 			t.Errorf("%s: %+v %s", name, i, i.Metadata)
 		}
 	}
+}
+
+// A value that is sent as a whole because of what it holds is no string that grows: a text of no words takes its place, too.
+func TestATextWithoutWordsTakesThePlaceOfWhatHoldsAKeyThatClientsRefuse(t *testing.T) {
+	for _, uri := range []string{"", "a"} {
+		c := newTold(t, 0, nil)
+		for range 2 {
+			c.tell(jsonuri.Join(uri, "__proto__"), `"words "`)
+		}
+		c.tell(uri, `""`)
+		c.finish()
+	}
+}
+
+// What is sent as a whole has no part of the next event, which is told by itself: an element would be there twice.
+func TestWhatIsSentAsAWholeIsAsItWasBeforeTheNextEvent(t *testing.T) {
+	c := newTold(t, 0, nil)
+	c.tell("list", "[]")
+	c.tell("text", `"`+strings.Repeat("words ", 20)+`"`)
+	c.tell("__proto__", "1")
+	c.tell("list/0", "true")
+	c.finish()
 }

@@ -10,9 +10,10 @@ import (
 	"github.com/lingserve/lingserve/jsonuri"
 )
 
-// The keys that a JSON Pointer names, read as RFC 6901, section 4 says, are those that its uri names.
+// The keys that a JSON Pointer names, read as RFC 6901, section 4 says, are those that its uri names; and no client is told to go through
+// one that JavaScript takes for something else.
 func FuzzPointer(f *testing.F) {
-	for _, uri := range []string{"", "a/b", `a\/b/~1`, `\e/\e`, `\$a/..`, `a\\/"`, "a\nb/\u2028"} {
+	for _, uri := range []string{"", "a/b", `a\/b/~1`, `\e/\e`, `\$a/..`, `a\\/"`, "a\nb/\u2028", "__proto__/a", "a/constructor/prototype/b", `constructor\/prototype`} {
 		f.Add(uri)
 	}
 	f.Fuzz(func(t *testing.T, uri string) {
@@ -32,6 +33,19 @@ func FuzzPointer(f *testing.F) {
 		}
 		if !slices.Equal(got, keys) {
 			t.Errorf("%q is %q, expected %q", uri, got, keys)
+		}
+		dangerous := slices.IndexFunc(keys, func(key string) bool { return key == "__proto__" })
+		for i := 1; i < len(keys); i++ {
+			if keys[i-1] == "constructor" && keys[i] == "prototype" && (dangerous < 0 || i < dangerous) {
+				dangerous = i
+			}
+		}
+		want := uri
+		if dangerous >= 0 {
+			want = jsonuri.Format(keys[:dangerous]...)
+		}
+		if holder, refused := cutRefused([]byte(uri)); string(holder) != want || refused != (dangerous >= 0) {
+			t.Errorf("%q is held by %q, expected %q", uri, holder, want)
 		}
 	})
 }

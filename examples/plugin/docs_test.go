@@ -182,6 +182,12 @@ type agents struct{ *agent.Agent }
 
 func (agents) Names() []string { return []string{"assistant"} }
 
+func (agents) Workflow(string) string { return "" }
+
+func (a agents) Remembered(ctx context.Context, _ string, session *tape.Tape) ([]string, error) {
+	return a.Agent.Remembered(ctx, session)
+}
+
 func TestPluginsInAServer(t *testing.T) {
 	framework, builtin, o := with(t, brief{})
 	models, store := o.models, o.store

@@ -32,6 +32,7 @@ type plainEvent struct {
 func TestDecodingIsTheSameAsEncodingJSONs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var d decoder
+		d.init()
 		contents := rapid.OneOf(rapid.SampledFrom([]string{"", "a", "}", `"`, `\`, `\\`, "\n", `","finish_reason":"stop`, "ü", "🙂", "\u2028", "]"}), rapid.String())
 		heads := []string{`{"id":"1","choices":[{`, `{"id":"2","choices":[{`, `{"error":null,"choices":[{`, `{"choices":[],"choices":[{`}
 		befores := []string{`"index":0,`, ``, `"finish_reason":null,`, `"delta":null,`}
@@ -58,8 +59,8 @@ func TestDecodingIsTheSameAsEncodingJSONs(t *testing.T) {
 				t.Fatalf("%v: %s", err, event)
 			}
 			c := want.Choices[0]
-			got := found(&d)
-			exp := [3]string{str(c.Delta.Content), str(c.Delta.ReasoningContent), str(c.FinishReason)}
+			got := [...]string{d.text, d.reasoning, d.finish}
+			exp := [...]string{str(c.Delta.Content), str(c.Delta.ReasoningContent), str(c.FinishReason)}
 			if diff := cmp.Diff(exp, got); diff != "" {
 				t.Fatalf("%s: -want +got\n%s", event, diff)
 			}
@@ -68,16 +69,6 @@ func TestDecodingIsTheSameAsEncodingJSONs(t *testing.T) {
 			}
 		}
 	})
-}
-
-// found returns the text, the reasoning and the finish of the last event.
-func found(d *decoder) (r [3]string) {
-	for _, c := range d.chunks {
-		r[0] += c.Text
-		r[1] += c.Reasoning
-	}
-	r[2] = d.finish
-	return r
 }
 
 func str(s *string) string {
@@ -99,21 +90,22 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, first, second string) {
 		type result struct {
-			found [3]string
-			usage bool
-			err   error
+			text, reasoning, finish string
+			usage                   bool
+			err                     error
 		}
 		run := func(events ...string) (r result, held bool) {
 			var d decoder
+			d.init()
 			for _, e := range events {
 				held = d.content.Open() || d.thinking.Open() || len(d.calls) > 0
 				r = result{err: d.decode([]byte(e))}
 				if r.err == nil {
-					r = result{found(&d), d.usage != nil, nil}
+					r = result{d.text, d.reasoning, d.finish, d.usage != nil, nil}
 				}
 			}
-			if !utf8.ValidString(r.found[0]) || !utf8.ValidString(r.found[1]) {
-				t.Fatalf("not UTF-8: %q", r.found)
+			if !utf8.ValidString(r.text) || !utf8.ValidString(r.reasoning) {
+				t.Fatalf("not UTF-8: %q %q", r.text, r.reasoning)
 			}
 			return r, held
 		}

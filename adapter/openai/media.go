@@ -1,12 +1,15 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"strings"
 
+	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
 )
 
 // Bounds of what an answer has besides text.
@@ -14,6 +17,18 @@ const (
 	maxCitations = 512
 	maxSound     = 32 << 20 // bytes of a sound, as base64
 )
+
+// beside is what an answer has beside its text and calls: sources and media. Only events that have such are looked at here.
+type beside struct {
+	// Of the event.
+	found   []adapter.Chunk
+	sources [2]json.RawMessage // "search_results" and "citations", as lists
+
+	// Of the answer.
+	told  [2]json.RawMessage // the sources that were passed on last: Perplexity repeats them in each event
+	cited map[adapter.Citation]bool
+	sound []byte // base64, as it comes
+}
 
 // source is a source in any of the shapes that servers have.
 type source struct {
@@ -28,23 +43,71 @@ type source struct {
 	IDs     json.RawMessage `json:"reference_ids"` // of Mistral's references, to what its tools have found
 }
 
-// media adds the images, the sound and the sources of a message.
-func (d *decoder) media(m *chunkDelta) {
-	for _, image := range m.Images {
-		if url := image.Image.URL; url != "" {
-			d.chunks = append(d.chunks, adapter.Chunk{Media: &adapter.Media{Type: typeOf(url), URL: url}})
+// top takes the sources that stand beside the choices: Perplexity's search_results, which have titles, and citations, which are
+// addresses. It says whether they are others than before.
+func (b *beside) top(key, value []byte, kind jsonparser.ValueType) bool {
+	at := 0
+	if string(key) == "citations" {
+		at = 1
+	}
+	if kind != jsonparser.Array || bytes.Equal(value, b.told[at]) {
+		return false
+	}
+	b.sources[at] = bytes.Clone(value)
+	return true
+}
+
+// part takes a member of a delta, and says whether it was one of these.
+func (b *beside) part(key, value []byte, kind jsonparser.ValueType) bool {
+	switch string(key) {
+	case "annotations": // OpenAI's search models, OpenRouter
+		if kind == jsonparser.Array {
+			b.cite(value)
 		}
+	case "images": // OpenRouter
+		var list []struct {
+			Image struct {
+				URL string `json:"url"`
+			} `json:"image_url"`
+		}
+		if kind != jsonparser.Array || json.Unmarshal(value, &list) != nil {
+			return kind == jsonparser.Array
+		}
+		for _, image := range list {
+			if url := image.Image.URL; url != "" {
+				b.found = append(b.found, adapter.Chunk{Media: &adapter.Media{Type: typeOf(url), URL: url}})
+			}
+		}
+	case "audio": // OpenAI's audio models: the sound in pieces, and what it says
+		if kind != jsonparser.Object {
+			return false
+		}
+		if data := wire.StringAt(value, "data"); len(b.sound)+len(data) <= maxSound {
+			b.sound = append(b.sound, data...)
+		}
+		if text, err := jsonparser.GetString(value, "transcript"); err == nil && text != "" {
+			b.found = append(b.found, adapter.Chunk{Text: text})
+		}
+	default:
+		return false
 	}
-	if len(d.sound)+len(m.Audio.Data) <= maxSound {
-		d.sound = append(d.sound, m.Audio.Data...)
+	return true
+}
+
+// reference takes a part of Mistral's content that names a source.
+func (b *beside) reference(value []byte) {
+	switch string(wire.StringAt(value, "type")) {
+	case "reference", "tool_reference":
+		b.cite(append(append([]byte{'['}, value...), ']'))
 	}
-	d.addText(m.Audio.Transcript, false)
 }
 
 // cite takes a list of sources: objects, or addresses.
-func (d *decoder) cite(list json.RawMessage) {
+func (b *beside) cite(list json.RawMessage) {
 	var all []json.RawMessage
-	json.Unmarshal(list, &all) // what is no list names none
+	if json.Unmarshal(list, &all) != nil {
+		return
+	}
 	for _, raw := range all {
 		var s source
 		if json.Unmarshal(raw, &s.URL) != nil && json.Unmarshal(raw, &s) != nil {
@@ -65,14 +128,14 @@ func (d *decoder) cite(list json.RawMessage) {
 		if one.URL == "" {
 			known = one
 		}
-		if one.URL+one.Title == "" || d.cited[known] || len(d.cited) == maxCitations {
+		if one.URL+one.Title == "" || b.cited[known] || len(b.cited) == maxCitations {
 			continue
 		}
-		if d.cited == nil {
-			d.cited = map[adapter.Citation]bool{}
+		if b.cited == nil {
+			b.cited = map[adapter.Citation]bool{}
 		}
-		d.cited[known] = true
-		d.chunks = append(d.chunks, adapter.Chunk{Citation: &one})
+		b.cited[known] = true
+		b.found = append(b.found, adapter.Chunk{Citation: &one})
 	}
 }
 
@@ -86,26 +149,60 @@ func typeOf(url string) string {
 	return "image/png" // which most are
 }
 
-// passSound passes on the sound when all of it has come. A stream's is 16-bit PCM of 24 kHz, which gets the header of a WAV file. A sound that
-// cannot be decoded is left out.
-func (a *answer) passSound() error {
-	data, err := base64.StdEncoding.DecodeString(string(a.events.sound))
-	if err != nil || len(data) == 0 {
-		return nil
+// passBeside yields what the decoder has found beside the content; false when the reader has left.
+func (a *answer) passBeside() bool {
+	b := &a.events.beside
+	for i, list := range b.sources {
+		if list != nil {
+			b.told[i] = list
+			b.cite(list)
+			b.sources[i] = nil
+		}
 	}
-	kind := adapter.SniffMedia(data, "")
-	if adapter.MediaKind(kind) != adapter.KindAudio {
-		kind, data = "audio/wav", append(wavHeader(len(data)), data...)
+	for i := range b.found {
+		if !a.Pass(b.found[i]) {
+			return false
+		}
 	}
-	return a.Yield(adapter.Chunk{Media: &adapter.Media{Type: kind, URL: adapter.DataURL(kind, data)}})
+	b.found = b.found[:0]
+	return true
 }
 
-// wavHeader is the header of a WAV file with so many bytes of 16-bit mono PCM of 24 kHz.
-func wavHeader(size int) []byte {
-	h := binary.LittleEndian.AppendUint32([]byte("RIFF"), uint32(36+size))
-	h = append(h, "WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00"...) // 16 bytes, PCM, 1 channel
-	h = binary.LittleEndian.AppendUint32(h, 24_000)
-	h = binary.LittleEndian.AppendUint32(h, 48_000) // bytes a second
-	h = append(h, "\x02\x00\x10\x00data"...)        // 2 bytes a sample of 16 bits
-	return binary.LittleEndian.AppendUint32(h, uint32(size))
+// passSound yields the sound when all of it has come. A stream's is 16-bit PCM of 24 kHz, which gets the head of a WAV file.
+func (a *answer) passSound() bool {
+	b := &a.events.beside
+	if len(b.sound) == 0 {
+		return true
+	}
+	text := bytes.ReplaceAll(b.sound, []byte(`\/`), []byte("/"))
+	data := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
+	n, err := base64.StdEncoding.Decode(data, text)
+	b.sound = nil
+	if err != nil {
+		return true // a sound that cannot be played is none; what it says has been told
+	}
+	data = data[:n]
+	kind := adapter.SniffMedia(data, "")
+	if adapter.MediaKind(kind) != adapter.KindAudio {
+		kind, data = "audio/wav", append(wavHead(len(data)), data...)
+	}
+	return a.Pass(adapter.Chunk{Media: &adapter.Media{Type: kind, URL: adapter.DataURL(kind, data)}})
+}
+
+// wavHead is the head of a WAV file with so many bytes of 16-bit mono PCM of 24 kHz.
+func wavHead(size int) []byte {
+	h := make([]byte, 44)
+	copy(h, "RIFF")
+	binary.LittleEndian.PutUint32(h[4:], uint32(36+size))
+	copy(h[8:], "WAVEfmt ")
+	binary.LittleEndian.PutUint32(h[16:], 16)
+	binary.LittleEndian.PutUint16(h[20:], 1)
+	binary.LittleEndian.PutUint16(h[22:], 1)
+	binary.LittleEndian.PutUint32(h[24:], 24_000)
+	binary.LittleEndian.PutUint32(h[28:], 48_000)
+	binary.LittleEndian.PutUint16(h[32:], 2)
+	binary.LittleEndian.PutUint16(h[34:], 16)
+	copy(h[36:], "data")
+	binary.LittleEndian.PutUint32(h[40:], uint32(size))
+	return h
 }

@@ -58,7 +58,7 @@ func TestSourcesAndMediaOfAllShapes(t *testing.T) {
 			event(`{"choices":[{"index":0,"delta":{"audio":{"id":"a","transcript":"he"}}}]}`) + event(`{"choices":[{"index":0,"delta":{"audio":{"transcript":"llo","data":"AAEC"}}}]}`) +
 				event(`{"choices":[{"index":0,"delta":{"audio":{"data":"AwQF"}}}]}`) + finish,
 			"hello", nil,
-			[]adapter.Media{{Type: "audio/wav", URL: "data:audio/wav;base64," + base64.StdEncoding.EncodeToString(append(wavHeader(6), 0, 1, 2, 3, 4, 5))}},
+			[]adapter.Media{{Type: "audio/wav", URL: "data:audio/wav;base64," + base64.StdEncoding.EncodeToString(append(wavHead(6), 0, 1, 2, 3, 4, 5))}},
 		},
 		"what is none": {
 			event(`{"citations":"x","search_results":[7,null,{}],"choices":[{"index":0,"delta":{"content":"x","annotations":null,"images":[{}],"audio":null}}]}`) + finish, "x", nil, nil,

@@ -10,15 +10,15 @@ import (
 
 // message is a message of a request.
 type message struct {
-	Role             string     `json:"role"`
-	Content          any        `json:"content"` // a string, parts, or null beside tool calls
-	ReasoningContent *string    `json:"reasoning_content,omitempty"`
-	Reasoning        string     `json:"reasoning,omitempty"`
-	Thinking         string     `json:"thinking,omitempty"`
-	Details          details    `json:"reasoning_details,omitempty"`
-	Blocks           details    `json:"thinking_blocks,omitempty"`
-	ToolCalls        []toolCall `json:"tool_calls,omitempty"`
-	ToolCallID       string     `json:"tool_call_id,omitempty"`
+	Role             string          `json:"role"`
+	Content          any             `json:"content"` // a string, parts, or null beside tool calls
+	ReasoningContent *string         `json:"reasoning_content,omitempty"`
+	Reasoning        string          `json:"reasoning,omitempty"`
+	Thinking         string          `json:"thinking,omitempty"`
+	Details          json.RawMessage `json:"reasoning_details,omitempty"`
+	Blocks           json.RawMessage `json:"thinking_blocks,omitempty"`
+	ToolCalls        []toolCall      `json:"tool_calls,omitempty"`
+	ToolCallID       string          `json:"tool_call_id,omitempty"`
 }
 
 // part is a part of a message's content.

@@ -2,7 +2,6 @@ package openai
 
 import (
 	"bytes"
-	"errors"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
@@ -18,12 +17,23 @@ type answer struct {
 func (m *model) read(w *wire.Answer) error {
 	a := &answer{Answer: w}
 	a.Last = a.last
-	return a.Read("check the base URL (most end in /v1)", a.event, a.complete)
+	a.events.init()
+	return a.Read("check the base URL (most end in /v1)", a.readEvent, a.whole)
 }
 
-// event passes on what an event has; done says that it is the last.
+// readEvent passes on what an event has; done says that it is the last. What is needed of an event that is not plain is not on the stack while
+// events are waited for.
+func (a *answer) readEvent(kind, data []byte) (done bool, err error) {
+	if len(kind) == 0 && a.events.glance(data) {
+		if !a.passContent() {
+			return false, wire.ErrLeft
+		}
+		return false, nil
+	}
+	return a.event(kind, data)
+}
+
 func (a *answer) event(kind, data []byte) (done bool, err error) {
-	d := &a.events
 	switch {
 	case bytes.HasPrefix(data, []byte("[DONE]")):
 		return true, nil
@@ -32,74 +42,61 @@ func (a *answer) event(kind, data []byte) (done bool, err error) {
 	case string(kind) == "error":
 		return false, a.Failed(data)
 	}
-	err = d.decode(data)
+	d := &a.events
+	if err := d.decode(data); err != nil {
+		if err == errReported {
+			if d.usage != nil {
+				a.Usage = d.usage
+			}
+			return false, a.Failed(data)
+		}
+		return false, a.Server.NotPiece(err, data)
+	}
+	if !a.passContent() || !a.passBeside() {
+		return false, wire.ErrLeft
+	}
 	if d.usage != nil {
 		a.Usage = d.usage
 	}
-	if err == errReported {
-		return false, a.Failed(data)
+	if d.finish != "" && a.Finish == "" {
+		if broke(d.finish) {
+			return false, a.Server.BrokeOff(data)
+		}
+		a.Finish = finishReason(d.finish)
+		a.Enough()
 	}
-	if err == nil {
-		err = a.pass()
-	}
-	if err != nil || d.finish == "" || a.Finish != "" {
-		return false, err
-	}
-	if broke(d.finish) {
-		return false, a.Server.BrokeOff(data)
-	}
-	a.Finish = finishReason(d.finish)
-	a.Enough()
 	return false, nil
 }
 
-// complete passes on an answer in one piece, as servers send it that never stream. An error may come with status 200.
-func (a *answer) complete(body []byte) error {
-	d := &a.events
-	d.whole = true
-	err := d.decode(body)
-	a.Usage = d.usage
-	switch {
-	case err == errReported:
-		return a.Server.Failed(body)
-	case err == nil && !d.chosen:
-		err = errors.New("no choices")
-	}
-	if err != nil {
-		return a.Server.NotAnswer("a chat completion", err, body)
-	}
-	if d.finish == "" || d.finish == "null" { // so some servers say that it goes on
-		return a.Server.Broken(a.Ctx, nil)
-	}
-	a.Finish = finishReason(d.finish)
-	return a.pass()
-}
-
-// last passes on what was held back until the end.
+// last passes on what was held back of a character.
 func (a *answer) last() error {
-	a.events.finishText()
-	if err := a.pass(); err != nil {
-		return err
-	}
-	if err := a.passSound(); err != nil {
-		return err
-	}
-	if err := a.passBeside(); err != nil {
-		return err
+	a.events.rest()
+	if !a.passContent() || !a.passSound() || !a.passMade() {
+		return wire.ErrLeft
 	}
 	a.Refused = a.events.refused
 	a.SetFinish(len(a.events.calls))
 	return nil
 }
 
-// pass passes on what the decoder has found.
-func (a *answer) pass() error {
-	for i := range a.events.chunks {
-		if !a.Pass(a.events.chunks[i]) {
-			return wire.ErrLeft
+// passContent yields what the decoder has found of content; false when the reader has left.
+func (a *answer) passContent() bool {
+	d := &a.events
+	if d.text != "" && d.reasoning != "" { // thinking comes before what it leads to
+		if !a.Pass(adapter.Chunk{Reasoning: d.reasoning}) {
+			return false
+		}
+		d.reasoning = ""
+	}
+	if (d.text != "" || d.reasoning != "") && !a.Pass(adapter.Chunk{Text: d.text, Reasoning: d.reasoning}) {
+		return false
+	}
+	for _, part := range d.parts {
+		if !a.Pass(adapter.Chunk{ToolCall: &part}) {
+			return false
 		}
 	}
-	return nil
+	return true
 }
 
 // broke says whether a reason is that of an answer which is not complete: OpenRouter's, and DeepSeek's.

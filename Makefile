@@ -35,19 +35,21 @@ fmt:
 vet:
 	$(GO) vet -tags nightly ./...
 
-# Packages whose goroutines matter and whose tests have a clock of their own, or none: they run under the race detector, too.
-RACED   = ./tube ./ling ./bot/... ./flow ./turn ./agent/... ./web/wire/...
+# Packages whose goroutines matter and whose tests have a clock of their own, or none: they run under the race detector.
+RACED   = ./tube ./ling ./bot ./flow ./turn ./agent ./agent/workflow ./web/wire/agui ./web/wire/aisdk ./web/wire/native ./web/wire/openai
 # No test is cut off by this on a busy machine; it ends a test that hangs.
 TIMEOUT ?= 30m
 # What tests draw is the same each time; "make draws" draws other values.
 unit nightly-go: export RAPID_SEED = 20261123
 # Each raced package would wait for a second at its end.
 unit nightly-go: export GORACE = atexit_sleep_ms=50
-# -w leaves out what only a debugger needs, which takes the linker a third of its time. The race detector of Go 1.26 crashes where two threads
-# run timers of one synctest bubble (golang/go#78156), so raced tests have one thread. They draw less: what is drawn was tested before.
+# -w leaves out what only a debugger needs, which takes the linker a third of its time. More tests run at a time than there are processors,
+# because some wait for programs. The race detector of Go 1.26 crashes where two threads run timers of one synctest bubble (golang/go#78156),
+# so raced tests have one thread; they draw less, because each draw takes them ten times as long.
+unit: TEST = $(GO) test -vet=off -ldflags=-w -timeout $(TIMEOUT) -shuffle=on -count=1
 unit:
-	$(GO) test -vet=off -ldflags=-w -timeout $(TIMEOUT) -shuffle=on -count=1 ./...
-	$(if $(RACE),RAPID_CHECKS=20 $(GO) test -vet=off -ldflags=-w -timeout $(TIMEOUT) $(RACE) -cpu 1 -shuffle=on -count=1 $(RACED))
+	$(TEST) -p 4 $$($(GO) list ./... $(if $(RACE),| grep -vxF "$$($(GO) list $(RACED))"))
+	$(if $(RACE),RAPID_CHECKS=30 $(TEST) $(RACE) -cpu 1 $(RACED))
 
 # Everything else that is tested, before a release and before an issue counts as done: at most an hour on two processors.
 # It needs PostgreSQL, Node 20, npm, Chromium and haproxy (Debian: postgresql, nodejs, npm, chromium, haproxy).
@@ -57,6 +59,7 @@ nightly: test nightly-go fuzz web browser parts chaos peers rolling bench-once
 nightly-go: export LINGSERVE_NIGHTLY = 1
 nightly-go:
 	$(GO) test -vet=off -ldflags=-w -tags nightly -timeout $(TIMEOUT) $(if $(RACE),$(RACE) -cpu 1) -p 2 -shuffle=on -count=1 ./...
+	$(if $(RACE),$(GO) test -vet=off -ldflags=-w -tags nightly -timeout $(TIMEOUT) -shuffle=on -count=1 $(RACED)) # on all processors
 
 # Each fuzz target for FUZZ, two packages at a time.
 FUZZ    ?= 5s

@@ -5,12 +5,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/lingserve/lingserve/internal/trail"
 )
 
@@ -54,8 +54,9 @@ type Budget struct {
 
 	mu       sync.Mutex
 	day      string
-	purses   map[purseKey]*purse
-	swept    time.Time // when purses were forgotten last
+	total    *purse                       // of the day
+	callers  map[string]*purse            // of the day
+	works    *lru.Cache[purseKey, *purse] // of runs and sessions that were used last
 	unsaved  map[spentKey]Usage
 	saving   *time.Timer
 	closed   bool
@@ -77,23 +78,20 @@ type purseKey struct{ kind, name string }
 
 // purse is what a run, a session, a caller of today or a day has spent and reserved.
 type purse struct {
+	kind            string
 	limit           int64 // 0 is none
 	spent, reserved int64
-	users           int    // calls that have reserved something here
 	work            string // of a session: the run or turn that used it last
-	used            time.Time
 }
 
 // What is assumed of a call before it is known.
 const (
 	bytesPerToken  = 4
 	tokensOfImage  = 1500
-	bytesPerScan   = 32   // of a file that is no text, for each token
-	answerTokens   = 1024 // of an answer that the request does not bound
-	answerStep     = 256  // tokens that an answer which takes longer reserves at once
-	maxPurses      = 50_000
-	sweepPause     = time.Minute
-	purseIdle      = time.Hour // after which what can be known again is forgotten
+	bytesPerScan   = 32     // of a file that is no text, for each token
+	answerTokens   = 1024   // of an answer that the request does not bound
+	answerStep     = 256    // tokens that an answer which takes longer reserves at once
+	maxPurses      = 50_000 // of callers, and of runs and sessions: what was spent in sessions can be read again, and most runs have ended
 	budgetSaveWait = time.Second
 	budgetCallTime = 10 * time.Second
 
@@ -108,7 +106,8 @@ func NewBudget(o BudgetOptions) *Budget {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Budget{o: o, purses: map[purseKey]*purse{}, unsaved: map[spentKey]Usage{}}
+	b := &Budget{o: o, unsaved: map[spentKey]Usage{}}
+	b.works, _ = lru.New[purseKey, *purse](maxPurses) // fails for no size
 	b.today(time.Now())
 	b.load()
 	return b
@@ -136,15 +135,10 @@ func (b *Budget) Today() Spending {
 
 // spending is what the day has cost so far. The lock is held.
 func (b *Budget) spending() Spending {
-	s := Spending{Day: b.day, Callers: map[string]int64{}}
-	for key, p := range b.purses {
-		switch key.kind {
-		case ofDay:
-			s.Cost = p.spent
-		case ofCaller:
-			if p.spent > 0 {
-				s.Callers[key.name] = p.spent
-			}
+	s := Spending{Day: b.day, Cost: b.total.spent, Callers: map[string]int64{}}
+	for name, p := range b.callers {
+		if p.spent > 0 {
+			s.Callers[name] = p.spent
 		}
 	}
 	return s
@@ -152,12 +146,9 @@ func (b *Budget) spending() Spending {
 
 // today begins a new day where one has begun. Calls that go on from the day before pay to that. The lock is held, or b is new.
 func (b *Budget) today(now time.Time) {
-	day := now.UTC().Format(time.DateOnly)
-	if day == b.day {
-		return
+	if day := now.UTC().Format(time.DateOnly); day != b.day {
+		b.day, b.total, b.callers = day, &purse{kind: ofDay, limit: b.o.Day}, map[string]*purse{}
 	}
-	b.day = day
-	maps.DeleteFunc(b.purses, func(key purseKey, _ *purse) bool { return key.kind == ofDay || key.kind == ofCaller })
 }
 
 // bill is what one call owes. A nil bill owes nothing.
@@ -165,7 +156,7 @@ type bill struct {
 	budget *Budget
 	of     spentKey
 	price  *Price // nil where it is not known
-	purses []charged
+	purses []*purse
 	input  int // tokens of the request, about
 
 	held  int64 // of each purse
@@ -177,12 +168,6 @@ type bill struct {
 	taken Usage // by earlier attempts
 
 	answer int // tokens that are reserved for at first
-}
-
-// charged is a purse that a call pays from.
-type charged struct {
-	*purse
-	kind string
 }
 
 // reserve holds what a call may cost.
@@ -202,25 +187,21 @@ func (b *Budget) reserve(ctx context.Context, model string, price *Price, req *R
 	defer b.mu.Unlock()
 	b.today(now)
 	l := &bill{budget: b, of: spentKey{day: b.day, model: model}, price: price, input: req.Tokens()}
-	open := func(kind, name string, limit int64) *purse {
-		p := b.purse(kind, name, limit, now)
-		l.purses = append(l.purses, charged{p, kind})
-		return p
-	}
 	if b.o.Run > 0 && work != "" {
-		open(ofRun, work, b.o.Run)
+		l.purses = append(l.purses, b.purseOf(ofRun, work, b.o.Run))
 	}
 	if b.o.Session > 0 && t.Session != "" {
-		p := open(ofSession, t.Session, b.o.Session)
+		p := b.purseOf(ofSession, t.Session, b.o.Session)
 		if p.work = work; known {
 			p.spent = max(p.spent, before)
 		}
+		l.purses = append(l.purses, p)
 	}
 	if t.Caller != "" {
 		l.of.caller = b.callerName(t.Caller)
-		open(ofCaller, l.of.caller, b.o.Caller)
+		l.purses = append(l.purses, b.caller(l.of.caller))
 	}
-	open(ofDay, "", b.o.Day)
+	l.purses = append(l.purses, b.total)
 
 	answer := answerTokens
 	if req.MaxTokens != nil && *req.MaxTokens > 0 {
@@ -231,9 +212,6 @@ func (b *Budget) reserve(ctx context.Context, model string, price *Price, req *R
 	if full := l.raise(need); full != nil {
 		return nil, full.refusal("the next answer can cost "+dollars(need), now)
 	}
-	for _, p := range l.purses {
-		p.users++
-	}
 	return l, nil
 }
 
@@ -243,10 +221,10 @@ func (b *Budget) spentBefore(ctx context.Context, session, work string) (spent i
 		return 0, false
 	}
 	b.mu.Lock()
-	p := b.purses[purseKey{ofSession, session}]
-	fresh := p != nil && p.work == work
+	p, counted := b.works.Get(purseKey{ofSession, session})
+	counted = counted && p.work == work
 	b.mu.Unlock()
-	if fresh {
+	if counted {
 		return 0, false
 	}
 	spent, err := b.o.Spent(ctx, session)
@@ -257,38 +235,33 @@ func (b *Budget) spentBefore(ctx context.Context, session, work string) (spent i
 	return spent, true
 }
 
-// purse finds or makes one. The lock is held.
-func (b *Budget) purse(kind, name string, limit int64, now time.Time) *purse {
+// purseOf returns the purse of a run or a session. The lock is held.
+func (b *Budget) purseOf(kind, name string, limit int64) *purse {
 	key := purseKey{kind, name}
-	p := b.purses[key]
-	if p == nil && len(b.purses) >= maxPurses {
-		b.sweep(now)
+	p, ok := b.works.Get(key)
+	if !ok {
+		p = &purse{kind: kind, limit: limit}
+		b.works.Add(key, p)
 	}
+	return p
+}
+
+// caller returns the purse of a caller, by its name from callerName. The lock is held.
+func (b *Budget) caller(name string) *purse {
+	p := b.callers[name]
 	if p == nil {
-		p = &purse{limit: limit}
-		b.purses[key] = p
+		p = &purse{kind: ofCaller, limit: b.o.Caller}
+		b.callers[name] = p
 	}
-	p.used = now
 	return p
 }
 
 // callerName is what a caller's purse is called. Addresses can be made up: those that come last share one. The lock is held.
 func (b *Budget) callerName(name string) string {
-	if b.purses[purseKey{ofCaller, name}] == nil && len(b.purses) >= maxPurses {
+	if b.callers[name] == nil && len(b.callers) >= maxPurses {
 		return "others"
 	}
 	return name
-}
-
-// sweep forgets sessions and runs that were not used for a while: sessions can be read again, and most of these runs have ended. The lock is held.
-func (b *Budget) sweep(now time.Time) {
-	if now.Sub(b.swept) < sweepPause {
-		return
-	}
-	b.swept = now
-	maps.DeleteFunc(b.purses, func(key purseKey, p *purse) bool {
-		return (key.kind == ofRun || key.kind == ofSession) && p.users == 0 && now.Sub(p.used) > purseIdle
-	})
 }
 
 // cost is what the call costs if its answer has so many tokens, as far as that is known.
@@ -308,10 +281,10 @@ func (l *bill) cost(answer int) int64 {
 func (l *bill) tokens() int { return (l.text + bytesPerToken - 1) / bytesPerToken }
 
 // raise reserves need in place of what is reserved; where a purse has no room it returns that, and nothing changes. The lock is held.
-func (l *bill) raise(need int64) (full *charged) {
-	for i, p := range l.purses {
+func (l *bill) raise(need int64) (full *purse) {
+	for _, p := range l.purses {
 		if p.limit > 0 && p.spent+p.reserved-l.held+need > p.limit {
-			return &l.purses[i]
+			return p
 		}
 	}
 	for _, p := range l.purses {
@@ -389,7 +362,6 @@ func (l *bill) pay() {
 	for _, p := range l.purses {
 		p.reserved -= l.held
 		p.spent += cost
-		p.users--
 	}
 	l.held = 0
 	l.taken.Add(l.usage)
@@ -399,10 +371,10 @@ func (l *bill) pay() {
 }
 
 // refusal is the error of a call for which a purse has no room.
-func (c *charged) refusal(what string, now time.Time) *Error {
+func (p *purse) refusal(what string, now time.Time) *Error {
 	e := &Error{Code: CodeBudget}
-	limit := dollars(c.limit)
-	switch c.kind {
+	limit := dollars(p.limit)
+	switch p.kind {
 	case ofRun:
 		e.Message = "this run reached its cost limit, " + limit
 	case ofSession:
@@ -413,7 +385,7 @@ func (c *charged) refusal(what string, now time.Time) *Error {
 		e.Message = "the server reached its cost limit for today"
 	}
 	e.Message += ": " + what
-	if c.kind == ofCaller || c.kind == ofDay {
+	if p.kind == ofCaller || p.kind == ofDay {
 		now = now.UTC()
 		e.RetryAfter = now.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now)
 		e.Message += "; the next day starts at midnight UTC"
@@ -432,33 +404,20 @@ func dollars(micro int64) string {
 
 // Tokens estimates how many tokens the request has.
 func (r *Request) Tokens() (n int) {
-	text := len(r.Format.Schema)
+	text := int(r.Size()) + len(r.Format.Schema)
 	for i := range r.Tools {
 		t := &r.Tools[i]
 		text += len(t.Name) + len(t.Description) + len(t.Parameters)
 	}
 	for i := range r.Messages {
-		m := &r.Messages[i]
-		text += len(m.Content)
-		for _, p := range m.Parts {
-			text += len(p.Text)
+		for _, p := range r.Messages[i].Parts {
 			if p.Image != "" {
 				n += tokensOfImage
+				text -= len(p.Image)
 			}
-			if strings.HasPrefix(p.File, "data:text/") {
-				text += len(p.File)
-			} else {
+			if !strings.HasPrefix(p.File, "data:text/") {
 				n += len(p.File) / bytesPerScan
-			}
-		}
-		for _, c := range m.ToolCalls {
-			text += len(c.Name) + len(c.Arguments)
-		}
-		if m.Made != nil {
-			for _, p := range m.Made.Parts {
-				if p.Type != PartText { // that is Content
-					text += len(p.Text) + len(p.Data)
-				}
+				text -= len(p.File)
 			}
 		}
 	}
@@ -540,8 +499,7 @@ func (b *Budget) save() {
 func (b *Budget) learn(total Spending) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := time.Now()
-	b.today(now)
+	b.today(time.Now())
 	if total.Day != b.day {
 		return
 	}
@@ -553,10 +511,10 @@ func (b *Budget) learn(total Spending) {
 			}
 		}
 	}
-	b.purse(ofDay, "", b.o.Day, now).spent = total.Cost
+	b.total.spent = total.Cost
 	for name, cost := range total.Callers {
 		if name != "" {
-			b.purse(ofCaller, b.callerName(name), b.o.Caller, now).spent = cost
+			b.caller(b.callerName(name)).spent = cost
 		}
 	}
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/lingserve/lingserve/internal/backoff"
@@ -16,19 +14,14 @@ import (
 
 // guarded is a model with time limits and retries around it.
 type guarded struct {
+	*Registry
 	model    Model
 	options  Options // where a request says nothing
 	timeouts Timeouts
-	retries  Retries
 	slots    *slots // nil where requests are not bounded
 	provider string // the prefix of its names, and what stands behind it
 	name     string
-	takes    []string     // kinds of media
-	observer Observer     // may be nil
-	log      *slog.Logger // nil is none
-	noted    *sync.Map    // models of which it was told
-	prices   func(provider, model string) (Price, bool)
-	budget   *Budget // nil is none
+	takes    []string // kinds of media
 }
 
 // Stream asks the model, again where that may help and nothing was passed on.
@@ -86,8 +79,8 @@ func (q *question) prepare(ctx context.Context) (err error) {
 	}
 	q.req.Messages = history(q.req.Messages, q.provider, q.name)
 	q.price = q.guarded.price()
-	if q.budget != nil {
-		q.money, err = q.budget.reserve(ctx, q.provider+":"+q.name, q.price, &q.req)
+	if q.Budget != nil {
+		q.money, err = q.Budget.reserve(ctx, q.provider+":"+q.name, q.price, &q.req)
 	}
 	return err
 }
@@ -123,14 +116,14 @@ func (q *question) wait(ctx context.Context, n int, err error) (counts bool, fai
 			return false, nil // nothing was answered, so nothing is owed
 		}
 	}
-	attempts := q.retries.Attempts
+	attempts := q.Retries.Attempts
 	if attempts == 0 {
 		attempts = 3
 	}
 	if q.held.shown || n >= attempts || !isRetryable(e) {
 		return false, e
 	}
-	wait, ok := q.retries.wait(n, e.RetryAfter)
+	wait, ok := q.Retries.wait(n, e.RetryAfter)
 	if !ok {
 		return false, e
 	}
@@ -143,10 +136,10 @@ func (q *question) wait(ctx context.Context, n int, err error) (counts bool, fai
 
 // price returns the price of the model; nil where it is not known.
 func (g *guarded) price() *Price {
-	if g.prices == nil {
+	if g.Prices == nil {
 		return nil
 	}
-	p, ok := g.prices(g.provider, g.name)
+	p, ok := g.Prices(g.provider, g.name)
 	if !ok {
 		return nil
 	}
@@ -185,20 +178,18 @@ func (q *question) inSlot(ctx context.Context, a *attempt, yield func(Chunk, err
 
 // pass passes on one answer of the model. What is held back at the end is passed on. An answer that says nothing is an error.
 func (q *question) pass(ctx context.Context, a *attempt, yield func(Chunk, error) bool) error {
-	if q.log != nil {
+	if q.Log != nil {
 		ctx = context.WithValue(ctx, guardKey{}, q.guarded)
 	}
 	ctx, w := newWatch(ctx, q.timeouts)
 	defer w.stop()
 	account, h := accountOf(ctx), &q.held
 	chunks, tags := 0, thinking{known: q.thinksFirst()}
-	if q.noted != nil {
-		defer func(before bool) {
-			if tags.known != before {
-				q.setThinksFirst(tags.known)
-			}
-		}(tags.known)
-	}
+	defer func(before bool) {
+		if tags.known != before {
+			q.setThinksFirst(tags.known)
+		}
+	}(tags.known)
 	for chunk, err := range q.stream(ctx) {
 		if err != nil {
 			// A limit's error reaches us through the model as the cause of its context, or hidden in its own error.
@@ -265,11 +256,13 @@ func (r *Request) Size() (n int64) {
 			n += int64(len(p.Text) + len(p.Image) + len(p.File))
 		}
 		for _, c := range m.ToolCalls {
-			n += int64(len(c.Arguments))
+			n += int64(len(c.Name) + len(c.Arguments))
 		}
 		if m.Made != nil {
 			for _, p := range m.Made.Parts {
-				n += int64(len(p.Text) + len(p.Data))
+				if p.Type != PartText { // that is Content
+					n += int64(len(p.Text) + len(p.Data))
+				}
 			}
 		}
 	}
@@ -301,21 +294,18 @@ func ofRequest(e *Error) bool {
 
 // note logs, once for each model, that a history was accepted only without the extra data of its provider.
 func (g *guarded) note(ctx context.Context, e *Error) {
-	if g.log == nil {
+	if g.Log == nil {
 		return
 	}
 	if _, told := g.noted.LoadOrStore(g.provider+":"+g.name, true); told {
 		return
 	}
-	g.log.WarnContext(ctx, "model refuses its own reasoning; asking without it", "model", g.provider+":"+g.name,
+	g.Log.WarnContext(ctx, "model refuses its own reasoning; asking without it", "model", g.provider+":"+g.name,
 		"error", RedactError(e), "cause", e.Cause)
 }
 
 // thinksFirst reports whether the model's last answer began in the middle of thoughts: its server's prompt ends with the tag that begins them.
 func (g *guarded) thinksFirst() bool {
-	if g.noted == nil {
-		return false
-	}
 	_, known := g.noted.Load(g.provider + ":" + g.name + " thinks first")
 	return known
 }
@@ -339,7 +329,7 @@ func LogFallback(ctx context.Context, fallback, refusal string) {
 		return
 	}
 	if _, logged := g.noted.LoadOrStore(g.provider+":"+g.name+" "+fallback, true); !logged {
-		g.log.WarnContext(ctx, "model refused a request; sent it in another way", "model", g.provider+":"+g.name, "fallback", fallback, "cause", refusal)
+		g.Log.WarnContext(ctx, "model refused a request; sent it in another way", "model", g.provider+":"+g.name, "fallback", fallback, "cause", refusal)
 	}
 }
 

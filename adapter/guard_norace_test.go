@@ -16,7 +16,7 @@ func TestAFastAnswerLetsOthersRun(t *testing.T) {
 	var ran atomic.Bool
 	go ran.Store(true)
 	chunks := 0
-	for _, err := range (&guarded{model: endless{text("a"), 4 * yieldEvery}, timeouts: Timeouts{FirstToken: -1, Idle: -1, Total: -1}}).Stream(t.Context(), Request{}) {
+	for _, err := range (&guarded{Registry: new(Registry), model: endless{text("a"), 4 * yieldEvery}, timeouts: Timeouts{FirstToken: -1, Idle: -1, Total: -1}}).Stream(t.Context(), Request{}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -53,7 +53,7 @@ func TestEachTimeLimitIsItsOwnError(t *testing.T) {
 			inBubble(t, row.name, func(t *testing.T) {
 				f := newFake(row.script)
 				f.blind = blind
-				got, err := collect((&guarded{model: f, timeouts: row.limits}).Stream(t.Context(), Request{}))
+				got, err := collect((&guarded{Registry: new(Registry), model: f, timeouts: row.limits}).Stream(t.Context(), Request{}))
 				e, ok := errors.AsType[*Error](err)
 				if !ok || e.Code != CodeTimeout || !strings.Contains(e.Message, row.says) || !e.Retryable {
 					t.Errorf("error %v, want one that says %q", err, row.says)
@@ -84,7 +84,7 @@ func repeat(s step, n int) []step {
 func TestTimeSpentInTheReaderDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake([]step{{chunk: Chunk{Model: "m"}}, {time.Second, text("a"), nil}, {4 * time.Second, text("b"), nil}, {4 * time.Second, text("c"), nil}, {wait: never1}})
-		g := &guarded{model: f, timeouts: Timeouts{FirstToken: 2 * time.Second, Idle: 5 * time.Second, Total: 12 * time.Second}}
+		g := &guarded{Registry: new(Registry), model: f, timeouts: Timeouts{FirstToken: 2 * time.Second, Idle: 5 * time.Second, Total: 12 * time.Second}}
 		var last error
 		n := 0
 		for c, err := range g.Stream(t.Context(), Request{}) {
@@ -109,7 +109,7 @@ func TestTimeSpentInTheReaderDoesNotCount(t *testing.T) {
 func TestConnectingHasALimitOfItsOwnAndIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake([]step{{wait: never1}})
-		g := &guarded{model: dialer{f, false}, timeouts: Timeouts{Connect: 3 * time.Second}, retries: Retries{Base: 2}}
+		g := &guarded{Registry: &Registry{Retries: Retries{Base: 2}}, model: dialer{f, false}, timeouts: Timeouts{Connect: 3 * time.Second}}
 		_, err := collect(g.Stream(t.Context(), Request{}))
 		if e, ok := errors.AsType[*Error](err); !ok || e.Code != CodeTimeout || !strings.Contains(e.Message, "could not connect to the model within 3s") {
 			t.Errorf("%v", err)
@@ -120,7 +120,7 @@ func TestConnectingHasALimitOfItsOwnAndIsTriedAgain(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake([]step{{wait: never1}})
-		g := &guarded{model: dialer{f, true}, timeouts: Timeouts{Connect: 3 * time.Second, FirstToken: 7 * time.Second}}
+		g := &guarded{Registry: new(Registry), model: dialer{f, true}, timeouts: Timeouts{Connect: 3 * time.Second, FirstToken: 7 * time.Second}}
 		_, err := collect(g.Stream(t.Context(), Request{}))
 		if e, ok := errors.AsType[*Error](err); !ok || !strings.Contains(e.Message, "within 7s") || time.Since(f.start) != 9*time.Second {
 			t.Errorf("%v after %v", err, time.Since(f.start))
@@ -177,7 +177,7 @@ func TestRetries(t *testing.T) {
 	} {
 		inBubble(t, row.name, func(t *testing.T) {
 			f := newFake(row.scripts...)
-			got, err := collect((&guarded{model: f, retries: row.retries}).Stream(t.Context(), Request{}))
+			got, err := collect((&guarded{Registry: &Registry{Retries: row.retries}, model: f}).Stream(t.Context(), Request{}))
 			if got != row.text || len(f.asked) != row.asked {
 				t.Errorf("text %q, asked %d times", got, len(f.asked))
 			}
@@ -223,7 +223,7 @@ func TestACanceledContextEndsEverything(t *testing.T) {
 func TestLeavingTheLoopEndsTheStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake([]step{{chunk: text("a")}, {wait: never1}})
-		for range (&Chain{links: []link{{name: "x", model: &guarded{model: f}}}}).Stream(t.Context(), Request{}) {
+		for range (&Chain{links: []link{{name: "x", model: &guarded{Registry: new(Registry), model: f}}}}).Stream(t.Context(), Request{}) {
 			break
 		}
 		if f.open != 0 || time.Since(f.start) != 0 {
@@ -241,7 +241,7 @@ func TestAPanicInTheReaderLeavesNothing(t *testing.T) {
 				t.Errorf("%d open", f.open)
 			}
 		}()
-		for range (&guarded{model: f}).Stream(t.Context(), Request{}) {
+		for range (&guarded{Registry: new(Registry), model: f}).Stream(t.Context(), Request{}) {
 			panic("in the loop")
 		}
 	})
@@ -358,7 +358,7 @@ func TestWhatIsAToken(t *testing.T) {
 	} {
 		inBubble(t, row.name, func(t *testing.T) {
 			f := newFake([]step{{19 * time.Second, row.chunk, nil}, {wait: never1}})
-			g := &guarded{model: f, timeouts: Timeouts{FirstToken: 20 * time.Second, Idle: 5 * time.Second}}
+			g := &guarded{Registry: new(Registry), model: f, timeouts: Timeouts{FirstToken: 20 * time.Second, Idle: 5 * time.Second}}
 			_, err := collect(g.Stream(t.Context(), Request{}))
 			says, at := "sent no token within 20s", 20*time.Second
 			if row.token {
@@ -374,7 +374,7 @@ func TestWhatIsAToken(t *testing.T) {
 // The time limits cost a token two looks at the clock.
 func BenchmarkGuardedChunk(b *testing.B) {
 	b.ReportAllocs()
-	m := &guarded{model: endless{text("word"), b.N}}
+	m := &guarded{Registry: new(Registry), model: endless{text("word"), b.N}}
 	n := 0
 	for range m.Stream(b.Context(), Request{}) {
 		n++

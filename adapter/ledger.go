@@ -25,12 +25,12 @@ type Ledger struct {
 	reserve int64 // bytes for those of the run that has the reserve; no run may hold more
 
 	refused atomic.Uint64
+	waiting atomic.Int64
 
 	mu         sync.Mutex
 	bodiesHeld int64
 	sharedHeld int64
 	holder     *Account // has the reserve
-	waiting    int
 }
 
 const (
@@ -82,7 +82,7 @@ func (l *Ledger) Holdings() (h Holdings) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h = Holdings{Bytes: l.bodiesHeld + l.sharedHeld, Waiting: l.waiting, Refused: l.refused.Load()}
+	h = Holdings{Bytes: l.bodiesHeld + l.sharedHeld, Waiting: int(l.waiting.Load()), Refused: l.refused.Load()}
 	if l.holder != nil {
 		h.Bytes += l.holder.held
 	}
@@ -91,39 +91,35 @@ func (l *Ledger) Holdings() (h Holdings) {
 
 // wait calls acquire, with the ledger locked, until it returns true. Errors: an *[Error] after ledgerWait, the cause of ctx.
 func (l *Ledger) wait(ctx context.Context, acquire func() bool) error {
-	l.mu.Lock()
-	ok := acquire()
-	if !ok {
-		l.waiting++
+	try := func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return acquire()
 	}
-	l.mu.Unlock()
-	if ok {
+	if try() {
 		return nil
 	}
+	l.waiting.Add(1)
+	defer l.waiting.Add(-1)
 	poll, late := time.NewTicker(ledgerPoll), time.NewTimer(ledgerWait)
 	defer poll.Stop()
 	defer late.Stop()
-	var err error
-	for !ok && err == nil {
+	for {
 		select {
 		case <-poll.C:
-			l.mu.Lock()
-			ok = acquire()
-			l.mu.Unlock()
+			if try() {
+				return nil
+			}
 		case <-ctx.Done():
-			err = context.Cause(ctx)
+			return context.Cause(ctx)
 		case <-late.C:
 			l.refused.Add(1)
-			err = &Error{
+			return &Error{
 				Code: CodeOverloaded, Retryable: true, RetryAfter: ledgerRetry, Cause: errMemory,
 				Message: fmt.Sprintf("the server had no memory for the rest of this answer for %v; the part so far is kept", ledgerWait),
 			}
 		}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.waiting--
-	return err
 }
 
 // errMemory is the cause of errors for lack of memory. What was ended for it is not tried again at once.
@@ -195,39 +191,32 @@ func accountOf(ctx context.Context) *Account {
 	return a
 }
 
-// Retain adds a user.
-func (a *Account) Retain() {
+// change calls f with the ledger locked, and then makes the account hold what it needs.
+func (a *Account) change(f func()) {
 	if a == nil {
 		return
 	}
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
-	a.users++
+	f()
 	a.update()
 }
 
+// Retain adds a user.
+func (a *Account) Retain() { a.change(func() { a.users++ }) }
+
 // Release removes a user. After the last one the account holds nothing.
 func (a *Account) Release() {
-	if a == nil {
-		return
-	}
-	a.ledger.mu.Lock()
-	defer a.ledger.mu.Unlock()
-	a.users--
-	a.ended = a.ended || a.users == 0
-	a.update()
+	a.change(func() {
+		a.users--
+		a.ended = a.ended || a.users == 0
+	})
 }
 
 // Settle ends the payments of a run that has ended. While it has several users, the account holds followed bytes; with one, nothing: what
 // stays of ended runs in memory has another limit.
 func (a *Account) Settle(followed int64) {
-	if a == nil {
-		return
-	}
-	a.ledger.mu.Lock()
-	defer a.ledger.mu.Unlock()
-	a.ended, a.followed = true, followed
-	a.update()
+	a.change(func() { a.ended, a.followed = true, followed })
 }
 
 // need is how many bytes the account has to hold, but for bodies. The first requests to models are paid for with the body.
@@ -350,12 +339,7 @@ func (a *Account) ask(ctx context.Context, bytes int64) (release func(), err err
 	if err := l.wait(ctx, func() bool { return a.grow(0, bytes) }); err != nil {
 		return nil, err
 	}
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		a.asked -= bytes
-		a.update()
-	}, nil
+	return func() { a.change(func() { a.asked -= bytes }) }, nil
 }
 
 // pay pays for more text of a model, which is passed on when this returns nil. Most calls add two numbers.

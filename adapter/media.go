@@ -116,7 +116,7 @@ func mediaOf(rules []MediaRule, model string) []string {
 	model = strings.ToLower(model)
 	for _, list := range [][]MediaRule{rules, mediaRules} {
 		for _, r := range list {
-			if matches(strings.ToLower(r.Model), model) {
+			if MatchesPattern(strings.ToLower(r.Model), model) {
 				return r.Takes
 			}
 		}
@@ -124,25 +124,19 @@ func mediaOf(rules []MediaRule, model string) []string {
 	return nil
 }
 
-// matches says whether a name fits a pattern.
-func matches(pattern, name string) bool {
-	parts := strings.Split(pattern, "*")
-	if len(parts) == 1 {
-		return pattern == name
+// MatchesPattern reports whether a name fits a pattern, in which * stands for any characters.
+func MatchesPattern(pattern, name string) bool {
+	first, rest, starred := strings.Cut(pattern, "*")
+	name, ok := strings.CutPrefix(name, first)
+	if !starred {
+		return ok && name == ""
 	}
-	first, last := parts[0], parts[len(parts)-1]
-	if len(name) < len(first)+len(last) || !strings.HasPrefix(name, first) || !strings.HasSuffix(name, last) {
-		return false
+	for ok && strings.Contains(rest, "*") {
+		var part string
+		part, rest, _ = strings.Cut(rest, "*")
+		_, name, ok = strings.Cut(name, part)
 	}
-	name = name[len(first) : len(name)-len(last)]
-	for _, part := range parts[1 : len(parts)-1] {
-		i := strings.Index(name, part)
-		if i < 0 {
-			return false
-		}
-		name = name[i+len(part):]
-	}
-	return true
+	return ok && strings.HasSuffix(name, rest)
 }
 
 // DataURL writes data as a URL that holds them.

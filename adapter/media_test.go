@@ -146,10 +146,10 @@ func TestTheTypeOfDataIsWhatIsInThem(t *testing.T) {
 func FuzzPatternsOfModels(f *testing.F) {
 	f.Add("openai:*audio*", "openai:gpt-audio")
 	f.Fuzz(func(t *testing.T, pattern, name string) {
-		if matches(pattern, name) && !strings.Contains(pattern, "*") && pattern != name {
+		if MatchesPattern(pattern, name) && !strings.Contains(pattern, "*") && pattern != name {
 			t.Errorf("%q fits %q", name, pattern)
 		}
-		if !matches(strings.ReplaceAll(name, "*", "")+"*", strings.ReplaceAll(name, "*", "")) || !matches("*", name) {
+		if !MatchesPattern(strings.ReplaceAll(name, "*", "")+"*", strings.ReplaceAll(name, "*", "")) || !MatchesPattern("*", name) {
 			t.Errorf("%q", name)
 		}
 	})
@@ -168,7 +168,7 @@ func TestTextFilesAreReadInTheirEncoding(t *testing.T) {
 		"a mark against what it says": {"\xef\xbb\xbfZürich", ";charset=windows-1252", "Zürich", ""},
 	} {
 		p := Part{Type: "file", Name: "a.txt", File: "data:text/plain" + row.params + ";base64," + base64.StdEncoding.EncodeToString([]byte(row.data))}
-		if err := new(guarded).fitPart(&p, true); err != nil {
+		if err := (&guarded{Registry: new(Registry)}).fitPart(&p, true); err != nil {
 			t.Fatal(err)
 		}
 		if want := `<file name="a.txt"` + row.guessed + ">\n" + row.want + "\n</file>"; p.Text != want {

@@ -2,6 +2,7 @@ package adapter
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/rawjson"
+	"github.com/lingserve/lingserve/internal/wording"
 )
 
 // Misfit is a mistake in options that were read.
@@ -33,58 +35,67 @@ const (
 	maxWord  = 256 // bytes of a text
 )
 
-// ReadOptions reads options from JSON text, and says all that is wrong with them. The JSON is valid, and has no member twice. Where
-// trusted is false, as it is for what callers send, extra_body is refused: it could name another model, or change what is counted.
-func ReadOptions(text []byte, trusted bool) (o Options, misfits []Misfit) {
-	r := &optionsReader{trusted: trusted}
-	number := func(into **float64, low, high float64) readMember {
-		return func(at []string, raw json.RawMessage) { *into = r.number(at, raw, low, high) }
-	}
-	whole := func(into **int, low, high int) readMember {
-		return func(at []string, raw json.RawMessage) { *into = r.whole(at, raw, low, high) }
-	}
-	yes := func(into **bool) readMember {
-		return func(at []string, raw json.RawMessage) {
-			if b := new(bool); r.as(at, raw, "a boolean", "true or false", b) {
-				*into = b
-			}
-		}
-	}
-	word := func(into *string, known ...string) readMember {
-		return func(at []string, raw json.RawMessage) { *into = r.word(at, raw, known) }
-	}
-	r.object(nil, text, map[string]readMember{
-		"temperature":       number(&o.Temperature, 0, 2),
-		"top_p":             number(&o.TopP, 0, 1),
-		"max_tokens":        whole(&o.MaxTokens, 1, math.MaxInt32),
-		"seed":              whole(&o.Seed, math.MinInt, math.MaxInt),
-		"frequency_penalty": number(&o.FrequencyPenalty, -2, 2),
-		"presence_penalty":  number(&o.PresencePenalty, -2, 2),
-		"stop":              func(at []string, raw json.RawMessage) { o.Stop = r.stops(at, raw) },
-		"reasoning": func(at []string, raw json.RawMessage) {
-			r.object(at, raw, map[string]readMember{
-				"effort": word(&o.Reasoning.Effort, Efforts...),
-				"budget": whole(&o.Reasoning.Budget, 0, math.MaxInt32),
-				"show":   yes(&o.Reasoning.Show),
-			})
-		},
-		"verbosity":           word(&o.Verbosity, Verbosities...),
-		"tool_choice":         word(&o.ToolChoice),
-		"parallel_tool_calls": yes(&o.ParallelToolCalls),
-		"service_tier":        word(&o.ServiceTier),
-		"extra_body": func(at []string, raw json.RawMessage) {
-			if !trusted {
-				r.name(at, "this option works only in the server's configuration and in workflow files")
-				return
-			}
-			r.as(at, raw, "an object", "an object", &o.ExtraBody)
-		},
-	})
-	return o, r.misfits
+const wholeNumber = "a whole number"
+
+// optionRule says which values an option takes.
+type optionRule struct {
+	kind      string   // as rawjson.Kind names it
+	expected  string   // in errors; "" is kind
+	low, high int      // of a number
+	words     []string // that a string may be; nil is any of 1 to maxWord bytes
+	members   map[string]optionRule
 }
 
-// readMember reads the value of a member.
-type readMember func(at []string, raw json.RawMessage)
+var optionRules = optionRule{kind: "an object", members: map[string]optionRule{
+	"temperature":       {kind: "a number", low: 0, high: 2},
+	"top_p":             {kind: "a number", low: 0, high: 1},
+	"frequency_penalty": {kind: "a number", low: -2, high: 2},
+	"presence_penalty":  {kind: "a number", low: -2, high: 2},
+	"max_tokens":        {kind: "a number", expected: wholeNumber, low: 1, high: math.MaxInt32},
+	"seed":              {kind: "a number", expected: wholeNumber, low: math.MinInt, high: math.MaxInt},
+	"stop":              {kind: "an array", expected: "a string or an array of strings"},
+	"reasoning": {kind: "an object", members: map[string]optionRule{
+		"effort": {kind: "a string", words: Efforts},
+		"budget": {kind: "a number", expected: wholeNumber, low: 0, high: math.MaxInt32},
+		"show":   {kind: "a boolean", expected: "true or false"},
+	}},
+	"verbosity":           {kind: "a string", words: Verbosities},
+	"tool_choice":         {kind: "a string"},
+	"parallel_tool_calls": {kind: "a boolean", expected: "true or false"},
+	"service_tier":        {kind: "a string"},
+	"extra_body":          {kind: "an object"},
+}}
+
+// ReadOptions reads options from JSON text, or returns all that is wrong with them. The JSON is valid, and has no member twice. Where trusted is
+// false, as it is for what callers send, extra_body is refused: it could name another model, or change what is counted.
+func ReadOptions(text []byte, trusted bool) (Options, []Misfit) {
+	r := &optionsReader{trusted: trusted}
+	r.check(nil, text, optionRules)
+	var o struct {
+		Options
+		Stop stringOrList `json:"stop"`
+	}
+	if len(r.misfits) > 0 {
+		return Options{}, r.misfits
+	}
+	if err := json.Unmarshal(text, &o); err != nil {
+		return Options{}, []Misfit{{Detail: "expected JSON"}}
+	}
+	o.Options.Stop = o.Stop
+	return o.Options, nil
+}
+
+// stringOrList is a list of strings, for which JSON may have one string.
+type stringOrList []string
+
+func (l *stringOrList) UnmarshalJSON(text []byte) error {
+	var one string
+	if json.Unmarshal(text, &one) == nil {
+		*l = []string{one}
+		return nil
+	}
+	return json.Unmarshal(text, (*[]string)(l))
+}
 
 // optionsReader collects what is wrong.
 type optionsReader struct {
@@ -96,106 +107,80 @@ func (r *optionsReader) fail(at []string, format string, args ...any) {
 	r.misfits = append(r.misfits, Misfit{At: at, Detail: fmt.Sprintf(format, args...)})
 }
 
-func (r *optionsReader) name(at []string, detail string) {
-	r.misfits = append(r.misfits, Misfit{At: at, Name: true, Detail: detail})
+// check checks a value.
+func (r *optionsReader) check(at []string, raw json.RawMessage, rule optionRule) {
+	found := rawjson.Kind(raw)
+	if rule.kind == "an array" && found == "a string" { // a list of one
+		rule = optionRule{kind: found}
+	}
+	switch {
+	case found != rule.kind:
+		r.fail(at, "expected %s, found %s", cmp.Or(rule.expected, rule.kind), found)
+	case found == "a number":
+		r.checkNumber(at, string(bytes.TrimSpace(raw)), rule)
+	case found == "a string":
+		r.checkString(at, raw, rule.words)
+	case found == "an array":
+		var items []json.RawMessage
+		json.Unmarshal(raw, &items)
+		if len(items) > maxStops {
+			r.fail(at, "expected at most %d strings, found %d", maxStops, len(items))
+			return
+		}
+		for i, item := range items {
+			r.check(append(slices.Clone(at), strconv.Itoa(i)), item, optionRule{kind: "a string"})
+		}
+	case rule.members != nil:
+		r.checkMembers(at, raw, rule.members)
+	}
 }
 
-// object hands the members of an object to those who read them, in the order of their names.
-func (r *optionsReader) object(at []string, raw json.RawMessage, known map[string]readMember) {
+// checkMembers checks the members of an object, in the order of their names.
+func (r *optionsReader) checkMembers(at []string, raw json.RawMessage, rules map[string]optionRule) {
 	var members map[string]json.RawMessage
-	if !r.as(at, raw, "an object", "an object", &members) {
-		return
-	}
+	json.Unmarshal(raw, &members)
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		below := append(slices.Clone(at), name)
-		if read, ok := known[name]; ok {
-			read(below, members[name])
+		rule, known := rules[name]
+		if known && (name != "extra_body" || r.trusted) {
+			r.check(below, members[name], rule)
 			continue
 		}
-		names := slices.DeleteFunc(slices.Sorted(maps.Keys(known)), func(name string) bool { return name == "extra_body" && !r.trusted })
-		if near := edits.Nearest(name, names); near != "" {
-			r.name(below, "unknown option; did you mean "+near+"?")
-		} else {
-			r.name(below, "unknown option; expected one of "+strings.Join(names, ", "))
+		detail := "this option works only in the server's configuration and in workflow files"
+		if !known {
+			names := slices.DeleteFunc(slices.Sorted(maps.Keys(rules)), func(name string) bool { return name == "extra_body" && !r.trusted })
+			detail = "unknown option; expected one of " + strings.Join(names, ", ")
+			if near := edits.Nearest(name, names); near != "" {
+				detail = "unknown option; did you mean " + near + "?"
+			}
 		}
+		r.misfits = append(r.misfits, Misfit{At: below, Name: true, Detail: detail})
 	}
 }
 
-// as decodes a value of one kind.
-func (r *optionsReader) as(at []string, raw json.RawMessage, kind, expected string, into any) bool {
-	if found := rawjson.Kind(raw); found != kind {
-		r.fail(at, "expected %s, found %s", expected, found)
-		return false
+func (r *optionsReader) checkNumber(at []string, text string, rule optionRule) {
+	kind := "a number"
+	f, err := strconv.ParseFloat(text, 64)
+	fits := err == nil && float64(rule.low) <= f && f <= float64(rule.high)
+	if rule.expected == wholeNumber {
+		kind = wholeNumber
+		n, err := strconv.Atoi(text)
+		fits = err == nil && rule.low <= n && n <= rule.high
 	}
-	if json.Unmarshal(raw, into) != nil {
-		r.fail(at, "expected %s", expected)
-		return false
+	if !fits {
+		r.fail(at, "expected %s from %d to %d, found %s", kind, rule.low, rule.high, cut(text, 60))
 	}
-	return true
 }
 
-func (r *optionsReader) number(at []string, raw json.RawMessage, low, high float64) *float64 {
-	var n json.Number
-	if !r.as(at, raw, "a number", "a number", &n) {
-		return nil
-	}
-	f, err := n.Float64()
-	if err != nil || !(low <= f && f <= high) {
-		r.fail(at, "expected a number from %g to %g, found %s", low, high, cut(n.String(), 60))
-		return nil
-	}
-	return &f
-}
-
-func (r *optionsReader) whole(at []string, raw json.RawMessage, low, high int) *int {
-	var n json.Number
-	if !r.as(at, raw, "a number", "a whole number", &n) {
-		return nil
-	}
-	i, err := strconv.Atoi(n.String())
-	if err != nil || i < low || i > high {
-		r.fail(at, "expected a whole number from %d to %d, found %s", low, high, cut(n.String(), 60))
-		return nil
-	}
-	return &i
-}
-
-// word reads a text, which is one of the known words where there are any.
-func (r *optionsReader) word(at []string, raw json.RawMessage, known []string) (s string) {
+func (r *optionsReader) checkString(at []string, raw json.RawMessage, words []string) {
+	var s string
+	json.Unmarshal(raw, &s)
 	switch {
-	case !r.as(at, raw, "a string", "a string", &s):
-	case len(known) > 0 && !slices.Contains(known, s):
-		last := len(known) - 1
-		r.fail(at, "expected %s or %s, found %q", strings.Join(known[:last], ", "), known[last], cut(s, 60))
+	case words != nil && !slices.Contains(words, s):
+		r.fail(at, "expected %s, found %q", wording.Alternatives(words), cut(s, 60))
 	case s == "" || len(s) > maxWord:
 		r.fail(at, "expected a string of 1 to %d bytes, found %d", maxWord, len(s))
-	default:
-		return s
 	}
-	return ""
-}
-
-// stops reads a text, or a list of such.
-func (r *optionsReader) stops(at []string, raw json.RawMessage) []string {
-	if rawjson.Kind(raw) == "a string" {
-		if s := r.word(at, raw, nil); s != "" {
-			return []string{s}
-		}
-		return nil
-	}
-	var items []json.RawMessage
-	if !r.as(at, raw, "an array", "a string or an array of strings", &items) {
-		return nil
-	}
-	if len(items) > maxStops {
-		r.fail(at, "expected at most %d strings, found %d", maxStops, len(items))
-		return nil
-	}
-	list := make([]string, len(items))
-	for i, item := range items {
-		list[i] = r.word(append(slices.Clone(at), strconv.Itoa(i)), item, nil)
-	}
-	return list
 }
 
 // lacks has, by the kind of a provider as the configuration calls it, the options that its wire has no place for. A model may take
@@ -260,12 +245,9 @@ func (r *Request) chooseTool() error {
 			return nil
 		}
 	}
-	var b bytes.Buffer
-	for i, t := range r.Tools {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(t.Name)
+	var names []string
+	for _, t := range r.Tools {
+		names = append(names, t.Name)
 	}
-	return &Error{Code: CodeInvalid, Message: fmt.Sprintf("tool_choice: unknown tool %q; expected auto, none, required, or one of %s", r.ToolChoice, cut(b.String(), 500))}
+	return &Error{Code: CodeInvalid, Message: fmt.Sprintf("tool_choice: unknown tool %q; expected auto, none, required, or one of %s", r.ToolChoice, cut(strings.Join(names, ", "), 500))}
 }

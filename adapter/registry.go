@@ -123,7 +123,10 @@ func (r *Registry) model(name string) (Model, error) {
 	if of.Total != 0 {
 		timeouts.Total = of.Total
 	}
-	return &guarded{model: m, options: r.Settings[name].Options.Over(of.Options), timeouts: timeouts, retries: r.Retries, slots: r.slotsOf(prefix), provider: prefix, name: rest, takes: mediaOf(r.Media, name), observer: r.Observer, prices: r.Prices, budget: r.Budget, log: r.Log, noted: &r.noted}, nil
+	return &guarded{
+		Registry: r, model: m, options: r.Settings[name].Options.Over(of.Options), timeouts: timeouts, slots: r.slotsOf(prefix), provider: prefix,
+		name: rest, takes: mediaOf(r.Media, name),
+	}, nil
 }
 
 // invalid makes the error of a name that names no model.

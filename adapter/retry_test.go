@@ -32,7 +32,7 @@ func TestPausesOfAtLeastASecondAreReported(t *testing.T) {
 	} {
 		inBubble(t, row.name, func(t *testing.T) {
 			f := newFake(row.scripts...)
-			chain := &Chain{links: []link{{name: "x", model: newFake([]step{{err: &Error{Code: CodeAuth}}})}, {name: "y", model: &guarded{model: f, retries: Retries{Attempts: 4}}}}}
+			chain := &Chain{links: []link{{name: "x", model: newFake([]step{{err: &Error{Code: CodeAuth}}})}, {name: "y", model: &guarded{Registry: &Registry{Retries: Retries{Attempts: 4}}, model: f}}}}
 			var got []Retry
 			_, _ = collect(chain.Stream(OnRetry(t.Context(), func(r Retry) {
 				if r.Attempt != len(f.asked)+1 {

@@ -119,19 +119,18 @@ func (s *slots) acquire(ctx context.Context) error {
 	defer s.mu.Unlock()
 	select {
 	case <-got: // just now
-		if ctx.Err() != nil {
-			s.giveLocked()
-			return context.Cause(ctx)
+		if ctx.Err() == nil {
+			return nil
 		}
-		return nil
+		s.giveLocked()
 	default:
+		s.waiting.Remove(place)
+		if ctx.Err() == nil {
+			s.refused++
+			return s.full(s.Wait)
+		}
 	}
-	s.waiting.Remove(place)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	s.refused++
-	return s.full(s.Wait)
+	return context.Cause(ctx)
 }
 
 // give gives a slot back.

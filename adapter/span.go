@@ -38,12 +38,12 @@ type attempt struct {
 // there is none.
 func (g *guarded) begin(ctx context.Context, req *Request, n int) (context.Context, *attempt) {
 	parent := trace.SpanFromContext(ctx)
-	if !parent.IsRecording() && g.observer == nil {
+	if !parent.IsRecording() && g.Observer == nil {
 		return ctx, nil
 	}
 	a := &attempt{began: time.Now()}
-	if g.observer != nil {
-		a.observer = g.observer.Ask(g.provider, g.name, n)
+	if g.Observer != nil {
+		a.observer = g.Observer.Ask(g.provider, g.name, n)
 	}
 	if parent.IsRecording() {
 		ctx, a.span = parent.TracerProvider().Tracer(scope).Start(ctx, "chat "+g.name, trace.WithSpanKind(trace.SpanKindClient),

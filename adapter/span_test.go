@@ -67,7 +67,7 @@ func TestEachAttemptHasASpan(t *testing.T) {
 					yield(Chunk{Finish: FinishStop}, nil)
 			},
 		}}
-		g := &guarded{model: m, provider: "azure", name: "gpt-4o"}
+		g := &guarded{Registry: new(Registry), model: m, provider: "azure", name: "gpt-4o"}
 		for _, err := range g.Stream(ctx, Request{Options: Options{Temperature: &temperature}, Format: Format{JSON: true}}) {
 			if err != nil {
 				t.Fatal(err)
@@ -111,7 +111,7 @@ func TestWhatNobodyWantsAnyMoreHasNotFailed(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			ctx, spans := traced(t)
-			row.ask(&guarded{model: untilCanceled{}, name: "m"}, ctx)
+			row.ask(&guarded{Registry: new(Registry), model: untilCanceled{}, name: "m"}, ctx)
 			got := describe(spans()[0])
 			if !strings.Contains(got, "lingserve.canceled=true") || strings.Contains(got, "ERROR") || strings.Contains(got, "error.type") {
 				t.Error(got)
@@ -159,12 +159,13 @@ func (p providerOf) Model(string) (Model, error) { return p.m, nil }
 func (providerOf) Names() []string               { return nil }
 
 func TestWithoutASpanAboveThereIsNone(t *testing.T) {
-	ctx, span := (&guarded{}).begin(t.Context(), &Request{}, 1)
+	g := &guarded{Registry: new(Registry)}
+	ctx, span := g.begin(t.Context(), &Request{}, 1)
 	if span != nil || ctx != t.Context() {
 		t.Errorf("%v", span)
 	}
 	if n := testing.AllocsPerRun(100, func() {
-		_, attempt := (&guarded{}).begin(t.Context(), &Request{}, 1)
+		_, attempt := g.begin(t.Context(), &Request{}, 1)
 		attempt.gotSlot()
 		attempt.sent()
 	}); n > 0 {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"iter"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -50,7 +49,7 @@ func TestTagsAtTheStartOfATextAreReasoning(t *testing.T) {
 			}
 			var said, thought string
 			finished := false
-			for c, err := range (&guarded{model: p}).Stream(t.Context(), Request{}) {
+			for c, err := range (&guarded{Registry: new(Registry), model: p}).Stream(t.Context(), Request{}) {
 				if errors.Is(err, ErrEmpty) && strings.TrimSpace(want.text) == "" {
 					finished = true
 					break
@@ -132,7 +131,7 @@ func TestAnEndTagWithoutABeginningEndsThoughts(t *testing.T) {
 		"one\n</think>\ntwo\n</think>\nthree":         {"two\n</think>\nthree", "one\n"},
 	} {
 		for _, size := range []int{1, 2, 3, 5, 7, 11, 1 << 10} {
-			said, thought, restarts := read(t, &guarded{model: inPieces(text, size)})
+			said, thought, restarts := read(t, &guarded{Registry: new(Registry), model: inPieces(text, size)})
 			if said != want.text || thought != want.reasoning || restarts > 1 {
 				t.Errorf("%q in pieces of %d: text %q, reasoning %q, %d restarts; expected %q and %q", text, size, said, thought, restarts, want.text, want.reasoning)
 			}
@@ -142,7 +141,7 @@ func TestAnEndTagWithoutABeginningEndsThoughts(t *testing.T) {
 
 // DV-12: the next answers of such a model begin as thoughts, so that nothing has to be taken back. One without a tag is text.
 func TestAModelThatBeganInThoughtsIsExpectedToDoSoAgain(t *testing.T) {
-	var noted sync.Map
+	var known Registry
 	for i, row := range []struct {
 		answer, text, reasoning string
 		restarts                int
@@ -155,7 +154,7 @@ func TestAModelThatBeganInThoughtsIsExpectedToDoSoAgain(t *testing.T) {
 		{"<think>hm</think>144", "144", "hm", 0},
 		{"144", "144", "", 0},
 	} {
-		text, reasoning, restarts := read(t, &guarded{model: inPieces(row.answer, 3), noted: &noted})
+		text, reasoning, restarts := read(t, &guarded{Registry: &known, model: inPieces(row.answer, 3)})
 		if text != row.text || reasoning != row.reasoning || restarts != row.restarts {
 			t.Errorf("answer %d, %q: text %q, reasoning %q, %d restarts; expected %+v", i, row.answer, text, reasoning, restarts, row)
 		}

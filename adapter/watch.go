@@ -32,40 +32,23 @@ func limit(d, def time.Duration) time.Duration {
 	}
 }
 
+// phase is what is being waited for.
+type phase struct{ name, message string }
+
+var (
+	forConnection = &phase{"connect", "the server could not connect to the model within %v"}
+	forFirstToken = &phase{"first token", "the model sent no token within %v"}
+	forNextToken  = &phase{"next token", "the model stopped during its answer and sent nothing for %v"}
+	forEnd        = &phase{"whole answer", "the model did not finish its answer within %v"}
+)
+
 // waited is the cause of an error about waiting.
 type waited struct {
-	phase phase
+	phase *phase
 	limit time.Duration
 }
 
-func (w *waited) Error() string { return fmt.Sprintf("%s: limit of %v reached", w.phase, w.limit) }
-
-// phase is what is being waited for.
-type phase int
-
-const (
-	forConnection phase = iota
-	forFirstToken
-	forNextToken
-	forEnd
-)
-
-func (p phase) String() string {
-	return [...]string{"connect", "first token", "next token", "whole answer"}[p]
-}
-
-func (p phase) message(d time.Duration) string {
-	switch p {
-	case forConnection:
-		return fmt.Sprintf("the server could not connect to the model within %v", d)
-	case forFirstToken:
-		return fmt.Sprintf("the model sent no token within %v", d)
-	case forNextToken:
-		return fmt.Sprintf("the model stopped during its answer and sent nothing for %v", d)
-	default:
-		return fmt.Sprintf("the model did not finish its answer within %v", d)
-	}
-}
+func (w *waited) Error() string { return fmt.Sprintf("%s: limit of %v reached", w.phase.name, w.limit) }
 
 // watch bounds the waiting in one attempt at a stream. One timer serves all limits: it is set for the nearest of them, and
 // when it fires and the limit has moved meanwhile, it is set again. So a chunk costs two looks at the clock and no timer
@@ -80,7 +63,7 @@ type watch struct {
 	mu       sync.Mutex
 	timer    *time.Timer
 	armed    time.Duration // when the timer fires; never when it is not running
-	phase    phase
+	waiting  waited        // the phase, and its limit
 	deadline time.Duration // of the phase
 	total    time.Duration // of the whole answer; moves on by the time spent in the reader
 	paused   bool          // the reader has the word
@@ -90,7 +73,7 @@ type watch struct {
 
 // newWatch starts watching. The context it returns ends, with the *Error as its cause, when a limit is reached.
 func newWatch(ctx context.Context, t Timeouts) (context.Context, *watch) {
-	w := &watch{start: time.Now(), phase: forFirstToken, limits: Timeouts{
+	w := &watch{start: time.Now(), limits: Timeouts{
 		Connect:    limit(t.Connect, defaultConnect),
 		FirstToken: limit(t.FirstToken, defaultFirstToken),
 		Idle:       limit(t.Idle, defaultIdle),
@@ -104,6 +87,7 @@ func newWatch(ctx context.Context, t Timeouts) (context.Context, *watch) {
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.waiting = waited{forFirstToken, w.limits.FirstToken}
 	w.deadline, w.total, w.armed = w.limits.FirstToken, w.limits.Total, never
 	w.arm(0)
 	return ctx, w
@@ -121,14 +105,14 @@ func (w *watch) stop() {
 }
 
 // enter begins a phase before the answer.
-func (w *watch) enter(p phase, d time.Duration) {
+func (w *watch) enter(p *phase, d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.stopped || w.phase == forNextToken {
+	if w.stopped || w.waiting.phase == forNextToken {
 		return
 	}
 	now := time.Since(w.start)
-	w.phase, w.deadline = p, after(now, d)
+	w.waiting, w.deadline = waited{p, d}, after(now, d)
 	w.arm(now)
 }
 
@@ -148,7 +132,7 @@ func (w *watch) resume(token bool) {
 	w.paused = false
 	w.total = after(w.total, spent)
 	if token {
-		w.phase, w.deadline = forNextToken, after(now, w.limits.Idle)
+		w.waiting, w.deadline = waited{forNextToken, w.limits.Idle}, after(now, w.limits.Idle)
 	} else {
 		w.deadline = after(w.deadline, spent)
 	}
@@ -181,17 +165,12 @@ func (w *watch) fire() {
 		w.mu.Unlock()
 		return
 	}
-	reached := &waited{phase: w.phase, limit: w.limits.FirstToken}
-	switch {
-	case w.total <= w.deadline:
-		reached.phase, reached.limit = forEnd, w.limits.Total
-	case w.phase == forConnection:
-		reached.limit = w.limits.Connect
-	case w.phase == forNextToken:
-		reached.limit = w.limits.Idle
+	reached := w.waiting
+	if w.total <= w.deadline {
+		reached = waited{forEnd, w.limits.Total}
 	}
 	w.mu.Unlock()
-	w.cancel(&Error{Code: CodeTimeout, Message: reached.phase.message(reached.limit), Retryable: true, Cause: reached})
+	w.cancel(&Error{Code: CodeTimeout, Message: fmt.Sprintf(reached.phase.message, reached.limit), Retryable: true, Cause: &reached})
 }
 
 // after adds durations, where never stays never.

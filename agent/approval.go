@@ -81,13 +81,13 @@ const maxAnswered = 1024
 // questions are the calls that wait for approval. The zero value is ready.
 type questions struct {
 	mu   sync.Mutex
-	open []*question
-	over []Question // the last ones that were answered or ran out of time, oldest first
+	list []*question // those that are open, and the last ones that are over; oldest first
 }
 
 type question struct {
 	Question
 	answer chan Answer // takes one
+	over   bool        // it was answered, or ran out of time
 }
 
 // fits reports whether an answer is for this question.
@@ -98,11 +98,10 @@ func (q *Question) fits(a *Answer) bool {
 
 // ask opens a question.
 func (qs *questions) ask(q Question) *question {
-	q.written = make(chan error, 1)
 	asked := &question{Question: q, answer: make(chan Answer, 1)}
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	qs.open = append(qs.open, asked)
+	qs.list = append(qs.list, asked)
 	return asked
 }
 
@@ -110,11 +109,19 @@ func (qs *questions) ask(q Question) *question {
 func (qs *questions) close(q *question) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	i := slices.Index(qs.open, q)
-	if i < 0 {
+	return qs.end(q)
+}
+
+// end is close for those who hold the lock.
+func (qs *questions) end(q *question) bool {
+	if q.over {
 		return false
 	}
-	qs.finalize(i)
+	q.over, q.Arguments = true, nil
+	if len(qs.list) > maxAnswered {
+		i := slices.IndexFunc(qs.list, func(q *question) bool { return q.over })
+		qs.list = slices.Delete(qs.list, i, i+1)
+	}
 	return true
 }
 
@@ -122,16 +129,8 @@ func (qs *questions) close(q *question) bool {
 func (qs *questions) forget(q *question) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	qs.open = slices.DeleteFunc(qs.open, func(o *question) bool { return o == q })
-}
-
-// finalize moves a question to those that are over.
-func (qs *questions) finalize(i int) {
-	if len(qs.over) == maxAnswered {
-		qs.over = slices.Delete(qs.over, 0, 1)
-	}
-	qs.over = append(qs.over, Question{Session: qs.open[i].Session, Turn: qs.open[i].Turn, ID: qs.open[i].ID})
-	qs.open = slices.Delete(qs.open, i, i+1)
+	q.over = true
+	qs.list = slices.DeleteFunc(qs.list, func(o *question) bool { return o == q })
 }
 
 // answer gives an answer to the question it is for, and returns the question.
@@ -141,34 +140,32 @@ func (qs *questions) answer(a Answer) (*question, error) {
 	}
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	for i, q := range qs.open {
-		if !q.fits(&a) {
+	for _, q := range slices.Backward(qs.list) {
+		switch {
+		case !q.fits(&a):
 			continue
-		}
-		if a.Role < q.Role {
+		case q.over:
+			return nil, ErrAnswered
+		case a.Role < q.Role:
 			return nil, ErrRole
 		}
-		qs.finalize(i)
-		q.answer <- a // there is room: each question is taken from the open ones once
+		qs.end(q)
+		q.answer <- a // there is room: each question ends once
 		return q, nil
-	}
-	if slices.ContainsFunc(qs.over, func(q Question) bool { return q.fits(&a) }) {
-		return nil, ErrAnswered
 	}
 	return nil, ErrNoQuestion
 }
 
-// list returns what waits in a session, oldest first.
-func (qs *questions) list(session string) []Question {
+// open returns the questions that wait in a session, oldest first; "" is any session.
+func (qs *questions) open(session string) (list []Question) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	var out []Question
-	for _, q := range qs.open {
-		if q.Session == session {
-			out = append(out, q.Question)
+	for _, q := range qs.list {
+		if !q.over && (session == "" || q.Session == session) {
+			list = append(list, q.Question)
 		}
 	}
-	return out
+	return list
 }
 
 // Answer gives a person's decision to the question that waits for it. It returns when the tape has the decision; the call goes on in its turn.
@@ -191,15 +188,10 @@ func (a *Agent) Answer(ctx context.Context, answer Answer) error {
 }
 
 // Questions lists the calls of a session that wait for approval, oldest first.
-func (a *Agent) Questions(session string) []Question { return a.questions.list(session) }
+func (a *Agent) Questions(session string) []Question { return a.questions.open(session) }
 
 // Waiting is how many calls wait for approval, in all sessions.
-func (a *Agent) Waiting() int {
-	qs := &a.questions
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	return len(qs.open)
-}
+func (a *Agent) Waiting() int { return len(a.questions.open("")) }
 
 // settingApproval begins the names of the settings that remember an approval.
 const settingApproval = "approval."
@@ -255,7 +247,7 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 	}
 	question := Question{
 		Session: r.session, Turn: r.id, ID: id, Call: q.Call.ID, Subagent: s.run.of, Tool: q.Tool.Name, Arguments: q.Call.Arguments, Expires: q.Expires,
-		Repeat: repeat, Role: q.Tool.Role, grant: grant,
+		Repeat: repeat, Role: q.Tool.Role, grant: grant, written: make(chan error, 1),
 	}
 	if by, ok := r.turn.Envelope().Extra[turn.ExtraApprover].(turn.Approver); ok && (by.None || by.Role < q.Tool.Role) {
 		return tool.Decision{}, r.unattended(question, s, "")
@@ -263,22 +255,22 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 	asked := a.questions.ask(question)
 	defer func() {
 		a.questions.close(asked)
-		asked.notify(turn.ErrStopped) // for who has answered a turn that has panicked
+		question.notify(turn.ErrStopped) // for who has answered a turn that has panicked
 	}()
-	if why, ok := r.put(ctx, asked.Question, s); !ok {
-		return tool.Decision{}, r.unattended(asked.Question, s, why)
+	if why, ok := r.put(ctx, question, s); !ok {
+		return tool.Decision{}, r.unattended(question, s, why)
 	}
 	select {
 	case answer := <-asked.answer:
 		if answer.NoPerson {
-			return tool.Decision{}, r.unattended(asked.Question, s, answer.Reason)
+			return tool.Decision{}, r.unattended(question, s, answer.Reason)
 		}
-		return tool.Decision{Approved: answer.Approve, Reason: answer.Reason}, r.decided(asked.Question, answer, "", s)
+		return tool.Decision{Approved: answer.Approve, Reason: answer.Reason}, r.decided(question, answer, "", s)
 	case <-ctx.Done():
 	}
 	if r.handedOver() {
 		a.questions.forget(asked)
-		asked.notify(context.Cause(ctx))
+		question.notify(context.Cause(ctx))
 		return tool.Decision{}, context.Cause(ctx)
 	}
 	if !a.questions.close(asked) { // the answer came at the same moment: too late, and its sender is notified
@@ -288,7 +280,7 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 	if r.ctx.Err() != nil {
 		why, code = "the turn ended", ReasonEnded
 	}
-	return tool.Decision{}, errors.Join(context.Cause(ctx), r.decided(asked.Question, Answer{Reason: why}, code, s))
+	return tool.Decision{}, errors.Join(context.Cause(ctx), r.decided(question, Answer{Reason: why}, code, s))
 }
 
 // Reasons of an approval_resolved event without a decision of a person.

@@ -375,8 +375,8 @@ func TestAnswersToWhatIsNotAskedAreErrors(t *testing.T) {
 	for range 2 * maxAnswered { // what is remembered is bounded
 		qs.close(qs.ask(Question{Session: "s", Call: "more"}))
 	}
-	if len(qs.over) != maxAnswered || len(qs.open) != 0 {
-		t.Errorf("%d, %d", len(qs.over), len(qs.open))
+	if len(qs.list) != maxAnswered || len(qs.open("")) != 0 {
+		t.Errorf("%d, %d", len(qs.list), len(qs.open("")))
 	}
 }
 

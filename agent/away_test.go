@@ -10,6 +10,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
 // outage is a store that cannot be written to while it is away.
@@ -28,7 +29,7 @@ func (o *outage) Append(ctx context.Context, name string, b tape.Batch) (int64, 
 // DV-06, RU-13: an answer whose text was shown is on the tape, though the store is away for 20 s at its end.
 func TestAnAnswerIsOnTheTapeThoughTheStoreIsAwayAtItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &outage{Store: tape.NewMemory(nil)}
+		store := &outage{Store: tapetest.NewMemory(nil)}
 		leave := say(func(ctx context.Context, yield func(adapter.Chunk, error) bool) {
 			store.away.Store(true)
 			time.AfterFunc(20*time.Second, func() { store.away.Store(false) })

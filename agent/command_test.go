@@ -12,6 +12,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent/command"
+	"github.com/lingserve/lingserve/agent/skill"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
@@ -88,32 +89,65 @@ func (h host) Export(_ context.Context, t *tape.Tape) (command.Exported, error) 
 
 // AG-52
 func TestTheCommandsOfASession(t *testing.T) {
-	w := newWorld(t, newFake(answers("ok")), Options{Host: host{}, Model: "fake:a", Choices: []string{"no:b"}})
-	fresh := w.say(",tape.info")
-	if fresh.Output != "This session has no tape yet." {
-		t.Errorf("%q", fresh.Output)
-	}
-	w.say("今天天气很好")
-	for text, want := range map[string]string{
-		",tape.info":             "tokens of the last turn: 7",
-		",tape.anchors":          "session/start",
-		",tape.search 天气":        "今天天气很好",
-		",model":                 "`fake:a` answers",
-		",model no:b":            "Cannot use the model \"no:b\".",
-		",tools":                 "`tape.info`",
-		",skill":                 "no skills",
-		",skill pdf":             "There are no skills.",
-		",stop":                  "No answer is running.",
-		",approve c1":            "No open question `c1`",
-		",mcp":                   "`files` connected, 2 tools",
-		",tape.export":           "bytes) to the file",
-		",tape.handoff a\"\nb\"": "without line breaks",
-	} {
-		h := w.process(t.Context(), &turn.Envelope{SessionID: "s", Content: text, Sender: turn.Sender{Role: tool.Admin}})
-		if h.err != nil || !strings.Contains(h.Output, want) {
-			t.Errorf("%s: %q %v", text, h.Output, h.err)
+	synctest.Test(t, func(t *testing.T) {
+		tools, err := tool.NewSet(&tool.Tool{Name: "shop.buy", Description: "Buys\nsomething.", Approval: tool.Always, Run: func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("ok"), nil }})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		o := Options{Host: host{}, Model: "fake:a", Choices: []string{"no:b", "fake:c"}, Tools: tools, Bare: true, Skills: skill.New(nil, skill.Dir(t.TempDir(), "skills"))}
+		w := newWorld(t, newFake(answers("ok")), o)
+		admin := func(text string) string {
+			t.Helper()
+			h := w.process(t.Context(), &turn.Envelope{SessionID: "s", Content: text, Sender: turn.Sender{Role: tool.Admin}})
+			if h.err != nil {
+				t.Errorf("%s: %v", text, h.err)
+			}
+			return h.Output
+		}
+		if got := admin(",tape.info"); got != "This session has no tape yet." {
+			t.Errorf("%q", got)
+		}
+		w.say("今天天气很好")
+		name := tape.Name(w.dir, "s")
+		for _, c := range []struct{ text, want string }{
+			{",tape.info", "session: s\ntape: " + name + "\nmodel: fake:a\nentries: "},
+			{",tape.info", "last anchor: session/start, "},
+			{",tape.info", "tokens of the last turn: 7\nbegun: 2000-01-01 00:00:00Z\nlast activity: 2000-01-01 00:00:00Z"},
+			{",tape.anchors", "- #1 2000-01-01 00:00:00Z session/start"},
+			{",tape.search 天气", " 2000-01-01 00:00:00Z message: 今天天气很好"},
+			{",tape.search query=nothing-of-it", "No entries match."},
+			{",model", "`fake:a` answers. You can also choose:\n- fake:c\n- no:b"},
+			{",model x:y", "Unknown model \"x:y\"; expected one of fake:a, fake:c, no:b."},
+			{",model no:b", "Cannot use the model \"no:b\"."},
+			{",model fake:c", "`fake:c` now answers in this session."},
+			{",model", "`fake:c` answers. You can also choose:\n- fake:a\n- no:b"},
+			{",tools", "- `shop.buy` (asks): Buys something."},
+			{",skill", "The agent has no skills."},
+			{",skill pdf", "Unknown skill \"pdf\"."},
+			{",stop", "No answer is running."},
+			{",approve c1", "No open question `c1` in this session."},
+			{",approve c1 remember=always", "Remember is \"always\"; expected remember=session, or nothing."},
+			{",deny c1", "No open question `c1` in this session."},
+			{",ask", "No tool is approved for this session."},
+			{",ask shop.buy", "The tool \"shop.buy\" is not approved for this session; `,ask` lists those that are."},
+			{",mcp", "- `files` connected, 2 tools"},
+			{",tape.export", " bytes) to the file `" + name + ".jsonl`."},
+			{",tape.handoff a\"\nb\"", "Invalid name; expected at most 128 bytes without line breaks."},
+			{",tape.fork 0", "\"0\" is not an entry; expected a number that `,tape.search` shows."},
+			{",tape.fork #2", "The new session `s-fork-20000101-000000` has all entries up to #2."},
+			{",tape.fork", "A fork of this second already exists; retry."},
+		} {
+			if got := admin(c.text); !strings.Contains(got, c.want) {
+				t.Errorf("%s: %q, want %q", c.text, got, c.want)
+			}
+		}
+		w = newWorld(t, newFake(answers("ok")), Options{Bare: true})
+		for text, want := range map[string]string{",tools": "The agent has no tools.", ",mcp": "There are no MCP servers.", ",skill": "The agent has no skills.", ",skill pdf": "There are no skills."} {
+			if got := admin(text); got != want {
+				t.Errorf("%s: %q, want %q", text, got, want)
+			}
+		}
+	})
 }
 
 // AG-52, TA-41: what is forgotten is gone, and is not brought back by writing that down.
@@ -126,7 +160,15 @@ func TestForgetErasesTheSession(t *testing.T) {
 	ask := admin(",forget")
 	_, code, _ := strings.Cut(ask.Output, "`,forget ")
 	code, _, _ = strings.Cut(code, "`")
-	if h := admin(",forget " + code); h.Output != "The session was erased." || h.err != nil {
+	if before, _, _ := strings.Cut(ask.Output, "`,forget "); !strings.HasPrefix(before, "This erases the session `s` with ") || !strings.HasSuffix(before, " entries, and all its forks. You cannot undo this. Write ") {
+		t.Errorf("%q", before)
+	}
+	for _, wrong := range []string{"yes", "0", code + "0"} {
+		if h := admin(",forget " + wrong); !strings.HasPrefix(h.Output, "Wrong code for this session; nothing was erased.") {
+			t.Errorf("%q", h.Output)
+		}
+	}
+	if h := admin(",forget " + strings.ToUpper(code)); h.Output != "The session was erased." || h.err != nil {
 		t.Errorf("%q %v", h.Output, h.err)
 	}
 	if _, err := tape.Lookup(t.Context(), w.store, w.dir, "s"); !errors.Is(err, tape.ErrNotFound) {

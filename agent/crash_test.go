@@ -16,6 +16,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -90,7 +91,7 @@ func busy() *fake {
 // accepts.
 func TestTheNextTurnWorksAfterEveryPrefix(t *testing.T) {
 	for left := 0; ; left++ {
-		store := tape.NewMemory(nil)
+		store := tapetest.NewMemory(nil)
 		m := newMortal(store, left)
 		w := newWorld(t, busy(), Options{Store: m, Tools: setOf(t, echoTool(t))})
 		h := w.process(t.Context(), message("go"))
@@ -222,7 +223,7 @@ func TestNothingBreaksATurn(t *testing.T) {
 		appends := rapid.SampledFrom([]int{-1, -1, -1, 3, 6, 9}).Draw(rt, "appends")
 		summarize := rapid.Bool().Draw(rt, "summarize")
 		synctest.Test(t, func(t *testing.T) {
-			store := tape.NewMemory(nil)
+			store := tapetest.NewMemory(nil)
 			m := newMortal(store, appends)
 			boom := tool.Must(tool.New("boom", "Breaks.", func(context.Context, struct{}) (string, error) { panic("x") }))
 			set := setOf(t, echoTool(t), boom, waitTool("slow", 3*time.Second), waitTool("ask", time.Second, tool.WithApproval(tool.Always)))

@@ -9,7 +9,7 @@ import (
 	"github.com/lingserve/lingserve/adapter/openai"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/internal/fakeproviders"
-	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -27,7 +27,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	a, err := agent.New(agent.Options{Models: models(), Model: "openai:m", Tools: tools, Store: tape.NewMemory(nil)})
+	a, err := agent.New(agent.Options{Models: models(), Model: "openai:m", Tools: tools, Store: tapetest.NewMemory(nil)})
 	if err != nil {
 		panic(err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -154,7 +155,7 @@ func newWorldIn(t testing.TB, dir string, model *fake, o Options, plugins ...any
 	t.Helper()
 	w := &world{TB: t, model: model, log: new(bytes.Buffer), dir: dir}
 	if o.Store == nil {
-		o.Store = tape.NewMemory(nil)
+		o.Store = tapetest.NewMemory(nil)
 	}
 	w.store = o.Store
 	if o.Models == nil {

@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
 
 // A tape that was erased while its turn runs ends the turn, and is not brought back (TA-41, TU-35).
 func TestATurnWhoseTapeIsErasedIsGone(t *testing.T) {
-	store := tape.NewMemory(nil)
+	store := tapetest.NewMemory(nil)
 	var w *world
 	w = newWorld(t, newFake(calls("", `c1:echo:{"text":"x"}`), answers("ok")), Options{Store: store, Tools: setOf(t, echoTool(t))},
 		beforeTool(func(context.Context, *tool.Tool, tool.Call) (Verdict, error) {

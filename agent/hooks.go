@@ -54,11 +54,16 @@ type (
 	}
 )
 
-// guard calls a function and makes a panic its error.
-func guard(f func() error) (err error) {
+// call calls a hook. Its error, or its panic, is logged and returned.
+func (a *Agent) call(ctx context.Context, hook, plugin string, f func() error) (err error) {
+	attrs := []slog.Attr{slog.String("hook", hook), slog.String("plugin", plugin)}
 	defer func() {
 		if p := recover(); p != nil {
-			err = &hookPanic{p, debug.Stack()}
+			err = fmt.Errorf("panic: %v", p)
+			attrs = append(attrs, slog.String("stack", string(debug.Stack())))
+		}
+		if err != nil {
+			a.log.LogAttrs(ctx, slog.LevelError, "hook failed", append(attrs, slog.Any("error", adapter.RedactError(err)))...)
 		}
 	}()
 	return f()
@@ -67,31 +72,14 @@ func guard(f func() error) (err error) {
 // change returns what a hook made of a value. A hook that fails or panics changes nothing.
 func change[V any](ctx context.Context, a *Agent, hook, plugin string, value V, f func(V) (V, error)) V {
 	changed := value
-	err := guard(func() (err error) {
+	err := a.call(ctx, hook, plugin, func() (err error) {
 		changed, err = f(value)
 		return err
 	})
 	if err != nil {
-		a.failed(ctx, hook, plugin, err)
 		return value
 	}
 	return changed
-}
-
-type hookPanic struct {
-	value any
-	stack []byte
-}
-
-func (p *hookPanic) Error() string { return fmt.Sprintf("panic: %v", p.value) }
-
-// failed logs the error of a hook.
-func (a *Agent) failed(ctx context.Context, hook, plugin string, err error) {
-	attrs := []slog.Attr{slog.String("hook", hook), slog.String("plugin", plugin), slog.Any("error", adapter.RedactError(err))}
-	if p, ok := err.(*hookPanic); ok {
-		attrs = append(attrs, slog.String("stack", string(p.stack)))
-	}
-	a.log.LogAttrs(ctx, slog.LevelError, "hook failed", attrs...)
 }
 
 // beforeModel lets hooks change the request, or answer it.
@@ -129,13 +117,12 @@ func (a *Agent) beforeTool(ctx context.Context, t *tool.Tool, c tool.Call) (json
 		var v Verdict
 		shown := c
 		shown.Arguments = slices.Clone(c.Arguments)
-		err := guard(func() (err error) {
+		err := a.call(ctx, "before_tool", h.Name, func() (err error) {
 			v, err = h.Hook.BeforeTool(ctx, t, shown)
 			return err
 		})
 		switch {
 		case err != nil:
-			a.failed(ctx, "before_tool", h.Name, err)
 			return nil, nil, &tool.Error{Kind: tool.KindDenied, Message: "a check before the call failed"}
 		case v.Deny != "":
 			return nil, nil, &tool.Error{Kind: tool.KindDenied, Message: v.Deny}

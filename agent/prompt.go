@@ -99,7 +99,9 @@ func (a *Agent) attach(ctx context.Context, m turn.Media, left int) (turn.Part, 
 	case url == "" && m.Fetch == nil:
 		return turn.Part{}, 0, errors.New("there is neither an address nor a way to fetch it")
 	case url == "":
-		data, err := fetchMedia(ctx, m)
+		ctx, cancel := context.WithTimeout(ctx, mediaTimeout)
+		defer cancel()
+		data, err := m.Fetch(ctx)
 		if err != nil {
 			return turn.Part{}, 0, err
 		}
@@ -141,16 +143,6 @@ func (a *Agent) attach(ctx context.Context, m turn.Media, left int) (turn.Part, 
 		return turn.Part{Type: "file", File: &turn.File{Name: oneLine(m.Name, 100), Data: url}}, size, nil
 	}
 	return turn.Part{}, 0, errMediaType
-}
-
-func fetchMedia(ctx context.Context, m turn.Media) (data []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, mediaTimeout)
-	defer cancel()
-	err = guard(func() (err error) {
-		data, err = m.Fetch(ctx)
-		return err
-	})
-	return data, err
 }
 
 // mediaType is the MIME type for the data of m. It becomes a part of a URL, so only a well-formed one is used.

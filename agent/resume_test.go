@@ -17,6 +17,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -45,7 +46,7 @@ func (w *world) resume(ctx context.Context, text string) heard {
 // cut makes a world in another process, whose tape has these entries.
 func (w *world) cut(t *testing.T, entries []tape.Entry, o Options, plugins ...any) *world {
 	t.Helper()
-	store := tape.NewMemory(nil)
+	store := tapetest.NewMemory(nil)
 	b := tape.Batch{Create: true, Session: "s", Workspace: w.dir, Entries: entries}
 	if _, err := store.Append(t.Context(), w.tape().Name(), b); err != nil {
 		t.Fatal(err)
@@ -693,7 +694,7 @@ func TestTurnThatIsHandedOverGoesOnElsewhere(t *testing.T) {
 // Whatever a turn does, and wherever its process dies: the next one ends it, every call has one result, and the model gets what providers accept.
 func TestResumedTurnEndsAfterEveryPrefix(t *testing.T) {
 	for left := 1; ; left++ {
-		store := tape.NewMemory(nil)
+		store := tapetest.NewMemory(nil)
 		w := newWorld(t, busy(), Options{Store: newMortal(store, left), Tools: setOf(t, echoTool(t))})
 		before := w.resume(t.Context(), "go")
 		next := newWorldIn(t, w.dir, newFake(calls("", `e1:echo:{"text":"z"}`), answers("ok")), Options{Store: store, Tools: setOf(t, echoTool(t))})

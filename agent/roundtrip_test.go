@@ -12,6 +12,7 @@ import (
 	"github.com/lingserve/lingserve/adapter/openai"
 	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
 // asked is a message as a server gets it.
@@ -185,7 +186,7 @@ func TestWhatAModelThoughtGoesBackToIt(t *testing.T) {
 					t.Fatalf("%v\n%s\n%s", h.err, strings.Join(w.lines(), "\n"), w.log)
 				}
 			}
-			store := tape.NewMemory(nil)
+			store := tapetest.NewMemory(nil)
 			w := begin(store)
 			ask(w, "s")
 			ask(w, "s")
@@ -202,7 +203,7 @@ func TestWhatAModelThoughtGoesBackToIt(t *testing.T) {
 			if err := w.tape().Export(t.Context(), &text); err != nil {
 				t.Fatal(err)
 			}
-			other := tape.NewMemory(nil)
+			other := tapetest.NewMemory(nil)
 			if err := tape.Import(t.Context(), other, place, "s", &text); err != nil {
 				t.Fatal(err)
 			}

@@ -437,11 +437,6 @@ func (r *run) recallMessage() (message tape.Entry, answer bool, err error) {
 	if again, _ := e.Extra[turn.ExtraRepeated].(bool); !again || r.parent != nil || r.messageID() == "" {
 		return tape.Entry{}, false, nil
 	}
-	return r.findMessage(e.ID)
-}
-
-// findMessage is recallMessage of a turn that is run again.
-func (r *run) findMessage(id string) (message tape.Entry, answer bool, err error) {
 	answer = true
 	kinds := []tape.Kind{tape.KindAnchor, tape.KindMessage}
 	for entry, err := range r.tape.Read(r.ctx, tape.Query{Kinds: kinds, Newest: true, Limit: maxRecalled}) {
@@ -449,10 +444,10 @@ func (r *run) findMessage(id string) (message tape.Entry, answer bool, err error
 			return message, false, err
 		}
 		m := tape.MetaOf(entry)
-		if entry.Kind == tape.KindMessage && m.Message == id {
+		if entry.Kind == tape.KindMessage && m.Message == e.ID {
 			if answer {
-				r.selector = tape.Without(r.selector, func(e tape.Entry) bool { // replies that were cut off
-					return e.ID > entry.ID && e.Kind == tape.KindMessage && tape.MetaOf(e).Partial
+				r.selector = tape.Without(r.selector, func(other tape.Entry) bool { // replies that were cut off
+					return other.ID > entry.ID && other.Kind == tape.KindMessage && tape.MetaOf(other).Partial
 				})
 			}
 			return entry, answer, nil

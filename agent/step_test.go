@@ -16,6 +16,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -246,7 +247,7 @@ func TestALargeResultGoesToTheBlobs(t *testing.T) {
 		}
 	})
 	t.Run("and says so where they fail", func(t *testing.T) {
-		w := newWorld(t, newFake(), Options{Tools: setOf(t, large), Store: noBlobs{tape.NewMemory(nil)}})
+		w := newWorld(t, newFake(), Options{Tools: setOf(t, large), Store: noBlobs{tapetest.NewMemory(nil)}})
 		if r, ok := spilledBy(t, w, "c1:large:{}"); !ok || r.Spilled.Handle != "" || !strings.Contains(r.Spilled.Note, "could not be stored") {
 			t.Errorf("%.200v", r)
 		}

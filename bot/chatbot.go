@@ -85,19 +85,22 @@ func (b *ChatBot) Config() Config { return b.config }
 // AddPrompt appends a system message; data goes over the params of the manager. The template is rendered now. Errors are
 // *[prompt.Error].
 func (b *ChatBot) AddPrompt(template string, data map[string]any) error {
+	text, err := b.render(template, data)
+	if err == nil {
+		b.AddSystem(text)
+	}
+	return err
+}
+
+func (b *ChatBot) render(template string, data map[string]any) (string, error) {
 	t, err := prompt.Parse("prompt of "+b.name, template)
 	if err != nil {
-		return err
+		return "", err
 	}
 	vars := b.config.variables(b.name, b.root)
 	maps.Copy(vars, b.env.Params)
 	maps.Copy(vars, data)
-	text, err := t.Render(vars)
-	if err != nil {
-		return err
-	}
-	b.AddSystem(text)
-	return nil
+	return t.Render(vars)
 }
 
 // AddSystem appends a system message that is no template.
@@ -109,17 +112,14 @@ func (b *ChatBot) AddSystem(text string) {
 
 // SetPrompt replaces all prompts by this one. Where it fails, they stay.
 func (b *ChatBot) SetPrompt(template string, data map[string]any) error {
-	b.mu.Lock()
-	before := b.prompts
-	b.prompts = nil
-	b.mu.Unlock()
-	err := b.AddPrompt(template, data)
+	text, err := b.render(template, data)
 	if err != nil {
-		b.mu.Lock()
-		b.prompts = before
-		b.mu.Unlock()
+		return err
 	}
-	return err
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.prompts = []adapter.Message{{Role: adapter.System, Content: text}}
+	return nil
 }
 
 // AddHistory appends messages that stand between the prompts and the message of [ChatBot.Chat].
@@ -201,7 +201,7 @@ func (b *ChatBot) Chat(m Message) error {
 				return
 			}
 		}
-		b.run(ctx, cancel, m)
+		b.run(ctx, m)
 	})
 	if started {
 		b.asked, b.busy, b.closing, b.cancel = x, true, false, cancel

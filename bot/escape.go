@@ -1,6 +1,7 @@
 package bot
 
 import (
+	"strings"
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/jsonuri"
@@ -8,32 +9,14 @@ import (
 
 // escaper writes text that comes in pieces as the content of a JSON string. A UTF-8 sequence that a piece ends within waits
 // for the next one; what is not UTF-8 becomes U+FFFD.
-type escaper struct {
-	carry [utf8.UTFMax]byte
-	n     int // bytes of carry
-}
+type escaper struct{ cut string }
 
 // append appends text in its escaped form to dst.
 func (e *escaper) append(dst []byte, text string) []byte {
-	for e.n > 0 && len(text) > 0 { // the rest of a sequence that was cut
-		e.carry[e.n] = text[0]
-		if !utf8.RuneStart(text[0]) && !utf8.FullRune(e.carry[:e.n+1]) {
-			e.n++
-			text = text[1:]
-			continue
-		}
-		r, size := utf8.DecodeRune(e.carry[:e.n+1])
-		if r == utf8.RuneError && size <= 1 {
-			dst = e.close(dst)
-			break // text[0] is looked at again
-		}
-		dst = append(dst, e.carry[:e.n+1]...)
-		e.n = 0
-		text = text[1:]
-	}
-	whole := len(text) - cutOff(text)
-	e.n += copy(e.carry[e.n:], text[whole:])
-	return jsonuri.AppendEscaped(dst, text[:whole])
+	text = e.cut + text
+	end := len(text) - cutOff(text)
+	e.cut = strings.Clone(text[end:]) // nothing where it is empty
+	return jsonuri.AppendEscaped(dst, text[:end])
 }
 
 // cutOff counts the bytes at the end of text that are the beginning of a UTF-8 sequence.
@@ -51,8 +34,7 @@ func cutOff(text string) int {
 
 // close ends the text: a sequence that was cut off is replaced.
 func (e *escaper) close(dst []byte) []byte {
-	for ; e.n > 0; e.n-- { // one for each byte, as everywhere else
-		dst = append(dst, "\uFFFD"...)
-	}
+	dst = jsonuri.AppendEscaped(dst, e.cut)
+	e.cut = ""
 	return dst
 }

@@ -1,6 +1,7 @@
 package bot
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,13 +28,11 @@ const (
 )
 
 // run is the goroutine of a bot.
-func (b *ChatBot) run(ctx context.Context, cancel context.CancelCauseFunc, m Message) {
+func (b *ChatBot) run(ctx context.Context, m Message) {
 	ctx = b.trace(ctx)
 	var i *inference
 	err := b.guard(func() (err error) {
-		if i, err = b.rounds(ctx, cancel, m); b.config.OnInvalid.retries() {
-			i, err = b.retry(i, m, err)
-		}
+		i, err = b.ask(ctx, m)
 		return i.end(err)
 	})
 	if err == nil {
@@ -42,6 +41,77 @@ func (b *ChatBot) run(ctx context.Context, cancel context.CancelCauseFunc, m Mes
 	b.thoughts = b.thoughts || i != nil && i.out.thoughts
 	b.endTrace(err)
 	b.end(err)
+}
+
+// ask asks the model until an answer stays: again with what came of the tools that it calls, and once more where the answer does not fit.
+// It returns the inference whose answer is the bot's.
+func (b *ChatBot) ask(ctx context.Context, m Message) (*inference, error) {
+	i := b.infer(nil)
+	var failure error
+	for round := 1; ; round++ {
+		i.offer(round)
+		failure = i.run(ctx, m, failure)
+		if failure == nil && i.waiting {
+			i, failure = i.useTools(ctx)
+			continue
+		}
+		if i, failure = i.finalAnswer(failure); !i.worthRetry(failure) {
+			return i, failure
+		}
+		i, failure = i.retry(failure), nil
+	}
+}
+
+// infer makes the inference after previous, or the first one if that is nil. Text goes on where it was; every other document is a new one,
+// which replaces the one before when it begins, and not before.
+func (b *ChatBot) infer(previous *inference) *inference {
+	i := &inference{bot: b}
+	thoughts := b.thoughts
+	if previous != nil {
+		i.after, i.kept, i.retried, thoughts = previous.after, previous.kept, previous.retried, previous.out.thoughts
+		if b.config.format() == Text {
+			i.out = previous.out
+		} else if previous.out.started {
+			i.kept = previous
+		}
+	}
+	if i.out == nil {
+		i.out = newOutput(b)
+		i.out.begin = b.onBegin(i.out, i.kept)
+	}
+	i.out.thoughts, i.out.pause = thoughts, thoughts
+	i.calls.out = i.out
+	return i
+}
+
+// onBegin returns the function that retracts the answer that out's document replaces; nil if there is no such answer.
+func (b *ChatBot) onBegin(out *output, kept *inference) func() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	again, left := b.chats > 1, b.left
+	switch {
+	case kept != nil:
+		return func() { out.clear(kept.Value) }
+	case again && left != nil:
+		return func() { out.clear(left) }
+	case again && b.root != "", !again && b.config.Instead:
+		return out.replace
+	}
+	return nil
+}
+
+// finalAnswer returns the answer that stays: this one, with what it failed of, or the one before where this one has no document.
+func (i *inference) finalAnswer(failure error) (*inference, error) {
+	unmet := errors.Is(failure, errUnmet)
+	none := failure == nil || unmet || noDocument(failure) || i.retried
+	if i.kept == nil || i.out.started || !none || i.bot.env.Context.Err() != nil {
+		return i, failure
+	}
+	if failure != nil && (unmet || i.retried) {
+		i.bot.report(explain(failure, i.finish))
+	}
+	i.kept.retried = i.retried
+	return i.kept, nil
 }
 
 // guard calls f and makes a panic its error.
@@ -100,9 +170,9 @@ func (b *ChatBot) end(err error) {
 	}
 }
 
-// ask puts the question and returns the answer to come. It is a separate function so that what only the question needs is not on
+// open puts the question and returns the answer to come. It is a separate function so that what only the question needs is not on
 // the stack while the answer is read, for as long as that takes and for thousands of bots.
-func (i *inference) ask(ctx context.Context, m Message) (iter.Seq2[adapter.Chunk, error], error) {
+func (i *inference) open(ctx context.Context, m Message) (iter.Seq2[adapter.Chunk, error], error) {
 	b := i.bot
 	request, err := b.request(m)
 	if err != nil {
@@ -122,30 +192,21 @@ func (i *inference) ask(ctx context.Context, m Message) (iter.Seq2[adapter.Chunk
 	return model.Stream(adapter.OnRetry(ctx, b.sendRetry), request), nil
 }
 
-// infer begins an inference.
-func (b *ChatBot) infer(cancel context.CancelCauseFunc) *inference {
-	out := newOutput(b)
-	b.mu.Lock()
-	again, left := b.chats > 1, b.left
-	b.mu.Unlock()
-	switch {
-	case again && left != nil:
-		out.begin = func() { out.clear(left) }
-	case again && b.root != "", !again && b.config.Instead:
-		out.begin = out.replace
+// run asks the model, reads the answer and sends what it says. Nothing is asked where the chat has failed or ended already. What run returns
+// is not yet explained: end does that.
+func (i *inference) run(ctx context.Context, m Message, failure error) error {
+	ctx, i.cancel = context.WithCancelCause(ctx)
+	defer i.cancel(nil)
+	if failure = cmp.Or(failure, context.Cause(ctx)); failure == nil {
+		chunks, err := i.open(ctx, m)
+		if err != nil {
+			return err
+		}
+		defer func() { i.out.writes.close() }()
+		defer i.stopTimer()
+		failure = i.listen(chunks)
 	}
-	return &inference{bot: b, out: out, calls: calls{out: out}, cancel: cancel}
-}
-
-// run asks the model, reads the answer and sends what it says. What it returns is not yet explained: end does that.
-func (i *inference) run(ctx context.Context, m Message) error {
-	chunks, err := i.ask(ctx, m)
-	if err != nil {
-		return err
-	}
-	defer func() { i.out.writes.close() }()
-	defer i.stopTimer()
-	return i.complete(i.judge(ctx, i.listen(chunks)))
+	return i.complete(i.judge(ctx, failure))
 }
 
 // complete ends what was read.
@@ -217,11 +278,11 @@ func (i *inference) hold() error {
 		text.hold()
 		return i.out.failure
 	}
-	err := i.out.close()
-	if i.without = noDocument(err); i.without {
-		return nil
+	if err := i.out.close(); !noDocument(err) {
+		return err
 	}
-	return err
+	i.without = true
+	return nil
 }
 
 // end makes an answer the bot's, or says what it failed of.
@@ -255,6 +316,8 @@ type inference struct {
 	calls    calls
 	cancel   context.CancelCauseFunc
 	after    []adapter.Message // what follows the question: calls, results, what was wrong with an answer
+	kept     *inference        // the answer before that has a document
+	retried  bool              // the answer before did not fit
 	tools    []*tool.Tool      // that are offered
 	last     bool              // of the rounds with tools: it offers none
 	waiting  bool              // it has ended with calls that are to be run
@@ -369,7 +432,7 @@ func (i *inference) judge(ctx context.Context, failure error) error {
 	case i.bot.byHand.Load(), failure != nil && errors.Is(cause, errEnough):
 		return nil
 	case failure != nil && i.bot.env.Context.Err() != nil:
-		return cause // whatever the model did then
+		return cause // regardless of what the model did
 	case failure == nil && i.finish == adapter.FinishContentFilter:
 		return &Failure{Code: CodeOutputInvalid, Filtered: true, Message: "the provider's content filter stopped the answer"}
 	case failure == nil && i.finish == adapter.FinishRefusal && i.bot.config.format() != Text:
@@ -405,7 +468,7 @@ func (i *inference) conclude() {
 		b.report(i.refusal())
 	}
 	for _, v := range i.invalid {
-		if !i.Truncated || v.unchecked {
+		if !i.Truncated || v.Unchecked {
 			b.report(v.failure(b.root))
 		}
 	}

@@ -36,6 +36,7 @@ type output struct {
 	thoughts bool     // any reasoning
 	pause    bool     // between this reasoning and that before
 	held     bool     // listeners get values only when it is certain that the document stays
+	started  bool     // the document has begun
 	begin    func()   // called when the document begins; may be nil
 	buf      []byte   // of the chunk, escaped
 
@@ -108,9 +109,7 @@ func (o *output) delta(d jsonuri.Delta) {
 	if o.preamble && !(len(d.URI) == len(o.root) && string(d.Value) == "{}") {
 		o.addMember(d.URI)
 	}
-	if !o.wrote && o.begin != nil {
-		o.begin()
-	}
+	o.start()
 	if member := o.bot.config.Member; member != nil {
 		if uri := o.memberOf(d.URI); !o.wrote || !bytes.Equal(uri, o.member) {
 			o.member = append(o.member[:0], uri...)
@@ -131,6 +130,14 @@ func (o *output) delta(d jsonuri.Delta) {
 		}
 		o.collected, o.isText = append(o.collected, d.Value...), appends
 	}
+}
+
+// start retracts what the document replaces, when it begins.
+func (o *output) start() {
+	if !o.started && o.begin != nil {
+		o.begin()
+	}
+	o.started = true
 }
 
 func (o *output) done(uri []byte) {

@@ -26,9 +26,7 @@ func (r *jsonReader) close() error {
 	if err := r.parser.Close(); err != nil {
 		return err
 	}
-	if !r.wrote && r.begin != nil { // an empty object without a root
-		r.begin()
-	}
+	r.start() // of an empty object without a root, there was no delta
 	return nil
 }
 

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
-
-	"github.com/lingserve/lingserve/jsonuri"
 )
 
 // restart makes thoughts of the text that has come so far: see [adapter.Chunk.Restart]. A document that was found in them is taken back when the
@@ -23,8 +21,8 @@ func (i *inference) restart() error {
 	_ = old.reader.close() // sends what it holds back; how that ends does not matter
 	old.writes.close()
 	out.failure, out.thoughts, out.pause, out.begin = old.failure, old.thoughts, old.thoughts, old.begin
-	if old.wrote {
-		out.begin = func() { out.retract(old.begun) }
+	if old.started {
+		out.begin = func() { out.retract(old.begun, func(json.RawMessage) bool { return true }) }
 	}
 	i.out, i.calls.out = out, out
 	return out.reader.write("</think>") // counts as a repair
@@ -71,29 +69,4 @@ func (o *output) memberOf(uri []byte) []byte {
 		end++
 	}
 	return uri[:min(end, len(uri))]
-}
-
-// retract takes back what was written of a document: all that is at the root if no other bot writes there, or else the members.
-func (o *output) retract(members [][]byte) {
-	b := o.bot
-	switch {
-	case b.env.Alone == nil:
-		o.empty(o.here())
-	case !b.env.Alone(b, func(here json.RawMessage) bool {
-		o.empty(here)
-		return true
-	}):
-		o.reset(o.here(), members...)
-	}
-}
-
-// here returns what the run's document has at the root.
-func (o *output) here() json.RawMessage {
-	document, _ := o.bot.env.Tube.Snapshot(true)
-	var all jsonuri.Document
-	if all.Set(nil, document) != nil {
-		return nil // cannot be: it is what a document has written
-	}
-	here, _ := all.Get(o.bot.root)
-	return here
 }

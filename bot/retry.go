@@ -3,10 +3,11 @@ package bot
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -58,52 +59,24 @@ const (
 
 var errUnmet = errors.New("bot: the model waits for tools")
 
-// retry asks once more where the first answer, or its failure, makes that worth while, and returns the answer that stays.
-func (b *ChatBot) retry(first *inference, m Message, failure error) (*inference, error) {
-	missing := errors.Is(failure, jsonuri.ErrNoDocument) || errors.Is(failure, errUnmet)
-	misfit := failure == nil && !first.fits()
-	if b.config.format() != JSON || b.byHand.Load() || !missing && !misfit {
-		return first, failure
-	}
-	b.report(first.rejection(failure))
-	if first.out.thoughts { // the second answer's thoughts go on behind those of the first
-		first.out.send(tube.Event{Kind: tube.Append, URI: first.out.thought, Value: []byte(`\n\n`)})
-	}
-	ctx, cancel := b.renew()
-	defer cancel(nil)
-	second := b.infer(cancel)
-	second.after = append(first.after, first.correction(missing)...)
-	begun := false
-	replace := second.out.begin
-	second.out.begin = func() {
-		begun = true
-		switch {
-		case !missing:
-			second.out.clear(first.Value)
-		case replace != nil:
-			replace()
-		}
-	}
-	err := second.run(ctx, m)
-	if begun || missing || b.env.Context.Err() != nil {
-		return second, err
-	}
-	if err != nil {
-		b.report(explain(err, second.finish))
-	}
-	return first, nil
+// worthRetry reports whether the model is asked once more because of this answer, or its failure.
+func (i *inference) worthRetry(failure error) bool {
+	c := &i.bot.config
+	return !i.retried && c.OnInvalid.retries() && c.format() == JSON && !i.bot.byHand.Load() && (missing(failure) || failure == nil && !i.fits())
 }
 
-// renew gives the next inference a new context, since that of the last one may be canceled.
-func (b *ChatBot) renew() (context.Context, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(b.traced(b.env.Context))
-	b.mu.Lock()
-	b.cancel = cancel
-	b.mu.Unlock()
-	if b.byHand.Load() { // Finish may have come between the two
-		cancel(errFinished)
-	}
-	return ctx, cancel
+// missing reports whether an answer failed because it has no document.
+func missing(failure error) bool {
+	return errors.Is(failure, jsonuri.ErrNoDocument) || errors.Is(failure, errUnmet)
+}
+
+// retry makes the inference that asks once more.
+func (i *inference) retry(failure error) *inference {
+	i.bot.report(i.rejection(failure))
+	second := i.bot.infer(i)
+	second.after = append(i.after, i.correction(missing(failure))...)
+	second.retried = true
+	return second
 }
 
 // rejection says why the model is asked again.
@@ -123,7 +96,7 @@ func (i *inference) misfit() *Failure {
 	if len(i.invalid) > 1 {
 		found := make([]string, len(i.invalid))
 		for k, v := range i.invalid {
-			found[k] = fmt.Sprintf("%s: %s", cmp.Or(Pointer(i.bot.root)+schema.Pointer(v.at), "the whole document"), v.message)
+			found[k] = fmt.Sprintf("%s: %s", cmp.Or(Pointer(i.bot.root)+schema.Pointer(v.At), "the whole document"), v.Message)
 		}
 		f.Message = misfitMessage + strings.Join(found, "; ")
 		if len(found) == maxViolations {
@@ -137,7 +110,7 @@ func (i *inference) misfit() *Failure {
 }
 
 // fits says whether the answer fits its schema, as far as that is known.
-func (i *inference) fits() bool { return len(i.invalid) == 0 || i.invalid[0].unchecked }
+func (i *inference) fits() bool { return len(i.invalid) == 0 || i.invalid[0].Unchecked }
 
 // correction is what follows the question when it is put again: the answer, and what is wrong with it.
 func (i *inference) correction(missing bool) []adapter.Message {
@@ -163,7 +136,7 @@ func (i *inference) correction(missing bool) []adapter.Message {
 	default:
 		ask.WriteString("Your document does not fit its JSON Schema:\n")
 		for _, v := range i.invalid {
-			fmt.Fprintf(&ask, "- %s: %s\n", v.place(), v.message)
+			fmt.Fprintf(&ask, "- %s: %s\n", v.place(), v.Message)
 		}
 		if len(i.invalid) == maxViolations {
 			ask.WriteString("- there may be more\n")
@@ -180,22 +153,51 @@ func (i *inference) correction(missing bool) []adapter.Message {
 	return append(messages, adapter.Message{Role: adapter.User, Content: ask.String()})
 }
 
-// clear makes room for a second answer: it takes back what the first one, which is value, has written.
+// clear takes back an earlier answer, which is value.
 func (o *output) clear(value json.RawMessage) {
-	b := o.bot
-	switch {
-	case b.env.Alone == nil, value[0] != '{':
+	if value[0] != '{' {
 		o.empty(value)
-	case !b.env.Alone(b, func(here json.RawMessage) bool {
-		var own jsonuri.Document
-		same := own.Set(nil, value) == nil && bytes.Equal(here, own.AppendJSON(nil))
-		if same {
-			o.empty(value)
-		}
-		return same
-	}):
-		o.reset(value, o.members(value)...)
+		return
 	}
+	var object map[string]json.RawMessage
+	_ = json.Unmarshal(value, &object) // it was parsed before
+	var members [][]byte
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		members = append(members, []byte(jsonuri.Join(o.bot.root, jsonuri.Format(name))))
+	}
+	o.retract(members, func(here json.RawMessage) bool {
+		var own jsonuri.Document
+		return own.Set(nil, value) == nil && bytes.Equal(here, own.AppendJSON(nil))
+	})
+}
+
+// replace takes back what is at the root, unless another bot writes there: another bot's answer, or the bot's last one.
+func (o *output) replace() { o.retract(nil, func(json.RawMessage) bool { return true }) }
+
+// retract takes back what was written: all that is at the root if no other bot writes there and it is as own says, or else the members.
+func (o *output) retract(members [][]byte, own func(here json.RawMessage) bool) {
+	empty := func(here json.RawMessage) bool {
+		if len(here) > 0 && !own(here) {
+			return false
+		}
+		if len(here) > 0 {
+			o.empty(here)
+		}
+		return true
+	}
+	alone := o.bot.env.Alone
+	if alone == nil && !empty(o.here()) || alone != nil && !alone(o.bot, empty) {
+		o.reset(o.here(), members...)
+	}
+}
+
+// here returns what the run's document has at the root.
+func (o *output) here() json.RawMessage {
+	document, _ := o.bot.env.Tube.Snapshot(true)
+	var all jsonuri.Document
+	_ = all.Set(nil, document) // a document of ours
+	here, _ := all.Get(o.bot.root)
+	return here
 }
 
 // empty takes back all that is at the root, which is value.
@@ -204,48 +206,6 @@ func (o *output) empty(value json.RawMessage) {
 	if len(o.root) == 0 {
 		o.send(tube.Event{Kind: tube.Set, URI: o.root, Value: []byte("{}")})
 	}
-}
-
-// replace makes room for an answer in place of another bot's, or of the bot's last one: it takes back what is at the root, unless
-// another bot writes there.
-func (o *output) replace() {
-	if b := o.bot; b.env.Alone != nil {
-		b.env.Alone(b, func(here json.RawMessage) bool {
-			if len(here) > 0 {
-				o.empty(here)
-			}
-			return true
-		})
-	}
-}
-
-// members are the uris of an object's members.
-func (o *output) members(value json.RawMessage) (uris [][]byte) {
-	p := jsonuri.NewParser(jsonuri.Handler{Done: func(uri []byte) {
-		rest := uri[len(o.root):]
-		if len(o.root) > 0 && len(rest) > 0 {
-			rest = rest[1:]
-		}
-		if len(rest) > 0 && depth(rest) == 1 {
-			uris = append(uris, bytes.Clone(uri))
-		}
-	}}, replay(o.bot.root, value))
-	_, _ = p.Write(value) // it was parsed before
-	return uris
-}
-
-// depth counts the segments of a uri that is not empty.
-func depth(uri []byte) int {
-	n := 1
-	for i := 0; i < len(uri); i++ {
-		switch uri[i] {
-		case '\\':
-			i++
-		case '/':
-			n++
-		}
-	}
-	return n
 }
 
 // reset sets uris to null. Where clients do not see one of them, but may see strings below, these would go on growing: so they are

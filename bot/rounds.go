@@ -3,7 +3,6 @@ package bot
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -21,76 +20,28 @@ const (
 	maxEchoResult = 64 << 10
 )
 
-// rounds asks the model, runs the tools that it calls, and asks again with what came of them, until it calls none. What it returns is
-// the inference whose answer is the bot's.
-func (b *ChatBot) rounds(ctx context.Context, cancel context.CancelCauseFunc, m Message) (*inference, error) {
-	i := b.infer(cancel)
-	i.out.thoughts, i.out.pause = b.thoughts, b.thoughts
-	if b.config.Tools != nil {
-		return b.toolRounds(ctx, i, cancel, m)
+// offer gives the inference the tools, except in the last round, and behind an answer that did not fit.
+func (i *inference) offer(round int) {
+	c := &i.bot.config
+	if c.Tools == nil || i.retried {
+		return
 	}
-	return i, i.run(ctx, m)
+	if i.last = round >= cmp.Or(max(c.ToolRounds, 0), defaultRounds); !i.last {
+		i.tools = c.Tools.Tools()
+	}
 }
 
-// toolRounds is rounds for a bot with tools, beginning with the inference i. It is a separate function because it takes much of the stack.
-func (b *ChatBot) toolRounds(ctx context.Context, i *inference, cancel context.CancelCauseFunc, m Message) (*inference, error) {
-	most := cmp.Or(max(b.config.ToolRounds, 0), defaultRounds)
-	var kept *inference // of those before i, the last that has a document
-	for round := 1; ; round++ {
-		if i.last = round >= most; !i.last {
-			i.tools = b.config.Tools.Tools()
-		}
-		err := i.run(ctx, m)
-		if err != nil || !i.waiting {
-			return i.or(kept, err)
-		}
-		if b.config.format() != Text && !i.without {
-			kept = i
-		}
-		var cancel context.CancelCauseFunc
-		ctx, cancel = b.renew()
-		defer cancel(nil)
-		results, err := i.answer(ctx)
-		i = i.next(cancel, kept, results)
-		if err == nil && ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		if err != nil { // the model is not asked any more
-			return i.or(kept, i.complete(i.judge(ctx, err)))
-		}
-	}
+// useTools runs the tools that the answer calls, and makes the inference that tells the model what came of them.
+func (i *inference) useTools(ctx context.Context) (next *inference, failure error) {
+	results, failure := i.answer(ctx)
+	next = i.bot.infer(i)
+	next.after = append(i.after, results...)
+	return next, failure
 }
 
 // waits says whether the answer ends with calls that are to be run.
 func (i *inference) waits() bool {
 	return len(i.tools) > 0 && i.finish == adapter.FinishToolCalls && !i.bot.byHand.Load() && len(i.calls.pending()) > 0
-}
-
-// next begins the inference after this one. Text goes on where it was; every other document is a new one, which replaces
-// the one before when it begins, and not before.
-func (i *inference) next(cancel context.CancelCauseFunc, kept *inference, results []adapter.Message) *inference {
-	next := i.bot.infer(cancel)
-	next.after = append(i.after, results...)
-	if i.bot.config.format() == Text {
-		next.out, next.calls.out = i.out, i.out
-	}
-	next.out.thoughts, next.out.pause = i.out.thoughts, i.out.thoughts
-	if kept != nil {
-		next.out.begin = func() { next.out.clear(kept.Value) }
-	}
-	return next
-}
-
-// or returns the inference, with what it failed of, or the one before that has a document where this one has none.
-func (i *inference) or(kept *inference, failure error) (*inference, error) {
-	unmet := errors.Is(failure, errUnmet)
-	if kept == nil || failure == nil && !i.without || failure != nil && !unmet && !noDocument(failure) {
-		return i, failure
-	}
-	if unmet {
-		i.bot.report(failure)
-	}
-	return kept, nil
 }
 
 // answer runs the calls of an answer and returns what the model gets of them: its own message, then a result for each.
@@ -180,12 +131,10 @@ func (c *calls) sendResult(call *call, r tool.Result) bool {
 	if !c.out.admit(string(value)) {
 		return false
 	}
-	if value[0] != '"' {
-		c.out.send(tube.Event{Kind: tube.Set, URI: uri, Value: value})
-		return c.out.failure == nil
+	if value[0] == '"' {
+		value = quote(r.Text())
 	}
-	var e escaper
-	c.out.send(tube.Event{Kind: tube.Append, URI: uri, Value: e.close(e.append(nil, r.Text()))})
+	c.out.send(tube.Event{Kind: tube.Set, URI: uri, Value: value})
 	return c.out.failure == nil
 }
 

@@ -1,29 +1,24 @@
 package bot
 
 import (
+	"cmp"
 	"encoding/json"
-	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/lingserve/lingserve/internal/schema"
 )
 
-// schemas are compiled once. A program has few of them; if there come more than are kept, all are compiled anew.
-var schemas struct {
-	sync.Mutex
-	compiled map[string]compiledSchema
-	bytes    int // of their texts
-}
+// schemas are compiled once. A program has few of them; large ones, of which what is made takes several times as much, are not stored.
+var schemas, _ = lru.New[string, compiledSchema](64)
+
+const maxSchema = 64 << 10
 
 // compiledSchema is a schema without the regular expressions that do not compile here.
 type compiledSchema struct {
 	*schema.Schema
 	unchecked []string // what is wrong with those
 }
-
-const (
-	maxSchemas     = 256
-	maxSchemaBytes = 4 << 20 // what is made of a text takes several times as much
-)
 
 // CheckSchema says what is wrong with a JSON Schema, if anything.
 func CheckSchema(text json.RawMessage) error {
@@ -39,39 +34,26 @@ func CheckForeignSchema(text json.RawMessage) error {
 }
 
 func compileSchema(text json.RawMessage) (compiledSchema, error) {
-	schemas.Lock()
-	defer schemas.Unlock()
-	if s, ok := schemas.compiled[string(text)]; ok {
+	if s, ok := schemas.Get(string(text)); ok {
 		return s, nil
 	}
 	s, unchecked, err := schema.CompileForeign(text)
-	if err != nil {
-		return compiledSchema{}, err
+	made := compiledSchema{s, unchecked}
+	if err == nil && len(text) <= maxSchema {
+		schemas.Add(string(text), made)
 	}
-	if schemas.compiled == nil || len(schemas.compiled) >= maxSchemas || schemas.bytes+len(text) > maxSchemaBytes {
-		schemas.compiled, schemas.bytes = map[string]compiledSchema{}, 0
-	}
-	schemas.compiled[string(text)] = compiledSchema{s, unchecked}
-	schemas.bytes += len(text)
-	return schemas.compiled[string(text)], nil
+	return made, err
 }
 
 // maxViolations is how many misfits of one document are reported. More would not help the reader.
 const maxViolations = 16
 
-// violation is a place where a document does not fit its schema.
-type violation struct {
-	at        []string // keys and indices from the document's root
-	message   string
-	unchecked bool // it is not known whether the document fits
-}
+// violation is a place where a document does not fit its schema, or where that is not known.
+type violation schema.Misfit
 
 // place is the place of the violation, in the words for a model.
 func (v violation) place() string {
-	if len(v.at) == 0 {
-		return "the whole document"
-	}
-	return schema.Pointer(v.at)
+	return cmp.Or(schema.Pointer(v.At), "the whole document")
 }
 
 const misfitMessage = "the output does not match its schema: "
@@ -79,24 +61,24 @@ const misfitMessage = "the output does not match its schema: "
 // failure is the violation as an error of the run's document.
 func (v violation) failure(root string) *Failure {
 	what := misfitMessage
-	if v.unchecked {
+	if v.Unchecked {
 		what = "the output was not checked against its schema: "
 	}
-	return &Failure{Code: CodeOutputInvalid, Message: what + v.message, Pointer: Pointer(root) + schema.Pointer(v.at)}
+	return &Failure{Code: CodeOutputInvalid, Message: what + v.Message, Pointer: Pointer(root) + schema.Pointer(v.At)}
 }
 
 // validate holds a document to a schema and returns the first violations, and behind them what was not checked.
 func validate(text, value json.RawMessage) []violation {
 	s, err := compileSchema(text)
 	if err != nil {
-		return []violation{{message: err.Error(), unchecked: true}}
+		return []violation{{Message: err.Error(), Unchecked: true}}
 	}
 	var found []violation
 	for _, m := range s.CheckText(value, maxViolations) {
-		found = append(found, violation{m.At, m.Message, m.Unchecked})
+		found = append(found, violation(m))
 	}
 	for _, message := range s.unchecked {
-		found = append(found, violation{message: message, unchecked: true})
+		found = append(found, violation{Message: message, Unchecked: true})
 	}
 	return found
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/rawjson"
@@ -177,13 +178,17 @@ func (c *calls) result(r *adapter.ToolResult) error {
 		c.out.bot.report(&Failure{Code: adapter.CodeUnavailable, Message: "a tool of the model's server failed" + named(call)})
 		return c.out.failure
 	}
-	if text := strings.TrimSpace(r.Content); text != "" && (text[0] == '{' || text[0] == '[') && isJSON([]byte(text)) {
-		c.out.send(tube.Event{Kind: tube.Set, URI: uri, Value: []byte(text)})
-		return c.out.failure
+	value := []byte(strings.TrimSpace(r.Content))
+	if len(value) == 0 || value[0] != '{' && value[0] != '[' || !isJSON(value) {
+		value = quote(r.Content)
 	}
-	var e escaper
-	c.out.send(tube.Event{Kind: tube.Append, URI: uri, Value: e.close(e.append(nil, r.Content))})
+	c.out.send(tube.Event{Kind: tube.Set, URI: uri, Value: value})
 	return c.out.failure
+}
+
+// quote makes a JSON string of text.
+func quote(text string) []byte {
+	return append(jsonuri.AppendEscaped([]byte{'"'}, text), '"')
 }
 
 // answered finds the call that a result belongs to: by its id where it has one.
@@ -198,14 +203,8 @@ func (c *calls) answered(r *adapter.ToolResult) *call {
 	return c.find(r.Index, r.ID)
 }
 
-// isJSON says whether text is JSON that a document takes.
-func isJSON(text []byte) bool {
-	p := jsonuri.NewParser(jsonuri.Handler{}, nil)
-	if _, err := p.Write(text); err != nil {
-		return false
-	}
-	return p.Close() == nil
-}
+// isJSON reports whether text is JSON that can be sent.
+func isJSON(text []byte) bool { return utf8.Valid(text) && json.Valid(text) }
 
 // named says which tools are meant, as far as a message has room.
 func named(list ...*call) string {

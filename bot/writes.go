@@ -6,15 +6,15 @@ import (
 )
 
 // writes knows which strings and arrays a bot has open. Deltas come in document order, so these are the arrays on the way
-// to the last delta and the string that it appended to: one path, and where on it arrays end.
+// to the last delta and the string that it appended to: one path, and where on it they end.
 type writes struct {
 	bot       *ChatBot
 	observer  WriteObserver
 	contested *atomic.Bool
-	published bool
+	published bool // the observer knows what is open
 	path      []byte
-	arrays    []int // lengths of the parts of path that are open arrays
-	text      bool  // path is an open string
+	open      []int // lengths of the parts of path that are open
+	text      bool  // the last of them is a string
 }
 
 // delta notes a delta at uri.
@@ -22,58 +22,35 @@ func (w *writes) delta(uri []byte, appends, array bool) {
 	if w.observer == nil {
 		return
 	}
-	if appends && w.text && bytes.Equal(uri, w.path) {
-		if !w.published && w.contested.Load() {
-			w.publish()
+	if !appends || !w.text || !bytes.Equal(uri, w.path) {
+		w.leave(uri)
+		w.path = append(w.path[:0], uri...)
+		if appends || array {
+			w.open, w.text = append(w.open, len(uri)), appends
+			if w.published {
+				w.observer.Open(w.bot, uri)
+			}
 		}
-		return
 	}
-	w.leave(uri)
-	w.path = append(w.path[:0], uri...)
-	switch {
-	case appends:
-		w.text = true
-	case array:
-		w.arrays = append(w.arrays, len(uri))
-	}
-	switch {
-	case !w.published:
-		if w.contested.Load() {
-			w.publish()
+	if !w.published && w.contested.Load() { // another bot may write there
+		w.published = true
+		for _, end := range w.open {
+			w.observer.Open(w.bot, w.path[:end])
 		}
-	case appends, array:
-		w.observer.Open(w.bot, w.path)
 	}
 }
 
 // leave closes what uri is not inside of.
 func (w *writes) leave(uri []byte) {
-	if w.text {
-		w.text = false
-		if w.published {
-			w.observer.Close(w.bot, w.path)
-		}
-	}
-	for n := len(w.arrays); n > 0; n-- {
-		end := w.arrays[n-1]
-		if len(uri) > end && (end == 0 || uri[end] == '/') && bytes.Equal(uri[:end], w.path[:end]) {
+	for n := len(w.open); n > 0; n-- {
+		end := w.open[n-1]
+		if !w.text && len(uri) > end && (end == 0 || uri[end] == '/') && bytes.Equal(uri[:end], w.path[:end]) {
 			return
 		}
-		w.arrays = w.arrays[:n-1]
+		w.open, w.text = w.open[:n-1], false
 		if w.published {
 			w.observer.Close(w.bot, w.path[:end])
 		}
-	}
-}
-
-// publish tells the observer what is open, once another bot may write there.
-func (w *writes) publish() {
-	w.published = true
-	for _, end := range w.arrays {
-		w.observer.Open(w.bot, w.path[:end])
-	}
-	if w.text {
-		w.observer.Open(w.bot, w.path)
 	}
 }
 

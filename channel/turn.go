@@ -97,19 +97,6 @@ type HistoryHint struct {
 	LoadMedia    func(context.Context) ([]MediaFact, error)
 }
 
-// Parts returns the platform's messages of an input, in order: several where it was merged.
-func Parts[Message any](in *Input) (list []Message) {
-	for _, p := range in.Parts {
-		if m, ok := p.Raw.(Message); ok {
-			list = append(list, m)
-		}
-	}
-	if m, ok := in.Raw.(Message); ok && len(list) == 0 {
-		list = append(list, m)
-	}
-	return list
-}
-
 // LetsIn says whether the gates let a message in.
 func LetsIn(f *Facts) bool {
 	a := Evaluate(*f).Admission.Kind

@@ -39,9 +39,8 @@ const (
 	windowEntries = 50
 	windowBytes   = 48 << 10
 	windowBody    = 44 << 10 // bytes of one text
-	windowName    = 1 << 10  // bytes of a sender and of an id
 	windowMedia   = 4        // of an entry
-	entryCost     = 64       // bytes of an entry in addition to its texts
+	entryCost     = 64       // bytes of an entry, and of each of its media, in addition to its texts
 )
 
 // NewWindow returns a window on a store. With nil, the store is memory.
@@ -80,20 +79,16 @@ type Recording struct {
 
 // body returns the first text of the message that is not blank, or a placeholder for its media; "" if there is nothing to store.
 func (r *Recording) body() string {
-	texts := []string{r.Message.BodyForAgent, r.Message.Body, r.Message.RawBody}
-	if r.Input != nil {
-		texts = append(texts, r.Input.TextForAgent, r.Input.RawText)
-	}
-	texts = append(texts, placeholder(r.Media))
-	if r.LoadMedia != nil || r.Input != nil && r.Input.HasMedia {
+	in := cmp.Or(r.Input, &Input{})
+	texts := []string{r.Message.BodyForAgent, r.Message.Body, r.Message.RawBody, in.TextForAgent, in.RawText, placeholder(r.Media)}
+	if r.LoadMedia != nil || in.HasMedia {
 		texts = append(texts, anyMedia)
 	}
-	for _, text := range texts {
-		if strings.TrimSpace(text) != "" {
-			return text
-		}
+	i := slices.IndexFunc(texts, func(text string) bool { return strings.TrimSpace(text) != "" })
+	if i < 0 {
+		return ""
 	}
-	return ""
+	return texts[i]
 }
 
 // placeholder returns the text of a message that has only media, such as "[image]".
@@ -124,9 +119,9 @@ func (w *Window) Record(ctx context.Context, r Recording) error {
 	now := time.Now()
 	e := HistoryEntry{
 		Sender:    cmp.Or(r.Message.SenderLabel, r.Message.EnvelopeFrom, r.Sender.DisplayLabel, r.Sender.Name, r.Sender.ID),
-		Body:      body,
+		Body:      firstBytes(body, windowBody),
 		Time:      r.Time,
-		MessageID: firstBytes(r.MessageID, windowName),
+		MessageID: r.MessageID,
 	}
 	if e.Time.IsZero() {
 		e.Time = now
@@ -141,33 +136,23 @@ func (w *Window) Record(ctx context.Context, r Recording) error {
 		if n := len(entries); n > 0 { // the clock of another process may be ahead
 			e.Seq = max(e.Seq, entries[n-1].Seq+1)
 		}
-		return bound(append(entries, shorten(e)), limit)
+		return bound(append(entries, e), limit)
 	})
 	if known {
 		return nil
 	}
 	media, err := r.Media, error(nil)
 	if r.LoadMedia != nil {
+		loading, cancel := context.WithTimeout(ctx, LoaderTimeout)
+		defer cancel()
 		var loaded []MediaFact
-		loaded, err = loadSafely(ctx, r.LoadMedia)
+		loaded, err = r.LoadMedia(loading)
 		media = append(slices.Clip(media), loaded...)
 	}
 	if len(media) == 0 || !r.shouldRecord() {
 		return err
 	}
 	return errors.Join(err, w.attach(ctx, r, e.Seq, media))
-}
-
-// loadSafely calls a loader of media. A panic is an error.
-func loadSafely(ctx context.Context, load func(context.Context) ([]MediaFact, error)) (media []MediaFact, err error) {
-	ctx, cancel := context.WithTimeout(ctx, LoaderTimeout)
-	defer cancel()
-	defer func() {
-		if p := recover(); p != nil {
-			err = &PanicError{Value: p}
-		}
-	}()
-	return load(ctx)
 }
 
 // attach adds media to an entry that still waits.
@@ -211,12 +196,6 @@ func (w *Window) checkMedia(r Recording, media []MediaFact) (good []MediaFact, e
 	return good, err
 }
 
-// shorten shortens the texts of an entry so that it fits a window.
-func shorten(e HistoryEntry) HistoryEntry {
-	e.Sender, e.Body = firstBytes(e.Sender, windowName), firstBytes(e.Body, windowBody)
-	return e
-}
-
 // firstBytes returns the characters in the first n bytes.
 func firstBytes(s string, n int) string {
 	if len(s) <= n {
@@ -240,11 +219,7 @@ func bound(entries []HistoryEntry, limit int) []HistoryEntry {
 }
 
 func (e *HistoryEntry) bytes() int {
-	n := entryCost + len(e.Sender) + len(e.Body) + len(e.MessageID)
-	for _, m := range e.Media {
-		n += entryCost + len(m.Path) + len(m.ContentType) + len(m.MessageID)
-	}
-	return n
+	return len(e.Sender) + len(e.Body) + len(e.MessageID) + entryCost*(1+len(e.Media))
 }
 
 // recorded returns when an entry was stored. Its Time is from the platform's clock, which may be wrong.
@@ -291,7 +266,7 @@ func (w *Window) Edit(ctx context.Context, k WindowKey, messageID, body string) 
 		if entries[i].Body == "" {
 			return slices.Delete(entries, i, i+1)
 		}
-		entries[i] = shorten(entries[i])
+		entries[i].Body = firstBytes(entries[i].Body, windowBody)
 		return bound(entries, windowEntries)
 	})
 }

@@ -193,9 +193,6 @@ func TestMediaAreAttachedWhereTheTextStillWaits(t *testing.T) { // CH-93, CH-94
 			r.Media = []channel.MediaFact{image("1.png")}
 			r.LoadMedia = func(context.Context) ([]channel.MediaFact, error) { return nil, errors.New("failed") }
 		}, "text", "1.png", true},
-		"a loader that panics": {func(_ *channel.Window, r *channel.Recording) {
-			r.LoadMedia = func(context.Context) ([]channel.MediaFact, error) { panic("oh") }
-		}, "text", "", true},
 		"images, local, good, four": {func(_ *channel.Window, r *channel.Recording) {
 			r.Media = []channel.MediaFact{
 				{Kind: channel.MediaVideo, Path: "v.png"},

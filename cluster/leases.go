@@ -2,13 +2,11 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/lingserve/lingserve/internal/backoff"
-	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -25,40 +23,33 @@ type LeaseStore interface {
 const (
 	firstPause, maxPause = 20 * time.Millisecond, time.Second // between attempts; each is shortened by up to half at random
 
-	freeTimeout = 2 * time.Second // of one attempt to free a lease
-	maxFrees    = 300             // attempts, in about 4 minutes
+	freeTimeout = 2 * time.Second // of the attempt to free a lease
 )
 
 // Leases keep several replicas, and several callers in one replica, from doing the same thing at once.
 //
 // A lease is good as long as its replica is alive. A replica that was stopped and goes on learns with its next heartbeat which leases it has
-// lost. What must never happen twice needs a check in the database as well. Callers of one replica get a lease in the order of their calls.
+// lost. What must never happen twice needs a check in the database as well.
 type Leases struct {
 	c      *Cluster
 	prefix string
 	store  LeaseStore
 
-	mu     sync.Mutex // guards the following fields, and those of all slots
-	slots  map[string]*slot
-	checks int // calls of check
-}
-
-// slot is a lease that callers of this replica have or want.
-type slot struct {
-	name    string
-	turn    chan struct{} // full while a caller has the slot; the others wait in line to send
-	users   int           // callers that have the slot or wait for it
-	freeing bool          // the caller that has the slot frees the lease
-	held    bool          // this replica has the lease, as far as it knows
-	lost    chan struct{} // new each time the replica gets the lease
+	mu     sync.Mutex        // guards the following fields, and freeing and held of all leases
+	users  map[string]*lease // of this replica, by name: each has the lease, tries to get it, or frees it
+	checks int               // calls of check
 }
 
 // lease implements [tape.Lease].
 type lease struct {
-	l    *Leases
-	slot *slot
-	lost chan struct{}
-	once sync.Once
+	l       *Leases
+	name    string
+	freeing bool
+	held    bool            // this replica has the lease, as far as it knows
+	lost    context.Context // ends when the lease is lost
+	lose    context.CancelFunc
+	exited  chan struct{} // closed when the next caller of this replica may try to get the lease
+	once    sync.Once
 }
 
 var _ tape.Leaser = (*Leases)(nil)
@@ -71,7 +62,7 @@ func (c *Cluster) Leases(kind string, s LeaseStore) *Leases {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.leases[kind] == nil {
-		c.leases[kind] = &Leases{c: c, prefix: kind + "/", store: s, slots: map[string]*slot{}}
+		c.leases[kind] = &Leases{c: c, prefix: kind + "/", store: s, users: map[string]*lease{}}
 	}
 	return c.leases[kind]
 }
@@ -84,145 +75,131 @@ func (l *Leases) Lease(ctx context.Context, name string, wait bool) (tape.Lease,
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(l.c.base, func() { cancel(context.Cause(l.c.base)) })()
-	s, err := l.enter(ctx, name, wait, false)
-	for pauses := backoff.New(firstPause, maxPause); err == nil; {
+	e, err := l.enter(ctx, name, wait, false)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.acquire(ctx, wait); err != nil {
+		l.exit(e)
+		return nil, err
+	}
+	return e, nil
+}
+
+// enter waits until no other caller of this replica uses the lease. Without wait, it waits only for one that frees the lease.
+func (l *Leases) enter(ctx context.Context, name string, wait, freeing bool) (*lease, error) {
+	for ctx.Err() == nil {
 		l.mu.Lock()
-		held, lost, checks := s.held, s.lost, l.checks
-		l.mu.Unlock()
-		if held {
-			return &lease{l: l, slot: s, lost: lost}, nil
-		}
-		var holder string
-		holder, err = l.store.TakeLease(ctx, l.prefix+name, l.c.ID(), l.c.Alive())
-		switch {
-		case err != nil:
-			l.exit(s, true)
-			if !errors.Is(err, store.ErrAway) { // it may have been written
-				l.c.start(func() { l.free(name, maxFrees) })
-			}
-			return nil, err
-		case holder == l.c.ID():
-			l.mu.Lock()
-			if l.checks == checks { // else it may have been lost during a gap in the heartbeats
-				s.held, s.lost = true, make(chan struct{})
-			}
+		other := l.users[name]
+		if other == nil {
+			e := &lease{l: l, name: name, freeing: freeing, exited: make(chan struct{})}
+			e.lost, e.lose = context.WithCancel(context.Background())
+			l.users[name] = e
 			l.mu.Unlock()
-			continue
-		case wait:
-			err = backoff.Sleep(ctx, pauses.NextBackOff())
-		default:
-			err = tape.ErrLeased
+			return e, nil
 		}
-		if err != nil {
-			l.exit(s, true)
-		}
-	}
-	return nil, err
-}
-
-// enter waits for the callers of this replica that came earlier. Without wait, it waits only for one that frees the lease.
-func (l *Leases) enter(ctx context.Context, name string, wait, freeing bool) (*slot, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	l.mu.Lock()
-	s := l.slots[name]
-	if s == nil {
-		s = &slot{name: name, turn: make(chan struct{}, 1), freeing: freeing}
-		l.slots[name] = s
-	} else if !wait && (freeing || !s.freeing || s.users > 1) {
+		mayWait := wait || other.freeing && !freeing
 		l.mu.Unlock()
-		return nil, tape.ErrLeased
-	}
-	s.users++
-	l.mu.Unlock()
-	select {
-	case s.turn <- struct{}{}:
-		return s, nil
-	case <-ctx.Done():
-		if l.exit(s, false) {
-			l.c.start(func() { l.free(name, maxFrees) })
+		if !mayWait {
+			return nil, tape.ErrLeased
 		}
-		return nil, context.Cause(ctx)
+		select {
+		case <-other.exited:
+		case <-ctx.Done():
+		}
 	}
+	return nil, context.Cause(ctx)
 }
 
-// exit gives up a slot, or waiting for it. It reports whether this replica has the lease for no caller any more.
-func (l *Leases) exit(s *slot, hasTurn bool) (unused bool) {
+// exit lets the next caller of this replica use the lease.
+func (l *Leases) exit(e *lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if hasTurn {
-		<-s.turn
-		s.freeing = false
+	delete(l.users, e.name)
+	close(e.exited)
+}
+
+// acquire gets the lease in the database.
+func (e *lease) acquire(ctx context.Context, wait bool) error {
+	l := e.l
+	for pauses := backoff.New(firstPause, maxPause); ; {
+		l.mu.Lock()
+		checks := l.checks
+		l.mu.Unlock()
+		holder, err := l.store.TakeLease(ctx, l.prefix+e.name, l.c.ID(), l.c.Alive())
+		switch {
+		case err != nil:
+			l.c.setLeasesDue() // it may have been written
+			return err
+		case holder == l.c.ID():
+			l.mu.Lock()
+			e.held = l.checks == checks // else it may have been lost during a gap in the heartbeats
+			held := e.held
+			l.mu.Unlock()
+			if held {
+				return nil
+			}
+		case !wait:
+			return tape.ErrLeased
+		default:
+			if err := backoff.Sleep(ctx, pauses.NextBackOff()); err != nil {
+				return err
+			}
+		}
 	}
-	if s.users--; s.users > 0 {
-		return false
-	}
-	delete(l.slots, s.name)
-	unused, s.held = s.held, false
-	return unused
 }
 
 // Lost implements [tape.Lease]. It is closed when this replica learns that another one may have the lease.
-func (e *lease) Lost() <-chan struct{} { return e.lost }
+func (e *lease) Lost() <-chan struct{} { return e.lost.Done() }
 
-// Release implements [tape.Lease]. If the database is away, the lease is freed later.
+// Release implements [tape.Lease]. If the database is away, the lease is freed when it is back.
 func (e *lease) Release() {
 	e.once.Do(func() {
-		if e.l.exit(e.slot, true) && !e.l.free(e.slot.name, 1) {
-			e.l.c.start(func() { e.l.free(e.slot.name, maxFrees) })
+		e.l.mu.Lock()
+		e.freeing, e.held = true, false
+		e.l.mu.Unlock()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(e.l.c.base), freeTimeout)
+		defer cancel()
+		if e.l.store.FreeLease(ctx, e.l.prefix+e.name, e.l.c.ID()) != nil {
+			e.l.c.setLeasesDue()
 		}
+		e.l.exit(e)
 	})
 }
 
-// free frees a lease in the database. While a caller of this replica has or takes it, an attempt fails: that caller may not get it, and then does
-// not free it. If all attempts fail, the lease is free when this replica is gone or a caller of it has released the lease again.
-func (l *Leases) free(name string, attempts int) (done bool) {
-	for pauses := backoff.New(firstPause, maxPause); attempts > 0; attempts-- {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.c.base), freeTimeout)
-		s, err := l.enter(ctx, name, false, true)
-		if err == nil {
-			err = l.store.FreeLease(ctx, l.prefix+name, l.c.ID())
-			l.exit(s, true)
-		}
-		cancel()
-		if err == nil || attempts > 1 && backoff.Sleep(l.c.base, pauses.NextBackOff()) != nil {
-			return true // Sleep fails in Close, where this replica leaves
-		}
-	}
-	return false
-}
-
-// check closes Lost of the leases that are not this replica's any more. The cluster calls it after a gap in the heartbeats.
+// check closes Lost of the leases that are not this replica's any more, and frees those that no caller of this replica uses. The cluster calls it
+// after a gap in the heartbeats, and if the outcome of a call of the store is unknown.
 func (l *Leases) check(ctx context.Context) error {
-	held := map[*slot]chan struct{}{}
+	held := map[string]*lease{}
 	l.mu.Lock()
 	l.checks++
-	for _, s := range l.slots {
-		if s.held {
-			held[s] = s.lost
+	for name, e := range l.users {
+		if e.held {
+			held[name] = e
 		}
 	}
 	l.mu.Unlock()
-	if len(held) == 0 {
-		return nil
-	}
 	names, err := l.store.LeasesOf(ctx, l.c.ID())
 	if err != nil {
 		return err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	for _, name := range names {
-		if name, found := strings.CutPrefix(name, l.prefix); found {
-			delete(held, l.slots[name])
+		name, found := strings.CutPrefix(name, l.prefix)
+		if !found {
+			continue
+		}
+		if held[name] != nil {
+			delete(held, name)
+		} else if e, err := l.enter(ctx, name, false, true); err == nil { // else a caller uses it
+			err = l.store.FreeLease(ctx, l.prefix+name, l.c.ID())
+			l.exit(e)
+			if err != nil {
+				return err
+			}
 		}
 	}
-	for s, lost := range held {
-		if s.held && s.lost == lost {
-			s.held = false
-			close(lost)
-		}
+	for _, e := range held {
+		e.lose()
 	}
 	return nil
 }

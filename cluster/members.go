@@ -321,28 +321,25 @@ func (c *Cluster) exchange(ctx context.Context) (err error) {
 func (c *Cluster) checkLeases(ctx context.Context) error {
 	c.mu.Lock()
 	due, kinds := c.leasesDue, slices.Collect(maps.Values(c.leases))
+	c.leasesDue = false
 	c.mu.Unlock()
 	if !due {
 		return nil
 	}
 	for _, l := range kinds {
 		if err := l.check(ctx); err != nil {
-			return fmt.Errorf("read the leases of this replica: %w", err) // retried with the next heartbeat
+			c.setLeasesDue()
+			return fmt.Errorf("check the leases of this replica: %w", err)
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.leasesDue = false
 	return nil
 }
 
-// start runs f in a goroutine that Close waits for, unless the cluster is closed.
-func (c *Cluster) start(f func()) {
+// setLeasesDue makes the next heartbeat check the leases.
+func (c *Cluster) setLeasesDue() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.closing {
-		c.tasks.Go(f)
-	}
+	c.leasesDue = true
 }
 
 // update replaces the members by a list that was read at a time of the database's clock. It notifies the watchers of those that it declares

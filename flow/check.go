@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/bot"
-	"github.com/lingserve/lingserve/internal/edits"
 )
 
 // link finds out what starts what, and reports what cannot work: triggers that nothing fires, bots that wait for themselves
@@ -17,24 +16,24 @@ func (l *loader) link(s *spec) {
 	for i, b := range s.bots {
 		index[b.name] = i
 		names = append(names, b.name)
+		s.steps = append(s.steps, &b.step)
 	}
-	s.waiting, s.failing = make([][]int, len(s.bots)), make([][]target, len(s.bots))
-	for i, b := range s.bots {
+	for _, e := range s.events {
+		s.steps = append(s.steps, &e.step)
+	}
+	for i, st := range s.steps {
+		for _, t := range st.on {
+			l.sources(s, index, names, listener{t, i})
+		}
+	}
+	for _, b := range s.bots {
+		b.refused = b.unread
 		for _, t := range b.on {
-			l.sources(s, index, names, listener{t, target(i)})
 			b.refused = b.refused || len(t.sources) == 0
-			for _, source := range t.sources {
-				if !slices.Contains(b.sources, source) {
-					b.sources = append(b.sources, source)
-				}
-			}
+			b.sources = append(b.sources, t.sources...)
 		}
 		slices.Sort(b.sources)
-	}
-	for i, e := range s.events {
-		for _, t := range e.on {
-			l.sources(s, index, names, listener{t, target(len(s.bots) + i)})
-		}
+		b.sources = slices.Compact(b.sources)
 	}
 	if len(s.bots) == 0 || l.unclear {
 		return
@@ -60,37 +59,22 @@ func (l *loader) sources(s *spec, index map[string]int, names []string, to liste
 	for _, n := range t.names {
 		i, ok := index[n.Text]
 		if !ok {
-			l.Errorf(n, "on", "unknown bot %q%s expected one of %s", short(n.Text), edits.DidYouMean(n.Text, names, ";"), list(names))
+			l.Errorf(n, "on", "%s", notOneOf("unknown bot", n.Text, names))
 			t.bots, t.sources = nil, nil
 			return
 		}
 		t.bots = append(t.bots, i)
 	}
 	if t.names != nil {
-		t.sources = t.bots
-		if t.kind == onError {
-			s.failing[t.bots[0]] = append(s.failing[t.bots[0]], to.target)
-			return
+		if t.sources = t.bots; t.ends() {
+			s.waits = append(s.waits, to)
 		}
-		for _, i := range t.bots {
-			s.waiting[i] = append(s.waiting[i], len(s.waits))
-		}
-		s.waits = append(s.waits, to)
 		return
 	}
 	for i, b := range s.bots {
-		if !t.fits(b) {
-			continue
-		}
-		t.sources = append(t.sources, i)
-		if t.kind == onString || t.kind == onValue {
-			b.strings = append(b.strings, to)
-		}
-		if (t.kind == onObject || t.kind == onValue) && b.format == bot.JSON {
-			b.objects = append(b.objects, to)
-		}
-		if t.kind == onValue && b.format == bot.JSON {
-			b.scalars = append(b.scalars, to)
+		if t.fits(b) {
+			t.sources = append(t.sources, i)
+			b.listeners = append(b.listeners, to)
 		}
 	}
 	if len(t.sources) == 0 {
@@ -257,24 +241,23 @@ func (l *loader) cycles(s *spec) {
 	}
 }
 
-// facts are what must be true of other bots when a bot starts, or a trigger fires; indices are bots.
-type facts struct{ ended, failed, completed []bool }
+// fact is what must be true of a bot when another one starts, or a trigger fires.
+type fact uint8
 
-func newFacts(n int, value bool) facts {
-	f := facts{make([]bool, n), make([]bool, n), make([]bool, n)}
-	for i := range n {
-		f.ended[i], f.failed[i], f.completed[i] = value, value, value
-	}
-	return f
-}
+const (
+	hasEnded fact = 1 << iota
+	hasFailed
+	hasCompleted
+)
 
-// join adds what other says, or, without add, keeps only what other says too. changed is false if f stays as it was.
-func (f facts) join(other facts, add bool) (changed bool) {
-	for _, pair := range [][2][]bool{{f.ended, other.ended}, {f.failed, other.failed}, {f.completed, other.completed}} {
-		for i := range pair[0] {
-			if pair[0][i] != add && pair[1][i] == add {
-				pair[0][i], changed = add, true
-			}
+// facts are what is known of each bot.
+type facts []fact
+
+// keep removes what other does not say too. changed is false if f stays as it was.
+func (f facts) keep(other facts) (changed bool) {
+	for i := range f {
+		if both := f[i] & other[i]; both != f[i] {
+			f[i], changed = both, true
 		}
 	}
 	return changed
@@ -283,32 +266,44 @@ func (f facts) join(other facts, add bool) (changed bool) {
 // facts returns what must be true when each bot starts, and the facts of each of its triggers. Nothing is known for a bot that starts with
 // the run.
 func (s *spec) facts() (common []facts, byTrigger [][]facts) {
-	n := len(s.bots)
-	backwards := make([][]int, n)
-	common = make([]facts, n)
+	all := facts(slices.Repeat([]fact{hasEnded | hasFailed | hasCompleted}, len(s.bots)))
+	common, byTrigger = make([]facts, len(s.bots)), make([][]facts, len(s.bots))
+	backwards := make([][]int, len(s.bots))
 	for i, b := range s.bots {
 		backwards[i] = b.sources
-		common[i] = newFacts(n, len(b.sources) > 0 && !b.refused) // what does not hold is removed below
+		common[i] = make(facts, len(s.bots))
+		if len(b.sources) > 0 && !b.refused {
+			copy(common[i], all) // what does not hold is removed below
+		}
 	}
 	of := func(t *trigger) facts {
 		if t.names == nil {
-			f := newFacts(n, true)
+			f := slices.Clone(all)
 			for _, source := range t.sources {
-				f.join(common[source], false)
+				f.keep(common[source])
 			}
 			return f
 		}
-		f := newFacts(n, false)
+		f, ended := make(facts, len(s.bots)), make([]bool, len(s.bots))
 		for _, j := range t.bots {
-			if t.kind != onDone { // which fires also for bots that never started
-				f.join(common[j], true)
+			for i := range f {
+				if t.kind != onDone { // which fires also for bots that never started
+					f[i] |= common[j][i]
+				}
 			}
-			f.failed[j] = f.failed[j] || t.kind == onError
-			f.completed[j] = f.completed[j] || t.kind == onCompleted
-			f.ended[j] = f.ended[j] || t.ends()
+			switch t.kind {
+			case onError:
+				f[j] |= hasFailed
+			case onCompleted:
+				f[j] |= hasCompleted
+			}
+			ended[j] = t.ends()
 		}
-		if t.ends() { // no more of these bots can start: neither can anything that starts them
-			closure(f.ended, backwards)
+		closure(ended, backwards) // no more of the bots that have ended can start: neither can anything that starts them
+		for i, e := range ended {
+			if e {
+				f[i] |= hasEnded
+			}
 		}
 		return f
 	}
@@ -316,11 +311,10 @@ func (s *spec) facts() (common []facts, byTrigger [][]facts) {
 		changed = false
 		for i, b := range s.bots {
 			for _, t := range b.on {
-				changed = common[i].join(of(t), false) || changed
+				changed = common[i].keep(of(t)) || changed
 			}
 		}
 	}
-	byTrigger = make([][]facts, n)
 	for i, b := range s.bots {
 		for _, t := range b.on {
 			byTrigger[i] = append(byTrigger[i], of(t))
@@ -329,24 +323,21 @@ func (s *spec) facts() (common []facts, byTrigger [][]facts) {
 	return common, byTrigger
 }
 
-// excludes reports whether two bots with these triggers cannot both start in one run.
+// excludes reports whether two bots with these triggers cannot both start in one run: each pair of triggers needs both the failure and the
+// success of a bot.
 func excludes(a, b []facts) bool {
-	if len(a) == 0 || len(b) == 0 {
-		return false
-	}
-	return !slices.ContainsFunc(a, func(f facts) bool {
-		return slices.ContainsFunc(b, func(other facts) bool { return !f.exclude(other) })
-	})
-}
-
-// exclude reports whether two triggers cannot both fire in one run: one needs the failure of a bot whose success the other needs.
-func (f facts) exclude(other facts) bool {
-	for i := range f.failed {
-		if f.failed[i] && other.completed[i] || f.completed[i] && other.failed[i] {
-			return true
+	for _, f := range a {
+		for _, other := range b {
+			found := false
+			for i := range f {
+				found = found || f[i]&hasFailed != 0 && other[i]&hasCompleted != 0 || f[i]&hasCompleted != 0 && other[i]&hasFailed != 0
+			}
+			if !found {
+				return false
+			}
 		}
 	}
-	return false
+	return len(a) > 0 && len(b) > 0
 }
 
 // collisions reports bots that would write to the same place at the same time. Roots that templates give are not compared.
@@ -372,7 +363,7 @@ func (l *loader) collisions(s *spec) {
 			if b.format != bot.JSON && otherRoot != root && (root == "" || strings.HasPrefix(otherRoot, root+"/")) {
 				l.Errorf(b.rootAt, "root", "%s writes %s to %q, but %s writes below it, to %q; choose another root for one of them", b.name, b.format, root, other.name, otherRoot)
 			}
-			if j < i || root != otherRoot || b.refused || other.refused || common[i].ended[j] || common[j].ended[i] {
+			if j < i || root != otherRoot || b.refused || other.refused || common[i][j]&hasEnded != 0 || common[j][i]&hasEnded != 0 {
 				continue
 			}
 			// Documents without a root merge; a bot that replaces one that has failed may use its root; and of two

@@ -43,7 +43,7 @@ func (r *run) countFailure(i int) {
 // called after c has failed: by then the "error" event was sent, and handled is known.
 func (r *run) onFailure(i, start int, c *bot.ChatBot) (react func(), handled *bool) {
 	handled = new(bool)
-	if len(r.spec.failing[i]) == 0 {
+	if len(r.spec.onFailure(i)) == 0 {
 		return nothing, handled
 	}
 	var reactions []func()
@@ -67,111 +67,96 @@ func (r *run) failed(i, start int, root string, err error) (reactions []func(), 
 	f, _ := bot.Describe(err)
 	failure := encode(map[string]any{"code": f.Code, "message": f.Message, "bot": name})
 	ev := event{Event: &eventVars{Bot: name}, Error: failure, Root: &root, by: start}
-	for _, t := range slices.SortedStableFunc(slices.Values(r.spec.failing[i]), r.spec.eventsFirst) {
-		act, fires := r.prepare(t, ev)
-		reactions, handled = append(reactions, act), handled || fires
-	}
+	reactions = r.locked(func() (acts []func()) {
+		for _, step := range r.spec.onFailure(i) {
+			act, fires := r.prepare(step, ev)
+			acts, handled = append(acts, act), handled || fires
+		}
+		return acts
+	})
 	return reactions, handled
 }
 
-// finish is the end of a start of bot i.
+// finish is the end of a start of bot i, whose place goes to one that waits.
 func (r *run) finish(i int) {
-	if ev, waiting := r.next(i); waiting {
-		r.start(i, ev)
-		return
-	}
+	r.decide(func() (acts []func()) {
+		p := &r.bots[i]
+		if p.running--; r.over() {
+			p.queue = nil
+		}
+		if len(p.queue) > 0 && p.running < r.spec.bots[i].concurrency {
+			acts = append(acts, r.place(i, p.queue[0]))
+			p.queue = p.queue[1:]
+		}
+		return acts
+	})
 	r.fireEnds()
-}
-
-// next gives the place of a start of bot i that has ended to one that waits, or back.
-func (r *run) next(i int) (ev event, waiting bool) {
-	over := r.over()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p := &r.bots[i]
-	if over {
-		p.queue = nil
-	}
-	if len(p.queue) == 0 {
-		p.running--
-		return event{}, false
-	}
-	ev, p.queue = p.queue[0], p.queue[1:]
-	return ev, true
-}
-
-func (r *run) release(i int) {
-	r.mu.Lock()
-	r.bots[i].holds--
-	r.mu.Unlock()
 }
 
 // fireEnds fires what waits for the end of bots, for each that has ended and can start no more, until nothing more is due.
 func (r *run) fireEnds() {
-	for !r.over() {
-		fired, more := r.due()
-		if !more {
-			r.conclude()
-			return
-		}
-		for _, f := range fired {
-			w := r.spec.waits[f.wait]
-			if !r.fired[f.wait] {
-				r.hit(w.target, event{Event: &eventVars{Bot: r.spec.bots[f.last].name}, wait: f.wait + 1})
-				r.note(note{Do: noteWait, Wait: f.wait + 1})
+	r.decide(func() (acts []func()) {
+		for !r.over() {
+			over, more := r.finalizeEnds()
+			if !more {
+				return append(acts, r.conclude())
 			}
-			if r.spec.event(w.target) == nil {
-				r.release(int(w.target))
+			for _, w := range over {
+				if !r.fired[w.wait] {
+					act, _ := r.prepare(r.spec.waits[w.wait].step, event{Event: &eventVars{Bot: r.spec.bots[w.last].name}, wait: w.wait + 1})
+					acts = append(acts, act)
+					r.note(note{Do: noteWait, Wait: w.wait + 1})
+				}
 			}
 		}
-	}
+		return acts
+	})
 }
 
-// fired is a wait that is over, and the bot that was the last to end.
-type fired struct{ wait, last int }
+// endedWait is a wait that is over, and the bot that was the last to end.
+type endedWait struct{ wait, last int }
 
-// due settles the ends of bots and returns the waits that are over by them, whose bots it holds. more is false where no end was settled.
-func (r *run) due() (out []fired, more bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// finalizeEnds marks the bots that have ended and can start no more, and returns the waits that are over by that. more is false if no wait
+// has come closer to its end. It is called with mu held.
+func (r *run) finalizeEnds() (over []endedWait, more bool) {
 	possible := make([]bool, len(r.bots))
 	for i := range r.bots {
 		possible[i] = r.bots[i].active()
 	}
 	for i, w := range r.spec.waits {
-		if r.spec.event(w.target) == nil && r.waits[i].left > 0 && !r.waits[i].vain {
-			possible[w.target] = true // these ends, when they come, can start it
+		if r.spec.event(w.step) == nil && r.waits[i].left > 0 && !r.waits[i].vain {
+			possible[w.step] = true // these ends, when they come, can start it
 		}
 	}
 	closure(possible, r.edges)
 	for i := range r.bots {
 		p := &r.bots[i]
-		if possible[i] || p.ended || len(r.spec.waiting[i]) == 0 {
+		if possible[i] || p.ended {
 			continue
 		}
-		p.ended, more = true, true
-		for _, w := range r.spec.waiting[i] {
-			r.waits[w].left--
-			if r.spec.waits[w].trigger.kind == onCompleted && (p.finished == 0 || p.failed > 0) {
-				r.waits[w].vain = true
-			}
-			if r.waits[w].left > 0 || r.waits[w].vain {
+		p.ended = true
+		for w, wait := range r.spec.waits {
+			if !slices.Contains(wait.trigger.bots, i) {
 				continue
 			}
-			out = append(out, fired{w, i})
-			if t := r.spec.waits[w].target; r.spec.event(t) == nil {
-				r.bots[t].holds++
+			more = true
+			r.waits[w].left--
+			if wait.trigger.kind == onCompleted && (p.finished == 0 || p.failed > 0) {
+				r.waits[w].vain = true
+			}
+			if r.waits[w].left == 0 && !r.waits[w].vain {
+				over = append(over, endedWait{w, i})
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b fired) int {
-		return r.spec.eventsFirst(r.spec.waits[a.wait].target, r.spec.waits[b.wait].target)
+	slices.SortStableFunc(over, func(a, b endedWait) int {
+		return r.spec.eventsFirst(r.spec.waits[a.wait].step, r.spec.waits[b.wait].step)
 	})
-	return out, more
+	return over, more
 }
 
-// eventsFirst orders targets: events are sent before the bots of the same end or failure write.
-func (s *spec) eventsFirst(a, b target) int {
-	bots := func(t target) int { return min(1, max(0, len(s.bots)-int(t))) }
+// eventsFirst orders steps: events are sent before the bots of the same end or failure write.
+func (s *spec) eventsFirst(a, b int) int {
+	bots := func(i int) int { return min(1, max(0, len(s.bots)-i)) }
 	return bots(a) - bots(b)
 }

@@ -106,59 +106,49 @@ func (b *botSpec) mayWrite(pattern []segment) bool {
 // unmatchedFilters warns of patterns of filters that matched nothing, although bots ended well that could have written it, and none failed. These
 // are the filters of the workflow and its bots, and those of the request. Nothing runs any more.
 func (r *run) unmatchedFilters(result func() *jsonuri.Document) (warnings []warning) {
-	check := func(name, what string, bots []int, m tube.Matcher) {
-		var text string
-		var segments []segment
-		switch p := m.(type) {
-		case *filterPattern:
-			text, segments = p.text, p.segments
-		case *jsonuri.Pattern:
-			text, segments = p.String(), patternSegments(p.String())
-		default:
-			return
-		}
-		wrote := false
-		for _, i := range bots {
-			if !r.spec.bots[i].mayWrite(segments) {
+	check := func(bots []*botSpec, name, what string, patterns []tube.Matcher) {
+		for _, m := range patterns {
+			var p *filterPattern
+			switch m := m.(type) {
+			case *filterPattern:
+				p = m
+			case *jsonuri.Pattern:
+				p = &filterPattern{Pattern: m, text: m.String(), segments: patternSegments(m.String())}
+			default:
 				continue
 			}
-			if r.bots[i].failed > 0 {
-				return
+			var writers []int
+			for i, b := range r.spec.bots {
+				if slices.Contains(bots, b) && b.mayWrite(p.segments) {
+					writers = append(writers, i)
+				}
 			}
-			wrote = wrote || r.bots[i].finished > 0
+			// A request's pattern that no bot can match is always a mistake.
+			if len(writers) > 0 && !r.wrote(writers) || jsonuri.Reserved(p.text) || matchesAny(p.Pattern, result()) {
+				continue
+			}
+			warnings = append(warnings, warning{Code: codeFilterUnmatched, Bot: name, Message: fmt.Sprintf("the filter's pattern %s in %s matched nothing", short(p.text), what)})
 		}
-		// A request's pattern that no bot can match is always a mistake.
-		if !wrote && slices.ContainsFunc(bots, func(i int) bool { return r.spec.bots[i].mayWrite(segments) }) {
-			return
-		}
-		matched := jsonuri.Reserved(text)
-		result().Walk(func(uri string, _ []byte) bool {
-			matched = matched || m.Match([]byte(uri))
-			return !matched
-		})
-		if !matched {
-			warnings = append(warnings, warning{Code: codeFilterUnmatched, Bot: name, Message: fmt.Sprintf("the filter's pattern %s in %s matched nothing", short(text), what)})
-		}
-	}
-	each := func(name string, bots []int, f tube.Filter) {
-		for _, m := range f.Exclude {
-			check(name, "exclude", bots, m)
-		}
-		for _, m := range f.Include {
-			check(name, "include", bots, m)
-		}
-	}
-	all := make([]int, len(r.spec.bots))
-	for i := range all {
-		all[i] = i
 	}
 	for _, f := range r.manager.Tube().Filters() {
-		each("", all, f)
+		check(r.spec.bots, "", "exclude", f.Exclude)
+		check(r.spec.bots, "", "include", f.Include)
 	}
-	for i, b := range r.spec.bots {
+	for _, b := range r.spec.bots {
 		if b.filter != nil {
-			each(b.name, []int{i}, b.filter.below(""))
+			f := b.filter.below("")
+			check([]*botSpec{b}, b.name, "exclude", f.Exclude)
+			check([]*botSpec{b}, b.name, "include", f.Include)
 		}
 	}
 	return warnings
+}
+
+// matchesAny reports whether the pattern matches the uri of a value of the document.
+func matchesAny(p *jsonuri.Pattern, document *jsonuri.Document) (found bool) {
+	document.Walk(func(uri string, _ []byte) bool {
+		found = found || p.Match([]byte(uri))
+		return !found
+	})
+	return found
 }

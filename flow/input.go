@@ -66,13 +66,10 @@ func compileInput(text []byte) (*inputSchema, error) {
 	}
 	s := &inputSchema{compiled: compiled}
 	s.properties, _ = root["properties"].(map[string]any)
-	additional, has := root["additionalProperties"]
-	_, patterns := root["patternProperties"]
-	_, ref := root["$ref"]
-	_, allOf := root["allOf"]
-	_, anyOf := root["anyOf"]
-	_, oneOf := root["oneOf"]
-	s.open = has && additional != false || patterns || ref || allOf || anyOf || oneOf
+	for _, keyword := range []string{"additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf"} {
+		value, has := root[keyword]
+		s.open = s.open || has && value != false
+	}
 	if required, ok := root["required"].([]any); ok && len(required) == 1 {
 		name, _ := required[0].(string)
 		if p, ok := s.properties[name].(map[string]any); ok && slices.Equal(types(p["type"]), []string{"string"}) {

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/schema"
 	"github.com/lingserve/lingserve/internal/yaml"
 )
@@ -82,20 +80,18 @@ func (l *loader) workflow(n *yaml.Node) *spec {
 
 	// Triggers and roots come first: what templates may name depends on them.
 	parts := l.bots(s, n, f["bots"])
-	events := l.events(s, f["events"])
+	parts = append(parts, l.events(s, f["events"])...)
 	l.link(s)
 	l.checkFilters(s)
 	roots := s.firstSegments()
-	for i, b := range s.bots {
-		l.templates(b, parts[i], &scope{s.input, b.on, false, b.unread, roots})
-	}
-	for i, e := range s.events {
-		sc := &scope{s.input, e.on, false, e.unread, roots}
-		e.when = l.condition(events[i]["when"], sc)
-		if send := events[i]["send"]; send != nil && send.Kind == yaml.Mapping {
-			if data := send.Get("data"); data != nil {
-				e.data = l.value(data, sc)
-			}
+	for i, st := range s.steps {
+		f := parts[i]
+		sc := &scope{s.input, st.on, false, st.unread, roots}
+		st.when = l.condition(f["when"], sc)
+		if i < len(s.bots) {
+			l.templates(s.bots[i], f, sc)
+		} else if send := f["send"]; send != nil && send.Get("data") != nil {
+			s.event(i).data = l.value(send.Get("data"), sc)
 		}
 	}
 	s.info.Graph = s.graph()
@@ -127,8 +123,8 @@ func (l *loader) model(n *yaml.Node) string {
 			l.Errorf(n, "model", "expected PROVIDER:MODEL, such as openai:gpt-4o-mini, or a list of models; got %q", short(t))
 			return
 		}
-		if len(l.providers) > 0 && !slices.Contains(l.providers, provider) {
-			l.Errorf(n, "model", "unknown provider %q%s expected one of %s", provider, edits.DidYouMean(provider, l.providers, ";"), list(l.providers))
+		if problem := notOneOf("unknown provider", provider, l.providers); problem != "" && len(l.providers) > 0 {
+			l.Errorf(n, "model", "%s", problem)
 			return
 		}
 		names = append(names, t)

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/lingserve/lingserve/bot"
@@ -30,7 +31,7 @@ func (l *loader) bots(s *spec, root, n *yaml.Node) []fields {
 		if item := n.Items[i]; item.Kind != yaml.Null {
 			f = l.Fields(item, "bot "+key.Text, botFields...)
 		}
-		b := &botSpec{name: key.Text, at: key, format: bot.JSON, max: defaultMax}
+		b := &botSpec{step: step{name: key.Text}, at: key, format: bot.JSON, max: defaultMax}
 		if !validName(b.name) {
 			l.Errorf(key, "", "%q is not a valid name for a bot; expected %s", short(b.name), nameRule)
 		}
@@ -73,9 +74,7 @@ func (l *loader) bots(s *spec, root, n *yaml.Node) []fields {
 		b.conditional = f["when"] != nil
 		b.bounded = b.bounded || b.conditional
 		if on := f["on"]; on != nil {
-			ok := false
-			b.on, ok = l.triggers(on)
-			b.unread, b.refused = !ok, !ok
+			l.readTriggers(&b.step, on)
 		}
 		b.rootAt = key
 		if t, ok := l.Text(f["root"], "root"); ok {
@@ -112,78 +111,68 @@ func (l *loader) root(b *botSpec) {
 // maxTriggers bounds a list of triggers: each is compared with each bot.
 const maxTriggers = 32
 
-// triggers reads what starts a bot, or sends an event: a trigger, or a list of such. ok is false where one of them is refused.
-func (l *loader) triggers(n *yaml.Node) (out triggers, ok bool) {
+// readTriggers reads what starts a bot, or sends an event: a trigger, or a list of such.
+func (l *loader) readTriggers(st *step, n *yaml.Node) {
+	st.unread = true
 	items := []*yaml.Node{n}
 	if n.Kind == yaml.List {
 		items = n.Items
-		if len(items) == 0 || len(items) > maxTriggers {
-			l.Errorf(n, "on", "expected a list of 1 to %d triggers, got %d", maxTriggers, len(items))
-			return nil, false
-		}
 	}
-	ok = true
+	if len(items) == 0 || len(items) > maxTriggers {
+		l.Errorf(n, "on", "expected a list of 1 to %d triggers, got %d", maxTriggers, len(items))
+		return
+	}
 	for _, item := range items {
-		t := l.trigger(item)
-		if t == nil {
-			ok = false
-			continue
+		if t := l.trigger(item); t != nil {
+			st.on = append(st.on, t)
 		}
-		out = append(out, t)
 	}
-	return out, ok
+	st.unread = len(st.on) < len(items)
 }
 
 func (l *loader) trigger(n *yaml.Node) *trigger {
 	t := &trigger{at: n}
 	switch n.Kind {
 	case yaml.Text:
-		t.text = n.Text
 	case yaml.Mapping:
-		f := l.Fields(n, "on", triggerKinds...)
+		l.Fields(n, "on", triggerKinds...)
 		if len(n.Items) != 1 {
 			l.Errorf(n, "on", "expected exactly one of %s, got %d; write several triggers as a list, such as [{done: a}, {error: b}]", list(triggerKinds), len(n.Items))
 			return nil
 		}
-		found := false
-		for k, name := range triggerKinds {
-			if f[name] != nil {
-				t.kind, t.at, found = triggerKind(k), f[name], true
-			}
-		}
-		if !found {
+		kind := slices.Index(triggerKinds, n.Keys[0].Text)
+		if kind < 0 {
 			return nil // an unknown field, which has been reported
 		}
-		if t.kind >= onDone {
-			return l.ends(t)
-		}
-		ok := false
-		if t.text, ok = l.Text(t.at, triggerKinds[t.kind]); !ok {
-			return nil
-		}
+		t.kind, t.at = triggerKind(kind), n.Items[0]
 	default:
 		l.Errorf(n, "on", "expected a uri pattern, a mapping with one of %s, or a list of these, got %s", list(triggerKinds), n.Kind)
 		return nil
 	}
-	if t.text == "" {
-		l.Errorf(t.at, "on", "the pattern is empty; expected one such as article/title (to match a bot's whole document, give the bot a root)")
+	if t.kind >= onDone {
+		return l.ends(t)
+	}
+	ok := false
+	if t.text, ok = l.Text(t.at, triggerKinds[t.kind]); !ok {
 		return nil
 	}
-	if n := len(patternSegments(t.text)); n > yaml.MaxDepth {
-		l.Errorf(t.at, "on", "expected a pattern of at most %d segments, got %d", yaml.MaxDepth, n)
-		return nil
+	t.segments = patternSegments(t.text)
+	problem := ""
+	switch p, err := compilePattern(t.text); {
+	case t.text == "":
+		problem = "the pattern is empty; expected one such as article/title (to match a bot's whole document, give the bot a root)"
+	case len(t.segments) > yaml.MaxDepth:
+		problem = fmt.Sprintf("expected a pattern of at most %d segments, got %d", yaml.MaxDepth, len(t.segments))
+	case err != nil:
+		problem = plainError(err)
+	case jsonuri.Reserved(t.text):
+		problem = `events below a name that starts with "$" start no bot; write such a name of the document as "\$…"`
+	default:
+		t.pattern = p
+		return t
 	}
-	p, err := compilePattern(t.text)
-	if err != nil {
-		l.Errorf(t.at, "on", "%s", plainError(err))
-		return nil
-	}
-	if jsonuri.Reserved(t.text) {
-		l.Errorf(t.at, "on", `events below a name that starts with "$" start no bot; write such a name of the document as "\$…"`)
-		return nil
-	}
-	t.pattern, t.segments = p, patternSegments(t.text)
-	return t
+	l.Errorf(t.at, "on", "%s", problem)
+	return nil
 }
 
 // ends reads the names of the bots that t waits for.
@@ -228,11 +217,9 @@ func (l *loader) events(s *spec, n *yaml.Node) []fields {
 	var parts []fields
 	for _, item := range n.Items {
 		f := l.Fields(item, "an event", "on", "when", "send")
-		e := &eventSpec{unread: true}
+		e := &eventSpec{step: step{unread: true}}
 		if on := f["on"]; on != nil {
-			ok := false
-			e.on, ok = l.triggers(on)
-			e.unread = !ok
+			l.readTriggers(&e.step, on)
 		} else if item.Kind == yaml.Mapping {
 			l.Errorf(item, "", "the event has no on:; expected a trigger that sends it")
 		}
@@ -244,11 +231,8 @@ func (l *loader) events(s *spec, n *yaml.Node) []fields {
 				l.Errorf(send, "send", "expected {event: name}")
 			case ok && !validName(name):
 				l.Errorf(sent["event"], "", "%q is not a valid name for an event; expected %s", short(name), nameRule)
-			}
-			for _, own := range ownEvents {
-				if name == own {
-					l.Errorf(sent["event"], "", "%q is a built-in event; choose another name", name)
-				}
+			case slices.Contains(ownEvents, name):
+				l.Errorf(sent["event"], "", "%q is a built-in event; choose another name", name)
 			}
 			e.name = name
 		} else if item.Kind == yaml.Mapping {

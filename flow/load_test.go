@@ -74,8 +74,8 @@ func TestTheExampleOfTheGuideIsRead(t *testing.T) {
 	}
 	// Values are collected only of bots that some trigger listens to.
 	for i, want := range []int{1, 0, 0} {
-		if got := len(s.bots[i].strings); got != want {
-			t.Errorf("%s has %d listeners for strings, expected %d", s.bots[i].name, got, want)
+		if got := len(s.bots[i].listeners); got != want {
+			t.Errorf("%s has %d listeners, expected %d", s.bots[i].name, got, want)
 		}
 	}
 }

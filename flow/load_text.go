@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -13,7 +14,6 @@ import (
 
 // templates reads a bot's templates.
 func (l *loader) templates(b *botSpec, f fields, sc *scope) {
-	b.when = l.condition(f["when"], sc)
 	ofRoot := *sc
 	ofRoot.all = true
 	b.root = l.template(f["root"], "root", &ofRoot)
@@ -52,24 +52,21 @@ func (l *loader) templates(b *botSpec, f fields, sc *scope) {
 
 func (l *loader) condition(n *yaml.Node, sc *scope) *template {
 	if n != nil && n.Kind == yaml.Bool {
-		return &template{literal: map[bool]string{true: "1"}[l.Bool(n, "when")]}
+		return compile("when", strconv.FormatBool(l.Bool(n, "when")), true, sc, nil)
 	}
-	t, ok := l.Text(n, "when")
-	if !ok || !l.fits(n, "when", len(t)) {
-		return nil
-	}
-	return compile("when", t, true, sc, func(line, col int, message string) {
-		line, col = l.Within(n, line, col)
-		l.Add(&yaml.Error{Line: line, Column: col, Path: "when", Message: message})
-	})
+	return l.compile(n, "when", true, sc)
 }
 
 func (l *loader) template(n *yaml.Node, what string, sc *scope) *template {
+	return l.compile(n, what, false, sc)
+}
+
+func (l *loader) compile(n *yaml.Node, what string, condition bool, sc *scope) *template {
 	t, ok := l.Text(n, what)
 	if !ok || !l.fits(n, what, len(t)) {
 		return nil
 	}
-	return compile(what, t, false, sc, func(line, col int, message string) {
+	return compile(what, t, condition, sc, func(line, col int, message string) {
 		line, col = l.Within(n, line, col)
 		l.Add(&yaml.Error{Line: line, Column: col, Path: what, Message: message})
 	})

@@ -10,15 +10,10 @@ import (
 
 // Models lists the models that the workflow names itself, each once; chains as they are written.
 func (i Info) Models() (models []string) {
-	add := func(model string) {
-		if model != "" && !slices.Contains(models, model) {
-			models = append(models, model)
-		}
-	}
-	add(i.Model)
+	models = addNew(models, i.Model)
 	if i.Graph != nil {
 		for _, n := range i.Graph.Bots {
-			add(n.Model)
+			models = addNew(models, n.Model)
 		}
 	}
 	return models
@@ -27,13 +22,19 @@ func (i Info) Models() (models []string) {
 // Models lists the models that the workflows name, each once, in the order of the workflows.
 func (r *Registry) Models() (models []string) {
 	for _, w := range r.All() {
-		for _, model := range w.Info().Models() {
-			if !slices.Contains(models, model) {
-				models = append(models, model)
-			}
-		}
+		models = addNew(models, w.Info().Models()...)
 	}
 	return models
+}
+
+// addNew appends those of names that are not "" and not in list.
+func addNew(list []string, names ...string) []string {
+	for _, name := range names {
+		if name != "" && !slices.Contains(list, name) {
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 // Lacking says which options of a workflow's file do not reach a model that its bots ask, each a *[FileError] with its place, since the

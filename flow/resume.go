@@ -270,18 +270,3 @@ func (s *started) event(document *jsonuri.Document) (ev event) {
 	}
 	return ev
 }
-
-// restart starts what had not ended, or lets it wait for a place.
-func (r *run) restart(s *started) {
-	b := r.spec.bots[s.Bot]
-	r.mu.Lock()
-	p := &r.bots[s.Bot]
-	if b.concurrency > 0 && p.running >= b.concurrency {
-		p.queue = append(p.queue, s.ev)
-		r.mu.Unlock()
-		return
-	}
-	p.running++
-	r.mu.Unlock()
-	r.start(s.Bot, s.ev)
-}

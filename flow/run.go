@@ -21,9 +21,9 @@ import (
 
 // run is one run of a spec.
 //
-// What can still happen is counted: a bot of the spec is active while any of its starts runs, waits for a place, or is being
-// decided on. A bot that is not active, and whose sources and theirs are not, can never start again: then its end is settled.
-// All this happens in callbacks of bots, which the manager counts, or before Run returns; so Close waits for it.
+// What can still happen is counted: a bot of the spec is active while any of its starts runs or waits for a place. A bot that is not active,
+// and whose sources and theirs are not, can never start again: then its end is settled. What is to be done is decided with mu held, and done
+// without. All this happens in callbacks of bots, which the manager counts, or before Run returns; so Close waits for it.
 type run struct {
 	spec    *spec
 	manager *ling.Manager
@@ -35,14 +35,14 @@ type run struct {
 
 	mu      sync.Mutex
 	bots    []progress
-	waits   []waiting       // of the spec's waits
-	hits    []bool          // of targets: a trigger has fired
-	started int             // of all bots
-	limited bool            // that the limit of all bots was reached has been said
-	number  int             // of the last start
-	fired   map[int]bool    // waits that were over before the run was resumed
-	settled bool            // that nothing can start any more has been seen
-	warned  map[string]bool // names of bots and events whose conditions were warned of
+	waits   []waiting    // of the spec's waits
+	hits    []bool       // of steps: a trigger has fired
+	started int          // of all bots
+	limited bool         // that the limit of all bots was reached has been reported
+	number  int          // of the last start
+	fired   map[int]bool // waits that were over before the run was resumed
+	settled bool         // that nothing can start any more has been seen
+	warned  map[int]bool // steps whose conditions were warned of
 }
 
 // waiting is how far a wait is.
@@ -57,13 +57,12 @@ type progress struct {
 	finished int // well
 	failed   int
 	running  int
-	holds    int     // decisions under way that may start it
 	queue    []event // of the starts that wait for a place; at most max
 	ended    bool    // and no more can come
-	limited  bool    // that max was reached has been said
+	limited  bool    // that max was reached has been reported
 }
 
-func (p *progress) active() bool { return p.running+p.holds+len(p.queue) > 0 }
+func (p *progress) active() bool { return p.running+len(p.queue) > 0 }
 
 // event is what fired a trigger, and the start that it fired.
 type event struct {
@@ -106,7 +105,7 @@ const maxTemplateTime = 10 * time.Second
 func (s *spec) Run(ctx context.Context, m *ling.Manager, input map[string]any) error {
 	r := &run{
 		spec: s, manager: m, edges: s.targets(), bots: make([]progress, len(s.bots)), waits: make([]waiting, len(s.waits)),
-		hits: make([]bool, len(s.bots)+len(s.events)), warned: map[string]bool{}, templates: prompt.NewBudget(maxTemplateTime),
+		hits: make([]bool, len(s.steps)), warned: map[int]bool{}, templates: prompt.NewBudget(maxTemplateTime),
 	}
 	for i, w := range s.waits {
 		r.waits[i].left = len(w.trigger.bots)
@@ -133,32 +132,32 @@ func (s *spec) Run(ctx context.Context, m *ling.Manager, input map[string]any) e
 
 // begin begins again starts of before, and starts the bots that nothing has to start and that are not among those that have started.
 func (r *run) begin(again []*started) {
-	var first []int
-	for i, b := range r.spec.bots {
-		if b.on == nil && r.bots[i].started == 0 {
-			first = append(first, i)
+	r.decide(func() (acts []func()) {
+		for _, s := range again {
+			acts = append(acts, r.place(s.Bot, s.ev))
 		}
-	}
-	// All are held before the first is started, so that none is thought to have ended because it has not begun.
-	for _, s := range again {
-		r.bots[s.Bot].holds++
-	}
-	for _, i := range first {
-		r.bots[i].holds++
-	}
-	for _, s := range again {
-		r.restart(s)
-	}
-	for _, i := range first {
-		r.hit(target(i), event{})
-	}
-	for _, s := range again {
-		r.release(s.Bot)
-	}
-	for _, i := range first {
-		r.release(i)
-	}
+		for i, b := range r.spec.bots {
+			if b.on == nil && r.bots[i].started == 0 {
+				act, _ := r.prepare(i, event{})
+				acts = append(acts, act)
+			}
+		}
+		return acts
+	})
 	r.fireEnds()
+}
+
+// decide calls choose with mu held, and then what it returns without.
+func (r *run) decide(choose func() (acts []func())) {
+	for _, act := range r.locked(choose) {
+		act()
+	}
+}
+
+func (r *run) locked(choose func() []func()) []func() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return choose()
 }
 
 // defaultMessage is the only property where that is a string, or the input as JSON.
@@ -220,35 +219,46 @@ func (r *run) over() bool { return r.manager.Context().Err() != nil }
 // nothing is what a trigger does that is ignored.
 func nothing() {}
 
-// fire decides whether bot i is started for ev, or waits for a place: its condition must hold and its bounds must allow it. The place
-// is taken at once; act starts the bot, or says why it is not started. The caller holds i, or runs in a callback of one of its sources.
-func (r *run) fire(i int, ev event) (act func(), fires bool) {
-	b := r.spec.bots[i]
+// prepare decides whether a step is taken: whether a bot is started, or waits for a place, or an event is sent. Its condition must hold and
+// its bounds must allow it. The place of a bot is taken at once; act starts it, or reports why it is not started. fires is false where a
+// condition or bound is in the way. It is called with mu held.
+func (r *run) prepare(i int, ev event) (act func(), fires bool) {
+	r.hits[i] = true
 	if r.over() {
 		return nothing, false
 	}
-	if b.when != nil {
-		holds, doubt, err := b.when.holds(r.templates, r.variables(ev, b.when))
-		if err != nil {
-			return func() { r.fail(i, event{}, nil, err) }, false
-		}
-		if !holds {
-			return func() { r.warnOfCondition(fmt.Sprintf("the bot %q is not started", b.name), b.name, doubt) }, false
+	st, e := r.spec.steps[i], r.spec.event(i)
+	if st.when != nil {
+		holds, doubt, err := st.when.Test(r.templates, r.variables(ev, st.when))
+		switch {
+		case err != nil && e != nil:
+			return func() { r.unsent(e, err) }, false
+		case err != nil:
+			r.bots[i].running++ // until what waits for its failure has been started
+			return func() { r.fail(i, event{}, nil, err); r.finish(i) }, false
+		case !holds:
+			return func() { r.warnOfCondition(i, doubt) }, false
 		}
 	}
-	r.mu.Lock()
-	p := &r.bots[i]
-	if p.started >= b.max || r.started >= r.spec.limits.bots {
-		say, what := !p.limited, fmt.Sprintf("%s reached its limit max: %d; the server did not start it again", b.name, b.max)
-		p.limited = true
-		if p.started < b.max {
-			say, what = !r.limited, fmt.Sprintf("the workflow reached its limit of %d bots; the server started no more", r.spec.limits.bots)
-			r.limited = true
-		}
-		r.mu.Unlock()
-		if !say {
-			return nothing, false
-		}
+	if e == nil {
+		return r.prepareStart(i, ev)
+	}
+	vars := r.variables(ev, e.data.templates()...)
+	return func() { r.send(e, vars) }, true
+}
+
+func (r *run) prepareStart(i int, ev event) (act func(), fires bool) {
+	b, p := r.spec.bots[i], &r.bots[i]
+	reached, what := &p.limited, fmt.Sprintf("%s reached its limit max: %d; the server did not start it again", b.name, b.max)
+	if p.started < b.max {
+		reached, what = &r.limited, fmt.Sprintf("the workflow reached its limit of %d bots; the server started no more", r.spec.limits.bots)
+	}
+	switch {
+	case p.started < b.max && r.started < r.spec.limits.bots:
+	case *reached:
+		return nothing, false
+	default:
+		*reached = true
 		return func() { r.manager.Report(b.name, &bot.Failure{Code: bot.CodeLimitReached, Message: what}) }, false
 	}
 	p.started++
@@ -256,29 +266,25 @@ func (r *run) fire(i int, ev event) (act func(), fires bool) {
 	r.number++
 	ev.start = r.number
 	r.noteStart(i, ev)
+	return r.place(i, ev), true
+}
+
+// place gives a start of bot i a place, and returns what starts it. Where no place is free, the start waits. It is called with mu held.
+func (r *run) place(i int, ev event) (act func()) {
+	p, b := &r.bots[i], r.spec.bots[i]
 	if b.concurrency > 0 && p.running >= b.concurrency {
 		p.queue = append(p.queue, ev)
-		r.mu.Unlock()
-		return nothing, true
+		return nothing
 	}
 	p.running++
-	r.mu.Unlock()
-	return func() { r.start(i, ev) }, true
+	return func() { r.start(i, ev) }
 }
 
 // start makes a bot and lets it chat; its place is taken already. Where that fails, the next one that waits has its turn.
 func (r *run) start(i int, ev event) {
-	for {
-		c, err := r.chat(i, ev)
-		if err == nil {
-			return
-		}
+	if c, err := r.chat(i, ev); err != nil {
 		r.fail(i, ev, c, err)
-		var waiting bool
-		if ev, waiting = r.next(i); !waiting {
-			r.fireEnds()
-			return
-		}
+		r.finish(i)
 	}
 }
 
@@ -306,25 +312,25 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 	if err != nil {
 		return nil, err
 	}
+	var failure error
+	render := func(t *template) (text string) {
+		if failure == nil {
+			text, failure = t.RenderLenient(r.templates, vars)
+		}
+		return text
+	}
 	text := r.input
 	if b.message != nil {
-		if text, err = b.message.render(r.templates, vars); err != nil {
-			return c, err
-		}
+		text = render(b.message)
 	}
 	for _, p := range b.prompts {
-		rendered, err := p.render(r.templates, vars)
-		if err != nil {
-			return c, err
-		}
-		c.AddSystem(rendered) // no template any more: it may have what users and models have written
+		c.AddSystem(render(p)) // no template any more: it may have what users and models have written
 	}
 	for _, h := range b.history {
-		rendered, err := h.text.render(r.templates, vars)
-		if err != nil {
-			return c, err
-		}
-		c.AddHistory(adapter.Message{Role: h.role, Content: rendered})
+		c.AddHistory(adapter.Message{Role: h.role, Content: render(h.text)})
+	}
+	if failure != nil {
+		return c, failure
 	}
 	unfilter := func() {}
 	if b.filter != nil {
@@ -389,7 +395,7 @@ func (b *botSpec) rootFor(budget *prompt.Budget, vars map[string]any) (string, e
 	if b.root == nil {
 		return "", nil
 	}
-	root, err := b.root.render(budget, vars)
+	root, err := b.root.RenderLenient(budget, vars)
 	if err != nil {
 		return "", err
 	}
@@ -430,29 +436,34 @@ func (r *run) configure(b *botSpec, c *bot.Config) {
 
 // listener listens to what fires something, and to nothing else: a bot collects values only where someone listens.
 func (r *run) listener(b *botSpec, start int) (l bot.Listener) {
-	if len(b.strings) > 0 {
+	wanted := func(kind triggerKind) bool {
+		return slices.ContainsFunc(b.listeners, func(l listener) bool { return l.trigger.kind == kind || l.trigger.kind == onValue })
+	}
+	if wanted(onString) {
 		l.String = func(v bot.StringValue) {
-			r.completed(b, start, b.strings, v.URI, func() json.RawMessage { return encode(v.Value) })
+			r.completed(b, start, onString, v.URI, func() json.RawMessage { return encode(v.Value) })
 		}
 	}
-	objects := func(listeners []listener) func(bot.ObjectValue) {
-		return func(v bot.ObjectValue) {
-			r.completed(b, start, listeners, v.URI, func() json.RawMessage { return v.Value })
+	if b.format != bot.JSON {
+		return l
+	}
+	if wanted(onObject) {
+		l.Object = func(v bot.ObjectValue) {
+			r.completed(b, start, onObject, v.URI, func() json.RawMessage { return v.Value })
 		}
 	}
-	if len(b.objects) > 0 {
-		l.Object = objects(b.objects)
-	}
-	if len(b.scalars) > 0 {
-		l.Scalar = objects(b.scalars)
+	if wanted(onValue) {
+		l.Scalar = func(v bot.ObjectValue) {
+			r.completed(b, start, onValue, v.URI, func() json.RawMessage { return v.Value })
+		}
 	}
 	return l
 }
 
-// completed fires what waits for the value at uri.
-func (r *run) completed(b *botSpec, start int, listeners []listener, uri string, value func() json.RawMessage) {
-	for _, l := range listeners {
-		if !l.trigger.pattern.Match([]byte(uri)) {
+// completed fires what waits for the value at uri, or for any value there.
+func (r *run) completed(b *botSpec, start int, kind triggerKind, uri string, value func() json.RawMessage) {
+	for _, l := range b.listeners {
+		if l.trigger.kind != kind && l.trigger.kind != onValue || !l.trigger.pattern.Match([]byte(uri)) {
 			continue
 		}
 		stars, _ := l.trigger.pattern.Stars(uri)
@@ -460,39 +471,12 @@ func (r *run) completed(b *botSpec, start int, listeners []listener, uri string,
 		for i, s := range stars {
 			match[i] = s
 		}
-		r.hit(l.target, event{Event: &eventVars{URI: &uri, Value: value(), Match: match, Bot: b.name}, by: start})
+		ev := event{Event: &eventVars{URI: &uri, Value: value(), Match: match, Bot: b.name}, by: start}
+		r.decide(func() []func() {
+			act, _ := r.prepare(l.step, ev)
+			return []func(){act}
+		})
 	}
-}
-
-// hit starts a bot or sends an event.
-func (r *run) hit(t target, ev event) {
-	act, _ := r.prepare(t, ev)
-	act()
-}
-
-// prepare decides whether a bot is started or an event sent; act does it. fires is false where a condition or bound is in the way.
-func (r *run) prepare(t target, ev event) (act func(), fires bool) {
-	r.mu.Lock()
-	r.hits[t] = true
-	r.mu.Unlock()
-	e := r.spec.event(t)
-	if e == nil {
-		return r.fire(int(t), ev)
-	}
-	if r.over() {
-		return nothing, false
-	}
-	vars := r.variables(ev, append(e.data.templates(), e.when)...)
-	if e.when != nil {
-		holds, doubt, err := e.when.holds(r.templates, vars)
-		if err != nil || !holds {
-			return func() {
-				r.unsent(e, err)
-				r.warnOfCondition(fmt.Sprintf("the event %q is not sent", e.name), "event "+e.name, doubt)
-			}, false
-		}
-	}
-	return func() { r.send(e, vars) }, true
 }
 
 // send sends a status event.

@@ -23,24 +23,39 @@ type spec struct {
 	optionsAt *yaml.Node
 	bots      []*botSpec
 	events    []*eventSpec
+	steps     []*step // of the bots, then of the events
 	filter    *filter
 	limits    limits
-	// waits are the triggers that wait for the end of bots; waiting[i] are those of bot i, as indices.
-	waits   []listener
-	waiting [][]int
-	// failing[i] are the targets that wait for a failure of bot i.
-	failing [][]target
+	waits     []listener // triggers that wait for the end of bots
 }
 
-// target is what a trigger starts or sends: the index of a bot, or that of an event behind the bots.
-type target int
+// onFailure lists the steps that wait for a failure of bot i, events first.
+func (s *spec) onFailure(i int) (steps []int) {
+	for step, st := range s.steps {
+		for _, t := range st.on {
+			if t.kind == onError && slices.Contains(t.bots, i) {
+				steps = append(steps, step)
+			}
+		}
+	}
+	slices.SortStableFunc(steps, s.eventsFirst)
+	return steps
+}
 
-// event returns the event of a target, or nil if it is a bot.
-func (s *spec) event(t target) *eventSpec {
-	if int(t) < len(s.bots) {
+// step is what triggers start: a bot, or the sending of an event.
+type step struct {
+	name   string
+	on     triggers
+	unread bool // one of the triggers could not be read
+	when   *template
+}
+
+// event returns the event of a step, or nil if it is a bot.
+func (s *spec) event(i int) *eventSpec {
+	if i < len(s.bots) {
 		return nil
 	}
-	return s.events[int(t)-len(s.bots)]
+	return s.events[i-len(s.bots)]
 }
 
 func (s *spec) Info() Info           { return s.info }
@@ -60,7 +75,7 @@ const (
 )
 
 type botSpec struct {
-	name        string
+	step
 	at          *yaml.Node
 	model       string
 	options     adapter.Options
@@ -69,10 +84,7 @@ type botSpec struct {
 	output      json.RawMessage // JSON Schema
 	onInvalid   bot.OnInvalid
 	quiet       bool
-	on          triggers
-	unread      bool // one of its triggers could not be read
-	refused     bool // that, or nothing can fire one of them: little is known of when it starts
-	when        *template
+	refused     bool // a trigger is unread, or nothing can fire it: little is known of when the bot starts
 	prompts     []*template
 	history     []message
 	message     *template // nil: the input
@@ -87,14 +99,13 @@ type botSpec struct {
 	filter      *filter
 	sources     []int // bots that can fire one of on
 
-	// What completes below the bot's root and fires something.
-	strings, objects, scalars []listener
+	listeners []listener // what completes below the bot's root and fires something
 }
 
-// listener is a trigger together with what it starts, or sends.
+// listener is a trigger together with the step that it starts.
 type listener struct {
 	trigger *trigger
-	target  target
+	step    int
 }
 
 type message struct {
@@ -103,11 +114,8 @@ type message struct {
 }
 
 type eventSpec struct {
-	name   string
-	on     triggers
-	unread bool // one of them could not be read
-	when   *template
-	data   value // nil: an empty object
+	step
+	data value // nil: an empty object
 }
 
 type triggerKind uint8
@@ -237,7 +245,7 @@ func (v value) render(budget *prompt.Budget, vars map[string]any) (out []byte, e
 	for _, p := range v {
 		text := p.json
 		if p.text != nil {
-			rendered, err := p.text.render(budget, vars)
+			rendered, err := p.text.RenderLenient(budget, vars)
 			if err != nil {
 				return nil, err
 			}

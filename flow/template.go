@@ -3,7 +3,6 @@ package flow
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,12 +11,10 @@ import (
 	"github.com/lingserve/lingserve/internal/edits"
 )
 
-// template is text with variables, checked when it was loaded. Text without any is not parsed again and again.
+// template is text with variables, checked when it was loaded.
 type template struct {
-	literal string
-	parsed  *prompt.Template // nil: the text is literal
-	paths   [][]string       // that it reads
-	result  bool             // it reads the run's result, which costs something to have
+	*prompt.Template
+	result bool // it reads the run's result, which costs something to have
 }
 
 // scope says which variables a template may read.
@@ -54,7 +51,7 @@ func (s *scope) check(path []string) string {
 		case "error":
 			return "the variable error exists only with on: {error: bot}"
 		}
-		return fmt.Sprintf("unknown variable %q%s expected one of %s", path[0], edits.DidYouMean(path[0], names, ";"), list(names))
+		return notOneOf("unknown variable", path[0], names)
 	}
 	if len(path) == 1 {
 		return ""
@@ -62,8 +59,8 @@ func (s *scope) check(path []string) string {
 	member := path[1]
 	switch path[0] {
 	case "input":
-		if known, closed := s.schema.names(); closed && !slices.Contains(known, member) {
-			return fmt.Sprintf("the input has no property %q%s expected one of %s", member, edits.DidYouMean(member, known, ";"), list(known))
+		if known, closed := s.schema.names(); closed {
+			return notOneOf("the input has no property", member, known)
 		}
 	case "event":
 		// What one of several triggers gives may be read; it is empty where another has fired.
@@ -81,15 +78,21 @@ func (s *scope) check(path []string) string {
 		}
 		return problem
 	case "error":
-		if known := []string{"code", "message", "bot"}; !slices.Contains(known, member) {
-			return fmt.Sprintf("error has no %q%s expected one of %s", member, edits.DidYouMean(member, known, ";"), list(known))
-		}
+		return notOneOf("error has no", member, []string{"code", "message", "bot"})
 	case "result":
-		if s.roots != nil && !slices.Contains(s.roots, member) {
-			return fmt.Sprintf("no bot writes below %q%s expected one of %s", member, edits.DidYouMean(member, s.roots, ";"), list(s.roots))
+		if s.roots != nil {
+			return notOneOf("no bot writes below", member, s.roots)
 		}
 	}
 	return ""
+}
+
+// notOneOf says that a name is none of the known ones, and returns "" if it is one.
+func notOneOf(what, name string, known []string) string {
+	if slices.Contains(known, name) {
+		return ""
+	}
+	return fmt.Sprintf("%s %q%s expected one of %s", what, short(name), edits.DidYouMean(name, known, ";"), list(known))
 }
 
 // String writes the trigger as in YAML.
@@ -113,12 +116,8 @@ func (t *trigger) check(path []string) string {
 	if t.pattern != nil {
 		known = []string{"uri", "value", "match", "bot"}
 	}
-	member := path[1]
-	if !slices.Contains(known, member) {
-		return fmt.Sprintf("event has no %q%s expected one of %s", member, edits.DidYouMean(member, known, ";"), list(known))
-	}
-	if member != "match" || len(path) == 2 {
-		return ""
+	if path[1] != "match" || len(path) == 2 || t.pattern == nil {
+		return notOneOf("event has no", path[1], known)
 	}
 	stars := t.stars()
 	if i, err := strconv.Atoi(path[2]); err == nil && 0 <= i && i < len(stars) {
@@ -137,8 +136,7 @@ func (t *trigger) check(path []string) string {
 // both numbers are 0 if that is not known.
 func compile(name, text string, condition bool, s *scope, report func(line, col int, message string)) *template {
 	source, shift := text, 0
-	switch {
-	case condition:
+	if condition {
 		for _, mark := range []string{"{{", "}}", "{%", "%}", "{#", "#}", "\n"} {
 			if strings.Contains(strings.TrimSpace(text), mark) {
 				report(0, 0, conditionForm)
@@ -150,8 +148,6 @@ func compile(name, text string, condition bool, s *scope, report func(line, col 
 			return nil
 		}
 		source, shift = "{% if "+strings.TrimRight(text, "\n")+" %}1{% endif %}", len("{% if ")
-	case !strings.Contains(text, "{{") && !strings.Contains(text, "{%") && !strings.Contains(text, "{#"):
-		return &template{literal: text}
 	}
 	parsed, err := prompt.Parse(name, source)
 	if err != nil {
@@ -162,67 +158,12 @@ func compile(name, text string, condition bool, s *scope, report func(line, col 
 		}
 		return nil
 	}
-	t := &template{parsed: parsed}
+	t := &template{Template: parsed}
 	for _, v := range parsed.Variables() {
 		if message := s.check(v.Path); message != "" {
 			report(v.Line, max(v.Column-shift, 1), message)
 		}
-		t.paths = append(t.paths, v.Path)
 		t.result = t.result || v.Path[0] == "result"
 	}
 	return t
-}
-
-// render fills in what the template reads and renders it. What a caller may leave out, and what a model may not have
-// written, is empty: vars is not changed, maps are copied where a name has to be added.
-func (t *template) render(budget *prompt.Budget, vars map[string]any) (string, error) {
-	if t.parsed == nil {
-		return t.literal, nil
-	}
-	return t.parsed.RenderWithin(budget, t.supplied(vars))
-}
-
-// supplied returns vars with all that the template reads.
-func (t *template) supplied(vars map[string]any) map[string]any {
-	full := maps.Clone(vars)
-	for _, path := range t.paths {
-		supply(full, path)
-	}
-	return full
-}
-
-// holds evaluates a condition. doubt is "", or says which comparison in it cannot be made.
-func (t *template) holds(budget *prompt.Budget, vars map[string]any) (holds bool, doubt string, err error) {
-	if t.parsed == nil {
-		return t.literal != "", "", nil
-	}
-	return t.parsed.Test(budget, t.supplied(vars))
-}
-
-// supply makes sure that path can be read from vars, which the caller owns.
-func supply(vars map[string]any, path []string) {
-	for i, name := range path {
-		next, ok := vars[name]
-		if !ok || next == nil {
-			if i == len(path)-1 {
-				vars[name] = nil
-				return
-			}
-			next = map[string]any{}
-		} else if m, ok := next.(map[string]any); ok {
-			if i == len(path)-1 {
-				return
-			}
-			if m == nil { // params that the request does not have
-				m = map[string]any{}
-			}
-			next = maps.Clone(m) // it may be read by another bot at the same time
-		}
-		m, ok := next.(map[string]any)
-		if !ok {
-			return // a list or a single value: the template finds nothing there by itself
-		}
-		vars[name] = m
-		vars = m
-	}
 }

@@ -3,6 +3,7 @@ package flow
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/lingserve/lingserve/jsonuri"
@@ -28,101 +29,73 @@ func (r *run) warn(w warning) {
 }
 
 // warnOfCondition warns, once for each bot and event, that a condition does not hold because a comparison in it cannot be made.
-func (r *run) warnOfCondition(what, of, doubt string) {
-	if doubt == "" {
-		return
+func (r *run) warnOfCondition(i int, doubt string) {
+	name := r.spec.steps[i].name
+	w := warning{Code: codeNotComparable, Message: fmt.Sprintf("the event %q is not sent: its condition is false, because %s", name, doubt)}
+	if r.spec.event(i) == nil {
+		w.Message, w.Bot = fmt.Sprintf("the bot %q is not started: its condition is false, because %s", name, doubt), name
 	}
 	r.mu.Lock()
-	said := r.warned[of]
-	r.warned[of] = true
+	warn := doubt != "" && !r.warned[i]
+	r.warned[i] = r.warned[i] || warn
 	r.mu.Unlock()
-	if said {
-		return
+	if warn {
+		r.warn(w)
 	}
-	w := warning{Code: codeNotComparable, Message: fmt.Sprintf("%s: its condition is false, because %s", what, doubt)}
-	for _, b := range r.spec.bots {
-		if b.name == of {
-			w.Bot = of
-		}
-	}
-	r.warn(w)
 }
 
-// conclude warns, once nothing can start any more, of patterns that matched nothing although bots ended that could have written it: the
-// patterns may be misspelt. They are those of filters, and of bots and events that wait for values. If one of these bots failed or was not
-// started, that is the reason, and there is no warning.
-func (r *run) conclude() {
-	var warnings []warning
+// conclude returns what warns, once nothing can start any more, of patterns that matched nothing although bots ended that could have written
+// it: the patterns may be misspelt. They are those of filters, and of bots and events that wait for values. If one of these bots failed or was
+// not started, that is the reason, and there is no warning. It is called with mu held.
+func (r *run) conclude() (act func()) {
+	if r.settled || slices.ContainsFunc(r.bots, func(p progress) bool { return p.active() }) {
+		return nothing
+	}
+	r.settled = true
 	result := sync.OnceValue(func() *jsonuri.Document {
 		document := new(jsonuri.Document)
 		_ = document.Set(nil, r.manager.Peek(true).Result) // it is JSON
 		return document
 	})
-	add := func(name, what string, on triggers, hit bool) {
-		if hit || !r.vain(on) {
-			return
-		}
-		document := result()
-		reason := ""
-		for i, t := range on {
-			if i > 0 {
-				reason += ", and "
+	var warnings []warning
+	for i, st := range r.spec.steps {
+		var sources []int
+		var reasons []string
+		for _, t := range st.on {
+			if t.pattern != nil {
+				sources = append(sources, t.sources...)
 			}
-			reason += t.unwritten(document)
 		}
-		warnings = append(warnings, warning{Code: codeNeverStarted, Message: what + ": " + reason, Bot: name})
-	}
-	r.mu.Lock()
-	for _, p := range r.bots {
-		if p.active() {
-			r.mu.Unlock()
-			return
+		if r.hits[i] || slices.ContainsFunc(st.on, func(t *trigger) bool { return t.pattern == nil }) || !r.wrote(sources) {
+			continue
 		}
+		for _, t := range st.on {
+			reasons = append(reasons, t.unwritten(result()))
+		}
+		w := warning{Code: codeNeverStarted, Message: fmt.Sprintf("bot %s never started: ", st.name), Bot: st.name}
+		if r.spec.event(i) != nil {
+			w.Message, w.Bot = fmt.Sprintf("event %s was never sent: ", st.name), ""
+		}
+		w.Message += strings.Join(reasons, ", and ")
+		warnings = append(warnings, w)
 	}
-	first := !r.settled
-	r.settled = true
-	// An event of an end that another goroutine has settled may be about to be sent.
-	hits := slices.Clone(r.hits)
-	r.mu.Unlock()
-	if !first {
-		return
-	}
-	for i, b := range r.spec.bots {
-		add(b.name, fmt.Sprintf("bot %s never started", b.name), b.on, hits[i])
-	}
-	for i, e := range r.spec.events {
-		add("", fmt.Sprintf("event %s was never sent", e.name), e.on, hits[len(r.bots)+i])
-	}
-	for _, w := range append(warnings, r.unmatchedFilters(result)...) {
-		r.warn(w)
+	warnings = append(warnings, r.unmatchedFilters(result)...)
+	return func() {
+		for _, w := range warnings {
+			r.warn(w)
+		}
 	}
 }
 
-// vain says whether all of on are patterns, and bots have ended well that could have fired them. Nothing runs any more.
-func (r *run) vain(on triggers) bool {
-	wrote := false
-	for _, t := range on {
-		if t.pattern == nil {
-			return false
-		}
-		for _, source := range t.sources {
-			p := &r.bots[source]
-			if p.failed > 0 {
-				return false
-			}
-			wrote = wrote || p.finished > 0
-		}
-	}
-	return wrote
+// wrote reports whether one of these bots has ended well and none has failed.
+func (r *run) wrote(bots []int) bool {
+	return !slices.ContainsFunc(bots, func(i int) bool { return r.bots[i].failed > 0 }) &&
+		slices.ContainsFunc(bots, func(i int) bool { return r.bots[i].finished > 0 })
 }
 
 // unwritten says what the trigger has missed in the document.
 func (t *trigger) unwritten(document *jsonuri.Document) string {
-	other := false
-	document.Walk(func(uri string, _ []byte) bool {
-		other = other || t.pattern.Match([]byte(uri))
-		return !other
-	})
+	other := matchesAny(t.pattern, document)
 	switch {
 	case other && t.kind == onString:
 		return fmt.Sprintf("the value at %s is not text; {value: %s} fires for any value", t.text, t.text)

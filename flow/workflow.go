@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 
 	"github.com/lingserve/lingserve/ling"
 )
@@ -62,16 +63,4 @@ func (f *function) Run(ctx context.Context, m *ling.Manager, input map[string]an
 // nameRule is what PROTOCOL 1.3 allows as a name; workflows and bots keep to it too, since events have their names.
 const nameRule = "a letter, then at most 63 letters, digits, dots, dashes or underscores"
 
-func validName(s string) bool {
-	if s == "" || len(s) > 64 {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-		if !letter && (i == 0 || !('0' <= c && c <= '9' || c == '.' || c == '_' || c == '-')) {
-			return false
-		}
-	}
-	return true
-}
+var validName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]{0,63}$`).MatchString

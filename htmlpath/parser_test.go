@@ -236,3 +236,13 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 }
+
+func TestHalfACharacterBeforeATagThatIsTooLongIsReadTheSameHoweverItIsCut(t *testing.T) {
+	const text = "<b>\xac\xf0\x9f<p class='abcdefgh'>"
+	o := &Options{Repair: true, MaxTag: 10}
+	for _, pieces := range splits(text) {
+		if diff := cmp.Diff(readAll(o, text), readAll(o, pieces...)); diff != "" {
+			t.Errorf("%q (-whole +cut)\n%s", pieces, diff)
+		}
+	}
+}

@@ -117,6 +117,16 @@ func (p *Parser) put(text []byte) {
 	}
 }
 
+// putPlain is put for text without special bytes.
+func (p *Parser) putPlain(text []byte) {
+	if len(p.stack) == 0 || len(p.text)+len(text) > maxText {
+		p.put(text)
+		return
+	}
+	p.newline = false
+	p.text = append(p.text, text...)
+}
+
 func (p *Parser) countBlank(text []byte) {
 	for _, c := range text {
 		if p.blank++; !isSpace(c) {
@@ -132,7 +142,7 @@ func (p *Parser) endText() {
 }
 
 // special marks the bytes of text that may be more than themselves.
-var special = [256]bool{'<': true, '&': true, '\r': true, '\n': true}
+var special = [256]bool{'<': true, '&': true, '\r': true, '\n': true, 0: true}
 
 // stepText reads text, a reference or a tag.
 func (p *Parser) stepText(rest []byte, final bool) bool {
@@ -142,8 +152,10 @@ func (p *Parser) stepText(rest []byte, final bool) bool {
 	}
 	switch c := rest[min(n, len(rest)-1)]; {
 	case n > 0:
-		return p.advanceText(n)
-	case p.raw == rawPlain:
+		p.putPlain(rest[:n])
+		p.advance(n)
+		return true
+	case p.raw == rawPlain || c == 0:
 		return p.advanceText(1)
 	case c == '&' && p.raw != rawText:
 		return p.stepReference(rest, final)
@@ -375,11 +387,11 @@ func (p *Parser) tagEnd(text []byte) int {
 // stepTag reads a tag.
 func (p *Parser) stepTag(rest []byte, final bool) bool {
 	n := p.tagEnd(rest)
+	p.endText()
 	if n > p.maxTag || n == 0 && len(rest) > p.maxTag {
 		p.limit("tag", p.maxTag)
 		return false
 	}
-	p.endText()
 	if n == 0 {
 		return final && p.drop()
 	}

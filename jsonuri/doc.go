@@ -19,7 +19,11 @@
 //   - the reading that loses no text: what cannot be placed stays as text where it was found (RP-11);
 //   - the one that needs no more than the next sign of the structure (a quote, comma, colon or bracket), so that output is not held back;
 //   - a quote inside a string is part of the text, unless what follows it can follow a value; once one quote inside is open, the next closes that;
-//   - a bracket that does not match ends what the text behind it goes on without, and nothing where that is what fits (RP-06);
+//   - once signs of the structure were wrong, a key that its object has already begins the next element of a list, or gets a number: it overwrites
+//     nothing (RP-11);
+//   - a bracket that does not match and begins a line ends what began in a line of the same indentation; a key that is no further to the right than the
+//     line in which its list began belongs to an object around that (RP-06);
+//   - another bracket that does not match ends what the text behind it goes on without, and nothing where that is what fits (RP-06);
 //   - a quote that is missing was at the end of the line, or else before the comma or bracket that a key or an element follows (RP-12, RP-13).
 //
 // No decision looks further ahead than 256 bytes, and none depends on where chunks end.

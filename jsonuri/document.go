@@ -61,7 +61,7 @@ func (d *Document) Apply(delta Delta) error {
 // parsed or does not fit the array it leads into, [*LimitError], [ErrContent].
 func (d *Document) Append(uri, content []byte) error {
 	if !IsContent(content) {
-		return fmt.Errorf("append at uri %q: %w", clip(uri), ErrContent)
+		return fmt.Errorf("append at uri %.80q: %w", uri, ErrContent)
 	}
 	n, err := d.place(uri)
 	if err != nil {
@@ -69,7 +69,7 @@ func (d *Document) Append(uri, content []byte) error {
 	}
 	if n.kind != nodeString {
 		d.size -= n.size()
-		n.become(nodeString)
+		*n = node{kind: nodeString}
 		d.size += n.size()
 	}
 	if len(n.text) > 0 && len(n.text)+len(content) > cap(n.text) {
@@ -87,7 +87,7 @@ func (d *Document) Append(uri, content []byte) error {
 func (d *Document) Set(uri, value []byte) error {
 	fresh, err := newNode(value)
 	if err != nil {
-		return fmt.Errorf("set uri %q: %w", clip(uri), err)
+		return fmt.Errorf("set uri %.80q: %w", uri, err)
 	}
 	if fresh.kids != nil {
 		if err := d.scan(uri); err != nil {
@@ -209,7 +209,7 @@ func (d *Document) step(n *node, segment []byte) (*node, error) {
 		}
 	default:
 		d.size -= n.size()
-		n.become(nodeObject)
+		*n = node{}
 		d.size += n.size()
 	}
 	d.size += nodeSize + keySize + len(segment)
@@ -281,13 +281,4 @@ func (d *Document) segment(uri []byte, s span) []byte {
 	}
 	d.plain = appendPlain(d.plain[:0], uri[s.start:s.end])
 	return d.plain
-}
-
-// clip keeps a foreign text short enough for a message.
-func clip(text []byte) []byte {
-	const most = 80
-	if len(text) > most {
-		return text[:most]
-	}
-	return text
 }

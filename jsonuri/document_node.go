@@ -39,9 +39,6 @@ const (
 	keySize  = 16
 )
 
-// become makes n an empty value of a kind.
-func (n *node) become(kind nodeKind) { *n = node{kind: kind} }
-
 // child returns the index of the child called segment, -1 where there is none.
 func (n *node) child(segment []byte) int {
 	if n.kids == nil {

@@ -40,18 +40,10 @@ func (d *Document) Reach(uri []byte) (Reached, error) {
 
 // first is the first byte of n's JSON text.
 func (n *node) first() byte {
-	switch n.kind {
-	case nodeObject:
-		return '{'
-	case nodeArray:
-		return '['
-	case nodeString:
-		return '"'
-	case nodeNull:
-		return 'n'
-	default:
+	if n.kind == nodeScalar {
 		return n.text[0]
 	}
+	return [...]byte{nodeObject: '{', nodeArray: '[', nodeString: '"', nodeNull: 'n'}[n.kind]
 }
 
 // AppendValue appends the JSON text of the value at uri to dst, reserved uris included; false where there is none.

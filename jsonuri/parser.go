@@ -117,7 +117,7 @@ func (p *Parser) Write(chunk []byte) (int, error) {
 	if p.closed {
 		return 0, ErrClosed
 	}
-	if p.passPlain(chunk) {
+	if (p.repair != nil || p.state == stString) && p.passPlain(chunk) {
 		return len(chunk), nil
 	}
 	text := chunk
@@ -153,12 +153,18 @@ func (p *Parser) passPlain(chunk []byte) bool {
 
 // feed reads text together with what waits.
 func (p *Parser) feed(text []byte) {
-	n := int64(len(text))
+	p.base = p.offset - int64(len(p.pend))
+	p.offset += int64(len(text))
+	if p.repair == nil && len(p.pend) == 0 { // as nearly always in strict mode
+		if i := p.strict(text); i < len(text) {
+			p.pend = append(p.pend, text[i:]...)
+		}
+		return
+	}
 	if p.repair != nil {
 		text = p.repair.filter(text)
 	}
 	b := text
-	p.base = p.offset - int64(len(p.pend))
 	if len(p.pend) > 0 {
 		p.pend = append(p.pend, text...)
 		b = p.pend
@@ -169,7 +175,6 @@ func (p *Parser) feed(text []byte) {
 		b = b[p.strict(b):]
 	}
 	p.pend = append(p.pend[:0], b...)
-	p.offset += n
 }
 
 // WriteString is Write for a string.

@@ -4,13 +4,14 @@ import "bytes"
 
 // frame is an open object or array.
 type frame struct {
-	kind   byte                // '{' or '['
-	stray  uint8               // repair: doubled opening brackets whose closing ones are to be skipped, and how the container was written
-	uriLen int                 // the container's own uri is uri[:uriLen]
-	index  int                 // of an array's next element; the number of members of an object
-	hashes int                 // where the object's key hashes begin
-	text   int                 // where its text begins, if collected
-	keys   map[uint64]struct{} // hashes of an object's keys, if it has many
+	kind   byte     // '{' or '['
+	stray  uint8    // repair: doubled opening brackets whose closing ones are to be skipped, and how the container was written
+	indent int      // repair: of the line in which it began
+	uriLen int      // the container's own uri is uri[:uriLen]
+	index  int      // of an array's next element; the number of members of an object
+	hashes int      // where the object's key hashes begin
+	text   int      // where its text begins, if collected
+	keys   keyTable // of an object that has many keys
 }
 
 // emitter turns what the grammar finds into deltas and resolved events. Both grammars, strict and repairing, end here.
@@ -20,6 +21,7 @@ type emitter struct {
 	uri        []byte // of the value that is read now
 	stack      []frame
 	keys       seenKeys
+	uniqueKeys bool // a repeated key is refused
 	depth      int  // limit
 	gatherAll  bool // the text of containers is wanted
 	gatherText bool // the text of strings is wanted
@@ -44,7 +46,7 @@ func (d *emitter) reset() {
 	d.stack = d.stack[:0]
 	d.keys.hashes = d.keys.hashes[:0]
 	d.text = d.text[:0]
-	d.sent = false
+	d.sent, d.uniqueKeys = false, false
 }
 
 func (d *emitter) set(value []byte) {
@@ -66,16 +68,21 @@ func (d *emitter) element() {
 	f.index++
 }
 
-// member makes a member of the innermost object the value that is read now. raw is the key in its escaped form.
-func (d *emitter) member(raw []byte, escaped bool) {
+// member makes a member of the innermost object the value that is read now. raw is the key in its escaped form. It does
+// nothing and returns false for a key that the object has already, if keys must be unique.
+func (d *emitter) member(raw []byte, escaped bool) bool {
 	f := d.top()
 	key := raw
 	if escaped {
 		d.scratch = appendUnescaped(d.scratch[:0], raw)
 		key = d.scratch
 	}
+	repeated := d.keys.add(f.hashes, &f.keys, key)
+	if repeated && d.uniqueKeys {
+		return false
+	}
 	d.uri = AppendSegment(d.uri[:f.uriLen], key)
-	if d.keys.add(f.hashes, &f.keys, key) {
+	if repeated {
 		d.set(nullText)
 	}
 	if d.gatherAll {
@@ -87,6 +94,7 @@ func (d *emitter) member(raw []byte, escaped bool) {
 		d.text = append(d.text, '"', ':')
 	}
 	f.index++
+	return true
 }
 
 var (
@@ -106,7 +114,7 @@ func (d *emitter) open(kind byte) bool {
 	} else if n > 0 || d.root > 0 {
 		d.set(emptyObj)
 	}
-	// What a frame of this depth left behind is used again, above all its set of keys.
+	// What a frame of this depth left behind is used again, above all its table of keys.
 	if n < cap(d.stack) {
 		d.stack = d.stack[:n+1]
 	} else {
@@ -115,10 +123,7 @@ func (d *emitter) open(kind byte) bool {
 	f := &d.stack[n]
 	f.kind, f.stray, f.uriLen, f.index = kind, 0, len(d.uri), 0
 	f.hashes, f.text = len(d.keys.hashes), len(d.text)
-	if len(f.keys) > 256 { // to clear what a large object has left would cost a small one too much
-		f.keys = nil
-	}
-	clear(f.keys)
+	f.keys = f.keys[:0]
 	if d.gatherAll {
 		d.text = append(d.text, kind)
 	}

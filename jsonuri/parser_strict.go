@@ -55,86 +55,58 @@ func numComplete(sub uint8) bool {
 // part of an escape or a character.
 func (p *Parser) strict(b []byte) int {
 	i := 0
-	for i < len(b) && p.err == nil {
-		before := p.state
-		switch before {
-		case stString:
-			i = p.readString(b, i)
-		case stNumber:
-			i = p.readNumber(b, i)
-		case stLiteral:
-			i = p.readLiteral(b, i)
+	switch p.state {
+	case stString:
+		i = p.readString(b, i)
+	case stNumber:
+		i = p.readNumber(b, i)
+	case stLiteral:
+		i = p.readLiteral(b, i)
+	}
+	for i < len(b) && p.state < stString && p.err == nil { // else it goes on behind b
+		c := b[i]
+		if c == ' ' || c == '\n' || c == '\t' || c == '\r' {
+			if c == '\n' {
+				p.line++
+				p.lineFrom = p.base + int64(i) + 1
+			}
+			p.blank++
+			i++
+			continue
+		}
+		p.blank = 0
+		switch state := p.state; {
+		case state <= stElement && (c != ']' || state == stValue):
+			i = p.beginValue(b, i)
+			continue
+		case state == stAfter && c == ',':
+			p.state = stKey
+			if p.top().kind == '[' {
+				p.state = stValue
+			}
+		case state == stColon && c == ':':
+			p.state = stValue
+		case c == '"' && (state == stKey || state == stFirst):
+			p.state, p.inKey, p.escKey, p.carry = stString, true, false, p.carry[:0]
+			i = p.readString(b, i+1)
+			continue
+		case state == stElement, state == stFirst && c == '}', state == stAfter && c == p.top().kind+2:
+			p.close()
+			p.afterValue()
 		default:
-			i = p.readSign(b, i)
+			return p.fail(i, b, p.expects())
 		}
-		if p.state == before && before >= stString { // it goes on behind b
-			break
-		}
+		i++
 	}
 	return i
-}
-
-// readSign reads white space, a sign of the structure, or the beginning of a value.
-func (p *Parser) readSign(b []byte, i int) int {
-	c := b[i]
-	switch c {
-	case '\n':
-		p.line++
-		p.lineFrom = p.base + int64(i) + 1
-		fallthrough
-	case ' ', '\t', '\r':
-		p.blank++
-		return i + 1
-	}
-	p.blank = 0
-	switch p.state {
-	case stValue, stElement:
-		if c == ']' && p.state == stElement {
-			p.close()
-			p.afterValue()
-			return i + 1
-		}
-		return p.beginValue(b, i)
-	case stFirst, stKey:
-		switch {
-		case c == '"':
-			p.state, p.inKey, p.escKey, p.carry = stString, true, false, p.carry[:0]
-		case c == '}' && p.state == stFirst:
-			p.close()
-			p.afterValue()
-		default:
-			return p.fail(i, b, p.expects())
-		}
-	case stColon:
-		if c != ':' {
-			return p.fail(i, b, p.expects())
-		}
-		p.state = stValue
-	case stAfter:
-		kind := p.top().kind
-		switch {
-		case c == ',' && kind == '[':
-			p.state = stValue
-		case c == ',':
-			p.state = stKey
-		case c == kind+2:
-			p.close()
-			p.afterValue()
-		default:
-			return p.fail(i, b, p.expects())
-		}
-	default:
-		return p.fail(i, b, p.expects())
-	}
-	return i + 1
 }
 
 // beginValue reads the first byte of a value.
 func (p *Parser) beginValue(b []byte, i int) int {
 	c := b[i]
 	if c == byteOrderMark[0] && p.base+int64(i) == 0 {
-		p.state, p.lit, p.litPos = stLiteral, byteOrderMark, 1
-		return i + 1
+		p.state, p.lit, p.litPos = stLiteral, byteOrderMark, 0
+		return p.readLiteral(b, i)
 	}
 	if !startsValue[c] {
 		return p.fail(i, b, p.expects())
@@ -146,6 +118,7 @@ func (p *Parser) beginValue(b []byte, i int) int {
 	case '"':
 		p.state, p.inKey = stString, false
 		p.openString()
+		return p.readString(b, i+1)
 	case '{', '[':
 		if !p.open(c) {
 			p.err = &LimitError{Limit: "depth", Max: int64(p.depth), Offset: p.base + int64(i)}
@@ -155,17 +128,13 @@ func (p *Parser) beginValue(b []byte, i int) int {
 		if c == '[' {
 			p.state = stElement
 		}
-	case 't':
-		p.state, p.lit, p.litPos = stLiteral, trueText, 1
-	case 'f':
-		p.state, p.lit, p.litPos = stLiteral, falseText, 1
-	case 'n':
-		p.state, p.lit, p.litPos = stLiteral, nullText, 1
-	default:
-		p.state, p.number, p.carry = stNumber, numStart, p.carry[:0]
-		return i
+		return i + 1
+	case 't', 'f', 'n':
+		p.state, p.lit, p.litPos = stLiteral, literalsByFirst[c], 0
+		return p.readLiteral(b, i)
 	}
-	return i + 1
+	p.state, p.number, p.carry = stNumber, numStart, p.carry[:0]
+	return p.readNumber(b, i)
 }
 
 // readLiteral reads more of a literal, or of the byte order mark.
@@ -200,6 +169,8 @@ var startsValue = func() (t [256]bool) {
 var (
 	trueText  = []byte("true")
 	falseText = []byte("false")
+
+	literalsByFirst = [...][]byte{'t': trueText, 'f': falseText, 'n': nullText}
 )
 
 // afterValue goes on behind a complete value.
@@ -255,14 +226,14 @@ func (p *Parser) readNumber(b []byte, i int) int {
 		p.carry = append(p.carry, text...)
 		text = p.carry
 	}
-	switch {
-	case i == len(b):
-	case !numComplete(p.number) || isWord(b[i]):
-		return p.fail(i, b, numExpected[p.number])
-	default:
-		p.scalar(text)
-		p.afterValue()
+	if i == len(b) {
+		return i
 	}
+	if !numComplete(p.number) || isWord(b[i]) {
+		return p.fail(i, b, numExpected[p.number])
+	}
+	p.scalar(text)
+	p.afterValue()
 	return i
 }
 

@@ -207,32 +207,39 @@ func (p *Parser) readString(b []byte, i int) int {
 		if i == len(b) || b[i] == '"' {
 			break
 		}
-		if _, size := utf8.DecodeRune(b[i:]); size > 1 { // as most often
+		if b[i] == '\\' {
+			p.escKey = true
+			if i+1 < len(b) && shortEscape[b[i+1]] { // as most often
+				i += 2
+				continue
+			}
+		} else if _, size := utf8.DecodeRune(b[i:]); size > 1 {
 			i += size
 			continue
 		}
-		p.escKey = p.escKey || b[i] == '\\'
 		if n, want = scanUnit(b[i:], false); want == "" {
 			i += n
 		}
 	}
 	text := b[start:i]
+	closed := i < len(b) && b[i] == '"'
 	switch {
 	case !p.inKey && len(text) > 0:
 		p.content(text)
 	case p.inKey && len(p.carry)+len(text) > p.maxKey:
 		p.err = &LimitError{Limit: "key", Max: int64(p.maxKey), Offset: p.base + int64(start-len(p.carry)+p.maxKey)}
 		return i
-	case p.inKey:
+	case p.inKey && (len(p.carry) > 0 || !closed):
 		p.carry = append(p.carry, text...)
+		text = p.carry
 	}
 	switch {
 	case want != "":
 		return p.fail(i+n, b, want)
-	case i == len(b) || b[i] != '"':
+	case !closed:
 		return i
 	case p.inKey:
-		p.member(p.carry, p.escKey)
+		p.member(text, p.escKey)
 		p.state = stColon
 	default:
 		p.closeString()

@@ -87,11 +87,14 @@ type repairer struct {
 	fixes map[string]int
 
 	// Between values.
-	fresh  bool // the container has just begun
-	comma  bool // a comma was the last thing
-	closed byte // the closing bracket that was the last thing, on this line
-	calls  int  // ObjectId( and the like whose ) is to come
-	seen   int  // bytes at the start of pend that are of one number or word
+	fresh     bool // the container has just begun
+	comma     bool // a comma was the last thing
+	line      int  // white space, and one more, before the line whose first sign is to come; 0 inside a line
+	lineFirst bool // the next sign is the first of its line
+	indent    int  // white space before it
+	closed    byte // the closing bracket that was the last thing, on this line
+	calls     int  // ObjectId( and the like whose ) is to come
+	seen      int  // bytes at the start of pend that are of one number or word
 
 	// The open string.
 	quote    byte  // 0 where it has none
@@ -145,6 +148,11 @@ func (r *repairer) fix(kind string) {
 		r.fixes = make(map[string]int)
 	}
 	r.fixes[kind]++
+	switch kind { // signs of the structure are wrong
+	case fixMissBracket, fixBracket, fixMoreBracket, fixMissQuote, fixExtraQuote, fixInner, fixMissComma, fixExtraComma,
+		fixMissColon, fixColon, fixMissKey, fixMissValue, fixKeyJunk, fixJunk:
+		r.p.uniqueKeys = true
+	}
 }
 
 // mayPass says whether what is plain content in a chunk needs no decision.
@@ -182,6 +190,7 @@ func (r *repairer) step(i int) (int, bool) {
 		}
 	}
 	if next := r.stepValid(i); next > i {
+		r.lineFirst = false
 		return next, true
 	}
 	r.decide(i)
@@ -197,7 +206,9 @@ func (r *repairer) step(i int) (int, bool) {
 	}
 	r.seen = 0
 	r.fix(r.a.fix)
-	return r.a.do(r, i), true
+	next := r.a.do(r, i)
+	r.lineFirst = r.lineFirst && next == i
+	return next, true
 }
 
 // stepValid does what the signs of a valid document say that need no decision; it gives i where one is needed.
@@ -213,7 +224,7 @@ func (r *repairer) stepValid(i int) int {
 		if r.inside() == '[' {
 			r.state = rpValue
 		}
-	case (r.state == rpValue || r.state == rpKey) && c == '"' && r.b[i+1] != '"':
+	case (r.state == rpValue || r.state == rpKey) && c == '"' && r.b[i+1] != '"' && !(r.state == rpValue && r.outdented()):
 		if r.a = (act{quote: '"', n: 1}); r.state == rpKey {
 			return r.openKey(i)
 		}
@@ -224,38 +235,28 @@ func (r *repairer) stepValid(i int) int {
 	return i + 1
 }
 
+// decideAtSign has what decides at a sign of the structure, by the state.
+var decideAtSign = [...]func(*repairer, sign) act{
+	rpStart: (*repairer).decideStart, rpKey: (*repairer).decideKey, rpColon: (*repairer).decideColon,
+	rpValue: (*repairer).decideValue, rpAfter: (*repairer).decideAfter, rpLast: (*repairer).decideLast,
+}
+
 func (r *repairer) decide(i int) {
-	var x sign
-	if r.state < rpDone {
-		x = r.next(i)
-	}
-	switch r.state {
-	case rpString:
+	switch {
+	case r.state < rpDone:
+		r.a = decideAtSign[r.state](r, r.next(i))
+	case r.state == rpString:
 		r.a = r.decideString(i)
-	case rpBare:
-		if r.p.inKey {
-			r.a = r.decideBareKey(i)
-		} else {
-			r.a = r.decideBare(i)
-		}
-	case rpLine, rpBlock:
-		r.a = r.decideComment(i)
-	case rpProse:
+	case r.state == rpBare && r.p.inKey:
+		r.a = r.decideBareKey(i)
+	case r.state == rpBare:
+		r.a = r.decideBare(i)
+	case r.state == rpProse:
 		r.a = r.decideProse(i)
-	case rpStart:
-		r.a = r.decideStart(x)
-	case rpKey:
-		r.a = r.decideKey(x)
-	case rpColon:
-		r.a = r.decideColon(x)
-	case rpValue:
-		r.a = r.decideValue(x)
-	case rpAfter:
-		r.a = r.decideAfter(x)
-	case rpLast:
-		r.a = r.decideLast(x)
-	case rpDone:
+	case r.state == rpDone:
 		r.a = r.decideDone(i)
+	default:
+		r.a = r.decideComment(i)
 	}
 }
 
@@ -272,11 +273,14 @@ func (r *repairer) passSpace(i int) int {
 				break
 			}
 			if !isBlank(c) {
+				if r.line > 0 {
+					r.indent, r.line, r.lineFirst = p.blank-r.line, 0, true
+				}
 				p.blank = 0
 				break
 			}
 			if c == '\n' {
-				r.closed = 0
+				r.closed, r.line = 0, p.blank+1
 			}
 			if bytes.IndexByte([]byte("\t\r\n"), r.b[i]) < 0 {
 				r.fix(fixSpace)

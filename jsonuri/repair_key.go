@@ -8,7 +8,7 @@ func (r *repairer) ownColon(start, end int) int {
 	if r.keyKnown {
 		return -1
 	}
-	if k := bytes.IndexByte(r.b[start:end], ':'); k >= 0 && end-start-k <= maxLook {
+	if k := bytes.IndexByte(r.b[start:end], ':'); k >= 0 && end-start-k <= maxLook && !bytes.HasPrefix(r.b[start+k:end], []byte("://")) {
 		return start + k
 	}
 	return -1
@@ -62,14 +62,7 @@ func (r *repairer) keyEnds(i int) bool {
 }
 
 // endKey takes what was read of a key as the whole.
-func (r *repairer) endKey(i int) int {
-	p := r.p
-	p.member(p.carry, bytes.IndexByte(p.carry, '\\') >= 0)
-	p.carry, p.inKey = p.carry[:0], false
-	r.fresh, r.comma = false, false
-	r.state = rpColon
-	return i + r.a.n
-}
+func (r *repairer) endKey(i int) int { return r.beginMember(r.p.carry, i+r.a.n) }
 
 // endOpenKey ends a key whose closing quote is missing before the sign at i.
 func (r *repairer) endOpenKey(i int) int {

@@ -192,7 +192,7 @@ func (r *repairer) alone() bool {
 // startsList says whether what stands at i, behind an opening bracket, is a list of numbers, literals or words, and not a
 // reference like [1] or a remark like [sic].
 func (r *repairer) startsList(i int, line, nested bool) bool {
-	c, end := r.find(i, "]\"{[\n")
+	c, end := r.find(i, "]}\"{[\n")
 	list := r.b[i:min(end, len(r.b))]
 	comma, plain := bytes.IndexByte(list, ',') >= 0, true
 	for token := range bytes.FieldsFuncSeq(list, func(c rune) bool { return c == ',' || c <= ' ' }) {
@@ -202,7 +202,7 @@ func (r *repairer) startsList(i int, line, nested bool) bool {
 	switch {
 	case line && comma:
 		return true
-	case c == ']' && r.alone() && r.next(end+1).c == 0:
+	case (c == ']' || c == '}') && r.alone() && strings.IndexByte("\x00]}", r.next(end+1).c) >= 0:
 		return true
 	case c == ']':
 		return plain && (line || comma) && (nested || r.lineEnds(end+1))

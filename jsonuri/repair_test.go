@@ -41,6 +41,7 @@ var repairs = []struct {
 	{"RP-01 list in the line", "The answer is [1, 2, 3]\n", `[1,2,3]`, "prose"},
 	{"RP-01 quoted prose", `"Sure", he said: {"a":1}`, `{"a":1}`, "prose"},
 	{"RP-01 number before", "1. Here:\n{\"a\":1}", `{"a":1}`, "prose"},
+	{"RP-01 note behind", "{\"a\": 1} note: b", `{"a":1}`, "trailing_text"},
 	{"RP-01 second document", "{\"a\": 1}\n{\"a\": 2}\n", `{"a":1}`, "trailing_text"},
 
 	// RP-02
@@ -50,6 +51,7 @@ var repairs = []struct {
 	{"RP-02 single quotes", `{'a': 1, 'b"c': 2}`, `{"a":1,"b\"c":2}`, "quotes"},
 	{"RP-02 typographic quotes", `{“a”: 1, ‘b’: 2, 「c」: 3}`, `{"a":1,"b":2,"c":3}`, "quotes"},
 	{"RP-02 quote too many before", `{""name": 1}`, `{"name":1}`, "extra_quote"},
+	{"RP-02 quote too many before a space", `{"" name": 1}`, `{" name":1}`, "extra_quote"},
 	{"RP-02 quote too many behind", `{"name"": 1}`, `{"name":1}`, "extra_quote"},
 	{"RP-02 empty key", `{"": 1, "" : 2}`, `{"":2}`, ""},
 	{"RP-02 junk behind", `{"name" (string): 1}`, `{"name":1}`, "text_after_key"},
@@ -165,13 +167,22 @@ var repairs = []struct {
 	{"RP-11 two members without a key", `{"a": 1, ["b"], ["c"]}`, `{"a":1,"":["b"],"2":["c"]}`, "missing_colon missing_key"},
 	{"RP-11 a number behind the last string", `{"a": "b" 1005}`, `{"a":"b","1005":null}`, "missing_comma missing_value unquoted_key"},
 
+	{"RP-11 a key again behind a wrong bracket", `{"a": {"b": [1}, "c": 2}, "c": 3}`, `{"a":{"b":[1]},"c":2,"c_2":3}`, "extra_bracket wrong_bracket"},
+	{"RP-11 a key again in an element", `[{"a": 1 "b": 2, "a": 3}]`, `[{"a":1,"b":2},{"a":3}]`, "missing_bracket missing_comma"},
+	{"RP-11 a key again in an element without brackets", `["a": 1, "b" 2, "b": 3]`, `[{"a":1,"b":2},{"b":3}]`, "missing_bracket missing_colon"},
+	{"RP-11 quotes around nothing before a key", `[{"a": 1, """" "a": 2}]`, `[{"a":1},{"a":2}]`, "extra_quote missing_bracket"},
+	{"RP-11 a member behind a list that ended too early", `[[1}, 2], "a": 3]`, `[[1],2,{"a":3}]`, "extra_bracket missing_bracket wrong_bracket"},
+	{"RP-11 an address whose key has no colon", `{"a" https://b/c?d, "e": 1}`, `{"a":"https://b/c?d","e":1}`, "missing_colon unquoted_string"},
+
 	// RP-12
+	{"RP-12 closing quote missing before brackets", `{"a": {"b": ["c]}, "d": 1}`, `{"a":{"b":["c"]},"d":1}`, "missing_quote"},
 	{"RP-12 comma missing", `["a" 2, "b" "c" true {"x": 1} [2] "d""e"]`, `["a",2,"b","c",true,{"x":1},[2],"d","e"]`, "missing_comma"},
 	{"RP-12 comma and quotes missing", `["a" b, "c"]`, `["a","b","c"]`, "missing_comma unquoted_string"},
 	{"RP-12 comma missing before a line", "[\n \"a\"\n true,\n 1\n \"b\"\n]", `["a",true,1,"b"]`, "missing_comma"},
 	{"RP-12 closing quote missing", `["abc, "def", "g"]`, `["abc","def","g"]`, "missing_quote"},
 	{"RP-12 closing quote missing, a line each", "[\n \"abc,\n \"def,\n 12\n]", `["abc","def",12]`, "missing_quote"},
 	{"RP-12 opening quote missing", `[a","b", c d"]`, `["a","b","c d"]`, "missing_quote unquoted_string"},
+	{"RP-12 opening quote missing of a text with a comma", `["a", b c, d e", "f"]`, `["a","b c, d e","f"]`, "missing_quote unquoted_string"},
 	{"RP-12 opening quote missing in all there is", `[a blue door"]`, `["a blue door"]`, "missing_quote unquoted_string"},
 	{"RP-12 members without an object", `["k": "v", "l": 2]`, `[{"k":"v","l":2}]`, "missing_bracket"},
 	{"RP-12 members behind elements", `{"a": ["x", "k": "v"], "b": 1}`, `{"a":["x",{"k":"v"}],"b":1}`, "missing_bracket"},
@@ -214,6 +225,10 @@ var repairs = []struct {
 	{"RP-06 brace for a bracket", `[{"a": ["x"}, "b": 1}]`, `[{"a":["x"],"b":1}]`, "wrong_bracket"},
 	{"RP-06 bracket for a brace", `{"a": [{"b": {"c": 1], "d": 2}], "e": 3}`, `{"a":[{"b":{"c":1},"d":2}],"e":3}`, "wrong_bracket"},
 	{"RP-06 bracket for a brace in a list", `{"a": [[1], {"b": 2], true]}`, `{"a":[[1],{"b":2},true]}`, "wrong_bracket"},
+	{"RP-06 a member further to the left than the list", "{\n  \"a\": {\n    \"b\": [\n      \"c\"\n    ,\n    \"d\": 1\n  },\n  \"e\": 2\n}", `{"a":{"b":["c"],"d":1},"e":2}`, "missing_bracket"},
+	{"RP-06 a member further to the left than two lists", "{\n  \"a\": [\n    {\n      \"b\": [\n        1,\n  \"c\": 2\n}", `{"a":[{"b":[1]}],"c":2}`, "missing_bracket"},
+	{"RP-06 a wrong bracket below the line that it ends", "{\n  \"a\": {\n    \"b\": [\n      1\n    },\n    \"c\": 2\n  }\n}", `{"a":{"b":[1],"c":2}}`, "wrong_bracket"},
+	{"RP-06 a number alone and a bracket too many", `[3.14]]`, `[3.14]`, "extra_bracket"},
 	{"RP-06 nothing else", `[}`, `[]`, "wrong_bracket"},
 
 	{"RP-10 a long gap behind brackets", `[[{"a":{"b":1}}, ""` + strings.Repeat(" ", 300) + `, ""]]`, `[[{"a":{"b":1}},"",""]]`, ""},

@@ -78,10 +78,7 @@ func (r *repairer) innerQuote(i int) int {
 // certain is how much of the content from start on is certain while more is waited for. A run of commas, closing brackets and
 // white space may turn out to stand behind the string, if its closing quote was left out; what follows a colon behind a key.
 func (r *repairer) certain(start, end int) int {
-	switch {
-	case r.state != rpString:
-		return end
-	case !r.p.inKey:
+	if !r.p.inKey {
 		return min(r.runBefore(start, end), end)
 	}
 	if at := r.ownColon(start, end); at >= 0 {
@@ -135,8 +132,12 @@ func (r *repairer) decideQuote(start, i, n int) act {
 		return act{do: (*repairer).innerQuote, to: i, n: n, fix: fixInner}
 	}
 	run := r.runBefore(start, i)
-	v := r.judge(i+n, run < i)
-	if v == isInner && run < i && r.inner%2 == 0 && r.inside() == '[' && bytes.IndexByte(r.b[run:i], ',') >= 0 && bytes.IndexByte(r.b[run:i], '\n') >= 0 {
+	after := byte(0)
+	if run < i {
+		after = r.kind(r.openAfter(run, i) - 1)
+	}
+	v := r.judge(i+n, after)
+	if v == isInner && after == '[' && r.inner%2 == 0 && bytes.IndexByte(r.b[run:i], ',') >= 0 && bytes.IndexByte(r.b[run:i], '\n') >= 0 {
 		v = isOpener // RP-12: the line before ends with a comma, and this one begins with the quote
 	}
 	switch v {
@@ -171,12 +172,10 @@ func (r *repairer) becomeMember(i int) int {
 	key := p.carry
 	r.maybeKey = false
 	p.dropString()
-	if !p.open('{') {
-		p.err = &LimitError{Limit: "depth", Max: int64(p.depth), Offset: r.p.base + int64(i)}
+	if !r.openContainer('{', implied, i) {
 		return i
 	}
 	r.fix(fixMissBracket)
-	p.top().stray = implied
 	p.carry = key
 	return r.endKey(i)
 }
@@ -194,28 +193,11 @@ func (r *repairer) decideCut(start, end int) act {
 		return act{do: (*repairer).cutKey, to: end}
 	}
 	for run := r.runBefore(start, end); run < end; run++ { // brackets before may belong to the text
-		if r.closesAll(run) {
+		if r.openAfter(run, end) == 0 && bytes.IndexByte(r.b[run:end], ',') < 0 {
 			return act{do: (*repairer).endText, to: run, fix: fixMissQuote}
 		}
 	}
 	return act{do: (*repairer).endText, to: end, fix: fixCut}
-}
-
-// closesAll says whether the run at i closes every open container.
-func (r *repairer) closesAll(i int) bool {
-	n := len(r.p.stack)
-	for ; i < len(r.b); i++ {
-		switch c := r.b[i]; c {
-		case '}', ']':
-			if n == 0 || r.p.stack[n-1].kind+2 != c {
-				return false
-			}
-			n--
-		case ',':
-			return false
-		}
-	}
-	return n == 0
 }
 
 // runBefore gives where a run of commas, closing brackets and white space before end begins, with one of the former or a
@@ -229,6 +211,20 @@ func (r *repairer) runBefore(start, end int) int {
 		return end
 	}
 	return start + run
+}
+
+// openAfter gives how many containers are open behind the closing brackets in b[run:end]; -1 where one of them does not fit.
+func (r *repairer) openAfter(run, end int) int {
+	n := len(r.p.stack)
+	for _, c := range r.b[run:end] {
+		if c == '}' || c == ']' {
+			if r.kind(n-1)+2 != c {
+				return -1
+			}
+			n--
+		}
+	}
+	return n
 }
 
 // runAtEnd gives where such a run begins, and whether there is nothing before it.
@@ -287,8 +283,8 @@ func closeIf(yes bool) verdict {
 }
 
 // judge decides what a quote is, behind which stands i: it ends the string only where what follows can follow a value (RP-03).
-// run says that it stands behind a comma, a closing bracket or a line break.
-func (r *repairer) judge(i int, run bool) verdict {
+// after is what is open where it stands, if its string ended before the run of commas, brackets and line breaks before it; 0 without such a run.
+func (r *repairer) judge(i int, after byte) verdict {
 	object := r.inside() == '{'
 	odd := r.inner%2 == 1 // a quotation inside is open
 	x := r.next(i)
@@ -339,7 +335,7 @@ func (r *repairer) judge(i int, run bool) verdict {
 	switch {
 	case object && r.memberAt(x, false, odd), !object && r.elementAt(x, false, odd):
 		return isClose
-	case object && run && r.restOfKey(i), !object && run && !odd && r.restOfElement(i):
+	case after == '{' && r.restOfKey(i), after == '[' && !odd && r.restOfElement(i):
 		return isOpener
 	}
 	return isInner
@@ -404,7 +400,7 @@ func (r *repairer) decideBare(i int) act {
 				return end
 			}
 		case isQuote(c) && c != '\'' && c != '`' && c != symSingle:
-			switch v := r.judge(i+n, false); {
+			switch v := r.judge(i+n, 0); {
 			case v == isClose || v == isExtra:
 				end.n, end.fix = end.n+n, fixMissQuote
 				return end
@@ -427,10 +423,10 @@ func (r *repairer) decideBare(i int) act {
 
 // bareEnds says whether the comma at i, of n bytes, ends a string without quotes.
 func (r *repairer) bareEnds(i, n int) bool {
-	if r.inside() == '[' {
-		return r.nesting == 0 && r.b[i] == ','
-	}
 	x := r.next(i + n)
+	if r.inside() == '[' { // RP-12: with a quote at its end, the opening one alone is missing
+		return r.nesting == 0 && r.b[i] == ',' && (x.line || r.inTuple() || !r.halfElement(x.at))
+	}
 	if isQuote(x.c) {
 		end, ok := r.quoted(x)
 		return !ok && end >= x.at+maxLook || ok && r.colonAt(end) || x.line

@@ -1,6 +1,7 @@
 package jsonuri
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 )
@@ -9,8 +10,7 @@ import (
 const (
 	tuple   = 0x80 // an array with round brackets
 	implied = 0x40 // an object without brackets, in an array
-	unnamed = 0x20 // an object that has a member whose key was missing
-	strays  = 0x1F // the rest is a count
+	strays  = 0x3F // the rest is a count
 )
 
 // to goes on in a state behind n bytes.
@@ -114,7 +114,7 @@ func (r *repairer) decideKey(x sign) act {
 	case ')':
 		return r.skip(x, fixJunk)
 	case ',', ';':
-		return r.anotherComma(x)
+		return comma(x, r.state, fixExtraComma)
 	case ':': // RP-02: the key is missing
 		return act{do: (*repairer).emptyKey, fix: fixMissKey}
 	case '[', '{':
@@ -139,37 +139,52 @@ func (r *repairer) decideKey(x sign) act {
 	}
 	a := act{do: (*repairer).openKey, quote: x.c, n: x.end - x.at}
 	if c, n := r.sym(x.end); c == x.c { // RP-02: ""name", one quote too many
-		if y := r.next(x.end + n); !y.space && y.c != ':' && y.c != '=' && y.c != ',' && y.c != '}' && y.c != 0 {
+		switch y := r.next(x.end + n); {
+		case isQuote(y.c) && (r.quotedKey(y) || !y.space && r.byteAt(y.end) == y.c): // quotes around nothing, and then the key
+			return to(rpKey, a.n+n, fixExtraQuote)
+		case r.restOfKey(x.end + n), !y.space && y.c != ':' && y.c != '=' && y.c != ',' && y.c != '}' && y.c != 0:
 			a.n, a.fix = a.n+n, fixExtraQuote
 		}
 	}
 	return a
 }
 
-// emptyKey begins a member whose key is missing. Its key is "", or its index if the object has such a member already (RP-11).
-func (r *repairer) emptyKey(i int) int {
-	var key []byte
-	f := r.p.top()
-	if f.stray&unnamed != 0 {
-		key = strconv.AppendInt(r.token[:0], int64(f.index), 10)
+// emptyKey begins a member whose key is missing.
+func (r *repairer) emptyKey(i int) int { return r.beginMember(nil, i) }
+
+// beginMember begins a member, whose colon is at i or behind it. After a repair that may have led to the wrong object, a key that the
+// object has already overwrites nothing (RP-11): it begins the next object of an array, or gets the number of the member as well.
+func (r *repairer) beginMember(key []byte, i int) int {
+	p := r.p
+	name, escaped := key, bytes.IndexByte(key, '\\') >= 0
+	for n := p.top().index; !p.member(name, escaped); n++ {
+		if r.kind(len(p.stack)-2) != '[' || len(key) == 0 {
+			name = append(r.token[:0], key...)
+			if len(key) > 0 {
+				name = append(name, '_')
+			}
+			name = strconv.AppendInt(name, int64(n), 10)
+			continue
+		}
+		how := p.top().stray & implied
+		r.fix(fixMissBracket)
+		p.close()
+		p.element()
+		r.openContainer('{', how, i)
 	}
-	f.stray |= unnamed
-	r.p.member(key, false)
+	p.carry, p.inKey = p.carry[:0], false
 	r.fresh, r.comma = false, false
 	r.state = rpColon
 	return i
 }
 
-// anotherComma is a comma where a key or value should be.
-func (r *repairer) anotherComma(x sign) act {
-	return act{do: (*repairer).passComma, n: x.end - x.at, state: r.state, fix: fixExtraComma}
+// comma goes on in a state behind the comma x.
+func comma(x sign, state repairState, fix string) act {
+	return act{do: (*repairer).passComma, n: x.end - x.at, state: state, fix: fix}
 }
 
 func (r *repairer) passComma(i int) int {
 	r.comma = true
-	if r.state == rpAfter {
-		r.fresh = false
-	}
 	return r.pass(i)
 }
 
@@ -198,7 +213,7 @@ func (r *repairer) decideColon(x sign) act {
 		return r.skip(x, fixExtraQuote)
 	}
 	// RP-13: what stands before a colon on the same line, and could not be a value, is junk.
-	if c, k := r.find(x.at, ":\n{[,}]0123456789"+quotes); c == ':' {
+	if c, k := r.find(x.at, ":\n{[,}]0123456789"+quotes); c == ':' && !r.has(k, "://") {
 		return to(rpColon, k-x.at, fixKeyJunk)
 	}
 	return to(rpValue, 0, fixMissColon)
@@ -249,7 +264,7 @@ func (r *repairer) decideValue(x sign) act {
 		if object {
 			return r.null(fixMissValue)
 		}
-		return r.anotherComma(x)
+		return comma(x, r.state, fixExtraComma)
 	case ':', '=':
 		return r.skip(x, fixColon)
 	case '(': // RP-14: a tuple or one value in brackets, unless a text begins with a bracket
@@ -268,22 +283,52 @@ func (r *repairer) decideValue(x sign) act {
 		return a
 	}
 	if isQuote(x.c) {
+		if end, ok := r.quoted(x); ok && r.outdented() && r.next(end).c == ':' {
+			return act{do: (*repairer).closeTo, index: r.around(), state: rpKey, fix: fixMissBracket}
+		}
 		return r.decideOpening(x)
 	}
 	return r.decidePlain(x.at)
 }
 
+// outdented reports whether the sign that is due in an array is the first of its line, and no further to the right than the line in
+// which the array began: by the look of it, it is no element (RP-06).
+func (r *repairer) outdented() bool {
+	top := len(r.p.stack) - 1
+	return r.lineFirst && r.kind(top) == '[' && r.kind(top-1) == '{' && r.indent <= r.p.stack[top].indent
+}
+
+// around gives the index of the container in the object that the first sign of the line belongs to, by its indentation.
+func (r *repairer) around() int {
+	for i := len(r.p.stack) - 1; i > 0; i-- {
+		if r.kind(i-1) == '{' && r.p.stack[i-1].indent < r.indent {
+			return i
+		}
+	}
+	return len(r.p.stack) - 1
+}
+
+// openContainer opens an object or array at i; how is how it was written. It returns false if that is too deep.
+func (r *repairer) openContainer(kind byte, how uint8, i int) bool {
+	p := r.p
+	if !p.open(kind) {
+		p.err = &LimitError{Limit: "depth", Max: int64(p.depth), Offset: p.base + int64(i)}
+		return false
+	}
+	f := p.top()
+	f.stray, f.indent = how, r.indent
+	return true
+}
+
 func (r *repairer) open(i int) int {
-	p, kind, round := r.p, r.a.c, uint8(0)
+	kind, round := r.a.c, uint8(0)
 	if kind == '(' {
 		kind, round = '[', tuple
 	}
 	r.beginValue()
-	if !p.open(kind) {
-		p.err = &LimitError{Limit: "depth", Max: int64(p.depth), Offset: r.p.base + int64(i)}
+	if !r.openContainer(kind, round, i) {
 		return i
 	}
-	p.top().stray = round
 	r.fresh, r.comma = true, false
 	r.state = rpKey
 	if kind == '[' {
@@ -325,11 +370,10 @@ func (r *repairer) decideAfter(x sign) act {
 	case 0:
 		return act{do: (*repairer).finish}
 	case ',', ';':
-		a := act{do: (*repairer).passComma, n: n, state: next}
-		if r.b[x.at] != ',' {
-			a.fix = fixComma
+		if r.b[x.at] == ',' {
+			return comma(x, next, "")
 		}
-		return a
+		return comma(x, next, fixComma)
 	case '}', ']':
 		return r.decideBracket(x)
 	case ')':
@@ -405,6 +449,11 @@ func (r *repairer) closes(i int, c byte) int {
 	if match == top && (!doubled || top == 0 || r.kind(top-1) == r.kind(top)) {
 		return top
 	}
+	for k := top; match != top && k >= 0 && r.lineFirst; k-- { // what began in a line of this indentation
+		if r.p.stack[k].indent == r.indent {
+			return k
+		}
+	}
 	then := r.then(i)
 	goesOn := byte('{')
 	if then == thenValue || then == thenBracket {
@@ -463,9 +512,9 @@ func (l *look) then(i int) int {
 		x = l.commas(x)
 	}
 	switch {
-	case x.c == '}' && !comma:
+	case x.c == '}':
 		return thenBrace
-	case x.c == ']' && !comma:
+	case x.c == ']':
 		return thenBracket
 	case isQuote(x.c):
 		end, ok := l.quoted(x)
@@ -509,10 +558,10 @@ func (r *repairer) decideLast(x sign) act {
 		return r.skip(x, fixMoreBracket)
 	}
 	then, y := r.then(x.at), r.commas(x)
-	goesOn := then == thenKey
+	goesOn := then == thenKey && (x.c == ',' || isQuote(x.c)) // else it is more likely prose
 	switch {
 	case r.inside() == '[':
-		goesOn = x.c == ',' && then == thenValue
+		goesOn = x.c == ',' && (goesOn || then == thenValue)
 	case x.c == ',': // RP-11: a key with a part missing, or a string
 		goesOn = goesOn || isQuote(y.c) || isDigit(y.c) || y.c == '{' || y.c == '[' || r.halfKey(y.at)
 	}

@@ -13,11 +13,7 @@ type URIError struct {
 }
 
 func (e *URIError) Error() string {
-	uri := e.URI
-	if len(uri) > 80 { // a foreign text of any length does not belong into a message
-		uri = uri[:80] + "…"
-	}
-	return fmt.Sprintf("uri %q, byte %d: %s", uri, e.Offset, e.Reason)
+	return fmt.Sprintf("uri %.80q, byte %d: %s", e.URI, e.Offset, e.Reason) // a foreign text of any length does not belong into a message
 }
 
 // Format joins segments to a uri, with the escapes of [AppendSegment]. No segments give the root, "".
@@ -101,21 +97,9 @@ func Reserved[T string | []byte](uri T) bool {
 
 // reservedStart returns where the first reserved segment of uri begins, -1 where there is none.
 func reservedStart[T string | []byte](uri T) int {
-	start := true
-	for i := 0; i < len(uri); i++ {
-		switch uri[i] {
-		case '$':
-			if start {
-				return i
-			}
-			start = false
-		case '/':
-			start = true
-		case '\\':
-			i++ // whatever is escaped is neither a separator nor the "$" of a reserved segment
-			start = false
-		default:
-			start = false
+	for i := 0; i < len(uri); i = segmentEnd(uri, i) + 1 {
+		if uri[i] == '$' {
+			return i
 		}
 	}
 	return -1
@@ -127,47 +111,31 @@ type span struct {
 	escaped    bool // holds a "\"
 }
 
-// scanSegment finds the segment of uri that begins at start and checks its escapes.
+// scanSegment finds the segment of uri that begins at start and checks that it is written as [AppendSegment] writes it.
 func scanSegment[T string | []byte](uri T, start int) (span, error) {
-	s := span{start: start}
-	i := start
-	for ; i < len(uri) && uri[i] != '/'; i++ {
-		if uri[i] != '\\' {
-			continue
-		}
-		s.escaped = true
-		i++
-		if i == len(uri) {
-			return s, uriError(uri, i-1, `the uri ends in an escape; expected \\, \/, \e, \$, \. or \..`)
-		}
-		switch uri[i] {
-		case '\\', '/':
-		case 'e':
-			if i != start+1 || i+1 < len(uri) && uri[i+1] != '/' {
-				return s, uriError(uri, i-1, `\e is an empty segment and stands alone`)
-			}
-		case '$':
-			if i != start+1 {
-				return s, uriError(uri, i-1, `\$ is allowed only at the start of a segment`)
-			}
-		case '.':
-			end := i + 1
-			if end < len(uri) && uri[end] == '.' {
-				end++
-			}
-			if i != start+1 || end < len(uri) && uri[end] != '/' {
-				return s, uriError(uri, i-1, `\. is allowed only in the segments \. and \..`)
-			}
-		default:
-			return s, uriError(uri, i-1, `unknown escape; expected \\, \/, \e, \$, \. or \..`)
-		}
-	}
-	s.end = i
-	switch {
-	case s.end == start:
+	s := span{start: start, end: segmentEnd(uri, start)}
+	segment := uri[start:s.end]
+	switch string(segment) {
+	case "":
 		return s, uriError(uri, start, `empty segment; an empty key is written \e`)
-	case uri[start] == '.' && (s.end == start+1 || s.end == start+2 && uri[start+1] == '.'):
+	case ".", "..":
 		return s, uriError(uri, start, `a segment that is exactly . or .. is written \. or \..`)
+	}
+	for i := range len(segment) {
+		s.escaped = s.escaped || segment[i] == '\\'
+	}
+	if !s.escaped {
+		return s, nil
+	}
+	var plain, written [128]byte
+	want := AppendSegment(written[:0], appendPlain(plain[:0], segment))
+	if segment[0] == '$' { // a reserved one
+		want = want[1:]
+	}
+	for i, c := range want {
+		if i == len(segment) || segment[i] != c {
+			return s, uriError(uri, start+i, `wrong escape; expected \\, \/, or a segment that is \e, \. or \.., or begins with \$`)
+		}
 	}
 	return s, nil
 }
@@ -178,7 +146,7 @@ func appendPlain[T string | []byte](dst []byte, segment T) []byte {
 		return dst
 	}
 	for i := 0; i < len(segment); i++ {
-		if segment[i] == '\\' {
+		if segment[i] == '\\' && i+1 < len(segment) {
 			i++
 		}
 		dst = append(dst, segment[i])

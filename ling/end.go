@@ -73,7 +73,7 @@ func (m *Manager) Cancel(cause error) error {
 	return nil
 }
 
-// Stop is Cancel that does not wait, for callbacks and tasks: Close, which somebody must call, waits and ends the tube. It is false where
+// Stop is Cancel that does not wait, for callbacks and tasks: the caller must call Close, which waits and ends the tube. It is false where
 // the end has begun: then the run ends as it would have.
 func (m *Manager) Stop(cause error) bool {
 	if cause == nil {
@@ -160,7 +160,7 @@ func (m *Manager) end() {
 	m.mu.Unlock()
 }
 
-// interruption is what the "error" event says of a run that was interrupted.
+// interruption is the "error" event of a run that was interrupted.
 func interruption(cause error) *bot.Failure {
 	if f, known := bot.Describe(cause); known {
 		return &f

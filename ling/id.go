@@ -2,17 +2,8 @@ package ling
 
 import (
 	"crypto/rand"
-	"encoding/base64"
+	"strings"
 )
 
-// NewID makes a run's id: 128 random bits in 22 characters that stand for themselves in a URL. The first one is not a "-",
-// so that no command takes an id for a flag.
-func NewID() string {
-	var bits [16]byte
-	for {
-		rand.Read(bits[:]) // never fails
-		if id := base64.RawURLEncoding.EncodeToString(bits[:]); id[0] != '-' {
-			return id
-		}
-	}
-}
+// NewID makes a run's id: 130 random bits in lower-case base32, fit for urls and for file names of any system.
+func NewID() string { return strings.ToLower(rand.Text()) }

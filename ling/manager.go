@@ -44,7 +44,7 @@ var (
 	// ErrEnded says that the run has ended, or is being ended: nothing more can be started.
 	ErrEnded = errors.New("ling: the run has ended")
 	// ErrInterrupted as a cause of Cancel or Stop makes the run's end an "error" event, which is the cause's where it is a
-	// [bot.Failure], and "finished" with the status "interrupted": whatever ran it goes away.
+	// [bot.Failure], and "finished" with the status "interrupted": its process is about to end.
 	ErrInterrupted = errors.New("ling: the run was interrupted")
 )
 
@@ -94,7 +94,7 @@ type Manager struct {
 	turned   chan struct{}                          // closed and replaced when active becomes zero, or something else
 	used     bool                                   // something was started
 	over     bool                                   // nothing may start any more
-	ending   bool                                   // somebody sends the terminal event
+	ending   bool                                   // the terminal event is being sent
 	closed   func(error)                            // see CloseLater
 	canceled error                                  // cause of the cancellation
 	fatal    error                                  // what made the manager stop the run
@@ -313,11 +313,11 @@ func (m *Manager) try(ctx context.Context, task func(context.Context) error) (er
 // ownEvents are sent by the manager alone: a reader can rely on them.
 var ownEvents = map[string]bool{"started": true, "error": true, "usage": true, "bot": true, "restarted": true, "finished": true, "canceled": true, "html": true}
 
-// SendEvent sends a status event of the workflow; data is encoded as JSON. Errors: a name that is not allowed or has a
-// meaning of its own, data that has no JSON form, [tube.ErrEnded].
+// SendEvent sends a status event of the workflow; data is encoded as JSON. Errors: a name that is not allowed or is
+// reserved, data that has no JSON form, [tube.ErrEnded].
 func (m *Manager) SendEvent(name string, data any) error {
 	if ownEvents[name] {
-		return fmt.Errorf("ling: the event name %q has a meaning of its own", name)
+		return fmt.Errorf("ling: the event name %q is reserved", name)
 	}
 	return m.send(name, data)
 }
@@ -364,7 +364,7 @@ func (m *Manager) spawn(f func(context.Context)) bool {
 	return true
 }
 
-// begin counts a bot that somebody else runs.
+// begin counts a bot that was added with AddBot and runs.
 func (m *Manager) begin() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -700,7 +700,7 @@ func TestARootThatIsNoURIIsRefused(t *testing.T) {
 
 // PROTOCOL 1.4
 func TestIDsAreRandomAndSafeInURLs(t *testing.T) {
-	form := regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]{21}$`)
+	form := regexp.MustCompile(`^[a-z0-9]{26}$`)
 	seen := map[string]bool{}
 	for range 10_000 {
 		id := NewID()

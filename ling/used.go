@@ -7,7 +7,7 @@ import (
 )
 
 // Used counts an answer of a model that no bot of the manager has asked, and tells it by a "usage" event as a bot does. name
-// stands for the bot; model is "provider:name"; counts are zero where nobody has counted.
+// stands for the bot; model is "provider:name"; counts are zero if they are unknown.
 func (m *Manager) Used(name, model string, counts adapter.Usage) {
 	m.mu.Lock()
 	m.sum.add(name, model, counts)

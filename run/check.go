@@ -95,7 +95,7 @@ func (s *Service) prepare(p access.Principal, a *Request, id string) (*spec, err
 	if a.Strict {
 		sp.config.OnInvalid = sp.config.OnInvalid.Strict()
 	}
-	if info.Resume {
+	if info.Resume && !a.Attached {
 		sp.Again = a
 	}
 	if a.Session != "" {
@@ -200,10 +200,8 @@ func (s *Service) prepareAgent(p access.Principal, a *Request, sp *spec) (*spec,
 	if a.Session != "" {
 		faults.add("/session", s.CheckSession(p, a.Session))
 	}
-	if by, ok := s.o.Agents.(ByWorkflow); ok && len(faults) == 0 {
-		if workflow := by.Workflow(a.Agent); workflow != "" {
-			return s.prepareByWorkflow(p, a, sp.ID, workflow)
-		}
+	if workflow := s.o.Agents.Workflow(a.Agent); workflow != "" && len(faults) == 0 {
+		return s.prepareByWorkflow(p, a, sp.ID, workflow)
 	}
 	var text string
 	switch kind := rawjson.Kind(a.Input); {
@@ -223,7 +221,9 @@ func (s *Service) prepareAgent(p access.Principal, a *Request, sp *spec) (*spec,
 		}
 		media = append(media, turn.Media{Type: kind, URL: f.Image + f.File, Name: f.Name})
 	}
-	sp.Again, sp.files = a, nil
+	if sp.files = nil; !a.Attached {
+		sp.Again = a
+	}
 	sp.Session = cmp.Or(a.Session, sp.ID) // a new session, in which the conversation can continue
 	s.addTurn(sp, a.Agent, &turn.Envelope{
 		ID: sp.ID, Channel: Channel, Content: text, Media: media,

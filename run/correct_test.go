@@ -17,6 +17,7 @@ import (
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
@@ -59,7 +60,7 @@ func (scriptedModel) Stream(_ context.Context, r adapter.Request) iter.Seq2[adap
 
 // store notes how long the tube was at each append.
 type countingTapes struct {
-	*tape.Memory
+	*tapetest.Memory
 	tube    *tube.Tube
 	lengths []appended
 }
@@ -85,7 +86,7 @@ type process struct {
 func newProcess(t *testing.T, dir string) *process {
 	m := ling.New(t.Context(), bot.Config{}, &ling.Options{Models: scriptedModel{}})
 	t.Cleanup(func() { m.Cancel(nil) })
-	return &process{dir, &countingTapes{Memory: tape.NewMemory(nil), tube: m.Tube()}, m}
+	return &process{dir, &countingTapes{Memory: tapetest.NewMemory(nil), tube: m.Tube()}, m}
 }
 
 // run runs the turn, or goes on with it.

@@ -100,6 +100,4 @@ const (
 	storedWait = 3 * time.Second
 	// graceWait is how long readers wait for the end of a run to be stored.
 	graceWait = time.Minute
-	// cutWait is how long the end of a run waits for its session's tape to say so, too.
-	cutWait = 500 * time.Millisecond
 )

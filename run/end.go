@@ -6,12 +6,9 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/store"
-	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/turn"
 )
 
 var (
@@ -90,34 +87,6 @@ func (r *Run) stop(cause error) bool {
 	return m != nil && m.Stop(cause)
 }
 
-// noteCut writes on the tape of a run's session that its turn has no end, unless another turn is there that says so itself. Readers see the
-// end of the run behind that, so that who goes on with the session then does not meet it.
-func (s *Service) noteCut(p *leftRun) {
-	if p.Session == "" || s.o.Turns == nil || s.o.Tapes == nil || hasEnded(p.tube) {
-		return
-	}
-	lane := p.Lane()
-	ctx, cancel := context.WithTimeout(s.ctx, cutWait)
-	defer cancel()
-	if s.elsewhere(ctx, lane) != nil {
-		return
-	}
-	if err := s.o.Turns.Alone(ctx, lane, turn.Reject, func(ctx context.Context) error {
-		t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, lane)
-		if err != nil {
-			return err
-		}
-		cut, err := agent.Aborted(ctx, t)
-		if err != nil || len(cut) == 0 {
-			return err
-		}
-		_, err = t.Append(ctx, cut...)
-		return err
-	}); err != nil {
-		s.log.DebugContext(ctx, "next turn will note the cut-off one", "run", p.ID, "error", err)
-	}
-}
-
 // finish stores and shows the end of a run whose work is over. err is what the run has failed of.
 func (s *Service) finish(r *Run, m *ling.Manager, err error) {
 	if r.late.Stop(); r.hasSlot {
@@ -165,16 +134,14 @@ func (s *Service) ended(r *Run, m *ling.Manager, closeErr error) {
 	r.endSpan(code)
 	r.observer.End(status, code)
 
-	now := time.Now()
 	s.mu.Lock()
 	if away {
 		r.machine.enter(stateMoved)
 		s.removeLocked(r)
 	} else {
-		s.keepLocked(r, now, now.Add(s.retention(r.Keyed)))
+		s.keepLocked(r, time.Now().Add(s.retention(r.Keyed)))
 	}
 	s.mu.Unlock()
-	s.trim(now)
 	s.chargeTokens(r)
 }
 
@@ -183,7 +150,7 @@ func (r *Run) mayBeRetried() bool {
 	if cause, ok := r.result.Cause(); !ok || r.result.Status != StatusFailed || !cause.Retryable {
 		return false
 	}
-	document, reserved := r.tube.Snapshot(false)
+	document, reserved := r.text()
 	return isEmptyObject(document) && isEmptyObject(reserved)
 }
 

@@ -106,12 +106,10 @@ func (s *Service) load(ctx context.Context, who access.Principal, id string) (*R
 		return nil, err
 	}
 	r.account = account
-	now := time.Now()
 	s.mu.Lock()
 	s.inMemory[id] = r
-	s.keepLocked(r, now, row.Expires)
+	s.keepLocked(r, row.Expires)
 	s.mu.Unlock()
-	s.trim(now)
 	return r, nil
 }
 
@@ -170,7 +168,8 @@ func (s *Service) retention(keyed bool) time.Duration {
 }
 
 // keepLocked adds an ended run to those that are kept in memory. It expires at a time; zero is never.
-func (s *Service) keepLocked(r *Run, now, expires time.Time) {
+func (s *Service) keepLocked(r *Run, expires time.Time) {
+	now := time.Now()
 	r.machine.enter(stateEnded)
 	r.drop = now.Add(KeepInMemory)
 	if !expires.IsZero() && expires.Before(r.drop) {
@@ -180,22 +179,20 @@ func (s *Service) keepLocked(r *Run, now, expires time.Time) {
 	s.kept = append(s.kept, r)
 	s.keptBytes += r.size
 	r.account.Settle(2 * r.size) // with the document, as it is sent
+	s.trimLocked(now)
 }
 
 // sizeOfRun is about what an ended run takes in addition to its log.
 const sizeOfRun = 4 << 10
 
-// trim drops ended runs from memory; they can be read back. It drops those whose time is over, and the oldest ones until the bytes of the rest are
-// within the limit.
-func (s *Service) trim(now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// trimLocked drops ended runs from memory; they can be read back. It drops those whose time is over, and the oldest ones until the bytes of the rest
+// are within the limit.
+func (s *Service) trimLocked(now time.Time) {
 	s.kept = slices.DeleteFunc(s.kept, func(r *Run) bool {
 		drop := r.erased || !now.Before(r.drop) || s.keptBytes > s.o.MemoryOfEnded
 		if drop {
 			r.machine.enter(stateDropped)
 			s.keptBytes -= r.size
-			s.freed += r.size
 			s.removeLocked(r)
 		}
 		return drop
@@ -211,21 +208,6 @@ func (s *Service) removeLocked(r *Run) {
 		delete(s.inSession, lane)
 	}
 	r.account.Release()
-}
-
-// sweep drops expired runs. It reports whether much memory has become free while nothing runs.
-func (s *Service) sweep(now time.Time) (idle bool) {
-	s.trim(now)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.inMemory) == 0 { // a map does not get smaller by itself
-		s.inMemory, s.inSession = map[string]*Run{}, map[string]*Run{}
-	}
-	idle = s.runs.Count() == 0 && s.freed >= giveBack
-	if idle {
-		s.freed = 0
-	}
-	return idle
 }
 
 // Flush stores what waits to be stored. Runs need no call of it.

@@ -24,8 +24,10 @@ type network struct {
 	lastNode int
 }
 
-func newNetwork(t modelT) *network {
-	return &network{db: openDB(t), nodes: map[string]*node{}, changed: make(chan struct{}), leases: map[string]*nodeLease{}}
+func newNetwork(t modelT) *network { return networkOn(openDB(t)) }
+
+func networkOn(d *db.DB) *network {
+	return &network{db: d, nodes: map[string]*node{}, changed: make(chan struct{}), leases: map[string]*nodeLease{}}
 }
 
 // node is a replica's connection with the database: its [Store], its [Members] and the leases of its sessions.
@@ -151,8 +153,8 @@ func (d *node) Append(ctx context.Context, replica string, list []store.RunBatch
 	return reach(d, func() ([]string, error) { return d.Store.Append(ctx, replica, list) })
 }
 
-func (d *node) SetState(ctx context.Context, id, replica string, attempt int, state string) error {
-	_, err := reach(d, func() (any, error) { return nil, d.Store.SetState(ctx, id, replica, attempt, state) })
+func (d *node) SetState(ctx context.Context, id, replica string, attempt int, state string, crashes int) error {
+	_, err := reach(d, func() (any, error) { return nil, d.Store.SetState(ctx, id, replica, attempt, state, crashes) })
 	return err
 }
 
@@ -161,13 +163,6 @@ func (d *node) Suspend(ctx context.Context, id, replica string, attempt int, wak
 		return err
 	}
 	return d.Store.Suspend(ctx, id, replica, attempt, wake)
-}
-
-func (d *node) Stepped(ctx context.Context, replica string, ids []string) error {
-	if err := d.cut(); err != nil {
-		return err
-	}
-	return d.Store.Stepped(ctx, replica, ids)
 }
 
 func (d *node) End(ctx context.Context, e store.RunEnd) error {

@@ -51,6 +51,7 @@ type recording struct {
 	began   bool            // there is a batch that begins
 	pending *store.RunBatch // it may be stored: it is sent once more as it is
 	state   string          // that is stored
+	crashes int             // likewise
 }
 
 func newRecorder(s *Service) *recorder {
@@ -108,9 +109,8 @@ func (c *recorder) record(ctx context.Context) {
 	defer c.pass.Unlock()
 	list := c.list()
 	for _, r := range list {
-		c.s.storeWaiting(ctx, r)
+		c.s.storeProgress(ctx, r)
 	}
-	c.s.storeSteps(ctx, list)
 	c.s.suspendWaiting(list)
 	for err := error(nil); len(list) > 0 && err == nil && ctx.Err() == nil; {
 		list, err = c.append(ctx, list)
@@ -202,6 +202,7 @@ func (s *Service) storeEnd(r *Run) bool {
 		cancel()
 		switch {
 		case err == nil:
+			v.state = end.State
 			return true
 		case errors.Is(err, store.ErrMoved):
 			r.breakOff()
@@ -219,17 +220,18 @@ func (s *Service) storeEnd(r *Run) bool {
 	}
 }
 
-// storeState stores the state of a run.
-func (s *Service) storeState(ctx context.Context, r *Run, state string) error {
-	if r.recording.state == state {
+// storeState stores the state of a run, and how many servers in a row it has crashed. It is called with the recording locked.
+func (s *Service) storeState(ctx context.Context, r *Run, state string, crashes int) error {
+	v := r.recording
+	if v.state == state && v.crashes == crashes {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
-	err := s.store.SetState(ctx, r.ID, s.replica, r.recording.attempt, state)
+	err := s.store.SetState(ctx, r.ID, s.replica, v.attempt, state, crashes)
 	switch {
 	case err == nil:
-		r.recording.state = state
+		v.state, v.crashes = state, crashes
 		return nil
 	case errors.Is(err, store.ErrMoved):
 		r.breakOff()
@@ -252,38 +254,31 @@ func (s *Service) leaveQueue(ctx context.Context, r *Run) error {
 	r.recording.mu.Lock()
 	defer r.recording.mu.Unlock()
 	for pauses := backoff.New(endRetry, endLongest); ; {
-		err := s.storeState(ctx, r, store.RunRunning)
+		err := s.storeState(ctx, r, store.RunRunning, r.recording.crashes)
 		if err == nil || errors.Is(err, ErrMoved) || backoff.Sleep(ctx, pauses.NextBackOff()) != nil {
 			return err
 		}
 	}
 }
 
-// storeWaiting stores whether a run waits for a person. The next pass tries again.
-func (s *Service) storeWaiting(ctx context.Context, r *Run) {
+// storeProgress stores whether a run waits for a person, and that it has finished a step since a crash. The next pass tries again.
+func (s *Service) storeProgress(ctx context.Context, r *Run) {
 	v := r.recording
-	if !r.machine.is(stateRunning) || !v.mu.TryLock() {
+	if !v.mu.TryLock() {
 		return
 	}
 	defer v.mu.Unlock()
-	state := store.RunRunning
+	if v.state != store.RunRunning && v.state != store.RunWaiting { // it is queued, or has ended
+		return
+	}
+	state, crashes := store.RunRunning, v.crashes
 	if r.waits() {
 		state = store.RunWaiting
 	}
-	if v.state != store.RunQueued {
-		_ = s.storeState(ctx, r, state)
+	if r.step.Load() {
+		crashes = 0
 	}
-}
-
-// storeSteps stores which runs have finished a step since a crash.
-func (s *Service) storeSteps(ctx context.Context, list []*Run) {
-	list = slices.DeleteFunc(slices.Clone(list), func(r *Run) bool { return r.crashes == 0 || !r.step.Load() })
-	if len(list) == 0 || s.store.Stepped(ctx, s.replica, idsOf(list)) != nil { // the next pass tries again
-		return
-	}
-	for _, r := range list {
-		r.crashes = 0
-	}
+	_ = s.storeState(ctx, r, state, crashes)
 }
 
 func idsOf(list []*Run) (ids []string) {

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -76,6 +75,7 @@ type Request struct {
 	Key        string            `json:"-"` // Idempotency-Key; "" is none
 	Trace      trace.SpanContext `json:"-"` // of who asks; zero is none
 	Unattended bool              `json:"-"` // who asks waits for the document, and can answer no question
+	Attached   bool              `json:"-"` // the run ends with the connection of who asks, and so with its server
 	KeyTag     string            `json:"-"` // of the API key by which they ask, see [access.Grant.KeyTag]; "" is none
 	Account    *adapter.Account  `json:"-"` // pays for the request, and then for the run; nil is a new one
 
@@ -180,42 +180,6 @@ type Outcome struct {
 type keyTaken struct{ store.IdempotencyKey }
 
 func (*keyTaken) Error() string { return "run: the Idempotency-Key leads to another run" }
-
-// keyLocks serialize the starts with one key. The zero value is ready.
-type keyLocks struct {
-	mu    sync.Mutex
-	locks map[string]*keyLock
-}
-
-// keyLock is the lock of a key, while callers have it or wait for it.
-type keyLock struct {
-	sync.Mutex
-	users int
-}
-
-func (k *keyLocks) lock(owner, key string) (unlock func()) {
-	key = owner + "\x00" + key
-	k.mu.Lock()
-	l := k.locks[key]
-	if l == nil {
-		if k.locks == nil {
-			k.locks = map[string]*keyLock{}
-		}
-		l = new(keyLock)
-		k.locks[key] = l
-	}
-	l.users++
-	k.mu.Unlock()
-	l.Lock()
-	return sync.OnceFunc(func() {
-		l.Unlock()
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if l.users--; l.users == 0 {
-			delete(k.locks, key)
-		}
-	})
-}
 
 // keyOf returns the row of a start's key that leads to a run; nil without a key.
 func (s *Service) keyOf(sp *spec, run string) *store.IdempotencyKey {

@@ -49,7 +49,6 @@ func (p *leftRun) firstEvent() uint64 {
 
 // endLeft ends a run that was taken over and does not go on.
 func (s *Service) endLeft(p *leftRun) {
-	s.noteCut(p)
 	over := hasEnded(p.tube)
 	if !over {
 		p.tube.Leap(p.firstEvent())

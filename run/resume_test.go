@@ -140,7 +140,7 @@ func TestRunsGoOnInOrderAFewAtATime(t *testing.T) {
 	})
 }
 
-// DU-01: a run that cannot go on ends as interrupted, with what it has made.
+// DU-01: a run that cannot go on, or whose client cannot come back, ends as interrupted, with what it has made.
 func TestRunThatCannotGoOnIsInterrupted(t *testing.T) {
 	begun := 0
 	work := func(ctx context.Context, m *ling.Manager, _ map[string]any) error {
@@ -151,8 +151,12 @@ func TestRunThatCannotGoOnIsInterrupted(t *testing.T) {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
-	for name, next := range map[string]struct{ workflow flow.Workflow }{
+	for name, next := range map[string]struct {
+		workflow flow.Workflow
+		attached bool
+	}{
 		"the workflow is gone":           {},
+		"its client cannot come back":    {resumable{flow.Func(again, "", nil, work)}, true},
 		"the workflow no longer says so": {workflow: flow.Func(again, "", nil, work)},
 		"its input does not fit": {
 			workflow: resumable{flow.Func(again, "", json.RawMessage(`{"type":"object","required":["z"],"properties":{"z":{"type":"string"}}}`), work)},
@@ -163,7 +167,11 @@ func TestRunThatCannotGoOnIsInterrupted(t *testing.T) {
 				begun = 0
 				d := openDB(t)
 				s, alive := startOn(t, d, resumable{flow.Func(again, "", nil, work)}, nil)
-				id := startRun(t, s, 0).ID
+				r, _, err := s.Start(t.Context(), &Request{Who: access.Local, Subject: Subject{Workflow: again}, Input: []byte(`{"n":"0"}`), Attached: next.attached})
+				if err != nil {
+					t.Fatal(err)
+				}
+				id := r.ID
 				crashServer(t, s, alive)
 				s, _ = startOn(t, d, next.workflow, nil)
 				synctest.Wait()

@@ -50,11 +50,11 @@ type Run struct {
 	pendingMu sync.Mutex
 	pending   pending     // of a turn
 	goesOn    bool        // if its server is lost
-	crashes   int         // that the store has of it; of the recorder's goroutine
 	step      atomic.Bool // it has finished a step here
 
-	account *adapter.Account // pays for its memory, also after its end; nil: memory is not counted
-	sent    sent             // its document, after its end and while readers get it
+	account *adapter.Account                   // pays for its memory, also after its end; nil: memory is not counted
+	readers atomic.Int32                       // see Hold
+	text    func() (document, reserved []byte) // after its end; all readers share it, because it may be large
 
 	span   trace.Span        // while it runs; nil without a tracer
 	traced trace.SpanContext // of span, also afterwards
@@ -71,6 +71,7 @@ type Run struct {
 // newRun returns a run of this origin.
 func newRun(o origin) *Run {
 	r := &Run{origin: o, done: make(chan struct{})}
+	r.text = sync.OnceValues(func() (document, reserved []byte) { return r.tube.Snapshot(false) })
 	r.here, r.leave = context.WithCancel(context.Background())
 	return r
 }
@@ -194,45 +195,14 @@ func (r *Run) Summary() Result {
 	return r.result
 }
 
-// sent is the document of a run that has ended, as text. Readers that get it at the same time share it, because it may be large.
-type sent struct {
-	mu                 sync.Mutex // held while it is made
-	users              int
-	document, reserved []byte // nil while it is not made
-}
-
-// Hold counts a reader of the run until release is called. Readers share the text of the document, and the run's account pays for it.
+// Hold counts a reader of the run until release is called. The run's account pays for the document that readers get.
 func (r *Run) Hold() (release func()) {
 	r.account.Retain()
-	r.sent.use(1)
+	r.readers.Add(1)
 	return func() {
-		r.sent.use(-1)
+		r.readers.Add(-1)
 		r.account.Release()
 	}
-}
-
-// use counts users, and forgets the document with the last of them.
-func (s *sent) use(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.users += n; s.users == 0 {
-		s.document, s.reserved = nil, nil
-	}
-}
-
-// text returns the document of the run, which has ended.
-func (r *Run) text() (document, reserved []byte) {
-	s := &r.sent
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.document != nil {
-		return s.document, s.reserved
-	}
-	document, reserved = r.tube.Snapshot(false)
-	if s.users > 0 {
-		s.document, s.reserved = document, reserved
-	}
-	return document, reserved
 }
 
 // resultOf returns the result that a manager has.

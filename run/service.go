@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
@@ -31,26 +31,17 @@ const Channel = webchannel.Name
 // ExtraAgent is the member of an envelope's Extra that names its agent.
 const ExtraAgent = turn.ExtraAgent
 
-// Agents are who answers in sessions: plugins of [Options].Turns, which take an envelope by the name that its Extra has under
-// [ExtraAgent].
+// Agents answer in sessions: plugins of [Options].Turns, which take an envelope by the name that its Extra has under [ExtraAgent].
 type Agents interface {
 	// Names are those that a run can ask for, the default one first.
 	Names() []string
+	// Workflow is the name of the workflow that answers for this agent; "" for none.
+	Workflow(agent string) string
 	// Answer decides a call that waits for approval; see [agent.Agent.Answer].
 	Answer(context.Context, agent.Answer) error
 	// Questions are the calls of a session that wait for approval, the oldest first.
 	Questions(session string) []agent.Question
-}
-
-// ByWorkflow is what [Agents] are, too, where workflows answer for some of them.
-type ByWorkflow interface {
-	// Workflow is the name of the workflow that answers for this agent; "" for none.
-	Workflow(agent string) string
-}
-
-// ByTool is what [Agents] are, too, where people approve tools for a session.
-type ByTool interface {
-	// Remembered are the tools of this agent that were approved for the session of a tape.
+	// Remembered are the tools of this agent that people approved for the session of a tape.
 	Remembered(_ context.Context, agent string, session *tape.Tape) ([]string, error)
 }
 
@@ -138,7 +129,7 @@ type Service struct {
 	store    Store
 	replica  string // that this process is in the store
 	recorder *recorder
-	keyLocks keyLocks
+	starting singleflight.Group // starts with an Idempotency-Key, by owner and key
 
 	working  context.Context // of all runs
 	stopWork context.CancelCauseFunc
@@ -162,7 +153,6 @@ type Service struct {
 	keptBytes int64                    // of kept
 	moving    map[string]chan struct{} // being read back now, suspended or woken; closed when that is over
 	draining  bool
-	freed     int64 // bytes that have left memory since it was last given back to the system
 
 	closeOnce sync.Once
 }
@@ -173,8 +163,6 @@ const (
 	// does not leave its memory behind.
 	KeepInMemory = 15 * time.Second
 	SweepEvery   = 5 * time.Second
-	// giveBack is how much memory must have become free before the system gets it back, which costs a garbage collection.
-	giveBack = 1 << 20
 )
 
 // errClosing is why runs end when the server does.
@@ -189,7 +177,7 @@ func Open(o Options) (*Service, error) {
 	}
 	s := newService(o)
 	s.wg.Go(func() { s.recorder.loop(s.ctx) })
-	if err := s.recoverLeft(s.ctx); err != nil {
+	if err := s.recoverLeft(s.ctx, false); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.wg.Go(s.sweepLoop)
@@ -218,13 +206,15 @@ func newService(o Options) *Service {
 	return s
 }
 
-// sweepLoop forgets ended runs as their time comes, and gives memory back to the system after a burst of runs. It ends
-// with Close.
+// sweepLoop drops ended runs from memory as their time comes. It ends with Close.
 func (s *Service) sweepLoop() {
 	for backoff.Sleep(s.ctx, SweepEvery) == nil {
-		if s.sweep(time.Now()) {
-			debug.FreeOSMemory()
+		s.mu.Lock()
+		s.trimLocked(time.Now())
+		if len(s.inMemory) == 0 { // a map does not get smaller by itself
+			s.inMemory, s.inSession = map[string]*Run{}, map[string]*Run{}
 		}
+		s.mu.Unlock()
 	}
 }
 

@@ -189,14 +189,14 @@ func (s *Service) awaitLane(ctx context.Context, lane string) {
 // Forget drops the erased runs of a session from memory, by its lane.
 func (s *Service) Forget(lane string) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for id, r := range s.inMemory {
 		if r.Lane() == lane && r.manager.Load() == nil {
 			delete(s.inMemory, id)
 			r.erased = true // if it is not kept yet, it will be dropped at once
 		}
 	}
-	s.mu.Unlock()
-	s.trim(time.Now())
+	s.trimLocked(time.Now())
 }
 
 // SessionError returns the error of this package for an error of the store of sessions.

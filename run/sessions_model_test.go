@@ -78,6 +78,12 @@ type soleAgent struct{ *agent.Agent }
 
 func (soleAgent) Names() []string { return []string{answerer} }
 
+func (soleAgent) Workflow(string) string { return "" }
+
+func (s soleAgent) Remembered(ctx context.Context, _ string, t *tape.Tape) ([]string, error) {
+	return s.Agent.Remembered(ctx, t)
+}
+
 // addSessions lets a replica have sessions.
 func (c *cluster) addSessions(o *Options, n *node) (tape.Store, error) {
 	tapes := memoryTapes{c.net.db.SharedTapes(nodeLeases{n}, nil), n}
@@ -208,29 +214,6 @@ func (m *told) follows(id string) bool {
 		}
 	}
 	return false
-}
-
-// look reads a run, and checks that what was cut off is on its tape by then. A tape that could not be reached has it from the next turn.
-func (c *conversations) look(t *rapid.T) {
-	c.cluster.look(t)
-	for id, m := range c.runs {
-		if m.status != StatusInterrupted || c.stormy {
-			continue
-		}
-		r, err := c.find(id, access.Local)
-		if errors.Is(err, ErrAway) {
-			continue
-		}
-		if err != nil {
-			t.Fatalf("RU-62: %v", err)
-		}
-		_, all := c.tape(r.Session)
-		of := fmt.Sprintf(`{"turn":%q`, id)
-		if begun := strings.Contains(all, `"turn.start","data":{"model":"m:m"}} `+of); begun && !strings.Contains(all, `"turn.aborted","data":`+of) &&
-			!slices.ContainsFunc(strings.Split(all, "\n"), func(e string) bool { return strings.Contains(e, `"turn.end"`) && strings.Contains(e, of) }) {
-			t.Fatalf("RU-70: a reader of %s knows that it was cut off, and its tape does not:\n%s", id, all)
-		}
-	}
 }
 
 func (c *conversations) pause(t *rapid.T) {

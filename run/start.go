@@ -13,45 +13,65 @@ import (
 
 // Start starts the run that is asked for, or finds the one that the same request has started before.
 func (s *Service) Start(ctx context.Context, req *Request) (*Run, Outcome, error) {
-	var hash [16]byte
-	unlock := func() {}
-	if req.Key != "" {
-		hash = req.Hash()
-		owner := req.Who.Owner()
-		unlock = s.keyLocks.lock(owner, req.Key)
-		defer unlock()
-		// Before anything else is looked at: what was started once does not depend on what could be started now.
-		if k, ok, err := s.store.FindKey(ctx, owner, req.Key); err != nil {
-			return nil, Outcome{}, s.storeError(ctx, err)
-		} else if ok {
-			return s.replayed(ctx, req, k, hash)
+	var st started
+	for done := false; !done; {
+		start := func() (any, error) {
+			st, done = s.startOnce(ctx, req), true
+			return nil, nil
+		}
+		if req.Key == "" {
+			_, _ = start()
+		} else { // of several requests with one key, the first one is started, and then the others look again
+			_, _, _ = s.starting.Do(req.Who.Owner()+"\x00"+req.Key, start)
 		}
 	}
-	sp, err := s.checked(ctx, req)
-	if err != nil {
-		return nil, Outcome{}, err
+	switch {
+	case st.taken != nil:
+		return s.replayed(ctx, req, *st.taken)
+	case st.host != "":
+		return s.steered(ctx, req, st.spec, st.host)
 	}
-	sp.hash = hash
-	var r *Run
-	var host string
-	if sp.agent == nil {
-		r, err = s.start(sp)
-	} else if err = s.bringHere(ctx, sp.Lane()); err == nil {
-		r, host, err = s.startAgent(sp)
+	return st.run, Outcome{}, st.err
+}
+
+// started is what became of a start: a run, the run whose turn takes its message, the run that its key leads to, or an error.
+type started struct {
+	spec  *spec
+	run   *Run
+	host  string
+	taken *store.IdempotencyKey
+	err   error
+}
+
+// startOnce starts the run of a request, unless its key leads to a run.
+func (s *Service) startOnce(ctx context.Context, req *Request) (st started) {
+	if req.Key != "" {
+		// Before anything else is checked: what was started once does not depend on what could be started now.
+		k, ok, err := s.store.FindKey(ctx, req.Who.Owner(), req.Key)
+		if err != nil {
+			return started{err: s.storeError(ctx, err)}
+		}
+		if ok {
+			return started{taken: &k}
+		}
 	}
-	unlock()
-	if taken, ok := errors.AsType[*keyTaken](err); ok {
-		return s.replayed(ctx, req, taken.IdempotencyKey, hash)
+	if st.spec, st.err = s.checked(ctx, req); st.err != nil {
+		return st
 	}
-	if err != nil || host == "" {
-		return r, Outcome{}, err
+	if st.spec.agent == nil {
+		st.run, st.err = s.start(st.spec)
+	} else if st.err = s.bringHere(ctx, st.spec.Lane()); st.err == nil {
+		st.run, st.host, st.err = s.startAgent(st.spec)
 	}
-	return s.steered(ctx, req, sp, host)
+	if other, ok := errors.AsType[*keyTaken](st.err); ok {
+		st.taken = &other.IdempotencyKey
+	}
+	return st
 }
 
 // replayed finds the run that a key leads to.
-func (s *Service) replayed(ctx context.Context, req *Request, k store.IdempotencyKey, hash [16]byte) (*Run, Outcome, error) {
-	if k.Hash != hash {
+func (s *Service) replayed(ctx context.Context, req *Request, k store.IdempotencyKey) (*Run, Outcome, error) {
+	if k.Hash != req.Hash() {
 		return nil, Outcome{}, refuse(ErrKeyReused, "the Idempotency-Key belongs to another request; use a new one")
 	}
 	r, err := s.Find(ctx, req.Who, k.Run)
@@ -79,10 +99,10 @@ func (s *Service) checked(ctx context.Context, req *Request) (*spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.room(ctx, req, sp); err != nil {
-		return nil, err
+	if req.Key != "" {
+		sp.hash = req.Hash()
 	}
-	return sp, nil
+	return sp, s.room(ctx, req, sp)
 }
 
 // steered finds the run whose turn took a message: one that answers it by itself where the caller waits for the document.
@@ -168,7 +188,7 @@ func (s *Service) makeRun(sp *spec) (*Run, *ling.Manager) {
 	r.key, r.goesOn, r.Again = sp.request.Key, sp.Again != nil, nil
 	r.recording = &recording{attempt: 1, seq: 1, state: sp.state()}
 	if so != nil {
-		r.crashes, r.recording.attempt, r.asked = so.crashes, so.attempt, so.questions
+		r.recording.crashes, r.recording.attempt, r.asked = so.crashes, so.attempt, so.questions
 	}
 	r.observer = s.o.Observer.Run(r.Of.Workflow, r.Of.Agent)
 	m := s.manager(s.runContext(sp), sp, r)

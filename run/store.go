@@ -28,12 +28,10 @@ type Store interface {
 	SetKey(ctx context.Context, k store.IdempotencyKey) error
 	// Append stores events of runs. It returns the runs of which it stored none: they are not this replica's any more.
 	Append(ctx context.Context, replica string, batches []store.RunBatch) (moved []string, err error)
-	// SetState stores the state of a run. Error: [store.ErrMoved].
-	SetState(ctx context.Context, id, replica string, attempt int, state string) error
+	// SetState stores the state of a run, and how many servers in a row it has crashed. Error: [store.ErrMoved].
+	SetState(ctx context.Context, id, replica string, attempt int, state string, crashes int) error
 	// Suspend stores that a run waits, and that no replica works on it until a time. Error: [store.ErrMoved].
 	Suspend(ctx context.Context, id, replica string, attempt int, wake time.Time) error
-	// Stepped stores that runs of a replica have finished a step: they have not crashed since.
-	Stepped(ctx context.Context, replica string, ids []string) error
 	// End stores the end of a run with its last events. Error: [store.ErrMoved].
 	End(ctx context.Context, e store.RunEnd) error
 	// Release hands runs over: any replica may take them.

@@ -74,12 +74,10 @@ func (s *Service) suspendable(r *Run, now time.Time) (wake time.Time, ok bool) {
 	if !r.goesOn || r.Session == "" || !r.machine.is(stateRunning) {
 		return time.Time{}, false
 	}
-	r.sent.mu.Lock()
 	after := SuspendAfter
-	if r.sent.users > 0 {
+	if r.readers.Load() > 0 {
 		after = min(suspendFollowed, s.o.RunTimeout/2)
 	}
-	r.sent.mu.Unlock()
 	r.pendingMu.Lock()
 	defer r.pendingMu.Unlock()
 	p := r.pending

@@ -1,10 +1,12 @@
 package run
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,8 +22,12 @@ import (
 
 // newLibrary opens replicas.
 func newLibrary(t *testing.T, workspace string, replicas int) *library {
+	return newLibraryOn(t, newNetwork(t), workspace, replicas)
+}
+
+func newLibraryOn(t *testing.T, net *network, workspace string, replicas int) *library {
 	l := &library{single: replicas == 1, asked: map[string]int{}, tools: map[string]int{}}
-	l.cluster = cluster{world: world{t: t, net: newNetwork(t)}, workspace: workspace}
+	l.cluster = cluster{world: world{t: t, net: net}, workspace: workspace}
 	l.world.other, l.world.stormy = l.reachable, func() bool { return true }
 	for range replicas {
 		l.replicas = append(l.replicas, l.open())
@@ -40,13 +46,20 @@ func (l *library) row(id string) store.Run {
 
 // rest ends a replica in order and starts the next one.
 func (l *library) rest(i int) {
+	l.stop(i)
+	l.replicas[i] = l.open()
+}
+
+// stop ends a replica in order.
+func (l *library) stop(i int) {
 	r := l.replicas[i]
-	if err := errors.Join(r.s.Drain(l.t.Context()), r.s.Close()); err != nil {
+	ctx, cancel := context.WithTimeout(l.t.Context(), time.Second)
+	defer cancel()
+	if err := errors.Join(r.s.Drain(ctx), r.s.Close()); err != nil {
 		l.t.Fatal(err)
 	}
 	r.end()
 	l.net.change(func() { r.node.left = true })
-	l.replicas[i] = l.open()
 }
 
 // ask starts a turn whose tool needs an approval.
@@ -130,6 +143,92 @@ func TestARunWaitsAsARow(t *testing.T) {
 			t.Errorf("%s", all)
 		}
 	})
+}
+
+// DU-04: a run that waits goes on behind a migration of the database: with the server that makes it, or after a newer one has made it.
+func TestARunThatWaitsOutlivesAMigration(t *testing.T) {
+	undo11 := []string{
+		"DROP TABLE events", "DROP TABLE replies", "CREATE TABLE records (name TEXT)", "CREATE TABLE tables (name TEXT)",
+		"UPDATE schema_version SET version = 10, compatible = 1",
+	}
+	undo10 := []string{
+		"DROP INDEX runs_left", "DROP INDEX runs_waiting", "ALTER TABLE runs DROP COLUMN wake", "CREATE INDEX runs_live ON runs (created, id) WHERE ended = 0",
+		"UPDATE schema_version SET version = 9",
+	}
+	for name, test := range map[string]struct {
+		waits   time.Duration
+		changes []string
+	}{
+		"of other tables":          {time.Minute, undo11},
+		"of the table of runs":     {time.Minute, slices.Concat(undo11, undo10)},
+		"while it waits in memory": {SuspendAfter / 2, slices.Concat(undo11, undo10)},
+		"by a newer server": {time.Minute, []string{
+			"ALTER TABLE runs ADD COLUMN later TEXT NOT NULL DEFAULT ''", "UPDATE schema_version SET version = version + 1",
+		}},
+	} {
+		workspace := t.TempDir()
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				file := filepath.Join(workspace, "test.db")
+				open := func() *db.DB {
+					d, err := db.Open(t.Context(), "sqlite:"+file, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return d
+				}
+				l := newLibraryOn(t, networkOn(open()), workspace, 1)
+				defer l.close()
+				id := l.ask("s")
+				time.Sleep(test.waits)
+				row := l.row(id)
+				if suspended(&row) != (test.waits > SuspendAfter) {
+					t.Fatalf("%+v", row)
+				}
+				l.stop(0)
+				if err := l.net.db.Close(); err != nil {
+					t.Fatal(err)
+				}
+				changeSchema(t, file, test.changes)
+				l.net.db = open()
+				l.replicas[0] = l.open()
+				l.s = l.replicas[0].s
+				time.Sleep(time.Second)
+				r, err := l.find(id, access.Local)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := l.s.Answer(access.With(t.Context(), access.Local), r, agent.Answer{ID: l.question("s").ID, Approve: true}); err != nil {
+					t.Fatal(err)
+				}
+				<-r.Done()
+				told := 0
+				for e := range r.Events().Waiting() {
+					if e.Name == "approval_required" {
+						told++
+					}
+				}
+				if o, document, _ := r.Result(); o.Status != StatusCompleted || string(document) != `"That is all."` || told != 1 {
+					t.Errorf("%+v %s, told %d times", o, document, told)
+				}
+			})
+		})
+	}
+}
+
+// changeSchema runs statements on a database that no server has open.
+func changeSchema(t *testing.T, file string, statements []string) {
+	t.Helper()
+	d, err := sql.Open("sqlite", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	for _, statement := range statements {
+		if _, err := d.Exec(statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
 }
 
 // DU-04: a question whose time is over while its run is a row is denied, and the turn goes on.
@@ -217,7 +316,7 @@ func TestAHundredThousandRunsWait(t *testing.T) {
 	defer s.Close()
 	longtest.Within(t, "a start with 100 000 runs that wait", time.Since(began), time.Second)
 	began = time.Now()
-	if err := s.recoverLeft(t.Context()); err != nil {
+	if err := s.recoverLeft(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
 	longtest.Within(t, "a look for runs that are due", time.Since(began), 50*time.Millisecond)

@@ -36,12 +36,9 @@ type Members interface {
 // watchLeft takes over what other replicas leave, until the server ends: each run of a replica that is not there any more gets one of those
 // who are.
 func (s *Service) watchLeft() {
-	failed, looks := false, 0
-	for backoff.Sleep(s.ctx, lookForLeft) == nil && !s.Draining() {
-		err := s.recoverLeft(s.ctx)
-		if looks++; err == nil && looks%lookForLost == 0 && s.o.Members != nil {
-			err = s.recoverLost(s.ctx)
-		}
+	failed := false
+	for looks := 1; backoff.Sleep(s.ctx, lookForLeft) == nil && !s.Draining(); looks++ {
+		err := s.recoverLeft(s.ctx, looks%lookForLost == 0)
 		if err != nil && !failed && s.ctx.Err() == nil {
 			s.log.WarnContext(s.ctx, "cannot look for runs of replicas that are gone; retrying", "error", err)
 		}
@@ -49,26 +46,15 @@ func (s *Service) watchLeft() {
 	}
 }
 
-// recoverLost takes over the runs that the store has of this replica and that it does not work on: the answer to their start was lost.
-func (s *Service) recoverLost(ctx context.Context) error {
-	others := slices.DeleteFunc(s.o.Members.Alive(), func(id string) bool { return id == s.replica })
-	list, err := s.store.Left(ctx, others, leftAtOnce)
-	if err != nil {
-		return err
-	}
-	list, release := s.acquireAll(slices.DeleteFunc(list, func(row store.Run) bool {
-		return row.Replica != s.replica || time.Since(row.Created) < time.Minute
-	}))
-	defer release()
-	_, err = s.recoverRuns(ctx, list)
-	return err
-}
-
-// recoverLeft takes over the runs that others have left.
-func (s *Service) recoverLeft(ctx context.Context) error {
+// recoverLeft takes over the runs that others have left. With lost it also takes over the runs that the store has of this replica and that it does
+// not work on: the answer to their start was lost.
+func (s *Service) recoverLeft(ctx context.Context, lost bool) error {
 	alive := []string{s.replica}
 	if s.o.Members != nil {
 		alive = s.o.Members.Alive()
+	}
+	if lost {
+		alive = slices.DeleteFunc(alive, func(id string) bool { return id == s.replica })
 	}
 	for {
 		list, err := s.store.Left(ctx, alive, leftAtOnce)
@@ -100,6 +86,7 @@ func (s *Service) acquireAll(list []store.Run) (free []store.Run, release func()
 	for _, row := range list {
 		switch r := s.inMemory[row.ID]; {
 		case s.moving[row.ID] != nil:
+		case row.Replica == s.replica && time.Since(row.Created) < time.Minute: // it may still be starting
 		case r == nil:
 			free, releases = append(free, row), append(releases, s.moveLocked(row.ID))
 		case r.manager.Load() != nil && row.Attempt > r.recording.attempt:

@@ -51,7 +51,7 @@ func (a *agentRun) awaitTurn(ctx context.Context) error {
 			a.out.writeText(e.Content)
 		}
 	}
-	if a.spec.Again.Done {
+	if a.spec.request.Done {
 		a.out.send(tube.Event{Kind: tube.Done}) // the values are complete
 	}
 	return nil

@@ -25,12 +25,12 @@ func bounded(t *testing.T, s tape.Store, most int) *tape.Bounded {
 
 func TestABoundedStoreIsAStoreLikeOthers(t *testing.T) {
 	tapetest.Run(t, tapetest.Factory{Open: func(string) (tape.Store, error) {
-		return tape.Bound(context.Background(), tape.NewMemory(nil), 1<<20, 0)
+		return tape.Bound(context.Background(), tapetest.NewMemory(nil), 1<<20, 0)
 	}})
 }
 
 func TestNoSessionBeginsWhereThereAreAsManyAsThereMayBe(t *testing.T) {
-	inner := tape.NewMemory(nil)
+	inner := tapetest.NewMemory(nil)
 	if _, err := tape.Open(t.Context(), inner, "w", "old"); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestNoSessionBeginsWhereThereAreAsManyAsThereMayBe(t *testing.T) {
 }
 
 func TestSessionsThatBeginAtOnceAreNoMoreThanThereMayBe(t *testing.T) {
-	b := bounded(t, tape.NewMemory(nil), 10)
+	b := bounded(t, tapetest.NewMemory(nil), 10)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	made := 0
@@ -120,7 +120,7 @@ func TestSessionsThatBeginAtOnceAreNoMoreThanThereMayBe(t *testing.T) {
 
 func TestWhatAnotherProcessErasesMakesRoomAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := tape.NewMemory(nil)
+		inner := tapetest.NewMemory(nil)
 		b := bounded(t, inner, 1)
 		tp, err := tape.Open(t.Context(), b, "w", "a")
 		if err != nil {
@@ -141,7 +141,7 @@ func TestWhatAnotherProcessErasesMakesRoomAfterAWhile(t *testing.T) {
 
 func TestWhatOtherReplicasBeginCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := tape.NewMemory(nil)
+		inner := tapetest.NewMemory(nil)
 		one, two := bounded(t, inner, 4), bounded(t, inner, 4) // of two replicas
 		for i := range 2 {
 			for _, b := range []*tape.Bounded{one, two} {
@@ -161,7 +161,7 @@ func TestWhatOtherReplicasBeginCounts(t *testing.T) {
 
 // dumb is a store that cannot be counted any more.
 type dumb struct {
-	*tape.Memory
+	*tapetest.Memory
 	away bool
 }
 
@@ -174,7 +174,7 @@ func (s *dumb) Count(ctx context.Context, owner string) (int, error) {
 
 func TestSessionsBeginWhereTheyWereFewAndCannotBeCountedNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &dumb{Memory: tape.NewMemory(nil)}
+		s := &dumb{Memory: tapetest.NewMemory(nil)}
 		b := bounded(t, s, 2)
 		s.away = true
 		time.Sleep(time.Minute)

@@ -6,12 +6,13 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
 // A conversation is appended as it happens, and a model's context derived from it.
 func Example() {
 	ctx := context.Background()
-	store := tape.NewMemory(nil)
+	store := tapetest.NewMemory(nil)
 	defer store.Close()
 	t, err := tape.Open(ctx, store, "/srv/agent", "telegram:42")
 	if err != nil {
@@ -38,7 +39,7 @@ func Example() {
 // After a handoff, the view begins with the anchor and its state.
 func ExampleTape_Handoff() {
 	ctx := context.Background()
-	store := tape.NewMemory(nil)
+	store := tapetest.NewMemory(nil)
 	defer store.Close()
 	t, _ := tape.Open(ctx, store, "/srv/agent", "telegram:42")
 	_, _ = t.Append(ctx, tape.NewMessage("user", "a long story"))
@@ -55,7 +56,7 @@ func ExampleTape_Handoff() {
 
 func ExampleTape_Search() {
 	ctx := context.Background()
-	store := tape.NewMemory(nil)
+	store := tapetest.NewMemory(nil)
 	defer store.Close()
 	t, _ := tape.Open(ctx, store, "/srv/agent", "telegram:42")
 	_, _ = t.Append(ctx, tape.NewMessage("user", "今天天气很好"), tape.NewMessage("user", "Ｃａｆé"))
@@ -72,7 +73,7 @@ func ExampleTape_Search() {
 // What happens in a fork is seen by the parent when it is merged, or never.
 func ExampleWithFork() {
 	ctx := context.Background()
-	store := tape.NewMemory(nil)
+	store := tapetest.NewMemory(nil)
 	defer store.Close()
 	t, _ := tape.Open(ctx, store, "/srv/agent", "telegram:42")
 	err := tape.WithFork(ctx, t, true, func(ctx context.Context, f *tape.Fork) error {
@@ -90,7 +91,7 @@ func ExampleWithFork() {
 
 func ExampleImport() {
 	ctx := context.Background()
-	store := tape.NewMemory(nil)
+	store := tapetest.NewMemory(nil)
 	defer store.Close()
 	err := tape.Import(ctx, store, "/srv/agent", "telegram:42", strings.NewReader(
 		`{"kind": "message", "payload": {"role": "user", "content": "hi"}, "timestamp": 1772355600}`))

@@ -1,12 +1,15 @@
 package tape
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"iter"
+	"math"
+	"slices"
 	"sync"
 	"time"
 )
@@ -25,8 +28,9 @@ type forkState struct {
 	id     string // meta.fork of what is merged
 
 	mu    sync.Mutex
-	own   list // its info counts the parent's entries up to at, too
-	ended bool // merged or dropped
+	own   []Entry // with ids from at+1 on, without gaps
+	info  Info    // of the parent's entries up to at, and the own ones
+	ended bool    // merged or dropped
 }
 
 // mergeTime bounds a merge, which goes on when its turn was canceled.
@@ -60,7 +64,7 @@ func (t *Tape) Fork(ctx context.Context) (*Fork, error) {
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails
 	fork := *t
-	fork.fork = &forkState{parent: t, at: info.LastID, id: hex.EncodeToString(id[:]), own: list{info: info}}
+	fork.fork = &forkState{parent: t, at: info.LastID, id: hex.EncodeToString(id[:]), info: info}
 	return &Fork{Tape: &fork, At: info.LastID}, nil
 }
 
@@ -85,7 +89,7 @@ func (f *Fork) Merge(ctx context.Context) error {
 
 // merge merges the fork's entries, unless an earlier attempt has whose answer was lost. The caller has the lock.
 func (s *forkState) merge(ctx context.Context) error {
-	for len(s.own.entries) > 0 {
+	for len(s.own) > 0 {
 		info, err := s.parent.Info(ctx)
 		if err != nil {
 			return err
@@ -99,7 +103,7 @@ func (s *forkState) merge(ctx context.Context) error {
 			}
 		}
 		batch := Batch{IfLast: info.LastID}
-		for _, e := range s.own.entries {
+		for _, e := range s.own {
 			m := MetaOf(e)
 			s.shift(m.Refs, info.LastID-s.at)
 			s.shift(m.Source, info.LastID-s.at)
@@ -127,7 +131,7 @@ func (f *Fork) Drop() { f.fork.drop() }
 func (s *forkState) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.own, s.ended = list{}, true
+	s.own, s.ended = nil, true
 }
 
 // check returns why the fork cannot be used: it has ended, or its session was erased. The caller has the lock.
@@ -139,25 +143,37 @@ func (s *forkState) check(ctx context.Context) error {
 	return err
 }
 
-func (s *forkState) append(ctx context.Context, b Batch) (int64, error) {
+func (s *forkState) append(ctx context.Context, b Batch) (first int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.check(ctx); err != nil {
 		return 0, err
 	}
-	return s.own.append(b)
+	entries, err := b.Check()
+	if err == nil {
+		err = b.Number(entries, s.info, now())
+	}
+	if err != nil {
+		return 0, err
+	}
+	for i, e := range entries {
+		entries[i].Payload, entries[i].Meta = bytes.Clone(e.Payload), bytes.Clone(e.Meta)
+	}
+	s.own = append(s.own, entries...)
+	s.info.AddBatch(b, entries)
+	return entries[0].ID, nil
 }
 
 // snapshot returns the fork's own entries, and its info.
-func (s *forkState) snapshot(ctx context.Context) (list, error) {
+func (s *forkState) snapshot(ctx context.Context) ([]Entry, Info, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.own, s.check(ctx)
+	return s.own, s.info, s.check(ctx)
 }
 
 func (s *forkState) read(ctx context.Context, q Query) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		own, err := s.snapshot(ctx)
+		own, _, err := s.snapshot(ctx)
 		if err != nil {
 			yield(Entry{}, err)
 			return
@@ -170,36 +186,46 @@ func (s *forkState) read(ctx context.Context, q Query) iter.Seq2[Entry, error] {
 type forkSource struct {
 	ctx context.Context
 	*forkState
-	own list
+	own []Entry
 }
 
 // Entries implements [Source].
 func (s forkSource) Entries(after, before int64, newest bool) iter.Seq2[Entry, error] {
-	parent := s.parent.Read(s.ctx, Query{After: after, Before: min(before, s.at+1), Newest: newest})
-	own := s.own.Entries(after, before, newest)
-	switch {
-	case after >= s.at:
-		return own
-	case newest:
-		return concat(own, parent)
-	}
-	return concat(parent, own)
+	return s.read(Query{After: after, Before: before, Newest: newest})
 }
 
 // Anchors implements [Source].
 func (s forkSource) Anchors() iter.Seq2[AnchorRef, error] {
-	return concat(s.own.Anchors(), anchorsOf(s.parent.Read(s.ctx, Query{Kinds: []Kind{KindAnchor}, Newest: true, Before: s.at + 1})))
+	return anchorsOf(s.read(Query{Before: math.MaxInt64, Newest: true, Kinds: []Kind{KindAnchor}}))
 }
 
-// concat yields one sequence after another, up to an error.
-func concat[T any](parts ...iter.Seq2[T, error]) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		for _, part := range parts {
-			for v, err := range part {
-				if !yield(v, err) || err != nil {
-					return
+// read yields the entries that q selects by ids and kinds: the parent's, and the fork's own behind them.
+func (s forkSource) read(q Query) iter.Seq2[Entry, error] {
+	own := slices.DeleteFunc(slices.Clone(s.own), func(e Entry) bool {
+		return e.ID <= q.After || e.ID >= q.Before || q.Kinds != nil && !slices.Contains(q.Kinds, e.Kind)
+	})
+	q.Before = min(q.Before, s.at+1)
+	return func(yield func(Entry, error) bool) {
+		yieldOwn := func() bool {
+			for _, e := range own {
+				if !yield(e, nil) {
+					return false
 				}
 			}
+			return true
+		}
+		if q.Newest {
+			if slices.Reverse(own); !yieldOwn() {
+				return
+			}
+		}
+		for e, err := range s.parent.Read(s.ctx, q) {
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+		if !q.Newest {
+			yieldOwn()
 		}
 	}
 }

@@ -9,11 +9,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
 // refusing is a store whose next appends to a tape fail.
 type refusing struct {
-	*tape.Memory
+	*tapetest.Memory
 	name  string
 	times int
 	err   error
@@ -36,7 +37,7 @@ func (s *refusing) Append(ctx context.Context, name string, b tape.Batch) (int64
 func TestAMergeThatFailedIsTriedAgainAndHappensOnce(t *testing.T) { // TA-30, TA-32
 	for _, lost := range []bool{false, true} {
 		bang, broken := errors.New("bang"), errors.New("the disk is full")
-		s := &refusing{Memory: tape.NewMemory(nil), err: broken, lost: lost}
+		s := &refusing{Memory: tapetest.NewMemory(nil), err: broken, lost: lost}
 		tp, err := tape.Open(t.Context(), s, t.TempDir(), "s")
 		if err != nil {
 			t.Fatal(err)

@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
 // DC-10: whoever erases a session erases its words, which its forks have too.
 func TestASessionIsErasedWithItsForks(t *testing.T) {
-	ctx, store := t.Context(), tape.NewMemory(nil)
+	ctx, store := t.Context(), tapetest.NewMemory(nil)
 	open := func(session string) *tape.Tape {
 		tp, err := tape.Open(ctx, store, "/w", session)
 		if err != nil {

@@ -1,10 +1,9 @@
 package tape
 
 import (
-	"cmp"
 	"encoding/json"
-	"maps"
-	"slices"
+
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // Meta is what this project keeps beside the payload of an entry. Members that are not listed are kept too.
@@ -48,11 +47,6 @@ type metaJSON struct {
 	Search  *bool `json:"search,omitempty"`
 }
 
-// metaOrder has the members of a Meta in the order in which they are written.
-var metaOrder = []string{
-	"turn", "run", "message", "context", "search", "partial", "steered", "fork", "spill", "refs", "source", "title", "agent", "session", "workspace", "settings",
-}
-
 // MetaOf reads the meta of an entry. A member of another type than expected is ignored.
 func MetaOf(e Entry) Meta {
 	var m metaJSON
@@ -66,10 +60,6 @@ func MetaOf(e Entry) Meta {
 
 // With is the entry with what is set in m added to its meta; members of the same name are replaced, the others kept.
 func (e Entry) With(m Meta) Entry {
-	all := map[string]json.RawMessage{}
-	if !emptyObject(e.Meta) && json.Unmarshal(e.Meta, &all) != nil {
-		return e // Append refuses it
-	}
 	set := metaJSON{Meta: m}
 	if m.ContextHidden {
 		set.Context = new(false)
@@ -77,20 +67,8 @@ func (e Entry) With(m Meta) Entry {
 	if m.SearchHidden {
 		set.Search = new(false)
 	}
-	_ = json.Unmarshal(encode(set), &all) // adds members
-	rank := func(name string) int {
-		if i := slices.Index(metaOrder, name); i >= 0 {
-			return i
-		}
-		return len(metaOrder)
-	}
-	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
-	e.Meta = nil
-	for _, name := range names {
-		e.Meta = appendMember(e.Meta, name, all[name])
-	}
-	if len(names) > 0 {
-		e.Meta = closeObject(e.Meta)
+	for name, value := range rawjson.Members(encode(set)) {
+		e.Meta = setMember(e.Meta, name, value)
 	}
 	return e
 }

@@ -246,8 +246,8 @@ func (t *Tape) settings(ctx context.Context, last int64) (map[string]json.RawMes
 // Info tells about the tape without reading it.
 func (t *Tape) Info(ctx context.Context) (Info, error) {
 	if t.fork != nil {
-		own, err := t.fork.snapshot(ctx)
-		return own.info, err
+		_, info, err := t.fork.snapshot(ctx)
+		return info, err
 	}
 	return t.stored(ctx)
 }

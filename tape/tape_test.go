@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
 func TestANameIsMadeOfTheWorkspaceAndTheSession(t *testing.T) { // TA-06
@@ -46,7 +47,7 @@ const (
 )
 
 func TestASessionWithTheNameOfAnotherIsRefused(t *testing.T) { // TA-07
-	s := tape.NewMemory(nil)
+	s := tapetest.NewMemory(nil)
 	dir := t.TempDir()
 	ctx := t.Context()
 	if tape.Name(dir, collides) != tape.Name(dir, collidesToo) {
@@ -82,7 +83,7 @@ func TestASessionWithTheNameOfAnotherIsRefused(t *testing.T) { // TA-07
 }
 
 func TestAnImportedSessionIsItsNewOwners(t *testing.T) { // TA-08, TA-40
-	s := tape.NewMemory(nil)
+	s := tapetest.NewMemory(nil)
 	ctx := t.Context()
 	line := `{"kind":"anchor","payload":{"name":"session/start","state":null},"meta":{"session":"old","workspace":"/elsewhere"}}`
 	if err := tape.Import(ctx, s, t.TempDir(), "new", strings.NewReader(line)); err != nil {
@@ -99,7 +100,7 @@ func TestAnImportedSessionIsItsNewOwners(t *testing.T) { // TA-08, TA-40
 	}
 	was := info()
 	// What the entries alone say, as after the loss of an index: they are another session's.
-	lost := tape.NewMemory(nil)
+	lost := tapetest.NewMemory(nil)
 	if _, err := lost.Append(ctx, was.Tape, tape.Batch{Create: true, Entries: []tape.Entry{tape.NewAnchor("x", nil).With(tape.Meta{Session: "old", Workspace: "/elsewhere"})}}); err != nil {
 		t.Fatal(err)
 	}
@@ -152,8 +153,8 @@ func TestMetaKeepsWhatItDoesNotKnow(t *testing.T) { // TA-05
 		Title: "a word", Session: "s", Workspace: "/w", Settings: map[string]json.RawMessage{"model": json.RawMessage(`"m"`)},
 	}
 	got := e.With(full)
-	want := `{"turn":"t","run":"r","context":false,"partial":true,"steered":true,"fork":"f","spill":[{"index":1,"handle":"h","size":3}],` +
-		`"refs":[1,2],"source":[1,9],"title":"a word","session":"s","workspace":"/w","settings":{"model":"m"},"a":{"b":1.0},"z":[1, 2]}`
+	want := `{"z":[1, 2],"turn":"t","a":{"b":1.0},"run":"r","partial":true,"steered":true,"fork":"f","spill":[{"index":1,"handle":"h","size":3}],` +
+		`"refs":[1,2],"source":[1,9],"title":"a word","session":"s","workspace":"/w","settings":{"model":"m"},"context":false}`
 	if diff := cmp.Diff(want, string(got.Meta)); diff != "" {
 		t.Errorf("meta (-want +got):\n%s", diff)
 	}
@@ -163,7 +164,7 @@ func TestMetaKeepsWhatItDoesNotKnow(t *testing.T) { // TA-05
 	if m := tape.MetaOf(e); m.Turn != "old" || m.Run != "" {
 		t.Errorf("a member of another type than ours is read as %+v", m)
 	}
-	if got := string(e.With(tape.Meta{Turn: "new"}).Meta); got != `{"turn":"new","run":7,"a":{"b":1.0},"z":[1, 2]}` {
+	if got := string(e.With(tape.Meta{Turn: "new"}).Meta); got != `{"z":[1, 2],"turn":"new","a":{"b":1.0},"run":7}` {
 		t.Errorf("one member changed: %s", got)
 	}
 	if got := tape.NewSystem("x").With(tape.Meta{}); got.Meta != nil {
@@ -239,7 +240,7 @@ func FuzzImport(f *testing.F) {
 	f.Add([]byte(`{"kind":"message","payload":{"role":"tool","content":[{"type":"image_url","url":"tape-blob:x"},7]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		ctx := t.Context()
-		s := tape.NewMemory(nil)
+		s := tapetest.NewMemory(nil)
 		err := tape.Import(ctx, s, "/srv/agent", "a", bytes.NewReader(data))
 		first, lookErr := tape.Lookup(ctx, s, "/srv/agent", "a")
 		if (err == nil) != (lookErr == nil) {

@@ -220,44 +220,39 @@ func (t *Tape) copyTo(ctx context.Context, target *Tape, q Query, more func(last
 }
 
 // SessionForks returns the sessions that [Tape.ForkSession] made of this one, and those made of them: they have entries of it.
-func (t *Tape) SessionForks(ctx context.Context) ([]*Tape, error) {
+func (t *Tape) SessionForks(ctx context.Context) (forks []*Tape, err error) {
 	info, err := t.Info(ctx)
 	if err != nil {
 		return nil, err
 	}
-	type candidate struct {
-		*Tape
-		origins []string // the sessions that its entries come from
-	}
-	var candidates []candidate
+	made := map[string][]*Tape{} // of a session
 	for in, err := range t.store.Sessions(ctx, SessionQuery{Workspace: t.workspace}) {
 		if err != nil {
 			return nil, err
 		}
-		if in.Session == t.session || !in.Created.Equal(info.Created) { // a fork begins with the same entry
+		if !in.Created.Equal(info.Created) { // a fork begins with the same entry
 			continue
 		}
-		c := candidate{}
-		if c.Tape, err = Lookup(ctx, t.store, t.workspace, in.Session); err == nil {
-			c.origins, err = c.Tape.origins(ctx)
+		fork, err := Lookup(ctx, t.store, t.workspace, in.Session)
+		var origins []string
+		if err == nil {
+			origins, err = fork.origins(ctx)
 		}
-		switch {
-		case errors.Is(err, ErrNotFound), errors.Is(err, ErrDeleted): // erased meanwhile
-		case err != nil:
+		if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrDeleted) { // erased meanwhile
 			return nil, err
-		default:
-			candidates = append(candidates, c)
+		}
+		for _, origin := range origins {
+			made[origin] = append(made[origin], fork)
 		}
 	}
-	var forks []*Tape
-	for known := []string{t.session}; len(known) > 0; known = known[1:] {
-		candidates = slices.DeleteFunc(candidates, func(c candidate) bool {
-			found := slices.Contains(c.origins, known[0])
-			if found {
-				forks, known = append(forks, c.Tape), append(known, c.session)
+	known := map[string]bool{t.session: true}
+	for next := []*Tape{t}; len(next) > 0; next = next[1:] {
+		for _, fork := range made[next[0].session] {
+			if !known[fork.session] {
+				known[fork.session] = true
+				forks, next = append(forks, fork), append(next, fork)
 			}
-			return found
-		})
+		}
 	}
 	return forks, nil
 }

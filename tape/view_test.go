@@ -14,11 +14,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
 func open(t testing.TB) *tape.Tape {
 	t.Helper()
-	s := tape.NewMemory(nil)
+	s := tapetest.NewMemory(nil)
 	t.Cleanup(func() { _ = s.Close() })
 	tp, err := tape.Open(t.Context(), s, t.TempDir(), "s")
 	if err != nil {

@@ -48,18 +48,18 @@ func (r Result) Value() json.RawMessage {
 	case len(r.Parts) == 0:
 		return r.Content
 	}
-	list := make([]any, 0, 1+len(r.Parts))
+	list := make([]chatPart, 0, 1+len(r.Parts))
 	if text, ok := r.text(); ok && text != "" {
-		list = append(list, textPart{"text", text})
+		list = append(list, chatPart{Type: "text", Text: &text})
 	}
 	for _, p := range r.Parts {
 		switch {
 		case p.Type == "text":
-			list = append(list, textPart{"text", p.Text})
+			list = append(list, chatPart{Type: "text", Text: &p.Text})
 		case p.File != "":
-			list = append(list, filePart{"file", fileData{p.Name, p.File}})
+			list = append(list, chatPart{Type: "file", File: &fileData{p.Name, p.File}})
 		default:
-			list = append(list, imagePart{p.Type, imageURL{p.Image}})
+			list = append(list, chatPart{Type: p.Type, Image: &imageURL{p.Image}})
 		}
 	}
 	text, _ := rawjson.Marshal(list)
@@ -67,20 +67,14 @@ func (r Result) Value() json.RawMessage {
 }
 
 type (
-	textPart struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
-	}
-	imagePart struct {
-		Type  string   `json:"type"`
-		Image imageURL `json:"image_url"`
+	chatPart struct {
+		Type  string    `json:"type"`
+		Text  *string   `json:"text,omitempty"`
+		Image *imageURL `json:"image_url,omitempty"`
+		File  *fileData `json:"file,omitempty"`
 	}
 	imageURL struct {
 		URL string `json:"url"`
-	}
-	filePart struct {
-		Type string   `json:"type"`
-		File fileData `json:"file"`
 	}
 	fileData struct {
 		Name string `json:"filename,omitempty"`

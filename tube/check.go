@@ -44,7 +44,7 @@ func check(e *Event) error {
 			return fmt.Errorf("tube: value at %q %w", e.URI, err)
 		}
 		e.Value = v
-		if v[0] == '"' { // a string delta appends, whoever reads it
+		if v[0] == '"' { // a string delta appends, for every reader
 			e.Kind, e.Value = Append, v[1:len(v)-1]
 		}
 	case Done:

@@ -9,12 +9,12 @@
 //   - Sending never waits for a reader; a slow reader delays only itself.
 //   - The log is bounded in bytes; a reader that falls out of it goes on from a snapshot of the document.
 //   - Exactly one terminal event ends the log, "finished" or "canceled", and nothing follows it.
-//   - Whatever is sent, an event is one line: no value, name or uri can put a line break into a frame.
+//   - An event is one line: no value, name or uri can put a line break into a frame.
 //
 // # Snapshots
 //
 // A reader that asks for what has left the log, or for a snapshot, gets a group of events in place of those that it
-// missed: the named events among them, in order; the document as one Set at the root; what stands beside the document, a
+// missed: the named events among them, in order; the document as one Set at the root; a
 // Set at each reserved uri; and the Done events. A string, and an object that is empty, is preceded by a Set to null,
 // since those two forms add to what a reader has instead of replacing it.
 //

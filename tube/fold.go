@@ -2,10 +2,11 @@ package tube
 
 import (
 	"bytes"
-	"encoding/json"
 	"runtime"
 	"slices"
 	"sync"
+
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // folded is what a tube knows of its events without its log: the documents that they fold to, and the events that a
@@ -69,7 +70,7 @@ func (f *folded) foldBlocks(blocks []block, seq int, end uint64) {
 	}
 }
 
-// apply leaves out what the document refuses, since there is nobody to tell: whoever sent it has its own checks.
+// apply ignores what the document refuses: senders have their own checks.
 func apply(d Document, e Event) {
 	if e.Kind == Append {
 		_ = d.Append(e.URI, e.Value)
@@ -101,31 +102,10 @@ func snapshotOf(d Document, rooted bool) []Event {
 	}
 	document := d.AppendJSON(nil)
 	put([]byte{}, document, document[0] == '"' || rooted && string(document) == "{}")
-	for uri, value := range members(d.AppendReserved(nil)) {
+	for uri, value := range rawjson.Members(d.AppendReserved(nil)) {
 		put([]byte(uri), value, value[0] == '"' || string(value) == "{}")
 	}
 	return group
-}
-
-// members yields the members of an object in order.
-func members(object []byte) func(yield func(string, []byte) bool) {
-	return func(yield func(string, []byte) bool) {
-		in := json.NewDecoder(bytes.NewReader(object))
-		if open, err := in.Token(); err != nil || open != json.Delim('{') {
-			return
-		}
-		for in.More() {
-			key, err := in.Token()
-			if err != nil {
-				return
-			}
-			name, _ := key.(string)
-			var value json.RawMessage
-			if err := in.Decode(&value); err != nil || !yield(name, value) {
-				return
-			}
-		}
-	}
 }
 
 // keep remembers the events of a block that leaves the log which a snapshot of the document does not hold.

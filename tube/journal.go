@@ -1,7 +1,6 @@
 package tube
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,7 +29,7 @@ type Piece struct {
 	Data   []byte
 }
 
-// Piece returns what stands in the log behind p, one block at most, and moves p behind it; its Data is empty where that is
+// Piece returns what stands in the log behind p, one block at most, and moves p behind it; its Data is empty if there is
 // nothing. ok is false where what comes next has left the log.
 func (t *Tube) Piece(p *Place) (piece Piece, ok bool) {
 	if p.seen == t.written() {
@@ -82,8 +81,7 @@ func (t *Tube) Compact(bytes int) bool {
 	return t.log.seq == 0 && t.log.size <= bytes && t.log.begin() == t.from
 }
 
-// AppendBase appends what all events up to now fold to, and those that a document cannot say, as lines of an archive, and
-// moves p behind them.
+// AppendBase appends what all events up to now fold to, and those that a document cannot say, as JSON, and moves p behind them.
 func (t *Tube) AppendBase(dst []byte, p *Place) []byte {
 	f := &t.folded
 	f.mu.Lock() // nothing leaves the log meanwhile
@@ -104,21 +102,22 @@ func (t *Tube) AppendBase(dst []byte, p *Place) []byte {
 	f.foldBlocks(blocks, seq, end)
 	t.account()
 
-	dst = appendBase(dst, end, f.document(false), false)
+	b := base{Next: end, Visible: archive(f.document(false))}
 	if f.all != nil {
-		dst = appendBase(dst, end, f.all, true)
+		all := archive(f.all)
+		b.All = &all
 	}
 	for _, e := range f.kept {
-		dst = appendEvent(dst, e)
+		b.keep(e)
 	}
-	for _, b := range blocks {
-		for e := range b.events() {
+	for _, x := range blocks {
+		for e := range x.events() {
 			if e.Kind >= Done { // the terminal event stands behind what is folded
-				dst = appendEvent(dst, e)
+				b.keep(e)
 			}
 		}
 	}
-	return dst
+	return b.appendTo(dst)
 }
 
 // Replay makes a tube of its base and its pieces, in the order in which they were taken.
@@ -171,16 +170,14 @@ func (t *Tube) forget() {
 // Base puts what AppendBase has given in the place of all that came before. It takes all of it or nothing.
 func (r *Replay) Base(text []byte) error {
 	t := New(r.run, &r.options)
-	n := 0
-	for line := range bytes.Lines(text) {
-		n++
-		a := new(archived)
-		err := json.Unmarshal(line, a)
+	if len(text) > 0 { // else it is the base of no events
+		var b base
+		err := json.Unmarshal(text, &b)
 		if err == nil {
-			err = t.restore(a)
+			err = t.restore(&b)
 		}
 		if err != nil {
-			return fmt.Errorf("%w: line %d of a base: %w", ErrArchive, n, err)
+			return fmt.Errorf("%w: a base: %w", ErrArchive, err)
 		}
 	}
 	t.account()

@@ -20,7 +20,7 @@ type Document interface {
 	Append(uri, content []byte) error
 	Set(uri, value []byte) error
 	AppendJSON(dst []byte) []byte
-	// AppendReserved appends one object {uri: value} with what stands beside the document.
+	// AppendReserved appends one object {uri: value} with the reserved uris.
 	AppendReserved(dst []byte) []byte
 }
 
@@ -41,7 +41,7 @@ type Tube struct {
 	run     string
 	max     int
 	done    chan struct{} // closed after the terminal event
-	sent    atomic.Uint64 // what readers may see: the log's next, for them to see without the lock that there is nothing new
+	sent    atomic.Uint64 // number of the first event that readers do not see yet; it can be read without the lock
 	holdEnd bool
 	unshown atomic.Bool // the terminal event is in the log, and waits for ShowEnd
 
@@ -203,7 +203,7 @@ func (t *Tube) Filters() []Filter {
 	return out
 }
 
-// Hides says whether a filter hides whatever is sent at uri.
+// Hides reports whether a filter hides all that is sent at uri.
 func (t *Tube) Hides(uri []byte) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -255,7 +255,7 @@ func (t *Tube) Measure() int {
 }
 
 // Snapshot returns the fold of all events so far, those that clients may see or all of them, as JSON text: the document
-// and, beside it, the object of reserved uris. Deltas that the document refuses are left out.
+// and the object of reserved uris. Deltas that the document refuses are left out.
 func (t *Tube) Snapshot(all bool) (document, reserved []byte) {
 	f := &t.folded
 	f.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -111,14 +112,14 @@ func submit(ctx context.Context, f *turn.Framework, e *turn.Envelope) error {
 func BenchmarkTurn(b *testing.B) { benchmark(b, nil, process) }
 
 // The same with its entries on a tape in memory.
-func BenchmarkTurnOnMemory(b *testing.B) { benchmark(b, tape.NewMemory(nil), process) }
+func BenchmarkTurnOnMemory(b *testing.B) { benchmark(b, tapetest.NewMemory(nil), process) }
 
 // A turn in an idle lane: at most 5 µs more than BenchmarkTurn.
 func BenchmarkSubmit(b *testing.B) { benchmark(b, nil, submit) }
 
 // 10 000 sessions that have had a turn each: at most 20 MB of heap stay.
 func BenchmarkIdleSessions(b *testing.B) {
-	store := tape.NewMemory(nil)
+	store := tapetest.NewMemory(nil)
 	f := build(b, &builtin{store})
 	heap := func() float64 {
 		runtime.GC()

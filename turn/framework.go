@@ -51,7 +51,6 @@ type Framework struct {
 
 	mu       sync.Mutex // of those who replace plugins
 	declared []declared
-	routers  []*Router
 	store    struct {
 		sync.Mutex
 		tape.Store // nil until a plugin provides one
@@ -111,23 +110,22 @@ func (f *Framework) Register(name string, plugin any) error {
 	if len(f.hooksOf(all[:1])) == 0 {
 		return fmt.Errorf("turn: the plugin %q (%T) has no hook; expected a method with a hook's name and signature", name, plugin)
 	}
-	f.replace(all)
+	f.plugins.Store(&plugins{all, old.router})
 	return nil
 }
 
 // Bind makes r the router of the turns that begin from now on. After unbind it is again the one that was bound before.
 func (f *Framework) Bind(r Router) (unbind func()) {
+	before := f.bind(r)
+	return func() { f.bind(before) }
+}
+
+func (f *Framework) bind(r Router) (before Router) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	bound := &r
-	f.routers = append(f.routers, bound)
-	f.replace(f.plugins.Load().all)
-	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.routers = slices.DeleteFunc(f.routers, func(r *Router) bool { return r == bound })
-		f.replace(f.plugins.Load().all)
-	}
+	old := f.plugins.Load()
+	f.plugins.Store(&plugins{old.all, r})
+	return old.router
 }
 
 // Hooks lists who implements what: the names of the plugins by hook, in the order in which they are called.

@@ -111,8 +111,6 @@ type Router interface {
 
 // Inbox has the messages that came for a turn while it runs. It is safe for concurrent use.
 type Inbox interface {
-	// Put adds a message; false where the inbox is closed or full.
-	Put(*Envelope) bool
 	// Take returns the messages in order and empties the inbox. They are the turn's now.
 	Take() []*Envelope
 	// CloseIfEmpty closes the inbox, so that nothing comes any more, unless there is something to take; it says whether it is closed.

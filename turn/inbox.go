@@ -1,9 +1,6 @@
 package turn
 
-import (
-	"context"
-	"slices"
-)
+import "slices"
 
 // inboxBytes bounds the steering of one turn.
 const inboxBytes = 256 << 10
@@ -59,23 +56,6 @@ func (i *inbox) remove(k *Ticket) bool {
 	i.list = slices.Delete(i.list, at, at+1)
 	i.bytes -= sizeOf(k.turn.outcome.Envelope)
 	return true
-}
-
-// Put implements [Inbox], for plugins that steer the turn themselves.
-func (i *inbox) Put(e *Envelope) bool {
-	f := i.host.turn.framework
-	t := f.newTurn(e)
-	t.outcome.TurnID, t.outcome.Session = NewID(), i.host.session
-	e.SessionID = i.host.session
-	// A message that remains gets a new turn, which the end of this one does not cancel.
-	k := f.ticket(context.WithValue(context.WithoutCancel(i.host.ctx), turnKey{}, t), i.host.session)
-	k.turn = t
-	t.inbox = &k.inbox
-	l := i.host.lanes
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	k.lane = i.host.lane
-	return i.put(k)
 }
 
 // Take implements [Inbox].

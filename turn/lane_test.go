@@ -381,39 +381,6 @@ func TestTU_63AnInterruptionComesBeforeWhatIsLeft(t *testing.T) {
 	})
 }
 
-func TestAPluginMaySteerItsTurnItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var r transcript
-		f := turn.New(turn.Options{})
-		register(t, f, runner(func(ctx context.Context, p turn.Prompt, _ string, _ turn.State) (string, bool, error) {
-			r.add("%s", p.Text)
-			inbox := turn.FromContext(ctx).Inbox()
-			if p.Text == "a" {
-				if !inbox.Put(&turn.Envelope{Content: "used"}) {
-					t.Error("no room")
-				}
-				r.add("%s", inbox.Take()[0].Content)
-				inbox.Put(&turn.Envelope{Content: "left"})
-			}
-			return "", true, nil
-		}))
-		ctx, cancel := context.WithCancel(t.Context())
-		k, err := f.Submit(ctx, &turn.Envelope{Content: "a"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := k.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		cancel() // ends nothing of what was left
-		synctest.Wait()
-		equal(t, "turns", r.String(), "a used left")
-		if lanes, _, _, _ := f.LanesLeft(); lanes != 0 {
-			t.Errorf("%d lanes", lanes)
-		}
-	})
-}
-
 func TestTU_64WaitEndsWithItsOwnContextAndTheTurnGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes(t, turn.Options{})

@@ -7,15 +7,6 @@ type plugins struct {
 	router Router       // nil if none is bound
 }
 
-// replace replaces the plugins, and takes the router that was bound last. f.mu is held.
-func (f *Framework) replace(all []Named[any]) {
-	p := &plugins{all: all}
-	if n := len(f.routers); n > 0 {
-		p.router = *f.routers[n-1]
-	}
-	f.plugins.Store(p)
-}
-
 // of returns the plugins that implement H.
 func of[H any](all []Named[any]) []Named[H] {
 	var list []Named[H]

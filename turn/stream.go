@@ -60,17 +60,16 @@ func (t *Turn) wrapped(ctx context.Context, stream Stream) Stream {
 				}
 			}
 		}
-		open := true // yield takes more
-		told := false
-		err := t.through(ctx, source, func(e Event, err error) bool {
-			told = err != nil && failed != nil && errors.Is(err, failed)
-			if err != nil && !told {
-				return false
-			}
-			open = yield(e, err)
-			return open && err == nil
+		left := false // the reader has
+		err := t.through(ctx, source, func(e Event) bool {
+			left = !yield(e, nil)
+			return !left
 		})
-		if !open || told {
+		if left {
+			return
+		}
+		if failed != nil && errors.Is(err, failed) { // the wrapper has passed it on
+			yield(Event{}, err)
 			return
 		}
 		if err != nil {
@@ -80,16 +79,12 @@ func (t *Turn) wrapped(ctx context.Context, stream Stream) Stream {
 			yield(Event{}, failed)
 			return
 		}
-		for !ended {
-			e, rest, ok := next()
-			if !ok {
-				return
-			}
+		for e, rest := range source {
 			if err == nil { // it left without a word, and there is more
 				err = errLeftEarly
 				t.notify(ctx, StageWrap, err)
 			}
-			if ended = rest != nil; !yield(e, rest) {
+			if !yield(e, rest) {
 				return
 			}
 		}
@@ -98,7 +93,7 @@ func (t *Turn) wrapped(ctx context.Context, stream Stream) Stream {
 
 // through loops over the router's wrapper of a stream until put has enough. It returns what the wrapper failed of: an error of its
 // own, or a panic.
-func (t *Turn) through(ctx context.Context, source Stream, put func(Event, error) bool) (err error) {
+func (t *Turn) through(ctx context.Context, source Stream, put func(Event) bool) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = t.panicked(ctx, StageWrap, "", p)
@@ -108,9 +103,9 @@ func (t *Turn) through(ctx context.Context, source Stream, put func(Event, error
 	if stream == nil { // it does not want to
 		stream = source
 	}
-	for e, failure := range stream {
-		if !put(e, failure) {
-			return failure
+	for e, err := range stream {
+		if err != nil || !put(e) {
+			return err
 		}
 	}
 	return nil

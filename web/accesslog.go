@@ -34,42 +34,11 @@ type note struct {
 	end     string // of the stream that it got; "" without one
 }
 
-// noteOf finds the note of the request that w answers, in what w wraps. Without a recorder, the note is new.
-func noteOf(w http.ResponseWriter) *note {
-	for {
-		switch v := w.(type) {
-		case *recorder:
-			return &v.note
-		case interface{ Unwrap() http.ResponseWriter }:
-			w = v.Unwrap()
-		default:
-			return new(note)
-		}
-	}
-}
-
 // Refused notes why a request gets this answer.
 func (n *note) Refused(reason string) { n.reason = cmp.Or(n.reason, reason) }
 
 // StreamEnded notes how the stream ended that a request got.
 func (n *note) StreamEnded(end string) { n.end = end }
-
-// within is a request's context: it knows where the router writes which route it has taken, so that this can be read when the request has
-// ended. It is a part of the recorder, so it needs no allocation.
-type within struct {
-	context.Context
-	rec *recorder
-}
-
-func (c *within) Value(key any) any {
-	switch key {
-	case any(chi.RouteCtxKey):
-		return &c.rec.taken
-	case any(recorderKey{}):
-		return c.rec
-	}
-	return c.Context.Value(key)
-}
 
 type recorderKey struct{}
 
@@ -83,7 +52,6 @@ type recorder struct {
 	bytes   int64         // of the body
 	note
 	taken   chi.Context
-	context within
 	account *adapter.Account // pays for the request's body and what is made of it; nil before a body is read, or if memory has no limit
 
 	by         *forwardedBy // who sends a forwarded request; nil: the request is none
@@ -106,10 +74,10 @@ func accountOf(r *http.Request) *adapter.Account {
 	return nil
 }
 
-// request lets the router write down which route a request takes.
+// request lets the router write down which route a request takes, so that the recorder knows it when the request has ended.
 func (rec *recorder) request(ctx context.Context, r *http.Request) *http.Request {
-	rec.context = within{ctx, rec}
-	return r.WithContext(&rec.context)
+	ctx = context.WithValue(ctx, chi.RouteCtxKey, &rec.taken)
+	return r.WithContext(context.WithValue(ctx, recorderKey{}, rec))
 }
 
 func (rec *recorder) WriteHeader(status int) {

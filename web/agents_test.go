@@ -20,6 +20,7 @@ import (
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web/wire"
@@ -86,6 +87,8 @@ type sole struct{ *agent.Agent }
 
 func (sole) Names() []string { return []string{"assistant"} }
 
+func (sole) Workflow(string) string { return "" }
+
 func (s sole) Remembered(ctx context.Context, _ string, t *tape.Tape) ([]string, error) {
 	return s.Agent.Remembered(ctx, t)
 }
@@ -127,7 +130,7 @@ func newAgentBench(t testing.TB, edit func(*Options, *agent.Options)) *agentBenc
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := tape.NewMemory(nil)
+	store := tapetest.NewMemory(nil)
 	a.bench = newBench(t, func(o *Options) {
 		o.MaxBody = 4 << 10
 		o.Models.Register("talk", a.talk)

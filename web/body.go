@@ -62,7 +62,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *wire
 // maxBody returns how many bytes a body at a path may have. Runs and messages may have a file in them, in base64, unless the operator has
 // lowered the limit of bodies.
 func (s *Server) maxBody(path string) int64 {
-	if !takesFiles(path) || s.o.MaxBody < defaultMaxBody {
+	if !mayHaveFiles(path) || s.o.MaxBody < defaultMaxBody {
 		return s.o.MaxBody
 	}
 	withFile := s.o.MaxBody + (s.o.Files.MaxSize+2)/3*4
@@ -72,8 +72,8 @@ func (s *Server) maxBody(path string) int64 {
 // defaultMaxBody is the limit of bodies without files.
 const defaultMaxBody = 1 << 20
 
-// takesFiles reports whether bodies at a path may have files in them.
-func takesFiles(path string) bool {
+// mayHaveFiles reports whether bodies at a path may have files in them.
+func mayHaveFiles(path string) bool {
 	return path == "/v1/runs" || path == "/v1/chat/completions" || strings.HasPrefix(path, "/v1/ui/") || strings.HasPrefix(path, "/v1/agui/")
 }
 
@@ -113,7 +113,7 @@ func tooLargeBody(w http.ResponseWriter, r *http.Request, limit int64) *wire.Pro
 	switch {
 	case r.URL.Path == filesPath:
 		detail += "; the operator can raise files.max_size"
-	case takesFiles(r.URL.Path):
+	case mayHaveFiles(r.URL.Path):
 		detail += "; upload files with POST /v1/files and send their ids, or ask the operator to raise http.max_body or files.max_size"
 	default:
 		detail += "; the operator can raise http.max_body"

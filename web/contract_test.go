@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -30,6 +31,7 @@ import (
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 	"github.com/lingserve/lingserve/web/wire"
 	"github.com/lingserve/lingserve/web/wire/aisdk/aisdktest"
 )
@@ -41,21 +43,28 @@ type contract struct {
 	seen   map[string]bool // "GET /v1/runs 200"
 }
 
-func newContract(t *testing.T) *contract {
-	t.Helper()
+// loadContract reads the description, once for all tests: that takes more time than most of them.
+var loadContract = sync.OnceValues(func() (contract, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(api.Contract)
 	if err != nil {
-		t.Fatal(err)
+		return contract{}, err
 	}
 	router, err := gorillamux.NewRouter(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
 	// Of these the description says only that they are text; their events are looked at here.
 	for _, media := range []string{"text/event-stream", "application/x-ndjson", "application/yaml", "text/html"} {
 		openapi3filter.RegisterBodyDecoder(media, openapi3filter.PlainBodyDecoder)
 	}
-	return &contract{doc: doc, router: router, seen: map[string]bool{}}
+	return contract{doc: doc, router: router}, err
+})
+
+func newContract(t *testing.T) *contract {
+	t.Helper()
+	c, err := loadContract()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.seen = map[string]bool{}
+	return &c
 }
 
 // call is a request and what is to come of it.
@@ -166,12 +175,11 @@ var eventData = map[string]string{
 
 func (c *contract) checkSSE(t *testing.T, body string) {
 	t.Helper()
-	n := 0
+	var lines strings.Builder
 	for e, err := range sse.Read(strings.NewReader(body), nil) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n++
 		line := strings.TrimSuffix(strings.TrimPrefix(e.Data, "{"), "}")
 		if e.Type != "" {
 			line = fmt.Sprintf(`"event":%q,"data":%s`, e.Type, e.Data)
@@ -179,64 +187,70 @@ func (c *contract) checkSSE(t *testing.T, body string) {
 		if e.LastEventID != "" { // the first of a snapshot have none
 			line = `"id":"` + e.LastEventID + `",` + line
 		}
-		c.checkEvent(t, "{"+line+"}")
+		lines.WriteString("{" + line + "}\n")
 	}
-	if n == 0 {
+	if lines.Len() == 0 {
 		t.Error("no event")
 	}
+	c.checkLines(t, lines.String())
 }
 
 // checkAGUI holds events of AG-UI to what the description says of them; package agui knows more.
 func (c *contract) checkAGUI(t *testing.T, body string) {
 	t.Helper()
+	var lines strings.Builder
 	for event := range strings.SplitSeq(strings.TrimSuffix(body, "\n\n"), "\n\n") {
 		data, ok := strings.CutPrefix(event, "data: ")
-		var v any
-		if err := json.Unmarshal([]byte(data), &v); err != nil || !ok {
-			t.Fatalf("%v in %s", err, event)
+		if !ok {
+			t.Fatal(event)
 		}
-		if err := c.doc.Components.Schemas["AGUIEvent"].Value.VisitJSON(v, openapi3.EnableJSONSchema2020()); err != nil {
-			t.Errorf("%v: %s", err, data)
-		}
+		lines.WriteString(data + "\n")
 	}
+	c.checkAll(t, "AGUIEvent", values(t, lines.String()))
+}
+
+func (c *contract) checkEntries(t *testing.T, body string) {
+	t.Helper()
+	c.checkAll(t, "Entry", values(t, body))
 }
 
 func (c *contract) checkLines(t *testing.T, body string) {
 	t.Helper()
-	for line := range strings.Lines(body) {
-		c.checkEvent(t, line)
+	events, data := values(t, body), map[string][]any{}
+	c.checkAll(t, "RunEvent", events)
+	for _, v := range events {
+		e := v.(map[string]any)
+		name, _ := e["event"].(string)
+		if schema := eventData[name]; schema != "" {
+			data[schema] = append(data[schema], e["data"])
+		}
+	}
+	for schema, list := range data {
+		c.checkAll(t, schema, list)
 	}
 }
 
-func (c *contract) checkEntries(t *testing.T, body string) {
+// checkAll holds values to a schema, all in one go: each check compiles the schema, which takes longer than the check itself.
+func (c *contract) checkAll(t *testing.T, schema string, list []any) {
+	t.Helper()
+	all := openapi3.NewArraySchema()
+	all.Items = openapi3.NewSchemaRef("", c.doc.Components.Schemas[schema].Value)
+	if err := all.VisitJSON(list, openapi3.EnableJSONSchema2020()); err != nil {
+		t.Errorf("%s: %v in %v", schema, err, list)
+	}
+}
+
+// values reads lines of JSON.
+func values(t *testing.T, body string) (list []any) {
 	t.Helper()
 	for line := range strings.Lines(body) {
 		var v any
 		if err := json.Unmarshal([]byte(line), &v); err != nil {
 			t.Fatalf("%v in %s", err, line)
 		}
-		if err := c.doc.Components.Schemas["Entry"].Value.VisitJSON(v, openapi3.EnableJSONSchema2020()); err != nil {
-			t.Errorf("%v: %s", err, line)
-		}
+		list = append(list, v)
 	}
-}
-
-func (c *contract) checkEvent(t *testing.T, text string) {
-	t.Helper()
-	var v any
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		t.Fatalf("%v in %s", err, text)
-	}
-	if err := c.doc.Components.Schemas["RunEvent"].Value.VisitJSON(v, openapi3.EnableJSONSchema2020()); err != nil {
-		t.Errorf("%v: %s", err, text)
-	}
-	e := v.(map[string]any)
-	name, _ := e["event"].(string)
-	if schema := eventData[name]; schema != "" {
-		if err := c.doc.Components.Schemas[schema].Value.VisitJSON(e["data"], openapi3.EnableJSONSchema2020()); err != nil {
-			t.Errorf("%v: %s", err, text)
-		}
-	}
+	return list
 }
 
 // contractBench is a server on which everything that the description knows can happen.
@@ -262,7 +276,7 @@ func contractBench(t *testing.T, edit func(*Options)) *bench {
 			yield(`{"title":"Why the sky is blue","notes":[1]}`)
 			return nil
 		}, names: []string{"story"}})
-		store := tape.NewMemory(nil)
+		store := tapetest.NewMemory(nil)
 		t.Cleanup(func() { store.Close() })
 		o.Tapes, o.Workspace, o.FileStore = store, t.TempDir(), memoryFiles(t)
 		if edit != nil {

@@ -35,7 +35,7 @@ func TestUnusedSessionsExpire(t *testing.T) {
 		defer sessions.Close()
 		a := newAgentBench(t, func(o *Options, ao *agent.Options) {
 			tapes := sessions.Tapes(nil)
-			o.Tapes, ao.Store, o.KeepUnnamed, o.KeepSessions = tapes, tapes, time.Hour, 3*time.Hour
+			o.Tapes, ao.Store, o.KeepUnnamed, o.KeepSessions = tapes, tapes, 20*time.Minute, time.Hour
 		})
 		defer a.s.Close()
 		a.servePipes()
@@ -56,15 +56,15 @@ func TestUnusedSessionsExpire(t *testing.T) {
 			synctest.Wait()
 			return sessionIDs(t, a.s.o.Tapes)
 		}
-		if got, want := sleep(50*time.Minute), slices.Sorted(slices.Values([]string{once, twice, "named"})); !slices.Equal(got, want) {
-			t.Errorf("after 50 minutes: %q, want %q", got, want)
+		if got, want := sleep(15*time.Minute), slices.Sorted(slices.Values([]string{once, twice, "named"})); !slices.Equal(got, want) {
+			t.Errorf("after 15 minutes: %q, want %q", got, want)
 		}
-		if got, want := sleep(21*time.Minute), slices.Sorted(slices.Values([]string{twice, "named"})); !slices.Equal(got, want) {
-			t.Errorf("after 71 minutes: %q, want %q", got, want)
+		if got, want := sleep(16*time.Minute), slices.Sorted(slices.Values([]string{twice, "named"})); !slices.Equal(got, want) {
+			t.Errorf("after 31 minutes: %q, want %q", got, want)
 		}
 		ask(`{"agent":"assistant","session":"named","input":"hi"}`)
-		if got := sleep(2 * time.Hour); !slices.Equal(got, []string{"named"}) {
-			t.Errorf("after 191 minutes: %q, want the one that was used again", got)
+		if got := sleep(40 * time.Minute); !slices.Equal(got, []string{"named"}) {
+			t.Errorf("after 71 minutes: %q, want the one that was used again", got)
 		}
 	})
 }

@@ -29,8 +29,8 @@ var explainPolicy = func() []string {
 // explainStart answers a person who has opened the address of a run in a browser. It is a 403, as the problem for a program is. Of the address
 // the page repeats only the name of the workflow or agent, and only if it has plain letters: a stranger may have written the address, and
 // people copy commands from this page.
-func (s *Server) explainStart(w http.ResponseWriter, r *http.Request) {
-	noteOf(w).Refused(errNotByPage.Reason)
+func (s *Server) explainStart(w *recorder, r *http.Request) {
+	w.Refused(errNotByPage.Reason)
 	query := r.URL.Query()
 	kind, name := "workflow", query.Get("workflow")
 	if query.Get("agent") != "" {

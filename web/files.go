@@ -101,8 +101,13 @@ func uploadOf(f store.File) upload {
 // noFiles is the answer of a server that keeps none.
 const noFiles = "files are not configured on this server"
 
-// errNoFile says that a caller has no such file.
-var errNoFile = errors.New("unknown file; it never existed, has expired, or belongs to another caller")
+// unknownFile is the answer to a caller who has no such file.
+const unknownFile = "unknown file; it never existed, has expired, or belongs to another caller"
+
+// isUnknownFile reports whether there is no such file, or it was erased meanwhile.
+func isUnknownFile(err error) bool {
+	return errors.Is(err, store.ErrNotFound) || errors.Is(err, tape.ErrNotFound)
+}
 
 // keepFile stores a file for its owner. ctx ends with what asks for it.
 func (s *Server) keepFile(ctx context.Context, owner, name, kind string, data []byte) (upload, error) {
@@ -117,25 +122,13 @@ func (s *Server) keepFile(ctx context.Context, owner, name, kind string, data []
 	return uploadOf(f), s.o.FileStore.Add(ctx, f, data)
 }
 
-// findFile finds a file of an owner.
-func (s *Server) findFile(ctx context.Context, owner, id string) (store.File, error) {
-	if s.o.FileStore == nil {
-		return store.File{}, errNoFile
-	}
-	f, err := s.o.FileStore.Find(ctx, owner, id)
-	if errors.Is(err, store.ErrNotFound) {
-		err = errNoFile
-	}
-	return f, err
-}
-
-// readFile returns what is in a file.
+// readFile returns a file of an owner and what is in it.
 func (s *Server) readFile(ctx context.Context, owner, id string) (f store.File, data []byte, err error) {
-	if f, err = s.findFile(ctx, owner, id); err == nil {
-		data, err = s.o.FileStore.Read(ctx, f)
+	if s.o.FileStore == nil {
+		return f, nil, store.ErrNotFound
 	}
-	if errors.Is(err, tape.ErrNotFound) { // it was erased meanwhile
-		err = errNoFile
+	if f, err = s.o.FileStore.Find(ctx, owner, id); err == nil {
+		data, err = s.o.FileStore.Read(ctx, f)
 	}
 	return f, data, err
 }
@@ -143,10 +136,8 @@ func (s *Server) readFile(ctx context.Context, owner, id string) (f store.File, 
 // fileProblem is the answer to an error with a file.
 func (s *Server) fileProblem(ctx context.Context, err error) *wire.Problem {
 	switch {
-	case errors.Is(err, errNoFile):
-		return wire.NewProblem(wire.CodeNotFound, errNoFile.Error())
-	case errors.Is(err, errors.ErrUnsupported):
-		return wire.NewProblem(wire.CodeNotFound, noFiles)
+	case isUnknownFile(err):
+		return wire.NewProblem(wire.CodeNotFound, unknownFile)
 	case errors.Is(err, tape.ErrTooLarge):
 		return wire.NewProblem(wire.CodeTooLarge, "the server has no space for a file of this size")
 	case disk.Failed(err):
@@ -294,7 +285,7 @@ func fileOfForm(body []byte, boundary string) (name, kind string, data []byte, p
 
 // getFile describes a file.
 func (s *Server) getFile(w http.ResponseWriter, r *http.Request) *wire.Problem {
-	f, err := s.findFile(r.Context(), wire.Who(r).Owner(), wire.PathValue(r, "id"))
+	f, err := s.o.FileStore.Find(r.Context(), wire.Who(r).Owner(), wire.PathValue(r, "id"))
 	if err != nil {
 		return s.fileProblem(r.Context(), err)
 	}
@@ -305,7 +296,7 @@ func (s *Server) getFile(w http.ResponseWriter, r *http.Request) *wire.Problem {
 // getFileContent sends what is in a file. A browser does nothing with it but to show pictures and play sounds: it is a stranger's.
 func (s *Server) getFileContent(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	owner, id := wire.Who(r).Owner(), wire.PathValue(r, "id")
-	f, err := s.findFile(r.Context(), owner, id)
+	f, err := s.o.FileStore.Find(r.Context(), owner, id)
 	if err != nil {
 		return s.fileProblem(r.Context(), err)
 	}
@@ -334,11 +325,7 @@ func (s *Server) getFileContent(w http.ResponseWriter, r *http.Request) *wire.Pr
 // deleteFile erases a file.
 func (s *Server) deleteFile(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	id := wire.PathValue(r, "id")
-	err := s.o.FileStore.Remove(r.Context(), wire.Who(r).Owner(), id)
-	if errors.Is(err, store.ErrNotFound) {
-		err = errNoFile
-	}
-	if err != nil {
+	if err := s.o.FileStore.Remove(r.Context(), wire.Who(r).Owner(), id); err != nil {
 		return s.fileProblem(r.Context(), err)
 	}
 	s.wire.SendJSON(w, r, http.StatusOK, struct {
@@ -374,8 +361,8 @@ func (f runFiles) Open(who access.Principal, at string, list []adapter.Part) ([]
 // openFile replaces the id of an uploaded file by its data. at is the part's place in the request.
 func (s *Server) openFile(ctx context.Context, who access.Principal, at string, part *adapter.Part) *wire.Problem {
 	f, data, err := s.readFile(ctx, who.Owner(), mediapart.Ref(part))
-	if errors.Is(err, errNoFile) {
-		return wire.Invalid(run.Field{Pointer: at, Detail: errNoFile.Error()})
+	if isUnknownFile(err) {
+		return wire.Invalid(run.Field{Pointer: at, Detail: unknownFile})
 	}
 	if err != nil {
 		return s.fileProblem(ctx, err)
@@ -399,9 +386,12 @@ func (s *Server) openFile(ctx context.Context, who access.Principal, at string, 
 
 // Size implements [run.Files].
 func (f runFiles) Size(who access.Principal, id string) int64 {
+	if f.s.o.FileStore == nil {
+		return 0
+	}
 	ctx, cancel := context.WithTimeout(f.s.ctx, filesTimeout)
 	defer cancel()
-	file, _ := f.s.findFile(ctx, who.Owner(), id) // Open returns the error
+	file, _ := f.s.o.FileStore.Find(ctx, who.Owner(), id) // Open returns the error
 	return file.Size
 }
 

@@ -134,11 +134,11 @@ func TestFilesAreBounded(t *testing.T) {
 // MO-25
 func TestExpiredFileIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAgentBench(t, func(o *Options, _ *agent.Options) { o.Files.Retention = time.Hour })
+		a := newAgentBench(t, func(o *Options, _ *agent.Options) { o.Files.Retention = time.Minute })
 		defer a.s.Close()
 		a.servePipes()
 		f := a.upload("a.pdf", aPDF)
-		time.Sleep(time.Hour + time.Second)
+		time.Sleep(time.Minute + time.Second)
 		if got := a.whole("GET", "/v1/files/"+f.ID, ""); got.Status != 404 {
 			t.Errorf("%+v", got)
 		}

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
 // Whatever is asked, by whatever method, of whatever path, is answered in its kind and is nobody's fault here.
 func FuzzRequest(f *testing.F) {
-	store := tape.NewMemory(nil)
+	store := tapetest.NewMemory(nil)
 	f.Cleanup(func() { store.Close() })
 	b := newBench(f, func(o *Options) {
 		o.Tapes, o.Workspace = store, f.TempDir()

@@ -7,11 +7,12 @@ import (
 
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
 // losing is a store whose leases can be lost.
 type losing struct {
-	*tape.Memory
+	*tapetest.Memory
 	lost chan struct{} // closed: leases are lost
 }
 
@@ -29,7 +30,7 @@ func (l lost) Lost() <-chan struct{} { return l.lost }
 
 // TU-68: a run whose server lost the session says so.
 func TestTurnWhoseLeaseIsLostSaysSo(t *testing.T) {
-	store := &losing{Memory: tape.NewMemory(nil), lost: make(chan struct{})}
+	store := &losing{Memory: tapetest.NewMemory(nil), lost: make(chan struct{})}
 	t.Cleanup(func() { store.Close() })
 	a := newAgentBench(t, func(o *Options, ao *agent.Options) { o.Tapes, ao.Store = store, store })
 	a.serve()

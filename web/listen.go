@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -113,52 +112,26 @@ func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) 
 
 // connections counts open connections, in total and by address.
 type connections struct {
+	ownerCounts
 	refused atomic.Uint64 // closed because their address had too many
 	warned  atomic.Bool   // the log has the warning about the limit
-
-	mu        sync.Mutex
-	open      int
-	byAddress map[string]int
-}
-
-// add changes the counts by one and returns them.
-func (c *connections) add(n int, address string) (open, ofAddress int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.byAddress == nil {
-		c.byAddress = map[string]int{}
-	}
-	c.open += n
-	c.byAddress[address] += n
-	open, ofAddress = c.open, c.byAddress[address]
-	if ofAddress == 0 {
-		delete(c.byAddress, address)
-	}
-	return open, ofAddress
-}
-
-// count returns the number of open connections.
-func (c *connections) count() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.open
 }
 
 // countConnection counts a connection when it opens and when it closes. It closes a new one if its address has too many.
 func (s *Server) countConnection(c net.Conn, state http.ConnState) {
-	address, limit := remoteAddress(c), s.o.Limits.Connections
+	address, limit := remoteAddress(c), int64(s.o.Limits.Connections)
 	switch state {
 	case http.StateNew:
-		open, ofAddress := s.connections.add(1, access.Caller(address))
+		open, ofAddress := s.connections.add(access.Caller(address), 1)
 		if limit > 0 && open >= limit && !s.connections.warned.Swap(true) {
 			s.log.Warn("connection limit reached; new connections wait", "connections", limit)
 		}
-		if most := s.maxConnections(address); most > 0 && ofAddress > most {
+		if most := s.maxConnections(address); most > 0 && ofAddress > int64(most) {
 			s.connections.refused.Add(1)
 			_ = c.Close()
 		}
 	case http.StateClosed, http.StateHijacked:
-		if open, _ := s.connections.add(-1, access.Caller(address)); open <= limit-limit/8 {
+		if open, _ := s.connections.add(access.Caller(address), -1); open <= limit-limit/8 {
 			s.connections.warned.Store(false)
 		}
 	}

@@ -67,6 +67,6 @@ type Load struct {
 func (s *Server) Load() Load {
 	return Load{
 		Load: s.runs.Load(), Overloaded: s.overloaded(), Memory: s.o.Ledger.Holdings(),
-		Connections: s.connections.count(), TurnedAway: s.connections.refused.Load(),
+		Connections: int(s.connections.count()), TurnedAway: s.connections.refused.Load(),
 	}
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/lingserve/lingserve/web/wire/request"
 )
 
-// session is a session as clients see it. The folder that it works in is not said: it is the server's own.
+// session is a session as clients see it. It does not have the folder that it works in, which is the server's own.
 type session struct {
 	ID      string        `json:"id"`
 	Tape    string        `json:"tape"`
@@ -201,8 +201,8 @@ func (s *Server) describe(ctx context.Context, t *tape.Tape) (session, error) {
 	if used != (adapter.Usage{}) {
 		answer.Usage = &used
 	}
-	if by, ok := s.o.Agents.(run.ByTool); ok {
-		answer.Approved, err = by.Remembered(ctx, in.Agent, t)
+	if s.o.Agents != nil {
+		answer.Approved, err = s.o.Agents.Remembered(ctx, in.Agent, t)
 	}
 	return answer, err
 }
@@ -249,25 +249,23 @@ func (s *Server) getTape(w http.ResponseWriter, r *http.Request, t *tape.Tape) *
 		limit = entriesPage
 	}
 	q.Limit = limit + 1 // to know whether there are more
-	body := []byte(`{"entries":[`)
-	n, last := 0, int64(0)
+	page := struct {
+		Entries []json.RawMessage `json:"entries"`
+		Next    int64             `json:"next,omitempty"`
+	}{Entries: []json.RawMessage{}}
+	size, last := 0, int64(0)
 	for e, err := range t.Read(r.Context(), q) {
 		if err != nil {
 			return s.wire.TapeProblem(r.Context(), err)
 		}
-		if n == limit || n > 0 && len(body)+len(e.Payload)+len(e.Meta) > maxPage {
-			body = append(body, `],"next":`...)
-			body = strconv.AppendInt(body, last, 10)
-			s.wire.Send(w, r, http.StatusOK, "application/json", append(body, "}\n"...))
-			return nil
+		text := e.AppendJSON(nil)
+		if size += len(text); len(page.Entries) == limit || len(page.Entries) > 0 && size > maxPage {
+			page.Next = last
+			break
 		}
-		if n > 0 {
-			body = append(body, ',')
-		}
-		body = e.AppendJSON(body)
-		n, last = n+1, e.ID
+		page.Entries, last = append(page.Entries, text), e.ID
 	}
-	s.wire.Send(w, r, http.StatusOK, "application/json", append(body, "]}\n"...))
+	s.wire.SendJSON(w, r, http.StatusOK, page)
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 	"github.com/lingserve/lingserve/web/wire"
 )
 
@@ -53,7 +54,7 @@ func (s torn) Read(ctx context.Context, name string, q tape.Query) iter.Seq2[tap
 // sessionsBench is a server with a store of sessions.
 func sessionsBench(t testing.TB, wrap func(tape.Store) tape.Store) *bench {
 	t.Helper()
-	store := tape.NewMemory(nil)
+	store := tapetest.NewMemory(nil)
 	t.Cleanup(func() { store.Close() })
 	return newBench(t, func(o *Options) {
 		o.Tapes, o.Workspace = store, t.TempDir()

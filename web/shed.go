@@ -100,15 +100,52 @@ type shed struct {
 	failed atomic.Bool  // the disk has failed, and cannot be written since
 	probe  func() error // writes to the data folder; nil without one
 
-	mu       sync.Mutex
-	streams  int
-	of       map[string]int   // streams, by caller
-	bodies   int64            // bytes of bodies that are being read
-	bodiesOf map[string]int64 // of them, by caller
+	streams ownerCounts
+	bodies  ownerCounts // bytes of bodies that are being read
+}
+
+// ownerCounts counts something in total and by owner.
+type ownerCounts struct {
+	mu    sync.Mutex
+	total int64
+	by    map[string]int64
+}
+
+// add adds n, which may be negative, and returns the new counts.
+func (c *ownerCounts) add(owner string, n int64) (total, ofOwner int64) {
+	_ = c.admit(owner, n, func(t, o int64) *wire.Problem {
+		total, ofOwner = t, o
+		return nil
+	})
+	return total, ofOwner
+}
+
+// admit adds n unless refuse has a problem with what the counts would be.
+func (c *ownerCounts) admit(owner string, n int64, refuse func(total, ofOwner int64) *wire.Problem) *wire.Problem {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := refuse(c.total+n, c.by[owner]+n); p != nil {
+		return p
+	}
+	if c.by == nil {
+		c.by = map[string]int64{}
+	}
+	c.total += n
+	if c.by[owner] += n; c.by[owner] == 0 {
+		delete(c.by, owner)
+	}
+	return nil
+}
+
+// count returns the total.
+func (c *ownerCounts) count() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.total
 }
 
 func newShed(o Limits, log *slog.Logger, data string) *shed {
-	sh := &shed{o: o, log: log, of: map[string]int{}, bodiesOf: map[string]int64{}}
+	sh := &shed{o: o, log: log}
 	if o.Memory > 0 {
 		sh.memory = pressure{
 			name: "memory", high: o.Memory / 100 * memoryHigh, low: o.Memory / 100 * memoryLow,
@@ -260,44 +297,34 @@ func (s *Server) overloaded() (list []string) {
 	if running, _ := s.runs.Running(); running >= s.o.MaxRuns {
 		list = append(list, "runs")
 	}
-	s.shed.mu.Lock()
-	defer s.shed.mu.Unlock()
-	if s.shed.streams >= s.shed.o.Streams {
+	if s.shed.streams.count() >= int64(s.shed.o.Streams) {
 		list = append(list, "streams")
 	}
 	return list
 }
 
-// enter counts a request that follows a run, until leave is called; or refuses it. The caller "" has only the limit of all.
-func (sh *shed) enter(caller string) *wire.Problem {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	switch {
-	case sh.streams >= sh.o.Streams:
-		return reached(limitStreams, wording.Plural(int64(sh.o.Streams), "stream")+" are open, the server's limit; retry later", streamsRetry)
-	case caller != "" && sh.of[caller] >= sh.o.StreamsPerCaller:
-		p := wire.NewProblem(wire.CodeRateLimited, "you have "+wording.Plural(int64(sh.o.StreamsPerCaller), "stream")+" open, the limit of one caller; close some")
-		p.Reason, p.Retry = limitStreamsPerCaller, streamsRetry
-		return p
-	}
-	sh.streams++
-	if caller != "" {
-		sh.of[caller]++
-	}
-	return nil
+// callerReached is the refusal of what comes when a caller has reached its limit.
+func callerReached(limit, detail string, after time.Duration) *wire.Problem {
+	p := wire.NewProblem(wire.CodeRateLimited, detail)
+	p.Reason, p.Retry = limit, after
+	return p
 }
 
-func (sh *shed) leave(caller string) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	sh.streams--
-	if caller == "" {
-		return
-	}
-	if sh.of[caller]--; sh.of[caller] == 0 {
-		delete(sh.of, caller)
-	}
+// enter counts a request that follows a run, until leave is called; or refuses it. The caller "" has only the limit of all.
+func (sh *shed) enter(caller string) *wire.Problem {
+	limit, ofOne := int64(sh.o.Streams), int64(sh.o.StreamsPerCaller)
+	return sh.streams.admit(caller, 1, func(total, ofCaller int64) *wire.Problem {
+		switch {
+		case total > limit:
+			return reached(limitStreams, wording.Plural(limit, "stream")+" are open, the server's limit; retry later", streamsRetry)
+		case caller != "" && ofCaller > ofOne:
+			return callerReached(limitStreamsPerCaller, "you have "+wording.Plural(ofOne, "stream")+" open, the limit of one caller; close some", streamsRetry)
+		}
+		return nil
+	})
 }
+
+func (sh *shed) leave(caller string) { sh.streams.add(caller, -1) }
 
 // follows is the middleware of requests that follow a run: it counts them.
 func (s *Server) follows(h handler) handler {
@@ -399,43 +426,29 @@ func (b *budget) acquire(n int64) *wire.Problem {
 	return nil
 }
 
+// count counts n more bytes, or returns a problem.
 func (b *budget) count(n int64) *wire.Problem {
-	sh := b.sh
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	most := sh.o.Bodies
-	if n > smallBody && sh.bodies > 0 { // large ones, however slowly they come, leave room for small ones
-		most -= most / 16
+	p := b.sh.bodies.admit(b.caller, n, func(total, ofCaller int64) *wire.Problem {
+		limit := b.sh.o.Bodies
+		if n > smallBody && total > n { // large ones, however slowly they come, leave room for small ones
+			limit -= limit / 16
+		}
+		switch {
+		case total > limit:
+			return reached(limitBodies, "the server is reading too many request bodies at once; retry later", bodiesRetry)
+		case b.caller != "" && ofCaller > b.share:
+			return callerReached(limitBodiesPerCaller, "the server is reading too many of your request bodies at once; send them one after the other", bodiesRetry)
+		}
+		return nil
+	})
+	if p == nil {
+		b.mine += n
 	}
-	switch {
-	case sh.bodies+n > most:
-		return reached(limitBodies, "the server is reading too many request bodies at once; retry later", bodiesRetry)
-	case b.caller != "" && sh.bodiesOf[b.caller]+n > b.share:
-		p := wire.NewProblem(wire.CodeRateLimited, "the server is reading too many of your request bodies at once; send them one after the other")
-		p.Reason, p.Retry = limitBodiesPerCaller, bodiesRetry
-		return p
-	}
-	b.mine += n
-	sh.bodies += n
-	if b.caller != "" {
-		sh.bodiesOf[b.caller] += n
-	}
-	return nil
+	return p
 }
 
 // free says that the body is read.
-func (b *budget) free() {
-	sh := b.sh
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	sh.bodies -= b.mine
-	if b.caller == "" {
-		return
-	}
-	if sh.bodiesOf[b.caller] -= b.mine; sh.bodiesOf[b.caller] <= 0 {
-		delete(sh.bodiesOf, b.caller)
-	}
-}
+func (b *budget) free() { b.sh.bodies.add(b.caller, -b.mine) }
 
 // bodyStep is how much of a body whose length is not known is counted at a time.
 const bodyStep = 16 << 10
@@ -451,25 +464,6 @@ func (b *budget) readAll(body io.Reader, length int64) ([]byte, error) {
 	var into bytes.Buffer
 	_, err := into.ReadFrom(&counted{body: body, budget: b})
 	return into.Bytes(), err
-}
-
-// readExactly reads a body of so many bytes to its end. Memory for all of it is used when some of it has come.
-func readExactly(body io.Reader, length int64) ([]byte, error) {
-	text := make([]byte, min(length, bodyStep))
-	n, err := io.ReadFull(body, text)
-	if err == nil && length > bodyStep {
-		whole := make([]byte, length)
-		copy(whole, text)
-		text = whole
-		_, err = io.ReadFull(body, text[n:])
-	}
-	if err != nil {
-		return nil, err
-	}
-	if n, err := io.ReadFull(body, make([]byte, 1)); n != 0 || err != io.EOF {
-		return nil, fmt.Errorf("web: a body of %d bytes does not end: %w", length, err)
-	}
-	return text, nil
 }
 
 // counted is a body that is counted as it comes. Its errors may be a *[problem].
@@ -490,4 +484,23 @@ func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.body.Read(p[:min(int64(len(p)), c.left)])
 	c.left -= int64(n)
 	return n, err
+}
+
+// readExactly reads a body of so many bytes to its end. Memory for all of it is used when some of it has come.
+func readExactly(body io.Reader, length int64) ([]byte, error) {
+	text := make([]byte, min(length, bodyStep))
+	n, err := io.ReadFull(body, text)
+	if err == nil && length > bodyStep {
+		whole := make([]byte, length)
+		copy(whole, text)
+		text = whole
+		_, err = io.ReadFull(body, text[n:])
+	}
+	if err != nil {
+		return nil, err
+	}
+	if n, err := io.ReadFull(body, make([]byte, 1)); n != 0 || err != io.EOF {
+		return nil, fmt.Errorf("web: a body of %d bytes does not end: %w", length, err)
+	}
+	return text, nil
 }

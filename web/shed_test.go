@@ -17,6 +17,7 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 	"github.com/lingserve/lingserve/web/wire"
 )
 
@@ -285,7 +286,7 @@ func TestTheFreeRoomOfTheDataFolderIsLookedAt(t *testing.T) {
 
 func TestNoSessionsBeginBeyondTheMostAndThoseThatAreThereGoOn(t *testing.T) {
 	a := newAgentBench(t, func(o *Options, ao *agent.Options) {
-		bounded, err := tape.Bound(context.Background(), tape.NewMemory(nil), 1, 0)
+		bounded, err := tape.Bound(context.Background(), tapetest.NewMemory(nil), 1, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

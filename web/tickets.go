@@ -20,7 +20,7 @@ func (s *Server) postTicket(w http.ResponseWriter, r *http.Request) *wire.Proble
 	}); p != nil {
 		return p
 	}
-	text, expires, err := s.tickets.Issue(r.Context(), access.Visitor{Principal: wire.Who(r), Grant: noteOf(w).visitor.Grant}, http.MethodGet, path)
+	text, expires, err := s.tickets.Issue(r.Context(), access.Visitor{Principal: wire.Who(r), Grant: recorderOf(r).visitor.Grant}, http.MethodGet, path)
 	if refusal, ok := errors.AsType[*access.Refusal](err); ok {
 		if refusal.Status == http.StatusBadRequest {
 			return wire.Invalid(run.Field{Pointer: "/path", Detail: refusal.Detail})

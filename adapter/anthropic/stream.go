@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -13,8 +12,6 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
-
-var errNotEvent = errors.New("the event is not JSON, or not of the format")
 
 // answer reads one answer.
 type answer struct {
@@ -46,7 +43,7 @@ func (a *answer) event(kind, data []byte) (done bool, err error) {
 	case string(kind) == "error":
 		return false, a.failed(data)
 	case !wire.IsObject(data) || !json.Valid(data):
-		return false, errNotEvent
+		return false, wire.ErrFormat
 	}
 	event := wire.StringAt(data, "type")
 	if len(event) == 0 {
@@ -272,7 +269,7 @@ func (a *answer) whole() error {
 	}
 	content, kind, _, err := jsonparser.Get(body, "content")
 	if err != nil || kind != jsonparser.Array || !json.Valid(body) {
-		return a.m.p.NotAnswer("a message", errNotEvent, body)
+		return a.m.p.NotAnswer("a message", wire.ErrFormat, body)
 	}
 	reason := wire.StringAt(body, "stop_reason")
 	if len(reason) == 0 {
@@ -280,7 +277,7 @@ func (a *answer) whole() error {
 	}
 	if _, err = jsonparser.ArrayEachErr(content, func(raw []byte, _ jsonparser.ValueType, _ int, _ error) error {
 		if !wire.IsObject(raw) {
-			return a.m.p.NotAnswer("a message", errNotEvent, raw)
+			return a.m.p.NotAnswer("a message", wire.ErrFormat, raw)
 		}
 		return a.begin(-1, raw) // which ends the one before
 	}); err == nil {

@@ -3,6 +3,7 @@ package bedrock
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -49,7 +50,7 @@ func (a *asking) request(req *adapter.Request) (object, error) {
 		return nil, err
 	}
 	inference, extra := object{}, object{}
-	body := object{"messages": turns.List}
+	body := object{"messages": turns.List, "inferenceConfig": inference, "additionalModelRequestFields": extra}
 	if len(turns.System) > 0 {
 		body["system"] = turns.System
 	}
@@ -90,13 +91,11 @@ func (a *asking) request(req *adapter.Request) (object, error) {
 		delete(tools, "toolChoice")
 		extra["tool_choice"] = object{"type": "auto", "disable_parallel_tool_use": true}
 	}
-	if len(inference) > 0 {
-		body["inferenceConfig"] = inference
-	}
-	if len(extra) > 0 {
-		body["additionalModelRequestFields"] = extra
-	}
-	overlay(body, req.ExtraBody)
+	overlay(body, extra, req.ExtraBody)
+	maps.DeleteFunc(body, func(_ string, value any) bool {
+		o, ok := value.(object)
+		return ok && len(o) == 0
+	})
 	return body, nil
 }
 
@@ -107,31 +106,15 @@ var members = map[string]bool{
 	"system": true, "toolConfig": true,
 }
 
-// overlay lays the members of an extra body over a request. Members of inferenceConfig and additionalModelRequestFields are laid over one by
-// one, and tools of toolConfig come behind the others.
-func overlay(body object, over map[string]json.RawMessage) {
-	within := func(name string, values map[string]json.RawMessage) {
-		inner, _ := body[name].(object)
-		if inner == nil {
-			inner = object{}
-			body[name] = inner
-		}
-		for key, value := range values {
-			var more []any
-			if list, ok := inner[key].([]any); ok && json.Unmarshal(value, &more) == nil {
-				inner[key] = append(list, more...)
-				continue
-			}
-			inner[key] = value
-		}
-	}
+// overlay lays the members of an extra body over a request. Those of inferenceConfig, toolConfig and additionalModelRequestFields are laid over one
+// by one, and tools of toolConfig come behind the others. fields are additionalModelRequestFields.
+func overlay(body, fields object, over map[string]json.RawMessage) {
 	for name, value := range over {
-		var values map[string]json.RawMessage
 		switch {
 		case !members[name]:
-			within("additionalModelRequestFields", map[string]json.RawMessage{name: value})
-		case (name == "inferenceConfig" || name == "additionalModelRequestFields" || name == "toolConfig") && json.Unmarshal(value, &values) == nil:
-			within(name, values)
+			wire.Overlay(fields, map[string]json.RawMessage{name: value})
+		case name == "inferenceConfig" || name == "toolConfig" || name == "additionalModelRequestFields":
+			wire.Overlay(body, map[string]json.RawMessage{name: value})
 		default:
 			body[name] = value
 		}

@@ -16,10 +16,7 @@ import (
 
 const atIndex = "contentBlockIndex"
 
-var (
-	errNoBlock = errors.New("a part of a block that has not begun")
-	errNotJSON = errors.New("the message is not JSON")
-)
+var errNoBlock = errors.New("a part of a block that has not begun")
 
 // answer reads one answer.
 type answer struct {
@@ -50,7 +47,7 @@ func (a *answer) event(m *wire.AWSMessage) (done bool, err error) {
 		return false, nil
 	}
 	if !json.Valid(m.Payload) {
-		return false, errNotJSON
+		return false, wire.ErrFormat
 	}
 	switch string(m.Name) {
 	case "contentBlockStart":

@@ -281,7 +281,7 @@ func TestToolsOfOurs(t *testing.T) {
 			name: "a thousand chats wait", messages: results, text: "found, dry, wet",
 			between: func(t *testing.T, m adapter.Model) adapter.Model {
 				for i := range maxWaiting {
-					m.(*model).p.waiting.add(&chat{bot: "m", calls: map[string]bool{fmt.Sprint(i): true}})
+					m.(*model).p.addWaiting(&chat{bot: "m", calls: []string{fmt.Sprint(i)}})
 				}
 				return m
 			},
@@ -378,7 +378,7 @@ func TestOutputsThatAreNotTaken(t *testing.T) {
 				if chats := len(r.posts("")); chats != row.chats {
 					t.Errorf("%d chats", chats)
 				}
-				if n := len(m.(*model).p.waiting.chats); n != 0 {
+				if n := m.(*model).p.waiting.Len(); n != 0 {
 					t.Errorf("%d chats are still waited for", n)
 				}
 			})
@@ -492,7 +492,7 @@ func TestManyChatsWithTools(t *testing.T) {
 		}
 		wg.Wait()
 		synctest.Wait()
-		if n := len(m.(*model).p.waiting.chats); n != 0 {
+		if n := m.(*model).p.waiting.Len(); n != 0 {
 			t.Errorf("%d chats are still waited for", n)
 		}
 		if submitted, canceled := len(r.posts("/submit_tool_outputs")), len(r.posts("/cancel")); submitted != 100 || canceled != 34 {

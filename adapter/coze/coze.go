@@ -64,6 +64,7 @@ func New(o Options, user string) (adapter.Provider, error) {
 	base.Path = strings.TrimSuffix(strings.TrimRight(base.Path, "/"), "/v3/chat")
 	p := &provider{Server: wire.NewServer(o), chat: base.JoinPath("v3", "chat"), user: cmp.Or(user, "lingserve")}
 	p.files, _ = lru.New[[sha256.Size]byte, file](maxFiles) // fails for no size
+	p.waiting, _ = lru.New[string, *chat](maxWaiting)
 	p.cancels.work.SetLimit(maxCancels)
 	return p, nil
 }
@@ -74,7 +75,7 @@ type provider struct {
 	chat *url.URL
 	user string
 
-	waiting waiting
+	waiting *lru.Cache[string, *chat] // by the ids of calls
 	cancels cancels
 	files   *lru.Cache[[sha256.Size]byte, file] // by what they hold
 }

@@ -3,16 +3,12 @@ package coze
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 
 	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/internal/rawjson"
 )
-
-// errNotObject says that an event cannot be read.
-var errNotObject = errors.New("the event is not JSON, or not of the format")
 
 // event is a message or a chat, as the data of an event has it: the members that are needed, strings escaped as they came. They are
 // parts of the data.
@@ -25,7 +21,7 @@ type event struct {
 func (e *event) decode(data []byte) error {
 	*e = event{}
 	if jsonparser.ObjectEach(data, e.member) != nil {
-		return errNotObject
+		return wire.ErrFormat
 	}
 	return nil
 }

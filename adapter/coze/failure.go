@@ -37,10 +37,10 @@ func codeOf(said []byte) int {
 }
 
 // refused makes the error of an answer that is none: of another status than 200, or of a JSON body with a code.
-func (p *provider) refused(status int, header http.Header, said []byte) *adapter.Error {
-	e := p.failed(status, codeOf(said), said, header)
+func (p *provider) refused(r *wire.Refusal) *adapter.Error {
+	e := p.failed(r.Status, codeOf(r.Body), r.Body, r.Header)
 	if e.Retryable {
-		e.RetryAfter = wire.RetryAfter(header, time.Now())
+		e.RetryAfter = wire.RetryAfter(r.Header, time.Now())
 	}
 	return e
 }

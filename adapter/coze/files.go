@@ -71,7 +71,7 @@ func (p *provider) upload(ctx context.Context, image, name string) (string, erro
 		return "", err
 	}
 	if refusal != nil {
-		return "", p.refused(refusal.Status, refusal.Header, refusal.Body)
+		return "", p.refused(refusal)
 	}
 	defer res.Body.Close()
 	said := wire.Said(res.Body)
@@ -84,7 +84,7 @@ func (p *provider) upload(ctx context.Context, image, name string) (string, erro
 		} `json:"data"`
 	}
 	if codeOf(said) != 0 {
-		return "", p.refused(http.StatusOK, res.Header, said)
+		return "", p.refused(&wire.Refusal{Status: http.StatusOK, Header: res.Header, Body: said})
 	}
 	if json.Unmarshal(said, &answer) != nil || answer.Data.ID == "" {
 		return "", &adapter.Error{

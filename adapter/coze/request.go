@@ -53,7 +53,7 @@ type output struct {
 // ask sends the request and returns the answer once it has begun.
 func (a *answer) ask(ctx context.Context, req *adapter.Request) (*http.Response, error) {
 	m := a.m
-	if chat, given := m.p.waiting.find(m.name, req.Messages); chat != nil {
+	if chat, given := m.p.findWaiting(m.name, req.Messages); chat != nil {
 		u := m.p.url("submit_tool_outputs")
 		q := u.Query() // of the base URL
 		q.Set("conversation_id", chat.conversation)
@@ -63,12 +63,12 @@ func (a *answer) ask(ctx context.Context, req *adapter.Request) (*http.Response,
 		res, err := m.post(ctx, u.String(), outputs{Outputs: given, Stream: true}, &adapter.Request{Messages: req.Messages})
 		if !gone(err) {
 			if err == nil {
-				m.p.waiting.forget(chat)
+				m.p.forgetWaiting(chat)
 			}
 			return res, err
 		}
 		// Coze does not wait for the outputs any more: a new chat gets them.
-		m.p.waiting.forget(chat)
+		m.p.forgetWaiting(chat)
 		a.conversation, a.chat = "", ""
 	}
 	r, err := m.request(ctx, req)

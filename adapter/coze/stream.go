@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"mime"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // deltaEvent is the type of nearly all events.
@@ -63,19 +63,13 @@ type call struct {
 // post sends a request, and returns the answer once it has begun. Errors are those of an answer that is none.
 func (m *model) post(ctx context.Context, url string, request any, req *adapter.Request) (*http.Response, error) {
 	p := m.p
-	body, err := wire.Body(request, req.ExtraBody)
-	if err != nil {
-		return nil, &adapter.Error{
-			Code: adapter.CodeInvalid, Message: "the request to the bot cannot be written",
-			Cause: adapter.RedactError(err, p.Key()),
-		}
+	write := func() ([]byte, error) { return wire.Body(request, req.ExtraBody) }
+	send := func(body []byte) (*http.Response, *wire.Refusal, error) {
+		return p.Post(ctx, url, p.Bearer("text/event-stream"), body)
 	}
-	res, refusal, err := p.Post(ctx, url, p.Bearer("text/event-stream"), body)
+	res, err := p.Ask(ctx, new(wire.Fallbacks), write, send, nil, p.refused)
 	if err != nil {
 		return nil, err
-	}
-	if refusal != nil {
-		return nil, p.refused(refusal.Status, refusal.Header, refusal.Body)
 	}
 	if err := p.checkStart(ctx, res); err != nil {
 		res.Body.Close()
@@ -105,7 +99,7 @@ func (p *provider) checkStart(ctx context.Context, res *http.Response) error {
 			return context.Cause(ctx)
 		}
 		if codeOf(said) != 0 {
-			return p.refused(http.StatusOK, res.Header, said)
+			return p.refused(&wire.Refusal{Status: http.StatusOK, Header: res.Header, Body: said})
 		}
 		return p.Unknown(res.Header, said, "an event stream", "check the base URL")
 	}
@@ -380,12 +374,12 @@ func (a *answer) action() error {
 	if len(wanted) == 0 { // the bot asks the user something; a call that has led to it waits for the reply
 		return a.suspend()
 	}
-	chat := &chat{bot: a.m.name, conversation: a.conversation, id: a.chat, calls: map[string]bool{}}
+	chat := &chat{bot: a.m.name, conversation: a.conversation, id: a.chat}
 	for _, w := range wanted {
 		name, arguments := w.Function.Name, w.Function.arguments()
 		part := adapter.ToolCall{ID: w.ID}
 		part.Index = slices.IndexFunc(a.calls, func(c call) bool {
-			return !c.answered && c.name == name && sameJSON(c.arguments, arguments)
+			return !c.answered && c.name == name && rawjson.Same([]byte(c.arguments), []byte(arguments))
 		})
 		if part.Index < 0 {
 			part.Index = slices.IndexFunc(a.calls, func(c call) bool { return !c.answered && c.name == name })
@@ -395,13 +389,13 @@ func (a *answer) action() error {
 			a.calls = append(a.calls, call{name: name, arguments: arguments})
 		}
 		a.calls[part.Index].answered = true
-		chat.calls[w.ID] = true
+		chat.calls = append(chat.calls, w.ID)
 		if !a.Pass(adapter.Chunk{ToolCall: &part}) {
 			return wire.ErrLeft
 		}
 	}
 	a.Finish = adapter.FinishToolCalls
-	a.m.p.waiting.add(chat)
+	a.m.p.addWaiting(chat)
 	return nil
 }
 
@@ -418,13 +412,4 @@ func (a *answer) suspend() error {
 		}
 	}
 	return nil
-}
-
-// sameJSON compares two objects by value.
-func sameJSON(a, b string) bool {
-	if a == b {
-		return true
-	}
-	var x, y bytes.Buffer
-	return json.Compact(&x, []byte(a)) == nil && json.Compact(&y, []byte(b)) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }

@@ -1,71 +1,45 @@
 package coze
 
-import (
-	"slices"
-	"sync"
+import "github.com/lingserve/lingserve/adapter"
 
-	"github.com/lingserve/lingserve/adapter"
-)
-
-// maxWaiting is how many chats are remembered that wait for the outputs of tools. Nearly all are asked for within seconds; one that
-// has been forgotten is sent as history.
-const maxWaiting = 1024
+// maxWaiting is how many calls are remembered whose outputs chats wait for. Nearly all outputs come within seconds; those of a chat that has been
+// forgotten are sent as history.
+const maxWaiting = 4096
 
 // chat is a chat that waits for the outputs of tools.
 type chat struct {
 	bot              string
 	conversation, id string
-	calls            map[string]bool // ids
+	calls            []string // ids
 }
 
-// waiting remembers the chats that wait. Its zero value is ready.
-type waiting struct {
-	mu    sync.Mutex
-	chats []*chat // oldest first
-}
-
-func (w *waiting) add(c *chat) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.chats) == maxWaiting {
-		w.chats = slices.Delete(w.chats, 0, 1)
+// addWaiting remembers a chat.
+func (p *provider) addWaiting(c *chat) {
+	for _, id := range c.calls {
+		p.waiting.Add(id, c)
 	}
-	w.chats = append(w.chats, c)
 }
 
-func (w *waiting) forget(c *chat) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.chats = slices.DeleteFunc(w.chats, func(other *chat) bool { return other == c })
+// forgetWaiting forgets a chat.
+func (p *provider) forgetWaiting(c *chat) {
+	for _, id := range c.calls {
+		p.waiting.Remove(id)
+	}
 }
 
-// find returns the chat that waits for the results at the end of these messages, and those results as its outputs; nil where none
-// is known to wait for just them.
-func (w *waiting) find(bot string, messages []adapter.Message) (*chat, []output) {
-	first := len(messages)
-	for first > 0 && messages[first-1].Role == adapter.ToolRole {
-		first--
-	}
-	results := messages[first:]
-	if len(results) == 0 {
-		return nil, nil
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, c := range slices.Backward(w.chats) {
-		if c.bot != bot {
+// findWaiting returns the chat that waits for the results at the end of these messages, and those results as its outputs; nil where none is known
+// to wait for just them. Results of calls that Coze has made itself may be among them.
+func (p *provider) findWaiting(bot string, messages []adapter.Message) (found *chat, outputs []output) {
+	for i := len(messages) - 1; i >= 0 && messages[i].Role == adapter.ToolRole; i-- {
+		c, ok := p.waiting.Get(messages[i].ToolCallID)
+		if !ok || c.bot != bot || found != nil && found != c {
 			continue
 		}
-		var given []output
-		for _, r := range results {
-			// Results of calls that Coze has made itself may be among them.
-			if c.calls[r.ToolCallID] {
-				given = append(given, output{CallID: r.ToolCallID, Output: textOf(r)})
-			}
-		}
-		if len(given) == len(c.calls) {
-			return c, given
-		}
+		found = c
+		outputs = append([]output{{CallID: messages[i].ToolCallID, Output: textOf(messages[i])}}, outputs...)
 	}
-	return nil, nil
+	if found == nil || len(outputs) != len(found.calls) {
+		return nil, nil
+	}
+	return found, outputs
 }

@@ -3,7 +3,6 @@ package gemini
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"net/http"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -23,10 +22,9 @@ func put[T any](o object, name string, value *T) {
 
 // Fallbacks of requests that are refused.
 const (
-	noThoughts      = "without asking for thoughts"
-	noSchema        = "without a schema"
-	noJSON          = "without asking for JSON"
-	plainParameters = "with the parameters of tools in Google's own schema"
+	noThoughts = "without asking for thoughts"
+	noSchema   = "without a schema"
+	noJSON     = "without asking for JSON"
 	// Gemini 3 and later insist on a signature of the first call of a step. A call that no Gemini has signed gets one that skips the check.
 	signed   = "with a signature for calls of others"
 	unsigned = "without a signature for calls of others"
@@ -94,7 +92,7 @@ func (a *asking) request(req *adapter.Request) (object, error) {
 	if len(req.Tools) > 0 {
 		a.tools(body, req)
 	}
-	overlay(body, req.ExtraBody)
+	wire.Overlay(body, req.ExtraBody)
 	delete(config, "candidateCount") // one answer is read
 	return body, nil
 }
@@ -113,10 +111,8 @@ func (a *asking) tools(body object, req *adapter.Request) {
 		if t.Description != "" {
 			d["description"] = t.Description
 		}
-		if !a.Uses(plainParameters) && len(t.Parameters) > 0 {
+		if len(t.Parameters) > 0 {
 			d["parametersJsonSchema"] = t.Parameters
-		} else if schema := wire.GoogleSchema(t.Parameters); schema != nil {
-			d["parameters"] = schema
 		}
 		declared[i] = d
 	}
@@ -125,24 +121,6 @@ func (a *asking) tools(body object, req *adapter.Request) {
 		body["toolConfig"] = object{"functionCallingConfig": object{"mode": modes[choice]}}
 	} else if choice != "" {
 		body["toolConfig"] = object{"functionCallingConfig": object{"mode": "ANY", "allowedFunctionNames": []string{choice}}}
-	}
-}
-
-// overlay lays the members of an extra body over a request: those of objects one by one, and its tools behind the others.
-func overlay(body object, over map[string]json.RawMessage) {
-	for name, value := range over {
-		under, _ := body[name].(object)
-		tools, _ := body[name].([]any)
-		var inner map[string]json.RawMessage
-		var more []any
-		switch {
-		case under != nil && json.Unmarshal(value, &inner) == nil && inner != nil:
-			overlay(under, inner)
-		case tools != nil && json.Unmarshal(value, &more) == nil:
-			body[name] = append(tools, more...)
-		default:
-			body[name] = value
-		}
 	}
 }
 
@@ -188,16 +166,13 @@ var budgets = map[string]int{"none": 0, "minimal": 512, "low": 1024, "medium": 8
 func (a *asking) fallbacks(sent object) []wire.Fallback {
 	config := sent["generationConfig"].(object)
 	thinking, _ := config["thinkingConfig"].(object)
-	parameters := sent["tools"] != nil
 	aboutSignature := []string{"thoughtsignature", "thought_signature", "thought signature"}
 	return []wire.Fallback{
 		{Name: unsigned, Applies: a.foreign && a.gemini3(), Words: aboutSignature},
 		{Name: signed, Applies: a.foreign && !a.gemini3(), Words: aboutSignature},
 		{Name: noThoughts, Applies: thinking["includeThoughts"] != nil, Words: []string{"thinking", "includethoughts", "include_thoughts"}},
 		{Name: noJSON, Applies: config["responseMimeType"] != nil, Words: []string{"responsemimetype", "response_mime_type", "response mime type"}},
-		{Name: plainParameters, Applies: parameters, Words: []string{"functiondeclarations", "function_declarations", "parameters"}},
 		{Name: noSchema, Applies: config["responseJsonSchema"] != nil, Words: []string{"schema"}},
-		{Name: plainParameters, Applies: parameters, Words: []string{"schema"}},
 	}
 }
 

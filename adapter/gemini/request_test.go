@@ -283,10 +283,6 @@ func TestARefusedAdditionIsLeftOutOfTheSameRequest(t *testing.T) {
 		},
 		"a schema, by name": {"gemini-3-x", `Unknown name "responseJsonSchema" at 'generation_config': Cannot find field.`, "responseJsonSchema", "responseMimeType"},
 		"JSON beside tools": {"gemini-3-x", "Function calling with a response mime type: 'application/json' is unsupported", "responseMimeType", ""},
-		"JSON Schema of parameters": {
-			"gemini-2.5-x", `Unknown name "parametersJsonSchema" at 'tools[0].function_declarations[0]': Cannot find field.`, "parametersJsonSchema",
-			`"parameters":{"properties":{"x":{"nullable":true,"type":"INTEGER"}},"required":["x"],"type":"OBJECT"}`,
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &server{answer: func(n int, _ string) (int, string) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -47,21 +46,4 @@ func BenchmarkStreamGuarded(b *testing.B) {
 		b.Fatal(err)
 	}
 	adaptertest.Measure(b, m, benchTokens)
-}
-
-// What of it is the decoder's share.
-func BenchmarkDecode(b *testing.B) {
-	for name, content := range map[string]string{"plain": " the", "escaped": `\n\u003cp\u003e`} {
-		b.Run(name, func(b *testing.B) {
-			var d decoder
-			d.init()
-			line := []byte(strings.TrimSpace(messageLine(`"content":"` + content + `"`)))
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := d.decode(line); err != nil || d.text == "" {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
 }

@@ -77,7 +77,7 @@ func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, e
 	send := func(body []byte) (*http.Response, *wire.Refusal, error) {
 		return m.p.Post(ctx, m.p.chat, m.p.Bearer("application/x-ndjson"), body)
 	}
-	return m.p.Ask(ctx, new(wire.Fallbacks), write, send, func(string) []wire.Fallback { return nil }, m.refused)
+	return m.p.Ask(ctx, new(wire.Fallbacks), write, send, nil, m.refused)
 }
 
 // body is the request as JSON, with extra members over its own. Those of the member options are laid over the request's options, since what

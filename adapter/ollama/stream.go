@@ -1,22 +1,52 @@
 package ollama
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"hash/fnv"
+	"strconv"
+
+	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
 
+var errCalls = errors.New("the answer calls too many tools")
+
+// maxCalls is how many tools one answer may call.
+const maxCalls = 1024
+
 // answer reads one answer.
 type answer struct {
 	*wire.Answer
-	m       *model
-	decoder decoder
+	m             *model
+	text, thought wire.Text
+	calls         int
+
+	// Of the line: its pieces of text, escaped, and whether it has nothing else.
+	rawText, rawThought []byte
+	plain               bool
+	onMember            func(key, value []byte, kind jsonparser.ValueType, offset int) error // made once
+}
+
+// line is what a line has besides pieces of text.
+type line struct {
+	Message struct {
+		Calls []wire.Object `json:"tool_calls"`
+	}
+	Done         bool
+	Reason       string          `json:"done_reason"`
+	PromptTokens int             `json:"prompt_eval_count"`
+	AnswerTokens int             `json:"eval_count"`
+	Error        json.RawMessage // a text, or an object
 }
 
 // read passes on an answer.
 func (m *model) read(w *wire.Answer) error {
 	a := &answer{Answer: w, m: m}
-	a.Last = a.last
-	a.decoder.init()
+	a.Last, a.onMember = a.last, a.member
 	switch a.Kind() {
 	case "application/x-ndjson", "application/ndjson", "application/jsonl", "application/json", "": // servers like Ollama say what they like
 		return a.Lines(a.line)
@@ -24,51 +54,122 @@ func (m *model) read(w *wire.Answer) error {
 	return a.Unknown("lines of JSON", "check that it is Ollama's address")
 }
 
-// line passes on what a line has; done says that it is the last.
-func (a *answer) line(line []byte) (done bool, err error) {
-	d := &a.decoder
-	switch err := d.decode(line); {
-	case err == errReported:
-		return false, a.m.failed(line)
-	case err != nil:
+// line passes on what a line has; done says that it is the last. A line with nothing but text, as most are, is not decoded as a whole.
+func (a *answer) line(raw []byte) (done bool, err error) {
+	a.rawText, a.rawThought, a.plain = nil, nil, true
+	if err := jsonparser.ObjectEach(raw, a.onMember); err == nil && a.plain {
+		return false, a.write(a.rawText, a.rawThought)
+	}
+	var l line
+	if err := wire.Decode(raw, &l); err != nil {
 		return false, err
-	case !a.passContent():
-		return false, wire.ErrLeft
 	}
-	if d.done {
-		a.Usage, a.Finish = d.usage, finishReason(d.reason)
+	if (wire.Object{"error": l.Error}).Has("error") {
+		return false, a.m.failed(raw)
 	}
-	return d.done, nil
+	if err := a.write(a.rawText, a.rawThought); err != nil {
+		return false, err
+	}
+	for _, c := range l.Message.Calls {
+		if c == nil {
+			return false, wire.ErrFormat
+		}
+		if a.calls == maxCalls {
+			return false, errCalls
+		}
+		function := c.Object("function")
+		arguments, err := argumentsOf(function["arguments"])
+		if err != nil {
+			return false, err
+		}
+		call := &adapter.ToolCall{Index: a.calls, ID: cmp.Or(c.Text("id"), madeID(raw, a.calls)), Name: function.Text("name"), Arguments: arguments}
+		a.calls++
+		if err := a.Yield(adapter.Chunk{ToolCall: call}); err != nil {
+			return false, err
+		}
+	}
+	if !l.Done {
+		return false, nil
+	}
+	if in, out := max(0, l.PromptTokens), max(0, l.AnswerTokens); in+out > 0 {
+		a.Usage = &adapter.Usage{PromptTokens: in, CompletionTokens: out, TotalTokens: in + out}
+	}
+	a.Finish = adapter.FinishStop // "load" and "unload" are reasons of requests without messages
+	if l.Reason == "length" {
+		a.Finish = adapter.FinishLength
+	}
+	return true, nil
+}
+
+// member reads a member of a line, or of its message.
+func (a *answer) member(key, value []byte, kind jsonparser.ValueType, _ int) error {
+	switch string(key) {
+	case "message":
+		if kind == jsonparser.Object {
+			return jsonparser.ObjectEach(value, a.onMember)
+		}
+	case "content":
+		if kind == jsonparser.String {
+			a.rawText = value
+		}
+	case "thinking":
+		if kind == jsonparser.String {
+			a.rawThought = value
+		}
+	case "done":
+		a.plain = a.plain && string(value) == "false"
+	case "tool_calls", "error":
+		a.plain = false
+	}
+	return nil
+}
+
+// write passes on pieces of text and thinking, which are escaped.
+func (a *answer) write(text, thought []byte) (err error) {
+	var c adapter.Chunk
+	if c.Text, err = a.text.Next(text); err != nil {
+		return err
+	}
+	if c.Reasoning, err = a.thought.Next(thought); err != nil {
+		return err
+	}
+	if (c.Text != "" || c.Reasoning != "") && !a.Pass(c) {
+		return wire.ErrLeft
+	}
+	return nil
 }
 
 // last passes on what was held back of a character.
 func (a *answer) last() error {
-	a.decoder.rest()
-	if !a.passContent() {
+	c := adapter.Chunk{Text: a.text.Rest(), Reasoning: a.thought.Rest()}
+	if (c.Text != "" || c.Reasoning != "") && !a.Pass(c) {
 		return wire.ErrLeft
 	}
-	a.SetFinish(a.decoder.called)
+	a.SetFinish(a.calls)
 	return nil
 }
 
-// finishReason maps Ollama's reasons to those that we have. "load" and "unload" are those of a request without messages.
-func finishReason(reason string) string {
-	if reason == "length" {
-		return adapter.FinishLength
+// argumentsOf returns the text of a call's arguments, numbers as they came.
+func argumentsOf(raw json.RawMessage) (string, error) {
+	var text string
+	if json.Unmarshal(raw, &text) == nil && string(raw) != "null" { // of servers that are only like Ollama
+		return text, nil
 	}
-	return adapter.FinishStop
+	switch {
+	case len(raw) == 0 || string(raw) == "null":
+		return "{}", nil
+	case raw[0] != '{' && raw[0] != '[':
+		return "", wire.ErrFormat
+	}
+	var b bytes.Buffer
+	err := json.Compact(&b, raw)
+	return string(bytes.ToValidUTF8(b.Bytes(), []byte("\uFFFD"))), err
 }
 
-// passContent yields what the decoder has found of content; false when the reader has left.
-func (a *answer) passContent() bool {
-	d := &a.decoder
-	if (d.text != "" || d.reasoning != "") && !a.Pass(adapter.Chunk{Text: d.text, Reasoning: d.reasoning}) {
-		return false
-	}
-	for _, call := range d.calls {
-		if !a.Pass(adapter.Chunk{ToolCall: &call}) {
-			return false
-		}
-	}
-	return true
+// madeID makes an id for the n-th call of an answer where it has none, as those of older versions. It depends on the line and the number, so the
+// same line gives the same, and the calls of two answers differ: the line says when it was written, to the nanosecond.
+func madeID(line []byte, n int) string {
+	h := fnv.New64a()
+	h.Write(line)
+	return "call_" + strconv.FormatUint(h.Sum64(), 36) + "_" + strconv.Itoa(n)
 }

@@ -124,27 +124,9 @@ func (t *Table) Find(provider, model string) (adapter.Price, bool) {
 		}
 	}
 	for _, g := range t.globs {
-		if matches(g.name, name) {
+		if adapter.MatchesPattern(g.name, name) {
 			return g.price, true
 		}
 	}
 	return adapter.Price{}, false
-}
-
-// matches says whether a name is as a pattern, in which * is any characters.
-func matches(pattern, name string) bool {
-	parts := strings.Split(pattern, "*")
-	first, last := parts[0], parts[len(parts)-1]
-	if len(name) < len(first)+len(last) || !strings.HasPrefix(name, first) || !strings.HasSuffix(name, last) {
-		return false
-	}
-	name = name[len(first) : len(name)-len(last)]
-	for _, part := range parts[1 : len(parts)-1] {
-		_, rest, ok := strings.Cut(name, part)
-		if !ok {
-			return false
-		}
-		name = rest
-	}
-	return true
 }

@@ -18,10 +18,7 @@ import (
 // maxItems is how many items one answer may have.
 const maxItems = 1024
 
-var (
-	errItems     = errors.New("the answer has too many items")
-	errNotObject = errors.New("the event is not JSON, or not of the format")
-)
+var errItems = errors.New("the answer has too many items")
 
 // kind is what a text is of.
 type kind int8
@@ -230,7 +227,7 @@ func (a *answer) event(data []byte) (done bool, err error) {
 	case name == "error" || e.Has("error"):
 		return false, a.Server.Failed(data)
 	case e == nil:
-		return false, a.Server.NotPiece(errNotObject, data)
+		return false, a.Server.NotPiece(wire.ErrFormat, data)
 	}
 	response, in := e.Object("response"), e.Object("item")
 	status := response.Text("status")

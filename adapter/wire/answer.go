@@ -163,10 +163,8 @@ func (a *Answer) Events(take func(kind, data []byte) (done bool, err error)) err
 		if err != nil {
 			return a.Complete(false, err)
 		}
-		if done, err := take(kind, data); err != nil {
-			return a.Server.NotPiece(err, data)
-		} else if done {
-			return a.Complete(true, nil)
+		if done, err := take(kind, data); done || err != nil {
+			return a.taken(data, err)
 		}
 	}
 }
@@ -180,17 +178,23 @@ func (a *Answer) Lines(take func(line []byte) (done bool, err error)) error {
 		case err == bufio.ErrTooLong:
 			return a.tooLarge("a line")
 		case err == nil && !ended && !json.Valid(line):
-			err = lines.err
+			err = lines.end()
 		}
 		if err != nil {
 			return a.Complete(false, err)
 		}
-		if done, err := take(line); err != nil {
-			return a.Server.NotPiece(err, line)
-		} else if done {
-			return a.Complete(true, nil)
+		if done, err := take(line); done || err != nil {
+			return a.taken(line, err)
 		}
 	}
+}
+
+// taken ends an answer whose last piece has been read, or could not be.
+func (a *Answer) taken(piece []byte, err error) error {
+	if err != nil {
+		return a.Server.NotPiece(err, piece)
+	}
+	return a.Complete(true, nil)
 }
 
 // tooLarge makes the error of a piece of an answer that is larger than allowed.

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -11,7 +12,10 @@ import (
 // AWSStream reads the messages of an AWS event stream in place: the length of all and that of the headers (4 bytes each) with their CRC,
 // headers, payload, and the CRC of everything before it. The SDK's decoder copies each and makes a list of its headers; this one costs
 // nothing but the two CRCs. https://smithy.io/2.0/aws/amazon-eventstream.html
-type AWSStream struct{ buffer }
+type AWSStream struct {
+	messages   *bufio.Scanner
+	maxMessage int
+}
 
 // AWSStreamType is the media type of an AWS event stream.
 const AWSStreamType = "application/vnd.amazon.eventstream"
@@ -33,7 +37,9 @@ type AWSMessage struct {
 
 // NewAWSStream returns a reader of the messages of r, each of which may have so many bytes.
 func NewAWSStream(r io.Reader, maxMessage int) *AWSStream {
-	return &AWSStream{buffer{r: r, max: maxMessage}}
+	s := &AWSStream{maxMessage: maxMessage}
+	s.messages = newScanner(r, maxMessage, s.split)
+	return s
 }
 
 // AWSMessages is Events for a body that is an AWS event stream.
@@ -47,37 +53,48 @@ func (a *Answer) AWSMessages(take func(*AWSMessage) (done bool, err error)) erro
 		case err != nil:
 			return a.Complete(false, err)
 		}
-		if done, err := take(&m); err != nil {
-			return a.Server.NotPiece(err, m.Payload)
-		} else if done {
-			return a.Complete(true, nil)
+		if done, err := take(&m); done || err != nil {
+			return a.taken(m.Payload, err)
 		}
 	}
 }
 
+// split is a [bufio.SplitFunc] of messages.
+func (s *AWSStream) split(data []byte, atEOF bool) (advance int, message []byte, err error) {
+	if len(data) >= preludeSize {
+		size, headers := int64(binary.BigEndian.Uint32(data)), int64(binary.BigEndian.Uint32(data[4:]))
+		switch {
+		case !hasCRC(data[:preludeSize]) || size < minAWSMessage || headers > size-minAWSMessage:
+			return 0, nil, ErrDamaged
+		case size > int64(s.maxMessage):
+			return 0, nil, bufio.ErrTooLong
+		case size <= int64(len(data)) && !hasCRC(data[:size]):
+			return 0, nil, ErrDamaged
+		case size <= int64(len(data)):
+			return int(size), data[:size], nil
+		}
+	}
+	if atEOF && len(data) > 0 {
+		return 0, nil, io.ErrUnexpectedEOF
+	}
+	return 0, nil, nil
+}
+
+// hasCRC reports whether the last four bytes are the CRC of those before.
+func hasCRC(b []byte) bool {
+	n := len(b) - 4
+	return crc32.ChecksumIEEE(b[:n]) == binary.BigEndian.Uint32(b[n:])
+}
+
 // Next reads the next message. The error is io.EOF between two messages, bufio.ErrTooLong for one that is larger than allowed, or ErrDamaged.
 func (s *AWSStream) Next(out *AWSMessage) error {
-	if err := s.need(preludeSize); err != nil {
-		return err
+	if !s.messages.Scan() {
+		return cmp.Or(s.messages.Err(), io.EOF)
 	}
-	b := s.buf[s.start:]
-	size, headers := int64(binary.BigEndian.Uint32(b)), int64(binary.BigEndian.Uint32(b[4:]))
-	if crc32.ChecksumIEEE(b[:8]) != binary.BigEndian.Uint32(b[8:]) || size < minAWSMessage || headers > size-minAWSMessage {
-		return ErrDamaged
-	}
-	if size > int64(s.max) {
-		return bufio.ErrTooLong
-	}
-	if err := s.need(int(size)); err != nil {
-		return err
-	}
-	b = s.buf[s.start : s.start+int(size)]
-	if crc32.ChecksumIEEE(b[:size-4]) != binary.BigEndian.Uint32(b[size-4:]) {
-		return ErrDamaged
-	}
-	s.start += int(size)
-	*out = AWSMessage{Payload: b[preludeSize+headers : size-4]}
-	return out.read(b[preludeSize : preludeSize+headers])
+	b := s.messages.Bytes()
+	headers := preludeSize + binary.BigEndian.Uint32(b[4:])
+	*out = AWSMessage{Payload: b[headers : len(b)-4]}
+	return out.read(b[preludeSize:headers])
 }
 
 // valueSizes are the sizes of the types of a header's value; -1 stands for one with its length in front.
@@ -110,19 +127,6 @@ func (m *AWSMessage) read(b []byte) error {
 			m.Payload = b[:size]
 		}
 		b = b[size:]
-	}
-	return nil
-}
-
-// need waits until n bytes are there.
-func (s *AWSStream) need(n int) error {
-	for s.end-s.start < n {
-		switch err := s.fill(); {
-		case err == io.EOF && s.end > s.start:
-			return io.ErrUnexpectedEOF
-		case err != nil:
-			return err
-		}
 	}
 	return nil
 }

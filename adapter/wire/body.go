@@ -19,6 +19,24 @@ func Body(request any, extra map[string]json.RawMessage) ([]byte, error) {
 	return rawjson.Marshal(all)
 }
 
+// Overlay lays extra members over a request: those of objects one by one, and the elements of lists behind the others.
+func Overlay(body map[string]any, extra map[string]json.RawMessage) {
+	for name, value := range extra {
+		under, _ := body[name].(map[string]any)
+		list, _ := body[name].([]any)
+		var inner map[string]json.RawMessage
+		var more []any
+		switch {
+		case under != nil && json.Unmarshal(value, &inner) == nil && inner != nil:
+			Overlay(under, inner)
+		case list != nil && json.Unmarshal(value, &more) == nil:
+			body[name] = append(list, more...)
+		default:
+			body[name] = value
+		}
+	}
+}
+
 // SchemaName makes a name of a schema that OpenAI's API accepts: 1 to 64 letters, digits, _ and -.
 func SchemaName(name string) string {
 	name = strings.Map(func(r rune) rune {

@@ -127,7 +127,7 @@ func TestEventsEndWithTheErrorOfTheReader(t *testing.T) {
 		"within a line":   {"data: 1\n\ndata: 2", 1 << 10, strings.NewReader(""), io.ErrUnexpectedEOF},
 		"no progress":     {"data: 1\n\n", 1 << 10, stuck{}, io.ErrNoProgress},
 		"a long event":    {"data: 1\n\n", 4 << 10, strings.NewReader("data: " + strings.Repeat("x", 4<<10) + "\n\n"), bufio.ErrTooLong},
-		"many lines":      {"data: 1\n\n", 4 << 10, strings.NewReader(strings.Repeat("data: x\n", 1<<10) + "\n\n"), bufio.ErrTooLong},
+		"many lines":      {"data: 1\n\n", 4 << 10, strings.NewReader(strings.Repeat("data: x\n", 1<<12) + "\n\n"), bufio.ErrTooLong},
 	} {
 		events, err := readEvents(io.MultiReader(strings.NewReader(row.text), row.rest), row.max)
 		if len(events) != 1 || err != row.want {

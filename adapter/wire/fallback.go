@@ -40,7 +40,7 @@ func (f *Fallbacks) use(r *Refusal, said string, all []Fallback) (name string) {
 
 // Ask sends what write returns, and returns the answer once it has the status 200. After a
 // refusal, Ask adds a fallback that fits it, and sends what write returns then. Each fallback is tried once, so Ask ends. said is the
-// refusal's body and, without escapes, its message, in lower case.
+// refusal's body and, without escapes, its message, in lower case. fallbacks may be nil.
 func (s *Server) Ask(ctx context.Context, f *Fallbacks, write func() ([]byte, error), send func([]byte) (*http.Response, *Refusal, error),
 	fallbacks func(said string) []Fallback, refused func(*Refusal) *adapter.Error,
 ) (*http.Response, error) {
@@ -67,7 +67,7 @@ func (s *Server) Ask(ctx context.Context, f *Fallbacks, write func() ([]byte, er
 			return res, nil
 		}
 		said := strings.ToLower(string(refusal.Body) + "\n" + ReadReport(refusal.Body).Message)
-		if f.use(refusal, said, fallbacks(said)) == "" {
+		if fallbacks == nil || f.use(refusal, said, fallbacks(said)) == "" {
 			return nil, refused(refusal)
 		}
 		last = refusal

@@ -3,9 +3,21 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 
 	"github.com/lingserve/lingserve/internal/rawjson"
 )
+
+// ErrFormat says that what has come cannot be read.
+var ErrFormat = errors.New("it is not JSON, or not of the format")
+
+// Decode reads an object into a struct. A member that is not of the expected type is read as a missing one. The error is [ErrFormat].
+func Decode(object []byte, into any) error {
+	if err := json.Unmarshal(object, into); err != nil && !isA[*json.UnmarshalTypeError](err) || !IsObject(object) {
+		return ErrFormat
+	}
+	return nil
+}
 
 // Object is a JSON object whose members are read as far as they are of the expected type: any other is read as a missing one. nil is
 // no object.

@@ -9,6 +9,9 @@ import (
 	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
+// maxNesting is how many references lead from a root to its definition.
+const maxNesting = 12
+
 // Parameters makes of the schema of a tool's arguments one that providers take. OpenAI refuses a root that is not of the type object or that
 // has alternatives, an object without properties and a list without items (https://platform.openai.com/docs/guides/function-calling); a request
 // with one such tool fails as a whole. Where alternatives are joined, more fits than before: arguments are checked against the tool's own schema.

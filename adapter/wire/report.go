@@ -54,6 +54,33 @@ func ReadReport(data []byte) Report {
 	return r
 }
 
+// failure is an error in any of the forms. What differs in its type between them is a json.RawMessage.
+type failure struct {
+	Error, Response json.RawMessage
+	BaseResp        json.RawMessage `json:"base_resp"`
+
+	Message, Msg, Detail json.RawMessage
+	StatusMsg            json.RawMessage `json:"status_msg"`
+
+	Code, Status, Type, Reason json.RawMessage
+	StatusCode                 json.RawMessage `json:"status_code"`
+	ErrorType                  json.RawMessage `json:"error_type"`
+	AWSType                    json.RawMessage `json:"__type"`
+
+	Param      string
+	Loc        []any // FastAPI's
+	InnerError struct{ Code string }
+	Details    []struct {
+		Reason     string
+		RetryDelay string
+		Violations []struct{ QuotaID string }
+	}
+	Metadata struct {
+		Raw          json.RawMessage
+		FlaggedInput *string `json:"flagged_input"`
+	}
+}
+
 // read adds what an object, or a list of them, says. depth bounds how far one error is looked for inside another.
 func (r *Report) read(data []byte, depth int) {
 	if depth == 0 {
@@ -66,41 +93,49 @@ func (r *Report) read(data []byte, depth int) {
 		}
 		return
 	}
-	var members map[string]json.RawMessage
-	if json.Unmarshal(data, &members) != nil {
+	var f failure
+	if Decode(data, &f) != nil {
 		return
 	}
-	for _, name := range []string{"error", "base_resp", "response"} {
-		inner := bytes.TrimSpace(members[name])
-		if len(inner) == 0 || string(inner) == "null" {
-			continue
-		}
-		if inner[0] == '{' || inner[0] == '[' {
+	for i, inner := range []json.RawMessage{f.Error, f.BaseResp, f.Response} {
+		if IsObject(inner) || len(inner) > 0 && inner[0] == '[' {
 			r.read(inner, depth-1)
-		} else if name == "error" {
+		} else if i == 0 && len(inner) > 0 && string(inner) != "null" {
 			r.say(inner, depth)
-			r.codes(members)
+			r.codes(&f)
 		}
 		if r.Message != "" || r.Kind != "" {
 			return
 		}
 	}
-	for _, name := range []string{"message", "Message", "msg", "detail", "status_msg"} {
-		if raw := members[name]; len(raw) > 0 && r.say(raw, depth) {
+	for _, raw := range []json.RawMessage{f.Message, f.Msg, f.Detail, f.StatusMsg} {
+		if len(raw) > 0 && r.say(raw, depth) {
 			break
 		}
 	}
-	r.codes(members)
-	r.blame(word(members["param"]))
-	var loc []any // FastAPI's
-	if json.Unmarshal(members["loc"], &loc) == nil {
-		for _, at := range loc {
-			if name, ok := at.(string); ok {
-				r.blame(name)
-			}
+	r.codes(&f)
+	r.blame(f.Param)
+	for _, at := range f.Loc {
+		if name, ok := at.(string); ok {
+			r.blame(name)
 		}
 	}
-	r.inside(members, depth)
+	r.addKind(f.InnerError.Code)
+	for _, d := range f.Details {
+		r.addKind(d.Reason)
+		for _, v := range d.Violations {
+			r.addKind(v.QuotaID)
+		}
+		if wait, err := time.ParseDuration(d.RetryDelay); err == nil {
+			r.Retry = bound(wait)
+		}
+	}
+	if len(f.Metadata.Raw) > 0 {
+		r.say(f.Metadata.Raw, depth)
+	}
+	if f.Metadata.FlaggedInput != nil {
+		r.addKind("content_filter")
+	}
 }
 
 // say takes a message: text, or an error inside of this one, which may be written as text.
@@ -123,54 +158,20 @@ func (r *Report) say(raw json.RawMessage, depth int) bool {
 }
 
 // codes takes the types and codes of an error.
-func (r *Report) codes(members map[string]json.RawMessage) {
-	for _, name := range []string{"code", "status", "status_code", "type", "error_type", "__type", "reason"} {
-		w := word(members[name])
-		if w == "" || w == "null" {
-			continue
-		}
+func (r *Report) codes(f *failure) {
+	for _, raw := range []json.RawMessage{f.Code, f.Status, f.StatusCode, f.Type, f.ErrorType, f.AWSType, f.Reason} {
+		w := word(raw)
 		if n, err := strconv.Atoi(w); err == nil && r.Status == 0 && 400 <= n && n <= 599 {
 			r.Status = n
 		}
-		r.Kind += " " + strings.ToLower(w)
+		r.addKind(w)
 	}
 }
 
-// inside reads the members of an error that hold other errors.
-func (r *Report) inside(members map[string]json.RawMessage, depth int) {
-	var inner struct{ Code string }
-	if json.Unmarshal(members["innererror"], &inner) == nil && inner.Code != "" {
-		r.Kind += " " + strings.ToLower(inner.Code)
-	}
-	var details []struct {
-		Reason     string
-		RetryDelay string
-		Violations []struct{ QuotaID string }
-	}
-	if json.Unmarshal(members["details"], &details) == nil {
-		for _, d := range details {
-			if d.Reason != "" {
-				r.Kind += " " + strings.ToLower(d.Reason)
-			}
-			for _, v := range d.Violations {
-				r.Kind += " " + strings.ToLower(v.QuotaID)
-			}
-			if wait, err := time.ParseDuration(d.RetryDelay); err == nil {
-				r.Retry = bound(wait)
-			}
-		}
-	}
-	var metadata struct {
-		Raw          json.RawMessage
-		FlaggedInput *string `json:"flagged_input"`
-	}
-	if json.Unmarshal(members["metadata"], &metadata) == nil {
-		if len(metadata.Raw) > 0 {
-			r.say(metadata.Raw, depth)
-		}
-		if metadata.FlaggedInput != nil {
-			r.Kind += " content_filter"
-		}
+// addKind adds a type or a code.
+func (r *Report) addKind(kind string) {
+	if kind != "" && kind != "null" {
+		r.Kind += " " + strings.ToLower(kind)
 	}
 }
 

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -28,13 +29,13 @@ const (
 	redirect
 )
 
-// wording is one way in which a provider says something. code is looked for in the codes of an error, text in its message, both in small
-// letters; where both are there, both must be. "…" stands for anything.
+// wording is how providers say that a failure has a meaning: the codes of an error have one of the codes, its message has one of the texts, or the
+// codes and the message behind them have one of both. All are in small letters. "…" stands for anything.
 type wording struct {
-	code, text string
-	means      meaning
-	says       string // our sentence, where there is a better one than the meaning's; % is the server
-	bare       bool   // only where there is no status, which would say more
+	means              meaning
+	says               string // our sentence, where there is a better one than the meaning's; % is the server
+	bare               bool   // only where there is no status, which would say more
+	codes, texts, both []string
 }
 
 const (
@@ -48,219 +49,163 @@ const (
 )
 
 // wordings are looked at in this order: the first one that fits decides what a failure means. Otherwise the status does. They are those
-// that providers document, or that have been recorded or reported; a wrong meaning is worse than none, so each is as narrow as it can be.
+// that providers document, or that have been recorded or reported; a wrong meaning is worse than none, so each is as narrow as it can be. The
+// tests of this table name the providers.
 var wordings = []wording{
 	// A filter.
-	{code: "content_filter", means: filtered},               // OpenAI, Azure, Moonshot
-	{code: "content_policy", means: filtered},               // OpenAI
-	{code: "responsibleaipolicyviolation", means: filtered}, // Azure
-	{code: "data_inspection_failed", means: filtered},       // Qwen
-	{code: "datainspectionfailed", means: filtered},         // Qwen
-	{code: " 1301 ", means: filtered},                       // Z.ai
-	{code: " 1026 ", means: filtered},                       // MiniMax, of the request
-	{code: " 1027 ", means: filtered},                       // MiniMax, of the answer
-	{text: "content management policy", means: filtered},    // Azure
-	{text: "content filtering policy", means: filtered},     // Anthropic
-	{text: "content exists risk", means: filtered},          // DeepSeek
-	{text: "content violates usage guidelines", means: filtered},
-	{text: "considered high risk", means: filtered},                   // Moonshot
-	{text: "requires moderation…flagged", means: filtered},            // OpenRouter
-	{text: "rejected as a result of our safety", means: filtered},     // OpenAI
-	{text: "flagged as potentially violating", means: filtered},       // OpenAI
-	{text: "blocked by…prohibited_content", means: filtered},          // Google
-	{text: "input data may contain inappropriate", means: filtered},   // Qwen
-	{text: "output data may contain inappropriate", means: filtered},  // Qwen
-	{text: "blocked by your guardrail", means: filtered},              // Bedrock
-	{text: "unsafe or sensitive content", means: filtered},            // Z.ai
-	{text: "detected sensitive content", means: filtered},             // Z.ai
-	{text: "input new_sensitive", means: filtered},                    // MiniMax
-	{text: "output new_sensitive", means: filtered},                   // MiniMax
-	{text: "content moderation", code: "permission", means: filtered}, // xAI
-
+	{
+		means: filtered,
+		codes: []string{
+			"content_filter", "content_policy", "responsibleaipolicyviolation", "data_inspection_failed", "datainspectionfailed", " 1301 ",
+			" 1026 ", " 1027 ",
+		},
+		texts: []string{
+			"content management policy", "content filtering policy", "content exists risk", "content violates usage guidelines",
+			"considered high risk", "requires moderation…flagged", "rejected as a result of our safety", "flagged as potentially violating",
+			"blocked by…prohibited_content", "input data may contain inappropriate", "output data may contain inappropriate",
+			"blocked by your guardrail", "unsafe or sensitive content", "detected sensitive content", "input new_sensitive",
+			"output new_sensitive",
+		},
+		both: []string{"permission…content moderation"},
+	},
 	// Limits by the minute speak of tokens, too, and are no lack of room. Those that a request cannot ever keep to come first.
-	{text: "request too large…tokens per min", means: tooMuch}, // OpenAI, Groq
-	{code: "perday", text: "quota", means: noCredit, says: saysQuota},
-	{code: "resource_exhausted", text: "limit: 0,", means: noCredit, says: saysQuota}, // Google: not of this account's plan
-	{code: "resource_exhausted", means: limited},                                      // Google
-	{code: "engine_overloaded", means: overloaded},                                    // Moonshot
-	{code: "capacity_exceeded", means: overloaded},                                    // Mistral
-	{code: " 3505 ", means: overloaded},                                               // Mistral
-	{code: "rate_limit", means: limited},
-	{code: "ratelimit", means: limited},
-	{code: "too_many_requests", means: limited},
-	{code: "toomanyrequests", means: limited},
-	{code: "limit_requests", means: limited},                  // Qwen
-	{code: "limit_burst_rate", means: limited},                // Qwen
-	{code: "throttling.allocationq", means: limited},          // Qwen, by the minute
-	{code: "throttling", means: limited},                      // AWS, Qwen
-	{code: " 1302 ", means: limited},                          // Z.ai
-	{code: " 1303 ", means: limited},                          // Z.ai
-	{code: " 1305 ", means: overloaded},                       // Z.ai
-	{text: "please wait before trying again", means: limited}, // Bedrock: "Too many tokens, …"
-	{text: "too many requests", means: limited},
-	{text: "tokens per min", means: limited},
-	{text: "requests per min", means: limited},
-	{text: "rate limit", means: limited},
-
+	{means: tooMuch, texts: []string{"request too large…tokens per min"}},
+	{means: noCredit, says: saysQuota, both: []string{"perday…quota", "resource_exhausted…limit: 0,"}},
+	{means: overloaded, codes: []string{"engine_overloaded", "capacity_exceeded", " 3505 ", " 1305 "}},
+	{
+		means: limited,
+		codes: []string{
+			"resource_exhausted", "rate_limit", "ratelimit", "too_many_requests", "toomanyrequests", "limit_requests", "limit_burst_rate",
+			"throttling", " 1302 ", " 1303 ",
+		},
+		texts: []string{"please wait before trying again", "too many requests", "tokens per min", "requests per min", "rate limit"},
+	},
 	// The context.
-	{code: "context_length", means: tooLong},                          // OpenAI, Azure, Groq, Cerebras
-	{code: "context_window_exceeded", means: tooLong},                 // Z.ai
-	{code: "exceed_context_size", means: tooLong},                     // llama.cpp
-	{code: "string_above_max_length", means: tooLong},                 // OpenAI
-	{code: "too_many_tokens", means: tooLong},                         // Cohere
-	{code: "too_many_prompt_tokens", means: tooLong},                  // Perplexity
-	{code: "max_prompt_tokens_exceeded", means: tooLong},              // Copilot
-	{code: "request_too_large", means: tooLong},                       // Anthropic
-	{code: " 1261 ", means: tooLong},                                  // Z.ai
-	{text: "context length", means: tooLong},                          // OpenAI, vLLM, DeepSeek, Mistral, Together, Fireworks, OpenRouter, Ollama
-	{text: "context_length", means: tooLong},                          // proxies
-	{text: "context window", means: tooLong},                          // OpenAI's Responses, MiniMax
-	{text: "contextwindowexceeded", means: tooLong},                   // LiteLLM
-	{text: "context size", means: tooLong},                            // llama.cpp, Lemonade
-	{text: "exceed context limit", means: tooLong},                    // Anthropic, with what the answer may have
-	{text: "maximum context", means: tooLong},                         // SGLang
-	{text: "prompt is too long", means: tooLong},                      // Anthropic, Fireworks
-	{text: "prompt too long", means: tooLong},                         // Ollama
-	{text: "prompt exceeds max length", means: tooLong},               // Z.ai
-	{text: "prompt token count…exceeds the limit", means: tooLong},    // Copilot
-	{text: "maximum prompt length", means: tooLong},                   // xAI
-	{text: "input is too long", means: tooLong},                       // Bedrock
-	{text: "input tokens exceeded", means: tooLong},                   // Bedrock
-	{text: "input tokens exceeds maximum length", means: tooLong},     // Bedrock
-	{text: "input token count…exceeds the maximum", means: tooLong},   // Google
-	{text: "tokens in request more than max tokens", means: tooLong},  // Anthropic's, at proxies
-	{text: "too many input tokens", means: tooLong},                   // Bedrock
-	{text: "too many tokens", means: tooLong},                         // Cohere
-	{text: "length of all messages is too long", means: tooLong},      // Perplexity
-	{text: "reduce the length of the messages", means: tooLong},       // Groq, Cerebras
-	{text: "model token limit", means: tooLong},                       // Moonshot
-	{text: "token length too long", means: tooLong},                   // Moonshot
-	{text: "maximum model length", means: tooLong},                    // vLLM
-	{text: "max_model_len", means: tooLong},                           // vLLM
-	{text: "input length", means: tooLong},                            // Qwen, Poolside
-	{text: "inputs tokens + max_new_tokens", means: tooLong},          // Hugging Face's server
-	{text: "`inputs` tokens + `max_new_tokens`", means: tooLong},      // Hugging Face's server, Together
-	{text: "prompt tokens…exceeds the max model len", means: tooLong}, // TensorRT-LLM
-	{text: "maximum input length…tokens", means: tooLong},             // TensorRT-LLM
-
+	{
+		means: tooLong,
+		codes: []string{
+			"context_length", "context_window_exceeded", "exceed_context_size", "string_above_max_length", "too_many_tokens",
+			"too_many_prompt_tokens", "max_prompt_tokens_exceeded", "request_too_large", " 1261 ",
+		},
+		texts: []string{
+			"context length", "context_length", "context window", "contextwindowexceeded", "context size", "exceed context limit",
+			"maximum context", "prompt is too long", "prompt too long", "prompt exceeds max length", "prompt token count…exceeds the limit",
+			"maximum prompt length", "input is too long", "input tokens exceeded", "input tokens exceeds maximum length",
+			"input token count…exceeds the maximum", "tokens in request more than max tokens", "too many input tokens", "too many tokens",
+			"length of all messages is too long", "reduce the length of the messages", "model token limit", "token length too long",
+			"maximum model length", "max_model_len", "input length", "inputs tokens + max_new_tokens", "`inputs` tokens + `max_new_tokens`",
+			"prompt tokens…exceeds the max model len", "maximum input length…tokens",
+		},
+	},
 	// Money.
-	{code: "insufficient_quota", means: noCredit},                                       // OpenAI
-	{code: "insufficient_balance", means: noCredit},                                     // DeepSeek, MiniMax
-	{code: "exceeded_current_quota", means: noCredit},                                   // Moonshot
-	{code: "billing", means: noCredit},                                                  // OpenAI, Anthropic
-	{code: "arrearage", means: noCredit},                                                // Qwen
-	{code: "freetieronly", means: noCredit},                                             // Qwen
-	{code: " 1113 ", means: noCredit},                                                   // Z.ai
-	{text: "credit balance is too low", means: noCredit},                                // Anthropic, of a 400
-	{text: "insufficient balance", means: noCredit},                                     // DeepSeek, MiniMax, Z.ai
-	{text: "insufficient credits", means: noCredit},                                     // OpenRouter
-	{text: "requires more credits", means: noCredit},                                    // OpenRouter
-	{text: "exceeded your current quota", means: noCredit},                              // OpenAI, through proxies
-	{text: "used all available credits", means: noCredit},                               // xAI
-	{text: "exhausted its credits", means: noCredit},                                    // xAI
-	{text: "monthly spending limit", means: noCredit, says: saysQuota},                  // xAI
-	{text: "key limit exceeded", means: noCredit, says: saysQuota},                      // OpenRouter
-	{text: "reached your specified api usage limits", means: noCredit, says: saysQuota}, // Anthropic, of a 400
-	{code: "servicequotaexceeded", means: noCredit, says: saysQuota},                    // Bedrock
-	{code: "billing_disabled", means: noCredit},                                         // Google
-
+	{
+		means: noCredit,
+		codes: []string{
+			"insufficient_quota", "insufficient_balance", "exceeded_current_quota", "billing", "arrearage", "freetieronly", " 1113 ",
+		},
+		texts: []string{
+			"credit balance is too low", "insufficient balance", "insufficient credits", "requires more credits",
+			"exceeded your current quota", "used all available credits", "exhausted its credits",
+		},
+	},
+	{
+		means: noCredit, says: saysQuota,
+		codes: []string{"servicequotaexceeded"},
+		texts: []string{"monthly spending limit", "key limit exceeded", "reached your specified api usage limits"},
+	},
 	// Where one is, and where a model is.
-	{text: "user location is not supported", means: noAccess, says: saysPlace},              // Google
-	{code: "unsupported_country_region_territory", means: noAccess, says: saysPlace},        // OpenAI
-	{text: "country, region, or territory not supported", means: noAccess, says: saysPlace}, // OpenAI
-	{text: "not available in your region", means: noAccess, says: saysPlace},                // OpenRouter, Groq
-	{text: "not available in your country", means: noAccess, says: saysPlace},               //
-	{text: "access…from unsupported countries", means: noAccess, says: saysPlace},           // Bedrock, of Anthropic's models
-	{text: "on-demand throughput…supported", means: refused, says: saysProfile},             // Bedrock
-	{text: "model…not supported in this region", means: unknown, says: saysRegion},          // Bedrock
-	{text: "not available in this region", means: unknown, says: saysRegion},                // Google, Azure
-	{text: "not servable in region", means: unknown, says: saysRegion},                      // Vertex AI
-	// Bedrock:
-	{text: "don't have access to the model", means: noAccess, says: "% does not let this account use the model: ask it for access"},
-
+	{
+		means: noAccess, says: saysPlace,
+		codes: []string{"unsupported_country_region_territory"},
+		texts: []string{
+			"user location is not supported", "country, region, or territory not supported", "not available in your region",
+			"not available in your country", "access…from unsupported countries",
+		},
+	},
+	{means: refused, says: saysProfile, texts: []string{"on-demand throughput…supported"}},
+	{
+		means: unknown, says: saysRegion,
+		texts: []string{"model…not supported in this region", "not available in this region", "not servable in region"},
+	},
+	{
+		means: noAccess, says: "% does not let this account use the model: ask it for access",
+		texts: []string{"don't have access to the model"},
+	},
 	// The model's name.
-	{code: "model_not_found", means: unknown},                      // OpenAI, Groq, Cerebras
-	{code: "deploymentnotfound", means: unknown},                   // Azure
-	{code: "resourcenotfoundexception", means: unknown},            // Bedrock
-	{code: "not_found_error", means: unknown},                      // Anthropic
-	{code: " 1211 ", means: unknown},                               // Z.ai
-	{text: "model not exist", means: unknown},                      // DeepSeek
-	{text: "invalid model", code: "invalid_model", means: unknown}, // Mistral
-	{text: "provided model identifier is invalid", means: unknown}, // Bedrock
-	{text: "is not a valid model id", means: unknown},              // OpenRouter
-	{text: "unknown model", means: unknown},                        // MiniMax
-
+	{
+		means: unknown,
+		codes: []string{"model_not_found", "deploymentnotfound", "resourcenotfoundexception", "not_found_error", " 1211 "},
+		texts: []string{"model not exist", "provided model identifier is invalid", "is not a valid model id", "unknown model"},
+		both:  []string{"invalid_model…invalid model"},
+	},
 	// The key.
-	{code: "invalid_api_key", means: badKey},
-	{code: "api_key_invalid", means: badKey},             // Google
-	{code: "authentication", means: badKey},              // Anthropic, DeepSeek
-	{code: "unauthenticated", means: badKey},             // Google
-	{code: "unrecognizedclientexception", means: badKey}, // AWS
-	{code: "invalidsignatureexception", means: badKey},   // AWS
-	{code: "expiredtokenexception", means: badKey},       // AWS
-	// Google:
-	{code: "service_disabled", means: noAccess, says: "% says that its API is not enabled in this account's project: enable it"},
-	{code: "permission", means: badKey},        // Anthropic, Google
-	{text: "incorrect api key", means: badKey}, // OpenAI, xAI, of a 400
-	{text: "api key not valid", means: badKey}, // Google, of a 400
-	{text: "api key expired", means: badKey},   // Google, of a 400
-	{text: "invalid api key", means: badKey},   // Mistral, Groq, MiniMax
-
+	{
+		means: noAccess, says: "% says that its API is not enabled in this account's project: enable it",
+		codes: []string{"service_disabled"},
+	},
+	{
+		means: badKey,
+		codes: []string{
+			"invalid_api_key", "api_key_invalid", "authentication", "unauthenticated", "unrecognizedclientexception",
+			"invalidsignatureexception", "expiredtokenexception", "permission",
+		},
+		texts: []string{"incorrect api key", "api key not valid", "api key expired", "invalid api key"},
+	},
 	// Calls of tools.
-	{code: "tool_use_failed", means: badCall},                                    // Groq
-	{code: "malformed_function_call", means: badCall},                            // Google
-	{text: "invalid sequence as part of tooluse", means: badCall},                // Bedrock
-	{text: "must be followed by tool messages", means: badHistory},               // OpenAI
-	{text: "must be a response to a prec", means: badHistory},                    // OpenAI: "messages with role 'tool' …"
-	{text: "without `tool_result` blocks", means: badHistory},                    // Anthropic
-	{text: "unexpected `tool_use_id`", means: badHistory},                        // Anthropic
-	{text: "no tool output found for function call", means: badHistory},          // OpenAI's Responses
-	{text: "no tool call found for function call output", means: badHistory},     // OpenAI's Responses
-	{text: "number of function response parts", means: badHistory},               // Google
-	{text: "function call turn comes immediately after", means: badHistory},      // Google
-	{text: "same number of function calls and responses", means: badHistory},     // Mistral
-	{text: "toolresult blocks…exceeds the number of tooluse", means: badHistory}, // Bedrock
-	{text: "expected toolresult blocks", means: badHistory},                      // Bedrock
-
+	{
+		means: badCall,
+		codes: []string{"tool_use_failed", "malformed_function_call"},
+		texts: []string{"invalid sequence as part of tooluse"},
+	},
+	{
+		means: badHistory,
+		texts: []string{
+			"must be followed by tool messages", "must be a response to a prec", "without `tool_result` blocks", "unexpected `tool_use_id`",
+			"no tool output found for function call", "no tool call found for function call output", "number of function response parts",
+			"function call turn comes immediately after", "same number of function calls and responses",
+			"toolresult blocks…exceeds the number of tooluse", "expected toolresult blocks",
+		},
+	},
 	// What a model cannot do.
-	{text: "does not support tools", means: refused, says: saysTools},                // Ollama, Groq
-	{text: "endpoints found that support tool use", means: refused, says: saysTools}, // OpenRouter
-	{text: "tool use in streaming mode", means: refused, says: saysTools},            // Bedrock
-	{text: "does not support tool use", means: refused, says: saysTools},             // Bedrock
-	// vLLM:
-	{text: "tool choice requires --enable-auto-tool-choice", means: refused, says: "% takes tools only where it is started with --enable-auto-tool-choice and a --tool-call-parser"},
-	{text: "function calling is not enabled", means: refused, says: saysTools},                // Google
-	{text: "does not support image", means: refused, says: saysImages},                        // Groq, xAI, Together
-	{text: "image input modality is not enabled", means: refused, says: saysImages},           // Google
-	{text: "endpoints found that support image input", means: refused, says: saysImages},      // OpenRouter
-	{text: "image_url is only supported by certain models", means: refused, says: saysImages}, // OpenAI
-	{text: "image input is not supported", means: refused, says: saysImages},                  // llama.cpp, Mistral
-	{text: "is not a multimodal model", means: refused, says: saysImages},                     // vLLM
-	{text: "unknown variant `image_url`", means: refused, says: saysImages},                   // DeepSeek
-	{text: "doesn't support the image", means: refused, says: saysImages},                     // Bedrock
-	// Groq:
-	{code: "json_validate_failed", means: refused, says: "the model's answer did not fit the JSON Schema: simplify it, or ask for any JSON"},
-	{text: "invalid schema for response_format", means: refused, says: saysSchema},                    // OpenAI
-	{text: "schema produces a constraint that has too many states", means: refused, says: saysSchema}, // Google
-	{text: "schema is too complex", means: refused, says: saysSchema},                                 // Anthropic
-
+	{
+		means: refused, says: saysTools,
+		texts: []string{
+			"does not support tool", "endpoints found that support tool use", "tool use in streaming mode", "function calling is not enabled",
+		},
+	},
+	{
+		means: refused, says: "% takes tools only where it is started with --enable-auto-tool-choice and a --tool-call-parser",
+		texts: []string{"tool choice requires --enable-auto-tool-choice"},
+	},
+	{
+		means: refused, says: saysImages,
+		texts: []string{
+			"does not support image", "image input modality is not enabled", "endpoints found that support image input",
+			"image_url is only supported by certain models", "image input is not supported", "is not a multimodal model",
+			"unknown variant `image_url`", "doesn't support the image",
+		},
+	},
+	{
+		means: refused, says: "the model's answer did not fit the JSON Schema: simplify it, or ask for any JSON",
+		codes: []string{"json_validate_failed"},
+	},
+	{
+		means: refused, says: saysSchema,
+		texts: []string{
+			"invalid schema for response_format", "schema produces a constraint that has too many states", "schema is too complex",
+		},
+	},
 	// The server.
-	{code: "overloaded", means: overloaded},                                                                 // Anthropic, 529 and in streams
-	{code: "serviceunavailableexception", means: overloaded},                                                // Bedrock
-	{code: "modelnotreadyexception", means: overloaded},                                                     // Bedrock
-	{text: "model is overloaded", means: overloaded},                                                        // Google
-	{text: "currently overloaded", means: overloaded},                                                       // OpenAI, Together
-	{text: "high demand", means: overloaded},                                                                // Google
-	{text: "loading model", means: overloaded, says: "% is still loading the model: try again in a moment"}, // llama.cpp
-	{code: "timeout", means: slow},
-	{code: "deadline_exceeded", means: slow},  // Google
-	{code: "modelerror", means: failed},       // Bedrock
-	{code: "modelstreamerror", means: failed}, // Bedrock
-	{code: "server_error", bare: true, means: failed},
-	{code: "unavailable", bare: true, means: failed},
-	{code: "internal", bare: true, means: failed},
-	{code: " api_error ", bare: true, means: failed}, // Anthropic
-	{code: "invalid_request", bare: true, means: refused},
+	{
+		means: overloaded,
+		codes: []string{"overloaded", "serviceunavailableexception", "modelnotreadyexception"},
+		texts: []string{"model is overloaded", "currently overloaded", "high demand"},
+	},
+	{means: overloaded, says: "% is still loading the model: try again in a moment", texts: []string{"loading model"}},
+	{means: slow, codes: []string{"timeout", "deadline_exceeded"}},
+	{means: failed, codes: []string{"modelerror", "modelstreamerror"}},
+	{means: failed, bare: true, codes: []string{"server_error", "unavailable", "internal", " api_error "}},
+	{means: refused, bare: true, codes: []string{"invalid_request"}},
 }
 
 // meant finds the wording that a report has. What a status says for certain, no wording changes.
@@ -271,7 +216,8 @@ func meant(status int, r *Report) (meaning, string) {
 	code, text := r.Kind+" ", strings.ToLower(r.Message)
 	for i := range wordings {
 		w := &wordings[i]
-		if has(code, w.code) && has(text, w.text) && possible(w.means, status) && (!w.bare || status == 0) {
+		fits := hasOne(code, w.codes) || hasOne(text, w.texts) || hasOne(code+text, w.both)
+		if fits && possible(w.means, status) && (!w.bare || status == 0) {
 			return w.means, w.says
 		}
 	}
@@ -304,14 +250,17 @@ func possible(means meaning, status int) bool {
 	return status >= 400
 }
 
-// has says whether a text has the words in their order, with anything in the place of "…".
-func has(text, words string) bool {
-	for piece := range strings.SplitSeq(words, "…") {
-		at := strings.Index(text, piece)
-		if at < 0 {
-			return false
+// hasOne reports whether a text has one of the wordings.
+func hasOne(text string, wordings []string) bool {
+	return slices.ContainsFunc(wordings, func(words string) bool {
+		rest := text
+		for piece := range strings.SplitSeq(words, "…") {
+			_, behind, found := strings.Cut(rest, piece)
+			if !found {
+				return false
+			}
+			rest = behind
 		}
-		text = text[at+len(piece):]
-	}
-	return true
+		return true
+	})
 }

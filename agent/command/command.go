@@ -31,9 +31,10 @@ type Command struct {
 	Help   string // one line
 	// Immediate commands are answered at once, without waiting for the lane of the session.
 	Immediate bool
-	// Run answers. What it returns is Markdown that is also good to read as plain text.
-	Run func(ctx context.Context, s Session, role tool.Role, args Args) (string, error)
 }
+
+// Func answers a command. What it returns is Markdown that is also good to read as plain text. An error that the person may read is an [*Error].
+type Func func(context.Context, Args) (string, error)
 
 // Param is an argument of a command. It is given by its place or, after the last that is, as name=value.
 type Param struct {
@@ -57,8 +58,8 @@ func (c *Command) Usage() string {
 	return b.String()
 }
 
-// Error is an error whose text the person who wrote the command may read; its cause is for the log. A [Session] returns one
-// where it can say what is wrong. Of every other error the reply says only that there was one.
+// Error is an error whose text the person who wrote the command may read; its cause is for the log. Of every other error the reply says only
+// that there was one.
 type Error struct {
 	Message string
 	Cause   error
@@ -88,6 +89,20 @@ type Reply struct {
 	Err     error // for the log; nil where Output says everything
 }
 
+// Server is an MCP server.
+type Server struct {
+	Name  string
+	State string // "connected", or the reason why it is not: a word or two that users may read
+	Tools int
+}
+
+// Exported is the file that a tape was written to.
+type Exported struct {
+	Name    string // of the file, in the folder for exports
+	Entries int64
+	Bytes   int64
+}
+
 // maxOutput bounds a reply, in bytes: it becomes a message, and an entry of the tape.
 const maxOutput = 16 << 10
 
@@ -99,13 +114,35 @@ type Set struct {
 
 // New returns the commands of every agent.
 func New() *Set {
-	s := &Set{byName: map[string]*Command{}}
-	help := Command{Name: "help", Immediate: true, Params: []Param{{Name: "command"}}, Help: "list the commands, or explain one", Run: s.help}
-	for _, c := range append([]Command{help}, standard()...) {
-		s.list = append(s.list, &c)
-		s.byName[c.Name] = &c
+	s := &Set{list: standard(), byName: map[string]*Command{}}
+	for _, c := range s.list {
+		s.byName[c.Name] = c
 	}
 	return s
+}
+
+// standard are the commands of every agent, in the order of the help.
+func standard() []*Command {
+	required := func(name string) Param { return Param{Name: name, Required: true} }
+	rest := func(name string, required bool) Param { return Param{Name: name, Required: required, Rest: true} }
+	return []*Command{
+		{Name: "help", Immediate: true, Params: []Param{{Name: "command"}}, Help: "list the commands, or explain one"},
+		{Name: "tape.info", Help: "show the length of this conversation and what the model sees"},
+		{Name: "tape.anchors", Help: "list the anchors, where the model's memory starts, newest first"},
+		{Name: "tape.handoff", Params: []Param{required("name"), rest("summary", false)}, Help: "start a new phase: the model sees only the summary and what follows"},
+		{Name: "tape.search", Params: []Param{rest("query", true)}, Help: "find entries of the conversation that have all these words"},
+		{Name: "model", Params: []Param{{Name: "name"}}, Help: "show the model, or choose another one"},
+		{Name: "tools", Help: "list the agent's tools"},
+		{Name: "skill", Params: []Param{{Name: "name"}}, Help: "list the agent's skills, or show one"},
+		{Name: "stop", Immediate: true, Help: "stop the current answer and waiting messages"},
+		{Name: "approve", Immediate: true, Params: []Param{required("id"), {Name: "remember"}}, Help: "approve a tool call; remember=session approves the tool for this session"},
+		{Name: "deny", Immediate: true, Params: []Param{required("id"), rest("reason", false)}, Help: "deny a tool call"},
+		{Name: "ask", Params: []Param{{Name: "tool"}}, Help: "list the tools that are approved for this session, or ask again before calls of one"},
+		{Name: "tape.fork", Role: tool.Operator, Params: []Param{{Name: "at"}}, Help: "fork this session, up to an entry or completely"},
+		{Name: "mcp", Role: tool.Operator, Help: "list the MCP servers and their state"},
+		{Name: "tape.export", Role: tool.Admin, Help: "write the conversation to a file on the server"},
+		{Name: "forget", Role: tool.Admin, Params: []Param{{Name: "code"}}, Help: "erase this session, after a confirmation"},
+	}
 }
 
 // Commands are the commands of the set that a role may run, in the order of the help.
@@ -152,16 +189,16 @@ func (s *Set) Has(text string, exact bool) bool {
 	return ok && (m.Command != nil || !exact)
 }
 
-// Run answers a command of a person in this role. It always has a reply; where ctx ends, the reply says so.
-func (s *Set) Run(ctx context.Context, session Session, role tool.Role, m Match) Reply {
+// Run answers a command of a person in this role with the function of its name. It always has a reply; where ctx ends, the reply says so.
+func (s *Set) Run(ctx context.Context, funcs map[string]Func, role tool.Role, m Match) Reply {
 	begin := time.Now()
-	r := s.run(ctx, session, role, m)
+	r := s.run(ctx, funcs, role, m)
 	r.Output = wording.ClipTo(r.Output, maxOutput-len("…"))
 	r.Elapsed = time.Since(begin)
 	return r
 }
 
-func (s *Set) run(ctx context.Context, session Session, role tool.Role, m Match) Reply {
+func (s *Set) run(ctx context.Context, funcs map[string]Func, role tool.Role, m Match) Reply {
 	c := m.Command
 	if c == nil {
 		hint := "`,help` lists the commands."
@@ -177,7 +214,12 @@ func (s *Set) run(ctx context.Context, session Session, role tool.Role, m Match)
 	if err != nil {
 		return Reply{Name: c.Name, Status: Failed, Output: sentence(err.Error()) + fmt.Sprintf(" Write `%s`.", c.Usage())}
 	}
-	text, err := c.Run(ctx, session, role, args)
+	var text string
+	if c.Name == "help" {
+		text, err = s.help(role, args)
+	} else {
+		text, err = funcs[c.Name](ctx, args)
+	}
 	if err == nil {
 		return Reply{Name: c.Name, Status: OK, Output: text}
 	}
@@ -195,8 +237,8 @@ func (s *Set) run(ctx context.Context, session Session, role tool.Role, m Match)
 }
 
 // help shows the commands that a role may run, or one of them.
-func (s *Set) help(_ context.Context, _ Session, role tool.Role, args Args) (string, error) {
-	if name := args.Get("command"); name != "" {
+func (s *Set) help(role tool.Role, args Args) (string, error) {
+	if name := args["command"]; name != "" {
 		name = strings.TrimLeft(name, ",，")
 		m, ok := s.Match("," + name)
 		switch {

@@ -3,9 +3,9 @@ package command
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/wording"
@@ -16,48 +16,45 @@ import (
 const maxName = 64
 
 // Args are the arguments of a command, by the names of its parameters. One that is given as "" is as one that is left out.
-type Args struct{ values map[string]string }
-
-// Get returns an argument, "" if it is missing.
-func (a Args) Get(name string) string { return a.values[name] }
+type Args map[string]string
 
 // parse gives the words behind a command's name to its parameters.
 func parse(c *Command, text string) (Args, error) {
 	list, err := words(text)
 	if err != nil {
-		return Args{}, err
+		return nil, err
 	}
-	a := Args{values: map[string]string{}}
+	a := Args{}
 	places := 0
 	var named *Param // the last that was given by name
 	for _, w := range list {
 		if name, value, ok := w.option(); ok {
 			if named = c.param(name); named == nil {
-				return Args{}, fmt.Errorf("`,%s` has no argument %q (to use the word as text, put it in quotes)", c.Name, name)
+				return nil, fmt.Errorf("`,%s` has no argument %q (to use the word as text, put it in quotes)", c.Name, name)
 			}
-			if _, twice := a.values[named.Name]; twice {
-				return Args{}, fmt.Errorf("the argument %q occurs twice; remove one", named.Name)
+			if _, twice := a[named.Name]; twice {
+				return nil, fmt.Errorf("the argument %q occurs twice; remove one", named.Name)
 			}
-			a.values[named.Name] = value
+			a[named.Name] = value
 			continue
 		}
 		switch n := len(c.Params); {
 		case named != nil && named.Rest: // people forget the quotes
-			a.values[named.Name] += " " + w.text
+			a[named.Name] += " " + w.text()
 		case named != nil:
-			return Args{}, fmt.Errorf("%q follows %s= without a name; put a value with spaces in quotes", wording.ClipTo(w.text, maxName), named.Name)
+			return nil, fmt.Errorf("%q follows %s= without a name; put a value with spaces in quotes", wording.ClipTo(w.text(), maxName), named.Name)
 		case places < n:
-			a.values[c.Params[places].Name] = w.text
+			a[c.Params[places].Name] = w.text()
 			places++
 		case n > 0 && c.Params[n-1].Rest:
-			a.values[c.Params[n-1].Name] += " " + w.text
+			a[c.Params[n-1].Name] += " " + w.text()
 		default:
-			return Args{}, fmt.Errorf("unexpected argument %q", wording.ClipTo(w.text, maxName))
+			return nil, fmt.Errorf("unexpected argument %q", wording.ClipTo(w.text(), maxName))
 		}
 	}
 	for _, p := range c.Params {
-		if p.Required && strings.TrimSpace(a.values[p.Name]) == "" {
-			return Args{}, fmt.Errorf("the argument %q is missing", p.Name)
+		if p.Required && strings.TrimSpace(a[p.Name]) == "" {
+			return nil, fmt.Errorf("the argument %q is missing", p.Name)
 		}
 	}
 	return a, nil
@@ -72,76 +69,54 @@ func (c *Command) param(name string) *Param {
 	return nil
 }
 
-// word is a word of a command line, without its quotes.
-type word struct {
-	text string
-	bare int // the bytes before the first quote or backslash
+// word is a word of a command line, with its quotes.
+type word string
+
+var (
+	// A word is text, escaped characters and text in quotes, without a space between them.
+	wordPattern   = regexp.MustCompile(`(?s)^(?:[^\s\v\x{85}\pZ'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")*`)
+	quotedPattern = regexp.MustCompile(`(?s)\\.|'[^']*'|"(?:[^"\\]|\\.)*"`)
+	escapePattern = regexp.MustCompile(`\\(["\\])`)
+)
+
+// words splits a text as a shell does that expands nothing: at white space. Text between single quotes stays as it is; between
+// double quotes a backslash escapes a quote or a backslash, outside of quotes any character.
+func words(text string) (list []word, err error) {
+	for {
+		text = strings.TrimLeftFunc(text, unicode.IsSpace)
+		if text == "" {
+			return list, nil
+		}
+		w := wordPattern.FindString(text)
+		text = text[len(w):]
+		if strings.HasPrefix(text, `\`) {
+			return nil, errors.New("the text ends with a backslash; write \\\\ for a backslash")
+		}
+		if strings.HasPrefix(text, `'`) || strings.HasPrefix(text, `"`) {
+			return nil, fmt.Errorf("the quote that starts at %q has no end; write \\%c for the character itself", wording.ClipTo(text, 24), text[0])
+		}
+		list = append(list, word(w))
+	}
+}
+
+// text returns the word without its quotes.
+func (w word) text() string {
+	return quotedPattern.ReplaceAllStringFunc(string(w), func(piece string) string {
+		switch piece[0] {
+		case '\'':
+			return piece[1 : len(piece)-1]
+		case '"':
+			return escapePattern.ReplaceAllString(piece[1:len(piece)-1], "$1")
+		}
+		return piece[1:]
+	})
 }
 
 // option splits name=value: the name and the equals sign are not in quotes.
 func (w word) option() (name, value string, ok bool) {
-	name, value, ok = strings.Cut(w.text, "=")
+	name, rest, ok := strings.Cut(string(w), "=")
 	_, valid := turn.CommandName("," + name)
-	return name, value, ok && len(name) < w.bare && valid
-}
-
-// words splits a text as a shell does that expands nothing: at white space. Text between single quotes stays as it is; between
-// double quotes a backslash escapes a quote or a backslash, outside of quotes any character.
-func words(text string) ([]word, error) {
-	var (
-		list  []word
-		b     strings.Builder
-		open  bool       // a word has begun
-		bare  int        // of this word; -1 while there was neither a quote nor a backslash
-		quote rune       // the open one
-		start = 0        // of the open quote
-		end   = func() { // of a word
-			if open {
-				if bare < 0 {
-					bare = b.Len()
-				}
-				list = append(list, word{b.String(), bare})
-				b.Reset()
-			}
-			open, bare = false, -1
-		}
-	)
-	end()
-	for i := 0; i < len(text); {
-		r, size := utf8.DecodeRuneInString(text[i:])
-		char := text[i : i+size]
-		if quote == 0 && unicode.IsSpace(r) {
-			end()
-			i += size
-			continue
-		}
-		open = true
-		if bare < 0 && strings.ContainsAny(char, `'"\`) {
-			bare = b.Len()
-		}
-		after := text[i+size:]
-		switch {
-		case r == quote:
-			quote = 0
-		case quote == 0 && (r == '\'' || r == '"'):
-			quote, start = r, i
-		case r == '\\' && (quote == 0 || quote == '"' && after != "" && (after[0] == '"' || after[0] == '\\')):
-			if after == "" {
-				return nil, errors.New("the text ends with a backslash; write \\\\ for a backslash")
-			}
-			_, n := utf8.DecodeRuneInString(after)
-			b.WriteString(after[:n])
-			size += n
-		default:
-			b.WriteString(char)
-		}
-		i += size
-	}
-	if quote != 0 {
-		return nil, fmt.Errorf("the quote that starts at %q has no end; write \\%c for the character itself", wording.ClipTo(text[start:], 24), quote)
-	}
-	end()
-	return list, nil
+	return name, word(rest).text(), ok && valid
 }
 
 // near returns the command whose name is close to an unknown one, or ends with it; nil for none.

@@ -31,7 +31,7 @@ func TestWordsAreCutAsAShellDoes(t *testing.T) {
 		list, err := words(c.text)
 		var got []string
 		for _, w := range list {
-			got = append(got, w.text)
+			got = append(got, w.text())
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" || err != nil {
 			t.Errorf("%q: %v %s", c.text, err, diff)
@@ -78,8 +78,8 @@ func TestWhatIsQuotedIsReadBack(t *testing.T) {
 			t.Fatalf("%q: %v", line, err)
 		}
 		for name, text := range want {
-			if a.Get(name) != text {
-				t.Errorf("%q: %s is %q, expected %q", line, name, a.Get(name), text)
+			if a[name] != text {
+				t.Errorf("%q: %s is %q, expected %q", line, name, a[name], text)
 			}
 		}
 	})
@@ -116,11 +116,11 @@ func FuzzMatch(f *testing.F) {
 			return
 		}
 		size := 0
-		for _, v := range a.values {
+		for _, v := range a {
 			size += len(v)
 		}
 		if size > len(text) {
-			t.Fatalf("%q: %q", text, a.values)
+			t.Fatalf("%q: %q", text, a)
 		}
 	})
 }

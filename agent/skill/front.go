@@ -2,6 +2,7 @@ package skill
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -19,7 +20,7 @@ const rule = "---"
 func parse(name, src string) (Skill, string, error) {
 	src = strings.TrimPrefix(src, "\ufeff")
 	if line := yaml.NotUTF8(src); line > 0 {
-		return Skill{}, "", &FileError{Line: line, Message: string(errNoText)}
+		return Skill{}, "", &FileError{Line: line, Message: errNoText.Error()}
 	}
 	front, body, err := split(src)
 	if err != nil {
@@ -37,23 +38,16 @@ func parse(name, src string) (Skill, string, error) {
 
 // split cuts a file at the lines that begin and end its front matter.
 func split(src string) (front, body string, err error) {
-	first, rest, _ := strings.Cut(src, "\n")
-	if strings.TrimRight(first, " \t\r") != rule {
+	isRule := func(line string) bool { return strings.TrimRight(line, " \t\r\n") == rule }
+	lines := strings.SplitAfter(src, "\n")
+	if !isRule(lines[0]) {
 		return "", "", &FileError{Line: 1, Message: "expected a line of three dashes (---), then name and description as \"name: …\", and another such line"}
 	}
-	for at, line := 0, ""; at < len(rest); at += len(line) {
-		line = rest[at:]
-		if n := strings.IndexByte(line, '\n'); n >= 0 {
-			line = line[:n+1]
-		}
-		if strings.TrimRight(line, " \t\r\n") == rule {
-			if at > maxFront {
-				break
-			}
-			return rest[:at], strings.TrimSpace(rest[at+len(line):]), nil
-		}
+	end := slices.IndexFunc(lines[1:], isRule) + 1
+	if front = strings.Join(lines[1:max(1, end)], ""); end == 0 || len(front) > maxFront {
+		return "", "", &FileError{Line: 1, Message: fmt.Sprintf("the front matter that starts here has no end; expected another line of three dashes (---) within %d KiB", maxFront>>10)}
 	}
-	return "", "", &FileError{Line: 1, Message: fmt.Sprintf("the front matter that starts here has no end; expected another line of three dashes (---) within %d KiB", maxFront>>10)}
+	return front, strings.TrimSpace(strings.Join(lines[end+1:], "")), nil
 }
 
 // read reads the front matter of the folder name.

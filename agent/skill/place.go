@@ -3,7 +3,6 @@ package skill
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -13,143 +12,102 @@ import (
 	"unicode/utf8"
 )
 
-// Place is a folder of skills, with a name for warnings.
-type Place struct {
-	name string
-	open func() (folder, error)
-}
+// Place is a folder of skills. Make one with [Dir].
+type Place struct{ dir, sub string }
 
-// Dir is the folder at the path sub below dir, which need not be there. No link leads out of dir.
-func Dir(dir, sub string) Place {
-	return Place{name: filepath.ToSlash(sub), open: func() (folder, error) {
-		root, err := os.OpenRoot(dir)
-		if err != nil {
-			return folder{}, err
-		}
-		defer root.Close()
-		return folder{root: root}.sub(filepath.FromSlash(sub))
-	}}
-}
+// Dir is the folder at the path sub below dir, which need not exist. No link leads out of it.
+func Dir(dir, sub string) Place { return Place{dir, sub} }
 
-// Files is a file system whose folders are skills: those that are built in.
-func Files(name string, files fs.FS) Place {
-	return Place{name: name, open: func() (folder, error) { return folder{FS: files}, nil }}
-}
-
-// folder is an open folder, out of which nothing leads.
-type folder struct {
-	fs.FS
-	root *os.Root // nil where it is not one of the disk
-}
-
-func (f folder) sub(name string) (folder, error) {
-	if f.root == nil {
-		inner, err := fs.Sub(f.FS, name)
-		return folder{FS: inner}, err
-	}
-	root, err := f.root.OpenRoot(name)
+func (p Place) open() (*os.Root, error) {
+	root, err := os.OpenRoot(p.dir)
 	if err != nil {
-		return folder{}, err
+		return nil, err
 	}
-	return folder{FS: root.FS(), root: root}, nil
+	defer root.Close()
+	return root.OpenRoot(filepath.FromSlash(p.sub))
 }
 
-func (f folder) close() {
-	if f.root != nil {
-		f.root.Close() // it was only read
-	}
-}
-
-// skill opens the folder of a skill.
-func (p Place) skill(name string) (folder, error) {
-	f, err := p.open()
+// load reads the skill of this name and returns its text. The caller closes the folder.
+func (p Place) load(name string) (s Skill, text string, folder *os.Root, err error) {
+	root, err := p.open()
 	if err != nil {
-		return folder{}, err
+		return Skill{}, "", nil, err
 	}
-	defer f.close()
-	return f.sub(name)
+	defer root.Close()
+	if folder, err = root.OpenRoot(name); err != nil {
+		return Skill{}, "", nil, err
+	}
+	src, err := readFile(folder, File, maxFront+maxText)
+	if err == nil {
+		s, text, err = parse(name, src)
+	}
+	if err != nil {
+		folder.Close()
+		return Skill{}, "", nil, err
+	}
+	return s, text, folder, nil
 }
 
-// read calls found for each folder that may be a skill, in the order of the names. Files and names that begin with a dot are no skills.
-func (p Place) read(found func(folder string, s Skill, err error)) error {
-	f, err := p.open()
+// list calls found for each folder that may be a skill, in the order of the names. Files and names that begin with a dot are no skills.
+func (p Place) list(found func(s Skill, err error)) error {
+	root, err := p.open()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // most people have none
 	}
-	var list []fs.DirEntry
+	var entries []fs.DirEntry
 	if err == nil {
-		defer f.close()
-		list, err = fs.ReadDir(f.FS, ".")
+		defer root.Close()
+		entries, err = fs.ReadDir(root.FS(), ".")
 	}
 	if err != nil {
-		return &FileError{File: p.name, Message: "cannot read the folder: " + reason(err)}
+		return &FileError{File: p.sub, Message: "cannot read the folder: " + reason(err)}
 	}
 	n := 0
-	for _, e := range list {
-		if strings.HasPrefix(e.Name(), ".") || !isFolder(f, e) {
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") || !isFolder(root, e) {
 			continue
 		}
 		if n++; n > maxSkills {
-			return &FileError{File: p.name, Message: fmt.Sprintf("there are more than %d skills; those from %q on are ignored", maxSkills, short(e.Name()))}
+			return &FileError{File: p.sub, Message: fmt.Sprintf("there are more than %d skills; those from %q on are ignored", maxSkills, short(e.Name()))}
 		}
-		s, err := readSkill(f, e.Name())
+		s, _, folder, err := p.load(e.Name())
 		if err != nil {
 			fe, ok := errors.AsType[*FileError](err)
 			if !ok {
 				fe = &FileError{Message: reason(err)}
 			}
-			fe.File = path.Join(p.name, e.Name(), File)
-			err = fe
+			fe.File = path.Join(p.sub, e.Name(), File)
+			found(Skill{}, fe)
+			continue
 		}
-		s.Place = p.name
-		found(e.Name(), s, err)
+		folder.Close()
+		found(s, nil)
 	}
 	return nil
 }
 
 // isFolder reports whether an entry is a folder or a link, unless it leads to a file. A broken link counts, and leads to a warning.
-func isFolder(f folder, e fs.DirEntry) bool {
+func isFolder(root *os.Root, e fs.DirEntry) bool {
 	if e.Type()&fs.ModeSymlink == 0 {
 		return e.IsDir()
 	}
-	info, err := fs.Stat(f.FS, e.Name())
+	info, err := root.Stat(e.Name())
 	return err != nil || info.IsDir()
 }
 
-func readSkill(f folder, name string) (Skill, error) {
-	inner, err := f.sub(name)
-	if err != nil {
-		return Skill{}, err
-	}
-	defer inner.close()
-	src, err := readWhole(inner, File, maxFront+maxText)
-	if err != nil {
-		return Skill{}, err
-	}
-	s, _, err := parse(name, src)
-	return s, err
-}
-
-// errKind is what something on a disk is not.
-type errKind string
-
-func (e errKind) Error() string { return string(e) }
-
-const (
-	errNoFile  = errKind("it is not a regular file")
-	errNoText  = errKind("it is not UTF-8 text")
-	errTooLong = errKind("it is too long; expected at most 64 KiB of text")
+// Errors of files.
+var (
+	errNoFile  = errors.New("it is not a regular file")
+	errNoText  = errors.New("it is not UTF-8 text")
+	errTooLong = errors.New("it is too long; expected at most 64 KiB of text")
 )
 
 // reason says why something cannot be read, without the paths that errors carry.
 func reason(err error) string {
-	if kind, ok := errors.AsType[errKind](err); ok {
-		return string(kind)
-	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	if errors.Is(err, fs.ErrNotExist) {
 		return "it is missing; expected a file with a name and a description, then the text"
-	case errors.Is(err, fs.ErrPermission):
+	}
+	if errors.Is(err, fs.ErrPermission) {
 		return "this user may not read it"
 	}
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
@@ -158,33 +116,24 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// readWhole reads a regular file of at most so many bytes. Other files could block a reader forever.
-func readWhole(f folder, name string, most int) (string, error) {
-	info, err := fs.Stat(f.FS, name)
-	if err == nil && !info.Mode().IsRegular() {
-		err = errNoFile
-	}
-	if err != nil {
+// readFile reads a regular file of at most so many bytes. Other files could block a reader forever.
+func readFile(folder *os.Root, name string, most int) (string, error) {
+	info, err := folder.Stat(name)
+	switch {
+	case err != nil:
 		return "", err
-	}
-	file, err := f.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, int64(most)+1))
-	if err != nil {
-		return "", err
-	}
-	if len(text) > most {
+	case !info.Mode().IsRegular():
+		return "", errNoFile
+	case info.Size() > int64(most):
 		return "", errTooLong
 	}
-	return string(text), nil
+	text, err := folder.ReadFile(name)
+	return string(text), err
 }
 
 // readPiece reads a piece of a text, from and to the borders of characters.
-func readPiece(f folder, name string, offset int64) (Text, error) {
-	text, err := readWhole(f, name, maxFile)
+func readPiece(folder *os.Root, name string, offset int64) (Text, error) {
+	text, err := readFile(folder, name, maxFile)
 	if err != nil {
 		return Text{}, err
 	}
@@ -211,11 +160,11 @@ func readPiece(f folder, name string, offset int64) (Text, error) {
 }
 
 // others lists the files of a skill's folder but its own, in the order of their names. Links are not followed.
-func others(f folder) []string {
+func others(folder *os.Root) []string {
 	var files []string
 	seen := 0
 	// What cannot be read is not listed.
-	_ = fs.WalkDir(f.FS, ".", func(name string, e fs.DirEntry, err error) error {
+	_ = fs.WalkDir(folder.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 		switch seen++; {
 		case err != nil, name == "." || name == File:
 		case seen > 10*maxFiles || len(files) == maxFiles:

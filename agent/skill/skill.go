@@ -51,7 +51,6 @@ const File = "SKILL.md"
 type Skill struct {
 	Name        string
 	Description string // one line
-	Place       string // where it was found
 }
 
 // Library is the skills in some places. It is safe for concurrent use, and holds no open file. Skills are read at each use.
@@ -72,8 +71,7 @@ type shelf struct {
 // found is a skill and its location.
 type found struct {
 	Skill
-	place  Place
-	folder string
+	place Place
 }
 
 // New returns the skills of these places. One in an earlier place hides one of the same name in a later one. log gets the
@@ -87,11 +85,8 @@ func New(log *slog.Logger, places ...Place) *Library {
 
 // Only returns a library with no other skills than these, whether they exist yet or not.
 func (l *Library) Only(names ...string) *Library {
-	return &Library{shelf: l.shelf, only: slices.DeleteFunc(append([]string{}, names...), func(name string) bool { return !l.has(name) })}
+	return &Library{shelf: l.shelf, only: append([]string{}, names...)}
 }
-
-// has reports whether a skill of this name would be one of the library's.
-func (l *Library) has(name string) bool { return l.only == nil || slices.Contains(l.only, name) }
 
 // List reads the skills, by name. The list is the caller's.
 func (l *Library) List() []Skill {
@@ -156,20 +151,12 @@ func (l *Library) Load(name string) (Text, error) {
 	if err != nil {
 		return Text{}, err
 	}
-	f, err := s.place.skill(s.folder)
-	if err != nil {
-		return Text{}, &Error{fmt.Sprintf("cannot read the skill %q", name), err}
-	}
-	defer f.close()
-	src, err := readWhole(f, File, maxFront+maxText)
-	if err != nil {
-		return Text{}, &Error{fmt.Sprintf("cannot read the skill %q", name), err}
-	}
-	_, body, err := parse(s.folder, src)
+	_, text, folder, err := s.place.load(name)
 	if err != nil { // it has changed since it was found
-		return Text{}, &Error{fmt.Sprintf("the skill %q is invalid", name), err}
+		return Text{}, &Error{fmt.Sprintf("cannot read the skill %q", name), err}
 	}
-	return Text{Content: body, Files: others(f)}, nil
+	defer folder.Close()
+	return Text{Content: text, Files: others(folder)}, nil
 }
 
 // Read returns what a file of a skill's folder has from offset on, at most 64 KiB of it. It must be text in UTF-8. Errors are
@@ -183,12 +170,12 @@ func (l *Library) Read(name, file string, offset int64) (Text, error) {
 	if !fs.ValidPath(clean) || clean == "." || strings.ContainsAny(file, "\\\x00") {
 		return Text{}, &Error{Message: fmt.Sprintf("%q is not a path inside the skill's folder; expected one such as %q", short(file), "references/fields.md")}
 	}
-	f, err := s.place.skill(s.folder)
+	_, _, folder, err := s.place.load(name)
 	if err != nil {
 		return Text{}, &Error{fmt.Sprintf("cannot read the skill %q", name), err}
 	}
-	defer f.close()
-	text, err := readPiece(f, clean, offset)
+	defer folder.Close()
+	text, err := readPiece(folder, clean, offset)
 	if e, ok := errors.AsType[*Error](err); ok {
 		return Text{}, e
 	}
@@ -196,7 +183,7 @@ func (l *Library) Read(name, file string, offset int64) (Text, error) {
 		what := "cannot be read"
 		if errors.Is(err, fs.ErrNotExist) {
 			what = "does not exist"
-			if files := others(f); len(files) > 0 {
+			if files := others(folder); len(files) > 0 {
 				what += "; expected one of " + strings.Join(files[:min(len(files), 20)], ", ")
 			}
 		}
@@ -226,11 +213,11 @@ func (l *Library) find(name string) (found, error) {
 func (l *Library) read() (skills []found, problems []error) {
 	byName := map[string]found{}
 	for _, place := range l.places {
-		err := place.read(func(folder string, s Skill, err error) {
+		err := place.list(func(s Skill, err error) {
 			if err != nil {
 				problems = append(problems, err)
-			} else if _, hidden := byName[s.Name]; !hidden && l.has(s.Name) {
-				byName[s.Name] = found{s, place, folder}
+			} else if _, hidden := byName[s.Name]; !hidden && (l.only == nil || slices.Contains(l.only, s.Name)) {
+				byName[s.Name] = found{s, place}
 			}
 		})
 		if err != nil {

@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/fstest"
 	"time"
 	"unicode/utf8"
 
@@ -60,22 +58,16 @@ func TestASkillOfAnEarlierPlaceHidesThoseOfLaterOnes(t *testing.T) {
 		"skills/mail/SKILL.md":   text("mail", "from data", "of data"),
 		"skills/broken/SKILL.md": text("broken", "from data", ""),
 	})
-	builtin := fstest.MapFS{
-		"pdf/SKILL.md":  {Data: []byte(text("pdf", "built in", ""))},
-		"mail/SKILL.md": {Data: []byte(text("mail", "built in", ""))},
-		"help/SKILL.md": {Data: []byte(text("help", "built in", "of the program"))},
-	}
-	l := skill.New(nil, skill.Dir(work, ".agents/skills"), skill.Dir(data, "skills"), skill.Files("built-in", builtin), skill.Dir(work, "missing"), skill.Dir(filepath.Join(work, "none"), "x"))
+	l := skill.New(nil, skill.Dir(work, ".agents/skills"), skill.Dir(data, "skills"), skill.Dir(work, "missing"), skill.Dir(filepath.Join(work, "none"), "x"))
 	want := []skill.Skill{
-		{Name: "broken", Description: "from data", Place: "skills"},
-		{Name: "help", Description: "built in", Place: "built-in"},
-		{Name: "mail", Description: "from data", Place: "skills"},
-		{Name: "pdf", Description: "from the workspace", Place: ".agents/skills"},
+		{Name: "broken", Description: "from data"},
+		{Name: "mail", Description: "from data"},
+		{Name: "pdf", Description: "from the workspace"},
 	}
 	if diff := cmp.Diff(want, l.List()); diff != "" {
 		t.Error(diff)
 	}
-	for name, want := range map[string]string{"pdf": "of the workspace", "mail": "of data", "help": "of the program"} {
+	for name, want := range map[string]string{"pdf": "of the workspace", "mail": "of data"} {
 		if got, err := l.Load(name); err != nil || got.Content != want {
 			t.Errorf("%s: %q, %v", name, got.Content, err)
 		}
@@ -151,7 +143,9 @@ func TestWhatPeopleWriteIsUnderstood(t *testing.T) {
 		"templates, which stay text": {"---\nname: s\ndescription: \"{{ x }}\"\n---\n{{ 7*7 }} {% include \"/etc/passwd\" %} `!ls`", "{{ x }}", "{{ 7*7 }} {% include \"/etc/passwd\" %} `!ls`"},
 		"the longest":                {text("s", strings.Repeat("天", 1024), strings.Repeat("a", 64<<10)), strings.Repeat("天", 1024), strings.Repeat("a", 64<<10)},
 	} {
-		l := skill.New(nil, skill.Files("x", fstest.MapFS{"s/SKILL.md": {Data: []byte(c.file)}}))
+		dir := t.TempDir()
+		put(t, dir, map[string]string{"s/SKILL.md": c.file})
+		l := skill.New(nil, skill.Dir(dir, "."))
 		list := l.List()
 		if len(list) != 1 {
 			t.Errorf("%s: %q", name, problems(l))
@@ -327,13 +321,14 @@ func TestLinksDoNotLeadOut(t *testing.T) {
 }
 
 func TestPlacesAreBounded(t *testing.T) {
-	files := fstest.MapFS{}
+	dir, files := t.TempDir(), map[string]string{}
 	for i := range 300 {
 		name := fmt.Sprintf("s%03d", i)
-		files[name+"/SKILL.md"] = &fstest.MapFile{Data: []byte(text(name, strings.Repeat("天", 500), ""))}
-		files[fmt.Sprintf("s000/files/%04d.md", i)] = &fstest.MapFile{}
+		files["built-in/"+name+"/SKILL.md"] = text(name, strings.Repeat("天", 500), "")
+		files[fmt.Sprintf("built-in/s000/files/%04d.md", i)] = ""
 	}
-	l := skill.New(nil, skill.Files("built-in", files))
+	put(t, dir, files)
+	l := skill.New(nil, skill.Dir(dir, "built-in"))
 	list := l.List()
 	if diff := cmp.Diff([]string{`built-in: there are more than 256 skills; those from "s256" on are ignored`}, problems(l)); diff != "" || len(list) != 256 {
 		t.Error(len(list), diff)
@@ -359,27 +354,32 @@ func TestPlacesAreBounded(t *testing.T) {
 	}
 }
 
-// broken is a file system that fails in one way.
-type broken struct{ fs.FS }
-
-func (broken) Open(name string) (fs.File, error) {
-	return nil, &fs.PathError{Op: "open", Path: "/srv/secret/" + name, Err: fs.ErrPermission}
-}
-
 func TestAPlaceThatCannotBeReadIsAWarning(t *testing.T) {
-	l := skill.New(nil, skill.Files("built-in", broken{}))
-	if diff := cmp.Diff([]string{"built-in: cannot read the folder: this user may not read it"}, problems(l)); diff != "" {
+	dir := t.TempDir()
+	put(t, dir, map[string]string{"skills": "a file"})
+	l := skill.New(nil, skill.Dir(dir, "skills"))
+	if diff := cmp.Diff([]string{"skills: cannot read the folder: not a directory"}, problems(l)); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func ExampleLibrary() {
-	files := fstest.MapFS{
-		"tea/SKILL.md":  {Data: []byte("---\nname: tea\ndescription: How to make tea.\n---\nBoil water, see times.md.")},
-		"tea/times.md":  {Data: []byte("Green: 2 minutes.")},
-		"milk/SKILL.md": {Data: []byte("---\nname: coffee\n---\n")},
+	dir, err := os.MkdirTemp("", "skills")
+	if err != nil {
+		panic(err)
 	}
-	l := skill.New(nil, skill.Files("built-in", files))
+	defer os.RemoveAll(dir)
+	for name, text := range map[string]string{
+		"tea/SKILL.md":  "---\nname: tea\ndescription: How to make tea.\n---\nBoil water, see times.md.",
+		"tea/times.md":  "Green: 2 minutes.",
+		"milk/SKILL.md": "---\nname: coffee\n---\n",
+	} {
+		name = filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+			panic(err)
+		}
+	}
+	l := skill.New(nil, skill.Dir(dir, "."))
 	fmt.Println(skill.Prompt(l.List()))
 	text, err := l.Load("tea")
 	fmt.Println(text.Content, text.Files, err)
@@ -389,7 +389,7 @@ func ExampleLibrary() {
 	// Output:
 	// - tea: How to make tea.
 	// Boil water, see times.md. [times.md] <nil>
-	// built-in/milk/SKILL.md:2:7: the name is "coffee"; expected the folder's name, "milk"
+	// milk/SKILL.md:2:7: the name is "coffee"; expected the folder's name, "milk"
 }
 
 // What a turn pays for the list of twenty skills that have not changed.
@@ -424,7 +424,7 @@ func TestALibraryCanBeNarrowed(t *testing.T) {
 		"a/SKILL.md": text("a", "First.", "A"), "b/SKILL.md": text("b", "Second.", "B"), "b/more.txt": "more", "c/SKILL.md": text("c", "Third.", "C"),
 	})
 	all := skill.New(nil, skill.Dir(dir, "."))
-	some := all.Only("c", "a", "later").Only("a", "later", "b")
+	some := all.Only("a", "later")
 	names := func(l *skill.Library) (list string) {
 		for _, s := range l.List() {
 			list += s.Name

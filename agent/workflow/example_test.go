@@ -10,7 +10,7 @@ import (
 	"github.com/lingserve/lingserve/agent/workflow"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/ling"
-	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -38,7 +38,7 @@ func Example() {
 
 	// The agent keeps the tapes; what is registered after it comes before it.
 	framework := turn.New(turn.Options{})
-	keeper, err := agent.New(agent.Options{Models: new(adapter.Registry), Store: tape.NewMemory(nil)})
+	keeper, err := agent.New(agent.Options{Models: new(adapter.Registry), Store: tapetest.NewMemory(nil)})
 	if err != nil {
 		panic(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -152,7 +153,7 @@ func newWorld(t testing.TB, w flow.Workflow, plugins ...any) *world {
 	t.Helper()
 	all := new(flow.Registry)
 	all.Register(w)
-	e := &world{TB: t, models: newModels(map[string]string{"the moon": outline}), store: tape.NewMemory(nil), log: new(bytes.Buffer)}
+	e := &world{TB: t, models: newModels(map[string]string{"the moon": outline}), store: tapetest.NewMemory(nil), log: new(bytes.Buffer)}
 	e.stage = &workflow.Stage{Workflow: w.Info().Name, Workflows: all, Run: ling.Options{Models: e.models}}
 	e.f = turn.New(turn.Options{Workspace: t.TempDir(), Log: slog.New(slog.NewTextHandler(e.log, nil))})
 	for i, p := range append([]any{e.stage, provider{e.store}, observer{e}}, plugins...) {

@@ -3,8 +3,6 @@ package workflow
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
 	"strings"
 )
 
@@ -31,39 +29,27 @@ func Shown(output string) string {
 	return b.String()
 }
 
-// onlyText finds the text of a document that has one, below containers of one member, and nothing else. It looks no further than to
-// the second value.
+// onlyText finds the text of a document that has one, below containers of one member, and nothing else.
 func onlyText(document string) (text string, ok bool) {
-	d := json.NewDecoder(strings.NewReader(document))
-	for depth := 0; ; {
-		token, err := d.Token()
-		switch {
-		case errors.Is(err, io.EOF):
-			return text, ok && depth == 0
-		case err != nil:
-			return "", false
-		}
-		switch token := token.(type) {
-		case json.Delim:
-			closes := token == '}' || token == ']'
-			if closes != ok { // an empty one, or one more beside the text
-				return "", false
-			}
-			if closes {
-				depth--
-				continue
-			}
-			depth++
-			if token == '{' {
-				if _, err := d.Token(); err != nil || !d.More() { // the name of the member
-					return "", false
-				}
-			}
+	var value any
+	if json.Unmarshal([]byte(document), &value) != nil {
+		return "", false
+	}
+	for {
+		switch v := value.(type) {
 		case string:
-			if ok || token == "" {
+			return v, v != ""
+		case map[string]any:
+			if len(v) != 1 {
 				return "", false
 			}
-			text, ok = token, true
+			for _, value = range v {
+			}
+		case []any:
+			if len(v) != 1 {
+				return "", false
+			}
+			value = v[0]
 		default:
 			return "", false
 		}

@@ -175,7 +175,7 @@ func TestAThousandEventsASecondHalfOfThemDuplicates(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
-	q.Close(context.Background())
+	q.Close()
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -67,7 +68,7 @@ func process(tb testing.TB, f *turn.Framework, session string) {
 //
 // Target: 50 µs and 100 allocations.
 func BenchmarkTurn(b *testing.B) {
-	f := framework(b, tape.NewMemory(nil), silent{})
+	f := framework(b, tapetest.NewMemory(nil), silent{})
 	b.ReportAllocs()
 	for b.Loop() {
 		process(b, f, "s")
@@ -76,7 +77,7 @@ func BenchmarkTurn(b *testing.B) {
 
 // TestAllocationsOfATurn holds the part of the target that is the same on every machine.
 func TestAllocationsOfATurn(t *testing.T) {
-	f := framework(t, tape.NewMemory(nil), silent{})
+	f := framework(t, tapetest.NewMemory(nil), silent{})
 	if n := testing.AllocsPerRun(100, func() { process(t, f, "s") }); n > 100 {
 		t.Errorf("%v allocations, 100 at most", n)
 	}

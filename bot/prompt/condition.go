@@ -3,6 +3,7 @@ package prompt
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -32,51 +33,55 @@ func truthOf(b bool) truth {
 	return no
 }
 
-// condition is a node of a parsed condition.
+// condition is a node of a parsed condition. A nil condition always holds.
 type condition struct {
 	op          string // "and", "or", "not", a comparison, or "" for an operand
 	left, right *condition
 	text        string // of a comparison, as it is written
-	operand     int    // index of the expression that pongo2 evaluates
-	paths       []path // that must be there where the operand is compared
-	calculates  bool   // the operand is a calculation
+	operand     *expression
 }
 
-var (
-	comparisons = []string{"==", "!=", "<>", "<", "<=", ">", ">="}
-	operators   = append([]string{"and", "&&", "or", "||", "not", "!", "in", "as", ","}, comparisons...)
-)
+// comparisons decide by the order of the two sides: negative where the left one comes first, 0 where they are equal.
+var comparisons = map[string]func(order int) bool{
+	"==": func(order int) bool { return order == 0 },
+	"!=": func(order int) bool { return order != 0 },
+	"<>": func(order int) bool { return order != 0 },
+	"<":  func(order int) bool { return order < 0 },
+	"<=": func(order int) bool { return order <= 0 },
+	">":  func(order int) bool { return order > 0 },
+	">=": func(order int) bool { return order >= 0 },
+}
+
+var operators = slices.AppendSeq([]string{"and", "&&", "or", "||", "not", "!", "in", "as", ","}, maps.Keys(comparisons))
 
 // conditionParser reads the tokens of a condition.
 type conditionParser struct {
 	*parser
-	element *element
-	tokens  []token
-	next    int
+	tag    token // the if or elif
+	tokens []token
+	next   int
 }
 
 // condition parses the arguments of an if or elif.
-func (p *parser) condition(e *element, name token, tokens []token) (failure *Error) {
+func (p *parser) condition(tag token, tokens []token) (*condition, error) {
 	if len(tokens) == 0 {
-		return p.fail(name.offset, "%s needs a condition", name.text)
+		return nil, p.fail(tag.offset, "%s needs a condition", tag.text)
 	}
 	for _, t := range tokens {
 		if t.is("=") {
-			return p.fail(t.offset, `unexpected "=" in the condition; did you mean "=="?`)
+			return nil, p.fail(t.offset, `unexpected "=" in the condition; did you mean "=="?`)
 		}
 	}
-	e.condition, failure = (&conditionParser{parser: p, element: e, tokens: tokens}).all()
-	e.paths = nil // what is missing does not hold
-	return failure
+	return (&conditionParser{parser: p, tag: tag, tokens: tokens}).all()
 }
 
 // all reads a condition that takes all tokens.
-func (c *conditionParser) all() (*condition, *Error) {
-	out, failure := c.or()
-	if failure == nil && c.next < len(c.tokens) {
-		failure = c.fail(c.tokens[c.next].offset, "unexpected %q in the condition", c.tokens[c.next].text)
+func (c *conditionParser) all() (*condition, error) {
+	out, err := c.or()
+	if err == nil && c.next < len(c.tokens) {
+		err = c.fail(c.tokens[c.next].offset, "unexpected %q in the condition", c.tokens[c.next].text)
 	}
-	return out, failure
+	return out, err
 }
 
 // nextIs reports whether the next token is one of texts.
@@ -84,55 +89,55 @@ func (c *conditionParser) nextIs(texts ...string) bool {
 	return c.next < len(c.tokens) && c.tokens[c.next].is(texts...)
 }
 
-func (c *conditionParser) or() (*condition, *Error) { return c.chain(c.and, "or", "||") }
-
-func (c *conditionParser) and() (*condition, *Error) { return c.chain(c.not, "and", "&&") }
-
-// chain reads one or more conditions that an operator, which has two spellings, joins.
-func (c *conditionParser) chain(read func() (*condition, *Error), op, sign string) (*condition, *Error) {
-	left, failure := read()
-	for failure == nil && c.nextIs(op, sign) {
-		c.next++
-		var right *condition
-		right, failure = read()
-		left = &condition{op: op, left: left, right: right}
-	}
-	return left, failure
+// atComparison reports whether the next token compares.
+func (c *conditionParser) atComparison() bool {
+	return c.next < len(c.tokens) && (c.nextIs("in") || comparisons[c.tokens[c.next].text] != nil)
 }
 
-func (c *conditionParser) not() (*condition, *Error) {
+func (c *conditionParser) or() (*condition, error) { return c.chain(c.and, "or", "||") }
+
+func (c *conditionParser) and() (*condition, error) { return c.chain(c.not, "and", "&&") }
+
+// chain reads one or more conditions that an operator, which has two spellings, joins.
+func (c *conditionParser) chain(read func() (*condition, error), op, sign string) (*condition, error) {
+	left, err := read()
+	for err == nil && c.nextIs(op, sign) {
+		c.next++
+		var right *condition
+		right, err = read()
+		left = &condition{op: op, left: left, right: right}
+	}
+	return left, err
+}
+
+func (c *conditionParser) not() (*condition, error) {
 	negated := false
 	for ; c.nextIs("not", "!"); c.next++ {
 		negated = !negated
 	}
-	out, failure := c.comparison()
-	if negated {
-		out = &condition{op: "not", left: out}
-	}
-	return out, failure
+	return c.comparison(negated)
 }
 
-func (c *conditionParser) comparison() (*condition, *Error) {
+func (c *conditionParser) comparison(negated bool) (*condition, error) {
 	first := c.next
-	left, failure := c.value()
-	if failure != nil {
-		return nil, failure
+	out, err := c.value()
+	if err != nil {
+		return nil, err
 	}
-	negated := c.nextIs("not") && c.next+1 < len(c.tokens) && c.tokens[c.next+1].is("in")
-	if negated {
+	if c.nextIs("not") && c.next+1 < len(c.tokens) && c.tokens[c.next+1].is("in") {
+		negated = !negated
 		c.next++
 	}
-	if !c.nextIs("in") && !c.nextIs(comparisons...) {
-		return left, nil
-	}
-	out := &condition{op: c.tokens[c.next].text, left: left}
-	c.next++
-	if out.right, failure = c.value(); failure != nil {
-		return nil, failure
-	}
-	out.text = c.text[c.tokens[first].offset:c.tokens[c.next-1].end()]
-	if c.nextIs("in") || c.nextIs(comparisons...) {
-		return nil, c.fail(c.tokens[c.next].offset, "a comparison has two sides; join two comparisons with and")
+	if c.atComparison() {
+		out = &condition{op: c.tokens[c.next].text, left: out}
+		c.next++
+		if out.right, err = c.value(); err != nil {
+			return nil, err
+		}
+		out.text = c.text[c.tokens[first].offset:c.tokens[c.next-1].end()]
+		if c.atComparison() {
+			return nil, c.fail(c.tokens[c.next].offset, "a comparison has two sides; join two comparisons with and")
+		}
 	}
 	if negated {
 		out = &condition{op: "not", left: out}
@@ -141,10 +146,10 @@ func (c *conditionParser) comparison() (*condition, *Error) {
 }
 
 // value reads an operand, or a condition in parentheses.
-func (c *conditionParser) value() (*condition, *Error) {
+func (c *conditionParser) value() (*condition, error) {
 	first := c.next
 	for ; c.next < len(c.tokens) && !c.nextIs(operators...); c.next++ {
-		if c.nextIs("(", "[") {
+		if c.nextIs("(") {
 			c.next = matching(c.tokens, c.next)
 		}
 	}
@@ -155,94 +160,96 @@ func (c *conditionParser) value() (*condition, *Error) {
 	case len(tokens) == 0:
 		return nil, c.fail(c.tokens[first-1].end(), "expected a value at the end of the condition")
 	case len(tokens) > 2 && tokens[0].is("(") && matching(tokens, 0) == len(tokens)-1:
-		return (&conditionParser{parser: c.parser, element: c.element, tokens: tokens[1 : len(tokens)-1]}).all()
+		return (&conditionParser{parser: c.parser, tag: c.tag, tokens: tokens[1 : len(tokens)-1]}).all()
 	}
-	c.element.paths = nil
-	out := &condition{operand: len(c.element.operands)}
-	failure := c.parser.operand(c.element, tokens)
-	out.paths = c.element.paths
-	out.calculates = slices.ContainsFunc(tokens[1:], func(t token) bool { return t.is("-", "*", "/", "%", "^") })
-	return out, failure
+	operand, err := c.expression(c.tag.offset, tokens, false)
+	return &condition{operand: operand}, err
 }
 
-// evaluation evaluates the condition of one element.
-type evaluation struct {
-	ctx      *pongo2.ExecutionContext
-	run      *run
-	operands []pongo2.IEvaluator
+// matching returns the index of the bracket that closes the one at tokens[i].
+func matching(tokens []token, i int) int {
+	for depth := 0; i < len(tokens); i++ {
+		if tokens[i].is("(") {
+			depth++
+		} else if tokens[i].is(")") {
+			if depth--; depth == 0 {
+				break
+			}
+		}
+	}
+	return i
 }
 
-func (e *evaluation) condition(c *condition) (truth, *pongo2.Error) {
+// condition evaluates a condition.
+func (r *run) condition(c *condition) (truth, error) {
+	if c == nil {
+		return yes, nil
+	}
 	switch c.op {
 	case "":
-		v, err := e.operands[c.operand].Evaluate(e.ctx)
-		if err != nil {
-			return no, err
-		}
-		return truthOf(v.IsTrue()), nil
+		values, err := r.evaluate(c.operand, false)
+		return truthOf(err == nil && isTrue(values[0])), err
 	case "not":
-		t, err := e.condition(c.left)
+		t, err := r.condition(c.left)
 		return yes - t, err
-	case "and":
-		left, err := e.condition(c.left)
-		if err != nil || left == no {
+	case "and", "or":
+		left, err := r.condition(c.left)
+		if err != nil || c.op == "and" && left == no || c.op == "or" && left == yes {
 			return left, err
 		}
-		right, err := e.condition(c.right)
-		return min(left, right), err
-	case "or":
-		left, err := e.condition(c.left)
-		if err != nil || left == yes {
-			return left, err
+		right, err := r.condition(c.right)
+		if c.op == "and" {
+			return min(left, right), err
 		}
-		right, err := e.condition(c.right)
 		return max(left, right), err
 	}
-	left, why, err := e.value(c.left)
+	left, problem, err := r.side(c.left)
 	if err != nil {
 		return no, err
 	}
-	right, whyRight, err := e.value(c.right)
+	right, rightProblem, err := r.side(c.right)
 	if err != nil {
 		return no, err
 	}
 	out := unclear
-	if why = cmp.Or(why, whyRight); why == "" {
-		out, why = compare(c.op, left, right)
+	if problem = cmp.Or(problem, rightProblem); problem == "" {
+		out, problem = compare(c.op, left, right)
 	}
-	if why != "" && e.run.doubt == "" {
-		e.run.doubt = fmt.Sprintf("%q: %s", c.text, why)
+	if problem != "" && r.doubt == "" {
+		r.doubt = fmt.Sprintf("%q: %s", c.text, problem)
 	}
 	return out, nil
 }
 
-// value evaluates one side of a comparison. why is "" unless the side has no value to compare.
-func (e *evaluation) value(c *condition) (value any, why string, err *pongo2.Error) {
+// side evaluates one side of a comparison. problem is "" unless the side has no value to compare.
+func (r *run) side(c *condition) (value any, problem string, err error) {
 	if c.op != "" {
-		t, err := e.condition(c)
+		t, err := r.condition(c)
 		if t == unclear {
 			return nil, "one side of it is unclear", err
 		}
 		return t == yes, "", err
 	}
-	for _, p := range c.paths {
-		found, missing := valueAt(e.ctx, p)
-		if missing != "" || found == nil {
+	for _, p := range c.operand.required {
+		found, problem, _ := r.valueAt(p)
+		if problem != "" || found == nil {
 			return nil, fmt.Sprintf("%s is missing", p), nil
 		}
-		if kind := kindOf(found); c.calculates && (kind == "text" || kind == "true or false") {
+		if kind := kindOf(found); c.operand.calculates && (kind == "text" || kind == "true or false") {
 			return nil, fmt.Sprintf("%s is %s and no number", p, kind), nil
 		}
 	}
-	v, err := e.operands[c.operand].Evaluate(e.ctx)
-	if err != nil {
+	values, err := r.evaluate(c.operand, false)
+	switch {
+	case err != nil:
 		return nil, "", err
-	}
-	if value = plain(v); value == nil {
+	case values[0] == nil:
 		return nil, "a value is missing", nil
 	}
-	return value, "", nil
+	return values[0], "", nil
 }
+
+func isTrue(value any) bool { return pongo2.AsValue(value).IsTrue() }
 
 // kindOf names the type of a value.
 func kindOf(value any) string {
@@ -281,36 +288,21 @@ func compare(op string, left, right any) (out truth, why string) {
 		return unclear, fmt.Sprintf("%s cannot be in %s", a, b)
 	}
 	order := 0
-	switch {
+	switch equality := op == "==" || op == "!=" || op == "<>"; {
 	case a != b:
 		return unclear, fmt.Sprintf("%s cannot be compared with %s", a, b)
 	case a == "a list" || a == "an object":
 		return unclear, "lists and objects cannot be compared"
-	case a == "true or false":
-		if op != "==" && op != "!=" && op != "<>" {
-			return unclear, "true and false have no order"
-		}
-		if left != right {
-			order = 1
-		}
+	case a == "true or false" && !equality:
+		return unclear, "true and false have no order"
+	case a == "true or false" && left != right:
+		order = 1
 	case a == "text":
 		order = strings.Compare(left.(string), right.(string))
-	default:
+	case a == "a number":
 		order = compareNumbers(left, right)
 	}
-	switch op {
-	case "==":
-		return truthOf(order == 0), ""
-	case "<":
-		return truthOf(order < 0), ""
-	case "<=":
-		return truthOf(order <= 0), ""
-	case ">":
-		return truthOf(order > 0), ""
-	case ">=":
-		return truthOf(order >= 0), ""
-	}
-	return truthOf(order != 0), ""
+	return truthOf(comparisons[op](order)), ""
 }
 
 func compareNumbers(a, b any) int {

@@ -3,7 +3,6 @@ package prompt
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/flosch/pongo2/v6"
@@ -77,21 +76,10 @@ func joined(filter string, values []any, separator string) (*pongo2.Value, *pong
 // maxDecimals is more than a float64 has.
 const maxDecimals = 30
 
-// filterFloatformat rounds to a number of decimals; without one, or with a negative one, whole numbers have none.
+// filterFloatformat is pongo2's with a bound.
 func filterFloatformat(in, param *pongo2.Value) (*pongo2.Value, *pongo2.Error) {
-	decimals := -1
-	if !param.IsNil() {
-		decimals = param.Integer()
-	}
-	if decimals > maxDecimals || decimals < -maxDecimals {
+	if decimals := param.Integer(); decimals > maxDecimals || decimals < -maxDecimals {
 		return nil, filterError("floatformat", fmt.Errorf("more than %d decimals", maxDecimals))
 	}
-	value := in.Float()
-	if decimals <= 0 {
-		if value == float64(int64(value)) {
-			return pongo2.AsValue(strconv.FormatInt(int64(value), 10)), nil
-		}
-		decimals = -decimals
-	}
-	return pongo2.AsValue(strconv.FormatFloat(value, 'f', decimals, 64)), nil
+	return pongo2.ApplyFilter("floatformat", in, param)
 }

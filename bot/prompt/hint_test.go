@@ -29,7 +29,7 @@ func TestMistakesAreExplained(t *testing.T) {
 			t.Errorf("%s:\ngot  %s\nwant %s", text, got, want)
 		}
 	}
-	for _, text := range []string{`{{ a[0].b }}`, `{{ a.0.b }}`, `{{ a[b] }}`, `{{ a|default:"b" }}`, `{% if (a) %}{% endif %}`, `{% for s in a %}{{ forloop.counter }}{{ forloop.parentloop.counter }}{% endfor %}`} {
+	for _, text := range []string{`{{ a[0].b }}`, `{{ a.0.b }}`, `{{ a["b"] }}`, `{{ a|default:"b" }}`, `{% if (a) %}{% endif %}`, `{% for s in a %}{{ forloop.counter }}{{ forloop.parentloop.counter }}{% endfor %}`} {
 		if _, err := prompt.Parse("t", text); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}

@@ -52,9 +52,8 @@ func TestATemplateRendersWhatItsAuthorMeans(t *testing.T) {
 		{"variable", "Hello {{ name }}!", "Hello Ada!"},
 		{"path", "{{ input.question }}", "Why is the sky blue?"},
 		{"index", "{{ input.tags.0 }} {{ result.list.1.t }}", "b y"},
-		{"subscript", `{{ input["question"] }} {{ result.list[1-1]|json }}`, `Why is the sky blue? {"n":2.50,"t":"x"}`},
+		{"subscript", `{{ input["question"] }} {{ result.list[0]|json }}`, `Why is the sky blue? {"n":2.50,"t":"x"}`},
 		{"subscripts in a row", `{{ result["list"][1].t }}{{ result.list[0]["n"] }}`, "y2.50"},
-		{"computed subscript", `{% set k = "title" %}{{ result[k] }}`, "Sky"},
 		{"integer", "{{ input.count }} {{ result.n }} {{ 42 }} {{ -3 }}", "3 7 42 -3"},
 		{"floats are not 1.500000", "{{ input.ratio }} {{ result.f }} {{ 1.5 }} {{ 3 * 0.5 }}", "2.5 0.5 1.5 1.5"},
 		{"numbers as they were written", "{{ result.price }} {{ result.big }} {{ result.huge }}", "1.10 12345678901234567890 1e400"},
@@ -188,7 +187,7 @@ func TestVariablesListsWhatMustBeSupplied(t *testing.T) {
 		{"with as", "{% with b as a %}{{ a }}{% endwith %}", []string{"b"}},
 		{"set", "{{ a }}{% set a = b %}{{ a.c }}", []string{"a", "b"}},
 		{"cycle", "{% cycle a 'x' as c silent %}{{ c }}", []string{"a"}},
-		{"computed", "{{ a.b[c.d] }}{{ f['g'] }}{{ i['j k'] }}", []string{"a.b", "c.d", "f.g", "i"}},
+		{"subscripts", "{{ a[0].b }}{{ f['g'] }}", []string{"a.0.b", "f.g"}},
 		{"filters are no names", "{{ a|upper|add:b|json }}", []string{"a", "b"}},
 		{"comments", "{# {{ a }} #}{% comment %}{{ b }}{% endcomment %}{% verbatim %}{{ c }}{% endverbatim %}", nil},
 	} {
@@ -406,7 +405,7 @@ func TestNamesThatNoTemplateCanReadAreLeftAlone(t *testing.T) {
 func FuzzTemplate(f *testing.F) {
 	for _, text := range []string{
 		"{{ a.b|json }} {% for x in a.c sorted %}{{ x|add:1 }}{% empty %}-{% endfor %}", "{% if a %}{{ 1/0 }}{% elif b %}{% else %}{% endif %}",
-		"{%- with x=a.b y=2 -%} {{ x[y] }} {%- endwith -%}", "{# a #}{% comment %}{% endcomment %}{% verbatim %}{{{% endverbatim %}",
+		"{%- with x=a.b y=2 -%} {{ x|add:y }} {%- endwith -%}", "{# a #}{% comment %}{% endcomment %}{% verbatim %}{{{% endverbatim %}",
 		`{% set q = "a\"b" %}{{ q|slice:"1:" }}`, "{% cycle 1 2 as z silent %}{{ z }}", "{% comment %}{% endcomment x %}", "a\x01b", "{{ a.c.0.d }}", "{{[]}}", `{{ a["c"][0]["d"] }}`,
 		"{% now \"2006\" %}{% firstof a b %}",
 	} {
@@ -451,7 +450,7 @@ func TestEveryFilterThatIsListedCanBeUsed(t *testing.T) {
 }
 
 // SE-04: what is supplied is bounded, too.
-func TestSuppliedValuesAreBounded(t *testing.T) {
+func TestTheDepthOfSuppliedValuesIsBounded(t *testing.T) {
 	tpl, err := Parse("test", "{{ x|length }}")
 	if err != nil {
 		t.Fatal(err)
@@ -466,9 +465,6 @@ func TestSuppliedValuesAreBounded(t *testing.T) {
 	}{
 		{"deep", deep},
 		{"deep JSON", json.RawMessage(strings.Repeat("[", 2*maxNesting) + strings.Repeat("]", 2*maxNesting))},
-		{"much text", strings.Repeat("x", maxData+1)},
-		{"much JSON", json.RawMessage(`"` + strings.Repeat("x", maxData) + `"`)},
-		{"many values", make([]string, maxData/16)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got, err := tpl.Render(map[string]any{"x": c.value}); err == nil {
@@ -524,7 +520,7 @@ func TestABudgetBoundsRenderingsTogether(t *testing.T) {
 	budget := NewBudget(time.Millisecond)
 	const want = "the templates of this run took longer than 1ms together"
 	for range 3 {
-		if _, err := long.RenderWithin(budget, vars); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := long.RenderLenient(budget, vars); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -533,5 +529,24 @@ func TestABudgetBoundsRenderingsTogether(t *testing.T) {
 	}
 	if _, err := condition.Render(vars); err != nil {
 		t.Errorf("without a budget: %v", err)
+	}
+}
+
+func TestLenientRenderingLeavesOutWhatIsMissing(t *testing.T) {
+	for text, want := range map[string]string{
+		"{{ nobody }}{{ input.tone.warm }}{% for s in result.list %}{{ s.x }}{% endfor %}{{ input.tags.7 }}.": ".",
+		"{{ name.x }}": `test:1:4: unknown variable "name.x": "name" is not a list or object`,
+	} {
+		tpl, err := Parse("test", text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := tpl.RenderLenient(nil, data)
+		if err != nil {
+			got = err.Error()
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", text, diff)
+		}
 	}
 }

@@ -13,10 +13,8 @@ import (
 	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
-const (
-	maxNesting = 512 // of supplied values
-	valueSize  = 16  // about what a value takes beside its text
-)
+// maxNesting bounds supplied values.
+const maxNesting = 512
 
 // decimal is a number whose text is not the shortest form: 1.10, or one with more digits than a float64 has. pongo2 calculates with
 // any pointer to a float64, and such a type has no room for the text; so the text is stored here for the time of a run.
@@ -34,10 +32,7 @@ func (d *decimal) String() string {
 func (d *decimal) MarshalJSON() ([]byte, error) { return []byte(d.String()), nil }
 
 // converter makes the values that templates may see of those that were supplied.
-type converter struct {
-	decimals []*decimal
-	size     int
-}
+type converter struct{ decimals []*decimal }
 
 func (c *converter) close() {
 	for _, d := range c.decimals {
@@ -45,33 +40,28 @@ func (c *converter) close() {
 	}
 }
 
-// add adds to the size of what is supplied.
-func (c *converter) add(bytes int) error {
-	if c.size += bytes; c.size > maxData {
-		return fmt.Errorf("is larger than %d MiB", maxData>>20)
-	}
-	return nil
-}
-
 func (c *converter) convert(value any, depth int) (any, error) {
 	if depth > maxNesting {
 		return nil, fmt.Errorf("is nested deeper than %d", maxNesting)
-	}
-	if err := c.add(valueSize); err != nil {
-		return nil, err
 	}
 	switch v := value.(type) {
 	case nil:
 		return nil, nil
 	case json.RawMessage:
-		return c.decode(v, depth)
+		d := json.NewDecoder(bytes.NewReader(v))
+		d.UseNumber()
+		var decoded any
+		if err := d.Decode(&decoded); err != nil {
+			return nil, errors.New("is not JSON")
+		}
+		return c.convert(decoded, depth)
 	case json.Number:
 		return c.number(string(v)), nil
 	}
 	v := reflect.ValueOf(value)
 	switch kind := v.Kind(); {
 	case kind == reflect.String:
-		return v.String(), c.add(v.Len())
+		return v.String(), nil
 	case kind == reflect.Bool:
 		return v.Bool(), nil
 	case v.CanInt():
@@ -84,9 +74,6 @@ func (c *converter) convert(value any, depth int) (any, error) {
 		out := make(map[string]any, v.Len())
 		for members := v.MapRange(); members.Next(); {
 			member, err := c.convert(members.Value().Interface(), depth+1)
-			if err == nil {
-				err = c.add(members.Key().Len())
-			}
 			if err != nil {
 				return nil, err
 			}
@@ -94,33 +81,17 @@ func (c *converter) convert(value any, depth int) (any, error) {
 		}
 		return out, nil
 	case (kind == reflect.Slice || kind == reflect.Array) && v.Type().Elem().Kind() != reflect.Uint8: // bytes are no list of numbers
-		if elements := valueSize * v.Len(); c.size+elements > maxData {
-			return nil, c.add(elements)
-		}
-		out := make([]any, 0, v.Len())
-		for i := range v.Len() {
+		out := make([]any, v.Len())
+		for i := range out {
 			element, err := c.convert(v.Index(i).Interface(), depth+1)
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, element)
+			out[i] = element
 		}
 		return out, nil
 	}
 	return nil, fmt.Errorf("a template cannot use a value of type %T", value)
-}
-
-func (c *converter) decode(raw json.RawMessage, depth int) (any, error) {
-	if c.size+len(raw) > maxData {
-		return nil, c.add(len(raw))
-	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	var value any
-	if err := d.Decode(&value); err != nil {
-		return nil, errors.New("is not JSON")
-	}
-	return c.convert(value, depth)
 }
 
 // number gives a number the type that pongo2 needs to calculate with it and that prints as it was written.

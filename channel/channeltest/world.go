@@ -81,7 +81,7 @@ func NewQueue(t testing.TB, k *kernel.Kernel) *kernel.Queue {
 	t.Helper()
 	k.Store = Store(t)
 	q := kernel.NewQueue(k, kernel.QueueOptions{Replica: "test"})
-	t.Cleanup(func() { q.Close(context.Background()) })
+	t.Cleanup(func() { q.Close() })
 	return q
 }
 

@@ -15,6 +15,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -55,8 +56,8 @@ type Options struct {
 	// Reason returns what the person may read of the error of a turn; nil or "" is nothing.
 	Reason func(error) string
 
-	Interrupts <-chan struct{} // a Ctrl-C that did not come as a key; nil
-	Grace      time.Duration   // how long turns may go on when Serve ends; 0 is 20 s
+	Interrupts <-chan os.Signal // a Ctrl-C that did not come as a key; nil
+	Grace      time.Duration    // how long turns may go on when Serve ends; 0 is 20 s
 }
 
 // Chat is the channel. Make one with [New].
@@ -66,6 +67,8 @@ type Chat struct {
 	view    view
 	showing atomic.Bool   // view shows the notes of others
 	changed chan struct{} // has a value when a turn has asked something or ended
+
+	interrupted bool // by one of Interrupts; only talk sets it
 
 	turns     context.Context // of all turns
 	stopTurns context.CancelCauseFunc
@@ -94,10 +97,16 @@ type lastTurn struct {
 
 // view shows the conversation: a [screen], or [pages] without a terminal.
 type view interface {
-	write(owner any, text string, as style) // continues the text of the owner
-	note(text string, as style)             // writes rows
-	working(on bool)                        // shows or removes the sign that an answer is awaited
-	failure() error                         // of the first text that could not be written
+	write(b *block, text string) // shows a text in place of what is shown of the block
+	note(text string, as style)  // writes rows
+	working(on bool)             // shows or removes the sign that an answer is awaited
+	failure() error              // of the first text that could not be written
+}
+
+// block is a text that grows. Its view guards the fields.
+type block struct {
+	text  string // as it is shown
+	start int    // where the part begins that the view can replace: what is before is above other rows
 }
 
 // New returns the channel.
@@ -134,6 +143,9 @@ func (c *Chat) Unanswered() bool {
 	return c.failed
 }
 
+// Interrupted reports whether one of [Options.Interrupts] came. Call it after Serve.
+func (c *Chat) Interrupted() bool { return c.interrupted }
+
 // Note shows a text of others, such as a log. It returns false if no conversation is shown at the moment.
 func (c *Chat) Note(text string) bool {
 	showing := c.showing.Load()
@@ -167,6 +179,7 @@ func (c *Chat) talk(ctx context.Context, read func() (string, error)) error {
 			return nil
 		case <-c.changed:
 		case <-c.o.Interrupts:
+			c.interrupted = true
 			if !c.interrupt() {
 				if c.o.Terminal == nil {
 					return nil

@@ -50,6 +50,47 @@ func TestCH_160TheAnswerStreamsAsItIsWritten(t *testing.T) {
 	r.reads("")
 }
 
+// A model may take back what it has written of its answer: that was thinking.
+func TestATextThatIsTakenBackIsRemoved(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		before, after string
+		meanwhile     string // a note of others
+		want          string
+	}{
+		{"all of it", "Hmm, the sky\n\nis perhaps", "It is blue.", "", "> hello\nIt is blue.\n>"},
+		{"its end", "A first part.\n\nHmm, and", "A first part.\n\nA second part.", "", "> hello\nA first part.\n\nA second part.\n>"},
+		{"the end of a row", "The sky is", "The sea is", "", "> hello\nThe sea is\n>"},
+		{"below it, there is a note", "Hmm", "It is blue.", "a note", "Hmm\na note\n(The model has taken the text above back.)\nIt is blue.\n>"},
+		{
+			"a part is above the screen", strings.Repeat("Hmm\n", 30), "It is blue.", "",
+			"Hmm\n(The model has taken the text above back.)\nIt is blue.\n>",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			next := make(chan struct{})
+			a := &scripted{answer: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+				t.Sink.Preview(channel.Payload{Text: test.before})
+				<-next
+				t.Sink.Preview(channel.Payload{Text: test.after})
+				<-next
+				return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: test.after})
+			}}
+			r := newRig(t, kernelOf(t, a), cli.Options{})
+			r.types("hello\r")
+			r.sees(strings.TrimSpace(test.before) + "\n>")
+			if test.meanwhile != "" {
+				r.chat.Note(test.meanwhile)
+			}
+			next <- struct{}{}
+			r.sees(test.want)
+			next <- struct{}{}
+			r.types("x")
+			r.sees(test.want + " x")
+		})
+	}
+}
+
 func TestCH_160CtrlCCancelsTheTurnAndNeverTheProgram(t *testing.T) {
 	causes := make(chan error, 1)
 	a := &scripted{answer: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
@@ -63,13 +104,13 @@ func TestCH_160CtrlCCancelsTheTurnAndNeverTheProgram(t *testing.T) {
 	}}
 	for _, test := range []struct {
 		name   string
-		cancel func(*rig, chan struct{})
+		cancel func(*rig, chan os.Signal)
 	}{
-		{"the key", func(r *rig, _ chan struct{}) { r.types("\x03") }},
-		{"the signal", func(_ *rig, c chan struct{}) { c <- struct{}{} }},
+		{"the key", func(r *rig, _ chan os.Signal) { r.types("\x03") }},
+		{"the signal", func(_ *rig, c chan os.Signal) { c <- os.Interrupt }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			interrupts := make(chan struct{})
+			interrupts := make(chan os.Signal)
 			r := newRig(t, kernelOf(t, a), cli.Options{Interrupts: interrupts})
 			r.types("long\r")
 			r.sees("It begins")

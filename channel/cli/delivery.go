@@ -13,8 +13,8 @@ import (
 
 // delivery shows the answer to one line.
 type delivery struct {
-	chat    *Chat
-	written string // text of the block that is not finished
+	chat  *Chat
+	block *block // the one that is not finished
 }
 
 const (
@@ -32,9 +32,10 @@ func (d *delivery) rest(context.Context) error {
 	return nil
 }
 
-// preview writes what is new of a text behind what was written of it.
+// preview shows the text of the block that is not finished.
 func (d *delivery) preview(_ context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
-	d.write(strings.TrimRight(b.Text, "\r")) // a newline may follow
+	d.chat.view.working(false)
+	d.chat.view.write(d.block, Visible(strings.TrimRight(b.Text, "\r"))) // a newline may follow
 	return channel.Receipt{MessageIDs: []string{b.Key}}, nil
 }
 
@@ -49,38 +50,16 @@ func (d *delivery) deliver(_ context.Context, b channel.Block) (channel.Receipt,
 	case b.Kind == channel.ReplyTool:
 		view.note("· "+oneLine(b.Text, 1000), dim)
 	default:
-		d.write(b.Text)
-		d.endBlock()
+		view.working(false)
+		if b.Text != "" {
+			view.write(d.block, strings.TrimSuffix(Visible(b.Text), "\n")+"\n")
+		}
+		d.block = new(block)
 		for _, m := range b.Media {
 			view.note(strings.TrimSpace(string(m.Kind)+" "+oneLine(m.URL, 1000)), dim)
 		}
 	}
 	return channel.Receipt{MessageIDs: []string{b.Key}}, nil
-}
-
-// write writes what is new of the text of a block. A text that does not continue what was written is written below that.
-func (d *delivery) write(text string) {
-	rest, continues := strings.CutPrefix(text, d.written)
-	switch {
-	case !continues && strings.TrimSpace(text) == strings.TrimSpace(d.written):
-		return
-	case !continues:
-		d.endBlock()
-		rest = text
-	}
-	if rest != "" {
-		d.chat.view.working(false)
-		d.chat.view.write(d, Visible(rest), plain)
-		d.written = text
-	}
-}
-
-// endBlock ends the row of the block.
-func (d *delivery) endBlock() {
-	if d.written != "" && !strings.HasSuffix(d.written, "\n") {
-		d.chat.view.write(d, "\n", plain)
-	}
-	d.written = ""
 }
 
 // ask shows a question, which the next line can answer.

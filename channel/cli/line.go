@@ -116,38 +116,32 @@ func following(line string, pos int) int {
 	return pos
 }
 
-// complete returns what completes the name of a command at the end of a text. If several names begin like that and agree in nothing more, it returns them.
+// complete returns what completes the name of a command at the end of a text; names are sorted. If several names begin like that and agree in
+// nothing more, it returns them.
 func complete(text string, names []string) (rest string, several []string) {
 	word, isCommand := cutComma(text)
-	if !isCommand {
+	word = strings.TrimPrefix(word, "help ")
+	if !isCommand || strings.ContainsAny(word, " \n\t") {
 		return "", nil
 	}
-	topic, isTopic := strings.CutPrefix(word, "help ")
-	if isTopic {
-		word = strings.TrimLeft(topic, " ")
-	}
-	if strings.ContainsAny(word, " \n\t") {
-		return "", nil
-	}
+	var rests []string
 	for _, name := range names {
-		if strings.HasPrefix(name, strings.ToLower(word)) {
-			several = append(several, name)
+		if rest, ok := strings.CutPrefix(name, strings.ToLower(word)); ok {
+			several, rests = append(several, name), append(rests, rest)
 		}
 	}
-	if len(several) == 0 {
+	switch len(several) {
+	case 0:
 		return "", nil
+	case 1:
+		return rests[0] + " ", nil
 	}
-	common := several[0]
-	for _, name := range several[1:] {
-		for !strings.HasPrefix(name, common) {
-			common = common[:len(common)-1]
-		}
+	common := rests[0]
+	for !strings.HasPrefix(rests[len(rests)-1], common) {
+		common = common[:len(common)-1]
 	}
-	if len(several) == 1 && !isTopic {
-		common += " "
-	}
-	if len(common) > len(word) || len(several) == 1 {
-		return common[len(word):], nil
+	if common != "" {
+		return common, nil
 	}
 	return "", several
 }

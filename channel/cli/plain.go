@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"io"
 	"strings"
 	"sync"
@@ -12,38 +13,22 @@ import (
 type pages struct {
 	mu       sync.Mutex
 	out, err io.Writer
-	open     bool // the last row of out has not ended
 	failed   error
 }
 
-func (p *pages) write(_ any, text string, _ style) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.writeLocked(text)
-}
-
-func (p *pages) writeLocked(text string) {
-	if text == "" {
-		return
-	}
-	p.open = !strings.HasSuffix(text, "\n")
-	if _, err := io.WriteString(p.out, text); err != nil && p.failed == nil {
-		p.failed = err
-	}
-}
+// write writes a block, which has its whole text.
+func (p *pages) write(_ *block, text string) { p.note(text, plain) }
 
 func (p *pages) note(text string, as style) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	text = strings.TrimSuffix(text, "\n") + "\n"
-	switch {
-	case as != plain:
+	if as != plain {
 		_, _ = io.WriteString(p.err, text)
 		return
-	case p.open:
-		text = "\n" + text
 	}
-	p.writeLocked(text)
+	_, err := io.WriteString(p.out, text)
+	p.failed = cmp.Or(p.failed, err)
 }
 
 func (*pages) working(bool) {}

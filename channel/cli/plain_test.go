@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -29,7 +30,7 @@ func talk(t *testing.T, a *scripted, in io.Reader, o cli.Options) (c *cli.Chat, 
 
 func TestCH_162WithoutATerminalLinesGoInAndPlainTextComesOut(t *testing.T) {
 	a := &scripted{answer: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
-		t.Sink.Preview(channel.Payload{Text: "echo"})
+		t.Sink.Preview(channel.Payload{Text: "a text that is taken back"})
 		if err := t.Sink.Emit(ctx, channel.ReplyTool, channel.Payload{Text: "clock {}"}); err != nil {
 			return channel.DispatchResult{}, err
 		}
@@ -133,7 +134,7 @@ func (gone) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 func TestWithoutATerminalAnInterruptEndsTheTurnAndThenAll(t *testing.T) {
 	in, feed := io.Pipe()
 	defer feed.Close()
-	interrupts, began := make(chan struct{}), make(chan struct{})
+	interrupts, began := make(chan os.Signal), make(chan struct{})
 	a := &scripted{answer: func(ctx context.Context, _ *channel.Turn) (channel.DispatchResult, error) {
 		close(began)
 		<-ctx.Done()
@@ -152,10 +153,10 @@ func TestWithoutATerminalAnInterruptEndsTheTurnAndThenAll(t *testing.T) {
 				t.Fatal(err)
 			}
 			done = true
-		case interrupts <- struct{}{}:
+		case interrupts <- os.Interrupt:
 		}
 	}
-	if !c.Unanswered() {
+	if !c.Unanswered() || !c.Interrupted() {
 		t.Error("a line that was canceled counts as answered")
 	}
 }

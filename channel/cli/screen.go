@@ -39,15 +39,13 @@ type screen struct {
 	frame    int // of the spinner
 	spinning bool
 
-	// Guarded by the lock of line, which calls Write.
-	openRow string // the row above the line, if its text is not ended
-	owner   any    // who wrote it
+	bottom *block // whose rows are the last ones above the line; guarded by the lock of line, which calls Write
 }
 
 // shown is a text that is to be written above the line.
 type shown struct {
-	owner any
-	text  string
+	block *block
+	text  string // of the block
 	as    style
 }
 
@@ -63,21 +61,24 @@ func newScreen(tty *Terminal, keys io.Reader, out io.Writer, colors bool) *scree
 // nextText stands for the text in screen.next: so the text is laid out while no key can change the line.
 var nextText = []byte{0}
 
-// write writes a text that is visible as it is above the line. The text of another owner begins in a new row.
-func (s *screen) write(owner any, text string, as style) {
+// write shows a text that is visible as it is above the line.
+func (s *screen) write(b *block, text string) { s.show(shown{b, text, plain}) }
+
+func (s *screen) show(next shown) {
+	next.text = strings.ReplaceAll(next.text, "\t", "    ")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.writeLocked(shown{owner, text, as})
+	s.showLocked(next)
 }
 
-func (s *screen) writeLocked(next shown) {
+func (s *screen) showLocked(next shown) {
 	s.resize()
 	s.next = next
 	_, _ = s.line.Write(nextText) // the reader of the terminal notices that it is gone
 }
 
 func (s *screen) note(text string, as style) {
-	s.write(nil, strings.TrimSuffix(text, "\n")+"\n", as)
+	s.show(shown{new(block), strings.TrimSuffix(text, "\n") + "\n", as})
 }
 
 // failure returns nil: the reader of the terminal notices that it is gone.
@@ -97,7 +98,7 @@ func (s *screen) working(on bool) {
 	} else {
 		s.line.SetPrompt(prompt)
 	}
-	s.writeLocked(shown{})
+	s.showLocked(shown{})
 }
 
 // resize makes the size of the terminal known to the line. It is called before each text and each key.
@@ -112,7 +113,7 @@ func (s *screen) Write(p []byte) (int, error) {
 		text = s.layout(s.next)
 	} else {
 		if bytes.IndexByte(p, '\n') >= 0 {
-			s.openRow = "" // the line was sent, and stands below that row now
+			s.bottom = nil // the line was sent, and is below the block now
 		}
 		text = display(string(p))
 	}
@@ -120,43 +121,67 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// layout returns what writes a text above the line, which is cleared at the moment. A row that is not ended is written again, with what follows it.
+// takenBack is before a text in place of one that can no longer be removed.
+const takenBack = "(The model has taken the text above back.)\n"
+
+// layout returns what shows a text above the line, which is cleared at the moment. It writes the rows again from the first one that changes. If
+// these are above other rows or above the screen, the text goes on below.
 func (s *screen) layout(n shown) string {
-	if n.text == "" {
+	b := n.block
+	if b == nil || b.text == n.text {
 		return clearBelow
 	}
-	if n.owner != s.owner {
-		s.openRow = ""
-	}
-	s.owner = n.owner
 	width, height := s.tty.size()
-	var b strings.Builder
-	if s.openRow != "" {
-		fmt.Fprintf(&b, "\x1b[%dA", rowsOf(s.openRow, width))
+	same, from := commonRows(b.text, n.text, b.start), len(b.text)
+	continues := strings.HasPrefix(n.text, b.text)
+	text, up := n.text[min(from, len(n.text)):], 0
+	if same >= b.start && s.bottom == b {
+		if rows := rowsOf(b.text[same:], width); rows < height-1 {
+			text, up, from, continues = n.text[same:], rows, b.start, true
+		}
 	}
-	b.WriteString(clearBelow)
-	text := cells.Wrap(s.openRow+strings.ReplaceAll(n.text, "\t", "    "), width)
-	s.openRow = text[strings.LastIndexByte(text, '\n')+1:]
-	if s.openRow != "" {
+	if !continues {
+		text, from = takenBack+n.text, 0
+	}
+	b.text, b.start, s.bottom = n.text, from, b
+	var out strings.Builder
+	if up > 0 {
+		fmt.Fprintf(&out, "\x1b[%dA", up)
+	}
+	out.WriteString(clearBelow)
+	text = cells.Wrap(text, width)
+	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
-	}
-	if rowsOf(s.openRow, width) > height-2 { // its beginning will not be on the screen
-		s.openRow = ""
 	}
 	if n.as != plain && s.colors {
 		text = "\x1b[" + string(n.as) + "m" + text + "\x1b[0m"
 	}
-	b.WriteString(strings.ReplaceAll(text, "\n", "\r\n"))
-	return b.String()
+	out.WriteString(strings.ReplaceAll(text, "\n", "\r\n"))
+	return out.String()
+}
+
+// commonRows returns where the first row of before, behind start, begins that differs in after.
+func commonRows(before, after string, start int) int {
+	same := 0
+	for same < len(before) && same < len(after) && before[same] == after[same] {
+		same++
+	}
+	if same < start {
+		return 0
+	}
+	return max(start, strings.LastIndexByte(before[:same], '\n')+1)
 }
 
 const clearBelow = "\x1b[J"
 
-// rowsOf returns how many rows of a terminal a line takes.
-func rowsOf(line string, width int) int {
-	n := 0
-	for _, r := range line {
-		n += cells.Of(r)
+// rowsOf returns how many rows of a terminal a text takes.
+func rowsOf(text string, width int) (rows int) {
+	for line := range strings.Lines(cells.Wrap(text, width)) {
+		n := 0
+		for _, r := range strings.TrimSuffix(line, "\n") {
+			n += cells.Of(r)
+		}
+		rows += max(1, (n+width-1)/width)
 	}
-	return max(1, (n+width-1)/width)
+	return rows
 }

@@ -27,11 +27,10 @@ func (c *Chat) newTurn(text string) *kernel.Turn {
 		f.Access = p.Access(sender.Identity(), channel.MentionFacts{})
 		f.Supplemental.GroupSystemPrompt = p.SystemPrompt
 	}
-	d := &delivery{chat: c}
-	return &kernel.Turn{
-		Facts: f, Record: kernel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true},
-		Delivery: &kernel.Delivery{
-			Deliver: d.deliver, Preview: d.preview, Working: d.working, Rest: d.rest, PreviewEvery: previewEvery, WorkingEvery: workingEvery,
-		},
+	d := &delivery{chat: c, block: new(block)}
+	out := &kernel.Delivery{Deliver: d.deliver, Working: d.working, Rest: d.rest, PreviewEvery: previewEvery, WorkingEvery: workingEvery}
+	if c.o.Terminal != nil { // elsewhere, a text that the model takes back cannot be removed
+		out.Preview = d.preview
 	}
+	return &kernel.Turn{Facts: f, Record: kernel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}, Delivery: out}
 }

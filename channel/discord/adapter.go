@@ -11,51 +11,40 @@ import (
 
 // adapter reads an event for the kernel, or the texts of one sender that are one event.
 type adapter struct {
+	*platform.Event
 	c        *Channel
-	k        *kernel.Kernel
-	meta     kernel.Meta
 	events   []*event
 	last     *event // that is answered
 	answered bool   // the interaction that it is
 }
 
-func (a *adapter) ingest(_ context.Context, raws [][]byte) (*channel.Input, error) {
-	var list []*channel.Input
-	for _, raw := range raws {
+// run runs the turn of an event.
+func (c *Channel) run(ctx context.Context, ev *platform.Event) (channel.Result, error) {
+	a := &adapter{c: c, Event: ev}
+	for _, raw := range a.Meta.Event.Raws() {
 		e := new(event)
 		if json.Unmarshal(raw, e) != nil || e.decode() != nil { // written by another version of this server
 			continue
 		}
 		a.last, a.events = e, append(a.events, e)
-		list = append(list, a.c.input(e))
+		one := platform.Message{Input: c.input(e), Kind: e.kind(), Files: files(content(&e.message))}
+		if one.Kind == channel.EventCommand && !a.Kernel.HasCommand(a.Meta.Channel, a.Meta.Account, one.Input.TextForCommands) {
+			one.Input.TextForCommands = "" // the agent reads what is no command of this server any more
+		}
+		if p, ok := press(e); ok {
+			one.Press = &p
+		}
+		a.Messages = append(a.Messages, one)
 	}
-	in := channel.MergeInputs(list)
-	if in != nil && a.last.kind() == channel.EventCommand && !a.k.HasCommand(a.meta.Channel, a.meta.Account, in.TextForCommands) {
-		in.TextForCommands = "" // the agent reads what is no command of this server any more
+	if e := a.last; e != nil {
+		a.Sender, a.Place, a.Reply = c.sender(&e.message), e.conversation(), e.replyPlan()
+		if e.interaction != nil {
+			a.Acknowledge = func(ctx context.Context) { c.acknowledge(ctx, e.interaction) }
+		}
 	}
-	return in, nil
-}
-
-func (a *adapter) classify(ctx context.Context, in *channel.Input) (channel.EventClass, error) {
-	if a.last.interaction != nil {
-		a.c.acknowledge(ctx, a.last.interaction)
-	}
-	_, isPress := press(a.last)
-	return platform.Classify(in, a.last.kind(), isPress), nil
-}
-
-func (a *adapter) preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (pf channel.Preflight, err error) {
-	if in.HasMedia {
-		pf.History.LoadMedia = platform.ImageLoader(a.files(), a.c.media.Load)
-	}
-	return pf, nil
-}
-
-func (a *adapter) files() (all []platform.Attachment) {
-	for _, e := range a.events {
-		all = append(all, files(content(&e.message))...)
-	}
-	return all
+	a.Complete, a.ShowPress, a.Finalize = a.complete, a.showPressed, a.finalize
+	a.Delivery = func(*channel.Facts) *kernel.Delivery { return a.delivery() }
+	return a.Run(ctx)
 }
 
 // conversation is where the event came from. A thread is a conversation in that of its channel.
@@ -70,37 +59,27 @@ func (e *event) conversation() channel.ConversationFacts {
 	return f
 }
 
-func (a *adapter) resolve(ctx context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (*kernel.Turn, error) {
-	c, e, m := a.c, a.last, &a.last.message
-	at := e.conversation()
-	f, policy, who := platform.NewFacts(ctx, a.k, a.meta, c.s.Agent, in, c.sender(m), at)
-	if at.ParentID != "" {
-		f.Route.ParentSessionKey = channel.SessionKey(channel.KeyParts{Channel: f.Channel, Account: f.Account, Conversation: at.ParentID})
+// complete adds what the message replies to, and where it was forwarded from.
+func (a *adapter) complete(_ context.Context, f *channel.Facts, policy channel.Policy, _ channel.Identity) (m channel.MentionFacts, quoted []platform.Attachment) {
+	c, e, names := a.c, a.last, channel.NewNames(policy.Patterns)
+	if parent := f.Conversation.ParentID; parent != "" {
+		f.Route.ParentSessionKey = channel.SessionKey(channel.KeyParts{Channel: f.Channel, Account: f.Account, Conversation: parent})
 	}
-	f.Reply = e.replyPlan()
-	var mentions []channel.MentionFacts
 	for _, part := range a.events {
-		mentions = append(mentions, c.mentions(part, channel.NewNames(policy.Patterns)))
+		m = channel.MergeMentions(m, c.mentions(part, names))
 	}
-	f.Access = policy.Access(who, channel.MergeMentions(mentions...))
-	if p, ok := press(e); ok {
-		return a.k.PressTurn(f, p, a.showPressed), nil
-	}
-	var quoted []platform.Attachment
-	if to := m.ReferencedMessage; to != nil && e.kind() == channel.EventMessage {
+	if to := e.message.ReferencedMessage; to != nil && e.kind() == channel.EventMessage {
 		by := c.sender(to)
-		allowed := policy.Sees(at.Kind, by.Identity())
+		f.Supplemental.Quote = &channel.Quote{ID: to.ID, Body: c.text(e, content(to), false), Sender: by.Label(), IsSelf: by.IsSelf, SenderAllowed: policy.Sees(f.Conversation.Kind, by.Identity())}
 		if by.IsSelf {
-			allowed = channel.Yes
+			f.Supplemental.Quote.SenderAllowed = channel.Yes
 		}
-		f.Supplemental.Quote = &channel.Quote{ID: to.ID, Body: c.text(e, content(to), false), Sender: by.Label(), IsSelf: by.IsSelf, SenderAllowed: allowed}
 		quoted = files(content(to))
 	}
-	if forwards(m) { // the platform does not name the author
-		f.Supplemental.Forwarded = &channel.Forwarded{FromType: "channel", FromID: m.MessageReference.ChannelID, Date: content(m).Timestamp.UTC()}
+	if forwards(&e.message) { // the platform does not name the author
+		f.Supplemental.Forwarded = &channel.Forwarded{FromType: "channel", FromID: e.message.MessageReference.ChannelID, Date: content(&e.message).Timestamp.UTC()}
 	}
-	platform.AddMedia(ctx, &f, a.files(), quoted, a.c.media.Load)
-	return &kernel.Turn{Facts: f, Record: kernel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}, Delivery: a.delivery()}, nil
+	return m, quoted
 }
 
 // replyPlan is where the answer goes: to the interaction, to the message, or in a direct conversation just to the channel.
@@ -118,15 +97,13 @@ func (e *event) replyPlan() channel.ReplyPlanFacts {
 
 // finalize answers an interaction that nothing else has answered, and changes messages where they wait.
 func (a *adapter) finalize(ctx context.Context, r channel.Result) error {
-	e := a.last
-	w := channel.WindowKey{Channel: a.meta.Channel, Account: a.meta.Account, Conversation: e.message.ChannelID}
-	switch {
+	switch e := a.last; {
 	case e.interaction != nil:
 		a.finishInteraction(ctx, r)
 	case e.Type == messageUpdate:
-		platform.EditWaiting(ctx, a.k, w, e.conversation().Kind, a.c.sender(&e.message), e.message.ID, a.c.text(e, content(&e.message), false))
+		a.EditWaiting(ctx, e.message.ID, a.c.text(e, content(&e.message), false))
 	case e.Type != messageCreate:
-		a.k.Window.Forget(ctx, w, e.deleted...)
+		a.ForgetWaiting(ctx, e.deleted...)
 	}
 	return nil
 }

@@ -163,13 +163,8 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	return c.service.Serve(ctx, q, platform.ServiceOptions{
 		Handler: kernel.Handler{
 			Channel: c.s.Name, Account: c.s.Account, Grace: c.s.Grace, Sender: sender,
-			Run: func(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
-				a := &adapter{c: c, k: q.Kernel(), meta: m}
-				return kernel.Run(ctx, a.k, m, e.Raws(), &kernel.Adapter[[][]byte]{
-					Ingest: a.ingest, Classify: a.classify, Preflight: a.preflight, Resolve: a.resolve, Finalize: a.finalize,
-				})
-			},
 		},
+		Run: c.run, Agent: c.s.Agent, Media: c.media,
 		Connect: func(ctx context.Context) error {
 			if err := platform.Persist(ctx, c.log, "cannot ask the platform for the bot; retrying", c.whoAmI, badToken); err != nil {
 				return err

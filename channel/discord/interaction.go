@@ -129,16 +129,15 @@ func (a *adapter) showPressed(ctx context.Context, s channel.Pressed) {
 	}
 }
 
-// finishInteraction answers what the gates did not let in. A command that ends without an answer loses the sign that one follows.
+// finishInteraction answers a command that the gates did not let in. One that ends without an answer loses the sign that one follows.
 func (a *adapter) finishInteraction(ctx context.Context, r channel.Result) {
-	refused, isRefused := channel.RefusedPress(r)
-	command := a.last.kind() == channel.EventCommand
-	switch {
-	case isRefused && command:
+	if a.last.kind() != channel.EventCommand {
+		return
+	}
+	switch _, refused := channel.RefusedPress(r); {
+	case refused:
 		a.reply(ctx, "You may not use commands here.")
-	case isRefused:
-		a.reply(ctx, refused.Text())
-	case command && (r.Outcome == channel.OutcomeSilent || r.Outcome == channel.OutcomeObserved || r.Outcome == channel.OutcomeBlocked):
+	case r.Outcome == channel.OutcomeSilent || r.Outcome == channel.OutcomeObserved || r.Outcome == channel.OutcomeBlocked:
 		a.reply(ctx, "")
 	}
 }

@@ -124,7 +124,7 @@ func newRig(t *testing.T, o options) *rig {
 	k.Store = r.store
 	r.queue = kernel.NewQueue(k, kernel.QueueOptions{Replica: "test"})
 	t.Cleanup(func() {
-		r.queue.Close(context.Background())
+		r.queue.Close()
 		if err := d.Close(); err != nil {
 			t.Error(err)
 		}

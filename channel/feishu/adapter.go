@@ -15,50 +15,39 @@ import (
 
 // adapter reads an event for the kernel. An event of several messages is about the last one.
 type adapter struct {
-	c       *Channel
-	k       *kernel.Kernel
-	meta    kernel.Meta
-	e       *event
-	resumed bool // the event ran before a crash
+	*platform.Event
+	c    *Channel
+	list []*message
+	e    *event
 }
 
-// run returns the function that runs events.
-func (c *Channel) run(k *kernel.Kernel) func(context.Context, *kernel.Claimed, kernel.Meta) (channel.Result, error) {
-	return func(ctx context.Context, claimed *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
-		var list []*event
-		for _, raw := range claimed.Raws() {
-			e := new(event)
-			if json.Unmarshal(raw, e) != nil {
-				e = &event{} // about no conversation
-			}
-			list = append(list, e)
+// run runs the turn of an event.
+func (c *Channel) run(ctx context.Context, ev *platform.Event) (channel.Result, error) {
+	a := &adapter{c: c, Event: ev}
+	for _, raw := range a.Meta.Event.Raws() {
+		e := new(event)
+		if json.Unmarshal(raw, e) != nil || e.Message == nil {
+			continue
 		}
-		a := &adapter{c, k, m, list[len(list)-1], claimed.Begun}
-		return kernel.Run(ctx, k, m, list, &kernel.Adapter[[]*event]{
-			Ingest: a.ingest, Classify: a.classify, Preflight: a.preflight, Resolve: a.resolve, Finalize: a.finalize,
-		})
+		kind, _ := e.class()
+		a.e, a.list = e, append(a.list, e.Message)
+		a.Messages = append(a.Messages, platform.Message{Input: c.input(e), Kind: kind, Press: e.Press, Files: e.Message.read().files})
 	}
-}
-
-func (a *adapter) ingest(_ context.Context, list []*event) (*channel.Input, error) {
-	if a.e.Message == nil {
-		return nil, nil
+	if a.e != nil {
+		m := a.e.Message
+		a.Sender, a.Reply = c.senderFacts(a.e.Sender), replyPlan(m)
+		a.Place = channel.ConversationFacts{Kind: m.chatKind(), ID: m.Chat, ThreadID: m.Thread, SpaceID: a.e.Tenant}
 	}
-	if len(list) == 1 {
-		return a.c.input(a.e), nil
-	}
-	var parts []*channel.Input
-	for _, e := range list { // all are messages
-		parts = append(parts, a.c.input(e))
-	}
-	return channel.MergeInputs(parts), nil
+	a.Complete, a.ShowPress, a.Finalize = a.complete, a.answerPress, a.finalize
+	a.Delivery = func(*channel.Facts) *kernel.Delivery { return c.delivery(a.e.Message) }
+	return a.Run(ctx)
 }
 
 // input returns the input of an event that is about a conversation.
 func (c *Channel) input(e *event) *channel.Input {
 	m := e.Message
 	_, id := e.class()
-	in := &channel.Input{ID: id, Timestamp: m.time(), ConversationID: m.Chat, ThreadID: m.Thread, SenderID: e.Sender.ID.Open, Raw: m}
+	in := &channel.Input{ID: id, Timestamp: m.time(), ConversationID: m.Chat, ThreadID: m.Thread, SenderID: e.Sender.ID.Open}
 	switch {
 	case e.Press != nil:
 		in.RawText = e.Press.Command()
@@ -73,47 +62,18 @@ func (c *Channel) input(e *event) *channel.Input {
 	return in
 }
 
-func (a *adapter) classify(_ context.Context, in *channel.Input) (channel.EventClass, error) {
-	kind, _ := a.e.class()
-	return platform.Classify(in, kind, a.e.Press != nil), nil
-}
-
-func (a *adapter) preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (pf channel.Preflight, err error) {
-	if in.HasMedia {
-		pf.History.LoadMedia = platform.ImageLoader(filesOf(channel.Parts[*message](in)), a.c.media.Load)
-	}
-	return pf, nil
-}
-
-func filesOf(list []*message) (all []platform.Attachment) {
-	for _, m := range list {
-		all = append(all, m.read().files...)
-	}
-	return all
-}
-
-func (a *adapter) resolve(ctx context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (*kernel.Turn, error) {
-	m := a.e.Message
-	place := channel.ConversationFacts{Kind: m.chatKind(), ID: m.Chat, ThreadID: m.Thread, SpaceID: a.e.Tenant}
-	f, policy, who := platform.NewFacts(ctx, a.k, a.meta, a.c.s.Agent, in, a.c.senderFacts(a.e.Sender), place)
-	f.Reply = replyPlan(m)
-	if a.e.Press != nil {
-		f.Access = policy.Access(who, channel.MentionFacts{})
-		return a.k.PressTurn(f, *a.e.Press, a.answerPress), nil
-	}
-	list := channel.Parts[*message](in)
+// complete adds the message that is replied to.
+func (a *adapter) complete(ctx context.Context, f *channel.Facts, policy channel.Policy, who channel.Identity) (channel.MentionFacts, []platform.Attachment) {
 	var quoted *knownMessage
-	if policy.Sees(place.Kind, who) != channel.No { // strangers cause no calls
-		quoted = a.c.readMessage(ctx, m.repliedTo())
+	if policy.Sees(f.Conversation.Kind, who) != channel.No && a.e.Press == nil { // strangers cause no calls
+		quoted = a.c.readMessage(ctx, a.e.Message.repliedTo())
 	}
-	f.Access = policy.Access(who, a.mentions(list, quoted, channel.NewNames(policy.Patterns)))
 	f.Supplemental.Quote = a.quote(quoted, policy)
-	var quotedFiles []platform.Attachment
-	if quoted != nil {
-		quotedFiles = quoted.files
+	mentions := a.mentions(quoted, channel.NewNames(policy.Patterns))
+	if quoted == nil {
+		return mentions, nil
 	}
-	platform.AddMedia(ctx, &f, filesOf(list), quotedFiles, a.c.media.Load)
-	return &kernel.Turn{Facts: f, Record: kernel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}, Delivery: a.c.delivery(m)}, nil
+	return mentions, quoted.files
 }
 
 // senderFacts returns the facts of a sender. Events have no names of senders.
@@ -137,10 +97,10 @@ func replyPlan(m *message) channel.ReplyPlanFacts {
 }
 
 // mentions returns who is mentioned in the messages of one event.
-func (a *adapter) mentions(list []*message, quoted *knownMessage, names channel.Names) channel.MentionFacts {
+func (a *adapter) mentions(quoted *knownMessage, names channel.Names) channel.MentionFacts {
 	self := a.c.self().OpenID
 	f := channel.MentionFacts{CanDetect: true}
-	for _, m := range list {
+	for _, m := range a.list {
 		read := m.read()
 		f.HasAnyMention = f.HasAnyMention || read.all || len(m.Mentions) > 0
 		f.WasMentioned = f.WasMentioned || names.In(withNames(read.text, m.Mentions, self)) || slices.ContainsFunc(m.Mentions, func(one mention) bool {
@@ -171,25 +131,19 @@ func (a *adapter) quote(quoted *knownMessage, policy channel.Policy) *channel.Qu
 	return q
 }
 
-// finalize answers presses that were not let in, changes the history if a message was edited or deleted, and removes the sign of work that
-// a crash has left.
+// finalize changes the history if a message was edited or deleted, and removes the sign of work that a crash has left.
 func (a *adapter) finalize(ctx context.Context, r channel.Result) error {
-	m := a.e.Message
-	key := channel.WindowKey{Channel: a.meta.Channel, Account: a.meta.Account, Conversation: m.Chat, Thread: m.Thread}
-	switch {
+	switch m := a.e.Message; {
 	case a.e.Press != nil:
-		if state, ok := channel.RefusedPress(r); ok {
-			a.answerPress(ctx, state)
-		}
 	case a.e.Kind == eventRecall:
 		a.c.known.Add(m.ID, nil)
-		if key.Thread == "" {
-			key.Thread, _ = a.c.threads.Peek(m.ID)
+		if a.Place.ThreadID == "" {
+			a.Place.ThreadID, _ = a.c.threads.Peek(m.ID)
 		}
-		a.k.Window.Forget(ctx, key, m.ID)
+		a.ForgetWaiting(ctx, m.ID)
 	case a.e.Edit:
-		platform.EditWaiting(ctx, a.k, key, m.chatKind(), a.c.senderFacts(a.e.Sender), m.ID, withNames(m.read().text, m.Mentions, ""))
-	case a.resumed && r.Dispatched && r.Outcome != channel.OutcomeObserved:
+		a.EditWaiting(ctx, m.ID, withNames(m.read().text, m.Mentions, ""))
+	case a.Meta.Event.Begun && r.Dispatched && r.Outcome != channel.OutcomeObserved:
 		return a.c.removeSigns(ctx, m.ID)
 	}
 	return nil

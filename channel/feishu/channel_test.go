@@ -121,7 +121,7 @@ func TestTheChannelPassesTheSuite(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			channeltest.Run(t, channeltest.Fixture{
-				Start: startStage(tt.plain, tt.format, tt.preview), Groups: true, Redelivers: true, Streams: tt.preview == feishu.PreviewEdit,
+				Start: startStage(tt.plain, tt.format, tt.preview), Groups: true, Redelivers: true, Streams: tt.preview == feishu.PreviewEdit, Bubble: true,
 			})
 		})
 	}

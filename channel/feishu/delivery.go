@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
@@ -173,10 +174,20 @@ func (c *Channel) split(markdown string) (list []body) {
 }
 
 // encodedSize returns the bytes of a text in a request, where it is in a JSON string within a JSON string. It is a [markup.Unit].
-func encodedSize(s string) int {
-	inner, _ := rawjson.Marshal(s) // a string can be encoded
-	outer, _ := rawjson.Marshal(string(inner))
-	return len(outer) - len(`"\"\""`)
+func encodedSize(s string) (n int) {
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			n += len(`\\\"`)
+		case strings.ContainsRune("\b\f\n\r\t", r):
+			n += len(`\\n`)
+		case r < ' ' || r == '\u2028' || r == '\u2029' || r == utf8.RuneError:
+			n += len(`\\u0001`)
+		default:
+			n += utf8.RuneLen(r)
+		}
+	}
+	return n
 }
 
 // encode returns the type and the content of a new message.

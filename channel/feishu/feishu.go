@@ -186,9 +186,10 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	defer c.closeIdle()
 	return c.service.Serve(ctx, q, platform.ServiceOptions{
 		Handler: kernel.Handler{
-			Channel: c.s.Name, Account: c.s.Account, Grace: c.s.Grace, Run: c.run(q.Kernel()),
+			Channel: c.s.Name, Account: c.s.Account, Grace: c.s.Grace,
 			Sender: kernel.Sender{Send: c.sendStored, Repeatable: func(_ channel.Outbound, age time.Duration) bool { return age < uuidLife }},
 		},
+		Run: c.run, Agent: c.s.Agent, Media: c.media,
 		Connect: c.connect, Log: c.s.Log,
 	})
 }

@@ -198,7 +198,7 @@ func (r *rig) serve(t *testing.T) {
 	r.stop = stop
 	go func() {
 		err := r.channel.Serve(ctx, q)
-		q.Close(context.Background())
+		q.Close()
 		r.done <- err
 	}()
 	t.Cleanup(func() { _ = r.end() })

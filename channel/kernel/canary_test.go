@@ -22,7 +22,7 @@ const canary = "secret4711"
 func secret(place string) string { return canary + "-" + place }
 
 // setCanaries makes the message one of a group, with a canary in each text, name, list and secret.
-func setCanaries(s *hookScene) {
+func setCanaries(s *rig) {
 	s.group(true)
 	f := &s.facts
 	f.From = secret("from")
@@ -45,8 +45,8 @@ func setCanaries(s *hookScene) {
 
 // Section 18.6: whatever becomes of a message.
 func TestMessagesAreInNoLogVerdictOrError(t *testing.T) {
-	panics := func(at string) func(*hookScene) {
-		return func(s *hookScene) {
+	panics := func(at string) func(*rig) {
+		return func(s *rig) {
 			s.do = func(hook string) error {
 				if hook == at {
 					panic(secret("panic"))
@@ -55,38 +55,38 @@ func TestMessagesAreInNoLogVerdictOrError(t *testing.T) {
 			}
 		}
 	}
-	delivers := func(err error) func(*hookScene) {
-		return func(s *hookScene) {
+	delivers := func(err error) func(*rig) {
+		return func(s *rig) {
 			s.platform.answer = func(string) (channel.Receipt, error) { return channel.Receipt{}, err }
 		}
 	}
-	unmentioned := func(s *hookScene) {
+	unmentioned := func(s *rig) {
 		s.facts.Access.Mentions.WasMentioned, s.facts.Access.Group.RequireMention = false, true
 	}
-	for name, set := range map[string]func(*hookScene){
-		"visible":       func(*hookScene) {},
-		"denied":        func(s *hookScene) { s.facts.Access.Group.Policy = channel.PolicyAllowlist },
-		"no policy":     func(s *hookScene) { s.facts.Access = channel.AccessFacts{} },
+	for name, set := range map[string]func(*rig){
+		"visible":       func(*rig) {},
+		"denied":        func(s *rig) { s.facts.Access.Group.Policy = channel.PolicyAllowlist },
+		"no policy":     func(s *rig) { s.facts.Access = channel.AccessFacts{} },
 		"not addressed": unmentioned,
-		"bot":           func(s *hookScene) { s.facts.Sender.IsBot = true },
-		"observed": func(s *hookScene) {
+		"bot":           func(s *rig) { s.facts.Sender.IsBot = true },
+		"observed": func(s *rig) {
 			s.admission = channel.Admission{Kind: channel.ObserveOnly, Reason: channel.ReasonObserver}
 		},
-		"a wrong reason": func(s *hookScene) {
+		"a wrong reason": func(s *rig) {
 			s.admission = channel.Admission{Kind: channel.Drop, Reason: channel.Reason(secret("reason"))}
 		},
-		"a wrong detail": func(s *hookScene) {
+		"a wrong detail": func(s *rig) {
 			s.admission = channel.Admission{Kind: channel.Drop, Reason: channel.ReasonChannelLocal, Detail: secret("detail")}
 		},
-		"facts that lack":    func(s *hookScene) { s.facts.Reply.To = "" },
+		"facts that lack":    func(s *rig) { s.facts.Reply.To = "" },
 		"panic in preflight": panics("preflight"), "panic in resolve": panics("resolve"), "panic in record": panics("record"),
 		"panic in dispatch": panics("dispatch"), "panic in finalize": panics("finalize"),
 		"not sent": delivers(&channel.NotSentError{Err: errors.New("chat not found")}), "unknown": delivers(errTest),
 		"kept": delivers(&channel.NotSentError{Err: errTest, Retryable: true}),
-		"a panic sending": func(s *hookScene) {
+		"a panic sending": func(s *rig) {
 			s.platform.answer = func(string) (channel.Receipt, error) { panic(secret("panic")) }
 		},
-		"the loader fails": func(s *hookScene) {
+		"the loader fails": func(s *rig) {
 			unmentioned(s)
 			s.pre.History.LoadMedia = func(context.Context) ([]channel.MediaFact, error) {
 				return []channel.MediaFact{{Path: secret("loaded"), Kind: channel.MediaImage}}, nil
@@ -96,7 +96,7 @@ func TestMessagesAreInNoLogVerdictOrError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
 				var log bytes.Buffer
-				s := newHooks()
+				s := newRig()
 				setCanaries(s)
 				set(s)
 				logger := slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -125,7 +125,7 @@ func TestMessagesAreInNoLogVerdictOrError(t *testing.T) {
 				if err := q.Serve(ctx, h, nil); err != nil {
 					t.Error(err)
 				}
-				q.Close(t.Context())
+				q.Close()
 				if log.Len() == 0 {
 					t.Fatal("nothing is logged")
 				}
@@ -149,7 +149,7 @@ func TestADeniedSendersWordsReachNoAgent(t *testing.T) {
 		"list":   func(f *channel.Facts) { f.Access.Group.Policy = channel.PolicyAllowlist },
 	} {
 		t.Run(by, func(t *testing.T) {
-			s := newHooks()
+			s := newRig()
 			setCanaries(s)
 			s.facts.Access.Mentions.WasMentioned, s.facts.Access.Group.RequireMention = false, true
 			deny(&s.facts)
@@ -169,7 +169,7 @@ func TestADeniedSendersWordsReachNoAgent(t *testing.T) {
 			if slices.Contains(s.calls, "dispatch") || loaded {
 				t.Errorf("got the calls %q, media loaded: %t", s.calls, loaded)
 			}
-			next := newHooks()
+			next := newRig()
 			next.group(true)
 			next.kernel.Window = s.kernel.Window
 			r, err := next.run(t.Context())

@@ -45,10 +45,10 @@ func steps(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error)
 // CH-53, CH-56, CH-63, CH-72: a process dies before or behind each call of the store and of the platform, and another one goes on. The person gets each
 // part of the answer once, or one notice that a part may be missing.
 func TestACrashAtAnyStepRepeatsAndLosesNothing(t *testing.T) {
-	for name, change := range map[string]func(*server, *kernel.QueueOptions){
-		"direct":     func(s *server, _ *kernel.QueueOptions) { s.handler.Sender = kernel.Sender{} },
-		"durable":    func(*server, *kernel.QueueOptions) {},
-		"idempotent": func(s *server, _ *kernel.QueueOptions) { s.idempotent() },
+	for name, change := range map[string]func(*process, *kernel.QueueOptions){
+		"direct":     func(s *process, _ *kernel.QueueOptions) { s.handler.Sender = kernel.Sender{} },
+		"durable":    func(*process, *kernel.QueueOptions) {},
+		"idempotent": func(s *process, _ *kernel.QueueOptions) { s.idempotent() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
@@ -62,9 +62,9 @@ func TestACrashAtAnyStepRepeatsAndLosesNothing(t *testing.T) {
 }
 
 // dieAtStep lets a process die at a step of a turn, and another one go on. It reports whether the process got as far as that step.
-func dieAtStep(t *testing.T, d *db.DB, step int, change func(*server, *kernel.QueueOptions), fateIsKnown bool) (died bool) {
-	c, name := &chat{}, fmt.Sprint("ann", step)
-	first := start(t, d, fmt.Sprint("a", step), c, steps, change, func(s *server, _ *kernel.QueueOptions) { s.store.last = step })
+func dieAtStep(t *testing.T, d *db.DB, step int, change func(*process, *kernel.QueueOptions), fateIsKnown bool) (died bool) {
+	c, name := &platform{}, fmt.Sprint("ann", step)
+	first := start(t, d, fmt.Sprint("a", step), c, steps, change, func(s *process, _ *kernel.QueueOptions) { s.store.last = step })
 	first.send(name, 1, "hello")
 	time.Sleep(10 * time.Second)
 	died = first.store.isDead()
@@ -103,10 +103,10 @@ func dieAtStep(t *testing.T, d *db.DB, step int, change func(*server, *kernel.Qu
 }
 
 // idempotent lets the platform know keys: a block that was shown is not shown again.
-func (s *server) idempotent() {
+func (s *process) idempotent() {
 	s.handler.Sender.Repeatable = func(channel.Outbound, time.Duration) bool { return true }
 	s.handler.Sender.Send = func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
-		if s.chat.hasShown(out.Block) {
+		if s.platform.hasShown(out.Block) {
 			return channel.Receipt{}, nil
 		}
 		return s.deliver(ctx, out.Block)
@@ -119,8 +119,8 @@ func TestAnEventThatCrashesTheServerIsGivenUp(t *testing.T) {
 	for name, toolSpeaks := range map[string]bool{"silent": false, "after a tool's block": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
-				c, runs, answered := &chat{}, 0, 0
-				var live atomic.Pointer[server]
+				c, runs, answered := &platform{}, 0, 0
+				var live atomic.Pointer[process]
 				var log bytes.Buffer
 				poison := func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 					if turn.Context.BodyForAgent != "poison" {
@@ -136,7 +136,7 @@ func TestAnEventThatCrashesTheServerIsGivenUp(t *testing.T) {
 					return channel.DispatchResult{}, errDead
 				}
 				for i := range 6 {
-					s := start(t, d, fmt.Sprint("r", i), c, poison, func(s *server, o *kernel.QueueOptions) {
+					s := start(t, d, fmt.Sprint("r", i), c, poison, func(s *process, o *kernel.QueueOptions) {
 						live.Store(s)
 						o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
 					})
@@ -167,14 +167,14 @@ func TestANoticeIsNotRepeatedAfterACrash(t *testing.T) {
 	fails := func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
 		return channel.DispatchResult{}, turn.ErrTimeout // which lasts
 	}
-	for name, change := range map[string]func(*server, *kernel.QueueOptions){
-		"direct":  func(s *server, _ *kernel.QueueOptions) { s.handler.Sender = kernel.Sender{} },
-		"durable": func(*server, *kernel.QueueOptions) {},
+	for name, change := range map[string]func(*process, *kernel.QueueOptions){
+		"direct":  func(s *process, _ *kernel.QueueOptions) { s.handler.Sender = kernel.Sender{} },
+		"durable": func(*process, *kernel.QueueOptions) {},
 	} {
 		bubble(t, func(t *testing.T, d *db.DB) {
-			c := &chat{}
+			c := &platform{}
 			for step := 1; step < 12; step++ {
-				first := start(t, d, fmt.Sprint("a", step), c, fails, change, func(s *server, _ *kernel.QueueOptions) { s.store.last = step })
+				first := start(t, d, fmt.Sprint("a", step), c, fails, change, func(s *process, _ *kernel.QueueOptions) { s.store.last = step })
 				who := fmt.Sprint("p", step)
 				first.send(who, 1, "hello")
 				time.Sleep(time.Second)
@@ -193,7 +193,7 @@ func TestANoticeIsNotRepeatedAfterACrash(t *testing.T) {
 // CH-55, CH-63: a preview of a process that is gone does not stay as half an answer when the turn fails in the next one.
 func TestAPreviewOfADeadProcessIsFinished(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
-		c := &chat{}
+		c := &platform{}
 		first := start(t, d, "a", c, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			turn.Sink.Preview(channel.Payload{Text: "half of"})
 			<-ctx.Done()
@@ -222,7 +222,7 @@ func TestAPreviewOfADeadProcessIsFinished(t *testing.T) {
 // A shutdown, and then the answer in the place of the preview.
 func TestAShutdownLeavesTheTurnToTheNextStart(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
-		c := &chat{}
+		c := &platform{}
 		first := start(t, d, "a", c, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			turn.Sink.Preview(channel.Payload{Text: "half"})
 			time.Sleep(time.Hour) // it does not listen
@@ -252,7 +252,7 @@ func TestAReplicaThatStoodStillSendsNothingMore(t *testing.T) {
 	for name, kind := range map[string]channel.ReplyKind{"a block": channel.ReplyBlock, "the end of the answer": channel.ReplyFinal} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
-				c, wake := &chat{}, make(chan struct{})
+				c, wake := &platform{}, make(chan struct{})
 				var result channel.Result
 				var ended error
 				first := start(t, d, "a", c, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
@@ -261,9 +261,9 @@ func TestAReplicaThatStoodStillSendsNothingMore(t *testing.T) {
 					_ = emit(ctx, turn, kind, "late", 7)
 					<-ctx.Done()
 					return channel.DispatchResult{}, context.Canceled // and not the cause
-				}, func(s *server, _ *kernel.QueueOptions) {
+				}, func(s *process, _ *kernel.QueueOptions) {
 					s.handler.Run = func(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
-						result, ended = s.run(ctx, e, m)
+						result, ended = s.runEvent(ctx, e, m)
 						return result, ended
 					}
 				})
@@ -293,10 +293,10 @@ func TestAReplicaThatStoodStillSendsNothingMore(t *testing.T) {
 func TestTheSignOfWorkOfADeadProcessIsRemoved(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
 		signed := false
-		first := start(t, d, "a", &chat{}, func(ctx context.Context, _ *channel.Turn) (channel.DispatchResult, error) {
+		first := start(t, d, "a", &platform{}, func(ctx context.Context, _ *channel.Turn) (channel.DispatchResult, error) {
 			<-ctx.Done()
 			return channel.DispatchResult{}, context.Cause(ctx)
-		}, func(s *server, _ *kernel.QueueOptions) {
+		}, func(s *process, _ *kernel.QueueOptions) {
 			s.change = func(_ string, d *kernel.Delivery) {
 				d.Working, d.Rest = func(context.Context) error { signed = true; return nil }, func(context.Context) error { return errDead }
 			}
@@ -307,7 +307,7 @@ func TestTheSignOfWorkOfADeadProcessIsRemoved(t *testing.T) {
 		if !signed {
 			t.Fatal("there is no sign of work")
 		}
-		second := start(t, d, "b", first.chat, echo, func(s *server, _ *kernel.QueueOptions) {
+		second := start(t, d, "b", first.platform, echo, func(s *process, _ *kernel.QueueOptions) {
 			s.change = func(_ string, d *kernel.Delivery) {
 				d.Working, d.Rest = func(context.Context) error { return errTest }, func(context.Context) error { signed = false; return nil }
 			}
@@ -335,8 +335,8 @@ func TestTheDatabaseIsAwayAtTheEndOfATurn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
 				runs := 0
-				var s *server
-				s = start(t, d, "a", &chat{}, func(ctx context.Context, turn *channel.Turn) (r channel.DispatchResult, err error) {
+				var s *process
+				s = start(t, d, "a", &platform{}, func(ctx context.Context, turn *channel.Turn) (r channel.DispatchResult, err error) {
 					runs++
 					switch {
 					case test.agent != nil:
@@ -354,7 +354,7 @@ func TestTheDatabaseIsAwayAtTheEndOfATurn(t *testing.T) {
 				time.Sleep(20 * time.Minute)
 				s.store.setAway(false)
 				time.Sleep(time.Minute)
-				if got := s.chat.shown(); got != test.want || runs != test.runs {
+				if got := s.platform.shown(); got != test.want || runs != test.runs {
 					t.Errorf("got %q after %d runs", got, runs)
 				}
 				s.close()
@@ -367,26 +367,26 @@ func TestTheDatabaseIsAwayAtTheEndOfATurn(t *testing.T) {
 func TestEachNoticeHasADifferentKey(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
 		pairs, keys := channel.NewPairs(nil), map[string]string{}
-		s := start(t, d, "a", &chat{}, echo, func(s *server, _ *kernel.QueueOptions) {
+		s := start(t, d, "a", &platform{}, echo, func(s *process, _ *kernel.QueueOptions) {
 			policy := openPolicy()
 			policy.DM = channel.PolicyPairing
 			s.kernel.Pairing, s.kernel.Settings = pairs, &openSettings{policy: policy}
 		})
-		s.chat.mu.Lock()
-		s.chat.onKey = func(key, text string) {
+		s.platform.mu.Lock()
+		s.platform.onKey = func(key, text string) {
 			if keys[key] != "" {
 				t.Errorf("%q and %q have the same key", keys[key], text)
 			}
 			keys[key] = text
 		}
-		s.chat.mu.Unlock()
+		s.platform.mu.Unlock()
 		s.send("ann", 1, "hello")
 		time.Sleep(time.Second)
 		list, err := pairs.List(t.Context())
 		if err != nil || len(list) != 1 {
 			t.Fatalf("got %v, %v", list, err)
 		}
-		if _, err := pairs.Approve(t.Context(), "chat", list[0].Code); err != nil {
+		if _, err := pairs.Approve(t.Context(), "fake", list[0].Code); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)

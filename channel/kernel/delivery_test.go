@@ -22,13 +22,13 @@ import (
 type script func(ctx context.Context, s channel.Sink) error
 
 // runScript runs a turn whose agent follows a script, in virtual time.
-func runScript(t *testing.T, s *hookScene, does script) (r channel.Result, err error) {
+func runScript(t *testing.T, s *rig, does script) (r channel.Result, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { r, err = s.runScript(t.Context(), does) })
 	return r, err
 }
 
-func (s *hookScene) runScript(ctx context.Context, does script) (channel.Result, error) {
+func (s *rig) runScript(ctx context.Context, does script) (channel.Result, error) {
 	s.dispatch = func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
 		t.Queued()
 		return channel.DispatchResult{}, does(ctx, t.Sink)
@@ -63,7 +63,7 @@ func ask(id string) channel.Payload {
 
 // CH-59: the target is that of the plan, and each block has its own key.
 func TestABlockGoesWhereThePlanSays(t *testing.T) {
-	s := newHooks()
+	s := newRig()
 	s.facts.Reply = channel.ReplyPlanFacts{To: "42", ReplyToID: channel.None, MessageThreadID: channel.Some("7")}
 	if _, err := runScript(t, s, emitTexts("a", "!b")); err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestABlockGoesWhereThePlanSays(t *testing.T) {
 }
 
 func TestModeNoneSendsNothing(t *testing.T) {
-	s := newHooks()
+	s := newRig()
 	s.facts.Reply.Mode = channel.ReplyNone
 	s.delivery = s.platform.delivery("preview", "working", "rest", "settle")
 	r, err := runScript(t, s, func(ctx context.Context, sink channel.Sink) error {
@@ -91,7 +91,7 @@ func TestModeNoneSendsNothing(t *testing.T) {
 		t.Errorf("got %s, %v, calls %q", r.Outcome, err, s.platform.requests())
 	}
 	// A turn without a delivery sends by itself, and its sink says so.
-	s = newHooks()
+	s = newRig()
 	s.delivery = nil
 	_, err = runScript(t, s, emitTexts("a"))
 	if !errors.Is(err, channel.ErrNoDelivery) {
@@ -101,7 +101,7 @@ func TestModeNoneSendsNothing(t *testing.T) {
 
 // CH-53, CH-32: nothing is sent twice, and only the end of the answer fails the stage, behind the agent's error.
 func TestAFailedBlockIsNotSentAgainAndStopsNoOther(t *testing.T) {
-	s, agentErr := newHooks(), errors.New("of the agent")
+	s, agentErr := newRig(), errors.New("of the agent")
 	s.platform.answer = func(call string) (channel.Receipt, error) {
 		switch call {
 		case "send b", "send last":
@@ -132,7 +132,7 @@ func TestAFailedBlockIsNotSentAgainAndStopsNoOther(t *testing.T) {
 
 // CH-53: after a permanent error nothing is tried, and the sender is told nothing.
 func TestAPermanentErrorEndsDelivery(t *testing.T) {
-	s := newHooks()
+	s := newRig()
 	s.delivery = s.platform.delivery("preview", "settle")
 	s.platform.answer = func(call string) (channel.Receipt, error) {
 		if call == "send b" {
@@ -154,7 +154,7 @@ func TestAPermanentErrorEndsDelivery(t *testing.T) {
 
 // CH-27: what waits when a turn is canceled is not sent.
 func TestACanceledTurnSendsNothingMore(t *testing.T) {
-	s, stop := newHooks(), errors.New("stopped")
+	s, stop := newRig(), errors.New("stopped")
 	s.platform.answer = func(string) (channel.Receipt, error) { time.Sleep(time.Second); return channel.Receipt{}, nil }
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -184,7 +184,7 @@ func TestACanceledTurnSendsNothingMore(t *testing.T) {
 
 // CH-55: the newest text, at the platform's pace, and the block takes the preview's place.
 func TestPreviewsShowTheNewestTextAtThePlatformsPace(t *testing.T) {
-	s := newHooks()
+	s := newRig()
 	s.delivery = s.platform.delivery("preview")
 	began := time.Time{}
 	_, _ = runScript(t, s, func(ctx context.Context, sink channel.Sink) error {
@@ -205,7 +205,7 @@ func TestPreviewsShowTheNewestTextAtThePlatformsPace(t *testing.T) {
 		}
 	}
 	// The platform's own pace, and a longer one after a 429; the last text is finished with a mark.
-	s, slow, warned := newHooks(), false, 0
+	s, slow, warned := newRig(), false, 0
 	s.delivery = s.platform.delivery("preview")
 	s.delivery.PreviewEvery = 3 * time.Second
 	s.onTrace = func(tr channel.Trace) {
@@ -260,7 +260,7 @@ func TestAPreviewWithoutItsBlockIsFinishedWithAMark(t *testing.T) {
 		"a block, sent":       {emit(channel.ReplyBlock, "yes"), []string{"edit m1 yes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newHooks()
+			s := newRig()
 			s.delivery = s.platform.delivery("preview")
 			s.platform.answer = func(call string) (channel.Receipt, error) {
 				if call == "edit m1 no" {
@@ -282,7 +282,7 @@ func TestAPreviewWithoutItsBlockIsFinishedWithAMark(t *testing.T) {
 }
 
 func TestAPreviewOfUnknownFateIsTheLastOfItsBlock(t *testing.T) {
-	s := newHooks()
+	s := newRig()
 	s.delivery = s.platform.delivery("preview")
 	s.platform.answer = func(call string) (channel.Receipt, error) {
 		if call == "preview [] 0" {
@@ -306,7 +306,7 @@ func TestAPreviewOfUnknownFateIsTheLastOfItsBlock(t *testing.T) {
 
 // CH-62
 func TestTheSignOfWorkIsShownUntilThereIsText(t *testing.T) {
-	count := func(s *hookScene) (n int) {
+	count := func(s *rig) (n int) {
 		for _, call := range s.platform.requests() {
 			if call == "working" {
 				n++
@@ -332,7 +332,7 @@ func TestTheSignOfWorkIsShownUntilThereIsText(t *testing.T) {
 		"not behind a cancellation":  {0, false, func(ctx context.Context, _ channel.Sink) error { time.Sleep(6 * time.Second); return errTest }, 2, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newHooks()
+			s := newRig()
 			s.delivery = s.platform.delivery("working", "rest")
 			s.delivery.WorkingEvery = test.every
 			if test.fails {
@@ -346,7 +346,7 @@ func TestTheSignOfWorkIsShownUntilThereIsText(t *testing.T) {
 		})
 	}
 	// It goes when the turn is canceled, though its agent takes long to end.
-	s := newHooks()
+	s := newRig()
 	s.delivery = s.platform.delivery("working", "rest")
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -386,7 +386,7 @@ func TestQuestionsAreSettledOnce(t *testing.T) {
 		"unknown":    {emit: []channel.Payload{ask("q")}, answer: unknown, want: []string{"send may q run?", "send A part of this answer may be missing, because the platform did not confirm it. If it is, please ask again."}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, failed := newHooks(), 0
+			s, failed := newRig(), 0
 			s.delivery, s.platform.answer = s.platform.delivery("settle"), test.answer
 			_, _ = runScript(t, s, func(ctx context.Context, sink channel.Sink) (err error) {
 				for _, p := range test.emit {
@@ -423,31 +423,13 @@ func TestTheNoticeOfAnAgentIsHeldToTheEnd(t *testing.T) {
 		}, []string{"send a", "send sorry"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newHooks()
+			s := newRig()
 			s.platform.answer = test.answer
 			_, _ = runScript(t, s, func(ctx context.Context, sink channel.Sink) error {
 				return errors.Join(sink.Emit(ctx, channel.ReplyFinal, sorry), sink.Emit(ctx, channel.ReplyFinal, again), emitTexts(test.said...)(ctx, sink))
 			})
 			want(t, "calls", s.platform.requests(), test.want)
 		})
-	}
-}
-
-// CH-58: the end of an answer that is not stored is sent again if the platform refuses it for a while; other blocks are not.
-func TestTheEndOfAnAnswerIsSentAgain(t *testing.T) {
-	for pause, last := range map[time.Duration]string{2 * time.Minute: "send b", time.Hour: "send Something went wrong."} {
-		s, refused := newHooks(), map[string]bool{}
-		s.platform.answer = func(call string) (channel.Receipt, error) {
-			if refused[call] {
-				return channel.Receipt{}, nil
-			}
-			refused[call] = true
-			return channel.Receipt{}, &channel.NotSentError{Err: errTest, Retryable: true, RetryAfter: pause}
-		}
-		_, _ = runScript(t, s, emitTexts("a", "!b"))
-		if got := s.platform.requests(); len(got) != 3 || got[0] != "send a" || got[1] != "send b" || !strings.HasPrefix(got[2], last) {
-			t.Errorf("refused for %v: got %q, expected %q at the end", pause, got, last)
-		}
 	}
 }
 
@@ -478,7 +460,7 @@ func TestOrderHoldsAndNothingIsSentTwiceWhateverHappens(t *testing.T) {
 func runActions(ctx context.Context, list []action) (wrong []string) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s, fault := newHooks(), ""
+	s, fault := newRig(), ""
 	s.delivery = s.platform.delivery("preview", "working", "rest")
 	s.platform.answer = func(string) (channel.Receipt, error) {
 		s.mu.Lock()
@@ -564,4 +546,22 @@ func runActions(ctx context.Context, list []action) (wrong []string) {
 		wrong = append(wrong, fmt.Sprintf("taken %q, sent %q", taken, sent))
 	}
 	return wrong
+}
+
+// CH-58: the end of an answer that is not stored is sent again if the platform refuses it for a while; other blocks are not.
+func TestTheEndOfAnAnswerIsSentAgain(t *testing.T) {
+	for pause, last := range map[time.Duration]string{2 * time.Minute: "send b", time.Hour: "send Something went wrong."} {
+		s, refused := newRig(), map[string]bool{}
+		s.platform.answer = func(call string) (channel.Receipt, error) {
+			if refused[call] {
+				return channel.Receipt{}, nil
+			}
+			refused[call] = true
+			return channel.Receipt{}, &channel.NotSentError{Err: errTest, Retryable: true, RetryAfter: pause}
+		}
+		_, _ = runScript(t, s, emitTexts("a", "!b"))
+		if got := s.platform.requests(); len(got) != 3 || got[0] != "send a" || got[1] != "send b" || !strings.HasPrefix(got[2], last) {
+			t.Errorf("refused for %v: got %q, expected %q at the end", pause, got, last)
+		}
+	}
 }

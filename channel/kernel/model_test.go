@@ -37,7 +37,7 @@ func TestEachMessageIsAnsweredOnceWhateverFails(t *testing.T) {
 		var wrong []string
 		synctest.Test(t, func(t *testing.T) {
 			d := memory(t)
-			wrong = (&world{t: t, d: d, durable: durable, chat: &chat{}}).play(list)
+			wrong = (&world{t: t, d: d, durable: durable, chat: &platform{}}).play(list)
 			if err := d.Close(); err != nil {
 				t.Error(err)
 			}
@@ -54,8 +54,8 @@ type world struct {
 	t       *testing.T
 	d       *db.DB
 	durable bool
-	chat    *chat
-	servers [2]*server // nil: it does not run
+	chat    *platform
+	servers [2]*process // nil: it does not run
 	names   [2]string
 	started int
 	sent    [2][]string // accepted texts
@@ -226,7 +226,7 @@ func (w *world) alive() (names []string) {
 func (w *world) start(i int) {
 	w.started++
 	w.setName(i, fmt.Sprint("r", w.started))
-	w.servers[i] = start(w.t, w.d, w.names[i], w.chat, nil, inLanes(w.answer), func(s *server, o *kernel.QueueOptions) {
+	w.servers[i] = start(w.t, w.d, w.names[i], w.chat, nil, inLanes(w.answer), func(s *process, o *kernel.QueueOptions) {
 		o.Alive = w.alive
 		if !w.durable {
 			s.handler.Sender = kernel.Sender{}

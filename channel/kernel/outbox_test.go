@@ -22,7 +22,7 @@ func later(after time.Duration) error {
 // CH-58: of any length, over restarts, in order per target; other targets do not wait.
 func TestAReplyThatThePlatformRefusesForAWhileIsKept(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
-		c := &chat{}
+		c := &platform{}
 		c.failWith(func(text string) error {
 			if text == "echo other" {
 				return nil
@@ -35,7 +35,7 @@ func TestAReplyThatThePlatformRefusesForAWhileIsKept(t *testing.T) {
 		s.send("ann", 2, "two")
 		s.send("bob", 3, "other")
 		time.Sleep(time.Minute)
-		if _, replies, err := s.kernel.Store.Pending(t.Context()); replies["chat"] != 2 || err != nil {
+		if _, replies, err := s.kernel.Store.Pending(t.Context()); replies["fake"] != 2 || err != nil {
 			t.Errorf("got %v, %v", replies, err)
 		}
 		s.close()
@@ -57,7 +57,7 @@ func TestAReplyThatThePlatformRefusesForAWhileIsKept(t *testing.T) {
 // CH-58: the preview of a later turn is not shown above a reply that waits.
 func TestALaterPreviewIsNotShownAboveAReplyThatWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
-		c := &chat{}
+		c := &platform{}
 		c.failWith(func(text string) error {
 			if text == "echo one" {
 				return later(time.Minute)
@@ -68,7 +68,7 @@ func TestALaterPreviewIsNotShownAboveAReplyThatWaits(t *testing.T) {
 			turn.Sink.Preview(channel.Payload{Text: "half"})
 			time.Sleep(10 * time.Second)
 			return echo(ctx, turn)
-		}, func(s *server, _ *kernel.QueueOptions) {
+		}, func(s *process, _ *kernel.QueueOptions) {
 			s.change = func(text string, d *kernel.Delivery) {
 				if text == "one" {
 					d.Preview = nil
@@ -114,7 +114,7 @@ func TestAReplyIsGivenUpAfterADay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
-				c, attempts := &chat{}, 0
+				c, attempts := &platform{}, 0
 				var last time.Time
 				pause := time.Duration(0)
 				c.failWith(func(string) error {
@@ -129,9 +129,9 @@ func TestAReplyIsGivenUpAfterADay(t *testing.T) {
 					return test.fail(attempts)
 				})
 				var results []channel.Result
-				s := start(t, d, "a", c, echo, func(s *server, _ *kernel.QueueOptions) {
+				s := start(t, d, "a", c, echo, func(s *process, _ *kernel.QueueOptions) {
 					s.handler.Run = func(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
-						r, err := s.run(ctx, e, m)
+						r, err := s.runEvent(ctx, e, m)
 						results = append(results, r)
 						return r, err
 					}
@@ -158,18 +158,18 @@ func TestAReplyIsGivenUpAfterADay(t *testing.T) {
 // CH-56: a reply is sent again only if the first send is proven not to have happened, or a copy does no harm. In the end nothing waits.
 func TestAReplyThatMayHaveBeenSent(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(*server)
+		change func(*process)
 		cuts   int    // sends whose receipt is lost
 		want   string // the beginning of what is shown
 	}{
-		"nothing is known":                   {func(*server) {}, 1, "echo one\n" + missing},
-		"the key is known":                   {(*server).idempotent, 1, "echo one"},
-		"copies do no harm for five minutes": {func(s *server) { s.repeatFor(5 * time.Minute) }, 3, "echo one\necho one\necho one\necho one"},
-		"no copy is confirmed":               {func(s *server) { s.repeatFor(5 * time.Minute) }, 100, "echo one\necho one\necho one"},
+		"nothing is known":                   {func(*process) {}, 1, "echo one\n" + missing},
+		"the key is known":                   {(*process).idempotent, 1, "echo one"},
+		"copies do no harm for five minutes": {func(s *process) { s.repeatFor(5 * time.Minute) }, 3, "echo one\necho one\necho one\necho one"},
+		"no copy is confirmed":               {func(s *process) { s.repeatFor(5 * time.Minute) }, 100, "echo one\necho one\necho one"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
-				c, cuts, began := &chat{}, 0, time.Now()
+				c, cuts, began := &platform{}, 0, time.Now()
 				c.cut = func(text string) error {
 					if text == "echo one" && time.Since(began) > 5*time.Minute && test.cuts > 1 {
 						t.Errorf("it is sent again after %v", time.Since(began))
@@ -179,7 +179,7 @@ func TestAReplyThatMayHaveBeenSent(t *testing.T) {
 					}
 					return nil
 				}
-				s := start(t, d, "a", c, echo, func(s *server, _ *kernel.QueueOptions) { test.change(s) })
+				s := start(t, d, "a", c, echo, func(s *process, _ *kernel.QueueOptions) { test.change(s) })
 				s.send("ann", 1, "one")
 				time.Sleep(time.Hour)
 				if got := c.shown(); !strings.HasPrefix(got, test.want) || strings.Contains(got, missing) != (strings.Contains(test.want, missing) || test.cuts > 10) {
@@ -195,14 +195,14 @@ func TestAReplyThatMayHaveBeenSent(t *testing.T) {
 }
 
 // repeatFor lets the platform ignore copies for a while.
-func (s *server) repeatFor(d time.Duration) {
+func (s *process) repeatFor(d time.Duration) {
 	s.handler.Sender.Repeatable = func(_ channel.Outbound, age time.Duration) bool { return age < d }
 }
 
 // The settings change: a sender who is no longer admitted gets no waiting reply.
 func TestTheGatesAreAskedBeforeAReplyIsTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
-		c := &chat{}
+		c := &platform{}
 		c.failWith(func(string) error { return later(0) })
 		s := start(t, d, "a", c, echo)
 		s.send("ann", 1, "one")
@@ -220,11 +220,11 @@ func TestTheGatesAreAskedBeforeAReplyIsTriedAgain(t *testing.T) {
 // A few replies are sent at a time, and the channel does not end before they have; what takes longer than the grace period is decided at the next start.
 func TestSendsAreBoundedAndEndWithTheirChannel(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
-		c := &chat{}
+		c := &platform{}
 		c.failWith(func(string) error { return later(0) })
 		var mu sync.Mutex
 		sending, most, canceled := 0, 0, 0
-		s := start(t, d, "a", c, echo, func(s *server, _ *kernel.QueueOptions) {
+		s := start(t, d, "a", c, echo, func(s *process, _ *kernel.QueueOptions) {
 			s.handler.Sender.Send = func(ctx context.Context, _ channel.Outbound) (channel.Receipt, error) {
 				mu.Lock()
 				sending++
@@ -268,12 +268,12 @@ func TestSendsAreBoundedAndEndWithTheirChannel(t *testing.T) {
 // A turn that emits more than one end of an answer loses none.
 func TestSeveralEndsOfAnAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
-		s := start(t, d, "a", &chat{}, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+		s := start(t, d, "a", &platform{}, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			return channel.DispatchResult{}, emitTexts("a", "!b", "!c")(ctx, turn.Sink)
 		})
 		s.send("ann", 1, "one")
 		time.Sleep(time.Minute)
-		if got := s.chat.shown(); got != "a\nb\nc" {
+		if got := s.platform.shown(); got != "a\nb\nc" {
 			t.Errorf("got %q", got)
 		}
 		s.close()

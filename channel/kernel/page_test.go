@@ -68,7 +68,7 @@ func (s *peerSettings) Policy(q channel.PolicyQuery) (p channel.Policy) {
 func TestAChannelUsesEveryFactAndEntryPointOfThePage(t *testing.T) {
 	var first string
 	for _, by := range []string{"run", "assembled", "prepared"} {
-		s, settings, recorder := newHooks(), &peerSettings{}, &rows{}
+		s, settings, recorder := newRig(), &peerSettings{}, &rows{}
 		s.facts = fullFacts()
 		s.record = kernel.RecordOptions{UpdateLastRoute: true}
 		s.kernel.Settings, s.kernel.Recorder = settings, recorder

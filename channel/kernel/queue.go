@@ -125,21 +125,13 @@ func NewQueue(k *Kernel, o QueueOptions) *Queue {
 	return q
 }
 
-// Close ends the queue. The caller has ended all calls of Serve. It waits for what is being stored, until ctx ends.
-func (q *Queue) Close(ctx context.Context) {
+// Close ends the queue. The caller has ended all calls of Serve. It waits for what is being stored, which the database bounds by some seconds.
+func (q *Queue) Close() {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
 	q.stop()
-	stored := make(chan struct{})
-	go func() { // ends at the latest when the database answers
-		q.wg.Wait()
-		close(stored)
-	}()
-	select {
-	case <-stored:
-	case <-ctx.Done():
-	}
+	q.wg.Wait()
 }
 
 // loop calls act when something has changed, when act has said, and now and then.

@@ -20,13 +20,13 @@ import (
 )
 
 func arrival(sender string, id int, text string) kernel.Arrival {
-	return kernel.Arrival{Key: channel.EventKey{Channel: "chat", Conversation: sender, ID: fmt.Sprint(id)}, Raw: fmt.Appendf(nil, "%s/%d/%s", sender, id, text)}
+	return kernel.Arrival{Key: channel.EventKey{Channel: "fake", Conversation: sender, ID: fmt.Sprint(id)}, Raw: fmt.Appendf(nil, "%s/%d/%s", sender, id, text)}
 }
 
 // CH-05, CH-70, CH-71
 func TestCopiesAreOneTurnAndTheOrderHolds(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
-		s := start(t, d, "a", &chat{}, nil, inLanes(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+		s := start(t, d, "a", &platform{}, nil, inLanes(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			time.Sleep(10 * time.Millisecond)
 			return echo(ctx, turn)
 		}))
@@ -47,12 +47,12 @@ func TestCopiesAreOneTurnAndTheOrderHolds(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Second)
-		if got := s.chat.shown(); got != "echo 1\necho 2\necho 3" || isNew.Load() != 1 {
+		if got := s.platform.shown(); got != "echo 1\necho 2\necho 3" || isNew.Load() != 1 {
 			t.Errorf("got %q; %d were new", got, isNew.Load())
 		}
 		s.close()
 		// 24 h after its end a copy is known, in another process; then it is not.
-		s = start(t, d, "b", s.chat, echo)
+		s = start(t, d, "b", s.platform, echo)
 		time.Sleep(23 * time.Hour)
 		s.send("ann", 1, "again")
 		time.Sleep(2 * time.Hour)
@@ -61,7 +61,7 @@ func TestCopiesAreOneTurnAndTheOrderHolds(t *testing.T) {
 		}
 		s.send("ann", 3, "new")
 		time.Sleep(time.Second)
-		if got := s.chat.shown(); got != "echo 1\necho 2\necho 3\necho new" {
+		if got := s.platform.shown(); got != "echo 1\necho 2\necho 3\necho new" {
 			t.Errorf("got %q", got)
 		}
 		s.close()
@@ -77,8 +77,8 @@ func TestEventsStartInTheirOrderAndOthersDoNotWait(t *testing.T) {
 		var mu sync.Mutex
 		var begun []string
 		placed := make(chan struct{})
-		c := &chat{}
-		s := start(t, d, "a", c, nil, func(s *server, _ *kernel.QueueOptions) {
+		c := &platform{}
+		s := start(t, d, "a", c, nil, func(s *process, _ *kernel.QueueOptions) {
 			s.kernel.Agent = agentWithoutPlace(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 				mu.Lock()
 				begun = append(begun, turn.Context.BodyForAgent)
@@ -138,7 +138,7 @@ func TestAFailedTurnIsRetriedAndThenTheSenderGetsANotice(t *testing.T) {
 				begun := time.Now()
 				var times []time.Duration
 				ids := map[string]bool{}
-				s := start(t, d, "a", &chat{}, nil, func(s *server, _ *kernel.QueueOptions) {
+				s := start(t, d, "a", &platform{}, nil, func(s *process, _ *kernel.QueueOptions) {
 					s.kernel.Settings.(*openSettings).policy.Limits.SenderRate = channel.Rate{PerMinute: 1, Burst: 2}
 					s.kernel.Agent = agentWithoutPlace(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 						if turn.Context.BodyForAgent == "next" {
@@ -157,7 +157,7 @@ func TestAFailedTurnIsRetriedAndThenTheSenderGetsANotice(t *testing.T) {
 				time.Sleep(time.Millisecond)
 				s.send("ann", 2, "next")
 				time.Sleep(10 * time.Minute)
-				got := s.chat.shownTo("ann")
+				got := s.platform.shownTo("ann")
 				if fmt.Sprint(times) != "[0s 1s 6s 36s]" || len(ids) != 4 || len(got) != 2 || got[0] != "echo next" || !strings.Contains(got[1], "reference") && !strings.Contains(got[1], "busy") {
 					t.Errorf("got attempts at %v and %q, expected four, the next message's answer, and one notice", times, got)
 				}
@@ -172,7 +172,7 @@ func TestAHandlerThatFailsEndsItsEvent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
 				runs := 0
-				s := start(t, d, "a", &chat{}, echo, func(s *server, _ *kernel.QueueOptions) {
+				s := start(t, d, "a", &platform{}, echo, func(s *process, _ *kernel.QueueOptions) {
 					s.handler.Run = func(context.Context, *kernel.Claimed, kernel.Meta) (channel.Result, error) {
 						runs++
 						return channel.Result{}, fails()
@@ -208,15 +208,15 @@ func TestAnAlbumOrABurstIsOneTurn(t *testing.T) {
 		"nothing":            {channel.Input{RawText: " "}, "", 0},
 	} {
 		test.in.SenderID, test.in.ConversationID = "7", "c"
-		if bundle, wait := k.Bundle("chat", "", &test.in); bundle != test.bundle || wait != test.wait {
+		if bundle, wait := k.Bundle("fake", "", &test.in); bundle != test.bundle || wait != test.wait {
 			t.Errorf("%s: got %q, %v", name, bundle, wait)
 		}
-		if bundle, _ := (&kernel.Kernel{}).Bundle("chat", "", &test.in); bundle != "" && test.in.GroupID == "" {
+		if bundle, _ := (&kernel.Kernel{}).Bundle("fake", "", &test.in); bundle != "" && test.in.GroupID == "" {
 			t.Errorf("%s: got %q without the setting", name, bundle)
 		}
 	}
 	bubble(t, func(t *testing.T, d *db.DB) {
-		s := start(t, d, "a", &chat{}, nil, inLanes(echo))
+		s := start(t, d, "a", &platform{}, nil, inLanes(echo))
 		begun := time.Now()
 		part := func(id int, bundle string) {
 			a := arrival("ann", id, fmt.Sprint("part ", id))
@@ -232,19 +232,19 @@ func TestAnAlbumOrABurstIsOneTurn(t *testing.T) {
 		part(2, "album x")
 		part(3, "") // behind the album
 		time.Sleep(5 * time.Second)
-		if got := s.chat.shown(); got != "echo part 1\npart 2\necho part 3" {
+		if got := s.platform.shown(); got != "echo part 1\npart 2\necho part 3" {
 			t.Errorf("got %q", got)
 		}
 		for id := range 8 { // at most five waits
 			part(10+id, "sender ann")
 		}
-		if got := s.chat.shownTo("ann"); len(got) != 3 || !strings.HasPrefix(got[2], "echo part 10\npart 11") {
+		if got := s.platform.shownTo("ann"); len(got) != 3 || !strings.HasPrefix(got[2], "echo part 10\npart 11") {
 			t.Errorf("got %q after %v", got, time.Since(begun))
 		}
 		time.Sleep(time.Minute)
 		s.close()
-		if got := strings.Count(s.chat.shown(), "part 1"); got != 9 {
-			t.Errorf("got %q", s.chat.shown())
+		if got := strings.Count(s.platform.shown(), "part 1"); got != 9 {
+			t.Errorf("got %q", s.platform.shown())
 		}
 	})
 }
@@ -265,8 +265,8 @@ func TestTheFirstMessageIsAnsweredWhenItsSenderIsPaired(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
-				c, pairs := &chat{}, channel.NewPairs(nil)
-				pairing := func(s *server, _ *kernel.QueueOptions) {
+				c, pairs := &platform{}, channel.NewPairs(nil)
+				pairing := func(s *process, _ *kernel.QueueOptions) {
 					s.kernel.Pairing = pairs
 					s.kernel.Settings.(*openSettings).policy.DM = channel.PolicyPairing
 				}
@@ -294,7 +294,7 @@ func TestTheFirstMessageIsAnsweredWhenItsSenderIsPaired(t *testing.T) {
 				got := c.shownTo("ann")
 				got[0] = "code"
 				want(t, "shown", got, test.want)
-				if events, _, err := s.kernel.Store.Pending(t.Context()); err != nil || events["chat"] != test.pending {
+				if events, _, err := s.kernel.Store.Pending(t.Context()); err != nil || events["fake"] != test.pending {
 					t.Errorf("%v wait, %v", events, err)
 				}
 				s.close()
@@ -305,7 +305,7 @@ func TestTheFirstMessageIsAnsweredWhenItsSenderIsPaired(t *testing.T) {
 
 // A sender gets the code once. A failed send of the code changes nothing.
 func TestASenderGetsThePairingCodeOnce(t *testing.T) {
-	s := newHooks()
+	s := newRig()
 	s.kernel.Pairing = channel.NewPairs(nil)
 	s.facts.Access = channel.AccessFacts{DM: channel.DMFacts{Policy: channel.PolicyPairing, Paired: channel.No}}
 	for i, test := range []struct {
@@ -330,10 +330,10 @@ func TestASenderGetsThePairingCodeOnce(t *testing.T) {
 // Two replicas: the events of a conversation run where the one before runs, others at either; a replica that is gone is replaced.
 func TestAConversationIsAtOneReplica(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
-		c := &chat{}
+		c := &platform{}
 		var mu sync.Mutex
 		at := map[string][]string{}
-		replica := func(name string, alive ...string) *server {
+		replica := func(name string, alive ...string) *process {
 			return start(t, d, name, c, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 				text := turn.Context.BodyForAgent
 				mu.Lock()
@@ -344,7 +344,7 @@ func TestAConversationIsAtOneReplica(t *testing.T) {
 					return channel.DispatchResult{}, context.Cause(ctx)
 				}
 				return echo(ctx, turn)
-			}, func(_ *server, o *kernel.QueueOptions) { o.Alive = func() []string { return alive } })
+			}, func(_ *process, o *kernel.QueueOptions) { o.Alive = func() []string { return alive } })
 		}
 		a := replica("a", "a", "b")
 		a.send("ann", 1, "wait")
@@ -384,46 +384,53 @@ func (s *blockingStore) Claim(context.Context, store.EventClaim, []string) ([]st
 	return nil, time.Time{}, store.ErrAway
 }
 
-func TestCloseWaitsForTheDatabaseNoLongerThanItsContext(t *testing.T) {
+func TestCloseWaitsForTheDatabase(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
 		blocked := &blockingStore{d.Events(), make(chan struct{})}
 		q := kernel.NewQueue(&kernel.Kernel{Store: blocked}, kernel.QueueOptions{Replica: "a"})
 		ctx, cancel := context.WithCancel(t.Context())
 		served := make(chan error, 1)
-		go func() { served <- q.Serve(ctx, kernel.Handler{Channel: "chat"}, nil) }()
+		go func() { served <- q.Serve(ctx, kernel.Handler{Channel: "fake"}, nil) }()
 		synctest.Wait()
 		cancel()
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
-		short, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		q.Close(short)
+		closed := false
+		go func() {
+			q.Close()
+			closed = true
+		}()
+		if synctest.Wait(); closed {
+			t.Error("Close returned while the database was being asked")
+		}
 		close(blocked.answer)
-		synctest.Wait()
+		if synctest.Wait(); !closed {
+			t.Error("Close did not return")
+		}
 	})
 }
 
 // CH-76: an erased session leaves no event, no reply, and no message in a window.
 func TestAnErasedSessionLeavesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
-		c := &chat{}
+		c := &platform{}
 		c.failWith(func(string) error { return &channel.NotSentError{Err: errTest, Retryable: true} })
 		s := start(t, d, "a", c, echo)
 		s.send("ann", 1, "one")
 		s.send("bob", 2, "two")
 		time.Sleep(time.Second)
-		key := channel.WindowKey{Channel: "chat", Conversation: "ann"}
+		key := channel.WindowKey{Channel: "fake", Conversation: "ann"}
 		_ = s.kernel.Window.Record(t.Context(), channel.Recording{HistoryHint: channel.HistoryHint{Key: key}, MessageID: "0", Message: channel.MessageFacts{RawBody: "before"}})
-		if !s.kernel.Keeps(t.Context(), "chat:ann") {
+		if !s.kernel.Keeps(t.Context(), "fake:ann") {
 			t.Error("the window is empty")
 		}
-		if err := s.kernel.Erase(t.Context(), "chat:ann"); err != nil {
+		if err := s.kernel.Erase(t.Context(), "fake:ann"); err != nil {
 			t.Error(err)
 		}
 		c.failWith(nil)
 		time.Sleep(time.Hour)
-		if got := c.shown(); got != "echo two" || s.kernel.Keeps(t.Context(), "chat:ann") {
+		if got := c.shown(); got != "echo two" || s.kernel.Keeps(t.Context(), "fake:ann") {
 			t.Errorf("got %q", got)
 		}
 		s.close()
@@ -433,7 +440,7 @@ func TestAnErasedSessionLeavesNothing(t *testing.T) {
 // CH-71: what cannot be stored is not accepted.
 func TestAnEventThatCannotBeStoredIsNotAccepted(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {
-		s := start(t, d, "a", &chat{}, echo, func(s *server, _ *kernel.QueueOptions) { s.kernel.Store = fullStore{s.store} })
+		s := start(t, d, "a", &platform{}, echo, func(s *process, _ *kernel.QueueOptions) { s.kernel.Store = fullStore{s.store} })
 		if _, err := s.queue.Accept(t.Context(), arrival("ann", 1, "one")); !errors.Is(err, store.ErrFull) {
 			t.Errorf("got %v", err)
 		}

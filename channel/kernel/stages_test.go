@@ -43,17 +43,17 @@ var hookOf = []struct {
 // CH-01, CH-03, CH-10, CH-20, CH-21, CH-22, CH-26, CH-27, CH-30, CH-120
 func TestEveryWayOfEndingEveryStage(t *testing.T) {
 	const finalizeIndex = 8
-	stops := map[channel.Stage]func(*hookScene){
-		channel.StageIngest:   func(s *hookScene) { s.in = nil },
-		channel.StageClassify: func(s *hookScene) { s.class.CanStartAgentTurn = false },
-		channel.StagePreflight: func(s *hookScene) {
+	stops := map[channel.Stage]func(*rig){
+		channel.StageIngest:   func(s *rig) { s.in = nil },
+		channel.StageClassify: func(s *rig) { s.class.CanStartAgentTurn = false },
+		channel.StagePreflight: func(s *rig) {
 			s.pre.Admission = channel.Admission{Kind: channel.Drop, Reason: channel.ReasonUnsupported}
 		},
-		channel.StageResolve: func(s *hookScene) {
+		channel.StageResolve: func(s *rig) {
 			s.admission = channel.Admission{Kind: channel.Handled, Reason: channel.ReasonHandledLocally}
 		},
-		channel.StageAuthorize: func(s *hookScene) { s.facts.Access = channel.AccessFacts{} },
-		channel.StageDispatch: func(s *hookScene) {
+		channel.StageAuthorize: func(s *rig) { s.facts.Access = channel.AccessFacts{} },
+		channel.StageDispatch: func(s *rig) {
 			s.dispatch = func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
 				return channel.DispatchResult{}, errors.Join(s.called("dispatch"), turn.ErrBusy)
 			}
@@ -66,7 +66,7 @@ func TestEveryWayOfEndingEveryStage(t *testing.T) {
 				continue
 			}
 			t.Run(string(at.stage)+" "+way, func(t *testing.T) {
-				s := newHooks()
+				s := newRig()
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
 				switch way {
@@ -171,47 +171,47 @@ func TestAdmissionsAndReasonsOfEachStage(t *testing.T) {
 	observe := admission{Kind: channel.ObserveOnly, Reason: channel.ReasonObserver}
 	handled := admission{Kind: channel.Handled, Reason: channel.ReasonHandledLocally}
 	for name, test := range map[string]struct {
-		set  func(*hookScene)
+		set  func(*rig)
 		want admission
 	}{
-		"no admission":      {func(*hookScene) {}, dispatch},
-		"ingest gives none": {func(s *hookScene) { s.in = nil }, admission{Kind: channel.Drop, Reason: channel.ReasonIngestNull}},
-		"it is no turn":     {func(s *hookScene) { s.class.CanStartAgentTurn = false }, admission{Kind: channel.Handled, Reason: channel.ReasonNotATurn}},
-		"no route": {func(s *hookScene) {
+		"no admission":      {func(*rig) {}, dispatch},
+		"ingest gives none": {func(s *rig) { s.in = nil }, admission{Kind: channel.Drop, Reason: channel.ReasonIngestNull}},
+		"it is no turn":     {func(s *rig) { s.class.CanStartAgentTurn = false }, admission{Kind: channel.Handled, Reason: channel.ReasonNotATurn}},
+		"no route": {func(s *rig) {
 			s.kernel.Settings, s.facts.Route.AgentID = &openSettings{policy: openPolicy()}, ""
 		}, admission{Kind: channel.Drop, Reason: channel.ReasonNoRoute}},
-		"no policy": {func(s *hookScene) { s.facts.Access = channel.AccessFacts{} }, admission{Kind: channel.Drop, Reason: channel.ReasonNoPolicy}},
-		"missing mention": {func(s *hookScene) {
+		"no policy": {func(s *rig) { s.facts.Access = channel.AccessFacts{} }, admission{Kind: channel.Drop, Reason: channel.ReasonNoPolicy}},
+		"missing mention": {func(s *rig) {
 			s.group(false)
 			s.facts.Access.Group.RequireMention = true
 		}, admission{Kind: channel.Drop, Reason: channel.ReasonMissingMention, RecordHistory: true}},
-		"unmentioned, observe": {func(s *hookScene) {
+		"unmentioned, observe": {func(s *rig) {
 			s.group(false)
 			s.facts.Access.Group.RequireMention, s.facts.Access.Group.Unmentioned = true, channel.UnmentionedObserve
 		}, admission{Kind: channel.ObserveOnly, Reason: channel.ReasonUnmentioned}},
-		"itself":              {func(s *hookScene) { s.facts.Sender.IsSelf = true }, admission{Kind: channel.Drop, Reason: channel.ReasonSelfEcho}},
-		"a lane that is full": {func(s *hookScene) { s.failAt("dispatch", turn.ErrQueueFull) }, admission{Kind: channel.Drop, Reason: channel.ReasonOverloaded}},
+		"itself":              {func(s *rig) { s.facts.Sender.IsSelf = true }, admission{Kind: channel.Drop, Reason: channel.ReasonSelfEcho}},
+		"a lane that is full": {func(s *rig) { s.failAt("dispatch", turn.ErrQueueFull) }, admission{Kind: channel.Drop, Reason: channel.ReasonOverloaded}},
 		// CH-11: the stricter one wins.
-		"dispatch does not loosen": {func(s *hookScene) { s.pre.Admission, s.admission = observe, dispatch }, observe},
-		"observing stays":          {func(s *hookScene) { s.admission = observe }, observe},
-		"a gate is stricter":       {func(s *hookScene) { s.pre.Admission, s.facts.Access = observe, channel.AccessFacts{} }, admission{Kind: channel.Drop, Reason: channel.ReasonNoPolicy}},
-		"handled is stricter":      {func(s *hookScene) { s.pre.Admission, s.admission = observe, handled }, handled},
-		"a channel's own": {func(s *hookScene) {
+		"dispatch does not loosen": {func(s *rig) { s.pre.Admission, s.admission = observe, dispatch }, observe},
+		"observing stays":          {func(s *rig) { s.admission = observe }, observe},
+		"a gate is stricter":       {func(s *rig) { s.pre.Admission, s.facts.Access = observe, channel.AccessFacts{} }, admission{Kind: channel.Drop, Reason: channel.ReasonNoPolicy}},
+		"handled is stricter":      {func(s *rig) { s.pre.Admission, s.admission = observe, handled }, handled},
+		"a channel's own": {func(s *rig) {
 			s.admission = admission{Kind: channel.Drop, Reason: channel.ReasonChannelLocal, Detail: "not_my_bot_2"}
 		}, admission{Kind: channel.Drop, Reason: channel.ReasonChannelLocal, Detail: "not_my_bot_2"}},
-		"an invented reason":       {func(s *hookScene) { s.pre.Admission = admission{Kind: channel.Drop, Reason: "bad_mood"} }, admission{}},
-		"no reason":                {func(s *hookScene) { s.pre.Admission = admission{Kind: channel.Drop} }, admission{}},
-		"a reason of another kind": {func(s *hookScene) { s.pre.Admission = admission{Kind: channel.Handled, Reason: channel.ReasonTooLarge} }, admission{}},
-		"a detail with words": {func(s *hookScene) {
+		"an invented reason":       {func(s *rig) { s.pre.Admission = admission{Kind: channel.Drop, Reason: "bad_mood"} }, admission{}},
+		"no reason":                {func(s *rig) { s.pre.Admission = admission{Kind: channel.Drop} }, admission{}},
+		"a reason of another kind": {func(s *rig) { s.pre.Admission = admission{Kind: channel.Handled, Reason: channel.ReasonTooLarge} }, admission{}},
+		"a detail with words": {func(s *rig) {
 			s.pre.Admission = admission{Kind: channel.Drop, Reason: channel.ReasonChannelLocal, Detail: "Hello there"}
 		}, admission{}},
-		"a detail of another reason": {func(s *hookScene) {
+		"a detail of another reason": {func(s *rig) {
 			s.pre.Admission = admission{Kind: channel.Drop, Reason: channel.ReasonTooLarge, Detail: "x"}
 		}, admission{}},
-		"an unknown kind": {func(s *hookScene) { s.pre.Admission = admission{Kind: "postpone", Reason: channel.ReasonTooLarge} }, admission{}},
+		"an unknown kind": {func(s *rig) { s.pre.Admission = admission{Kind: "postpone", Reason: channel.ReasonTooLarge} }, admission{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newHooks()
+			s := newRig()
 			s.delivery = nil
 			s.dispatch = func(ctx context.Context, _ *channel.Turn) (channel.DispatchResult, error) {
 				return channel.DispatchResult{}, s.called("dispatch")
@@ -237,7 +237,7 @@ func TestAdmissionsAndReasonsOfEachStage(t *testing.T) {
 // CH-02, CH-06
 func TestEveryEntryPointIsAuthorized(t *testing.T) {
 	for _, by := range []string{"run", "assembled", "prepared"} {
-		s := newHooks()
+		s := newRig()
 		s.facts.Access = channel.AccessFacts{}
 		r, err := s.enter(t.Context(), by)
 		if err != nil || r.Admission.Reason != channel.ReasonNoPolicy || slices.Contains(s.calls, "dispatch") || slices.Contains(s.calls, "record") || r.TurnID == "" {
@@ -246,7 +246,7 @@ func TestEveryEntryPointIsAuthorized(t *testing.T) {
 	}
 	// A turn that the server starts passes the gates of the sender, of commands and mentions, and takes nothing of the rates.
 	for _, trigger := range []channel.Trigger{channel.TriggerSchedule, channel.TriggerResume} {
-		s := newHooks()
+		s := newRig()
 		s.group(false)
 		s.facts.Access.Group.Policy, s.facts.Access.Group.RequireMention, s.trigger = channel.PolicyAllowlist, true, trigger
 		s.kernel.Settings = &openSettings{policy: channel.Policy{Limits: channel.PolicyLimits{SenderRate: channel.Rate{PerMinute: 1, Burst: 1}}}}
@@ -260,7 +260,7 @@ func TestEveryEntryPointIsAuthorized(t *testing.T) {
 
 // CH-82: only what passes every gate is counted.
 func TestDeniedMessagesTakeNothingOfTheRates(t *testing.T) {
-	s := newHooks()
+	s := newRig()
 	s.kernel.Settings = &openSettings{policy: channel.Policy{Limits: channel.PolicyLimits{SenderRate: channel.Rate{PerMinute: 1, Burst: 1}}}}
 	for i, want := range []channel.Reason{channel.ReasonNoPolicy, channel.ReasonNoPolicy, "", channel.ReasonRateLimited} {
 		id := fmt.Sprint(i)
@@ -310,7 +310,7 @@ func TestRecordOptions(t *testing.T) {
 		"a row fails, with OnError": {options: kernel.RecordOptions{UpdateLastRoute: true, OnError: func(context.Context, error) {}}, rows: rows{err: errTest}, key: "fake:42", routed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newHooks()
+			s := newRig()
 			s.kernel.Recorder, s.record = &test.rows, test.options
 			test.route.AgentID, test.route.RouteSessionKey = "a", "fake:42"
 			s.facts.Route = test.route
@@ -326,7 +326,7 @@ func TestRecordOptions(t *testing.T) {
 		})
 	}
 	// The group is that of the options, or the conversation. A task is waited for, and its failure changes nothing.
-	s, rec, ended := newHooks(), &rows{}, false
+	s, rec, ended := newRig(), &rows{}, false
 	s.group(true)
 	s.kernel.Recorder = rec
 	s.record = kernel.RecordOptions{GroupResolution: &channel.SessionGroup{Kind: channel.Group, ID: "7", Label: "Kitchen"}, CreateIfMissing: true, TrackTask: func(context.Context, channel.Row) error {
@@ -342,7 +342,7 @@ func TestRecordOptions(t *testing.T) {
 func TestRecordAndFinalizeOutliveTheirCaller(t *testing.T) {
 	for at, stage := range map[string]channel.Stage{"record": channel.StageRecord, "onFinalize": channel.StageFinalize, "finalize": channel.StageFinalize} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newHooks()
+			s := newRig()
 			ctx, cancel := context.WithCancel(t.Context())
 			hang := func(inside context.Context) error {
 				cancel()
@@ -384,7 +384,7 @@ func (h hanging) Record(ctx context.Context, _ channel.Row, _ bool) error { retu
 // CH-32
 func TestEveryPartOfFinalizeRunsAndTheFirstErrorStaysFirst(t *testing.T) {
 	second, third := errors.New("of the turn"), errors.New("of the adapter")
-	s := newHooks()
+	s := newRig()
 	s.do = func(hook string) error {
 		return map[string]error{"dispatch": errTest, "onFinalize": second, "finalize": third}[hook]
 	}
@@ -396,7 +396,7 @@ func TestEveryPartOfFinalizeRunsAndTheFirstErrorStaysFirst(t *testing.T) {
 		t.Errorf("got the results %+v", s.final)
 	}
 	// A failure behind a reply sends nothing more.
-	s = newHooks()
+	s = newRig()
 	s.failAt("onFinalize", second)
 	r, err = s.run(t.Context())
 	if err == nil || r.Outcome != channel.OutcomeVisible || len(s.platform.requests()) != 1 || !slices.Contains(s.calls, "finalize") {
@@ -406,14 +406,14 @@ func TestEveryPartOfFinalizeRunsAndTheFirstErrorStaysFirst(t *testing.T) {
 
 // What each outcome comes to: the store, the window, the error.
 func TestTheFinalizeMatrix(t *testing.T) {
-	returns := func(r channel.DispatchResult, err error) func(*hookScene) {
-		return func(s *hookScene) {
+	returns := func(r channel.DispatchResult, err error) func(*rig) {
+		return func(s *rig) {
 			s.dispatch = func(context.Context, *channel.Turn) (channel.DispatchResult, error) { return r, err }
 		}
 	}
-	refuses := func(err error) func(*hookScene) { return returns(channel.DispatchResult{}, err) }
-	failsAfter := func(deliver, err error) func(*hookScene) {
-		return func(s *hookScene) {
+	refuses := func(err error) func(*rig) { return returns(channel.DispatchResult{}, err) }
+	failsAfter := func(deliver, err error) func(*rig) {
+		return func(s *rig) {
 			s.platform.answer = func(string) (channel.Receipt, error) { return channel.Receipt{}, deliver }
 			s.dispatch = func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
 				t.Queued()
@@ -422,24 +422,24 @@ func TestTheFinalizeMatrix(t *testing.T) {
 			}
 		}
 	}
-	delivers := func(err error) func(*hookScene) {
-		return func(s *hookScene) {
+	delivers := func(err error) func(*rig) {
+		return func(s *rig) {
 			s.platform.answer = func(string) (channel.Receipt, error) { return channel.Receipt{}, err }
 		}
 	}
-	fails := func(at string) func(*hookScene) { return func(s *hookScene) { s.failAt(at, errTest) } }
+	fails := func(at string) func(*rig) { return func(s *rig) { s.failAt(at, errTest) } }
 	notSent, permanent := &channel.NotSentError{Err: errTest}, &channel.NotSentError{Err: errTest, Permanent: true}
 	for name, test := range map[string]struct {
-		set      func(*hookScene)
+		set      func(*rig)
 		store    string
 		consumed bool
 		err      bool
 		outcome  channel.Outcome
 	}{
-		"ingest nil":                    {func(s *hookScene) { s.in = nil }, "end blocked", false, false, ""},
+		"ingest nil":                    {func(s *rig) { s.in = nil }, "end blocked", false, false, ""},
 		"ingest error":                  {fails("ingest"), "retry", false, true, ""},
-		"stop in classify":              {func(s *hookScene) { s.class.CanStartAgentTurn = false }, "end blocked", false, false, channel.OutcomeBlocked},
-		"stop in authorize":             {func(s *hookScene) { s.facts.Access = channel.AccessFacts{} }, "end blocked", false, false, channel.OutcomeBlocked},
+		"stop in classify":              {func(s *rig) { s.class.CanStartAgentTurn = false }, "end blocked", false, false, channel.OutcomeBlocked},
+		"stop in authorize":             {func(s *rig) { s.facts.Access = channel.AccessFacts{} }, "end blocked", false, false, channel.OutcomeBlocked},
 		"session_busy":                  {refuses(turn.ErrBusy), "end blocked", false, false, channel.OutcomeBlocked},
 		"overloaded":                    {refuses(turn.ErrQueueFull), "retry", false, false, channel.OutcomeBlocked},
 		"draining":                      {refuses(turn.ErrDraining), "hand over", false, false, channel.OutcomeBlocked},
@@ -450,7 +450,7 @@ func TestTheFinalizeMatrix(t *testing.T) {
 		"dispatch error, permanent":     {delivers(permanent), "end failed", false, true, channel.OutcomeFailed},
 		"an error that lasts":           {refuses(&adapter.Error{Code: adapter.CodeProtocol, Refused: true}), "end failed", false, true, channel.OutcomeFailed},
 		"an error that passes":          {refuses(&adapter.Error{Code: adapter.CodeUnavailable, Retryable: true}), "retry", false, true, channel.OutcomeFailed},
-		"busy behind its place": {func(s *hookScene) {
+		"busy behind its place": {func(s *rig) {
 			s.dispatch = func(_ context.Context, t *channel.Turn) (channel.DispatchResult, error) {
 				t.Queued()
 				return channel.DispatchResult{}, turn.ErrBusy
@@ -464,17 +464,17 @@ func TestTheFinalizeMatrix(t *testing.T) {
 		"ended by draining":             {failsAfter(notSent, turn.ErrDraining), "hand over", false, true, channel.OutcomeCanceled},
 		"handed over after visible":     {failsAfter(nil, turn.ErrHandedOver), "hand over", false, true, channel.OutcomePartial},
 		"canceled after visible":        {failsAfter(nil, turn.ErrStopped), "end partial", true, true, channel.OutcomePartial},
-		"observed": {func(s *hookScene) {
+		"observed": {func(s *rig) {
 			s.admission = channel.Admission{Kind: channel.ObserveOnly, Reason: channel.ReasonObserver}
 		}, "end observed", false, false, channel.OutcomeObserved},
 		"silent":                  {returns(channel.DispatchResult{NoReply: true}, nil), "end silent", false, false, channel.OutcomeSilent},
 		"deferred":                {returns(channel.DispatchResult{Deferred: true}, nil), "end deferred", false, false, channel.OutcomeDeferred},
-		"visible":                 {func(*hookScene) {}, "end visible", true, false, channel.OutcomeVisible},
+		"visible":                 {func(*rig) {}, "end visible", true, false, channel.OutcomeVisible},
 		"visible by counts alone": {returns(channel.DispatchResult{Final: 1}, nil), "end visible", true, false, channel.OutcomeVisible},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
-				s := newHooks()
+				s := newRig()
 				s.group(true)
 				key := channel.WindowKey{Channel: "fake", Conversation: "42"}
 				s.kernel.Window = channel.NewWindow(nil, channel.WindowOptions{})
@@ -506,7 +506,7 @@ func TestAnObservingTurnWritesNothing(t *testing.T) {
 	for _, fails := range []error{nil, errTest} {
 		for _, by := range []string{"preflight", "resolve", "authorize", "assembled", "prepared"} {
 			t.Run(fmt.Sprint(by, " ", fails), func(t *testing.T) {
-				s := newHooks()
+				s := newRig()
 				s.group(false)
 				s.delivery = s.platform.delivery("preview", "working", "rest", "settle")
 				s.kernel.Window = channel.NewWindow(nil, channel.WindowOptions{})
@@ -558,20 +558,20 @@ func TestAnObservingTurnWritesNothing(t *testing.T) {
 // CH-60
 func TestANoticeIsSentOnlyWhereItIsWanted(t *testing.T) {
 	for name, test := range map[string]struct {
-		set  func(*hookScene)
+		set  func(*rig)
 		fail string
 		want bool
 	}{
-		"a direct conversation":  {func(*hookScene) {}, "dispatch", true},
-		"before dispatch":        {func(*hookScene) {}, "record", true},
-		"a group, addressed":     {func(s *hookScene) { s.group(true) }, "dispatch", true},
-		"a group, not addressed": {func(s *hookScene) { s.group(false) }, "dispatch", false},
-		"the settings want none": {func(s *hookScene) { s.kernel.Settings = s }, "dispatch", false},
-		"the sender is denied":   {func(s *hookScene) { s.facts.Access = channel.AccessFacts{} }, "dispatch", false},
-		"no reply is planned":    {func(s *hookScene) { s.facts.Reply.Mode = channel.ReplyNone }, "dispatch", false},
-		"a person stopped it":    {func(s *hookScene) { s.failAt("dispatch", turn.ErrStopped) }, "", false},
-		"before it is known who": {func(*hookScene) {}, "resolve", false},
-		"something was shown": {func(s *hookScene) {
+		"a direct conversation":  {func(*rig) {}, "dispatch", true},
+		"before dispatch":        {func(*rig) {}, "record", true},
+		"a group, addressed":     {func(s *rig) { s.group(true) }, "dispatch", true},
+		"a group, not addressed": {func(s *rig) { s.group(false) }, "dispatch", false},
+		"the settings want none": {func(s *rig) { s.kernel.Settings = s }, "dispatch", false},
+		"the sender is denied":   {func(s *rig) { s.facts.Access = channel.AccessFacts{} }, "dispatch", false},
+		"no reply is planned":    {func(s *rig) { s.facts.Reply.Mode = channel.ReplyNone }, "dispatch", false},
+		"a person stopped it":    {func(s *rig) { s.failAt("dispatch", turn.ErrStopped) }, "", false},
+		"before it is known who": {func(*rig) {}, "resolve", false},
+		"something was shown": {func(s *rig) {
 			s.dispatch = func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
 				_, _ = t.Sink.Do(ctx, channel.Block{}, func(context.Context) (channel.Receipt, error) { return channel.Receipt{}, nil })
 				return channel.DispatchResult{}, errTest
@@ -579,7 +579,7 @@ func TestANoticeIsSentOnlyWhereItIsWanted(t *testing.T) {
 		}, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newHooks()
+			s := newRig()
 			test.set(s)
 			if test.fail != "" {
 				s.failAt(test.fail, errors.New("canary"))
@@ -602,7 +602,7 @@ func TestANoticeIsSentOnlyWhereItIsWanted(t *testing.T) {
 // CH-28
 func TestAFailingObserverChangesNothing(t *testing.T) {
 	var log bytes.Buffer
-	s := newHooks()
+	s := newRig()
 	s.kernel.Log = slog.New(slog.NewTextHandler(&log, nil))
 	s.onTrace = func(channel.Trace) { panic("observer") }
 	if r, err := s.run(t.Context()); err != nil || r.Outcome != channel.OutcomeVisible {
@@ -617,7 +617,7 @@ func TestAFailingObserverChangesNothing(t *testing.T) {
 func TestAMessageBeginsATrace(t *testing.T) {
 	recorder := tracetest.NewSpanRecorder()
 	tracer := sdk.NewTracerProvider(sdk.WithSpanProcessor(recorder)).Tracer("")
-	s := newHooks()
+	s := newRig()
 	s.kernel.Tracer = tracer
 	s.failAt("dispatch", errTest)
 	_, _ = s.run(t.Context())
@@ -648,7 +648,7 @@ func TestMediaLoaders(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newHooks()
+				s := newRig()
 				s.group(false)
 				s.kernel.Window = channel.NewWindow(nil, channel.WindowOptions{})
 				if test.denied {
@@ -700,7 +700,7 @@ func TestOnlyMessagesOfAdmittedSendersWait(t *testing.T) {
 		"resolve":                         {access: listed, admission: unsupported, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newHooks()
+			s := newRig()
 			s.kernel.Window = channel.NewWindow(nil, channel.WindowOptions{})
 			s.facts.Conversation.Kind, s.facts.Access, s.admission, s.pre = channel.Group, test.access, test.admission, test.pre
 			s.pre.History.Conversation = channel.ConversationFacts{Kind: channel.Group, ID: "42"}
@@ -716,7 +716,7 @@ func TestOnlyMessagesOfAdmittedSendersWait(t *testing.T) {
 
 // CH-95
 func TestOnlyCheckedFilesReachTheAgent(t *testing.T) {
-	s := newHooks()
+	s := newRig()
 	s.facts.Media = []channel.MediaFact{{Path: "/etc/passwd", Kind: channel.MediaImage}}
 	r, err := s.run(t.Context())
 	if err != nil || r.Context.Media[0].Path != "" || !slices.Contains(s.phases(), "assemble:warning") {
@@ -726,7 +726,7 @@ func TestOnlyCheckedFilesReachTheAgent(t *testing.T) {
 
 // CH-80
 func TestAMessageThatWasSentFromHereIsDropped(t *testing.T) {
-	s := newHooks()
+	s := newRig()
 	if _, err := s.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -738,7 +738,7 @@ func TestAMessageThatWasSentFromHereIsDropped(t *testing.T) {
 
 func TestAnEventThatCannotWaitIsAcknowledgedBeforeDispatch(t *testing.T) {
 	for _, immediate := range []bool{true, false} {
-		s := newHooks()
+		s := newRig()
 		s.class.RequiresImmediateAck = immediate
 		s.onTrace = func(tr channel.Trace) {
 			if tr.Stage == channel.StagePreflight && tr.Phase == channel.PhaseStart && (len(s.acked) == 1) != immediate {
@@ -753,7 +753,7 @@ func TestAnEventThatCannotWaitIsAcknowledgedBeforeDispatch(t *testing.T) {
 
 // CH-103, CH-120
 func TestTracesSayWhatTheTurnIs(t *testing.T) {
-	s := newHooks()
+	s := newRig()
 	s.facts.Access = channel.AccessFacts{DM: channel.DMFacts{Policy: channel.PolicyAllowlist, AllowFrom: []string{"canary"}}}
 	s.facts.Route.AccountID = "work"
 	if _, err := s.run(t.Context()); err != nil {
@@ -773,7 +773,7 @@ func TestTracesSayWhatTheTurnIs(t *testing.T) {
 		"plain": func(s string) bool { return s == "42" }, "": func(s string) bool { return s == "42" },
 		"hash": func(s string) bool { return s != "" && s != "42" }, "none": func(s string) bool { return s == "" },
 	} {
-		s := newHooks()
+		s := newRig()
 		s.kernel.Settings = &openSettings{policy: channel.Policy{SenderIDs: ids, Previews: ids == "plain"}}
 		s.facts.Message.Preview = "hi"
 		if _, err := s.run(t.Context()); err != nil {
@@ -810,7 +810,7 @@ func TestLevelsOfErrorsInTheLog(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
-			s := newHooks()
+			s := newRig()
 			s.kernel.Observer = channel.NewSlogObserver(slog.New(slog.NewTextHandler(&log, nil)))
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)

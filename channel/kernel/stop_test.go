@@ -17,17 +17,17 @@ import (
 	"github.com/lingserve/lingserve/turn"
 )
 
-// stopScene is a kernel with settings, and the log that an operator reads.
-type stopScene struct {
-	*hookScene
+// stopRig is a kernel with settings, and the log that an operator reads.
+type stopRig struct {
+	*rig
 	settings *openSettings
 	log      bytes.Buffer
 	change   func(*channel.Facts)
 	n        int
 }
 
-func newStops() *stopScene {
-	s := &stopScene{hookScene: newHooks(), settings: &openSettings{policy: openPolicy()}}
+func newStops() *stopRig {
+	s := &stopRig{rig: newRig(), settings: &openSettings{policy: openPolicy()}}
 	s.settings.policy.Sources = map[string]string{"limits.sender_rate": "channels.fake.limits.sender_rate", "limits.chat_rate": "channels.fake.limits.chat_rate"}
 	log := slog.New(slog.NewTextHandler(&s.log, nil))
 	s.kernel.Settings, s.kernel.Observer, s.kernel.Log = s.settings, channel.NewSlogObserver(log), log
@@ -35,7 +35,7 @@ func newStops() *stopScene {
 }
 
 // send sends a message to the agent, and returns the result of its turn.
-func (s *stopScene) send(text string) channel.Result {
+func (s *stopRig) send(text string) channel.Result {
 	s.n++
 	s.in = &channel.Input{ID: fmt.Sprint("n", s.n), RawText: text, ConversationID: "42", SenderID: "42"}
 	s.facts = facts(s.in.ID, text)
@@ -49,7 +49,7 @@ func (s *stopScene) send(text string) channel.Result {
 }
 
 // notices are the texts that were sent, without the answers of the agent.
-func (s *stopScene) notices() (texts []string) {
+func (s *stopRig) notices() (texts []string) {
 	for _, text := range s.platform.requests() {
 		if text != "send hello" {
 			texts = append(texts, text)
@@ -64,12 +64,12 @@ func TestAStoppedMessageHasOneNoticeOrOneLineInTheLog(t *testing.T) {
 		f.Conversation, f.Access.Mentions.WasMentioned = channel.ConversationFacts{Kind: channel.Group, ID: "42"}, true
 	}
 	bot := func(f *channel.Facts) { f.Sender.IsBot = true }
-	policy := func(set func(*channel.Policy)) func(*stopScene) {
-		return func(s *stopScene) { set(&s.settings.policy) }
+	policy := func(set func(*channel.Policy)) func(*stopRig) {
+		return func(s *stopRig) { set(&s.settings.policy) }
 	}
-	fails := func(err error) func(*stopScene) { return func(s *stopScene) { s.failAt("dispatch", err) } }
+	fails := func(err error) func(*stopRig) { return func(s *stopRig) { s.failAt("dispatch", err) } }
 	for name, test := range map[string]struct {
-		set      func(*stopScene)
+		set      func(*stopRig)
 		text     string
 		times    int    // 0: 3
 		person   string // "": no notice
@@ -83,33 +83,33 @@ func TestAStoppedMessageHasOneNoticeOrOneLineInTheLog(t *testing.T) {
 			policy(func(p *channel.Policy) { p.Limits.ChatRate = channel.Rate{PerMinute: 1} }), "", 5,
 			"this conversation can have 1 message per minute", "setting=channels.fake.limits.chat_rate",
 		},
-		"a command without a role": {func(*stopScene) {}, ",help", 0, "You may not use commands here.", "reason=command_not_allowed"},
-		"pairings cannot be read": {func(s *stopScene) {
+		"a command without a role": {func(*stopRig) {}, ",help", 0, "You may not use commands here.", "reason=command_not_allowed"},
+		"pairings cannot be read": {func(s *stopRig) {
 			s.settings.policy.DM, s.change = channel.PolicyPairing, func(f *channel.Facts) { f.Access.DM.Paired = channel.Unknown }
 		}, "", 0, "The server cannot check your access at the moment", "reason=pairing_unavailable"},
 		"no policy":          {policy(func(p *channel.Policy) { p.DM = "" }), "", 0, "", "reason=no_policy"},
 		"disabled":           {policy(func(p *channel.Policy) { p.DM = channel.PolicyDisabled }), "", 0, "", "reason=dm_disabled"},
 		"an empty list":      {policy(func(p *channel.Policy) { p.DM = channel.PolicyAllowlist }), "", 0, "", "reason=dm_allowlist_empty"},
 		"not on the list":    {policy(func(p *channel.Policy) { p.DM, p.DMAllowFrom = channel.PolicyAllowlist, []string{"7"} }), "", 0, "", "reason=dm_not_allowed"},
-		"a disabled group":   {func(s *stopScene) { s.settings.policy.Group, s.change = channel.PolicyDisabled, group }, "", 0, "", "reason=group_disabled"},
-		"a group not listed": {func(s *stopScene) { s.settings.policy.RouteAllowed, s.change = false, group }, "", 0, "", "reason=route_not_allowed"},
-		"a bot":              {func(s *stopScene) { s.change = bot }, "", 0, "", "reason=bot_not_allowed"},
-		"two bots":           {func(s *stopScene) { s.settings.policy.AllowBots, s.change = channel.BotsAll, bot }, "", 10, "", "reason=bot_loop"},
-		"no agent here": {func(s *stopScene) {
+		"a disabled group":   {func(s *stopRig) { s.settings.policy.Group, s.change = channel.PolicyDisabled, group }, "", 0, "", "reason=group_disabled"},
+		"a group not listed": {func(s *stopRig) { s.settings.policy.RouteAllowed, s.change = false, group }, "", 0, "", "reason=route_not_allowed"},
+		"a bot":              {func(s *stopRig) { s.change = bot }, "", 0, "", "reason=bot_not_allowed"},
+		"two bots":           {func(s *stopRig) { s.settings.policy.AllowBots, s.change = channel.BotsAll, bot }, "", 10, "", "reason=bot_loop"},
+		"no agent here": {func(s *stopRig) {
 			s.change = func(f *channel.Facts) { f.Route.AgentID = "" }
 		}, "", 0, "No agent answers in this conversation.", "reason=no_route"},
-		"not supported": {func(s *stopScene) {
+		"not supported": {func(s *stopRig) {
 			s.admission = channel.Admission{Kind: channel.Drop, Reason: channel.ReasonUnsupported}
 		}, "", 0, "This kind of message cannot be answered here.", ""},
-		"too large": {func(s *stopScene) {
+		"too large": {func(s *stopRig) {
 			s.admission = channel.Admission{Kind: channel.Drop, Reason: channel.ReasonTooLarge}
 		}, "", 0, "This message is too large.", ""},
 		"a busy session":  {fails(turn.ErrBusy), "", 0, "an earlier one is still being answered", ""},
 		"a full queue":    {fails(turn.ErrQueueFull), "", 0, "The server is busy at the moment", ""},
 		"the server ends": {fails(turn.ErrDraining), "", 0, "The server is restarting", ""},
 		"a failed model":  {fails(errTest), "", 1, "Something went wrong.", "level=ERROR"},
-		"no session":      {func(s *stopScene) { s.kernel.Recorder = &rows{err: errTest} }, "", 1, "Something went wrong.", "level=ERROR"},
-		"stopped, in no group": {func(s *stopScene) {
+		"no session":      {func(s *stopRig) { s.kernel.Recorder = &rows{err: errTest} }, "", 1, "Something went wrong.", "level=ERROR"},
+		"stopped, in no group": {func(s *stopRig) {
 			s.change = func(f *channel.Facts) {
 				group(f)
 				f.Access.Mentions.WasMentioned = false
@@ -178,7 +178,7 @@ func TestASenderWhoWaitsAsTheNoticeSaysIsAnswered(t *testing.T) {
 // CH-81
 func TestBotsDoNotAnswerEachOtherWithoutEnd(t *testing.T) {
 	bot := func(f *channel.Facts) { f.Sender.IsBot = true }
-	person := func(s *stopScene, i int) {
+	person := func(s *stopRig, i int) {
 		if i%5 == 4 {
 			s.change = nil
 			s.send("a person")
@@ -187,7 +187,7 @@ func TestBotsDoNotAnswerEachOtherWithoutEnd(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		every   time.Duration
-		between func(*stopScene, int) // before each event
+		between func(*stopRig, int) // before each event
 		events  int
 		blocked []int // events that are not answered
 	}{
@@ -281,7 +281,7 @@ func TestAPressPassesTheGatesOfItsCommand(t *testing.T) {
 		"the turn is observed": {operators(true), channel.PolicyOpen, true, nil, 0, channel.OutcomeObserved},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, d := newHooks(), &decider{}
+			s, d := newRig(), &decider{}
 			s.kernel.Agent, s.kernel.Window = d, channel.NewWindow(nil, channel.WindowOptions{})
 			key := channel.WindowKey{Channel: "fake", Conversation: "42"}
 			_ = s.kernel.Window.Record(t.Context(), channel.Recording{HistoryHint: channel.HistoryHint{Key: key}, MessageID: "m", Message: channel.MessageFacts{RawBody: "before"}})

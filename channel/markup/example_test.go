@@ -2,6 +2,7 @@ package markup_test
 
 import (
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/channel/markup"
 )
@@ -33,7 +34,7 @@ func ExamplePieces() {
 }
 
 func ExampleCut() {
-	for _, piece := range markup.Cut("One sentence. And another one.", 20, markup.Runes) {
+	for _, piece := range markup.Cut("One sentence. And another one.", 20, utf8.RuneCountInString) {
 		fmt.Println(piece)
 	}
 	// Output:

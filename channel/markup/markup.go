@@ -1,9 +1,6 @@
 package markup
 
-import (
-	"unicode/utf16"
-	"unicode/utf8"
-)
+import "unicode/utf16"
 
 // Format is a markup that a platform reads.
 type Format uint8
@@ -80,12 +77,6 @@ func Escape(text string, to Format) string {
 
 // Unit measures a text in the unit of a platform's limit. The size of two texts, joined, must be the sum of their sizes.
 type Unit func(string) int
-
-// Bytes counts bytes of UTF-8.
-func Bytes(s string) int { return len(s) }
-
-// Runes counts Unicode characters.
-func Runes(s string) int { return utf8.RuneCountInString(s) }
 
 // UTF16 counts units of UTF-16, as Telegram does. Most emoji have two.
 func UTF16(s string) int {

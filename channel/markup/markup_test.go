@@ -148,21 +148,21 @@ func TestCutsAtTheBestPlace(t *testing.T) {
 		unit  markup.Unit
 		want  []string
 	}{
-		"it fits":            {"a b", 3, markup.Runes, []string{"a b"}},
-		"no limit":           {"a b", 0, markup.Runes, []string{"a b"}},
-		"nothing":            {" \n ", 3, markup.Runes, nil},
-		"paragraphs":         {"one two\nthree\n\nfour five", 18, markup.Runes, []string{"one two\nthree", "four five"}},
-		"lines":              {"one two\nthree four", 12, markup.Runes, []string{"one two", "three four"}},
-		"sentences":          {"One two. Three four five", 16, markup.Runes, []string{"One two.", "Three four five"}},
-		"Chinese sentences":  {"你好吗？我很好，谢谢你", 8, markup.Runes, []string{"你好吗？", "我很好，谢谢你"}},
-		"words":              {"one two three", 9, markup.Runes, []string{"one two", "three"}},
-		"characters":         {"abcdefgh", 3, markup.Runes, []string{"abc", "def", "gh"}},
+		"it fits":            {"a b", 3, utf8.RuneCountInString, []string{"a b"}},
+		"no limit":           {"a b", 0, utf8.RuneCountInString, []string{"a b"}},
+		"nothing":            {" \n ", 3, utf8.RuneCountInString, nil},
+		"paragraphs":         {"one two\nthree\n\nfour five", 18, utf8.RuneCountInString, []string{"one two\nthree", "four five"}},
+		"lines":              {"one two\nthree four", 12, utf8.RuneCountInString, []string{"one two", "three four"}},
+		"sentences":          {"One two. Three four five", 16, utf8.RuneCountInString, []string{"One two.", "Three four five"}},
+		"Chinese sentences":  {"你好吗？我很好，谢谢你", 8, utf8.RuneCountInString, []string{"你好吗？", "我很好，谢谢你"}},
+		"words":              {"one two three", 9, utf8.RuneCountInString, []string{"one two", "three"}},
+		"characters":         {"abcdefgh", 3, utf8.RuneCountInString, []string{"abc", "def", "gh"}},
 		"units of UTF-16":    {"😀😀😀", 4, markup.UTF16, []string{"😀😀", "😀"}},
-		"bytes":              {"ééé", 5, markup.Bytes, []string{"éé", "é"}},
-		"a mark stays":       {"abe\u0301", 3, markup.Runes, []string{"ab", "e\u0301"}},
-		"a family stays":     {"ab👨\u200d👩\u200d👧", 5, markup.Runes, []string{"ab", "👨\u200d👩\u200d👧"}},
+		"bytes":              {"ééé", 5, byteCount, []string{"éé", "é"}},
+		"a mark stays":       {"abe\u0301", 3, utf8.RuneCountInString, []string{"ab", "e\u0301"}},
+		"a family stays":     {"ab👨\u200d👩\u200d👧", 5, utf8.RuneCountInString, []string{"ab", "👨\u200d👩\u200d👧"}},
 		"larger than all":    {"😀", 1, markup.UTF16, []string{"😀"}},
-		"a line's beginning": {"a:\n    b\n    c", 7, markup.Runes, []string{"a:", "    b", "    c"}},
+		"a line's beginning": {"a:\n    b\n    c", 7, utf8.RuneCountInString, []string{"a:", "    b", "    c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, markup.Cut(row.text, row.limit, row.unit)); diff != "" {
@@ -196,8 +196,8 @@ func TestStylesAreReopenedInTheNextPiece(t *testing.T) {
 }
 
 func TestMarkedLimitCountsTheMarkup(t *testing.T) {
-	for _, p := range markup.Pieces(strings.Repeat("**a** & <b> *c* ", 100), markup.SlackMrkdwn, markup.Limit{N: 100, Unit: markup.Runes, Marked: true}) {
-		if n := markup.Runes(p.Text); n > 100 {
+	for _, p := range markup.Pieces(strings.Repeat("**a** & <b> *c* ", 100), markup.SlackMrkdwn, markup.Limit{N: 100, Unit: utf8.RuneCountInString, Marked: true}) {
+		if n := utf8.RuneCountInString(p.Text); n > 100 {
 			t.Errorf("%d characters: %q", n, p.Text)
 		}
 	}
@@ -246,7 +246,7 @@ func checkPieces(t failer, source string, n int) {
 	}
 	for _, f := range formats {
 		limit := 200 + n // a style and a link can be larger than the text
-		for _, piece := range markup.Pieces(source, f, markup.Limit{N: limit, Unit: markup.Bytes, Marked: true}) {
+		for _, piece := range markup.Pieces(source, f, markup.Limit{N: limit, Unit: byteCount, Marked: true}) {
 			if len(piece.Text) > limit {
 				t.Fatalf("format %d: %d bytes, the limit is %d: %q", f, len(piece.Text), limit, piece.Text)
 			}
@@ -341,7 +341,7 @@ func FuzzPieces(f *testing.F) {
 			markup.Pieces(source, f, markup.Limit{N: n, Marked: true})
 			markup.Escape(source, f)
 		}
-		markup.Cut(source, n, markup.Bytes)
+		markup.Cut(source, n, byteCount)
 		if !strings.Contains(source, "-") { // the head of a table is in several pieces
 			checkPieces(t, strings.ToValidUTF8(source, "\ufffd"), n)
 		}
@@ -390,8 +390,8 @@ func TestHugeTextLosesNothing(t *testing.T) {
 		"tildes": strings.Repeat("a~~b", 25_000), "ampersands": strings.Repeat("&", 50_000),
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, p := range markup.Pieces(source, markup.SlackMrkdwn, markup.Limit{N: 4000, Unit: markup.Runes, Marked: true}) {
-				if n := markup.Runes(p.Text); n > 4000 {
+			for _, p := range markup.Pieces(source, markup.SlackMrkdwn, markup.Limit{N: 4000, Unit: utf8.RuneCountInString, Marked: true}) {
+				if n := utf8.RuneCountInString(p.Text); n > 4000 {
 					t.Fatalf("a piece of %d", n)
 				}
 			}
@@ -469,3 +469,5 @@ func TestLiteralIsShownUnchanged(t *testing.T) {
 		}
 	}
 }
+
+func byteCount(s string) int { return len(s) }

@@ -175,7 +175,7 @@ func (w *walker) table(table ast.Node, s style) {
 				}
 				line := &lines[first+i]
 				*line = append(append(*line, make([]string, column-len(*line))...), text)
-				widths[column] = max(widths[column], min(Runes(text), maxColumn))
+				widths[column] = max(widths[column], min(utf8.RuneCountInString(text), maxColumn))
 			}
 			column++
 		}
@@ -188,7 +188,7 @@ func (w *walker) table(table ast.Node, s style) {
 		}
 		last := len(cells) - 1
 		for j, cell := range cells[:last] {
-			b.WriteString(cell + strings.Repeat(" ", max(0, widths[j]-Runes(cell))) + " | ")
+			b.WriteString(cell + strings.Repeat(" ", max(0, widths[j]-utf8.RuneCountInString(cell))) + " | ")
 		}
 		b.WriteString(cells[last] + "\n")
 	}

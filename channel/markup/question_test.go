@@ -32,7 +32,7 @@ func TestDA_07_AQuestionIsShownExactly(t *testing.T) {
 		"slack": {markup.SlackMrkdwn, markup.Limit{N: 4000, Marked: true}, func(text string) string {
 			return strings.NewReplacer("&lt;", "<", "&gt;", ">", "&amp;", "&").Replace(between(text, "```\n", "\n```"))
 		}},
-		"feishu": {markup.FeishuCard, markup.Limit{N: 28_000, Unit: markup.Bytes, Marked: true}, func(text string) string {
+		"feishu": {markup.FeishuCard, markup.Limit{N: 28_000, Unit: byteCount, Marked: true}, func(text string) string {
 			return between(text, "```json\n", "\n```")
 		}},
 		"plain": {markup.Plain, markup.Limit{N: 4096}, func(text string) string {

@@ -194,11 +194,11 @@ func (m *Manager) Drain() {
 	m.wg.Wait()
 }
 
-// Close ends the channels. It waits for replies that are being sent until ctx ends; the others are sent after the next start.
-func (m *Manager) Close(ctx context.Context) error {
+// Close ends the channels. Replies that are not sent by then are sent after the next start.
+func (m *Manager) Close() error {
 	m.Drain()
 	if m.queue != nil {
-		m.queue.Close(ctx)
+		m.queue.Close()
 	}
 	var errs []error
 	for _, f := range slices.Backward(m.close) {

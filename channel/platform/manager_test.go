@@ -83,7 +83,7 @@ func TestAChannelThatStopsIsToldOfAndNotStartedAgain(t *testing.T) { // CH-179
 		broken["panics"] != "the channel failed; see the server's log" {
 		t.Errorf("got %q", broken)
 	}
-	if err := d.Close(t.Context()); err != nil {
+	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,8 +1,6 @@
 package platform
 
 import (
-	"context"
-	"log/slog"
 	"strings"
 
 	"github.com/lingserve/lingserve/channel"
@@ -49,14 +47,4 @@ func SendMessages(b *channel.Block, r channel.Receipt, count int, edit func(id s
 		}
 	}
 	return r, nil
-}
-
-// SendMarked sends a text with markup. If the platform refuses the markup, it sends the text once more without (CH-177).
-func SendMarked(ctx context.Context, log *slog.Logger, name string, refused func(error) bool, send func(marked bool) error) error {
-	err := send(true)
-	if !refused(err) {
-		return err
-	}
-	log.WarnContext(ctx, "platform refuses a message's markup; sending plain text", "channel", name)
-	return send(false)
 }

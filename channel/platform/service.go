@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
 )
 
@@ -22,9 +23,12 @@ type Service struct {
 	broken error
 }
 
-// ServiceOptions are for [Service.Serve]. Handler and Connect are required.
+// ServiceOptions are for [Service.Serve]. Handler, Run and Connect are required. Run is given events with Kernel, Meta, Agent and Media.
 type ServiceOptions struct {
-	Handler kernel.Handler
+	Handler kernel.Handler // without Run
+	Run     func(context.Context, *Event) (channel.Result, error)
+	Agent   string // see [Event]
+	Media   *MediaStore
 	// Connect asks the platform who the bot is, for as long as that takes. No event runs before it returns.
 	Connect func(context.Context) error
 	// Receive fetches events until its context ends; nil: the platform brings them.
@@ -80,6 +84,9 @@ func (s *Service) Serve(ctx context.Context, q *kernel.Queue, o ServiceOptions) 
 		var receive func(context.Context) error
 		if o.Receive != nil {
 			receive = func(ctx context.Context) error { return o.receive(ctx, q) }
+		}
+		o.Handler.Run = func(ctx context.Context, _ *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
+			return o.Run(ctx, &Event{Kernel: q.Kernel(), Meta: m, Agent: o.Agent, Media: o.Media})
 		}
 		err = q.Serve(ctx, o.Handler, receive)
 	}

@@ -14,9 +14,8 @@ import (
 
 func options(connect func(context.Context) error) platform.ServiceOptions {
 	return platform.ServiceOptions{
-		Handler: kernel.Handler{Channel: "fake", Run: func(context.Context, *kernel.Claimed, kernel.Meta) (channel.Result, error) {
-			return channel.Result{}, nil
-		}},
+		Handler: kernel.Handler{Channel: "fake"},
+		Run:     func(context.Context, *platform.Event) (channel.Result, error) { return channel.Result{}, nil },
 		Connect: connect,
 	}
 }
@@ -25,7 +24,7 @@ func options(connect func(context.Context) error) platform.ServiceOptions {
 func newQueue(t *testing.T, only channel.Exclusive) *kernel.Queue {
 	t.Helper()
 	q := kernel.NewQueue(&kernel.Kernel{Store: channeltest.Store(t)}, kernel.QueueOptions{Replica: "test", Only: only})
-	t.Cleanup(func() { q.Close(context.Background()) })
+	t.Cleanup(func() { q.Close() })
 	return q
 }
 

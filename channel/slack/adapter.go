@@ -12,30 +12,36 @@ import (
 
 // adapter reads one event for the kernel: a message, or several of one sender.
 type adapter struct {
+	*platform.Event
 	c     *Channel
-	k     *kernel.Kernel
-	meta  kernel.Meta
 	parts []*message
 	last  *message // of parts: it is answered
 }
 
-// run runs the turn of an event.
-func (a *adapter) run(ctx context.Context, e *kernel.Claimed) (channel.Result, error) {
-	return kernel.Run(ctx, a.k, a.meta, e.Raws(), &kernel.Adapter[[][]byte]{
-		Ingest: a.ingest, Classify: a.classify, Preflight: a.preflight, Resolve: a.resolve, Finalize: a.finalize,
-	})
-}
-
-// ingest reads what was stored. What cannot be read is nothing for an agent.
-func (a *adapter) ingest(_ context.Context, raws [][]byte) (*channel.Input, error) {
-	var list []*channel.Input
-	for _, raw := range raws {
-		if e, err := parseEvent(raw); err == nil && e.message != nil {
-			a.last, a.parts = e.message, append(a.parts, e.message)
-			list = append(list, a.c.input(a.k, a.last))
+// run runs the turn of an event. What cannot be read is nothing for an agent.
+func (c *Channel) run(ctx context.Context, e *platform.Event) (channel.Result, error) {
+	a := &adapter{c: c, Event: e}
+	for _, raw := range a.Meta.Event.Raws() {
+		parsed, err := parseEvent(raw)
+		if err != nil || parsed.message == nil {
+			continue
 		}
+		m := parsed.message
+		a.last, a.parts = m, append(a.parts, m)
+		one := platform.Message{Input: c.input(a.Kernel, m), Kind: m.kind, Files: attachments(m)}
+		if m.press != nil {
+			one.Press = &m.press.Press
+		}
+		a.Messages = append(a.Messages, one)
 	}
-	return channel.MergeInputs(list), nil
+	if m := a.last; m != nil {
+		a.Sender, a.Thread = m.sender(c.self()), c.replyThread(m) // the answer may make a thread of the message, and messages there belong to its session
+		a.Place = channel.ConversationFacts{Kind: m.chat(), ID: m.conversation, SpaceID: c.self().TeamID, ThreadID: m.thread}
+		a.Reply = replyPlan(m, a.Thread)
+	}
+	a.Complete, a.ShowPress, a.Finalize = a.complete, a.answerPress, a.finalize
+	a.Delivery = func(*channel.Facts) *kernel.Delivery { return c.delivery(a.last) }
+	return a.Run(ctx)
 }
 
 // words are what a message says.
@@ -54,51 +60,20 @@ func (c *Channel) input(k *kernel.Kernel, m *message) *channel.Input {
 	return in
 }
 
-func (a *adapter) classify(_ context.Context, in *channel.Input) (channel.EventClass, error) {
-	return platform.Classify(in, a.last.kind, a.last.press != nil), nil
-}
-
-// preflight says how images of a message that is not answered are loaded.
-func (a *adapter) preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (pf channel.Preflight, err error) {
-	if in.HasMedia {
-		pf.History.LoadMedia = platform.ImageLoader(a.files(), a.c.media.Load)
-	}
-	return pf, nil
-}
-
-// files are those of the messages, in order.
-func (a *adapter) files() (list []platform.Attachment) {
-	for _, m := range a.parts {
-		list = append(list, attachments(m)...)
-	}
-	return list
-}
-
-func (a *adapter) resolve(ctx context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (*kernel.Turn, error) {
-	c, m, me := a.c, a.last, a.c.self()
-	at := channel.ConversationFacts{Kind: m.chat(), ID: m.conversation, SpaceID: me.TeamID, ThreadID: m.thread}
-	f, policy, who := platform.NewFacts(ctx, a.k, a.meta, c.s.Agent, in, m.sender(me), at)
-	thread := c.replyThread(m)
-	platform.NameSession(&f, thread) // the answer may make a thread of the message, and messages there belong to its session
-	f.Reply = replyPlan(m, thread)
+// complete adds the name of the sender, and a message of elsewhere.
+func (a *adapter) complete(ctx context.Context, f *channel.Facts, policy channel.Policy, who channel.Identity) (channel.MentionFacts, []platform.Attachment) {
 	names := channel.NewNames(policy.Patterns)
 	var mentions []channel.MentionFacts
 	for _, part := range a.parts {
-		mentions = append(mentions, c.mentions(part, names))
+		mentions = append(mentions, a.c.mentions(part, names))
 		if part.shared != nil {
-			f.Supplemental.Quote = c.quote(part, policy)
+			f.Supplemental.Quote = a.c.quote(part, policy)
 		}
 	}
-	f.Access = policy.Access(who, channel.MergeMentions(mentions...))
-	if m.press != nil {
-		return a.k.PressTurn(f, m.press.Press, func(ctx context.Context, s channel.Pressed) { c.answerPress(ctx, m, s) }), nil
+	if a.last.press == nil && policy.Sees(f.Conversation.Kind, who) == channel.Yes { // the platform is not asked for the names of others
+		a.c.addName(ctx, &f.Sender)
 	}
-	if channel.Evaluate(f).Talks() || channel.LetsIn(&f) { // the platform is not asked for the names of others
-		c.addName(ctx, &f.Sender)
-	}
-	f.Message.SenderLabel = f.Sender.Label()
-	platform.AddMedia(ctx, &f, a.files(), nil, c.media.Load)
-	return &kernel.Turn{Facts: f, Record: kernel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}, Delivery: c.delivery(m)}, nil
+	return channel.MergeMentions(mentions...), nil
 }
 
 // replyThread is the thread that the answer to a message goes to; "": none.
@@ -156,19 +131,13 @@ func (c *Channel) mentions(m *message, names channel.Names) channel.MentionFacts
 	return f
 }
 
-// finalize answers a press that is not let in. What someone has changed or deleted is changed or deleted where it waits.
-func (a *adapter) finalize(ctx context.Context, r channel.Result) error {
-	m, c := a.last, a.c
-	w := channel.WindowKey{Channel: c.s.Name, Account: c.s.Account, Conversation: m.conversation, Thread: m.thread}
-	switch {
-	case m.press != nil:
-		if s, ok := channel.RefusedPress(r); ok {
-			c.answerPress(ctx, m, s)
-		}
+// finalize changes or deletes what someone has changed or deleted where it waits.
+func (a *adapter) finalize(ctx context.Context, _ channel.Result) error {
+	switch m := a.last; {
 	case m.deleted:
-		a.k.Window.Forget(ctx, w, m.Timestamp)
+		a.ForgetWaiting(ctx, m.Timestamp)
 	case m.kind == channel.EventLifecycle:
-		platform.EditWaiting(ctx, a.k, w, m.chat(), m.sender(c.self()), m.Timestamp, c.words(m).text)
+		a.EditWaiting(ctx, m.Timestamp, a.c.words(m).text)
 	}
 	return nil
 }

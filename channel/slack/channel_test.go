@@ -131,7 +131,7 @@ func TestTheChannelPassesTheSuite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			channeltest.Run(t, channeltest.Fixture{
-				Start: startStage(tt.replies, tt.preview, tt.appToken), Groups: true, Redelivers: true, Streams: tt.preview == slack.PreviewEdit,
+				Start: startStage(tt.replies, tt.preview, tt.appToken), Groups: true, Redelivers: true, Bubble: true, Streams: tt.preview == slack.PreviewEdit,
 			})
 		})
 	}

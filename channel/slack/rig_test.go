@@ -156,7 +156,7 @@ func (r *rig) end() error {
 	}
 	r.stop()
 	err := <-r.done
-	r.queue.Close(context.Background())
+	r.queue.Close()
 	r.stop = nil
 	return err
 }

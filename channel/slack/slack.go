@@ -26,7 +26,6 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	slackgo "github.com/slack-go/slack"
 
-	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
 )
@@ -215,11 +214,9 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	return c.service.Serve(ctx, q, platform.ServiceOptions{
 		Handler: kernel.Handler{
 			Channel: c.s.Name, Account: c.s.Account, Grace: c.s.Grace,
-			Run: func(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
-				return (&adapter{c: c, k: q.Kernel(), meta: m}).run(ctx, e)
-			},
 			Sender: kernel.Sender{Send: c.send, Repeatable: onlyEdits},
 		},
+		Run: c.run, Agent: c.s.Agent, Media: c.media,
 		Connect: c.connect, Receive: receive, Log: c.s.Log,
 	})
 }

@@ -16,19 +16,43 @@ import (
 
 // adapter reads one event for the kernel: an update, or those of an album.
 type adapter struct {
+	*platform.Event
 	c        *Channel
-	k        *kernel.Kernel
-	meta     kernel.Meta
 	parts    []*update
 	last     *update // of parts: the reply goes to its message
 	answered bool    // the press was answered
 }
 
 // run runs the turn of an event.
-func (a *adapter) run(ctx context.Context, e *kernel.Claimed) (channel.Result, error) {
-	return kernel.Run(ctx, a.k, a.meta, e.Raws(), &kernel.Adapter[[][]byte]{
-		Ingest: a.ingest, Classify: a.classify, Preflight: a.preflight, Resolve: a.resolve, Finalize: a.finalize,
-	})
+func (c *Channel) run(ctx context.Context, e *platform.Event) (channel.Result, error) {
+	a := &adapter{c: c, Event: e}
+	for _, raw := range a.Meta.Event.Raws() {
+		u, err := readUpdate(raw)
+		if err != nil || u.message == nil { // another version of this server has stored it
+			continue
+		}
+		a.last, a.parts = u, append(a.parts, u)
+		one := platform.Message{Input: c.input(a.Kernel, u), Kind: u.kind, Files: attachments(u.message, c.media.Limit)}
+		if p, ok := readPress(u.press); ok {
+			one.Press = &p
+		}
+		if u.to.otherBot {
+			a.Admission = channel.Admission{Kind: channel.Drop, Reason: channel.ReasonChannelLocal, Detail: "other_bot"}
+		}
+		a.Messages = append(a.Messages, one)
+	}
+	if a.last != nil {
+		m, in := a.last.message, a.Messages[len(a.Messages)-1].Input
+		a.Sender = c.sender(m)
+		a.Place = channel.ConversationFacts{Kind: chatKind(&m.Chat), ID: in.ConversationID, Label: chatLabel(&m.Chat), ThreadID: in.ThreadID}
+		current := strconv.FormatInt(c.chats.current(m.Chat.ID), 10)
+		if current != in.ConversationID {
+			a.Place.NativeChannelID = current
+		}
+		a.Reply = replyPlan(a.Place.Kind, current, in.ThreadID, m.ID)
+	}
+	a.Complete, a.Delivery, a.ShowPress, a.Finalize = a.complete, c.delivery, a.showPressed, a.finalize
+	return a.Run(ctx)
 }
 
 // input returns what the kernel reads of an update, which has a message.
@@ -52,66 +76,18 @@ func (c *Channel) input(k *kernel.Kernel, u *update) *channel.Input {
 	return in
 }
 
-func (a *adapter) ingest(_ context.Context, raws [][]byte) (*channel.Input, error) {
-	var list []*channel.Input
-	for _, raw := range raws {
-		u, err := readUpdate(raw)
-		if err == nil && u.message != nil { // else another version of this server has stored it
-			a.last, a.parts = u, append(a.parts, u)
-			list = append(list, a.c.input(a.k, u))
-		}
-	}
-	return channel.MergeInputs(list), nil
-}
-
-func (a *adapter) classify(_ context.Context, in *channel.Input) (channel.EventClass, error) {
-	_, press := readPress(a.last.press)
-	return platform.Classify(in, a.last.kind, press), nil
-}
-
-// preflight drops commands for other bots.
-func (a *adapter) preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (pf channel.Preflight, err error) {
-	if slices.ContainsFunc(a.parts, func(u *update) bool { return u.to.otherBot }) {
-		pf.Admission = channel.Admission{Kind: channel.Drop, Reason: channel.ReasonChannelLocal, Detail: "other_bot"}
-	} else if in.HasMedia {
-		pf.History.LoadMedia = platform.ImageLoader(a.files(), a.c.media.Load)
-	}
-	return pf, nil
-}
-
-// files are those of the messages, in order.
-func (a *adapter) files() (list []platform.Attachment) {
-	for _, u := range a.parts {
-		list = append(list, attachments(u.message, a.c.media.Limit)...)
-	}
-	return list
-}
-
-func (a *adapter) resolve(ctx context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (*kernel.Turn, error) {
-	c, m := a.c, a.last.message
-	at := channel.ConversationFacts{Kind: chatKind(&m.Chat), ID: in.ConversationID, Label: chatLabel(&m.Chat), ThreadID: in.ThreadID}
-	current := strconv.FormatInt(c.chats.current(m.Chat.ID), 10)
-	if current != at.ID {
-		at.NativeChannelID = current
-	}
-	f, policy, who := platform.NewFacts(ctx, a.k, a.meta, c.s.Agent, in, c.sender(m), at)
-	f.Reply = replyPlan(at.Kind, current, in.ThreadID, m.ID)
+// complete adds what the message quotes and where it was forwarded from.
+func (a *adapter) complete(_ context.Context, f *channel.Facts, policy channel.Policy, _ channel.Identity) (m channel.MentionFacts, quoted []platform.Attachment) {
 	names := channel.NewNames(policy.Patterns)
-	var mentions []channel.MentionFacts
 	for _, u := range a.parts {
-		mentions = append(mentions, mentioned(u, c.self().ID, names))
+		m = channel.MergeMentions(m, mentioned(u, a.c.self().ID, names))
 	}
-	f.Access = policy.Access(who, channel.MergeMentions(mentions...))
-	if p, ok := readPress(a.last.press); ok {
-		return a.k.PressTurn(f, p, a.showPressed), nil
+	last := a.last.message
+	a.c.addContext(&f.Supplemental, last, func(by channel.SenderFacts) channel.Tri { return policy.Sees(f.Conversation.Kind, by.Identity()) })
+	if to := repliedTo(last); to != nil {
+		quoted = attachments(to, a.c.media.Limit)
 	}
-	c.addContext(&f.Supplemental, m, func(by channel.SenderFacts) channel.Tri { return policy.Sees(at.Kind, by.Identity()) })
-	var quoted []platform.Attachment
-	if to := repliedTo(m); to != nil {
-		quoted = attachments(to, c.media.Limit)
-	}
-	platform.AddMedia(ctx, &f, a.files(), quoted, c.media.Load)
-	return &kernel.Turn{Facts: f, Record: kernel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}, Delivery: c.delivery(&f)}, nil
+	return m, quoted
 }
 
 // replyPlan is where the answer goes: in groups it replies to the message, in topics it stays in the topic (CH-177).
@@ -200,19 +176,12 @@ func (c *Channel) origin(o *models.MessageOrigin) (by channel.SenderFacts, date 
 }
 
 // finalize answers a press that nothing else has answered, and changes a message that was edited where it waits.
-func (a *adapter) finalize(ctx context.Context, r channel.Result) error {
-	if a.last.press != nil {
-		text := ""
-		if s, ok := channel.RefusedPress(r); ok {
-			text = s.Text()
-		}
-		a.answerPress(ctx, text)
-		return nil
-	}
-	m := a.last.message
-	if a.last.edited {
-		w := channel.WindowKey{Channel: a.c.s.Name, Account: a.c.s.Account, Conversation: a.c.chats.conversation(m.Chat.ID), Thread: topic(m)}
-		platform.EditWaiting(ctx, a.k, w, chatKind(&m.Chat), a.c.sender(m), strconv.Itoa(m.ID), fullText(m))
+func (a *adapter) finalize(ctx context.Context, _ channel.Result) error {
+	switch m := a.last.message; {
+	case a.last.press != nil:
+		a.answerPress(ctx, "")
+	case a.last.edited:
+		a.EditWaiting(ctx, strconv.Itoa(m.ID), fullText(m))
 	}
 	return nil
 }

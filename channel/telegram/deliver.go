@@ -165,16 +165,15 @@ func (c *Channel) put(ctx context.Context, b *channel.Block, edit string, m mess
 	if m.keyboard != nil {
 		r.params["reply_markup"] = m.keyboard
 	}
-	refused := func(err error) bool { return m.marked != "" && platform.Is(err, badMarkup) }
-	err = platform.SendMarked(ctx, c.log, c.s.Name, refused, func(marked bool) error {
-		r.params["text"] = m.plain
-		delete(r.params, "parse_mode")
-		if marked && m.marked != "" {
-			r.params["text"], r.params["parse_mode"] = m.marked, parseModes[c.s.ParseMode]
-		}
-		id, err = c.send(ctx, r)
-		return err
-	})
+	if r.params["text"] = m.plain; m.marked != "" {
+		r.params["text"], r.params["parse_mode"] = m.marked, parseModes[c.s.ParseMode]
+	}
+	id, err = c.send(ctx, r)
+	if m.marked != "" && platform.Is(err, badMarkup) { // once more, without markup (CH-177)
+		c.log.WarnContext(ctx, "platform refuses a message's markup; sending plain text")
+		m.marked = ""
+		return c.put(ctx, b, edit, m)
+	}
 	if platform.Is(err, notModified) {
 		return edit, nil
 	}

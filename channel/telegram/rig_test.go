@@ -169,7 +169,7 @@ func (r *rig) end() error {
 	r.stop()
 	err := <-r.done
 	r.done = nil
-	r.queue.Close(context.Background())
+	r.queue.Close()
 	return err
 }
 

@@ -154,7 +154,7 @@ func TestTheChannelPassesTheSuite(t *testing.T) {
 	} {
 		t.Run(tt.mode+" "+tt.parse+" "+tt.preview, func(t *testing.T) {
 			channeltest.Run(t, channeltest.Fixture{
-				Start: startStage(tt.mode, tt.parse, tt.preview), Groups: true, Redelivers: true, Streams: tt.preview == telegram.PreviewEdit,
+				Start: startStage(tt.mode, tt.parse, tt.preview), Groups: true, Redelivers: true, Bubble: true, Streams: tt.preview == telegram.PreviewEdit,
 			})
 		})
 	}

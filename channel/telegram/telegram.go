@@ -222,13 +222,11 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	return c.service.Serve(ctx, q, platform.ServiceOptions{
 		Handler: kernel.Handler{
 			Channel: c.s.Name, Account: c.s.Account, Grace: c.s.Grace,
-			Run: func(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
-				return (&adapter{c: c, k: q.Kernel(), meta: m}).run(ctx, e)
-			},
 			Sender: kernel.Sender{Send: func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
 				return c.deliver(ctx, out.Block)
 			}},
 		},
+		Run: c.run, Agent: c.s.Agent, Media: c.media,
 		Connect: func(ctx context.Context) error {
 			err := c.persist(ctx, "getMe", c.getMe)
 			if err == nil {

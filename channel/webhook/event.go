@@ -12,16 +12,15 @@ import (
 
 // event is what one turn answers: a message, or several that were combined. The first one gets the reply.
 type event struct {
+	*platform.Event
 	c        *Channel
-	kernel   *kernel.Kernel
-	claimed  *kernel.Claimed
 	messages []*message
 	ctx      context.Context // of the turn
 
-	busy    chan struct{} // has an item while one of the functions below runs: parts of the reply keep their order
 	session string
-	answer  answer      // with its Turn from the beginning
-	held    *time.Timer // releases the parts that are held; nil: none was
+	busy    chan struct{} // has an item while one of the functions below runs: parts of the reply keep their order
+	answer  answer        // with its Turn from the beginning
+	held    *time.Timer   // releases the parts that are held; nil: none was
 }
 
 // releaseBefore is how long before the request stops waiting the reply goes to the callback: clocks of replicas differ.
@@ -36,9 +35,9 @@ func (c *Channel) key(m *message) channel.EventKey {
 func (m *message) raw(body []byte) []byte { return append([]byte(m.id+"\n"), body...) }
 
 // run runs the turn of an event.
-func (c *Channel) run(ctx context.Context, k *kernel.Kernel, e *kernel.Claimed, meta kernel.Meta) (channel.Result, error) {
-	ev := &event{c: c, kernel: k, claimed: e, ctx: ctx, busy: make(chan struct{}, 1)}
-	for _, raw := range e.Raws() {
+func (c *Channel) run(ctx context.Context, e *platform.Event) (channel.Result, error) {
+	ev := &event{Event: e, c: c, ctx: ctx, busy: make(chan struct{}, 1)}
+	for _, raw := range e.Meta.Event.Raws() {
 		id, body, _ := bytes.Cut(raw, []byte("\n"))
 		m, err := parse(body)
 		if err != nil { // an earlier version of this program has accepted it
@@ -47,14 +46,21 @@ func (c *Channel) run(ctx context.Context, k *kernel.Kernel, e *kernel.Claimed, 
 		m.id = string(id)
 		ev.messages = append(ev.messages, m)
 	}
-	if c.result && e.Begun {
-		ev.answer = c.load(ctx, e.Key)
+	c.describe(e, ev.messages)
+	if c.result && e.Meta.Event.Begun {
+		ev.answer = c.load(ctx, e.Meta.Event.Key)
 	}
-	ev.answer.Turn = meta.TurnID
-	meta.Counted = true // when it was accepted
-	return kernel.Run(ctx, k, meta, ev.messages, &kernel.Adapter[[]*message]{
-		Ingest: ingest, Classify: classify, Preflight: ev.preflight, Resolve: ev.resolve, Finalize: ev.finalize,
-	})
+	ev.answer.Turn = e.Meta.TurnID
+	e.Meta.Counted = true // when it was accepted
+	if c.result {
+		e.Reply.DeliveryTarget = e.Meta.Event.Key // the answer does not wait for replies to other messages
+	}
+	e.Finalize = ev.finalize
+	e.Delivery = func(f *channel.Facts) *kernel.Delivery {
+		ev.session = f.Route.RouteSessionKey
+		return &kernel.Delivery{Deliver: ev.deliver, Durable: true}
+	}
+	return e.Run(ctx)
 }
 
 func inputOf(m *message) *channel.Input {
@@ -64,82 +70,39 @@ func inputOf(m *message) *channel.Input {
 	}
 }
 
-func ingest(_ context.Context, list []*message) (*channel.Input, error) {
-	var inputs []*channel.Input
-	for _, m := range list {
-		inputs = append(inputs, inputOf(m))
-	}
-	in := channel.MergeInputs(inputs)
-	if in != nil {
-		in.ID = list[0].id
-	}
-	return in, nil
-}
-
-func classify(_ context.Context, in *channel.Input) (channel.EventClass, error) {
-	return platform.Classify(in, channel.EventMessage, false), nil
-}
-
-// preflight says how images of a message that is not answered are loaded.
-func (ev *event) preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (pf channel.Preflight, err error) {
-	if in.HasMedia {
-		pf.History.LoadMedia = platform.ImageLoader(ev.files(), ev.c.media.Load)
-	}
-	return pf, nil
-}
-
-// files are those of the messages, in order.
-func (ev *event) files() (list []platform.Attachment) {
-	for _, m := range ev.messages {
-		list = append(list, m.files...)
-	}
-	return list
-}
-
-func (ev *event) resolve(ctx context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (*kernel.Turn, error) {
-	c := ev.c
-	f := c.facts(ctx, ev.kernel, in, ev.messages)
-	platform.AddMedia(ctx, &f, ev.files(), nil, c.media.Load)
-	if c.result {
-		f.Reply.DeliveryTarget = ev.claimed.Key // the answer does not wait for replies to other messages
-	}
-	ev.session = f.Route.RouteSessionKey
-	return &kernel.Turn{
-		Facts: f, Record: kernel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true},
-		Delivery: &kernel.Delivery{Deliver: ev.deliver, Durable: true},
-	}, nil
-}
-
 var replyModes = map[channel.ChatType]channel.ReplyMode{
 	channel.Direct: channel.ReplyDirect, channel.Group: channel.ReplyChannel, channel.Broadcast: channel.ReplyChannel,
 }
 
-// facts returns what is known of messages, without their files.
-func (c *Channel) facts(ctx context.Context, k *kernel.Kernel, in *channel.Input, list []*message) channel.Facts {
-	m := list[len(list)-1]
-	to, thread := m.Conversation.ID, m.Conversation.Thread
-	place := channel.ConversationFacts{Kind: m.Conversation.Kind, ID: to, ThreadID: thread}
-	f, policy, who := platform.NewFacts(ctx, k, kernel.Meta{Channel: c.s.Name, Account: c.s.Account}, c.s.Agent, in, m.Sender, place)
-	f.Reply = channel.ReplyPlanFacts{
-		To: to, OriginatingTo: to, ReplyToID: channel.None, MessageThreadID: channel.None, Mode: replyModes[m.Conversation.Kind],
+// describe adds messages to an event, which is named after the first.
+func (c *Channel) describe(e *platform.Event, list []*message) {
+	for _, m := range list {
+		in := inputOf(m)
+		in.ID = list[0].id
+		e.Messages = append(e.Messages, platform.Message{Input: in, Kind: channel.EventMessage, Files: m.files})
+		to, thread := m.Conversation.ID, m.Conversation.Thread
+		e.Sender, e.Place = m.Sender, channel.ConversationFacts{Kind: m.Conversation.Kind, ID: to, ThreadID: thread}
+		e.Reply = channel.ReplyPlanFacts{
+			To: to, OriginatingTo: to, ReplyToID: channel.None, MessageThreadID: channel.None, Mode: replyModes[m.Conversation.Kind],
+		}
+		if thread != "" {
+			e.Reply.Mode, e.Reply.MessageThreadID = channel.ReplyThread, channel.Some(thread)
+		}
 	}
-	if thread != "" {
-		f.Reply.Mode, f.Reply.MessageThreadID = channel.ReplyThread, channel.Some(thread)
+	e.Complete = func(_ context.Context, _ *channel.Facts, p channel.Policy, _ channel.Identity) (channel.MentionFacts, []platform.Attachment) {
+		return mentions(list, p.Patterns), nil
 	}
-	f.Access = policy.Access(who, mentions(list, policy.Patterns))
-	return f
 }
 
-func mentions(list []*message, patterns []string) channel.MentionFacts {
+func mentions(list []*message, patterns []string) (all channel.MentionFacts) {
 	names := channel.NewNames(patterns)
-	var all []channel.MentionFacts
 	for _, m := range list {
 		mentioned := names.In(m.Text) || m.Mentioned != nil && *m.Mentioned
-		all = append(all, channel.MentionFacts{
+		all = channel.MergeMentions(all, channel.MentionFacts{
 			CanDetect: m.Mentioned != nil || len(patterns) > 0, WasMentioned: mentioned, HasAnyMention: mentioned,
 		})
 	}
-	return channel.MergeMentions(all...)
+	return all
 }
 
 // deliver holds a part of the reply for the answer, or sends it to the callback.
@@ -148,7 +111,7 @@ func (ev *event) deliver(ctx context.Context, b channel.Block) (channel.Receipt,
 	defer func() { <-ev.busy }()
 	if wait, holds := ev.holds(); holds {
 		ev.answer.add(partOf(&b))
-		ev.c.save(ctx, ev.claimed.Key, ev.session, &ev.answer)
+		ev.c.save(ctx, ev.Meta.Event.Key, ev.session, &ev.answer)
 		if ev.held == nil && ev.c.s.Callback != "" {
 			ev.held = time.AfterFunc(wait, ev.releaseLate)
 		}
@@ -166,7 +129,7 @@ func receiptOf(b *channel.Block) channel.Receipt { return channel.Receipt{Messag
 
 // holds reports whether a request still waits for the reply, and for how long. Without a callback it waits for ever.
 func (ev *event) holds() (wait time.Duration, holds bool) {
-	wait = time.Until(ev.claimed.Arrived.Add(resultWait - releaseBefore))
+	wait = time.Until(ev.Meta.Event.Arrived.Add(resultWait - releaseBefore))
 	return wait, ev.c.result && (wait > 0 || ev.c.s.Callback == "")
 }
 
@@ -192,7 +155,7 @@ func (ev *event) release(ctx context.Context) {
 		}
 	}
 	ev.answer.Replies = nil
-	ev.c.save(ctx, ev.claimed.Key, ev.session, &ev.answer)
+	ev.c.save(ctx, ev.Meta.Event.Key, ev.session, &ev.answer)
 }
 
 // finalize answers the requests that wait, unless the event runs again. A sender who is to be paired is answered before.
@@ -209,11 +172,11 @@ func (ev *event) finalize(ctx context.Context, r channel.Result) error {
 	if _, holds := ev.holds(); !holds {
 		ev.release(ctx)
 	}
-	if !ev.claimed.Ended() && r.Admission.Reason != channel.ReasonPairingRequired {
+	if !ev.Meta.Event.Ended() && r.Admission.Reason != channel.ReasonPairingRequired {
 		return nil
 	}
 	ev.answer.complete(r.TurnID, r.Admission, r.Outcome)
-	c.saveAndAnswer(ctx, ev.claimed.Key, ev.session, &ev.answer)
+	c.saveAndAnswer(ctx, ev.Meta.Event.Key, ev.session, &ev.answer)
 	var merged answer
 	merged.complete(r.TurnID, channel.Admission{Kind: channel.Handled, Reason: channel.ReasonMerged}, r.Outcome)
 	for _, m := range ev.messages[1:] {

@@ -69,7 +69,10 @@ func (c *Channel) accept(ctx context.Context, m *message, body []byte) (answer, 
 		return answer{}, c.unavailable(ctx, channel.ErrDraining)
 	}
 	if counted, _ := c.counted.ContainsOrAdd(name, struct{}{}); !counted {
-		if wait := q.Kernel().CountRate(new(c.facts(ctx, q.Kernel(), in, []*message{m}))); wait > 0 {
+		e := &platform.Event{Kernel: q.Kernel(), Meta: kernel.Meta{Channel: c.s.Name, Account: c.s.Account}, Agent: c.s.Agent}
+		c.describe(e, []*message{m})
+		f, _ := e.Facts(ctx, in)
+		if wait := q.Kernel().CountRate(&f); wait > 0 {
 			c.counted.Remove(name)
 			return answer{}, &channel.BodyError{Status: http.StatusTooManyRequests, RetryAfter: wait, Err: errTooMany}
 		}

@@ -98,7 +98,7 @@ func newReplica(t *testing.T, d *db.DB, name string, back *fakecallback.Server, 
 	r.c.UseTransport(r.back.Transport())
 	r.q = kernel.NewQueue(r.k, kernel.QueueOptions{Replica: name, Alive: func() []string { return []string{"a", "b"} }})
 	r.serve()
-	t.Cleanup(func() { r.end(); r.q.Close(context.Background()) })
+	t.Cleanup(func() { r.end(); r.q.Close() })
 	return r
 }
 

@@ -182,12 +182,10 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	defer c.transport.CloseIdleConnections()
 	defer c.answerRequests("", &answer{Status: statusAccepted}) // they wait no longer
 	return c.service.Serve(ctx, q, platform.ServiceOptions{
+		Run: c.run, Agent: c.s.Agent, Media: c.media,
 		Connect: func(context.Context) error { return nil }, // the backend connects
 		Handler: kernel.Handler{
 			Channel: c.s.Name, Account: c.s.Account, Grace: c.s.Grace,
-			Run: func(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
-				return c.run(ctx, q.Kernel(), e, m)
-			},
 			Sender: kernel.Sender{Send: c.resend, Repeatable: func(channel.Outbound, time.Duration) bool { return true }}, // every attempt has the same webhook-id
 		},
 		Log: c.s.Log,

@@ -39,10 +39,7 @@ func turnOptions(c *config.Config, ledger *adapter.Ledger, log *slog.Logger) tur
 	}
 }
 
-var (
-	_ run.Agents     = (*team.Team)(nil)
-	_ run.ByWorkflow = (*team.Team)(nil)
-)
+var _ run.Agents = (*team.Team)(nil)
 
 // openTurns makes the configured agents and the framework that runs their turns. Workflows that answer for agents are looked up when they
 // answer.

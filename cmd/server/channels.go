@@ -159,7 +159,7 @@ func newChannels(s *core) (_ *channels, err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, d.Close(context.Background()))
+			err = errors.Join(err, d.Close())
 		}
 	}()
 	k := d.Kernel
@@ -224,7 +224,7 @@ func eraseFromChannels(ctx context.Context, c *config.Config, stored *database, 
 		return false, err
 	}
 	waited = d.Kernel.Keeps(ctx, session)
-	return waited, errors.Join(d.Kernel.Erase(ctx, session), d.Close(ctx))
+	return waited, errors.Join(d.Kernel.Erase(ctx, session), d.Close())
 }
 
 // warn warns of channels that admit no senders, which is their default, and of those without operators for tools that need approval.

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,55 +23,42 @@ import (
 type channelTool struct {
 	streams
 	settings config.Flags
-	c        *config.Config
 	json     bool
 	timeout  time.Duration
 }
 
 func channelsCommand(s streams) *cobra.Command {
 	t := &channelTool{streams: s}
-	check := newCommand("channels check", t.action(t.check))
+	action := func(path string, do func(context.Context, *config.Config, []string) error, actions ...*cobra.Command) *cobra.Command {
+		return configured(path, &t.settings, do, actions...)
+	}
+	check := action("channels check", t.check)
 	check.Flags().DurationVar(&t.timeout, "timeout", 15*time.Second, "`TIME` to wait for each platform")
-	cmd := newCommand("channels", t.action(t.list),
-		newCommand("channels list", t.action(t.list)),
+	cmd := action("channels", t.list,
+		action("channels list", t.list),
 		check,
-		newCommand("channels pair", t.pairAction(t.listPairs),
-			newCommand("channels pair list", t.pairAction(t.listPairs)),
-			newCommand("channels pair approve", t.pairAction(t.approve)),
-			newCommand("channels pair remove", t.pairAction(t.remove))),
+		action("channels pair", withPairs(t.listPairs),
+			action("channels pair list", withPairs(t.listPairs)),
+			action("channels pair approve", withPairs(t.approve)),
+			action("channels pair remove", withPairs(t.remove))),
 	)
 	cmd.PersistentFlags().BoolVar(&t.json, "json", false, "print one JSON object per line")
 	addSettings(cmd.PersistentFlags(), &t.settings)
 	return cmd
 }
 
-// action loads the configuration and calls do, which a signal interrupts.
-func (w *channelTool) action(do func(ctx context.Context, args []string) error) func(args []string) error {
-	return func(args []string) (err error) {
-		if w.c, err = config.Load(&w.settings, os.Environ()); err != nil {
+// withPairs opens the database for an action.
+func withPairs(do func(ctx context.Context, d *database, args []string) error) func(context.Context, *config.Config, []string) error {
+	return func(ctx context.Context, c *config.Config, args []string) error {
+		if err := checkDurable(c); err != nil {
 			return err
 		}
-		ctx, stop := interruptible()
-		defer stop()
-		if err = do(ctx, args); ctx.Err() != nil {
-			return exitStatus(exitInterrupted)
-		}
-		return err
-	}
-}
-
-// pairAction is an action with the stored pairs.
-func (w *channelTool) pairAction(do func(ctx context.Context, pairs *channel.Pairs, args []string) error) func(args []string) error {
-	return w.action(func(ctx context.Context, args []string) error {
-		if err := checkDurable(w.c); err != nil {
-			return err
-		}
-		d, err := openDatabase(w.c, slog.New(slog.DiscardHandler)) // the error says what is wrong with the database
+		d, err := openDatabase(c, slog.New(slog.DiscardHandler)) // the error says what is wrong with the database
 		if err != nil {
 			return err
 		}
-		return errors.Join(do(ctx, d.pairs(), args), d.Close())
-	})
+		return errors.Join(do(ctx, d, args), d.Close())
+	}
 }
 
 // channelRow is a channel in the list.
@@ -84,17 +71,17 @@ type channelRow struct {
 }
 
 // list prints the channels that are configured.
-func (w *channelTool) list(context.Context, []string) error {
-	tree, err := newTree(w.c)
+func (w *channelTool) list(_ context.Context, c *config.Config, _ []string) error {
+	tree, err := newTree(c)
 	if err != nil {
 		return err
 	}
-	if len(w.c.Channels) == 0 && !w.json {
+	if len(c.Channels) == 0 && !w.json {
 		fmt.Fprintln(w.err, "no channels are configured; docs/channels.md explains how to add one")
 		return nil
 	}
 	out := newListing(w.out, w.json, "CHANNEL", "TYPE", "AGENT", "DIRECT", "GROUPS")
-	for _, ch := range w.c.Channels {
+	for _, ch := range c.Channels {
 		direct := tree.Policy(channel.PolicyQuery{Channel: ch.Name, Account: ch.Account, Kind: channel.Direct})
 		groups := tree.Policy(channel.PolicyQuery{Channel: ch.Name, Account: ch.Account, Kind: channel.Group})
 		row := channelRow{kernel.Login(ch.Name, ch.Account), ch.Type, direct.Agent, string(direct.DM), string(groups.Group)}
@@ -115,11 +102,11 @@ type channelResult struct {
 }
 
 // check checks whether channels can start.
-func (w *channelTool) check(ctx context.Context, names []string) error {
+func (w *channelTool) check(ctx context.Context, c *config.Config, names []string) error {
 	if w.timeout <= 0 {
 		return usagef("--timeout is %v; expected a duration above 0, such as 15s", w.timeout)
 	}
-	list, err := w.named(names)
+	list, err := channelsNamed(c, names)
 	if err != nil {
 		return err
 	}
@@ -128,7 +115,7 @@ func (w *channelTool) check(ctx context.Context, names []string) error {
 		width = max(width, len(kernel.Login(ch.Name, ch.Account)))
 	}
 	failed := false
-	for _, t := range inOrder(list, maxChecks, func(ch config.Channel) channelResult { return w.checkOne(ctx, ch) }) {
+	for _, t := range inOrder(list, maxChecks, func(ch config.Channel) channelResult { return w.checkOne(ctx, c, ch) }) {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -154,9 +141,9 @@ func (w *channelTool) check(ctx context.Context, names []string) error {
 }
 
 // checkOne checks one channel.
-func (w *channelTool) checkOne(ctx context.Context, ch config.Channel) channelResult {
+func (w *channelTool) checkOne(ctx context.Context, c *config.Config, ch config.Channel) channelResult {
 	t := channelResult{Channel: kernel.Login(ch.Name, ch.Account), Type: ch.Type, Status: "ok"}
-	made, err := makeChannel(w.c, ch, channelParts{})
+	made, err := makeChannel(c, ch, channelParts{})
 	if made == nil && err == nil {
 		t.Status, t.Message = "skip", "this channel is built in; it needs no check"
 		return t
@@ -175,45 +162,33 @@ func (w *channelTool) checkOne(ctx context.Context, ch config.Channel) channelRe
 	if d, ok := made.(describer); ok {
 		t.Message = d.About()
 	}
-	if !platform.Admits(w.c.Access.Channels[ch.Name]) {
+	if !platform.Admits(c.Access.Channels[ch.Name]) {
 		t.Message = strings.TrimPrefix(t.Message+"\nthe channel admits no messages yet; set dm.policy or groups.policy", "\n")
 	}
 	return t
 }
 
-// named returns the channels with these names, or all.
-func (w *channelTool) named(names []string) ([]config.Channel, error) {
+// channelsNamed returns the channels with these names, or all.
+func channelsNamed(c *config.Config, names []string) (list []config.Channel, err error) {
 	if len(names) == 0 {
-		return w.c.Channels, nil
+		return c.Channels, nil
 	}
-	var list []config.Channel
-	for _, name := range names {
-		ch, err := w.find(name)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, ch)
-	}
-	return list, nil
-}
-
-// find returns the channel with a name.
-func (w *channelTool) find(name string) (config.Channel, error) {
 	var known []string
-	for _, ch := range w.c.Channels {
-		if kernel.Login(ch.Name, ch.Account) == name {
-			return ch, nil
-		}
+	for _, ch := range c.Channels {
 		known = append(known, kernel.Login(ch.Name, ch.Account))
 	}
-	if len(known) == 0 {
-		return config.Channel{}, fmt.Errorf("unknown channel %s; no channel is configured", show(name))
+	for _, name := range names {
+		i := slices.Index(known, name)
+		switch {
+		case i >= 0:
+			list = append(list, c.Channels[i])
+		case len(known) == 0:
+			return nil, fmt.Errorf("unknown channel %s; no channel is configured", show(name))
+		default:
+			return nil, fmt.Errorf("unknown channel %s%s", show(name), cmp.Or(didYouMean(name, known, ""), "; expected one of "+strings.Join(known, ", ")))
+		}
 	}
-	hint := didYouMean(name, known, "")
-	if hint == "" {
-		hint = "; expected one of " + strings.Join(known, ", ")
-	}
-	return config.Channel{}, fmt.Errorf("unknown channel %s%s", show(name), hint)
+	return list, nil
 }
 
 // pairRow is a pair in the list.
@@ -227,13 +202,13 @@ type pairRow struct {
 }
 
 // listPairs prints the paired people and the requests.
-func (w *channelTool) listPairs(ctx context.Context, pairs *channel.Pairs, _ []string) error {
-	list, err := pairs.List(ctx)
+func (w *channelTool) listPairs(ctx context.Context, d *database, _ []string) error {
+	list, err := d.pairs().List(ctx)
 	if err != nil {
 		return err
 	}
 	if len(list) == 0 && !w.json {
-		fmt.Fprintf(w.err, "there are no paired people and no requests in %s\n", w.c.DatabaseName())
+		fmt.Fprintf(w.err, "there are no paired people and no requests in %s\n", d.name)
 		return nil
 	}
 	out := newListing(w.out, w.json, "CHANNEL", "SENDER", "STATE", "CODE", "SINCE", "NAME")
@@ -249,8 +224,8 @@ func (w *channelTool) listPairs(ctx context.Context, pairs *channel.Pairs, _ []s
 }
 
 // approve pairs the person with a code.
-func (w *channelTool) approve(ctx context.Context, pairs *channel.Pairs, args []string) error {
-	p, err := pairs.Approve(ctx, "", args[0])
+func (w *channelTool) approve(ctx context.Context, d *database, args []string) error {
+	p, err := d.pairs().Approve(ctx, "", args[0])
 	if errors.Is(err, channel.ErrNoCode) {
 		return fmt.Errorf("no pairing request has the code %s; codes expire after an hour, and \"lingserve channels pair\" lists the open ones", show(args[0]))
 	}
@@ -262,10 +237,10 @@ func (w *channelTool) approve(ctx context.Context, pairs *channel.Pairs, args []
 }
 
 // remove removes the pairing of a sender on a channel.
-func (w *channelTool) remove(ctx context.Context, pairs *channel.Pairs, args []string) error {
+func (w *channelTool) remove(ctx context.Context, d *database, args []string) error {
 	name, sender := args[0], args[1]
 	ch, account, _ := strings.Cut(name, "@")
-	ok, err := pairs.Remove(ctx, ch, account, sender)
+	ok, err := d.pairs().Remove(ctx, ch, account, sender)
 	if err != nil {
 		return err
 	}

@@ -41,10 +41,12 @@ func chatCommand(s streams) *cobra.Command {
 			return err
 		}
 		// The signals are caught before anything is started, so that none of them leaves the terminal in raw mode.
-		signals := make(chan os.Signal, 4)
-		signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-		defer signal.Stop(signals)
-		return chat(c, agent, session, signals, s)
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGHUP)
+		defer stop()
+		interrupts := make(chan os.Signal, 1)
+		signal.Notify(interrupts, os.Interrupt)
+		defer signal.Stop(interrupts)
+		return chat(ctx, c, agent, session, interrupts, s)
 	})
 	cmd.Flags().StringVar(&agent, "agent", "", "`AGENT` to talk with; the default is the terminal channel's")
 	cmd.Flags().StringVar(&session, "session", terminal.DefaultSession, "`NAME` of the session to start or to continue")
@@ -55,8 +57,8 @@ func chatCommand(s streams) *cobra.Command {
 // chatGrace is how long an answer may go on after a signal: the terminal no longer shows it.
 const chatGrace = 2 * time.Second
 
-// chat makes the parts of a server without its listeners, and talks until the input or a signal ends the chat.
-func chat(c *config.Config, name, session string, signals <-chan os.Signal, s streams) error {
+// chat makes the parts of a server without its listeners, and talks until the input or ctx ends the chat.
+func chat(ctx context.Context, c *config.Config, name, session string, interrupts <-chan os.Signal, s streams) error {
 	if err := c.CheckWorkspace(); err != nil {
 		return err
 	}
@@ -94,8 +96,8 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, s st
 	if err != nil {
 		return err
 	}
-	o.In, o.Out, o.Err = s.in, s.out, s.err
-	return talk(o, k, notes, signals)
+	o.In, o.Out, o.Err, o.Interrupts = s.in, s.out, s.err, interrupts
+	return talk(ctx, o, k, notes)
 }
 
 // chatOptions returns the options of a chat with an agent; "" is the agent that the settings route to.
@@ -118,10 +120,8 @@ func chatOptions(c *config.Config, tree *channel.Tree, names []string, name, ses
 	return o, nil
 }
 
-// talk talks until the input or a signal ends the chat.
-func talk(o terminal.Options, k *kernel.Kernel, notes *notes, signals <-chan os.Signal) error {
-	interrupts := make(chan struct{}, 1)
-	o.Interrupts = interrupts
+// talk talks until the input or ctx ends the chat.
+func talk(ctx context.Context, o terminal.Options, k *kernel.Kernel, notes *notes) error {
 	in, isFile := o.In.(*os.File)
 	out, areFiles := o.Out.(*os.File)
 	if isFile && areFiles {
@@ -134,40 +134,15 @@ func talk(o terminal.Options, k *kernel.Kernel, notes *notes, signals <-chan os.
 		notes.set(talk)
 		defer notes.set(nil)
 	}
-
-	ctx, cancel := context.WithCancel(context.Background())
-	interrupted := false
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			select {
-			case sig := <-signals:
-				if sig != os.Interrupt {
-					cancel()
-					continue
-				}
-				interrupted = true
-				select {
-				case interrupts <- struct{}{}:
-				default: // one is on its way
-				}
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
 	err := talk.Serve(ctx, k)
-	ended := ctx.Err() != nil
-	cancel()
-	wg.Wait()
 	switch {
 	case errors.Is(err, syscall.EPIPE): // the reader has closed its end
 		return nil
 	case err != nil:
 		return err
-	case interrupted && o.Terminal == nil:
+	case o.Terminal == nil && talk.Interrupted():
 		return exitStatus(exitInterrupted)
-	case ended, o.Terminal == nil && talk.Unanswered():
+	case ctx.Err() != nil, o.Terminal == nil && talk.Unanswered():
 		return exitStatus(exitFailed)
 	}
 	return nil

@@ -118,7 +118,7 @@ func TestChatAtATerminal(t *testing.T) {
 }
 
 func TestChatEndsWhenItIsTold(t *testing.T) {
-	c := converse(t, "--model", "demo:demo")
+	c := converse(t, "--model", "demo:demo", "--grace", "10ms")
 	c.types("Why is the sky blue?\r")
 	c.sees("This") // and the rest comes piece by piece
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {

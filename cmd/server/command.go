@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,6 +35,22 @@ func newCommand(path string, run func(args []string) error, actions ...*cobra.Co
 	cmd.Flags().SortFlags = false
 	cmd.AddCommand(actions...)
 	return cmd
+}
+
+// configured returns a command that needs the configuration. The first signal cancels the context of do, and is then the exit status.
+func configured(path string, settings *config.Flags, do func(ctx context.Context, c *config.Config, args []string) error, actions ...*cobra.Command) *cobra.Command {
+	return newCommand(path, func(args []string) error {
+		c, err := config.Load(settings, os.Environ())
+		if err != nil {
+			return err
+		}
+		ctx, stop := interruptible()
+		defer stop()
+		if err := do(ctx, c, args); ctx.Err() == nil {
+			return err
+		}
+		return exitStatus(exitInterrupted)
+	}, actions...)
 }
 
 // commandNames returns the names of the commands below another.

@@ -11,6 +11,7 @@ import (
 	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
 // MO-41: dollars of the settings are millionths, of which none is lost or made up.
@@ -24,7 +25,7 @@ func TestDollarsBecomeMillionths(t *testing.T) {
 
 // MO-40, MO-41: a server's budget counts on with what a session's tape says, and stores what was spent today.
 func TestTheServersBudget(t *testing.T) {
-	store := tape.NewMemory(nil)
+	store := tapetest.NewMemory(nil)
 	defer store.Close()
 	c := &config.Config{Data: t.TempDir(), Workspace: "w", Limit: config.Limit{Cost: config.Cost{Session: 0.5}}}
 	talk, err := tape.Open(t.Context(), store, "w", "s")

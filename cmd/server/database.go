@@ -19,7 +19,8 @@ import (
 // database is an open database.
 type database struct {
 	*db.DB
-	inUse error // names the other process that has the file open; nil: none
+	name  string // for people
+	inUse error  // names the other process that has the file open; nil: none
 }
 
 // openDatabase opens the database. If a server has the file open, a command may use it at the same time. Its error is for the user.
@@ -28,7 +29,7 @@ func openDatabase(c *config.Config, log *slog.Logger) (*database, error) {
 		return nil, err
 	}
 	o := &db.Options{Durable: c.Durability == config.DurabilityFull, MaxRunBytes: int64(c.Run.MaxDisk), Log: log}
-	d := &database{}
+	d := &database{name: c.DatabaseName()}
 	var err error
 	if d.DB, err = db.Open(context.Background(), c.Database, o); errors.Is(err, store.ErrInUse) {
 		o.Beside, d.inUse = true, err

@@ -16,40 +16,32 @@ import (
 // dbCommand checks and copies the database. A server may use it at the same time.
 func dbCommand(s streams) *cobra.Command {
 	var settings config.Flags
-	// with opens the database for an action, and prints "ok" if the action succeeds.
-	with := func(do func(context.Context, *database) error) error {
-		c, err := config.Load(&settings, os.Environ())
-		if err != nil {
-			return err
-		}
-		ctx, stop := interruptible()
-		defer stop()
-		d, err := openExisting(c)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(do(ctx, d), d.Close()); err != nil {
-			return err
-		}
-		fmt.Fprintln(s.out, "ok")
-		return nil
+	// action opens the database, and prints "ok" if do succeeds.
+	action := func(path string, do func(ctx context.Context, d *database, args []string) error) *cobra.Command {
+		return configured(path, &settings, func(ctx context.Context, c *config.Config, args []string) error {
+			d, err := openExisting(c)
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(do(ctx, d, args), d.Close()); err != nil {
+				return err
+			}
+			fmt.Fprintln(s.out, "ok")
+			return nil
+		})
 	}
 	cmd := newCommand("db", nil,
-		newCommand("db check", func([]string) error {
-			return with(func(ctx context.Context, d *database) error {
-				damages, err := d.Check(ctx)
-				for _, damage := range damages {
-					fmt.Fprintln(s.out, damage)
-				}
-				if err == nil && len(damages) > 0 {
-					return exitStatus(exitFailed)
-				}
-				return err
-			})
+		action("db check", func(ctx context.Context, d *database, _ []string) error {
+			damages, err := d.Check(ctx)
+			for _, damage := range damages {
+				fmt.Fprintln(s.out, damage)
+			}
+			if err == nil && len(damages) > 0 {
+				return exitStatus(exitFailed)
+			}
+			return err
 		}),
-		newCommand("db backup", func(args []string) error {
-			return with(func(ctx context.Context, d *database) error { return d.Backup(ctx, args[0]) })
-		}),
+		action("db backup", func(ctx context.Context, d *database, args []string) error { return d.Backup(ctx, args[0]) }),
 	)
 	addSettings(cmd.PersistentFlags(), &settings)
 	return cmd

@@ -92,7 +92,7 @@ func TestTheWordsOfAGroupWithoutATapeAreDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = d.Kernel.Window.Record(t.Context(), channel.Recording{HistoryHint: channel.HistoryHint{Key: channel.WindowKey{Channel: "fake", Conversation: "42"}}, Message: channel.MessageFacts{RawBody: "canary"}})
-	if err := errors.Join(err, d.Close(t.Context()), stored.Close()); err != nil {
+	if err := errors.Join(err, d.Close(), stored.Close()); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []bool{true, false} {

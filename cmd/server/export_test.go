@@ -8,11 +8,12 @@ import (
 	"testing"
 
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
 // AG-52
 func TestATapeIsExportedToAFileOfItsOwn(t *testing.T) {
-	store := tape.NewMemory(nil)
+	store := tapetest.NewMemory(nil)
 	defer store.Close()
 	s, err := tape.Open(t.Context(), store, t.TempDir(), "s")
 	if err != nil {

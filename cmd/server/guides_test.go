@@ -788,6 +788,7 @@ func (g *guide) python(s *sample) {
 		return
 	}
 	cmd := exec.CommandContext(g.t.Context(), path, "-c", strings.ReplaceAll(s.text, "http://127.0.0.1:8080", g.base()))
+	cmd.Dir = g.dir // other tests change and remove the folder of this process
 	if out, err := cmd.CombinedOutput(); err != nil {
 		g.errorf(s, 0, "python: %v: %s", err, out)
 	}

@@ -39,31 +39,23 @@ type operatorNames struct {
 }
 
 // hasModel reports whether "provider:model" is one of the models.
-func (n *operatorNames) hasModel(name string) bool {
-	return slices.Contains(n.allModels(), name)
-}
+func (n *operatorNames) hasModel(name string) bool { return slices.Contains(n.allModels(), name) }
 
 // allModels returns the models. They are collected again after five seconds, because workflows can be reloaded.
 func (n *operatorNames) allModels() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.at.IsZero() && time.Since(n.at) < 5*time.Second {
+	if time.Since(n.at) < 5*time.Second {
 		return n.collected
 	}
-	chains := append(n.models.Names(), n.c.Model)
+	chains := slices.Concat(n.models.Names(), []string{n.c.Model}, n.workflows.Models())
 	for _, a := range n.c.Agents {
 		chains = append(chains, a.Model)
 	}
-	for _, w := range n.workflows.All() {
-		info := w.Info()
-		chains = append(chains, info.Models()...)
-	}
-	n.collected, n.at = nil, time.Now()
-	for _, name := range adapter.Links(strings.Join(chains, ",")) {
-		if name != "" && !slices.Contains(n.collected, name) {
-			n.collected = append(n.collected, name)
-		}
-	}
+	models := adapter.Links(strings.Join(chains, ","))
+	slices.Sort(models)
+	n.collected = slices.DeleteFunc(slices.Compact(models), func(name string) bool { return name == "" })
+	n.at = time.Now()
 	return n.collected
 }
 

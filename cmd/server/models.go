@@ -5,13 +5,13 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/config"
@@ -36,13 +36,15 @@ type inventory struct {
 func modelsCommand(s streams) *cobra.Command {
 	i := &inventory{streams: s}
 	remote := false
-	check := newCommand("models check", func(args []string) error { return i.run(true, args, i.check) })
+	check := configured("models check", &i.settings, func(ctx context.Context, c *config.Config, args []string) error {
+		return i.run(ctx, c, true, args, i.check)
+	})
 	check.Flags().BoolVar(&i.Quick, "quick", false, "only test whether a model answers")
-	cmd := newCommand("models", func([]string) error {
+	cmd := configured("models", &i.settings, func(ctx context.Context, c *config.Config, _ []string) error {
 		if remote {
-			return i.run(false, nil, i.listRemote)
+			return i.run(ctx, c, false, nil, i.listRemote)
 		}
-		return i.run(true, nil, i.list)
+		return i.run(ctx, c, true, nil, i.list)
 	}, check)
 	cmd.Flags().BoolVar(&remote, "remote", false, "list the models that the providers offer")
 	cmd.PersistentFlags().BoolVar(&i.json, "json", false, "print one JSON object per line")
@@ -52,7 +54,7 @@ func modelsCommand(s streams) *cobra.Command {
 }
 
 // run makes the configured models and calls do with the names of models in args. do can use the models that workflows name if they are read.
-func (i *inventory) run(readWorkflows bool, args []string, do func(ctx context.Context, names []string) error) error {
+func (i *inventory) run(ctx context.Context, c *config.Config, readWorkflows bool, args []string, do func(ctx context.Context, names []string) error) error {
 	if i.Timeout <= 0 {
 		return usagef("--timeout is %v; expected a duration above 0, such as 30s", i.Timeout)
 	}
@@ -66,10 +68,6 @@ func (i *inventory) run(readWorkflows bool, args []string, do func(ctx context.C
 				names = append(names, name)
 			}
 		}
-	}
-	c, err := config.Load(&i.settings, os.Environ())
-	if err != nil {
-		return err
 	}
 	stop, err := i.open(c)
 	if err != nil {
@@ -87,8 +85,6 @@ func (i *inventory) run(readWorkflows bool, args []string, do func(ctx context.C
 			i.named = workflows.Models()
 		}
 	}
-	ctx, stopSignals := interruptible()
-	defer stopSignals()
 	return cmp.Or(do(ctx, names), failed)
 }
 
@@ -173,7 +169,7 @@ func (i *inventory) listRemote(ctx context.Context, _ []string) error {
 		return answer{names, err}
 	}) {
 		if ctx.Err() != nil {
-			return exitStatus(exitInterrupted)
+			return ctx.Err()
 		}
 		if a.err != nil && i.unset[prefix] && providers.Code(a.err) == adapter.CodeUnavailable {
 			continue // such as an Ollama that is not installed
@@ -220,31 +216,26 @@ func (i *inventory) line(format string, args ...any) {
 	fmt.Fprintln(i.out, strings.TrimRight(text, " "))
 }
 
-// inOrder calls f for each item, atOnce at a time, and yields each result in the order of the items as early as possible. All calls have
-// ended when it returns; f should end early if its context is canceled.
+// inOrder calls f for each item, atOnce at a time, and yields each result in the order of the items as early as possible. f should end early if
+// its context is canceled: all calls have ended when inOrder returns.
 func inOrder[T, R any](items []T, atOnce int, f func(T) R) iter.Seq2[T, R] {
 	return func(yield func(T, R) bool) {
 		results := make([]chan R, len(items))
-		slots := make(chan struct{}, atOnce)
-		stopped := make(chan struct{})
-		var wg sync.WaitGroup
-		defer wg.Wait()
-		defer close(stopped)
 		for n := range results {
 			results[n] = make(chan R, 1) // so that no call waits until its result is used
 		}
+		var wg sync.WaitGroup
+		defer wg.Wait()
 		wg.Go(func() {
+			var calls errgroup.Group
+			calls.SetLimit(atOnce)
 			for n, item := range items {
-				select {
-				case slots <- struct{}{}:
-				case <-stopped:
-					return
-				}
-				wg.Go(func() {
+				calls.Go(func() error {
 					results[n] <- f(item)
-					<-slots
+					return nil
 				})
 			}
+			_ = calls.Wait() // no call has an error
 		})
 		for n, item := range items {
 			if !yield(item, <-results[n]) {

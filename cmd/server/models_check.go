@@ -30,7 +30,7 @@ func (i *inventory) check(ctx context.Context, names []string) error {
 	var failed error
 	for _, t := range inOrder(trials, maxChecks, func(t providers.Result) providers.Result { return i.Check(ctx, t) }) {
 		if ctx.Err() != nil {
-			return exitStatus(exitInterrupted)
+			return ctx.Err()
 		}
 		if t.Status == "fail" {
 			failed = exitStatus(exitFailed)

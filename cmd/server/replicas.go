@@ -4,9 +4,11 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"net/url"
-	"strings"
+	"path/filepath"
+	"strconv"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/internal/config"
@@ -40,21 +42,13 @@ func joinReplicas(ctx context.Context, c *config.Config, d *database, log *slog.
 	return &replicas{joined, joined.Leases("tape", d.Runs()), d.Runs()}, nil
 }
 
-// databaseAddress is the host and port of the database.
+// databaseAddress is the host and port of the database; "" if it is reached without a network.
 func databaseAddress(c *config.Config) string {
-	u, err := url.Parse(c.Database)
-	if err != nil {
+	to, err := pgconn.ParseConfig(c.Database)
+	if err != nil || to.Host == "" || filepath.IsAbs(to.Host) {
 		return ""
 	}
-	first, _, _ := strings.Cut(u.Host, ",") // of several, of which one is the primary
-	host, port, err := net.SplitHostPort(first)
-	if err != nil {
-		host, port = strings.Trim(first, "[]"), "5432"
-	}
-	if host == "" {
-		return ""
-	}
-	return net.JoinHostPort(host, port)
+	return net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port)))
 }
 
 // close leaves the others. The caller closes all that uses r before.

@@ -31,10 +31,17 @@ var repository = func() string {
 	return folder
 }()
 
+// settingVariables are the variables of all settings.
+var settingVariables = func() (all []string) {
+	for _, s := range config.Settings() {
+		all = append(all, s.Variables()...)
+	}
+	return all
+}()
+
 // isSetting says whether a variable of the environment changes what lingserve does.
 func isSetting(name string) bool {
-	return strings.HasPrefix(name, "LINGSERVE_") ||
-		slices.ContainsFunc(config.Settings(), func(s config.Setting) bool { return slices.Contains(s.Variables(), name) })
+	return strings.HasPrefix(name, "LINGSERVE_") || slices.Contains(settingVariables, name)
 }
 
 // cleanEnvironment is that of the tests without what the machine is set up with.
@@ -89,12 +96,8 @@ func commandIn(dir string, environ []string, stdin io.Reader, stdout, stderr io.
 // inProcess is the command "call lingserve", which starts no process and takes a few milliseconds; "exec lingserve" is for what needs
 // standard input, signals or a server.
 func inProcess(ts *testscript.TestScript, neg bool, args []string) {
-	names := slices.Clone(scriptVariables)
-	for _, s := range config.Settings() {
-		names = append(names, s.Variables()...)
-	}
 	var environ []string
-	for _, name := range names {
+	for _, name := range slices.Concat(scriptVariables, settingVariables) {
 		if value := ts.Getenv(name); value != "" || slices.Contains(scriptVariables, name) {
 			environ = append(environ, name+"="+value)
 		}

@@ -131,10 +131,8 @@ func (s *server) assemble() (err error) {
 		return err
 	}
 	s.atClose(func() {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel() // the grace period of messages is over
-		if err := s.channels.Close(ctx); err != nil {
-			log.WarnContext(ctx, "cannot close the channels cleanly", "error", err)
+		if err := s.channels.Close(); err != nil {
+			log.Warn("cannot close the channels cleanly", "error", err)
 		}
 	})
 	s.channels.warn(c, s.agents, log)

@@ -25,10 +25,10 @@ func TestServerKeepsItsDataWhenKilled(t *testing.T) {
 	_ = server.Wait()
 
 	// A slow model leaves time to kill the server while it streams.
-	server = launchServer(t, dir, nil, "--addr", "127.0.0.1:0", "--demo-pace", "2")
+	server = launchServer(t, dir, nil, "--addr", "127.0.0.1:0", "--demo-pace", "8")
 	res, stream := openStream(t, server, "encyclopedia")
 	cutOff := res.Header.Get("X-Run-Id")
-	for tokens := 0; tokens < 4; { // two seconds: what is written first is on the disk a quarter of a second later
+	for tokens := 0; tokens < 4; { // half a second: what is written first is on the disk a quarter of a second later
 		line, err := stream.ReadString('\n')
 		if err != nil {
 			t.Fatal(err)

@@ -37,25 +37,26 @@ type tapes struct {
 
 func tapeCommand(s streams) *cobra.Command {
 	t := &tapes{streams: s}
-	show := newCommand("tape show", t.ofSession(t.show))
-	search := newCommand("tape search", t.ofSession(t.search))
-	remove := newCommand("tape delete", func(args []string) error {
+	show := t.ofSession("tape show", t.show)
+	search := t.ofSession("tape search", t.search)
+	remove := t.withStore("tape delete", true, t.delete)
+	remove.PreRunE = func(*cobra.Command, []string) error {
 		if !t.yes {
 			return usagef("a deleted session cannot be restored; confirm with --yes")
 		}
-		return t.withStore(true, t.delete)(args)
-	})
+		return nil
+	}
 	remove.Flags().BoolVar(&t.yes, "yes", false, "confirm the deletion")
-	list := newCommand("tape list", t.withStore(false, t.list))
+	list := t.withStore("tape list", false, t.list)
 	for _, cmd := range []*cobra.Command{list, show, search} {
 		cmd.Flags().IntVar(&t.limit, "limit", 0, "print at most `N` lines; the default of search is 20")
 	}
 	cmd := newCommand("tape", nil, list, show, search,
-		newCommand("tape export", t.ofSession(func(ctx context.Context, of *tape.Tape, _ []string) error { return of.Export(ctx, t.out) })),
-		newCommand("tape import", t.withStore(true, t.importSession)),
-		newCommand("tape copy", t.withStore(true, t.copyFrom)),
+		t.ofSession("tape export", func(ctx context.Context, of *tape.Tape, _ []string) error { return of.Export(ctx, t.out) }),
+		t.withStore("tape import", true, t.importSession),
+		t.withStore("tape copy", true, t.copyFrom),
 		remove,
-		newCommand("tape check", t.withStore(false, t.check)),
+		t.withStore("tape check", false, t.check),
 	)
 	cmd.PersistentFlags().BoolVar(&t.json, "json", false, "print one JSON object per line")
 	addSettings(cmd.PersistentFlags(), &t.settings)
@@ -65,14 +66,12 @@ func tapeCommand(s streams) *cobra.Command {
 // tapeAction is what an action does with the store.
 type tapeAction func(ctx context.Context, args []string) error
 
-// withStore opens the store of sessions for an action. The action is called for a database that does not exist only if it creates one.
-func (t *tapes) withStore(creates bool, do tapeAction) func(args []string) error {
-	return func(args []string) (err error) {
+// withStore returns a command that opens the store of sessions. Its action is called for a database that does not exist only if it creates one.
+func (t *tapes) withStore(path string, creates bool, do tapeAction) *cobra.Command {
+	return configured(path, &t.settings, func(ctx context.Context, c *config.Config, args []string) error {
+		t.c = c
 		if t.limit < 0 {
 			return usagef("--limit is %d; expected a number above 0", t.limit)
-		}
-		if t.c, err = config.Load(&t.settings, os.Environ()); err != nil {
-			return err
 		}
 		if err := checkDurable(t.c); err != nil {
 			return err
@@ -84,19 +83,12 @@ func (t *tapes) withStore(creates bool, do tapeAction) func(args []string) error
 			t.printNone()
 			return nil
 		}
-		ctx, stop := interruptible()
-		defer stop()
-		err = t.open(ctx, func() error { return do(ctx, args) })
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return exitStatus(exitInterrupted)
-		case errors.Is(err, syscall.EPIPE): // such as head, which has enough lines
+		err := t.open(ctx, func() error { return do(ctx, args) })
+		if errors.Is(err, syscall.EPIPE) { // such as head, which has enough lines
 			return exitStatus(exitFailed)
 		}
 		return err
-	}
+	})
 }
 
 // open opens the store, calls do and closes the store. Its own errors are for the user.
@@ -115,9 +107,9 @@ func (t *tapes) open(ctx context.Context, do func() error) (err error) {
 	return errors.Join(do(), t.store.Close())
 }
 
-// ofSession calls an action with the session that the first argument names, and the other arguments.
-func (t *tapes) ofSession(do func(ctx context.Context, of *tape.Tape, args []string) error) func(args []string) error {
-	return t.withStore(false, func(ctx context.Context, args []string) error {
+// ofSession returns a command about the session that the first argument names. Its action gets the other arguments.
+func (t *tapes) ofSession(path string, do func(ctx context.Context, of *tape.Tape, args []string) error) *cobra.Command {
+	return t.withStore(path, false, func(ctx context.Context, args []string) error {
 		found, err := t.find(ctx, args[0])
 		if err != nil {
 			return err
@@ -299,15 +291,10 @@ func oneLine(text string, most int) string {
 // summary returns the content of an entry as text.
 func summary(e tape.Entry) string {
 	var p struct {
-		Role    string          `json:"role"`
-		Content json.RawMessage `json:"content"`
-		Name    string          `json:"name"`
-		State   json.RawMessage `json:"state"`
-		Data    json.RawMessage `json:"data"`
-		Kind    string          `json:"kind"`
-		Message string          `json:"message"`
-		Calls   []tape.Call     `json:"calls"`
-		Results []any           `json:"results"`
+		Role, Name, Kind, Message string
+		Content, State, Data      json.RawMessage
+		Calls                     []tape.Call
+		Results                   []json.RawMessage
 	}
 	if json.Unmarshal(e.Payload, &p) != nil {
 		return string(e.Payload)
@@ -315,30 +302,21 @@ func summary(e tape.Entry) string {
 	switch e.Kind {
 	case tape.KindMessage:
 		return p.Role + ": " + wordsFirst(plain(p.Content), tape.MetaOf(e).Title)
-	case tape.KindSystem, tape.KindReasoning:
-		return plain(p.Content)
 	case tape.KindAnchor:
 		return p.Name + " " + string(p.State)
 	case tape.KindEvent:
 		return p.Name + " " + string(p.Data)
 	case tape.KindError:
 		return p.Kind + ": " + p.Message
-	case tape.KindToolCall:
-		var calls []string
+	case tape.KindSystem, tape.KindReasoning, tape.KindToolCall, tape.KindToolResult:
+		var all []string
 		for _, c := range p.Calls {
-			calls = append(calls, c.Function.Name+"("+c.Function.Arguments+")")
+			all = append(all, c.Function.Name+"("+c.Function.Arguments+")")
 		}
-		return strings.TrimSpace(plain(p.Content) + " " + strings.Join(calls, ", "))
-	case tape.KindToolResult:
-		var results []string
 		for _, r := range p.Results {
-			if text, ok := r.(string); ok {
-				results = append(results, text)
-			} else if text, err := json.Marshal(r); err == nil {
-				results = append(results, string(text))
-			}
+			all = append(all, plain(r))
 		}
-		return strings.Join(results, ", ")
+		return strings.TrimSpace(plain(p.Content) + " " + strings.Join(all, ", "))
 	}
 	return string(e.Payload)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
@@ -39,7 +40,7 @@ func with(t *testing.T, plugins ...any) (*turn.Framework, *agent.Agent, options)
 	t.Helper()
 	models := &adapter.Registry{Default: "demo:fast"}
 	models.Register("demo", demo.New(nil))
-	store := tape.NewMemory(nil)
+	store := tapetest.NewMemory(nil)
 	tools, err := tool.NewSet(tool.Must(tool.New("shop.price", "says what something costs", func(_ context.Context, in struct {
 		Of string `json:"of"`
 	},
@@ -180,6 +181,12 @@ func TestAReaderSeesTheEvents(t *testing.T) {
 type agents struct{ *agent.Agent }
 
 func (agents) Names() []string { return []string{"assistant"} }
+
+func (agents) Workflow(string) string { return "" }
+
+func (a agents) Remembered(ctx context.Context, _ string, session *tape.Tape) ([]string, error) {
+	return a.Agent.Remembered(ctx, session)
+}
 
 func TestPluginsInAServer(t *testing.T) {
 	framework, builtin, o := with(t, brief{})

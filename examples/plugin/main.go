@@ -13,7 +13,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/demo"
 	"github.com/lingserve/lingserve/agent"
-	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -31,7 +31,12 @@ func (brief) OnError(_ context.Context, stage turn.Stage, err error, e *turn.Env
 func main() {
 	models := &adapter.Registry{Default: "demo:fast"}
 	models.Register("demo", demo.New(nil))
-	builtin, err := agent.New(agent.Options{Models: models, Store: tape.NewMemory(nil)})
+	database, err := db.Open(context.Background(), "memory", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer database.Close()
+	builtin, err := agent.New(agent.Options{Models: models, Store: database.Tapes(nil)})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,8 +1,8 @@
 // Package admin is the listener for the people who operate a server: metrics, costs, profiles and health. It is apart from the listener
 // for callers, so that a mistake in a proxy's rules does not publish how the server works inside.
 //
-// The profiles are made with runtime/pprof. The package net/http/pprof is not used, since it puts itself into the server that every Go
-// program has by default, and shows the command line, where keys may stand.
+// The handlers of net/http/pprof make the profiles. The one that shows the command line, which may have keys, is not used. The package adds
+// them all to http.DefaultServeMux, which no listener of this program serves.
 package admin
 
 import (
@@ -10,13 +10,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime"
-	"runtime/pprof"
-	"runtime/trace"
+	"net/http/pprof"
+	runtimepprof "runtime/pprof"
 	"strconv"
 	"sync"
 	"time"
@@ -69,9 +67,9 @@ var (
 
 // Bounds of profiles, in seconds.
 const (
-	profileSeconds    = 30
+	profileSeconds    = 30 // by default
 	maxProfileSeconds = 120
-	traceSeconds      = 1
+	traceSeconds      = 1  // by default
 	maxTraceSeconds   = 10 // it grows by megabytes in each
 )
 
@@ -97,9 +95,9 @@ func newHandler(
 	a.mux.HandleFunc("GET /readyz", public.ServeHTTP)
 	a.mux.HandleFunc("GET /debug/pprof", a.index)
 	a.mux.HandleFunc("GET /debug/pprof/{$}", a.index)
-	a.mux.HandleFunc("GET /debug/pprof/profile", a.exclusive(record("profile", profileSeconds, maxProfileSeconds, pprof.StartCPUProfile, pprof.StopCPUProfile)))
-	a.mux.HandleFunc("GET /debug/pprof/trace", a.exclusive(record("trace", traceSeconds, maxTraceSeconds, trace.Start, trace.Stop)))
-	a.mux.HandleFunc("GET /debug/pprof/{name}", a.exclusive(writeProfile))
+	a.mux.HandleFunc("GET /debug/pprof/profile", a.exclusive(limited(maxProfileSeconds, pprof.Profile)))
+	a.mux.HandleFunc("GET /debug/pprof/trace", a.exclusive(limited(maxTraceSeconds, pprof.Trace)))
+	a.mux.HandleFunc("GET /debug/pprof/{name}", a.exclusive(limited(maxProfileSeconds, writeProfile)))
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { web.Refuse(w, errAdminPath) })
 	return a, nil
 }
@@ -177,7 +175,7 @@ func (a *handler) cost(w http.ResponseWriter, _ *http.Request) {
 func (a *handler) index(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	fmt.Fprintf(w, "Profiles, to be read with \"go tool pprof FILE\"; debug=1 gives text.\n\n")
-	for _, p := range pprof.Profiles() {
+	for _, p := range runtimepprof.Profiles() {
 		fmt.Fprintf(w, "  %-14s%d\n", p.Name(), p.Count())
 	}
 	fmt.Fprintf(w, "  %-14sof the CPU, for ?seconds=%d, %d at most\n", "profile", profileSeconds, maxProfileSeconds)
@@ -198,67 +196,27 @@ func (a *handler) exclusive(h http.HandlerFunc) http.HandlerFunc {
 
 // writeProfile writes one of the profiles of the runtime.
 func writeProfile(w http.ResponseWriter, r *http.Request) {
-	p := pprof.Lookup(r.PathValue("name"))
-	if p == nil {
+	name := r.PathValue("name")
+	if runtimepprof.Lookup(name) == nil {
 		web.Refuse(w, errAdminPath)
 		return
 	}
-	debug, ok := wholeNumber(w, r, "debug", 0, 2)
-	if !ok {
-		return
-	}
-	if p.Name() == "heap" && r.URL.Query().Has("gc") {
-		runtime.GC()
-	}
-	profileHeaders(w, p.Name(), debug == 0)
-	_ = p.WriteTo(w, debug) // the client may have gone away
+	pprof.Handler(name).ServeHTTP(w, r)
 }
 
-// record writes what happens in the next seconds.
-func record(name string, seconds, maxSeconds int, start func(io.Writer) error, stop func()) http.HandlerFunc {
+// limited refuses requests for profiles of more seconds, or of a number that is none.
+func limited(maxSeconds int, h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		seconds, ok := wholeNumber(w, r, "seconds", seconds, maxSeconds)
-		if !ok {
+		text := r.URL.Query().Get("seconds")
+		if n, err := strconv.Atoi(text); text != "" && (err != nil || n <= 0 || n > maxSeconds) {
+			web.Refuse(w, &access.Refusal{
+				Status: http.StatusBadRequest, Code: "invalid_request", Reason: "invalid",
+				Detail: fmt.Sprintf("query parameter seconds: expected a whole number up to %d", maxSeconds),
+			})
 			return
 		}
-		profileHeaders(w, name, true)
-		if err := start(w); err != nil { // something else in this process does the same
-			w.Header().Del("Content-Disposition")
-			web.Refuse(w, errProfiling)
-			return
-		}
-		defer stop()
-		select {
-		case <-time.After(time.Duration(seconds) * time.Second):
-		case <-r.Context().Done():
-		}
+		h(w, r)
 	}
-}
-
-func profileHeaders(w http.ResponseWriter, name string, binary bool) {
-	if !binary {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		return
-	}
-	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
-}
-
-// wholeNumber is a whole number of the query. It answers where that is none, or too large.
-func wholeNumber(w http.ResponseWriter, r *http.Request, name string, def, most int) (int, bool) {
-	text := r.URL.Query().Get(name)
-	if text == "" {
-		return def, true
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 || n > most || n == 0 && def > 0 {
-		web.Refuse(w, &access.Refusal{
-			Status: http.StatusBadRequest, Code: "invalid_request", Reason: "invalid",
-			Detail: fmt.Sprintf("query parameter %s: expected a whole number up to %d", name, most),
-		})
-		return 0, false
-	}
-	return n, true
 }
 
 // Listen opens the admin listener and serves it until stop is called. Without an address it does nothing.

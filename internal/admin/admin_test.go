@@ -146,7 +146,7 @@ func TestProfilesAreBoundedAndMadeOneAtATime(t *testing.T) {
 	a, _, _ := adminOf(t, false, config.Admin{Addr: "127.0.0.1:9090"}, false)
 	for _, path := range []string{
 		"/debug/pprof/profile?seconds=121", "/debug/pprof/profile?seconds=0", "/debug/pprof/profile?seconds=-1", "/debug/pprof/profile?seconds=x",
-		"/debug/pprof/trace?seconds=11", "/debug/pprof/goroutine?debug=3", "/debug/pprof/goroutine?debug=99999999999999999999",
+		"/debug/pprof/trace?seconds=11", "/debug/pprof/heap?seconds=121",
 	} {
 		if w := ask(a, path); w.Code != 400 || !strings.Contains(w.Body.String(), "expected a whole number up to ") {
 			t.Errorf("%s: %d: %s", path, w.Code, w.Body)

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -246,6 +247,11 @@ type scope struct {
 	group   *channel.GroupPlace   // of a group: threads are below it
 }
 
+// levelNames are the places at the levels of a channel.
+var levelNames = map[channel.Level]string{
+	channel.OfChannel: "a channel", channel.OfAccount: "an account", channel.OfDirect: "a direct conversation", channel.OfGroup: "a group", channel.OfThread: "a thread",
+}
+
 // read reads the settings in n, and those of the levels below.
 func (p *scope) read(n *yaml.Node) {
 	known := slices.Clone(p.own)
@@ -274,7 +280,7 @@ func (p *scope) read(n *yaml.Node) {
 				put(&p.group.Threads, id.Text, thread)
 			}
 		default:
-			p.unknownPolicy(k, at, known)
+			p.unknownOf(fmt.Sprintf("%s of type %s", levelNames[p.level], p.kind.name), k, path, len(p.path), known)
 		}
 	})
 }
@@ -322,44 +328,6 @@ func (p *scope) add(setting Setting, text string, list []string) {
 	}
 	setting.field = func(*Config) any { return value }
 	p.c.settings = append(p.c.settings, setting)
-}
-
-// unknownPolicy reports a key that is no setting of the place.
-func (p *scope) unknownPolicy(at *yaml.Node, path []string, known []Setting) {
-	key := yaml.Path(path...)
-	name := strings.Join(path[len(p.path):], ".")
-	var names []string
-	for _, s := range known {
-		names = append(names, strings.Join(s.path[len(p.path):], "."))
-	}
-	meant := didYouMean(name, names)
-	for _, t := range channelTypes {
-		for _, s := range t.settings(nil, "", "") {
-			if meant == "" && s.Key == name && p.account != nil {
-				p.Errorf(at, key, "this setting is for channels of type %s; this channel has type %s", t.name, p.kind.name)
-				return
-			}
-		}
-	}
-	for _, s := range channel.SettingsTable() {
-		own, _ := s.At(p.level)
-		if meant == "" && (s.Key == name || own == name || strings.HasPrefix(s.Key, name+".") && p.account == nil) {
-			p.Errorf(at, key, "this setting belongs to %s; move it there", levelNames(s.Levels))
-			return
-		}
-	}
-	p.Errorf(at, key, "unknown setting%s", meant)
-}
-
-// levelNames names the levels that may have a setting.
-func levelNames(l channel.Level) string {
-	var names []string
-	for i, name := range []string{"a channel", "an account", "a direct conversation", "a group", "a thread"} {
-		if l&(channel.OfChannel<<i) != 0 {
-			names = append(names, name)
-		}
-	}
-	return strings.Join(names, ", ")
 }
 
 func put[V any](m *map[string]V, key string, v V) {

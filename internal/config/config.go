@@ -1,7 +1,7 @@
 // Package config reads the settings: flags, environment variables and the configuration file, in that order of precedence,
 // over defaults. Every setting is all three; one table, [Settings], describes each once and drives the flags, the environment,
 // the file, the listing of what is in force and the tables of the guides. Only agents, MCP servers, and providers of models that are not among
-// the [Presets], are in the file alone: their names are the user's.
+// the presets, are in the file alone: their names are the user's.
 //
 // Every value has its source. The error of an invalid value has its position and what was expected; all errors are reported together.
 package config

@@ -457,7 +457,7 @@ func FuzzFile(f *testing.F) {
 			}
 		}
 		for _, p := range l.c.Providers[len(presets):] {
-			if _, ok := preset(p.Name); ok || p.Name == "demo" || !providerName.MatchString(p.Name) {
+			if _, ok := findPreset(p.Name); ok || p.Name == "demo" || !providerName.MatchString(p.Name) {
 				t.Errorf("a provider %q of its own", p.Name)
 			}
 			if l.NumProblems()+len(l.errs) == 0 && (p.Kind == "" || p.BaseURL == "" && needsURL(p.Kind)) {

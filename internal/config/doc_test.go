@@ -150,8 +150,8 @@ func channelTable(name string) string {
 func presetsTable() string {
 	var b strings.Builder
 	b.WriteString("| models | key | address, and the variable for another one | default model |\n|---|---|---|---|\n")
-	for _, p := range Presets() {
-		key := code(p.Variables("key")...)
+	for _, p := range presets {
+		key := code(p.variables("key")...)
 		switch {
 		case p.Kind == KindVertex:
 			key = "Google's own; " + code(p.Env["project"]...)
@@ -160,7 +160,7 @@ func presetsTable() string {
 		case p.Keyless:
 			key += " (optional)"
 		}
-		address := code(p.Variables("base_url")...)
+		address := code(p.variables("base_url")...)
 		if p.BaseURL != "" {
 			address = code(p.BaseURL) + ", " + address
 		}

@@ -101,11 +101,26 @@ func (l *loader) unknown(at *yaml.Node, path []string) {
 			return
 		}
 	}
-	if _, ok := preset(at.Text); ok {
+	if _, ok := findPreset(at.Text); ok {
 		l.Errorf(at, key, "unknown setting; move \"%s:\" below \"providers:\"", at.Text)
 		return
 	}
 	l.Errorf(at, key, "unknown setting%s", didYouMean(key, keys(table)))
+}
+
+// unknownOf reports a key that is no setting of something that has a name of the user's. The names of its settings are those behind the first
+// parts of their keys.
+func (l *loader) unknownOf(what string, at *yaml.Node, path []string, parts int, known []Setting) {
+	path = append(slices.Clip(path), at.Text)
+	var names []string
+	for _, s := range known {
+		names = append(names, yaml.Path(s.path[parts:]...))
+	}
+	hint := fmt.Sprintf("; expected a setting of %s: %s", what, strings.Join(names, ", "))
+	if near := edits.Nearest(yaml.Path(path[parts:]...), names); near != "" {
+		hint = "; did you mean " + yaml.Path(path[:parts]...) + "." + near + "?"
+	}
+	l.Errorf(at, yaml.Path(path...), "unknown setting%s", hint)
 }
 
 // setting reads the value of a setting, unless a flag or a variable overrules it.

@@ -51,21 +51,56 @@ type kind struct {
 	expected string // for errors
 	text     bool
 	list     bool
+	parse    func(v value) (any, error)
+}
+
+// parsed returns the function that parses the text of a value.
+func parsed[T any](parse func(text string) (T, error)) func(value) (any, error) {
+	return func(v value) (any, error) { return parse(v.text) }
 }
 
 var settingKinds = map[reflect.Type]kind{
-	reflect.TypeFor[string]():          {name: "text", expected: "text", text: true},
-	reflect.TypeFor[slog.Level]():      {name: "text", expected: "text", text: true},
-	reflect.TypeFor[unquoted]():        {name: "text", expected: "text"},
-	reflect.TypeFor[Secret]():          {name: "secret text", expected: "text, {env: NAME} or {file: PATH}", text: true},
-	reflect.TypeFor[bool]():            {name: "true or false", expected: "true or false"},
-	reflect.TypeFor[int]():             {name: "whole number", expected: "a whole number"},
-	reflect.TypeFor[float64]():         {name: "number", expected: "a number"},
-	reflect.TypeFor[time.Duration]():   {name: "duration", expected: "a duration, such as 30s or 5m"},
-	reflect.TypeFor[Size]():            {name: "size", expected: "a size, such as 512KiB or 8MiB"},
-	reflect.TypeFor[[]string]():        {name: "list", expected: "a list", list: true},
-	reflect.TypeFor[[]Secret]():        {name: "secret list", expected: "a secret list", list: true},
-	reflect.TypeFor[adapter.Options](): {name: "options", expected: "options"},
+	reflect.TypeFor[string](): {name: "text", expected: "text", text: true, parse: func(v value) (any, error) { return v.text, nil }},
+	reflect.TypeFor[slog.Level](): {name: "text", expected: "text", text: true, parse: parsed(func(text string) (l slog.Level, err error) {
+		return l, l.UnmarshalText([]byte(text))
+	})},
+	reflect.TypeFor[unquoted]():      {name: "text", expected: "text"},
+	reflect.TypeFor[Secret]():        {name: "secret text", expected: "text, {env: NAME} or {file: PATH}", text: true, parse: parsed(parseSecret)},
+	reflect.TypeFor[bool]():          {name: "true or false", expected: "true or false", parse: parsed(strconv.ParseBool)},
+	reflect.TypeFor[int]():           {name: "whole number", expected: "a whole number", parse: parsed(strconv.Atoi)},
+	reflect.TypeFor[float64]():       {name: "number", expected: "a number", parse: parsed(parseFloat)},
+	reflect.TypeFor[time.Duration](): {name: "duration", expected: "a duration, such as 30s or 5m", parse: parsed(time.ParseDuration)},
+	reflect.TypeFor[Size]():          {name: "size", expected: "a size, such as 512KiB or 8MiB", parse: parsed(parseSize)},
+	reflect.TypeFor[[]string]():      {name: "list", expected: "a list", list: true, parse: func(v value) (any, error) { return v.items(), nil }},
+	reflect.TypeFor[[]Secret](): {name: "secret list", expected: "a secret list", list: true, parse: func(v value) (any, error) {
+		var list []Secret
+		for _, item := range v.items() {
+			list = append(list, Secret(item))
+		}
+		return list, nil
+	}},
+	reflect.TypeFor[adapter.Options](): {name: "options", expected: "options", parse: parsed(func(text string) (adapter.Options, error) {
+		o, _ := adapter.ReadOptions([]byte(text), true) // the reader of the file has reported what is wrong
+		return o, nil
+	})},
+}
+
+// errControl is the error of a secret that no header can have.
+var errControl = errors.New("contains a control character or a line break; remove it")
+
+func parseSecret(text string) (Secret, error) {
+	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return "", errControl
+	}
+	return Secret(text), nil
+}
+
+func parseFloat(text string) (float64, error) {
+	f, err := strconv.ParseFloat(text, 64)
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return 0, strconv.ErrRange
+	}
+	return f, err
 }
 
 // Kind names what is expected of the value, for people.
@@ -106,87 +141,44 @@ func (s Setting) set(c *Config, v value) error {
 			return err
 		}
 	}
-	switch p := s.field(c).(type) {
-	case *string:
-		*p = v.text
-	case *Secret:
-		if strings.ContainsFunc(v.text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return errors.New("contains a control character or a line break; remove it")
-		}
-		*p = Secret(v.text)
-	case *bool:
-		b, err := strconv.ParseBool(v.text)
-		if err != nil {
-			return fmt.Errorf("%q is invalid; expected true or false", v.text)
-		}
-		*p = b
-	case *[]string:
-		*p = v.items()
-	case *[]Secret:
-		*p = nil
-		for _, item := range v.items() {
-			*p = append(*p, Secret(item))
-		}
-	case *slog.Level:
-		return p.UnmarshalText([]byte(v.text))
-	case *adapter.Options:
-		*p, _ = adapter.ReadOptions([]byte(v.text), true) // the reader of the file has reported what is wrong
-	default:
-		n, err := parseNumber(p, v.text)
-		if err != nil {
-			return err
-		}
-		limit := reflect.New(reflect.TypeOf(p).Elem()).Interface()
-		if low, err := parseNumber(limit, s.Min); err == nil && n < low {
-			return fmt.Errorf("%s is too small; expected at least %s", v.text, s.Min)
-		}
-		if high, err := parseNumber(limit, s.max); err == nil && n > high {
-			return fmt.Errorf("expected at most %s, got %s", s.max, v.text)
-		}
+	of := settingKinds[s.typ]
+	result, err := of.parse(v)
+	n := number(result)
+	switch {
+	case errors.Is(err, errControl):
+		return err
+	case err != nil:
+		return fmt.Errorf("%q is invalid; expected %s", v.text, of.expected)
+	case s.typ == reflect.TypeFor[time.Duration]() && n < 0:
+		return fmt.Errorf("%s is negative; expected 0 or more", v.text)
+	case s.Min != "" && n < s.limit(s.Min):
+		return fmt.Errorf("%s is too small; expected at least %s", v.text, s.Min)
+	case s.max != "" && n > s.limit(s.max):
+		return fmt.Errorf("expected at most %s, got %s", s.max, v.text)
 	}
+	reflect.ValueOf(s.field(c)).Elem().Set(reflect.ValueOf(result))
 	return nil
+}
+
+// limit returns the smallest or largest value, which the tag of a field has.
+func (s Setting) limit(text string) float64 {
+	result, _ := settingKinds[s.typ].parse(value{text: text})
+	return number(result)
+}
+
+// number returns the value of a kind that has an order, for comparing; 0 for any other.
+func number(result any) float64 {
+	switch v := reflect.ValueOf(result); {
+	case v.CanInt():
+		return float64(v.Int())
+	case v.CanFloat():
+		return v.Float()
+	}
+	return 0
 }
 
 func noneOf(text string, known []string) error {
 	return fmt.Errorf("%q is invalid; expected one of %s%s", text, strings.Join(known, ", "), didYouMean(text, known))
-}
-
-// parseNumber understands the kinds that have an order, stores the value in p, and returns it for comparing.
-func parseNumber(p any, text string) (float64, error) {
-	switch p := p.(type) {
-	case *int:
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return 0, fmt.Errorf("%q is invalid; expected a whole number", text)
-		}
-		*p = n
-		return float64(n), nil
-	case *float64:
-		f, err := strconv.ParseFloat(text, 64)
-		if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
-			return 0, fmt.Errorf("%q is invalid; expected a number", text)
-		}
-		*p = f
-		return f, nil
-	case *time.Duration:
-		d, err := time.ParseDuration(text)
-		if err != nil {
-			return 0, fmt.Errorf("%q is invalid; expected a duration, such as 30s or 5m", text)
-		}
-		if d < 0 {
-			return 0, fmt.Errorf("%s is negative; expected 0 or more", text)
-		}
-		*p = d
-		return float64(d), nil
-	case *Size:
-		n, err := parseSize(text)
-		if err != nil {
-			return 0, err
-		}
-		*p = n
-		return float64(n), nil
-	}
-	panic(fmt.Sprintf("config: a setting of type %T", p))
 }
 
 // text returns the value as the file could have it. Secrets are stars.
@@ -241,7 +233,7 @@ func parseSize(text string) (Size, error) {
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 0 || n > math.MaxInt64/unit {
-		return 0, fmt.Errorf("%q is invalid; expected a size, such as 512KiB or 8MiB", text)
+		return 0, strconv.ErrSyntax
 	}
 	return Size(n * unit), nil
 }

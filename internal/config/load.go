@@ -183,9 +183,9 @@ func (l *loader) finishProviders() {
 	}
 	for i := range l.c.Providers {
 		own := &l.c.Providers[i]
-		known, ok := preset(own.Name)
+		known, ok := findPreset(own.Name)
 		if !ok && !needsURL(own.Kind) {
-			known, _ = preset(own.Kind) // of the same name
+			known, _ = findPreset(own.Kind) // of the same name
 		}
 		if own.BaseURL == "" {
 			own.BaseURL = known.BaseURL
@@ -285,7 +285,7 @@ func (l *loader) readFile() {
 	l.File, l.dir, l.c.fileRead = path, filepath.Dir(path), path
 	l.read(string(text))
 	l.errs = append(l.errs, problems(&l.Reader)...)
-	l.c.settings = group(l.c.settings, 0)
+	l.c.settings = group(l.c.settings)
 	if l.hasKey && readableByAll(path) {
 		l.warn("%s contains a key, and every user of this machine can read the file; use {env: NAME} or {file: PATH} for the key, or change the file's permissions (chmod o-r)", path)
 	}

@@ -1,11 +1,8 @@
 package config
 
 import (
-	"cmp"
-	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/lingserve/lingserve/internal/yaml"
 )
@@ -39,15 +36,7 @@ func (l *loader) namedOne(of named, at, n *yaml.Node) bool {
 	}
 	known := of.settings(at.Text)
 	l.applyDefaults(known)
-	var names []string
-	for _, s := range known {
-		names = append(names, s.path[2])
-	}
-	l.readSettings(n, path, known, func(k, _ *yaml.Node, path []string) {
-		expected := fmt.Sprintf("; expected a setting of %s: %s", of.one, strings.Join(names, ", "))
-		key := yaml.Path(append(path, k.Text)...)
-		l.Errorf(k, key, "unknown setting%s", cmp.Or(didYouMean(key, keys(known)), expected))
-	})
+	l.readSettings(n, path, known, func(k, _ *yaml.Node, path []string) { l.unknownOf(of.one, k, path, 2, known) })
 	l.c.settings = append(l.c.settings, known...)
 	return n.Kind == yaml.Mapping || n.Kind == yaml.Null
 }

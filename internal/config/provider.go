@@ -2,6 +2,8 @@ package config
 
 import (
 	"cmp"
+	_ "embed"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -35,7 +37,7 @@ var kinds = []string{
 	KindOpenAI, KindAzure, KindResponses, KindAzureResponses, KindAnthropic, KindGemini, KindVertex, KindBedrock, KindCoze, KindOllama,
 }
 
-// Provider is a server that has models. There is one for each of the [Presets], whether it is set up or not, and then those that
+// Provider is a server that has models. There is one for each of the presets, whether it is set up or not, and then those that
 // the configuration file adds, in its order. A setting without kinds is one of all providers. TITLE is the name for people.
 type Provider struct {
 	Name         string          // what is before the colon of its models' names
@@ -85,116 +87,51 @@ type Model struct {
 	Options adapter.Options `key:"options" optional:"true" help:"options of the model; workflow, agent and request override them"`
 }
 
-// Preset is a provider that is known by name, so that a key is all it needs, or less.
-type Preset struct {
-	Name  string
-	Title string // as people call it
-	Kind  string
-	// BaseURL is the provider's own address; empty where every customer has another.
-	BaseURL string
-	// Models are the default models, separated by commas.
-	Models string
-	// Keyless means that it works without a key.
-	Keyless bool
-	// As is the preset whose key, address and organization it uses if it has no other; may be empty.
-	As string
-	// Env has, by the last part of a setting's key, the variables that users of the provider have set for other programs already.
+// preset is a provider that is known by name, so that a key is all it needs, or less.
+type preset struct {
+	Name    string
+	Title   string // as people call it
+	Kind    string
+	BaseURL string `json:"base_url"` // empty where every customer has another
+	Models  string // the default models, separated by commas
+	Keyless bool   // it works without a key
+	As      string // the preset whose key, address and organization it uses if it has no other; may be empty
+
+	// Env has, by the last part of a setting's key, the variables that users of the provider have set for other programs already. Vertex AI and
+	// Bedrock also read the keys of an account where Google's and Amazon's other programs look for them.
 	Env map[string][]string
 }
 
-// Presets returns the providers that are known by name, in the order in which the default model is looked for.
-func Presets() []Preset { return slices.Clone(presets) }
+//go:embed presets.json
+var presetsFile []byte
 
-// presets has newer ones after older ones, so that no default model changes.
-var presets = slices.Concat([]Preset{
-	{
-		Name: "openai", Title: "OpenAI", Kind: KindOpenAI, BaseURL: "https://api.openai.com/v1", Models: "gpt-6-luna",
-		Env: env("OPENAI_API_KEY", "OPENAI_BASE_URL", "organization", "OPENAI_ORG_ID"),
-	},
-	{
-		Name: "azure", Title: "Azure OpenAI", Kind: KindAzure,
-		Env: env("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT", "api_version", "OPENAI_API_VERSION"),
-	},
-	{Name: "coze", Title: "Coze", Kind: KindCoze, BaseURL: "https://api.coze.com", Env: env("COZE_API_TOKEN", "COZE_API_BASE")},
-	{Name: "ollama", Title: "Ollama", Kind: KindOllama, BaseURL: "http://127.0.0.1:11434", Keyless: true, Env: env("OLLAMA_API_KEY", "OLLAMA_HOST")},
-	compatible("deepseek", "DeepSeek", "https://api.deepseek.com/v1", "deepseek-flash", "DEEPSEEK_API_KEY", "DEEPSEEK_BASE_URL"),
-	compatible("qwen", "Qwen", "https://dashscope.aliyuncs.com/compatible-mode/v1", "qwen-plus", "DASHSCOPE_API_KEY", "DASHSCOPE_BASE_URL"),
-	compatible("moonshot", "Moonshot", "https://api.moonshot.cn/v1", "kimi-k2.6", "MOONSHOT_API_KEY", "MOONSHOT_BASE_URL"),
-	compatible("openrouter", "OpenRouter", "https://openrouter.ai/api/v1", "openrouter/auto", "OPENROUTER_API_KEY", "OPENROUTER_BASE_URL"),
-	{
-		Name: "anthropic", Title: "Anthropic", Kind: KindAnthropic, BaseURL: "https://api.anthropic.com", Models: "claude-sonnet-4-6",
-		Env: env("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
-	},
-	{
-		Name: "gemini", Title: "Gemini", Kind: KindGemini, BaseURL: "https://generativelanguage.googleapis.com", Models: "gemini-flash-latest",
-		Env: env("GEMINI_API_KEY GOOGLE_API_KEY", "GEMINI_BASE_URL GOOGLE_GEMINI_BASE_URL"),
-	},
-	{ // GOOGLE_APPLICATION_CREDENTIALS is read where Google's other programs look for it
-		Name: "vertex", Title: "Vertex AI", Kind: KindVertex, Keyless: true,
-		Env: env("", "VERTEX_BASE_URL GOOGLE_VERTEX_BASE_URL", "project", "GOOGLE_CLOUD_PROJECT", "location", "GOOGLE_CLOUD_LOCATION"),
-	},
-	{Name: "responses", Title: "OpenAI Responses", Kind: KindResponses, BaseURL: "https://api.openai.com/v1", As: "openai"},
-	{Name: "azure-responses", Title: "Azure OpenAI Responses", Kind: KindAzureResponses, As: "azure"},
-	{ // the keys of an account are read where Amazon's other programs look for them
-		Name: "bedrock", Title: "Amazon Bedrock", Kind: KindBedrock, Keyless: true,
-		Env: env("AWS_BEARER_TOKEN_BEDROCK", "BEDROCK_BASE_URL AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "region", "AWS_REGION AWS_DEFAULT_REGION", "profile", "AWS_PROFILE"),
-	},
-	compatible("mistral", "Mistral", "https://api.mistral.ai/v1", "mistral-small-latest", "MISTRAL_API_KEY", "MISTRAL_BASE_URL"),
-	compatible("groq", "Groq", "https://api.groq.com/openai/v1", "openai/gpt-oss-120b", "GROQ_API_KEY", "GROQ_BASE_URL"),
-	compatible("xai", "xAI", "https://api.x.ai/v1", "grok-4.3", "XAI_API_KEY", "XAI_BASE_URL"),
-	compatible("zai", "Z.ai", "https://api.z.ai/api/paas/v4", "glm-5.2", "ZAI_API_KEY Z_AI_API_KEY", "ZAI_BASE_URL"),
-	compatible("minimax", "MiniMax", "https://api.minimax.io/v1", "MiniMax-M2.7", "MINIMAX_API_KEY", "MINIMAX_BASE_URL"),
-	compatible("together", "Together AI", "https://api.together.xyz/v1", "openai/gpt-oss-120b", "TOGETHER_API_KEY", "TOGETHER_BASE_URL"),
-	compatible("fireworks", "Fireworks AI", "https://api.fireworks.ai/inference/v1", "accounts/fireworks/models/gpt-oss-120b", "FIREWORKS_API_KEY", "FIREWORKS_BASE_URL"),
-	compatible("cerebras", "Cerebras", "https://api.cerebras.ai/v1", "gpt-oss-120b", "CEREBRAS_API_KEY", "CEREBRAS_BASE_URL"),
-	compatible("perplexity", "Perplexity", "https://api.perplexity.ai", "sonar", "PERPLEXITY_API_KEY PPLX_API_KEY", "PERPLEXITY_BASE_URL"),
-	compatible("cohere", "Cohere", "https://api.cohere.ai/compatibility/v1", "command-a-plus-05-2026", "COHERE_API_KEY CO_API_KEY", "COHERE_BASE_URL"),
-}, local(
-	compatible("vllm", "vLLM", "http://127.0.0.1:8000/v1", "", "VLLM_API_KEY", "VLLM_BASE_URL"),
-	compatible("lmstudio", "LM Studio", "http://127.0.0.1:1234/v1", "", "LMSTUDIO_API_KEY LM_STUDIO_API_KEY", "LMSTUDIO_BASE_URL LM_STUDIO_API_BASE"),
-	compatible("litellm", "LiteLLM", "http://127.0.0.1:4000/v1", "", "LITELLM_API_KEY LITELLM_MASTER_KEY", "LITELLM_BASE_URL"),
-))
-
-// env makes a Preset's Env of the variables of its key, of its address, and of other settings by name; there may be several of each.
-func env(key, address string, others ...string) map[string][]string {
-	m := map[string][]string{"key": strings.Fields(key), "base_url": strings.Fields(address)}
-	for i := 0; i < len(others); i += 2 {
-		m[others[i]] = strings.Fields(others[i+1])
-	}
-	return m
-}
-
-// compatible is a preset of a server that speaks OpenAI's chat completions.
-func compatible(name, title, address, models, key, addressVariable string) Preset {
-	return Preset{Name: name, Title: title, Kind: KindOpenAI, BaseURL: address, Models: models, Env: env(key, addressVariable)}
-}
-
-// local are presets of servers that people run themselves, mostly without a key.
-func local(list ...Preset) []Preset {
-	for i := range list {
-		list[i].Keyless = true
+// presets are the providers that are known by name, in the order in which the default model is looked for. Newer ones come after older ones, so
+// that no default model changes.
+var presets = func() (list []preset) {
+	if err := json.Unmarshal(presetsFile, &list); err != nil {
+		panic("config: presets.json: " + err.Error()) // it is ours
 	}
 	return list
-}
+}()
 
-// Variables are those of a setting, by the last part of its key, that count for the preset.
-func (p Preset) Variables(field string) []string {
-	if as, ok := preset(p.As); ok {
+// variables are those of a setting, by the last part of its key, that count for the preset.
+func (p preset) variables(field string) []string {
+	if as, ok := findPreset(p.As); ok {
 		return as.Env[field]
 	}
 	return p.Env[field]
 }
 
 // variable is the first one, as errors name it; empty is none.
-func (p Preset) variable(field string) string {
-	if names := p.Variables(field); len(names) > 0 {
+func (p preset) variable(field string) string {
+	if names := p.variables(field); len(names) > 0 {
 		return names[0]
 	}
 	return ""
 }
 
-func preset(name string) (Preset, bool) {
-	return lookup(presets, func(p Preset) bool { return p.Name == name })
+func findPreset(name string) (preset, bool) {
+	return lookup(presets, func(p preset) bool { return p.Name == name })
 }
 
 // Provider returns the provider of this name.
@@ -209,7 +146,7 @@ func (c *Config) provider(name string) *Provider {
 
 // Missing says what the provider still needs before it can be asked, as a sentence for people; empty is nothing.
 func (p Provider) Missing() string {
-	known, ok := preset(p.Name)
+	known, ok := findPreset(p.Name)
 	if !ok {
 		return "" // what the file adds is checked when it is read
 	}
@@ -232,7 +169,7 @@ func (p Provider) Missing() string {
 }
 
 // needsKey: behind the address of some there may be a gateway or any compatible server, and many of those ask for no key.
-func (p Provider) needsKey(known Preset) bool {
+func (p Provider) needsKey(known preset) bool {
 	switch {
 	case known.Keyless:
 		return false
@@ -242,14 +179,13 @@ func (p Provider) needsKey(known Preset) bool {
 	return true
 }
 
-// needsURL says whether the address of a provider is only known to its user.
-func needsURL(kind string) bool {
-	switch kind {
-	case KindOpenAI, KindAzure, KindAzureResponses, KindCoze, KindOllama:
-		return true
-	}
-	return false
+// exampleURLs shows, for each kind of providers whose address only their users know, what it looks like.
+var exampleURLs = map[string]string{
+	KindOpenAI: "http://127.0.0.1:8000/v1", KindAzure: "https://NAME.openai.azure.com", KindAzureResponses: "https://NAME.openai.azure.com",
+	KindCoze: "https://api.coze.cn", KindOllama: "http://127.0.0.1:11434",
 }
+
+func needsURL(kind string) bool { return exampleURLs[kind] != "" }
 
 // defaultAPIVersion is the last one that Azure has declared generally available before it made versions unnecessary under
 // /openai/v1. It has all that is sent: streamed usage, tools, JSON Schema.
@@ -413,23 +349,9 @@ func (c *Config) Lacking(chain string, o adapter.Options) (names []string) {
 // providerName matches the part of a model's name before the colon. Capitals would allow two spellings of one name.
 var providerName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
 
-// exampleURL shows what an address looks like.
-func exampleURL(kind string) string {
-	switch kind {
-	case KindAzure, KindAzureResponses:
-		return "https://NAME.openai.azure.com"
-	case KindCoze:
-		return "https://api.coze.cn"
-	case KindOllama:
-		return "http://127.0.0.1:11434"
-	default:
-		return "http://127.0.0.1:8000/v1"
-	}
-}
-
 // presetKind allows a preset's kind to be set, but not to be another: its name would no longer say what it is.
 func (l *loader) presetKind(n *yaml.Node, name string) {
-	known, _ := preset(name)
+	known, _ := findPreset(name)
 	s := kindSetting(name)
 	if kind, ok := l.oneOf(s, n); ok && kind != known.Kind {
 		l.Errorf(n, s.Key, "the name %s is reserved for the provider of kind %s; choose another name", name, known.Kind)
@@ -485,7 +407,7 @@ func (l *loader) provider(at, n *yaml.Node) {
 		if k.Text == "headers" {
 			l.headers(v, name)
 		} else {
-			l.unknownField(k, path, kind, known)
+			l.unknownOf("a provider of kind "+kind, k, path, 2, known)
 		}
 	})
 	has := func(field string) bool { return n.Get(field) != nil }
@@ -495,21 +417,9 @@ func (l *loader) provider(at, n *yaml.Node) {
 	case kind == KindBedrock && !has("region") && !has("profile") && !has("base_url"):
 		l.Errorf(at, key, "needs a region; set region")
 	case !has("base_url") && needsURL(kind):
-		l.Errorf(at, key, "needs base_url, the server's address, such as %s", exampleURL(kind))
+		l.Errorf(at, key, "needs base_url, the server's address, such as %s", exampleURLs[kind])
 	}
 	if !has("key") && (mustHaveKey(kind) || !has("base_url") && (kind == KindAnthropic || kind == KindGemini || kind == KindResponses)) {
 		l.Errorf(at, key, "needs a key; expected key: {env: NAME} or {file: PATH}")
 	}
-}
-
-// unknownField reports a key that providers of this kind do not have.
-func (l *loader) unknownField(at *yaml.Node, path []string, kind string, known []Setting) {
-	key := yaml.Path(append(path, at.Text)...)
-	for _, s := range settingsOf([]string{"x"}, func(c *Config) *Provider { return c.provider("x") }) {
-		if s.path[1] == at.Text && len(s.kinds) > 0 {
-			l.Errorf(at, key, "this setting is for providers of kind %s; this provider has kind %s", s.kinds[0], kind)
-			return
-		}
-	}
-	l.Errorf(at, key, "unknown setting%s", didYouMean(key, keys(known)))
 }

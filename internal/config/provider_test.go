@@ -199,7 +199,7 @@ func TestAWrongProviderSaysWhereItStandsAndWhatWasExpected(t *testing.T) {
 		{name: "mistyped name", file: "providers:\n  deepsek: {key: k}", want: `lingserve.yaml:2:3: providers.deepsek: needs a kind; expected one of openai, azure, responses, azure-responses, anthropic, gemini, vertex, bedrock, coze, ollama; did you mean deepseek?`},
 		{name: "unknown field", file: "providers:\n  x:\n    kind: openai\n    base_url: http://a/v1\n    modles: [a]\n", want: `lingserve.yaml:5:5: providers.x.modles: unknown setting; did you mean providers.x.models?`},
 		{name: "unknown field of a preset", file: "providers:\n  qwen:\n    kee: k\n", want: `lingserve.yaml:3:5: providers.qwen.kee: unknown setting; did you mean providers.qwen.key?`},
-		{name: "field of another kind", file: "providers:\n  x: {kind: ollama, base_url: a, user: me}", want: `lingserve.yaml:2:34: providers.x.user: this setting is for providers of kind coze; this provider has kind ollama`},
+		{name: "field of another kind", file: "providers:\n  x: {kind: ollama, base_url: a, user: me}", want: `lingserve.yaml:2:34: providers.x.user: unknown setting; expected a setting of a provider of kind ollama: kind, key, base_url, models, timeout, proxy, options`},
 		{name: "no address", file: "providers:\n  x: {kind: openai}", want: `lingserve.yaml:2:3: providers.x: needs base_url, the server's address, such as http://127.0.0.1:8000/v1`},
 		{name: "no address of Coze", file: "providers:\n  x: {kind: coze, key: k}", want: `lingserve.yaml:2:3: providers.x: needs base_url, the server's address, such as https://api.coze.cn`},
 		{name: "no key", file: "providers:\n  x: {kind: azure, base_url: https://x}", want: `lingserve.yaml:2:3: providers.x: needs a key; expected key: {env: NAME} or {file: PATH}`},
@@ -392,7 +392,7 @@ func TestThePresetsAreSound(t *testing.T) {
 	if presets[0].Name != "openai" {
 		t.Errorf("the first one is %s", presets[0].Name)
 	}
-	for _, p := range Presets() {
+	for _, p := range presets {
 		if !providerName.MatchString(p.Name) || !slices.Contains(kinds, p.Kind) || p.Title == "" {
 			t.Errorf("%+v", p)
 		}

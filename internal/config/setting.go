@@ -29,6 +29,7 @@ type Setting struct {
 	Secret  bool
 
 	path     []string          // the parts of the key
+	order    []int             // the positions of its sections and its own; see group
 	field    func(*Config) any // a pointer to where the value is stored
 	typ      reflect.Type      // of the value
 	store    func(value) error // stores the value elsewhere than in a field
@@ -44,12 +45,13 @@ type Setting struct {
 }
 
 // table has the settings of the server, and those of the presets, in the order in which they are shown.
-var table = group(slices.Concat(settingsOf(nil, func(c *Config) *Config { return c }), presetSettings()), 0)
+var table = group(slices.Concat(settingsOf(nil, func(c *Config) *Config { return c }), presetSettings()))
 
-// Settings returns the settings that are flags and variables, too, in the order in which they are shown.
-func Settings() []Setting {
-	return slices.DeleteFunc(slices.Clone(table), func(s Setting) bool { return s.fileOnly })
-}
+// flagSettings are those of table that are flags and variables, too.
+var flagSettings = slices.DeleteFunc(slices.Clone(table), func(s Setting) bool { return s.fileOnly })
+
+// Settings returns the settings that are flags and variables, too, in the order in which they are shown. The caller does not change them.
+func Settings() []Setting { return flagSettings }
 
 // settingsOf returns the settings that the fields of a struct have. path comes before their keys, and in returns the struct.
 func settingsOf[T any](path []string, in func(*Config) *T) []Setting {
@@ -89,36 +91,36 @@ func inFile(settings []Setting) []Setting {
 }
 
 // group orders settings so that those of one section follow one another; otherwise they keep their order.
-func group(all []Setting, depth int) []Setting {
-	var names []string
-	byName := map[string][]Setting{}
-	for _, s := range all {
-		name := ""
-		if depth < len(s.path) {
-			name = s.path[depth]
+func group(all []Setting) []Setting {
+	first := map[string]int{} // the position of the first setting of each section
+	for i, s := range all {
+		for depth := range s.path {
+			if section := yaml.Path(s.path[:depth+1]...); first[section] == 0 {
+				first[section] = i + 1
+			}
 		}
-		if byName[name] == nil {
-			names = append(names, name)
-		}
-		byName[name] = append(byName[name], s)
 	}
-	var out []Setting
-	for _, name := range names {
-		if len(byName[name]) > 1 && name != "" {
-			byName[name] = group(byName[name], depth+1)
+	for i, s := range all {
+		all[i].order = nil
+		for depth := range s.path {
+			all[i].order = append(all[i].order, first[yaml.Path(s.path[:depth+1]...)])
 		}
-		out = append(out, byName[name]...)
 	}
-	return out
+	slices.SortStableFunc(all, func(a, b Setting) int { return slices.Compare(a.order, b.order) })
+	return all
 }
 
+var (
+	dashes      = strings.NewReplacer(".", "-", "_", "-")
+	underscores = strings.NewReplacer(".", "_", "-", "_")
+)
+
 // Flag is the name on the command line, without dashes: run-retention.
-func (s Setting) Flag() string { return strings.NewReplacer(".", "-", "_", "-").Replace(s.Key) }
+func (s Setting) Flag() string { return dashes.Replace(s.Key) }
 
 // Variables are the environment variables that set it; the first one that is not empty counts.
 func (s Setting) Variables() []string {
-	name := "LINGSERVE_" + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(s.Key))
-	return append([]string{name}, s.Env...)
+	return append([]string{"LINGSERVE_" + strings.ToUpper(underscores.Replace(s.Key))}, s.Env...)
 }
 
 func find(key string) (Setting, bool) {

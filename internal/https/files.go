@@ -25,9 +25,9 @@ type certificateFiles struct {
 	log       *slog.Logger
 	now       atomic.Pointer[tls.Certificate]
 
-	mu   sync.Mutex // of reading
-	last [sha256.Size]byte
-	said string // the last error, which is not logged again
+	mu        sync.Mutex // of reading
+	last      [sha256.Size]byte
+	lastError string // the last error, which is not logged again
 }
 
 // maxCertificate bounds the size of a file, in bytes; chains of certificates are far smaller.
@@ -96,11 +96,11 @@ func (f *certificateFiles) reload() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case err != nil && err.Error() != f.said:
+	case err != nil && err.Error() != f.lastError:
 		f.log.Error("cannot use the certificate; keeping the previous one", "error", err)
-		f.said = err.Error()
+		f.lastError = err.Error()
 	case err == nil:
-		f.said = ""
+		f.lastError = ""
 	}
 	if changed {
 		leaf := f.now.Load().Leaf

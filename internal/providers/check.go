@@ -21,16 +21,11 @@ type Checker struct {
 
 // Result is the result of the check of a model, or of a provider without configured models, whose list is read.
 type Result struct {
-	Model    string  `json:"model,omitempty"`
-	Provider string  `json:"provider,omitempty"` // instead of the model
-	Status   string  `json:"status"`             // ok, fail, or skip if nothing can be checked
-	Seconds  float64 `json:"seconds,omitempty"`  // until the first token
-	Code     string  `json:"code,omitempty"`     // of the error
-	Message  string  `json:"message,omitempty"`
-	Cause    string  `json:"cause,omitempty"` // in the words of the model's server, or of the network
-	// Checks are the results in order; none if the model does not answer.
-	Checks []Probe        `json:"checks,omitempty"`
-	Usage  *adapter.Usage `json:"usage,omitempty"` // of all requests
+	Model    string         `json:"model,omitempty"`
+	Provider string         `json:"provider,omitempty"` // instead of the model
+	Outcome                 // ok, fail, or skip if nothing can be checked
+	Checks   []Probe        `json:"checks,omitempty"` // in order; none if the model does not answer
+	Usage    *adapter.Usage `json:"usage,omitempty"`  // of all requests
 }
 
 // count adds the usage of a request.
@@ -62,19 +57,19 @@ func (c *Checker) Check(ctx context.Context, t Result) Result {
 	if t.Model == "" {
 		t.Status, t.Message, err = c.checkList(limited, t.Provider)
 	} else {
-		t.Status = "ok"
+		t.Status = OK
 		err = e.checkAnswer(limited)
 	}
-	if t.Seconds == 0 && t.Status != "skip" {
+	if t.Seconds == 0 && t.Status != Skip {
 		t.Seconds = time.Since(began).Seconds()
 	}
 	if err != nil {
-		t.Status, t.Code, t.Cause = "fail", Code(err), Cause(err)
+		t.Status, t.Code, t.Cause = Fail, Code(err), Cause(err)
 		t.Message = strings.TrimPrefix(Message(err), fmt.Sprintf("the model %q: ", t.Model)) // which is in the line already
 		return t
 	}
 	if t.Model != "" && !c.Quick && !strings.HasPrefix(t.Model, "demo:") { // which is scripted
-		e.examine(ctx)
+		e.testFeatures(ctx)
 	}
 	return t
 }

@@ -21,14 +21,19 @@ const (
 	Skip = "skip" // not tested
 )
 
+// Outcome is how a test ended.
+type Outcome struct {
+	Status  string  `json:"status"`
+	Seconds float64 `json:"seconds,omitempty"` // until the first token, or of the whole test
+	Code    string  `json:"code,omitempty"`    // of the error
+	Message string  `json:"message,omitempty"`
+	Cause   string  `json:"cause,omitempty"` // in the words of the model's server, or of the network
+}
+
 // Probe is the test of one feature of a model.
 type Probe struct {
-	Check   string  `json:"check"`
-	Status  string  `json:"status"`
-	Seconds float64 `json:"seconds,omitempty"`
-	Code    string  `json:"code,omitempty"`
-	Message string  `json:"message,omitempty"`
-	Cause   string  `json:"cause,omitempty"` // in the words of its server
+	Check string `json:"check"`
+	Outcome
 }
 
 // answer is an answer of a model.
@@ -117,31 +122,31 @@ func (e *exam) run(ctx context.Context, name string, test func(context.Context) 
 	if ctx.Err() != nil {
 		return
 	}
-	p := Probe{Check: name, Status: Skip, Message: "skipped, because the model did not answer before"}
+	p := Probe{name, Outcome{Status: Skip, Message: "skipped, because the model did not answer before"}}
 	if !e.timedOut {
 		ctx, cancel := e.checker.limit(ctx)
 		defer cancel()
 		began := time.Now()
-		p = probeOf(name, test(ctx))
+		p.Outcome = outcomeOf(test(ctx))
 		p.Seconds = time.Since(began).Seconds()
 		e.timedOut = p.Code == adapter.CodeTimeout
 	}
 	e.result.Checks = append(e.result.Checks, p)
 }
 
-// probeOf returns the result of a test that ended with this error.
-func probeOf(name string, err error) Probe {
+// outcomeOf returns the outcome of a test that ended with this error.
+func outcomeOf(err error) Outcome {
 	if err == nil {
-		return Probe{Check: name, Status: OK}
+		return Outcome{Status: OK}
 	}
 	if u, ok := errors.AsType[unmet](err); ok {
-		return Probe{Check: name, Status: Fail, Message: string(u)}
+		return Outcome{Status: Fail, Message: string(u)}
 	}
-	p := Probe{Check: name, Status: Fail, Code: Code(err), Message: Message(err), Cause: Cause(err)}
+	o := Outcome{Status: Fail, Code: Code(err), Message: Message(err), Cause: Cause(err)}
 	if refusedRequest(err) {
-		p.Status = No
+		o.Status = No
 	}
-	return p
+	return o
 }
 
 // refusedRequest reports whether the model, or its adapter, does not support the request.
@@ -170,7 +175,7 @@ var roomTool = adapter.Tool{
 
 // tools tests a tool call with reasoning: a call, its result, and an answer that uses the result.
 func (e *exam) tools(ctx context.Context) {
-	thinking := Probe{Check: "thinking", Status: Skip, Message: "unknown, because the model did not answer"}
+	thinking := Outcome{Status: Skip, Message: "unknown, because the model did not answer"}
 	e.run(ctx, "tools", func(ctx context.Context) error {
 		req := adapter.Request{
 			Messages: []adapter.Message{{Role: adapter.User, Content: "What is the code word of the room Lotus? Call the tool look_up to find out, then answer with the code word alone."}},
@@ -182,7 +187,7 @@ func (e *exam) tools(ctx context.Context) {
 			first := err
 			req.Reasoning = adapter.Reasoning{}
 			if call, err = e.ask(ctx, req); err == nil {
-				thinking = probeOf("thinking", first)
+				thinking = outcomeOf(first)
 			}
 		}
 		if err != nil {
@@ -191,7 +196,7 @@ func (e *exam) tools(ctx context.Context) {
 		switch {
 		case thinking.Status == No:
 		case call.reasoned || call.usage.ReasoningTokens > 0:
-			thinking = Probe{Check: "thinking", Status: OK}
+			thinking = Outcome{Status: OK}
 		default:
 			thinking.Status, thinking.Message = No, "it returned no reasoning"
 		}
@@ -210,7 +215,7 @@ func (e *exam) tools(ctx context.Context) {
 		return nil
 	})
 	if ctx.Err() == nil {
-		e.result.Checks = append(e.result.Checks, thinking)
+		e.result.Checks = append(e.result.Checks, Probe{"thinking", thinking})
 	}
 }
 
@@ -286,8 +291,8 @@ func isMonth(answer string) bool {
 	return d.Decode(&month) == nil && month.Month != nil && month.Days != nil
 }
 
-// examine tests the features of a model that answers.
-func (e *exam) examine(ctx context.Context) {
+// testFeatures tests the features of a model that answers.
+func (e *exam) testFeatures(ctx context.Context) {
 	e.tools(ctx)
 	for _, q := range questions {
 		e.run(ctx, q.name, func(ctx context.Context) error {

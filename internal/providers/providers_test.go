@@ -186,17 +186,15 @@ func TestWhatIsConfiguredIsListed(t *testing.T) {
 
 func TestAModelOfAProviderThatIsNotSetUpSaysWhatIsMissing(t *testing.T) {
 	models := modelsOfSettings(t, "")
-	for _, p := range config.Presets() {
+	c, err := config.Load(nil, []string{"LINGSERVE_CONFIG=" + os.DevNull})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range c.Providers {
 		_, err := models.Model(p.Name + ":any")
-		if p.Keyless && p.BaseURL != "" {
-			if err != nil {
-				t.Errorf("%s: %v", p.Name, err)
-			}
-			continue
-		}
-		e, ok := errors.AsType[*adapter.Error](err)
-		if !ok || e.Code != adapter.CodeAuth || !strings.Contains(e.Message, p.Title+" needs ") || p.Kind != config.KindBedrock && p.Kind != config.KindVertex && !strings.Contains(e.Message, p.Variables("key")[0]) {
-			t.Errorf("%s: %v", p.Name, err)
+		missing := p.Missing()
+		if e, ok := errors.AsType[*adapter.Error](err); ok != (missing != "") || ok && (e.Code != adapter.CodeAuth || !strings.HasSuffix(e.Message, missing)) {
+			t.Errorf("%s: %v, want %s", p.Name, err, missing)
 		}
 	}
 }

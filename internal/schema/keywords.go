@@ -11,34 +11,23 @@ import (
 	"github.com/lingserve/lingserve/internal/wording"
 )
 
-// keywordKind says what the value of a keyword holds.
-type keywordKind uint8
+// keywords are those of JSON Schema in its drafts, those of OpenAPI, and notes that tools add; sorted.
+var keywords = slices.Sorted(strings.FieldsSeq(`
+	$schema $id $ref $anchor $dynamicRef $dynamicAnchor $recursiveRef $recursiveAnchor $vocabulary $comment $defs definitions id
+	allOf anyOf oneOf not if then else dependentSchemas prefixItems items additionalItems contains unevaluatedItems properties
+	patternProperties additionalProperties propertyNames unevaluatedProperties dependencies type enum const multipleOf maximum exclusiveMaximum
+	minimum exclusiveMinimum maxLength minLength pattern maxItems minItems uniqueItems maxContains minContains maxProperties minProperties
+	required dependentRequired title description default deprecated readOnly writeOnly examples format contentEncoding contentMediaType
+	contentSchema divisibleBy disallow extends nullable example discriminator xml externalDocs propertyOrdering enumNames enumDescriptions
+	errorMessage markdownDescription comment note notes media`))
 
-const (
-	single       keywordKind = iota // a value, no schema
-	subschemas                      // a schema, or a list of schemas
-	namedSchemas                    // a mapping from names to schemas
+var (
+	// The values of these are a schema, or a list of schemas.
+	withSchemas = strings.Fields(`allOf anyOf oneOf not if then else prefixItems items additionalItems contains unevaluatedItems
+		additionalProperties propertyNames unevaluatedProperties contentSchema`)
+	// The values of these are mappings from names to schemas.
+	withNamedSchemas = strings.Fields("$defs definitions dependentSchemas properties patternProperties dependencies")
 )
-
-// keywords are those of JSON Schema in its drafts, those of OpenAPI, and notes that tools add.
-var keywords = map[string]keywordKind{
-	"$schema": single, "$id": single, "$ref": single, "$anchor": single, "$dynamicRef": single, "$dynamicAnchor": single, "$recursiveRef": single,
-	"$recursiveAnchor": single, "$vocabulary": single, "$comment": single, "$defs": namedSchemas, "definitions": namedSchemas, "id": single,
-	"allOf": subschemas, "anyOf": subschemas, "oneOf": subschemas, "not": subschemas, "if": subschemas, "then": subschemas, "else": subschemas, "dependentSchemas": namedSchemas,
-	"prefixItems": subschemas, "items": subschemas, "additionalItems": subschemas, "contains": subschemas, "unevaluatedItems": subschemas,
-	"properties": namedSchemas, "patternProperties": namedSchemas, "additionalProperties": subschemas, "propertyNames": subschemas, "unevaluatedProperties": subschemas,
-	"dependencies": namedSchemas, "type": single, "enum": single, "const": single, "multipleOf": single, "maximum": single, "exclusiveMaximum": single,
-	"minimum": single, "exclusiveMinimum": single, "maxLength": single, "minLength": single, "pattern": single, "maxItems": single, "minItems": single,
-	"uniqueItems": single, "maxContains": single, "minContains": single, "maxProperties": single, "minProperties": single, "required": single,
-	"dependentRequired": single, "title": single, "description": single, "default": single, "deprecated": single, "readOnly": single, "writeOnly": single,
-	"examples": single, "format": single, "contentEncoding": single, "contentMediaType": single, "contentSchema": subschemas, "divisibleBy": single,
-	"disallow": single, "extends": single, "nullable": single, "example": single, "discriminator": single, "xml": single, "externalDocs": single,
-	"propertyOrdering": single, "enumNames": single, "enumDescriptions": single, "errorMessage": single, "markdownDescription": single,
-	"comment": single, "note": single, "notes": single, "media": single,
-}
-
-// suggested are the keywords that a mistyped word is compared with, sorted.
-var suggested = slices.Sorted(maps.Keys(keywords))
 
 var typeNames = []string{"string", "number", "integer", "boolean", "object", "array", "null"}
 
@@ -74,16 +63,14 @@ func checkKeywords(schema any, at []string, found *[]*Error) {
 		known := slices.ContainsFunc(slices.Collect(maps.Keys(s)), isKnown)
 		for _, word := range slices.Sorted(maps.Keys(s)) {
 			value, here := s[word], append(at[:len(at):len(at)], word)
-			kind, ok := keywords[word]
 			switch {
-			case !ok && isKnown(word):
-			case !ok && nearest(word) != "":
+			case !isKnown(word) && nearest(word) != "":
 				report(here, "unknown keyword %q, did you mean %q?", wording.Clip(word), nearest(word))
-			case !ok && (!known || isSchema(value)):
+			case !isKnown(word) && (!known || isSchema(value)):
 				report(here, "unknown keyword %q; expected a JSON Schema, such as {type: object, properties: {%s: {type: string}}}", wording.Clip(word), wording.Clip(word))
-			case kind == subschemas:
+			case slices.Contains(withSchemas, word):
 				checkKeywords(value, here, found)
-			case kind == namedSchemas:
+			case slices.Contains(withNamedSchemas, word):
 				schemas, _ := value.(map[string]any)
 				for _, name := range slices.Sorted(maps.Keys(schemas)) {
 					if _, list := schemas[name].([]any); list && word == "dependencies" {
@@ -98,8 +85,7 @@ func checkKeywords(schema any, at []string, found *[]*Error) {
 
 // isKnown reports whether a word is a keyword, or a note that is named as such.
 func isKnown(word string) bool {
-	_, ok := keywords[word]
-	return ok || strings.HasPrefix(word, "x-") || strings.HasPrefix(word, "$")
+	return slices.Contains(keywords, word) || strings.HasPrefix(word, "x-") || strings.HasPrefix(word, "$")
 }
 
 // nearest returns the keyword that was probably meant, "" if none is near.
@@ -107,7 +93,7 @@ func nearest(word string) string {
 	if len(word) < 3 {
 		return ""
 	}
-	return edits.Nearest(word, suggested)
+	return edits.Nearest(word, keywords)
 }
 
 // isSchema reports whether an unknown keyword's value is surely meant as a schema.

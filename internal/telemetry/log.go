@@ -64,7 +64,7 @@ const (
 // logHandler adds what the context knows.
 type logHandler struct {
 	next    slog.Handler
-	said    []string // by With
+	keys    []string // of the attributes of With
 	cleaner *cleaner
 }
 
@@ -102,7 +102,7 @@ func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
 
 // hasAttr reports whether a record or With has an attribute.
 func (h *logHandler) hasAttr(r *slog.Record, key string) (found bool) {
-	if slices.Contains(h.said, key) {
+	if slices.Contains(h.keys, key) {
 		return true
 	}
 	r.Attrs(func(a slog.Attr) bool {
@@ -113,15 +113,15 @@ func (h *logHandler) hasAttr(r *slog.Record, key string) (found bool) {
 }
 
 func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	said := slices.Clip(h.said)
+	keys := slices.Clip(h.keys)
 	for _, a := range attrs {
-		said = append(said, a.Key)
+		keys = append(keys, a.Key)
 	}
-	return &logHandler{next: h.next.WithAttrs(attrs), said: said, cleaner: h.cleaner}
+	return &logHandler{next: h.next.WithAttrs(attrs), keys: keys, cleaner: h.cleaner}
 }
 
 func (h *logHandler) WithGroup(name string) slog.Handler {
-	return &logHandler{next: h.next.WithGroup(name), cleaner: h.cleaner} // what was said before is outside of the group
+	return &logHandler{next: h.next.WithGroup(name), cleaner: h.cleaner} // earlier attributes are outside of the group
 }
 
 // Bounds of what a line has, in bytes.

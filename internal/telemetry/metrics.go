@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -24,9 +25,8 @@ import (
 //   - The number of series is bounded: names that callers could have made up are "other".
 //   - A delta costs no allocation and no look-up of a label.
 type Metrics struct {
-	registry  *prometheus.Registry
-	sources   sources
-	described []Description
+	registry *prometheus.Registry
+	sources  sources
 
 	workflows, agents, models, reasons, channels *labels
 
@@ -79,7 +79,7 @@ func NewMetrics(version, commit string, names MetricNames) *Metrics {
 	m.http.make(m)
 	m.tapes.make(m)
 	m.channel.make(m)
-	m.sources.make(m)
+	m.registry.MustRegister(&m.sources)
 	m.gauges("build_info", "Always 1; the labels tell the build.", "version", "commit", "goversion").WithLabelValues(version, commit, runtime.Version()).Set(1)
 	return m
 }
@@ -95,44 +95,18 @@ func (m *Metrics) Handler(log *slog.Logger) http.Handler {
 	})
 }
 
-// Description is what is to be known of a metric.
-type Description struct {
-	Name, Type, Help string
-	Labels           []string
-}
-
-// Describe lists the metrics that are ours, in the order in which they are to be read.
-func (m *Metrics) Describe() []Description { return m.described }
-
-// The helpers below make metrics, and register and describe them.
-
-func (m *Metrics) register(c prometheus.Collector, name, kind, help string, labels []string) {
-	m.registry.MustRegister(c)
-	m.described = append(m.described, Description{namespace + "_" + name, kind, help, labels})
-}
-
-func (m *Metrics) counter(name, help string) prometheus.Counter {
-	c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
-	m.register(c, name, "counter", help, nil)
-	return c
-}
+// The helpers below make and register metrics.
 
 func (m *Metrics) counters(name, help string, labels ...string) *prometheus.CounterVec {
-	c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
-	m.register(c, name, "counter", help, labels)
-	return c
+	return promauto.With(m.registry).NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
 }
 
 func (m *Metrics) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
-	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
-	m.register(g, name, "gauge", help, labels)
-	return g
+	return promauto.With(m.registry).NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
 }
 
 func (m *Metrics) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
-	m.register(h, name, "histogram", help, labels)
-	return h
+	return promauto.With(m.registry).NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
 }
 
 // labels are the values that a label may have: those that are known, and no more of them than a database of metrics can bear.

@@ -124,8 +124,8 @@ type tapeMetrics struct {
 func (t *tapeMetrics) make(m *Metrics) {
 	appends := m.counters("tape_appends_total", "Batches for tapes: ok, refused (conflict) or failed (disk).", "outcome")
 	t.appended, t.refused, t.failed = appends.WithLabelValues("ok"), appends.WithLabelValues("refused"), appends.WithLabelValues("failed")
-	t.entries = m.counter("tape_entries_total", "Entries appended to tapes.")
-	t.bytes = m.counter("tape_bytes_total", "Bytes appended to tapes.")
+	t.entries = m.counters("tape_entries_total", "Entries appended to tapes.").WithLabelValues()
+	t.bytes = m.counters("tape_bytes_total", "Bytes appended to tapes.").WithLabelValues()
 }
 
 // Appended implements [tape.Observer].

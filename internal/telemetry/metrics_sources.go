@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -35,17 +36,11 @@ type DatabaseLoad struct {
 // Watch asks these sources from now on.
 func (m *Metrics) Watch(s Sources) { m.sources.of.Store(&s) }
 
-// sources is the collector of what is asked for.
-type sources struct {
-	of  atomic.Pointer[Sources]
-	all []*prometheus.Desc
+// sources is the collector of what is read from the sources. It describes nothing in advance, so the registry checks what it collects.
+type sources struct{ of atomic.Pointer[Sources] }
 
-	draining, overloaded, endedRuns, endedBytes, connections, turnedAway *prometheus.Desc
-	memoryHeld, memoryWaiting, memoryRefused                             *prometheus.Desc
-	turnsRunning, turnsWaiting, turnsRefused                             *prometheus.Desc
-	approvals, slots, slotsRefused, journal, outbox                      *prometheus.Desc
-	databaseUp, replicas                                                 *prometheus.Desc
-}
+// Describe implements [prometheus.Collector].
+func (s *sources) Describe(chan<- *prometheus.Desc) {}
 
 // sourceTimeout keeps the metrics from hanging with a store that hangs.
 const sourceTimeout = 2 * time.Second
@@ -53,108 +48,75 @@ const sourceTimeout = 2 * time.Second
 // overloads are the limits that have a series, which is 0 below the limit.
 var overloads = []string{"memory", "disk", "runs", "streams"}
 
-func (s *sources) make(m *Metrics) {
-	desc := func(name, kind, help string, labels ...string) *prometheus.Desc {
-		d := prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
-		s.all = append(s.all, d)
-		m.described = append(m.described, Description{namespace + "_" + name, kind, help, labels})
-		return d
-	}
-	s.turnsRunning = desc("turns_running", "gauge", "Running turns.")
-	s.turnsWaiting = desc("turns_waiting", "gauge", "Messages that wait for an earlier turn or a slot.")
-	s.turnsRefused = desc("turns_refused_total", "counter", "Refused messages: busy session, full queue or draining server.", "reason")
-	s.approvals = desc("approvals_waiting", "gauge", "Tool calls that wait for approval.")
-	s.slots = desc("upstream_slots", "gauge", "Concurrent requests allowed to a provider.", "provider")
-	s.slotsRefused = desc("upstream_slots_refused_total", "counter", "Requests to a provider without a slot.", "provider")
-	s.journal = desc("channel_journal_pending", "gauge", "Accepted but unfinished messages, of all replicas.", "channel")
-	s.outbox = desc("channel_outbox_pending", "gauge", "Blocks that wait to be sent, of all replicas.", "channel")
-	s.endedRuns = desc("ended_runs", "gauge", "Ended runs in memory.")
-	s.endedBytes = desc("ended_runs_bytes", "gauge", "Their size.")
-	s.connections = desc("connections", "gauge", "Open client connections.")
-	s.turnedAway = desc("connections_turned_away_total", "counter", "Connections closed because their address had too many.")
-	s.memoryHeld = desc("runs_memory_bytes", "gauge", "Part of limit.memory that is kept for requests and runs.")
-	s.memoryWaiting = desc("runs_memory_waiting", "gauge", "Model answers that wait for memory.")
-	s.memoryRefused = desc("runs_memory_refused_total", "counter", "Model answers ended for lack of memory.")
-	s.overloaded = desc("overloaded", "gauge", "1 while the server refuses work because of this limit: memory, disk, runs or streams.", "limit")
-	s.draining = desc("draining", "gauge", "1 while the server shuts down.")
-	s.databaseUp = desc("database_up", "gauge", "1 while the database can be reached; always 1 with SQLite.")
-	s.replicas = desc("replicas", "gauge", "Servers that share the database, this one included.")
-	m.registry.MustRegister(s)
-}
-
-// Describe implements [prometheus.Collector].
-func (s *sources) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range s.all {
-		to <- d
-	}
-}
-
 // Collect implements [prometheus.Collector].
 func (s *sources) Collect(to chan<- prometheus.Metric) {
 	of := s.of.Load()
 	if of == nil {
 		return
 	}
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	send := func(kind prometheus.ValueType, name, help string, v float64, label []string) {
+		var names, values []string
+		if len(label) > 0 {
+			names, values = label[:1], label[1:]
+		}
+		to <- prometheus.MustNewConstMetric(prometheus.NewDesc(namespace+"_"+name, help, names, nil), kind, v, values...)
 	}
-	count := func(d *prometheus.Desc, v uint64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	gauge := func(name, help string, v float64, label ...string) { send(prometheus.GaugeValue, name, help, v, label) }
+	count := func(name, help string, v uint64, label ...string) {
+		send(prometheus.CounterValue, name, help, float64(v), label)
 	}
 	if of.Server != nil {
 		l := of.Server()
-		gauge(s.connections, float64(l.Connections))
-		count(s.turnedAway, l.TurnedAway)
-		gauge(s.draining, one(l.Draining))
-		gauge(s.memoryHeld, float64(l.Memory.Bytes))
-		gauge(s.memoryWaiting, float64(l.Memory.Waiting))
-		count(s.memoryRefused, l.Memory.Refused)
-		at := map[string]bool{}
-		for _, limit := range l.Overloaded {
-			at[limit] = true
-		}
+		gauge("connections", "Open client connections.", float64(l.Connections))
+		count("connections_turned_away_total", "Connections closed because their address had too many.", l.TurnedAway)
+		gauge("draining", "1 while the server shuts down.", one(l.Draining))
+		gauge("runs_memory_bytes", "Part of limit.memory that is kept for requests and runs.", float64(l.Memory.Bytes))
+		gauge("runs_memory_waiting", "Model answers that wait for memory.", float64(l.Memory.Waiting))
+		count("runs_memory_refused_total", "Model answers ended for lack of memory.", l.Memory.Refused)
 		for _, limit := range overloads {
-			gauge(s.overloaded, one(at[limit]), limit)
+			gauge("overloaded", "1 while the server refuses work because of this limit: memory, disk, runs or streams.",
+				one(slices.Contains(l.Overloaded, limit)), "limit", limit)
 		}
-		gauge(s.endedRuns, float64(l.InMemory))
-		gauge(s.endedBytes, float64(l.MemoryBytes))
+		gauge("ended_runs", "Ended runs in memory.", float64(l.InMemory))
+		gauge("ended_runs_bytes", "Their size.", float64(l.MemoryBytes))
 	}
 	if of.Lanes != nil {
 		l := of.Lanes()
-		gauge(s.turnsRunning, float64(l.Running))
-		gauge(s.turnsWaiting, float64(l.Waiting))
-		count(s.turnsRefused, l.Refused.Busy, "busy")
-		count(s.turnsRefused, l.Refused.Full, "full")
-		count(s.turnsRefused, l.Refused.Draining, "draining")
+		gauge("turns_running", "Running turns.", float64(l.Running))
+		gauge("turns_waiting", "Messages that wait for an earlier turn or a slot.", float64(l.Waiting))
+		for reason, n := range map[string]uint64{"busy": l.Refused.Busy, "full": l.Refused.Full, "draining": l.Refused.Draining} {
+			count("turns_refused_total", "Refused messages: busy session, full queue or draining server.", n, "reason", reason)
+		}
 	}
 	if of.Approvals != nil {
-		gauge(s.approvals, float64(of.Approvals()))
+		gauge("approvals_waiting", "Tool calls that wait for approval.", float64(of.Approvals()))
 	}
 	if of.Providers != nil {
 		for _, p := range of.Providers() {
-			gauge(s.slots, float64(p.Max), p.Provider)
-			count(s.slotsRefused, p.Refused, p.Provider)
+			gauge("upstream_slots", "Concurrent requests allowed to a provider.", float64(p.Max), "provider", p.Provider)
+			count("upstream_slots_refused_total", "Requests to a provider without a slot.", p.Refused, "provider", p.Provider)
 		}
 	}
 	l := DatabaseLoad{Up: true, Replicas: 1}
 	if of.Database != nil {
 		l = of.Database()
 	}
-	gauge(s.databaseUp, one(l.Up))
-	gauge(s.replicas, float64(l.Replicas))
-	if of.Channels != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), sourceTimeout)
-		defer cancel()
-		journal, outbox, err := pending(ctx, of)
-		if err != nil {
-			return // the kernel logs what is wrong with its journal; a number that is not known is not told
-		}
-		for name, n := range journal {
-			gauge(s.journal, float64(n), name)
-		}
-		for name, n := range outbox {
-			gauge(s.outbox, float64(n), name)
-		}
+	gauge("database_up", "1 while the database can be reached; always 1 with SQLite.", one(l.Up))
+	gauge("replicas", "Servers that share the database, this one included.", float64(l.Replicas))
+	if of.Channels == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), sourceTimeout)
+	defer cancel()
+	journal, outbox, err := pending(ctx, of)
+	if err != nil {
+		return // the kernel logs what is wrong with its journal; unknown numbers are left out
+	}
+	for name, n := range journal {
+		gauge("channel_journal_pending", "Accepted but unfinished messages, of all replicas.", float64(n), "channel", name)
+	}
+	for name, n := range outbox {
+		gauge("channel_outbox_pending", "Blocks that wait to be sent, of all replicas.", float64(n), "channel", name)
 	}
 }
 

@@ -2,6 +2,8 @@
 package textview
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
 	"regexp"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/cells"
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -22,7 +25,6 @@ import (
 // root article/sections/0/body gets a place in the document at once, and is waited for before the next section is shown.
 type View struct {
 	root  *part
-	late  []*part // came when their turn was over
 	out   *layout
 	whole bool
 	ended bool
@@ -47,7 +49,6 @@ type part struct {
 	opened   bool // a container that was opened by itself, not on the way to something inside
 	done     bool
 	passed   bool // it was shown and left
-	isLate   bool
 	members  []*part
 	next     int    // the first member that was not passed
 	text     string // of a text or scalar
@@ -84,31 +85,33 @@ func (g *View) Event(e tube.Event) {
 	p := g.at(string(e.URI))
 	switch e.Kind {
 	case tube.Append:
-		g.add(p, unescape(e.Value))
+		p.add(unescape(e.Value))
 	case tube.Set:
-		// A value is taken apart, so that it is shown as if it had grown.
-		parser := jsonuri.NewParser(jsonuri.Handler{Delta: g.set, String: g.setText}, &jsonuri.Options{Root: string(e.URI)})
-		_, _ = parser.Write(e.Value) // the server's events are valid
-		_ = parser.Close()
+		g.set(p, bytes.TrimSpace(e.Value))
 	case tube.Done:
 		p.done = true
-		for _, root := range g.startedBy(string(e.URI), p.kind) {
+		for _, root := range g.startedBy(string(e.URI)) {
 			g.at(root)
 		}
 	}
 	g.pass(g.root)
 }
 
-// End shows what there is, since nothing more will come.
+// End shows what there is, since nothing more will come. What came when its turn was over is at the end.
 func (g *View) End() {
 	g.ended = true
 	g.pass(g.root)
-	for _, p := range g.late {
-		p.passed, p.next, p.isLate = false, 0, false
-		g.pass(p)
-	}
-	g.late = nil
+	g.root.restart()
+	g.pass(g.root)
 	g.out.endLine()
+}
+
+// restart gives a part and all that is in it another turn.
+func (p *part) restart() {
+	p.passed, p.next = false, 0
+	for _, m := range p.members {
+		m.restart()
+	}
 }
 
 // BreakLine ends the line that is being written, so that another line can stand below it on the terminal. The text goes on behind that.
@@ -138,13 +141,13 @@ func (g *View) at(uri string) *part {
 		if p.kind != array && p.kind != object {
 			p.kind = object
 		}
-		p = g.member(p, segment)
+		p = p.member(segment)
 	}
 	return p
 }
 
-// member finds a member or element of p, or makes a place for it and for the elements before it.
-func (g *View) member(p *part, key string) *part {
+// member finds a member or element, or makes a place for it and for the elements before it.
+func (p *part) member(key string) *part {
 	for _, m := range p.members {
 		if m.key == key {
 			return m
@@ -155,56 +158,49 @@ func (g *View) member(p *part, key string) *part {
 		last = i
 	}
 	for p.kind == array && len(p.members) < last {
-		g.grow(p, strconv.Itoa(len(p.members)))
+		grow(p, strconv.Itoa(len(p.members)))
 	}
-	return g.grow(p, key)
+	return grow(p, key)
 }
 
-func (g *View) grow(p *part, key string) *part {
+func grow(p *part, key string) *part {
 	m := &part{key: key, parent: p}
 	p.members = append(p.members, m)
-	if p.passed {
-		g.addLate(m)
-	}
 	return m
 }
 
-// addLate stores a part that came after its turn, with all that is inside, for the end.
-func (g *View) addLate(p *part) {
-	for q := p; q != nil; q = q.parent {
-		if q.isLate {
-			return
+// set sets a part to a value, which is shown as if it had grown.
+func (g *View) set(p *part, value json.RawMessage) {
+	switch value[0] {
+	case '{':
+		p.open(object)
+		for name, member := range rawjson.Members(value) {
+			g.set(p.member(name), member)
 		}
-	}
-	p.isLate = true
-	g.late = append(g.late, p)
-}
-
-// set sets a part to an empty object or list, to a scalar, or to null.
-func (g *View) set(d jsonuri.Delta) {
-	if d.Op == jsonuri.Append {
-		return // its text comes as a whole
-	}
-	p := g.at(string(d.URI))
-	switch value := string(d.Value); value {
-	case "{}", "[]":
-		kind := map[string]partKind{"{}": object, "[]": array}[value]
-		if p.kind != kind {
-			p.become(kind)
+	case '[':
+		p.open(array)
+		var elements []json.RawMessage
+		_ = json.Unmarshal(value, &elements) // the server's events are valid
+		for i, element := range elements {
+			g.set(p.member(strconv.Itoa(i)), element)
 		}
-		p.opened = true
-	case "null":
+	case '"':
+		p.become(text)
+		p.add(unescape(value[1 : len(value)-1]))
+	case 'n':
 		g.clear(p)
 	default:
 		p.become(scalar)
-		g.add(p, value)
+		p.add(string(value))
 	}
 }
 
-func (g *View) setText(uri []byte, value string) {
-	p := g.at(string(uri))
-	p.become(text)
-	g.add(p, value)
+// open makes a container of a part.
+func (p *part) open(k partKind) {
+	if p.kind != k {
+		p.become(k)
+	}
+	p.opened = true
 }
 
 // clear sets a part to null. That comes before a value that is sent again, or before another one; where it stays, there is nothing to show.
@@ -226,14 +222,11 @@ func (g *View) clear(p *part) {
 	}
 }
 
-func (g *View) add(p *part, s string) {
+func (p *part) add(s string) {
 	if p.kind != text && p.kind != scalar {
 		p.become(text)
 	}
 	p.text += s
-	if p.passed && len(p.text) > p.shown {
-		g.addLate(p)
-	}
 }
 
 // become changes what a part is. What was shown of a text stays known, so that the same text sent again is not shown twice.
@@ -316,8 +309,7 @@ type starts []start
 
 type start struct {
 	pattern *jsonuri.Pattern
-	kinds   []partKind // nil is any
-	root    string     // with {{ event.match.N }} in it
+	root    string // with {{ event.match.N }} in it
 }
 
 func startsOf(graph *flow.Graph) (out starts) {
@@ -326,17 +318,9 @@ func startsOf(graph *flow.Graph) (out starts) {
 	}
 	for _, n := range graph.Bots {
 		for _, t := range n.On {
-			s := start{root: n.Root}
-			pattern := t.Value
-			switch {
-			case t.String != "":
-				pattern, s.kinds = t.String, []partKind{text}
-			case t.Object != "":
-				pattern, s.kinds = t.Object, []partKind{object, array}
-			}
-			var err error
-			if s.pattern, err = jsonuri.CompilePattern(pattern); err == nil && pattern != "" && n.Root != "" {
-				out = append(out, s)
+			text := cmp.Or(t.String, t.Object, t.Value)
+			if pattern, err := jsonuri.CompilePattern(text); err == nil && text != "" && n.Root != "" {
+				out = append(out, start{pattern, n.Root})
 			}
 		}
 	}
@@ -346,10 +330,10 @@ func startsOf(graph *flow.Graph) (out starts) {
 var matchVariable = regexp.MustCompile(`\{\{ ?event\.match\.([0-9]{1,3}) ?\}\}`)
 
 // startedBy returns the roots of the bots that a value starts, as far as they are known without running templates.
-func (ss starts) startedBy(uri string, kind partKind) (roots []string) {
+func (ss starts) startedBy(uri string) (roots []string) {
 	for _, s := range ss {
 		stars, ok := s.pattern.Stars(uri)
-		if !ok || s.kinds != nil && s.kinds[0] != kind && s.kinds[len(s.kinds)-1] != kind {
+		if !ok {
 			continue
 		}
 		root := matchVariable.ReplaceAllStringFunc(s.root, func(variable string) string {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Level is that of the line about work that has failed with this code, the same for whatever work it is: an error where somebody must
-// act, since it will not get better by itself; a warning where somebody may want to; else what belongs to the life of a server, whose
-// callers make mistakes. One failure has one such line: all others about it are at info, or below.
+// Level is the level of the line about work that failed with this code: an error if an operator must act, because it will not get better by
+// itself; a warning if an operator may want to act; else info, because callers make mistakes. One failure has one such line: all other lines
+// about it are at info or below.
 func Level(code string) slog.Level {
 	switch {
 	case code == "internal", code == "upstream_auth":

@@ -3,19 +3,16 @@ package db
 import (
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tape"
 )
 
-const (
-	blobBytes = 512 << 10 // of a part
-	blobParts = 8         // read at once
-)
+const blobBytes = 512 << 10 // of a part
 
 // PutBlob implements [tape.Store].
 func (t *Tapes) PutBlob(ctx context.Context, name string, data []byte) (handle string, err error) {
@@ -99,36 +96,18 @@ func (db *DB) readBlob(ctx context.Context, of incarnation, hash string, offset,
 	}
 	from := min(offset, size)
 	to := from + min(limit, size-from)
-	if from == to {
-		return nil, size, nil
-	}
-	data = make([]byte, 0, to-from)
-	first, last := from/blobBytes, (to-1)/blobBytes
-	for next := first; next <= last && err == nil; next += blobParts {
-		want := next
-		err = db.view(ctx, func(q querier) error {
-			return q.collect(func(rows *sql.Rows) (bool, error) {
-				var part int64
-				var bytes []byte
-				if err := rows.Scan(&part, &bytes); err != nil {
-					return false, err
-				}
-				begin := part * blobBytes
-				if part != want || begin+int64(len(bytes)) != min(begin+blobBytes, size) {
-					return false, fmt.Errorf("%w: part %d of blob %s", store.ErrDamaged, want, hash)
-				}
-				data = append(data, bytes[max(from-begin, 0):min(to-begin, int64(len(bytes)))]...)
-				want++
-				return true, nil
-			}, "SELECT part, data FROM blobs WHERE tape = $1 AND incarnation = $2 AND hash = $3 AND part >= $4 AND part < $5 ORDER BY part",
-				of.tape, of.number, hash, next, min(next+blobParts, last+1))
-		})
-	}
-	if err == nil && int64(len(data)) < to-from { // erased, or damaged
-		err = explain(fmt.Errorf("%w: blob %s is too short", store.ErrDamaged, hash))
-	}
-	if err != nil {
-		return nil, 0, err
+	data = slices.Grow(data, int(to-from))
+	for part := from / blobBytes; part*blobBytes < to; part++ {
+		var bytes []byte
+		_, err := db.viewOne(ctx, []any{&bytes}, "SELECT data FROM blobs WHERE tape = $1 AND incarnation = $2 AND hash = $3 AND part = $4", of.tape, of.number, hash, part)
+		begin := part * blobBytes
+		if err == nil && int64(len(bytes)) != min(blobBytes, size-begin) { // erased, or damaged
+			err = explain(fmt.Errorf("%w: part %d of blob %s", store.ErrDamaged, part, hash))
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		data = append(data, bytes[max(from-begin, 0):min(to-begin, int64(len(bytes)))]...)
 	}
 	return data, size, nil
 }

@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,12 +18,6 @@ const maxGroup = 256
 
 // errConflict is the error of a transaction that the database ended in favor of another one. It can be tried again.
 var errConflict = errors.New("another transaction was in the way")
-
-// refusal is the error of a transaction in which a write was refused, perhaps after it had changed something. The others are tried without it
-// then: savepoints would cost each two statements.
-type refusal struct{ index int }
-
-func (*refusal) Error() string { return "a write was refused" }
 
 // write is a write that waits for its commit.
 type write struct {
@@ -132,13 +125,8 @@ func (db *DB) nextGroup() []*write {
 
 func (db *DB) commitGroup(group []*write) {
 	err := db.tryGroup(group)
-	if r, ok := errors.AsType[*refusal](err); ok {
-		db.commitGroup(group[r.index : r.index+1])
-		db.commitGroup(slices.Delete(slices.Clone(group), r.index, r.index+1))
-		return
-	}
 	away := errors.Is(err, store.ErrAway) || errors.Is(err, store.ErrUnsure)
-	if err != nil && !away && len(group) > 1 { // one of them may be the reason
+	if err != nil && !away && len(group) > 1 { // one of them may be the reason; savepoints would cost each two statements
 		for _, w := range group {
 			db.commitGroup([]*write{w})
 		}
@@ -223,15 +211,15 @@ func (db *DB) runGroup(ctx context.Context, group []*write, id int64, lost *bool
 		w.err = nil // of an earlier attempt
 	}
 	writes := 0
-	for i, w := range group {
+	for _, w := range group {
 		var err error
 		if w.err, err = tx.runWrite(w); err != nil {
 			return err
 		}
 		if w.err == nil {
 			writes++
-		} else if len(group) > 1 && (db.network || *tx.wrote) { // PostgreSQL ends a transaction at an error
-			return &refusal{i}
+		} else if len(group) > 1 && *tx.changed {
+			return w.err
 		}
 	}
 	if writes == 0 {
@@ -249,10 +237,10 @@ func (db *DB) runGroup(ctx context.Context, group []*write, id int64, lost *bool
 
 // runWrite calls a write's function, which may refuse. An err concerns the whole transaction.
 func (tx *Tx) runWrite(w *write) (refused, err error) {
+	*tx.changed = false
 	if cause := context.Cause(w.ctx); cause != nil {
 		return cause, nil
 	}
-	*tx.wrote = false
 	refused = w.fn(tx)
 	if errors.Is(refused, store.ErrAway) || errors.Is(refused, errConflict) {
 		return nil, refused

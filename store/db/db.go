@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/tape"
 )
 
 // Options are the settings of a database. The zero value has the defaults.
@@ -108,6 +109,7 @@ func Open(ctx context.Context, url string, o *Options) (*DB, error) {
 		o = &Options{}
 	}
 	db := &DB{clock: o.Clock, log: o.Log, maxRunBytes: o.MaxRunBytes, beside: o.Beside, callTime: cmp.Or(o.callTime, callTime), stopped: make(chan struct{})}
+	db.leases.leaser = new(tape.Leases)
 	db.arrived.L = &db.mu
 	db.end, db.stop = context.WithCancel(context.Background())
 	if db.clock == nil {
@@ -186,7 +188,7 @@ type querier struct {
 		ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	}
 	statements *sync.Map // *sql.Stmt by query
-	wrote      *bool     // set by exec; nil outside a transaction
+	changed    *bool     // set by a statement that writes, and by one that fails, which ends a transaction of PostgreSQL; nil outside a transaction
 }
 
 // view calls fn with a querier that reads. Each statement is a transaction, and must end before fn returns. Errors: see [explain].
@@ -244,9 +246,7 @@ func (q querier) statement(query string) (*sql.Stmt, error) {
 
 // exec runs a statement and returns the number of rows that it changed.
 func (q querier) exec(query string, args ...any) (rows int64, err error) {
-	if q.wrote != nil {
-		*q.wrote = true
-	}
+	q.markChanged()
 	var result sql.Result
 	stmt, err := q.statement(query)
 	if stmt != nil {
@@ -260,6 +260,12 @@ func (q querier) exec(query string, args ...any) (rows int64, err error) {
 	return rows, q.db.explain(err)
 }
 
+func (q querier) markChanged() {
+	if q.changed != nil {
+		*q.changed = true
+	}
+}
+
 // collect reads the rows of a query. It stops when scan returns false.
 func (q querier) collect(scan func(rows *sql.Rows) (more bool, err error), query string, args ...any) (err error) {
 	var rows *sql.Rows
@@ -269,18 +275,14 @@ func (q querier) collect(scan func(rows *sql.Rows) (more bool, err error), query
 	} else if err == nil {
 		rows, err = q.on.QueryContext(q.ctx, query, args...)
 	}
-	if err != nil {
-		return q.db.explain(err)
-	}
-	more := true
-	for more && err == nil && rows.Next() {
+	for more := true; more && err == nil && rows.Next(); {
 		more, err = scan(rows)
 	}
-	if err == nil {
-		err = rows.Err()
+	if rows != nil {
+		err = cmp.Or(err, rows.Err(), rows.Close())
 	}
-	if closeErr := rows.Close(); err == nil {
-		err = closeErr
+	if err != nil {
+		q.markChanged()
 	}
 	return q.db.explain(err)
 }

@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -11,14 +10,12 @@ import (
 
 // leases are those of the tapes that a process uses.
 type leases struct {
-	among  tape.Leaser // several processes; nil: in this one alone
-	holder int64       // this process in sessions.holder, if there are several
-
-	local tape.Leases
-	held  sync.Map // tape.Lease of among, by tape
+	leaser tape.Leaser // of this process, or of several
+	holder int64       // this process in sessions.holder; 0: it is alone
+	held   sync.Map    // tape.Lease by tape, unless it is alone
 }
 
-// lease implements [tape.Lease]: a lease of among, and that of this process.
+// lease implements [tape.Lease].
 type lease struct {
 	tape.Lease
 	release func()
@@ -27,37 +24,27 @@ type lease struct {
 // Release implements [tape.Lease].
 func (l *lease) Release() { l.release() }
 
-// Lease implements [tape.Store]: among the users of t, and if t is of several processes among them. A process that has lost a lease and
-// does not know it cannot append once another one has taken it.
+// Lease implements [tape.Store]: among the users of t, in this process or in several. A process that has lost a lease and does not know it cannot
+// append once another one has taken it.
 func (t *Tapes) Lease(ctx context.Context, name string, wait bool) (tape.Lease, error) {
 	if err := t.check(name); err != nil {
 		return nil, err
 	}
 	l := t.leases
-	local, err := l.local.Lease(ctx, name, wait)
-	if err != nil || l.among == nil {
-		return local, err
+	held, err := l.leaser.Lease(ctx, name, wait)
+	if err != nil || l.holder == 0 {
+		return held, err
 	}
-	// While the database is away, the call fails. It may wait for another holder.
-	shared, err := l.among.Lease(ctx, name, false)
-	if wait && errors.Is(err, tape.ErrLeased) {
-		shared, err = l.among.Lease(ctx, name, true)
-	}
-	if err != nil {
-		local.Release()
-		return nil, err
-	}
-	l.held.Store(name, shared)
+	l.held.Store(name, held)
 	release := sync.OnceFunc(func() {
 		l.held.Delete(name)
-		shared.Release()
-		local.Release()
+		held.Release()
 	})
 	if err := t.db.claimTape(ctx, name, l.holder); err != nil {
 		release()
 		return nil, err
 	}
-	return &lease{shared, release}, nil
+	return &lease{held, release}, nil
 }
 
 // claimTape makes a process the one that appends to a tape, if the tape exists.

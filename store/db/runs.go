@@ -120,9 +120,10 @@ func (tx *Tx) findMoved(replica string, batches []store.RunBatch, moved *[]strin
 	return err
 }
 
-// SetState changes the state of a run that has not ended.
-func (r *Runs) SetState(ctx context.Context, id, replica string, attempt int, state string) error {
-	return r.db.change(ctx, errRunMoved, "UPDATE runs SET state = $1 WHERE id = $2 AND replica = $3 AND attempt = $4 AND ended = 0", state, id, replica, attempt)
+// SetState changes the state and the crashes of a run that has not ended.
+func (r *Runs) SetState(ctx context.Context, id, replica string, attempt int, state string, crashes int) error {
+	return r.db.change(ctx, errRunMoved, "UPDATE runs SET state = $1, crashes = $2 WHERE id = $3 AND replica = $4 AND attempt = $5 AND ended = 0",
+		state, crashes, id, replica, attempt)
 }
 
 // End stores the last batches and the end of a run. The same end can be stored again.
@@ -150,12 +151,6 @@ func (r *Runs) End(ctx context.Context, e store.RunEnd) error {
 		}
 		return err
 	})
-}
-
-// Stepped notes that those of the runs that the replica works on have finished a step: crashes before it do not count.
-func (r *Runs) Stepped(ctx context.Context, replica string, ids []string) error {
-	_, err := r.db.exec(ctx, "UPDATE runs SET crashes = 0 WHERE replica = $1 AND ended = 0 AND id"+r.db.in("$2"), replica, list(ids))
-	return err
 }
 
 // Suspend stores that a run waits and that no replica works on it, until a time.

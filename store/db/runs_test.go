@@ -75,8 +75,8 @@ func runLife(t *testing.T, open openEmpty) {
 	}
 	startRun(t, r, run)
 	startRun(t, r, run) // sent again
-	must(t, r.SetState(t.Context(), "run_1", "A", 1, store.RunRunning))
-	run.State = store.RunRunning
+	must(t, r.SetState(t.Context(), "run_1", "A", 1, store.RunRunning, 1))
+	run.State, run.Crashes = store.RunRunning, 1
 	for range 2 {
 		if moved, err := r.Append(t.Context(), "A", []store.RunBatch{batch("run_1", 1, 1), batch("run_1", 1, 2)}); len(moved) > 0 || err != nil {
 			t.Fatal(moved, err)
@@ -97,7 +97,7 @@ func runLife(t *testing.T, open openEmpty) {
 	other := end
 	other.State = store.RunFailed
 	wantMoved(t, "another end", r.End(t.Context(), other))
-	wantMoved(t, "a state behind the end", r.SetState(t.Context(), "run_1", "A", 1, store.RunWaiting))
+	wantMoved(t, "a state behind the end", r.SetState(t.Context(), "run_1", "A", 1, store.RunWaiting, 0))
 	if moved, err := r.Append(t.Context(), "A", []store.RunBatch{batch("run_1", 1, 4)}); !slices.Equal(moved, []string{"run_1"}) || err != nil {
 		t.Errorf("a batch behind the end: %v, %v", moved, err)
 	}
@@ -155,7 +155,7 @@ func runsMove(t *testing.T, open openEmpty) {
 	if got := ids("A", "B"); got != "r4 r0" {
 		t.Error(got)
 	}
-	wantMoved(t, "after its release", r.SetState(t.Context(), "r0", "A", 1, store.RunWaiting))
+	wantMoved(t, "after its release", r.SetState(t.Context(), "r0", "A", 1, store.RunWaiting, 0))
 	wantMoved(t, "an old attempt", func() error {
 		_, err := r.Take(t.Context(), store.Takeover{ID: "r0", FromAttempt: 0, Replica: "C"})
 		return err

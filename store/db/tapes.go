@@ -30,7 +30,7 @@ func (db *DB) Tapes(observer tape.Observer) *Tapes {
 
 // SharedTapes returns the store of tapes of one of several processes. Leases are among them.
 func (db *DB) SharedTapes(among tape.Leaser, observer tape.Observer) *Tapes {
-	return &Tapes{db: db, observer: observer, leases: &leases{among: among, holder: newID()}}
+	return &Tapes{db: db, observer: observer, leases: &leases{leaser: among, holder: newID()}}
 }
 
 // Close implements [tape.Store].

@@ -159,20 +159,15 @@ func (v *Values) Add(ctx context.Context, key string, value []byte, life time.Du
 }
 
 // Take removes and returns a value that fits; nil is none. Of several who take a value at the same time, one gets it.
-func (v *Values) Take(ctx context.Context, key string, fits func(value []byte) bool) (value []byte, err error) {
-	err = v.db.Update(ctx, func(tx *Tx) error {
-		value, err = v.get(tx.querier, key, tx.db.lock)
-		if err != nil || value == nil || !fits(value) {
-			value = nil
-			return err
+func (v *Values) Take(ctx context.Context, key string, fits func(value []byte) bool) (taken []byte, err error) {
+	err = v.Change(ctx, key, func(value []byte) ([]byte, error) {
+		if taken = nil; value == nil || !fits(value) {
+			return value, nil
 		}
-		n, err := tx.exec("DELETE FROM "+v.table+" WHERE key = $1", plainText(key))
-		if n == 0 {
-			value = nil
-		}
-		return err
+		taken = value
+		return nil, nil
 	})
-	return value, err
+	return taken, err
 }
 
 // trim removes expired values, and the oldest ones beyond the bounds.

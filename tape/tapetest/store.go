@@ -960,7 +960,7 @@ func mergeOnce(t *testing.T, b *bench) {
 	}
 	want := []string{
 		`{"id":6,"kind":"message","payload":{"role":"user","content":"in the fork"},"meta":{"fork":"` + f.ID() + `"}`,
-		`{"id":7,"kind":"message","payload":{"role":"user","content":"refers"},"meta":{"turn":"t","fork":"` + f.ID() + `","refs":[2,6],"source":[2,6]}`,
+		`{"id":7,"kind":"message","payload":{"role":"user","content":"refers"},"meta":{"turn":"t","refs":[2,6],"source":[2,6],"fork":"` + f.ID() + `"}`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("merged (-want +got):\n%s", diff)

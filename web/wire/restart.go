@@ -41,11 +41,11 @@ func awaitRestart(ctx context.Context, out frame.Output, reader *tube.Reader, ke
 // restart watches a run whose server was lost until it has taken back what it writes again. Behind its event "restarted" the run sets each
 // part that the event names to null.
 type restart struct {
-	reader *tube.Reader
-	looked bool   // at what was there in the beginning
-	filled bool   // there was a document
-	said   bool   // the event has come
-	end    uint64 // number behind the last null
+	reader    *tube.Reader
+	looked    bool   // at what was there in the beginning
+	filled    bool   // there was a document
+	restarted bool   // the event has come
+	end       uint64 // number behind the last null
 }
 
 // over reads what there is, and reports whether nothing will be taken back any more.
@@ -59,11 +59,11 @@ func (r *restart) over() bool {
 		case e.Kind == tube.Named && e.Name == "restarted" && e.N/run.Epoch == r.reader.Next()/run.Epoch: // else of an earlier restart
 			var data struct{ Parts []string }
 			_ = json.Unmarshal(e.Value, &data) // ours
-			r.said, r.end = true, e.N+1+uint64(len(data.Parts))
+			r.restarted, r.end = true, e.N+1+uint64(len(data.Parts))
 			if slices.Contains(data.Parts, "") { // which becomes {} behind null
 				r.end++
 			}
-		case e.Kind == tube.Named && r.said && !first:
+		case e.Kind == tube.Named && r.restarted && !first:
 			return true
 		case e.Kind > tube.Set, string(e.Value) == "null", string(e.Value) == "{}":
 		case first:
@@ -72,8 +72,8 @@ func (r *restart) over() bool {
 			return true
 		}
 	}
-	if first && !r.filled && !r.said {
+	if first && !r.filled && !r.restarted {
 		return true
 	}
-	return r.reader.Ended() || r.said && r.reader.Next() >= r.end
+	return r.reader.Ended() || r.restarted && r.reader.Next() >= r.end
 }

@@ -58,7 +58,7 @@ type Options struct {
 	// KeyTag is that of the API key that let a request in; "" is none.
 	KeyTag func(r *http.Request) string
 	// Hold returns the request with a context that ends when the key or token of the request is revoked. release must be called.
-	Hold func(w http.ResponseWriter, r *http.Request) (held *http.Request, release func())
+	Hold func(r *http.Request) (held *http.Request, release func())
 }
 
 // Server is what the handlers of a wire use of the server. Its methods are safe for concurrent use.

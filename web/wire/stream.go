@@ -105,7 +105,7 @@ type Following struct {
 func (s *Server) Follow(w http.ResponseWriter, r *http.Request, of *run.Run, kind string) (*Following, *http.Request) {
 	s.streams.Enter()
 	f := &Following{s: s, observer: s.Observer.Stream(kind), notes: notesOf(w)}
-	r, f.release = s.Hold(w, r)
+	r, f.release = s.Hold(r)
 	f.ctx, f.stop = of.Within(r.Context())
 	if f.ctx != r.Context() {
 		r = r.WithContext(f.ctx)
@@ -156,9 +156,6 @@ func (s *Server) GiveUp(of *run.Run, v *View) {
 		s.Runs.Leave(of)
 	}
 }
-
-// Stopping is closed when the server breaks streams off.
-func (s *Server) Stopping() <-chan struct{} { return s.stopping.Done() }
 
 // Wait waits until no request follows a run, or giveUp is closed.
 func (s *Server) Wait(giveUp <-chan struct{}) { s.streams.Wait(giveUp) }
@@ -257,23 +254,41 @@ func open(w http.ResponseWriter, out *Output, v *View) error {
 	return out.Flush()
 }
 
-// Await waits for the run's end. A client that goes away meanwhile gets no answer, and no clean end.
-func (s *Server) Await(r *http.Request, of *run.Run, v *View) *Problem {
+// Await waits for the run's end. A client that goes away meanwhile gets no answer, and no clean end. If limit is not 0 and the run has not
+// ended by then, Await calls late, and stops waiting if that returns false; else it calls late again after each KeepAlive.
+func (s *Server) Await(r *http.Request, of *run.Run, v *View, limit time.Duration, late func() bool) (ended bool, p *Problem) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(s.stopping, func() { cancel(errStopped) })()
-	if err := of.Wait(ctx); err != nil {
+	for {
+		err := waitFor(ctx, of, limit)
 		switch {
+		case err == nil:
+			return true, nil
 		case of.Moved():
 			p := NewProblem(CodeOverloaded, "the server cannot store the end of this run now, or another server took the run over; read the run later")
 			p.Run, p.Retry = of.ID, run.TapesRetry
-			return p
-		case r.Context().Err() != nil:
-			s.GiveUp(of, v)
+			return false, p
+		case ctx.Err() != nil:
+			if r.Context().Err() != nil {
+				s.GiveUp(of, v)
+			}
+			panic(http.ErrAbortHandler)
+		case !late():
+			return false, nil
 		}
-		panic(http.ErrAbortHandler)
+		limit = s.KeepAlive
 	}
-	return nil
+}
+
+// waitFor waits for the run's end, until ctx ends or the time limit is over; 0 is no limit.
+func waitFor(ctx context.Context, of *run.Run, limit time.Duration) error {
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	return of.Wait(ctx)
 }
 
 // AwaitOutput waits until the run has made something, so that a run that fails before is answered with a status, or until the client

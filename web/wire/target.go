@@ -68,14 +68,16 @@ func (s *Server) NoTarget(p access.Principal, name string) *Problem {
 
 // ByWorkflow is the workflow that answers for an agent; "" where the agent does.
 func (s *Server) ByWorkflow(agent string) string {
-	if by, ok := s.Agents.(run.ByWorkflow); ok && agent != "" {
-		return by.Workflow(agent)
+	if s.Agents == nil || agent == "" {
+		return ""
 	}
-	return ""
+	return s.Agents.Workflow(agent)
 }
 
-// inTemplate is a segment of a root that a template makes: some key.
-var inTemplate = regexp.MustCompile(`[^/]*\{\{.*?\}\}[^/]*`)
+var templateSegment = regexp.MustCompile(`[^/]*\{\{.*?\}\}[^/]*`)
+
+// RootPattern is the pattern of the roots that a template makes: "*" for each segment with an expression.
+func RootPattern(template string) string { return templateSegment.ReplaceAllString(template, "*") }
 
 // Roots are the places of a workflow's document where its bots write; nil where they are not known. Bots that only repair what another
 // bot failed at are left out.
@@ -86,7 +88,7 @@ func (s *Server) Roots(of run.Subject) (roots []string) {
 	}
 	for _, b := range wf.Info().Graph.Bots {
 		if len(b.On) == 0 || slices.ContainsFunc(b.On, func(t flow.Trigger) bool { return t.Error == "" }) {
-			roots = append(roots, inTemplate.ReplaceAllString(b.Root, "*"))
+			roots = append(roots, RootPattern(b.Root))
 		}
 	}
 	return roots

@@ -27,6 +27,7 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
@@ -77,7 +78,7 @@ type stage struct {
 	url    string
 	server *web.Server
 	turns  *turn.Framework
-	store  *tape.Memory
+	store  *tapetest.Memory
 	http   *http.Server
 	served sync.WaitGroup
 }
@@ -87,7 +88,7 @@ func newStage(ctx context.Context, workflows string) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stage{store: tape.NewMemory(nil)}
+	s := &stage{store: tapetest.NewMemory(nil)}
 	models := &adapter.Registry{Default: "demo:demo", Retries: adapter.Retries{Attempts: 1}}
 	models.Register("demo", demo.New(nil))
 	script := new(script)
@@ -146,6 +147,12 @@ func (s *stage) close() {
 type sole struct{ *agent.Agent }
 
 func (sole) Names() []string { return []string{"assistant"} }
+
+func (sole) Workflow(string) string { return "" }
+
+func (s sole) Remembered(ctx context.Context, _ string, t *tape.Tape) ([]string, error) {
+	return s.Agent.Remembered(ctx, t)
+}
 
 // script is a model that does what the last message says, and answers with that where it says nothing else.
 type script struct {

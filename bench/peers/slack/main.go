@@ -149,7 +149,7 @@ func approve(ctx context.Context) (asked fakeslack.Message, calls []fakeslack.Ca
 	go func() {
 		asker := &slow{&channeltest.Asker{Arguments: `{"cmd":"echo <!here> && ls *"}`}, fake}
 		q := kernel.NewQueue(&kernel.Kernel{Agent: asker, Settings: settings, Store: d.Events()}, kernel.QueueOptions{Replica: "peer"})
-		defer q.Close(context.Background())
+		defer q.Close()
 		done <- bot.Serve(serving, q)
 	}()
 	defer func() {

@@ -266,7 +266,7 @@ func talk(ctx context.Context, dir string) (failed int, err error) {
 	defer d.Close()
 	go func() {
 		q := kernel.NewQueue(&kernel.Kernel{Agent: agent{}, Settings: settings, Store: d.Events()}, kernel.QueueOptions{Replica: "peer"})
-		defer q.Close(context.Background())
+		defer q.Close()
 		done <- bot.Serve(serving, q)
 	}()
 	for _, c := range []struct{ name, text, want, mode string }{

@@ -6,11 +6,11 @@
 // tools. Everything else is an event of the type CUSTOM, with the name of the run's event.
 //
 // # Guarantees
-//   - The state that a client has at the end is the run's document, for any document and however its writing was cut into
-//     events; the state of an agent whose document is a text is left as it is, and the text is in the message.
+//   - The state that a client has at the end is the run's document, however its writing was cut into events. An agent whose document is
+//     a text leaves the state as it is.
 //   - The first event opens the run and the last one ends it; all messages, calls and steps are closed by then.
 //   - What is sent is linear in what the run has sent. A JSON Patch cannot append to a string, so one that grows is sent again
-//     only when it has grown by an eighth, when it is complete, and at the end.
+//     only when it has grown by an eighth, when it is complete, and at the end. An array is sent again when it gets a gap.
 //   - No event is larger than clients take.
 package agui
 

@@ -24,12 +24,6 @@ type Encoder struct {
 	cause    failure // why the run would fail now: its first fatal error, or else the last error that was not handled
 	opened   bool    // the client has RUN_STARTED
 	over     bool    // and the last event of its run
-
-	// Of a client that comes in the middle of a run.
-	rejoins  bool        // the client has nothing of the run
-	history  []Message   // of the conversation before the run
-	final    *tube.Event // the skipped event that ends the run; may be nil
-	question []byte      // the skipped event that ends the client's run with a question; may be nil
 	scratch  []byte
 }
 
@@ -48,34 +42,19 @@ func NewEncoder(r Run) *Encoder {
 	return e
 }
 
-// Skip reads an event from before the client came. Call Resume or Rejoin after the last one.
+// Skip reads an event that the client has. Call Resume after the last one.
 func (e *Encoder) Skip(event tube.Event) {
-	if event.Terminal() {
-		e.final = &event
-		return
-	}
 	e.scratch = e.append(e.scratch[:0], event)
-	if cap(e.scratch) > maxPiece {
-		e.scratch = nil
-	}
 	e.over = false
 }
 
 // Resume is for a client that has the skipped events, up to a question.
 func (e *Encoder) Resume() {
-	e.scratch, e.question, e.usage = nil, nil, nil // the stream before had the usage
+	e.scratch, e.usage = nil, nil // the stream before had the usage
 	e.closeParts(nil)
 }
 
-// Rejoin is for a client that has nothing. It gets the messages before the run, and those of the run.
-func (e *Encoder) Rejoin(before []Message) {
-	e.scratch, e.rejoins, e.history = nil, true, before
-}
-
-// Record makes the encoder store the run's messages for Rejoin. Call it before the first event.
-func (e *Encoder) Record() { e.messages.record = true }
-
-// Open starts the client's run, with all that the client needs before the next event.
+// Open starts the client's run.
 func (e *Encoder) Open(dst []byte) []byte {
 	if e.opened {
 		return dst
@@ -89,20 +68,15 @@ func (e *Encoder) Open(dst []byte) []byte {
 	for _, n := range e.run.Notes {
 		dst = appendCustom(dst, n.Name, n.Value)
 	}
-	if e.rejoins {
-		dst = e.messages.appendSnapshot(dst, e.history)
-		e.history = nil
-		dst = e.steps.reopen(dst)
-		dst = e.messages.reopen(dst)
+	if e.run.Before != nil {
+		before := slices.Clone(e.run.Before)
+		if e.run.Old {
+			before = slices.DeleteFunc(before, func(m Message) bool { return m.Role == Reasoning })
+		}
+		dst = frame.End(frame.Member(frame.Begin(dst, messagesSnapshot), "messages", marshal(before)))
 	}
 	if e.state.sent {
 		dst = e.state.appendSnapshot(dst)
-	}
-	if e.question != nil {
-		dst = append(e.closeParts(dst), e.question...)
-		e.question, e.over = nil, true
-	} else if e.final != nil {
-		dst = e.append(dst, *e.final)
 	}
 	return dst
 }
@@ -228,11 +202,8 @@ func (e *Encoder) appendQuestion(dst []byte, event tube.Event) []byte {
 	} else if i.Call == "" { // the client cannot show what will run, so it cannot approve it
 		return appendCustom(dst, event.Name, event.Value)
 	}
-	e.question, e.over = e.appendFinished(nil, nil, &outcome{Type: "interrupt", Interrupts: []interrupt{i}}), true
-	if !e.opened { // the event is skipped
-		return dst
-	}
-	return append(e.closeParts(dst), e.question...)
+	e.over = true
+	return e.appendFinished(e.closeParts(dst), nil, &outcome{Type: "interrupt", Interrupts: []interrupt{i}})
 }
 
 // finish ends a run that was not canceled.

@@ -86,9 +86,9 @@ func (h Handlers) run(w http.ResponseWriter, r *http.Request, q *run.Request, v 
 	if out.Replayed { // for a client that may have a part of it
 		return h.rejoin(w, r, of, v, in)
 	}
-	told := h.runOf(of, in)
-	told.Notes = notes
-	v.Encoder = NewEncoder(told)
+	described := h.runOf(of, in)
+	described.Notes = notes
+	v.Encoder = NewEncoder(described)
 	wire.SetRun(w.Header(), of.ID)
 	h.Stream(w, r, of, of.Events(), v)
 	return nil
@@ -162,16 +162,16 @@ func attached(of *run.Run) Note {
 
 // runOf returns how the client gets a run.
 func (h Handlers) runOf(of *run.Run, in *Input) Run {
-	told := Run{
+	described := Run{
 		Thread: in.Thread, ID: in.Run, Parent: in.Parent, Of: of.ID,
 		State:    of.Of.Agent == "", // an agent mostly says a text
 		Old:      in.Version == "",
 		Answered: func(n uint64, id string) bool { return wire.Answered(of, n, id) },
 	}
 	if w, ok := h.Workflows.Get(cmp.Or(of.Of.Workflow, h.ByWorkflow(of.Of.Agent))); ok {
-		told.Bots = botsOf(w.Info().Graph)
+		described.Bots = botsOf(w.Info().Graph)
 	}
-	return told
+	return described
 }
 
 // botsOf are the bots of a workflow, with what is known of their roots before they run.
@@ -180,32 +180,9 @@ func botsOf(g *flow.Graph) (list []Bot) {
 		return nil
 	}
 	for _, n := range g.Bots {
-		list = append(list, Bot{Name: n.Name, Root: rootPattern(n.Root), Text: n.Format == "text"})
+		list = append(list, Bot{Name: n.Name, Root: wire.RootPattern(n.Root), Text: n.Format == "text"})
 	}
 	return list
-}
-
-// rootPattern is the pattern of what a template of a root can give, where each of its expressions gives a part of a segment.
-func rootPattern(template string) string {
-	const any = "\x00"
-	for {
-		before, rest, ok := strings.Cut(template, "{{")
-		if !ok {
-			break
-		}
-		_, after, _ := strings.Cut(rest, "}}")
-		template = before + any + after
-	}
-	segments := strings.Split(template, "/")
-	for i, segment := range segments {
-		switch {
-		case strings.Contains(segment, any):
-			segments[i] = "*"
-		case segment == "*" || segment == "**":
-			segments[i] = `\` + segment
-		}
-	}
-	return strings.Join(segments, "/")
 }
 
 // answer gives the client's answers to the run that waits for them, and returns the run; nil if there are no answers, or the run is
@@ -247,9 +224,9 @@ func (h Handlers) resume(w http.ResponseWriter, r *http.Request, of *run.Run, v 
 			last = n
 		}
 	}
-	told := h.runOf(of, in)
-	told.Notes = append(toolsOf(in), attached(of))
-	e := NewEncoder(told)
+	described := h.runOf(of, in)
+	described.Notes = append(toolsOf(in), attached(of))
+	e := NewEncoder(described)
 	for event := range of.Events().Waiting() {
 		if event.N > last {
 			break
@@ -332,23 +309,15 @@ func (h Handlers) GetThread(w http.ResponseWriter, r *http.Request) *wire.Proble
 	return h.recall(w, r, thread)
 }
 
-// rejoin streams a run to a client that has nothing or a part of it: all events so far, and those that follow.
+// rejoin streams a run to a client that has nothing or a part of it: the conversation before the run, and all events of the run.
 func (h Handlers) rejoin(w http.ResponseWriter, r *http.Request, of *run.Run, v *wire.View, in *Input) *wire.Problem {
 	before, _, p := h.conversation(r.Context(), in.Thread, of)
 	if p != nil {
 		return p
 	}
-	told := h.runOf(of, in)
-	told.Notes = []Note{attached(of)}
-	v.Begin = func() (frame.Encoder, *tube.Reader) {
-		e, reader := NewEncoder(told), of.Events()
-		e.Record()
-		for event := range reader.Waiting() {
-			e.Skip(event)
-		}
-		e.Rejoin(before)
-		return e, reader
-	}
+	described := h.runOf(of, in)
+	described.Notes, described.Before = []Note{attached(of)}, before
+	v.Begin = func() (frame.Encoder, *tube.Reader) { return NewEncoder(described), of.Events() }
 	wire.SetRun(w.Header(), of.ID)
 	h.Stream(w, r, of, nil, v)
 	return nil
@@ -360,10 +329,10 @@ func (h Handlers) recall(w http.ResponseWriter, r *http.Request, thread string) 
 	if p != nil {
 		return p
 	}
-	e := NewEncoder(Run{Thread: thread, ID: run.NewID()}) // a run that only the client knows
-	if len(before) > 0 {
-		e.Rejoin(before)
+	if len(before) == 0 {
+		before = nil
 	}
+	e := NewEncoder(Run{Thread: thread, ID: run.NewID(), Before: before}) // a run that only the client knows
 	last := tube.Event{Kind: tube.Named, Name: "finished", Value: []byte(`{"status":"completed"}`)}
 	if partial {
 		last.Name, last.Value = "canceled", []byte(`{"reason":"the last answer was broken off"}`)

@@ -22,7 +22,7 @@ type Input struct {
 	Asks  bool
 	At    string
 	Files []adapter.Part // images and files beside the text
-	// Said is what was said before that, by User and Assistant.
+	// Said are the messages before that, of User and Assistant.
 	Said []adapter.Message
 	// Instructions are what messages of the system and of developers say, and what the client adds as context.
 	Instructions string
@@ -77,13 +77,14 @@ func Read(text []byte) (*Input, []run.Field) {
 			r.Array(at, raw, func(at string, raw json.RawMessage) { in.Resume = append(in.Resume, r.answer(at, raw)) })
 		}),
 	}, "threadId", "runId", "messages")
-	in.Instructions = strings.Join(append(in.messages(r, messages), context...), "\n\n")
+	in.messages(r, messages)
+	in.Instructions = strings.TrimPrefix(strings.Join(append([]string{in.Instructions}, context...), "\n\n"), "\n\n")
 	in.Files = r.files
 	return in, r.Faults
 }
 
-// messages finds the new message and those before it. It returns the instructions of the system and of developers.
-func (in *Input) messages(r *reader, list []json.RawMessage) (instructions []string) {
+// messages finds the new message, those before it, and the instructions of the system and of developers.
+func (in *Input) messages(r *reader, list []json.RawMessage) {
 	type message struct {
 		role    string // one that is not known is passed over
 		content json.RawMessage
@@ -103,22 +104,22 @@ func (in *Input) messages(r *reader, list []json.RawMessage) (instructions []str
 			last = -1
 		}
 	}
+	var earlier []adapter.Message
 	for i, m := range read {
 		at := request.Item("/messages", i) + "/content"
 		switch m.role {
-		case User, Assistant:
+		case User, Assistant, system, developer:
 			if i == last {
 				in.Text, in.Asks, in.At = r.text(at, m.content, true), true, at
-			} else if text := r.text(at, m.content, false); text != "" {
-				in.Said = append(in.Said, adapter.Message{Role: m.role, Content: text})
+				continue
 			}
-		case system, developer:
-			if text := r.text(at, m.content, false); text != "" {
-				instructions = append(instructions, text)
+			if m.role == developer {
+				m.role = system
 			}
+			earlier = append(earlier, adapter.Message{Role: m.role, Content: r.text(at, m.content, false)})
 		}
 	}
-	return instructions
+	in.Instructions, in.Said = request.Conversation(earlier)
 }
 
 // reader reads the members of an input.

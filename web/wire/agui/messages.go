@@ -24,10 +24,6 @@ type messages struct {
 	parents map[string]string  // the message that calls belong to, by the root of the bot
 	calls   map[string]call    // without a result, by the model's id
 	sent    map[string]bool    // ids of calls and results that the client has
-
-	record   bool
-	recorded []*message
-	byID     map[string]*message
 }
 
 // call is a call as the client has it.
@@ -45,17 +41,8 @@ type stream struct {
 	skip      int // bytes that come a second time
 }
 
-// message is a message of the run that is stored for a client that rejoins.
-type message struct {
-	Message
-	text []byte // escaped
-}
-
 func newMessages(r Run) messages {
-	m := messages{
-		run: r.Of, old: r.Old, streams: map[string]*stream{}, parents: map[string]string{}, calls: map[string]call{},
-		sent: map[string]bool{}, byID: map[string]*message{},
-	}
+	m := messages{run: r.Of, old: r.Old, streams: map[string]*stream{}, parents: map[string]string{}, calls: map[string]call{}, sent: map[string]bool{}}
 	for _, b := range r.Bots {
 		if p, err := jsonuri.CompilePattern(b.Root); err == nil && b.Text {
 			m.texts = append(m.texts, p)
@@ -111,37 +98,25 @@ func (m *messages) write(dst []byte, s *stream, root, text []byte) []byte {
 	if len(text) == 0 {
 		return dst
 	}
-	role, kind := Assistant, textContent
-	if s.reasoning {
-		role, kind = Reasoning, reasoningContent
-	}
 	if !s.open {
 		s.open, s.id = true, m.newID()
-		if !s.reasoning {
+		if s.reasoning {
+			dst = frame.Chunk(dst, reasoningStart, "messageId", s.id)
+			dst = frame.Chunk(dst, reasoningOpen, "messageId", s.id, "role", Reasoning)
+		} else {
 			m.parents[string(root)] = s.id
+			dst = frame.Chunk(dst, textStart, "messageId", s.id, "role", Assistant)
 		}
-		dst = s.start(dst)
-		m.store(Message{ID: s.id, Role: role})
 	}
-	if m.record {
-		stored := m.byID[s.id]
-		stored.text = append(stored.text, text...)
-	}
-	for len(text) > 0 {
-		var piece []byte
-		piece, text = cut(text, maxPiece)
-		dst = frame.End(content(frame.Text(frame.Begin(dst, kind), "messageId", s.id), "delta", piece))
-	}
-	return dst
-}
-
-// start appends the beginning of a message.
-func (s *stream) start(dst []byte) []byte {
+	kind := textContent
 	if s.reasoning {
-		dst = frame.Chunk(dst, reasoningStart, "messageId", s.id)
-		return frame.Chunk(dst, reasoningOpen, "messageId", s.id, "role", Reasoning)
+		kind = reasoningContent
 	}
-	return frame.Chunk(dst, textStart, "messageId", s.id, "role", Assistant)
+	if len(text) > maxPiece {
+		return appendDeltas(dst, kind, "messageId", s.id, plainText(slices.Concat([]byte{'"'}, text, []byte{'"'})))
+	}
+	dst = append(frame.Key(frame.Text(frame.Begin(dst, kind), "messageId", s.id), "delta"), '"')
+	return frame.End(append(append(dst, text...), '"'))
 }
 
 // end appends the end of a message.
@@ -159,16 +134,6 @@ func (m *messages) end(dst []byte, s *stream) []byte {
 func (m *messages) newID() string {
 	m.count++
 	return m.run + ":m" + strconv.Itoa(m.count)
-}
-
-// store records a message, if messages are recorded.
-func (m *messages) store(msg Message) *message {
-	stored := &message{Message: msg}
-	if m.record {
-		m.recorded = append(m.recorded, stored)
-		m.byID[msg.ID] = stored
-	}
-	return stored
 }
 
 // complete is for a text that is complete.
@@ -287,20 +252,8 @@ func (m *messages) appendCall(dst, root []byte, number string, value []byte) []b
 		parent = m.newID()
 		m.parents[string(root)] = parent
 	}
-	arguments := plainText(c.Arguments)
-	if m.record {
-		stored := m.byID[parent]
-		if stored == nil {
-			stored = m.store(Message{ID: parent, Role: Assistant})
-		}
-		stored.Calls = append(stored.Calls, Call{ID: id, Name: c.Name, Arguments: arguments})
-	}
 	dst = frame.Chunk(dst, callStart, "toolCallId", id, "toolCallName", c.Name, "parentMessageId", parent)
-	for rest := jsonuri.AppendEscaped(nil, arguments); len(rest) > 0; {
-		var piece []byte
-		piece, rest = cut(rest, maxPiece)
-		dst = frame.End(content(frame.Text(frame.Begin(dst, callArgs), "toolCallId", id), "delta", piece))
-	}
+	dst = appendDeltas(dst, callArgs, "toolCallId", id, plainText(c.Arguments))
 	return frame.Chunk(dst, callEnd, "toolCallId", id)
 }
 
@@ -321,99 +274,14 @@ func (m *messages) appendResult(dst, root []byte, number string, value []byte) [
 	if string(value) == "null" {
 		text = failedCall
 	}
-	escaped, _ := cut(jsonuri.AppendEscaped(nil, text), maxValue)
-	m.store(Message{ID: id, Role: Tool, Call: of}).text = escaped
 	dst = frame.Texts(frame.Begin(dst, callResult), "messageId", id, "toolCallId", of)
-	return frame.End(frame.Text(content(dst, "content", escaped), "role", Tool))
+	return frame.End(frame.Text(frame.Member(dst, "content", quoteTo(text, maxValue)), "role", Tool))
 }
 
-// close ends all messages.
+// close ends all messages, by uri.
 func (m *messages) close(dst []byte) []byte {
-	for _, s := range m.openStreams() {
-		dst = m.end(dst, s)
-	}
-	return dst
-}
-
-// reopen starts the open messages for a client that has their text so far.
-func (m *messages) reopen(dst []byte) []byte {
-	for _, s := range m.openStreams() {
-		dst = s.start(dst)
-	}
-	return dst
-}
-
-// openStreams returns the streams that have an open message, by uri.
-func (m *messages) openStreams() (list []*stream) {
 	for _, uri := range slices.Sorted(maps.Keys(m.streams)) {
-		if s := m.streams[uri]; s.open {
-			list = append(list, s)
-		}
+		dst = m.end(dst, m.streams[uri])
 	}
-	return list
-}
-
-// appendSnapshot appends the messages before the run and its own, without the oldest if they are too large for one event.
-func (m *messages) appendSnapshot(dst []byte, before []Message) []byte {
-	var all []*message
-	for _, msg := range before {
-		if !m.old || msg.Role != Reasoning {
-			all = append(all, &message{msg, jsonuri.AppendEscaped(nil, msg.Text)})
-		}
-	}
-	all = append(all, m.recorded...)
-	m.record, m.recorded, m.byID = false, nil, nil
-	texts := make([][]byte, len(all))
-	first, size := len(all), 0
-	for i, msg := range slices.Backward(all) {
-		texts[i] = msg.marshal()
-		if size += len(texts[i]); size > maxValue && first < len(all) {
-			break
-		}
-		first = i
-	}
-	dst = append(frame.Key(frame.Begin(dst, messagesSnapshot), "messages"), '[')
-	dst = append(dst, bytes.Join(texts[first:], []byte(","))...)
-	return frame.End(append(dst, ']'))
-}
-
-// marshal returns the message as JSON. A text that is too large for an event is cut off.
-func (m *message) marshal() []byte {
-	type function struct {
-		Name      string          `json:"name"`
-		Arguments json.RawMessage `json:"arguments"`
-	}
-	type toolCall struct {
-		ID       string   `json:"id"`
-		Type     string   `json:"type"`
-		Function function `json:"function"`
-	}
-	var v struct {
-		ID      string          `json:"id"`
-		Role    string          `json:"role"`
-		Content json.RawMessage `json:"content,omitempty"`
-		Call    string          `json:"toolCallId,omitempty"`
-		Calls   []toolCall      `json:"toolCalls,omitempty"`
-	}
-	quote := func(escaped []byte) json.RawMessage {
-		head, _ := cut(escaped, maxValue/2)
-		return slices.Concat([]byte{'"'}, head, []byte{'"'})
-	}
-	v.ID, v.Role, v.Call = m.ID, m.Role, m.Call
-	if len(m.text) > 0 || m.Role != Assistant {
-		v.Content = quote(m.text)
-	}
-	for _, c := range m.Calls {
-		v.Calls = append(v.Calls, toolCall{c.ID, "function", function{c.Name, quote(jsonuri.AppendEscaped(nil, c.Arguments))}})
-	}
-	return marshal(v)
-}
-
-// plainText returns the value of a JSON string, and any other value as JSON.
-func plainText(value json.RawMessage) string {
-	var s string
-	if len(value) > 0 && value[0] == '"' && json.Unmarshal(value, &s) == nil {
-		return s
-	}
-	return string(value)
+	return dst
 }

@@ -16,8 +16,10 @@ type Run struct {
 	// the document is more than a text.
 	State bool
 	Bots  []Bot
-	Notes []Note // said in the beginning
-	// Old says that the client is from before 1.0: it stops at events and outcomes that have come since, and is not told them.
+	Notes []Note // sent in the beginning
+	// Before is the conversation before the run, for a client that comes back; nil for a client that has it.
+	Before []Message
+	// Old reports whether the client is from before 1.0. Such clients stop at newer events and outcomes, so they do not get these.
 	Old bool
 
 	// Answered reports whether the question of event n is closed. nil: all questions are open.
@@ -37,15 +39,27 @@ type Note struct {
 	Value []byte // JSON text
 }
 
-// Message is a message of a conversation, as a client keeps it.
+// Message is a message of a conversation, as a client stores it.
 type Message struct {
-	ID, Role, Text string
-	Calls          []Call
-	Call           string // that it answers, of the role "tool"
+	ID    string `json:"id"`
+	Role  string `json:"role"`
+	Text  string `json:"content"`
+	Calls []Call `json:"toolCalls,omitempty"`
+	Call  string `json:"toolCallId,omitempty"` // that it answers, of the role "tool"
 }
 
 // Call is the call of a tool, in a message.
-type Call struct{ ID, Name, Arguments string }
+type Call struct {
+	ID       string   `json:"id"`
+	Type     string   `json:"type"` // "function"
+	Function Function `json:"function"`
+}
+
+// Function is what a call calls.
+type Function struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
 
 // Roles of messages.
 const (

@@ -37,14 +37,6 @@ func (s *steps) update(dst, data []byte) []byte {
 	return dst
 }
 
-// reopen starts the open steps for a client that has nothing of the run.
-func (s *steps) reopen(dst []byte) []byte {
-	for _, b := range *s {
-		dst = frame.Chunk(dst, stepStarted, "stepName", b.bot)
-	}
-	return dst
-}
-
 // close ends all steps.
 func (s *steps) close(dst []byte) []byte {
 	for _, b := range *s {

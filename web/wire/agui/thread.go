@@ -17,7 +17,7 @@ func (h Handlers) conversation(ctx context.Context, session string, of *run.Run)
 	if p != nil {
 		return nil, false, p
 	}
-	c, last := conversation{calls: map[string]string{}}, ""
+	c, last := conversation{list: []Message{}, calls: map[string]string{}}, ""
 	for _, e := range entries {
 		c.add(e, of)
 		m := tape.MetaOf(e)
@@ -60,13 +60,13 @@ func (c *conversation) add(e tape.Entry, of *run.Run) {
 		for _, call := range p.Calls {
 			// A model may use an id again, and a client takes calls with one id for one call.
 			c.calls[call.ID] = id + ":" + call.ID
-			m.Calls = append(m.Calls, Call{ID: c.calls[call.ID], Name: call.Function.Name, Arguments: call.Function.Arguments})
+			m.Calls = append(m.Calls, Call{c.calls[call.ID], "function", Function{call.Function.Name, call.Function.Arguments}})
 		}
 		c.list = append(c.list, m)
 	case tape.KindToolResult:
 		for i, result := range p.Results {
 			if i >= len(p.IDs) || c.calls[p.IDs[i]] == "" {
-				continue // of a call that is not told any more
+				continue // of a call that is older than these entries
 			}
 			c.list = append(c.list, Message{
 				ID: id + ":" + strconv.Itoa(i), Role: Tool, Call: c.calls[p.IDs[i]], Text: plainText(result),

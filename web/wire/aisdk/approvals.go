@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"iter"
-	"math"
 	"slices"
 	"strconv"
 
@@ -21,7 +19,6 @@ import (
 // approvals are the questions of a stream.
 type approvals struct {
 	over      bool
-	passed    int          // points at which the stream was over, or would have been
 	questions []*asked     // questions that are data parts, as they came
 	early     []tube.Event // questions of a snapshot, which has them before their calls
 }
@@ -57,21 +54,6 @@ func (e *Encoder) Continue(ids ...string) {
 	e.over, e.began = false, false
 }
 
-// Passed counts the points of a run at which a stream with these options would have been over, but was continued: what was asked
-// there has been answered. events are all events so far.
-func Passed(o Options, events iter.Seq[tube.Event]) int {
-	o.Pass, o.Summary = math.MaxInt, nil
-	e := New(o)
-	var scratch []byte
-	for ev := range events {
-		scratch = e.Append(scratch[:0], ev)
-	}
-	if e.waiting() {
-		return e.passed - 1
-	}
-	return e.passed
-}
-
 // waiting says whether nothing can happen before the client has answered.
 func (e *Encoder) waiting() bool {
 	for _, c := range e.pending {
@@ -85,9 +67,6 @@ func (e *Encoder) waiting() bool {
 // wait ends the stream where nothing can happen before the client has answered. It is called where that may have become true.
 func (e *Encoder) wait(dst []byte) []byte {
 	if !e.waiting() {
-		return dst
-	}
-	if e.passed++; e.passed <= e.o.Pass {
 		return dst
 	}
 	e.over = true
@@ -114,7 +93,8 @@ func (e *Encoder) appendQuestion(dst []byte, ev tube.Event) []byte {
 	if e.o.Version >= Version6 && q.Subagent == "" {
 		for _, c := range e.pending {
 			if c.real == q.Call && !c.asked {
-				c.question, c.asked, c.told = q.ID, true, true
+				c.question, c.undecided = q.ID, true
+				c.asked = e.o.Answered == nil || !e.o.Answered(ev.N, q.ID)
 				if !rawjson.Same(q.Arguments, c.input) { // a hook has changed them: the client shows what will run
 					dst = c.appendInput(dst, q.Arguments)
 				}
@@ -180,10 +160,10 @@ func (e *Encoder) appendDecision(dst, data []byte) []byte {
 		}
 	}
 	for _, c := range e.pending {
-		if c.question != r.ID || !c.told {
+		if c.question != r.ID || !c.undecided {
 			continue
 		}
-		c.asked, c.told, c.deny = false, false, r.Decision != "approve"
+		c.asked, c.undecided, c.deny = false, false, r.Decision != "approve"
 		if e.o.Version < Version7 { // an older one knows what itself has answered, and no more
 			return dst
 		}

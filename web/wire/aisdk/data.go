@@ -149,9 +149,9 @@ func (e *Encoder) caughtUp(dst []byte) []byte {
 
 // appendRest appends what a text has more than the client; nothing if the client has another beginning.
 func (e *Encoder) appendRest(dst []byte, t *text, content []byte) []byte {
-	if told := e.before[t]; bytes.HasPrefix(content, told) && len(content) > len(told) {
+	if sent := e.before[t]; bytes.HasPrefix(content, sent) && len(content) > len(sent) {
 		dst = e.open(dst, t.uri)
-		return e.appendPiece(dst, t, content[len(told):])
+		return e.appendPiece(dst, t, content[len(sent):])
 	}
 	return dst
 }

@@ -25,9 +25,8 @@ type Options struct {
 	Version int    // of the client's SDK; 0 is 5
 	// Summary returns, at the run's end, the message's metadata, a JSON object, and whether a model came to its limit of tokens. Nil: nothing.
 	Summary func() (metadata []byte, truncated bool)
-	// Pass is at how many points the stream goes on where it would otherwise be over, because what was asked there was answered
-	// before; see [Passed].
-	Pass int
+	// Answered reports whether the question of event n is closed, so that the stream goes on behind it. Nil: all questions are open.
+	Answered func(n uint64, id string) bool
 }
 
 // Encoder writes one run's events, from the first one on or from a snapshot, as chunks for one client. A run that goes on is
@@ -154,16 +153,16 @@ func (e *Encoder) appendNamed(dst []byte, ev tube.Event) []byte {
 
 // note stores an error for the end.
 func (e *Encoder) note(data []byte) {
-	var said struct {
+	var failure struct {
 		Message        string
 		Fatal, Handled bool
 	}
-	if json.Unmarshal(data, &said) != nil || said.Handled {
+	if json.Unmarshal(data, &failure) != nil || failure.Handled {
 		return
 	}
-	e.failed = said.Message
-	if said.Fatal && e.fatal == "" {
-		e.fatal = said.Message
+	e.failed = failure.Message
+	if failure.Fatal && e.fatal == "" {
+		e.fatal = failure.Message
 	}
 }
 

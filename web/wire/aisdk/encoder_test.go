@@ -571,7 +571,7 @@ func FuzzAnyEventsAreAStreamThatClientsTake(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte, version uint8) {
 		v := 5 + int(version%3)
 		tb := newTube(2 << 10)
-		r, e, m := tb.NewReader(0), aisdk.New(aisdk.Options{Run: runID, Version: v, Pass: 1 << 30}), &aisdktest.Message{Version: v}
+		r, e, m := tb.NewReader(0), aisdk.New(aisdk.Options{Run: runID, Version: v, Answered: func(uint64, string) bool { return true }}), &aisdktest.Message{Version: v}
 		rng := rand.New(rand.NewPCG(uint64(len(script)), 1))
 		for _, line := range bytes.FieldsFunc(script, func(r rune) bool { return r < 4 && r > 0 }) {
 			uri, val, _ := bytes.Cut(line, []byte{0})

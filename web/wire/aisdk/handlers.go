@@ -292,9 +292,7 @@ func optionsOf(run *run.Run, version int) Options {
 func wholeOf(run *run.Run, version int) (begin func() (frame.Encoder, *tube.Reader)) {
 	return func() (frame.Encoder, *tube.Reader) {
 		o := optionsOf(run, version)
-		if version >= Version6 {
-			o.Pass = Passed(o, run.Events().Waiting())
-		}
+		o.Answered = func(n uint64, id string) bool { return wire.Answered(run, n, id) }
 		return New(o), run.Events()
 	}
 }

@@ -225,9 +225,9 @@ func (m *Message) document(text string) {
 	}
 	for name, value := range rawjson.Members([]byte(text)) {
 		id := jsonuri.Format(name)
-		var said string
-		if value[0] == '"' && json.Unmarshal(value, &said) == nil {
-			m.add(textPart(said, id))
+		var text string
+		if value[0] == '"' && json.Unmarshal(value, &text) == nil {
+			m.add(textPart(text, id))
 		} else {
 			data(id, value)
 		}

@@ -23,7 +23,7 @@ type Request struct {
 	Last       int               // the number of the message that says it
 	Input      json.RawMessage   // what a workflow is to have in its place; nil for none
 	Regenerate bool              // another answer to the last message is wanted
-	Before     []adapter.Message // what was said before, as the chat has it
+	Before     []adapter.Message // the messages before, as the chat has them
 	System     string            // what its program instructs
 	Files      []adapter.Part    // beside the text
 
@@ -32,7 +32,7 @@ type Request struct {
 	Answers []agent.Answer
 }
 
-// Bounds of what was said before. It is needed for a chat that the server knows nothing of yet, and the rest of a long one does
+// Bounds of the messages before. They are needed for a chat that the server knows nothing of yet, and the rest of a long one does
 // little harm there.
 const (
 	maxBefore      = 1000
@@ -134,7 +134,7 @@ func (r *Request) members(d *request.Decoder, body []byte) (list []message) {
 	return list
 }
 
-// read takes from the messages what is asked now, and what was said before.
+// read finds the new message and those before it.
 func (r *Request) read(d *request.Decoder, list []message) {
 	last := len(list) - 1
 	now, at := list[last], request.Item("/messages", last)
@@ -170,24 +170,18 @@ func (r *Request) read(d *request.Decoder, list []message) {
 	if r.Text = now.text(); r.Text == "" && r.Input == nil && len(r.Files) == 0 {
 		d.Fail(at, "is empty; expected text")
 	}
-	var system []string
+	var messages []adapter.Message
+	for _, m := range list[:last] {
+		messages = append(messages, adapter.Message{Role: m.Role, Content: m.text()})
+	}
+	r.System, r.Before = request.Conversation(messages)
 	size := 0
-	for _, m := range slices.Backward(list[:last]) {
-		said := m.text()
-		switch {
-		case said == "":
-		case m.Role == roleSystem:
-			system = append(system, said)
-		case len(r.Before) < maxBefore && size+len(said) <= maxBeforeBytes:
-			size += len(said)
-			r.Before = append(r.Before, adapter.Message{Role: m.Role, Content: said})
-		default:
-			size = maxBeforeBytes // nothing older, although it would fit
+	for i, m := range slices.Backward(r.Before) {
+		if size += len(m.Content); size > maxBeforeBytes || len(r.Before)-i > maxBefore {
+			r.Before = r.Before[i+1:]
+			break
 		}
 	}
-	slices.Reverse(r.Before)
-	slices.Reverse(system)
-	r.System = strings.Join(system, "\n\n")
 }
 
 // text is what a message says.

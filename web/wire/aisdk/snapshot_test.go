@@ -181,9 +181,7 @@ func TestAnswerThatIsWrittenAgainAfterARestartIsToldOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			o := aisdk.Options{Run: runID, Version: 6}
-			o.Pass = aisdk.Passed(o, tb.NewReader(0).Waiting())
-			e, m, r := aisdk.New(o), &aisdktest.Message{Version: 6}, tb.NewReader(0)
+			e, m, r := aisdk.New(aisdk.Options{Run: runID, Version: 6, Answered: answered(tb)}), &aisdktest.Message{Version: 6}, tb.NewReader(0)
 			stream(t, e, m, tb, r)
 			if !e.Over() {
 				stream(t, e, m, tb, r, c.rest...)

@@ -17,14 +17,14 @@ const reasoning = "reasoning"
 
 // call is a tool's call as the client has it.
 type call struct {
-	id       string // unique in the stream: models count anew in each step
-	real     string // as the run knows it
-	name     string
-	input    json.RawMessage
-	question string // the id of the question whether it may run
-	asked    bool   // the client was asked to approve it, and has not answered
-	told     bool   // the client was asked to approve it, and the run has not said what was decided
-	deny     bool   // a person has decided against it
+	id        string // unique in the stream: models count anew in each step
+	real      string // as the run knows it
+	name      string
+	input     json.RawMessage
+	question  string // the id of the question whether it may run
+	asked     bool   // the client was asked to approve it, and has not answered
+	undecided bool   // the client was asked to approve it, and the run has no decision yet
+	deny      bool   // a person has decided against it
 }
 
 // calls are what tools were called for.
@@ -60,16 +60,16 @@ func (e *Encoder) appendReserved(dst []byte, ev tube.Event, prefix, name, rest [
 
 // appendSource appends a source that an answer names, or an image or a sound that the model made.
 func (e *Encoder) appendSource(dst []byte, at string, media bool, value []byte) []byte {
-	var said struct{ URL, Title, Type string }
-	if json.Unmarshal(value, &said) != nil || said.URL == "" {
+	var data struct{ URL, Title, Type string }
+	if json.Unmarshal(value, &data) != nil || data.URL == "" {
 		return dst
 	}
 	if media {
-		return frame.Chunk(dst, "file", "url", said.URL, "mediaType", said.Type)
+		return frame.Chunk(dst, "file", "url", data.URL, "mediaType", data.Type)
 	}
-	dst = frame.Texts(frame.Begin(dst, "source-url"), "sourceId", at, "url", said.URL)
-	if said.Title != "" {
-		dst = frame.Text(dst, "title", said.Title)
+	dst = frame.Texts(frame.Begin(dst, "source-url"), "sourceId", at, "url", data.URL)
+	if data.Title != "" {
+		dst = frame.Text(dst, "title", data.Title)
 	}
 	return frame.End(dst)
 }
@@ -91,22 +91,22 @@ func (e *Encoder) appendCall(dst []byte, prefix, n string) []byte {
 	if !ok {
 		return dst
 	}
-	var said struct {
+	var data struct {
 		ID, Name  string
 		Arguments json.RawMessage
 	}
-	if json.Unmarshal(value, &said) != nil || said.Name == "" && said.Arguments == nil {
+	if json.Unmarshal(value, &data) != nil || data.Name == "" && data.Arguments == nil {
 		return dst // nothing of ours
 	}
 	c := e.called[at]
 	if c == nil {
 		dst = e.open(dst, prefix)
 		dst = e.closeFor(dst, prefix)
-		c = e.newCall(at, said.ID)
-	} else if c.name == said.Name && bytes.Equal(c.input, said.Arguments) {
+		c = e.newCall(at, data.ID)
+	} else if c.name == data.Name && bytes.Equal(c.input, data.Arguments) {
 		return dst
 	}
-	c.name, c.input = said.Name, said.Arguments
+	c.name, c.input = data.Name, data.Arguments
 	return c.appendInput(dst, c.input)
 }
 
@@ -191,12 +191,12 @@ func (e *Encoder) finishNull(dst []byte, ev tube.Event) []byte {
 	}
 	e.null = nil
 	if ev.Kind == tube.Named && ev.Name == "error" {
-		var said struct {
+		var data struct {
 			Message string
 			Fatal   bool
 		}
-		if json.Unmarshal(ev.Value, &said) == nil && !said.Fatal {
-			return e.appendFailure(dst, c, said.Message)
+		if json.Unmarshal(ev.Value, &data) == nil && !data.Fatal {
+			return e.appendFailure(dst, c, data.Message)
 		}
 	}
 	return e.appendOutput(dst, c, []byte("null"))

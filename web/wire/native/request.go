@@ -54,7 +54,7 @@ func (h Handlers) readPost(w http.ResponseWriter, r *http.Request) (*start, *wir
 		return st, p
 	}
 	d := new(request.Decoder)
-	st.query(d, r, queryView|queryResume|queryDone)
+	st.query(d, r, postParameters...)
 	st.headers(d, r)
 	// A client that resumes need not repeat its request.
 	if st.resume == nil || len(bytes.TrimSpace(body)) > 0 {
@@ -68,7 +68,7 @@ func (h Handlers) readPost(w http.ResponseWriter, r *http.Request) (*start, *wir
 // readGet reads the request of GET /v1/runs.
 func readGet(r *http.Request) (*start, *wire.Problem) {
 	st, d := new(start), new(request.Decoder)
-	st.query(d, r, queryView|queryResume|queryStart|queryDone)
+	st.queryOfStart(d, r)
 	st.headers(d, r)
 	return st, st.finish(d)
 }
@@ -133,67 +133,27 @@ func (st *start) body(d *request.Decoder, text []byte) {
 	})
 }
 
-// What a query may hold.
-const (
-	queryView     = 1 << iota // how the answer looks
-	queryResume               // where it begins
-	queryStart                // what should run
-	queryAfter                // where it begins, in a run that the path names
-	queryDocument             // how a document looks, and nothing of streams
-	queryDone                 // whether the client gets completed values, and the tags of HTML
+// Parameters of queries.
+var (
+	streamParameters = []string{"include", "format", "keepalive", "on_disconnect", "snapshot", "last_event_id", "lastEventId"}
+	postParameters   = append(slices.Clone(streamParameters), "done", "html")
+	eventsParameters = append(slices.Clone(streamParameters), "after")
 )
 
-// query reads the parameters of a query.
-func (st *start) query(d *request.Decoder, r *http.Request, what int) {
+// query reads the parameters of a query that starts no run. Only those with these names are allowed.
+func (st *start) query(d *request.Decoder, r *http.Request, names ...string) {
 	if r.URL.RawQuery == "" {
 		return
 	}
-	known := request.Parameters{}
-	if what&(queryView|queryDocument) != 0 {
-		known["include"] = func(value string) {
-			for word := range strings.SplitSeq(value, ",") {
-				if d.Word("", strings.TrimSpace(word), "reserved") != "" {
-					st.reserved = true
-				}
-			}
-		}
-	}
-	if what&queryView != 0 {
-		known["format"] = func(value string) { st.Format = frame.Format(d.Word("", value, "sse", "jsonl", "json")) }
-		known["keepalive"] = func(value string) { st.KeepAlive = d.Flag(value) }
-		known["on_disconnect"] = d.OnDisconnect(&st.CancelOnDisconnect)
-	}
-	if what&queryResume != 0 {
-		known["snapshot"] = func(value string) { st.snapshot = d.Flag(value) }
-		resume := func(value string) {
-			id, err := parseEventID(value)
-			if err != nil {
-				d.Fail("", "%s", err)
-				return
-			}
-			st.resume, st.fromQuery = &id, true
-		}
-		known["last_event_id"], known["lastEventId"] = resume, resume
-	}
-	if what&queryAfter != 0 {
-		known["after"] = func(value string) {
-			id, err := parseEventID("r:" + value)
-			if err != nil {
-				d.Fail("", "expected the number of an event, found %q", wording.Clip(value))
-				return
-			}
-			st.after = &id.n
-		}
-	}
-	if what&queryDone != 0 {
-		known["done"] = func(value string) { st.Done = d.Flag(value) }
-		known["html"] = func(value string) { st.HTML = d.Flag(value) }
-	}
-	if what&queryStart == 0 {
-		d.Query(r, known, nil)
-		return
-	}
-	st.queryOfStart(d, known)
+	known := st.parameters(d)
+	maps.DeleteFunc(known, func(name string, _ func(string)) bool { return !slices.Contains(names, name) })
+	d.Query(r, known, nil)
+}
+
+// queryOfStart reads the query of a GET that starts a run.
+func (st *start) queryOfStart(d *request.Decoder, r *http.Request) {
+	known := st.parameters(d)
+	delete(known, "after")
 	d.Query(r, known, func(name string) func(value string) {
 		property, ok := strings.CutPrefix(name, "input.")
 		if !ok || property == "" {
@@ -208,8 +168,8 @@ func (st *start) query(d *request.Decoder, r *http.Request, what int) {
 	})
 }
 
-// queryOfStart adds the parameters that say what should run.
-func (st *start) queryOfStart(d *request.Decoder, known request.Parameters) {
+// parameters returns the readers of all parameters.
+func (st *start) parameters(d *request.Decoder) request.Parameters {
 	q := &st.Request
 	object := func(read func(q *run.Request, at string, raw json.RawMessage)) func(value string) {
 		return func(value string) {
@@ -220,15 +180,51 @@ func (st *start) queryOfStart(d *request.Decoder, known request.Parameters) {
 			read(q, "", json.RawMessage(strings.TrimSpace(value)))
 		}
 	}
-	known["workflow"], known["agent"] = d.Name(&q.Workflow, request.MaxName), d.Name(&q.Agent, request.MaxName)
-	known["session"] = d.Name(&q.Session, maxSession)
 	model := d.Name(&q.Model, request.MaxName)
-	known["model"] = func(value string) { model(request.Chain(value)) }
-	known["strict"] = func(value string) { q.Strict = d.Flag(value) }
-	known["on_busy"] = func(value string) { q.OnBusy = d.Word("", value, policies...) }
-	known["params"], known["options"], known["filter"] = object(d.Params), object(d.Options), object(d.Filter)
-	known["key"] = func(value string) { d.Key(q, value) }
-	known["input"] = func(value string) { q.Input = inputText(value) }
+	resume := func(value string) {
+		id, err := parseEventID(value)
+		if err != nil {
+			d.Fail("", "%s", err)
+			return
+		}
+		st.resume, st.fromQuery = &id, true
+	}
+	return request.Parameters{
+		"include": func(value string) {
+			for word := range strings.SplitSeq(value, ",") {
+				if d.Word("", strings.TrimSpace(word), "reserved") != "" {
+					st.reserved = true
+				}
+			}
+		},
+		"format":        func(value string) { st.Format = frame.Format(d.Word("", value, "sse", "jsonl", "json")) },
+		"keepalive":     func(value string) { st.KeepAlive = d.Flag(value) },
+		"on_disconnect": d.OnDisconnect(&st.CancelOnDisconnect),
+		"snapshot":      func(value string) { st.snapshot = d.Flag(value) },
+		"last_event_id": resume,
+		"lastEventId":   resume,
+		"after": func(value string) {
+			id, err := parseEventID("r:" + value)
+			if err != nil {
+				d.Fail("", "expected the number of an event, found %q", wording.Clip(value))
+				return
+			}
+			st.after = &id.n
+		},
+		"done":     func(value string) { st.Done = d.Flag(value) },
+		"html":     func(value string) { st.HTML = d.Flag(value) },
+		"workflow": d.Name(&q.Workflow, request.MaxName),
+		"agent":    d.Name(&q.Agent, request.MaxName),
+		"session":  d.Name(&q.Session, maxSession),
+		"model":    func(value string) { model(request.Chain(value)) },
+		"strict":   func(value string) { q.Strict = d.Flag(value) },
+		"on_busy":  func(value string) { q.OnBusy = d.Word("", value, policies...) },
+		"params":   object(d.Params),
+		"options":  object(d.Options),
+		"filter":   object(d.Filter),
+		"key":      func(value string) { d.Key(q, value) },
+		"input":    func(value string) { q.Input = inputText(value) },
+	}
 }
 
 // inputText makes JSON of the input of a query: an object or a quoted string is JSON text, anything else is a string.

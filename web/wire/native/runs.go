@@ -31,7 +31,7 @@ func (h Handlers) GetRun(w http.ResponseWriter, r *http.Request) *wire.Problem {
 func (h Handlers) GetEvents(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	var st start
 	d := new(request.Decoder)
-	st.query(d, r, queryView|queryResume|queryAfter)
+	st.query(d, r, eventsParameters...)
 	st.lastEventID(d, r)
 	if p := wire.Faults(d); p != nil {
 		return p
@@ -98,7 +98,7 @@ func (h Handlers) ahead(r *http.Request, err error, at run.Field) *wire.Problem 
 // readDocument reads a request for the document of a run, and finds the run.
 func (h Handlers) readDocument(w http.ResponseWriter, r *http.Request) (st start, found *run.Run, p *wire.Problem) {
 	d := new(request.Decoder)
-	st.query(d, r, queryDocument)
+	st.query(d, r, "include")
 	if p = wire.Faults(d); p != nil {
 		return st, nil, p
 	}

@@ -122,46 +122,26 @@ func (h Handlers) aggregate(w http.ResponseWriter, r *http.Request, run *run.Run
 	f, r := h.Follow(w, r, run, wire.StreamJSON)
 	defer f.Over(nil)
 	defer run.Hold()()
-	ended, p := h.awaitFor(r, run, v)
+	var limit time.Duration
+	if v.wait != nil {
+		limit = max(*v.wait, 1)
+	}
+	ended, p := h.Await(r, run, &v.View, limit, func() bool { return false })
 	if p != nil {
 		return p
 	}
+	f.Complete()
 	if !ended {
-		f.Complete()
 		w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(v.wait.Seconds())))
 		h.Send(w, r, http.StatusAccepted, "application/json", Document(run, v.reserved)...)
 		return nil
 	}
-	f.Complete()
 	o, document, beside := run.Result()
 	if p := wire.OfResult(o, run.ID, document, beside); p != nil {
 		return p
 	}
 	h.Send(w, r, http.StatusOK, "application/json", aggregated(o, run.ID, document, beside, v.reserved)...)
 	return nil
-}
-
-// awaitFor waits for the run's end, for as long as the client prefers to wait. ended is false if the time is over.
-func (h Handlers) awaitFor(r *http.Request, run *run.Run, v *view) (ended bool, p *wire.Problem) {
-	if v.wait == nil {
-		return true, h.Await(r, run, &v.View)
-	}
-	timer := time.NewTimer(*v.wait)
-	defer timer.Stop()
-	select {
-	case <-run.Over():
-	case <-timer.C:
-		return false, nil
-	case <-r.Context().Done():
-		if run.Moved() {
-			break
-		}
-		h.GiveUp(run, &v.View)
-		panic(http.ErrAbortHandler)
-	case <-h.Stopping():
-		panic(http.ErrAbortHandler)
-	}
-	return true, h.Await(r, run, &v.View)
 }
 
 // resume continues after the event that the client has seen last. It never starts a run. path is the run that the path names,

@@ -42,7 +42,8 @@ func (h Handlers) PostCompletion(w http.ResponseWriter, r *http.Request) *wire.P
 		writeError(w, refusal)
 		return nil
 	}
-	q.Unattended = true // a client that waits for a completion cannot be asked anything
+	q.Unattended = true      // a client that waits for a completion cannot be asked anything
+	q.Attached = q.Key == "" // the client can come back to the run only by its key
 	of, _, p := h.Start(w, r, q)
 	if p != nil {
 		writeProblem(w, p, c)
@@ -51,8 +52,7 @@ func (h Handlers) PostCompletion(w http.ResponseWriter, r *http.Request) *wire.P
 	wire.SetRun(w.Header(), of.ID)
 	w.Header().Set("X-Request-Id", of.ID)
 	head := Head{ID: of.ID, Model: c.Model, Created: of.Began.Unix()}
-	// The client can come back to the run only by its key. Without one, the run ends with the connection.
-	v := &wire.View{Format: frame.SSE, Kind: wire.StreamOpenAI, CancelOnDisconnect: q.Key == ""}
+	v := &wire.View{Format: frame.SSE, Kind: wire.StreamOpenAI, CancelOnDisconnect: q.Attached}
 	if !c.Stream {
 		return h.complete(w, r, of, v, head)
 	}
@@ -194,7 +194,7 @@ func errorOf(p *wire.Problem, c *Request) *Error {
 	return e
 }
 
-// endOf is how a run ended that has said something; of one that continues, how it would end now.
+// endOf returns how a run with output ended, or for a run that continues, how it would end now.
 func endOf(o run.Result) End {
 	end := End{Finish: Stop}
 	for _, u := range o.Usage {
@@ -218,7 +218,7 @@ func endOf(o run.Result) End {
 }
 
 // problemOfRun is the problem of a run that has no complete answer, for a client of the run; nil for all others. Half an answer is a problem,
-// because these clients cannot be told that it is half of one. With a key, the same request finds the same run, so a retry would change nothing.
+// because these clients have no way to show that. With a key, the same request finds the same run, so a retry would change nothing.
 func problemOfRun(r *run.Run, o run.Result) *wire.Problem {
 	p := wire.OfEnd(o)
 	if p == nil {
@@ -256,34 +256,25 @@ func (h Handlers) complete(w http.ResponseWriter, r *http.Request, run *run.Run,
 	defer f.Over(nil)
 	defer run.Hold()()
 	out, begun := h.NewOutput(w, r), false
-	tick := time.NewTicker(max(silence, h.KeepAlive))
-	defer tick.Stop()
-	for over := false; !over; {
-		select {
-		case <-run.Over():
-			over = true
-		case <-tick.C:
-			if !begun {
-				begun = true
-				w.Header().Set("Content-Type", "application/json")
-				w.Header().Set("Cache-Control", "no-store")
-				w.Header().Set("X-Accel-Buffering", "no")
-				w.WriteHeader(http.StatusOK)
-				tick.Reset(h.KeepAlive)
-			}
-			_, err := out.Write([]byte("\n"))
-			if err == nil {
-				err = out.Flush()
-			}
-			if err != nil {
-				f.Broken(out, run, v, err)
-			}
-		case <-r.Context().Done():
-			h.GiveUp(run, v)
-			panic(http.ErrAbortHandler)
-		case <-h.Stopping():
-			panic(http.ErrAbortHandler)
+	_, p := h.Await(r, run, v, max(silence, h.KeepAlive), func() bool {
+		if !begun {
+			begun = true
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Cache-Control", "no-store")
+			w.Header().Set("X-Accel-Buffering", "no")
+			w.WriteHeader(http.StatusOK)
 		}
+		_, err := out.Write([]byte("\n"))
+		if err == nil {
+			err = out.Flush()
+		}
+		if err != nil {
+			f.Broken(out, run, v, err)
+		}
+		return true
+	})
+	if p != nil { // the run has moved: the client comes back
+		panic(http.ErrAbortHandler)
 	}
 	f.Complete()
 	o, document, reserved := run.Result()

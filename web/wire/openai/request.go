@@ -359,31 +359,6 @@ func (q *Request) Conversation() (instructions string, before []adapter.Message,
 	if now = q.Messages[last]; now.Role != adapter.User {
 		return "", nil, now, refuse("messages", "expected the last message to be the user's, found one of the "+now.Role)
 	}
-	var texts []string
-	for _, m := range q.Messages[:last] {
-		switch {
-		case m.Role == adapter.System:
-			texts = append(texts, m.Content)
-		case m.Role == adapter.ToolRole: // what came of calls of another server's tools
-		case Text(m) != "":
-			before = append(before, adapter.Message{Role: m.Role, Content: Text(m)})
-		}
-	}
-	return strings.Join(texts, "\n\n"), before, now, nil
-}
-
-// Text is what a message says in words; of images and files it says that they were there.
-func Text(m adapter.Message) string {
-	if len(m.Parts) == 0 {
-		return m.Content
-	}
-	var texts []string
-	for _, p := range m.Parts {
-		if p.Type == "text" {
-			texts = append(texts, p.Text)
-		} else {
-			texts = append(texts, map[bool]string{true: "[an image]", false: "[a file]"}[p.Image != ""])
-		}
-	}
-	return strings.Join(texts, "\n")
+	instructions, before = request.Conversation(q.Messages[:last])
+	return instructions, before, now, nil
 }

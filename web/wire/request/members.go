@@ -78,6 +78,41 @@ const (
 	MaxHistoryBytes = 1 << 20  // of their texts
 )
 
+// Conversation splits messages into the instructions, which are those of the system, and the texts of the user and the assistant.
+// Results of tools are left out.
+func Conversation(list []adapter.Message) (instructions string, before []adapter.Message) {
+	var system []string
+	for _, m := range list {
+		switch text := textOf(m); {
+		case text == "":
+		case m.Role == adapter.System:
+			system = append(system, text)
+		case m.Role != adapter.ToolRole:
+			before = append(before, adapter.Message{Role: m.Role, Content: text})
+		}
+	}
+	return strings.Join(system, "\n\n"), before
+}
+
+// textOf is what a message says in words; of images and files it says that they were there.
+func textOf(m adapter.Message) string {
+	if len(m.Parts) == 0 {
+		return m.Content
+	}
+	var texts []string
+	for _, p := range m.Parts {
+		switch {
+		case p.Type == "text":
+			texts = append(texts, p.Text)
+		case p.Image != "":
+			texts = append(texts, "[an image]")
+		default:
+			texts = append(texts, "[a file]")
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
 // CheckConversation checks the instructions and the earlier messages of a request. The fault has no place: the reader of the body knows it.
 func CheckConversation(q *run.Request) *run.Field {
 	size, detail := 0, ""

@@ -1,4 +1,4 @@
-package tape_test
+package tapetest_test
 
 import (
 	"testing"
@@ -8,5 +8,5 @@ import (
 )
 
 func TestMemoryIsAStoreLikeOthers(t *testing.T) {
-	tapetest.Run(t, tapetest.Factory{Open: func(string) (tape.Store, error) { return tape.NewMemory(nil), nil }})
+	tapetest.Run(t, tapetest.Factory{Open: func(string) (tape.Store, error) { return tapetest.NewMemory(nil), nil }})
 }

@@ -1,4 +1,4 @@
-package tape
+package tapetest
 
 import (
 	"bytes"
@@ -12,18 +12,20 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/lingserve/lingserve/tape"
 )
 
 // list is a tape in memory. Its entries are only appended to: a copy is the tape as it was.
 type list struct {
-	info    Info
-	entries []Entry
+	info    tape.Info
+	entries []tape.Entry
 }
 
-func (l *list) append(b Batch) (first int64, err error) {
+func (l *list) append(b tape.Batch) (first int64, err error) {
 	entries, err := b.Check()
 	if err == nil {
-		err = b.Number(entries, l.info, now())
+		err = b.Number(entries, l.info, time.Now().UTC().Truncate(time.Microsecond))
 	}
 	if err != nil {
 		return 0, err
@@ -37,14 +39,14 @@ func (l *list) append(b Batch) (first int64, err error) {
 	return entries[0].ID, nil
 }
 
-// Entries implements [Source].
-func (l list) Entries(after, before int64, newest bool) iter.Seq2[Entry, error] {
+// Entries implements [tape.Source].
+func (l list) Entries(after, before int64, newest bool) iter.Seq2[tape.Entry, error] {
 	find := func(id int64) int {
-		i, _ := slices.BinarySearchFunc(l.entries, id, func(e Entry, id int64) int { return cmp.Compare(e.ID, id) })
+		i, _ := slices.BinarySearchFunc(l.entries, id, func(e tape.Entry, id int64) int { return cmp.Compare(e.ID, id) })
 		return i
 	}
 	selected := l.entries[find(after+1):max(find(after+1), find(before))]
-	return func(yield func(Entry, error) bool) {
+	return func(yield func(tape.Entry, error) bool) {
 		for i := range selected {
 			if newest {
 				i = len(selected) - 1 - i
@@ -56,11 +58,11 @@ func (l list) Entries(after, before int64, newest bool) iter.Seq2[Entry, error] 
 	}
 }
 
-// Anchors implements [Source].
-func (l list) Anchors() iter.Seq2[AnchorRef, error] {
-	return func(yield func(AnchorRef, error) bool) {
+// Anchors implements [tape.Source].
+func (l list) Anchors() iter.Seq2[tape.AnchorRef, error] {
+	return func(yield func(tape.AnchorRef, error) bool) {
 		for _, e := range slices.Backward(l.entries) {
-			if e.Kind == KindAnchor && !yield(AnchorOf(e), nil) {
+			if e.Kind == tape.KindAnchor && !yield(tape.AnchorOf(e), nil) {
 				return
 			}
 		}
@@ -69,8 +71,8 @@ func (l list) Anchors() iter.Seq2[AnchorRef, error] {
 
 // Memory is a store whose tapes end with the process, for tests and examples.
 type Memory struct {
-	observer Observer
-	leases   Leases
+	observer tape.Observer
+	leases   tape.Leases
 
 	mu     sync.Mutex
 	closed bool
@@ -84,7 +86,7 @@ type memoryTape struct {
 }
 
 // NewMemory returns an empty store. The observer may be nil.
-func NewMemory(observer Observer) *Memory {
+func NewMemory(observer tape.Observer) *Memory {
 	return &Memory{observer: observer, tapes: map[string]*memoryTape{}}
 }
 
@@ -95,24 +97,24 @@ func (m *Memory) do(ctx context.Context, name string, mayMiss bool, f func(t *me
 	t := m.tapes[name]
 	switch {
 	case m.closed:
-		return ErrClosed
+		return tape.ErrClosed
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case t == nil && !mayMiss:
-		return fmt.Errorf("%w: the tape does not exist", ErrNotFound)
+		return fmt.Errorf("%w: the tape does not exist", tape.ErrNotFound)
 	}
-	if err := CheckName(name); err != nil {
+	if err := tape.CheckName(name); err != nil {
 		return err
 	}
 	return f(t)
 }
 
-// Append implements [Store].
-func (m *Memory) Append(ctx context.Context, name string, b Batch) (first int64, err error) {
+// Append implements [tape.Store].
+func (m *Memory) Append(ctx context.Context, name string, b tape.Batch) (first int64, err error) {
 	var size int64
 	err = m.do(ctx, name, true, func(t *memoryTape) (err error) {
 		if t == nil {
-			t = &memoryTape{list: list{info: Info{Tape: name}}, blobs: map[string][]byte{}}
+			t = &memoryTape{list: list{info: tape.Info{Tape: name}}, blobs: map[string][]byte{}}
 		}
 		before := t.info.Bytes
 		if first, err = t.append(b); err == nil {
@@ -127,9 +129,9 @@ func (m *Memory) Append(ctx context.Context, name string, b Batch) (first int64,
 	return first, err
 }
 
-// Import implements [Store].
-func (m *Memory) Import(ctx context.Context, name, session, workspace string, entries iter.Seq2[Entry, error]) error {
-	b := Batch{Create: true, KeepIDs: true, Session: session, Workspace: workspace}
+// Import implements [tape.Store].
+func (m *Memory) Import(ctx context.Context, name, session, workspace string, entries iter.Seq2[tape.Entry, error]) error {
+	b := tape.Batch{Create: true, KeepIDs: true, Session: session, Workspace: workspace}
 	for e, err := range entries {
 		if err != nil {
 			return err
@@ -141,9 +143,9 @@ func (m *Memory) Import(ctx context.Context, name, session, workspace string, en
 	return err
 }
 
-// Read implements [Store].
-func (m *Memory) Read(ctx context.Context, name string, q Query) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
+// Read implements [tape.Store].
+func (m *Memory) Read(ctx context.Context, name string, q tape.Query) iter.Seq2[tape.Entry, error] {
+	return func(yield func(tape.Entry, error) bool) {
 		var t *memoryTape
 		var was list
 		err := m.do(ctx, name, false, func(found *memoryTape) error {
@@ -151,13 +153,13 @@ func (m *Memory) Read(ctx context.Context, name string, q Query) iter.Seq2[Entry
 			return nil
 		})
 		if err != nil {
-			yield(Entry{}, err)
+			yield(tape.Entry{}, err)
 			return
 		}
-		for e, err := range Select(ctx, was, q) {
+		for e, err := range tape.Select(ctx, was, q) {
 			m.mu.Lock()
 			if t.erased {
-				e, err = Entry{}, fmt.Errorf("%w: during the reading", ErrDeleted)
+				e, err = tape.Entry{}, fmt.Errorf("%w: during the reading", tape.ErrDeleted)
 			}
 			m.mu.Unlock()
 			if !yield(e, err) || err != nil {
@@ -167,8 +169,8 @@ func (m *Memory) Read(ctx context.Context, name string, q Query) iter.Seq2[Entry
 	}
 }
 
-// Info implements [Store].
-func (m *Memory) Info(ctx context.Context, name string) (info Info, err error) {
+// Info implements [tape.Store].
+func (m *Memory) Info(ctx context.Context, name string) (info tape.Info, err error) {
 	err = m.do(ctx, name, false, func(t *memoryTape) error {
 		info = t.info
 		return nil
@@ -176,18 +178,18 @@ func (m *Memory) Info(ctx context.Context, name string) (info Info, err error) {
 	return info, err
 }
 
-// Sessions implements [Store].
-func (m *Memory) Sessions(ctx context.Context, q SessionQuery) iter.Seq2[Info, error] {
-	return func(yield func(Info, error) bool) {
+// Sessions implements [tape.Store].
+func (m *Memory) Sessions(ctx context.Context, q tape.SessionQuery) iter.Seq2[tape.Info, error] {
+	return func(yield func(tape.Info, error) bool) {
 		last, err := q.Last()
-		found, failed := m.find(ctx, func(in Info) bool {
+		found, failed := m.find(ctx, func(in tape.Info) bool {
 			return (q.Workspace == "" || in.Workspace == q.Workspace) && strings.HasPrefix(in.Session, q.Prefix) && (q.After == "" || newer(last, in) < 0)
 		})
 		if err == nil {
 			err = failed
 		}
 		if err != nil {
-			yield(Info{}, err)
+			yield(tape.Info{}, err)
 			return
 		}
 		for i, in := range found {
@@ -199,10 +201,12 @@ func (m *Memory) Sessions(ctx context.Context, q SessionQuery) iter.Seq2[Info, e
 }
 
 // newer orders sessions, the one with the newest entry first.
-func newer(a, b Info) int { return cmp.Or(b.Updated.Compare(a.Updated), cmp.Compare(a.Tape, b.Tape)) }
+func newer(a, b tape.Info) int {
+	return cmp.Or(b.Updated.Compare(a.Updated), cmp.Compare(a.Tape, b.Tape))
+}
 
 // find returns the tapes that are selected, the one with the newest entry first.
-func (m *Memory) find(ctx context.Context, selects func(Info) bool) (found []Info, err error) {
+func (m *Memory) find(ctx context.Context, selects func(tape.Info) bool) (found []tape.Info, err error) {
 	err = m.do(ctx, "any", true, func(*memoryTape) error {
 		for _, t := range m.tapes {
 			if selects(t.info) {
@@ -215,20 +219,20 @@ func (m *Memory) find(ctx context.Context, selects func(Info) bool) (found []Inf
 	return found, err
 }
 
-// Count implements [Store].
+// Count implements [tape.Store].
 func (m *Memory) Count(ctx context.Context, owner string) (int, error) {
-	all, err := m.find(ctx, func(in Info) bool { return owner == "" || OwnerOf(in.Session) == owner })
+	all, err := m.find(ctx, func(in tape.Info) bool { return owner == "" || tape.OwnerOf(in.Session) == owner })
 	return len(all), err
 }
 
-// Unused implements [Store]. Each session counts as named.
-func (m *Memory) Unused(ctx context.Context, before time.Time, unnamed bool, limit int) ([]Info, error) {
-	all, err := m.find(ctx, func(in Info) bool { return !unnamed && in.Updated.Before(before) })
+// Unused implements [tape.Store]. Each session counts as named.
+func (m *Memory) Unused(ctx context.Context, before time.Time, unnamed bool, limit int) ([]tape.Info, error) {
+	all, err := m.find(ctx, func(in tape.Info) bool { return !unnamed && in.Updated.Before(before) })
 	slices.Reverse(all)
 	return all[:min(limit, len(all))], err
 }
 
-// Delete implements [Store].
+// Delete implements [tape.Store].
 func (m *Memory) Delete(ctx context.Context, name string) error {
 	return m.do(ctx, name, true, func(t *memoryTape) error {
 		if t != nil {
@@ -239,7 +243,7 @@ func (m *Memory) Delete(ctx context.Context, name string) error {
 	})
 }
 
-// PutBlob implements [Store].
+// PutBlob implements [tape.Store].
 func (m *Memory) PutBlob(ctx context.Context, name string, data []byte) (handle string, err error) {
 	sum := sha256.Sum256(data)
 	handle = hex.EncodeToString(sum[:])
@@ -249,12 +253,12 @@ func (m *Memory) PutBlob(ctx context.Context, name string, data []byte) (handle 
 	})
 }
 
-// ReadBlob implements [Store].
+// ReadBlob implements [tape.Store].
 func (m *Memory) ReadBlob(ctx context.Context, name, handle string, offset, limit int64) (data []byte, size int64, err error) {
 	err = m.do(ctx, name, false, func(t *memoryTape) error {
 		blob, ok := t.blobs[handle]
 		if !ok {
-			return fmt.Errorf("%w: the tape has no such blob", ErrNotFound)
+			return fmt.Errorf("%w: the tape has no such blob", tape.ErrNotFound)
 		}
 		size = int64(len(blob))
 		from := min(offset, size)
@@ -264,15 +268,15 @@ func (m *Memory) ReadBlob(ctx context.Context, name, handle string, offset, limi
 	return data, size, err
 }
 
-// Lease implements [Store].
-func (m *Memory) Lease(ctx context.Context, name string, wait bool) (Lease, error) {
+// Lease implements [tape.Store].
+func (m *Memory) Lease(ctx context.Context, name string, wait bool) (tape.Lease, error) {
 	if err := m.do(ctx, name, true, func(*memoryTape) error { return nil }); err != nil {
 		return nil, err
 	}
 	return m.leases.Lease(ctx, name, wait)
 }
 
-// Close implements [Store].
+// Close implements [tape.Store].
 func (m *Memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

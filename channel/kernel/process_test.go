@@ -18,79 +18,6 @@ import (
 	"github.com/lingserve/lingserve/store/db"
 )
 
-// chat is a platform with one direct conversation for each sender.
-type chat struct {
-	mu       sync.Mutex
-	messages []message
-	fail     func(text string) error // of the next sends, which are not shown; nil: they succeed
-	cut      func(text string) error // of the next sends, which are shown; nil
-	keys     map[string]bool         // of what was shown
-	finished map[string]bool         // messages that are blocks, and no previews any more
-	replaced []string                // finished messages that were edited
-	onKey    func(key, text string)  // gets each block that is sent; nil
-}
-
-type message struct{ to, text string }
-
-func (c *chat) deliver(_ context.Context, b channel.Block) (r channel.Receipt, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.fail != nil {
-		if err := c.fail(b.Text); err != nil {
-			return r, err
-		}
-	}
-	if c.onKey != nil {
-		c.onKey(b.Key, b.Text)
-	}
-	if b.Preview != nil {
-		i, _ := strconv.Atoi(b.Preview.MessageIDs[0][1:])
-		if c.finished[b.Preview.MessageIDs[0]] {
-			c.replaced = append(c.replaced, c.messages[i].text)
-		}
-		c.messages[i].text = b.Text
-		r = *b.Preview
-	} else {
-		c.messages = append(c.messages, message{b.Target.To, b.Text})
-		r.MessageIDs = []string{fmt.Sprint("m", len(c.messages)-1)} // others than those of events
-	}
-	if c.keys == nil {
-		c.keys, c.finished = map[string]bool{}, map[string]bool{}
-	}
-	c.keys[b.Key], c.finished[r.MessageIDs[0]] = true, b.Key != ""
-	if c.cut != nil {
-		err = c.cut(b.Text)
-	}
-	return r, err
-}
-
-// hasShown reports whether a block was shown.
-func (c *chat) hasShown(b channel.Block) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.keys[b.Key]
-}
-
-func (c *chat) shown() string { return strings.Join(c.shownTo(""), "\n") }
-
-// shownTo returns the messages to a sender; "" matches all senders.
-func (c *chat) shownTo(who string) (texts []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, m := range c.messages {
-		if who == "" || m.to == who {
-			texts = append(texts, m.text)
-		}
-	}
-	return texts
-}
-
-func (c *chat) failWith(fail func(text string) error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.fail = fail
-}
-
 // agentFunc is an agent.
 type agentFunc func(context.Context, *channel.Turn) (channel.DispatchResult, error)
 
@@ -100,10 +27,10 @@ func (f agentFunc) Dispatch(ctx context.Context, t *channel.Turn) (channel.Dispa
 }
 
 // inLanes is an agent that runs one turn of a session at a time, in their order.
-func inLanes(f agentWithoutPlace) func(*server, *kernel.QueueOptions) {
+func inLanes(f agentWithoutPlace) func(*process, *kernel.QueueOptions) {
 	var mu sync.Mutex
 	last := map[string]chan struct{}{}
-	return func(s *server, _ *kernel.QueueOptions) {
+	return func(s *process, _ *kernel.QueueOptions) {
 		s.kernel.Agent = agentWithoutPlace(func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
 			end := make(chan struct{})
 			defer close(end)
@@ -139,12 +66,11 @@ func memory(t *testing.T) *db.DB {
 	return d
 }
 
-// server is a process with the channel "chat".
-type server struct {
+// process is a rig in a process that runs the events of the channel "fake" by a queue.
+type process struct {
+	*rig
 	t       *testing.T
-	kernel  *kernel.Kernel
 	queue   *kernel.Queue
-	chat    *chat
 	store   *mortal
 	handler kernel.Handler
 	change  func(text string, d *kernel.Delivery) // of the turn of a message; nil
@@ -288,13 +214,12 @@ func openPolicy() channel.Policy {
 }
 
 // start starts a process. By default, its replica is the only one.
-func start(t *testing.T, d *db.DB, replica string, c *chat, agent agentFunc, change ...func(*server, *kernel.QueueOptions)) *server {
+func start(t *testing.T, d *db.DB, replica string, c *platform, agent agentFunc, change ...func(*process, *kernel.QueueOptions)) *process {
 	t.Helper()
-	s := &server{t: t, chat: c, store: &mortal{Store: d.Events()}, served: make(chan error, 1)}
-	s.kernel = &kernel.Kernel{
-		Agent: agent, Store: s.store, Settings: &openSettings{policy: openPolicy()},
-	}
-	s.handler = kernel.Handler{Channel: "chat", Grace: time.Second, Run: s.run, Sender: kernel.Sender{Send: func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
+	s := &process{rig: newRig(), t: t, store: &mortal{Store: d.Events()}, served: make(chan error, 1)}
+	s.platform = c
+	s.kernel = &kernel.Kernel{Agent: agent, Store: s.store, Settings: &openSettings{policy: openPolicy()}}
+	s.handler = kernel.Handler{Channel: "fake", Grace: time.Second, Run: s.runEvent, Sender: kernel.Sender{Send: func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
 		return s.deliver(ctx, out.Block)
 	}}}
 	o := kernel.QueueOptions{Replica: replica}
@@ -309,16 +234,16 @@ func start(t *testing.T, d *db.DB, replica string, c *chat, agent agentFunc, cha
 }
 
 // deliver is a step of the process.
-func (s *server) deliver(ctx context.Context, b channel.Block) (r channel.Receipt, err error) {
+func (s *process) deliver(ctx context.Context, b channel.Block) (r channel.Receipt, err error) {
 	err = s.store.do(func() (err error) {
-		r, err = s.chat.deliver(ctx, b)
+		r, err = s.platform.deliver(ctx, b)
 		return err
 	})
 	return r, err
 }
 
-// run runs an event, whose raw form is "sender/id/text".
-func (s *server) run(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
+// runEvent runs an event, whose raw form is "sender/id/text". Its hooks and facts are its own.
+func (s *process) runEvent(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
 	var texts []string
 	var sender, id string
 	for _, raw := range e.Raws() {
@@ -326,40 +251,34 @@ func (s *server) run(ctx context.Context, e *kernel.Claimed, m kernel.Meta) (cha
 		sender, id = parts[0], parts[1]
 		texts = append(texts, parts[2])
 	}
-	text := strings.Join(texts, "\n")
-	return kernel.Run(ctx, s.kernel, m, text, &kernel.Adapter[string]{
-		Ingest: func(context.Context, string) (*channel.Input, error) {
-			return &channel.Input{ID: id, RawText: text, ConversationID: sender, SenderID: sender}, nil
-		},
-		Resolve: func(ctx context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (*kernel.Turn, error) {
-			f := directFacts(sender, id, text)
-			policy, who := s.kernel.PolicyAt(ctx, f.PolicyQuery(), f.Sender)
-			f.Access = policy.Access(who, channel.MentionFacts{})
-			d := &kernel.Delivery{Deliver: s.deliver, Durable: s.handler.Sender.Send != nil, PreviewEvery: 10 * time.Millisecond, Preview: func(ctx context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
-				b.Key = ""
-				return s.deliver(ctx, b)
-			}}
-			if s.change != nil {
-				s.change(text, d)
-			}
-			return &kernel.Turn{Facts: f, Delivery: d}, nil
-		},
-	})
+	text, one := strings.Join(texts, "\n"), newRig()
+	one.kernel, one.facts = s.kernel, directFacts(sender, id, text)
+	one.in = &channel.Input{ID: id, RawText: text, ConversationID: sender, SenderID: sender}
+	policy, who := s.kernel.PolicyAt(ctx, one.facts.PolicyQuery(), one.facts.Sender)
+	one.facts.Access = policy.Access(who, channel.MentionFacts{})
+	one.delivery = &kernel.Delivery{Deliver: s.deliver, Durable: s.handler.Sender.Send != nil, PreviewEvery: 10 * time.Millisecond, Preview: func(ctx context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
+		b.Key = ""
+		return s.deliver(ctx, b)
+	}}
+	if s.change != nil {
+		s.change(text, one.delivery)
+	}
+	return kernel.Run(ctx, s.kernel, m, text, one.adapter())
 }
 
 // directFacts are of a message in the conversation of its sender.
 func directFacts(sender, id, text string) channel.Facts {
 	f := facts(id, text)
-	f.Channel, f.Route.RouteSessionKey = "chat", "chat:"+sender
+	f.Channel, f.Route.RouteSessionKey = "fake", "fake:"+sender
 	f.Sender.ID, f.Conversation.ID, f.Reply.To = sender, sender, sender
 	return f
 }
 
 // send sends a message to the agent.
-func (s *server) send(sender string, id int, text string) {
+func (s *process) send(sender string, id int, text string) {
 	s.t.Helper()
 	_, err := s.queue.Accept(s.t.Context(), kernel.Arrival{
-		Key: channel.EventKey{Channel: "chat", Conversation: sender, ID: strconv.Itoa(id)}, Raw: fmt.Appendf(nil, "%s/%d/%s", sender, id, text),
+		Key: channel.EventKey{Channel: "fake", Conversation: sender, ID: strconv.Itoa(id)}, Raw: fmt.Appendf(nil, "%s/%d/%s", sender, id, text),
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -367,17 +286,17 @@ func (s *server) send(sender string, id int, text string) {
 }
 
 // close ends the process, as a shutdown does.
-func (s *server) close() {
+func (s *process) close() {
 	s.t.Helper()
 	s.stop()
 	if err := <-s.served; err != nil {
 		s.t.Error(err)
 	}
-	s.queue.Close(s.t.Context())
+	s.queue.Close()
 }
 
 // die ends a process that was killed.
-func (s *server) die() {
+func (s *process) die() {
 	s.store.kill()
 	s.close()
 }

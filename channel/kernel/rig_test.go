@@ -17,8 +17,8 @@ import (
 
 var errTest = errors.New("broken")
 
-// fakePlatform records the calls that it gets.
-type fakePlatform struct {
+// platform records the calls that it gets, and shows messages.
+type platform struct {
 	mu      sync.Mutex
 	calls   []string
 	at      []time.Time
@@ -26,9 +26,20 @@ type fakePlatform struct {
 	inside  int
 	overlap bool
 	answer  func(call string) (channel.Receipt, error) // nil: sent, with an id
+
+	messages []message
+	index    map[string]int          // of messages, by their ids
+	fail     func(text string) error // of the next sends, which are not shown; nil: they succeed
+	cut      func(text string) error // of the next sends, which are shown; nil
+	keys     map[string]bool         // of what was shown
+	finished map[string]bool         // messages that are blocks, and no previews any more
+	replaced []string                // finished messages that were edited
+	onKey    func(key, text string)  // gets each block that is sent; nil
 }
 
-func (d *fakePlatform) call(format string, args ...any) (channel.Receipt, error) {
+type message struct{ to, text string }
+
+func (d *platform) call(format string, args ...any) (channel.Receipt, error) {
 	call := fmt.Sprintf(format, args...)
 	d.mu.Lock()
 	d.calls, d.at = append(d.calls, call), append(d.at, time.Now())
@@ -51,24 +62,90 @@ func (d *fakePlatform) call(format string, args ...any) (channel.Receipt, error)
 	return r, err
 }
 
-func (d *fakePlatform) requests() []string {
+func (d *platform) requests() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return append([]string(nil), d.calls...)
 }
 
-func (d *fakePlatform) deliver(_ context.Context, b channel.Block) (channel.Receipt, error) {
+func (d *platform) deliver(_ context.Context, b channel.Block) (r channel.Receipt, err error) {
 	d.mu.Lock()
 	d.blocks = append(d.blocks, b)
-	d.mu.Unlock()
-	if b.Preview != nil && len(b.Preview.MessageIDs) > 0 {
-		return d.call("edit %s %s", b.Preview.MessageIDs[0], b.Text)
+	if d.fail != nil {
+		err = d.fail(b.Text)
 	}
-	return d.call("send %s", b.Text)
+	if d.onKey != nil && err == nil {
+		d.onKey(b.Key, b.Text)
+	}
+	d.mu.Unlock()
+	if err != nil {
+		return r, err
+	}
+	edited := ""
+	if b.Preview != nil && len(b.Preview.MessageIDs) > 0 {
+		edited = b.Preview.MessageIDs[0]
+		r, err = d.call("edit %s %s", edited, b.Text)
+	} else {
+		r, err = d.call("send %s", b.Text)
+	}
+	if err != nil || len(r.MessageIDs) == 0 {
+		return r, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.show(b, edited, r.MessageIDs[0])
+	if d.cut != nil {
+		err = d.cut(b.Text)
+	}
+	return r, err
+}
+
+// show shows a block in place of the message edited, or as a new one.
+func (d *platform) show(b channel.Block, edited, id string) {
+	if d.index == nil {
+		d.index, d.keys, d.finished = map[string]int{}, map[string]bool{}, map[string]bool{}
+	}
+	if i, known := d.index[edited]; known {
+		if id = edited; d.finished[id] {
+			d.replaced = append(d.replaced, d.messages[i].text)
+		}
+		d.messages[i].text = b.Text
+	} else {
+		d.index[id] = len(d.messages)
+		d.messages = append(d.messages, message{b.Target.To, b.Text})
+	}
+	d.keys[b.Key], d.finished[id] = true, b.Key != ""
+}
+
+// hasShown reports whether a block was shown.
+func (d *platform) hasShown(b channel.Block) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.keys[b.Key]
+}
+
+func (d *platform) shown() string { return strings.Join(d.shownTo(""), "\n") }
+
+// shownTo returns the messages to a sender; "" matches all senders.
+func (d *platform) shownTo(who string) (texts []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, m := range d.messages {
+		if who == "" || m.to == who {
+			texts = append(texts, m.text)
+		}
+	}
+	return texts
+}
+
+func (d *platform) failWith(fail func(text string) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fail = fail
 }
 
 // delivery returns a delivery with the named functions: preview, working, rest, settle.
-func (d *fakePlatform) delivery(can ...string) *kernel.Delivery {
+func (d *platform) delivery(can ...string) *kernel.Delivery {
 	x := &kernel.Delivery{Deliver: d.deliver}
 	for _, word := range can {
 		switch word {
@@ -101,8 +178,8 @@ func facts(id, text string) channel.Facts {
 	}
 }
 
-// hookScene is a turn with hooks that a test can change. It records their calls.
-type hookScene struct {
+// rig is a turn with hooks that a test can change. It records their calls.
+type rig struct {
 	kernel.Recorder // for Record alone
 
 	mu    sync.Mutex
@@ -118,7 +195,7 @@ type hookScene struct {
 	trigger   channel.Trigger
 	dispatch  func(context.Context, *channel.Turn) (channel.DispatchResult, error) // nil: the kernel's agent
 	record    kernel.RecordOptions
-	platform  fakePlatform
+	platform  *platform
 	delivery  *kernel.Delivery
 
 	traces  []channel.Trace
@@ -128,14 +205,14 @@ type hookScene struct {
 	final   []channel.Result
 }
 
-func newHooks() *hookScene {
-	s := &hookScene{facts: facts("1", "hi"), class: channel.MessageClass, in: &channel.Input{ID: "1", RawText: "hi", ConversationID: "42", SenderID: "42"}}
+func newRig() *rig {
+	s := &rig{platform: &platform{}, facts: facts("1", "hi"), class: channel.MessageClass, in: &channel.Input{ID: "1", RawText: "hi", ConversationID: "42", SenderID: "42"}}
 	s.kernel = &kernel.Kernel{Observer: s, Recorder: s, Agent: agentWithoutPlace(s.answer)}
 	s.delivery = s.platform.delivery()
 	return s
 }
 
-func (s *hookScene) called(hook string) error {
+func (s *rig) called(hook string) error {
 	s.mu.Lock()
 	s.calls = append(s.calls, hook)
 	s.mu.Unlock()
@@ -146,7 +223,7 @@ func (s *hookScene) called(hook string) error {
 }
 
 // failAt lets a hook fail.
-func (s *hookScene) failAt(at string, err error) {
+func (s *rig) failAt(at string, err error) {
 	s.do = func(hook string) error {
 		if hook == at {
 			return err
@@ -155,22 +232,22 @@ func (s *hookScene) failAt(at string, err error) {
 	}
 }
 
-func (s *hookScene) Observe(_ context.Context, t channel.Trace) {
+func (s *rig) Observe(_ context.Context, t channel.Trace) {
 	s.traces = append(s.traces, t)
 	if s.onTrace != nil {
 		s.onTrace(t)
 	}
 }
 
-func (s *hookScene) Record(context.Context, channel.Row, bool) error { return s.called("record") }
-func (s *hookScene) Policy(channel.PolicyQuery) (p channel.Policy)   { return p }
-func (s *hookScene) group(mentioned bool) {
+func (s *rig) Record(context.Context, channel.Row, bool) error { return s.called("record") }
+func (s *rig) Policy(channel.PolicyQuery) (p channel.Policy)   { return p }
+func (s *rig) group(mentioned bool) {
 	s.facts.Conversation.Kind = channel.Group
 	s.facts.Access.Mentions = channel.MentionFacts{CanDetect: true, WasMentioned: mentioned}
 }
 
 // answer is the kernel's agent.
-func (s *hookScene) answer(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+func (s *rig) answer(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
 	if err := s.called("dispatch"); err != nil {
 		return channel.DispatchResult{}, err
 	}
@@ -178,7 +255,7 @@ func (s *hookScene) answer(ctx context.Context, t *channel.Turn) (channel.Dispat
 	return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "hello"})
 }
 
-func (s *hookScene) turn() *kernel.Turn {
+func (s *rig) turn() *kernel.Turn {
 	return &kernel.Turn{
 		Facts: s.facts, Admission: s.admission, Trigger: s.trigger, Record: s.record, Delivery: s.delivery, Dispatch: s.dispatch,
 		OnPreDispatchFailure: func(context.Context, error) { _ = s.called("preDispatchFailure") },
@@ -189,7 +266,7 @@ func (s *hookScene) turn() *kernel.Turn {
 	}
 }
 
-func (s *hookScene) adapter() *kernel.Adapter[string] {
+func (s *rig) adapter() *kernel.Adapter[string] {
 	return &kernel.Adapter[string]{
 		Ingest: func(context.Context, string) (*channel.Input, error) { return s.in, s.called("ingest") },
 		Classify: func(context.Context, *channel.Input) (channel.EventClass, error) {
@@ -211,19 +288,19 @@ func (s *hookScene) adapter() *kernel.Adapter[string] {
 	}
 }
 
-func (s *hookScene) meta() kernel.Meta {
+func (s *rig) meta() kernel.Meta {
 	return kernel.Meta{
 		Channel: "fake", Ack: func(_ context.Context, r channel.Result) { s.acked = append(s.acked, r) }, Queued: func() { s.queued++ },
 	}
 }
 
 // run runs an event by the entry point that has all stages.
-func (s *hookScene) run(ctx context.Context) (channel.Result, error) {
+func (s *rig) run(ctx context.Context) (channel.Result, error) {
 	return kernel.Run(ctx, s.kernel, s.meta(), "raw", s.adapter())
 }
 
 // enter runs the turn by an entry point: "run", "assembled" or "prepared".
-func (s *hookScene) enter(ctx context.Context, by string) (channel.Result, error) {
+func (s *rig) enter(ctx context.Context, by string) (channel.Result, error) {
 	switch by {
 	case "assembled":
 		return s.kernel.RunAssembled(ctx, s.meta(), s.turn())
@@ -235,7 +312,7 @@ func (s *hookScene) enter(ctx context.Context, by string) (channel.Result, error
 }
 
 // phases are the traces that the observer got, as stage:phase.
-func (s *hookScene) phases() (list []string) {
+func (s *rig) phases() (list []string) {
 	for _, t := range s.traces {
 		list = append(list, string(t.Stage)+":"+string(t.Phase))
 	}
@@ -273,7 +350,7 @@ func (n *noting) Release(ctx context.Context, r store.EventRelease) error {
 }
 
 // runQueued runs the event by a queue. It returns the first result, and what was stored of the event by then.
-func (s *hookScene) runQueued(t *testing.T, d *db.DB) (r channel.Result, state string, err error) {
+func (s *rig) runQueued(t *testing.T, d *db.DB) (r channel.Result, state string, err error) {
 	t.Helper()
 	n := &noting{Store: d.Events()}
 	s.kernel.Store = n
@@ -300,6 +377,6 @@ func (s *hookScene) runQueued(t *testing.T, d *db.DB) (r channel.Result, state s
 	if serveErr := q.Serve(ctx, h, nil); serveErr != nil {
 		t.Error(serveErr)
 	}
-	q.Close(t.Context())
+	q.Close()
 	return r, state, err
 }

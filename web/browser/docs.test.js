@@ -101,17 +101,6 @@ test("docs/frontend.md: the lines for a conversation show the answer, and ask be
   assert.deepEqual(await page.evaluate(() => [shown.at(-1), asked]), [["", "Not long.", true], ["May tape.info run?", "May tape.info run?"]]);
 });
 
-test("docs/cookbook.md: the React page shows the article, and runs again after an error", async (t) => {
-  const { script, page } = await start(t, await site(main("App", {}), { modules: { "./App.jsx": code("docs/cookbook.md", "jsx", "useRun") } }));
-  await page.goto("/test");
-  await page.getByRole("button", { name: "Ask" }).click();
-  for (let i = 0; i < 2; i++) await (await script.asked()).end("No."); // of the outline and of the quiz
-  await page.getByRole("button", { name: "Again" }).click();
-  await article(script, heading(page));
-  await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
-  assert.deepEqual(await page.locator("section").allInnerTexts(), ["Light\n\nOf Light.", "Air\n\nOf Air."]);
-});
-
 test("docs/tutorial.md: the descriptions of dishes grow while the chef still writes", async (t) => {
   const script = await model(t);
   const server = await lingserve(t, { env: script.env, workflows: { menu: code("docs/tutorial.md", "yaml", "name: menu") } });

@@ -152,12 +152,17 @@ func (s *session) tape(ctx context.Context) (*tape.Tape, error) {
 	return t, err
 }
 
-func (s *session) showTape(ctx context.Context, _ command.Args) (string, error) {
+func (s *session) tapeInfo(ctx context.Context) (*tape.Tape, tape.Info, error) {
 	t, err := s.tape(ctx)
 	if err != nil {
-		return "", err
+		return nil, tape.Info{}, err
 	}
 	i, err := t.Info(ctx)
+	return t, i, err
+}
+
+func (s *session) showTape(ctx context.Context, _ command.Args) (string, error) {
+	t, i, err := s.tapeInfo(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -437,11 +442,7 @@ func (s *session) export(ctx context.Context, _ command.Args) (string, error) {
 // name and date, so that nothing is remembered between the two messages, and no code of another session is valid. The command
 // is a turn of the session, so no other one is running.
 func (s *session) forget(ctx context.Context, args command.Args) (string, error) {
-	t, err := s.tape(ctx)
-	if err != nil {
-		return "", err
-	}
-	i, err := t.Info(ctx)
+	t, i, err := s.tapeInfo(ctx)
 	if err != nil {
 		return "", err
 	}

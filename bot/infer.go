@@ -100,11 +100,12 @@ func (b *ChatBot) onBegin(out *output, kept *inference) func() {
 	return nil
 }
 
-// finalAnswer returns the answer that stays: this one, with what it failed of, or the one before where this one has no document.
+// finalAnswer returns the answer that stays, with its failure: this one, or the one before if this one wrote no document and the reason is not a
+// failure of the chat.
 func (i *inference) finalAnswer(failure error) (*inference, error) {
 	unmet := errors.Is(failure, errUnmet)
-	none := failure == nil || unmet || noDocument(failure) || i.retried
-	if i.kept == nil || i.out.started || !none || i.bot.env.Context.Err() != nil {
+	chatGoesOn := failure == nil || unmet || noDocument(failure) || i.retried
+	if i.kept == nil || i.out.started || !chatGoesOn || i.bot.env.Context.Err() != nil {
 		return i, failure
 	}
 	if failure != nil && (unmet || i.retried) {

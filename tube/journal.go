@@ -29,8 +29,8 @@ type Piece struct {
 	Data   []byte
 }
 
-// Piece returns what stands in the log behind p, one block at most, and moves p behind it; its Data is empty if there is
-// nothing. ok is false where what comes next has left the log.
+// Piece returns the next part of the log after p, at most one block, and moves p to its end. Data is empty if there is no more. ok is false if
+// the events after p have already left the log.
 func (t *Tube) Piece(p *Place) (piece Piece, ok bool) {
 	if p.seen == t.written() {
 		return piece, true // thousands of runs that wait cost a look each, not a lock

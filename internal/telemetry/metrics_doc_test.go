@@ -61,7 +61,7 @@ func TestMetricsAreNamedAsPrometheusWantsIt(t *testing.T) {
 			t.Errorf("%s has no unit", name)
 		}
 		if help := f.GetHelp(); !strings.HasSuffix(help, ".") || strings.Contains(help, "|") {
-			t.Errorf("%s: the help %q is no sentence that can stand in a table", name, help)
+			t.Errorf("%s: the help %q goes into a table: it needs a period at the end and no bar", name, help)
 		}
 	}
 }

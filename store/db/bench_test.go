@@ -13,7 +13,7 @@ import (
 	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
-// The figures of bench/SESSIONS.md.
+// The figures of bench/STORE.md.
 
 func openBench(b *testing.B) *DB { return open(b, filepath.Join(b.TempDir(), "test.db"), nil) }
 

@@ -320,6 +320,11 @@ func (l *look) plainValue(x sign, strict bool) bool {
 	return ok || !strict
 }
 
+// valueAt says whether x begins a value as JSON writes it, or ends the text.
+func (l *look) valueAt(x sign) bool {
+	return x.c == 0 || x.c == '{' || x.c == '[' || x.c == '-' || isDigit(x.c) || isQuote(x.c) || l.plainValue(x, true)
+}
+
 // halfElement says whether text, a quote, and a comma or bracket stand at i.
 func (l *look) halfElement(i int) bool {
 	c, k := l.find(i, `"[]{}\`+"\n")

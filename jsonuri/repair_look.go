@@ -283,7 +283,7 @@ func (l *look) memberAt(x sign, comma, odd bool) bool {
 		return false
 	case comma && (x.c == '{' || x.c == '['):
 		return true
-	case (comma || x.line) && l.bareKey(x.at):
+	case (comma || x.line || x.space && l.valueAt(l.next(l.wordThen(x.at).end))) && l.bareKey(x.at):
 		return true
 	case !comma && !x.space:
 		return false

@@ -17,10 +17,7 @@ func (r *repairer) ownColon(start, end int) int {
 // decideKeyQuote says what the quote at i inside a key is, of n bytes.
 func (r *repairer) decideKeyQuote(start, i, n int) act {
 	end := act{do: (*repairer).endKey, to: i, n: n}
-	if j := i + n; j < len(r.b) && r.b[j] == ':' { // nearly always
-		return end
-	}
-	if r.colonAt(i + n) {
+	if j := i + n; j < len(r.b) && r.b[j] == ':' || r.colonAt(j) { // the former nearly always
 		return end
 	}
 	if colon := r.ownColon(start, i); colon >= 0 { // RP-13: "age : "10", or "age : 10, "b"
@@ -79,7 +76,7 @@ func (r *repairer) endOpenKey(i int) int {
 // cutKey is the end of the text inside a key (RP-07).
 func (r *repairer) cutKey(i int) int {
 	if len(r.p.carry) > 0 {
-		return r.endKey(i)
+		return r.endOpenKey(i)
 	}
 	r.fix(fixCut)
 	return r.dropKey(i)

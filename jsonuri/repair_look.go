@@ -283,7 +283,7 @@ func (l *look) memberAt(x sign, comma, odd bool) bool {
 		return false
 	case comma && (x.c == '{' || x.c == '['):
 		return true
-	case (comma || x.line) && l.bareKey(x.at):
+	case (comma || x.line || x.space && l.valueAt(l.next(l.wordThen(x.at).end))) && l.bareKey(x.at):
 		return true
 	case !comma && !x.space:
 		return false
@@ -318,6 +318,11 @@ func (l *look) plainValue(x sign, strict bool) bool {
 	}
 	_, _, ok := readToken(l.b[x.at:k], true)
 	return ok || !strict
+}
+
+// valueAt says whether x begins a value as JSON writes it, or ends the text.
+func (l *look) valueAt(x sign) bool {
+	return x.c == 0 || x.c == '{' || x.c == '[' || x.c == '-' || isDigit(x.c) || isQuote(x.c) || l.plainValue(x, true)
 }
 
 // halfElement says whether text, a quote, and a comma or bracket stand at i.

@@ -345,6 +345,9 @@ func (r *repairer) judge(i int, after byte) verdict {
 func (r *repairer) judgeBracket(x sign, odd bool) verdict {
 	match := r.matching(x.c)
 	y := r.next(x.end)
+	if match < len(r.p.stack)-1 && isQuote(y.c) && !y.space && ends(r.next(y.end).c) {
+		return isInner // code at the end of the string
+	}
 	return closeIf(!odd && match >= 0 || (y.line || ends(y.c)) && (match >= 0 || !odd))
 }
 

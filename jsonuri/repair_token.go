@@ -9,7 +9,7 @@ import (
 func (r *repairer) decidePlain(i int) act {
 	bare := act{do: (*repairer).openText, fix: fixBare}
 	end := i + r.seen
-	for isTokenByte(r.byteAt(end)) || r.thousand(i, end) {
+	for isTokenByte(r.byteAt(end)) || r.group(i, end) == 3 {
 		if end++; end-i > r.p.maxNumber {
 			if bytes.ContainsFunc(r.b[i:end], func(c rune) bool { return !isDigit(byte(c)) && !strings.ContainsRune(".-+_eE", c) }) {
 				return bare
@@ -21,7 +21,7 @@ func (r *repairer) decidePlain(i int) act {
 		r.seen = end - i // so that a long one is not read again for each chunk
 		return bare
 	}
-	if value, fix, ok := readToken(r.b[i:end], end == len(r.b)); ok {
+	if value, fix, ok := readToken(r.b[i:end], end == len(r.b)); ok && r.group(i, end) == 0 {
 		a := act{do: (*repairer).giveScalar, n: end - i, fix: fix, value: value}
 		if r.standsAlone(i + a.n) {
 			return a
@@ -98,17 +98,20 @@ func readToken(token []byte, cut bool) (value []byte, fix string, ok bool) {
 	return []byte(digits), fix, IsNumber([]byte(digits))
 }
 
-// thousand says whether a comma and exactly three digits go on with the number b[start:i]. Only in an object, where no member begins
-// with digits (RP-11).
-func (r *repairer) thousand(start, i int) bool {
+// group gives how many digits, three at most, a comma joins to the number b[start:i]; 0 where none. Only in an object, where no member
+// begins with digits (RP-11): three are thousands, and with fewer it is a text.
+func (r *repairer) group(start, i int) int {
 	if r.inside() != '{' || r.byteAt(i) != ',' || i == start || len(bytes.Trim(r.b[start:i], "-,0123456789")) > 0 {
-		return false
+		return 0
 	}
 	n := 0
 	for n < 4 && isDigit(r.byteAt(i+1+n)) {
 		n++
 	}
-	return n == 3 && !r.colonAt(i+4) && !r.short
+	if n == 4 || r.short || r.colonAt(i+1+n) {
+		return 0
+	}
+	return n
 }
 
 // standsAlone says whether a token that ends at i is a value by itself, and not the beginning of a text.

@@ -212,8 +212,8 @@ func (r *repairer) decideColon(x sign) act {
 	if isQuote(x.c) && r.next(x.end).c == ':' { // RP-02: name"":
 		return r.skip(x, fixExtraQuote)
 	}
-	// RP-13: what stands before a colon on the same line, and could not be a value, is junk.
-	if c, k := r.find(x.at, ":\n{[,}]0123456789"+quotes); c == ':' && !r.has(k, "://") {
+	// RP-13: what stands before a colon on the same line, and could not be a value, is junk where a value follows.
+	if c, k := r.find(x.at, ":\n{[,}]0123456789"+quotes); c == ':' && r.valueAt(r.next(k+1)) {
 		return to(rpColon, k-x.at, fixKeyJunk)
 	}
 	return to(rpValue, 0, fixMissColon)

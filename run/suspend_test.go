@@ -148,7 +148,7 @@ func TestARunWaitsAsARow(t *testing.T) {
 // DU-04: a run that waits goes on behind a migration of the database: with the server that makes it, or after a newer one has made it.
 func TestARunThatWaitsOutlivesAMigration(t *testing.T) {
 	undo11 := []string{
-		"DROP TABLE events", "DROP TABLE replies", "CREATE TABLE records (name TEXT)", "CREATE TABLE tables (name TEXT)",
+		"DROP INDEX runs_open", "DROP TABLE events", "DROP TABLE replies", "CREATE TABLE records (name TEXT)", "CREATE TABLE tables (name TEXT)",
 		"UPDATE schema_version SET version = 10, compatible = 1",
 	}
 	undo10 := []string{

@@ -13,7 +13,7 @@ import (
 	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
-// The figures of bench/SESSIONS.md.
+// The figures of bench/STORE.md.
 
 func openBench(b *testing.B) *DB { return open(b, filepath.Join(b.TempDir(), "test.db"), nil) }
 
@@ -65,6 +65,12 @@ func benchmarkAppendAtOnce(b *testing.B, s tape.Store) {
 	b.ReportMetric(float64((processorTime(b)-before).Microseconds())/float64(entries), "cpu-µs/entry")
 }
 
+// analyze collects PostgreSQL's statistics of a table, as it does by itself within a minute.
+func analyze(b *testing.B, db *DB, table string) {
+	b.Helper()
+	must(b, db.Update(b.Context(), func(tx *Tx) error { _, err := tx.exec("ANALYZE " + table); return err }))
+}
+
 // processorTime is what this process has used.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
@@ -114,7 +120,7 @@ func BenchmarkContext(b *testing.B) {
 	}
 }
 
-func BenchmarkPageOfSessions(b *testing.B) { tapetest.BenchmarkPages(b, openBench(b).Tapes(nil)) }
+func BenchmarkPageOfSessions(b *testing.B) { tapetest.BenchmarkPages(b, openBench(b).Tapes(nil), nil) }
 
 // BenchmarkOpen opens a database with 100 000 sessions.
 func BenchmarkOpen(b *testing.B) {

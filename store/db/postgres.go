@@ -51,12 +51,14 @@ func explainPostgres(err error) error {
 	if err == nil || errors.Is(err, store.ErrAway) || errors.Is(err, store.ErrDamaged) {
 		return err
 	}
+	lines := strings.Split(err.Error(), "\n") // of a connection, one for each try
+	text := strings.TrimSpace(lines[len(lines)-1])
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
-		if text := err.Error(); strings.Contains(text, "cannot find encode plan") || strings.Contains(text, "Scan error") {
+		if strings.Contains(text, "cannot find encode plan") || strings.Contains(text, "Scan error") {
 			return err // a mistake in this package
 		}
-		return fmt.Errorf("%w: %v", store.ErrAway, err)
+		return fmt.Errorf("%w: %s", store.ErrAway, text)
 	}
 	switch {
 	case e.Code == "53100":
@@ -65,7 +67,7 @@ func explainPostgres(err error) error {
 		return fmt.Errorf("%w: %v", errConflict, err)
 	case strings.HasPrefix(e.Code, "08"), strings.HasPrefix(e.Code, "53"), strings.HasPrefix(e.Code, "57"), strings.HasPrefix(e.Code, "58"),
 		e.Code == "25006", e.Code == "25P02", e.Severity == "FATAL": // 25006: a standby; 25P02: an earlier statement failed
-		return fmt.Errorf("%w: %v", store.ErrAway, err)
+		return fmt.Errorf("%w: %s", store.ErrAway, text)
 	case strings.HasPrefix(e.Code, "XX"):
 		return fmt.Errorf("%w: %v", store.ErrDamaged, err)
 	}

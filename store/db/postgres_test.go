@@ -198,7 +198,8 @@ func BenchmarkAppendAtOncePostgres(b *testing.B) {
 }
 
 func BenchmarkPageOfSessionsPostgres(b *testing.B) {
-	tapetest.BenchmarkPages(b, openServer(b, postgrestest.Run(b).URL(), longTime).Tapes(nil))
+	db := openServer(b, postgrestest.Run(b).URL(), longTime)
+	tapetest.BenchmarkPages(b, db.Tapes(nil), func() { analyze(b, db, "sessions") })
 }
 
 func BenchmarkAppendRunsPostgres(b *testing.B) {

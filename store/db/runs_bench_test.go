@@ -61,8 +61,8 @@ func benchmarkPageOfRuns(b *testing.B, db *DB) {
 			return err
 		}))
 	}
-	if db.network { // which PostgreSQL does by itself within a minute
-		must(b, db.Update(b.Context(), func(tx *Tx) error { _, err := tx.exec("ANALYZE runs"); return err }))
+	if db.network {
+		analyze(b, db, "runs")
 	}
 	owner := "owner3"
 	for _, test := range []struct {

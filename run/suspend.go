@@ -75,7 +75,9 @@ func (s *Service) suspendable(r *Run, now time.Time) (wake time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	after := SuspendAfter
-	if r.readers.Load() > 0 {
+	if s.Draining() {
+		after = 0 // the server does not wait for people
+	} else if r.readers.Load() > 0 {
 		after = min(suspendFollowed, s.o.RunTimeout/2)
 	}
 	r.pendingMu.Lock()
@@ -93,7 +95,7 @@ func (s *Service) suspendWaiting(list []*Run) {
 			continue
 		}
 		s.mu.Lock()
-		if !s.draining && s.moving[r.ID] == nil && r.machine.enterFrom(stateRunning, stateHandedOver) {
+		if s.moving[r.ID] == nil && r.machine.enterFrom(stateRunning, stateHandedOver) {
 			release := s.moveLocked(r.ID)
 			s.wg.Go(func() {
 				defer release()

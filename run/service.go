@@ -134,7 +134,7 @@ type Service struct {
 	working  context.Context // of all runs
 	stopWork context.CancelCauseFunc
 	runs     gate.Gate // one for each run that goes on
-	starts   gate.Gate // one for each run that is being stored
+	starts   gate.Gate // one for each run that is being stored or suspended
 	turns    gate.Gate // one for each turn
 
 	ctx    context.Context // of the service's own goroutines

@@ -97,7 +97,9 @@ func (s *Service) suspendWaiting(list []*Run) {
 		s.mu.Lock()
 		if s.moving[r.ID] == nil && r.machine.enterFrom(stateRunning, stateHandedOver) {
 			release := s.moveLocked(r.ID)
+			s.starts.Enter() // a server that ends waits for it
 			s.wg.Go(func() {
+				defer s.starts.Leave()
 				defer release()
 				s.suspend(r, wake)
 			})

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/agent"
-	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
@@ -27,9 +25,8 @@ type leftRun struct {
 	suspended bool
 	questions map[string]bool
 
-	// Of a run that waits for one of the slots of runs that go on. It is there meanwhile, for those who come back, and can be canceled.
-	slot     chan struct{} // gives it one
-	canceled <-chan struct{}
+	// Of a workflow: it begins when the one before it has begun, or has been canceled.
+	after, begins chan struct{}
 }
 
 // cutMessage is the error of a run that ended with its server.
@@ -96,13 +93,8 @@ func whyNotResumed(p *leftRun) *ling.ErrorData {
 // MaxCrashes is how many servers in a row a run may crash before it finishes a step: the run may be the reason.
 const MaxCrashes = 3
 
-// RestartsAtOnce is how many resumed runs work at the same time. All that ten thousand clients had begun in an hour would
-// otherwise ask the models in one second, beside those who ask now, and be refused there.
-const RestartsAtOnce = 16
-
-// resumeAll lets runs go on, the oldest first and not all at once. What cannot go on ends.
+// resumeAll lets runs go on, the oldest first. What cannot go on ends.
 func (s *Service) resumeAll(list []*leftRun) {
-	var waiting []*leftRun
 	for _, p := range list {
 		err := s.resume(p)
 		switch {
@@ -115,39 +107,13 @@ func (s *Service) resumeAll(list []*leftRun) {
 			s.log.Warn("cannot resume a run", "run", p.ID, "error", err)
 			p.end = interrupted("; it cannot continue, because its workflow or agent has changed")
 			s.endLeft(p)
-		case p.slot != nil:
-			waiting = append(waiting, p)
 		}
-	}
-	if len(waiting) > 0 {
-		s.wg.Go(func() { s.grantSlots(waiting) })
 	}
 }
 
 // passes reports whether a run that cannot go on now may go on later, or elsewhere.
 func passes(err error) bool {
 	return errors.Is(err, ErrDraining) || errors.Is(err, ErrAway) || errors.Is(err, ErrOverloaded) || errors.Is(err, ErrBusy)
-}
-
-// grantSlots gives runs that wait a slot each, while there is memory for them, until the server ends.
-func (s *Service) grantSlots(list []*leftRun) {
-	for _, p := range list {
-		select {
-		case s.slots <- struct{}{}:
-		case <-s.ctx.Done():
-			return
-		}
-		for s.o.Pressure.LowMemory() {
-			if backoff.Sleep(s.ctx, memoryPause) != nil {
-				return
-			}
-		}
-		select {
-		case p.slot <- struct{}{}:
-		case <-p.canceled:
-			<-s.slots
-		}
-	}
 }
 
 // resume lets a run go on that was taken over.
@@ -165,7 +131,6 @@ func (s *Service) resume(p *leftRun) error {
 		p.tube.Leap(p.firstEvent())
 	}
 	if sp.agent == nil {
-		p.slot = make(chan struct{})
 		_, err = s.start(sp)
 		return err
 	}
@@ -177,6 +142,3 @@ func (s *Service) resume(p *leftRun) error {
 	}
 	return err
 }
-
-// memoryPause is between looks whether there is memory to resume the next run.
-const memoryPause = 250 * time.Millisecond

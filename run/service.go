@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
@@ -129,7 +128,6 @@ type Service struct {
 	store    Store
 	replica  string // that this process is in the store
 	recorder *recorder
-	starting singleflight.Group // starts with an Idempotency-Key, by owner and key
 
 	working  context.Context // of all runs
 	stopWork context.CancelCauseFunc
@@ -144,14 +142,15 @@ type Service struct {
 	storing     context.Context // ends when no end of a run is waited for any more
 	stopStoring context.CancelFunc
 
-	slots chan struct{} // of runs that are restarted; one element for each that goes on
+	slots       chan struct{} // of workflows that are resumed; one element for each that goes on
+	lastResumed chan struct{} // closed when the last of them has begun; under mu
 
 	mu        sync.Mutex
 	inMemory  map[string]*Run          // running, and ended ones that are kept here
 	inSession map[string]*Run          // the one that was started last in a session, by its lane, while it is in memory
 	kept      []*Run                   // the ended ones of inMemory, the least recently touched first
 	keptBytes int64                    // of kept
-	moving    map[string]chan struct{} // being read back now, suspended or woken; closed when that is over
+	moving    map[string]chan struct{} // being read back now, suspended, woken or, by owner and key, started; closed when that is over
 	draining  bool
 
 	closeOnce sync.Once
@@ -198,7 +197,8 @@ func newService(o Options) *Service {
 	s.working, s.stopWork = context.WithCancelCause(context.Background())
 	s.storing, s.stopStoring = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.slots = make(chan struct{}, min(RestartsAtOnce, max(1, o.MaxRuns)))
+	s.slots, s.lastResumed = make(chan struct{}, min(RestartsAtOnce, max(1, o.MaxRuns))), make(chan struct{})
+	close(s.lastResumed)
 	s.store, s.recorder, s.replica = o.Store, newRecorder(s), NewID()
 	if o.Members != nil {
 		s.replica = o.Members.ID()

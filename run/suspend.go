@@ -117,7 +117,7 @@ func (s *Service) moveLocked(id string) (release func()) {
 }
 
 // acquire returns a run that is in memory. If it is not, acquire waits while another caller moves it between the store and memory, and returns
-// release: until the caller calls that, it moves the run alone.
+// release: until the caller calls that, it moves the run alone. A start does the same with its owner and key in place of an id.
 func (s *Service) acquire(ctx context.Context, id string) (r *Run, release func(), err error) {
 	for {
 		s.mu.Lock()

@@ -144,8 +144,6 @@ func (s *Service) acquire(ctx context.Context, id string) (r *Run, release func(
 func (s *Service) suspend(r *Run, wake time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), storeWait)
 	defer cancel()
-	r.leave()
-	s.recorder.record(ctx)
 	s.leave(ctx, []*Run{r})
 	if err := s.store.Suspend(ctx, r.ID, s.replica, r.recording.attempt, wake); err != nil && !errors.Is(err, store.ErrMoved) {
 		s.log.WarnContext(r.Context(), "cannot suspend a run; it is taken as after a crash", "run", r.ID, "error", err)

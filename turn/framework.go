@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,8 +33,8 @@ type Options struct {
 	Concurrency int           // turns that run at once, 256
 	Queue       int           // submissions that wait per session, 16
 	QueueTotal  int           // submissions that wait in all, 4096
-	// Code returns the code of an error that this package does not know, such as a model's; "" where it does not know it either.
-	// It need not unwrap the error: it is asked about what is inside too.
+	// Code returns the code of an error that this package does not know, such as a model's; "" if it does not know it either.
+	// It does not unwrap the error: it is called for each error inside too.
 	Code func(error) string
 	// Caller names the one whose session it is. Where turns wait for a slot, callers take turns. Nil is one caller for all.
 	Caller func(SessionID) string
@@ -152,43 +153,33 @@ func (f *Framework) Store(ctx context.Context) (tape.Store, error) {
 }
 
 // Code returns the code of an error: of the first in its tree, as errors.Is goes through it, that has one. An error has the code
-// that it says itself ([Coded]), that a tape's error means, or that Options.Code knows; "internal" where none has, and "" of no error.
+// that it says itself ([Coded]), that a tape's error means, or that Options.Code knows; "internal" if none has, and "" of no error.
 func (f *Framework) Code(err error) string {
 	if err == nil {
 		return ""
 	}
-	if code := f.code(err); code != "" {
-		return code
-	}
-	return CodeInternal
+	return cmp.Or(f.code(err), CodeInternal)
 }
 
-func (f *Framework) code(err error) string {
+func (f *Framework) code(err error) (code string) {
+	if coded, ok := err.(Coded); ok {
+		return coded.ErrorCode()
+	}
+	switch {
+	case err == tape.ErrDeleted:
+		return CodeGone
+	case err == tape.ErrTooLarge:
+		return CodeTooLarge
+	case f.options.Code != nil:
+		code = f.options.Code(err)
+	}
 	switch e := err.(type) {
-	case nil:
-		return ""
-	case Coded:
-		return e.ErrorCode()
-	case *StageError:
-		return f.code(e.Err)
+	case interface{ Unwrap() error }:
+		code = cmp.Or(code, f.code(e.Unwrap()))
 	case interface{ Unwrap() []error }:
 		for _, err := range e.Unwrap() {
-			if code := f.code(err); code != "" {
-				return code
-			}
-		}
-		return ""
-	}
-	switch err {
-	case tape.ErrDeleted:
-		return CodeGone
-	case tape.ErrTooLarge:
-		return CodeTooLarge
-	}
-	if f.options.Code != nil {
-		if code := f.options.Code(err); code != "" {
-			return code
+			code = cmp.Or(code, f.code(err))
 		}
 	}
-	return f.code(errors.Unwrap(err))
+	return code
 }

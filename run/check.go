@@ -262,26 +262,25 @@ func (s *Service) makeTurn(sp *spec, req *Request) {
 	if json.Unmarshal(req.Input, &text) != nil {
 		text = cmp.Or(string(req.Input), "{}")
 	}
-	answering := sp.workflow
 	a := s.addTurn(sp, sp.Of.Workflow, &turn.Envelope{
 		ID: sp.ID, Channel: Channel, Content: text,
 		Sender: turn.Sender{NoCommands: true}, // a workflow's input is what its schema says, commas included
 		Extra:  map[string]any{},
 	})
-	a.answer = &workflow.Answer{Workflow: answering, Input: sp.input, Stop: func(cause error) {
+	a.answer = &workflow.Answer{Workflow: sp.workflow, Input: sp.input, Stop: func(cause error) {
 		if !a.stop(cause) { // by a later message, or by who erases the session
 			a.m.Stop(cause)
 		}
 	}}
 }
 
-// addTurn makes a run a turn: that of a message to an agent, or to the workflow that sp has until now.
+// addTurn makes a run a turn.
 func (s *Service) addTurn(sp *spec, name string, e *turn.Envelope) *agentRun {
 	a := &agentRun{
 		s: s, spec: sp, name: name, policy: turn.Policy(sp.request.OnBusy), envelope: e, taken: make(chan struct{}), ready: make(chan struct{}),
 	}
 	e.Life = a
-	sp.agent, sp.workflow = a, a
+	sp.agent = a
 	return a
 }
 

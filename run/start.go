@@ -157,13 +157,14 @@ func (s *Service) start(sp *spec) (*Run, error) {
 		s.inSession[lane] = r
 	}
 	r.late = time.AfterFunc(s.o.RunTimeout, func() { m.Stop(fmt.Errorf("the run took longer than %s", s.o.RunTimeout)) })
+	if sp.agent != nil { // its turn is the work, and ends it
+		return r, nil
+	}
 	// As a task, so that an error or a panic of the workflow itself is the run's.
 	if err := m.Go(func(ctx context.Context) error { return s.work(ctx, r, m, sp) }); err != nil {
 		m.Report("", err)
 	}
-	if sp.agent == nil { // else its turn waits for its end
-		m.CloseLater(func(err error) { s.finish(r, m, err) }) // in the last goroutine of the run
-	}
+	m.CloseLater(func(err error) { s.finish(r, m, err) }) // in the last goroutine of the run
 	return r, nil
 }
 
@@ -201,16 +202,13 @@ func (s *Service) makeRun(sp *spec) (*Run, *ling.Manager) {
 	return r, m
 }
 
-// work is the work of a run.
+// work is the work of a workflow's run.
 func (s *Service) work(ctx context.Context, r *Run, m *ling.Manager, sp *spec) error {
-	if sp.agent == nil { // else its turn does
-		err := s.awaitSlot(ctx, r, sp.resumed)
-		if err == nil {
-			err = s.leaveQueue(ctx, r)
-		}
-		if err != nil {
-			return err
-		}
+	if err := s.awaitSlot(ctx, r, sp.resumed); err != nil {
+		return err
+	}
+	if err := s.leaveQueue(ctx, r); err != nil {
+		return err
 	}
 	return sp.workflow.Run(ctx, m, sp.input)
 }

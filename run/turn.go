@@ -15,7 +15,6 @@ import (
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/channel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
-	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/disk"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tool"
@@ -23,8 +22,8 @@ import (
 	"github.com/lingserve/lingserve/turn"
 )
 
-// agentRun is a run that is a turn of an agent: a prepared one of the kernel, whose reply is the run's tube. It is the workflow of the
-// run, and the lifespan of the turn's envelope: the turn begins when the run is ready to show it.
+// agentRun is a run that is a turn of an agent: a prepared one of the kernel, whose reply is the run's tube. It is the lifespan of the turn's
+// envelope: the turn begins when the run is ready to show it.
 //
 // startAgent gives the message to the kernel, which calls dispatch in the goroutine of the turn. Dispatch submits the message to the lane of its
 // session. If the turn of another run takes the message, that run's followUp decides at its end whether begin starts a run for it, and closes ready.
@@ -130,16 +129,14 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn) (channel.Dispa
 			t.Queued()
 		}
 		close(a.taken)
-		if a.err != nil {
-			_, _ = ticket.Wait(context.Background())
-			return channel.DispatchResult{}, ofLane(a.err)
-		}
 	}
 	if a.ownRun != nil {
-		a.s.finish(a.ownRun, a.m, a.m.Close())
+		a.finish()
 	}
 	_, err = ticket.Wait(context.Background())
 	switch {
+	case a.err != nil:
+		return channel.DispatchResult{}, ofLane(a.err)
 	case a.ownRun != nil:
 		return channel.DispatchResult{}, err
 	case ticket.Host() == nil:
@@ -294,15 +291,15 @@ func (a *agentRun) Enter(ctx context.Context) error {
 // Exit has nothing to do: the run waits for the whole turn.
 func (a *agentRun) Exit(context.Context, error) error { return nil }
 
-// Info is that of the workflow of the run.
-func (a *agentRun) Info() flow.Info { return flow.Info{Name: a.name} }
-
-// Run is the work of the run: it waits for the turn, which reports what happens to onEvent.
-func (a *agentRun) Run(ctx context.Context, _ *ling.Manager, _ map[string]any) error {
-	defer a.cancel(nil)
-	defer context.AfterFunc(ctx, func() { a.cancel(context.Cause(ctx)) })()
-	<-a.ready
-	return a.awaitTurn(ctx)
+// finish waits for the turn, which reports what happens to onEvent, and ends its run.
+func (a *agentRun) finish() {
+	ctx := a.m.Context()
+	unbind := context.AfterFunc(ctx, func() { a.cancel(context.Cause(ctx)) })
+	if err := a.awaitTurn(ctx); err != nil {
+		_ = a.m.Go(func(context.Context) error { return err }) // it is the run's error, unless the run was canceled
+	}
+	unbind()
+	a.s.finish(a.ownRun, a.m, a.m.Close())
 }
 
 // sendNothing sends a block of which there is nothing to send.

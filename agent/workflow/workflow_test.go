@@ -283,16 +283,9 @@ func TestAWorkflowIsStoppedAtAnyOfItsEvents(t *testing.T) {
 func (w *world) host(t *testing.T, a *workflow.Answer, text string, opts ...turn.Option) (*turn.Result, *ling.Manager, error) {
 	t.Helper()
 	m := ling.New(t.Context(), bot.Config{}, &ling.Options{Models: w.models})
-	var r *turn.Result
-	var err error
-	if goErr := m.Go(func(ctx context.Context) error {
-		_ = m.SendEvent("queued", map[string]int{"position": 1})
-		a.Manager = m
-		r, err = w.f.Process(ctx, message(text), opts...)
-		return nil
-	}); goErr != nil {
-		t.Fatal(goErr)
-	}
+	_ = m.SendEvent("queued", map[string]int{"position": 1})
+	a.Manager = m
+	r, err := w.f.Process(m.Context(), message(text), opts...)
 	m.Close()
 	return r, m, err
 }

@@ -214,16 +214,6 @@ func (a *Agent) RenderOutbound(_ context.Context, o *turn.Outcome) ([]*turn.Enve
 	return []*turn.Envelope{o.Envelope.Reply(o.Output)}, nil
 }
 
-// DispatchOutbound gives an envelope to the bound router.
-func (a *Agent) DispatchOutbound(ctx context.Context, e *turn.Envelope) (bool, error) {
-	if t := turn.FromContext(ctx); t != nil {
-		if r := t.Router(); r != nil {
-			return r.Dispatch(ctx, e)
-		}
-	}
-	return false, nil
-}
-
 // OnError notifies the sender that the turn has failed, see [turn.Notices].
 func (a *Agent) OnError(ctx context.Context, stage turn.Stage, err error, e *turn.Envelope) {
 	turn.Notices{}.OnError(ctx, stage, err, e)

@@ -88,7 +88,6 @@ type Manager struct {
 	params   map[string]any
 	media    []adapter.Part
 	history  []adapter.Message
-	settling int                                    // those who wait for all work but their own task
 	active   int                                    // goroutines and bots of others that run
 	sent     chan struct{}                          // closed when the end of the run was sent
 	turned   chan struct{}                          // closed and replaced when active becomes zero, or something else
@@ -382,7 +381,7 @@ func (m *Manager) add() {
 func (m *Manager) done() (closed func(error)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.active--; m.active == 0 || m.settling > 0 {
+	if m.active--; m.active == 0 {
 		m.turn()
 	}
 	if m.active == 0 {

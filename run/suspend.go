@@ -121,7 +121,7 @@ func (s *Service) moveLocked(id string) (release func()) {
 }
 
 // acquire returns a run that is in memory. If it is not, acquire waits while another caller moves it between the store and memory, and returns
-// release: until the caller calls that, it moves the run alone.
+// release: until the caller calls that, it moves the run alone. A start does the same with its owner and key in place of an id.
 func (s *Service) acquire(ctx context.Context, id string) (r *Run, release func(), err error) {
 	for {
 		s.mu.Lock()
@@ -148,8 +148,6 @@ func (s *Service) acquire(ctx context.Context, id string) (r *Run, release func(
 func (s *Service) suspend(r *Run, wake time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), storeWait)
 	defer cancel()
-	r.leave()
-	s.recorder.record(ctx)
 	s.leave(ctx, []*Run{r})
 	if err := s.store.Suspend(ctx, r.ID, s.replica, r.recording.attempt, wake); err != nil && !errors.Is(err, store.ErrMoved) {
 		s.log.WarnContext(r.Context(), "cannot suspend a run; it is taken as after a crash", "run", r.ID, "error", err)

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -154,11 +153,11 @@ func startServers(c *config.Config, log *slog.Logger) (*mcp.Client, error) {
 
 // modelCode is the code of a model's error, or of a bot's; "" of any other.
 func modelCode(err error) string {
-	if e, ok := errors.AsType[*adapter.Error](err); ok {
+	switch e := err.(type) {
+	case *adapter.Error:
 		return e.Code
-	}
-	if f, ok := errors.AsType[*bot.Failure](err); ok {
-		return f.Code
+	case *bot.Failure:
+		return e.Code
 	}
 	return ""
 }

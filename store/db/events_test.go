@@ -184,17 +184,15 @@ func TestQueriesOfEventsUseAnIndex(t *testing.T) {
 		"SELECT key FROM events e WHERE EXISTS (SELECT 1 FROM events o WHERE o.lane = e.lane AND o." + notEnded + "o.state = 'running') AND " + notEnded + "1 = 1",
 		"UPDATE events SET raw = '' WHERE key IN ('a') OR state = 'merged' AND leader IN ('b')",
 	} {
-		err := db.view(t.Context(), func(q querier) error {
-			return q.collect(func(rows *sql.Rows) (bool, error) {
-				var id, parent, unused int
-				var step string
-				err := rows.Scan(&id, &parent, &unused, &step)
-				if (strings.HasPrefix(step, "SCAN") || strings.HasPrefix(step, "SEARCH")) && !strings.Contains(step, "INDEX") {
-					t.Errorf("%s: %s", query, step)
-				}
-				return true, err
-			}, "EXPLAIN QUERY PLAN "+query)
-		})
+		err := db.reader(t.Context()).collect(func(rows *sql.Rows) (bool, error) {
+			var id, parent, unused int
+			var step string
+			err := rows.Scan(&id, &parent, &unused, &step)
+			if (strings.HasPrefix(step, "SCAN") || strings.HasPrefix(step, "SEARCH")) && !strings.Contains(step, "INDEX") {
+				t.Errorf("%s: %s", query, step)
+			}
+			return true, err
+		}, "EXPLAIN QUERY PLAN "+query)
 		if err != nil {
 			t.Error(err)
 		}

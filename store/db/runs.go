@@ -39,7 +39,7 @@ func (r *Runs) Start(ctx context.Context, run store.Run, key *store.IdempotencyK
 		if key != nil {
 			k := *key
 			k.Run = run.ID
-			if taken, err = tx.putKey(k); err != nil || taken != nil {
+			if taken, err = tx.claimKey(k); err != nil || taken != nil {
 				return err
 			}
 		}
@@ -138,16 +138,15 @@ func (r *Runs) End(ctx context.Context, e store.RunEnd) error {
 			WHERE id = $5 AND replica = $6 AND attempt = $7 AND ended = 0`,
 			e.State, plainText(string(e.Result)), tx.db.clock().UnixMicro(), expiryOf(e.Expires), e.ID, e.Replica, e.Attempt)
 		if err == nil && n == 0 {
-			var one int
-			stored := false // by a call that failed later
-			stored, err = tx.scanOne([]any{&one}, "SELECT 1 FROM runs WHERE id = $1 AND replica = $2 AND attempt = $3 AND state = $4 AND ended > 0",
+			var stored bool // by a call that failed later
+			stored, err = tx.exists("SELECT 1 FROM runs WHERE id = $1 AND replica = $2 AND attempt = $3 AND state = $4 AND ended > 0",
 				e.ID, e.Replica, e.Attempt, e.State)
 			if err == nil && !stored {
 				err = errRunMoved
 			}
 		}
 		if err == nil && e.FreeKey != nil {
-			err = tx.freeKey(e.FreeKey.Owner, e.FreeKey.Key, e.ID)
+			_, err = tx.exec("DELETE FROM idempotency_keys WHERE owner = $1 AND key = $2 AND run = $3", plainText(e.FreeKey.Owner), hashOfKey(e.FreeKey.Owner, e.FreeKey.Key), e.ID)
 		}
 		return err
 	})
@@ -169,7 +168,7 @@ func (r *Runs) Release(ctx context.Context, replica string, ids []string) error 
 // gets it. After [store.ErrUnsure], Find tells whether it was this one.
 func (r *Runs) Take(ctx context.Context, t store.Takeover) (run store.Run, err error) {
 	err = r.db.Update(ctx, func(tx *Tx) error {
-		taken, err := rowsOf(tx.querier, r.db.scanRun(true), "UPDATE runs SET replica = $1, attempt = attempt + 1, crashes = $2, state = $3 "+
+		taken, err := rowsOf(tx, r.db.scanRun(true), "UPDATE runs SET replica = $1, attempt = attempt + 1, crashes = $2, state = $3 "+
 			"WHERE id = $4 AND replica = $5 AND attempt = $6 AND ended = 0 AND ($7 = '' OR state = $7) RETURNING "+runColumns,
 			t.Replica, t.Crashes, t.State, t.ID, t.FromReplica, t.FromAttempt, t.FromState)
 		if err == nil && len(taken) == 0 {
@@ -181,9 +180,6 @@ func (r *Runs) Take(ctx context.Context, t store.Takeover) (run store.Run, err e
 		run = taken[0]
 		_, err = tx.exec("INSERT INTO run_batches (run, attempt, seq, first, events, after_seq) VALUES ($1, $2, 0, 0, $3, $4)",
 			t.ID, run.Attempt, []byte{}, t.AfterSeq)
-		if err != nil {
-			return err
-		}
 		return err
 	})
 	return run, err

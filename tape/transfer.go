@@ -10,7 +10,6 @@ import (
 	"io"
 	"iter"
 	"math"
-	"slices"
 	"time"
 	"unicode/utf8"
 )
@@ -151,16 +150,13 @@ func (t *Tape) ForkSession(ctx context.Context, session string, at int64) (*Tape
 	if at < 1 || at > info.LastID {
 		return nil, fmt.Errorf("%w: a session is forked at one of its entries 1–%d, not at %d", ErrInvalid, info.LastID, at)
 	}
-	target, err := lookupNew(ctx, t.store, t.workspace, session)
+	target, err := lookupNew(ctx, t.Store(), t.workspace, session)
 	if err != nil {
 		return nil, err
 	}
-	err = t.copyTo(ctx, target, Query{Before: at + 1}, func(last int64) Entry {
-		event := NewEvent(EventSessionForked, map[string]any{"session": t.session, "at": at})
-		event.ID, event.Date = last+1, now()
-		return event.With(Meta{Session: target.session, Workspace: target.workspace})
-	})
-	if err != nil {
+	event := NewEvent(EventSessionForked, map[string]any{"session": t.session, "at": at}).With(Meta{Session: target.session, Workspace: target.workspace})
+	event.ID, event.Date = at+1, now()
+	if err := t.copyTo(ctx, target, concat(t.Read(ctx, Query{Before: at + 1}), entriesOf(event))); err != nil {
 		return nil, err
 	}
 	return target, nil
@@ -177,29 +173,20 @@ func Copy(ctx context.Context, from Store, of Info, to Store) (*Tape, error) {
 	if err != nil {
 		return nil, err
 	}
-	return target, source.copyTo(ctx, target, Query{}, nil)
+	return target, source.copyTo(ctx, target, source.Read(ctx, Query{}))
 }
 
-// copyTo makes target of the entries that q selects, and of those that more yields after an id; nil is none. Blobs that they name go along.
-func (t *Tape) copyTo(ctx context.Context, target *Tape, q Query, more func(last int64) Entry) error {
-	var handles []string
+// copyTo makes target of these entries. Blobs that they name go along.
+func (t *Tape) copyTo(ctx context.Context, target *Tape, entries iter.Seq2[Entry, error]) error {
+	handles := map[string]bool{}
 	err := target.importEntries(ctx, func(yield func(Entry, error) bool) {
-		last := int64(0)
-		for e, err := range t.Read(ctx, q) {
-			if err == nil {
-				last = e.ID
-				for _, s := range MetaOf(e).Spill {
-					if !slices.Contains(handles, s.Handle) {
-						handles = append(handles, s.Handle)
-					}
-				}
+		for e, err := range entries {
+			for _, s := range MetaOf(e).Spill {
+				handles[s.Handle] = true
 			}
-			if !yield(e, err) || err != nil {
+			if !yield(e, err) {
 				return
 			}
-		}
-		if more != nil {
-			yield(more(last), nil)
 		}
 	})
 	if err != nil {
@@ -291,8 +278,8 @@ func (t *Tape) DeleteWithForks(ctx context.Context, before func(*Tape) error) er
 	return nil
 }
 
-func (t *Tape) copyBlobs(ctx context.Context, target *Tape, handles []string) error {
-	for _, handle := range handles {
+func (t *Tape) copyBlobs(ctx context.Context, target *Tape, handles map[string]bool) error {
+	for handle := range handles {
 		data, _, err := t.ReadBlob(ctx, handle, 0, math.MaxInt64)
 		switch {
 		case errors.Is(err, ErrNotFound), errors.Is(err, ErrDamaged):

@@ -23,7 +23,10 @@ func (db *DB) scanRun(complete bool) func(rows *sql.Rows) (store.Run, error) {
 	now := db.clock()
 	return func(rows *sql.Rows) (r store.Run, err error) {
 		dest := []any{
-			&r.ID, &r.Workflow, &r.Agent, &r.Owner, &r.Session, &r.Replica, &r.Attempt, &r.Crashes, &r.State, date{&r.Created}, date{&r.Ended}, date{&r.Expires},
+			&r.ID, &r.Workflow, &r.Agent, &r.Owner, &r.Session, &r.Replica, &r.Attempt, &r.Crashes, &r.State,
+			date{&r.Created},
+			date{&r.Ended},
+			date{&r.Expires},
 			&r.Bytes, &r.Removed,
 		}
 		if complete {

@@ -203,14 +203,22 @@ type source struct {
 	*session
 }
 
+// Info implements [tape.Source].
+func (s source) Info() tape.Info { return s.session.Info }
+
 // Entries implements [tape.Source]. It reads pages. A tape that is erased meanwhile ends with [tape.ErrDeleted].
-func (s source) Entries(after, before int64, newest bool) iter.Seq2[tape.Entry, error] {
+func (s source) Entries(after, before int64, newest, anchors bool) iter.Seq2[tape.Entry, error] {
 	return func(yield func(tape.Entry, error) bool) {
 		before = min(before, s.LastID+1)
-		query := "SELECT line FROM entries WHERE tape = $1 AND incarnation = $2 AND id > $3 AND id < $4 ORDER BY id LIMIT $5"
-		if newest {
-			query = strings.Replace(query, "ORDER BY id", "ORDER BY id DESC", 1)
+		query := "SELECT line FROM entries WHERE tape = $1 AND incarnation = $2 AND id > $3 AND id < $4"
+		if anchors {
+			query += " AND anchor IS NOT NULL"
 		}
+		query += " ORDER BY id"
+		if newest {
+			query += " DESC"
+		}
+		query += " LIMIT $5"
 		tx, last := s.db.reader(s.ctx), int64(0)
 		for limit, more := firstRows, true; more; {
 			var page []tape.Entry
@@ -219,7 +227,7 @@ func (s source) Entries(after, before int64, newest bool) iter.Seq2[tape.Entry, 
 			if n := len(page); n > 0 {
 				last = page[n-1].ID
 			}
-			if err == nil && !more && (newest || last != s.LastID) {
+			if err == nil && !more && (newest || anchors || last != s.LastID) {
 				// Erasing removes the last entry first, so a reader that has got it has got all. Others may have got a part.
 				var found bool
 				if found, err = tx.tapeExists(s.key(), ""); err == nil && !found {
@@ -254,35 +262,6 @@ func (s source) scanEntry(rows *sql.Rows) (e tape.Entry, size int, err error) {
 		err = fmt.Errorf("%w: an entry of tape %s: %w", store.ErrDamaged, s.Tape, err)
 	}
 	return e, len(line), err
-}
-
-// Anchors implements [tape.Source].
-func (s source) Anchors() iter.Seq2[tape.AnchorRef, error] {
-	return func(yield func(tape.AnchorRef, error) bool) {
-		if s.LastAnchor.ID == 0 || !yield(s.LastAnchor, nil) {
-			return
-		}
-		for before, n := s.LastAnchor.ID, firstRows; n == firstRows; {
-			page, err := rowsOf(s.db.reader(s.ctx), func(rows *sql.Rows) (a tape.AnchorRef, err error) {
-				var date int64
-				err = rows.Scan(&a.ID, &a.Name, &date)
-				a.Date = dateOf(date)
-				return a, err
-			}, "SELECT id, anchor, date FROM entries WHERE tape = $1 AND incarnation = $2 AND id < $3 AND anchor IS NOT NULL ORDER BY id DESC LIMIT $4",
-				s.Tape, s.incarnation, before, firstRows)
-			if err != nil {
-				yield(tape.AnchorRef{}, err)
-				return
-			}
-			for _, a := range page {
-				if !yield(a, nil) {
-					return
-				}
-				before = a.ID
-			}
-			n = len(page)
-		}
-	}
 }
 
 // listSessions returns a page of the sessions that q selects, the newest entry first, after the session last. q.After and q.Limit are

@@ -39,8 +39,11 @@ func (l *list) append(b tape.Batch) (first int64, err error) {
 	return entries[0].ID, nil
 }
 
+// Info implements [tape.Source].
+func (l list) Info() tape.Info { return l.info }
+
 // Entries implements [tape.Source].
-func (l list) Entries(after, before int64, newest bool) iter.Seq2[tape.Entry, error] {
+func (l list) Entries(after, before int64, newest, anchors bool) iter.Seq2[tape.Entry, error] {
 	find := func(id int64) int {
 		i, _ := slices.BinarySearchFunc(l.entries, id, func(e tape.Entry, id int64) int { return cmp.Compare(e.ID, id) })
 		return i
@@ -51,18 +54,7 @@ func (l list) Entries(after, before int64, newest bool) iter.Seq2[tape.Entry, er
 			if newest {
 				i = len(selected) - 1 - i
 			}
-			if !yield(selected[i], nil) {
-				return
-			}
-		}
-	}
-}
-
-// Anchors implements [tape.Source].
-func (l list) Anchors() iter.Seq2[tape.AnchorRef, error] {
-	return func(yield func(tape.AnchorRef, error) bool) {
-		for _, e := range slices.Backward(l.entries) {
-			if e.Kind == tape.KindAnchor && !yield(tape.AnchorOf(e), nil) {
+			if (!anchors || selected[i].Kind == tape.KindAnchor) && !yield(selected[i], nil) {
 				return
 			}
 		}

@@ -3,6 +3,7 @@ package tape
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,7 +26,12 @@ func Import(ctx context.Context, store Store, workspace, session string, r io.Re
 	if err != nil {
 		return err
 	}
-	return t.importEntries(ctx, parseLines(ctx, r))
+	line := 0
+	err = t.importEntries(ctx, parseLines(r, &line))
+	if line > 0 && (errors.Is(err, ErrInvalid) || errors.Is(err, ErrTooLarge)) {
+		err = fmt.Errorf("line %d: %w", line, err)
+	}
+	return err
 }
 
 // lookupNew returns the tape of a session that has none yet; one that exists is ErrNotEmpty.
@@ -45,50 +51,29 @@ func (t *Tape) importEntries(ctx context.Context, entries iter.Seq2[Entry, error
 	return t.store.Import(ctx, t.name, t.session, t.workspace, entries)
 }
 
-// parseLines yields the entries of an export. They are valid up to the next one.
-func parseLines(ctx context.Context, r io.Reader) iter.Seq2[Entry, error] {
+// parseLines yields the entries of an export. line is the number of the line that was read last; 0 if none has an entry.
+func parseLines(r io.Reader, line *int) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		lines := bufio.NewScanner(r)
 		lines.Buffer(nil, 2*MaxEntry) // spaces between members count until they are removed
-		n, last, found, date := 0, int64(0), false, now()
+		n, last := 0, int64(0)
 		for lines.Scan() {
-			n++
-			if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+			if n++; len(bytes.TrimSpace(lines.Bytes())) == 0 {
 				continue
 			}
 			e, err := parseForeign(lines.Bytes())
-			if e.ID == 0 && last < math.MaxInt64 {
-				e.ID = last + 1
-			}
-			switch {
-			case err != nil:
-			case e.ID <= last:
-				err = fmt.Errorf("%w: id %d follows %d; expected rising ids", ErrInvalid, e.ID, last)
-			case ctx.Err() != nil:
-				err = context.Cause(ctx)
-			default:
-				err = e.check()
-			}
-			if err != nil {
-				yield(Entry{}, fmt.Errorf("line %d: %w", n, err))
-				return
-			}
-			if e.Date.IsZero() {
-				e.Date = date
-			}
-			last, found = e.ID, true
-			if !yield(e, nil) {
+			e.ID = cmp.Or(e.ID, last+1)
+			*line, last = n, e.ID
+			if !yield(e, err) || err != nil {
 				return
 			}
 		}
-		err := lines.Err()
-		if errors.Is(err, bufio.ErrTooLong) {
-			err = fmt.Errorf("%w: an entry has at most %d bytes", ErrTooLarge, MaxEntry)
-		}
-		if err != nil {
+		switch err := lines.Err(); {
+		case errors.Is(err, bufio.ErrTooLong):
+			*line = n + 1
+			yield(Entry{}, fmt.Errorf("%w: an entry has at most %d bytes", ErrTooLarge, MaxEntry))
+		case err != nil:
 			yield(Entry{}, fmt.Errorf("line %d: %w", n+1, err))
-		} else if !found {
-			yield(Entry{}, fmt.Errorf("%w: the import has no entries", ErrInvalid))
 		}
 	}
 }
@@ -126,13 +111,12 @@ func parseForeign(line []byte) (Entry, error) {
 	if l.ID != nil {
 		e.ID = *l.ID
 	}
-	if string(e.Meta) == "null" || emptyObject(e.Meta) {
+	if string(e.Meta) == "null" {
 		e.Meta = nil
 	}
 	if l.Timestamp != nil {
 		e.Date = time.UnixMicro(int64(math.Round(*l.Timestamp * 1e6)))
 	}
-	e.Date = e.Date.UTC().Truncate(time.Microsecond)
 	return e, nil
 }
 

@@ -123,16 +123,25 @@ func (m *Memory) Append(ctx context.Context, name string, b tape.Batch) (first i
 
 // Import implements [tape.Store].
 func (m *Memory) Import(ctx context.Context, name, session, workspace string, entries iter.Seq2[tape.Entry, error]) error {
-	b := tape.Batch{Create: true, KeepIDs: true, Session: session, Workspace: workspace}
+	t := &memoryTape{list: list{info: tape.Info{Tape: name}}, blobs: map[string][]byte{}}
 	for e, err := range entries {
+		if err == nil {
+			_, err = t.append(tape.Batch{Create: len(t.entries) == 0, KeepIDs: true, Session: session, Workspace: workspace, Entries: []tape.Entry{e}})
+		}
 		if err != nil {
 			return err
 		}
-		e.Payload, e.Meta = bytes.Clone(e.Payload), bytes.Clone(e.Meta) // the next one may be read into their memory
-		b.Entries = append(b.Entries, e)
 	}
-	_, err := m.Append(ctx, name, b)
-	return err
+	if len(t.entries) == 0 {
+		return fmt.Errorf("%w: the import has no entries", tape.ErrInvalid)
+	}
+	return m.do(ctx, name, true, func(other *memoryTape) error {
+		if other != nil {
+			return fmt.Errorf("%w: the tape exists", tape.ErrNotEmpty)
+		}
+		m.tapes[name] = t
+		return nil
+	})
 }
 
 // Read implements [tape.Store].

@@ -77,7 +77,7 @@ func (db *DB) exec(ctx context.Context, query string, args ...any) (rows int64, 
 	return rows, err
 }
 
-// change is exec of a statement that changes one row. If the row is not as the statement expects, change returns missing.
+// change is exec of a statement that changes some rows. If it changes none, change returns missing, which may be nil.
 func (db *DB) change(ctx context.Context, missing error, query string, args ...any) error {
 	n, err := db.exec(ctx, query, args...)
 	if err == nil && n == 0 {

@@ -13,13 +13,13 @@ package db
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"database/sql"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -101,16 +101,13 @@ func Open(ctx context.Context, url string, o *Options) (*DB, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	db := &DB{clock: o.Clock, log: o.Log, maxRunBytes: o.MaxRunBytes, callTime: cmp.Or(o.callTime, callTime), stopped: make(chan struct{})}
+	db := &DB{clock: o.Clock, log: cmp.Or(o.Log, slog.Default()), maxRunBytes: o.MaxRunBytes, callTime: cmp.Or(o.callTime, callTime), stopped: make(chan struct{})}
 	db.leases.leaser = new(tape.Leases)
 	db.arrived.L = &db.mu
 	db.end, db.stop = context.WithCancel(context.Background())
 	db.close = sync.OnceValue(db.closeConnections)
 	if db.clock == nil {
 		db.clock = time.Now
-	}
-	if db.log == nil {
-		db.log = slog.Default()
 	}
 	var err error
 	path, isFile := strings.CutPrefix(url, "sqlite:")
@@ -338,8 +335,4 @@ func (db *DB) eachPage(ctx context.Context, size int, scan func(rows *sql.Rows) 
 }
 
 // newID returns a random number above 0.
-func newID() int64 {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return int64(binary.BigEndian.Uint64(b[:])>>1) | 1
-}
+func newID() int64 { return rand.Int64N(math.MaxInt64) + 1 }

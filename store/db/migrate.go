@@ -15,29 +15,8 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// A migration is one step of the schema: a file NUMBER_NAME.sql that begins with "-- compatible: N", the number of the oldest schema whose
-// programs can use the database after the step. Each of its statements ends with a semicolon at the end of a line.
-type migration struct {
-	compatible int
-	sql        string
-}
-
-// loadMigrations returns the steps in order. The files are a part of the program: what is wrong with them is a panic.
-func loadMigrations() (steps []migration) {
-	paths, _ := fs.Glob(migrationFiles, "migrations/*.sql") // sorted
-	for i, path := range paths {
-		text, err := migrationFiles.ReadFile(path)
-		m := migration{sql: string(text)}
-		if err == nil {
-			_, err = fmt.Sscanf(m.sql, "-- compatible: %d", &m.compatible)
-		}
-		if err != nil || !strings.HasPrefix(path, fmt.Sprintf("migrations/%04d_", i+1)) {
-			panic("db: migration " + path + " has no valid number or first line")
-		}
-		steps = append(steps, m)
-	}
-	return steps
-}
+// compatible is the number of the oldest schema whose programs can use a database with the newest one.
+const compatible = 11
 
 // migrate brings the schema up to date, or refuses a database that is too new. Other processes may do the same at the same time.
 func (db *DB) migrate(ctx context.Context) error {
@@ -48,7 +27,7 @@ func (db *DB) migrate(ctx context.Context) error {
 		return err
 	}
 	for attempt, retry := 0, true; retry && attempt < 4; attempt++ {
-		retry, err = tx.migrateOnce(loadMigrations())
+		retry, err = tx.migrateOnce()
 	}
 	if err != nil {
 		db.writer.reset(ctx, db.network)
@@ -57,16 +36,18 @@ func (db *DB) migrate(ctx context.Context) error {
 	return nil
 }
 
-// migrateOnce makes the steps that are missing, in one transaction. retry reports that another attempt is needed, and can succeed after an error.
-func (tx *Tx) migrateOnce(steps []migration) (retry bool, err error) {
-	var version, compatible int
-	found, err := tx.scanOne([]any{&version, &compatible}, "SELECT version, compatible FROM schema_version")
+// migrateOnce makes the steps that are missing, in one transaction: those of the files migrations/NUMBER_NAME.sql, whose statements each end with
+// a semicolon at the end of a line. retry reports that another attempt is needed, and can succeed after an error.
+func (tx *Tx) migrateOnce() (retry bool, err error) {
+	steps, _ := fs.Glob(migrationFiles, "migrations/*.sql") // sorted
+	var version, needed int
+	found, err := tx.scanOne([]any{&version, &needed}, "SELECT version, compatible FROM schema_version")
 	switch {
 	case errors.Is(err, store.ErrAway):
 		return false, err
 	case !found:
 		return true, tx.createVersion()
-	case compatible > len(steps):
+	case needed > len(steps):
 		return false, fmt.Errorf("the database has schema %d, and this program knows only %d: start a newer version of the program", version, len(steps))
 	case version >= len(steps):
 		return false, nil
@@ -74,13 +55,14 @@ func (tx *Tx) migrateOnce(steps []migration) (retry bool, err error) {
 	if _, err := tx.exec(tx.db.begin); err != nil {
 		return false, err
 	}
-	n, err := tx.exec("UPDATE schema_version SET version = $1, compatible = $2 WHERE version = $3", len(steps), steps[len(steps)-1].compatible, version)
+	n, err := tx.exec("UPDATE schema_version SET version = $1, compatible = $2 WHERE version = $3", len(steps), compatible, version)
 	if err == nil && n == 0 { // another process has made the steps
 		_, err = tx.exec("ROLLBACK")
 		return true, err
 	}
-	for _, step := range steps[version:] {
-		for statement := range strings.SplitSeq(step.sql, ";\n") {
+	for _, path := range steps[version:] {
+		text, _ := migrationFiles.ReadFile(path)
+		for statement := range strings.SplitSeq(string(text), ";\n") {
 			if err == nil && strings.TrimSpace(statement) != "" {
 				_, err = tx.exec(strings.ReplaceAll(statement, " BLOB", " "+tx.db.blob))
 			}

@@ -31,8 +31,7 @@ func (r *Runs) TakeLease(ctx context.Context, name, replica string, alive []stri
 
 // FreeLease frees a lease, unless another replica has it.
 func (r *Runs) FreeLease(ctx context.Context, name, replica string) error {
-	_, err := r.db.exec(ctx, "DELETE FROM leases WHERE name = $1 AND replica = $2", name, replica)
-	return err
+	return r.db.change(ctx, nil, "DELETE FROM leases WHERE name = $1 AND replica = $2", name, replica)
 }
 
 // LeaseHolder returns the replica that has a lease; "" means none.

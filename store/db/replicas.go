@@ -38,8 +38,7 @@ func (r *Runs) Replicas(ctx context.Context) (list []store.Replica, now time.Tim
 
 // Leave removes a replica.
 func (r *Runs) Leave(ctx context.Context, id string) error {
-	_, err := r.db.exec(ctx, "DELETE FROM replicas WHERE id = $1", id)
-	return err
+	return r.db.change(ctx, nil, "DELETE FROM replicas WHERE id = $1", id)
 }
 
 // Secret returns the secret that all replicas share. The first call stores fresh as the secret.

@@ -160,8 +160,7 @@ func (r *Runs) Suspend(ctx context.Context, id, replica string, attempt int, wak
 
 // Release hands over those of the runs that the replica works on.
 func (r *Runs) Release(ctx context.Context, replica string, ids []string) error {
-	_, err := r.db.exec(ctx, "UPDATE runs SET replica = '' WHERE replica = $1 AND ended = 0 AND id"+r.db.in("$2"), replica, list(ids))
-	return err
+	return r.db.change(ctx, nil, "UPDATE runs SET replica = '' WHERE replica = $1 AND ended = 0 AND id"+r.db.in("$2"), replica, list(ids))
 }
 
 // Take makes a replica the one that works on a run. Of several replicas that take a run, one

@@ -1,9 +1,11 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"time"
 
 	"github.com/lingserve/lingserve/tape"
@@ -94,25 +96,22 @@ func (t *Tapes) Read(ctx context.Context, name string, q tape.Query) iter.Seq2[t
 func (t *Tapes) Sessions(ctx context.Context, q tape.SessionQuery) iter.Seq2[tape.Info, error] {
 	return func(yield func(tape.Info, error) bool) {
 		last, err := q.Last()
-		for n := 0; err == nil; {
-			limit := sessionRows
-			if q.Limit > 0 {
-				limit = min(limit, q.Limit-n)
-			}
+		for rest := cmp.Or(q.Limit, math.MaxInt); err == nil && rest > 0; {
 			var page []tape.Info
-			if page, err = t.db.listSessions(ctx, q, last, limit); err != nil {
-				break
-			}
+			limit := min(rest, sessionRows)
+			page, err = t.db.listSessions(ctx, q, last, limit)
 			for _, last = range page {
 				if !yield(last, nil) {
 					return
 				}
 			}
-			if n += len(page); len(page) < limit || n == q.Limit {
+			if rest -= len(page); err == nil && len(page) < limit {
 				return
 			}
 		}
-		yield(tape.Info{}, err)
+		if err != nil {
+			yield(tape.Info{}, err)
+		}
 	}
 }
 

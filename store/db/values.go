@@ -206,6 +206,5 @@ func (r *Results) Load(ctx context.Context, message string) ([]byte, error) {
 
 // Erase removes the answers to all messages of a session.
 func (r *Results) Erase(ctx context.Context, session string) error {
-	_, err := r.v.db.exec(ctx, "DELETE FROM results WHERE session = $1", hashOf([]byte(session)))
-	return err
+	return r.v.db.change(ctx, nil, "DELETE FROM results WHERE session = $1", hashOf([]byte(session)))
 }

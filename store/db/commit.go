@@ -138,13 +138,13 @@ func (db *DB) commitGroup(group []*write) {
 	}
 }
 
-// tryGroup runs a group in a transaction. With a network it tries again while there is time.
+// tryGroup runs a group in a transaction. It tries again while there is time if another transaction was in the way, or the network.
 func (db *DB) tryGroup(group []*write) error {
-	limited, cancel := context.WithTimeout(context.Background(), db.callTime)
-	defer cancel()
-	ctx := limited
-	if !db.network { // see Tx.collect
-		ctx = context.Background()
+	ctx, deadline := context.Background(), time.Now().Add(db.callTime)
+	if db.network {
+		limited, cancel := context.WithDeadline(ctx, deadline)
+		defer cancel()
+		ctx = limited
 	}
 	id := newID()
 	lost := false // whether the answer to a commit was lost
@@ -157,7 +157,7 @@ func (db *DB) tryGroup(group []*write) error {
 		conflict := errors.Is(err, errConflict)
 		retry := conflict || db.network && (lost || errors.Is(err, store.ErrAway))
 		switch {
-		case retry && backoff.Sleep(limited, pauses.NextBackOff()) == nil:
+		case retry && time.Now().Before(deadline) && backoff.Sleep(ctx, pauses.NextBackOff()) == nil:
 		case lost:
 			return newError(store.ErrUnsure, err)
 		case conflict:

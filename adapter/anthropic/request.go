@@ -84,12 +84,12 @@ func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, 
 		}
 		return wire.Body(sent, req.ExtraBody)
 	}, func(body []byte) (*http.Response, *wire.Refusal, error) {
-		h := m.p.header("text/event-stream")
+		h := wire.Accept("text/event-stream")
 		if sent.interleaved {
-			h[betaHeader] = append(h[betaHeader], interleaved)
+			h.Set(betaHeader, interleaved)
 		}
 		return m.p.Post(ctx, m.p.messages, h, body)
-	}, func(said string) []wire.Fallback { return a.fallbacks(sent, req, said) }, m.p.Refused)
+	}, func(said string) []wire.Fallback { return a.fallbacks(sent, req, said) })
 }
 
 // request says in Anthropic's words what is asked.

@@ -63,7 +63,7 @@ func New(o Options, at AWS) (adapter.Provider, error) {
 		}
 	}
 	p := &provider{Server: wire.NewServer(o), auth: auth, base: strings.TrimSuffix(o.BaseURL, "/"), list: strings.TrimSuffix(list, "/")}
-	p.Key, p.Sign = auth.secret, p.sign
+	p.Key, p.Sign, p.Explain = auth.secret, p.sign, p.explain
 	return p, nil
 }
 

@@ -39,8 +39,8 @@ func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, 
 		}
 		return rawjson.Marshal(sent)
 	}, func(body []byte) (*http.Response, *wire.Refusal, error) {
-		return m.p.Post(ctx, m.url, http.Header{"Accept": {wire.AWSStreamType}}, body)
-	}, func(string) []wire.Fallback { return a.fallbacks(sent) }, m.p.refused)
+		return m.p.Post(ctx, m.url, wire.Accept(wire.AWSStreamType), body)
+	}, func(string) []wire.Fallback { return a.fallbacks(sent) })
 }
 
 // request says in Bedrock's words what is asked.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/adapter/wire"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -46,7 +47,7 @@ func (p *provider) cancelChat(ctx context.Context, conversation, id string) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)
 		defer cancel()
 		body := jsonText(map[string]string{"conversation_id": conversation, "chat_id": id})
-		res, _, err := p.Post(ctx, p.url("cancel").String(), p.Bearer("application/json"), []byte(body))
+		res, _, err := p.Post(ctx, p.url("cancel").String(), wire.Accept("application/json"), []byte(body))
 		if err != nil || res == nil {
 			return
 		}

@@ -63,6 +63,7 @@ func New(o Options, user string) (adapter.Provider, error) {
 	}
 	base.Path = strings.TrimSuffix(strings.TrimRight(base.Path, "/"), "/v3/chat")
 	p := &provider{Server: wire.NewServer(o), chat: base.JoinPath("v3", "chat"), user: cmp.Or(user, "lingserve")}
+	p.Explain = p.explain
 	p.files, _ = lru.New[[sha256.Size]byte, file](maxFiles) // fails for no size
 	p.waiting, _ = lru.New[string, *chat](maxWaiting)
 	p.cancels.work.SetLimit(maxCancels)

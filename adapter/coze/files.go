@@ -64,14 +64,14 @@ func (p *provider) upload(ctx context.Context, image, name string) (string, erro
 	if err = errors.Join(err, form.Close()); err != nil {
 		return "", notSent("an image cannot be written") // to memory: cannot be
 	}
-	header := p.Bearer("application/json")
+	header := wire.Accept("application/json")
 	header.Set("Content-Type", form.FormDataContentType())
 	res, refusal, err := p.Post(ctx, p.chat.JoinPath("..", "..", "v1", "files", "upload").String(), header, body.Bytes())
 	if err != nil {
 		return "", err
 	}
 	if refusal != nil {
-		return "", p.refused(refusal)
+		return "", p.Refused(refusal)
 	}
 	defer res.Body.Close()
 	said := wire.Said(res.Body)
@@ -84,7 +84,7 @@ func (p *provider) upload(ctx context.Context, image, name string) (string, erro
 		} `json:"data"`
 	}
 	if codeOf(said) != 0 {
-		return "", p.refused(&wire.Refusal{Status: http.StatusOK, Header: res.Header, Body: said})
+		return "", p.Refused(&wire.Refusal{Status: http.StatusOK, Header: res.Header, Body: said})
 	}
 	if json.Unmarshal(said, &answer) != nil || answer.Data.ID == "" {
 		return "", &adapter.Error{

@@ -65,9 +65,9 @@ func (m *model) post(ctx context.Context, url string, request any, req *adapter.
 	p := m.p
 	write := func() ([]byte, error) { return wire.Body(request, req.ExtraBody) }
 	send := func(body []byte) (*http.Response, *wire.Refusal, error) {
-		return p.Post(ctx, url, p.Bearer("text/event-stream"), body)
+		return p.Post(ctx, url, wire.Accept("text/event-stream"), body)
 	}
-	res, err := p.Ask(ctx, new(wire.Fallbacks), write, send, nil, p.refused)
+	res, err := p.Ask(ctx, new(wire.Fallbacks), write, send, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (p *provider) checkStart(ctx context.Context, res *http.Response) error {
 			return context.Cause(ctx)
 		}
 		if codeOf(said) != 0 {
-			return p.refused(&wire.Refusal{Status: http.StatusOK, Header: res.Header, Body: said})
+			return p.Refused(&wire.Refusal{Status: http.StatusOK, Header: res.Header, Body: said})
 		}
 		return p.Unknown(res.Header, said, "an event stream", "check the base URL")
 	}

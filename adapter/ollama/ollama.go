@@ -74,7 +74,13 @@ func (p *provider) Model(name string) (adapter.Model, error) {
 	if len(name) > maxName || name[0] == '-' || strings.ContainsFunc(name, notInName) {
 		return nil, errors.New("expected a name as `ollama list` shows it, of letters, digits and . _ - : / @")
 	}
-	return &model{p: p, name: name}, nil
+	return p.model(name), nil
+}
+
+func (p *provider) model(name string) *model {
+	m := &model{p.Server, p.chat, name}
+	m.Server.Explain = m.explainRefusal
+	return m
 }
 
 // notInName says whether a character is of no name that Ollama gives a model.
@@ -94,7 +100,7 @@ func (p *provider) List(ctx context.Context) ([]string, error) {
 			Model string `json:"model"`
 		} `json:"models"`
 	}
-	body, err := p.Get(ctx, p.tags, p.Bearer("application/json"), &list, (&model{p: p}).refused)
+	body, err := p.model("").Get(ctx, p.tags, &list)
 	if err == nil && list.Models == nil {
 		err = p.NotAnswer("a list of models", errors.New("the field models is missing"), body)
 	}
@@ -117,13 +123,13 @@ func (p *provider) List(ctx context.Context) ([]string, error) {
 
 // model is one model of a provider.
 type model struct {
-	p    *provider
-	name string
+	wire.Server
+	chat, name string
 }
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	return m.p.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, req) }, m.read)
+	return m.Server.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, req) }, m.read)
 }
 
 var _ interface {

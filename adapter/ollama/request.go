@@ -75,9 +75,9 @@ func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, e
 	}
 	write := func() ([]byte, error) { return r.body(req.ExtraBody) }
 	send := func(body []byte) (*http.Response, *wire.Refusal, error) {
-		return m.p.Post(ctx, m.p.chat, m.p.Bearer("application/x-ndjson"), body)
+		return m.Post(ctx, m.chat, wire.Accept("application/x-ndjson"), body)
 	}
-	return m.p.Ask(ctx, new(wire.Fallbacks), write, send, nil, m.refused)
+	return m.Ask(ctx, new(wire.Fallbacks), write, send, nil)
 }
 
 // body is the request as JSON, with extra members over its own. Those of the member options are laid over the request's options, since what
@@ -194,7 +194,7 @@ func nameOf(id string, before []adapter.Message) string {
 // image takes the bytes out of "data:image/png;base64,…".
 func (m *model) image(url string) ([]byte, error) {
 	invalid := func(what string) error {
-		return &adapter.Error{Code: adapter.CodeInvalid, Message: m.p.Name() + " " + what, Cause: errImage}
+		return &adapter.Error{Code: adapter.CodeInvalid, Message: m.Name() + " " + what, Cause: errImage}
 	}
 	if len(url) < len("data:") || !strings.EqualFold(url[:len("data:")], "data:") {
 		return nil, invalid(`accepts images only as data, "data:image/png;base64,…", and not by their addresses`)

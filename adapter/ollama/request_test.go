@@ -132,7 +132,7 @@ func TestAToolResultNamesTheToolOfTheLatestCall(t *testing.T) {
 	}
 	result := adapter.Message{Role: adapter.ToolRole, ToolCallID: "call_0"}
 	unknown := adapter.Message{Role: adapter.ToolRole, ToolCallID: "x"}
-	m := &model{p: &provider{}, name: "m"}
+	m := new(provider).model("m")
 	r, err := m.request(adapter.Request{Messages: []adapter.Message{call("first"), result, call("second"), result, unknown}})
 	if err != nil {
 		t.Fatal(err)
@@ -333,10 +333,10 @@ func FuzzFailure(f *testing.F) {
 	for _, said := range []string{``, `{"error":"x"}`, `{"error":"model x not found"}`, `{"error":"x does not support tools"}`, `{"error":"x out of memory","status":500}`, `{"error":{"message":"context length"}}`, `{"signin_url":"x"}`} {
 		f.Add(400, []byte(said))
 	}
-	m := &model{p: newProvider(f, Options{Key: adaptertest.Key}).(*provider), name: "m"}
+	m := newProvider(f, Options{Key: adaptertest.Key}).(*provider).model("m")
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
 		marked := []byte(strings.ReplaceAll(string(body), "x", "CANARY<x>"))
-		for _, e := range []*adapter.Error{m.failed(marked), m.refused(&wire.Refusal{Status: status, Body: marked})} {
+		for _, e := range []*adapter.Error{m.failed(marked), m.Refused(&wire.Refusal{Status: status, Body: marked})} {
 			if e.Message == "" || e.Code == "" || strings.Contains(e.Message, "CANARY") || len(e.Message) > 300 || e.Cause == nil || len(e.Cause.Error()) > 3000 {
 				t.Errorf("%+v", e)
 			}
@@ -350,7 +350,7 @@ func FuzzImage(f *testing.F) {
 	for _, url := range []string{"data:image/png;base64,aGVsbG8=", "data:image/png;base64,aGVsbG8", "DATA:;BASE64,aGk=", "data:,x", "data:image/png;base64,", "https://example.com/a.png", "data:image/png;base64,a\r\nGk=", "data:image/png;base64,=", "data"} {
 		f.Add(url)
 	}
-	m := &model{p: newProvider(f, Options{}).(*provider), name: "m"}
+	m := newProvider(f, Options{}).(*provider).model("m")
 	f.Fuzz(func(t *testing.T, url string) {
 		image, err := m.image(url)
 		if err != nil {

@@ -28,7 +28,12 @@ func (s *Server) Refused(r *Refusal) *adapter.Error {
 	if after := RetryAfter(r.Header, time.Now()); after > 0 && e.Retryable {
 		e.RetryAfter = after // servers send the header with lasting failures too, such as an account without credit
 	}
-	e.Cause = fmt.Errorf("status %s: %s", strings.TrimSpace(fmt.Sprint(r.Status, " ", s.Redact([]byte(kind)))), s.Redact(r.Body))
+	if s.Explain != nil {
+		s.Explain(e, r)
+	}
+	if e.Cause == nil {
+		e.Cause = fmt.Errorf("status %s: %s", strings.TrimSpace(fmt.Sprint(r.Status, " ", s.Redact([]byte(kind)))), s.Redact(r.Body))
+	}
 	return e
 }
 

@@ -42,7 +42,7 @@ func (f *Fallbacks) use(r *Refusal, said string, all []Fallback) (name string) {
 // refusal, Ask adds a fallback that fits it, and sends what write returns then. Each fallback is tried once, so Ask ends. said is the
 // refusal's body and, without escapes, its message, in lower case. fallbacks may be nil.
 func (s *Server) Ask(ctx context.Context, f *Fallbacks, write func() ([]byte, error), send func([]byte) (*http.Response, *Refusal, error),
-	fallbacks func(said string) []Fallback, refused func(*Refusal) *adapter.Error,
+	fallbacks func(said string) []Fallback,
 ) (*http.Response, error) {
 	var last *Refusal
 	for {
@@ -68,7 +68,7 @@ func (s *Server) Ask(ctx context.Context, f *Fallbacks, write func() ([]byte, er
 		}
 		said := strings.ToLower(string(refusal.Body) + "\n" + ReadReport(refusal.Body).Message)
 		if fallbacks == nil || f.use(refusal, said, fallbacks(said)) == "" {
-			return nil, refused(refusal)
+			return nil, s.Refused(refusal)
 		}
 		last = refusal
 	}

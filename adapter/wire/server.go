@@ -26,8 +26,12 @@ type Server struct {
 	Listed   []string    // models that the settings name
 	MaxEvent int         // bytes of one event
 	Absent   string      // said where nothing answers at the address; default a sentence about the base URL
+	// Authorize puts the key, and what else each request needs, into its header. The settings' header goes over it.
+	Authorize func(http.Header)
 	// Sign adds to a request that is complete what says that it may be made; nil is nothing.
 	Sign func(*http.Request) error
+	// Explain improves the error of a refusal; nil is nothing.
+	Explain func(*adapter.Error, *Refusal)
 }
 
 // NewClient returns a client for requests that carry a key; nil stands for the transport that all providers with these options
@@ -46,14 +50,8 @@ func NewClient(t http.RoundTripper, o adapter.TransportOptions) *http.Client {
 // Name is what users read: "the model's server (openai)".
 func (s *Server) Name() string { return "the model's server (" + s.Prefix + ")" }
 
-// Bearer is the header of a request whose key is a bearer token.
-func (s *Server) Bearer(accept string) http.Header {
-	h := http.Header{"Accept": {accept}}
-	if key := s.Key(); key != "" {
-		h.Set("Authorization", "Bearer "+key)
-	}
-	return h
-}
+// Accept is the header of a request for an answer of a media type.
+func Accept(kind string) http.Header { return http.Header{"Accept": {kind}} }
 
 // Redact makes what the server has said fit for a log. Of the headers, only a value that is long enough for a secret is taken out.
 func (s *Server) Redact(said []byte) string {
@@ -90,6 +88,7 @@ func (s *Server) Post(ctx context.Context, url string, header http.Header, body 
 func (s *Server) Do(req *http.Request, header http.Header) (*http.Response, *Refusal, error) {
 	req.Header.Set("User-Agent", "lingserve")
 	maps.Copy(req.Header, header)
+	s.Authorize(req.Header)
 	maps.Copy(req.Header, s.Header)
 	if s.Sign != nil {
 		if err := s.Sign(req); err != nil {

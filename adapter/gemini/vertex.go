@@ -43,7 +43,7 @@ func NewVertex(o Options, at Vertex) (adapter.Provider, error) {
 	if o.Key == "" {
 		p.tokens = &tokens{turn: make(chan struct{}, 1)}
 		p.tokens.last.Store(new(oauth2.Token))
-		p.Sign, p.Explain = p.sign, p.explain
+		p.Sign, p.Renew, p.Explain = p.sign, p.tokens.expire, p.explain
 		p.Key = func() string { return p.tokens.last.Load().AccessToken } // so that it is taken out of what is logged
 	}
 	return p, nil

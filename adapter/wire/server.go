@@ -30,6 +30,8 @@ type Server struct {
 	Authorize func(http.Header)
 	// Sign adds to a request that is complete what says that it may be made; nil is nothing.
 	Sign func(*http.Request) error
+	// Renew makes Sign add something else, after an answer with the status 401; nil is nothing.
+	Renew func()
 	// Explain improves the error of a refusal; nil is nothing.
 	Explain func(*adapter.Error, *Refusal)
 }
@@ -81,7 +83,13 @@ func (s *Server) Post(ctx context.Context, url string, header http.Header, body 
 		return nil, nil, s.Unreachable(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	return s.Do(req, header)
+	res, refusal, err := s.Do(req, header)
+	if refusal != nil && refusal.Status == http.StatusUnauthorized && s.Renew != nil {
+		s.Renew()
+		req.Body, _ = req.GetBody() // of bytes: cannot fail
+		return s.Do(req, header)
+	}
+	return res, refusal, err
 }
 
 // Do is Post for any request; the header goes over the request's own.
@@ -110,7 +118,7 @@ func (s *Server) Do(req *http.Request, header http.Header) (*http.Response, *Ref
 		return res, nil, nil
 	}
 	defer res.Body.Close()
-	said, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // half an explanation is better than none
+	said := Said(res.Body)
 	if ctx.Err() != nil {
 		return nil, nil, context.Cause(ctx)
 	}
@@ -119,6 +127,6 @@ func (s *Server) Do(req *http.Request, header http.Header) (*http.Response, *Ref
 
 // Said reads what a body says that is no answer, as far as it is of use.
 func Said(body io.Reader) []byte {
-	said, _ := io.ReadAll(io.LimitReader(body, maxRefusal))
+	said, _ := io.ReadAll(io.LimitReader(body, maxRefusal)) // half an explanation is better than none
 	return said
 }

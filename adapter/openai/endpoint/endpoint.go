@@ -120,17 +120,13 @@ func (s *Server) Responses() string {
 func (s *Server) Ask(ctx context.Context, f *wire.Fallbacks, url string, req *adapter.Request, write func() (request any, err error),
 	fallbacks func(said string) []wire.Fallback,
 ) (*http.Response, error) {
-	body := func() ([]byte, error) {
+	return s.Server.Ask(ctx, f, url, "text/event-stream", func() ([]byte, error) {
 		request, err := write()
 		if err != nil {
 			return nil, err
 		}
 		return wire.Body(request, req.ExtraBody)
-	}
-	send := func(body []byte) (*http.Response, *wire.Refusal, error) {
-		return s.Post(ctx, url, wire.Accept("text/event-stream"), body)
-	}
-	return s.Server.Ask(ctx, f, body, send, fallbacks)
+	}, fallbacks)
 }
 
 // explainAzure improves the error of a refusal. Azure's deployments, endpoints and versions are things that others do not have, and each has

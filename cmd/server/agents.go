@@ -101,7 +101,7 @@ func (s *core) openTurns(ledger *adapter.Ledger) (err error) {
 
 // agentOptions are the options of an agent that is configured. It warns of skills and models that do not exist.
 func agentOptions(
-	c *config.Config, a config.Agent, models *adapter.Registry, tools *tool.Set, skills *skill.Library, log *slog.Logger,
+	c *config.Config, a *config.Agent, models *adapter.Registry, tools *tool.Set, skills *skill.Library, log *slog.Logger,
 ) agent.Options {
 	o := agent.Options{
 		Name: a.Name, Models: models, Choices: models.Usable(), Instructions: a.Instructions, Tools: tools, Skills: skills,
@@ -170,7 +170,7 @@ func needsApproval(agents *team.Team, conf *config.Config, name string) bool {
 		return true
 	}
 	a, _ := conf.Agent(name)
-	return slices.ContainsFunc(conf.MCP, func(s config.MCPServer) bool {
+	return slices.ContainsFunc(conf.MCP, func(s *config.MCPServer) bool {
 		all := "mcp." + s.Name + ".*"
 		return len(a.Tools) == 0 && !slices.ContainsFunc(a.AskNever, func(p string) bool { return p == "*" || p == "mcp.*" || p == all })
 	})

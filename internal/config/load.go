@@ -66,14 +66,15 @@ const (
 // wrong setting.
 func Load(flags *Flags, environ []string) (*Config, error) {
 	l := newLoader(flags, environ)
+	known := slices.Clone(l.c.settings) // without those that the file adds
 	l.readFile()
-	for _, s := range table {
+	for _, s := range known {
 		if l.c.sources[s.Key].Kind == Default {
 			l.applyElsewhere(s)
 		}
 	}
 	if l.noFile {
-		l.c.sources["config"] = Source{Default, "not there"}
+		l.c.sources["config"] = Source{Name: "not there"}
 	}
 	l.finishChannels()
 	l.finishProviders()
@@ -99,27 +100,20 @@ type loader struct {
 	env   map[string]string
 	errs  []error
 
-	noFile   bool              // the default file is not there
-	dir      string            // of the file; {file: …} is relative to it
-	hasKey   bool              // a secret is in the file itself
-	agents   []agentName       // that channels name
-	policyAt map[string]string // the positions of settings of channels, by key
+	noFile bool   // the default file is not there
+	dir    string // of the file; {file: …} is relative to it
+	hasKey bool   // a secret is in the file itself
 }
 
 func newLoader(flags *Flags, environ []string) *loader {
-	l := &loader{
-		c:     &Config{settings: table, sources: map[string]Source{}, flags: flags, environ: environ, Access: shippedAccess()},
-		flags: flags, env: map[string]string{}, policyAt: map[string]string{},
-	}
+	l := &loader{c: newConfig(), flags: flags, env: map[string]string{}}
+	l.c.flags, l.c.environ = flags, environ
 	for _, kv := range environ {
 		if name, text, ok := strings.Cut(kv, "="); ok {
 			l.env[name] = text
 		}
 	}
-	for _, p := range presets {
-		l.c.provider(p.Name).Kind = p.Kind
-	}
-	l.applyDefaults(agentSettings(DefaultAgent))
+	l.applyDefaults(l.c.agentSettings(DefaultAgent))
 	return l
 }
 
@@ -130,7 +124,7 @@ func (l *loader) applyElsewhere(s Setting) {
 		return
 	}
 	if v == nil {
-		v = &value{text: s.Default, at: "default"}
+		v = &value{text: s.Default}
 	}
 	l.apply(s, *v)
 }
@@ -139,9 +133,7 @@ func (l *loader) applyElsewhere(s Setting) {
 func (l *loader) applyDefaults(settings []Setting) {
 	for _, s := range settings {
 		if !s.optional && s.Default != "" {
-			l.apply(s, value{text: s.Default, at: "default"})
-		} else {
-			s.field(l.c) // adds what has the setting
+			l.apply(s, value{text: s.Default})
 		}
 	}
 }
@@ -149,8 +141,8 @@ func (l *loader) applyDefaults(settings []Setting) {
 // apply stores a value.
 func (l *loader) apply(s Setting, v value) {
 	l.c.sources[s.Key] = v.from
-	if err := s.set(l.c, v); err != nil {
-		l.errs = append(l.errs, &Error{Where: v.at, Key: s.Key, Message: err.Error()})
+	if err := s.set(v); err != nil {
+		l.errs = append(l.errs, &Error{Where: cmp.Or(v.from.at, v.from.Name, "default"), Key: s.Key, Message: err.Error()})
 	}
 	if s.Secret && v.from.Kind == Flag && v.text != "" {
 		l.warn("%s contains a secret, which every user of this machine can read in the list of processes; %s", v.from.Name, s.otherSources())
@@ -181,8 +173,7 @@ func (l *loader) finishProviders() {
 		}
 		l.c.provider(s.path[1]).Set = true
 	}
-	for i := range l.c.Providers {
-		own := &l.c.Providers[i]
+	for _, own := range l.c.Providers {
 		known, ok := findPreset(own.Name)
 		if !ok && !needsURL(own.Kind) {
 			known, _ = findPreset(own.Kind) // of the same name
@@ -205,7 +196,7 @@ func (l *loader) finishProviders() {
 		own.Key, own.KeyName, own.BaseURL, own.Organization = as.Key, as.KeyName, as.BaseURL, cmp.Or(own.Organization, as.Organization)
 		for _, field := range []string{".key", ".base_url"} {
 			if l.c.sources[providers+p.As+field].Kind != Default {
-				l.c.sources[providers+p.Name+field] = Source{Default, "that of providers." + p.As}
+				l.c.sources[providers+p.Name+field] = Source{Name: "that of providers." + p.As}
 			}
 		}
 	}
@@ -220,7 +211,7 @@ func (l *loader) finishProviders() {
 	// Another server has other models, and we do not know which.
 	if p := l.c.provider("openai"); p.BaseURL != presets[0].BaseURL && l.c.sources[openAIModels].Kind == Default {
 		p.Models = nil
-		l.c.sources[openAIModels] = Source{Default, "since the address is not OpenAI's"}
+		l.c.sources[openAIModels] = Source{Name: "since the address is not OpenAI's"}
 	}
 }
 
@@ -248,8 +239,8 @@ func (l *loader) find(s Setting) *value {
 	if l.flags != nil {
 		if given := l.flags.given[s.Key]; len(given) > 0 {
 			name := "--" + s.Flag()
-			v := &value{text: given[len(given)-1], from: Source{Flag, name}, at: name}
-			if s.isList() {
+			v := &value{text: given[len(given)-1], from: Source{Kind: Flag, Name: name}}
+			if s.kind.list {
 				v.text = strings.Join(given, ",")
 			}
 			return v
@@ -257,7 +248,7 @@ func (l *loader) find(s Setting) *value {
 	}
 	for _, name := range s.Variables() {
 		if text := l.env[name]; text != "" {
-			return &value{text: text, from: Source{Environment, name}, at: name, variable: name}
+			return &value{text: text, from: Source{Kind: Environment, Name: name}, variable: name}
 		}
 	}
 	return nil
@@ -268,7 +259,7 @@ func (l *loader) readFile() {
 	path, at, named := "lingserve.yaml", "lingserve.yaml", false
 	s, _ := find("config")
 	if v := l.find(s); v != nil {
-		path, at, named = v.text, v.at, true
+		path, at, named = v.text, v.from.Name, true
 	}
 	if path == "" { // --config "" reads none
 		return
@@ -336,7 +327,7 @@ func (l *loader) chooseModel() {
 			continue
 		}
 		l.c.Model = p.Name + ":" + models[0]
-		l.c.sources["model"] = Source{Default, "since " + l.setBy(p.Name) + " is set"}
+		l.c.sources["model"] = Source{Name: "since " + l.setBy(p.Name) + " is set"}
 		return
 	}
 }

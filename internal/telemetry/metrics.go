@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,8 +26,7 @@ import (
 type Metrics struct {
 	registry *prometheus.Registry
 	sources  sources
-
-	workflows, agents, models, reasons, channels *labels
+	known    MetricNames
 
 	runs     runMetrics
 	upstream upstreamMetrics
@@ -65,13 +63,7 @@ var (
 
 // NewMetrics makes the metrics of one server; version and commit are those of the binary.
 func NewMetrics(version, commit string, names MetricNames) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry()}
-	m.workflows, m.agents = newLabels(names.Workflow), newLabels(names.Agent)
-	m.models = newLabels(names.Model)
-	// These come from our own code and the configuration; they are bounded all the same, so that a mistake there costs no memory.
-	all := func(string) bool { return true }
-	m.reasons, m.channels = newLabels(all), newLabels(all)
-
+	m := &Metrics{registry: prometheus.NewRegistry(), known: names}
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.runs.make(m)
 	m.upstream.make(m)
@@ -109,45 +101,15 @@ func (m *Metrics) histograms(name, help string, buckets []float64, labels ...str
 	return promauto.With(m.registry).NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
 }
 
-// labels are the values that a label may have: those that are known, and no more of them than a database of metrics can bear.
-type labels struct {
-	known func(string) bool
-
-	mu   sync.RWMutex
-	seen map[string]bool
-}
-
 // Other is the label of all names that are not the operator's.
 const Other = "other"
 
-// maxLabels is more names than a configuration has. Removed names count, because their series stay.
-const maxLabels = 200
-
-// maxLabel is how long a name may be, in bytes.
-const maxLabel = 128
-
-func newLabels(known func(string) bool) *labels {
-	return &labels{known: known, seen: map[string]bool{}}
-}
-
-// of returns the value of a label for a name.
-func (l *labels) of(name string) string {
-	l.mu.RLock()
-	seen, full := l.seen[name], len(l.seen) >= maxLabels
-	l.mu.RUnlock()
-	switch {
-	case seen:
+// label returns the value of a label for a name that a caller may have made up.
+func label(known func(string) bool, name string) string {
+	if known != nil && known(name) {
 		return name
-	case full, l.known == nil, len(name) > maxLabel, !l.known(name):
-		return Other
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.seen) >= maxLabels {
-		return Other
-	}
-	l.seen[name] = true
-	return name
+	return Other
 }
 
 // since is the time since then, in seconds.

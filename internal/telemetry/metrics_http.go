@@ -90,7 +90,7 @@ func (h *httpMetrics) make(m *Metrics) {
 	h.duration = m.histograms("http_request_duration_seconds", "Time to the end of an answer or stream.", fast, "route")
 	h.refusals = m.counters("http_refusals_total", "Requests refused by access control or a limit.", "reason")
 	for _, reason := range web.Reasons() {
-		h.refusals.WithLabelValues(m.reasons.of(reason))
+		h.refusals.WithLabelValues(reason)
 	}
 }
 
@@ -110,7 +110,7 @@ func (m *Metrics) Requested(e web.Exchange) {
 		m.http.broken.WithLabelValues(e.Route).Inc()
 	}
 	if e.Reason != "" {
-		m.http.refusals.WithLabelValues(m.reasons.of(e.Reason)).Inc()
+		m.http.refusals.WithLabelValues(e.Reason).Inc()
 	}
 }
 
@@ -167,14 +167,10 @@ func (m *Metrics) Observe(_ context.Context, t channel.Trace) {
 
 // Turn counts a turn of a channel that has ended.
 func (m *Metrics) Turn(name string, o channel.Outcome, r channel.Reason) {
-	reason := string(r)
-	if reason != "" {
-		reason = m.reasons.of(reason)
-	}
-	m.channel.turns.WithLabelValues(m.channels.of(name), string(o), reason).Inc()
+	m.channel.turns.WithLabelValues(name, string(o), string(r)).Inc()
 }
 
 // Stage records the duration of a stage of a channel's turn.
 func (m *Metrics) Stage(name string, s channel.Stage, d time.Duration) {
-	m.channel.stages.WithLabelValues(m.channels.of(name), string(s)).Observe(d.Seconds())
+	m.channel.stages.WithLabelValues(name, string(s)).Observe(d.Seconds())
 }

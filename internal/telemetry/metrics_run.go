@@ -34,9 +34,9 @@ const (
 
 // Run implements [web.Observer].
 func (m *Metrics) Run(workflow, agent string) web.RunObserver {
-	kind, name := kindWorkflow, m.workflows.of(workflow)
+	kind, name := kindWorkflow, label(m.known.Workflow, workflow)
 	if agent != "" {
-		kind, name = kindAgent, m.agents.of(agent)
+		kind, name = kindAgent, label(m.known.Agent, agent)
 	}
 	r := &runObserver{m: m, kind: kind, name: name, began: time.Now(), first: m.runs.first.WithLabelValues(kind, name)}
 	m.runs.started.WithLabelValues(kind, name).Inc()
@@ -57,9 +57,6 @@ func (r *runObserver) First() { r.first.Observe(since(r.began)) }
 
 // End implements [web.RunObserver].
 func (r *runObserver) End(status, code string) {
-	if code != "" {
-		code = r.m.reasons.of(code)
-	}
 	r.m.runs.running.WithLabelValues(r.kind, r.name).Dec()
 	r.m.runs.ended.WithLabelValues(r.kind, r.name, status, code).Inc()
 	r.m.runs.duration.WithLabelValues(r.kind, r.name).Observe(since(r.began))
@@ -94,10 +91,7 @@ func (u *upstreamMetrics) make(m *Metrics) {
 
 // Ask implements [adapter.Observer].
 func (m *Metrics) Ask(provider, model string, n int) adapter.Attempt {
-	name := m.models.of(provider + ":" + model)
-	if name != Other {
-		name = model
-	}
+	name := label(func(model string) bool { return m.known.Model != nil && m.known.Model(provider+":"+model) }, model)
 	// Providers are registered by the server itself, and none is asked that is not.
 	a := &attempt{m: m, provider: provider, model: name, at: time.Now()}
 	if n > 1 {
@@ -141,7 +135,7 @@ func (a *attempt) End(outcome string, used adapter.Usage) {
 	} else {
 		u.waiting.WithLabelValues(a.provider, a.model).Dec()
 	}
-	u.requests.WithLabelValues(a.provider, a.model, a.m.reasons.of(outcome)).Inc()
+	u.requests.WithLabelValues(a.provider, a.model, outcome).Inc()
 	for _, d := range [...]struct {
 		direction string
 		tokens    int

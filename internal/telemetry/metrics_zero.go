@@ -1,8 +1,6 @@
 package telemetry
 
 import (
-	"context"
-	"maps"
 	"strings"
 
 	dto "github.com/prometheus/client_model/go"
@@ -43,19 +41,19 @@ func (m *Metrics) createZeros(of *Sources) {
 	}
 	names := of.Names()
 	for _, name := range append(names.Workflows, Other) { // requests bring workflows of their own
-		m.runs.createZeros(kindWorkflow, m.workflows.of(name))
+		m.runs.createZeros(kindWorkflow, label(m.known.Workflow, name))
 	}
 	for _, name := range names.Agents {
-		m.runs.createZeros(kindAgent, m.agents.of(name))
+		m.runs.createZeros(kindAgent, label(m.known.Agent, name))
 	}
 	for _, name := range names.Models {
 		provider, model, _ := strings.Cut(name, ":")
-		if m.models.of(name) != Other {
+		if label(m.known.Model, name) != Other {
 			m.upstream.createZeros(provider, model)
 		}
 	}
 	for _, name := range names.Channels {
-		m.channel.createZeros(m.channels.of(name))
+		m.channel.createZeros(name)
 	}
 }
 
@@ -97,22 +95,4 @@ func (c *channelMetrics) createZeros(name string) {
 	for _, stage := range channel.Stages() {
 		c.stages.WithLabelValues(name, string(stage))
 	}
-}
-
-// pending returns the events that wait in each channel, and the blocks that wait to be sent. A channel without any has 0.
-func pending(ctx context.Context, of *Sources) (journal, outbox map[string]int, err error) {
-	journal, outbox, err = of.Channels(ctx)
-	if err != nil || of.Names == nil {
-		return journal, outbox, err
-	}
-	zeros := map[string]int{}
-	for _, name := range of.Names().Channels {
-		zeros[name] = 0
-	}
-	complete := func(counts map[string]int) map[string]int {
-		all := maps.Clone(zeros)
-		maps.Copy(all, counts)
-		return all
-	}
-	return complete(journal), complete(outbox), nil
 }

@@ -125,8 +125,7 @@ func (j *job) run(ctx context.Context, c *config.Config, s streams) error {
 	} else {
 		r, err = startLocal(ctx, j, c, s.err)
 	}
-	interrupted := func() bool { return errors.Is(context.Cause(ctx), errInterrupted) }
-	if err != nil && interrupted() {
+	if err != nil && ctx.Err() != nil {
 		return exitStatus(exitInterrupted)
 	}
 	if err != nil {
@@ -134,7 +133,7 @@ func (j *job) run(ctx context.Context, c *config.Config, s streams) error {
 	}
 	o := newOutput(j.format, s.out, s.err, r)
 	end, err := o.follow(ctx, r)
-	if interrupted() {
+	if ctx.Err() != nil {
 		r.Cancel(errInterrupted)
 		// The last events say that the run was canceled.
 		rest, cancel := context.WithTimeout(context.Background(), 5*time.Second)

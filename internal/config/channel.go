@@ -125,7 +125,7 @@ func (l *loader) channel(at, n *yaml.Node) {
 	}
 	place := kind.place()
 	own := kind.settings(ch)
-	l.applyDefaults(own)
+	l.applyElsewhere(own)
 	l.login(n, kind, ch, own, &place.AccountPlace)
 	accounts := n.Get("accounts")
 	if accounts == nil || len(accounts.Items) == 0 {

@@ -68,11 +68,7 @@ func Load(flags *Flags, environ []string) (*Config, error) {
 	l := newLoader(flags, environ)
 	known := slices.Clone(l.c.settings) // without those that the file adds
 	l.readFile()
-	for _, s := range known {
-		if l.c.sources[s.Key].Kind == Default {
-			l.applyElsewhere(s)
-		}
-	}
+	l.applyElsewhere(slices.DeleteFunc(known, func(s Setting) bool { return l.c.sources[s.Key].Kind == File }))
 	if l.noFile {
 		l.c.sources["config"] = Source{Name: "not there"}
 	}
@@ -113,26 +109,16 @@ func newLoader(flags *Flags, environ []string) *loader {
 			l.env[name] = text
 		}
 	}
-	l.applyDefaults(l.c.agentSettings(DefaultAgent))
+	l.applyElsewhere(l.c.agentSettings(DefaultAgent))
 	return l
 }
 
-// applyElsewhere takes a setting that the file does not have from a flag, a variable, or its default.
-func (l *loader) applyElsewhere(s Setting) {
-	v := l.find(s)
-	if v == nil && s.optional {
-		return
-	}
-	if v == nil {
-		v = &value{text: s.Default}
-	}
-	l.apply(s, *v)
-}
-
-// applyDefaults sets the defaults of settings that are in the file alone.
-func (l *loader) applyDefaults(settings []Setting) {
+// applyElsewhere takes settings that the file does not have from flags, variables, or their defaults.
+func (l *loader) applyElsewhere(settings []Setting) {
 	for _, s := range settings {
-		if !s.optional && s.Default != "" {
+		if v := l.find(s); v != nil {
+			l.apply(s, *v)
+		} else if s.Default != "" && !s.optional {
 			l.apply(s, value{text: s.Default})
 		}
 	}
@@ -150,8 +136,14 @@ func (l *loader) apply(s Setting, v value) {
 	if (s.Secret || s.Key == "database") && v.file != "" {
 		l.c.secretsFrom = append(l.c.secretsFrom, secretFile{"the file of this secret", v.file, s.Key, false})
 	}
-	if s.path[0] == "providers" && s.path[2] == "key" {
-		l.c.provider(s.path[1]).KeyName = keyName(s, v)
+	if s.path[0] != "providers" || v.from.Kind == Default {
+		return
+	}
+	p := l.c.provider(s.path[1])
+	// Some variables of other programs do not mean that the user wants the provider.
+	p.Set = p.Set || !slices.Contains(s.Env, v.from.Name) || !slices.Contains([]string{"region", "profile", "project", "location", "organization"}, s.path[2])
+	if s.path[2] == "key" {
+		p.KeyName = keyName(s, v)
 	}
 }
 
@@ -166,13 +158,6 @@ func (s Setting) otherSources() string {
 
 // finishProviders puts in what follows from several settings together.
 func (l *loader) finishProviders() {
-	for _, s := range l.c.settings {
-		from := l.c.sources[s.Key]
-		if s.path[0] != "providers" || from.Kind == Default || slices.Contains(foreign, s.path[2]) && slices.Contains(s.Env, from.Name) {
-			continue
-		}
-		l.c.provider(s.path[1]).Set = true
-	}
 	for _, own := range l.c.Providers {
 		known, ok := findPreset(own.Name)
 		if !ok && !needsURL(own.Kind) {
@@ -201,11 +186,8 @@ func (l *loader) finishProviders() {
 		}
 	}
 	for _, p := range l.c.Providers {
-		for _, field := range []string{"key", "base_url", "models"} {
-			if missing := p.Missing(); missing != "" && l.c.sources[providers+p.Name+"."+field].Kind != Default {
-				l.warn("%s", missing)
-				break
-			}
+		if missing := p.Missing(); missing != "" && l.setBy(p.Name) != "" {
+			l.warn("%s", missing)
 		}
 	}
 	// Another server has other models, and we do not know which.
@@ -215,9 +197,6 @@ func (l *loader) finishProviders() {
 	}
 }
 
-// foreign are settings whose variables of other programs do not mean that the user wants the provider.
-var foreign = []string{"region", "profile", "project", "location", "organization"}
-
 // keyName is how an error that is shown to callers names the place of a key: not by a path.
 func keyName(s Setting, v value) string {
 	switch {
@@ -225,8 +204,6 @@ func keyName(s Setting, v value) string {
 		return v.variable
 	case v.from.Kind == Flag:
 		return v.from.Name
-	case v.from.Kind == Default && len(s.Env) > 0:
-		return s.Env[0]
 	}
 	return s.Key
 }
@@ -327,12 +304,12 @@ func (l *loader) chooseModel() {
 			continue
 		}
 		l.c.Model = p.Name + ":" + models[0]
-		l.c.sources["model"] = Source{Name: "since " + l.setBy(p.Name) + " is set"}
+		l.c.sources["model"] = Source{Name: "since " + cmp.Or(l.setBy(p.Name), "providers."+p.Name) + " is set"}
 		return
 	}
 }
 
-// setBy names what set the provider up.
+// setBy names the first of the settings that set the provider up; "" is none.
 func (l *loader) setBy(name string) string {
 	for _, field := range []string{"key", "base_url", "models"} {
 		key := "providers." + name + "." + field
@@ -343,7 +320,7 @@ func (l *loader) setBy(name string) string {
 			return key
 		}
 	}
-	return "providers." + name
+	return ""
 }
 
 // warnOfVariables tells of variables that look like a mistyped setting. They are not refused: container platforms put

@@ -79,7 +79,7 @@ func (l *loader) namedOne(of named, at, n *yaml.Node) bool {
 		return false
 	}
 	known := of.settings(l.c, at.Text)
-	l.applyDefaults(known)
+	l.applyElsewhere(known)
 	l.readSettings(n, path, known, func(k, _ *yaml.Node, path []string) { l.unknownOf(of.one, k, path, 2, known) })
 	l.c.settings = append(l.c.settings, known...)
 	return n.Kind == yaml.Mapping || n.Kind == yaml.Null

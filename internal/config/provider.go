@@ -198,7 +198,10 @@ const defaultAPIVersion = "2024-10-21"
 // addPreset adds the provider of a preset. It returns its settings, which are flags and variables as most settings are.
 func (c *Config) addPreset(p preset) []Setting {
 	added := c.provider(p.Name)
-	added.Kind = p.Kind
+	added.Kind, added.KeyName = p.Kind, providers+p.Name+".key"
+	if names := p.Env["key"]; len(names) > 0 {
+		added.KeyName = names[0]
+	}
 	all := providerSettings(added, p.Title)
 	for i := range all {
 		s := &all[i]
@@ -384,7 +387,7 @@ func (l *loader) provider(at, n *yaml.Node) {
 	p.Kind, p.KeyName = kind, key+".key"
 	known := addedSettings(p)
 	l.c.settings = append(l.c.settings, known...)
-	l.applyDefaults(known)
+	l.applyElsewhere(known)
 	l.readSettings(n, path, known, func(k, v *yaml.Node, path []string) {
 		if k.Text == "headers" {
 			l.headers(v, name)

@@ -115,9 +115,8 @@ func (s *Service) charge(sp *spec) (release func(), err error) {
 	}
 	var releaseCaller func()
 	if s.o.Limits != nil && sp.Caller != "" {
-		var d access.Decision
-		releaseCaller, d = s.o.Limits.Run(sp.Caller)
-		if refusal, ok := errors.AsType[*access.Refusal](d.Err()); ok && !sp.accepted() {
+		var refusal *access.Refusal
+		if releaseCaller, refusal = s.o.Limits.Run(sp.Caller); refusal != nil && !sp.accepted() {
 			return nil, &Error{Kind: ErrLimited, Detail: refusal.Detail, Limit: refusal.Reason, Retry: refusal.RetryAfter}
 		}
 	}

@@ -79,16 +79,16 @@ func (s *Server) enter(rec *recorder, r *http.Request) *http.Request {
 	if err != nil {
 		if refusal, ok := errors.AsType[*access.Refusal](err); ok && refusal.Status == http.StatusUnauthorized && a.Wrong != nil {
 			// Only wrong keys are counted, so that clients with a key are not kept out by others behind the same address.
-			if d := a.Wrong.Request(access.Caller(s.o.Proxies.Client(r))); !d.OK() {
-				err = tooManyWrong(d.RetryAfter)
+			if limited := a.Wrong.Request(access.Caller(s.o.Proxies.Client(r))); limited != nil {
+				err = tooManyWrong(limited.RetryAfter)
 			}
 		}
 		return s.refuse(rec, r, err)
 	}
 	if a.Limits != nil {
 		if name := s.countedFor(r, visitor.Principal); name != "" {
-			if d := a.Limits.Request(name); !d.OK() {
-				return s.refuse(rec, r, d.Err())
+			if limited := a.Limits.Request(name); limited != nil {
+				return s.refuse(rec, r, limited)
 			}
 		}
 	}

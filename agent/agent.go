@@ -14,7 +14,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,11 +98,9 @@ type Host interface {
 type Agent struct {
 	options   Options
 	log       *slog.Logger
-	own       *tool.Set // what tools is made of
-	tools     *tool.Set
+	local     *tool.Set // the default tools, and those of the options
+	tools     *tool.Set // the same with the approvals of the options
 	commands  *command.Set
-	runner    *tool.Runner // of turns that are runs
-	inChats   *tool.Runner // of the others: a question must not hold up a chat for a day
 	questions questions
 
 	framework atomic.Pointer[turn.Framework] // in which the agent is registered
@@ -131,14 +128,6 @@ func New(o Options) (*Agent, error) {
 	if a.tools, err = a.allTools(); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
-	runner := func(approval time.Duration) *tool.Runner {
-		return &tool.Runner{
-			Timeout: o.ToolTimeout, ApprovalTimeout: approval, Log: a.log,
-			Redact: func(s string) string { return adapter.Redact(s) },
-			Before: a.beforeTool, After: a.afterTool, Approve: a.approve,
-		}
-	}
-	a.runner, a.inChats = runner(o.ApprovalTimeout), runner(min(cmp.Or(o.ApprovalTimeout, tool.DefaultApprovalTimeout), tool.DefaultApprovalTimeout))
 	return a, nil
 }
 

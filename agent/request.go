@@ -31,17 +31,6 @@ type chatCall struct {
 	} `json:"function"`
 }
 
-// chatPart is a part of a message's content.
-type chatPart struct {
-	Type  string `json:"type"`
-	Text  string `json:"text"`
-	Image *struct {
-		URL string `json:"url"`
-	} `json:"image_url"`
-	Audio *turn.InputAudio `json:"input_audio"`
-	File  *turn.File       `json:"file"`
-}
-
 // toMessage makes an adapter's message of one on the tape; false where it says nothing that a model could read.
 func toMessage(raw json.RawMessage) (adapter.Message, bool) {
 	var m chatMessage
@@ -190,18 +179,18 @@ func withMedia(list []adapter.Message) bool {
 
 // toPart makes an adapter's part. A part that no adapter can send becomes a note.
 func toPart(raw json.RawMessage) adapter.Part {
-	var p chatPart
+	var p turn.Part
 	if json.Unmarshal(raw, &p) != nil {
 		return adapter.Part{Type: "text", Text: "[a part that cannot be read]"}
 	}
 	switch {
 	case p.Type == "text":
 		return adapter.Part{Type: "text", Text: p.Text}
-	case p.Type == "image_url" && p.Image != nil:
-		return adapter.Part{Type: "image_url", Image: p.Image.URL}
-	case p.Type == "input_audio" && p.Audio != nil:
-		kind := map[string]string{"mp3": "mpeg"}[p.Audio.Format]
-		return adapter.Part{Type: "file", File: "data:audio/" + cmp.Or(kind, p.Audio.Format) + ";base64," + p.Audio.Data}
+	case p.Type == "image_url" && p.ImageURL != nil:
+		return adapter.Part{Type: "image_url", Image: p.ImageURL.URL}
+	case p.Type == "input_audio" && p.InputAudio != nil:
+		kind := map[string]string{"mp3": "mpeg"}[p.InputAudio.Format]
+		return adapter.Part{Type: "file", File: "data:audio/" + cmp.Or(kind, p.InputAudio.Format) + ";base64," + p.InputAudio.Data}
 	case p.Type == "file" && p.File != nil && p.File.Data != "":
 		return adapter.Part{Type: "file", File: p.File.Data, Name: p.File.Name}
 	}

@@ -288,11 +288,7 @@ func (r *run) begin() (err error) {
 		return context.Cause(r.ctx)
 	}
 	if r.tape == nil {
-		store, err := r.agent.store(r.ctx)
-		if err != nil {
-			return err
-		}
-		if r.tape, err = tape.Open(r.ctx, store, r.agent.workspace(), r.session); err != nil {
+		if r.tape, err = r.agent.openTape(r.ctx, r.session); err != nil {
 			return err
 		}
 	}
@@ -355,15 +351,12 @@ func (r *run) begin() (err error) {
 	if err != nil {
 		return err
 	}
-	if id := r.messageID(); id != "" && r.parent == nil {
-		m := tape.Meta{Message: id}
+	if r.parent == nil {
+		m := tape.Meta{Message: r.messageID()}
 		if before.ID != 0 {
 			m.Refs = []int64{before.ID}
 		}
-		prompt = prompt.With(m)
-	}
-	if r.parent == nil {
-		prompt = titled(prompt, r.turn.Envelope())
+		prompt = titled(prompt.With(m), r.turn.Envelope())
 	}
 	entries = append(entries, prompt)
 	first, err := r.append(entries...)

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,7 +42,7 @@ func (r *run) ask(last bool) (*reply, error) {
 		}
 		if r.ctx.Err() == nil && !r.left && !handed && overflows(err) {
 			if r.handoffs == maxAutoHandoffRetries {
-				return nil, errors.Join(r.note(rep, ErrTooLong), fmt.Errorf("%w: %w", ErrTooLong, err))
+				return nil, errors.Join(r.cutOff(rep, ErrTooLong), fmt.Errorf("%w: %w", ErrTooLong, err))
 			}
 			r.handoffs++
 			if err := r.autoHandoff(anchorOverflow, overflowState(err)); err != nil {
@@ -55,10 +56,7 @@ func (r *run) ask(last bool) (*reply, error) {
 
 // call asks the models: see [adapter.Chain].
 func (r *run) call(req adapter.Request) (rep *reply, handed bool, err error) {
-	if answer := r.beforeModel(&req); answer != nil {
-		rep, err := r.replay(answer)
-		return rep, true, err
-	}
+	answer := r.beforeModel(&req)
 	rep = &reply{most: r.agent.options.MaxReply}
 	defer func() {
 		if p := recover(); p != nil { // what was said until then stays; the pipeline makes an error of the rest
@@ -67,6 +65,10 @@ func (r *run) call(req adapter.Request) (rep *reply, handed bool, err error) {
 			panic(p)
 		}
 	}()
+	if answer != nil {
+		_, err := r.read(rep, answer.chunks)
+		return rep, true, err
+	}
 	chain := adapter.NewChain(r.models, r.agent.options.Models.Model)
 	chain.WholeCalls = true
 	chain.Failed = adapter.LogFailed(r.agent.log, slog.String("session", string(r.session)), slog.String("turn", r.id))
@@ -168,32 +170,21 @@ func (r *run) retract(text string) {
 	r.paragraphs = r.before
 }
 
-// replay makes a reply of what a hook has answered.
-func (r *run) replay(answer *Reply) (*reply, error) {
-	rep := &reply{text: []byte(answer.Text), reasoning: []byte(answer.Reasoning), finish: answer.Finish, model: answer.Model}
+// chunks yields what a hook has answered as a model would.
+func (answer *Reply) chunks(yield func(adapter.Chunk, error) bool) {
+	list := []adapter.Chunk{{Model: answer.Model, Reasoning: answer.Reasoning}, {Text: answer.Text}}
 	for i, c := range answer.Calls {
-		rep.calls = append(rep.calls, &replyCall{index: i, id: c.ID, name: c.Name, arguments: bytes.Clone(c.Arguments)})
+		list = append(list, adapter.Chunk{ToolCall: &adapter.ToolCall{Index: i, ID: c.ID, Name: c.Name, Arguments: string(c.Arguments)}})
 	}
+	last := adapter.Chunk{Finish: cmp.Or(answer.Finish, adapter.FinishStop)}
 	if answer.Usage != (adapter.Usage{}) {
-		rep.usage = new(answer.Usage)
+		last.Usage = &answer.Usage
 	}
-	if rep.finish == "" {
-		rep.finish = adapter.FinishStop
+	for _, c := range append(list, last) {
+		if !yield(c, nil) {
+			return
+		}
 	}
-	if len(rep.reasoning) > 0 {
-		r.emit(turn.Event{Kind: turn.ReasoningEvent, Delta: answer.Reasoning})
-	}
-	if len(rep.text) > 0 {
-		r.emitText(answer.Text)
-	}
-	for _, c := range rep.calls {
-		r.announceCall(rep, c)
-	}
-	r.count(rep)
-	if r.left {
-		return rep, errLeft
-	}
-	return rep, nil
 }
 
 // announceCall hands on a call that is complete, with the result where the model's server has made it itself.
@@ -254,9 +245,6 @@ func (r *run) count(rep *reply) {
 
 // cutOff stores the part of a reply that ended with an error: the calls that the reader has seen get error results.
 func (r *run) cutOff(rep *reply, failure error) error {
-	if rep == nil {
-		return r.note(nil, failure)
-	}
 	r.count(rep)
 	if r.handedOver() {
 		return nil
@@ -300,15 +288,6 @@ func (r *run) failCall(id, name, kind, message string) any {
 	res := tool.Result{ID: id, Name: name, Err: &tool.Error{Kind: kind, Message: message}}
 	r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{res}})
 	return res.Value()
-}
-
-// note writes an error before any reply to the tape.
-func (r *run) note(rep *reply, failure error) error {
-	if rep != nil {
-		r.count(rep)
-	}
-	_, err := r.append(r.refusal(failure))
-	return err
 }
 
 // refusal is errorEntry of a call that has no reply. Where it failed of what the model was asked, the next one is not asked that again.
@@ -545,12 +524,18 @@ func (r *run) runTools(tools []*tool.Tool, calls []tool.Call) (err error) {
 	}
 }
 
-// runner returns what runs the calls of the turn.
+// runner returns what runs the calls of a step.
 func (r *run) runner() *tool.Runner {
-	if _, ok := r.turn.Envelope().Extra[turn.ExtraRun]; ok {
-		return r.agent.runner
+	a := r.agent
+	approval := cmp.Or(a.options.ApprovalTimeout, tool.DefaultApprovalTimeout)
+	if _, isRun := r.turn.Envelope().Extra[turn.ExtraRun]; !isRun { // a question must not hold up a chat for a day
+		approval = min(approval, tool.DefaultApprovalTimeout)
 	}
-	return r.agent.inChats
+	return &tool.Runner{
+		Timeout: a.options.ToolTimeout, ApprovalTimeout: approval, Log: a.log,
+		Redact: func(s string) string { return adapter.Redact(s) },
+		Before: a.beforeTool, After: a.afterTool, Approve: a.approve,
+	}
 }
 
 // emit sends an event of a running tool to the reader of the turn's stream.

@@ -19,27 +19,27 @@ import (
 
 // allTools are the tools of the options and the default ones, asking for what the options say.
 func (a *Agent) allTools() (*tool.Set, error) {
-	all, err := tool.NewSet()
-	if err != nil {
-		return nil, err
-	}
-	a.own = all
+	a.local = new(tool.Set)
 	if !a.options.Bare {
-		if err := all.Add(a.defaultTools()...); err != nil {
+		if err := a.local.Add(a.defaultTools()...); err != nil {
 			return nil, err
 		}
 	}
-	if a.options.Tools == nil {
-		return a.overridden(all), nil
-	}
-	// What clashes is an error where it is known already; what comes later is left out.
-	for _, t := range a.options.Tools.Tools() {
-		if other, taken := all.Find(t.Name); taken {
-			return nil, fmt.Errorf("tool %s: another tool is already called %s", t.Name, other.Name)
+	if a.options.Tools != nil {
+		// What clashes is an error where it is known already; what comes later is left out.
+		for _, t := range a.options.Tools.Tools() {
+			if other, taken := a.local.Find(t.Name); taken {
+				return nil, fmt.Errorf("tool %s: another tool is already called %s", t.Name, other.Name)
+			}
 		}
+		a.local.Attach(a.options.Tools)
 	}
-	all.Attach(a.options.Tools)
-	return a.overridden(all), nil
+	if len(a.options.Approvals) == 0 {
+		return a.local, nil
+	}
+	out := new(tool.Set)
+	out.Attach(newOverride(a.local, a.options.Approvals))
+	return out, nil
 }
 
 // addFiles adds the tools that look at files, once it is known below which folder. Tools of the options that are called the same
@@ -53,24 +53,14 @@ func (a *Agent) addFiles(dir string) error {
 		return err
 	}
 	for _, t := range list {
-		if _, taken := a.own.Find(t.Name); taken {
+		if _, taken := a.local.Find(t.Name); taken {
 			continue
 		}
-		if err := a.own.Add(t); err != nil {
+		if err := a.local.Add(t); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// overridden is a set whose tools ask for what the options say.
-func (a *Agent) overridden(all *tool.Set) *tool.Set {
-	if len(a.options.Approvals) == 0 {
-		return all
-	}
-	out := new(tool.Set)
-	out.Attach(&override{set: all, approvals: a.options.Approvals, made: map[*tool.Tool]*tool.Tool{}})
-	return out
 }
 
 // defaultTools only read, but for the anchor that tape.handoff writes.

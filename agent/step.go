@@ -36,11 +36,11 @@ func (r *run) ask(last bool) (*reply, error) {
 			}
 			continue
 		}
-		rep, handed, err := r.call(req)
+		rep, err := r.call(req)
 		if err == nil {
 			return rep, nil
 		}
-		if r.ctx.Err() == nil && !r.left && !handed && overflows(err) {
+		if r.ctx.Err() == nil && !r.left && !rep.shown() && overflows(err) {
 			if r.handoffs == maxAutoHandoffRetries {
 				return nil, errors.Join(r.cutOff(rep, ErrTooLong), fmt.Errorf("%w: %w", ErrTooLong, err))
 			}
@@ -55,9 +55,9 @@ func (r *run) ask(last bool) (*reply, error) {
 }
 
 // call asks the models: see [adapter.Chain].
-func (r *run) call(req adapter.Request) (rep *reply, handed bool, err error) {
+func (r *run) call(req adapter.Request) (*reply, error) {
 	answer := r.beforeModel(&req)
-	rep = &reply{most: r.agent.options.MaxReply}
+	rep := &reply{most: r.agent.options.MaxReply}
 	defer func() {
 		if p := recover(); p != nil { // what was said until then stays; the pipeline makes an error of the rest
 			r.left = true
@@ -66,16 +66,14 @@ func (r *run) call(req adapter.Request) (rep *reply, handed bool, err error) {
 		}
 	}()
 	if answer != nil {
-		_, err := r.read(rep, answer.chunks)
-		return rep, true, err
+		return rep, r.read(rep, answer.chunks)
 	}
 	chain := adapter.NewChain(r.models, r.agent.options.Models.Model)
 	chain.WholeCalls = true
 	chain.Failed = adapter.LogFailed(r.agent.log, slog.String("session", string(r.session)), slog.String("turn", r.id))
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel() // what emitRetries adds, with each step
-	handed, err = r.read(rep, chain.Stream(r.emitRetries(ctx), req))
-	return rep, handed, err
+	return rep, r.read(rep, chain.Stream(r.emitRetries(ctx), req))
 }
 
 // emitRetries returns a context for a request to a model: the turn's reader gets an event before each pause of the request. If the reader has
@@ -95,52 +93,44 @@ func (r *run) emitRetries(ctx context.Context) context.Context {
 
 var errPanic = errors.New("agent: a model has broken down")
 
-// read reads an answer and hands it on as it comes; handed says that the reader has got something of it.
-func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (handed bool, err error) {
+// read reads an answer and hands it on as it comes.
+func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) error {
 	for c, err := range chunks {
 		if err != nil {
-			return handed, err
+			return err
 		}
 		if c.Restart {
 			r.retract(string(rep.text))
 		}
 		complete, err := rep.add(&c)
 		if err != nil {
-			return handed, err
+			return err
 		}
 		if c.Text != "" {
-			handed = true
 			r.emitText(c.Text)
 		}
 		if c.Reasoning != "" {
-			handed = true
 			r.emit(turn.Event{Kind: turn.ReasoningEvent, Delta: c.Reasoning})
 		}
-		if c.Citation != nil || c.Media != nil {
-			handed = true
-			r.addExtras(rep, &c)
-		}
+		r.addExtras(rep, &c)
 		if complete != nil {
-			handed = true
 			r.announceCall(rep, complete)
 		}
 		if c.ToolResult != nil {
 			for _, call := range rep.calls {
 				if call.made != nil {
-					handed = true
 					r.announceCall(rep, call)
 				}
 			}
 		}
 		if r.left {
-			return true, errLeft
+			return errLeft
 		}
 	}
 	if rep.finish == "" {
-		return handed, &adapter.Error{Code: adapter.CodeProtocol, Message: "the model's answer ended too early"}
+		return &adapter.Error{Code: adapter.CodeProtocol, Message: "the model's answer ended too early"}
 	}
 	for _, c := range rep.calls {
-		handed = true
 		r.announceCall(rep, c)
 	}
 	r.count(rep)
@@ -148,9 +138,9 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (ha
 		r.emit(turn.Event{Kind: turn.ErrorEvent, Err: &turn.EventError{Code: turn.CodeRefused, Message: "the model refused to answer"}})
 	}
 	if r.left {
-		return true, errLeft
+		return errLeft
 	}
-	return handed, nil
+	return nil
 }
 
 // emitText hands on text, as a paragraph of the step.

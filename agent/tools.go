@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -147,14 +148,23 @@ func tapeSearch(ctx context.Context, r *run, in tapeSearchIn) ([]tapeHit, error)
 	if limit <= 0 {
 		limit = 20
 	}
-	hits := []tapeHit{}
-	for h, err := range r.tape.Search(ctx, tape.Query{Text: in.Query, Limit: min(limit, maxHits)}) {
+	return collect(r.tape.Search(ctx, tape.Query{Text: in.Query, Limit: min(limit, maxHits)}), maxHits, func(h tape.Hit) tapeHit {
+		return tapeHit{ID: h.ID, Kind: string(h.Kind), Date: r.date(h.Date), Excerpt: h.Text}
+	})
+}
+
+// collect makes a list of the first values of a sequence, at most so many.
+func collect[V, T any](values iter.Seq2[V, error], max int, element func(V) T) ([]T, error) {
+	list := []T{}
+	for v, err := range values {
 		if err != nil {
 			return nil, err
 		}
-		hits = append(hits, tapeHit{ID: h.ID, Kind: string(h.Kind), Date: r.date(h.Date), Excerpt: h.Text})
+		if list = append(list, element(v)); len(list) == max {
+			break
+		}
 	}
-	return hits, nil
+	return list, nil
 }
 
 type tapeAnchor struct {
@@ -164,17 +174,7 @@ type tapeAnchor struct {
 }
 
 func tapeAnchors(ctx context.Context, r *run, _ none) ([]tapeAnchor, error) {
-	list := []tapeAnchor{}
-	for ref, err := range r.tape.Anchors(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, tapeAnchor{ref.ID, ref.Name, r.date(ref.Date)})
-		if len(list) == maxHits {
-			break
-		}
-	}
-	return list, nil
+	return collect(r.tape.Anchors(ctx), maxHits, func(a tape.AnchorRef) tapeAnchor { return tapeAnchor{a.ID, a.Name, r.date(a.Date)} })
 }
 
 type tapeHandoffIn struct {
@@ -309,13 +309,8 @@ func (r *run) sub(ctx context.Context, task string, tools func() []*tool.Tool) (
 		return "", context.Cause(ctx)
 	case err != nil:
 		r.agent.log.WarnContext(ctx, "subagent failed", "session", r.session, "turn", r.id, "error", adapter.Explain(err))
-		message := "the helper failed"
-		if e, ok := errors.AsType[*adapter.Error](err); ok {
-			message += ": " + e.Message
-		} else if c, ok := errors.AsType[turn.Coded](err); ok {
-			message += ": " + withoutPackage(c.Error())
-		}
-		return "", &tool.Error{Kind: tool.KindFailed, Message: message}
+		_, message := describe(err)
+		return "", &tool.Error{Kind: tool.KindFailed, Message: "the helper failed: " + message}
 	}
 	return answer, nil
 }

@@ -62,20 +62,13 @@ func WasSteered(ctx context.Context, t *tape.Tape, came time.Time, match func(ta
 // record is what a tape has of a turn.
 type record struct {
 	Told
-	status     string              // of the end
-	failure    error               // what the turn failed of
-	command    command.Reply       // of a turn that is a command
-	asked      []tape.Entry        // the prompt and what was steered
-	approvals  map[string]decision // by the question's id
-	steps      int                 // that have ended
-	text       string              // of the last of them
-	finish     string              // of the last of them
-	usage      adapter.Usage       // of all
-	more       bool                // the model reads what came after it
-	begun      bool                // it has ended with an anchor that a tool asked for
-	handoffs   int                 // because a model refused a request
-	paragraphs                     // of Text
-	now        step                // has not ended
+	progress                      // of the steps that have ended
+	status    string              // of the end
+	failure   error               // what the turn failed of
+	command   command.Reply       // of a turn that is a command
+	approvals map[string]decision // by the question's id
+	more      bool                // the model reads what came after the last step
+	now       step                // has not ended
 }
 
 // step is a step whose end is not on the tape.

@@ -120,24 +120,29 @@ type run struct {
 	left  bool // the reader has left
 
 	selector  tape.Selector
-	system    string       // the system prompt of the last request
-	withMedia bool         // of what the last request asks for the first time
-	asked     []tape.Entry // the prompt and what was steered, as they lie on the tape first
-	handoffs  int          // that the loop has made because a model refused a request
-	overBase  bool         // a request was larger than the limit right behind an anchor, so that another one would not help
-	steps     int
-	text      string // of the last reply
-	paragraphs
-	before paragraphs // this step's text
-	gap    string     // before that text
-	finish string
-	usage  adapter.Usage
+	system    string // the system prompt of the last request
+	withMedia bool   // of what the last request asks for the first time
+	overBase  bool   // a request was larger than the limit right behind an anchor, so that another one would not help
+	progress
+	before paragraphs        // this step's text
+	gap    string            // before that text
 	past   *record           // what another process has done of the turn; nil if it begins here
 	asks   map[string]string // ids of the questions whether a call with an unknown outcome may run again, by the call's key
 
-	mu      sync.Mutex
-	handoff *handoff // asked for in this step
-	begun   bool     // the step before has ended with an anchor that was asked for
+	mu      sync.Mutex // also guards begun
+	handoff *handoff   // asked for in this step
+}
+
+// progress is how far a turn is.
+type progress struct {
+	asked    []tape.Entry // the prompt and what was steered, as they lie on the tape first
+	steps    int
+	text     string        // of the last reply
+	finish   string        // of the last reply
+	usage    adapter.Usage // of all
+	handoffs int           // that the loop has made because a model refused a request
+	begun    bool          // the step before has ended with an anchor that was asked for
+	paragraphs
 }
 
 // handoff is an anchor to come.
@@ -300,8 +305,11 @@ func (r *run) begin() (err error) {
 		if err != nil {
 			return err
 		}
-		if r.restore(past); r.past != nil && past.Ended {
-			return nil
+		if past.Begun {
+			r.past, r.progress = past, past.progress
+			if past.Ended {
+				return nil
+			}
 		}
 	}
 	settings, _ := r.state[KeySettings].(map[string]json.RawMessage)

@@ -239,25 +239,22 @@ func (r *run) cutOff(rep *reply, failure error) error {
 	if r.handedOver() {
 		return nil
 	}
-	var told, open []*replyCall
+	var shown []*replyCall
+	var open []tool.Call
 	for _, c := range rep.calls {
 		if c.announced {
-			told = append(told, c)
+			shown = append(shown, c)
 			if c.made == nil {
-				open = append(open, c)
+				open = append(open, c.call())
 			}
 		}
 	}
-	entries := append(replyEntries(string(rep.text), string(rep.reasoning), told), rep.extraEntries()...)
+	entries := append(replyEntries(string(rep.text), string(rep.reasoning), shown), rep.extraEntries()...)
 	for i, e := range entries {
 		entries[i] = e.With(tape.Meta{Partial: true})
 	}
-	ids, results := make([]string, len(open)), make([]any, len(open))
-	for i, c := range open {
-		ids[i], results[i] = c.id, r.failCall(c.id, c.name, tool.KindInterrupted, "the answer was cut off before the tool ran")
-	}
 	if len(open) > 0 {
-		entries = append(entries, tape.NewToolResult(ids, results...))
+		entries = append(entries, r.failCalls(open, tool.KindInterrupted, "the answer was cut off before the tool ran"))
 	}
 	if !r.left && r.ctx.Err() == nil {
 		if len(entries) == 0 {
@@ -273,11 +270,15 @@ func (r *run) cutOff(rep *reply, failure error) error {
 	return err
 }
 
-// failCall sends the reader the error of a call that is not run, and returns its value for the tape.
-func (r *run) failCall(id, name, kind, message string) any {
-	res := tool.Result{ID: id, Name: name, Err: &tool.Error{Kind: kind, Message: message}}
-	r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{res}})
-	return res.Value()
+// failCalls sends the reader the errors of calls that are not run, and returns their entry.
+func (r *run) failCalls(calls []tool.Call, kind, message string) tape.Entry {
+	ids, results := make([]string, len(calls)), make([]any, len(calls))
+	for i, c := range calls {
+		res := tool.Result{ID: c.ID, Name: c.Name, Err: &tool.Error{Kind: kind, Message: message}}
+		r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{res}})
+		ids[i], results[i] = c.ID, res.Value()
+	}
+	return tape.NewToolResult(ids, results...)
 }
 
 // refusal is errorEntry of a call that has no reply. Where it failed of what the model was asked, the next one is not asked that again.
@@ -373,12 +374,8 @@ func (r *run) step(rep *reply, last bool) (more bool, err error) {
 		return false, err
 	}
 	if last {
-		results := make([]any, len(calls))
-		ids := make([]string, len(calls))
-		for i, c := range calls {
-			ids[i], results[i] = c.ID, r.failCall(c.ID, c.Name, tool.KindDenied, "the turn reached its limit of tool calls")
-		}
-		entries = append(entries, tape.NewToolResult(ids, results...), r.stepEntry(rep, StatusError), errorEntry(ErrMaxSteps))
+		entries = append(entries, r.failCalls(calls, tool.KindDenied, "the turn reached its limit of tool calls"),
+			r.stepEntry(rep, StatusError), errorEntry(ErrMaxSteps))
 		if _, err := r.append(entries...); err != nil {
 			return false, err
 		}
@@ -438,7 +435,7 @@ func (r *run) revise(rep *reply, open []*replyCall, calls []tool.Call) []tool.Ca
 	}
 	for _, c := range open {
 		if !kept[c.id] {
-			r.failCall(c.id, c.name, tool.KindDenied, "the model withdrew the call")
+			r.failCalls([]tool.Call{c.call()}, tool.KindDenied, "the model withdrew the call")
 		}
 	}
 	return out

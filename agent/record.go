@@ -62,13 +62,14 @@ func WasSteered(ctx context.Context, t *tape.Tape, came time.Time, match func(ta
 // record is what a tape has of a turn.
 type record struct {
 	Told
-	progress                      // of the steps that have ended
-	status    string              // of the end
-	failure   error               // what the turn failed of
-	command   command.Reply       // of a turn that is a command
-	approvals map[string]decision // by the question's id
-	more      bool                // the model reads what came after the last step
-	now       step                // has not ended
+	progress                          // of the steps that have ended
+	status    string                  // of the end
+	failure   error                   // what the turn failed of
+	command   command.Reply           // of a turn that is a command
+	approvals map[string]decision     // by the question's id
+	outcomes  map[int]json.RawMessage // like Results, with what calls failed of
+	more      bool                    // the model reads what came after the last step
+	now       step                    // has not ended
 }
 
 // step is a step whose end is not on the tape.
@@ -94,7 +95,7 @@ func (d decision) approved() bool { return d.Decision == "approve" }
 
 // readRecord reads the entries of a turn, from the end of the tape back to the turn's first.
 func readRecord(ctx context.Context, t *tape.Tape, id string) (*record, error) {
-	r := &record{approvals: map[string]decision{}}
+	r := &record{approvals: map[string]decision{}, outcomes: map[int]json.RawMessage{}}
 	r.Results = map[int]json.RawMessage{}
 	var entries []tape.Entry
 	for e, err := range t.Read(ctx, tape.Query{Newest: true}) {
@@ -207,6 +208,7 @@ func (r *record) result(id string, value json.RawMessage) {
 		if _, there := r.Results[i]; r.Calls[i].ID != id || there {
 			continue
 		}
+		r.outcomes[i] = value
 		var failed struct{ Error *tool.Error }
 		if bytes.HasPrefix(value, []byte(`{"error":{"kind":`)) && json.Unmarshal(value, &failed) == nil {
 			value = json.RawMessage("null")

@@ -111,9 +111,6 @@ func mediaOfTool(out *adapter.Message) {
 // fromTools puts the images and files of tools into messages of the user behind the results. load reads what lies beside the tape. What is older
 // than the newest maxMediaBytes is left out.
 func fromTools(list []adapter.Message, load func(handle string) (string, error)) []adapter.Message {
-	if !slices.ContainsFunc(list, func(m adapter.Message) bool { return m.Role == adapter.ToolRole && len(m.Parts) > 0 }) {
-		return list
-	}
 	left := maxMediaBytes / 3 * 4
 	for i := range slices.Backward(list) {
 		if list[i].Role != adapter.ToolRole {
@@ -140,16 +137,7 @@ func fromTools(list []adapter.Message, load func(handle string) (string, error))
 	out := make([]adapter.Message, 0, len(list)+1)
 	names := map[string]string{} // of tools, by the id of a call
 	user := adapter.Message{Role: adapter.User}
-	flush := func() {
-		if len(user.Parts) > 0 {
-			out = append(out, user)
-			user.Parts = nil
-		}
-	}
-	for _, m := range list {
-		if m.Role != adapter.ToolRole {
-			flush()
-		}
+	for i, m := range list {
 		for _, c := range m.ToolCalls {
 			names[c.ID] = c.Name
 		}
@@ -159,8 +147,11 @@ func fromTools(list []adapter.Message, load func(handle string) (string, error))
 			m.Parts = nil
 		}
 		out = append(out, m)
+		if len(user.Parts) > 0 && (i+1 == len(list) || list[i+1].Role != adapter.ToolRole) {
+			out = append(out, user)
+			user.Parts = nil
+		}
 	}
-	flush()
 	return out
 }
 

@@ -519,20 +519,28 @@ func (r *run) message(p turn.Prompt) (tape.Entry, error) {
 	for i, part := range p.Parts {
 		parts[i] = part
 		data := mediaOf(&parts[i])
-		if data == nil || len(*data) <= spillBytes {
+		if data == nil {
 			continue
 		}
-		handle, err := r.tape.PutBlob(ctx, []byte(*data))
-		switch {
-		case err == nil:
-			kept = append(kept, tape.Spill{Index: i, Handle: handle, Size: int64(len(*data))})
-			*data = tape.BlobURL(handle)
-		case len(*data) > maxInline:
+		if err := r.storeMedia(ctx, data, i, &kept); err != nil && len(*data) > maxInline {
 			r.agent.log.WarnContext(ctx, "dropped media that cannot be stored", "session", r.session, "error", adapter.RedactError(err))
 			parts[i] = turn.Part{Type: "text", Text: fmt.Sprintf("[%s: it could not be kept]", part.Type)}
 		}
 	}
 	return tape.NewMessage(adapter.User, parts).With(tape.Meta{Spill: kept}), nil
+}
+
+// storeMedia moves data that are large to the blobs, and puts their address in their place. What was moved is added to kept.
+func (r *run) storeMedia(ctx context.Context, data *string, index int, kept *[]tape.Spill) error {
+	if len(*data) <= spillBytes {
+		return nil
+	}
+	handle, err := r.tape.PutBlob(ctx, []byte(*data))
+	if err == nil {
+		*kept = append(*kept, tape.Spill{Index: index, Handle: handle, Size: int64(len(*data))})
+		*data = tape.BlobURL(handle)
+	}
+	return err
 }
 
 // maxInline is how large media may be that lie in an entry because the store keeps no blobs, in bytes.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent/skill"
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tool/fs"
@@ -198,10 +199,7 @@ func tapeHandoff(_ context.Context, r *run, in tapeHandoffIn) (string, error) {
 
 // handoff returns the anchor that a call asks for, or nil if it has no name.
 func (in *tapeHandoffIn) handoff() *handoff {
-	name := limit(oneLine(in.Name, 40), 40) // at most 160 bytes
-	for len(name) > 128 {
-		name = limit(name, len([]rune(name))-1)
-	}
+	name := strings.TrimSuffix(wording.ClipTo(limit(oneLine(in.Name, 40), 40), 128), "…") // as long as a name of an anchor may be
 	if name == "" {
 		return nil
 	}

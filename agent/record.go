@@ -142,7 +142,10 @@ func (r *record) add(e tape.Entry) {
 	}
 	_ = json.Unmarshal(e.Payload, &p) // what cannot be read says nothing
 	var text string
-	_ = json.Unmarshal(p.Content, &text) // parts are no text
+	_ = json.Unmarshal(p.Content, &text)            // parts are no text
+	if tape.MetaOf(e).Partial && r.failure == nil { // the turn was about to end
+		r.failure = turn.ErrStopped
+	}
 	switch e.Kind {
 	case tape.KindEvent:
 		r.event(eventOf(e))
@@ -153,9 +156,6 @@ func (r *record) add(e tape.Entry) {
 		}
 		r.reply(text)
 		r.now.runs = false
-		if tape.MetaOf(e).Partial && r.failure == nil { // the turn was about to end
-			r.failure = turn.ErrStopped
-		}
 	case tape.KindReasoning:
 		r.Reasoning += text
 	case tape.KindToolCall:
@@ -163,9 +163,6 @@ func (r *record) add(e tape.Entry) {
 		r.now.open, r.now.runs, r.now.asked = len(r.Calls), true, e.Date
 		for _, c := range p.Calls {
 			r.Calls = append(r.Calls, tool.Call{ID: c.ID, Name: c.Function.Name, Arguments: json.RawMessage(c.Function.Arguments)})
-		}
-		if tape.MetaOf(e).Partial && r.failure == nil {
-			r.failure = turn.ErrStopped
 		}
 	case tape.KindToolResult:
 		for i, result := range p.Results {

@@ -113,14 +113,9 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) err
 			r.emit(turn.Event{Kind: turn.ReasoningEvent, Delta: c.Reasoning})
 		}
 		r.addExtras(rep, &c)
-		if complete != nil {
-			r.announceCall(rep, complete)
-		}
-		if c.ToolResult != nil {
-			for _, call := range rep.calls {
-				if call.made != nil {
-					r.announceCall(rep, call)
-				}
+		for _, call := range rep.calls {
+			if call == complete || c.ToolResult != nil && call.made != nil {
+				r.announceCall(rep, call)
 			}
 		}
 		if r.left {
@@ -179,24 +174,17 @@ func (answer *Reply) chunks(yield func(adapter.Chunk, error) bool) {
 
 // announceCall hands on a call that is complete, with the result where the model's server has made it itself.
 func (r *run) announceCall(rep *reply, c *replyCall) {
-	if c.announced {
-		r.announceResult(c)
-		return
+	if !c.announced {
+		c.announced = true
+		// Every call needs a unique id, by which its result is found.
+		taken := func(id string) bool {
+			return id == "" || slices.ContainsFunc(rep.calls, func(o *replyCall) bool { return o != c && o.id == id })
+		}
+		for n := c.index; taken(c.id); n++ {
+			c.id = fmt.Sprintf("call_%d_%d", r.steps, n)
+		}
+		r.emit(turn.Event{Kind: turn.ToolCallEvent, Calls: []tool.Call{c.call()}})
 	}
-	c.announced = true
-	// Every call needs a unique id, by which its result is found.
-	taken := func(id string) bool {
-		return id == "" || slices.ContainsFunc(rep.calls, func(o *replyCall) bool { return o != c && o.id == id })
-	}
-	for n := c.index; taken(c.id); n++ {
-		c.id = fmt.Sprintf("call_%d_%d", r.steps, n)
-	}
-	r.emit(turn.Event{Kind: turn.ToolCallEvent, Calls: []tool.Call{c.call()}})
-	r.announceResult(c)
-}
-
-// announceResult hands on the result of a call that the model's server has made itself, once it is there.
-func (r *run) announceResult(c *replyCall) {
 	if c.made != nil && !c.answered {
 		c.answered = true
 		r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{c.result()}})

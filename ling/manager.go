@@ -101,9 +101,9 @@ type Manager struct {
 	bots     int                                    // ever made or added
 	tasks    int                                    // ever started
 	writers  map[*bot.ChatBot]struct{}              // that have not ended
-	open     map[string]*bot.ChatBot                // contested strings and arrays, and who writes there
+	open     map[string]*bot.ChatBot                // strings and arrays, and who writes there
 	others   bool                                   // bots were added that say nothing of where they write
-	told     map[string]bool                        // uris whose conflict was reported
+	reported map[string]bool                        // uris whose conflict was reported
 	handlers map[bot.Bot]func(error) (handled bool) // see OnFailure
 	failures []unhandled
 	sum      Result // what is known of it before the end, without the document
@@ -119,7 +119,10 @@ type unhandled struct {
 // New returns a manager whose work ends when ctx does. config is the default of its bots; o may be nil. The tube begins with
 // a "started" event, unless the run is resumed. Every manager must be ended, with Close or Cancel.
 func New(ctx context.Context, config bot.Config, o *Options) *Manager {
-	m := &Manager{config: config, turned: make(chan struct{}), sent: make(chan struct{})}
+	m := &Manager{
+		config: config, turned: make(chan struct{}), sent: make(chan struct{}), writers: map[*bot.ChatBot]struct{}{},
+		open: map[string]*bot.ChatBot{}, reported: map[string]bool{}, handlers: map[bot.Bot]func(error) bool{},
+	}
 	if o != nil {
 		m.options = *o
 	}
@@ -224,7 +227,7 @@ func (m *Manager) CreateBot(name, root string, edit func(*bot.Config)) (*bot.Cha
 	b.Watch(func(t bot.Transition) {
 		switch t.To {
 		case bot.Chatting:
-			m.contest(b)
+			m.addWriter(b)
 			m.sendBot(b, "started")
 		case bot.InferenceDone: // before what waits for the bot's end is started
 			m.sendBot(b, "finished")

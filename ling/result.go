@@ -129,9 +129,6 @@ func (m *Manager) Report(botName string, err error) {
 func (m *Manager) OnFailure(b bot.Bot, handle func(err error) (handled bool)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.handlers == nil {
-		m.handlers = map[bot.Bot]func(error) bool{}
-	}
 	m.handlers[b] = handle
 }
 

@@ -14,6 +14,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,13 +112,8 @@ func New(o Options) (*Agent, error) {
 	if o.Models == nil {
 		return nil, errors.New("agent: expected models to ask")
 	}
-	if o.MaxSteps <= 0 {
-		o.MaxSteps = DefaultMaxSteps
-	}
-	a := &Agent{options: o, log: o.Log, commands: command.New()}
-	if a.log == nil {
-		a.log = slog.New(slog.DiscardHandler)
-	}
+	o.MaxSteps = cmp.Or(max(o.MaxSteps, 0), DefaultMaxSteps)
+	a := &Agent{options: o, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), commands: command.New()}
 	a.options.Approvals = maps.Clone(o.Approvals)
 	for pattern, asks := range o.Approvals {
 		if asks != tool.Always && asks != tool.Never {

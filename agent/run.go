@@ -268,6 +268,9 @@ func (r *run) appendAlways(entries ...tape.Entry) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("write to the tape: %w", err)
 	}
+	for i := range entries {
+		entries[i].ID = first + int64(i)
+	}
 	return first, nil
 }
 
@@ -324,57 +327,61 @@ func (r *run) begin() (err error) {
 	r.awaitTools()
 	var entries []tape.Entry
 	if r.past == nil {
-		if r.parent == nil {
-			if entries, err = Aborted(r.ctx, r.tape); err != nil {
-				return err
-			}
+		if entries, err = r.startEntries(); err != nil {
+			return err
 		}
-		start := StartEntry(started{r.models[0]}, r.turn.Envelope())
-		if r.parent != nil {
-			start.Meta = nil
-		}
-		entries = append(entries, start)
 	}
 	if r.system != lastSystem {
 		entries = append(entries, tape.NewSystem(r.system))
 	}
-	if len(r.asked) > 0 {
-		if len(entries) > 0 {
-			_, err = r.append(entries...)
-		}
-		return err
-	}
 	before, answer, err := r.recallMessage()
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if answer { // it is there, and nothing was said since
-		if _, err := r.append(entries...); err != nil {
+	case len(r.asked) > 0: // the tape has it
+	case answer: // the tape has it, and nothing was said since
+		r.asked = append(r.asked, before)
+	default:
+		prompt, err := r.promptEntry(before)
+		if err != nil {
 			return err
 		}
-		r.asked = append(r.asked, before)
+		entries = append(entries, prompt)
+	}
+	if len(entries) == 0 {
 		return nil
 	}
-	prompt, err := r.message(r.prompt)
-	if err != nil {
+	if _, err := r.append(entries...); err != nil {
 		return err
 	}
-	if r.parent == nil {
-		m := tape.Meta{Message: r.messageID()}
-		if before.ID != 0 {
-			m.Refs = []int64{before.ID}
-		}
-		prompt = titled(prompt.With(m), r.turn.Envelope())
+	if last := entries[len(entries)-1]; last.Kind == tape.KindMessage { // the prompt
+		r.asked = append(r.asked, last)
 	}
-	entries = append(entries, prompt)
-	first, err := r.append(entries...)
-	if err != nil {
-		return err
-	}
-	prompt = entries[len(entries)-1]
-	prompt.ID = first + int64(len(entries)) - 1
-	r.asked = append(r.asked, prompt)
 	return nil
+}
+
+// startEntries returns the entries with which a turn begins that no process has begun.
+func (r *run) startEntries() ([]tape.Entry, error) {
+	start := StartEntry(started{r.models[0]}, r.turn.Envelope())
+	if r.parent != nil {
+		start.Meta = nil
+		return []tape.Entry{start}, nil
+	}
+	entries, err := Aborted(r.ctx, r.tape)
+	return append(entries, start), err
+}
+
+// promptEntry returns the entry of the message that the turn answers; before is that of an earlier turn with the same message, or the zero entry.
+func (r *run) promptEntry(before tape.Entry) (tape.Entry, error) {
+	prompt, err := r.message(r.prompt)
+	if err != nil || r.parent != nil {
+		return prompt, err
+	}
+	m := tape.Meta{Message: r.messageID()}
+	if before.ID != 0 {
+		m.Refs = []int64{before.ID}
+	}
+	return titled(prompt.With(m), r.turn.Envelope()), nil
 }
 
 // toolsWait is how long a turn waits for tools that are being connected to.
@@ -435,7 +442,7 @@ const maxRecalled = 256
 // turn goes on from that entry: nothing was said since, but by a reply that was cut off and that the model does not see.
 func (r *run) recallMessage() (message tape.Entry, answer bool, err error) {
 	e := r.turn.Envelope()
-	if again, _ := e.Extra[turn.ExtraRepeated].(bool); !again || r.parent != nil || r.messageID() == "" {
+	if again, _ := e.Extra[turn.ExtraRepeated].(bool); !again || len(r.asked) > 0 || r.parent != nil || r.messageID() == "" {
 		return tape.Entry{}, false, nil
 	}
 	answer = true

@@ -397,34 +397,29 @@ func (r *run) finishStep(rep *reply, tools []*tool.Tool, calls []tool.Call) erro
 // revise applies the changes of after_model hooks to the calls. A call that the reader has seen and a hook has removed gets a result
 // here; a new one is sent to the reader.
 func (r *run) revise(rep *reply, open []*replyCall, calls []tool.Call) []tool.Call {
-	same := len(open) == len(calls)
-	for i := 0; same && i < len(calls); i++ {
-		c := open[i]
-		same = c.id == calls[i].ID && c.name == calls[i].Name && bytes.Equal(c.call().Arguments, calls[i].Arguments)
-	}
-	if same {
+	if slices.EqualFunc(open, calls, func(o *replyCall, c tool.Call) bool {
+		return o.id == c.ID && o.name == c.Name && bytes.Equal(o.call().Arguments, c.Arguments)
+	}) {
 		return calls
 	}
-	kept := map[string]bool{}
-	list := slices.DeleteFunc(slices.Clone(rep.calls), func(c *replyCall) bool { return c.made == nil })
+	rep.calls = slices.DeleteFunc(slices.Clone(rep.calls), func(c *replyCall) bool { return c.made == nil })
 	for i, c := range calls {
 		one := &replyCall{index: i, id: c.ID, name: c.Name, arguments: bytes.Clone(c.Arguments)}
-		one.announced = !kept[c.ID] && slices.ContainsFunc(open, func(o *replyCall) bool { return o.id == c.ID && c.ID != "" })
-		list = append(list, one)
-		kept[c.ID] = true
+		if k := slices.IndexFunc(open, func(o *replyCall) bool { return o.id == c.ID }); k >= 0 {
+			one.announced = true
+			open = slices.Delete(open, k, k+1)
+		}
+		rep.calls = append(rep.calls, one)
 	}
-	rep.calls = list
 	out := calls[:0:0]
-	for _, c := range list {
+	for _, c := range rep.calls {
 		if c.made == nil {
 			r.announceCall(rep, c)
 			out = append(out, c.call())
 		}
 	}
 	for _, c := range open {
-		if !kept[c.id] {
-			r.failCalls([]tool.Call{c.call()}, tool.KindDenied, "the model withdrew the call")
-		}
+		r.failCalls([]tool.Call{c.call()}, tool.KindDenied, "the model withdrew the call")
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package bot
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,10 +68,7 @@ type exchange struct {
 
 // New makes a bot that writes below root.
 func New(env Env, name, root string, c Config) *ChatBot {
-	log := env.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log := cmp.Or(env.Log, slog.New(slog.DiscardHandler))
 	first := &exchange{done: make(chan struct{})}
 	return &ChatBot{env: env, name: name, root: root, config: c, log: log, current: first, asked: first}
 }

@@ -126,17 +126,11 @@ func New(ctx context.Context, config bot.Config, o *Options) *Manager {
 	if o != nil {
 		m.options = *o
 	}
-	orDefault(&m.options.MaxBots, DefaultMaxBots)
-	orDefault(&m.options.MaxTasks, DefaultMaxTasks)
-	orDefault(&m.options.MaxResult, DefaultMaxResult)
-	if m.options.Run == "" {
-		m.options.Run = NewID()
-	}
-	m.log = m.options.Log
-	if m.log == nil {
-		m.log = slog.New(slog.DiscardHandler)
-	}
-	m.log = m.log.With(slog.String("run", m.options.Run))
+	m.options.MaxBots = cmp.Or(max(m.options.MaxBots, 0), DefaultMaxBots)
+	m.options.MaxTasks = cmp.Or(max(m.options.MaxTasks, 0), DefaultMaxTasks)
+	m.options.MaxResult = cmp.Or(max(m.options.MaxResult, 0), DefaultMaxResult)
+	m.options.Run = cmp.Or(m.options.Run, NewID())
+	m.log = cmp.Or(m.options.Log, slog.New(slog.DiscardHandler)).With(slog.String("run", m.options.Run))
 	m.ctx, m.cancel = context.WithCancelCause(ctx)
 	if r := m.options.Resumed; r != nil {
 		m.resume(r)
@@ -156,12 +150,6 @@ func New(ctx context.Context, config bot.Config, o *Options) *Manager {
 		Model    string `json:"model,omitempty"`
 	}{m.options.Run, m.options.Workflow, m.options.Agent, m.options.Session, m.options.Model})
 	return m
-}
-
-func orDefault(n *int, def int) {
-	if *n <= 0 {
-		*n = def
-	}
 }
 
 // Model returns the model that bots ask which name none of their own: "provider:name", or "" for the default one of the models.

@@ -121,7 +121,7 @@ type unhandled struct {
 func New(ctx context.Context, config bot.Config, o *Options) *Manager {
 	m := &Manager{
 		config: config, turned: make(chan struct{}), sent: make(chan struct{}), writers: map[*bot.ChatBot]struct{}{},
-		open: map[string]*bot.ChatBot{}, reported: map[string]bool{}, handlers: map[bot.Bot]func(error) bool{},
+		open: map[string]*bot.ChatBot{}, reported: map[string]bool{}, sum: newResult(), handlers: map[bot.Bot]func(error) bool{},
 	}
 	if o != nil {
 		m.options = *o

@@ -30,8 +30,8 @@ func (m *Manager) resume(r *Resumed) {
 	if m.options.HoldEnd {
 		m.tube.HoldEnd()
 	}
-	so := ResultOf(m.tube)
-	m.sum = Result{Usage: so.Usage, Models: so.Models, Errors: so.Errors}
+	m.sum = ResultOf(m.tube)
+	m.sum.Status, m.sum.Reason = "", ""
 	document, _ := m.tube.Snapshot(true)
 	m.written.Store(int64(len(document)))
 }

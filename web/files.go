@@ -194,9 +194,6 @@ func (s *Server) postFile(w http.ResponseWriter, r *http.Request) *wire.Problem 
 	if p := wire.Query(new(request.Decoder), r, request.Parameters{"filename": func(value string) { name = value }}); p != nil {
 		return p
 	}
-	if r.ContentLength > limit {
-		return tooLargeBody(w, r, s.o.Files.MaxSize)
-	}
 	if s.shed.memory.over.Load() {
 		return littleMemory("the server is close to its memory limit and starts no new runs; retry later")
 	}

@@ -172,17 +172,10 @@ func grow(p *part, key string) *part {
 // set sets a part to a value, which is shown as if it had grown.
 func (g *View) set(p *part, value json.RawMessage) {
 	switch value[0] {
-	case '{':
-		p.open(object)
-		for name, member := range rawjson.Members(value) {
-			g.set(p.member(name), member)
-		}
-	case '[':
-		p.open(array)
-		var elements []json.RawMessage
-		_ = json.Unmarshal(value, &elements) // the server's events are valid
-		for i, element := range elements {
-			g.set(p.member(strconv.Itoa(i)), element)
+	case '{', '[':
+		p.open(map[byte]partKind{'{': object, '[': array}[value[0]])
+		for name, child := range rawjson.Children(value) {
+			g.set(p.member(name), child)
 		}
 	case '"':
 		p.become(text)

@@ -211,10 +211,10 @@ type pressure struct {
 	changed   func(over bool) // called when over changes; may be nil
 	over      atomic.Bool
 
-	looks int // while there is too much; of the goroutine that looks
+	checks int // while there is too much; of the goroutine that checks
 }
 
-// collectEvery is after how many looks garbage is collected while there is too much: if nothing runs, nothing else collects it, and what
+// collectEvery is the number of checks after which garbage is collected while there is too much: if nothing runs, nothing else collects it, and what
 // was garbage would count forever.
 const collectEvery = 8
 
@@ -224,38 +224,37 @@ func (p *pressure) check(log *slog.Logger) {
 		return
 	}
 	used := p.read()
-	switch over := p.over.Load(); {
+	over := p.over.Load()
+	switch {
 	case !over && used >= p.high:
-		p.turn(true)
 		log.Warn("server is at a limit; refusing new work", "limit", p.name)
 	case over && used < p.low:
-		p.turn(false)
 		log.Info("server is below the limit again", "limit", p.name)
 	case over && p.collect != nil:
-		if p.looks++; p.looks%collectEvery == 0 {
+		if p.checks++; p.checks%collectEvery == 0 {
 			p.collect()
 		}
+		return
+	default:
+		return
 	}
-}
-
-func (p *pressure) turn(over bool) {
-	p.over.Store(over)
+	p.over.Store(!over)
 	if p.changed != nil {
-		p.changed(over)
+		p.changed(!over)
 	}
 }
 
-// lookEvery is often enough for memory that thousands of new runs would take, and too seldom to cost anything.
-const lookEvery = 250 * time.Millisecond
+// checkEvery is often enough for memory that thousands of new runs would take, and too seldom to cost anything.
+const checkEvery = 250 * time.Millisecond
 
-// watch looks until ctx ends.
+// watch checks until ctx ends.
 func (sh *shed) watch(ctx context.Context) {
 	for {
 		sh.memory.check(sh.log)
 		sh.checkWaiting(time.Now())
 		sh.disk.check(sh.log)
 		sh.checkFailed()
-		if backoff.Sleep(ctx, lookEvery) != nil {
+		if backoff.Sleep(ctx, checkEvery) != nil {
 			return
 		}
 	}
@@ -307,31 +306,24 @@ func callerReached(limit, detail string, after time.Duration) *wire.Problem {
 	return p
 }
 
-// enter counts a request that follows a run, until leave is called; or refuses it. The caller "" has only the limit of all.
-func (sh *shed) enter(caller string) *wire.Problem {
-	limit, ofOne := int64(sh.o.Streams), int64(sh.o.StreamsPerCaller)
-	return sh.streams.admit(caller, 1, func(total, ofCaller int64) *wire.Problem {
-		switch {
-		case total > limit:
-			return reached(limitStreams, wording.Plural(limit, "stream")+" are open, the server's limit; retry later", streamsRetry)
-		case caller != "" && ofCaller > ofOne:
-			return callerReached(limitStreamsPerCaller, "you have "+wording.Plural(ofOne, "stream")+" open, the limit of one caller; close some", streamsRetry)
-		}
-		return nil
-	})
-}
-
-func (sh *shed) leave(caller string) { sh.streams.add(caller, -1) }
-
-// follows is the middleware of requests that follow a run: it counts them.
+// follows is the middleware of requests that follow a run: it counts them. The caller "" has only the limit of all.
 func (s *Server) follows(h handler) handler {
+	limit, ofOne := int64(s.shed.o.Streams), int64(s.shed.o.StreamsPerCaller)
 	return func(w http.ResponseWriter, r *http.Request) *wire.Problem {
 		caller := s.countedFor(r, wire.Who(r))
-		if p := s.shed.enter(caller); p != nil {
+		if p := s.shed.streams.admit(caller, 1, func(total, ofCaller int64) *wire.Problem {
+			switch {
+			case total > limit:
+				return reached(limitStreams, wording.Plural(limit, "stream")+" are open, the server's limit; retry later", streamsRetry)
+			case caller != "" && ofCaller > ofOne:
+				return callerReached(limitStreamsPerCaller, "you have "+wording.Plural(ofOne, "stream")+" open, the limit of one caller; close some", streamsRetry)
+			}
+			return nil
+		}); p != nil {
 			closeUnread(r, p)
 			return p
 		}
-		defer s.shed.leave(caller)
+		defer s.shed.streams.add(caller, -1)
 		return h(w, r)
 	}
 }

@@ -69,12 +69,8 @@ func (s *Stream) Append(dst []byte, e tube.Event) []byte {
 		if jsonuri.Reserved(e.URI) {
 			return s.appendReserved(dst, e)
 		}
-		d := jsonuri.Delta{URI: e.URI, Value: e.Value}
-		if e.Kind == tube.Set {
-			d.Op = jsonuri.Set
-		}
 		s.begun = true
-		s.text.Apply(d)
+		s.text.Apply(jsonuri.Delta{Op: jsonuri.Op(e.Kind), URI: e.URI, Value: e.Value})
 	case tube.Done:
 		s.text.Done(e.URI)
 	default:

@@ -20,6 +20,14 @@ func (s ReceiptState) String() string {
 	}
 }
 
+// First returns the id of the first message; "" if there is none, or no receipt.
+func (r *Receipt) First() string {
+	if r == nil || len(r.MessageIDs) == 0 {
+		return ""
+	}
+	return r.MessageIDs[0]
+}
+
 // Seen says whether someone can have noticed what the receipt is for, as far as is known.
 func (s ReceiptState) Seen() bool { return s == Sent || s == Partial }
 

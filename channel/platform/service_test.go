@@ -12,9 +12,18 @@ import (
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
+// newService returns a channel that does not serve yet.
+func newService(t *testing.T) *platform.Service {
+	t.Helper()
+	s := new(platform.Service)
+	if err := s.Init(&platform.Settings{Account: "a"}, "fake", ""); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 func options(connect func(context.Context) error) platform.ServiceOptions {
 	return platform.ServiceOptions{
-		Handler: kernel.Handler{Channel: "fake"},
 		Run:     func(context.Context, *platform.Event) (channel.Result, error) { return channel.Result{}, nil },
 		Connect: connect,
 	}
@@ -45,7 +54,7 @@ func TestAChannelServesUntilSomebodyEndsItOrItCannotWork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var s platform.Service
+				s := newService(t)
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()
 				s.Fail(errors.New("of before"))
@@ -60,7 +69,7 @@ func TestAChannelServesUntilSomebodyEndsItOrItCannotWork(t *testing.T) {
 					if err := s.Serve(ctx, q, options(connected)); err == nil {
 						t.Error("it serves twice")
 					}
-					test.end(&s, stop)
+					test.end(s, stop)
 				}
 				if err := <-done; !errors.Is(err, test.want) || test.want == nil && err != nil {
 					t.Errorf("got %v, expected %v", err, test.want)
@@ -101,11 +110,11 @@ func (f *turnstile) Only(ctx context.Context, name string) (context.Context, fun
 func TestOneProcessReceivesAndTheOthersStandBy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &turnstile{names: make(chan string, 10), free: make(chan struct{}, 1)}
-		var s platform.Service
+		s := newService(t)
 		ctx, stop := context.WithCancel(t.Context())
 		q, receiving := newQueue(t, f), 0
 		o := options(func(context.Context) error { return nil })
-		o.Handler.Channel, o.Handler.Account, o.Exclusive = "telegram", "a", true
+		o.Exclusive = true
 		o.Receive = func(ctx context.Context) error {
 			receiving++
 			defer func() { receiving-- }()
@@ -129,7 +138,7 @@ func TestOneProcessReceivesAndTheOthersStandBy(t *testing.T) {
 		f.taken()
 		synctest.Wait()
 		is(1, "when it was taken away and is free again")
-		if len(f.names) != 2 || <-f.names != "telegram@a" {
+		if len(f.names) != 2 || <-f.names != "fake@a" {
 			t.Errorf("it has asked %d times", len(f.names))
 		}
 		stop()
@@ -144,7 +153,7 @@ func TestWhatIsForAllProcessesWaitsForNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed := errors.New("failed")
 		for name, only := range map[string]channel.Exclusive{"alone": nil, "shared": &turnstile{}} {
-			var s platform.Service
+			s := newService(t)
 			o := options(func(context.Context) error { return nil })
 			o.Exclusive = only == nil
 			o.Receive = func(context.Context) error { return failed }

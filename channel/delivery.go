@@ -59,8 +59,7 @@ type Decided struct {
 
 // Text is one line for people. by is By as the platform shows it.
 func (d Decided) Text(by string) string {
-	switch {
-	case d.Why != "":
+	if d.Why != "" {
 		return "Not approved: " + d.Why + "."
 	}
 	text := "Denied"

@@ -6,18 +6,7 @@ import (
 
 // String names a state as logs and stores have it.
 func (s ReceiptState) String() string {
-	switch s {
-	case Sent:
-		return "sent"
-	case Partial:
-		return "partial"
-	case Suppressed:
-		return "suppressed"
-	case NotSent:
-		return "not_sent"
-	default:
-		return "unknown"
-	}
+	return [...]string{Sent: "sent", Partial: "partial", Suppressed: "suppressed", NotSent: "not_sent", UnknownWhether: "unknown"}[min(s, UnknownWhether)]
 }
 
 // First returns the id of the first message; "" if there is none, or no receipt.

@@ -137,14 +137,7 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 			Send:       func(ctx context.Context, m channel.Outbound) (channel.Receipt, error) { return c.deliver(ctx, m.Block) },
 			Repeatable: func(_ channel.Outbound, age time.Duration) bool { return age < copiesIgnored },
 		},
-		Connect: func(ctx context.Context) error {
-			if err := platform.Persist(ctx, c.Log, "cannot ask the platform for the bot; retrying", c.whoAmI, badToken); err != nil {
-				return err
-			}
-			c.Log.InfoContext(ctx, "channel is connected", "bot", c.self.Load().Username)
-			c.registerCommands(ctx, q.Kernel())
-			return nil
-		},
+		Identify: c.whoAmI, Lasting: []*platform.Kind{badToken}, Bot: c.About, Started: c.registerCommands,
 		Receive: c.receive, Exclusive: true,
 	})
 }

@@ -61,11 +61,6 @@ func (c *Channel) delivery(m *message) *kernel.Delivery {
 	return d
 }
 
-// sendStored sends a reply that was stored.
-func (c *Channel) sendStored(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
-	return c.deliver(ctx, &out.Block)
-}
-
 // target is where a message goes.
 type target struct {
 	card    string // "": the message is new. Else it takes the place of this card

@@ -156,16 +156,12 @@ func (c *Channel) readIdentity(ctx context.Context) error {
 // Serve implements [kernel.Channel].
 func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	return c.Service.Serve(ctx, q, platform.ServiceOptions{
-		Run: c.run, Connect: c.connect,
-		Sender: kernel.Sender{Send: c.sendStored, Repeatable: func(_ channel.Outbound, age time.Duration) bool { return age < uuidLife }},
+		Run: c.run, Identify: c.readIdentity, Lasting: []*platform.Kind{badApp, wrongServer}, Bot: c.About,
+		Sender: kernel.Sender{
+			Send: func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
+				return c.deliver(ctx, &out.Block)
+			},
+			Repeatable: func(_ channel.Outbound, age time.Duration) bool { return age < uuidLife },
+		},
 	})
-}
-
-// connect asks for the bot's id until the platform answers.
-func (c *Channel) connect(ctx context.Context) error {
-	err := platform.Persist(ctx, c.Log, "platform answers wrongly; retrying", c.readIdentity, badApp, wrongServer)
-	if err == nil {
-		c.Log.InfoContext(ctx, "channel is connected", "bot", c.self().Name)
-	}
-	return err
 }

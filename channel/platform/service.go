@@ -61,12 +61,16 @@ func (s *Service) Init(o *Settings, name, api string) (err error) {
 	return err
 }
 
-// ServiceOptions are for [Service.Serve]. Run and Connect are required. Run is given events with Kernel, Meta, Agent and Media.
+// ServiceOptions are for [Service.Serve]. Run is required. It is given events with Kernel, Meta, Agent and Media.
 type ServiceOptions struct {
 	Run    func(context.Context, *Event) (channel.Result, error)
 	Sender kernel.Sender
-	// Connect asks the platform who the bot is, for as long as that takes. No event runs before it returns.
-	Connect func(context.Context) error
+	// Identify asks the platform who the bot is. It is called until it works, or is refused for one of the reasons Lasting. No event runs before. nil: the
+	// platform is not asked.
+	Identify func(context.Context) error
+	Lasting  []*Kind
+	Bot      func() string                         // the name of the bot after that, for the log
+	Started  func(context.Context, *kernel.Kernel) // is called after that; nil
 	// Receive fetches events until its context ends; nil: the platform brings them.
 	Receive func(context.Context) error
 	// Exclusive says that the platform lets one program at a time receive: of several replicas one does.
@@ -136,7 +140,7 @@ func (s *Service) Serve(ctx context.Context, q *kernel.Queue, o ServiceOptions) 
 		defer s.mu.Unlock()
 		s.queue, s.stop = nil, nil
 	}()
-	err := o.Connect(ctx)
+	err := s.connect(ctx, q.Kernel(), &o)
 	if err == nil {
 		var receive func(context.Context) error
 		if o.Receive != nil {
@@ -155,6 +159,21 @@ func (s *Service) Serve(ctx context.Context, q *kernel.Queue, o ServiceOptions) 
 		return nil
 	}
 	return err
+}
+
+// connect asks who the bot is.
+func (s *Service) connect(ctx context.Context, k *kernel.Kernel, o *ServiceOptions) error {
+	if o.Identify == nil {
+		return nil
+	}
+	if err := Persist(ctx, s.Log, "cannot ask the platform for the bot; retrying", o.Identify, o.Lasting...); err != nil {
+		return err
+	}
+	s.Log.InfoContext(ctx, "channel is connected", "bot", o.Bot())
+	if o.Started != nil {
+		o.Started(ctx, k)
+	}
+	return nil
 }
 
 // receive calls Receive while this replica is the one that may.

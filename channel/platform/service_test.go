@@ -22,10 +22,13 @@ func newService(t *testing.T) *platform.Service {
 	return s
 }
 
+// bad is a refusal that lasts.
+var bad = &platform.Kind{Text: "the platform refuses"}
+
 func options(connect func(context.Context) error) platform.ServiceOptions {
 	return platform.ServiceOptions{
-		Run:     func(context.Context, *platform.Event) (channel.Result, error) { return channel.Result{}, nil },
-		Connect: connect,
+		Run:      func(context.Context, *platform.Event) (channel.Result, error) { return channel.Result{}, nil },
+		Identify: connect, Lasting: []*platform.Kind{bad}, Bot: func() string { return "ling" },
 	}
 }
 
@@ -39,7 +42,7 @@ func newQueue(t *testing.T, only channel.Exclusive) *kernel.Queue {
 
 // CH-179
 func TestAChannelServesUntilSomebodyEndsItOrItCannotWork(t *testing.T) {
-	lost, refused := errors.New("the token is none"), errors.New("the platform refuses")
+	lost, refused := errors.New("the token is none"), error(&platform.Refusal{Kind: bad})
 	connected := func(context.Context) error { return nil }
 	for name, test := range map[string]struct {
 		connect     func(context.Context) error

@@ -182,15 +182,7 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 		receive = c.receiveSocket
 	}
 	return c.Service.Serve(ctx, q, platform.ServiceOptions{
-		Run: c.run, Sender: kernel.Sender{Send: c.send, Repeatable: onlyEdits}, Connect: c.connect, Receive: receive,
+		Run: c.run, Sender: kernel.Sender{Send: c.send, Repeatable: onlyEdits},
+		Identify: c.identify, Lasting: []*platform.Kind{badToken}, Bot: c.About, Receive: receive,
 	})
-}
-
-// connect asks who the bot is until the platform says it, the channel ends, or the token turns out to be invalid.
-func (c *Channel) connect(ctx context.Context) error {
-	err := platform.Persist(ctx, c.Log, "platform answers wrongly; retrying", c.identify, badToken)
-	if err == nil {
-		c.Log.InfoContext(ctx, "channel is connected", "bot", c.self().User, "workspace", c.self().Team)
-	}
-	return err
 }

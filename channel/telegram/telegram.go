@@ -195,14 +195,7 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 		Sender: kernel.Sender{Send: func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
 			return c.deliver(ctx, out.Block)
 		}},
-		Connect: func(ctx context.Context) error {
-			err := c.persist(ctx, "getMe", c.getMe)
-			if err == nil {
-				c.Log.InfoContext(ctx, "channel is connected", "bot", c.self().Username, "mode", c.s.Mode)
-				c.setMenus(ctx, q.Kernel())
-			}
-			return err
-		},
+		Identify: c.getMe, Lasting: []*platform.Kind{badToken}, Bot: c.About, Started: c.setMenus,
 		Receive: receive, Exclusive: c.s.Mode == ModePoll,
 	})
 }

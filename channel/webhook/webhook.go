@@ -166,8 +166,7 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	defer c.transport.CloseIdleConnections()
 	defer c.answerRequests("", &answer{Status: statusAccepted}) // they wait no longer
 	return c.Service.Serve(ctx, q, platform.ServiceOptions{
-		Run:     c.run,
-		Connect: func(context.Context) error { return nil },                                                            // the backend connects
-		Sender:  kernel.Sender{Send: c.resend, Repeatable: func(channel.Outbound, time.Duration) bool { return true }}, // every attempt has the same webhook-id
+		Run:    c.run,
+		Sender: kernel.Sender{Send: c.resend, Repeatable: func(channel.Outbound, time.Duration) bool { return true }}, // every attempt has the same webhook-id
 	})
 }

@@ -61,14 +61,14 @@ func (g *guarded) attributes(req *Request, n int) []attribute.KeyValue {
 		attribute.String("gen_ai.operation.name", "chat"), attribute.String("gen_ai.provider.name", cmp.Or(wellKnown[g.provider], g.provider)),
 		attribute.String("gen_ai.request.model", g.name), attribute.Bool("gen_ai.request.stream", true), attribute.Int("lingserve.attempt", n),
 	}
-	for name, value := range map[string]*float64{"temperature": req.Temperature, "top_p": req.TopP} {
+	for i, value := range []*float64{req.Temperature, req.TopP} {
 		if value != nil {
-			attrs = append(attrs, attribute.Float64("gen_ai.request."+name, *value))
+			attrs = append(attrs, attribute.Float64("gen_ai.request."+[...]string{"temperature", "top_p"}[i], *value))
 		}
 	}
-	for name, value := range map[string]*int{"max_tokens": req.MaxTokens, "seed": req.Seed} {
+	for i, value := range []*int{req.MaxTokens, req.Seed} {
 		if value != nil {
-			attrs = append(attrs, attribute.Int("gen_ai.request."+name, *value))
+			attrs = append(attrs, attribute.Int("gen_ai.request."+[...]string{"max_tokens", "seed"}[i], *value))
 		}
 	}
 	if req.Format.JSON {
@@ -128,14 +128,15 @@ func (a *attempt) endSpan(over, err error) {
 	}
 	if u := a.usage; a.counted {
 		a.span.SetAttributes(attribute.Int("gen_ai.usage.input_tokens", u.PromptTokens), attribute.Int("gen_ai.usage.output_tokens", u.CompletionTokens))
-		for name, tokens := range map[string]int{
-			"gen_ai.usage.cache_read.input_tokens":     u.CachedTokens,
-			"gen_ai.usage.cache_creation.input_tokens": u.CacheWriteTokens,
-			"gen_ai.usage.reasoning.output_tokens":     u.ReasoningTokens,
-			"lingserve.usage.audio_tokens":             u.AudioTokens,
+		for _, class := range []struct {
+			name   string
+			tokens int
+		}{
+			{"gen_ai.usage.cache_read.input_tokens", u.CachedTokens}, {"gen_ai.usage.cache_creation.input_tokens", u.CacheWriteTokens},
+			{"gen_ai.usage.reasoning.output_tokens", u.ReasoningTokens}, {"lingserve.usage.audio_tokens", u.AudioTokens},
 		} {
-			if tokens > 0 {
-				a.span.SetAttributes(attribute.Int(name, tokens))
+			if class.tokens > 0 {
+				a.span.SetAttributes(attribute.Int(class.name, class.tokens))
 			}
 		}
 		if u.Cost > 0 {

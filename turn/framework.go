@@ -162,8 +162,18 @@ func (f *Framework) Code(err error) string {
 }
 
 func (f *Framework) code(err error) (code string) {
-	if coded, ok := err.(Coded); ok {
-		return coded.ErrorCode()
+	switch e := err.(type) {
+	case nil:
+		return ""
+	case Coded:
+		return e.ErrorCode()
+	case *StageError:
+		return f.code(e.Err)
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			code = cmp.Or(code, f.code(err))
+		}
+		return code
 	}
 	switch {
 	case err == tape.ErrDeleted:
@@ -173,13 +183,5 @@ func (f *Framework) code(err error) (code string) {
 	case f.options.Code != nil:
 		code = f.options.Code(err)
 	}
-	switch e := err.(type) {
-	case interface{ Unwrap() error }:
-		code = cmp.Or(code, f.code(e.Unwrap()))
-	case interface{ Unwrap() []error }:
-		for _, err := range e.Unwrap() {
-			code = cmp.Or(code, f.code(err))
-		}
-	}
-	return code
+	return cmp.Or(code, f.code(errors.Unwrap(err)))
 }

@@ -132,8 +132,10 @@ func (a *attempt) endSpan(over, err error) {
 			name   string
 			tokens int
 		}{
-			{"gen_ai.usage.cache_read.input_tokens", u.CachedTokens}, {"gen_ai.usage.cache_creation.input_tokens", u.CacheWriteTokens},
-			{"gen_ai.usage.reasoning.output_tokens", u.ReasoningTokens}, {"lingserve.usage.audio_tokens", u.AudioTokens},
+			{"gen_ai.usage.cache_read.input_tokens", u.CachedTokens},
+			{"gen_ai.usage.cache_creation.input_tokens", u.CacheWriteTokens},
+			{"gen_ai.usage.reasoning.output_tokens", u.ReasoningTokens},
+			{"lingserve.usage.audio_tokens", u.AudioTokens},
 		} {
 			if class.tokens > 0 {
 				a.span.SetAttributes(attribute.Int(class.name, class.tokens))

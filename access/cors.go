@@ -37,7 +37,7 @@ func NewCORS(origins []string) (*CORS, error) {
 	}
 	c.headers = cors.Handler(cors.Options{
 		AllowOriginFunc: func(r *http.Request, origin string) bool {
-			return len(r.Header["Origin"]) == 1 && c.Allows(origin) && !asksForCookies(r)
+			return len(r.Header["Origin"]) == 1 && c.Allows(origin)
 		},
 		AllowedMethods: []string{"GET", "HEAD", "POST", "DELETE"},
 		// Clients send headers of their own, such as OpenAI's x-stainless-lang. A page of a listed origin may send any.
@@ -48,18 +48,6 @@ func NewCORS(origins []string) (*CORS, error) {
 		MaxAge: 600, OptionsPassthrough: true,
 	})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	return c, nil
-}
-
-// asksForCookies reports whether a preflight asks for the header Cookie, which a page cannot set and which never counts.
-func asksForCookies(r *http.Request) bool {
-	for _, line := range r.Header["Access-Control-Request-Headers"] {
-		for name := range strings.SplitSeq(line, ",") {
-			if strings.EqualFold(strings.TrimSpace(name), "Cookie") {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // isOrigin reports whether o is an origin as browsers write it. Others, such as null, would match no request, or requests of any page.

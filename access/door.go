@@ -107,11 +107,8 @@ func bearer(h http.Header) (string, error) {
 	return text, nil
 }
 
-// ticketOf is the ticket of a query. It is looked for only where its name stands, since most requests have none.
+// ticketOf returns the ticket of a query, or "".
 func ticketOf(query string) string {
-	if !strings.Contains(query, TicketParameter) {
-		return ""
-	}
 	values, _ := url.ParseQuery(query)
 	if len(values[TicketParameter]) != 1 {
 		return ""
@@ -124,8 +121,8 @@ func HasTicket(r *http.Request) bool {
 	return strings.Contains(r.URL.RawQuery, TicketParameter) && r.URL.Query().Has(TicketParameter)
 }
 
-// WithoutTicket is a request without the ticket in its address, which handlers do not know and logs must not have. It is the same one
-// where there is none.
+// WithoutTicket returns the request without the ticket in its address, which handlers do not know and logs must not have. It returns r if
+// the address has no ticket.
 func WithoutTicket(r *http.Request) *http.Request {
 	if !HasTicket(r) {
 		return r

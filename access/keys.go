@@ -251,28 +251,20 @@ const unsafeMode = 0o027
 
 func readKeyFile(path string) ([]byte, error) {
 	name := filepath.Base(path)
-	// Asked first: to open a pipe is to wait for its other end.
-	if in, err := os.Stat(path); err == nil && !in.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file; expected a file with one entry per line", name)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the key file: %w", err)
-	}
-	defer f.Close()
-	in, err := f.Stat()
+	in, err := os.Stat(path) // before it is opened: to open a pipe is to wait for its other end
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("cannot read the key file: %w", err)
+	case !in.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file; expected a file with one entry per line", name)
 	case in.Mode()&unsafeMode != 0 && runtime.GOOS != "windows":
 		return nil, fmt.Errorf("other users can read or change %s (mode %04o); run chmod 600 on it", name, in.Mode().Perm())
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("cannot read the key file: %w", err)
-	case len(data) > maxKeyFile:
+	case in.Size() > maxKeyFile:
 		return nil, fmt.Errorf("%s is too large for a key file; expected at most %d bytes", name, maxKeyFile)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the key file: %w", err)
 	}
 	return data, nil
 }

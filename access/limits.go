@@ -19,39 +19,9 @@ type LimitsOptions struct {
 	Runs     int           // at once
 }
 
-// Limit is what was reached.
-type Limit string
-
-// The limits.
-const (
-	LimitRequests Limit = "requests"
-	LimitTokens   Limit = "tokens"
-	LimitRuns     Limit = "runs"
-)
-
-// Decision is whether something may happen, and if not, why and for how long. The zero value is that it may.
-type Decision struct {
-	Limit      Limit // that was reached; "" is none
-	RetryAfter time.Duration
-}
-
-// OK reports whether it may happen.
-func (d Decision) OK() bool { return d.Limit == "" }
-
-// Err returns the decision as a [Refusal], or nil if it is OK.
-func (d Decision) Err() error {
-	r := Refusal{Status: http.StatusTooManyRequests, Code: "rate_limited", Reason: "limit_" + string(d.Limit), RetryAfter: d.RetryAfter}
-	switch d.Limit {
-	case "":
-		return nil
-	case LimitRequests:
-		r.Detail = "too many requests in a short time; retry later"
-	case LimitTokens:
-		r.Detail = "you used too many tokens in a short time; retry later"
-	default:
-		r.Detail = "you have too many active runs; retry when one has ended"
-	}
-	return &r
+// limited returns the refusal for a limit that was reached.
+func limited(reason, detail string, wait time.Duration) *Refusal {
+	return &Refusal{Status: http.StatusTooManyRequests, Code: "rate_limited", Reason: reason, Detail: detail, RetryAfter: wait}
 }
 
 const (
@@ -78,24 +48,24 @@ func NewLimits(o LimitsOptions) *Limits {
 	return &Limits{o: o, requests: ratelimit.New[string](maxCallers), tokens: ratelimit.New[string](maxCallers), runs: map[string]int{}}
 }
 
-// Request counts a request of a caller.
-func (l *Limits) Request(name string) Decision {
+// Request counts a request of a caller. It returns why the caller has to wait, or nil.
+func (l *Limits) Request(name string) *Refusal {
 	if wait := l.requests.Take(name, l.o.Requests); wait > 0 {
-		return Decision{LimitRequests, wait}
+		return limited("limit_requests", "too many requests in a short time; retry later", wait)
 	}
-	return Decision{}
+	return nil
 }
 
-// Run lets a caller begin a run, and counts it until end is called; more calls have no effect. end is nil if the decision is not OK. A caller
+// Run lets a caller begin a run, and counts it until end is called; more calls have no effect. end is nil if the run is refused. A caller
 // with at least one token may begin a run, however many it will use.
-func (l *Limits) Run(name string) (end func(), d Decision) {
+func (l *Limits) Run(name string) (end func(), refusal *Refusal) {
 	if wait := l.tokens.Wait(name, l.o.Tokens); wait > 0 {
-		return nil, Decision{LimitTokens, wait}
+		return nil, limited("limit_tokens", "you used too many tokens in a short time; retry later", wait)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.o.Runs > 0 && l.runs[name] >= l.o.Runs {
-		return nil, Decision{LimitRuns, runRetry}
+		return nil, limited("limit_runs", "you have too many active runs; retry when one has ended", runRetry)
 	}
 	l.runs[name]++
 	return sync.OnceFunc(func() {
@@ -104,7 +74,7 @@ func (l *Limits) Run(name string) (end func(), d Decision) {
 		if l.runs[name]--; l.runs[name] == 0 {
 			delete(l.runs, name)
 		}
-	}), Decision{}
+	}), nil
 }
 
 // Charge counts tokens that a caller has used. They are known too late to be refused, so the caller may get into debt, and begins no run

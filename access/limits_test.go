@@ -1,7 +1,6 @@
 package access_test
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -19,32 +18,28 @@ func TestRequestsInAShortTimeAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := access.NewLimits(access.LimitsOptions{Requests: access.Rate{PerMinute: 60, Burst: 5}})
 		for i := range 5 {
-			if d := l.Request("ann"); !d.OK() {
+			if d := l.Request("ann"); d != nil {
 				t.Fatalf("request %d: %+v", i, d)
 			}
 		}
 		d := l.Request("ann")
-		if d != (access.Decision{Limit: access.LimitRequests, RetryAfter: time.Second}) {
+		if d == nil || d.Status != http.StatusTooManyRequests || d.Code != "rate_limited" || d.Reason != "limit_requests" || d.RetryAfter != time.Second {
 			t.Fatalf("%+v", d)
 		}
-		refusal, ok := errors.AsType[*access.Refusal](d.Err())
-		if !ok || refusal.Status != http.StatusTooManyRequests || refusal.Code != "rate_limited" || refusal.RetryAfter != time.Second {
-			t.Errorf("%#v", d.Err())
-		}
-		if d := l.Request("bob"); !d.OK() || d.Err() != nil {
+		if d := l.Request("bob"); d != nil {
 			t.Errorf("%+v", d)
 		}
 		time.Sleep(999 * time.Millisecond)
-		if d := l.Request("ann"); d.RetryAfter != time.Millisecond {
+		if d := l.Request("ann"); d == nil || d.RetryAfter != time.Millisecond {
 			t.Errorf("%+v", d)
 		}
 		time.Sleep(time.Millisecond)
-		if d := l.Request("ann"); !d.OK() {
+		if d := l.Request("ann"); d != nil {
 			t.Errorf("after the time that was named: %+v", d)
 		}
 		time.Sleep(time.Hour)
 		for i := range 6 {
-			if d := l.Request("ann"); d.OK() != (i < 5) {
+			if d := l.Request("ann"); (d == nil) != (i < 5) {
 				t.Errorf("after a pause, request %d: %+v", i, d)
 			}
 		}
@@ -58,10 +53,9 @@ func TestTokensAreChargedAfterwards(t *testing.T) {
 		run := func(want time.Duration) {
 			t.Helper()
 			end, d := l.Run("ann")
-			if d.OK() {
+			if want == 0 && d == nil {
 				end()
-			}
-			if d.RetryAfter != want || !d.OK() && d.Limit != access.LimitTokens {
+			} else if d == nil || d.RetryAfter != want || d.Reason != "limit_tokens" {
 				t.Errorf("%+v, want %v", d, want)
 			}
 		}
@@ -79,7 +73,7 @@ func TestTokensAreChargedAfterwards(t *testing.T) {
 		run(5*time.Minute + 100*time.Millisecond)
 		l.Charge("ann", -1000) // no such thing
 		run(5*time.Minute + 100*time.Millisecond)
-		if d := l.Request("ann"); !d.OK() {
+		if d := l.Request("ann"); d != nil {
 			t.Errorf("requests are not limited: %+v", d)
 		}
 		time.Sleep(5*time.Minute + 100*time.Millisecond)
@@ -89,36 +83,35 @@ func TestTokensAreChargedAfterwards(t *testing.T) {
 
 func TestRunsAtOnceAreBoundedForEachCaller(t *testing.T) {
 	l := access.NewLimits(access.LimitsOptions{Runs: 2})
-	begin := func(name string, want access.Limit) func() {
+	begin := func(name string, refused bool) func() {
 		t.Helper()
 		end, d := l.Run(name)
-		if d.Limit != want || (end == nil) != (want != "") || !d.OK() && d.RetryAfter <= 0 {
-			t.Errorf("%s: %+v, want %q", name, d, want)
+		if (d != nil) != refused || (end == nil) != refused {
+			t.Errorf("%s: %+v, want it to be refused: %v", name, d, refused)
+		}
+		if refused && (d.Reason != "limit_runs" || d.RetryAfter <= 0 || d.Status != 429 || d.Code != "rate_limited") {
+			t.Errorf("%s: %+v", name, d)
 		}
 		return end
 	}
-	one := begin("ann", "")
-	begin("ann", "")
-	begin("ann", access.LimitRuns)
-	begin("bob", "")
+	one := begin("ann", false)
+	begin("ann", false)
+	begin("ann", true)
+	begin("bob", false)
 	one()
 	one() // a second time ends nothing more
-	begin("ann", "")
-	begin("ann", access.LimitRuns)
-	_, d := l.Run("ann")
-	if refusal, ok := errors.AsType[*access.Refusal](d.Err()); !ok || refusal.Status != 429 || refusal.Code != "rate_limited" {
-		t.Errorf("%#v", d.Err())
-	}
+	begin("ann", false)
+	begin("ann", true)
 }
 
 func TestWithoutLimitsEverythingMayHappen(t *testing.T) {
 	l := access.NewLimits(access.LimitsOptions{})
 	for range 1000 {
 		l.Charge("ann", 1<<40)
-		if d := l.Request("ann"); !d.OK() {
+		if d := l.Request("ann"); d != nil {
 			t.Fatal(d)
 		}
-		if _, d := l.Run("ann"); !d.OK() {
+		if _, d := l.Run("ann"); d != nil {
 			t.Fatal(d)
 		}
 	}
@@ -136,13 +129,13 @@ func TestNoMoreGoesThroughThanTimeAllows(t *testing.T) {
 			passed := 0
 			for _, p := range pauses {
 				time.Sleep(time.Duration(p) * time.Millisecond)
-				if d := l.Request("ann"); !d.OK() {
+				if d := l.Request("ann"); d != nil {
 					if d.RetryAfter > time.Minute/time.Duration(rate.PerMinute)+time.Nanosecond {
 						wrong = fmt.Sprintf("wait %v for one", d.RetryAfter)
 						return
 					}
 					time.Sleep(d.RetryAfter + time.Microsecond) // answers round it up to seconds
-					if d := l.Request("ann"); !d.OK() {
+					if d := l.Request("ann"); d != nil {
 						wrong = fmt.Sprintf("%+v after the time that was named", d)
 						return
 					}
@@ -165,11 +158,11 @@ func ExampleLimits() {
 	limits := access.NewLimits(access.LimitsOptions{Runs: 1})
 	end, _ := limits.Run("ann")
 	_, d := limits.Run("ann")
-	fmt.Println(d.Limit, d.RetryAfter)
+	fmt.Println(d.Reason, d.RetryAfter)
 	end()
 	_, d = limits.Run("ann")
-	fmt.Println(d.OK())
+	fmt.Println(d == nil)
 	// Output:
-	// runs 2s
+	// limit_runs 2s
 	// true
 }

@@ -101,7 +101,7 @@ func (s *signers) close() {
 }
 
 // find returns the keys with an id: one, or several if the issuer uses an id twice. Without an id it returns the only key. It reads the
-// keys again if there is none with this id.
+// keys again if no key has this id.
 func (s *signers) find(ctx context.Context, id string) ([]jose.JSONWebKey, error) {
 	set := s.set.Load()
 	keys := set.find(id)

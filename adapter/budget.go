@@ -54,9 +54,9 @@ type Budget struct {
 
 	mu       sync.Mutex
 	day      string
-	total    *purse                       // of the day
-	callers  map[string]*purse            // of the day
-	works    *lru.Cache[purseKey, *purse] // of runs and sessions that were used last
+	total    *purse                     // of the day
+	callers  map[string]*purse          // of the day
+	works    *lru.Cache[string, *purse] // of runs ("run NAME") and sessions ("session NAME") that were used last
 	unsaved  map[spentKey]Usage
 	saving   *time.Timer
 	closed   bool
@@ -66,19 +66,10 @@ type Budget struct {
 // spentKey says whose usage it is. The caller is the name of a purse, or "".
 type spentKey struct{ day, caller, model string }
 
-// Kinds of purses.
-const (
-	ofRun     = "run"
-	ofSession = "session"
-	ofCaller  = "caller"
-	ofDay     = "day"
-)
-
-type purseKey struct{ kind, name string }
-
 // purse is what a run, a session, a caller of today or a day has spent and reserved.
 type purse struct {
-	kind            string
+	full            string // what is said when it has no room
+	daily           bool
 	limit           int64 // 0 is none
 	spent, reserved int64
 	work            string // of a session: the run or turn that used it last
@@ -107,9 +98,16 @@ func NewBudget(o BudgetOptions) *Budget {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	b := &Budget{o: o, unsaved: map[spentKey]Usage{}}
-	b.works, _ = lru.New[purseKey, *purse](maxPurses) // fails for no size
-	b.today(time.Now())
-	b.load()
+	b.works, _ = lru.New[string, *purse](maxPurses) // fails for no size
+	if b.startDay(time.Now()); o.Store != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), budgetCallTime)
+		defer cancel()
+		if total, err := o.Store.On(ctx, b.day); err != nil {
+			o.Log.WarnContext(ctx, "cannot read what calls of models cost today", "error", err)
+		} else {
+			b.learn(total)
+		}
+	}
 	return b
 }
 
@@ -129,12 +127,7 @@ type Spending struct {
 func (b *Budget) Today() Spending {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.today(time.Now())
-	return b.spending()
-}
-
-// spending is what the day has cost so far. The lock is held.
-func (b *Budget) spending() Spending {
+	b.startDay(time.Now())
 	s := Spending{Day: b.day, Cost: b.total.spent, Callers: map[string]int64{}}
 	for name, p := range b.callers {
 		if p.spent > 0 {
@@ -144,14 +137,15 @@ func (b *Budget) spending() Spending {
 	return s
 }
 
-// today begins a new day where one has begun. Calls that go on from the day before pay to that. The lock is held, or b is new.
-func (b *Budget) today(now time.Time) {
+// startDay starts a new day if there is one. Calls that go on from the day before pay to that. The lock is held, or b is new.
+func (b *Budget) startDay(now time.Time) {
 	if day := now.UTC().Format(time.DateOnly); day != b.day {
-		b.day, b.total, b.callers = day, &purse{kind: ofDay, limit: b.o.Day}, map[string]*purse{}
+		b.day, b.callers = day, map[string]*purse{}
+		b.total = &purse{full: "the server reached its cost limit for today", limit: b.o.Day, daily: true}
 	}
 }
 
-// bill is what one call owes. A nil bill owes nothing.
+// bill is what one attempt at an answer owes.
 type bill struct {
 	budget *Budget
 	of     spentKey
@@ -159,18 +153,14 @@ type bill struct {
 	purses []*purse
 	input  int // tokens of the request, about
 
-	held  int64 // of each purse
-	text  int   // bytes of the answer so far
-	usage Usage // as the provider counts
-	used  bool
-	whole bool  // the answer has ended
-	past  int64 // what earlier attempts have cost
-	taken Usage // by earlier attempts
-
-	answer int // tokens that are reserved for at first
+	held     int64 // of each purse
+	text     int   // bytes of the answer so far
+	usage    Usage // as the provider counts
+	counted  bool  // the provider has counted
+	complete bool  // the answer has ended
 }
 
-// reserve holds what a call may cost.
+// reserve holds what an attempt may cost, until its bill is paid.
 func (b *Budget) reserve(ctx context.Context, model string, price *Price, req *Request) (*bill, error) {
 	t := trail.Of(ctx)
 	work := cmp.Or(t.Run, t.Turn)
@@ -185,21 +175,22 @@ func (b *Budget) reserve(ctx context.Context, model string, price *Price, req *R
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.today(now)
+	b.startDay(now)
 	l := &bill{budget: b, of: spentKey{day: b.day, model: model}, price: price, input: req.Tokens()}
 	if b.o.Run > 0 && work != "" {
-		l.purses = append(l.purses, b.purseOf(ofRun, work, b.o.Run))
+		l.purses = append(l.purses, b.workPurse("run", work, b.o.Run))
 	}
 	if b.o.Session > 0 && t.Session != "" {
-		p := b.purseOf(ofSession, t.Session, b.o.Session)
+		p := b.workPurse("session", t.Session, b.o.Session)
 		if p.work = work; known {
 			p.spent = max(p.spent, before)
 		}
 		l.purses = append(l.purses, p)
 	}
 	if t.Caller != "" {
-		l.of.caller = b.callerName(t.Caller)
-		l.purses = append(l.purses, b.caller(l.of.caller))
+		var p *purse
+		l.of.caller, p = b.callerPurse(t.Caller)
+		l.purses = append(l.purses, p)
 	}
 	l.purses = append(l.purses, b.total)
 
@@ -207,7 +198,6 @@ func (b *Budget) reserve(ctx context.Context, model string, price *Price, req *R
 	if req.MaxTokens != nil && *req.MaxTokens > 0 {
 		answer = *req.MaxTokens
 	}
-	l.answer = answer
 	need := l.cost(answer)
 	if full := l.raise(need); full != nil {
 		return nil, full.refusal("the next answer can cost "+dollars(need), now)
@@ -221,7 +211,7 @@ func (b *Budget) spentBefore(ctx context.Context, session, work string) (spent i
 		return 0, false
 	}
 	b.mu.Lock()
-	p, counted := b.works.Get(purseKey{ofSession, session})
+	p, counted := b.works.Get("session " + session)
 	counted = counted && p.work == work
 	b.mu.Unlock()
 	if counted {
@@ -235,33 +225,27 @@ func (b *Budget) spentBefore(ctx context.Context, session, work string) (spent i
 	return spent, true
 }
 
-// purseOf returns the purse of a run or a session. The lock is held.
-func (b *Budget) purseOf(kind, name string, limit int64) *purse {
-	key := purseKey{kind, name}
-	p, ok := b.works.Get(key)
+// workPurse returns the purse of a run or a session. The lock is held.
+func (b *Budget) workPurse(kind, name string, limit int64) *purse {
+	p, ok := b.works.Get(kind + " " + name)
 	if !ok {
-		p = &purse{kind: kind, limit: limit}
-		b.works.Add(key, p)
+		p = &purse{full: "this " + kind + " reached its cost limit, " + dollars(limit), limit: limit}
+		b.works.Add(kind+" "+name, p)
 	}
 	return p
 }
 
-// caller returns the purse of a caller, by its name from callerName. The lock is held.
-func (b *Budget) caller(name string) *purse {
-	p := b.callers[name]
+// callerPurse returns the purse of a caller, and its name. Addresses can be made up: the callers that come last share one. The lock is held.
+func (b *Budget) callerPurse(caller string) (name string, p *purse) {
+	if p = b.callers[caller]; p == nil && len(b.callers) >= maxPurses {
+		caller = "others"
+		p = b.callers[caller]
+	}
 	if p == nil {
-		p = &purse{kind: ofCaller, limit: b.o.Caller}
-		b.callers[name] = p
+		p = &purse{full: "you reached your cost limit for today, " + dollars(b.o.Caller), limit: b.o.Caller, daily: true}
+		b.callers[caller] = p
 	}
-	return p
-}
-
-// callerName is what a caller's purse is called. Addresses can be made up: those that come last share one. The lock is held.
-func (b *Budget) callerName(name string) string {
-	if b.callers[name] == nil && len(b.callers) >= maxPurses {
-		return "others"
-	}
-	return name
+	return caller, p
 }
 
 // cost is what the call costs if its answer has so many tokens, as far as that is known.
@@ -296,27 +280,22 @@ func (l *bill) raise(need int64) (full *purse) {
 
 // add counts a chunk of the answer, and fails if it costs too much.
 func (l *bill) add(c *Chunk) error {
-	if l == nil {
-		return nil
-	}
 	l.text += c.size()
 	if c.Usage != nil {
-		l.usage, l.used = *c.Usage, true
+		l.usage, l.counted = *c.Usage, true
 	}
-	if c.Finish != "" {
-		l.whole = true
-	}
-	if l.whole || !l.budget.limited() { // a complete answer is paid in full
+	l.complete = l.complete || c.Finish != ""
+	if l.complete || !l.budget.limited() { // a complete answer is paid in full
 		return nil
 	}
 	tokens := l.tokens()
-	need := l.past + l.cost(tokens)
+	need := l.cost(tokens)
 	if need <= l.held {
 		return nil
 	}
 	l.budget.mu.Lock()
 	defer l.budget.mu.Unlock()
-	if l.raise(l.past+l.cost(tokens+answerStep)) == nil {
+	if l.raise(l.cost(tokens+answerStep)) == nil {
 		return nil
 	}
 	if full := l.raise(need); full != nil {
@@ -325,37 +304,12 @@ func (l *bill) add(c *Chunk) error {
 	return nil
 }
 
-// owed is what the attempt has cost. Of an answer that was cut off the provider may not have counted all.
-func (l *bill) owed() int64 {
+// pay pays what the attempt has cost. Of an answer that was cut off the provider may not have counted all.
+func (l *bill) pay() {
 	cost := l.usage.Cost
-	if l.text > 0 && (!l.used || !l.whole) {
+	if l.text > 0 && (!l.counted || !l.complete) {
 		cost = max(cost, l.cost(l.tokens()))
 	}
-	return cost
-}
-
-// retry reserves what another attempt may cost; it fails if a limit is reached.
-func (l *bill) retry() error {
-	if l == nil {
-		return nil
-	}
-	l.past += l.owed()
-	l.taken.Add(l.usage)
-	l.text, l.usage, l.used, l.whole = 0, Usage{}, false, false
-	l.budget.mu.Lock()
-	defer l.budget.mu.Unlock()
-	if full := l.raise(l.past + l.cost(l.answer)); full != nil {
-		return full.refusal("another attempt can cost more", time.Now())
-	}
-	return nil
-}
-
-// pay pays what the call has cost, with all its attempts.
-func (l *bill) pay() {
-	if l == nil {
-		return
-	}
-	cost := l.past + l.owed()
 	b := l.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -363,29 +317,16 @@ func (l *bill) pay() {
 		p.reserved -= l.held
 		p.spent += cost
 	}
-	l.held = 0
-	l.taken.Add(l.usage)
-	if l.taken.Cost = cost; l.taken != (Usage{}) {
-		b.changed(l.of, l.taken)
+	if l.usage.Cost = cost; l.usage != (Usage{}) && b.o.Store != nil {
+		b.addUnsaved(l.of, l.usage)
+		b.saveAfter(budgetSaveWait)
 	}
 }
 
 // refusal is the error of a call for which a purse has no room.
 func (p *purse) refusal(what string, now time.Time) *Error {
-	e := &Error{Code: CodeBudget}
-	limit := dollars(p.limit)
-	switch p.kind {
-	case ofRun:
-		e.Message = "this run reached its cost limit, " + limit
-	case ofSession:
-		e.Message = "this session reached its cost limit, " + limit
-	case ofCaller:
-		e.Message = "you reached your cost limit for today, " + limit
-	default:
-		e.Message = "the server reached its cost limit for today"
-	}
-	e.Message += ": " + what
-	if p.kind == ofCaller || p.kind == ofDay {
+	e := &Error{Code: CodeBudget, Message: p.full + ": " + what}
+	if p.daily {
 		now = now.UTC()
 		e.RetryAfter = now.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now)
 		e.Message += "; the next day starts at midnight UTC"
@@ -424,18 +365,10 @@ func (r *Request) Tokens() (n int) {
 	return n + (text+bytesPerToken-1)/bytesPerToken
 }
 
-// changed has what a call took stored soon. The lock is held.
-func (b *Budget) changed(of spentKey, took Usage) {
-	if b.o.Store != nil {
-		b.add(of, took)
-		b.saveAfter(budgetSaveWait)
-	}
-}
-
-// add adds to what is not stored yet. The lock is held.
-func (b *Budget) add(of spentKey, took Usage) {
+// addUnsaved adds to what is not stored yet. The lock is held.
+func (b *Budget) addUnsaved(of spentKey, usage Usage) {
 	sum := b.unsaved[of]
-	sum.Add(took)
+	sum.Add(usage)
 	b.unsaved[of] = sum
 }
 
@@ -463,13 +396,12 @@ func (b *Budget) save() {
 	b.saveLock.Lock()
 	defer b.saveLock.Unlock()
 	b.mu.Lock()
-	unsaved := b.unsaved
-	b.unsaved = map[spentKey]Usage{}
-	b.mu.Unlock()
 	days := map[string][]Spent{}
-	for key, usage := range unsaved {
+	for key, usage := range b.unsaved {
 		days[key.day] = append(days[key.day], Spent{key.caller, key.model, usage})
 	}
+	clear(b.unsaved)
+	b.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), budgetCallTime)
 	defer cancel()
 	wait := budgetSaveWait
@@ -483,7 +415,7 @@ func (b *Budget) save() {
 		wait = budgetRetryWait
 		b.mu.Lock()
 		for _, s := range spent {
-			b.add(spentKey{day, s.Caller, s.Model}, s.Usage)
+			b.addUnsaved(spentKey{day, s.Caller, s.Model}, s.Usage)
 		}
 		b.mu.Unlock()
 	}
@@ -499,7 +431,7 @@ func (b *Budget) save() {
 func (b *Budget) learn(total Spending) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.today(time.Now())
+	b.startDay(time.Now())
 	if total.Day != b.day {
 		return
 	}
@@ -514,22 +446,8 @@ func (b *Budget) learn(total Spending) {
 	b.total.spent = total.Cost
 	for name, cost := range total.Callers {
 		if name != "" {
-			b.caller(b.callerName(name)).spent = cost
+			_, p := b.callerPurse(name)
+			p.spent = cost
 		}
 	}
-}
-
-// load reads what is stored of today.
-func (b *Budget) load() {
-	if b.o.Store == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), budgetCallTime)
-	defer cancel()
-	total, err := b.o.Store.On(ctx, b.day)
-	if err != nil {
-		b.o.Log.WarnContext(ctx, "cannot read what calls of models cost today", "error", err)
-		return
-	}
-	b.learn(total)
 }

@@ -445,14 +445,14 @@ func TestNoLimitIsPassedByMoreThanTheErrorOfTheCallsUnderWay(t *testing.T) {
 		purses := append(r.Budget.works.Values(), r.Budget.total)
 		for _, p := range append(purses, slices.Collect(maps.Values(r.Budget.callers))...) {
 			if p.reserved != 0 {
-				rt.Errorf("a purse of a %s has %d reserved when all have ended", p.kind, p.reserved)
+				rt.Errorf("%d is reserved when all have ended: %s", p.reserved, p.full)
 			}
 			under := int64(atOnce)
-			if p.kind == ofRun {
+			if strings.HasPrefix(p.full, "this run") {
 				under = 1
 			}
 			if p.limit > 0 && p.spent > p.limit+under*each {
-				rt.Errorf("a purse of a %s has spent %d of %d", p.kind, p.spent, p.limit)
+				rt.Errorf("%d is spent of %d: %s", p.spent, p.limit, p.full)
 			}
 		}
 	})

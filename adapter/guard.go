@@ -3,6 +3,7 @@ package adapter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"math/rand/v2"
 	"net/http"
@@ -57,13 +58,12 @@ type question struct {
 	req      Request
 	held     held
 	release  func() // of the memory for the request; nil is nothing
-	money    *bill
 	price    *Price
 	wasEmpty bool   // an empty answer is tried again once
 	refused  *Error // of the history as it was
 }
 
-// prepare makes the request ready for its model, and reserves what it takes.
+// prepare makes the request ready for its model, and reserves its memory.
 func (q *question) prepare(ctx context.Context) (err error) {
 	if err := q.fit(&q.req); err != nil {
 		return err
@@ -78,18 +78,16 @@ func (q *question) prepare(ctx context.Context) (err error) {
 		}
 	}
 	q.req.Messages = history(q.req.Messages, q.provider, q.name)
-	q.price = q.guarded.price()
-	if q.Budget != nil {
-		q.money, err = q.Budget.reserve(ctx, q.provider+":"+q.name, q.price, &q.req)
+	if q.Prices != nil {
+		if price, known := q.Prices(q.provider, q.name); known {
+			q.price = &price
+		}
 	}
-	return err
+	return nil
 }
 
 // end frees what prepare has reserved.
 func (q *question) end() {
-	if q.money != nil {
-		q.money.pay()
-	}
 	if q.release != nil {
 		q.release()
 	}
@@ -127,44 +125,35 @@ func (q *question) wait(ctx context.Context, n int, err error) (counts bool, fai
 	if !ok {
 		return false, e
 	}
-	if err := q.money.retry(); err != nil {
-		return false, err
-	}
 	notifyRetry(ctx, e.Code, wait, n+1, attempts)
 	return true, backoff.Sleep(ctx, wait)
-}
-
-// price returns the price of the model; nil where it is not known.
-func (g *guarded) price() *Price {
-	if g.Prices == nil {
-		return nil
-	}
-	p, ok := g.Prices(g.provider, g.name)
-	if !ok {
-		return nil
-	}
-	return &p
 }
 
 // attempt asks the model for the n-th time. It returns the error that ended it: nil when the answer is complete or the reader has left.
 func (q *question) attempt(ctx context.Context, n int, yield func(Chunk, error) bool) (err error) {
 	q.held.begin("")
-	ctx, a := q.begin(ctx, &q.req, n)
-	if a != nil {
-		defer func() { a.end(context.Cause(ctx), err) }() // after a panic of the reader, too
+	var money *bill
+	if q.Budget != nil {
+		if money, err = q.Budget.reserve(ctx, q.provider+":"+q.name, q.price, &q.req); err != nil {
+			return err
+		}
+		defer money.pay()
 	}
-	if err := q.inSlot(ctx, a, yield); err != nil {
+	ctx, a := q.begin(ctx, &q.req, n)
+	defer func() { a.end(context.Cause(ctx), err) }() // after a panic of the reader, too
+	if err := q.inSlot(ctx, a, money, yield); err != nil {
 		return err
 	}
 	if q.refused != nil { // else it was refused for something else
-		q.note(ctx, q.refused)
+		cause := fmt.Sprintf("%v: %v", RedactError(q.refused), q.refused.Cause)
+		q.logFallback(ctx, "without what its provider has added to the history", cause)
 	}
 	return nil
 }
 
 // inSlot makes an attempt that has a slot of its provider from its beginning to its end. While it waits for another
 // attempt, it has none.
-func (q *question) inSlot(ctx context.Context, a *attempt, yield func(Chunk, error) bool) error {
+func (q *question) inSlot(ctx context.Context, a *attempt, money *bill, yield func(Chunk, error) bool) error {
 	if q.slots != nil {
 		if err := q.slots.acquire(ctx); err != nil {
 			return err
@@ -172,16 +161,13 @@ func (q *question) inSlot(ctx context.Context, a *attempt, yield func(Chunk, err
 		defer q.slots.give()
 		a.gotSlot()
 	}
-	a.sent()
-	return q.pass(ctx, a, yield)
+	a.observer.Sent()
+	return q.pass(ctx, a, money, yield)
 }
 
 // pass passes on one answer of the model. What is held back at the end is passed on. An answer that says nothing is an error.
-func (q *question) pass(ctx context.Context, a *attempt, yield func(Chunk, error) bool) error {
-	if q.Log != nil {
-		ctx = context.WithValue(ctx, guardKey{}, q.guarded)
-	}
-	ctx, w := newWatch(ctx, q.timeouts)
+func (q *question) pass(ctx context.Context, a *attempt, money *bill, yield func(Chunk, error) bool) error {
+	ctx, w := newWatch(context.WithValue(ctx, guardKey{}, q.guarded), q.timeouts)
 	defer w.stop()
 	account, h := accountOf(ctx), &q.held
 	chunks, tags := 0, thinking{known: q.thinksFirst()}
@@ -202,11 +188,9 @@ func (q *question) pass(ctx context.Context, a *attempt, yield func(Chunk, error
 		if chunk.Usage != nil {
 			setCost(&chunk, q.price)
 		}
-		if a != nil {
-			a.saw(&chunk, token)
-		}
-		if q.money != nil {
-			if err := q.money.add(&chunk); err != nil {
+		a.saw(&chunk, token)
+		if money != nil {
+			if err := money.add(&chunk); err != nil {
 				h.shown = true
 				return err
 			}
@@ -292,18 +276,6 @@ func ofRequest(e *Error) bool {
 	return (e.Status == http.StatusBadRequest || e.Status == http.StatusUnprocessableEntity) && !e.ContextLength && (e.Code == CodeProtocol || e.Code == CodeInvalid)
 }
 
-// note logs, once for each model, that a history was accepted only without the extra data of its provider.
-func (g *guarded) note(ctx context.Context, e *Error) {
-	if g.Log == nil {
-		return
-	}
-	if _, told := g.noted.LoadOrStore(g.provider+":"+g.name, true); told {
-		return
-	}
-	g.Log.WarnContext(ctx, "model refuses its own reasoning; asking without it", "model", g.provider+":"+g.name,
-		"error", RedactError(e), "cause", e.Cause)
-}
-
 // thinksFirst reports whether the model's last answer began in the middle of thoughts: its server's prompt ends with the tag that begins them.
 func (g *guarded) thinksFirst() bool {
 	_, known := g.noted.Load(g.provider + ":" + g.name + " thinks first")
@@ -324,11 +296,13 @@ type guardKey struct{}
 // LogFallback logs, once for each model and fallback, that a model has refused a request and has answered the same request written in another
 // way. An adapter calls it with the context of its request. refusal is what the provider said, without secrets.
 func LogFallback(ctx context.Context, fallback, refusal string) {
-	g, _ := ctx.Value(guardKey{}).(*guarded)
-	if g == nil {
-		return
+	if g, _ := ctx.Value(guardKey{}).(*guarded); g != nil {
+		g.logFallback(ctx, fallback, refusal)
 	}
-	if _, logged := g.noted.LoadOrStore(g.provider+":"+g.name+" "+fallback, true); !logged {
+}
+
+func (g *guarded) logFallback(ctx context.Context, fallback, refusal string) {
+	if _, logged := g.noted.LoadOrStore(g.provider+":"+g.name+" "+fallback, true); !logged && g.Log != nil {
 		g.Log.WarnContext(ctx, "model refused a request; sent it in another way", "model", g.provider+":"+g.name, "fallback", fallback, "cause", refusal)
 	}
 }

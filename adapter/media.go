@@ -57,56 +57,33 @@ func ParseMediaRule(text string) (MediaRule, error) {
 	return r, nil
 }
 
-// mediaRules are read from above. They narrow what a wire has: where a provider's pages do not say that its models refuse a kind, there is no row.
-var mediaRules = []MediaRule{
-	{"openai:gpt-3.5*", nil},
-	{"openai:gpt-4", nil},
-	{"openai:gpt-4-0*", nil},
-	{"openai:gpt-4-32k*", nil},
-	{"openai:o1-mini*", nil},
-	{"openai:o1-preview*", nil},
-	{"openai:o3-mini*", nil},
+// mediaTable is read from above. It narrows what a wire has: where a provider's pages do not say that its models refuse a kind, there is no row.
+var mediaTable = []struct {
+	models string // patterns, with spaces between
+	takes  []string
+}{
+	{"openai:gpt-3.5* openai:gpt-4 openai:gpt-4-0* openai:gpt-4-32k* openai:o1-mini* openai:o1-preview* openai:o3-mini*", nil},
 	{"openai:gpt-*audio*", []string{KindAudio}},
-	{"openai:gpt-*", []string{KindImage, KindPDF}},
-	{"openai:o1*", []string{KindImage, KindPDF}},
-	{"openai:o3*", []string{KindImage, KindPDF}},
-	{"openai:o4*", []string{KindImage, KindPDF}},
-	{"responses:gpt-3.5*", nil},
-	{"responses:gpt-4", nil},
-	{"responses:o3-mini*", nil},
+	{"openai:gpt-* openai:o1* openai:o3* openai:o4*", []string{KindImage, KindPDF}},
+	{"responses:gpt-3.5* responses:gpt-4 responses:o3-mini*", nil},
 	{"responses:*", []string{KindImage, KindPDF}},
-	{"anthropic:claude-2*", nil},
-	{"anthropic:claude-instant*", nil},
+	{"anthropic:claude-2* anthropic:claude-instant*", nil},
 	{"anthropic:*", []string{KindImage, KindPDF}},
 	{"bedrock:*nova-micro*", nil},
 	{"bedrock:*", []string{KindImage, KindPDF}},
 	{"gemini:gemma*", []string{KindImage}},
 	{"mistral:voxtral*", []string{KindAudio}},
-	{"mistral:codestral*", nil},
-	{"mistral:devstral*", nil},
-	{"mistral:*", []string{KindImage}},
-	{"groq:llama-3*", nil},
-	{"groq:*gpt-oss*", nil},
-	{"groq:qwen*", nil},
-	{"groq:*", []string{KindImage}},
-	{"xai:grok-3*", nil},
-	{"xai:grok-code*", nil},
-	{"xai:*", []string{KindImage}},
+	{"mistral:codestral* mistral:devstral*", nil},
+	{"groq:llama-3* groq:*gpt-oss* groq:qwen*", nil},
+	{"xai:grok-3* xai:grok-code*", nil},
 	{"zai:glm-*v*", []string{KindImage}},
-	{"zai:glm-*", nil},
-	{"deepseek:*", nil},
-	{"cerebras:*", nil},
-	{"minimax:minimax-m*", nil},
+	{"zai:glm-* deepseek:* cerebras:* minimax:minimax-m*", nil},
 	{"cohere:*vision*", []string{KindImage}},
 	{"cohere:*", nil},
-	{"perplexity:*", []string{KindImage}},
 	{"qwen:*omni*", []string{KindImage, KindAudio}},
-	{"qwen:*", []string{KindImage}},
 	{"moonshot:*vision*", []string{KindImage}},
-	{"moonshot:moonshot-v1*", nil},
-	{"moonshot:kimi-k2-*", nil},
-	{"moonshot:*", []string{KindImage}},
-	{"ollama:*", []string{KindImage}},
+	{"moonshot:moonshot-v1* moonshot:kimi-k2-*", nil},
+	{"mistral:* groq:* xai:* perplexity:* qwen:* moonshot:* ollama:*", []string{KindImage}},
 	{"coze:*", []string{KindImage, KindPDF, KindAudio, KindFile}},
 	{"*", []string{KindImage, KindPDF, KindAudio}}, // what the wire of OpenAI has
 }
@@ -114,11 +91,15 @@ var mediaRules = []MediaRule{
 // mediaOf finds the kinds of media that a model takes. Rules of settings go before those of the table.
 func mediaOf(rules []MediaRule, model string) []string {
 	model = strings.ToLower(model)
-	for _, list := range [][]MediaRule{rules, mediaRules} {
-		for _, r := range list {
-			if MatchesPattern(strings.ToLower(r.Model), model) {
-				return r.Takes
-			}
+	for _, r := range rules {
+		if MatchesPattern(strings.ToLower(r.Model), model) {
+			return r.Takes
+		}
+	}
+	fits := func(pattern string) bool { return MatchesPattern(pattern, model) }
+	for _, r := range mediaTable {
+		if slices.ContainsFunc(strings.Fields(r.models), fits) {
+			return r.takes
 		}
 	}
 	return nil
@@ -292,13 +273,13 @@ func (g *guarded) fitPart(p *Part, asked bool) error {
 			return nil
 		}
 	case !asked:
-		*p = Part{Type: "text", Text: "[" + article(kind) + " that this model cannot read]"}
+		*p = Part{Type: "text", Text: "[" + mediaNames[kind].one + " that this model cannot read]"}
 		return nil
 	}
 	return &Error{
 		Code: CodeInvalid, OfModel: true, Refused: true,
-		Message: fmt.Sprintf("the model %s:%s does not accept %s; expected %s", g.provider, g.name, mediaName(kind), kindsText(g.takes)),
-		Notice:  fmt.Sprintf("This model reads %s, but no %s.", kindsText(g.takes), mediaName(kind)),
+		Message: fmt.Sprintf("the model %s:%s does not accept %s; expected %s", g.provider, g.name, mediaNames[kind].many, kindsText(g.takes)),
+		Notice:  fmt.Sprintf("This model reads %s, but no %s.", kindsText(g.takes), mediaNames[kind].many),
 	}
 }
 
@@ -328,36 +309,19 @@ func decodeText(data []byte, declared string) (text, guessed string) {
 	return strings.ToValidUTF8(string(out), "\uFFFD"), guessed
 }
 
-func article(kind string) string {
-	switch kind {
-	case KindImage:
-		return "an image"
-	case KindPDF:
-		return "a PDF"
-	case KindAudio:
-		return "a sound"
-	}
-	return "a file"
-}
-
-func mediaName(kind string) string {
-	switch kind {
-	case KindImage:
-		return "images"
-	case KindPDF:
-		return "PDF files"
-	case KindAudio:
-		return "audio"
-	case kindText:
-		return "addresses of text files"
-	}
-	return "files of this type"
+// mediaNames are what errors call a medium of a kind, and several.
+var mediaNames = map[string]struct{ one, many string }{
+	KindImage: {"an image", "images"},
+	KindPDF:   {"a PDF", "PDF files"},
+	KindAudio: {"a sound", "audio"},
+	KindFile:  {"a file", "files of this type"},
+	kindText:  {"a file", "addresses of text files"},
 }
 
 func kindsText(kinds []string) string {
 	words := []string{"text"}
 	for _, kind := range kinds {
-		words = append(words, strings.TrimSuffix(mediaName(kind), " of this type"))
+		words = append(words, strings.TrimSuffix(mediaNames[kind].many, " of this type"))
 	}
 	if n := len(words); n > 1 {
 		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]

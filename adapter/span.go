@@ -22,10 +22,10 @@ const scope = "github.com/lingserve/lingserve/adapter"
 // wellKnown are the names that the conventions have for providers, where they are not ours.
 var wellKnown = map[string]string{"azure": "azure.ai.openai", "moonshot": "moonshot_ai", "mistral": "mistral_ai", "xai": "x_ai"}
 
-// attempt is one request to a provider as it is traced and observed; nil where it is neither.
+// attempt is one request to a provider as it is traced and observed.
 type attempt struct {
-	span     trace.Span // nil where it is not traced
-	observer Attempt    // nil where it is not observed
+	span     trace.Span
+	observer Attempt
 	began    time.Time
 	tokens   bool // something of the answer is there
 	usage    Usage
@@ -34,18 +34,21 @@ type attempt struct {
 	model    string
 }
 
+// notObserved is an attempt without an observer.
+type notObserved struct{}
+
+func (notObserved) Sent()             {}
+func (notObserved) First()            {}
+func (notObserved) End(string, Usage) {}
+
 // begin begins the n-th attempt. Its span has that of ctx above it, which also says where spans go: without one, or where that is not kept,
-// there is none.
+// nothing is recorded.
 func (g *guarded) begin(ctx context.Context, req *Request, n int) (context.Context, *attempt) {
-	parent := trace.SpanFromContext(ctx)
-	if !parent.IsRecording() && g.Observer == nil {
-		return ctx, nil
-	}
-	a := &attempt{began: time.Now()}
+	a := &attempt{began: time.Now(), span: trace.SpanFromContext(context.Background()), observer: notObserved{}}
 	if g.Observer != nil {
 		a.observer = g.Observer.Ask(g.provider, g.name, n)
 	}
-	if parent.IsRecording() {
+	if parent := trace.SpanFromContext(ctx); parent.IsRecording() {
 		ctx, a.span = parent.TracerProvider().Tracer(scope).Start(ctx, "chat "+g.name, trace.WithSpanKind(trace.SpanKindClient),
 			trace.WithTimestamp(a.began), trace.WithAttributes(g.attributes(req, n)...))
 	}
@@ -54,24 +57,19 @@ func (g *guarded) begin(ctx context.Context, req *Request, n int) (context.Conte
 
 // attributes are those of the span of an attempt.
 func (g *guarded) attributes(req *Request, n int) []attribute.KeyValue {
-	provider := g.provider
-	if name, ok := wellKnown[provider]; ok {
-		provider = name
+	attrs := []attribute.KeyValue{
+		attribute.String("gen_ai.operation.name", "chat"), attribute.String("gen_ai.provider.name", cmp.Or(wellKnown[g.provider], g.provider)),
+		attribute.String("gen_ai.request.model", g.name), attribute.Bool("gen_ai.request.stream", true), attribute.Int("lingserve.attempt", n),
 	}
-	attrs := append(make([]attribute.KeyValue, 0, 12),
-		attribute.String("gen_ai.operation.name", "chat"), attribute.String("gen_ai.provider.name", provider),
-		attribute.String("gen_ai.request.model", g.name), attribute.Bool("gen_ai.request.stream", true), attribute.Int("lingserve.attempt", n))
-	if req.Temperature != nil {
-		attrs = append(attrs, attribute.Float64("gen_ai.request.temperature", *req.Temperature))
+	for i, value := range []*float64{req.Temperature, req.TopP} {
+		if value != nil {
+			attrs = append(attrs, attribute.Float64("gen_ai.request."+[...]string{"temperature", "top_p"}[i], *value))
+		}
 	}
-	if req.TopP != nil {
-		attrs = append(attrs, attribute.Float64("gen_ai.request.top_p", *req.TopP))
-	}
-	if req.MaxTokens != nil {
-		attrs = append(attrs, attribute.Int("gen_ai.request.max_tokens", *req.MaxTokens))
-	}
-	if req.Seed != nil {
-		attrs = append(attrs, attribute.Int("gen_ai.request.seed", *req.Seed))
+	for i, value := range []*int{req.MaxTokens, req.Seed} {
+		if value != nil {
+			attrs = append(attrs, attribute.Int("gen_ai.request."+[...]string{"max_tokens", "seed"}[i], *value))
+		}
 	}
 	if req.Format.JSON {
 		attrs = append(attrs, attribute.String("gen_ai.output.type", "json"))
@@ -84,18 +82,8 @@ const longWait = time.Millisecond
 
 // gotSlot says that the request has waited for its slot.
 func (a *attempt) gotSlot() {
-	if a == nil || a.span == nil {
-		return
-	}
 	if waited := time.Since(a.began); waited >= longWait {
 		a.span.SetAttributes(attribute.Float64("lingserve.slot.wait", waited.Seconds()))
-	}
-}
-
-// sent says that the request is sent now.
-func (a *attempt) sent() {
-	if a != nil && a.observer != nil {
-		a.observer.Sent()
 	}
 }
 
@@ -103,13 +91,10 @@ func (a *attempt) sent() {
 func (a *attempt) saw(c *Chunk, token bool) {
 	if token && !a.tokens {
 		a.tokens = true
-		if now := time.Now(); a.span != nil {
-			a.span.AddEvent("gen_ai.first_token", trace.WithTimestamp(now))
-			a.span.SetAttributes(attribute.Float64("gen_ai.response.time_to_first_chunk", now.Sub(a.began).Seconds()))
-		}
-		if a.observer != nil {
-			a.observer.First()
-		}
+		now := time.Now()
+		a.span.AddEvent("gen_ai.first_token", trace.WithTimestamp(now))
+		a.span.SetAttributes(attribute.Float64("gen_ai.response.time_to_first_chunk", now.Sub(a.began).Seconds()))
+		a.observer.First()
 	}
 	if c.Usage != nil {
 		a.usage, a.counted = *c.Usage, true
@@ -120,43 +105,42 @@ func (a *attempt) saw(c *Chunk, token bool) {
 
 // end ends the attempt. over is the context's cause where the caller has ended it, err what the attempt has failed of.
 func (a *attempt) end(over, err error) {
-	if a.observer != nil {
-		switch {
-		case err == nil && a.finish != "":
-			a.observer.End(Complete, a.usage)
-		case err == nil || over != nil:
-			a.observer.End(Left, a.usage)
-		default:
-			a.observer.End(asError(err).Code, a.usage)
-		}
+	switch {
+	case err == nil && a.finish != "":
+		a.observer.End(Complete, a.usage)
+	case err == nil || over != nil:
+		a.observer.End(Left, a.usage)
+	default:
+		a.observer.End(asError(err).Code, a.usage)
 	}
-	if a.span != nil {
+	if a.span.IsRecording() {
 		a.endSpan(over, err)
 	}
 }
 
 func (a *attempt) endSpan(over, err error) {
 	if a.model != "" {
-		_, name, ok := strings.Cut(a.model, ":")
-		if !ok {
-			name = a.model
-		}
-		a.span.SetAttributes(attribute.String("gen_ai.response.model", name))
+		_, name, _ := strings.Cut(a.model, ":")
+		a.span.SetAttributes(attribute.String("gen_ai.response.model", cmp.Or(name, a.model)))
 	}
 	if a.finish != "" {
 		a.span.SetAttributes(attribute.StringSlice("gen_ai.response.finish_reasons", []string{a.finish}))
 	}
 	if u := a.usage; a.counted {
 		a.span.SetAttributes(attribute.Int("gen_ai.usage.input_tokens", u.PromptTokens), attribute.Int("gen_ai.usage.output_tokens", u.CompletionTokens))
-		add := func(name string, tokens int) {
-			if tokens > 0 {
-				a.span.SetAttributes(attribute.Int(name, tokens))
+		for _, class := range []struct {
+			name   string
+			tokens int
+		}{
+			{"gen_ai.usage.cache_read.input_tokens", u.CachedTokens},
+			{"gen_ai.usage.cache_creation.input_tokens", u.CacheWriteTokens},
+			{"gen_ai.usage.reasoning.output_tokens", u.ReasoningTokens},
+			{"lingserve.usage.audio_tokens", u.AudioTokens},
+		} {
+			if class.tokens > 0 {
+				a.span.SetAttributes(attribute.Int(class.name, class.tokens))
 			}
 		}
-		add("gen_ai.usage.cache_read.input_tokens", u.CachedTokens)
-		add("gen_ai.usage.cache_creation.input_tokens", u.CacheWriteTokens)
-		add("gen_ai.usage.reasoning.output_tokens", u.ReasoningTokens)
-		add("lingserve.usage.audio_tokens", u.AudioTokens)
 		if u.Cost > 0 {
 			a.span.SetAttributes(attribute.Float64("lingserve.usage.cost", float64(u.Cost)/1e6))
 		}

@@ -99,11 +99,9 @@ type Host interface {
 type Agent struct {
 	options   Options
 	log       *slog.Logger
-	own       *tool.Set // what tools is made of
-	tools     *tool.Set
+	local     *tool.Set // the default tools, and those of the options
+	tools     *tool.Set // the same with the approvals of the options
 	commands  *command.Set
-	runner    *tool.Runner // of turns that are runs
-	inChats   *tool.Runner // of the others: a question must not hold up a chat for a day
 	questions questions
 
 	framework atomic.Pointer[turn.Framework] // in which the agent is registered
@@ -114,13 +112,8 @@ func New(o Options) (*Agent, error) {
 	if o.Models == nil {
 		return nil, errors.New("agent: expected models to ask")
 	}
-	if o.MaxSteps <= 0 {
-		o.MaxSteps = DefaultMaxSteps
-	}
-	a := &Agent{options: o, log: o.Log, commands: command.New()}
-	if a.log == nil {
-		a.log = slog.New(slog.DiscardHandler)
-	}
+	o.MaxSteps = cmp.Or(max(o.MaxSteps, 0), DefaultMaxSteps)
+	a := &Agent{options: o, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), commands: command.New()}
 	a.options.Approvals = maps.Clone(o.Approvals)
 	for pattern, asks := range o.Approvals {
 		if asks != tool.Always && asks != tool.Never {
@@ -131,14 +124,6 @@ func New(o Options) (*Agent, error) {
 	if a.tools, err = a.allTools(); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
-	runner := func(approval time.Duration) *tool.Runner {
-		return &tool.Runner{
-			Timeout: o.ToolTimeout, ApprovalTimeout: approval, Log: a.log,
-			Redact: func(s string) string { return adapter.Redact(s) },
-			Before: a.beforeTool, After: a.afterTool, Approve: a.approve,
-		}
-	}
-	a.runner, a.inChats = runner(o.ApprovalTimeout), runner(min(cmp.Or(o.ApprovalTimeout, tool.DefaultApprovalTimeout), tool.DefaultApprovalTimeout))
 	return a, nil
 }
 
@@ -214,16 +199,6 @@ func (a *Agent) RenderOutbound(_ context.Context, o *turn.Outcome) ([]*turn.Enve
 	return []*turn.Envelope{o.Envelope.Reply(o.Output)}, nil
 }
 
-// DispatchOutbound gives an envelope to the bound router.
-func (a *Agent) DispatchOutbound(ctx context.Context, e *turn.Envelope) (bool, error) {
-	if t := turn.FromContext(ctx); t != nil {
-		if r := t.Router(); r != nil {
-			return r.Dispatch(ctx, e)
-		}
-	}
-	return false, nil
-}
-
 // OnError notifies the sender that the turn has failed, see [turn.Notices].
 func (a *Agent) OnError(ctx context.Context, stage turn.Stage, err error, e *turn.Envelope) {
 	turn.Notices{}.OnError(ctx, stage, err, e)
@@ -236,10 +211,7 @@ func (a *Agent) ProvideTapeStore(context.Context) (tape.Store, bool, error) {
 
 // SystemPrompt is the instructions and the workspace's AGENTS.md.
 func (a *Agent) SystemPrompt(context.Context, turn.Prompt, turn.State) (string, error) {
-	text := strings.TrimSpace(a.options.Instructions)
-	if text == "" {
-		text = defaultInstructions
-	}
+	text := cmp.Or(strings.TrimSpace(a.options.Instructions), defaultInstructions)
 	if more := readAgentsFile(a.workspace()); more != "" {
 		text += "\n\n" + more
 	}

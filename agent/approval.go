@@ -307,7 +307,7 @@ func (r *run) put(ctx context.Context, q Question, s *toolContext) (why string, 
 		return "", true
 	}
 	e := r.turn.Envelope()
-	if r.turn.Router() == nil || e.ChatID == "" {
+	if e.ChatID == "" {
 		return "", false
 	}
 	arguments, _, _ := q.Shown()

@@ -179,13 +179,13 @@ func TestACallThatAsksIsDeniedWhereNobodyCanAnswer(t *testing.T) {
 	})
 }
 
-// chat is a router that shows envelopes to a person.
+// chat is a plugin that shows envelopes to a person.
 type chat struct {
 	got  chan *turn.Envelope
 	deaf bool
 }
 
-func (c *chat) Dispatch(_ context.Context, e *turn.Envelope) (bool, error) {
+func (c *chat) DispatchOutbound(_ context.Context, e *turn.Envelope) (bool, error) {
 	if c.deaf {
 		return false, nil
 	}
@@ -193,7 +193,11 @@ func (c *chat) Dispatch(_ context.Context, e *turn.Envelope) (bool, error) {
 	return true, nil
 }
 
-func (c *chat) WrapStream(_ context.Context, _ *turn.Envelope, s turn.Stream) turn.Stream { return s }
+func (c *chat) join(w *world) {
+	if err := w.f.Register("chat", c); err != nil {
+		w.Fatal(err)
+	}
+}
 
 // AG-40, AG-41, TU-65: in a chat the question is a message, and the answer a command beside the lane.
 func TestInAChatACommandApproves(t *testing.T) {
@@ -203,7 +207,7 @@ func TestInAChatACommandApproves(t *testing.T) {
 				w := newWorld(t, newFake(calls("", `c1:echo:{"text":"rm"}`), answers("ok"), calls("", `c2:echo:{"text":"rm"}`), answers("ok")),
 					Options{Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always), tool.WithRole(tool.Operator)))})
 				c := &chat{got: make(chan *turn.Envelope, 10)}
-				w.f.Bind(c)
+				c.join(w)
 				post := func(text string, role tool.Role) *turn.Ticket {
 					ticket, err := w.f.Submit(t.Context(), &turn.Envelope{SessionID: "s", Channel: "telegram", ChatID: "1", Content: text, Sender: turn.Sender{ID: "ann", Role: role}})
 					if err != nil {
@@ -273,7 +277,7 @@ func TestAQuestionThatIsNotDeliveredIsADenial(t *testing.T) {
 			"too long to be shown": {chat{got: make(chan *turn.Envelope, 10)}, strings.Repeat("天", maxShown), "its arguments cannot be shown in one message"}, // DN-05
 		} {
 			w := newWorld(t, newFake(calls("", `c1:echo:{"text":"`+test.text+`"}`), answers("ok")), Options{Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always)))})
-			w.f.Bind(&test.chat)
+			test.chat.join(w)
 			begin := time.Now()
 			if _, err := w.f.Process(t.Context(), &turn.Envelope{SessionID: "s", Channel: "telegram", ChatID: "1", Content: "go"}); err != nil {
 				t.Error(err)

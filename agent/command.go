@@ -194,16 +194,10 @@ func (s *session) listAnchors(ctx context.Context, _ command.Args) (string, erro
 	if err != nil {
 		return "", err
 	}
-	var list []string
-	for a, err := range t.Anchors(ctx) {
-		if err != nil {
-			return "", err
-		}
-		if list = append(list, fmt.Sprintf("#%d %s %s", a.ID, date(a.Date), replyLine(a.Name))); len(list) == maxListed {
-			break
-		}
-	}
-	return lines("There are no anchors.", list), nil
+	list, err := collect(t.Anchors(ctx), maxListed, func(a tape.AnchorRef) string {
+		return fmt.Sprintf("#%d %s %s", a.ID, date(a.Date), replyLine(a.Name))
+	})
+	return lines("There are no anchors.", list), err
 }
 
 // handOff writes an anchor. The command is answered between turns, so there is no prompt to carry over.
@@ -231,21 +225,16 @@ func (s *session) search(ctx context.Context, args command.Args) (string, error)
 	if err != nil {
 		return "", err
 	}
-	var list []string
-	for h, err := range t.Search(ctx, tape.Query{Text: args["query"], Limit: maxListed}) {
-		if err != nil {
-			return "", err
-		}
-		list = append(list, fmt.Sprintf("#%d %s %s: %s", h.ID, date(h.Date), h.Kind, replyLine(h.Text)))
-	}
-	return lines("No entries match.", list), nil
+	list, err := collect(t.Search(ctx, tape.Query{Text: args["query"], Limit: maxListed}), maxListed, func(h tape.Hit) string {
+		return fmt.Sprintf("#%d %s %s: %s", h.ID, date(h.Date), h.Kind, replyLine(h.Text))
+	})
+	return lines("No entries match.", list), err
 }
 
 // showModel says which model answers, or chooses one of those that may be chosen.
 func (s *session) showModel(ctx context.Context, args command.Args) (string, error) {
 	o, name := &s.options, args["name"]
-	choices := slices.Concat([]string{o.Model}, o.Fallback, o.Choices)
-	choices = slices.DeleteFunc(choices, func(name string) bool { return name == "" })
+	choices := slices.DeleteFunc(slices.Concat([]string{o.Model}, o.Fallback, o.Choices), func(name string) bool { return name == "" })
 	slices.Sort(choices)
 	choices = slices.Compact(choices)
 	if name == "" {

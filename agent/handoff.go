@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -96,35 +95,14 @@ const (
 )
 
 // doneSoFar says which tools have run in this turn, and what came of it: without it, a model that has only the question would call them again.
-func (r *run) doneSoFar() ([]string, error) {
-	if r.steps < 2 || len(r.asked) == 0 {
-		return nil, nil
-	}
-	var done []string
-	calls := map[string]string{}
-	query := tape.Query{After: r.asked[0].ID, Kinds: []tape.Kind{tape.KindToolCall, tape.KindToolResult}}
-	for e, err := range r.tape.Read(r.ctx, query) {
-		if err != nil {
-			return nil, err
-		}
-		var p struct {
-			Calls   []tape.Call
-			IDs     []string
-			Results []json.RawMessage
-		}
-		if json.Unmarshal(e.Payload, &p) != nil {
-			continue
-		}
-		for _, c := range p.Calls {
-			calls[c.ID] = c.Function.Name + " " + limit(c.Function.Arguments, maxDoneText)
-		}
-		for i, result := range p.Results {
-			if i < len(p.IDs) && calls[p.IDs[i]] != "" {
-				done = append(done, calls[p.IDs[i]]+": "+limit(string(result), maxDoneText))
-			}
+func (r *run) doneSoFar() (done []string, err error) {
+	rec, err := readRecord(r.ctx, r.tape, r.id)
+	for i, c := range rec.Calls {
+		if result, ok := rec.outcomes[i]; ok {
+			done = append(done, c.Name+" "+limit(string(c.Arguments), maxDoneText)+": "+limit(string(result), maxDoneText))
 		}
 	}
-	return done[max(0, len(done)-maxDone):], nil
+	return done[max(0, len(done)-maxDone):], err
 }
 
 // limit cuts a text to so many characters.

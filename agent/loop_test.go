@@ -305,13 +305,13 @@ func TestToolsAreInterruptedByACancellation(t *testing.T) {
 				t.Errorf("%q", l)
 			}
 		}
-		if last := lines[len(lines)-1]; last != "event turn.end canceled" || w.inChats.Stray() != 1 {
-			t.Errorf("%q, %d stray", last, w.inChats.Stray())
+		if last := lines[len(lines)-1]; last != "event turn.end canceled" {
+			t.Errorf("%q", last)
 		}
 		close(deaf)
 		synctest.Wait()
-		if got := w.lines(); len(got) != len(lines) || w.inChats.Stray() != 1 {
-			t.Errorf("what came late has changed the tape: %q, %d stray", got, w.inChats.Stray())
+		if got := w.lines(); len(got) != len(lines) {
+			t.Errorf("what came late has changed the tape: %q", got)
 		}
 		if said := w.log.String(); strings.Count(said, "dropped a tool's result") != 1 || !strings.Contains(said, "tool=deaf") {
 			t.Errorf("the log: %s", said)

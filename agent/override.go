@@ -2,7 +2,8 @@ package agent
 
 import (
 	"slices"
-	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/lingserve/lingserve/tool"
 )
@@ -11,29 +12,32 @@ import (
 type override struct {
 	set       *tool.Set
 	approvals map[string]tool.Approval
+	made      *lru.Cache[*tool.Tool, *tool.Tool] // so that each is made once
+}
 
-	mu   sync.Mutex
-	made map[*tool.Tool]*tool.Tool // of the last look, so that each is made once
+// maxOverridden is how many tools are made once. An agent has fewer.
+const maxOverridden = 4096
+
+func newOverride(set *tool.Set, approvals map[string]tool.Approval) *override {
+	made, _ := lru.New[*tool.Tool, *tool.Tool](maxOverridden) // it fails for a size of 0
+	return &override{set, approvals, made}
 }
 
 // Tools lists the tools of the set.
 func (o *override) Tools() []*tool.Tool {
 	list := slices.Clone(o.set.Tools())
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	made := make(map[*tool.Tool]*tool.Tool, len(o.made))
 	for i, t := range list {
 		asks, ok := o.asks(t.Name)
 		if !ok || asks == t.Approval {
 			continue
 		}
-		other := o.made[t]
-		if other == nil {
+		other, ok := o.made.Get(t)
+		if !ok {
 			other = t.With(tool.WithApproval(asks))
+			o.made.Add(t, other)
 		}
-		made[t], list[i] = other, other
+		list[i] = other
 	}
-	o.made = made
 	return list
 }
 

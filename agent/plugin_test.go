@@ -100,19 +100,19 @@ func TestALifespanThatWasEnteredIsLeftOnce(t *testing.T) {
 	}
 }
 
-// AG-10: what a turn sends goes through the bound router, with the routing of what came in; a failure is told there, too.
+// AG-10: what a turn sends goes to the dispatchers, with the routing of what came in; a failure is told there, too.
 func TestTheReplyGoesWhereTheMessageCameFrom(t *testing.T) {
 	w := newWorld(t, newFake(answers("hello"), fails(downError)), Options{})
 	e := &turn.Envelope{SessionID: "s", Channel: "telegram", ChatID: "42", OutputChannel: "sms", Content: "hi"}
 	h := w.process(t.Context(), e)
 	if len(h.Deliveries) != 1 || h.Deliveries[0] {
-		t.Errorf("without a router: %v", h.Deliveries)
+		t.Errorf("without a dispatcher: %v", h.Deliveries)
 	}
 	c := &chat{got: make(chan *turn.Envelope, 10)}
-	defer w.f.Bind(c)()
+	c.join(w)
 	w.model.asked = nil
 	if h := w.process(t.Context(), e); len(h.Deliveries) != 1 || !h.Deliveries[0] {
-		t.Errorf("with a router: %v", h.Deliveries)
+		t.Errorf("with a dispatcher: %v", h.Deliveries)
 	}
 	want := &turn.Envelope{SessionID: "s", Channel: "telegram", ChatID: "42", OutputChannel: "sms", Content: "hello"}
 	if diff := cmp.Diff(want, <-c.got); diff != "" {

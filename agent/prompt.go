@@ -150,15 +150,8 @@ func mediaType(m turn.Media) string {
 	if kind, _, err := mime.ParseMediaType(m.MIME); err == nil {
 		return kind
 	}
-	switch m.Type {
-	case "image":
-		return "image/png"
-	case "audio":
-		return "audio/wav"
-	case "video":
-		return "video/mp4"
-	}
-	return "application/octet-stream"
+	usual := map[string]string{"image": "image/png", "audio": "audio/wav", "video": "video/mp4"}
+	return cmp.Or(usual[m.Type], "application/octet-stream")
 }
 
 // audioFormat returns OpenAI's word for the format of a sound, by the type in its data URL.

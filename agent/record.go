@@ -62,20 +62,14 @@ func WasSteered(ctx context.Context, t *tape.Tape, came time.Time, match func(ta
 // record is what a tape has of a turn.
 type record struct {
 	Told
-	status     string              // of the end
-	failure    error               // what the turn failed of
-	command    command.Reply       // of a turn that is a command
-	asked      []tape.Entry        // the prompt and what was steered
-	approvals  map[string]decision // by the question's id
-	steps      int                 // that have ended
-	text       string              // of the last of them
-	finish     string              // of the last of them
-	usage      adapter.Usage       // of all
-	more       bool                // the model reads what came after it
-	begun      bool                // it has ended with an anchor that a tool asked for
-	handoffs   int                 // because a model refused a request
-	paragraphs                     // of Text
-	now        step                // has not ended
+	progress                          // of the steps that have ended
+	status    string                  // of the end
+	failure   error                   // what the turn failed of
+	command   command.Reply           // of a turn that is a command
+	approvals map[string]decision     // by the question's id
+	outcomes  map[int]json.RawMessage // like Results, with what calls failed of
+	more      bool                    // the model reads what came after the last step
+	now       step                    // has not ended
 }
 
 // step is a step whose end is not on the tape.
@@ -101,7 +95,7 @@ func (d decision) approved() bool { return d.Decision == "approve" }
 
 // readRecord reads the entries of a turn, from the end of the tape back to the turn's first.
 func readRecord(ctx context.Context, t *tape.Tape, id string) (*record, error) {
-	r := &record{approvals: map[string]decision{}}
+	r := &record{approvals: map[string]decision{}, outcomes: map[int]json.RawMessage{}}
 	r.Results = map[int]json.RawMessage{}
 	var entries []tape.Entry
 	for e, err := range t.Read(ctx, tape.Query{Newest: true}) {
@@ -148,7 +142,10 @@ func (r *record) add(e tape.Entry) {
 	}
 	_ = json.Unmarshal(e.Payload, &p) // what cannot be read says nothing
 	var text string
-	_ = json.Unmarshal(p.Content, &text) // parts are no text
+	_ = json.Unmarshal(p.Content, &text)            // parts are no text
+	if tape.MetaOf(e).Partial && r.failure == nil { // the turn was about to end
+		r.failure = turn.ErrStopped
+	}
 	switch e.Kind {
 	case tape.KindEvent:
 		r.event(eventOf(e))
@@ -159,9 +156,6 @@ func (r *record) add(e tape.Entry) {
 		}
 		r.reply(text)
 		r.now.runs = false
-		if tape.MetaOf(e).Partial && r.failure == nil { // the turn was about to end
-			r.failure = turn.ErrStopped
-		}
 	case tape.KindReasoning:
 		r.Reasoning += text
 	case tape.KindToolCall:
@@ -169,9 +163,6 @@ func (r *record) add(e tape.Entry) {
 		r.now.open, r.now.runs, r.now.asked = len(r.Calls), true, e.Date
 		for _, c := range p.Calls {
 			r.Calls = append(r.Calls, tool.Call{ID: c.ID, Name: c.Function.Name, Arguments: json.RawMessage(c.Function.Arguments)})
-		}
-		if tape.MetaOf(e).Partial && r.failure == nil {
-			r.failure = turn.ErrStopped
 		}
 	case tape.KindToolResult:
 		for i, result := range p.Results {
@@ -214,6 +205,7 @@ func (r *record) result(id string, value json.RawMessage) {
 		if _, there := r.Results[i]; r.Calls[i].ID != id || there {
 			continue
 		}
+		r.outcomes[i] = value
 		var failed struct{ Error *tool.Error }
 		if bytes.HasPrefix(value, []byte(`{"error":{"kind":`)) && json.Unmarshal(value, &failed) == nil {
 			value = json.RawMessage("null")

@@ -54,6 +54,11 @@ func (r *reply) find(index int, id string) *replyCall {
 	return nil
 }
 
+// shown reports whether the reader has got something of the reply.
+func (r *reply) shown() bool {
+	return len(r.text)+len(r.reasoning)+len(r.citations)+len(r.media) > 0 || slices.ContainsFunc(r.calls, func(c *replyCall) bool { return c.announced })
+}
+
 // add adds a chunk. It returns the call that is complete now because another one has begun, if any.
 func (r *reply) add(c *adapter.Chunk) (complete *replyCall, err error) {
 	if c.Restart {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/wording"
@@ -29,17 +30,6 @@ type chatCall struct {
 		Name      string          `json:"name"`
 		Arguments json.RawMessage `json:"arguments"`
 	} `json:"function"`
-}
-
-// chatPart is a part of a message's content.
-type chatPart struct {
-	Type  string `json:"type"`
-	Text  string `json:"text"`
-	Image *struct {
-		URL string `json:"url"`
-	} `json:"image_url"`
-	Audio *turn.InputAudio `json:"input_audio"`
-	File  *turn.File       `json:"file"`
 }
 
 // toMessage makes an adapter's message of one on the tape; false where it says nothing that a model could read.
@@ -122,9 +112,6 @@ func mediaOfTool(out *adapter.Message) {
 // fromTools puts the images and files of tools into messages of the user behind the results. load reads what lies beside the tape. What is older
 // than the newest maxMediaBytes is left out.
 func fromTools(list []adapter.Message, load func(handle string) (string, error)) []adapter.Message {
-	if !slices.ContainsFunc(list, func(m adapter.Message) bool { return m.Role == adapter.ToolRole && len(m.Parts) > 0 }) {
-		return list
-	}
 	left := maxMediaBytes / 3 * 4
 	for i := range slices.Backward(list) {
 		if list[i].Role != adapter.ToolRole {
@@ -151,16 +138,7 @@ func fromTools(list []adapter.Message, load func(handle string) (string, error))
 	out := make([]adapter.Message, 0, len(list)+1)
 	names := map[string]string{} // of tools, by the id of a call
 	user := adapter.Message{Role: adapter.User}
-	flush := func() {
-		if len(user.Parts) > 0 {
-			out = append(out, user)
-			user.Parts = nil
-		}
-	}
-	for _, m := range list {
-		if m.Role != adapter.ToolRole {
-			flush()
-		}
+	for i, m := range list {
 		for _, c := range m.ToolCalls {
 			names[c.ID] = c.Name
 		}
@@ -170,8 +148,11 @@ func fromTools(list []adapter.Message, load func(handle string) (string, error))
 			m.Parts = nil
 		}
 		out = append(out, m)
+		if len(user.Parts) > 0 && (i+1 == len(list) || list[i+1].Role != adapter.ToolRole) {
+			out = append(out, user)
+			user.Parts = nil
+		}
 	}
-	flush()
 	return out
 }
 
@@ -190,18 +171,18 @@ func withMedia(list []adapter.Message) bool {
 
 // toPart makes an adapter's part. A part that no adapter can send becomes a note.
 func toPart(raw json.RawMessage) adapter.Part {
-	var p chatPart
+	var p turn.Part
 	if json.Unmarshal(raw, &p) != nil {
 		return adapter.Part{Type: "text", Text: "[a part that cannot be read]"}
 	}
 	switch {
 	case p.Type == "text":
 		return adapter.Part{Type: "text", Text: p.Text}
-	case p.Type == "image_url" && p.Image != nil:
-		return adapter.Part{Type: "image_url", Image: p.Image.URL}
-	case p.Type == "input_audio" && p.Audio != nil:
-		kind := map[string]string{"mp3": "mpeg"}[p.Audio.Format]
-		return adapter.Part{Type: "file", File: "data:audio/" + cmp.Or(kind, p.Audio.Format) + ";base64," + p.Audio.Data}
+	case p.Type == "image_url" && p.ImageURL != nil:
+		return adapter.Part{Type: "image_url", Image: p.ImageURL.URL}
+	case p.Type == "input_audio" && p.InputAudio != nil:
+		kind := map[string]string{"mp3": "mpeg"}[p.InputAudio.Format]
+		return adapter.Part{Type: "file", File: "data:audio/" + cmp.Or(kind, p.InputAudio.Format) + ";base64," + p.InputAudio.Data}
 	case p.Type == "file" && p.File != nil && p.File.Data != "":
 		return adapter.Part{Type: "file", File: p.File.Data, Name: p.File.Name}
 	}
@@ -221,13 +202,8 @@ func arguments(raw json.RawMessage) string {
 	return text
 }
 
-// oneLine makes one line of a text, at most so many characters of it.
-func oneLine(text string, most int) string {
-	text = strings.Join(strings.Fields(strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "\uFFFD"))), " ")
-	return wording.ClipChars(text, most)
+// oneLine makes one line of a text, without control characters and at most so many characters of it.
+func oneLine(text string, max int) string {
+	words := strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) })
+	return wording.ClipChars(strings.Join(words, " "), max)
 }

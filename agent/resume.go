@@ -26,16 +26,6 @@ func (r *run) callKey(index int) string { return derive("call", r.scope, r.steps
 // questionID returns the id of the question about a call: 0 whether it may run, n > 0 whether it may run for the nth time after a crash.
 func questionID(key string, n int) string { return derive("question", key, n) }
 
-// restore takes over what another process has done of the turn.
-func (r *run) restore(p *record) {
-	if !p.Begun {
-		return
-	}
-	r.past = p
-	r.asked, r.steps, r.text, r.finish, r.usage = p.asked, p.steps, p.text, p.finish, p.usage
-	r.handoffs, r.begun, r.paragraphs = p.handoffs, p.begun, p.paragraphs
-}
-
 // resume ends the step that another process has not ended. over reports whether the turn has its answer.
 func (r *run) resume() (over bool, err error) {
 	p := r.past

@@ -442,7 +442,7 @@ func TestKeysOfCallsDiffer(t *testing.T) {
 	seen := map[string]bool{}
 	for _, scope := range []string{"t1", "t2"} {
 		for steps := range 3 {
-			r := run{scope: scope, steps: steps}
+			r := run{scope: scope, progress: progress{steps: steps}}
 			for i := range 3 {
 				key := r.callKey(i)
 				for _, id := range []string{key, questionID(key, 0), questionID(key, 1)} {

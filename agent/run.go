@@ -120,24 +120,29 @@ type run struct {
 	left  bool // the reader has left
 
 	selector  tape.Selector
-	system    string       // the system prompt of the last request
-	withMedia bool         // of what the last request asks for the first time
-	asked     []tape.Entry // the prompt and what was steered, as they lie on the tape first
-	handoffs  int          // that the loop has made because a model refused a request
-	overBase  bool         // a request was larger than the limit right behind an anchor, so that another one would not help
-	steps     int
-	text      string // of the last reply
-	paragraphs
-	before paragraphs // this step's text
-	gap    string     // before that text
-	finish string
-	usage  adapter.Usage
+	system    string // the system prompt of the last request
+	withMedia bool   // of what the last request asks for the first time
+	overBase  bool   // a request was larger than the limit right behind an anchor, so that another one would not help
+	progress
+	before paragraphs        // this step's text
+	gap    string            // before that text
 	past   *record           // what another process has done of the turn; nil if it begins here
 	asks   map[string]string // ids of the questions whether a call with an unknown outcome may run again, by the call's key
 
-	mu      sync.Mutex
-	handoff *handoff // asked for in this step
-	begun   bool     // the step before has ended with an anchor that was asked for
+	mu      sync.Mutex // also guards begun
+	handoff *handoff   // asked for in this step
+}
+
+// progress is how far a turn is.
+type progress struct {
+	asked    []tape.Entry // the prompt and what was steered, as they lie on the tape first
+	steps    int
+	text     string        // of the last reply
+	finish   string        // of the last reply
+	usage    adapter.Usage // of all
+	handoffs int           // that the loop has made because a model refused a request
+	begun    bool          // the step before has ended with an anchor that was asked for
+	paragraphs
 }
 
 // handoff is an anchor to come.
@@ -263,6 +268,9 @@ func (r *run) appendAlways(entries ...tape.Entry) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("write to the tape: %w", err)
 	}
+	for i := range entries {
+		entries[i].ID = first + int64(i)
+	}
 	return first, nil
 }
 
@@ -288,11 +296,7 @@ func (r *run) begin() (err error) {
 		return context.Cause(r.ctx)
 	}
 	if r.tape == nil {
-		store, err := r.agent.store(r.ctx)
-		if err != nil {
-			return err
-		}
-		if r.tape, err = tape.Open(r.ctx, store, r.agent.workspace(), r.session); err != nil {
+		if r.tape, err = r.agent.openTape(r.ctx, r.session); err != nil {
 			return err
 		}
 	}
@@ -304,8 +308,11 @@ func (r *run) begin() (err error) {
 		if err != nil {
 			return err
 		}
-		if r.restore(past); r.past != nil && past.Ended {
-			return nil
+		if past.Begun {
+			r.past, r.progress = past, past.progress
+			if past.Ended {
+				return nil
+			}
 		}
 	}
 	settings, _ := r.state[KeySettings].(map[string]json.RawMessage)
@@ -320,60 +327,61 @@ func (r *run) begin() (err error) {
 	r.awaitTools()
 	var entries []tape.Entry
 	if r.past == nil {
-		if r.parent == nil {
-			if entries, err = Aborted(r.ctx, r.tape); err != nil {
-				return err
-			}
+		if entries, err = r.startEntries(); err != nil {
+			return err
 		}
-		start := StartEntry(started{r.models[0]}, r.turn.Envelope())
-		if r.parent != nil {
-			start.Meta = nil
-		}
-		entries = append(entries, start)
 	}
 	if r.system != lastSystem {
 		entries = append(entries, tape.NewSystem(r.system))
 	}
-	if len(r.asked) > 0 {
-		if len(entries) > 0 {
-			_, err = r.append(entries...)
-		}
-		return err
-	}
 	before, answer, err := r.recallMessage()
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if answer { // it is there, and nothing was said since
-		if _, err := r.append(entries...); err != nil {
+	case len(r.asked) > 0: // the tape has it
+	case answer: // the tape has it, and nothing was said since
+		r.asked = append(r.asked, before)
+	default:
+		prompt, err := r.promptEntry(before)
+		if err != nil {
 			return err
 		}
-		r.asked = append(r.asked, before)
+		entries = append(entries, prompt)
+	}
+	if len(entries) == 0 {
 		return nil
 	}
-	prompt, err := r.message(r.prompt)
-	if err != nil {
+	if _, err := r.append(entries...); err != nil {
 		return err
 	}
-	if id := r.messageID(); id != "" && r.parent == nil {
-		m := tape.Meta{Message: id}
-		if before.ID != 0 {
-			m.Refs = []int64{before.ID}
-		}
-		prompt = prompt.With(m)
+	if last := entries[len(entries)-1]; last.Kind == tape.KindMessage { // the prompt
+		r.asked = append(r.asked, last)
 	}
-	if r.parent == nil {
-		prompt = titled(prompt, r.turn.Envelope())
-	}
-	entries = append(entries, prompt)
-	first, err := r.append(entries...)
-	if err != nil {
-		return err
-	}
-	prompt = entries[len(entries)-1]
-	prompt.ID = first + int64(len(entries)) - 1
-	r.asked = append(r.asked, prompt)
 	return nil
+}
+
+// startEntries returns the entries with which a turn begins that no process has begun.
+func (r *run) startEntries() ([]tape.Entry, error) {
+	start := StartEntry(started{r.models[0]}, r.turn.Envelope())
+	if r.parent != nil {
+		start.Meta = nil
+		return []tape.Entry{start}, nil
+	}
+	entries, err := Aborted(r.ctx, r.tape)
+	return append(entries, start), err
+}
+
+// promptEntry returns the entry of the message that the turn answers; before is that of an earlier turn with the same message, or the zero entry.
+func (r *run) promptEntry(before tape.Entry) (tape.Entry, error) {
+	prompt, err := r.message(r.prompt)
+	if err != nil || r.parent != nil {
+		return prompt, err
+	}
+	m := tape.Meta{Message: r.messageID()}
+	if before.ID != 0 {
+		m.Refs = []int64{before.ID}
+	}
+	return titled(prompt.With(m), r.turn.Envelope()), nil
 }
 
 // toolsWait is how long a turn waits for tools that are being connected to.
@@ -434,7 +442,7 @@ const maxRecalled = 256
 // turn goes on from that entry: nothing was said since, but by a reply that was cut off and that the model does not see.
 func (r *run) recallMessage() (message tape.Entry, answer bool, err error) {
 	e := r.turn.Envelope()
-	if again, _ := e.Extra[turn.ExtraRepeated].(bool); !again || r.parent != nil || r.messageID() == "" {
+	if again, _ := e.Extra[turn.ExtraRepeated].(bool); !again || len(r.asked) > 0 || r.parent != nil || r.messageID() == "" {
 		return tape.Entry{}, false, nil
 	}
 	answer = true
@@ -518,20 +526,28 @@ func (r *run) message(p turn.Prompt) (tape.Entry, error) {
 	for i, part := range p.Parts {
 		parts[i] = part
 		data := mediaOf(&parts[i])
-		if data == nil || len(*data) <= spillBytes {
+		if data == nil {
 			continue
 		}
-		handle, err := r.tape.PutBlob(ctx, []byte(*data))
-		switch {
-		case err == nil:
-			kept = append(kept, tape.Spill{Index: i, Handle: handle, Size: int64(len(*data))})
-			*data = tape.BlobURL(handle)
-		case len(*data) > maxInline:
+		if err := r.storeMedia(ctx, data, i, &kept); err != nil && len(*data) > maxInline {
 			r.agent.log.WarnContext(ctx, "dropped media that cannot be stored", "session", r.session, "error", adapter.RedactError(err))
 			parts[i] = turn.Part{Type: "text", Text: fmt.Sprintf("[%s: it could not be kept]", part.Type)}
 		}
 	}
 	return tape.NewMessage(adapter.User, parts).With(tape.Meta{Spill: kept}), nil
+}
+
+// storeMedia moves data that are large to the blobs, and puts their address in their place. What was moved is added to kept.
+func (r *run) storeMedia(ctx context.Context, data *string, index int, kept *[]tape.Spill) error {
+	if len(*data) <= spillBytes {
+		return nil
+	}
+	handle, err := r.tape.PutBlob(ctx, []byte(*data))
+	if err == nil {
+		*kept = append(*kept, tape.Spill{Index: index, Handle: handle, Size: int64(len(*data))})
+		*data = tape.BlobURL(handle)
+	}
+	return err
 }
 
 // maxInline is how large media may be that lie in an entry because the store keeps no blobs, in bytes.
@@ -601,9 +617,8 @@ func (r *run) steer() error {
 		if err != nil {
 			return err
 		}
-		m = titled(m, e)
 		id, _ := e.Extra[turn.ExtraRun].(string)
-		m = m.With(tape.Meta{Steered: true, Turn: r.id, Run: id})
+		m = titled(m, e).With(tape.Meta{Steered: true, Turn: r.id, Run: id})
 		if m.ID, err = r.appendAlways(m); err != nil {
 			return err
 		}
@@ -621,17 +636,12 @@ func (r *run) systemPrompt() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	parts := []string{text, "", r.agent.skillsList()}
 	if e := r.turn.Envelope(); len(e.Context) == 0 { // else each message has its date
 		zone := e.Timezone()
-		text = strings.TrimLeft(text+time.Now().In(zone).Format("\n\nToday is Monday, 2 January 2006 (")+zone.String()+").", "\n")
+		parts[1] = time.Now().In(zone).Format("Today is Monday, 2 January 2006 (") + zone.String() + ")."
 	}
-	if skills := r.agent.skillsList(); skills != "" {
-		if text != "" {
-			text += "\n\n"
-		}
-		text += skills
-	}
-	return text, nil
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "\n\n"), nil
 }
 
 // lastStep is added to the system prompt of the last call that a turn has.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -80,25 +81,17 @@ func (r *run) spill(ctx context.Context, res tool.Result) (value json.RawMessage
 // spillMedia moves the large images and files of a result to the blobs. One that cannot be stored becomes a note.
 func (r *run) spillMedia(ctx context.Context, res tool.Result) (tool.Result, []tape.Spill) {
 	var kept []tape.Spill
-	parts := make([]tool.Part, len(res.Parts))
-	copy(parts, res.Parts)
-	for i := range parts {
-		data := &parts[i].Image
+	res.Parts = slices.Clone(res.Parts)
+	for i := range res.Parts {
+		p := &res.Parts[i]
+		data := &p.Image
 		if *data == "" {
-			data = &parts[i].File
+			data = &p.File
 		}
-		if len(*data) <= spillBytes || !strings.HasPrefix(*data, "data:") {
-			continue
+		if strings.HasPrefix(*data, "data:") && r.storeMedia(ctx, data, 0, &kept) != nil {
+			*p = tool.Part{Type: "text", Text: "[an image that was too large to store]"}
 		}
-		handle, err := r.tape.PutBlob(ctx, []byte(*data))
-		if err != nil {
-			parts[i] = tool.Part{Type: "text", Text: "[an image that was too large to store]"}
-			continue
-		}
-		kept = append(kept, tape.Spill{Handle: handle, Size: int64(len(*data))})
-		*data = tape.BlobURL(handle)
 	}
-	res.Parts = parts
 	return res, kept
 }
 

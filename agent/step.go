@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,13 +36,13 @@ func (r *run) ask(last bool) (*reply, error) {
 			}
 			continue
 		}
-		rep, handed, err := r.call(req)
+		rep, err := r.call(req)
 		if err == nil {
 			return rep, nil
 		}
-		if r.ctx.Err() == nil && !r.left && !handed && overflows(err) {
+		if r.ctx.Err() == nil && !r.left && !rep.shown() && overflows(err) {
 			if r.handoffs == maxAutoHandoffRetries {
-				return nil, errors.Join(r.note(rep, ErrTooLong), fmt.Errorf("%w: %w", ErrTooLong, err))
+				return nil, errors.Join(r.cutOff(rep, ErrTooLong), fmt.Errorf("%w: %w", ErrTooLong, err))
 			}
 			r.handoffs++
 			if err := r.autoHandoff(anchorOverflow, overflowState(err)); err != nil {
@@ -54,12 +55,9 @@ func (r *run) ask(last bool) (*reply, error) {
 }
 
 // call asks the models: see [adapter.Chain].
-func (r *run) call(req adapter.Request) (rep *reply, handed bool, err error) {
-	if answer := r.beforeModel(&req); answer != nil {
-		rep, err := r.replay(answer)
-		return rep, true, err
-	}
-	rep = &reply{most: r.agent.options.MaxReply}
+func (r *run) call(req adapter.Request) (*reply, error) {
+	answer := r.beforeModel(&req)
+	rep := &reply{most: r.agent.options.MaxReply}
 	defer func() {
 		if p := recover(); p != nil { // what was said until then stays; the pipeline makes an error of the rest
 			r.left = true
@@ -67,13 +65,15 @@ func (r *run) call(req adapter.Request) (rep *reply, handed bool, err error) {
 			panic(p)
 		}
 	}()
+	if answer != nil {
+		return rep, r.read(rep, answer.chunks)
+	}
 	chain := adapter.NewChain(r.models, r.agent.options.Models.Model)
 	chain.WholeCalls = true
 	chain.Failed = adapter.LogFailed(r.agent.log, slog.String("session", string(r.session)), slog.String("turn", r.id))
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel() // what emitRetries adds, with each step
-	handed, err = r.read(rep, chain.Stream(r.emitRetries(ctx), req))
-	return rep, handed, err
+	return rep, r.read(rep, chain.Stream(r.emitRetries(ctx), req))
 }
 
 // emitRetries returns a context for a request to a model: the turn's reader gets an event before each pause of the request. If the reader has
@@ -93,52 +93,39 @@ func (r *run) emitRetries(ctx context.Context) context.Context {
 
 var errPanic = errors.New("agent: a model has broken down")
 
-// read reads an answer and hands it on as it comes; handed says that the reader has got something of it.
-func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (handed bool, err error) {
+// read reads an answer and hands it on as it comes.
+func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) error {
 	for c, err := range chunks {
 		if err != nil {
-			return handed, err
+			return err
 		}
 		if c.Restart {
 			r.retract(string(rep.text))
 		}
 		complete, err := rep.add(&c)
 		if err != nil {
-			return handed, err
+			return err
 		}
 		if c.Text != "" {
-			handed = true
 			r.emitText(c.Text)
 		}
 		if c.Reasoning != "" {
-			handed = true
 			r.emit(turn.Event{Kind: turn.ReasoningEvent, Delta: c.Reasoning})
 		}
-		if c.Citation != nil || c.Media != nil {
-			handed = true
-			r.addExtras(rep, &c)
-		}
-		if complete != nil {
-			handed = true
-			r.announceCall(rep, complete)
-		}
-		if c.ToolResult != nil {
-			for _, call := range rep.calls {
-				if call.made != nil {
-					handed = true
-					r.announceCall(rep, call)
-				}
+		r.addExtras(rep, &c)
+		for _, call := range rep.calls {
+			if call == complete || c.ToolResult != nil && call.made != nil {
+				r.announceCall(rep, call)
 			}
 		}
 		if r.left {
-			return true, errLeft
+			return errLeft
 		}
 	}
 	if rep.finish == "" {
-		return handed, &adapter.Error{Code: adapter.CodeProtocol, Message: "the model's answer ended too early"}
+		return &adapter.Error{Code: adapter.CodeProtocol, Message: "the model's answer ended too early"}
 	}
 	for _, c := range rep.calls {
-		handed = true
 		r.announceCall(rep, c)
 	}
 	r.count(rep)
@@ -146,9 +133,9 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (ha
 		r.emit(turn.Event{Kind: turn.ErrorEvent, Err: &turn.EventError{Code: turn.CodeRefused, Message: "the model refused to answer"}})
 	}
 	if r.left {
-		return true, errLeft
+		return errLeft
 	}
-	return handed, nil
+	return nil
 }
 
 // emitText hands on text, as a paragraph of the step.
@@ -168,54 +155,36 @@ func (r *run) retract(text string) {
 	r.paragraphs = r.before
 }
 
-// replay makes a reply of what a hook has answered.
-func (r *run) replay(answer *Reply) (*reply, error) {
-	rep := &reply{text: []byte(answer.Text), reasoning: []byte(answer.Reasoning), finish: answer.Finish, model: answer.Model}
+// chunks yields what a hook has answered as a model would.
+func (answer *Reply) chunks(yield func(adapter.Chunk, error) bool) {
+	list := []adapter.Chunk{{Model: answer.Model, Reasoning: answer.Reasoning}, {Text: answer.Text}}
 	for i, c := range answer.Calls {
-		rep.calls = append(rep.calls, &replyCall{index: i, id: c.ID, name: c.Name, arguments: bytes.Clone(c.Arguments)})
+		list = append(list, adapter.Chunk{ToolCall: &adapter.ToolCall{Index: i, ID: c.ID, Name: c.Name, Arguments: string(c.Arguments)}})
 	}
+	last := adapter.Chunk{Finish: cmp.Or(answer.Finish, adapter.FinishStop)}
 	if answer.Usage != (adapter.Usage{}) {
-		rep.usage = new(answer.Usage)
+		last.Usage = &answer.Usage
 	}
-	if rep.finish == "" {
-		rep.finish = adapter.FinishStop
+	for _, c := range append(list, last) {
+		if !yield(c, nil) {
+			return
+		}
 	}
-	if len(rep.reasoning) > 0 {
-		r.emit(turn.Event{Kind: turn.ReasoningEvent, Delta: answer.Reasoning})
-	}
-	if len(rep.text) > 0 {
-		r.emitText(answer.Text)
-	}
-	for _, c := range rep.calls {
-		r.announceCall(rep, c)
-	}
-	r.count(rep)
-	if r.left {
-		return rep, errLeft
-	}
-	return rep, nil
 }
 
 // announceCall hands on a call that is complete, with the result where the model's server has made it itself.
 func (r *run) announceCall(rep *reply, c *replyCall) {
-	if c.announced {
-		r.announceResult(c)
-		return
+	if !c.announced {
+		c.announced = true
+		// Every call needs a unique id, by which its result is found.
+		taken := func(id string) bool {
+			return id == "" || slices.ContainsFunc(rep.calls, func(o *replyCall) bool { return o != c && o.id == id })
+		}
+		for n := c.index; taken(c.id); n++ {
+			c.id = fmt.Sprintf("call_%d_%d", r.steps, n)
+		}
+		r.emit(turn.Event{Kind: turn.ToolCallEvent, Calls: []tool.Call{c.call()}})
 	}
-	c.announced = true
-	// Every call needs a unique id, by which its result is found.
-	taken := func(id string) bool {
-		return id == "" || slices.ContainsFunc(rep.calls, func(o *replyCall) bool { return o != c && o.id == id })
-	}
-	for n := c.index; taken(c.id); n++ {
-		c.id = fmt.Sprintf("call_%d_%d", r.steps, n)
-	}
-	r.emit(turn.Event{Kind: turn.ToolCallEvent, Calls: []tool.Call{c.call()}})
-	r.announceResult(c)
-}
-
-// announceResult hands on the result of a call that the model's server has made itself, once it is there.
-func (r *run) announceResult(c *replyCall) {
 	if c.made != nil && !c.answered {
 		c.answered = true
 		r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{c.result()}})
@@ -254,32 +223,26 @@ func (r *run) count(rep *reply) {
 
 // cutOff stores the part of a reply that ended with an error: the calls that the reader has seen get error results.
 func (r *run) cutOff(rep *reply, failure error) error {
-	if rep == nil {
-		return r.note(nil, failure)
-	}
 	r.count(rep)
 	if r.handedOver() {
 		return nil
 	}
-	var told, open []*replyCall
+	var shown []*replyCall
+	var open []tool.Call
 	for _, c := range rep.calls {
 		if c.announced {
-			told = append(told, c)
+			shown = append(shown, c)
 			if c.made == nil {
-				open = append(open, c)
+				open = append(open, c.call())
 			}
 		}
 	}
-	entries := append(replyEntries(string(rep.text), string(rep.reasoning), told), rep.extraEntries()...)
+	entries := append(replyEntries(string(rep.text), string(rep.reasoning), shown), rep.extraEntries()...)
 	for i, e := range entries {
 		entries[i] = e.With(tape.Meta{Partial: true})
 	}
-	ids, results := make([]string, len(open)), make([]any, len(open))
-	for i, c := range open {
-		ids[i], results[i] = c.id, r.failCall(c.id, c.name, tool.KindInterrupted, "the answer was cut off before the tool ran")
-	}
 	if len(open) > 0 {
-		entries = append(entries, tape.NewToolResult(ids, results...))
+		entries = append(entries, r.failCalls(open, tool.KindInterrupted, "the answer was cut off before the tool ran"))
 	}
 	if !r.left && r.ctx.Err() == nil {
 		if len(entries) == 0 {
@@ -295,20 +258,15 @@ func (r *run) cutOff(rep *reply, failure error) error {
 	return err
 }
 
-// failCall sends the reader the error of a call that is not run, and returns its value for the tape.
-func (r *run) failCall(id, name, kind, message string) any {
-	res := tool.Result{ID: id, Name: name, Err: &tool.Error{Kind: kind, Message: message}}
-	r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{res}})
-	return res.Value()
-}
-
-// note writes an error before any reply to the tape.
-func (r *run) note(rep *reply, failure error) error {
-	if rep != nil {
-		r.count(rep)
+// failCalls sends the reader the errors of calls that are not run, and returns their entry.
+func (r *run) failCalls(calls []tool.Call, kind, message string) tape.Entry {
+	ids, results := make([]string, len(calls)), make([]any, len(calls))
+	for i, c := range calls {
+		res := tool.Result{ID: c.ID, Name: c.Name, Err: &tool.Error{Kind: kind, Message: message}}
+		r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{res}})
+		ids[i], results[i] = c.ID, res.Value()
 	}
-	_, err := r.append(r.refusal(failure))
-	return err
+	return tape.NewToolResult(ids, results...)
 }
 
 // refusal is errorEntry of a call that has no reply. Where it failed of what the model was asked, the next one is not asked that again.
@@ -404,12 +362,8 @@ func (r *run) step(rep *reply, last bool) (more bool, err error) {
 		return false, err
 	}
 	if last {
-		results := make([]any, len(calls))
-		ids := make([]string, len(calls))
-		for i, c := range calls {
-			ids[i], results[i] = c.ID, r.failCall(c.ID, c.Name, tool.KindDenied, "the turn reached its limit of tool calls")
-		}
-		entries = append(entries, tape.NewToolResult(ids, results...), r.stepEntry(rep, StatusError), errorEntry(ErrMaxSteps))
+		entries = append(entries, r.failCalls(calls, tool.KindDenied, "the turn reached its limit of tool calls"),
+			r.stepEntry(rep, StatusError), errorEntry(ErrMaxSteps))
 		if _, err := r.append(entries...); err != nil {
 			return false, err
 		}
@@ -443,34 +397,29 @@ func (r *run) finishStep(rep *reply, tools []*tool.Tool, calls []tool.Call) erro
 // revise applies the changes of after_model hooks to the calls. A call that the reader has seen and a hook has removed gets a result
 // here; a new one is sent to the reader.
 func (r *run) revise(rep *reply, open []*replyCall, calls []tool.Call) []tool.Call {
-	same := len(open) == len(calls)
-	for i := 0; same && i < len(calls); i++ {
-		c := open[i]
-		same = c.id == calls[i].ID && c.name == calls[i].Name && bytes.Equal(c.call().Arguments, calls[i].Arguments)
-	}
-	if same {
+	if slices.EqualFunc(open, calls, func(o *replyCall, c tool.Call) bool {
+		return o.id == c.ID && o.name == c.Name && bytes.Equal(o.call().Arguments, c.Arguments)
+	}) {
 		return calls
 	}
-	kept := map[string]bool{}
-	list := slices.DeleteFunc(slices.Clone(rep.calls), func(c *replyCall) bool { return c.made == nil })
+	rep.calls = slices.DeleteFunc(slices.Clone(rep.calls), func(c *replyCall) bool { return c.made == nil })
 	for i, c := range calls {
 		one := &replyCall{index: i, id: c.ID, name: c.Name, arguments: bytes.Clone(c.Arguments)}
-		one.announced = !kept[c.ID] && slices.ContainsFunc(open, func(o *replyCall) bool { return o.id == c.ID && c.ID != "" })
-		list = append(list, one)
-		kept[c.ID] = true
+		if k := slices.IndexFunc(open, func(o *replyCall) bool { return o.id == c.ID }); k >= 0 {
+			one.announced = true
+			open = slices.Delete(open, k, k+1)
+		}
+		rep.calls = append(rep.calls, one)
 	}
-	rep.calls = list
 	out := calls[:0:0]
-	for _, c := range list {
+	for _, c := range rep.calls {
 		if c.made == nil {
 			r.announceCall(rep, c)
 			out = append(out, c.call())
 		}
 	}
 	for _, c := range open {
-		if !kept[c.id] {
-			r.failCall(c.id, c.name, tool.KindDenied, "the model withdrew the call")
-		}
+		r.failCalls([]tool.Call{c.call()}, tool.KindDenied, "the model withdrew the call")
 	}
 	return out
 }
@@ -545,12 +494,18 @@ func (r *run) runTools(tools []*tool.Tool, calls []tool.Call) (err error) {
 	}
 }
 
-// runner returns what runs the calls of the turn.
+// runner returns what runs the calls of a step.
 func (r *run) runner() *tool.Runner {
-	if _, ok := r.turn.Envelope().Extra[turn.ExtraRun]; ok {
-		return r.agent.runner
+	a := r.agent
+	approval := cmp.Or(a.options.ApprovalTimeout, tool.DefaultApprovalTimeout)
+	if _, isRun := r.turn.Envelope().Extra[turn.ExtraRun]; !isRun { // a question must not hold up a chat for a day
+		approval = min(approval, tool.DefaultApprovalTimeout)
 	}
-	return r.agent.inChats
+	return &tool.Runner{
+		Timeout: a.options.ToolTimeout, ApprovalTimeout: approval, Log: a.log,
+		Redact: func(s string) string { return adapter.Redact(s) },
+		Before: a.beforeTool, After: a.afterTool, Approve: a.approve,
+	}
 }
 
 // emit sends an event of a running tool to the reader of the turn's stream.

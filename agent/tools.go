@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent/skill"
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tool/fs"
@@ -19,27 +21,27 @@ import (
 
 // allTools are the tools of the options and the default ones, asking for what the options say.
 func (a *Agent) allTools() (*tool.Set, error) {
-	all, err := tool.NewSet()
-	if err != nil {
-		return nil, err
-	}
-	a.own = all
+	a.local = new(tool.Set)
 	if !a.options.Bare {
-		if err := all.Add(a.defaultTools()...); err != nil {
+		if err := a.local.Add(a.defaultTools()...); err != nil {
 			return nil, err
 		}
 	}
-	if a.options.Tools == nil {
-		return a.overridden(all), nil
-	}
-	// What clashes is an error where it is known already; what comes later is left out.
-	for _, t := range a.options.Tools.Tools() {
-		if other, taken := all.Find(t.Name); taken {
-			return nil, fmt.Errorf("tool %s: another tool is already called %s", t.Name, other.Name)
+	if a.options.Tools != nil {
+		// What clashes is an error where it is known already; what comes later is left out.
+		for _, t := range a.options.Tools.Tools() {
+			if other, taken := a.local.Find(t.Name); taken {
+				return nil, fmt.Errorf("tool %s: another tool is already called %s", t.Name, other.Name)
+			}
 		}
+		a.local.Attach(a.options.Tools)
 	}
-	all.Attach(a.options.Tools)
-	return a.overridden(all), nil
+	if len(a.options.Approvals) == 0 {
+		return a.local, nil
+	}
+	out := new(tool.Set)
+	out.Attach(newOverride(a.local, a.options.Approvals))
+	return out, nil
 }
 
 // addFiles adds the tools that look at files, once it is known below which folder. Tools of the options that are called the same
@@ -53,24 +55,14 @@ func (a *Agent) addFiles(dir string) error {
 		return err
 	}
 	for _, t := range list {
-		if _, taken := a.own.Find(t.Name); taken {
+		if _, taken := a.local.Find(t.Name); taken {
 			continue
 		}
-		if err := a.own.Add(t); err != nil {
+		if err := a.local.Add(t); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// overridden is a set whose tools ask for what the options say.
-func (a *Agent) overridden(all *tool.Set) *tool.Set {
-	if len(a.options.Approvals) == 0 {
-		return all
-	}
-	out := new(tool.Set)
-	out.Attach(&override{set: all, approvals: a.options.Approvals, made: map[*tool.Tool]*tool.Tool{}})
-	return out
 }
 
 // defaultTools only read, but for the anchor that tape.handoff writes.
@@ -157,14 +149,23 @@ func tapeSearch(ctx context.Context, r *run, in tapeSearchIn) ([]tapeHit, error)
 	if limit <= 0 {
 		limit = 20
 	}
-	hits := []tapeHit{}
-	for h, err := range r.tape.Search(ctx, tape.Query{Text: in.Query, Limit: min(limit, maxHits)}) {
+	return collect(r.tape.Search(ctx, tape.Query{Text: in.Query, Limit: min(limit, maxHits)}), maxHits, func(h tape.Hit) tapeHit {
+		return tapeHit{ID: h.ID, Kind: string(h.Kind), Date: r.date(h.Date), Excerpt: h.Text}
+	})
+}
+
+// collect makes a list of the first values of a sequence, at most so many.
+func collect[V, T any](values iter.Seq2[V, error], max int, element func(V) T) ([]T, error) {
+	list := []T{}
+	for v, err := range values {
 		if err != nil {
 			return nil, err
 		}
-		hits = append(hits, tapeHit{ID: h.ID, Kind: string(h.Kind), Date: r.date(h.Date), Excerpt: h.Text})
+		if list = append(list, element(v)); len(list) == max {
+			break
+		}
 	}
-	return hits, nil
+	return list, nil
 }
 
 type tapeAnchor struct {
@@ -174,17 +175,7 @@ type tapeAnchor struct {
 }
 
 func tapeAnchors(ctx context.Context, r *run, _ none) ([]tapeAnchor, error) {
-	list := []tapeAnchor{}
-	for ref, err := range r.tape.Anchors(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, tapeAnchor{ref.ID, ref.Name, r.date(ref.Date)})
-		if len(list) == maxHits {
-			break
-		}
-	}
-	return list, nil
+	return collect(r.tape.Anchors(ctx), maxHits, func(a tape.AnchorRef) tapeAnchor { return tapeAnchor{a.ID, a.Name, r.date(a.Date)} })
 }
 
 type tapeHandoffIn struct {
@@ -208,10 +199,7 @@ func tapeHandoff(_ context.Context, r *run, in tapeHandoffIn) (string, error) {
 
 // handoff returns the anchor that a call asks for, or nil if it has no name.
 func (in *tapeHandoffIn) handoff() *handoff {
-	name := limit(oneLine(in.Name, 40), 40) // at most 160 bytes
-	for len(name) > 128 {
-		name = limit(name, len([]rune(name))-1)
-	}
+	name := strings.TrimSuffix(wording.ClipTo(limit(oneLine(in.Name, 40), 40), 128), "…") // as long as a name of an anchor may be
 	if name == "" {
 		return nil
 	}
@@ -319,13 +307,8 @@ func (r *run) sub(ctx context.Context, task string, tools func() []*tool.Tool) (
 		return "", context.Cause(ctx)
 	case err != nil:
 		r.agent.log.WarnContext(ctx, "subagent failed", "session", r.session, "turn", r.id, "error", adapter.Explain(err))
-		message := "the helper failed"
-		if e, ok := errors.AsType[*adapter.Error](err); ok {
-			message += ": " + e.Message
-		} else if c, ok := errors.AsType[turn.Coded](err); ok {
-			message += ": " + withoutPackage(c.Error())
-		}
-		return "", &tool.Error{Kind: tool.KindFailed, Message: message}
+		_, message := describe(err)
+		return "", &tool.Error{Kind: tool.KindFailed, Message: "the helper failed: " + message}
 	}
 	return answer, nil
 }

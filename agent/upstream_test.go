@@ -91,7 +91,7 @@ func TestNothingSecretLeavesATurn(t *testing.T) {
 	}))
 	w := newWorld(t, newFake(calls("", "c1:leaky:{}"), fails(errors.New("panic at /srv/CANARY"))), Options{Tools: setOf(t, leaky)})
 	c := &chat{got: make(chan *turn.Envelope, 10)}
-	w.f.Bind(c)
+	c.join(w)
 	h := w.process(t.Context(), message("go"))
 	if h.err == nil {
 		t.Fatal("no error")

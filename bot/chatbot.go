@@ -1,6 +1,7 @@
 package bot
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,18 +32,17 @@ var (
 type ChatBot struct {
 	Machine
 
-	env       Env
-	name      string
-	root      string
-	config    Config
-	log       *slog.Logger
-	called    int        // tool calls so far, of all chats; for the goroutine of the bot
-	cited     int        // sources so far; the same
-	media     int        // images and sounds so far; the same
-	span      trace.Span // nil without tracing; for the goroutine of the bot
-	thoughts  bool       // some chat has had any; the same
-	contested atomic.Bool
-	byHand    atomic.Bool // Finish was called
+	env      Env
+	name     string
+	root     string
+	config   Config
+	log      *slog.Logger
+	called   int         // tool calls so far, of all chats; for the goroutine of the bot
+	cited    int         // sources so far; the same
+	media    int         // images and sounds so far; the same
+	span     trace.Span  // nil without tracing; for the goroutine of the bot
+	thoughts bool        // some chat has had any; the same
+	byHand   atomic.Bool // Finish was called
 
 	mu        sync.Mutex
 	prompts   []adapter.Message
@@ -68,10 +68,7 @@ type exchange struct {
 
 // New makes a bot that writes below root.
 func New(env Env, name, root string, c Config) *ChatBot {
-	log := env.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log := cmp.Or(env.Log, slog.New(slog.DiscardHandler))
 	first := &exchange{done: make(chan struct{})}
 	return &ChatBot{env: env, name: name, root: root, config: c, log: log, current: first, asked: first}
 }
@@ -165,10 +162,6 @@ func (b *ChatBot) Listen(l Listener) {
 	}
 	b.listeners = append(b.listeners, l)
 }
-
-// Contest tells the bot that another one may write to the same place, so that its [WriteObserver] wants to know of each
-// string and array.
-func (b *ChatBot) Contest() { b.contested.Store(true) }
 
 // Chat starts the bot and returns at once. When it has ended, it can be asked again: it then remembers what it was asked and what it has
 // answered, after its other history, and the new answer takes the place of the last one. Where that is done in the last callbacks of a

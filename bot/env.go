@@ -36,7 +36,7 @@ type Env struct {
 	Log *slog.Logger
 }
 
-// WriteObserver sees which strings and arrays are open for writing. A bot tells it only after [ChatBot.Contest].
+// WriteObserver sees which strings and arrays are open for writing.
 type WriteObserver interface {
 	Open(bot *ChatBot, uri []byte)
 	Close(bot *ChatBot, uri []byte)

@@ -1,42 +1,27 @@
 package bot
 
-import (
-	"bytes"
-	"sync/atomic"
-)
+import "bytes"
 
 // writes knows which strings and arrays a bot has open. Deltas come in document order, so these are the arrays on the way
 // to the last delta and the string that it appended to: one path, and where on it they end.
 type writes struct {
-	bot       *ChatBot
-	observer  WriteObserver
-	contested *atomic.Bool
-	published bool // the observer knows what is open
-	path      []byte
-	open      []int // lengths of the parts of path that are open
-	text      bool  // the last of them is a string
+	bot      *ChatBot
+	observer WriteObserver // may be nil
+	path     []byte
+	open     []int // lengths of the parts of path that are open
+	text     bool  // the last of them is a string
 }
 
 // delta notes a delta at uri.
 func (w *writes) delta(uri []byte, appends, array bool) {
-	if w.observer == nil {
+	if w.observer == nil || appends && w.text && bytes.Equal(uri, w.path) {
 		return
 	}
-	if !appends || !w.text || !bytes.Equal(uri, w.path) {
-		w.leave(uri)
-		w.path = append(w.path[:0], uri...)
-		if appends || array {
-			w.open, w.text = append(w.open, len(uri)), appends
-			if w.published {
-				w.observer.Open(w.bot, uri)
-			}
-		}
-	}
-	if !w.published && w.contested.Load() { // another bot may write there
-		w.published = true
-		for _, end := range w.open {
-			w.observer.Open(w.bot, w.path[:end])
-		}
+	w.leave(uri)
+	w.path = append(w.path[:0], uri...)
+	if appends || array {
+		w.open, w.text = append(w.open, len(uri)), appends
+		w.observer.Open(w.bot, uri)
 	}
 }
 
@@ -48,9 +33,7 @@ func (w *writes) leave(uri []byte) {
 			return
 		}
 		w.open, w.text = w.open[:n-1], false
-		if w.published {
-			w.observer.Close(w.bot, w.path[:end])
-		}
+		w.observer.Close(w.bot, w.path[:end])
 	}
 }
 

@@ -2,6 +2,7 @@ package channel
 
 import (
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 )
@@ -53,6 +54,27 @@ const (
 	ReasonObserver            Reason = "observer"
 	ReasonUnmentioned         Reason = "unmentioned"
 )
+
+// HTTPStatus returns the status of the answer to a message whose turn has ended for a reason; "" is that it was answered (CH-14).
+func (r Reason) HTTPStatus() int {
+	switch r {
+	case "", ReasonNotATurn, ReasonHandledLocally, ReasonMerged, ReasonDedupe, ReasonMissingMention, ReasonObserver, ReasonUnmentioned:
+		return http.StatusOK
+	case ReasonIngestNull, ReasonUnsupported:
+		return http.StatusBadRequest
+	case ReasonTooLarge:
+		return http.StatusRequestEntityTooLarge
+	case ReasonNoRoute:
+		return http.StatusNotFound
+	case ReasonRateLimited:
+		return http.StatusTooManyRequests
+	case ReasonSessionBusy:
+		return http.StatusConflict
+	case ReasonOverloaded, ReasonDraining:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusForbidden // also for a reason that is new: no one is let in by mistake
+}
 
 // Admission is what a stage decides about a turn. The zero value is undecided.
 type Admission struct {

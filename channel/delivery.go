@@ -35,7 +35,7 @@ type Payload struct {
 type Question struct {
 	Turn, ID, Tool string
 	Arguments      string // JSON, as people read it
-	Text           string // without the commands that answer it: for a channel with buttons
+	Text           string // without the commands that answer it: for a channel with buttons. Required
 	// File names the file that the arguments go in where they are too long for a message of some platforms. Those send the file and then
 	// Text, which names it. The block's text has the arguments all the same. "" is no file.
 	File string
@@ -59,8 +59,7 @@ type Decided struct {
 
 // Text is one line for people. by is By as the platform shows it.
 func (d Decided) Text(by string) string {
-	switch {
-	case d.Why != "":
+	if d.Why != "" {
 		return "Not approved: " + d.Why + "."
 	}
 	text := "Denied"

@@ -142,12 +142,7 @@ type ReplyPlanFacts struct {
 
 // Target is where a block is sent: the first of DeliveryTarget, ReplyTarget, OriginatingTo and To that is not blank.
 func (r ReplyPlanFacts) Target() string {
-	for _, t := range []string{r.DeliveryTarget, r.ReplyTarget, r.OriginatingTo, r.To} {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
+	return cmp.Or(r.DeliveryTarget, r.ReplyTarget, r.OriginatingTo, r.To)
 }
 
 // MessageFacts are the words.

@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -10,25 +11,13 @@ import (
 
 // Names finds the names of an agent in texts, for platforms that do not mark mentions. Case does not matter. A name must be a word: Ling is
 // neither in "Lingering" nor in "Éling". In scripts without spaces between words it need not be: 小灵 is in "小灵你好", and Ling in "请Ling帮忙".
-type Names struct{ names []name }
-
-// name is a folded name.
-type name struct {
-	runes       []rune
-	left, right bool // a letter must not be next to it there
-}
+type Names []string
 
 // NewNames prepares names. Blank names are ignored.
-func NewNames(patterns []string) Names {
-	var n Names
+func NewNames(patterns []string) (n Names) {
 	for _, pattern := range patterns {
-		var runes []rune
-		for _, r := range norm.NFC.String(strings.TrimSpace(pattern)) {
-			runes = append(runes, fold(r))
-		}
-		if len(runes) > 0 {
-			left := inSpacedWord(runes[0]) || runes[0] == '@' // "a@ling" is an address, not the name "@ling"
-			n.names = append(n.names, name{runes, left, inSpacedWord(runes[len(runes)-1])})
+		if name := foldText(strings.TrimSpace(pattern)); name != "" {
+			n = append(n, name)
 		}
 	}
 	return n
@@ -36,39 +25,38 @@ func NewNames(patterns []string) Names {
 
 // In reports whether a name is in the text.
 func (n Names) In(text string) bool {
-	if len(n.names) == 0 {
-		return false
-	}
-	text = norm.NFC.String(text)
-	before := rune(-1) // the last visible character
-	for i, r := range text {
-		first := fold(r)
-		for j := range n.names {
-			if n.names[j].begins(text[i:], first, before) {
-				return true
-			}
-		}
-		if !invisible(r) {
-			before = r
-		}
-	}
-	return false
+	text = foldText(text)
+	return slices.ContainsFunc(n, func(name string) bool { return hasWord(text, name) })
 }
 
-// begins reports whether the text, whose first character is first, begins with the name.
-func (n *name) begins(text string, first, before rune) bool {
-	if first != n.runes[0] || n.left && inSpacedWord(before) {
-		return false
-	}
-	for _, want := range n.runes {
-		r, size := utf8.DecodeRuneInString(text)
-		if size == 0 || fold(r) != want {
+// hasWord reports whether a name is in a text and is not a part of a longer word.
+func hasWord(text, name string) bool {
+	first, size := utf8.DecodeRuneInString(name)
+	last, _ := utf8.DecodeLastRuneInString(name)
+	for from := 0; ; from += size {
+		i := strings.Index(text[from:], name)
+		if i < 0 {
 			return false
 		}
-		text = text[size:]
+		from += i
+		before, _ := utf8.DecodeLastRuneInString(text[:from])
+		after, _ := utf8.DecodeRuneInString(text[from+len(name):])
+		goesOnBefore := inSpacedWord(before) && (inSpacedWord(first) || first == '@') // "a@ling" is an address, not the name "@ling"
+		goesOnAfter := inSpacedWord(after) && inSpacedWord(last) || unicode.IsMark(after)
+		if !goesOnBefore && !goesOnAfter {
+			return true
+		}
 	}
-	next, _ := utf8.DecodeRuneInString(strings.TrimLeftFunc(text, invisible))
-	return !unicode.IsMark(next) && !(n.right && inSpacedWord(next)) // a mark changes the last letter
+}
+
+// foldText folds all characters of a text, and removes the invisible ones.
+func foldText(text string) string {
+	return strings.Map(func(r rune) rune {
+		if invisible(r) {
+			return -1
+		}
+		return fold(r)
+	}, norm.NFC.String(text))
 }
 
 // fold returns the same character for all that differ only in case.

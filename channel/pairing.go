@@ -51,12 +51,6 @@ func NewPairs(store Texts) *Pairs {
 	return &Pairs{store}
 }
 
-// Paired reports whether a sender is paired.
-func (p *Pairs) Paired(ctx context.Context, channel, account, sender string) (bool, error) {
-	paired, _, err := p.State(ctx, channel, account, sender)
-	return paired, err
-}
-
 // State reports whether a sender is paired, or has a code that has not expired.
 func (p *Pairs) State(ctx context.Context, channel, account, sender string) (paired, requested bool, err error) {
 	pair, err := p.load(ctx, pairName(channel, account, sender))
@@ -235,17 +229,17 @@ func parsePair(name string, text []byte) (p *Pair, err error) {
 // PairedFact returns the value of [Identity.Paired]. It reads the store only if the policy needs it, and returns Unknown with an error if
 // that fails. Without a store no one is paired.
 func PairedFact(ctx context.Context, p *Pairs, policy PolicyKind, channel, account, sender string) (Tri, error) {
-	if policy != PolicyPairing {
+	switch {
+	case policy != PolicyPairing:
 		return Unknown, nil
-	}
-	if p == nil {
+	case p == nil:
 		return No, nil
 	}
-	ok, err := p.Paired(ctx, channel, account, sender)
+	paired, _, err := p.State(ctx, channel, account, sender)
 	switch {
 	case err != nil:
 		return Unknown, err
-	case ok:
+	case paired:
 		return Yes, nil
 	}
 	return No, nil

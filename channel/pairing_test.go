@@ -30,7 +30,7 @@ func ask(t *testing.T, p *channel.Pairs, sender string) (code string, tell bool)
 
 func paired(t *testing.T, p *channel.Pairs, channelName, account, sender string) bool {
 	t.Helper()
-	ok, err := p.Paired(t.Context(), channelName, account, sender)
+	ok, _, err := p.State(t.Context(), channelName, account, sender)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestADamagedPairIsAnErrorAndNoPair(t *testing.T) {
 				t.Fatal(err)
 			}
 			replaceTexts(t, store, "pair-", text)
-			ok, err := p.Paired(t.Context(), "telegram", "", "42")
+			ok, _, err := p.State(t.Context(), "telegram", "", "42")
 			if ok || err == nil {
 				t.Errorf("paired: %t, %v", ok, err)
 			}

@@ -1,8 +1,6 @@
 package channel
 
-import (
-	"context"
-)
+import "context"
 
 // Press is what someone does with a button of a question for approval: it answers the question.
 type Press struct {
@@ -81,23 +79,18 @@ func (s Pressed) Decides() bool {
 
 // Text is the answer for the person who pressed.
 func (s Pressed) Text() string {
-	switch s {
-	case PressTooLow:
-		return "You may not answer this question: your role may not approve this tool; ask an operator or admin."
-	case PressTooMany:
-		return "You sent too many messages at once. Try again in a minute."
-	case PressOver:
-		return "This question was already answered, or its time is over."
-	case PressUnknown:
-		return "This question is no longer open."
-	case PressApproved:
-		return "Approved."
-	case PressRemembered:
-		return "Approved for this session."
-	case PressDenied:
-		return "Denied."
-	}
-	return "You may not answer this question."
+	return pressTexts[s]
+}
+
+var pressTexts = map[Pressed]string{
+	PressRefused:    "You may not answer this question.",
+	PressTooLow:     "You may not answer this question: your role may not approve this tool; ask an operator or admin.",
+	PressTooMany:    "You sent too many messages at once. Try again in a minute.",
+	PressOver:       "This question was already answered, or its time is over.",
+	PressUnknown:    "This question is no longer open.",
+	PressApproved:   "Approved.",
+	PressRemembered: "Approved for this session.",
+	PressDenied:     "Denied.",
 }
 
 // RefusedPress returns the answer to a press that the gates do not let in; ok is false if it was let in, came before, runs again, or is no press

@@ -6,18 +6,15 @@ import (
 
 // String names a state as logs and stores have it.
 func (s ReceiptState) String() string {
-	switch s {
-	case Sent:
-		return "sent"
-	case Partial:
-		return "partial"
-	case Suppressed:
-		return "suppressed"
-	case NotSent:
-		return "not_sent"
-	default:
-		return "unknown"
+	return [...]string{Sent: "sent", Partial: "partial", Suppressed: "suppressed", NotSent: "not_sent", UnknownWhether: "unknown"}[min(s, UnknownWhether)]
+}
+
+// First returns the id of the first message; "" if there is none, or no receipt.
+func (r *Receipt) First() string {
+	if r == nil || len(r.MessageIDs) == 0 {
+		return ""
 	}
+	return r.MessageIDs[0]
 }
 
 // Seen says whether someone can have noticed what the receipt is for, as far as is known.

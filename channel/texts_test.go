@@ -94,7 +94,7 @@ func TestProcessesSharePairs(t *testing.T) {
 	a, b := channel.NewPairs(first), channel.NewPairs(second)
 	paired := func(p *channel.Pairs, want bool) {
 		t.Helper()
-		if is, err := p.Paired(t.Context(), "fake", "x", "ann"); err != nil || is != want {
+		if is, _, err := p.State(t.Context(), "fake", "x", "ann"); err != nil || is != want {
 			t.Errorf("paired is %v, %v, expected %v", is, err, want)
 		}
 	}

@@ -21,6 +21,14 @@ type ChannelPlace struct {
 	Shipped  Place // the defaults of this channel
 }
 
+// Places returns all places of a channel, its defaults last.
+func (c ChannelPlace) Places() (all []Place) {
+	for _, l := range (Configuration{map[string]ChannelPlace{"": c}}).places() {
+		all = append(all, *l.place)
+	}
+	return append(all, c.Shipped)
+}
+
 // AccountPlace is the settings of an account, or of all accounts of a channel.
 type AccountPlace struct {
 	Place

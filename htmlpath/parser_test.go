@@ -146,6 +146,7 @@ var answers = []struct {
 		name: "comparisons", text: "Where a <b and i <p> q, or <!DOCTYPE html> is given\n<p>Hi</p>",
 		source: "<p>Hi</p>", prose: "Where a <b and i <p> q, or <!DOCTYPE html> is given", repairs: map[string]int{"prose": 1},
 	},
+	{name: "a line that begins with a tag that closes itself", text: "Here:\n<br/>Hi", source: "<br/>Hi", prose: "Here:", repairs: map[string]int{"prose": 1}},
 	{name: "a doctype inside a line", text: "OK: <!DOCTYPE html><p>Hi", source: "<!DOCTYPE html><p>Hi", prose: "OK:", repairs: map[string]int{"prose": 1}},
 	{name: "an element without value inside a line", text: "OK: <input disabled>", source: "<input disabled>", prose: "OK:", repairs: map[string]int{"prose": 1}},
 	{name: "a tag that goes on in the next line", text: "OK: <p\nid=x>Hi", source: "<p\nid=x>Hi", prose: "OK:", repairs: map[string]int{"prose": 1}},

@@ -40,8 +40,8 @@ func (p *Parser) Repairs() (made map[string]int) {
 const (
 	byteOrderMark = "\ufeff"
 	maxFence      = 64  // of a code fence, in backticks
-	maxProseTag   = 24  // more than any name that matters before the document
-	maxProseKey   = 128 // more than any doctype, attribute's name and first line of a fence that matters there
+	maxProseTag   = 128 // more than any doctype and attribute's name that matters before the document
+	maxProseKey   = 128 // more than any first line of a fence that matters there
 )
 
 // prelude is the state of a parser before the document, in repair mode.
@@ -63,27 +63,24 @@ func (p *Parser) stepProse(rest []byte, final bool) bool {
 	if p.base+int64(p.pos) == 0 && !final && len(rest) < len(byteOrderMark) && strings.HasPrefix(byteOrderMark, string(rest)) {
 		return false
 	}
-	n := 0
 	switch c := rest[0]; {
 	case p.base+int64(p.pos) == 0 && bytes.HasPrefix(rest, []byte(byteOrderMark)):
 		p.pos += len(byteOrderMark)
-		return true
 	case isSpace(c):
-		for n < len(rest) && isSpace(rest[n]) {
-			n++
-		}
+		n := len(rest) - len(bytes.TrimLeft(rest, " \t\r\n\f"))
 		p.keepSpace(rest[:n])
 		p.pos += n
-		return true
 	case c == '<':
 		return p.proseTag(rest, 0, 0, final)
 	case c == '`':
 		return p.ticks(rest, final)
+	default:
+		n := 1
+		for n < len(rest) && rest[n] > ' ' && rest[n] != '<' && rest[n] != '`' {
+			n++
+		}
+		p.say(rest[:n])
 	}
-	for n < len(rest) && rest[n] > ' ' && rest[n] != '<' && rest[n] != '`' {
-		n++
-	}
-	p.say(rest[:max(n, 1)])
 	return true
 }
 
@@ -138,10 +135,7 @@ func (p *Parser) ticks(rest []byte, final bool) bool {
 		return true
 	}
 	info := strings.ToLower(strings.TrimSpace(string(rest[ticks : ticks+line])))
-	first := ticks + line
-	for first < len(rest) && isSpace(rest[first]) {
-		first++
-	}
+	first := len(rest) - len(bytes.TrimLeft(rest[ticks+line:], " \t\r\n\f"))
 	switch {
 	case first == len(rest) && first < ticks+line+maxBlank && !final:
 		return false
@@ -157,82 +151,63 @@ func (p *Parser) ticks(rest []byte, final bool) bool {
 	return true
 }
 
-// attribute is what makes a document of a tag inside a line: what is only mentioned has no attributes.
 var (
-	attribute      = regexp.MustCompile(`^[ \t\f]*(?:[\r\n]|[A-Za-z0-9_:@.-]+[=>/])`)
-	maybeAttribute = regexp.MustCompile(`^[ \t\f]*[A-Za-z0-9_:@.-]*$`)
+	// proseMarkup is the beginning of a tag, a doctype or a comment. Longer names do not matter before the document.
+	proseMarkup = regexp.MustCompile(`^(?i)<(/?)([a-z][a-z0-9-]{0,23}|!doctype|!--)`)
+	// attribute follows the name of a tag inside a line if it begins a document: a tag that is only mentioned has no attributes.
+	attribute = regexp.MustCompile(`^[ \t\f]*(?:[\r\n]|[A-Za-z0-9_:@.-]+[=>/])`)
 )
 
 // proseTag decides whether the document begins with what may be a tag at rest[at:]. ticks is the length of the fence before it; 0 is none.
 func (p *Parser) proseTag(rest []byte, at, ticks int, final bool) bool {
-	text := rest[at:]
-	n := 1
-	for n < len(text) && n <= maxProseTag && (isLetter(text[n]) || isDigit(text[n]) || text[n] == '-' || text[n] == '/' || text[n] == '!') {
-		n++
-	}
-	if n == len(text) && n <= maxProseTag && !final {
+	text := rest[at:min(len(rest), at+maxProseTag)]
+	end := 1 + bytes.IndexAny(text[1:], "<>") // inside a line, the byte behind it decides
+	if len(text) < maxProseTag && (end == 0 || end+1 == len(text) && !p.lineStart && ticks == 0) && !final && (len(text) == 1 || isLetter(text[1]) || text[1] == '/' || text[1] == '!') {
 		return false
 	}
-	name := strings.ToLower(string(text[1:n]))
-	next := byte(0)
-	if n < len(text) {
-		next = text[n]
+	m := proseMarkup.FindSubmatch(text)
+	if m == nil {
+		p.say(rest[:at+1])
+		return true
 	}
-	end, isEnd := strings.CutPrefix(name, "/")
-	fits := endsName(next)
-	letter := name != "" && isLetter(name[0])
-	first := p.lineStart || ticks > 0
+	tag, isEnd, name := len(m[0]), len(m[1]) > 0, strings.ToLower(string(m[2]))
+	ends := tag < len(text) && text[tag] == '>'
 	switch {
-	case isEnd && thinkTags[end] && next == '>' && (end == p.thinking || p.thinking == ""):
-		p.dropTag(at+n+1, "")
-		return true
+	case thinkTags[name] && ends && isEnd && (name == p.thinking || p.thinking == ""):
+		p.dropTag(at+tag+1, "")
 	case isEnd, p.thinking != "", p.inCode:
-	case thinkTags[name] && next == '>':
-		p.dropTag(at+n+1, name)
-		return true
-	case first && (name == "!doctype" && fits || strings.HasPrefix(name, "!--")),
-		ticks > 0 && letter && fits,
-		p.lineStart && fits && (classes[known][name] || letter && strings.Contains(name, "-")):
+		p.say(rest[:at+1])
+	case thinkTags[name] && ends:
+		p.dropTag(at+tag+1, name)
+	case p.beginsDocument(name, text[tag:], ticks > 0):
 		p.pos += at
 		p.start(ticks)
-		return true
-	case name == "!doctype" && fits:
-		if n = bytes.IndexByte(text[:min(len(text), maxProseKey)], '>'); n >= 0 {
-			return p.mentionedTag(rest, at, n+1, final)
-		}
-		if len(text) < maxProseKey && !final {
-			return false
-		}
-	case classes[known][name] && next == '>':
-		return p.mentionedTag(rest, at, n+1, final)
-	case classes[known][name] && fits:
-		behind := text[n:min(len(text), n+maxProseKey)]
-		if attribute.Match(behind) {
-			p.start(0)
-			return true
-		}
-		if len(behind) < maxProseKey && !final && maybeAttribute.Match(behind) {
-			return false
-		}
-		n = len(text) - len(bytes.TrimLeft(text[n:], " \t\f")) // no prose ends with white space
+	default:
+		p.say(rest[:at+1])
 	}
-	p.say(rest[:at+max(n, 1)])
 	return true
 }
 
-// mentionedTag decides whether the document begins with the tag rest[at:at+n] inside a line: what is only mentioned is not followed by text.
-func (p *Parser) mentionedTag(rest []byte, at, n int, final bool) bool {
-	if at+n == len(rest) && !final {
+// beginsDocument decides whether the document begins with a start tag, doctype or comment. behind is what follows its name.
+func (p *Parser) beginsDocument(name string, behind []byte, inFence bool) bool {
+	first := p.lineStart || inFence
+	known := classes[known][name]
+	switch {
+	case name == "!--":
+		return first
+	case len(behind) == 0 || !endsName(behind[0]):
 		return false
-	}
-	if at+n < len(rest) {
-		if c := rest[at+n]; isLetter(c) || isDigit(c) || c == '<' || c == '\n' || c == '\r' || c >= 0x80 {
-			p.start(0)
-			return true
+	case inFence, first && (name == "!doctype" || known || strings.Contains(name, "-")):
+		return true
+	case name == "!doctype", known && behind[0] == '>': // what is only mentioned is not followed by text
+		_, behind, _ = bytes.Cut(behind, []byte(">"))
+		if len(behind) == 0 {
+			return false
 		}
+		c := behind[0]
+		return isLetter(c) || isDigit(c) || c == '<' || c == '\n' || c == '\r' || c >= 0x80
 	}
-	p.say(rest[:at+n])
-	return true
+	return known && attribute.Match(behind)
 }
 
 // dropTag leaves a thinking tag out, which ends before rest[n]; thinking is the end tag that is awaited then.

@@ -313,7 +313,7 @@ func (l *look) plainValue(x sign, strict bool) bool {
 		return k > x.at
 	}
 	y := l.next(k)
-	if l.short || !ends(y.c) && !(strict && y.space && (y.c == '"' || y.c == '{' || y.c == '[')) {
+	if l.short || !ends(y.c) && !(strict && y.space && (y.c == '"' || y.c == '{' || y.c == '[' || isDigit(y.c))) {
 		return false
 	}
 	_, _, ok := readToken(l.b[x.at:k], true)

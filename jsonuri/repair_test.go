@@ -152,6 +152,8 @@ var repairs = []struct {
 	{"RP-11 element without its end", `[{"i":1,{"i":2}]`, `[{"i":1},{"i":2}]`, "missing_bracket"},
 	{"RP-11 element without its end or comma", `[{"i":1{"i":2}]`, `[{"i":1},{"i":2}]`, "missing_bracket missing_comma"},
 	{"RP-11 cut off in the first key", `{"foo`, `{"foo":null}`, "cut_off missing_bracket"},
+	{"RP-11 a number with spaces", `{"a": +1 555 123, "b": 1 "c": 2 d: 3}`, `{"a":"+1 555 123","b":1,"c":2,"d":3}`, "unquoted_string missing_comma unquoted_key"},
+	{"RP-12 numbers without commas behind a string", `["a" 2 3 "b"]`, `["a",2,3,"b"]`, "missing_comma"},
 	{"RP-11 a comma in a number", `{"a": 105,12, "b": 1,5}`, `{"a":"105,12","b":"1,5"}`, "unquoted_string"},
 	{"RP-05 missing before a key without quotes", `{"a": "x" b: "y", "c": "z" d: 1}`, `{"a":"x","b":"y","c":"z","d":1}`, "missing_comma unquoted_key"},
 	{"RP-07 cut off behind a word of a key", `{"a b `, `{"a b":null}`, "cut_off missing_bracket"},

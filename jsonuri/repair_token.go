@@ -132,7 +132,7 @@ func (r *repairer) standsAlone(i int) bool {
 		y := r.next(x.end) // before these, the string's opening quote is missing
 		return isQuote(x.c) && y.c != ',' && y.c != '}' && y.c != ']'
 	}
-	return isQuote(x.c) || isDigit(x.c) || x.c == '-' || x.c == '.' || r.inside() == '{' && r.bareKey(x.at)
+	return isQuote(x.c) || r.bareKey(x.at) || r.inside() == '[' && (isDigit(x.c) || x.c == '-' || x.c == '.')
 }
 
 // oneArgument says whether one plain value and a closing bracket stand at i.

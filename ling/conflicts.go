@@ -8,23 +8,13 @@ import (
 	"github.com/lingserve/lingserve/jsonuri"
 )
 
-// conflicts is the manager as it watches over strings and arrays that more than one bot can reach. A bot is asked to tell of
-// its own only when it is contested: when another that has not ended has a root at, above or below its root.
+// conflicts is the manager as it watches which bot writes to which string or array.
 type conflicts Manager
 
-// contest is called when a bot starts.
-func (m *Manager) contest(b *bot.ChatBot) {
+// addWriter is called when a bot starts.
+func (m *Manager) addWriter(b *bot.ChatBot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.writers == nil {
-		m.writers = map[*bot.ChatBot]struct{}{}
-	}
-	for other := range m.writers {
-		if within(b.Root(), other.Root()) {
-			other.Contest()
-			b.Contest()
-		}
-	}
 	m.writers[b] = struct{}{}
 }
 
@@ -55,20 +45,14 @@ func (c *conflicts) Open(b *bot.ChatBot, uri []byte) {
 	c.mu.Lock()
 	other := c.open[string(uri)]
 	if other == nil || other == b {
-		if c.open == nil {
-			c.open = map[string]*bot.ChatBot{}
-		}
 		c.open[string(uri)] = b
 		c.mu.Unlock()
 		return
 	}
-	told := c.told[string(uri)]
-	if c.told == nil {
-		c.told = map[string]bool{}
-	}
-	c.told[string(uri)] = true
+	reported := c.reported[string(uri)]
+	c.reported[string(uri)] = true
 	c.mu.Unlock()
-	if !told {
+	if !reported {
 		(*Manager)(c).report(ErrorData{Bot: b.Name()}, &bot.Failure{
 			Code:    bot.CodeConflict,
 			Message: fmt.Sprintf("the bots %q and %q wrote to the same place at the same time", other.Name(), b.Name()),

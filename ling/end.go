@@ -143,7 +143,10 @@ func (m *Manager) end() {
 		m.sum.Status = "completed"
 	}
 	status, cause := m.sum.Status, m.canceled
-	m.writers, m.open, m.told, m.handlers = nil, nil, nil, nil
+	clear(m.writers)
+	clear(m.open)
+	clear(m.reported)
+	clear(m.handlers)
 	m.mu.Unlock()
 	switch status {
 	case "canceled":

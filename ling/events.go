@@ -9,7 +9,7 @@ import (
 
 // ResultOf puts together what the events of a run say of it, without its document. The status is "" if it has not ended.
 func ResultOf(t *tube.Tube) Result {
-	var o Result
+	o := newResult()
 	r := t.NewReader(0)
 	for e := range r.Waiting() {
 		if e.Kind != tube.Named {

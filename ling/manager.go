@@ -88,7 +88,6 @@ type Manager struct {
 	params   map[string]any
 	media    []adapter.Part
 	history  []adapter.Message
-	settling int                                    // those who wait for all work but their own task
 	active   int                                    // goroutines and bots of others that run
 	sent     chan struct{}                          // closed when the end of the run was sent
 	turned   chan struct{}                          // closed and replaced when active becomes zero, or something else
@@ -101,9 +100,9 @@ type Manager struct {
 	bots     int                                    // ever made or added
 	tasks    int                                    // ever started
 	writers  map[*bot.ChatBot]struct{}              // that have not ended
-	open     map[string]*bot.ChatBot                // contested strings and arrays, and who writes there
+	open     map[string]*bot.ChatBot                // strings and arrays, and who writes there
 	others   bool                                   // bots were added that say nothing of where they write
-	told     map[string]bool                        // uris whose conflict was reported
+	reported map[string]bool                        // uris whose conflict was reported
 	handlers map[bot.Bot]func(error) (handled bool) // see OnFailure
 	failures []unhandled
 	sum      Result // what is known of it before the end, without the document
@@ -119,21 +118,18 @@ type unhandled struct {
 // New returns a manager whose work ends when ctx does. config is the default of its bots; o may be nil. The tube begins with
 // a "started" event, unless the run is resumed. Every manager must be ended, with Close or Cancel.
 func New(ctx context.Context, config bot.Config, o *Options) *Manager {
-	m := &Manager{config: config, turned: make(chan struct{}), sent: make(chan struct{})}
+	m := &Manager{
+		config: config, turned: make(chan struct{}), sent: make(chan struct{}), writers: map[*bot.ChatBot]struct{}{},
+		open: map[string]*bot.ChatBot{}, reported: map[string]bool{}, sum: newResult(), handlers: map[bot.Bot]func(error) bool{},
+	}
 	if o != nil {
 		m.options = *o
 	}
-	orDefault(&m.options.MaxBots, DefaultMaxBots)
-	orDefault(&m.options.MaxTasks, DefaultMaxTasks)
-	orDefault(&m.options.MaxResult, DefaultMaxResult)
-	if m.options.Run == "" {
-		m.options.Run = NewID()
-	}
-	m.log = m.options.Log
-	if m.log == nil {
-		m.log = slog.New(slog.DiscardHandler)
-	}
-	m.log = m.log.With(slog.String("run", m.options.Run))
+	m.options.MaxBots = cmp.Or(max(m.options.MaxBots, 0), DefaultMaxBots)
+	m.options.MaxTasks = cmp.Or(max(m.options.MaxTasks, 0), DefaultMaxTasks)
+	m.options.MaxResult = cmp.Or(max(m.options.MaxResult, 0), DefaultMaxResult)
+	m.options.Run = cmp.Or(m.options.Run, NewID())
+	m.log = cmp.Or(m.options.Log, slog.New(slog.DiscardHandler)).With(slog.String("run", m.options.Run))
 	m.ctx, m.cancel = context.WithCancelCause(ctx)
 	if r := m.options.Resumed; r != nil {
 		m.resume(r)
@@ -153,12 +149,6 @@ func New(ctx context.Context, config bot.Config, o *Options) *Manager {
 		Model    string `json:"model,omitempty"`
 	}{m.options.Run, m.options.Workflow, m.options.Agent, m.options.Session, m.options.Model})
 	return m
-}
-
-func orDefault(n *int, def int) {
-	if *n <= 0 {
-		*n = def
-	}
 }
 
 // Model returns the model that bots ask which name none of their own: "provider:name", or "" for the default one of the models.
@@ -224,7 +214,7 @@ func (m *Manager) CreateBot(name, root string, edit func(*bot.Config)) (*bot.Cha
 	b.Watch(func(t bot.Transition) {
 		switch t.To {
 		case bot.Chatting:
-			m.contest(b)
+			m.addWriter(b)
 			m.sendBot(b, "started")
 		case bot.InferenceDone: // before what waits for the bot's end is started
 			m.sendBot(b, "finished")
@@ -382,7 +372,7 @@ func (m *Manager) add() {
 func (m *Manager) done() (closed func(error)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.active--; m.active == 0 || m.settling > 0 {
+	if m.active--; m.active == 0 {
 		m.turn()
 	}
 	if m.active == 0 {

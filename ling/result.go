@@ -83,15 +83,11 @@ func (m *Manager) Outcome() Result {
 	if r.Status == "canceled" {
 		r.Reason = reason(m.canceled)
 	}
-	r.Errors = append([]ErrorData{}, r.Errors...)
-	r.Usage = map[string]adapter.Usage{}
-	maps.Copy(r.Usage, m.sum.Usage)
-	r.Models = map[string][]string{}
-	for name, models := range m.sum.Models {
+	r.Errors, r.Usage, r.Models, r.Repairs = slices.Clone(r.Errors), maps.Clone(r.Usage), maps.Clone(r.Models), maps.Clone(r.Repairs)
+	for name, models := range r.Models {
 		r.Models[name] = slices.Clone(models)
 	}
-	r.Repairs = map[string]map[string]int{}
-	for name, kinds := range m.sum.Repairs {
+	for name, kinds := range r.Repairs {
 		r.Repairs[name] = maps.Clone(kinds)
 	}
 	return r
@@ -129,9 +125,6 @@ func (m *Manager) Report(botName string, err error) {
 func (m *Manager) OnFailure(b bot.Bot, handle func(err error) (handled bool)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.handlers == nil {
-		m.handlers = map[bot.Bot]func(error) bool{}
-	}
 	m.handlers[b] = handle
 }
 
@@ -199,9 +192,6 @@ func (m *Manager) botEnded(b *bot.ChatBot, err error) {
 	m.mu.Lock()
 	m.sum.add(b.Name(), r.Model, r.Usage)
 	for kind, n := range r.Repairs {
-		if m.sum.Repairs == nil {
-			m.sum.Repairs = map[string]map[string]int{}
-		}
 		if m.sum.Repairs[b.Name()] == nil {
 			m.sum.Repairs[b.Name()] = map[string]int{}
 		}

@@ -7,18 +7,10 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 )
 
-// Settle waits, in a task or on behalf of one, until nothing but that task runs, and returns what has failed by then. Bots that
-// are started later are no longer waited for. ctx ends the waiting only; its cause is then the error.
+// Settle waits until no bot or task runs, and returns the error of the run so far. Bots that are started later are no longer waited for. ctx
+// ends the waiting only; its cause is then the error. A task must not call it.
 func (m *Manager) Settle(ctx context.Context) error {
-	m.mu.Lock()
-	m.settling++
-	m.mu.Unlock()
-	defer func() {
-		m.mu.Lock()
-		m.settling--
-		m.mu.Unlock()
-	}()
-	if err := m.wait(ctx, func() bool { return m.active <= 1 }); err != nil {
+	if err := m.wait(ctx, func() bool { return m.active == 0 }); err != nil {
 		return err
 	}
 	return m.failure()

@@ -23,20 +23,19 @@ func (m *Manager) Used(name, model string, counts adapter.Usage) {
 	}{name, model, told})
 }
 
+// newResult returns a result of nothing.
+func newResult() Result {
+	return Result{Usage: map[string]adapter.Usage{}, Models: map[string][]string{}, Repairs: map[string]map[string]int{}, Errors: []ErrorData{}}
+}
+
 // add sums up what was used under a name.
 func (r *Result) add(name, model string, counts adapter.Usage) {
 	if counts != (adapter.Usage{}) {
-		if r.Usage == nil {
-			r.Usage = map[string]adapter.Usage{}
-		}
 		u := r.Usage[name]
 		u.Add(counts)
 		r.Usage[name] = u
 	}
 	if model != "" && !slices.Contains(r.Models[name], model) {
-		if r.Models == nil {
-			r.Models = map[string][]string{}
-		}
 		r.Models[name] = append(r.Models[name], model)
 	}
 }

@@ -8,13 +8,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent/workflow"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/mediapart"
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -259,26 +262,25 @@ func (s *Service) makeTurn(sp *spec, req *Request) {
 	if json.Unmarshal(req.Input, &text) != nil {
 		text = cmp.Or(string(req.Input), "{}")
 	}
-	answering := sp.workflow
 	a := s.addTurn(sp, sp.Of.Workflow, &turn.Envelope{
 		ID: sp.ID, Channel: Channel, Content: text,
 		Sender: turn.Sender{NoCommands: true}, // a workflow's input is what its schema says, commas included
 		Extra:  map[string]any{},
 	})
-	a.answer = &workflow.Answer{Workflow: answering, Input: sp.input, Stop: func(cause error) {
+	a.answer = &workflow.Answer{Workflow: sp.workflow, Input: sp.input, Stop: func(cause error) {
 		if !a.stop(cause) { // by a later message, or by who erases the session
 			a.m.Stop(cause)
 		}
 	}}
 }
 
-// addTurn makes a run a turn: that of a message to an agent, or to the workflow that sp has until now.
+// addTurn makes a run a turn.
 func (s *Service) addTurn(sp *spec, name string, e *turn.Envelope) *agentRun {
 	a := &agentRun{
 		s: s, spec: sp, name: name, policy: turn.Policy(sp.request.OnBusy), envelope: e, taken: make(chan struct{}), ready: make(chan struct{}),
 	}
 	e.Life = a
-	sp.agent, sp.workflow = a, a
+	sp.agent = a
 	return a
 }
 
@@ -307,4 +309,114 @@ func (s *Service) Agents(p access.Principal) []string {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(s.o.Agents.Names()), func(name string) bool { return !p.Asks(name) })
+}
+
+// admitFiles reserves memory for the files of a request before they are read.
+func (s *Service) admitFiles(a *Request) error {
+	parts := slices.Clone(a.Files)
+	for _, m := range a.History {
+		parts = append(parts, m.Parts...)
+	}
+	var n int64 // bytes, as text
+	for _, p := range parts {
+		n += int64(len(p.Image) + len(p.File))
+		if id := mediapart.Ref(&p); id != "" {
+			n += s.o.Files.Size(a.Who, id) / 3 * 4
+		}
+	}
+	if n > mostMedia/3*4 {
+		return tooMuch(LimitInput, "/files", "expected at most "+wording.Plural(mostMedia, "byte")+" of all files")
+	}
+	switch a.Account.Admit(n) {
+	case adapter.Refused:
+		return littleMemory("the server has no memory for the files of this request now; retry later")
+	case adapter.Impossible:
+		return tooMuch(LimitMemory, "/files", "the files exceed this server's memory limit; send fewer or smaller ones")
+	}
+	return nil
+}
+
+// mostMedia limits the files of one request, in bytes.
+const mostMedia = 20 << 20
+
+// room refuses a run whose models would read too much, and one that needs a disk or a new session without room for it. The number of
+// active runs counts later, because a message may go to one of them.
+func (s *Service) room(ctx context.Context, a *Request, sp *spec) error {
+	if err := CheckSize(a, s.o.Input, s.o.Images); err != nil {
+		return err
+	}
+	switch keep := sp.Keyed || sp.Session != ""; {
+	case keep && s.o.Pressure.DiskBroken():
+		return diskFull()
+	case keep && s.o.Pressure.LowDisk():
+		return overLimit(LimitDisk, "the server's disk is nearly full, so it starts no runs in sessions or with an Idempotency-Key; retry later", DiskRetry)
+	}
+	bounded, ok := s.o.Tapes.(interface {
+		Room(ctx context.Context, session string) error
+	})
+	if !ok || sp.agent == nil {
+		return nil
+	}
+	refused := bounded.Room(ctx, sp.Lane())
+	if refused == nil {
+		return nil
+	}
+	_, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, sp.Lane())
+	switch {
+	case err == nil: // the session is there already
+		return nil
+	case errors.Is(err, tape.ErrNotFound):
+		err = refused
+	}
+	return s.SessionError(ctx, err)
+}
+
+// CheckSize checks how much text a request gives models to read. The pointers are those of the native wire.
+func CheckSize(a *Request, limit, images int) error {
+	if n := len(a.Files); n > images {
+		return tooMuch(LimitImages, "", "expected at most "+wording.Plural(int64(images), "image")+fmt.Sprint(" and files, found ", n))
+	}
+	n, over := 0, error(nil)
+	read := func(at, text string) {
+		if n += utf8.RuneCountInString(text); n > limit && over == nil {
+			over = tooMuch(LimitInput, at, "expected at most "+wording.Plural(int64(limit), "character")+" of content for models in total")
+		}
+	}
+	read("", a.Instructions)
+	for i, m := range a.History {
+		at := ""
+		if a.Completion != nil { // all messages of the body
+			at = fmt.Sprintf("/messages/%d/content", i)
+		}
+		read(at, m.Content)
+		for _, part := range m.Parts {
+			read(at, part.Text)
+		}
+	}
+	read("/input", string(a.Input))
+	return over
+}
+
+// chargeTokens charges the caller of a run for its tokens, and ends the count of the run.
+func (s *Service) chargeTokens(r *Run) {
+	defer r.release()
+	if s.o.Limits == nil || r.Caller == "" {
+		return
+	}
+	tokens := 0
+	for _, u := range r.result.Usage {
+		tokens += u.TotalTokens
+	}
+	s.o.Limits.Charge(r.Caller, tokens)
+}
+
+// Full returns why no run can start now; nil if one can.
+func (s *Service) Full() error {
+	if s.o.Pressure.LowMemory() {
+		return littleMemory(nothingBegins)
+	}
+	if running, _ := s.Running(); running >= s.o.MaxRuns {
+		return tooManyRuns(running)
+	}
+	return nil
 }

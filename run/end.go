@@ -95,9 +95,8 @@ func (s *Service) finish(r *Run, m *ling.Manager, err error) {
 	r.result = r.resultOf(m.Outcome())
 	if !r.Moved() && s.storeEnd(r) {
 		r.tube.ShowEnd()
-	} else {
-		s.recorder.remove(r)
 	}
+	s.recorder.remove(r)
 	s.ended(r, m, err)
 }
 

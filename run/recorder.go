@@ -143,8 +143,7 @@ func (c *recorder) append(ctx context.Context, list []*Run) (rest []*Run, err er
 		}
 		r.recording.mu.Unlock()
 		if err == nil && slices.Contains(moved, r.ID) {
-			c.remove(r)
-			r.breakOff()
+			c.s.breakOff(r)
 		}
 	}
 	c.report(ctx, of, err)
@@ -183,7 +182,6 @@ func (s *Service) storeEnd(r *Run) bool {
 	v := r.recording
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	defer s.recorder.remove(r)
 	end := store.RunEnd{
 		ID: r.ID, Replica: s.replica, Attempt: v.attempt, State: r.result.Status, Result: mustJSON(r.result), Expires: time.Now().Add(s.retention(r.Keyed)),
 	}
@@ -205,16 +203,16 @@ func (s *Service) storeEnd(r *Run) bool {
 			v.state = end.State
 			return true
 		case errors.Is(err, store.ErrMoved):
-			r.breakOff()
+			s.breakOff(r)
 			return false
 		}
 		s.log.WarnContext(r.Context(), "cannot store the end of a run; retrying", "run", r.ID, "error", err)
 		if errors.Is(err, store.ErrFull) {
 			s.o.Pressure.DiskFailed()
 		}
-		if backoff.Sleep(s.storing, pauses.NextBackOff()) != nil {
+		if backoff.Sleep(s.working, pauses.NextBackOff()) != nil {
 			s.log.ErrorContext(r.Context(), "cannot store the end of a run", "code", codeNotDurable, "run", r.ID, "error", err)
-			r.breakOff()
+			s.breakOff(r)
 			return false
 		}
 	}
@@ -234,7 +232,7 @@ func (s *Service) storeState(ctx context.Context, r *Run, state string, crashes 
 		v.state, v.crashes = state, crashes
 		return nil
 	case errors.Is(err, store.ErrMoved):
-		r.breakOff()
+		s.breakOff(r)
 		return ErrMoved
 	}
 	return s.storeError(ctx, err)
@@ -281,18 +279,12 @@ func (s *Service) storeProgress(ctx context.Context, r *Run) {
 	_ = s.storeState(ctx, r, state, crashes)
 }
 
-func idsOf(list []*Run) (ids []string) {
-	for _, r := range list {
-		ids = append(ids, r.ID)
-	}
-	return ids
-}
-
 // errElsewhere is why the work of a run ends here that goes on elsewhere.
 var errElsewhere = fmt.Errorf("%w: %w", ErrMoved, turn.ErrHandedOver)
 
 // breakOff ends a run here that goes on elsewhere, and breaks its readers off.
-func (r *Run) breakOff() {
+func (s *Service) breakOff(r *Run) {
+	s.recorder.remove(r)
 	r.leave()
 	r.stop(errElsewhere)
 }

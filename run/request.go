@@ -132,7 +132,7 @@ type spec struct {
 	origin
 	request  *Request
 	workflow flow.Workflow
-	agent    *agentRun // a run that is a turn; it is the workflow, too
+	agent    *agentRun // nil for a run that is no turn
 	input    map[string]any
 	files    []adapter.Part // beside the input
 	model    string         // named in the started event

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
@@ -129,29 +129,26 @@ type Service struct {
 	store    Store
 	replica  string // that this process is in the store
 	recorder *recorder
-	starting singleflight.Group // starts with an Idempotency-Key, by owner and key
 
-	working  context.Context // of all runs
+	working  context.Context // of all runs; no end of a run is waited for after it
 	stopWork context.CancelCauseFunc
 	runs     gate.Gate // one for each run that goes on
-	starts   gate.Gate // one for each run that is being stored
+	starts   gate.Gate // one for each run that is being stored or suspended
 	turns    gate.Gate // one for each turn
 
 	ctx    context.Context // of the service's own goroutines
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	storing     context.Context // ends when no end of a run is waited for any more
-	stopStoring context.CancelFunc
-
-	slots chan struct{} // of runs that are restarted; one element for each that goes on
+	slots       chan struct{} // of workflows that are resumed; one element for each that goes on
+	lastResumed chan struct{} // closed when the last of them has begun; under mu
 
 	mu        sync.Mutex
 	inMemory  map[string]*Run          // running, and ended ones that are kept here
 	inSession map[string]*Run          // the one that was started last in a session, by its lane, while it is in memory
 	kept      []*Run                   // the ended ones of inMemory, the least recently touched first
 	keptBytes int64                    // of kept
-	moving    map[string]chan struct{} // being read back now, suspended or woken; closed when that is over
+	moving    map[string]chan struct{} // being read back now, suspended, woken or, by owner and key, started; closed when that is over
 	draining  bool
 
 	closeOnce sync.Once
@@ -196,9 +193,9 @@ func newService(o Options) *Service {
 		inMemory: map[string]*Run{}, inSession: map[string]*Run{}, moving: map[string]chan struct{}{},
 	}
 	s.working, s.stopWork = context.WithCancelCause(context.Background())
-	s.storing, s.stopStoring = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.slots = make(chan struct{}, min(RestartsAtOnce, max(1, o.MaxRuns)))
+	s.slots, s.lastResumed = make(chan struct{}, min(RestartsAtOnce, max(1, o.MaxRuns))), make(chan struct{})
+	close(s.lastResumed)
 	s.store, s.recorder, s.replica = o.Store, newRecorder(s), NewID()
 	if o.Members != nil {
 		s.replica = o.Members.ID()
@@ -272,3 +269,100 @@ func (s *Service) Load() Load {
 func (s *Service) Running() (running int, turns bool) {
 	return s.Load().Running, s.turns.Count() > 0
 }
+
+// handOver leaves the runs that can go on to other servers, or to the next one here. Their events are stored and their work has ended before
+// others may take them over, and the end of this server does not count as a crash.
+func (s *Service) handOver(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, storedWait)
+	defer cancel()
+	s.mu.Lock()
+	var queued, running []*Run
+	for _, r := range s.inMemory {
+		switch {
+		case !r.goesOn || r.manager.Load() == nil:
+		case r.machine.enterFrom(stateQueued, stateHandedOver):
+			queued = append(queued, r)
+		case r.machine.enterFrom(stateRunning, stateHandedOver):
+			running = append(running, r)
+		}
+	}
+	s.mu.Unlock()
+	if len(queued)+len(running) == 0 {
+		return
+	}
+	s.leave(ctx, queued, running) // the queued ones first, so that none of them gets its turn meanwhile
+	var ids []string
+	for _, r := range slices.Concat(queued, running) {
+		ids = append(ids, r.ID)
+	}
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), storedWait)
+	defer cancel()
+	if err := s.store.Release(ctx, s.replica, ids); err != nil {
+		s.log.WarnContext(ctx, "cannot hand runs over; they are taken as after a crash", "error", err)
+	}
+	s.log.InfoContext(ctx, "runs go on at another server, or after the restart", "runs", len(ids))
+}
+
+// leave stores the events of runs and ends their work here, one list after the other.
+func (s *Service) leave(ctx context.Context, lists ...[]*Run) {
+	for _, r := range slices.Concat(lists...) {
+		r.leave() // its end counts no more, for some get the slots of others now
+	}
+	s.recorder.record(ctx)
+	for _, list := range lists {
+		for _, r := range list {
+			s.breakOff(r)
+		}
+		for _, r := range list {
+			_ = r.awaitDone(ctx)
+		}
+	}
+}
+
+// Draining reports whether the service refuses new runs because it is shutting down.
+func (s *Service) Draining() bool { return s.Load().Draining }
+
+// closingMessage is the error of a run that was ended because its server shuts down.
+const closingMessage = "the server shut down during this run; the run's events so far are kept"
+
+// closing is why a run ends when the server does.
+func (r *Run) closing() error {
+	message := closingMessage
+	if r.Keyed {
+		message += otherKey
+	}
+	return &bot.Failure{Code: codeDraining, Message: message, Retryable: true, Cause: errClosing}
+}
+
+// interrupt ends all active runs, because the server shuts down, and waits for them. Those that can continue are handed over; the others end as
+// interrupted, so that clients learn it after the restart. It waits for work that ignores its cancellation until ctx ends.
+func (s *Service) interrupt(ctx context.Context) (count int) {
+	s.starts.Wait(ctx.Done()) // or a run that is stored meanwhile would not be handed over
+	s.handOver(ctx)
+	for _, r := range s.active() {
+		if !r.Ended() && !r.Moved() && r.stop(r.closing()) {
+			count++
+		}
+	}
+	time.AfterFunc(storedWait, func() { s.stopWork(errClosing) })
+	s.runs.Wait(ctx.Done())
+	s.turns.Wait(ctx.Done())
+	if ctx.Err() != nil {
+		for _, r := range s.active() {
+			s.log.ErrorContext(r.Context(), "a run ignores its cancellation", "run", r.ID, r.Of.attr())
+		}
+	}
+	s.stopWork(errClosing)
+	return count
+}
+
+const (
+	// storeWait is for an answer of the store.
+	storeWait = 5 * time.Second
+	// stopWait is how long Drain and Close wait for runs that they have canceled.
+	stopWait = 5 * time.Second
+	// storedWait is how long Close waits for the end of a run to be stored.
+	storedWait = 3 * time.Second
+	// graceWait is how long readers wait for the end of a run to be stored.
+	graceWait = time.Minute
+)

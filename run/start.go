@@ -7,66 +7,51 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/store"
 )
 
-// Start starts the run that is asked for, or finds the one that the same request has started before.
+// Start starts the run of a request, or finds the one that the same request has started before.
 func (s *Service) Start(ctx context.Context, req *Request) (*Run, Outcome, error) {
-	var st started
-	for done := false; !done; {
-		start := func() (any, error) {
-			st, done = s.startOnce(ctx, req), true
-			return nil, nil
-		}
-		if req.Key == "" {
-			_, _ = start()
-		} else { // of several requests with one key, the first one is started, and then the others look again
-			_, _, _ = s.starting.Do(req.Who.Owner()+"\x00"+req.Key, start)
-		}
-	}
+	sp, r, host, err := s.startOnce(ctx, req)
+	taken, replayed := errors.AsType[*keyTaken](err)
 	switch {
-	case st.taken != nil:
-		return s.replayed(ctx, req, *st.taken)
-	case st.host != "":
-		return s.steered(ctx, req, st.spec, st.host)
+	case replayed:
+		return s.replayed(ctx, req, taken.IdempotencyKey)
+	case host != "":
+		return s.steered(ctx, req, sp, host)
 	}
-	return st.run, Outcome{}, st.err
+	return r, Outcome{}, err
 }
 
-// started is what became of a start: a run, the run whose turn takes its message, the run that its key leads to, or an error.
-type started struct {
-	spec  *spec
-	run   *Run
-	host  string
-	taken *store.IdempotencyKey
-	err   error
-}
-
-// startOnce starts the run of a request, unless its key leads to a run.
-func (s *Service) startOnce(ctx context.Context, req *Request) (st started) {
+// startOnce starts the run of a request, or returns the id of the run whose turn takes its message. The error is keyTaken if the key of the
+// request leads to a run.
+func (s *Service) startOnce(ctx context.Context, req *Request) (sp *spec, r *Run, host string, err error) {
 	if req.Key != "" {
+		_, release, err := s.acquire(ctx, req.Who.Owner()+"\x00"+req.Key)
+		if err != nil {
+			return nil, nil, "", err
+		}
+		defer release()
 		// Before anything else is checked: what was started once does not depend on what could be started now.
 		k, ok, err := s.store.FindKey(ctx, req.Who.Owner(), req.Key)
-		if err != nil {
-			return started{err: s.storeError(ctx, err)}
+		switch {
+		case err != nil:
+			return nil, nil, "", s.storeError(ctx, err)
+		case ok:
+			return nil, nil, "", &keyTaken{k}
 		}
-		if ok {
-			return started{taken: &k}
-		}
 	}
-	if st.spec, st.err = s.checked(ctx, req); st.err != nil {
-		return st
+	if sp, err = s.checked(ctx, req); err != nil {
+		return nil, nil, "", err
 	}
-	if st.spec.agent == nil {
-		st.run, st.err = s.start(st.spec)
-	} else if st.err = s.bringHere(ctx, st.spec.Lane()); st.err == nil {
-		st.run, st.host, st.err = s.startAgent(st.spec)
+	if sp.agent == nil {
+		r, err = s.start(sp)
+	} else if err = s.bringHere(ctx, sp.Lane()); err == nil {
+		r, host, err = s.startAgent(sp)
 	}
-	if other, ok := errors.AsType[*keyTaken](st.err); ok {
-		st.taken = &other.IdempotencyKey
-	}
-	return st
+	return sp, r, host, err
 }
 
 // replayed finds the run that a key leads to.
@@ -130,9 +115,8 @@ func (s *Service) charge(sp *spec) (release func(), err error) {
 	}
 	var releaseCaller func()
 	if s.o.Limits != nil && sp.Caller != "" {
-		var d access.Decision
-		releaseCaller, d = s.o.Limits.Run(sp.Caller)
-		if refusal, ok := errors.AsType[*access.Refusal](d.Err()); ok && !sp.accepted() {
+		var refusal *access.Refusal
+		if releaseCaller, refusal = s.o.Limits.Run(sp.Caller); refusal != nil && !sp.accepted() {
 			return nil, &Error{Kind: ErrLimited, Detail: refusal.Detail, Limit: refusal.Reason, Retry: refusal.RetryAfter}
 		}
 	}
@@ -172,13 +156,14 @@ func (s *Service) start(sp *spec) (*Run, error) {
 		s.inSession[lane] = r
 	}
 	r.late = time.AfterFunc(s.o.RunTimeout, func() { m.Stop(fmt.Errorf("the run took longer than %s", s.o.RunTimeout)) })
+	if sp.agent != nil { // its turn is the work, and ends it
+		return r, nil
+	}
 	// As a task, so that an error or a panic of the workflow itself is the run's.
 	if err := m.Go(func(ctx context.Context) error { return s.work(ctx, r, m, sp) }); err != nil {
 		m.Report("", err)
 	}
-	if sp.agent == nil { // else its turn waits for its end
-		m.CloseLater(func(err error) { s.finish(r, m, err) }) // in the last goroutine of the run
-	}
+	m.CloseLater(func(err error) { s.finish(r, m, err) }) // in the last goroutine of the run
 	return r, nil
 }
 
@@ -189,6 +174,10 @@ func (s *Service) makeRun(sp *spec) (*Run, *ling.Manager) {
 	r.recording = &recording{attempt: 1, seq: 1, state: sp.state()}
 	if so != nil {
 		r.recording.crashes, r.recording.attempt, r.asked = so.crashes, so.attempt, so.questions
+		if sp.agent == nil {
+			so.after, so.begins = s.lastResumed, make(chan struct{})
+			s.lastResumed = so.begins
+		}
 	}
 	r.observer = s.o.Observer.Run(r.Of.Workflow, r.Of.Agent)
 	m := s.manager(s.runContext(sp), sp, r)
@@ -199,9 +188,6 @@ func (s *Service) makeRun(sp *spec) (*Run, *ling.Manager) {
 	r.account = sp.account
 	r.account.Measure(func() int64 { return int64(r.tube.Measure()) })
 	r.manager.Store(m)
-	if so != nil {
-		so.canceled = m.Context().Done()
-	}
 	for _, f := range sp.request.filters() {
 		r.tube.AddFilter(f)
 	}
@@ -215,36 +201,53 @@ func (s *Service) makeRun(sp *spec) (*Run, *ling.Manager) {
 	return r, m
 }
 
-// work is the work of a run.
+// work is the work of a workflow's run.
 func (s *Service) work(ctx context.Context, r *Run, m *ling.Manager, sp *spec) error {
-	if sp.agent == nil { // else its turn does
-		err := s.awaitSlot(ctx, r, sp.resumed)
-		if err == nil {
-			err = s.leaveQueue(ctx, r)
-		}
-		if err != nil {
-			return err
-		}
+	if err := s.awaitSlot(ctx, r, sp.resumed); err != nil {
+		return err
+	}
+	if err := s.leaveQueue(ctx, r); err != nil {
+		return err
 	}
 	return sp.workflow.Run(ctx, m, sp.input)
 }
 
-// awaitSlot waits until a run that is resumed may work. The time before does not count as the run's.
+// awaitSlot waits until a run that is resumed may work: the oldest first, and only while there is memory. The time before does not count as the
+// run's.
 func (s *Service) awaitSlot(ctx context.Context, r *Run, so *leftRun) error {
 	if so == nil {
 		return nil
 	}
 	r.late.Stop()
+	defer close(so.begins)
 	select {
-	case <-so.slot:
-		r.hasSlot = true
-		r.late.Reset(s.o.RunTimeout)
-		s.log.InfoContext(r.Context(), "run resumed", "run", r.ID, r.Of.attr(), "attempt", so.attempt)
-		return nil
+	case <-so.after:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	select {
+	case s.slots <- struct{}{}:
+		r.hasSlot = true
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	for s.o.Pressure.LowMemory() {
+		if err := backoff.Sleep(ctx, memoryPause); err != nil {
+			return err
+		}
+	}
+	r.late.Reset(s.o.RunTimeout)
+	s.log.InfoContext(r.Context(), "run resumed", "run", r.ID, r.Of.attr(), "attempt", so.attempt)
+	return nil
 }
+
+const (
+	// RestartsAtOnce is how many resumed runs work at the same time. All that ten thousand clients had begun in an hour would
+	// otherwise ask the models in one second, beside those who ask now, and be refused there.
+	RestartsAtOnce = 16
+	// memoryPause is between checks whether there is memory to resume the next run.
+	memoryPause = 250 * time.Millisecond
+)
 
 // manager makes what a run works with.
 func (s *Service) manager(ctx context.Context, sp *spec, r *Run) *ling.Manager {

@@ -75,7 +75,9 @@ func (s *Service) suspendable(r *Run, now time.Time) (wake time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	after := SuspendAfter
-	if r.readers.Load() > 0 {
+	if s.Draining() {
+		after = 0 // the server does not wait for people
+	} else if r.readers.Load() > 0 {
 		after = min(suspendFollowed, s.o.RunTimeout/2)
 	}
 	r.pendingMu.Lock()
@@ -93,9 +95,11 @@ func (s *Service) suspendWaiting(list []*Run) {
 			continue
 		}
 		s.mu.Lock()
-		if !s.draining && s.moving[r.ID] == nil && r.machine.enterFrom(stateRunning, stateHandedOver) {
+		if s.moving[r.ID] == nil && r.machine.enterFrom(stateRunning, stateHandedOver) {
 			release := s.moveLocked(r.ID)
+			s.starts.Enter() // a server that ends waits for it
 			s.wg.Go(func() {
+				defer s.starts.Leave()
 				defer release()
 				s.suspend(r, wake)
 			})
@@ -117,7 +121,7 @@ func (s *Service) moveLocked(id string) (release func()) {
 }
 
 // acquire returns a run that is in memory. If it is not, acquire waits while another caller moves it between the store and memory, and returns
-// release: until the caller calls that, it moves the run alone.
+// release: until the caller calls that, it moves the run alone. A start does the same with its owner and key in place of an id.
 func (s *Service) acquire(ctx context.Context, id string) (r *Run, release func(), err error) {
 	for {
 		s.mu.Lock()
@@ -144,8 +148,6 @@ func (s *Service) acquire(ctx context.Context, id string) (r *Run, release func(
 func (s *Service) suspend(r *Run, wake time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), storeWait)
 	defer cancel()
-	r.leave()
-	s.recorder.record(ctx)
 	s.leave(ctx, []*Run{r})
 	if err := s.store.Suspend(ctx, r.ID, s.replica, r.recording.attempt, wake); err != nil && !errors.Is(err, store.ErrMoved) {
 		s.log.WarnContext(r.Context(), "cannot suspend a run; it is taken as after a crash", "run", r.ID, "error", err)

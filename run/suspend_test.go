@@ -145,6 +145,39 @@ func TestARunWaitsAsARow(t *testing.T) {
 	})
 }
 
+// DU-04: a server that ends does not wait for people, whether someone reads the run or not.
+func TestADrainLeavesRunsThatWait(t *testing.T) {
+	workspace := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t, workspace, 1)
+		defer l.close()
+		id, followed := l.ask("s"), l.ask("t")
+		r, err := l.find(followed, access.Local)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.readers.Add(1)
+		time.Sleep(5 * time.Second)
+		first := l.question("s")
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := l.s.Drain(ctx); err != nil || time.Since(began) > 5*time.Second {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+		for _, id := range []string{id, followed} {
+			if row := l.row(id); !suspended(&row) {
+				t.Errorf("%+v", row)
+			}
+		}
+		l.rest(0)
+		l.s = l.replicas[0].s
+		if again := l.question("s"); again.ID != first.ID {
+			t.Errorf("the question was %+v and is %+v", first, again)
+		}
+	})
+}
+
 // DU-04: a run that waits goes on behind a migration of the database: with the server that makes it, or after a newer one has made it.
 func TestARunThatWaitsOutlivesAMigration(t *testing.T) {
 	undo11 := []string{

@@ -3,21 +3,27 @@ package run
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/agent/workflow"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/channel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
-	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/disk"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
 )
 
-// agentRun is a run that is a turn of an agent: a prepared one of the kernel, whose reply is the run's tube. It is the workflow of the
-// run, and the lifespan of the turn's envelope: the turn begins when the run is ready to show it.
+// agentRun is a run that is a turn of an agent: a prepared one of the kernel, whose reply is the run's tube. It is the lifespan of the turn's
+// envelope: the turn begins when the run is ready to show it.
 //
 // startAgent gives the message to the kernel, which calls dispatch in the goroutine of the turn. Dispatch submits the message to the lane of its
 // session. If the turn of another run takes the message, that run's followUp decides at its end whether begin starts a run for it, and closes ready.
@@ -123,16 +129,14 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn) (channel.Dispa
 			t.Queued()
 		}
 		close(a.taken)
-		if a.err != nil {
-			_, _ = ticket.Wait(context.Background())
-			return channel.DispatchResult{}, ofLane(a.err)
-		}
 	}
 	if a.ownRun != nil {
-		a.s.finish(a.ownRun, a.m, a.m.Close())
+		a.finish()
 	}
 	_, err = ticket.Wait(context.Background())
 	switch {
+	case a.err != nil:
+		return channel.DispatchResult{}, ofLane(a.err)
 	case a.ownRun != nil:
 		return channel.DispatchResult{}, err
 	case ticket.Host() == nil:
@@ -287,16 +291,136 @@ func (a *agentRun) Enter(ctx context.Context) error {
 // Exit has nothing to do: the run waits for the whole turn.
 func (a *agentRun) Exit(context.Context, error) error { return nil }
 
-// Info is that of the workflow of the run.
-func (a *agentRun) Info() flow.Info { return flow.Info{Name: a.name} }
-
-// Run is the work of the run: it waits for the turn, which reports what happens to onEvent.
-func (a *agentRun) Run(ctx context.Context, _ *ling.Manager, _ map[string]any) error {
-	defer a.cancel(nil)
-	defer context.AfterFunc(ctx, func() { a.cancel(context.Cause(ctx)) })()
-	<-a.ready
-	return a.awaitTurn(ctx)
+// finish waits for the turn, which reports what happens to onEvent, and ends its run.
+func (a *agentRun) finish() {
+	ctx := a.m.Context()
+	unbind := context.AfterFunc(ctx, func() { a.cancel(context.Cause(ctx)) })
+	if err := a.awaitTurn(ctx); err != nil {
+		_ = a.m.Go(func(context.Context) error { return err }) // it is the run's error, unless the run was canceled
+	}
+	unbind()
+	a.s.finish(a.ownRun, a.m, a.m.Close())
 }
 
 // sendNothing sends a block of which there is nothing to send.
 func sendNothing(context.Context) (channel.Receipt, error) { return channel.Receipt{}, nil }
+
+// write makes the writer of what happens in the turn, and sends the position in the queue.
+func (a *agentRun) write() {
+	if a.inQueue() {
+		_ = a.m.SendEvent("queued", map[string]int{"position": a.ticket.Status().Position}) // the run may have been canceled
+	}
+	a.out = &transcript{
+		manager: a.m, agent: a.name, maxBytes: a.s.o.MaxResult, tooLarge: func() { a.cancel(errTooMuch) }, storeMedia: a.s.keepFiles(a.spec.owner),
+	}
+	if so := a.spec.resumed; so != nil && a.answer == nil && so.told.Begun {
+		a.out.resume(&so.told)
+	}
+}
+
+// awaitTurn waits for the turn, and tells what came of it.
+func (a *agentRun) awaitTurn(ctx context.Context) error {
+	result, err := a.ticket.Wait(context.Background())
+	a.followUp()
+	switch {
+	case a.stop(err), a.answer != nil && a.answer.Told(err):
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case a.out.full:
+		return &bot.Failure{Code: codeTooLarge, Message: fmt.Sprintf("the run's result exceeds the limit of %d bytes", a.s.o.MaxResult)}
+	case err != nil:
+		return a.failure(err)
+	}
+	if a.answer != nil {
+		return nil
+	}
+	if !a.out.hasText { // a command that was answered beside the lane
+		for _, e := range result.Outbound {
+			a.out.writeText(e.Content)
+		}
+	}
+	if a.spec.request.Done {
+		a.out.send(tube.Event{Kind: tube.Done}) // the values are complete
+	}
+	return nil
+}
+
+// waits tells that the turn waits, and how long.
+func (a *agentRun) waits(w turn.Waiting) {
+	if !a.isReady() {
+		return
+	}
+	_ = a.m.SendEvent("waiting", struct { // the run may have been canceled
+		Position int           `json:"position"`
+		For      turn.WaitsFor `json:"for,omitempty"`
+		Expected int           `json:"expected,omitempty"`
+	}{w.Position, w.For, int(math.Ceil(w.Expected.Seconds()))})
+}
+
+// stop cancels the run if a person or a limit ended its turn. It returns false for any other err.
+func (a *agentRun) stop(err error) bool {
+	switch {
+	case errors.Is(err, turn.ErrInterrupted):
+		a.m.Stop(errInterrupted)
+	case errors.Is(err, turn.ErrStopped):
+		a.m.Stop(ErrAsked)
+	case errors.Is(err, errErased):
+		a.m.Stop(errErased)
+	case errors.Is(err, turn.ErrTimeout):
+		a.m.Stop(fmt.Errorf("the turn took longer than %s", a.s.o.Turns.Timeout()))
+	default:
+		return false
+	}
+	return true
+}
+
+// failure is what the run failed of, as users may read it.
+func (a *agentRun) failure(err error) error {
+	if _, known := bot.Describe(err); known && !IsOverloaded(err) {
+		return err
+	}
+	if disk.Failed(err) {
+		a.s.o.Pressure.DiskFailed()
+	}
+	code := a.s.o.Turns.Code(err)
+	message, again := turn.SentenceOf(code, err), turn.Retryable(code, err)
+	switch {
+	case errors.Is(err, turn.ErrLeaseLost):
+		again = true
+		message = "the server lost the session during the answer, because the server or its store did not respond for too long; send the message again"
+	case code == codeInternal: // the turn has told the log already
+		message = "internal error; find it in the server's log as turn " + a.spec.ID
+	}
+	return &bot.Failure{Code: code, Message: message, Retryable: again, Cause: err}
+}
+
+// errTooMuch ends a turn that writes more than a run may.
+var errTooMuch = errors.New("the run's result is too large")
+
+// onEvent writes what happens in the turn to the run's tube. It is called by the turn, one event after the other.
+func (a *agentRun) onEvent(e turn.Event, err error) {
+	if err != nil || a.silent || !a.isReady() {
+		return // the turn's end says what it failed of
+	}
+	var q agent.Question
+	isQuestion := e.Kind == agent.ApprovalRequiredEvent && json.Unmarshal(e.Value, &q) == nil
+	if so := a.spec.resumed; !isQuestion || so == nil || !so.questions[q.ID] { // else readers know it from before
+		a.out.write(e)
+	}
+	r := a.ownRun
+	r.track(e, &q)
+	switch {
+	case e.Kind == turn.ToolResultEvent:
+		r.step.Store(true)
+	case e.Kind == turn.FinalEvent:
+		r.step.Store(true)
+		if e.Final != nil && e.Final.Reason == adapter.FinishLength {
+			r.cut.Store(true)
+		}
+	case isQuestion && a.spec.Unattended: // no person can answer it (AG-40): the caller gets the document after the end
+		_ = a.s.o.Agents.Answer(context.Background(), agent.Answer{ // an answer that came before is as good
+			Turn: a.spec.ID, ID: q.ID, NoPerson: true, Role: tool.Admin,
+		})
+	}
+}

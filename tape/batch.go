@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 )
@@ -14,15 +15,14 @@ func (b Batch) Check() ([]Entry, error) {
 	if len(b.Entries) == 0 {
 		return nil, fmt.Errorf("%w: expected at least one entry in a batch", ErrInvalid)
 	}
-	entries := make([]Entry, len(b.Entries))
-	for i, e := range b.Entries {
-		if err := e.check(); err != nil {
+	entries := slices.Clone(b.Entries)
+	for i := range entries {
+		if err := entries[i].check(); err != nil {
 			if len(b.Entries) > 1 {
 				err = fmt.Errorf("entry %d of the batch: %w", i+1, err)
 			}
 			return nil, err
 		}
-		entries[i] = e
 	}
 	return entries, nil
 }
@@ -56,9 +56,6 @@ func (e *Entry) check() (err error) {
 
 // object returns raw if it is a JSON object, on one line.
 func object(what string, raw json.RawMessage) (json.RawMessage, error) {
-	if len(raw) > MaxEntry {
-		return nil, fmt.Errorf("%w: expected at most %d bytes per entry; its %s alone has %d", ErrTooLarge, MaxEntry, what, len(raw))
-	}
 	raw = bytes.TrimSpace(raw)
 	if !isObject(raw) || !json.Valid(raw) || !utf8.Valid(raw) {
 		return nil, fmt.Errorf("%w: expected a JSON object in UTF-8 as the %s of an entry", ErrInvalid, what)

@@ -21,10 +21,7 @@ type Entry struct {
 
 // NewMessage is a chat message. content is text, or a list of parts.
 func NewMessage(role string, content any) Entry {
-	return newEntry(KindMessage, struct {
-		Role    string `json:"role"`
-		Content any    `json:"content"`
-	}{role, content})
+	return newEntry(KindMessage, "role", role, "content", content)
 }
 
 // WithMade returns a model's message, or its calls, with what its provider wants to have back: JSON that only adapters read.
@@ -36,45 +33,32 @@ func (e Entry) WithMade(made any) Entry {
 }
 
 // NewSystem is the system prompt that the following model calls have.
-func NewSystem(content string) Entry { return newEntry(KindSystem, contentOnly{content}) }
+func NewSystem(content string) Entry { return newEntry(KindSystem, "content", content) }
 
 // NewReasoning is what a model thought before it answered.
-func NewReasoning(content string) Entry { return newEntry(KindReasoning, contentOnly{content}) }
-
-type contentOnly struct {
-	Content string `json:"content"`
-}
+func NewReasoning(content string) Entry { return newEntry(KindReasoning, "content", content) }
 
 // NewEvent is something that happened; no model sees it. nil data is left out.
 func NewEvent(name string, data any) Entry {
-	return newEntry(KindEvent, struct {
-		Name string `json:"name"`
-		Data any    `json:"data,omitempty"`
-	}{name, data})
+	if data == nil {
+		return newEntry(KindEvent, "name", name)
+	}
+	return newEntry(KindEvent, "name", name, "data", data)
 }
 
 // NewSetting is the event that changes a setting of the session; see Tape.Settings.
 func NewSetting(name string, value any) Entry {
-	return NewEvent(EventSetting, struct {
-		Name  string `json:"name"`
-		Value any    `json:"value"`
-	}{name, value})
+	return NewEvent(EventSetting, newObject("name", name, "value", value))
 }
 
 // NewAnchor is an anchor for Tape.HandoffWith. A nil state is null.
 func NewAnchor(name string, state any) Entry {
-	return newEntry(KindAnchor, struct {
-		Name  string `json:"name"`
-		State any    `json:"state"`
-	}{name, state})
+	return newEntry(KindAnchor, "name", name, "state", state)
 }
 
 // NewError is an error that a turn met.
 func NewError(kind, message string) Entry {
-	return newEntry(KindError, struct {
-		Kind    string `json:"kind"`
-		Message string `json:"message"`
-	}{kind, message})
+	return newEntry(KindError, "kind", kind, "message", message)
 }
 
 // Call is one tool call of a model, in the OpenAI shape.
@@ -98,24 +82,18 @@ func NewToolCall(content string, calls ...Call) Entry {
 			calls[i].Type = "function"
 		}
 	}
-	return newEntry(KindToolCall, struct {
-		Content string `json:"content"`
-		Calls   []Call `json:"calls"`
-	}{content, calls})
+	return newEntry(KindToolCall, "content", content, "calls", calls)
 }
 
 // NewToolResult holds one result per id: a string, or anything that has a JSON form.
 func NewToolResult(ids []string, results ...any) Entry {
-	return newEntry(KindToolResult, struct {
-		IDs     []string `json:"ids"`
-		Results []any    `json:"results"`
-	}{ids, results})
+	return newEntry(KindToolResult, "ids", ids, "results", results)
 }
 
-// newEntry encodes the payload. Text that is not UTF-8 gets replacement characters; a value without a JSON form leaves no
-// payload, which Append refuses.
-func newEntry(kind Kind, payload any) Entry {
-	return Entry{Kind: kind, Payload: encode(payload)}
+// newEntry returns an entry with a payload of these members, see newObject. Text that is not UTF-8 gets replacement characters; a value without
+// a JSON form leaves no payload, which Append refuses.
+func newEntry(kind Kind, members ...any) Entry {
+	return Entry{Kind: kind, Payload: newObject(members...)}
 }
 
 // encode gives the JSON of v with nothing escaped that need not be, or nil.

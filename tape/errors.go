@@ -1,6 +1,10 @@
 package tape
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/lingserve/lingserve/store"
+)
 
 // ErrNameCollision is the error of a session whose tape's name is that of another session's tape: their ids have one hash.
 // The caller has to choose another id.
@@ -22,8 +26,12 @@ var (
 	ErrTooLarge       = errors.New("tape: too large")                              // an entry over MaxEntry, or a bounded store is full
 	ErrInvalid        = errors.New("tape: invalid")                                // an entry, a name or a query that no store takes
 	ErrLeased         = errors.New("tape: another process is writing to the tape") // Leaser without waiting
-	ErrDamaged        = errors.New("tape: damaged")                                // what is stored is not what was written
-	ErrClosed         = errors.New("tape: the store is closed")
-	ErrAway           = errors.New("tape: the store is unreachable")                // now; nothing was written
-	ErrUnsure         = errors.New("tape: the write may or may not have succeeded") // the store went away meanwhile
+)
+
+// States of the store itself.
+var (
+	ErrDamaged = store.ErrDamaged // what is stored is not what was written
+	ErrClosed  = store.ErrClosed
+	ErrAway    = store.ErrAway   // now; nothing was written
+	ErrUnsure  = store.ErrUnsure // the store went away meanwhile
 )

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -18,11 +17,13 @@ import (
 // it is merged. The fork's own entries are in memory, so a process that dies leaves nothing of it.
 type Fork struct {
 	*Tape
-	At int64 // last id of the parent when the fork began; the fork's own ids go on from there
+	At    int64 // last id of the parent when the fork began; the fork's own ids go on from there
+	store *forkStore
 }
 
-// forkState is what a Tape has that is a fork.
-type forkState struct {
+// forkStore is the store of the handles of a fork: it has the entries of their tape, and all else is the parent's.
+type forkStore struct {
+	Store
 	parent *Tape
 	at     int64
 	id     string // meta.fork of what is merged
@@ -45,7 +46,7 @@ func WithFork(ctx context.Context, t *Tape, mergeBack bool, fn func(ctx context.
 	}
 	defer func() {
 		if !mergeBack {
-			f.Drop()
+			err = errors.Join(err, f.store.Delete(ctx, f.name))
 			return
 		}
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), mergeTime)
@@ -55,7 +56,7 @@ func WithFork(ctx context.Context, t *Tape, mergeBack bool, fn func(ctx context.
 	return fn(ctx, f)
 }
 
-// Fork begins a fork that ends with Merge or Drop. WithFork does both.
+// Fork begins a fork that ends with Merge or Delete. WithFork does both.
 func (t *Tape) Fork(ctx context.Context) (*Fork, error) {
 	info, err := t.Info(ctx)
 	if err != nil {
@@ -63,18 +64,19 @@ func (t *Tape) Fork(ctx context.Context) (*Fork, error) {
 	}
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails
+	store := &forkStore{Store: t.store, parent: t, at: info.LastID, id: hex.EncodeToString(id[:]), info: info}
 	fork := *t
-	fork.fork = &forkState{parent: t, at: info.LastID, id: hex.EncodeToString(id[:]), info: info}
-	return &Fork{Tape: &fork, At: info.LastID}, nil
+	fork.store = store
+	return &Fork{Tape: &fork, At: info.LastID, store: store}, nil
 }
 
 // ID is what meta.fork of the entries is after the merge.
-func (f *Fork) ID() string { return f.fork.id }
+func (f *Fork) ID() string { return f.store.id }
 
 // Merge appends the fork's entries to the parent as one batch, under new ids; meta.refs and meta.source that point into the fork are changed
 // with them. The fork has ended then. After an error it has not, and Merge can be tried again.
 func (f *Fork) Merge(ctx context.Context) error {
-	s := f.fork
+	s := f.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
@@ -88,7 +90,7 @@ func (f *Fork) Merge(ctx context.Context) error {
 }
 
 // merge merges the fork's entries, unless an earlier attempt has whose answer was lost. The caller has the lock.
-func (s *forkState) merge(ctx context.Context) error {
+func (s *forkStore) merge(ctx context.Context) error {
 	for len(s.own) > 0 {
 		info, err := s.parent.Info(ctx)
 		if err != nil {
@@ -117,7 +119,7 @@ func (s *forkState) merge(ctx context.Context) error {
 }
 
 // shift adds by to the ids that point into the fork.
-func (s *forkState) shift(ids []int64, by int64) {
+func (s *forkStore) shift(ids []int64, by int64) {
 	for i := range ids {
 		if ids[i] > s.at {
 			ids[i] += by
@@ -125,17 +127,16 @@ func (s *forkState) shift(ids []int64, by int64) {
 	}
 }
 
-// Drop ends the fork without a merge.
-func (f *Fork) Drop() { f.fork.drop() }
-
-func (s *forkState) drop() {
+// Delete implements [Store]: it ends the fork without a merge.
+func (s *forkStore) Delete(context.Context, string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.own, s.ended = nil, true
+	return nil
 }
 
 // check returns why the fork cannot be used: it has ended, or its session was erased. The caller has the lock.
-func (s *forkState) check(ctx context.Context) error {
+func (s *forkStore) check(ctx context.Context) error {
 	if s.ended {
 		return fmt.Errorf("%w: the fork has ended", ErrDeleted)
 	}
@@ -143,7 +144,8 @@ func (s *forkState) check(ctx context.Context) error {
 	return err
 }
 
-func (s *forkState) append(ctx context.Context, b Batch) (first int64, err error) {
+// Append implements [Store].
+func (s *forkStore) Append(ctx context.Context, _ string, b Batch) (first int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.check(ctx); err != nil {
@@ -164,68 +166,64 @@ func (s *forkState) append(ctx context.Context, b Batch) (first int64, err error
 	return entries[0].ID, nil
 }
 
-// snapshot returns the fork's own entries, and its info.
-func (s *forkState) snapshot(ctx context.Context) ([]Entry, Info, error) {
+// Info implements [Store].
+func (s *forkStore) Info(ctx context.Context, _ string) (Info, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.own, s.info, s.check(ctx)
+	return s.info, s.check(ctx)
 }
 
-func (s *forkState) read(ctx context.Context, q Query) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
-		own, _, err := s.snapshot(ctx)
-		if err != nil {
-			yield(Entry{}, err)
-			return
-		}
-		Select(ctx, forkSource{ctx, s, own}, q)(yield)
-	}
+// Read implements [Store].
+func (s *forkStore) Read(ctx context.Context, _ string, q Query) iter.Seq2[Entry, error] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Select(ctx, forkSource{ctx, s.parent, s.at, s.info, s.own}, q)
 }
 
 // forkSource is a fork as it was when a read began.
 type forkSource struct {
-	ctx context.Context
-	*forkState
-	own []Entry
+	ctx    context.Context
+	parent *Tape
+	at     int64
+	info   Info
+	own    []Entry
 }
 
-// Entries implements [Source].
-func (s forkSource) Entries(after, before int64, newest bool) iter.Seq2[Entry, error] {
-	return s.read(Query{After: after, Before: before, Newest: newest})
+// Info implements [Source].
+func (s forkSource) Info() Info { return s.info }
+
+// Entries implements [Source]: the parent's, and the fork's own behind them.
+func (s forkSource) Entries(after, before int64, newest, anchors bool) iter.Seq2[Entry, error] {
+	q := Query{After: after, Before: min(before, s.at+1), Newest: newest}
+	if anchors {
+		q.Kinds = []Kind{KindAnchor}
+	}
+	own := slices.DeleteFunc(slices.Clone(s.own), func(e Entry) bool { return e.ID <= after || e.ID >= before || anchors && e.Kind != KindAnchor })
+	if newest {
+		slices.Reverse(own)
+		return concat(entriesOf(own...), s.parent.Read(s.ctx, q))
+	}
+	return concat(s.parent.Read(s.ctx, q), entriesOf(own...))
 }
 
-// Anchors implements [Source].
-func (s forkSource) Anchors() iter.Seq2[AnchorRef, error] {
-	return anchorsOf(s.read(Query{Before: math.MaxInt64, Newest: true, Kinds: []Kind{KindAnchor}}))
-}
-
-// read yields the entries that q selects by ids and kinds: the parent's, and the fork's own behind them.
-func (s forkSource) read(q Query) iter.Seq2[Entry, error] {
-	own := slices.DeleteFunc(slices.Clone(s.own), func(e Entry) bool {
-		return e.ID <= q.After || e.ID >= q.Before || q.Kinds != nil && !slices.Contains(q.Kinds, e.Kind)
-	})
-	q.Before = min(q.Before, s.at+1)
+func entriesOf(entries ...Entry) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		yieldOwn := func() bool {
-			for _, e := range own {
-				if !yield(e, nil) {
-					return false
+		for _, e := range entries {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+func concat(all ...iter.Seq2[Entry, error]) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		for _, entries := range all {
+			for e, err := range entries {
+				if !yield(e, err) || err != nil {
+					return
 				}
 			}
-			return true
-		}
-		if q.Newest {
-			if slices.Reverse(own); !yieldOwn() {
-				return
-			}
-		}
-		for e, err := range s.parent.Read(s.ctx, q) {
-			if !yield(e, err) || err != nil {
-				return
-			}
-		}
-		if !q.Newest {
-			yieldOwn()
 		}
 	}
 }

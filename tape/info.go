@@ -70,7 +70,7 @@ func Title(text string) string {
 
 // Cursor is the place of this session in a listing.
 func (i Info) Cursor() string {
-	return base64.RawURLEncoding.EncodeToString([]byte(i.Updated.UTC().Format(time.RFC3339Nano) + " " + i.Tape))
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d %s", i.Updated.UnixMicro(), i.Tape))
 }
 
 // Last returns the tape and the date of the session at which the cursor After points. Without a cursor it is zero.
@@ -78,14 +78,14 @@ func (q SessionQuery) Last() (last Info, err error) {
 	if q.After == "" {
 		return Info{}, nil
 	}
-	raw, err := base64.RawURLEncoding.DecodeString(q.After)
-	date, name, found := strings.Cut(string(raw), " ")
-	if err == nil && found {
-		last.Tape = name
-		last.Updated, err = time.Parse(time.RFC3339Nano, date)
+	var updated int64
+	text, err := base64.RawURLEncoding.DecodeString(q.After)
+	if err == nil {
+		_, err = fmt.Sscanf(string(text), "%d %s", &updated, &last.Tape)
 	}
-	if err != nil || !found {
+	if err != nil || CheckName(last.Tape) != nil {
 		return Info{}, fmt.Errorf("%w: %q is not a cursor of a session list", ErrInvalid, q.After)
 	}
+	last.Updated = time.UnixMicro(updated).UTC()
 	return last, nil
 }

@@ -56,6 +56,18 @@ func setMember(object json.RawMessage, name string, value json.RawMessage) json.
 	return closeObject(out)
 }
 
+// newObject returns the object of these members: each a name, followed by its value. If a value has no JSON form, it returns nil.
+func newObject(members ...any) (object json.RawMessage) {
+	for i := 0; i < len(members); i += 2 {
+		value := encode(members[i+1])
+		if value == nil {
+			return nil
+		}
+		object = appendMember(object, members[i].(string), value)
+	}
+	return closeObject(object)
+}
+
 // appendMember appends a member of an object that closeObject completes.
 func appendMember(object json.RawMessage, name string, value json.RawMessage) json.RawMessage {
 	object = append(append(object, ','), encode(name)...)

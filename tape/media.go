@@ -58,14 +58,9 @@ func (t *Tape) loadPart(ctx context.Context, part json.RawMessage) (json.RawMess
 		return encode(string(data))
 	})
 	if errors.Is(failed, ErrNotFound) || errors.Is(failed, ErrDamaged) {
-		return encode(textPart{"text", "[media is not available]"}), nil
+		return newObject("type", "text", "text", "[media is not available]"), nil
 	}
 	return filled, failed
-}
-
-type textPart struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
 }
 
 // partType returns the type of a content part.

@@ -49,15 +49,8 @@ func ResolveWorkspace(path string) string {
 // CheckName says what keeps name from being a tape's: stores take names of 1–240 of the characters a–z, 0–9, '_', '-' and
 // '.', that begin with a letter or digit, and use them as file names.
 func CheckName(name string) error {
-	if name == "" || len(name) > maxName {
-		return fmt.Errorf("%w: invalid tape name; expected 1–%d bytes, found %d", ErrInvalid, maxName, len(name))
-	}
-	for i := range len(name) {
-		switch c := name[i]; {
-		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', i > 0 && (c == '_' || c == '-' || c == '.'):
-		default:
-			return fmt.Errorf("%w: invalid tape name; expected only a–z, 0–9, '_', '-' and '.', found %q", ErrInvalid, name)
-		}
+	if name == "" || len(name) > maxName || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_-.") != "" || strings.ContainsAny(name[:1], "_-.") {
+		return fmt.Errorf("%w: invalid tape name; expected 1–%d of a–z, 0–9, '_', '-' and '.', found %.300q", ErrInvalid, maxName, name)
 	}
 	return nil
 }

@@ -24,8 +24,8 @@ type Query struct {
 
 // Source is one tape as it was at one moment, as a store has it for Select.
 type Source interface {
-	// Entries yields those with after < id < before, in order of id or, with newest, against it.
-	Entries(after, before int64, newest bool) iter.Seq2[Entry, error]
-	// Anchors yields where the anchors are, newest first.
-	Anchors() iter.Seq2[AnchorRef, error]
+	// Info tells about the tape.
+	Info() Info
+	// Entries yields those with after < id < before, in order of id or, with newest, against it: all, or the anchors alone.
+	Entries(after, before int64, newest, anchors bool) iter.Seq2[Entry, error]
 }

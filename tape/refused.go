@@ -2,7 +2,6 @@ package tape
 
 import (
 	"encoding/json"
-	"iter"
 	"slices"
 )
 
@@ -14,11 +13,7 @@ func NewRefusal(kind, message string, onlyMedia bool) Entry {
 	if onlyMedia {
 		what = refusedMedia
 	}
-	return newEntry(KindError, struct {
-		Kind    string `json:"kind"`
-		Message string `json:"message"`
-		Refused string `json:"refused"`
-	}{kind, message, what})
+	return newEntry(KindError, "kind", kind, "message", message, "refused", what)
 }
 
 // What an error says was refused.
@@ -27,40 +22,23 @@ const (
 	refusedMedia = "media"
 )
 
-// withoutRefused delays the messages to a model until its reply follows, or the error that says that they were refused.
-func withoutRefused(entries iter.Seq2[Entry, error]) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
-		var delayed []Entry
-		flush := func() bool {
-			for _, e := range delayed {
-				if !yield(e, nil) {
-					return false
-				}
-			}
-			delayed = delayed[:0]
-			return true
+// withNotes puts notes in place of what was refused: what was said to the model since its last reply before the error.
+func withNotes(entries []Entry) []Entry {
+	for i, e := range entries {
+		if e.Kind != KindError {
+			continue
 		}
-		for e, err := range entries {
-			if err != nil {
-				yield(e, err)
-				return
-			}
-			p := payloadOf(e)
-			if e.Kind == KindError && p.Refused != "" {
-				for i := range delayed {
-					delayed[i].Payload = refusedPayload(delayed[i], p.Refused == refusedMedia, p.Message)
-				}
-			}
-			isReply := e.Kind == KindToolCall || e.Kind == KindAnchor || e.Kind == KindMessage && p.Role == "assistant"
-			isRequest := e.Kind == KindToolResult || e.Kind == KindMessage && !isReply
-			if isRequest || len(delayed) > 0 && !isReply {
-				delayed = append(delayed, e)
-			} else if !flush() || !yield(e, nil) {
-				return
-			}
+		p := payloadOf(e)
+		for k := i - 1; p.Refused != "" && k >= 0 && !isReply(entries[k]); k-- {
+			entries[k].Payload = refusedPayload(entries[k], p.Refused == refusedMedia, p.Message)
 		}
-		flush()
 	}
+	return entries
+}
+
+// isReply reports whether an entry is a reply of a model, or an anchor, which stands for replies.
+func isReply(e Entry) bool {
+	return e.Kind == KindToolCall || e.Kind == KindAnchor || e.Kind == KindMessage && payloadOf(e).Role == "assistant"
 }
 
 // refusedPayload returns the payload of an entry whose content, or whose media, was refused.
@@ -88,6 +66,6 @@ func refusedContent(content json.RawMessage, onlyMedia bool, reason string) json
 	if !slices.ContainsFunc(parts, isMedia) {
 		return content
 	}
-	note := encode(textPart{"text", "[Images and files were left out, because they were refused: " + reason + "]"})
+	note := newObject("type", "text", "text", "[Images and files were left out, because they were refused: "+reason+"]")
 	return encode(append(slices.DeleteFunc(parts, isMedia), note))
 }

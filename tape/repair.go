@@ -24,8 +24,8 @@ func Repair(messages []Message) []Message {
 	}
 	for _, m := range messages {
 		var parsed struct {
-			CallID string            `json:"tool_call_id"`
-			Calls  []json.RawMessage `json:"tool_calls"`
+			CallID string          `json:"tool_call_id"`
+			Calls  json.RawMessage `json:"tool_calls"`
 		}
 		if m.Role == "" || !json.Valid(m.JSON) {
 			continue // no provider takes it
@@ -39,30 +39,17 @@ func Repair(messages []Message) []Message {
 			continue
 		}
 		closeCalls()
-		if items, calls, changed := fixCalls(parsed.Calls); len(items) > 0 {
-			open = calls
-			if changed {
-				m.JSON = setMember(m.JSON, "tool_calls", encode(items))
-			}
-		} else {
-			m.JSON = withoutEmptyCalls(m.JSON)
+		items, calls, changed := fixCalls(elements(parsed.Calls))
+		switch open = calls; {
+		case len(items) == 0 && parsed.Calls != nil && string(parsed.Calls) != "null": // providers refuse a list without a call
+			m.JSON = setMember(m.JSON, "tool_calls", nil)
+		case len(items) > 0 && changed:
+			m.JSON = setMember(m.JSON, "tool_calls", encode(items))
 		}
 		out = append(out, m)
 	}
 	closeCalls()
 	return out
-}
-
-// withoutEmptyCalls removes the member tool_calls without a call, which providers refuse.
-func withoutEmptyCalls(message json.RawMessage) json.RawMessage {
-	var parsed struct {
-		Calls json.RawMessage `json:"tool_calls"`
-	}
-	_ = json.Unmarshal(message, &parsed)
-	if parsed.Calls == nil || string(parsed.Calls) == "null" {
-		return message
-	}
-	return setMember(message, "tool_calls", nil)
 }
 
 // fixCalls returns the items that are objects, each with a unique id, and the calls. changed reports whether they differ from

@@ -83,7 +83,12 @@ func (m *matcher) selects(e Entry) bool {
 		return true
 	}
 	text := m.folded(textOf(e))
-	return !slices.ContainsFunc(m.words, func(word string) bool { return !strings.Contains(text, word) }) && !MetaOf(e).SearchHidden
+	for _, word := range m.words {
+		if !strings.Contains(text, word) {
+			return false
+		}
+	}
+	return !bool(MetaOf(e).SearchHidden)
 }
 
 // excerpt returns the part of text around the first of the words.

@@ -21,7 +21,7 @@ func Select(ctx context.Context, src Source, q Query) iter.Seq2[Entry, error] {
 		}
 		match := newMatcher(q)
 		n := 0
-		for e, err := range src.Entries(after, before, q.Newest) {
+		for e, err := range src.Entries(after, before, q.Newest, false) {
 			if err == nil {
 				err = context.Cause(ctx)
 			}
@@ -58,37 +58,37 @@ func (q *Query) bounds(src Source) (after, before int64, err error) {
 	if before == 0 {
 		before = math.MaxInt64
 	}
-	if starts == 0 {
-		return after, before, nil
+	switch {
+	case q.FromLast:
+		after = max(after, src.Info().LastAnchor.ID-1)
+	case starts > 0:
+		var start, end int64
+		start, end, err = q.anchors(src)
+		after, before = max(after, start), min(before, end)
 	}
-	start, end, err := q.anchors(src)
-	return max(after, start), min(before, end), err
+	return after, before, err
 }
 
-// anchors returns the bounds that the anchors of q set.
+// anchors returns the bounds that the named anchors of q set.
 func (q *Query) anchors(src Source) (after, before int64, err error) {
 	name := q.AfterAnchor + q.FromAnchor // one of them
 	end := int64(0)                      // of the anchors so far, the first that can end the range
-	for a, err := range src.Anchors() {
-		switch {
-		case err != nil:
+	for e, err := range src.Entries(0, math.MaxInt64, true, true) {
+		if err != nil {
 			return 0, 0, err
-		case q.FromLast, a.Name == name && q.FromAnchor != "":
-			return a.ID - 1, math.MaxInt64, nil
-		case a.Name != name:
-			if a.Name == q.UntilAnchor {
-				end = a.ID
-			}
-		case q.UntilAnchor == "":
-			return a.ID, math.MaxInt64, nil
-		case end == 0:
-			return 0, 0, fmt.Errorf("%w: %.140q, after the latest %.140q", ErrAnchorNotFound, q.UntilAnchor, name)
-		default:
-			return a.ID, end, nil
 		}
-	}
-	if q.FromLast {
-		return 0, math.MaxInt64, nil
+		switch found := AnchorOf(e).Name; {
+		case found == name && q.FromAnchor != "":
+			return e.ID - 1, math.MaxInt64, nil
+		case found == name && q.UntilAnchor == "":
+			return e.ID, math.MaxInt64, nil
+		case found == name && end == 0:
+			return 0, 0, fmt.Errorf("%w: %.140q, after the latest %.140q", ErrAnchorNotFound, q.UntilAnchor, name)
+		case found == name:
+			return e.ID, end, nil
+		case found == q.UntilAnchor:
+			end = e.ID
+		}
 	}
 	return 0, 0, fmt.Errorf("%w: %.140q", ErrAnchorNotFound, name)
 }

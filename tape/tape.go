@@ -23,7 +23,6 @@ type Tape struct {
 	session   string
 	workspace string
 	born      time.Time // date of the first entry: tells this tape from a later one of the same name
-	fork      *forkState
 }
 
 // Open returns the tape of a session and creates a missing one, which begins with an anchor, [AnchorStart]. Concurrent calls
@@ -107,7 +106,12 @@ func (t *Tape) Session() string { return t.session }
 func (t *Tape) Workspace() string { return t.workspace }
 
 // Store is the store that holds the tape.
-func (t *Tape) Store() Store { return t.store }
+func (t *Tape) Store() Store {
+	if fork, ok := t.store.(*forkStore); ok {
+		return fork.parent.Store()
+	}
+	return t.store
+}
 
 // Append writes entries to the end of the tape, all of them or none, and returns the id of the first; the others' ids
 // follow. Ids that the entries have are not looked at. Anchors are written by Handoff alone.
@@ -134,9 +138,6 @@ func (t *Tape) AppendPatiently(ctx context.Context, entries ...Entry) (first int
 const appendPause, longestAppendPause = 100 * time.Millisecond, 2 * time.Second
 
 func (t *Tape) append(ctx context.Context, b Batch) (int64, error) {
-	if t.fork != nil {
-		return t.fork.append(ctx, b)
-	}
 	b.Born = t.born
 	first, err := t.store.Append(ctx, t.name, b)
 	return first, gone(err)
@@ -245,15 +246,6 @@ func (t *Tape) settings(ctx context.Context, last int64) (map[string]json.RawMes
 
 // Info tells about the tape without reading it.
 func (t *Tape) Info(ctx context.Context) (Info, error) {
-	if t.fork != nil {
-		_, info, err := t.fork.snapshot(ctx)
-		return info, err
-	}
-	return t.stored(ctx)
-}
-
-// stored tells about the session's tape in the store: in a fork, without its own entries.
-func (t *Tape) stored(ctx context.Context) (Info, error) {
 	info, err := t.store.Info(ctx, t.name)
 	if err == nil && !info.Created.Equal(t.born) {
 		err = ErrNotFound
@@ -267,11 +259,8 @@ func (t *Tape) stored(ctx context.Context) (Info, error) {
 // Read yields what q selects of the tape as it is when the reading begins. An error is the last pair. An entry's payload
 // and meta may be kept but not changed.
 func (t *Tape) Read(ctx context.Context, q Query) iter.Seq2[Entry, error] {
-	if t.fork != nil {
-		return t.fork.read(ctx, q)
-	}
 	return func(yield func(Entry, error) bool) {
-		if _, err := t.stored(ctx); err != nil {
+		if _, err := t.Info(ctx); err != nil {
 			yield(Entry{}, err)
 			return
 		}
@@ -301,11 +290,7 @@ func anchorsOf(entries iter.Seq2[Entry, error]) iter.Seq2[AnchorRef, error] {
 // Delete erases the session: its entries and blobs. Every handle of it returns ErrDeleted from then on. The caller sees to it that no turn of
 // the session is running. A fork is dropped.
 func (t *Tape) Delete(ctx context.Context) error {
-	if t.fork != nil {
-		t.fork.drop()
-		return nil
-	}
-	if _, err := t.stored(ctx); err != nil {
+	if _, err := t.Info(ctx); err != nil {
 		return err
 	}
 	return t.store.Delete(ctx, t.name)
@@ -313,7 +298,7 @@ func (t *Tape) Delete(ctx context.Context) error {
 
 // PutBlob stores a large value beside the session's tape, also in a fork, and returns its handle, for an entry's meta (Spill).
 func (t *Tape) PutBlob(ctx context.Context, data []byte) (handle string, err error) {
-	if _, err := t.stored(ctx); err != nil {
+	if _, err := t.Info(ctx); err != nil {
 		return "", err
 	}
 	handle, err = t.store.PutBlob(ctx, t.name, data)
@@ -326,7 +311,7 @@ func (t *Tape) ReadBlob(ctx context.Context, handle string, offset, limit int64)
 	if offset < 0 || limit < 0 {
 		return nil, 0, fmt.Errorf("%w: offset and limit of a blob are not negative, %d and %d are given", ErrInvalid, offset, limit)
 	}
-	if _, err := t.stored(ctx); err != nil {
+	if _, err := t.Info(ctx); err != nil {
 		return nil, 0, err
 	}
 	return t.store.ReadBlob(ctx, t.name, handle, offset, limit)

@@ -3,6 +3,7 @@ package tape
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +11,6 @@ import (
 	"io"
 	"iter"
 	"math"
-	"slices"
 	"time"
 	"unicode/utf8"
 )
@@ -26,7 +26,12 @@ func Import(ctx context.Context, store Store, workspace, session string, r io.Re
 	if err != nil {
 		return err
 	}
-	return t.importEntries(ctx, parseLines(ctx, r))
+	line := 0
+	err = t.importEntries(ctx, parseLines(r, &line))
+	if line > 0 && (errors.Is(err, ErrInvalid) || errors.Is(err, ErrTooLarge)) {
+		err = fmt.Errorf("line %d: %w", line, err)
+	}
+	return err
 }
 
 // lookupNew returns the tape of a session that has none yet; one that exists is ErrNotEmpty.
@@ -46,50 +51,29 @@ func (t *Tape) importEntries(ctx context.Context, entries iter.Seq2[Entry, error
 	return t.store.Import(ctx, t.name, t.session, t.workspace, entries)
 }
 
-// parseLines yields the entries of an export. They are valid up to the next one.
-func parseLines(ctx context.Context, r io.Reader) iter.Seq2[Entry, error] {
+// parseLines yields the entries of an export. line is the number of the line that was read last; 0 if none has an entry.
+func parseLines(r io.Reader, line *int) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		lines := bufio.NewScanner(r)
 		lines.Buffer(nil, 2*MaxEntry) // spaces between members count until they are removed
-		n, last, found, date := 0, int64(0), false, now()
+		n, last := 0, int64(0)
 		for lines.Scan() {
-			n++
-			if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+			if n++; len(bytes.TrimSpace(lines.Bytes())) == 0 {
 				continue
 			}
 			e, err := parseForeign(lines.Bytes())
-			if e.ID == 0 && last < math.MaxInt64 {
-				e.ID = last + 1
-			}
-			switch {
-			case err != nil:
-			case e.ID <= last:
-				err = fmt.Errorf("%w: id %d follows %d; expected rising ids", ErrInvalid, e.ID, last)
-			case ctx.Err() != nil:
-				err = context.Cause(ctx)
-			default:
-				err = e.check()
-			}
-			if err != nil {
-				yield(Entry{}, fmt.Errorf("line %d: %w", n, err))
-				return
-			}
-			if e.Date.IsZero() {
-				e.Date = date
-			}
-			last, found = e.ID, true
-			if !yield(e, nil) {
+			e.ID = cmp.Or(e.ID, last+1)
+			*line, last = n, e.ID
+			if !yield(e, err) || err != nil {
 				return
 			}
 		}
-		err := lines.Err()
-		if errors.Is(err, bufio.ErrTooLong) {
-			err = fmt.Errorf("%w: an entry has at most %d bytes", ErrTooLarge, MaxEntry)
-		}
-		if err != nil {
+		switch err := lines.Err(); {
+		case errors.Is(err, bufio.ErrTooLong):
+			*line = n + 1
+			yield(Entry{}, fmt.Errorf("%w: an entry has at most %d bytes", ErrTooLarge, MaxEntry))
+		case err != nil:
 			yield(Entry{}, fmt.Errorf("line %d: %w", n+1, err))
-		} else if !found {
-			yield(Entry{}, fmt.Errorf("%w: the import has no entries", ErrInvalid))
 		}
 	}
 }
@@ -127,13 +111,12 @@ func parseForeign(line []byte) (Entry, error) {
 	if l.ID != nil {
 		e.ID = *l.ID
 	}
-	if string(e.Meta) == "null" || emptyObject(e.Meta) {
+	if string(e.Meta) == "null" {
 		e.Meta = nil
 	}
 	if l.Timestamp != nil {
 		e.Date = time.UnixMicro(int64(math.Round(*l.Timestamp * 1e6)))
 	}
-	e.Date = e.Date.UTC().Truncate(time.Microsecond)
 	return e, nil
 }
 
@@ -151,16 +134,13 @@ func (t *Tape) ForkSession(ctx context.Context, session string, at int64) (*Tape
 	if at < 1 || at > info.LastID {
 		return nil, fmt.Errorf("%w: a session is forked at one of its entries 1–%d, not at %d", ErrInvalid, info.LastID, at)
 	}
-	target, err := lookupNew(ctx, t.store, t.workspace, session)
+	target, err := lookupNew(ctx, t.Store(), t.workspace, session)
 	if err != nil {
 		return nil, err
 	}
-	err = t.copyTo(ctx, target, Query{Before: at + 1}, func(last int64) Entry {
-		event := NewEvent(EventSessionForked, map[string]any{"session": t.session, "at": at})
-		event.ID, event.Date = last+1, now()
-		return event.With(Meta{Session: target.session, Workspace: target.workspace})
-	})
-	if err != nil {
+	event := NewEvent(EventSessionForked, map[string]any{"session": t.session, "at": at}).With(Meta{Session: target.session, Workspace: target.workspace})
+	event.ID, event.Date = at+1, now()
+	if err := t.copyTo(ctx, target, concat(t.Read(ctx, Query{Before: at + 1}), entriesOf(event))); err != nil {
 		return nil, err
 	}
 	return target, nil
@@ -177,29 +157,20 @@ func Copy(ctx context.Context, from Store, of Info, to Store) (*Tape, error) {
 	if err != nil {
 		return nil, err
 	}
-	return target, source.copyTo(ctx, target, Query{}, nil)
+	return target, source.copyTo(ctx, target, source.Read(ctx, Query{}))
 }
 
-// copyTo makes target of the entries that q selects, and of those that more yields after an id; nil is none. Blobs that they name go along.
-func (t *Tape) copyTo(ctx context.Context, target *Tape, q Query, more func(last int64) Entry) error {
-	var handles []string
+// copyTo makes target of these entries. Blobs that they name go along.
+func (t *Tape) copyTo(ctx context.Context, target *Tape, entries iter.Seq2[Entry, error]) error {
+	handles := map[string]bool{}
 	err := target.importEntries(ctx, func(yield func(Entry, error) bool) {
-		last := int64(0)
-		for e, err := range t.Read(ctx, q) {
-			if err == nil {
-				last = e.ID
-				for _, s := range MetaOf(e).Spill {
-					if !slices.Contains(handles, s.Handle) {
-						handles = append(handles, s.Handle)
-					}
-				}
+		for e, err := range entries {
+			for _, s := range MetaOf(e).Spill {
+				handles[s.Handle] = true
 			}
-			if !yield(e, err) || err != nil {
+			if !yield(e, err) {
 				return
 			}
-		}
-		if more != nil {
-			yield(more(last), nil)
 		}
 	})
 	if err != nil {
@@ -291,8 +262,8 @@ func (t *Tape) DeleteWithForks(ctx context.Context, before func(*Tape) error) er
 	return nil
 }
 
-func (t *Tape) copyBlobs(ctx context.Context, target *Tape, handles []string) error {
-	for _, handle := range handles {
+func (t *Tape) copyBlobs(ctx context.Context, target *Tape, handles map[string]bool) error {
+	for handle := range handles {
 		data, _, err := t.ReadBlob(ctx, handle, 0, math.MaxInt64)
 		switch {
 		case errors.Is(err, ErrNotFound), errors.Is(err, ErrDamaged):

@@ -1,6 +1,7 @@
 package tape
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"iter"
@@ -95,9 +96,11 @@ type without struct {
 }
 
 // Start implements Starter.
-func (s without) Start() Start {
-	if starts, ok := s.Selector.(Starter); ok {
-		return starts.Start()
+func (s without) Start() Start { return startOf(s.Selector) }
+
+func startOf(sel Selector) Start {
+	if s, ok := sel.(Starter); ok {
+		return s.Start()
 	}
 	return Start{}
 }
@@ -106,10 +109,7 @@ func (s without) Start() Start {
 func (s without) Select(ctx context.Context, entries iter.Seq2[Entry, error]) ([]Message, error) {
 	return s.Selector.Select(ctx, func(yield func(Entry, error) bool) {
 		for e, err := range entries {
-			if err == nil && s.skip(e) {
-				continue
-			}
-			if !yield(e, err) {
+			if (err != nil || !s.skip(e)) && !yield(e, err) {
 				return
 			}
 		}
@@ -117,35 +117,31 @@ func (s without) Select(ctx context.Context, entries iter.Seq2[Entry, error]) ([
 }
 
 // View derives the context window of a model call, with sel, or with Default where sel is nil.
-func (t *Tape) View(ctx context.Context, sel Selector) (View, error) {
+func (t *Tape) View(ctx context.Context, sel Selector) (v View, err error) {
 	if sel == nil {
 		sel = Default
 	}
-	var start Start
-	if s, ok := sel.(Starter); ok {
-		start = s.Start()
+	var visible []Entry
+	for e, err := range t.Read(ctx, startOf(sel).query()) {
+		if err != nil {
+			return View{}, err
+		}
+		if !MetaOf(e).ContextHidden {
+			visible = append(visible, e)
+		}
 	}
-	var v View
-	messages, err := sel.Select(ctx, withoutRefused(func(yield func(Entry, error) bool) {
-		for e, err := range t.Read(ctx, start.query()) {
-			if err == nil {
-				if MetaOf(e).ContextHidden {
-					continue
-				}
-				if v.First == 0 {
-					v.First = e.ID
-				}
-				v.Last = e.ID
-			}
-			if !yield(e, err) || err != nil {
+	messages, err := sel.Select(ctx, func(yield func(Entry, error) bool) {
+		for _, e := range withNotes(visible) {
+			v.First, v.Last = cmp.Or(v.First, e.ID), e.ID
+			if !yield(e, nil) {
 				return
 			}
 		}
-	}))
-	if err != nil {
-		return View{}, err
+	})
+	if err == nil {
+		v.Messages, err = t.loadBlobs(ctx, Repair(messages))
 	}
-	if v.Messages, err = t.loadBlobs(ctx, Repair(messages)); err != nil {
+	if err != nil {
 		return View{}, err
 	}
 	return v, nil
@@ -192,10 +188,7 @@ func (w *window) anchor(p payload) {
 	if state == nil {
 		state = json.RawMessage("null")
 	}
-	m := Message{Role: "assistant", JSON: encode(struct {
-		Role    string `json:"role"`
-		Content string `json:"content"`
-	}{"assistant", "[Anchor created: " + p.Name + "]: " + string(state)})}
+	m := Message{"assistant", newObject("role", "assistant", "content", "[Anchor created: "+p.Name+"]: "+string(state))}
 	if len(w.calls) > 0 {
 		w.after = append(w.after, m)
 		return
@@ -209,12 +202,11 @@ func (w *window) toolCall(p payload) {
 	if w.calls = calls; len(items) == 0 {
 		return
 	}
-	w.out = append(w.out, Message{Role: "assistant", JSON: encode(struct {
-		Role    string            `json:"role"`
-		Content string            `json:"content"`
-		Calls   []json.RawMessage `json:"tool_calls"`
-		Made    json.RawMessage   `json:"made,omitempty"`
-	}{"assistant", text(p.Content), items, p.Made})})
+	m := newObject("role", "assistant", "content", text(p.Content), "tool_calls", items)
+	if p.Made != nil {
+		m = setMember(m, "made", p.Made)
+	}
+	w.out = append(w.out, Message{"assistant", m})
 }
 
 func (w *window) toolResult(p payload) {
@@ -255,10 +247,9 @@ func toolMessage(c openCall, result json.RawMessage) Message {
 	if result[0] != '"' {
 		result = encode(string(result))
 	}
-	return Message{Role: "tool", JSON: encode(struct {
-		Role    string          `json:"role"`
-		Call    string          `json:"tool_call_id"`
-		Name    string          `json:"name,omitempty"`
-		Content json.RawMessage `json:"content"`
-	}{"tool", c.sent, c.name, result})}
+	m := newObject("role", "tool", "tool_call_id", c.sent, "content", result)
+	if c.name != "" {
+		m = newObject("role", "tool", "tool_call_id", c.sent, "name", c.name, "content", result)
+	}
+	return Message{"tool", m}
 }

@@ -163,16 +163,6 @@ func BenchmarkTextEvent(b *testing.B) {
 	}
 }
 
-// The same through the wrapper of a router.
-func BenchmarkTextEventWrapped(b *testing.B) {
-	b.ReportAllocs()
-	f := build(b, events(b.N))
-	f.Bind(router{})
-	if _, err := f.Process(b.Context(), &turn.Envelope{}, turn.WithSink(func(turn.Event, error) {})); err != nil {
-		b.Fatal(err)
-	}
-}
-
 func TestATurnAllocatesLittle(t *testing.T) {
 	for name, run := range map[string]func(context.Context, *turn.Framework, *turn.Envelope) error{"process": process, "submit": submit} {
 		f := build(t, &builtin{})

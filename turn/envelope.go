@@ -2,9 +2,8 @@ package turn
 
 import (
 	"context"
-	"strings"
+	"regexp"
 	"time"
-	"unicode"
 
 	"github.com/lingserve/lingserve/tool"
 )
@@ -147,30 +146,13 @@ func (e *Envelope) IsCommand() bool {
 	return ok && e.Kind == "" && !e.Sender.NoCommands
 }
 
-// maxCommandName is longer than any command's name, in bytes.
-const maxCommandName = 64
+var command = regexp.MustCompile(`^[,，]([A-Za-z][0-9A-Za-z._-]{0,63})(?:[\s\v\x{85}\p{Z}]|$)`)
 
 // CommandName returns the name of the command that a text has the form of: a comma (the wide one of Chinese and Japanese keyboards
 // too), and right behind it a word of letters, digits, ".", "_" and "-" that begins with a letter.
 func CommandName(text string) (name string, ok bool) {
-	rest, ok := strings.CutPrefix(text, ",")
-	if !ok {
-		if rest, ok = strings.CutPrefix(text, "，"); !ok {
-			return "", false
-		}
+	if m := command.FindStringSubmatch(text); m != nil {
+		return m[1], true
 	}
-	name = rest
-	if end := strings.IndexFunc(rest, unicode.IsSpace); end >= 0 {
-		name = rest[:end]
-	}
-	if name == "" || len(name) > maxCommandName {
-		return "", false
-	}
-	for i := range len(name) {
-		letter := 'a' <= name[i]|0x20 && name[i]|0x20 <= 'z'
-		if !letter && (i == 0 || !strings.Contains("0123456789._-", name[i:i+1])) {
-			return "", false
-		}
-	}
-	return name, true
+	return "", false
 }

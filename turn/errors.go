@@ -81,5 +81,3 @@ type invalidError struct{ error }
 
 func (e *invalidError) ErrorCode() string { return CodeInvalid }
 func (e *invalidError) Unwrap() error     { return e.error }
-
-func invalidf(format string, args ...any) error { return &invalidError{fmt.Errorf(format, args...)} }

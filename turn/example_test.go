@@ -89,44 +89,26 @@ func ExampleFramework_Submit() {
 	// <nil>
 }
 
-// loudspeaker is a router: it sees the events of a stream before the turn has ended, and carries what a turn says.
+// loudspeaker is a plugin that sends the envelopes of a turn.
 type loudspeaker struct{}
 
-func (loudspeaker) Dispatch(_ context.Context, e *turn.Envelope) (bool, error) {
+func (loudspeaker) DispatchOutbound(_ context.Context, e *turn.Envelope) (bool, error) {
 	fmt.Println("dispatched:", e.Content)
 	return true, nil
 }
 
-func (loudspeaker) WrapStream(_ context.Context, _ *turn.Envelope, s turn.Stream) turn.Stream {
-	return func(yield func(turn.Event, error) bool) {
-		for e, err := range s {
-			if e.Kind == turn.TextEvent {
-				fmt.Println("streamed:", e.Delta)
-			}
-			if !yield(e, err) {
-				return
-			}
-		}
-	}
-}
-
-// forward is a plugin that dispatches by the router.
-type forward struct{}
-
-func (forward) DispatchOutbound(ctx context.Context, e *turn.Envelope) (bool, error) {
-	return turn.FromContext(ctx).Router().Dispatch(ctx, e)
-}
-
-// A router carries streams and envelopes to where people read them. Without unbind it stays for all turns that follow.
-func ExampleFramework_Bind() {
+// A sink gets the events of a turn while the model speaks, and a dispatcher the envelopes at its end.
+func ExampleWithSink() {
 	f := turn.New(turn.Options{})
-	if err := errors.Join(f.Register("shout", shout{}), f.Register("forward", forward{})); err != nil {
+	if err := errors.Join(f.Register("shout", shout{}), f.Register("loudspeaker", loudspeaker{})); err != nil {
 		fmt.Println(err)
 		return
 	}
-	unbind := f.Bind(loudspeaker{})
-	defer unbind()
-	result, err := f.Process(context.Background(), &turn.Envelope{Content: "hello"}, turn.WithStreaming())
+	result, err := f.Process(context.Background(), &turn.Envelope{Content: "hello"}, turn.WithSink(func(e turn.Event, _ error) {
+		if e.Kind == turn.TextEvent {
+			fmt.Println("streamed:", e.Delta)
+		}
+	}))
 	fmt.Println(result.Deliveries, err)
 	// Output:
 	// streamed: HELLO

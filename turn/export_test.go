@@ -5,5 +5,5 @@ func (f *Framework) LanesLeft() (lanes, waiting, running, ready int) {
 	l := &f.lanes
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.lanes), l.waiting, l.running, l.ready.Len()
+	return len(l.lanes), l.waiting, l.slots.Count(), l.ready.Len()
 }

@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,25 +17,24 @@ import (
 
 // Limits where the options do not say otherwise.
 const (
-	DefaultConcurrency   = 256
-	DefaultQueue         = 16
-	DefaultQueueTotal    = 4096
-	DefaultInboxMessages = 32
-	DefaultSaveTimeout   = 10 * time.Second
+	DefaultConcurrency = 256
+	DefaultQueue       = 16
+	DefaultQueueTotal  = 4096
 )
+
+// saveTimeout is for each plugin in save_state.
+const saveTimeout = 10 * time.Second
 
 // Options are the settings of a framework; the zero value has the default limits.
 type Options struct {
-	Workspace     string // the folder that sessions work in; "" is the current one
-	Log           *slog.Logger
-	Timeout       time.Duration // of a turn, from load_state to the last dispatch; 0 is none
-	SaveTimeout   time.Duration // of each plugin in save_state, 10 s
-	Concurrency   int           // turns that run at once, 256
-	Queue         int           // submissions that wait per session, 16
-	QueueTotal    int           // submissions that wait in all, 4096
-	InboxMessages int           // steering that waits in a turn, 32
-	// Code returns the code of an error that this package does not know, such as a model's; "" where it does not know it either.
-	// It need not unwrap the error: it is asked about what is inside too.
+	Workspace   string // the folder that sessions work in; "" is the current one
+	Log         *slog.Logger
+	Timeout     time.Duration // of a turn, from load_state to the last dispatch; 0 is none
+	Concurrency int           // turns that run at once, 256
+	Queue       int           // submissions that wait per session, 16
+	QueueTotal  int           // submissions that wait in all, 4096
+	// Code returns the code of an error that this package does not know, such as a model's; "" if it does not know it either.
+	// It does not unwrap the error: it is called for each error inside too.
 	Code func(error) string
 	// Caller names the one whose session it is. Where turns wait for a slot, callers take turns. Nil is one caller for all.
 	Caller func(SessionID) string
@@ -46,7 +46,7 @@ type Options struct {
 type Framework struct {
 	options Options
 	log     *slog.Logger
-	plugins atomic.Pointer[plugins] // never changed, but replaced
+	plugins atomic.Pointer[[]Named[any]] // in calling order; replaced, never changed: a turn keeps its own
 	lanes   lanes
 
 	mu       sync.Mutex // of those who replace plugins
@@ -62,8 +62,6 @@ func New(o Options) *Framework {
 	orDefault(&o.Concurrency, DefaultConcurrency)
 	orDefault(&o.Queue, DefaultQueue)
 	orDefault(&o.QueueTotal, DefaultQueueTotal)
-	orDefault(&o.InboxMessages, DefaultInboxMessages)
-	orDefault(&o.SaveTimeout, DefaultSaveTimeout)
 	if abs, err := filepath.Abs(o.Workspace); err == nil {
 		o.Workspace = abs
 	}
@@ -71,12 +69,12 @@ func New(o Options) *Framework {
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
 	}
-	f.plugins.Store(new(plugins))
-	f.lanes.init(o, f.work)
+	f.plugins.Store(new([]Named[any]))
+	f.lanes.options, f.lanes.run, f.lanes.lanes = o, f.work, map[SessionID]*lane{}
 	return f
 }
 
-func orDefault[N int | time.Duration](n *N, def N) {
+func orDefault(n *int, def int) {
 	if *n <= 0 {
 		*n = def
 	}
@@ -102,37 +100,23 @@ func (f *Framework) Register(name string, plugin any) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	old := f.plugins.Load()
-	if slices.ContainsFunc(old.all, func(p Named[any]) bool { return p.Name == name }) {
+	old := *f.plugins.Load()
+	if slices.ContainsFunc(old, func(p Named[any]) bool { return p.Name == name }) {
 		return fmt.Errorf("turn: the plugin %q is already registered", name)
 	}
-	all := append([]Named[any]{{name, plugin}}, old.all...)
+	all := append([]Named[any]{{name, plugin}}, old...)
 	if len(f.hooksOf(all[:1])) == 0 {
 		return fmt.Errorf("turn: the plugin %q (%T) has no hook; expected a method with a hook's name and signature", name, plugin)
 	}
-	f.plugins.Store(&plugins{all, old.router})
+	f.plugins.Store(&all)
 	return nil
-}
-
-// Bind makes r the router of the turns that begin from now on. After unbind it is again the one that was bound before.
-func (f *Framework) Bind(r Router) (unbind func()) {
-	before := f.bind(r)
-	return func() { f.bind(before) }
-}
-
-func (f *Framework) bind(r Router) (before Router) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	old := f.plugins.Load()
-	f.plugins.Store(&plugins{old.all, r})
-	return old.router
 }
 
 // Hooks lists who implements what: the names of the plugins by hook, in the order in which they are called.
 func (f *Framework) Hooks() map[string][]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.hooksOf(f.plugins.Load().all)
+	return f.hooksOf(*f.plugins.Load())
 }
 
 // Declare makes H a hook, under this name, of an interface that belongs to another package: plugins with nothing but this hook
@@ -147,10 +131,10 @@ func Declare[H any](f *Framework, hook string) {
 
 // Implementers returns the plugins that implement H, in the order in which they are called. Within a turn, [PluginsOf] has those
 // of the turn.
-func Implementers[H any](f *Framework) []Named[H] { return of[H](f.plugins.Load().all) }
+func Implementers[H any](f *Framework) []Named[H] { return pluginsWith[H](*f.plugins.Load()) }
 
 // PluginsOf returns the plugins of a turn that implement H, in the order in which they are called.
-func PluginsOf[H any](t *Turn) []Named[H] { return of[H](t.plugins.all) }
+func PluginsOf[H any](t *Turn) []Named[H] { return pluginsWith[H](t.plugins) }
 
 // Store returns the store of tapes that a plugin provides; nil where none does. The plugins are asked until there is one, and
 // never again.
@@ -169,18 +153,15 @@ func (f *Framework) Store(ctx context.Context) (tape.Store, error) {
 }
 
 // Code returns the code of an error: of the first in its tree, as errors.Is goes through it, that has one. An error has the code
-// that it says itself ([Coded]), that a tape's error means, or that Options.Code knows; "internal" where none has, and "" of no error.
+// that it says itself ([Coded]), that a tape's error means, or that Options.Code knows; "internal" if none has, and "" of no error.
 func (f *Framework) Code(err error) string {
 	if err == nil {
 		return ""
 	}
-	if code := f.code(err); code != "" {
-		return code
-	}
-	return CodeInternal
+	return cmp.Or(f.code(err), CodeInternal)
 }
 
-func (f *Framework) code(err error) string {
+func (f *Framework) code(err error) (code string) {
 	switch e := err.(type) {
 	case nil:
 		return ""
@@ -190,22 +171,17 @@ func (f *Framework) code(err error) string {
 		return f.code(e.Err)
 	case interface{ Unwrap() []error }:
 		for _, err := range e.Unwrap() {
-			if code := f.code(err); code != "" {
-				return code
-			}
+			code = cmp.Or(code, f.code(err))
 		}
-		return ""
+		return code
 	}
-	switch err {
-	case tape.ErrDeleted:
+	switch {
+	case err == tape.ErrDeleted:
 		return CodeGone
-	case tape.ErrTooLarge:
+	case err == tape.ErrTooLarge:
 		return CodeTooLarge
+	case f.options.Code != nil:
+		code = f.options.Code(err)
 	}
-	if f.options.Code != nil {
-		if code := f.options.Code(err); code != "" {
-			return code
-		}
-	}
-	return f.code(errors.Unwrap(err))
+	return cmp.Or(code, f.code(errors.Unwrap(err)))
 }

@@ -19,8 +19,7 @@ const (
 	StageRender   Stage = "render_outbound"
 	StageDispatch Stage = "dispatch_outbound"
 
-	StageTurn    Stage = "turn"        // observers: the turn has failed
-	StageWrap    Stage = "wrap_stream" // observers: a router's wrapper has failed
+	StageTurn    Stage = "turn" // observers: the turn has failed
 	StageSystem  Stage = "system_prompt"
 	StageStore   Stage = "provide_tape_store"
 	StageContext Stage = "build_tape_context"
@@ -98,15 +97,6 @@ type Outcome struct {
 	Partial  bool // the model ended with an error, and Output is what came before
 	Usage    Usage
 	Err      error // what the turn failed of so far; nil where it did not
-}
-
-// Router carries envelopes and streams to where they are read. The one that was bound last is used.
-type Router interface {
-	// Dispatch sends an envelope, and says whether it did.
-	Dispatch(context.Context, *Envelope) (bool, error)
-	// WrapStream may pass on something else than a stream's events: what it does is not saved. It reads the stream within the
-	// loop over its own, and nowhere else.
-	WrapStream(context.Context, *Envelope, Stream) Stream
 }
 
 // Inbox has the messages that came for a turn while it runs. It is safe for concurrent use.

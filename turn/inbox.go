@@ -2,77 +2,69 @@ package turn
 
 import "slices"
 
-// inboxBytes bounds the steering of one turn.
-const inboxBytes = 256 << 10
+// The bounds of the messages that wait in a running turn.
+const (
+	inboxMessages = 32
+	inboxBytes    = 256 << 10
+)
 
-// inbox is the steering of a turn that runs, under the lock of the lanes: so no message is lost between the end of a turn and the
-// lane.
+// inbox has the messages for a turn that runs. It is under the lock of the lanes, so no message is lost between the end of a turn and
+// the lane.
 type inbox struct {
 	host   *Ticket
 	list   []*Ticket
-	bytes  int
+	used   []*Ticket // that the turn has taken
 	closed bool
 }
 
-// put adds a ticket; false where there is no room.
+// put adds a ticket. It returns false if the inbox is closed or full.
 func (i *inbox) put(k *Ticket) bool {
-	o, size := &i.host.lanes.options, sizeOf(k.turn.outcome.Envelope)
-	if i.closed || len(i.list) >= o.InboxMessages || i.bytes+size > inboxBytes {
+	size := k.turn.outcome.Envelope.size()
+	for _, other := range i.list {
+		size += other.turn.outcome.Envelope.size()
+	}
+	if i.closed || len(i.list) >= inboxMessages || size > inboxBytes {
 		return false
 	}
 	i.list = append(i.list, k)
-	i.bytes += size
 	k.phase, k.host = Steered, i.host
 	return true
 }
 
-// drain empties the inbox.
-func (i *inbox) drain() []*Ticket {
+// take empties the inbox.
+func (i *inbox) take() []*Ticket {
 	list := i.list
-	i.list, i.bytes = nil, 0
+	i.list = nil
 	return list
 }
 
-// close takes what is left; nothing comes any more.
-func (i *inbox) close() []*Ticket {
-	i.closed = true
-	return i.drain()
+// remove removes a ticket that was not taken.
+func (i *inbox) remove(k *Ticket) bool {
+	at := slices.Index(i.list, k)
+	if at >= 0 {
+		i.list = slices.Delete(i.list, at, at+1)
+	}
+	return at >= 0
 }
 
-// end closes it when the model stage is over: steering is not read any more, so later messages wait in the lane. Its messages stay
-// until the turn ends.
-func (i *inbox) end() {
+// close closes the inbox when the model stage is over: later messages wait in the lane. Its messages stay until the turn ends.
+func (i *inbox) close() {
 	l := i.host.lanes
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i.closed = true
-}
-
-func (i *inbox) remove(k *Ticket) bool {
-	at := slices.Index(i.list, k)
-	if at < 0 {
-		return false
-	}
-	i.list = slices.Delete(i.list, at, at+1)
-	i.bytes -= sizeOf(k.turn.outcome.Envelope)
-	return true
 }
 
 // Take implements [Inbox].
-func (i *inbox) Take() []*Envelope {
+func (i *inbox) Take() (list []*Envelope) {
 	l := i.host.lanes
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(i.list) == 0 {
-		return nil
+	for _, k := range i.take() {
+		list = append(list, k.turn.outcome.Envelope)
+		i.used = append(i.used, k)
 	}
-	list := i.drain()
-	envelopes := make([]*Envelope, len(list))
-	for n, k := range list {
-		envelopes[n] = k.turn.outcome.Envelope
-	}
-	i.host.used = append(i.host.used, list...)
-	return envelopes
+	return list
 }
 
 // CloseIfEmpty implements [Inbox].
@@ -86,8 +78,8 @@ func (i *inbox) CloseIfEmpty() bool {
 	return i.closed
 }
 
-// sizeOf is what an envelope counts in an inbox, in bytes.
-func sizeOf(e *Envelope) int {
+// size is what an envelope counts in an inbox, in bytes.
+func (e *Envelope) size() int {
 	n := len(e.Content)
 	for _, f := range e.Context {
 		n += len(f.Key) + len(f.Value)

@@ -2,110 +2,90 @@ package turn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/lingserve/lingserve/internal/fair"
+	"github.com/lingserve/lingserve/internal/gate"
 )
 
 // lanes are the sessions with work. One lock is over all of them: what it guards takes a microsecond, a turn takes seconds.
 //
-// A lane is in one of three states: a turn of it runs; it waits for a slot, in ready; or it is not there. Submissions wait in it
-// without a goroutine: the one that has run a turn takes the next from the lane whose turn it is. See [fair.Queue].
+// In a lane one submission runs, or the lane waits for a slot in ready. The others of the session wait in it, without a goroutine.
 type lanes struct {
 	options Options
-	work    func(*Ticket) // runs submissions, in a new goroutine
+	run     func(*Ticket) // runs a submission and then calls ended
+	slots   gate.Gate     // one for each submission that runs
 
 	mu       sync.Mutex
 	lanes    map[SessionID]*lane
-	ready    fair.Queue[*lane] // lanes that want a slot
-	running  int               // slots that are taken
+	ready    fair.Queue[*lane] // lanes that wait for a slot
 	waiting  int               // submissions that wait, in all lanes
-	draining bool              // nothing is taken any more
+	draining bool              // submissions are refused
 	held     bool              // no turns begin; see Framework.Hold
 	refused  Refusals
-	idle     chan struct{} // while draining: closed when nothing runs
-	watched  watch
+	watch    watch
 }
 
 // lane is a session with work.
 type lane struct {
 	session SessionID
 	running *Ticket
-	waiting []*Ticket          // the next first: interrupting ones, then those left over from an inbox, then as they came
-	ready   *fair.Place[*lane] // nil while it runs
+	waiting []*Ticket          // the next first: interrupting ones, then those that an inbox had at its end, then as they came
+	ready   *fair.Place[*lane] // nil while one runs
 }
 
-func (l *lanes) init(o Options, work func(*Ticket)) {
-	l.options, l.work = o, work
-	l.lanes = map[SessionID]*lane{}
-}
-
-// submit gives a ticket its place.
+// submit starts a ticket, steers it, or lets it wait.
 func (l *lanes) submit(k *Ticket, policy Policy) (err error) {
 	var interrupted *Ticket
 	l.mu.Lock()
-	defer func() {
-		l.refused.count(err)
-		l.mu.Unlock()
-		if err != nil {
-			k.unwatch()
-			k.cancel(err)
+	switch ln := l.lanes[k.session]; {
+	case l.draining:
+		err = ErrDraining
+	case ln == nil:
+		err = l.open(k)
+	case policy == Reject:
+		err = ErrBusy
+	case policy == Steer && k.turn != nil && ln.running != nil && ln.running.inbox.put(k):
+	default:
+		if k.interrupt = policy == Interrupt; k.interrupt {
+			interrupted = ln.running
 		}
-		if interrupted != nil {
-			interrupted.cancel(ErrInterrupted)
-		}
-	}()
-	if l.draining {
-		return ErrDraining
+		err = l.queue(ln, k)
 	}
-	if k.gone != nil {
-		return k.gone
+	if err == nil {
+		k.unwatch = context.AfterFunc(k.ctx, func() { l.leave(k, context.Cause(k.ctx)) })
 	}
-	ln := l.lanes[k.session]
-	if ln == nil {
-		return l.open(k)
+	l.refused.count(err)
+	l.mu.Unlock()
+	switch {
+	case err != nil:
+		k.cancel(err)
+	case interrupted != nil:
+		interrupted.cancel(ErrInterrupted)
 	}
-	switch policy {
-	case Reject:
-		return ErrBusy
-	case Steer:
-		if ln.running != nil && ln.running.turn != nil && ln.running.inbox.put(k) {
-			k.lane = ln
-			return nil
-		}
-	case Interrupt:
-		k.interrupt = true
-		if err := l.queue(ln, k); err != nil {
-			return err
-		}
-		interrupted = ln.running
-		return nil
-	}
-	return l.queue(ln, k)
+	return err
 }
 
 // open makes a lane for a ticket, which runs at once if there is a slot.
 func (l *lanes) open(k *Ticket) error {
-	free := l.running < l.options.Concurrency && l.mayBegin(k)
-	if !free && l.waiting >= l.options.QueueTotal {
-		return ErrQueueFull
-	}
 	ln := &lane{session: k.session}
-	l.lanes[k.session] = ln
-	if !free {
+	switch {
+	case l.hasSlot() && l.mayBegin(k):
+		l.start(ln, k)
+	case l.waiting >= l.options.QueueTotal:
+		return ErrQueueFull
+	default:
 		l.wait(ln, k, 0)
-		ln.ready = l.ready.Push(l.callerOf(ln), ln)
-		return nil
+		l.makeReady(ln)
 	}
-	l.running++
-	l.start(ln, k)
-	go l.work(k) // until no lane wants its slot; Drain waits for it
+	l.lanes[k.session] = ln
 	return nil
 }
 
-// queue lets a ticket wait in a busy lane: behind the others or, one that interrupts, before them. Those that interrupt are
+// queue lets a ticket wait in a busy lane: behind the others or, if it interrupts, before them. Those that interrupt are
 // counted separately, so that a full queue does not prevent stopping a turn.
 func (l *lanes) queue(ln *lane, k *Ticket) error {
 	interrupting := ln.interrupting()
@@ -120,64 +100,80 @@ func (l *lanes) queue(ln *lane, k *Ticket) error {
 	return nil
 }
 
-// interrupting counts those at the front that interrupt.
+// interrupting counts the submissions at the front that interrupt.
 func (ln *lane) interrupting() int {
-	i := slices.IndexFunc(ln.waiting, func(k *Ticket) bool { return !k.interrupt })
-	if i < 0 {
-		return len(ln.waiting)
+	if i := slices.IndexFunc(ln.waiting, func(k *Ticket) bool { return !k.interrupt }); i >= 0 {
+		return i
 	}
-	return i
+	return len(ln.waiting)
 }
 
-// wait lets a ticket wait at a place of its lane.
+// wait inserts a ticket into the queue of its lane.
 func (l *lanes) wait(ln *lane, k *Ticket, at int) {
 	k.lane, k.phase, k.host = ln, Queued, nil
 	ln.waiting = slices.Insert(ln.waiting, at, k)
 	l.waiting++
-	l.watch(k)
+	l.watchTicket(k)
 }
 
-// start makes a ticket the running one of its lane.
+// makeReady lets a lane wait for a slot.
+func (l *lanes) makeReady(ln *lane) {
+	caller := ""
+	if l.options.Caller != nil {
+		caller = l.options.Caller(ln.session)
+	}
+	ln.ready = l.ready.Push(caller, ln)
+}
+
+// start starts a ticket.
 func (l *lanes) start(ln *lane, k *Ticket) {
 	k.lane, k.phase = ln, Running
 	ln.running = k
+	l.slots.Enter()
+	go l.run(k) // Drain waits for it
 }
 
-// ended ends a submission that has run, and returns the next one that gets its slot; nil where no lane wants it.
-func (l *lanes) ended(k *Ticket, r *Result, err error) (next *Ticket) {
+func (l *lanes) hasSlot() bool { return l.slots.Count() < l.options.Concurrency }
+
+// mayBegin reports whether a submission may run now. What is no turn takes little memory, and may free some.
+func (l *lanes) mayBegin(k *Ticket) bool { return !l.held || k.turn == nil }
+
+// ended ends a submission that has run. What its inbox still has waits in its lane, before the others, and its slot goes to the next lane.
+func (l *lanes) ended(k *Ticket, r *Result, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ln := k.lane
 	ln.running = nil
-	left := k.inbox.close()
-	for _, used := range k.used {
+	unread := k.inbox.take()
+	for _, used := range append(k.inbox.used, k) {
 		l.finish(used, r, err)
 	}
-	k.used = nil
-	l.finish(k, r, err)
 	at := ln.interrupting()
-	for _, follow := range left {
+	for i, late := range unread {
 		if l.draining {
-			l.finish(follow, nil, ErrDraining)
+			l.finish(late, nil, ErrDraining)
 		} else {
-			l.wait(ln, follow, at)
-			at++
+			l.wait(ln, late, at+i)
 		}
 	}
 	if len(ln.waiting) > 0 {
-		ln.ready = l.ready.Push(l.callerOf(ln), ln)
+		l.makeReady(ln)
 	} else {
 		delete(l.lanes, ln.session)
 	}
-	if next = l.next(); next == nil {
-		l.running--
-		l.signalIdle()
-	}
-	return next
+	l.slots.Leave()
+	l.fill()
 }
 
-// next starts the next submission; nil if none may run.
-func (l *lanes) next() *Ticket {
+// fill starts submissions that wait, while there are slots.
+func (l *lanes) fill() {
+	for l.hasSlot() && l.startNext() {
+		l.watch.given++
+	}
+}
+
+// startNext starts the next submission. It returns false if none may begin.
+func (l *lanes) startNext() bool {
 	for place := range l.ready.All() {
 		ln := place.Value
 		k := ln.waiting[0]
@@ -188,37 +184,10 @@ func (l *lanes) next() *Ticket {
 		ln.ready = nil
 		ln.waiting = slices.Delete(ln.waiting, 0, 1)
 		l.waiting--
-		l.watched.given++
 		l.start(ln, k)
-		return k
+		return true
 	}
-	return nil
-}
-
-// callerOf names the caller whose lane it is.
-func (l *lanes) callerOf(ln *lane) string {
-	if l.options.Caller == nil {
-		return ""
-	}
-	return l.options.Caller(ln.session)
-}
-
-// mayBegin says whether a submission may run now. What is no turn takes little, and may make room.
-func (l *lanes) mayBegin(k *Ticket) bool { return !l.held || k.turn == nil }
-
-// hold holds turns back, or lets begin those that wait.
-func (l *lanes) hold(is bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.held = is
-	for l.running < l.options.Concurrency {
-		k := l.next()
-		if k == nil {
-			return
-		}
-		l.running++
-		go l.work(k) // as in open
-	}
+	return false
 }
 
 // finish makes a ticket done.
@@ -232,21 +201,11 @@ func (l *lanes) finish(k *Ticket, r *Result, err error) {
 	close(k.done)
 }
 
-// signalIdle ends the waiting of Drain if nothing runs.
-func (l *lanes) signalIdle() {
-	if l.running == 0 && l.idle != nil {
-		close(l.idle)
-		l.idle = nil
-	}
-}
-
-// leave takes a ticket out that waits, in its lane or in an inbox, because its submitter does not want it any more.
+// leave removes a ticket that waits, in its lane or in an inbox, because its context has ended.
 func (l *lanes) leave(k *Ticket, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case k.lane == nil: // submit comes later
-		k.gone = cause
 	case k.phase == Queued:
 		ln := k.lane
 		ln.waiting = slices.DeleteFunc(ln.waiting, func(other *Ticket) bool { return other == k })
@@ -258,31 +217,34 @@ func (l *lanes) leave(k *Ticket, cause error) {
 	}
 }
 
-// drop forgets a lane without work.
+// drop removes a lane if it has no work.
 func (l *lanes) drop(ln *lane) {
 	if ln.running != nil || len(ln.waiting) > 0 {
 		return
 	}
-	if ln.ready != nil {
-		l.ready.Remove(ln.ready)
-		ln.ready = nil
-	}
+	l.ready.Remove(ln.ready)
 	delete(l.lanes, ln.session)
 }
 
-// flush ends all that wait in a lane.
+// flush ends all submissions that wait in a lane.
 func (l *lanes) flush(ln *lane, cause error) (n int) {
-	n = len(ln.waiting)
-	for _, k := range ln.waiting {
+	list := ln.waiting
+	ln.waiting = nil
+	l.waiting -= len(list)
+	for _, k := range list {
 		l.finish(k, nil, cause)
 	}
-	l.waiting -= n
-	ln.waiting = nil
 	l.drop(ln)
-	return n
+	return len(list)
 }
 
-func (l *lanes) stop(session SessionID, cause error) (n int) {
+// Stop cancels the running turn of a session, with this cause, and ends what waits there with the same; nil is [ErrStopped].
+// It returns how many turns that were, and does not wait for them.
+func (f *Framework) Stop(session SessionID, cause error) (n int) {
+	if cause == nil {
+		cause = ErrStopped
+	}
+	l := &f.lanes
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ln := l.lanes[session]
@@ -291,14 +253,24 @@ func (l *lanes) stop(session SessionID, cause error) (n int) {
 	}
 	n = l.flush(ln, cause)
 	if k := ln.running; k != nil {
-		n++
-		for _, steered := range k.inbox.drain() {
-			l.finish(steered, nil, cause)
-			n++
+		steered := k.inbox.take()
+		for _, late := range steered {
+			l.finish(late, nil, cause)
 		}
 		k.cancel(cause)
+		n += 1 + len(steered)
 	}
 	return n
+}
+
+// Hold says that turns take more memory than there is: those that have not begun wait in their lanes, as far as the queues go, until it is
+// called with false. Turns that run go on, and so does what is no turn (see [Framework.Alone]).
+func (f *Framework) Hold(is bool) {
+	l := &f.lanes
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = is
+	l.fill()
 }
 
 // Drain refuses new submissions and ends those that wait, with [ErrDraining]. It waits for the turns that run; when ctx ends it
@@ -310,29 +282,54 @@ func (f *Framework) Drain(ctx context.Context) error {
 	for _, ln := range l.lanes {
 		l.flush(ln, ErrDraining)
 	}
-	l.stopWatch()
-	defer l.watched.calls.Wait()
-	if l.idle == nil {
-		l.idle = make(chan struct{})
-	}
-	idle := l.idle
-	l.signalIdle()
+	l.watch.stop()
+	defer l.watch.loop.Wait()
 	l.mu.Unlock()
 
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-	}
+	l.slots.Wait(ctx.Done())
 	l.mu.Lock()
-	n := l.running
+	n := len(l.lanes)
 	for _, ln := range l.lanes {
 		ln.running.cancel(ErrDraining)
 	}
 	l.mu.Unlock()
-	<-idle
+	l.slots.Wait(nil)
 	if n == 0 {
 		return nil
 	}
 	return fmt.Errorf("turn: %d turns were canceled because they did not end in time: %w", n, context.Cause(ctx))
+}
+
+// Lanes is what goes on in the lanes of sessions.
+type Lanes struct {
+	Running int // turns
+	Waiting int // submissions that wait for their session, or for a slot
+	Refused Refusals
+}
+
+// Refusals counts the refused submissions since the framework was made.
+type Refusals struct {
+	Busy     uint64 // by the policy reject
+	Full     uint64 // too many waited
+	Draining uint64
+}
+
+// Lanes returns what goes on now.
+func (f *Framework) Lanes() Lanes {
+	l := &f.lanes
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Lanes{Running: l.slots.Count(), Waiting: l.waiting, Refused: l.refused}
+}
+
+// count counts a refusal.
+func (r *Refusals) count(err error) {
+	switch {
+	case errors.Is(err, ErrBusy):
+		r.Busy++
+	case errors.Is(err, ErrQueueFull):
+		r.Full++
+	case errors.Is(err, ErrDraining):
+		r.Draining++
+	}
 }

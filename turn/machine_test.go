@@ -65,7 +65,7 @@ const slots = 3
 func newMachine(t *rapid.T) *machine {
 	m := &machine{
 		t: t, byText: map[string]*sent{}, running: map[string]*active{},
-		f: turn.New(turn.Options{Concurrency: slots, Queue: 4, QueueTotal: 10, InboxMessages: 3}),
+		f: turn.New(turn.Options{Concurrency: slots, Queue: 4, QueueTotal: 10}),
 	}
 	begun := 0
 	err := m.f.Register("machine", struct {

@@ -7,33 +7,42 @@ import (
 	"strings"
 )
 
-// runModel asks the model and reads what it says to the end, for callers who stream and for those who do not.
+// runModel asks the model and reads its stream to the end. The turn's reader gets the events, and then one final event or the error. Without
+// any output the prompt's text is the output.
 func (t *Turn) runModel(ctx context.Context) error {
-	r := &reading{turn: t, ctx: ctx}
-	var err error
-	if r.stream, r.plugin, err = t.ask(ctx); err != nil {
+	stream, plugin, err := t.modelStream(ctx)
+	if err != nil {
 		return err
 	}
-	for e, err := range t.handedOn(ctx, r) {
-		if t.options.sink != nil {
-			t.hand(ctx, e, err)
+	r := &reading{turn: t, ctx: ctx, plugin: plugin, sink: t.options.sink}
+	err = r.read(stream)
+	if err == nil && r.events == 0 {
+		t.notify(ctx, StageModel, ErrNoOutput)
+		text := t.outcome.Prompt.Text
+		if len(t.outcome.Prompt.Parts) > 0 {
+			text = t.outcome.Envelope.Content
 		}
+		err = r.read(textStream(text))
 	}
 	t.outcome.Output = r.output()
-	if r.err != nil {
+	if err != nil {
 		t.outcome.Partial = true
-		return &StageError{StageModel, r.plugin, r.err}
+		return &StageError{StageModel, plugin, err}
 	}
+	if r.last.Kind != FinalEvent {
+		r.last = Event{Kind: FinalEvent, Final: &Final{OK: true, Text: r.output()}}
+	}
+	r.emit(r.last, nil)
 	return nil
 }
 
-// ask returns the stream of the first plugin that accepts; one without events where none does. Of a plugin with both hooks the one
+// modelStream returns the stream of the first plugin that accepts; one without events if none does. Of a plugin with both hooks the one
 // of the caller's mode is used.
-func (t *Turn) ask(ctx context.Context) (Stream, string, error) {
+func (t *Turn) modelStream(ctx context.Context) (Stream, string, error) {
 	o := &t.outcome
 	stream, plugin, ok, err := first(ctx, t, StageModel, func(plugin any) (Stream, bool, error) {
 		runner, runs := plugin.(ModelRunner)
-		if streamer, streams := plugin.(ModelStreamer); streams && (t.options.streaming || !runs) {
+		if streamer, streams := plugin.(ModelStreamer); streams && (t.Streaming() || !runs) {
 			stream, ok, err := streamer.RunModelStream(ctx, o.Prompt, o.Session, o.State)
 			return stream, ok && stream != nil, err
 		}
@@ -43,13 +52,13 @@ func (t *Turn) ask(ctx context.Context) (Stream, string, error) {
 		text, ok, err := runner.RunModel(ctx, o.Prompt, o.Session, o.State)
 		return textStream(text), ok, err
 	})
-	if !ok && err == nil {
+	if !ok {
 		stream = func(func(Event, error) bool) {}
 	}
 	return stream, plugin, err
 }
 
-// textStream is a whole answer as a stream.
+// textStream is a complete answer as a stream.
 func textStream(text string) Stream {
 	return func(yield func(Event, error) bool) {
 		if text == "" || yield(Text(text), nil) {
@@ -58,19 +67,19 @@ func textStream(text string) Stream {
 	}
 }
 
-// reading is the model's stream as it is read, and what came of it.
+// reading collects the output of the model's stream.
 type reading struct {
 	turn   *Turn
 	ctx    context.Context
-	stream Stream
 	plugin string
+	sink   func(Event, error) // nil if the turn has no reader
 	events int
 	text   strings.Builder
 	final  string
-	err    error
+	last   Event
 }
 
-// output is the text so far: that of the text events or, where there was none, that of the final one.
+// output is the text so far: that of the text events or, without any, that of the final one.
 func (r *reading) output() string {
 	if r.text.Len() > 0 {
 		return r.text.String()
@@ -78,37 +87,32 @@ func (r *reading) output() string {
 	return r.final
 }
 
-// collect reads the model's stream and passes it on. What is collected here no wrapper can change. The end of the context, and a
-// panic of its producer, are errors of the stream.
-func (r *reading) collect(yield func(Event, error) bool) {
-	left := false
+// read reads a stream to its end or its error. The end of the context, and a panic of the producer, are errors of the stream.
+func (r *reading) read(stream Stream) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err := r.turn.panicked(r.ctx, StageModel, r.plugin, p)
-			r.err = join(r.err, err)
-			if !left {
-				yield(Event{}, err)
+			panicked := r.turn.panicked(r.ctx, StageModel, r.plugin, p)
+			if err == nil {
+				r.emit(Event{}, panicked)
 			}
+			err = join(err, panicked)
 		}
 	}()
-	for e, err := range r.stream {
-		if err == nil && r.ctx.Err() != nil {
-			err = context.Cause(r.ctx)
+	for e, failed := range stream {
+		if failed == nil && r.ctx.Err() != nil {
+			failed = context.Cause(r.ctx)
 		}
-		if err != nil {
-			r.err, left = err, true
-			yield(Event{}, err)
-			return
+		if err = failed; err != nil {
+			r.emit(Event{}, err)
+			return err
 		}
-		r.record(&e)
-		if !yield(e, nil) {
-			left = true
-			return
-		}
+		r.add(e)
 	}
+	return nil
 }
 
-func (r *reading) record(e *Event) {
+// add takes an event of the stream. A final event is only emitted if it is the last one.
+func (r *reading) add(e Event) {
 	r.events++
 	switch e.Kind {
 	case TextEvent:
@@ -132,38 +136,21 @@ func (r *reading) record(e *Event) {
 		}
 		r.final = e.Final.Text
 	}
+	if r.last = e; e.Kind != FinalEvent {
+		r.emit(e, nil)
+	}
 }
 
-// answered is the collected stream and, where it has no event at all, the prompt's text in its place.
-func (r *reading) answered(yield func(Event, error) bool) {
-	for e, err := range r.collect {
-		if !yield(e, err) {
-			return
-		}
-	}
-	if r.events > 0 || r.err != nil {
+// emit hands an event to the reader of the turn. A reader that panics gets no further events.
+func (r *reading) emit(e Event, err error) {
+	if r.sink == nil {
 		return
 	}
-	r.turn.notify(r.ctx, StageModel, ErrNoOutput)
-	text := r.turn.outcome.Prompt.Text
-	if len(r.turn.outcome.Prompt.Parts) > 0 {
-		text = r.turn.outcome.Envelope.Content
-	}
-	for e, err := range textStream(text) {
-		r.record(&e)
-		if !yield(e, err) {
-			return
-		}
-	}
-}
-
-// hand sends an event to the reader of the turn. One that panics gets no further events.
-func (t *Turn) hand(ctx context.Context, e Event, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			t.options.sink = nil
-			t.log(ctx, slog.LevelError, "panic in a turn's reader", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			r.sink = nil
+			r.turn.log(r.ctx, slog.LevelError, "panic in a turn's reader", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 		}
 	}()
-	t.options.sink(e, err)
+	r.sink(e, err)
 }

@@ -9,11 +9,10 @@ import (
 type Option func(*options)
 
 type options struct {
-	id        string
-	policy    Policy
-	streaming bool
-	sink      func(Event, error)
-	waiting   func(Waiting)
+	id      string
+	policy  Policy
+	sink    func(Event, error)
+	waiting func(Waiting)
 }
 
 // Policy says what a submission does where its lane is busy.
@@ -33,15 +32,9 @@ func WithPolicy(p Policy) Option { return func(o *options) { o.policy = p } }
 // WithID gives the turn its id, which should have 128 random bits; [NewID] makes one by default.
 func WithID(id string) Option { return func(o *options) { o.id = id } }
 
-// WithStreaming makes the turn a streaming one: of plugins that have both model hooks the streaming one is used, and a bound
-// router wraps the stream.
-func WithStreaming() Option { return func(o *options) { o.streaming = true } }
-
-// WithSink makes the turn a streaming one whose events are handed to sink, one by one, while the model speaks. What it gets ends
-// with one final event or with an error. The turn waits for it.
-func WithSink(sink func(Event, error)) Option {
-	return func(o *options) { o.streaming, o.sink = true, sink }
-}
+// WithSink makes the turn a streaming one whose events are handed to sink, one by one, while the model speaks. The last call has a
+// final event or an error. The turn waits for sink. Of plugins that have both model hooks the streaming one is used.
+func WithSink(sink func(Event, error)) Option { return func(o *options) { o.sink = sink } }
 
 // WithWaiting has fn called while the turn waits in its lane: after half a second, and again when its position has changed, at most
 // every two seconds, or less often where many wait. When the turn begins, fn is called once more with the zero value, unless it was never

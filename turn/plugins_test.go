@@ -135,7 +135,7 @@ func TestTU_05APanicIsTheErrorOfItsStage(t *testing.T) {
 				register(t, f, plugin)
 				var opts []turn.Option
 				if streaming {
-					opts = append(opts, turn.WithStreaming())
+					opts = append(opts, withReader)
 				}
 				_, err := f.Process(t.Context(), &turn.Envelope{}, opts...)
 				se, ok := err.(*turn.StageError)

@@ -1,7 +1,5 @@
 package turn
 
-import "context"
-
 // Prompt is what a model is asked: text or, where Parts are set, parts.
 type Prompt struct {
 	Text  string
@@ -38,21 +36,4 @@ type File struct {
 	Name string `json:"filename,omitempty"`
 	Data string `json:"file_data,omitempty"` // "data:application/pdf;base64,…"
 	ID   string `json:"file_id,omitempty"`
-}
-
-// buildPrompt makes the turn's prompt.
-func (t *Turn) buildPrompt(ctx context.Context) (err error) {
-	t.outcome.Prompt, err = t.BuildPrompt(ctx, t.outcome.Envelope, t.outcome.State)
-	return err
-}
-
-// BuildPrompt asks the plugins for the prompt of another envelope of the turn, such as steering.
-func (t *Turn) BuildPrompt(ctx context.Context, e *Envelope, s State) (Prompt, error) {
-	p, _, _, err := first(ctx, t, StagePrompt, func(h PromptBuilder) (Prompt, bool, error) {
-		return h.BuildPrompt(ctx, e, t.outcome.Session, s)
-	})
-	if err == nil && p.Empty() {
-		p = Prompt{Text: e.Content}
-	}
-	return p, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -227,32 +226,27 @@ func TestTU_22TheStreamIsClosedBeforeSaveState(t *testing.T) {
 		"panics":      func(func(turn.Event, error) bool) { panic(errTest) },
 		"is canceled": nil,
 	} {
-		for _, wrap := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, " wrapped ", wrap), func(t *testing.T) {
-				var r transcript
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				f := build(t, r.saves(), streamer(func(context.Context, turn.Prompt, string, turn.State) (turn.Stream, bool, error) {
-					return func(yield func(turn.Event, error) bool) {
-						defer r.add("closed")
-						yield(turn.Text("x"), nil)
-						if end == nil {
-							cancel()
-							yield(turn.Text("y"), nil)
-							return
-						}
-						end(yield)
-					}, true, nil
-				}))
-				if wrap {
-					defer f.Bind(router{})()
-				}
-				f.Process(ctx, &turn.Envelope{}, turn.WithStreaming())
-				if !strings.HasPrefix(r.String(), "closed save(x,") {
-					t.Error(r.String())
-				}
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			var r transcript
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			f := build(t, r.saves(), streamer(func(context.Context, turn.Prompt, string, turn.State) (turn.Stream, bool, error) {
+				return func(yield func(turn.Event, error) bool) {
+					defer r.add("closed")
+					yield(turn.Text("x"), nil)
+					if end == nil {
+						cancel()
+						yield(turn.Text("y"), nil)
+						return
+					}
+					end(yield)
+				}, true, nil
+			}))
+			f.Process(ctx, &turn.Envelope{}, withReader)
+			if !strings.HasPrefix(r.String(), "closed save(x,") {
+				t.Error(r.String())
+			}
+		})
 	}
 }
 
@@ -346,11 +340,11 @@ func TestHooksFindTheirTurn(t *testing.T) {
 		saver(func(ctx context.Context, _ *turn.Outcome) error {
 			return map[bool]error{true: errTest}[turn.FromContext(ctx) != got]
 		}))
-	r, err := f.Process(t.Context(), in, turn.WithStreaming())
+	r, err := f.Process(t.Context(), in, withReader)
 	if err != nil || r.Output != "other" {
 		t.Fatal(r, err)
 	}
-	if got.ID() != r.TurnID || got.Session() != r.Session || got.Envelope() != in || got.Framework() != f || !got.Streaming() || got.Inbox() != nil || got.Router() != nil {
+	if got.ID() != r.TurnID || got.Session() != r.Session || got.Envelope() != in || got.Framework() != f || !got.Streaming() || got.Inbox() != nil {
 		t.Errorf("got %+v", got)
 	}
 	if n := len(turn.PluginsOf[turn.StateSaver](got)); n != 1 {

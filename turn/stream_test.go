@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,19 +15,8 @@ import (
 	"github.com/lingserve/lingserve/turn"
 )
 
-// router is one whose wrapper does what wrap says, or nothing.
-type router struct {
-	wrap func(turn.Stream) turn.Stream
-}
-
-func (router) Dispatch(context.Context, *turn.Envelope) (bool, error) { return true, nil }
-
-func (r router) WrapStream(_ context.Context, _ *turn.Envelope, s turn.Stream) turn.Stream {
-	if r.wrap == nil {
-		return s
-	}
-	return r.wrap(s)
-}
+// withReader makes a turn a streaming one.
+var withReader = turn.WithSink(func(turn.Event, error) {})
 
 func TestTU_16TheOutputIsTheTextOrTheFinalsText(t *testing.T) {
 	for name, row := range map[string]struct {
@@ -47,7 +35,7 @@ func TestTU_16TheOutputIsTheTextOrTheFinalsText(t *testing.T) {
 		"a final without its value": {[]any{"a", turn.Event{Kind: turn.FinalEvent}}, "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, opts := range [][]turn.Option{nil, {turn.WithStreaming()}} {
+			for _, opts := range [][]turn.Option{nil, {withReader}} {
 				r, err := build(t, says(row.items...)).Process(t.Context(), &turn.Envelope{Content: "content"}, opts...)
 				if err != nil || r.Output != row.want {
 					t.Errorf("got %q, %v, expected %q", r.Output, err, row.want)
@@ -193,219 +181,34 @@ func TestTU_42WhatIsHandedOnEndsWithOneFinalOrAnError(t *testing.T) {
 		"final with text": {[]any{final("x")}, "final:x"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, wrap := range []bool{false, true} {
-				var r, wrapped transcript
-				f := build(t, says(row.items...))
-				if wrap {
-					f.Bind(router{func(s turn.Stream) turn.Stream {
-						return func(yield func(turn.Event, error) bool) {
-							for e, err := range s {
-								wrapped.sink(e, err)
-								if e.Kind == turn.FinalEvent {
-									continue // and swallows it
-								}
-								if !yield(e, err) {
-									return
-								}
-							}
-						}
-					}})
-				}
-				f.Process(t.Context(), &turn.Envelope{Content: "content"}, turn.WithSink(r.sink))
-				want := row.want
-				if wrap {
-					equal(t, "what the wrapper reads", wrapped.String(), want)
-					if i := strings.Index(want, "final:"); i >= 0 {
-						want = want[:i] + "final:"
-					}
-				}
-				equal(t, "events", r.String(), want)
-			}
+			var r transcript
+			build(t, says(row.items...)).Process(t.Context(), &turn.Envelope{Content: "content"}, turn.WithSink(r.sink))
+			equal(t, "events", r.String(), row.want)
 		})
-	}
-}
-
-func TestTU_43AWrapperCannotChangeWhatIsSaved(t *testing.T) {
-	pass := func(do func(i int, e turn.Event, err error, yield func(turn.Event, error) bool) bool) func(turn.Stream) turn.Stream {
-		return func(s turn.Stream) turn.Stream {
-			return func(yield func(turn.Event, error) bool) {
-				i := 0
-				for e, err := range s {
-					if !do(i, e, err, yield) {
-						return
-					}
-					i++
-				}
-			}
-		}
-	}
-	mistake := errors.New("mistake")
-	for name, row := range map[string]struct {
-		wrap  func(turn.Stream) turn.Stream
-		items []any // a b c without an error where nil
-		want  string
-		told  string
-	}{
-		"passes all on": {nil, nil, "text:a text:b text:c final:abc", ""},
-		"returns nil":   {func(turn.Stream) turn.Stream { return nil }, nil, "text:a text:b text:c final:abc", ""},
-		"changes the text": {pass(func(_ int, e turn.Event, err error, yield func(turn.Event, error) bool) bool {
-			e.Delta = strings.ToUpper(e.Delta)
-			return yield(e, err)
-		}), nil, "text:A text:B text:C final:abc", ""},
-		"adds and drops": {pass(func(i int, e turn.Event, err error, yield func(turn.Event, error) bool) bool {
-			return i == 1 || yield(turn.Text("+"), nil) && yield(e, err)
-		}), nil, "text:+ text:a text:+ text:c text:+ final:abc", ""},
-		"stops early": {pass(func(i int, e turn.Event, err error, yield func(turn.Event, error) bool) bool {
-			yield(e, err)
-			return i < 0
-		}), nil, "text:a text:b text:c final:abc", "wrap_stream(turn: the wrapper stopped before the end of the stream)"},
-		"never begins": {
-			func(turn.Stream) turn.Stream { return streamOf() }, nil, "text:a text:b text:c final:abc",
-			"wrap_stream(turn: the wrapper stopped before the end of the stream)",
-		},
-		"stops behind the end": {pass(func(_ int, e turn.Event, err error, yield func(turn.Event, error) bool) bool {
-			yield(e, err)
-			return e.Kind != turn.FinalEvent
-		}), nil, "text:a text:b text:c final:abc", ""},
-		"fails": {pass(func(i int, e turn.Event, err error, yield func(turn.Event, error) bool) bool {
-			if i == 1 {
-				err = mistake
-			}
-			return yield(e, err)
-		}), nil, "text:a text:c final:abc", "wrap_stream(mistake)"},
-		"panics": {pass(func(i int, e turn.Event, err error, yield func(turn.Event, error) bool) bool {
-			if i == 1 {
-				panic(mistake)
-			}
-			return yield(e, err)
-		}), nil, "text:a text:c final:abc", "wrap_stream(panic: mistake)"},
-		"panics at once":      {func(turn.Stream) turn.Stream { panic(mistake) }, nil, "text:a text:b text:c final:abc", "wrap_stream(panic: mistake)"},
-		"passes the error on": {nil, []any{"a", errTest}, "text:a err:broken", ""},
-		"wraps the error": {pass(func(_ int, e turn.Event, err error, yield func(turn.Event, error) bool) bool {
-			if err != nil {
-				err = fmt.Errorf("wrapped: %w", err)
-			}
-			return yield(e, err)
-		}), []any{"a", errTest}, "text:a err:wrapped: broken", ""},
-		"swallows the error": {pass(func(_ int, e turn.Event, err error, yield func(turn.Event, error) bool) bool {
-			return err != nil || yield(e, nil)
-		}), []any{"a", errTest}, "text:a err:broken", ""},
-		"makes another error of it": {pass(func(_ int, e turn.Event, err error, yield func(turn.Event, error) bool) bool {
-			if err != nil {
-				err = mistake
-			}
-			return yield(e, err)
-		}), []any{"a", errTest}, "text:a err:broken", "wrap_stream(mistake)"},
-		"a panic below": {nil, []any{"a", func() { panic(errTest) }}, "text:a err:panic: broken", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			items := row.items
-			if items == nil {
-				items = []any{"a", "b", "c"}
-			}
-			output := map[bool]string{true: "abc", false: "a"}[row.items == nil]
-			var told, events, closed transcript
-			f := build(t, streamer(func(context.Context, turn.Prompt, string, turn.State) (turn.Stream, bool, error) {
-				return func(yield func(turn.Event, error) bool) {
-					defer closed.add("closed")
-					streamOf(items...)(yield)
-				}, true, nil
-			}), observer(func(_ context.Context, s turn.Stage, err error, _ *turn.Envelope) {
-				if s != turn.StageTurn {
-					told.add("%s(%v)", s, err)
-				}
-			}))
-			defer f.Bind(router{row.wrap})()
-			res, err := f.Process(t.Context(), &turn.Envelope{}, turn.WithSink(events.sink))
-			if errors.Is(err, errTest) != (row.items != nil) || row.items == nil && err != nil {
-				t.Errorf("got %v", err)
-			}
-			equal(t, "output", res.Output, output)
-			equal(t, "events", events.String(), row.want)
-			equal(t, "told", told.String(), row.told)
-			equal(t, "the stream", closed.String(), "closed")
-		})
-	}
-}
-
-func TestTU_43OnlyStreamingTurnsAreWrapped(t *testing.T) {
-	f := build(t, says("a"))
-	wrapped := 0
-	count := router{func(s turn.Stream) turn.Stream { wrapped++; return s }}
-	unbind := f.Bind(count)
-	for _, opts := range [][]turn.Option{nil, {turn.WithStreaming()}} {
-		if _, err := f.Process(t.Context(), &turn.Envelope{}, opts...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	equal(t, "wrapped", wrapped, 1)
-	unbind()
-	unbind()
-	if _, err := f.Process(t.Context(), &turn.Envelope{}, turn.WithStreaming()); err != nil {
-		t.Fatal(err)
-	}
-	equal(t, "wrapped after unbind", wrapped, 1)
-}
-
-func TestTU_44LeavingEarlyRunsTheProducersDefersAtOnce(t *testing.T) {
-	var r transcript
-	var stream turn.Stream
-	f := build(t, streamer(func(context.Context, turn.Prompt, string, turn.State) (turn.Stream, bool, error) {
-		return func(yield func(turn.Event, error) bool) {
-			defer r.add("deferred")
-			for range 3 {
-				if !yield(turn.Text("x"), nil) {
-					return
-				}
-			}
-		}, true, nil
-	}))
-	f.Bind(router{func(s turn.Stream) turn.Stream {
-		stream = s
-		return func(yield func(turn.Event, error) bool) {
-			for e := range s {
-				yield(e, nil)
-				break
-			}
-			r.add("left") // the pipeline goes on reading, so the producer has not
-		}
-	}})
-	if _, err := f.Process(t.Context(), &turn.Envelope{}, turn.WithStreaming()); err != nil {
-		t.Fatal(err)
-	}
-	r.add("end")
-	equal(t, "order", r.String(), "left deferred end")
-	for range stream {
-		t.Error("the stream can be read after its turn")
 	}
 }
 
 func TestTU_45NothingIsReadAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, wrap := range []bool{false, true} {
-			made, read := 0, 0
-			f := build(t, streamer(func(context.Context, turn.Prompt, string, turn.State) (turn.Stream, bool, error) {
-				return func(yield func(turn.Event, error) bool) {
-					for range 100 {
-						made++
-						if !yield(turn.Text("x"), nil) {
-							return
-						}
+		made, read := 0, 0
+		f := build(t, streamer(func(context.Context, turn.Prompt, string, turn.State) (turn.Stream, bool, error) {
+			return func(yield func(turn.Event, error) bool) {
+				for range 100 {
+					made++
+					if !yield(turn.Text("x"), nil) {
+						return
 					}
-				}, true, nil
-			}))
-			if wrap {
-				f.Bind(router{})
-			}
-			_, err := f.Process(t.Context(), &turn.Envelope{}, turn.WithSink(func(e turn.Event, _ error) {
-				time.Sleep(time.Hour) // a slow reader; no limit of this package counts it
-				if read++; e.Kind == turn.TextEvent && made != read {
-					t.Fatalf("%d events made when %d were read", made, read)
 				}
-			}))
-			if err != nil {
-				t.Fatal(err)
+			}, true, nil
+		}))
+		_, err := f.Process(t.Context(), &turn.Envelope{}, turn.WithSink(func(e turn.Event, _ error) {
+			time.Sleep(time.Hour) // a slow reader; no limit of this package counts it
+			if read++; e.Kind == turn.TextEvent && made != read {
+				t.Fatalf("%d events made when %d were read", made, read)
 			}
+		}))
+		if err != nil {
+			t.Fatal(err)
 		}
 	})
 }

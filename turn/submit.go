@@ -2,14 +2,16 @@ package turn
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync"
 
 	"github.com/lingserve/lingserve/tape"
 )
 
 // Submit resolves the session and gives the turn to its lane. It does not wait for it: see [Ticket.Wait]. ctx is the turn's
-// life: ending it ends the turn, or the waiting for it. Errors: what resolve_session failed of, [ErrBusy], [ErrQueueFull],
+// life: ending it ends the turn, or the waiting for it. Errors: those of resolve_session, [ErrBusy], [ErrQueueFull],
 // [ErrDraining], and an unknown policy. A command that a plugin answers without the lane is answered when Submit returns, also
 // while a turn runs and while the server drains.
 func (f *Framework) Submit(ctx context.Context, e *Envelope, opts ...Option) (*Ticket, error) {
@@ -19,11 +21,9 @@ func (f *Framework) Submit(ctx context.Context, e *Envelope, opts ...Option) (*T
 	}
 	policy := t.options.policy
 	switch policy {
-	case "":
-		policy = Queue
-	case Queue, Reject, Interrupt, Steer:
+	case "", Queue, Reject, Interrupt, Steer:
 	default:
-		return nil, invalidf("turn: expected the policy queue, reject, interrupt or steer, got %q", policy)
+		return nil, &codedError{CodeInvalid, fmt.Sprintf("turn: expected the policy queue, reject, interrupt or steer, got %q", policy)}
 	}
 	if e.IsCommand() {
 		if k := f.aside(ctx, t); k != nil {
@@ -33,8 +33,7 @@ func (f *Framework) Submit(ctx context.Context, e *Envelope, opts ...Option) (*T
 			policy = Queue
 		}
 	}
-	k := f.ticket(ctx, t.outcome.Session)
-	k.turn = t
+	k := f.newTicket(ctx, t.outcome.Session, t, nil)
 	t.inbox = &k.inbox
 	if err := f.lanes.submit(k, policy); err != nil {
 		return nil, err
@@ -42,23 +41,25 @@ func (f *Framework) Submit(ctx context.Context, e *Envelope, opts ...Option) (*T
 	return k, nil
 }
 
-// aside lets a plugin answer a command. It returns nil where none does.
+// aside lets a plugin answer a command. It returns nil if no plugin does.
 func (f *Framework) aside(ctx context.Context, t *Turn) *Ticket {
-	var taken bool
+	var answered bool
 	err := t.step(ctx, func(ctx context.Context) (err error) {
-		t.outbound, _, taken, err = first(ctx, t, StageAside, func(h Asider) ([]*Envelope, bool, error) {
+		t.outbound, _, answered, err = first(ctx, t, StageAside, func(h Asider) ([]*Envelope, bool, error) {
 			return h.AnswerAside(ctx, t.outcome.Envelope, t.outcome.Session)
 		})
 		return err
 	})
-	if err == nil && !taken {
+	switch {
+	case err == nil && !answered:
 		return nil
-	}
-	if err == nil {
+	case err == nil:
 		err = t.step(ctx, t.dispatch)
 	}
 	t.report(ctx, err, nil)
-	k := &Ticket{lanes: &f.lanes, turn: t, done: make(chan struct{}), phase: Done, result: t.result(), err: err}
+	k := f.newTicket(ctx, t.outcome.Session, t, nil)
+	k.cancel(nil)
+	k.phase, k.result, k.err = Done, t.result(), err
 	close(k.done)
 	return k
 }
@@ -70,11 +71,7 @@ func (f *Framework) Alone(ctx context.Context, session SessionID, p Policy, fn f
 	if err := tape.CheckSession(session); err != nil {
 		return &invalidError{err}
 	}
-	k := f.ticket(ctx, session)
-	k.fn = fn
-	if p == Steer {
-		p = Queue
-	}
+	k := f.newTicket(ctx, session, nil, fn)
 	if err := f.lanes.submit(k, p); err != nil {
 		return err
 	}
@@ -82,26 +79,15 @@ func (f *Framework) Alone(ctx context.Context, session SessionID, p Policy, fn f
 	return k.err
 }
 
-// Stop cancels the running turn of a session, with this cause, and ends what waits there with the same; nil is [ErrStopped].
-// It says how many turns that were, and does not wait for them.
-func (f *Framework) Stop(session SessionID, cause error) int {
-	if cause == nil {
-		cause = ErrStopped
-	}
-	return f.lanes.stop(session, cause)
-}
-
-// work runs submissions, one after the other, for as long as a lane wants a slot.
+// work runs a submission that has a slot.
 func (f *Framework) work(k *Ticket) {
-	for k != nil {
-		r, err := f.runTicket(k)
-		k = f.lanes.ended(k, r, err)
-	}
+	k.notify(Waiting{})
+	r, err := f.runTicket(k)
+	f.lanes.ended(k, r, err)
 }
 
 // runTicket runs a submission while it holds the session's lease.
 func (f *Framework) runTicket(k *Ticket) (*Result, error) {
-	k.endWait()
 	release, err := f.lease(k)
 	if err != nil {
 		if k.turn == nil {
@@ -124,6 +110,7 @@ func (f *Framework) runTicket(k *Ticket) (*Result, error) {
 	return k.turn.run(ctx)
 }
 
+// alone runs the function of a ticket of Alone.
 func (k *Ticket) alone(log *slog.Logger) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -138,7 +125,7 @@ func (k *Ticket) alone(log *slog.Logger) (err error) {
 	return k.fn(k.ctx)
 }
 
-// lease takes the session's lease. Losing it cancels the submission.
+// lease acquires the session's lease. Losing it cancels the submission.
 func (f *Framework) lease(k *Ticket) (release func(), err error) {
 	store, err := f.Store(k.ctx)
 	if err != nil {
@@ -154,18 +141,18 @@ func (f *Framework) lease(k *Ticket) (release func(), err error) {
 		}
 		return nil, err
 	}
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() { // ends with the submission
-		defer close(stopped)
+	var watcher sync.WaitGroup
+	released := make(chan struct{})
+	watcher.Go(func() {
 		select {
 		case <-lease.Lost():
 			k.cancel(ErrLeaseLost)
-		case <-stop:
+		case <-released:
 		}
-	}()
+	})
 	return func() {
-		close(stop)
-		<-stopped
+		close(released)
+		watcher.Wait()
 		lease.Release()
 	}, nil
 }

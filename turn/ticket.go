@@ -2,8 +2,7 @@ package turn
 
 import (
 	"context"
-	"sync"
-	"time"
+	"slices"
 )
 
 // Phase is how far a submission is.
@@ -17,7 +16,7 @@ const (
 	Done    Phase = "done"
 )
 
-// Status is what a ticket tells.
+// Status is how far a submission is, and its position.
 type Status struct {
 	Phase    Phase
 	Position int    // of Queued, in its lane: 1 is next
@@ -33,58 +32,44 @@ type Ticket struct {
 	fn      func(context.Context) error // of Alone
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	unwatch func() bool   // ends the watching over the submitter's context
 	done    chan struct{} // closed when it is done
 
 	// Under the lanes' lock, the last two until done is closed.
-	gone       error // why the submitter did not want it any more before it had a place
-	lane       *lane
-	phase      Phase
-	interrupt  bool      // it comes before those that only wait
-	host       *Ticket   // of Steered
-	used       []*Ticket // whose messages this turn has taken
-	inbox      inbox     // of Running
-	since      time.Time // when it began to wait; zero if it has no callback for that
-	notified   Waiting   // what it was told last
-	notifiedAt time.Time
-	result     *Result
-	err        error
-
-	notifying sync.Mutex // held during its callback
-	hasWaited bool       // the callback was called
-	begun     bool
+	unwatch   func() bool // ends the watching over ctx
+	lane      *lane
+	phase     Phase
+	interrupt bool    // it comes before those that only wait
+	host      *Ticket // of Steered
+	inbox     inbox   // of Running
+	wait      wait
+	result    *Result
+	err       error
 }
 
-func (f *Framework) ticket(ctx context.Context, session SessionID) *Ticket {
-	k := &Ticket{lanes: &f.lanes, session: session, done: make(chan struct{}), phase: Queued}
-	k.inbox.host = k
-	k.unwatch = context.AfterFunc(ctx, func() { f.lanes.leave(k, context.Cause(ctx)) })
+// newTicket returns a ticket for a turn, or for fn.
+func (f *Framework) newTicket(ctx context.Context, session SessionID, t *Turn, fn func(context.Context) error) *Ticket {
+	k := &Ticket{lanes: &f.lanes, session: session, turn: t, fn: fn, done: make(chan struct{}), phase: Queued}
+	k.inbox.host, k.inbox.closed = k, t == nil
 	k.ctx, k.cancel = context.WithCancelCause(ctx)
 	return k
 }
 
-// Status tells how far the submission is.
+// Status returns how far the submission is.
 func (k *Ticket) Status() Status {
 	k.lanes.mu.Lock()
 	defer k.lanes.mu.Unlock()
-	s := Status{Phase: k.phase}
-	turn := k.turn
+	s := Status{Phase: k.phase, Turn: k.turn.outcome.TurnID}
 	if k.host != nil {
-		turn = k.host.turn
+		s.Turn = k.host.turn.outcome.TurnID
 	}
-	s.Turn = turn.outcome.TurnID
 	if k.phase == Queued {
-		s.Slot = k.lane.ready != nil && k.lane.waiting[0] == k
-		for i, other := range k.lane.waiting {
-			if other == k {
-				s.Position = i + 1
-			}
-		}
+		s.Position = slices.Index(k.lane.waiting, k) + 1
+		s.Slot = k.lane.ready != nil && s.Position == 1
 	}
 	return s
 }
 
-// Host is the message of the turn that this one was given to, where it was steered; nil for one with a separate turn. So it
+// Host is the message of the turn that this one was given to, if it was steered; nil for one with a separate turn. So it
 // is nil again for one that came too late to be read.
 func (k *Ticket) Host() *Envelope {
 	k.lanes.mu.Lock()
@@ -95,18 +80,17 @@ func (k *Ticket) Host() *Envelope {
 	return k.host.turn.outcome.Envelope
 }
 
-// Wait waits for the end of the turn that used the message and returns what it came to. When ctx ends before, Wait returns the
+// Wait waits for the end of the turn that used the message and returns its result. If ctx ends before, Wait returns the
 // cause, and the turn goes on.
 func (k *Ticket) Wait(ctx context.Context) (*Result, error) {
 	select {
 	case <-k.done:
-		return k.result, k.err
 	default:
+		select {
+		case <-k.done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
-	select {
-	case <-k.done:
-		return k.result, k.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	return k.result, k.err
 }

@@ -17,7 +17,7 @@ import (
 // Turn is a turn that runs. Hooks find theirs with [FromContext].
 type Turn struct {
 	framework *Framework
-	plugins   *plugins
+	plugins   []Named[any]
 	options   options
 	inbox     *inbox // nil outside of a lane
 	outcome   Outcome
@@ -49,7 +49,7 @@ func (t *Turn) Envelope() *Envelope { return t.outcome.Envelope }
 func (t *Turn) Framework() *Framework { return t.framework }
 
 // Streaming reports whether the turn has a reader.
-func (t *Turn) Streaming() bool { return t.options.streaming }
+func (t *Turn) Streaming() bool { return t.options.sink != nil }
 
 // Inbox returns the steering; nil outside of a lane.
 func (t *Turn) Inbox() Inbox {
@@ -58,9 +58,6 @@ func (t *Turn) Inbox() Inbox {
 	}
 	return t.inbox
 }
-
-// Router returns the bound router; nil where none is.
-func (t *Turn) Router() Router { return t.plugins.router }
 
 // SystemPrompt joins what the plugins have for the system prompt: the one that was registered first stands first, empty
 // ones are left out, a blank line is between two. Where some fail there is a text of the others, beside the error.
@@ -120,9 +117,7 @@ func (f *Framework) begin(ctx context.Context, e *Envelope, opts []Option) (*Tur
 	for _, o := range opts {
 		o(&t.options)
 	}
-	if t.options.id != "" {
-		t.outcome.TurnID = t.options.id
-	} else {
+	if t.outcome.TurnID = t.options.id; t.outcome.TurnID == "" {
 		t.outcome.TurnID = NewID()
 	}
 	ctx = context.WithValue(ctx, turnKey{}, t)
@@ -134,9 +129,7 @@ func (f *Framework) begin(ctx context.Context, e *Envelope, opts []Option) (*Tur
 }
 
 func (f *Framework) newTurn(e *Envelope) *Turn {
-	t := &Turn{framework: f, plugins: f.plugins.Load()}
-	t.outcome.Envelope = e
-	return t
+	return &Turn{framework: f, plugins: *f.plugins.Load(), outcome: Outcome{Envelope: e}}
 }
 
 // run is the turn from load_state on.
@@ -162,7 +155,7 @@ func (t *Turn) run(ctx context.Context) (*Result, error) {
 	}
 	t.outcome.Err = err
 	if t.inbox != nil {
-		t.inbox.end()
+		t.inbox.close()
 	}
 	saved := t.save(ctx)
 	if err == nil && ctx.Err() != nil {

@@ -18,7 +18,7 @@ const (
 type Waiting struct {
 	For      WaitsFor
 	Position int           // in the session, or among all that wait for a slot; 1 is the next
-	Expected time.Duration // until a slot is free; 0 where it is unknown
+	Expected time.Duration // until a slot is free; 0 if it is unknown
 }
 
 const (
@@ -34,105 +34,105 @@ const (
 	rateWindow = 30 * time.Second
 )
 
-// watch tells turns how long they wait (DO-08). It has one timer for the whole queue, and none while no turn waits.
-// Its fields are under the lock of the lanes.
+// watch notifies turns that wait (DO-08), by one goroutine for all. Its fields but loop are under the lock of the lanes.
 type watch struct {
-	timer *time.Timer
-	calls sync.WaitGroup // a timer, or its call; Drain waits for it
+	loop  sync.WaitGroup // the goroutine, which Drain waits for
+	ended chan struct{}  // ends the goroutine; nil while there is none
 	given int            // slots that waiting lanes got since then
 	since time.Time
 }
 
-// watch begins the wait of a ticket. mu is held.
-func (l *lanes) watch(k *Ticket) {
+// stop ends the goroutine. The lock of the lanes is held, and no ticket waits any more.
+func (w *watch) stop() {
+	if w.ended != nil {
+		close(w.ended)
+		w.ended = nil
+	}
+}
+
+// wait is how long a ticket with a callback has waited, and its notices.
+type wait struct {
+	since time.Time // zero if it has no callback
+	last  Waiting   // notice
+	sent  time.Time // when
+
+	calling  sync.Mutex // held during the callback
+	notified bool       // the callback was called
+	over     bool       // the turn has begun
+}
+
+// watchTicket begins the wait of a ticket. The lock is held.
+func (l *lanes) watchTicket(k *Ticket) {
 	if k.turn == nil || k.turn.options.waiting == nil {
 		return
 	}
-	k.since = time.Now()
-	if w := &l.watched; w.timer == nil {
-		w.since, w.given = k.since, 0
-		l.scheduleWatch()
+	k.wait.since = time.Now()
+	if w := &l.watch; w.ended == nil {
+		ended := make(chan struct{})
+		w.ended, w.since, w.given = ended, k.wait.since, 0
+		w.loop.Go(func() { l.notifyLoop(ended) })
 	}
 }
 
-func (l *lanes) scheduleWatch() {
-	w := &l.watched
-	w.calls.Add(1)
-	w.timer = time.AfterFunc(waitPeriod, func() {
-		defer w.calls.Done()
-		l.notifyDue()
-	})
-}
-
-// stopWatch stops the timer. mu is held, nothing waits, and nothing will.
-func (l *lanes) stopWatch() {
-	if w := &l.watched; w.timer != nil && w.timer.Stop() {
-		w.timer = nil
-		w.calls.Done()
+// notifyLoop notifies turns until none waits.
+func (l *lanes) notifyLoop(ended <-chan struct{}) {
+	for {
+		select {
+		case <-time.After(waitPeriod):
+		case <-ended:
+			return
+		}
+		l.mu.Lock()
+		due, more := l.dueNotices(time.Now())
+		if !more {
+			l.watch.stop()
+		}
+		l.mu.Unlock()
+		for _, n := range due {
+			n.ticket.notify(n.waiting)
+		}
 	}
 }
 
-// notifyDue notifies the waiting tickets whose position has changed.
-func (l *lanes) notifyDue() {
-	l.mu.Lock()
-	due, more := l.dueTickets(time.Now())
-	if !more {
-		l.watched.timer = nil
-	}
-	l.mu.Unlock()
-	if !more {
-		return
-	}
-	for _, d := range due {
-		d.ticket.notifyWaiting(d.waiting)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.watched.timer = nil; !l.draining {
-		l.scheduleWatch()
-	}
-}
-
-type dueTicket struct {
+type notice struct {
 	ticket  *Ticket
 	waiting Waiting
 }
 
-// dueTickets returns the tickets that get a notice now. more is false if no waiting ticket has a callback. mu is held.
-func (l *lanes) dueTickets(now time.Time) (due []dueTicket, more bool) {
+// dueNotices returns the notices of tickets whose position has changed. more is false if no waiting ticket has a callback. The lock is held.
+func (l *lanes) dueNotices(now time.Time) (due []notice, more bool) {
 	pause := max(minNotify, time.Duration(l.waiting)*waitEach)
-	see := func(k *Ticket, w Waiting) {
-		if k.since.IsZero() {
+	check := func(k *Ticket, w Waiting) {
+		if k.wait.since.IsZero() {
 			return
 		}
 		more = true
-		waited := now.Sub(k.since)
-		moved := k.notified.For != w.For || k.notified.Position != w.Position
-		if waited < waitPeriod || !moved || k.notified.Position > 0 && now.Sub(k.notifiedAt) < max(pause, waited/waitShare) {
-			return
+		last, waited := &k.wait.last, now.Sub(k.wait.since)
+		moved := last.For != w.For || last.Position != w.Position
+		if waited >= waitPeriod && moved && (last.Position == 0 || now.Sub(k.wait.sent) >= max(pause, waited/waitShare)) {
+			*last, k.wait.sent = w, now
+			due = append(due, notice{k, w})
 		}
-		k.notified, k.notifiedAt = w, now
-		due = append(due, dueTicket{k, w})
 	}
 	each := l.timePerSlot(now)
 	position := 0
 	for ln := range l.ready.InOrder() {
 		position++
-		see(ln.waiting[0], Waiting{WaitsForSlot, position, time.Duration(position) * each})
+		check(ln.waiting[0], Waiting{WaitsForSlot, position, time.Duration(position) * each})
 	}
 	for _, ln := range l.lanes {
 		for i, k := range ln.waiting {
 			if i > 0 || ln.ready == nil {
-				see(k, Waiting{For: WaitsForSession, Position: i + 1})
+				check(k, Waiting{For: WaitsForSession, Position: i + 1})
 			}
 		}
 	}
 	return due, more
 }
 
-// timePerSlot measures how often a waiting lane gets a slot; 0 where none has got one lately.
+// timePerSlot measures how often a waiting lane gets a slot; 0 if none got one lately.
 func (l *lanes) timePerSlot(now time.Time) time.Duration {
-	w := &l.watched
+	w := &l.watch
 	elapsed := now.Sub(w.since)
 	if elapsed > 2*rateWindow { // only the newer half counts
 		elapsed /= 2
@@ -144,24 +144,19 @@ func (l *lanes) timePerSlot(now time.Time) time.Duration {
 	return elapsed / time.Duration(w.given)
 }
 
-// notifyWaiting tells a turn that it waits, unless it has begun.
-func (k *Ticket) notifyWaiting(w Waiting) {
-	k.notifying.Lock()
-	defer k.notifying.Unlock()
-	if !k.begun {
-		k.hasWaited = true
-		k.turn.options.waiting(w)
-	}
-}
-
-// endWait notifies a turn that has waited that it begins. It is the last notice.
-func (k *Ticket) endWait() {
-	if k.since.IsZero() {
+// notify calls the callback of a turn that waits. When the turn begins, it is called with the zero value, unless it was never called.
+func (k *Ticket) notify(w Waiting) {
+	if k.wait.since.IsZero() {
 		return
 	}
-	k.notifying.Lock()
-	defer k.notifying.Unlock()
-	if k.begun = true; k.hasWaited {
-		k.turn.options.waiting(Waiting{})
+	k.wait.calling.Lock()
+	defer k.wait.calling.Unlock()
+	if k.wait.over {
+		return
+	}
+	k.wait.over = w == (Waiting{})
+	if !k.wait.over || k.wait.notified {
+		k.wait.notified = true
+		k.turn.options.waiting(w)
 	}
 }

@@ -1,33 +1,81 @@
 package web
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"mime"
 	"net/http"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire"
 )
 
-// abandon gives up on what has not come of a body. Otherwise the connection would stay for as long as the client likes, since net/http
-// waits for the rest of a body.
-func abandon(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(abandonTime)) // not every writer of a test can
+const (
+	// bodyTimeout is how long a client may take to send its body.
+	bodyTimeout = 30 * time.Second
+	// abandonTime is long enough for the bytes on their way, so that the client is not cut off before it has read the answer.
+	abandonTime = time.Second
+	// lingerBytes is more than a client has sent before it sees the answer, on most networks. They are read in steps.
+	lingerBytes, lingerStep = 16 << 20, 128 << 10
+	// maxLingering connections at once leave processors to others.
+	maxLingering = 8
+)
+
+// timedBody is the body of a request. Its read deadline ends with it: net/http then watches whether the client disconnects, and would take
+// the deadline for that.
+type timedBody struct {
+	io.ReadCloser
+	rc       *http.ResponseController
+	complete atomic.Bool // it was read to its end
 }
 
-// linger sends the answer and takes in what is on its way of a body that was refused. A connection that is closed with bytes unread is
-// reset, and the client may lose the answer. Of many clients at once only some get this, so that a flood costs little: the others have half a
-// second to read the answer, as net/http gives it.
-func (s *Server) linger(w http.ResponseWriter, r *http.Request) {
-	abandon(w)
-	if s.lingering.Add(1) <= mostLingering && r.ProtoMajor == 1 && r.Header.Get("Expect") == "" && http.NewResponseController(w).Flush() == nil {
-		for n := int64(0); n < lingerBytes; n += lingerStep {
-			if _, err := io.CopyN(io.Discard, r.Body, lingerStep); err != nil {
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF && !b.complete.Swap(true) {
+		_ = b.rc.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// timeBodies limits the time that bodies take. After the answer, it reads what no handler has read.
+//
+// A body of HTTP/1 in chunks is the last of its connection. Its request may have had a Content-Length as well, which net/http drops
+// silently; a proxy in front that goes by it would take the bytes for another number of requests, and bytes hidden in the body would be
+// answered as another request (RFC 9112, section 6.1).
+func (s *Server) timeBodies(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.TransferEncoding) > 0 {
+			w.Header().Set("Connection", "close")
+		}
+		if r.ContentLength == 0 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		body := &timedBody{ReadCloser: r.Body, rc: http.NewResponseController(w)}
+		_ = body.rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // the ResponseWriter of a test has no deadlines
+		r.Body = body
+		next.ServeHTTP(w, r)
+		if !body.complete.Load() {
+			s.linger(r, body)
+		}
+	})
+}
+
+// linger sends the answer and reads what is on its way of a body that was refused: if a connection is closed with unread bytes, it is
+// reset, and the client may lose the answer. Only some of many clients get this, so that a flood costs little: the others have half a
+// second to read the answer, which net/http gives them. After abandonTime the rest of the body is given up.
+func (s *Server) linger(r *http.Request, body *timedBody) {
+	_ = body.rc.SetReadDeadline(time.Now().Add(abandonTime))
+	if s.lingering.Add(1) <= maxLingering && r.ProtoMajor == 1 && r.Header.Get("Expect") == "" && body.rc.Flush() == nil {
+		for n := 0; n < lingerBytes; n += lingerStep {
+			if _, err := io.CopyN(io.Discard, body, lingerStep); err != nil {
 				break
 			}
 			runtime.Gosched() // a client that sends fast would have a processor for 10 ms
@@ -35,20 +83,6 @@ func (s *Server) linger(w http.ResponseWriter, r *http.Request) {
 	}
 	s.lingering.Add(-1)
 }
-
-const (
-	// lingerBytes is more than a client has sent before it sees the answer, on most networks.
-	lingerBytes = 16 << 20
-	lingerStep  = 128 << 10 // is read at a time
-	// mostLingering connections at once leave processors to others.
-	mostLingering = 8
-)
-
-// abandonTime is long enough for what is on its way, so that the client is not cut off before it has read the answer.
-const abandonTime = time.Second
-
-// bodyTimeout is how long a client may take to send its body.
-const bodyTimeout = 30 * time.Second
 
 // readBody reads the body to its end: only then does net/http notice that a client goes away.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *wire.Problem) {
@@ -81,34 +115,36 @@ func (s *Server) readUpTo(w http.ResponseWriter, r *http.Request, limit int64, t
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
-	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(timeout)) // not every writer of a test can
-	held := s.budget(r, s.countedFor(r, wire.Who(r)), s.shed.o.Bodies/2)
-	defer held.free()
-	body, err := held.readAll(http.MaxBytesReader(w, r.Body, limit), r.ContentLength)
+	if r.ContentLength > limit {
+		return nil, s.tooLargeBody(r, limit)
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(timeout))
+	counted := s.countBody(r, s.countedFor(r, wire.Who(r)), s.shed.o.Bodies/2)
+	defer counted.release()
+	counted.body = http.MaxBytesReader(w, r.Body, limit)
+	body, err := counted.readAll(r.ContentLength)
 	if err == nil {
-		_ = rc.SetReadDeadline(time.Time{})
 		if rec := recorderOf(r); rec != nil && s.o.Cluster != nil {
 			rec.read, rec.body = true, body
 		}
 		return body, nil
 	}
-	abandon(w)
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, tooLargeBody(w, r, limit)
+		return nil, s.tooLargeBody(r, limit)
 	}
-	if p, ok := errors.AsType[*wire.Problem](err); ok {
-		p.Header = http.Header{"Connection": {"close"}}
-		return nil, p
+	p, ok := errors.AsType[*wire.Problem](err)
+	if !ok {
+		p = wire.Invalid(run.Field{Detail: "the request's body is incomplete; send it again"})
 	}
-	p := wire.Invalid(run.Field{Detail: "the request's body is incomplete; send it again"})
 	p.Header = http.Header{"Connection": {"close"}}
 	return nil, p
 }
 
 // tooLargeBody is the refusal of a body beyond the limit. The rest is not read, so the connection cannot be used again.
-func tooLargeBody(w http.ResponseWriter, r *http.Request, limit int64) *wire.Problem {
-	abandon(w)
+func (s *Server) tooLargeBody(r *http.Request, limit int64) *wire.Problem {
+	if r.URL.Path == filesPath {
+		limit = s.o.Files.MaxSize // without the form around the file
+	}
 	detail := "the request's body is larger than " + wording.Plural(limit, "byte")
 	switch {
 	case r.URL.Path == filesPath:
@@ -121,19 +157,6 @@ func tooLargeBody(w http.ResponseWriter, r *http.Request, limit int64) *wire.Pro
 	p := wire.NewProblem(wire.CodeTooLarge, detail)
 	p.Reason, p.Header = limitBody, http.Header{"Connection": {"close"}}
 	return p
-}
-
-// sized refuses a body that is too large by its Content-Length, before anything is read or waited for. Channels and files have other
-// limits.
-func (s *Server) sized(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		limit := s.maxBody(r.URL.Path)
-		if r.ContentLength > limit && !strings.HasPrefix(r.URL.Path, "/v1/channels/") && r.URL.Path != filesPath {
-			writeProblem(w, r, tooLargeBody(w, r, limit))
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }
 
 // readJSON reads a body that must be JSON by its headers. [wire.CheckBody] checks whether it is.
@@ -158,4 +181,105 @@ func (s *Server) readJSON(w http.ResponseWriter, r *http.Request) ([]byte, *wire
 		return nil, p
 	}
 	return s.readBody(w, r)
+}
+
+// smallBody is the size of bodies that cost little.
+const smallBody = 16 << 10
+
+// bodyStep is how much of a body of unknown length is counted at a time.
+const bodyStep = 16 << 10
+
+// countedBody is a body whose bytes count against the limits of all bodies and of those of one caller, until release. The request's account
+// pays for them, also later, when they have become a run.
+type countedBody struct {
+	body    io.Reader
+	sh      *shed
+	account *adapter.Account
+	caller  string // "" has only the limit of all
+	share   int64  // bytes that the caller's bodies may have
+
+	counted, remaining int64 // bytes in total, and of these, those that have not arrived
+	sized              bool  // all bytes are counted
+}
+
+// countBody returns the body of a request.
+func (s *Server) countBody(r *http.Request, caller string, share int64) *countedBody {
+	b := &countedBody{body: r.Body, sh: s.shed, caller: caller, share: share}
+	if rec := recorderOf(r); rec != nil {
+		if rec.account == nil {
+			rec.account = s.o.Ledger.Open()
+		}
+		b.account = rec.account
+	}
+	return b
+}
+
+// reserve counts n more bytes, before they are read. It returns a problem if there are too many.
+func (b *countedBody) reserve(n int64) *wire.Problem {
+	if p := b.sh.bodies.admit(b.caller, n, func(total, ofCaller int64) *wire.Problem {
+		limit := b.sh.o.Bodies
+		if n > smallBody && total > n { // large bodies, however slow, leave space for small ones
+			limit -= limit / 16
+		}
+		switch {
+		case total > limit:
+			return reached(limitBodies, "the server is reading too many request bodies at once; retry later", bodiesRetry)
+		case b.caller != "" && ofCaller > b.share:
+			return callerReached(limitBodiesPerCaller, "the server is reading too many of your request bodies at once; send them one after the other", bodiesRetry)
+		}
+		return nil
+	}); p != nil {
+		return p
+	}
+	b.counted += n
+	b.remaining += n
+	switch b.account.Admit(n) {
+	case adapter.Refused:
+		return littleMemory("the server has no memory for this request now; retry later")
+	case adapter.Impossible:
+		p := wire.NewProblem(wire.CodeTooLarge, "the request's body exceeds this server's memory limit; send a smaller one")
+		p.Reason = run.LimitMemory
+		return p
+	}
+	return nil
+}
+
+// release ends the count.
+func (b *countedBody) release() { b.sh.bodies.add(b.caller, -b.counted) }
+
+// Read reads a part of the body. The error may be a *wire.Problem.
+func (b *countedBody) Read(p []byte) (int, error) {
+	if b.sized {
+		return b.body.Read(p)
+	}
+	if b.remaining == 0 {
+		runtime.Gosched() // a body that arrives as fast as it is read would have a processor for 10 ms
+		if p := b.reserve(bodyStep); p != nil {
+			return 0, p
+		}
+	}
+	n, err := b.body.Read(p[:min(int64(len(p)), b.remaining)])
+	b.remaining -= int64(n)
+	return n, err
+}
+
+// readAll reads the body, which has so many bytes; -1 is unknown. Memory for all of a large one is allocated when a part of it has arrived.
+func (b *countedBody) readAll(length int64) ([]byte, error) {
+	var text bytes.Buffer
+	if length >= 0 { // all or nothing, so that some of many bodies are read to their end
+		if p := b.reserve(length); p != nil {
+			return nil, p
+		}
+		b.sized = true
+		text.Grow(int(min(length, bodyStep)) + bytes.MinRead)
+	}
+	_, err := io.CopyN(&text, b, bodyStep)
+	if err == nil {
+		text.Grow(int(max(length-bodyStep, 0)) + bytes.MinRead)
+		_, err = text.ReadFrom(b)
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return text.Bytes(), err
 }

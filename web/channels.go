@@ -3,7 +3,6 @@ package web
 import (
 	"io"
 	"net/http"
-	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -24,8 +23,7 @@ type Channels interface {
 // beside what a platform sends at once, and leaves room for the others.
 const webhookShare = 4
 
-// postWebhook hands an event to its channel, which answers as its platform wants it. The server sees to it that a body comes in
-// time, and that the server has memory for it.
+// postWebhook passes an event to its channel, which answers as its platform wants it. The body counts against the limits of bodies.
 func (s *Server) postWebhook(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	var h http.Handler
 	if s.o.Channels != nil {
@@ -34,32 +32,12 @@ func (s *Server) postWebhook(w http.ResponseWriter, r *http.Request) *wire.Probl
 	if h == nil {
 		return wire.NewProblem(wire.CodeNotFound, "unknown path; no channel receives events at "+wording.Clip(r.URL.Path))
 	}
-	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every writer of a test can
-	held := s.budget(r, "webhook "+access.Caller(s.o.Proxies.Client(r)), max(s.shed.o.Bodies/webhookShare, s.o.MaxBody))
-	defer held.free()
-	r.Body = &endOfBody{readCloser{&counted{body: r.Body, budget: held}, r.Body}, func() { _ = rc.SetReadDeadline(time.Time{}) }}
+	counted := s.countBody(r, "webhook "+access.Caller(s.o.Proxies.Client(r)), max(s.shed.o.Bodies/webhookShare, s.o.MaxBody))
+	defer counted.release()
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{counted, r.Body}
 	h.ServeHTTP(w, r)
 	return nil
-}
-
-// readCloser is a body that is read by way of another reader.
-type readCloser struct {
-	io.Reader
-	io.Closer
-}
-
-// endOfBody calls a function when there is no more to be read. The deadline must not stay: what waits for the answer is then taken for
-// gone.
-type endOfBody struct {
-	io.ReadCloser
-	end func()
-}
-
-func (b *endOfBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err != nil {
-		b.end()
-	}
-	return n, err
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/cluster"
-	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire"
 	"github.com/lingserve/lingserve/web/wire/agui"
 	"github.com/lingserve/lingserve/web/wire/aisdk"
@@ -79,16 +78,16 @@ func (s *Server) enter(rec *recorder, r *http.Request) *http.Request {
 	if err != nil {
 		if refusal, ok := errors.AsType[*access.Refusal](err); ok && refusal.Status == http.StatusUnauthorized && a.Wrong != nil {
 			// Only wrong keys are counted, so that clients with a key are not kept out by others behind the same address.
-			if d := a.Wrong.Request(access.Caller(s.o.Proxies.Client(r))); !d.OK() {
-				err = tooManyWrong(d.RetryAfter)
+			if limited := a.Wrong.Request(access.Caller(s.o.Proxies.Client(r))); limited != nil {
+				err = tooManyWrong(limited.RetryAfter)
 			}
 		}
 		return s.refuse(rec, r, err)
 	}
 	if a.Limits != nil {
 		if name := s.countedFor(r, visitor.Principal); name != "" {
-			if d := a.Limits.Request(name); !d.OK() {
-				return s.refuse(rec, r, d.Err())
+			if limited := a.Limits.Request(name); limited != nil {
+				return s.refuse(rec, r, limited)
 			}
 		}
 	}
@@ -133,19 +132,15 @@ func (s *Server) countedFor(r *http.Request, p access.Principal) string {
 
 // refuse answers a request that does not get in, in the words of those who ask at such a path. It returns nil, as enter does then.
 func (s *Server) refuse(rec *recorder, r *http.Request, err error) *http.Request {
-	refusal, ok := errors.AsType[*access.Refusal](err)
-	switch {
+	switch refusal, ok := errors.AsType[*access.Refusal](err); {
 	case ok:
+		writeProblem(rec, r, problemOf(refusal))
 	case r.Context().Err() != nil:
 		panic(http.ErrAbortHandler) // the client disconnected
 	default:
-		p := wire.NewProblem(wire.CodeInternal, "the server cannot check your key or token; find the cause in its log under this id")
-		p.ID = run.NewID()
-		s.log.ErrorContext(r.Context(), "cannot check a caller's key", "id", p.ID, "error", err)
-		writeProblem(rec, r, p)
-		return nil
+		writeProblem(rec, r, wire.Internal(r.Context(), s.log, "the server cannot check your key or token; find the cause in its log under this id",
+			"cannot check a caller's key", "error", err))
 	}
-	writeProblem(rec, r, problemOf(refusal))
 	return nil
 }
 

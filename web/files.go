@@ -148,10 +148,7 @@ func (s *Server) fileProblem(ctx context.Context, err error) *wire.Problem {
 		p.Retry = run.TapesRetry
 		return p
 	}
-	p := wire.NewProblem(wire.CodeInternal, "the server cannot store or read the file; find the cause in its log under this id")
-	p.ID = run.NewID()
-	s.log.ErrorContext(ctx, "file store failed", "id", p.ID, "error", err)
-	return p
+	return wire.Internal(ctx, s.log, "the server cannot store or read the file; find the cause in its log under this id", "file store failed", "error", err)
 }
 
 // roomForFile refuses a file beyond what a caller may keep. What two uploads at once add is counted by the next one.
@@ -193,9 +190,6 @@ func (s *Server) postFile(w http.ResponseWriter, r *http.Request) *wire.Problem 
 	limit := s.o.Files.MaxSize + uploadBeside
 	if p := wire.Query(new(request.Decoder), r, request.Parameters{"filename": func(value string) { name = value }}); p != nil {
 		return p
-	}
-	if r.ContentLength > limit {
-		return tooLargeBody(w, r, s.o.Files.MaxSize)
 	}
 	if s.shed.memory.over.Load() {
 		return littleMemory("the server is close to its memory limit and starts no new runs; retry later")

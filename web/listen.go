@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -39,7 +38,7 @@ func (s *Server) HTTPServer() *http.Server {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler:           s.inTime(lastOfItsConnection(s.handler)),
+		Handler:           s.handler,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaders,
@@ -53,39 +52,6 @@ func (s *Server) HTTPServer() *http.Server {
 		},
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
-}
-
-// inTime gives each body its time. What no handler has read of one is taken in behind the answer.
-func (s *Server) inTime(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength == 0 {
-			next.ServeHTTP(w, r)
-			return
-		}
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // each connection of a server can
-		body := &wholeBody{ReadCloser: r.Body}
-		r.Body = body
-		next.ServeHTTP(w, r)
-		if !body.whole.Load() {
-			s.linger(w, r)
-		}
-	})
-}
-
-// wholeBody knows whether it was read to its end. Behind that net/http looks whether the client is there still: where it found a deadline, while
-// the client takes the end of the answer slowly, it would take it for gone, and all that the client asks by the same connection then would be
-// broken off.
-type wholeBody struct {
-	io.ReadCloser
-	whole atomic.Bool
-}
-
-func (b *wholeBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF {
-		b.whole.Store(true)
-	}
-	return n, err
 }
 
 // Listen listens on addr with the socket settings that streams need. It accepts up to Limits.Connections connections at once; more wait in
@@ -158,16 +124,4 @@ func remoteAddress(c net.Conn) netip.Addr {
 		return a.AddrPort().Addr().Unmap().WithZone("")
 	}
 	return netip.Addr{}
-}
-
-// lastOfItsConnection closes a connection behind a request of HTTP/1 whose body came in chunks. Such a request may have had a
-// Content-Length as well, which net/http drops without a word; a proxy in front that goes by it takes the same bytes for another
-// number of requests, and bytes hidden in the body would be answered as another request (RFC 9112, section 6.1).
-func lastOfItsConnection(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(r.TransferEncoding) > 0 {
-			w.Header().Set("Connection", "close")
-		}
-		next.ServeHTTP(w, r)
-	})
 }

@@ -17,46 +17,35 @@ const revokeEvery = time.Second
 // closeTime is how long streams that are broken off may take to notice. They do so at once.
 const closeTime = 100 * time.Millisecond
 
-// granted knows the clients that wait for what a key or a token has opened.
+// granted holds the streams of clients with a key or token.
 type granted struct {
-	mu   sync.Mutex
-	open map[*grantedStream]struct{}
+	streams sync.Map // *grantedStream to nothing
 }
 
-// grantedStream is one of them.
 type grantedStream struct {
 	grant  access.Grant
 	cancel context.CancelCauseFunc
 }
 
-// enter counts a client until leave is called. The request that is returned ends with what has let it in.
-func (g *granted) enter(r *http.Request, grant access.Grant) (_ *http.Request, leave func()) {
+// add returns the request with a context that ends when its key or token is revoked. remove must be called.
+func (g *granted) add(r *http.Request, grant access.Grant) (_ *http.Request, remove func()) {
 	if grant == (access.Grant{}) {
 		return r, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	s := &grantedStream{grant, cancel}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.open == nil {
-		g.open = map[*grantedStream]struct{}{}
-	}
-	g.open[s] = struct{}{}
+	g.streams.Store(s, nil)
 	return r.WithContext(ctx), func() {
-		g.mu.Lock()
-		delete(g.open, s)
-		g.mu.Unlock()
+		g.streams.Delete(s)
 		cancel(nil)
 	}
 }
 
-// revoke breaks off those whose key or token does not count any more, and returns how many.
+// revoke breaks off the streams whose key or token is no longer valid, and returns how many.
 func (g *granted) revoke(door *access.Door) (count int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for s := range g.open {
-		if !door.Holds(s.grant) {
-			delete(g.open, s)
+	for s := range g.streams.Range {
+		if s := s.(*grantedStream); !door.Holds(s.grant) {
+			g.streams.Delete(s)
 			s.cancel(wire.ErrRevoked)
 			count++
 		}

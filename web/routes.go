@@ -11,7 +11,6 @@ import (
 
 	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/wording"
-	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire"
 	"github.com/lingserve/lingserve/web/wire/agui"
 	"github.com/lingserve/lingserve/web/wire/aisdk"
@@ -58,7 +57,7 @@ func (s *Server) routes() http.Handler {
 	r.Post("/v1/tickets", s.handle(s.postTicket))
 	r.Post("/v1/channels/{channel}/webhook", s.handle(s.postWebhook))
 	s.router = r
-	return s.outermost(s.sized(r))
+	return s.timeBodies(s.outermost(r))
 }
 
 // handler answers a request, or returns the problem why it does not.
@@ -162,15 +161,11 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 			rec.account.Release()
 			cause := recover()
 			if cause != nil && cause != http.ErrAbortHandler {
-				id := run.NewID()
-				s.log.ErrorContext(r.Context(), "panic in a handler", "id", id, "path", r.URL.Path, "panic", cause, "stack", string(debug.Stack()))
-				if rec.status == 0 {
-					p := wire.NewProblem(wire.CodeInternal, "internal error; find the cause in the server's log under this id")
-					p.ID = id
+				p := wire.Internal(r.Context(), s.log, "internal error; find the cause in the server's log under this id",
+					"panic in a handler", "path", r.URL.Path, "panic", cause, "stack", string(debug.Stack()))
+				if cause = http.ErrAbortHandler; rec.status == 0 { // otherwise it is too late for an answer, but not for a broken one
 					p.Write(rec)
 					cause = nil
-				} else {
-					cause = http.ErrAbortHandler // too late for an answer, but not for a broken one
 				}
 			}
 			s.requested(r, rec, cause != nil)

@@ -228,7 +228,7 @@ func (s *Server) newWire() *wire.Server {
 		Began: s.began, KeepAlive: o.KeepAlive, WriteTimeout: o.WriteTimeout, Observer: o.Observer, Log: o.Log,
 		ReadBody: s.readBody, ReadJSON: s.readJSON, Account: accountOf, KeyTag: keyTagOf,
 		Caller: func(r *http.Request) string { return s.countedFor(r, wire.Who(r)) },
-		Hold:   func(r *http.Request) (*http.Request, func()) { return s.granted.enter(r, recorderOf(r).visitor.Grant) },
+		Hold:   func(r *http.Request) (*http.Request, func()) { return s.granted.add(r, recorderOf(r).visitor.Grant) },
 	})
 }
 

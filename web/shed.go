@@ -1,11 +1,8 @@
 package web
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -214,10 +211,10 @@ type pressure struct {
 	changed   func(over bool) // called when over changes; may be nil
 	over      atomic.Bool
 
-	looks int // while there is too much; of the goroutine that looks
+	checks int // while there is too much; of the goroutine that checks
 }
 
-// collectEvery is after how many looks garbage is collected while there is too much: if nothing runs, nothing else collects it, and what
+// collectEvery is the number of checks after which garbage is collected while there is too much: if nothing runs, nothing else collects it, and what
 // was garbage would count forever.
 const collectEvery = 8
 
@@ -227,38 +224,37 @@ func (p *pressure) check(log *slog.Logger) {
 		return
 	}
 	used := p.read()
-	switch over := p.over.Load(); {
+	over := p.over.Load()
+	switch {
 	case !over && used >= p.high:
-		p.turn(true)
 		log.Warn("server is at a limit; refusing new work", "limit", p.name)
 	case over && used < p.low:
-		p.turn(false)
 		log.Info("server is below the limit again", "limit", p.name)
 	case over && p.collect != nil:
-		if p.looks++; p.looks%collectEvery == 0 {
+		if p.checks++; p.checks%collectEvery == 0 {
 			p.collect()
 		}
+		return
+	default:
+		return
 	}
-}
-
-func (p *pressure) turn(over bool) {
-	p.over.Store(over)
+	p.over.Store(!over)
 	if p.changed != nil {
-		p.changed(over)
+		p.changed(!over)
 	}
 }
 
-// lookEvery is often enough for memory that thousands of new runs would take, and too seldom to cost anything.
-const lookEvery = 250 * time.Millisecond
+// checkEvery is often enough for memory that thousands of new runs would take, and too seldom to cost anything.
+const checkEvery = 250 * time.Millisecond
 
-// watch looks until ctx ends.
+// watch checks until ctx ends.
 func (sh *shed) watch(ctx context.Context) {
 	for {
 		sh.memory.check(sh.log)
 		sh.checkWaiting(time.Now())
 		sh.disk.check(sh.log)
 		sh.checkFailed()
-		if backoff.Sleep(ctx, lookEvery) != nil {
+		if backoff.Sleep(ctx, checkEvery) != nil {
 			return
 		}
 	}
@@ -310,31 +306,24 @@ func callerReached(limit, detail string, after time.Duration) *wire.Problem {
 	return p
 }
 
-// enter counts a request that follows a run, until leave is called; or refuses it. The caller "" has only the limit of all.
-func (sh *shed) enter(caller string) *wire.Problem {
-	limit, ofOne := int64(sh.o.Streams), int64(sh.o.StreamsPerCaller)
-	return sh.streams.admit(caller, 1, func(total, ofCaller int64) *wire.Problem {
-		switch {
-		case total > limit:
-			return reached(limitStreams, wording.Plural(limit, "stream")+" are open, the server's limit; retry later", streamsRetry)
-		case caller != "" && ofCaller > ofOne:
-			return callerReached(limitStreamsPerCaller, "you have "+wording.Plural(ofOne, "stream")+" open, the limit of one caller; close some", streamsRetry)
-		}
-		return nil
-	})
-}
-
-func (sh *shed) leave(caller string) { sh.streams.add(caller, -1) }
-
-// follows is the middleware of requests that follow a run: it counts them.
+// follows is the middleware of requests that follow a run: it counts them. The caller "" has only the limit of all.
 func (s *Server) follows(h handler) handler {
+	limit, ofOne := int64(s.shed.o.Streams), int64(s.shed.o.StreamsPerCaller)
 	return func(w http.ResponseWriter, r *http.Request) *wire.Problem {
 		caller := s.countedFor(r, wire.Who(r))
-		if p := s.shed.enter(caller); p != nil {
+		if p := s.shed.streams.admit(caller, 1, func(total, ofCaller int64) *wire.Problem {
+			switch {
+			case total > limit:
+				return reached(limitStreams, wording.Plural(limit, "stream")+" are open, the server's limit; retry later", streamsRetry)
+			case caller != "" && ofCaller > ofOne:
+				return callerReached(limitStreamsPerCaller, "you have "+wording.Plural(ofOne, "stream")+" open, the limit of one caller; close some", streamsRetry)
+			}
+			return nil
+		}); p != nil {
 			closeUnread(r, p)
 			return p
 		}
-		defer s.shed.leave(caller)
+		defer s.shed.streams.add(caller, -1)
 		return h(w, r)
 	}
 }
@@ -349,9 +338,6 @@ func (s *Server) starts(h handler) handler {
 		return h(w, r)
 	})
 }
-
-// smallBody is the size of bodies that cost little.
-const smallBody = 16 << 10
 
 // early refuses what would begin a run, if it is clear without its body that it cannot.
 func (s *Server) early(r *http.Request) *wire.Problem {
@@ -386,121 +372,4 @@ func closeUnread(r *http.Request, p *wire.Problem) {
 		p.Header = http.Header{}
 	}
 	p.Header.Set("Connection", "close")
-}
-
-// budget counts the bytes of a body against what all bodies together may have, and what those of one caller may have, while it is read. It
-// also holds memory for what is made of the body, which goes on to the run.
-type budget struct {
-	sh      *shed
-	account *adapter.Account
-	caller  string // whose body it is; "" has only the limit of all
-	share   int64  // bytes that the caller's bodies may have
-	mine    int64
-}
-
-// budget is that of a request.
-func (s *Server) budget(r *http.Request, caller string, share int64) *budget {
-	b := &budget{sh: s.shed, caller: caller, share: share}
-	if rec, ok := r.Context().Value(recorderKey{}).(*recorder); ok {
-		if rec.account == nil {
-			rec.account = s.o.Ledger.Open()
-		}
-		b.account = rec.account
-	}
-	return b
-}
-
-// acquire counts n more bytes, before they are read. It returns a problem if they may not be held.
-func (b *budget) acquire(n int64) *wire.Problem {
-	if p := b.count(n); p != nil {
-		return p
-	}
-	switch b.account.Admit(n) {
-	case adapter.Refused:
-		return littleMemory("the server has no memory for this request now; retry later")
-	case adapter.Impossible:
-		p := wire.NewProblem(wire.CodeTooLarge, "the request's body exceeds this server's memory limit; send a smaller one")
-		p.Reason = run.LimitMemory
-		return p
-	}
-	return nil
-}
-
-// count counts n more bytes, or returns a problem.
-func (b *budget) count(n int64) *wire.Problem {
-	p := b.sh.bodies.admit(b.caller, n, func(total, ofCaller int64) *wire.Problem {
-		limit := b.sh.o.Bodies
-		if n > smallBody && total > n { // large ones, however slowly they come, leave room for small ones
-			limit -= limit / 16
-		}
-		switch {
-		case total > limit:
-			return reached(limitBodies, "the server is reading too many request bodies at once; retry later", bodiesRetry)
-		case b.caller != "" && ofCaller > b.share:
-			return callerReached(limitBodiesPerCaller, "the server is reading too many of your request bodies at once; send them one after the other", bodiesRetry)
-		}
-		return nil
-	})
-	if p == nil {
-		b.mine += n
-	}
-	return p
-}
-
-// free says that the body is read.
-func (b *budget) free() { b.sh.bodies.add(b.caller, -b.mine) }
-
-// bodyStep is how much of a body whose length is not known is counted at a time.
-const bodyStep = 16 << 10
-
-// readAll reads a body, of so many bytes where that is not negative. The error may be a *[problem].
-func (b *budget) readAll(body io.Reader, length int64) ([]byte, error) {
-	if length >= 0 { // all or nothing, so that of many bodies that come at once some are read to their end
-		if p := b.acquire(length); p != nil {
-			return nil, p
-		}
-		return readExactly(body, length)
-	}
-	var into bytes.Buffer
-	_, err := into.ReadFrom(&counted{body: body, budget: b})
-	return into.Bytes(), err
-}
-
-// counted is a body that is counted as it comes. Its errors may be a *[problem].
-type counted struct {
-	body   io.Reader
-	budget *budget
-	left   int64 // bytes that are counted and have not come
-}
-
-func (c *counted) Read(p []byte) (int, error) {
-	if c.left == 0 {
-		runtime.Gosched() // a body that comes as fast as it is read would have a processor for 10 ms
-		if p := c.budget.acquire(bodyStep); p != nil {
-			return 0, p
-		}
-		c.left = bodyStep
-	}
-	n, err := c.body.Read(p[:min(int64(len(p)), c.left)])
-	c.left -= int64(n)
-	return n, err
-}
-
-// readExactly reads a body of so many bytes to its end. Memory for all of it is used when some of it has come.
-func readExactly(body io.Reader, length int64) ([]byte, error) {
-	text := make([]byte, min(length, bodyStep))
-	n, err := io.ReadFull(body, text)
-	if err == nil && length > bodyStep {
-		whole := make([]byte, length)
-		copy(whole, text)
-		text = whole
-		_, err = io.ReadFull(body, text[n:])
-	}
-	if err != nil {
-		return nil, err
-	}
-	if n, err := io.ReadFull(body, make([]byte, 1)); n != 0 || err != io.EOF {
-		return nil, fmt.Errorf("web: a body of %d bytes does not end: %w", length, err)
-	}
-	return text, nil
 }

@@ -31,10 +31,7 @@ func (s *Server) postTicket(w http.ResponseWriter, r *http.Request) *wire.Proble
 		if r.Context().Err() != nil {
 			panic(http.ErrAbortHandler)
 		}
-		p := wire.NewProblem(wire.CodeInternal, "the server cannot create a ticket; find the cause in its log under this id")
-		p.ID = run.NewID()
-		s.log.ErrorContext(r.Context(), "cannot store a ticket", "id", p.ID, "error", err)
-		return p
+		return wire.Internal(r.Context(), s.log, "the server cannot create a ticket; find the cause in its log under this id", "cannot store a ticket", "error", err)
 	}
 	s.wire.SendJSON(w, r, http.StatusCreated, struct {
 		Ticket  string    `json:"ticket"`

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -43,17 +42,27 @@ func New(o Options) (adapter.Provider, error) {
 	betas := o.Header.Values(betaHeader)
 	o.Header = o.Header.Clone()
 	o.Header.Del(betaHeader)
-	return &provider{
-		Server: wire.NewServer(o), messages: base.JoinPath("v1", "messages").String(), models: *base.JoinPath("v1", "models"), betas: betas,
-	}, nil
+	models := base.JoinPath("v1", "models")
+	query := models.Query()
+	query.Set("limit", "1000") // the most of a page
+	models.RawQuery = query.Encode()
+	p := &provider{Server: wire.NewServer(o), messages: base.JoinPath("v1", "messages").String(), models: models.String()}
+	p.Authorize = func(h http.Header) {
+		h.Set("Anthropic-Version", version)
+		if key := p.Key(); key != "" {
+			h.Set("X-Api-Key", key)
+		}
+		if all := append(betas[:len(betas):len(betas)], h[betaHeader]...); len(all) > 0 {
+			h[betaHeader] = all
+		}
+	}
+	return p, nil
 }
 
 // provider is one server. It is safe for concurrent use.
 type provider struct {
 	wire.Server
-	messages string  // address
-	models   url.URL // address
-	betas    []string
+	messages, models string // addresses
 }
 
 // Model returns the model of this name. Which names a server has is only known to it.
@@ -66,20 +75,9 @@ func (p *provider) Model(name string) (adapter.Model, error) {
 
 const betaHeader = "Anthropic-Beta"
 
-func (p *provider) header(accept string) http.Header {
-	h := http.Header{"Accept": {accept}, "Anthropic-Version": {version}}
-	if key := p.Key(); key != "" {
-		h.Set("X-Api-Key", key)
-	}
-	if len(p.betas) > 0 {
-		h[betaHeader] = p.betas[:len(p.betas):len(p.betas)]
-	}
-	return h
-}
-
 // List asks the server for its models, in its order.
 func (p *provider) List(ctx context.Context) ([]string, error) {
-	return p.ListPages(ctx, p.models, p.header("application/json"), p.Refused)
+	return p.ListModels(ctx, p.models)
 }
 
 var _ adapter.Lister = (*provider)(nil)

@@ -123,9 +123,7 @@ func (m *model) File(p *adapter.Part) (any, error) {
 }
 
 func (m *model) cannot(what string) error {
-	return &adapter.Error{
-		Code: adapter.CodeInvalid, Message: m.p.Name() + " does not take " + what + ": expected text, a JPEG, PNG, GIF or WebP image, or a PDF", Cause: errFile,
-	}
+	return m.p.CannotTake("does not take " + what + ": expected text, a JPEG, PNG, GIF or WebP image, or a PDF")
 }
 
 // breakpoints marks the ends of the tools, of the system prompt and of the last two user turns. The turn before the last is where the previous

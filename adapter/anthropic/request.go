@@ -3,7 +3,6 @@ package anthropic
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -64,9 +63,6 @@ type breakpoint struct {
 
 var ephemeral = &breakpoint{"ephemeral"}
 
-// errFile is the cause of an error about a file.
-var errFile = errors.New("a file of a kind that the API does not take")
-
 // asking is one request to a model.
 type asking struct {
 	*model
@@ -78,18 +74,15 @@ type asking struct {
 func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, error) {
 	a := &asking{model: m}
 	var sent *request
-	return m.p.Ask(ctx, &a.Fallbacks, func() (_ []byte, err error) {
+	return m.p.Ask(ctx, &a.Fallbacks, m.p.messages, "text/event-stream", func() (_ []byte, err error) {
 		if sent, err = a.request(req); err != nil {
 			return nil, err
 		}
-		return wire.Body(sent, req.ExtraBody)
-	}, func(body []byte) (*http.Response, *wire.Refusal, error) {
-		h := m.p.header("text/event-stream")
-		if sent.interleaved {
-			h[betaHeader] = append(h[betaHeader], interleaved)
+		if a.Header = nil; sent.interleaved {
+			a.Header = http.Header{betaHeader: {interleaved}}
 		}
-		return m.p.Post(ctx, m.p.messages, h, body)
-	}, func(said string) []wire.Fallback { return a.fallbacks(sent, req, said) }, m.p.Refused)
+		return wire.Body(sent, req.ExtraBody)
+	}, func(said string) []wire.Fallback { return a.fallbacks(sent, req, said) })
 }
 
 // request says in Anthropic's words what is asked.

@@ -23,14 +23,7 @@ type answer struct {
 func (m *model) read(w *wire.Answer) error {
 	a := &answer{m: m}
 	a.BlockReader = wire.NewBlockReader(w, a.closed)
-	switch a.Kind() {
-	case "text/event-stream", "": // some servers send no type
-		return a.Events(a.event)
-	case "application/json":
-		return a.whole()
-	default:
-		return a.Unknown("an event stream", "check the base URL (it is what comes before /v1/messages)")
-	}
+	return a.Read("check the base URL (it is what comes before /v1/messages)", a.event, a.whole)
 }
 
 // event passes on what an event has; done says that it is the last.
@@ -41,7 +34,7 @@ func (a *answer) event(kind, data []byte) (done bool, err error) {
 	case bytes.HasPrefix(data, []byte("[DONE]")): // of servers that translate from OpenAI's format
 		return true, nil
 	case string(kind) == "error":
-		return false, a.failed(data)
+		return false, a.Failed(data)
 	case !wire.IsObject(data) || !json.Valid(data):
 		return false, wire.ErrFormat
 	}
@@ -68,21 +61,13 @@ func (a *answer) event(kind, data []byte) (done bool, err error) {
 	case "message_stop":
 		return true, nil
 	case "error":
-		return false, a.failed(data)
+		return false, a.Failed(data)
 	default: // a ping, or an event that we do not know
 		if reportsError(data) {
-			return false, a.failed(data)
+			return false, a.Failed(data)
 		}
 	}
 	return false, nil
-}
-
-// failed is the error of an event that reports one; nil where the answer is whole already (MO-14).
-func (a *answer) failed(data []byte) error {
-	if a.Finish != "" {
-		return nil
-	}
-	return a.m.p.Failed(data)
 }
 
 func reportsError(data []byte) bool {
@@ -259,11 +244,7 @@ func (a *answer) stop(reason, details []byte) error {
 }
 
 // whole yields an answer in one piece.
-func (a *answer) whole() error {
-	body, err := a.Whole()
-	if err != nil {
-		return err
-	}
+func (a *answer) whole(body []byte) error {
 	if reportsError(body) {
 		return a.m.p.Failed(body)
 	}
@@ -284,10 +265,7 @@ func (a *answer) whole() error {
 		a.count(wire.ObjectAt(body, "usage"))
 		err = a.stop(reason, wire.ObjectAt(body, "stop_details"))
 	}
-	if err != nil {
-		return a.m.p.NotPiece(err, body)
-	}
-	return a.End()
+	return a.m.p.NotPiece(err, body)
 }
 
 // count takes the counts of an event.

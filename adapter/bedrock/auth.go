@@ -100,10 +100,9 @@ func (a *auth) hide(said []byte) []byte {
 	return said
 }
 
-// sign adds a key, or signs a request. It is complete with that: what is signed is what is sent.
+// sign signs a request that has no key. It is complete with that: what is signed is what is sent.
 func (p *provider) sign(req *http.Request) error {
-	if key := p.auth.key(); key != "" {
-		req.Header.Set("Authorization", "Bearer "+key)
+	if p.auth.key() != "" {
 		return nil
 	}
 	ctx := req.Context()

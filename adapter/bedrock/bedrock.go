@@ -18,6 +18,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -39,6 +40,9 @@ type AWS struct {
 	// Credentials sign requests; default: those that the AWS command line would use (variables, files, SSO, roles).
 	Credentials aws.CredentialsProvider
 }
+
+// modelName is a model's id, an inference profile's id or an ARN.
+var modelName = regexp.MustCompile(`^[A-Za-z0-9._:/-]+$`)
 
 const maxName = 2048 // bytes of a model's name: the API takes as many
 
@@ -63,7 +67,7 @@ func New(o Options, at AWS) (adapter.Provider, error) {
 		}
 	}
 	p := &provider{Server: wire.NewServer(o), auth: auth, base: strings.TrimSuffix(o.BaseURL, "/"), list: strings.TrimSuffix(list, "/")}
-	p.Key, p.Sign = auth.secret, p.sign
+	p.Key, p.Sign, p.Explain = auth.secret, p.sign, p.explain
 	return p, nil
 }
 
@@ -82,18 +86,10 @@ func (p *provider) Model(name string) (adapter.Model, error) {
 	if name == "" {
 		return nil, fmt.Errorf("expected a model's name after %q", p.Prefix+":")
 	}
-	if len(name) > maxName || name == "." || name == ".." || strings.ContainsFunc(name, notInName) {
+	if len(name) > maxName || name == "." || name == ".." || !modelName.MatchString(name) {
 		return nil, errors.New("expected a model's id, an inference profile's id or an ARN, of letters, digits and . _ - : /")
 	}
 	return &model{p: p, name: name, url: p.base + "/model/" + url.QueryEscape(name) + "/converse-stream", family: familyOf(name)}, nil
-}
-
-func notInName(r rune) bool {
-	switch {
-	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
-		return false
-	}
-	return !strings.ContainsRune("._-:/", r)
 }
 
 // model is one model of a provider.

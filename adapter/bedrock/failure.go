@@ -8,14 +8,14 @@ import (
 	"github.com/lingserve/lingserve/adapter/wire"
 )
 
-// refused makes the error of an answer with another status than 200.
-func (p *provider) refused(r *wire.Refusal) *adapter.Error {
+// explain improves the error of an answer with another status than 200.
+func (p *provider) explain(e *adapter.Error, r *wire.Refusal) {
 	r.Body = p.auth.hide(r.Body)
-	return p.explained(p.Refused(r), r.Header.Get("X-Amzn-Errortype")+string(r.Body))
+	p.explainAuth(e, r.Header.Get("X-Amzn-Errortype")+string(r.Body))
 }
 
-// explained says what to check where access is refused: the key, or the credentials, or what they may do.
-func (p *provider) explained(e *adapter.Error, said string) *adapter.Error {
+// explainAuth says what to check where access is refused: the key, or the credentials, or what they may do.
+func (p *provider) explainAuth(e *adapter.Error, said string) *adapter.Error {
 	switch {
 	case e.Code != adapter.CodeAuth:
 	case e.Status != http.StatusUnauthorized && strings.Contains(strings.ToLower(said), "accessdenied"):

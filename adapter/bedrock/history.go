@@ -2,7 +2,6 @@ package bedrock
 
 import (
 	"encoding/json"
-	"errors"
 	"path"
 	"slices"
 	"strconv"
@@ -11,9 +10,6 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
-
-// errFile is the cause of an error about a file.
-var errFile = errors.New("a file of a kind that the API does not take")
 
 // history writes messages as turns, and says which tools were called in them.
 type history struct {
@@ -128,10 +124,10 @@ func (h *history) File(p *adapter.Part) (any, error) {
 	}
 	switch {
 	case !ok:
-		return nil, h.cannot(" takes no " + what + " by its address: expected a data: URL")
+		return nil, h.p.CannotTake("takes no " + what + " by its address: expected a data: URL")
 	case f.member == "":
 		kind, _, _ := strings.Cut(data.Type, "/")
-		return nil, h.cannot(" does not take this kind of " + wire.SchemaName(kind) +
+		return nil, h.p.CannotTake("does not take this kind of " + wire.SchemaName(kind) +
 			": expected a PNG, JPEG, GIF or WebP image, a PDF, Office or text document, or a common kind of audio or video")
 	}
 	out := object{"format": f.format, "source": object{"bytes": data.Base64}}
@@ -139,10 +135,6 @@ func (h *history) File(p *adapter.Part) (any, error) {
 		out["name"] = h.documentName(p.Name)
 	}
 	return object{f.member: out}, nil
-}
-
-func (h *history) cannot(why string) error {
-	return &adapter.Error{Code: adapter.CodeInvalid, Message: h.p.Name() + why, Cause: errFile}
 }
 
 // documentName makes a name that the API takes: letters, digits, single spaces, hyphens and brackets, and none twice.

@@ -11,7 +11,6 @@ import (
 
 // List asks for the models and inference profiles of the region that can be asked as they are named; they come sorted.
 func (p *provider) List(ctx context.Context) ([]string, error) {
-	accept := http.Header{"Accept": {"application/json"}}
 	var models struct {
 		List *[]struct {
 			ID        string   `json:"modelId"`
@@ -20,7 +19,7 @@ func (p *provider) List(ctx context.Context) ([]string, error) {
 			Streams   *bool    `json:"responseStreamingSupported"`
 		} `json:"modelSummaries"`
 	}
-	body, err := p.Get(ctx, p.list+"/foundation-models", accept, &models, p.refused)
+	body, err := p.Get(ctx, p.list+"/foundation-models", &models)
 	if err == nil && models.List == nil {
 		err = p.NotAnswer("a list of models", errors.New("no modelSummaries"), body)
 	}
@@ -39,7 +38,7 @@ func (p *provider) List(ctx context.Context) ([]string, error) {
 			ID string `json:"inferenceProfileId"`
 		} `json:"inferenceProfileSummaries"`
 	}
-	_, err = p.Get(ctx, p.list+"/inference-profiles?maxResults=1000", accept, &profiles, p.refused)
+	_, err = p.Get(ctx, p.list+"/inference-profiles?maxResults=1000", &profiles)
 	if e, ok := errors.AsType[*adapter.Error](err); err != nil && (!ok || e.Status != http.StatusForbidden) { // the right to list them is another one
 		return nil, err
 	}

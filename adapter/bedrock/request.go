@@ -33,14 +33,12 @@ type asking struct {
 func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, error) {
 	a := &asking{model: m}
 	var sent object
-	return m.p.Ask(ctx, &a.Fallbacks, func() (_ []byte, err error) {
+	return m.p.Ask(ctx, &a.Fallbacks, m.url, wire.AWSStreamType, func() (_ []byte, err error) {
 		if sent, err = a.request(req); err != nil {
 			return nil, err
 		}
 		return rawjson.Marshal(sent)
-	}, func(body []byte) (*http.Response, *wire.Refusal, error) {
-		return m.p.Post(ctx, m.url, http.Header{"Accept": {wire.AWSStreamType}}, body)
-	}, func(string) []wire.Fallback { return a.fallbacks(sent) }, m.p.refused)
+	}, func(string) []wire.Fallback { return a.fallbacks(sent) })
 }
 
 // request says in Bedrock's words what is asked.

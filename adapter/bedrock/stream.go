@@ -41,7 +41,7 @@ func (a *answer) event(m *wire.AWSMessage) (done bool, err error) {
 		if a.Finish != "" {
 			return false, nil // nothing is missing
 		}
-		return false, a.p.explained(a.p.Failed(m.Payload, string(m.Name)), string(m.Name))
+		return false, a.p.explainAuth(a.p.Failed(m.Payload, string(m.Name)), string(m.Name))
 	case "event":
 	default:
 		return false, nil

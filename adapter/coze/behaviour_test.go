@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -185,31 +184,6 @@ func TestCloseWaitsUntilCozeHasHeard(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The chats that are canceled at the same time are bounded.
-func TestCancelsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var c cancels
-		c.work.SetLimit(maxCancels)
-		release := make(chan struct{})
-		var started atomic.Int32
-		for range maxCancels + 10 {
-			c.start(func() { started.Add(1); <-release })
-		}
-		if synctest.Wait(); started.Load() != maxCancels {
-			t.Errorf("%d at a time", started.Load())
-		}
-		close(release)
-		synctest.Wait()
-		c.start(func() { started.Add(1) })
-		c.close()
-		if started.Load() != maxCancels+1 {
-			t.Error("none after the others have ended")
-		}
-		c.start(func() { t.Error("one after the end") })
-		synctest.Wait()
-	})
 }
 
 // tools is a script of a bot that asks for the weather, twice at once, and then says what it was told.

@@ -41,10 +41,13 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
+	"golang.org/x/sync/errgroup"
 )
 
 // Options are the settings of a provider: the default of Prefix is "coze"; BaseURL is what comes before /v3/chat, default
@@ -63,9 +66,10 @@ func New(o Options, user string) (adapter.Provider, error) {
 	}
 	base.Path = strings.TrimSuffix(strings.TrimRight(base.Path, "/"), "/v3/chat")
 	p := &provider{Server: wire.NewServer(o), chat: base.JoinPath("v3", "chat"), user: cmp.Or(user, "lingserve")}
+	p.Explain = p.explain
 	p.files, _ = lru.New[[sha256.Size]byte, file](maxFiles) // fails for no size
 	p.waiting, _ = lru.New[string, *chat](maxWaiting)
-	p.cancels.work.SetLimit(maxCancels)
+	p.cancels.SetLimit(maxCancels)
 	return p, nil
 }
 
@@ -76,7 +80,8 @@ type provider struct {
 	user string
 
 	waiting *lru.Cache[string, *chat] // by the ids of calls
-	cancels cancels
+	closed  atomic.Bool
+	cancels errgroup.Group                      // the requests to cancel chats that are on their way
 	files   *lru.Cache[[sha256.Size]byte, file] // by what they hold
 }
 
@@ -90,8 +95,33 @@ func (p *provider) Model(name string) (adapter.Model, error) {
 
 // Close waits until every chat that was left is canceled, which takes some seconds at most.
 func (p *provider) Close() error {
-	p.cancels.close()
-	return nil
+	p.closed.Store(true)
+	return p.cancels.Wait()
+}
+
+const (
+	// cancelTime is how long Coze may take to hear that a chat is of no use any more.
+	cancelTime = 5 * time.Second
+	// maxCancels is how many chats are canceled at the same time; those beyond it end by themselves.
+	maxCancels = 256
+)
+
+// cancelChat asks Coze to cancel a chat whose stream has been left: closing a stream alone does not end the chat. Only Close waits for it, and
+// nothing depends on its success. A closed provider cancels nothing.
+func (p *provider) cancelChat(ctx context.Context, conversation, id string) {
+	if p.closed.Load() {
+		return
+	}
+	p.cancels.TryGo(func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)
+		defer cancel()
+		body := jsonText(map[string]string{"conversation_id": conversation, "chat_id": id})
+		if res, _, _ := p.Post(ctx, p.url("cancel").String(), wire.Accept("application/json"), []byte(body)); res != nil {
+			wire.Said(res.Body) // so that the connection can be used again
+			res.Body.Close()
+		}
+		return nil
+	})
 }
 
 // model is one bot.

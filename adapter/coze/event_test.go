@@ -137,7 +137,7 @@ func FuzzFailure(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
-		e := p.(*provider).refused(&wire.Refusal{Status: status, Body: body})
+		e := p.(*provider).Refused(&wire.Refusal{Status: status, Body: body})
 		switch e.Code {
 		case adapter.CodeInvalid, adapter.CodeAuth, adapter.CodeRateLimited, adapter.CodeUnavailable, adapter.CodeTimeout, adapter.CodeProtocol:
 		default:

@@ -36,13 +36,12 @@ func codeOf(said []byte) int {
 	return n
 }
 
-// refused makes the error of an answer that is none: of another status than 200, or of a JSON body with a code.
-func (p *provider) refused(r *wire.Refusal) *adapter.Error {
-	e := p.failed(r.Status, codeOf(r.Body), r.Body, r.Header)
+// explain makes the error of an answer that is none: of another status than 200, or of a JSON body with a code.
+func (p *provider) explain(e *adapter.Error, r *wire.Refusal) {
+	*e = *p.failed(r.Status, codeOf(r.Body), r.Body, r.Header)
 	if e.Retryable {
 		e.RetryAfter = wire.RetryAfter(r.Header, time.Now())
 	}
-	return e
 }
 
 // failed makes the error of an answer in any form.

@@ -4,15 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"mime"
 	"mime/multipart"
 	"net/http"
-	"net/textproto"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,35 +41,25 @@ func (p *provider) upload(ctx context.Context, image, name string) (string, erro
 	if known, ok := p.files.Get(sum); ok && time.Since(known.at) < fileLife {
 		return known.id, nil
 	}
-	kind, data, ok := strings.Cut(strings.TrimPrefix(image, "data:"), ",")
-	kind, isBase64 := strings.CutSuffix(kind, ";base64")
-	if !ok || !isBase64 {
-		return "", notSent(`expected an image in base64, such as "data:image/png;base64,…"`)
-	}
-	content, err := base64.StdEncoding.DecodeString(data)
-	if err != nil || len(content) == 0 {
-		return "", notSent("an image has invalid or empty base64")
+	kind, content, ok := adapter.OpenDataURL(image)
+	if !ok || len(content) == 0 {
+		return "", &adapter.Error{
+			Code: adapter.CodeInvalid, Message: `expected an image or a file in base64, such as "data:image/png;base64,…"`, Cause: errImage,
+		}
 	}
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
-	part, err := form.CreatePart(textproto.MIMEHeader{
-		"Content-Disposition": {fmt.Sprintf(`form-data; name="file"; filename=%q`, fileName(kind, name))},
-		"Content-Type":        {"application/octet-stream"},
-	})
-	if err == nil {
-		_, err = part.Write(content)
-	}
-	if err = errors.Join(err, form.Close()); err != nil {
-		return "", notSent("an image cannot be written") // to memory: cannot be
-	}
-	header := p.Bearer("application/json")
+	part, _ := form.CreateFormFile("file", fileName(kind, name)) // in memory: nothing fails
+	part.Write(content)
+	form.Close()
+	header := wire.Accept("application/json")
 	header.Set("Content-Type", form.FormDataContentType())
 	res, refusal, err := p.Post(ctx, p.chat.JoinPath("..", "..", "v1", "files", "upload").String(), header, body.Bytes())
 	if err != nil {
 		return "", err
 	}
 	if refusal != nil {
-		return "", p.refused(refusal)
+		return "", p.Refused(refusal)
 	}
 	defer res.Body.Close()
 	said := wire.Said(res.Body)
@@ -84,7 +72,7 @@ func (p *provider) upload(ctx context.Context, image, name string) (string, erro
 		} `json:"data"`
 	}
 	if codeOf(said) != 0 {
-		return "", p.refused(&wire.Refusal{Status: http.StatusOK, Header: res.Header, Body: said})
+		return "", p.Refused(&wire.Refusal{Status: http.StatusOK, Header: res.Header, Body: said})
 	}
 	if json.Unmarshal(said, &answer) != nil || answer.Data.ID == "" {
 		return "", &adapter.Error{
@@ -97,14 +85,13 @@ func (p *provider) upload(ctx context.Context, image, name string) (string, erro
 	return answer.Data.ID, nil
 }
 
-func notSent(why string) error {
-	return &adapter.Error{Code: adapter.CodeInvalid, Message: why, Cause: errImage}
-}
-
 // fileName is a name with the end that Coze tells a file's kind by.
 func fileName(kind, name string) string {
-	if strings.HasPrefix(kind, "image/") {
-		return "image." + extension(kind)
+	if image, ok := strings.CutPrefix(kind, "image/"); ok {
+		if !slices.Contains([]string{"png", "gif", "webp", "heic", "heif", "bmp", "tiff"}, image) {
+			image = "jpg"
+		}
+		return "image." + image
 	}
 	end := path.Ext(name)
 	if ends, err := mime.ExtensionsByType(kind); end == "" && err == nil && len(ends) > 0 {
@@ -116,14 +103,4 @@ func fileName(kind, name string) string {
 		}
 		return -1
 	}, end)
-}
-
-// extension is that of an image.
-func extension(kind string) string {
-	_, kind, _ = strings.Cut(kind, "/")
-	switch kind {
-	case "png", "gif", "webp", "heic", "heif", "bmp", "tiff":
-		return kind
-	}
-	return "jpg"
 }

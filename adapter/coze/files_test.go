@@ -134,10 +134,9 @@ func TestAnImageThatCannotBeSent(t *testing.T) {
 		status      int
 		code, says  string
 	}{
-		{"not base64", "data:image/svg+xml,<svg/>", "", 200, adapter.CodeInvalid, `expected an image in base64, such as "data:image/png;base64,…"`},
-		{"no data", "data:image/png;base64", "", 200, adapter.CodeInvalid, `expected an image in base64, such as "data:image/png;base64,…"`},
-		{"wrong base64", "data:image/png;base64,!!!", "", 200, adapter.CodeInvalid, "an image has invalid or empty base64"},
-		{"empty", "data:image/png;base64,", "", 200, adapter.CodeInvalid, "an image has invalid or empty base64"},
+		{"no data", "data:image/png;base64", "", 200, adapter.CodeInvalid, `expected an image or a file in base64, such as "data:image/png;base64,…"`},
+		{"wrong base64", "data:image/png;base64,!!!", "", 200, adapter.CodeInvalid, `expected an image or a file in base64, such as "data:image/png;base64,…"`},
+		{"empty", "data:image/png;base64,", "", 200, adapter.CodeInvalid, `expected an image or a file in base64, such as "data:image/png;base64,…"`},
 		{"too large", good, `{"code":4302,"msg":"` + adaptertest.Key + `"}`, 200, adapter.CodeProtocol, "the model's server (coze) refused an image: it may be too large, or of a kind that is not taken"},
 		{"the token may not", good, `{"code":4101}`, 403, adapter.CodeAuth, "the model's server (coze) denies this token access to the bot: check the permissions and the workspace of COZE_API_TOKEN"},
 		{"a gateway", good, `<html>`, 502, adapter.CodeUnavailable, "the model's server (coze) failed or is overloaded: retry later"},

@@ -64,10 +64,7 @@ type call struct {
 func (m *model) post(ctx context.Context, url string, request any, req *adapter.Request) (*http.Response, error) {
 	p := m.p
 	write := func() ([]byte, error) { return wire.Body(request, req.ExtraBody) }
-	send := func(body []byte) (*http.Response, *wire.Refusal, error) {
-		return p.Post(ctx, url, p.Bearer("text/event-stream"), body)
-	}
-	res, err := p.Ask(ctx, new(wire.Fallbacks), write, send, nil, p.refused)
+	res, err := p.Ask(ctx, new(wire.Fallbacks), url, "text/event-stream", write, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -78,35 +75,30 @@ func (m *model) post(ctx context.Context, url string, request any, req *adapter.
 	return res, nil
 }
 
-// checkStart looks at the start of an answer of status 200: Coze reports most errors by such an answer, whose body is JSON.
+// space is what may be before JSON.
+const space = "\ufeff \t\r\n"
+
+// checkStart looks at the start of an answer of status 200: Coze reports most errors by such an answer, whose body is JSON with a code.
 func (p *provider) checkStart(ctx context.Context, res *http.Response) error {
 	r := bufio.NewReaderSize(res.Body, 512)
+	start, _ := r.Peek(64) // an error comes again
+	start = bytes.TrimLeft(start, space)
 	res.Body = struct {
 		io.Reader
 		io.Closer
 	}{r, res.Body}
-	first, _, err := r.ReadRune()
-	for err == nil && (unicode.IsSpace(first) || first == '\ufeff') {
-		first, _, err = r.ReadRune()
-	}
-	if err == nil {
-		_ = r.UnreadRune() // one was read
-	}
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	if err == nil && first == '{' {
-		said := wire.Said(res.Body)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if codeOf(said) != 0 {
-			return p.refused(&wire.Refusal{Status: http.StatusOK, Header: res.Header, Body: said})
-		}
-		return p.Unknown(res.Header, said, "an event stream", "check the base URL")
-	}
-	if kind == "text/event-stream" || kind == "" || err != nil {
+	if !wire.IsObject(start) && (kind == "text/event-stream" || kind == "" || len(start) == 0) {
 		return nil
 	}
-	return p.Unknown(res.Header, wire.Said(res.Body), "an event stream", "check the base URL")
+	said := bytes.TrimLeft(wire.Said(res.Body), space)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case codeOf(said) != 0:
+		return p.Refused(&wire.Refusal{Status: http.StatusOK, Header: res.Header, Body: said})
+	}
+	return p.Unknown(res.Header, said, "an event stream", "check the base URL")
 }
 
 // stop cancels a chat that may still run at Coze.

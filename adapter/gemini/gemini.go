@@ -58,7 +58,13 @@ func providerAt(o Options, api string) (*provider, error) {
 	if !version.MatchString(base.Path) {
 		base = base.JoinPath(api)
 	}
-	return &provider{Server: wire.NewServer(o), base: *base, catalog: "models/"}, nil
+	p := &provider{Server: wire.NewServer(o), base: *base, catalog: "models/"}
+	p.Authorize = func(h http.Header) {
+		if key := p.Key(); key != "" && p.tokens == nil { // a token is added when the request is complete
+			h.Set("X-Goog-Api-Key", key)
+		}
+	}
+	return p, nil
 }
 
 // provider is one server. It is safe for concurrent use.
@@ -111,10 +117,10 @@ const maxPages = 50
 
 // List asks the server for its models, in its order. Those that cannot generate content are left out.
 func (p *provider) List(ctx context.Context) (names []string, err error) {
-	query := url.Values{"pageSize": {"1000"}}
+	query := url.Values{"pageSize": {"1000"}} // a server may send fewer
 	for range maxPages {
 		var list wire.Object
-		body, err := p.Get(ctx, p.address(p.catalog[:len(p.catalog)-1], query), p.header("application/json"), &list, p.refused)
+		body, err := p.Get(ctx, p.address(p.catalog[:len(p.catalog)-1], query), &list)
 		if err != nil {
 			return nil, err
 		}
@@ -138,15 +144,6 @@ func (p *provider) List(ctx context.Context) (names []string, err error) {
 }
 
 var _ adapter.Lister = (*provider)(nil)
-
-// header returns what every request needs; a token is added when the request is complete.
-func (p *provider) header(accept string) http.Header {
-	h := http.Header{"Accept": {accept}}
-	if key := p.Key(); key != "" && p.tokens == nil {
-		h.Set("X-Goog-Api-Key", key)
-	}
-	return h
-}
 
 // model is one model of a provider.
 type model struct {

@@ -3,7 +3,6 @@ package gemini
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"maps"
 	"net/url"
 	"path"
@@ -173,12 +172,10 @@ func (h *history) File(p *adapter.Part) (any, error) {
 }
 
 func (h *history) cannot(what string) error {
-	message := h.p.Name() + " takes images, PDF, audio, video and text, but not " + what
-	return &adapter.Error{Code: adapter.CodeInvalid, Message: message, Cause: errFile}
+	return h.p.CannotTake("takes images, PDF, audio, video and text, but not " + what)
 }
 
 var (
-	errFile = errors.New("a file that cannot be sent")
 	sent    = regexp.MustCompile(`^(image|audio|video)/|^application/pdf$`)
 	textual = regexp.MustCompile(`^text/|(json|xml|yaml|javascript)$`) // sent as plain text
 )

@@ -41,19 +41,12 @@ type asking struct {
 func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, error) {
 	a := &asking{model: m}
 	var sent object
-	return m.p.Ask(ctx, &a.Fallbacks, func() (_ []byte, err error) {
+	return m.p.Ask(ctx, &a.Fallbacks, m.url, "text/event-stream", func() (_ []byte, err error) {
 		if sent, err = a.request(req); err != nil {
 			return nil, err
 		}
 		return rawjson.Marshal(sent)
-	}, func(body []byte) (*http.Response, *wire.Refusal, error) {
-		res, refusal, err := m.p.Post(ctx, m.url, m.p.header("text/event-stream"), body)
-		if refusal != nil && refusal.Status == http.StatusUnauthorized && m.p.tokens != nil {
-			m.p.tokens.expire() // it may have been withdrawn
-			return m.p.Post(ctx, m.url, m.p.header("text/event-stream"), body)
-		}
-		return res, refusal, err
-	}, func(string) []wire.Fallback { return a.fallbacks(sent) }, m.p.refused)
+	}, func(string) []wire.Fallback { return a.fallbacks(sent) })
 }
 
 // request says in Google's words what is asked.

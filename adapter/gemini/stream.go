@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"hash/fnv"
-	"strconv"
 	"strings"
 	"time"
 
@@ -252,9 +250,7 @@ func (a *answer) call(members wire.Object) error {
 		members["id"] = c["id"]
 	}
 	if call.ID == "" || a.ids[call.ID] {
-		h := fnv.New64a()
-		h.Write(a.data)
-		call.ID = "call_" + strconv.FormatUint(h.Sum64(), 36) + "_" + strconv.Itoa(call.Index)
+		call.ID = wire.CallID(a.data, call.Index)
 	}
 	a.ids[call.ID] = true
 	if err := a.Yield(adapter.Chunk{ToolCall: &call}); err != nil {

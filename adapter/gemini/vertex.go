@@ -43,7 +43,7 @@ func NewVertex(o Options, at Vertex) (adapter.Provider, error) {
 	if o.Key == "" {
 		p.tokens = &tokens{turn: make(chan struct{}, 1)}
 		p.tokens.last.Store(new(oauth2.Token))
-		p.Sign = p.sign
+		p.Sign, p.Renew, p.Explain = p.sign, p.tokens.expire, p.explain
 		p.Key = func() string { return p.tokens.last.Load().AccessToken } // so that it is taken out of what is logged
 	}
 	return p, nil
@@ -123,11 +123,9 @@ func (w *within) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// refused makes the error of an answer with another status than 200.
-func (p *provider) refused(r *wire.Refusal) *adapter.Error {
-	e := p.Refused(r)
-	if e.Code == adapter.CodeAuth && p.tokens != nil && strings.Contains(e.Message, p.KeyName) {
+// explain says what to check where a token is refused.
+func (p *provider) explain(e *adapter.Error, _ *wire.Refusal) {
+	if e.Code == adapter.CodeAuth && strings.Contains(e.Message, p.KeyName) {
 		e.Message = p.Name() + " refused the credentials: check " + p.KeyName + ", the project, and that its account may use Vertex AI"
 	}
-	return e
 }

@@ -8,19 +8,17 @@ import (
 	"github.com/lingserve/lingserve/adapter/wire"
 )
 
-// refused makes the error of an answer with another status than 200.
-func (m *model) refused(r *wire.Refusal) *adapter.Error {
-	e := m.p.Refused(r)
+// explainRefusal improves the error of an answer with another status than 200.
+func (m *model) explainRefusal(e *adapter.Error, r *wire.Refusal) {
 	m.explain(e, wire.ReadReport(r.Body).Message)
 	if strings.Contains(string(r.Body), "signin_url") {
 		e.Message = "the model runs in Ollama's cloud: sign in with `ollama signin` on Ollama's machine"
 	}
-	return e
 }
 
 // failed makes the error of a line that reports one.
 func (m *model) failed(line []byte) *adapter.Error {
-	e := m.p.Failed(line)
+	e := m.Failed(line)
 	m.explain(e, wire.ReadReport(line).Message)
 	return e
 }
@@ -46,7 +44,7 @@ func (m *model) explain(e *adapter.Error, said string) {
 	case says("model") && says("not found"):
 		set(adapter.CodeProtocol, "the model "+m.name+" is not pulled: run `ollama pull "+m.name+"`", false)
 	case e.Status == http.StatusNotFound:
-		e.Message = m.p.Name() + " does not know the address: check the base URL, which is Ollama's own here, without /v1"
+		e.Message = m.Name() + " does not know the address: check the base URL, which is Ollama's own here, without /v1"
 	case says("does not support tools"):
 		set(adapter.CodeInvalid, "the model "+m.name+" does not support tools: choose another one, or remove the tools", false)
 	case says("does not support thinking", "think value"):
@@ -59,12 +57,12 @@ func (m *model) explain(e *adapter.Error, said string) {
 		// What takes the memory now will most likely take it a moment later.
 		set(adapter.CodeUnavailable, "Ollama has not enough memory for the model "+m.name+": choose a smaller one, or free some", false)
 	case says("maximum pending requests", "server busy", "overloaded"):
-		set(adapter.CodeUnavailable, m.p.Name()+" has too many waiting requests: retry later", true)
+		set(adapter.CodeUnavailable, m.Name()+" has too many waiting requests: retry later", true)
 	case says("invalid format", "failed to parse grammar", "invalid json schema"):
-		set(adapter.CodeProtocol, m.p.Name()+" does not support the JSON Schema: simplify it, or request any JSON", false)
+		set(adapter.CodeProtocol, m.Name()+" does not support the JSON Schema: simplify it, or request any JSON", false)
 	case says("unable to load model", "error loading model", "failed to load model", "unsupported model", "newer version of ollama"):
-		set(adapter.CodeUnavailable, m.p.Name()+" cannot load the model "+m.name+": pull it again, or update Ollama", false)
+		set(adapter.CodeUnavailable, m.Name()+" cannot load the model "+m.name+": pull it again, or update Ollama", false)
 	case says("runner", "unexpectedly stopped", "exit status", "signal:"):
-		set(adapter.CodeUnavailable, m.p.Name()+" stopped during its work on the model "+m.name+": try again", true)
+		set(adapter.CodeUnavailable, m.Name()+" stopped during its work on the model "+m.name+": try again", true)
 	}
 }

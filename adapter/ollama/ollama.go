@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -36,10 +37,10 @@ import (
 // none; the default of KeyName is OLLAMA_API_KEY; MaxEvent is the length of a line.
 type Options = wire.Options
 
-const (
-	defaultPrefix = "ollama"
-	maxName       = 256 // bytes of a model's name
-)
+const defaultPrefix = "ollama"
+
+// modelName is a name as Ollama shows it. It is part of a command to run, so it must not be able to be more than a name.
+var modelName = regexp.MustCompile(`^[A-Za-z0-9._:/@][A-Za-z0-9._:/@-]{0,255}$`)
 
 // New returns a provider. Errors: a BaseURL that is no address.
 func New(o Options) (adapter.Provider, error) {
@@ -70,20 +71,16 @@ func (p *provider) Model(name string) (adapter.Model, error) {
 	if name == "" {
 		return nil, fmt.Errorf("expected a model's name after %q", p.Prefix+":")
 	}
-	// The name is shown in a command to run, so it must not be able to be more than a name.
-	if len(name) > maxName || name[0] == '-' || strings.ContainsFunc(name, notInName) {
+	if !modelName.MatchString(name) {
 		return nil, errors.New("expected a name as `ollama list` shows it, of letters, digits and . _ - : / @")
 	}
-	return &model{p: p, name: name}, nil
+	return p.model(name), nil
 }
 
-// notInName says whether a character is of no name that Ollama gives a model.
-func notInName(r rune) bool {
-	switch {
-	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
-		return false
-	}
-	return !strings.ContainsRune("._-:/@", r)
+func (p *provider) model(name string) *model {
+	m := &model{p.Server, p.chat, name}
+	m.Server.Explain = m.explainRefusal
+	return m
 }
 
 // List asks which models have been pulled; they come sorted.
@@ -94,7 +91,7 @@ func (p *provider) List(ctx context.Context) ([]string, error) {
 			Model string `json:"model"`
 		} `json:"models"`
 	}
-	body, err := p.Get(ctx, p.tags, p.Bearer("application/json"), &list, (&model{p: p}).refused)
+	body, err := p.model("").Get(ctx, p.tags, &list)
 	if err == nil && list.Models == nil {
 		err = p.NotAnswer("a list of models", errors.New("the field models is missing"), body)
 	}
@@ -117,13 +114,13 @@ func (p *provider) List(ctx context.Context) ([]string, error) {
 
 // model is one model of a provider.
 type model struct {
-	p    *provider
-	name string
+	wire.Server
+	chat, name string
 }
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	return m.p.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, req) }, m.read)
+	return m.Server.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, req) }, m.read)
 }
 
 var _ interface {

@@ -3,9 +3,7 @@ package ollama
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"maps"
 	"net/http"
 	"strings"
@@ -74,10 +72,7 @@ func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, e
 		return nil, err
 	}
 	write := func() ([]byte, error) { return r.body(req.ExtraBody) }
-	send := func(body []byte) (*http.Response, *wire.Refusal, error) {
-		return m.p.Post(ctx, m.p.chat, m.p.Bearer("application/x-ndjson"), body)
-	}
-	return m.p.Ask(ctx, new(wire.Fallbacks), write, send, nil, m.refused)
+	return m.Ask(ctx, new(wire.Fallbacks), m.chat, "application/x-ndjson", write, nil)
 }
 
 // body is the request as JSON, with extra members over its own. Those of the member options are laid over the request's options, since what
@@ -193,24 +188,9 @@ func nameOf(id string, before []adapter.Message) string {
 
 // image takes the bytes out of "data:image/png;base64,…".
 func (m *model) image(url string) ([]byte, error) {
-	invalid := func(what string) error {
-		return &adapter.Error{Code: adapter.CodeInvalid, Message: m.p.Name() + " " + what, Cause: errImage}
-	}
-	if len(url) < len("data:") || !strings.EqualFold(url[:len("data:")], "data:") {
-		return nil, invalid(`accepts images only as data, "data:image/png;base64,…", and not by their addresses`)
-	}
-	kind, data, ok := strings.Cut(url, ",")
-	if !ok || !strings.HasSuffix(strings.ToLower(kind), ";base64") {
-		return nil, invalid(`accepts images only in base64, "data:image/png;base64,…"`)
-	}
-	image, err := base64.StdEncoding.DecodeString(data)
-	if err != nil {
-		image, err = base64.RawStdEncoding.DecodeString(data)
-	}
-	if err != nil || len(image) == 0 {
-		return nil, invalid("cannot receive an image with invalid or empty base64")
+	_, image, ok := adapter.OpenDataURL(url)
+	if !ok || len(image) == 0 {
+		return nil, m.CannotTake(`accepts images only as data in base64, "data:image/png;base64,…", and not by their addresses`)
 	}
 	return image, nil
 }
-
-var errImage = errors.New("an image that is not sent")

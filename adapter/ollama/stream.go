@@ -5,8 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"hash/fnv"
-	"strconv"
 
 	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
@@ -82,7 +80,7 @@ func (a *answer) line(raw []byte) (done bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		call := &adapter.ToolCall{Index: a.calls, ID: cmp.Or(c.Text("id"), madeID(raw, a.calls)), Name: function.Text("name"), Arguments: arguments}
+		call := &adapter.ToolCall{Index: a.calls, ID: cmp.Or(c.Text("id"), wire.CallID(raw, a.calls)), Name: function.Text("name"), Arguments: arguments}
 		a.calls++
 		if err := a.Yield(adapter.Chunk{ToolCall: call}); err != nil {
 			return false, err
@@ -164,12 +162,4 @@ func argumentsOf(raw json.RawMessage) (string, error) {
 	var b bytes.Buffer
 	err := json.Compact(&b, raw)
 	return string(bytes.ToValidUTF8(b.Bytes(), []byte("\uFFFD"))), err
-}
-
-// madeID makes an id for the n-th call of an answer where it has none, as those of older versions. It depends on the line and the number, so the
-// same line gives the same, and the calls of two answers differ: the line says when it was written, to the nanosecond.
-func madeID(line []byte, n int) string {
-	h := fnv.New64a()
-	h.Write(line)
-	return "call_" + strconv.FormatUint(h.Sum64(), 36) + "_" + strconv.Itoa(n)
 }

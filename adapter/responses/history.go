@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"maps"
 	"strconv"
 	"strings"
@@ -14,9 +13,6 @@ import (
 	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/internal/rawjson"
 )
-
-// errKind is the cause of the error about a file that cannot be sent.
-var errKind = errors.New("a file of a kind that the API does not take")
 
 // history makes the items of a request.
 type history struct {
@@ -71,7 +67,7 @@ func (h *history) file(p adapter.Part) (map[string]any, error) {
 		return map[string]any{"type": "input_file", "file_url": p.File}, nil
 	}
 	refuse := func(what string) (map[string]any, error) {
-		return nil, &adapter.Error{Code: adapter.CodeInvalid, Message: h.Name() + " takes no files " + what, Cause: errKind}
+		return nil, h.CannotTake("takes no files " + what)
 	}
 	d, ok := wire.ReadData(p.File)
 	sound := d.Sound()

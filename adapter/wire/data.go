@@ -2,10 +2,13 @@ package wire
 
 import (
 	"encoding/base64"
+	"errors"
 	"mime"
 	"net/url"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/adapter"
 )
 
 // Data is what a data: URL holds (RFC 2397).
@@ -62,4 +65,12 @@ func (d *Data) Sound() string {
 // IsWeb says whether an address is http(s).
 func IsWeb(address string) bool {
 	return strings.HasPrefix(address, "https://") || strings.HasPrefix(address, "http://")
+}
+
+// errFile is the cause of an error about a file.
+var errFile = errors.New("a file of a kind that the API does not take")
+
+// CannotTake makes the error of a file that the server does not take. why comes after the server's name.
+func (s *Server) CannotTake(why string) error {
+	return &adapter.Error{Code: adapter.CodeInvalid, Message: s.Name() + " " + why, Cause: errFile}
 }

@@ -28,7 +28,12 @@ func (s *Server) Refused(r *Refusal) *adapter.Error {
 	if after := RetryAfter(r.Header, time.Now()); after > 0 && e.Retryable {
 		e.RetryAfter = after // servers send the header with lasting failures too, such as an account without credit
 	}
-	e.Cause = fmt.Errorf("status %s: %s", strings.TrimSpace(fmt.Sprint(r.Status, " ", s.Redact([]byte(kind)))), s.Redact(r.Body))
+	if s.Explain != nil {
+		s.Explain(e, r)
+	}
+	if e.Cause == nil {
+		e.Cause = fmt.Errorf("status %s: %s", strings.TrimSpace(fmt.Sprint(r.Status, " ", s.Redact([]byte(kind)))), s.Redact(r.Body))
+	}
 	return e
 }
 
@@ -56,43 +61,22 @@ func (s *Server) BrokeOff(data []byte) *adapter.Error {
 	return e
 }
 
-// meanings are the errors for what a failure means. % is the server. Where Retryable is set, so is the time that the report asks to wait.
-var meanings = map[meaning]adapter.Error{
-	unclear:  {Message: "% reported an error"},
-	filtered: {Message: contentFilter, Filtered: true, Refused: true, Notice: filterNotice},
-	tooLong: {
-		Code: adapter.CodeInvalid, ContextLength: true,
-		Message: "the request is too long for the model: shorten the prompt or the history, or use a model with a larger context",
-	},
-	noCredit:   {Code: adapter.CodeRateLimited, Message: "% reports that the account has no credit left"},
-	badKey:     {Code: adapter.CodeAuth, Message: "% refused the key: check "},
-	noAccess:   {Code: adapter.CodeAuth, Message: "% denies this account the request: check its permissions"},
-	limited:    {Code: adapter.CodeRateLimited, Retryable: true, Message: "% limits the rate of requests: retry later"},
-	tooMuch:    {Code: adapter.CodeRateLimited, Message: "% reports that this request exceeds the account's tokens per minute: shorten it, or raise the limit"},
-	slow:       {Code: adapter.CodeTimeout, Retryable: true, Message: "% did not answer in time"},
-	busy:       {Code: adapter.CodeUnavailable, Retryable: true, Message: "% is busy with a conflicting request: try again"},
-	overloaded: {Code: adapter.CodeUnavailable, Retryable: true, Message: "% is overloaded: retry later"},
-	failed:     {Code: adapter.CodeUnavailable, Retryable: true, Message: "% failed or is overloaded: retry later"},
-	unknown:    {Message: "% does not know this model or address: check the model's name, and the base URL"},
-	badCall:    {Retryable: true, Message: "the model called a tool in an invalid way: retry"},
-	badHistory: {Refused: true, Message: "% refused the tool calls and results of the history"},
-	redirect:   {Message: "% answered with a redirect, which is not followed: check the base URL"},
-	refused:    {Message: "% refused the request: the model may not support a part of it"},
-}
-
 // Failure makes the error for a status (0 for none) and a report. The sentences are ours.
 func (s *Server) Failure(status int, r Report) *adapter.Error {
 	means, says := meant(status, &r)
-	if means == unclear {
+	if means == nil {
 		means = statusMeans(status)
 	}
-	e := new(meanings[means])
+	e := &adapter.Error{Message: "% reported an error"}
+	if means != nil {
+		*e = *means
+	}
 	e.Code, e.Status = cmp.Or(e.Code, adapter.CodeProtocol), status
 	if e.Retryable {
 		e.RetryAfter = r.Retry
 	}
 	switch {
-	case means == unclear && status != 0:
+	case means == nil && status != 0:
 		e.Message = fmt.Sprintf("%% answered with the unexpected status %d", status)
 	case means == unknown:
 		e.Message += s.URLHint
@@ -117,20 +101,19 @@ func (s *Server) Failure(status int, r Report) *adapter.Error {
 	return e
 }
 
-// statusMeans is what a status means by itself.
-func statusMeans(status int) meaning {
-	switch {
+// statusMeans is what a status means by itself; it may be nil.
+func statusMeans(status int) *adapter.Error {
+	switch means := statusMeanings[status]; {
 	case status >= 300 && status < 400:
 		return redirect
-	case statusMeanings[status] != unclear:
-		return statusMeanings[status]
-	case status >= 500:
+	case means == nil && status >= 500:
 		return failed
+	default:
+		return means
 	}
-	return unclear
 }
 
-var statusMeanings = map[int]meaning{
+var statusMeanings = map[int]*adapter.Error{
 	http.StatusPaymentRequired: noCredit,
 	http.StatusUnauthorized:    badKey, http.StatusForbidden: badKey,
 	http.StatusNotFound:       unknown,

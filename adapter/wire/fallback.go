@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,7 +21,10 @@ type Fallback struct {
 
 // Fallbacks are the fallbacks that one request uses. They are forgotten with it: the next request is first written as usual. The zero
 // value uses none.
-type Fallbacks struct{ used []string }
+type Fallbacks struct {
+	Header http.Header // of the request as it was written last, beside that of its server; nil is nothing
+	used   []string
+}
 
 // Uses reports whether the request is written with this fallback.
 func (f *Fallbacks) Uses(name string) bool { return slices.Contains(f.used, name) }
@@ -38,11 +42,10 @@ func (f *Fallbacks) use(r *Refusal, said string, all []Fallback) (name string) {
 	return ""
 }
 
-// Ask sends what write returns, and returns the answer once it has the status 200. After a
-// refusal, Ask adds a fallback that fits it, and sends what write returns then. Each fallback is tried once, so Ask ends. said is the
-// refusal's body and, without escapes, its message, in lower case. fallbacks may be nil.
-func (s *Server) Ask(ctx context.Context, f *Fallbacks, write func() ([]byte, error), send func([]byte) (*http.Response, *Refusal, error),
-	fallbacks func(said string) []Fallback, refused func(*Refusal) *adapter.Error,
+// Ask posts what write returns, and returns the answer, of the media type accept, once it has the status 200. After a refusal, Ask adds a
+// fallback that fits it, and posts what write returns then. Each fallback is tried once, so Ask ends. said is the refusal's body and, without
+// escapes, its message, in lower case. fallbacks may be nil.
+func (s *Server) Ask(ctx context.Context, f *Fallbacks, url, accept string, write func() ([]byte, error), fallbacks func(said string) []Fallback,
 ) (*http.Response, error) {
 	var last *Refusal
 	for {
@@ -56,7 +59,9 @@ func (s *Server) Ask(ctx context.Context, f *Fallbacks, write func() ([]byte, er
 				Cause: adapter.RedactError(err, s.Key()),
 			}
 		}
-		res, refusal, err := send(body)
+		header := Accept(accept)
+		maps.Copy(header, f.Header)
+		res, refusal, err := s.Post(ctx, url, header, body)
 		if err != nil {
 			return nil, err
 		}
@@ -68,7 +73,7 @@ func (s *Server) Ask(ctx context.Context, f *Fallbacks, write func() ([]byte, er
 		}
 		said := strings.ToLower(string(refusal.Body) + "\n" + ReadReport(refusal.Body).Message)
 		if fallbacks == nil || f.use(refusal, said, fallbacks(said)) == "" {
-			return nil, refused(refusal)
+			return nil, s.Refused(refusal)
 		}
 		last = refusal
 	}

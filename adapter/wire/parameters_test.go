@@ -13,7 +13,7 @@ func TestParametersAreWhatProvidersTake(t *testing.T) {
 		"an object without any":   {`{"type":"object"}`, `{"type":"object","properties":{}}`},
 		"true":                    {`true`, `{"type":"object","properties":{}}`},
 		"null":                    {`null`, `{"type":"object","properties":{}}`},
-		"one that is good":        {`{"type":"object", "properties":{"b":{"type":"string"}, "a":{}}}`, `{"type":"object", "properties":{"b":{"type":"string"}, "a":{}}}`},
+		"one that is good":        {`{"type":"object", "properties":{"b":{"type":"string"}, "a":{}}}`, `{"type":"object","properties":{"b":{"type":"string"},"a":{}}}`},
 		"a root without type":     {`{"properties":{"a":{"type":"string"}},"required":["a"]}`, `{"properties":{"a":{"type":"string"}},"required":["a"],"type":"object"}`},
 		"a root that may be null": {`{"type":["object","null"],"properties":{}}`, `{"properties":{},"type":"object"}`},
 		"a list without items":    {`{"type":"object","properties":{"a":{"type":["array","null"]}}}`, `{"type":"object","properties":{"a":{"type":["array","null"],"items":{}}}}`},

@@ -29,7 +29,7 @@ type Options struct {
 
 const defaultMaxEvent = 4 << 20
 
-// NewServer returns the server that these options describe.
+// NewServer returns the server that these options describe. Its key is a bearer token.
 func NewServer(o Options) Server {
 	if o.KeyName == "" {
 		o.KeyName = strings.ToUpper(strings.ReplaceAll(o.Prefix, "-", "_")) + "_API_KEY"
@@ -44,6 +44,11 @@ func NewServer(o Options) Server {
 	return Server{
 		Prefix: o.Prefix, KeyName: o.KeyName, Key: key, Header: o.Header, Listed: o.Names, MaxEvent: o.MaxEvent,
 		Client: NewClient(o.Transport, adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
+		Authorize: func(h http.Header) {
+			if key := key(); key != "" {
+				h.Set("Authorization", "Bearer "+key)
+			}
+		},
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // Report is what a provider says about a failure, in any of the forms that are in use.
@@ -41,7 +43,7 @@ func ReadReport(data []byte) Report {
 	if r.page = len(data) > 0 && data[0] == '<'; r.page {
 		return r
 	}
-	r.read(data, 4)
+	r.read(data, maxReportDepth)
 	if r.Message == "" && !json.Valid(data) {
 		r.Message = string(data)
 	}
@@ -54,118 +56,76 @@ func ReadReport(data []byte) Report {
 	return r
 }
 
-// failure is an error in any of the forms. What differs in its type between them is a json.RawMessage.
-type failure struct {
-	Error, Response json.RawMessage
-	BaseResp        json.RawMessage `json:"base_resp"`
+// maxReportDepth bounds how far one error is looked for inside another, and maxReports how many of a list are read.
+const (
+	maxReportDepth = 8
+	maxReports     = 8
+)
 
-	Message, Msg, Detail json.RawMessage
-	StatusMsg            json.RawMessage `json:"status_msg"`
-
-	Code, Status, Type, Reason json.RawMessage
-	StatusCode                 json.RawMessage `json:"status_code"`
-	ErrorType                  json.RawMessage `json:"error_type"`
-	AWSType                    json.RawMessage `json:"__type"`
-
-	Param      string
-	Loc        []any // FastAPI's
-	InnerError struct{ Code string }
-	Details    []struct {
-		Reason     string
-		RetryDelay string
-		Violations []struct{ QuotaID string }
-	}
-	Metadata struct {
-		Raw          json.RawMessage
-		FlaggedInput *string `json:"flagged_input"`
-	}
-}
-
-// read adds what an object, or a list of them, says. depth bounds how far one error is looked for inside another.
+// read adds what an object, or a list of them, says.
 func (r *Report) read(data []byte, depth int) {
-	if depth == 0 {
-		return
-	}
 	var list []json.RawMessage
-	if json.Unmarshal(data, &list) == nil {
-		for _, one := range list[:min(len(list), 8)] {
+	if depth == 0 || json.Unmarshal(data, &list) == nil {
+		for _, one := range list[:min(len(list), maxReports)] {
 			r.read(one, depth-1)
 		}
 		return
 	}
-	var f failure
-	if Decode(data, &f) != nil {
+	o := Object{}
+	for name, value := range rawjson.Members(data) {
+		o[strings.ToLower(name)] = value
+	}
+	if len(o) == 0 {
 		return
 	}
-	for i, inner := range []json.RawMessage{f.Error, f.BaseResp, f.Response} {
-		if IsObject(inner) || len(inner) > 0 && inner[0] == '[' {
-			r.read(inner, depth-1)
-		} else if i == 0 && len(inner) > 0 && string(inner) != "null" {
-			r.say(inner, depth)
-			r.codes(&f)
-		}
-		if r.Message != "" || r.Kind != "" {
-			return
+	before := *r
+	for _, name := range []string{"error", "base_resp", "response"} {
+		if r.read(o[name], depth-1); *r != before {
+			return // an error inside has more to say than what is around it
 		}
 	}
-	for _, raw := range []json.RawMessage{f.Message, f.Msg, f.Detail, f.StatusMsg} {
-		if len(raw) > 0 && r.say(raw, depth) {
+	for _, name := range []string{"error", "message", "msg", "detail", "status_msg"} {
+		if r.addMessage(o[name], depth) {
 			break
 		}
 	}
-	r.codes(&f)
-	r.blame(f.Param)
-	for _, at := range f.Loc {
-		if name, ok := at.(string); ok {
-			r.blame(name)
+	for _, name := range []string{"code", "status", "status_code", "type", "error_type", "__type", "reason", "quotaid"} {
+		code := word(o[name])
+		if n, err := strconv.Atoi(code); err == nil && r.Status == 0 && 400 <= n && n <= 599 {
+			r.Status = n
 		}
+		r.addKind(code)
 	}
-	r.addKind(f.InnerError.Code)
-	for _, d := range f.Details {
-		r.addKind(d.Reason)
-		for _, v := range d.Violations {
-			r.addKind(v.QuotaID)
-		}
-		if wait, err := time.ParseDuration(d.RetryDelay); err == nil {
-			r.Retry = bound(wait)
-		}
+	r.blame(o.Text("param"))
+	for _, name := range o.List("loc") { // FastAPI's
+		r.blame(word(name))
 	}
-	if len(f.Metadata.Raw) > 0 {
-		r.say(f.Metadata.Raw, depth)
+	for _, name := range []string{"innererror", "details", "violations"} {
+		r.read(o[name], depth-1)
 	}
-	if f.Metadata.FlaggedInput != nil {
+	if wait, err := time.ParseDuration(o.Text("retrydelay")); err == nil {
+		r.Retry = bound(wait)
+	}
+	metadata := o.Object("metadata")
+	r.addMessage(metadata["raw"], depth)
+	if metadata.Has("flagged_input") {
 		r.addKind("content_filter")
 	}
 }
 
-// say takes a message: text, or an error inside of this one, which may be written as text.
-func (r *Report) say(raw json.RawMessage, depth int) bool {
+// addMessage adds a message: text, or an error inside of this one, which may be written as text. It returns false if there is none.
+func (r *Report) addMessage(raw json.RawMessage, depth int) bool {
 	text := strings.TrimSpace(word(raw))
 	if text == "" || text == "null" {
 		return false
 	}
-	if text[0] == '{' || text[0] == '[' {
+	if (text[0] == '{' || text[0] == '[') && json.Valid([]byte(text)) {
 		before := r.Message
-		if r.read([]byte(text), depth-1); r.Message != before {
-			return true
-		}
+		r.read([]byte(text), depth-1)
+		return r.Message != before
 	}
-	if r.Message != "" {
-		text = r.Message + "\n" + text
-	}
-	r.Message = text
+	r.Message = strings.TrimPrefix(r.Message+"\n"+text, "\n")
 	return true
-}
-
-// codes takes the types and codes of an error.
-func (r *Report) codes(f *failure) {
-	for _, raw := range []json.RawMessage{f.Code, f.Status, f.StatusCode, f.Type, f.ErrorType, f.AWSType, f.Reason} {
-		w := word(raw)
-		if n, err := strconv.Atoi(w); err == nil && r.Status == 0 && 400 <= n && n <= 599 {
-			r.Status = n
-		}
-		r.addKind(w)
-	}
 }
 
 // addKind adds a type or a code.

@@ -26,8 +26,14 @@ type Server struct {
 	Listed   []string    // models that the settings name
 	MaxEvent int         // bytes of one event
 	Absent   string      // said where nothing answers at the address; default a sentence about the base URL
+	// Authorize puts the key, and what else each request needs, into its header. The settings' header goes over it.
+	Authorize func(http.Header)
 	// Sign adds to a request that is complete what says that it may be made; nil is nothing.
 	Sign func(*http.Request) error
+	// Renew makes Sign add something else, after an answer with the status 401; nil is nothing.
+	Renew func()
+	// Explain improves the error of a refusal; nil is nothing.
+	Explain func(*adapter.Error, *Refusal)
 }
 
 // NewClient returns a client for requests that carry a key; nil stands for the transport that all providers with these options
@@ -46,14 +52,8 @@ func NewClient(t http.RoundTripper, o adapter.TransportOptions) *http.Client {
 // Name is what users read: "the model's server (openai)".
 func (s *Server) Name() string { return "the model's server (" + s.Prefix + ")" }
 
-// Bearer is the header of a request whose key is a bearer token.
-func (s *Server) Bearer(accept string) http.Header {
-	h := http.Header{"Accept": {accept}}
-	if key := s.Key(); key != "" {
-		h.Set("Authorization", "Bearer "+key)
-	}
-	return h
-}
+// Accept is the header of a request for an answer of a media type.
+func Accept(kind string) http.Header { return http.Header{"Accept": {kind}} }
 
 // Redact makes what the server has said fit for a log. Of the headers, only a value that is long enough for a secret is taken out.
 func (s *Server) Redact(said []byte) string {
@@ -83,13 +83,20 @@ func (s *Server) Post(ctx context.Context, url string, header http.Header, body 
 		return nil, nil, s.Unreachable(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	return s.Do(req, header)
+	res, refusal, err := s.Do(req, header)
+	if refusal != nil && refusal.Status == http.StatusUnauthorized && s.Renew != nil {
+		s.Renew()
+		req.Body, _ = req.GetBody() // of bytes: cannot fail
+		return s.Do(req, header)
+	}
+	return res, refusal, err
 }
 
 // Do is Post for any request; the header goes over the request's own.
 func (s *Server) Do(req *http.Request, header http.Header) (*http.Response, *Refusal, error) {
 	req.Header.Set("User-Agent", "lingserve")
 	maps.Copy(req.Header, header)
+	s.Authorize(req.Header)
 	maps.Copy(req.Header, s.Header)
 	if s.Sign != nil {
 		if err := s.Sign(req); err != nil {
@@ -111,7 +118,7 @@ func (s *Server) Do(req *http.Request, header http.Header) (*http.Response, *Ref
 		return res, nil, nil
 	}
 	defer res.Body.Close()
-	said, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // half an explanation is better than none
+	said := Said(res.Body)
 	if ctx.Err() != nil {
 		return nil, nil, context.Cause(ctx)
 	}
@@ -120,6 +127,6 @@ func (s *Server) Do(req *http.Request, header http.Header) (*http.Response, *Ref
 
 // Said reads what a body says that is no answer, as far as it is of use.
 func Said(body io.Reader) []byte {
-	said, _ := io.ReadAll(io.LimitReader(body, maxRefusal))
+	said, _ := io.ReadAll(io.LimitReader(body, maxRefusal)) // half an explanation is better than none
 	return said
 }

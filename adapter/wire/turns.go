@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"hash/fnv"
 	"slices"
 	"strconv"
 	"strings"
@@ -195,6 +196,14 @@ func (t *Turns) id(id string) string {
 	}
 	t.used[own] = true
 	return own
+}
+
+// CallID makes an id for the n-th call of an answer that has none. It depends on the event and the number: the same event gives the same, and the
+// calls of two answers differ where their events do, as by a time.
+func CallID(event []byte, n int) string {
+	h := fnv.New64a()
+	h.Write(event)
+	return "call_" + strconv.FormatUint(h.Sum64(), 36) + "_" + strconv.Itoa(n)
 }
 
 // Arguments are those of a call as an object, which they must be.

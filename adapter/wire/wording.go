@@ -4,35 +4,38 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/lingserve/lingserve/adapter"
 )
 
-// meaning is what a failure means: one of what a caller, or who operates the server, does something else about.
-type meaning int
-
-const (
-	unclear    meaning = iota
-	filtered           // a filter stopped the request or the answer
-	tooLong            // the request does not fit the model's context
-	noCredit           // the account has no credit or quota left
-	badKey             // the key is missing or wrong
-	noAccess           // the key is right, and may not do this
-	limited            // too many requests or tokens for now
-	tooMuch            // more tokens in one request than the limit of a minute
-	slow               // it took too long
-	busy               // another request is in the way
-	overloaded         // the server has too much to do
-	failed             // the server has failed, perhaps of too much to do
-	unknown            // no such model, or no such address
-	badCall            // the model called a tool in a way that its server could not read
-	badHistory         // calls and results of the request do not belong together
-	refused            // something in the request is not taken
-	redirect
+// What a failure means: the error for it, without what the server adds. % is the server. Where Retryable is set, so is the time that the report
+// asks to wait. Each is something that a caller, or who operates the server, does something else about.
+var (
+	filtered = &adapter.Error{Message: contentFilter, Filtered: true, Refused: true, Notice: filterNotice}
+	tooLong  = &adapter.Error{
+		Code: adapter.CodeInvalid, ContextLength: true,
+		Message: "the request is too long for the model: shorten the prompt or the history, or use a model with a larger context",
+	}
+	noCredit   = &adapter.Error{Code: adapter.CodeRateLimited, Message: "% reports that the account has no credit left"}
+	badKey     = &adapter.Error{Code: adapter.CodeAuth, Message: "% refused the key: check "}
+	noAccess   = &adapter.Error{Code: adapter.CodeAuth, Message: "% denies this account the request: check its permissions"}
+	limited    = &adapter.Error{Code: adapter.CodeRateLimited, Retryable: true, Message: "% limits the rate of requests: retry later"}
+	tooMuch    = &adapter.Error{Code: adapter.CodeRateLimited, Message: "% reports that this request exceeds the account's tokens per minute: shorten it, or raise the limit"}
+	slow       = &adapter.Error{Code: adapter.CodeTimeout, Retryable: true, Message: "% did not answer in time"}
+	busy       = &adapter.Error{Code: adapter.CodeUnavailable, Retryable: true, Message: "% is busy with a conflicting request: try again"}
+	overloaded = &adapter.Error{Code: adapter.CodeUnavailable, Retryable: true, Message: "% is overloaded: retry later"}
+	failed     = &adapter.Error{Code: adapter.CodeUnavailable, Retryable: true, Message: "% failed or is overloaded: retry later"}
+	unknown    = &adapter.Error{Message: "% does not know this model or address: check the model's name, and the base URL"}
+	badCall    = &adapter.Error{Retryable: true, Message: "the model called a tool in an invalid way: retry"}
+	badHistory = &adapter.Error{Refused: true, Message: "% refused the tool calls and results of the history"}
+	refused    = &adapter.Error{Message: "% refused the request: the model may not support a part of it"}
+	redirect   = &adapter.Error{Message: "% answered with a redirect, which is not followed: check the base URL"}
 )
 
 // wording is how providers say that a failure has a meaning: the codes of an error have one of the codes, its message has one of the texts, or the
 // codes and the message behind them have one of both. All are in small letters. "…" stands for anything.
 type wording struct {
-	means              meaning
+	means              *adapter.Error
 	says               string // our sentence, where there is a better one than the meaning's; % is the server
 	bare               bool   // only where there is no status, which would say more
 	codes, texts, both []string
@@ -208,8 +211,8 @@ var wordings = []wording{
 	{means: refused, bare: true, codes: []string{"invalid_request"}},
 }
 
-// meant finds the wording that a report has. What a status says for certain, no wording changes.
-func meant(status int, r *Report) (meaning, string) {
+// meant finds the wording that a report has; nil is none. What a status says for certain, no wording changes.
+func meant(status int, r *Report) (means *adapter.Error, says string) {
 	if status == 0 {
 		status = r.Status
 	}
@@ -221,33 +224,32 @@ func meant(status int, r *Report) (meaning, string) {
 			return w.means, w.says
 		}
 	}
-	return unclear, ""
+	return nil, ""
 }
 
 // possible says whether an answer with this status can mean that.
-func possible(means meaning, status int) bool {
+func possible(means *adapter.Error, status int) bool {
+	one := func(of ...*adapter.Error) bool { return slices.Contains(of, means) }
 	switch status {
-	case 0, http.StatusOK, http.StatusBadRequest, http.StatusUnprocessableEntity:
-		return true
 	case http.StatusUnauthorized:
-		return means == badKey || means == noAccess || means == noCredit
+		return one(badKey, noAccess, noCredit)
 	case http.StatusPaymentRequired:
 		return means == noCredit
 	case http.StatusForbidden:
-		return means != tooLong && means != slow && means != failed && means != refused
+		return !one(tooLong, slow, failed, refused)
 	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
 		return means == slow
 	case http.StatusConflict:
 		return false
 	case http.StatusRequestEntityTooLarge:
-		return means == tooLong || means == limited || means == tooMuch
+		return one(tooLong, limited, tooMuch)
 	case http.StatusTooManyRequests:
-		return means == limited || means == tooMuch || means == noCredit || means == overloaded
+		return one(limited, tooMuch, noCredit, overloaded)
 	}
 	if status >= 500 { // what a server says when it fails is not always about the request
-		return means == tooLong || means == limited || means == overloaded || means == failed || means == slow || means == filtered || means == badCall
+		return one(tooLong, limited, overloaded, failed, slow, filtered, badCall)
 	}
-	return status >= 400
+	return status < 300 || status >= 400
 }
 
 // hasOne reports whether a text has one of the wordings.

@@ -18,6 +18,7 @@
 package skill
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -77,10 +78,7 @@ type found struct {
 // New returns the skills of these places. One in an earlier place hides one of the same name in a later one. log gets the
 // warnings, each once while it holds; nil is none.
 func New(log *slog.Logger, places ...Place) *Library {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	return &Library{shelf: &shelf{places: places, log: log, warned: map[string]bool{}}}
+	return &Library{shelf: &shelf{places: places, log: cmp.Or(log, slog.New(slog.DiscardHandler)), warned: map[string]bool{}}}
 }
 
 // Only returns a library with no other skills than these, whether they exist yet or not.

@@ -185,10 +185,6 @@ func (t *Team) RenderOutbound(ctx context.Context, o *turn.Outcome) ([]*turn.Env
 	return list, err
 }
 
-func (t *Team) DispatchOutbound(ctx context.Context, e *turn.Envelope) (bool, error) {
-	return t.in(ctx).DispatchOutbound(ctx, e)
-}
-
 func (t *Team) OnError(ctx context.Context, stage turn.Stage, err error, e *turn.Envelope) {
 	t.of(e).OnError(ctx, stage, err, e)
 }

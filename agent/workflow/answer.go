@@ -37,8 +37,8 @@ type Answer struct {
 func (a *Answer) Told(err error) bool { return a.failed != nil && errors.Is(err, a.failed) }
 
 // Stream runs the workflow and yields its events: "delta" for each piece of its document, "usage", "error" for a failure that does not end
-// it, its own events under their names, and "final" with the complete document. With a Manager, there are deltas only if a router is
-// bound, because only a router reads them. The error of the workflow is that of the stream; a final event before it has the document so
+// it, its own events under their names, and "final" with the complete document. With a Manager there are
+// no deltas, because its owner reads the tube. The error of the workflow is that of the stream; a final event before it has the document so
 // far.
 func (a *Answer) Stream(ctx context.Context, state turn.State) turn.Stream {
 	return func(yield func(turn.Event, error) bool) {

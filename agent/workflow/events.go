@@ -16,7 +16,7 @@ func (r *run) tell(m *ling.Manager, from uint64, over <-chan struct{}) bool {
 	reader := m.Tube().NewReader(from)
 	defer reader.Leave()
 	// Without a reader of the deltas, the events are read once, at the end, for the usage and errors of the turn.
-	seen := r.turn.Streaming() && (r.answer.Manager == nil || r.turn.Router() != nil)
+	seen := r.turn.Streaming() && r.answer.Manager == nil
 	for ended := false; !ended; {
 		if seen {
 			select {

@@ -183,15 +183,6 @@ func (f streamer) RunModelStream(ctx context.Context, p turn.Prompt, id turn.Ses
 	return f(ctx, p, id, s)
 }
 
-// router is one whose wrapper does what it says.
-type router func(turn.Stream) turn.Stream
-
-func (router) Dispatch(context.Context, *turn.Envelope) (bool, error) { return true, nil }
-
-func (r router) WrapStream(_ context.Context, _ *turn.Envelope, s turn.Stream) turn.Stream {
-	return r(s)
-}
-
 // seen is what somebody has seen of a stream.
 type seen struct {
 	events []turn.Event
@@ -204,18 +195,6 @@ func (s *seen) take(e turn.Event, err error) {
 		return
 	}
 	s.events = append(s.events, e)
-}
-
-// wrap is a router's wrapper that looks on.
-func (s *seen) wrap(stream turn.Stream) turn.Stream {
-	return func(yield func(turn.Event, error) bool) {
-		for e, err := range stream {
-			s.take(e, err)
-			if !yield(e, err) {
-				return
-			}
-		}
-	}
 }
 
 // kinds writes down the events that are no deltas.

@@ -56,26 +56,22 @@ func sameJSON(t *testing.T, a, b string) bool {
 	return cmp.Equal(x, y)
 }
 
-func TestTU_46AWrapperSeesTheDocumentGrow(t *testing.T) {
+func TestTU_46TheReaderSeesTheDocumentGrow(t *testing.T) {
 	var m *ling.Manager
 	w := newWorld(t, kept(spec(t, articles), &m))
-	var wrapper, sink seen
-	defer w.f.Bind(router(wrapper.wrap))()
+	var sink seen
 	r, err := w.f.Process(t.Context(), message("the moon"), turn.WithSink(sink.take))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !sameJSON(t, r.Output, article) || r.Output != wrapper.final(t) || r.Output != sink.final(t) || r.Output != wrapper.fold(t) {
-		t.Errorf("output %s\nfinal %s\nfold %s", r.Output, wrapper.final(t), wrapper.fold(t))
+	if !sameJSON(t, r.Output, article) || r.Output != sink.final(t) || r.Output != sink.fold(t) {
+		t.Errorf("output %s\nfinal %s\nfold %s", r.Output, sink.final(t), sink.fold(t))
 	}
-	if diff := cmp.Diff(visible(m), wrapper.deltas()); diff != "" || len(wrapper.deltas()) < 20 {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(wrapper.events, sink.events); diff != "" {
+	if diff := cmp.Diff(visible(m), sink.deltas()); diff != "" || len(sink.deltas()) < 20 {
 		t.Error(diff)
 	}
 	// What is told beside the document, the bot that nobody sees included.
-	if got := wrapper.kinds(); strings.Count(got, "usage") != 4 || !strings.Contains(got, "outline-ready") || !strings.HasSuffix(got, " final") ||
+	if got := sink.kinds(); strings.Count(got, "usage") != 4 || !strings.Contains(got, "outline-ready") || !strings.HasSuffix(got, " final") ||
 		r.Usage.TotalTokens != 40 || r.Usage.Model != "fake:m" {
 		t.Errorf("%s %+v", got, r.Usage)
 	}
@@ -154,84 +150,37 @@ func TestASecondTurnKnowsTheFirst(t *testing.T) {
 	}
 }
 
-// TU-50, TU-52: also with somebody who reads slowly.
+// TU-50, TU-52
 func TestATurnThatIsCanceledEndsTheWorkflowInMidStream(t *testing.T) {
 	errStop := errors.New("enough of that")
-	for _, wrapped := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, echo("text"))
-			var s seen
-			if wrapped {
-				defer w.f.Bind(router(s.wrap))()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, echo("text"))
+		var s seen
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			r, err := w.f.Process(ctx, message("wait: a part"), turn.WithSink(s.take))
+			if !errors.Is(err, errStop) || !r.Partial {
+				t.Errorf("%+v %v", r, err)
 			}
-			ctx, cancel := context.WithCancelCause(t.Context())
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				sink := s.take
-				if wrapped {
-					sink = func(turn.Event, error) {}
-				}
-				r, err := w.f.Process(ctx, message("wait: a part"), turn.WithSink(sink))
-				if !errors.Is(err, errStop) || !r.Partial {
-					t.Errorf("%+v %v", r, err)
-				}
-			}()
-			<-w.models.waits
-			synctest.Wait() // what was written by then has been seen
-			if got := s.fold(t); got != `{"text":"a part"}` {
-				t.Error(got)
-			}
-			cancel(errStop)
-			<-done
-			if w.models.running() != 0 || s.err == nil {
-				t.Errorf("%d models are still being asked, %v", w.models.running(), s.err)
-			}
-			got := w.tape()
-			want := []string{`message {"role":"assistant","content":"{\"text\":\"a part\"}"} partial`, `event {"name":"turn.end","data":{"status":"canceled"}}`}
-			if diff := cmp.Diff(want, got[len(got)-2:]); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-}
-
-func TestTU_43AWrapperThatFailsCostsNobodyADelta(t *testing.T) {
-	for name, broken := range map[string]func(turn.Stream) turn.Stream{
-		"panics": func(s turn.Stream) turn.Stream {
-			return func(yield func(turn.Event, error) bool) {
-				for e, err := range s {
-					yield(e, err)
-					panic("no more")
-				}
-			}
-		},
-		"leaves": func(s turn.Stream) turn.Stream {
-			return func(yield func(turn.Event, error) bool) {
-				for e, err := range s {
-					yield(e, err)
-					return
-				}
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var m *ling.Manager
-			w := newWorld(t, kept(spec(t, articles), &m))
-			defer w.f.Bind(router(broken))()
-			var s seen
-			r, err := w.f.Process(t.Context(), message("the moon"), turn.WithSink(s.take))
-			if err != nil || !sameJSON(t, r.Output, article) {
-				t.Fatalf("%+v %v", r, err)
-			}
-			if diff := cmp.Diff(visible(m), s.deltas()); diff != "" {
-				t.Error(diff)
-			}
-			if len(w.told) != 1 || !strings.HasPrefix(w.told[0], "wrap_stream: ") {
-				t.Errorf("%q", w.told)
-			}
-		})
-	}
+		}()
+		<-w.models.waits
+		synctest.Wait() // what was written by then has been seen
+		if got := s.fold(t); got != `{"text":"a part"}` {
+			t.Error(got)
+		}
+		cancel(errStop)
+		<-done
+		if w.models.running() != 0 || s.err == nil {
+			t.Errorf("%d models are still being asked, %v", w.models.running(), s.err)
+		}
+		got := w.tape()
+		want := []string{`message {"role":"assistant","content":"{\"text\":\"a part\"}"} partial`, `event {"name":"turn.end","data":{"status":"canceled"}}`}
+		if diff := cmp.Diff(want, got[len(got)-2:]); diff != "" {
+			t.Error(diff)
+		}
+	})
 }
 
 // TU-44: whoever reads the stream in a plugin of its own, and how it stops.
@@ -266,7 +215,7 @@ func TestAReaderThatStopsEndsTheWorkflow(t *testing.T) {
 					}, true, err
 				})
 				w = newWorld(t, echo("text"), reads)
-				r, err := w.f.Process(t.Context(), message("wait: a part"), turn.WithStreaming())
+				r, err := w.f.Process(t.Context(), message("wait: a part"), turn.WithSink(new(seen).take))
 				if (err != nil) != (name == "panics") || err == nil && r.Output != "instead" {
 					t.Errorf("%+v %v", r, err)
 				}
@@ -314,7 +263,7 @@ func TestAWorkflowIsStoppedAtAnyOfItsEvents(t *testing.T) {
 					}, true, err
 				})
 				w = newWorld(t, spec(t, articles), reads)
-				_, err := w.f.Process(ctx, message("the moon"), turn.WithStreaming())
+				_, err := w.f.Process(ctx, message("the moon"), turn.WithSink(new(seen).take))
 				if (err != nil) != (stopped && how != "left") {
 					t.Errorf("%s at %d: %v", how, n, err)
 				}
@@ -334,16 +283,9 @@ func TestAWorkflowIsStoppedAtAnyOfItsEvents(t *testing.T) {
 func (w *world) host(t *testing.T, a *workflow.Answer, text string, opts ...turn.Option) (*turn.Result, *ling.Manager, error) {
 	t.Helper()
 	m := ling.New(t.Context(), bot.Config{}, &ling.Options{Models: w.models})
-	var r *turn.Result
-	var err error
-	if goErr := m.Go(func(ctx context.Context) error {
-		_ = m.SendEvent("queued", map[string]int{"position": 1})
-		a.Manager = m
-		r, err = w.f.Process(ctx, message(text), opts...)
-		return nil
-	}); goErr != nil {
-		t.Fatal(goErr)
-	}
+	_ = m.SendEvent("queued", map[string]int{"position": 1})
+	a.Manager = m
+	r, err := w.f.Process(m.Context(), message(text), opts...)
 	m.Close()
 	return r, m, err
 }
@@ -355,40 +297,17 @@ func bound(a *workflow.Answer) streamer {
 	}
 }
 
-func TestTU_46ARunThatIsBoundIsTold(t *testing.T) {
-	for _, routed := range []bool{false, true} {
-		a := &workflow.Answer{Workflow: spec(t, articles), Input: map[string]any{"question": "the moon"}}
-		w := newWorld(t, echo(""), bound(a))
-		var s seen
-		if routed {
-			defer w.f.Bind(router(s.wrap))()
-		}
-		r, m, err := w.host(t, a, "the moon", turn.WithStreaming())
-		if err != nil || !sameJSON(t, r.Output, article) || r.Usage.TotalTokens != 40 {
-			t.Fatalf("%+v %v", r, err)
-		}
-		if made := m.Peek(false); made.Status != "completed" || string(made.Result) != r.Output {
-			t.Errorf("%s %s", made.Status, made.Result)
-		}
-		if !routed {
-			continue
-		}
-		if diff := cmp.Diff(visible(m), s.deltas()); diff != "" || strings.Contains(s.kinds(), "queued") || strings.Contains(s.kinds(), "started") {
-			t.Errorf("%s %s", s.kinds(), diff)
-		}
-		if s.fold(t) != r.Output || s.final(t) != r.Output {
-			t.Errorf("%s %s", s.fold(t), s.final(t))
-		}
-	}
-}
-
 // A run that is bound has its own reader, and nobody else is there.
 func TestWhereNobodyLooksOnNoDeltaIsMade(t *testing.T) {
 	a := &workflow.Answer{Workflow: spec(t, articles), Input: map[string]any{"question": "the moon"}}
 	w := newWorld(t, echo(""), bound(a))
 	var s seen
-	if r, _, err := w.host(t, a, "the moon", turn.WithSink(s.take)); err != nil || s.final(t) != r.Output || r.Usage.TotalTokens != 40 {
+	r, m, err := w.host(t, a, "the moon", turn.WithSink(s.take))
+	if err != nil || s.final(t) != r.Output || !sameJSON(t, r.Output, article) || r.Usage.TotalTokens != 40 {
 		t.Fatalf("%+v %v", r, err)
+	}
+	if made := m.Peek(false); made.Status != "completed" || string(made.Result) != r.Output {
+		t.Errorf("%s %s", made.Status, made.Result)
 	}
 	if len(s.deltas()) != 0 || !strings.Contains(s.kinds(), "outline-ready") {
 		t.Errorf("%q %s", s.deltas(), s.kinds())
@@ -498,27 +417,6 @@ func TestAWorkflowsOwnEventsAreHandedOn(t *testing.T) {
 	}
 }
 
-// TU-43: the log has other readers, and its memory is theirs.
-func TestAWrapperCannotChangeTheDocument(t *testing.T) {
-	w := newWorld(t, spec(t, articles))
-	defer w.f.Bind(router(func(s turn.Stream) turn.Stream {
-		return func(yield func(turn.Event, error) bool) {
-			for e, err := range s {
-				for i := range e.Value {
-					e.Value[i] = '9'
-				}
-				if !yield(e, err) {
-					return
-				}
-			}
-		}
-	}))()
-	r, err := w.f.Process(t.Context(), message("the moon"), turn.WithStreaming())
-	if err != nil || !sameJSON(t, r.Output, article) {
-		t.Errorf("%+v %v", r, err)
-	}
-}
-
 // TU-61, TU-63: a workflow reads no steering, so what is steered has a turn of its own.
 func TestASteeredMessageWaitsForATurnOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -622,7 +520,7 @@ func TestARunThatIsOverAnswersNothing(t *testing.T) {
 }
 
 // TB-05: what is read ahead is bounded by the log; who is behind gets the document as it is, and the fold is the same.
-func TestASlowWrapperGoesOnFromASnapshot(t *testing.T) {
+func TestASlowReaderGoesOnFromASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const pieces = 20_000
 		written := make(chan struct{})
@@ -638,20 +536,13 @@ func TestASlowWrapperGoesOnFromASnapshot(t *testing.T) {
 		w.stage.Run.MaxLog = 16 << 10
 		var s seen
 		first := true
-		defer w.f.Bind(router(func(stream turn.Stream) turn.Stream {
-			return func(yield func(turn.Event, error) bool) {
-				for e, err := range s.wrap(stream) {
-					if first {
-						first = false
-						<-written
-					}
-					if !yield(e, err) {
-						return
-					}
-				}
+		take := func(e turn.Event, err error) {
+			if s.take(e, err); first {
+				first = false
+				<-written
 			}
-		}))()
-		r, err := w.f.Process(t.Context(), message("go"), turn.WithStreaming())
+		}
+		r, err := w.f.Process(t.Context(), message("go"), turn.WithSink(take))
 		if err != nil || s.fold(t) != r.Output || len(r.Output) < 6*pieces || s.kinds() != "ready final" {
 			t.Fatalf("%v %s", err, s.kinds())
 		}

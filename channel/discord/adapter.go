@@ -84,13 +84,13 @@ func (a *adapter) complete(_ context.Context, f *channel.Facts, policy channel.P
 
 // replyPlan is where the answer goes: to the interaction, to the message, or in a direct conversation just to the channel.
 func (e *event) replyPlan() channel.ReplyPlanFacts {
-	to := e.message.ChannelID
-	r := channel.ReplyPlanFacts{To: to, OriginatingTo: to, NativeChannelID: to, ReplyToID: channel.None, MessageThreadID: channel.None, Mode: channel.ReplyDirect}
-	switch {
-	case e.interaction != nil:
+	to, kind, replyTo := e.message.ChannelID, channel.Direct, ""
+	if e.interaction == nil && !e.direct() {
+		kind, replyTo = channel.Group, e.message.ID
+	}
+	r := platform.ReplyPlan(kind, to, "", replyTo)
+	if r.NativeChannelID = to; e.interaction != nil {
 		r.DeliveryTarget = interactionTarget(e.interaction)
-	case !e.direct():
-		r.Mode, r.ReplyToID = channel.ReplyMessage, channel.Some(e.message.ID)
 	}
 	return r
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"fmt"
 	"net/http"
 	"path/filepath"
 	"strconv"
@@ -108,9 +107,7 @@ var repliedTo = discordgo.MessageAllowedMentions{Parse: []discordgo.AllowedMenti
 // split turns the Markdown of a model into messages.
 func split(text string) (list []outgoing) {
 	for _, p := range markup.Pieces(text, markup.Discord, markup.Limit{N: maxText, Marked: true}) {
-		if strings.TrimSpace(p.Text) != "" { // the platform takes no blank message
-			list = append(list, outgoing{Content: p.Text})
-		}
+		list = append(list, outgoing{Content: p.Text})
 	}
 	return list
 }
@@ -120,7 +117,7 @@ func (c *Channel) deliver(ctx context.Context, b channel.Block) (channel.Receipt
 	text, files := platform.TextAndFiles(&b)
 	list, t := split(text), targetOf(&b)
 	if b.Question != nil {
-		q, err := question(b.Question, b.Text)
+		q, err := question(b.Question)
 		if err != nil {
 			return channel.Receipt{}, err
 		}
@@ -151,9 +148,9 @@ func (c *Channel) deliver(ctx context.Context, b channel.Block) (channel.Receipt
 // send sends one message and returns its id. key names it, so that the platform ignores copies. An interaction that is too old is answered in its channel.
 func (c *Channel) send(ctx context.Context, t target, m outgoing, key string, harmless bool) (string, error) {
 	if m.path != "" {
-		data, err := c.media.Read(m.path, maxUpload)
+		data, err := c.Files.Read(m.path, maxUpload)
 		if err != nil {
-			return "", &channel.NotSentError{Err: fmt.Errorf("discord: %w", err)}
+			return "", err
 		}
 		m.file, m.path = &platform.Form{File: filepath.Base(m.path), Data: data}, ""
 	}
@@ -201,8 +198,8 @@ func (c *Channel) showPreview(ctx context.Context, b channel.Block, before chann
 	switch {
 	case len(list) == 0:
 		return before, nil
-	case len(before.MessageIDs) > 0:
-		return before, c.edit(ctx, &t, before.MessageIDs[0], list[0].Content)
+	case before.First() != "":
+		return before, c.edit(ctx, &t, before.First(), list[0].Content)
 	}
 	id, err := c.send(ctx, t, list[0], b.Key+":preview", false)
 	return channel.Receipt{MessageIDs: []string{id}, ReplyToID: t.reply}, err

@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"regexp"
 	"strings"
@@ -39,35 +38,21 @@ const (
 // DefaultAPI is the public REST API. The version of the API is no part of it.
 const DefaultAPI = "https://discord.com/api"
 
-// Settings are those of the channel itself; who may talk is for package channel. Only Token is required. Package config checks choices and addresses.
+// Settings are for [New]. Only Token is required. API also says where the gateway is, and Client how it is reached. State keeps how far each conversation
+// was read.
 type Settings struct {
-	Name     string // of the channel; "" is discord
-	Account  string // of several; "" is the only one
+	platform.Settings
 	Token    platform.Secret
-	API      string // "" is [DefaultAPI]; it also says where the gateway is
-	Agent    string // answers if there are no routes
 	Preview  string // "" is [PreviewEdit]
 	Commands []Command
-	MaxMedia int64  // bytes of one file; 0 is 10 MiB
-	Media    string // the folder for files; "" loads none
-	// State keeps how far each conversation was read; nil forgets it at the end.
-	State platform.State
-
-	Grace    time.Duration // how long turns may go on at the end; 0 is that of [kernel.Handler]
-	Client   *http.Client  // nil: the channel makes one. The gateway is reached as its [http.Transport] reaches servers.
-	ProxyEnv bool          // without a Client: go through the proxy that the environment names
-	Log      *slog.Logger  // nil is silent
 }
 
 // Channel is one bot.
 type Channel struct {
-	s         Settings
-	log       *slog.Logger
-	api       *api
-	closeIdle func()
-	media     *platform.MediaStore
-	service   platform.Service
-	self      atomic.Pointer[profile]
+	platform.Service
+	s    Settings
+	api  *api
+	self atomic.Pointer[profile]
 }
 
 var _ kernel.Channel = (*Channel)(nil)
@@ -82,7 +67,7 @@ var tokenForm = regexp.MustCompile(`^[A-Za-z0-9_=-]{10,}\.[A-Za-z0-9_-]+\.[A-Za-
 
 // New checks the settings and returns the channel. It makes no call.
 func New(s Settings) (*Channel, error) {
-	s.Name, s.Preview = cmp.Or(s.Name, "discord"), cmp.Or(s.Preview, PreviewEdit)
+	s.Preview = cmp.Or(s.Preview, PreviewEdit)
 	token := strings.TrimPrefix(strings.TrimSpace(string(s.Token)), "Bot ")
 	if token == "" {
 		return nil, errors.New("discord: token is missing; set it to the one on the page Bot of the application")
@@ -90,30 +75,21 @@ func New(s Settings) (*Channel, error) {
 	if !tokenForm.MatchString(token) {
 		return nil, errors.New("discord: the token is invalid; expected three parts with dots between them, as the page Bot of the application shows it")
 	}
-	media, err := platform.OpenMedia(s.Media, "discord-", s.MaxMedia)
-	if err != nil {
+	c := &Channel{s: s}
+	if err := c.Init(&c.s.Settings, "discord", DefaultAPI); err != nil {
 		return nil, fmt.Errorf("discord: %w", err)
 	}
-	c := &Channel{s: s, log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)).With("channel", s.Name), media: media}
-	c.api = &api{base: strings.TrimRight(cmp.Or(s.API, DefaultAPI), "/"), token: token, lost: c.service.Fail}
-	c.api.client, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
-	c.media.Log = c.log
-	c.media.Fetch = func(ctx context.Context, a platform.Attachment, w io.Writer) error { // addresses are signed, so that they need no token
-		return platform.Download(ctx, c.api.client, a.Source, w)
+	c.api = &api{client: c.HTTP, base: c.s.API, token: token, lost: c.Fail}
+	c.Files.Fetch = func(ctx context.Context, a platform.Attachment, w io.Writer) error { // addresses are signed, so that they need no token
+		return platform.Download(ctx, c.HTTP, a.Source, w)
 	}
 	c.self.Store(new(profile)) // until the platform says who the bot is
 	return c, nil
 }
 
-// Name implements [kernel.Channel].
-func (c *Channel) Name() string { return c.s.Name }
-
-// Ready returns why the channel does not work, or nil.
-func (c *Channel) Ready() error { return c.service.Ready() }
-
 // Check returns why the channel could not start. It changes nothing on the platform.
 func (c *Channel) Check(ctx context.Context) error {
-	defer c.closeIdle()
+	defer c.CloseIdle()
 	if err := c.whoAmI(ctx); err != nil {
 		return err
 	}
@@ -155,25 +131,14 @@ const copiesIgnored = 2 * time.Minute
 
 // Serve implements [kernel.Channel].
 func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
-	defer c.closeIdle()
-	sender := kernel.Sender{
-		Send:       func(ctx context.Context, m channel.Outbound) (channel.Receipt, error) { return c.deliver(ctx, m.Block) },
-		Repeatable: func(_ channel.Outbound, age time.Duration) bool { return age < copiesIgnored },
-	}
-	return c.service.Serve(ctx, q, platform.ServiceOptions{
-		Handler: kernel.Handler{
-			Channel: c.s.Name, Account: c.s.Account, Grace: c.s.Grace, Sender: sender,
+	return c.Service.Serve(ctx, q, platform.ServiceOptions{
+		Run: c.run,
+		Sender: kernel.Sender{
+			Send:       func(ctx context.Context, m channel.Outbound) (channel.Receipt, error) { return c.deliver(ctx, m.Block) },
+			Repeatable: func(_ channel.Outbound, age time.Duration) bool { return age < copiesIgnored },
 		},
-		Run: c.run, Agent: c.s.Agent, Media: c.media,
-		Connect: func(ctx context.Context) error {
-			if err := platform.Persist(ctx, c.log, "cannot ask the platform for the bot; retrying", c.whoAmI, badToken); err != nil {
-				return err
-			}
-			c.log.InfoContext(ctx, "channel is connected", "bot", c.self.Load().Username)
-			c.registerCommands(ctx, q.Kernel())
-			return nil
-		},
-		Receive: c.receive, Exclusive: true, Log: c.s.Log,
+		Identify: c.whoAmI, Lasting: []*platform.Kind{badToken}, Bot: c.About, Started: c.registerCommands,
+		Receive: c.receive, Exclusive: true,
 	})
 }
 
@@ -206,6 +171,6 @@ func (c *Channel) registerCommands(ctx context.Context, k *kernel.Kernel) {
 	path := "/applications/" + c.self.Load().Application + "/commands"
 	err := c.api.do(ctx, request{what: "register the commands", method: http.MethodPut, path: path, in: list, out: new(json.RawMessage), harmless: true})
 	if err != nil {
-		c.log.WarnContext(ctx, "cannot register the commands", "error", err)
+		c.Log.WarnContext(ctx, "cannot register the commands", "error", err)
 	}
 }

@@ -48,7 +48,7 @@ func (c *Channel) newEvent(state *discordgo.State, kind string, data []byte) *ev
 	}
 	e := &event{Type: kind, Data: withoutComponents(data)}
 	if err := e.decode(); err != nil {
-		c.log.Warn("invalid event from the platform", "type", kind)
+		c.Log.Warn("invalid event from the platform", "type", kind)
 		return nil
 	}
 	m := &e.message

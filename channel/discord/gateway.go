@@ -54,18 +54,18 @@ func (c *Channel) receive(ctx context.Context) error {
 		if err == nil {
 			pauses.Reset()
 			<-ended // at the latest with ctx
-			c.log.InfoContext(ctx, "the connection to the gateway has ended")
+			c.Log.InfoContext(ctx, "the connection to the gateway has ended")
 			continue
 		}
 		if closed, ok := errors.AsType[*websocket.CloseError](err); ok && fatal[closed.Code] != nil {
-			c.service.Fail(fatal[closed.Code])
+			c.Fail(fatal[closed.Code])
 			return fatal[closed.Code]
 		}
 		if platform.Is(err, badToken) || ctx.Err() != nil {
 			return err
 		}
 		pause := pauses.NextBackOff()
-		c.log.WarnContext(ctx, "cannot connect to the gateway; retrying", "error", err, "pause", pause)
+		c.Log.WarnContext(ctx, "cannot connect to the gateway; retrying", "error", err, "pause", pause)
 		_ = backoff.Sleep(ctx, pause)
 	}
 	return context.Cause(ctx)
@@ -81,7 +81,7 @@ func (c *Channel) session(ctx context.Context, events chan<- *event, ended chan<
 	s.SyncEvents, s.ShouldReconnectOnError, s.ShouldReconnectVoiceOnSessionError = true, false, false
 	s.State.TrackEmojis, s.State.TrackStickers, s.State.TrackPresences, s.State.TrackVoice, s.State.TrackThreadMembers = false, false, false, false, false
 	s.Identify.Intents = intents
-	s.Dialer = platform.NewDialer(ctx, c.api.client, c.s.ProxyEnv)
+	s.Dialer = platform.NewDialer(ctx, c.HTTP, c.s.ProxyEnv)
 	s.AddHandler(func(s *discordgo.Session, came *discordgo.Event) {
 		if e := c.newEvent(s.State, came.Type, came.RawData); e != nil {
 			select {
@@ -126,7 +126,7 @@ func (c *Channel) gatewayAddress(ctx context.Context) (address string, err error
 	err = c.api.do(ctx, request{what: "ask for the gateway", method: http.MethodGet, path: "/gateway/bot", out: &said, harmless: true})
 	if limit := said.SessionStartLimit; err == nil && limit.Total > 0 && limit.Remaining <= 0 {
 		pause := time.Duration(limit.ResetAfter) * time.Millisecond
-		c.log.WarnContext(ctx, "the bot has connected to the gateway too often today; waiting", "pause", pause)
+		c.Log.WarnContext(ctx, "the bot has connected to the gateway too often today; waiting", "pause", pause)
 		err = backoff.Sleep(ctx, pause)
 	}
 	return said.URL, err

@@ -10,6 +10,7 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/discord"
 	"github.com/lingserve/lingserve/channel/discord/discordtest"
+	"github.com/lingserve/lingserve/channel/platform"
 )
 
 func TestConnectionIsResumed(t *testing.T) {
@@ -153,7 +154,7 @@ func TestCheckOfSettings(t *testing.T) {
 	}
 	fake := discordtest.New(discordtest.Options{})
 	defer fake.Close()
-	c, err := discord.New(discord.Settings{Token: "Bot " + discordtest.Token, API: discordtest.API, Client: fake.Client()})
+	c, err := discord.New(discord.Settings{Token: "Bot " + discordtest.Token, Settings: platform.Settings{API: discordtest.API, Client: fake.Client()}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,12 +40,8 @@ var styles = map[string]discordgo.ButtonStyle{"approve": discordgo.SuccessButton
 
 // question returns the message that asks a question. Arguments that do not fit into it are its file. It is one message or none, because no one approves
 // what they have not read.
-func question(q *channel.Question, withCommands string) (m outgoing, err error) {
-	text, name := q.Text, q.File
-	if text == "" {
-		text = withCommands
-	}
-	list := split(text)
+func question(q *channel.Question) (m outgoing, err error) {
+	list, name := split(q.Text), q.File
 	if len(list) > 1 && name == "" && q.Arguments != "" {
 		name = "arguments-" + q.ID + ".json"
 		list = split(fmt.Sprintf("The agent wants to call the tool `%s` with the arguments in the file `%s`.", q.Tool, name))
@@ -67,8 +63,8 @@ func question(q *channel.Question, withCommands string) (m outgoing, err error) 
 
 // showDecision changes the message of a question that was decided.
 func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent channel.Receipt, d channel.Decided) error {
-	m, err := question(asked.Question, asked.Text)
-	if err != nil || len(sent.MessageIDs) == 0 {
+	m, err := question(asked.Question)
+	if err != nil || sent.First() == "" {
 		return err
 	}
 	outcome := "\n\n" + markup.Convert(d.Text(markup.Literal(d.By)), markup.Discord)
@@ -76,7 +72,7 @@ func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent ch
 		m.Content = ""
 	}
 	t := targetOf(&asked)
-	if err = c.edit(ctx, &t, sent.MessageIDs[0], strings.TrimSpace(m.Content+outcome)); platform.Is(err, deleted, expired) {
+	if err = c.edit(ctx, &t, sent.First(), strings.TrimSpace(m.Content+outcome)); platform.Is(err, deleted, expired) {
 		return nil
 	}
 	return err
@@ -96,7 +92,7 @@ func (c *Channel) acknowledge(ctx context.Context, i *discordgo.Interaction) {
 	}
 	err := c.api.once(ctx, request{what: "acknowledge an interaction", method: http.MethodPost, path: "/interactions/" + i.ID + "/" + i.Token + "/callback", in: in})
 	if err != nil && !platform.Is(err, repeated) {
-		c.log.WarnContext(ctx, "cannot acknowledge an interaction", "error", err)
+		c.Log.WarnContext(ctx, "cannot acknowledge an interaction", "error", err)
 	}
 }
 
@@ -113,7 +109,7 @@ func (a *adapter) reply(ctx context.Context, text string) {
 		r = request{what: "withdraw an answer", method: http.MethodDelete, path: t.messagePath("@original"), harmless: true}
 	}
 	if err := a.c.api.do(ctx, r); err != nil && !platform.Is(err, expired, deleted) {
-		a.c.log.WarnContext(ctx, "cannot answer an interaction", "error", err)
+		a.c.Log.WarnContext(ctx, "cannot answer an interaction", "error", err)
 	}
 }
 
@@ -125,7 +121,7 @@ func (a *adapter) showPressed(ctx context.Context, s channel.Pressed) {
 		return
 	}
 	if err := a.c.edit(ctx, &target{channel: i.ChannelID}, i.Message.ID, ""); err != nil && !platform.Is(err, deleted) {
-		a.c.log.WarnContext(ctx, "cannot remove an old question's buttons", "error", err)
+		a.c.Log.WarnContext(ctx, "cannot remove an old question's buttons", "error", err)
 	}
 }
 

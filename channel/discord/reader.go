@@ -13,7 +13,6 @@ import (
 	"github.com/bwmarrin/discordgo"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
@@ -38,8 +37,8 @@ type reader struct {
 func (c *Channel) consume(ctx context.Context, events <-chan *event) {
 	r := &reader{c: c, newest: map[string]string{}}
 	if c.s.State != nil {
-		if err := platform.ReadState(c.s.State, kernel.Login(c.s.Name, c.s.Account), &r.newest); err != nil {
-			c.log.WarnContext(ctx, "cannot read how far conversations were read; missed messages are not fetched", "error", err)
+		if err := platform.ReadState(c.s.State, c.Login(), &r.newest); err != nil {
+			c.Log.WarnContext(ctx, "cannot read how far conversations were read; missed messages are not fetched", "error", err)
 		}
 	}
 	defer r.save()
@@ -72,9 +71,9 @@ func (r *reader) save() {
 	for _, id := range oldest[:max(len(oldest)-maxNewest, 0)] {
 		delete(r.newest, id)
 	}
-	err := platform.ChangeState(r.c.s.State, kernel.Login(r.c.s.Name, r.c.s.Account), func(map[string]string) (map[string]string, bool) { return r.newest, true })
+	err := platform.ChangeState(r.c.s.State, r.c.Login(), func(map[string]string) (map[string]string, bool) { return r.newest, true })
 	if r.changed = err != nil; r.changed {
-		r.c.log.Warn("cannot store how far conversations were read", "error", err)
+		r.c.Log.Warn("cannot store how far conversations were read", "error", err)
 	}
 }
 
@@ -106,7 +105,7 @@ func (r *reader) fetchMissed(ctx context.Context, id string) {
 		delete(r.newest, id)
 		r.changed = true
 	} else if err != nil {
-		r.c.log.WarnContext(ctx, "cannot fetch missed messages", "conversation", id, "error", err)
+		r.c.Log.WarnContext(ctx, "cannot fetch missed messages", "conversation", id, "error", err)
 	}
 }
 
@@ -128,7 +127,7 @@ func (r *reader) note(e *event) {
 func (r *reader) accept(ctx context.Context, e *event) {
 	var err error
 	if e.matters() && e.sender() != r.c.self.Load().ID {
-		err = platform.Persist(ctx, r.c.log, "cannot store an event; retrying", func(ctx context.Context) error { return r.store(ctx, e) })
+		err = platform.Persist(ctx, r.c.Log, "cannot store an event; retrying", func(ctx context.Context) error { return r.store(ctx, e) })
 	}
 	if err == nil {
 		r.note(e)
@@ -136,16 +135,13 @@ func (r *reader) accept(ctx context.Context, e *event) {
 }
 
 func (r *reader) store(ctx context.Context, e *event) error {
-	c, q := r.c, r.c.service.Queue()
+	c, q := r.c, r.c.Queue()
 	raw, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
-	a := kernel.Arrival{Key: channel.EventKey{Channel: c.s.Name, Account: c.s.Account, Conversation: e.message.ChannelID, ID: e.id()}, Raw: raw}
-	switch e.kind() {
-	case channel.EventMessage:
-		a.Bundle, a.Wait = q.Kernel().Bundle(c.s.Name, c.s.Account, c.input(e))
-	case channel.EventCommand, channel.EventInteraction:
+	a := c.Arrival(q.Kernel(), c.input(e), e.kind(), raw)
+	if e.interaction != nil {
 		a.Key.Thread = channel.ThreadOfInteractions
 	}
 	_, err = q.Accept(ctx, a)

@@ -20,6 +20,7 @@ import (
 	"github.com/lingserve/lingserve/channel/discord"
 	"github.com/lingserve/lingserve/channel/discord/discordtest"
 	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/internal/logtest"
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/store"
@@ -130,7 +131,7 @@ func newRig(t *testing.T, o options) *rig {
 		}
 	})
 	s := discord.Settings{
-		Token: discordtest.Token, API: discordtest.API, Client: r.fake.Client(), Log: log,
+		Token: discordtest.Token, Settings: platform.Settings{API: discordtest.API, Client: r.fake.Client(), Log: log},
 	}
 	if o.settings != nil {
 		o.settings(&s)
@@ -246,7 +247,7 @@ func startStage(t *testing.T, q *kernel.Queue, grace time.Duration) channeltest.
 		s.fake.AddChannel(discordtest.Channel{ID: strconv.Itoa(1000 + i), Type: 1})
 		s.fake.AddChannel(discordtest.Channel{ID: strconv.Itoa(2000 + i), GuildID: "50", Name: "general"})
 	}
-	c, err := discord.New(discord.Settings{Token: discordtest.Token, API: discordtest.API, Client: s.fake.Client(), Agent: "assistant", Grace: grace})
+	c, err := discord.New(discord.Settings{Token: discordtest.Token, Settings: platform.Settings{API: discordtest.API, Client: s.fake.Client(), Agent: "assistant", Grace: grace}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,17 +82,14 @@ func (c *Channel) senderFacts(s sender) channel.SenderFacts {
 	return channel.SenderFacts{ID: s.ID.Open, IsBot: s.Type == "app" || s.Type == "bot", IsSelf: self}
 }
 
-// replyPlan returns where the answer to a message goes: in groups it is a reply, in a topic it is a message of that.
+// replyPlan returns where the answer to a message goes: in groups it is a reply, in a topic it is a message of that, which is sent as a reply, too.
 func replyPlan(m *message) channel.ReplyPlanFacts {
-	plan := channel.ReplyPlanFacts{
-		To: m.Chat, OriginatingTo: m.Chat, NativeChannelID: m.Chat, ReplyToID: channel.None, MessageThreadID: channel.None, Mode: channel.ReplyDirect,
+	replyTo := ""
+	if m.Thread != "" || m.chatKind() == channel.Group {
+		replyTo = m.ID
 	}
-	switch {
-	case m.Thread != "": // the platform sends to a topic by a reply to one of its messages
-		plan.Mode, plan.ReplyToID, plan.MessageThreadID = channel.ReplyThread, channel.Some(m.ID), channel.Some(m.Thread)
-	case m.chatKind() == channel.Group:
-		plan.Mode, plan.ReplyToID = channel.ReplyMessage, channel.Some(m.ID)
-	}
+	plan := platform.ReplyPlan(m.chatKind(), m.Chat, m.Thread, replyTo)
+	plan.NativeChannelID = m.Chat
 	return plan
 }
 
@@ -172,7 +169,7 @@ func (c *Channel) readMessage(ctx context.Context, id string) *knownMessage {
 	defer cancel()
 	got, err := c.api.call(ctx, request{name: "get the message that is replied to", method: http.MethodGet, path: messagePath(id)})
 	if err != nil && !platform.Is(err, deleted, noChat) {
-		c.s.Log.WarnContext(ctx, "unknown message in a reply", "error", err)
+		c.Log.WarnContext(ctx, "unknown message in a reply", "error", err)
 		return nil
 	}
 	var found *knownMessage

@@ -61,11 +61,6 @@ func (c *Channel) delivery(m *message) *kernel.Delivery {
 	return d
 }
 
-// sendStored sends a reply that was stored.
-func (c *Channel) sendStored(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
-	return c.deliver(ctx, &out.Block)
-}
-
 // target is where a message goes.
 type target struct {
 	card    string // "": the message is new. Else it takes the place of this card
@@ -119,8 +114,8 @@ func (c *Channel) deliver(ctx context.Context, b *channel.Block) (channel.Receip
 		if n >= len(parts) {
 			return c.sendFile(ctx, at, files[n-len(parts)])
 		}
-		if n == 0 && b.Preview != nil && len(b.Preview.MessageIDs) > 0 {
-			at.card = b.Preview.MessageIDs[0]
+		if n == 0 {
+			at.card = b.Preview.First()
 		}
 		return c.send(ctx, at, parts[n])
 	})
@@ -137,13 +132,11 @@ func (c *Channel) preview(ctx context.Context, b channel.Block, before channel.R
 		return channel.Receipt{State: channel.Suppressed}, nil
 	}
 	t.uuid, t.preview = b.Key+".p", true // with the uuid of the block, the platform would take the block for this message
-	if len(before.MessageIDs) > 0 {
-		t = target{card: before.MessageIDs[0], preview: true}
-	}
-	id, err := c.send(ctx, t, parts[0])
-	if len(before.MessageIDs) > 0 {
+	if before.First() != "" {
+		_, err = c.send(ctx, target{card: before.First(), preview: true}, parts[0])
 		return before, err
 	}
+	id, err := c.send(ctx, t, parts[0])
 	return t.receipt(id), err
 }
 
@@ -163,12 +156,10 @@ func (c *Channel) split(markdown string) (list []body) {
 		format = markup.Plain
 	}
 	for _, p := range markup.Pieces(markdown, format, markup.Limit{N: maxCard, Unit: encodedSize, Marked: true}) {
-		switch {
-		case c.s.Format == FormatText:
-			list = append(list, body{text: p.Text})
-		case strings.TrimSpace(p.Plain) != "":
-			list = append(list, body{markup: p.Text, text: p.Plain})
+		if c.s.Format == FormatText {
+			p.Text = ""
 		}
+		list = append(list, body{markup: p.Text, text: p.Plain})
 	}
 	return list
 }
@@ -219,7 +210,7 @@ func (c *Channel) send(ctx context.Context, t target, b body) (id string, err er
 		id, err = c.sendOnce(ctx, t, &b)
 		switch {
 		case platform.Is(err, badCard) && b.markup != "":
-			c.s.Log.WarnContext(ctx, "platform refuses a message's markup; sending plain text")
+			c.Log.WarnContext(ctx, "platform refuses a message's markup; sending plain text")
 			b.markup = ""
 			if t.card != "" {
 				b.elements = nil
@@ -269,9 +260,9 @@ func (c *Channel) sendOnce(ctx context.Context, t target, b *body) (id string, e
 
 // sendFile sends a file of the media folder.
 func (c *Channel) sendFile(ctx context.Context, t target, m channel.MediaFact) (id string, err error) {
-	data, err := c.media.Read(m.Path, maxFile)
+	data, err := c.Files.Read(m.Path, maxFile)
 	if err != nil {
-		return "", &channel.NotSentError{Err: fmt.Errorf("feishu: %w", err)}
+		return "", err
 	}
 	return c.upload(ctx, t, filepath.Base(m.Path), data, m.Kind == channel.MediaImage && len(data) <= maxImage) // a larger image is sent as a file
 }
@@ -374,30 +365,22 @@ func buttons(q *channel.Question, m *message) any {
 	return map[string]any{"tag": "column_set", "columns": columns}
 }
 
-// hasButtons reports whether a question has buttons. Plain texts have none: commands answer the question.
-func (c *Channel) hasButtons(q *channel.Question) bool {
-	return c.s.Format == FormatCard && q.Text != ""
-}
-
 // ask sends a question in one message with its buttons, or not at all, so that people approve only what they could read.
 func (c *Channel) ask(ctx context.Context, b *channel.Block, m *message) (channel.Receipt, error) {
 	t, err := targetOf(b)
 	if err != nil {
 		return channel.Receipt{}, err
 	}
-	q, text := b.Question, b.Text
-	if q.File != "" {
-		text = q.WithCommands()
-	}
+	q, text := b.Question, b.Question.WithCommands()
 	plain := markup.Convert(text, markup.Plain) // if the platform rejects the card
-	if c.hasButtons(q) {
+	if c.s.Format == FormatCard {
 		text = q.Text
 	}
 	parts := c.split(text)
 	if len(parts) != 1 {
 		return channel.Receipt{}, &channel.NotSentError{Err: errors.New("feishu: the question does not fit into one message")}
 	}
-	if c.hasButtons(q) {
+	if c.s.Format == FormatCard { // commands answer a plain text
 		parts[0].elements, parts[0].text = []any{buttons(q, m)}, plain
 	}
 	if q.File != "" {
@@ -415,7 +398,7 @@ var openID = regexp.MustCompile(`^ou_[0-9A-Za-z]+$`)
 // showDecision replaces the buttons of a question with who decided what.
 func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent channel.Receipt, d channel.Decided) error {
 	q := asked.Question
-	if len(sent.MessageIDs) == 0 || !c.hasButtons(q) {
+	if sent.First() == "" || c.s.Format != FormatCard {
 		return nil
 	}
 	by := markup.Escape(d.By, markup.FeishuCard)
@@ -425,7 +408,7 @@ func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent ch
 	card := body{
 		markup: markup.Convert(q.Text, markup.FeishuCard) + "\n\n" + d.Text(by), text: markup.Convert(q.Text, markup.Plain) + "\n\n" + d.Text(d.By),
 	}
-	_, err := c.send(ctx, target{card: sent.MessageIDs[0]}, card)
+	_, err := c.send(ctx, target{card: sent.First()}, card)
 	if platform.Is(err, deleted) {
 		return nil
 	}
@@ -468,6 +451,6 @@ func (a *adapter) answerPress(ctx context.Context, state channel.Pressed) {
 		text = asked.text + "\n\n" + text
 	}
 	if _, err := c.send(ctx, target{card: m.ID}, body{text: text}); err != nil && !platform.Is(err, deleted) {
-		c.s.Log.WarnContext(ctx, "cannot remove an old question's buttons", "error", err)
+		c.Log.WarnContext(ctx, "cannot remove an old question's buttons", "error", err)
 	}
 }

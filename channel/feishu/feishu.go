@@ -17,7 +17,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"regexp"
 	"strings"
@@ -47,44 +46,28 @@ const (
 // DefaultAPI is the address of Feishu. Lark has https://open.larksuite.com.
 const DefaultAPI = "https://open.feishu.cn"
 
-// Settings are for [New]. AppID, AppSecret, and EncryptKey or VerificationToken are required. Who may talk is a setting of package
-// channel. Package config checks choices and addresses.
+// Settings are for [New]. AppID, AppSecret, and EncryptKey or VerificationToken are required. State is not used.
 type Settings struct {
-	Name    string // of the channel; "" is feishu
-	Account string // "" if the channel has only one
-
+	platform.Settings
 	AppID             string // cli_…
 	AppSecret         platform.Secret
 	EncryptKey        platform.Secret // "": events are not encrypted
 	VerificationToken platform.Secret // "": it is not checked
-	API               string          // base address; "" is [DefaultAPI]
-	Agent             string          // answers if the kernel has no routes
-
-	Preview string // "" is [PreviewEdit]
-	Format  string // "" is [FormatCard]
-
-	MaxMedia int64  // bytes of one file; 0 is 10 MiB
-	Media    string // the folder for files; "": no files are loaded
-
-	Grace    time.Duration // how long turns may go on at the end; 0 is the default of [kernel.Handler]
-	Client   *http.Client  // nil: the channel makes one
-	ProxyEnv bool          // without a Client: use the proxy that the environment names
-	Log      *slog.Logger  // nil is silent
+	Preview           string          // "" is [PreviewEdit]
+	Format            string          // "" is [FormatCard]
 }
 
 // Channel is one app in one organization.
 type Channel struct {
-	s         Settings // checked, with defaults
-	cipher    *eventCipher
-	api       *api
-	media     *platform.MediaStore
-	known     *lru.Cache[string, *knownMessage] // messages that were sent or read, by id; nil: deleted
-	threads   *lru.Cache[string, string]        // thread of a message, which the event of its deletion does not have
-	presses   sync.Map                          // chan channel.Pressed of requests that wait for an answer, by the id of the event
-	bot       atomic.Pointer[identity]
-	refused   sync.Once // the log has a request that was refused
-	closeIdle func()    // of the channel's own client
-	service   platform.Service
+	platform.Service
+	s       Settings // checked, with defaults
+	cipher  *eventCipher
+	api     *api
+	known   *lru.Cache[string, *knownMessage] // messages that were sent or read, by id; nil: deleted
+	threads *lru.Cache[string, string]        // thread of a message, which the event of its deletion does not have
+	presses sync.Map                          // chan channel.Pressed of requests that wait for an answer, by the id of the event
+	bot     atomic.Pointer[identity]
+	refused sync.Once // the log has a request that was refused
 }
 
 // identity is who the bot is.
@@ -95,22 +78,19 @@ type identity struct {
 
 // New returns a channel. It checks the settings, and makes no calls.
 func New(s Settings) (*Channel, error) {
-	c := new(Channel)
-	var mediaErr error
-	c.media, mediaErr = platform.OpenMedia(s.Media, "feishu-", s.MaxMedia)
-	if err := cmp.Or(s.check(), mediaErr); err != nil {
+	c := &Channel{s: s}
+	err := c.Init(&c.s.Settings, "feishu", DefaultAPI)
+	if err = cmp.Or(c.s.check(), err); err != nil {
 		return nil, fmt.Errorf("feishu: %w", err)
 	}
-	c.s = s
-	c.media.Fetch, c.media.Log = c.fetch, s.Log
+	c.Files.Fetch = c.fetch
 	c.bot.Store(&identity{})
 	c.known, _ = lru.New[string, *knownMessage](1000) // fails only for a size below 1
 	c.threads, _ = lru.New[string, string](10_000)
-	if s.EncryptKey != "" {
-		c.cipher = newEventCipher(string(s.EncryptKey))
+	if c.s.EncryptKey != "" {
+		c.cipher = newEventCipher(string(c.s.EncryptKey))
 	}
-	c.api = &api{base: s.API, appID: s.AppID, appSecret: s.AppSecret, badCredentials: c.service.Fail, lock: make(chan struct{}, 1)}
-	c.api.http, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
+	c.api = &api{http: c.HTTP, base: c.s.API, appID: c.s.AppID, appSecret: c.s.AppSecret, badCredentials: c.Fail, lock: make(chan struct{}, 1)}
 	return c, nil
 }
 
@@ -118,9 +98,7 @@ var appIDForm = regexp.MustCompile(`^cli_[A-Za-z0-9]+$`)
 
 // check sets defaults and reports what is wrong.
 func (s *Settings) check() error {
-	s.Name, s.Preview, s.Format = cmp.Or(s.Name, "feishu"), cmp.Or(s.Preview, PreviewEdit), cmp.Or(s.Format, FormatCard)
-	s.API, s.Log = strings.TrimRight(cmp.Or(s.API, DefaultAPI), "/"), cmp.Or(s.Log, slog.New(slog.DiscardHandler)).With("channel", s.Name)
-	s.AppID = strings.TrimSpace(s.AppID)
+	s.Preview, s.Format, s.AppID = cmp.Or(s.Preview, PreviewEdit), cmp.Or(s.Format, FormatCard), strings.TrimSpace(s.AppID)
 	for _, secret := range []*platform.Secret{&s.AppSecret, &s.EncryptKey, &s.VerificationToken} {
 		*secret = platform.Secret(strings.TrimSpace(string(*secret)))
 	}
@@ -149,16 +127,10 @@ func (s *Settings) check() error {
 // isShort reports whether a secret is set and could be guessed.
 func isShort(s platform.Secret) bool { return s != "" && len(s) < platform.MinSecret }
 
-// Name implements [kernel.Channel].
-func (c *Channel) Name() string { return c.s.Name }
-
-// Ready returns why the channel does not work, or nil (CH-179).
-func (c *Channel) Ready() error { return c.service.Ready() }
-
 // Check reports whether the channel could start. It changes nothing on the platform. The platform does not say whether it knows the
 // address of the webhook.
 func (c *Channel) Check(ctx context.Context) error {
-	defer c.closeIdle()
+	defer c.CloseIdle()
 	return c.readIdentity(ctx)
 }
 
@@ -183,22 +155,13 @@ func (c *Channel) readIdentity(ctx context.Context) error {
 
 // Serve implements [kernel.Channel].
 func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
-	defer c.closeIdle()
-	return c.service.Serve(ctx, q, platform.ServiceOptions{
-		Handler: kernel.Handler{
-			Channel: c.s.Name, Account: c.s.Account, Grace: c.s.Grace,
-			Sender: kernel.Sender{Send: c.sendStored, Repeatable: func(_ channel.Outbound, age time.Duration) bool { return age < uuidLife }},
+	return c.Service.Serve(ctx, q, platform.ServiceOptions{
+		Run: c.run, Identify: c.readIdentity, Lasting: []*platform.Kind{badApp, wrongServer}, Bot: c.About,
+		Sender: kernel.Sender{
+			Send: func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
+				return c.deliver(ctx, &out.Block)
+			},
+			Repeatable: func(_ channel.Outbound, age time.Duration) bool { return age < uuidLife },
 		},
-		Run: c.run, Agent: c.s.Agent, Media: c.media,
-		Connect: c.connect, Log: c.s.Log,
 	})
-}
-
-// connect asks for the bot's id until the platform answers.
-func (c *Channel) connect(ctx context.Context) error {
-	err := platform.Persist(ctx, c.s.Log, "platform answers wrongly; retrying", c.readIdentity, badApp, wrongServer)
-	if err == nil {
-		c.s.Log.InfoContext(ctx, "channel is connected", "bot", c.self().Name)
-	}
-	return err
 }

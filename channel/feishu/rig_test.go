@@ -122,7 +122,7 @@ func settings(fake *fakefeishu.Server) feishu.Settings {
 	o := fake.Options()
 	s := feishu.Settings{
 		AppID: o.AppID, AppSecret: platform.Secret(o.AppSecret), VerificationToken: platform.Secret(o.Token), EncryptKey: platform.Secret(o.Key),
-		API: "http://api.test", Client: &http.Client{Transport: fake.Transport()},
+		Settings: platform.Settings{API: "http://api.test", Client: &http.Client{Transport: fake.Transport()}},
 	}
 	if o.Plain {
 		s.EncryptKey = ""

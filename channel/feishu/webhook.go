@@ -55,7 +55,7 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 
 // accept stores an event, and responds.
 func (c *Channel) accept(w http.ResponseWriter, r *http.Request, all *envelope) {
-	ctx, queue := r.Context(), c.service.Queue()
+	ctx, queue := r.Context(), c.Queue()
 	e, err := all.readEvent()
 	switch {
 	case err != nil:
@@ -76,7 +76,7 @@ func (c *Channel) accept(w http.ResponseWriter, r *http.Request, all *envelope) 
 	isNew, err := c.store(ctx, queue, e)
 	switch {
 	case err != nil:
-		c.s.Log.WarnContext(ctx, "cannot accept an event; the platform must retry", "error", err)
+		c.Log.WarnContext(ctx, "cannot accept an event; the platform must retry", "error", err)
 		platform.Unavailable(w)
 	case e.Press != nil && isNew:
 		respond(w, pressResponse(ctx, pressed))
@@ -92,15 +92,11 @@ func (c *Channel) store(ctx context.Context, queue *kernel.Queue, e *event) (isN
 		return false, err
 	}
 	m := e.Message
-	kind, id := e.class()
-	arrival := kernel.Arrival{Raw: raw, Key: channel.EventKey{Channel: c.s.Name, Account: c.s.Account, Conversation: m.Chat, Thread: m.Thread, ID: id}}
-	if kind == channel.EventMessage {
-		arrival.Bundle, arrival.Wait = queue.Kernel().Bundle(c.s.Name, c.s.Account, c.input(e))
-		if m.Thread != "" {
-			c.threads.Add(m.ID, m.Thread)
-		}
+	kind, _ := e.class()
+	if kind == channel.EventMessage && m.Thread != "" {
+		c.threads.Add(m.ID, m.Thread)
 	}
-	list, err := queue.Accept(ctx, arrival)
+	list, err := queue.Accept(ctx, c.Arrival(queue.Kernel(), c.input(e), kind, raw))
 	if err != nil {
 		return false, err
 	}
@@ -153,7 +149,7 @@ func (c *Channel) verify(h http.Header, body []byte) (*envelope, bool) {
 // refuse responds to a request that is not the platform's. The log says so once, because the usual reason is a wrong setting.
 func (c *Channel) refuse(ctx context.Context, w http.ResponseWriter) {
 	c.refused.Do(func() {
-		c.s.Log.WarnContext(ctx, "request is not Feishu's, or encrypt_key or verification_token is wrong")
+		c.Log.WarnContext(ctx, "request is not Feishu's, or encrypt_key or verification_token is wrong")
 	})
 	w.WriteHeader(http.StatusUnauthorized)
 }

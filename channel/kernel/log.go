@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -35,11 +36,7 @@ func (p *pass) trace(ctx context.Context, t channel.Trace) time.Time {
 	sender := ""
 	if f := p.facts; f != nil {
 		t.MessageID, t.Conversation, sender = f.MessageID, f.Conversation.ID, f.Sender.ID
-		for _, account := range []string{f.Account, f.Route.AccountID} {
-			if account != "" {
-				t.Account = account
-			}
-		}
+		t.Account = cmp.Or(f.Route.AccountID, f.Account, t.Account)
 		if p.policy.Previews {
 			t.Preview = f.Message.Preview
 		}

@@ -1,6 +1,9 @@
 package markup
 
-import "unicode/utf16"
+import (
+	"strings"
+	"unicode/utf16"
+)
 
 // Format is a markup that a platform reads.
 type Format uint8
@@ -40,13 +43,16 @@ type Limit struct {
 	Marked bool
 }
 
-// Pieces is [Convert] for texts that may be too long for one message. Blank Markdown has no pieces.
+// Pieces is [Convert] for texts that may be too long for one message. None of the pieces is blank, because platforms take no blank message.
 func Pieces(markdown string, to Format, l Limit) []Piece {
 	if l.Unit == nil {
 		l.Unit = UTF16
 	}
 	var list []Piece
 	for _, part := range cut(parse(markdown, to), to, l) {
+		if strings.TrimSpace(part.text()) == "" {
+			continue
+		}
 		plain := write(part, Plain)
 		if l.N > 0 && l.Unit(plain) > l.N { // too long with the addresses of the links
 			plain = part.text()

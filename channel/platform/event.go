@@ -45,6 +45,22 @@ type Event struct {
 	Finalize  func(context.Context, channel.Result) error
 }
 
+// ReplyPlan says that the answer goes to a conversation: to one of its threads, or as a reply to a message, where these are named. Its messages reply to
+// replyTo in a thread, too.
+func ReplyPlan(kind channel.ChatType, to, thread, replyTo string) channel.ReplyPlanFacts {
+	r := channel.ReplyPlanFacts{To: to, OriginatingTo: to, ReplyToID: channel.None, MessageThreadID: channel.None, Mode: channel.ReplyChannel}
+	if kind == channel.Direct {
+		r.Mode = channel.ReplyDirect
+	}
+	if replyTo != "" {
+		r.Mode, r.ReplyToID = channel.ReplyMessage, channel.Some(replyTo)
+	}
+	if thread != "" {
+		r.Mode, r.MessageThreadID = channel.ReplyThread, channel.Some(thread)
+	}
+	return r
+}
+
 // Run runs the turn.
 func (e *Event) Run(ctx context.Context) (channel.Result, error) {
 	return kernel.Run(ctx, e.Kernel, e.Meta, e.Messages, &kernel.Adapter[[]Message]{

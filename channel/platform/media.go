@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -184,8 +185,16 @@ func (l *limited) Write(p []byte) (int, error) {
 }
 
 // Read reads a file of the media folder that is to be sent, of at most so many bytes, and of nowhere else, even if an agent names another: it
-// need not be one that the channel has put there.
+// need not be one that the channel has put there. An error is a [*channel.NotSentError].
 func (s *MediaStore) Read(path string, limit int64) ([]byte, error) {
+	data, err := s.read(path, limit)
+	if err != nil {
+		return nil, &channel.NotSentError{Err: fmt.Errorf("read a file to send: %w", err)}
+	}
+	return data, nil
+}
+
+func (s *MediaStore) read(path string, limit int64) ([]byte, error) {
 	if s.Dir == "" {
 		return nil, errors.New("no media folder is configured")
 	}

@@ -29,8 +29,7 @@ func SendMessages(b *channel.Block, r channel.Receipt, count int, edit func(id s
 	for n := range count {
 		id, found := "", false
 		var err error
-		if n == 0 && edit != nil && b.Preview != nil && len(b.Preview.MessageIDs) > 0 {
-			id = b.Preview.MessageIDs[0]
+		if id = b.Preview.First(); n == 0 && edit != nil && id != "" {
 			found, err = edit(id)
 		}
 		if !found && err == nil {

@@ -1,5 +1,5 @@
-// Package platform is what every chat platform needs once: how a channel serves, calls of the platform that are repeated while that can help, the files
-// of messages, and what was learned of the platform.
+// Package platform is what every chat platform needs once: the settings of a channel, how it serves, calls of the platform that are repeated while that
+// can help, the files of messages, and what was learned of the platform.
 package platform
 
 import (
@@ -8,35 +8,83 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
 )
 
-// Service is how a channel serves: from knowing who the bot is until its end, or until the platform says that its token is invalid. The zero value does
-// not serve yet.
+// Settings are those that the channel of every chat platform has. Who may talk is for package channel. Package config checks choices and addresses.
+type Settings struct {
+	Name    string // of the channel; "" is that of the platform
+	Account string // of several; "" is the only one
+	Agent   string // answers if there are no routes
+	API     string // the base of addresses; "" is that of the platform
+
+	MaxMedia int64  // bytes of one file; 0 is 10 MiB
+	Media    string // the folder for files; "" loads none
+	State    State  // keeps what was learned; nil forgets it at the end
+
+	Grace    time.Duration // how long turns may go on at the end; 0 is that of [kernel.Handler]
+	Client   *http.Client  // nil: the channel makes one
+	ProxyEnv bool          // without a Client: go through the proxy that the environment names
+	Log      *slog.Logger  // nil is silent
+}
+
+// Service is how a channel serves: from knowing who the bot is until its end, or until the platform says that its token is invalid. Call Init first.
 type Service struct {
+	Log   *slog.Logger // names the channel
+	Files *MediaStore
+	HTTP  *http.Client // of calls; [Service.CloseIdle] closes its connections
+
+	settings  *Settings
+	closeIdle func()
+
 	mu     sync.Mutex
 	queue  *kernel.Queue           // while it serves
 	stop   context.CancelCauseFunc // ends serving
 	broken error
 }
 
-// ServiceOptions are for [Service.Serve]. Handler, Run and Connect are required. Run is given events with Kernel, Meta, Agent and Media.
+// Init fills in the settings that are missing. name is that of the platform, and api the base of its addresses. The settings are not copied.
+func (s *Service) Init(o *Settings, name, api string) (err error) {
+	o.Name, o.API = cmp.Or(o.Name, name), strings.TrimRight(cmp.Or(o.API, api), "/")
+	s.settings = o
+	s.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler)).With("channel", o.Name)
+	s.HTTP, s.closeIdle = NewClient(o.Client, o.ProxyEnv)
+	if s.Files, err = OpenMedia(o.Media, name+"-", o.MaxMedia); err == nil {
+		s.Files.Log = s.Log
+	}
+	return err
+}
+
+// ServiceOptions are for [Service.Serve]. Run is required. It is given events with Kernel, Meta, Agent and Media.
 type ServiceOptions struct {
-	Handler kernel.Handler // without Run
-	Run     func(context.Context, *Event) (channel.Result, error)
-	Agent   string // see [Event]
-	Media   *MediaStore
-	// Connect asks the platform who the bot is, for as long as that takes. No event runs before it returns.
-	Connect func(context.Context) error
+	Run    func(context.Context, *Event) (channel.Result, error)
+	Sender kernel.Sender
+	// Identify asks the platform who the bot is. It is called until it works, or is refused for one of the reasons Lasting. No event runs before. nil: the
+	// platform is not asked.
+	Identify func(context.Context) error
+	Lasting  []*Kind
+	Bot      func() string                         // the name of the bot after that, for the log
+	Started  func(context.Context, *kernel.Kernel) // is called after that; nil
 	// Receive fetches events until its context ends; nil: the platform brings them.
 	Receive func(context.Context) error
 	// Exclusive says that the platform lets one program at a time receive: of several replicas one does.
 	Exclusive bool
-	Log       *slog.Logger // nil is silent
 }
+
+// Name implements [kernel.Channel].
+func (s *Service) Name() string { return s.settings.Name }
+
+// Login is the name that the channel's events and state are stored under.
+func (s *Service) Login() string { return kernel.Login(s.settings.Name, s.settings.Account) }
+
+// CloseIdle closes the connections that no call uses.
+func (s *Service) CloseIdle() { s.closeIdle() }
 
 // Ready returns why the channel does not work, or nil (CH-179).
 func (s *Service) Ready() error {
@@ -63,8 +111,21 @@ func (s *Service) Queue() *kernel.Queue {
 	return s.queue
 }
 
+// Arrival returns an event for the queue. A message can be a part of a bundle; other events are none.
+func (s *Service) Arrival(k *kernel.Kernel, in *channel.Input, kind channel.EventKind, raw []byte) kernel.Arrival {
+	o := s.settings
+	a := kernel.Arrival{Raw: raw, Key: channel.EventKey{
+		Channel: o.Name, Account: o.Account, Conversation: in.ConversationID, Thread: in.ThreadID, ID: in.ID,
+	}}
+	if kind == channel.EventMessage {
+		a.Bundle, a.Wait = k.Bundle(o.Name, o.Account, in)
+	}
+	return a
+}
+
 // Serve serves until ctx ends, which is no error, or the channel fails.
 func (s *Service) Serve(ctx context.Context, q *kernel.Queue, o ServiceOptions) error {
+	defer s.CloseIdle()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	s.mu.Lock()
@@ -79,16 +140,17 @@ func (s *Service) Serve(ctx context.Context, q *kernel.Queue, o ServiceOptions) 
 		defer s.mu.Unlock()
 		s.queue, s.stop = nil, nil
 	}()
-	err := o.Connect(ctx)
+	err := s.connect(ctx, q.Kernel(), &o)
 	if err == nil {
 		var receive func(context.Context) error
 		if o.Receive != nil {
-			receive = func(ctx context.Context) error { return o.receive(ctx, q) }
+			receive = func(ctx context.Context) error { return s.receive(ctx, q, &o) }
 		}
-		o.Handler.Run = func(ctx context.Context, _ *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
-			return o.Run(ctx, &Event{Kernel: q.Kernel(), Meta: m, Agent: o.Agent, Media: o.Media})
+		h := kernel.Handler{Channel: s.settings.Name, Account: s.settings.Account, Grace: s.settings.Grace, Sender: o.Sender}
+		h.Run = func(ctx context.Context, _ *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
+			return o.Run(ctx, &Event{Kernel: q.Kernel(), Meta: m, Agent: s.settings.Agent, Media: s.Files})
 		}
-		err = q.Serve(ctx, o.Handler, receive)
+		err = q.Serve(ctx, h, receive)
 	}
 	if bad := s.Ready(); bad != nil {
 		return bad
@@ -99,25 +161,39 @@ func (s *Service) Serve(ctx context.Context, q *kernel.Queue, o ServiceOptions) 
 	return err
 }
 
+// connect asks who the bot is.
+func (s *Service) connect(ctx context.Context, k *kernel.Kernel, o *ServiceOptions) error {
+	if o.Identify == nil {
+		return nil
+	}
+	if err := Persist(ctx, s.Log, "cannot ask the platform for the bot; retrying", o.Identify, o.Lasting...); err != nil {
+		return err
+	}
+	s.Log.InfoContext(ctx, "channel is connected", "bot", o.Bot())
+	if o.Started != nil {
+		o.Started(ctx, k)
+	}
+	return nil
+}
+
 // receive calls Receive while this replica is the one that may.
-func (o *ServiceOptions) receive(ctx context.Context, q *kernel.Queue) error {
+func (s *Service) receive(ctx context.Context, q *kernel.Queue, o *ServiceOptions) error {
 	only := q.Exclusive()
 	if only == nil || !o.Exclusive {
 		return o.Receive(ctx)
 	}
-	login, log := kernel.Login(o.Handler.Channel, o.Handler.Account), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	for {
-		alone, release, err := only.Only(ctx, login)
+		alone, release, err := only.Only(ctx, s.Login())
 		if err != nil {
 			return fmt.Errorf("wait for the other replicas: %w", err)
 		}
-		log.InfoContext(ctx, "this replica polls the platform", "channel", login)
+		s.Log.InfoContext(ctx, "this replica polls the platform", "account", s.settings.Account)
 		err = o.Receive(alone)
 		taken := alone.Err() != nil && ctx.Err() == nil
 		release()
 		if !taken {
 			return err
 		}
-		log.WarnContext(ctx, "another replica may poll the platform now", "channel", login)
+		s.Log.WarnContext(ctx, "another replica may poll the platform now", "account", s.settings.Account)
 	}
 }

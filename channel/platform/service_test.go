@@ -12,11 +12,23 @@ import (
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
+// newService returns a channel that does not serve yet.
+func newService(t *testing.T) *platform.Service {
+	t.Helper()
+	s := new(platform.Service)
+	if err := s.Init(&platform.Settings{Account: "a"}, "fake", ""); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// bad is a refusal that lasts.
+var bad = &platform.Kind{Text: "the platform refuses"}
+
 func options(connect func(context.Context) error) platform.ServiceOptions {
 	return platform.ServiceOptions{
-		Handler: kernel.Handler{Channel: "fake"},
-		Run:     func(context.Context, *platform.Event) (channel.Result, error) { return channel.Result{}, nil },
-		Connect: connect,
+		Run:      func(context.Context, *platform.Event) (channel.Result, error) { return channel.Result{}, nil },
+		Identify: connect, Lasting: []*platform.Kind{bad}, Bot: func() string { return "ling" },
 	}
 }
 
@@ -30,7 +42,7 @@ func newQueue(t *testing.T, only channel.Exclusive) *kernel.Queue {
 
 // CH-179
 func TestAChannelServesUntilSomebodyEndsItOrItCannotWork(t *testing.T) {
-	lost, refused := errors.New("the token is none"), errors.New("the platform refuses")
+	lost, refused := errors.New("the token is none"), error(&platform.Refusal{Kind: bad})
 	connected := func(context.Context) error { return nil }
 	for name, test := range map[string]struct {
 		connect     func(context.Context) error
@@ -45,7 +57,7 @@ func TestAChannelServesUntilSomebodyEndsItOrItCannotWork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var s platform.Service
+				s := newService(t)
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()
 				s.Fail(errors.New("of before"))
@@ -60,7 +72,7 @@ func TestAChannelServesUntilSomebodyEndsItOrItCannotWork(t *testing.T) {
 					if err := s.Serve(ctx, q, options(connected)); err == nil {
 						t.Error("it serves twice")
 					}
-					test.end(&s, stop)
+					test.end(s, stop)
 				}
 				if err := <-done; !errors.Is(err, test.want) || test.want == nil && err != nil {
 					t.Errorf("got %v, expected %v", err, test.want)
@@ -101,11 +113,11 @@ func (f *turnstile) Only(ctx context.Context, name string) (context.Context, fun
 func TestOneProcessReceivesAndTheOthersStandBy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &turnstile{names: make(chan string, 10), free: make(chan struct{}, 1)}
-		var s platform.Service
+		s := newService(t)
 		ctx, stop := context.WithCancel(t.Context())
 		q, receiving := newQueue(t, f), 0
 		o := options(func(context.Context) error { return nil })
-		o.Handler.Channel, o.Handler.Account, o.Exclusive = "telegram", "a", true
+		o.Exclusive = true
 		o.Receive = func(ctx context.Context) error {
 			receiving++
 			defer func() { receiving-- }()
@@ -129,7 +141,7 @@ func TestOneProcessReceivesAndTheOthersStandBy(t *testing.T) {
 		f.taken()
 		synctest.Wait()
 		is(1, "when it was taken away and is free again")
-		if len(f.names) != 2 || <-f.names != "telegram@a" {
+		if len(f.names) != 2 || <-f.names != "fake@a" {
 			t.Errorf("it has asked %d times", len(f.names))
 		}
 		stop()
@@ -144,7 +156,7 @@ func TestWhatIsForAllProcessesWaitsForNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed := errors.New("failed")
 		for name, only := range map[string]channel.Exclusive{"alone": nil, "shared": &turnstile{}} {
-			var s platform.Service
+			s := newService(t)
 			o := options(func(context.Context) error { return nil })
 			o.Exclusive = only == nil
 			o.Receive = func(context.Context) error { return failed }

@@ -37,7 +37,7 @@ func (c *Channel) run(ctx context.Context, e *platform.Event) (channel.Result, e
 	if m := a.last; m != nil {
 		a.Sender, a.Thread = m.sender(c.self()), c.replyThread(m) // the answer may make a thread of the message, and messages there belong to its session
 		a.Place = channel.ConversationFacts{Kind: m.chat(), ID: m.conversation, SpaceID: c.self().TeamID, ThreadID: m.thread}
-		a.Reply = replyPlan(m, a.Thread)
+		a.Reply = platform.ReplyPlan(m.chat(), m.conversation, a.Thread, "")
 	}
 	a.Complete, a.ShowPress, a.Finalize = a.complete, a.answerPress, a.finalize
 	a.Delivery = func(*channel.Facts) *kernel.Delivery { return c.delivery(a.last) }
@@ -85,20 +85,6 @@ func (c *Channel) replyThread(m *message) string {
 		return m.Timestamp // "" of a slash command, which is no message
 	}
 	return m.thread
-}
-
-// replyPlan is where the answer goes.
-func replyPlan(m *message, thread string) channel.ReplyPlanFacts {
-	r := channel.ReplyPlanFacts{
-		To: m.conversation, OriginatingTo: m.conversation, ReplyToID: channel.None, MessageThreadID: channel.None, Mode: channel.ReplyChannel,
-	}
-	if m.direct {
-		r.Mode = channel.ReplyDirect
-	}
-	if thread != "" {
-		r.Mode, r.MessageThreadID = channel.ReplyThread, channel.Some(thread)
-	}
-	return r
 }
 
 // quote is the message of elsewhere that someone has shared.

@@ -160,7 +160,7 @@ func (c *Channel) call(ctx context.Context, name string, do func(context.Context
 	}
 	err = fmt.Errorf("slack: %s: %w", name, readError(err))
 	if platform.Is(err, badToken) {
-		c.service.Fail(err)
+		c.Fail(err)
 	}
 	return err
 }

@@ -23,12 +23,6 @@ const (
 	blockOfQuestion  = "lingserve.question:"
 )
 
-// Limits of blocks, in characters.
-const (
-	maxValue   = 2000 // of a button
-	maxBlockID = 255
-)
-
 // press is the press of one of the channel's buttons.
 type press struct {
 	channel.Press
@@ -92,15 +86,8 @@ func lineBlock(line string) slackgo.Block {
 // ask sends a question with its buttons, in one message or not at all: people approve only what they can read. The text is what notifications show.
 // thread is that of the message that is answered.
 func (c *Channel) ask(ctx context.Context, b *channel.Block, thread string) (channel.Receipt, error) {
-	t, q, text := targetOf(b), b.Question, b.Text
-	if q.File != "" {
-		text = q.WithCommands()
-	}
-	var options []slackgo.MsgOption
-	if q.Text != "" && len(q.ID) <= maxValue && len(blockOfQuestion+thread) <= maxBlockID {
-		text, options = q.Text, append(options, slackgo.MsgOptionBlocks(callBlock(q), buttons(q, thread)))
-	}
-	list := split(text)
+	t, q := targetOf(b), b.Question
+	list := split(q.Text)
 	if len(list) != 1 {
 		return channel.Receipt{}, &channel.NotSentError{Err: errors.New("slack: the question does not fit into one message")}
 	}
@@ -109,7 +96,7 @@ func (c *Channel) ask(ctx context.Context, b *channel.Block, thread string) (cha
 			return channel.Receipt{}, &channel.NotSentError{Err: fmt.Errorf("slack: the file of a question: %w", err)}
 		}
 	}
-	ts, err := c.post(ctx, t, list[0], options...)
+	ts, err := c.post(ctx, t, list[0], slackgo.MsgOptionBlocks(callBlock(q), buttons(q, thread)))
 	return t.receipt(ts), err
 }
 
@@ -118,7 +105,7 @@ var personForm = regexp.MustCompile(`^[UW][A-Z0-9]{2,}$`)
 
 // showDecision replaces the buttons of a question with what was decided.
 func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent channel.Receipt, x channel.Decided) error {
-	if firstID(&sent) == "" || asked.Question.Text == "" {
+	if sent.First() == "" {
 		return nil
 	}
 	by := markup.Escape(x.By, markup.SlackMrkdwn)
@@ -127,7 +114,7 @@ func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent ch
 	}
 	line := x.Text(by)
 	text := markup.Convert(asked.Question.Text, markup.SlackMrkdwn) + "\n\n" + line
-	err := c.update(ctx, targetOf(&asked), firstID(&sent), text, callBlock(asked.Question), lineBlock(line))
+	err := c.update(ctx, targetOf(&asked), sent.First(), text, callBlock(asked.Question), lineBlock(line))
 	if platform.Is(err, gone) {
 		return nil
 	}
@@ -147,7 +134,7 @@ func (a *adapter) answerPress(ctx context.Context, s channel.Pressed) {
 		return err
 	})
 	if err != nil {
-		c.log.WarnContext(ctx, "cannot answer a button press", "error", err)
+		c.Log.WarnContext(ctx, "cannot answer a button press", "error", err)
 	}
 	on := m.press.on
 	if s != channel.PressUnknown || on.Timestamp == "" {
@@ -156,6 +143,6 @@ func (a *adapter) answerPress(ctx context.Context, s channel.Pressed) {
 	blocks := slices.DeleteFunc(on.Blocks.BlockSet, func(b slackgo.Block) bool { return strings.HasPrefix(b.ID(), blockOfQuestion) })
 	err = c.update(ctx, t, on.Timestamp, cmp.Or(on.Text, s.Text()), append(blocks, lineBlock(s.Text()))...)
 	if err != nil && !platform.Is(err, gone) {
-		c.log.WarnContext(ctx, "cannot remove an old question's buttons", "error", err)
+		c.Log.WarnContext(ctx, "cannot remove an old question's buttons", "error", err)
 	}
 }

@@ -40,8 +40,9 @@ func startStage(replies, preview, appToken string) func(*testing.T, *kernel.Queu
 		}
 		var err error
 		s.c, err = slack.New(slack.Settings{
-			Token: platform.Secret(s.fake.Token()), SigningSecret: platform.Secret(s.fake.Secret()), API: "http://api.test/api",
-			AppToken: platform.Secret(appToken), Client: client, Agent: "assistant", Replies: replies, Preview: preview, Grace: grace,
+			Token: platform.Secret(s.fake.Token()), SigningSecret: platform.Secret(s.fake.Secret()), AppToken: platform.Secret(appToken),
+			Replies: replies, Preview: preview,
+			Settings: platform.Settings{API: "http://api.test/api", Client: client, Agent: "assistant", Grace: grace},
 		})
 		if err != nil {
 			t.Fatal(err)

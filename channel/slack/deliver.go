@@ -2,7 +2,6 @@ package slack
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	slackgo "github.com/slack-go/slack"
@@ -60,14 +59,6 @@ func (t target) options(list ...slackgo.MsgOption) []slackgo.MsgOption {
 	return list
 }
 
-// firstID is the ts of the first message of a receipt; "": it has none.
-func firstID(r *channel.Receipt) string {
-	if r == nil || len(r.MessageIDs) == 0 {
-		return ""
-	}
-	return r.MessageIDs[0]
-}
-
 // receipt is that of one message in a thread.
 func (t target) receipt(ts string) channel.Receipt {
 	return channel.Receipt{ThreadID: t.thread, MessageIDs: []string{ts}}
@@ -96,15 +87,13 @@ func (c *Channel) send(ctx context.Context, out channel.Outbound) (channel.Recei
 // onlyEdits reports whether a reply replaces one message, and does nothing else.
 func onlyEdits(out channel.Outbound, _ time.Duration) bool {
 	text, files := platform.TextAndFiles(&out.Block)
-	return firstID(out.Block.Preview) != "" && len(files) == 0 && len(split(text)) == 1
+	return out.Block.Preview.First() != "" && len(files) == 0 && len(split(text)) == 1
 }
 
 // split turns the Markdown of a model into messages.
 func split(text string) (list []string) {
 	for _, p := range markup.Pieces(text, markup.SlackMrkdwn, markup.Limit{N: maxText, Marked: true}) {
-		if strings.TrimSpace(p.Plain) != "" { // the platform takes no empty message
-			list = append(list, p.Text)
-		}
+		list = append(list, p.Text)
 	}
 	return list
 }
@@ -186,7 +175,7 @@ func (c *Channel) tryUpdate(ctx context.Context, t target, ts, text string, bloc
 
 // preview shows the text so far, as much of it as one message holds.
 func (d *delivery) preview(ctx context.Context, b channel.Block, before channel.Receipt) (channel.Receipt, error) {
-	t, ts := targetOf(&b), firstID(&before)
+	t, ts := targetOf(&b), before.First()
 	done, err := false, error(nil)
 	if d.stream != nil {
 		done, err = d.appendStream(ctx, t, b.Text)

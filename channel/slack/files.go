@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"path/filepath"
 	"time"
@@ -56,9 +55,9 @@ const maxUpload = 20 << 20
 
 // sendFile sends a file of the media folder.
 func (c *Channel) sendFile(ctx context.Context, t target, m channel.MediaFact) error {
-	data, err := c.media.Read(m.Path, maxUpload)
+	data, err := c.Files.Read(m.Path, maxUpload)
 	if err != nil {
-		return &channel.NotSentError{Err: fmt.Errorf("slack: %w", err)}
+		return err
 	}
 	return c.upload(ctx, t, filepath.Base(m.Path), data)
 }

@@ -45,7 +45,7 @@ func (c *Channel) addName(ctx context.Context, s *channel.SenderFacts) {
 			return err
 		})
 		if err != nil {
-			c.log.DebugContext(ctx, "unknown sender name", "error", err)
+			c.Log.DebugContext(ctx, "unknown sender name", "error", err)
 			if platform.Is(err, noScope) {
 				c.refusedAt.Add(method, time.Now())
 			}

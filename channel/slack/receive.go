@@ -10,7 +10,6 @@ import (
 	"github.com/slack-go/slack/slackevents"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
@@ -58,33 +57,30 @@ var errStarting = errors.New("slack: the channel is not running")
 // accept stores an event, unless it is of no interest. After an error the platform must retry.
 func (c *Channel) accept(ctx context.Context, e *event, body []byte) error {
 	if e.Type == slackevents.AppRateLimited {
-		c.log.WarnContext(ctx, "platform drops events: too many within an hour")
+		c.Log.WarnContext(ctx, "platform drops events: too many within an hour")
 	}
 	if e.message == nil {
 		return nil
 	}
 	err := c.store(ctx, e, body)
 	if err != nil {
-		c.log.WarnContext(ctx, "cannot accept an event; the platform must retry", "error", err)
+		c.Log.WarnContext(ctx, "cannot accept an event; the platform must retry", "error", err)
 	}
 	return err
 }
 
 func (c *Channel) store(ctx context.Context, e *event, body []byte) error {
-	q, me, m := c.service.Queue(), c.self(), e.message
+	q, me, m := c.Queue(), c.self(), e.message
 	if q == nil || me.UserID == "" {
 		return errStarting
 	}
 	if !e.concerns(me) || m.kind == channel.EventLifecycle && m.sender(me).IsSelf { // the platform sends the bot each of its own edits
 		return nil
 	}
-	a := kernel.Arrival{
-		Key: channel.EventKey{Channel: c.s.Name, Account: c.s.Account, Conversation: m.conversation, Thread: m.thread, ID: m.id}, // of a message and its mention
-		Raw: body,
+	kind := m.kind
+	if m.native {
+		kind = channel.EventCommand
 	}
-	if m.kind == channel.EventMessage && !m.native {
-		a.Bundle, a.Wait = q.Kernel().Bundle(c.s.Name, c.s.Account, c.input(q.Kernel(), m))
-	}
-	_, err := q.Accept(ctx, a)
+	_, err := q.Accept(ctx, c.Arrival(q.Kernel(), c.input(q.Kernel(), m), kind, body)) // a message and its mention have one id
 	return err
 }

@@ -103,9 +103,10 @@ func setup(t *testing.T, change func(*slack.Settings), options *fakeslack.Option
 	t.Cleanup(func() { _ = r.fake.Close() })
 	r.store, r.tree, r.window = channeltest.Store(t), channeltest.Tree(t, "slack", place), channel.NewWindow(nil, channel.WindowOptions{})
 	r.settings = slack.Settings{
-		Token: platform.Secret(r.fake.Token()), SigningSecret: platform.Secret(r.fake.Secret()), API: "http://api.test/api",
-		Client: &http.Client{Transport: r.fake.Transport()}, Media: t.TempDir(), Grace: time.Minute,
-		Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Token: platform.Secret(r.fake.Token()), SigningSecret: platform.Secret(r.fake.Secret()), Settings: platform.Settings{
+			API: "http://api.test/api", Client: &http.Client{Transport: r.fake.Transport()}, Media: t.TempDir(), Grace: time.Minute,
+			Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		},
 	}
 	if options.AppToken != "" {
 		r.settings.AppToken, r.settings.SigningSecret, r.settings.Client = platform.Secret(options.AppToken), "", r.fake.Client()

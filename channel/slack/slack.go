@@ -15,8 +15,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -45,43 +43,25 @@ const (
 // DefaultAPI is where the Web API is.
 const DefaultAPI = "https://slack.com/api"
 
-// Settings are those of the channel itself; who may talk is for package channel. Token is required, and AppToken or SigningSecret.
+// Settings are for [New]. Token is required, and AppToken or SigningSecret. State stores the threads that the bot writes in.
 type Settings struct {
-	Name          string          // of the channel; "" is slack
-	Account       string          // one of several; "" is the only one
+	platform.Settings
 	Token         platform.Secret // of the bot: xoxb-…
 	SigningSecret platform.Secret // of the app; it signs the events that come over HTTP
 	AppToken      platform.Secret // xapp-…: events come over Socket Mode, not over HTTP
-	API           string          // the base of addresses; "" is [DefaultAPI]
-	Agent         string          // answers where there are no routes
-
-	// Package config checks the values of these, and of API.
-	Replies string // in channels; "" is [ReplyInThread]
-	Preview string // "" is [PreviewEdit]
-
-	MaxMedia int64          // bytes of one file; 0 is 10 MiB
-	Media    string         // the folder for files; "" loads none
-	State    platform.State // stores the threads that the bot writes in; nil keeps them in memory
-
-	Grace    time.Duration // how long turns may go on at the end; 0 is that of [kernel.Handler]
-	Client   *http.Client  // nil makes one
-	ProxyEnv bool          // for a client that is made here: use the proxy that the environment names
-	Log      *slog.Logger  // nil is silent
+	Replies       string          // in channels; "" is [ReplyInThread]
+	Preview       string          // "" is [PreviewEdit]
 }
 
 // Channel is one app in one workspace.
 type Channel struct {
+	platform.Service
 	s         Settings // with all defaults
-	log       *slog.Logger
 	api       *slackgo.Client
 	refusedAt *lru.Cache[string, time.Time] // when the platform has refused something; see wasRefused
-	media     *platform.MediaStore
-	threads   *lru.Cache[target, struct{}] // that the bot has written in
-	people    *lru.Cache[string, person]   // by id
+	threads   *lru.Cache[target, struct{}]  // that the bot has written in
+	people    *lru.Cache[string, person]    // by id
 	me        atomic.Pointer[slackgo.AuthTestResponse]
-	http      *http.Client
-	closeIdle func()
-	service   platform.Service
 }
 
 // maxKnown bounds how many conversations, and how many people, are remembered.
@@ -124,36 +104,27 @@ func New(s Settings) (*Channel, error) {
 	s.Token = platform.Secret(strings.TrimSpace(string(s.Token)))
 	s.SigningSecret = platform.Secret(strings.TrimSpace(string(s.SigningSecret)))
 	s.AppToken = platform.Secret(strings.TrimSpace(string(s.AppToken)))
-	s.Name, s.API, s.Replies = cmp.Or(s.Name, "slack"), cmp.Or(s.API, DefaultAPI), cmp.Or(s.Replies, ReplyInThread)
+	s.Replies = cmp.Or(s.Replies, ReplyInThread)
 	c := &Channel{
-		s: s, log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)).With("channel", s.Name), refusedAt: newCache[string, time.Time](maxKnown), people: newCache[string, person](maxKnown),
-		threads: newCache[target, struct{}](maxThreads),
+		s: s, refusedAt: newCache[string, time.Time](maxKnown), people: newCache[string, person](maxKnown), threads: newCache[target, struct{}](maxThreads),
 	}
-	var mediaErr error
-	c.media, mediaErr = platform.OpenMedia(s.Media, "slack-", s.MaxMedia)
-	if err := cmp.Or(s.check(), mediaErr, c.readThreads()); err != nil {
+	err := c.Init(&c.s.Settings, "slack", DefaultAPI)
+	if err = cmp.Or(s.check(), err, c.readThreads()); err != nil {
 		return nil, fmt.Errorf("slack: %w", err)
 	}
-	c.media.Fetch, c.media.Log = c.fetch, c.log
-	c.http, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
-	c.api = slackgo.New(string(s.Token), slackgo.OptionAPIURL(strings.TrimRight(s.API, "/")+"/"), slackgo.OptionHTTPClient(client{c.http}),
+	c.Files.Fetch = c.fetch
+	c.api = slackgo.New(string(s.Token), slackgo.OptionAPIURL(c.s.API+"/"), slackgo.OptionHTTPClient(client{c.HTTP}),
 		slackgo.OptionAppLevelToken(string(s.AppToken)))
 	c.me.Store(&slackgo.AuthTestResponse{}) // until the platform says more
 	return c, nil
 }
 
-// Name implements [kernel.Channel].
-func (c *Channel) Name() string { return c.s.Name }
-
 // self is who the bot is, as auth.test says.
 func (c *Channel) self() *slackgo.AuthTestResponse { return c.me.Load() }
 
-// Ready returns why the channel does not work, or nil.
-func (c *Channel) Ready() error { return c.service.Ready() }
-
 // Check returns why the channel could not start, or nil. It changes nothing on the platform.
 func (c *Channel) Check(ctx context.Context) error {
-	defer c.closeIdle()
+	defer c.CloseIdle()
 	if err := c.identify(ctx); err != nil {
 		return err
 	}
@@ -206,26 +177,12 @@ func (c *Channel) identify(ctx context.Context) error {
 
 // Serve implements [kernel.Channel].
 func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
-	defer c.closeIdle()
 	var receive func(context.Context) error
 	if c.s.AppToken != "" {
 		receive = c.receiveSocket
 	}
-	return c.service.Serve(ctx, q, platform.ServiceOptions{
-		Handler: kernel.Handler{
-			Channel: c.s.Name, Account: c.s.Account, Grace: c.s.Grace,
-			Sender: kernel.Sender{Send: c.send, Repeatable: onlyEdits},
-		},
-		Run: c.run, Agent: c.s.Agent, Media: c.media,
-		Connect: c.connect, Receive: receive, Log: c.s.Log,
+	return c.Service.Serve(ctx, q, platform.ServiceOptions{
+		Run: c.run, Sender: kernel.Sender{Send: c.send, Repeatable: onlyEdits},
+		Identify: c.identify, Lasting: []*platform.Kind{badToken}, Bot: c.About, Receive: receive,
 	})
-}
-
-// connect asks who the bot is until the platform says it, the channel ends, or the token turns out to be invalid.
-func (c *Channel) connect(ctx context.Context) error {
-	err := platform.Persist(ctx, c.log, "platform answers wrongly; retrying", c.identify, badToken)
-	if err == nil {
-		c.log.InfoContext(ctx, "channel is connected", "bot", c.self().User, "workspace", c.self().Team)
-	}
-	return err
 }

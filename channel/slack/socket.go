@@ -31,7 +31,7 @@ var (
 func (c *Channel) receiveSocket(ctx context.Context) error {
 	var readers sync.WaitGroup
 	defer readers.Wait()
-	dialer := platform.NewDialer(ctx, c.http, c.s.ProxyEnv)
+	dialer := platform.NewDialer(ctx, c.HTTP, c.s.ProxyEnv)
 	for pauses := backoff.New(platform.FirstPause, platform.MaxPause); ctx.Err() == nil; {
 		conn, err := c.openSocket(ctx, dialer)
 		if err == nil {
@@ -42,7 +42,7 @@ func (c *Channel) receiveSocket(ctx context.Context) error {
 		}
 		pause := max(pauses.NextBackOff(), platform.RetryAfter(err))
 		if err != nil && ctx.Err() == nil {
-			c.log.WarnContext(ctx, "cannot connect to Socket Mode; retrying", "error", err, "pause", pause)
+			c.Log.WarnContext(ctx, "cannot connect to Socket Mode; retrying", "error", err, "pause", pause)
 		}
 		_ = backoff.Sleep(ctx, pause)
 	}
@@ -57,7 +57,7 @@ func (c *Channel) socketAddress(ctx context.Context) (string, error) {
 	}
 	err = readError(err)
 	if platform.Is(err, badToken, noScope) {
-		c.service.Fail(errAppToken)
+		c.Fail(errAppToken)
 		return "", errAppToken
 	}
 	return "", fmt.Errorf("slack: apps.connections.open: %w", err)
@@ -94,7 +94,7 @@ func (c *Channel) readSocket(ctx context.Context, conn *websocket.Conn, replace 
 		}
 		switch {
 		case e.Type == socketmode.RequestTypeDisconnect && e.Reason == linkDisabled:
-			c.service.Fail(errSocketMode)
+			c.Fail(errSocketMode)
 			return
 		case e.Type == socketmode.RequestTypeDisconnect:
 			replace()
@@ -112,7 +112,7 @@ func (c *Channel) readSocket(ctx context.Context, conn *websocket.Conn, replace 
 func (c *Channel) acceptPayload(ctx context.Context, payload []byte) error {
 	e, err := parseEvent(payload)
 	if err != nil {
-		c.log.WarnContext(ctx, "ignored an event of an unknown form")
+		c.Log.WarnContext(ctx, "ignored an event of an unknown form")
 		return nil
 	}
 	return c.accept(ctx, e, payload)

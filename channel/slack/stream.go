@@ -50,7 +50,7 @@ func (d *delivery) startStream(ctx context.Context, t target, markdown string) (
 	})
 	if refused(err) {
 		c.refusedAt.Add(place, time.Now())
-		c.log.DebugContext(ctx, "no stream; editing a message instead", "error", err)
+		c.Log.DebugContext(ctx, "no stream; editing a message instead", "error", err)
 		return "", false, nil
 	}
 	if err == nil {

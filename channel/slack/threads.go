@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
@@ -18,7 +17,7 @@ func (c *Channel) readThreads() error {
 	if c.s.State == nil {
 		return nil
 	}
-	err := platform.ReadState(c.s.State, kernel.Login(c.s.Name, c.s.Account), &list)
+	err := platform.ReadState(c.s.State, c.Login(), &list)
 	for _, one := range list {
 		c.threads.ContainsOrAdd(target{one[0], one[1]}, struct{}{})
 	}
@@ -34,14 +33,14 @@ func (c *Channel) noteThread(ctx context.Context, t target) {
 		return
 	}
 	one := [2]string{t.conversation, t.thread}
-	err := platform.ChangeState(c.s.State, kernel.Login(c.s.Name, c.s.Account), func(list [][2]string) ([][2]string, bool) {
+	err := platform.ChangeState(c.s.State, c.Login(), func(list [][2]string) ([][2]string, bool) {
 		known := slices.Contains(list, one)
 		list = append(list, one)
 		return list[max(0, len(list)-maxThreads):], !known
 	})
 	if err != nil {
 		c.threads.Remove(t) // the next message there stores it
-		c.log.WarnContext(ctx, "cannot store a thread", "error", err)
+		c.Log.WarnContext(ctx, "cannot store a thread", "error", err)
 	}
 }
 

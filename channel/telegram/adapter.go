@@ -32,7 +32,7 @@ func (c *Channel) run(ctx context.Context, e *platform.Event) (channel.Result, e
 			continue
 		}
 		a.last, a.parts = u, append(a.parts, u)
-		one := platform.Message{Input: c.input(a.Kernel, u), Kind: u.kind, Files: attachments(u.message, c.media.Limit)}
+		one := platform.Message{Input: c.input(a.Kernel, u), Kind: u.kind, Files: attachments(u.message, c.Files.Limit)}
 		if p, ok := readPress(u.press); ok {
 			one.Press = &p
 		}
@@ -49,7 +49,12 @@ func (c *Channel) run(ctx context.Context, e *platform.Event) (channel.Result, e
 		if current != in.ConversationID {
 			a.Place.NativeChannelID = current
 		}
-		a.Reply = replyPlan(a.Place.Kind, current, in.ThreadID, m.ID)
+		replyTo := ""
+		if a.Place.Kind == channel.Group {
+			replyTo = strconv.Itoa(m.ID)
+		}
+		a.Reply = platform.ReplyPlan(a.Place.Kind, current, in.ThreadID, replyTo)
+		a.Reply.NativeChannelID = current
 	}
 	a.Complete, a.Delivery, a.ShowPress, a.Finalize = a.complete, c.delivery, a.showPressed, a.finalize
 	return a.Run(ctx)
@@ -85,26 +90,9 @@ func (a *adapter) complete(_ context.Context, f *channel.Facts, policy channel.P
 	last := a.last.message
 	a.c.addContext(&f.Supplemental, last, func(by channel.SenderFacts) channel.Tri { return policy.Sees(f.Conversation.Kind, by.Identity()) })
 	if to := repliedTo(last); to != nil {
-		quoted = attachments(to, a.c.media.Limit)
+		quoted = attachments(to, a.c.Files.Limit)
 	}
 	return m, quoted
-}
-
-// replyPlan is where the answer goes: in groups it replies to the message, in topics it stays in the topic (CH-177).
-func replyPlan(kind channel.ChatType, chat, thread string, message int) channel.ReplyPlanFacts {
-	r := channel.ReplyPlanFacts{
-		To: chat, OriginatingTo: chat, NativeChannelID: chat, ReplyToID: channel.None, MessageThreadID: channel.None, Mode: channel.ReplyDirect,
-	}
-	switch kind {
-	case channel.Group:
-		r.Mode, r.ReplyToID = channel.ReplyMessage, channel.Some(strconv.Itoa(message))
-	case channel.Broadcast:
-		r.Mode = channel.ReplyChannel
-	}
-	if thread != "" {
-		r.Mode, r.MessageThreadID = channel.ReplyThread, channel.Some(thread)
-	}
-	return r
 }
 
 // repliedTo returns the message that m replies to, or nil. The header of a topic, to which all messages of the topic refer, does not count.

@@ -13,9 +13,6 @@ import (
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// maxData is how many bytes the data of a button may have.
-const maxData = 64
-
 // keyboard is the buttons below a message. The buttons of the library always have the member copy_text, which the platform refuses.
 type keyboard struct {
 	Rows [][]button `json:"inline_keyboard"`
@@ -27,15 +24,11 @@ type button struct {
 	Data string `json:"callback_data"`
 }
 
-// buttons returns those of a question, the last in its own row; nil: the platform does not take the id as data.
+// buttons returns those of a question, the last in its own row. The platform takes 64 bytes of data.
 func buttons(q *channel.Question) *keyboard {
 	k := &keyboard{Rows: make([][]button, 2)}
 	for i, b := range q.Buttons() {
-		data := b.Word + ":" + q.ID
-		if len(data) > maxData {
-			return nil
-		}
-		k.Rows[i/2] = append(k.Rows[i/2], button{b.Label, data})
+		k.Rows[i/2] = append(k.Rows[i/2], button{b.Label, b.Word + ":" + q.ID})
 	}
 	return k
 }
@@ -49,29 +42,22 @@ func readPress(c *models.CallbackQuery) (p channel.Press, ok bool) {
 	return channel.ReadPress(word, id)
 }
 
-// question returns the message that asks a question. It is one message or none, because no one may approve what they have not read.
-func (c *Channel) question(q *channel.Question, withCommands string) (message, error) {
-	text, keys := q.Text, buttons(q)
-	if keys == nil || text == "" {
-		text, keys = withCommands, nil
-		if q.File != "" {
-			text = q.WithCommands()
-		}
-	}
+// question returns the message with the text of a question. It is one message or none, because no one may approve what they have not read.
+func (c *Channel) question(text string) (message, error) {
 	list := c.split(text)
 	if len(list) != 1 {
 		return message{}, &channel.NotSentError{Err: errors.New("telegram: the question does not fit into one message")}
 	}
-	list[0].keyboard = keys
 	return list[0], nil
 }
 
 // ask sends a question, and before it the file of its arguments if they are too long for a message.
 func (c *Channel) ask(ctx context.Context, b *channel.Block) (channel.Receipt, error) {
-	q, err := c.question(b.Question, b.Text)
+	q, err := c.question(b.Question.Text)
 	if err != nil {
 		return channel.Receipt{}, err
 	}
+	q.keyboard = buttons(b.Question)
 	if name := b.Question.File; name != "" {
 		if _, err := c.upload(ctx, b, "document", name, []byte(b.Question.Arguments), false); err != nil {
 			return channel.Receipt{}, &channel.NotSentError{Err: fmt.Errorf("telegram: the file of a question: %w", err)}
@@ -82,17 +68,11 @@ func (c *Channel) ask(ctx context.Context, b *channel.Block) (channel.Receipt, e
 
 // showDecision says below a question what was decided, and removes its buttons.
 func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent channel.Receipt, d channel.Decided) error {
-	q := *asked.Question
-	if q.Text == "" {
-		q.Text = asked.Text
-	}
-	q.Text += "\n\n" + d.Text(markup.Literal(d.By))
-	m, err := c.question(&q, q.Text)
-	if err != nil || len(sent.MessageIDs) == 0 {
+	m, err := c.question(asked.Question.Text + "\n\n" + d.Text(markup.Literal(d.By)))
+	if err != nil || sent.First() == "" {
 		return err
 	}
-	m.keyboard = nil
-	if _, err = c.put(ctx, &asked, sent.MessageIDs[0], m); platform.Is(err, gone) {
+	if _, err = c.put(ctx, &asked, sent.First(), m); platform.Is(err, gone) {
 		return nil
 	}
 	return err
@@ -107,7 +87,7 @@ func (a *adapter) answerPress(ctx context.Context, text string) {
 	p := params{"callback_query_id": a.last.press.ID, "text": text}
 	err := a.c.api.do(ctx, request{method: "answerCallbackQuery", params: p, harmless: true})
 	if err != nil && !platform.Is(err, tooLate) {
-		a.c.log.WarnContext(ctx, "cannot answer a button press", "error", err)
+		a.c.Log.WarnContext(ctx, "cannot answer a button press", "error", err)
 	}
 }
 
@@ -121,6 +101,6 @@ func (a *adapter) showPressed(ctx context.Context, s channel.Pressed) {
 	p := params{"chat_id": m.Chat.ID, "message_id": m.ID}
 	err := a.c.api.do(ctx, request{method: "editMessageReplyMarkup", params: p, harmless: true})
 	if err != nil && !platform.Is(err, gone, notModified) {
-		a.c.log.WarnContext(ctx, "cannot remove an old question's buttons", "error", err)
+		a.c.Log.WarnContext(ctx, "cannot remove an old question's buttons", "error", err)
 	}
 }

@@ -55,7 +55,7 @@ func (c *Channel) learn(ctx context.Context, group, super int64) {
 		return all, len(all) <= maxSupers
 	})
 	if err != nil {
-		c.log.WarnContext(ctx, "cannot store a supergroup's new id", "error", err)
+		c.Log.WarnContext(ctx, "cannot store a supergroup's new id", "error", err)
 	}
 }
 

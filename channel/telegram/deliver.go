@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"hash/fnv"
 	"path/filepath"
 	"strconv"
@@ -110,9 +109,7 @@ func (c *Channel) split(text string) (list []message) {
 		format = markup.TelegramMarkdownV2
 	}
 	for _, p := range markup.Pieces(text, format, markup.Limit{N: maxText}) {
-		if strings.TrimSpace(p.Plain) != "" { // the platform takes no blank message
-			list = append(list, message{marked: p.Text, plain: p.Plain})
-		}
+		list = append(list, message{marked: p.Text, plain: p.Plain})
 	}
 	return list
 }
@@ -170,7 +167,7 @@ func (c *Channel) put(ctx context.Context, b *channel.Block, edit string, m mess
 	}
 	id, err = c.send(ctx, r)
 	if m.marked != "" && platform.Is(err, badMarkup) { // once more, without markup (CH-177)
-		c.log.WarnContext(ctx, "platform refuses a message's markup; sending plain text")
+		c.Log.WarnContext(ctx, "platform refuses a message's markup; sending plain text")
 		m.marked = ""
 		return c.put(ctx, b, edit, m)
 	}
@@ -182,9 +179,9 @@ func (c *Channel) put(ctx context.Context, b *channel.Block, edit string, m mess
 
 // sendFile sends a file of the media folder.
 func (c *Channel) sendFile(ctx context.Context, b *channel.Block, m message) (id string, err error) {
-	data, err := c.media.Read(m.file.Path, maxUpload)
+	data, err := c.Files.Read(m.file.Path, maxUpload)
 	if err != nil {
-		return "", &channel.NotSentError{Err: fmt.Errorf("telegram: %w", err)}
+		return "", err
 	}
 	kind := "document"
 	switch {
@@ -215,10 +212,7 @@ func (c *Channel) showTyping(ctx context.Context, plan channel.ReplyPlanFacts) e
 func (c *Channel) previewer() func(context.Context, channel.Block, channel.Receipt) (channel.Receipt, error) {
 	shown := ""
 	return func(ctx context.Context, b channel.Block, before channel.Receipt) (channel.Receipt, error) {
-		text, id := head(b.Text, maxText), ""
-		if len(before.MessageIDs) > 0 {
-			id = before.MessageIDs[0]
-		}
+		text, id := head(b.Text, maxText), before.First()
 		if id != "" && text == shown { // the new text does not fit
 			return before, nil
 		}

@@ -82,14 +82,14 @@ func (c *Channel) fetch(ctx context.Context, a platform.Attachment, w io.Writer)
 		return err
 	}
 	switch {
-	case f.FileSize > c.media.Limit:
+	case f.FileSize > c.Files.Limit:
 		return platform.ErrTooLarge
 	case filepath.IsAbs(f.FilePath):
 		return c.copyLocal(f.FilePath, w)
 	case !fs.ValidPath(f.FilePath):
 		return errors.New("telegram: the Bot API returned no path for the file")
 	}
-	return platform.Download(ctx, c.api.http, c.api.base+"/file/bot"+c.api.token+(&url.URL{Path: "/" + f.FilePath}).EscapedPath(), w)
+	return platform.Download(ctx, c.HTTP, c.api.base+"/file/bot"+c.api.token+(&url.URL{Path: "/" + f.FilePath}).EscapedPath(), w)
 }
 
 // copyLocal copies a file of a local Bot API server, which must be in the folder of the setting files.
@@ -97,7 +97,7 @@ func (c *Channel) copyLocal(path string, w io.Writer) error {
 	if c.s.Files == "" {
 		return errors.New("telegram: the Bot API server stores files locally; set files to its folder")
 	}
-	folder, err := channel.OpenMediaRoot(c.s.Files, c.media.Limit)
+	folder, err := channel.OpenMediaRoot(c.s.Files, c.Files.Limit)
 	if err != nil {
 		return fmt.Errorf("telegram: the folder files: %w", err)
 	}

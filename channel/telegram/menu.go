@@ -76,7 +76,7 @@ func (c *Channel) setMenus(ctx context.Context, k *kernel.Kernel) {
 func (c *Channel) callMenu(ctx context.Context, method string, p params, out any) (ok bool) {
 	err := c.api.do(ctx, request{method: method, params: p, out: out, harmless: true})
 	if err != nil && !platform.Is(err, noChat) { // someone on a list has never written to the bot
-		c.log.WarnContext(ctx, "cannot set the command menu", "method", method, "error", err)
+		c.Log.WarnContext(ctx, "cannot set the command menu", "method", method, "error", err)
 	}
 	return err == nil
 }

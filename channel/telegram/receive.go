@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/internal/backoff"
@@ -28,7 +27,7 @@ type poller struct {
 
 // poll asks for updates until ctx ends or the token is invalid.
 func (p *poller) poll(ctx context.Context) error {
-	p.trouble.Log = p.c.log
+	p.trouble.Log = p.c.Log
 	if err := p.c.persist(ctx, "deleteWebhook", p.deleteWebhook); err != nil {
 		return err
 	}
@@ -83,7 +82,7 @@ func (p *poller) failed(ctx context.Context, err error) (wait time.Duration) {
 	case ctx.Err() != nil || platform.Is(err, badToken):
 	case platform.Is(err, otherWebhook): // it was set after the start
 		if p.deleteWebhook(ctx) == nil {
-			p.c.log.WarnContext(ctx, "removed this bot's webhook")
+			p.c.Log.WarnContext(ctx, "removed this bot's webhook")
 		}
 	case platform.Is(err, conflict):
 		p.trouble.Warn(ctx, "another program reads this bot's updates; stop it, or use another bot")
@@ -100,7 +99,7 @@ func (c *Channel) accept(ctx context.Context, q *kernel.Queue, raws []json.RawMe
 	for _, raw := range raws {
 		u, err := readUpdate(raw)
 		if err != nil { // it has no id, and is confirmed with the one behind it
-			c.log.WarnContext(ctx, "invalid update from the platform")
+			c.Log.WarnContext(ctx, "invalid update from the platform")
 			continue
 		}
 		next = max(next, u.id+1)
@@ -121,14 +120,7 @@ func (c *Channel) arrival(ctx context.Context, k *kernel.Kernel, u *update, raw 
 	} else if m.MigrateFromChatID != 0 {
 		c.learn(ctx, m.MigrateFromChatID, m.Chat.ID)
 	}
-	in := c.input(k, u)
-	a := kernel.Arrival{Raw: raw, Key: channel.EventKey{
-		Channel: c.s.Name, Account: c.s.Account, Conversation: in.ConversationID, Thread: in.ThreadID, ID: in.ID,
-	}}
-	if u.kind == channel.EventMessage {
-		a.Bundle, a.Wait = k.Bundle(c.s.Name, c.s.Account, in)
-	}
-	return a
+	return c.Arrival(k, c.input(k, u), u.kind, raw)
 }
 
 func (c *Channel) webhookURL() string { return c.s.PublicURL + "/v1/channels/" + c.s.Name + "/webhook" }
@@ -166,11 +158,11 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	q := c.service.Queue()
+	q := c.Queue()
 	if q == nil || c.self().Username == "" { // it is not connected yet
 		platform.Unavailable(w)
 	} else if _, err := c.accept(r.Context(), q, []json.RawMessage{body}); err != nil {
-		c.log.WarnContext(r.Context(), "cannot accept an event; the platform must retry", "error", err)
+		c.Log.WarnContext(r.Context(), "cannot accept an event; the platform must retry", "error", err)
 		platform.Unavailable(w)
 	}
 }

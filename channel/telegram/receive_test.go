@@ -14,6 +14,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/channeltest"
+	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/channel/telegram"
 	"github.com/lingserve/lingserve/internal/faketelegram"
 )
@@ -181,7 +182,7 @@ func TestAWebhookIsSetAndServed(t *testing.T) {
 	}))
 	defer here.Close()
 	defer http.DefaultClient.CloseIdleConnections()
-	c, err := telegram.New(telegram.Settings{Token: "42:fake", API: api.URL, Mode: telegram.ModeWebhook, PublicURL: here.URL + "/"})
+	c, err := telegram.New(telegram.Settings{Settings: platform.Settings{API: api.URL}, Token: "42:fake", Mode: telegram.ModeWebhook, PublicURL: here.URL + "/"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,8 +77,10 @@ func setup(t *testing.T, o options) *rig {
 		r.open(o.fake)
 	}
 	s := telegram.Settings{
-		Token: platform.Secret(r.fake.Token()), API: "http://api.test", Client: &http.Client{Transport: r.fake.Transport()},
-		Media: r.media, Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Token: platform.Secret(r.fake.Token()), Settings: platform.Settings{
+			API: "http://api.test", Client: &http.Client{Transport: r.fake.Transport()},
+			Media: r.media, Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		},
 	}
 	if o.settings != nil {
 		o.settings(&s)

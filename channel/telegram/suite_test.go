@@ -46,8 +46,8 @@ func startStage(mode, parse, preview string) func(*testing.T, *kernel.Queue, tim
 		}
 		var err error
 		s.c, err = telegram.New(telegram.Settings{
-			Token: platform.Secret(s.fake.Token()), API: "http://api.test", Client: &http.Client{Transport: s.fake.Transport()}, Agent: "assistant",
-			Mode: mode, PublicURL: "https://here.test", Secret: secret, Grace: grace, ParseMode: parse, Preview: preview,
+			Token: platform.Secret(s.fake.Token()), Mode: mode, PublicURL: "https://here.test", Secret: secret, ParseMode: parse, Preview: preview,
+			Settings: platform.Settings{API: "http://api.test", Client: &http.Client{Transport: s.fake.Transport()}, Agent: "assistant", Grace: grace},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -21,13 +21,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net/http"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-telegram/bot/models"
 
@@ -61,44 +58,26 @@ var parseModes = map[string]string{ParseHTML: "HTML", ParseMarkdown: "MarkdownV2
 // DefaultAPI is the public Bot API server.
 const DefaultAPI = "https://api.telegram.org"
 
-// Settings are for [New]. Only Token is required. Who may talk is for package channel. Package config checks choices and addresses.
+// Settings are for [New]. Only Token is required. State keeps what is known of groups.
 type Settings struct {
-	Name    string // of the channel; "" is telegram
-	Account string // of several; "" is the only one
-	Token   platform.Secret
-	API     string // the base of addresses; "" is [DefaultAPI]
-	Agent   string // answers if there are no routes
-	Mode    string // "" is [ModePoll]
-
+	platform.Settings
+	Token     platform.Secret
+	Mode      string          // "" is [ModePoll]
 	PublicURL string          // of this server, for webhooks: https://…
 	Secret    platform.Secret // of the webhook; "" is made from Token, so that all replicas expect the same
-
-	Preview   string // "" is [PreviewEdit]
-	ParseMode string // "" is [ParseHTML]
-
-	Commands []Command // of the menu; none: the menu of the platform stays
-
-	MaxMedia int64          // bytes of one file; 0 is 10 MiB
-	Media    string         // the folder for files; "" loads none
-	Files    string         // the folder in which a local Bot API server keeps its files; "" is none
-	State    platform.State // keeps what is known of groups; nil forgets it at the end
-
-	Grace    time.Duration // how long turns may go on at the end; 0: 20 s
-	Client   *http.Client  // nil: a new one
-	ProxyEnv bool          // a new client uses the proxy that the environment names
-	Log      *slog.Logger  // nil is silent
+	Preview   string          // "" is [PreviewEdit]
+	ParseMode string          // "" is [ParseHTML]
+	Commands  []Command       // of the menu; none: the menu of the platform stays
+	Files     string          // the folder in which a local Bot API server keeps its files; "" is none
 }
 
 // Channel is one bot.
 type Channel struct {
-	s         Settings // with all defaults
-	log       *slog.Logger
-	api       *api
-	chats     *chats
-	media     *platform.MediaStore
-	closeIdle func() // of the client
-	me        atomic.Pointer[models.User]
-	service   platform.Service
+	platform.Service
+	s     Settings // with all defaults
+	api   *api
+	chats *chats
+	me    atomic.Pointer[models.User]
 }
 
 var _ kernel.Channel = (*Channel)(nil)
@@ -110,19 +89,18 @@ var (
 
 // New checks the settings and returns the channel. It makes no call.
 func New(s Settings) (*Channel, error) {
-	s.Name, s.API, s.Mode = cmp.Or(s.Name, "telegram"), strings.TrimRight(cmp.Or(s.API, DefaultAPI), "/"), cmp.Or(s.Mode, ModePoll)
-	s.Preview, s.ParseMode = cmp.Or(s.Preview, PreviewEdit), cmp.Or(strings.ToLower(s.ParseMode), ParseHTML)
+	s.Mode, s.Preview, s.ParseMode = cmp.Or(s.Mode, ModePoll), cmp.Or(s.Preview, PreviewEdit), cmp.Or(strings.ToLower(s.ParseMode), ParseHTML)
 	s.Token, s.PublicURL = platform.Secret(strings.TrimSpace(string(s.Token))), strings.TrimRight(s.PublicURL, "/")
-	c := &Channel{log: cmp.Or(s.Log, slog.New(slog.DiscardHandler)).With("channel", s.Name)}
-	var mediaErr, chatsErr error
-	c.media, mediaErr = platform.OpenMedia(s.Media, "telegram-", s.MaxMedia)
-	c.chats, chatsErr = openChats(s.State, kernel.Login(s.Name, s.Account))
-	if err := cmp.Or(s.check(), s.checkWebhook(), mediaErr, chatsErr); err != nil {
+	c := &Channel{s: s}
+	err := c.Init(&c.s.Settings, "telegram", DefaultAPI)
+	if err = cmp.Or(c.s.check(), c.s.checkWebhook(), err); err == nil {
+		c.chats, err = openChats(s.State, c.Login())
+	}
+	if err != nil {
 		return nil, fmt.Errorf("telegram: %w", err)
 	}
-	c.media.Fetch, c.media.Log = c.fetch, c.log
-	c.s, c.api = s, &api{base: s.API, token: string(s.Token), invalid: c.service.Fail}
-	c.api.http, c.closeIdle = platform.NewClient(s.Client, s.ProxyEnv)
+	c.Files.Fetch = c.fetch
+	c.api = &api{http: c.HTTP, base: c.s.API, token: string(s.Token), invalid: c.Fail}
 	me := &models.User{IsBot: true} // until the platform says more
 	_, _ = fmt.Sscan(string(s.Token), &me.ID)
 	c.me.Store(me)
@@ -164,18 +142,12 @@ func (s *Settings) checkWebhook() error {
 	return nil
 }
 
-// Name implements [kernel.Channel].
-func (c *Channel) Name() string { return c.s.Name }
-
 // self is what is known of the bot.
 func (c *Channel) self() *models.User { return c.me.Load() }
 
-// Ready returns why the channel does not work, or nil (CH-179).
-func (c *Channel) Ready() error { return c.service.Ready() }
-
 // Check reports whether the channel could start. It changes nothing on the platform.
 func (c *Channel) Check(ctx context.Context) error {
-	defer c.closeIdle()
+	defer c.CloseIdle()
 	if err := c.getMe(ctx); err != nil {
 		return err
 	}
@@ -214,32 +186,21 @@ func (c *Channel) getMe(ctx context.Context) error {
 
 // Serve implements [kernel.Channel].
 func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
-	defer c.closeIdle()
 	receive := c.listen
 	if c.s.Mode == ModePoll {
 		receive = (&poller{c: c, q: q}).poll
 	}
-	return c.service.Serve(ctx, q, platform.ServiceOptions{
-		Handler: kernel.Handler{
-			Channel: c.s.Name, Account: c.s.Account, Grace: c.s.Grace,
-			Sender: kernel.Sender{Send: func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
-				return c.deliver(ctx, out.Block)
-			}},
-		},
-		Run: c.run, Agent: c.s.Agent, Media: c.media,
-		Connect: func(ctx context.Context) error {
-			err := c.persist(ctx, "getMe", c.getMe)
-			if err == nil {
-				c.log.InfoContext(ctx, "channel is connected", "bot", c.self().Username, "mode", c.s.Mode)
-				c.setMenus(ctx, q.Kernel())
-			}
-			return err
-		},
-		Receive: receive, Exclusive: c.s.Mode == ModePoll, Log: c.s.Log,
+	return c.Service.Serve(ctx, q, platform.ServiceOptions{
+		Run: c.run,
+		Sender: kernel.Sender{Send: func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
+			return c.deliver(ctx, out.Block)
+		}},
+		Identify: c.getMe, Lasting: []*platform.Kind{badToken}, Bot: c.About, Started: c.setMenus,
+		Receive: receive, Exclusive: c.s.Mode == ModePoll,
 	})
 }
 
 // persist makes a call until it works, the channel ends, or the platform says that it never will.
 func (c *Channel) persist(ctx context.Context, method string, call func(context.Context) error) error {
-	return platform.Persist(ctx, c.log.With("method", method), "platform answers wrongly; retrying", call, badToken, badWebhook)
+	return platform.Persist(ctx, c.Log.With("method", method), "platform answers wrongly; retrying", call, badToken, badWebhook)
 }

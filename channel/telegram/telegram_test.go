@@ -26,7 +26,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		"a secret with a space":       {hook("canary secret of 23 chars"), form},
 		"a secret of one":             {hook("x"), form},
 		"a short secret":              {hook("canary-456789ab"), form},
-		"more than the public server": {telegram.Settings{Token: "42:x", MaxMedia: 21 << 20}, "expected at most 20971520 bytes"},
+		"more than the public server": {telegram.Settings{Token: "42:x", Settings: platform.Settings{MaxMedia: 21 << 20}}, "expected at most 20971520 bytes"},
 		"a relative folder":           {telegram.Settings{Token: "42:x", Files: "files"}, "files is not an absolute path"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestSettingsAreChecked(t *testing.T) {
 			}
 		})
 	}
-	if _, err := telegram.New(telegram.Settings{Token: "42:x", API: "http://127.0.0.1:8081", MaxMedia: 1 << 30, Files: "/var/files"}); err != nil {
+	if _, err := telegram.New(telegram.Settings{Token: "42:x", Settings: platform.Settings{API: "http://127.0.0.1:8081", MaxMedia: 1 << 30}, Files: "/var/files"}); err != nil {
 		t.Error(err)
 	}
 }

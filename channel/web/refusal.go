@@ -17,51 +17,30 @@ type Refusal struct {
 // retry is how long a message waits that may come again, where nothing says how long it will take.
 const retry = 2 * time.Second
 
-// The refusals. Those of one status and one code have one text, so that no one learns by asking who may talk.
-var (
-	unfit    = Refusal{400, "invalid_request", "this kind of message gets no answer", 0}
-	tooLarge = Refusal{413, "too_large", "the message is too large", 0}
-	stranger = Refusal{403, "forbidden", "you may not talk here; the operator of this server can change that", 0}
-	command  = Refusal{403, "forbidden", "you may not use commands here; the operator of this server can change that", 0}
-	nowhere  = Refusal{404, "not_found", "no agent answers here; the operator of this server can change that", 0}
-	tooFast  = Refusal{429, "rate_limited", "too many messages in a short time; retry later", retry}
-	busy     = Refusal{409, "conflict", "the session is busy with an earlier message", 0}
-	full     = Refusal{503, "overloaded", "too many messages are waiting here; retry later", retry}
-	draining = Refusal{503, "draining", "the server is shutting down and starts no new runs; retry on another server, or later", retry}
-)
+// refusals are those of each status. Those of one status and one code have one text, so that no one learns by asking who may talk.
+var refusals = map[int]Refusal{
+	400: {400, "invalid_request", "this kind of message gets no answer", 0},
+	413: {413, "too_large", "the message is too large", 0},
+	403: {403, "forbidden", "you may not talk here; the operator of this server can change that", 0},
+	404: {404, "not_found", "no agent answers here; the operator of this server can change that", 0},
+	429: {429, "rate_limited", "too many messages in a short time; retry later", retry},
+	409: {409, "conflict", "the session is busy with an earlier message", 0},
+	503: {503, "overloaded", "too many messages are waiting here; retry later", retry},
+}
 
 // Refuse is what to answer a turn that has ended before there was a run; nil where nothing is refused.
 func Refuse(r channel.Result) *Refusal {
-	said := refusal(r.Admission.Reason)
-	if said != nil && r.RetryAfter > 0 {
-		later := *said
-		later.RetryAfter = r.RetryAfter
-		return &later
-	}
-	return said
-}
-
-func refusal(r channel.Reason) *Refusal {
-	switch r {
-	case channel.ReasonIngestNull, channel.ReasonUnsupported:
-		return &unfit
-	case channel.ReasonTooLarge:
-		return &tooLarge
-	case channel.ReasonCommandNotAllowed:
-		return &command
-	case channel.ReasonNoRoute:
-		return &nowhere
-	case channel.ReasonRateLimited:
-		return &tooFast
-	case channel.ReasonSessionBusy:
-		return &busy
-	case channel.ReasonOverloaded:
-		return &full
-	case channel.ReasonDraining:
-		return &draining
-	case "", channel.ReasonNotATurn, channel.ReasonHandledLocally, channel.ReasonMerged, channel.ReasonDedupe,
-		channel.ReasonMissingMention, channel.ReasonObserver, channel.ReasonUnmentioned:
+	refusal, ok := refusals[r.Admission.Reason.HTTPStatus()]
+	switch {
+	case !ok:
 		return nil
+	case r.Admission.Reason == channel.ReasonCommandNotAllowed:
+		refusal.Detail = "you may not use commands here; the operator of this server can change that"
+	case r.Admission.Reason == channel.ReasonDraining:
+		refusal.Code, refusal.Detail = "draining", "the server is shutting down and starts no new runs; retry on another server, or later"
 	}
-	return &stranger // every other reason, one that is new included: no one is let in by mistake
+	if r.RetryAfter > 0 {
+		refusal.RetryAfter = r.RetryAfter
+	}
+	return &refusal
 }

@@ -8,6 +8,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/url"
@@ -90,28 +91,14 @@ type Message struct {
 
 // Run makes a message a turn and returns when that has ended. ctx is the turn's life.
 func Run(ctx context.Context, k *kernel.Kernel, m *Message) (channel.Result, error) {
-	return k.RunPrepared(ctx, kernel.Meta{Channel: Name, TurnID: m.Run}, m.turn(ctx, k))
+	return k.RunPrepared(ctx, kernel.Meta{Channel: Name, TurnID: m.Run}, &kernel.Turn{Facts: m.facts(ctx, k), Dispatch: m.Dispatch})
 }
 
-// turn returns the turn of a message.
-func (m *Message) turn(ctx context.Context, k *kernel.Kernel) *kernel.Turn {
-	t := &kernel.Turn{Dispatch: m.Dispatch}
-	m.facts(ctx, k, &t.Facts)
-	return t
-}
-
-// facts writes down what is known of a message.
-func (m *Message) facts(ctx context.Context, k *kernel.Kernel, f *channel.Facts) {
-	sender := m.Principal
-	if sender == "" {
-		sender = Local
-	}
-	id := m.Key
-	if id == "" {
-		id = m.Run
-	}
-	*f = channel.Facts{
-		Channel: Name, MessageID: id, From: sender, Timestamp: time.Now(),
+// facts returns what is known of a message.
+func (m *Message) facts(ctx context.Context, k *kernel.Kernel) channel.Facts {
+	sender := cmp.Or(m.Principal, Local)
+	f := channel.Facts{
+		Channel: Name, MessageID: cmp.Or(m.Key, m.Run), From: sender, Timestamp: time.Now(),
 		Sender:       channel.SenderFacts{ID: sender},
 		Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: sender, ThreadID: m.Session},
 		Route:        channel.RouteFacts{AgentID: m.Agent, RouteSessionKey: SessionKey(m.Principal, m.Session), CreateIfMissing: true},
@@ -119,7 +106,7 @@ func (m *Message) facts(ctx context.Context, k *kernel.Kernel, f *channel.Facts)
 		Message:      channel.MessageFacts{RawBody: m.Text},
 	}
 	if k.Settings == nil {
-		return // no one is admitted
+		return f // no one is admitted
 	}
 	p, who := k.PolicyAt(ctx, channel.PolicyQuery{Channel: Name, Conversation: sender, Kind: channel.Direct}, f.Sender)
 	f.Access = p.Access(who, channel.MentionFacts{})
@@ -133,6 +120,7 @@ func (m *Message) facts(ctx context.Context, k *kernel.Kernel, f *channel.Facts)
 	if p.Previews {
 		f.Message.Preview = channel.Preview(m.Text)
 	}
+	return f
 }
 
 // limit keeps the configuration from giving a principal more than its key or token does: one name may have several, and the one that

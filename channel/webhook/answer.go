@@ -88,7 +88,7 @@ func (c *Channel) save(ctx context.Context, name, session string, a *answer) {
 		err = c.s.Results.Save(ctx, name, session, text)
 	}
 	if err != nil {
-		c.s.Log.WarnContext(ctx, "cannot store an answer for retries", "channel", c.s.Name, "error", err)
+		c.Log.WarnContext(ctx, "cannot store an answer for retries", "error", err)
 	}
 }
 
@@ -107,7 +107,7 @@ func (c *Channel) load(ctx context.Context, name string) (a answer) {
 		err = json.Unmarshal(text, &a)
 	}
 	if err != nil {
-		c.s.Log.WarnContext(ctx, "cannot read a stored answer", "channel", c.s.Name, "error", err)
+		c.Log.WarnContext(ctx, "cannot read a stored answer", "error", err)
 	}
 	return a
 }

@@ -98,7 +98,7 @@ func (c *Channel) send(ctx context.Context, r *reply) error {
 	body = append(body, '\n')
 	header := http.Header{"Content-Type": {"application/json"}, "User-Agent": {"lingserve"}}
 	c.out.Sign(header, fmt.Sprintf("%s:%d", r.Turn, r.Seq), time.Now(), body)
-	res, _, err := platform.Exchange(ctx, c.http, callTimeout, http.MethodPost, c.s.Callback, header, body)
+	res, _, err := platform.Exchange(ctx, c.HTTP, callTimeout, http.MethodPost, c.s.Callback, header, body)
 	if err != nil {
 		return unreached(err)
 	}

@@ -11,12 +11,13 @@ import (
 
 	"github.com/lingserve/lingserve/channel/channeltest"
 	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/channel/webhook"
 	"github.com/lingserve/lingserve/internal/fakecallback"
 )
 
-// platform is a backend over real sockets.
-type platform struct {
+// stage is a backend over real sockets.
+type stage struct {
 	t    *testing.T
 	back *fakecallback.Server
 	in   *httptest.Server // of the channel
@@ -26,10 +27,10 @@ type platform struct {
 }
 
 func start(t *testing.T, q *kernel.Queue, grace time.Duration) channeltest.Platform {
-	p := &platform{t: t, back: fakecallback.New(vectorSecret), done: make(chan error, 1)}
+	p := &stage{t: t, back: fakecallback.New(vectorSecret), done: make(chan error, 1)}
 	p.out = httptest.NewServer(p.back)
 	c, err := webhook.New(webhook.Settings{
-		Secret: vectorSecret, Callback: p.out.URL, AllowInsecure: true, AllowPrivate: []string{"127.0.0.1"}, Grace: grace,
+		Secret: vectorSecret, Callback: p.out.URL, AllowInsecure: true, AllowPrivate: []string{"127.0.0.1"}, Settings: platform.Settings{Grace: grace},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +43,7 @@ func start(t *testing.T, q *kernel.Queue, grace time.Duration) channeltest.Platf
 }
 
 // Send sends a message until the channel serves.
-func (p *platform) Send(ctx context.Context, m channeltest.Message) error {
+func (p *stage) Send(ctx context.Context, m channeltest.Message) error {
 	for {
 		status, err := p.post(ctx, m)
 		switch {
@@ -56,7 +57,7 @@ func (p *platform) Send(ctx context.Context, m channeltest.Message) error {
 	}
 }
 
-func (p *platform) post(ctx context.Context, m channeltest.Message) (status int, err error) {
+func (p *stage) post(ctx context.Context, m channeltest.Message) (status int, err error) {
 	kind := "direct"
 	if m.Group {
 		kind = "group"
@@ -75,11 +76,11 @@ func (p *platform) post(ctx context.Context, m channeltest.Message) (status int,
 	return res.StatusCode, res.Body.Close()
 }
 
-func (p *platform) Shown() []string { return texts(p.back) }
+func (p *stage) Shown() []string { return texts(p.back) }
 
-func (p *platform) Writes() int { return len(p.back.Requests()) }
+func (p *stage) Writes() int { return len(p.back.Requests()) }
 
-func (p *platform) Fail(how channeltest.Failure) bool {
+func (p *stage) Fail(how channeltest.Failure) bool {
 	switch how {
 	case channeltest.FailRefused:
 		p.back.Then(fakecallback.Step{Status: http.StatusForbidden})
@@ -91,7 +92,7 @@ func (p *platform) Fail(how channeltest.Failure) bool {
 	return true
 }
 
-func (p *platform) Stop() error {
+func (p *stage) Stop() error {
 	p.stop()
 	err := <-p.done
 	p.in.Close()

@@ -70,24 +70,15 @@ func inputOf(m *message) *channel.Input {
 	}
 }
 
-var replyModes = map[channel.ChatType]channel.ReplyMode{
-	channel.Direct: channel.ReplyDirect, channel.Group: channel.ReplyChannel, channel.Broadcast: channel.ReplyChannel,
-}
-
 // describe adds messages to an event, which is named after the first.
 func (c *Channel) describe(e *platform.Event, list []*message) {
 	for _, m := range list {
 		in := inputOf(m)
 		in.ID = list[0].id
 		e.Messages = append(e.Messages, platform.Message{Input: in, Kind: channel.EventMessage, Files: m.files})
-		to, thread := m.Conversation.ID, m.Conversation.Thread
-		e.Sender, e.Place = m.Sender, channel.ConversationFacts{Kind: m.Conversation.Kind, ID: to, ThreadID: thread}
-		e.Reply = channel.ReplyPlanFacts{
-			To: to, OriginatingTo: to, ReplyToID: channel.None, MessageThreadID: channel.None, Mode: replyModes[m.Conversation.Kind],
-		}
-		if thread != "" {
-			e.Reply.Mode, e.Reply.MessageThreadID = channel.ReplyThread, channel.Some(thread)
-		}
+		at := m.Conversation
+		e.Sender, e.Place = m.Sender, channel.ConversationFacts{Kind: at.Kind, ID: at.ID, ThreadID: at.Thread}
+		e.Reply = platform.ReplyPlan(at.Kind, at.ID, at.Thread, "")
 	}
 	e.Complete = func(_ context.Context, _ *channel.Facts, p channel.Policy, _ channel.Identity) (channel.MentionFacts, []platform.Attachment) {
 		return mentions(list, p.Patterns), nil
@@ -151,7 +142,7 @@ func (ev *event) release(ctx context.Context) {
 	defer cancel()
 	for _, p := range ev.answer.Replies {
 		if err := ev.c.sendRepeatedly(ctx, replyTo(ev.messages[0], ev.answer.Turn, p)); err != nil {
-			ev.c.s.Log.WarnContext(ctx, "cannot send part of a reply to the callback", "channel", ev.c.s.Name, "error", err)
+			ev.c.Log.WarnContext(ctx, "cannot send part of a reply to the callback", "error", err)
 		}
 	}
 	ev.answer.Replies = nil

@@ -8,7 +8,7 @@ import (
 )
 
 // UseTransport sends replies without a socket.
-func (c *Channel) UseTransport(t http.RoundTripper) { c.http.Transport = t }
+func (c *Channel) UseTransport(t http.RoundTripper) { c.HTTP.Transport = t }
 
 // Public reports whether a callback may be at an address.
 func Public(a netip.Addr) bool { return public(a) }

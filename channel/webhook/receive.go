@@ -30,7 +30,7 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 	}
 	status := http.StatusAccepted
 	if a.Status == statusDone {
-		status = platform.HTTPStatus(channel.Reason(a.Reason))
+		status = channel.Reason(a.Reason).HTTPStatus()
 	}
 	write(w, status, "application/json", a)
 }
@@ -64,7 +64,7 @@ func (c *Channel) accept(ctx context.Context, m *message, body []byte) (answer, 
 		c.waiting.Store(answered, name)
 		defer c.waiting.Delete(answered)
 	}
-	q := c.service.Queue()
+	q := c.Queue()
 	if q == nil {
 		return answer{}, c.unavailable(ctx, channel.ErrDraining)
 	}
@@ -139,7 +139,7 @@ func (c *Channel) unavailable(ctx context.Context, err error) *channel.BodyError
 		Err: errors.New("the channel accepts no messages at the moment; send it again"),
 	}
 	if !errors.Is(err, channel.ErrDraining) {
-		c.s.Log.WarnContext(ctx, "cannot accept a message; the sender must retry", "channel", c.s.Name, "error", err)
+		c.Log.WarnContext(ctx, "cannot accept a message; the sender must retry", "error", err)
 	}
 	if disk.Failed(err) {
 		said.RetryAfter, said.Err = 30*time.Second, errors.New("the server's disk is full or has failed; send the message again later")

@@ -16,6 +16,7 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/channeltest"
 	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/channel/webhook"
 	"github.com/lingserve/lingserve/internal/fakecallback"
 	"github.com/lingserve/lingserve/internal/longtest"
@@ -86,7 +87,8 @@ func newReplica(t *testing.T, d *db.DB, name string, back *fakecallback.Server, 
 	tree := channeltest.Tree(t, "webhook", channel.Place{SenderRate: new(0), ChatRate: new(0)})
 	r.k = &kernel.Kernel{Agent: r, Observer: r, Settings: tree, Store: d.Events()}
 	s := webhook.Settings{
-		Secret: vectorSecret, Callback: "https://backend.test/replies", Results: d.Results(webhook.ResultLife), Grace: time.Second,
+		Secret: vectorSecret, Callback: "https://backend.test/replies", Results: d.Results(webhook.ResultLife),
+		Settings: platform.Settings{Grace: time.Second},
 	}
 	if change != nil {
 		change(&s, r.k)

@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math"
 	"net"
 	"net/http"
@@ -40,12 +39,9 @@ const (
 // DefaultMaxBody is the size of a message's body, in bytes, unless the settings say another.
 const DefaultMaxBody = 1 << 20
 
-// Settings are those of the channel itself. Secret is required, and with AckImmediate Callback.
+// Settings are for [New]. Secret is required, and with AckImmediate Callback. API, Client, MaxMedia and State are not used.
 type Settings struct {
-	Name    string // of the channel; "" is webhook
-	Account string // of several; "" is the only one
-	Agent   string // answers if the kernel has no routes
-
+	platform.Settings
 	Secret  string // of messages, as whsec_…; or several, separated by blanks
 	Ack     string // "" is [AckImmediate]
 	MaxBody int64  // 0 is [DefaultMaxBody]
@@ -56,24 +52,19 @@ type Settings struct {
 	AllowInsecure  bool     // the callback may be http
 	AllowPrivate   []string // hosts that may have addresses of private networks
 
-	Media   string        // the folder for files; "" stores none
-	Results Results       // stores answers; required with [AckResult]
-	Shared  bool          // other replicas share Results, and may run a message that was sent to this one
-	Grace   time.Duration // how long turns may go on at the end; 0 is the kernel's default
-	Log     *slog.Logger  // nil is silent
+	Results Results // stores answers; required with [AckResult]
+	Shared  bool    // other replicas share Results, and may run a message that was sent to this one
 }
 
 // Channel is one login of a backend.
 type Channel struct {
+	platform.Service
 	s         Settings // with the defaults
 	in, out   Secrets
 	result    bool     // messages are answered with the reply
 	callback  *url.URL // nil: there is none
-	http      *http.Client
 	transport *http.Transport
-	media     *platform.MediaStore
 
-	service platform.Service
 	waiting sync.Map                     // names of messages, by the channels of requests that wait for their answers
 	counted *lru.Cache[string, struct{}] // names of messages that were counted against a rate
 }
@@ -88,8 +79,7 @@ const (
 
 // New checks the settings and returns the channel. It makes no connection.
 func New(s Settings) (*Channel, error) {
-	s.Name, s.Ack, s.MaxBody = cmp.Or(s.Name, "webhook"), cmp.Or(s.Ack, AckImmediate), cmp.Or(s.MaxBody, DefaultMaxBody)
-	s.Log = cmp.Or(s.Log, slog.New(slog.DiscardHandler))
+	s.Ack, s.MaxBody = cmp.Or(s.Ack, AckImmediate), cmp.Or(s.MaxBody, DefaultMaxBody)
 	c := &Channel{s: s, result: s.Ack == AckResult}
 	var err error
 	if c.in, err = ParseSecrets(s.Secret); err != nil {
@@ -105,15 +95,12 @@ func New(s Settings) (*Channel, error) {
 		return nil, err
 	}
 	c.transport = newTransport(c.callback != nil && isAmong(s.AllowPrivate, c.callback))
-	c.http = &http.Client{
-		Transport:     c.transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	if c.media, err = platform.OpenMedia(s.Media, "webhook-", math.MaxInt64); err != nil { // the size of a body limits each file
+	c.s.Client, c.s.MaxMedia = &http.Client{Transport: c.transport}, math.MaxInt64 // the size of a body limits each file
+	if err = c.Init(&c.s.Settings, "webhook", ""); err != nil {
 		return nil, fmt.Errorf("webhook: %w", err)
 	}
-	c.media.Total, c.media.Log = maxFolder, s.Log.With("channel", s.Name)
-	c.media.Fetch = func(_ context.Context, a platform.Attachment, w io.Writer) error {
+	c.Files.Total = maxFolder
+	c.Files.Fetch = func(_ context.Context, a platform.Attachment, w io.Writer) error {
 		_, err := io.WriteString(w, a.Source)
 		return err
 	}
@@ -147,9 +134,6 @@ func (s *Settings) parseCallback() (*url.URL, error) {
 	return u, nil
 }
 
-// Name implements [kernel.Channel].
-func (c *Channel) Name() string { return c.s.Name }
-
 // Check reports whether the callback's host can be connected to. It sends nothing.
 func (c *Channel) Check(ctx context.Context) error {
 	if c.callback == nil {
@@ -181,13 +165,8 @@ func (c *Channel) About() string {
 func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	defer c.transport.CloseIdleConnections()
 	defer c.answerRequests("", &answer{Status: statusAccepted}) // they wait no longer
-	return c.service.Serve(ctx, q, platform.ServiceOptions{
-		Run: c.run, Agent: c.s.Agent, Media: c.media,
-		Connect: func(context.Context) error { return nil }, // the backend connects
-		Handler: kernel.Handler{
-			Channel: c.s.Name, Account: c.s.Account, Grace: c.s.Grace,
-			Sender: kernel.Sender{Send: c.resend, Repeatable: func(channel.Outbound, time.Duration) bool { return true }}, // every attempt has the same webhook-id
-		},
-		Log: c.s.Log,
+	return c.Service.Serve(ctx, q, platform.ServiceOptions{
+		Run:    c.run,
+		Sender: kernel.Sender{Send: c.resend, Repeatable: func(channel.Outbound, time.Duration) bool { return true }}, // every attempt has the same webhook-id
 	})
 }

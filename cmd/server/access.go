@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -30,14 +31,12 @@ func newAccess(c *config.Config, log *slog.Logger) (_ *accessRules, err error) {
 	if len(hosts) == 0 && c.Auth.On() { // a page that reaches the server under another name has no key
 		hosts = []string{"*"}
 	}
-	if r.Hosts, err = access.NewHosts(append(hosts, c.TLS.ACME...)); err != nil {
-		return nil, fmt.Errorf("http.hosts (%s): %w", c.Source("http.hosts"), err)
-	}
-	if r.CORS, err = access.NewCORS(c.HTTP.Origins); err != nil {
-		return nil, fmt.Errorf("http.origins (%s): %w", c.Source("http.origins"), err)
-	}
-	if r.proxies, err = access.ParseProxies(c.HTTP.Proxies); err != nil {
-		return nil, fmt.Errorf("http.proxies (%s): %w", c.Source("http.proxies"), err)
+	var errs [3]error // none, because the configuration has checked the lists
+	r.Hosts, errs[0] = access.NewHosts(append(hosts, c.TLS.ACME...))
+	r.CORS, errs[1] = access.NewCORS(c.HTTP.Origins)
+	r.proxies, errs[2] = access.ParseProxies(c.HTTP.Proxies)
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
 	}
 	l := c.Limit.Caller
 	r.Limits = access.NewLimits(access.LimitsOptions{

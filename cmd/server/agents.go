@@ -2,10 +2,8 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -101,7 +99,7 @@ func (s *core) openTurns(ledger *adapter.Ledger) (err error) {
 
 // agentOptions are the options of an agent that is configured. It warns of skills and models that do not exist.
 func agentOptions(
-	c *config.Config, a config.Agent, models *adapter.Registry, tools *tool.Set, skills *skill.Library, log *slog.Logger,
+	c *config.Config, a *config.Agent, models *adapter.Registry, tools *tool.Set, skills *skill.Library, log *slog.Logger,
 ) agent.Options {
 	o := agent.Options{
 		Name: a.Name, Models: models, Choices: models.Usable(), Instructions: a.Instructions, Tools: tools, Skills: skills,
@@ -154,11 +152,11 @@ func startServers(c *config.Config, log *slog.Logger) (*mcp.Client, error) {
 
 // modelCode is the code of a model's error, or of a bot's; "" of any other.
 func modelCode(err error) string {
-	if e, ok := errors.AsType[*adapter.Error](err); ok {
+	switch e := err.(type) {
+	case *adapter.Error:
 		return e.Code
-	}
-	if f, ok := errors.AsType[*bot.Failure](err); ok {
-		return f.Code
+	case *bot.Failure:
+		return e.Code
 	}
 	return ""
 }
@@ -170,7 +168,7 @@ func needsApproval(agents *team.Team, conf *config.Config, name string) bool {
 		return true
 	}
 	a, _ := conf.Agent(name)
-	return slices.ContainsFunc(conf.MCP, func(s config.MCPServer) bool {
+	return slices.ContainsFunc(conf.MCP, func(s *config.MCPServer) bool {
 		all := "mcp." + s.Name + ".*"
 		return len(a.Tools) == 0 && !slices.ContainsFunc(a.AskNever, func(p string) bool { return p == "*" || p == "mcp.*" || p == all })
 	})
@@ -224,28 +222,18 @@ func (h *host) Export(ctx context.Context, t *tape.Tape) (_ comma.Exported, err 
 			_ = os.Remove(f.Name())
 		}
 	}()
-	out := &counter{w: bufio.NewWriter(f)}
-	if err := t.Export(ctx, out); err != nil {
+	out := bufio.NewWriter(f)
+	if err := cmp.Or(t.Export(ctx, out), out.Flush(), f.Sync()); err != nil {
 		return comma.Exported{}, err
 	}
-	if err := out.w.Flush(); err != nil {
+	file, err := f.Stat()
+	if err != nil {
 		return comma.Exported{}, err
 	}
-	if err := f.Sync(); err != nil {
+	in, err := t.Info(ctx)
+	if err != nil {
 		return comma.Exported{}, err
 	}
-	e := comma.Exported{Name: t.Name() + "-" + time.Now().UTC().Format("20060102-150405.000000") + ".jsonl", Entries: out.lines, Bytes: out.bytes}
+	e := comma.Exported{Name: t.Name() + "-" + time.Now().UTC().Format("20060102-150405.000000") + ".jsonl", Entries: in.Entries, Bytes: file.Size()}
 	return e, os.Rename(f.Name(), filepath.Join(h.folder, e.Name))
-}
-
-// counter counts what is written through it.
-type counter struct {
-	w            *bufio.Writer
-	lines, bytes int64
-}
-
-func (c *counter) Write(p []byte) (int, error) {
-	c.lines += int64(bytes.Count(p, []byte{'\n'}))
-	c.bytes += int64(len(p))
-	return c.w.Write(p)
 }

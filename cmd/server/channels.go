@@ -46,12 +46,19 @@ type channelParts struct {
 	log     *slog.Logger
 }
 
+// settings returns what all channels have.
+func (p channelParts) settings(c config.Channel, api string, maxMedia int64) platform.Settings {
+	return platform.Settings{
+		Name: c.Name, Account: c.Account, API: api, MaxMedia: maxMedia,
+		State: p.learned, Media: p.media, Grace: p.grace, ProxyEnv: p.proxy, Log: p.log,
+	}
+}
+
 func newTelegram(c config.Channel, p channelParts) (kernel.Channel, error) {
 	s := telegram.Settings{
-		Name: c.Name, Account: c.Account, Token: platform.Secret(c.Telegram.Token.Reveal()), API: c.Telegram.API, Mode: c.Telegram.Mode,
+		Settings: p.settings(c, c.Telegram.API, int64(c.Telegram.MaxMedia)), Token: platform.Secret(c.Telegram.Token.Reveal()), Mode: c.Telegram.Mode,
 		PublicURL: c.Telegram.PublicURL, Secret: platform.Secret(c.Telegram.Secret.Reveal()), Preview: c.Telegram.Preview,
-		ParseMode: c.Telegram.ParseMode, MaxMedia: int64(c.Telegram.MaxMedia), Files: c.Telegram.Files,
-		State: p.learned, Media: p.media, Grace: p.grace, ProxyEnv: p.proxy, Log: p.log,
+		ParseMode: c.Telegram.ParseMode, Files: c.Telegram.Files,
 	}
 	if c.Telegram.Menu == "commands" {
 		s.Commands = menu()
@@ -71,34 +78,32 @@ func menu() (list []telegram.Command) {
 
 func newWebhook(c config.Channel, p channelParts) (kernel.Channel, error) {
 	return webhook.New(webhook.Settings{
-		Name: c.Name, Account: c.Account, Secret: c.Webhook.Secret.Reveal(), Ack: c.Webhook.Ack, MaxBody: int64(c.Webhook.MaxBody),
+		Settings: p.settings(c, "", 0), Secret: c.Webhook.Secret.Reveal(), Ack: c.Webhook.Ack, MaxBody: int64(c.Webhook.MaxBody),
 		Callback: c.Webhook.Callback, CallbackSecret: c.Webhook.CallbackSecret.Reveal(), CallbackHosts: c.Webhook.CallbackHosts,
 		AllowInsecure: c.Webhook.AllowInsecure, AllowPrivate: c.Webhook.AllowPrivate,
-		Results: p.results, Shared: p.shared, Media: p.media, Grace: p.grace, Log: p.log,
+		Results: p.results, Shared: p.shared,
 	})
 }
 
 func newSlack(c config.Channel, p channelParts) (kernel.Channel, error) {
 	return slack.New(slack.Settings{
-		Name: c.Name, Account: c.Account, Token: platform.Secret(c.Slack.Token.Reveal()), SigningSecret: platform.Secret(c.Slack.SigningSecret.Reveal()),
-		AppToken: platform.Secret(c.Slack.AppToken.Reveal()), API: c.Slack.API, Replies: c.Slack.Replies, Preview: c.Slack.Preview, MaxMedia: int64(c.Slack.MaxMedia),
-		State: p.learned, Media: p.media, Grace: p.grace, ProxyEnv: p.proxy, Log: p.log,
+		Settings: p.settings(c, c.Slack.API, int64(c.Slack.MaxMedia)), Token: platform.Secret(c.Slack.Token.Reveal()),
+		SigningSecret: platform.Secret(c.Slack.SigningSecret.Reveal()), AppToken: platform.Secret(c.Slack.AppToken.Reveal()),
+		Replies: c.Slack.Replies, Preview: c.Slack.Preview,
 	})
 }
 
 func newFeishu(c config.Channel, p channelParts) (kernel.Channel, error) {
 	return feishu.New(feishu.Settings{
-		Name: c.Name, Account: c.Account, AppID: c.Feishu.AppID, AppSecret: platform.Secret(c.Feishu.AppSecret.Reveal()),
+		Settings: p.settings(c, c.Feishu.API, int64(c.Feishu.MaxMedia)), AppID: c.Feishu.AppID, AppSecret: platform.Secret(c.Feishu.AppSecret.Reveal()),
 		EncryptKey: platform.Secret(c.Feishu.EncryptKey.Reveal()), VerificationToken: platform.Secret(c.Feishu.VerificationToken.Reveal()),
-		API: c.Feishu.API, Preview: c.Feishu.Preview, Format: c.Feishu.Format, MaxMedia: int64(c.Feishu.MaxMedia),
-		Media: p.media, Grace: p.grace, ProxyEnv: p.proxy, Log: p.log,
+		Preview: c.Feishu.Preview, Format: c.Feishu.Format,
 	})
 }
 
 func newDiscord(c config.Channel, p channelParts) (kernel.Channel, error) {
 	s := discord.Settings{
-		Name: c.Name, Account: c.Account, Token: platform.Secret(c.Discord.Token.Reveal()), API: c.Discord.API, Preview: c.Discord.Preview,
-		MaxMedia: int64(c.Discord.MaxMedia), State: p.learned, Media: p.media, Grace: p.grace, ProxyEnv: p.proxy, Log: p.log,
+		Settings: p.settings(c, c.Discord.API, int64(c.Discord.MaxMedia)), Token: platform.Secret(c.Discord.Token.Reveal()), Preview: c.Discord.Preview,
 	}
 	if c.Discord.Menu == "commands" {
 		for _, m := range menu() {

@@ -126,12 +126,10 @@ func (w *channelTool) check(ctx context.Context, c *config.Config, names []strin
 			}
 			continue
 		}
-		for i, line := range strings.Split(t.Message, "\n") {
-			if i == 0 {
-				fmt.Fprintln(w.out, strings.TrimRight(fmt.Sprintf("%-4s  %-*s  %s", t.Status, width, t.Channel, textview.Clean(line)), " "))
-			} else {
-				fmt.Fprintf(w.out, "%-*s  %s\n", 6+width, "", textview.Clean(line))
-			}
+		columns := fmt.Sprintf("%-4s  %-*s  ", t.Status, width, t.Channel)
+		for line := range strings.SplitSeq(t.Message, "\n") {
+			fmt.Fprintln(w.out, strings.TrimRight(columns+textview.Clean(line), " "))
+			columns = strings.Repeat(" ", len(columns))
 		}
 	}
 	if failed {

@@ -26,11 +26,8 @@ var property = regexp.MustCompile(`(?s)^([A-Za-z_][A-Za-z0-9_.-]*)=(.*)$`)
 // maxInput bounds what is read from stdin.
 const maxInput = 16 << 20
 
-// String and Type implement [pflag.Value].
-func (i *inputs) String() string { return "" }
-func (i *inputs) Type() string   { return "input" }
-
-func (i *inputs) Set(s string) error {
+// set reads a flag --input.
+func (i *inputs) set(s string) error {
 	trimmed := strings.TrimSpace(s)
 	m := property.FindStringSubmatch(s)
 	if m != nil {
@@ -44,10 +41,9 @@ func (i *inputs) Set(s string) error {
 	case s == "-":
 		i.stdin = true
 	case strings.HasPrefix(trimmed, "{") || strings.HasPrefix(trimmed, "["):
-		if err := checkJSON(trimmed); err != nil {
-			return err
+		if err := json.Unmarshal([]byte(trimmed), &i.whole); err != nil {
+			return fmt.Errorf("invalid JSON: %s", strings.TrimPrefix(err.Error(), "json: "))
 		}
-		i.whole = json.RawMessage(trimmed)
 	default:
 		i.whole = quoted(s)
 	}
@@ -71,7 +67,7 @@ func (i *inputs) readStdin(stdin io.Reader) error {
 		i.whole = quoted(s)
 		return nil
 	}
-	if err := i.Set(s); err != nil {
+	if err := i.set(s); err != nil {
 		return fmt.Errorf("--input -: %w", err)
 	}
 	return nil
@@ -93,14 +89,6 @@ func (i *inputs) text(of json.RawMessage) json.RawMessage {
 func quoted(s string) json.RawMessage {
 	text, _ := json.Marshal(s) // a string can be encoded
 	return text
-}
-
-func checkJSON(s string) error {
-	var v any
-	if err := json.Unmarshal([]byte(s), &v); err != nil {
-		return fmt.Errorf("invalid JSON: %s", strings.TrimPrefix(err.Error(), "json: "))
-	}
-	return nil
 }
 
 // pair reads NAME=TEXT.

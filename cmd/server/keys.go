@@ -67,12 +67,7 @@ func (o *keyCommand) create(now time.Time) error {
 	if p.Role, err = access.ParseRole(o.role); err != nil {
 		return usagef("--role: %v", err)
 	}
-	var scopes []string
-	for scope := range strings.SplitSeq(o.scopes, ",") {
-		if scope = strings.TrimSpace(scope); scope != "" {
-			scopes = append(scopes, scope)
-		}
-	}
+	scopes := strings.FieldsFunc(o.scopes, func(r rune) bool { return r == ',' || r == ' ' })
 	if p.Scopes, err = access.ParseScopes(scopes); err != nil {
 		return usagef("--scopes: %v", err)
 	}

@@ -31,15 +31,13 @@ type localRun struct {
 	causes *causes
 }
 
-func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer) (*localRun, error) {
+func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer) (_ *localRun, err error) {
 	models, stop, err := providers.New(c)
 	if err != nil {
 		return nil, err
 	}
-	// Nothing to run, nothing to keep; where there is, it goes on until the run has ended.
-	kept := false
 	defer func() {
-		if !kept {
+		if err != nil {
 			stop()
 		}
 	}()
@@ -95,7 +93,6 @@ func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer)
 		limit.Stop()
 		stop()
 	}()
-	kept = true
 	return r, nil
 }
 

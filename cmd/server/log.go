@@ -26,7 +26,7 @@ func openTraces(c *config.Config, log *slog.Logger) (traces *telemetry.Traces, s
 	}
 	for _, name := range c.Traces.Propagate {
 		_, provider := c.Provider(name)
-		if !provider && !slices.ContainsFunc(c.MCP, func(s config.MCPServer) bool { return s.Name == name }) {
+		if !provider && !slices.ContainsFunc(c.MCP, func(s *config.MCPServer) bool { return s.Name == name }) {
 			log.Warn("traces.propagate names an unknown provider or MCP server", "name", name)
 		}
 	}

@@ -113,21 +113,12 @@ func newRoot(s streams) *cobra.Command {
 	return root
 }
 
-// errInterrupted is why a command ends after a signal.
+// errInterrupted is why a run ends after a signal.
 var errInterrupted = errors.New("interrupted")
 
-// interruptible returns a context that the first signal cancels with errInterrupted. The second signal ends the program at once.
+// interruptible returns a context that the first signal cancels. The second signal ends the program at once.
 func interruptible() (ctx context.Context, stop func()) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		defer signal.Stop(signals)
-		select {
-		case <-signals:
-			cancel(errInterrupted)
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() { cancel(nil) }
+	ctx, stop = signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
 }

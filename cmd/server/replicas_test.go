@@ -147,7 +147,8 @@ func TestADatabaseThatCannotBeReached(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := open("LINGSERVE_DATABASE=" + s.URL())
-	if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "database (environment LINGSERVE_DATABASE): cannot use postgres://") {
+	if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "database (environment LINGSERVE_DATABASE): cannot use postgres://") ||
+		!strings.Contains(err.Error(), "connect: ") {
 		t.Errorf("without the database: %v", err)
 	}
 }

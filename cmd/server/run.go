@@ -91,10 +91,10 @@ func runCommand(s streams) *cobra.Command {
 		return checkArgs(cmd, args)
 	}
 	set := cmd.Flags()
-	set.VarP(&j.input, "input", "i", "`INPUT`: text, JSON, or NAME=TEXT per property; - is stdin")
+	set.FuncP("input", "i", "`INPUT`: text, JSON, or NAME=TEXT per property; - is stdin", j.input.set)
 	set.Func("param", "variable `NAME=TEXT` of the workflow's templates", func(s string) error { return pair(s, j.params) })
 	set.Func("option", "model option `NAME=VALUE`, such as temperature=0.2", j.options.set)
-	set.VarP((*outputFormat)(&j.format), "format", "o", "`FORMAT` of the output: text (default on a terminal), jsonl (default elsewhere), sse or json")
+	set.FuncP("format", "o", "`FORMAT` of the output: text (default on a terminal), jsonl (default elsewhere), sse or json", j.setFormat)
 	set.BoolVar(&j.done, "done", false, "also print an event when a value is complete")
 	set.BoolVar(&j.html, "html", false, "also print events for the tags and the text in HTML")
 	set.BoolVar(&j.strict, "strict", false, "fail a bot if its answer does not match its schema; overrides on_invalid")
@@ -103,17 +103,12 @@ func runCommand(s streams) *cobra.Command {
 	return cmd
 }
 
-// outputFormat is the flag --format.
-type outputFormat string
-
-func (f *outputFormat) String() string { return string(*f) }
-func (f *outputFormat) Type() string   { return "format" }
-
-func (f *outputFormat) Set(s string) error {
+// setFormat reads the flag --format.
+func (j *job) setFormat(s string) error {
 	if !slices.Contains([]string{"text", "jsonl", "sse", "json"}, s) {
 		return fmt.Errorf("unknown format %q; expected text, jsonl, sse or json", s)
 	}
-	*f = outputFormat(s)
+	j.format = s
 	return nil
 }
 
@@ -125,8 +120,7 @@ func (j *job) run(ctx context.Context, c *config.Config, s streams) error {
 	} else {
 		r, err = startLocal(ctx, j, c, s.err)
 	}
-	interrupted := func() bool { return errors.Is(context.Cause(ctx), errInterrupted) }
-	if err != nil && interrupted() {
+	if err != nil && ctx.Err() != nil {
 		return exitStatus(exitInterrupted)
 	}
 	if err != nil {
@@ -134,7 +128,7 @@ func (j *job) run(ctx context.Context, c *config.Config, s streams) error {
 	}
 	o := newOutput(j.format, s.out, s.err, r)
 	end, err := o.follow(ctx, r)
-	if interrupted() {
+	if ctx.Err() != nil {
 		r.Cancel(errInterrupted)
 		// The last events say that the run was canceled.
 		rest, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -49,21 +49,14 @@ func build() built {
 	if v := info.Main.Version; v != "" && v != "(devel)" {
 		b.version = v
 	}
-	changed := ""
+	settings := map[string]string{}
 	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			b.commit = s.Value[:min(len(s.Value), 12)]
-		case "vcs.modified":
-			if s.Value == "true" {
-				changed = ", changed"
-			}
-		case "vcs.time":
-			b.date = s.Value
-		}
+		settings[s.Key] = s.Value
 	}
-	if b.commit != "" {
-		b.commit += changed
+	b.date, b.commit = settings["vcs.time"], settings["vcs.revision"]
+	b.commit = b.commit[:min(len(b.commit), 12)]
+	if b.commit != "" && settings["vcs.modified"] == "true" {
+		b.commit += ", changed"
 	}
 	return b.once()
 }

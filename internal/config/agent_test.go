@@ -13,7 +13,7 @@ var assistant = Agent{Name: DefaultAgent, MaxSteps: 50, ToolTimeout: time.Minute
 
 func TestTheAssistantIsThereWithoutAnyConfiguration(t *testing.T) {
 	for _, file := range []string{"", "agents:\n", "agents: {}\n", "agents: {assistant: }\n"} {
-		if diff := cmp.Diff([]Agent{assistant}, mustLoad(t, file, nil).Agents); diff != "" {
+		if diff := cmp.Diff([]*Agent{&assistant}, mustLoad(t, file, nil).Agents); diff != "" {
 			t.Errorf("%q: %s", file, diff)
 		}
 	}
@@ -48,11 +48,11 @@ agents:
 	bare.Name = "bare"
 	writer := assistant
 	writer.Name, writer.Workflow = "writer", "chat"
-	want := []Agent{mine, {
+	want := []*Agent{&mine, {
 		Name: "clerk", Model: "openai:gpt-4o-mini,demo:fast", Instructions: "You are a clerk.\nBe short.",
 		Tools: []string{"mcp.search.*"}, Skills: []string{"invoices", "pdf-forms"}, AskAlways: []string{"fs.*", "tape.handoff"}, AskNever: []string{"mcp.search.*"},
 		MaxSteps: 5, ToolTimeout: 10 * time.Second, ApprovalTimeout: time.Hour, OnUnknown: "ask", MaxContext: 100_000, Timezone: "Europe/Berlin", // DC-14, DC-17
-	}, writer, bare}
+	}, &writer, &bare}
 	if diff := cmp.Diff(want, c.Agents); diff != "" {
 		t.Error(diff)
 	}

@@ -44,24 +44,25 @@ func (l *loader) finishAuth() {
 			l.wrong("auth.keys", "entry %d: %v", i+1, err)
 		}
 	}
-	_, hosts := access.NewHosts(h.Hosts)
-	_, origins := access.NewCORS(h.Origins)
-	_, proxies := access.ParseProxies(h.Proxies)
-	_, roles := a.RoleNames()
-	for _, of := range []struct {
-		key string
-		err error
-	}{{"http.hosts", hosts}, {"http.origins", origins}, {"http.proxies", proxies}, {"auth.roles", roles}} {
-		if of.err != nil {
-			l.wrong(of.key, "%v", of.err)
+	check := func(key string, err error) {
+		if err != nil {
+			l.wrong(key, "%v", err)
 		}
 	}
-	of := map[string]bool{
+	_, err := access.NewHosts(h.Hosts)
+	check("http.hosts", err)
+	_, err = access.NewCORS(h.Origins)
+	check("http.origins", err)
+	_, err = access.ParseProxies(h.Proxies)
+	check("http.proxies", err)
+	_, err = a.RoleNames()
+	check("auth.roles", err)
+	set := map[string]bool{
 		"auth.audience": len(a.Audience) > 0, "auth.jwks": a.JWKS != "", "auth.algorithms": len(a.Algorithms) > 0, "auth.token_types": len(a.TokenTypes) > 0,
 		"auth.role_claim": a.RoleClaim != "", "auth.roles": len(a.Roles) > 0, "auth.scope_prefix": a.ScopePrefix != "",
 	}
-	for _, key := range slices.Sorted(maps.Keys(of)) {
-		if a.Issuer == "" && of[key] {
+	for _, key := range slices.Sorted(maps.Keys(set)) {
+		if a.Issuer == "" && set[key] {
 			l.warn("%s has no effect without auth.issuer; set auth.issuer to accept tokens", key)
 		}
 	}

@@ -84,20 +84,13 @@ func (t channelType) place() channel.ChannelPlace {
 	return channel.ChannelPlace{Shipped: shipped}
 }
 
-// settings are those that only channels of this type have.
-func (t channelType) settings(path []string, name, account string) []Setting {
-	field, ok := reflect.TypeFor[Channel]().FieldByNameFunc(func(field string) bool { return strings.EqualFold(field, t.name) })
-	if !ok {
+// settings are those of a channel that only channels of its type have.
+func (t channelType) settings(ch *Channel) []Setting {
+	field := reflect.ValueOf(ch).Elem().FieldByNameFunc(func(field string) bool { return strings.EqualFold(field, t.name) })
+	if !field.IsValid() {
 		return nil
 	}
-	return inFile(settingsOfType(field.Type, path, func(c *Config) reflect.Value {
-		return reflect.ValueOf(c.channel(name, account)).Elem().FieldByIndex(field.Index)
-	}))
-}
-
-// channel is where the settings of a channel are stored.
-func (c *Config) channel(name, account string) *Channel {
-	return element(&c.logins, func(ch *Channel) bool { return ch.Name == name && ch.Account == account }, Channel{Name: name, Account: account})
+	return fileSettingsOf(ch.path(), field.Addr().Interface())
 }
 
 // shippedAccess returns the access rules without a configuration.
@@ -125,69 +118,49 @@ func (l *loader) channel(at, n *yaml.Node) {
 		l.Errorf(at, channels+name, "invalid name; a channel's name has only lower-case letters, digits, - and _")
 		return
 	}
-	kind, ok := l.channelType(at, n)
+	ch := &Channel{Name: name, At: l.position(at)}
+	kind, ok := l.channelType(at, n, ch)
 	if !ok {
 		return
 	}
 	place := kind.place()
-	own := l.login(at, n, kind, Channel{Name: name}, &place.AccountPlace)
+	own := kind.settings(ch)
+	l.applyElsewhere(own)
+	l.login(n, kind, ch, own, &place.AccountPlace)
 	accounts := n.Get("accounts")
 	if accounts == nil || len(accounts.Items) == 0 {
 		l.checkNeeded(at, n, own)
-		l.c.Channels = append(l.c.Channels, *l.c.channel(name, ""))
+		l.c.Channels = append(l.c.Channels, *ch)
 	} else {
 		for at, n := range l.members(accounts, []string{"channels", name, "accounts"}, "names with settings, such as \"work: {agent: …}\"") {
 			if !providerName.MatchString(at.Text) {
 				l.Errorf(at, channels+name+".accounts."+at.Text, "invalid name; an account's name has only lower-case letters, digits, - and _")
 				continue
 			}
-			account := *l.c.channel(name, "") // what the account does not set is that of its channel
-			account.Account = at.Text
-			l.c.logins = append(l.c.logins, account)
-			for _, s := range own {
-				key := yaml.Path(append(account.path(), s.path[2:]...)...)
-				l.c.sources[key] = l.c.sources[s.Key]
+			account := *ch // what the account does not set is that of its channel
+			account.Account, account.At = at.Text, l.position(at)
+			ofAccount := kind.settings(&account)
+			for i, s := range own {
+				l.c.sources[ofAccount[i].Key] = l.c.sources[s.Key]
 			}
-			var of channel.AccountPlace
-			l.checkNeeded(at, n, l.login(at, n, kind, account, &of))
-			put(&place.Accounts, at.Text, of)
-			l.c.Channels = append(l.c.Channels, *l.c.channel(name, at.Text))
+			var accountPlace channel.AccountPlace
+			l.login(n, kind, &account, ofAccount, &accountPlace)
+			l.checkNeeded(at, n, ofAccount)
+			put(&place.Accounts, at.Text, accountPlace)
+			l.c.Channels = append(l.c.Channels, account)
 		}
 	}
 	l.c.Access.Channels[name] = place
 }
 
-// login reads the settings of a channel, or of an account of it. It returns those that only its type has.
-func (l *loader) login(at, n *yaml.Node, kind channelType, login Channel, to *channel.AccountPlace) []Setting {
-	ch := l.c.channel(login.Name, login.Account)
-	ch.Type, ch.At = kind.name, l.place(at)
-	own := kind.settings(login.path(), login.Name, login.Account)
+// login reads the settings of a channel, or of an account of it. own are those that only its type has.
+func (l *loader) login(n *yaml.Node, kind channelType, ch *Channel, own []Setting, place *channel.AccountPlace) {
 	level := channel.OfAccount
-	if login.Account == "" {
+	if ch.Account == "" {
 		level = channel.OfChannel
-		l.applyDefaults(own)
 	}
 	l.c.settings = append(l.c.settings, own...)
-	before := len(l.c.settings)
-	p := &scope{loader: l, kind: kind, level: level, path: login.path(), to: &to.Place, own: own, account: to}
-	p.read(n)
-	if login.Account == "" { // the defaults that are in force are shown, too
-		for _, s := range channel.SettingsTable() {
-			key, ok := s.At(level)
-			setting := p.policy(s, key)
-			text, shipped := s.Text(&kind.shipped)
-			switch {
-			case !shipped && s.Key == "agent":
-				text = DefaultAgent
-			case !shipped:
-				text = s.Default
-			}
-			if ok && text != "" && !slices.ContainsFunc(l.c.settings[before:], func(o Setting) bool { return o.Key == setting.Key }) {
-				p.add(setting, text, strings.Split(text, ", "))
-			}
-		}
-	}
-	return own
+	(&scope{loader: l, kind: kind, level: level, path: ch.path(), to: &place.Place, own: own, account: place}).read(n)
 }
 
 // checkNeeded reports the required settings that are missing.
@@ -195,7 +168,7 @@ func (l *loader) checkNeeded(at, n *yaml.Node, own []Setting) {
 	for _, s := range own {
 		last := len(s.path) - 1
 		name := s.path[last]
-		if written := n.Get(name); !s.needed || s.text(l.c) != "" || written != nil && written.Text != "" || written != nil && written.Kind == yaml.Mapping {
+		if written := n.Get(name); !s.needed || s.text() != "" || written != nil && written.Text != "" || written != nil && written.Kind == yaml.Mapping {
 			continue
 		}
 		expected := "it"
@@ -206,33 +179,31 @@ func (l *loader) checkNeeded(at, n *yaml.Node, own []Setting) {
 	}
 }
 
-// channelType returns the type of a channel: its name, or the value of type.
-func (l *loader) channelType(at, ch *yaml.Node) (channelType, bool) {
-	name := at.Text
-	byName, ok := typeOfChannel(name)
-	n := ch.Get("type")
-	if n == nil {
-		if !ok {
-			l.Errorf(at, channels+name, "has no type; expected one of %s%s", strings.Join(ChannelTypes(), ", "), didYouMean(name, ChannelTypes()))
+// channelType sets the type of a channel: its name, or the value of type.
+func (l *loader) channelType(at, n *yaml.Node, ch *Channel) (channelType, bool) {
+	byName, reserved := typeOfChannel(ch.Name)
+	written := n.Get("type")
+	if written == nil {
+		if !reserved {
+			l.Errorf(at, channels+ch.Name, "has no type; expected one of %s%s", strings.Join(ChannelTypes(), ", "), didYouMean(ch.Name, ChannelTypes()))
 		}
-		return byName, ok
+		ch.Type = ch.Name
+		return byName, reserved
 	}
-	path := []string{"channels", name, "type"}
-	setting := Setting{
-		Key: yaml.Path(path...), path: path, OneOf: ChannelTypes(), fileOnly: true, typ: reflect.TypeFor[string](), Help: "kind of the channel",
-		field: func(c *Config) any { return &c.channel(name, "").Type },
-	}
-	written, valid := l.oneOf(setting, n)
-	if valid && ok && written != name {
-		l.Errorf(n, setting.Key, "the name %s is reserved for channels of type %s; choose another name", name, name)
+	setting := fileSetting(append(ch.path(), "type"), "kind of the channel", &ch.Type)
+	setting.OneOf = ChannelTypes()
+	name, ok := l.oneOf(setting, written)
+	if ok && reserved && name != ch.Name {
+		l.Errorf(written, setting.Key, "the name %s is reserved for channels of type %s; choose another name", ch.Name, ch.Name)
 		return byName, false
 	}
-	if valid && !ok {
+	if ok && !reserved {
 		l.c.settings = append(l.c.settings, setting)
-		l.c.sources[setting.Key] = l.source(n)
+		l.c.sources[setting.Key] = l.source(written)
 	}
-	kind, _ := typeOfChannel(written)
-	return kind, valid
+	ch.Type = name
+	kind, _ := typeOfChannel(name)
+	return kind, ok
 }
 
 // scope reads the settings at one level of a channel: of the channel, an account, a conversation or a thread.
@@ -254,12 +225,7 @@ var levelNames = map[channel.Level]string{
 
 // read reads the settings in n, and those of the levels below.
 func (p *scope) read(n *yaml.Node) {
-	known := slices.Clone(p.own)
-	for _, s := range channel.SettingsTable() {
-		if key, ok := s.At(p.level); ok {
-			known = append(known, p.policy(s, key))
-		}
-	}
+	known := slices.Concat(p.own, p.policies())
 	p.readSettings(n, p.path, known, func(k, v *yaml.Node, path []string) {
 		at := append(slices.Clip(path), k.Text)
 		below := at[len(p.path):]
@@ -285,49 +251,37 @@ func (p *scope) read(n *yaml.Node) {
 	})
 }
 
-// policy makes a setting that every channel has, at the level of p.
-func (p *scope) policy(s channel.Setting, key string) Setting {
-	path := slices.Concat(p.path, strings.Split(key, "."))
-	out := Setting{Key: yaml.Path(path...), path: path, Help: s.Help, fileOnly: true, typ: reflect.TypeFor[string]()}
-	switch {
-	case s.IsList():
-		out.typ = reflect.TypeFor[[]string]()
-	case slices.Contains([]string{"true or false", "duration", "number"}, s.Kind()):
-		out.typ = reflect.TypeFor[unquoted]()
-	default:
-		out.OneOf = s.OneOf
-	}
-	out.store = func(v value) error {
-		var err error
-		if s.IsList() {
-			err = s.SetList(p.to, v.items())
-		} else {
-			err = s.Set(p.to, v.text)
+// policies returns the settings that every channel has, at the level of p. A channel shows the defaults too, the other levels what is set.
+func (p *scope) policies() (all []Setting) {
+	fields := settingsOf(nil, p.to)
+	for i, policy := range channel.SettingsTable() {
+		key, ok := policy.At(p.level)
+		if !ok {
+			continue
 		}
-		if err != nil {
-			return err
+		s := fields[i]
+		s.path = slices.Concat(p.path, strings.Split(key, "."))
+		s.Key, s.fileOnly = yaml.Path(s.path...), true
+		if shipped, ok := policy.Text(&p.kind.shipped); ok {
+			s.Default = shipped
+		} else if policy.Key == "agent" {
+			s.Default = DefaultAgent
 		}
-		if s.Key == "agent" {
-			p.agents = append(p.agents, agentName{v.at, out.Key, v.text})
+		s.store = func(v value) error {
+			if p.level != channel.OfChannel || s.Default == "" {
+				p.c.settings = append(p.c.settings, s)
+			}
+			if s.kind.list {
+				return policy.SetList(p.to, v.items())
+			}
+			return policy.Set(p.to, v.text)
 		}
-		p.policyAt[out.Key] = v.at
-		p.add(out, v.text, v.items())
-		return nil
+		all = append(all, s)
+		if p.level == channel.OfChannel && s.Default != "" {
+			p.c.settings = append(p.c.settings, s)
+		}
 	}
-	return out
-}
-
-// add adds a setting with its value to those that are shown.
-func (p *scope) add(setting Setting, text string, list []string) {
-	value := any(&text)
-	switch setting.typ {
-	case reflect.TypeFor[[]string]():
-		value = &list
-	case reflect.TypeFor[unquoted]():
-		value = new(unquoted(text))
-	}
-	setting.field = func(*Config) any { return value }
-	p.c.settings = append(p.c.settings, setting)
+	return all
 }
 
 func put[V any](m *map[string]V, key string, v V) {
@@ -337,18 +291,15 @@ func put[V any](m *map[string]V, key string, v V) {
 	(*m)[key] = v
 }
 
-// agentName is the name of an agent in a setting of a channel.
-type agentName struct{ at, key, name string }
-
 // finishChannels checks the access rules of all channels together.
 func (l *loader) finishChannels() {
 	var names []string
 	for _, a := range l.c.Agents {
 		names = append(names, a.Name)
 	}
-	for _, a := range l.agents {
-		if !slices.Contains(names, a.name) {
-			l.errs = append(l.errs, &Error{Where: a.at, Key: a.key, Message: noneOf(a.name, names).Error()})
+	for _, s := range l.c.settings {
+		if name := s.text(); s.path[0] == "channels" && s.path[len(s.path)-1] == "agent" && !slices.Contains(names, name) {
+			l.errs = append(l.errs, &Error{Where: l.c.sources[s.Key].at, Key: s.Key, Message: noneOf(name, names).Error()})
 		}
 	}
 	if len(l.errs) > 0 {
@@ -360,7 +311,7 @@ func (l *loader) finishChannels() {
 			e := &Error{Where: l.File, Message: err.Error()}
 			if s, ok := errors.AsType[*channel.SettingError](err); ok {
 				e.Key, e.Message = s.Path, s.Message
-				e.Where = cmp.Or(l.policyAt[s.Path], l.File)
+				e.Where = cmp.Or(l.c.sources[s.Path].at, l.File)
 			}
 			l.errs = append(l.errs, e)
 		}

@@ -49,6 +49,7 @@ func (s Size) String() string {
 type Source struct {
 	Kind SourceKind
 	Name string // the flag, the variable, file:line, or why a default is what it is
+	at   string // for errors about a value in a file: file:line:column
 }
 
 // SourceKind is a place that settings come from.

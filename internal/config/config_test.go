@@ -76,6 +76,12 @@ func openAI(c *Config) Provider {
 	return p
 }
 
+// settingIn is the setting of c with a key.
+func settingIn(c *Config, key string) Setting {
+	s, _ := lookup(c.settings, func(s Setting) bool { return s.Key == key })
+	return s
+}
+
 // sample is a value of the setting's kind that is not its default; n tells three of them apart.
 func sample(s Setting, n int) string {
 	switch {
@@ -129,7 +135,7 @@ func TestEverySettingIsFlagVariableAndKeyInThatOrder(t *testing.T) {
 				file += strings.Repeat("  ", depth) + name + ":\n"
 			}
 			file = strings.TrimSuffix(file, "\n") + " " + fileText
-			if s.isList() {
+			if s.kind.list {
 				file = strings.Replace(file, fileText, "["+fileText+"]", 1)
 			}
 			variable := s.Variables()[0]
@@ -146,12 +152,13 @@ func TestEverySettingIsFlagVariableAndKeyInThatOrder(t *testing.T) {
 			} {
 				t.Run(step.name, func(t *testing.T) {
 					c := mustLoad(t, file, step.environ, step.args...)
-					got := s.text(c)
-					switch p := s.field(c).(type) {
-					case *Secret:
-						got = p.Reveal()
-					case *[]Secret:
-						got = (*p)[0].Reveal()
+					s := settingIn(c, s.Key)
+					got := s.text()
+					switch v := s.field.Interface().(type) {
+					case Secret:
+						got = v.Reveal()
+					case []Secret:
+						got = v[0].Reveal()
 					}
 					if got != step.want {
 						t.Errorf("value is %q, want %q", got, step.want)
@@ -331,8 +338,8 @@ func TestWhatPrintShowsCanBeReadAgain(t *testing.T) {
 	}
 	second := mustLoad(t, b.String(), nil)
 	for _, s := range Settings() {
-		if !s.Secret && s.Key != "config" && s.text(first) != s.text(second) {
-			t.Errorf("%s was %s and is %s", s.Key, s.text(first), s.text(second))
+		if was, is := settingIn(first, s.Key).text(), settingIn(second, s.Key).text(); !s.Secret && s.Key != "config" && was != is {
+			t.Errorf("%s was %s and is %s", s.Key, was, is)
 		}
 	}
 }
@@ -452,8 +459,8 @@ func FuzzFile(f *testing.F) {
 			if slices.ContainsFunc(l.c.settings[:i], func(o Setting) bool { return o.Key == s.Key }) {
 				t.Errorf("there are two of %s", s.Key)
 			}
-			if len(l.errs) == 0 && s.Min != "" && strings.HasPrefix(s.text(l.c), "-") {
-				t.Errorf("%s is %s", s.Key, s.text(l.c))
+			if len(l.errs) == 0 && s.Min != "" && strings.HasPrefix(s.text(), "-") {
+				t.Errorf("%s is %s", s.Key, s.text())
 			}
 		}
 		for _, p := range l.c.Providers[len(presets):] {

@@ -24,8 +24,8 @@ var tables = map[string]struct {
 	"providers": {"../../docs/configuration.md", providersTable},
 	"common":    {"../../docs/configuration.md", commonTable},
 	"presets":   {"../../docs/models.md", presetsTable},
-	"agents":    {"../../docs/agents.md", func() string { return namedTable(agentSettings) }},
-	"mcp":       {"../../docs/agents.md", func() string { return namedTable(mcpSettings) }},
+	"agents":    {"../../docs/agents.md", func() string { return namedTable((*Config).agentSettings) }},
+	"mcp":       {"../../docs/agents.md", func() string { return namedTable((*Config).mcpSettings) }},
 	"policies":  {"../../docs/channels.md", policiesTable},
 	"telegram":  {"../../docs/channels/telegram.md", func() string { return channelTable("telegram") }},
 	"slack":     {"../../docs/channels/slack.md", func() string { return channelTable("slack") }},
@@ -72,7 +72,7 @@ func defaultOrKind(s Setting) string {
 func providersTable() string {
 	var b strings.Builder
 	b.WriteString("| key | also the variable | default | |\n|---|---|---|---|\n")
-	for _, s := range providerSettings("NAME", "the provider", "")[:3] {
+	for _, s := range providerSettings(&Provider{Name: "NAME"}, "the provider")[:3] {
 		fmt.Fprintf(&b, "| `%s` | [table](models.md) | [table](models.md) | %s |\n", s.Key, s.Help)
 	}
 	for _, s := range Settings() {
@@ -88,17 +88,17 @@ func providersTable() string {
 func commonTable() string {
 	var b strings.Builder
 	b.WriteString("| key | value | |\n|---|---|---|\n")
-	for _, s := range slices.Concat(providerSettings("NAME", "", "")[3:], []Setting{headerSetting("NAME", "HEADER")}, modelSettings("NAME")) {
+	for _, s := range slices.Concat(providerSettings(&Provider{Name: "NAME"}, "")[3:], []Setting{headerSetting("NAME", &Header{Name: "HEADER"})}, new(Config).modelSettings("NAME")) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.Key, defaultOrKind(s), s.Help)
 	}
 	return b.String()
 }
 
 // namedTable has the settings of one of those that the file adds by name.
-func namedTable(settings func(name string) []Setting) string {
+func namedTable(settings func(c *Config, name string) []Setting) string {
 	var b strings.Builder
 	b.WriteString("| key | default | |\n|---|---|---|\n")
-	for _, s := range settings("NAME") {
+	for _, s := range settings(new(Config), "NAME") {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.Key, defaultOrKind(s), s.Help)
 	}
 	return b.String()
@@ -140,8 +140,8 @@ func channelTable(name string) string {
 	var b strings.Builder
 	kind, _ := typeOfChannel(name)
 	b.WriteString("| key | value | default | |\n|---|---|---|---|\n")
-	for _, s := range kind.settings(nil, "x", "") {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.Key, s.Kind(), code(s.Default), s.Help)
+	for _, s := range kind.settings(new(Channel)) {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.path[len(s.path)-1], s.Kind(), code(s.Default), s.Help)
 	}
 	return b.String()
 }

@@ -15,7 +15,7 @@ import (
 // read reads the text of the configuration file.
 func (l *loader) read(text string) {
 	if root := l.Parse(text); root != nil {
-		l.readSettings(root, nil, table, l.readOther)
+		l.readSettings(root, nil, l.c.settings, l.readOther)
 	}
 }
 
@@ -37,8 +37,8 @@ func (l *loader) readSettings(n *yaml.Node, path []string, known []Setting, othe
 		case i >= 0:
 			l.setting(known[i], v)
 		case key == "models" && v.Kind == yaml.Text: // in short
-			s, _ := find("models.callers")
-			l.setting(s, v)
+			i := slices.IndexFunc(known, func(s Setting) bool { return s.Key == "models.callers" })
+			l.setting(known[i], v)
 		case firstKey(known, at) != "":
 			l.readSettings(v, at, known, other)
 		default:
@@ -136,34 +136,34 @@ func (l *loader) setting(s Setting, n *yaml.Node) {
 	if s.Key == pricesKey && n.Kind == yaml.Mapping {
 		l.prices(n)
 	} else if v, ok := l.value(s, n); ok {
-		l.apply(s, *v)
+		l.apply(s, v)
 	}
 }
 
 func (l *loader) source(n *yaml.Node) Source {
-	return Source{File, fmt.Sprintf("%s:%d", l.File, n.Line)}
+	return Source{Kind: File, Name: fmt.Sprintf("%s:%d", l.File, n.Line), at: l.position(n)}
 }
 
 // value returns the value of a setting as text. Here, only what YAML itself tells apart is checked.
-func (l *loader) value(s Setting, n *yaml.Node) (v *value, ok bool) {
-	v = &value{from: l.source(n), at: l.place(n)}
+func (l *loader) value(s Setting, n *yaml.Node) (v value, ok bool) {
+	v = value{from: l.source(n)}
 	ok = true
 	switch {
 	case n.Kind == yaml.Null:
 		l.Errorf(n, s.Key, "the value is missing; expected %s", s.expected())
-		return nil, false
+		return v, false
 	case s.Kind() == "options":
-		ok = l.options(s, n, v)
+		ok = l.options(s, n, &v)
 	case n.Kind == yaml.Mapping:
-		ok = l.reference(s, n, v)
-	case n.Kind == yaml.List && !s.isList() && !s.chain:
+		ok = l.reference(s, n, &v)
+	case n.Kind == yaml.List && !s.kind.list && !s.chain:
 		l.Errorf(n, s.Key, "found a list; expected %s", s.expected())
-		return nil, false
+		return v, false
 	case n.Kind == yaml.List:
-		if ok = l.list(s, n, v); s.chain {
+		if ok = l.list(s, n, &v); s.chain {
 			v.text, v.list = strings.Join(v.list, ","), nil
 		}
-	case n.Kind == yaml.Text || s.isText():
+	case n.Kind == yaml.Text || s.kind.text:
 		v.text, ok = l.Text(n, s.Key)
 		if n.Block {
 			v.text = strings.TrimSuffix(v.text, "\n")
@@ -204,11 +204,11 @@ func (l *loader) list(s Setting, n *yaml.Node, v *value) bool {
 
 // reference resolves {env: NAME} and {file: PATH}, which keep secrets out of the configuration file.
 func (l *loader) reference(s Setting, n *yaml.Node, v *value) bool {
-	if s.isList() {
+	if s.kind.list {
 		l.Errorf(n, s.Key, "found %s; expected %s", n.Kind, s.expected())
 		return false
 	}
-	if !s.isText() || len(n.Items) != 1 {
+	if !s.kind.text || len(n.Items) != 1 {
 		l.Errorf(n, s.Key, "expected %s", s.expected())
 		return false
 	}
@@ -246,7 +246,8 @@ func (l *loader) reference(s Setting, n *yaml.Node, v *value) bool {
 	return true
 }
 
-func (l *loader) place(n *yaml.Node) string {
+// position returns the position of a node for errors.
+func (l *loader) position(n *yaml.Node) string {
 	return fmt.Sprintf("%s:%d:%d", l.File, n.Line, n.Column)
 }
 

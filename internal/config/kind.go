@@ -22,7 +22,6 @@ type value struct {
 	text string
 	list []string // of a list; text is then empty
 	from Source
-	at   string // the position for errors: a flag, a variable, file:line:column
 
 	variable string // the environment variable that it is from, also by {env: …}
 	file     string // the file that it is from, by {file: …}
@@ -42,15 +41,13 @@ func (v *value) items() []string {
 	return list
 }
 
-// unquoted is the text of a value that is printed without quotes.
-type unquoted string
-
 // kind describes a type of values.
 type kind struct {
 	name     string // for people
 	expected string // for errors
 	text     bool
 	list     bool
+	secret   bool
 	parse    func(v value) (any, error)
 }
 
@@ -59,30 +56,48 @@ func parsed[T any](parse func(text string) (T, error)) func(value) (any, error) 
 	return func(v value) (any, error) { return parse(v.text) }
 }
 
-var settingKinds = map[reflect.Type]kind{
-	reflect.TypeFor[string](): {name: "text", expected: "text", text: true, parse: func(v value) (any, error) { return v.text, nil }},
-	reflect.TypeFor[slog.Level](): {name: "text", expected: "text", text: true, parse: parsed(func(text string) (l slog.Level, err error) {
-		return l, l.UnmarshalText([]byte(text))
-	})},
-	reflect.TypeFor[unquoted]():      {name: "text", expected: "text"},
-	reflect.TypeFor[Secret]():        {name: "secret text", expected: "text, {env: NAME} or {file: PATH}", text: true, parse: parsed(parseSecret)},
-	reflect.TypeFor[bool]():          {name: "true or false", expected: "true or false", parse: parsed(strconv.ParseBool)},
-	reflect.TypeFor[int]():           {name: "whole number", expected: "a whole number", parse: parsed(strconv.Atoi)},
-	reflect.TypeFor[float64]():       {name: "number", expected: "a number", parse: parsed(parseFloat)},
-	reflect.TypeFor[time.Duration](): {name: "duration", expected: "a duration, such as 30s or 5m", parse: parsed(time.ParseDuration)},
-	reflect.TypeFor[Size]():          {name: "size", expected: "a size, such as 512KiB or 8MiB", parse: parsed(parseSize)},
-	reflect.TypeFor[[]string]():      {name: "list", expected: "a list", list: true, parse: func(v value) (any, error) { return v.items(), nil }},
-	reflect.TypeFor[[]Secret](): {name: "secret list", expected: "a secret list", list: true, parse: func(v value) (any, error) {
-		var list []Secret
-		for _, item := range v.items() {
-			list = append(list, Secret(item))
-		}
-		return list, nil
-	}},
-	reflect.TypeFor[adapter.Options](): {name: "options", expected: "options", parse: parsed(func(text string) (adapter.Options, error) {
-		o, _ := adapter.ReadOptions([]byte(text), true) // the reader of the file has reported what is wrong
-		return o, nil
-	})},
+// kindOf returns the kind of a type. A pointer is nil for a value that is not set.
+func kindOf(t reflect.Type) kind {
+	switch t {
+	case reflect.TypeFor[slog.Level]():
+		return kind{name: "text", expected: "text", text: true, parse: parsed(func(text string) (l slog.Level, err error) {
+			return l, l.UnmarshalText([]byte(text))
+		})}
+	case reflect.TypeFor[Secret]():
+		return kind{name: "secret text", expected: "text, {env: NAME} or {file: PATH}", text: true, secret: true, parse: parsed(parseSecret)}
+	case reflect.TypeFor[time.Duration]():
+		return kind{name: "duration", expected: "a duration, such as 30s or 5m", parse: parsed(time.ParseDuration)}
+	case reflect.TypeFor[Size]():
+		return kind{name: "size", expected: "a size, such as 512KiB or 8MiB", parse: parsed(parseSize)}
+	case reflect.TypeFor[[]Secret]():
+		return kind{name: "secret list", expected: "a secret list", list: true, secret: true, parse: func(v value) (any, error) {
+			var list []Secret
+			for _, item := range v.items() {
+				list = append(list, Secret(item))
+			}
+			return list, nil
+		}}
+	case reflect.TypeFor[adapter.Options]():
+		return kind{name: "options", expected: "options", parse: parsed(func(text string) (adapter.Options, error) {
+			o, _ := adapter.ReadOptions([]byte(text), true) // the reader of the file has reported what is wrong
+			return o, nil
+		})}
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return kindOf(t.Elem())
+	case reflect.Slice:
+		return kind{name: "list", expected: "a list", list: true, parse: func(v value) (any, error) { return v.items(), nil }}
+	case reflect.Bool:
+		return kind{name: "true or false", expected: "true or false", parse: parsed(strconv.ParseBool)}
+	case reflect.Int:
+		return kind{name: "whole number", expected: "a whole number", parse: parsed(strconv.Atoi)}
+	case reflect.Float64:
+		return kind{name: "number", expected: "a number", parse: parsed(parseFloat)}
+	case reflect.String:
+		return kind{name: "text", expected: "text", text: true, parse: func(v value) (any, error) { return v.text, nil }}
+	}
+	panic("config: a setting cannot be a " + t.String())
 }
 
 // errControl is the error of a secret that no header can have.
@@ -108,25 +123,22 @@ func (s Setting) Kind() string {
 	if len(s.OneOf) > 0 {
 		return strings.Join(s.OneOf, ", ")
 	}
-	return settingKinds[s.typ].name
+	return s.kind.name
 }
 
 // expected says what may be written for the setting.
 func (s Setting) expected() string {
-	if len(s.OneOf) > 0 {
+	if len(s.OneOf) > 0 && !s.kind.list {
 		return "one of " + strings.Join(s.OneOf, ", ")
 	}
-	return settingKinds[s.typ].expected
+	return s.kind.expected
 }
 
 // IsBool reports whether the flag needs no value.
-func (s Setting) IsBool() bool { return s.typ == reflect.TypeFor[bool]() }
+func (s Setting) IsBool() bool { return s.field.Kind() == reflect.Bool }
 
-func (s Setting) isList() bool { return settingKinds[s.typ].list }
-func (s Setting) isText() bool { return settingKinds[s.typ].text }
-
-// set parses v and stores it in c.
-func (s Setting) set(c *Config, v value) error {
+// set parses v and stores it.
+func (s Setting) set(v value) error {
 	if s.store != nil {
 		return s.store(v)
 	}
@@ -141,28 +153,28 @@ func (s Setting) set(c *Config, v value) error {
 			return err
 		}
 	}
-	of := settingKinds[s.typ]
-	result, err := of.parse(v)
+	result, err := s.kind.parse(v)
 	n := number(result)
+	_, isDuration := result.(time.Duration)
 	switch {
 	case errors.Is(err, errControl):
 		return err
 	case err != nil:
-		return fmt.Errorf("%q is invalid; expected %s", v.text, of.expected)
-	case s.typ == reflect.TypeFor[time.Duration]() && n < 0:
+		return fmt.Errorf("%q is invalid; expected %s", v.text, s.kind.expected)
+	case isDuration && n < 0:
 		return fmt.Errorf("%s is negative; expected 0 or more", v.text)
 	case s.Min != "" && n < s.limit(s.Min):
 		return fmt.Errorf("%s is too small; expected at least %s", v.text, s.Min)
 	case s.max != "" && n > s.limit(s.max):
 		return fmt.Errorf("expected at most %s, got %s", s.max, v.text)
 	}
-	reflect.ValueOf(s.field(c)).Elem().Set(reflect.ValueOf(result))
+	s.field.Set(reflect.ValueOf(result))
 	return nil
 }
 
 // limit returns the smallest or largest value, which the tag of a field has.
 func (s Setting) limit(text string) float64 {
-	result, _ := settingKinds[s.typ].parse(value{text: text})
+	result, _ := s.kind.parse(value{text: text})
 	return number(result)
 }
 
@@ -181,30 +193,49 @@ func noneOf(text string, known []string) error {
 	return fmt.Errorf("%q is invalid; expected one of %s%s", text, strings.Join(known, ", "), didYouMean(text, known))
 }
 
-// text returns the value as the file could have it. Secrets are stars.
-func (s Setting) text(c *Config) string {
-	switch p := s.field(c).(type) {
-	case *string:
-		if u, err := url.Parse(*p); err == nil && u.User != nil {
+// text returns the value as the file could have it, the items of a list joined with commas. Secrets are stars.
+func (s Setting) text() string {
+	switch v := reflect.Indirect(s.field); {
+	case s.store != nil && s.field.IsZero(): // what is not set has its default
+		return s.Default
+	case s.Secret && v.Len() == 0:
+		return ""
+	case s.Secret:
+		return stars
+	case s.kind.list:
+		return strings.Join(s.items(), ", ")
+	default:
+		return textOf(v.Interface())
+	}
+}
+
+// items returns the items of a list.
+func (s Setting) items() (items []string) {
+	if s.store != nil && s.field.IsNil() {
+		return (&value{text: s.Default}).items()
+	}
+	for i := range s.field.Len() {
+		items = append(items, s.field.Index(i).String())
+	}
+	return items
+}
+
+func textOf(v any) string {
+	switch v := v.(type) {
+	case string:
+		if u, err := url.Parse(v); err == nil && u.User != nil {
 			return u.Redacted()
 		}
-		return *p
-	case *time.Duration:
-		return yaml.FormatDuration(*p)
-	case *slog.Level:
-		return strings.ToLower(p.String())
-	case *adapter.Options:
-		text, _ := json.Marshal(p)
+		return v
+	case time.Duration:
+		return yaml.FormatDuration(v)
+	case slog.Level:
+		return strings.ToLower(v.String())
+	case adapter.Options:
+		text, _ := json.Marshal(v)
 		return string(text)
-	case *[]string:
-		return strings.Join(*p, ", ")
-	case *[]Secret:
-		if len(*p) == 0 {
-			return ""
-		}
-		return stars
 	default:
-		return fmt.Sprint(reflect.ValueOf(p).Elem().Interface())
+		return fmt.Sprint(v)
 	}
 }
 

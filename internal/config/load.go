@@ -66,14 +66,11 @@ const (
 // wrong setting.
 func Load(flags *Flags, environ []string) (*Config, error) {
 	l := newLoader(flags, environ)
+	known := slices.Clone(l.c.settings) // without those that the file adds
 	l.readFile()
-	for _, s := range table {
-		if l.c.sources[s.Key].Kind == Default {
-			l.applyElsewhere(s)
-		}
-	}
+	l.applyElsewhere(slices.DeleteFunc(known, func(s Setting) bool { return l.c.sources[s.Key].Kind == File }))
 	if l.noFile {
-		l.c.sources["config"] = Source{Default, "not there"}
+		l.c.sources["config"] = Source{Name: "not there"}
 	}
 	l.finishChannels()
 	l.finishProviders()
@@ -99,49 +96,30 @@ type loader struct {
 	env   map[string]string
 	errs  []error
 
-	noFile   bool              // the default file is not there
-	dir      string            // of the file; {file: …} is relative to it
-	hasKey   bool              // a secret is in the file itself
-	agents   []agentName       // that channels name
-	policyAt map[string]string // the positions of settings of channels, by key
+	noFile bool   // the default file is not there
+	dir    string // of the file; {file: …} is relative to it
+	hasKey bool   // a secret is in the file itself
 }
 
 func newLoader(flags *Flags, environ []string) *loader {
-	l := &loader{
-		c:     &Config{settings: table, sources: map[string]Source{}, flags: flags, environ: environ, Access: shippedAccess()},
-		flags: flags, env: map[string]string{}, policyAt: map[string]string{},
-	}
+	l := &loader{c: newConfig(), flags: flags, env: map[string]string{}}
+	l.c.flags, l.c.environ = flags, environ
 	for _, kv := range environ {
 		if name, text, ok := strings.Cut(kv, "="); ok {
 			l.env[name] = text
 		}
 	}
-	for _, p := range presets {
-		l.c.provider(p.Name).Kind = p.Kind
-	}
-	l.applyDefaults(agentSettings(DefaultAgent))
+	l.applyElsewhere(l.c.agentSettings(DefaultAgent))
 	return l
 }
 
-// applyElsewhere takes a setting that the file does not have from a flag, a variable, or its default.
-func (l *loader) applyElsewhere(s Setting) {
-	v := l.find(s)
-	if v == nil && s.optional {
-		return
-	}
-	if v == nil {
-		v = &value{text: s.Default, at: "default"}
-	}
-	l.apply(s, *v)
-}
-
-// applyDefaults sets the defaults of settings that are in the file alone.
-func (l *loader) applyDefaults(settings []Setting) {
+// applyElsewhere takes settings that the file does not have from flags, variables, or their defaults.
+func (l *loader) applyElsewhere(settings []Setting) {
 	for _, s := range settings {
-		if !s.optional && s.Default != "" {
-			l.apply(s, value{text: s.Default, at: "default"})
-		} else {
-			s.field(l.c) // adds what has the setting
+		if v := l.find(s); v != nil {
+			l.apply(s, *v)
+		} else if s.Default != "" && !s.optional {
+			l.apply(s, value{text: s.Default})
 		}
 	}
 }
@@ -149,8 +127,8 @@ func (l *loader) applyDefaults(settings []Setting) {
 // apply stores a value.
 func (l *loader) apply(s Setting, v value) {
 	l.c.sources[s.Key] = v.from
-	if err := s.set(l.c, v); err != nil {
-		l.errs = append(l.errs, &Error{Where: v.at, Key: s.Key, Message: err.Error()})
+	if err := s.set(v); err != nil {
+		l.errs = append(l.errs, &Error{Where: cmp.Or(v.from.at, v.from.Name, "default"), Key: s.Key, Message: err.Error()})
 	}
 	if s.Secret && v.from.Kind == Flag && v.text != "" {
 		l.warn("%s contains a secret, which every user of this machine can read in the list of processes; %s", v.from.Name, s.otherSources())
@@ -158,8 +136,14 @@ func (l *loader) apply(s Setting, v value) {
 	if (s.Secret || s.Key == "database") && v.file != "" {
 		l.c.secretsFrom = append(l.c.secretsFrom, secretFile{"the file of this secret", v.file, s.Key, false})
 	}
-	if s.path[0] == "providers" && s.path[2] == "key" {
-		l.c.provider(s.path[1]).KeyName = keyName(s, v)
+	if s.path[0] != "providers" || v.from.Kind == Default {
+		return
+	}
+	p := l.c.provider(s.path[1])
+	// Some variables of other programs do not mean that the user wants the provider.
+	p.Set = p.Set || !slices.Contains(s.Env, v.from.Name) || !slices.Contains([]string{"region", "profile", "project", "location", "organization"}, s.path[2])
+	if s.path[2] == "key" {
+		p.KeyName = keyName(s, v)
 	}
 }
 
@@ -174,15 +158,7 @@ func (s Setting) otherSources() string {
 
 // finishProviders puts in what follows from several settings together.
 func (l *loader) finishProviders() {
-	for _, s := range l.c.settings {
-		from := l.c.sources[s.Key]
-		if s.path[0] != "providers" || from.Kind == Default || slices.Contains(foreign, s.path[2]) && slices.Contains(s.Env, from.Name) {
-			continue
-		}
-		l.c.provider(s.path[1]).Set = true
-	}
-	for i := range l.c.Providers {
-		own := &l.c.Providers[i]
+	for _, own := range l.c.Providers {
 		known, ok := findPreset(own.Name)
 		if !ok && !needsURL(own.Kind) {
 			known, _ = findPreset(own.Kind) // of the same name
@@ -205,27 +181,21 @@ func (l *loader) finishProviders() {
 		own.Key, own.KeyName, own.BaseURL, own.Organization = as.Key, as.KeyName, as.BaseURL, cmp.Or(own.Organization, as.Organization)
 		for _, field := range []string{".key", ".base_url"} {
 			if l.c.sources[providers+p.As+field].Kind != Default {
-				l.c.sources[providers+p.Name+field] = Source{Default, "that of providers." + p.As}
+				l.c.sources[providers+p.Name+field] = Source{Name: "that of providers." + p.As}
 			}
 		}
 	}
 	for _, p := range l.c.Providers {
-		for _, field := range []string{"key", "base_url", "models"} {
-			if missing := p.Missing(); missing != "" && l.c.sources[providers+p.Name+"."+field].Kind != Default {
-				l.warn("%s", missing)
-				break
-			}
+		if missing := p.Missing(); missing != "" && l.setBy(p.Name) != "" {
+			l.warn("%s", missing)
 		}
 	}
 	// Another server has other models, and we do not know which.
 	if p := l.c.provider("openai"); p.BaseURL != presets[0].BaseURL && l.c.sources[openAIModels].Kind == Default {
 		p.Models = nil
-		l.c.sources[openAIModels] = Source{Default, "since the address is not OpenAI's"}
+		l.c.sources[openAIModels] = Source{Name: "since the address is not OpenAI's"}
 	}
 }
-
-// foreign are settings whose variables of other programs do not mean that the user wants the provider.
-var foreign = []string{"region", "profile", "project", "location", "organization"}
 
 // keyName is how an error that is shown to callers names the place of a key: not by a path.
 func keyName(s Setting, v value) string {
@@ -234,8 +204,6 @@ func keyName(s Setting, v value) string {
 		return v.variable
 	case v.from.Kind == Flag:
 		return v.from.Name
-	case v.from.Kind == Default && len(s.Env) > 0:
-		return s.Env[0]
 	}
 	return s.Key
 }
@@ -248,8 +216,8 @@ func (l *loader) find(s Setting) *value {
 	if l.flags != nil {
 		if given := l.flags.given[s.Key]; len(given) > 0 {
 			name := "--" + s.Flag()
-			v := &value{text: given[len(given)-1], from: Source{Flag, name}, at: name}
-			if s.isList() {
+			v := &value{text: given[len(given)-1], from: Source{Kind: Flag, Name: name}}
+			if s.kind.list {
 				v.text = strings.Join(given, ",")
 			}
 			return v
@@ -257,7 +225,7 @@ func (l *loader) find(s Setting) *value {
 	}
 	for _, name := range s.Variables() {
 		if text := l.env[name]; text != "" {
-			return &value{text: text, from: Source{Environment, name}, at: name, variable: name}
+			return &value{text: text, from: Source{Kind: Environment, Name: name}, variable: name}
 		}
 	}
 	return nil
@@ -268,7 +236,7 @@ func (l *loader) readFile() {
 	path, at, named := "lingserve.yaml", "lingserve.yaml", false
 	s, _ := find("config")
 	if v := l.find(s); v != nil {
-		path, at, named = v.text, v.at, true
+		path, at, named = v.text, v.from.Name, true
 	}
 	if path == "" { // --config "" reads none
 		return
@@ -336,12 +304,12 @@ func (l *loader) chooseModel() {
 			continue
 		}
 		l.c.Model = p.Name + ":" + models[0]
-		l.c.sources["model"] = Source{Default, "since " + l.setBy(p.Name) + " is set"}
+		l.c.sources["model"] = Source{Name: "since " + cmp.Or(l.setBy(p.Name), "providers."+p.Name) + " is set"}
 		return
 	}
 }
 
-// setBy names what set the provider up.
+// setBy names the first of the settings that set the provider up; "" is none.
 func (l *loader) setBy(name string) string {
 	for _, field := range []string{"key", "base_url", "models"} {
 		key := "providers." + name + "." + field
@@ -352,7 +320,7 @@ func (l *loader) setBy(name string) string {
 			return key
 		}
 	}
-	return "providers." + name
+	return ""
 }
 
 // warnOfVariables tells of variables that look like a mistyped setting. They are not refused: container platforms put

@@ -21,7 +21,7 @@ mcp:
 agents:
   clerk: {tools: [mcp.files.*]}
 `, []string{"SEARCH=Bearer sesame"})
-	want := []MCPServer{
+	want := []*MCPServer{
 		{Name: "files", Command: "npx", Args: []string{"-y", "a b", "c"}, Env: []string{"FILES_TOKEN"}, Timeout: 10 * time.Second},
 		{Name: "search", URL: "https://search.example.com/mcp", Authorization: "Bearer sesame", Timeout: time.Minute},
 	}

@@ -29,7 +29,7 @@ func (c *Config) Print(w io.Writer) error {
 			}
 		}
 		open = s.Key
-		text := strings.Repeat("  ", last) + path[last] + ": " + s.yaml(c)
+		text := strings.Repeat("  ", last) + path[last] + ": " + s.yaml()
 		if s.Key == "config" { // which the file cannot set
 			text = "# " + text
 		}
@@ -51,18 +51,22 @@ func (c *Config) Print(w io.Writer) error {
 // bare is text that needs no quotes in YAML. A colon before a space, a leading sign and the like do.
 var bare = regexp.MustCompile(`^[A-Za-z0-9./][A-Za-z0-9._/:@+-]*$`)
 
-func (s Setting) yaml(c *Config) string {
-	if list, ok := s.field(c).(*[]string); ok {
-		items := make([]string, len(*list))
-		for i, item := range *list {
-			items[i] = quote(item, true)
-		}
-		return "[" + strings.Join(items, ", ") + "]"
+// yaml returns the value as the file has it.
+func (s Setting) yaml() string {
+	if !s.kind.list {
+		return quote(s.text(), s.kind.text)
 	}
-	if s.isList() { // of secrets, whose number is not shown
-		return strings.Replace("["+quote(s.text(c), true)+"]", `""`, "", 1)
+	items := []string{}
+	switch {
+	case !s.Secret:
+		items = s.items()
+	case s.field.Len() > 0:
+		items = []string{stars} // the number of secrets is not shown
 	}
-	return quote(s.text(c), s.isText())
+	for i, item := range items {
+		items[i] = quote(item, true)
+	}
+	return "[" + strings.Join(items, ", ") + "]"
 }
 
 // quote leaves plain words plain. Text that YAML would read as something else gets quotes.

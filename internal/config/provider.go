@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -56,7 +55,7 @@ type Provider struct {
 	Timeout      time.Duration   `key:"timeout" file:"true" optional:"true" min:"1ms" help:"timeout of a whole answer, instead of upstream.total"`
 	Proxy        string          `key:"proxy" file:"true" optional:"true" required:"true" check:"proxy" help:"proxy (http, https or socks5), instead of upstream.proxy_env"`
 	Options      adapter.Options `key:"options" file:"true" optional:"true" help:"options of its models; a model's own options override them"`
-	Headers      []Header        // of each request
+	Headers      []*Header       // of each request
 	Set          bool            // a setting of it is not its default
 }
 
@@ -136,12 +135,17 @@ func findPreset(name string) (preset, bool) {
 
 // Provider returns the provider of this name.
 func (c *Config) Provider(name string) (Provider, bool) {
-	return lookup(c.Providers, func(p Provider) bool { return p.Name == name })
+	for _, p := range c.Providers {
+		if p.Name == name {
+			return *p, true
+		}
+	}
+	return Provider{}, false
 }
 
-// provider is where the settings of a provider go.
+// provider returns the provider of this name. It adds one if there is none.
 func (c *Config) provider(name string) *Provider {
-	return element(&c.Providers, func(e *Provider) bool { return e.Name == name }, Provider{Name: name})
+	return element(&c.Providers, func(p *Provider) *string { return &p.Name }, name)
 }
 
 // Missing says what the provider still needs before it can be asked, as a sentence for people; empty is nothing.
@@ -191,33 +195,38 @@ func needsURL(kind string) bool { return exampleURLs[kind] != "" }
 // /openai/v1. It has all that is sent: streamed usage, tools, JSON Schema.
 const defaultAPIVersion = "2024-10-21"
 
-// presetSettings are the settings of all presets, which are flags and variables as most settings are.
-func presetSettings() (all []Setting) {
-	for _, p := range presets {
-		for _, s := range providerSettings(p.Name, p.Title, p.Kind) {
-			field := s.path[2]
-			s.Env = p.Env[field]
-			switch field {
-			case "base_url":
-				s.Default = p.BaseURL
-			case "models":
-				s.Default = p.Models
-			case "organization":
-				s.fileOnly = len(s.Env) == 0
-			}
-			all = append(all, s)
+// addPreset adds the provider of a preset. It returns its settings, which are flags and variables as most settings are.
+func (c *Config) addPreset(p preset) []Setting {
+	added := c.provider(p.Name)
+	added.Kind, added.KeyName = p.Kind, providers+p.Name+".key"
+	if names := p.Env["key"]; len(names) > 0 {
+		added.KeyName = names[0]
+	}
+	all := providerSettings(added, p.Title)
+	for i := range all {
+		s := &all[i]
+		field := s.path[2]
+		s.Env = p.Env[field]
+		switch field {
+		case "base_url":
+			s.Default = p.BaseURL
+		case "models":
+			s.Default = p.Models
+		case "organization":
+			s.fileOnly = len(s.Env) == 0
 		}
 	}
 	return all
 }
 
-// addedSettings are the settings of a provider that the file adds.
-func addedSettings(name, kind string) []Setting {
-	all := inFile(providerSettings(name, name, kind))
+// addedSettings are the settings of a provider that the file adds. The kind is one of them.
+func addedSettings(p *Provider) []Setting {
+	all := providerSettings(p, p.Name)
 	for i, s := range all {
-		all[i].required = s.required || s.path[2] == "base_url" && needsURL(kind) || s.Secret && mustHaveKey(kind)
+		all[i].fileOnly = true
+		all[i].required = s.required || s.path[2] == "base_url" && needsURL(p.Kind) || s.Secret && mustHaveKey(p.Kind)
 	}
-	return append([]Setting{kindSetting(name)}, all...)
+	return append([]Setting{kindSetting(p)}, all...)
 }
 
 // mustHaveKey reports whether the servers of a kind always need a key.
@@ -225,17 +234,16 @@ func mustHaveKey(kind string) bool {
 	return kind == KindAzure || kind == KindAzureResponses || kind == KindCoze
 }
 
-func kindSetting(name string) Setting {
-	path := []string{"providers", name, "kind"}
-	return Setting{
-		Key: yaml.Path(path...), path: path, OneOf: kinds, fileOnly: true, typ: reflect.TypeFor[string](), Help: "the server's protocol",
-		field: func(c *Config) any { return &c.provider(name).Kind },
-	}
+func kindSetting(p *Provider) Setting {
+	s := fileSetting([]string{"providers", p.Name, "kind"}, "the server's protocol", &p.Kind)
+	s.OneOf = kinds
+	return s
 }
 
-// providerSettings are the settings that a provider of this kind has.
-func providerSettings(name, title, kind string) (all []Setting) {
-	for _, s := range settingsOf([]string{"providers", name}, func(c *Config) *Provider { return c.provider(name) }) {
+// providerSettings are the settings that a provider of its kind has. title is its name for people.
+func providerSettings(p *Provider, title string) (all []Setting) {
+	name, kind := p.Name, p.Kind
+	for _, s := range settingsOf([]string{"providers", name}, p) {
 		if len(s.kinds) > 0 && !slices.Contains(s.kinds, kind) {
 			continue
 		}
@@ -265,15 +273,8 @@ var (
 )
 
 // headerSetting is one header of the requests to a provider.
-func headerSetting(name, header string) Setting {
-	path := []string{"providers", name, "headers", header}
-	return Setting{
-		Key: yaml.Path(path...), path: path, Secret: true, fileOnly: true, typ: reflect.TypeFor[Secret](), Help: "header of each request",
-		field: func(c *Config) any {
-			p := c.provider(name)
-			return &element(&p.Headers, func(h *Header) bool { return h.Name == header }, Header{Name: header}).Value
-		},
-	}
+func headerSetting(provider string, h *Header) Setting {
+	return fileSetting([]string{"providers", provider, "headers", h.Name}, "header of each request", &h.Value)
 }
 
 // headers reads the headers of a provider.
@@ -286,25 +287,14 @@ func (l *loader) headers(n *yaml.Node, name string) {
 		case slices.Contains(ownedHeader, http.CanonicalHeaderKey(k.Text)):
 			l.Errorf(k, yaml.Path(path...), "the header %s cannot be set; remove it", k.Text)
 		default:
-			s := headerSetting(name, k.Text)
+			header := &Header{Name: k.Text}
+			p := l.c.provider(name)
+			p.Headers = append(p.Headers, header)
+			s := headerSetting(name, header)
 			l.c.settings = append(l.c.settings, s)
 			l.setting(s, v)
 		}
 	}
-}
-
-// modelName is "provider:name".
-var modelName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*:[^\s,]+$`)
-
-var modelNames = named{"models", "models", "a model", modelName, "the form PROVIDER:NAME, such as openai:gpt-6-luna", "openai:gpt-6-luna: {options: …}", modelSettings}
-
-// model is where the settings of a model go.
-func (c *Config) model(name string) *Model {
-	return element(&c.Models, func(e *Model) bool { return e.Name == name }, Model{Name: name})
-}
-
-func modelSettings(name string) []Setting {
-	return inFile(settingsOf([]string{"models", name}, func(c *Config) *Model { return c.model(name) }))
 }
 
 // finishModels checks that the providers of models exist, and warns of options that a provider does not support.
@@ -346,15 +336,12 @@ func (c *Config) Lacking(chain string, o adapter.Options) (names []string) {
 	return names
 }
 
-// providerName matches the part of a model's name before the colon. Capitals would allow two spellings of one name.
-var providerName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
-
 // presetKind allows a preset's kind to be set, but not to be another: its name would no longer say what it is.
 func (l *loader) presetKind(n *yaml.Node, name string) {
-	known, _ := findPreset(name)
-	s := kindSetting(name)
-	if kind, ok := l.oneOf(s, n); ok && kind != known.Kind {
-		l.Errorf(n, s.Key, "the name %s is reserved for the provider of kind %s; choose another name", name, known.Kind)
+	p := l.c.provider(name)
+	s := kindSetting(p)
+	if kind, ok := l.oneOf(s, n); ok && kind != p.Kind {
+		l.Errorf(n, s.Key, "the name %s is reserved for the provider of kind %s; choose another name", name, p.Kind)
 	}
 }
 
@@ -363,12 +350,9 @@ func (l *loader) oneOf(s Setting, n *yaml.Node) (string, bool) {
 	v, ok := l.value(s, n)
 	if ok && !slices.Contains(s.OneOf, v.text) {
 		l.Errorf(n, s.Key, "%v", noneOf(v.text, s.OneOf))
-		return "", false
+		ok = false
 	}
-	if !ok {
-		return "", false
-	}
-	return v.text, true
+	return v.text, ok
 }
 
 // provider reads a provider that is no preset.
@@ -395,14 +379,15 @@ func (l *loader) provider(at, n *yaml.Node) {
 		l.Errorf(at, key, "needs a kind; expected one of %s%s", strings.Join(kinds, ", "), didYouMean(name, names))
 		return
 	}
-	kind, ok := l.oneOf(kindSetting(name), kindNode)
+	kind, ok := l.oneOf(kindSetting(&Provider{Name: name}), kindNode)
 	if !ok {
 		return
 	}
-	known := addedSettings(name, kind)
+	p := l.c.provider(name)
+	p.Kind, p.KeyName = kind, key+".key"
+	known := addedSettings(p)
 	l.c.settings = append(l.c.settings, known...)
-	l.applyDefaults(known)
-	l.c.provider(name).KeyName = key + ".key"
+	l.applyElsewhere(known)
 	l.readSettings(n, path, known, func(k, v *yaml.Node, path []string) {
 		if k.Text == "headers" {
 			l.headers(v, name)

@@ -17,7 +17,7 @@ func (c *Config) NeedsRestart(next *Config) (changed []string) {
 		old, ok := before[key]
 		switch {
 		case strings.HasPrefix(key, channels) || strings.HasPrefix(key, providers) && c.reloadsKey(next, key):
-		case !ok && next.sources[key].Kind != Default, ok && !reflect.DeepEqual(old.field(c), s.field(next)):
+		case !ok && next.sources[key].Kind != Default, ok && !reflect.DeepEqual(old.field.Interface(), s.field.Interface()):
 			changed = append(changed, key)
 		}
 	}

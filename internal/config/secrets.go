@@ -9,11 +9,11 @@ import (
 func (c *Config) Secrets() []string {
 	var all []string
 	for _, s := range c.settings {
-		switch p := s.field(c).(type) {
-		case *Secret:
-			all = append(all, p.Reveal())
-		case *[]Secret:
-			for _, secret := range *p {
+		switch v := s.field.Interface().(type) {
+		case Secret:
+			all = append(all, v.Reveal())
+		case []Secret:
+			for _, secret := range v {
 				all = append(all, secret.Reveal())
 			}
 		}

@@ -34,8 +34,8 @@ func TestEverySecretSettingIsFound(t *testing.T) {
 		if !s.Secret {
 			continue
 		}
-		c := &Config{settings: table}
-		if err := s.set(c, value{text: "a-secret-of-" + s.Key}); err != nil {
+		c := newConfig()
+		if err := settingIn(c, s.Key).set(value{text: "a-secret-of-" + s.Key}); err != nil {
 			t.Errorf("%s: %v", s.Key, err)
 			continue
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/lingserve/lingserve/internal/yaml"
 )
 
-// Setting describes one setting. It is made from the tags of a field; see [Config].
+// Setting describes one setting and stores its value in a field of a [Config]. It is made from the tags of the field.
 type Setting struct {
 	Key     string   // in the file: "run.retention" is retention under run
 	Help    string   // one sentence without a full stop
@@ -29,10 +29,10 @@ type Setting struct {
 	Secret  bool
 
 	path     []string          // the parts of the key
-	order    []int             // the positions of its sections and its own; see group
-	field    func(*Config) any // a pointer to where the value is stored
-	typ      reflect.Type      // of the value
-	store    func(value) error // stores the value elsewhere than in a field
+	order    []int             // the positions of its sections; see group
+	field    reflect.Value     // where the value is stored
+	kind     kind              // of the value
+	store    func(value) error // parses and stores the value, if set and the tags do not do that
 	check    string            // the name of a check
 	max      string            // the largest value allowed
 	short    string            // the short name of the flag
@@ -45,7 +45,7 @@ type Setting struct {
 }
 
 // table has the settings of the server, and those of the presets, in the order in which they are shown.
-var table = group(slices.Concat(settingsOf(nil, func(c *Config) *Config { return c }), presetSettings()))
+var table = newConfig().settings
 
 // flagSettings are those of table that are flags and variables, too.
 var flagSettings = slices.DeleteFunc(slices.Clone(table), func(s Setting) bool { return s.fileOnly })
@@ -53,37 +53,58 @@ var flagSettings = slices.DeleteFunc(slices.Clone(table), func(s Setting) bool {
 // Settings returns the settings that are flags and variables, too, in the order in which they are shown. The caller does not change them.
 func Settings() []Setting { return flagSettings }
 
-// settingsOf returns the settings that the fields of a struct have. path comes before their keys, and in returns the struct.
-func settingsOf[T any](path []string, in func(*Config) *T) []Setting {
-	return settingsOfType(reflect.TypeFor[T](), path, func(c *Config) reflect.Value { return reflect.ValueOf(in(c)).Elem() })
+// newConfig returns a configuration with all presets, which has no values yet.
+func newConfig() *Config {
+	c := &Config{sources: map[string]Source{}, Access: shippedAccess()}
+	c.settings = settingsOf(nil, c)
+	for _, p := range presets {
+		c.settings = append(c.settings, c.addPreset(p)...)
+	}
+	c.settings = group(c.settings)
+	return c
 }
 
-func settingsOfType(t reflect.Type, path []string, in func(*Config) reflect.Value) (all []Setting) {
-	for i := range t.NumField() {
-		f := t.Field(i)
+// settingsOf returns the settings that the fields of a struct have. path comes before their keys.
+func settingsOf(path []string, of any) []Setting {
+	return settingsIn(path, reflect.ValueOf(of).Elem())
+}
+
+func settingsIn(path []string, of reflect.Value) (all []Setting) {
+	for f, field := range of.Fields() {
 		key, ok := f.Tag.Lookup("key")
 		if !ok {
 			continue
 		}
 		at := slices.Concat(path, strings.FieldsFunc(key, func(r rune) bool { return r == '.' }))
 		if f.Type.Kind() == reflect.Struct && f.Type != reflect.TypeFor[adapter.Options]() {
-			all = append(all, settingsOfType(f.Type, at, func(c *Config) reflect.Value { return in(c).Field(i) })...)
+			all = append(all, settingsIn(at, field)...)
 			continue
 		}
-		all = append(all, Setting{
-			Key: yaml.Path(at...), path: at, typ: f.Type, Secret: f.Type == reflect.TypeFor[Secret]() || f.Type == reflect.TypeFor[[]Secret](),
-			field: func(c *Config) any { return in(c).Field(i).Addr().Interface() },
-			Help:  f.Tag.Get("help"), Default: f.Tag.Get("default"), Min: f.Tag.Get("min"), check: f.Tag.Get("check"), max: f.Tag.Get("max"), short: f.Tag.Get("short"),
-			Env: strings.Fields(f.Tag.Get("env")), OneOf: strings.Fields(f.Tag.Get("oneof")), kinds: strings.Fields(f.Tag.Get("kinds")),
-			optional: f.Tag.Get("optional") != "", required: f.Tag.Get("required") != "", needed: f.Tag.Get("needed") != "",
-			chain: f.Tag.Get("chain") != "", fileOnly: f.Tag.Get("file") != "",
-		})
+		s := newSetting(at, f.Tag.Get("help"), field)
+		s.Default, s.Min, s.max, s.check, s.short = f.Tag.Get("default"), f.Tag.Get("min"), f.Tag.Get("max"), f.Tag.Get("check"), f.Tag.Get("short")
+		s.Env, s.OneOf, s.kinds = strings.Fields(f.Tag.Get("env")), strings.Fields(f.Tag.Get("oneof")), strings.Fields(f.Tag.Get("kinds"))
+		s.optional, s.required, s.needed = f.Tag.Get("optional") != "", f.Tag.Get("required") != "", f.Tag.Get("needed") != ""
+		s.chain, s.fileOnly = f.Tag.Get("chain") != "", f.Tag.Get("file") != ""
+		all = append(all, s)
 	}
 	return all
 }
 
-// inFile marks settings that are in the file alone, because their keys have names of the user's.
-func inFile(settings []Setting) []Setting {
+func newSetting(path []string, help string, field reflect.Value) Setting {
+	kind := kindOf(field.Type())
+	return Setting{Key: yaml.Path(path...), path: path, Help: help, field: field, kind: kind, Secret: kind.secret}
+}
+
+// fileSetting returns a setting that is in the file alone, because its key has a name of the user's.
+func fileSetting[T any](path []string, help string, field *T) Setting {
+	s := newSetting(path, help, reflect.ValueOf(field).Elem())
+	s.fileOnly = true
+	return s
+}
+
+// fileSettingsOf returns the settings of a struct, all of which are in the file alone.
+func fileSettingsOf(path []string, of any) []Setting {
+	settings := settingsOf(path, of)
 	for i := range settings {
 		settings[i].fileOnly = true
 	}
@@ -92,18 +113,15 @@ func inFile(settings []Setting) []Setting {
 
 // group orders settings so that those of one section follow one another; otherwise they keep their order.
 func group(all []Setting) []Setting {
-	first := map[string]int{} // the position of the first setting of each section
-	for i, s := range all {
-		for depth := range s.path {
-			if section := yaml.Path(s.path[:depth+1]...); first[section] == 0 {
-				first[section] = i + 1
-			}
-		}
-	}
+	positions := map[string]int{} // of sections, by the first of their settings
 	for i, s := range all {
 		all[i].order = nil
 		for depth := range s.path {
-			all[i].order = append(all[i].order, first[yaml.Path(s.path[:depth+1]...)])
+			section := yaml.Path(s.path[:depth+1]...)
+			if _, ok := positions[section]; !ok {
+				positions[section] = len(positions)
+			}
+			all[i].order = append(all[i].order, positions[section])
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Setting) int { return slices.Compare(a.order, b.order) })
@@ -123,6 +141,7 @@ func (s Setting) Variables() []string {
 	return append([]string{"LINGSERVE_" + strings.ToUpper(underscores.Replace(s.Key))}, s.Env...)
 }
 
+// find returns the setting of the table with a key.
 func find(key string) (Setting, bool) {
 	return lookup(table, func(s Setting) bool { return s.Key == key })
 }

@@ -47,10 +47,10 @@ type Config struct {
 	Traces       Traces   `key:"traces"`
 	TLS          TLS      `key:"tls"`
 
-	Providers []Provider
-	Models    []Model
-	Agents    []Agent
-	MCP       []MCPServer
+	Providers []*Provider
+	Models    []*Model
+	Agents    []*Agent
+	MCP       []*MCPServer
 	Channels  []Channel // that run; the web and the terminal, which are always there, only if the file has settings of them
 
 	// Access is who may talk on which channel, and who answers.
@@ -62,7 +62,6 @@ type Config struct {
 	prices   *price.Table // of the configuration file; nil where it has none
 	settings []Setting    // the table, and those of what the file adds
 	sources  map[string]Source
-	logins   []Channel // what settings of channels are stored in: also channels that have accounts
 
 	fileRead    string       // the configuration file; "" if none was read
 	secretsFrom []secretFile // that settings name by {file: …}

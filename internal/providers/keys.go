@@ -12,7 +12,7 @@ type Keys struct {
 }
 
 // track returns a function that returns the current key of a provider.
-func (k *Keys) track(p config.Provider) func() string {
+func (k *Keys) track(p *config.Provider) func() string {
 	key := new(atomic.Value)
 	key.Store(p.Key.Reveal())
 	k.current[p.Name] = key

@@ -94,7 +94,7 @@ func NewWithKeys(c *config.Config) (models *adapter.Registry, keys *Keys, stop f
 
 // newProvider makes the provider that a configuration describes. keyNow returns its key at any time. A transport that is nil is the one that
 // all share.
-func newProvider(p config.Provider, keyNow func() string, limits adapter.Timeouts, proxyEnv bool, transport http.RoundTripper) (adapter.Provider, error) {
+func newProvider(p *config.Provider, keyNow func() string, limits adapter.Timeouts, proxyEnv bool, transport http.RoundTripper) (adapter.Provider, error) {
 	if missing := p.Missing(); missing != "" {
 		return notSetUp(missing), nil
 	}
@@ -159,7 +159,7 @@ func slotsOf(l config.Limit) adapter.Slots {
 }
 
 // transportTo returns the transport to a provider that gets the ids of traces, or has a proxy; nil for all others, which share one.
-func transportTo(c *config.Config, p config.Provider, connect time.Duration) http.RoundTripper {
+func transportTo(c *config.Config, p *config.Provider, connect time.Duration) http.RoundTripper {
 	traced := slices.Contains(c.Traces.Propagate, p.Name)
 	if !traced && p.Proxy == "" {
 		return nil

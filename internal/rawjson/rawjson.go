@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"iter"
 	"reflect"
+	"strconv"
 )
 
 // Kind names a value by its first byte, as in "expected an object, found a string".
@@ -66,4 +67,29 @@ func Marshal(v any) ([]byte, error) {
 	e.SetEscapeHTML(false)
 	err := e.Encode(v)
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
+// MustMarshal is [Marshal] for values that are always JSON: strings, numbers and JSON texts, and structs, maps and lists of them.
+func MustMarshal(v any) []byte {
+	text, err := Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// Children yields the members of an object, or the elements of an array, each with its name or index.
+func Children(value []byte) iter.Seq2[string, json.RawMessage] {
+	return func(yield func(string, json.RawMessage) bool) {
+		var elements []json.RawMessage
+		if len(value) > 0 && value[0] == '[' {
+			_ = json.Unmarshal(value, &elements) // a value that is not JSON has no children
+		}
+		for i, element := range elements {
+			if !yield(strconv.Itoa(i), element) {
+				return
+			}
+		}
+		Members(value)(yield)
+	}
 }

@@ -211,12 +211,9 @@ func TypeOf(v any) string {
 
 // List writes words as `a, b and c`.
 func List(words []string) string {
-	switch n := len(words); n {
-	case 0:
-		return ""
-	case 1:
-		return words[0]
-	default:
-		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
 	}
+	return strings.Join(words[:last], ", ") + " and " + words[last]
 }

@@ -284,8 +284,8 @@ func problem(err error) error {
 	if e, ok := errors.AsType[*jsonschema.LoadURLError](err); ok {
 		return &Error{Message: fmt.Sprintf("it refers to %q, but a schema may only refer to itself (#/…)", strings.TrimPrefix(e.URL, "schema:///"))}
 	}
-	if e, ok := errors.AsType[*jsonschema.InvalidRegexError](err); ok {
-		return &Error{At: fragment(e.URL), Regexp: true, Message: fmt.Sprintf("the regular expression %q does not compile", wording.Clip(e.Regex))}
+	if e, ok := errors.AsType[*jsonschema.InvalidRegexError](err); ok { // of a key of patternProperties in an old draft; others do not fit the meta schema
+		return &Error{Regexp: true, Message: fmt.Sprintf("the regular expression %q does not compile", wording.Clip(e.Regex))}
 	}
 	if e, ok := errors.AsType[*jsonschema.JSONPointerNotFoundError](err); ok {
 		_, at, _ := strings.Cut(e.URL, "#")
@@ -296,16 +296,6 @@ func problem(err error) error {
 	}
 	first, _, _ := strings.Cut(err.Error(), "\n")
 	return &Error{Message: "invalid JSON Schema (2020-12): " + wording.ClipTo(strings.ReplaceAll(first, name, ""), maxMessage)}
-}
-
-// fragment returns the segments of the JSON Pointer in a URL.
-func fragment(url string) []string {
-	_, p, _ := strings.Cut(url, "#")
-	var out []string
-	for s := range strings.SplitSeq(strings.TrimPrefix(p, "/"), "/") {
-		out = append(out, strings.NewReplacer("~1", "/", "~0", "~").Replace(s))
-	}
-	return out
 }
 
 var escapes = strings.NewReplacer("~", "~0", "/", "~1")

@@ -250,6 +250,13 @@ func TestRegularExpressionsOfOtherEnginesAreLeftOut(t *testing.T) {
 	if found := s.CheckText([]byte(`{"a":"x","b":"b","c":"d","z":"z"}`), 9); len(found) != 1 || found[0].At[0] != "c" {
 		t.Errorf("%+v", found)
 	}
+	const old = `{"$schema":"http://json-schema.org/draft-04/schema#","properties":{"a":{"patternProperties":{"(?=z)":{},"^x":{"type":"integer"}}}}}`
+	if s, left, err = CompileForeign([]byte(old)); err != nil || len(left) != 1 {
+		t.Fatal(left, err)
+	}
+	if found := s.CheckText([]byte(`{"a":{"z":"z","x":"x"}}`), 9); len(found) != 1 || found[0].At[1] != "x" {
+		t.Errorf("%+v", found)
+	}
 	if _, _, err := CompileForeign([]byte(`{"pattern":"(?=x)","type":"objekt"}`)); err == nil {
 		t.Error("an unknown type is accepted")
 	}

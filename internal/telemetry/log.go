@@ -80,22 +80,14 @@ func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
 	if t.Turn == t.Run {
 		t.Turn = "" // a run that is a turn has one id
 	}
-	var add [5]slog.Attr
-	n := 0
+	r = r.Clone()
 	for _, a := range [...]struct{ key, value string }{{attrRun, t.Run}, {attrTurn, t.Turn}, {attrSession, t.Session}} {
 		if a.value != "" && !h.hasAttr(&r, a.key) {
-			add[n] = slog.String(a.key, a.value)
-			n++
+			r.AddAttrs(slog.String(a.key, a.value))
 		}
 	}
 	if span.IsValid() {
-		add[n] = slog.String(attrTrace, span.TraceID().String())
-		add[n+1] = slog.String(attrSpan, span.SpanID().String())
-		n += 2
-	}
-	if n > 0 {
-		r = r.Clone()
-		r.AddAttrs(add[:n]...)
+		r.AddAttrs(slog.String(attrTrace, span.TraceID().String()), slog.String(attrSpan, span.SpanID().String()))
 	}
 	return h.next.Handle(ctx, r)
 }
@@ -208,18 +200,9 @@ func (c *cleaner) value(key, text string) string {
 	return c.text(text, maxLogText)
 }
 
-// textOf returns a value as text, also if its own method panics.
-func textOf(v any) (text string) {
-	defer func() {
-		if recover() != nil {
-			text = fmt.Sprintf("(a %T that cannot be shown)", v)
-		}
-	}()
+// textOf returns a value as text. If its own method panics, package fmt says so.
+func textOf(v any) string {
 	switch v := v.(type) {
-	case error:
-		return v.Error()
-	case fmt.Stringer:
-		return v.String()
 	case []byte:
 		return string(v)
 	case json.RawMessage:

@@ -187,7 +187,7 @@ func TestWhatIsNoSecretStays(t *testing.T) {
 
 func TestAValueThatBreaksDownIsSaidToBeSo(t *testing.T) {
 	asJSON, _ := written(telemetry.LogOptions{}, func(l *slog.Logger) { l.Info("m", "error", broken{}) })
-	if got := oneLine(t, asJSON)["error"]; got != "(a telemetry_test.broken that cannot be shown)" {
+	if got := oneLine(t, asJSON)["error"]; !strings.Contains(fmt.Sprint(got), "PANIC=Error method") {
 		t.Error(got)
 	}
 }

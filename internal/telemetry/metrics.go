@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,16 +27,12 @@ import (
 type Metrics struct {
 	registry *prometheus.Registry
 	sources  sources
+	known    MetricNames
 
-	workflows, agents, models, reasons, channels *labels
-
-	runs     runMetrics
-	upstream upstreamMetrics
-	streams  map[string]*streamMetrics
-	resumes  *prometheus.CounterVec
-	http     httpMetrics
-	tapes    tapeMetrics
-	channel  channelMetrics
+	counters   map[string]*prometheus.CounterVec // these by name
+	gauges     map[string]*prometheus.GaugeVec
+	histograms map[string]*prometheus.HistogramVec
+	streams    map[string]*streamMetrics
 }
 
 var (
@@ -56,31 +52,26 @@ type MetricNames struct {
 // namespace begins the names of all metrics that are ours.
 const namespace = "lingserve"
 
-// Buckets of durations, in seconds. Answers of models take from a tenth of a second to minutes, a disk and a document milliseconds.
-var (
-	slow = []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800}
-	wait = []float64{0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 30, 60}
-	fast = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600}
-)
-
 // NewMetrics makes the metrics of one server; version and commit are those of the binary.
 func NewMetrics(version, commit string, names MetricNames) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry()}
-	m.workflows, m.agents = newLabels(names.Workflow), newLabels(names.Agent)
-	m.models = newLabels(names.Model)
-	// These come from our own code and the configuration; they are bounded all the same, so that a mistake there costs no memory.
-	all := func(string) bool { return true }
-	m.reasons, m.channels = newLabels(all), newLabels(all)
-
-	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.runs.make(m)
-	m.upstream.make(m)
-	m.makeStreams()
-	m.http.make(m)
-	m.tapes.make(m)
-	m.channel.make(m)
-	m.registry.MustRegister(&m.sources)
-	m.gauges("build_info", "Always 1; the labels tell the build.", "version", "commit", "goversion").WithLabelValues(version, commit, runtime.Version()).Set(1)
+	m := &Metrics{
+		registry: prometheus.NewRegistry(), known: names,
+		counters: map[string]*prometheus.CounterVec{}, gauges: map[string]*prometheus.GaugeVec{}, histograms: map[string]*prometheus.HistogramVec{},
+	}
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &m.sources)
+	register := promauto.With(m.registry)
+	for _, d := range counters {
+		m.counters[d.name] = register.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: d.name, Help: d.help}, strings.Fields(d.labels))
+	}
+	for _, d := range gauges {
+		m.gauges[d.name] = register.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: d.name, Help: d.help}, strings.Fields(d.labels))
+	}
+	for _, d := range histograms {
+		o := prometheus.HistogramOpts{Namespace: namespace, Name: d.name, Help: d.help, Buckets: d.buckets}
+		m.histograms[d.name] = register.NewHistogramVec(o, strings.Fields(d.labels))
+	}
+	m.gauge("build_info", version, commit, runtime.Version()).Set(1)
+	m.createFixedSeries()
 	return m
 }
 
@@ -95,59 +86,30 @@ func (m *Metrics) Handler(log *slog.Logger) http.Handler {
 	})
 }
 
-// The helpers below make and register metrics.
-
-func (m *Metrics) counters(name, help string, labels ...string) *prometheus.CounterVec {
-	return promauto.With(m.registry).NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+// count returns the counter with these values of its labels. It begins at 0.
+func (m *Metrics) count(name string, labels ...string) prometheus.Counter {
+	return m.counters[name].WithLabelValues(labels...)
 }
 
-func (m *Metrics) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
-	return promauto.With(m.registry).NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
+// gauge returns the gauge with these values of its labels.
+func (m *Metrics) gauge(name string, labels ...string) prometheus.Gauge {
+	return m.gauges[name].WithLabelValues(labels...)
 }
 
-func (m *Metrics) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return promauto.With(m.registry).NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
-}
-
-// labels are the values that a label may have: those that are known, and no more of them than a database of metrics can bear.
-type labels struct {
-	known func(string) bool
-
-	mu   sync.RWMutex
-	seen map[string]bool
+// times returns the histogram of durations with these values of its labels.
+func (m *Metrics) times(name string, labels ...string) prometheus.Observer {
+	return m.histograms[name].WithLabelValues(labels...)
 }
 
 // Other is the label of all names that are not the operator's.
 const Other = "other"
 
-// maxLabels is more names than a configuration has. Removed names count, because their series stay.
-const maxLabels = 200
-
-// maxLabel is how long a name may be, in bytes.
-const maxLabel = 128
-
-func newLabels(known func(string) bool) *labels {
-	return &labels{known: known, seen: map[string]bool{}}
-}
-
-// of returns the value of a label for a name.
-func (l *labels) of(name string) string {
-	l.mu.RLock()
-	seen, full := l.seen[name], len(l.seen) >= maxLabels
-	l.mu.RUnlock()
-	switch {
-	case seen:
+// label returns the value of a label for a name that a caller may have made up.
+func label(known func(string) bool, name string) string {
+	if known != nil && known(name) {
 		return name
-	case full, l.known == nil, len(name) > maxLabel, !l.known(name):
-		return Other
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.seen) >= maxLabels {
-		return Other
-	}
-	l.seen[name] = true
-	return name
+	return Other
 }
 
 // since is the time since then, in seconds.

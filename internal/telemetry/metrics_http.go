@@ -22,31 +22,30 @@ type streamMetrics struct {
 	ended     map[string]prometheus.Counter // by end
 }
 
-// makeStreams makes the series of all kinds of streams, so that those that have had none are 0 and not missing.
-func (m *Metrics) makeStreams() {
-	open := m.gauges("streams_open", "Clients that follow a run; kind json waits for a whole document.", "kind")
-	events := m.counters("stream_events_total", "Events sent to clients.", "kind")
-	bytes := m.counters("stream_bytes_total", "Bytes of events sent to clients.", "kind")
-	snapshots := m.counters("stream_snapshots_total", "Snapshots sent to clients that had fallen behind.", "kind")
-	ended := m.counters("streams_ended_total",
-		"Ended streams: complete, left, slow, stopped or revoked.", "kind", "end")
+// createFixedSeries creates the series whose labels never change, so that they begin at 0.
+func (m *Metrics) createFixedSeries() {
 	m.streams = map[string]*streamMetrics{}
 	for _, kind := range []string{wire.StreamSSE, wire.StreamJSONL, wire.StreamUI, wire.StreamAGUI, wire.StreamOpenAI, wire.StreamJSON} {
-		s := &streamMetrics{open: open.WithLabelValues(kind), ended: map[string]prometheus.Counter{}}
+		s := &streamMetrics{open: m.gauge("streams_open", kind), ended: map[string]prometheus.Counter{}}
 		if kind != wire.StreamJSON { // which has no events
-			s.events, s.bytes, s.snapshots = events.WithLabelValues(kind), bytes.WithLabelValues(kind), snapshots.WithLabelValues(kind)
+			s.events, s.bytes, s.snapshots = m.count("stream_events_total", kind), m.count("stream_bytes_total", kind), m.count("stream_snapshots_total", kind)
 		}
 		for _, end := range []string{wire.StreamComplete, wire.StreamLeft, wire.StreamSlow, wire.StreamStopped, wire.StreamRevoked} {
-			s.ended[end] = ended.WithLabelValues(kind, end)
+			s.ended[end] = m.count("streams_ended_total", kind, end)
 		}
 		m.streams[kind] = s
 	}
-	m.resumes = m.counters("resumes_total",
-		"Clients that resumed with an event id: followed, complete (nothing missing), gone or invalid.",
-		"outcome")
 	for _, outcome := range []string{wire.ResumeFollowed, wire.ResumeComplete, wire.ResumeGone, wire.ResumeInvalid} {
-		m.resumes.WithLabelValues(outcome)
+		m.count("resumes_total", outcome)
 	}
+	for _, reason := range web.Reasons() {
+		m.count("http_refusals_total", reason)
+	}
+	for _, outcome := range []string{"ok", "refused", "failed"} {
+		m.count("tape_appends_total", outcome)
+	}
+	m.count("tape_entries_total")
+	m.count("tape_bytes_total")
 }
 
 // Stream implements [wire.Observer].
@@ -72,27 +71,7 @@ func (s *streamMetrics) End(end string, snapshots int) {
 }
 
 // Resumed implements [wire.Observer].
-func (m *Metrics) Resumed(outcome string) { m.resumes.WithLabelValues(outcome).Inc() }
-
-// httpMetrics are those of requests of clients.
-type httpMetrics struct {
-	requests *prometheus.CounterVec
-	broken   *prometheus.CounterVec
-	bytes    *prometheus.CounterVec
-	duration *prometheus.HistogramVec
-	refusals *prometheus.CounterVec
-}
-
-func (h *httpMetrics) make(m *Metrics) {
-	h.requests = m.counters("http_requests_total", "Ended requests by status class; 0xx had no answer.", "route", "method", "status")
-	h.broken = m.counters("http_broken_total", "Answers without a clean end.", "route")
-	h.bytes = m.counters("http_response_bytes_total", "Bytes of answer bodies.", "route")
-	h.duration = m.histograms("http_request_duration_seconds", "Time to the end of an answer or stream.", fast, "route")
-	h.refusals = m.counters("http_refusals_total", "Requests refused by access control or a limit.", "reason")
-	for _, reason := range web.Reasons() {
-		h.refusals.WithLabelValues(m.reasons.of(reason))
-	}
-}
+func (m *Metrics) Resumed(outcome string) { m.count("resumes_total", outcome).Inc() }
 
 // classes of statuses.
 var classes = [...]string{"0xx", "1xx", "2xx", "3xx", "4xx", "5xx"}
@@ -103,55 +82,29 @@ func (m *Metrics) Requested(e web.Exchange) {
 	if i := e.Status / 100; i >= 0 && i < len(classes) {
 		class = classes[i]
 	}
-	m.http.requests.WithLabelValues(e.Route, e.Method, class).Inc()
-	m.http.duration.WithLabelValues(e.Route).Observe(e.Took.Seconds())
-	m.http.bytes.WithLabelValues(e.Route).Add(float64(e.Bytes))
+	m.count("http_requests_total", e.Route, e.Method, class).Inc()
+	m.times("http_request_duration_seconds", e.Route).Observe(e.Took.Seconds())
+	m.count("http_response_bytes_total", e.Route).Add(float64(e.Bytes))
 	if e.Broken {
-		m.http.broken.WithLabelValues(e.Route).Inc()
+		m.count("http_broken_total", e.Route).Inc()
 	}
 	if e.Reason != "" {
-		m.http.refusals.WithLabelValues(m.reasons.of(e.Reason)).Inc()
+		m.count("http_refusals_total", e.Reason).Inc()
 	}
-}
-
-// tapeMetrics are those of what sessions remember.
-type tapeMetrics struct {
-	appended, refused, failed prometheus.Counter
-	entries                   prometheus.Counter
-	bytes                     prometheus.Counter
-}
-
-func (t *tapeMetrics) make(m *Metrics) {
-	appends := m.counters("tape_appends_total", "Batches for tapes: ok, refused (conflict) or failed (disk).", "outcome")
-	t.appended, t.refused, t.failed = appends.WithLabelValues("ok"), appends.WithLabelValues("refused"), appends.WithLabelValues("failed")
-	t.entries = m.counters("tape_entries_total", "Entries appended to tapes.").WithLabelValues()
-	t.bytes = m.counters("tape_bytes_total", "Bytes appended to tapes.").WithLabelValues()
 }
 
 // Appended implements [tape.Observer].
 func (m *Metrics) Appended(entries int, bytes int64, err error) {
-	t := &m.tapes
 	switch {
 	case err == nil:
-		t.appended.Inc()
-		t.entries.Add(float64(entries))
-		t.bytes.Add(float64(max(bytes, 0)))
+		m.count("tape_appends_total", "ok").Inc()
+		m.count("tape_entries_total").Add(float64(entries))
+		m.count("tape_bytes_total").Add(float64(max(bytes, 0)))
 	case tape.Refused(err):
-		t.refused.Inc()
+		m.count("tape_appends_total", "refused").Inc()
 	default:
-		t.failed.Inc()
+		m.count("tape_appends_total", "failed").Inc()
 	}
-}
-
-// channelMetrics are those of what comes through channels.
-type channelMetrics struct {
-	turns  *prometheus.CounterVec
-	stages *prometheus.HistogramVec
-}
-
-func (c *channelMetrics) make(m *Metrics) {
-	c.turns = m.counters("channel_turns_total", "Messages of channels by outcome.", "channel", "outcome", "reason")
-	c.stages = m.histograms("channel_stage_seconds", "Time of a stage of a channel's turn.", fast, "channel", "stage")
 }
 
 // Observe implements [channel.Observer].
@@ -167,14 +120,10 @@ func (m *Metrics) Observe(_ context.Context, t channel.Trace) {
 
 // Turn counts a turn of a channel that has ended.
 func (m *Metrics) Turn(name string, o channel.Outcome, r channel.Reason) {
-	reason := string(r)
-	if reason != "" {
-		reason = m.reasons.of(reason)
-	}
-	m.channel.turns.WithLabelValues(m.channels.of(name), string(o), reason).Inc()
+	m.count("channel_turns_total", name, string(o), string(r)).Inc()
 }
 
 // Stage records the duration of a stage of a channel's turn.
 func (m *Metrics) Stage(name string, s channel.Stage, d time.Duration) {
-	m.channel.stages.WithLabelValues(m.channels.of(name), string(s)).Observe(d.Seconds())
+	m.times("channel_stage_seconds", name, string(s)).Observe(d.Seconds())
 }

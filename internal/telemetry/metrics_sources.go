@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -108,15 +109,19 @@ func (s *sources) Collect(to chan<- prometheus.Metric) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), sourceTimeout)
 	defer cancel()
-	journal, outbox, err := pending(ctx, of)
+	journal, outbox, err := of.Channels(ctx)
 	if err != nil {
 		return // the kernel logs what is wrong with its journal; unknown numbers are left out
 	}
-	for name, n := range journal {
-		gauge("channel_journal_pending", "Accepted but unfinished messages, of all replicas.", float64(n), "channel", name)
+	var names []string // a channel without any has 0
+	if of.Names != nil {
+		names = of.Names().Channels
 	}
-	for name, n := range outbox {
-		gauge("channel_outbox_pending", "Blocks that wait to be sent, of all replicas.", float64(n), "channel", name)
+	names = slices.AppendSeq(slices.AppendSeq(slices.Clone(names), maps.Keys(journal)), maps.Keys(outbox))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		gauge("channel_journal_pending", "Accepted but unfinished messages, of all replicas.", float64(journal[name]), "channel", name)
+		gauge("channel_outbox_pending", "Blocks that wait to be sent, of all replicas.", float64(outbox[name]), "channel", name)
 	}
 }
 

@@ -1,8 +1,6 @@
 package telemetry
 
 import (
-	"context"
-	"maps"
 	"strings"
 
 	dto "github.com/prometheus/client_model/go"
@@ -32,10 +30,10 @@ func (m *Metrics) createZeros(of *Sources) {
 	if of.Routes != nil {
 		for _, r := range of.Routes() {
 			for _, class := range []string{"2xx", "4xx", "5xx"} {
-				m.http.requests.WithLabelValues(r.Pattern, r.Method, class)
+				m.count("http_requests_total", r.Pattern, r.Method, class)
 			}
-			m.http.broken.WithLabelValues(r.Pattern)
-			m.http.bytes.WithLabelValues(r.Pattern)
+			m.count("http_broken_total", r.Pattern)
+			m.count("http_response_bytes_total", r.Pattern)
 		}
 	}
 	if of.Names == nil {
@@ -43,76 +41,56 @@ func (m *Metrics) createZeros(of *Sources) {
 	}
 	names := of.Names()
 	for _, name := range append(names.Workflows, Other) { // requests bring workflows of their own
-		m.runs.createZeros(kindWorkflow, m.workflows.of(name))
+		m.createRunZeros(kindWorkflow, label(m.known.Workflow, name))
 	}
 	for _, name := range names.Agents {
-		m.runs.createZeros(kindAgent, m.agents.of(name))
+		m.createRunZeros(kindAgent, label(m.known.Agent, name))
 	}
 	for _, name := range names.Models {
-		provider, model, _ := strings.Cut(name, ":")
-		if m.models.of(name) != Other {
-			m.upstream.createZeros(provider, model)
+		if label(m.known.Model, name) != Other {
+			m.createModelZeros(name)
 		}
 	}
 	for _, name := range names.Channels {
-		m.channel.createZeros(m.channels.of(name))
-	}
-}
-
-func (r *runMetrics) createZeros(kind, name string) {
-	r.started.WithLabelValues(kind, name)
-	r.running.WithLabelValues(kind, name)
-	r.first.WithLabelValues(kind, name)
-	r.duration.WithLabelValues(kind, name)
-	for _, end := range web.RunEnds() {
-		r.ended.WithLabelValues(kind, name, end.Status, end.Code)
-	}
-}
-
-func (u *upstreamMetrics) createZeros(provider, model string) {
-	u.retries.WithLabelValues(provider, model)
-	u.waiting.WithLabelValues(provider, model)
-	u.inFlight.WithLabelValues(provider, model)
-	u.queued.WithLabelValues(provider, model)
-	u.first.WithLabelValues(provider, model)
-	u.duration.WithLabelValues(provider, model)
-	for _, direction := range []string{"input", "output"} {
-		u.tokens.WithLabelValues(provider, model, direction)
-	}
-	for _, kind := range tokenKinds {
-		u.kinds.WithLabelValues(provider, model, kind)
-	}
-	u.cost.WithLabelValues(provider, model)
-	for _, outcome := range append(adapter.Codes(), adapter.Complete, adapter.Left) {
-		u.requests.WithLabelValues(provider, model, outcome)
-	}
-}
-
-func (c *channelMetrics) createZeros(name string) {
-	for _, outcome := range channel.Outcomes() {
-		if outcome != channel.OutcomeBlocked { // which always has a reason
-			c.turns.WithLabelValues(name, string(outcome), "")
+		for _, outcome := range channel.Outcomes() {
+			if outcome != channel.OutcomeBlocked { // which always has a reason
+				m.count("channel_turns_total", name, string(outcome), "")
+			}
+		}
+		for _, stage := range channel.Stages() {
+			m.times("channel_stage_seconds", name, string(stage))
 		}
 	}
-	for _, stage := range channel.Stages() {
-		c.stages.WithLabelValues(name, string(stage))
+}
+
+func (m *Metrics) createRunZeros(kind, name string) {
+	m.count("runs_started_total", kind, name)
+	m.gauge("runs_running", kind, name)
+	m.times("run_first_delta_seconds", kind, name)
+	m.times("run_duration_seconds", kind, name)
+	for _, end := range web.RunEnds() {
+		m.count("runs_ended_total", kind, name, end.Status, end.Code)
 	}
 }
 
-// pending returns the events that wait in each channel, and the blocks that wait to be sent. A channel without any has 0.
-func pending(ctx context.Context, of *Sources) (journal, outbox map[string]int, err error) {
-	journal, outbox, err = of.Channels(ctx)
-	if err != nil || of.Names == nil {
-		return journal, outbox, err
+func (m *Metrics) createModelZeros(name string) {
+	provider, model, _ := strings.Cut(name, ":")
+	for _, name := range []string{"upstream_waiting", "upstream_in_flight"} {
+		m.gauge(name, provider, model)
 	}
-	zeros := map[string]int{}
-	for _, name := range of.Names().Channels {
-		zeros[name] = 0
+	for _, name := range []string{"upstream_queue_seconds", "upstream_first_token_seconds", "upstream_request_duration_seconds"} {
+		m.times(name, provider, model)
 	}
-	complete := func(counts map[string]int) map[string]int {
-		all := maps.Clone(zeros)
-		maps.Copy(all, counts)
-		return all
+	for _, name := range []string{"upstream_retries_total", "cost_dollars_total"} {
+		m.count(name, provider, model)
 	}
-	return complete(journal), complete(outbox), nil
+	for _, direction := range []string{"input", "output"} {
+		m.count("tokens_total", provider, model, direction)
+	}
+	for _, kind := range tokenKinds {
+		m.count("tokens_by_kind_total", provider, model, kind)
+	}
+	for _, outcome := range append(adapter.Codes(), adapter.Complete, adapter.Left) {
+		m.count("upstream_requests_total", provider, model, outcome)
+	}
 }

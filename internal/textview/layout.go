@@ -16,6 +16,7 @@ type layout struct {
 	terminal bool
 	err      error // of the first write that failed; the rest is not written
 
+	uri     string // of the text that was written last
 	indent  string
 	began   bool // something was written
 	blank   bool // the last line is empty
@@ -32,7 +33,7 @@ const (
 	paragraph
 	line // with a label
 	bullet
-	item // of a numbered list, with all that is in it
+	numbered // item of a list, with all that is in it
 )
 
 // titles are keys whose text heads what they belong to; bodies are keys whose text needs no label.
@@ -44,81 +45,64 @@ var (
 	}
 )
 
-// open begins the place of a text or scalar: the headings of what it is in, as far as they are not written, then its own.
-func (l *layout) open(p *part) {
+// open begins a text or scalar, the last value of a path: the headings of what it is in, as far as they are not written, then its own.
+func (l *layout) open(path []level) {
 	l.indent = ""
-	depth, in := 0, (*part)(nil) // elements around p; the innermost numbered one
-	named := false               // a heading was written for p already; containers further in need none of their own
-	for _, q := range p.ancestors() {
-		if q.parent == nil {
+	last := len(path) - 1
+	leaf := path[last]
+	heads := func(i int) bool { return i == last-1 && slices.Contains(titles, leaf.key) } // the leaf is the title of path[i]
+	depth, item := 0, 0                                                                   // elements around the leaf; which one is the innermost numbered one
+	named := false                                                                        // a heading was written; containers further in need none
+	for i, q := range path[:last] {
+		element := i > 0 && path[i-1].node.Kind() == '['
+		titled := heads(i) || q.node.Kind() == '[' && path[i+1].key == "0" && heads(i+1)
+		switch {
+		case q.headed || i == 0:
+		case element:
+			q.numbered = !heads(i)
+		case !named && item == 0 && !titled:
+			l.head(depth+2, humanize(q.key))
+			l.endLine()
+			named = true
+		}
+		if q.headed = true; !element {
 			continue
 		}
-		element := q.parent.kind == array
-		if !q.headed {
-			q.headed = true
-			switch {
-			case element:
-				q.numbered = !p.heads(q)
-			case named:
-			case in == nil && !p.heads(q) && !(q.kind == array && len(q.members) > 0 && p.heads(q.members[0])):
-				l.head(depth+2, humanize(q.key))
-				l.endLine()
-				named = true
+		depth++
+		if q.numbered {
+			if item = i; i == last-1 && q.next == 0 {
+				n, _ := strconv.Atoi(q.key)
+				l.line(numbered)
+				l.put(l.indent + strconv.Itoa(n+1) + ". ")
 			}
-		}
-		if element {
-			depth++
-			if q.numbered {
-				if in = q; in.next == 0 && p.parent == in {
-					l.line(item)
-					l.put(l.indent + number(in.key) + ". ")
-				}
-				l.indent += "   "
-			}
+			l.indent += "   "
 		}
 	}
 	switch {
-	case p.parent == nil:
+	case last == 0:
 		l.paragraph()
-	case p.parent.kind == array:
-		if in != nil {
-			l.line(item)
+	case path[last-1].node.Kind() == '[':
+		if item > 0 {
+			l.line(numbered)
 		} else {
 			l.line(bullet)
 		}
 		l.put(l.indent + "- ")
 		l.indent += "  "
-	case in != nil && in == p.parent && in.next == 0:
+	case item > 0 && item == last-1 && path[item].next == 0:
 		// The number is before it.
-	case in != nil:
-		l.line(item)
+	case item > 0:
+		l.line(numbered)
 		l.put(l.indent)
-		l.label(p.key)
-	case slices.Contains(titles, p.key):
+		l.label(leaf.key)
+	case slices.Contains(titles, leaf.key):
 		l.head(depth+1, "")
-	case slices.Contains(bodies, p.key):
+	case slices.Contains(bodies, leaf.key):
 		l.paragraph()
 	default:
 		l.line(line)
-		l.label(p.key)
+		l.label(leaf.key)
 	}
-}
-
-// ancestors are the containers of p, outermost first.
-func (p *part) ancestors() (list []*part) {
-	for q := p.parent; q != nil; q = q.parent {
-		list = append(list, q)
-	}
-	slices.Reverse(list)
-	return list
-}
-
-// heads says whether p is the title of the container q.
-func (p *part) heads(q *part) bool { return p.parent == q && slices.Contains(titles, p.key) }
-
-func number(index string) string {
-	n, _ := strconv.Atoi(index)
-	return strconv.Itoa(n + 1)
 }
 
 // humanize makes words of a key: how_it_works and howItWorks are "How it works".

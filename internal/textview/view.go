@@ -17,42 +17,28 @@ import (
 	"github.com/lingserve/lingserve/tube"
 )
 
-// View is a document that people read while it grows. Several bots write to it at once, but a terminal only goes forward:
-// so it is shown in its own order, one text at a time, and what is not yet its turn waits. A text's turn is over when a done
+// View is a document that people read while it grows. Several bots write to it concurrently, but a terminal only goes forward:
+// so it is shown in its own order, one text after the other, and a value waits for its turn. A text's turn is over when a done
 // event says that it is complete.
 //
-// A workflow's graph says which texts will come: when article/sections/0/title is complete and a bot is started by that, its
-// root article/sections/0/body gets a place in the document at once, and is waited for before the next section is shown.
+// A workflow's graph says which texts will come: when article/sections/0/title is complete and a bot is started by that, the
+// document gets null at the bot's root, article/sections/0/body, and the text there is waited for before the next section is shown.
 type View struct {
-	root  *part
-	out   *layout
-	whole bool
-	ended bool
+	doc    jsonuri.Document
+	values map[string]*value // by uri
+	out    *layout
+	whole  bool
+	ended  bool
 	starts
 }
 
-type partKind uint8
-
-const (
-	pending partKind = iota // its place is known, nothing of it has come
-	object
-	array
-	text
-	scalar
-)
-
-// part is a value of the document.
-type part struct {
-	key      string // of a member; the index of an element
-	parent   *part
-	kind     partKind
-	opened   bool // a container that was opened by itself, not on the way to something inside
+// value is what is known of a value beside the document.
+type value struct {
+	opened   bool // a container that was set, instead of being made for a value inside
 	done     bool
-	passed   bool // it was shown and left
-	members  []*part
-	next     int    // the first member that was not passed
-	text     string // of a text or scalar
-	shown    int    // bytes of text
+	passed   bool   // its turn is over
+	next     int    // of a container: the first child that was not passed
+	shown    int    // bytes of its text, in escaped form
 	before   string // what was shown of a text that is sent again
 	headed   bool   // its heading was written
 	numbered bool   // it is an element that was written as a numbered item
@@ -62,12 +48,12 @@ type part struct {
 type Options struct {
 	Terminal bool // headings are bold; else the text is Markdown
 	Width    int  // of the terminal, where lines break at words; 0: they do not
-	Whole    bool // texts are written when they are complete: an answer that is rejected and asked for again is not shown
+	Whole    bool // texts are written when they are complete: an answer that is rejected and retried is not shown
 }
 
 // New returns a view that writes to w. The graph may be nil.
 func New(w io.Writer, o Options, graph *flow.Graph) *View {
-	g := &View{root: &part{}, out: &layout{w: w, terminal: o.Terminal}, whole: o.Whole, starts: startsOf(graph)}
+	g := &View{values: map[string]*value{}, out: &layout{w: w, terminal: o.Terminal}, whole: o.Whole, starts: startsOf(graph)}
 	if wrapper := cells.NewWrapper(w, o.Width); wrapper != nil {
 		g.out.w = wrapper
 	}
@@ -77,41 +63,93 @@ func New(w io.Writer, o Options, graph *flow.Graph) *View {
 // Err returns the error of the first write that failed. Nothing is written after it.
 func (g *View) Err() error { return g.out.err }
 
+// value returns what is known of the value at a uri.
+func (g *View) value(uri string) *value {
+	v := g.values[uri]
+	if v == nil {
+		v = new(value)
+		g.values[uri] = v
+	}
+	return v
+}
+
 // Event takes an event of the run. Named ones are not part of the document.
 func (g *View) Event(e tube.Event) {
 	if e.Kind == tube.Named || jsonuri.Reserved(e.URI) {
 		return
 	}
-	p := g.at(string(e.URI))
+	uri := string(e.URI)
 	switch e.Kind {
 	case tube.Append:
-		p.add(unescape(e.Value))
+		if at, err := g.doc.Reach(e.URI); err == nil && at.End == len(uri) && at.Kind != '"' {
+			g.clear(uri, g.value(uri)) // the text replaces it
+		}
+		_ = g.doc.Append(e.URI, e.Value) // the document of the run refuses the same events
 	case tube.Set:
-		g.set(p, bytes.TrimSpace(e.Value))
+		g.set(uri, bytes.TrimSpace(e.Value))
 	case tube.Done:
-		p.done = true
-		for _, root := range g.startedBy(string(e.URI)) {
-			g.at(root)
+		g.value(uri).done = true
+		for _, root := range g.startedBy(uri) {
+			if at, err := g.doc.Reach([]byte(root)); err == nil && at.End < len(root) {
+				_ = g.doc.Set([]byte(root), []byte("null"))
+			}
 		}
 	}
-	g.pass(g.root)
+	g.show()
 }
 
-// End shows what there is, since nothing more will come. What came when its turn was over is at the end.
+// set sets a value. Null comes before another value, or before one that is sent again; what was shown of it stays on the page.
+func (g *View) set(uri string, text []byte) {
+	v := g.value(uri)
+	if v.next = 0; string(text) == "null" {
+		g.clear(uri, v)
+	} else {
+		v.shown = 0
+	}
+	if g.doc.Set([]byte(uri), text) == nil {
+		g.open(uri, text)
+	}
+}
+
+// clear stores what was shown of a text, and forgets what is in a container.
+func (g *View) clear(uri string, v *value) {
+	old, _ := g.doc.Get(uri)
+	switch {
+	case len(old) == 0:
+	case old[0] == '"' && v.shown > 0 && !v.passed:
+		v.before = string(old[1 : 1+v.shown])
+	case old[0] == '{' || old[0] == '[':
+		for inside := range g.values {
+			if inside == uri || uri != "" && !strings.HasPrefix(inside, uri+"/") {
+				continue
+			}
+			if inside == g.out.uri {
+				g.out.endLine()
+			}
+			delete(g.values, inside)
+		}
+	}
+}
+
+// open notes which containers a value that was set has.
+func (g *View) open(uri string, text []byte) {
+	if text[0] == '{' || text[0] == '[' {
+		g.value(uri).opened = true
+		for name, inside := range rawjson.Children(text) {
+			g.open(jsonuri.Join(uri, jsonuri.Format(name)), inside)
+		}
+	}
+}
+
+// End shows what there is, since nothing more will come. Texts that came when their turn was over are at the end.
 func (g *View) End() {
 	g.ended = true
-	g.pass(g.root)
-	g.root.restart()
-	g.pass(g.root)
-	g.out.endLine()
-}
-
-// restart gives a part and all that is in it another turn.
-func (p *part) restart() {
-	p.passed, p.next = false, 0
-	for _, m := range p.members {
-		m.restart()
+	g.show()
+	for _, v := range g.values {
+		v.passed, v.next = false, 0
 	}
+	g.show()
+	g.out.endLine()
 }
 
 // BreakLine ends the line that is being written, so that another line can stand below it on the terminal. The text goes on behind that.
@@ -119,187 +157,92 @@ func (g *View) BreakLine() { g.out.endLine() }
 
 // GiveUp stops waiting for a text that should come but does not, where others wait behind it.
 func (g *View) GiveUp() {
-	if p := waitingFor(g.root); p.kind == pending && p != g.root {
-		p.passed = true
-		g.pass(g.root)
+	n, uri := g.doc.Root(), ""
+	for v := g.value(uri); v.next < n.Len(); v = g.value(uri) {
+		_, n, uri = child(n, uri, v.next)
+	}
+	if v := g.value(uri); uri != "" && n.Kind() == 'n' && v.before == "" {
+		v.passed = true
+		g.show()
 	}
 }
 
-// waitingFor returns the innermost part whose turn it is.
-func waitingFor(p *part) *part {
-	for p.next < len(p.members) {
-		p = p.members[p.next]
+// child returns the child of a container at an index, with its key and its uri.
+func child(n jsonuri.Node, uri string, i int) (key string, _ jsonuri.Node, childURI string) {
+	key, c := n.Child(i)
+	if n.Kind() == '[' {
+		key = strconv.Itoa(i)
 	}
-	return p
+	return key, c, jsonuri.Join(uri, jsonuri.Format(key))
 }
 
-// at finds the part at a uri, or makes a place for it.
-func (g *View) at(uri string) *part {
-	p := g.root
-	path, _ := jsonuri.Parse(uri) // the server's are valid
-	for _, segment := range path {
-		if p.kind != array && p.kind != object {
-			p.kind = object
-		}
-		p = p.member(segment)
-	}
-	return p
+// show shows what can be shown.
+func (g *View) show() { g.pass([]level{{node: g.doc.Root(), value: g.value("")}}, "", false) }
+
+// level is a value on the way from the root to the one that is shown.
+type level struct {
+	key  string // the index of an element
+	node jsonuri.Node
+	*value
 }
 
-// member finds a member or element, or makes a place for it and for the elements before it.
-func (p *part) member(key string) *part {
-	for _, m := range p.members {
-		if m.key == key {
-			return m
-		}
-	}
-	last := len(p.members)
-	if i, err := strconv.Atoi(key); p.kind == array && err == nil && i < last+1<<16 {
-		last = i
-	}
-	for p.kind == array && len(p.members) < last {
-		grow(p, strconv.Itoa(len(p.members)))
-	}
-	return grow(p, key)
-}
-
-func grow(p *part, key string) *part {
-	m := &part{key: key, parent: p}
-	p.members = append(p.members, m)
-	return m
-}
-
-// set sets a part to a value, which is shown as if it had grown.
-func (g *View) set(p *part, value json.RawMessage) {
-	switch value[0] {
-	case '{':
-		p.open(object)
-		for name, member := range rawjson.Members(value) {
-			g.set(p.member(name), member)
-		}
-	case '[':
-		p.open(array)
-		var elements []json.RawMessage
-		_ = json.Unmarshal(value, &elements) // the server's events are valid
-		for i, element := range elements {
-			g.set(p.member(strconv.Itoa(i)), element)
-		}
-	case '"':
-		p.become(text)
-		p.add(unescape(value[1 : len(value)-1]))
-	case 'n':
-		g.clear(p)
-	default:
-		p.become(scalar)
-		p.add(string(value))
-	}
-}
-
-// open makes a container of a part.
-func (p *part) open(k partKind) {
-	if p.kind != k {
-		p.become(k)
-	}
-	p.opened = true
-}
-
-// clear sets a part to null. That comes before a value that is sent again, or before another one; where it stays, there is nothing to show.
-func (g *View) clear(p *part) {
-	switch p.kind {
-	case text:
-		if p.shown > 0 && !p.passed {
-			p.before = p.text[:p.shown]
-		}
-		p.text = ""
-	case object, array:
-		// What was shown of it stays on the page; what comes is shown below.
-		if w := waitingFor(p); w.kind == text && w.shown > 0 && !w.passed {
-			g.out.endLine()
-		}
-		p.become(object)
-	default:
-		p.become(scalar)
-	}
-}
-
-func (p *part) add(s string) {
-	if p.kind != text && p.kind != scalar {
-		p.become(text)
-	}
-	p.text += s
-}
-
-// become changes what a part is. What was shown of a text stays known, so that the same text sent again is not shown twice.
-func (p *part) become(k partKind) {
-	if p.kind != text || k != text {
-		p.shown = 0
-	}
-	p.kind, p.text, p.members, p.next = k, "", nil, 0
-}
-
-// pass shows what can be shown of p and says whether its turn is over.
-func (g *View) pass(p *part) bool {
-	if p.passed {
+// pass shows what can be shown of the last value of a path, which is at a uri, and reports whether its turn is over. followed says that
+// something has begun behind it, at its own level or further out.
+func (g *View) pass(path []level, uri string, followed bool) bool {
+	v := path[len(path)-1]
+	if v.passed {
 		return true
 	}
-	complete := p.done || g.ended
-	switch p.kind {
-	case text, scalar:
-		if !complete && (g.whole || p.kind == scalar) || p.before != "" && !g.repeats(p, complete) {
-			return false
-		}
-		if len(p.text) > p.shown {
-			if p.shown == 0 {
-				g.out.open(p)
-			}
-			g.out.write(p.text[p.shown:])
-			p.shown = len(p.text)
-		}
-		if complete && p.shown > 0 {
-			g.out.endLine()
-		}
-	case object, array:
-		for p.next < len(p.members) {
-			if !g.pass(p.members[p.next]) {
+	complete := v.done || g.ended
+	switch kind := v.node.Kind(); kind {
+	case '{', '[':
+		for ; v.next < v.node.Len(); v.next++ {
+			key, n, at := child(v.node, uri, v.next)
+			if !g.pass(append(path, level{key, n, g.value(at)}), at, followed || v.next+1 < v.node.Len()) {
 				return false
 			}
-			p.next++
 		}
-		complete = complete || !p.opened && p.hasNext()
+		complete = complete || !v.opened && followed
+	case 'n':
+	default:
+		text := string(v.node.Text())
+		if !complete && (g.whole || kind != '"') || v.before != "" && !g.repeats(v.value, text, complete) {
+			return false
+		}
+		if len(text) > v.shown {
+			if v.shown == 0 {
+				g.out.open(path)
+			}
+			g.out.write(unescape(text[v.shown:]))
+			v.shown, g.out.uri = len(text), uri
+		}
+		if complete && v.shown > 0 {
+			g.out.endLine()
+		}
 	}
-	p.passed = complete
+	v.passed = complete
 	return complete
 }
 
 // repeats reports whether it is certain how a text that was shown, and is sent again, goes on: as the same, or as another one, which is then
 // shown below the first.
-func (g *View) repeats(p *part, complete bool) bool {
+func (g *View) repeats(v *value, text string, complete bool) bool {
 	switch {
-	case strings.HasPrefix(p.text, p.before):
-	case strings.HasPrefix(p.before, p.text) && !complete:
+	case strings.HasPrefix(text, v.before):
+	case strings.HasPrefix(v.before, text) && !complete:
 		return false
 	default:
 		g.out.endLine()
-		p.shown = 0
+		v.shown = 0
 	}
-	p.before = ""
+	v.before = ""
 	return true
 }
 
-// hasNext reports whether something has begun behind p, at its own level or further out.
-func (p *part) hasNext() bool {
-	for q := p; q.parent != nil; q = q.parent {
-		if q.parent.members[len(q.parent.members)-1] != q {
-			return true
-		}
-	}
-	return false
-}
-
 // unescape decodes the content of a JSON string.
-func unescape(content []byte) (s string) {
-	if json.Unmarshal([]byte(`"`+string(content)+`"`), &s) != nil {
-		return string(content)
+func unescape(content string) (s string) {
+	if json.Unmarshal([]byte(`"`+content+`"`), &s) != nil {
+		return content
 	}
 	return s
 }

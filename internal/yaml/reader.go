@@ -95,16 +95,13 @@ func (r *Reader) NumProblems() int { return len(r.problems) }
 func (r *Reader) Problems() []*Error {
 	all := slices.Clone(r.problems)
 	slices.SortStableFunc(all, func(a, b *Error) int {
-		if c := cmp.Compare(a.File, b.File); c != 0 {
-			switch r.File {
-			case a.File:
-				return -1
-			case b.File:
-				return 1
-			}
-			return c
+		switch {
+		case a.File != b.File && a.File == r.File:
+			return -1
+		case a.File != b.File && b.File == r.File:
+			return 1
 		}
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	all = slices.CompactFunc(all, func(a, b *Error) bool { return *a == *b })
 	if more := len(all) - maxProblems; more > 0 {

@@ -22,16 +22,13 @@ func (t *Tapes) PutBlob(ctx context.Context, name string, data []byte) (handle s
 	}
 	handle = hashOf(data)
 	err = t.db.writeBlob(ctx, s.key(), handle, data, func(tx *Tx) error {
-		found, err := s.key().exists(tx.querier, tx.db.share)
+		found, err := tx.tapeExists(s.key(), tx.db.lock)
 		if err == nil && !found {
 			err = missingTape()
 		}
 		return err
 	})
-	if err != nil {
-		return "", err
-	}
-	return handle, nil
+	return handle, err
 }
 
 func hashOf(data []byte) string {
@@ -43,10 +40,7 @@ func hashOf(data []byte) string {
 func (db *DB) writeBlob(ctx context.Context, of incarnation, hash string, data []byte, check func(*Tx) error) error {
 	_, exists, err := db.blobSize(ctx, of, hash)
 	for part := max(len(data)-1, 0) / blobBytes; part >= 0 && err == nil && !exists; part-- { // part 0, which makes the blob visible, last
-		chunk := data[part*blobBytes : min((part+1)*blobBytes, len(data))]
-		if chunk == nil {
-			chunk = []byte{}
-		}
+		chunk := notNil(data[part*blobBytes : min((part+1)*blobBytes, len(data))])
 		err = db.Update(ctx, func(tx *Tx) error {
 			err := check(tx)
 			if err == nil {
@@ -61,7 +55,7 @@ func (db *DB) writeBlob(ctx context.Context, of incarnation, hash string, data [
 
 // blobSize returns the size of a blob in bytes; found is false if it does not exist.
 func (db *DB) blobSize(ctx context.Context, of incarnation, hash string) (size int64, found bool, err error) {
-	found, err = db.viewOne(ctx, []any{&size}, "SELECT size FROM blobs WHERE tape = $1 AND incarnation = $2 AND hash = $3 AND part = 0", of.tape, of.number, hash)
+	found, err = db.reader(ctx).scanOne([]any{&size}, "SELECT size FROM blobs WHERE tape = $1 AND incarnation = $2 AND hash = $3 AND part = 0", of.tape, of.number, hash)
 	return size, found, err
 }
 
@@ -73,36 +67,32 @@ func (t *Tapes) ReadBlob(ctx context.Context, name, handle string, offset, limit
 	}
 	data, size, err = t.db.readBlob(ctx, s.key(), handle, offset, limit)
 	if errors.Is(err, store.ErrDamaged) {
-		if gone, loadErr := t.load(ctx, name); loadErr != nil || gone.incarnation != s.incarnation {
+		if found, failed := t.db.reader(ctx).tapeExists(s.key(), ""); failed == nil && !found {
 			err = fmt.Errorf("%w: the session was erased", tape.ErrNotFound)
 		}
 	}
-	if err != nil {
-		return nil, 0, err
-	}
-	return data, size, nil
+	return data, size, err
 }
 
 // readBlob returns at most limit bytes of a blob from an offset on, and its size.
 func (db *DB) readBlob(ctx context.Context, of incarnation, hash string, offset, limit int64) (data []byte, size int64, err error) {
-	found := false
-	if raw, invalid := hex.DecodeString(hash); invalid == nil && len(raw) == sha256.Size {
-		if size, found, err = db.blobSize(ctx, of, hash); err != nil {
-			return nil, 0, err
-		}
+	hash = plainText(hash)
+	size, found, err := db.blobSize(ctx, of, hash)
+	if err == nil && !found {
+		err = fmt.Errorf("%w: there is no blob %.80q", tape.ErrNotFound, hash)
 	}
-	if !found {
-		return nil, 0, fmt.Errorf("%w: there is no blob %.80q", tape.ErrNotFound, hash)
+	if err != nil {
+		return nil, 0, err
 	}
 	from := min(offset, size)
 	to := from + min(limit, size-from)
 	data = slices.Grow(data, int(to-from))
 	for part := from / blobBytes; part*blobBytes < to; part++ {
 		var bytes []byte
-		_, err := db.viewOne(ctx, []any{&bytes}, "SELECT data FROM blobs WHERE tape = $1 AND incarnation = $2 AND hash = $3 AND part = $4", of.tape, of.number, hash, part)
+		_, err := db.reader(ctx).scanOne([]any{&bytes}, "SELECT data FROM blobs WHERE tape = $1 AND incarnation = $2 AND hash = $3 AND part = $4", of.tape, of.number, hash, part)
 		begin := part * blobBytes
 		if err == nil && int64(len(bytes)) != min(blobBytes, size-begin) { // erased, or damaged
-			err = explain(fmt.Errorf("%w: part %d of blob %s", store.ErrDamaged, part, hash))
+			err = fmt.Errorf("%w: part %d of blob %s", store.ErrDamaged, part, hash)
 		}
 		if err != nil {
 			return nil, 0, err

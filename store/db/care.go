@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-
-	"github.com/lingserve/lingserve/store"
 )
 
 // Backup writes a copy of a SQLite database to a new file, as it was at one moment, while others write. It fails if the file exists, and
@@ -30,7 +28,7 @@ func (db *DB) Backup(ctx context.Context, path string) error {
 // and whether each tape has the entries that its session counts, and each run the batches that it was given.
 func (db *DB) Check(ctx context.Context) (damages []string, err error) {
 	if !db.network {
-		damages, err = viewAll(ctx, db, scanText, "PRAGMA integrity_check(100)")
+		damages, err = db.reader(ctx).readIDs("PRAGMA integrity_check(100)")
 	}
 	if len(damages) == 1 && damages[0] == "ok" {
 		damages = nil
@@ -45,51 +43,37 @@ func (db *DB) Check(ctx context.Context) (damages []string, err error) {
 }
 
 // checkSessions adds the sessions whose tapes do not have the entries that the sessions count.
-func (db *DB) checkSessions(ctx context.Context, damages *[]string) (err error) {
-	for last, n := "", sessionRows; err == nil && n == sessionRows; {
-		var names []string
-		names, err = viewAll(ctx, db, func(rows *sql.Rows) (name string, err error) {
-			var session string
-			var entries, lastID, found, foundLast int64
-			err = rows.Scan(&name, &session, &entries, &lastID, &found, &foundLast)
-			if entries != found || lastID != foundLast {
-				*damages = append(*damages, fmt.Sprintf("session %q (tape %s) should have %d entries, the last with id %d; found %d, the last with id %d",
-					session, name, entries, lastID, found, foundLast))
-			}
-			return name, err
-		}, `SELECT s.tape, session, entries, last_id, count(e.id), coalesce(max(e.id), 0) FROM
-			(SELECT * FROM sessions WHERE tape > $1 ORDER BY tape LIMIT $2) s LEFT JOIN entries e ON e.tape = s.tape AND e.incarnation = s.incarnation
-			GROUP BY s.tape, session, entries, last_id ORDER BY s.tape`, last, sessionRows)
-		if n = len(names); n > 0 {
-			last = names[n-1]
+func (db *DB) checkSessions(ctx context.Context, damages *[]string) error {
+	return db.eachPage(ctx, sessionRows, func(rows *sql.Rows) (name string, err error) {
+		var session string
+		var entries, lastID, found, foundLast int64
+		err = rows.Scan(&name, &session, &entries, &lastID, &found, &foundLast)
+		if entries != found || lastID != foundLast {
+			*damages = append(*damages, fmt.Sprintf("session %q (tape %s) should have %d entries, the last with id %d; found %d, the last with id %d",
+				session, name, entries, lastID, found, foundLast))
 		}
-	}
-	return err
+		return name, err
+	}, `SELECT s.tape, session, entries, last_id, count(e.id), coalesce(max(e.id), 0) FROM
+		(SELECT * FROM sessions WHERE tape > $1 ORDER BY tape LIMIT $2) s LEFT JOIN entries e ON e.tape = s.tape AND e.incarnation = s.incarnation
+		GROUP BY s.tape, session, entries, last_id ORDER BY s.tape`)
 }
 
 // checkRuns adds the runs that miss batches, and batches without a run.
-func (db *DB) checkRuns(ctx context.Context, damages *[]string) (err error) {
-	var last store.RunBatch
-	for n := sessionRows; err == nil && n == sessionRows; {
-		var page []store.RunBatch
-		page, err = viewAll(ctx, db, func(rows *sql.Rows) (b store.RunBatch, err error) {
-			var found, first, last, known, removed int
-			err = rows.Scan(&b.Run, &b.Attempt, &found, &first, &last, &known, &removed)
-			switch {
-			case removed == 1:
-			case known == 0:
-				*damages = append(*damages, fmt.Sprintf("there are batches of run %q, which does not exist", b.Run))
-			case first != 1 || last != found:
-				*damages = append(*damages, fmt.Sprintf("attempt %d of run %q should have the batches from 1 on without a gap; found %d, from %d to %d",
-					b.Attempt, b.Run, found, first, last))
-			}
-			return b, err
-		}, `SELECT b.run, b.attempt, count(*), min(b.seq), max(b.seq), count(r.id), max(CASE WHEN d.run IS NULL THEN 0 ELSE 1 END)
-			FROM run_batches b LEFT JOIN runs r ON r.id = b.run LEFT JOIN run_removals d ON d.run = b.run
-			WHERE (b.run, b.attempt) > ($1, $2) AND b.seq > 0 GROUP BY b.run, b.attempt ORDER BY b.run, b.attempt LIMIT $3`, last.Run, last.Attempt, sessionRows)
-		if n = len(page); n > 0 {
-			last = page[n-1]
+func (db *DB) checkRuns(ctx context.Context, damages *[]string) error {
+	return db.eachPage(ctx, sessionRows, func(rows *sql.Rows) (run string, err error) {
+		var found, attempt, first, last, known, removed int
+		err = rows.Scan(&run, &attempt, &found, &first, &last, &known, &removed)
+		switch {
+		case removed > 0:
+		case known == 0:
+			*damages = append(*damages, fmt.Sprintf("there are batches of run %q, which does not exist", run))
+		case first != 1 || last != found:
+			*damages = append(*damages, fmt.Sprintf("attempt %d of run %q should have the batches from 1 on without a gap; found %d, from %d to %d",
+				attempt, run, found, first, last))
 		}
-	}
-	return err
+		return run, err
+	}, `SELECT b.run, b.attempt, count(*), min(b.seq), max(b.seq), count(r.id), count(d.run)
+		FROM (SELECT DISTINCT run FROM run_batches WHERE run > $1 AND seq > 0 ORDER BY run LIMIT $2) page
+		JOIN run_batches b ON b.run = page.run LEFT JOIN runs r ON r.id = b.run LEFT JOIN run_removals d ON d.run = b.run
+		WHERE b.seq > 0 GROUP BY b.run, b.attempt ORDER BY b.run, b.attempt`)
 }

@@ -40,7 +40,7 @@ func TestSweepWipesWhatAReaderHasKept(t *testing.T) {
 	db := open(t, filepath.Join(dir, "x.db"), nil)
 	s := db.Tapes(nil)
 	create(t, s, "a", "canary")
-	reader, err := db.read.Conn(t.Context())
+	reader, err := db.readers.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,13 +13,13 @@ package db
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"database/sql"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,8 +36,6 @@ type Options struct {
 	Durable bool
 	// Beside opens a SQLite file that another process has open, too. Leases are of each process alone.
 	Beside bool
-	// Readers is the number of connections that read; 0: 4. One more connection writes.
-	Readers int
 	// MaxRunBytes bounds the events of ended runs. Beyond it those of the runs that ended first are removed. 0: no bound.
 	MaxRunBytes int64
 	// Clock is the time of entries without a date; nil: time.Now.
@@ -58,40 +56,36 @@ type DB struct {
 	clock       func() time.Time
 	log         *slog.Logger
 	maxRunBytes int64
-	callTime    time.Duration // with a network: of a transaction, or a page of rows
-	beside      bool          // another process may have the SQLite file open
+	callTime    time.Duration // with a network: of a transaction, or a query
 
-	read       *sql.DB
-	statements sync.Map // of read
+	readers *sql.DB
+	reads   conn         // of readers
+	reading sync.RWMutex // a read has it until its rows are read; excludes the end of Close, and writes if the database is in memory
 
-	write   *sql.DB
+	writers *sql.DB
 	writer  writer        // owned by commitWrites
 	stopped chan struct{} // closed when commitWrites has ended
 
-	unwiped   atomic.Bool  // erased text may still be in the files
-	exclusive sync.RWMutex // with inMemory: a transaction that writes waits for reads, and they for it
+	unwiped atomic.Bool // erased text may still be in the files
 
 	end      context.Context // ends when the database closes
 	stop     context.CancelFunc
 	sweeping sync.WaitGroup
+	close    func() error // closes the connections, once
+	unlock   func() error // of the SQLite file; nil: it is not locked
 
 	mu      sync.Mutex
 	arrived sync.Cond // a write was queued, or the database closes
 	queue   []*write
-	closed  bool
-	reads   sync.WaitGroup
 	leases  leases // of those who use the database in this process alone
 }
 
 // dialect is what differs between the two databases.
 type dialect struct {
 	begin        string // starts a transaction that writes
-	share        string // ends a SELECT whose row no other transaction may change until the end of this one
-	lock         string // likewise, of a row that this transaction changes
+	lock         string // ends a SELECT whose row no other transaction may change until the end of this one
 	blob         string // type of bytes
 	inList       string // condition that a text is in the JSON array %s
-	byteOrder    string // follows a text that is compared byte by byte
-	prepare      bool   // statements are prepared once for each connection
 	network      bool   // statements have a deadline, are retried, and the outcome of a commit can be unknown
 	inMemory     bool   // SQLite without a WAL
 	explain      func(error) error
@@ -99,7 +93,6 @@ type dialect struct {
 	createSchema string // of a new database
 	checkpoint   string // removes erased text from the files; "": nothing to do
 	maxReaders   int    // connections that read, if the URL says so
-	unlock       func() error
 }
 
 // Open opens a database and brings its schema up to date. The url is sqlite:PATH, postgres://…, or memory, which keeps nothing. A SQLite
@@ -108,15 +101,13 @@ func Open(ctx context.Context, url string, o *Options) (*DB, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	db := &DB{clock: o.Clock, log: o.Log, maxRunBytes: o.MaxRunBytes, beside: o.Beside, callTime: cmp.Or(o.callTime, callTime), stopped: make(chan struct{})}
+	db := &DB{clock: o.Clock, log: cmp.Or(o.Log, slog.Default()), maxRunBytes: o.MaxRunBytes, callTime: cmp.Or(o.callTime, callTime), stopped: make(chan struct{})}
 	db.leases.leaser = new(tape.Leases)
 	db.arrived.L = &db.mu
 	db.end, db.stop = context.WithCancel(context.Background())
+	db.close = sync.OnceValue(db.closeConnections)
 	if db.clock == nil {
 		db.clock = time.Now
-	}
-	if db.log == nil {
-		db.log = slog.Default()
 	}
 	var err error
 	path, isFile := strings.CutPrefix(url, "sqlite:")
@@ -132,15 +123,16 @@ func Open(ctx context.Context, url string, o *Options) (*DB, error) {
 		return nil, fmt.Errorf("%w database %.40q: expected sqlite:PATH, postgres://…, or memory", store.ErrInvalid, scheme)
 	}
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, db.release())
 	}
-	readers := cmp.Or(o.Readers, db.maxReaders, 4)
-	db.read.SetMaxOpenConns(readers)
-	db.read.SetMaxIdleConns(readers)
-	db.read.SetConnMaxIdleTime(10 * time.Second) // what a burst has opened is closed again
-	db.write.SetMaxOpenConns(1)
+	connections := cmp.Or(db.maxReaders, 4)
+	db.readers.SetMaxOpenConns(connections)
+	db.readers.SetMaxIdleConns(connections)
+	db.readers.SetConnMaxIdleTime(10 * time.Second) // what a burst has opened is closed again
+	db.reads.on = db.readers
+	db.writers.SetMaxOpenConns(1)
 	if err := db.migrate(ctx); err != nil {
-		return nil, errors.Join(err, db.closeConnections())
+		return nil, errors.Join(err, db.close())
 	}
 	go db.commitWrites() // until Close
 	if err := db.purge(ctx); err != nil {
@@ -157,123 +149,110 @@ func (db *DB) Close() error {
 	db.stop()
 	db.sweeping.Wait()
 	db.mu.Lock()
-	closed := db.closed
-	db.closed = true
 	db.arrived.Signal()
 	db.mu.Unlock()
 	<-db.stopped
-	if closed {
-		return nil
-	}
-	db.reads.Wait()
-	return db.closeConnections()
+	return db.close()
 }
 
 func (db *DB) closeConnections() error {
-	err := db.read.Close()
-	err = errors.Join(err, db.writer.close(), db.write.Close())
-	if db.unlock != nil {
-		err = errors.Join(err, db.unlock())
-	}
-	return err
+	db.reading.Lock()
+	defer db.reading.Unlock()
+	return errors.Join(db.readers.Close(), db.writer.close(), db.writers.Close(), db.release())
 }
 
-// querier runs statements: on the pool that reads, or in a transaction.
-type querier struct {
+func (db *DB) release() error {
+	if db.unlock == nil {
+		return nil
+	}
+	return db.unlock()
+}
+
+// Tx runs statements: those of a write in its transaction, others each alone.
+type Tx struct {
 	ctx context.Context
 	db  *DB
-	on  interface {
+	*conn
+}
+
+// conn is a connection, or a pool of them, and its prepared statements.
+type conn struct {
+	on interface {
 		PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
 		QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 		ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	}
-	statements *sync.Map // *sql.Stmt by query
-	changed    *bool     // set by a statement that writes, and by one that fails, which ends a transaction of PostgreSQL; nil outside a transaction
+	statements sync.Map // *sql.Stmt by query
 }
 
-// view calls fn with a querier that reads. Each statement is a transaction, and must end before fn returns. Errors: see [explain].
-func (db *DB) view(ctx context.Context, fn func(q querier) error) error {
-	return explain(db.viewRaw(ctx, fn))
-}
+// reader returns what reads. Each of its queries is a transaction.
+func (db *DB) reader(ctx context.Context) *Tx { return &Tx{ctx, db, &db.reads} }
 
-func (db *DB) viewRaw(ctx context.Context, fn func(q querier) error) error {
-	db.mu.Lock()
-	closed := db.closed
-	if !closed {
-		db.reads.Add(1)
-	}
-	db.mu.Unlock()
-	if closed {
-		return store.ErrClosed
-	}
-	defer db.reads.Done()
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	if db.inMemory {
-		db.exclusive.RLock()
-		defer db.exclusive.RUnlock()
-	}
-	if !db.network { // a page takes milliseconds, and a context that can be canceled costs a goroutine for each statement
-		return fn(querier{context.WithoutCancel(ctx), db, db.read, &db.statements, nil})
-	}
-	limited, cancel := context.WithTimeout(ctx, db.callTime)
-	defer cancel()
-	err := fn(querier{limited, db, db.read, nil, nil})
-	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return err
-}
-
-// statement returns the prepared statement of a query, or nil if the database does not want one.
-func (q querier) statement(query string) (*sql.Stmt, error) {
-	if !q.db.prepare {
+// statement returns the prepared statement of a query, or nil with a network: poolers give each transaction another connection.
+func (tx *Tx) statement(query string) (*sql.Stmt, error) {
+	if tx.db.network {
 		return nil, nil
 	}
-	if stmt, ok := q.statements.Load(query); ok {
+	if stmt, ok := tx.statements.Load(query); ok {
 		return stmt.(*sql.Stmt), nil
 	}
-	stmt, err := q.on.PrepareContext(q.ctx, query)
+	stmt, err := tx.on.PrepareContext(context.WithoutCancel(tx.ctx), query)
 	if err != nil {
 		return nil, err
 	}
-	if first, loaded := q.statements.LoadOrStore(query, stmt); loaded {
+	if first, loaded := tx.statements.LoadOrStore(query, stmt); loaded {
 		return first.(*sql.Stmt), stmt.Close()
 	}
 	return stmt, nil
 }
 
 // exec runs a statement and returns the number of rows that it changed.
-func (q querier) exec(query string, args ...any) (rows int64, err error) {
-	q.markChanged()
+func (tx *Tx) exec(query string, args ...any) (rows int64, err error) {
 	var result sql.Result
-	stmt, err := q.statement(query)
+	stmt, err := tx.statement(query)
 	if stmt != nil {
-		result, err = stmt.ExecContext(q.ctx, args...)
+		result, err = stmt.ExecContext(tx.ctx, args...)
 	} else if err == nil {
-		result, err = q.on.ExecContext(q.ctx, query, args...)
+		result, err = tx.on.ExecContext(tx.ctx, query, args...)
 	}
 	if err == nil {
 		rows, err = result.RowsAffected()
 	}
-	return rows, q.db.explain(err)
-}
-
-func (q querier) markChanged() {
-	if q.changed != nil {
-		*q.changed = true
-	}
+	return rows, tx.db.explain(err)
 }
 
 // collect reads the rows of a query. It stops when scan returns false.
-func (q querier) collect(scan func(rows *sql.Rows) (more bool, err error), query string, args ...any) (err error) {
+func (tx *Tx) collect(scan func(rows *sql.Rows) (more bool, err error), query string, args ...any) (err error) {
+	if tx.conn != &tx.db.reads {
+		return tx.query(tx.ctx, scan, query, args)
+	}
+	tx.db.reading.RLock()
+	defer tx.db.reading.RUnlock()
+	if tx.db.end.Err() != nil {
+		return store.ErrClosed
+	}
+	if err := context.Cause(tx.ctx); err != nil {
+		return err
+	}
+	if !tx.db.network { // a page takes milliseconds, and a context that can be canceled costs a goroutine for each statement
+		return tx.query(context.WithoutCancel(tx.ctx), scan, query, args)
+	}
+	limited, cancel := context.WithTimeout(tx.ctx, tx.db.callTime)
+	defer cancel()
+	err = tx.query(limited, scan, query, args)
+	if err != nil && tx.ctx.Err() != nil {
+		return context.Cause(tx.ctx)
+	}
+	return err
+}
+
+func (tx *Tx) query(ctx context.Context, scan func(rows *sql.Rows) (more bool, err error), query string, args []any) error {
 	var rows *sql.Rows
-	stmt, err := q.statement(query)
+	stmt, err := tx.statement(query)
 	if stmt != nil {
-		rows, err = stmt.QueryContext(q.ctx, args...)
+		rows, err = stmt.QueryContext(ctx, args...)
 	} else if err == nil {
-		rows, err = q.on.QueryContext(q.ctx, query, args...)
+		rows, err = tx.on.QueryContext(ctx, query, args...)
 	}
 	for more := true; more && err == nil && rows.Next(); {
 		more, err = scan(rows)
@@ -281,37 +260,25 @@ func (q querier) collect(scan func(rows *sql.Rows) (more bool, err error), query
 	if rows != nil {
 		err = cmp.Or(err, rows.Err(), rows.Close())
 	}
-	if err != nil {
-		q.markChanged()
-	}
-	return q.db.explain(err)
+	return tx.db.explain(err)
 }
 
 // scanOne reads the first row of a query into dest; found is false if it has no rows.
-func (q querier) scanOne(dest []any, query string, args ...any) (found bool, err error) {
-	err = q.collect(func(rows *sql.Rows) (bool, error) {
+func (tx *Tx) scanOne(dest []any, query string, args ...any) (found bool, err error) {
+	err = tx.collect(func(rows *sql.Rows) (bool, error) {
 		found = true
 		return false, rows.Scan(dest...)
 	}, query, args...)
 	return found, err
 }
 
-// viewOne reads the first row of a query into dest; found is false if it has no rows.
-func (db *DB) viewOne(ctx context.Context, dest []any, query string, args ...any) (found bool, err error) {
-	err = db.view(ctx, func(q querier) (err error) {
-		found, err = q.scanOne(dest, query, args...)
-		return err
-	})
+// exists reports whether a query has a row.
+func (tx *Tx) exists(query string, args ...any) (found bool, err error) {
+	err = tx.collect(func(*sql.Rows) (bool, error) {
+		found = true
+		return false, nil
+	}, query, args...)
 	return found, err
-}
-
-// viewAll reads all rows of a query.
-func viewAll[T any](ctx context.Context, db *DB, scan func(rows *sql.Rows) (T, error), query string, args ...any) (all []T, err error) {
-	err = db.view(ctx, func(q querier) (err error) {
-		all, err = rowsOf(q, scan, query, args...)
-		return err
-	})
-	return all, err
 }
 
 // in returns the condition that a text is one of the list that a parameter has, such as "$1"; see [list].
@@ -333,8 +300,8 @@ func list(texts []string) string {
 func scanText(rows *sql.Rows) (text string, err error) { return text, rows.Scan(&text) }
 
 // rowsOf reads all rows of a query.
-func rowsOf[T any](q querier, scan func(rows *sql.Rows) (T, error), query string, args ...any) (all []T, err error) {
-	err = q.collect(func(rows *sql.Rows) (bool, error) {
+func rowsOf[T any](tx *Tx, scan func(rows *sql.Rows) (T, error), query string, args ...any) (all []T, err error) {
+	err = tx.collect(func(rows *sql.Rows) (bool, error) {
 		v, err := scan(rows)
 		all = append(all, v)
 		return true, err
@@ -344,9 +311,9 @@ func rowsOf[T any](q querier, scan func(rows *sql.Rows) (T, error), query string
 
 // readPage reads rows of a query whose last parameter is their maximum number: at most limit, and about pageBytes by the sizes that scan returns.
 // more reports whether there may be more rows.
-func readPage[T any](q querier, limit int, scan func(rows *sql.Rows) (v T, size int, err error), query string, args ...any) (page []T, more bool, err error) {
+func readPage[T any](tx *Tx, limit int, scan func(rows *sql.Rows) (v T, size int, err error), query string, args ...any) (page []T, more bool, err error) {
 	bytes := 0
-	err = q.collect(func(rows *sql.Rows) (bool, error) {
+	err = tx.collect(func(rows *sql.Rows) (bool, error) {
 		v, size, err := scan(rows)
 		page = append(page, v)
 		bytes += size
@@ -356,9 +323,16 @@ func readPage[T any](q querier, limit int, scan func(rows *sql.Rows) (v T, size 
 	return page, more, err
 }
 
-// newID returns a random number above 0.
-func newID() int64 {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return int64(binary.BigEndian.Uint64(b[:])>>1) | 1
+// eachPage calls scan with the rows of a query, in pages: $1 is the key of the last row, which scan returns, and $2 the number of rows.
+func (db *DB) eachPage(ctx context.Context, size int, scan func(rows *sql.Rows) (key string, err error), query string, args ...any) error {
+	for last := ""; ; {
+		keys, err := rowsOf(db.reader(ctx), scan, query, append([]any{last, size}, args...)...)
+		if err != nil || len(keys) < size {
+			return err
+		}
+		last = keys[len(keys)-1]
+	}
 }
+
+// newID returns a random number above 0.
+func newID() int64 { return rand.Int64N(math.MaxInt64) + 1 }

@@ -244,13 +244,8 @@ func TestErasedTextIsInNoFile(t *testing.T) {
 	if with := files(); len(with) > 0 {
 		t.Errorf("the erased text is in %v", with)
 	}
-	var rows int
-	err := db.view(t.Context(), func(q querier) error {
-		_, err := q.scanOne([]any{&rows}, "SELECT (SELECT count(*) FROM entries WHERE tape <> 'b') + (SELECT count(*) FROM blobs) + (SELECT count(*) FROM removals)")
-		return err
-	})
-	if err != nil || rows != 0 {
-		t.Errorf("%d rows of erased tapes, %v", rows, err)
+	if rows := countRows(t, db, "entries WHERE tape <> 'b'") + countRows(t, db, "blobs") + countRows(t, db, "removals"); rows != 0 {
+		t.Errorf("%d rows of erased tapes", rows)
 	}
 }
 
@@ -270,12 +265,8 @@ func TestInterruptedImportAndErasureAreFinishedByTheNextOpen(t *testing.T) {
 	}
 	for _, want := range []int{1, 0} {
 		db := open(t, path, o)
-		var rows int
-		err := db.view(t.Context(), func(q querier) error {
-			_, err := q.scanOne([]any{&rows}, "SELECT count(*) FROM entries")
-			return err
-		})
-		if err = errors.Join(err, db.Close()); err != nil || rows != want {
+		rows := countRows(t, db, "entries")
+		if err := db.Close(); err != nil || rows != want {
 			t.Errorf("%d entries, %v, want %d", rows, err, want)
 		}
 		now = now.Add(2 * importTime)

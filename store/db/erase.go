@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -12,7 +13,7 @@ import (
 
 // Delete implements [tape.Store]. When the tape of a session is erased, its text is in no file of SQLite when Delete returns.
 func (t *Tapes) Delete(ctx context.Context, name string) error {
-	if err := t.check(name); err != nil {
+	if err := tape.CheckName(name); err != nil {
 		return err
 	}
 	err := t.db.Update(ctx, func(tx *Tx) error { return tx.erase(name) })
@@ -44,6 +45,11 @@ func (tx *Tx) scheduleRemoval(i incarnation, due time.Time) error {
 	return err
 }
 
+func (tx *Tx) cancelRemoval(i incarnation) error {
+	_, err := tx.exec("DELETE FROM removals WHERE tape = $1 AND incarnation = $2", i.tape, i.number)
+	return err
+}
+
 // finishErasing removes what is due, and with wipe its text from the files.
 func (db *DB) finishErasing(ctx context.Context, wipe bool) error {
 	if err := db.purge(ctx); err != nil {
@@ -62,7 +68,7 @@ func (db *DB) finishErasing(ctx context.Context, wipe bool) error {
 		var busy, frames, copied int
 		_, err := tx.scanOne([]any{&busy, &frames, &copied}, db.checkpoint)
 		if err == nil && busy != 0 {
-			err = fmt.Errorf("%w: a reader keeps the erased text in the WAL", store.ErrAway)
+			err = newError(store.ErrAway, errors.New("a reader keeps the erased text in the WAL"))
 		}
 		return err
 	}})
@@ -76,7 +82,7 @@ func (db *DB) finishErasing(ctx context.Context, wipe bool) error {
 func (db *DB) purge(ctx context.Context) error {
 	for {
 		var next incarnation
-		found, err := db.viewOne(ctx, []any{&next.tape, &next.number}, "SELECT tape, incarnation FROM removals WHERE due <= $1 LIMIT 1", db.clock().UnixMicro())
+		found, err := db.reader(ctx).scanOne([]any{&next.tape, &next.number}, "SELECT tape, incarnation FROM removals WHERE due <= $1 LIMIT 1", db.clock().UnixMicro())
 		if err == nil && found {
 			err = db.Update(ctx, func(tx *Tx) error { return tx.removeSome(next) })
 		}
@@ -101,8 +107,7 @@ func (tx *Tx) removeSome(i incarnation) error {
 	if err != nil || parts == removeParts {
 		return err
 	}
-	_, err = tx.exec("DELETE FROM removals WHERE tape = $1 AND incarnation = $2", i.tape, i.number)
-	return err
+	return tx.cancelRemoval(i)
 }
 
 // Bounds of a transaction of an import, and the time after which an import that has not gone on is removed.
@@ -114,12 +119,12 @@ const (
 
 // Import implements [tape.Store].
 func (t *Tapes) Import(ctx context.Context, name, sessionID, workspace string, entries iter.Seq2[tape.Entry, error]) error {
-	if err := t.check(name); err != nil {
+	if err := tape.CheckName(name); err != nil {
 		return err
 	}
 	s := session{Info: tape.Info{Tape: name}, incarnation: newID()}
-	started, err := t.db.importEntries(ctx, &s, tape.Batch{Create: true, KeepIDs: true, Session: sessionID, Workspace: workspace}, entries)
-	if err != nil && started {
+	err := t.db.importEntries(ctx, &s, tape.Batch{KeepIDs: true, Session: sessionID, Workspace: workspace}, entries)
+	if err != nil && s.Entries > 0 { // some may be written
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.db.callTime)
 		defer cancel()
 		cleaning := t.db.Update(ctx, func(tx *Tx) error { return tx.scheduleRemoval(s.key(), time.UnixMicro(0)) })
@@ -133,56 +138,53 @@ func (t *Tapes) Import(ctx context.Context, name, sessionID, workspace string, e
 	return err
 }
 
-// importEntries writes entries in chunks and publishes them with the last. started reports whether chunks were written.
-func (db *DB) importEntries(ctx context.Context, s *session, b tape.Batch, entries iter.Seq2[tape.Entry, error]) (started bool, err error) {
-	var rows []entryRow
-	bytes := 0
-	flush := func(last bool) error {
-		chunk := rows
-		rows, bytes = nil, 0
-		started = true
-		return db.Update(ctx, func(tx *Tx) error {
-			if err := tx.insertEntries(s.key(), chunk); err != nil {
+// importEntries writes entries in chunks and publishes them with the last.
+func (db *DB) importEntries(ctx context.Context, s *session, b tape.Batch, entries iter.Seq2[tape.Entry, error]) error {
+	var chunk []entryRow
+	written := int64(0) // bytes
+	for e, err := range entries {
+		b.Create, b.Entries = s.Entries == 0, []tape.Entry{e}
+		if err == nil {
+			b.Entries, err = b.Check()
+		}
+		if err == nil {
+			err = b.Number(b.Entries, s.Info, db.clock())
+		}
+		if err != nil {
+			return err
+		}
+		next, rows := s.after(b, b.Entries)
+		*s, chunk = next, append(chunk, rows...)
+		if s.Bytes-written >= importBytes || len(chunk) == importRows {
+			err := db.Update(ctx, func(tx *Tx) error {
+				err := tx.insertEntries(s.key(), chunk)
+				if err == nil {
+					err = tx.scheduleRemoval(s.key(), db.clock().Add(importTime))
+				}
+				return err
+			})
+			if err != nil {
 				return err
 			}
-			if !last {
-				return tx.scheduleRemoval(s.key(), db.clock().Add(importTime))
-			}
-			created, err := tx.insertSession(s)
-			if err == nil && !created {
-				err = fmt.Errorf("%w: the tape exists", tape.ErrNotEmpty)
-			}
-			if err == nil {
-				_, err = tx.exec("DELETE FROM removals WHERE tape = $1 AND incarnation = $2", s.Tape, s.incarnation)
-			}
-			return err
-		})
-	}
-	for e, err := range entries {
-		if err != nil {
-			return started, err
-		}
-		b.Create = s.Entries == 0
-		b.Entries = []tape.Entry{e}
-		one, err := b.Check()
-		if err == nil {
-			err = b.Number(one, s.Info, db.clock())
-		}
-		if err != nil {
-			return started, err
-		}
-		row := newEntryRow(one[0])
-		s.AddBatch(b, one)
-		s.Bytes += int64(len(row.line))
-		rows = append(rows, row)
-		if bytes += len(row.line); bytes >= importBytes || len(rows) == importRows {
-			if err := flush(false); err != nil {
-				return true, err
-			}
+			written, chunk = s.Bytes, nil
 		}
 	}
 	if s.Entries == 0 {
-		return started, fmt.Errorf("%w: the import has no entries", tape.ErrInvalid)
+		return fmt.Errorf("%w: the import has no entries", tape.ErrInvalid)
 	}
-	return true, flush(true)
+	s.unnamed = 0
+	return db.Update(ctx, func(tx *Tx) error {
+		err := tx.insertEntries(s.key(), chunk)
+		if err != nil {
+			return err
+		}
+		created, err := tx.saveSession(s, 0)
+		if err == nil && !created {
+			err = fmt.Errorf("%w: the tape exists", tape.ErrNotEmpty)
+		}
+		if err == nil {
+			err = tx.cancelRemoval(s.key())
+		}
+		return err
+	})
 }

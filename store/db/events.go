@@ -80,18 +80,16 @@ func (tx *Tx) insertEvent(e *store.Event) (added bool, err error) {
 	}
 	key, lane := plainText(e.Key), plainText(e.Lane)
 	if e.Bundle != "" { // all events of the bundle wait for this one, too
-		var first int64
-		found, err := tx.scanOne([]any{&first}, "SELECT coalesce(min(arrived), 0) FROM events WHERE lane = $1 AND bundle = $2 AND "+notEnded+"state = 'waiting' AND begun = 0", lane, e.Bundle)
-		if err != nil {
+		const waiting = " WHERE lane = $1 AND bundle = $2 AND " + notEnded + "state = 'waiting' AND begun = 0"
+		var first time.Time
+		if _, err := tx.scanOne([]any{date{&first}}, "SELECT min(arrived) FROM events"+waiting, lane, e.Bundle); err != nil {
 			return false, err
 		}
-		if found && first > 0 {
-			if last := dateOf(first).Add(maxGathers * due.Sub(arrived)); due.After(last) {
-				due = last
-			}
-			if _, err := tx.exec("UPDATE events SET due = $1 WHERE lane = $2 AND bundle = $3 AND "+notEnded+"state = 'waiting' AND begun = 0", due.UnixMicro(), lane, e.Bundle); err != nil {
-				return false, err
-			}
+		if last := first.Add(maxGathers * due.Sub(arrived)); !first.IsZero() && due.After(last) {
+			due = last
+		}
+		if _, err := tx.exec("UPDATE events SET due = $3"+waiting, lane, e.Bundle, due.UnixMicro()); err != nil {
+			return false, err
 		}
 	}
 	if _, err := tx.exec("DELETE FROM events WHERE key = $1 AND state = 'ended' AND expires <= $2", key, now.UnixMicro()); err != nil {
@@ -115,8 +113,7 @@ func (tx *Tx) lockEvents() error {
 	if tx.db.lock == "" { // SQLite has one writer
 		return nil
 	}
-	var one int
-	_, err := tx.scanOne([]any{&one}, "SELECT one FROM schema_version"+tx.db.lock)
+	_, err := tx.exists("SELECT one FROM schema_version" + tx.db.lock)
 	return err
 }
 
@@ -135,7 +132,7 @@ func (e *Events) Claim(ctx context.Context, c store.EventClaim, held []string) (
 			c.Replica, logins, list(c.Alive), list(held)); err != nil {
 			return err
 		}
-		found, err := rowsOf(tx.querier, scanEvent, `SELECT key, login, lane, bundle, raw, arrived, brief, session, attempts, crashes, begun, progress FROM events e
+		found, err := rowsOf(tx, scanEvent, `SELECT key, login, lane, bundle, raw, arrived, brief, session, attempts, crashes, begun, progress FROM events e
 			WHERE `+notEnded+`state = 'waiting' AND due <= $1 AND login`+tx.db.in("$4")+` AND NOT lane`+tx.db.in("$5")+` AND NOT key`+tx.db.in("$6")+`
 			AND NOT EXISTS (SELECT 1 FROM events o WHERE o.lane = e.lane AND o.`+notEnded+`o.state = 'running' AND o.replica <> $2)
 			AND NOT EXISTS (SELECT 1 FROM events o WHERE o.lane = e.lane AND o.`+notEnded+`o.state = 'waiting' AND (o.due <= $1 OR o.attempts = 0)
@@ -153,23 +150,14 @@ func (e *Events) Claim(ctx context.Context, c store.EventClaim, held []string) (
 				events = append(events, found[i])
 			}
 		}
-		var due int64
-		query := "SELECT coalesce(min(due), 0) FROM events WHERE " + notEnded + "state = 'waiting' AND due > $1 AND login" + tx.db.in("$2")
-		if _, err := tx.scanOne([]any{&due}, query, now, logins); err != nil {
-			return err
-		}
-		if due > 0 {
-			next = dateOf(due)
-		}
-		return nil
+		_, err = tx.scanOne([]any{date{&next}}, "SELECT min(due) FROM events WHERE "+notEnded+"state = 'waiting' AND due > $1 AND login"+tx.db.in("$2"), now, logins)
+		return err
 	})
 	return events, next, err
 }
 
 func scanEvent(rows *sql.Rows) (e store.Event, err error) {
-	var arrived int64
-	err = rows.Scan(&e.Key, &e.Login, &e.Lane, &e.Bundle, &e.Raw, &arrived, &e.Brief, &e.Session, &e.Attempts, &e.Crashes, &e.Begun, &e.Progress)
-	e.Arrived = dateOf(arrived)
+	err = rows.Scan(&e.Key, &e.Login, &e.Lane, &e.Bundle, &e.Raw, date{&e.Arrived}, &e.Brief, &e.Session, &e.Attempts, &e.Crashes, &e.Begun, &e.Progress)
 	return e, err
 }
 
@@ -226,7 +214,7 @@ func (e *Events) Release(ctx context.Context, r store.EventRelease) error {
 
 // Parked lists what events of a login are parked for.
 func (e *Events) Parked(ctx context.Context, login string) (names []string, err error) {
-	return viewAll(ctx, e.db, scanText, "SELECT DISTINCT parked FROM events WHERE "+notEnded+"state = 'parked' AND login = $1", login)
+	return e.db.reader(ctx).readIDs("SELECT DISTINCT parked FROM events WHERE "+notEnded+"state = 'parked' AND login = $1", login)
 }
 
 // Unpark lets the events wait that are parked for this; with drop they end, blocked.
@@ -262,8 +250,7 @@ func (e *Events) End(ctx context.Context, end store.EventEnd) (id int64, first b
 				return err
 			}
 		}
-		var one int
-		mine, err := tx.scanOne([]any{&one}, "SELECT 1 FROM events WHERE key = $1 AND replica = $2 AND state = 'running'"+tx.db.lock, plainText(end.Key), end.Replica)
+		mine, err := tx.exists("SELECT 1 FROM events WHERE key = $1 AND replica = $2 AND state = 'running'"+tx.db.lock, plainText(end.Key), end.Replica)
 		switch {
 		case err != nil:
 			return err
@@ -296,32 +283,15 @@ func (e *Events) EraseOf(ctx context.Context, session string, lanes []string) er
 
 // Pending counts the events that have not ended and the replies that are to be sent, by login.
 func (e *Events) Pending(ctx context.Context) (events, replies map[string]int, err error) {
-	events, err = e.db.countByLogin(ctx, "SELECT login, count(*) FROM events WHERE state <> 'ended' GROUP BY login")
-	if err == nil {
-		replies, err = e.db.countByLogin(ctx, "SELECT login, count(*) FROM replies GROUP BY login")
-	}
-	return events, replies, err
-}
-
-func (db *DB) countByLogin(ctx context.Context, query string) (counts map[string]int, err error) {
-	counts = map[string]int{}
-	_, err = viewAll(ctx, db, func(rows *sql.Rows) (login string, err error) {
-		n := 0
-		err = rows.Scan(&login, &n)
-		counts[login] = n
-		return login, err
-	}, query)
-	return counts, err
-}
-
-// sweepEvents removes events that have ended, and what waits for a channel that has not been served for long.
-func (db *DB) sweepEvents(ctx context.Context, removed *int64) error {
-	return db.sweepTables(
-		ctx, removed,
-		expired{"DELETE FROM events WHERE key IN (SELECT key FROM events WHERE state = 'ended' AND expires <= $1 LIMIT $2)", 0},
-		expired{"DELETE FROM events WHERE key IN (SELECT key FROM events WHERE " + notEnded + "arrived <= $1 LIMIT $2)", waitLife},
-		expired{"DELETE FROM replies WHERE id IN (SELECT id FROM replies WHERE created <= $1 LIMIT $2)", waitLife},
-	)
+	counts := [2]map[string]int{{}, {}}
+	err = e.db.reader(ctx).collect(func(rows *sql.Rows) (bool, error) {
+		var of, n int
+		var login string
+		err := rows.Scan(&of, &login, &n)
+		counts[of][login] = n
+		return true, err
+	}, "SELECT 0, login, count(*) FROM events WHERE state <> 'ended' GROUP BY login UNION ALL SELECT 1, login, count(*) FROM replies GROUP BY login")
+	return counts[0], counts[1], err
 }
 
 // putReply stores a reply, behind lockEvents. first reports that no other one waits for its target: then it is claimed for the replica.
@@ -367,10 +337,8 @@ func (e *Events) ClaimReplies(ctx context.Context, c store.EventClaim, held []in
 		}
 		firsts := " FROM replies r WHERE replica = '' AND login" + tx.db.in("$1") + " AND NOT EXISTS (SELECT 1 FROM replies o WHERE o.target = r.target AND o.id < r.id)"
 		var err error
-		replies, err = rowsOf(tx.querier, func(rows *sql.Rows) (r store.Reply, err error) {
-			var created int64
-			err = rows.Scan(&r.ID, &r.Login, &r.Target, &r.Session, &r.Block, &created, &r.Attempts, &r.Unsure)
-			r.Created = dateOf(created)
+		replies, err = rowsOf(tx, func(rows *sql.Rows) (r store.Reply, err error) {
+			err = rows.Scan(&r.ID, &r.Login, &r.Target, &r.Session, &r.Block, date{&r.Created}, &r.Attempts, &r.Unsure)
 			r.Attempts++
 			return r, err
 		}, "SELECT id, login, target, session, block, created, attempts, unsure"+firsts+" AND due <= $2 ORDER BY id LIMIT $3", list(c.Logins), now, c.Limit)
@@ -382,22 +350,15 @@ func (e *Events) ClaimReplies(ctx context.Context, c store.EventClaim, held []in
 				return err
 			}
 		}
-		var due int64
-		if _, err := tx.scanOne([]any{&due}, "SELECT coalesce(min(due), 0)"+firsts+" AND due > $2", list(c.Logins), now); err != nil {
-			return err
-		}
-		if due > 0 {
-			next = dateOf(due)
-		}
-		return nil
+		_, err = tx.scanOne([]any{date{&next}}, "SELECT min(due)"+firsts+" AND due > $2", list(c.Logins), now)
+		return err
 	})
 	return replies, next, err
 }
 
 // ReplyWaits reports whether a reply to a target is stored.
 func (e *Events) ReplyWaits(ctx context.Context, target string) (waits bool, err error) {
-	var one int
-	return e.db.viewOne(ctx, []any{&one}, "SELECT 1 FROM replies WHERE target = $1 LIMIT 1", plainText(target))
+	return e.db.reader(ctx).exists("SELECT 1 FROM replies WHERE target = $1 LIMIT 1", plainText(target))
 }
 
 // PostponeReply stores that an attempt to send a reply came to nothing, and when the next one may begin.

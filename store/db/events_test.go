@@ -185,17 +185,15 @@ func TestQueriesOfWhatIsOpenUseAnIndex(t *testing.T) {
 		"UPDATE events SET raw = '' WHERE key IN ('a') OR state = 'merged' AND leader IN ('b')":                                                                    "INDEX",
 		"SELECT id FROM runs WHERE removed < 2 AND (ended = 0 OR expires > 1) AND state = 'running' AND ended = 0 ORDER BY created DESC, id DESC":                  "INDEX runs_open",
 	} {
-		err := db.view(t.Context(), func(q querier) error {
-			return q.collect(func(rows *sql.Rows) (bool, error) {
-				var id, parent, unused int
-				var step string
-				err := rows.Scan(&id, &parent, &unused, &step)
-				if (strings.HasPrefix(step, "SCAN") || strings.HasPrefix(step, "SEARCH")) && !strings.Contains(step, index) {
-					t.Errorf("%s: %s", query, step)
-				}
-				return true, err
-			}, "EXPLAIN QUERY PLAN "+query)
-		})
+		err := db.reader(t.Context()).collect(func(rows *sql.Rows) (bool, error) {
+			var id, parent, unused int
+			var step string
+			err := rows.Scan(&id, &parent, &unused, &step)
+			if (strings.HasPrefix(step, "SCAN") || strings.HasPrefix(step, "SEARCH")) && !strings.Contains(step, index) {
+				t.Errorf("%s: %s", query, step)
+			}
+			return true, err
+		}, "EXPLAIN QUERY PLAN "+query)
 		if err != nil {
 			t.Error(err)
 		}

@@ -32,7 +32,7 @@ func (f *Files) Add(ctx context.Context, file store.File, data []byte) error {
 			_, err := tx.exec("INSERT INTO files (id, owner, name, type, size, sha256, created, expires) VALUES ("+parameters(1, 8)+")", file.ID, plainText(file.Owner),
 				plainText(file.Name), plainText(file.Type), file.Size, file.SHA256, file.Created.UnixMicro(), file.Expires.UnixMicro())
 			if err == nil {
-				_, err = tx.exec("DELETE FROM removals WHERE tape = $1 AND incarnation = $2", key.tape, key.number)
+				err = tx.cancelRemoval(key)
 			}
 			return err
 		})
@@ -42,11 +42,9 @@ func (f *Files) Add(ctx context.Context, file store.File, data []byte) error {
 
 // Find finds a file of an owner that has not expired.
 func (f *Files) Find(ctx context.Context, owner, id string) (file store.File, err error) {
-	var created, expires int64
-	found, err := f.db.viewOne(ctx, []any{&file.ID, &file.Owner, &file.Name, &file.Type, &file.Size, &file.SHA256, &created, &expires},
+	found, err := f.db.reader(ctx).scanOne([]any{&file.ID, &file.Owner, &file.Name, &file.Type, &file.Size, &file.SHA256, date{&file.Created}, date{&file.Expires}},
 		"SELECT id, owner, name, type, size, sha256, created, expires FROM files WHERE id = $1 AND owner = $2 AND expires > $3",
 		id, plainText(owner), f.db.clock().UnixMicro())
-	file.Created, file.Expires = dateOf(created), dateOf(expires)
 	if err == nil && !found {
 		err = store.ErrNotFound
 	}
@@ -61,7 +59,7 @@ func (f *Files) Read(ctx context.Context, file store.File) ([]byte, error) {
 
 // Held returns how many files an owner has, and their size in bytes.
 func (f *Files) Held(ctx context.Context, owner string) (count int, size int64, err error) {
-	_, err = f.db.viewOne(ctx, []any{&count, &size}, "SELECT count(*), CAST(coalesce(sum(size), 0) AS BIGINT) FROM files WHERE owner = $1 AND expires > $2",
+	_, err = f.db.reader(ctx).scanOne([]any{&count, &size}, "SELECT count(*), CAST(coalesce(sum(size), 0) AS BIGINT) FROM files WHERE owner = $1 AND expires > $2",
 		plainText(owner), f.db.clock().UnixMicro())
 	return count, size, err
 }
@@ -86,20 +84,17 @@ func (f *Files) Remove(ctx context.Context, owner, id string) error {
 }
 
 // expireFiles makes files that have expired invisible, and counts them.
-func (db *DB) expireFiles(ctx context.Context, removed *int64) error {
-	for {
-		var ids []string
-		err := db.Update(ctx, func(tx *Tx) (err error) {
-			ids, err = tx.readIDs("DELETE FROM files WHERE id IN (SELECT id FROM files WHERE expires <= $1 LIMIT $2) RETURNING id", db.clock().UnixMicro(), removeRows)
-			for _, id := range ids {
-				if err == nil {
-					err = tx.scheduleRemoval(fileKey(id), time.UnixMicro(0))
-				}
+func (db *DB) expireFiles(ctx context.Context) (removed int64, err error) {
+	for n := int64(removeRows); n == removeRows && err == nil; removed += n {
+		const expired = " FROM files WHERE expires <= $1 ORDER BY expires, id LIMIT $2"
+		now := db.clock().UnixMicro()
+		err = db.Update(ctx, func(tx *Tx) error {
+			_, err := tx.exec("INSERT INTO removals (tape, incarnation, due) SELECT id, 0, 0"+expired+" ON CONFLICT DO NOTHING", now, removeRows)
+			if err == nil {
+				n, err = tx.exec("DELETE FROM files WHERE id IN (SELECT id"+expired+")", now, removeRows)
 			}
 			return err
 		})
-		if *removed += int64(len(ids)); err != nil || len(ids) < removeRows {
-			return err
-		}
 	}
+	return removed, err
 }

@@ -60,10 +60,8 @@ func files(t *testing.T, open openEmpty) {
 		t.Fatal(err)
 	}
 	for _, table := range []string{"files", "blobs", "removals"} {
-		n := 0
-		err := db.view(t.Context(), func(q querier) error { _, err := q.scanOne([]any{&n}, "SELECT count(*) FROM "+table); return err })
-		if n != 0 || err != nil {
-			t.Errorf("there are %d rows in %s, %v", n, table, err)
+		if n := countRows(t, db, table); n != 0 {
+			t.Errorf("there are %d rows in %s", n, table)
 		}
 	}
 }

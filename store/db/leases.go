@@ -27,7 +27,7 @@ func (l *lease) Release() { l.release() }
 // Lease implements [tape.Store]: among the users of t, in this process or in several. A process that has lost a lease and does not know it cannot
 // append once another one has taken it.
 func (t *Tapes) Lease(ctx context.Context, name string, wait bool) (tape.Lease, error) {
-	if err := t.check(name); err != nil {
+	if err := tape.CheckName(name); err != nil {
 		return nil, err
 	}
 	l := t.leases
@@ -40,22 +40,12 @@ func (t *Tapes) Lease(ctx context.Context, name string, wait bool) (tape.Lease, 
 		l.held.Delete(name)
 		held.Release()
 	})
-	if err := t.db.claimTape(ctx, name, l.holder); err != nil {
+	// If the tape does not exist yet, its first append says who has it.
+	if _, err := t.db.exec(ctx, "UPDATE sessions SET holder = $1 WHERE tape = $2 AND holder <> $1", l.holder, name); err != nil {
 		release()
 		return nil, err
 	}
 	return &lease{held, release}, nil
-}
-
-// claimTape makes a process the one that appends to a tape, if the tape exists.
-func (db *DB) claimTape(ctx context.Context, name string, holder int64) error {
-	var now int64
-	found, err := db.viewOne(ctx, []any{&now}, "SELECT holder FROM sessions WHERE tape = $1", name)
-	if err != nil || !found || now == holder {
-		return err
-	}
-	_, err = db.exec(ctx, "UPDATE sessions SET holder = $1 WHERE tape = $2", holder, name)
-	return err
 }
 
 // holderOf returns what an append expects in the row of a session, and what it writes there: 0 for an append that needs no lease. The error

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -14,38 +15,19 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// A migration is one step of the schema: a file NUMBER_NAME.sql that begins with "-- compatible: N", the number of the oldest schema whose
-// programs can use the database after the step. Each of its statements ends with a semicolon at the end of a line.
-type migration struct {
-	compatible int
-	sql        string
-}
+// compatible is the number of the oldest schema whose programs can use a database with the newest one.
+const compatible = 11
 
-// loadMigrations returns the steps in order. The files are a part of the program: what is wrong with them is a panic.
-func loadMigrations() (steps []migration) {
-	paths, _ := fs.Glob(migrationFiles, "migrations/*.sql") // sorted
-	for i, path := range paths {
-		text, err := migrationFiles.ReadFile(path)
-		m := migration{sql: string(text)}
-		if err == nil {
-			_, err = fmt.Sscanf(m.sql, "-- compatible: %d", &m.compatible)
-		}
-		if err != nil || !strings.HasPrefix(path, fmt.Sprintf("migrations/%04d_", i+1)) {
-			panic("db: migration " + path + " has no valid number or first line")
-		}
-		steps = append(steps, m)
-	}
-	return steps
-}
-
-// migrate brings the schema up to date, or refuses a database that is too new. Each step is a transaction that first locks the row of
-// schema_version, so that of several processes one makes the step.
+// migrate brings the schema up to date, or refuses a database that is too new. Other processes may do the same at the same time.
 func (db *DB) migrate(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 15*callTime) // an index of a large table takes its time
 	defer cancel()
 	tx, err := db.connect(ctx)
-	for steps, done := loadMigrations(), false; err == nil && !done; {
-		done, err = tx.migrateOnce(steps)
+	if err != nil {
+		return err
+	}
+	for attempt, retry := 0, true; retry && attempt < 4; attempt++ {
+		retry, err = tx.migrateOnce()
 	}
 	if err != nil {
 		db.writer.reset(ctx, db.network)
@@ -54,56 +36,54 @@ func (db *DB) migrate(ctx context.Context) error {
 	return nil
 }
 
-// migrateOnce makes one step; done reports that there was none to make.
-func (tx *Tx) migrateOnce(steps []migration) (done bool, err error) {
-	version, compatible, err := tx.schemaVersion()
+// migrateOnce makes the steps that are missing, in one transaction: those of the files migrations/NUMBER_NAME.sql, whose statements each end with
+// a semicolon at the end of a line. retry reports that another attempt is needed, and can succeed after an error.
+func (tx *Tx) migrateOnce() (retry bool, err error) {
+	steps, _ := fs.Glob(migrationFiles, "migrations/*.sql") // sorted
+	var version, needed int
+	found, err := tx.scanOne([]any{&version, &needed}, "SELECT version, compatible FROM schema_version")
 	switch {
-	case err != nil:
+	case errors.Is(err, store.ErrAway):
 		return false, err
-	case compatible > len(steps):
+	case !found:
+		return true, tx.createVersion()
+	case needed > len(steps):
 		return false, fmt.Errorf("the database has schema %d, and this program knows only %d: start a newer version of the program", version, len(steps))
 	case version >= len(steps):
-		return true, nil
+		return false, nil
 	}
-	step := steps[version]
 	if _, err := tx.exec(tx.db.begin); err != nil {
 		return false, err
 	}
-	n, err := tx.exec("UPDATE schema_version SET version = $1, compatible = $2 WHERE version = $3", version+1, step.compatible, version)
-	if err == nil && n == 0 { // another process has made the step
+	n, err := tx.exec("UPDATE schema_version SET version = $1, compatible = $2 WHERE version = $3", len(steps), compatible, version)
+	if err == nil && n == 0 { // another process has made the steps
 		_, err = tx.exec("ROLLBACK")
-		return false, err
+		return true, err
 	}
-	for statement := range strings.SplitSeq(step.sql, ";\n") {
-		if err == nil && strings.TrimSpace(statement) != "" {
-			_, err = tx.exec(strings.ReplaceAll(statement, " BLOB", " "+tx.db.blob))
+	for _, path := range steps[version:] {
+		text, _ := migrationFiles.ReadFile(path)
+		for statement := range strings.SplitSeq(string(text), ";\n") {
+			if err == nil && strings.TrimSpace(statement) != "" {
+				_, err = tx.exec(strings.ReplaceAll(statement, " BLOB", " "+tx.db.blob))
+			}
 		}
 	}
 	if err == nil {
 		_, err = tx.exec("COMMIT")
 	}
-	if err != nil {
-		return false, fmt.Errorf("step %d: %w", version+1, err)
-	}
-	return false, nil
+	return false, err
 }
 
-// schemaVersion reads the row of schema_version. It creates the row in a new database.
-func (tx *Tx) schemaVersion() (version, compatible int, err error) {
-	for attempt := 0; ; attempt++ {
-		found, err := tx.scanOne([]any{&version, &compatible}, "SELECT version, compatible FROM schema_version")
-		if found && err == nil || attempt == 3 || errors.Is(err, store.ErrAway) {
-			return version, compatible, err
-		}
-		for _, query := range []string{
-			tx.db.createSchema,
-			"CREATE TABLE IF NOT EXISTS schema_version (one BIGINT PRIMARY KEY, version BIGINT NOT NULL, compatible BIGINT NOT NULL)",
-			"INSERT INTO schema_version (one, version, compatible) VALUES (1, 0, 0) ON CONFLICT DO NOTHING",
-		} {
-			// Other processes may create the tables at the same time: then these statements can fail.
-			if _, err := tx.exec(query); err != nil && attempt == 2 {
-				return 0, 0, err
-			}
-		}
+// createVersion creates the row of schema_version in a new database. It may fail if another process does so at the same time.
+func (tx *Tx) createVersion() error {
+	var failed error
+	for _, query := range []string{
+		tx.db.createSchema,
+		"CREATE TABLE IF NOT EXISTS schema_version (one BIGINT PRIMARY KEY, version BIGINT NOT NULL, compatible BIGINT NOT NULL)",
+		"INSERT INTO schema_version (one, version, compatible) VALUES (1, 0, 0) ON CONFLICT DO NOTHING",
+	} {
+		_, err := tx.exec(query)
+		failed = cmp.Or(failed, err)
 	}
+	return failed
 }

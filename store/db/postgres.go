@@ -32,7 +32,7 @@ func (db *DB) openPostgres(url string) error {
 		c.ConnectTimeout = callTime
 	}
 	db.dialect = dialect{
-		begin: "BEGIN ISOLATION LEVEL READ COMMITTED", share: " FOR SHARE", lock: " FOR UPDATE", blob: "BYTEA", inList: " = ANY(ARRAY(SELECT json_array_elements_text(CAST(CAST(%s AS TEXT) AS JSON))))", byteOrder: ` COLLATE "C"`, network: true,
+		begin: "BEGIN ISOLATION LEVEL READ COMMITTED", lock: " FOR UPDATE", blob: "BYTEA", inList: " = ANY(ARRAY(SELECT json_array_elements_text(CAST(CAST(%s AS TEXT) AS JSON))))", network: true,
 		createSchema: "SELECT 1", explain: explainPostgres, sharedClock: "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)",
 	}
 	if strings.Contains(url, "pool_max_conns") {
@@ -41,7 +41,7 @@ func (db *DB) openPostgres(url string) error {
 	if schema := c.RuntimeParams["search_path"]; plainName.MatchString(schema) {
 		db.createSchema = "CREATE SCHEMA IF NOT EXISTS " + schema
 	}
-	db.write, db.read = stdlib.OpenDB(*c), stdlib.OpenDB(*c.Copy())
+	db.writers, db.readers = stdlib.OpenDB(*c), stdlib.OpenDB(*c.Copy())
 	return nil
 }
 
@@ -58,16 +58,16 @@ func explainPostgres(err error) error {
 		if strings.Contains(text, "cannot find encode plan") || strings.Contains(text, "Scan error") {
 			return err // a mistake in this package
 		}
-		return fmt.Errorf("%w: %s", store.ErrAway, text)
+		return newError(store.ErrAway, errors.New(text))
 	}
 	switch {
 	case e.Code == "53100":
-		return fmt.Errorf("%w: %v", store.ErrFull, err)
+		return newError(store.ErrFull, err)
 	case e.Code == "40001", e.Code == "40P01":
 		return fmt.Errorf("%w: %v", errConflict, err)
 	case strings.HasPrefix(e.Code, "08"), strings.HasPrefix(e.Code, "53"), strings.HasPrefix(e.Code, "57"), strings.HasPrefix(e.Code, "58"),
 		e.Code == "25006", e.Code == "25P02", e.Severity == "FATAL": // 25006: a standby; 25P02: an earlier statement failed
-		return fmt.Errorf("%w: %s", store.ErrAway, text)
+		return newError(store.ErrAway, errors.New(text))
 	case strings.HasPrefix(e.Code, "XX"):
 		return fmt.Errorf("%w: %v", store.ErrDamaged, err)
 	}

@@ -63,7 +63,7 @@ func openSchema(url, schema string, callTime time.Duration) (*DB, error) {
 	if err = errors.Join(err, conn.Close(ctx)); err != nil && !strings.Contains(err.Error(), "23505") { // two at once
 		return nil, err
 	}
-	return Open(ctx, url+"&search_path="+schema, &Options{Readers: 2, callTime: callTime})
+	return Open(ctx, url+"&pool_max_conns=3&search_path="+schema, &Options{callTime: callTime})
 }
 
 // longTime is the callTime of tests that do not wait for it to pass.

@@ -31,17 +31,16 @@ func (r *Runs) TakeLease(ctx context.Context, name, replica string, alive []stri
 
 // FreeLease frees a lease, unless another replica has it.
 func (r *Runs) FreeLease(ctx context.Context, name, replica string) error {
-	_, err := r.db.exec(ctx, "DELETE FROM leases WHERE name = $1 AND replica = $2", name, replica)
-	return err
+	return r.db.change(ctx, nil, "DELETE FROM leases WHERE name = $1 AND replica = $2", name, replica)
 }
 
 // LeaseHolder returns the replica that has a lease; "" means none.
 func (r *Runs) LeaseHolder(ctx context.Context, name string) (replica string, err error) {
-	_, err = r.db.viewOne(ctx, []any{&replica}, "SELECT replica FROM leases WHERE name = $1", name)
+	_, err = r.db.reader(ctx).scanOne([]any{&replica}, "SELECT replica FROM leases WHERE name = $1", name)
 	return replica, err
 }
 
 // LeasesOf returns the names of the leases of a replica.
 func (r *Runs) LeasesOf(ctx context.Context, replica string) (names []string, err error) {
-	return viewAll(ctx, r.db, scanText, "SELECT name FROM leases WHERE replica = $1 ORDER BY name", replica)
+	return r.db.reader(ctx).readIDs("SELECT name FROM leases WHERE replica = $1 ORDER BY name", replica)
 }

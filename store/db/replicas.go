@@ -25,27 +25,20 @@ func (r *Runs) Beat(ctx context.Context, replica store.Replica) error {
 
 // Replicas lists all replicas. Compare Seen with now, which is of the same clock.
 func (r *Runs) Replicas(ctx context.Context) (list []store.Replica, now time.Time, err error) {
-	err = r.db.view(ctx, func(q querier) (err error) {
-		list, err = rowsOf(q, scanReplica, "SELECT id, address, version, seen FROM replicas ORDER BY id")
-		if err == nil {
-			now, err = q.now()
-		}
-		return err
-	})
+	tx := r.db.reader(ctx)
+	list, err = rowsOf(tx, func(rows *sql.Rows) (r store.Replica, err error) {
+		err = rows.Scan(&r.ID, &r.Address, &r.Version, date{&r.Seen})
+		return r, err
+	}, "SELECT id, address, version, seen FROM replicas ORDER BY id")
+	if err == nil {
+		now, err = tx.now()
+	}
 	return list, now, err
-}
-
-func scanReplica(rows *sql.Rows) (r store.Replica, err error) {
-	var seen int64
-	err = rows.Scan(&r.ID, &r.Address, &r.Version, &seen)
-	r.Seen = dateOf(seen)
-	return r, err
 }
 
 // Leave removes a replica.
 func (r *Runs) Leave(ctx context.Context, id string) error {
-	_, err := r.db.exec(ctx, "DELETE FROM replicas WHERE id = $1", id)
-	return err
+	return r.db.change(ctx, nil, "DELETE FROM replicas WHERE id = $1", id)
 }
 
 // Secret returns the secret that all replicas share. The first call stores fresh as the secret.
@@ -61,17 +54,16 @@ func (r *Runs) Secret(ctx context.Context, fresh []byte) (secret []byte, err err
 }
 
 // now returns the time of the clock that all replicas share.
-func (q querier) now() (time.Time, error) {
-	if q.db.sharedClock == "" {
-		return dateOf(q.db.clock().UnixMicro()), nil
+func (tx *Tx) now() (now time.Time, err error) {
+	if tx.db.sharedClock == "" {
+		return dateOf(tx.db.clock().UnixMicro()), nil
 	}
-	var now int64
-	_, err := q.scanOne([]any{&now}, q.db.sharedClock)
-	return dateOf(now), err
+	_, err = tx.scanOne([]any{date{&now}}, tx.db.sharedClock)
+	return now, err
 }
 
 // sweepReplicas removes replicas that have not been seen for long, and the leases of those and of replicas that have left.
-func (db *DB) sweepReplicas(ctx context.Context, _ *int64) error {
+func (db *DB) sweepReplicas(ctx context.Context) error {
 	return db.Update(ctx, func(tx *Tx) error {
 		now, err := tx.now()
 		if err == nil {

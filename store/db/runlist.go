@@ -20,16 +20,20 @@ const (
 
 // scanRun returns a function that reads a row that has runColumns, or listedColumns if complete is false.
 func (db *DB) scanRun(complete bool) func(rows *sql.Rows) (store.Run, error) {
-	now := db.clock().UnixMicro()
+	now := db.clock()
 	return func(rows *sql.Rows) (r store.Run, err error) {
-		var created, ended, expires int64
-		dest := []any{&r.ID, &r.Workflow, &r.Agent, &r.Owner, &r.Session, &r.Replica, &r.Attempt, &r.Crashes, &r.State, &created, &ended, &expires, &r.Bytes, &r.Removed}
+		dest := []any{
+			&r.ID, &r.Workflow, &r.Agent, &r.Owner, &r.Session, &r.Replica, &r.Attempt, &r.Crashes, &r.State,
+			date{&r.Created},
+			date{&r.Ended},
+			date{&r.Expires},
+			&r.Bytes, &r.Removed,
+		}
 		if complete {
 			dest = append(dest, &r.Request, &r.Result)
 		}
 		err = rows.Scan(dest...)
-		r.Created, r.Ended, r.Expires = dateOf(created), optionalDate(ended), optionalDate(expires)
-		if ended > 0 && expires <= now {
+		if !r.Ended.IsZero() && !r.Expires.IsZero() && !r.Expires.After(now) {
 			r.Bytes, r.Removed, r.Request, r.Result = 0, store.RemovedAll, nil, nil
 		}
 		return r, err
@@ -38,7 +42,7 @@ func (db *DB) scanRun(complete bool) func(rows *sql.Rows) (store.Run, error) {
 
 // findRun returns the first run of a query that returns runColumns, or [store.ErrNotFound].
 func (r *Runs) findRun(ctx context.Context, query string, args ...any) (run store.Run, err error) {
-	found, err := viewAll(ctx, r.db, r.db.scanRun(true), query, args...)
+	found, err := rowsOf(r.db.reader(ctx), r.db.scanRun(true), query, args...)
 	switch {
 	case err != nil:
 		return run, err
@@ -62,12 +66,12 @@ func (r *Runs) LatestOf(ctx context.Context, session string) (store.Run, error) 
 // Left returns runs that have not ended and that none of the replicas alive works on, the oldest first: those that wait and are suspended only
 // once their time is over.
 func (r *Runs) Left(ctx context.Context, alive []string, limit int) (left []store.Run, err error) {
-	left, err = viewAll(ctx, r.db, r.db.scanRun(true), "SELECT "+runColumns+" FROM runs WHERE ended = 0 AND (replica <> '' OR state <> 'waiting') AND NOT replica"+r.db.in("$2")+
+	left, err = rowsOf(r.db.reader(ctx), r.db.scanRun(true), "SELECT "+runColumns+" FROM runs WHERE ended = 0 AND (replica <> '' OR state <> 'waiting') AND NOT replica"+r.db.in("$2")+
 		" ORDER BY created, id LIMIT $1", limit, list(alive))
 	if err != nil || len(left) == limit {
 		return left, err
 	}
-	due, err := viewAll(ctx, r.db, r.db.scanRun(true), "SELECT "+runColumns+" FROM runs WHERE ended = 0 AND replica = '' AND state = 'waiting' AND wake <= $1 ORDER BY wake LIMIT $2",
+	due, err := rowsOf(r.db.reader(ctx), r.db.scanRun(true), "SELECT "+runColumns+" FROM runs WHERE ended = 0 AND replica = '' AND state = 'waiting' AND wake <= $1 ORDER BY wake LIMIT $2",
 		r.db.clock().UnixMicro(), limit-len(left))
 	return append(left, due...), err
 }
@@ -76,27 +80,17 @@ func (r *Runs) Left(ctx context.Context, alive []string, limit int) (left []stor
 // [store.ErrExpired] if the events were removed, perhaps while it read them.
 func (r *Runs) Batches(ctx context.Context, id string, each func(store.RunBatch) error) error {
 	var last store.RunBatch
+	tx := r.db.reader(ctx)
 	for limit, more := firstRows, true; more; limit = pageRows {
 		var page []store.RunBatch
-		err := r.db.view(ctx, func(q querier) (err error) {
-			page, more, err = readPage(q, limit, scanBatch, `SELECT run, attempt, seq, first, events FROM run_batches b
-				WHERE run = $1 AND (attempt, seq) > ($2, $3) AND seq > 0 AND NOT EXISTS
-				(SELECT 1 FROM run_batches m WHERE m.run = b.run AND m.attempt = b.attempt + 1 AND m.seq = 0 AND m.after_seq < b.seq) ORDER BY attempt, seq LIMIT $4`,
-				plainText(id), last.Attempt, last.Seq)
-			if err != nil {
-				return err
-			}
-			var removed store.Removed
-			found, err := q.scanOne([]any{&removed}, "SELECT CASE WHEN ended > 0 AND expires <= $2 THEN 2 ELSE removed END FROM runs WHERE id = $1",
-				plainText(id), r.db.clock().UnixMicro())
-			switch {
-			case err == nil && !found:
-				err = fmt.Errorf("%w: the run does not exist", store.ErrNotFound)
-			case err == nil && removed != store.RemovedNothing:
-				err = fmt.Errorf("%w: the events of the run were removed", store.ErrExpired)
-			}
-			return err
-		})
+		var err error
+		page, more, err = readPage(tx, limit, scanBatch, `SELECT run, attempt, seq, first, events FROM run_batches b
+			WHERE run = $1 AND (attempt, seq) > ($2, $3) AND seq > 0 AND NOT EXISTS
+			(SELECT 1 FROM run_batches m WHERE m.run = b.run AND m.attempt = b.attempt + 1 AND m.seq = 0 AND m.after_seq < b.seq) ORDER BY attempt, seq LIMIT $4`,
+			plainText(id), last.Attempt, last.Seq)
+		if err == nil {
+			err = r.checkEvents(tx, id)
+		}
 		if err != nil {
 			return err
 		}
@@ -107,6 +101,20 @@ func (r *Runs) Batches(ctx context.Context, id string, each func(store.RunBatch)
 		}
 	}
 	return nil
+}
+
+// checkEvents returns why the events of a run cannot be read.
+func (r *Runs) checkEvents(tx *Tx, id string) error {
+	var removed store.Removed
+	found, err := tx.scanOne([]any{&removed}, "SELECT CASE WHEN ended > 0 AND expires <= $2 THEN 2 ELSE removed END FROM runs WHERE id = $1",
+		plainText(id), r.db.clock().UnixMicro())
+	switch {
+	case err == nil && !found:
+		err = fmt.Errorf("%w: the run does not exist", store.ErrNotFound)
+	case err == nil && removed != store.RemovedNothing:
+		err = fmt.Errorf("%w: the events of the run were removed", store.ErrExpired)
+	}
+	return err
 }
 
 func scanBatch(rows *sql.Rows) (b store.RunBatch, size int, err error) {
@@ -154,7 +162,7 @@ func (r *Runs) List(ctx context.Context, q store.RunQuery) (list []store.Run, ne
 		where.add("(created, id) < (?, ?)", created, id)
 	}
 	args := append(where.args, limit+1)
-	list, err = viewAll(ctx, r.db, r.db.scanRun(false), "SELECT "+listedColumns+" FROM runs WHERE removed < 2"+where.sql.String()+
+	list, err = rowsOf(r.db.reader(ctx), r.db.scanRun(false), "SELECT "+listedColumns+" FROM runs WHERE removed < 2"+where.sql.String()+
 		" ORDER BY created DESC, id DESC LIMIT "+parameters(len(args), 1), args...)
 	if len(list) > limit {
 		list = list[:limit]

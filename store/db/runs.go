@@ -39,7 +39,7 @@ func (r *Runs) Start(ctx context.Context, run store.Run, key *store.IdempotencyK
 		if key != nil {
 			k := *key
 			k.Run = run.ID
-			if taken, err = tx.putKey(k); err != nil || taken != nil {
+			if taken, err = tx.claimKey(k); err != nil || taken != nil {
 				return err
 			}
 		}
@@ -61,63 +61,58 @@ func (r *Runs) Append(ctx context.Context, replica string, batches []store.RunBa
 	return moved, err
 }
 
-// insertBatches inserts batches in few statements, and returns the moved runs. The row of a run is not locked: if the run moves at the same
+// insertBatches inserts batches in few statements, and returns the moved runs. The rows of the runs are not locked: if a run moves at the same
 // moment, its batch can be inserted, and readers ignore it because of after_seq.
 func (tx *Tx) insertBatches(replica string, batches []store.RunBatch) (moved []string, err error) {
+	attempts, err := tx.attemptsOf(replica, batches)
+	if err != nil {
+		return nil, err
+	}
+	var live []store.RunBatch
+	for _, b := range batches {
+		switch attempt, found := attempts[b.Run]; {
+		case b.Seq < 1:
+			return nil, fmt.Errorf("%w: batch %d of run %s", store.ErrInvalid, b.Seq, b.Run)
+		case found && attempt == b.Attempt:
+			live = append(live, b)
+		case !slices.Contains(moved, b.Run):
+			moved = append(moved, b.Run)
+		}
+	}
 	size := maxChunk
 	if !tx.db.network {
 		size = maxSQLiteBatches
 	}
-	for len(batches) > 0 {
-		n := min(1<<(bits.Len(uint(len(batches)))-1), size) // a power of two, so that few statements are prepared
-		part := batches[:n]
-		batches = batches[n:]
-		var values strings.Builder
-		args := []any{replica}
-		for i, b := range part {
-			if b.Seq < 1 {
-				return nil, fmt.Errorf("%w: batch %d of run %s", store.ErrInvalid, b.Seq, b.Run)
-			}
-			if i == 0 {
-				values.WriteString("(CAST($2 AS TEXT), CAST($3 AS BIGINT), CAST($4 AS BIGINT), CAST($5 AS BIGINT), CAST($6 AS " + tx.db.blob + "))")
-			} else {
-				values.WriteString(", (" + parameters(5*i+2, 5) + ")")
-			}
+	for len(live) > 0 {
+		n := min(1<<(bits.Len(uint(len(live)))-1), size) // a power of two, so that few statements are prepared
+		rows := make([]string, n)
+		var args []any
+		for i, b := range live[:n] {
+			rows[i] = "(" + parameters(5*i+1, 5) + ")"
 			args = append(args, b.Run, b.Attempt, b.Seq, int64(b.First), notNil(b.Events))
 		}
-		inserted, err := tx.exec(`INSERT INTO run_batches (run, attempt, seq, first, events) SELECT v.column1, v.column2, v.column3, v.column4, v.column5
-			FROM (VALUES `+values.String()+`) AS v CROSS JOIN runs r WHERE r.id = v.column1 AND r.attempt = v.column2 AND r.replica = $1 AND r.ended = 0
-			ON CONFLICT DO NOTHING`, args...)
-		if err == nil && inserted < int64(n) {
-			err = tx.findMoved(replica, part, &moved)
-		}
-		if err != nil {
+		if _, err := tx.exec("INSERT INTO run_batches (run, attempt, seq, first, events) VALUES "+strings.Join(rows, ", ")+" ON CONFLICT DO NOTHING", args...); err != nil {
 			return nil, err
 		}
+		live = live[n:]
 	}
 	return moved, nil
 }
 
-// findMoved adds to moved the runs of batches that another replica works on, or another attempt, or that have ended.
-func (tx *Tx) findMoved(replica string, batches []store.RunBatch, moved *[]string) error {
+// attemptsOf returns the attempts of those runs of batches that a replica works on.
+func (tx *Tx) attemptsOf(replica string, batches []store.RunBatch) (attempts map[string]int, err error) {
 	ids := make([]string, len(batches))
 	for i, b := range batches {
 		ids[i] = b.Run
 	}
-	attempts := map[string]int{} // of the runs that the replica works on
-	err := tx.collect(func(rows *sql.Rows) (bool, error) {
+	attempts = map[string]int{}
+	return attempts, tx.collect(func(rows *sql.Rows) (bool, error) {
 		var run string
 		var attempt int
 		err := rows.Scan(&run, &attempt)
 		attempts[run] = attempt
 		return true, err
 	}, "SELECT id, attempt FROM runs WHERE replica = $1 AND ended = 0 AND id"+tx.db.in("$2"), replica, list(ids))
-	for _, b := range batches {
-		if attempt, found := attempts[b.Run]; (!found || attempt != b.Attempt) && !slices.Contains(*moved, b.Run) {
-			*moved = append(*moved, b.Run)
-		}
-	}
-	return err
 }
 
 // SetState changes the state and the crashes of a run that has not ended.
@@ -138,16 +133,15 @@ func (r *Runs) End(ctx context.Context, e store.RunEnd) error {
 			WHERE id = $5 AND replica = $6 AND attempt = $7 AND ended = 0`,
 			e.State, plainText(string(e.Result)), tx.db.clock().UnixMicro(), expiryOf(e.Expires), e.ID, e.Replica, e.Attempt)
 		if err == nil && n == 0 {
-			var one int
-			stored := false // by a call that failed later
-			stored, err = tx.scanOne([]any{&one}, "SELECT 1 FROM runs WHERE id = $1 AND replica = $2 AND attempt = $3 AND state = $4 AND ended > 0",
+			var stored bool // by a call that failed later
+			stored, err = tx.exists("SELECT 1 FROM runs WHERE id = $1 AND replica = $2 AND attempt = $3 AND state = $4 AND ended > 0",
 				e.ID, e.Replica, e.Attempt, e.State)
 			if err == nil && !stored {
 				err = errRunMoved
 			}
 		}
 		if err == nil && e.FreeKey != nil {
-			err = tx.freeKey(e.FreeKey.Owner, e.FreeKey.Key, e.ID)
+			_, err = tx.exec("DELETE FROM idempotency_keys WHERE owner = $1 AND key = $2 AND run = $3", plainText(e.FreeKey.Owner), hashOfKey(e.FreeKey.Owner, e.FreeKey.Key), e.ID)
 		}
 		return err
 	})
@@ -161,15 +155,14 @@ func (r *Runs) Suspend(ctx context.Context, id, replica string, attempt int, wak
 
 // Release hands over those of the runs that the replica works on.
 func (r *Runs) Release(ctx context.Context, replica string, ids []string) error {
-	_, err := r.db.exec(ctx, "UPDATE runs SET replica = '' WHERE replica = $1 AND ended = 0 AND id"+r.db.in("$2"), replica, list(ids))
-	return err
+	return r.db.change(ctx, nil, "UPDATE runs SET replica = '' WHERE replica = $1 AND ended = 0 AND id"+r.db.in("$2"), replica, list(ids))
 }
 
 // Take makes a replica the one that works on a run. Of several replicas that take a run, one
 // gets it. After [store.ErrUnsure], Find tells whether it was this one.
 func (r *Runs) Take(ctx context.Context, t store.Takeover) (run store.Run, err error) {
 	err = r.db.Update(ctx, func(tx *Tx) error {
-		taken, err := rowsOf(tx.querier, r.db.scanRun(true), "UPDATE runs SET replica = $1, attempt = attempt + 1, crashes = $2, state = $3 "+
+		taken, err := rowsOf(tx, r.db.scanRun(true), "UPDATE runs SET replica = $1, attempt = attempt + 1, crashes = $2, state = $3 "+
 			"WHERE id = $4 AND replica = $5 AND attempt = $6 AND ended = 0 AND ($7 = '' OR state = $7) RETURNING "+runColumns,
 			t.Replica, t.Crashes, t.State, t.ID, t.FromReplica, t.FromAttempt, t.FromState)
 		if err == nil && len(taken) == 0 {
@@ -181,9 +174,6 @@ func (r *Runs) Take(ctx context.Context, t store.Takeover) (run store.Run, err e
 		run = taken[0]
 		_, err = tx.exec("INSERT INTO run_batches (run, attempt, seq, first, events, after_seq) VALUES ($1, $2, 0, 0, $3, $4)",
 			t.ID, run.Attempt, []byte{}, t.AfterSeq)
-		if err != nil {
-			return err
-		}
 		return err
 	})
 	return run, err

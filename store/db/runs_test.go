@@ -62,7 +62,8 @@ func wantMoved(t testing.TB, what string, err error) {
 
 func countRows(t testing.TB, db *DB, table string) (n int) {
 	t.Helper()
-	must(t, db.view(t.Context(), func(q querier) error { _, err := q.scanOne([]any{&n}, "SELECT count(*) FROM "+table); return err }))
+	_, err := db.reader(t.Context()).scanOne([]any{&n}, "SELECT count(*) FROM "+table)
+	must(t, err)
 	return n
 }
 

@@ -30,15 +30,15 @@ func (tx *Tx) eraseRuns(session string) error {
 	return tx.execIn(ids, "DELETE FROM idempotency_keys WHERE run"+tx.db.in("$1"), "DELETE FROM runs WHERE id"+tx.db.in("$1"))
 }
 
-func (q querier) readIDs(query string, args ...any) ([]string, error) {
-	return rowsOf(q, scanText, query, args...)
+func (tx *Tx) readIDs(query string, args ...any) ([]string, error) {
+	return rowsOf(tx, scanText, query, args...)
 }
 
 // purgeRuns removes events that are due, in steps that other writes can share.
 func (db *DB) purgeRuns(ctx context.Context) error {
 	for {
 		now := db.clock()
-		ids, err := viewAll(ctx, db, scanText, "SELECT run FROM run_removals WHERE due <= $1 ORDER BY due LIMIT $2", now.UnixMicro(), removeRuns)
+		ids, err := db.reader(ctx).readIDs("SELECT run FROM run_removals WHERE due <= $1 ORDER BY due LIMIT $2", now.UnixMicro(), removeRuns)
 		if err != nil || len(ids) == 0 {
 			return err
 		}
@@ -64,12 +64,11 @@ func (db *DB) purgeRuns(ctx context.Context) error {
 	}
 }
 
-// sweepRuns removes expired runs and keys.
-func (db *DB) sweepRuns(ctx context.Context, removed *int64) error {
-	now := db.clock()
-	for n := maxChunk; n == maxChunk; {
-		err := db.Update(ctx, func(tx *Tx) error {
-			ids, err := tx.readIDs("SELECT id FROM runs WHERE ended > 0 AND removed < 2 AND expires <= $1 LIMIT $2", now.UnixMicro(), maxChunk)
+// expireRuns removes what expired runs have, and counts them.
+func (db *DB) expireRuns(ctx context.Context) (removed int64, err error) {
+	for n := maxChunk; n == maxChunk && err == nil; removed += int64(n) {
+		err = db.Update(ctx, func(tx *Tx) error {
+			ids, err := tx.readIDs("SELECT id FROM runs WHERE ended > 0 AND removed < 2 AND expires <= $1 LIMIT $2", db.clock().UnixMicro(), maxChunk)
 			if n = len(ids); err != nil {
 				return err
 			}
@@ -78,26 +77,17 @@ func (db *DB) sweepRuns(ctx context.Context, removed *int64) error {
 			}
 			return tx.execIn(ids, "UPDATE runs SET removed = 2, bytes = 0, request = '', result = '' WHERE id"+tx.db.in("$1"))
 		})
-		if err != nil {
-			return err
-		}
-		*removed += int64(n)
 	}
-	return db.sweepTables(
-		ctx, removed,
-		expired{"DELETE FROM idempotency_keys WHERE (owner, key) IN (SELECT owner, key FROM idempotency_keys WHERE expires <= $1 LIMIT $2)", 0},
-		expired{`DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE removed = 2 AND expires <= $1
-			AND NOT EXISTS (SELECT 1 FROM idempotency_keys k WHERE k.run = runs.id) LIMIT $2)`, expiredLife},
-	)
+	return removed, err
 }
 
 // boundEvents removes the events of the runs that ended first, beyond maxRunBytes.
-func (db *DB) boundEvents(ctx context.Context, removed *int64) error {
+func (db *DB) boundEvents(ctx context.Context) (removed int64, err error) {
 	if db.maxRunBytes == 0 {
-		return nil
+		return 0, nil
 	}
-	var total, bytes, runs int64
-	_, err := db.viewOne(ctx, []any{&total}, "SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT) FROM runs WHERE bytes > 0")
+	var total, bytes int64
+	_, err = db.reader(ctx).scanOne([]any{&total}, "SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT) FROM runs WHERE bytes > 0")
 	for n := 1; err == nil && n > 0 && total-bytes > db.maxRunBytes; {
 		var size int64
 		err = db.Update(ctx, func(tx *Tx) error {
@@ -118,10 +108,10 @@ func (db *DB) boundEvents(ctx context.Context, removed *int64) error {
 			}
 			return tx.execIn(ids, "UPDATE runs SET removed = 1, bytes = 0 WHERE bytes > 0 AND id"+tx.db.in("$1"))
 		})
-		runs, bytes = runs+int64(n), bytes+size
+		removed, bytes = removed+int64(n), bytes+size
 	}
-	if *removed += runs; runs > 0 {
-		db.log.WarnContext(ctx, "removed the events of the oldest ended runs, beyond their bound", "runs", runs, "bytes", bytes, "bound", db.maxRunBytes)
+	if removed > 0 {
+		db.log.WarnContext(ctx, "removed the events of the oldest ended runs, beyond their bound", "runs", removed, "bytes", bytes, "bound", db.maxRunBytes)
 	}
-	return err
+	return removed, err
 }

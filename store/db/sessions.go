@@ -1,10 +1,12 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,8 +42,11 @@ type session struct {
 
 func (s *session) key() incarnation { return incarnation{s.Tape, s.incarnation} }
 
-const sessionColumns = `tape, incarnation, session, workspace, agent, title, entries, bytes, anchors, last_id, last_anchor, last_anchor_name,
-	last_anchor_date, created, updated, holder, unnamed`
+const (
+	sessionValues = `session, workspace, agent, title, entries, bytes, anchors, last_id, last_anchor, last_anchor_name, last_anchor_date, created, updated,
+	holder, unnamed`
+	sessionColumns = "tape, incarnation, " + sessionValues
+)
 
 // scan reads a row that has sessionColumns.
 func (s *session) scan(rows *sql.Rows) error {
@@ -56,98 +61,86 @@ func (s *session) scan(rows *sql.Rows) error {
 }
 
 // findSession returns the session of a tape; found is false if it does not exist.
-func findSession(q querier, name string) (s session, found bool, err error) {
-	err = q.collect(func(rows *sql.Rows) (bool, error) {
+func (tx *Tx) findSession(name string) (s session, found bool, err error) {
+	err = tx.collect(func(rows *sql.Rows) (bool, error) {
 		found = true
 		return false, s.scan(rows)
 	}, "SELECT "+sessionColumns+" FROM sessions WHERE tape = $1", name)
 	return s, found, err
 }
 
-// exists reports whether a tape has not been erased, also if it was created again.
-func (i incarnation) exists(q querier, suffix string) (bool, error) {
-	var one int
-	return q.scanOne([]any{&one}, "SELECT 1 FROM sessions WHERE tape = $1 AND incarnation = $2"+suffix, i.tape, i.number)
+// tapeExists reports whether a tape has not been erased, also if it was created again.
+func (tx *Tx) tapeExists(i incarnation, suffix string) (bool, error) {
+	return tx.exists("SELECT 1 FROM sessions WHERE tape = $1 AND incarnation = $2"+suffix, i.tape, i.number)
 }
-
-// maxMoves bounds how often an append is tried again because another process has appended in between.
-const maxMoves = 100
 
 // append appends the entries that b.Check returned, and does not change them. The holder is that of the lease, or 0.
 func (tx *Tx) append(name string, b tape.Batch, checked []tape.Entry, holder int64) (first, bytes int64, err error) {
-	for attempt := range maxMoves {
-		now, known := tx.db.writer.sessions[name] // may be old: then the row is not as expected
-		if known = known && attempt == 0; !known {
-			if now, _, err = findSession(tx.querier, name); err != nil {
-				return 0, 0, err
-			}
-		}
-		if holder != 0 && now.Entries > 0 && now.holder != holder {
-			if known {
-				continue
-			}
-			return 0, 0, errLeaseLost
-		}
-		entries := append([]tape.Entry(nil), checked...)
-		if err := b.Number(entries, now.Info, tx.db.clock()); err != nil {
-			if known {
-				continue
-			}
+	now, remembered := tx.db.writer.sessions[name]
+	if !remembered {
+		if now, _, err = tx.findSession(name); err != nil {
 			return 0, 0, err
 		}
-		next := now
-		next.AddBatch(b, entries)
-		rows := make([]entryRow, len(entries))
-		for i, e := range entries {
-			rows[i] = newEntryRow(e)
-			next.Bytes += int64(len(rows[i].line))
-			if turn := rows[i].turn; turn == sessionName(next.Session) {
-				next.unnamed = 1
-			} else if turn != "" {
-				next.unnamed = 0
-			}
-		}
-		saved := false
+	}
+	entries := slices.Clone(checked)
+	if err = b.Number(entries, now.Info, tx.db.clock()); err == nil && holder != 0 && now.Entries > 0 && now.holder != holder {
+		err = errLeaseLost
+	}
+	saved := false
+	if err == nil {
+		next, rows := now.after(b, entries)
 		if now.Entries == 0 {
 			next.Tape, next.incarnation, next.holder = name, newID(), holder
-			saved, err = tx.insertSession(&next)
-		} else {
-			saved, err = tx.updateSession(&next, now.LastID)
 		}
-		if err != nil {
-			return 0, 0, err
-		}
-		if saved {
+		if saved, err = tx.saveSession(&next, now.LastID); saved {
 			tx.db.writer.remember(next)
 			return entries[0].ID, next.Bytes - now.Bytes, tx.insertEntries(next.key(), rows)
 		}
+		remembered = remembered && err == nil
 	}
-	return 0, 0, fmt.Errorf("%w: too many writers use the tape", tape.ErrMoved)
+	if remembered { // perhaps another process has changed the session
+		delete(tx.db.writer.sessions, name)
+		return tx.append(name, b, checked, holder)
+	}
+	return 0, 0, cmp.Or(err, errConflict)
 }
 
-// insertSession creates a session's row; created is false if the tape exists.
-func (tx *Tx) insertSession(s *session) (created bool, err error) {
-	n, err := tx.exec("INSERT INTO sessions ("+sessionColumns+", owner, parent) VALUES ("+parameters(1, 18)+", '') ON CONFLICT DO NOTHING",
+// after returns the session with the entries of b, and their rows.
+func (s session) after(b tape.Batch, entries []tape.Entry) (session, []entryRow) {
+	s.AddBatch(b, entries)
+	rows := make([]entryRow, len(entries))
+	for i, e := range entries {
+		rows[i] = newEntryRow(e)
+		s.Bytes += int64(len(rows[i].line))
+		if turn := rows[i].turn; turn == sessionName(s.Session) {
+			s.unnamed = 1
+		} else if turn != "" {
+			s.unnamed = 0
+		}
+	}
+	return s, rows
+}
+
+var (
+	insertSession = "INSERT INTO sessions (" + sessionColumns + ", owner, parent) VALUES (" + parameters(1, 18) + ", '') ON CONFLICT DO NOTHING"
+	updateSession = "UPDATE sessions SET (" + sessionValues + ", owner) = (" + parameters(3, 16) + ") WHERE tape = $1 AND incarnation = $2 AND last_id = $19 AND holder = $16"
+)
+
+// saveSession stores a session whose tape has the last id and the holder that are expected; with 0 it is new.
+func (tx *Tx) saveSession(s *session, lastID int64) (saved bool, err error) {
+	anchored := int64(0)
+	if s.LastAnchor.ID > 0 {
+		anchored = s.LastAnchor.Date.UnixMicro()
+	}
+	query, args := insertSession, []any{
 		s.Tape, s.incarnation, plainText(s.Session), plainText(s.Workspace), plainText(s.Agent), plainText(s.Title), s.Entries, s.Bytes, s.Anchors, s.LastID,
-		s.LastAnchor.ID, plainText(s.LastAnchor.Name), anchorDate(s), s.Created.UnixMicro(), s.Updated.UnixMicro(), s.holder, s.unnamed, plainText(tape.OwnerOf(s.Session)))
-	return n == 1, err
-}
-
-// updateSession changes a session's row if the tape's last id and the holder are still as expected.
-func (tx *Tx) updateSession(s *session, lastID int64) (changed bool, err error) {
-	n, err := tx.exec(`UPDATE sessions SET session = $1, workspace = $2, agent = $3, title = $4, entries = $5, bytes = $6, anchors = $7, last_id = $8,
-	last_anchor = $9, last_anchor_name = $10, last_anchor_date = $11, updated = $12, owner = $13, unnamed = $14
-	WHERE tape = $15 AND incarnation = $16 AND last_id = $17 AND holder = $18`,
-		plainText(s.Session), plainText(s.Workspace), plainText(s.Agent), plainText(s.Title), s.Entries, s.Bytes, s.Anchors, s.LastID,
-		s.LastAnchor.ID, plainText(s.LastAnchor.Name), anchorDate(s), s.Updated.UnixMicro(), plainText(tape.OwnerOf(s.Session)), s.unnamed, s.Tape, s.incarnation, lastID, s.holder)
-	return n == 1, err
-}
-
-func anchorDate(s *session) int64 {
-	if s.LastAnchor.ID == 0 {
-		return 0
+		s.LastAnchor.ID, plainText(s.LastAnchor.Name), anchored, s.Created.UnixMicro(), s.Updated.UnixMicro(), s.holder, s.unnamed, plainText(tape.OwnerOf(s.Session)),
 	}
-	return s.LastAnchor.Date.UnixMicro()
+	if lastID > 0 {
+		query, args = updateSession, append(args, lastID)
+	}
+	n, err := tx.exec(query, args...)
+	return n == 1, err
 }
 
 // entryRow is what the table entries has for an entry.
@@ -210,31 +203,37 @@ type source struct {
 	*session
 }
 
+// Info implements [tape.Source].
+func (s source) Info() tape.Info { return s.session.Info }
+
 // Entries implements [tape.Source]. It reads pages. A tape that is erased meanwhile ends with [tape.ErrDeleted].
-func (s source) Entries(after, before int64, newest bool) iter.Seq2[tape.Entry, error] {
+func (s source) Entries(after, before int64, newest, anchors bool) iter.Seq2[tape.Entry, error] {
 	return func(yield func(tape.Entry, error) bool) {
 		before = min(before, s.LastID+1)
-		query := "SELECT line FROM entries WHERE tape = $1 AND incarnation = $2 AND id > $3 AND id < $4 ORDER BY id LIMIT $5"
-		if newest {
-			query = strings.Replace(query, "ORDER BY id", "ORDER BY id DESC", 1)
+		query := "SELECT line FROM entries WHERE tape = $1 AND incarnation = $2 AND id > $3 AND id < $4"
+		if anchors {
+			query += " AND anchor IS NOT NULL"
 		}
-		var last int64
+		query += " ORDER BY id"
+		if newest {
+			query += " DESC"
+		}
+		query += " LIMIT $5"
+		tx, last := s.db.reader(s.ctx), int64(0)
 		for limit, more := firstRows, true; more; {
 			var page []tape.Entry
-			err := s.db.view(s.ctx, func(q querier) (err error) {
-				page, more, err = readPage(q, limit, s.scanEntry, query, s.Tape, s.incarnation, after, before)
-				if n := len(page); n > 0 {
-					last = page[n-1].ID
+			var err error
+			page, more, err = readPage(tx, limit, s.scanEntry, query, s.Tape, s.incarnation, after, before)
+			if n := len(page); n > 0 {
+				last = page[n-1].ID
+			}
+			if err == nil && !more && (newest || anchors || last != s.LastID) {
+				// Erasing removes the last entry first, so a reader that has got it has got all. Others may have got a part.
+				var found bool
+				if found, err = tx.tapeExists(s.key(), ""); err == nil && !found {
+					err = fmt.Errorf("%w: the session was erased while it was read", tape.ErrDeleted)
 				}
-				if err == nil && !more && (newest || last != s.LastID) {
-					// Erasing removes the last entry first, so a reader that has got it has got all. Others may have got a part.
-					var found bool
-					if found, err = s.key().exists(q, ""); err == nil && !found {
-						err = fmt.Errorf("%w: the session was erased while it was read", tape.ErrDeleted)
-					}
-				}
-				return err
-			})
+			}
 			if err != nil {
 				yield(tape.Entry{}, err)
 				return
@@ -249,11 +248,7 @@ func (s source) Entries(after, before int64, newest bool) iter.Seq2[tape.Entry, 
 			} else {
 				after = last
 			}
-			if len(page) < limit { // the next page has about as many bytes
-				limit = max(len(page), 1)
-			} else {
-				limit = min(4*limit, pageRows)
-			}
+			limit = min(4*max(len(page), 1), pageRows)
 		}
 	}
 }
@@ -267,35 +262,6 @@ func (s source) scanEntry(rows *sql.Rows) (e tape.Entry, size int, err error) {
 		err = fmt.Errorf("%w: an entry of tape %s: %w", store.ErrDamaged, s.Tape, err)
 	}
 	return e, len(line), err
-}
-
-// Anchors implements [tape.Source].
-func (s source) Anchors() iter.Seq2[tape.AnchorRef, error] {
-	return func(yield func(tape.AnchorRef, error) bool) {
-		if s.LastAnchor.ID == 0 || !yield(s.LastAnchor, nil) {
-			return
-		}
-		for before, n := s.LastAnchor.ID, firstRows; n == firstRows; {
-			page, err := viewAll(s.ctx, s.db, func(rows *sql.Rows) (a tape.AnchorRef, err error) {
-				var date int64
-				err = rows.Scan(&a.ID, &a.Name, &date)
-				a.Date = dateOf(date)
-				return a, err
-			}, "SELECT id, anchor, date FROM entries WHERE tape = $1 AND incarnation = $2 AND id < $3 AND anchor IS NOT NULL ORDER BY id DESC LIMIT $4",
-				s.Tape, s.incarnation, before, firstRows)
-			if err != nil {
-				yield(tape.AnchorRef{}, err)
-				return
-			}
-			for _, a := range page {
-				if !yield(a, nil) {
-					return
-				}
-				before = a.ID
-			}
-			n = len(page)
-		}
-	}
 }
 
 // listSessions returns a page of the sessions that q selects, the newest entry first, after the session last. q.After and q.Limit are
@@ -317,7 +283,7 @@ func (db *DB) listSessions(ctx context.Context, q tape.SessionQuery, last tape.I
 		where.add("substr(session, 1, "+strconv.Itoa(len([]rune(q.Prefix)))+") = ?", plainText(q.Prefix))
 	}
 	args := append(where.args, limit)
-	return viewAll(ctx, db, scanInfo, "SELECT "+sessionColumns+" FROM sessions WHERE parent = ''"+where.sql.String()+
+	return rowsOf(db.reader(ctx), scanInfo, "SELECT "+sessionColumns+" FROM sessions WHERE parent = ''"+where.sql.String()+
 		" ORDER BY updated DESC, tape LIMIT $"+strconv.Itoa(len(args)), args...)
 }
 

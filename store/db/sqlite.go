@@ -25,11 +25,14 @@ func (db *DB) openFile(path string, o *Options) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	unlock := func() error { return nil }
 	if !o.Beside {
-		var err error
-		if unlock, err = lockDatabase(path); err != nil {
+		unlock, err := lockDatabase(path)
+		if err != nil {
 			return err
+		}
+		db.unlock = unlock
+		if name := unreliableFilesystem(filepath.Dir(path)); name != "" {
+			db.log.Warn("the database is on a filesystem whose locks may not work; use a local disk, or PostgreSQL", "filesystem", name, "file", path)
 		}
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) // SQLite gives its other files the same mode
@@ -37,10 +40,7 @@ func (db *DB) openFile(path string, o *Options) error {
 		err = f.Close()
 	}
 	if err != nil {
-		return errors.Join(err, unlock())
-	}
-	if name := unreliableFilesystem(filepath.Dir(path)); name != "" && !o.Beside {
-		db.log.Warn("the database is on a filesystem whose locks may not work; use a local disk, or PostgreSQL", "filesystem", name, "file", path)
+		return err
 	}
 	synchronous := "NORMAL"
 	if o.Durable {
@@ -54,13 +54,9 @@ func (db *DB) openFile(path string, o *Options) error {
 	if o.maxPages > 0 {
 		pragmas = append(pragmas, "max_page_count("+strconv.Itoa(o.maxPages)+")")
 	}
-	file := "file:" + (&url.URL{Path: path}).EscapedPath() + "?"
-	if err := db.openSQLite(file, pragmas); err != nil {
-		return errors.Join(err, unlock())
-	}
-	db.unlock = unlock
+	err = db.openSQLite("file:"+(&url.URL{Path: path}).EscapedPath()+"?", pragmas)
 	db.checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)"
-	return nil
+	return err
 }
 
 // openMemory opens a database in memory, which its connections share. It has at most 256 MiB.
@@ -71,10 +67,10 @@ func (db *DB) openMemory() error {
 }
 
 func (db *DB) openSQLite(dsn string, pragmas []string) (err error) {
-	db.dialect = dialect{begin: "BEGIN IMMEDIATE", blob: "BLOB", inList: " IN (SELECT value FROM json_each(%s))", prepare: true, createSchema: "SELECT 1", explain: explainSQLite}
+	db.dialect = dialect{begin: "BEGIN IMMEDIATE", blob: "BLOB", inList: " IN (SELECT value FROM json_each(%s))", createSchema: "SELECT 1", explain: explainSQLite}
 	dsn += "_pragma=" + strings.Join(pragmas, "&_pragma=")
-	if db.write, err = sql.Open("sqlite", dsn+"&_pragma=cache_size(-8000)"); err == nil {
-		db.read, err = sql.Open("sqlite", dsn+"&_pragma=query_only(ON)")
+	if db.writers, err = sql.Open("sqlite", dsn+"&_pragma=cache_size(-8000)"); err == nil {
+		db.readers, err = sql.Open("sqlite", dsn+"&_pragma=query_only(ON)")
 	}
 	return err
 }
@@ -96,11 +92,9 @@ func explainSQLite(err error) error {
 	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR:
 		return failed(store.ErrAway, syscall.EIO, err)
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		return fmt.Errorf("%w: %v", store.ErrAway, err)
+		return newError(store.ErrAway, err)
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return fmt.Errorf("%w: %v", store.ErrDamaged, err)
-	case sqlite3.SQLITE_TOOBIG:
-		return fmt.Errorf("%w: %v", store.ErrTooLarge, err)
 	}
 	return err
 }

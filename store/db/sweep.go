@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/lingserve/lingserve/internal/backoff"
@@ -24,48 +25,49 @@ func (db *DB) sweepLoop() {
 // Sweep removes what has expired: files, values, runs, and what imports and uploads have left.
 func (db *DB) Sweep(ctx context.Context) error {
 	removed := int64(0)
-	for _, sweep := range []func(ctx context.Context, removed *int64) error{
-		db.sweepValues, db.expireFiles, db.sweepRuns, db.boundEvents, db.sweepReplicas, db.sweepEvents,
-	} {
-		if err := sweep(ctx, &removed); err != nil {
+	for _, sweep := range []func(ctx context.Context) (removed int64, err error){db.sweepRows, db.expireFiles, db.expireRuns, db.boundEvents} {
+		n, err := sweep(ctx)
+		if removed += n; err != nil {
 			return err
 		}
+	}
+	if err := db.sweepReplicas(ctx); err != nil {
+		return err
 	}
 	return db.finishErasing(ctx, removed > 0)
 }
 
-// sweepValues removes small rows: values, usage, and commits.
-func (db *DB) sweepValues(ctx context.Context, removed *int64) error {
-	var list []expired
-	for _, table := range valueTables {
-		list = append(list, expired{"DELETE FROM " + table + " WHERE key IN (SELECT key FROM " + table + " WHERE expires <= $1 LIMIT $2)", 0})
-	}
-	if db.network {
-		list = append(list, expired{"DELETE FROM commits WHERE id IN (SELECT id FROM commits WHERE date <= $1 LIMIT $2)", commitLife})
-	}
-	err := db.sweepTables(ctx, removed, list...)
-	if err == nil {
-		_, err = db.exec(ctx, "DELETE FROM usage WHERE day < $1", db.clock().Add(-usageLife).UTC().Format(time.DateOnly))
-	}
-	return err
+// expiring are the rows that are deleted once their date is older than life.
+var expiring = []struct {
+	table, key, date string
+	life             time.Duration
+	where            string
+}{
+	{Windows, "key", "expires", 0, ""},
+	{Pairs, "key", "expires", 0, ""},
+	{Conversations, "key", "expires", 0, ""},
+	{Learned, "key", "expires", 0, ""},
+	{Tickets, "key", "expires", 0, ""},
+	{resultTable, "key", "expires", 0, ""},
+	{"idempotency_keys", "owner, key", "expires", 0, ""},
+	{"runs", "id", "expires", expiredLife, " AND removed = 2 AND NOT EXISTS (SELECT 1 FROM idempotency_keys k WHERE k.run = runs.id)"},
+	{"events", "key", "expires", 0, " AND state = 'ended'"},
+	{"events", "key", "arrived", waitLife, " AND state <> 'ended'"},
+	{"replies", "id", "created", waitLife, ""},
+	{"commits", "id", "date", commitLife, ""},
 }
 
-// expired are rows that are deleted once they are older than life: $1 is a time, $2 the maximum number of rows.
-type expired struct {
-	query string
-	life  time.Duration
-}
-
-// sweepTables deletes rows, in steps that other writes can share, and counts them.
-func (db *DB) sweepTables(ctx context.Context, removed *int64, list ...expired) error {
-	for _, e := range list {
+// sweepRows deletes rows that have expired, in steps that other writes can share, and counts them.
+func (db *DB) sweepRows(ctx context.Context) (removed int64, err error) {
+	for _, e := range expiring {
+		query := fmt.Sprintf("DELETE FROM %[1]s WHERE (%[2]s) IN (SELECT %[2]s FROM %[1]s WHERE %[3]s <= $1%[4]s LIMIT $2)", e.table, e.key, e.date, e.where)
 		for n := int64(removeRows); n == removeRows; {
-			var err error
-			if n, err = db.exec(ctx, e.query, db.clock().Add(-e.life).UnixMicro(), removeRows); err != nil {
-				return err
+			if n, err = db.exec(ctx, query, db.clock().Add(-e.life).UnixMicro(), removeRows); err != nil {
+				return removed, err
 			}
-			*removed += n
+			removed += n
 		}
 	}
-	return nil
+	_, err = db.exec(ctx, "DELETE FROM usage WHERE day < $1", db.clock().Add(-usageLife).UTC().Format(time.DateOnly))
+	return removed, err
 }

@@ -34,27 +34,27 @@ func (u *Usage) Add(ctx context.Context, day string, spent []adapter.Spent) (tot
 		}
 		total = adapter.Spending{Day: day, Callers: map[string]int64{}}
 		for owner := range owners {
-			cost, err := spentOn(tx.querier, day, "AND owner = $2", plainText(owner))
+			cost, err := spentOn(tx, day, "AND owner = $2", plainText(owner))
 			if total.Callers[owner] = cost; err != nil {
 				return err
 			}
 		}
 		var err error
-		total.Cost, err = spentOn(tx.querier, day, "")
+		total.Cost, err = spentOn(tx, day, "")
 		return err
 	})
 	return total, err
 }
 
-func spentOn(q querier, day, condition string, args ...any) (cost int64, err error) {
-	_, err = q.scanOne([]any{&cost}, "SELECT CAST(coalesce(sum(cost), 0) AS BIGINT) FROM usage WHERE day = $1 "+condition, append([]any{day}, args...)...)
+func spentOn(tx *Tx, day, condition string, args ...any) (cost int64, err error) {
+	_, err = tx.scanOne([]any{&cost}, "SELECT CAST(coalesce(sum(cost), 0) AS BIGINT) FROM usage WHERE day = $1 "+condition, append([]any{day}, args...)...)
 	return cost, err
 }
 
 // On implements [adapter.SpendingStore].
 func (u *Usage) On(ctx context.Context, day string) (total adapter.Spending, err error) {
 	total = adapter.Spending{Day: day, Callers: map[string]int64{}}
-	_, err = viewAll(ctx, u.db, func(rows *sql.Rows) (owner string, err error) {
+	_, err = rowsOf(u.db.reader(ctx), func(rows *sql.Rows) (owner string, err error) {
 		var cost int64
 		err = rows.Scan(&owner, &cost)
 		total.Callers[owner] = cost

@@ -30,8 +30,6 @@ const (
 	resultTable   = "results"
 )
 
-var valueTables = []string{Windows, Pairs, Conversations, Learned, Tickets, resultTable}
-
 const (
 	maxValue  = 512 << 10 // bytes
 	trimEvery = 64        // changes
@@ -59,8 +57,8 @@ func (v *Values) expires(life time.Duration) int64 {
 }
 
 // get reads a value that has not expired; nil is none. With lock no other transaction may change it until the end of this one.
-func (v *Values) get(q querier, key, lock string) (value []byte, err error) {
-	found, err := q.scanOne([]any{&value}, "SELECT value FROM "+v.table+" WHERE key = $1 AND expires > $2"+lock, plainText(key), v.db.clock().UnixMicro())
+func (v *Values) get(tx *Tx, key, lock string) (value []byte, err error) {
+	found, err := tx.scanOne([]any{&value}, "SELECT value FROM "+v.table+" WHERE key = $1 AND expires > $2"+lock, plainText(key), v.db.clock().UnixMicro())
 	if found && value == nil {
 		value = []byte{}
 	}
@@ -89,57 +87,48 @@ func (v *Values) put(tx *Tx, key string, value []byte, life time.Duration, repla
 
 // Load returns a value; nil is none.
 func (v *Values) Load(ctx context.Context, key string) (value []byte, err error) {
-	err = v.db.view(ctx, func(q querier) (err error) {
-		value, err = v.get(q, key, "")
-		return err
-	})
-	return value, err
+	return v.get(v.db.reader(ctx), key, "")
 }
 
 // Change replaces a value by what do makes of it; nil is none, both ways. do may be called more than once; it must be quick and must not use
 // the database. Its error is Change's and leaves the value as it was.
 func (v *Values) Change(ctx context.Context, key string, do func(value []byte) ([]byte, error)) error {
 	return v.db.Update(ctx, func(tx *Tx) error {
-		for range maxMoves {
-			old, err := v.get(tx.querier, key, tx.db.lock)
-			if err != nil {
-				return err
-			}
-			next, err := do(old)
-			switch {
-			case err != nil:
-				return err
-			case len(next) > maxValue:
-				return fmt.Errorf("%w: a value of %d bytes; expected at most %d", store.ErrTooLarge, len(next), maxValue)
-			case (old == nil) == (next == nil) && bytes.Equal(old, next):
-				return nil
-			case next == nil:
-				_, err := tx.exec("DELETE FROM "+v.table+" WHERE key = $1", plainText(key))
-				return err
-			}
-			if stored, err := v.put(tx, key, next, v.o.Life, old != nil); stored || err != nil {
-				return err
-			} // else another process has added it
+		old, err := v.get(tx, key, tx.db.lock)
+		if err != nil {
+			return err
 		}
-		return fmt.Errorf("%w: too many writers use the value", store.ErrAway)
+		next, err := do(old)
+		switch {
+		case err != nil:
+			return err
+		case len(next) > maxValue:
+			return fmt.Errorf("%w: a value of %d bytes; expected at most %d", store.ErrTooLarge, len(next), maxValue)
+		case (old == nil) == (next == nil) && bytes.Equal(old, next):
+			return nil
+		case next == nil:
+			_, err := tx.exec("DELETE FROM "+v.table+" WHERE key = $1", plainText(key))
+			return err
+		}
+		stored, err := v.put(tx, key, next, v.o.Life, old != nil)
+		if err == nil && !stored { // another process has added it
+			err = errConflict
+		}
+		return err
 	})
 }
 
 // All returns the values whose keys begin with a prefix.
 func (v *Values) All(ctx context.Context, prefix string) (all map[string][]byte, err error) {
 	all = map[string][]byte{}
-	for last, n := "", pageRows; err == nil && n == pageRows; {
-		n = 0
-		_, err = viewAll(ctx, v.db, func(rows *sql.Rows) (value []byte, err error) {
-			n++
-			err = rows.Scan(&last, &value)
-			if strings.HasPrefix(last, prefix) {
-				all[last] = value
-			}
-			return nil, err
-		}, "SELECT key, value FROM "+v.table+" WHERE key > $1 AND expires > $2 ORDER BY key LIMIT $3", last, v.db.clock().UnixMicro(), pageRows)
-	}
-	return all, err
+	return all, v.db.eachPage(ctx, pageRows, func(rows *sql.Rows) (key string, err error) {
+		var value []byte
+		err = rows.Scan(&key, &value)
+		if strings.HasPrefix(key, prefix) {
+			all[key] = value
+		}
+		return key, err
+	}, "SELECT key, value FROM "+v.table+" WHERE key > $1 AND expires > $3 ORDER BY key LIMIT $2", v.db.clock().UnixMicro())
 }
 
 // Add adds a value for a time, unless the key has one: then added is false. Where there are MaxRows values already it is [store.ErrFull].
@@ -217,6 +206,5 @@ func (r *Results) Load(ctx context.Context, message string) ([]byte, error) {
 
 // Erase removes the answers to all messages of a session.
 func (r *Results) Erase(ctx context.Context, session string) error {
-	_, err := r.v.db.exec(ctx, "DELETE FROM results WHERE session = $1", hashOf([]byte(session)))
-	return err
+	return r.v.db.change(ctx, nil, "DELETE FROM results WHERE session = $1", hashOf([]byte(session)))
 }

@@ -88,13 +88,8 @@ func valuesExpire(t *testing.T, open openEmpty) {
 	if err := db.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	rows := 0
-	err := db.view(t.Context(), func(q querier) error {
-		_, err := q.scanOne([]any{&rows}, "SELECT count(*) FROM windows")
-		return err
-	})
-	if rows != 1 || err != nil {
-		t.Errorf("%d rows after the sweep, %v, want 1", rows, err)
+	if rows := countRows(t, db, "windows"); rows != 1 {
+		t.Errorf("%d rows after the sweep, want 1", rows)
 	}
 }
 

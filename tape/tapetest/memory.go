@@ -39,8 +39,11 @@ func (l *list) append(b tape.Batch) (first int64, err error) {
 	return entries[0].ID, nil
 }
 
+// Info implements [tape.Source].
+func (l list) Info() tape.Info { return l.info }
+
 // Entries implements [tape.Source].
-func (l list) Entries(after, before int64, newest bool) iter.Seq2[tape.Entry, error] {
+func (l list) Entries(after, before int64, newest, anchors bool) iter.Seq2[tape.Entry, error] {
 	find := func(id int64) int {
 		i, _ := slices.BinarySearchFunc(l.entries, id, func(e tape.Entry, id int64) int { return cmp.Compare(e.ID, id) })
 		return i
@@ -51,18 +54,7 @@ func (l list) Entries(after, before int64, newest bool) iter.Seq2[tape.Entry, er
 			if newest {
 				i = len(selected) - 1 - i
 			}
-			if !yield(selected[i], nil) {
-				return
-			}
-		}
-	}
-}
-
-// Anchors implements [tape.Source].
-func (l list) Anchors() iter.Seq2[tape.AnchorRef, error] {
-	return func(yield func(tape.AnchorRef, error) bool) {
-		for _, e := range slices.Backward(l.entries) {
-			if e.Kind == tape.KindAnchor && !yield(tape.AnchorOf(e), nil) {
+			if (!anchors || selected[i].Kind == tape.KindAnchor) && !yield(selected[i], nil) {
 				return
 			}
 		}
@@ -131,16 +123,25 @@ func (m *Memory) Append(ctx context.Context, name string, b tape.Batch) (first i
 
 // Import implements [tape.Store].
 func (m *Memory) Import(ctx context.Context, name, session, workspace string, entries iter.Seq2[tape.Entry, error]) error {
-	b := tape.Batch{Create: true, KeepIDs: true, Session: session, Workspace: workspace}
+	t := &memoryTape{list: list{info: tape.Info{Tape: name}}, blobs: map[string][]byte{}}
 	for e, err := range entries {
+		if err == nil {
+			_, err = t.append(tape.Batch{Create: len(t.entries) == 0, KeepIDs: true, Session: session, Workspace: workspace, Entries: []tape.Entry{e}})
+		}
 		if err != nil {
 			return err
 		}
-		e.Payload, e.Meta = bytes.Clone(e.Payload), bytes.Clone(e.Meta) // the next one may be read into their memory
-		b.Entries = append(b.Entries, e)
 	}
-	_, err := m.Append(ctx, name, b)
-	return err
+	if len(t.entries) == 0 {
+		return fmt.Errorf("%w: the import has no entries", tape.ErrInvalid)
+	}
+	return m.do(ctx, name, true, func(other *memoryTape) error {
+		if other != nil {
+			return fmt.Errorf("%w: the tape exists", tape.ErrNotEmpty)
+		}
+		m.tapes[name] = t
+		return nil
+	})
 }
 
 // Read implements [tape.Store].

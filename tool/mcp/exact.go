@@ -70,21 +70,28 @@ func (b *exactBody) next() ([]byte, error) {
 		}
 		return exact(message), io.EOF
 	}
-	var line []byte
-	for {
-		part, err := b.from.ReadSlice('\n')
-		if line = append(line, part...); len(line) > maxMessage {
-			return nil, errLarge
+	line, err := readLine(b.from)
+	if message, ok := bytes.CutPrefix(line, []byte("data:")); ok && err == nil {
+		text := bytes.TrimSpace(message)
+		if out := exact(text); len(out) != len(text) { // it is always longer
+			return append(append([]byte("data: "), out...), '\n'), nil
 		}
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
-		}
-		if message, ok := bytes.CutPrefix(line, []byte("data:")); ok && err == nil {
-			text := bytes.TrimSpace(message)
-			if out := exact(text); len(out) != len(text) { // it is always longer
-				return append(append([]byte("data: "), out...), '\n'), nil
-			}
-		}
+	}
+	return line, err
+}
+
+// readLine reads up to a line feed. The line is valid until the next call.
+func readLine(from *bufio.Reader) ([]byte, error) {
+	line, err := from.ReadSlice('\n')
+	if !errors.Is(err, bufio.ErrBufferFull) {
 		return line, err
 	}
+	long := bytes.Clone(line)
+	for errors.Is(err, bufio.ErrBufferFull) {
+		if line, err = from.ReadSlice('\n'); len(long)+len(line) > maxMessage {
+			return nil, errLarge
+		}
+		long = append(long, line...)
+	}
+	return long, err
 }

@@ -5,7 +5,6 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/lingserve/lingserve/tool"
 )
@@ -13,22 +12,18 @@ import (
 // keyMember is the member of _meta that has the key of a call, see [tool.Key]. Its prefix is a domain name backwards, as MCP recommends.
 const keyMember = "dev.lingserve/idempotency-key"
 
-// meta returns the _meta of a call: its key, and the trace that it belongs to if the server gets that. It is nil if there is neither.
+// meta returns the _meta of a call: its key, and the trace that it belongs to if the server gets that.
 func (s *server) meta(ctx context.Context) sdk.Meta {
-	var meta sdk.Meta
+	meta := sdk.Meta{}
 	if key := tool.Key(ctx); key != "" {
-		meta = sdk.Meta{keyMember: key}
+		meta[keyMember] = key
 	}
-	if !s.Traced || !trace.SpanContextFromContext(ctx).IsValid() {
-		return meta
-	}
-	headers := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, headers)
-	for name, value := range headers {
-		if meta == nil {
-			meta = sdk.Meta{}
+	if s.Traced {
+		headers := propagation.MapCarrier{}
+		propagation.TraceContext{}.Inject(ctx, headers)
+		for name, value := range headers {
+			meta[name] = value
 		}
-		meta[name] = value
 	}
 	return meta
 }

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"sync"
@@ -52,12 +53,7 @@ func (b *metered) Read(p []byte) (int, error) {
 	if b.left > 0 {
 		b.left -= n
 	}
-	lines := 0
-	for _, c := range p[:n] {
-		if c == '\n' {
-			lines++
-		}
-	}
+	lines := bytes.Count(p[:n], []byte("\n"))
 	if flood := b.meter.count(n, (lines+1)/2); flood != nil { // an event has two lines at least
 		return 0, flood
 	}

@@ -104,13 +104,11 @@ func (p *process) supervise() {
 		defer close(exited)
 		status = p.cmd.Wait()
 	}()
-	gone := func(within time.Duration) bool {
-		timer := time.NewTimer(within)
-		defer timer.Stop()
+	exits := func(within time.Duration) bool {
 		select {
 		case <-exited:
 			return true
-		case <-timer.C:
+		case <-time.After(within):
 			return false
 		}
 	}
@@ -118,9 +116,9 @@ func (p *process) supervise() {
 	case <-p.closing:
 	case <-exited:
 	}
-	if !gone(p.server.times.exit) {
+	if !exits(p.server.times.exit) {
 		terminate(p.cmd.Process)
-		gone(p.server.times.exit)
+		exits(p.server.times.exit)
 	}
 	kill(p.cmd.Process) // the group: also what the program left behind
 	<-exited
@@ -170,7 +168,7 @@ func (p *process) SessionID() string { return "" }
 // greeting or a warning to the wrong place. So are notices that are not handled here.
 func (p *process) Read(context.Context) (jsonrpc.Message, error) {
 	for {
-		line, err := p.line()
+		line, err := readLine(p.lines)
 		if err != nil {
 			if p.closed() {
 				return nil, io.EOF
@@ -203,22 +201,6 @@ func (p *process) Read(context.Context) (jsonrpc.Message, error) {
 		}
 		return msg, nil
 	}
-}
-
-// line reads up to a line feed; what is returned is good until the next call.
-func (p *process) line() ([]byte, error) {
-	line, err := p.lines.ReadSlice('\n')
-	if !errors.Is(err, bufio.ErrBufferFull) {
-		return line, err
-	}
-	long := bytes.Clone(line)
-	for errors.Is(err, bufio.ErrBufferFull) {
-		if line, err = p.lines.ReadSlice('\n'); len(long)+len(line) > maxMessage {
-			return nil, errLarge
-		}
-		long = append(long, line...)
-	}
-	return long, err
 }
 
 // Write sends a message. The connection ends if the program does not read it in time, or has read a part of it.

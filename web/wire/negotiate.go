@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"mime"
 	"net/http"
 	"strconv"
 	"strings"
@@ -51,9 +52,9 @@ func Quality(accept, media string) float64 {
 	var q float64
 	specific := -1
 	for part := range strings.SplitSeq(accept, ",") {
-		name, params, _ := strings.Cut(part, ";")
+		name, params, _ := mime.ParseMediaType(part) // of a broken parameter, the name
 		var s int
-		switch name = strings.ToLower(strings.TrimSpace(name)); name {
+		switch name {
 		case media:
 			s = 2
 		case major + "/*":
@@ -67,15 +68,9 @@ func Quality(accept, media string) float64 {
 			continue
 		}
 		specific, q = s, 1
-		for param := range strings.SplitSeq(params, ";") {
-			name, value, _ := strings.Cut(strings.TrimSpace(param), "=")
-			if !strings.EqualFold(strings.TrimSpace(name), "q") {
-				continue
-			}
-			// A quality that cannot be read counts as missing.
-			if v, err := strconv.ParseFloat(strings.TrimSpace(value), 64); err == nil && v >= 0 && v <= 1 {
-				q = v
-			}
+		// A quality that cannot be read counts as missing.
+		if v, err := strconv.ParseFloat(params["q"], 64); err == nil && v >= 0 && v <= 1 {
+			q = v
 		}
 	}
 	return q

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -107,6 +108,14 @@ func NewProblem(code, detail string) *Problem {
 		Detail: detail,
 		Code:   code,
 	}
+}
+
+// Internal makes the problem of an internal error, and logs it with its id.
+func Internal(ctx context.Context, log *slog.Logger, detail, message string, args ...any) *Problem {
+	p := NewProblem(CodeInternal, detail)
+	p.ID = run.NewID()
+	log.ErrorContext(ctx, message, append([]any{"id", p.ID}, args...)...)
+	return p
 }
 
 // Invalid makes the problem of a request that does not fit. Its detail names the first fault, for those who read no further.
@@ -288,10 +297,7 @@ func (s *Server) Problem(ctx context.Context, err error) *Problem {
 	case ctx.Err() != nil, errors.Is(err, run.ErrMoved):
 		return &Problem{abort: true}
 	default:
-		p := NewProblem(CodeInternal, "internal error; find the cause in the server's log under this id")
-		p.ID = run.NewID()
-		s.Log.ErrorContext(ctx, "cannot do what a request asks for", "id", p.ID, "error", err)
-		return p
+		return Internal(ctx, s.Log, "internal error; find the cause in the server's log under this id", "cannot do what a request asks for", "error", err)
 	}
 	p := NewProblem(e.Code(), e.Detail)
 	p.setFaults(e.Fields)

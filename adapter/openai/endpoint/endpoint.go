@@ -49,7 +49,14 @@ func New(o wire.Options, azure bool, version string) (*Server, error) {
 	}
 	s := &Server{Server: wire.NewServer(o), base: *base}
 	s.URLHint = " (most end in /v1)"
-	s.read(azure, version)
+	if s.read(azure, version); s.azure {
+		s.Explain = s.explainAzure
+		s.Authorize = func(h http.Header) {
+			if key := s.Key(); key != "" {
+				h.Set("Api-Key", key)
+			}
+		}
+	}
 	return s, nil
 }
 
@@ -109,38 +116,22 @@ func (s *Server) Responses() string {
 	return s.base.JoinPath(responses).String()
 }
 
-// header is that of a request, with the key.
-func (s *Server) header(accept string) http.Header {
-	if key := s.Key(); key != "" && s.azure {
-		return http.Header{"Accept": {accept}, "Api-Key": {key}}
-	}
-	return s.Bearer(accept)
-}
-
 // Ask posts the request that write makes, as [wire.Server.Ask] does, and returns the answer once it is known to be one: status 200.
 func (s *Server) Ask(ctx context.Context, f *wire.Fallbacks, url string, req *adapter.Request, write func() (request any, err error),
 	fallbacks func(said string) []wire.Fallback,
 ) (*http.Response, error) {
-	body := func() ([]byte, error) {
+	return s.Server.Ask(ctx, f, url, "text/event-stream", func() ([]byte, error) {
 		request, err := write()
 		if err != nil {
 			return nil, err
 		}
 		return wire.Body(request, req.ExtraBody)
-	}
-	send := func(body []byte) (*http.Response, *wire.Refusal, error) {
-		return s.Post(ctx, url, s.header("text/event-stream"), body)
-	}
-	return s.Server.Ask(ctx, f, body, send, fallbacks, s.refused)
+	}, fallbacks)
 }
 
-// refused makes the error of an answer with another status than 200. Azure's deployments, endpoints and versions are things that
-// others do not have, and each has other words.
-func (s *Server) refused(r *wire.Refusal) *adapter.Error {
-	e := s.Refused(r)
-	if !s.azure {
-		return e
-	}
+// explainAzure improves the error of a refusal. Azure's deployments, endpoints and versions are things that others do not have, and each has
+// other words.
+func (s *Server) explainAzure(e *adapter.Error, r *wire.Refusal) {
 	report := wire.ReadReport(r.Body)
 	switch {
 	case r.Status == http.StatusNotFound && strings.Contains(report.Kind, "deploymentnotfound"):
@@ -155,7 +146,6 @@ func (s *Server) refused(r *wire.Refusal) *adapter.Error {
 		// A key of another resource, or of another region, has the same words.
 		e.Message = s.Name() + " refused the key: check " + s.KeyName + ", and that it is of this endpoint"
 	}
-	return e
 }
 
 // Provider returns the provider whose models are those that model makes. Which names a server has is only known to it. It is an
@@ -190,7 +180,7 @@ type lister struct{ *provider }
 
 // List asks the server for its models, in its order.
 func (p *lister) List(ctx context.Context) ([]string, error) {
-	return p.ListModels(ctx, p.base.JoinPath("models").String(), p.header("application/json"), p.refused)
+	return p.ListModels(ctx, p.base.JoinPath("models").String())
 }
 
 var _ adapter.Lister = (*lister)(nil)

@@ -134,7 +134,8 @@ func approve(ctx context.Context) (asked fakeslack.Message, calls []fakeslack.Ca
 		return asked, nil, err
 	}
 	bot, err = slack.New(slack.Settings{
-		Token: platform.Secret(fake.Token()), SigningSecret: platform.Secret(fake.Secret()), API: "http://api.test/api", Client: &http.Client{Transport: fake.Transport()},
+		Token: platform.Secret(fake.Token()), SigningSecret: platform.Secret(fake.Secret()),
+		Settings: platform.Settings{API: "http://api.test/api", Client: &http.Client{Transport: fake.Transport()}},
 	})
 	if err != nil {
 		return asked, nil, err

@@ -24,6 +24,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/channel/telegram"
 	"github.com/lingserve/lingserve/internal/faketelegram"
 	"github.com/lingserve/lingserve/store/db"
@@ -252,7 +253,7 @@ func talk(ctx context.Context, dir string) (failed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	bot, err := telegram.New(telegram.Settings{Token: token, API: "http://127.0.0.1:" + strconv.Itoa(port)})
+	bot, err := telegram.New(telegram.Settings{Token: token, Settings: platform.Settings{API: "http://127.0.0.1:" + strconv.Itoa(port)}})
 	if err != nil {
 		return 0, err
 	}

@@ -1,6 +1,3 @@
--- compatible: 1
--- The oldest program that can use the schema after this step knows the schema of the number above.
-
 -- One row for each tape: a session's, or a fork's. Dates are microseconds since 1970.
 CREATE TABLE sessions (
 	tape TEXT PRIMARY KEY,

@@ -1,5 +1,3 @@
--- compatible: 1
-
 -- Small records by key, for what has no table of its own yet. A deleted record stays for some minutes.
 CREATE TABLE tables (
 	name TEXT PRIMARY KEY,

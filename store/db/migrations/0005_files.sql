@@ -1,5 +1,3 @@
--- compatible: 1
-
 -- Uploaded files, and those that models made. Their content is in blobs: tape is the id of the file, incarnation is 0.
 CREATE TABLE files (
 	id TEXT PRIMARY KEY,

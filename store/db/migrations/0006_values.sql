@@ -1,5 +1,3 @@
--- compatible: 1
-
 -- Small values by key. updated and expires are dates; one that does not expire has the largest number.
 CREATE TABLE windows ( -- unanswered messages of groups
 	key TEXT PRIMARY KEY, value BLOB NOT NULL, updated BIGINT NOT NULL, expires BIGINT NOT NULL

@@ -1,5 +1,3 @@
--- compatible: 1
-
 -- What calls of models took.
 CREATE TABLE usage (
 	day TEXT NOT NULL,       -- such as 2026-11-24, UTC

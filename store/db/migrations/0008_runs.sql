@@ -1,5 +1,3 @@
--- compatible: 1
-
 -- One row for each run of a workflow or an agent. Dates are microseconds since 1970; a run that does not expire has the largest number.
 CREATE TABLE runs (
 	id TEXT PRIMARY KEY,

@@ -1,5 +1,3 @@
--- compatible: 1
-
 -- What only one replica may do. A row is good as long as its replica is alive.
 CREATE TABLE leases (
 	name TEXT PRIMARY KEY,

@@ -1,5 +1,3 @@
--- compatible: 1
-
 -- When a run is to go on that waits and that no replica works on: the time of its question is over then.
 ALTER TABLE runs ADD COLUMN wake BIGINT NOT NULL DEFAULT 0;
 DROP INDEX runs_live;

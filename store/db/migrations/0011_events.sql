@@ -1,5 +1,3 @@
--- compatible: 11
-
 -- Events of chat platforms: those that wait or run, and for some time those that have ended, so that none runs twice. Dates are microseconds
 -- since 1970.
 CREATE TABLE events (

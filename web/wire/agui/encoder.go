@@ -73,7 +73,7 @@ func (e *Encoder) Open(dst []byte) []byte {
 		if e.run.Old {
 			before = slices.DeleteFunc(before, func(m Message) bool { return m.Role == Reasoning })
 		}
-		dst = frame.End(frame.Member(frame.Begin(dst, messagesSnapshot), "messages", marshal(before)))
+		dst = frame.End(frame.Member(frame.Begin(dst, messagesSnapshot), "messages", rawjson.MustMarshal(before)))
 	}
 	if e.state.sent {
 		dst = e.state.appendSnapshot(dst)
@@ -241,7 +241,7 @@ func (e *Encoder) appendFinished(dst, result []byte, o *outcome) []byte {
 		dst = frame.Member(dst, "result", result)
 	}
 	if o != nil {
-		dst = frame.Member(dst, "outcome", marshal(o))
+		dst = frame.Member(dst, "outcome", rawjson.MustMarshal(o))
 	}
 	return frame.End(e.appendUsage(dst))
 }
@@ -306,13 +306,5 @@ func (e *Encoder) appendUsage(dst []byte) []byte {
 	if len(e.usage) == 0 {
 		return dst
 	}
-	return frame.Member(dst, "usage", marshal(e.usage))
-}
-
-func marshal(v any) []byte {
-	text, err := rawjson.Marshal(v)
-	if err != nil { // impossible: strings, numbers and JSON text
-		panic(err)
-	}
-	return text
+	return frame.Member(dst, "usage", rawjson.MustMarshal(e.usage))
 }

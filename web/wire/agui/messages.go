@@ -3,11 +3,11 @@ package agui
 import (
 	"bytes"
 	"encoding/json"
-	"iter"
 	"maps"
 	"slices"
 	"strconv"
 
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/wire/frame"
@@ -167,46 +167,28 @@ func (m *messages) appendReserved(dst, root, reserved []byte, e tube.Event) []by
 			return m.appendReasoning(dst, e)
 		}
 	case "$tools":
-		if e.Kind == tube.Set {
-			for number, value := range numbered(string(number), e.Value) {
+		switch {
+		case e.Kind != tube.Set:
+		case below:
+			dst = m.appendCall(dst, root, string(number), e.Value)
+		default: // in a snapshot
+			for number, value := range rawjson.Children(e.Value) {
 				dst = m.appendCall(dst, root, number, value)
 			}
 		}
 	case "$tool_results":
-		value := e.Value
-		if e.Kind == tube.Append {
-			value = append(append([]byte{'"'}, e.Value...), '"')
-		}
-		if e.Kind == tube.Set || e.Kind == tube.Append && below {
-			for number, value := range numbered(string(number), value) {
+		switch {
+		case below && e.Kind == tube.Append:
+			dst = m.appendResult(dst, root, string(number), slices.Concat([]byte{'"'}, e.Value, []byte{'"'}))
+		case below && e.Kind == tube.Set:
+			dst = m.appendResult(dst, root, string(number), e.Value)
+		case e.Kind == tube.Set:
+			for number, value := range rawjson.Children(e.Value) {
 				dst = m.appendResult(dst, root, number, value)
 			}
 		}
 	}
 	return dst
-}
-
-// numbered yields a value with its number, or if there is no number, the members of a snapshot in the order of theirs.
-func numbered(number string, value json.RawMessage) iter.Seq2[string, json.RawMessage] {
-	return func(yield func(string, json.RawMessage) bool) {
-		if number != "" {
-			yield(number, value)
-			return
-		}
-		var all map[string]json.RawMessage
-		_ = json.Unmarshal(value, &all) // anything but an object has no members
-		names := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
-			if len(a) != len(b) {
-				return len(a) - len(b)
-			}
-			return bytes.Compare([]byte(a), []byte(b))
-		})
-		for _, name := range names {
-			if !yield(name, all[name]) {
-				return
-			}
-		}
-	}
 }
 
 // appendReasoning appends the reasoning of a model.

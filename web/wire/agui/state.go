@@ -2,11 +2,8 @@ package agui
 
 import (
 	"bytes"
-	"encoding/json"
-	"iter"
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/schema"
@@ -162,8 +159,8 @@ func (s *state) write(dst []byte, op string, uri, value []byte) []byte {
 		return appendTooLarge(dst, uri, len(value))
 	}
 	dst = s.write(dst, op, uri, []byte{value[0], value[0] + 2}) // {} or []
-	for segment, child := range children(value) {
-		at := []byte(jsonuri.Join(string(uri), segment))
+	for name, child := range rawjson.Children(value) {
+		at := []byte(jsonuri.Join(string(uri), jsonuri.Format(name)))
 		if _, refused := cutRefused(at); refused {
 			dst = appendTooLarge(dst, at, len(child))
 			continue
@@ -175,30 +172,10 @@ func (s *state) write(dst []byte, op string, uri, value []byte) []byte {
 
 // appendTooLarge appends the note that a value is missing in the state or cut off.
 func appendTooLarge(dst, uri []byte, size int) []byte {
-	return appendCustom(dst, "too_large", marshal(struct {
+	return appendCustom(dst, "too_large", rawjson.MustMarshal(struct {
 		Path  string `json:"path"`
 		Bytes int    `json:"bytes"`
 	}{pointer(uri), size}))
-}
-
-// children yields the members or elements of a value, by the uri below it.
-func children(value []byte) iter.Seq2[string, json.RawMessage] {
-	return func(yield func(string, json.RawMessage) bool) {
-		var elements []json.RawMessage
-		if value[0] == '[' {
-			_ = json.Unmarshal(value, &elements) // it is JSON
-		}
-		for i, element := range elements {
-			if !yield(strconv.Itoa(i), element) {
-				return
-			}
-		}
-		for name, member := range rawjson.Members(value) {
-			if !yield(jsonuri.Format(name), member) {
-				return
-			}
-		}
-	}
 }
 
 // pointer is the JSON Pointer (RFC 6901) of a uri that the document has accepted.

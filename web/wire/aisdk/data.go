@@ -2,8 +2,6 @@ package aisdk
 
 import (
 	"bytes"
-	"encoding/json"
-	"strconv"
 
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
@@ -131,12 +129,12 @@ func (e *Encoder) caughtUp(dst []byte) []byte {
 				dst = e.appendRest(dst, e.thought(string(prefix)), value[1:len(value)-1])
 			}
 		case "$tools":
-			for n := range elements(value) {
-				dst = e.appendCall(dst, string(prefix), n)
+			for n := range rawjson.Children(value) {
+				dst = e.appendCall(dst, string(prefix), jsonuri.Format(n))
 			}
 		case "$tool_results":
-			for n := range elements(value) {
-				dst = e.appendResult(dst, string(prefix), n)
+			for n := range rawjson.Children(value) {
+				dst = e.appendResult(dst, string(prefix), jsonuri.Format(n))
 			}
 		}
 	}
@@ -234,27 +232,4 @@ func setTo(uri, value []byte) tube.Event {
 		return tube.Event{Kind: tube.Append, URI: uri, Value: value[1 : len(value)-1]}
 	}
 	return tube.Event{Kind: tube.Set, URI: uri, Value: value}
-}
-
-// elements yields the numbers of the elements of an array, or the names of the members of an object.
-func elements(container []byte) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		if len(container) > 0 && container[0] == '{' {
-			for name := range rawjson.Members(container) {
-				if !yield(string(jsonuri.AppendSegment([]byte(nil), name))) {
-					return
-				}
-			}
-			return
-		}
-		var list []json.RawMessage
-		if json.Unmarshal(container, &list) != nil {
-			return
-		}
-		for i := range list {
-			if !yield(strconv.Itoa(i)) {
-				return
-			}
-		}
-	}
 }

@@ -111,9 +111,12 @@ func readQuery(r *http.Request, starts bool) (version int, cancel bool, p *wire.
 	version = Version5
 	d := new(request.Decoder)
 	known := request.Parameters{"v": func(value string) {
-		var err error
-		if version, err = ReadVersion(value); err != nil {
-			d.Fail("", "%s", err)
+		switch value {
+		case "":
+		case "5", "6", "7":
+			version = int(value[0] - '0')
+		default:
+			d.Fail("", "expected 5, 6 or 7, the major version of the package ai")
 		}
 	}}
 	if starts {

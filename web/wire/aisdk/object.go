@@ -35,11 +35,7 @@ func (o *Object) Append(dst []byte, ev tube.Event) []byte {
 		if jsonuri.Reserved(ev.URI) {
 			return dst
 		}
-		d := jsonuri.Delta{URI: ev.URI, Value: ev.Value}
-		if ev.Kind == tube.Set {
-			d.Op = jsonuri.Set
-		}
-		o.text.Apply(d)
+		o.text.Apply(jsonuri.Delta{Op: jsonuri.Op(ev.Kind), URI: ev.URI, Value: ev.Value})
 	case ev.Terminal():
 		o.over = true
 		if ev.Name != "finished" || !bytes.Equal(ev.Value, []byte(`{"status":"completed"}`)) {

@@ -3,7 +3,6 @@ package aisdk
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -196,15 +195,4 @@ func (m message) text() string {
 		return strings.Join(texts, "") // as its parts were made of one text
 	}
 	return strings.Join(texts, "\n\n")
-}
-
-// ReadVersion reads the version that a client says it has; "" is the one that all can read.
-func ReadVersion(text string) (int, error) {
-	switch text {
-	case "":
-		return Version5, nil
-	case "5", "6", "7":
-		return int(text[0] - '0'), nil
-	}
-	return 0, fmt.Errorf("expected 5, 6 or 7, the major version of the package ai")
 }

@@ -212,11 +212,3 @@ func TestAValueThatIsDoneIsToldAtOnce(t *testing.T) {
 		t.Errorf("%s", diff)
 	}
 }
-
-func TestVersions(t *testing.T) {
-	for text, want := range map[string]int{"": 5, "5": 5, "6": 6, "7": 7, "8": 0, "v6": 0, "66": 0} {
-		if got, err := aisdk.ReadVersion(text); got != want || (err == nil) != (want > 0) {
-			t.Errorf("%q: %d, %v", text, got, err)
-		}
-	}
-}

@@ -30,13 +30,13 @@ func aggregated(o run.Result, id string, document, beside []byte, reserved bool)
 	if o.Errors == nil {
 		o.Errors = []ling.ErrorData{}
 	}
-	head := marshal(struct {
+	head, _ := json.Marshal(struct {
 		Run     string `json:"run"`
 		Session string `json:"session,omitempty"`
 		Status  string `json:"status"`
 		Reason  string `json:"reason,omitempty"`
-	}{id, o.Session, o.Status, o.Reason})
-	tail := marshal(struct {
+	}{id, o.Session, o.Status, o.Reason}) // strings, numbers and maps of them can be written
+	tail, _ := json.Marshal(struct {
 		Usage     map[string]adapter.Usage  `json:"usage"`
 		Models    map[string][]string       `json:"models"`
 		Repairs   map[string]map[string]int `json:"repairs,omitempty"`
@@ -52,12 +52,4 @@ func aggregated(o run.Result, id string, document, beside []byte, reserved bool)
 	}
 	tail[0] = ','
 	return append(parts, append(tail, '\n'))
-}
-
-func marshal(value any) []byte {
-	text, err := json.Marshal(value)
-	if err != nil { // cannot be: strings, numbers and maps of them
-		panic(err)
-	}
-	return text
 }

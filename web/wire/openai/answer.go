@@ -99,18 +99,10 @@ func usageOf(u adapter.Usage) usage {
 // run's reserved values.
 func Completion(h Head, document, reserved []byte, end End) []byte {
 	if len(document) == 0 || document[0] != '"' {
-		document = marshal(string(document))
+		document = rawjson.MustMarshal(string(document))
 	}
 	reasoning := Reasoning(reserved)
 	m := message{Role: "assistant", Content: document, ReasoningContent: reasoning, Reasoning: reasoning, Annotations: annotations(reserved)}
 	c := completion{h.of("chat.completion"), []choice{{Message: m, Finish: end.Finish}}, usageOf(end.Usage)}
-	return append(marshal(c), '\n')
-}
-
-func marshal(v any) []byte {
-	text, err := rawjson.Marshal(v)
-	if err != nil { // impossible: strings, numbers and JSON text
-		panic(err)
-	}
-	return text
+	return append(rawjson.MustMarshal(c), '\n')
 }

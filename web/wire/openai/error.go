@@ -1,6 +1,10 @@
 package openai
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/lingserve/lingserve/internal/rawjson"
+)
 
 // Error is an error as OpenAI's clients know it.
 type Error struct {
@@ -35,7 +39,7 @@ func (e *Error) MarshalJSON() ([]byte, error) {
 		Param   *string `json:"param"`
 		Code    *string `json:"code"`
 	}
-	return marshal(map[string]body{"error": {e.Message, e.Type(), optional(e.Param), optional(e.Code)}}), nil
+	return rawjson.MustMarshal(map[string]body{"error": {e.Message, e.Type(), optional(e.Param), optional(e.Code)}}), nil
 }
 
 // optional returns nil for an empty string.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tube"
@@ -160,7 +161,7 @@ func write(w http.ResponseWriter, p *wire.Problem, e *Error) {
 		h.Set("X-Request-Id", run.NewID())
 	}
 	p.Head(w, "application/json")
-	_, _ = w.Write(append(marshal(e), '\n')) // the client may have gone away
+	_, _ = w.Write(append(rawjson.MustMarshal(e), '\n')) // the client may have gone away
 }
 
 // errorOf is a problem as OpenAI's clients know it: the members of c have other names than those of a run's request.

@@ -38,7 +38,7 @@ func NewStream(h Head, usage bool, of Shape, end func() End) *Stream {
 	for _, root := range of.Roots {
 		s.text.Expect(root)
 	}
-	heading := marshal(h.of("chat.completion.chunk"))
+	heading := rawjson.MustMarshal(h.of("chat.completion.chunk"))
 	heading = append([]byte("data: "), heading[:len(heading)-1]...)
 	s.first = append(bytes.Clone(heading), `,"choices":[{"index":0,"delta":{`...)
 	if usage {
@@ -69,12 +69,8 @@ func (s *Stream) Append(dst []byte, e tube.Event) []byte {
 		if jsonuri.Reserved(e.URI) {
 			return s.appendReserved(dst, e)
 		}
-		d := jsonuri.Delta{URI: e.URI, Value: e.Value}
-		if e.Kind == tube.Set {
-			d.Op = jsonuri.Set
-		}
 		s.begun = true
-		s.text.Apply(d)
+		s.text.Apply(jsonuri.Delta{Op: jsonuri.Op(e.Kind), URI: e.URI, Value: e.Value})
 	case tube.Done:
 		s.text.Done(e.URI)
 	default:
@@ -126,7 +122,7 @@ func (s *Stream) appendCitation(dst []byte, uri string, value []byte) []byte {
 	}
 	s.cited[uri] = true
 	dst = append(append(dst, s.first...), `"annotations":`...)
-	return s.endChunk(append(dst, marshal([]annotation{a})...), "null")
+	return s.endChunk(append(dst, rawjson.MustMarshal([]annotation{a})...), "null")
 }
 
 // reasoning is the reasoning of one bot.
@@ -186,11 +182,11 @@ func (s *Stream) finish(dst []byte) []byte {
 		}
 	}
 	if end.Err != nil {
-		return append(append(append(dst, "data: "...), marshal(end.Err)...), "\n\n"...)
+		return append(append(append(dst, "data: "...), rawjson.MustMarshal(end.Err)...), "\n\n"...)
 	}
 	dst = s.endChunk(append(dst, s.first...), `"`+end.Finish+`"`)
 	if s.usage != nil {
-		dst = append(append(dst, s.usage...), marshal(usageOf(end.Usage))...)
+		dst = append(append(dst, s.usage...), rawjson.MustMarshal(usageOf(end.Usage))...)
 		dst = append(dst, "}\n\n"...)
 	}
 	return append(dst, "data: [DONE]\n\n"...)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -76,57 +77,34 @@ func checkRepeated(text []byte) *run.Field {
 	return checkValue(dec, nil)
 }
 
-// place is where a value is: in the member name of an object, or the item index of an array.
-type place struct {
-	parent *place
-	depth  int
-	name   string
-	index  int
-	array  bool
-}
-
-// pointer is the JSON Pointer of a place.
-func (p *place) pointer() string {
-	switch {
-	case p == nil:
-		return ""
-	case p.array:
-		return Item(p.parent.pointer(), p.index)
-	}
-	return p.parent.pointer() + schema.Pointer([]string{p.name})
-}
-
-// checkValue checks the next value, which is at a place.
-func checkValue(dec *json.Decoder, at *place) *run.Field {
+// checkValue checks the next value, to which a path of names and indexes leads.
+func checkValue(dec *json.Decoder, path []string) *run.Field {
 	token, err := dec.Token()
 	if err != nil {
 		return &run.Field{Detail: "not JSON"}
 	}
 	if n, ok := token.(json.Number); ok && len(n) > maxNumber {
-		return &run.Field{Pointer: at.pointer(), Detail: fmt.Sprintf("expected a number of at most %d characters, found %d", maxNumber, len(n))}
+		return &run.Field{Pointer: schema.Pointer(path), Detail: fmt.Sprintf("expected a number of at most %d characters, found %d", maxNumber, len(n))}
 	}
 	opened, ok := token.(json.Delim)
 	if !ok {
 		return nil
 	}
-	in := &place{parent: at, depth: 1, array: opened == '['}
-	if at != nil {
-		in.depth = at.depth + 1
-	}
-	if in.depth > maxNesting {
+	if len(path) >= maxNesting {
 		return &run.Field{Detail: fmt.Sprintf("nested too deeply; expected at most %d levels", maxNesting)}
 	}
 	seen := map[string]bool{}
-	for ; dec.More(); in.index++ {
-		if !in.array {
+	for i := 0; dec.More(); i++ {
+		name := strconv.Itoa(i)
+		if opened == '{' {
 			token, _ := dec.Token() // the text is JSON
-			in.name, _ = token.(string)
-			if seen[in.name] {
-				return &run.Field{Pointer: in.pointer(), Detail: "occurs twice; send it once"}
+			name, _ = token.(string)
+			if seen[name] {
+				return &run.Field{Pointer: schema.Pointer(append(path, name)), Detail: "occurs twice; send it once"}
 			}
-			seen[in.name] = true
+			seen[name] = true
 		}
-		if f := checkValue(dec, in); f != nil {
+		if f := checkValue(dec, append(path, name)); f != nil {
 			return f
 		}
 	}

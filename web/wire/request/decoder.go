@@ -116,8 +116,8 @@ func (d *Decoder) Members(pointer string, raw json.RawMessage) (members map[stri
 // As decodes raw into dst if raw is of the kind that begins with first: '{', '[', '"', 't' for true and false, '0' for numbers.
 // kind is the name of what is expected.
 func (d *Decoder) As(pointer string, raw json.RawMessage, first byte, kind string, dst any) bool {
-	if !begins(raw, first) {
-		d.Fail(pointer, "expected %s, found %s", kind, rawjson.Kind(raw))
+	if found := rawjson.Kind(raw); found != kinds[first] {
+		d.Fail(pointer, "expected %s, found %s", kind, found)
 		return false
 	}
 	err := json.Unmarshal(raw, dst)
@@ -130,23 +130,8 @@ func (d *Decoder) As(pointer string, raw json.RawMessage, first byte, kind strin
 	return err == nil
 }
 
-// begins reports whether a value is of the kind that begins with first, as [Decoder.As] has it.
-func begins(raw json.RawMessage, first byte) bool {
-	for len(raw) > 0 && (raw[0] == ' ' || raw[0] == '\t' || raw[0] == '\r' || raw[0] == '\n') {
-		raw = raw[1:]
-	}
-	if len(raw) == 0 {
-		return false
-	}
-	switch c := raw[0]; first {
-	case 't':
-		return c == 't' || c == 'f'
-	case '0':
-		return c == '-' || c >= '0' && c <= '9'
-	default:
-		return c == first
-	}
-}
+// kinds are the kinds of values, as [rawjson.Kind] names them, by what [Decoder.As] calls them.
+var kinds = map[byte]string{'{': "an object", '[': "an array", '"': "a string", 't': "a boolean", '0': "a number"}
 
 // String reads a string.
 func (d *Decoder) String(pointer string, raw json.RawMessage) (s string) {

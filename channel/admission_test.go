@@ -1,10 +1,9 @@
-package platform_test
+package channel_test
 
 import (
 	"testing"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/platform"
 )
 
 func TestReasonsHaveHTTPStatuses(t *testing.T) { // CH-14
@@ -13,7 +12,7 @@ func TestReasonsHaveHTTPStatuses(t *testing.T) { // CH-14
 		channel.ReasonNoPolicy: 403, channel.ReasonSelfEcho: 403, "a new one": 403, channel.ReasonNoRoute: 404, channel.ReasonSessionBusy: 409,
 		channel.ReasonTooLarge: 413, channel.ReasonRateLimited: 429, channel.ReasonOverloaded: 503,
 	} {
-		if got := platform.HTTPStatus(reason); got != want {
+		if got := reason.HTTPStatus(); got != want {
 			t.Errorf("%q: %d, expected %d", reason, got, want)
 		}
 	}

@@ -221,10 +221,7 @@ func (a *Agent) ProvideTapeStore(context.Context) (tape.Store, bool, error) {
 
 // SystemPrompt is the instructions and the workspace's AGENTS.md.
 func (a *Agent) SystemPrompt(context.Context, turn.Prompt, turn.State) (string, error) {
-	text := strings.TrimSpace(a.options.Instructions)
-	if text == "" {
-		text = defaultInstructions
-	}
+	text := cmp.Or(strings.TrimSpace(a.options.Instructions), defaultInstructions)
 	if more := readAgentsFile(a.workspace()); more != "" {
 		text += "\n\n" + more
 	}

@@ -234,8 +234,7 @@ func (s *session) search(ctx context.Context, args command.Args) (string, error)
 // showModel says which model answers, or chooses one of those that may be chosen.
 func (s *session) showModel(ctx context.Context, args command.Args) (string, error) {
 	o, name := &s.options, args["name"]
-	choices := slices.Concat([]string{o.Model}, o.Fallback, o.Choices)
-	choices = slices.DeleteFunc(choices, func(name string) bool { return name == "" })
+	choices := slices.DeleteFunc(slices.Concat([]string{o.Model}, o.Fallback, o.Choices), func(name string) bool { return name == "" })
 	slices.Sort(choices)
 	choices = slices.Compact(choices)
 	if name == "" {

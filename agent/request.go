@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/wording"
@@ -201,13 +202,8 @@ func arguments(raw json.RawMessage) string {
 	return text
 }
 
-// oneLine makes one line of a text, at most so many characters of it.
-func oneLine(text string, most int) string {
-	text = strings.Join(strings.Fields(strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "\uFFFD"))), " ")
-	return wording.ClipChars(text, most)
+// oneLine makes one line of a text, without control characters and at most so many characters of it.
+func oneLine(text string, max int) string {
+	words := strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) })
+	return wording.ClipChars(strings.Join(words, " "), max)
 }

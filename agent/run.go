@@ -617,9 +617,8 @@ func (r *run) steer() error {
 		if err != nil {
 			return err
 		}
-		m = titled(m, e)
 		id, _ := e.Extra[turn.ExtraRun].(string)
-		m = m.With(tape.Meta{Steered: true, Turn: r.id, Run: id})
+		m = titled(m, e).With(tape.Meta{Steered: true, Turn: r.id, Run: id})
 		if m.ID, err = r.appendAlways(m); err != nil {
 			return err
 		}
@@ -637,17 +636,12 @@ func (r *run) systemPrompt() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	parts := []string{text, "", r.agent.skillsList()}
 	if e := r.turn.Envelope(); len(e.Context) == 0 { // else each message has its date
 		zone := e.Timezone()
-		text = strings.TrimLeft(text+time.Now().In(zone).Format("\n\nToday is Monday, 2 January 2006 (")+zone.String()+").", "\n")
+		parts[1] = time.Now().In(zone).Format("Today is Monday, 2 January 2006 (") + zone.String() + ")."
 	}
-	if skills := r.agent.skillsList(); skills != "" {
-		if text != "" {
-			text += "\n\n"
-		}
-		text += skills
-	}
-	return text, nil
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "\n\n"), nil
 }
 
 // lastStep is added to the system prompt of the last call that a turn has.

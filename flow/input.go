@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -114,13 +113,9 @@ func (s *inputSchema) prepare(input json.RawMessage) (map[string]any, error) {
 	}
 	var v any
 	if len(bytes.TrimSpace(input)) > 0 {
-		d := json.NewDecoder(bytes.NewReader(input))
-		d.UseNumber()
-		if err := d.Decode(&v); err != nil {
+		var err error
+		if v, err = decode(input); err != nil {
 			return wrong("invalid JSON: %s", strings.TrimPrefix(err.Error(), "json: "))
-		}
-		if _, err := d.Token(); err != io.EOF {
-			return wrong("invalid JSON: expected nothing after the first value")
 		}
 	}
 	var object map[string]any

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -195,12 +197,15 @@ func (r *run) variables(ev event, templates ...*template) map[string]any {
 	return vars
 }
 
-// decode reads JSON text; numbers stay as they are written.
-func decode(text []byte) (any, error) {
+// decode reads a JSON text; numbers stay as they are written.
+func decode(text []byte) (v any, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	var v any
-	err := d.Decode(&v)
+	if err = d.Decode(&v); err == nil {
+		if _, end := d.Token(); end != io.EOF {
+			err = errors.New("expected nothing after the first value")
+		}
+	}
 	return v, err
 }
 

@@ -152,11 +152,16 @@ func (t *trigger) repeats() bool {
 	return slices.ContainsFunc(t.segments, func(s segment) bool { return s.star != none })
 }
 
-func (t *trigger) public() Trigger {
-	var names []string
+// botNames lists the names of the bots that the trigger waits for.
+func (t *trigger) botNames() (names []string) {
 	for _, n := range t.names {
 		names = append(names, n.Text)
 	}
+	return names
+}
+
+func (t *trigger) public() Trigger {
+	names := t.botNames()
 	switch t.kind {
 	case onString:
 		return Trigger{String: t.text}

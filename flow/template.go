@@ -100,10 +100,7 @@ func (t *trigger) String() string {
 	if t.pattern != nil {
 		return short(t.text)
 	}
-	names := make([]string, len(t.names))
-	for i, n := range t.names {
-		names[i] = n.Text
-	}
+	names := t.botNames()
 	if len(names) == 1 {
 		return fmt.Sprintf("{%s: %s}", triggerKinds[t.kind], short(names[0]))
 	}

@@ -80,7 +80,7 @@ func (m *Manager) TakeBack(parts []Part, kept []string) {
 		}
 	}
 	maps.DeleteFunc(hidden, func(uri string, _ bool) bool {
-		return inside(uri, func(outer string) bool { _, ok := hidden[outer]; return ok })
+		return inside(uri, hidden)
 	})
 	document, reserved := m.tube.Snapshot(true)
 	var all jsonuri.Document
@@ -112,21 +112,20 @@ func (m *Manager) TakeBack(parts []Part, kept []string) {
 		}
 	}
 	for _, root := range kept {
-		gone := inside(root, func(outer string) bool { _, ok := hidden[outer]; return ok })
-		if value, there := all.Get(root); there && gone {
+		if value, there := all.Get(root); there && inside(root, hidden) {
 			set(root, value, m.tube.Hides([]byte(root)))
 		}
 	}
 }
 
-// inside reports whether one of the uris that uri is inside of is as is says.
-func inside(uri string, is func(outer string) bool) bool {
+// inside reports whether uri is inside of one of the uris of a map.
+func inside(uri string, outer map[string]bool) bool {
 	for i := range len(uri) {
-		if uri[i] == '/' && is(uri[:i]) {
+		if _, ok := outer[uri[:i]]; ok && (i == 0 || uri[i] == '/') {
 			return true
 		}
 	}
-	return uri != "" && is("")
+	return false
 }
 
 // Restarted tells readers that the run goes on after its process was lost: which bots begin again, and what is taken back of the document.

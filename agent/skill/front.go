@@ -2,6 +2,7 @@ package skill
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -97,22 +98,11 @@ func read(name, front string) (Skill, error) {
 	return s, nil
 }
 
-func isName(s string) bool {
-	for _, c := range []byte(s) {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-			return false
-		}
-	}
-	return s != "" && len(s) <= maxName
-}
+// isName reports whether a text may be the name of a skill.
+var isName = regexp.MustCompile(fmt.Sprintf("^[a-z0-9-]{1,%d}$", maxName)).MatchString
 
 // oneLine returns a text on one line and without control characters, for a list.
 func oneLine(n *yaml.Node) (string, bool) {
-	text := strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
-			return ' '
-		}
-		return r
-	}, n.Text)
-	return strings.Join(strings.Fields(text), " "), n.Kind == yaml.Text
+	words := strings.FieldsFunc(n.Text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) })
+	return strings.Join(words, " "), n.Kind == yaml.Text
 }

@@ -111,7 +111,7 @@ func (a *attempt) end(over, err error) {
 	case err == nil || over != nil:
 		a.observer.End(Left, a.usage)
 	default:
-		a.observer.End(asError(err).Code, a.usage)
+		a.observer.End(AsError(err).Code, a.usage)
 	}
 	if a.span.IsRecording() {
 		a.endSpan(over, err)
@@ -146,7 +146,7 @@ func (a *attempt) endSpan(over, err error) {
 	case over != nil, err == nil && a.finish == "": // the rest was not wanted
 		a.span.SetAttributes(attribute.Bool("lingserve.canceled", true))
 	case err != nil:
-		e := asError(err)
+		e := AsError(err)
 		a.span.SetAttributes(attribute.String("error.type", e.Code))
 		if e.Status != 0 {
 			a.span.SetAttributes(attribute.Int("http.response.status_code", e.Status))

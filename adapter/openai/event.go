@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,7 +72,7 @@ type decoder struct {
 		hasIndex        bool
 		id, name, input []byte
 		inputIsString   bool
-		beside          []element
+		beside          wire.Object
 	}
 
 	// The callbacks of the parser, made once.
@@ -87,7 +88,7 @@ type call struct {
 	named  bool   // it was passed on
 	shape  shape  // of the arguments
 	input  wire.Text
-	beside []element // members that we do not know
+	beside wire.Object // members that we do not know; nil is none
 }
 
 func (d *decoder) init() {
@@ -399,7 +400,7 @@ func (d *decoder) toolCalls(value []byte, kind jsonparser.ValueType, _ int, err 
 		return errNotObject
 	}
 	p := &d.part
-	p.index, p.hasIndex, p.id, p.name, p.input, p.beside = 0, false, nil, nil, nil, p.beside[:0]
+	p.index, p.hasIndex, p.id, p.name, p.input, p.beside = 0, false, nil, nil, nil, nil
 	if err := jsonparser.ObjectEach(value, d.onCall); err != nil {
 		return err
 	}
@@ -429,12 +430,10 @@ func (d *decoder) toolCalls(value []byte, kind jsonparser.ValueType, _ int, err 
 	if part.Arguments != "" && !c.named {
 		part.ID, part.Name = c.introduction()
 	}
-	for _, m := range p.beside {
-		if j := slices.IndexFunc(c.beside, func(e element) bool { return e.name == m.name }); j >= 0 {
-			c.beside[j] = m
-		} else {
-			c.beside = append(c.beside, m)
-		}
+	if c.beside == nil {
+		c.beside = p.beside
+	} else {
+		maps.Copy(c.beside, p.beside)
 	}
 	if part != (adapter.ToolCall{Index: i}) {
 		d.parts = append(d.parts, part)
@@ -514,7 +513,10 @@ func (d *decoder) call(key, value []byte, kind jsonparser.ValueType, _ int) erro
 	case "type":
 	default: // Gemini's extra_content, and whatever else its provider wants to have back
 		if kind != jsonparser.Null {
-			d.part.beside = append(d.part.beside, element{string(key), rawOf(value, kind)})
+			if d.part.beside == nil {
+				d.part.beside = wire.Object{}
+			}
+			d.part.beside[string(key)] = rawOf(value, kind)
 		}
 	}
 	return nil

@@ -87,7 +87,7 @@ func (a *attempt) gotSlot() {
 	}
 }
 
-// saw looks at a chunk; token says that there is something of the answer in it.
+// saw records a chunk; token reports whether the chunk has a piece of the answer.
 func (a *attempt) saw(c *Chunk, token bool) {
 	if token && !a.tokens {
 		a.tokens = true

@@ -41,7 +41,7 @@ const maxDetails = 4096
 // add takes an element. It returns its text, escaped as it came.
 func (l *details) add(value []byte) (text []byte) {
 	kind := wire.StringAt(value, "type")
-	index, _, _, _ := jsonparser.Get(value, "index") // nil where there is none
+	index, _, _, _ := jsonparser.Get(value, "index") // nil if the element has no index
 	n := len(*l)
 	if n == 0 || (*l)[n-1].signed || !bytes.Equal((*l)[n-1].kind, kind) || !bytes.Equal((*l)[n-1].index, index) {
 		if n == maxDetails {

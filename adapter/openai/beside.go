@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 
 	"github.com/buger/jsonparser"
 
@@ -31,8 +32,13 @@ type details []detail
 type detail struct {
 	kind, index []byte
 	text        map[string][]byte // escaped as it came
-	members     wire.Object
+	members     []element
 	signed      bool
+}
+
+type element struct {
+	name  string
+	value []byte // JSON
 }
 
 // maxDetails is how many elements a list may have.
@@ -40,31 +46,46 @@ const maxDetails = 4096
 
 // add takes an element. It returns its text, escaped as it came.
 func (l *details) add(value []byte) (text []byte) {
-	kind := wire.StringAt(value, "type")
-	index, _, _, _ := jsonparser.Get(value, "index") // nil if the element has no index
-	n := len(*l)
-	if n == 0 || (*l)[n-1].signed || !bytes.Equal((*l)[n-1].kind, kind) || !bytes.Equal((*l)[n-1].index, index) {
+	kind, index := wire.StringAt(value, "type"), []byte(nil)
+	if raw, _, _, err := jsonparser.Get(value, "index"); err == nil {
+		index = raw
+	}
+	var d *detail
+	if n := len(*l); n > 0 && !(*l)[n-1].signed && bytes.Equal((*l)[n-1].kind, kind) && bytes.Equal((*l)[n-1].index, index) {
+		d = &(*l)[n-1]
+	} else {
 		if n == maxDetails {
 			return nil
 		}
-		*l = append(*l, detail{kind: bytes.Clone(kind), index: bytes.Clone(index), text: map[string][]byte{}, members: wire.Object{}})
-		n++
+		*l = append(*l, detail{kind: bytes.Clone(kind), index: bytes.Clone(index), text: map[string][]byte{}})
+		d = &(*l)[n]
 	}
-	d := &(*l)[n-1]
 	_ = jsonparser.ObjectEach(value, func(key, value []byte, kind jsonparser.ValueType, _ int) error {
-		name := string(key)
-		empty := kind == jsonparser.Null || kind == jsonparser.String && len(value) == 0
-		switch {
+		switch name := string(key); {
 		case kind == jsonparser.String && (name == "text" || name == "summary" || name == "thinking"):
 			d.text[name] = append(d.text[name], value...)
 			text = append(text, value...)
-		case !empty || d.members[name] == nil: // where it has nothing to say, it does not replace anything
-			d.members[name] = rawOf(value, kind)
-			d.signed = d.signed || !empty && (name == "signature" || name == "data")
+		case kind == jsonparser.Null || kind == jsonparser.String && len(value) == 0:
+			d.set(name, value, kind, false)
+		default:
+			d.set(name, value, kind, true)
+			d.signed = d.signed || name == "signature" || name == "data"
 		}
 		return nil
 	})
 	return text
+}
+
+// set sets a member; where it has nothing to say, only if there is none.
+func (d *detail) set(name string, value []byte, kind jsonparser.ValueType, over bool) {
+	raw := rawOf(value, kind)
+	i := slices.IndexFunc(d.members, func(e element) bool { return e.name == name })
+	switch {
+	case i < 0:
+		d.members = append(d.members, element{name, raw})
+	case over:
+		d.members[i].value = raw
+	}
 }
 
 // rawOf returns the JSON of a value that the parser has found.
@@ -78,22 +99,43 @@ func rawOf(value []byte, kind jsonparser.ValueType) []byte {
 
 // json is the list as the provider would have it whole; nil where it has no element.
 func (l details) json() json.RawMessage {
-	var all []wire.Object
-	for _, d := range l {
-		for name, text := range d.text {
-			d.members[name] = rawOf(text, jsonparser.String)
-		}
-		all = append(all, d.members)
-	}
-	data, err := rawjson.Marshal(all)
-	if err != nil || len(all) == 0 {
+	if len(l) == 0 {
 		return nil
 	}
-	return data
+	out := []byte{'['}
+	for i, d := range l {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, '{')
+		for _, m := range d.members {
+			out = appendMember(out, m.name, m.value)
+		}
+		for _, name := range []string{"text", "summary", "thinking"} {
+			if text, ok := d.text[name]; ok {
+				out = appendMember(out, name, rawOf(text, jsonparser.String))
+			}
+		}
+		out = append(out, '}')
+	}
+	out = append(out, ']')
+	if !json.Valid(out) {
+		return nil
+	}
+	return out
+}
+
+// appendMember appends a member to an object that is being written.
+func appendMember(dst []byte, name string, value []byte) []byte {
+	if dst[len(dst)-1] != '{' {
+		dst = append(dst, ',')
+	}
+	quoted, _ := json.Marshal(name)
+	return append(append(append(dst, quoted...), ':'), value...)
 }
 
 // passMade passes on what stood beside the reasoning and the calls of an answer.
-func (a *answer) passMade() error {
+func (a *answer) passMade() bool {
 	d := &a.events
 	b := besides{Details: d.details.json(), Blocks: d.blocks.json(), Parts: d.thoughtParts}
 	for i, name := range reasoningFields {
@@ -103,31 +145,28 @@ func (a *answer) passMade() error {
 	}
 	// The text alone, in the member that is the usual one, needs no mark.
 	if b.Details != nil || b.Blocks != nil || b.Parts || len(b.Fields) > 0 && (len(b.Fields) > 1 || b.Fields[0] != reasoningFields[0]) {
-		if err := a.passData(adapter.PartReasoning, 0, b); err != nil {
-			return err
+		data, err := rawjson.Marshal(b)
+		if err == nil && !a.Pass(adapter.Chunk{Beside: &adapter.Beside{Type: adapter.PartReasoning, Data: data}}) {
+			return false
 		}
 	}
 	for i, c := range d.calls {
-		if c.beside == nil {
+		if len(c.beside) == 0 {
 			continue
 		}
-		if err := a.passData(adapter.PartCall, i, c.beside); err != nil {
-			return err
+		data := []byte{'{'}
+		for _, m := range c.beside {
+			data = appendMember(data, m.name, m.value)
+		}
+		data = append(data, '}')
+		if json.Valid(data) && !a.Pass(adapter.Chunk{Beside: &adapter.Beside{Type: adapter.PartCall, Index: i, Data: data}}) {
+			return false
 		}
 	}
 	for _, raw := range d.strange {
-		if err := a.passData(adapter.PartOther, 0, raw); err != nil {
-			return err
+		if json.Valid(raw) && !a.Pass(adapter.Chunk{Beside: &adapter.Beside{Type: adapter.PartOther, Data: raw}}) {
+			return false
 		}
 	}
-	return nil
-}
-
-// passData passes on the extra data of a part. What is no JSON is left out.
-func (a *answer) passData(kind string, call int, v any) error {
-	data, err := rawjson.Marshal(v)
-	if err != nil {
-		return nil
-	}
-	return a.Beside(kind, call, data)
+	return true
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,7 +71,7 @@ type decoder struct {
 		hasIndex        bool
 		id, name, input []byte
 		inputIsString   bool
-		beside          wire.Object
+		beside          []element
 	}
 
 	// The callbacks of the parser, made once.
@@ -88,7 +87,7 @@ type call struct {
 	named  bool   // it was passed on
 	shape  shape  // of the arguments
 	input  wire.Text
-	beside wire.Object // members that we do not know; nil is none
+	beside []element // members that we do not know
 }
 
 func (d *decoder) init() {
@@ -400,7 +399,7 @@ func (d *decoder) toolCalls(value []byte, kind jsonparser.ValueType, _ int, err 
 		return errNotObject
 	}
 	p := &d.part
-	p.index, p.hasIndex, p.id, p.name, p.input, p.beside = 0, false, nil, nil, nil, nil
+	p.index, p.hasIndex, p.id, p.name, p.input, p.beside = 0, false, nil, nil, nil, p.beside[:0]
 	if err := jsonparser.ObjectEach(value, d.onCall); err != nil {
 		return err
 	}
@@ -430,10 +429,12 @@ func (d *decoder) toolCalls(value []byte, kind jsonparser.ValueType, _ int, err 
 	if part.Arguments != "" && !c.named {
 		part.ID, part.Name = c.introduction()
 	}
-	if c.beside == nil {
-		c.beside = p.beside
-	} else {
-		maps.Copy(c.beside, p.beside)
+	for _, m := range p.beside {
+		if j := slices.IndexFunc(c.beside, func(e element) bool { return e.name == m.name }); j >= 0 {
+			c.beside[j] = m
+		} else {
+			c.beside = append(c.beside, m)
+		}
 	}
 	if part != (adapter.ToolCall{Index: i}) {
 		d.parts = append(d.parts, part)
@@ -513,10 +514,7 @@ func (d *decoder) call(key, value []byte, kind jsonparser.ValueType, _ int) erro
 	case "type":
 	default: // Gemini's extra_content, and whatever else its provider wants to have back
 		if kind != jsonparser.Null {
-			if d.part.beside == nil {
-				d.part.beside = wire.Object{}
-			}
-			d.part.beside[string(key)] = rawOf(value, kind)
+			d.part.beside = append(d.part.beside, element{string(key), rawOf(value, kind)})
 		}
 	}
 	return nil

@@ -71,11 +71,8 @@ func (a *answer) event(kind, data []byte) (done bool, err error) {
 // last passes on what was held back of a character.
 func (a *answer) last() error {
 	a.events.rest()
-	if !a.passContent() || !a.passSound() {
+	if !a.passContent() || !a.passSound() || !a.passMade() {
 		return wire.ErrLeft
-	}
-	if err := a.passMade(); err != nil {
-		return err
 	}
 	a.Refused = a.events.refused
 	a.SetFinish(len(a.events.calls))

@@ -61,15 +61,17 @@ func (g *guarded) attributes(req *Request, n int) []attribute.KeyValue {
 		attribute.String("gen_ai.operation.name", "chat"), attribute.String("gen_ai.provider.name", cmp.Or(wellKnown[g.provider], g.provider)),
 		attribute.String("gen_ai.request.model", g.name), attribute.Bool("gen_ai.request.stream", true), attribute.Int("lingserve.attempt", n),
 	}
-	for name, value := range map[string]*float64{"temperature": req.Temperature, "top_p": req.TopP} {
-		if value != nil {
-			attrs = append(attrs, attribute.Float64("gen_ai.request."+name, *value))
-		}
+	if req.Temperature != nil {
+		attrs = append(attrs, attribute.Float64("gen_ai.request.temperature", *req.Temperature))
 	}
-	for name, value := range map[string]*int{"max_tokens": req.MaxTokens, "seed": req.Seed} {
-		if value != nil {
-			attrs = append(attrs, attribute.Int("gen_ai.request."+name, *value))
-		}
+	if req.TopP != nil {
+		attrs = append(attrs, attribute.Float64("gen_ai.request.top_p", *req.TopP))
+	}
+	if req.MaxTokens != nil {
+		attrs = append(attrs, attribute.Int("gen_ai.request.max_tokens", *req.MaxTokens))
+	}
+	if req.Seed != nil {
+		attrs = append(attrs, attribute.Int("gen_ai.request.seed", *req.Seed))
 	}
 	if req.Format.JSON {
 		attrs = append(attrs, attribute.String("gen_ai.output.type", "json"))
@@ -128,14 +130,14 @@ func (a *attempt) endSpan(over, err error) {
 	}
 	if u := a.usage; a.counted {
 		a.span.SetAttributes(attribute.Int("gen_ai.usage.input_tokens", u.PromptTokens), attribute.Int("gen_ai.usage.output_tokens", u.CompletionTokens))
-		for name, tokens := range map[string]int{
-			"gen_ai.usage.cache_read.input_tokens":     u.CachedTokens,
-			"gen_ai.usage.cache_creation.input_tokens": u.CacheWriteTokens,
-			"gen_ai.usage.reasoning.output_tokens":     u.ReasoningTokens,
-			"lingserve.usage.audio_tokens":             u.AudioTokens,
+		for _, count := range []attribute.KeyValue{
+			attribute.Int("gen_ai.usage.cache_read.input_tokens", u.CachedTokens),
+			attribute.Int("gen_ai.usage.cache_creation.input_tokens", u.CacheWriteTokens),
+			attribute.Int("gen_ai.usage.reasoning.output_tokens", u.ReasoningTokens),
+			attribute.Int("lingserve.usage.audio_tokens", u.AudioTokens),
 		} {
-			if tokens > 0 {
-				a.span.SetAttributes(attribute.Int(name, tokens))
+			if count.Value.AsInt64() > 0 {
+				a.span.SetAttributes(count)
 			}
 		}
 		if u.Cost > 0 {

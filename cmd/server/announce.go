@@ -55,8 +55,12 @@ func (s *server) announce(w io.Writer, base string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "lingserve %s listens on %s\n", build().version, base)
 	for _, row := range [][2]string{
-		{"model", model}, {"providers", strings.Join(providers, ", ")}, {"workflows", cmp.Or(strings.Join(names, ", "), "none") + " (" + s.from + ")"},
-		{"agents", strings.Join(agents, ", ")}, {"channels", strings.Join(channels, ", ")}, {"try", tryLine(base, c.Auth.On(), s.workflows)},
+		{"model", model},
+		{"providers", strings.Join(providers, ", ")},
+		{"workflows", cmp.Or(strings.Join(names, ", "), "none") + " (" + s.from + ")"},
+		{"agents", strings.Join(agents, ", ")},
+		{"channels", strings.Join(channels, ", ")},
+		{"try", tryLine(base, c.Auth.On(), s.workflows)},
 	} {
 		if row[1] != "" {
 			fmt.Fprintf(&b, "  %-10s %s\n", row[0], row[1])

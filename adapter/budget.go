@@ -68,7 +68,7 @@ type spentKey struct{ day, caller, model string }
 
 // purse is what a run, a session, a caller of today or a day has spent and reserved.
 type purse struct {
-	full            string // what is said when it has no room
+	full            string // begins the refusal of a call for which it has no room
 	daily           bool
 	limit           int64 // 0 is none
 	spent, reserved int64

@@ -47,7 +47,7 @@ func NewChain(names []string, find func(name string) (Model, error)) *Chain {
 // Replaceable says whether another model may answer where one has failed with err before anything was shown. It may not where the request
 // itself is wrong, as we have found out without a server, or where we have no memory for an answer.
 func Replaceable(err error) bool {
-	switch e := asError(err); e.Code {
+	switch e := AsError(err); e.Code {
 	case CodeInvalid:
 		return e.ContextLength || e.OfModel || e.Status != 0
 	case CodeTooLarge:
@@ -129,7 +129,7 @@ func (c *Chain) none(failed []error) *Error {
 	causes := make([]error, len(failed))
 	var of *Error
 	for i, err := range failed {
-		e := asError(err)
+		e := AsError(err)
 		if of == nil || e.Retryable || !of.Retryable && !(of.ContextLength && !e.ContextLength) {
 			of = e
 		}

@@ -46,8 +46,8 @@ func (e *Error) Unwrap() error { return e.Cause }
 // Lasting says whether the same request would fail in the same way a minute later.
 func (e *Error) Lasting() bool { return !e.Retryable && e.Code != CodeOverloaded }
 
-// asError makes an *Error of what a model failed with; models that follow their contract return one anyway.
-func asError(err error) *Error {
+// AsError returns the *Error of what a model failed with; one that says nothing where it is another error, whose text may not be shown.
+func AsError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}

@@ -99,7 +99,7 @@ func (q *question) wait(ctx context.Context, n int, err error) (counts bool, fai
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
-	e := asError(err)
+	e := AsError(err)
 	if errors.Is(e, ErrEmpty) {
 		if q.wasEmpty || q.held.shown { // thoughts were shown, and would be twice
 			e = empty(q.held.finish, false)

@@ -73,7 +73,7 @@ func TestAModelIsNotAskedForWhatItCannotTake(t *testing.T) {
 		_, err := askWith(t, nil, row.model, userPart(row.part))
 		switch {
 		case row.want == "" && err == nil:
-		case row.want == "" || err == nil || err.Error() != row.want || asError(err).Code != CodeInvalid:
+		case row.want == "" || err == nil || err.Error() != row.want || AsError(err).Code != CodeInvalid:
 			t.Errorf("%s %s: %v", row.model, row.part.Type, err)
 		}
 	}

@@ -61,15 +61,17 @@ func (g *guarded) attributes(req *Request, n int) []attribute.KeyValue {
 		attribute.String("gen_ai.operation.name", "chat"), attribute.String("gen_ai.provider.name", cmp.Or(wellKnown[g.provider], g.provider)),
 		attribute.String("gen_ai.request.model", g.name), attribute.Bool("gen_ai.request.stream", true), attribute.Int("lingserve.attempt", n),
 	}
-	for i, value := range []*float64{req.Temperature, req.TopP} {
-		if value != nil {
-			attrs = append(attrs, attribute.Float64("gen_ai.request."+[...]string{"temperature", "top_p"}[i], *value))
-		}
+	if req.Temperature != nil {
+		attrs = append(attrs, attribute.Float64("gen_ai.request.temperature", *req.Temperature))
 	}
-	for i, value := range []*int{req.MaxTokens, req.Seed} {
-		if value != nil {
-			attrs = append(attrs, attribute.Int("gen_ai.request."+[...]string{"max_tokens", "seed"}[i], *value))
-		}
+	if req.TopP != nil {
+		attrs = append(attrs, attribute.Float64("gen_ai.request.top_p", *req.TopP))
+	}
+	if req.MaxTokens != nil {
+		attrs = append(attrs, attribute.Int("gen_ai.request.max_tokens", *req.MaxTokens))
+	}
+	if req.Seed != nil {
+		attrs = append(attrs, attribute.Int("gen_ai.request.seed", *req.Seed))
 	}
 	if req.Format.JSON {
 		attrs = append(attrs, attribute.String("gen_ai.output.type", "json"))
@@ -87,7 +89,7 @@ func (a *attempt) gotSlot() {
 	}
 }
 
-// saw looks at a chunk; token says that there is something of the answer in it.
+// saw records a chunk; token reports whether the chunk has a piece of the answer.
 func (a *attempt) saw(c *Chunk, token bool) {
 	if token && !a.tokens {
 		a.tokens = true
@@ -111,7 +113,7 @@ func (a *attempt) end(over, err error) {
 	case err == nil || over != nil:
 		a.observer.End(Left, a.usage)
 	default:
-		a.observer.End(asError(err).Code, a.usage)
+		a.observer.End(AsError(err).Code, a.usage)
 	}
 	if a.span.IsRecording() {
 		a.endSpan(over, err)
@@ -128,17 +130,14 @@ func (a *attempt) endSpan(over, err error) {
 	}
 	if u := a.usage; a.counted {
 		a.span.SetAttributes(attribute.Int("gen_ai.usage.input_tokens", u.PromptTokens), attribute.Int("gen_ai.usage.output_tokens", u.CompletionTokens))
-		for _, class := range []struct {
-			name   string
-			tokens int
-		}{
-			{"gen_ai.usage.cache_read.input_tokens", u.CachedTokens},
-			{"gen_ai.usage.cache_creation.input_tokens", u.CacheWriteTokens},
-			{"gen_ai.usage.reasoning.output_tokens", u.ReasoningTokens},
-			{"lingserve.usage.audio_tokens", u.AudioTokens},
+		for _, count := range []attribute.KeyValue{
+			attribute.Int("gen_ai.usage.cache_read.input_tokens", u.CachedTokens),
+			attribute.Int("gen_ai.usage.cache_creation.input_tokens", u.CacheWriteTokens),
+			attribute.Int("gen_ai.usage.reasoning.output_tokens", u.ReasoningTokens),
+			attribute.Int("lingserve.usage.audio_tokens", u.AudioTokens),
 		} {
-			if class.tokens > 0 {
-				a.span.SetAttributes(attribute.Int(class.name, class.tokens))
+			if count.Value.AsInt64() > 0 {
+				a.span.SetAttributes(count)
 			}
 		}
 		if u.Cost > 0 {
@@ -149,7 +148,7 @@ func (a *attempt) endSpan(over, err error) {
 	case over != nil, err == nil && a.finish == "": // the rest was not wanted
 		a.span.SetAttributes(attribute.Bool("lingserve.canceled", true))
 	case err != nil:
-		e := asError(err)
+		e := AsError(err)
 		a.span.SetAttributes(attribute.String("error.type", e.Code))
 		if e.Status != 0 {
 			a.span.SetAttributes(attribute.Int("http.response.status_code", e.Status))

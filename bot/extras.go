@@ -1,6 +1,7 @@
 package bot
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"strings"
@@ -20,13 +21,6 @@ var (
 	ErrMediaBroken   = errors.New("bot: the data are no image and no sound")
 )
 
-// madeMedia is a medium as clients see it.
-type madeMedia struct {
-	Type  string `json:"type"`
-	URL   string `json:"url"`
-	Bytes int    `json:"bytes,omitempty"`
-}
-
 // sendExtras sends the sources, images and sounds of a chunk: $citations/N and $media/N below the bot's root.
 func (i *inference) sendExtras(chunk *adapter.Chunk) error {
 	b := i.bot
@@ -40,20 +34,10 @@ func (i *inference) sendExtras(chunk *adapter.Chunk) error {
 	if m == nil || b.media == maxExtras {
 		return nil
 	}
-	made := madeMedia{Type: m.Type, URL: m.URL}
-	if strings.HasPrefix(m.URL, "data:") {
-		kind, data, ok := adapter.OpenDataURL(m.URL)
-		url, err := "", error(nil)
-		if !ok {
-			err = ErrMediaBroken
-		} else if b.env.Keep != nil {
-			url, err = b.env.Keep(b.env.Context, kind, data)
-		}
-		if url == "" {
-			b.report(MediaFailure(err))
-			return nil
-		}
-		made.URL, made.Bytes = url, len(data)
+	made, failure := KeepMedia(b.env.Context, m, b.env.Keep)
+	if failure != nil {
+		b.report(failure)
+		return nil
 	}
 	if err := i.sendExtra("$media", b.media, made); err != nil {
 		return err
@@ -62,8 +46,33 @@ func (i *inference) sendExtras(chunk *adapter.Chunk) error {
 	return nil
 }
 
-// MediaFailure says to users that an image or a sound is not there; err is that of [Env].Keep, nil where nothing keeps them.
-func MediaFailure(err error) *Failure {
+// Media is an image or a sound as clients see it.
+type Media struct {
+	Type  string `json:"type"`
+	URL   string `json:"url"`
+	Bytes int    `json:"bytes,omitempty"`
+}
+
+// KeepMedia stores the data of an image or a sound by keep, which returns the address; nil stores none. Media with an address stay as they are.
+func KeepMedia(ctx context.Context, m *adapter.Media, keep func(ctx context.Context, kind string, data []byte) (url string, err error)) (Media, *Failure) {
+	if !strings.HasPrefix(m.URL, "data:") {
+		return Media{Type: m.Type, URL: m.URL}, nil
+	}
+	kind, data, ok := adapter.OpenDataURL(m.URL)
+	url, err := "", error(nil)
+	if !ok {
+		err = ErrMediaBroken
+	} else if keep != nil {
+		url, err = keep(ctx, kind, data)
+	}
+	if url == "" {
+		return Media{}, mediaFailure(err)
+	}
+	return Media{m.Type, url, len(data)}, nil
+}
+
+// mediaFailure is the error for users whose image or sound could not be stored; err is that of [Env].Keep, nil if nothing stores them.
+func mediaFailure(err error) *Failure {
 	f := &Failure{Code: CodeInternal, Message: "the server could not store an image or a sound of the model", Cause: err}
 	switch {
 	case err == nil:

@@ -8,7 +8,7 @@
 //   - A path is the names of the open elements with their numbers, as "body[1]/p[2]": the number counts from 1 among the
 //     elements of the same name in the same parent, as in XPath. Text outside all elements has the path "".
 //   - An implied end is an end tag that HTML lets authors leave out: that of an <li> before the next one.
-//   - Foreign content is the inside of <svg> and <math>, where HTML has rules of its own.
+//   - Foreign content is the inside of <svg> and <math>, where HTML has other rules.
 //
 // # Guarantees
 //   - Chunking changes only where text is cut: the events, their order and the text between two tags are the same for every

@@ -99,6 +99,6 @@ func (plugin) RunModelStream(ctx context.Context, _ turn.Prompt, _ turn.SessionI
 	if a == nil || a.answer == nil {
 		return nil, false, nil
 	}
-	a.silent, a.answer.Manager = true, a.m
+	a.answer.Manager = a.m
 	return a.answer.Stream(ctx, state), true, nil
 }

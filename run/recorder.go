@@ -193,27 +193,35 @@ func (s *Service) storeEnd(r *Run) bool {
 		v.stored()
 	}
 	defer time.AfterFunc(graceWait, r.leave).Stop()
-	pauses := backoff.New(endRetry, endLongest)
-	for {
+	err := retry(s.working, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), storeWait)
+		defer cancel()
 		err := s.store.End(ctx, end)
-		cancel()
-		switch {
-		case err == nil:
-			v.state = end.State
-			return true
-		case errors.Is(err, store.ErrMoved):
-			s.breakOff(r)
-			return false
+		if err != nil && !errors.Is(err, store.ErrMoved) {
+			s.log.WarnContext(r.Context(), "cannot store the end of a run; retrying", "run", r.ID, "error", err)
 		}
-		s.log.WarnContext(r.Context(), "cannot store the end of a run; retrying", "run", r.ID, "error", err)
 		if errors.Is(err, store.ErrFull) {
 			s.o.Pressure.DiskFailed()
 		}
-		if backoff.Sleep(s.working, pauses.NextBackOff()) != nil {
-			s.log.ErrorContext(r.Context(), "cannot store the end of a run", "code", codeNotDurable, "run", r.ID, "error", err)
-			s.breakOff(r)
-			return false
+		return err
+	})
+	if err == nil {
+		v.state = end.State
+		return true
+	}
+	if !errors.Is(err, store.ErrMoved) {
+		s.log.ErrorContext(r.Context(), "cannot store the end of a run", "code", codeNotDurable, "run", r.ID, "error", err)
+	}
+	s.breakOff(r)
+	return false
+}
+
+// retry calls a function of the store until it succeeds, the run has moved, or ctx ends.
+func retry(ctx context.Context, call func() error) error {
+	for pauses := backoff.New(endRetry, endLongest); ; {
+		err := call()
+		if err == nil || errors.Is(err, ErrMoved) || errors.Is(err, store.ErrMoved) || backoff.Sleep(ctx, pauses.NextBackOff()) != nil {
+			return err
 		}
 	}
 }
@@ -251,12 +259,7 @@ func (s *Service) leaveQueue(ctx context.Context, r *Run) error {
 	defer cancel()
 	r.recording.mu.Lock()
 	defer r.recording.mu.Unlock()
-	for pauses := backoff.New(endRetry, endLongest); ; {
-		err := s.storeState(ctx, r, store.RunRunning, r.recording.crashes)
-		if err == nil || errors.Is(err, ErrMoved) || backoff.Sleep(ctx, pauses.NextBackOff()) != nil {
-			return err
-		}
-	}
+	return retry(ctx, func() error { return s.storeState(ctx, r, store.RunRunning, r.recording.crashes) })
 }
 
 // storeProgress stores whether a run waits for a person, and that it has finished a step since a crash. The next pass tries again.

@@ -163,22 +163,10 @@ func (w *transcript) setValue(name string, number int, what any) {
 
 // media writes an image or a sound that the model made. Data are stored as a file of the run's caller.
 func (w *transcript) media(m *adapter.Media) {
-	made := struct {
-		Type  string `json:"type"`
-		URL   string `json:"url"`
-		Bytes int    `json:"bytes,omitempty"`
-	}{m.Type, m.URL, 0}
-	if strings.HasPrefix(m.URL, "data:") {
-		kind, data, ok := adapter.OpenDataURL(m.URL)
-		url, err := "", bot.ErrMediaBroken
-		if ok {
-			url, err = w.storeMedia(w.manager.Context(), kind, data)
-		}
-		if url == "" {
-			w.manager.Report(w.agent, bot.MediaFailure(err))
-			return
-		}
-		made.URL, made.Bytes = url, len(data)
+	made, failure := bot.KeepMedia(w.manager.Context(), m, w.storeMedia)
+	if failure != nil {
+		w.manager.Report(w.agent, failure)
+		return
 	}
 	w.setValue(mediaURI, w.images, made)
 	w.images++

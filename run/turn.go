@@ -53,8 +53,6 @@ type agentRun struct {
 	mu      sync.Mutex  // held while a message is given to the turn, which stores where its key leads
 	open    bool        // messages can be given to the turn
 	steered []*agentRun // those that were
-
-	silent bool // the turn writes nothing: a workflow answers, which writes to the tube itself
 }
 
 var (
@@ -400,8 +398,8 @@ var errTooMuch = errors.New("the run's result is too large")
 
 // onEvent writes what happens in the turn to the run's tube. It is called by the turn, one event after the other.
 func (a *agentRun) onEvent(e turn.Event, err error) {
-	if err != nil || a.silent || !a.isReady() {
-		return // the turn's end says what it failed of
+	if err != nil || a.answer != nil || !a.isReady() {
+		return // the turn's end has its error, and a workflow writes to the tube itself
 	}
 	var q agent.Question
 	isQuestion := e.Kind == agent.ApprovalRequiredEvent && json.Unmarshal(e.Value, &q) == nil

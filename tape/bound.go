@@ -69,11 +69,9 @@ func (b *Bounded) Append(ctx context.Context, name string, batch Batch) (first i
 	if !batch.Create {
 		return b.Store.Append(ctx, name, batch)
 	}
-	session := batch.Session
-	if session == "" && len(batch.Entries) > 0 {
-		session = MetaOf(batch.Entries[0]).Session
-	}
-	err = b.create(ctx, name, session, func() error {
+	var created Info
+	created.AddBatch(batch, batch.Entries)
+	err = b.create(ctx, name, created.Session, func() error {
 		first, err = b.Store.Append(ctx, name, batch)
 		return err
 	})

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"iter"
@@ -62,9 +61,7 @@ func (t *Tape) Fork(ctx context.Context) (*Fork, error) {
 	if err != nil {
 		return nil, err
 	}
-	var id [8]byte
-	_, _ = rand.Read(id[:]) // never fails
-	store := &forkStore{Store: t.store, parent: t, at: info.LastID, id: hex.EncodeToString(id[:]), info: info}
+	store := &forkStore{Store: t.store, parent: t, at: info.LastID, id: rand.Text(), info: info}
 	fork := *t
 	fork.store = store
 	return &Fork{Tape: &fork, At: info.LastID, store: store}, nil

@@ -1,7 +1,5 @@
 package tape
 
-import "slices"
-
 // Kind says what an entry is. Kinds are open: one that is not listed here is kept, returned and exported, and is no part
 // of a view.
 type Kind string
@@ -18,6 +16,6 @@ const (
 )
 
 // Kinds returns the kinds that are listed here.
-func Kinds() []Kind { return slices.Clone(knownKinds) }
-
-var knownKinds = []Kind{KindEvent, KindMessage, KindToolCall, KindToolResult, KindReasoning, KindSystem, KindAnchor, KindError}
+func Kinds() []Kind {
+	return []Kind{KindEvent, KindMessage, KindToolCall, KindToolResult, KindReasoning, KindSystem, KindAnchor, KindError}
+}

@@ -274,12 +274,8 @@ func (t *Tape) Read(ctx context.Context, q Query) iter.Seq2[Entry, error] {
 
 // Anchors yields where the anchors are, newest first.
 func (t *Tape) Anchors(ctx context.Context) iter.Seq2[AnchorRef, error] {
-	return anchorsOf(t.Read(ctx, Query{Kinds: []Kind{KindAnchor}, Newest: true}))
-}
-
-func anchorsOf(entries iter.Seq2[Entry, error]) iter.Seq2[AnchorRef, error] {
 	return func(yield func(AnchorRef, error) bool) {
-		for e, err := range entries {
+		for e, err := range t.Read(ctx, Query{Kinds: []Kind{KindAnchor}, Newest: true}) {
 			if !yield(AnchorOf(e), err) || err != nil {
 				return
 			}

@@ -27,7 +27,7 @@ func Import(ctx context.Context, store Store, workspace, session string, r io.Re
 		return err
 	}
 	line := 0
-	err = t.importEntries(ctx, parseLines(r, &line))
+	err = store.Import(ctx, t.name, t.session, t.workspace, parseLines(r, &line))
 	if line > 0 && (errors.Is(err, ErrInvalid) || errors.Is(err, ErrTooLarge)) {
 		err = fmt.Errorf("line %d: %w", line, err)
 	}
@@ -44,11 +44,6 @@ func lookupNew(ctx context.Context, store Store, workspace, session string) (*Ta
 		return nil, err
 	}
 	return t, nil
-}
-
-// importEntries makes the tape of these entries, all of them or nothing.
-func (t *Tape) importEntries(ctx context.Context, entries iter.Seq2[Entry, error]) error {
-	return t.store.Import(ctx, t.name, t.session, t.workspace, entries)
 }
 
 // parseLines yields the entries of an export. line is the number of the line that was read last; 0 if none has an entry.
@@ -163,7 +158,7 @@ func Copy(ctx context.Context, from Store, of Info, to Store) (*Tape, error) {
 // copyTo makes target of these entries. Blobs that they name go along.
 func (t *Tape) copyTo(ctx context.Context, target *Tape, entries iter.Seq2[Entry, error]) error {
 	handles := map[string]bool{}
-	err := target.importEntries(ctx, func(yield func(Entry, error) bool) {
+	err := target.store.Import(ctx, target.name, target.session, target.workspace, func(yield func(Entry, error) bool) {
 		for e, err := range entries {
 			for _, s := range MetaOf(e).Spill {
 				handles[s.Handle] = true

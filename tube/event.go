@@ -12,7 +12,7 @@ type Kind uint8
 const (
 	// Append is {"uri":…,"delta":"…"}: append to a string.
 	Append Kind = iota
-	// Set is {"uri":…,"delta":…}: set a value; {} makes sure that there is an object. The Set of a JSON string is sent as
+	// Set is {"uri":…,"delta":…}: set a value; {} keeps an object, or makes one. The Set of a JSON string is sent as
 	// an Append, which is what its delta means; to replace a string, set it to null before.
 	Set
 	// Done is {"uri":…,"done":true}: the value at the uri will not change any more.

@@ -15,7 +15,7 @@ type Func func(uri []byte) bool
 func (f Func) Match(uri []byte) bool { return f(uri) }
 
 // EventFunc is a matcher of whole events, named ones included: those are hidden for which it returns true, but the terminal event never
-// is. It stands in [Filter.Exclude], among matchers of uris. It is asked for each event, while the tube is locked: it must not call the
+// is. It belongs into [Filter.Exclude], among matchers of uris. It is asked for each event, while the tube is locked: it must not call the
 // tube, nor keep or change what the event holds.
 type EventFunc func(e Event) bool
 

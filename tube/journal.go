@@ -147,9 +147,9 @@ func (r *Replay) Tube() *Tube {
 // Ended says whether the end of the run is there.
 func (r *Replay) Ended() bool { return r.tube.ended }
 
-// forget lets go of the log but for the end of the run. Where the log of the tube that was written down had lost its beginning,
-// nobody knows how far that went, and a client may have had an event as a part of a snapshot, with its id, but nothing of what was
-// folded: to go on behind that id from a log that begins before it would be a gap.
+// forget removes the log except for the end of the run. If the log of the tube that was written down had lost its beginning,
+// it is unknown how far that went, and a client may have had an event as a part of a snapshot, with its id, but nothing of what was
+// folded: to continue behind that id from a log that begins before it would be a gap.
 func (t *Tube) forget() {
 	f := &t.folded
 	f.mu.Lock()
@@ -188,7 +188,7 @@ func (r *Replay) Base(text []byte) error {
 // errPiece says that bytes are not whole records.
 var errPiece = errors.New("not whole records of a log")
 
-// Piece appends a piece, which must follow what is there. What stands before a record that is wrong is taken.
+// Piece appends a piece, which must follow what is there. Records before a wrong one are added.
 func (r *Replay) Piece(p Piece) error {
 	switch {
 	case p.Offset == 0 && p.First == r.tube.log.next:
@@ -209,7 +209,7 @@ func (r *Replay) Piece(p Piece) error {
 		if terminal != e.Terminal() {
 			return fmt.Errorf("%w: event %d is %q: only the last one ends a run", ErrArchive, e.N, e.Name)
 		}
-		r.tube.log.sealed = r.tube.log.sealed || terminal // the end has a block of its own; see forget
+		r.tube.log.sealed = r.tube.log.sealed || terminal // the end has a separate block; see forget
 		_, size, err := r.tube.append(&e, terminal)
 		if err != nil {
 			return fmt.Errorf("%w: event %d: %w", ErrArchive, e.N, err)

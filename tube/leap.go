@@ -2,7 +2,7 @@ package tube
 
 // Leap numbers the events that follow from n on, which must be more than there were, where the tube goes on. It is for what was
 // replayed: those between were sent by a tube that is not there any more, and may have been seen. So all who come back get
-// a snapshot, which takes the place of whatever they have, and so do those who read. All that was sent must be shown.
+// a snapshot, which replaces what they have, and so do those who read. All that was sent must be shown.
 func (t *Tube) Leap(n uint64) {
 	t.forget()
 	f := &t.folded

@@ -134,7 +134,7 @@ func (r *Reader) Leave() {
 	}
 }
 
-// Wake makes More's channel receive although there may be nothing new, so that whoever waits for it can see to something
+// Wake makes More's channel receive although there may be nothing new, so that its reader can check something
 // else. It may be called from any goroutine.
 func (r *Reader) Wake() {
 	t := r.tube

@@ -51,7 +51,7 @@ type Options struct {
 	Turns  *turn.Framework
 	Agents run.Agents
 
-	// Kernel makes turns of the messages in sessions, as the channel "web"; nil is one that accepts all senders.
+	// Kernel makes turns of the messages in sessions, as the channel "web"; nil accepts all senders.
 	Kernel   *kernel.Kernel
 	Channels Channels // that platforms send events to; nil is none
 

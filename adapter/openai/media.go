@@ -191,18 +191,16 @@ func (a *answer) passSound() bool {
 
 // wavHead is the head of a WAV file with so many bytes of 16-bit mono PCM of 24 kHz.
 func wavHead(size int) []byte {
-	h := make([]byte, 44)
-	copy(h, "RIFF")
-	binary.LittleEndian.PutUint32(h[4:], uint32(36+size))
-	copy(h[8:], "WAVEfmt ")
-	binary.LittleEndian.PutUint32(h[16:], 16)
-	binary.LittleEndian.PutUint16(h[20:], 1)
-	binary.LittleEndian.PutUint16(h[22:], 1)
-	binary.LittleEndian.PutUint32(h[24:], 24_000)
-	binary.LittleEndian.PutUint32(h[28:], 48_000)
-	binary.LittleEndian.PutUint16(h[32:], 2)
-	binary.LittleEndian.PutUint16(h[34:], 16)
-	copy(h[36:], "data")
-	binary.LittleEndian.PutUint32(h[40:], uint32(size))
-	return h
+	head, _ := binary.Append(nil, binary.LittleEndian, struct { // of sizes that are known: cannot fail
+		RIFF             [4]byte
+		Rest             uint32
+		WAVE             [8]byte
+		FormatSize       uint32
+		Format, Channels uint16
+		Rate, ByteRate   uint32
+		Align, Bits      uint16
+		Data             [4]byte
+		Size             uint32
+	}{[4]byte([]byte("RIFF")), uint32(36 + size), [8]byte([]byte("WAVEfmt ")), 16, 1, 1, 24_000, 48_000, 2, 16, [4]byte([]byte("data")), uint32(size)})
+	return head
 }

@@ -113,7 +113,7 @@ func (r *Report) read(data []byte, depth int) {
 	}
 }
 
-// addMessage adds a message: text, or an error inside of this one, which may be written as text. It returns false if there is none.
+// addMessage adds a message: text, or an error inside of this one, which may be written as text. It returns false if raw has no message.
 func (r *Report) addMessage(raw json.RawMessage, depth int) bool {
 	text := strings.TrimSpace(word(raw))
 	if text == "" || text == "null" {

@@ -82,23 +82,19 @@ func (c *Chat) changeSession(name string) {
 // explainLast shows what the gates decided about the last line.
 func (c *Chat) explainLast() {
 	c.mu.Lock()
-	last, n := c.last, len(c.running)
-	if n > 0 {
-		last = &lastTurn{text: c.running[n-1].text}
-	}
-	c.mu.Unlock()
-	switch {
+	defer c.mu.Unlock()
+	switch n := len(c.running); {
 	case n > 0:
-		c.view.note(fmt.Sprintf("The agent is still answering “%s”. Write ,why again afterwards.", oneLine(last.text, 40)), plain)
-	case last == nil:
+		c.view.note(fmt.Sprintf("The agent is still answering “%s”. Write ,why again afterwards.", oneLine(c.running[n-1].text, 40)), plain)
+	case c.last == nil:
 		c.view.note("There is no message yet.", plain)
 	default:
-		c.explain(last)
+		c.view.note(Visible(c.last.explain()), plain)
 	}
 }
 
-// explain shows the outcome of a line.
-func (c *Chat) explain(last *lastTurn) {
+// explain returns the outcome of a line, and the verdicts of all gates.
+func (last *lastTurn) explain() string {
 	r := last.result
 	var b strings.Builder
 	fmt.Fprintf(&b, "“%s”: %s", oneLine(last.text, 40), r.Admission.Kind)
@@ -122,7 +118,7 @@ func (c *Chat) explain(last *lastTurn) {
 		}
 		b.WriteByte('\n')
 	}
-	c.view.note(Visible(strings.TrimSuffix(b.String(), "\n")), plain)
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // help lists the commands, or explains one of the terminal. known is false for a command of the agent.

@@ -36,10 +36,8 @@ type reader struct {
 // consume stores events until ctx ends.
 func (c *Channel) consume(ctx context.Context, events <-chan *event) {
 	r := &reader{c: c, newest: map[string]string{}}
-	if c.s.State != nil {
-		if err := platform.ReadState(c.s.State, c.Login(), &r.newest); err != nil {
-			c.Log.WarnContext(ctx, "cannot read how far conversations were read; missed messages are not fetched", "error", err)
-		}
+	if err := platform.ReadState(c.s.State, c.Login(), &r.newest); err != nil {
+		c.Log.WarnContext(ctx, "cannot read how far conversations were read; missed messages are not fetched", "error", err)
 	}
 	defer r.save()
 	ticker := time.NewTicker(saveEvery)
@@ -64,7 +62,7 @@ func (c *Channel) consume(ctx context.Context, events <-chan *event) {
 
 // save stores the newest messages, so that the next process goes on behind them.
 func (r *reader) save() {
-	if !r.changed || r.c.s.State == nil {
+	if !r.changed {
 		return
 	}
 	oldest := slices.SortedFunc(maps.Keys(r.newest), func(a, b string) int { return compareIDs(r.newest[a], r.newest[b]) })

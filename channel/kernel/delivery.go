@@ -77,14 +77,6 @@ type tally struct {
 // final reports whether the turn must not run again, and its failure needs no notice.
 func (t *tally) final() bool { return t.visible || t.unknown || t.queued || t.permanent }
 
-// item is a block that waits to be sent.
-type item struct {
-	kind channel.ReplyKind
-	channel.Payload
-	do   func()        // sends it, if it is not a block of the delivery's; nil
-	done chan struct{} // closed when it was sent, or was not; nil: that is not waited for
-}
-
 // sink sends what the agent says in a turn, in the order of emission: it is its [channel.Sink]. One goroutine calls all functions of the delivery.
 type sink struct {
 	p      *pass
@@ -94,7 +86,7 @@ type sink struct {
 	off    bool // nothing is sent: the turn observes, or its reply plan says so
 
 	mu     sync.Mutex
-	queue  []item
+	queue  []func()         // calls of the delivery that wait
 	open   *channel.Payload // the newest text of the block that is not emitted yet
 	notice *channel.Payload // the first error
 	ended  bool
@@ -154,22 +146,23 @@ func (s *sink) Emit(ctx context.Context, kind channel.ReplyKind, p channel.Paylo
 	case s.d.Deliver == nil:
 		return channel.ErrNoDelivery
 	}
-	i := item{kind: kind, Payload: p}
-	if kind == channel.ReplyFinal {
-		i.done = make(chan struct{})
-	}
-	if err := s.put(i); err != nil || i.done == nil {
+	done := make(chan struct{})
+	err := s.put(kind != channel.ReplyTool, func() {
+		defer close(done)
+		s.deliver(kind, p)
+	})
+	if err != nil || kind != channel.ReplyFinal {
 		return err
 	}
 	select {
-	case <-i.done: // the loop does not end before its queue is empty
+	case <-done: // the loop does not end before its queue is empty
 	case <-ctx.Done():
 	}
 	return nil
 }
 
-// put adds an item to the queue.
-func (s *sink) put(i item) error {
+// put adds a call to the queue. isOpen says that it delivers the block that was open.
+func (s *sink) put(isOpen bool, call func()) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -178,10 +171,10 @@ func (s *sink) put(i item) error {
 	case s.ended:
 		return errEnded
 	}
-	if i.kind != channel.ReplyTool && i.do == nil {
-		s.open = nil // this is the block that was open
+	if isOpen {
+		s.open = nil
 	}
-	s.queue = append(s.queue, i)
+	s.queue = append(s.queue, call)
 	signal(s.wake)
 	return nil
 }
@@ -206,19 +199,20 @@ func (s *sink) Do(ctx context.Context, b channel.Block, send func(context.Contex
 	if s.off {
 		return channel.Receipt{State: channel.Suppressed}, nil
 	}
-	r, err := channel.Receipt{State: channel.NotSent}, error(nil)
-	i := item{kind: b.Kind, done: make(chan struct{}), do: func() {
+	r, err, done := channel.Receipt{State: channel.NotSent}, error(nil), make(chan struct{})
+	failed := s.put(false, func() {
+		defer close(done)
 		if err = s.ready(ctx); err != nil {
 			err = &channel.NotSentError{Err: err}
 			return
 		}
 		r, err = s.call(ctx, func() (channel.Receipt, error) { return send(ctx) })
 		s.count(b.Kind, r)
-	}}
-	if err := s.put(i); err != nil {
-		return r, &channel.NotSentError{Err: err}
+	})
+	if failed != nil {
+		return r, &channel.NotSentError{Err: failed}
 	}
-	<-i.done
+	<-done
 	return r, err
 }
 
@@ -229,10 +223,9 @@ func (s *sink) loop() {
 	canceled := s.ctx.Done()
 	for {
 		s.mu.Lock()
-		var next *item
+		var next func()
 		if len(s.queue) > 0 {
-			next = &s.queue[0]
-			s.queue = s.queue[1:]
+			next, s.queue = s.queue[0], s.queue[1:]
 		}
 		open, ended := s.open, s.ended
 		s.mu.Unlock()
@@ -256,12 +249,12 @@ func (s *sink) loop() {
 const longest = time.Hour // that the loop waits for nothing
 
 // act does the next thing, and returns how long there is nothing to do.
-func (s *sink) act(next *item, open *channel.Payload, ended bool) (wait time.Duration, over bool) {
+func (s *sink) act(next func(), open *channel.Payload, ended bool) (wait time.Duration, over bool) {
 	now := time.Now()
 	work := s.d.Working != nil && !s.texted && !s.failedWork && s.ctx.Err() == nil
 	switch {
 	case next != nil:
-		s.deliver(next)
+		next()
 		return 0, false
 	case s.signed && (s.texted || ended || s.ctx.Err() != nil):
 		s.rest()
@@ -368,26 +361,19 @@ func (s *sink) number(b *channel.Block, seq int) {
 }
 
 // deliver sends a block and notes what became of it.
-func (s *sink) deliver(i *item) {
-	if i.done != nil {
-		defer close(i.done)
-	}
-	switch {
-	case i.do != nil:
-		i.do()
-		return
-	case i.Decided != nil:
-		s.resolveQuestion(*i.Decided)
+func (s *sink) deliver(kind channel.ReplyKind, p channel.Payload) {
+	if p.Decided != nil {
+		s.resolveQuestion(*p.Decided)
 		return
 	}
-	q := i.Question
+	q := p.Question
 	if q != nil {
 		if _, asked := s.progress.Asked[q.ID]; asked { // before a crash
 			return
 		}
 	}
-	b := channel.Block{Kind: i.kind, Payload: i.Payload, Target: s.p.facts.Reply}
-	if i.kind != channel.ReplyTool { // else it is not what the preview shows
+	b := channel.Block{Kind: kind, Payload: p, Target: s.p.facts.Reply}
+	if kind != channel.ReplyTool { // else it is not what the preview shows
 		b.Preview = s.progress.Preview
 	}
 	r, err := s.send(&b)

@@ -1,9 +1,7 @@
 package platform
 
 import (
-	"fmt"
 	"net/http"
-	"path/filepath"
 
 	"github.com/lingserve/lingserve/internal/egress"
 )
@@ -20,20 +18,4 @@ func NewClient(given *http.Client, proxyEnv bool) (client *http.Client, closeIdl
 	client = new(*given)
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return client, closeIdle
-}
-
-// OpenMedia returns the store of a channel whose files have names that begin with prefix. dir is the folder of media; "" keeps no files.
-func OpenMedia(dir, prefix string, limit int64) (*MediaStore, error) {
-	s := &MediaStore{Prefix: prefix, Limit: limit}
-	if limit == 0 {
-		s.Limit = DefaultMaxMedia
-	}
-	if dir == "" {
-		return s, nil
-	}
-	var err error
-	if s.Dir, err = filepath.Abs(dir); err != nil {
-		return nil, fmt.Errorf("the media folder: %w", err)
-	}
-	return s, nil
 }

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// DefaultMaxMedia is how large one file may be, in bytes, where the settings do not say.
-	DefaultMaxMedia = 10 << 20
+	// defaultMaxMedia is how large one file may be, in bytes, where the settings do not say.
+	defaultMaxMedia = 10 << 20
 	defaultTotal    = 1 << 30
 )
 

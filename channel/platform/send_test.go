@@ -110,9 +110,10 @@ func TestTroubleIsLoggedNowAndThen(t *testing.T) {
 
 func TestMediaStoreOfSettings(t *testing.T) {
 	for dir, limit := range map[string]int64{"": 0, "media": 5} {
-		s, err := platform.OpenMedia(dir, "x-", limit)
-		if err != nil || (s.Dir == "") != (dir == "") || limit == 0 && s.Limit != platform.DefaultMaxMedia || limit != 0 && s.Limit != limit {
-			t.Errorf("%+v, %v", s, err)
+		var s platform.Service
+		err := s.Init(&platform.Settings{Media: dir, MaxMedia: limit}, "x", "")
+		if err != nil || (s.Files.Dir == "") != (dir == "") || limit == 0 && s.Files.Limit != 10<<20 || limit != 0 && s.Files.Limit != limit {
+			t.Errorf("%+v, %v", s.Files, err)
 		}
 	}
 }

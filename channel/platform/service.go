@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -52,13 +53,19 @@ type Service struct {
 // Init fills in the settings that are missing. name is that of the platform, and api the base of its addresses. The settings are not copied.
 func (s *Service) Init(o *Settings, name, api string) (err error) {
 	o.Name, o.API = cmp.Or(o.Name, name), strings.TrimRight(cmp.Or(o.API, api), "/")
+	if o.State == nil {
+		o.State = channel.NewTexts()
+	}
 	s.settings = o
 	s.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler)).With("channel", o.Name)
 	s.HTTP, s.closeIdle = NewClient(o.Client, o.ProxyEnv)
-	if s.Files, err = OpenMedia(o.Media, name+"-", o.MaxMedia); err == nil {
-		s.Files.Log = s.Log
+	s.Files = &MediaStore{Prefix: name + "-", Limit: cmp.Or(o.MaxMedia, defaultMaxMedia), Log: s.Log}
+	if o.Media != "" {
+		if s.Files.Dir, err = filepath.Abs(o.Media); err != nil {
+			return fmt.Errorf("the media folder: %w", err)
+		}
 	}
-	return err
+	return nil
 }
 
 // ServiceOptions are for [Service.Serve]. Run is required. It is given events with Kernel, Meta, Agent and Media.

@@ -14,9 +14,6 @@ const maxThreads = 2000
 // list them.
 func (c *Channel) readThreads() error {
 	var list [][2]string
-	if c.s.State == nil {
-		return nil
-	}
 	err := platform.ReadState(c.s.State, c.Login(), &list)
 	for _, one := range list {
 		c.threads.ContainsOrAdd(target{one[0], one[1]}, struct{}{})
@@ -29,7 +26,7 @@ func (c *Channel) noteThread(ctx context.Context, t target) {
 	if t.thread == "" {
 		return
 	}
-	if known, _ := c.threads.ContainsOrAdd(t, struct{}{}); known || c.s.State == nil {
+	if known, _ := c.threads.ContainsOrAdd(t, struct{}{}); known {
 		return
 	}
 	one := [2]string{t.conversation, t.thread}

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
@@ -27,11 +26,8 @@ const (
 	readEvery    = 100 * time.Millisecond // how long the store is believed to be unchanged: a message asks more than once
 )
 
-// openChats returns the chats of a login. Without a store, they are forgotten at the end.
+// openChats returns the chats of a login.
 func openChats(store platform.State, login string) (*chats, error) {
-	if store == nil {
-		store = channel.NewTexts()
-	}
 	c := &chats{store: store, name: login, supers: map[int64]int64{}}
 	return c, c.readStore()
 }

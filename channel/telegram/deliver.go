@@ -212,7 +212,7 @@ func (c *Channel) showTyping(ctx context.Context, plan channel.ReplyPlanFacts) e
 func (c *Channel) previewer() func(context.Context, channel.Block, channel.Receipt) (channel.Receipt, error) {
 	shown := ""
 	return func(ctx context.Context, b channel.Block, before channel.Receipt) (channel.Receipt, error) {
-		text, id := head(b.Text, maxText), before.First()
+		text, id := head(b.Text), before.First()
 		if id != "" && text == shown { // the new text does not fit
 			return before, nil
 		}
@@ -227,17 +227,13 @@ func (c *Channel) previewer() func(context.Context, channel.Block, channel.Recei
 
 // showDraft shows the text of an unfinished block as a draft. The drafts of a block have one id.
 func (c *Channel) showDraft(ctx context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
-	p, text, id := c.target(&b, false), head(b.Text, maxText), fnv.New32a()
+	p, text, id := c.target(&b, false), head(b.Text), fnv.New32a()
 	_, _ = id.Write([]byte(b.Key))
 	p["draft_id"], p["text"] = id.Sum32()>>1|1, text // the id is positive
 	return channel.Receipt{}, c.api.do(ctx, request{method: "sendMessageDraft", params: p, brief: true})
 }
 
-// head returns the beginning of a text, of at most limit UTF-16 units.
-func head(text string, limit int) string {
-	pieces := markup.Cut(text, limit, markup.UTF16)
-	if len(pieces) == 0 {
-		return ""
-	}
-	return strings.TrimSpace(pieces[0])
+// head returns as much of the beginning of a text as a message holds.
+func head(text string) string {
+	return strings.TrimSpace(append(markup.Cut(text, maxText, markup.UTF16), "")[0])
 }

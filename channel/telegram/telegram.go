@@ -94,7 +94,7 @@ func New(s Settings) (*Channel, error) {
 	c := &Channel{s: s}
 	err := c.Init(&c.s.Settings, "telegram", DefaultAPI)
 	if err = cmp.Or(c.s.check(), c.s.checkWebhook(), err); err == nil {
-		c.chats, err = openChats(s.State, c.Login())
+		c.chats, err = openChats(c.s.State, c.Login())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("telegram: %w", err)

@@ -151,14 +151,15 @@ func (r *reply) onEvent(e turn.Event, err error) {
 	}
 	switch e.Kind {
 	case turn.TextEvent:
-		if e.Delta != "" {
-			r.mu.Lock()
-			r.open.WriteString(e.Delta)
-			r.streamed = true
-			text := r.open.String() // shares what is written so far
-			r.mu.Unlock()
-			r.turn.Sink.Preview(channel.Payload{Text: text})
+		if e.Delta == "" {
+			return
 		}
+		r.mu.Lock()
+		r.open.WriteString(e.Delta)
+		r.streamed = true
+		text := r.open.String() // shares what is written so far
+		r.mu.Unlock()
+		r.turn.Sink.Preview(channel.Payload{Text: text})
 	case turn.RetractEvent:
 		r.mu.Lock()
 		text := strings.TrimSuffix(r.open.String(), e.Delta)
@@ -173,7 +174,6 @@ func (r *reply) onEvent(e turn.Event, err error) {
 		r.ask(e.Value)
 	case agent.ApprovalResolvedEvent:
 		r.resolved(e)
-		r.decided(e.Value)
 	}
 }
 
@@ -208,16 +208,26 @@ func (r *reply) notify(text string) {
 	_ = r.emit(r.ctx, channel.ReplyTool, channel.Payload{Text: text}) // it is logged
 }
 
-// resolved tells the person why a call was not run that no one could approve: once a turn, since a model may try again and again.
+// resolved shows what became of a question. If no one could approve a call, a notice says why it was not run: once a turn, since a model may try again.
 func (r *reply) resolved(e turn.Event) {
-	var q struct{ ID, Reason string }
-	if json.Unmarshal(e.Value, &q) != nil || q.Reason != agent.ReasonUnattended || len(e.Calls) == 0 || !r.first(&r.notRun) {
+	var d struct{ ID, Decision, Remember, By, Reason string }
+	if json.Unmarshal(e.Value, &d) != nil {
 		return
 	}
-	r.mu.Lock()
-	why := cmp.Or(r.denied[q.ID], "it needs approval, but nobody in this conversation may approve it. The operator of this server can change that")
-	r.mu.Unlock()
-	r.notify("The tool `" + e.Calls[0].Name + "` was not run: " + why + ".")
+	if d.Reason == agent.ReasonUnattended && len(e.Calls) > 0 && r.first(&r.notRun) {
+		r.mu.Lock()
+		why := cmp.Or(r.denied[d.ID], "it needs approval, but nobody in this conversation may approve it. The operator of this server can change that")
+		r.mu.Unlock()
+		r.notify("The tool `" + e.Calls[0].Name + "` was not run: " + why + ".")
+	}
+	_ = r.emit(r.ctx, channel.ReplyTool, channel.Payload{Decided: &channel.Decided{
+		ID: d.ID, Approved: d.Decision == "approve", Remember: d.Remember != "", By: d.By, Why: undecided[d.Reason],
+	}})
+}
+
+// undecided says why no one has decided a question, by the reason that its event has.
+var undecided = map[string]string{
+	agent.ReasonTimeout: "no answer came in time", agent.ReasonUnattended: "this conversation has no approver", agent.ReasonEnded: "the turn has ended",
 }
 
 // flush makes a block of what the model said before it calls a tool: an answer that no one sees until all is over is no
@@ -276,22 +286,6 @@ func (r *reply) deny(id, why string) {
 	if err != nil && !errors.Is(err, agent.ErrAnswered) && !errors.Is(err, agent.ErrNoQuestion) {
 		r.agent.log(r.ctx, r.turn, slog.LevelWarn, "cannot deny a call without an approver", slog.Any("error", err))
 	}
-}
-
-// decided tells the conversation what became of a question.
-func (r *reply) decided(value json.RawMessage) {
-	var d struct{ ID, Decision, Remember, By, Reason string }
-	if json.Unmarshal(value, &d) != nil {
-		return
-	}
-	_ = r.emit(r.ctx, channel.ReplyTool, channel.Payload{Decided: &channel.Decided{
-		ID: d.ID, Approved: d.Decision == "approve", Remember: d.Remember != "", By: d.By, Why: undecided[d.Reason],
-	}})
-}
-
-// undecided says why no one has decided a question, by the reason that its event has.
-var undecided = map[string]string{
-	agent.ReasonTimeout: "no answer came in time", agent.ReasonUnattended: "this conversation has no approver", agent.ReasonEnded: "the turn has ended",
 }
 
 // Decide implements [channel.Decider].

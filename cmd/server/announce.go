@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -37,37 +38,33 @@ func (s *server) announce(w io.Writer, base string) {
 			"workflows", names, "agents", agents, "channels", channels, "version", build().version)
 		return
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "lingserve %s listens on %s\n", build().version, base)
-	fmt.Fprintf(&b, "  model      %s", c.Model)
+	model := c.Model
 	if from := c.Source("model"); from.Kind == config.Default && from.Name != "" {
-		fmt.Fprintf(&b, " (%s)", from.Name)
+		model += " (" + from.Name + ")"
 	}
-	fmt.Fprintln(&b)
 	switch {
 	case !strings.HasPrefix(c.Model, "demo:"):
 	case len(providers) > 0 && c.Source("model").Kind == config.Default:
 		// One that is set up and has no models listed, or it would be the default.
-		fmt.Fprintf(&b, "             scripted: needs no network, knows nothing. %s is set up, but no model of it is chosen:\n"+
-			"             use --model %s:NAME, or list models in providers.%s.models\n", providers[0], providers[0], providers[0])
+		model += fmt.Sprintf("\n             scripted: needs no network, knows nothing. %s is set up, but no model of it is chosen:\n"+
+			"             use --model %s:NAME, or list models in providers.%s.models", providers[0], providers[0], providers[0])
 	default:
-		fmt.Fprint(&b, "             scripted: needs no network, knows nothing. For a real model, set OPENAI_API_KEY or another provider's key,\n"+
-			"             or use --model ollama:NAME if Ollama runs; docs/models.md lists all providers\n")
+		model += "\n             scripted: needs no network, knows nothing. For a real model, set OPENAI_API_KEY or another provider's key,\n" +
+			"             or use --model ollama:NAME if Ollama runs; docs/models.md lists all providers"
 	}
-	if len(providers) > 0 {
-		fmt.Fprintf(&b, "  providers  %s\n", strings.Join(providers, ", "))
-	}
-	if len(names) == 0 {
-		fmt.Fprintf(&b, "  workflows  none (%s)\n", s.from)
-	} else {
-		fmt.Fprintf(&b, "  workflows  %s (%s)\n", strings.Join(names, ", "), s.from)
-	}
-	fmt.Fprintf(&b, "  agents     %s\n", strings.Join(agents, ", "))
-	if len(channels) > 0 {
-		fmt.Fprintf(&b, "  channels   %s\n", strings.Join(channels, ", "))
-	}
-	if try := tryLine(base, c.Auth.On(), s.workflows); try != "" {
-		fmt.Fprintf(&b, "  try        %s\n", try)
+	var b strings.Builder
+	fmt.Fprintf(&b, "lingserve %s listens on %s\n", build().version, base)
+	for _, row := range [][2]string{
+		{"model", model},
+		{"providers", strings.Join(providers, ", ")},
+		{"workflows", cmp.Or(strings.Join(names, ", "), "none") + " (" + s.from + ")"},
+		{"agents", strings.Join(agents, ", ")},
+		{"channels", strings.Join(channels, ", ")},
+		{"try", tryLine(base, c.Auth.On(), s.workflows)},
+	} {
+		if row[1] != "" {
+			fmt.Fprintf(&b, "  %-10s %s\n", row[0], row[1])
+		}
 	}
 	fmt.Fprintln(&b)
 	io.WriteString(w, b.String())

@@ -7,7 +7,6 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/demo"
 	"github.com/lingserve/lingserve/internal/config"
-	"github.com/lingserve/lingserve/internal/providers"
 	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/tape"
@@ -53,7 +52,7 @@ func TestTheServersBudget(t *testing.T) {
 	}
 	defer d.Close()
 	b := newBudget(c, store, d.Usage(), slog.New(slog.DiscardHandler))
-	if err := call(b, "s"); providers.Code(err) != adapter.CodeBudget {
+	if err := call(b, "s"); adapter.AsError(err).Code != adapter.CodeBudget {
 		t.Errorf("a session that has cost all: %v", err)
 	}
 	if err := call(b, "another"); err != nil {

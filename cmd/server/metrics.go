@@ -75,13 +75,16 @@ func (n *operatorNames) all() telemetry.Names {
 func (s *server) watch() {
 	k := s.channels.Kernel
 	k.Observer = channel.Observers{k.Observer, s.metrics}
-	s.metrics.Watch(telemetry.Sources{
-		Server: s.web.Load, Lanes: s.turns.Lanes, Approvals: s.agents.Waiting, Providers: s.models.Load, Channels: s.channels.Pending,
-		Database: s.shared.watched(), Routes: s.web.Routes,
+	sources := telemetry.Sources{
+		Server: s.web.Load, Lanes: s.turns.Lanes, Approvals: s.agents.Waiting, Providers: s.models.Load, Channels: s.channels.Pending, Routes: s.web.Routes,
 		Names: func() telemetry.Names {
 			all := s.names.all()
 			all.Channels = s.channels.Channels()
 			return all
 		},
-	})
+	}
+	if s.shared != nil {
+		sources.Database = s.shared.load
+	}
+	s.metrics.Watch(sources)
 }

@@ -171,11 +171,11 @@ func (i *inventory) listRemote(ctx context.Context, _ []string) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if a.err != nil && i.unset[prefix] && providers.Code(a.err) == adapter.CodeUnavailable {
+		if a.err != nil && i.unset[prefix] && adapter.AsError(a.err).Code == adapter.CodeUnavailable {
 			continue // such as an Ollama that is not installed
 		}
 		if a.err != nil {
-			printError(i.err, fmt.Errorf("%s: %s", prefix, providers.Message(a.err)))
+			printError(i.err, fmt.Errorf("%s: %s", prefix, adapter.AsError(a.err).Message))
 			failed = exitStatus(exitFailed)
 			continue
 		}

@@ -71,11 +71,3 @@ func (r *replicas) away() bool {
 func (r *replicas) load() telemetry.DatabaseLoad {
 	return telemetry.DatabaseLoad{Up: r.FailingSince().IsZero(), Replicas: len(r.Alive())}
 }
-
-// watched returns the source of the metrics; nil for a server alone.
-func (r *replicas) watched() func() telemetry.DatabaseLoad {
-	if r == nil {
-		return nil
-	}
-	return r.load
-}

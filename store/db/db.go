@@ -77,7 +77,7 @@ type DB struct {
 	mu      sync.Mutex
 	arrived sync.Cond // a write was queued, or the database closes
 	queue   []*write
-	leases  leases // of those who use the database in this process alone
+	leases  tape.Leases // of those who use the database in this process alone
 }
 
 // dialect is what differs between the two databases.
@@ -102,7 +102,6 @@ func Open(ctx context.Context, url string, o *Options) (*DB, error) {
 		o = &Options{}
 	}
 	db := &DB{clock: o.Clock, log: cmp.Or(o.Log, slog.Default()), maxRunBytes: o.MaxRunBytes, callTime: cmp.Or(o.callTime, callTime), stopped: make(chan struct{})}
-	db.leases.leaser = new(tape.Leases)
 	db.arrived.L = &db.mu
 	db.end, db.stop = context.WithCancel(context.Background())
 	db.close = sync.OnceValue(db.closeConnections)

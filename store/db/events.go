@@ -193,23 +193,13 @@ func (e *Events) Note(ctx context.Context, key, replica string, n store.EventNot
 
 // Release gives an event back, with those that were claimed with it.
 func (e *Events) Release(ctx context.Context, r store.EventRelease) error {
-	state, failed := "waiting", 0
-	if r.Parked != "" {
-		state = "parked"
-	}
-	begun := "begun"
-	if r.Failed || r.Parked != "" {
-		begun = "0"
-	}
-	if r.Failed {
-		failed = 1
-	}
 	due := r.Due
 	if due.IsZero() {
 		due = e.db.clock()
 	}
-	return e.db.change(ctx, errEventMoved, "UPDATE events SET state = $1, replica = '', parked = $2, due = $3, attempts = attempts + $4, begun = "+begun+
-		" WHERE key = $5 AND replica = $6 AND state = 'running'", state, r.Parked, due.UnixMicro(), failed, plainText(r.Key), r.Replica)
+	return e.db.change(ctx, errEventMoved, `UPDATE events SET state = CASE WHEN $1 = '' THEN 'waiting' ELSE 'parked' END, replica = '', parked = $1, due = $2,
+		attempts = attempts + $3, begun = CASE WHEN $3 = 1 OR $1 <> '' THEN 0 ELSE begun END WHERE key = $4 AND replica = $5 AND state = 'running'`,
+		r.Parked, due.UnixMicro(), boolean(r.Failed), plainText(r.Key), r.Replica)
 }
 
 // Parked lists what events of a login are parked for.

@@ -22,7 +22,7 @@ func (r *Runs) SetKey(ctx context.Context, k store.IdempotencyKey) error {
 	})
 }
 
-// putKey stores a key; stored is false if there is one that expires later than replaced.
+// putKey stores a key. It replaces one that expires at replaced or before; stored is false if another one exists.
 func (tx *Tx) putKey(k store.IdempotencyKey, replaced int64) (stored bool, err error) {
 	n, err := tx.exec(`INSERT INTO idempotency_keys (owner, key, request_hash, run, expires) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (owner, key) DO UPDATE
 		SET request_hash = excluded.request_hash, run = excluded.run, expires = excluded.expires WHERE idempotency_keys.expires <= $6`,

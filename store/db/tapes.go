@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/lingserve/lingserve/tape"
@@ -15,19 +16,21 @@ import (
 type Tapes struct {
 	db       *DB
 	observer tape.Observer // or nil
-	leases   *leases
+	leaser   tape.Leaser   // of this process, or of several
+	holder   int64         // this process in sessions.holder; 0: it has the database alone
+	leases   sync.Map      // tape.Lease by tape, unless the process is alone
 }
 
 var _ tape.Store = (*Tapes)(nil)
 
 // Tapes returns the store of tapes of a process that has the database alone. The observer may be nil.
 func (db *DB) Tapes(observer tape.Observer) *Tapes {
-	return &Tapes{db: db, observer: observer, leases: &db.leases}
+	return &Tapes{db: db, observer: observer, leaser: &db.leases}
 }
 
 // SharedTapes returns the store of tapes of one of several processes. Leases are among them.
 func (db *DB) SharedTapes(among tape.Leaser, observer tape.Observer) *Tapes {
-	return &Tapes{db: db, observer: observer, leases: &leases{leaser: among, holder: newID()}}
+	return &Tapes{db: db, observer: observer, leaser: among, holder: newID()}
 }
 
 // Close implements [tape.Store]. It does nothing: [DB.Close] closes the database.
@@ -47,7 +50,7 @@ func (t *Tapes) Append(ctx context.Context, name string, b tape.Batch) (first in
 		return 0, err
 	}
 	err = t.db.Update(ctx, func(tx *Tx) error {
-		holder, err := t.leases.holderOf(name)
+		holder, err := t.holderOf(name)
 		if err == nil {
 			first, bytes, err = tx.append(name, b, entries, holder)
 		}

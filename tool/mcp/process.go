@@ -36,9 +36,9 @@ type process struct {
 	stderr tail
 	left   atomic.Bool // it closed its input or its output by itself
 
-	once    sync.Once
-	closing chan struct{}
-	done    chan struct{} // nothing is left
+	ctx   context.Context // ends when the program shall
+	close context.CancelFunc
+	done  chan struct{} // nothing is left
 }
 
 // basics are the variables that programs get without being named: what most need, and nothing that is secret.
@@ -63,7 +63,8 @@ func environment(names []string) []string {
 // Connect starts the program.
 func (p *process) Connect(context.Context) (_ sdk.Connection, err error) {
 	config := p.server.Server
-	p.writes, p.closing, p.done = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	p.ctx, p.close = context.WithCancel(context.Background())
+	p.writes, p.done = make(chan struct{}, 1), make(chan struct{})
 	defer func() {
 		if err != nil {
 			close(p.done)
@@ -113,7 +114,7 @@ func (p *process) supervise() {
 		}
 	}
 	select {
-	case <-p.closing:
+	case <-p.ctx.Done():
 	case <-exited:
 	}
 	if !exits(p.server.times.exit) {
@@ -122,24 +123,15 @@ func (p *process) supervise() {
 	}
 	kill(p.cmd.Process) // the group: also what the program left behind
 	<-exited
-	if p.left.Load() || !p.closed() {
+	if p.left.Load() || p.ctx.Err() == nil {
 		p.server.opts.Log.Warn("MCP program ended; restarting it", slog.String("server", p.server.Name), slog.Any("status", status),
 			slog.String("stderr", p.server.opts.Redact(p.stderr.String())))
 		// The rest of its output is read. A process that left the group may hold the other end, and is not waited for.
 		p.out.SetReadDeadline(time.Now().Add(time.Second))
-		<-p.closing // by the reader, at the end
+		<-p.ctx.Done() // by the reader, at the end
 	}
 	p.in.Close()
 	p.out.Close()
-}
-
-func (p *process) closed() bool {
-	select {
-	case <-p.closing:
-		return true
-	default:
-		return false
-	}
 }
 
 // end ends the program and waits for it.
@@ -153,11 +145,9 @@ func (p *process) end() {
 
 // Close asks the program to end. It does not wait, for the SDK holds a lock meanwhile.
 func (p *process) Close() error {
-	p.once.Do(func() {
-		close(p.closing)
-		p.in.Close()
-		p.out.SetReadDeadline(time.Now())
-	})
+	p.close()
+	p.in.Close()
+	p.out.SetReadDeadline(time.Now())
 	return nil
 }
 
@@ -170,7 +160,7 @@ func (p *process) Read(context.Context) (jsonrpc.Message, error) {
 	for {
 		line, err := readLine(p.lines)
 		if err != nil {
-			if p.closed() {
+			if p.ctx.Err() != nil {
 				return nil, io.EOF
 			}
 			if errors.Is(err, io.EOF) {
@@ -217,7 +207,7 @@ func (p *process) Write(ctx context.Context, msg jsonrpc.Message) error {
 		defer func() { <-p.writes }()
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-p.closing:
+	case <-p.ctx.Done():
 		return io.ErrClosedPipe
 	}
 	if ctx.Err() != nil {
@@ -237,7 +227,7 @@ func (p *process) Write(ctx context.Context, msg jsonrpc.Message) error {
 	n, err := p.in.Write(append(text, '\n'))
 	if err != nil && (n > 0 || ctx.Err() == nil) {
 		// Neither late nor closed here: the program ended, and this is seen before its output ends.
-		if !errors.Is(err, os.ErrDeadlineExceeded) && !p.closed() {
+		if !errors.Is(err, os.ErrDeadlineExceeded) && p.ctx.Err() == nil {
 			p.left.Store(true)
 		}
 		p.Close()

@@ -12,7 +12,8 @@ import (
 )
 
 // awaitRestart waits until a run whose server was lost has taken back what it writes again, so that a stream that cannot take anything back
-// does not have it twice. keepAlive is the time after which the client gets a comment; 0 is never.
+// does not have it twice. After its event "restarted" the run sets each part that the event names to null. keepAlive is the time after which
+// the client gets a comment; 0 is never.
 func awaitRestart(ctx context.Context, out frame.Output, reader *tube.Reader, keepAlive time.Duration) error {
 	defer reader.Leave()
 	var tick <-chan time.Time
@@ -21,7 +22,25 @@ func awaitRestart(ctx context.Context, out frame.Output, reader *tube.Reader, ke
 		defer ticker.Stop()
 		tick = ticker.C
 	}
-	for r := (restart{reader: reader}); !r.over(); {
+	written := false   // there was a document
+	nulls := uint64(0) // number behind the last null; 0 before "restarted"
+	for first := true; ; first = false {
+		for e := range reader.Waiting() {
+			isNull := e.Kind == tube.Done || string(e.Value) == "null" || string(e.Value) == "{}"
+			switch {
+			case e.Terminal():
+				return nil
+			case e.Kind == tube.Named && e.Name == "restarted" && e.N/run.Epoch == reader.Next()/run.Epoch: // else of an earlier restart
+				nulls = e.N + 1 + countNulls(e.Value)
+			case first:
+				written = written || e.Kind <= tube.Set && !isNull
+			case e.Kind == tube.Named && nulls > 0, e.Kind <= tube.Set && !isNull: // the run goes on
+				return nil
+			}
+		}
+		if first && !written && nulls == 0 || nulls > 0 && reader.Next() >= nulls || reader.Ended() {
+			return nil
+		}
 		select {
 		case <-reader.More():
 		case <-tick:
@@ -35,45 +54,14 @@ func awaitRestart(ctx context.Context, out frame.Output, reader *tube.Reader, ke
 			return context.Cause(ctx)
 		}
 	}
-	return nil
 }
 
-// restart watches a run whose server was lost until it has taken back what it writes again. Behind its event "restarted" the run sets each
-// part that the event names to null.
-type restart struct {
-	reader    *tube.Reader
-	looked    bool   // at what was there in the beginning
-	filled    bool   // there was a document
-	restarted bool   // the event has come
-	end       uint64 // number behind the last null
-}
-
-// over reads what there is, and reports whether nothing will be taken back any more.
-func (r *restart) over() bool {
-	first := !r.looked
-	r.looked = true
-	for e := range r.reader.Waiting() {
-		switch {
-		case e.Terminal():
-			return true
-		case e.Kind == tube.Named && e.Name == "restarted" && e.N/run.Epoch == r.reader.Next()/run.Epoch: // else of an earlier restart
-			var data struct{ Parts []string }
-			_ = json.Unmarshal(e.Value, &data) // ours
-			r.restarted, r.end = true, e.N+1+uint64(len(data.Parts))
-			if slices.Contains(data.Parts, "") { // which becomes {} behind null
-				r.end++
-			}
-		case e.Kind == tube.Named && r.restarted && !first:
-			return true
-		case e.Kind > tube.Set, string(e.Value) == "null", string(e.Value) == "{}":
-		case first:
-			r.filled = true
-		default: // the run writes
-			return true
-		}
+// countNulls returns the number of events by which a run takes back the parts that its event "restarted" names. A root is {} after null.
+func countNulls(restarted []byte) uint64 {
+	var data struct{ Parts []string }
+	_ = json.Unmarshal(restarted, &data) // ours
+	if slices.Contains(data.Parts, "") {
+		data.Parts = append(data.Parts, "")
 	}
-	if first && !r.filled && !r.restarted {
-		return true
-	}
-	return r.reader.Ended() || r.restarted && r.reader.Next() >= r.end
+	return uint64(len(data.Parts))
 }

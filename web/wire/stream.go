@@ -1,9 +1,11 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -260,8 +262,10 @@ func (s *Server) Await(r *http.Request, of *run.Run, v *View, limit time.Duratio
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(s.stopping, func() { cancel(errStopped) })()
-	for {
-		err := waitFor(ctx, of, limit)
+	for limit = cmp.Or(limit, math.MaxInt64); ; limit = s.KeepAlive {
+		wait, stop := context.WithTimeout(ctx, limit)
+		err := of.Wait(wait)
+		stop()
 		switch {
 		case err == nil:
 			return true, nil
@@ -277,18 +281,7 @@ func (s *Server) Await(r *http.Request, of *run.Run, v *View, limit time.Duratio
 		case !late():
 			return false, nil
 		}
-		limit = s.KeepAlive
 	}
-}
-
-// waitFor waits for the run's end, until ctx ends or the time limit is over; 0 is no limit.
-func waitFor(ctx context.Context, of *run.Run, limit time.Duration) error {
-	if limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
-		defer cancel()
-	}
-	return of.Wait(ctx)
 }
 
 // AwaitOutput waits until the run has made something, so that a run that fails before is answered with a status, or until the client

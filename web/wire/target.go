@@ -97,8 +97,12 @@ func (s *Server) Roots(of run.Subject) (roots []string) {
 // Remembers reports whether a caller's chats are sessions. A caller without sessions sends the whole conversation each time.
 func (s *Server) Remembers(p access.Principal) bool { return s.HasTurns && p.Remembers() }
 
-// Input is the input of a run for a text: the text itself, or the object that it is where it names properties of the workflow's input.
+// Input is the input of a run for a text beside its files: the text itself, or the object that it is where it names properties of the
+// workflow's input.
 func (s *Server) Input(q *run.Request, text string) json.RawMessage {
+	if len(q.Files) > 0 {
+		text = cmp.Or(text, request.AboutFiles)
+	}
 	quoted, _ := json.Marshal(text)
 	trimmed := strings.TrimSpace(text)
 	wf, ok := s.Workflows.Get(q.Workflow)

@@ -114,14 +114,10 @@ func (h Handlers) fill(q *run.Request, in *Input) (notes []Note, p *wire.Problem
 		return nil, p
 	}
 	notes = toolsOf(in)
-	if q.Input == nil {
-		text := in.Text
-		if len(in.Files) > 0 {
-			text = cmp.Or(text, request.AboutFiles)
-		}
-		q.Input = h.Input(q, text)
-	}
 	q.Files, q.History = in.Files, in.Said
+	if q.Input == nil {
+		q.Input = h.Input(q, in.Text)
+	}
 	if q.Agent == "" {
 		return notes, nil // a workflow has its own instructions
 	}

@@ -35,13 +35,7 @@ type conversation struct {
 
 func (c *conversation) add(e tape.Entry, of *run.Run) {
 	id := "e" + strconv.Itoa(int(e.ID))
-	var p struct {
-		Role    string
-		Content json.RawMessage
-		Calls   []tape.Call
-		IDs     []string
-		Results []json.RawMessage
-	}
+	var p wire.Payload
 	if json.Unmarshal(e.Payload, &p) != nil {
 		return
 	}

@@ -2,7 +2,6 @@ package aisdk
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -61,10 +60,10 @@ func (h Handlers) PostChat(w http.ResponseWriter, r *http.Request) *wire.Problem
 	if h.Remembers(wire.Who(r)) {
 		q.Session = req.Chat
 	}
-	if q.Input = req.Input; q.Input == nil {
-		q.Input = h.Input(q, cmp.Or(req.Text, request.AboutFiles))
-	}
 	q.Files, q.Instructions, q.History = req.Files, req.System, req.Before
+	if q.Input = req.Input; q.Input == nil {
+		q.Input = h.Input(q, req.Text)
+	}
 	if req.Regenerate {
 		q.Instructions = join(q.Instructions, another)
 	}

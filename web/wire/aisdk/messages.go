@@ -11,6 +11,7 @@ import (
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // Kinds are the kinds of entries that [Messages] makes something of.
@@ -90,20 +91,9 @@ type chat struct {
 	broken   map[string]string // by turn, how an answer has ended that is not all there
 }
 
-// payload is what is read of entries of all kinds.
-type payload struct {
-	Role    string
-	Name    string
-	Data    struct{ Workflow, Status string }
-	Content json.RawMessage
-	Calls   []tape.Call
-	IDs     []string
-	Results []json.RawMessage
-}
-
 // add adds what an entry says to the messages.
 func (c *chat) add(e tape.Entry, running bool) {
-	var p payload
+	var p wire.Payload
 	if json.Unmarshal(e.Payload, &p) != nil {
 		return
 	}
@@ -150,7 +140,7 @@ func (c *chat) add(e tape.Entry, running bool) {
 }
 
 // event notes how a turn begins and ends.
-func (c *chat) event(p payload) {
+func (c *chat) event(p wire.Payload) {
 	switch {
 	case p.Name == "turn.start":
 		c.workflow = p.Data.Workflow != ""

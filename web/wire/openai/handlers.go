@@ -13,7 +13,6 @@ import (
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/wire"
 	"github.com/lingserve/lingserve/web/wire/frame"
-	"github.com/lingserve/lingserve/web/wire/request"
 )
 
 // Handlers answer the requests of this wire.
@@ -122,7 +121,7 @@ func (h Handlers) fill(q *run.Request, p access.Principal, c *Request) *Error {
 				q.Files = append(q.Files, p)
 			}
 		}
-		text = cmp.Or(strings.Join(texts, "\n"), request.AboutFiles)
+		text = strings.Join(texts, "\n")
 	}
 	q.Input = h.Input(q, text)
 	return nil

@@ -178,10 +178,10 @@ func (a *Agent) Answer(ctx context.Context, answer Answer) error {
 	}
 	select {
 	case err := <-q.written:
-		if err != nil {
-			return fmt.Errorf("%w: %w", ErrNotWritten, err)
+		if err != nil && !errors.Is(err, ErrAnswered) {
+			err = fmt.Errorf("%w: %w", ErrNotWritten, err)
 		}
-		return nil
+		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -273,8 +273,9 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 		question.notify(context.Cause(ctx))
 		return tool.Decision{}, context.Cause(ctx)
 	}
-	if !a.questions.close(asked) { // the answer came at the same moment: too late, and its sender is notified
+	if !a.questions.close(asked) { // the answer came at the same moment, too late
 		<-asked.answer
+		question.notify(ErrAnswered)
 	}
 	why, code := "no answer came in time", ReasonTimeout
 	if r.ctx.Err() != nil {

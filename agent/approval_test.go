@@ -384,6 +384,25 @@ func TestAnswersToWhatIsNotAskedAreErrors(t *testing.T) {
 	}
 }
 
+// AG-40: an answer in the moment in which the time is over either counts, or its sender is told that it does not.
+func TestAnAnswerAtTheLastMomentCountsOrIsRefused(t *testing.T) {
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, newFake(calls("", `c1:echo:{"text":"rm"}`), answers("ok")), Options{Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always)))})
+			var refused error
+			h := w.asking(t, "go", func(q Question) {
+				time.Sleep(time.Until(q.Expires))
+				refused = w.Answer(t.Context(), Answer{Turn: q.Turn, ID: q.ID, Approve: true})
+			})
+			synctest.Wait()
+			approved := strings.Contains(strings.Join(told(h.events), "\n"), `"decision":"approve"`)
+			if h.err != nil || approved != (refused == nil) || refused != nil && !errors.Is(refused, ErrAnswered) {
+				t.Errorf("approved %v, told %v, %v", approved, refused, h.err)
+			}
+		})
+	}
+}
+
 // AG-40: a turn that ends takes its questions with it.
 func TestAQuestionEndsWithItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -235,7 +235,7 @@ func (r *run) side(c *condition) (value any, problem string, err error) {
 		if problem != "" || found == nil {
 			return nil, fmt.Sprintf("%s is missing", p), nil
 		}
-		if kind := kindOf(found); c.operand.calculates && (kind == "text" || kind == "true or false") {
+		if kind := kindOf(found); c.operand.calculates && !p.filtered && (kind == "text" || kind == "true or false") {
 			return nil, fmt.Sprintf("%s is %s and no number", p, kind), nil
 		}
 	}

@@ -37,6 +37,8 @@ func TestAComparisonThatCannotBeMadeDoesNotHold(t *testing.T) {
 		{"nowhere|length < 5", false, `"nowhere|length < 5": nowhere is missing`},
 		{`nowhere|default:"" == ""`, true, ""},
 		{"tier|length < 5", true, ""},
+		{"tier|length * 2 == 6", true, ""},
+		{"10 - (tier|length) * 2 > n", false, ""},
 		{"1 in nowhere", false, `"1 in nowhere": nowhere is missing`},
 		{"1 in n", false, `"1 in n": a number cannot be in a number`},
 		// The opposite of what cannot be said cannot be said either.

@@ -134,6 +134,7 @@ func (p *parser) paths(x *expression, tokens []token) error {
 		for ; i+2 < len(tokens) && tokens[i+1].is(".") && tokens[i+2].word(); i += 2 {
 			read.segments = append(read.segments, tokens[i+2].text)
 		}
+		read.filtered = i+1 < len(tokens) && tokens[i+1].is("|")
 		root := read.segments[0]
 		if root == "forloop" && len(read.segments) > 1 && p.bound(root) && !slices.Contains(loopMembers, read.segments[1]) {
 			return p.fail(read.offset, "forloop has no %q; expected one of %s", read.segments[1], strings.Join(loopMembers, ", "))

@@ -45,6 +45,7 @@ type branch struct {
 type path struct {
 	segments []string
 	offset   int
+	filtered bool // a filter gives something else than the value
 }
 
 func (p path) String() string { return strings.Join(p.segments, ".") }

@@ -183,7 +183,9 @@ func TestQueriesOfWhatIsOpenUseAnIndex(t *testing.T) {
 		"SELECT key FROM events WHERE " + notEnded + "state = 'waiting' AND login IN ('a')":                                                                        "INDEX",
 		"SELECT key FROM events e WHERE EXISTS (SELECT 1 FROM events o WHERE o.lane = e.lane AND o." + notEnded + "o.state = 'running') AND " + notEnded + "1 = 1": "INDEX",
 		"UPDATE events SET raw = '' WHERE key IN ('a') OR state = 'merged' AND leader IN ('b')":                                                                    "INDEX",
-		"SELECT id FROM runs WHERE removed < 2 AND (ended = 0 OR expires > 1) AND state = 'running' AND ended = 0 ORDER BY created DESC, id DESC":                  "INDEX runs_open",
+		"SELECT id FROM runs WHERE removed < 2 AND (ended = 0 OR expires > 1) AND state = 'running' AND ended < 1 ORDER BY created DESC, id DESC":                  "INDEX runs_open",
+		"SELECT id FROM runs WHERE ended = 0 AND (replica <> '' OR state <> 'waiting') AND NOT replica IN ('a') ORDER BY created, id LIMIT 9":                      "INDEX runs_left",
+		"SELECT id FROM runs WHERE ended = 0 AND replica = '' AND state = 'waiting' AND wake <= 1 ORDER BY wake LIMIT 9":                                           "INDEX runs_waiting",
 	} {
 		err := db.reader(t.Context()).collect(func(rows *sql.Rows) (bool, error) {
 			var id, parent, unused int

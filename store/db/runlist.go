@@ -145,7 +145,7 @@ func (r *Runs) List(ctx context.Context, q store.RunQuery) (list []store.Run, ne
 		}
 		where.add("state IN (?"+strings.Repeat(", ?", len(states)-1)+")", states...)
 		if !slices.ContainsFunc(q.States, hasEnded) { // an index has those that have not
-			where.add("ended = 0")
+			where.add("ended < 1")
 		}
 	}
 	if !q.From.IsZero() {

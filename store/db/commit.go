@@ -168,8 +168,8 @@ func (db *DB) tryGroup(group []*write) error {
 	}
 }
 
-// runGroup runs the writes of a group in one transaction. Those whose context has ended are left out, and so are those that refuse before they
-// have written anything: that is no reason to run the others again.
+// runGroup runs the writes of a group in one transaction. Those whose context has ended are left out, and so are those that refuse before
+// they write: that is no reason to run the others again.
 func (db *DB) runGroup(ctx context.Context, group []*write, id int64, lost *bool) error {
 	if db.inMemory {
 		db.reading.Lock()

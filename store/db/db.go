@@ -172,7 +172,7 @@ type Tx struct {
 	ctx context.Context
 	db  *DB
 	*conn
-	changed bool // a statement has written something, or has failed, which ends a transaction of PostgreSQL
+	changed bool // a statement may have written, or has failed, which ends a transaction of PostgreSQL
 }
 
 // conn is a connection, or a pool of them, and its prepared statements.
@@ -208,6 +208,7 @@ func (tx *Tx) statement(query string) (*sql.Stmt, error) {
 
 // exec runs a statement and returns the number of rows that it changed.
 func (tx *Tx) exec(query string, args ...any) (rows int64, err error) {
+	tx.changed = true
 	var result sql.Result
 	stmt, err := tx.statement(query)
 	if stmt != nil {
@@ -218,7 +219,6 @@ func (tx *Tx) exec(query string, args ...any) (rows int64, err error) {
 	if err == nil {
 		rows, err = result.RowsAffected()
 	}
-	tx.changed = tx.changed || rows > 0 || err != nil
 	return rows, tx.db.explain(err)
 }
 

@@ -344,7 +344,7 @@ func (s *Service) interrupt(ctx context.Context) (count int) {
 			count++
 		}
 	}
-	time.AfterFunc(storedWait, func() { s.stopWork(errClosing) })
+	defer time.AfterFunc(storedWait, func() { s.stopWork(errClosing) }).Stop()
 	s.runs.Wait(ctx.Done())
 	s.turns.Wait(ctx.Done())
 	if ctx.Err() != nil {

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -262,13 +263,8 @@ func correctDocument(t *tube.Tube, told agent.Told) (parts []string, send func()
 			b.set(numbered(resultsURI, i), result)
 		}
 	}
-	for uri, count := range map[string]int{citationsURI: told.Citations, mediaURI: told.Media} {
-		for i, value := range list(values[uri]) {
-			if i >= count {
-				b.remove(uri, i, value)
-			}
-		}
-	}
+	b.removeFrom(citationsURI, told.Citations, list(values[citationsURI]))
+	b.removeFrom(mediaURI, told.Media, list(values[mediaURI]))
 	slices.Sort(b.parts)
 	return b.parts, func() {
 		for _, e := range b.events {
@@ -293,6 +289,15 @@ func (b *correction) remove(uri string, number int, value json.RawMessage) {
 	}
 	b.parts = append(b.parts, numbered(uri, number))
 	b.set(numbered(uri, number), null)
+}
+
+// removeFrom removes the values from a number on.
+func (b *correction) removeFrom(uri string, number int, values map[int]json.RawMessage) {
+	for _, i := range slices.Sorted(maps.Keys(values)) {
+		if i >= number {
+			b.remove(uri, i, values[i])
+		}
+	}
 }
 
 // text makes a value that is shown the text that was told.

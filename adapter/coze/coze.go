@@ -41,7 +41,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -80,8 +80,9 @@ type provider struct {
 	user string
 
 	waiting *lru.Cache[string, *chat] // by the ids of calls
-	closed  atomic.Bool
-	cancels errgroup.Group                      // the requests to cancel chats that are on their way
+	closing sync.Mutex
+	closed  bool
+	cancels errgroup.Group                      // the requests to cancel chats that are on their way; none is added once closed
 	files   *lru.Cache[[sha256.Size]byte, file] // by what they hold
 }
 
@@ -95,7 +96,9 @@ func (p *provider) Model(name string) (adapter.Model, error) {
 
 // Close waits until every chat that was left is canceled, which takes some seconds at most.
 func (p *provider) Close() error {
-	p.closed.Store(true)
+	p.closing.Lock()
+	p.closed = true
+	p.closing.Unlock()
 	return p.cancels.Wait()
 }
 
@@ -109,7 +112,9 @@ const (
 // cancelChat asks Coze to cancel a chat whose stream has been left: closing a stream alone does not end the chat. Only Close waits for it, and
 // nothing depends on its success. A closed provider cancels nothing.
 func (p *provider) cancelChat(ctx context.Context, conversation, id string) {
-	if p.closed.Load() {
+	p.closing.Lock()
+	defer p.closing.Unlock()
+	if p.closed {
 		return
 	}
 	p.cancels.TryGo(func() error {

@@ -54,7 +54,7 @@ func databaseError(c *config.Config, err error) error {
 	if text, ok := strings.CutPrefix(err.Error(), "database: "); ok { // of the package that names the database, too
 		err = errors.New(text)
 	}
-	if e, ok := errors.AsType[*db.Error](err); ok { // whoever starts the server may know why
+	if e, ok := errors.AsType[*db.Error](err); ok { // the operator may see the cause
 		err = fmt.Errorf("%w: %w", err, e.Unwrap())
 	}
 	return fmt.Errorf("database (%s): cannot use %s: %w", c.Source("database"), c.DatabaseName(), err)

@@ -37,7 +37,7 @@ type Outcome struct {
 	Cause   string  `json:"cause,omitempty"` // in the words of the model's server, or of the network
 }
 
-// verdict is the error of a test that has an outcome of its own.
+// verdict is an error with the outcome that it means.
 type verdict Outcome
 
 func (v verdict) Error() string { return v.Message }

@@ -168,7 +168,8 @@ func (db *DB) tryGroup(group []*write) error {
 	}
 }
 
-// runGroup runs the writes of a group in one transaction. Those whose context has ended are left out.
+// runGroup runs the writes of a group in one transaction. Those whose context has ended are left out, and so are those that refuse before
+// they write: that is no reason to run the others again.
 func (db *DB) runGroup(ctx context.Context, group []*write, id int64, lost *bool) error {
 	if db.inMemory {
 		db.reading.Lock()
@@ -197,11 +198,15 @@ func (db *DB) runGroup(ctx context.Context, group []*write, id int64, lost *bool
 		}
 	}
 	for _, w := range group {
-		if w.err = context.Cause(w.ctx); w.err == nil {
-			if err := w.fn(tx); err != nil {
-				return err
-			}
+		if w.err = context.Cause(w.ctx); w.err != nil {
+			continue
 		}
+		tx.changed = false
+		err := w.fn(tx)
+		if err != nil && (tx.changed || len(group) == 1) {
+			return err
+		}
+		w.err = err
 	}
 	if _, err := tx.exec("COMMIT"); err != nil {
 		*lost = db.network && errors.Is(err, store.ErrAway)
@@ -220,7 +225,7 @@ func (db *DB) connect(ctx context.Context) (*Tx, error) {
 		}
 		db.writer.single, db.writer.on = single, single
 	}
-	return &Tx{ctx, db, &db.writer.conn}, nil
+	return &Tx{ctx: ctx, db: db, conn: &db.writer.conn}, nil
 }
 
 // reset ends the transaction that failed. A connection over a network is given up if that is in vain.

@@ -172,6 +172,7 @@ type Tx struct {
 	ctx context.Context
 	db  *DB
 	*conn
+	changed bool // a statement may have written, or has failed, which ends a transaction of PostgreSQL
 }
 
 // conn is a connection, or a pool of them, and its prepared statements.
@@ -185,7 +186,7 @@ type conn struct {
 }
 
 // reader returns what reads. Each of its queries is a transaction.
-func (db *DB) reader(ctx context.Context) *Tx { return &Tx{ctx, db, &db.reads} }
+func (db *DB) reader(ctx context.Context) *Tx { return &Tx{ctx: ctx, db: db, conn: &db.reads} }
 
 // statement returns the prepared statement of a query, or nil with a network: poolers give each transaction another connection.
 func (tx *Tx) statement(query string) (*sql.Stmt, error) {
@@ -207,6 +208,7 @@ func (tx *Tx) statement(query string) (*sql.Stmt, error) {
 
 // exec runs a statement and returns the number of rows that it changed.
 func (tx *Tx) exec(query string, args ...any) (rows int64, err error) {
+	tx.changed = true
 	var result sql.Result
 	stmt, err := tx.statement(query)
 	if stmt != nil {
@@ -259,6 +261,7 @@ func (tx *Tx) query(ctx context.Context, scan func(rows *sql.Rows) (more bool, e
 	if rows != nil {
 		err = cmp.Or(err, rows.Err(), rows.Close())
 	}
+	tx.changed = tx.changed || err != nil || !strings.HasPrefix(query, "SELECT")
 	return tx.db.explain(err)
 }
 

@@ -2,6 +2,7 @@ package db
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -409,6 +410,48 @@ func TestWaitingWritesShareACommitAndFailAlone(t *testing.T) {
 	}
 	if in, err := s.Info(t.Context(), "a"); err != nil || in.Entries != 1+n/3 {
 		t.Errorf("%+v, %v, want %d entries", in, err, 1+n/3)
+	}
+}
+
+// ST-05: a write that refuses before it has written anything costs the others of its commit nothing.
+func TestARefusalDoesNotRunOtherWritesAgain(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "test.db"), nil)
+	entered, leave := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		must(t, db.Update(t.Context(), func(*Tx) error { close(entered); <-leave; return nil }))
+	})
+	<-entered
+	const n = 30
+	var calls [n]int
+	var errs [n]error
+	for i := range n {
+		wg.Go(func() {
+			errs[i] = db.Update(t.Context(), func(tx *Tx) error {
+				calls[i]++
+				if i%3 == 1 {
+					_, err := tx.exists("SELECT 1 FROM sessions WHERE tape = $1", "nowhere")
+					return cmp.Or(err, tape.ErrNotFound)
+				}
+				_, err := tx.exec("INSERT INTO tickets (key, value, expires, updated) VALUES ($1, '', 1, 1)", fmt.Sprint(i))
+				return err
+			})
+		})
+	}
+	longtest.Wait(t, "the writes wait", func() bool {
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		return len(db.queue) == n
+	})
+	close(leave)
+	wg.Wait()
+	for i, err := range errs {
+		if calls[i] != 1 || errors.Is(err, tape.ErrNotFound) != (i%3 == 1) || i%3 != 1 && err != nil {
+			t.Errorf("write %d was called %d times: %v", i, calls[i], err)
+		}
+	}
+	if rows := countRows(t, db, "tickets"); rows != 2*n/3 {
+		t.Errorf("%d rows", rows)
 	}
 }
 

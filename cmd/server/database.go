@@ -54,8 +54,8 @@ func databaseError(c *config.Config, err error) error {
 	if text, ok := strings.CutPrefix(err.Error(), "database: "); ok { // of the package that names the database, too
 		err = errors.New(text)
 	}
-	if e, ok := errors.AsType[*db.Error](err); ok { // the operator may see the cause
-		err = fmt.Errorf("%w: %w", err, e.Unwrap())
+	if e, ok := errors.AsType[*db.Error](err); ok { // the operator may see the cause, and can do something about it
+		err = e.Unwrap()
 	}
 	return fmt.Errorf("database (%s): cannot use %s: %w", c.Source("database"), c.DatabaseName(), err)
 }

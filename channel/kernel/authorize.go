@@ -39,17 +39,18 @@ func (p *pass) authorize(ctx context.Context) (channel.Admission, error) {
 	a := p.decision.Admission
 	p.result.Verdicts = p.decision.Verdicts
 	if p.turn.Trigger == "" && !a.Stops() && !p.repeated() {
-		v := p.k.guards.use(p.facts, &p.policy, p.meta.Counted)
-		p.result.Verdicts = append(p.result.Verdicts, v.verdicts...)
-		if v.admission.Kind != "" {
-			a, p.result.RetryAfter = v.admission, v.wait
+		loop, rate, wait := p.k.guards.admit(p.facts, &p.policy, p.meta.Counted)
+		p.result.Verdicts = append(p.result.Verdicts, loop, rate)
+		p.result.RetryAfter = wait
+		if reason := cmp.Or(loop.Reason, rate.Reason); reason != "" {
+			a = drop(reason)
 		}
 	}
 	switch {
 	case a.Reason == channel.ReasonPairingRequired:
 		p.challenge(ctx)
 	case a.Stops() && p.decision.Talks():
-		p.k.guards.noteMessage(p.facts)
+		p.k.guards.personWrote(p.facts)
 	}
 	if a.Kind == "" && p.result.Admission.Kind == "" {
 		a.Kind = channel.Dispatch
@@ -95,9 +96,7 @@ func (p *pass) welcome(ctx context.Context) {
 	}
 }
 
-// stopNoticeEvery is the shortest time between two notices to a sender in one conversation for one reason.
-const stopNoticeEvery = time.Minute
-
+// stopNotice is a notice to a sender in one conversation for one reason. There is one a minute.
 type stopNotice struct {
 	channel, account, conversation, sender string
 	reason                                 channel.Reason
@@ -152,10 +151,9 @@ func (p *pass) stopText() string {
 // rateText says how many messages are answered, and when the next one is.
 func (p *pass) rateText() string {
 	v, _ := channel.Decision{Verdicts: p.result.Verdicts}.Blocked()
-	limit, _ := strconv.Atoi(strings.TrimSuffix(v.Value, perMinute))
-	what := "you can send %s per minute"
+	limit, what := p.policy.Limits.SenderRate.PerMinute, "you can send %s per minute"
 	if strings.HasSuffix(v.Setting, channel.KeyChatRate) {
-		what = "this conversation can have %s per minute"
+		limit, what = p.policy.Limits.ChatRate.PerMinute, "this conversation can have %s per minute"
 	}
 	seconds := int((p.result.RetryAfter + time.Second - 1) / time.Second)
 	return fmt.Sprintf("This message was not answered: "+what+". Please send it again in %s.", plural(limit, "message"), plural(seconds, "second"))
@@ -186,7 +184,8 @@ func (k *Kernel) CountRate(f *channel.Facts) time.Duration {
 		return 0
 	}
 	p := k.Settings.Policy(f.PolicyQuery())
-	return k.guards.countRate(f, &p)
+	_, wait := k.guards.rate(f, &p)
+	return wait
 }
 
 // HasCommand reports whether the agents of a channel have the very command that a text begins with.

@@ -186,14 +186,12 @@ func TestBotsDoNotAnswerEachOtherWithoutEnd(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]struct {
-		every   time.Duration
 		between func(*stopRig, int) // before each event
 		events  int
 		blocked []int // events that are not answered
 	}{
-		"20 events a minute, then a pause of one": {2 * time.Second, person, 55, ranges(20, 48)},
-		"8 turns in a row":                        {time.Minute, nil, 10, []int{8, 9}},
-		"8 turns in a row, a person between":      {time.Minute, person, 13, nil},
+		"8 turns in a row":                   {nil, 10, []int{8, 9}},
+		"8 turns in a row, a person between": {person, 13, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -208,7 +206,7 @@ func TestBotsDoNotAnswerEachOtherWithoutEnd(t *testing.T) {
 					if r := s.send("hi"); r.Admission.Reason == channel.ReasonBotLoop {
 						blocked = append(blocked, i)
 					}
-					time.Sleep(test.every - time.Second)
+					time.Sleep(time.Minute)
 				}
 				if !slices.Equal(blocked, test.blocked) {
 					t.Errorf("not answered are %v", blocked)
@@ -216,13 +214,6 @@ func TestBotsDoNotAnswerEachOtherWithoutEnd(t *testing.T) {
 			})
 		})
 	}
-}
-
-func ranges(from, to int) (list []int) {
-	for i := from; i < to; i++ {
-		list = append(list, i)
-	}
-	return list
 }
 
 // /start is answered by the greeting of the place; a text that only looks like a command is a message.

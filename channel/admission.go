@@ -94,13 +94,12 @@ const (
 	Skipped VerdictState = "skip" // does not apply
 )
 
-// Verdict is what one gate decided, and which setting made it. It holds no list entries and no text.
+// Verdict is what one gate decided, and which setting made it.
 type Verdict struct {
 	Gate    string
 	State   VerdictState
 	Reason  Reason
-	Setting string // path in the configuration; "default:…" for one that is built in
-	Value   string
+	Setting string // path in the configuration; "default:…" for one that is built in; "" if the gate does not apply
 	Hint    string // what to change
 }
 

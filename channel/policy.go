@@ -109,11 +109,10 @@ func (p Policy) Sees(kind ChatType, who Identity) Tri {
 	if len(who.IDs) == 0 {
 		return Unknown
 	}
-	_, _, reason := senderGate(kind, p.Access(who, MentionFacts{}))
-	if reason == "" {
-		return Yes
+	if senderGate(kind, p.Access(who, MentionFacts{})).reason != "" {
+		return No
 	}
-	return No
+	return Yes
 }
 
 // listed says whether an entry is who. [Anyone] is no one here: it has its meaning from the policy.

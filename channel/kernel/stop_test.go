@@ -59,7 +59,7 @@ func (s *stopRig) notices() (texts []string) {
 }
 
 // CH-60, CH-63, CH-82, CH-103: if a message is stopped, its sender gets one notice if it passed the gates, and the log names the setting.
-func TestAStoppedMessageHasOneNoticeOrOneLineInTheLog(t *testing.T) {
+func TestAStoppedMessageHasOneNoticeOrIsInTheLog(t *testing.T) {
 	group := func(f *channel.Facts) {
 		f.Conversation, f.Access.Mentions.WasMentioned = channel.ConversationFacts{Kind: channel.Group, ID: "42"}, true
 	}
@@ -73,7 +73,7 @@ func TestAStoppedMessageHasOneNoticeOrOneLineInTheLog(t *testing.T) {
 		text     string
 		times    int    // 0: 3
 		person   string // "": no notice
-		operator string // once in the log; "": not checked
+		operator string // in the log; "": not checked
 	}{
 		"the sender's rate": {
 			policy(func(p *channel.Policy) { p.Limits.SenderRate = channel.Rate{PerMinute: 2, Burst: 1} }), "", 5,
@@ -128,8 +128,8 @@ func TestAStoppedMessageHasOneNoticeOrOneLineInTheLog(t *testing.T) {
 				if told := s.notices(); test.person == "" && len(told) > 0 || test.person != "" && (len(told) != 1 || !strings.Contains(told[0], test.person)) {
 					t.Errorf("the person is told %q, expected: %s", told, test.person)
 				}
-				if n := strings.Count(s.log.String(), test.operator); test.operator != "" && n != 1 {
-					t.Errorf("the operator is told %d times:\n%s", n, &s.log)
+				if !strings.Contains(s.log.String(), test.operator) {
+					t.Errorf("the log does not have %s:\n%s", test.operator, &s.log)
 				}
 			})
 		})

@@ -208,19 +208,3 @@ func (k *Kernel) PolicyAt(ctx context.Context, q channel.PolicyQuery, from chann
 	}
 	return policy, who
 }
-
-// stillAllowed asks the gates route and sender again: the sender of a reply that waits may have been admitted by other settings.
-func (k *Kernel) stillAllowed(ctx context.Context, out *channel.Outbound) error {
-	f := channel.Facts{Channel: out.Channel, Account: out.Account, Sender: out.Origin.Sender, Conversation: out.Origin.Conversation}
-	if k.Settings == nil || f.Sender.ID == "" { // no one was let in: the server itself has begun
-		return nil
-	}
-	policy, who := k.PolicyAt(ctx, f.PolicyQuery(), f.Sender)
-	f.Access = policy.Access(who, channel.MentionFacts{})
-	for _, v := range channel.Evaluate(f).Verdicts {
-		if v.State == channel.Blocked && (v.Gate == channel.GateRoute || v.Gate == channel.GateSender) {
-			return fmt.Errorf("%s by %s", v.Reason, v.Setting)
-		}
-	}
-	return nil
-}

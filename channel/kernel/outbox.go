@@ -85,14 +85,10 @@ func (p *pass) keep(ctx context.Context, o channel.Outcome, b *channel.Block, se
 
 // outbound is a block of the turn's answer as it is stored.
 func (p *pass) outbound(b *channel.Block) channel.Outbound {
-	out := channel.Outbound{
+	return channel.Outbound{
 		Channel: p.facts.Channel, Account: p.facts.Account, TurnID: p.result.TurnID, Session: p.result.SessionKey, Event: p.meta.Event.Key,
-		Origin: channel.Origin{Sender: p.facts.Sender, Conversation: p.facts.Conversation}, Block: *b,
+		Conversation: p.facts.Conversation, Block: *b,
 	}
-	if p.turn.Trigger != "" {
-		out.Origin.Sender = channel.SenderFacts{} // no one was let in
-	}
-	return out
 }
 
 // start claims replies and sends them.
@@ -159,10 +155,6 @@ func (o *outbox) send(w *waiting) {
 		o.end(ctx, w, channel.Receipt{State: channel.NotSent}, errors.New("all attempts within a day have failed"))
 		return
 	}
-	if err := o.queue.kernel.stillAllowed(ctx, &w.out); err != nil {
-		o.end(ctx, w, channel.Receipt{State: channel.Suppressed}, err)
-		return
-	}
 	_, _, _ = o.attempt(w, func(ctx context.Context) (channel.Receipt, error) { return s.Send(ctx, w.out) })
 }
 
@@ -177,7 +169,7 @@ func (o *outbox) attempt(w *waiting, send func(context.Context) (channel.Receipt
 	})
 	r, err = channel.ReceiptOf(r, err)
 	if len(r.MessageIDs) > 0 {
-		f := channel.Facts{Channel: w.out.Channel, Account: w.out.Account, Conversation: w.out.Origin.Conversation}
+		f := channel.Facts{Channel: w.out.Channel, Account: w.out.Account, Conversation: w.out.Conversation}
 		o.queue.kernel.guards.sent(&f, r.MessageIDs)
 	}
 	return r, o.after(ctx, w, r, err), err

@@ -200,13 +200,6 @@ func (s *openSettings) Policy(channel.PolicyQuery) channel.Policy {
 	return s.policy
 }
 
-// disable disables direct conversations.
-func (s *openSettings) disable() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.policy.DM = channel.PolicyDisabled
-}
-
 func openPolicy() channel.Policy {
 	return channel.Policy{
 		DM: channel.PolicyOpen, Group: channel.PolicyOpen, RouteAllowed: true, RequireMention: true, ErrorNotice: true,

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
@@ -24,7 +23,6 @@ func (p *pass) finish(ctx context.Context) {
 	} else {
 		p.finalize(ctx)
 	}
-	p.acknowledge(ctx)
 	p.letNext(ctx)
 }
 
@@ -107,18 +105,6 @@ func (p *pass) trackSession(ctx context.Context) error {
 		p.attempt(ctx, channel.StageFinalize, "the task of a recorded session failed", func() error { return p.turn.Record.TrackTask(ctx, *p.recorded) })
 	}
 	return nil
-}
-
-// acknowledge tells the caller what to answer its platform, once.
-func (p *pass) acknowledge(ctx context.Context) {
-	if p.acked || p.meta.Ack == nil {
-		return
-	}
-	p.acked = true
-	ctx = context.WithoutCancel(ctx)
-	if err := p.guard(ctx, func() error { p.meta.Ack(ctx, p.result); return nil }); err != nil {
-		p.log(ctx, slog.LevelWarn, "cannot acknowledge an event", slog.Any("error", err))
-	}
 }
 
 // endEvent ends the event, or gives it back: to be run again, or by another process.

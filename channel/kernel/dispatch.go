@@ -36,7 +36,7 @@ func (p *pass) dispatch(ctx context.Context) (channel.Admission, error) {
 	p.result.Dispatched = refused == ""
 	err = s.end(ctx, err)
 	p.result.Dispatch = s.result(said)
-	if refused != "" && !s.tally.attempted {
+	if refused != "" && !s.attempted {
 		return drop(refused), nil
 	}
 	p.result.Dispatched = true
@@ -95,7 +95,7 @@ func (p *pass) refused(err error) channel.Reason {
 func (p *pass) silent() bool {
 	r, kind := &p.result.Dispatch, p.result.Class.Kind
 	return (kind == channel.EventMessage || kind == channel.EventCommand) && p.turn.Trigger == "" && !p.observing() &&
-		!r.NoReply && !r.Deferred && p.facts.Reply.Mode != channel.ReplyNone && p.sink.tally == (tally{attempted: p.sink.tally.attempted})
+		!r.NoReply && !r.Deferred && p.facts.Reply.Mode != channel.ReplyNone && !p.sink.final()
 }
 
 // notifyFailure sends the notice of the agent, or says that the turn has failed, if nothing of an answer is seen and the sender has addressed the
@@ -112,7 +112,7 @@ func (p *pass) notifyFailure(ctx context.Context) {
 	} else if p.sink.notice != nil {
 		text = p.sink.notice.Text
 	}
-	if p.canceled && !errors.Is(p.err, turn.ErrDraining) || p.willRunLater() || p.sink != nil && p.sink.tally.final() {
+	if p.canceled && !errors.Is(p.err, turn.ErrDraining) || p.willRunLater() || p.sink != nil && p.sink.final() {
 		return
 	}
 	if text != "" && !p.observing() && p.wantsNotice() {

@@ -40,11 +40,7 @@ func (p *pass) join(s channel.Stage, err error) {
 
 // outcome is what became of the turn; "" if there was no input.
 func (p *pass) outcome() channel.Outcome {
-	var t tally
-	if p.sink != nil {
-		t = p.sink.tally
-	}
-	r := &p.result
+	r, t := &p.result, cmp.Or(p.sink, &sink{})
 	switch {
 	case p.in == nil && p.hooks.Ingest != nil:
 		return ""
@@ -137,7 +133,7 @@ func (p *pass) willRunLater() bool {
 		return false
 	}
 	overloaded := p.err == nil && p.result.Admission.Reason == channel.ReasonOverloaded
-	if p.sink != nil && p.sink.tally.final() {
+	if p.sink != nil && p.sink.final() {
 		return false
 	}
 	failed := p.err != nil && !p.canceled && !turn.Lasting(p.err)
@@ -148,7 +144,7 @@ func (p *pass) willRunLater() bool {
 // writeHistory forgets what the answered turn has seen of the window, or keeps a message that was not answered for a later one.
 func (p *pass) writeHistory(ctx context.Context) error {
 	switch {
-	case p.sink != nil && (p.sink.tally.visible || p.sink.tally.queued) && !p.handedOver() && p.snapshot != nil && len(p.snapshot.Entries) > 0:
+	case p.sink != nil && (p.sink.visible || p.sink.queued) && !p.handedOver() && p.snapshot != nil && len(p.snapshot.Entries) > 0:
 		p.k.Window.Consume(ctx, p.snapshot)
 	case p.err == nil && p.result.Admission.Kind == channel.Drop:
 		if f := p.unanswered(); f != nil {

@@ -403,7 +403,7 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 	if e := s.p.meta.Event; s.storesEnd() && b.Kind == channel.ReplyFinal {
 		var held bool
 		r, held, err = s.p.keep(s.ctx, channel.OutcomeQueued, b, s.sender(b))
-		if s.leave(err); e.finished() {
+		if s.leave(err); e.over {
 			s.attempted, s.queued = true, s.queued || held
 			s.progress.Preview, s.shown = nil, ""
 			return r, err
@@ -434,7 +434,7 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 
 // storesEnd reports whether the end of the answer is stored until it is sent. Only one is: it ends the event.
 func (s *sink) storesEnd() bool {
-	return s.p.meta.Event != nil && s.d.Durable && !s.p.meta.Event.finished()
+	return s.p.meta.Event != nil && s.d.Durable && !s.p.meta.Event.over
 }
 
 // sendNow sends a block. The end of an answer is sent again if the platform refuses it for a while.

@@ -136,7 +136,7 @@ func (p *pass) notify(ctx context.Context, seq int, text string) {
 		return
 	}
 	e.progress.Told = true
-	keep := !e.finished() && !p.result.Admission.Stops() && p.turn.Delivery != nil && p.turn.Delivery.Durable
+	keep := !e.over && !p.result.Admission.Stops() && p.turn.Delivery != nil && p.turn.Delivery.Durable
 	if !keep {
 		if err := e.note(ctx, p.result.SessionKey, false); err != nil {
 			p.warn(ctx, p.result.Stage, "cannot store that the sender gets a notice", err)

@@ -19,7 +19,7 @@ func (p *pass) finish(ctx context.Context) {
 	p.notifyStopped(ctx)
 	p.result.Outcome = p.outcome()
 	if p.result.Outcome == "" { // the event was nothing, or could not be read
-		p.join(channel.StageIngest, p.endEvent(ctx))
+		p.endEvent(ctx)
 	} else {
 		p.finalize(ctx)
 	}
@@ -78,7 +78,7 @@ func (p *pass) finalize(ctx context.Context) {
 		errs = append(errs, p.guard(ctx, func() error { return f(ctx) }))
 	}
 	part(finalizeTimeout+channel.LoaderTimeout, p.writeHistory)
-	part(finalizeTimeout, p.endEvent)
+	p.endEvent(ctx)
 	if p.turn != nil && p.turn.OnFinalize != nil {
 		part(finalizeTimeout, func(ctx context.Context) error { return p.turn.OnFinalize(ctx, r) })
 	}
@@ -94,22 +94,21 @@ func (p *pass) finalize(ctx context.Context) {
 	p.join(channel.StageFinalize, err)
 }
 
-// endEvent ends the event, or gives it back: to be run again, or by another process.
-func (p *pass) endEvent(ctx context.Context) error {
+// endEvent decides what becomes of the event: it ends, or it is given back to be run again, or by another process.
+func (p *pass) endEvent(ctx context.Context) {
 	e, a := p.meta.Event, p.result.Admission
 	switch {
-	case e == nil || e.finished():
-		return nil
+	case e == nil || e.over:
 	case p.handedOver() || p.err == nil && a.Reason == channel.ReasonDraining:
-		return e.release(ctx, store.EventRelease{})
+		e.release(store.EventRelease{})
 	case p.willRunLater():
 		pause, _ := retryAfter(e.Attempts + 1)
-		return e.release(ctx, store.EventRelease{Failed: true, Due: time.Now().Add(pause)})
+		e.release(store.EventRelease{Failed: true, Due: time.Now().Add(pause)})
 	case p.err == nil && a.Reason == channel.ReasonPairingRequired && p.hasCode(ctx):
-		return e.release(ctx, store.EventRelease{Parked: p.facts.Sender.ID})
+		e.release(store.EventRelease{Parked: p.facts.Sender.ID})
+	default:
+		e.finish(cmp.Or(p.result.Outcome, channel.OutcomeBlocked))
 	}
-	_, _, err := e.finish(ctx, cmp.Or(p.result.Outcome, channel.OutcomeBlocked), nil)
-	return err
 }
 
 // hasCode reports whether the sender knows a code to be paired with, or was paired meanwhile.
@@ -129,7 +128,7 @@ func (p *pass) willRunLater() bool {
 		return false
 	case p.handedOver():
 		return true
-	case e.finished():
+	case e.over:
 		return false
 	}
 	overloaded := p.err == nil && p.result.Admission.Reason == channel.ReasonOverloaded

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -102,68 +101,84 @@ type stopNotice struct {
 	reason                                 channel.Reason
 }
 
-// notifyStopped tells the sender of a message that was stopped why it is not answered, if the sender may talk here. A stranger learns nothing of this
-// server, and bots get no notice, because two of them would go on for ever.
-func (p *pass) notifyStopped(ctx context.Context) {
-	if p.err != nil || !p.result.Admission.Stops() || p.turn == nil || p.turn.Delivery == nil || p.turn.Trigger != "" || p.facts.Sender.IsBot || p.willRunLater() {
+// notifySender tells the sender of a message that has no answer why: it was stopped, or its turn has failed. A stranger learns nothing of this server, and
+// bots get no notice, because two of them would go on for ever.
+func (p *pass) notifySender(ctx context.Context) {
+	if p.turn == nil || p.observing() || p.willRunLater() {
 		return
 	}
-	text := p.stopText()
-	if p.decision.Verdicts == nil { // the message was stopped before the gates
+	if p.decision.Verdicts == nil { // the message ended before the gates
 		p.decision = channel.Evaluate(*p.facts)
 		if p.k.Settings != nil {
 			p.policy = p.k.Settings.Policy(p.facts.PolicyQuery())
 		}
 	}
+	stopped := p.err == nil && p.result.Admission.Stops()
+	if !p.wantsNotice() || (stopped || p.sink == nil) && !p.learnsReason() {
+		return
+	}
+	if !stopped {
+		p.notifyFailure(ctx)
+		return
+	}
 	f, reason := p.facts, p.result.Admission.Reason
-	talks := p.decision.Talks() || reason == channel.ReasonPairingUnavailable // perhaps
-	if text != "" && talks && p.wantsNotice() && p.k.guards.noticeDue(stopNotice{f.Channel, f.Account, f.Conversation.ID, f.Sender.ID, reason}) {
+	text := stopTexts[reason]
+	if reason == channel.ReasonRateLimited {
+		text = p.rateText()
+	}
+	if text != "" && p.k.guards.noticeDue(stopNotice{f.Channel, f.Account, f.Conversation.ID, f.Sender.ID, reason}) {
 		p.letNext(ctx) // the next message need not wait for this notice
 		p.notify(ctx, stoppedNotice, text)
 	}
 }
 
-// stopText is what the sender reads; "": only the operator learns it.
-func (p *pass) stopText() string {
-	switch p.result.Admission.Reason {
-	case channel.ReasonRateLimited:
-		return p.rateText()
-	case channel.ReasonCommandNotAllowed:
-		return "You may not use commands here. The operator of this server can allow it."
-	case channel.ReasonPairingUnavailable:
-		return "The server cannot check your access at the moment. Please try again later."
-	case channel.ReasonSessionBusy:
-		return "Your message was not accepted, because an earlier one is still being answered. Please send it again afterwards."
-	case channel.ReasonOverloaded:
-		return turn.Sentence(turn.CodeOverloaded)
-	case channel.ReasonDraining:
-		return turn.Sentence(turn.CodeDraining)
-	case channel.ReasonUnsupported:
-		return "This kind of message cannot be answered here."
-	case channel.ReasonTooLarge:
-		return "This message is too large."
-	case channel.ReasonNoRoute:
-		return "No agent answers in this conversation. The operator of this server can change that."
-	}
-	return ""
+// learnsReason reports whether the sender of a message that was stopped may know why.
+func (p *pass) learnsReason() bool {
+	talks := p.decision.Talks() || p.result.Admission.Reason == channel.ReasonPairingUnavailable // perhaps
+	return talks && p.turn.Delivery != nil && p.turn.Trigger == "" && !p.facts.Sender.IsBot
 }
 
-// rateText says how many messages are answered, and when the next one is.
+// wantsNotice reports whether the sender gets a notice in place of an answer: the settings allow it, and the message was for the agent.
+func (p *pass) wantsNotice() bool {
+	return (p.k.Settings == nil || p.policy.ErrorNotice) && (p.facts.Conversation.Kind == channel.Direct || p.decision.Addressed)
+}
+
+// notifyFailure sends the notice of the agent, or says that the turn has failed, if nothing of an answer is seen.
+func (p *pass) notifyFailure(ctx context.Context) {
+	text := ""
+	switch {
+	case p.canceled && !errors.Is(p.err, turn.ErrDraining), p.sink != nil && p.sink.final():
+		return
+	case p.sink != nil && p.sink.notice != nil:
+		text = p.sink.notice.Text
+	case p.err != nil:
+		text = turn.Sentence("") + " (reference " + p.result.TurnID + ")"
+	}
+	if text != "" {
+		p.notify(ctx, failureNotice, text)
+	}
+}
+
+// stopTexts are what senders read. Of other reasons, only the operator learns.
+var stopTexts = map[channel.Reason]string{
+	channel.ReasonCommandNotAllowed:  "You may not use commands here. The operator of this server can allow it.",
+	channel.ReasonPairingUnavailable: "The server cannot check your access at the moment. Please try again later.",
+	channel.ReasonSessionBusy:        "Your message was not accepted, because an earlier one is still being answered. Please send it again afterwards.",
+	channel.ReasonOverloaded:         turn.Sentence(turn.CodeOverloaded),
+	channel.ReasonDraining:           turn.Sentence(turn.CodeDraining),
+	channel.ReasonUnsupported:        "This kind of message cannot be answered here.",
+	channel.ReasonTooLarge:           "This message is too large.",
+	channel.ReasonNoRoute:            "No agent answers in this conversation. The operator of this server can change that.",
+}
+
+// rateText says how many messages are answered in a minute, and when the next one is.
 func (p *pass) rateText() string {
 	v, _ := channel.Decision{Verdicts: p.result.Verdicts}.Blocked()
-	limit, what := p.policy.Limits.SenderRate.PerMinute, "you can send %s per minute"
+	limit, who := p.policy.Limits.SenderRate.PerMinute, "you can send"
 	if strings.HasSuffix(v.Setting, channel.KeyChatRate) {
-		limit, what = p.policy.Limits.ChatRate.PerMinute, "this conversation can have %s per minute"
+		limit, who = p.policy.Limits.ChatRate.PerMinute, "this conversation can have"
 	}
-	seconds := int((p.result.RetryAfter + time.Second - 1) / time.Second)
-	return fmt.Sprintf("This message was not answered: "+what+". Please send it again in %s.", plural(limit, "message"), plural(seconds, "second"))
-}
-
-func plural(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return strconv.Itoa(n) + " " + what
+	return fmt.Sprintf("This message was not answered: %s %d per minute. Please send it again in %d s.", who, limit, int(p.result.RetryAfter.Seconds())+1)
 }
 
 // greeting is the answer to the message that platforms send when someone opens the conversation with a bot; "": the agent answers.

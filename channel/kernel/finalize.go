@@ -13,10 +13,7 @@ import (
 
 // finish ends the turn: it tells the sender what is to be told, ends the event, and calls the hooks.
 func (p *pass) finish(ctx context.Context) {
-	if p.sink == nil {
-		p.notifyFailure(ctx)
-	}
-	p.notifyStopped(ctx)
+	p.notifySender(ctx)
 	p.result.Outcome = p.outcome()
 	if p.result.Outcome == "" { // the event was nothing, or could not be read
 		p.endEvent(ctx)

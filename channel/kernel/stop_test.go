@@ -77,11 +77,11 @@ func TestAStoppedMessageHasOneNoticeOrIsInTheLog(t *testing.T) {
 	}{
 		"the sender's rate": {
 			policy(func(p *channel.Policy) { p.Limits.SenderRate = channel.Rate{PerMinute: 2, Burst: 1} }), "", 5,
-			"you can send 2 messages per minute. Please send it again in ", "setting=channels.fake.limits.sender_rate",
+			"you can send 2 per minute. Please send it again in ", "setting=channels.fake.limits.sender_rate",
 		},
 		"the conversation's rate": {
 			policy(func(p *channel.Policy) { p.Limits.ChatRate = channel.Rate{PerMinute: 1} }), "", 5,
-			"this conversation can have 1 message per minute", "setting=channels.fake.limits.chat_rate",
+			"this conversation can have 1 per minute", "setting=channels.fake.limits.chat_rate",
 		},
 		"a command without a role": {func(*stopRig) {}, ",help", 0, "You may not use commands here.", "reason=command_not_allowed"},
 		"pairings cannot be read": {func(s *stopRig) {
@@ -152,7 +152,7 @@ func TestASenderWhoWaitsAsTheNoticeSaysIsAnswered(t *testing.T) {
 			before := len(s.notices())
 			s.send("one")
 			s.send("two")
-			if told := s.notices(); len(told) != before+1 || !strings.Contains(told[before], "in 29 seconds.") {
+			if told := s.notices(); len(told) != before+1 || !strings.Contains(told[before], "in 30 s.") {
 				t.Fatalf("got %q", told)
 			}
 			time.Sleep(2 * time.Minute)

@@ -93,8 +93,6 @@ const (
 	maxRunning   = 256 // turns at a time, those included that wait in their lanes
 	defaultGrace = 20 * time.Second
 
-	// laneRunning bounds the turns of a conversation, all but one of which wait in the lane of their session.
-	laneRunning = 32
 	// lookEvery is between looks for what other replicas have left. A process that is alone knows what is to be done, but for replies whose claim was lost.
 	lookEvery, aloneEvery = time.Second, time.Minute
 	// pairedEvery is between looks whether senders were paired whose messages wait for that. People approve a code by hand.
@@ -286,19 +284,15 @@ func (q *Queue) start(login string, f func(*handler)) (started bool) {
 // startEvents claims events and starts them.
 func (q *Queue) startEvents() (next time.Time) {
 	q.mu.Lock()
-	free, held, lanes := maxRunning-len(q.held), slices.Sorted(maps.Keys(q.held)), map[string]int{}
+	free, held, busy := maxRunning-len(q.held), slices.Sorted(maps.Keys(q.held)), []string(nil)
 	for _, c := range q.held {
-		if lanes[c.Lane]++; c.starting {
-			lanes[c.Lane] += laneRunning
+		if c.starting {
+			busy = append(busy, c.Lane)
 		}
 	}
 	q.mu.Unlock()
 	c := q.claim(free)
-	for lane, n := range lanes {
-		if n >= laneRunning {
-			c.Busy = append(c.Busy, lane)
-		}
-	}
+	c.Busy = busy
 	if free <= 0 || len(c.Logins) == 0 {
 		return time.Time{}
 	}

@@ -35,7 +35,7 @@ type Policy struct {
 	Limits         PolicyLimits  // of what is answered
 	Agent          string        // "" is left to the routes
 	Debounce       time.Duration // 0 is off
-	SenderIDs      string        // in logs: plain, hash or none
+	SenderIDs      string        // in logs: plain or none
 	Previews       bool          // of messages, in logs
 
 	// Commands reports whether the agents have the command that a text begins with; exact excludes names that are only close to one. nil:

@@ -84,7 +84,7 @@ type Place struct {
 	SenderRate     *int            `key:"limits.sender_rate" min:"0" max:"1000000" policy:"Limits.SenderRate.PerMinute" levels:"accounts" help:"messages a minute of one sender; 0: unlimited"`
 	SenderBurst    *int            `key:"limits.sender_burst" min:"0" max:"1000000" policy:"Limits.SenderRate.Burst" levels:"accounts" help:"messages of one sender at once"`
 	ChatRate       *int            `key:"limits.chat_rate" min:"0" max:"1000000" policy:"Limits.ChatRate.PerMinute" levels:"accounts" help:"messages a minute of one conversation; 0: unlimited"`
-	SenderIDs      string          `key:"log.sender_ids" levels:"accounts" oneof:"plain hash none" help:"ids of senders in the log"`
+	SenderIDs      string          `key:"log.sender_ids" levels:"accounts" oneof:"plain none" help:"ids of senders in the log"`
 	Previews       *bool           `key:"log.previews" levels:"accounts" help:"first words of messages in the log (debug)"`
 }
 

@@ -37,7 +37,7 @@ func TestSettingsResolveFieldByFieldFromTheMostSpecificLevel(t *testing.T) {
 	values := map[string][]string{ // as many as there can be levels
 		"dm.policy": {"open", "disabled", "allowlist", "pairing"}, "groups.policy": {"open", "disabled", "allowlist"},
 		"unmentioned": {"drop", "observe"}, "allow_bots": {"all", "mentions"}, "context_visibility": {"all", "allowlist"},
-		"commands.mode": {"off", "senders"}, "on_busy": {"reject", "steer", "interrupt"}, "log.sender_ids": {"hash", "none"},
+		"commands.mode": {"off", "senders"}, "on_busy": {"reject", "steer", "interrupt"}, "log.sender_ids": {"none", "plain"},
 		"implicit_mentions": {"native", "bot_thread", "quoted_bot"}, "debounce": {"1s", "2s", "3s", "4s"},
 	}
 	for _, s := range channel.SettingsTable() {

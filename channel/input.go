@@ -36,9 +36,8 @@ const (
 
 // EventClass is what the stage classify decides about an event.
 type EventClass struct {
-	Kind                 EventKind
-	CanStartAgentTurn    bool
-	RequiresImmediateAck bool // the platform is answered before dispatch
+	Kind              EventKind
+	CanStartAgentTurn bool
 }
 
 // MessageClass is the class of a message.

@@ -11,7 +11,7 @@ import (
 
 // CH-76: what channels keep of a session goes with it.
 func TestErasingASessionErasesWhatChannelsKeepOfIt(t *testing.T) {
-	sessions := channel.NewSessions(nil, nil)
+	sessions := channel.NewSessions(nil)
 	a := newAgentBench(t, func(o *Options, _ *agent.Options) {
 		o.Kernel = webchannel.NewKernel(o.Log)
 		o.Kernel.Recorder = sessions

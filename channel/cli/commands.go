@@ -109,9 +109,6 @@ func (last *lastTurn) explain() string {
 		}
 		if v.Setting != "" {
 			fmt.Fprintf(&b, "  %s", v.Setting)
-			if v.Value != "" {
-				fmt.Fprintf(&b, " = %s", v.Value)
-			}
 		}
 		if v.State == channel.Blocked && v.Hint != "" {
 			fmt.Fprintf(&b, "\n         %s", v.Hint)

@@ -53,7 +53,7 @@ func (c *Channel) resend(ctx context.Context, out channel.Outbound) (channel.Rec
 		return receiptOf(&out.Block), nil
 	}
 	if c.s.Callback != "" {
-		place := out.Origin.Conversation
+		place := out.Conversation
 		m := &message{id: key.ID, Conversation: conversation{place.ID, place.Kind, place.ThreadID}}
 		for _, p := range a.Replies {
 			if err := c.send(ctx, replyTo(m, out.TurnID, p)); err != nil {

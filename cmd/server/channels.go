@@ -207,7 +207,7 @@ func openChannels(c *config.Config, stored *database, log *slog.Logger) (*channe
 	}
 	d.parts = channelParts{media: d.Media, learned: stored.learned(), results: stored.Results(webhook.ResultLife), shared: c.Replicas(), log: log}
 	d.Kernel.Window = channel.NewWindow(stored.windows(), channel.WindowOptions{Media: d.Kernel.Media, Log: log})
-	d.Kernel.Recorder = &recorder{channel.NewSessions(stored.conversations(), log), d.parts.results}
+	d.Kernel.Recorder = &recorder{channel.NewSessions(stored.conversations()), d.parts.results}
 	return d, nil
 }
 

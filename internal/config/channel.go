@@ -262,6 +262,7 @@ func (p *scope) policies() (all []Setting) {
 		s := fields[i]
 		s.path = slices.Concat(p.path, strings.Split(key, "."))
 		s.Key, s.fileOnly = yaml.Path(s.path...), true
+		s.Default = policy.Default
 		if shipped, ok := policy.Text(&p.kind.shipped); ok {
 			s.Default = shipped
 		} else if policy.Key == "agent" {
@@ -271,10 +272,10 @@ func (p *scope) policies() (all []Setting) {
 			if p.level != channel.OfChannel || s.Default == "" {
 				p.c.settings = append(p.c.settings, s)
 			}
-			if s.kind.list {
-				return policy.SetList(p.to, v.items())
+			if err := s.parse(v); err != nil {
+				return err
 			}
-			return policy.Set(p.to, v.text)
+			return policy.Check(p.to)
 		}
 		all = append(all, s)
 		if p.level == channel.OfChannel && s.Default != "" {

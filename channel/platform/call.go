@@ -155,13 +155,12 @@ func (c *Call) Run(ctx context.Context) error {
 
 // Persist makes a call until it works, ctx ends, or it is refused for a reason that lasts. It logs other failures.
 func Persist(ctx context.Context, log *slog.Logger, message string, call func(context.Context) error, lasting ...*Kind) error {
-	trouble := Trouble{Log: log}
 	for pauses := backoff.New(FirstPause, MaxPause); ; {
 		err := call(ctx)
 		if err == nil || ctx.Err() != nil || Is(err, lasting...) {
 			return err
 		}
-		trouble.Warn(ctx, message, "error", err)
+		log.WarnContext(ctx, message, "error", err)
 		if err := backoff.Sleep(ctx, max(pauses.NextBackOff(), RetryAfter(err))); err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ var (
 	tooLate      = &platform.Kind{Text: "the button press is too old to answer"}
 	badToken     = &platform.Kind{Text: "the token is not valid; take the one that @BotFather shows", Effect: platform.Permanent}
 	blocked      = &platform.Kind{Text: "the bot may not write there: it was blocked, or removed from the chat", Effect: platform.Permanent}
-	conflict     = &platform.Kind{Text: "another program reads this bot's updates"}
+	conflict     = &platform.Kind{Text: "another program reads this bot's updates; stop it, or use another bot"}
 	tooMany      = &platform.Kind{Text: "too many calls", Effect: platform.Busy}
 	notTaken     = &platform.Kind{Text: "the Bot API is unavailable at the moment", Effect: platform.Untaken}
 	down         = &platform.Kind{Text: "the Bot API is unavailable at the moment", Effect: platform.Unknown}

@@ -12,88 +12,52 @@ import (
 )
 
 const (
-	pollTimeout  = 50 * time.Second // how long the platform waits for an update
-	maxPollPause = 5 * time.Second  // between calls that fail
-	maxUpdate    = 1 << 20          // bytes
+	pollTimeout = 50 * time.Second // how long the platform waits for an update
+	maxUpdate   = 1 << 20          // bytes
 )
 
-// poller asks for updates.
-type poller struct {
-	c       *Channel
-	q       *kernel.Queue
-	offset  int64 // after the last update that is stored
-	trouble platform.Trouble
-}
-
-// poll asks for updates until ctx ends or the token is invalid.
-func (p *poller) poll(ctx context.Context) error {
-	p.trouble.Log = p.c.Log
-	if err := p.c.persist(ctx, "deleteWebhook", p.deleteWebhook); err != nil {
+// poll reads updates until ctx ends or the token is invalid. The offset tells the platform that it may forget the updates before it. It moves when they are
+// stored (CH-170).
+func (c *Channel) poll(ctx context.Context, q *kernel.Queue) error {
+	if err := c.persist(ctx, "deleteWebhook", c.deleteWebhook); err != nil {
 		return err
 	}
-	for pauses := backoff.New(platform.FirstPause, maxPollPause); ; {
-		wait, err := p.next(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case platform.Is(err, badToken):
+	for offset := int64(0); ; {
+		begin := time.Now()
+		next := int64(0)
+		err := platform.Persist(ctx, c.Log, "cannot read or store updates; retrying", func(ctx context.Context) error {
+			updates, err := c.getUpdates(ctx, offset)
+			if err == nil {
+				next, err = c.accept(ctx, q, updates)
+			}
 			return err
-		case err != nil:
-			wait = max(wait, pauses.NextBackOff())
-		default:
-			pauses.Reset()
-			p.trouble.Over(ctx, "updates come again")
+		}, badToken)
+		if err != nil {
+			return err
 		}
-		_ = backoff.Sleep(ctx, wait)
+		offset = next    // 0 without updates: after a quiet week, ids begin anywhere
+		if offset == 0 { // not every server waits for updates
+			_ = backoff.Sleep(ctx, platform.FirstPause-time.Since(begin))
+		}
 	}
 }
 
 // deleteWebhook removes the webhook. Updates that wait stay.
-func (p *poller) deleteWebhook(ctx context.Context) error {
-	return p.c.api.call(ctx, request{method: "deleteWebhook"})
+func (c *Channel) deleteWebhook(ctx context.Context) error {
+	return c.api.call(ctx, request{method: "deleteWebhook"})
 }
 
-// next asks for updates and stores them. The offset, which tells the platform that it may forget the updates before it, is moved after that (CH-170). wait is
-// the least time before the next call.
-func (p *poller) next(ctx context.Context) (wait time.Duration, err error) {
-	begin, updates := time.Now(), []json.RawMessage(nil)
-	err = p.c.api.call(ctx, request{method: "getUpdates", out: &updates, timeout: pollTimeout + 15*time.Second, params: params{
-		"offset": p.offset, "timeout": pollTimeout / time.Second, "allowed_updates": allowed,
+func (c *Channel) getUpdates(ctx context.Context, offset int64) (updates []json.RawMessage, err error) {
+	err = c.api.call(ctx, request{method: "getUpdates", out: &updates, timeout: pollTimeout + 15*time.Second, params: params{
+		"offset": offset, "timeout": pollTimeout / time.Second, "allowed_updates": allowed,
 	}})
-	if err != nil {
-		return p.failed(ctx, err), err
+	if platform.Is(err, otherWebhook) { // it was set after the start
+		_ = c.deleteWebhook(ctx)
 	}
-	next, err := p.c.accept(ctx, p.q, updates)
-	switch {
-	case err != nil:
-		p.trouble.Warn(ctx, "cannot store updates; asking again", "error", err)
-		return 0, err
-	case next > 0:
-		p.offset = next
-		return 0, nil
-	}
-	p.offset = 0                                              // the platform has forgotten all before it; after a quiet week, ids begin anywhere
-	return max(0, platform.FirstPause-time.Since(begin)), nil // not every server waits for updates
+	return updates, err
 }
 
-// failed logs why there are no updates.
-func (p *poller) failed(ctx context.Context, err error) (wait time.Duration) {
-	switch {
-	case ctx.Err() != nil || platform.Is(err, badToken):
-	case platform.Is(err, otherWebhook): // it was set after the start
-		if p.deleteWebhook(ctx) == nil {
-			p.c.Log.WarnContext(ctx, "removed this bot's webhook")
-		}
-	case platform.Is(err, conflict):
-		p.trouble.Warn(ctx, "another program reads this bot's updates; stop it, or use another bot")
-		return 2 * time.Second
-	default:
-		p.trouble.Warn(ctx, "cannot read updates; retrying", "error", err)
-	}
-	return platform.RetryAfter(err)
-}
-
-// accept stores updates, and returns the offset after the last of them; 0: there was none.
+// accept stores updates, and returns the offset after the last of them; 0: there were none.
 func (c *Channel) accept(ctx context.Context, q *kernel.Queue, raws []json.RawMessage) (next int64, err error) {
 	var arrivals []kernel.Arrival
 	for _, raw := range raws {

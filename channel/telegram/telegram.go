@@ -188,7 +188,7 @@ func (c *Channel) getMe(ctx context.Context) error {
 func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	receive := c.listen
 	if c.s.Mode == ModePoll {
-		receive = (&poller{c: c, q: q}).poll
+		receive = func(ctx context.Context) error { return c.poll(ctx, q) }
 	}
 	return c.Service.Serve(ctx, q, platform.ServiceOptions{
 		Run: c.run,

@@ -26,13 +26,14 @@ type adapter struct {
 // run runs the turn of an event.
 func (c *Channel) run(ctx context.Context, e *platform.Event) (channel.Result, error) {
 	a := &adapter{c: c, Event: e}
+	key, _ := channel.ParseEventKey(a.Meta.Event.Key) // the kernel has written it
 	for _, raw := range a.Meta.Event.Raws() {
 		u, err := readUpdate(raw)
 		if err != nil || u.message == nil { // another version of this server has stored it
 			continue
 		}
 		a.last, a.parts = u, append(a.parts, u)
-		one := platform.Message{Input: c.input(a.Kernel, u), Kind: u.kind, Files: attachments(u.message, c.Files.Limit)}
+		one := platform.Message{Input: c.input(a.Kernel, u, key.Conversation), Kind: u.kind, Files: attachments(u.message, c.Files.Limit)}
 		if p, ok := readPress(u.press); ok {
 			one.Press = &p
 		}
@@ -45,7 +46,7 @@ func (c *Channel) run(ctx context.Context, e *platform.Event) (channel.Result, e
 		m, in := a.last.message, a.Messages[len(a.Messages)-1].Input
 		a.Sender = c.sender(m)
 		a.Place = channel.ConversationFacts{Kind: chatKind(&m.Chat), ID: in.ConversationID, Label: chatLabel(&m.Chat), ThreadID: in.ThreadID}
-		current := strconv.FormatInt(c.chats.current(m.Chat.ID), 10)
+		current := strconv.FormatInt(c.current(ctx, m.Chat.ID), 10)
 		if current != in.ConversationID {
 			a.Place.NativeChannelID = current
 		}
@@ -61,7 +62,7 @@ func (c *Channel) run(ctx context.Context, e *platform.Event) (channel.Result, e
 }
 
 // input returns what the kernel reads of an update, which has a message.
-func (c *Channel) input(k *kernel.Kernel, u *update) *channel.Input {
+func (c *Channel) input(k *kernel.Kernel, u *update, conversation string) *channel.Input {
 	m := u.message
 	text, entities := textOf(m)
 	u.to = readAddressing(text, entities, c.self())
@@ -72,7 +73,7 @@ func (c *Channel) input(k *kernel.Kernel, u *update) *channel.Input {
 	}
 	in := &channel.Input{
 		ID: u.event, RawText: text, TextForAgent: cmp.Or(rewrite(text, slices.Concat(remove, links(text, entities))), inWords(m)),
-		TextForCommands: cmp.Or(command, rewrite(text, remove)), ConversationID: c.chats.conversation(m.Chat.ID), ThreadID: topic(m),
+		TextForCommands: cmp.Or(command, rewrite(text, remove)), ConversationID: conversation, ThreadID: topic(m),
 		SenderID: c.sender(m).ID, GroupID: m.MediaGroupID, HasMedia: u.kind == channel.EventMessage && len(attachments(m, 0)) > 0,
 	}
 	if m.Date != 0 {

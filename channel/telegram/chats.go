@@ -2,81 +2,53 @@ package telegram
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strconv"
-	"sync"
-	"time"
-
-	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// chats knows which groups have become supergroups. A supergroup has another id, and keeps the session, the route and the window of the group (CH-173): the
-// kernel knows it by the id of the group.
-type chats struct {
-	store platform.State // shared with other replicas
-	name  string         // in the store
+// A group that becomes a supergroup gets another id. It keeps the session, the route and the window of the group (CH-173): the kernel knows it by the id of
+// the group. The state, which all replicas share, has each id by the other one.
 
-	mu     sync.Mutex
-	supers map[int64]int64 // by group
-	read   time.Time       // when the store was read
-}
+// largestSuper is the largest id of a supergroup.
+const largestSuper = -1_000_000_000_000
 
-const (
-	maxSupers    = 10_000                 // that are stored; a group becomes a supergroup once
-	largestSuper = -1_000_000_000_000     // the largest id of a supergroup
-	readEvery    = 100 * time.Millisecond // how long the store is believed to be unchanged: a message asks more than once
-)
-
-// openChats returns the chats of a login.
-func openChats(store platform.State, login string) (*chats, error) {
-	c := &chats{store: store, name: login, supers: map[int64]int64{}}
-	return c, c.readStore()
-}
-
-// readStore adds what other replicas have learned.
-func (c *chats) readStore() error {
-	c.read = time.Now()
-	return platform.ReadState(c.store, c.name, &c.supers)
-}
-
-// learn notes that a group has become a supergroup.
+// learn stores that a group has become a supergroup.
 func (c *Channel) learn(ctx context.Context, group, super int64) {
-	c.chats.mu.Lock()
-	defer c.chats.mu.Unlock()
-	c.chats.supers[group] = super
-	err := platform.ChangeState(c.chats.store, c.chats.name, func(all map[int64]int64) (map[int64]int64, bool) {
-		if all == nil {
-			all = map[int64]int64{}
-		}
-		all[group] = super
-		return all, len(all) <= maxSupers
-	})
-	if err != nil {
+	if err := errors.Join(c.storeID(ctx, group, super), c.storeID(ctx, super, group)); err != nil {
 		c.Log.WarnContext(ctx, "cannot store a supergroup's new id", "error", err)
 	}
 }
 
-// conversation returns the id by which the kernel knows a chat.
-func (c *chats) conversation(chat int64) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if chat < largestSuper && time.Since(c.read) > readEvery {
-		_ = c.readStore() // without an answer, what is known here counts
-	}
-	for group, super := range c.supers {
-		if super == chat {
-			chat = group
-			break
-		}
-	}
-	return strconv.FormatInt(chat, 10)
+func (c *Channel) idName(chat int64) string { return fmt.Sprintf("%s:%d", c.Login(), chat) }
+
+func (c *Channel) storeID(ctx context.Context, chat, other int64) error {
+	return c.s.State.Change(ctx, c.idName(chat), func([]byte) ([]byte, error) { return strconv.AppendInt(nil, other, 10), nil })
 }
 
-// current returns the id to send to.
-func (c *chats) current(chat int64) int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if super, ok := c.supers[chat]; ok {
-		return super
+// otherID returns the other id of a group or supergroup, or the same id if it has no other one.
+func (c *Channel) otherID(ctx context.Context, chat int64) (int64, error) {
+	text, err := c.s.State.Load(ctx, c.idName(chat))
+	if err != nil || text == nil {
+		return chat, err
+	}
+	return strconv.ParseInt(string(text), 10, 64)
+}
+
+// conversation returns the id by which the kernel knows a chat.
+func (c *Channel) conversation(ctx context.Context, chat int64) (id string, err error) {
+	if chat < largestSuper {
+		chat, err = c.otherID(ctx, chat)
+	}
+	return strconv.FormatInt(chat, 10), err
+}
+
+// current returns the id to send to. If it cannot be read, the platform refuses the old one and names the new one.
+func (c *Channel) current(ctx context.Context, chat int64) int64 {
+	if chat > largestSuper && chat < 0 {
+		if super, err := c.otherID(ctx, chat); err == nil {
+			return super
+		}
 	}
 	return chat
 }

@@ -115,9 +115,9 @@ func (c *Channel) split(text string) (list []message) {
 }
 
 // target returns the parameters of a call that sends to the place of a block, which was frozen when the event was resolved.
-func (c *Channel) target(b *channel.Block, reply bool) params {
+func (c *Channel) target(ctx context.Context, b *channel.Block, reply bool) params {
 	chat, _ := strconv.ParseInt(b.Target.Target(), 10, 64) // the platform has no chat 0
-	p := params{"chat_id": c.chats.current(chat)}
+	p := params{"chat_id": c.current(ctx, chat)}
 	if b.Silent {
 		p["disable_notification"] = true
 	}
@@ -153,7 +153,7 @@ func (c *Channel) send(ctx context.Context, r request) (id string, err error) {
 
 // put sends a text, or replaces that of a message, and returns the id of the message.
 func (c *Channel) put(ctx context.Context, b *channel.Block, edit string, m message) (id string, err error) {
-	r := request{method: "sendMessage", params: c.target(b, m.reply), brief: m.brief}
+	r := request{method: "sendMessage", params: c.target(ctx, b, m.reply), brief: m.brief}
 	if edit != "" {
 		r.method, r.harmless = "editMessageText", !m.brief
 		r.params = params{"chat_id": r.params["chat_id"], "message_id": json.Number(edit)}
@@ -198,12 +198,12 @@ var uploads = map[string]string{"document": "sendDocument", "photo": "sendPhoto"
 
 func (c *Channel) upload(ctx context.Context, b *channel.Block, kind, name string, data []byte, reply bool) (id string, err error) {
 	f := &platform.Form{Name: kind, File: name, Data: data}
-	return c.send(ctx, request{method: uploads[kind], params: c.target(b, reply), file: f})
+	return c.send(ctx, request{method: uploads[kind], params: c.target(ctx, b, reply), file: f})
 }
 
 // showTyping shows that work goes on.
 func (c *Channel) showTyping(ctx context.Context, plan channel.ReplyPlanFacts) error {
-	p := c.target(&channel.Block{Target: plan}, false)
+	p := c.target(ctx, &channel.Block{Target: plan}, false)
 	p["action"] = models.ChatActionTyping
 	return c.api.do(ctx, request{method: "sendChatAction", params: p, brief: true})
 }
@@ -227,7 +227,7 @@ func (c *Channel) previewer() func(context.Context, channel.Block, channel.Recei
 
 // showDraft shows the text of an unfinished block as a draft. The drafts of a block have one id.
 func (c *Channel) showDraft(ctx context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
-	p, text, id := c.target(&b, false), head(b.Text), fnv.New32a()
+	p, text, id := c.target(ctx, &b, false), head(b.Text), fnv.New32a()
 	_, _ = id.Write([]byte(b.Key))
 	p["draft_id"], p["text"] = id.Sum32()>>1|1, text // the id is positive
 	return channel.Receipt{}, c.api.do(ctx, request{method: "sendMessageDraft", params: p, brief: true})

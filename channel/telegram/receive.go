@@ -67,9 +67,14 @@ func (c *Channel) accept(ctx context.Context, q *kernel.Queue, raws []json.RawMe
 			continue
 		}
 		next = max(next, u.id+1)
-		if u.message != nil {
-			arrivals = append(arrivals, c.arrival(ctx, q.Kernel(), u, raw))
+		if u.message == nil {
+			continue
 		}
+		a, err := c.arrival(ctx, q.Kernel(), u, raw)
+		if err != nil {
+			return 0, err
+		}
+		arrivals = append(arrivals, a)
 	}
 	if len(arrivals) > 0 {
 		_, err = q.Accept(ctx, arrivals...)
@@ -78,13 +83,14 @@ func (c *Channel) accept(ctx context.Context, q *kernel.Queue, raws []json.RawMe
 }
 
 // arrival returns an update for the queue. It learns of a group that has become a supergroup.
-func (c *Channel) arrival(ctx context.Context, k *kernel.Kernel, u *update, raw []byte) kernel.Arrival {
+func (c *Channel) arrival(ctx context.Context, k *kernel.Kernel, u *update, raw []byte) (kernel.Arrival, error) {
 	if m := u.message; m.MigrateToChatID != 0 {
 		c.learn(ctx, m.Chat.ID, m.MigrateToChatID)
 	} else if m.MigrateFromChatID != 0 {
 		c.learn(ctx, m.MigrateFromChatID, m.Chat.ID)
 	}
-	return c.Arrival(k, c.input(k, u), u.kind, raw)
+	conversation, err := c.conversation(ctx, u.message.Chat.ID)
+	return c.Arrival(k, c.input(k, u, conversation), u.kind, raw), err
 }
 
 func (c *Channel) webhookURL() string { return c.s.PublicURL + "/v1/channels/" + c.s.Name + "/webhook" }

@@ -74,10 +74,9 @@ type Settings struct {
 // Channel is one bot.
 type Channel struct {
 	platform.Service
-	s     Settings // with all defaults
-	api   *api
-	chats *chats
-	me    atomic.Pointer[models.User]
+	s   Settings // with all defaults
+	api *api
+	me  atomic.Pointer[models.User]
 }
 
 var _ kernel.Channel = (*Channel)(nil)
@@ -93,10 +92,7 @@ func New(s Settings) (*Channel, error) {
 	s.Token, s.PublicURL = platform.Secret(strings.TrimSpace(string(s.Token))), strings.TrimRight(s.PublicURL, "/")
 	c := &Channel{s: s}
 	err := c.Init(&c.s.Settings, "telegram", DefaultAPI)
-	if err = cmp.Or(c.s.check(), c.s.checkWebhook(), err); err == nil {
-		c.chats, err = openChats(c.s.State, c.Login())
-	}
-	if err != nil {
+	if err = cmp.Or(c.s.check(), c.s.checkWebhook(), err); err != nil {
 		return nil, fmt.Errorf("telegram: %w", err)
 	}
 	c.Files.Fetch = c.fetch

@@ -43,8 +43,8 @@ func readPress(c *models.CallbackQuery) (p channel.Press, ok bool) {
 }
 
 // question returns the message with the text of a question. It is one message or none, because no one may approve what they have not read.
-func (c *Channel) question(text string) (message, error) {
-	list := c.split(text)
+func question(text string) (message, error) {
+	list := split(text)
 	if len(list) != 1 {
 		return message{}, &channel.NotSentError{Err: errors.New("telegram: the question does not fit into one message")}
 	}
@@ -53,7 +53,7 @@ func (c *Channel) question(text string) (message, error) {
 
 // ask sends a question, and before it the file of its arguments if they are too long for a message.
 func (c *Channel) ask(ctx context.Context, b *channel.Block) (channel.Receipt, error) {
-	q, err := c.question(b.Question.Text)
+	q, err := question(b.Question.Text)
 	if err != nil {
 		return channel.Receipt{}, err
 	}
@@ -68,7 +68,7 @@ func (c *Channel) ask(ctx context.Context, b *channel.Block) (channel.Receipt, e
 
 // showDecision says below a question what was decided, and removes its buttons.
 func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent channel.Receipt, d channel.Decided) error {
-	m, err := c.question(asked.Question.Text + "\n\n" + d.Text(markup.Literal(d.By)))
+	m, err := question(asked.Question.Text + "\n\n" + d.Text(markup.Literal(d.By)))
 	if err != nil || sent.First() == "" {
 		return err
 	}

@@ -62,11 +62,12 @@ func (c *Channel) accept(ctx context.Context, q *kernel.Queue, raws []json.RawMe
 	var arrivals []kernel.Arrival
 	for _, raw := range raws {
 		u, err := readUpdate(raw)
-		if err != nil { // it has no id, and is confirmed with the one behind it
-			c.Log.WarnContext(ctx, "invalid update from the platform")
-			continue
+		if err != nil {
+			c.Log.WarnContext(ctx, "cannot read an update; skipped", "id", u.id)
 		}
-		next = max(next, u.id+1)
+		if u.id != 0 {
+			next = u.id + 1
+		}
 		if u.message == nil {
 			continue
 		}
@@ -124,7 +125,7 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if _, err := readUpdate(body); err != nil {
+	if u, _ := readUpdate(body); u.id == 0 {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}

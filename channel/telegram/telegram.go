@@ -134,18 +134,7 @@ func (c *Channel) self() *models.User { return c.me.Load() }
 // Check reports whether the channel could start. It changes nothing on the platform.
 func (c *Channel) Check(ctx context.Context) error {
 	defer c.CloseIdle()
-	if err := c.getMe(ctx); err != nil {
-		return err
-	}
-	var info models.WebhookInfo
-	err := c.api.call(ctx, request{method: "getWebhookInfo", out: &info})
-	switch webhook := c.s.Mode == ModeWebhook; {
-	case err != nil || info.URL == "" || webhook && info.URL == c.webhookURL():
-		return err
-	case webhook:
-		return errors.New("telegram: this bot's webhook has another address; the server changes it when it starts with mode webhook")
-	}
-	return errors.New("telegram: this bot has a webhook, which receives its updates; the server removes it when it starts with mode poll")
+	return c.getMe(ctx)
 }
 
 // About says for people who the bot is, and whether it sees all messages of its groups (CH-174).

@@ -253,7 +253,6 @@ func TestMenusHaveTheCommandsThatAPersonMayGive(t *testing.T) {
 	}{
 		"everybody":              {mode: channel.CommandsSenders, all: users, ofAnn: operators},
 		"those on the lists":     {mode: channel.CommandsAuthorizers, ofAnn: operators},
-		"not everybody any more": {mode: channel.CommandsAuthorizers, before: users, ofAnn: operators},
 		"a menu from @BotFather": {mode: channel.CommandsAuthorizers, before: weather, all: weather, ofAnn: operators},
 		"off":                    {mode: channel.CommandsOff},
 		"the platform's menu":    {mode: channel.CommandsSenders, commandless: true},

@@ -30,7 +30,7 @@ const (
 // previewed, and the platform itself shows that work goes on.
 func (a *adapter) delivery() *kernel.Delivery {
 	c := a.c
-	if a.last.interaction != nil {
+	if a.last.Interaction != nil {
 		return &kernel.Delivery{Settle: c.showDecision, Deliver: func(ctx context.Context, b channel.Block) (channel.Receipt, error) {
 			r, err := c.deliver(ctx, b)
 			a.answered = a.answered || err == nil
@@ -39,7 +39,7 @@ func (a *adapter) delivery() *kernel.Delivery {
 	}
 	d := &kernel.Delivery{Deliver: c.deliver, Settle: c.showDecision, Durable: true, PreviewEvery: previewEvery, WorkingEvery: typingEvery}
 	d.Working = func(ctx context.Context) error {
-		return c.api.once(ctx, request{what: "show typing", method: http.MethodPost, path: "/channels/" + a.last.message.ChannelID + "/typing"})
+		return c.api.once(ctx, request{what: "show typing", method: http.MethodPost, path: "/channels/" + a.last.Message.ChannelID + "/typing"})
 	}
 	if c.s.Preview == PreviewEdit {
 		d.Preview = c.showPreview
@@ -58,8 +58,8 @@ type target struct {
 // interactionMark begins the delivery target of an interaction.
 const interactionMark = "interaction"
 
-func interactionTarget(i *discordgo.Interaction) string {
-	return strings.Join([]string{interactionMark, i.AppID, i.Token}, " ")
+func interactionTarget(i *interaction) string {
+	return strings.Join([]string{interactionMark, i.Application, i.Token}, " ")
 }
 
 // targetOf reads the reply plan, which was frozen when the event was resolved.

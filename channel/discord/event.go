@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -26,56 +27,69 @@ const (
 	interactionCreate = "INTERACTION_CREATE"
 )
 
-// event is what is stored of an event: what came, and what a process without a connection to the gateway could not find out.
+// event is what is stored of an event. It has the names that the connection to the gateway knew when it came.
 type event struct {
-	Type  string            `json:"type"`
-	Data  json.RawMessage   `json:"data"`
-	Place discordgo.Channel `json:"place"`           // a direct conversation has no guild
-	Names map[string]string `json:"names,omitempty"` // "&1" is the role 1, "#2" the channel 2
-	Role  string            `json:"role,omitempty"`  // that the bot alone has, if it is mentioned
-
-	message     discordgo.Message      // of an interaction: by the person who caused it
-	interaction *discordgo.Interaction // nil for a message
-	deleted     []string               // messages
+	ID          string            `json:"id"` // within its conversation
+	Kind        channel.EventKind `json:"kind"`
+	Message     discordgo.Message `json:"message"`               // with names in place of codes; of an interaction: by the person who caused it
+	Place       discordgo.Channel `json:"place"`                 // a direct conversation has no guild
+	Deleted     []string          `json:"deleted,omitempty"`     // messages
+	Interaction *interaction      `json:"interaction,omitempty"` // nil for a message
+	ToBot       bool              `json:"to_bot,omitempty"`      // the message mentions the bot
+	ToAnyone    bool              `json:"to_anyone,omitempty"`   // or someone
 }
 
-// newEvent returns an event that has come, with what the library knows of its place; nil if it means nothing to an agent or a window.
-func (c *Channel) newEvent(state *discordgo.State, kind string, data []byte) *event {
-	switch kind {
-	case ready, messageCreate, messageUpdate, messageDelete, messageDeleteBulk, interactionCreate:
-	default:
-		return nil
+// interaction is an application command, or the press of a button.
+type interaction struct {
+	ID, Application, Token string
+	Command                string         // "tape.info all of it"; "" of a button
+	Press                  *channel.Press // nil: it is not one of the channel's buttons
+	Button                 string         // the message that the button is on
+}
+
+// newEvent reads an event of the gateway; nil: it means nothing to an agent or a window. place is nil if state knows it.
+func (c *Channel) newEvent(state *discordgo.State, kind string, data []byte, place *discordgo.Channel) *event {
+	e := &event{Kind: channel.EventLifecycle}
+	m, err := &e.Message, error(nil)
+	switch data = withoutComponents(data); kind {
+	case messageCreate:
+		err = json.Unmarshal(data, m)
+		if e.ID = m.ID; m.Type == discordgo.MessageTypeDefault || m.Type == discordgo.MessageTypeReply { // no joins, pins and threads that begin
+			e.Kind = channel.EventMessage
+		}
+	case messageUpdate:
+		if err = json.Unmarshal(data, m); m.EditedTimestamp != nil { // else the platform has only added what a link leads to
+			e.ID = fmt.Sprintf("edit:%s:%d", m.ID, m.EditedTimestamp.UnixMilli())
+		}
+	case messageDelete, messageDeleteBulk:
+		var bulk discordgo.MessageDeleteBulk
+		err = errors.Join(json.Unmarshal(data, m), json.Unmarshal(data, &bulk))
+		e.Deleted = append(bulk.Messages, m.ID)
+		e.ID = "delete:" + strings.Join(e.Deleted, ",")
+	case interactionCreate:
+		err = e.readInteraction(data)
 	}
-	e := &event{Type: kind, Data: withoutComponents(data)}
-	if err := e.decode(); err != nil {
+	if err != nil {
 		c.Log.Warn("invalid event from the platform", "type", kind)
+	}
+	if place == nil {
+		place, _ = state.Channel(m.ChannelID)
+	}
+	place = cmp.Or(place, &discordgo.Channel{})
+	m.GuildID = cmp.Or(m.GuildID, place.GuildID)
+	if err != nil || e.ID == "" || e.Kind == channel.EventLifecycle && m.GuildID == "" { // windows are for guilds alone
 		return nil
 	}
-	m := &e.message
-	if ch, err := state.Channel(m.ChannelID); err == nil {
-		e.setPlace(ch)
+	e.Place = discordgo.Channel{GuildID: m.GuildID, Type: place.Type, Name: place.Name, ParentID: place.ParentID}
+	e.ToAnyone = m.MentionEveryone || strings.Contains(m.Content, "<@")
+	e.ToBot = c.readNames(state, m.GuildID, m)
+	if m.ReferencedMessage != nil {
+		c.readNames(state, m.GuildID, m.ReferencedMessage)
 	}
-	e.Place.GuildID, e.Names = m.GuildID, map[string]string{}
-	for _, mark := range marks.FindAllStringSubmatch(m.Content, -1) {
-		if ch, err := state.Channel(mark[2]); err == nil && mark[1] == "#" {
-			e.Names["#"+mark[2]] = ch.Name
-		}
-	}
-	own, _ := state.Member(m.GuildID, c.self.Load().ID)
-	for _, id := range m.MentionRoles {
-		if role, err := state.Role(m.GuildID, id); err == nil {
-			e.Names["&"+id] = role.Name
-			if role.Managed && own != nil && slices.Contains(own.Roles, id) {
-				e.Role = id
-			}
-		}
+	if forwards(m) {
+		c.readNames(state, m.GuildID, m.MessageSnapshots[0].Message)
 	}
 	return e
-}
-
-// setPlace keeps what is needed of a channel.
-func (e *event) setPlace(ch *discordgo.Channel) {
-	e.Place = discordgo.Channel{GuildID: ch.GuildID, Type: ch.Type, Name: ch.Name, ParentID: ch.ParentID}
 }
 
 // withoutComponents hides buttons and the like: the library refuses a message if it does not know one of them. In a text, there is a backslash before the
@@ -84,94 +98,93 @@ func withoutComponents(data []byte) []byte {
 	return bytes.ReplaceAll(data, []byte(`"components":`), []byte(`"no_components":`))
 }
 
-// decode reads Data.
-func (e *event) decode() error {
-	if e.Type != interactionCreate {
-		var all struct {
-			ID  string   `json:"id"`
-			IDs []string `json:"ids"`
-		}
-		if err := json.Unmarshal(e.Data, &all); err != nil || e.Type == ready {
-			return err
-		}
-		e.deleted = append(all.IDs, all.ID)
-		return json.Unmarshal(e.Data, &e.message)
-	}
-	i := new(discordgo.Interaction)
-	if err := json.Unmarshal(e.Data, i); err != nil {
+func (e *event) readInteraction(data []byte) error {
+	var i discordgo.Interaction
+	if err := json.Unmarshal(data, &i); err != nil {
 		return err
 	}
-	e.interaction = i
-	e.message = discordgo.Message{ID: i.ID, ChannelID: i.ChannelID, GuildID: i.GuildID, Member: i.Member, Author: i.User}
-	e.message.Timestamp, _ = discordgo.SnowflakeTimestamp(i.ID)
+	e.Interaction = &interaction{ID: i.ID, Application: i.AppID, Token: i.Token}
+	e.ID, e.Kind = "interaction:"+i.ID, channel.EventInteraction
+	switch i.Type {
+	case discordgo.InteractionApplicationCommand:
+		d := i.ApplicationCommandData()
+		e.Kind = channel.EventCommand
+		e.Interaction.Command = strings.ReplaceAll(d.Name, "_", ".")
+		for _, o := range d.Options {
+			e.Interaction.Command += fmt.Sprint(" ", o.Value)
+		}
+	case discordgo.InteractionMessageComponent:
+		word, id, _ := strings.Cut(i.MessageComponentData().CustomID, ":")
+		if p, ok := channel.ReadPress(word, id); ok {
+			e.Interaction.Press = &p
+		}
+	default:
+		e.ID = ""
+	}
+	if i.Message != nil {
+		e.Interaction.Button = i.Message.ID
+	}
+	e.Message = discordgo.Message{ID: i.ID, ChannelID: i.ChannelID, GuildID: i.GuildID, Member: i.Member, Author: i.User}
+	e.Message.Timestamp, _ = discordgo.SnowflakeTimestamp(i.ID)
 	if i.Member != nil {
-		e.message.Author = i.Member.User
+		e.Message.Author = i.Member.User
 	}
 	return nil
 }
 
+// marks are the codes in texts for people, roles, channels, emoji and commands.
+var marks = regexp.MustCompile(`<(?:@[!&]?\d+|#(\d+)|a?(:\w+:)\d+|(/[^:<>]+):\d+)>`)
+
+// readNames puts names in place of the codes in the text of a message, and takes out mentions of the bot: by its name, or by the role that it alone has. In
+// code there are no mentions, also if it looks like one.
+func (c *Channel) readNames(state *discordgo.State, guild string, m *discordgo.Message) (toBot bool) {
+	const mentionOfBot = "\x00"
+	self, names := c.self.Load().ID, map[string]string{}
+	for _, u := range m.Mentions {
+		name := "@" + cmp.Or(u.GlobalName, u.Username)
+		if u.ID == self {
+			name = mentionOfBot
+		}
+		names["<@"+u.ID+">"], names["<@!"+u.ID+">"] = name, name
+	}
+	member, _ := state.Member(guild, self)
+	for _, id := range m.MentionRoles {
+		role, err := state.Role(guild, id)
+		switch {
+		case err != nil:
+		case role.Managed && member != nil && slices.Contains(member.Roles, id):
+			names["<@&"+id+">"] = mentionOfBot
+		default:
+			names["<@&"+id+">"] = "@" + role.Name
+		}
+	}
+	text := marks.ReplaceAllStringFunc(m.Content, func(mark string) string {
+		part := marks.FindStringSubmatch(mark)
+		if at, err := state.Channel(part[1]); err == nil {
+			return "#" + at.Name
+		}
+		return cmp.Or(names[mark], part[2]+part[3], mark)
+	})
+	m.Content = strings.ReplaceAll(strings.ReplaceAll(text, mentionOfBot+" ", ""), mentionOfBot, "") // with the blank behind it
+	return strings.Contains(text, mentionOfBot)
+}
+
 func (e *event) direct() bool { return e.Place.GuildID == "" }
-
-func (e *event) sender() string {
-	if e.message.Author == nil {
-		return ""
-	}
-	return e.message.Author.ID
-}
-
-// id names the event in its conversation.
-func (e *event) id() string {
-	switch e.Type {
-	case messageUpdate:
-		return fmt.Sprintf("edit:%s:%d", e.message.ID, e.message.EditedTimestamp.UnixMilli())
-	case messageDelete, messageDeleteBulk:
-		return "delete:" + strings.Join(e.deleted, ",")
-	case interactionCreate:
-		return "interaction:" + e.message.ID
-	}
-	return e.message.ID
-}
-
-// matters reports whether the event means something to an agent or a window. Windows are for guilds alone.
-func (e *event) matters() bool {
-	switch {
-	case e.message.ChannelID == "":
-		return false
-	case e.interaction != nil:
-		return e.interaction.Type == discordgo.InteractionApplicationCommand || e.interaction.Type == discordgo.InteractionMessageComponent
-	case e.Type == messageUpdate: // without a time of the edit, the platform has only added what a link leads to
-		return e.message.EditedTimestamp != nil && !e.direct()
-	}
-	return e.Type == messageCreate || !e.direct()
-}
-
-// kind is what the kernel calls the event.
-func (e *event) kind() channel.EventKind {
-	switch {
-	case e.interaction != nil && e.interaction.Type == discordgo.InteractionApplicationCommand:
-		return channel.EventCommand
-	case e.interaction != nil:
-		return channel.EventInteraction
-	case e.Type == messageCreate && (e.message.Type == discordgo.MessageTypeDefault || e.message.Type == discordgo.MessageTypeReply):
-		return channel.EventMessage
-	}
-	return channel.EventLifecycle // also joins, pins and threads that begin
-}
 
 // input is the event as the kernel reads it.
 func (c *Channel) input(e *event) *channel.Input {
-	m := content(&e.message)
-	in := &channel.Input{ID: e.id(), Timestamp: e.message.Timestamp.UTC(), ConversationID: e.message.ChannelID, SenderID: e.sender(), RawText: m.Content}
-	switch e.kind() {
-	case channel.EventCommand:
-		command := commandText(e.interaction)
-		in.RawText, in.TextForCommands = "/"+command, ","+command
-	case channel.EventInteraction:
-		p, _ := press(e)
-		in.RawText = p.Command()
-	default:
-		in.TextForAgent = c.text(e, m, true)
+	m := content(&e.Message)
+	in := &channel.Input{
+		ID: e.ID, Timestamp: e.Message.Timestamp.UTC(), ConversationID: e.Message.ChannelID, SenderID: c.sender(&e.Message).ID, RawText: m.Content,
+	}
+	switch i := e.Interaction; {
+	case i == nil:
+		in.TextForAgent = textOf(m)
 		in.TextForCommands, in.HasMedia = in.TextForAgent, len(m.Attachments) > 0
+	case i.Press != nil:
+		in.RawText = i.Press.Command()
+	case i.Command != "":
+		in.RawText, in.TextForCommands = "/"+i.Command, ","+i.Command
 	}
 	return in
 }
@@ -213,48 +226,11 @@ func files(m *discordgo.Message) (list []platform.Attachment) {
 	return list
 }
 
-// marks are the codes in texts for people, roles, channels, emoji and commands.
-var marks = regexp.MustCompile(`<(?:(@[!&]?|#)(\d+)|a?(:\w+:)\d+|(/[^:<>]+):\d+)>`)
-
-// text returns the text of a message as people see it. With cut, mentions of the bot are taken out.
-func (c *Channel) text(e *event, m *discordgo.Message, cut bool) string {
-	text := marks.ReplaceAllStringFunc(m.Content, func(mark string) string {
-		if cut && c.meansBot(e, m, mark) {
-			return "\x00"
-		}
-		return shownAs(e, m, mark)
-	})
-	text = strings.ReplaceAll(strings.ReplaceAll(text, "\x00 ", ""), "\x00", "") // with the blank behind a mention
-	return cmp.Or(strings.TrimSpace(text), inWords(m))
-}
-
-// meansBot reports whether a mark mentions the bot: by name, or by the role that it alone has. In code there are no mentions, also if it looks like one.
-func (c *Channel) meansBot(e *event, m *discordgo.Message, mark string) bool {
-	id, me := strings.Trim(mark, "<@!&>"), c.self.Load().ID
-	if strings.HasPrefix(mark, "<@&") {
-		return id == e.Role && slices.Contains(m.MentionRoles, id)
+// textOf returns what a message says, or a description of one without a text.
+func textOf(m *discordgo.Message) string {
+	if text := strings.TrimSpace(m.Content); text != "" {
+		return text
 	}
-	return strings.HasPrefix(mark, "<@") && id == me && slices.ContainsFunc(m.Mentions, func(u *discordgo.User) bool { return u.ID == me })
-}
-
-// shownAs returns what people see of a mark; what is not known stays as it is.
-func shownAs(e *event, m *discordgo.Message, mark string) string {
-	part := marks.FindStringSubmatch(mark)
-	switch kind, id := part[1], part[2]; {
-	case kind == "@" || kind == "@!":
-		if i := slices.IndexFunc(m.Mentions, func(u *discordgo.User) bool { return u.ID == id }); i >= 0 {
-			return "@" + cmp.Or(m.Mentions[i].GlobalName, m.Mentions[i].Username)
-		}
-	case kind == "@&" && e.Names["&"+id] != "":
-		return "@" + e.Names["&"+id]
-	case kind == "#" && e.Names["#"+id] != "":
-		return "#" + e.Names["#"+id]
-	}
-	return cmp.Or(part[3]+part[4], mark)
-}
-
-// inWords describes a message without a text.
-func inWords(m *discordgo.Message) string {
 	var lines []string
 	for _, s := range m.StickerItems {
 		lines = append(lines, "[sticker "+s.Name+"]")
@@ -270,14 +246,9 @@ func inWords(m *discordgo.Message) string {
 
 // mentions says whether a message is for the bot.
 func (c *Channel) mentions(e *event, names channel.Names) channel.MentionFacts {
-	m, me := &e.message, c.self.Load().ID
-	f := channel.MentionFacts{CanDetect: true, HasAnyMention: m.MentionEveryone || len(m.MentionRoles) > 0}
-	f.WasMentioned = names.In(m.Content) || e.kind() == channel.EventCommand
-	for _, mark := range marks.FindAllString(m.Content, -1) {
-		f.WasMentioned = f.WasMentioned || c.meansBot(e, m, mark)
-		f.HasAnyMention = f.HasAnyMention || strings.HasPrefix(mark, "<@")
-	}
-	if to := m.ReferencedMessage; to != nil && to.Author != nil && to.Author.ID == me {
+	f := channel.MentionFacts{CanDetect: true, HasAnyMention: e.ToAnyone}
+	f.WasMentioned = e.ToBot || names.In(e.Message.Content) || e.Kind == channel.EventCommand
+	if to := e.Message.ReferencedMessage; to != nil && to.Author != nil && to.Author.ID == c.self.Load().ID {
 		f.Implicit = append(f.Implicit, channel.ReplyToBot)
 	}
 	return f

@@ -44,7 +44,7 @@ func (c *Channel) receive(ctx context.Context) error {
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { c.consume(ctx, events) })
+	wg.Go(func() { c.consume(ctx, s.State, events) })
 	for pauses := backoff.New(platform.FirstPause, platform.MaxPause); ctx.Err() == nil; {
 		select {
 		case <-ended: // an earlier connection said so twice
@@ -71,7 +71,7 @@ func (c *Channel) receive(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// session returns a session of the library, which is not open. Its events go to events, in order; a connection that has ended says so to ended.
+// session returns a session of the library, which is not open. Its events go to events, in order, and nil at the start of each session of the gateway; a connection that has ended says so to ended.
 func (c *Channel) session(ctx context.Context, events chan<- *event, ended chan<- struct{}) (*discordgo.Session, error) {
 	s, err := discordgo.New("Bot " + c.api.token)
 	if err != nil {
@@ -83,11 +83,13 @@ func (c *Channel) session(ctx context.Context, events chan<- *event, ended chan<
 	s.Identify.Intents = intents
 	s.Dialer = platform.NewDialer(ctx, c.HTTP, c.s.ProxyEnv)
 	s.AddHandler(func(s *discordgo.Session, came *discordgo.Event) {
-		if e := c.newEvent(s.State, came.Type, came.RawData); e != nil {
-			select {
-			case events <- e:
-			case <-ctx.Done():
-			}
+		e := c.newEvent(s.State, came.Type, came.RawData, nil)
+		if e == nil && came.Type != ready {
+			return
+		}
+		select {
+		case events <- e:
+		case <-ctx.Done():
 		}
 	})
 	s.AddHandler(func(*discordgo.Session, *discordgo.Disconnect) {

@@ -15,26 +15,6 @@ import (
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// commandText returns what an application command says, without its mark: "tape.info".
-func commandText(i *discordgo.Interaction) string {
-	data, _ := i.Data.(discordgo.ApplicationCommandInteractionData)
-	text := strings.ReplaceAll(data.Name, "_", ".")
-	for _, o := range data.Options {
-		text += fmt.Sprint(" ", o.Value)
-	}
-	return text
-}
-
-// press returns the press of one of the channel's buttons.
-func press(e *event) (p channel.Press, ok bool) {
-	if e.interaction == nil {
-		return p, false
-	}
-	data, _ := e.interaction.Data.(discordgo.MessageComponentInteractionData)
-	word, id, _ := strings.Cut(data.CustomID, ":")
-	return channel.ReadPress(word, id)
-}
-
 // styles are the colors of buttons, by their words.
 var styles = map[string]discordgo.ButtonStyle{"approve": discordgo.SuccessButton, "deny": discordgo.DangerButton, "remember": discordgo.SecondaryButton}
 
@@ -82,11 +62,11 @@ func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent ch
 const acknowledgeWithin = 3 * time.Second
 
 // acknowledge tells the platform that an interaction has come: of a command, that its answer follows; of a button, nothing that people see.
-func (c *Channel) acknowledge(ctx context.Context, i *discordgo.Interaction) {
+func (c *Channel) acknowledge(ctx context.Context, i *interaction) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), acknowledgeWithin)
 	defer cancel()
 	in := map[string]any{"type": discordgo.InteractionResponseDeferredMessageUpdate}
-	if i.Type == discordgo.InteractionApplicationCommand {
+	if i.Command != "" {
 		in["type"] = discordgo.InteractionResponseDeferredChannelMessageWithSource
 		in["data"] = map[string]any{"flags": discordgo.MessageFlagsEphemeral}
 	}
@@ -116,18 +96,18 @@ func (a *adapter) reply(ctx context.Context, text string) {
 // showPressed shows what became of a press. A question that is not open any more loses its buttons: after a crash, nothing else removes them.
 func (a *adapter) showPressed(ctx context.Context, s channel.Pressed) {
 	a.reply(ctx, s.Text())
-	i := a.last.interaction
-	if s != channel.PressUnknown || i.Message == nil {
+	button := a.last.Interaction.Button
+	if s != channel.PressUnknown || button == "" {
 		return
 	}
-	if err := a.c.edit(ctx, &target{channel: i.ChannelID}, i.Message.ID, ""); err != nil && !platform.Is(err, deleted) {
+	if err := a.c.edit(ctx, &target{channel: a.last.Message.ChannelID}, button, ""); err != nil && !platform.Is(err, deleted) {
 		a.c.Log.WarnContext(ctx, "cannot remove an old question's buttons", "error", err)
 	}
 }
 
 // finishInteraction answers a command that the gates did not let in. One that ends without an answer loses the sign that one follows.
 func (a *adapter) finishInteraction(ctx context.Context, r channel.Result) {
-	if a.last.kind() != channel.EventCommand {
+	if a.last.Kind != channel.EventCommand {
 		return
 	}
 	switch _, refused := channel.RefusedPress(r); {

@@ -29,13 +29,14 @@ const (
 // it has written in. One goroutine uses it.
 type reader struct {
 	c       *Channel
+	state   *discordgo.State
 	newest  map[string]string // message, by conversation
 	changed bool              // since newest was saved
 }
 
 // consume stores events until ctx ends.
-func (c *Channel) consume(ctx context.Context, events <-chan *event) {
-	r := &reader{c: c, newest: map[string]string{}}
+func (c *Channel) consume(ctx context.Context, state *discordgo.State, events <-chan *event) {
+	r := &reader{c: c, state: state, newest: map[string]string{}}
 	if err := platform.ReadState(c.s.State, c.Login(), &r.newest); err != nil {
 		c.Log.WarnContext(ctx, "cannot read how far conversations were read; missed messages are not fetched", "error", err)
 	}
@@ -49,11 +50,11 @@ func (c *Channel) consume(ctx context.Context, events <-chan *event) {
 		case <-ticker.C:
 			r.save()
 		case e := <-events:
-			if e.Type != ready {
+			if e != nil {
 				r.accept(ctx, e)
 				continue
 			}
-			for _, id := range slices.Sorted(maps.Keys(r.newest)) { // of a new session, which does not get the events of the last one
+			for _, id := range slices.Sorted(maps.Keys(r.newest)) { // a new session does not get the events of the last one
 				r.fetchMissed(ctx, id)
 			}
 		}
@@ -86,14 +87,13 @@ func (r *reader) fetchMissed(ctx context.Context, id string) {
 		more = len(page) == pageSize
 		var list []*event
 		for _, raw := range page {
-			e := &event{Type: messageCreate, Data: withoutComponents(raw)}
-			if e.setPlace(&ch); e.decode() == nil {
+			if e := r.c.newEvent(r.state, messageCreate, raw, &ch); e != nil {
 				list = append(list, e)
 			}
 		}
-		slices.SortFunc(list, func(a, b *event) int { return compareIDs(a.message.ID, b.message.ID) })
+		slices.SortFunc(list, func(a, b *event) int { return compareIDs(a.Message.ID, b.Message.ID) })
 		for _, e := range list {
-			if time.Since(e.message.Timestamp) < maxMissed {
+			if time.Since(e.Message.Timestamp) < maxMissed {
 				r.accept(ctx, e)
 			}
 			r.note(e)
@@ -114,9 +114,9 @@ func compareIDs(a, b string) int {
 
 // note remembers a message as the newest of its conversation.
 func (r *reader) note(e *event) {
-	at := e.message.ChannelID
-	if _, known := r.newest[at]; e.Type == messageCreate && (known || e.direct() || e.sender() == r.c.self.Load().ID) {
-		r.newest[at] = slices.MaxFunc([]string{r.newest[at], e.message.ID}, compareIDs)
+	at := e.Message.ChannelID
+	if _, known := r.newest[at]; e.Kind == channel.EventMessage && (known || e.direct() || r.c.sender(&e.Message).IsSelf) {
+		r.newest[at] = slices.MaxFunc([]string{r.newest[at], e.Message.ID}, compareIDs)
 		r.changed = true
 	}
 }
@@ -124,7 +124,7 @@ func (r *reader) note(e *event) {
 // accept stores an event, however long that takes.
 func (r *reader) accept(ctx context.Context, e *event) {
 	var err error
-	if e.matters() && e.sender() != r.c.self.Load().ID {
+	if !r.c.sender(&e.Message).IsSelf {
 		err = platform.Persist(ctx, r.c.Log, "cannot store an event; retrying", func(ctx context.Context) error { return r.store(ctx, e) })
 	}
 	if err == nil {
@@ -138,8 +138,8 @@ func (r *reader) store(ctx context.Context, e *event) error {
 	if err != nil {
 		return err
 	}
-	a := c.Arrival(q.Kernel(), c.input(e), e.kind(), raw)
-	if e.interaction != nil {
+	a := c.Arrival(q.Kernel(), c.input(e), e.Kind, raw)
+	if e.Interaction != nil {
 		a.Key.Thread = channel.ThreadOfInteractions
 	}
 	_, err = q.Accept(ctx, a)

@@ -90,7 +90,7 @@ func (e *event) replyPlan() channel.ReplyPlanFacts {
 	}
 	r := platform.ReplyPlan(kind, to, "", replyTo)
 	if r.NativeChannelID = to; e.Interaction != nil {
-		r.DeliveryTarget = interactionTarget(e.Interaction)
+		r.DeliveryTarget = "/webhooks/" + e.Interaction.Application + "/" + e.Interaction.Token
 	}
 	return r
 }

@@ -46,6 +46,14 @@ var (
 		Text:   "the bot may not do this there; check its permissions View Channel, Send Messages, Send Messages in Threads and Attach Files",
 		Effect: platform.Permanent,
 	}
+	needsShards = &platform.Kind{
+		Text:   "the bot is in more servers than one connection may have; remove it from some, because this channel has no shards",
+		Effect: platform.Permanent,
+	}
+	noIntent = &platform.Kind{
+		Text:   "the bot may not read messages; turn on \"Message Content Intent\" on the page Bot of the application",
+		Effect: platform.Permanent,
+	}
 	blocked   = &platform.Kind{Text: "this person accepts no messages of the bot", Effect: platform.Permanent}
 	locked    = &platform.Kind{Text: "the thread is locked", Effect: platform.Permanent}
 	deleted   = &platform.Kind{Text: "the message is deleted"}

@@ -1,13 +1,13 @@
 package discord
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/bwmarrin/discordgo"
@@ -49,41 +49,26 @@ func (a *adapter) delivery() *kernel.Delivery {
 
 // target is where a block goes.
 type target struct {
-	channel            string
-	reply              string // the message that the first one replies to
-	application, token string // of an interaction; its answers are sent by another way, and only the person who caused it sees them
-	silent             bool
-}
-
-// interactionMark begins the delivery target of an interaction.
-const interactionMark = "interaction"
-
-func interactionTarget(i *interaction) string {
-	return strings.Join([]string{interactionMark, i.Application, i.Token}, " ")
+	channel     string
+	reply       string // the message that the first one replies to
+	interaction string // the path of the answers to one, which only the person who caused it sees; ""
+	silent      bool
 }
 
 // targetOf reads the reply plan, which was frozen when the event was resolved.
 func targetOf(b *channel.Block) target {
-	t := target{channel: b.Target.To, silent: b.Silent}
+	t := target{channel: b.Target.To, interaction: b.Target.DeliveryTarget, silent: b.Silent}
 	t.reply, _ = b.Target.ReplyToID.Get()
-	if part := strings.Fields(b.Target.DeliveryTarget); len(part) == 3 && part[0] == interactionMark {
-		t.application, t.token = part[1], part[2]
-	}
 	return t
 }
 
 // path returns the path that messages are sent to.
-func (t *target) path() string {
-	if t.token != "" {
-		return "/webhooks/" + t.application + "/" + t.token
-	}
-	return "/channels/" + t.channel + "/messages"
-}
+func (t *target) path() string { return cmp.Or(t.interaction, "/channels/"+t.channel+"/messages") }
 
 // messagePath returns the path of one message.
 func (t *target) messagePath(id string) string {
-	if t.token != "" {
-		return t.path() + "/messages/" + id
+	if t.interaction != "" {
+		return t.interaction + "/messages/" + id
 	}
 	return t.path() + "/" + id
 }
@@ -136,7 +121,7 @@ func (c *Channel) deliver(ctx context.Context, b channel.Block) (channel.Receipt
 		return true, err
 	}
 	// The outbox repeats the end of an answer. The nonce makes it harmless to repeat other blocks at once.
-	harmless := b.Kind != channel.ReplyFinal && t.token == ""
+	harmless := b.Kind != channel.ReplyFinal && t.interaction == ""
 	return platform.SendMessages(&b, channel.Receipt{ReplyToID: t.reply}, len(list), edit, func(n int) (string, error) {
 		if n > 0 {
 			t.reply = ""
@@ -159,7 +144,7 @@ func (c *Channel) send(ctx context.Context, t target, m outgoing, key string, ha
 	if t.silent {
 		call.Flags |= discordgo.MessageFlagsSuppressNotifications
 	}
-	if t.token != "" {
+	if t.interaction != "" {
 		call.Flags |= discordgo.MessageFlagsEphemeral
 	} else {
 		sum := sha256.Sum256([]byte(key))
@@ -173,8 +158,8 @@ func (c *Channel) send(ctx context.Context, t target, m outgoing, key string, ha
 	}
 	err := c.api.do(ctx, request{what: "send a message", method: http.MethodPost, path: t.path(), in: &call, out: &sent, file: m.file, harmless: harmless})
 	switch {
-	case platform.Is(err, expired) && t.token != "":
-		t.token = ""
+	case platform.Is(err, expired) && t.interaction != "":
+		t.interaction = ""
 		return c.send(ctx, t, m, key, harmless)
 	case platform.Is(err, noReply) && t.reply != "":
 		t.reply = ""

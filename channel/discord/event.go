@@ -31,14 +31,14 @@ const (
 
 // event is what is stored of an event. It has the names that the connection to the gateway knew when it came.
 type event struct {
-	ID          string            `json:"id"` // within its conversation
-	Kind        channel.EventKind `json:"kind"`
-	Message     discordgo.Message `json:"message"`               // with names in place of codes; of an interaction: by the person who caused it
-	Place       discordgo.Channel `json:"place"`                 // a direct conversation has no guild
-	Deleted     []string          `json:"deleted,omitempty"`     // messages
-	Interaction *interaction      `json:"interaction,omitempty"` // nil for a message
-	ToBot       bool              `json:"to_bot,omitempty"`      // the message mentions the bot
-	ToAnyone    bool              `json:"to_anyone,omitempty"`   // or someone
+	ID          string                    `json:"id"` // within its conversation
+	Kind        channel.EventKind         `json:"kind"`
+	Message     discordgo.Message         `json:"message"` // with names in place of codes; of an interaction: by the person who caused it
+	Place       channel.ConversationFacts `json:"place"`
+	Deleted     []string                  `json:"deleted,omitempty"`     // messages
+	Interaction *interaction              `json:"interaction,omitempty"` // nil for a message
+	ToBot       bool                      `json:"to_bot,omitempty"`      // the message mentions the bot
+	ToAnyone    bool                      `json:"to_anyone,omitempty"`   // or someone
 }
 
 // interaction is an application command, or the press of a button.
@@ -82,14 +82,17 @@ func (c *Channel) newEvent(state *discordgo.State, kind string, data []byte, pla
 	if err != nil || e.ID == "" || e.Kind == channel.EventLifecycle && m.GuildID == "" { // windows are for guilds alone
 		return nil
 	}
-	e.Place = discordgo.Channel{GuildID: m.GuildID, Type: place.Type, Name: place.Name, ParentID: place.ParentID}
-	e.ToAnyone = m.MentionEveryone || strings.Contains(m.Content, "<@")
-	e.ToBot = c.readNames(state, m.GuildID, m)
-	if m.ReferencedMessage != nil {
-		c.readNames(state, m.GuildID, m.ReferencedMessage)
+	e.Place = channel.ConversationFacts{Kind: channel.Group, ID: m.ChannelID, Label: place.Name, SpaceID: m.GuildID}
+	if m.GuildID == "" {
+		e.Place.Kind = channel.Direct
 	}
-	if forwards(m) {
-		c.readNames(state, m.GuildID, m.MessageSnapshots[0].Message)
+	if place.IsThread() { // it is a conversation in that of its channel
+		e.Place.ParentID = place.ParentID
+	}
+	e.ToAnyone = m.MentionEveryone || strings.Contains(m.Content, "<@")
+	e.ToBot = c.readContent(state, m.GuildID, m)
+	if m.ReferencedMessage != nil {
+		c.readContent(state, m.GuildID, m.ReferencedMessage)
 	}
 	return e
 }
@@ -137,10 +140,14 @@ func (e *event) readInteraction(data []byte) error {
 // marks are the codes in texts for people, roles, channels, emoji and commands.
 var marks = regexp.MustCompile(`<(?:@[!&]?\d+|#(\d+)|a?(:\w+:)\d+|(/[^:<>]+):\d+)>`)
 
-// readNames puts names in place of the codes in the text of a message, and takes out mentions of the bot: by its name, or by the role that it alone has. In
-// code there are no mentions, also if it looks like one.
-func (c *Channel) readNames(state *discordgo.State, guild string, m *discordgo.Message) (toBot bool) {
+// readContent puts names in place of the codes in the text of a message, and takes out mentions of the bot: by its name, or by the role that it alone has. In
+// code there are no mentions, also if it looks like one. A forward has the content of the forwarded message.
+func (c *Channel) readContent(state *discordgo.State, guild string, m *discordgo.Message) (toBot bool) {
 	const mentionOfBot = "\x00"
+	if forwards(m) {
+		f := m.MessageSnapshots[0].Message
+		m.Content, m.Attachments, m.Embeds, m.StickerItems, m.Mentions, m.MentionRoles = f.Content, f.Attachments, f.Embeds, f.StickerItems, f.Mentions, f.MentionRoles
+	}
 	self, names := c.self.Load().ID, map[string]string{}
 	for _, u := range m.Mentions {
 		name := "@" + cmp.Or(u.GlobalName, u.Username)
@@ -168,16 +175,16 @@ func (c *Channel) readNames(state *discordgo.State, guild string, m *discordgo.M
 		return cmp.Or(names[mark], part[2]+part[3], mark)
 	})
 	m.Content = strings.ReplaceAll(strings.ReplaceAll(text, mentionOfBot+" ", ""), mentionOfBot, "") // with the blank behind it
-	return strings.Contains(text, mentionOfBot)
+	return strings.Contains(text, mentionOfBot) && !forwards(m)
 }
 
-func (e *event) direct() bool { return e.Place.GuildID == "" }
+func (e *event) direct() bool { return e.Place.Kind == channel.Direct }
 
 // input is the event as the kernel reads it.
 func (c *Channel) input(e *event) *channel.Input {
-	m := content(&e.Message)
+	m := &e.Message
 	in := &channel.Input{
-		ID: e.ID, Timestamp: e.Message.Timestamp.UTC(), ConversationID: e.Message.ChannelID, SenderID: c.sender(&e.Message).ID, RawText: m.Content,
+		ID: e.ID, Timestamp: m.Timestamp.UTC(), ConversationID: m.ChannelID, SenderID: c.sender(m).ID, RawText: m.Content,
 	}
 	switch i := e.Interaction; {
 	case i == nil:
@@ -189,16 +196,6 @@ func (c *Channel) input(e *event) *channel.Input {
 		in.RawText, in.TextForCommands = "/"+i.Command, ","+i.Command
 	}
 	return in
-}
-
-// content returns the message that has the words and files of m: what was forwarded, or m itself.
-func content(m *discordgo.Message) *discordgo.Message {
-	if !forwards(m) {
-		return m
-	}
-	forwarded := *m.MessageSnapshots[0].Message
-	forwarded.ID = m.ID
-	return &forwarded
 }
 
 func forwards(m *discordgo.Message) bool {
@@ -274,7 +271,7 @@ func (c *Channel) run(ctx context.Context, ev *platform.Event) (channel.Result, 
 			continue
 		}
 		a.last, a.events = e, append(a.events, e)
-		one := platform.Message{Input: c.input(e), Kind: e.Kind, Files: files(content(&e.Message))}
+		one := platform.Message{Input: c.input(e), Kind: e.Kind, Files: files(&e.Message)}
 		if one.Kind == channel.EventCommand && !a.Kernel.HasCommand(a.Meta.Channel, a.Meta.Account, one.Input.TextForCommands) {
 			one.Input.TextForCommands = "" // the agent reads what is no command of this server any more
 		}
@@ -284,7 +281,7 @@ func (c *Channel) run(ctx context.Context, ev *platform.Event) (channel.Result, 
 		a.Messages = append(a.Messages, one)
 	}
 	if e := a.last; e != nil {
-		a.Sender, a.Place, a.Reply = c.sender(&e.Message), e.conversation(), e.replyPlan()
+		a.Sender, a.Place, a.Reply = c.sender(&e.Message), e.Place, e.replyPlan()
 		if e.Interaction != nil {
 			a.Acknowledge = func(ctx context.Context) { c.acknowledge(ctx, e.Interaction) }
 		}
@@ -292,18 +289,6 @@ func (c *Channel) run(ctx context.Context, ev *platform.Event) (channel.Result, 
 	a.Complete, a.ShowPress, a.Finalize = a.complete, a.showPressed, a.finalize
 	a.Delivery = func(*channel.Facts) *kernel.Delivery { return a.delivery() }
 	return a.Run(ctx)
-}
-
-// conversation is where the event came from. A thread is a conversation in that of its channel.
-func (e *event) conversation() channel.ConversationFacts {
-	f := channel.ConversationFacts{Kind: channel.Direct, ID: e.Message.ChannelID, Label: e.Place.Name, SpaceID: e.Place.GuildID}
-	if !e.direct() {
-		f.Kind = channel.Group
-	}
-	if e.Place.IsThread() {
-		f.ParentID = e.Place.ParentID
-	}
-	return f
 }
 
 // complete adds what the message replies to, and where it was forwarded from.
@@ -314,14 +299,13 @@ func (a *adapter) complete(_ context.Context, f *channel.Facts, policy channel.P
 	}
 	if to := e.Message.ReferencedMessage; to != nil && e.Kind == channel.EventMessage {
 		by := c.sender(to)
-		f.Supplemental.Quote = &channel.Quote{ID: to.ID, Body: textOf(content(to)), Sender: by.Label(), IsSelf: by.IsSelf, SenderAllowed: policy.Sees(f.Conversation.Kind, by.Identity())}
-		if by.IsSelf {
-			f.Supplemental.Quote.SenderAllowed = channel.Yes
-		}
-		quoted = files(content(to))
+		allowed := policy.Sees(e.Place.Kind, by.Identity())
+		f.Supplemental.Quote = &channel.Quote{ID: to.ID, Body: textOf(to), Sender: by.Label(), IsSelf: by.IsSelf, SenderAllowed: allowed}
+		quoted = files(to)
 	}
 	if forwards(&e.Message) { // the platform does not name the author
-		f.Supplemental.Forwarded = &channel.Forwarded{FromType: "channel", FromID: e.Message.MessageReference.ChannelID, Date: content(&e.Message).Timestamp.UTC()}
+		date := e.Message.MessageSnapshots[0].Message.Timestamp.UTC()
+		f.Supplemental.Forwarded = &channel.Forwarded{FromType: "channel", FromID: e.Message.MessageReference.ChannelID, Date: date}
 	}
 	return m, quoted
 }
@@ -347,7 +331,7 @@ func (a *adapter) finalize(ctx context.Context, r channel.Result) error {
 	case e.Deleted != nil:
 		a.ForgetWaiting(ctx, e.Deleted...)
 	case e.Kind == channel.EventLifecycle:
-		a.EditWaiting(ctx, e.Message.ID, textOf(content(&e.Message)))
+		a.EditWaiting(ctx, e.Message.ID, textOf(&e.Message))
 	}
 	return nil
 }

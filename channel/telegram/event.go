@@ -281,9 +281,6 @@ func (c *Channel) addContext(s *channel.SupplementalFacts, m *models.Message, al
 	if to := repliedTo(m); to != nil {
 		by := c.sender(to)
 		s.Quote = &channel.Quote{ID: strconv.Itoa(to.ID), Body: fullText(to), Sender: by.Label(), IsSelf: by.IsSelf, SenderAllowed: allowed(by)}
-		if by.IsSelf {
-			s.Quote.SenderAllowed = channel.Yes
-		}
 	} else if e := m.ExternalReply; e != nil {
 		by, _ := c.origin(&e.Origin)
 		s.Quote = &channel.Quote{Sender: by.Label(), IsExternal: true, IsSelf: by.IsSelf, SenderAllowed: allowed(by)}

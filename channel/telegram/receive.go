@@ -101,7 +101,7 @@ func (c *Channel) webhookURL() string { return c.s.PublicURL + "/v1/channels/" +
 
 // listen tells the platform where updates go, and waits for the end. The webhook stays after that, so that the platform keeps updates for the next start.
 func (c *Channel) listen(ctx context.Context) error {
-	r := request{method: "setWebhook", params: params{"url": c.webhookURL(), "secret_token": string(c.s.Secret), "allowed_updates": allowed}}
+	r := request{method: "setWebhook", params: params{"url": c.webhookURL(), "secret_token": string(c.secret), "allowed_updates": allowed}}
 	if err := c.persist(ctx, r.method, func(ctx context.Context) error { return c.api.call(ctx, r) }); err != nil {
 		return err
 	}
@@ -117,14 +117,11 @@ func (c *Channel) Webhook() http.Handler {
 	return http.HandlerFunc(c.receive)
 }
 
-// limit checks the secret of a request.
-func (c *Channel) limit(h http.Header) (most int64, valid bool) {
-	return maxUpdate, c.s.Secret.Matches(h.Get("X-Telegram-Bot-Api-Secret-Token"))
-}
-
 // receive answers with an empty 200 when the update is stored, before it runs.
 func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
-	body, ok := platform.ReadEvent(w, r, c.limit, "application/json")
+	body, ok := platform.ReadEvent(w, r, func(h http.Header) (maxBytes int64, valid bool) {
+		return maxUpdate, c.secret.Matches(h.Get("X-Telegram-Bot-Api-Secret-Token"))
+	}, "application/json")
 	if !ok {
 		return
 	}

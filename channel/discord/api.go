@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -81,37 +82,37 @@ func (a *api) do(ctx context.Context, r request) error {
 
 // once makes one attempt.
 func (a *api) once(ctx context.Context, r request) error {
-	body, contentType, err := r.encode()
-	if err != nil {
-		return fmt.Errorf("discord: %s: write the call: %w", r.what, err)
-	}
+	body, contentType := r.encode()
 	header := http.Header{"Authorization": {"Bot " + a.token}, "User-Agent": {userAgent}}
-	if contentType != "" {
+	if body != nil { // the platform takes no empty JSON
 		header.Set("Content-Type", contentType)
 	}
 	res, said, err := platform.Exchange(ctx, a.client, callTimeout, r.method, a.base+version+r.path, header, body)
 	switch {
 	case err != nil:
-		return fmt.Errorf("discord: %s: %w", r.what, err)
 	case res.StatusCode/100 != 2:
-		return fmt.Errorf("discord: %s: %w", r.what, a.refused(res, said))
+		err = a.refused(res, said)
 	case r.out != nil && json.Unmarshal(said, r.out) != nil:
-		return fmt.Errorf("discord: %s: the answer has an unexpected form; check the setting api", r.what)
+		err = errors.New("the answer has an unexpected form; check the setting api")
+	default:
+		return nil
 	}
-	return nil
+	return fmt.Errorf("discord: %s: %w", r.what, err)
 }
 
-func (r *request) encode() (body []byte, contentType string, err error) {
+// encode writes the body of a call: JSON, which is in a form if there is a file.
+func (r *request) encode() (body []byte, contentType string) {
 	if r.in == nil {
-		return nil, "", nil
+		return nil, ""
 	}
-	body, err = json.Marshal(r.in)
-	if err != nil || r.file == nil {
-		return body, "application/json", err
+	body, _ = json.Marshal(r.in) // structs of the library
+	if r.file == nil {
+		return body, "application/json"
 	}
 	form := *r.file
 	form.Name, form.Fields = "files[0]", map[string]string{"payload_json": string(body)}
-	return form.Encode()
+	body, contentType, _ = form.Encode() // into memory
+	return body, contentType
 }
 
 // refused returns the error of an answer. That of a gateway before the platform, which may also limit calls, is no JSON.

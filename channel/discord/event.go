@@ -148,7 +148,7 @@ func (c *Channel) readContent(state *discordgo.State, guild string, m *discordgo
 		f := m.MessageSnapshots[0].Message
 		m.Content, m.Attachments, m.Embeds, m.StickerItems, m.Mentions, m.MentionRoles = f.Content, f.Attachments, f.Embeds, f.StickerItems, f.Mentions, f.MentionRoles
 	}
-	self, names := c.self.Load().ID, map[string]string{}
+	self, names := c.self.Load().Bot.ID, map[string]string{}
 	for _, u := range m.Mentions {
 		name := "@" + cmp.Or(u.GlobalName, u.Username)
 		if u.ID == self {
@@ -206,7 +206,7 @@ func forwards(m *discordgo.Message) bool {
 // sender returns the facts of an author. A webhook has the name that its caller chose.
 func (c *Channel) sender(m *discordgo.Message) channel.SenderFacts {
 	u := cmp.Or(m.Author, &discordgo.User{})
-	s := channel.SenderFacts{ID: u.ID, Name: u.GlobalName, Username: u.Username, IsBot: u.Bot || m.WebhookID != "", IsSelf: u.ID == c.self.Load().ID}
+	s := channel.SenderFacts{ID: u.ID, Name: u.GlobalName, Username: u.Username, IsBot: u.Bot || m.WebhookID != "", IsSelf: u.ID == c.self.Load().Bot.ID}
 	if m.Member != nil {
 		s.Name, s.Roles = cmp.Or(m.Member.Nick, s.Name), m.Member.Roles
 	}
@@ -247,7 +247,7 @@ func textOf(m *discordgo.Message) string {
 func (c *Channel) mentions(e *event, names channel.Names) channel.MentionFacts {
 	f := channel.MentionFacts{CanDetect: true, HasAnyMention: e.ToAnyone}
 	f.WasMentioned = e.ToBot || names.In(e.Message.Content) || e.Kind == channel.EventCommand
-	if to := e.Message.ReferencedMessage; to != nil && to.Author != nil && to.Author.ID == c.self.Load().ID {
+	if to := e.Message.ReferencedMessage; to != nil && to.Author != nil && to.Author.ID == c.self.Load().Bot.ID {
 		f.Implicit = append(f.Implicit, channel.ReplyToBot)
 	}
 	return f

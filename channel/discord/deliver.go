@@ -171,12 +171,9 @@ func (c *Channel) send(ctx context.Context, t target, m outgoing, key string, ha
 	return sent.ID, err
 }
 
-// edit changes the text of a message, unless that is "", and removes its buttons.
+// edit changes the text of a message, and removes its buttons.
 func (c *Channel) edit(ctx context.Context, t *target, id, text string) error {
-	in := map[string]any{"allowed_mentions": repliedTo, "components": []any{}}
-	if text != "" {
-		in["content"] = text
-	}
+	in := map[string]any{"content": text, "allowed_mentions": repliedTo, "components": []any{}}
 	return c.api.do(ctx, request{what: "change a message", method: http.MethodPatch, path: t.messagePath(id), in: in, harmless: true})
 }
 
@@ -268,18 +265,6 @@ func (a *adapter) reply(ctx context.Context, text string) {
 	}
 	if err := a.c.api.do(ctx, r); err != nil && !platform.Is(err, expired, deleted) {
 		a.c.Log.WarnContext(ctx, "cannot answer an interaction", "error", err)
-	}
-}
-
-// showPressed shows what became of a press. A question that is not open any more loses its buttons: after a crash, nothing else removes them.
-func (a *adapter) showPressed(ctx context.Context, s channel.Pressed) {
-	a.reply(ctx, s.Text())
-	button := a.last.Interaction.Button
-	if s != channel.PressUnknown || button == "" {
-		return
-	}
-	if err := a.c.edit(ctx, &target{channel: a.last.Message.ChannelID}, button, ""); err != nil && !platform.Is(err, deleted) {
-		a.c.Log.WarnContext(ctx, "cannot remove an old question's buttons", "error", err)
 	}
 }
 

@@ -46,7 +46,6 @@ type interaction struct {
 	ID, Application, Token string
 	Command                string         // "tape.info all of it"; "" of a button
 	Press                  *channel.Press // nil: it is not one of the channel's buttons
-	Button                 string         // the message that the button is on
 }
 
 // newEvent reads an event of the gateway; nil: it means nothing to an agent or a window. place is nil if state knows it.
@@ -125,9 +124,6 @@ func (e *event) readInteraction(data []byte) error {
 		}
 	default:
 		e.ID = ""
-	}
-	if i.Message != nil {
-		e.Interaction.Button = i.Message.ID
 	}
 	e.Message = discordgo.Message{ID: i.ID, ChannelID: i.ChannelID, GuildID: i.GuildID, Member: i.Member, Author: i.User}
 	e.Message.Timestamp, _ = discordgo.SnowflakeTimestamp(i.ID)
@@ -286,7 +282,8 @@ func (c *Channel) run(ctx context.Context, ev *platform.Event) (channel.Result, 
 			a.Acknowledge = func(ctx context.Context) { c.acknowledge(ctx, e.Interaction) }
 		}
 	}
-	a.Complete, a.ShowPress, a.Finalize = a.complete, a.showPressed, a.finalize
+	a.Complete, a.Finalize = a.complete, a.finalize
+	a.ShowPress = func(ctx context.Context, s channel.Pressed) { a.reply(ctx, s.Text()) }
 	a.Delivery = func(*channel.Facts) *kernel.Delivery { return a.delivery() }
 	return a.Run(ctx)
 }

@@ -312,17 +312,3 @@ func (a *adapter) answerPress(ctx context.Context, text string) {
 		a.c.Log.WarnContext(ctx, "cannot answer a button press", "error", err)
 	}
 }
-
-// showPressed shows what became of a press. It removes the buttons of a question that is not open any more, such as after a crash.
-func (a *adapter) showPressed(ctx context.Context, s channel.Pressed) {
-	a.answerPress(ctx, s.Text())
-	m := a.last.press.Message.Message
-	if s != channel.PressUnknown || m == nil {
-		return
-	}
-	p := params{"chat_id": m.Chat.ID, "message_id": m.ID}
-	err := a.c.api.do(ctx, request{method: "editMessageReplyMarkup", params: p, harmless: true})
-	if err != nil && !platform.Is(err, gone, notModified) {
-		a.c.Log.WarnContext(ctx, "cannot remove an old question's buttons", "error", err)
-	}
-}

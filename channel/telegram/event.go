@@ -211,7 +211,8 @@ func (c *Channel) run(ctx context.Context, e *platform.Event) (channel.Result, e
 		a.Reply = platform.ReplyPlan(a.Place.Kind, current, in.ThreadID, replyTo)
 		a.Reply.NativeChannelID = current
 	}
-	a.Complete, a.Delivery, a.ShowPress, a.Finalize = a.complete, c.delivery, a.showPressed, a.finalize
+	a.Complete, a.Delivery, a.Finalize = a.complete, c.delivery, a.finalize
+	a.ShowPress = func(ctx context.Context, s channel.Pressed) { a.answerPress(ctx, s.Text()) }
 	return a.Run(ctx)
 }
 

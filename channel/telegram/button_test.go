@@ -136,61 +136,6 @@ func TestLongArgumentsAreAFileAboveTheQuestion(t *testing.T) {
 }
 
 // DC-15
-func TestAPressByAStrangerDecidesNothing(t *testing.T) {
-	for name, test := range map[string]struct {
-		mode channel.CommandMode
-		role tool.Role
-		want string
-	}{
-		"may give no commands": {"", tool.User, channel.PressRefused.Text()},
-		"commands are off":     {channel.CommandsOff, tool.User, channel.PressRefused.Text()},
-		"too low a role":       {channel.CommandsSenders, tool.Operator, channel.PressTooLow.Text()},
-	} {
-		bubble(t, name, func(t *testing.T) {
-			asker := &channeltest.Asker{Role: test.role}
-			r := approvals(t, asker, test.mode)
-			r.say(faketelegram.Message{Chat: group, From: ann, Text: "@ling_bot go"})
-			q := r.last(group.ID)
-			if got := r.press(q, bob, "Approve"); got != test.want || r.last(group.ID).Keyboard == nil || len(asker.Answers) != 0 {
-				t.Errorf("answered with %q; %q", got, asker.Answers)
-			}
-			if test.mode == channel.CommandsOff {
-				return
-			}
-			if got := r.press(q, ann, "Approve"); got != "Approved." {
-				t.Errorf("the operator is answered with %q", got)
-			}
-		})
-	}
-}
-
-// DC-15
-func TestPressesThatComeTooLate(t *testing.T) {
-	bubble(t, "after the time of the question", func(t *testing.T) {
-		r := approvals(t, &channeltest.Asker{}, "")
-		r.say(faketelegram.Message{Chat: private, From: ann, Text: "go"})
-		q := r.last(private.ID)
-		time.Sleep(5 * time.Minute)
-		synctest.Wait()
-		first := r.fake.Messages(private.ID, r.fake.Me().ID)[0]
-		if !strings.HasSuffix(first.Text, "\n\nNot approved: no answer came in time.") || first.Keyboard != nil {
-			t.Errorf("%q, %v", first.Text, first.Keyboard)
-		}
-		if got := r.pressed(r.fake.PressData(private.ID, q.ID, ann, "approve:"+channeltest.QuestionID(1))); got != channel.PressOver.Text() {
-			t.Errorf("answered with %q", got)
-		}
-	})
-	bubble(t, "to a question of a process that has crashed", func(t *testing.T) {
-		r := approvals(t, &channeltest.Asker{}, "")
-		me := r.fake.Me()
-		m := r.fake.Say(faketelegram.Message{Chat: private, From: &me, Text: "asked before the crash", Keyboard: buttonsOf(channeltest.QuestionID(9))})
-		if got := r.press(m, ann, "Deny"); got != channel.PressUnknown.Text() {
-			t.Errorf("answered with %q", got)
-		}
-	})
-}
-
-// DC-15
 func TestEveryPressIsAcknowledged(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		asker := &channeltest.Asker{}

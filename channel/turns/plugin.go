@@ -64,21 +64,11 @@ func (p *plugin) DispatchOutbound(ctx context.Context, e *turn.Envelope) (delive
 		return true, r.emit(ctx, channel.ReplyFinal, channel.Payload{Text: e.Content, IsError: true})
 	}
 	payload := channel.Payload{Text: e.Content, Media: media(e.Media)}
-	kind := channel.ReplyFinal
-	r.mu.Lock()
-	if r.began && !r.rendered {
-		kind = channel.ReplyBlock
-	} else {
-		if r.past != "" && !r.streamed {
-			payload.Text = ""
-		}
-		payload.Text = r.past + payload.Text
-		payload.Upto = len(payload.Text)
-		if rest, ok := strings.CutPrefix(payload.Text, r.sent); ok {
-			payload.Text, r.sent, r.past = rest, "", "" // the beginning stands there already
-		}
+	kind := channel.ReplyBlock
+	if r.isFinal() {
+		kind = channel.ReplyFinal
+		payload.Text, payload.Upto = r.rest(payload.Text)
 	}
-	r.mu.Unlock()
 	if strings.TrimSpace(payload.Text) == "" && len(payload.Media) == 0 {
 		return true, nil
 	}
@@ -94,7 +84,7 @@ func media(list []turn.Media) []channel.MediaFact {
 			continue
 		}
 		kind := channel.MediaKind(m.Type)
-		if !isShown(kind) {
+		if !hasType(kind) {
 			kind = channel.MediaDocument
 		}
 		facts = append(facts, channel.MediaFact{URL: m.URL, ContentType: m.MIME, Kind: kind})

@@ -23,9 +23,7 @@ func (*plugin) ResolveSession(ctx context.Context, _ *turn.Envelope) (turn.Sessi
 // LoadState notes that the turn has begun in its lane.
 func (*plugin) LoadState(ctx context.Context, _ *turn.Envelope, _ turn.SessionID) (turn.State, error) {
 	if r := replyOf(ctx); r != nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.began = true
+		r.began.Store(true)
 	}
 	return nil, nil
 }
@@ -41,9 +39,7 @@ func (*plugin) SystemPrompt(ctx context.Context, _ turn.Prompt, _ turn.State) (s
 // RenderOutbound renders nothing, and notes that the answer is there.
 func (*plugin) RenderOutbound(ctx context.Context, _ *turn.Outcome) ([]*turn.Envelope, error) {
 	if r := replyOf(ctx); r != nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.rendered = true
+		r.rendered.Store(true)
 	}
 	return nil, nil
 }
@@ -65,7 +61,7 @@ func (p *plugin) DispatchOutbound(ctx context.Context, e *turn.Envelope) (delive
 	}
 	payload := channel.Payload{Text: e.Content, Media: media(e.Media)}
 	kind := channel.ReplyBlock
-	if r.isFinal() {
+	if !r.began.Load() || r.rendered.Load() {
 		kind = channel.ReplyFinal
 		payload.Text, payload.Upto = r.rest(payload.Text)
 	}

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -133,15 +134,16 @@ type reply struct {
 	turn  *channel.Turn
 	ctx   context.Context
 
-	mu       sync.Mutex        // tools send by themselves, from goroutines of their own
-	began    bool              // the turn has, in its lane: what goes out before is the answer to a command
-	rendered bool              // the answer is there: what goes out now is part of it
-	notRun   bool              // the person was told that a call is not run
-	waits    bool              // the person was told that the model is asked again later
-	denied   map[string]string // why a question was denied that no one has answered, by its id
-	text     strings.Builder   // of the model, as far as it has come
-	past     int               // bytes of text that another process has received, before the turn was resumed
-	sent     int               // bytes of text that are in blocks; the rest is previewed
+	began    atomic.Bool // the turn runs in its lane: what goes out before is the answer to a command
+	rendered atomic.Bool // the answer is complete: what goes out from now on is a part of it
+	notRun   atomic.Bool // the person was told that a call is not run
+	waits    atomic.Bool // the person was told that the model is asked again later
+
+	mu     sync.Mutex        // guards what follows: tools send by themselves, from goroutines of their own
+	denied map[string]string // why a question was denied that no one has answered, by its id
+	text   strings.Builder   // of the model, as far as it has come
+	past   int               // bytes of text that another process has received, before the turn was resumed
+	sent   int               // bytes of text that are in blocks; the rest is previewed
 }
 
 // onEvent shows what happens in the turn while the model speaks.
@@ -178,7 +180,7 @@ const longPause = 10 // seconds
 // retrying tells the person that the model is asked again after a long pause: once a turn.
 func (r *reply) retrying(value json.RawMessage) {
 	var retry adapter.Retry
-	if json.Unmarshal(value, &retry) != nil || retry.Seconds < longPause || r.turn.Context.ObserveOnly || !r.first(&r.waits) {
+	if json.Unmarshal(value, &retry) != nil || retry.Seconds < longPause || r.turn.Context.ObserveOnly || r.waits.Swap(true) {
 		return
 	}
 	why := "is not available"
@@ -186,15 +188,6 @@ func (r *reply) retrying(value json.RawMessage) {
 		why = "has too many requests"
 	}
 	r.notify(fmt.Sprintf("The model %s now. I ask it again in %d seconds.", why, retry.Seconds))
-}
-
-// first reports whether a notice has not been sent yet, and marks it as sent.
-func (r *reply) first(sent *bool) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	before := *sent
-	*sent = true
-	return !before
 }
 
 // notify sends a notice, below what the model said before.
@@ -209,7 +202,7 @@ func (r *reply) resolved(e turn.Event) {
 	if json.Unmarshal(e.Value, &d) != nil {
 		return
 	}
-	if d.Reason == agent.ReasonUnattended && len(e.Calls) > 0 && r.first(&r.notRun) {
+	if d.Reason == agent.ReasonUnattended && len(e.Calls) > 0 && !r.notRun.Swap(true) {
 		r.mu.Lock()
 		why := cmp.Or(r.denied[d.ID], "it needs approval, but nobody in this conversation may approve it. The operator of this server can change that")
 		r.mu.Unlock()
@@ -247,13 +240,6 @@ func (r *reply) flush() {
 	if !isBlank {
 		_ = r.emit(r.ctx, channel.ReplyBlock, channel.Payload{Text: text, Upto: upto}) // it is logged
 	}
-}
-
-// isFinal reports whether what goes out now is a part of the answer, or the answer to a command. Else the turn goes on.
-func (r *reply) isFinal() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return !r.began || r.rendered
 }
 
 // rest returns the part of an answer that is in no block yet, and the length of the turn's text up to its end. answer is the output of this process.

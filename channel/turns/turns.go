@@ -21,7 +21,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
@@ -137,7 +136,6 @@ type reply struct {
 	began    atomic.Bool // the turn runs in its lane: what goes out before is the answer to a command
 	rendered atomic.Bool // the answer is complete: what goes out from now on is a part of it
 	notRun   atomic.Bool // the person was told that a call is not run
-	waits    atomic.Bool // the person was told that the model is asked again later
 
 	mu     sync.Mutex        // guards what follows: tools send by themselves, from goroutines of their own
 	denied map[string]string // why a question was denied that no one has answered, by its id
@@ -165,29 +163,11 @@ func (r *reply) onEvent(e turn.Event, err error) {
 		r.retract(e.Delta)
 	case turn.ToolCallEvent:
 		r.flush()
-	case agent.RetryingEvent:
-		r.retrying(e.Value)
 	case agent.ApprovalRequiredEvent:
 		r.ask(e.Value)
 	case agent.ApprovalResolvedEvent:
 		r.resolved(e)
 	}
-}
-
-// longPause is the shortest pause before another request that the person gets a notice of: a shorter one looks like thinking.
-const longPause = 10 // seconds
-
-// retrying tells the person that the model is asked again after a long pause: once a turn.
-func (r *reply) retrying(value json.RawMessage) {
-	var retry adapter.Retry
-	if json.Unmarshal(value, &retry) != nil || retry.Seconds < longPause || r.turn.Context.ObserveOnly || r.waits.Swap(true) {
-		return
-	}
-	why := "is not available"
-	if retry.Reason == adapter.CodeRateLimited {
-		why = "has too many requests"
-	}
-	r.notify(fmt.Sprintf("The model %s now. I ask it again in %d seconds.", why, retry.Seconds))
 }
 
 // notify sends a notice, below what the model said before.

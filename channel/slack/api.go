@@ -152,8 +152,6 @@ func refused(err error) bool {
 
 // call makes one attempt of a call. name is part of errors.
 func (c *Channel) call(ctx context.Context, name string, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	err := do(ctx)
 	if err == nil {
 		return nil

@@ -112,7 +112,7 @@ func New(s Settings) (*Channel, error) {
 	if err = cmp.Or(s.check(), err, c.readThreads()); err != nil {
 		return nil, fmt.Errorf("slack: %w", err)
 	}
-	c.Files.Fetch = c.fetch
+	c.Files.Fetch, c.HTTP.Timeout = c.fetch, callTimeout
 	c.api = slackgo.New(string(s.Token), slackgo.OptionAPIURL(c.s.API+"/"), slackgo.OptionHTTPClient(client{c.HTTP}),
 		slackgo.OptionAppLevelToken(string(s.AppToken)))
 	c.me.Store(&slackgo.AuthTestResponse{}) // until the platform says more
@@ -134,8 +134,7 @@ func (c *Channel) Check(ctx context.Context) error {
 	if c.s.AppToken == "" {
 		return nil
 	}
-	_, err := c.socketAddress(ctx)
-	return err
+	return c.checkAppToken(ctx)
 }
 
 // lacks reports whether the token is known to have not got a scope.

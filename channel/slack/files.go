@@ -64,14 +64,10 @@ func (c *Channel) sendFile(ctx context.Context, t target, m channel.MediaFact) e
 
 // upload sends a file. It is visible to no one before the last of the library's three calls.
 func (c *Channel) upload(ctx context.Context, t target, name string, data []byte) error {
-	err := c.repeat(ctx, "files.upload", false, func(ctx context.Context) error {
+	return c.repeat(ctx, "files.upload", false, func(ctx context.Context) error {
 		_, err := c.api.UploadFileContext(ctx, slackgo.UploadFileParameters{
 			Filename: name, Title: name, FileSize: len(data), Reader: bytes.NewReader(data), Channel: t.conversation, ThreadTimestamp: t.thread,
 		})
 		return err
 	})
-	if err == nil {
-		c.noteThread(ctx, t)
-	}
-	return err
 }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"time"
 
-	slackgo "github.com/slack-go/slack"
-
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/platform"
 )
@@ -19,7 +17,6 @@ type person struct {
 
 const (
 	nameLife    = time.Hour
-	unknownFor  = 5 * time.Minute // after a call that failed
 	nameTimeout = 3 * time.Second // a name is not worth more of a turn's time
 )
 
@@ -37,23 +34,22 @@ func (c *Channel) addName(ctx context.Context, s *channel.SenderFacts) {
 	}
 	one, ok := c.people.Get(s.ID)
 	if !ok || time.Since(one.at) >= nameLife {
-		var u *slackgo.User
 		ctx, cancel := context.WithTimeout(ctx, nameTimeout)
 		defer cancel()
-		err := c.call(ctx, method, func(ctx context.Context) (err error) {
-			u, err = c.api.GetUserInfoContext(ctx, s.ID)
+		err := c.call(ctx, method, func(ctx context.Context) error {
+			u, err := c.api.GetUserInfoContext(ctx, s.ID)
+			if err == nil {
+				one = person{cmp.Or(u.Profile.DisplayName, u.Profile.RealName, u.RealName), u.Name, time.Now()}
+				c.people.Add(s.ID, one)
+			}
 			return err
 		})
 		if err != nil {
 			c.Log.DebugContext(ctx, "unknown sender name", "error", err)
-			if platform.Is(err, noScope) {
-				c.refusedAt.Add(method, time.Now())
-			}
-			one.at = time.Now().Add(unknownFor - nameLife)
-		} else {
-			one = person{cmp.Or(u.Profile.DisplayName, u.Profile.RealName, u.RealName), u.Name, time.Now()}
 		}
-		c.people.Add(s.ID, one)
+		if platform.Is(err, noScope) {
+			c.refusedAt.Add(method, time.Now())
+		}
 	}
 	s.Name, s.Username = one.name, cmp.Or(one.handle, s.Username)
 }

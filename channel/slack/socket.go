@@ -65,7 +65,7 @@ func (c *Channel) readSocket(ctx context.Context, socket *socketmode.Client, e s
 
 // socketError returns what an error of Socket Mode means. It stops the channel if the token is invalid.
 func (c *Channel) socketError(ctx context.Context, err error) error {
-	refusal, ok := errors.AsType[*platform.Refusal](readError(err))
+	refusal, ok := errors.AsType[*platform.Refusal](readError(ctx, err))
 	switch {
 	case !ok:
 		return platform.Bare(ctx, err) // without the address, which has the ticket of a connection in it

@@ -54,7 +54,6 @@ func (d *delivery) startStream(ctx context.Context, t target, markdown string) (
 		return "", false, nil
 	}
 	if err == nil {
-		c.noteThread(ctx, t)
 		d.stream = &stream{ts, text}
 	}
 	return ts, true, err

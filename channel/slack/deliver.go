@@ -19,9 +19,6 @@ const (
 	previewEvery = time.Second
 	// statusEvery is how often the sign of work is renewed: the platform removes a status after two minutes.
 	statusEvery = time.Minute
-
-	postMessage   = "chat.postMessage"
-	updateMessage = "chat.update"
 )
 
 // delivery sends the reply of one turn. Its methods are never called at the same time.
@@ -131,43 +128,43 @@ func (c *Channel) deliver(ctx context.Context, b *channel.Block, s *stream) (cha
 
 // post sends one message, and returns its ts.
 func (c *Channel) post(ctx context.Context, t target, text string, blocks ...slackgo.Block) (ts string, err error) {
-	err = c.repeat(ctx, postMessage, false, func(ctx context.Context) error {
-		ts, err = c.tryPost(ctx, t, text, blocks...)
+	err = c.repeat(ctx, "chat.postMessage", false, func(ctx context.Context) error {
+		ts, err = c.write(ctx, t, "", text, blocks...)
 		return err
 	})
 	return ts, err
 }
 
-// tryPost makes one attempt to send a message. Links are not unfolded: a model is not to fill the conversation with what others host.
-func (c *Channel) tryPost(ctx context.Context, t target, text string, blocks ...slackgo.Block) (ts string, err error) {
-	options := t.options(slackgo.MsgOptionText(text, false), slackgo.MsgOptionBlocks(blocks...),
-		slackgo.MsgOptionDisableLinkUnfurl(), slackgo.MsgOptionDisableMediaUnfurl())
-	_, ts, err = c.api.PostMessageContext(ctx, t.conversation, options...)
-	if err == nil && ts == "" {
-		err = errAnswer
-	}
-	return ts, err
-}
-
 // update replaces the text and the blocks of a message. found is false if the message is deleted, or cannot be edited.
 func (c *Channel) update(ctx context.Context, t target, ts, text string, blocks ...slackgo.Block) (found bool, err error) {
-	err = c.repeat(ctx, updateMessage, true, func(ctx context.Context) error { return c.tryUpdate(ctx, t, ts, text, blocks...) })
+	err = c.repeat(ctx, "chat.update", true, func(ctx context.Context) error {
+		_, err := c.write(ctx, t, ts, text, blocks...)
+		return err
+	})
 	if platform.Is(err, gone) {
 		return false, nil
 	}
 	return true, err
 }
 
-// tryUpdate makes one attempt to replace the text and the blocks of a message. If a process that has died was streaming it, the stream ends before.
-func (c *Channel) tryUpdate(ctx context.Context, t target, ts, text string, blocks ...slackgo.Block) error {
+// write makes one attempt to send a message, or to replace the text and the blocks of the message ts. It returns the ts. Links are not unfolded: a model
+// is not to fill the conversation with what others host.
+func (c *Channel) write(ctx context.Context, t target, ts, text string, blocks ...slackgo.Block) (_ string, err error) {
 	options := []slackgo.MsgOption{slackgo.MsgOptionText(text, false), slackgo.MsgOptionBlocks(blocks...)}
-	_, _, _, err := c.api.UpdateMessageContext(ctx, t.conversation, ts, options...)
-	if err != nil && platform.Is(readError(ctx, err), streaming) {
+	if ts == "" {
+		options = t.options(append(options, slackgo.MsgOptionDisableLinkUnfurl(), slackgo.MsgOptionDisableMediaUnfurl())...)
+		if _, ts, err = c.api.PostMessageContext(ctx, t.conversation, options...); err == nil && ts == "" {
+			err = errAnswer
+		}
+		return ts, err
+	}
+	_, _, _, err = c.api.UpdateMessageContext(ctx, t.conversation, ts, options...)
+	if err != nil && platform.Is(readError(ctx, err), streaming) { // by a process that has died
 		if err = c.stopStream(ctx, t, ts, ""); err == nil {
 			_, _, _, err = c.api.UpdateMessageContext(ctx, t.conversation, ts, options...)
 		}
 	}
-	return err
+	return ts, err
 }
 
 // preview shows the text so far, as much of it as one message holds.
@@ -193,18 +190,14 @@ func (d *delivery) preview(ctx context.Context, b channel.Block, before channel.
 }
 
 // editPreview makes one attempt to show a text in a message, and returns its ts. The text may be the same as before, because more does not fit.
-func (d *delivery) editPreview(ctx context.Context, t target, ts, text string) (_ string, err error) {
-	switch {
-	case text == d.shown:
+func (d *delivery) editPreview(ctx context.Context, t target, ts, text string) (string, error) {
+	if text == d.shown {
 		return ts, nil
-	case ts == "":
-		err = d.c.call(ctx, postMessage, func(ctx context.Context) error {
-			ts, err = d.c.tryPost(ctx, t, text)
-			return err
-		})
-	default:
-		err = d.c.call(ctx, updateMessage, func(ctx context.Context) error { return d.c.tryUpdate(ctx, t, ts, text) })
 	}
+	err := d.c.call(ctx, "preview", func(ctx context.Context) (err error) {
+		ts, err = d.c.write(ctx, t, ts, text)
+		return err
+	})
 	if err == nil {
 		d.shown = text
 	}

@@ -39,16 +39,14 @@ type api struct {
 
 // Kinds of refusals.
 var (
-	badApp      = &platform.Kind{Text: "app_id or app_secret is not valid; take both from the app's page Credentials & Basic Info", Effect: platform.Permanent}
-	badToken    = &platform.Kind{Text: "the access token is no longer valid", Effect: platform.Permanent}
-	noScope     = &platform.Kind{Text: "the app lacks a permission; add it on the app's page Permissions & Scopes and publish a version", Effect: platform.Permanent}
-	noBot       = &platform.Kind{Text: "the app has no enabled bot; add the bot ability and publish a version", Effect: platform.Permanent}
-	noChat      = &platform.Kind{Text: "the conversation does not exist, or the bot is not in it", Effect: platform.Permanent}
-	blocked     = &platform.Kind{Text: "the bot may not write to this person", Effect: platform.Permanent}
-	noRights    = &platform.Kind{Text: "the bot may not write there", Effect: platform.Permanent}
-	noTopic     = &platform.Kind{Text: "the topic is deleted", Effect: platform.Permanent}
+	badApp    = &platform.Kind{Text: "app_id or app_secret is not valid; take both from the app's page Credentials & Basic Info", Effect: platform.Permanent}
+	badToken  = &platform.Kind{Text: "the access token is no longer valid", Effect: platform.Permanent}
+	noScope   = &platform.Kind{Text: "the app lacks a permission; add it on the app's page Permissions & Scopes and publish a version", Effect: platform.Permanent}
+	noBot     = &platform.Kind{Text: "the app has no enabled bot; add the bot ability and publish a version", Effect: platform.Permanent}
+	noWriting = &platform.Kind{
+		Text: "the conversation or topic does not exist, or the bot is not in it or may not write there", Effect: platform.Permanent,
+	}
 	deleted     = &platform.Kind{Text: "the message is deleted, or cannot be edited"}
-	tooLong     = &platform.Kind{Text: "the text is too long"}
 	badCard     = &platform.Kind{Text: "the card was not accepted"}
 	censored    = &platform.Kind{Text: "the platform or the organization blocks this content"}
 	rateLimited = &platform.Kind{Text: "the platform's rate limit was reached", Effect: platform.Busy}
@@ -63,12 +61,9 @@ var kindOfCode = map[int]*platform.Kind{
 	99991661: badToken, 99991663: badToken, 99991664: badToken, 99991668: badToken, 99991671: badToken,
 	99991672: noScope, 99991679: noScope, 230027: noScope,
 	230006: noBot, 99991662: noBot, 99991673: noBot,
-	230002: noChat, 230034: noChat, 232009: noChat, 232011: noChat,
-	230013: blocked, 230053: blocked,
-	230018: noRights, 230035: noRights,
-	230019: noTopic,
+	230002: noWriting, 230034: noWriting, 232009: noWriting, 232011: noWriting, 230013: noWriting, 230053: noWriting, 230018: noWriting, 230035: noWriting,
+	230019: noWriting,
 	230011: deleted, 230031: deleted, 230050: deleted, 230072: deleted, 230075: deleted, 230110: deleted, 231003: deleted,
-	230025: tooLong,
 	230099: badCard, 230054: badCard,
 	230022: censored, 230028: censored,
 	99991400: rateLimited, 230020: rateLimited, 11232: rateLimited, 11233: rateLimited, 11247: rateLimited,

@@ -11,9 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
@@ -165,20 +163,10 @@ func (c *Channel) split(markdown string) (list []body) {
 }
 
 // encodedSize returns the bytes of a text in a request, where it is in a JSON string within a JSON string. It is a [markup.Unit].
-func encodedSize(s string) (n int) {
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			n += len(`\\\"`)
-		case strings.ContainsRune("\b\f\n\r\t", r):
-			n += len(`\\n`)
-		case r < ' ' || r == '\u2028' || r == '\u2029' || r == utf8.RuneError:
-			n += len(`\\u0001`)
-		default:
-			n += utf8.RuneLen(r)
-		}
-	}
-	return n
+func encodedSize(s string) int {
+	inner, _ := rawjson.Marshal(s) // a string is always valid
+	outer, _ := rawjson.Marshal(string(inner))
+	return len(outer) - len(`"\"\""`)
 }
 
 // encode returns the type and the content of a new message.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"mime"
 	"net/http"
 	"net/url"
 	"os"
@@ -283,7 +284,7 @@ func (m *message) addFile(c *content, kind string, o object) {
 	case "image", "img":
 		key, resource, a.Fact.Kind = o.get("image_key"), "image", channel.MediaImage
 	case "file":
-		a.Fact.Kind = kindOfName(a.Name)
+		a.Fact.Kind = platform.MediaKind(mime.TypeByExtension(platform.Ending(a.Name))) // the platform says no more of it
 	case "audio":
 		a.Fact.Kind, a.Fact.ContentType = channel.MediaAudio, "audio/ogg"
 	case "media":
@@ -298,19 +299,6 @@ func (m *message) addFile(c *content, kind string, o object) {
 	a.ID, a.Ending = hex.EncodeToString(sum[:16]), endings[a.Fact.Kind]
 	a.Source = messagePath(m.ID) + "/resources/" + url.PathEscape(key) + "?type=" + resource
 	c.files = append(c.files, a)
-}
-
-// kindOfName guesses the kind of a file by its name: the platform says no more of it.
-func kindOfName(name string) channel.MediaKind {
-	switch platform.Ending(name) {
-	case ".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp":
-		return channel.MediaImage
-	case ".mp3", ".ogg", ".opus", ".wav", ".m4a", ".flac":
-		return channel.MediaAudio
-	case ".mp4", ".mov", ".webm", ".mkv":
-		return channel.MediaVideo
-	}
-	return channel.MediaDocument
 }
 
 // richText returns the text of a part of a rich text.

@@ -57,7 +57,7 @@ func (c *Channel) input(e *event) *channel.Input {
 		in.RawText = withNames(read.text, m.Mentions, "")
 		in.TextForAgent = withNames(read.text, m.Mentions, c.self().OpenID)
 		in.TextForCommands = in.TextForAgent
-		in.HasMedia = !e.Edit && len(read.files) > 0
+		in.HasMedia = len(read.files) > 0
 	}
 	return in
 }
@@ -128,7 +128,7 @@ func (a *adapter) quote(quoted *knownMessage, policy channel.Policy) *channel.Qu
 	return q
 }
 
-// finalize changes the history if a message was edited or deleted, and removes the sign of work that a crash has left.
+// finalize removes a message that was deleted from the history, and removes the sign of work that a crash has left.
 func (a *adapter) finalize(ctx context.Context, r channel.Result) error {
 	switch m := a.e.Message; {
 	case a.e.Press != nil:
@@ -138,8 +138,6 @@ func (a *adapter) finalize(ctx context.Context, r channel.Result) error {
 			a.Place.ThreadID, _ = a.c.threads.Peek(m.ID)
 		}
 		a.ForgetWaiting(ctx, m.ID)
-	case a.e.Edit:
-		a.EditWaiting(ctx, m.ID, withNames(m.read().text, m.Mentions, ""))
 	case a.Meta.Event.Begun && r.Dispatched && r.Outcome != channel.OutcomeObserved:
 		return a.c.removeSigns(ctx, m.ID)
 	}

@@ -33,7 +33,6 @@ type event struct {
 	Tenant  string
 	Sender  sender
 	Message *message       `json:",omitempty"` // that the event is about; nil: it is about no conversation
-	Edit    bool           `json:",omitempty"` // the message arrived before, and was changed since
 	Press   *channel.Press `json:",omitempty"` // of a button
 }
 
@@ -50,7 +49,6 @@ type message struct {
 	Root     string    `json:"root_id,omitempty"`
 	Parent   string    `json:"parent_id,omitempty"`
 	Created  string    `json:"create_time,omitempty"` // in milliseconds
-	Updated  string    `json:"update_time,omitempty"`
 	Chat     string    `json:"chat_id"`
 	Thread   string    `json:"thread_id,omitempty"`
 	ChatType string    `json:"chat_type,omitempty"`
@@ -144,8 +142,6 @@ func (e *event) class() (kind channel.EventKind, id string) {
 		return channel.EventUnknown, e.ID
 	case e.Press != nil:
 		return channel.EventInteraction, "press:" + e.ID
-	case e.Edit:
-		return channel.EventLifecycle, "edit:" + e.Message.ID + ":" + e.Message.Updated
 	case e.Kind == eventMessage:
 		return channel.EventMessage, e.Message.ID
 	}

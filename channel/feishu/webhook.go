@@ -85,26 +85,18 @@ func (c *Channel) accept(w http.ResponseWriter, r *http.Request, all *envelope) 
 	}
 }
 
-// store stores an event. A message that is known and was changed since is an edit.
+// store stores an event.
 func (c *Channel) store(ctx context.Context, queue *kernel.Queue, e *event) (isNew bool, err error) {
 	raw, err := json.Marshal(e)
 	if err != nil {
 		return false, err
 	}
-	m := e.Message
 	kind, _ := e.class()
-	if kind == channel.EventMessage && m.Thread != "" {
+	if m := e.Message; kind == channel.EventMessage && m.Thread != "" {
 		c.threads.Add(m.ID, m.Thread)
 	}
 	list, err := queue.Accept(ctx, c.Arrival(queue.Kernel(), c.input(e), kind, raw))
-	if err != nil {
-		return false, err
-	}
-	if wasEdited := m.Updated != "" && m.Created != "" && m.Updated != m.Created; list[0] || kind != channel.EventMessage || !wasEdited {
-		return list[0], nil
-	}
-	e.Edit = true
-	return c.store(ctx, queue, e)
+	return err == nil && list[0], err
 }
 
 // bodyLimit returns how large a body with these headers may be. valid is false if no body makes the request valid.

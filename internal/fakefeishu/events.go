@@ -31,7 +31,6 @@ type Said struct {
 	Root     string
 	Thread   string
 	Sender   string // sender_type; "" is user
-	Edited   bool
 }
 
 // Mention is somebody whom a message names: with its key in the text.
@@ -85,9 +84,6 @@ func (s *Server) Say(m Said) (event map[string]any, id string) {
 	body := map[string]any{
 		"message_id": m.ID, "create_time": fmt.Sprint(at.UnixMilli()), "update_time": fmt.Sprint(at.UnixMilli()), "chat_id": m.Chat,
 		"chat_type": c.kind, "message_type": m.Type, "content": string(content), "user_agent": "test",
-	}
-	if m.Edited {
-		body["update_time"] = fmt.Sprint(at.UnixMilli() + 5)
 	}
 	for name, value := range map[string]string{"parent_id": m.Parent, "root_id": m.Root, "thread_id": m.Thread} {
 		if value != "" {

@@ -53,7 +53,7 @@ func (c *Channel) delivery(m *message) *kernel.Delivery {
 		Rest:    func(ctx context.Context) error { return c.removeSigns(ctx, m.ID) },
 		Settle:  c.showDecision, Durable: true, PreviewEvery: previewEvery, WorkingEvery: workingEvery,
 	}
-	if c.s.Preview == PreviewEdit && c.s.Format == FormatCard { // a plain text can be edited only a few times
+	if c.s.Preview == PreviewEdit {
 		d.Preview = c.preview
 	}
 	return d
@@ -106,7 +106,7 @@ func (c *Channel) deliver(ctx context.Context, b *channel.Block) (channel.Receip
 		return channel.Receipt{}, err
 	}
 	text, files := platform.TextAndFiles(b)
-	parts := c.split(text)
+	parts := split(text)
 	return platform.SendMessages(b, t.receipt(), len(parts)+len(files), nil, func(n int) (string, error) {
 		at := t.nth(b, n)
 		if n >= len(parts) {
@@ -125,7 +125,7 @@ func (c *Channel) preview(ctx context.Context, b channel.Block, before channel.R
 	if err != nil {
 		return channel.Receipt{}, err
 	}
-	parts := c.split(b.Text)
+	parts := split(b.Text)
 	if len(parts) == 0 {
 		return channel.Receipt{State: channel.Suppressed}, nil
 	}
@@ -148,15 +148,8 @@ type body struct {
 }
 
 // split turns a model's Markdown into messages.
-func (c *Channel) split(markdown string) (list []body) {
-	format := markup.FeishuCard
-	if c.s.Format == FormatText {
-		format = markup.Plain
-	}
-	for _, p := range markup.Pieces(markdown, format, markup.Limit{N: maxCard, Unit: encodedSize, Marked: true}) {
-		if c.s.Format == FormatText {
-			p.Text = ""
-		}
+func split(markdown string) (list []body) {
+	for _, p := range markup.Pieces(markdown, markup.FeishuCard, markup.Limit{N: maxCard, Unit: encodedSize, Marked: true}) {
 		list = append(list, body{markup: p.Text, text: p.Plain})
 	}
 	return list
@@ -359,18 +352,13 @@ func (c *Channel) ask(ctx context.Context, b *channel.Block, m *message) (channe
 	if err != nil {
 		return channel.Receipt{}, err
 	}
-	q, text := b.Question, b.Question.WithCommands()
-	plain := markup.Convert(text, markup.Plain) // if the platform rejects the card
-	if c.s.Format == FormatCard {
-		text = q.Text
-	}
-	parts := c.split(text)
+	q := b.Question
+	parts := split(q.Text)
 	if len(parts) != 1 {
 		return channel.Receipt{}, &channel.NotSentError{Err: errors.New("feishu: the question does not fit into one message")}
 	}
-	if c.s.Format == FormatCard { // commands answer a plain text
-		parts[0].elements, parts[0].text = []any{buttons(q, m)}, plain
-	}
+	parts[0].elements = []any{buttons(q, m)}
+	parts[0].text = markup.Convert(q.WithCommands(), markup.Plain) // if the platform rejects the card
 	if q.File != "" {
 		if _, err := c.upload(ctx, t.nth(b, 1), q.File, []byte(q.Arguments), false); err != nil {
 			return channel.Receipt{}, &channel.NotSentError{Err: fmt.Errorf("feishu: the file of a question: %w", err)}
@@ -386,7 +374,7 @@ var openID = regexp.MustCompile(`^ou_[0-9A-Za-z]+$`)
 // showDecision replaces the buttons of a question with who decided what.
 func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent channel.Receipt, d channel.Decided) error {
 	q := asked.Question
-	if sent.First() == "" || c.s.Format != FormatCard {
+	if sent.First() == "" {
 		return nil
 	}
 	by := markup.Escape(d.By, markup.FeishuCard)

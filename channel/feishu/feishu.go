@@ -37,12 +37,6 @@ const (
 	PreviewOff  = "off"
 )
 
-// Values of [Settings].Format.
-const (
-	FormatCard = "card" // with markup
-	FormatText = "text" // plain, without previews
-)
-
 // DefaultAPI is the address of Feishu. Lark has https://open.larksuite.com.
 const DefaultAPI = "https://open.feishu.cn"
 
@@ -54,7 +48,6 @@ type Settings struct {
 	EncryptKey        platform.Secret // "": events are not encrypted
 	VerificationToken platform.Secret // "": it is not checked
 	Preview           string          // "" is [PreviewEdit]
-	Format            string          // "" is [FormatCard]
 }
 
 // Channel is one app in one organization.
@@ -98,7 +91,7 @@ var appIDForm = regexp.MustCompile(`^cli_[A-Za-z0-9]+$`)
 
 // check sets defaults and reports what is wrong.
 func (s *Settings) check() error {
-	s.Preview, s.Format, s.AppID = cmp.Or(s.Preview, PreviewEdit), cmp.Or(s.Format, FormatCard), strings.TrimSpace(s.AppID)
+	s.Preview, s.AppID = cmp.Or(s.Preview, PreviewEdit), strings.TrimSpace(s.AppID)
 	for _, secret := range []*platform.Secret{&s.AppSecret, &s.EncryptKey, &s.VerificationToken} {
 		*secret = platform.Secret(strings.TrimSpace(string(*secret)))
 	}

@@ -133,7 +133,7 @@ func TestInAGroupOnlyAMessageToTheBotIsAnswered(t *testing.T) {
 // After a restart, the bot's own message is read from the platform.
 func TestAReplyToTheBotIsKnownAfterARestart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		first := setup(t, options{change: func(s *feishu.Settings) { s.Format = feishu.FormatText }})
+		first := setup(t, options{})
 		first.serve(t)
 		first.mention(t, fakefeishu.Said{Text: "first"})
 		if err := first.end(); err != nil {
@@ -143,7 +143,7 @@ func TestAReplyToTheBotIsKnownAfterARestart(t *testing.T) {
 		second.serve(t)
 		ours := second.fake.Ours(group)[0].ID
 		second.say(t, fakefeishu.Said{Chat: group, From: ann, Text: "why?", Parent: ours, Root: ours})
-		if got := second.Told(); len(got) != 1 || got[0].ReplyToBody != "ok" || got[0].ReplyToSender != "Ling" {
+		if got := second.Told(); len(got) != 1 || got[0].ReplyToBody != "[card]" || got[0].ReplyToSender != "Ling" {
 			t.Errorf("got %+v", got)
 		}
 	})

@@ -45,7 +45,6 @@ type Feishu struct {
 	VerificationToken Secret `key:"verification_token" help:"token in events, from the same page; set this or encrypt_key"`
 	API               string `key:"api" default:"https://open.feishu.cn" check:"url" help:"address of the server API; https://open.larksuite.com for Lark"`
 	Preview           string `key:"preview" default:"edit" oneof:"edit off" help:"what people see of an unfinished answer: a growing card, or nothing"`
-	Format            string `key:"format" default:"card" oneof:"card text" help:"form of answers: cards with markup, or plain texts, which cannot grow"`
 	MaxMedia          Size   `key:"max_media" default:"10MiB" min:"0B" help:"maximum size of a file; the platform allows 100MB"`
 }
 

@@ -165,7 +165,7 @@ func (c *Channel) readMessage(ctx context.Context, id string) *knownMessage {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	got, err := c.api.call(ctx, request{name: "get the message that is replied to", method: http.MethodGet, path: messagePath(id)})
+	got, err := c.call(ctx, request{name: "get the message that is replied to", method: http.MethodGet, path: messagePath(id)})
 	if err != nil && !platform.Is(err, deleted, noWriting) {
 		c.Log.WarnContext(ctx, "unknown message in a reply", "error", err)
 		return nil

@@ -24,16 +24,10 @@ const (
 	maxRefusal  = 4 << 10 // bytes, in place of a file
 )
 
-// api is a client of the platform's server API.
-type api struct {
-	http           *http.Client
-	base           string // without a slash at its end
-	appID          string
-	appSecret      platform.Secret
-	badCredentials func(error) // called if the platform rejects the app's id or secret
-
+// accessToken is the token for calls. The platform returns the same one until it expires in less than half an hour.
+type accessToken struct {
 	lock  chan struct{} // holds the right to use the fields below; a channel, so that waiting ends with a context
-	token string
+	text  string
 	renew time.Time // from then on, another token is requested
 }
 
@@ -121,10 +115,10 @@ type item struct {
 	} `json:"operator"`
 }
 
-// do makes a call, and repeats it where that may help and does no harm.
-func (a *api) do(ctx context.Context, r request) (got response, err error) {
+// callRepeatedly makes a call, and repeats it where that may help and does no harm.
+func (c *Channel) callRepeatedly(ctx context.Context, r request) (got response, err error) {
 	call := platform.Call{Harmless: r.repeatable, Brief: r.impatient, Do: func(ctx context.Context) (err error) {
-		got, err = a.call(ctx, r)
+		got, err = c.call(ctx, r)
 		return err
 	}}
 	err = call.Run(ctx)
@@ -132,52 +126,52 @@ func (a *api) do(ctx context.Context, r request) (got response, err error) {
 }
 
 // call makes one attempt, and a second one if the access token was no longer valid.
-func (a *api) call(ctx context.Context, r request) (got response, err error) {
+func (c *Channel) call(ctx context.Context, r request) (got response, err error) {
 	token := ""
 	for range 2 {
-		if token, err = a.accessToken(ctx, token); err != nil {
+		if token, err = c.readToken(ctx, token); err != nil {
 			return got, err
 		}
-		if got, err = a.send(ctx, r, token); !platform.Is(err, badToken) {
+		if got, err = c.exchange(ctx, r, token); !platform.Is(err, badToken) {
 			return got, err
 		}
 	}
 	return got, err
 }
 
-// accessToken returns a token that is not the stale one. While it requests one, other calls wait for that.
-func (a *api) accessToken(ctx context.Context, stale string) (string, error) {
+// readToken returns a token that is not the stale one. While it requests one, other calls wait for that.
+func (c *Channel) readToken(ctx context.Context, stale string) (string, error) {
+	t := &c.token
 	select {
-	case a.lock <- struct{}{}:
-		defer func() { <-a.lock }()
+	case t.lock <- struct{}{}:
+		defer func() { <-t.lock }()
 	case <-ctx.Done():
 		return "", fmt.Errorf("feishu: %w", &platform.Unreached{Err: context.Cause(ctx)})
 	}
-	if a.token != "" && a.token != stale && time.Now().Before(a.renew) {
-		return a.token, nil
+	if t.text != "" && t.text != stale && time.Now().Before(t.renew) {
+		return t.text, nil
 	}
-	got, err := a.send(ctx, request{
+	got, err := c.exchange(ctx, request{
 		name: "get an access token", method: http.MethodPost, path: "auth/v3/tenant_access_token/internal",
-		in: map[string]string{"app_id": a.appID, "app_secret": string(a.appSecret)},
+		in: map[string]string{"app_id": c.s.AppID, "app_secret": string(c.s.AppSecret)},
 	}, "")
 	_, isRefusal := errors.AsType[*platform.Refusal](err)
 	switch {
 	case platform.Is(err, badApp):
-		a.badCredentials(err)
+		c.Fail(err)
 		return "", err
 	case isRefusal && !platform.Is(err, unavailable):
 		return "", err
 	case err != nil: // the call that needs the token was not made
 		return "", fmt.Errorf("feishu: %w", &platform.Unreached{Err: err})
 	}
-	// The platform returns the same token again until it expires in less than half an hour.
 	life := time.Duration(max(got.Expire, 1)) * time.Second
-	a.token, a.renew = got.Token, time.Now().Add(life-min(10*time.Minute, life/4))
-	return a.token, nil
+	t.text, t.renew = got.Token, time.Now().Add(life-min(10*time.Minute, life/4))
+	return t.text, nil
 }
 
-// send makes one attempt with an access token; "" is none.
-func (a *api) send(ctx context.Context, r request, token string) (got response, err error) {
+// exchange makes one attempt with an access token; "" is none.
+func (c *Channel) exchange(ctx context.Context, r request, token string) (got response, err error) {
 	if ctx.Err() != nil {
 		return got, fmt.Errorf("feishu: %w", &platform.Unreached{Err: context.Cause(ctx)})
 	}
@@ -193,7 +187,7 @@ func (a *api) send(ctx context.Context, r request, token string) (got response, 
 	if err != nil {
 		return got, fmt.Errorf("feishu: %s: write the call: %w", r.name, err)
 	}
-	req, err := http.NewRequestWithContext(ctx, r.method, a.base+"/open-apis/"+r.path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, r.method, c.s.API+"/open-apis/"+r.path, bytes.NewReader(body))
 	if err != nil {
 		return got, errors.New("feishu: api is not an address; expected one such as " + DefaultAPI)
 	}
@@ -201,47 +195,47 @@ func (a *api) send(ctx context.Context, r request, token string) (got response, 
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	res, err := a.http.Do(req)
-	if err != nil {
-		return got, fmt.Errorf("feishu: %s: %w", r.name, platform.Bare(ctx, err))
+	res, err := c.HTTP.Do(req)
+	if err == nil {
+		defer res.Body.Close()
+		err = got.read(res, r.file)
 	}
-	defer res.Body.Close()
-	if err = got.read(res, r); err != nil {
+	if err != nil {
 		err = fmt.Errorf("feishu: %s: %w", r.name, platform.Bare(ctx, err))
 	}
 	return got, err
 }
 
-// read reads the response to a call.
-func (got *response) read(res *http.Response, r request) error {
+// read reads the response to a call. file takes it if it is a file, which may be JSON, too; a refusal in place of a file is short.
+func (got *response) read(res *http.Response, file io.Writer) error {
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxResponse))
 	if err != nil {
 		return err
 	}
-	isJSON := json.Unmarshal(text, got) == nil && got.Code != nil
-	if r.file != nil && res.StatusCode == http.StatusOK {
-		// A file may be JSON, too. A refusal in place of a file is short.
-		if refusal := isJSON && *got.Code != 0 && len(text) <= maxRefusal && strings.HasPrefix(res.Header.Get("Content-Type"), "application/json"); !refusal {
-			_, err := io.Copy(r.file, io.MultiReader(bytes.NewReader(text), res.Body))
-			return err
-		}
+	isJSON, code := json.Unmarshal(text, got) == nil && got.Code != nil, 0
+	if isJSON {
+		code = *got.Code
 	}
-	e := &platform.Refusal{Code: fmt.Sprint("status ", res.StatusCode)}
+	isShort := code != 0 && len(text) <= maxRefusal && strings.HasPrefix(res.Header.Get("Content-Type"), "application/json")
+	if file != nil && res.StatusCode == http.StatusOK && !isShort {
+		_, err := io.Copy(file, io.MultiReader(bytes.NewReader(text), res.Body))
+		return err
+	}
+	e := &platform.Refusal{Kind: kindOfCode[code], Code: fmt.Sprint("status ", res.StatusCode)}
+	if code != 0 {
+		e.Code = fmt.Sprint("code ", code)
+	}
 	accepted := res.StatusCode/100 == 2
 	switch {
-	case isJSON && *got.Code == 0 && accepted:
+	case accepted && isJSON && code == 0:
 		return nil
-	case isJSON && *got.Code != 0:
-		e.Code, e.Kind = fmt.Sprint("code ", *got.Code), kindOfCode[*got.Code]
-	case accepted:
-		e.Kind = wrongServer
-	}
-	switch {
 	case e.Kind != nil:
 	case res.StatusCode == http.StatusTooManyRequests:
 		e.Kind = rateLimited
 	case res.StatusCode >= 500:
 		e.Kind = unavailable
+	case accepted && !isJSON:
+		e.Kind = wrongServer
 	default:
 		e.Kind = otherwise
 	}

@@ -235,7 +235,7 @@ func (c *Channel) sendOnce(ctx context.Context, t target, b *body) (id string, e
 			in["reply_in_thread"] = true
 		}
 	}
-	got, err := c.api.do(ctx, r)
+	got, err := c.callRepeatedly(ctx, r)
 	return cmp.Or(t.card, got.Data.MessageID), err
 }
 
@@ -256,7 +256,7 @@ func (c *Channel) upload(ctx context.Context, t target, name string, data []byte
 		r.path, form.Name, form.Fields = "im/v1/images", "image", map[string]string{"image_type": "message"}
 	}
 	r.in = form
-	got, err := c.api.do(ctx, r)
+	got, err := c.callRepeatedly(ctx, r)
 	if err != nil {
 		if _, ok := errors.AsType[*channel.NotSentError](err); !ok {
 			err = &channel.NotSentError{Err: err, Retryable: true} // an upload is not visible
@@ -275,7 +275,7 @@ const typing = "Typing"
 
 // addSign adds the reaction to a message. It makes one attempt, because the answer waits for it.
 func (c *Channel) addSign(ctx context.Context, messageID string) error {
-	_, err := c.api.call(ctx, request{
+	_, err := c.call(ctx, request{
 		name: "add a reaction", method: http.MethodPost, path: messagePath(messageID) + "/reactions",
 		in: map[string]any{"reaction_type": map[string]string{"emoji_type": typing}},
 	})
@@ -285,12 +285,12 @@ func (c *Channel) addSign(ctx context.Context, messageID string) error {
 // removeSigns removes the app's reactions that show work from a message. They are listed, because after a crash their ids are unknown.
 func (c *Channel) removeSigns(ctx context.Context, messageID string) error {
 	path := messagePath(messageID) + "/reactions"
-	got, err := c.api.do(ctx, request{
+	got, err := c.callRepeatedly(ctx, request{
 		name: "list reactions", method: http.MethodGet, path: path + "?page_size=50&reaction_type=" + typing, repeatable: true,
 	})
 	for _, one := range got.Data.Items {
 		if one.Operator.ID == c.s.AppID {
-			_, e := c.api.do(ctx, request{name: "remove a reaction", method: http.MethodDelete, path: path + "/" + url.PathEscape(one.ReactionID), repeatable: true})
+			_, e := c.callRepeatedly(ctx, request{name: "remove a reaction", method: http.MethodDelete, path: path + "/" + url.PathEscape(one.ReactionID), repeatable: true})
 			err = errors.Join(err, e)
 		}
 	}

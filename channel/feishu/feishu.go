@@ -55,7 +55,7 @@ type Channel struct {
 	platform.Service
 	s       Settings // checked, with defaults
 	cipher  *eventCipher
-	api     *api
+	token   accessToken
 	known   *lru.Cache[string, *knownMessage] // messages that were sent or read, by id; nil: deleted
 	threads *lru.Cache[string, string]        // thread of a message, which the event of its deletion does not have
 	presses sync.Map                          // chan channel.Pressed of requests that wait for an answer, by the id of the event
@@ -83,7 +83,7 @@ func New(s Settings) (*Channel, error) {
 	if c.s.EncryptKey != "" {
 		c.cipher = newEventCipher(string(c.s.EncryptKey))
 	}
-	c.api = &api{http: c.HTTP, base: c.s.API, appID: c.s.AppID, appSecret: c.s.AppSecret, badCredentials: c.Fail, lock: make(chan struct{}, 1)}
+	c.token.lock = make(chan struct{}, 1)
 	return c, nil
 }
 
@@ -136,7 +136,7 @@ func (c *Channel) self() identity { return *c.bot.Load() }
 // readIdentity asks the platform for the bot's id.
 func (c *Channel) readIdentity(ctx context.Context) error {
 	r := request{name: "get the bot's id", method: http.MethodGet, path: "bot/v3/info"}
-	got, err := c.api.call(ctx, r)
+	got, err := c.call(ctx, r)
 	if err == nil && got.Bot.OpenID == "" {
 		err = fmt.Errorf("feishu: %s: %w", r.name, &platform.Refusal{Kind: noBot, Code: "no open_id"})
 	}

@@ -349,6 +349,6 @@ func withNames(text string, mentions []mention, self string) string {
 
 // fetch writes a file.
 func (c *Channel) fetch(ctx context.Context, a platform.Attachment, w io.Writer) error {
-	_, err := c.api.call(ctx, request{name: "load a file", method: http.MethodGet, path: a.Source, file: w})
+	_, err := c.call(ctx, request{name: "load a file", method: http.MethodGet, path: a.Source, file: w})
 	return err
 }

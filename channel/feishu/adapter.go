@@ -128,19 +128,17 @@ func (a *adapter) quote(quoted *knownMessage, policy channel.Policy) *channel.Qu
 	return q
 }
 
-// finalize removes a message that was deleted from the history, and removes the sign of work that a crash has left.
-func (a *adapter) finalize(ctx context.Context, r channel.Result) error {
-	switch m := a.e.Message; {
-	case a.e.Press != nil:
-	case a.e.Kind == eventRecall:
-		a.c.known.Add(m.ID, nil)
-		if a.Place.ThreadID == "" {
-			a.Place.ThreadID, _ = a.c.threads.Peek(m.ID)
-		}
-		a.ForgetWaiting(ctx, m.ID)
-	case a.Meta.Event.Begun && r.Dispatched && r.Outcome != channel.OutcomeObserved:
-		return a.c.removeSigns(ctx, m.ID)
+// finalize removes a message that was deleted from the history.
+func (a *adapter) finalize(ctx context.Context, _ channel.Result) error {
+	if a.e.Kind != eventRecall {
+		return nil
 	}
+	m := a.e.Message
+	a.c.known.Add(m.ID, nil)
+	if a.Place.ThreadID == "" {
+		a.Place.ThreadID, _ = a.c.threads.Peek(m.ID)
+	}
+	a.ForgetWaiting(ctx, m.ID)
 	return nil
 }
 

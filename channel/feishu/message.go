@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -217,7 +216,7 @@ func (m *message) read() (c content) {
 	var p post
 	switch m.Type {
 	case "post":
-		p = readPost(raw)
+		_ = json.Unmarshal(raw, &p)
 		m.addPost(&c, p.Title, p.Content)
 	case "interactive":
 		_ = json.Unmarshal(raw, &p) // a card of another form is empty
@@ -234,20 +233,6 @@ func (m *message) read() (c content) {
 		m.addFile(&c, m.Type, o)
 	}
 	return c
-}
-
-// readPost reads a rich text. Of one in several languages, it returns the first by name.
-func readPost(raw []byte) (p post) {
-	var byLanguage map[string]post
-	if json.Unmarshal(raw, &p) != nil || p.Content != nil || json.Unmarshal(raw, &byLanguage) != nil {
-		return p
-	}
-	for _, language := range slices.Sorted(maps.Keys(byLanguage)) {
-		if p = byLanguage[language]; p.Content != nil {
-			break
-		}
-	}
-	return p
 }
 
 // addPost adds a rich text.

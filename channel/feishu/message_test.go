@@ -46,9 +46,6 @@ func TestTheAgentReadsWhatAMessageSays(t *testing.T) {
 			}}},
 			want: "Plan\nsee this (https://example.com/a)\n```go\nx := 1\n```", kind: channel.MediaImage,
 		},
-		"rich text by language": {
-			said: fakefeishu.Said{Type: "post", Content: object{"zh_cn": object{"content": []any{line(object{"tag": "text", "text": "你好"})}}}}, want: "你好",
-		},
 		"an image":  {said: fakefeishu.Said{Type: "image", Content: object{"image_key": "img_1"}}, kind: channel.MediaImage},
 		"a file":    {said: fakefeishu.Said{Type: "file", Content: object{"file_key": "f", "file_name": "a.pdf"}}, kind: channel.MediaDocument},
 		"audio":     {said: fakefeishu.Said{Type: "audio", Content: object{"file_key": "f", "duration": 2000}}, kind: channel.MediaAudio},

@@ -20,7 +20,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -53,7 +52,6 @@ type Settings struct {
 	AllowPrivate   []string // hosts that may have addresses of private networks
 
 	Results Results // stores answers; required with [AckResult]
-	Shared  bool    // other replicas share Results, and may run a message that was sent to this one
 }
 
 // Channel is one login of a backend.
@@ -65,7 +63,6 @@ type Channel struct {
 	callback  *url.URL // nil: there is none
 	transport *http.Transport
 
-	waiting sync.Map                     // names of messages, by the channels of requests that wait for their answers
 	counted *lru.Cache[string, struct{}] // names of messages that were counted against a rate
 }
 
@@ -164,7 +161,6 @@ func (c *Channel) About() string {
 // Serve implements [kernel.Channel].
 func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	defer c.transport.CloseIdleConnections()
-	defer c.answerRequests("", &answer{Status: statusAccepted}) // they wait no longer
 	return c.Service.Serve(ctx, q, platform.ServiceOptions{
 		Run:    c.run,
 		Sender: kernel.Sender{Send: c.resend, Repeatable: func(channel.Outbound, time.Duration) bool { return true }}, // every attempt has the same webhook-id

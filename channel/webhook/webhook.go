@@ -47,7 +47,6 @@ type Settings struct {
 
 	Callback       string   // https://…
 	CallbackSecret string   // "" is Secret
-	CallbackHosts  []string // hosts that Callback may be at; empty: its own
 	AllowInsecure  bool     // the callback may be http
 	AllowPrivate   []string // hosts that may have addresses of private networks
 
@@ -125,8 +124,6 @@ func (s *Settings) parseCallback() (*url.URL, error) {
 		return nil, errors.New("webhook: callback contains a user or a password; remove them, because replies are signed")
 	case u.Scheme == "http" && !s.AllowInsecure:
 		return nil, errors.New("webhook: callback is http; expected https, or allow_insecure: true")
-	case len(s.CallbackHosts) > 0 && !isAmong(s.CallbackHosts, u):
-		return nil, errors.New("webhook: the host of callback is not in callback_hosts; add it there")
 	}
 	return u, nil
 }

@@ -78,7 +78,7 @@ func menu() (list []telegram.Command) {
 func newWebhook(c config.Channel, p channelParts) (kernel.Channel, error) {
 	return webhook.New(webhook.Settings{
 		Settings: p.settings(c, "", 0), Secret: c.Webhook.Secret.Reveal(), Ack: c.Webhook.Ack, MaxBody: int64(c.Webhook.MaxBody),
-		Callback: c.Webhook.Callback, CallbackSecret: c.Webhook.CallbackSecret.Reveal(), CallbackHosts: c.Webhook.CallbackHosts,
+		Callback: c.Webhook.Callback, CallbackSecret: c.Webhook.CallbackSecret.Reveal(),
 		AllowInsecure: c.Webhook.AllowInsecure, AllowPrivate: c.Webhook.AllowPrivate, Results: p.results,
 	})
 }

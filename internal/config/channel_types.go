@@ -20,7 +20,6 @@ type Webhook struct {
 	Ack            string   `key:"ack" default:"immediate" oneof:"immediate result" help:"answer to a message: at once, or with the reply"`
 	Callback       string   `key:"callback" check:"url" help:"https address for replies; required with ack immediate"`
 	CallbackSecret Secret   `key:"callback_secret" help:"signing secret of replies; unset: the secret of messages"`
-	CallbackHosts  []string `key:"callback_hosts" help:"hosts allowed for the callback, such as example.com:8443; unset: its own"`
 	MaxBody        Size     `key:"max_body" default:"1MiB" min:"1KiB" help:"maximum size of a message, with media"`
 	AllowInsecure  bool     `key:"allow_insecure" default:"false" help:"allow http for the callback"`
 	AllowPrivate   []string `key:"allow_private" help:"callback hosts that may be private or localhost"`

@@ -102,7 +102,7 @@ var (
 	notTaken   = &platform.Kind{Text: "the platform is unavailable at the moment", Effect: platform.Untaken}
 	down       = &platform.Kind{Text: "the platform is unavailable at the moment", Effect: platform.Unknown} // it may have done a part of the work
 	wrongPlace = &platform.Kind{Text: "the answer is not from the Web API; check the setting api"}
-	redirect   = &platform.Kind{Text: "the platform sends to a page to log in"}
+	redirect   = &platform.Kind{Text: "the platform sends to a page to log in; if it is asked for a file, add the scope files:read"}
 	otherwise  = &platform.Kind{Text: "the platform refused the call"}
 )
 

@@ -168,7 +168,7 @@ func (d *delivery) preview(ctx context.Context, b channel.Block, before channel.
 	t, ts := targetOf(&b), before.First()
 	shown, err := false, error(nil)
 	if d.stream != nil {
-		shown, err = d.appendStream(ctx, t, b.Text)
+		shown = d.appendStream(ctx, t, b.Text)
 	} else if ts == "" {
 		ts, shown, err = d.startStream(ctx, t, b.Text)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"io"
 	"path/filepath"
 	"time"
@@ -33,21 +32,9 @@ func attachments(m *message) (list []platform.Attachment) {
 	return list
 }
 
-var (
-	errElsewhere = errors.New("slack: the file's address is not on a Slack host; only those are trusted")
-	errPage      = errors.New("slack: received a web page instead of the file; add the scope files:read to the app")
-)
-
 // fetch writes a file. The library sends the token to Slack's hosts only.
 func (c *Channel) fetch(ctx context.Context, a platform.Attachment, w io.Writer) error {
-	if a.Source == "" {
-		return errElsewhere
-	}
-	err := c.call(ctx, "load a file", func(ctx context.Context) error { return c.api.GetFileContext(ctx, a.Source, w) })
-	if platform.Is(err, redirect) {
-		return errPage
-	}
-	return err
+	return c.call(ctx, "load a file", func(ctx context.Context) error { return c.api.GetFileContext(ctx, a.Source, w) })
 }
 
 // maxUpload bounds a file that is sent.

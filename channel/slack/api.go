@@ -129,8 +129,8 @@ var kinds = map[string]*platform.Kind{
 	"internal_error": down, "fatal_error": down, "request_timeout": down, "service_unavailable": notTaken, "team_added_to_org": notTaken,
 }
 
-// refused reports whether an error is a refusal that lasts.
-func refused(err error) bool {
+// isLasting reports whether an error is a refusal that lasts.
+func isLasting(err error) bool {
 	r, ok := errors.AsType[*platform.Refusal](err)
 	return ok && r.Kind.Effect <= platform.Permanent && r.Kind != badToken
 }
@@ -155,13 +155,4 @@ func (c *Channel) call(ctx context.Context, name string, do func(context.Context
 func (c *Channel) repeat(ctx context.Context, name string, harmless bool, do func(context.Context) error) error {
 	p := platform.Call{Do: func(ctx context.Context) error { return c.call(ctx, name, do) }, Harmless: harmless}
 	return p.Run(ctx)
-}
-
-// retryRefused is how long the platform is not asked again for what it has refused.
-const retryRefused = time.Hour
-
-// wasRefused reports whether the platform has refused something within the last hour, such as "stream C123".
-func (c *Channel) wasRefused(what string) bool {
-	at, ok := c.refusedAt.Get(what)
-	return ok && time.Since(at) < retryRefused
 }

@@ -19,7 +19,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	slackgo "github.com/slack-go/slack"
@@ -56,12 +55,12 @@ type Settings struct {
 // Channel is one app in one workspace.
 type Channel struct {
 	platform.Service
-	s         Settings // with all defaults
-	api       *slackgo.Client
-	refusedAt *lru.Cache[string, time.Time] // when the platform has refused something; see wasRefused
-	threads   *lru.Cache[target, struct{}]  // that the bot has written in
-	people    *lru.Cache[string, person]    // by id
-	me        atomic.Pointer[slackgo.AuthTestResponse]
+	s       Settings // with all defaults
+	api     *slackgo.Client
+	refused *lru.Cache[string, struct{}] // what the platform refuses and is not asked for any more, such as "stream C123"
+	threads *lru.Cache[target, struct{}] // that the bot has written in
+	people  *lru.Cache[string, person]   // by id
+	me      atomic.Pointer[slackgo.AuthTestResponse]
 }
 
 // maxKnown bounds how many conversations, and how many people, are remembered.
@@ -106,7 +105,7 @@ func New(s Settings) (*Channel, error) {
 	s.AppToken = platform.Secret(strings.TrimSpace(string(s.AppToken)))
 	s.Replies = cmp.Or(s.Replies, ReplyInThread)
 	c := &Channel{
-		s: s, refusedAt: newCache[string, time.Time](maxKnown), people: newCache[string, person](maxKnown), threads: newCache[target, struct{}](maxThreads),
+		s: s, refused: newCache[string, struct{}](maxKnown), people: newCache[string, person](maxKnown), threads: newCache[target, struct{}](maxThreads),
 	}
 	err := c.Init(&c.s.Settings, "slack", DefaultAPI)
 	if err = cmp.Or(s.check(), err, c.readThreads()); err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"regexp"
 	"strings"
-	"time"
 
 	slackgo "github.com/slack-go/slack"
 
@@ -35,7 +34,7 @@ func streamText(markdown string) string {
 func (d *delivery) startStream(ctx context.Context, t target, markdown string) (ts string, started bool, err error) {
 	c, m, text := d.c, d.message, streamText(markdown)
 	place := "stream " + t.conversation
-	if t.thread == "" || !m.direct && !personForm.MatchString(m.User) || c.wasRefused(place) || markup.UTF16(text) > maxStream {
+	if t.thread == "" || !m.direct && !personForm.MatchString(m.User) || c.refused.Contains(place) || markup.UTF16(text) > maxStream {
 		return "", false, nil
 	}
 	options := []slackgo.MsgOption{slackgo.MsgOptionMarkdownText(text)}
@@ -46,8 +45,8 @@ func (d *delivery) startStream(ctx context.Context, t target, markdown string) (
 		_, ts, err = c.api.StartStreamContext(ctx, t.conversation, t.options(options...)...)
 		return err
 	})
-	if refused(err) {
-		c.refusedAt.Add(place, time.Now())
+	if isLasting(err) {
+		c.refused.Add(place, struct{}{})
 		c.Log.DebugContext(ctx, "no stream; editing a message instead", "error", err)
 		return "", false, nil
 	}

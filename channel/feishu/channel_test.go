@@ -30,9 +30,9 @@ type stage struct {
 	events map[string]map[string]any // by message
 }
 
-func startStage(plain bool, preview string) func(*testing.T, *kernel.Queue, time.Duration) channeltest.Platform {
+func startStage(preview string) func(*testing.T, *kernel.Queue, time.Duration) channeltest.Platform {
 	return func(t *testing.T, q *kernel.Queue, grace time.Duration) channeltest.Platform {
-		s := &stage{fake: fakefeishu.New(&fakefeishu.Options{Plain: plain}), done: make(chan error, 1), events: map[string]map[string]any{}}
+		s := &stage{fake: fakefeishu.New(&fakefeishu.Options{}), done: make(chan error, 1), events: map[string]map[string]any{}}
 		set := settings(s.fake)
 		set.Grace, set.Agent, set.Preview = grace, "assistant", preview
 		c, err := feishu.New(set)
@@ -113,15 +113,14 @@ func (s *stage) Stop() error {
 func TestTheChannelPassesTheSuite(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		plain   bool
 		preview string
 	}{
-		{"encrypted events, cards that are edited", false, feishu.PreviewEdit},
-		{"events with a token, cards that are complete", true, feishu.PreviewOff},
+		{"cards that are edited", feishu.PreviewEdit},
+		{"cards that are complete", feishu.PreviewOff},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			channeltest.Run(t, channeltest.Fixture{
-				Start: startStage(tt.plain, tt.preview), Groups: true, Redelivers: true, Streams: tt.preview == feishu.PreviewEdit, Bubble: true,
+				Start: startStage(tt.preview), Groups: true, Redelivers: true, Streams: tt.preview == feishu.PreviewEdit, Bubble: true,
 			})
 		})
 	}

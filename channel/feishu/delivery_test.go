@@ -386,14 +386,13 @@ func TestSettingsAreChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*feishu.Settings){
-		"app_id is missing":                             func(s *feishu.Settings) { s.AppID = "" },
-		"app_id is invalid":                             func(s *feishu.Settings) { s.AppID = "a1" },
-		"app_secret is missing":                         func(s *feishu.Settings) { s.AppSecret = " " },
-		"white space":                                   func(s *feishu.Settings) { s.AppSecret = "a canary" },
-		"the encrypt_key has fewer than 16":             func(s *feishu.Settings) { s.EncryptKey = "canary-456789ab" },
-		"the verification_token has fewer than 16":      func(s *feishu.Settings) { s.VerificationToken = "canary-456789ab" },
-		"encrypt_key or verification_token is required": func(s *feishu.Settings) { s.EncryptKey = "" },
-		"expected at most":                              func(s *feishu.Settings) { s.MaxMedia = 1 << 40 },
+		"app_id is missing":                 func(s *feishu.Settings) { s.AppID = "" },
+		"app_id is invalid":                 func(s *feishu.Settings) { s.AppID = "a1" },
+		"app_secret is missing":             func(s *feishu.Settings) { s.AppSecret = " " },
+		"white space":                       func(s *feishu.Settings) { s.AppSecret = "a canary" },
+		"the encrypt_key has fewer than 16": func(s *feishu.Settings) { s.EncryptKey = "canary-456789ab" },
+		"encrypt_key is missing":            func(s *feishu.Settings) { s.EncryptKey = "" },
+		"expected at most":                  func(s *feishu.Settings) { s.MaxMedia = 1 << 40 },
 	} {
 		s := good
 		change(&s)

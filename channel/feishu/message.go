@@ -82,22 +82,19 @@ func (u *userID) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*plain)(u))
 }
 
-// envelope is the body of a request. The challenge, by which the platform checks the address, has the fields of the first version.
+// envelope is the body of a request, decrypted. The challenge, by which the platform checks the address, has the fields of the first version.
 type envelope struct {
-	Encrypt string          `json:"encrypt"`
-	Schema  string          `json:"schema"` // "" is the first version
-	Header  header          `json:"header"`
-	Event   json.RawMessage `json:"event"`
+	Schema string          `json:"schema"` // "" is the first version
+	Header header          `json:"header"`
+	Event  json.RawMessage `json:"event"`
 
 	Type      string `json:"type"`
-	Token     string `json:"token"`
 	Challenge string `json:"challenge"`
 }
 
 type header struct {
 	ID     string `json:"event_id"`
 	Type   string `json:"event_type"`
-	Token  string `json:"token"`
 	App    string `json:"app_id"`
 	Tenant string `json:"tenant_key"`
 }

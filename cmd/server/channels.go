@@ -94,8 +94,7 @@ func newSlack(c config.Channel, p channelParts) (kernel.Channel, error) {
 func newFeishu(c config.Channel, p channelParts) (kernel.Channel, error) {
 	return feishu.New(feishu.Settings{
 		Settings: p.settings(c, c.Feishu.API, int64(c.Feishu.MaxMedia)), AppID: c.Feishu.AppID, AppSecret: platform.Secret(c.Feishu.AppSecret.Reveal()),
-		EncryptKey: platform.Secret(c.Feishu.EncryptKey.Reveal()), VerificationToken: platform.Secret(c.Feishu.VerificationToken.Reveal()),
-		Preview: c.Feishu.Preview,
+		EncryptKey: platform.Secret(c.Feishu.EncryptKey.Reveal()), Preview: c.Feishu.Preview,
 	})
 }
 

@@ -38,13 +38,12 @@ type Slack struct {
 
 // Feishu has the settings of a channel of type feishu; see package channel/feishu.
 type Feishu struct {
-	AppID             string `key:"app_id" needed:"true" help:"id of the app, cli_…, from its page Credentials & Basic Info"`
-	AppSecret         Secret `key:"app_secret" needed:"true" help:"secret of the app, from the same page"`
-	EncryptKey        Secret `key:"encrypt_key" help:"key that encrypts and signs events, from Events & Callbacks, Encryption Strategy"`
-	VerificationToken Secret `key:"verification_token" help:"token in events, from the same page; set this or encrypt_key"`
-	API               string `key:"api" default:"https://open.feishu.cn" check:"url" help:"address of the server API; https://open.larksuite.com for Lark"`
-	Preview           string `key:"preview" default:"edit" oneof:"edit off" help:"what people see of an unfinished answer: a growing card, or nothing"`
-	MaxMedia          Size   `key:"max_media" default:"10MiB" min:"0B" help:"maximum size of a file; the platform allows 100MB"`
+	AppID      string `key:"app_id" needed:"true" help:"id of the app, cli_…, from its page Credentials & Basic Info"`
+	AppSecret  Secret `key:"app_secret" needed:"true" help:"secret of the app, from the same page"`
+	EncryptKey Secret `key:"encrypt_key" needed:"true" help:"key that encrypts and signs events, from Events & Callbacks, Encryption Strategy"`
+	API        string `key:"api" default:"https://open.feishu.cn" check:"url" help:"address of the server API; https://open.larksuite.com for Lark"`
+	Preview    string `key:"preview" default:"edit" oneof:"edit off" help:"what people see of an unfinished answer: a growing card, or nothing"`
+	MaxMedia   Size   `key:"max_media" default:"10MiB" min:"0B" help:"maximum size of a file; the platform allows 100MB"`
 }
 
 // Discord has the settings of a channel of type discord; see package channel/discord.

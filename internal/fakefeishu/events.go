@@ -138,11 +138,9 @@ func (s *Server) Request(ctx context.Context, event map[string]any) *http.Reques
 	if err != nil {
 		panic(err)
 	}
-	body := plain
-	if !s.o.Plain {
-		if body, err = json.Marshal(map[string]string{"encrypt": Encrypt(s.o.Key, plain)}); err != nil {
-			panic(err)
-		}
+	body, err := json.Marshal(map[string]string{"encrypt": Encrypt(s.o.Key, plain)})
+	if err != nil {
+		panic(err)
 	}
 	s.mu.Lock()
 	url := s.o.URL
@@ -155,7 +153,7 @@ func (s *Server) Request(ctx context.Context, event map[string]any) *http.Reques
 		panic(err)
 	}
 	r.Header.Set("Content-Type", "application/json; charset=utf-8")
-	if _, question := event["challenge"]; !question && !s.o.Plain {
+	if _, question := event["challenge"]; !question {
 		Sign(r, s.o.Key, body, time.Now())
 	}
 	return r

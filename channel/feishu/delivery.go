@@ -397,8 +397,6 @@ const pressTimeout = 2 * time.Second
 // pressResponse waits for the answer to a press, and returns the response that shows it. If the turn takes longer, or runs in another
 // process, the response is empty.
 func pressResponse(ctx context.Context, answers <-chan channel.Pressed) any {
-	timer := time.NewTimer(pressTimeout)
-	defer timer.Stop()
 	select {
 	case state := <-answers:
 		kind := "warning"
@@ -406,7 +404,7 @@ func pressResponse(ctx context.Context, answers <-chan channel.Pressed) any {
 			kind = "success"
 		}
 		return map[string]any{"toast": map[string]string{"type": kind, "content": state.Text()}}
-	case <-timer.C:
+	case <-time.After(pressTimeout):
 	case <-ctx.Done():
 	}
 	return struct{}{}

@@ -389,7 +389,6 @@ func TestSettingsAreChecked(t *testing.T) {
 		"app_id is missing":                 func(s *feishu.Settings) { s.AppID = "" },
 		"app_id is invalid":                 func(s *feishu.Settings) { s.AppID = "a1" },
 		"app_secret is missing":             func(s *feishu.Settings) { s.AppSecret = " " },
-		"white space":                       func(s *feishu.Settings) { s.AppSecret = "a canary" },
 		"the encrypt_key has fewer than 16": func(s *feishu.Settings) { s.EncryptKey = "canary-456789ab" },
 		"encrypt_key is missing":            func(s *feishu.Settings) { s.EncryptKey = "" },
 		"expected at most":                  func(s *feishu.Settings) { s.MaxMedia = 1 << 40 },

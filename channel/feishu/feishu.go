@@ -99,8 +99,6 @@ func (s *Settings) check() error {
 		return errors.New("app_id is invalid; expected cli_ and letters, as the app's page Credentials & Basic Info shows it")
 	case s.AppSecret == "":
 		return errors.New("app_secret is missing; set it to the App Secret of the app's page Credentials & Basic Info")
-	case strings.ContainsAny(string(s.AppSecret), " \t\r\n"):
-		return errors.New("the app_secret contains white space; expected only the App Secret")
 	case s.EncryptKey == "":
 		return errors.New("encrypt_key is missing; create one on " + page + ", which encrypts and signs events")
 	case len(s.EncryptKey) < platform.MinSecret:

@@ -105,28 +105,22 @@ var errNoEvent = errors.New("feishu: invalid event; expected a JSON object with 
 func (all *envelope) readEvent() (*event, error) {
 	h := &all.Header
 	e := &event{ID: h.ID, Kind: h.Type, Tenant: h.Tenant}
+	var body struct {
+		Sender   sender  `json:"sender"`
+		Message  message `json:"message"`
+		message          // of an event that is not a new message
+		Operator userID  `json:"operator_id"`
+	}
+	err := json.Unmarshal(all.Event, &body)
 	switch {
-	case h.ID == "" || h.Type == "":
+	case h.ID == "" || h.Type == "", h.Type == eventMessage && (err != nil || body.Message.ID == "" || body.Message.Chat == ""):
 		return nil, errNoEvent
 	case h.Type == eventPress:
 		e.readPress(all.Event)
 	case h.Type == eventMessage:
-		var body struct {
-			Sender  sender  `json:"sender"`
-			Message message `json:"message"`
-		}
-		if json.Unmarshal(all.Event, &body) != nil || body.Message.ID == "" || body.Message.Chat == "" {
-			return nil, errNoEvent
-		}
 		e.Sender, e.Message = body.Sender, &body.Message
-	default:
-		var body struct {
-			message
-			Operator userID `json:"operator_id"`
-		}
-		if json.Unmarshal(all.Event, &body) == nil && body.Chat != "" {
-			e.Sender.ID, e.Message = body.Operator, &body.message
-		}
+	case err == nil && body.Chat != "":
+		e.Sender.ID, e.Message = body.Operator, &body.message
 	}
 	return e, nil
 }

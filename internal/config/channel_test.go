@@ -172,7 +172,7 @@ func TestWhatIsWrongWithAChannelIsSaidWhereItStands(t *testing.T) { // CH-101, C
 		{"what is needed", "channels:\n  telegram: {}", `2:3: channels.telegram: has no token; expected token: {env: NAME} or {file: PATH}`},
 		{"a variable that is not set", "channels:\n  telegram: {token: {env: NONE}}", `2:27: channels.telegram.token: the environment variable NONE is not set; set it, or use another one`},
 		{"a setting that is near", "channels:\n  web: {dm: {polcy: open}}", `2:14: channels.web.dm.polcy: unknown setting; did you mean channels.web.dm.policy?`},
-		{"a setting of another type", "channels:\n  web: {callback_hosts: [x]}", `2:9: channels.web.callback_hosts: unknown setting; expected a setting of a channel of type web: …`},
+		{"a setting of another type", "channels:\n  web: {allow_private: [x]}", `2:9: channels.web.allow_private: unknown setting; expected a setting of a channel of type web: …`},
 		{"a value that is none", "channels:\n  web: {unmentioned: soon}", `2:22: channels.web.unmentioned: "soon" is invalid; expected one of history, drop, observe`},
 		{"an id that is a number", "channels:\n  web: {dm: {allow_from: [42]}}", `2:27: channels.web.dm.allow_from: 42 is not text; put the value in quotes`},
 		{"groups by pairing", "channels:\n  web: {groups: {policy: pairing}}", `2:26: channels.web.groups.policy: "pairing" is invalid; expected one of disabled, open, allowlist`},

@@ -61,7 +61,8 @@ func TestATextThatIsTakenBackIsRemoved(t *testing.T) {
 		{"all of it", "Hmm, the sky\n\nis perhaps", "It is blue.", "", "> hello\nIt is blue.\n>"},
 		{"its end", "A first part.\n\nHmm, and", "A first part.\n\nA second part.", "", "> hello\nA first part.\n\nA second part.\n>"},
 		{"the end of a row", "The sky is", "The sea is", "", "> hello\nThe sea is\n>"},
-		{"below it, there is a note", "Hmm", "It is blue.", "a note", "Hmm\na note\n(The model has taken the text above back.)\nIt is blue.\n>"},
+		{"its only row, with a note above", "Hmm", "It is blue.", "a note", "> hello\na note\nIt is blue.\n>"},
+		{"below it, there is a note", "Hmm\nwell", "It is blue.", "a note", "Hmm\na note\n(The model has taken the text above back.)\nIt is blue.\n>"},
 		{
 			"a part is above the screen", strings.Repeat("Hmm\n", 30), "It is blue.", "",
 			"Hmm\n(The model has taken the text above back.)\nIt is blue.\n>",
@@ -255,7 +256,7 @@ func TestWhyDuringAnAnswerSaysToAskAfterwards(t *testing.T) {
 	}}
 	r := newRig(t, kernelOf(t, a), cli.Options{})
 	r.types("hello\r,why\r")
-	r.sees("The agent is still answering “hello”. Write ,why again afterwards.")
+	r.sees("The agent is still answering. Write ,why again afterwards.")
 	close(released)
 	r.sees("echo hello")
 }
@@ -492,8 +493,6 @@ func TestKeysEditTheLine(t *testing.T) {
 		{"delete", "abc\x01\x1b[3~", "bc"},
 		{"wide characters", "你好世\x7f\x1b[D界", "你界好"},
 		{"a wide character at the cursor", "你好\x01\x04!", "!好"},
-		{"a character with an accent goes as one", "xe\u0301\x7fy", "xy"},
-		{"a mark without a cell", "ก\u0e49x\x7f\x7f!", "!"},
 		{"a word away", "one two three\x17four", "one two four"},
 		{"words to the left", "one two three\x1bb\x1b[1;5D+", "one +two three"},
 		{"to the end", "one two\x1bb\x0b!", "one !"},

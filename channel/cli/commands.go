@@ -83,9 +83,9 @@ func (c *Chat) changeSession(name string) {
 func (c *Chat) explainLast() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch n := len(c.running); {
-	case n > 0:
-		c.view.note(fmt.Sprintf("The agent is still answering “%s”. Write ,why again afterwards.", oneLine(c.running[n-1].text, 40)), plain)
+	switch {
+	case c.running > 0:
+		c.view.note("The agent is still answering. Write ,why again afterwards.", plain)
 	case c.last == nil:
 		c.view.note("There is no message yet.", plain)
 	default:
@@ -149,4 +149,26 @@ func (c *Chat) help(name string) (known bool) {
 	b.WriteString(",help <command> explains a command. Everything else goes to the agent. Lines that start with a space stay out of the history.")
 	c.view.note(b.String(), plain)
 	return true
+}
+
+// complete returns what Tab adds to the text before the cursor: what follows in all names of commands that begin like it. If nothing does, it
+// shows the names.
+func (c *Chat) complete(text string) string {
+	word, isCommand := cutComma(text)
+	word = strings.ToLower(strings.TrimPrefix(word, "help "))
+	found := slices.DeleteFunc(c.commandNames(), func(name string) bool { return !strings.HasPrefix(name, word) })
+	if !isCommand || len(found) == 0 {
+		return ""
+	}
+	if len(found) == 1 {
+		return found[0][len(word):] + " "
+	}
+	common := found[0]
+	for !strings.HasPrefix(found[len(found)-1], common) { // the names are sorted
+		common = common[:len(common)-1]
+	}
+	if common == word {
+		c.view.note(strings.Join(found, "  "), dim)
+	}
+	return common[len(word):]
 }

@@ -31,6 +31,8 @@ func (p *pages) note(text string, as style) {
 	p.failed = cmp.Or(p.failed, err)
 }
 
+func (*pages) finish(*block) {}
+
 func (*pages) working(bool) {}
 
 // failure returns the error of the first write of an answer that has failed.

@@ -78,16 +78,10 @@ type Chat struct {
 	running   int // turns
 	session   string
 	questions []question // without an answer, the oldest first
-	last      *lastTurn  // for ,why
 	failed    bool       // a line was not answered, or not to its end
 }
 
 type question struct{ turn, id string }
-
-type lastTurn struct {
-	result channel.Result
-	text   string
-}
 
 // view shows the conversation: a [screen], or [pages] without a terminal.
 type view interface {
@@ -254,7 +248,7 @@ func (c *Chat) send(text string) {
 		defer place()
 		result, err := c.kernel.RunAssembled(ctx, kernel.Meta{Channel: Name, Queued: place}, t)
 		c.view.finish(d.block)
-		c.endTurn(text, result, err)
+		c.endTurn(result, err)
 	})
 	<-placed
 }

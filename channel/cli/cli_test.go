@@ -211,14 +211,8 @@ func TestCH_160ALineTypedDuringATurnGoesToTheLane(t *testing.T) {
 func TestCH_161CommandsOfTheTerminal(t *testing.T) {
 	a := &scripted{answer: echo}
 	r := newRig(t, kernelOf(t, a), cli.Options{Commands: command.New().Commands(tool.Admin)})
-	r.types(",why\r")
-	r.sees("There is no message yet.")
 	r.types("hello\r")
 	r.sees("echo hello")
-	r.types(",why\r")
-	r.sees("“hello”: dispatch, visible")
-	r.sees("session cli:main, agent assistant, turn t-")
-	r.sees("sender   pass   default:dm.allow_from = listed")
 	r.types(",session holidays\r")
 	r.sees("The session is holidays from now on; it was main.")
 	r.types("again\r")
@@ -246,19 +240,6 @@ func TestCH_161CommandsOfTheTerminal(t *testing.T) {
 	if last := a.asked[3].Context; !last.CommandAuthorized || last.Role != tool.Admin {
 		t.Errorf("the command has the role %v, %v", last.Role, last.CommandAuthorized)
 	}
-}
-
-func TestWhyDuringAnAnswerSaysToAskAfterwards(t *testing.T) {
-	released := make(chan struct{})
-	a := &scripted{answer: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
-		<-released
-		return echo(ctx, t)
-	}}
-	r := newRig(t, kernelOf(t, a), cli.Options{})
-	r.types("hello\r,why\r")
-	r.sees("The agent is still answering. Write ,why again afterwards.")
-	close(released)
-	r.sees("echo hello")
 }
 
 func TestCH_161TheHistoryIsThereAtTheNextStart(t *testing.T) {
@@ -337,9 +318,7 @@ func TestCH_162TheSenderIsLocalAndMayBeKeptOut(t *testing.T) {
 	a := &scripted{answer: echo}
 	r := newRig(t, &kernel.Kernel{Agent: a, Settings: tree}, cli.Options{})
 	r.types("hello\r")
-	r.sees("Not answered: the settings deny it (dm_disabled); see channels.cli.dm.policy.\n,why explains it.")
-	r.types(",why\r")
-	r.sees("sender   block dm_disabled  channels.cli.dm.policy = disabled")
+	r.sees("Not answered: the settings deny it (dm_disabled); see channels.cli.dm.policy.")
 	if len(a.texts()) != 0 || !r.chat.Unanswered() {
 		t.Error("the line was answered")
 	}

@@ -7,7 +7,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/internal/cells"
 )
 
@@ -15,7 +14,6 @@ import (
 var terminalCommands = []struct{ name, usage, help string }{
 	{"quit", ",quit", "end the conversation, as Ctrl-D does"},
 	{"session", ",session [name]", "show the session, or continue another one"},
-	{"why", ",why", "explain why the last message was admitted or denied"},
 	{"help", ",help [command]", "list the commands, or explain one"},
 }
 
@@ -44,8 +42,6 @@ func (c *Chat) runCommand(text string) (known, quit bool) {
 		return true, true
 	case "session":
 		c.changeSession(rest)
-	case "why":
-		c.explainLast()
 	case "help":
 		return c.help(rest), false
 	default:
@@ -77,48 +73,6 @@ func (c *Chat) changeSession(name string) {
 		c.view.note("The session is "+Visible(name)+" from now on; it was "+c.session+".", plain)
 		c.session = name
 	}
-}
-
-// explainLast shows what the gates decided about the last line.
-func (c *Chat) explainLast() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.running > 0:
-		c.view.note("The agent is still answering. Write ,why again afterwards.", plain)
-	case c.last == nil:
-		c.view.note("There is no message yet.", plain)
-	default:
-		c.view.note(Visible(c.last.explain()), plain)
-	}
-}
-
-// explain returns the outcome of a line, and the verdicts of all gates.
-func (last *lastTurn) explain() string {
-	r := last.result
-	var b strings.Builder
-	fmt.Fprintf(&b, "“%s”: %s", oneLine(last.text, 40), r.Admission.Kind)
-	if r.Admission.Reason != "" {
-		fmt.Fprintf(&b, " %s", r.Admission.Reason)
-	}
-	fmt.Fprintf(&b, ", %s\nsession %s, agent %s, turn %s\n", r.Outcome, r.SessionKey, r.Route.AgentID, r.TurnID)
-	for _, v := range r.Verdicts {
-		fmt.Fprintf(&b, "%-8s %-5s", v.Gate, v.State)
-		if v.Reason != "" {
-			fmt.Fprintf(&b, " %s", v.Reason)
-		}
-		if v.Setting != "" {
-			fmt.Fprintf(&b, "  %s", v.Setting)
-			if v.Value != "" {
-				fmt.Fprintf(&b, " = %s", v.Value)
-			}
-		}
-		if v.State == channel.Blocked && v.Hint != "" {
-			fmt.Fprintf(&b, "\n         %s", v.Hint)
-		}
-		b.WriteByte('\n')
-	}
-	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // help lists the commands, or explains one of the terminal. known is false for a command of the agent.

@@ -124,19 +124,18 @@ func (c *Chat) deny(id string) {
 	c.send(command)
 }
 
-// endTurn shows the outcome of the turn of a line if its answer does not.
-func (c *Chat) endTurn(text string, result channel.Result, err error) {
+// endTurn shows the outcome of a turn if its answer does not.
+func (c *Chat) endTurn(result channel.Result, err error) {
 	blocked := err == nil && result.Admission.Kind == channel.Drop
 	c.mu.Lock()
 	c.running--
 	c.questions = slices.DeleteFunc(c.questions, func(q question) bool { return q.turn == result.TurnID })
-	c.last = &lastTurn{result, text}
 	c.failed = c.failed || err != nil || blocked
 	c.mu.Unlock()
 	defer c.signal()
 	switch {
 	case blocked:
-		c.view.note("Not answered: "+refusal(result)+". ,why explains it.", bad)
+		c.view.note("Not answered: "+refusal(result)+".", bad)
 	case err == nil:
 	case result.Outcome == channel.OutcomeCanceled || errors.Is(err, turn.ErrStopped):
 		c.view.note("Canceled.", dim)

@@ -149,19 +149,9 @@ func (c *Chat) endTurn(result channel.Result, err error) {
 	}
 }
 
-// refusal returns why a line was not admitted.
+// refusal returns why a line was not admitted, and the setting that decides.
 func refusal(r channel.Result) string {
-	why, ok := map[channel.Reason]string{
-		channel.ReasonOverloaded:        "too many messages are waiting",
-		channel.ReasonSessionBusy:       "the session is still answering",
-		channel.ReasonDraining:          "the program is ending",
-		channel.ReasonRateLimited:       "you sent too many messages at once",
-		channel.ReasonNoRoute:           "no agent is configured for the terminal; set an agent",
-		channel.ReasonCommandNotAllowed: "the settings do not allow commands here",
-	}[r.Admission.Reason]
-	if !ok {
-		why = "the settings deny it (" + string(r.Admission.Reason) + ")"
-	}
+	why := strings.ReplaceAll(string(r.Admission.Reason), "_", " ")
 	i := slices.IndexFunc(r.Verdicts, func(v channel.Verdict) bool { return v.State == channel.Blocked && v.Setting != "" })
 	if i >= 0 {
 		why += "; see " + r.Verdicts[i].Setting

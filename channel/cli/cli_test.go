@@ -259,7 +259,7 @@ func TestCH_161TheHistoryIsThereAtTheNextStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := string(data); got != "the first\ntwo\\nrows\n" {
+	if got := string(data); got != "the first\ntwo␤rows\n" {
 		t.Errorf("the file has %q", got)
 	}
 }
@@ -476,7 +476,7 @@ func TestKeysEditTheLine(t *testing.T) {
 		{"to the beginning", "one two\x1bb\x15", "two"},
 		{"a row", "one\x1b\rtwo", "one\ntwo"},
 		{"keys without a meaning", "\x1b[15~a\x1b[1;2P\x00\x14b\x1bq\xff", "ab"},
-		{"a paste", "<\x1b[200~one\rtwo\r\n\tthree\x1b[31m\x03\x1b[201~>", "<one\ntwo\n\tthree[31m>"},
+		{"a paste", "<\x1b[200~one\rtwo\r\n\tthree\x1b[31m\x03\x1b[201~>", "<one\ntwo\n\tthree>"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			a := &scripted{answer: echo}

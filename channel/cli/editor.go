@@ -2,10 +2,9 @@ package cli
 
 import (
 	"bufio"
-	"bytes"
+	"errors"
 	"io"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -20,33 +19,34 @@ type editor struct {
 	in        *bufio.Reader
 	screen    *screen
 	interrupt func() bool // cancels answers; false if there are none
-	pasted    string      // of the last keyPaste
+	pasting   bool
 
 	line []rune // as term.Terminal shows it
 	pos  int    // of the cursor
 }
 
-// keyPaste is a character for private use, which stands for a pasted text.
-const keyPaste = '\U00100000'
+// newline is in place of a line feed while a line is edited.
+const newline = "␤"
 
 // newEditor returns a function that reads the next line. complete returns what Tab adds to the text before the cursor.
 func newEditor(in io.Reader, s *screen, h term.History, interrupt func() bool, complete func(string) string) func() (string, error) {
-	e := &editor{in: bufio.NewReader(in), screen: s, interrupt: interrupt}
-	t := term.NewTerminal(e, "")
+	t := term.NewTerminal(&editor{in: bufio.NewReader(in), screen: s, interrupt: interrupt}, "")
 	_ = t.SetSize(math.MaxInt32, 1) // nothing is shown yet, so that nothing can fail
 	t.History = h
 	t.AutoCompleteCallback = func(line string, pos int, key rune) (string, int, bool) {
-		text := e.pasted
-		switch key {
-		case '\t':
-			text = complete(line[:pos])
-		case keyPaste:
-		default:
+		if key != '\t' {
 			return "", 0, false
 		}
-		return line[:pos] + text + line[pos:], pos + len(text), true
+		rest := complete(line[:pos])
+		return line[:pos] + rest + line[pos:], pos + len(rest), true
 	}
-	return t.ReadLine
+	return func() (string, error) {
+		line, err := t.ReadLine()
+		if errors.Is(err, term.ErrPasteIndicator) { // all of the line is pasted
+			err = nil
+		}
+		return strings.ReplaceAll(line, newline, "\n"), err
+	}
 }
 
 // Read implements [io.Reader]: it reads one key.
@@ -72,7 +72,7 @@ const (
 
 // sequences are the keys that term.Terminal does not know, by what follows ESC.
 var sequences = map[string]string{
-	"b": wordLeft, "[1;5D": wordLeft, "f": wordRight, "[1;5C": wordRight, "\x7f": deleteWord,
+	"b": wordLeft, "[1;5D": wordLeft, "f": wordRight, "[1;5C": wordRight, "\x7f": deleteWord, "\r": newline,
 	"[1~": home, "[7~": home, "[4~": end, "[8~": end,
 }
 
@@ -82,79 +82,49 @@ func (e *editor) key() (string, error) {
 	switch {
 	case err != nil:
 		return "", err
-	case r == 'C'-'@':
-		if e.interrupt() {
-			return "", nil
+	case r == '\x1b':
+		return e.sequence()
+	case e.pasting && (r == '\r' || r == '\n'): // terminals send \r
+		if next, _ := e.in.Peek(min(1, e.in.Buffered())); r == '\r' && string(next) == "\n" {
+			_, err = e.in.Discard(1)
 		}
-		return deleteLine, nil
-	case r == utf8.RuneError, r == keyPaste:
+		return newline, err
+	case r == utf8.RuneError, e.pasting && r != '\t' && unicode.IsControl(r):
 		return "", nil
-	case r != '\x1b':
-		return string(r), nil
-	case e.in.Buffered() == 0: // the key Esc
+	case r == 'C'-'@' && e.interrupt():
+		return "", nil
+	case r == 'C'-'@':
+		return deleteLine, nil
+	}
+	return string(r), nil
+}
+
+// sequence returns the key that begins with ESC.
+func (e *editor) sequence() (string, error) {
+	if e.in.Buffered() == 0 { // the key Esc
 		return "", nil
 	}
-	sequence, err := e.sequence()
-	switch key, known := sequences[sequence]; {
+	first, err := e.in.ReadByte()
+	text := []byte{first}
+	if first == 'O' { // some terminals send O for keys such as arrows
+		text[0] = '['
+	}
+	for text[0] == '[' && (len(text) == 1 || text[len(text)-1] < '@') && err == nil {
+		var c byte
+		c, err = e.in.ReadByte()
+		text = append(text, c)
+	}
+	switch key, known := sequences[string(text)]; {
+	case string(text) == "[200~", string(text) == "[201~":
+		e.pasting = string(text) == "[200~"
+	case e.pasting:
+		return "", err
 	case known:
 		return key, err
-	case sequence == "\r", sequence == "\n": // Alt-Enter
-		e.pasted = "\n"
-		return string(keyPaste), err
-	case sequence == "[200~":
-		return string(keyPaste), e.paste()
-	case strings.HasPrefix(sequence, "["):
-		return escape + sequence, err
+	case text[0] != '[':
+		return "", err
 	}
-	return "", err
-}
-
-// sequence reads what follows ESC.
-func (e *editor) sequence() (string, error) {
-	first, err := e.in.ReadByte()
-	if first != '[' && first != 'O' {
-		return string(rune(first)), err
-	}
-	text := []byte{'['} // some terminals send O for keys such as arrows
-	for len(text) == 1 || text[len(text)-1] < '@' {
-		c, err := e.in.ReadByte()
-		if err != nil || len(text) == 32 { // no key has more
-			return "", err
-		}
-		text = append(text, c)
-	}
-	return string(text), nil
-}
-
-// maxPaste limits a pasted text, in bytes. The rest is dropped.
-const maxPaste = 1 << 20
-
-// paste reads a pasted text. Terminals send the ends of its lines as carriage returns.
-func (e *editor) paste() error {
-	end := []byte("\x1b[201~")
-	var text []byte
-	for !bytes.HasSuffix(text, end) {
-		c, err := e.in.ReadByte()
-		if err != nil {
-			return err
-		}
-		if len(text) >= maxPaste+len(end) {
-			text = slices.Delete(text, maxPaste, maxPaste+1)
-		}
-		text = append(text, c)
-	}
-	e.pasted = withoutControls(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(bytes.TrimSuffix(text, end))))
-	return nil
-}
-
-// withoutControls returns what can be part of a line.
-func withoutControls(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(text, "\ufffd"))
+	return escape + string(text), err
 }
 
 // Write implements [io.Writer]: it follows what term.Terminal shows of the line.
@@ -169,13 +139,18 @@ func (e *editor) Write(p []byte) (int, error) {
 		case strings.HasPrefix(text, "\x1b["):
 			n = strings.IndexAny(text, "CDHJ") + 1
 			e.control(text[2:n-1], text[n-1])
+		case e.pos == len(e.line):
+			e.line = append(e.line, r)
+			e.pos++
 		default:
-			e.line = append(e.line[:e.pos], append([]rune{r}, e.line[min(e.pos+1, len(e.line)):]...)...)
+			e.line[e.pos] = r
 			e.pos++
 		}
 		text = text[n:]
 	}
-	e.screen.setLine(e.line[:e.pos], e.line[e.pos:])
+	if e.in.Buffered() == 0 { // else more follows at once
+		e.screen.setLine(e.line[:e.pos], e.line[e.pos:])
+	}
 	return len(p), nil
 }
 

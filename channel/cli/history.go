@@ -17,11 +17,6 @@ type history struct {
 	lines []string
 }
 
-var (
-	quote   = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
-	unquote = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\r`, "\r")
-)
-
 // openHistory reads a file of lines, and shortens it if it is too long. With an error, the history works, and is not kept.
 func openHistory(name string) (*history, error) {
 	data, err := os.ReadFile(name)
@@ -47,7 +42,7 @@ func openHistory(name string) (*history, error) {
 	}
 	h := &history{name: name}
 	for _, row := range rows {
-		h.lines = append(h.lines, withoutControls(unquote.Replace(strings.TrimSuffix(row, "\n"))))
+		h.lines = append(h.lines, Visible(strings.TrimSuffix(row, "\n")))
 	}
 	return h, nil
 }
@@ -69,7 +64,7 @@ func (h *history) Add(line string) {
 	}
 	// Other processes may append, too. Without space on the disk, the next start has fewer lines.
 	if f, err := os.OpenFile(h.name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600); err == nil {
-		_, _ = f.WriteString(quote.Replace(line) + "\n")
+		_, _ = f.WriteString(line + "\n")
 		f.Close()
 	}
 }

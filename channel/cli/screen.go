@@ -190,9 +190,7 @@ func move(n int, direction rune) string {
 }
 
 // picture returns a part of the line as it is shown, in one row.
-func picture(part []rune) string {
-	return strings.NewReplacer("\n", "␤", "\t", "␉").Replace(Visible(string(part)))
-}
+func picture(part []rune) string { return strings.ReplaceAll(Visible(string(part)), "\t", "␉") }
 
 // wrap breaks a text into rows of a width, at words if possible.
 func wrap(text string, width int) string {

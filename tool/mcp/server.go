@@ -160,7 +160,7 @@ type carrier interface {
 
 func (s *server) carrier() carrier {
 	if s.Command != "" {
-		return &process{server: s}
+		return &process{server: s, meter: newMeter()}
 	}
 	return newHTTP(s)
 }
@@ -283,7 +283,7 @@ func (s *server) adopt(found []*sdk.Tool) []*tool.Tool {
 	for _, f := range found {
 		t, err := s.tool(f)
 		if err == nil && used[t.Wire()] {
-			t = t.With(tool.WithName(hashed(s.Name, f.Name)))
+			t = t.With(tool.WithName(hashedName(s.Name, f.Name)))
 		}
 		if err == nil {
 			if old := before[t.Name]; old != nil && same(old, t) {

@@ -26,9 +26,6 @@ func TestDA_07_AQuestionIsShownExactly(t *testing.T) {
 		"telegram, HTML": {markup.TelegramHTML, markup.Limit{N: 4096}, func(text string) string {
 			return html.UnescapeString(between(text, `<pre><code class="language-json">`, "</code></pre>"))
 		}},
-		"telegram, MarkdownV2": {markup.TelegramMarkdownV2, markup.Limit{N: 4096}, func(text string) string {
-			return strings.NewReplacer(`\\`, `\`, "\\`", "`").Replace(between(text, "```json\n", "\n```"))
-		}},
 		"slack": {markup.SlackMrkdwn, markup.Limit{N: 4000, Marked: true}, func(text string) string {
 			return strings.NewReplacer("&lt;", "<", "&gt;", ">", "&amp;", "&").Replace(between(text, "```\n", "\n```"))
 		}},

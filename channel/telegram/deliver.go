@@ -104,11 +104,7 @@ func receipt(b *channel.Block, ids ...string) channel.Receipt {
 
 // split turns the Markdown of a model into messages.
 func (c *Channel) split(text string) (list []message) {
-	format := markup.TelegramHTML
-	if c.s.ParseMode == ParseMarkdown {
-		format = markup.TelegramMarkdownV2
-	}
-	for _, p := range markup.Pieces(text, format, markup.Limit{N: maxText}) {
+	for _, p := range markup.Pieces(text, markup.TelegramHTML, markup.Limit{N: maxText}) {
 		list = append(list, message{marked: p.Text, plain: p.Plain})
 	}
 	return list
@@ -163,7 +159,7 @@ func (c *Channel) put(ctx context.Context, b *channel.Block, edit string, m mess
 		r.params["reply_markup"] = m.keyboard
 	}
 	if r.params["text"] = m.plain; m.marked != "" {
-		r.params["text"], r.params["parse_mode"] = m.marked, parseModes[c.s.ParseMode]
+		r.params["text"], r.params["parse_mode"] = m.marked, models.ParseModeHTML
 	}
 	id, err = c.send(ctx, r)
 	if m.marked != "" && platform.Is(err, badMarkup) { // once more, without markup (CH-177)

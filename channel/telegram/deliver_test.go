@@ -200,37 +200,35 @@ func TestALongAnswerIsCutAndNoTextIsLost(t *testing.T) {
 		}
 	}
 	text := b.String()
-	for _, mode := range []string{telegram.ParseHTML, telegram.ParseMarkdown} {
-		bubble(t, mode, func(t *testing.T) {
-			r := setup(t, options{settings: func(s *telegram.Settings) { s.ParseMode = mode }}).serve()
-			r.Answers(emits(text, time.Second, text[:6000]))
-			m := r.say(faketelegram.Message{Chat: group, From: ann, Text: "@ling_bot hi"})
-			time.Sleep(time.Minute)
-			got := r.fake.Messages(group.ID, r.fake.Me().ID)
-			if len(got) < 8 {
-				t.Fatalf("%d messages", len(got))
+	bubble(t, "HTML", func(t *testing.T) {
+		r := setup(t, options{}).serve()
+		r.Answers(emits(text, time.Second, text[:6000]))
+		m := r.say(faketelegram.Message{Chat: group, From: ann, Text: "@ling_bot hi"})
+		time.Sleep(time.Minute)
+		got := r.fake.Messages(group.ID, r.fake.Me().ID)
+		if len(got) < 8 {
+			t.Fatalf("%d messages", len(got))
+		}
+		all := strings.Join(r.ours(group.ID), " ")
+		for i := range 900 {
+			if n := strings.Count(all, fmt.Sprintf("Word number %d,", i)); n != 1 {
+				t.Fatalf("word %d is shown %d times", i, n)
 			}
-			all := strings.Join(r.ours(group.ID), " ")
-			for i := range 900 {
-				if n := strings.Count(all, fmt.Sprintf("Word number %d,", i)); n != 1 {
-					t.Fatalf("word %d is shown %d times", i, n)
-				}
+		}
+		for i, c := range got {
+			if (c.ReplyTo != nil && c.ReplyTo.ID == m.ID) != (i == 0) {
+				t.Errorf("message %d replies: %t", i, c.ReplyTo != nil)
 			}
-			for i, c := range got {
-				if (c.ReplyTo != nil && c.ReplyTo.ID == m.ID) != (i == 0) {
-					t.Errorf("message %d replies: %t", i, c.ReplyTo != nil)
-				}
+		}
+		for _, c := range r.fake.Calls("sendMessage", "editMessageText") {
+			if c.Status != http.StatusOK {
+				t.Error(c.Description)
 			}
-			for _, c := range r.fake.Calls("sendMessage", "editMessageText") {
-				if c.Status != http.StatusOK {
-					t.Error(c.Description)
-				}
-			}
-			if d := cmp.Diff([]string{"visible"}, r.Outcomes()); d != "" {
-				t.Error(d)
-			}
-		})
-	}
+		}
+		if d := cmp.Diff([]string{"visible"}, r.Outcomes()); d != "" {
+			t.Error(d)
+		}
+	})
 }
 
 // CH-177
@@ -447,19 +445,17 @@ func FuzzMarkupIsTaken(f *testing.F) {
 	fake.AddChat(private)
 	client := &http.Client{Transport: fake.Transport()}
 	f.Fuzz(func(t *testing.T, text string) {
-		for mode, format := range map[string]markup.Format{"HTML": markup.TelegramHTML, "MarkdownV2": markup.TelegramMarkdownV2} {
-			for _, piece := range markup.Pieces(text, format, markup.Limit{N: 4096}) {
-				if strings.TrimSpace(piece.Plain) == "" {
-					continue
-				}
-				res, err := client.PostForm("http://api.test/bot"+fake.Token()+"/sendMessage", url.Values{"chat_id": {"7"}, "text": {piece.Text}, "parse_mode": {mode}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				res.Body.Close()
-				if calls := fake.Calls("sendMessage"); markup.UTF16(piece.Plain) > 4096 || res.StatusCode != http.StatusOK {
-					t.Fatalf("%s: %q of %q: %s", mode, piece.Text, text, calls[len(calls)-1].Description)
-				}
+		for _, piece := range markup.Pieces(text, markup.TelegramHTML, markup.Limit{N: 4096}) {
+			if strings.TrimSpace(piece.Plain) == "" {
+				continue
+			}
+			res, err := client.PostForm("http://api.test/bot"+fake.Token()+"/sendMessage", url.Values{"chat_id": {"7"}, "text": {piece.Text}, "parse_mode": {"HTML"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			res.Body.Close()
+			if calls := fake.Calls("sendMessage"); markup.UTF16(piece.Plain) > 4096 || res.StatusCode != http.StatusOK {
+				t.Fatalf("%q of %q: %s", piece.Text, text, calls[len(calls)-1].Description)
 			}
 		}
 	})

@@ -46,15 +46,6 @@ const (
 	PreviewOff   = "off"
 )
 
-// The markup of answers.
-const (
-	ParseHTML     = "html"
-	ParseMarkdown = "markdownv2"
-)
-
-// parseModes are the values of the setting as the Bot API spells them.
-var parseModes = map[string]string{ParseHTML: "HTML", ParseMarkdown: "MarkdownV2"}
-
 // DefaultAPI is the public Bot API server.
 const DefaultAPI = "https://api.telegram.org"
 
@@ -66,7 +57,6 @@ type Settings struct {
 	PublicURL string          // of this server, for webhooks: https://…
 	Secret    platform.Secret // of the webhook; "" is made from Token, so that all replicas expect the same
 	Preview   string          // "" is [PreviewEdit]
-	ParseMode string          // "" is [ParseHTML]
 	Commands  []Command       // of the menu; none: the menu of the platform stays
 	Files     string          // the folder in which a local Bot API server keeps its files; "" is none
 }
@@ -89,7 +79,7 @@ var (
 
 // New checks the settings and returns the channel. It makes no call.
 func New(s Settings) (*Channel, error) {
-	s.Mode, s.Preview, s.ParseMode = cmp.Or(s.Mode, ModePoll), cmp.Or(s.Preview, PreviewEdit), cmp.Or(strings.ToLower(s.ParseMode), ParseHTML)
+	s.Mode, s.Preview = cmp.Or(s.Mode, ModePoll), cmp.Or(s.Preview, PreviewEdit)
 	s.Token, s.PublicURL = platform.Secret(strings.TrimSpace(string(s.Token))), strings.TrimRight(s.PublicURL, "/")
 	c := &Channel{s: s}
 	err := c.Init(&c.s.Settings, "telegram", DefaultAPI)

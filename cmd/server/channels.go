@@ -58,7 +58,7 @@ func newTelegram(c config.Channel, p channelParts) (kernel.Channel, error) {
 	s := telegram.Settings{
 		Settings: p.settings(c, c.Telegram.API, int64(c.Telegram.MaxMedia)), Token: platform.Secret(c.Telegram.Token.Reveal()), Mode: c.Telegram.Mode,
 		PublicURL: c.Telegram.PublicURL, Secret: platform.Secret(c.Telegram.Secret.Reveal()), Preview: c.Telegram.Preview,
-		ParseMode: c.Telegram.ParseMode, Files: c.Telegram.Files,
+		Files: c.Telegram.Files,
 	}
 	if c.Telegram.Menu == "commands" {
 		s.Commands = menu()

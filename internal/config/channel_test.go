@@ -42,7 +42,7 @@ func TestALittleIsEnoughForAChannel(t *testing.T) { // CH-103
 		t.Fatal(err)
 	}
 	want := []Channel{{Name: "telegram", Type: "telegram", At: "lingserve.yaml:5:3", Telegram: Telegram{
-		Token: "1:telegram-token", API: "https://api.telegram.org", Mode: "poll", Preview: "edit", ParseMode: "html", Menu: "commands", MaxMedia: 10 << 20,
+		Token: "1:telegram-token", API: "https://api.telegram.org", Mode: "poll", Preview: "edit", Menu: "commands", MaxMedia: 10 << 20,
 	}}}
 	if diff := cmp.Diff(want, c.Channels); diff != "" {
 		t.Error(diff)

@@ -8,7 +8,6 @@ type Telegram struct {
 	PublicURL string `key:"public_url" check:"url" help:"public https address of this server, for mode webhook"`
 	Secret    Secret `key:"secret" help:"secret of the webhook, 16 to 256 of A-Z, a-z, 0-9, _ and -; unset: made from the token"`
 	Preview   string `key:"preview" default:"edit" oneof:"edit draft off" help:"what people see of an unfinished answer: a growing message, a draft in private chats, or nothing"`
-	ParseMode string `key:"parse_mode" default:"html" oneof:"html markdownv2" help:"markup of answers"`
 	Menu      string `key:"menu" default:"commands" oneof:"commands off" help:"menu behind the slash: the commands that a person may give, or the menu of @BotFather"`
 	MaxMedia  Size   `key:"max_media" default:"10MiB" min:"0B" help:"maximum size of a file; the public server allows 20MiB"`
 	Files     string `key:"files" help:"absolute path of a local Bot API server's files"`

@@ -92,7 +92,7 @@ func TestAWrongCommandLineIsOneLine(t *testing.T) {
 			`to sqlite:FILE, postgres://user:password@host:5432/database (which replicas share), or memory; see lingserve help serve`,
 		"run x --server":              `lingserve run: --server needs a value; see lingserve help run`,
 		"health --timeout soon":       `lingserve health: --timeout: "soon" is no duration; expected one such as 30s or 5m; see lingserve help health`,
-		"tape":                        `lingserve tape: the action is missing; expected one of list, show, search, export, import, copy, delete, check; see lingserve help tape`,
+		"tape":                        `lingserve tape: the action is missing; expected one of list, show, search, export, import, copy, delete; see lingserve help tape`,
 		"tape show":                   `lingserve tape show: SESSION is missing; see lingserve help tape show`,
 		"tape search s":               `lingserve tape search: WORDS is missing; see lingserve help tape search`,
 		"tape list --limit many":      `lingserve tape list: --limit: "many" is no number; expected one such as 20; see lingserve help tape list`,

@@ -56,7 +56,6 @@ func tapeCommand(s streams) *cobra.Command {
 		t.withStore("tape import", true, t.importSession),
 		t.withStore("tape copy", true, t.copyFrom),
 		remove,
-		t.withStore("tape check", false, t.check),
 	)
 	cmd.PersistentFlags().BoolVar(&t.json, "json", false, "print one JSON object per line")
 	addSettings(cmd.PersistentFlags(), &t.settings)

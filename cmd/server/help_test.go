@@ -102,7 +102,6 @@ func TestAWrongCommandLineIsOneLine(t *testing.T) {
 		"db chek":                     `lingserve db: unknown action "chek"; did you mean check? See lingserve help db`,
 		"channels par":                `lingserve channels: unknown action "par"; did you mean pair? See lingserve help channels`,
 		"channels pair remove x":      `lingserve channels pair remove: SENDER is missing; see lingserve help channels pair remove`,
-		"channels check --timeout 0s": `lingserve channels check: --timeout is 0s; expected a duration above 0, such as 15s; see lingserve help channels check`,
 		"keys new --nam x":            `lingserve keys new: unknown flag --nam; did you mean --name? See lingserve help keys new`,
 		"keys list --name x":          `lingserve keys list: unknown flag --name; see lingserve help keys list`,
 		"keys check lsk_secret":       `lingserve keys check: unexpected argument; send the key to standard input, so that it is in no process list and no history; see lingserve help keys check`,

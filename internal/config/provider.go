@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -297,43 +296,15 @@ func (l *loader) headers(n *yaml.Node, name string) {
 	}
 }
 
-// finishModels checks that the providers of models exist, and warns of options that a provider does not support.
+// finishModels checks that the providers of the models with settings exist.
 func (l *loader) finishModels() {
-	warn := func(key string, lacking []string) {
-		for _, name := range lacking {
-			l.warn("%s: %s.%s has no effect, because the model's provider does not support it", l.c.sources[key].Name, key, name)
-		}
-	}
-	for _, p := range l.c.Providers {
-		warn(providers+p.Name+".options", adapter.Lacking(p.Kind, p.Options))
-	}
 	for _, m := range l.c.Models {
 		key := yaml.Path("models", m.Name, "options")
 		prefix, _, _ := strings.Cut(m.Name, ":")
 		if _, ok := l.c.Provider(prefix); !ok && prefix != "demo" && l.c.sources[key].Kind != Default {
 			l.wrong(key, "unknown provider %s", prefix)
-			continue
-		}
-		warn(key, l.c.Lacking(m.Name, m.Options))
-	}
-	for _, a := range l.c.Agents {
-		warn(agents+a.Name+".options", l.c.Lacking(a.Model, a.Options))
-	}
-}
-
-// Lacking lists the options among o that do not reach a model of a chain, since its provider has no place for them. "" is the default model.
-func (c *Config) Lacking(chain string, o adapter.Options) (names []string) {
-	for _, link := range adapter.Links(cmp.Or(chain, c.Model)) {
-		prefix, _, _ := strings.Cut(link, ":")
-		if p, ok := c.Provider(prefix); ok {
-			for _, name := range adapter.Lacking(p.Kind, o) {
-				if !slices.Contains(names, name) {
-					names = append(names, name)
-				}
-			}
 		}
 	}
-	return names
 }
 
 // presetKind allows a preset's kind to be set, but not to be another: its name would no longer say what it is.

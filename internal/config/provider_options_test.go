@@ -10,8 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-
-	"github.com/lingserve/lingserve/adapter"
 )
 
 // MO-31: the native providers and the presets work from the variables that people have already.
@@ -111,7 +109,7 @@ agents:
   assistant: {model: "coze:7", options: {temperature: 1}}
 `
 
-// MO-22, MO-31: headers, time, proxy and options of providers; options of models and agents; a warning for what is not sent.
+// MO-22, MO-31: headers, time, proxy and options of providers; options of models and agents.
 func TestWhatAProviderHasBesideItsAddress(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("lingserve.yaml", []byte(manySettings), 0o600); err != nil {
@@ -142,15 +140,6 @@ func TestWhatAProviderHasBesideItsAddress(t *testing.T) {
 	}
 	if a, _ := c.Agent(DefaultAgent); *a.Options.Temperature != 1 {
 		t.Errorf("%+v", a)
-	}
-	const lacks = " has no effect, because the model's provider does not support it"
-	want := []string{
-		"lingserve.yaml:10: providers.claude.options.seed" + lacks,
-		`lingserve.yaml:19: models."claude:claude-opus-4.7".options.verbosity` + lacks,
-		"lingserve.yaml:21: agents.assistant.options.temperature" + lacks,
-	}
-	if diff := cmp.Diff(want, c.Warnings); diff != "" {
-		t.Error(diff)
 	}
 	if secrets := c.Secrets(); !slices.Contains(secrets, "t-CANARY-1") || slices.Contains(secrets, "docs") {
 		t.Errorf("%q", secrets)
@@ -207,18 +196,6 @@ func TestWrongSettingsOfProvidersAndModelsHaveTheirPlaces(t *testing.T) {
 				t.Errorf("got\n%v\nwant\n%s", err, tc.want)
 			}
 		})
-	}
-}
-
-// MO-22: of a chain, what any of its providers lacks.
-func TestWhatAChainLacks(t *testing.T) {
-	c := mustLoad(t, "model: [\"openai:a\", \"responses:b\"]", nil)
-	o := adapter.Options{Seed: new(1), Verbosity: "low"}
-	if got := c.Lacking("", o); !slices.Equal(got, []string{"seed"}) {
-		t.Errorf("%q", got)
-	}
-	if got := c.Lacking("anthropic:x", o); !slices.Equal(got, []string{"seed", "verbosity"}) {
-		t.Errorf("%q", got)
 	}
 }
 

@@ -133,7 +133,7 @@ func (s *server) assemble() (err error) {
 			log.Warn("cannot close the channels cleanly", "error", err)
 		}
 	})
-	s.channels.warn(c, s.agents, log)
+	s.channels.warn(c, log)
 	o.Access, o.Proxies = s.access.Access, s.access.proxies
 	if s.shared != nil {
 		o.Cluster, o.Holder, o.Away = s.shared.Cluster, s.shared.leases.Holder, s.shared.away

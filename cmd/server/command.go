@@ -115,9 +115,6 @@ func flagError(cmd *cobra.Command, err error) error {
 			}
 			return usagef("unknown flag -%s", name)
 		}
-		if why := config.Removed(name); why != "" {
-			return usagef("--%s %s", name, why)
-		}
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		return usagef("unknown flag --%s%s", name, didYouMean(name, names, "--"))

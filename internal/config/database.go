@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -18,12 +17,7 @@ const (
 // InMemory is the value of the setting database that stores nothing.
 const InMemory = "memory"
 
-const (
-	expectedDatabase = "expected sqlite:FILE, postgres://user:password@host:5432/database, or memory"
-	useDatabase      = "is no setting any more; sessions and runs are in one database: set database (--database) to sqlite:FILE, " +
-		"postgres://user:password@host:5432/database (which replicas share), or memory"
-	useDurability = "is no setting any more; remove it, or set durability to full, so that a power failure takes nothing"
-)
+const expectedDatabase = "expected sqlite:FILE, postgres://user:password@host:5432/database, or memory"
 
 // CheckDatabase reports what is wrong with a text as the setting database. It does not repeat an address, which may have a password.
 func CheckDatabase(text string) error {
@@ -45,30 +39,6 @@ func CheckDatabase(text string) error {
 		return errors.New("the password is in the query of the address; write it before the host, as in postgres://user:password@host/database")
 	}
 	return nil
-}
-
-// Removed returns what to say of a setting, a section or a flag of the stores before the database; "" for any other name.
-func Removed(name string) string {
-	name = strings.ReplaceAll(name, "-", ".")
-	switch section, _, _ := strings.Cut(name, "."); {
-	case name == "tape.sync":
-		return useDurability
-	case slices.Contains([]string{"engine", "postgres", "tape", "nats"}, section):
-		return useDatabase
-	}
-	return ""
-}
-
-// removedVariables chose the stores before the database. Others that begin like them may be those that container platforms set for a service.
-var removedVariables = []string{"ENGINE", "POSTGRES_URL", "TAPE_STORE", "TAPE_SYNC", "TAPE_POSTGRES_URL", "NATS_SERVERS", "NATS_LISTEN"}
-
-// checkRemovedVariables refuses variables that no longer mean anything.
-func (l *loader) checkRemovedVariables() {
-	for _, name := range removedVariables {
-		if key := strings.ToLower(strings.ReplaceAll(name, "_", ".")); l.env["LINGSERVE_"+name] != "" {
-			l.errs = append(l.errs, &Error{Where: "LINGSERVE_" + name, Key: key, Message: Removed(key)})
-		}
-	}
 }
 
 // finishDatabase completes settings that depend on where data is stored.

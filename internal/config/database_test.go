@@ -86,25 +86,3 @@ func TestAListOfOtherThingsThanText(t *testing.T) {
 		}
 	}
 }
-
-// ST-01
-func TestSettingsOfEarlierStoresNameTheReplacement(t *testing.T) {
-	const instead = "is no setting any more; sessions and runs are in one database: set database (--database) to sqlite:FILE, postgres://"
-	for _, test := range []struct{ file, variable, want string }{
-		{file: "engine: postgres\n", want: "lingserve.yaml:1:1: engine: " + instead},
-		{file: "postgres:\n  url: postgres://u:s3cret@a/b\n", want: "lingserve.yaml:1:1: postgres: " + instead},
-		{file: "tape.sync: turn\n", want: "lingserve.yaml:1:1: tape.sync: is no setting any more; remove it, or set durability to full"},
-		{file: "nats:\n  servers: [nats://s3cret@a:4222]\n", want: "lingserve.yaml:1:1: nats: " + instead},
-		{file: "nats.servers: [nats://s3cret@a:4222]\n", want: "lingserve.yaml:1:1: nats.servers: " + instead},
-		{variable: "LINGSERVE_ENGINE=local", want: "LINGSERVE_ENGINE: engine: " + instead},
-		{variable: "LINGSERVE_TAPE_POSTGRES_URL=postgres://u:s3cret@a/b", want: "LINGSERVE_TAPE_POSTGRES_URL: tape.postgres.url: " + instead},
-		{variable: "LINGSERVE_NATS_SERVERS=nats://s3cret@a:4222", want: "LINGSERVE_NATS_SERVERS: nats.servers: " + instead},
-	} {
-		_, err := load(t, test.file, []string{test.variable})
-		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s%s: %v, want %q", test.file, test.variable, err, test.want)
-		}
-	}
-	// Kubernetes sets variables of this form for services named lingserve-nats and lingserve-postgres.
-	mustLoad(t, "", []string{"LINGSERVE_NATS_PORT=tcp://10.0.0.1:4222", "LINGSERVE_POSTGRES_SERVICE_HOST=10.0.0.1"})
-}

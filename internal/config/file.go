@@ -90,10 +90,6 @@ func didYouMean(name string, known []string) string {
 // unknown reports a key that is no setting.
 func (l *loader) unknown(at *yaml.Node, path []string) {
 	key := strings.TrimPrefix(yaml.Path(path...)+"."+at.Text, ".")
-	if why := Removed(key); why != "" {
-		l.Errorf(at, key, "%s", why)
-		return
-	}
 	for _, name := range []string{at.Text, key} {
 		if s, ok := find(name); ok && strings.Contains(s.Key, ".") {
 			last := len(s.path) - 1

@@ -79,7 +79,6 @@ func Load(flags *Flags, environ []string) (*Config, error) {
 	l.finishFiles()
 	l.chooseModel()
 	l.finishModels()
-	l.checkRemovedVariables()
 	l.warnOfVariables(environ)
 	if len(l.errs) > 0 {
 		return nil, errors.Join(l.errs...)

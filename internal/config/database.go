@@ -52,10 +52,6 @@ func (l *loader) finishDatabase() {
 	case c.Database == "":
 		c.Database = "sqlite:" + filepath.Join(c.Data, "lingserve.db")
 	}
-	if s := c.sources["database"]; s.Kind == Flag && c.databasePassword() != "" {
-		l.warn("%s contains a password, which every user of this machine can read in the list of processes; use the environment variable "+
-			"LINGSERVE_DATABASE, or database: {file: PATH} in the configuration file", s.Name)
-	}
 }
 
 // DatabaseFile returns the path of the SQLite database; "" for other databases.

@@ -41,7 +41,7 @@ func TestPasswordOfTheDatabaseIsHidden(t *testing.T) {
 	if err := c.Print(&b); err != nil || strings.Contains(b.String(), "s3cret") || !strings.Contains(b.String(), "database: postgres://ann:xxxxx@db.example.com/x ") {
 		t.Errorf("%v:\n%s", err, b.String())
 	}
-	if c := mustLoad(t, "", nil, "--database", address); len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "--database contains a password") {
+	if c := mustLoad(t, "", nil, "--database", address); len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "--database contains a secret") {
 		t.Errorf("by a flag: warnings %q", c.Warnings)
 	}
 	if c := mustLoad(t, "", nil, "--database", "postgres://ann@db/x"); len(c.Warnings) != 0 {
@@ -73,9 +73,9 @@ func TestInvalidDatabase(t *testing.T) {
 // CL-01: an element that is not text is reported with what it is and an example.
 func TestAListOfOtherThingsThanText(t *testing.T) {
 	for list, want := range map[string]string{
-		"[at, b: 4222]":  "lingserve.yaml:1:26: auth.token_types: element 2 of the list is a mapping; expected text",
-		"[[at]]":         "auth.token_types: element 1 of the list is a list; expected text",
-		"[null]":         "auth.token_types: element 1 of the list is nothing; expected text",
+		"[at, b: 4222]":  "lingserve.yaml:1:26: auth.token_types: expected text, got a mapping",
+		"[[at]]":         "auth.token_types: expected text, got a list",
+		"[null]":         "auth.token_types: expected text, got nothing",
 		"[!!str a]":      "auth.token_types: anchors, aliases and tags are not supported; write the value itself",
 		"[4222]":         "auth.token_types: 4222 is not text; put the value in quotes",
 		"[4.5]":          "auth.token_types: 4.5 is not text; put the value in quotes",

@@ -42,6 +42,7 @@ type Setting struct {
 	required bool              // its value may not be empty
 	needed   bool              // a channel without it is refused
 	chain    bool              // text that may be a list in the file, joined with commas
+	inherits *Setting          // whose value it has if it has none itself
 }
 
 // table has the settings of the server, and those of the presets, in the order in which they are shown.

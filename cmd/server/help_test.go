@@ -102,7 +102,6 @@ func TestAWrongCommandLineIsOneLine(t *testing.T) {
 		"channels pair remove x":         `lingserve channels pair remove: SENDER is missing; see lingserve help channels pair remove`,
 		"keys new --nam x":               `lingserve keys new: unknown flag --nam; did you mean --name? See lingserve help keys new`,
 		"keys list --name x":             `lingserve keys list: unknown flag --name; see lingserve help keys list`,
-		"keys check lsk_secret":          `lingserve keys check: unexpected argument; send the key to standard input, so that it is in no process list and no history; see lingserve help keys check`,
 		"models check --qick":            `lingserve models check: unknown flag --qick; did you mean --quick? See lingserve help models check`,
 		"models check good":              `lingserve models check: "good" is no model; expected PROVIDER:NAME, such as openai:gpt-4o-mini; see lingserve help models check`,
 		"models --timeout 0s":            `lingserve models: --timeout is 0s; expected a duration above 0, such as 30s; see lingserve help models`,

@@ -287,37 +287,21 @@ func oneLine(text string, most int) string {
 	return wording.ClipChars(strings.Join(strings.Fields(textview.Clean(text)), " "), most)
 }
 
-// summary returns the content of an entry as text.
+// summary returns the content of an entry as text: a message, the calls of tools, or else the JSON of the entry.
 func summary(e tape.Entry) string {
 	var p struct {
-		Role, Name, Kind, Message string
-		Content, State, Data      json.RawMessage
-		Calls                     []tape.Call
-		Results                   []json.RawMessage
+		Role    string
+		Content json.RawMessage
+		Calls   []tape.Call
 	}
-	if json.Unmarshal(e.Payload, &p) != nil {
-		return string(e.Payload)
+	if err := json.Unmarshal(e.Payload, &p); err == nil && e.Kind == tape.KindMessage {
+		return p.Role + ": " + wordsFirst(tape.TextOf(p.Content), tape.MetaOf(e).Title)
 	}
-	switch e.Kind {
-	case tape.KindMessage:
-		return p.Role + ": " + wordsFirst(plain(p.Content), tape.MetaOf(e).Title)
-	case tape.KindAnchor:
-		return p.Name + " " + string(p.State)
-	case tape.KindEvent:
-		return p.Name + " " + string(p.Data)
-	case tape.KindError:
-		return p.Kind + ": " + p.Message
-	case tape.KindSystem, tape.KindReasoning, tape.KindToolCall, tape.KindToolResult:
-		var all []string
-		for _, c := range p.Calls {
-			all = append(all, c.Function.Name+"("+c.Function.Arguments+")")
-		}
-		for _, r := range p.Results {
-			all = append(all, plain(r))
-		}
-		return strings.TrimSpace(plain(p.Content) + " " + strings.Join(all, ", "))
+	var calls []string
+	for _, c := range p.Calls {
+		calls = append(calls, c.Function.Name+"("+c.Function.Arguments+")")
 	}
-	return string(e.Payload)
+	return cmp.Or(strings.Join(calls, ", "), string(e.Payload))
 }
 
 // wordsFirst moves the facts before a person's words, which are long, behind them. title is the beginning of the words, on one line; "" if
@@ -328,26 +312,6 @@ func wordsFirst(text, title string) string {
 		return text[at:] + " | " + strings.TrimSpace(text[:at])
 	}
 	return text
-}
-
-// plain returns the text of a content: a string, or the texts of its parts.
-func plain(content json.RawMessage) string {
-	var text string
-	if json.Unmarshal(content, &text) == nil {
-		return text
-	}
-	var parts []struct{ Type, Text string }
-	if json.Unmarshal(content, &parts) != nil {
-		return string(content)
-	}
-	var all []string
-	for _, p := range parts {
-		if p.Text == "" {
-			p.Text = "[" + p.Type + "]"
-		}
-		all = append(all, p.Text)
-	}
-	return strings.Join(all, " ")
 }
 
 // copyFrom copies the sessions of another database, with their large results. It skips sessions that exist already, so an interrupted copy can

@@ -295,10 +295,10 @@ func (s *server) reloadSettings() {
 func (s *server) workflowsReloaded(err error) {
 	if err == nil {
 		s.log.Info("workflows reloaded")
-		return
-	}
-	for _, line := range errorLines(err) {
-		s.log.Error("workflow is invalid; keeping the previous one", "error", line)
+	} else {
+		for _, line := range errorLines(err) {
+			s.log.Error("workflow is invalid; keeping the previous one", "error", line)
+		}
 	}
 }
 

@@ -273,7 +273,7 @@ ok    one:      1 model, a[31m b; list your models in providers.one.models
 			t.Error(diff)
 		}
 		want = "lingserve: down: refused the key\nlingserve: named: the model failed\n" +
-			"these providers have no list of models: bots, fake\nnot configured: azure, moonshot (see docs/models.md)\n"
+			"not configured: azure, moonshot (see docs/models.md)\n"
 		if diff := cmp.Diff(want, errs.String()); diff != "" {
 			t.Error(diff)
 		}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -105,10 +104,7 @@ func checkChannel(ctx context.Context, c *config.Config, ch config.Channel) (abo
 // pairAction returns a command that works with the paired people of the database.
 func (t *channelTool) pairAction(path string, do func(context.Context, *database, []string) error, actions ...*cobra.Command) *cobra.Command {
 	return configured(path, &t.settings, func(ctx context.Context, c *config.Config, args []string) error {
-		if err := checkDurable(c); err != nil {
-			return err
-		}
-		d, err := openDatabase(c, slog.New(slog.DiscardHandler)) // the error says what is wrong with the database
+		d, err := openDurable(c)
 		if err != nil {
 			return err
 		}

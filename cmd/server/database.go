@@ -56,14 +56,6 @@ func databaseError(c *config.Config, err error) error {
 	return fmt.Errorf("database (%s): cannot use %s: %w", c.Source("database"), c.DatabaseName(), err)
 }
 
-// checkDurable refuses commands about stored data if nothing is stored. Its error is for the user.
-func checkDurable(c *config.Config) error {
-	if c.Database == config.InMemory {
-		return fmt.Errorf("database (%s): nothing is stored with database memory; name a database", c.Source("database"))
-	}
-	return nil
-}
-
 // newTickets returns the tickets of a server.
 func (d *database) newTickets(c *config.Config) *access.Tickets {
 	return access.NewTickets(access.TicketsOptions{Store: d.Values(db.Tickets, db.ValueOptions{MaxRows: access.MostTickets}), Life: c.Auth.TicketLife})

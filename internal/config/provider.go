@@ -46,7 +46,7 @@ type Provider struct {
 	BaseURL      string          `key:"base_url" check:"url" help:"address of TITLE"` // empty where Missing says so, or the project, location or region decides
 	KeyName      string          // where the key comes from, for errors: a variable, a flag or a setting
 	Models       []string        `key:"models" help:"listed models of TITLE, without the prefix; the first can be the default model"`
-	APIVersion   string          `key:"api_version" kinds:"azure azure-responses" check:"version" help:"API version of TITLE"`
+	APIVersion   string          `key:"api_version" kinds:"azure azure-responses" help:"API version of TITLE; of azure-responses mostly none"`
 	User         string          `key:"user" kinds:"coze" default:"lingserve" required:"true" help:"user_id for TITLE"`
 	Organization string          `key:"organization" kinds:"openai responses" optional:"true" help:"organization (header OpenAI-Organization)"`
 	Project      string          `key:"project" kinds:"vertex" help:"project of TITLE"`
@@ -243,15 +243,8 @@ func providerSettings(p *Provider, title string) (all []Setting) {
 		switch field := s.path[2]; {
 		case field == "base_url" && kind == KindOllama:
 			s.check = "host"
-			s.Help += ", in any form of OLLAMA_HOST"
-		case field == "base_url" && name == "openai":
-			s.Help += ", or of a compatible server, which may need no key"
-		case field == "base_url" && (kind == KindAzure || kind == KindAzureResponses):
-			s.Help += ", such as https://NAME.openai.azure.com"
 		case field == "api_version" && kind == KindAzure:
 			s.Default, s.required = defaultAPIVersion, true
-		case field == "api_version":
-			s.Help += "; unset: paths below /openai/v1, without a version"
 		}
 		all = append(all, s)
 	}

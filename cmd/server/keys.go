@@ -126,7 +126,7 @@ func rowOf(k *access.Key, now time.Time) keyRow {
 
 // list prints the keys of the file and the environment.
 func (o *keyCommand) list() error {
-	read, err := access.NewKeys(access.KeysOptions{File: o.file, Environment: os.Getenv("LINGSERVE_API_KEYS")})
+	read, err := access.NewKeys(access.KeysOptions{File: o.file, Entries: strings.Split(os.Getenv("LINGSERVE_API_KEYS"), ",")})
 	if err != nil {
 		return err
 	}

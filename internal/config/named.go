@@ -64,7 +64,7 @@ func (l *loader) expand(root *yaml.Node) {
 			default:
 				l.invalid[key] = !s.add(l, k, v)
 			}
-			if s.name == "providers" {
+			if s.name == "providers" && !l.invalid[key] {
 				l.addHeaders(k.Text, v.Get("headers"))
 			}
 			if s.check != nil && !l.invalid[key] && (v.Kind == yaml.Mapping || v.Kind == yaml.Null) {

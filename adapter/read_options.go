@@ -183,6 +183,44 @@ func (r *optionsReader) checkString(at []string, raw json.RawMessage, words []st
 	}
 }
 
+// lacks has, by the kind of a provider as the configuration calls it, the options that its wire has no place for. A model may take
+// fewer; then its server says so.
+var lacks = map[string][]string{
+	"anthropic": {"frequency_penalty", "presence_penalty", "seed", "verbosity"},
+	"bedrock":   {"frequency_penalty", "presence_penalty", "seed", "verbosity"},
+	"coze": {
+		"frequency_penalty", "max_tokens", "parallel_tool_calls", "presence_penalty", "reasoning.budget", "reasoning.effort", "reasoning.show",
+		"seed", "service_tier", "stop", "temperature", "tool_choice", "top_p", "verbosity",
+	},
+	"gemini":          {"parallel_tool_calls", "verbosity"},
+	"ollama":          {"parallel_tool_calls", "reasoning.show", "service_tier", "tool_choice", "verbosity"},
+	"responses":       {"frequency_penalty", "presence_penalty", "reasoning.budget", "seed", "stop"},
+	"vertex":          {"parallel_tool_calls", "verbosity"},
+	"azure-responses": {"frequency_penalty", "presence_penalty", "reasoning.budget", "seed", "stop"},
+}
+
+// Lacking lists the options among o that providers of a kind cannot be asked for, "reasoning.budget" for one below another.
+func Lacking(kind string, o Options) (names []string) {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return nil // ExtraBody is no JSON, which no reader lets through
+	}
+	add := func(name string) {
+		if slices.Contains(lacks[kind], name) {
+			names = append(names, name)
+		}
+	}
+	for name, value := range rawjson.Members(text) {
+		add(name)
+		if name == "reasoning" {
+			for below := range rawjson.Members(value) {
+				add(name + "." + below)
+			}
+		}
+	}
+	return names
+}
+
 // chooseTool makes the tool choice one that a provider can take: none without tools, which most refuse, and a tool by the name that it has
 // for models. A choice that demands a call holds for the first answer to a message: an agent that always has to call never ends.
 func (r *Request) chooseTool() error {

@@ -100,6 +100,19 @@ func FuzzReadOptions(f *testing.F) {
 	})
 }
 
+// MO-22: what a provider cannot do is known by its kind.
+func TestWhatAProviderLacksIsKnown(t *testing.T) {
+	o := Options{Temperature: new(0.5), Seed: new(1), Verbosity: "low", Reasoning: Reasoning{Budget: new(5)}}
+	for kind, want := range map[string][]string{
+		"openai": nil, "anthropic": {"seed", "verbosity"}, "responses": {"seed", "reasoning.budget"},
+		"coze": {"temperature", "seed", "reasoning.budget", "verbosity"},
+	} {
+		if diff := cmp.Diff(want, Lacking(kind, o)); diff != "" {
+			t.Errorf("%s: %s", kind, diff)
+		}
+	}
+}
+
 // MO-22: a request's options go before the model's, and those before the provider's; a provider's time goes before that of all.
 func TestOptionsOfProvidersAndModelsHoldWhereARequestSaysNothing(t *testing.T) {
 	r := &Registry{Timeouts: Timeouts{Total: time.Minute}, Settings: map[string]Settings{

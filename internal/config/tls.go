@@ -24,10 +24,13 @@ func (c *Config) CheckTLS() error {
 	wrong := func(key, format string, args ...any) {
 		errs = append(errs, c.wrong(key, format, args...))
 	}
-	if (t.Cert == "") != (t.Key == "") {
-		wrong("tls.cert", "a certificate and its key go together; set both tls.cert and tls.key")
+	switch {
+	case t.Cert != "" && t.Key == "":
+		wrong("tls.cert", "needs a key; set tls.key")
+	case t.Key != "" && t.Cert == "":
+		wrong("tls.key", "needs a certificate; set tls.cert")
 	}
-	if len(t.ACME) > 0 && t.Cert != "" {
+	if len(t.ACME) > 0 && (t.Cert != "" || t.Key != "") {
 		wrong("tls.acme", "does not go with certificate files; set either tls.acme, or tls.cert and tls.key")
 	}
 	for _, name := range t.ACME {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	commands "github.com/lingserve/lingserve/agent/command"
-	"github.com/lingserve/lingserve/agent/team"
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/discord"
 	"github.com/lingserve/lingserve/channel/feishu"
@@ -229,25 +228,11 @@ func eraseFromChannels(ctx context.Context, c *config.Config, stored *database, 
 	return waited, errors.Join(d.Kernel.Erase(ctx, session), d.Close())
 }
 
-// warn warns of channels that admit no senders, which is their default, and of those without operators for tools that need approval.
-func (d *channels) warn(c *config.Config, agents *team.Team, log *slog.Logger) {
+// warn warns of channels that admit no senders, which is their default.
+func (d *channels) warn(c *config.Config, log *slog.Logger) {
 	for _, ch := range c.Channels {
-		if channelMakers[ch.Type] == nil {
-			continue
-		}
-		place := c.Access.Channels[ch.Name]
-		if !platform.Admits(place) {
+		if channelMakers[ch.Type] != nil && !platform.Admits(c.Access.Channels[ch.Name]) {
 			log.Warn("channel admits no senders; set dm.policy or groups.policy", "channel", ch.Name)
-			continue
-		}
-		if platform.Approves(place) {
-			continue
-		}
-		for _, name := range agents.Names() {
-			if platform.Answers(place, name) && needsApproval(agents, c, name) {
-				log.Warn("tools ask for approval, but the channel has no operators; set commands.operators, or ask_never of the agent",
-					"channel", ch.Name, "agent", name)
-			}
 		}
 	}
 }

@@ -79,7 +79,7 @@ func (b *ChatBot) Root() string { return b.root }
 // Config returns what the bot was made with.
 func (b *ChatBot) Config() Config { return b.config }
 
-// AddPrompt appends a system message; data goes over the params of the manager. The template is rendered now. Errors are
+// AddPrompt appends a system message; data goes over the params of the manager. The template is rendered now; what nobody supplies is empty. Errors are
 // *[prompt.Error].
 func (b *ChatBot) AddPrompt(template string, data map[string]any) error {
 	text, err := b.render(template, data)
@@ -97,7 +97,7 @@ func (b *ChatBot) render(template string, data map[string]any) (string, error) {
 	vars := b.config.variables(b.name, b.root)
 	maps.Copy(vars, b.env.Params)
 	maps.Copy(vars, data)
-	return t.Render(vars)
+	return t.Render(nil, vars)
 }
 
 // AddSystem appends a system message that is no template.

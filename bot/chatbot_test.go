@@ -429,9 +429,6 @@ func TestTheRequestIsWhatTheBotWasGiven(t *testing.T) {
 	if err := b.AddPrompt("second", nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.AddPrompt("{{ nobody }}", nil); err == nil {
-		t.Fatal("a missing variable was accepted")
-	}
 	b.AddHistory(adapter.Message{Role: adapter.User, Content: "before"}, adapter.Message{Role: adapter.Assistant, Content: "yes"})
 	parts := []adapter.Part{{Type: "text", Text: "look"}, {Type: "image_url", Image: "data:image/png;base64,AA=="}}
 	if err := b.Chat(Message{Text: "ignored", Parts: parts}); err != nil {
@@ -871,7 +868,7 @@ func TestDescribeShowsOnlyWhatMayBeShown(t *testing.T) {
 		{"a failure", fmt.Errorf("wrapped %w: %w", secret, &Failure{Code: CodeConflict, Message: "m", Pointer: "/a", Retryable: true}), Failure{Code: CodeConflict, Message: "m", Pointer: "/a", Retryable: true}, true},
 		{"a failure without a code", &Failure{Message: "m", Cause: secret}, Failure{Code: CodeInternal, Message: "m"}, true},
 		{"a provider's error", &adapter.Error{Code: adapter.CodeAuth, Message: "refused", Cause: secret}, Failure{Code: adapter.CodeAuth, Message: "refused"}, true},
-		{"a template's error", templateError, Failure{Code: CodeInvalid, Message: "cannot render a prompt: p:1:1: the tag or variable is not closed"}, true},
+		{"a template's error", templateError, Failure{Code: CodeInvalid, Message: "cannot render a prompt: p:1:1: the tag, variable or comment is not closed on its line"}, true},
 		{"a deadline", context.DeadlineExceeded, Failure{Code: adapter.CodeTimeout, Message: "the time limit was reached", Retryable: true}, true},
 		{"a cancellation", context.Canceled, Failure{Code: CodeInternal, Message: "canceled"}, true},
 		{"anything else", secret, Failure{Code: CodeInternal, Message: "internal error"}, false},

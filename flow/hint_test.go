@@ -16,8 +16,8 @@ func TestCommonMistakesAreAnsweredWithWhatWasMeant(t *testing.T) {
 		"message: {% now %}":                                 `3:14: YAML reads {% as the start of a mapping; put the text in quotes, such as '{% now %}'`,
 		"when: {{ input.town }} == 1":                        `3:11: write a condition without braces and on one line, such as: input.level == "expert"`,
 		`when: "{{ input.town }} == 1"`:                      `3:11: when: write a condition without braces and on one line, such as: input.level == "expert"`,
-		`when: input.town = "Rome"`:                          `3:22: when: unexpected "=" in the condition; did you mean "=="?`,
-		`message: "{% if input.town = 1 %}x{% endif %}"`:     `3:32: message: unexpected "=" in the condition; did you mean "=="?`,
+		`when: input.town = "Rome"`:                          `3:22: when: unexpected "="; to compare, write "=="`,
+		`message: "{% if input.town = 1 %}x{% endif %}"`:     `3:32: message: unexpected "="; to compare, write "=="`,
 
 		"mesage: x":              `3:5: unknown field "mesage", did you mean "message"? expected on, when, `,
 		"root: r\n    on: other": `4:9: on: no bot fires this trigger: no bot writes to "other"; did you mean {done: other}?`,

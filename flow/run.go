@@ -320,7 +320,7 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 	var failure error
 	render := func(t *template) (text string) {
 		if failure == nil {
-			text, failure = t.RenderLenient(r.templates, vars)
+			text, failure = t.Render(r.templates, vars)
 		}
 		return text
 	}
@@ -400,7 +400,7 @@ func (b *botSpec) rootFor(budget *prompt.Budget, vars map[string]any) (string, e
 	if b.root == nil {
 		return "", nil
 	}
-	root, err := b.root.RenderLenient(budget, vars)
+	root, err := b.root.Render(budget, vars)
 	if err != nil {
 		return "", err
 	}

@@ -388,7 +388,7 @@ func (r *run) standsIn(i int, ev event, root string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for j, p := range r.bots {
-		if p.started > 0 && j != i && !r.spec.standsIn(i, j) {
+		if j != i && p.started > p.failed {
 			return false
 		}
 	}

@@ -78,39 +78,25 @@ func (l *loader) sources(s *spec, index map[string]int, names []string, to liste
 		}
 	}
 	if len(t.sources) == 0 {
-		l.Errorf(t.at, "on", "no bot fires this trigger: %s", unfired(s, t))
+		what := map[triggerKind]string{onString: "a text", onObject: "an object or list", onValue: "a value"}[t.kind]
+		l.Errorf(t.at, "on", "no bot writes %s at %q; %s", what, short(t.text), writers(s.bots))
 	}
 }
 
-// unfired says why no bot completes anything that t waits for.
-func unfired(s *spec, t *trigger) string {
-	for _, b := range s.bots {
-		if b.format == bot.JSON {
-			continue
-		}
-		if meet(t.segments, b.segments) && t.kind == onObject {
-			return fmt.Sprintf("%s writes %s, which is a string, not an object", b.name, b.format)
-		}
-		if meet(t.segments, append(slices.Clone(b.segments), segment{star: one}, anySegments)) {
-			return fmt.Sprintf("%s writes %s, so it completes only the string at its root %q", b.name, b.format, b.rootText)
-		}
-	}
-	if slices.ContainsFunc(s.bots, func(b *botSpec) bool { return b.name == t.text }) {
-		return fmt.Sprintf("no bot writes to %q; did you mean {done: %s}?", t.text, t.text)
-	}
-	return unwritten(s.bots, t.text)
-}
-
-// unwritten says where bots write instead of the pattern.
-func unwritten(bots []*botSpec, pattern string) string {
+// writers says where bots write.
+func writers(bots []*botSpec) string {
 	var roots []string
 	for _, b := range bots {
-		roots = append(roots, fmt.Sprintf("%s writes below %q", b.name, b.rootText))
+		where := fmt.Sprintf("%s writes below %q", b.name, b.rootText)
+		if b.format != bot.JSON {
+			where = fmt.Sprintf("%s writes %s to %q", b.name, b.format, b.rootText)
+		}
+		roots = append(roots, where)
 	}
 	if len(roots) > 8 {
 		roots = append(roots[:8], "others elsewhere")
 	}
-	return fmt.Sprintf("no bot writes to %q; %s", short(pattern), list(roots))
+	return list(roots)
 }
 
 // targets lists, for each bot, the bots that it can start.
@@ -151,19 +137,8 @@ func (l *loader) reachable(s *spec) {
 	}
 	closure(reached, s.targets())
 	for i, b := range s.bots {
-		if reached[i] {
-			continue
-		}
-		var by []string
-		for _, source := range b.sources {
-			if source != i {
-				by = append(by, s.bots[source].name)
-			}
-		}
-		if by == nil {
-			l.Errorf(b.on[0].at, "on", "only %s itself fires this trigger, so it never starts; use a trigger that another bot fires", b.name)
-		} else {
-			l.Errorf(b.on[0].at, "on", "only %s fires this trigger, but nothing starts it", list(by))
+		if !reached[i] {
+			l.Errorf(b.on[0].at, "on", "%s never starts: nothing that starts with the run leads to this trigger", b.name)
 		}
 	}
 }
@@ -184,24 +159,11 @@ func (l *loader) selfWaits(s *spec) (found bool) {
 					continue
 				}
 				found = true
-				if target == i {
-					l.Errorf(t.names[k], "on", "%s waits for its own end, so it never starts; use another trigger", b.name)
-					continue
-				}
-				name := s.bots[target].name
-				l.Errorf(t.names[k], "on", "%s waits for the end of all %s, but starts one itself; {value: %s} fires for each %s as it completes",
-					b.name, name, orExample(s.bots[target].rootText), name)
+				l.Errorf(t.names[k], "on", "%s waits for the end of %s, which it can start itself; use another trigger", b.name, s.bots[target].name)
 			}
 		}
 	}
 	return found
-}
-
-func orExample(root string) string {
-	if root == "" || strings.Contains(root, "{") {
-		return "its/root"
-	}
-	return root
 }
 
 // cycles reports bots that start each other without a bound.
@@ -220,15 +182,11 @@ func (l *loader) cycles(s *spec) {
 				walk(next)
 			default:
 				b := s.bots[next]
-				if next == i {
-					l.Errorf(b.on[0].at, "on", "%s starts itself in an endless loop; give it max: or when:", b.name)
-					continue
-				}
 				var names []string
 				for _, w := range way[slices.Index(way, next):] {
 					names = append(names, s.bots[w].name)
 				}
-				l.Errorf(b.on[0].at, "on", "%s → %s start each other in an endless loop; give one of them max: or when:", strings.Join(names, " → "), b.name)
+				l.Errorf(b.on[0].at, "on", "%s → %s is an endless loop; give one of its bots max: or when:", strings.Join(names, " → "), b.name)
 			}
 		}
 		way = way[:len(way)-1]

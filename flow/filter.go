@@ -81,14 +81,7 @@ func (l *loader) checkFilter(f *filter, bots []*botSpec) {
 			if slices.ContainsFunc(bots, func(b *botSpec) bool { return b.mayWrite(p.segments) }) {
 				continue
 			}
-			reason := unwritten(bots, p.text)
-			for _, b := range bots {
-				if root, fixed := static(b.segments); fixed && root != "" && b.mayWrite(append(slices.Clone(b.segments), p.segments...)) {
-					reason += fmt.Sprintf("; did you mean %q?", root+"/"+short(p.text))
-					break
-				}
-			}
-			l.Errorf(p.at, what, "the pattern %s nothing: %s", does, reason)
+			l.Errorf(p.at, what, "the pattern %s nothing: no bot writes to %q; %s", does, short(p.text), writers(bots))
 		}
 	}
 	check(f.exclude, "exclude", "hides")

@@ -44,23 +44,13 @@ func patternSegments(text string) []segment {
 	return out
 }
 
-// leadingSlash returns what is wrong with a uri or pattern that begins with a slash, "" for others. It would begin with a member whose name is
-// empty, which is surely a mistake.
-func leadingSlash(text string) string {
-	rest := strings.TrimLeft(text, "/")
-	switch {
-	case rest == text:
-		return ""
-	case rest == "":
-		return fmt.Sprintf("%q is not a uri; the whole document is \"\", and a member is its name, such as article", text)
-	}
-	return fmt.Sprintf("a uri does not begin with a slash; write %s", short(rest))
-}
+// leadingSlash is what is wrong with a uri or pattern that begins with a slash: it would begin with a member whose name is empty.
+const leadingSlash = "a uri does not begin with a slash"
 
 // compilePattern reads a uri pattern. A star inside of a name would only match a star, which is surely a mistake.
 func compilePattern(text string) (*jsonuri.Pattern, error) {
-	if message := leadingSlash(text); message != "" {
-		return nil, errors.New(message)
+	if strings.HasPrefix(text, "/") {
+		return nil, errors.New(leadingSlash)
 	}
 	p, err := jsonuri.CompilePattern(text)
 	if err != nil {
@@ -68,9 +58,6 @@ func compilePattern(text string) (*jsonuri.Pattern, error) {
 	}
 	for _, s := range patternSegments(text) {
 		if s.star == none && strings.Contains(s.literal, "*") && s.literal != "*" && s.literal != "**" {
-			if strings.Contains(s.literal, "[*]") {
-				return nil, fmt.Errorf("an element of a list is a segment: write %s", short(strings.ReplaceAll(text, "[*]", "/*")))
-			}
 			return nil, fmt.Errorf(`the star in %q has no meaning; "*" matches one whole segment, and "**" any number of segments`, text)
 		}
 	}

@@ -68,13 +68,13 @@ func (l *loader) workflow(n *yaml.Node) *spec {
 		return nil
 	}
 	f := l.Fields(n, "", workflowFields...)
-	s := &spec{file: l.File}
+	s := &spec{}
 	l.name(s, f["name"])
 	s.info.Description, _ = l.Text(f["description"], "description")
 	s.model = l.model(f["model"])
 	s.info.Model = s.model
 	s.info.Resume = f["resume"] == nil || l.Bool(f["resume"], "resume")
-	s.options, s.optionsAt = l.options(f["options"]), f["options"]
+	s.options = l.options(f["options"])
 	s.filter = l.filter(f["filter"])
 	s.limits = l.limits(f["limits"])
 	s.info.Input, s.input = l.input(f["input"])

@@ -37,7 +37,7 @@ func (l *loader) bots(s *spec, root, n *yaml.Node) []fields {
 			l.Errorf(key, "", "%q is not a valid name for a bot; expected %s", short(b.name), nameRule)
 		}
 		b.model = l.model(f["model"])
-		b.options, b.optionsAt = l.options(f["options"]), f["options"]
+		b.options = l.options(f["options"])
 		b.quiet = l.Bool(f["quiet"], "quiet")
 		b.filter = l.filter(f["filter"])
 		if t, ok := l.Text(f["format"], "format"); ok {

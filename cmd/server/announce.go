@@ -25,7 +25,6 @@ func (s *server) announce(w io.Writer, base string) {
 			}
 		}
 	}
-	warnOfOptions(log, c, s.workflows)
 	providers := []string{} // as JSON, too, there is a list
 	for _, p := range c.Providers {
 		if p.Set && p.Missing() == "" {

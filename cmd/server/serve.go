@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/admin"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/https"
@@ -300,16 +298,6 @@ func (s *server) workflowsReloaded(err error) {
 	} else {
 		for _, line := range errorLines(err) {
 			s.log.Error("workflow is invalid; keeping the previous one", "error", line)
-		}
-	}
-	warnOfOptions(s.log, s.c, s.workflows)
-}
-
-// warnOfOptions tells of options in workflow files that do not reach the models.
-func warnOfOptions(log *slog.Logger, c *config.Config, workflows *flow.Registry) {
-	for _, w := range workflows.All() {
-		for _, problem := range flow.Lacking(w, c.Lacking) {
-			log.Warn("workflow sets an option that its provider lacks", "workflow", w.Info().Name, "error", problem)
 		}
 	}
 }

@@ -15,6 +15,7 @@ package bot
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -136,16 +137,9 @@ func (m *Machine) deliver() {
 		m.mu.Unlock()
 		func() {
 			defer m.mu.Lock()
-			notify(watchers, t)
+			for _, f := range slices.Backward(watchers) {
+				defer f(t) // all are called, also where one of them panics
+			}
 		}()
 	}
-}
-
-// notify calls all watchers, also if one of them panics.
-func notify(watchers []func(Transition), t Transition) {
-	if len(watchers) == 0 {
-		return
-	}
-	defer notify(watchers[1:], t)
-	watchers[0](t)
 }

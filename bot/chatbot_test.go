@@ -271,8 +271,8 @@ func TestWhatGoesWrongIsTheBotsError(t *testing.T) {
 		{
 			"too deep", says("stop", strings.Repeat("[", 600)),
 			Config{NoValue: true},
-			Failure{Code: CodeOutputInvalid, Message: "the model's output exceeds the limit of a depth, 512"},
-			[]string{"error the model's output exceeds the limit of a depth, 512"},
+			Failure{Code: CodeOutputInvalid, Message: "the model's output exceeds a limit: byte 512: the depth exceeds its limit of 512 levels"},
+			[]string{"error the model's output exceeds a limit: byte 512: the depth exceeds its limit of 512 levels"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -501,17 +501,9 @@ func explain(err error, finish string) error {
 	case errors.Is(err, tube.ErrEnded):
 		return ErrOver
 	}
-	if e, ok := errors.AsType[*jsonuri.LimitError](err); ok {
-		return &Failure{
-			Code: CodeOutputInvalid, Cause: err,
-			Message: fmt.Sprintf("the model's output exceeds the limit of a %s, %d", e.Limit, e.Max),
-		}
-	}
-	if e, ok := errors.AsType[*htmlpath.LimitError](err); ok {
-		return &Failure{
-			Code: CodeOutputInvalid, Cause: err,
-			Message: fmt.Sprintf("the model's HTML exceeds the limit of its %s, %d", e.Limit, e.Max),
-		}
+	_, tooMuch := errors.AsType[*jsonuri.LimitError](err)
+	if _, ok := errors.AsType[*htmlpath.LimitError](err); ok || tooMuch {
+		return &Failure{Code: CodeOutputInvalid, Message: "the model's output exceeds a limit: " + err.Error(), Cause: err}
 	}
 	if e, ok := errors.AsType[*jsonuri.SyntaxError](err); ok {
 		return &Failure{

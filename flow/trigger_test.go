@@ -123,10 +123,10 @@ events:
 	runs(t, parse(t, text), m, `{"trip":"trip"}`, nil, func(t *testing.T, d done) {
 		wants(t, "what was asked", []string{"after", "trip"}, m.messages())
 		wants(t, "the warnings", []string{
-			`{"code":"never_started","message":"bot day never started: no bot wrote to trip/dayz/*","bot":"day"}`,
-			`{"code":"never_started","message":"bot list never started: the value at trip/days is not text; {value: trip/days} fires for any value","bot":"list"}`,
-			`{"code":"never_started","message":"bot hour never started: no bot wrote to days/*/hour, and the value at trip/days/* is not an object or list; {value: trip/days/*} fires for any value","bot":"hour"}`,
-			`{"code":"never_started","message":"event titled was never sent: the value at trip/title is not an object or list; {value: trip/title} fires for any value"}`,
+			`{"code":"never_started","message":"bot day never started: nothing matched trip/dayz/*","bot":"day"}`,
+			`{"code":"never_started","message":"bot list never started: nothing matched trip/days","bot":"list"}`,
+			`{"code":"never_started","message":"bot hour never started: nothing matched days/*/hour or trip/days/*","bot":"hour"}`,
+			`{"code":"never_started","message":"event titled was never sent: nothing matched trip/title"}`,
 		}, d.named("warning"))
 		if lines := d.lines(); !slices.Equal(lines[len(lines)-2:], []string{"warning", "finished"}) {
 			t.Errorf("the events end with %v", lines)

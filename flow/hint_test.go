@@ -26,7 +26,7 @@ func TestCommonMistakesAreAnsweredWithWhatWasMeant(t *testing.T) {
 		"message: {{ input.town }}, far":                                    `3:14: YAML reads {{ as the start of a mapping; put the text in quotes`,
 		"history: [{content: {{ input.a }} and {{ input.b }}, role: user}]": `3:25: YAML reads {{ as the start of a mapping; put the text in quotes`,
 		"prompt:\n      - Rules: be short":                                  `4:9: prompt: expected text or {file: name}, got a mapping; YAML reads ": " as the end of a key, so put the text in quotes`,
-		"prompt: # Rules":                                                   `3:5: prompt: expected text, {file: name} or a list of these, got nothing; YAML reads # as the start of a comment, so put the text in quotes`,
+		"prompt: # Rules":                                                   `3:5: prompt: expected text or {file: name}, got nothing; YAML reads # as the start of a comment, so put the text in quotes`,
 	} {
 		_, err := ParseSpec("w.yaml", []byte("bots:\n  a:\n    "+text+"\n  other: {root: b}\n"), nil)
 		if err == nil {

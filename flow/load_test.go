@@ -112,7 +112,7 @@ bots:
 			`w.yaml:5:25: format: expected json, text or html, got "xml"`,
 			`w.yaml:5:35: max: expected 1 to 10000, got 0`,
 			`w.yaml:5:51: concurrency: expected a whole number, got text`,
-			`w.yaml:5:65: prompt: expected text, {file: name} or a list of these, got a number`,
+			`w.yaml:5:65: prompt: expected text or {file: name}, got a number`,
 			`w.yaml:5:77: history: expected a list of {role, content}, got a mapping`,
 			`w.yaml:5:87: when: 3 is not text; put the value in quotes`,
 			`w.yaml:5:96: root: expected text, got a list`,
@@ -377,7 +377,7 @@ bots:
 			`w.yaml:3:23: file: expected a path inside the workflow's folder, such as prompts/outline.md, got "../secret"`,
 			`w.yaml:3:42: file: expected a path inside the workflow's folder, such as prompts/outline.md, got "/etc/passwd"`,
 			`w.yaml:3:57: unknown field "fil", did you mean "file"? expected file`,
-			`w.yaml:3:66: prompt: expected {file: name}`,
+			`w.yaml:3:66: prompt: expected text or {file: name}, got a mapping`,
 		}},
 		{"events", `
 bots: {a: {root: a}}

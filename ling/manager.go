@@ -247,9 +247,9 @@ func (m *Manager) AddBot(b bot.Bot) error {
 	running, ended := false, false
 	see := func(s bot.State) {
 		mu.Lock()
-		starts := !running && !ended && s != bot.Init || ended && s == bot.Chatting
+		starts := !running && !ended && s != bot.Init
 		if starts {
-			running, ended = true, false
+			running = true
 		}
 		ends := running && s.Ended()
 		if ends {

@@ -10,15 +10,14 @@ import (
 // DN-15
 func TestMistakesAreExplained(t *testing.T) {
 	for text, want := range map[string]string{
-		`{{ a|uper }}`:              `unknown filter "uper", did you mean "upper"?`,
-		`{{ a|nope }}`:              `unknown filter "nope"`,
-		`{{ a|default('b') }}`:      `templates cannot call functions; the argument of a filter follows a colon`,
-		`{{ a.items() }}`:           `templates cannot call functions`,
-		`{% if a %}{% elsif b %}`:   `unknown tag "elsif"`,
-		`{% if a %}{% esle %}`:      `unknown tag "esle", did you mean "else"?`,
-		`{% with a %}{% endwith %}`: `with needs the form: with NAME=VALUE`,
-		`{% set a %}`:               `set needs the form: set NAME=VALUE`,
-		`{% for a b in c %}`:        `for needs the form: for NAME in LIST`,
+		`{{ a|uper }}`:            `unknown filter "uper", did you mean "upper"?`,
+		`{{ a|nope }}`:            `unknown filter "nope"`,
+		`{{ a|default('b') }}`:    `templates cannot call functions; the argument of a filter follows a colon`,
+		`{{ a.items() }}`:         `templates cannot call functions`,
+		`{% if a %}{% elsif b %}`: `unknown tag "elsif"`,
+		`{% if a %}{% esle %}`:    `unknown tag "esle", did you mean "else"?`,
+		`{% set a %}`:             `set needs the form: set NAME = VALUE`,
+		`{% for a b in c %}`:      `for needs the form: for NAME in LIST`,
 	} {
 		_, err := prompt.Parse("t", text)
 		if err == nil {

@@ -6,7 +6,7 @@
 //   - Conditions of if and elif: and, or, not and parentheses, ==, !=, <, <=, >, >= between two numbers or two texts, in, not in.
 //     A comparison with a value that is missing, or of two types, is neither true nor false, and so is its opposite with not: the
 //     condition does not hold.
-//   - Tags: if/elif/else, for/empty, with, set, now, comment and verbatim. {# … #} is a comment on one line.
+//   - Tags: if/elif/else, for/empty, set, now, comment and verbatim. {# … #} is a comment on one line.
 //   - Most of pongo2's filters; json gives the JSON text of any value.
 //   - In a loop there are forloop.counter, counter0, revcounter, revcounter0, first, last and parentloop.
 //
@@ -92,7 +92,7 @@ type Variable struct {
 	Line, Column int
 }
 
-// Variables lists the paths that the template reads, sorted. Names that the template itself gives (in for, with and set) are left out.
+// Variables lists the paths that the template reads, sorted. Names that the template itself gives (in for and set) are left out.
 func (t *Template) Variables() []Variable { return t.variables }
 
 // Error says where a template is wrong.

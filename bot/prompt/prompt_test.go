@@ -76,8 +76,6 @@ func TestATemplateRendersWhatItsAuthorMeans(t *testing.T) {
 		{"if without the value", "{% if input.tone %}{{ input.tone }}{% else %}neutral{% endif %}", "neutral"},
 		{"elif", "{% if nothing %}a{% elif input.count == 3 %}b{% endif %}", "b"},
 		{"default", `{{ input.tone|default:"plain" }} {{ who|upper|default:"x" }}`, "plain x"},
-		{"with", "{% with n=input.count m=name %}{{ n }}{{ m }}{% endwith %}", "3Ada"},
-		{"with as", "{% with input.count as n %}{{ n }}{% endwith %}", "3"},
 		{"set in a loop is kept for the loop", `{% for x in input.tags %}{% set s = s|default:""|add:x %}{{ s }} {% endfor %}`, "b ba "},
 		{"join", `{{ input.tags|join:", " }}`, "b, a"},
 		{"floatformat", "{{ result.price|floatformat:3 }} {{ 2.0|floatformat }}", "1.100 2"},
@@ -169,8 +167,6 @@ func TestVariablesListsWhatMustBeSupplied(t *testing.T) {
 		{"two names", "{% for k, v in m %}{{ k }}{{ v }}{% endfor %}", []string{"m"}},
 		{"reversed is no name", "{% for x in list.reversed reversed %}{% endfor %}", []string{"list.reversed"}},
 		{"the list is outside of the loop", "{% for x in x %}{{ x }}{% endfor %}", []string{"x"}},
-		{"with", "{% with a=b.c d=e %}{{ a }}{{ d }}{% endwith %}{{ a }}", []string{"a", "b.c", "e"}},
-		{"with as", "{% with b as a %}{{ a }}{% endwith %}", []string{"b"}},
 		{"set", "{{ a }}{% set a = b %}{{ a.c }}", []string{"a", "b"}},
 		{"set in an if stays behind it", "{% if a %}{% set b = 1 %}{% else %}{% set b = 2 %}{% endif %}{{ b }}", []string{"a"}},
 		{"subscripts", "{{ a[0] }}{{ f[g] }}", []string{"a", "f", "g"}},
@@ -307,36 +303,34 @@ func TestHostileTemplatesDoNotBringTheProcessDown(t *testing.T) {
 	}
 	vars := map[string]any{"many": many, "long": strings.Repeat(`\`, 1<<20), "a": "x"}
 	for name, text := range map[string]string{
-		"recursive macro":     `{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}`,
-		"a million (":         "{{ " + strings.Repeat("(", 1_000_000) + "1" + strings.Repeat(")", 1_000_000) + " }}",
-		"64 KiB of (":         "{{ " + strings.Repeat("(", 32_000) + "1" + strings.Repeat(")", 32_000) + " }}",
-		"64 KiB of [":         "{{ a" + strings.Repeat("[a", 20_000) + strings.Repeat("]", 20_000) + " }}",
-		"64 KiB of not":       "{{ " + strings.Repeat("not ", 16_000) + "1 }}",
-		"64 KiB of ^":         "{{ 1" + strings.Repeat("^1", 30_000) + " }}",
-		"64 KiB of and":       "{{ 1" + strings.Repeat(" and 1", 10_000) + " }}",
-		"64 KiB of ==":        "{{ 1" + strings.Repeat("==1", 20_000) + " }}",
-		"64 KiB of if":        strings.Repeat("{% if 1 %}", 3200) + strings.Repeat("{% endif %}", 2800),
-		"unclosed comment":    "{% comment %}{% endcomment x %}",
-		"center":              `{{ "a"|center:200000000 }}`,
-		"stringformat":        `{{ "a"|stringformat:"%1000000d%1000000d" }}`,
-		"floatformat":         `{{ 1.5|floatformat:1000000000 }}`,
-		"lorem":               `{% lorem 100000000 w %}`,
-		"doubling":            `{% set a = "x" %}` + strings.Repeat("{% set a = a+a %}", 3000),
-		"doubling by add":     `{% set a = "x" %}{% for x in many %}{% set a = a|add:a %}{% endfor %}`,
-		"doubling by with":    strings.Repeat("{% with a=a+a+a+a+a+a+a+a+a+a+a+a+a %}", 30) + strings.Repeat("{% endwith %}", 30),
-		"doubling by escape":  `{{ long|addslashes|addslashes|addslashes|addslashes|addslashes|addslashes|addslashes|addslashes|addslashes }}`,
-		"join":                `{{ many|join:long }}`,
-		"many +":              "{{ long" + strings.Repeat("+long", 5000) + " }}",
-		"loops without end":   strings.Repeat("{% for x in many %}", 8) + strings.Repeat("{% endfor %}", 8),
-		"loops with output":   strings.Repeat("{% for x in many %}", 8) + "text" + strings.Repeat("{% endfor %}", 8),
-		"loops in a filter":   "{% filter upper %}" + strings.Repeat("{% for x in many %}", 8) + "text" + strings.Repeat("{% endfor %}", 8) + "{% endfilter %}",
-		"quadratic HTML":      `{{ long|truncatewords_html:3 }}`,
-		"end of text in it":   "a\x01{{ nothing",
-		"1/0":                 "{{ 1/0 }}",
-		"too long":            strings.Repeat("x", maxTemplate+1),
-		"index out of range":  `{{ "abc"|truncatechars:"-5" }}`,
-		"sorted text":         `{% for c in 5 sorted %}{% endfor %}`,
-		"nested with in loop": `{% for x in many %}{% with b=long+long+long %}{% endwith %}{% endfor %}`,
+		"recursive macro":    `{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}`,
+		"a million (":        "{{ " + strings.Repeat("(", 1_000_000) + "1" + strings.Repeat(")", 1_000_000) + " }}",
+		"64 KiB of (":        "{{ " + strings.Repeat("(", 32_000) + "1" + strings.Repeat(")", 32_000) + " }}",
+		"64 KiB of [":        "{{ a" + strings.Repeat("[a", 20_000) + strings.Repeat("]", 20_000) + " }}",
+		"64 KiB of not":      "{{ " + strings.Repeat("not ", 16_000) + "1 }}",
+		"64 KiB of ^":        "{{ 1" + strings.Repeat("^1", 30_000) + " }}",
+		"64 KiB of and":      "{{ 1" + strings.Repeat(" and 1", 10_000) + " }}",
+		"64 KiB of ==":       "{{ 1" + strings.Repeat("==1", 20_000) + " }}",
+		"64 KiB of if":       strings.Repeat("{% if 1 %}", 3200) + strings.Repeat("{% endif %}", 2800),
+		"unclosed comment":   "{% comment %}{% endcomment x %}",
+		"center":             `{{ "a"|center:200000000 }}`,
+		"stringformat":       `{{ "a"|stringformat:"%1000000d%1000000d" }}`,
+		"floatformat":        `{{ 1.5|floatformat:1000000000 }}`,
+		"lorem":              `{% lorem 100000000 w %}`,
+		"doubling":           `{% set a = "x" %}` + strings.Repeat("{% set a = a+a %}", 3000),
+		"doubling by add":    `{% set a = "x" %}{% for x in many %}{% set a = a|add:a %}{% endfor %}`,
+		"doubling by escape": `{{ long|addslashes|addslashes|addslashes|addslashes|addslashes|addslashes|addslashes|addslashes|addslashes }}`,
+		"join":               `{{ many|join:long }}`,
+		"many +":             "{{ long" + strings.Repeat("+long", 5000) + " }}",
+		"loops without end":  strings.Repeat("{% for x in many %}", 8) + strings.Repeat("{% endfor %}", 8),
+		"loops with output":  strings.Repeat("{% for x in many %}", 8) + "text" + strings.Repeat("{% endfor %}", 8),
+		"loops in a filter":  "{% filter upper %}" + strings.Repeat("{% for x in many %}", 8) + "text" + strings.Repeat("{% endfor %}", 8) + "{% endfilter %}",
+		"quadratic HTML":     `{{ long|truncatewords_html:3 }}`,
+		"end of text in it":  "a\x01{{ nothing",
+		"1/0":                "{{ 1/0 }}",
+		"too long":           strings.Repeat("x", maxTemplate+1),
+		"index out of range": `{{ "abc"|truncatechars:"-5" }}`,
+		"sorted text":        `{% for c in 5 sorted %}{% endfor %}`,
 	} {
 		tpl, err := Parse(name, text)
 		if err == nil {
@@ -354,7 +348,7 @@ func TestHostileTemplatesDoNotBringTheProcessDown(t *testing.T) {
 
 // pongo2 keeps state in its nodes in places; one template is rendered by many bots at once.
 func TestATemplateRendersConcurrently(t *testing.T) {
-	tpl, err := Parse("test", `{% for s in result.list %}{{ forloop.counter }}{{ s.n }}{% with q=s.t %}{{ q|upper }}{% endwith %}{% endfor %}{{ result.price }}`)
+	tpl, err := Parse("test", `{% for s in result.list %}{{ forloop.counter }}{{ s.n }}{% set q = s.t %}{{ q|upper }}{% endfor %}{{ result.price }}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -387,7 +381,7 @@ func TestNamesThatNoTemplateCanReadAreLeftAlone(t *testing.T) {
 func FuzzTemplate(f *testing.F) {
 	for _, text := range []string{
 		"{{ a.b|json }} {% for x in a.c sorted %}{{ x|add:1 }}{% empty %}-{% endfor %}", "{% if a %}{{ 1/0 }}{% elif b %}{% else %}{% endif %}",
-		"{%- with x=a.b y=2 -%} {{ x|add:y }} {%- endwith -%}", "{# a #}{% comment %}{% endcomment %}{% verbatim %}{{{% endverbatim %}",
+		"{# a #}{% comment %}{% endcomment %}{% verbatim %}{{{% endverbatim %}",
 		`{% set q = "a\"b" %}{{ q|slice:"1:" }}`, "{% comment %}{% endcomment x %}", "a\x01b", "{{ a.c.0.d }}", "{{[]}}", `{{ a["c"] }}`, "{ {a} }} %} {",
 		"{% now \"2006\" %}",
 	} {

@@ -36,7 +36,7 @@ var (
 		"verbatim": regexp.MustCompile(`\{%-?\s*endverbatim\s*-?%\}`),
 	}
 	tagNames = []string{
-		"if", "elif", "else", "endif", "for", "empty", "endfor", "with", "endwith", "set", "now",
+		"if", "elif", "else", "endif", "for", "empty", "endfor", "set", "now",
 		"comment", "endcomment", "verbatim", "endverbatim",
 	}
 )
@@ -220,8 +220,8 @@ func (s *scanner) tag(name token, args []token) error {
 		return s.skip(name)
 	case "for":
 		return s.forTag(name, args)
-	case "with", "set":
-		return s.assign(name, args)
+	case "set":
+		return s.setTag(name, args)
 	case "if":
 		s.open(name)
 		fallthrough
@@ -232,7 +232,7 @@ func (s *scanner) tag(name token, args []token) error {
 		condition, err := s.condition(args, false)
 		s.write(name.text + " " + condition)
 		return err
-	case "endif", "endfor", "endwith":
+	case "endif", "endfor":
 		last := len(s.blocks) - 1
 		if !s.blocks[last].tag.is(strings.TrimPrefix(name.text, "end")) {
 			return s.fail(name.offset, "unexpected %s", name.text)
@@ -285,40 +285,18 @@ func (s *scanner) forTag(name token, args []token) error {
 	return nil
 }
 
-// assign reads a with, "NAME=VALUE NAME=VALUE" or "VALUE as NAME", or a set, "NAME = VALUE".
-func (s *scanner) assign(name token, args []token) error {
-	if n := len(args); n > 2 && args[n-2].is("as") && args[n-1].name() {
-		args = append([]token{args[n-1], {"=", args[n-2].offset}}, args[:n-2]...)
+func (s *scanner) setTag(name token, args []token) error {
+	if len(args) < 3 || !args[0].name() || !args[1].is("=") {
+		return s.fail(name.offset, "set needs the form: set NAME = VALUE")
 	}
-	var names []string
-	source := name.text
-	for len(args) > 2 && args[0].name() && args[1].is("=") {
-		end := 2
-		for end < len(args) && !(end+1 < len(args) && args[end].name() && args[end+1].is("=")) {
-			end++
-		}
-		value, err := s.expression(args[2:end])
-		if err != nil {
-			return err
-		}
-		names = append(names, args[0].text)
-		source += " " + args[0].text + " = " + call("value", value)
-		args = args[end:]
-	}
-	if len(args) > 0 || names == nil {
-		return s.fail(name.offset, "%s needs the form: %s NAME=VALUE", name.text, name.text)
-	}
-	s.write(source)
-	if name.is("with") {
-		s.open(name, names...)
-		return nil
-	}
+	value, err := s.expression(args[2:])
+	s.write("set " + args[0].text + " = " + call("value", value))
 	scope := len(s.blocks) - 1
-	for s.blocks[scope].tag.is("if") { // the names stay behind it
+	for s.blocks[scope].tag.is("if") { // the name stays behind it
 		scope--
 	}
-	s.blocks[scope].names = append(s.blocks[scope].names, names...)
-	return nil
+	s.blocks[scope].names = append(s.blocks[scope].names, args[0].text)
+	return err
 }
 
 // open begins a block in which the template gives names.

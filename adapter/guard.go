@@ -310,10 +310,7 @@ func (g *guarded) logFallback(ctx context.Context, fallback, refusal string) {
 // isRetryable reports whether the same request is worth another attempt: not after a long wait for tokens, or for a slot, which would
 // only be as long the next time.
 func isRetryable(e *Error) bool {
-	if w, ok := errors.AsType[*waited](e.Cause); ok && w.phase != forConnection || e.Cause == errFull || e.Cause == errMemory {
-		return false
-	}
-	return e.Retryable
+	return e.Retryable && e.Cause != errWaited && e.Cause != errFull && e.Cause != errMemory
 }
 
 // wait returns how long to wait after the n-th attempt; false where the provider asks for more than we wait.

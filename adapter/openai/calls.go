@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -21,7 +22,7 @@ type call struct {
 	id, name  string
 	passed    bool // id and name were passed on
 	arguments wire.Text
-	shape     jsonShape   // of the arguments
+	written   []byte      // the arguments so far
 	extra     wire.Object // members that only the provider understands, such as Gemini's extra_content
 }
 
@@ -85,7 +86,7 @@ func (a *answer) readCall(o wire.Object) error {
 			return err
 		}
 	}
-	c.shape.add(part.Arguments)
+	c.written = append(c.written, part.Arguments...)
 	if part.Arguments != "" && !c.passed {
 		part.ID, part.Name, c.passed = c.id, c.name, true
 	}
@@ -106,8 +107,8 @@ func (a *answer) findCall(p *callPart) int {
 		case p.id != "" && c.id != "" && c.id != p.id:
 		case hasIndex && c.index != p.index:
 		case !hasIndex && p.id != "" && c.id != p.id:
-		case !hasIndex && p.id == "" && p.name != "" && (p.name != c.name || c.shape.complete()):
-		case p.name != "" && len(p.arguments) > 0 && c.shape.complete() && (p.id == "" || !hasIndex):
+		case !hasIndex && p.id == "" && p.name != "" && (p.name != c.name || c.isComplete()):
+		case p.name != "" && len(p.arguments) > 0 && c.isComplete() && (p.id == "" || !hasIndex):
 		default:
 			return i
 		}
@@ -120,6 +121,11 @@ func (a *answer) findCall(p *callPart) int {
 	}
 	a.calls = append(a.calls, call{index: p.index, extra: wire.Object{}})
 	return len(a.calls) - 1
+}
+
+// isComplete reports whether the arguments are a complete object.
+func (c *call) isComplete() bool {
+	return bytes.HasSuffix(c.written, []byte("}")) && json.Valid(c.written)
 }
 
 // addName adds a name, or a piece of one. Some servers send the name again with each piece of the arguments, and some send all that they have of it.
@@ -157,31 +163,3 @@ func (a *answer) endCalls() error {
 	}
 	return nil
 }
-
-// jsonShape follows the brackets of a JSON text that comes in pieces.
-type jsonShape struct {
-	depth           int
-	begun           bool
-	inText, escaped bool
-}
-
-func (s *jsonShape) add(text string) {
-	for i := range len(text) {
-		switch c := text[i]; {
-		case s.escaped:
-			s.escaped = false
-		case s.inText:
-			s.escaped = c == '\\'
-			s.inText = c != '"'
-		case c == '"':
-			s.inText = true
-		case c == '{' || c == '[':
-			s.depth++
-			s.begun = true
-		case c == '}' || c == ']':
-			s.depth--
-		}
-	}
-}
-
-func (s *jsonShape) complete() bool { return s.begun && s.depth <= 0 }

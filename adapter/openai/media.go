@@ -5,9 +5,9 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
-	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
 )
 
 // Bounds of what an answer has besides text.
@@ -96,10 +96,8 @@ func (a *answer) citeAll(sources []json.RawMessage) error {
 
 // typeOf is the media type that a data URL names.
 func typeOf(url string) string {
-	if rest, ok := strings.CutPrefix(url, "data:"); ok {
-		if kind, _, ok := strings.Cut(rest[:min(len(rest), 64)], ";"); ok {
-			return kind
-		}
+	if d, ok := wire.ReadData(url); ok {
+		return d.Type
 	}
 	return "image/png" // which most are
 }
@@ -117,18 +115,11 @@ func (a *answer) yieldSound() error {
 	return a.Yield(adapter.Chunk{Media: &adapter.Media{Type: kind, URL: adapter.DataURL(kind, data)}})
 }
 
-// wavHead is the head of a WAV file with so many bytes of 16-bit mono PCM of 24 kHz.
+// wavHead is the head of a WAV file with so many bytes of PCM: format 1, one channel, 24 000 samples and 48 000 bytes a second, 2 bytes and 16 bits
+// a sample.
 func wavHead(size int) []byte {
-	head, _ := binary.Append(nil, binary.LittleEndian, struct { // of sizes that are known: cannot fail
-		RIFF             [4]byte
-		Rest             uint32
-		WAVE             [8]byte
-		FormatSize       uint32
-		Format, Channels uint16
-		Rate, ByteRate   uint32
-		Align, Bits      uint16
-		Data             [4]byte
-		Size             uint32
-	}{[4]byte([]byte("RIFF")), uint32(36 + size), [8]byte([]byte("WAVEfmt ")), 16, 1, 1, 24_000, 48_000, 2, 16, [4]byte([]byte("data")), uint32(size)})
+	head := []byte("RIFF\x00\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\xc0\x5d\x00\x00\x80\xbb\x00\x00\x02\x00\x10\x00data\x00\x00\x00\x00")
+	binary.LittleEndian.PutUint32(head[4:], uint32(36+size))
+	binary.LittleEndian.PutUint32(head[40:], uint32(size))
 	return head
 }

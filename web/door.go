@@ -63,10 +63,6 @@ func (s *Server) enter(rec *recorder, r *http.Request) *http.Request {
 		return nil
 	}
 	if err := s.checkSite(r); err != nil {
-		if starts, _ := effectOfGet(r); starts && wantsPage(r.Header["Accept"]) {
-			s.explainStart(rec, r)
-			return nil
-		}
 		return s.refuse(rec, r, err)
 	}
 	if open(r.URL.Path) {

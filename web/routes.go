@@ -55,7 +55,7 @@ func (s *Server) routes() http.Handler {
 	r.Post("/v1/tickets", s.handle(s.postTicket))
 	r.Post("/v1/channels/{channel}/webhook", s.handle(s.postWebhook))
 	s.router = r
-	return s.timeBodies(s.outermost(r))
+	return timeBodies(s.outermost(r))
 }
 
 // handler answers a request, or returns the problem why it does not.

@@ -151,8 +151,6 @@ type Server struct {
 
 	connections connections
 
-	lingering atomic.Int32 // connections whose refused bodies are taken in
-
 	draining atomic.Bool  // those who come had better come to another server
 	wire     *wire.Server // what the handlers of the wires use
 	granted  granted

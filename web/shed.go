@@ -167,7 +167,9 @@ func (sh *shed) LowMemory() bool { return sh.memory.over.Load() }
 func (sh *shed) LowDisk() bool { return sh.disk.over.Load() }
 
 // DiskBroken implements [run.Pressure].
-func (sh *shed) DiskBroken() bool { return time.Since(time.Unix(0, sh.failedAt.Load())) < run.DiskRetry }
+func (sh *shed) DiskBroken() bool {
+	return time.Since(time.Unix(0, sh.failedAt.Load())) < run.DiskRetry
+}
 
 // Percents of the memory limit from which on no runs begin, and below which they do again: so it does not change with each of them. The
 // rest is for the runs that go on.

@@ -79,7 +79,7 @@ func TestWhatIsWrongWithAChatsRequestIsASentence(t *testing.T) {
 	}{
 		{"nobody", uiBody("c", "x"), 404, `unknown agent or workflow "nobody"; expected one of assistant, chat, steps`},
 		{"assistant", uiBody("a\nb", "x"), 400, `/id: the session id "a\nb" contains control characters; remove them`},
-		{"assistant?v=8", uiBody("c", "x"), 400, "query parameter v: expected 5, 6 or 7, the major version of the package ai"},
+		{"assistant?v=8", uiBody("c", "x"), 400, "query parameter v: expected 5, 6 or 7, found \"8\""},
 		{"assistant", `{"id":"c","input":{"a":1},"messages":[{"role":"user","parts":[]}]}`, 400, "/input: expected a string, found an object"},
 		{"chat", uiBody("c", strings.Repeat("x", 200), `{"role":"assistant","parts":[]}`), 400, "/messages/1: question: expected at most 100 characters, got 200"},
 		{"assistant?v=6", answered, 404, "unknown run; it never existed or has expired"},

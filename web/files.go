@@ -186,11 +186,13 @@ func (s *Server) keepsFiles(h handler) handler {
 
 // postFile stores an uploaded file: the field file of a form, or the body itself with its name in the query.
 func (s *Server) postFile(w http.ResponseWriter, r *http.Request) *wire.Problem {
-	name := ""
-	limit := s.o.Files.MaxSize + uploadBeside
-	if p := wire.Query(new(request.Decoder), r, request.Parameters{"filename": func(value string) { name = value }}); p != nil {
+	var query struct {
+		Filename string `field:"filename"`
+	}
+	if p := wire.Query(r, &query); p != nil {
 		return p
 	}
+	limit := s.o.Files.MaxSize + uploadBeside
 	if s.shed.LowMemory() {
 		return littleMemory("the server is close to its memory limit and starts no new runs; retry later")
 	}
@@ -198,7 +200,7 @@ func (s *Server) postFile(w http.ResponseWriter, r *http.Request) *wire.Problem 
 	if p != nil {
 		return p
 	}
-	f, p := s.receiveFile(r, name, body)
+	f, p := s.receiveFile(r, query.Filename, body)
 	if p != nil {
 		return p
 	}

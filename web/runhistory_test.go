@@ -239,11 +239,11 @@ func TestWhatIsWrongInARequestForRunsIsNamed(t *testing.T) {
 		"from=yesterday":        "from: expected a time as in RFC 3339, such as 2026-01-31T15:04:05Z, found \"yesterday\"",
 		"to=2026-01-31":         "to: expected a time as in RFC 3339",
 		"after=nonsense":        "after: expected the value of next from an earlier answer",
-		"workflow=":             "workflow: expected 1 to 256 bytes",
+		"workflow=":             "workflow: expected a string of 1 to 256 bytes",
 		"state=running":         "state: unknown; ",
 		"limit=1&limit=2":       "limit: occurs twice",
 		"owner=a%00b":           "owner: contains a NUL character",
-		"session=" + long(2000): "session: expected 1 to 1024 bytes, found 2000",
+		"session=" + long(2000): "session: expected a string of 1 to 1024 bytes, found 2000",
 	} {
 		p := readProblem(t, b.do("GET", "/v1/history?"+query, ""))
 		if p.Status != 400 || p.Code != wire.CodeInvalid || len(p.Errors) == 0 || !strings.Contains(p.Detail, want) || p.Errors[0].Parameter == "" {

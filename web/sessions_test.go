@@ -248,7 +248,7 @@ func TestWhatDoesNotFitIsSaidByParameter(t *testing.T) {
 		"?after=xyz":                    "query parameter after: expected the value next of an earlier list",
 		"/s?x=1":                        "query parameter x: unknown parameter; this resource has none",
 		"/s/tape?limit=1001":            "query parameter limit: expected a whole number from 1 to 1000; use JSON Lines for more",
-		"/s/tape?after=-1":              "query parameter after: expected the id of an entry, found \"-1\"",
+		"/s/tape?after=-1":              "query parameter after: expected a whole number from 0, found \"-1\"",
 		"/s/tape?kinds=message,,anchor": `query parameter kinds: expected event, message, tool_call, tool_result, reasoning, system, anchor or error, found ""`,
 		"/s/tape?kinds=zzz":             `query parameter kinds: expected event, message, tool_call, tool_result, reasoning, system, anchor or error, found "zzz"`, // DV-10
 		"/s/tape?format=sse":            `query parameter format: expected jsonl or json, found "sse"`,

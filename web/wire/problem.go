@@ -158,11 +158,15 @@ func Faults(d *request.Decoder) *Problem {
 	return Invalid(d.Faults...)
 }
 
-// Query reads a query that has only these parameters.
-func Query(d *request.Decoder, r *http.Request, known request.Parameters) *Problem {
-	d.Query(r, known, nil)
+// Query reads a query into v, a pointer to a struct; see [request.Decoder].
+func Query(r *http.Request, v any) *Problem {
+	d := new(request.Decoder)
+	d.Query(r, v)
 	return Faults(d)
 }
+
+// NoQuery refuses a query.
+func NoQuery(r *http.Request) *Problem { return Query(r, &struct{}{}) }
 
 // CheckBody is the problem of a body that is not JSON that every reader understands alike; nil for all others.
 func CheckBody(body []byte) *Problem {

@@ -84,8 +84,8 @@ func TestABodyThatDoesNotFitIsRefusedWithThePlaceThatIsWrong(t *testing.T) {
 		"on_disconnect":             {`{"on_disconnect":true}`, []run.Field{{Pointer: "/on_disconnect", Detail: "expected a string, found a boolean"}}},
 		"several at once": {`{"done":"x","params":3,"zzz":0}`, []run.Field{
 			{Pointer: "/done", Detail: "expected true or false, found a string"},
-			{Pointer: "/params", Detail: "expected an object, found a number"},
 			{Pointer: "/zzz", Detail: "unknown field; expected one of agent, done, files, filter, format, html, include, input, model, on_busy, on_disconnect, options, params, session, strict, workflow"},
+			{Pointer: "/params", Detail: "expected an object, found a number"},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -146,16 +146,16 @@ func TestAQueryThatDoesNotFitIsRefusedByName(t *testing.T) {
 	for query, want := range map[string]run.Field{
 		"workflow=w&colour=red":                {Parameter: "colour"},
 		"workflow=w&workflow=v":                {Parameter: "workflow", Detail: "occurs twice; send it once"},
-		"workflow=":                            {Parameter: "workflow", Detail: "expected 1 to 256 bytes, found 0"},
+		"workflow=":                            {Parameter: "workflow", Detail: "expected a string of 1 to 256 bytes, found 0"},
 		"workflow=%00":                         {Parameter: "workflow", Detail: "contains a NUL character; remove it"},
 		"format=xml":                           {Parameter: "format", Detail: `expected sse, jsonl or json, found "xml"`},
 		"done=maybe":                           {Parameter: "done", Detail: `expected 1 or 0, found "maybe"`},
 		"options=3":                            {Parameter: "options", Detail: "expected an object, found a number"},
 		"options={":                            {Parameter: "options", Detail: "invalid JSON at line 1, column 2: unexpected end of JSON input"},
 		`options={"a":1}`:                      {Parameter: "options", Pointer: "/a", Detail: "unknown option; expected one of frequency_penalty, max_tokens, parallel_tool_calls, presence_penalty, reasoning, seed, service_tier, stop, temperature, tool_choice, top_p, verbosity"},
-		"key=":                                 {Parameter: "key", Detail: "expected 1 to 255 characters, found 0"},
+		"key=":                                 {Parameter: "key", Detail: "expected a string of 1 to 255 bytes, found 0"},
 		"key=a%20b":                            {Parameter: "key", Detail: "expected visible ASCII characters only"},
-		"key=" + strings.Repeat("k", 256):      {Parameter: "key", Detail: "expected 1 to 255 characters, found 256"},
+		"key=" + strings.Repeat("k", 256):      {Parameter: "key", Detail: "expected a string of 1 to 255 bytes, found 256"},
 		"last_event_id=rubbish":                {Parameter: "last_event_id", Detail: `"rubbish" is not an event id; expected <run>:<number>`},
 		"on_disconnect=stay":                   {Parameter: "on_disconnect", Detail: `expected continue or cancel, found "stay"`},
 		"include=reserved,secrets":             {Parameter: "include", Detail: `expected reserved, found "secrets"`},

@@ -113,7 +113,7 @@ func (c *chat) add(e tape.Entry, running bool) {
 	switch e.Kind {
 	case tape.KindReasoning:
 		part := textPart(text, "")
-		part.Type = reasoning
+		part.Type = kindReasoning
 		c.stepOf(m).add(part)
 	case tape.KindMessage:
 		c.stepOf(m)
@@ -241,7 +241,7 @@ func (p *Part) result(value json.RawMessage) {
 		Error *struct{ Kind, Message string }
 	}
 	if json.Unmarshal(value, &failed) == nil && failed.Error != nil && failed.Error.Kind != "" {
-		p.ErrorText = "the tool " + p.ToolName + " has failed" // the tool's own text is for the model
+		p.ErrorText = failedText(p.ToolName)
 		return
 	}
 	p.State, p.ErrorText, p.Output = "output-available", "", value

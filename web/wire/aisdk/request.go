@@ -36,14 +36,14 @@ const (
 	maxBeforeBytes = 512 << 10
 )
 
-// message is a UIMessage.
-type message struct {
+// inputMessage is a UIMessage of a request.
+type inputMessage struct {
 	ID    string
 	Role  string
-	Parts []part
+	Parts []inputPart
 }
 
-type part struct {
+type inputPart struct {
 	Type     string
 	Text     string
 	State    string
@@ -56,8 +56,8 @@ type part struct {
 }
 
 // UnmarshalJSON keeps the text of an image or a file.
-func (p *part) UnmarshalJSON(text []byte) error {
-	type plain part
+func (p *inputPart) UnmarshalJSON(text []byte) error {
+	type plain inputPart
 	err := json.Unmarshal(text, (*plain)(p))
 	if mediapart.IsMedia(p.Type) {
 		p.raw = bytes.Clone(text)
@@ -97,7 +97,7 @@ func Read(text []byte) (*Request, []run.Field) {
 		}
 	}
 	r := &Request{Chat: b.ID, Regenerate: b.Trigger == "regenerate-message", Input: b.Input}
-	list := make([]message, len(b.Messages))
+	list := make([]inputMessage, len(b.Messages))
 	for i, raw := range b.Messages {
 		// One pass over a message's members is enough: a chat may be long, and its messages come from a program.
 		if json.Unmarshal(raw, &list[i]) != nil {
@@ -117,7 +117,7 @@ func Read(text []byte) (*Request, []run.Field) {
 }
 
 // read finds the new message and those before it.
-func (r *Request) read(d *request.Decoder, list []message) {
+func (r *Request) read(d *request.Decoder, list []inputMessage) {
 	last := len(list) - 1
 	now, at := list[last], request.Item("/messages", last)
 	if now.Role == roleAssistant {
@@ -167,7 +167,7 @@ func (r *Request) read(d *request.Decoder, list []message) {
 }
 
 // text is what a message says.
-func (m message) text() string {
+func (m inputMessage) text() string {
 	var texts []string
 	for _, p := range m.Parts {
 		if p.Type == "text" && strings.TrimSpace(p.Text) != "" {

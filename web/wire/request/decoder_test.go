@@ -42,12 +42,16 @@ func TestABodyIsReadIntoAStruct(t *testing.T) {
 			want: body{Name: "abc", Flag: true, Count: 5, From: new(int64), Parts: []part{{"a"}, {"b"}}, Any: json.RawMessage("[1, 2]")},
 		},
 		"wrong kinds": {text: `{"name":1,"flag":"x","count":1.5,"parts":{}}`, faults: []run.Field{
-			{Pointer: "/count", Detail: `expected a whole number from 1 to 5, found "1.5"`}, {Pointer: "/flag", Detail: "expected true or false, found a string"},
-			{Pointer: "/name", Detail: "expected a string, found a number"}, {Pointer: "/parts", Detail: "expected an array, found an object"},
+			{Pointer: "/count", Detail: `expected a whole number from 1 to 5, found "1.5"`},
+			{Pointer: "/flag", Detail: "expected true or false, found a string"},
+			{Pointer: "/name", Detail: "expected a string, found a number"},
+			{Pointer: "/parts", Detail: "expected an array, found an object"},
 		}},
 		"beyond the bounds": {text: `{"name":"abcd","count":6,"from":-1,"parts":[{},{},{}]}`, want: body{Name: "abcd", From: new(int64)}, faults: []run.Field{
-			{Pointer: "/count", Detail: `expected a whole number from 1 to 5, found "6"`}, {Pointer: "/from", Detail: `expected a whole number from 0, found "-1"`},
-			{Pointer: "/name", Detail: "expected a string of 1 to 3 bytes, found 4"}, {Pointer: "/parts", Detail: "expected at most 2 items, found 3"},
+			{Pointer: "/count", Detail: `expected a whole number from 1 to 5, found "6"`},
+			{Pointer: "/from", Detail: `expected a whole number from 0, found "-1"`},
+			{Pointer: "/name", Detail: "expected a string of 1 to 3 bytes, found 4"},
+			{Pointer: "/parts", Detail: "expected at most 2 items, found 3"},
 		}},
 		"inside a list": {text: `{"parts":[{"kind":"c"},{}]}`, want: body{Parts: []part{{"c"}, {}}}, faults: []run.Field{
 			{Pointer: "/parts/0/kind", Detail: `expected a or b, found "c"`}, {Pointer: "/parts/1/kind", Detail: "missing"},

@@ -78,15 +78,15 @@ func (s *Server) handle(h handler) http.HandlerFunc {
 // wireRoutes lays out the resources by which clients start and follow runs.
 func (s *Server) wireRoutes(r chi.Router, document func(path string, h http.HandlerFunc)) {
 	own := native.Handlers{Server: s.wire}
-	r.Post("/v1/runs", s.handle(s.starts(own.PostRun)))
-	r.Get("/v1/runs", s.handle(s.starts(own.GetStart)))
+	r.Post("/v1/runs", s.handle(s.follows(own.PostRun)))
+	r.Get("/v1/runs", s.handle(s.follows(own.GetStart)))
 	document("/v1/runs/{run}", s.handle(own.GetRun))
 	r.Get("/v1/runs/{run}/events", s.handle(s.follows(own.GetEvents)))
 	r.Head("/v1/runs/{run}/events", s.handle(own.GetEvents))
 	r.Post("/v1/runs/{run}/cancel", s.handle(own.PostCancel))
 	r.Post("/v1/runs/{run}/approvals/{approval}", s.handle(own.PostApproval))
 	completions := openai.Handlers{Server: s.wire}
-	r.Post("/v1/chat/completions", s.handle(s.starts(completions.PostCompletion)))
+	r.Post("/v1/chat/completions", s.handle(s.follows(completions.PostCompletion)))
 	document("/v1/models", completions.GetModels)
 	document("/v1/models/*", completions.GetModel)
 	threads := agui.Handlers{Server: s.wire}
@@ -94,7 +94,7 @@ func (s *Server) wireRoutes(r chi.Router, document func(path string, h http.Hand
 	r.Get("/v1/agui/{agent}/{thread}", s.handle(remembers(s.follows(threads.GetThread))))
 	chats := aisdk.Handlers{Server: s.wire}
 	r.Post("/v1/ui/{agent}", s.handle(s.follows(chats.PostChat)))
-	r.Post("/v1/ui/{agent}/object", s.handle(s.starts(chats.PostObject)))
+	r.Post("/v1/ui/{agent}/object", s.handle(s.follows(chats.PostObject)))
 	document("/v1/ui/{agent}/{chat}", s.handle(remembers(chats.GetChat)))
 	r.Get("/v1/ui/{agent}/{chat}/stream", s.handle(remembers(s.follows(chats.GetStream))))
 }

@@ -18,8 +18,8 @@ import (
 
 // Limits bound what all callers together may have of the machine; zero is the default of a member, or no limit if it has no default.
 //
-// What comes when a limit is reached is refused, as early as that can be known, so that a refusal costs little and what goes on is not
-// touched. Clients that come back to a run, or repeat a request with an Idempotency-Key, start nothing and are let in.
+// What comes when a limit is reached is refused, and what goes on is not touched. Clients that come back to a run, or repeat a request with
+// an Idempotency-Key, start nothing and are let in.
 type Limits struct {
 	Memory                int64 // bytes of the process, close to which no runs begin
 	Connections           int   // of clients at once
@@ -239,7 +239,7 @@ func (s *Server) overloaded() (list []string) {
 	if s.shed.LowDisk() || s.shed.DiskBroken() {
 		list = append(list, "disk")
 	}
-	if running, _ := s.runs.Running(); running >= s.o.MaxRuns {
+	if s.runs.Load().Running >= s.o.MaxRuns {
 		list = append(list, "runs")
 	}
 	if s.shed.streams.count() >= int64(s.shed.o.Streams) {
@@ -269,56 +269,9 @@ func (s *Server) follows(h handler) handler {
 			}
 			return nil
 		}); p != nil {
-			closeUnread(r, p)
 			return p
 		}
 		defer s.shed.streams.add(caller, -1)
 		return h(w, r)
 	}
-}
-
-// starts is the middleware of requests that start a run: it refuses them before their bodies are read, if that is certain.
-func (s *Server) starts(h handler) handler {
-	return s.follows(func(w http.ResponseWriter, r *http.Request) *wire.Problem {
-		if p := s.early(r); p != nil {
-			closeUnread(r, p)
-			return p
-		}
-		return h(w, r)
-	})
-}
-
-// early refuses what would begin a run, if it is clear without its body that it cannot.
-func (s *Server) early(r *http.Request) *wire.Problem {
-	full := s.runs.Full()
-	if full == nil || returns(r) {
-		return nil
-	}
-	if _, turns := s.runs.Running(); turns && r.ContentLength >= 0 && r.ContentLength <= smallBody {
-		return nil // it may be for a turn that goes on
-	}
-	return s.wire.Problem(r.Context(), full)
-}
-
-// returns says whether a request may be for a run that is there: it has the id of an event, or a key.
-func returns(r *http.Request) bool {
-	if r.Header.Get("Last-Event-ID") != "" || r.Header.Get("Idempotency-Key") != "" {
-		return true
-	}
-	if r.URL.RawQuery == "" {
-		return false
-	}
-	q := r.URL.Query()
-	return q.Has("last_event_id") || q.Has("lastEventId") || q.Has("key")
-}
-
-// closeUnread closes the connection behind the refusal of a request whose body is not read. One that is small has come already.
-func closeUnread(r *http.Request, p *wire.Problem) {
-	if r.ContentLength >= 0 && r.ContentLength <= smallBody {
-		return
-	}
-	if p.Header == nil {
-		p.Header = http.Header{}
-	}
-	p.Header.Set("Connection", "close")
 }

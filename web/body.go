@@ -134,16 +134,8 @@ func (s *Server) tooLargeBody(r *http.Request, limit int64) *wire.Problem {
 	if r.URL.Path == filesPath {
 		limit = s.o.Files.MaxSize // without the form around the file
 	}
-	detail := "the request's body is larger than " + wording.Plural(limit, "byte")
-	switch {
-	case r.URL.Path == filesPath:
-		detail += "; the operator can raise files.max_size"
-	case mayHaveFiles(r.URL.Path):
-		detail += "; upload files with POST /v1/files and send their ids, or ask the operator to raise http.max_body or files.max_size"
-	default:
-		detail += "; the operator can raise http.max_body"
-	}
-	p := wire.NewProblem(wire.CodeTooLarge, detail)
+	p := wire.NewProblem(wire.CodeTooLarge, "the request's body is larger than "+wording.Plural(limit, "byte")+
+		"; upload files with POST /v1/files and send their ids, or ask the operator to raise http.max_body or files.max_size")
 	p.Reason, p.Header = limitBody, http.Header{"Connection": {"close"}}
 	return p
 }

@@ -64,8 +64,8 @@ func sessionOf(p access.Principal, i tape.Info) session {
 
 // Sizes of pages. Clients may ask for less, and for more up to the most.
 const (
-	sessionsPage, maxSessions = 50, 200
-	entriesPage, maxEntries   = 100, 1000
+	sessionsPage            = 50
+	entriesPage, maxEntries = 100, 1000
 	// maxPage bounds the bytes of a page of entries, and of the anchors of a session: an entry may have megabytes.
 	maxPage    = 1 << 20
 	maxAnchors = 100 // of one session; the others are on its tape
@@ -127,36 +127,27 @@ func (s *Server) getSessions(w http.ResponseWriter, r *http.Request) *wire.Probl
 	if p := wire.Query(r, &query); p != nil {
 		return p
 	}
-	limit := int(query.Limit)
-	q := tape.SessionQuery{
-		Workspace: s.o.Workspace, Prefix: webchannel.SessionPrefix(wire.Who(r).Owner()), After: query.After,
-		Limit: limit + 1, // to know whether there are more
-	}
+	q := tape.SessionQuery{Workspace: s.o.Workspace, Prefix: webchannel.SessionPrefix(wire.Who(r).Owner()), After: query.After}
 	list := struct {
 		Sessions []session `json:"sessions"`
 		Next     string    `json:"next,omitempty"`
 	}{Sessions: []session{}}
 	var last tape.Info
-	for more := true; more && list.Next == ""; q.After, q.Limit = last.Cursor(), maxSessions { // large pages for what was left out: it may be many
-		read := 0
-		for in, err := range s.o.Tapes.Sessions(r.Context(), q) {
-			if errors.Is(err, tape.ErrInvalid) {
-				return wire.Invalid(run.Field{Parameter: "after", Detail: "expected the value next of an earlier list"})
-			}
-			if err != nil {
-				return s.wire.TapeProblem(r.Context(), err)
-			}
-			if len(list.Sessions) == limit {
-				list.Next = last.Cursor()
-				break
-			}
-			read++
-			last = in
-			if s.runs.ChannelOf(wire.Who(r), in.Session) == "" {
-				list.Sessions = append(list.Sessions, sessionOf(wire.Who(r), in))
-			}
+	for in, err := range s.o.Tapes.Sessions(r.Context(), q) {
+		if errors.Is(err, tape.ErrInvalid) {
+			return wire.Invalid(run.Field{Parameter: "after", Detail: "expected the value next of an earlier list"})
 		}
-		more = read == q.Limit
+		if err != nil {
+			return s.wire.TapeProblem(r.Context(), err)
+		}
+		if len(list.Sessions) == int(query.Limit) {
+			list.Next = last.Cursor()
+			break
+		}
+		last = in
+		if s.runs.ChannelOf(wire.Who(r), in.Session) == "" {
+			list.Sessions = append(list.Sessions, sessionOf(wire.Who(r), in))
+		}
 	}
 	s.wire.SendJSON(w, r, http.StatusOK, list)
 	return nil
@@ -405,7 +396,7 @@ func (s *Server) eraseSession(ctx context.Context, t *tape.Tape, running turn.Po
 const (
 	// sweepSessionsEvery is between looks for sessions that have expired.
 	sweepSessionsEvery = 10 * time.Minute
-	sweptSessions      = 200 // listed at once
+	sweptSessions      = 1000 // at most, each time
 )
 
 // errUsedAgain says that a session which had expired has a new entry.
@@ -431,23 +422,22 @@ func (s *Server) sweepSessions() {
 	}
 }
 
-// eraseUnused erases the sessions whose last entry is from before a date: all, or those that no request has named. It leaves those in which a
-// turn runs.
+// eraseUnused erases sessions whose last entry is from before a date: of all, or of those that no request has named. It leaves those in
+// which a turn runs, here or on another replica.
 func (s *Server) eraseUnused(before time.Time, unnamed bool) (erased int, err error) {
-	for {
-		expired, err := s.o.Tapes.Unused(s.ctx, before, unnamed, sweptSessions)
-		n := 0
-		for i := 0; i < len(expired) && err == nil; i++ {
-			if err = s.expireSession(expired[i], before); err == nil {
-				n++
-			} else if _, elsewhere := errors.AsType[*run.Elsewhere](err); elsewhere || errors.Is(err, errUsedAgain) || errors.Is(err, run.ErrBusy) || errors.Is(err, tape.ErrNotFound) {
-				err = nil
-			}
-		}
-		if erased += n; err != nil || n == 0 {
+	expired, err := s.o.Tapes.Unused(s.ctx, before, unnamed, sweptSessions)
+	for _, in := range expired {
+		err := s.expireSession(in, before)
+		_, isElsewhere := errors.AsType[*run.Elsewhere](err)
+		switch {
+		case err == nil:
+			erased++
+		case isElsewhere, errors.Is(err, errUsedAgain), errors.Is(err, run.ErrBusy), errors.Is(err, tape.ErrNotFound):
+		default:
 			return erased, err
 		}
 	}
+	return erased, err
 }
 
 // expireSession erases a session whose last entry is from before a date.

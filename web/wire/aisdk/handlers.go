@@ -146,9 +146,9 @@ func (h Handlers) PostObject(w http.ResponseWriter, r *http.Request) *wire.Probl
 	v := &wire.View{Format: frame.JSONL, Media: "text/plain; charset=utf-8", CancelOnDisconnect: query.Cancels(), Kind: wire.StreamUI}
 	v.Begin = func() (frame.Encoder, *tube.Reader) { return e, of.Events() }
 	first, begun := NewObject(h.Roots(q.Subject)), false
-	h.AwaitText(r, of, v, func(e tube.Event) bool {
+	h.AwaitEvent(r, of, v, 0, func(e tube.Event) bool {
 		begun = len(first.Append(nil, e)) > 0
-		return begun || first.Over()
+		return begun || first.Over() || e.Terminal()
 	})
 	wire.SetRun(w.Header(), of.ID)
 	if of.Ended() && !begun {

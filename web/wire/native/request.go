@@ -110,10 +110,10 @@ func (h Handlers) readPost(w http.ResponseWriter, r *http.Request) (*start, *wir
 	st.headers(d, r)
 	// A client that resumes need not repeat its request.
 	if st.resume == nil || len(bytes.TrimSpace(text)) > 0 {
-		var b body
-		if p := wire.CheckAndRead(text, func() { st.body(d, text, &b) }); p != nil {
+		if p := wire.CheckBody(text); p != nil {
 			return st, p
 		}
+		st.body(d, text)
 	}
 	st.Done, st.HTML = st.Done || query.Done, st.HTML || query.HTML
 	return st, st.finish(d)
@@ -153,8 +153,9 @@ func (st *start) finish(d *request.Decoder) *wire.Problem {
 }
 
 // body reads the body of a request. text is known to be JSON.
-func (st *start) body(d *request.Decoder, text []byte, b *body) {
-	d.Read("", text, b)
+func (st *start) body(d *request.Decoder, text []byte) {
+	var b body
+	d.Read("", text, &b)
 	if b.Workflow != nil && b.Workflow[0] == '{' {
 		st.Inline = b.Workflow
 	} else if b.Workflow != nil {

@@ -65,22 +65,12 @@ func (p *inputPart) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// body is the body of a request. The members of the run that a chat has not are refused; unknown ones are ignored, because programs send
-// their own.
+// body is the body of a request. Other members are ignored: programs send their own.
 type body struct {
 	ID       string            `field:"id,required"`
 	Trigger  string            `field:"trigger" words:"submit-message regenerate-message"`
 	Input    json.RawMessage   `field:"input"`
 	Messages []json.RawMessage `field:"messages,required"`
-
-	Agent    json.RawMessage `field:"agent"`
-	Workflow json.RawMessage `field:"workflow"`
-	Session  json.RawMessage `field:"session"`
-	Model    json.RawMessage `field:"model"`
-	Params   json.RawMessage `field:"params"`
-	Options  json.RawMessage `field:"options"`
-	Filter   json.RawMessage `field:"filter"`
-	OnBusy   json.RawMessage `field:"on_busy"`
 }
 
 // Read reads a request's body, which is JSON, and returns what in it does not fit.
@@ -88,14 +78,6 @@ func Read(text []byte) (*Request, []run.Field) {
 	d := request.Decoder{Lenient: true}
 	var b body
 	d.Read("", text, &b)
-	for name, raw := range map[string]json.RawMessage{
-		"agent": b.Agent, "workflow": b.Workflow, "session": b.Session, "model": b.Model,
-		"params": b.Params, "options": b.Options, "filter": b.Filter, "on_busy": b.OnBusy,
-	} {
-		if raw != nil {
-			d.Fail("/"+name, "is not supported here; use POST /v1/runs")
-		}
-	}
 	r := &Request{Chat: b.ID, Regenerate: b.Trigger == "regenerate-message", Input: b.Input}
 	list := make([]inputMessage, len(b.Messages))
 	for i, raw := range b.Messages {

@@ -74,7 +74,6 @@ func TestWhatDoesNotFitIsSaidWithItsPlace(t *testing.T) {
 		{"nothing from the user", `{"id":"c","messages":[` + said("system", "x") + `]}`, "/messages/0: expected a message of the user at the end"},
 		{"nothing new", `{"id":"c","messages":[` + said("assistant", "x") + `]}`, "/messages/0: is an assistant message without an answer to a question; expected a user message at the end"},
 		{"a file", `{"id":"c","messages":[{"role":"user","parts":[{"type":"text","text":"x"},{"type":"file","url":"data:"}]}]}`, "/messages/0/parts/1/url: expected data in base64, data:…;base64,…"},
-		{"a model", `{"id":"c","messages":[],"model":"x"}`, "/model: is not supported here; use POST /v1/runs"},
 		{"answers to nobody", `{"id":"c","messages":[{"role":"assistant","parts":[{"type":"tool-x","state":"approval-responded","approval":{"id":"a","approved":true}}]}]}`, "/messages/0/id: expected the message's id"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

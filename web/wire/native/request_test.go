@@ -56,7 +56,7 @@ func TestABodyThatDoesNotFitIsRefusedWithThePlaceThatIsWrong(t *testing.T) {
 		"not JSON in a later line":  {"{\n  \"workflow\": \"é\", x}", []run.Field{{Detail: "the body is invalid JSON at line 2, column 20: invalid character 'x' looking for beginning of object key string"}}},
 		"cut off":                   {`{"workflow":"w"`, []run.Field{{Detail: "the body is invalid JSON at line 1, column 16: unexpected end of JSON input"}}},
 		"something behind it":       {`{} {}`, []run.Field{{Detail: "the body is invalid JSON at line 1, column 4: invalid character '{' after top-level value"}}},
-		"not UTF-8":                 {"{\"workflow\":\"a\xff\"}", []run.Field{{Detail: "the body is invalid UTF-8 at line 1, column 15"}}},
+		"not UTF-8":                 {"{\"workflow\":\"a\xff\"}", []run.Field{{Detail: "the body is invalid UTF-8"}}},
 		"an array":                  {`[1]`, []run.Field{{Detail: "expected an object, found an array"}}},
 		"null":                      {`null`, []run.Field{{Detail: "expected an object, found null"}}},
 		"an unknown member":         {`{"workflow":"w","inputs":1}`, []run.Field{{Pointer: "/inputs", Detail: "unknown field; did you mean input? expected one of agent, done, files, filter, format, html, include, input, model, on_busy, on_disconnect, options, params, session, strict, workflow"}}},

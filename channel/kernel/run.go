@@ -30,6 +30,7 @@ type pass struct {
 	facts     *channel.Facts // of the turn
 	policy    channel.Policy // of the place
 	decision  channel.Decision
+	recorded  *channel.Row      // nil: none was stored
 	snapshot  *channel.Snapshot // of the window that the agent sees
 	sink      *sink             // of the dispatch; nil before
 
@@ -260,32 +261,47 @@ func (p *pass) checkMedia(ctx context.Context, list []channel.MediaFact) {
 
 // record writes the row of the session and where its last message came from.
 func (p *pass) record(ctx context.Context) (channel.Admission, error) {
-	if p.k.Recorder == nil {
+	if p.k.Recorder == nil && p.turn.Record.SessionKey == nil {
 		return channel.Admission{}, nil
 	}
 	ctx, cancel := outlive(ctx, recordTimeout)
 	defer cancel()
-	row := channel.Row{
-		SessionKey:      cmp.Or(p.facts.Route.PersistedSessionKey, p.result.Context.SessionKey),
-		CreateIfMissing: p.turn.Record.CreateIfMissing || p.facts.Route.CreateIfMissing,
-		Channel:         p.facts.Channel,
-		Account:         p.facts.Account,
-		Route:           p.facts.Route,
-		Reply:           p.facts.Reply,
-		Conversation:    p.facts.Conversation,
-		Sender:          p.facts.Sender.ID,
-	}
-	err := p.guard(ctx, func() error { return p.k.Recorder.Record(ctx, row, p.turn.Record.UpdateLastRoute) })
+	err := p.guard(ctx, func() error { return p.write(ctx) })
 	if err != nil && p.turn.OnPreDispatchFailure != nil {
 		p.attempt(ctx, channel.StageRecord, "hook for failures before dispatch failed", func() error {
 			p.turn.OnPreDispatchFailure(ctx, err)
 			return nil
 		})
 	}
-	if err != nil {
-		err = fmt.Errorf("record the session: %w", err)
-	}
 	return channel.Admission{}, err
+}
+
+func (p *pass) write(ctx context.Context) error {
+	o, recorder := &p.turn.Record, p.k.Recorder
+	key := cmp.Or(p.facts.Route.PersistedSessionKey, p.result.Context.SessionKey)
+	if o.SessionKey != nil {
+		if key = *o.SessionKey; key == "" {
+			return errors.New("the session key to record is blank; expected one, or none set")
+		}
+	}
+	if recorder == nil {
+		return nil
+	}
+	row := channel.Row{
+		SessionKey: key, CreateIfMissing: o.CreateIfMissing || p.facts.Route.CreateIfMissing,
+		Channel: p.facts.Channel, Account: p.facts.Account, Route: p.facts.Route, Reply: p.facts.Reply,
+		Conversation: p.facts.Conversation, Group: o.group(p.facts.Conversation), Sender: p.facts.Sender.ID,
+	}
+	err := recorder.Record(ctx, row, o.UpdateLastRoute)
+	switch {
+	case err != nil && o.OnError == nil:
+		return fmt.Errorf("record the session: %w", err)
+	case err != nil:
+		o.OnError(ctx, err)
+	default:
+		p.recorded = &row
+	}
+	return nil
 }
 
 // outlive returns a context that ctx does not end, but a limit does.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
@@ -20,6 +21,7 @@ func (p *pass) finish(ctx context.Context) {
 	} else {
 		p.finalize(ctx)
 	}
+	p.acknowledge(ctx)
 	p.letNext(ctx)
 }
 
@@ -98,6 +100,18 @@ func (p *pass) trackSession(ctx context.Context) error {
 		p.attempt(ctx, channel.StageFinalize, "the task of a recorded session failed", func() error { return p.turn.Record.TrackTask(ctx, *p.recorded) })
 	}
 	return nil
+}
+
+// acknowledge tells the caller what to answer its platform, once.
+func (p *pass) acknowledge(ctx context.Context) {
+	if p.acked || p.meta.Ack == nil {
+		return
+	}
+	p.acked = true
+	ctx = context.WithoutCancel(ctx)
+	if err := p.guard(ctx, func() error { p.meta.Ack(ctx, p.result); return nil }); err != nil {
+		p.log(ctx, slog.LevelWarn, "cannot acknowledge an event", slog.Any("error", err))
+	}
 }
 
 // endEvent decides what becomes of the event: it ends, or it is given back to be run again, or by another process.

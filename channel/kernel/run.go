@@ -35,8 +35,9 @@ type pass struct {
 	sink      *sink             // of the dispatch; nil before
 
 	result   channel.Result
-	err      error       // of the first stage that failed
-	canceled bool        // the turn was ended: by a person, by its lane, or because it goes on elsewhere
+	err      error // of the first stage that failed
+	canceled bool  // the turn was ended: by a person, by its lane, or because it goes on elsewhere
+	acked    bool
 	inLane   atomic.Bool // the turn has its place
 	nextMay  atomic.Bool // the next event of the conversation may start
 	started  time.Time   // of the stage
@@ -177,7 +178,7 @@ func (p *pass) ingest(ctx context.Context) (channel.Admission, error) {
 	return channel.Admission{}, nil
 }
 
-// classify asks what sort of event it is.
+// classify asks what sort of event it is, and answers the platform if that cannot wait.
 func (p *pass) classify(ctx context.Context) (channel.Admission, error) {
 	p.result.Class = channel.MessageClass
 	if p.hooks.Classify != nil {
@@ -186,6 +187,9 @@ func (p *pass) classify(ctx context.Context) (channel.Admission, error) {
 			return channel.Admission{}, err
 		}
 		p.result.Class = class
+	}
+	if p.result.Class.RequiresImmediateAck {
+		p.acknowledge(ctx)
 	}
 	if !p.result.Class.CanStartAgentTurn {
 		return handled(channel.ReasonNotATurn), nil

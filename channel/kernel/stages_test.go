@@ -156,8 +156,8 @@ func TestEveryWayOfEndingEveryStage(t *testing.T) {
 					t.Errorf("hooks (-want +got):\n%s", diff)
 				}
 				dispatched := way == "ok" || i == finalizeIndex || at.stage == channel.StageDispatch && (way == "error" || way == "panic")
-				if r.Dispatched != dispatched || s.queued != 1 {
-					t.Errorf("dispatched %t, queued %d times", r.Dispatched, s.queued)
+				if r.Dispatched != dispatched || len(s.acked) != 1 || s.queued != 1 {
+					t.Errorf("dispatched %t, acknowledged %d times, queued %d times", r.Dispatched, len(s.acked), s.queued)
 				}
 			})
 		}
@@ -732,6 +732,21 @@ func TestAMessageThatWasSentFromHereIsDropped(t *testing.T) {
 	s.in = &channel.Input{ID: "m1", ConversationID: "42", SenderID: "someone"} // the id that the answer got
 	if r, err := s.run(t.Context()); err != nil || r.Admission.Reason != channel.ReasonSelfEcho {
 		t.Errorf("got %+v, %v", r.Admission, err)
+	}
+}
+
+func TestAnEventThatCannotWaitIsAcknowledgedBeforeDispatch(t *testing.T) {
+	for _, immediate := range []bool{true, false} {
+		s := newRig()
+		s.class.RequiresImmediateAck = immediate
+		s.onTrace = func(tr channel.Trace) {
+			if tr.Stage == channel.StagePreflight && tr.Phase == channel.PhaseStart && (len(s.acked) == 1) != immediate {
+				t.Errorf("immediate %t: acknowledged %d times before preflight", immediate, len(s.acked))
+			}
+		}
+		if r, err := s.run(t.Context()); err != nil || len(s.acked) != 1 || !immediate && s.acked[0].Outcome != r.Outcome {
+			t.Errorf("got %v, acknowledged with %+v", err, s.acked)
+		}
 	}
 }
 

@@ -17,20 +17,24 @@ const (
 	maxText = 4000
 	// previewEvery is the platform's limit of one conversation in the long run: one message a second. It asks to wait for those that come faster.
 	previewEvery = time.Second
+	// statusEvery is how often the sign of work is renewed: the platform removes a status after two minutes.
+	statusEvery = time.Minute
 )
 
 // delivery sends the reply of one turn. Its methods are never called at the same time.
 type delivery struct {
-	c       *Channel
-	message *message // that is answered
-	stream  *stream  // the preview that is being streamed by this process; nil
-	shown   string   // by the preview, if that is edited
+	c         *Channel
+	message   *message // that is answered
+	stream    *stream  // the preview that is being streamed by this process; nil
+	shown     string   // by the preview, if that is edited
+	hasStatus bool     // the assistant's thread shows that work goes on
+	reacted   bool     // a reaction to the message was tried
 }
 
 // delivery is how the reply to a message is sent.
 func (c *Channel) delivery(m *message) *kernel.Delivery {
 	d := &delivery{c: c, message: m}
-	k := &kernel.Delivery{Deliver: d.deliver, Working: d.work, Rest: d.rest, Settle: c.showDecision, Durable: true, WorkingEvery: workingEvery}
+	k := &kernel.Delivery{Deliver: d.deliver, Working: d.work, Rest: d.rest, Settle: c.showDecision, Durable: true, WorkingEvery: statusEvery}
 	if c.s.Preview != PreviewOff {
 		k.Preview, k.PreviewEvery = d.preview, previewEvery
 	}

@@ -12,17 +12,25 @@ import (
 const (
 	// workReaction is the reaction to a message that shows that work goes on.
 	workReaction = "eyes"
-
-	// workingEvery is longer than any turn: a reaction stays until it is removed.
-	workingEvery = 1000 * time.Hour
+	workStatus   = "is working on it…"
 )
 
-// work adds the reaction to the message. It makes one attempt: an answer that waits for its sign is worse than one without.
+// work shows that work goes on: by the status of an assistant's thread, or by a reaction. It makes one attempt: an answer that waits for its sign is
+// worse than one without.
 func (d *delivery) work(ctx context.Context) error {
 	m := d.message
-	if m.Timestamp == "" {
+	assistant := "status " + m.conversation
+	if m.direct && m.thread != "" && !d.reacted && !d.c.wasRefused(assistant) {
+		err := d.setStatus(ctx, workStatus)
+		if d.hasStatus = !refused(err); d.hasStatus {
+			return err
+		}
+		d.c.refusedAt.Add(assistant, time.Now())
+	}
+	if d.reacted || d.hasStatus || m.Timestamp == "" {
 		return nil
 	}
+	d.reacted = true
 	err := d.c.call(ctx, "reactions.add", func(ctx context.Context) error {
 		return d.c.api.AddReactionContext(ctx, workReaction, slackgo.NewRefToMessage(m.conversation, m.Timestamp))
 	})
@@ -32,12 +40,25 @@ func (d *delivery) work(ctx context.Context) error {
 	return err
 }
 
-// rest removes the reaction, also one of an earlier process.
+// rest removes the sign. An earlier process may have added the reaction.
 func (d *delivery) rest(ctx context.Context) error {
-	if d.message.Timestamp == "" {
+	status := d.hasStatus
+	d.hasStatus, d.reacted = false, false
+	switch {
+	case status:
+		return d.setStatus(ctx, "") // also the answer removes it, but there may be none
+	case d.message.Timestamp == "":
 		return nil
 	}
 	return d.c.removeReaction(ctx, d.message.conversation, d.message.Timestamp)
+}
+
+func (d *delivery) setStatus(ctx context.Context, status string) error {
+	return d.c.call(ctx, "assistant.threads.setStatus", func(ctx context.Context) error {
+		return d.c.api.SetAssistantThreadsStatusContext(ctx, slackgo.AssistantThreadsSetStatusParameters{
+			ChannelID: d.message.conversation, ThreadTS: d.message.thread, Status: status,
+		})
+	})
 }
 
 func (c *Channel) removeReaction(ctx context.Context, conversation, ts string) error {

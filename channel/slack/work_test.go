@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
@@ -91,4 +92,47 @@ func TestDC_15_ACrashLeavesNoReaction(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAThreadOfAnAssistantHasAStatus(t *testing.T) {
+	for name, answer := range map[string]agentFunc{"an answer": says("ok"), "a failure": broken} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.fake.AddConversation(fakeslack.Conversation{ID: dm, Kind: fakeslack.IM, Assistant: true})
+				r.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+					time.Sleep(3 * time.Minute)
+					return answer(ctx, turn)
+				})
+				m := r.say(fakeslack.Message{Channel: dm, Text: "hi", Thread: ping})
+				if got := r.fake.Status(dm, ping); got == "" || len(r.fake.Reactions(dm, m.TS)) != 0 {
+					t.Errorf("the status is %q, and there are the reactions %q", got, r.fake.Reactions(dm, m.TS))
+				}
+				wait(2*time.Minute + 30*time.Second)
+				if n := len(r.fake.Calls("assistant.threads.setStatus")); n < 3 { // the platform removes it after two minutes
+					t.Errorf("the status was set %d times", n)
+				}
+				wait(12 * time.Minute) // a turn that fails runs again
+				if got := r.fake.Status(dm, ping); got != "" {
+					t.Errorf("the status %q is left", got)
+				}
+			})
+		})
+	}
+}
+
+func TestAThreadOfNoAssistantHasAReactionAndThePlatformIsNotAskedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.Answers(after(says("ok")))
+		for range 2 {
+			m := r.say(fakeslack.Message{Channel: dm, Text: "hi", Thread: ping})
+			synctest.Wait()
+			if got := r.fake.Reactions(dm, m.TS); !slices.Equal(got, []string{eyes}) {
+				t.Errorf("got the reactions %q", got)
+			}
+			wait(time.Minute)
+		}
+		if n := len(r.fake.Calls("assistant.threads.setStatus")); n != 1 {
+			t.Errorf("the status was set %d times", n)
+		}
+	})
 }

@@ -64,6 +64,8 @@ func (s *Server) do(r *http.Request, method string, p map[string]string) (map[st
 		return s.startStream(p), nil
 	case "chat.appendStream", "chat.stopStream":
 		return s.continueStream(method, p), nil
+	case "assistant.threads.setStatus":
+		return s.setStatus(p), nil
 	case "chat.postEphemeral":
 		return s.whisper(p), nil
 	case "reactions.add", "reactions.remove":
@@ -150,6 +152,7 @@ func (s *Server) post(p map[string]string) map[string]any {
 	}
 	m := &Message{Channel: c.ID, TS: s.next(), Thread: p["thread_ts"], User: Bot, BotID: BotID, Text: p["text"], Blocks: p["blocks"]}
 	s.messages = append(s.messages, m)
+	delete(s.statuses, c.ID+m.Thread) // an answer removes the status
 	if s.opts.Echo {
 		s.tell(s.envelope(m.event(c)))
 	}

@@ -61,6 +61,8 @@ type Conversation struct {
 	ID, Kind string
 	Archived bool
 	Absent   bool // the app is not in it
+	// Assistant says that its threads are those of an assistant.
+	Assistant bool
 }
 
 // Message is one that stands in a conversation.
@@ -110,6 +112,7 @@ type Server struct {
 	messages      []*Message
 	whispers      []Whisper
 	streaming     map[*Message]time.Time // since when messages are being streamed
+	statuses      map[string]string      // of threads of an assistant, by channel and thread
 	people        map[string][2]string   // name and display name
 	files         map[string]*stored
 	sockets       sockets
@@ -132,7 +135,7 @@ const signIn = "sign in"
 func New(opts *Options) *Server {
 	s := &Server{
 		changed: make(chan struct{}), conversations: map[string]*Conversation{}, people: map[string][2]string{}, files: map[string]*stored{},
-		streaming: map[*Message]time.Time{}, clock: 1_700_000_000_000_000,
+		streaming: map[*Message]time.Time{}, statuses: map[string]string{}, clock: 1_700_000_000_000_000,
 		sockets: sockets{tickets: map[string]time.Time{}, acks: map[string]func(){}},
 	}
 	if opts != nil {
@@ -209,7 +212,7 @@ func (s *Server) Calls(methods ...string) []Call {
 // Writes are the calls that somebody could notice.
 func (s *Server) Writes() []Call {
 	return slices.DeleteFunc(s.Calls(), func(c Call) bool {
-		return !strings.HasPrefix(c.Method, "chat.") && !strings.HasPrefix(c.Method, "reactions.") && c.Method != "files.completeUploadExternal"
+		return !strings.HasPrefix(c.Method, "chat.") && !strings.HasPrefix(c.Method, "reactions.") && !strings.HasPrefix(c.Method, "assistant.") && c.Method != "files.completeUploadExternal"
 	})
 }
 

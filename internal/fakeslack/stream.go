@@ -69,6 +69,7 @@ func (s *Server) startStream(p map[string]string) map[string]any {
 	}
 	s.messages = append(s.messages, m)
 	s.streaming[m] = time.Now()
+	delete(s.statuses, c.ID+m.Thread) // an answer removes the status
 	if s.opts.Echo {
 		s.tell(s.envelope(m.event(c)))
 	}
@@ -115,4 +116,32 @@ func (s *Server) continueStream(method string, p map[string]string) map[string]a
 		return all
 	}
 	return no("message_not_found")
+}
+
+// setStatus sets the status of an assistant's thread, or removes it. The lock is held.
+func (s *Server) setStatus(p map[string]string) map[string]any {
+	c, why := s.place(p["channel_id"])
+	_, given := p["status"]
+	switch {
+	case why != "":
+	case !c.Assistant || !strings.Contains(p["thread_ts"], "."):
+		why = "invalid_thread_ts"
+	case !given:
+		why = "invalid_arguments"
+	}
+	if why != "" {
+		return no(why)
+	}
+	key := c.ID + p["thread_ts"]
+	if s.statuses[key] = p["status"]; p["status"] == "" {
+		delete(s.statuses, key)
+	}
+	return map[string]any{"ok": true}
+}
+
+// Status is that of an assistant's thread; "": there is none.
+func (s *Server) Status(channel, thread string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.statuses[channel+thread]
 }

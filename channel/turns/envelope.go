@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -77,6 +78,9 @@ func facts(c *channel.TurnContext, zone *time.Location) []turn.Fact {
 	if c.HasRole {
 		list = append(list, turn.Fact{Key: "role", Value: c.Role.String()})
 	}
+	for i, m := range c.Media[:min(len(c.Media), maxMediaFacts)] {
+		list = append(list, turn.Fact{Key: "media_" + strconv.Itoa(i+1), Value: describe(m)})
+	}
 	return slices.DeleteFunc(list, func(f turn.Fact) bool { return f.Value == "" })
 }
 
@@ -92,6 +96,32 @@ func date(t time.Time, zone *time.Location) string {
 		return ""
 	}
 	return t.In(zone).Format(time.RFC3339)
+}
+
+// maxMediaFacts bounds the media that facts are about: an album has ten.
+const maxMediaFacts = 16
+
+// describe returns what a channel knows of a medium besides its content, such as "video, video/mp4, 640x360, 12s, 1048576 bytes"; "" if that
+// is no more than the medium itself shows.
+func describe(m channel.MediaFact) string {
+	var parts []string
+	if m.Width > 0 && m.Height > 0 {
+		parts = append(parts, strconv.Itoa(m.Width)+"x"+strconv.Itoa(m.Height))
+	}
+	if m.Duration > 0 {
+		parts = append(parts, m.Duration.Round(time.Millisecond).String())
+	}
+	if m.Size > 0 {
+		parts = append(parts, strconv.FormatInt(m.Size, 10)+" bytes")
+	}
+	if m.Path == "" && m.URL == "" {
+		parts = append(parts, "its content is not here")
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	what := slices.DeleteFunc([]string{string(m.Kind), m.ContentType}, func(s string) bool { return s == "" })
+	return strings.Join(append(what, parts...), ", ")
 }
 
 // content returns what the sender said, below the words of others if there are any: facts are too short for those.

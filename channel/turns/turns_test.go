@@ -191,6 +191,32 @@ func TestTheEnvelopeHasWhatTheChannelKnows(t *testing.T) {
 	}
 }
 
+// CH-142: every field of the facts has a reader.
+func TestWhatIsKnownOfMediaIsAFact(t *testing.T) {
+	var saw seen
+	m := message("look", &sink{})
+	m.Context.Media = []channel.MediaFact{
+		{URL: "https://example.com/a.mp4", Kind: channel.MediaVideo, ContentType: "video/mp4", Width: 640, Height: 360, Duration: 12 * time.Second, Size: 1 << 20},
+		{URL: "https://example.com/b.png", Kind: channel.MediaImage},
+		{Kind: channel.MediaDocument, Size: 30 << 20},
+	}
+	if _, err := newAgent(t, framework(t, say("hi"), &saw), nil).Dispatch(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range saw.envelope.Context {
+		if strings.HasPrefix(f.Key, "media_") {
+			got = append(got, f.Key+"="+f.Value)
+		}
+	}
+	if diff := cmp.Diff([]string{
+		"media_1=video, video/mp4, 640x360, 12s, 1048576 bytes",
+		"media_3=document, 31457280 bytes, its content is not here",
+	}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // DC-17: dates for the agent are in the time zone of the conversation, or else the agent's, or else UTC.
 func TestDatesAreInTheTimeZoneOfTheConversationOrTheAgent(t *testing.T) {
 	for _, row := range []struct{ name, conversation, agent, sent, earlier string }{

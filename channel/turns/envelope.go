@@ -52,28 +52,48 @@ func (a *Agent) zone(t *channel.Turn) *time.Location {
 	return zone
 }
 
-// facts returns what the channel knows of a message besides its words, in a fixed order.
+// facts returns what the channel knows of a message besides its words, in a fixed order. A key that begins with "_" is for plugins only: a model has
+// no use for addresses.
 func facts(c *channel.TurnContext, zone *time.Location) []turn.Fact {
 	list := []turn.Fact{
 		{Key: "channel", Value: c.Channel},
 		{Key: "trigger", Value: string(c.Trigger)},
+		{Key: "_observe_only", Value: yes(c.ObserveOnly)},
+		{Key: "_from", Value: c.From},
 		{Key: "sender_id", Value: c.SenderID},
 		{Key: "sender", Value: c.SenderName},
 		{Key: "sender_username", Value: c.SenderUsername},
 		{Key: "sender_tag", Value: c.SenderTag},
+		{Key: "_sender_roles", Value: strings.Join(c.MemberRoleIDs, ",")},
+		{Key: "_to", Value: c.To},
+		{Key: "_originating_to", Value: c.OriginatingTo},
+		{Key: "_originating_channel", Value: c.OriginatingChannel},
+		{Key: "_agent", Value: c.AgentID},
+		{Key: "_account", Value: c.AccountID},
+		{Key: "_parent_session", Value: c.ParentSessionKey},
+		{Key: "_model_parent_session", Value: c.ModelParentSessionKey},
 		{Key: "message_id", Value: c.MessageID},
+		{Key: "_message_id_full", Value: c.MessageIDFull},
 		{Key: "sent", Value: date(c.Timestamp, zone)},
 		{Key: "reply_to_id", Value: c.ReplyToID},
+		{Key: "_reply_to_id_full", Value: c.ReplyToIDFull},
 		{Key: "reply_to_sender", Value: c.ReplyToSender},
 		{Key: "reply_to_is_quote", Value: yes(c.ReplyToIsQuote)},
 		{Key: "forwarded_from", Value: c.ForwardedFrom},
 		{Key: "forwarded_from_type", Value: c.ForwardedFromType},
+		{Key: "_forwarded_from_id", Value: c.ForwardedFromID},
 		{Key: "forwarded_date", Value: date(c.ForwardedDate, zone)},
 		{Key: "thread", Value: c.ThreadLabel},
 		{Key: "chat_type", Value: string(c.ChatType)},
+		{Key: "_chat_id", Value: c.ChatID},
 		{Key: "conversation", Value: c.ConversationLabel},
+		{Key: "_space", Value: c.GroupSpace},
 		{Key: "mentioned", Value: yes(c.WasMentioned)},
 		{Key: "addressed", Value: yes(c.Addressed)},
+		{Key: "_command_authorized", Value: yes(c.CommandAuthorized)},
+		{Key: "_thread_id", Value: c.MessageThreadID},
+		{Key: "_native_channel_id", Value: c.NativeChannelID},
+		{Key: "_thread_parent_id", Value: c.ThreadParentID},
 	}
 	if c.HasRole {
 		list = append(list, turn.Fact{Key: "role", Value: c.Role.String()})

@@ -393,18 +393,20 @@ type raw string
 
 func (r raw) MarshalJSON() ([]byte, error) { return []byte(r), nil }
 
-func TestAnUpdateThatTheLibraryDoesNotKnowIsSkipped(t *testing.T) {
-	bubble(t, "", func(t *testing.T) {
-		r := setup(t, options{}).serve()
-		const unknown = `{"message_id":4,"date":1,"chat":{"id":7,"type":"private"},"from":{"id":7},"text":"hi","forward_origin":{"type":"moon"}}`
-		r.fake.Push("message", raw(unknown))
-		synctest.Wait()
-		if len(r.fake.Pending()) != 0 || len(r.Told()) != 0 || !strings.Contains(r.log.String(), "cannot read an update; skipped") {
-			t.Errorf("pending: %v, outcomes: %v", r.fake.Pending(), r.Outcomes())
-		}
-		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
-		r.one()
-	})
+func TestMembersThatTheLibraryDoesNotKnowAreLeftOut(t *testing.T) {
+	const reply = `"reply_to_message":{"message_id":4,"date":1,"chat":{"id":7,"type":"private"},"text":"before","external_reply":{"origin":{"type":"moon"}}}`
+	for name, tt := range map[string]struct{ members, body, forwarded, quoted string }{
+		"a member of another type": {`"text":"hi","dice":"six"`, "hi", "", ""},
+		"an origin":                {`"text":"hi","forward_origin":{"type":"moon"}`, "hi", "hidden_user", ""},
+		"in a message quoted":      {`"text":"hi",` + reply, "hi", "", "before"},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			c := pushed(t, tt.members)
+			if !strings.Contains(c.BodyForAgent, tt.body) || c.ForwardedFromType != tt.forwarded || c.ReplyToBody != tt.quoted {
+				t.Errorf("got %q, forwarded %q, quoted %q", c.BodyForAgent, c.ForwardedFromType, c.ReplyToBody)
+			}
+		})
+	}
 }
 
 func TestMessagesWithoutTextAreDescribed(t *testing.T) {

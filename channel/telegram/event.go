@@ -1,6 +1,7 @@
 package telegram
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -35,17 +36,16 @@ type update struct {
 	to      addressing            // of the message, when its input was read
 }
 
-var errUpdate = errors.New("telegram: invalid update; expected a JSON object with update_id, and a message as the Bot API has it")
+var errUpdate = errors.New("telegram: invalid update; expected a JSON object with update_id")
 
-// readUpdate reads an update. With an error, it has at most an id.
+// readUpdate reads an update. It is invalid only if it has no id.
 func readUpdate(data []byte) (*update, error) {
-	var u models.Update
-	if json.Unmarshal(data, &u) != nil || u.ID == 0 {
-		var known struct {
-			ID int64 `json:"update_id"`
-		}
-		_ = json.Unmarshal(data, &known)
-		return &update{id: known.ID}, errUpdate
+	u := new(models.Update)
+	if json.Unmarshal(data, u) != nil {
+		u = readParts(data)
+	}
+	if u.ID == 0 {
+		return nil, errUpdate
 	}
 	r := &update{id: u.ID, kind: channel.EventUnknown}
 	for _, m := range []*models.Message{u.Message, u.ChannelPost} {
@@ -65,6 +65,45 @@ func readUpdate(data []byte) (*update, error) {
 		r.kind = channel.EventLifecycle
 	}
 	return r, nil
+}
+
+// readParts reads an update that has members of a form that the library does not know, without those members.
+func readParts(data []byte) *models.Update {
+	var u models.Update
+	var members map[string]json.RawMessage
+	if json.Unmarshal(data, &members) != nil || json.Unmarshal(members["update_id"], &u.ID) != nil {
+		return &models.Update{}
+	}
+	u.Message, u.ChannelPost = readMessage(members["message"]), readMessage(members["channel_post"])
+	u.EditedMessage, u.EditedChannelPost = readMessage(members["edited_message"]), readMessage(members["edited_channel_post"])
+	return &u
+}
+
+// readMessage reads the members of a message that the library knows; nil: it cannot be read. A forwarded message stays one, because it is not by its
+// sender.
+func readMessage(data json.RawMessage) *models.Message {
+	m := new(models.Message)
+	var members map[string]json.RawMessage
+	if json.Unmarshal(data, &members) != nil {
+		return nil
+	}
+	for name, value := range members {
+		known := *m
+		if json.Unmarshal(bytes.Join([][]byte{[]byte(`{` + strconv.Quote(name) + `:`), value, []byte(`}`)}, nil), &known) == nil {
+			*m = known
+			continue
+		}
+		switch name {
+		case "forward_origin":
+			m.ForwardOrigin = &models.MessageOrigin{Type: models.MessageOriginTypeHiddenUser, MessageOriginHiddenUser: &models.MessageOriginHiddenUser{}}
+		case "reply_to_message":
+			m.ReplyToMessage = readMessage(value)
+		}
+	}
+	if m.ID == 0 || m.Chat.ID == 0 {
+		return nil
+	}
+	return m
 }
 
 // pressedMessage returns a message by the person who pressed a button, at the place of the button. The text is the command that the button stands for.

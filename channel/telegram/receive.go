@@ -65,12 +65,11 @@ func (c *Channel) accept(ctx context.Context, q *kernel.Queue, raws []json.RawMe
 	var arrivals []kernel.Arrival
 	for _, raw := range raws {
 		u, err := readUpdate(raw)
-		if err != nil {
-			c.Log.WarnContext(ctx, "cannot read an update; skipped", "id", u.id)
+		if err != nil { // it has no id, and is confirmed with the one behind it
+			c.Log.WarnContext(ctx, "invalid update from the platform")
+			continue
 		}
-		if u.id != 0 {
-			next = u.id + 1
-		}
+		next = max(next, u.id+1)
 		if u.message == nil {
 			continue
 		}
@@ -125,7 +124,7 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if u, _ := readUpdate(body); u.id == 0 {
+	if _, err := readUpdate(body); err != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}

@@ -109,7 +109,7 @@ agents:
   assistant: {model: "coze:7", options: {temperature: 1}}
 `
 
-// MO-22, MO-31: headers, time, proxy and options of providers; options of models and agents.
+// MO-22, MO-31: headers, time, proxy and options of providers; options of models and agents; a warning for what is not sent.
 func TestWhatAProviderHasBesideItsAddress(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("lingserve.yaml", []byte(manySettings), 0o600); err != nil {
@@ -140,6 +140,15 @@ func TestWhatAProviderHasBesideItsAddress(t *testing.T) {
 	}
 	if a, _ := c.Agent(DefaultAgent); *a.Options.Temperature != 1 {
 		t.Errorf("%+v", a)
+	}
+	const lacks = ", because that provider does not support it"
+	want := []string{
+		"lingserve.yaml:10: providers.claude.options.seed has no effect for models of claude" + lacks,
+		`lingserve.yaml:19: models."claude:claude-opus-4.7".options.verbosity has no effect for models of claude` + lacks,
+		"lingserve.yaml:21: agents.assistant.options.temperature has no effect for models of coze" + lacks,
+	}
+	if diff := cmp.Diff(want, c.Warnings); diff != "" {
+		t.Error(diff)
 	}
 	if secrets := c.Secrets(); !slices.Contains(secrets, "t-CANARY-1") || slices.Contains(secrets, "docs") {
 		t.Errorf("%q", secrets)

@@ -79,7 +79,7 @@ func (p *Parser) stepProse(rest []byte, final bool) bool {
 	case isSpace(c):
 		p.keep(1)
 		p.inLine = p.inLine && c != '\n'
-	case c == '<' && undecided && (!bytes.ContainsAny(rest, ">\n ") || p.inLine && bytes.IndexAny(rest[1:len(rest)-1], "<>") < 0):
+	case c == '<' && undecided && (!bytes.ContainsAny(rest, ">\n ") || p.inLine && !bytes.ContainsAny(rest[1:len(rest)-1], "<>")):
 		return false
 	case c == '<':
 		p.proseTag(rest)

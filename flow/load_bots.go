@@ -3,6 +3,7 @@ package flow
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/internal/yaml"
@@ -93,8 +94,8 @@ func (l *loader) bots(s *spec, root, n *yaml.Node) []fields {
 
 // root checks what can be known of a root before it is rendered.
 func (l *loader) root(b *botSpec) {
-	if message := leadingSlash(b.rootText); message != "" {
-		l.Errorf(b.rootAt, "root", "%s", message)
+	if strings.HasPrefix(b.rootText, "/") {
+		l.Errorf(b.rootAt, "root", leadingSlash)
 		return
 	}
 	fixed, ok := static(b.segments)

@@ -246,7 +246,7 @@ func (v value) render(budget *prompt.Budget, vars map[string]any) (out []byte, e
 	for _, p := range v {
 		text := p.json
 		if p.text != nil {
-			rendered, err := p.text.RenderLenient(budget, vars)
+			rendered, err := p.text.Render(budget, vars)
 			if err != nil {
 				return nil, err
 			}

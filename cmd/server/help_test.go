@@ -81,7 +81,7 @@ func TestAWrongCommandLineIsOneLine(t *testing.T) {
 		"run x y":                        `lingserve run: unexpected argument "y"; expected only a workflow name; give the input with --input; see lingserve help run`,
 		"run x -o yaml":                  `lingserve run: --format: unknown format "yaml"; expected text, jsonl, sse or json; see lingserve help run`,
 		"run x --option heat":            `lingserve run: --option: "heat" is invalid; expected NAME=VALUE; see lingserve help run`,
-		"run x --option temperature=hot": `lingserve run: --option: temperature: expected a number, found a string; see lingserve help run`,
+		"run x --option temperature=hot": `lingserve run: --option: temperature: expected a number, got a string; see lingserve help run`,
 		"run x --param tone":             `lingserve run: --param: "tone" is invalid; expected NAME=TEXT; see lingserve help run`,
 		"run x --input {":                `lingserve run: --input: invalid JSON: unexpected end of JSON input; see lingserve help run`,
 		"run x -i a=b -i c":              `lingserve run: --input: expected one whole input, or NAME=TEXT for each property; do not mix them; see lingserve help run`,

@@ -225,6 +225,7 @@ func (l *loader) addPlace(kind channelType, level channel.Level, path []string, 
 		s := fields[i]
 		s.path = slices.Concat(path, strings.Split(key, "."))
 		s.Key, s.fileOnly = yaml.Path(s.path...), true
+		s.Default = policy.Default
 		if shipped, ok := policy.Text(&kind.shipped); ok {
 			s.Default = shipped
 		} else if policy.Key == "agent" {
@@ -235,10 +236,10 @@ func (l *loader) addPlace(kind channelType, level channel.Level, path []string, 
 		}
 		s.optional = s.Default == ""
 		s.store = func(v value) error {
-			if s.kind.list {
-				return policy.SetList(to, v.items())
+			if err := s.parse(v); err != nil {
+				return err
 			}
-			return policy.Set(to, v.text)
+			return policy.Check(to)
 		}
 		l.add(s)
 	}

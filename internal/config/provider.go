@@ -283,13 +283,35 @@ func (l *loader) addHeaders(provider string, n *yaml.Node) {
 	}
 }
 
-// finishModels checks that the providers of the models with settings exist.
+// finishModels checks that the providers of models exist, and warns of options that a provider does not support (MO-22).
 func (l *loader) finishModels() {
+	for _, p := range l.c.Providers {
+		l.warnOfOptions(providers+p.Name+".options", p.Name+":", p.Options)
+	}
 	for _, m := range l.c.Models {
 		key := yaml.Path("models", m.Name, "options")
 		prefix, _, _ := strings.Cut(m.Name, ":")
 		if _, ok := l.c.Provider(prefix); !ok && prefix != "demo" && l.c.sources[key].Kind != Default {
 			l.wrong(key, "unknown provider %s", prefix)
+			continue
+		}
+		l.warnOfOptions(key, m.Name, m.Options)
+	}
+	for _, a := range l.c.Agents {
+		l.warnOfOptions("agents."+a.Name+".options", cmp.Or(a.Model, l.c.Model), a.Options)
+	}
+}
+
+// warnOfOptions warns of the options that a provider of a chain of models does not support.
+func (l *loader) warnOfOptions(key, chain string, o adapter.Options) {
+	for _, link := range adapter.Links(chain) {
+		prefix, _, _ := strings.Cut(link, ":")
+		p, ok := l.c.Provider(prefix)
+		if !ok {
+			continue
+		}
+		for _, name := range adapter.Lacking(p.Kind, o) {
+			l.warn("%s: %s.%s has no effect for models of %s, because that provider does not support it", l.c.sources[key].Name, key, name, prefix)
 		}
 	}
 }

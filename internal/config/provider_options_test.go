@@ -109,7 +109,7 @@ agents:
   assistant: {model: "coze:7", options: {temperature: 1}}
 `
 
-// MO-22, MO-31: headers, time, proxy and options of providers; options of models and agents.
+// MO-22, MO-31: headers, time, proxy and options of providers; options of models and agents; a warning for what is not sent.
 func TestWhatAProviderHasBesideItsAddress(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("lingserve.yaml", []byte(manySettings), 0o600); err != nil {
@@ -141,6 +141,15 @@ func TestWhatAProviderHasBesideItsAddress(t *testing.T) {
 	if a, _ := c.Agent(DefaultAgent); *a.Options.Temperature != 1 {
 		t.Errorf("%+v", a)
 	}
+	const lacks = ", because that provider does not support it"
+	want := []string{
+		"lingserve.yaml:10: providers.claude.options.seed has no effect for models of claude" + lacks,
+		`lingserve.yaml:19: models."claude:claude-opus-4.7".options.verbosity has no effect for models of claude` + lacks,
+		"lingserve.yaml:21: agents.assistant.options.temperature has no effect for models of coze" + lacks,
+	}
+	if diff := cmp.Diff(want, c.Warnings); diff != "" {
+		t.Error(diff)
+	}
 	if secrets := c.Secrets(); !slices.Contains(secrets, "t-CANARY-1") || slices.Contains(secrets, "docs") {
 		t.Errorf("%q", secrets)
 	}
@@ -171,10 +180,10 @@ func TestWhatAProviderHasBesideItsAddress(t *testing.T) {
 // MO-22: a mistake has its place and says what was meant.
 func TestWrongSettingsOfProvidersAndModelsHaveTheirPlaces(t *testing.T) {
 	for _, tc := range []struct{ name, file, want string }{
-		{"an unknown option", "providers:\n  groq:\n    options:\n      top_k: 1\n", "lingserve.yaml:4:7: providers.groq.options.top_k: unknown option; did you mean top_p?"},
-		{"a value out of its range", "providers:\n  groq: {options: {reasoning: {effort: lots}}}", `lingserve.yaml:2:40: providers.groq.options.reasoning.effort: expected none, minimal, low, medium, high, xhigh or max, found "lots"`},
-		{"an item of a list", "models:\n  openai:a: {options: {stop: [a, 7]}}", `lingserve.yaml:2:34: models.openai:a.options.stop.1: expected a string, found a number`},
-		{"options that are none", "agents: {a: {options: 7}}", "lingserve.yaml:1:23: agents.a.options: expected an object, found a number"},
+		{"an unknown option", "providers:\n  groq:\n    options:\n      top_k: 1\n", "lingserve.yaml:4:7: providers.groq.options.top_k: unknown option; did you mean top_p? expected one of extra_body, frequency_penalty, max_tokens, parallel_tool_calls, presence_penalty, reasoning, seed, service_tier, stop, temperature, tool_choice, top_p, verbosity"},
+		{"a value out of its range", "providers:\n  groq: {options: {reasoning: {effort: lots}}}", `lingserve.yaml:2:40: providers.groq.options.reasoning.effort: expected one of "none", "minimal", "low", "medium", "high", "xhigh", "max"`},
+		{"an item of a list", "models:\n  openai:a: {options: {stop: [a, 7]}}", `lingserve.yaml:2:34: models.openai:a.options.stop.1: expected a string, got a number`},
+		{"options that are none", "agents: {a: {options: 7}}", "lingserve.yaml:1:23: agents.a.options: expected an object, got a number"},
 		{"options of a workflow's agent", "agents: {a: {workflow: w, options: {seed: 1}}}", "lingserve.yaml:1:10: agents.a: workflow and options do not go together; remove one of them, because the workflow's bots have their own"},
 		{"an alias", "models:\n  openai:a: {options: &o {seed: 1}}\n  openai:b: {options: *o}", "lingserve.yaml:2:23: models.openai:a.options: anchors, aliases and tags are not supported; write the value itself\nlingserve.yaml:3:23: models.openai:b.options: anchors, aliases and tags are not supported; write the value itself"},
 		{"no options", "models:\n  openai:a: {options: }", "lingserve.yaml:2:14: models.openai:a.options: the value is missing; expected options"},

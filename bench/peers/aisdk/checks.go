@@ -79,7 +79,7 @@ var checks = []check{
 		g.open("assistant", job{"automatically": whenToolsAreDone})
 		s := g.send("tools")
 		g.complete(s, "Let me see.That is what came of it.")
-		g.Is("tools", []string{"tape_info output-available", "nonsense output-error the model called an unknown tool: nonsense"}, s.tools())
+		g.Is("tools", []string{"tape_info output-available", "nonsense output-error the tool nonsense has failed"}, s.tools())
 		g.Is("calls of onToolCall", 0, s.Calls)
 		g.Is("requests", 1, len(s.Requests))
 		g.Is("requests to the model", 2, len(g.Requests()))

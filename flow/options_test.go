@@ -15,10 +15,10 @@ bots:
 // MO-22: a wrong option is said with its place, an unknown one with what was meant.
 func TestWrongOptionsOfWorkflowsHaveTheirPlaces(t *testing.T) {
 	for _, row := range []struct{ text, want string }{
-		{"options: {reasoning: {effort: lots, bugdet: 3}, top_k: 1}\nbots: {a: {options: [x]}}\n", "w.yaml:1:31: options.reasoning.effort: expected none, minimal, low, medium, high, xhigh or max, found \"lots\"\n" +
-			"w.yaml:1:37: options.reasoning.bugdet: unknown option; did you mean budget?\n" +
-			"w.yaml:1:49: options.top_k: unknown option; did you mean top_p?\n" +
-			"w.yaml:2:21: options: expected an object, found an array"},
+		{"options: {reasoning: {effort: lots, bugdet: 3}, top_k: 1}\nbots: {a: {options: [x]}}\n", "w.yaml:1:31: options.reasoning.effort: expected one of \"none\", \"minimal\", \"low\", \"medium\", \"high\", \"xhigh\", \"max\"\n" +
+			"w.yaml:1:37: options.reasoning.bugdet: unknown option; did you mean budget? expected one of budget, effort, show\n" +
+			"w.yaml:1:49: options.top_k: unknown option; did you mean top_p? expected one of frequency_penalty, max_tokens, parallel_tool_calls, presence_penalty, reasoning, seed, service_tier, stop, temperature, tool_choice, top_p, verbosity\n" +
+			"w.yaml:2:21: options: expected an object, got an array"},
 		{withOptions, "w.yaml:7:35: options.extra_body: this option works only in the server's configuration and in workflow files"},
 	} {
 		_, err := ParseSpec("w.yaml", []byte(row.text), nil) // as of a request

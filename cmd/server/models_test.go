@@ -41,7 +41,7 @@ func standIn() *fakeproviders.Server {
 			return fakeproviders.Answer{Status: http.StatusUnauthorized, Body: "the key sk-CANARY is wrong"}
 		case r.Model == "7379462189365198898", r.Model == "script:8b":
 			return fakeproviders.Answer{Text: strings.Repeat("Yes. ", 10_000), Pace: 100}
-		case r.Model == "good" && asked.MaxTokens == 1:
+		case r.Model == "good" && asked.MaxTokens == 0:
 			return fakeproviders.Answer{Text: "Yes", Finish: adapter.FinishLength}
 		case r.Model == "able":
 			return providerstest.Able(r)
@@ -57,9 +57,9 @@ func standIn() *fakeproviders.Server {
 			return fakeproviders.Answer{Text: "Yes, indeed"}
 		case r.Model == "silent":
 			return fakeproviders.Answer{Finish: adapter.FinishLength}
-		case r.Model == "sixteen" && asked.MaxTokens >= 16, r.Model == "boundless" && asked.MaxTokens == 0:
+		case r.Model == "boundless" && asked.MaxTokens == 0:
 			return fakeproviders.Answer{Text: "Yes"}
-		case r.Model == "sixteen", r.Model == "boundless", r.Model == "picky":
+		case r.Model == "boundless", r.Model == "picky":
 			return fakeproviders.Answer{Status: http.StatusBadRequest, Body: "max_tokens is too small"}
 		case r.Model == "broke":
 			return fakeproviders.Answer{Status: http.StatusPaymentRequired}
@@ -273,7 +273,7 @@ ok    one:      1 model, a[31m b; list your models in providers.one.models
 			t.Error(diff)
 		}
 		want = "lingserve: down: refused the key\nlingserve: named: the model failed\n" +
-			"these providers have no list of models: bots, fake\nnot configured: azure, moonshot (see docs/models.md)\n"
+			"not configured: azure, moonshot (see docs/models.md)\n"
 		if diff := cmp.Diff(want, errs.String()); diff != "" {
 			t.Error(diff)
 		}

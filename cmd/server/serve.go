@@ -133,7 +133,7 @@ func (s *server) assemble() (err error) {
 			log.Warn("cannot close the channels cleanly", "error", err)
 		}
 	})
-	s.channels.warn(c, s.agents, log)
+	s.channels.warn(c, log)
 	o.Access, o.Proxies = s.access.Access, s.access.proxies
 	if s.shared != nil {
 		o.Cluster, o.Holder, o.Away = s.shared.Cluster, s.shared.leases.Holder, s.shared.away
@@ -313,18 +313,10 @@ func checkFree(addr string) error {
 
 // listenError says in words what kept the server from listening.
 func listenError(c *config.Config, err error) error {
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
+	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("the address %s is in use; stop the program that uses it, or choose another with --addr (addr is set by: %s)", c.Addr, c.Source("addr"))
-	case errors.Is(err, syscall.EACCES):
-		return fmt.Errorf("listening on %s is not permitted; ports below 1024 are reserved, so choose another with --addr", c.Addr)
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("%s is not an address of this machine; choose another with --addr", c.Addr)
 	}
-	if e, ok := errors.AsType[*net.DNSError](err); ok {
-		return fmt.Errorf("cannot resolve the name %s; choose another address with --addr", e.Name)
-	}
-	return fmt.Errorf("cannot listen on %s: %w", c.Addr, err)
+	return fmt.Errorf("cannot listen on %s (addr is set by: %s): %w", c.Addr, c.Source("addr"), err)
 }
 
 // errAtStart is why a server ends that a signal stopped before it had started.

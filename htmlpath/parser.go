@@ -117,7 +117,12 @@ func NewParser(h Handler, o *Options) *Parser {
 
 // Write parses the next chunk, of any size; it keeps no reference to it. The first error ends the document: it is
 // returned by every later call too. Errors are *[LimitError], and [ErrClosed] after Close.
-func (p *Parser) Write(chunk []byte) (int, error) {
+func (p *Parser) Write(chunk []byte) (int, error) { return write(p, chunk) }
+
+// WriteString is Write for a string.
+func (p *Parser) WriteString(chunk string) (int, error) { return write(p, chunk) }
+
+func write[T []byte | string](p *Parser, chunk T) (int, error) {
 	if p.err != nil {
 		return 0, p.err
 	}
@@ -153,9 +158,6 @@ func (p *Parser) parse(final bool) {
 		p.pos = len(p.buf)
 	}
 }
-
-// WriteString is Write for a string.
-func (p *Parser) WriteString(chunk string) (int, error) { return p.Write([]byte(chunk)) }
 
 // release hands out the source that was parsed.
 func (p *Parser) release() {

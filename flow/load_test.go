@@ -288,7 +288,7 @@ bots:
   a: {root: a}
   b: {on: {done: b}, root: b}
 `, []string{
-			`w.yaml:3:18: on: b never starts: nothing that starts with the run leads to this trigger`,
+			`w.yaml:3:18: on: b never starts: no bot without on: leads to this trigger`,
 			`w.yaml:3:18: on: b waits for the end of b, which it can start itself; use another trigger`,
 		}},
 		{"a bot that waits for what it starts", `
@@ -303,13 +303,13 @@ bots:
   b: {on: c/x, root: b}
   c: {on: b/x, root: c, max: 2}
 `, []string{
-			`w.yaml:3:11: on: b never starts: nothing that starts with the run leads to this trigger`,
-			`w.yaml:4:11: on: c never starts: nothing that starts with the run leads to this trigger`,
+			`w.yaml:3:11: on: b never starts: no bot without on: leads to this trigger`,
+			`w.yaml:4:11: on: c never starts: no bot without on: leads to this trigger`,
 		}},
 		{"no bot that starts with the run", `
 bots:
   b: {on: b/x, root: b, max: 2}
-`, []string{`w.yaml:2:3: no bot starts with the run; at least one bot must have no on:`}},
+`, []string{`w.yaml:2:11: on: b never starts: no bot without on: leads to this trigger`}},
 		{"no bots", `
 name: x
 `, []string{`w.yaml:1:1: the workflow has no bots; expected bots: with at least one bot`}},

@@ -76,8 +76,8 @@ func (b *ChatBot) Root() string { return b.root }
 // Config returns what the bot was made with.
 func (b *ChatBot) Config() Config { return b.config }
 
-// AddPrompt appends a system message; data goes over the params of the manager. The template is rendered now; what nobody supplies is empty. Errors are
-// *[prompt.Error].
+// AddPrompt appends a system message; data goes over the params of the manager. The template is rendered now; what nobody supplies is
+// empty. Errors are *[prompt.Error].
 func (b *ChatBot) AddPrompt(template string, data map[string]any) error {
 	text, err := b.render(template, data)
 	if err == nil {
@@ -160,9 +160,9 @@ func (b *ChatBot) Listen(l Listener) {
 	b.listeners = append(b.listeners, l)
 }
 
-// Chat starts the bot and returns at once. When it has ended and its callbacks have returned, it can be asked again: it then remembers what it
-// was asked and what it has answered, after its other history, and the new answer takes the place of the last one. It is an error to start a
-// bot that is chatting ([ErrStarted]), or after the run has ended ([ErrOver]); any other failure is the bot's error.
+// Chat starts the bot and returns at once. When it has ended and its callbacks have returned, it can be asked again: it then remembers
+// what it was asked and what it has answered, after its other history, and the new answer takes the place of the last one. It is an
+// error to start a bot that is chatting ([ErrStarted]), or after the run has ended ([ErrOver]); any other failure is the bot's error.
 func (b *ChatBot) Chat(m Message) error {
 	b.mu.Lock()
 	x := b.current

@@ -63,8 +63,8 @@ func (s *scope) check(path []string) string {
 	return ""
 }
 
-// event lists the members of the event, and how many stars its pattern has. Of several triggers, what one of them gives may be read, except in
-// a root: it is empty where another has fired.
+// event lists the members of the event, and how many stars its pattern has. Of several triggers, what one of them gives may be read,
+// except in a root: it is empty where another has fired.
 func (s *scope) event() (members []string, stars int) {
 	all := true
 	for i, t := range s.on {

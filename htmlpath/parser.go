@@ -53,10 +53,10 @@ type Handler struct {
 
 // Parser parses one document. Make one with [NewParser]. It is not safe for concurrent use.
 //
-// In repair mode the input is what a model has answered. Prose, thinking in <think> tags and the first line of a code fence
-// before the document go to [Handler.Prose]; the document begins with the first tag of a line, with one inside a line that
-// text follows, or behind the first line of a fence of HTML. It ends with the fence, or with </html>, and what comes after that is ignored. A tag that is cut off by the end of the input is left out, and
-// text without any tag is an error, [ErrNoDocument].
+// In repair mode the input is what a model has answered. Prose, thinking in <think> tags and the first line of a code fence before the
+// document go to [Handler.Prose]; the document begins with the first tag of a line, with one inside a line that text follows, or
+// behind the first line of a fence of HTML. It ends with the fence, or with </html>, and what comes after that is ignored. A tag that
+// is cut off by the end of the input is left out, and text without any tag is an error, [ErrNoDocument].
 type Parser struct {
 	tree
 	prelude

@@ -52,7 +52,8 @@ func TestMarkdownInEachFormat(t *testing.T) {
 			"<https://example.com>", "https://example.com", "https://example.com", "https://example.com",
 		},
 		"a picture": {
-			"![a cat](https://example.com/c.png)", "a cat (https://example.com/c.png)", `<a href="https://example.com/c.png">a cat</a>`, "<https://example.com/c.png|a cat>",
+			"![a cat](https://example.com/c.png)", "a cat (https://example.com/c.png)", `<a href="https://example.com/c.png">a cat</a>`,
+			"<https://example.com/c.png|a cat>",
 		},
 		"a document": {
 			"{\n  \"a\": \"*b* \\\"c\\\" <d>\"\n}\n",
@@ -70,7 +71,8 @@ func TestMarkdownInEachFormat(t *testing.T) {
 			"x\n\n```\nif a &lt; b &amp;&amp; c {\n\t`s`\n}\n```\n\ny",
 		},
 		"a quote": {
-			"> one **two\n> three**\n\nafter", "one two\nthree\n\nafter", "<blockquote>one <b>two\nthree</b></blockquote>\n\nafter", "> one *two*\n> *three*\n\nafter",
+			"> one **two\n> three**\n\nafter", "one two\nthree\n\nafter", "<blockquote>one <b>two\nthree</b></blockquote>\n\nafter",
+			"> one *two*\n> *three*\n\nafter",
 		},
 		"a heading and lists": {
 			"# Title\n\n- a\n- b\n  1. c\n  2. d\n\n- [x] done",
@@ -112,7 +114,8 @@ func TestMarkdownInEachFormat(t *testing.T) {
 			"1~2, 3~4 and ~~5~~", "1~2, 3~4 and 5", "1~2, 3~4 and <s>5</s>", "1~2, 3~4 and ~5~",
 		},
 		"line breaks": { // DX-04
-			"a<br>b\n\n| h | k |\n|---|---|\n| x<br/>y | z |", "a\nb\n\nh | k\nx | z\ny", "a\nb\n\n<pre>h | k\nx | z\ny</pre>", "a\nb\n\n```\nh | k\nx | z\ny\n```",
+			"a<br>b\n\n| h | k |\n|---|---|\n| x<br/>y | z |", "a\nb\n\nh | k\nx | z\ny", "a\nb\n\n<pre>h | k\nx | z\ny</pre>",
+			"a\nb\n\n```\nh | k\nx | z\ny\n```",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -174,7 +177,7 @@ func TestStylesAreReopenedInTheNextPiece(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	got = nil
-	for _, p := range markup.Pieces("```go\none()\ntwo()\nthree()\n```", markup.Discord, markup.Limit{N: 14}) {
+	for _, p := range markup.Pieces("```go\none()\ntwo()\nthree()\n```", markup.FeishuCard, markup.Limit{N: 14}) {
 		got = append(got, p.Text)
 	}
 	if diff := cmp.Diff([]string{"```go\none()\ntwo()\n```", "```go\nthree()\n```"}, got); diff != "" {

@@ -17,7 +17,7 @@ func write(r runs, to Format) string {
 	case TelegramHTML:
 		w.runs(r)
 	default:
-		w.runs(perLine(r, to))
+		w.runs(perLine(r))
 	}
 	return w.String()
 }
@@ -269,9 +269,9 @@ func (w *writer) slack(text string, s style) {
 	w.WriteString(slackText.Replace(text[start:]))
 }
 
-// perLine returns runs for formats that mark each line of a quote. It also moves white space out of marked text: marks
-// next to white space, and around the end of a line, are characters there.
-func perLine(r runs, to Format) (out runs) {
+// perLine returns runs for formats that mark each line of a quote. It also moves white space out of marked text: marks next to white
+// space, and around the end of a line, are characters there.
+func perLine(r runs) (out runs) {
 	lineStart := true
 	for _, one := range r {
 		inner := one.style

@@ -46,7 +46,7 @@ func startStage(mode, preview string) func(*testing.T, *kernel.Queue, time.Durat
 		}
 		var err error
 		s.c, err = telegram.New(telegram.Settings{
-			Token: platform.Secret(s.fake.Token()), Mode: mode, PublicURL: "https://here.test", Secret: secret, Preview: preview,
+			Token: platform.Secret(s.fake.Token()), Mode: mode, PublicURL: "https://here.test", Preview: preview,
 			Settings: platform.Settings{API: "http://api.test", Client: &http.Client{Transport: s.fake.Transport()}, Agent: "assistant", Grace: grace},
 		})
 		if err != nil {

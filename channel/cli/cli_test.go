@@ -447,6 +447,15 @@ func TestManyRowsThatArePastedAreOneMessage(t *testing.T) {
 	}
 }
 
+func TestTheEndOfAPasteMayComeInParts(t *testing.T) {
+	a := &scripted{answer: echo}
+	r := newRig(t, kernelOf(t, a), cli.Options{In: &parts{first: []string{"\x1b[200~one\rtwo\x1b", "[201~\r"}}})
+	r.sees("echo one")
+	if got := a.texts(); !slices.Equal(got, []string{"one\ntwo"}) {
+		t.Errorf("the agent was asked %q", got)
+	}
+}
+
 func TestNotesOfOthersStandAboveTheLine(t *testing.T) {
 	r := newRig(t, kernelOf(t, &scripted{answer: echo}), cli.Options{})
 	r.types("half a line")

@@ -24,9 +24,9 @@ type Settings struct {
 	Agent   string // answers if there are no routes
 	API     string // the base of addresses; "" is that of the platform
 
-	MaxMedia int64  // bytes of one file; 0 is 10 MiB
-	Media    string // the folder for files; "" loads none
-	State    State  // keeps what was learned; nil forgets it at the end
+	MaxMedia int64         // bytes of one file; 0 is 10 MiB
+	Media    string        // the folder for files; "" loads none
+	State    channel.Texts // keeps what was learned, a text for each fact; nil forgets it at the end
 
 	Grace    time.Duration // how long turns may go on at the end; 0 is that of [kernel.Handler]
 	Client   *http.Client  // nil: the channel makes one

@@ -49,8 +49,6 @@ type token struct {
 
 func (t token) is(texts ...string) bool { return slices.Contains(texts, t.text) }
 
-func (t token) end() int { return t.offset + len(t.text) }
-
 // word reports whether the token is a name, keyword or number.
 func (t token) word() bool { return wordPattern.MatchString(t.text) }
 

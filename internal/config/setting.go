@@ -146,14 +146,6 @@ func find(key string) (Setting, bool) {
 	return lookup(table, func(s Setting) bool { return s.Key == key })
 }
 
-func keys(settings []Setting) []string {
-	var all []string
-	for _, s := range settings {
-		all = append(all, s.Key)
-	}
-	return all
-}
-
 // checks are the checks of texts that fields name. An empty text is not checked.
 var checks = map[string]func(string) error{
 	"addr":     checkAddr,

@@ -16,7 +16,6 @@ type TurnContext struct {
 	Body, BodyForAgent, RawBody, BodyForCommands string
 	InboundHistory                               []HistoryEntry
 	Channel, Surface                             string
-	Trigger                                      Trigger
 	ObserveOnly                                  bool
 
 	From, SenderID, SenderName, SenderUsername, SenderTag string
@@ -53,9 +52,6 @@ type TurnContext struct {
 	MessageThreadID, NativeChannelID, ThreadParentID string
 }
 
-// System is the id of the sender of a turn that the server starts.
-const System = "system"
-
 // MissingError is a required fact that is missing, or has an invalid value.
 type MissingError struct {
 	Field string // "Facts.Conversation.ID"
@@ -76,7 +72,7 @@ func (f *Facts) check() error {
 		{"Facts.MessageID", f.MessageID},
 		{"Facts.Conversation.Kind", string(f.Conversation.Kind)},
 		{"Facts.Conversation.ID", f.Conversation.ID},
-		{"Facts.Sender.ID", f.senderID()},
+		{"Facts.Sender.ID", f.Sender.ID},
 		{"Facts.Route.AgentID", f.Route.AgentID},
 		{"Facts.Route.RouteSessionKey", f.Route.RouteSessionKey},
 		{"Facts.Reply.To", f.Reply.To},
@@ -89,13 +85,6 @@ func (f *Facts) check() error {
 		return &MissingError{Field: "Facts.Conversation.Kind", Value: string(kind)}
 	}
 	return nil
-}
-
-func (f *Facts) senderID() string {
-	if f.Sender.ID == "" && f.Trigger != "" {
-		return System
-	}
-	return f.Sender.ID
 }
 
 // hiddenForward replaces a forwarded message that the policy hides.
@@ -122,11 +111,10 @@ func BuildContext(f Facts) (*TurnContext, error) {
 		InboundHistory:  cleanHistory(m.InboundHistory),
 		Channel:         f.Channel,
 		Surface:         f.Channel,
-		Trigger:         f.Trigger,
 		ObserveOnly:     f.Observing,
 
 		From:           f.From,
-		SenderID:       f.senderID(),
+		SenderID:       f.Sender.ID,
 		SenderName:     label(cmp.Or(s.Name, s.DisplayLabel)),
 		SenderUsername: label(s.Username),
 		SenderTag:      label(s.Tag),

@@ -207,11 +207,6 @@ func TestWhatIsNotThereFallsBack(t *testing.T) {
 			},
 			[]bool{false, false, false, false},
 		},
-		"the server itself": {
-			func(f *channel.Facts) { f.Sender.ID, f.Trigger = "", channel.TriggerSchedule },
-			func(c *channel.TurnContext) any { return []string{c.SenderID, string(c.Trigger)} },
-			[]string{"system", "schedule"},
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := full()

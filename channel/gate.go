@@ -61,8 +61,6 @@ func Evaluate(f Facts) Decision {
 	d.Addressed = addressed || d.CommandAuthorized && !a.Mentions.HasAnyMention
 	command, mention := ruling{}, mentionGate(&f, d.Addressed, mentionKey)
 	switch {
-	case f.Trigger != "": // the server itself starts the turn
-		sender, mention = ruling{}, ruling{}
 	case isCommand && !hasRole:
 		command = ruling{keyCommandMode, ReasonCommandNotAllowed}
 	case isCommand:

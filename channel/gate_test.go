@@ -389,30 +389,6 @@ func TestAHiddenForwardDoesNotWaitInTheWindow(t *testing.T) {
 	}
 }
 
-// CH-02
-func TestATriggeredTurnPassesSenderCommandAndMention(t *testing.T) {
-	for _, trigger := range []channel.Trigger{channel.TriggerSchedule, channel.TriggerResume} {
-		f := admitted(channel.Group)
-		f.Trigger = trigger
-		f.Sender = channel.SenderFacts{}
-		f.Access = channel.AccessFacts{Group: channel.GroupFacts{RequireMention: true}, Mentions: channel.MentionFacts{CanDetect: true}}
-		f.Message.RawBody = ",tape.reset"
-		d := channel.Evaluate(f)
-		if d.Admission != goesOn || d.CommandAuthorized || d.HasRole {
-			t.Errorf("%+v", d)
-		}
-		for _, gate := range []string{"sender", "command", "mention"} {
-			if v := verdictOf(t, d, gate); v.State != channel.Skipped {
-				t.Errorf("%s: %+v", gate, v)
-			}
-		}
-		f.Access.Group.Policy = channel.PolicyOpen // of which the conversation is not
-		if d := channel.Evaluate(f); d.Admission != dropped(channel.ReasonRouteNotAllowed) {
-			t.Errorf("the other gates are asked: %+v", d)
-		}
-	}
-}
-
 // CH-100, CH-102
 func TestListsMatchStableIDsAndNamesOnlyIfTold(t *testing.T) {
 	who := channel.Identity{IDs: []string{"42", "alt"}, Mutable: []string{"@Alice", "Alice Doe"}, Roles: []string{"mod"}}

@@ -33,11 +33,11 @@ func (p *pass) authorize(ctx context.Context) (channel.Admission, error) {
 	if p.k.Settings != nil {
 		p.policy = p.k.Settings.Policy(f.PolicyQuery())
 	}
-	f.Trigger, f.Observing = p.turn.Trigger, p.observing()
+	f.Observing = p.observing()
 	p.decision = channel.Evaluate(f)
 	a := p.decision.Admission
 	p.result.Verdicts = p.decision.Verdicts
-	if p.turn.Trigger == "" && !a.Stops() && !p.repeated() {
+	if !a.Stops() && !p.repeated() {
 		loop, rate, wait := p.k.guards.admit(p.facts, &p.policy, p.meta.Counted)
 		p.result.Verdicts = append(p.result.Verdicts, loop, rate)
 		p.result.RetryAfter = wait
@@ -83,7 +83,7 @@ func (p *pass) challenge(ctx context.Context) {
 // welcome tells a sender that was paired since the last message.
 func (p *pass) welcome(ctx context.Context) {
 	f := p.facts
-	if p.k.Pairing == nil || p.turn.Delivery == nil || p.turn.Trigger != "" || p.observing() || f.Conversation.Kind != channel.Direct || f.Access.DM.Paired != channel.Yes {
+	if p.k.Pairing == nil || p.turn.Delivery == nil || p.observing() || f.Conversation.Kind != channel.Direct || f.Access.DM.Paired != channel.Yes {
 		return
 	}
 	first, err := p.k.Pairing.Welcome(ctx, f.Channel, f.Account, f.Sender.ID)
@@ -135,7 +135,7 @@ func (p *pass) notifySender(ctx context.Context) {
 // learnsReason reports whether the sender of a message that was stopped may know why.
 func (p *pass) learnsReason() bool {
 	talks := p.decision.Talks() || p.result.Admission.Reason == channel.ReasonPairingUnavailable // perhaps
-	return talks && p.turn.Delivery != nil && p.turn.Trigger == "" && !p.facts.Sender.IsBot
+	return talks && p.turn.Delivery != nil && !p.facts.Sender.IsBot
 }
 
 // wantsNotice reports whether the sender gets a notice in place of an answer: the settings allow it, and the message was for the agent.

@@ -76,7 +76,6 @@ func facts(c *channel.TurnContext, zone *time.Location) []turn.Fact {
 	if c.Surface != c.Channel {
 		add("surface", c.Surface)
 	}
-	add("trigger", string(c.Trigger))
 	yes("_observe_only", c.ObserveOnly)
 	add("_from", c.From)
 	add("sender_id", c.SenderID)

@@ -41,77 +41,76 @@ type Spent struct {
 	Usage         Usage
 }
 
-// Budget counts what calls of models cost, and bounds it. Each call reserves what it may cost before it is made; while its answer comes it
-// reserves more where that is not enough; when it has ended it pays what it has cost. A call for which there is no room fails with
-// [CodeBudget]; so does one in the middle of its answer. So limits are passed by no more than what the calls under way have cost beyond
-// their estimates.
+// Budget counts what calls of models cost, and bounds it. Each call reserves what it may cost before it is made. An answer that costs more
+// reserves more while it comes, and is cut off where a limit has no room: it fails with [CodeBudget], as does a call for which there is no room.
+// So limits are passed by no more than what the calls under way have cost beyond their estimates.
 //
-// Costs are known for models that have a price, and of providers that say what a call has cost. Calls of models on machines of one's own count
-// as 0; those of other models are refused where anything is bounded.
-// A Budget is safe for concurrent use.
+// Costs are known for models that have a price, and of providers that report what a call has cost. Calls of models on machines of the operator
+// count as 0; those of other models are refused where anything is bounded. A Budget is safe for concurrent use.
 type Budget struct {
-	o BudgetOptions
-
-	mu       sync.Mutex
-	day      string
-	total    *purse                     // of the day
-	callers  map[string]*purse          // of the day
-	works    *lru.Cache[string, *purse] // of runs ("run NAME") and sessions ("session NAME") that were used last
-	unsaved  map[spentKey]Usage
-	saving   *time.Timer
-	closed   bool
+	o        BudgetOptions
 	saveLock sync.Mutex // held while the store is written to
+
+	mu      sync.Mutex
+	purses  *lru.Cache[string, *purse] // of runs, sessions, callers and days that were used last
+	unsaved map[spentKey]Usage
+	saving  *time.Timer
+	closed  bool
 }
 
-// spentKey says whose usage it is. The caller is the name of a purse, or "".
+// spentKey names whose usage it is.
 type spentKey struct{ day, caller, model string }
 
-// purse is what a run, a session, a caller of today or a day has spent and reserved.
+// purse is what a run, a session, a caller of a day or a day has spent and reserved.
 type purse struct {
+	limit           int64  // 0 is none
 	full            string // begins the refusal of a call for which it has no room
-	daily           bool
-	limit           int64 // 0 is none
-	spent, reserved int64
+	day, caller     string // of one for a day
 	work            string // of a session: the run or turn that used it last
+	spent, reserved int64
 }
 
-// What is assumed of a call before it is known.
 const (
-	bytesPerToken  = 4
-	tokensOfImage  = 1500
-	bytesPerScan   = 32     // of a file that is no text, for each token
-	answerTokens   = 1024   // of an answer that the request does not bound
-	answerStep     = 256    // tokens that an answer which takes longer reserves at once
-	maxPurses      = 50_000 // of callers, and of runs and sessions: what was spent in sessions can be read again, and most runs have ended
-	budgetSaveWait = time.Second
-	budgetCallTime = 10 * time.Second
+	// What is assumed of a call before it is known.
+	bytesPerToken = 4
+	tokensOfImage = 1500
+	bytesPerScan  = 32   // of a file that is no text, for each token
+	answerTokens  = 1024 // of an answer that the request does not bound
 
+	maxPurses       = 100_000 // what was spent in sessions, and by callers today, can be read again, and most runs have ended
+	budgetSaveWait  = time.Second
 	budgetRetryWait = 30 * time.Second
+	budgetCallTime  = 10 * time.Second
 )
 
-// unpriced are the providers whose models need no price: they run on machines of one's own, or say what a call has cost.
+// unpriced are the providers whose models need no price: they run on machines of the operator, or report what a call has cost.
 var unpriced = []string{"demo", "ollama", "lmstudio", "vllm", "openrouter", "perplexity", "xai"}
 
-// NewBudget returns a budget, which goes on with what the store has of today. Errors of the store are logged: it begins anew then.
+// NewBudget returns a budget, which continues with what the store has of today. Errors of the store are logged: the budget then starts at 0.
 func NewBudget(o BudgetOptions) *Budget {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	b := &Budget{o: o, unsaved: map[spentKey]Usage{}}
-	b.works, _ = lru.New[string, *purse](maxPurses) // fails for no size
-	if b.startDay(time.Now()); o.Store != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), budgetCallTime)
-		defer cancel()
-		if total, err := o.Store.On(ctx, b.day); err != nil {
-			o.Log.WarnContext(ctx, "cannot read what calls of models cost today", "error", err)
-		} else {
-			b.learn(total)
-		}
+	b.purses, _ = lru.New[string, *purse](maxPurses) // fails for no size
+	if o.Store == nil {
+		return b
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), budgetCallTime)
+	defer cancel()
+	total, err := o.Store.On(ctx, today())
+	if err != nil {
+		o.Log.WarnContext(ctx, "cannot read what calls of models cost today", "error", err)
+	} else {
+		b.addStored(total)
 	}
 	return b
 }
 
-// limited says whether anything is bounded.
+// today is the day, in UTC.
+func today() string { return time.Now().UTC().Format(time.DateOnly) }
+
+// limited reports whether anything is bounded.
 func (b *Budget) limited() bool {
 	return b.o.Run > 0 || b.o.Session > 0 || b.o.Caller > 0 || b.o.Day > 0
 }
@@ -123,37 +122,59 @@ type Spending struct {
 	Callers map[string]int64 `json:"callers"`
 }
 
-// Today tells what was spent today.
+// Today returns what was spent today.
 func (b *Budget) Today() Spending {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.startDay(time.Now())
-	s := Spending{Day: b.day, Cost: b.total.spent, Callers: map[string]int64{}}
-	for name, p := range b.callers {
-		if p.spent > 0 {
-			s.Callers[name] = p.spent
+	s := Spending{Day: today(), Callers: map[string]int64{}}
+	for _, p := range b.purses.Values() {
+		switch {
+		case p.day != s.Day || p.spent == 0:
+		case p.caller == "":
+			s.Cost = p.spent
+		default:
+			s.Callers[p.caller] = p.spent
 		}
 	}
 	return s
 }
 
-// startDay starts a new day if there is one. Calls that go on from the day before pay to that. The lock is held, or b is new.
-func (b *Budget) startDay(now time.Time) {
-	if day := now.UTC().Format(time.DateOnly); day != b.day {
-		b.day, b.callers = day, map[string]*purse{}
-		b.total = &purse{full: "the server reached its cost limit for today", limit: b.o.Day, daily: true}
+// purse returns the purse with a key, or adds one. The lock is held.
+func (b *Budget) purse(key string, added purse) *purse {
+	p, ok := b.purses.Get(key)
+	if !ok {
+		p = &added
+		b.purses.Add(key, p)
 	}
+	return p
+}
+
+func (b *Budget) dayPurse(day string) *purse {
+	return b.purse("day "+day, purse{limit: b.o.Day, day: day, full: "the server reached its cost limit for today"})
+}
+
+func (b *Budget) callerPurse(day, caller string) *purse {
+	full := "you reached your cost limit for today, " + dollars(b.o.Caller)
+	return b.purse("caller "+day+" "+caller, purse{limit: b.o.Caller, day: day, caller: caller, full: full})
+}
+
+func (b *Budget) runPurse(run string) *purse {
+	return b.purse("run "+run, purse{limit: b.o.Run, full: "this run reached its cost limit, " + dollars(b.o.Run)})
+}
+
+func (b *Budget) sessionPurse(session string) *purse {
+	return b.purse("session "+session, purse{limit: b.o.Session, full: "this session reached its cost limit, " + dollars(b.o.Session)})
 }
 
 // bill is what one attempt at an answer owes.
 type bill struct {
 	budget *Budget
-	of     spentKey
+	key    spentKey
 	price  *Price // nil where it is not known
 	purses []*purse
 	input  int // tokens of the request, about
 
-	held     int64 // of each purse
+	reserved int64 // in each purse
 	text     int   // bytes of the answer so far
 	usage    Usage // as the provider counts
 	counted  bool  // the provider has counted
@@ -162,37 +183,31 @@ type bill struct {
 
 // reserve holds what an attempt may cost, until its bill is paid.
 func (b *Budget) reserve(ctx context.Context, model string, price *Price, req *Request) (*bill, error) {
-	t := trail.Of(ctx)
-	work := cmp.Or(t.Run, t.Turn)
-	before, known := b.spentBefore(ctx, t.Session, work)
-	now := time.Now()
-
 	if provider, _, _ := strings.Cut(model, ":"); price == nil && b.limited() && !slices.Contains(unpriced, provider) {
 		return nil, &Error{
 			Code: CodeBudget, OfModel: true,
 			Message: "the model " + model + " has no price, so it is not used where the cost is limited; the operator can add it to prices",
 		}
 	}
+	t := trail.Of(ctx)
+	work := cmp.Or(t.Run, t.Turn)
+	before := b.sessionCost(ctx, t.Session, work)
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.startDay(now)
-	l := &bill{budget: b, of: spentKey{day: b.day, model: model}, price: price, input: req.Tokens()}
+	l := &bill{budget: b, key: spentKey{today(), t.Caller, model}, price: price, input: req.Tokens()}
 	if b.o.Run > 0 && work != "" {
-		l.purses = append(l.purses, b.workPurse("run", work, b.o.Run))
+		l.purses = append(l.purses, b.runPurse(work))
 	}
 	if b.o.Session > 0 && t.Session != "" {
-		p := b.workPurse("session", t.Session, b.o.Session)
-		if p.work = work; known {
-			p.spent = max(p.spent, before)
-		}
+		p := b.sessionPurse(t.Session)
+		p.work, p.spent = work, max(p.spent, before)
 		l.purses = append(l.purses, p)
 	}
 	if t.Caller != "" {
-		var p *purse
-		l.of.caller, p = b.callerPurse(t.Caller)
-		l.purses = append(l.purses, p)
+		l.purses = append(l.purses, b.callerPurse(l.key.day, t.Caller))
 	}
-	l.purses = append(l.purses, b.total)
+	l.purses = append(l.purses, b.dayPurse(l.key.day))
 
 	answer := answerTokens
 	if req.MaxTokens != nil && *req.MaxTokens > 0 {
@@ -200,52 +215,29 @@ func (b *Budget) reserve(ctx context.Context, model string, price *Price, req *R
 	}
 	need := l.cost(answer)
 	if full := l.raise(need); full != nil {
-		return nil, full.refusal("the next answer can cost "+dollars(need), now)
+		return nil, full.refusal("the next answer can cost " + dollars(need))
 	}
 	return l, nil
 }
 
-// spentBefore asks what a session has cost before this run, once for each run of it: it may have gone on elsewhere meanwhile.
-func (b *Budget) spentBefore(ctx context.Context, session, work string) (spent int64, known bool) {
+// sessionCost returns what a session has cost before this run; 0 if that is known or cannot be read. It is read once for each run, because the
+// session may have been used elsewhere.
+func (b *Budget) sessionCost(ctx context.Context, session, work string) int64 {
 	if b.o.Session <= 0 || session == "" || b.o.Spent == nil {
-		return 0, false
+		return 0
 	}
 	b.mu.Lock()
-	p, counted := b.works.Get("session " + session)
-	counted = counted && p.work == work
+	p, known := b.purses.Get("session " + session)
+	known = known && p.work == work
 	b.mu.Unlock()
-	if counted {
-		return 0, false
+	if known {
+		return 0
 	}
 	spent, err := b.o.Spent(ctx, session)
 	if err != nil {
 		b.o.Log.WarnContext(ctx, "cannot read a session's cost", "error", err)
-		return 0, false
 	}
-	return spent, true
-}
-
-// workPurse returns the purse of a run or a session. The lock is held.
-func (b *Budget) workPurse(kind, name string, limit int64) *purse {
-	p, ok := b.works.Get(kind + " " + name)
-	if !ok {
-		p = &purse{full: "this " + kind + " reached its cost limit, " + dollars(limit), limit: limit}
-		b.works.Add(kind+" "+name, p)
-	}
-	return p
-}
-
-// callerPurse returns the purse of a caller, and its name. Addresses can be made up: the callers that come last share one. The lock is held.
-func (b *Budget) callerPurse(caller string) (name string, p *purse) {
-	if p = b.callers[caller]; p == nil && len(b.callers) >= maxPurses {
-		caller = "others"
-		p = b.callers[caller]
-	}
-	if p == nil {
-		p = &purse{full: "you reached your cost limit for today, " + dollars(b.o.Caller), limit: b.o.Caller, daily: true}
-		b.callers[caller] = p
-	}
-	return caller, p
+	return spent
 }
 
 // cost is what the call costs if its answer has so many tokens, as far as that is known.
@@ -264,17 +256,17 @@ func (l *bill) cost(answer int) int64 {
 // tokens is how many the answer has so far, about.
 func (l *bill) tokens() int { return (l.text + bytesPerToken - 1) / bytesPerToken }
 
-// raise reserves need in place of what is reserved; where a purse has no room it returns that, and nothing changes. The lock is held.
+// raise reserves need in place of what is reserved. If a purse has no room, it returns that, and nothing changes. The lock is held.
 func (l *bill) raise(need int64) (full *purse) {
 	for _, p := range l.purses {
-		if p.limit > 0 && p.spent+p.reserved-l.held+need > p.limit {
+		if p.limit > 0 && p.spent+p.reserved-l.reserved+need > p.limit {
 			return p
 		}
 	}
 	for _, p := range l.purses {
-		p.reserved += need - l.held
+		p.reserved += need - l.reserved
 	}
-	l.held = need
+	l.reserved = need
 	return nil
 }
 
@@ -288,46 +280,40 @@ func (l *bill) add(c *Chunk) error {
 	if l.complete || !l.budget.limited() { // a complete answer is paid in full
 		return nil
 	}
-	tokens := l.tokens()
-	need := l.cost(tokens)
-	if need <= l.held {
+	need := l.cost(l.tokens())
+	if need <= l.reserved {
 		return nil
 	}
 	l.budget.mu.Lock()
 	defer l.budget.mu.Unlock()
-	if l.raise(l.cost(tokens+answerStep)) == nil {
-		return nil
-	}
 	if full := l.raise(need); full != nil {
-		return full.refusal("the answer was cut off", time.Now())
+		return full.refusal("the answer was cut off")
 	}
 	return nil
 }
 
 // pay pays what the attempt has cost. Of an answer that was cut off the provider may not have counted all.
 func (l *bill) pay() {
-	cost := l.usage.Cost
 	if l.text > 0 && (!l.counted || !l.complete) {
-		cost = max(cost, l.cost(l.tokens()))
+		l.usage.Cost = max(l.usage.Cost, l.cost(l.tokens()))
 	}
 	b := l.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, p := range l.purses {
-		p.reserved -= l.held
-		p.spent += cost
+		p.reserved -= l.reserved
+		p.spent += l.usage.Cost
 	}
-	if l.usage.Cost = cost; l.usage != (Usage{}) && b.o.Store != nil {
-		b.addUnsaved(l.of, l.usage)
-		b.saveAfter(budgetSaveWait)
+	if l.usage != (Usage{}) && b.o.Store != nil {
+		b.addUnsaved(l.key, l.usage, budgetSaveWait)
 	}
 }
 
 // refusal is the error of a call for which a purse has no room.
-func (p *purse) refusal(what string, now time.Time) *Error {
+func (p *purse) refusal(what string) *Error {
 	e := &Error{Code: CodeBudget, Message: p.full + ": " + what}
-	if p.daily {
-		now = now.UTC()
+	if p.day != "" {
+		now := time.Now().UTC()
 		e.RetryAfter = now.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now)
 		e.Message += "; the next day starts at midnight UTC"
 	}
@@ -365,17 +351,56 @@ func (r *Request) Tokens() (n int) {
 	return n + (text+bytesPerToken-1)/bytesPerToken
 }
 
-// addUnsaved adds to what is not stored yet. The lock is held.
-func (b *Budget) addUnsaved(of spentKey, usage Usage) {
-	sum := b.unsaved[of]
+// addUnsaved adds to what is not stored yet, which is stored after a time. The lock is held.
+func (b *Budget) addUnsaved(key spentKey, usage Usage, wait time.Duration) {
+	sum := b.unsaved[key]
 	sum.Add(usage)
-	b.unsaved[of] = sum
-}
-
-// saveAfter has save called once, unless it is to be called already. The lock is held.
-func (b *Budget) saveAfter(wait time.Duration) {
+	b.unsaved[key] = sum
 	if b.saving == nil && !b.closed {
 		b.saving = time.AfterFunc(wait, b.save)
+	}
+}
+
+// save stores what is not stored yet, and reads what was spent at other servers. What cannot be stored is tried again later.
+func (b *Budget) save() {
+	b.saveLock.Lock()
+	defer b.saveLock.Unlock()
+	days := map[string][]Spent{}
+	b.mu.Lock()
+	for key, usage := range b.unsaved {
+		days[key.day] = append(days[key.day], Spent{key.caller, key.model, usage})
+	}
+	clear(b.unsaved)
+	b.saving = nil
+	b.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), budgetCallTime)
+	defer cancel()
+	for day, spent := range days {
+		total, err := b.o.Store.Add(ctx, day, spent)
+		if err == nil {
+			b.addStored(total)
+			continue
+		}
+		b.o.Log.WarnContext(ctx, "cannot store what calls of models cost; retrying", "error", err)
+		b.mu.Lock()
+		for _, s := range spent {
+			b.addUnsaved(spentKey{day, s.Caller, s.Model}, s.Usage, budgetRetryWait)
+		}
+		b.mu.Unlock()
+	}
+}
+
+// addStored adds what other servers, or this one before a restart, have spent on a day.
+func (b *Budget) addStored(total Spending) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	day := b.dayPurse(total.Day)
+	day.spent = max(day.spent, total.Cost)
+	for caller, cost := range total.Callers {
+		if caller != "" {
+			p := b.callerPurse(total.Day, caller)
+			p.spent = max(p.spent, cost)
+		}
 	}
 }
 
@@ -389,65 +414,4 @@ func (b *Budget) Close() error {
 	b.mu.Unlock()
 	b.save()
 	return nil
-}
-
-// save stores what is not stored yet, and learns what callers have spent at other servers.
-func (b *Budget) save() {
-	b.saveLock.Lock()
-	defer b.saveLock.Unlock()
-	b.mu.Lock()
-	days := map[string][]Spent{}
-	for key, usage := range b.unsaved {
-		days[key.day] = append(days[key.day], Spent{key.caller, key.model, usage})
-	}
-	clear(b.unsaved)
-	b.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), budgetCallTime)
-	defer cancel()
-	wait := budgetSaveWait
-	for day, spent := range days {
-		total, err := b.o.Store.Add(ctx, day, spent)
-		if err == nil {
-			b.learn(total)
-			continue
-		}
-		b.o.Log.WarnContext(ctx, "cannot store what calls of models cost; retrying", "error", err)
-		wait = budgetRetryWait
-		b.mu.Lock()
-		for _, s := range spent {
-			b.addUnsaved(spentKey{day, s.Caller, s.Model}, s.Usage)
-		}
-		b.mu.Unlock()
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.saving = nil
-	if len(b.unsaved) > 0 {
-		b.saveAfter(wait)
-	}
-}
-
-// learn takes what is stored of a day.
-func (b *Budget) learn(total Spending) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.startDay(time.Now())
-	if total.Day != b.day {
-		return
-	}
-	for key, usage := range b.unsaved { // paid since
-		if key.day == b.day {
-			total.Cost += usage.Cost
-			if _, ok := total.Callers[key.caller]; ok {
-				total.Callers[key.caller] += usage.Cost
-			}
-		}
-	}
-	b.total.spent = total.Cost
-	for name, cost := range total.Callers {
-		if name != "" {
-			_, p := b.callerPurse(name)
-			p.spent = cost
-		}
-	}
 }

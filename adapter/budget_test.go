@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -442,8 +440,7 @@ func TestNoLimitIsPassedByMoreThanTheErrorOfTheCallsUnderWay(t *testing.T) {
 		}
 		wg.Wait()
 		each := int64(21 * 1000) // of a call: what it counts beyond its text, and a piece that was one too many
-		purses := append(r.Budget.works.Values(), r.Budget.total)
-		for _, p := range append(purses, slices.Collect(maps.Values(r.Budget.callers))...) {
+		for _, p := range r.Budget.purses.Values() {
 			if p.reserved != 0 {
 				rt.Errorf("%d is reserved when all have ended: %s", p.reserved, p.full)
 			}
@@ -458,10 +455,10 @@ func TestNoLimitIsPassedByMoreThanTheErrorOfTheCallsUnderWay(t *testing.T) {
 	})
 }
 
-// Callers, sessions and runs without number take bounded memory: those that were used last are kept, and callers share a purse in the end.
+// Callers, sessions and runs without number take bounded memory: those that were used last are kept.
 func TestABudgetDoesNotGrowWithoutEnd(t *testing.T) {
 	b := NewBudget(BudgetOptions{Run: 1, Session: 1, Caller: 1})
-	for i := range 2 * maxPurses {
+	for i := range maxPurses {
 		name := fmt.Sprint(i)
 		l, err := b.reserve(trail.With(t.Context(), trail.Trail{Run: name, Session: name, Caller: name}), "demo:demo", nil, &Request{})
 		if err != nil {
@@ -469,7 +466,7 @@ func TestABudgetDoesNotGrowWithoutEnd(t *testing.T) {
 		}
 		l.pay()
 	}
-	if n := b.works.Len() + len(b.callers); n > 2*maxPurses+1 {
+	if n := b.purses.Len(); n > maxPurses {
 		t.Errorf("%d purses", n)
 	}
 }

@@ -29,8 +29,7 @@ type guarded struct {
 func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, error] {
 	return func(yield func(Chunk, error) bool) {
 		q := &question{guarded: g, req: req}
-		defer q.end()
-		if err := q.prepare(ctx); err != nil {
+		if err := q.prepare(); err != nil {
 			yield(Chunk{}, err)
 			return
 		}
@@ -57,25 +56,19 @@ type question struct {
 	*guarded
 	req      Request
 	held     held
-	release  func() // of the memory for the request; nil is nothing
 	price    *Price
 	wasEmpty bool   // an empty answer is tried again once
 	refused  *Error // of the history as it was
 }
 
-// prepare makes the request ready for its model, and reserves its memory.
-func (q *question) prepare(ctx context.Context) (err error) {
+// prepare makes the request ready for its model.
+func (q *question) prepare() error {
 	if err := q.fit(&q.req); err != nil {
 		return err
 	}
 	q.req.Options = q.req.Options.Over(q.options)
 	if err := q.req.chooseTool(); err != nil {
 		return err
-	}
-	if account := accountOf(ctx); account != nil {
-		if q.release, err = account.ask(ctx, q.req.Size()); err != nil {
-			return err
-		}
 	}
 	q.req.Messages = history(q.req.Messages, q.provider, q.name)
 	if q.Prices != nil {
@@ -84,13 +77,6 @@ func (q *question) prepare(ctx context.Context) (err error) {
 		}
 	}
 	return nil
-}
-
-// end frees what prepare has reserved.
-func (q *question) end() {
-	if q.release != nil {
-		q.release()
-	}
 }
 
 // wait decides about another attempt after the n-th has failed of err, and waits until it may begin. counts is false if the failed attempt does
@@ -310,10 +296,7 @@ func (g *guarded) logFallback(ctx context.Context, fallback, refusal string) {
 // isRetryable reports whether the same request is worth another attempt: not after a long wait for tokens, or for a slot, which would
 // only be as long the next time.
 func isRetryable(e *Error) bool {
-	if w, ok := errors.AsType[*waited](e.Cause); ok && w.phase != forConnection || e.Cause == errFull || e.Cause == errMemory {
-		return false
-	}
-	return e.Retryable
+	return e.Retryable && e.Cause != errWaited && e.Cause != errFull && e.Cause != errMemory
 }
 
 // wait returns how long to wait after the n-th attempt; false where the provider asks for more than we wait.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"net/http/httptrace"
 	"slices"
 	"strings"
 	"testing"
@@ -103,47 +102,6 @@ func TestTimeSpentInTheReaderDoesNotCount(t *testing.T) {
 			t.Errorf("after %v, %d chunks", at, n)
 		}
 	})
-}
-
-// FT-03: net/http says when it looks for a connection.
-func TestConnectingHasALimitOfItsOwnAndIsTriedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake([]step{{wait: never1}})
-		g := &guarded{Registry: &Registry{Retries: Retries{Base: 2}}, model: dialer{f, false}, timeouts: Timeouts{Connect: 3 * time.Second}}
-		_, err := collect(g.Stream(t.Context(), Request{}))
-		if e, ok := errors.AsType[*Error](err); !ok || e.Code != CodeTimeout || !strings.Contains(e.Message, "could not connect to the model within 3s") {
-			t.Errorf("%v", err)
-		}
-		if len(f.asked) != 3 {
-			t.Errorf("asked %d times", len(f.asked))
-		}
-	})
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake([]step{{wait: never1}})
-		g := &guarded{Registry: new(Registry), model: dialer{f, true}, timeouts: Timeouts{Connect: 3 * time.Second, FirstToken: 7 * time.Second}}
-		_, err := collect(g.Stream(t.Context(), Request{}))
-		if e, ok := errors.AsType[*Error](err); !ok || !strings.Contains(e.Message, "within 7s") || time.Since(f.start) != 9*time.Second {
-			t.Errorf("%v after %v", err, time.Since(f.start))
-		}
-	})
-}
-
-// dialer tells the trace of its context what net/http would; a connection takes 2 s.
-type dialer struct {
-	*fake
-	connects bool
-}
-
-func (d dialer) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, error] {
-	return func(yield func(Chunk, error) bool) {
-		trace := httptrace.ContextClientTrace(ctx)
-		trace.GetConn("model:443")
-		if d.connects {
-			time.Sleep(2 * time.Second)
-			trace.GotConn(httptrace.GotConnInfo{})
-		}
-		d.fake.Stream(ctx, req)(yield)
-	}
 }
 
 // AD-06, FT-01, FT-02: what is tried again, and how long that is waited for.

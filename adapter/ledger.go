@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// A Ledger bounds the memory of requests and of models' answers, of all runs together. Each run has an [Account] in the context under which
-// it asks models. The account acquires memory for a body before it is read, for a request to a model before it is sent, and for the text of
-// an answer before it is passed on. Until there is memory for more text, an answer is not read: its server is slowed down by the
-// connection, and no time limit counts that.
+// A Ledger bounds the memory of callers' requests and of models' answers, of all runs together. Each run has an [Account] in the context under
+// which it asks models. The account acquires memory for a body before it is read, and for the text of an answer before it is passed on. Until
+// there is memory for more text, an answer is not read: its server is slowed down by the connection, and no time limit counts that.
 //
 // A body never waits: without memory it is refused. Everything else waits for at most 30 s, then fails. One run at a time has the reserve:
 // it may hold more than its share, and waits for nothing. So if all runs wait for memory that others hold, one goes on to its end, then the
@@ -21,7 +20,7 @@ import (
 // A nil ledger bounds nothing.
 type Ledger struct {
 	bodies  int64 // bytes for the requests of callers
-	shared  int64 // bytes for the answers of all runs, and for their requests to models
+	shared  int64 // bytes for the answers of all runs
 	reserve int64 // bytes for those of the run that has the reserve; no run may hold more
 
 	refused atomic.Uint64
@@ -45,13 +44,11 @@ const (
 
 // What is paid for, measured with the garbage that the collector has not freed yet. A byte of an answer is held in the run's log, in its
 // document, in the bot that reads it, and in the result that is encoded at the end; short results are never encoded for long. A byte of a
-// body is held as it came, decoded, in a prompt or on a tape, and as it is sent to the first model. A request to a model is held as
-// messages and as JSON.
+// body is held as it came, decoded, in a prompt or on a tape, and as it is sent to a model.
 const (
 	costOfSmall = 3 // bytes for each byte of a small answer
 	costOfLarge = 6
 	costOfBody  = 4
-	costOfAsked = 2
 
 	smallText    = 64 << 10 // a small answer has no more
 	smallRequest = 16 << 10
@@ -71,8 +68,8 @@ func NewLedger(memory int64) *Ledger {
 // Holdings are what a ledger knows now.
 type Holdings struct {
 	Bytes   int64  // that are held
-	Waiting int    // answers and requests to models that wait for memory
-	Refused uint64 // answers and requests to models that have failed for lack of memory
+	Waiting int    // answers that wait for memory
+	Refused uint64 // answers that have failed for lack of memory
 }
 
 // Holdings returns what the ledger knows now.
@@ -144,7 +141,6 @@ type Account struct {
 	// Guarded by the ledger's mutex.
 	users    int   // those who have not released it
 	body     int64 // bytes of admitted bodies
-	asked    int64 // bytes of the requests to models that are under way
 	text     int64 // bytes to hold for answers
 	held     int64 // bytes that are held, but for bodies
 	ended    bool
@@ -219,11 +215,11 @@ func (a *Account) Settle(followed int64) {
 	a.change(func() { a.ended, a.followed = true, followed })
 }
 
-// need is how many bytes the account has to hold, but for bodies. The first requests to models are paid for with the body.
+// need is how many bytes the account has to hold, but for bodies.
 func (a *Account) need() int64 {
 	switch {
 	case !a.ended:
-		return a.text + max(0, costOfAsked*a.asked-costOfBody*a.body)
+		return a.text
 	case a.users > 1:
 		return a.followed
 	}
@@ -253,12 +249,11 @@ func (a *Account) Reserve(ctx context.Context, bytes int64) error {
 		return nil
 	}
 	bytes = min(bytes, a.ledger.reserve)
-	return a.ledger.wait(ctx, func() bool { return a.grow(bytes, 0) })
+	return a.ledger.wait(ctx, func() bool { return a.grow(bytes) })
 }
 
-// grow makes the account hold text bytes for answers, and pay for asked more bytes of requests to models. It returns false if there is no memory.
-// Large answers leave a quarter to small ones.
-func (a *Account) grow(text, asked int64) bool {
+// grow makes the account hold text bytes for answers. It returns false if there is no memory. Large answers leave a quarter to small ones.
+func (a *Account) grow(text int64) bool {
 	l := a.ledger
 	limit := l.shared
 	if text > smallText*costOfSmall {
@@ -267,17 +262,14 @@ func (a *Account) grow(text, asked int64) bool {
 	if h := l.holder; h != nil && h.ended {
 		h.update() // there may be room among the others by now
 	}
-	textBefore := a.text
-	a.text, a.asked = max(a.text, text), a.asked+asked
-	need := a.need()
-	if need > a.held && l.holder != a && l.sharedHeld+need-a.held > limit {
+	if more := text - a.held; more > 0 && l.holder != a && l.sharedHeld+more > limit {
 		if l.holder != nil {
-			a.text, a.asked = textBefore, a.asked-asked
 			return false
 		}
 		l.sharedHeld -= a.held
 		l.holder = a
 	}
+	a.text = max(a.text, text)
 	a.update()
 	return true
 }
@@ -329,19 +321,6 @@ func (l *Ledger) Hold(bytes int64) (release func(), ok bool) {
 	return a.Release, true
 }
 
-// ask waits until a request of so many bytes to a model can be held, and holds it until release is called. Errors: an *[Error], the cause of
-// ctx.
-func (a *Account) ask(ctx context.Context, bytes int64) (release func(), err error) {
-	l := a.ledger
-	if costOfAsked*bytes > l.reserve {
-		return nil, l.tooLarge()
-	}
-	if err := l.wait(ctx, func() bool { return a.grow(0, bytes) }); err != nil {
-		return nil, err
-	}
-	return func() { a.change(func() { a.asked -= bytes }) }, nil
-}
-
 // pay pays for more text of a model, which is passed on when this returns nil. Most calls add two numbers.
 // Errors: an *[Error], the cause of ctx.
 func (a *Account) pay(ctx context.Context, text int) error {
@@ -358,7 +337,7 @@ func (a *Account) pay(ctx context.Context, text int) error {
 		return a.ledger.tooLarge()
 	}
 	return a.ledger.wait(ctx, func() bool {
-		if !a.grow(bytes, 0) {
+		if !a.grow(bytes) {
 			return false
 		}
 		if want > a.paid.Load() { // another bot of the run may have got more

@@ -52,9 +52,8 @@ func (w *writer) Stream(ctx context.Context, _ adapter.Request) iter.Seq2[adapte
 type reader struct {
 	*adapter.Account
 	*writer
-	request adapter.Request
-	got     int // KiB
-	err     error
+	got int // KiB
+	err error
 }
 
 // read asks the model under the account until its answer ends.
@@ -65,7 +64,7 @@ func (r *reader) read(t testing.TB, ctx context.Context, timeouts adapter.Timeou
 	if err != nil {
 		t.Fatal(err)
 	}
-	for chunk, err := range m.Stream(r.Within(ctx), r.request) {
+	for chunk, err := range m.Stream(r.Within(ctx), adapter.Request{}) {
 		if err != nil {
 			r.err = err
 			return
@@ -211,29 +210,6 @@ func TestSmallAnswersGoOnWhileLargeOnesWait(t *testing.T) {
 	})
 }
 
-// A run that has the reserve and one that holds a request wait for what the other holds.
-func TestTheRunWithTheReserveWaitsForNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := tiny()
-		_, reserve := full(t, l)
-		requests := l.Open()
-		if requests.Admit(1<<20) != adapter.Admitted { // 4 of 5 MiB
-			t.Fatal("there is no room for a request")
-		}
-		began := time.Now()
-		next := &reader{Account: reserve, writer: &writer{kib: 1}, request: adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Content: strings.Repeat(kib, 1<<10)}}}}
-		if next.read(t, t.Context(), adapter.Timeouts{}); next.err != nil || time.Since(began) != 0 {
-			t.Errorf("%v after %v", next.err, time.Since(began))
-		}
-		other := open(l, 1)
-		other.request = next.request
-		other.read(t, t.Context(), adapter.Timeouts{})
-		if e, ok := errors.AsType[*adapter.Error](other.err); !ok || e.Code != adapter.CodeOverloaded || time.Since(began) != wait {
-			t.Errorf("%v after %v", other.err, time.Since(began))
-		}
-	})
-}
-
 func TestARequestWithoutMemoryIsRefusedAtOnce(t *testing.T) {
 	l := tiny()
 	first, second := l.Open(), l.Open()
@@ -267,19 +243,6 @@ func TestARequestWithoutMemoryIsRefusedAtOnce(t *testing.T) {
 	}
 	if alone.Release(); l.Holdings().Bytes != 0 {
 		t.Errorf("%+v are held at last", l.Holdings())
-	}
-}
-
-// The first request to a model is paid for with the body that it is made of.
-func TestAnAdmittedRequestDoesNotWaitForMemory(t *testing.T) {
-	l := tiny()
-	w := open(l, 1)
-	w.request.Messages = []adapter.Message{{Role: adapter.User, Content: strings.Repeat(kib, 1<<10)}}
-	w.Admit(1 << 20)
-	other := l.Open()
-	other.Admit(150 << 10) // the rest
-	if w.read(t, t.Context(), adapter.Timeouts{}); w.err != nil {
-		t.Error(w.err)
 	}
 }
 

@@ -1,10 +1,8 @@
 package adapter
 
 import (
-	"bytes"
 	"encoding/base64"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -14,10 +12,6 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/net/html/charset"
-	"golang.org/x/text/encoding"
-	"golang.org/x/text/encoding/charmap"
-	"golang.org/x/text/encoding/unicode"
-	"golang.org/x/text/transform"
 )
 
 // Kinds of media. A model that takes files takes all that is none of the others, text too; every model takes text as text.
@@ -265,9 +259,10 @@ func (g *guarded) fitPart(p *Part, asked bool) error {
 		return nil
 	case kind == kindText:
 		if _, data, ok := OpenDataURL(p.File); ok {
-			text, guessed := decodeText(data, declaredCharset(p.File))
+			head, _, _ := strings.Cut(strings.TrimPrefix(p.File, "data:"), ",")
+			text, guessed := decodeText(data, strings.TrimSuffix(head, ";base64"))
 			if guessed != "" {
-				guessed = fmt.Sprintf(" encoding=%q", guessed)
+				guessed = fmt.Sprintf(" encoding=%q", guessed+", guessed")
 			}
 			*p = Part{Type: "text", Text: fmt.Sprintf("<file name=%q%s>\n%s\n</file>", p.Name, guessed, text)}
 			return nil
@@ -283,30 +278,21 @@ func (g *guarded) fitPart(p *Part, asked bool) error {
 	}
 }
 
-// declaredCharset is the charset in the head of a data URL; "" where it has none.
-func declaredCharset(address string) string {
-	head, _, _ := strings.Cut(strings.TrimPrefix(address, "data:"), ",")
-	_, params, err := mime.ParseMediaType(strings.TrimSuffix(head, ";base64"))
+// decodeText reads text by its byte order mark, else by the charset of its media type, else as UTF-8. What is none of these is read by its looks,
+// mostly as Windows-1252; guessed is the name of that encoding.
+func decodeText(data []byte, mediaType string) (text, guessed string) {
+	code, name, certain := charset.DetermineEncoding(data, mediaType)
+	switch {
+	case !certain && utf8.Valid(data):
+		return string(data), ""
+	case !certain:
+		guessed = name
+	}
+	decoded, err := code.NewDecoder().Bytes(data)
 	if err != nil {
-		return ""
+		decoded = data
 	}
-	return params["charset"]
-}
-
-// decodeText reads text by its byte order mark, else by the charset that is declared, else as UTF-8. What is none of these is read as
-// Windows-1252, which guessed says.
-func decodeText(data []byte, declared string) (text, guessed string) {
-	code := encoding.Encoding(unicode.UTF8)
-	if named, _ := charset.Lookup(declared); named != nil {
-		code = named
-	} else if !utf8.Valid(data) && !bytes.HasPrefix(data, []byte{0xff, 0xfe}) && !bytes.HasPrefix(data, []byte{0xfe, 0xff}) {
-		code, guessed = charmap.Windows1252, "windows-1252, guessed"
-	}
-	out, err := io.ReadAll(transform.NewReader(bytes.NewReader(data), unicode.BOMOverride(code.NewDecoder())))
-	if err != nil {
-		out = data
-	}
-	return strings.ToValidUTF8(string(out), "\uFFFD"), guessed
+	return strings.TrimPrefix(strings.ToValidUTF8(string(decoded), "\uFFFD"), "\ufeff"), guessed
 }
 
 // mediaNames are what errors call a medium of a kind, and several.

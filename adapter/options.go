@@ -1,9 +1,6 @@
 package adapter
 
-import (
-	"encoding/json"
-	"maps"
-)
+import "encoding/json"
 
 // Options say how a model is to answer. What is nil or empty is left to the provider. [ReadOptions] reads them.
 type Options struct {
@@ -31,43 +28,16 @@ type Reasoning struct {
 
 // Over returns the options with those of base where they say nothing. Members of ExtraBody are joined.
 func (o Options) Over(base Options) Options {
-	or(&o.Temperature, base.Temperature)
-	or(&o.TopP, base.TopP)
-	or(&o.MaxTokens, base.MaxTokens)
-	if o.Stop == nil {
-		o.Stop = base.Stop
+	if o.Reasoning.Effort != "" || o.Reasoning.Budget != nil { // they say the same
+		base.Reasoning.Effort, base.Reasoning.Budget = "", nil
 	}
-	or(&o.Seed, base.Seed)
-	or(&o.FrequencyPenalty, base.FrequencyPenalty)
-	or(&o.PresencePenalty, base.PresencePenalty)
-	if o.Reasoning.Effort == "" && o.Reasoning.Budget == nil { // they say the same
-		o.Reasoning.Effort, o.Reasoning.Budget = base.Reasoning.Effort, base.Reasoning.Budget
+	var joined Options
+	for _, options := range []Options{base, o} {
+		text, err := json.Marshal(options)
+		if err != nil {
+			return o // ExtraBody is no JSON, which no reader lets through
+		}
+		_ = json.Unmarshal(text, &joined) // was written from the same type
 	}
-	or(&o.Reasoning.Show, base.Reasoning.Show)
-	orText(&o.Verbosity, base.Verbosity)
-	orText(&o.ToolChoice, base.ToolChoice)
-	or(&o.ParallelToolCalls, base.ParallelToolCalls)
-	orText(&o.ServiceTier, base.ServiceTier)
-	switch {
-	case len(base.ExtraBody) == 0:
-	case len(o.ExtraBody) == 0:
-		o.ExtraBody = base.ExtraBody
-	default:
-		all := maps.Clone(base.ExtraBody)
-		maps.Copy(all, o.ExtraBody)
-		o.ExtraBody = all
-	}
-	return o
-}
-
-func or[T any](at **T, base *T) {
-	if *at == nil {
-		*at = base
-	}
-}
-
-func orText(at *string, base string) {
-	if *at == "" {
-		*at = base
-	}
+	return joined
 }

@@ -1,88 +1,106 @@
 package adapter
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
+	"sync"
 
-	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/rawjson"
+	"github.com/lingserve/lingserve/internal/schema"
 	"github.com/lingserve/lingserve/internal/wording"
 )
 
 // Misfit is a mistake in options that were read.
 type Misfit struct {
-	At     []string // names of members, or indices, from the options down to what is wrong; empty is the whole
+	At     []string // names of members, or indices, from the options down to what is wrong; empty is the options themselves
 	Name   bool     // the last name itself is wrong, not its value
 	Detail string
 }
 
-// Efforts and Verbosities are the words that options can have.
-var (
-	Efforts     = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max"}
-	Verbosities = []string{"low", "medium", "high"}
-)
+// optionsSchema says which values options take. Sizes only have to be larger than anything sensible.
+const optionsSchema = `{
+	"type": "object",
+	"properties": {
+		"temperature": {"type": "number", "minimum": 0, "maximum": 2},
+		"top_p": {"type": "number", "minimum": 0, "maximum": 1},
+		"frequency_penalty": {"type": "number", "minimum": -2, "maximum": 2},
+		"presence_penalty": {"type": "number", "minimum": -2, "maximum": 2},
+		"max_tokens": {"type": "integer", "minimum": 1, "maximum": 2147483647},
+		"seed": {"type": "integer"},
+		"stop": {"type": ["string", "array"], "minLength": 1, "maxLength": 256, "maxItems": 16, "items": {"$ref": "#/$defs/word"}},
+		"reasoning": {
+			"type": "object",
+			"properties": {
+				"effort": {"enum": ["none", "minimal", "low", "medium", "high", "xhigh", "max"]},
+				"budget": {"type": "integer", "minimum": 0, "maximum": 2147483647},
+				"show": {"type": "boolean"}
+			},
+			"additionalProperties": false
+		},
+		"verbosity": {"enum": ["low", "medium", "high"]},
+		"tool_choice": {"$ref": "#/$defs/word"},
+		"parallel_tool_calls": {"type": "boolean"},
+		"service_tier": {"$ref": "#/$defs/word"},
+		"extra_body": {"type": "object"}
+	},
+	"additionalProperties": false,
+	"$defs": {"word": {"type": "string", "minLength": 1, "maxLength": 256}}
+}`
 
-// Sizes of what options may have. They only have to be larger than anything sensible.
-const (
-	maxStops = 16
-	maxWord  = 256 // bytes of a text
-)
+// maxMisfits is how many mistakes are reported at once.
+const maxMisfits = 100
 
-const wholeNumber = "a whole number"
+var compiledOptions = sync.OnceValues(func() (*schema.Schema, error) { return schema.Compile([]byte(optionsSchema)) })
 
-// optionRule says which values an option takes.
-type optionRule struct {
-	kind      string   // as rawjson.Kind names it
-	expected  string   // in errors; "" is kind
-	low, high int      // of a number
-	words     []string // that a string may be; nil is any of 1 to maxWord bytes
-	members   map[string]optionRule
-}
-
-var optionRules = optionRule{kind: "an object", members: map[string]optionRule{
-	"temperature":       {kind: "a number", low: 0, high: 2},
-	"top_p":             {kind: "a number", low: 0, high: 1},
-	"frequency_penalty": {kind: "a number", low: -2, high: 2},
-	"presence_penalty":  {kind: "a number", low: -2, high: 2},
-	"max_tokens":        {kind: "a number", expected: wholeNumber, low: 1, high: math.MaxInt32},
-	"seed":              {kind: "a number", expected: wholeNumber, low: math.MinInt, high: math.MaxInt},
-	"stop":              {kind: "an array", expected: "a string or an array of strings"},
-	"reasoning": {kind: "an object", members: map[string]optionRule{
-		"effort": {kind: "a string", words: Efforts},
-		"budget": {kind: "a number", expected: wholeNumber, low: 0, high: math.MaxInt32},
-		"show":   {kind: "a boolean", expected: "true or false"},
-	}},
-	"verbosity":           {kind: "a string", words: Verbosities},
-	"tool_choice":         {kind: "a string"},
-	"parallel_tool_calls": {kind: "a boolean", expected: "true or false"},
-	"service_tier":        {kind: "a string"},
-	"extra_body":          {kind: "an object"},
-}}
-
-// ReadOptions reads options from JSON text, or returns all that is wrong with them. The JSON is valid, and has no member twice. Where trusted is
-// false, as it is for what callers send, extra_body is refused: it could name another model, or change what is counted.
+// ReadOptions reads options from JSON text, or returns what is wrong with them. Where trusted is false, as it is for what callers send, extra_body
+// is refused: it could name another model, or change what is counted.
 func ReadOptions(text []byte, trusted bool) (Options, []Misfit) {
-	r := &optionsReader{trusted: trusted}
-	r.check(nil, text, optionRules)
+	compiled, err := compiledOptions()
+	if err != nil {
+		panic("adapter: the schema of options: " + err.Error())
+	}
+	var misfits []Misfit
+	for _, found := range compiled.CheckText(text, maxMisfits) {
+		m := Misfit{At: found.At, Detail: found.Message}
+		if found.Message == schema.Unknown {
+			name, known := m.At[len(m.At)-1], optionNames(compiled.Doc(), m.At[:len(m.At)-1])
+			known = slices.DeleteFunc(known, func(name string) bool { return name == "extra_body" && !trusted })
+			m.Name, m.Detail = true, "unknown option; "+wording.Expected(name, known)
+		}
+		misfits = append(misfits, m)
+	}
 	var o struct {
 		Options
 		Stop stringOrList `json:"stop"`
 	}
-	if len(r.misfits) > 0 {
-		return Options{}, r.misfits
+	if err := json.Unmarshal(text, &o); err != nil && misfits == nil {
+		misfits = []Misfit{{Detail: "expected numbers in the range of their types"}}
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // such as 1e30, which is a whole number
+			misfits = []Misfit{{At: strings.Split(strings.TrimPrefix(wrong.Field, "Options."), "."), Detail: "expected a whole number of 64 bits, got " + wrong.Value}}
+		}
 	}
-	if err := json.Unmarshal(text, &o); err != nil {
-		return Options{}, []Misfit{{Detail: "expected JSON"}}
+	if o.ExtraBody != nil && !trusted {
+		at := []string{"extra_body"}
+		misfits = append(misfits, Misfit{At: at, Name: true, Detail: "this option works only in the server's configuration and in workflow files"})
+	}
+	if misfits != nil {
+		return Options{}, misfits
 	}
 	o.Options.Stop = o.Stop
 	return o.Options, nil
+}
+
+// optionNames returns the names that an object in the options can have. object is the way to it.
+func optionNames(doc any, object []string) []string {
+	properties, _ := doc.(map[string]any)["properties"].(map[string]any)
+	if len(object) > 0 {
+		return optionNames(properties[object[0]], object[1:])
+	}
+	return slices.Sorted(maps.Keys(properties))
 }
 
 // stringOrList is a list of strings, for which JSON may have one string.
@@ -95,92 +113,6 @@ func (l *stringOrList) UnmarshalJSON(text []byte) error {
 		return nil
 	}
 	return json.Unmarshal(text, (*[]string)(l))
-}
-
-// optionsReader collects what is wrong.
-type optionsReader struct {
-	trusted bool
-	misfits []Misfit
-}
-
-func (r *optionsReader) fail(at []string, format string, args ...any) {
-	r.misfits = append(r.misfits, Misfit{At: at, Detail: fmt.Sprintf(format, args...)})
-}
-
-// check checks a value.
-func (r *optionsReader) check(at []string, raw json.RawMessage, rule optionRule) {
-	found := rawjson.Kind(raw)
-	if rule.kind == "an array" && found == "a string" { // a list of one
-		rule = optionRule{kind: found}
-	}
-	switch {
-	case found != rule.kind:
-		r.fail(at, "expected %s, found %s", cmp.Or(rule.expected, rule.kind), found)
-	case found == "a number":
-		r.checkNumber(at, string(bytes.TrimSpace(raw)), rule)
-	case found == "a string":
-		r.checkString(at, raw, rule.words)
-	case found == "an array":
-		var items []json.RawMessage
-		json.Unmarshal(raw, &items)
-		if len(items) > maxStops {
-			r.fail(at, "expected at most %d strings, found %d", maxStops, len(items))
-			return
-		}
-		for i, item := range items {
-			r.check(append(slices.Clone(at), strconv.Itoa(i)), item, optionRule{kind: "a string"})
-		}
-	case rule.members != nil:
-		r.checkMembers(at, raw, rule.members)
-	}
-}
-
-// checkMembers checks the members of an object, in the order of their names.
-func (r *optionsReader) checkMembers(at []string, raw json.RawMessage, rules map[string]optionRule) {
-	var members map[string]json.RawMessage
-	json.Unmarshal(raw, &members)
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		below := append(slices.Clone(at), name)
-		rule, known := rules[name]
-		if known && (name != "extra_body" || r.trusted) {
-			r.check(below, members[name], rule)
-			continue
-		}
-		detail := "this option works only in the server's configuration and in workflow files"
-		if !known {
-			names := slices.DeleteFunc(slices.Sorted(maps.Keys(rules)), func(name string) bool { return name == "extra_body" && !r.trusted })
-			detail = "unknown option; expected one of " + strings.Join(names, ", ")
-			if near := edits.Nearest(name, names); near != "" {
-				detail = "unknown option; did you mean " + near + "?"
-			}
-		}
-		r.misfits = append(r.misfits, Misfit{At: below, Name: true, Detail: detail})
-	}
-}
-
-func (r *optionsReader) checkNumber(at []string, text string, rule optionRule) {
-	kind := "a number"
-	f, err := strconv.ParseFloat(text, 64)
-	fits := err == nil && float64(rule.low) <= f && f <= float64(rule.high)
-	if rule.expected == wholeNumber {
-		kind = wholeNumber
-		n, err := strconv.Atoi(text)
-		fits = err == nil && rule.low <= n && n <= rule.high
-	}
-	if !fits {
-		r.fail(at, "expected %s from %d to %d, found %s", kind, rule.low, rule.high, cut(text, 60))
-	}
-}
-
-func (r *optionsReader) checkString(at []string, raw json.RawMessage, words []string) {
-	var s string
-	json.Unmarshal(raw, &s)
-	switch {
-	case words != nil && !slices.Contains(words, s):
-		r.fail(at, "expected %s, found %q", wording.Alternatives(words), cut(s, 60))
-	case s == "" || len(s) > maxWord:
-		r.fail(at, "expected a string of 1 to %d bytes, found %d", maxWord, len(s))
-	}
 }
 
 // lacks has, by the kind of a provider as the configuration calls it, the options that its wire has no place for. A model may take

@@ -38,10 +38,6 @@ func Transport(o TransportOptions) *http.Transport {
 }
 
 func newTransport(o TransportOptions) *http.Transport {
-	connect := o.Connect
-	if connect == never {
-		connect = 0 // to net/http
-	}
 	proxy := egress.Proxy(o.ProxyEnv)
 	if o.Proxy != "" {
 		through, err := egress.Through(o.Proxy)
@@ -53,12 +49,12 @@ func newTransport(o TransportOptions) *http.Transport {
 	return &http.Transport{
 		Proxy: proxy,
 		DialContext: (&net.Dialer{
-			Timeout: connect,
+			Timeout: o.Connect,
 			// A peer that is gone without a word is noticed within a minute.
 			KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 3},
 		}).DialContext,
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout: connect,
+		TLSHandshakeTimeout: o.Connect,
 		// One connection with many streams is the cheapest way to a model.
 		ForceAttemptHTTP2: true,
 		// An answer that is not read, because there is no memory for it, must not come in all the same: a window is held in memory.

@@ -40,8 +40,8 @@ type thinker struct {
 
 const (
 	signature = `"EqQBCkYIBRgCKkDx/9+a=="`
-	details   = `[{"type":"reasoning.text","format":"anthropic-claude-v1","index":0,"signature":` + signature + `,"text":"I need it."},{"type":"reasoning.encrypted","data":"AbC+/==","index":1}]`
-	blocks    = `[{"type":"thinking","signature":` + signature + `,"thinking":"I need it."}]`
+	details   = `[{"format":"anthropic-claude-v1","index":0,"signature":` + signature + `,"text":"I need it.","type":"reasoning.text"},{"data":"AbC+/==","index":1,"type":"reasoning.encrypted"}]`
+	blocks    = `[{"signature":` + signature + `,"thinking":"I need it.","type":"thinking"}]`
 	thought   = `{"google":{"thought_signature":"Ctk+/AB=="}}`
 )
 

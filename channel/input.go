@@ -36,8 +36,9 @@ const (
 
 // EventClass is what the stage classify decides about an event.
 type EventClass struct {
-	Kind              EventKind
-	CanStartAgentTurn bool
+	Kind                 EventKind
+	CanStartAgentTurn    bool
+	RequiresImmediateAck bool // the platform is answered before dispatch
 }
 
 // MessageClass is the class of a message.

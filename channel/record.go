@@ -9,7 +9,15 @@ type Row struct {
 	Route           RouteFacts
 	Reply           ReplyPlanFacts
 	Conversation    ConversationFacts
+	Group           SessionGroup // zero of direct conversations
 	Sender          string
+}
+
+// SessionGroup is the group of a session.
+type SessionGroup struct {
+	Kind  ChatType
+	ID    string
+	Label string
 }
 
 // Settings gives the policy for a place, and with it the agent that answers there. Fields are resolved one by one: thread, conversation, account, channel, default.

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,24 +26,24 @@ import (
 	"github.com/lingserve/lingserve/internal/longtest"
 )
 
-// testConnect tells a server that takes no connection from one that takes its time.
+// testConnect tells a server that takes no connection from one that takes its time. The dialer gives up as that of [adapter.Transport] does.
 func testConnect(t *testing.T, s Subject) {
 	synctest.Test(t, func(t *testing.T) {
 		var dials atomic.Int64
-		transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 			dials.Add(1)
-			<-ctx.Done()
-			return nil, ctx.Err()
+			time.Sleep(3 * time.Second)
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
 		}}
 		defer transport.CloseIdleConnections()
-		p := s.New(t, Options{Transport: transport, BaseURL: "http://" + host, Key: Key, Timeouts: adapter.Timeouts{Connect: 3 * time.Second}})
+		p := s.New(t, Options{Transport: transport, BaseURL: "http://" + host, Key: Key})
 		m := guarded(t, s.Prefix, s.Model, p, &adapter.Registry{
-			Timeouts: adapter.Timeouts{Connect: 3 * time.Second, FirstToken: time.Hour},
+			Timeouts: adapter.Timeouts{FirstToken: time.Hour},
 			Retries:  adapter.Retries{Attempts: 2, Base: 1},
 		})
 		began := time.Now()
 		got := hear(t, t.Context(), m.Stream(t.Context(), question()), nil)
-		if e, ok := errors.AsType[*adapter.Error](got.err); !ok || e.Code != adapter.CodeTimeout || !strings.Contains(e.Message, "could not connect to the model within 3s") {
+		if e, ok := errors.AsType[*adapter.Error](got.err); !ok || e.Code != adapter.CodeTimeout || !strings.Contains(e.Message, "could not connect to the model's server ("+s.Prefix+") in time") {
 			t.Errorf("%v", got.err)
 		}
 		if took := time.Since(began); took < 6*time.Second || took > 6*time.Second+time.Millisecond || dials.Load() != 2 {

@@ -530,8 +530,6 @@ func TestFilesGoOutAsBlocks(t *testing.T) {
 		"a PDF":              {`{"type":"file","file":"data:application/pdf;base64,AAAA","name":"a.pdf"}`, `{"type":"document","title":"a.pdf","source":{"type":"base64","media_type":"application/pdf","data":"AAAA"}}`},
 		"a PDF's address":    {`{"type":"file","file":"https://h/a.pdf"}`, `{"type":"document","source":{"type":"url","url":"https://h/a.pdf"}}`},
 		"Markdown":           {`{"type":"file","file":"data:text/markdown;charset=utf-8;base64,` + b64([]byte("# é")) + `"}`, `{"type":"document","source":{"type":"text","media_type":"text/plain","data":"# é"}}`},
-		"JSON, not encoded":  {`{"type":"file","file":"data:application/json,%7B%7D"}`, `{"type":"document","source":{"type":"text","media_type":"text/plain","data":"{}"}}`},
-		"no type":            {`{"type":"file","file":"data:,a%20b"}`, `{"type":"document","source":{"type":"text","media_type":"text/plain","data":"a b"}}`},
 		"audio":              {`{"type":"file","file":"data:audio/mpeg;base64,AAAA"}`, "does not take audio"},
 		"an unknown image":   {`{"type":"image_url","image_url":"data:image/tiff;base64,AAAA"}`, "does not take an image of another type"},
 		"another address":    {`{"type":"image_url","image_url":"ftp://h/a.png"}`, "does not take an image that is neither"},

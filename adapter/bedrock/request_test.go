@@ -141,7 +141,7 @@ func TestRequestsSayWhatIsAsked(t *testing.T) {
 		{"files (MO-25)", gptoss, adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Parts: []adapter.Part{
 			{Type: "image_url", Image: "data:image/png;base64,iVBO"},
 			{Type: "file", File: "data:application/pdf;base64,JVBE", Name: "My  report_2 (final).pdf"},
-			{Type: "file", File: "data:text/plain,a%20b", Name: "My report 2 (final).txt"},
+			{Type: "file", File: "data:text/plain;base64,YSBi", Name: "My report 2 (final).txt"},
 		}}}}, `{"messages":[{"role":"user","content":[{"image":{"format":"png","source":{"bytes":"iVBO"}}},` +
 			`{"document":{"format":"pdf","name":"My report 2 (final)","source":{"bytes":"JVBE"}}},` +
 			`{"document":{"format":"txt","name":"My report 2 (final) (2)","source":{"bytes":"YSBi"}}},{"text":"(see the file)"}]}]}`},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"mime"
 	"net/url"
 	"path"
 	"regexp"
@@ -163,10 +164,15 @@ func (h *history) File(p *adapter.Part) (any, error) {
 		return nil, h.cannot("a file with an address that is neither a data: URL nor http(s)")
 	}
 	f := object{"fileUri": address}
-	if kind := kinds[strings.ToLower(path.Ext(u.Path))]; kind != "" {
+	kind, _, _ := strings.Cut(mime.TypeByExtension(path.Ext(u.Path)), ";")
+	switch {
+	case textual.MatchString(kind):
+		kind = "text/plain"
+	case kind == "" && p.Image != "":
+		kind = "image/jpeg" // Vertex AI wants a type, and looks at the file itself
+	}
+	if kind != "" {
 		f["mimeType"] = kind
-	} else if p.Image != "" {
-		f["mimeType"] = "image/jpeg" // Vertex AI wants a type, and looks at the file itself
 	}
 	return object{"fileData": f}, nil
 }
@@ -179,12 +185,3 @@ var (
 	sent    = regexp.MustCompile(`^(image|audio|video)/|^application/pdf$`)
 	textual = regexp.MustCompile(`^text/|(json|xml|yaml|javascript)$`) // sent as plain text
 )
-
-// kinds are the types of files by the ends of their names.
-var kinds = map[string]string{
-	".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp", ".gif": "image/gif",
-	".heic": "image/heic", ".heif": "image/heif",
-	".pdf": "application/pdf", ".txt": "text/plain", ".md": "text/plain", ".csv": "text/csv", ".html": "text/html", ".json": "text/plain",
-	".mp3": "audio/mp3", ".wav": "audio/wav", ".ogg": "audio/ogg", ".flac": "audio/flac", ".m4a": "audio/m4a", ".aac": "audio/aac",
-	".mp4": "video/mp4", ".mov": "video/mov", ".webm": "video/webm",
-}

@@ -45,7 +45,7 @@ func asks(t *testing.T, ask func(transport func(*http.Request) (*http.Response, 
 		if got == nil {
 			got = r
 		}
-		return bodyOf(func() io.Reader { return strings.NewReader(delta("a") + finish) }).RoundTrip(r)
+		return bodyOf(func() io.Reader { return strings.NewReader(textEvent("a") + finish) }).RoundTrip(r)
 	})
 	if got == nil {
 		t.Fatal("nothing was asked")

@@ -36,8 +36,8 @@ func newProvider(t testing.TB, o Options) adapter.Provider {
 }
 
 var (
-	finish = adaptertest.OpenAI.Finish
-	delta  = adaptertest.OpenAI.Text
+	finish    = adaptertest.OpenAI.Finish
+	textEvent = adaptertest.OpenAI.Text
 )
 
 // subject is this adapter, as the suite of all adapters sees it.
@@ -58,7 +58,7 @@ func TestSuite(t *testing.T) { adaptertest.Run(t, subject) }
 // Any comment may be as long as it likes: it is dropped line by line (FT-05, FT-12).
 func TestCommentsOfAnyLengthAreDropped(t *testing.T) {
 	m, _ := newProvider(t, Options{Transport: bodyOf(func() io.Reader {
-		return io.MultiReader(strings.NewReader(strings.Repeat(": is it you\n", 1<<20)+"\n"), strings.NewReader(delta("a")+finish))
+		return io.MultiReader(strings.NewReader(strings.Repeat(": is it you\n", 1<<20)+"\n"), strings.NewReader(textEvent("a")+finish))
 	})}).Model("m")
 	if text, err := collect(m, t.Context()); text != "a" || err != nil {
 		t.Errorf("%q %v", text, err)

@@ -3,7 +3,6 @@ package openai
 import (
 	"bytes"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -60,23 +59,5 @@ func BenchmarkStreamGuarded(b *testing.B) {
 func TestATextDeltaCostsOneAllocation(t *testing.T) {
 	for _, vary := range []bool{false, true} {
 		adaptertest.OneAllocation(t, func(n int) adapter.Model { return openModel(t, stream(n, vary)) })
-	}
-}
-
-// What is this package's own share, with nothing to reuse and with everything.
-func BenchmarkDecode(b *testing.B) {
-	all := strings.Split(string(stream(2, true)), "\n\n")
-	for name, second := range map[string]int{"same": 0, "other": 1} {
-		b.Run(name, func(b *testing.B) {
-			var d decoder
-			d.init()
-			events := [2][]byte{[]byte(strings.TrimPrefix(all[0], "data: ")), []byte(strings.TrimPrefix(all[second], "data: "))}
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				if err := d.decode(events[i%2]); err != nil || d.text == "" {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }

@@ -3,10 +3,11 @@ package openai
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/lingserve/lingserve/adapter"
 	"pgregory.net/rapid"
 )
 
@@ -27,12 +28,10 @@ type plainEvent struct {
 	Error json.RawMessage
 }
 
-// Whatever a series of events has beside the content, the decoder gives of each what encoding/json gives: what it keeps of one
-// event must not show in the next.
-func TestDecodingIsTheSameAsEncodingJSONs(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var d decoder
-		d.init()
+// Whatever a series of events has beside its text, the answer has the text that encoding/json finds: what is kept of one event must not show in the
+// next.
+func TestTextIsTheSameAsEncodingJSONs(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
 		contents := rapid.OneOf(rapid.SampledFrom([]string{"", "a", "}", `"`, `\`, `\\`, "\n", `","finish_reason":"stop`, "ü", "🙂", "\u2028", "]"}), rapid.String())
 		heads := []string{`{"id":"1","choices":[{`, `{"id":"2","choices":[{`, `{"error":null,"choices":[{`, `{"choices":[],"choices":[{`}
 		befores := []string{`"index":0,`, ``, `"finish_reason":null,`, `"delta":null,`}
@@ -41,32 +40,46 @@ func TestDecodingIsTheSameAsEncodingJSONs(t *testing.T) {
 			`}],"usage":null}`, `}]}`, `,"finish_reason":"stop"}]}`, `}],"usage":{"prompt_tokens":1}}`, `}] , "obfuscation":"x"}`,
 			`}],"obfuscation":"y"}`, `}],"error":{"message":"x"}}`, `},{"delta":{"content":"second"}}]}`, `}],"choices":[{"delta":{"content":"third"}}]}`, `}],"usage":null,"error":"x"}`,
 		}
-		for range rapid.IntRange(1, 20).Draw(t, "events") {
-			content, _ := json.Marshal(contents.Draw(t, "content"))
-			delta := fmt.Sprintf(rapid.SampledFrom(deltas).Draw(t, "delta"), content)
-			event := rapid.SampledFrom(heads).Draw(t, "head") + rapid.SampledFrom(befores).Draw(t, "before") + `"delta":{` + delta + `}` + rapid.SampledFrom(afters).Draw(t, "after")
-			var want plainEvent
-			if err := json.Unmarshal([]byte(event), &want); err != nil {
-				t.Fatalf("%v: %s", err, event)
+		var want, got struct {
+			Text, Reasoning string
+			Tokens          int
+			Failed          bool
+		}
+		var body strings.Builder
+		finished := false
+		for range rapid.IntRange(1, 20).Draw(rt, "events") {
+			content, _ := json.Marshal(contents.Draw(rt, "content"))
+			delta := fmt.Sprintf(rapid.SampledFrom(deltas).Draw(rt, "delta"), content)
+			text := rapid.SampledFrom(heads).Draw(rt, "head") + rapid.SampledFrom(befores).Draw(rt, "before") + `"delta":{` + delta + `}` + rapid.SampledFrom(afters).Draw(rt, "after")
+			body.WriteString("data: " + text + "\n\n")
+			var e plainEvent
+			if err := json.Unmarshal([]byte(text), &e); err != nil {
+				rt.Fatalf("%v: %s", err, text)
 			}
-			err := d.decode([]byte(event))
-			if failed := len(want.Error) > 0 && string(want.Error) != "null"; failed != (err == errReported) {
-				t.Fatalf("%v: %s", err, event)
-			} else if failed {
-				continue
+			if e.Usage != nil && !want.Failed {
+				want.Tokens = e.Usage.PromptTokens
 			}
-			if err != nil {
-				t.Fatalf("%v: %s", err, event)
+			if len(e.Error) > 0 && string(e.Error) != "null" {
+				want.Failed = true
+				break
 			}
-			c := want.Choices[0]
-			got := [...]string{d.text, d.reasoning, d.finish}
-			exp := [...]string{str(c.Delta.Content), str(c.Delta.ReasoningContent), str(c.FinishReason)}
-			if diff := cmp.Diff(exp, got); diff != "" {
-				t.Fatalf("%s: -want +got\n%s", event, diff)
+			c := e.Choices[0]
+			want.Text += str(c.Delta.Content)
+			want.Reasoning += str(c.Delta.ReasoningContent)
+			finished = finished || c.FinishReason != nil
+		}
+		want.Failed = want.Failed && !finished
+		body.WriteString("data: [DONE]\n\n")
+		for c, err := range openModel(t, []byte(body.String())).Stream(t.Context(), adapter.Request{}) {
+			got.Text += c.Text
+			got.Reasoning += c.Reasoning
+			got.Failed = err != nil
+			if c.Usage != nil {
+				got.Tokens = c.Usage.PromptTokens
 			}
-			if (want.Usage != nil) != (d.usage != nil) {
-				t.Fatalf("usage %v: %s", d.usage, event)
-			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			rt.Fatalf("%s: -want +got\n%s", body.String(), diff)
 		}
 	})
 }
@@ -76,43 +89,4 @@ func str(s *string) string {
 		return ""
 	}
 	return *s
-}
-
-// Any two events, one after the other: no panic, and the second gives what it gives alone, unless a character was held back.
-func FuzzDecode(f *testing.F) {
-	for _, event := range []string{
-		`{"choices":[{"delta":{"content":"a"}}]}`, `{"choices":[{"delta":{"content":"b"}}],"x":1}`, `{"choices":[{"delta":{"content":"a\ud83d"},"finish_reason":"stop"}]}`,
-		`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}]}}]}`, `{"error":{}}`, `{"object":"error"}`,
-		`{"choices":[],"usage":{"prompt_tokens":1e9}}`, `[]`, ``, ` `, `{`, `{"choices":[{"delta":{"reasoning":"é"}}]}`, `{"choices":[{"delta":{"content":"a`,
-	} {
-		f.Add(event, event)
-		f.Add(`{"choices":[{"delta":{"content":"a"}}]}`, event)
-	}
-	f.Fuzz(func(t *testing.T, first, second string) {
-		type result struct {
-			text, reasoning, finish string
-			usage                   bool
-			err                     error
-		}
-		run := func(events ...string) (r result, held bool) {
-			var d decoder
-			d.init()
-			for _, e := range events {
-				held = d.content.Open() || d.thinking.Open() || len(d.calls) > 0
-				r = result{err: d.decode([]byte(e))}
-				if r.err == nil {
-					r = result{d.text, d.reasoning, d.finish, d.usage != nil, nil}
-				}
-			}
-			if !utf8.ValidString(r.text) || !utf8.ValidString(r.reasoning) {
-				t.Fatalf("not UTF-8: %q %q", r.text, r.reasoning)
-			}
-			return r, held
-		}
-		alone, _ := run(second)
-		after, held := run(first, second)
-		if !held && alone != after {
-			t.Fatalf("alone %+v, after another %+v", alone, after)
-		}
-	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/lingserve/lingserve/adapter/adaptertest"
 )
 
-func event(data string) string { return "data: " + data + "\n\n" }
+func sseEvent(data string) string { return "data: " + data + "\n\n" }
 
 // MO-15
 func TestSourcesAndMediaOfAllShapes(t *testing.T) {
@@ -24,44 +24,44 @@ func TestSourcesAndMediaOfAllShapes(t *testing.T) {
 		media  []adapter.Media
 	}{
 		"Perplexity, in each event": {
-			event(`{`+sources+`"choices":[{"index":0,"delta":{"content":"x"}}]}`) + event(`{`+sources+`"choices":[{"index":0,"delta":{"content":"y"}}]}`) +
-				event(`{`+sources+`"choices":[{"index":0,"delta":{"content":"z"}}]}`) + finish,
+			sseEvent(`{`+sources+`"choices":[{"index":0,"delta":{"content":"x"}}]}`) + sseEvent(`{`+sources+`"choices":[{"index":0,"delta":{"content":"y"}}]}`) +
+				sseEvent(`{`+sources+`"choices":[{"index":0,"delta":{"content":"z"}}]}`) + finish,
 			"xyz",
 			[]adapter.Citation{{URL: "https://a", Title: "A", Text: "is a"}, {URL: "https://b"}},
 			nil,
 		},
 		"behind the choices, with one more later": {
-			event(`{"choices":[{"index":0,"delta":{"content":"x"}}],"citations":["https://a"]}`) + event(`{"choices":[{"index":0,"delta":{"content":"y"}}],"citations":["https://a"]}`) +
-				event(`{"choices":[{"index":0,"delta":{"content":"z"}}],"citations":["https://a","https://b"]}`) + finish,
+			sseEvent(`{"choices":[{"index":0,"delta":{"content":"x"}}],"citations":["https://a"]}`) + sseEvent(`{"choices":[{"index":0,"delta":{"content":"y"}}],"citations":["https://a"]}`) +
+				sseEvent(`{"choices":[{"index":0,"delta":{"content":"z"}}],"citations":["https://a","https://b"]}`) + finish,
 			"xyz",
 			[]adapter.Citation{{URL: "https://a"}, {URL: "https://b"}},
 			nil,
 		},
 		"annotations": {
-			event(`{"choices":[{"index":0,"delta":{"content":"x","annotations":[{"type":"url_citation","url_citation":{"url":"https://a","title":"A","start_index":0,"end_index":1}}]}}]}`) + finish,
+			sseEvent(`{"choices":[{"index":0,"delta":{"content":"x","annotations":[{"type":"url_citation","url_citation":{"url":"https://a","title":"A","start_index":0,"end_index":1}}]}}]}`) + finish,
 			"x",
 			[]adapter.Citation{{URL: "https://a", Title: "A", End: 1}},
 			nil,
 		},
 		"Mistral's references": {
-			event(`{"choices":[{"index":0,"delta":{"content":[{"type":"text","text":"x"},{"type":"reference","reference_ids":[1,2]},{"type":"tool_reference","title":"A","url":"https://a","tool":"web"}]}}]}`) + finish,
+			sseEvent(`{"choices":[{"index":0,"delta":{"content":[{"type":"text","text":"x"},{"type":"reference","reference_ids":[1,2]},{"type":"tool_reference","title":"A","url":"https://a","tool":"web"}]}}]}`) + finish,
 			"x",
 			[]adapter.Citation{{Title: "reference 1,2"}, {URL: "https://a", Title: "A"}},
 			nil,
 		},
 		"images": {
-			event(`{"choices":[{"index":0,"delta":{"content":"x","images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}]}}]}`) + finish,
+			sseEvent(`{"choices":[{"index":0,"delta":{"content":"x","images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}]}}]}`) + finish,
 			"x", nil,
 			[]adapter.Media{{Type: "image/png", URL: "data:image/png;base64,AA=="}},
 		},
 		"a sound in pieces": {
-			event(`{"choices":[{"index":0,"delta":{"audio":{"id":"a","transcript":"he"}}}]}`) + event(`{"choices":[{"index":0,"delta":{"audio":{"transcript":"llo","data":"AAEC"}}}]}`) +
-				event(`{"choices":[{"index":0,"delta":{"audio":{"data":"AwQF"}}}]}`) + finish,
+			sseEvent(`{"choices":[{"index":0,"delta":{"audio":{"id":"a","transcript":"he"}}}]}`) + sseEvent(`{"choices":[{"index":0,"delta":{"audio":{"transcript":"llo","data":"AAEC"}}}]}`) +
+				sseEvent(`{"choices":[{"index":0,"delta":{"audio":{"data":"AwQF"}}}]}`) + finish,
 			"hello", nil,
 			[]adapter.Media{{Type: "audio/wav", URL: "data:audio/wav;base64," + base64.StdEncoding.EncodeToString(append(wavHead(6), 0, 1, 2, 3, 4, 5))}},
 		},
 		"what is none": {
-			event(`{"citations":"x","search_results":[7,null,{}],"choices":[{"index":0,"delta":{"content":"x","annotations":null,"images":[{}],"audio":null}}]}`) + finish, "x", nil, nil,
+			sseEvent(`{"citations":"x","search_results":[7,null,{}],"choices":[{"index":0,"delta":{"content":"x","annotations":null,"images":[{}],"audio":null}}]}`) + finish, "x", nil, nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

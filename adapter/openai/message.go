@@ -10,15 +10,15 @@ import (
 
 // message is a message of a request.
 type message struct {
-	Role             string          `json:"role"`
-	Content          any             `json:"content"` // a string, parts, or null beside tool calls
-	ReasoningContent *string         `json:"reasoning_content,omitempty"`
-	Reasoning        string          `json:"reasoning,omitempty"`
-	Thinking         string          `json:"thinking,omitempty"`
-	Details          json.RawMessage `json:"reasoning_details,omitempty"`
-	Blocks           json.RawMessage `json:"thinking_blocks,omitempty"`
-	ToolCalls        []toolCall      `json:"tool_calls,omitempty"`
-	ToolCallID       string          `json:"tool_call_id,omitempty"`
+	Role             string     `json:"role"`
+	Content          any        `json:"content"` // a string, parts, or null beside tool calls
+	ReasoningContent *string    `json:"reasoning_content,omitempty"`
+	Reasoning        string     `json:"reasoning,omitempty"`
+	Thinking         string     `json:"thinking,omitempty"`
+	Details          elements   `json:"reasoning_details,omitempty"`
+	Blocks           elements   `json:"thinking_blocks,omitempty"`
+	ToolCalls        []toolCall `json:"tool_calls,omitempty"`
+	ToolCallID       string     `json:"tool_call_id,omitempty"`
 }
 
 // part is a part of a message's content.
@@ -127,7 +127,7 @@ func toPart(p adapter.Part) (part, bool) {
 
 // giveBack adds what the provider put beside an answer.
 func (a *asking) giveBack(out *message, msg *adapter.Message, calling bool) {
-	var b besides
+	var b reasoningExtra
 	var others []json.RawMessage
 	if msg.Made != nil {
 		for _, p := range msg.Made.Parts {
@@ -153,11 +153,11 @@ func (a *asking) giveBack(out *message, msg *adapter.Message, calling bool) {
 	}
 	out.Details, out.Blocks = b.Details, b.Blocks
 	if text != "" && (calling || a.Uses(fillReasoning)) && !b.Parts {
-		if len(b.Fields) == 0 {
-			b.Fields = reasoningFields[:1]
+		if len(b.Members) == 0 {
+			b.Members = reasoningMembers[:1]
 		}
-		for _, field := range b.Fields {
-			switch field {
+		for _, member := range b.Members {
+			switch member {
 			case "reasoning":
 				out.Reasoning = text
 			case "thinking":

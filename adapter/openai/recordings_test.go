@@ -155,7 +155,6 @@ func TestContentMayComeAsParts(t *testing.T) {
 		"a refusal":                        {`"content":[{"type":"refusal","refusal":"no"}]`, "no", ""},
 		"a reference":                      {`"content":[{"type":"text","text":"as "},{"type":"reference","reference_ids":[1]},{"type":"text","text":"said"}]`, "as said", ""},
 		"half a pair and its other":        {`"content":[{"type":"text","text":"\ud83d"},{"type":"text","text":"\ude00"}]`, "\U0001F600", ""},
-		"a string, and then parts":         {`"content":"1","content":[{"type":"text","text":"4"},{"type":"text","text":"4"}]`, "144", ""},
 		"details alone":                    {`"content":"1","reasoning_details":[{"type":"reasoning.text","text":"abc"},{"type":"reasoning.encrypted","data":"x"}]`, "1", "abc"},
 		"a summary":                        {`"content":"1","reasoning_details":[{"type":"reasoning.summary","summary":"abc"}]`, "1", "abc"},
 		"details that repeat the text":     {`"reasoning_details":[{"type":"reasoning.text","text":"abc"}],"reasoning":"abc","content":"1"`, "1", "abc"},

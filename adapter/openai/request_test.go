@@ -265,7 +265,7 @@ func TestAddressesAndHeaders(t *testing.T) {
 		var got *http.Request
 		p := newProvider(t, Options{BaseURL: row.base, Key: "k", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 			got = r
-			return bodyOf(func() io.Reader { return strings.NewReader(delta("a") + finish) }).RoundTrip(r)
+			return bodyOf(func() io.Reader { return strings.NewReader(textEvent("a") + finish) }).RoundTrip(r)
 		})})
 		m, _ := p.Model(row.model)
 		if text, err := collect(m, t.Context()); text != "a" || err != nil {

@@ -482,7 +482,7 @@ func TestANameThatIsNotKnownIsExplained(t *testing.T) {
 	}
 	for says, p := range map[string]adapter.Provider{
 		"that the server has the Responses API": newProvider(t, Options{Transport: missing()}),
-		"has no deployment of this name":        newAzure(t, Options{Transport: missing(), BaseURL: "https://n.openai.azure.com"}, ""),
+		"names of their deployments":            newAzure(t, Options{Transport: missing(), BaseURL: "https://n.openai.azure.com"}, ""),
 	} {
 		m, err := p.Model("m")
 		if err != nil {

@@ -3,48 +3,28 @@ package wire
 import (
 	"encoding/base64"
 	"errors"
-	"mime"
-	"net/url"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/adapter"
 )
 
-// Data is what a data: URL holds (RFC 2397).
+// Data is what a data: URL holds in base64.
 type Data struct {
 	Type   string // the media type, without parameters
 	Base64 string
-	plain  string
 }
 
-// ReadData takes a data: URL apart; false where it is none.
+// ReadData takes a data: URL apart; false where it is none. Other data than in base64 is never sent: see [adapter.DataURL].
 func ReadData(address string) (d Data, ok bool) {
-	rest, ok := strings.CutPrefix(address, "data:")
-	head, data, comma := strings.Cut(rest, ",")
-	if !ok || !comma {
-		return d, false
-	}
-	head, encoded := strings.CutSuffix(head, ";base64")
-	if d.Type, _, _ = mime.ParseMediaType(head); d.Type == "" {
-		if d.Type = head; head == "" || head[0] == ';' {
-			d.Type = "text/plain" // what the standard takes for no type
-		}
-	}
-	if encoded {
-		d.Base64 = data
-		return d, true
-	}
-	plain, err := url.PathUnescape(data)
-	d.plain, d.Base64 = plain, base64.StdEncoding.EncodeToString([]byte(plain))
-	return d, err == nil
+	head, data, encoded := strings.Cut(address, ";base64,")
+	kind, ok := strings.CutPrefix(head, "data:")
+	kind, _, _ = strings.Cut(kind, ";")
+	return Data{Type: strings.ToLower(kind), Base64: data}, ok && encoded
 }
 
 // Text returns data that is text; false where it is none.
 func (d *Data) Text() (string, bool) {
-	if d.plain != "" || d.Base64 == "" {
-		return d.plain, utf8.ValidString(d.plain)
-	}
 	text, err := base64.StdEncoding.DecodeString(d.Base64)
 	return string(text), err == nil && utf8.Valid(text)
 }

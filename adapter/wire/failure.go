@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"net/http"
 	"strconv"
@@ -135,26 +134,24 @@ func Filtered(cause error) *adapter.Error {
 	return &adapter.Error{Code: adapter.CodeProtocol, Message: contentFilter, Filtered: true, Refused: true, Notice: filterNotice, Cause: cause}
 }
 
-// RetryAfter reads how long the provider asks to wait: retry-after-ms, or Retry-After in seconds or as a date. More than a day
-// is taken for a day.
+// maxRetryAfter replaces a longer time that a provider asks to wait.
+const maxRetryAfter = 24 * time.Hour
+
+// RetryAfter reads how long the provider asks to wait: retry-after-ms, or Retry-After in seconds or as a date.
 func RetryAfter(h http.Header, now time.Time) time.Duration {
-	bound := func(seconds float64) time.Duration {
-		if math.IsNaN(seconds) || seconds <= 0 {
-			return 0
-		}
-		return time.Duration(min(seconds, 24*60*60) * float64(time.Second))
-	}
+	var seconds float64
+	after := strings.TrimSpace(h.Get("Retry-After"))
 	if ms, err := strconv.ParseFloat(strings.TrimSpace(h.Get("Retry-After-Ms")), 64); err == nil {
-		return bound(ms / 1000)
+		seconds = ms / 1000
+	} else if s, err := strconv.ParseFloat(after, 64); err == nil {
+		seconds = s
+	} else if at, err := http.ParseTime(after); err == nil {
+		seconds = at.Sub(now).Seconds()
 	}
-	value := strings.TrimSpace(h.Get("Retry-After"))
-	if s, err := strconv.ParseFloat(value, 64); err == nil {
-		return bound(s)
+	if !(seconds > 0) { // which NaN is not
+		return 0
 	}
-	if at, err := http.ParseTime(value); err == nil {
-		return bound(at.Sub(now).Seconds())
-	}
-	return 0
+	return time.Duration(min(seconds, maxRetryAfter.Seconds()) * float64(time.Second))
 }
 
 // Unreachable makes the error of a request that got no answer.

@@ -22,11 +22,11 @@ func TestParametersAreWhatProvidersTake(t *testing.T) {
 		"required is null":        {`{"type":"object","properties":{"a":{"default":null}},"required":null}`, `{"type":"object","properties":{"a":{"default":null}}}`},
 		"alternatives": {
 			`{"anyOf":[{"type":"object","properties":{"kind":{"const":"a"},"n":{"type":"number"}},"required":["kind","n"]},{"$ref":"#/$defs/b"}],"$defs":{"b":{"type":"object","properties":{"kind":{"const":"b"}},"required":["kind"]}}}`,
-			`{"$defs":{"b":{"type":"object","properties":{"kind":{"const":"b"}},"required":["kind"]}},"properties":{"kind":{"anyOf":[{"const":"a"},{"const":"b"}]},"n":{"type":"number"}},"required":["kind"],"type":"object"}`,
+			`{"$defs":{"b":{"type":"object","properties":{"kind":{"const":"b"}},"required":["kind"]}},"properties":{"kind":{"anyOf":[{"const":"a"},{"const":"b"}]},"n":{"type":"number"}},"type":"object"}`,
 		},
 		"all of several": {
 			`{"type":"object","properties":{"a":{}},"required":["a"],"allOf":[{"properties":{"b":{}},"required":["b"]}]}`,
-			`{"type":"object","properties":{"a":{},"b":{}},"required":["a","b"]}`,
+			`{"type":"object","required":["a"],"properties":{"a":{},"b":{}}}`,
 		},
 		"a root that refers": {
 			`{"$ref":"#/definitions/In","definitions":{"In":{"type":"object","properties":{"a":{"$ref":"#/definitions/In"}}}}}`,

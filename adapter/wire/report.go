@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,7 +15,7 @@ import (
 type Report struct {
 	Message string
 	Kind    string        // types, codes and reasons, in small letters, each behind a space
-	Param   string        // the member of the request that is to blame, if we know it
+	Param   string        // the member of the request that is to blame, if the provider names it
 	Status  int           // where the code is an HTTP status
 	Retry   time.Duration // how long it asks to wait; 0 where it does not say
 
@@ -47,12 +46,6 @@ func ReadReport(data []byte) Report {
 	if r.Message == "" && !json.Valid(data) {
 		r.Message = string(data)
 	}
-	if r.Param == "" {
-		r.Param = namedIn(r.Message)
-	}
-	if r.Retry == 0 {
-		r.Retry = waitIn(r.Message)
-	}
 	return r
 }
 
@@ -61,6 +54,9 @@ const (
 	maxReportDepth = 8
 	maxReports     = 8
 )
+
+// memberName is what a member of a request is called. Anything else would be the provider's own words.
+var memberName = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
 // read adds what an object, or a list of them, says.
 func (r *Report) read(data []byte, depth int) {
@@ -96,15 +92,14 @@ func (r *Report) read(data []byte, depth int) {
 		}
 		r.addKind(code)
 	}
-	r.blame(o.Text("param"))
-	for _, name := range o.List("loc") { // FastAPI's
-		r.blame(word(name))
+	if name := o.Text("param"); memberName.MatchString(name) {
+		r.Param = name
 	}
 	for _, name := range []string{"innererror", "details", "violations"} {
 		r.read(o[name], depth-1)
 	}
 	if wait, err := time.ParseDuration(o.Text("retrydelay")); err == nil {
-		r.Retry = bound(wait)
+		r.Retry = min(max(wait, 0), maxRetryAfter)
 	}
 	metadata := o.Object("metadata")
 	r.addMessage(metadata["raw"], depth)
@@ -134,58 +129,6 @@ func (r *Report) addKind(kind string) {
 		r.Kind += " " + strings.ToLower(kind)
 	}
 }
-
-// blame remembers the member of the request that an error names first.
-func (r *Report) blame(name string) {
-	if r.Param == "" && slices.Contains(params, name) {
-		r.Param = name
-	}
-}
-
-// params are the members of a request that an error may name; anything else would be the provider's own words.
-var params = []string{
-	"budget_tokens", "frequency_penalty", "max_completion_tokens", "max_output_tokens", "max_tokens", "messages", "model", "parallel_tool_calls",
-	"presence_penalty", "reasoning", "reasoning_effort", "response_format", "seed", "service_tier", "stop", "stop_sequences", "stream",
-	"stream_options", "temperature", "thinking", "tool_choice", "tools", "top_k", "top_p", "verbosity",
-	// Google's, Amazon's and xAI's
-	"frequencyPenalty", "maxOutputTokens", "maxTokens", "presencePenalty", "responseSchema", "stopSequences", "thinkingBudget", "thinkingConfig",
-	"thinkingLevel", "topK", "topP",
-}
-
-// quoted is a name in quotes, or before a colon at the beginning of a line, as errors name members of a request.
-var quoted = regexp.MustCompile("['\"`]([A-Za-z_]+)['\"`]|(?m:^([A-Za-z_]+)(?:\\.[\\w.]+)?:)|(?i:parameter|argument)[^:\n]{0,40}: ([A-Za-z_]+)")
-
-// namedIn finds the member of the request that a message names; "" where it names none that we know.
-func namedIn(message string) string {
-	for _, found := range quoted.FindAllStringSubmatch(message[:min(len(message), 2<<10)], 8) {
-		if name := found[1] + found[2] + found[3]; slices.Contains(params, name) {
-			return name
-		}
-	}
-	return ""
-}
-
-// waits is how long a message asks to wait: "Please try again in 7m12s", "Please retry after 20 seconds".
-var waits = regexp.MustCompile(`(?i)\b(?:re)?try (?:again )?(?:in|after) ((?:\d+(?:\.\d+)?(?:ms|h|m|s))+|\d+ (?:second|minute|hour))`)
-
-func waitIn(message string) time.Duration {
-	found := waits.FindStringSubmatch(message[:min(len(message), 2<<10)])
-	if found == nil {
-		return 0
-	}
-	text := found[1]
-	if number, unit, ok := strings.Cut(text, " "); ok {
-		text = number + unit[:1]
-	}
-	d, err := time.ParseDuration(strings.ToLower(text))
-	if err != nil {
-		return 0
-	}
-	return bound(d)
-}
-
-// bound takes more than a day for a day.
-func bound(d time.Duration) time.Duration { return min(max(d, 0), 24*time.Hour) }
 
 // word returns a string's value, or the text of anything else.
 func word(raw json.RawMessage) string {

@@ -102,19 +102,15 @@ func (m members) eachSchema(change func(json.RawMessage) (json.RawMessage, bool)
 	return m, ok
 }
 
-// maxNesting is how many references lead from a root to its definition, and a quarter of the depth that Parameters changes.
-const maxNesting = 12
+// maxNesting is the depth that Parameters changes.
+const maxNesting = 48
 
 // Parameters makes of the schema of a tool's arguments one that providers take. OpenAI refuses a root that is not of the type object or that
 // has alternatives, an object without properties and a list without items (https://platform.openai.com/docs/guides/function-calling); a request
 // with one such tool fails as a whole. Where alternatives are joined, more fits than before: arguments are checked against the tool's own schema.
 func Parameters(schema json.RawMessage) json.RawMessage {
 	root := readMembers(schema)
-	for range maxNesting { // a root that refers to a definition
-		definition := root.resolve(root.get("$ref"))
-		if definition == nil {
-			break
-		}
+	if definition := root.resolve(root.get("$ref")); definition != nil {
 		root = definition.with("$defs", root.get("$defs")).with("definitions", root.get("definitions"))
 	}
 	root = root.without("$ref").join()
@@ -137,16 +133,15 @@ func (m members) resolve(ref json.RawMessage) members {
 	return readMembers(readMembers(m.get(kind)).get(strings.NewReplacer("~1", "/", "~0", "~").Replace(name)))
 }
 
-// join makes one object of a root's alternatives: it has all their properties, and requires what all require.
+// join makes one object of a root's alternatives: it has all their properties, of which only those are required that the root itself requires.
 func (m members) join() members {
 	rest := m.without("anyOf", "oneOf", "allOf", "not", "enum", "const", "if", "then", "else")
 	if len(rest) == len(m) {
 		return m
 	}
-	properties, required := readMembers(m.get("properties")), m.required()
+	properties := readMembers(m.get("properties"))
 	for _, word := range []string{"allOf", "anyOf", "oneOf"} {
-		var common []string
-		for i, raw := range (Object{word: m.get(word)}).List(word) {
+		for _, raw := range (Object{word: m.get(word)}).List(word) {
 			branch := readMembers(raw)
 			if definition := m.resolve(branch.get("$ref")); definition != nil {
 				branch = definition
@@ -154,26 +149,9 @@ func (m members) join() members {
 			for _, p := range readMembers(branch.get("properties")) {
 				properties = properties.or(p)
 			}
-			if must := branch.required(); i == 0 || word == "allOf" {
-				common = append(common, must...)
-			} else {
-				common = slices.DeleteFunc(common, func(name string) bool { return !slices.Contains(must, name) })
-			}
 		}
-		required = append(required, common...)
 	}
-	rest = rest.without("properties", "required").with("properties", properties.json())
-	if slices.Sort(required); len(required) > 0 {
-		names, _ := rawjson.Marshal(slices.Compact(required)) // strings can be written
-		rest = rest.with("required", names)
-	}
-	return rest
-}
-
-// required returns the names of the properties that a schema requires.
-func (m members) required() (names []string) {
-	_ = json.Unmarshal(m.get("required"), &names) // one that is no list requires nothing
-	return names
+	return rest.without("properties").with("properties", properties.json())
 }
 
 // or adds a property; beside one of the same name, either is meant.
@@ -189,7 +167,7 @@ func (m members) or(p member) members {
 
 // complete writes a schema whose objects have properties and whose lists have items. A keyword that is null is left out.
 func (m members) complete(depth int) json.RawMessage {
-	if depth > 4*maxNesting {
+	if depth > maxNesting {
 		return m.json()
 	}
 	out, _ := m.eachSchema(func(inner json.RawMessage) (json.RawMessage, bool) {

@@ -227,27 +227,27 @@ func meant(status int, r *Report) (means *adapter.Error, says string) {
 	return nil, ""
 }
 
-// possible says whether an answer with this status can mean that.
+// possibleMeanings are what answers with these statuses can mean. What a server says when it fails (500 stands for all of those) is not always
+// about the request.
+var possibleMeanings = map[int][]*adapter.Error{
+	http.StatusUnauthorized:          {badKey, noAccess, noCredit},
+	http.StatusPaymentRequired:       {noCredit},
+	http.StatusForbidden:             {filtered, noCredit, badKey, noAccess, limited, tooMuch, busy, overloaded, unknown, badCall, badHistory},
+	http.StatusRequestTimeout:        {slow},
+	http.StatusConflict:              {busy},
+	http.StatusRequestEntityTooLarge: {tooLong, limited, tooMuch},
+	http.StatusTooManyRequests:       {limited, tooMuch, noCredit, overloaded},
+	http.StatusInternalServerError:   {tooLong, limited, overloaded, failed, slow, filtered, badCall},
+	http.StatusGatewayTimeout:        {slow},
+}
+
+// possible reports whether an answer with this status can mean that.
 func possible(means *adapter.Error, status int) bool {
-	one := func(of ...*adapter.Error) bool { return slices.Contains(of, means) }
-	switch status {
-	case http.StatusUnauthorized:
-		return one(badKey, noAccess, noCredit)
-	case http.StatusPaymentRequired:
-		return means == noCredit
-	case http.StatusForbidden:
-		return !one(tooLong, slow, failed, refused)
-	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
-		return means == slow
-	case http.StatusConflict:
-		return false
-	case http.StatusRequestEntityTooLarge:
-		return one(tooLong, limited, tooMuch)
-	case http.StatusTooManyRequests:
-		return one(limited, tooMuch, noCredit, overloaded)
+	if status > http.StatusInternalServerError && status != http.StatusGatewayTimeout {
+		status = http.StatusInternalServerError
 	}
-	if status >= 500 { // what a server says when it fails is not always about the request
-		return one(tooLong, limited, overloaded, failed, slow, filtered, badCall)
+	if meanings, listed := possibleMeanings[status]; listed {
+		return slices.Contains(meanings, means)
 	}
 	return status < 300 || status >= 400
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
@@ -20,6 +21,7 @@ func (p *pass) finish(ctx context.Context) {
 	} else {
 		p.finalize(ctx)
 	}
+	p.acknowledge(ctx)
 	p.letNext(ctx)
 }
 
@@ -76,6 +78,7 @@ func (p *pass) finalize(ctx context.Context) {
 	}
 	part(finalizeTimeout+channel.LoaderTimeout, p.writeHistory)
 	p.endEvent(ctx)
+	part(finalizeTimeout, p.trackSession)
 	if p.turn != nil && p.turn.OnFinalize != nil {
 		part(finalizeTimeout, func(ctx context.Context) error { return p.turn.OnFinalize(ctx, r) })
 	}
@@ -89,6 +92,26 @@ func (p *pass) finalize(ctx context.Context) {
 	}
 	p.trace(ctx, t)
 	p.join(channel.StageFinalize, err)
+}
+
+// trackSession runs the task of a recorded session. Its failure does not change the turn.
+func (p *pass) trackSession(ctx context.Context) error {
+	if p.recorded != nil && p.turn.Record.TrackTask != nil {
+		p.attempt(ctx, channel.StageFinalize, "the task of a recorded session failed", func() error { return p.turn.Record.TrackTask(ctx, *p.recorded) })
+	}
+	return nil
+}
+
+// acknowledge tells the caller what to answer its platform, once.
+func (p *pass) acknowledge(ctx context.Context) {
+	if p.acked || p.meta.Ack == nil {
+		return
+	}
+	p.acked = true
+	ctx = context.WithoutCancel(ctx)
+	if err := p.guard(ctx, func() error { p.meta.Ack(ctx, p.result); return nil }); err != nil {
+		p.log(ctx, slog.LevelWarn, "cannot acknowledge an event", slog.Any("error", err))
+	}
 }
 
 // endEvent decides what becomes of the event: it ends, or it is given back to be run again, or by another process.

@@ -49,10 +49,11 @@ type Provider interface{ Channels() []Channel }
 // Meta is what the caller knows of an event.
 type Meta struct {
 	Channel, Account string
-	TurnID           string   // "": the kernel makes one
-	Event            *Claimed // that the queue has given to the caller; nil
-	Queued           func()   // called once, when the next event of the conversation may start; nil
-	Counted          bool     // [Kernel.CountRate] has counted the message
+	TurnID           string                                // "": the kernel makes one
+	Event            *Claimed                              // that the queue has given to the caller; nil
+	Ack              func(context.Context, channel.Result) // called once: before dispatch if the platform cannot wait, else at the end; nil
+	Queued           func()                                // called once, when the next event of the conversation may start; nil
+	Counted          bool                                  // [Kernel.CountRate] has counted the message
 }
 
 // Adapter reads events of a platform. Ingest and Resolve are required; a hook that is nil is the default.

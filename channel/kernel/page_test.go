@@ -104,7 +104,7 @@ func TestAChannelUsesEveryFactAndEntryPointOfThePage(t *testing.T) {
 		if by == "run" && !slices.Contains(settings.asked, route) {
 			t.Errorf("the settings were asked with %+v", settings.asked)
 		}
-		if row := recorder.rows[0]; row.SessionKey != "persisted" || !row.CreateIfMissing || row.Conversation.Label != "Kitchen" || !recorder.routed {
+		if row := recorder.rows[0]; row.SessionKey != "persisted" || !row.CreateIfMissing || row.Group.Label != "Kitchen" || !recorder.routed {
 			t.Errorf("%s: recorded %+v", by, row)
 		}
 		if b := s.platform.blocks[0]; b.Target != s.facts.Reply {

@@ -18,6 +18,22 @@ type Recorder interface {
 
 // RecordOptions say what is written before dispatch.
 type RecordOptions struct {
+	SessionKey      *string // of the row; nil: that of the turn
 	CreateIfMissing bool
 	UpdateLastRoute bool
+	GroupResolution *channel.SessionGroup        // nil: the conversation, if it is a group
+	OnError         func(context.Context, error) // gets the error of a row that cannot be written, and the turn goes on
+	// TrackTask finds out more about a session that was recorded. It runs at the end of the turn, for at most 10 s.
+	TrackTask func(context.Context, channel.Row) error
+}
+
+// group is the group that is recorded with a session of a conversation.
+func (o *RecordOptions) group(c channel.ConversationFacts) channel.SessionGroup {
+	switch {
+	case o.GroupResolution != nil:
+		return *o.GroupResolution
+	case c.Kind == channel.Direct:
+		return channel.SessionGroup{}
+	}
+	return channel.SessionGroup{Kind: c.Kind, ID: c.ID, Label: c.Label}
 }

@@ -199,6 +199,7 @@ type rig struct {
 
 	traces  []channel.Trace
 	onTrace func(channel.Trace)
+	acked   []channel.Result
 	queued  int
 	final   []channel.Result
 }
@@ -288,7 +289,7 @@ func (s *rig) adapter() *kernel.Adapter[string] {
 
 func (s *rig) meta() kernel.Meta {
 	return kernel.Meta{
-		Channel: "fake", Queued: func() { s.queued++ },
+		Channel: "fake", Ack: func(_ context.Context, r channel.Result) { s.acked = append(s.acked, r) }, Queued: func() { s.queued++ },
 	}
 }
 

@@ -30,12 +30,14 @@ type pass struct {
 	facts     *channel.Facts // of the turn
 	policy    channel.Policy // of the place
 	decision  channel.Decision
+	recorded  *channel.Row      // nil: none was stored
 	snapshot  *channel.Snapshot // of the window that the agent sees
 	sink      *sink             // of the dispatch; nil before
 
 	result   channel.Result
-	err      error       // of the first stage that failed
-	canceled bool        // the turn was ended: by a person, by its lane, or because it goes on elsewhere
+	err      error // of the first stage that failed
+	canceled bool  // the turn was ended: by a person, by its lane, or because it goes on elsewhere
+	acked    bool
 	inLane   atomic.Bool // the turn has its place
 	nextMay  atomic.Bool // the next event of the conversation may start
 	started  time.Time   // of the stage
@@ -176,7 +178,7 @@ func (p *pass) ingest(ctx context.Context) (channel.Admission, error) {
 	return channel.Admission{}, nil
 }
 
-// classify asks what sort of event it is.
+// classify asks what sort of event it is, and answers the platform if that cannot wait.
 func (p *pass) classify(ctx context.Context) (channel.Admission, error) {
 	p.result.Class = channel.MessageClass
 	if p.hooks.Classify != nil {
@@ -185,6 +187,9 @@ func (p *pass) classify(ctx context.Context) (channel.Admission, error) {
 			return channel.Admission{}, err
 		}
 		p.result.Class = class
+	}
+	if p.result.Class.RequiresImmediateAck {
+		p.acknowledge(ctx)
 	}
 	if !p.result.Class.CanStartAgentTurn {
 		return handled(channel.ReasonNotATurn), nil
@@ -260,32 +265,47 @@ func (p *pass) checkMedia(ctx context.Context, list []channel.MediaFact) {
 
 // record writes the row of the session and where its last message came from.
 func (p *pass) record(ctx context.Context) (channel.Admission, error) {
-	if p.k.Recorder == nil {
+	if p.k.Recorder == nil && p.turn.Record.SessionKey == nil {
 		return channel.Admission{}, nil
 	}
 	ctx, cancel := outlive(ctx, recordTimeout)
 	defer cancel()
-	row := channel.Row{
-		SessionKey:      cmp.Or(p.facts.Route.PersistedSessionKey, p.result.Context.SessionKey),
-		CreateIfMissing: p.turn.Record.CreateIfMissing || p.facts.Route.CreateIfMissing,
-		Channel:         p.facts.Channel,
-		Account:         p.facts.Account,
-		Route:           p.facts.Route,
-		Reply:           p.facts.Reply,
-		Conversation:    p.facts.Conversation,
-		Sender:          p.facts.Sender.ID,
-	}
-	err := p.guard(ctx, func() error { return p.k.Recorder.Record(ctx, row, p.turn.Record.UpdateLastRoute) })
+	err := p.guard(ctx, func() error { return p.write(ctx) })
 	if err != nil && p.turn.OnPreDispatchFailure != nil {
 		p.attempt(ctx, channel.StageRecord, "hook for failures before dispatch failed", func() error {
 			p.turn.OnPreDispatchFailure(ctx, err)
 			return nil
 		})
 	}
-	if err != nil {
-		err = fmt.Errorf("record the session: %w", err)
-	}
 	return channel.Admission{}, err
+}
+
+func (p *pass) write(ctx context.Context) error {
+	o, recorder := &p.turn.Record, p.k.Recorder
+	key := cmp.Or(p.facts.Route.PersistedSessionKey, p.result.Context.SessionKey)
+	if o.SessionKey != nil {
+		if key = *o.SessionKey; key == "" {
+			return errors.New("the session key to record is blank; expected one, or none set")
+		}
+	}
+	if recorder == nil {
+		return nil
+	}
+	row := channel.Row{
+		SessionKey: key, CreateIfMissing: o.CreateIfMissing || p.facts.Route.CreateIfMissing,
+		Channel: p.facts.Channel, Account: p.facts.Account, Route: p.facts.Route, Reply: p.facts.Reply,
+		Conversation: p.facts.Conversation, Group: o.group(p.facts.Conversation), Sender: p.facts.Sender.ID,
+	}
+	err := recorder.Record(ctx, row, o.UpdateLastRoute)
+	switch {
+	case err != nil && o.OnError == nil:
+		return fmt.Errorf("record the session: %w", err)
+	case err != nil:
+		o.OnError(ctx, err)
+	default:
+		p.recorded = &row
+	}
+	return nil
 }
 
 // outlive returns a context that ctx does not end, but a limit does.

@@ -156,8 +156,8 @@ func TestEveryWayOfEndingEveryStage(t *testing.T) {
 					t.Errorf("hooks (-want +got):\n%s", diff)
 				}
 				dispatched := way == "ok" || i == finalizeIndex || at.stage == channel.StageDispatch && (way == "error" || way == "panic")
-				if r.Dispatched != dispatched || s.queued != 1 {
-					t.Errorf("dispatched %t, queued %d times", r.Dispatched, s.queued)
+				if r.Dispatched != dispatched || len(s.acked) != 1 || s.queued != 1 {
+					t.Errorf("dispatched %t, acknowledged %d times, queued %d times", r.Dispatched, len(s.acked), s.queued)
 				}
 			})
 		}
@@ -278,6 +278,7 @@ func (r *rows) Record(_ context.Context, row channel.Row, lastRoute bool) error 
 
 // CH-23
 func TestRecordOptions(t *testing.T) {
+	own, blank := "kept", ""
 	for name, test := range map[string]struct {
 		options kernel.RecordOptions
 		route   channel.RouteFacts
@@ -286,11 +287,14 @@ func TestRecordOptions(t *testing.T) {
 		routed  bool
 		fails   bool
 	}{
-		"the key of the turn":    {key: "fake:42"},
-		"a row that may be made": {route: channel.RouteFacts{CreateIfMissing: true}, key: "fake:42"},
-		"the persisted key":      {route: channel.RouteFacts{PersistedSessionKey: "stored"}, key: "stored"},
-		"the last route":         {options: kernel.RecordOptions{UpdateLastRoute: true}, key: "fake:42", routed: true},
-		"a row fails":            {rows: rows{err: errTest}, key: "fake:42", fails: true},
+		"the key of the turn":       {key: "fake:42"},
+		"a row that may be made":    {route: channel.RouteFacts{CreateIfMissing: true}, key: "fake:42"},
+		"the persisted key":         {route: channel.RouteFacts{PersistedSessionKey: "stored"}, key: "stored"},
+		"the key of the options":    {options: kernel.RecordOptions{SessionKey: &own}, route: channel.RouteFacts{PersistedSessionKey: "stored"}, key: "kept"},
+		"a blank key":               {options: kernel.RecordOptions{SessionKey: &blank}, fails: true},
+		"the last route":            {options: kernel.RecordOptions{UpdateLastRoute: true}, key: "fake:42", routed: true},
+		"a row fails":               {rows: rows{err: errTest}, key: "fake:42", fails: true},
+		"a row fails, with OnError": {options: kernel.RecordOptions{UpdateLastRoute: true, OnError: func(context.Context, error) {}}, rows: rows{err: errTest}, key: "fake:42", routed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newRig()
@@ -307,6 +311,17 @@ func TestRecordOptions(t *testing.T) {
 				t.Errorf("got the rows %+v", got)
 			}
 		})
+	}
+	// The group is that of the options, or the conversation. A task is waited for, and its failure changes nothing.
+	s, rec, ended := newRig(), &rows{}, false
+	s.group(true)
+	s.kernel.Recorder = rec
+	s.record = kernel.RecordOptions{GroupResolution: &channel.SessionGroup{Kind: channel.Group, ID: "7", Label: "Kitchen"}, CreateIfMissing: true, TrackTask: func(context.Context, channel.Row) error {
+		ended = true
+		return errTest
+	}}
+	if r, err := s.run(t.Context()); err != nil || r.Outcome != channel.OutcomeVisible || !ended || rec.rows[0].Group.Label != "Kitchen" || !rec.rows[0].CreateIfMissing {
+		t.Errorf("got %s, %v, %+v, task ended: %t", r.Outcome, err, rec.rows, ended)
 	}
 }
 
@@ -705,6 +720,21 @@ func TestAMessageThatWasSentFromHereIsDropped(t *testing.T) {
 	s.in = &channel.Input{ID: "m1", ConversationID: "42", SenderID: "someone"} // the id that the answer got
 	if r, err := s.run(t.Context()); err != nil || r.Admission.Reason != channel.ReasonSelfEcho {
 		t.Errorf("got %+v, %v", r.Admission, err)
+	}
+}
+
+func TestAnEventThatCannotWaitIsAcknowledgedBeforeDispatch(t *testing.T) {
+	for _, immediate := range []bool{true, false} {
+		s := newRig()
+		s.class.RequiresImmediateAck = immediate
+		s.onTrace = func(tr channel.Trace) {
+			if tr.Stage == channel.StagePreflight && tr.Phase == channel.PhaseStart && (len(s.acked) == 1) != immediate {
+				t.Errorf("immediate %t: acknowledged %d times before preflight", immediate, len(s.acked))
+			}
+		}
+		if r, err := s.run(t.Context()); err != nil || len(s.acked) != 1 || !immediate && s.acked[0].Outcome != r.Outcome {
+			t.Errorf("got %v, acknowledged with %+v", err, s.acked)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package providers
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -102,8 +103,13 @@ func (c *Checker) Check(ctx context.Context, t Result) Result {
 	e := &exam{checker: c, result: &t}
 	if t.Model == "" {
 		t.Outcome = c.run(ctx, func(ctx context.Context) error { return c.checkList(ctx, t.Provider) })
-	} else if t.Outcome = c.run(ctx, e.checkAnswer); e.first > 0 {
-		t.Seconds = e.first.Seconds()
+	} else {
+		var first time.Duration
+		t.Outcome = c.run(ctx, func(ctx context.Context) (err error) {
+			first, err = e.checkAnswer(ctx)
+			return err
+		})
+		t.Seconds = cmp.Or(first.Seconds(), t.Seconds)
 	}
 	t.Message = strings.TrimPrefix(t.Message, fmt.Sprintf("the model %q: ", t.Model)) // which is in the line already
 	switch {
@@ -173,47 +179,60 @@ type exam struct {
 	checker  *Checker
 	model    adapter.Model
 	result   *Result
-	first    time.Duration // until the first token of the first answer; 0 without one
-	timedOut bool          // the other tests are skipped
+	timedOut bool // the other tests are skipped
+}
+
+// checkAnswer asks the model for one word, and measures the time to the first token. An empty answer is also an answer.
+func (e *exam) checkAnswer(ctx context.Context) (first time.Duration, err error) {
+	if e.model, err = e.checker.Models.Model(e.result.Model); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	for c, err := range e.model.Stream(ctx, adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Content: "Say yes."}}}) {
+		switch {
+		case errors.Is(err, adapter.ErrEmpty):
+			return 0, nil
+		case err != nil:
+			return 0, err
+		case c.Text != "" || c.Reasoning != "":
+			return time.Since(began), nil
+		}
+	}
+	return 0, nil
 }
 
 // answer is an answer of a model.
 type answer struct {
-	text     strings.Builder
+	text     string
 	calls    []adapter.ToolCall
 	maker    adapter.Maker
 	reasoned bool
 	model    string
-	usage    adapter.Usage
-	first    time.Duration // until the first token; 0 without one
 }
 
 // maxAnswer is how much of an answer is read, in bytes: all questions have short answers.
 const maxAnswer = 16 << 10
 
-// ask sends a request, reads its answer up to maxAnswer, or to its first token, and counts its usage.
-func (e *exam) ask(ctx context.Context, req adapter.Request, firstToken bool) (*answer, error) {
-	a, began, size := new(answer), time.Now(), 0
+// ask sends a request, reads its answer up to maxAnswer, and counts its usage.
+func (e *exam) ask(ctx context.Context, req adapter.Request) (*answer, error) {
+	a, size := &answer{model: e.result.Model}, 0
+	var usage adapter.Usage
 	defer func() {
-		if a.usage != (adapter.Usage{}) {
-			if e.result.Usage == nil {
-				e.result.Usage = new(adapter.Usage)
-			}
-			e.result.Usage.Add(a.usage)
+		if e.result.Usage == nil {
+			e.result.Usage = new(adapter.Usage)
 		}
+		e.result.Usage.Add(usage)
 	}()
 	for c, err := range e.model.Stream(ctx, req) {
-		if errors.Is(err, adapter.ErrEmpty) { // possible with few tokens
-			break
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, adapter.ErrEmpty) {
 			return a, err
 		}
 		a.add(&c)
-		if token := c.Text != "" || c.Reasoning != "" || c.ToolCall != nil; token && a.first == 0 {
-			a.first = time.Since(began)
+		if c.Usage != nil {
+			usage = *c.Usage
+			a.reasoned = a.reasoned || usage.ReasoningTokens > 0
 		}
-		if size += len(c.Text) + len(c.Reasoning); size > maxAnswer || firstToken && a.first > 0 {
+		if size += len(c.Text) + len(c.Reasoning); size > maxAnswer {
 			break
 		}
 	}
@@ -223,14 +242,9 @@ func (e *exam) ask(ctx context.Context, req adapter.Request, firstToken bool) (*
 // add adds a chunk. Of the pieces of a call, only the first one has the id and the name.
 func (a *answer) add(c *adapter.Chunk) {
 	a.maker.Take(c)
-	a.text.WriteString(c.Text)
+	a.text += c.Text
 	a.reasoned = a.reasoned || c.Reasoning != "" || c.Beside != nil && c.Beside.Type == adapter.PartReasoning
-	if c.Model != "" {
-		a.model = c.Model
-	}
-	if c.Usage != nil {
-		a.usage = *c.Usage
-	}
+	a.model = cmp.Or(c.Model, a.model)
 	if part := c.ToolCall; part != nil {
 		i := slices.IndexFunc(a.calls, func(c adapter.ToolCall) bool { return c.Index == part.Index })
 		if i < 0 {
@@ -239,30 +253,6 @@ func (a *answer) add(c *adapter.Chunk) {
 			a.calls[i].Arguments += part.Arguments
 		}
 	}
-}
-
-// tokenLimits are tried in order while the server refuses the request: some accept no limit below 16, and reasoning models may refuse any
-// limit. nil is no limit; the check reads only the first piece of the answer.
-var tokenLimits = []*int{new(1), new(16), nil}
-
-// checkAnswer asks the model for one word, and measures the time to the first token. An empty answer is also an answer.
-func (e *exam) checkAnswer(ctx context.Context) (err error) {
-	if e.model, err = e.checker.Models.Model(e.result.Model); err != nil {
-		return err
-	}
-	for _, limit := range tokenLimits {
-		var a *answer
-		a, err = e.ask(ctx, adapter.Request{
-			Messages: []adapter.Message{{Role: adapter.User, Content: "Say yes."}},
-			Options:  adapter.Options{MaxTokens: limit},
-		}, true)
-		e.first = a.first
-		refusal, refused := errors.AsType[*adapter.Error](err)
-		if !refused || refusal.Status != http.StatusBadRequest && refusal.Status != http.StatusUnprocessableEntity {
-			return err
-		}
-	}
-	return err
 }
 
 // run runs one test, unless the one before has timed out, and records its result.
@@ -288,8 +278,8 @@ func (e *exam) testFeatures(ctx context.Context) {
 	for _, q := range questions {
 		e.run(ctx, q.name, func(ctx context.Context) error {
 			q.request.MaxTokens = maxTokens
-			a, err := e.ask(ctx, q.request, false)
-			if err == nil && !q.valid(a.text.String()) {
+			a, err := e.ask(ctx, q.request)
+			if err == nil && !q.valid(a.text) {
 				return unmet(q.unmet)
 			}
 			return err
@@ -315,11 +305,11 @@ func (e *exam) tools(ctx context.Context, thinking *Outcome) error {
 		Tools:    []adapter.Tool{roomTool},
 		Options:  adapter.Options{MaxTokens: maxTokens, Reasoning: adapter.Reasoning{Effort: "low"}},
 	}
-	call, err := e.ask(ctx, req, false)
+	call, err := e.ask(ctx, req)
 	if err != nil && refusedRequest(err) { // perhaps it cannot think, or not in this way
 		first := err
 		req.Reasoning = adapter.Reasoning{}
-		if call, err = e.ask(ctx, req, false); err == nil {
+		if call, err = e.ask(ctx, req); err == nil {
 			*thinking = outcomeOf(first)
 		}
 	}
@@ -328,7 +318,7 @@ func (e *exam) tools(ctx context.Context, thinking *Outcome) error {
 	}
 	switch {
 	case thinking.Status == No:
-	case call.reasoned || call.usage.ReasoningTokens > 0:
+	case call.reasoned:
 		*thinking = Outcome{Status: OK}
 	default:
 		*thinking = Outcome{Status: No, Message: "it returned no reasoning"}
@@ -338,8 +328,8 @@ func (e *exam) tools(ctx context.Context, thinking *Outcome) error {
 		return err
 	}
 	req.Messages = append(req.Messages, results...)
-	end, err := e.ask(ctx, req, false)
-	if err == nil && !strings.Contains(end.text.String(), codeWord) {
+	end, err := e.ask(ctx, req)
+	if err == nil && !strings.Contains(end.text, codeWord) {
 		return unmet("it did not use the result of the tool in its answer")
 	}
 	return err
@@ -350,11 +340,8 @@ func (e *exam) results(a *answer) ([]adapter.Message, error) {
 	if len(a.calls) == 0 {
 		return nil, unmet("it did not call the tool")
 	}
-	if a.model == "" {
-		a.model = e.result.Model
-	}
 	ids := map[int]string{}
-	message := adapter.Message{Role: adapter.Assistant, Content: a.text.String()}
+	message := adapter.Message{Role: adapter.Assistant, Content: a.text}
 	var results []adapter.Message
 	for n, c := range a.calls {
 		if c.ID == "" {

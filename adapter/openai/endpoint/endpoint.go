@@ -50,7 +50,7 @@ func New(o wire.Options, azure bool, version string) (*Server, error) {
 	s := &Server{Server: wire.NewServer(o), base: *base}
 	s.URLHint = " (most end in /v1)"
 	if s.read(azure, version); s.azure {
-		s.Explain = s.explainAzure
+		s.URLHint = "; on Azure, models are called by the names of their deployments"
 		s.Authorize = func(h http.Header) {
 			if key := s.Key(); key != "" {
 				h.Set("Api-Key", key)
@@ -127,25 +127,6 @@ func (s *Server) Ask(ctx context.Context, f *wire.Fallbacks, url string, req *ad
 		}
 		return wire.Body(request, req.ExtraBody)
 	}, fallbacks)
-}
-
-// explainAzure improves the error of a refusal. Azure's deployments, endpoints and versions are things that others do not have, and each has
-// other words.
-func (s *Server) explainAzure(e *adapter.Error, r *wire.Refusal) {
-	report := wire.ReadReport(r.Body)
-	switch {
-	case r.Status == http.StatusNotFound && strings.Contains(report.Kind, "deploymentnotfound"):
-		e.Message = s.Name() + " has no deployment of this name: use the names of deployments as model names; " +
-			"a new one can be used after a few minutes"
-	case r.Status == http.StatusNotFound:
-		e.Message = s.Name() + " does not know this address: check the endpoint, of which there is one for each resource, " +
-			"and the version of the API"
-	case r.Status == http.StatusBadRequest && strings.Contains(strings.ToLower(report.Message), "api version"):
-		e.Message = s.Name() + " does not support this API version, or the version lacks a feature of the request"
-	case r.Status == http.StatusUnauthorized && s.Key() != "":
-		// A key of another resource, or of another region, has the same words.
-		e.Message = s.Name() + " refused the key: check " + s.KeyName + ", and that it is of this endpoint"
-	}
 }
 
 // Provider returns the provider whose models are those that model makes. Which names a server has is only known to it. It is an

@@ -6,42 +6,81 @@ import (
 	"slices"
 )
 
-// Sessions stores where the messages of each session came from, so that they are found when the session is erased.
-type Sessions struct{ values[sessionPlaces] }
+// Sessions stores where the last message of each session came from, because a turn that the server starts by itself goes there, and who owns a
+// main session: the first sender of an admitted direct message, until the session is erased. It writes only changes.
+type Sessions struct{ values[origin] }
 
-type sessionPlaces struct {
-	Places []WindowKey `json:"places"` // the newest last
+const maxPlaces = 16 // of one session; a main session can have several
+
+// origin is what is stored of a session.
+type origin struct {
+	Owner  string      `json:"owner,omitempty"` // of a main session
+	Last   *Row        `json:"last,omitempty"`
+	Places []WindowKey `json:"places,omitempty"` // where its messages came from, the newest last
 }
 
-const maxPlaces = 16 // of one session, the newest
-
 // NewSessions returns sessions in a store. With nil, the store is memory.
-func NewSessions(store Texts) *Sessions { return &Sessions{newValues[sessionPlaces](store)} }
+func NewSessions(store Texts) *Sessions { return &Sessions{newValues[origin](store)} }
 
-// Record stores where the last message of a session came from, if lastRoute says so.
+// Record stores the owner of a main session. With lastRoute it also stores where the message came from, for the session and for its main session;
+// a message of someone who does not own the main session changes nothing.
 func (s *Sessions) Record(ctx context.Context, r Row, lastRoute bool) error {
+	r.Reply.ReplyToID = Opt{} // a later turn does not reply to this message
+	if main := r.Route.MainSessionKey; main != "" {
+		owns := false
+		err := s.update(ctx, main, func(o *origin) {
+			if r.Conversation.Kind == Direct {
+				o.Owner = cmp.Or(o.Owner, r.Sender)
+			}
+			if owns = o.Owner != "" && o.Owner == r.Sender; owns && lastRoute {
+				o.add(r)
+			}
+		})
+		if err != nil || !owns || main == r.SessionKey {
+			return err
+		}
+	}
 	if !lastRoute {
 		return nil
 	}
-	place := WindowKey{Channel: r.Channel, Account: r.Account, Conversation: r.Conversation.ID, Thread: r.Conversation.ThreadID}
-	return s.change(ctx, hashedName(r.SessionKey), func(s *sessionPlaces) *sessionPlaces {
-		s = cmp.Or(s, &sessionPlaces{})
-		others := slices.DeleteFunc(s.Places, func(p WindowKey) bool { return p == place })
-		s.Places = append(others[max(0, len(others)+1-maxPlaces):], place)
-		return s
-	})
+	return s.update(ctx, r.SessionKey, func(o *origin) { o.add(r) })
 }
 
-// Places returns where the messages of a session came from, the newest last; none for an unknown session.
+// add makes r the last row.
+func (o *origin) add(r Row) {
+	o.Last = &r
+	place := WindowKey{Channel: r.Channel, Account: r.Account, Conversation: r.Conversation.ID, Thread: r.Conversation.ThreadID}
+	others := slices.DeleteFunc(o.Places, func(p WindowKey) bool { return p == place })
+	o.Places = append(others[max(0, len(others)+1-maxPlaces):], place)
+}
+
+// Last returns where the last message of a session came from. ok is false if that is unknown.
+func (s *Sessions) Last(ctx context.Context, session string) (r Row, ok bool, err error) {
+	o, err := s.load(ctx, hashedName(session))
+	if err != nil || o == nil || o.Last == nil {
+		return Row{}, false, err
+	}
+	return *o.Last, true, nil
+}
+
+// Places returns where the messages of a session came from; none for an unknown session.
 func (s *Sessions) Places(ctx context.Context, session string) ([]WindowKey, error) {
-	stored, err := s.load(ctx, hashedName(session))
-	if err != nil || stored == nil {
+	o, err := s.load(ctx, hashedName(session))
+	if err != nil || o == nil {
 		return nil, err
 	}
-	return stored.Places, nil
+	return o.Places, nil
 }
 
 // Forget removes what is stored of a session.
 func (s *Sessions) Forget(ctx context.Context, session string) error {
-	return s.change(ctx, hashedName(session), func(*sessionPlaces) *sessionPlaces { return nil })
+	return s.change(ctx, hashedName(session), func(*origin) *origin { return nil })
+}
+
+func (s *Sessions) update(ctx context.Context, session string, do func(*origin)) error {
+	return s.change(ctx, hashedName(session), func(o *origin) *origin {
+		o = cmp.Or(o, &origin{})
+		do(o)
+		return o
+	})
 }

@@ -141,20 +141,39 @@ func TestProcessesSharePairs(t *testing.T) {
 func TestProcessesShareSessions(t *testing.T) {
 	first, second := processes(t, db.Conversations)
 	a, b := channel.NewSessions(first), channel.NewSessions(second)
+	row := func(sender string) channel.Row {
+		return channel.Row{
+			SessionKey: "s", Channel: "fake", Account: "x", Sender: sender,
+			Route:        channel.RouteFacts{MainSessionKey: "main"},
+			Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: sender},
+			Reply:        channel.ReplyPlanFacts{To: sender},
+		}
+	}
 	var wg sync.WaitGroup
 	for i, s := range []*channel.Sessions{a, b, a, b} {
 		wg.Go(func() {
-			if err := s.Record(t.Context(), topicRow("s", fmt.Sprint(i)), true); err != nil {
+			r := row(fmt.Sprint("p", i))
+			if err := s.Record(t.Context(), r, true); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
-	if places, err := b.Places(t.Context(), "s"); err != nil || len(places) != 4 {
-		t.Errorf("%d places are known, expected 4, %v", len(places), err)
+	one, _, err := a.Last(t.Context(), "main")
+	if other, ok, err2 := b.Last(t.Context(), "main"); !ok || one.Sender != other.Sender || err != nil || err2 != nil {
+		t.Errorf("the main session is of %q here and %q there, %v, %v", one.Sender, other.Sender, err, err2)
+	}
+	if places, err := b.Places(t.Context(), "s"); err != nil || len(places) != 1 {
+		t.Errorf("%d places are known, expected that of the owner, %v", len(places), err)
+	}
+	r := row("ann")
+	r.Route.MainSessionKey = ""
+	do(t, a.Record(t.Context(), r, true))
+	if r, ok, err := b.Last(t.Context(), "s"); err != nil || !ok || r.Reply.To != "ann" {
+		t.Errorf("the last route is %q, %v, %v", r.Reply.To, ok, err)
 	}
 	do(t, b.Forget(t.Context(), "s"))
-	if places, err := a.Places(t.Context(), "s"); len(places) > 0 || err != nil {
+	if _, ok, err := a.Last(t.Context(), "s"); ok || err != nil {
 		t.Errorf("a session that was forgotten is known: %v", err)
 	}
 }

@@ -203,15 +203,6 @@ func cleanHistory(entries []HistoryEntry) []HistoryEntry {
 	return rows
 }
 
-func (m MediaFact) clean() MediaFact {
-	m.Path, m.URL = strings.TrimSpace(m.Path), bare(strings.TrimSpace(m.URL))
-	m.ContentType = strings.ToLower(strings.TrimSpace(m.ContentType))
-	if m.Kind == "" {
-		m.Kind = kindOf(m.ContentType)
-	}
-	return m
-}
-
 // kindOf returns the kind of a MIME type.
 func kindOf(contentType string) MediaKind {
 	switch family, _, _ := strings.Cut(contentType, "/"); family {
@@ -227,17 +218,19 @@ func kindOf(contentType string) MediaKind {
 // medium is transcribed if it or defaults say so. Items without path and address stay, because the index is the identity.
 func MediaFacts(list []MediaFact, defaults MediaFact) (media []MediaFact) {
 	for _, m := range list {
-		if m.Kind == "" && strings.TrimSpace(m.ContentType) == "" { // else the kind follows from the item's own type
-			m.Kind = defaults.Kind
+		kind := m.Kind
+		if strings.TrimSpace(m.ContentType) == "" { // else the kind follows from the item's own type
+			kind = cmp.Or(kind, defaults.Kind)
 		}
-		m.Path = cmp.Or(strings.TrimSpace(m.Path), defaults.Path)
-		m.URL = cmp.Or(strings.TrimSpace(m.URL), defaults.URL)
-		m.ContentType = cmp.Or(strings.TrimSpace(m.ContentType), defaults.ContentType)
+		m.Path = cmp.Or(strings.TrimSpace(m.Path), strings.TrimSpace(defaults.Path))
+		m.URL = bare(cmp.Or(strings.TrimSpace(m.URL), strings.TrimSpace(defaults.URL)))
+		m.ContentType = strings.ToLower(strings.TrimSpace(cmp.Or(strings.TrimSpace(m.ContentType), defaults.ContentType)))
+		m.Kind = cmp.Or(kind, kindOf(m.ContentType))
 		m.MessageID = cmp.Or(strings.TrimSpace(m.MessageID), defaults.MessageID)
 		m.Transcribed = m.Transcribed || defaults.Transcribed
 		m.Size, m.Duration = cmp.Or(m.Size, defaults.Size), cmp.Or(m.Duration, defaults.Duration)
 		m.Width, m.Height = cmp.Or(m.Width, defaults.Width), cmp.Or(m.Height, defaults.Height)
-		media = append(media, m.clean())
+		media = append(media, m)
 	}
 	return media
 }

@@ -84,25 +84,6 @@ type Admission struct {
 	RecordHistory bool   // of a drop: the message waits in the window for a later mention
 }
 
-// VerdictState says what a gate decided.
-type VerdictState string
-
-// The states.
-const (
-	Passed  VerdictState = "pass"
-	Blocked VerdictState = "block"
-	Skipped VerdictState = "skip" // does not apply
-)
-
-// Verdict is what one gate decided, and which setting made it.
-type Verdict struct {
-	Gate    string
-	State   VerdictState
-	Reason  Reason
-	Setting string // path in the configuration; "default:…" for one that is built in; "" if the gate does not apply
-	Hint    string // what to change
-}
-
 // strictness orders the kinds: a higher one wins. It is 0 for an unknown kind.
 func (k AdmissionKind) strictness() int {
 	return slices.Index([]AdmissionKind{Dispatch, ObserveOnly, Handled, Drop}, k) + 1

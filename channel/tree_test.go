@@ -274,9 +274,9 @@ func TestOnlyConversationsThatAreAllowedAreAnswered(t *testing.T) {
 		p := s.Policy(q)
 		f := admitted(channel.Group)
 		f.Access = p.Access(f.Sender.Identity(), channel.MentionFacts{})
-		v := verdictOf(t, channel.Evaluate(f), "route")
-		if (v.State == channel.Passed) != test.want || v.Setting != test.path {
-			t.Errorf("%s: %+v", name, v)
+		d := channel.Evaluate(f)
+		if reached := d.Admission.Reason != channel.ReasonRouteNotAllowed; reached != test.want || !reached && d.Setting != test.path {
+			t.Errorf("%s: %+v", name, d)
 		}
 	}
 }

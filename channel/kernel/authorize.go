@@ -36,19 +36,17 @@ func (p *pass) authorize(ctx context.Context) (channel.Admission, error) {
 	f.Observing = p.observing()
 	p.decision = channel.Evaluate(f)
 	a := p.decision.Admission
-	p.result.Verdicts = p.decision.Verdicts
+	p.gated, p.result.Setting = true, p.decision.Setting
 	if !a.Stops() && !p.repeated() {
-		loop, rate, wait := p.k.guards.admit(p.facts, &p.policy, p.meta.Counted)
-		p.result.Verdicts = append(p.result.Verdicts, loop, rate)
-		p.result.RetryAfter = wait
-		if reason := cmp.Or(loop.Reason, rate.Reason); reason != "" {
-			a = drop(reason)
+		reason, setting, wait := p.k.guards.admit(p.facts, &p.policy, p.meta.Counted)
+		if reason != "" {
+			a, p.result.Setting, p.result.RetryAfter = drop(reason), setting, wait
 		}
 	}
 	switch {
 	case a.Reason == channel.ReasonPairingRequired:
 		p.challenge(ctx)
-	case a.Stops() && p.decision.Talks():
+	case a.Stops() && p.decision.Talks:
 		p.k.guards.personWrote(p.facts)
 	}
 	if a.Kind == "" && p.result.Admission.Kind == "" {
@@ -107,7 +105,7 @@ func (p *pass) notifySender(ctx context.Context) {
 	if p.turn == nil || p.observing() || p.willRunLater() {
 		return
 	}
-	if p.decision.Verdicts == nil { // the message ended before the gates
+	if !p.gated { // the message ended before the gates
 		p.decision = channel.Evaluate(*p.facts)
 		if p.k.Settings != nil {
 			p.policy = p.k.Settings.Policy(p.facts.PolicyQuery())
@@ -134,7 +132,7 @@ func (p *pass) notifySender(ctx context.Context) {
 
 // learnsReason reports whether the sender of a message that was stopped may know why.
 func (p *pass) learnsReason() bool {
-	talks := p.decision.Talks() || p.result.Admission.Reason == channel.ReasonPairingUnavailable // perhaps
+	talks := p.decision.Talks || p.result.Admission.Reason == channel.ReasonPairingUnavailable // perhaps
 	return talks && p.turn.Delivery != nil && !p.facts.Sender.IsBot
 }
 
@@ -173,9 +171,8 @@ var stopTexts = map[channel.Reason]string{
 
 // rateText says how many messages are answered in a minute, and when the next one is.
 func (p *pass) rateText() string {
-	v, _ := channel.Decision{Verdicts: p.result.Verdicts}.Blocked()
 	limit, who := p.policy.Limits.SenderRate.PerMinute, "you can send"
-	if strings.HasSuffix(v.Setting, channel.KeyChatRate) {
+	if strings.HasSuffix(p.result.Setting, channel.KeyChatRate) {
 		limit, who = p.policy.Limits.ChatRate.PerMinute, "this conversation can have"
 	}
 	return fmt.Sprintf("This message was not answered: %s %d per minute. Please send it again in %d s.", who, limit, int(p.result.RetryAfter.Seconds())+1)

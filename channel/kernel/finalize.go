@@ -204,10 +204,10 @@ func (p *pass) unanswered() *channel.Facts {
 		return nil
 	}
 	d := p.decision
-	if d.Verdicts == nil {
+	if !p.gated {
 		d = channel.Evaluate(*f)
 	}
-	if !d.Talks() || f.Conversation.Kind == channel.Direct || f.Supplemental.HidesMessage(f.Access.Visibility) {
+	if !d.Talks || f.Conversation.Kind == channel.Direct || f.Supplemental.HidesMessage(f.Access.Visibility) {
 		return nil
 	}
 	return f

@@ -27,9 +27,10 @@ type pass struct {
 	in        *channel.Input
 	preflight channel.Preflight
 	turn      *Turn
-	facts     *channel.Facts // of the turn
-	policy    channel.Policy // of the place
-	decision  channel.Decision
+	facts     *channel.Facts    // of the turn
+	policy    channel.Policy    // of the place
+	decision  channel.Decision  // of the gates
+	gated     bool              // they have decided
 	recorded  *channel.Row      // nil: none was stored
 	snapshot  *channel.Snapshot // of the window that the agent sees
 	sink      *sink             // of the dispatch; nil before

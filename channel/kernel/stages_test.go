@@ -751,7 +751,7 @@ func TestTracesSayWhatTheTurnIs(t *testing.T) {
 		if tr.Channel != "fake" || tr.TurnID == "" || known && (tr.SessionKey != "fake:42" || tr.Account != "work" || tr.MessageID != "1" || tr.Conversation != "42") {
 			t.Errorf("got %+v", tr)
 		}
-		if tr.Phase == channel.PhaseDrop && (tr.Setting == "" || tr.Hint == "" || tr.Admission.Reason != channel.ReasonDMNotAllowed) || strings.Contains(fmt.Sprintf("%+v", tr), "canary") {
+		if tr.Phase == channel.PhaseDrop && (tr.Setting == "" || tr.Admission.Reason != channel.ReasonDMNotAllowed) || strings.Contains(fmt.Sprintf("%+v", tr), "canary") {
 			t.Errorf("a denial does not say what made it, or has an entry of a list: %+v", tr)
 		}
 	}

@@ -29,14 +29,9 @@ func (p *pass) authorize(ctx context.Context) (channel.Admission, error) {
 	if p.turn.Dispatch == nil && p.k.Agent == nil {
 		return channel.Admission{}, errors.New("no agent answers the turn; expected an agent, or a turn with a Dispatch")
 	}
-	f := *p.facts
-	if p.k.Settings != nil {
-		p.policy = p.k.Settings.Policy(f.PolicyQuery())
-	}
-	f.Observing = p.observing()
-	p.decision = channel.Evaluate(f)
+	p.evaluate()
 	a := p.decision.Admission
-	p.gated, p.result.Setting = true, p.decision.Setting
+	p.result.Setting = p.decision.Setting
 	if !a.Stops() && !p.repeated() {
 		reason, setting, wait := p.k.guards.admit(p.facts, &p.policy, p.meta.Counted)
 		if reason != "" {
@@ -49,10 +44,17 @@ func (p *pass) authorize(ctx context.Context) (channel.Admission, error) {
 	case a.Stops() && p.decision.Talks:
 		p.k.guards.personWrote(p.facts)
 	}
-	if a.Kind == "" && p.result.Admission.Kind == "" {
-		a.Kind = channel.Dispatch
-	}
 	return a, nil
+}
+
+// evaluate evaluates the gates of package channel by the settings of the place.
+func (p *pass) evaluate() {
+	f := *p.facts
+	if p.k.Settings != nil {
+		p.policy = p.k.Settings.Policy(f.PolicyQuery())
+	}
+	f.Observing = p.observing()
+	p.decision, p.gated = channel.Evaluate(f), true
 }
 
 // resumed reports whether the turn may have begun before.
@@ -106,10 +108,7 @@ func (p *pass) notifySender(ctx context.Context) {
 		return
 	}
 	if !p.gated { // the message ended before the gates
-		p.decision = channel.Evaluate(*p.facts)
-		if p.k.Settings != nil {
-			p.policy = p.k.Settings.Policy(p.facts.PolicyQuery())
-		}
+		p.evaluate()
 	}
 	stopped := p.err == nil && p.result.Admission.Stops()
 	if !p.wantsNotice() || (stopped || p.sink == nil) && !p.learnsReason() {

@@ -87,6 +87,13 @@ func TestAnAnswerIsReadTheSameHoweverItIsCut(t *testing.T) {
 	})
 }
 
+func TestACharacterBehindATagInALineMayComeInPieces(t *testing.T) {
+	o := &Options{Repair: true}
+	if diff := cmp.Diff(readAll(o, "so <p>é</p>"), readAll(o, "so <p>\xc3", "\xa9</p>")); diff != "" {
+		t.Errorf("(-whole +cut)\n%s", diff)
+	}
+}
+
 // answer draws text as models write it around HTML.
 var answer = rapid.Custom(func(t *rapid.T) string {
 	part := rapid.OneOf(

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 )
 
 // Repairs, by the names that [Parser.Repairs] gives them.
@@ -79,7 +80,7 @@ func (p *Parser) stepProse(rest []byte, final bool) bool {
 	case isSpace(c):
 		p.keep(1)
 		p.inLine = p.inLine && c != '\n'
-	case c == '<' && undecided && (!bytes.ContainsAny(rest, ">\n ") || p.inLine && !bytes.ContainsAny(rest[1:len(rest)-1], "<>")):
+	case c == '<' && undecided && (!bytes.ContainsAny(rest, ">\n ") || p.inLine && !hasTextBehindTag(rest)):
 		return false
 	case c == '<':
 		p.proseTag(rest)
@@ -100,6 +101,12 @@ func (p *Parser) stepProse(rest []byte, final bool) bool {
 		p.say(n)
 	}
 	return true
+}
+
+// hasTextBehindTag reports whether text, which begins with "<", has a whole character behind the next "<" or ">".
+func hasTextBehindTag(text []byte) bool {
+	i := bytes.IndexAny(text[1:], "<>")
+	return i >= 0 && utf8.FullRune(text[i+2:])
 }
 
 // keep takes n bytes that are prose only if more comes.

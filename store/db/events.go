@@ -349,9 +349,10 @@ func (e *Events) PostponeReply(ctx context.Context, id int64, replica string, du
 	return e.db.change(ctx, errEventMoved, "UPDATE replies SET replica = '', due = $1, unsure = $2 WHERE id = $3 AND replica = $4", due.UnixMicro(), boolean(unsure), id, replica)
 }
 
-// ReplaceReply makes a reply that a replica is sending another one.
+// ReplaceReply makes a reply that a replica is sending another one, whose attempt begins now.
 func (e *Events) ReplaceReply(ctx context.Context, id int64, replica string, block []byte) error {
-	return e.db.change(ctx, errEventMoved, "UPDATE replies SET block = $1, unsure = 0 WHERE id = $2 AND replica = $3", block, id, replica)
+	due := e.db.clock().Add(attemptLife).UnixMicro()
+	return e.db.change(ctx, errEventMoved, "UPDATE replies SET block = $1, unsure = 0, due = $4 WHERE id = $2 AND replica = $3", block, id, replica, due)
 }
 
 // EndReply removes a reply that was sent, or is not sent any more.

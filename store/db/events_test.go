@@ -332,7 +332,12 @@ func repliesKeepTheirOrder(t *testing.T, open openEmpty) {
 	}
 	s.moved(s.EndReply(t.Context(), first, "a"))
 	s.moved(s.ReplaceReply(t.Context(), first, "a", []byte("x")))
+	s.now = s.now.Add(2 * time.Minute)
 	s.must(s.ReplaceReply(t.Context(), first, "b", []byte("notice")))
+	s.now = s.now.Add(2 * time.Minute)
+	if got := claim("b", []string{"b"}); len(got) != 0 {
+		t.Fatalf("got %+v, while the notice is being sent", got)
+	}
 	s.must(s.PostponeReply(t.Context(), first, "b", s.now, false))
 	if got := claim("b", []string{"b"}); len(got) != 1 || got[0].ID != first || got[0].Unsure || string(got[0].Block) != "notice" {
 		t.Fatalf("got %+v, expected what the first was replaced by", got)

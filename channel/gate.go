@@ -99,8 +99,6 @@ func senderGate(kind ChatType, a AccessFacts) (key string, reason Reason) {
 		return keyDMPolicy, ReasonNoPolicy
 	case dm.Sender:
 		return "", ""
-	case dm.Policy == PolicyAllowlist && len(dm.AllowFrom) == 0:
-		return keyDMAllowFrom, ReasonDMAllowlistEmpty
 	case dm.Policy != PolicyPairing:
 		return keyDMAllowFrom, ReasonDMNotAllowed
 	case dm.Paired == Unknown:
@@ -119,8 +117,6 @@ func groupGate(g GroupFacts) (key string, reason Reason) {
 		return "", ""
 	case g.Policy != PolicyAllowlist: // also pairing, which is only for direct conversations
 		return keyGroupPolicy, ReasonNoPolicy
-	case len(g.AllowFrom) == 0:
-		return keyGroupAllowFrom, ReasonGroupAllowlistEmpty
 	}
 	return keyGroupAllowFrom, ReasonGroupNotAllowed
 }

@@ -67,11 +67,8 @@ func wantDirect(policy channel.PolicyKind, list string, listed bool, paired chan
 		}
 		return dropped(channel.ReasonDMNotAllowed)
 	case channel.PolicyAllowlist:
-		switch {
-		case listed:
+		if listed {
 			return goesOn
-		case list == "no list" || list == "empty list":
-			return dropped(channel.ReasonDMAllowlistEmpty)
 		}
 		return dropped(channel.ReasonDMNotAllowed)
 	case channel.PolicyPairing:
@@ -107,12 +104,7 @@ func TestThePolicyOfGroupsDecidesAsItsTable(t *testing.T) {
 						case channel.PolicyOpen:
 							want = goesOn
 						case channel.PolicyAllowlist:
-							switch {
-							case listed:
-								want = goesOn
-							case len(entries) == 0:
-								want = dropped(channel.ReasonGroupAllowlistEmpty)
-							default:
+							if want = goesOn; !listed {
 								want = dropped(channel.ReasonGroupNotAllowed)
 							}
 						}
@@ -159,7 +151,7 @@ func TestTheFirstGateThatBlocksDecides(t *testing.T) {
 		{"self", channel.ReasonSelfEcho, func() { f.Sender.IsSelf = false }},
 		{"allow_bots", channel.ReasonBotNotAllowed, func() { f.Access.AllowBots = channel.BotsAll }},
 		{"groups.enabled", channel.ReasonRouteNotAllowed, func() { f.Access.Group.RouteAllowed = true }},
-		{"groups.allow_from", channel.ReasonGroupAllowlistEmpty, func() { f.Access.Group.Policy = channel.PolicyOpen }},
+		{"groups.allow_from", channel.ReasonGroupNotAllowed, func() { f.Access.Group.Policy = channel.PolicyOpen }},
 		{"commands.mode", channel.ReasonCommandNotAllowed, func() { f.Message.RawBody = "hello" }},
 		{"groups.require_mention", channel.ReasonMissingMention, func() { f.Access.Mentions.WasMentioned = true }},
 	}

@@ -109,7 +109,7 @@ func (p Policy) Sees(kind ChatType, who Identity) Tri {
 	if len(who.IDs) == 0 {
 		return Unknown
 	}
-	if senderGate(kind, p.Access(who, MentionFacts{})).reason != "" {
+	if _, reason := senderGate(kind, p.Access(who, MentionFacts{})); reason != "" {
 		return No
 	}
 	return Yes

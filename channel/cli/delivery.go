@@ -125,9 +125,8 @@ func (c *Chat) endTurn(result channel.Result, err error) {
 // refusal returns why a line was not admitted, and the setting that decides.
 func refusal(r channel.Result) string {
 	why := strings.ReplaceAll(string(r.Admission.Reason), "_", " ")
-	i := slices.IndexFunc(r.Verdicts, func(v channel.Verdict) bool { return v.State == channel.Blocked && v.Setting != "" })
-	if i >= 0 {
-		why += "; see " + r.Verdicts[i].Setting
+	if r.Setting != "" {
+		why += "; see " + r.Setting
 	}
 	return why
 }

@@ -136,3 +136,14 @@ func (p Policy) listed(list []string, who Identity) bool {
 	}
 	return false
 }
+
+// Settings gives the policy for a place, and with it the agent that answers there. Fields are resolved one by one: thread, conversation, account, channel, default.
+type Settings interface {
+	Policy(PolicyQuery) Policy
+}
+
+// PolicyQuery is the place that a policy is for.
+type PolicyQuery struct {
+	Channel, Account, Conversation, Parent, Thread string
+	Kind                                           ChatType
+}

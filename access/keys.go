@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"crypto/subtle"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -32,9 +30,8 @@ var (
 
 // KeysOptions are where keys come from. Those of all places count.
 type KeysOptions struct {
-	Entries     []string // of the configuration, each as ParseKey takes it
-	Environment string   // entries with commas between them, as in LINGSERVE_API_KEYS
-	File        string   // a path; "" is none. It is read again when it changes.
+	Entries []string // of the configuration, each as ParseKey takes it
+	File    string   // a path; "" is none. It is read again when it changes.
 
 	Log  *slog.Logger  // says that the file was read again, or cannot be; nil says nothing
 	Poll time.Duration // how soon a changed file is noticed, 2 s
@@ -63,10 +60,12 @@ type Keys struct {
 	wg     sync.WaitGroup
 }
 
-// keyTable finds keys by the first bytes of their digests. It is never changed.
+// keyTable finds keys by their digests. It is never changed. How long a look-up takes depends on bits of a digest, and a caller who tries keys
+// cannot choose these.
 type keyTable struct {
-	keys    []Key
-	byStart map[uint64][]*Key
+	keys     []Key
+	byDigest map[[sha256.Size]byte]*Key
+	valid    map[string]bool // the tags of keys that are not revoked; see [Grant.KeyTag]
 }
 
 // NewKeys reads the keys of all places, and watches the file until Close. Errors name each entry that is wrong, never a key.
@@ -78,14 +77,8 @@ func NewKeys(o KeysOptions) (*Keys, error) {
 		o.Poll = 2 * time.Second
 	}
 	k := &Keys{o: o}
-	entries, errs := parseKeys(o.Entries, "entry %d of the configured keys")
-	k.fixed = entries
-	if strings.TrimSpace(o.Environment) != "" {
-		entries, wrong := parseKeys(strings.Split(o.Environment, ","), "entry %d of LINGSERVE_API_KEYS")
-		k.fixed = append(k.fixed, entries...)
-		errs = append(errs, wrong...)
-	}
-	if len(errs) > 0 {
+	var errs []error
+	if k.fixed, errs = parseKeys(o.Entries, "entry %d of the configured keys"); len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
 	if _, err := k.load(); err != nil {
@@ -116,26 +109,24 @@ func (k *Keys) watch(ctx context.Context) {
 // Reload reads the file now, if it has changed. Where that cannot be done, the keys are those that were known before; the error is
 // also logged, once as long as it is the same one.
 func (k *Keys) Reload() error {
-	changed, err := k.load()
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	changed, err := k.load()
 	switch {
-	case err != nil:
-		if k.said != err.Error() {
-			k.said = err.Error()
-			k.o.Log.Error("cannot use the key file; keeping the previous keys", "error", err)
+	case err == nil:
+		if changed || k.said != "" {
+			k.o.Log.Info("read the key file", "keys", k.Len())
 		}
-	case changed || k.said != "":
 		k.said = ""
-		k.o.Log.Info("read the key file", "keys", k.Len())
+	case k.said != err.Error():
+		k.said = err.Error()
+		k.o.Log.Error("cannot use the key file; keeping the previous keys", "error", err)
 	}
 	return err
 }
 
 // load makes the table; changed says whether it did.
 func (k *Keys) load() (changed bool, err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	keys := k.fixed
 	var sum [sha256.Size]byte
 	if k.o.File != "" {
@@ -165,45 +156,38 @@ func newKeyTable(keys []Key) (*keyTable, error) {
 	if len(keys) > maxKeys {
 		return nil, fmt.Errorf("too many keys: %d; expected at most %d", len(keys), maxKeys)
 	}
-	t := &keyTable{keys: keys, byStart: make(map[uint64][]*Key, len(keys))}
+	t := &keyTable{keys: keys, byDigest: make(map[[sha256.Size]byte]*Key, len(keys)), valid: map[string]bool{}}
 	for i := range keys {
 		k := &keys[i]
-		start := binary.LittleEndian.Uint64(k.digest[:])
-		for _, other := range t.byStart[start] {
-			if other.digest == k.digest {
-				return nil, fmt.Errorf("%s: this key is the same as %s; remove one", k.Place, other.Place)
-			}
+		if other := t.byDigest[k.digest]; other != nil {
+			return nil, fmt.Errorf("%s: this key is the same as %s; remove one", k.Place, other.Place)
 		}
-		t.byStart[start] = append(t.byStart[start], k)
+		t.byDigest[k.digest] = k
+		t.valid[Grant{Digest: k.digest}.KeyTag()] = !k.Revoked
 	}
 	return t, nil
 }
 
 // Find returns whose key a text is. The key is there, too, with ErrExpiredKey and ErrRevokedKey, to be logged; it must not be changed.
-//
-// Only digests are looked up: how long that takes depends on bits of them, and a caller who tries keys cannot choose these.
 func (k *Keys) Find(text string) (*Key, error) {
 	if len(text) > maxKey {
 		return nil, ErrUnknownKey
 	}
-	sum := digest(text)
-	for _, key := range k.table.Load().byStart[binary.LittleEndian.Uint64(sum[:])] {
-		if subtle.ConstantTimeCompare(key.digest[:], sum[:]) != 1 {
-			continue
-		}
-		switch {
-		case key.Revoked:
-			return key, ErrRevokedKey
-		case !key.Expires.IsZero() && !time.Now().Before(key.Expires):
-			return key, ErrExpiredKey
-		}
-		return key, nil
-	}
-	if strings.HasPrefix(text, keyMark) && !own(text) {
+	key := k.table.Load().byDigest[digest(text)]
+	switch {
+	case key == nil && strings.HasPrefix(text, keyMark) && !own(text):
 		return nil, ErrMistypedKey
+	case key == nil:
+		return nil, ErrUnknownKey
+	case key.Revoked:
+		return key, ErrRevokedKey
+	case key.expired():
+		return key, ErrExpiredKey
 	}
-	return nil, ErrUnknownKey
+	return key, nil
 }
+
+func (k *Key) expired() bool { return !k.Expires.IsZero() && !time.Now().Before(k.Expires) }
 
 // Len is how many keys there are, expired and revoked ones included.
 func (k *Keys) Len() int { return len(k.table.Load().keys) }

@@ -43,8 +43,7 @@ func TestAKeyLeadsToItsPrincipal(t *testing.T) {
 	key, text := access.NewKey(p, time.Now().Add(time.Hour))
 	other, otherText := access.NewKey(ann, time.Time{})
 	keys := newKeys(t, access.KeysOptions{
-		Entries:     []string{key.Entry(), "", "bob:" + foreign + ":admin"},
-		Environment: other.Entry() + ", ,", // the same principal with a second key
+		Entries: []string{key.Entry(), "", "bob:" + foreign + ":admin", other.Entry(), " "}, // the same principal with a second key
 	})
 	for text, want := range map[string]access.Principal{text: p, otherText: ann, foreign: bob} {
 		got, err := keys.Find(text)
@@ -61,7 +60,7 @@ func TestAKeyLeadsToItsPrincipal(t *testing.T) {
 	if got, _ := keys.Find(text); got.ID != key.ID || !strings.HasPrefix(text, "lsk_"+key.ID+"_") {
 		t.Errorf("%q has the id %q, its entry %q", text, key.ID, got.ID)
 	}
-	if keys.Len() != 3 || keys.All()[2].Place != "entry 1 of LINGSERVE_API_KEYS" {
+	if keys.Len() != 3 || keys.All()[2].Place != "entry 4 of the configured keys" {
 		t.Errorf("%+v", keys.All())
 	}
 }
@@ -303,7 +302,7 @@ func TestAFileOfKeysIsReadAgainWhenItChanges(t *testing.T) {
 		second, secondText := access.NewKey(bob, time.Time{})
 		writeKeys(t, path, "\ufeff# those who may", "", first.Entry()+"\r", "")
 		var log lines
-		keys := newKeys(t, access.KeysOptions{File: path, Environment: "eve:" + foreign + ":user", Log: slog.New(slog.NewTextHandler(&log, nil))})
+		keys := newKeys(t, access.KeysOptions{File: path, Entries: []string{"eve:" + foreign + ":user"}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		find := func(text string, want error) {
 			t.Helper()
 			if _, err := keys.Find(text); !errors.Is(err, want) {

@@ -1,8 +1,8 @@
 // Package bot turns a model into a worker with a state: a prompt goes in, parsed output comes out while it is written.
 //
 // # Guarantees
-//   - A bot goes init → chatting → inference-done → finished, or to error from any state but the last; from finished and error it goes
-//     to chatting when it is asked again. Every transition is observable, in order.
+//   - A bot goes init → chatting → inference-done → finished, or to error from any state but the last. Every transition is
+//     observable, in order.
 //   - A bot's callbacks are called one at a time, in order: strings, objects and scalars as they are complete, then
 //     InferenceDone, then Response; or Error, and after it none of the others.
 //   - A panic in a callback is that bot's error. Its stack is in the log and nowhere else.
@@ -15,11 +15,11 @@ package bot
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 )
 
-// State is where a bot stands: init → chatting → inference-done → finished, or error from any but the end; and chatting again from both
-// ends.
+// State is where a bot stands: init → chatting → inference-done → finished, or error from any but the end.
 type State string
 
 const (
@@ -30,7 +30,7 @@ const (
 	Error         State = "error"
 )
 
-// Ended says whether a bot in this state has nothing more to do, unless it is asked again.
+// Ended says whether a bot in this state has nothing more to do.
 func (s State) Ended() bool { return s == Finished || s == Error }
 
 // Transition is a change of state; Err is the cause where To is [Error].
@@ -58,7 +58,7 @@ type Machine struct {
 	delivering bool         // a goroutine is notifying them
 }
 
-// next is the table of transitions of one chat. [Error] is not in it: every state leads there but those that are the end.
+// next is the table of transitions. [Error] is not in it: every state leads there but those that are the end.
 var next = map[State]State{Init: Chatting, Chatting: InferenceDone, InferenceDone: Finished}
 
 // State returns where the bot stands.
@@ -110,8 +110,7 @@ func (m *Machine) Fail(cause error) error {
 func (m *Machine) move(to State, cause error) error {
 	m.mu.Lock()
 	from := m.now()
-	again := from.Ended() && to == Chatting
-	if to == Error && from.Ended() || to != Error && next[from] != to && !again {
+	if to == Error && from.Ended() || to != Error && next[from] != to {
 		m.mu.Unlock()
 		return fmt.Errorf("bot: no transition from %s to %s", from, to)
 	}
@@ -136,16 +135,9 @@ func (m *Machine) deliver() {
 		m.mu.Unlock()
 		func() {
 			defer m.mu.Lock()
-			notify(watchers, t)
+			for _, f := range slices.Backward(watchers) {
+				defer f(t) // all are called, also where one of them panics
+			}
 		}()
 	}
-}
-
-// notify calls all watchers, also if one of them panics.
-func notify(watchers []func(Transition), t Transition) {
-	if len(watchers) == 0 {
-		return
-	}
-	defer notify(watchers[1:], t)
-	watchers[0](t)
 }

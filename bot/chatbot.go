@@ -3,7 +3,6 @@ package bot
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,8 +18,8 @@ import (
 )
 
 var (
-	// ErrStarted says that a bot is chatting, or about to: it can be asked again when it has ended.
-	ErrStarted = errors.New("bot: it is chatting already")
+	// ErrStarted says that a bot was started before.
+	ErrStarted = errors.New("bot: it was started already")
 	// ErrOver says that the run of a bot has ended.
 	ErrOver = errors.New("bot: the run has ended")
 
@@ -32,45 +31,33 @@ var (
 type ChatBot struct {
 	Machine
 
-	env      Env
-	name     string
-	root     string
-	config   Config
-	log      *slog.Logger
-	called   int         // tool calls so far, of all chats; for the goroutine of the bot
-	cited    int         // sources so far; the same
-	media    int         // images and sounds so far; the same
-	span     trace.Span  // nil without tracing; for the goroutine of the bot
-	thoughts bool        // some chat has had any; the same
-	byHand   atomic.Bool // Finish was called
+	env    Env
+	name   string
+	root   string
+	config Config
+	log    *slog.Logger
+	called int         // tool calls so far; for the goroutine of the bot
+	cited  int         // sources so far; the same
+	media  int         // images and sounds so far; the same
+	span   trace.Span  // nil without tracing; the same
+	byHand atomic.Bool // Finish was called
 
 	mu        sync.Mutex
 	prompts   []adapter.Message
 	history   []adapter.Message
 	listeners []Listener
 	unfilter  []func()
-	chats     int             // ever started
-	busy      bool            // it chats, or is about to
-	closing   bool            // the last callbacks of a chat are being called: the next chat may be asked for, and waits for them
-	current   *exchange       // that goes on, or was the last
-	asked     *exchange       // the latest that was asked for
-	left      json.RawMessage // the value of the last chat; nil where it is not known
+	started   bool
 	cancel    context.CancelCauseFunc
-}
-
-// exchange is one chat: what is asked, and what comes of it.
-type exchange struct {
-	message  Message
-	response Response
-	err      error
-	done     chan struct{} // closed when the chat has ended and its callbacks have returned
+	response  Response
+	err       error
+	done      chan struct{} // closed when the chat has ended and its callbacks have returned
 }
 
 // New makes a bot that writes below root.
 func New(env Env, name, root string, c Config) *ChatBot {
 	log := cmp.Or(env.Log, slog.New(slog.DiscardHandler))
-	first := &exchange{done: make(chan struct{})}
-	return &ChatBot{env: env, name: name, root: root, config: c, log: log, current: first, asked: first}
+	return &ChatBot{env: env, name: name, root: root, config: c, log: log, done: make(chan struct{})}
 }
 
 func (b *ChatBot) Name() string { return b.name }
@@ -79,7 +66,7 @@ func (b *ChatBot) Root() string { return b.root }
 // Config returns what the bot was made with.
 func (b *ChatBot) Config() Config { return b.config }
 
-// AddPrompt appends a system message; data goes over the params of the manager. The template is rendered now. Errors are
+// AddPrompt appends a system message; data goes over the params of the manager. The template is rendered now; what nobody supplies is empty. Errors are
 // *[prompt.Error].
 func (b *ChatBot) AddPrompt(template string, data map[string]any) error {
 	text, err := b.render(template, data)
@@ -97,7 +84,7 @@ func (b *ChatBot) render(template string, data map[string]any) (string, error) {
 	vars := b.config.variables(b.name, b.root)
 	maps.Copy(vars, b.env.Params)
 	maps.Copy(vars, data)
-	return t.Render(vars)
+	return t.Render(nil, vars)
 }
 
 // AddSystem appends a system message that is no template.
@@ -157,91 +144,48 @@ func (b *ChatBot) ClearFilters() {
 func (b *ChatBot) Listen(l Listener) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.chats > 0 {
+	if b.started {
 		panic("bot: Listen after Chat")
 	}
 	b.listeners = append(b.listeners, l)
 }
 
-// Chat starts the bot and returns at once. When it has ended, it can be asked again: it then remembers what it was asked and what it has
-// answered, after its other history, and the new answer takes the place of the last one. Where that is done in the last callbacks of a
-// chat (Response, Error and watchers), the new one begins when they have returned. It is an error to start a bot that is chatting
-// ([ErrStarted]), or after the run has ended ([ErrOver]); any other failure is the bot's error.
+// Chat starts the bot and returns at once. It is an error to start a bot twice ([ErrStarted]), or after the run has ended ([ErrOver]); any
+// other failure is the bot's error.
 func (b *ChatBot) Chat(m Message) error {
 	b.mu.Lock()
-	if b.busy && !b.closing {
+	if b.started {
 		b.mu.Unlock()
 		return ErrStarted
 	}
-	x := b.asked
-	var before *exchange // whose callbacks are being called
-	if b.busy {
-		before = b.current
-	}
-	if b.chats > 0 {
-		x = &exchange{done: make(chan struct{})}
-	}
-	x.message = m
 	ctx, cancel := context.WithCancelCause(b.env.Context)
 	begin := make(chan struct{}) // the goroutine waits until the bot is chatting
-	started := b.env.Context.Err() == nil && b.env.Go(func(context.Context) {
+	b.started = b.env.Context.Err() == nil && b.env.Go(func(context.Context) {
 		defer cancel(nil)
 		<-begin
-		if before != nil {
-			<-before.done
-			if err := b.guard(func() error { return b.begin(x) }); err != nil {
-				b.end(err)
-				return
-			}
-		}
 		b.run(ctx, m)
 	})
-	if started {
-		b.asked, b.busy, b.closing, b.cancel = x, true, false, cancel
-		b.chats++
-		b.byHand.Store(false)
-	}
+	b.cancel = cancel
+	started := b.started
 	b.mu.Unlock()
 	if !started {
 		cancel(nil)
 		return ErrOver
 	}
 	defer close(begin) // also where a watcher panics
-	if before != nil {
-		return nil
-	}
-	return b.begin(x)
-}
-
-// begin makes x the chat that goes on.
-func (b *ChatBot) begin(x *exchange) error {
-	b.mu.Lock()
-	b.current = x
-	b.mu.Unlock()
 	return b.To(Chatting)
-}
-
-// close says that the last callbacks of the chat are called now.
-func (b *ChatBot) close() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.closing = b.asked == b.current
 }
 
 // Finish ends a bot by hand: what it was doing is stopped, and what it wrote stays. Its listeners are called as at any other
 // end, with what it has. It does not wait for that, and a bot that has ended is left as it is.
 func (b *ChatBot) Finish() {
 	b.mu.Lock()
-	begun, busy, cancel := b.chats > 0, b.busy, b.cancel
-	if !begun {
-		b.chats, b.busy = 1, true
-	}
-	if begun && busy {
-		b.byHand.Store(true)
-	}
+	begun, cancel := b.started, b.cancel
+	b.started = true
 	b.mu.Unlock()
 	if begun {
-		if busy {
+		b.byHand.Store(true)
+		if cancel != nil {
 			cancel(errFinished)
 		}
 		return
@@ -256,19 +200,16 @@ func (b *ChatBot) Finish() {
 
 // Wait waits until the bot has ended or ctx has, and returns its answer. A callback must not wait for its own bot.
 func (b *ChatBot) Wait(ctx context.Context) (Response, error) {
-	b.mu.Lock()
-	x := b.asked
-	b.mu.Unlock()
 	over := b.env.Context.Done()
 	for {
 		select {
-		case <-x.done:
-			return x.response, x.err
+		case <-b.done:
+			return b.response, b.err
 		case <-ctx.Done():
 			return b.Response(), context.Cause(ctx)
 		case <-over:
 			b.mu.Lock()
-			begun := b.chats > 0
+			begun := b.started
 			b.mu.Unlock()
 			if !begun {
 				return Response{}, ErrOver
@@ -282,31 +223,13 @@ func (b *ChatBot) Wait(ctx context.Context) (Response, error) {
 func (b *ChatBot) Response() Response {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.current.response
-}
-
-// remember makes a chat a part of the history.
-func (b *ChatBot) remember(answer Response) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.left = answer.Value
-	if len(answer.Value) == 0 || string(answer.Value) == "null" {
-		return // it was not stored, or there was none
-	}
-	text := string(answer.Value)
-	if b.config.format() != JSON {
-		_ = json.Unmarshal(answer.Value, &text) // it is a string
-	}
-	if asked, ok := b.current.message.user(); ok {
-		b.history = append(b.history, asked)
-	}
-	b.history = append(b.history, adapter.Message{Role: adapter.Assistant, Content: text})
+	return b.response
 }
 
 func (b *ChatBot) note(change func(r *Response)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	change(&b.current.response)
+	change(&b.response)
 }
 
 // request puts the question together.

@@ -38,7 +38,6 @@ func (b *ChatBot) run(ctx context.Context, m Message) {
 	if err == nil {
 		err = b.guard(func() error { return b.finish(i.Response) })
 	}
-	b.thoughts = b.thoughts || i != nil && i.out.thoughts
 	b.endTrace(err)
 	b.end(err)
 }
@@ -66,7 +65,7 @@ func (b *ChatBot) ask(ctx context.Context, m Message) (*inference, error) {
 // which replaces the one before when it begins, and not before.
 func (b *ChatBot) infer(previous *inference) *inference {
 	i := &inference{bot: b}
-	thoughts := b.thoughts
+	thoughts := false
 	if previous != nil {
 		i.after, i.kept, i.retried, thoughts = previous.after, previous.kept, previous.retried, previous.out.thoughts
 		if b.config.format() == Text {
@@ -86,15 +85,10 @@ func (b *ChatBot) infer(previous *inference) *inference {
 
 // onBegin returns the function that retracts the answer that out's document replaces; nil if there is no such answer.
 func (b *ChatBot) onBegin(out *output, kept *inference) func() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	again, left := b.chats > 1, b.left
 	switch {
 	case kept != nil:
 		return func() { out.clear(kept.Value) }
-	case again && left != nil:
-		return func() { out.clear(left) }
-	case again && b.root != "", !again && b.config.Instead:
+	case b.config.Instead:
 		return out.replace
 	}
 	return nil
@@ -128,7 +122,6 @@ func (b *ChatBot) guard(f func() error) (err error) {
 // finish tells everyone that a bot is well and done.
 func (b *ChatBot) finish(answer Response) error {
 	b.note(func(r *Response) { *r = answer })
-	b.remember(answer)
 	if err := b.To(InferenceDone); err != nil {
 		return err
 	}
@@ -137,7 +130,6 @@ func (b *ChatBot) finish(answer Response) error {
 			l.InferenceDone(answer)
 		}
 	}
-	b.close()
 	for _, l := range b.listeners {
 		if l.Response != nil {
 			l.Response(answer)
@@ -148,21 +140,11 @@ func (b *ChatBot) finish(answer Response) error {
 
 // end is the last thing that a bot does; err is nil where it has finished.
 func (b *ChatBot) end(err error) {
-	defer func() {
-		b.mu.Lock()
-		x := b.current
-		x.err = err
-		b.busy, b.closing = b.asked != x, false
-		b.mu.Unlock()
-		close(x.done)
-	}()
+	defer close(b.done)
+	b.err = err
 	if err == nil {
 		return
 	}
-	b.mu.Lock()
-	b.left = nil
-	b.mu.Unlock()
-	b.close()
 	b.guard(func() error { return b.Fail(err) })
 	for _, l := range b.listeners {
 		if l.Error != nil {
@@ -501,17 +483,9 @@ func explain(err error, finish string) error {
 	case errors.Is(err, tube.ErrEnded):
 		return ErrOver
 	}
-	if e, ok := errors.AsType[*jsonuri.LimitError](err); ok {
-		return &Failure{
-			Code: CodeOutputInvalid, Cause: err,
-			Message: fmt.Sprintf("the model's output exceeds the limit of a %s, %d", e.Limit, e.Max),
-		}
-	}
-	if e, ok := errors.AsType[*htmlpath.LimitError](err); ok {
-		return &Failure{
-			Code: CodeOutputInvalid, Cause: err,
-			Message: fmt.Sprintf("the model's HTML exceeds the limit of its %s, %d", e.Limit, e.Max),
-		}
+	_, tooMuch := errors.AsType[*jsonuri.LimitError](err)
+	if _, ok := errors.AsType[*htmlpath.LimitError](err); ok || tooMuch {
+		return &Failure{Code: CodeOutputInvalid, Message: "the model's output exceeds a limit: " + err.Error(), Cause: err}
 	}
 	if e, ok := errors.AsType[*jsonuri.SyntaxError](err); ok {
 		return &Failure{

@@ -16,7 +16,6 @@ func TestOnlyTheTransitionsOfTheTableAreMade(t *testing.T) {
 	allowed := map[[2]State]bool{
 		{Init, Chatting}: true, {Chatting, InferenceDone}: true, {InferenceDone, Finished}: true,
 		{Init, Error}: true, {Chatting, Error}: true, {InferenceDone, Error}: true,
-		{Finished, Chatting}: true, {Error, Chatting}: true, // DM-01
 	}
 	at := func(s State) *Machine {
 		m := new(Machine)

@@ -126,7 +126,7 @@ func TestAnHTMLBotSaysWhatIsWrongWithItsAnswer(t *testing.T) {
 			name: "cut off in a tag", finish: "length", answer: "<ul><li>a<li cla", value: "<ul><li>a",
 			reported: "the answer is incomplete, because the model reached its token limit",
 		},
-		{name: "too deep", finish: "stop", answer: strings.Repeat("<b>", 600), value: strings.Repeat("<b>", 512), failed: "the model's HTML exceeds the limit of its depth, 512"},
+		{name: "too deep", finish: "stop", answer: strings.Repeat("<b>", 600), value: strings.Repeat("<b>", 512), failed: "the model's output exceeds a limit: byte 1536: the depth exceeds its limit of 512 levels"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, says(c.finish, c.answer))

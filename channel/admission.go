@@ -94,13 +94,12 @@ const (
 	Skipped VerdictState = "skip" // does not apply
 )
 
-// Verdict is what one gate decided, and which setting made it. It holds no list entries and no text.
+// Verdict is what one gate decided, and which setting made it.
 type Verdict struct {
 	Gate    string
 	State   VerdictState
 	Reason  Reason
-	Setting string // path in the configuration; "default:…" for one that is built in
-	Value   string
+	Setting string // path in the configuration; "default:…" for one that is built in; "" if the gate does not apply
 	Hint    string // what to change
 }
 
@@ -120,33 +119,21 @@ func (a Admission) Tighten(b Admission) Admission {
 // Stops reports whether a turn with this admission ends.
 func (a Admission) Stops() bool { return a.Kind == Drop || a.Kind == Handled }
 
-// reasons has the reasons that go with each kind.
-var reasons = map[AdmissionKind][]Reason{
-	ObserveOnly: {ReasonObserver, ReasonUnmentioned},
-	Handled:     {ReasonNotATurn, ReasonHandledLocally, ReasonMerged, ReasonPairingRequired, ReasonChannelLocal},
-	Drop: {
-		ReasonIngestNull, ReasonUnsupported, ReasonTooLarge, ReasonDedupe, ReasonSelfEcho, ReasonMissingMention, ReasonNoRoute, ReasonRateLimited,
-		ReasonSessionBusy, ReasonOverloaded, ReasonDraining, ReasonBotNotAllowed, ReasonBotLoop, ReasonNoPolicy, ReasonRouteNotAllowed, ReasonDMDisabled,
-		ReasonDMNotAllowed, ReasonDMAllowlistEmpty, ReasonPairingUnavailable, ReasonGroupDisabled, ReasonGroupNotAllowed, ReasonGroupAllowlistEmpty,
-		ReasonCommandNotAllowed, ReasonChannelLocal,
-	},
-}
+// code matches reasons and details, so that neither can be text of a message.
+var code = regexp.MustCompile(`^[a-z0-9_]{1,32}$`)
 
-var detail = regexp.MustCompile(`^[a-z0-9_]{1,32}$`)
-
-// Check returns an error if the admission has an unknown kind, or a reason that does not go with it. The error has no values, which may be from a message.
+// Check returns an error if the admission has an unknown kind, or stops the turn without a valid reason. The error has no values, which may be
+// from a message.
 func (a Admission) Check() error {
-	if a.Kind == "" || a.Kind == Dispatch {
-		return nil
-	}
-	known, ok := reasons[a.Kind]
-	isLocal := a.Reason == ReasonChannelLocal
+	local := a.Reason == ReasonChannelLocal
 	switch {
-	case !ok:
+	case a.Kind == "" || a.Kind == Dispatch:
+		return nil
+	case a.Kind.strictness() == 0:
 		return fmt.Errorf("unknown admission; expected %s, %s, %s or %s", Dispatch, ObserveOnly, Handled, Drop)
-	case !slices.Contains(known, a.Reason):
-		return fmt.Errorf("the reason does not go with the admission %s; use %s with a detail for a channel's own reasons", a.Kind, ReasonChannelLocal)
-	case isLocal && !detail.MatchString(a.Detail) || !isLocal && a.Detail != "":
+	case !code.MatchString(string(a.Reason)):
+		return fmt.Errorf("the admission %s has an invalid reason; use %s with a detail for a channel's own reasons", a.Kind, ReasonChannelLocal)
+	case local != (a.Detail != "") || local && !code.MatchString(a.Detail):
 		return fmt.Errorf("the reason %s has a detail of 1 to 32 of a-z, 0-9 and _, and other reasons have none", ReasonChannelLocal)
 	}
 	return nil

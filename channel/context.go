@@ -187,20 +187,11 @@ func BuildContext(f Facts) (*TurnContext, error) {
 	return t, nil
 }
 
-// addQuote adds the message that this one replies to, and the messages that it replied to. The reply plan has another id: of the message
-// that the answer replies to.
+// addQuote adds the message that this one replies to. The reply plan has another id: of the message that the answer replies to.
 func (t *TurnContext) addQuote(q *Quote) {
 	t.ReplyToID, t.ReplyToIDFull = q.ID, q.FullID
 	t.ReplyToBody, t.ReplyToSender, t.ReplyToIsQuote = clean(q.Body), label(q.Sender), q.IsQuote
 	t.Media = append(t.Media, MediaFacts(q.Media, MediaFact{MessageID: q.ID})...)
-	for _, hop := range q.Chain {
-		text := clean(hop.Body)
-		if who := label(hop.Sender); who != "" {
-			text = who + ":\n" + text
-		}
-		t.addUntrusted("earlier in this chain of replies", text)
-		t.Media = append(t.Media, MediaFacts(hop.Media, MediaFact{MessageID: hop.ID})...)
-	}
 }
 
 func (t *TurnContext) addUntrusted(kind, text string) {

@@ -69,10 +69,6 @@ func full() channel.Facts {
 			Quote: &channel.Quote{
 				ID: "quote", FullID: "quote-full", Body: "quoted", Sender: "quoted sender", SenderAllowed: yes, IsQuote: true,
 				Media: []channel.MediaFact{{Path: "quote.png", Kind: channel.MediaImage}},
-				Chain: []channel.Quote{{
-					ID: "hop", Body: "deeper", Sender: "deeper sender", SenderAllowed: yes,
-					Media: []channel.MediaFact{{Path: "hop.png", Kind: channel.MediaImage}},
-				}},
 			},
 			Thread: &channel.Thread{
 				ID: "thread-id", StarterBody: "starter", HistoryBody: "thread history", Label: "thread label",
@@ -107,13 +103,11 @@ func TestEveryFieldOfAContextComesFromItsFact(t *testing.T) {
 		Media: []channel.MediaFact{
 			f.Media[0],
 			{Path: "quote.png", Kind: channel.MediaImage, MessageID: "quote"},
-			{Path: "hop.png", Kind: channel.MediaImage, MessageID: "hop"},
 		},
 		ChatType: channel.Group, ChatID: "conversation", ConversationLabel: "label", GroupSpace: "space", GroupSubject: "label",
 		GroupSystemPrompt: "prompt",
 		Untrusted: []channel.Untrusted{
 			{Kind: "topic", Text: "the topic"},
-			{Kind: "earlier in this chain of replies", Text: "deeper sender:\ndeeper"},
 		},
 		WasMentioned: true, Addressed: true, CommandAuthorized: true, Role: tool.Operator, HasRole: true,
 		MessageThreadID: "plan-thread", NativeChannelID: "plan-native", ThreadParentID: "plan-parent",
@@ -378,15 +372,15 @@ func TestNamesAndLabelsAreOneShortLine(t *testing.T) {
 	}
 }
 
-// CH-109, hop by hop: everything that somebody else wrote, by every visibility, and every answer of whether the sender is allowed.
+// CH-109: everything that somebody else wrote, by every visibility, and every answer of whether the sender is allowed.
 func TestWhatIsHiddenIsInNoFieldOfTheContext(t *testing.T) {
 	for _, visibility := range []channel.Visibility{"", channel.VisibleAllowlistQuote, channel.VisibleAllowlist, channel.VisibleAll} {
 		for _, allowed := range []channel.Tri{channel.Unknown, channel.No, channel.Yes} {
-			for _, part := range []string{"quote", "own quote", "own quote from elsewhere", "hop", "hop of a hop", "forward", "thread"} {
+			for _, part := range []string{"quote", "own quote", "own quote from elsewhere", "forward", "thread"} {
 				t.Run(fmt.Sprintf("%s/%d/%s", visibility, allowed, part), func(t *testing.T) {
 					const canary = "canary"
 					media := []channel.MediaFact{{Path: canary, Kind: channel.MediaImage}}
-					hop := channel.Quote{ID: canary, FullID: canary, Body: canary, Sender: canary, SenderAllowed: allowed, IsQuote: true, Media: media}
+					quote := channel.Quote{ID: canary, FullID: canary, Body: canary, Sender: canary, SenderAllowed: allowed, IsQuote: true, Media: media}
 					f := full()
 					f.Access.Visibility = visibility
 					f.Supplemental = channel.SupplementalFacts{}
@@ -396,20 +390,16 @@ func TestWhatIsHiddenIsInNoFieldOfTheContext(t *testing.T) {
 					chosen := visibility == "" || visibility == channel.VisibleAllowlistQuote
 					switch part {
 					case "quote":
-						f.Supplemental.Quote = &hop
+						f.Supplemental.Quote = &quote
 						want = want || chosen
 					case "own quote":
-						hop.IsSelf = true
-						f.Supplemental.Quote = &hop
+						quote.IsSelf = true
+						f.Supplemental.Quote = &quote
 						want = true
 					case "own quote from elsewhere":
-						hop.IsSelf, hop.IsExternal = true, true
-						f.Supplemental.Quote = &hop
+						quote.IsSelf, quote.IsExternal = true, true
+						f.Supplemental.Quote = &quote
 						want = want || chosen
-					case "hop":
-						f.Supplemental.Quote = &channel.Quote{ID: "q", Body: "b", SenderAllowed: channel.No, Chain: []channel.Quote{hop}}
-					case "hop of a hop":
-						f.Supplemental.Quote = &channel.Quote{ID: "q", Body: "b", SenderAllowed: channel.Yes, Chain: []channel.Quote{{Chain: []channel.Quote{hop}}}}
 					case "forward":
 						f.Supplemental.Forwarded = &channel.Forwarded{From: canary, FromType: canary, FromID: canary, Date: f.Timestamp, SenderAllowed: allowed}
 						f.Message = channel.MessageFacts{RawBody: canary, Body: canary, BodyForAgent: canary, CommandBody: canary}
@@ -520,7 +510,7 @@ func FuzzBuildContext(f *testing.F) {
 		fill(reflect.ValueOf(&facts.Sender).Elem(), func() string { return name })
 		fill(reflect.ValueOf(&facts.Supplemental).Elem(), func() string { return body + name })
 		facts.Conversation.Label, facts.Media[0].URL = name, address
-		facts.Supplemental.Quote.SenderAllowed, facts.Supplemental.Quote.Chain[0].SenderAllowed = allowed, allowed
+		facts.Supplemental.Quote.SenderAllowed = allowed
 		if bits&0x20 != 0 {
 			facts.Supplemental.Forwarded = &channel.Forwarded{From: name, FromType: name, SenderAllowed: allowed}
 		}

@@ -111,14 +111,8 @@ type Outbound struct {
 	TurnID           string
 	Session          string `json:",omitempty"` // that is answered in
 	Event            string `json:",omitempty"` // the key of the event that is answered; "" where none was accepted
-	Origin           Origin // the sender and place that the gates decide about before another attempt
+	Conversation     ConversationFacts
 	Block            Block
-}
-
-// Origin is who is answered, and where: what the route and sender gates decide by.
-type Origin struct {
-	Sender       SenderFacts
-	Conversation ConversationFacts
 }
 
 var (

@@ -45,10 +45,10 @@ func ExampleEvaluate() {
 	})
 	fmt.Println(d.Admission.Kind, d.Admission.Reason)
 	if v, blocked := d.Blocked(); blocked {
-		fmt.Printf("%s: %s is %q\n%s\n", v.Gate, v.Setting, v.Value, v.Hint)
+		fmt.Printf("%s: %s\n%s\n", v.Gate, v.Setting, v.Hint)
 	}
 	// Output:
 	// drop dm_not_allowed
-	// sender: channels.telegram.dm.allow_from is "not listed"
+	// sender: channels.telegram.dm.allow_from
 	// add the sender's id to dm.allow_from
 }

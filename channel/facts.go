@@ -185,7 +185,6 @@ type Quote struct {
 	IsQuote       bool // a part that the sender chose
 	IsSelf        bool
 	Media         []MediaFact
-	Chain         []Quote // deeper hops
 }
 
 // Forwarded is the origin of a message that was passed on.

@@ -182,8 +182,8 @@ func TestTheFirstGateThatBlocksDecides(t *testing.T) {
 			if (v.State == channel.Blocked) != (j >= i) {
 				t.Errorf("with %d gates mended, %s says %s", i, v.Gate, v.State)
 			}
-			if v.Setting == "" || v.State == channel.Blocked && (v.Value == "" && v.Reason != channel.ReasonNoPolicy || v.Hint == "") {
-				t.Errorf("%s does not say which setting, what value or what to change: %+v", v.Gate, v)
+			if v.State == channel.Blocked && (v.Setting == "" || v.Hint == "" && v.Reason != channel.ReasonSelfEcho) {
+				t.Errorf("%s does not say which setting, or what to change: %+v", v.Gate, v)
 			}
 		}
 		if diff := cmp.Diff([]string{"self", "bot", "route", "sender", "command", "mention"}, gates); diff != "" {
@@ -350,9 +350,6 @@ func TestTheGateMentionBlocksAsItsFormula(t *testing.T) {
 			if (v.State == channel.Blocked) != blocked {
 				t.Errorf("%s %08b: %+v", kind, bits, v)
 			}
-			if kind != channel.Direct && require && !detect && !observing && !strings.Contains(v.Hint, "cannot be detected") {
-				t.Errorf("%s %08b: the verdict does not say that mentions cannot be detected: %+v", kind, bits, v)
-			}
 		}
 	}
 }
@@ -405,7 +402,7 @@ func TestATriggeredTurnPassesSenderCommandAndMention(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 		for _, gate := range []string{"sender", "command", "mention"} {
-			if v := verdictOf(t, d, gate); v.State != channel.Passed || v.Setting != "trigger" || v.Value != string(trigger) {
+			if v := verdictOf(t, d, gate); v.State != channel.Skipped {
 				t.Errorf("%s: %+v", gate, v)
 			}
 		}
@@ -492,46 +489,46 @@ func TestAVerdictNamesTheSettingThatDecided(t *testing.T) {
 	}
 	mentions := channel.MentionFacts{CanDetect: true}
 	for name, test := range map[string]struct {
-		change               func(*channel.Facts)
-		gate, setting, value string
+		change        func(*channel.Facts)
+		gate, setting string
 	}{
-		"the policy of direct conversations": {func(f *channel.Facts) { f.Access.DM.Policy = channel.PolicyDisabled }, "sender", "dm.policy", "disabled"},
-		"their list":                         {func(f *channel.Facts) { f.Access.DM.Policy = channel.PolicyAllowlist }, "sender", "dm.allow_from", "empty list"},
+		"the policy of direct conversations": {func(f *channel.Facts) { f.Access.DM.Policy = channel.PolicyDisabled }, "sender", "dm.policy"},
+		"their list":                         {func(f *channel.Facts) { f.Access.DM.Policy = channel.PolicyAllowlist }, "sender", "dm.allow_from"},
 		"a list with others on it": {func(f *channel.Facts) {
 			f.Access.DM.Policy, f.Access.DM.AllowFrom = channel.PolicyAllowlist, []string{"1"}
-		}, "sender", "dm.allow_from", "not listed"},
+		}, "sender", "dm.allow_from"},
 		"a list with the sender on it": {func(f *channel.Facts) {
 			f.Access.DM.Policy, f.Access.DM.AllowFrom, f.Access.DM.Sender = channel.PolicyAllowlist, []string{"42"}, true
-		}, "sender", "dm.allow_from", "listed"},
-		"bots":      {func(f *channel.Facts) { f.Sender.IsBot = true }, "bot", "allow_bots", "none"},
-		"the route": {func(f *channel.Facts) { f.Conversation.Kind, f.Access.Group.RouteAllowed = channel.Group, false }, "route", "groups.enabled", "false"},
-		"commands":  {func(f *channel.Facts) { f.Message.RawBody = ",help" }, "command", "commands.mode", "authorizers"},
+		}, "sender", "dm.allow_from"},
+		"bots":      {func(f *channel.Facts) { f.Sender.IsBot = true }, "bot", "allow_bots"},
+		"the route": {func(f *channel.Facts) { f.Conversation.Kind, f.Access.Group.RouteAllowed = channel.Group, false }, "route", "groups.enabled"},
+		"commands":  {func(f *channel.Facts) { f.Message.RawBody = ",help" }, "command", "commands.mode"},
 		"the list of admins": {func(f *channel.Facts) {
 			f.Message.RawBody = ",help"
 			f.Access.Commands.Authorizers = []channel.Authorizer{{Name: "admins", Role: tool.Admin, Configured: true, Allowed: true}}
-		}, "command", "commands.admins", "listed"},
+		}, "command", "commands.admins"},
 		"a mention that is missing": {func(f *channel.Facts) {
 			f.Conversation.Kind, f.Access.Group.RequireMention, f.Access.Mentions = channel.Group, true, mentions
-		}, "mention", "groups.require_mention", "true"},
+		}, "mention", "groups.require_mention"},
 		"a message that is answered unseen": {func(f *channel.Facts) {
 			f.Conversation.Kind, f.Access.Group.RequireMention, f.Access.Mentions = channel.Group, true, mentions
 			f.Access.Group.Unmentioned = channel.UnmentionedObserve
-		}, "mention", "unmentioned", "observe"},
+		}, "mention", "unmentioned"},
 		"an implicit mention": {func(f *channel.Facts) {
 			f.Conversation.Kind, f.Access.Group.RequireMention, f.Access.Mentions = channel.Group, true, mentions
 			f.Access.Mentions.Implicit = []channel.MentionKind{channel.BotThread}
 			f.Access.Mentions.AllowedImplicit = f.Access.Mentions.Implicit
-		}, "mention", "implicit_mentions", "bot_thread"},
+		}, "mention", "implicit_mentions"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := admitted(channel.Direct)
 			test.change(&f)
 			v := verdictOf(t, channel.Evaluate(f), test.gate)
-			if v.Setting != "default:"+test.setting || v.Value != test.value {
+			if v.Setting != "default:"+test.setting {
 				t.Errorf("built in: %+v", v)
 			}
 			f.Access.Sources = sources
-			if v := verdictOf(t, channel.Evaluate(f), test.gate); v.Setting != base+test.setting || v.Value != test.value {
+			if v := verdictOf(t, channel.Evaluate(f), test.gate); v.Setting != base+test.setting {
 				t.Errorf("set: %+v", v)
 			}
 		})

@@ -8,15 +8,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
 // MediaRoot is the folder of local media. No path and no link leads out of it. A nil MediaRoot refuses all paths.
 type MediaRoot struct {
 	root *os.Root
-	dirs []string // absolute paths of the folder
-	max  int64    // bytes of a file
+	dir  string // absolute
+	max  int64  // bytes of a file
 }
 
 const defaultMediaSize = 10 << 20
@@ -26,18 +25,15 @@ func OpenMediaRoot(dir string, maxSize int64) (*MediaRoot, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("media folder: %w", err)
 	}
-	root, err := os.OpenRoot(dir)
+	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("media folder: %w", err)
 	}
-	m := &MediaRoot{root: root, max: cmp.Or(max(maxSize, 0), defaultMediaSize)}
-	if abs, err := filepath.Abs(dir); err == nil {
-		m.dirs = append(m.dirs, abs)
-		if plain, err := filepath.EvalSymlinks(abs); err == nil && plain != abs {
-			m.dirs = append(m.dirs, plain)
-		}
+	root, err := os.OpenRoot(abs)
+	if err != nil {
+		return nil, fmt.Errorf("media folder: %w", err)
 	}
-	return m, nil
+	return &MediaRoot{root, abs, cmp.Or(max(maxSize, 0), defaultMediaSize)}, nil
 }
 
 // Close closes the folder.
@@ -45,36 +41,24 @@ func (m *MediaRoot) Close() error { return m.root.Close() }
 
 // The reasons to refuse a medium. They have no paths, which may come from a platform.
 var (
-	errNoMediaRoot  = errors.New("no media folder is configured")
 	errMediaOutside = errors.New("the file is not in the media folder")
 	errMediaMissing = errors.New("the file cannot be opened")
 	errMediaFile    = errors.New("this is not a regular file")
 )
 
-// local returns the path relative to the folder.
-func (m *MediaRoot) local(path string) (string, bool) {
-	if !filepath.IsAbs(path) {
-		return path, filepath.IsLocal(path)
-	}
-	for _, dir := range m.dirs {
-		if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) {
-			return rel, true
-		}
-	}
-	return "", false
-}
-
 // Open opens a regular file in the folder that is not too large.
 func (m *MediaRoot) Open(path string) (*os.File, error) {
 	if m == nil {
-		return nil, errNoMediaRoot
+		return nil, errors.New("no media folder is configured")
 	}
-	name, ok := m.local(path)
-	if !ok {
+	if filepath.IsAbs(path) {
+		path, _ = filepath.Rel(m.dir, path) // "" if there is none, which is not local
+	}
+	if !filepath.IsLocal(path) {
 		return nil, errMediaOutside
 	}
 	// Opening a pipe would wait for a writer, and opening a device can have effects.
-	info, err := m.root.Stat(name)
+	info, err := m.root.Stat(path)
 	switch {
 	case err != nil:
 		return nil, errMediaMissing
@@ -83,7 +67,7 @@ func (m *MediaRoot) Open(path string) (*os.File, error) {
 	case info.Size() > m.max:
 		return nil, fmt.Errorf("the file has %d bytes; expected at most %d", info.Size(), m.max)
 	}
-	f, err := m.root.Open(name)
+	f, err := m.root.Open(path)
 	if err != nil {
 		return nil, errMediaMissing
 	}
@@ -104,7 +88,7 @@ func (m *MediaRoot) Check(f MediaFact) (MediaFact, error) {
 	return f, nil
 }
 
-// checkFile returns the size of a file whose content fits its kind.
+// checkFile returns the size of a file whose content fits its kind. Images, audio and video go to decoders; documents can have any content.
 func (m *MediaRoot) checkFile(f MediaFact) (size int64, err error) {
 	file, err := m.Open(f.Path)
 	if err != nil {
@@ -120,61 +104,26 @@ func (m *MediaRoot) checkFile(f MediaFact) (size int64, err error) {
 	if err != nil {
 		return 0, errMediaMissing
 	}
-	if kind := declaredKind(f); !fits(kind, sniff(head[:n])) {
+	kind := f.Kind
+	if kind == "" || kind == MediaUnknown {
+		kind = kindOf(strings.ToLower(strings.TrimSpace(f.ContentType)))
+	}
+	if !fits(kind, head[:n]) {
 		return 0, fmt.Errorf("the file's content is not of the declared kind %s", kind)
 	}
 	return info.Size(), nil
 }
 
-// declaredKind returns the kind of a medium, or else that of its type.
-func declaredKind(f MediaFact) MediaKind {
-	if f.Kind != "" && f.Kind != MediaUnknown {
-		return f.Kind
-	}
-	if kind := kindOf(strings.ToLower(strings.TrimSpace(f.ContentType))); kind != MediaDocument {
-		return kind
-	}
-	return MediaUnknown
-}
-
-// fits reports whether a file with content of one kind may be used as another. Images, audio and video go to decoders; documents can have
-// any content.
-func fits(declared, content MediaKind) bool {
-	switch declared {
+// fits reports whether a file with these first bytes may be used as a medium of a kind.
+func fits(kind MediaKind, head []byte) bool {
+	contentType := http.DetectContentType(head)
+	family, _, _ := strings.Cut(contentType, "/")
+	unknown := contentType == "application/octet-stream" && len(head) > 0
+	switch kind {
 	case MediaImage:
-		return content == MediaImage
-	case MediaVideo, MediaAudio: // they have the same containers
-		return content == MediaVideo || content == MediaAudio
+		return family == "image" || unknown && len(head) > 11 && string(head[4:8]) == "ftyp" // HEIC and AVIF
+	case MediaVideo, MediaAudio: // they have the same containers, more than the standard library knows
+		return family == "video" || family == "audio" || contentType == "application/ogg" || unknown
 	}
 	return true
-}
-
-// signatures are the beginnings of files whose kind [http.DetectContentType] does not know.
-var signatures = map[MediaKind][]string{
-	MediaImage: {"II*\x00", "MM\x00*"}, // TIFF
-	MediaAudio: {"fLaC", "OggS", "#!AMR"},
-	MediaVideo: {"\x1aE\xdf\xa3", "\x00\x00\x01\xba", "\x00\x00\x01\xb3", "FLV\x01"},
-}
-
-// sniff returns the kind of a file from its first bytes.
-func sniff(b []byte) MediaKind {
-	head := string(b)
-	if len(head) >= 8 && head[4:8] == "ftyp" { // MP4, and formats like it
-		switch head[8:min(len(head), 11)] {
-		case "avi", "hei", "hev", "mif", "msf":
-			return MediaImage
-		case "M4A", "M4B":
-			return MediaAudio
-		}
-		return MediaVideo
-	}
-	for kind, list := range signatures {
-		if slices.ContainsFunc(list, func(s string) bool { return strings.HasPrefix(head, s) }) {
-			return kind
-		}
-	}
-	if len(b) > 1 && b[0] == 0xff && b[1] >= 0xe0 && b[1] != 0xfe { // a frame of MP3 or AAC; not UTF-16
-		return MediaAudio
-	}
-	return kindOf(http.DetectContentType(b))
 }

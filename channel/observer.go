@@ -29,7 +29,7 @@ type Trace struct {
 	MessageID        string
 	Conversation     string
 	SessionKey       string
-	Sender           string // as log.sender_ids says: plain, hashed or ""
+	Sender           string // "" if log.sender_ids says so
 	Admission        Admission
 	Setting, Hint    string // of what decided
 	Warning          string

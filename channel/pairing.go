@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +13,7 @@ import (
 
 // Pairs knows who was paired with an account: a sender who wants to talk gets a code, and an operator approves the code. Several processes, such
 // as the server and a command, can use the same store.
-type Pairs struct{ store Texts }
+type Pairs struct{ values[Pair] }
 
 // Pair is a sender who may talk to an account, or a request for that.
 type Pair struct {
@@ -44,12 +41,7 @@ const (
 )
 
 // NewPairs returns pairs in a store. With nil, the store is memory.
-func NewPairs(store Texts) *Pairs {
-	if store == nil {
-		store = NewTexts()
-	}
-	return &Pairs{store}
-}
+func NewPairs(store Texts) *Pairs { return &Pairs{newValues[Pair](store)} }
 
 // State reports whether a sender is paired, or has a code that has not expired.
 func (p *Pairs) State(ctx context.Context, channel, account, sender string) (paired, requested bool, err error) {
@@ -68,7 +60,7 @@ func (p *Pairs) Request(ctx context.Context, channel, account string, s SenderFa
 	}
 	name := pairName(channel, account, s.ID)
 	if old, err := p.load(ctx, name); err != nil || old != nil && !old.expired() {
-		return old.code(), false, err
+		return codeOf(old), false, err
 	}
 	all, err := p.List(ctx)
 	if err != nil {
@@ -77,17 +69,14 @@ func (p *Pairs) Request(ctx context.Context, channel, account string, s SenderFa
 	if len(slices.DeleteFunc(all, func(r Pair) bool { return r.Code == "" })) >= maxRequests {
 		return "", false, ErrManyRequests
 	}
-	request := &Pair{
-		Channel: channel, Account: account, Sender: s.ID, Name: label(cmp.Or(s.Name, s.DisplayLabel, s.Username)), At: time.Now().UTC(), Code: newCode(),
-	}
-	stored := request
-	err = p.change(ctx, name, func(old *Pair) *Pair {
-		if stored = request; old != nil && !old.expired() { // another process was faster
-			stored = old
+	err = p.change(ctx, name, func(pair *Pair) *Pair {
+		if tell = pair == nil || pair.expired(); tell { // else another process was faster
+			pair = &Pair{Channel: channel, Account: account, Sender: s.ID, Name: label(cmp.Or(s.Name, s.DisplayLabel, s.Username)), At: time.Now().UTC(), Code: newCode()}
 		}
-		return stored
+		code = pair.Code
+		return pair
 	})
-	return stored.code(), stored == request && err == nil, err
+	return code, tell && err == nil, err
 }
 
 // Approve pairs the sender who has a code. The case of its letters, blanks and dashes do not matter. An empty channel matches all channels.
@@ -109,15 +98,14 @@ func (p *Pairs) Approve(ctx context.Context, channel, code string) (Pair, error)
 // Welcome reports whether a sender was paired and has not been told yet. It returns true once.
 func (p *Pairs) Welcome(ctx context.Context, channel, account, sender string) (first bool, err error) {
 	name := pairName(channel, account, sender)
-	pair, err := p.load(ctx, name)
-	if err != nil || pair == nil || !pair.Welcome {
+	if pair, err := p.load(ctx, name); err != nil || pair == nil || !pair.Welcome {
 		return false, err
 	}
-	err = p.change(ctx, name, func(old *Pair) *Pair {
-		if first = old != nil && old.Welcome; first {
-			old.Welcome = false
+	err = p.change(ctx, name, func(pair *Pair) *Pair {
+		if first = pair != nil && pair.Welcome; first {
+			pair.Welcome = false
 		}
-		return old
+		return pair
 	})
 	return first && err == nil, err
 }
@@ -133,25 +121,25 @@ func (p *Pairs) Remove(ctx context.Context, channel, account, sender string) (ok
 
 // List returns all pairs and open requests, ordered by channel, account and sender. It removes expired requests.
 func (p *Pairs) List(ctx context.Context) (all []Pair, err error) {
-	texts, err := p.store.All(ctx, pairPrefix)
+	texts, err := p.texts.All(ctx, pairPrefix)
 	if err != nil {
 		return nil, err
 	}
 	for name, text := range texts {
-		pair, err := parsePair(name, text)
-		switch {
-		case err != nil:
-			return nil, err
-		case pair.expired():
-			_ = p.change(ctx, name, func(old *Pair) *Pair { // or the next time
-				if old != nil && old.expired() {
-					return nil
-				}
-				return old
-			})
-		default:
-			all = append(all, *pair)
+		var pair Pair
+		if json.Unmarshal(text, &pair) != nil {
+			return nil, errDamaged
 		}
+		if !pair.expired() {
+			all = append(all, pair)
+			continue
+		}
+		_ = p.change(ctx, name, func(pair *Pair) *Pair { // or the next time
+			if pair == nil || pair.expired() {
+				return nil
+			}
+			return pair
+		})
 	}
 	slices.SortFunc(all, func(a, b Pair) int {
 		return cmp.Or(cmp.Compare(a.Channel, b.Channel), cmp.Compare(a.Account, b.Account), cmp.Compare(a.Sender, b.Sender))
@@ -162,8 +150,8 @@ func (p *Pairs) List(ctx context.Context) (all []Pair, err error) {
 // expired reports whether a request is too old, or from a future that only a wrong clock explains.
 func (r *Pair) expired() bool { return r.Code != "" && time.Since(r.At).Abs() >= pairingLife }
 
-// code returns the code of a request; "" if there is none.
-func (r *Pair) code() string {
+// codeOf returns the code of a request; "" if there is none.
+func codeOf(r *Pair) string {
 	if r == nil {
 		return ""
 	}
@@ -182,48 +170,9 @@ func newCode() string {
 // pairPrefix begins all names in the store.
 const pairPrefix = "pair-"
 
-// pairName returns the name in the store. It has a hash, because ids can be any text and must not be readable in a list of names.
+// pairName returns the name in the store.
 func pairName(channel, account, sender string) string {
-	sum := sha256.Sum256([]byte(SessionKey(KeyParts{Channel: channel, Account: account, Conversation: sender})))
-	return pairPrefix + hex.EncodeToString(sum[:16])
-}
-
-// load returns a pair or a request; nil for none.
-func (p *Pairs) load(ctx context.Context, name string) (*Pair, error) {
-	text, err := p.store.Load(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	return parsePair(name, text)
-}
-
-// change replaces a pair or a request by the result of do; nil removes it. do is called again if another process was faster.
-func (p *Pairs) change(ctx context.Context, name string, do func(old *Pair) *Pair) error {
-	return p.store.Change(ctx, name, func(text []byte) ([]byte, error) {
-		old, err := parsePair(name, text)
-		if err != nil {
-			return nil, err
-		}
-		next := do(old)
-		if next == nil {
-			return nil, nil
-		}
-		return json.Marshal(next)
-	})
-}
-
-// parsePair reads the text with a name; nil for no text.
-func parsePair(name string, text []byte) (p *Pair, err error) {
-	if text == nil {
-		return nil, nil
-	}
-	if json.Unmarshal(text, &p) != nil || p == nil {
-		return nil, fmt.Errorf("channel: the pairing %s is damaged", name)
-	}
-	if name != pairName(p.Channel, p.Account, p.Sender) {
-		return nil, fmt.Errorf("channel: the pairing %s belongs to another sender", name)
-	}
-	return p, nil
+	return pairPrefix + hashedName(SessionKey(KeyParts{Channel: channel, Account: account, Conversation: sender}))
 }
 
 // PairedFact returns the value of [Identity.Paired]. It reads the store only if the policy needs it, and returns Unknown with an error if

@@ -180,11 +180,9 @@ func replaceTexts(t *testing.T, s channel.Texts, prefix, text string) {
 // CH-101: an unreadable store pairs nobody, and says so.
 func TestADamagedPairIsAnErrorAndNoPair(t *testing.T) {
 	for name, text := range map[string]string{
-		"empty":                 "",
-		"cut off":               `{"channel":"tele`,
-		"of another":            `{"channel":"telegram","sender":"1","at":"2026-01-02T03:04:05Z"}`,
-		"no object":             `7`,
-		"of an id that is none": `{"channel":"telegram","at":"2026-01-02T03:04:05Z"}`,
+		"empty":     "",
+		"cut off":   `{"channel":"tele`,
+		"no object": `7`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := channel.NewTexts()

@@ -35,7 +35,7 @@ type Policy struct {
 	Limits         PolicyLimits  // of what is answered
 	Agent          string        // "" is left to the routes
 	Debounce       time.Duration // 0 is off
-	SenderIDs      string        // in logs: plain, hash or none
+	SenderIDs      string        // in logs: plain or none
 	Previews       bool          // of messages, in logs
 
 	// Commands reports whether the agents have the command that a text begins with; exact excludes names that are only close to one. nil:
@@ -109,11 +109,10 @@ func (p Policy) Sees(kind ChatType, who Identity) Tri {
 	if len(who.IDs) == 0 {
 		return Unknown
 	}
-	_, _, reason := senderGate(kind, p.Access(who, MentionFacts{}))
-	if reason == "" {
-		return Yes
+	if senderGate(kind, p.Access(who, MentionFacts{})).reason != "" {
+		return No
 	}
-	return No
+	return Yes
 }
 
 // listed says whether an entry is who. [Anyone] is no one here: it has its meaning from the policy.

@@ -19,7 +19,7 @@ func topicRow(session, thread string) channel.Row {
 
 // CH-23: what a turn needs that the server begins.
 func TestTheLastRouteOfASessionIsKnown(t *testing.T) {
-	s := channel.NewSessions(nil, nil)
+	s := channel.NewSessions(nil)
 	for _, thread := range []string{"1", "2", "1"} {
 		if err := s.Record(t.Context(), topicRow("s", thread), true); err != nil {
 			t.Fatal(err)
@@ -54,7 +54,7 @@ func TestTheLastRouteOfASessionIsKnown(t *testing.T) {
 
 // CH-23: only messages of the owner change the last route of a main session and of the sender's own.
 func TestFirstSenderOwnsAMainSession(t *testing.T) {
-	s := channel.NewSessions(nil, nil)
+	s := channel.NewSessions(nil)
 	record := func(sender string, kind channel.ChatType, stored bool) {
 		t.Helper()
 		r := channel.Row{

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -63,30 +62,30 @@ type Place struct {
 	GroupPolicy    PolicyKind      `key:"groups.policy" policy:"Group" levels:"groups" oneof:"disabled open allowlist" help:"who may talk in groups; unset: no one"`
 	GroupAllowFrom []string        `key:"groups.allow_from" levels:"groups" help:"ids of people; inherit: dm.allow_from"`
 	Only           []string        `key:"groups.only" policy:"" levels:"accounts" help:"ids of the groups where the agent talks; unset: all"`
-	Enabled        *bool           `key:"groups.enabled" policy:"RouteAllowed" levels:"conversations" default:"true" help:"the agent talks in this group or thread"`
-	RequireMention *bool           `key:"groups.require_mention" levels:"groups" default:"true" help:"the agent answers only messages that address it"`
-	Unmentioned    UnmentionedMode `key:"unmentioned" levels:"groups" default:"history" oneof:"history drop observe" help:"other messages: kept for the next mention, dropped, or read without an answer"`
+	Enabled        *bool           `key:"groups.enabled" policy:"RouteAllowed" levels:"conversations" help:"the agent talks in this group or thread"`
+	RequireMention *bool           `key:"groups.require_mention" levels:"groups" help:"the agent answers only messages that address it"`
+	Unmentioned    UnmentionedMode `key:"unmentioned" levels:"groups" oneof:"history drop observe" help:"other messages: kept for the next mention, dropped, or read without an answer"`
 	Patterns       []string        `key:"mentions.patterns" levels:"groups" help:"names that address the agent anywhere in a text"`
-	Implicit       []MentionKind   `key:"implicit_mentions" levels:"groups" default:"reply_to_bot, quoted_bot, bot_thread, native" oneof:"reply_to_bot quoted_bot bot_thread native" help:"what else addresses the agent"`
-	MatchMutable   *bool           `key:"match_mutable" default:"false" help:"lists also match names and handles, which people can change"`
-	AllowBots      AllowBots       `key:"allow_bots" default:"none" oneof:"none mentions all" help:"other bots that may talk; mentions: if they mention the agent"`
-	Visibility     Visibility      `key:"context_visibility" default:"allowlist_quote" oneof:"all allowlist allowlist_quote" help:"what the agent sees of people who may not talk: all, nothing, or replied-to messages"`
-	CommandMode    CommandMode     `key:"commands.mode" default:"authorizers" oneof:"authorizers senders off" help:"who may give commands: people on the lists, all senders, or no one"`
+	Implicit       []MentionKind   `key:"implicit_mentions" levels:"groups" oneof:"reply_to_bot quoted_bot bot_thread native" help:"what else addresses the agent"`
+	MatchMutable   *bool           `key:"match_mutable" help:"lists also match names and handles, which people can change"`
+	AllowBots      AllowBots       `key:"allow_bots" oneof:"none mentions all" help:"other bots that may talk; mentions: if they mention the agent"`
+	Visibility     Visibility      `key:"context_visibility" oneof:"all allowlist allowlist_quote" help:"what the agent sees of people who may not talk: all, nothing, or replied-to messages"`
+	CommandMode    CommandMode     `key:"commands.mode" oneof:"authorizers senders off" help:"who may give commands: people on the lists, all senders, or no one"`
 	Users          []string        `key:"commands.users" help:"ids of people who may give commands of users"`
 	Operators      []string        `key:"commands.operators" help:"the same of operators, who also approve tools"`
 	Admins         []string        `key:"commands.admins" help:"the same for all commands"`
-	Debounce       *time.Duration  `key:"debounce" default:"0s" help:"messages of one sender within this time count as one"`
-	ErrorNotice    *bool           `key:"error_notice" default:"true" help:"tell people why there is no answer"`
-	OnBusy         string          `key:"on_busy" default:"queue" oneof:"queue reject interrupt steer" help:"what a message does while its session is busy"`
+	Debounce       *time.Duration  `key:"debounce" help:"messages of one sender within this time count as one"`
+	ErrorNotice    *bool           `key:"error_notice" help:"tell people why there is no answer"`
+	OnBusy         string          `key:"on_busy" oneof:"queue reject interrupt steer" help:"what a message does while its session is busy"`
 	Agent          string          `key:"agent" help:"agent that answers"`
 	SystemPrompt   *string         `key:"system_prompt" help:"instructions added to those of the agent"`
-	Timezone       string          `key:"timezone" help:"time zone of dates, such as Europe/Berlin; unset: the agent's"`
-	Greeting       *string         `key:"greeting" default:"Hello! Write me a message, and I will answer." help:"answer to /start; with \"\" the agent answers"`
-	SenderRate     *int            `key:"limits.sender_rate" policy:"Limits.SenderRate.PerMinute" levels:"accounts" default:"20" help:"messages a minute of one sender; 0: unlimited"`
-	SenderBurst    *int            `key:"limits.sender_burst" policy:"Limits.SenderRate.Burst" levels:"accounts" default:"10" help:"messages of one sender at once"`
-	ChatRate       *int            `key:"limits.chat_rate" policy:"Limits.ChatRate.PerMinute" levels:"accounts" default:"60" help:"messages a minute of one conversation; 0: unlimited"`
-	SenderIDs      string          `key:"log.sender_ids" levels:"accounts" default:"plain" oneof:"plain hash none" help:"ids of senders in the log"`
-	Previews       *bool           `key:"log.previews" levels:"accounts" default:"false" help:"first words of messages in the log (debug)"`
+	Timezone       string          `key:"timezone" check:"timezone" help:"time zone of dates, such as Europe/Berlin; unset: the agent's"`
+	Greeting       *string         `key:"greeting" help:"answer to /start; with \"\" the agent answers"`
+	SenderRate     *int            `key:"limits.sender_rate" min:"0" max:"1000000" policy:"Limits.SenderRate.PerMinute" levels:"accounts" help:"messages a minute of one sender; 0: unlimited"`
+	SenderBurst    *int            `key:"limits.sender_burst" min:"0" max:"1000000" policy:"Limits.SenderRate.Burst" levels:"accounts" help:"messages of one sender at once"`
+	ChatRate       *int            `key:"limits.chat_rate" min:"0" max:"1000000" policy:"Limits.ChatRate.PerMinute" levels:"accounts" help:"messages a minute of one conversation; 0: unlimited"`
+	SenderIDs      string          `key:"log.sender_ids" levels:"accounts" oneof:"plain none" help:"ids of senders in the log"`
+	Previews       *bool           `key:"log.previews" levels:"accounts" help:"first words of messages in the log (debug)"`
 }
 
 // Setting is a setting that every channel has.
@@ -101,33 +100,8 @@ type Setting struct {
 	policy string // the path of the field in Policy; "" if the resolution of the value is special
 }
 
-// SettingsTable returns all settings that every channel has, in the order in which they are shown.
+// SettingsTable returns all settings that every channel has, in the order of the fields of [Place].
 func SettingsTable() []Setting { return slices.Clone(settingsTable) }
-
-// Kind returns what the value is, for people: "text", "list", "true or false", "duration", "number", "time zone", or the possible values.
-func (s Setting) Kind() string {
-	if len(s.OneOf) > 0 && !s.IsList() {
-		return strings.Join(s.OneOf, ", ")
-	}
-	switch s.in(new(Place)).Interface().(type) {
-	case *bool:
-		return "true or false"
-	case *time.Duration:
-		return "duration"
-	case *int:
-		return "number"
-	}
-	switch {
-	case s.IsList():
-		return "list"
-	case s.Key == "timezone":
-		return "time zone"
-	}
-	return "text"
-}
-
-// IsList reports whether the value is a list.
-func (s Setting) IsList() bool { return s.in(new(Place)).Kind() == reflect.Slice }
 
 // At returns the key of the setting at one level. In a group and a thread, the keys have no "groups.". ok is false if the level cannot have
 // the setting.
@@ -142,108 +116,43 @@ func (s Setting) At(l Level) (key string, ok bool) {
 // in returns the setting's field of a place.
 func (s Setting) in(p *Place) reflect.Value { return reflect.ValueOf(p).Elem().FieldByName(s.field) }
 
-// Set parses a value and stores it in the place. The error says what is expected, without the path of the setting.
-func (s Setting) Set(p *Place, value string) error {
-	if s.IsList() {
-		return s.SetList(p, []string{value})
-	}
-	parsed, err := s.parse(value)
-	if err == nil {
-		s.in(p).Set(reflect.ValueOf(parsed).Convert(s.in(p).Type()))
-	}
-	return err
-}
-
 // Text returns the value of a place as it is written in a configuration; the entries of a list are joined with ", ". ok is false if the place
 // has no value.
 func (s Setting) Text(p *Place) (text string, ok bool) {
 	v := s.in(p)
-	if v.IsZero() {
-		return "", false
-	}
-	if !s.IsList() {
-		return fmt.Sprint(reflect.Indirect(v).Interface()), true
-	}
-	var entries []string
-	for i := range v.Len() {
-		entries = append(entries, v.Index(i).String())
-	}
-	return strings.Join(entries, ", "), true
-}
-
-// parse returns a value in the type of the setting's field, or as a string.
-func (s Setting) parse(value string) (any, error) {
-	if err := s.checkText(value); err != nil {
-		return nil, err
-	}
-	expected := ""
-	switch s.in(new(Place)).Interface().(type) {
-	case *bool:
-		if v, err := strconv.ParseBool(value); err == nil {
-			return &v, nil
-		}
-		expected = "true or false"
-	case *time.Duration:
-		if v, err := time.ParseDuration(value); err == nil && v >= 0 {
-			return &v, nil
-		}
-		expected = "a duration, such as 2s or 500ms"
-	case *int:
-		if v, err := strconv.Atoi(value); err == nil && v >= 0 && v <= maxCount {
-			return &v, nil
-		}
-		expected = fmt.Sprintf("a whole number from 0 to %d", maxCount)
-	case *string:
-		return &value, nil
-	default:
-		return value, nil
-	}
-	return nil, fmt.Errorf("%q is invalid; expected %s", value, expected)
-}
-
-// maxCount is the maximum of a rate a minute.
-const maxCount = 1_000_000
-
-// SetList checks the entries of a list and stores them in the place. Without entries, the list is set and empty.
-func (s Setting) SetList(p *Place, entries []string) error {
-	if !s.IsList() {
-		return fmt.Errorf("expected %s, got a list", s.Kind())
-	}
-	if err := s.checkList(entries); err != nil {
-		return err
-	}
-	list := reflect.MakeSlice(s.in(p).Type(), len(entries), len(entries))
-	for i, entry := range entries {
-		list.Index(i).SetString(entry)
-	}
-	s.in(p).Set(list)
-	return nil
-}
-
-var errGroupPairing = errors.New("pairing works only in direct conversations; expected disabled, open or allowlist")
-
-func (s Setting) checkText(value string) error {
 	switch {
-	case s.Key == keyGroupPolicy && value == string(PolicyPairing):
-		return errGroupPairing
-	case len(s.OneOf) > 0 && !slices.Contains(s.OneOf, value):
-		return fmt.Errorf("%q is invalid; expected one of %s", value, strings.Join(s.OneOf, ", "))
-	case s.Key == "timezone":
-		return CheckTimezone(value)
+	case v.IsZero():
+		return "", false
+	case v.Kind() == reflect.Slice:
+		return strings.Join(entries(v), ", "), true
 	}
-	return nil
+	return fmt.Sprint(reflect.Indirect(v).Interface()), true
 }
 
-func (s Setting) checkList(entries []string) error {
-	for _, entry := range entries {
+// entries returns the entries of a list.
+func entries(list reflect.Value) (texts []string) {
+	for i := range list.Len() {
+		texts = append(texts, list.Index(i).String())
+	}
+	return texts
+}
+
+// Check returns an error if a list of a place has an entry that means nothing there. The error says what is expected, without the path of the
+// setting.
+func (s Setting) Check(p *Place) error {
+	list := s.in(p)
+	if list.Kind() != reflect.Slice {
+		return nil
+	}
+	for _, entry := range entries(list) {
 		switch {
 		case len(s.OneOf) > 0 && !slices.Contains(s.OneOf, entry):
 			return fmt.Errorf("%q is invalid; expected one of %s", entry, strings.Join(s.OneOf, ", "))
 		case strings.TrimSpace(entry) != entry || entry == "":
 			return fmt.Errorf("the entry %q is empty, or has spaces around it", entry)
-		case entry == Anyone && (s.Key == keyUsers || s.Key == keyOperators || s.Key == keyAdmins):
+		case entry == Anyone && strings.HasPrefix(s.Key, "commands."):
 			return errors.New(`"*" would give commands to everybody; set commands.mode: senders to give them to all admitted senders`)
-		case entry == Inherit && s.Key == keyGroupAllowFrom && len(entries) > 1:
+		case entry == Inherit && s.Key == keyGroupAllowFrom && list.Len() > 1:
 			return errors.New("inherit must be the only entry, because it is the whole list of dm")
 		case entry == Inherit && s.Key == keyDMAllowFrom:
 			return errors.New("inherit works only in groups.allow_from")
@@ -277,37 +186,40 @@ func (s Setting) apply(p *Place, to *Policy) bool {
 	return true
 }
 
+// builtInPlace has the defaults of all settings.
+var builtInPlace = &Place{
+	Enabled:        new(true),
+	RequireMention: new(true),
+	Unmentioned:    UnmentionedHistory,
+	Implicit:       []MentionKind{ReplyToBot, QuotedBot, BotThread, Native},
+	MatchMutable:   new(false),
+	AllowBots:      BotsNone,
+	Visibility:     VisibleAllowlistQuote,
+	CommandMode:    CommandsAuthorizers,
+	Debounce:       new(time.Duration(0)),
+	ErrorNotice:    new(true),
+	OnBusy:         "queue",
+	Greeting:       new("Hello! Write me a message, and I will answer."),
+	SenderRate:     new(20),
+	SenderBurst:    new(10),
+	ChatRate:       new(60),
+	SenderIDs:      "plain",
+	Previews:       new(false),
+}
+
 // settingsTable has the fields of [Place]. Their tags are those of [Setting]; policy is the path of the field in [Policy] if that has another name.
 var settingsTable = func() (table []Setting) {
 	levels := map[string]Level{"": everywhere, "accounts": OfChannel | OfAccount, "groups": OfChannel | OfAccount | OfGroup | OfThread, "conversations": OfGroup | OfThread}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Place]()) {
 		s := Setting{
-			Key: f.Tag.Get("key"), Help: f.Tag.Get("help"), Default: f.Tag.Get("default"), OneOf: strings.Fields(f.Tag.Get("oneof")),
-			Levels: levels[f.Tag.Get("levels")], field: f.Name, policy: f.Name,
+			Key: f.Tag.Get("key"), Help: f.Tag.Get("help"), OneOf: strings.Fields(f.Tag.Get("oneof")), Levels: levels[f.Tag.Get("levels")],
+			field: f.Name, policy: f.Name,
 		}
+		s.Default, _ = s.Text(builtInPlace)
 		if path, ok := f.Tag.Lookup("policy"); ok {
 			s.policy = path
 		}
 		table = append(table, s)
 	}
 	return table
-}()
-
-// builtInPlace has the defaults of all settings.
-var builtInPlace = func() *Place {
-	p := new(Place)
-	for _, s := range settingsTable {
-		var err error
-		switch {
-		case s.Default == "":
-		case s.IsList():
-			err = s.SetList(p, strings.Split(s.Default, ", "))
-		default:
-			err = s.Set(p, s.Default)
-		}
-		if err != nil {
-			panic("channel: the default of " + s.Key + ": " + err.Error())
-		}
-	}
-	return p
 }()

@@ -4,96 +4,74 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"time"
-
-	lru "github.com/hashicorp/golang-lru/v2"
+	"slices"
 
 	"github.com/lingserve/lingserve/turn"
 )
 
-const (
-	denialEvery = time.Hour // between two lines at level info about the same denial
-	maxDenials  = 10_000    // that are remembered
-)
-
 // SlogObserver writes traces to a log. Warnings and errors have their own levels. Level info has canceled turns, turns whose error package
-// turn logs, and denials, once an hour for each conversation and reason. All else is at level debug, and so are the previews of messages, if
-// the settings allow them.
-type SlogObserver struct {
-	log     *slog.Logger
-	denials *lru.Cache[denial, time.Time] // when it was last logged at level info
-}
-
-type denial struct {
-	channel, account, conversation string
-	reason                         Reason
-}
+// turn logs, and denials, except those for a missing mention. All else is at level debug, and so are the previews of messages, if the settings
+// allow them.
+type SlogObserver struct{ log *slog.Logger }
 
 // NewSlogObserver returns an observer that writes to a log.
-func NewSlogObserver(log *slog.Logger) *SlogObserver {
-	denials, _ := lru.New[denial, time.Time](maxDenials) // it fails only for a size below 1
-	return &SlogObserver{log, denials}
-}
+func NewSlogObserver(log *slog.Logger) *SlogObserver { return &SlogObserver{log} }
 
 // Observe implements [Observer].
 func (o *SlogObserver) Observe(ctx context.Context, t Trace) {
-	level, what := slog.LevelDebug, "turn"
-	switch {
-	case t.Phase == PhaseWarning:
-		level, what = slog.LevelWarn, t.Warning
-	case t.Phase == PhaseError && t.Stage != StageFinalize && IsCanceled(ctx, t.Err):
-		level, what = slog.LevelInfo, "turn canceled"
-	case t.Phase == PhaseError && t.Stage == StageDispatch && isLoggedByTurn(t.Err):
-		level, what = slog.LevelInfo, "turn not answered"
-	case t.Phase == PhaseError && t.Stage == StageDispatch && isRefused(t.Err):
-		level, what = slog.LevelWarn, "turn refused"
-	case t.Phase == PhaseError:
-		level, what = slog.LevelError, "turn stage failed"
-	case t.Phase == PhaseDrop && (t.Stage == StageAuthorize || t.Admission.Reason == ReasonNoRoute):
-		what = "message denied"
-		if o.denialDue(&t) {
-			level = slog.LevelInfo
-		}
-	}
+	level, message := levelOf(ctx, &t)
 	if !o.log.Enabled(ctx, level) {
 		return
 	}
-	attrs := make([]slog.Attr, 0, 20)
-	add := func(key, value string) {
-		if value != "" {
-			attrs = append(attrs, slog.String(key, value))
-		}
-	}
-	for _, a := range [...][2]string{
-		{"turn", t.TurnID},
-		{"trace", t.TraceID},
-		{"stage", string(t.Stage)},
-		{"event", string(t.Phase)},
-		{"channel", t.Channel},
-		{"account", t.Account},
-		{"message", t.MessageID},
-		{"conversation", t.Conversation},
-		{"session", t.SessionKey},
-		{"sender", t.Sender},
-		{"admission", string(t.Admission.Kind)},
-		{"reason", string(t.Admission.Reason)},
-		{"detail", t.Admission.Detail},
-		{"setting", t.Setting},
-		{"hint", t.Hint},
-		{"outcome", string(t.Outcome)},
-	} {
-		add(a[0], a[1])
+	attrs := []slog.Attr{
+		slog.String("turn", t.TurnID),
+		slog.String("trace", t.TraceID),
+		slog.String("stage", string(t.Stage)),
+		slog.String("event", string(t.Phase)),
+		slog.String("channel", t.Channel),
+		slog.String("account", t.Account),
+		slog.String("message", t.MessageID),
+		slog.String("conversation", t.Conversation),
+		slog.String("session", t.SessionKey),
+		slog.String("sender", t.Sender),
+		slog.String("admission", string(t.Admission.Kind)),
+		slog.String("reason", string(t.Admission.Reason)),
+		slog.String("detail", t.Admission.Detail),
+		slog.String("setting", t.Setting),
+		slog.String("hint", t.Hint),
+		slog.String("outcome", string(t.Outcome)),
 	}
 	if level == slog.LevelDebug {
-		add("preview", t.Preview)
+		attrs = append(attrs, slog.String("preview", t.Preview))
 	}
+	attrs = slices.DeleteFunc(attrs, func(a slog.Attr) bool { return a.Value.String() == "" })
 	if t.Phase != PhaseStart && t.Phase != PhaseWarning {
 		attrs = append(attrs, slog.Duration("duration", t.Duration))
 	}
 	if t.Err != nil {
 		attrs = append(attrs, slog.Any("error", t.Err))
 	}
-	o.log.LogAttrs(ctx, level, what, attrs...)
+	o.log.LogAttrs(ctx, level, message, attrs...)
+}
+
+// levelOf returns the level and the message of a trace.
+func levelOf(ctx context.Context, t *Trace) (slog.Level, string) {
+	denied := t.Stage == StageAuthorize || t.Admission.Reason == ReasonNoRoute
+	switch {
+	case t.Phase == PhaseWarning:
+		return slog.LevelWarn, t.Warning
+	case t.Phase == PhaseError && t.Stage != StageFinalize && IsCanceled(ctx, t.Err):
+		return slog.LevelInfo, "turn canceled"
+	case t.Phase == PhaseError && t.Stage == StageDispatch && isLoggedByTurn(t.Err):
+		return slog.LevelInfo, "turn not answered"
+	case t.Phase == PhaseError && t.Stage == StageDispatch && isRefused(t.Err):
+		return slog.LevelWarn, "turn refused"
+	case t.Phase == PhaseError:
+		return slog.LevelError, "turn stage failed"
+	case t.Phase == PhaseDrop && denied && t.Admission.Reason != ReasonMissingMention:
+		return slog.LevelInfo, "message denied"
+	}
+	return slog.LevelDebug, "turn"
 }
 
 // isLoggedByTurn reports whether package turn logs the error.
@@ -106,16 +84,6 @@ func isLoggedByTurn(err error) bool {
 func isRefused(err error) bool {
 	coded, ok := errors.AsType[turn.Coded](err)
 	return errors.Is(err, turn.ErrBusy) || ok && coded.ErrorCode() == turn.CodeOverloaded
-}
-
-// denialDue reports whether a denial was not logged for an hour, and notes the time.
-func (o *SlogObserver) denialDue(t *Trace) bool {
-	key, now := denial{t.Channel, t.Account, t.Conversation, t.Admission.Reason}, time.Now()
-	if last, ok := o.denials.Get(key); ok && now.Sub(last) < denialEvery {
-		return false
-	}
-	o.denials.Add(key, now)
-	return true
 }
 
 // Observers calls several observers in order. After a panic of one, the rest do not get this trace.

@@ -2,6 +2,10 @@ package channel
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -62,4 +66,51 @@ func (m *memoryTexts) All(_ context.Context, prefix string) (map[string][]byte, 
 	all := maps.Clone(m.texts)
 	maps.DeleteFunc(all, func(name string, _ []byte) bool { return !strings.HasPrefix(name, prefix) })
 	return all, nil
+}
+
+// values stores values as JSON in texts.
+type values[T any] struct{ texts Texts }
+
+func newValues[T any](texts Texts) values[T] {
+	if texts == nil {
+		texts = NewTexts()
+	}
+	return values[T]{texts}
+}
+
+var errDamaged = errors.New("channel: a stored value is damaged")
+
+// load returns a value; nil for none.
+func (v values[T]) load(ctx context.Context, name string) (*T, error) {
+	text, err := v.texts.Load(ctx, name)
+	if err != nil || text == nil {
+		return nil, err
+	}
+	value := new(T)
+	if json.Unmarshal(text, value) != nil {
+		return nil, errDamaged
+	}
+	return value, nil
+}
+
+// change replaces a value by the result of do; nil removes it. do gets nil if there is no value, or a damaged one. It is called again if another process was
+// faster.
+func (v values[T]) change(ctx context.Context, name string, do func(*T) *T) error {
+	return v.texts.Change(ctx, name, func(text []byte) ([]byte, error) {
+		old := new(T)
+		if text == nil || json.Unmarshal(text, old) != nil {
+			old = nil
+		}
+		next := do(old)
+		if next == nil {
+			return nil, nil
+		}
+		return json.Marshal(next)
+	})
+}
+
+// hashedName returns the name of a value in a store, which does not reveal what it is made of.
+func hashedName(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
 }

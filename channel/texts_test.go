@@ -140,7 +140,7 @@ func TestProcessesSharePairs(t *testing.T) {
 // CL-02, CH-23: sessions are known to all processes.
 func TestProcessesShareSessions(t *testing.T) {
 	first, second := processes(t, db.Conversations)
-	a, b := channel.NewSessions(first, nil), channel.NewSessions(second, nil)
+	a, b := channel.NewSessions(first), channel.NewSessions(second)
 	row := func(sender string) channel.Row {
 		return channel.Row{
 			SessionKey: "s", Channel: "fake", Account: "x", Sender: sender,

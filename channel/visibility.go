@@ -13,25 +13,11 @@ func (v Visibility) sees(allowed Tri, own, chosen bool) bool {
 	}
 }
 
-// Visible is what of the supplemental facts an agent may see: quotes hop by hop, the forward and the thread each by itself. What is
-// hidden is gone, its media too, so that a channel asks before it loads any. hidesMessage says that the message itself is words of
-// someone who is hidden: it was forwarded.
-func (s SupplementalFacts) Visible(v Visibility) (seen SupplementalFacts, hidesMessage bool) {
-	if q := s.Quote; q != nil {
-		chain := visibleHops(v, q.Chain)
-		if v.sees(q.SenderAllowed, q.IsSelf && !q.IsExternal, true) {
-			if len(chain) != len(q.Chain) || len(chain) > 0 {
-				c := *q
-				c.Chain = chain
-				s.Quote = &c
-			}
-		} else {
-			// The hops behind it are judged by themselves: they stay, behind a quote that says nothing.
-			s.Quote = nil
-			if len(chain) > 0 {
-				s.Quote = &Quote{Chain: chain}
-			}
-		}
+// Visible returns what an agent may see of the supplemental facts. A channel calls it before it loads media. hidesMessage reports that the message itself
+// was forwarded from someone who is hidden.
+func (s SupplementalFacts) Visible(v Visibility) (visible SupplementalFacts, hidesMessage bool) {
+	if q := s.Quote; q != nil && !v.sees(q.SenderAllowed, q.IsSelf && !q.IsExternal, true) {
+		s.Quote = nil
 	}
 	if hidesMessage = s.HidesMessage(v); hidesMessage {
 		s.Forwarded = nil
@@ -45,17 +31,4 @@ func (s SupplementalFacts) Visible(v Visibility) (seen SupplementalFacts, hidesM
 // HidesMessage says that the message was forwarded from someone who is hidden.
 func (s *SupplementalFacts) HidesMessage(v Visibility) bool {
 	return s.Forwarded != nil && !v.sees(s.Forwarded.SenderAllowed, false, true)
-}
-
-// visibleHops flattens what is behind a quote: hops of hops stand behind each other.
-func visibleHops(v Visibility, hops []Quote) []Quote {
-	var seen []Quote
-	for _, q := range hops {
-		deeper := q.Chain
-		if q.Chain = nil; v.sees(q.SenderAllowed, q.IsSelf && !q.IsExternal, false) {
-			seen = append(seen, q)
-		}
-		seen = append(seen, visibleHops(v, deeper)...)
-	}
-	return seen
 }

@@ -3,9 +3,6 @@ package channel
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,8 +19,8 @@ import (
 //   - While the store fails, a window is empty, and messages are lost.
 //   - Processes with the same store have the same windows, and concurrent changes are not lost. The store bounds the number of windows.
 type Window struct {
-	store Texts
-	o     WindowOptions
+	values[[]HistoryEntry]
+	o WindowOptions
 }
 
 // WindowOptions are the options of a [Window].
@@ -45,20 +42,16 @@ const (
 
 // NewWindow returns a window on a store. With nil, the store is memory.
 func NewWindow(store Texts, o WindowOptions) *Window {
-	if store == nil {
-		store = NewTexts()
-	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	return &Window{store, o}
+	return &Window{newValues[[]HistoryEntry](store), o}
 }
 
 // WindowKey names one window.
 type WindowKey struct{ Channel, Account, Conversation, Thread string }
 
-// name is the key in the store. It is a hash, so that it does not reveal the conversation.
+// name is the name in the store.
 func (k WindowKey) name() string {
-	sum := sha256.Sum256(appendParts(nil, k.Channel, k.Account, k.Conversation, k.Thread))
-	return hex.EncodeToString(sum[:16])
+	return hashedName(string(appendParts(nil, k.Channel, k.Account, k.Conversation, k.Thread)))
 }
 
 // Snapshot is what a turn has read from a window, and what finalize consumes.
@@ -232,12 +225,13 @@ func (w *Window) Snapshot(ctx context.Context, k WindowKey, limit int) *Snapshot
 	if limit < 0 {
 		return s
 	}
-	text, err := w.store.Load(ctx, k.name())
-	if err != nil {
+	entries, err := w.load(ctx, k.name())
+	switch {
+	case err != nil:
 		w.o.Log.WarnContext(ctx, "cannot read waiting messages; skipped this time", "channel", k.Channel, "error", err)
-		return s
+	case entries != nil:
+		s.Entries = bound(*entries, cmp.Or(limit, windowEntries))
 	}
-	s.Entries = bound(w.decode(ctx, k, text), cmp.Or(limit, windowEntries))
 	return s
 }
 
@@ -283,30 +277,17 @@ func (w *Window) Forget(ctx context.Context, k WindowKey, messageIDs ...string) 
 // update replaces the entries of a window by the result of change, which may be called more than once. Without create, a window that does
 // not exist is not changed.
 func (w *Window) update(ctx context.Context, k WindowKey, create bool, change func([]HistoryEntry) []HistoryEntry) {
-	err := w.store.Change(ctx, k.name(), func(text []byte) ([]byte, error) {
-		if text == nil && !create {
-			return nil, nil
+	err := w.change(ctx, k.name(), func(entries *[]HistoryEntry) *[]HistoryEntry {
+		if entries == nil && !create {
+			return nil
 		}
-		entries := change(w.decode(ctx, k, text))
-		if len(entries) == 0 {
-			return nil, nil
+		next := change(*cmp.Or(entries, &[]HistoryEntry{}))
+		if len(next) == 0 {
+			return nil
 		}
-		return json.Marshal(entries)
+		return &next
 	})
 	if err != nil {
 		w.o.Log.WarnContext(ctx, "cannot store waiting messages", "channel", k.Channel, "error", err)
 	}
-}
-
-// decode returns the entries of a stored window. A damaged window is empty, with a warning.
-func (w *Window) decode(ctx context.Context, k WindowKey, text []byte) []HistoryEntry {
-	var entries []HistoryEntry
-	if text == nil {
-		return nil
-	}
-	if err := json.Unmarshal(text, &entries); err != nil {
-		w.o.Log.WarnContext(ctx, "cannot read waiting messages; their window is empty now", "channel", k.Channel, "error", err)
-		return nil
-	}
-	return entries
 }

@@ -78,39 +78,25 @@ func (l *loader) sources(s *spec, index map[string]int, names []string, to liste
 		}
 	}
 	if len(t.sources) == 0 {
-		l.Errorf(t.at, "on", "no bot fires this trigger: %s", unfired(s, t))
+		what := map[triggerKind]string{onString: "a text", onObject: "an object or list", onValue: "a value"}[t.kind]
+		l.Errorf(t.at, "on", "no bot writes %s at %q; %s", what, short(t.text), writers(s.bots))
 	}
 }
 
-// unfired says why no bot completes anything that t waits for.
-func unfired(s *spec, t *trigger) string {
-	for _, b := range s.bots {
-		if b.format == bot.JSON {
-			continue
-		}
-		if meet(t.segments, b.segments) && t.kind == onObject {
-			return fmt.Sprintf("%s writes %s, which is a string, not an object", b.name, b.format)
-		}
-		if meet(t.segments, append(slices.Clone(b.segments), segment{star: one}, anySegments)) {
-			return fmt.Sprintf("%s writes %s, so it completes only the string at its root %q", b.name, b.format, b.rootText)
-		}
-	}
-	if slices.ContainsFunc(s.bots, func(b *botSpec) bool { return b.name == t.text }) {
-		return fmt.Sprintf("no bot writes to %q; did you mean {done: %s}?", t.text, t.text)
-	}
-	return unwritten(s.bots, t.text)
-}
-
-// unwritten says where bots write instead of the pattern.
-func unwritten(bots []*botSpec, pattern string) string {
+// writers says where bots write.
+func writers(bots []*botSpec) string {
 	var roots []string
 	for _, b := range bots {
-		roots = append(roots, fmt.Sprintf("%s writes below %q", b.name, b.rootText))
+		where := fmt.Sprintf("%s writes below %q", b.name, b.rootText)
+		if b.format != bot.JSON {
+			where = fmt.Sprintf("%s writes %s to %q", b.name, b.format, b.rootText)
+		}
+		roots = append(roots, where)
 	}
 	if len(roots) > 8 {
 		roots = append(roots[:8], "others elsewhere")
 	}
-	return fmt.Sprintf("no bot writes to %q; %s", short(pattern), list(roots))
+	return list(roots)
 }
 
 // targets lists, for each bot, the bots that it can start.
@@ -151,19 +137,8 @@ func (l *loader) reachable(s *spec) {
 	}
 	closure(reached, s.targets())
 	for i, b := range s.bots {
-		if reached[i] {
-			continue
-		}
-		var by []string
-		for _, source := range b.sources {
-			if source != i {
-				by = append(by, s.bots[source].name)
-			}
-		}
-		if by == nil {
-			l.Errorf(b.on[0].at, "on", "only %s itself fires this trigger, so it never starts; use a trigger that another bot fires", b.name)
-		} else {
-			l.Errorf(b.on[0].at, "on", "only %s fires this trigger, but nothing starts it", list(by))
+		if !reached[i] {
+			l.Errorf(b.on[0].at, "on", "%s never starts: nothing that starts with the run leads to this trigger", b.name)
 		}
 	}
 }
@@ -184,24 +159,11 @@ func (l *loader) selfWaits(s *spec) (found bool) {
 					continue
 				}
 				found = true
-				if target == i {
-					l.Errorf(t.names[k], "on", "%s waits for its own end, so it never starts; use another trigger", b.name)
-					continue
-				}
-				name := s.bots[target].name
-				l.Errorf(t.names[k], "on", "%s waits for the end of all %s, but starts one itself; {value: %s} fires for each %s as it completes",
-					b.name, name, orExample(s.bots[target].rootText), name)
+				l.Errorf(t.names[k], "on", "%s waits for the end of %s, which it can start itself; use another trigger", b.name, s.bots[target].name)
 			}
 		}
 	}
 	return found
-}
-
-func orExample(root string) string {
-	if root == "" || strings.Contains(root, "{") {
-		return "its/root"
-	}
-	return root
 }
 
 // cycles reports bots that start each other without a bound.
@@ -220,15 +182,11 @@ func (l *loader) cycles(s *spec) {
 				walk(next)
 			default:
 				b := s.bots[next]
-				if next == i {
-					l.Errorf(b.on[0].at, "on", "%s starts itself in an endless loop; give it max: or when:", b.name)
-					continue
-				}
 				var names []string
 				for _, w := range way[slices.Index(way, next):] {
 					names = append(names, s.bots[w].name)
 				}
-				l.Errorf(b.on[0].at, "on", "%s → %s start each other in an endless loop; give one of them max: or when:", strings.Join(names, " → "), b.name)
+				l.Errorf(b.on[0].at, "on", "%s → %s is an endless loop; give one of its bots max: or when:", strings.Join(names, " → "), b.name)
 			}
 		}
 		way = way[:len(way)-1]
@@ -241,114 +199,16 @@ func (l *loader) cycles(s *spec) {
 	}
 }
 
-// fact is what must be true of a bot when another one starts, or a trigger fires.
-type fact uint8
-
-const (
-	hasEnded fact = 1 << iota
-	hasFailed
-	hasCompleted
-)
-
-// facts are what is known of each bot.
-type facts []fact
-
-// keep removes what other does not say too. changed is false if f stays as it was.
-func (f facts) keep(other facts) (changed bool) {
-	for i := range f {
-		if both := f[i] & other[i]; both != f[i] {
-			f[i], changed = both, true
-		}
-	}
-	return changed
-}
-
-// facts returns what must be true when each bot starts, and the facts of each of its triggers. Nothing is known for a bot that starts with
-// the run.
-func (s *spec) facts() (common []facts, byTrigger [][]facts) {
-	all := facts(slices.Repeat([]fact{hasEnded | hasFailed | hasCompleted}, len(s.bots)))
-	common, byTrigger = make([]facts, len(s.bots)), make([][]facts, len(s.bots))
-	backwards := make([][]int, len(s.bots))
-	for i, b := range s.bots {
-		backwards[i] = b.sources
-		common[i] = make(facts, len(s.bots))
-		if len(b.sources) > 0 && !b.refused {
-			copy(common[i], all) // what does not hold is removed below
-		}
-	}
-	of := func(t *trigger) facts {
-		if t.names == nil {
-			f := slices.Clone(all)
-			for _, source := range t.sources {
-				f.keep(common[source])
-			}
-			return f
-		}
-		f, ended := make(facts, len(s.bots)), make([]bool, len(s.bots))
-		for _, j := range t.bots {
-			for i := range f {
-				if t.kind != onDone { // which fires also for bots that never started
-					f[i] |= common[j][i]
-				}
-			}
-			switch t.kind {
-			case onError:
-				f[j] |= hasFailed
-			case onCompleted:
-				f[j] |= hasCompleted
-			}
-			ended[j] = t.ends()
-		}
-		closure(ended, backwards) // no more of the bots that have ended can start: neither can anything that starts them
-		for i, e := range ended {
-			if e {
-				f[i] |= hasEnded
-			}
-		}
-		return f
-	}
-	for changed := true; changed; {
-		changed = false
-		for i, b := range s.bots {
-			for _, t := range b.on {
-				changed = common[i].keep(of(t)) || changed
-			}
-		}
-	}
-	for i, b := range s.bots {
-		for _, t := range b.on {
-			byTrigger[i] = append(byTrigger[i], of(t))
-		}
-	}
-	return common, byTrigger
-}
-
-// excludes reports whether two bots with these triggers cannot both start in one run: each pair of triggers needs both the failure and the
-// success of a bot.
-func excludes(a, b []facts) bool {
-	for _, f := range a {
-		for _, other := range b {
-			found := false
-			for i := range f {
-				found = found || f[i]&hasFailed != 0 && other[i]&hasCompleted != 0 || f[i]&hasCompleted != 0 && other[i]&hasFailed != 0
-			}
-			if !found {
-				return false
-			}
-		}
-	}
-	return len(a) > 0 && len(b) > 0
-}
-
-// collisions reports bots that would write to the same place at the same time. Roots that templates give are not compared.
+// collisions reports bots that would write to the same place at the same time. Roots that templates give are not compared, and neither are
+// bots behind the end or failure of others: a run reports it where these conflict.
 func (l *loader) collisions(s *spec) {
-	common, byTrigger := s.facts()
+	early := s.early()
 	for i, b := range s.bots {
 		root, ok := static(b.segments)
-		if !ok {
+		if !ok || b.refused {
 			continue
 		}
-		if !b.refused && b.overlaps() && b.max != 1 && b.concurrency != 1 {
+		if b.overlaps() && b.max != 1 && b.concurrency != 1 {
 			use := "what the trigger matched, as in {{ event.match.0 }}"
 			if len(b.on) > 1 {
 				use = "what tells them apart, as in {{ event.bot }}"
@@ -357,24 +217,33 @@ func (l *loader) collisions(s *spec) {
 		}
 		for j, other := range s.bots {
 			otherRoot, ok := static(other.segments)
-			if !ok || i == j || excludes(byTrigger[i], byTrigger[j]) {
+			if !ok || i == j || other.refused || !early[i] || !early[j] {
 				continue
 			}
 			if b.format != bot.JSON && otherRoot != root && (root == "" || strings.HasPrefix(otherRoot, root+"/")) {
 				l.Errorf(b.rootAt, "root", "%s writes %s to %q, but %s writes below it, to %q; choose another root for one of them", b.name, b.format, root, other.name, otherRoot)
 			}
-			if j < i || root != otherRoot || b.refused || other.refused || common[i][j]&hasEnded != 0 || common[j][i]&hasEnded != 0 {
-				continue
-			}
-			// Documents without a root merge; a bot that replaces one that has failed may use its root; and of two
-			// conditions only one may hold.
+			// Documents without a root merge, and of two conditions only one may hold.
 			merge := root == "" && b.format == bot.JSON && other.format == bot.JSON
-			if merge || s.standsIn(i, j) || s.standsIn(j, i) || b.conditional && other.conditional {
-				continue
+			if i < j && root == otherRoot && !merge && !(b.conditional && other.conditional) {
+				l.Errorf(other.rootAt, "root", "%s and %s can run at the same time and would both write to %q; choose another root for one of them", b.name, other.name, root)
 			}
-			l.Errorf(other.rootAt, "root", "%s and %s can run at the same time and would both write to %q; choose another root for one of them", b.name, other.name, root)
 		}
 	}
+}
+
+// early marks the bots that start with the run, and those that start while others of them write.
+func (s *spec) early() []bool {
+	marked, edges := make([]bool, len(s.bots)), s.targets()
+	waits := func(i int) bool {
+		return slices.ContainsFunc(s.bots[i].on, func(t *trigger) bool { return t.kind >= onDone })
+	}
+	for i, b := range s.bots {
+		marked[i] = b.on == nil
+		edges[i] = slices.DeleteFunc(edges[i], waits)
+	}
+	closure(marked, edges)
+	return marked
 }
 
 // overlaps says whether two starts of the bot can run at once, as far as its triggers say. Of triggers that wait for the failure or
@@ -390,16 +259,6 @@ func (b *botSpec) overlaps() bool {
 		}
 	}
 	return single > 1
-}
-
-// standsIn says whether bot i starts only when bot failed has failed, or another that stood in for it has.
-func (s *spec) standsIn(i, failed int) bool { return s.standsInWithin(i, failed, len(s.bots)) }
-
-func (s *spec) standsInWithin(i, failed, steps int) bool {
-	on := s.bots[i].on
-	return steps > 0 && len(on) > 0 && !slices.ContainsFunc(on, func(t *trigger) bool {
-		return t.kind != onError || len(t.bots) == 0 || t.bots[0] != failed && !s.standsInWithin(t.bots[0], failed, steps-1)
-	})
 }
 
 // firstSegments lists the names at the top of the result, as far as all of them are known.

@@ -29,7 +29,7 @@ bots:
 	fmt.Println(err)
 	// Output:
 	// trip.yaml:4:5: unknown field "promt", did you mean "prompt"? expected on, when, model, options, prompt, history, message, root, format, schema, on_invalid, quiet, concurrency, max and filter
-	// trip.yaml:9:26: root: event.match.1: the pattern "trip/stops/*/nmae" has one star; expected event.match.0
+	// trip.yaml:9:26: root: event.match.1: the number of stars in "trip/stops/*/nmae" is 1, and they count from 0
 	// trip.yaml:10:13: format: expected json, text or html, got "markdown"
 }
 
@@ -107,7 +107,7 @@ bots: {answer: {}}
 	// Output:
 	// map[level:child question:Why is that?] <nil>
 	// /level: expected one of "child", "adult"
-	// /qestion: unknown property, did you mean "question"?
+	// /qestion: unknown property
 	// /question: this property is required
 }
 

@@ -19,17 +19,6 @@ func TestBotsThatExcludeEachOtherMayShareARoot(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for name, bots := range map[string]string{
-		"done comes after a failure, too":         `{b: {on: {done: a}, format: text, root: r}, c: {on: a/x, root: r}}`,
-		"success of one and failure of another":   `{a2: {root: a2}, b: {on: {completed: a}, root: r}, c: {on: {error: a2}, root: r}}`,
-		"one of two triggers goes with the other": `{a2: {root: a2}, b: {on: {completed: a}, root: r}, c: {on: [{error: a}, {error: a2}], max: 1, root: r}}`,
-		"behind a bot that starts in any case":    `{b: {on: {completed: a}, root: r}, c: {on: {error: a}, root: c}, d: {on: {done: c}, root: d}, e: {on: d/x, root: r}}`,
-	} {
-		_, err := ParseSpec("w.yaml", []byte("bots: {a: {root: a}, "+strings.TrimPrefix(bots, "{")), nil)
-		if err == nil || !strings.Contains(err.Error(), "can run at the same time and would both write to") {
-			t.Errorf("%s: got %v", name, err)
-		}
-	}
 	text := "bots: {a: {message: \"{{ input.a }}\", root: a}, b: {on: {completed: a}, message: b, root: r}, c: {on: {error: a}, message: c, root: r}}"
 	m := answers(map[string]string{"a": `{"x":1}`, "f": failing, "b": `{"from":"b"}`, "c": `{"from":"c"}`})
 	runs(t, parse(t, text), m, `{"a":"a"}`, nil, func(t *testing.T, d done) {

@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -81,14 +80,7 @@ func (l *loader) checkFilter(f *filter, bots []*botSpec) {
 			if slices.ContainsFunc(bots, func(b *botSpec) bool { return b.mayWrite(p.segments) }) {
 				continue
 			}
-			reason := unwritten(bots, p.text)
-			for _, b := range bots {
-				if root, fixed := static(b.segments); fixed && root != "" && b.mayWrite(append(slices.Clone(b.segments), p.segments...)) {
-					reason += fmt.Sprintf("; did you mean %q?", root+"/"+short(p.text))
-					break
-				}
-			}
-			l.Errorf(p.at, what, "the pattern %s nothing: %s", does, reason)
+			l.Errorf(p.at, what, "the pattern %s nothing: no bot writes to %q; %s", does, short(p.text), writers(bots))
 		}
 	}
 	check(f.exclude, "exclude", "hides")
@@ -101,54 +93,4 @@ func (b *botSpec) mayWrite(pattern []segment) bool {
 		return meet(pattern, b.segments)
 	}
 	return meet(pattern, append(slices.Clone(b.segments), anySegments))
-}
-
-// unmatchedFilters warns of patterns of filters that matched nothing, although bots ended well that could have written it, and none failed. These
-// are the filters of the workflow and its bots, and those of the request. Nothing runs any more.
-func (r *run) unmatchedFilters(result func() *jsonuri.Document) (warnings []warning) {
-	check := func(bots []*botSpec, name, what string, patterns []tube.Matcher) {
-		for _, m := range patterns {
-			var p *filterPattern
-			switch m := m.(type) {
-			case *filterPattern:
-				p = m
-			case *jsonuri.Pattern:
-				p = &filterPattern{Pattern: m, text: m.String(), segments: patternSegments(m.String())}
-			default:
-				continue
-			}
-			var writers []int
-			for i, b := range r.spec.bots {
-				if slices.Contains(bots, b) && b.mayWrite(p.segments) {
-					writers = append(writers, i)
-				}
-			}
-			// A request's pattern that no bot can match is always a mistake.
-			if len(writers) > 0 && !r.wrote(writers) || jsonuri.Reserved(p.text) || matchesAny(p.Pattern, result()) {
-				continue
-			}
-			warnings = append(warnings, warning{Code: codeFilterUnmatched, Bot: name, Message: fmt.Sprintf("the filter's pattern %s in %s matched nothing", short(p.text), what)})
-		}
-	}
-	for _, f := range r.manager.Tube().Filters() {
-		check(r.spec.bots, "", "exclude", f.Exclude)
-		check(r.spec.bots, "", "include", f.Include)
-	}
-	for _, b := range r.spec.bots {
-		if b.filter != nil {
-			f := b.filter.below("")
-			check([]*botSpec{b}, b.name, "exclude", f.Exclude)
-			check([]*botSpec{b}, b.name, "include", f.Include)
-		}
-	}
-	return warnings
-}
-
-// matchesAny reports whether the pattern matches the uri of a value of the document.
-func matchesAny(p *jsonuri.Pattern, document *jsonuri.Document) (found bool) {
-	document.Walk(func(uri string, _ []byte) bool {
-		found = found || p.Match([]byte(uri))
-		return !found
-	})
-	return found
 }

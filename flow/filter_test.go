@@ -20,10 +20,10 @@ func TestFiltersThatCanMatchNothingAreRefused(t *testing.T) {
 
 		{"below a text", `{exclude: story/x}`, ``, `exclude: the pattern hides nothing: no bot writes to "story/x"`},
 		{"a mistyped root", `{exclude: tripp/notes}`, ``, `exclude: the pattern hides nothing: no bot writes to "tripp/notes"; plan writes below "trip", `},
-		{"a pattern without the bot's root", ``, `{exclude: notes}`, `exclude: the pattern hides nothing: no bot writes to "notes"; plan writes below "trip"; did you mean "trip/notes"?`},
+		{"a pattern without the bot's root", ``, `{exclude: notes}`, `exclude: the pattern hides nothing: no bot writes to "notes"; plan writes below "trip"`},
 		{"another bot's root", ``, `{exclude: story}`, `exclude: the pattern hides nothing: no bot writes to "story"; plan writes below "trip"`},
 		{"include", `{include: [trip/title, tripp]}`, ``, `include: the pattern shows nothing: no bot writes to "tripp"; plan writes below "trip", `},
-		{"a slash at its beginning", `{exclude: /trip/notes}`, ``, `exclude: a uri does not begin with a slash; write trip/notes`},
+		{"a slash at its beginning", `{exclude: /trip/notes}`, ``, `exclude: a uri does not begin with a slash`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			text := "name: w\n"
@@ -50,7 +50,7 @@ func TestFiltersThatCanMatchNothingAreRefused(t *testing.T) {
 	}
 }
 
-// DN-08: a filter that matched nothing is reported at the end, whether the workflow, a bot or the request has it.
+// DN-08: a filter that matched nothing is reported at the end, whether the workflow or the request has it.
 func TestFiltersThatMatchedNothingAreReported(t *testing.T) {
 	const text = `
 filter: {exclude: [a/notez, a/x, b/late]}
@@ -70,25 +70,21 @@ bots:
 		}
 		m.Tube().AddFilter(tube.Filter{Exclude: exclude})
 	}}
-	unmatched := func(pattern, member, bot string) string {
-		line := `{"code":"filter_unmatched","message":"the filter's pattern ` + pattern + ` in ` + member + ` matched nothing"`
-		if bot != "" {
-			line += `,"bot":"` + bot + `"`
-		}
-		return line + "}"
+	unmatched := func(pattern string) string {
+		return `{"code":"filter_unmatched","message":"the filter's pattern ` + pattern + ` matched nothing"}`
 	}
 	for _, test := range []struct {
 		name, input string
 		want        []string
 	}{
 		{"what never started is no reason", `{"a":"a"}`, []string{
-			unmatched("a/notez", "exclude", ""), unmatched("a/note", "exclude", ""), unmatched("c", "exclude", ""), unmatched("a/*/z", "include", "a"),
+			unmatched("a/notez"), unmatched("a/note"), unmatched("c"),
 		}},
 		{"a second bot", `{"a":"a","b":true}`, []string{
-			unmatched("a/notez", "exclude", ""), unmatched("b/late", "exclude", ""), unmatched("a/note", "exclude", ""), unmatched("b/x", "exclude", ""),
-			unmatched("c", "exclude", ""), unmatched("a/*/z", "include", "a"), unmatched("b/x", "exclude", "b"),
+			unmatched("a/notez"), unmatched("b/late"), unmatched("a/note"), unmatched("b/x"),
+			unmatched("c"),
 		}},
-		{"a failure is a reason", `{"a":"c"}`, []string{unmatched("c", "exclude", "")}},
+		{"a failure is a reason", `{"a":"c"}`, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			runs(t, parse(t, text), m, test.input, withFilter, func(t *testing.T, d done) {

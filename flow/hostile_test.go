@@ -121,7 +121,7 @@ events: [{on: {done: a}, send: {event: e, data: {x: ["{{ input.a }}"]}}}]
 	vars := map[string]any{"input": map[string]any{"a": "1"}}
 	const want = "the templates of this run took longer than 0s together"
 	_, _, when := s.bots[0].when.Test(r.templates, vars)
-	_, message := s.bots[0].message.RenderLenient(r.templates, vars)
+	_, message := s.bots[0].message.Render(r.templates, vars)
 	_, root := s.bots[0].rootFor(r.templates, vars)
 	_, data := s.events[0].data.render(r.templates, vars)
 	for what, err := range map[string]error{"when": when, "message": message, "root": root, "data": data} {

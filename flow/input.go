@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/schema"
 )
 
@@ -126,11 +125,11 @@ func (s *inputSchema) prepare(input json.RawMessage) (map[string]any, error) {
 		object = v
 	case string:
 		if s.shortcut == "" {
-			return wrong("got a string, expected an object%s; a plain string works only for a workflow with exactly one required property, of type string", s.shape())
+			return wrong("got a string, expected an object; a plain string works only for a workflow with exactly one required property, of type string")
 		}
 		object = map[string]any{s.shortcut: v}
 	default:
-		return wrong("got %s, expected an object%s", schema.Article(schema.TypeOf(v)), s.shape())
+		return wrong("got %s, expected an object", schema.Article(schema.TypeOf(v)))
 	}
 	for name, text := range s.defaults {
 		if _, ok := object[name]; ok {
@@ -143,24 +142,11 @@ func (s *inputSchema) prepare(input json.RawMessage) (map[string]any, error) {
 		object[name] = value
 	}
 	if misfits := s.compiled.Check(object, maxProblems); len(misfits) > 0 {
-		names, _ := s.names()
 		found := make([]Problem, len(misfits))
 		for i, m := range misfits {
 			found[i] = Problem{pointer(m.At), m.Message}
-			if len(m.At) > 0 && m.Message == schema.Unknown {
-				found[i].Detail += strings.TrimSuffix(edits.DidYouMean(strings.TrimPrefix(found[i].Pointer, "/"), names, ""), ",")
-			}
 		}
 		return nil, &InputError{found}
 	}
 	return object, nil
-}
-
-// shape says what the object has, for those who sent something else.
-func (s *inputSchema) shape() string {
-	names, _ := s.names()
-	if len(names) == 0 {
-		return ""
-	}
-	return " with " + list(names)
 }

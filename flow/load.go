@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -67,13 +68,13 @@ func (l *loader) workflow(n *yaml.Node) *spec {
 		return nil
 	}
 	f := l.Fields(n, "", workflowFields...)
-	s := &spec{file: l.File}
+	s := &spec{}
 	l.name(s, f["name"])
 	s.info.Description, _ = l.Text(f["description"], "description")
 	s.model = l.model(f["model"])
 	s.info.Model = s.model
 	s.info.Resume = f["resume"] == nil || l.Bool(f["resume"], "resume")
-	s.options, s.optionsAt = l.options(f["options"]), f["options"]
+	s.options = l.options(f["options"])
 	s.filter = l.filter(f["filter"])
 	s.limits = l.limits(f["limits"])
 	s.info.Input, s.input = l.input(f["input"])
@@ -209,26 +210,14 @@ func (l *loader) schemaError(n *yaml.Node, what string, err error) {
 // conditionForm is how a condition is written.
 const conditionForm = `write a condition without braces and on one line, such as: input.level == "expert"`
 
+// unquotedTemplate is a template that is not in quotes, behind a key or the dash of a list.
+var unquotedTemplate = regexp.MustCompile(`^[^"']*?[:-]\s*(\{[{%])`)
+
 // unquoted explains a line with a template that is not quoted, which YAML takes for a mapping; col is where it begins.
 func unquoted(text string) (col int, hint string) {
-	for i := 0; i+1 < len(text); i++ {
-		if text[i] != '{' || text[i+1] != '{' && text[i+1] != '%' {
-			continue
-		}
-		before, rest := strings.TrimSpace(text[:i]), strings.TrimSpace(text[i:])
-		if !strings.HasSuffix(before, ":") && !strings.HasSuffix(before, "-") || strings.Count(before, `"`)%2 == 1 || strings.Count(before, "'")%2 == 1 {
-			i++
-			continue
-		}
-		col = utf8.RuneCountInString(text[:i]) + 1
-		if strings.HasSuffix(before, "when:") {
-			return col, conditionForm
-		}
-		hint = fmt.Sprintf("YAML reads %s as the start of a mapping; put the text in quotes", rest[:2])
-		if !strings.ContainsAny(strings.TrimLeft(before, " -"), "{[") {
-			hint += ", such as " + yaml.Quote(rest)
-		}
-		return col, hint
+	at := unquotedTemplate.FindStringSubmatchIndex(text)
+	if at == nil {
+		return 0, ""
 	}
-	return 0, ""
+	return utf8.RuneCountInString(text[:at[2]]) + 1, fmt.Sprintf("YAML reads %s as the start of a mapping; put the text in quotes", text[at[2]:at[3]])
 }

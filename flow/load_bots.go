@@ -3,6 +3,7 @@ package flow
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/internal/yaml"
@@ -36,7 +37,7 @@ func (l *loader) bots(s *spec, root, n *yaml.Node) []fields {
 			l.Errorf(key, "", "%q is not a valid name for a bot; expected %s", short(b.name), nameRule)
 		}
 		b.model = l.model(f["model"])
-		b.options, b.optionsAt = l.options(f["options"]), f["options"]
+		b.options = l.options(f["options"])
 		b.quiet = l.Bool(f["quiet"], "quiet")
 		b.filter = l.filter(f["filter"])
 		if t, ok := l.Text(f["format"], "format"); ok {
@@ -93,8 +94,8 @@ func (l *loader) bots(s *spec, root, n *yaml.Node) []fields {
 
 // root checks what can be known of a root before it is rendered.
 func (l *loader) root(b *botSpec) {
-	if message := leadingSlash(b.rootText); message != "" {
-		l.Errorf(b.rootAt, "root", "%s", message)
+	if strings.HasPrefix(b.rootText, "/") {
+		l.Errorf(b.rootAt, "root", leadingSlash)
 		return
 	}
 	fixed, ok := static(b.segments)

@@ -112,7 +112,7 @@ bots:
 			`w.yaml:5:25: format: expected json, text or html, got "xml"`,
 			`w.yaml:5:35: max: expected 1 to 10000, got 0`,
 			`w.yaml:5:51: concurrency: expected a whole number, got text`,
-			`w.yaml:5:65: prompt: expected text, {file: name} or a list of these, got a number`,
+			`w.yaml:5:65: prompt: expected text or {file: name}, got a number`,
 			`w.yaml:5:77: history: expected a list of {role, content}, got a mapping`,
 			`w.yaml:5:87: when: 3 is not text; put the value in quotes`,
 			`w.yaml:5:96: root: expected text, got a list`,
@@ -160,7 +160,7 @@ bots:
 bots:
   a: {root: a}
   b: {on: a/*/title, root: "b/{{ event.match.1 }}"}
-`, []string{`w.yaml:3:34: root: event.match.1: the pattern "a/*/title" has one star; expected event.match.0`}},
+`, []string{`w.yaml:3:34: root: event.match.1: the number of stars in "a/*/title" is 1, and they count from 0`}},
 		{"a variable of a value for the end of a bot", `
 bots:
   a: {root: a}
@@ -183,25 +183,25 @@ bots:
 bots:
   a: {root: article}
   b: {on: artcle/title, root: b}
-`, []string{`w.yaml:3:11: on: no bot fires this trigger: no bot writes to "artcle/title"; a writes below "article" and b writes below "b"`}},
+`, []string{`w.yaml:3:11: on: no bot writes a text at "artcle/title"; a writes below "article" and b writes below "b"`}},
 		{"a string below the root of a text bot", `
 bots:
   a: {root: article, format: text}
   b: {on: article/title, root: b}
-`, []string{`w.yaml:3:11: on: no bot fires this trigger: a writes text, so it completes only the string at its root "article"`}},
+`, []string{`w.yaml:3:11: on: no bot writes a text at "article/title"; a writes text to "article" and b writes below "b"`}},
 		{"an object of a text bot", `
 bots:
   a: {root: article, format: text}
   b: {on: {object: article}, root: b}
-`, []string{`w.yaml:3:20: on: no bot fires this trigger: a writes text, which is a string, not an object`}},
+`, []string{`w.yaml:3:20: on: no bot writes an object or list at "article"; a writes text to "article" and b writes below "b"`}},
 		{"an object of an HTML bot, and what is below it", `
 bots:
   a: {root: article, format: html}
   b: {on: {object: article}, root: b}
   c: {on: article/title, root: c}
 `, []string{
-			`w.yaml:3:20: on: no bot fires this trigger: a writes html, which is a string, not an object`,
-			`w.yaml:4:11: on: no bot fires this trigger: a writes html, so it completes only the string at its root "article"`,
+			`w.yaml:3:20: on: no bot writes an object or list at "article"; a writes html to "article", b writes below "b" and c writes below "c"`,
+			`w.yaml:4:11: on: no bot writes a text at "article/title"; a writes html to "article", b writes below "b" and c writes below "c"`,
 		}},
 		{"the end of an unknown bot", `
 bots:
@@ -222,7 +222,7 @@ bots:
 `, []string{
 			`w.yaml:3:18: on: unknown bot "x"; expected one of a, b, c and d`,
 			`w.yaml:4:12: unknown field "doen", did you mean "done"? expected string, object, value, done, completed and error`,
-			`w.yaml:5:11: on: no bot fires this trigger: no bot writes to "b/*/x"; a writes below "a", b writes below "a", c writes below "a" and d writes below "a"`,
+			`w.yaml:5:11: on: no bot writes a text at "b/*/x"; a writes below "a", b writes below "a", c writes below "a" and d writes below "a"`,
 		}},
 		{"two triggers in one", `
 bots:
@@ -232,7 +232,7 @@ bots:
   d: {on: {finished: outline}, root: d}
 `, []string{
 			`w.yaml:3:11: on: expected exactly one of string, object, value, done, completed and error, got 2; write several triggers as a list, such as [{done: a}, {error: b}]`,
-			`w.yaml:4:12: on: no bot fires this trigger: no bot writes to "outline"; did you mean {done: outline}?`,
+			`w.yaml:4:12: on: no bot writes a text at "outline"; outline writes below "article", b writes below "b", c writes below "c" and d writes below "d"`,
 			`w.yaml:5:12: unknown field "finished"; expected string, object, value, done, completed and error`,
 		}},
 		{"roots that collide", `
@@ -271,7 +271,7 @@ bots:
 bots:
   a: {root: a}
   b: {on: "**/next", root: "b/{{ event.match.0 }}"}
-`, []string{`w.yaml:3:11: on: b starts itself in an endless loop; give it max: or when:`}},
+`, []string{`w.yaml:3:11: on: b → b is an endless loop; give one of its bots max: or when:`}},
 		{"bots that start each other", `
 bots:
   a: {root: a}
@@ -279,32 +279,32 @@ bots:
   c: {on: {object: "b/**/item"}, root: "c/{{ event.match.0 }}"}
   d: {on: {error: c}, root: "d"}
 `, []string{
-			`w.yaml:3:11: on: b starts itself in an endless loop; give it max: or when:`,
-			`w.yaml:3:11: on: b → c → b start each other in an endless loop; give one of them max: or when:`,
-			`w.yaml:3:11: on: b → c → d → b start each other in an endless loop; give one of them max: or when:`,
+			`w.yaml:3:11: on: b → b is an endless loop; give one of its bots max: or when:`,
+			`w.yaml:3:11: on: b → c → b is an endless loop; give one of its bots max: or when:`,
+			`w.yaml:3:11: on: b → c → d → b is an endless loop; give one of its bots max: or when:`,
 		}},
 		{"a bot that waits for its own end", `
 bots:
   a: {root: a}
   b: {on: {done: b}, root: b}
 `, []string{
-			`w.yaml:3:18: on: only b itself fires this trigger, so it never starts; use a trigger that another bot fires`,
-			`w.yaml:3:18: on: b waits for its own end, so it never starts; use another trigger`,
+			`w.yaml:3:18: on: b never starts: nothing that starts with the run leads to this trigger`,
+			`w.yaml:3:18: on: b waits for the end of b, which it can start itself; use another trigger`,
 		}},
 		{"a bot that waits for what it starts", `
 bots:
   a: {root: a}
   critic: {on: {done: writer}, root: critic, max: 3}
   writer: {on: "**/go", root: "writer/{{ event.match.0 }}", max: 3}
-`, []string{`w.yaml:3:23: on: critic waits for the end of all writer, but starts one itself; {value: its/root} fires for each writer as it completes`}},
+`, []string{`w.yaml:3:23: on: critic waits for the end of writer, which it can start itself; use another trigger`}},
 		{"bots that nothing starts", `
 bots:
   a: {root: a}
   b: {on: c/x, root: b}
   c: {on: b/x, root: c, max: 2}
 `, []string{
-			`w.yaml:3:11: on: only c fires this trigger, but nothing starts it`,
-			`w.yaml:4:11: on: only b fires this trigger, but nothing starts it`,
+			`w.yaml:3:11: on: b never starts: nothing that starts with the run leads to this trigger`,
+			`w.yaml:4:11: on: c never starts: nothing that starts with the run leads to this trigger`,
 		}},
 		{"no bot that starts with the run", `
 bots:
@@ -377,7 +377,7 @@ bots:
 			`w.yaml:3:23: file: expected a path inside the workflow's folder, such as prompts/outline.md, got "../secret"`,
 			`w.yaml:3:42: file: expected a path inside the workflow's folder, such as prompts/outline.md, got "/etc/passwd"`,
 			`w.yaml:3:57: unknown field "fil", did you mean "file"? expected file`,
-			`w.yaml:3:66: prompt: expected {file: name}`,
+			`w.yaml:3:66: prompt: expected text or {file: name}, got a mapping`,
 		}},
 		{"events", `
 bots: {a: {root: a}}

@@ -90,27 +90,18 @@ func (l *loader) fits(n *yaml.Node, what string, bytes int) bool {
 
 // prompt reads text or {file: name}.
 func (l *loader) prompt(n *yaml.Node, sc *scope) *template {
-	switch n.Kind {
-	case yaml.Text:
+	if n.Kind == yaml.Text {
 		return l.template(n, "prompt", sc)
-	case yaml.Mapping:
-	default:
-		l.Errorf(n, "prompt", "expected text, {file: name} or a list of these, got %s%s", n.Kind, l.NotText(n))
+	}
+	if hint := l.NotText(n); n.Kind != yaml.Mapping || len(n.Items) == 0 || hint != "" && n.Get("file") == nil {
+		l.Errorf(n, "prompt", "expected text or {file: name}, got %s%s", n.Kind, hint)
 		return nil
 	}
-	if hint := l.NotText(n); hint != "" && n.Get("file") == nil {
-		l.Errorf(n, "prompt", "expected text or {file: name}, got a mapping%s", hint)
-		return nil
-	}
-	f := l.Fields(n, "prompt", "file")
-	if len(n.Items) == 0 {
-		l.Errorf(n, "prompt", "expected {file: name}")
-	}
-	name, ok := l.Text(f["file"], "file")
+	at := l.Fields(n, "prompt", "file")["file"]
+	name, ok := l.Text(at, "file")
 	if !ok {
 		return nil
 	}
-	at := f["file"]
 	source, ok := l.read(at, name)
 	if !ok || !l.fits(at, "file", len(source)) {
 		return nil

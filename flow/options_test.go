@@ -1,12 +1,6 @@
 package flow
 
-import (
-	"slices"
-	"strings"
-	"testing"
-
-	"github.com/lingserve/lingserve/adapter"
-)
+import "testing"
 
 const withOptions = `
 model: [coze:7, openai:gpt]
@@ -45,23 +39,4 @@ func TestOptionsOfWorkflowsReachTheModel(t *testing.T) {
 			}
 		}
 	})
-}
-
-// MO-22: what a provider cannot do is said of the place in the file.
-func TestOptionsThatAProviderHasNoPlaceForHaveTheirPlaces(t *testing.T) {
-	problems := Lacking(parse(t, withOptions), func(chain string, o adapter.Options) (names []string) {
-		for _, model := range adapter.Links(chain) {
-			kind, _, _ := strings.Cut(model, ":")
-			names = append(names, adapter.Lacking(kind, o)...)
-		}
-		return names
-	})
-	var got []string
-	for _, p := range problems {
-		got = append(got, strings.TrimSuffix(p.Error(), " is not sent: the provider of the bot's model has no place for it"))
-	}
-	slices.Sort(got)
-	if want := "w.yaml:4:9: options.seed, w.yaml:5:23: options.reasoning.effort, w.yaml:5:36: options.reasoning.budget, w.yaml:7:30: options.temperature"; strings.Join(got, ", ") != want {
-		t.Errorf("%s\nwanted\n%s", strings.Join(got, ", "), want)
-	}
 }

@@ -3,7 +3,7 @@ package flow
 import (
 	"errors"
 	"fmt"
-	"slices"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -44,23 +44,13 @@ func patternSegments(text string) []segment {
 	return out
 }
 
-// leadingSlash returns what is wrong with a uri or pattern that begins with a slash, "" for others. It would begin with a member whose name is
-// empty, which is surely a mistake.
-func leadingSlash(text string) string {
-	rest := strings.TrimLeft(text, "/")
-	switch {
-	case rest == text:
-		return ""
-	case rest == "":
-		return fmt.Sprintf("%q is not a uri; the whole document is \"\", and a member is its name, such as article", text)
-	}
-	return fmt.Sprintf("a uri does not begin with a slash; write %s", short(rest))
-}
+// leadingSlash is what is wrong with a uri or pattern that begins with a slash: it would begin with a member whose name is empty.
+const leadingSlash = "a uri does not begin with a slash"
 
 // compilePattern reads a uri pattern. A star inside of a name would only match a star, which is surely a mistake.
 func compilePattern(text string) (*jsonuri.Pattern, error) {
-	if message := leadingSlash(text); message != "" {
-		return nil, errors.New(message)
+	if strings.HasPrefix(text, "/") {
+		return nil, errors.New(leadingSlash)
 	}
 	p, err := jsonuri.CompilePattern(text)
 	if err != nil {
@@ -68,9 +58,6 @@ func compilePattern(text string) (*jsonuri.Pattern, error) {
 	}
 	for _, s := range patternSegments(text) {
 		if s.star == none && strings.Contains(s.literal, "*") && s.literal != "*" && s.literal != "**" {
-			if strings.Contains(s.literal, "[*]") {
-				return nil, fmt.Errorf("an element of a list is a segment: write %s", short(strings.ReplaceAll(text, "[*]", "/*")))
-			}
 			return nil, fmt.Errorf(`the star in %q has no meaning; "*" matches one whole segment, and "**" any number of segments`, text)
 		}
 	}
@@ -96,59 +83,39 @@ func splitURI(uri string) []string {
 	return append(out, uri[start:])
 }
 
+var (
+	templateComment = regexp.MustCompile(`\{#.*?#\}`)
+	templateHole    = regexp.MustCompile(`\{\{.*?\}\}`)
+)
+
 // rootSegments says what can be known of a root before its template is rendered. stars are those of the trigger's pattern:
 // what a star matched is as many segments as the star allows.
-func rootSegments(text string, stars []star) []segment {
+func rootSegments(text string, stars []star) (out []segment) {
 	if strings.Contains(text, "{%") {
 		return []segment{anySegments}
 	}
-	// Each {{ … }} becomes one byte that no text has, so that the slashes inside do not count.
-	const hole = "\xff"
-	var kinds []star
-	var b strings.Builder
-	for rest := text; ; {
-		before, after, found := strings.Cut(rest, "{{")
-		for {
-			head, comment, ok := strings.Cut(before, "{#")
-			b.WriteString(head)
-			if !ok {
-				break
+	// Each {{ … }} becomes one of two bytes that no text has, so that the slashes inside do not count.
+	const oneHole, anyHole = "\xfe", "\xff"
+	text = templateHole.ReplaceAllStringFunc(templateComment.ReplaceAllString(text, ""), func(hole string) string {
+		expression := strings.TrimSpace(hole[2 : len(hole)-2])
+		for i, s := range stars {
+			if s == one && expression == "event.match."+strconv.Itoa(i) {
+				return oneHole
 			}
-			_, before, _ = strings.Cut(comment, "#}")
 		}
-		if !found {
-			break
-		}
-		expression, tail, _ := strings.Cut(after, "}}")
-		b.WriteString(hole)
-		kinds = append(kinds, holeKind(strings.TrimSpace(expression), stars))
-		rest = tail
-	}
-	var out []segment
-	next := 0
-	for _, s := range splitURI(b.String()) {
-		holes := strings.Count(s, hole)
-		mine := kinds[next : next+holes]
-		next += holes
+		return anyHole
+	})
+	for _, s := range splitURI(text) {
 		switch {
-		case holes == 0:
-			out = append(out, segment{literal: s})
-		case !slices.Contains(mine, many):
+		case strings.Contains(s, anyHole):
+			out = append(out, anySegments)
+		case strings.Contains(s, oneHole):
 			out = append(out, segment{star: one})
 		default:
-			out = append(out, anySegments)
+			out = append(out, segment{literal: s})
 		}
 	}
 	return out
-}
-
-func holeKind(expression string, stars []star) star {
-	for i, s := range stars {
-		if expression == "event.match."+strconv.Itoa(i) {
-			return s
-		}
-	}
-	return many
 }
 
 // meet says whether some uri fits both a and b. Its time is len(a)·len(b).

@@ -320,7 +320,7 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 	var failure error
 	render := func(t *template) (text string) {
 		if failure == nil {
-			text, failure = t.RenderLenient(r.templates, vars)
+			text, failure = t.Render(r.templates, vars)
 		}
 		return text
 	}
@@ -388,7 +388,7 @@ func (r *run) standsIn(i int, ev event, root string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for j, p := range r.bots {
-		if p.started > 0 && j != i && !r.spec.standsIn(i, j) {
+		if j != i && p.started > p.failed {
 			return false
 		}
 	}
@@ -400,7 +400,7 @@ func (b *botSpec) rootFor(budget *prompt.Budget, vars map[string]any) (string, e
 	if b.root == nil {
 		return "", nil
 	}
-	root, err := b.root.RenderLenient(budget, vars)
+	root, err := b.root.Render(budget, vars)
 	if err != nil {
 		return "", err
 	}

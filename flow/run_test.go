@@ -309,7 +309,7 @@ bots:
 			`s a/x\/y str x\/y a`,
 			`v a/d {"in":"deep"}`,
 			`v a/l [true]`,
-			`v a/n 1.50`,
+			`v a/n 1.5`,
 			`v a/x\/y "str"`,
 		}, m.messages())
 		// What a star matched is a uri: the slash of the key stays inside of one segment.
@@ -394,12 +394,12 @@ bots:
 		want := []adapter.Message{
 			{Role: "system", Content: `P <"{{ params.tone }}" & 'it'> {% now %} `},
 			{Role: "system", Content: "Write an outline for <\"{{ params.tone }}\" & 'it'>.\n"},
-			{Role: "user", Content: "H 1.10"},
+			{Role: "user", Content: "H 1.1"},
 			{Role: "assistant", Content: "{% now %}"},
 			{Role: "user", Content: "no L null "},
 		}
 		wants(t, "the request", want, m.asked[0].Messages)
-		wants(t, "the second message", "{{ input.question }} 2.50 [1,2.50]", m.asked[1].Messages[len(m.asked[1].Messages)-1].Content)
+		wants(t, "the second message", "{{ input.question }} 2.5 [1,2.5]", m.asked[1].Messages[len(m.asked[1].Messages)-1].Content)
 		wants(t, "the status", "completed", d.Status)
 	})
 }

@@ -18,15 +18,12 @@ type spec struct {
 	input   *inputSchema
 	model   string // "" is the server's; several, separated by commas, are a fallback chain
 	options adapter.Options
-	// file and optionsAt are where the options stand; optionsAt is nil where there are none.
-	file      string
-	optionsAt *yaml.Node
-	bots      []*botSpec
-	events    []*eventSpec
-	steps     []*step // of the bots, then of the events
-	filter    *filter
-	limits    limits
-	waits     []listener // triggers that wait for the end of bots
+	bots    []*botSpec
+	events  []*eventSpec
+	steps   []*step // of the bots, then of the events
+	filter  *filter
+	limits  limits
+	waits   []listener // triggers that wait for the end of bots
 }
 
 // onFailure lists the steps that wait for a failure of bot i, events first.
@@ -79,7 +76,6 @@ type botSpec struct {
 	at          *yaml.Node
 	model       string
 	options     adapter.Options
-	optionsAt   *yaml.Node // nil where there are none
 	format      bot.Format
 	output      json.RawMessage // JSON Schema
 	onInvalid   bot.OnInvalid
@@ -250,7 +246,7 @@ func (v value) render(budget *prompt.Budget, vars map[string]any) (out []byte, e
 	for _, p := range v {
 		text := p.json
 		if p.text != nil {
-			rendered, err := p.text.RenderLenient(budget, vars)
+			rendered, err := p.text.Render(budget, vars)
 			if err != nil {
 				return nil, err
 			}

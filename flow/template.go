@@ -71,9 +71,7 @@ func (s *scope) check(path []string) string {
 				return ""
 			}
 			if found != "" && (problem == "" || t.pattern != nil && member == "match") {
-				if problem = found; s.all && slices.ContainsFunc(s.on, func(t *trigger) bool { return t.check(path) == "" }) {
-					problem += fmt.Sprintf("; a root may use only what all triggers of the list have, and %s has none of this", t)
-				}
+				problem = found
 			}
 		}
 		return problem
@@ -95,18 +93,6 @@ func notOneOf(what, name string, known []string) string {
 	return fmt.Sprintf("%s %q%s expected one of %s", what, short(name), edits.DidYouMean(name, known, ";"), list(known))
 }
 
-// String writes the trigger as in YAML.
-func (t *trigger) String() string {
-	if t.pattern != nil {
-		return short(t.text)
-	}
-	names := t.botNames()
-	if len(names) == 1 {
-		return fmt.Sprintf("{%s: %s}", triggerKinds[t.kind], short(names[0]))
-	}
-	return fmt.Sprintf("{%s: [%s]}", triggerKinds[t.kind], short(strings.Join(names, ", ")))
-}
-
 // check says what is wrong with reading a member of the event of this trigger, or "".
 func (t *trigger) check(path []string) string {
 	known := []string{"bot"}
@@ -120,13 +106,7 @@ func (t *trigger) check(path []string) string {
 	if i, err := strconv.Atoi(path[2]); err == nil && 0 <= i && i < len(stars) {
 		return ""
 	}
-	switch len(stars) {
-	case 0:
-		return fmt.Sprintf("event.match.%s: the pattern %q has no star, so it has no matches", path[2], t.text)
-	case 1:
-		return fmt.Sprintf("event.match.%s: the pattern %q has one star; expected event.match.0", path[2], t.text)
-	}
-	return fmt.Sprintf("event.match.%s: the pattern %q has %d stars; expected event.match.0 to event.match.%d", path[2], t.text, len(stars), len(stars)-1)
+	return fmt.Sprintf("event.match.%s: the number of stars in %q is %d, and they count from 0", path[2], t.text, len(stars))
 }
 
 // compile checks text as a template, or as the condition of an {% if %}. It calls report with each problem and its place inside the text;

@@ -123,10 +123,10 @@ events:
 	runs(t, parse(t, text), m, `{"trip":"trip"}`, nil, func(t *testing.T, d done) {
 		wants(t, "what was asked", []string{"after", "trip"}, m.messages())
 		wants(t, "the warnings", []string{
-			`{"code":"never_started","message":"bot day never started: no bot wrote to trip/dayz/*","bot":"day"}`,
-			`{"code":"never_started","message":"bot list never started: the value at trip/days is not text; {value: trip/days} fires for any value","bot":"list"}`,
-			`{"code":"never_started","message":"bot hour never started: no bot wrote to days/*/hour, and the value at trip/days/* is not an object or list; {value: trip/days/*} fires for any value","bot":"hour"}`,
-			`{"code":"never_started","message":"event titled was never sent: the value at trip/title is not an object or list; {value: trip/title} fires for any value"}`,
+			`{"code":"never_started","message":"bot day never started: nothing matched trip/dayz/*","bot":"day"}`,
+			`{"code":"never_started","message":"bot list never started: nothing matched trip/days","bot":"list"}`,
+			`{"code":"never_started","message":"bot hour never started: nothing matched days/*/hour or trip/days/*","bot":"hour"}`,
+			`{"code":"never_started","message":"event titled was never sent: nothing matched trip/title"}`,
 		}, d.named("warning"))
 		if lines := d.lines(); !slices.Equal(lines[len(lines)-2:], []string{"warning", "finished"}) {
 			t.Errorf("the events end with %v", lines)
@@ -149,11 +149,11 @@ func TestMistakesInListsOfTriggersAreReported(t *testing.T) {
 		`  b: {on: {done: [a, a]}, root: b}`:                         `w.yaml:4:22: done: "a" occurs twice; remove one`,
 		`  b: {on: {done: []}, root: b}`:                             `w.yaml:4:18: done: expected the name of a bot, or a list of names`,
 		`  b: {on: {error: [a, b]}, root: b}`:                        `w.yaml:4:19: error: expected the name of one bot; write several as a list, such as [{error: a}, {error: b}]`,
-		`  b: {on: {completed: [a, b]}, root: b}`:                    `w.yaml:4:27: on: b waits for its own end, so it never starts; use another trigger`,
+		`  b: {on: {completed: [a, b]}, root: b}`:                    `w.yaml:4:27: on: b waits for the end of b, which it can start itself; use another trigger`,
 		`  b: {on: [a/x, {done: a}], root: b}`:                       `w.yaml:4:35: root: b can run several times at once and would always write to "b"; use what tells them apart, as in {{ event.bot }}, or set concurrency: 1`,
-		`  b: {on: [a/*, {done: a}], root: "b/{{ event.match.1 }}"}`: `w.yaml:4:41: root: event.match.1: the pattern "a/*" has one star; expected event.match.0`,
+		`  b: {on: [a/*, {done: a}], root: "b/{{ event.match.1 }}"}`: `w.yaml:4:41: root: event.match.1: the number of stars in "a/*" is 1, and they count from 0`,
 		`  b: {on: [{done: a}, {error: a}], root: b, message: "{{ event.value }} {{ error.code }}"}`: `w.yaml:4:58: message: event has no "value"; expected one of bot`,
-		`  b: {on: [a/x, b2/*], root: "b/{{ event.bot }}"}`:                                          `w.yaml:4:17: on: no bot fires this trigger: no bot writes to "b2/*"; a writes below "a" and b writes below "b/{{ event.bot }}"`,
+		`  b: {on: [a/x, b2/*], root: "b/{{ event.bot }}"}`:                                          `w.yaml:4:17: on: no bot writes a text at "b2/*"; a writes below "a" and b writes below "b/{{ event.bot }}"`,
 	} {
 		_, err := ParseSpec("w.yaml", []byte("name: w\nbots:\n  a: {root: a}\n"+text+"\n"), nil)
 		if err == nil {

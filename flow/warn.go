@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/tube"
 )
 
 // Codes of the workflow's "warning" events.
@@ -45,41 +45,40 @@ func (r *run) warnOfCondition(i int, doubt string) {
 }
 
 // conclude returns what warns, once nothing can start any more, of patterns that matched nothing although bots ended that could have written
-// it: the patterns may be misspelt. They are those of filters, and of bots and events that wait for values. If one of these bots failed or was
-// not started, that is the reason, and there is no warning. It is called with mu held.
+// it: the patterns may be misspelt. They are those of filters, and of bots and events that wait for values. If a bot failed, that may be the
+// reason, and there is no warning. It is called with mu held.
 func (r *run) conclude() (act func()) {
 	if r.settled || slices.ContainsFunc(r.bots, func(p progress) bool { return p.active() }) {
 		return nothing
 	}
 	r.settled = true
-	result := sync.OnceValue(func() *jsonuri.Document {
-		document := new(jsonuri.Document)
-		_ = document.Set(nil, r.manager.Peek(true).Result) // it is JSON
-		return document
-	})
+	if slices.ContainsFunc(r.bots, func(p progress) bool { return p.failed > 0 }) {
+		return nothing
+	}
+	ended := func(i int) bool { return r.bots[i].finished > 0 }
 	var warnings []warning
 	for i, st := range r.spec.steps {
-		var sources []int
-		var reasons []string
+		var patterns []string
+		possible := false
 		for _, t := range st.on {
 			if t.pattern != nil {
-				sources = append(sources, t.sources...)
+				patterns = append(patterns, t.text)
+				possible = possible || slices.ContainsFunc(t.sources, ended)
 			}
 		}
-		if r.hits[i] || slices.ContainsFunc(st.on, func(t *trigger) bool { return t.pattern == nil }) || !r.wrote(sources) {
+		if r.hits[i] || !possible || len(patterns) < len(st.on) {
 			continue
 		}
-		for _, t := range st.on {
-			reasons = append(reasons, t.unwritten(result()))
-		}
-		w := warning{Code: codeNeverStarted, Message: fmt.Sprintf("bot %s never started: ", st.name), Bot: st.name}
+		w := warning{Code: codeNeverStarted, Message: fmt.Sprintf("bot %s never started", st.name), Bot: st.name}
 		if r.spec.event(i) != nil {
-			w.Message, w.Bot = fmt.Sprintf("event %s was never sent: ", st.name), ""
+			w.Message, w.Bot = fmt.Sprintf("event %s was never sent", st.name), ""
 		}
-		w.Message += strings.Join(reasons, ", and ")
+		w.Message += ": nothing matched " + strings.Join(patterns, " or ")
 		warnings = append(warnings, w)
 	}
-	warnings = append(warnings, r.unmatchedFilters(result)...)
+	for _, pattern := range r.unmatchedFilters(ended) {
+		warnings = append(warnings, warning{Code: codeFilterUnmatched, Message: fmt.Sprintf("the filter's pattern %s matched nothing", short(pattern))})
+	}
 	return func() {
 		for _, w := range warnings {
 			r.warn(w)
@@ -87,20 +86,37 @@ func (r *run) conclude() (act func()) {
 	}
 }
 
-// wrote reports whether one of these bots has ended well and none has failed.
-func (r *run) wrote(bots []int) bool {
-	return !slices.ContainsFunc(bots, func(i int) bool { return r.bots[i].failed > 0 }) &&
-		slices.ContainsFunc(bots, func(i int) bool { return r.bots[i].finished > 0 })
-}
-
-// unwritten says what the trigger has missed in the document.
-func (t *trigger) unwritten(document *jsonuri.Document) string {
-	other := matchesAny(t.pattern, document)
-	switch {
-	case other && t.kind == onString:
-		return fmt.Sprintf("the value at %s is not text; {value: %s} fires for any value", t.text, t.text)
-	case other:
-		return fmt.Sprintf("the value at %s is not an object or list; {value: %s} fires for any value", t.text, t.text)
+// unmatchedFilters lists the patterns of the filters of the workflow and of the request that match nothing in the document, although a bot has
+// ended that could have written it, or no bot could.
+func (r *run) unmatchedFilters(ended func(bot int) bool) (patterns []string) {
+	var document jsonuri.Document
+	_ = document.Set(nil, r.manager.Peek(true).Result) // it is JSON
+	check := func(m tube.Matcher) {
+		text := ""
+		switch m := m.(type) {
+		case *filterPattern:
+			text = m.text
+		case *jsonuri.Pattern:
+			text = m.String()
+		}
+		found, possible, ran := text == "" || jsonuri.Reserved(text), false, false
+		document.Walk(func(uri string, _ []byte) bool {
+			found = found || m.Match([]byte(uri))
+			return !found
+		})
+		for i, b := range r.spec.bots {
+			if b.mayWrite(append(patternSegments(text), anySegments)) {
+				possible, ran = true, ran || ended(i)
+			}
+		}
+		if !found && (ran || !possible) {
+			patterns = append(patterns, text)
+		}
 	}
-	return fmt.Sprintf("no bot wrote to %s", t.text)
+	for _, f := range r.manager.Tube().Filters() {
+		for _, m := range slices.Concat(f.Exclude, f.Include) {
+			check(m)
+		}
+	}
+	return patterns
 }

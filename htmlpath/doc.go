@@ -15,9 +15,8 @@
 //     way to cut the same input, and so are errors.
 //   - Every element that is opened is closed, in the right order.
 //   - Text is never cut inside a character or a character reference, and arrives decoded and as valid UTF-8.
-//   - Time is linear in the input. Memory is the depth, the tag that is open and the different names of elements, all of
-//     which have limits.
-//   - Text allocates nothing in the steady state; a tag allocates no more than its attributes need.
+//   - Time is linear in the input. Memory is the depth, the tag that is open and the names of elements.
+//   - Text allocates nothing in the steady state.
 //
 // # What is an element
 //
@@ -31,10 +30,9 @@
 //   - An end tag closes its element and all that are open inside it. One that fits no open element is ignored, and so is one
 //     that would reach out of a table cell, <template> or <object>.
 //   - What is open at the end of the input is closed then.
-//   - Comments, doctypes and processing instructions have no events.
-//   - <script>, <style>, <iframe>, <noscript>, <noembed>, <noframes>, <xmp> and <plaintext> hold text as it stands;
+//   - Comments, doctypes, CDATA sections and processing instructions have no events.
+//   - <script>, <style>, <iframe>, <noscript>, <noembed>, <noframes> and <xmp> hold text as it stands;
 //     <textarea> and <title> hold text in which references count. In foreign content none of them is special. The first end
 //     tag ends a script, also one in a comment in the script.
-//   - Names are in small letters, those of attributes too; but the attributes of SVG that are written otherwise, as viewBox,
-//     are so here inside <svg>.
+//   - Names are in small letters, those of attributes too, also in SVG.
 package htmlpath

@@ -13,18 +13,15 @@ var ErrClosed = errors.New("htmlpath: write after close")
 
 // LimitError says which limit a document went over.
 type LimitError struct {
-	Limit  string // "depth", "path", "tag", "names" or "document"
+	Limit  string // "depth", "path", "tag" or "document"
 	Max    int64
 	Offset int64 // bytes before the tag that is too much; of "document", the limit
 }
 
 func (e *LimitError) Error() string {
 	unit := "bytes"
-	switch e.Limit {
-	case "depth":
+	if e.Limit == "depth" {
 		unit = "levels"
-	case "names":
-		return fmt.Sprintf("byte %d: the document has more than %d different element names", e.Offset, e.Max)
 	}
 	return fmt.Sprintf("byte %d: the %s exceeds its limit of %d %s", e.Offset, e.Limit, e.Max, unit)
 }

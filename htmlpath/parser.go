@@ -2,9 +2,9 @@ package htmlpath
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"unicode/utf8"
-	"unsafe"
 
 	"golang.org/x/net/html"
 )
@@ -15,15 +15,10 @@ const (
 	DefaultMaxBytes = 16 << 20
 	DefaultMaxTag   = 64 << 10
 	DefaultMaxPath  = 8 << 10
-	DefaultMaxNames = 1 << 10
 )
 
-const (
-	// maxText is how much text is collected before it is handed out, where a chunk has more.
-	maxText = 32 << 10
-	// maxBlank is the white space outside elements after which reading on is of no use: some models never stop.
-	maxBlank = 256
-)
+// maxBlank is the white space outside elements after which reading on is of no use: some models never stop.
+const maxBlank = 256
 
 // Options are the settings of a [Parser]. The zero value takes all of the input for HTML, with the default limits.
 type Options struct {
@@ -34,7 +29,6 @@ type Options struct {
 	MaxBytes int64 // 16 MiB
 	MaxTag   int   // 64 KiB, from "<" to ">"
 	MaxPath  int   // 8 KiB
-	MaxNames int   // 1024 different names of elements
 }
 
 // Attribute is an attribute of a tag. Its value is decoded; it is empty where the tag gives none.
@@ -60,9 +54,9 @@ type Handler struct {
 // Parser parses one document. Make one with [NewParser]. It is not safe for concurrent use.
 //
 // In repair mode the input is what a model has answered. Prose, thinking in <think> tags and the first line of a code fence
-// before the document go to [Handler.Prose]; the document begins with the first tag of a line or fence, or with one inside
-// a line that goes on like HTML. It ends with the fence, or with </html>, and what comes after that is ignored. A tag that is
-// cut off by the end of the input is left out, and text without any tag is an error, [ErrNoDocument].
+// before the document go to [Handler.Prose]; the document begins with the first tag of a line, with one inside a line that
+// text follows, or behind the first line of a fence of HTML. It ends with the fence, or with </html>, and what comes after that is ignored. A tag that is cut off by the end of the input is left out, and
+// text without any tag is an error, [ErrNoDocument].
 type Parser struct {
 	tree
 	prelude
@@ -73,18 +67,17 @@ type Parser struct {
 	mode    mode
 	buf     []byte // input that was not parsed yet, from pos on
 	pos     int
-	from    int   // where in buf the source begins that was not handed out
-	base    int64 // offset of buf[0] in the input
-	scanned int   // bytes behind pos in which the end of what is open was not found
-	scan    scan  // where in a tag they end
-	quote   byte  // around the attribute value that is open
-	fresh   bool  // the dashes that begin the comment are in the buffer
-	newline bool  // the last byte of text was a carriage return
-	fence   int   // length of the fence around the document; 0 is none
+	from    int    // where in buf the source begins that was not handed out
+	base    int64  // offset of buf[0] in the input
+	scanned int    // bytes behind pos in which the end of the tag was not found
+	last    byte   // of these, without white space
+	quote   byte   // around the attribute value that is open
+	fence   int    // length of the fence around the document; 0 is none
+	text    []byte // that is collected, decoded
+	blank   int    // white space in a row, outside elements
 
 	feed      feed
 	tokenizer *html.Tokenizer
-	attrs     []Attribute
 
 	tags     bool // there was one
 	err      error
@@ -111,22 +104,15 @@ func NewParser(h Handler, o *Options) *Parser {
 	}
 	p := &Parser{
 		repair:   o.Repair,
-		maxBytes: orDefault(o.MaxBytes, DefaultMaxBytes),
-		maxTag:   orDefault(o.MaxTag, DefaultMaxTag),
+		maxBytes: cmp.Or(o.MaxBytes, DefaultMaxBytes),
+		maxTag:   cmp.Or(o.MaxTag, DefaultMaxTag),
 		mode:     inText,
 	}
-	p.tree.init(h, orDefault(o.MaxDepth, DefaultMaxDepth), orDefault(o.MaxPath, DefaultMaxPath), orDefault(o.MaxNames, DefaultMaxNames))
+	p.tree = tree{handler: h, maxDepth: cmp.Or(o.MaxDepth, DefaultMaxDepth), maxPath: cmp.Or(o.MaxPath, DefaultMaxPath)}
 	if p.repair {
-		p.mode, p.lineStart = inProse, true
+		p.mode = inProse
 	}
 	return p
-}
-
-func orDefault[T int | int64](v, def T) T {
-	if v == 0 {
-		return def
-	}
-	return v
 }
 
 // Write parses the next chunk, of any size; it keeps no reference to it. The first error ends the document: it is
@@ -169,8 +155,14 @@ func (p *Parser) parse(final bool) {
 }
 
 // WriteString is Write for a string.
-func (p *Parser) WriteString(chunk string) (int, error) {
-	return p.Write(unsafe.Slice(unsafe.StringData(chunk), len(chunk))) // it is only read
+func (p *Parser) WriteString(chunk string) (int, error) { return p.Write([]byte(chunk)) }
+
+// release hands out the source that was parsed.
+func (p *Parser) release() {
+	if p.pos > p.from && p.handler.Source != nil {
+		p.handler.Source(p.buf[p.from:p.pos])
+	}
+	p.from = p.pos
 }
 
 func (p *Parser) limit(name string, most int) {
@@ -244,26 +236,6 @@ func (p *Parser) valid(text []byte) []byte {
 	if utf8.Valid(text) {
 		return text
 	}
-	p.mended = p.appendValid(p.mended[:0], text)
-	return p.mended
-}
-
-func (p *Parser) appendValid(dst, text []byte) []byte {
-	for len(text) > 0 {
-		r, size := utf8.DecodeRune(text)
-		if r == utf8.RuneError && size == 1 {
-			p.fixes[fixUTF8]++
-		}
-		dst = utf8.AppendRune(dst, r)
-		text = text[size:]
-	}
-	return dst
-}
-
-// ownValid is valid for text that is used until Open has been called.
-func (p *Parser) ownValid(text []byte) []byte {
-	if utf8.Valid(text) {
-		return text
-	}
-	return p.appendValid(nil, text)
+	p.fixes[fixUTF8] = 1
+	return []byte(string([]rune(string(text))))
 }

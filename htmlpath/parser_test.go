@@ -1,7 +1,6 @@
 package htmlpath
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,9 +14,6 @@ func check(t interface {
 }, text string, pieces []string,
 ) {
 	t.Helper()
-	if lower := strings.ToLower(text); strings.Count(lower, "<script") > 1 && strings.Contains(lower, "<!--") {
-		return // a script in a comment in a script, whose end tag does not end the outer one
-	}
 	got, _, err := read(nil, pieces...)
 	if err != nil {
 		t.Errorf("%q: %v", pieces, err)
@@ -63,13 +59,6 @@ func cut(t *rapid.T, text string) (pieces []string) {
 	return pieces
 }
 
-func TestAnyTextIsReadAsATokenizerReadsIt(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		text := markup.Draw(t, "text")
-		check(t, text, cut(t, text))
-	})
-}
-
 // reading is all that may not depend on where chunks end.
 type reading struct {
 	Found    found
@@ -90,7 +79,7 @@ func readAll(o *Options, pieces ...string) reading {
 func TestAnAnswerIsReadTheSameHoweverItIsCut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := answer.Draw(t, "text")
-		o := &Options{Repair: true, MaxTag: 40, MaxDepth: 6, MaxPath: 40, MaxNames: 12, MaxBytes: 200}
+		o := &Options{Repair: true, MaxTag: 40, MaxDepth: 6, MaxPath: 40, MaxBytes: 200}
 		pieces := cut(t, text)
 		if diff := cmp.Diff(readAll(o, text), readAll(o, pieces...)); diff != "" {
 			t.Errorf("%q, %q (-whole +cut)\n%s", text, pieces, diff)
@@ -139,34 +128,23 @@ var answers = []struct {
 		source: "<p>Hi</p>", prose: "I use `<p>`, the <b> tag, <i>, and 1 < 2.", repairs: map[string]int{"prose": 1},
 	},
 	{
-		name: "a document inside a line", text: "Sure! <p class=x>Hi</p>", source: "<p class=x>Hi</p>", prose: "Sure!",
-		repairs: map[string]int{"prose": 1},
-	},
-	{
-		name: "comparisons", text: "Where a <b and i <p> q, or <!DOCTYPE html> is given\n<p>Hi</p>",
-		source: "<p>Hi</p>", prose: "Where a <b and i <p> q, or <!DOCTYPE html> is given", repairs: map[string]int{"prose": 1},
+		name: "comparisons", text: "Where a <b and i <p> q are given\n<p>Hi</p>",
+		source: "<p>Hi</p>", prose: "Where a <b and i <p> q are given", repairs: map[string]int{"prose": 1},
 	},
 	{name: "a line that begins with a tag that closes itself", text: "Here:\n<br/>Hi", source: "<br/>Hi", prose: "Here:", repairs: map[string]int{"prose": 1}},
 	{name: "a doctype inside a line", text: "OK: <!DOCTYPE html><p>Hi", source: "<!DOCTYPE html><p>Hi", prose: "OK:", repairs: map[string]int{"prose": 1}},
-	{name: "an element without value inside a line", text: "OK: <input disabled>", source: "<input disabled>", prose: "OK:", repairs: map[string]int{"prose": 1}},
-	{name: "a tag that goes on in the next line", text: "OK: <p\nid=x>Hi", source: "<p\nid=x>Hi", prose: "OK:", repairs: map[string]int{"prose": 1}},
-	{
-		name: "a text with a tag", text: "Hello <b>world</b>", source: "<b>world</b>", prose: "Hello",
-		repairs: map[string]int{"prose": 1},
-	},
 	{name: "a fence that begins with text", text: "```html\nHello <b>world</b>\n```", source: "Hello <b>world</b>", prose: "", repairs: map[string]int{"prose": 1, "fence": 1}},
 	{
 		name: "a fence of something else first", text: "```json\n{\"a\": 1}\n```\n\n```html\n<p>Hi</p>\n```\n",
 		source: "<p>Hi</p>", prose: "```json\n{\"a\": 1}", repairs: map[string]int{"prose": 1, "fence": 1},
 	},
-	{name: "a fence on one line", text: "```html<p>Hi</p>\n```", source: "<p>Hi</p>", prose: "", repairs: map[string]int{"prose": 1, "fence": 1}},
 	{name: "a longer fence", text: "````\n<p>Hi\n```\n</p>\n````", source: "<p>Hi\n```\n</p>", prose: "", repairs: map[string]int{"prose": 1, "fence": 1}},
 	{
 		name: "a fence inside pre", text: "```html\n<pre>\n```\nx\n```\n</pre>\n```\n", source: "<pre>\n```\nx\n```\n</pre>", prose: "",
 		repairs: map[string]int{"prose": 1, "fence": 1},
 	},
 	{
-		name: "lines that end with two signs", text: "Here:\r\n```html\r\n<p>Hi\r\nyou\r\r\n  ```\r\nBye.", source: "<p>Hi\r\nyou\r", prose: "Here:",
+		name: "lines that end with two signs", text: "Here:\r\n```html\r\n<p>Hi\r\nyou\r\n  ```\r\nBye.", source: "<p>Hi\r\nyou\r", prose: "Here:",
 		repairs: map[string]int{"prose": 1, "fence": 1, "trailing_text": 1},
 	},
 	{name: "backticks in a fence", text: "```html\n<p>a\n`b`\n ```js</p>\n  ```", source: "<p>a\n`b`\n ```js</p>", prose: "", repairs: map[string]int{"prose": 1, "fence": 1}},
@@ -180,6 +158,15 @@ var answers = []struct {
 	{name: "cut off in a reference", text: "<p>a &am", source: "<p>a &am"},
 	{name: "cut off in a fence", text: "```html\n<p>Hi", source: "<p>Hi", prose: "", repairs: map[string]int{"prose": 1, "fence": 1}},
 	{name: "mistakes", text: "<div></b>\xff</p>", source: "<div></b>\xff</p>", repairs: map[string]int{"stray_end_tag": 2, "invalid_utf8": 1, "unclosed_element": 1}},
+	{
+		name: "a document inside a line", text: "Sure! <p class=x>Hi</p>", source: "<p class=x>Hi</p>", prose: "Sure!",
+		repairs: map[string]int{"prose": 1},
+	},
+	{name: "a tag that goes on in the next line", text: "OK: <p\nid=x>Hi", source: "<p\nid=x>Hi", prose: "OK:", repairs: map[string]int{"prose": 1}},
+	{
+		name: "a text with a tag", text: "Hello <b>world</b>", source: "<b>world</b>", prose: "Hello",
+		repairs: map[string]int{"prose": 1},
+	},
 	{name: "nothing", text: "", failed: "htmlpath: no HTML in the text"},
 	{name: "only prose", text: "I cannot do that. 1 < 2", prose: "I cannot do that. 1 < 2", failed: "htmlpath: no HTML in the text"},
 	{name: "only a mention", text: "Use <b>", prose: "Use <b>", failed: "htmlpath: no HTML in the text"},
@@ -214,24 +201,12 @@ func pieces(text string, at []byte) (all []string) {
 	return all
 }
 
-func FuzzParser(f *testing.F) {
-	for _, text := range tricky {
-		f.Add(text, []byte{1, 2, 3})
-	}
-	f.Fuzz(func(t *testing.T, text string, at []byte) {
-		if len(text) > 2<<10 { // its paths stay below their limit, also where each byte becomes three
-			t.Skip("long enough")
-		}
-		check(t, text, pieces(text, at))
-	})
-}
-
 func FuzzAnswer(f *testing.F) {
 	for _, a := range answers {
 		f.Add(a.text, []byte{1, 2, 3})
 	}
 	f.Fuzz(func(t *testing.T, text string, at []byte) {
-		o := &Options{Repair: true, MaxTag: 40, MaxDepth: 6, MaxPath: 60, MaxNames: 20, MaxBytes: 400}
+		o := &Options{Repair: true, MaxTag: 40, MaxDepth: 6, MaxPath: 60, MaxBytes: 400}
 		if diff := cmp.Diff(readAll(o, text), readAll(o, pieces(text, at)...)); diff != "" {
 			t.Errorf("%q (-whole +cut)\n%s", pieces(text, at), diff)
 		}

@@ -7,161 +7,120 @@ type tree struct {
 	handler  Handler
 	maxDepth int
 	maxPath  int
-	maxNames int
 
 	stack  []element
-	path   []byte             // of the innermost open element
-	counts []map[*kind]uint64 // by depth: the children so far of the element that is open there
-	kinds  map[string]*kind   // of the elements that were seen, by name
-	kept   int                // open elements whose text is kept as it is written
-
-	raw    rawKind // what text the innermost element holds
-	name   []byte  // of the tag that is read
-	text   []byte  // that is collected, decoded
-	mended []byte
-	blank  int // white space in a row, outside elements
+	path   []byte           // of the innermost open element
+	counts []map[string]int // by depth: the children so far of the element that is open there, by name
+	raw    rawKind          // what text the innermost element holds
 	fixes  [fixKinds]int
 }
 
 // element is an open element.
 type element struct {
-	*kind
-	name []byte // as it is spelled
-	from int    // length of the path before it
-	foreign
+	name    string
+	from    int  // length of the path before it
+	foreign bool // it holds SVG or MathML, where HTML has other rules
+	pre     bool // it is a pre, or in one: its text is kept as it is written
 }
 
-func (t *tree) init(h Handler, maxDepth, maxPath, maxNames int) {
-	t.handler, t.maxDepth, t.maxPath, t.maxNames = h, maxDepth, maxPath, maxNames
-	t.kinds = map[string]*kind{}
-}
-
-// kindOf returns the kind of a name; nil where there are too many.
-func (t *tree) kindOf(name []byte) *kind {
-	k := t.kinds[string(name)]
-	if k == nil && len(t.kinds) < t.maxNames {
-		k = kindNamed(string(name))
-		t.kinds[k.name] = k
-	}
-	return k
-}
-
-// around returns the foreign content around the next element.
-func (t *tree) around() foreign {
+// top returns the innermost element, the zero value outside of all.
+func (t *tree) top() element {
 	if n := len(t.stack); n > 0 {
-		return t.stack[n-1].foreign
+		return t.stack[n-1]
 	}
-	return inHTML
+	return element{}
 }
-
-func (t *tree) foreign() bool { return t.around() != inHTML }
-
-// top returns the name of the innermost element.
-func (t *tree) top() []byte { return t.stack[len(t.stack)-1].name }
 
 // openTag opens an element, and closes it where it can hold nothing. limit names the limit that it is over, if any.
-func (t *tree) openTag(name []byte, attributes []Attribute, self bool) (limit string, most int) {
-	k := t.kindOf(name)
-	if k == nil {
-		return "names", t.maxNames
+func (t *tree) openTag(name string, attributes []Attribute, closesItself bool) (limit string, most int) {
+	if !t.top().foreign {
+		t.imply(name)
 	}
-	around := t.around()
-	if around == inHTML {
-		t.imply(k)
-	}
+	around := t.top()
 	if len(t.stack) >= t.maxDepth {
 		return "depth", t.maxDepth
 	}
-	e := element{kind: k, name: k.text, from: len(t.path), foreign: around.inside(k)}
-	if e.foreign.spelled(around) == inSVG {
-		e.name = k.svg
-		for i := range attributes {
-			if spelled, ok := svgAttributes[string(attributes[i].Name)]; ok {
-				attributes[i].Name = spelled
-			}
-		}
+	e := element{name: name, from: len(t.path), pre: around.pre || name == "pre" || name == "listing"}
+	switch name {
+	case "svg", "math":
+		e.foreign = true
+	case "foreignobject", "desc", "title", "annotation-xml":
+	default:
+		e.foreign = around.foreign
 	}
-	number := t.number(k)
 	if len(t.path) > 0 {
 		t.path = append(t.path, '/')
 	}
-	t.path = append(append(t.path, e.name...), '[')
-	t.path = append(strconv.AppendUint(t.path, number, 10), ']')
+	t.path = append(append(t.path, name...), '[')
+	t.path = append(strconv.AppendInt(t.path, int64(t.number(name)), 10), ']')
 	if len(t.path) > t.maxPath {
 		t.path = t.path[:e.from]
 		return "path", t.maxPath
 	}
 	if t.handler.Open != nil {
-		t.handler.Open(t.path, e.name, attributes)
+		t.handler.Open(t.path, []byte(name), attributes)
 	}
 	t.stack = append(t.stack, e)
-	if depth := len(t.stack); depth < len(t.counts) {
-		if len(t.counts[depth]) > 64 { // a large map takes long to clear, also when little is in it
-			t.counts[depth] = map[*kind]uint64{}
-		}
-		clear(t.counts[depth])
+	if len(t.stack) < len(t.counts) {
+		clear(t.counts[len(t.stack)])
 	}
-	k.open++
-	t.kept += k.kept()
-	switch outside := around == inHTML && k.enters == inHTML; {
-	case k.is(void), !outside && self:
+	foreign := around.foreign || e.foreign
+	switch {
+	case voidNames[name] && !foreign, foreign && closesItself:
 		t.closeTo(len(t.stack) - 1)
-	case outside:
-		t.raw = k.raw
+	case !foreign:
+		t.raw = rawNames[name]
 	}
 	return "", 0
 }
 
-// number returns the number of the next child of a kind.
-func (t *tree) number(k *kind) uint64 {
+// number returns the number of the next child of this name.
+func (t *tree) number(name string) int {
 	depth := len(t.stack)
 	for len(t.counts) <= depth {
-		t.counts = append(t.counts, map[*kind]uint64{})
+		t.counts = append(t.counts, map[string]int{})
 	}
-	t.counts[depth][k]++
-	return t.counts[depth][k]
+	t.counts[depth][name]++
+	return t.counts[depth][name]
 }
 
-// imply closes what ends where an element of kind k begins.
-func (t *tree) imply(k *kind) {
-	if k.ends == 0 {
-		return
-	}
-	from := -1
-	for i := len(t.stack) - 1; i >= 0; i-- {
-		e := &t.stack[i]
-		if e.foreign == inHTML && e.is(k.ends) {
-			from = i
+// imply closes what ends where an element of this name begins.
+func (t *tree) imply(name string) {
+	for _, rule := range implied {
+		if !rule.begin[name] {
+			continue
 		}
-		if e.is(k.within) {
+		from := -1
+		for i := len(t.stack) - 1; i >= 0; i-- {
+			e := t.stack[i]
+			if rule.ends[e.name] && !e.foreign {
+				from = i
+			}
+			if rule.within[e.name] {
+				break
+			}
+		}
+		if from >= 0 {
+			t.fixes[fixUnclosed] += t.unclosed(from)
+			t.closeTo(from)
+		}
+	}
+}
+
+// closeTag closes the element that an end tag names, with all in it.
+func (t *tree) closeTag(name string) {
+	stop := walls(name)
+	for i := len(t.stack) - 1; i >= 0; i-- {
+		if t.stack[i].name == name {
+			t.fixes[fixUnclosed] += t.unclosed(i + 1)
+			t.closeTo(i)
+			return
+		}
+		if stop[t.stack[i].name] {
 			break
 		}
 	}
-	if from >= 0 {
-		t.fixes[fixUnclosed] += t.unclosed(from)
-		t.closeTo(from)
-	}
-}
-
-// closeTag closes the element that an end tag names, with all in it. It returns false if it closes nothing.
-func (t *tree) closeTag(name []byte) bool {
-	k := t.kinds[string(name)]
-	if k == nil || k.open == 0 {
-		return false
-	}
-	walls := k.walls()
-	for i := len(t.stack) - 1; i >= 0; i-- {
-		e := &t.stack[i]
-		if e.kind == k {
-			t.fixes[fixUnclosed] += t.unclosed(i + 1)
-			t.closeTo(i)
-			return true
-		}
-		if e.is(walls) {
-			return false
-		}
-	}
-	return false
+	t.fixes[fixStray]++
 }
 
 // closeTo closes elements until no more than n are open.
@@ -170,19 +129,17 @@ func (t *tree) closeTo(n int) {
 	for i := len(t.stack) - 1; i >= n; i-- {
 		e := t.stack[i]
 		if t.handler.Close != nil {
-			t.handler.Close(t.path, e.name)
+			t.handler.Close(t.path, []byte(e.name))
 		}
 		t.path = t.path[:e.from]
 		t.stack = t.stack[:i]
-		e.open--
-		t.kept -= e.kept()
 	}
 }
 
 // unclosed counts the open elements, from the one at this depth on, that should have had an end tag.
 func (t *tree) unclosed(from int) (n int) {
 	for _, e := range t.stack[from:] {
-		if !e.is(optional) {
+		if !optionalEnds[e.name] {
 			n++
 		}
 	}

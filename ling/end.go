@@ -15,9 +15,6 @@ import (
 func (m *Manager) Close() error {
 	for {
 		m.wait(context.Background(), func() bool { return m.active == 0 })
-		if m.options.CloseGrace > 0 && !m.quiet() {
-			continue
-		}
 		m.mu.Lock()
 		if m.active > 0 {
 			m.mu.Unlock()
@@ -48,18 +45,6 @@ func (m *Manager) CloseLater(closed func(error)) {
 	if !running {
 		go func() { closed(m.Close()) }()
 	}
-}
-
-// quiet waits out the grace; false where something was started meanwhile.
-func (m *Manager) quiet() bool {
-	ctx, cancel := context.WithTimeout(m.ctx, m.options.CloseGrace)
-	defer cancel()
-	started := false
-	_ = m.wait(ctx, func() bool { // the end of the grace is no error
-		started = m.active > 0
-		return started || m.over
-	})
-	return !started
 }
 
 // Cancel stops everything below and returns when nothing runs any more; the tube ends with "canceled" and reason is the

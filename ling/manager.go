@@ -25,7 +25,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
@@ -50,21 +49,20 @@ var (
 
 // Options are the settings of a manager; the zero value has the default limits.
 type Options struct {
-	Run        string // the run's id; default: 128 random bits, URL-safe
-	Models     bot.Models
-	Log        *slog.Logger
-	MaxBots    int           // 256
-	MaxTasks   int           // 1024
-	MaxResult  int           // bytes that models write, 16 MiB
-	MaxLog     int           // bytes of the tube's log, 8 MiB
-	CloseGrace time.Duration // Close waits so long for more work after the last; 0 by default
-	Workflow   string        // named in the started event, with the three below
-	Agent      string
-	Session    string
-	Model      string
-	First      func() // called once, when something is written to the document for the first time; see tube.Options
-	Finished   func() // called each time that a bot has ended well; it must not block
-	HoldEnd    bool   // readers see the end when it is stored; see tube.Options
+	Run       string // the run's id; default: 128 random bits, URL-safe
+	Models    bot.Models
+	Log       *slog.Logger
+	MaxBots   int    // 256
+	MaxTasks  int    // 1024
+	MaxResult int    // bytes that models write, 16 MiB
+	MaxLog    int    // bytes of the tube's log, 8 MiB
+	Workflow  string // named in the started event, with the three below
+	Agent     string
+	Session   string
+	Model     string
+	First     func() // called once, when something is written to the document for the first time; see tube.Options
+	Finished  func() // called each time that a bot has ended well; it must not block
+	HoldEnd   bool   // readers see the end when it is stored; see tube.Options
 
 	// Resumed is a run that goes on: its events so far and the notes of its work. Nil: the run begins.
 	Resumed *Resumed
@@ -249,9 +247,9 @@ func (m *Manager) AddBot(b bot.Bot) error {
 	running, ended := false, false
 	see := func(s bot.State) {
 		mu.Lock()
-		starts := !running && !ended && s != bot.Init || ended && s == bot.Chatting
+		starts := !running && !ended && s != bot.Init
 		if starts {
-			running, ended = true, false
+			running = true
 		}
 		ends := running && s.Ended()
 		if ends {

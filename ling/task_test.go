@@ -75,67 +75,6 @@ func TestEventsAreWhatClientsSee(t *testing.T) {
 	}
 }
 
-// DM-01: the end of the run waits for every chat of a bot, and adds up what they used.
-func TestABotOfARunCanBeAskedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := New(t.Context(), bot.Config{Format: bot.Text}, &Options{Models: models{"go": {text: "One."}, "more": {text: "Two.", pace: time.Second}}})
-		b, err := m.CreateBot("b", "a", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		chats := 0
-		b.Listen(bot.Listener{Response: func(bot.Response) {
-			if chats++; chats < 3 {
-				if err := b.Chat(bot.Message{Text: "more"}); err != nil {
-					t.Error(err)
-				}
-			}
-		}})
-		if err := b.Chat(bot.Message{Text: "go"}); err != nil {
-			t.Fatal(err)
-		}
-		if err := m.Close(); err != nil || chats != 3 || b.State() != bot.Finished {
-			t.Errorf("%v after %d chats", err, chats)
-		}
-
-		other := New(t.Context(), bot.Config{}, nil)
-		d := new(drawing)
-		if err := other.AddBot(d); err != nil {
-			t.Fatal(err)
-		}
-		d.draw(other, time.Second, nil)
-		time.Sleep(2 * time.Second)
-		began := time.Now()
-		d.draw(other, 3*time.Second, nil)
-		if err := other.Close(); err != nil || time.Since(began) != 3*time.Second {
-			t.Errorf("%v after %v", err, time.Since(began))
-		}
-	})
-}
-
-// DM-01: a failure of any chat can be handled.
-func TestAFailureOfALaterChatIsHandled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := New(t.Context(), bot.Config{Format: bot.Text}, &Options{Models: models{"go": {text: "One."}}})
-		b, err := m.CreateBot("b", "a", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m.OnFailure(b, func(error) bool { return true })
-		for _, question := range []string{"go", "unknown", "go", "unknown"} {
-			if err := b.Chat(bot.Message{Text: question}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := b.Wait(t.Context()); (err != nil) != (question == "unknown") {
-				t.Errorf("%s: %v", question, err)
-			}
-		}
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // DM-04: the model that bots ask which name none of their own.
 func TestAManagerNamesItsModel(t *testing.T) {
 	for want, m := range map[string]*Manager{

@@ -409,14 +409,3 @@ func (s *Service) chargeTokens(r *Run) {
 	}
 	s.o.Limits.Charge(r.Caller, tokens)
 }
-
-// Full returns why no run can start now; nil if one can.
-func (s *Service) Full() error {
-	if s.o.Pressure.LowMemory() {
-		return littleMemory(nothingBegins)
-	}
-	if running, _ := s.Running(); running >= s.o.MaxRuns {
-		return tooManyRuns(running)
-	}
-	return nil
-}

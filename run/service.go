@@ -265,11 +265,6 @@ func (s *Service) Load() Load {
 	return Load{Draining: s.draining, Running: s.runs.Count(), InMemory: len(s.kept), MemoryBytes: s.keptBytes}
 }
 
-// Running says how many runs go on, and whether there are turns among them.
-func (s *Service) Running() (running int, turns bool) {
-	return s.Load().Running, s.turns.Count() > 0
-}
-
 // handOver leaves the runs that can go on to other servers, or to the next one here. Their events are stored and their work has ended before
 // others may take them over, and the end of this server does not count as a crash.
 func (s *Service) handOver(ctx context.Context) {

@@ -133,7 +133,7 @@ func (s *Server) requested(r *http.Request, rec *recorder, broken bool) {
 	}
 	attrs := make([]slog.Attr, 0, 16)
 	attrs = append(attrs,
-		slog.String("method", e.Method), slog.String("path", pathOf(r, rec, route)), slog.Int("status", rec.status),
+		slog.String("method", e.Method), slog.String("path", pathOf(r, route)), slog.Int("status", rec.status),
 		slog.Duration("took", took), slog.Int64("bytes", rec.bytes))
 	if rec.status != 0 {
 		attrs = append(attrs, slog.Duration("first_byte", rec.first))
@@ -209,56 +209,25 @@ func (s *Server) reportRefusals(kind trail.Repeated, count int) {
 // client is the address that a request comes from.
 func (s *Server) client(r *http.Request) netip.Addr { return s.o.Proxies.Client(r) }
 
-// maxPath bounds an unknown path in the log.
-const maxPath = 100
+// maxPath bounds an unknown path in the log, maxProgram the name of a client's program.
+const maxPath, maxProgram = 100, 40
 
-// chosen are the parts of paths that people choose. The name of a session can be that of a person or a telephone number, so the log does not
-// have it.
-var chosen = []string{"id", "thread", "chat"}
-
-// pathOf returns the path of a request for the log: without its query, which has texts of users, and without names that people have
-// chosen.
-func pathOf(r *http.Request, rec *recorder, route string) string {
-	if route == noRoute {
-		return cleanPath(r.URL.Path)
-	}
-	if !strings.ContainsAny(route, "{*") {
+// pathOf returns the path of a request for the log: the pattern of its route, which has no names that people chose. The path of a request
+// without a route is cut where such names may begin.
+func pathOf(r *http.Request, route string) string {
+	if route != noRoute {
 		return route
 	}
-	path := route
-	for i, key := range rec.taken.URLParams.Keys {
-		if i >= len(rec.taken.URLParams.Values) || slices.Contains(chosen, key) {
-			continue
-		}
-		value := wording.ClipTo(rec.taken.URLParams.Values[i], maxPath)
-		if key == "*" {
-			path = strings.TrimSuffix(path, "*") + value
-		} else {
-			path = strings.Replace(path, "{"+key+"}", value, 1)
+	for _, prefix := range []string{"/v1/sessions/", "/v1/agui/", "/v1/ui/"} {
+		if strings.HasPrefix(r.URL.Path, prefix) {
+			return prefix + "…"
 		}
 	}
-	return path
+	return wording.ClipTo(r.URL.Path, maxPath)
 }
 
-// cleanPath is what is shown of a path that leads nowhere: below places with names that people choose, nothing.
-func cleanPath(path string) string {
-	for _, place := range []string{"/v1/sessions/", "/v1/agui/", "/v1/ui/"} {
-		if strings.HasPrefix(path, place) {
-			return place + "…"
-		}
-	}
-	return wording.ClipTo(path, maxPath)
-}
-
-// programOf is the first word of a User-Agent, which names a program and its version: as much as tells clients apart. The rest says
-// much of a person's machine, and may be anything.
+// programOf returns the first word of a User-Agent, which names a program and its version. The rest says much of a person's machine.
 func programOf(agent string) string {
-	const most = 40
-	end := strings.IndexFunc(agent, func(c rune) bool {
-		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("/._-+", c))
-	})
-	if end >= 0 {
-		agent = agent[:end]
-	}
-	return agent[:min(len(agent), most)]
+	program, _, _ := strings.Cut(agent, " ")
+	return wording.ClipTo(program, maxProgram)
 }

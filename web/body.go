@@ -6,7 +6,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,12 +19,9 @@ import (
 const (
 	// bodyTimeout is how long a client may take to send its body.
 	bodyTimeout = 30 * time.Second
-	// abandonTime is long enough for the bytes on their way, so that the client is not cut off before it has read the answer.
-	abandonTime = time.Second
-	// lingerBytes is more than a client has sent before it sees the answer, on most networks. They are read in steps.
-	lingerBytes, lingerStep = 16 << 20, 128 << 10
-	// maxLingering connections at once leave processors to others.
-	maxLingering = 8
+	// lingerTime and lingerBytes bound what is read of a refused body: enough for what a client has sent before it sees the answer.
+	lingerTime  = time.Second
+	lingerBytes = 16 << 20
 )
 
 // timedBody is the body of a request. Its read deadline ends with it: net/http then watches whether the client disconnects, and would take
@@ -49,7 +45,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 // A body of HTTP/1 in chunks is the last of its connection. Its request may have had a Content-Length as well, which net/http drops
 // silently; a proxy in front that goes by it would take the bytes for another number of requests, and bytes hidden in the body would be
 // answered as another request (RFC 9112, section 6.1).
-func (s *Server) timeBodies(next http.Handler) http.Handler {
+func timeBodies(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TransferEncoding) > 0 {
 			w.Header().Set("Connection", "close")
@@ -63,25 +59,18 @@ func (s *Server) timeBodies(next http.Handler) http.Handler {
 		r.Body = body
 		next.ServeHTTP(w, r)
 		if !body.complete.Load() {
-			s.linger(r, body)
+			linger(r, body)
 		}
 	})
 }
 
 // linger sends the answer and reads what is on its way of a body that was refused: if a connection is closed with unread bytes, it is
-// reset, and the client may lose the answer. Only some of many clients get this, so that a flood costs little: the others have half a
-// second to read the answer, which net/http gives them. After abandonTime the rest of the body is given up.
-func (s *Server) linger(r *http.Request, body *timedBody) {
-	_ = body.rc.SetReadDeadline(time.Now().Add(abandonTime))
-	if s.lingering.Add(1) <= maxLingering && r.ProtoMajor == 1 && r.Header.Get("Expect") == "" && body.rc.Flush() == nil {
-		for n := 0; n < lingerBytes; n += lingerStep {
-			if _, err := io.CopyN(io.Discard, body, lingerStep); err != nil {
-				break
-			}
-			runtime.Gosched() // a client that sends fast would have a processor for 10 ms
-		}
+// reset, and the client may lose the answer.
+func linger(r *http.Request, body *timedBody) {
+	_ = body.rc.SetReadDeadline(time.Now().Add(lingerTime))
+	if r.ProtoMajor == 1 && r.Header.Get("Expect") == "" && body.rc.Flush() == nil {
+		_, _ = io.CopyN(io.Discard, body, lingerBytes)
 	}
-	s.lingering.Add(-1)
 }
 
 // readBody reads the body to its end: only then does net/http notice that a client goes away.
@@ -145,16 +134,8 @@ func (s *Server) tooLargeBody(r *http.Request, limit int64) *wire.Problem {
 	if r.URL.Path == filesPath {
 		limit = s.o.Files.MaxSize // without the form around the file
 	}
-	detail := "the request's body is larger than " + wording.Plural(limit, "byte")
-	switch {
-	case r.URL.Path == filesPath:
-		detail += "; the operator can raise files.max_size"
-	case mayHaveFiles(r.URL.Path):
-		detail += "; upload files with POST /v1/files and send their ids, or ask the operator to raise http.max_body or files.max_size"
-	default:
-		detail += "; the operator can raise http.max_body"
-	}
-	p := wire.NewProblem(wire.CodeTooLarge, detail)
+	p := wire.NewProblem(wire.CodeTooLarge, "the request's body is larger than "+wording.Plural(limit, "byte")+
+		"; upload files with POST /v1/files and send their ids, or ask the operator to raise http.max_body or files.max_size")
 	p.Reason, p.Header = limitBody, http.Header{"Connection": {"close"}}
 	return p
 }
@@ -253,7 +234,6 @@ func (b *countedBody) Read(p []byte) (int, error) {
 		return b.body.Read(p)
 	}
 	if b.remaining == 0 {
-		runtime.Gosched() // a body that arrives as fast as it is read would have a processor for 10 ms
 		if p := b.reserve(bodyStep); p != nil {
 			return 0, p
 		}
@@ -263,23 +243,17 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readAll reads the body, which has so many bytes; -1 is unknown. Memory for all of a large one is allocated when a part of it has arrived.
+// readAll reads the body. length is -1 if it is unknown; otherwise all bytes are counted at once, so that some of many bodies are read to
+// their end.
 func (b *countedBody) readAll(length int64) ([]byte, error) {
 	var text bytes.Buffer
-	if length >= 0 { // all or nothing, so that some of many bodies are read to their end
+	if length >= 0 {
 		if p := b.reserve(length); p != nil {
 			return nil, p
 		}
 		b.sized = true
-		text.Grow(int(min(length, bodyStep)) + bytes.MinRead)
+		text.Grow(int(length) + bytes.MinRead)
 	}
-	_, err := io.CopyN(&text, b, bodyStep)
-	if err == nil {
-		text.Grow(int(max(length-bodyStep, 0)) + bytes.MinRead)
-		_, err = text.ReadFrom(b)
-	}
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
+	_, err := text.ReadFrom(b)
 	return text.Bytes(), err
 }

@@ -359,7 +359,6 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"GET", start + "&session=s", "", nil, 400, false},
 			{"GET", start + "&key=a", "", []string{"Idempotency-Key: b"}, 400, false},
 			{"GET", "/v1/runs?workflow=nope", "", nil, 404, false},
-			{"GET", start, "", []string{"Sec-Fetch-Site: none", "Accept: text/html"}, 403, false}, // a page for a person
 			{"GET", "/v1/runs?agent=assistant&input=,help", "", nil, 405, false},
 			{"GET", start, "", []string{"Accept: application/pdf"}, 406, false},
 			{"GET", "/v1/runs?workflow=steps&key=lost", "", nil, 410, false},

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -150,34 +149,5 @@ func TestGetGivesNoCommandAndEndsNoRunOfAPrefetch(t *testing.T) {
 				t.Errorf("%s with %q: %d", path, header, got.StatusCode)
 			}
 		}
-	}
-}
-
-// DA-03: strangers write addresses, and people copy commands from the page into terminals.
-func TestPageThatExplainsAPastedAddressRepeatsNothingHarmful(t *testing.T) {
-	ask := openedByName(t)
-	attack := url.QueryEscape(`x"'><script>alert(1)</script>$(reboot);` + "`reboot`")
-	for name, header := range map[string][]string{
-		"this machine": {chromium, "Sec-Fetch-Site: none", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document", asPage},
-		"a name":       {"Host: ling.test", chromium, asPage},
-		"a link":       {chromium, "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document", asPage},
-	} {
-		got := ask("GET", "/v1/runs?workflow=chat&input="+attack, header...)
-		if got.StatusCode != 403 || got.Header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.Contains(got.Header.Get("Content-Security-Policy"), "default-src 'none'") {
-			t.Errorf("%s: %d %v", name, got.StatusCode, got.Header)
-		}
-		page := text(t, got)
-		for _, says := range []string{"No run was started", `'{"workflow":"chat","input":"YOUR INPUT"}'`, `href="/#workflow=chat"`, "new EventSource("} {
-			if !strings.Contains(page, says) {
-				t.Errorf("%s: the page does not say %s:\n%s", name, says, page)
-			}
-		}
-		page = text(t, ask("GET", fmt.Sprintf("/v1/runs?agent=%s&session=%s&%s=1", attack, attack, attack), header...))
-		if strings.Contains(page, "alert") || strings.Contains(page, "reboot") || strings.Contains(page, "<script") || !strings.Contains(page, `{"agent":"NAME"`) {
-			t.Errorf("%s: the page repeats the address:\n%s", name, page)
-		}
-	}
-	if got := text(t, ask("GET", "/v1/runs?workflow=chat&input=x", "Host: ling.test", chromium, asEvents)); !strings.Contains(got, "use POST or https") {
-		t.Errorf("a program is told %s", got)
 	}
 }

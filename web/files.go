@@ -153,7 +153,7 @@ func (s *Server) fileProblem(ctx context.Context, err error) *wire.Problem {
 
 // roomForFile refuses a file beyond what a caller may keep. What two uploads at once add is counted by the next one.
 func (s *Server) roomForFile(ctx context.Context, owner string, size int64) *wire.Problem {
-	if s.shed.failed.Load() || s.shed.disk.over.Load() {
+	if s.shed.LowDisk() || s.shed.DiskBroken() {
 		return reached(run.LimitDisk, "the server's disk is nearly full or has failed, so it accepts no files; retry later", run.DiskRetry)
 	}
 	count, held, err := s.o.FileStore.Held(ctx, owner)
@@ -186,19 +186,21 @@ func (s *Server) keepsFiles(h handler) handler {
 
 // postFile stores an uploaded file: the field file of a form, or the body itself with its name in the query.
 func (s *Server) postFile(w http.ResponseWriter, r *http.Request) *wire.Problem {
-	name := ""
-	limit := s.o.Files.MaxSize + uploadBeside
-	if p := wire.Query(new(request.Decoder), r, request.Parameters{"filename": func(value string) { name = value }}); p != nil {
+	var query struct {
+		Filename string `field:"filename"`
+	}
+	if p := wire.Query(r, &query); p != nil {
 		return p
 	}
-	if s.shed.memory.over.Load() {
+	limit := s.o.Files.MaxSize + uploadBeside
+	if s.shed.LowMemory() {
 		return littleMemory("the server is close to its memory limit and starts no new runs; retry later")
 	}
 	body, p := s.readUpTo(w, r, limit, uploadTimeout)
 	if p != nil {
 		return p
 	}
-	f, p := s.receiveFile(r, name, body)
+	f, p := s.receiveFile(r, query.Filename, body)
 	if p != nil {
 		return p
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/web/wire"
 	"github.com/lingserve/lingserve/web/wire/native"
-	"github.com/lingserve/lingserve/web/wire/request"
 )
 
 // Turns of chat platforms have no run that a client could follow. Operators see what waits in the session of such a turn, answer it, and
@@ -15,7 +14,7 @@ import (
 
 // getApprovals lists the questions for approval that wait in a session.
 func (s *Server) getApprovals(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
-	if p := wire.Query(new(request.Decoder), r, nil); p != nil {
+	if p := wire.NoQuery(r); p != nil {
 		return p
 	}
 	questions, err := s.runs.Questions(r.Context(), t.Session())
@@ -51,7 +50,7 @@ func (s *Server) postSessionApproval(w http.ResponseWriter, r *http.Request, t *
 func (s *Server) postSessionCancel(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
 	_, p := s.readBody(w, r)
 	if p == nil {
-		p = wire.Query(new(request.Decoder), r, nil)
+		p = wire.NoQuery(r)
 	}
 	stopped := 0
 	if p == nil {

@@ -3,13 +3,11 @@ package web
 import (
 	"net/http"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
 
-	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/web/wire"
 	"github.com/lingserve/lingserve/web/wire/agui"
@@ -23,7 +21,7 @@ import (
 func (s *Server) routes() http.Handler {
 	r := chi.NewRouter()
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		writeUnknown(w, r, nothingAt(r.URL.Path))
+		writeProblem(w, r, unknownPath(r.URL.Path))
 	})
 	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) { otherMethod(r, w, req) })
 	document := func(path string, h http.HandlerFunc) {
@@ -57,7 +55,7 @@ func (s *Server) routes() http.Handler {
 	r.Post("/v1/tickets", s.handle(s.postTicket))
 	r.Post("/v1/channels/{channel}/webhook", s.handle(s.postWebhook))
 	s.router = r
-	return s.timeBodies(s.outermost(r))
+	return timeBodies(s.outermost(r))
 }
 
 // handler answers a request, or returns the problem why it does not.
@@ -80,15 +78,15 @@ func (s *Server) handle(h handler) http.HandlerFunc {
 // wireRoutes lays out the resources by which clients start and follow runs.
 func (s *Server) wireRoutes(r chi.Router, document func(path string, h http.HandlerFunc)) {
 	own := native.Handlers{Server: s.wire}
-	r.Post("/v1/runs", s.handle(s.starts(own.PostRun)))
-	r.Get("/v1/runs", s.handle(s.starts(own.GetStart)))
+	r.Post("/v1/runs", s.handle(s.follows(own.PostRun)))
+	r.Get("/v1/runs", s.handle(s.follows(own.GetStart)))
 	document("/v1/runs/{run}", s.handle(own.GetRun))
 	r.Get("/v1/runs/{run}/events", s.handle(s.follows(own.GetEvents)))
 	r.Head("/v1/runs/{run}/events", s.handle(own.GetEvents))
 	r.Post("/v1/runs/{run}/cancel", s.handle(own.PostCancel))
 	r.Post("/v1/runs/{run}/approvals/{approval}", s.handle(own.PostApproval))
 	completions := openai.Handlers{Server: s.wire}
-	r.Post("/v1/chat/completions", s.handle(s.starts(completions.PostCompletion)))
+	r.Post("/v1/chat/completions", s.handle(s.follows(completions.PostCompletion)))
 	document("/v1/models", completions.GetModels)
 	document("/v1/models/*", completions.GetModel)
 	threads := agui.Handlers{Server: s.wire}
@@ -96,37 +94,14 @@ func (s *Server) wireRoutes(r chi.Router, document func(path string, h http.Hand
 	r.Get("/v1/agui/{agent}/{thread}", s.handle(remembers(s.follows(threads.GetThread))))
 	chats := aisdk.Handlers{Server: s.wire}
 	r.Post("/v1/ui/{agent}", s.handle(s.follows(chats.PostChat)))
-	r.Post("/v1/ui/{agent}/object", s.handle(s.starts(chats.PostObject)))
+	r.Post("/v1/ui/{agent}/object", s.handle(s.follows(chats.PostObject)))
 	document("/v1/ui/{agent}/{chat}", s.handle(remembers(chats.GetChat)))
 	r.Get("/v1/ui/{agent}/{chat}/stream", s.handle(remembers(s.follows(chats.GetStream))))
 }
 
-// nothingAt is the answer at an unknown path. For paths that other servers have, it names the setting or the path to use.
-func nothingAt(path string) *wire.Problem {
-	if path == "/metrics" || path == "/debug" || strings.HasPrefix(path, "/debug/") {
-		return wire.NewProblem(wire.CodeNotFound, "metrics and profiles have their own listener; set admin.addr to open it")
-	}
-	detail := "unknown path " + wording.Clip(path)
-	below, ok := strings.CutPrefix(path, "/v1/")
-	first, _, _ := strings.Cut(below, "/")
-	switch {
-	case ofOpenAI(path):
-		detail += "; of OpenAI's API, this server supports /v1/chat/completions and /v1/models"
-	case ok && !slices.Contains(resources, first):
-		if near := edits.Nearest(first, slices.Concat(resources, openAIResources)); near != "" {
-			detail += "; did you mean /v1/" + near + "?"
-		}
-	}
-	return wire.NewProblem(wire.CodeNotFound, detail)
-}
-
-// writeUnknown answers a request for a path or method that the server does not have. Only clients of OpenAI's expect more below /v1/files.
-func writeUnknown(w http.ResponseWriter, r *http.Request, p *wire.Problem) {
-	if path := r.URL.Path; path == filesPath || strings.HasPrefix(path, filesPath+"/") {
-		openai.WriteProblem(w, p)
-		return
-	}
-	writeProblem(w, r, p)
+// unknownPath is the problem of a path without a route.
+func unknownPath(path string) *wire.Problem {
+	return wire.NewProblem(wire.CodeNotFound, "unknown path "+wording.Clip(path)+"; GET / lists the paths of this server")
 }
 
 // methods are those that a path may know.
@@ -150,7 +125,7 @@ func otherMethod(routes *chi.Mux, w http.ResponseWriter, r *http.Request) {
 	p := wire.NewProblem(wire.CodeInvalid, "the method "+wording.Clip(r.Method)+" is not for "+wording.Clip(r.URL.Path)+
 		"; expected "+wording.Alternatives(allow))
 	p.Status = http.StatusMethodNotAllowed
-	writeUnknown(w, r, p)
+	writeProblem(w, r, p)
 }
 
 // outermost stands around all routes: it keeps other sites out, turns panics into answers, and logs what is asked of runs.

@@ -51,13 +51,12 @@ func TestWhatOpenAIsClientsAskForInVainIsAnErrorOfTheirs(t *testing.T) {
 		status       int
 		says         string
 	}{
-		{"POST", "/v1/embeddings", 404, "unknown path /v1/embeddings; of OpenAI's API, this server supports /v1/chat/completions and /v1/models"},
+		{"POST", "/v1/embeddings", 404, "unknown path /v1/embeddings; GET / lists the paths of this server"},
 		{"POST", "/v1/responses", 404, "unknown path /v1/responses;"},
 		{"POST", "/v1/audio/transcriptions", 404, "unknown path /v1/audio/transcriptions;"},
 		{"GET", "/v1/chat/completions/x", 404, "unknown path /v1/chat/completions/x;"},
 		{"GET", "/v1/chat/completions", 405, "the method GET is not for /v1/chat/completions; expected POST or OPTIONS"},
 		{"DELETE", "/v1/models/x", 405, "the method DELETE is not for /v1/models/x; expected GET, HEAD or OPTIONS"},
-		{"GET", "/v1/files", 405, "the method GET is not for /v1/files; expected POST or OPTIONS"},
 	} {
 		resp := b.do(tt.method, tt.path, "")
 		var e struct {
@@ -66,12 +65,6 @@ func TestWhatOpenAIsClientsAskForInVainIsAnErrorOfTheirs(t *testing.T) {
 		if body := text(t, resp); json.Unmarshal([]byte(body), &e) != nil || resp.StatusCode != tt.status || resp.Header.Get("Content-Type") != "application/json" ||
 			!strings.HasPrefix(e.Error.Message, tt.says) || e.Error.Type != "invalid_request_error" || e.Error.Code == "" {
 			t.Errorf("%s %s: %d %s", tt.method, tt.path, resp.StatusCode, body)
-		}
-	}
-	// DH-15: a typo is no wish for OpenAI's API.
-	for path, says := range map[string]string{"/v1/sesions": "unknown path /v1/sesions; did you mean /v1/sessions?", "/v1/run/x": "unknown path /v1/run/x; did you mean /v1/runs?", "/v1/": "unknown path /v1/"} {
-		if p := readProblem(t, b.do("GET", path, "")); p.Status != 404 || p.Code != wire.CodeNotFound || p.Detail != says {
-			t.Errorf("%s: %+v", path, p)
 		}
 	}
 	// All that only this server has keeps its problem documents.
@@ -85,43 +78,6 @@ func TestWhatOpenAIsClientsAskForInVainIsAnErrorOfTheirs(t *testing.T) {
 				t.Errorf("%s is in nobody's list", route.Pattern)
 			}
 		}
-	}
-}
-
-func TestAPageOfAnotherSiteCannotStartOrCancelARun(t *testing.T) {
-	b := newBench(t, nil).serve()
-	id, st := b.startAsync()
-	defer st.finish()
-	for name, header := range map[string]string{"by its fetch": "Sec-Fetch-Site: cross-site", "from a sibling": "Sec-Fetch-Site: same-site", "by its origin": "Origin: https://evil.test", "from nowhere": "Origin: null"} {
-		t.Run(name, func(t *testing.T) {
-			for _, try := range [][2]string{
-				{"POST", "/v1/runs"},
-				{"GET", "/v1/runs?workflow=steps"},
-				{"POST", "/v1/runs/" + id + "/cancel"},
-				{"GET", "/v1/runs/" + id + "/events?on_disconnect=cancel"},
-				{"GET", "/v1/agui/steps/t?on%5Fdisconnect=cancel"},
-				{"GET", "/v1/ui/steps/t/stream"},
-			} {
-				resp := b.do(try[0], try[1], `{"workflow":"steps"}`, header)
-				if resp.StatusCode != 403 { // what it is may have no end
-					t.Errorf("%s: %d", try, resp.StatusCode)
-				} else if body, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(body), "pages of other sites may not send this request") {
-					t.Errorf("%s: %s %v", try, body, err)
-				}
-			}
-		})
-	}
-	if b.steps.started() != 1 {
-		t.Error("started")
-	}
-	// Its own page, and clients that are no browsers, may.
-	for _, header := range []string{"Sec-Fetch-Site: same-origin", "Origin: " + b.url, "X-Other: x"} {
-		resp := b.do("GET", "/v1/runs?workflow=steps&format=json", "", header, "Accept: text/event-stream", "Prefer: respond-async")
-		if resp.StatusCode != 202 {
-			t.Errorf("%s: %d", header, resp.StatusCode)
-			continue
-		}
-		(<-b.steps.came).finish()
 	}
 }
 
@@ -156,16 +112,4 @@ func TestAPanicInAHandlerIsAnAnswerWithAnIDThatIsInTheLog(t *testing.T) {
 	}()
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/late", nil))
 	t.Error("ended cleanly")
-}
-
-func TestAListenerThatIsInUseIsAnError(t *testing.T) {
-	b := newBench(t, nil).serve()
-	l, err := b.s.Listen(t.Context(), strings.TrimPrefix(b.url, "http://"))
-	if err == nil {
-		l.Close()
-		t.Fatal("listened twice")
-	}
-	if !strings.Contains(err.Error(), "address already in use") {
-		t.Error(err)
-	}
 }

@@ -1,25 +1,20 @@
 package web
 
 import (
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/lingserve/lingserve/access"
 	webchannel "github.com/lingserve/lingserve/channel/web"
-	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/web/wire"
-	"github.com/lingserve/lingserve/web/wire/request"
 )
 
-// Sizes of pages of runs.
-const runsPage, maxRuns = 50, 200
+// runsPage is the number of runs in a page, where the client does not say.
+const runsPage = 50
 
 // listedRun is a run in a list.
 type listedRun struct {
@@ -64,38 +59,40 @@ func ownerOf(name string) string { return access.Principal{Name: name}.Owner() }
 
 // getHistory lists the runs of the caller, for admins those of all, the newest first.
 func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) *wire.Problem {
-	q := store.RunQuery{Limit: runsPage}
-	who := wire.Who(r)
-	owner, session := "", ""
-	d := new(request.Decoder)
-	if p := wire.Query(d, r, request.Parameters{
-		"workflow": d.Name(&q.Workflow, request.MaxName),
-		"agent":    d.Name(&q.Agent, request.MaxName),
-		"session":  d.Name(&session, request.MaxPattern),
-		"owner":    d.Name(&owner, access.MaxName),
-		"status":   func(value string) { q.States = readStatuses(d, value) },
-		"from":     func(value string) { q.From = readTime(d, value) },
-		"to":       func(value string) { q.To = readTime(d, value) },
-		"limit":    func(value string) { q.Limit = d.Count(value, maxRuns) },
-		"after":    func(value string) { q.Cursor = value },
-	}); p != nil {
+	query := struct {
+		Workflow string    `field:"workflow" max:"256"`
+		Agent    string    `field:"agent" max:"256"`
+		Session  string    `field:"session" max:"1024"`
+		Owner    string    `field:"owner" max:"64"`
+		Status   []string  `field:"status" words:"running queued waiting completed failed canceled interrupted"`
+		From     time.Time `field:"from"`
+		To       time.Time `field:"to"`
+		Limit    int64     `field:"limit" max:"200"`
+		After    string    `field:"after"`
+	}{Limit: runsPage}
+	if p := wire.Query(r, &query); p != nil {
 		return p
 	}
+	q := store.RunQuery{
+		Workflow: query.Workflow, Agent: query.Agent, States: query.Status, From: query.From, To: query.To,
+		Limit: int(query.Limit), Cursor: query.After,
+	}
+	who := wire.Who(r)
 	of := who
-	if owner != "" {
+	if query.Owner != "" {
 		if !who.Administers() {
 			return onlyAdmins("list runs of an owner")
 		}
-		name := ownerOf(owner)
-		q.Owner, of = &name, access.Principal{Name: owner}
+		name := ownerOf(query.Owner)
+		q.Owner, of = &name, access.Principal{Name: query.Owner}
 	}
-	if session != "" {
+	if query.Session != "" {
 		if !who.Remembers() {
 			return wire.NewProblem(wire.CodeForbidden, run.NoMemory)
 		}
-		q.Session = webchannel.SessionKey(of.Owner(), session)
-		if s.runs.ChannelOf(who, session) != "" {
-			q.Session = session
+		q.Session = webchannel.SessionKey(of.Owner(), query.Session)
+		if s.runs.ChannelOf(who, query.Session) != "" {
+			q.Session = query.Session
 		}
 	}
 	rows, next, err := s.runs.List(r.Context(), who, q)
@@ -122,15 +119,13 @@ func (s *Server) postHistoryCancel(w http.ResponseWriter, r *http.Request) *wire
 	if !wire.Who(r).Administers() {
 		return onlyAdmins("cancel the runs of an owner")
 	}
-	owner := ""
-	if p := s.wire.ReadMembers(w, r, true, func(d *request.Decoder) request.Fields {
-		return request.Fields{"owner": func(at string, raw json.RawMessage) { owner = d.Text(at, raw, access.MaxName) }}
-	}); p != nil {
+	var body struct {
+		Owner string `field:"owner,required" max:"64"`
+	}
+	if p := s.wire.ReadMembers(w, r, true, &body); p != nil {
 		return p
 	}
-	if owner == "" {
-		return wire.Invalid(run.Field{Pointer: "/owner", Detail: "missing"})
-	}
+	owner := body.Owner
 	canceled, elsewhere, err := s.runs.CancelOwner(r.Context(), ownerOf(owner))
 	attrs := append([]slog.Attr{slog.String("owner", owner), slog.Int("runs", canceled)}, s.callerAttrs(r, recorderOf(r))...)
 	s.log.LogAttrs(r.Context(), slog.LevelInfo, "canceled the runs of an owner", attrs...)
@@ -147,32 +142,4 @@ func (s *Server) postHistoryCancel(w http.ResponseWriter, r *http.Request) *wire
 // onlyAdmins is the answer to a caller that is no admin.
 func onlyAdmins(what string) *wire.Problem {
 	return wire.NewProblem(wire.CodeForbidden, "only admins may "+what)
-}
-
-// runStatuses are the values of status in a list of runs.
-var runStatuses = []string{
-	store.RunRunning, store.RunQueued, store.RunWaiting, store.RunCompleted, store.RunFailed, store.RunCanceled, store.RunInterrupted,
-}
-
-// readStatuses reads statuses of runs, separated by commas.
-func readStatuses(d *request.Decoder, value string) (list []string) {
-	for status := range strings.SplitSeq(value, ",") {
-		status = d.Word("", strings.TrimSpace(status), runStatuses...)
-		if status == "" {
-			return nil
-		}
-		if !slices.Contains(list, status) {
-			list = append(list, status)
-		}
-	}
-	return list
-}
-
-// readTime reads a date and time as RFC 3339 writes it.
-func readTime(d *request.Decoder, value string) time.Time {
-	t, err := time.Parse(time.RFC3339, value)
-	if err != nil {
-		d.Fail("", "expected a time as in RFC 3339, such as 2026-01-31T15:04:05Z, found %q", wording.Clip(value))
-	}
-	return t
 }

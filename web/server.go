@@ -151,8 +151,6 @@ type Server struct {
 
 	connections connections
 
-	lingering atomic.Int32 // connections whose refused bodies are taken in
-
 	draining atomic.Bool  // those who come had better come to another server
 	wire     *wire.Server // what the handlers of the wires use
 	granted  granted
@@ -184,7 +182,6 @@ func New(o Options) (*Server, error) {
 		s.o.Kernel = webchannel.NewKernel(o.Log)
 	}
 	s.shed = newShed(o.Limits, o.Log, o.Data)
-	s.shed.ledger = o.Ledger
 	if o.Turns != nil {
 		s.shed.memory.changed = o.Turns.Hold // turns wait in their lanes
 	}
@@ -213,7 +210,7 @@ func New(o Options) (*Server, error) {
 	if !o.Access.Door.Open() {
 		s.wg.Go(s.watchGrants)
 	}
-	if s.shed.watches() {
+	if s.shed.memory.read != nil || s.shed.disk.read != nil {
 		s.wg.Go(func() { s.shed.watch(s.ctx) })
 	}
 	return s, nil

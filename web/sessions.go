@@ -1,17 +1,15 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/lingserve/lingserve/access"
@@ -25,7 +23,6 @@ import (
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web/wire"
 	"github.com/lingserve/lingserve/web/wire/frame"
-	"github.com/lingserve/lingserve/web/wire/request"
 )
 
 // session is a session as clients see it. It does not have the folder that it works in, which is the server's own.
@@ -67,8 +64,8 @@ func sessionOf(p access.Principal, i tape.Info) session {
 
 // Sizes of pages. Clients may ask for less, and for more up to the most.
 const (
-	sessionsPage, maxSessions = 50, 200
-	entriesPage, maxEntries   = 100, 1000
+	sessionsPage            = 50
+	entriesPage, maxEntries = 100, 1000
 	// maxPage bounds the bytes of a page of entries, and of the anchors of a session: an entry may have megabytes.
 	maxPage    = 1 << 20
 	maxAnchors = 100 // of one session; the others are on its tape
@@ -107,7 +104,7 @@ func (s *Server) withSession(h func(w http.ResponseWriter, r *http.Request, t *t
 
 // eraseWindow erases what waits in the window of a conversation that has no session.
 func (s *Server) eraseWindow(w http.ResponseWriter, r *http.Request, lane string) *wire.Problem {
-	if p := wire.Query(new(request.Decoder), r, nil); p != nil {
+	if p := wire.NoQuery(r); p != nil {
 		return p
 	}
 	if err := s.runs.Exclusive(r.Context(), lane, turn.Interrupt, func(ctx context.Context) error { return s.o.Kernel.Erase(ctx, lane) }); err != nil {
@@ -123,41 +120,34 @@ func sessionPath(id string) string { return "/v1/sessions/" + url.PathEscape(id)
 
 // getSessions lists the sessions, the one that was used last first.
 func (s *Server) getSessions(w http.ResponseWriter, r *http.Request) *wire.Problem {
-	q := tape.SessionQuery{Workspace: s.o.Workspace, Prefix: webchannel.SessionPrefix(wire.Who(r).Owner()), Limit: sessionsPage}
-	d := new(request.Decoder)
-	if p := wire.Query(d, r, request.Parameters{
-		"limit": func(value string) { q.Limit = d.Count(value, maxSessions) },
-		"after": func(value string) { q.After = value },
-	}); p != nil {
+	query := struct {
+		Limit int64  `field:"limit" max:"200"`
+		After string `field:"after"`
+	}{Limit: sessionsPage}
+	if p := wire.Query(r, &query); p != nil {
 		return p
 	}
-	limit := q.Limit
-	q.Limit++ // to know whether there are more
+	q := tape.SessionQuery{Workspace: s.o.Workspace, Prefix: webchannel.SessionPrefix(wire.Who(r).Owner()), After: query.After}
 	list := struct {
 		Sessions []session `json:"sessions"`
 		Next     string    `json:"next,omitempty"`
 	}{Sessions: []session{}}
 	var last tape.Info
-	for more := true; more && list.Next == ""; q.After, q.Limit = last.Cursor(), maxSessions { // large pages for what was left out: it may be many
-		read := 0
-		for in, err := range s.o.Tapes.Sessions(r.Context(), q) {
-			if errors.Is(err, tape.ErrInvalid) {
-				return wire.Invalid(run.Field{Parameter: "after", Detail: "expected the value next of an earlier list"})
-			}
-			if err != nil {
-				return s.wire.TapeProblem(r.Context(), err)
-			}
-			if len(list.Sessions) == limit {
-				list.Next = last.Cursor()
-				break
-			}
-			read++
-			last = in
-			if s.runs.ChannelOf(wire.Who(r), in.Session) == "" {
-				list.Sessions = append(list.Sessions, sessionOf(wire.Who(r), in))
-			}
+	for in, err := range s.o.Tapes.Sessions(r.Context(), q) {
+		if errors.Is(err, tape.ErrInvalid) {
+			return wire.Invalid(run.Field{Parameter: "after", Detail: "expected the value next of an earlier list"})
 		}
-		more = read == q.Limit
+		if err != nil {
+			return s.wire.TapeProblem(r.Context(), err)
+		}
+		if len(list.Sessions) == int(query.Limit) {
+			list.Next = last.Cursor()
+			break
+		}
+		last = in
+		if s.runs.ChannelOf(wire.Who(r), in.Session) == "" {
+			list.Sessions = append(list.Sessions, sessionOf(wire.Who(r), in))
+		}
 	}
 	s.wire.SendJSON(w, r, http.StatusOK, list)
 	return nil
@@ -165,7 +155,7 @@ func (s *Server) getSessions(w http.ResponseWriter, r *http.Request) *wire.Probl
 
 // getSession describes a session, with its newest anchors.
 func (s *Server) getSession(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
-	if p := wire.Query(new(request.Decoder), r, nil); p != nil {
+	if p := wire.NoQuery(r); p != nil {
 		return p
 	}
 	answer, err := s.describe(r.Context(), t)
@@ -222,19 +212,24 @@ var tapeOffers = []wire.Offer{wire.Offers[0], wire.Offers[2], wire.Offers[3]}
 
 // getTape sends entries: a page of them as JSON, or all that are asked for as JSON Lines, which is also the tape's export.
 func (s *Server) getTape(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
-	var q tape.Query
-	var format frame.Format
-	d := new(request.Decoder)
-	p := wire.Query(d, r, request.Parameters{
-		"after":  func(value string) { q.After = entryID(d, value) },
-		"limit":  func(value string) { q.Limit = d.Count(value, 0) },
-		"kinds":  func(value string) { q.Kinds = entryKinds(d, value) },
-		"q":      func(value string) { q.Text = searchWords(d, value) },
-		"format": func(value string) { format = frame.Format(d.Word("", value, "jsonl", "json")) },
-	})
-	if p == nil {
-		format, p = wire.Choose(r, format, tapeOffers)
+	var query struct {
+		After  int64    `field:"after" min:"0"`
+		Limit  int64    `field:"limit"`
+		Kinds  []string `field:"kinds" words:"event message tool_call tool_result reasoning system anchor error"`
+		Text   string   `field:"q" max:"1024"`
+		Format string   `field:"format" words:"jsonl json"`
 	}
+	p := wire.Query(r, &query)
+	if p != nil {
+		return p
+	}
+	q := tape.Query{After: query.After, Limit: int(query.Limit), Text: query.Text}
+	for _, kind := range query.Kinds {
+		if !slices.Contains(q.Kinds, tape.Kind(kind)) {
+			q.Kinds = append(q.Kinds, tape.Kind(kind))
+		}
+	}
+	format, p := wire.Choose(r, frame.Format(query.Format), tapeOffers)
 	if p != nil {
 		return p
 	}
@@ -303,19 +298,16 @@ func (s *Server) sendEntries(w http.ResponseWriter, r *http.Request, t *tape.Tap
 
 // postHandoff writes an anchor: what follows it is all that a model sees of the session, with the anchor's state.
 func (s *Server) postHandoff(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
-	var name string
-	state := json.RawMessage("null")
-	if p := s.wire.ReadMembers(w, r, true, func(d *request.Decoder) request.Fields {
-		return request.Fields{
-			"name":  func(at string, raw json.RawMessage) { d.As(at, raw, '"', "a string", &name) },
-			"state": func(_ string, raw json.RawMessage) { state = raw },
-		}
-	}); p != nil {
+	body := struct {
+		Name  string          `field:"name"`
+		State json.RawMessage `field:"state"`
+	}{State: json.RawMessage("null")}
+	if p := s.wire.ReadMembers(w, r, true, &body); p != nil {
 		return p
 	}
 	var e tape.Entry
 	err := s.runs.Exclusive(r.Context(), t.Session(), turn.Reject, func(ctx context.Context) (err error) {
-		e, err = t.Handoff(ctx, name, state)
+		e, err = t.Handoff(ctx, body.Name, body.State)
 		return err
 	})
 	if errors.Is(err, tape.ErrInvalid) {
@@ -330,26 +322,18 @@ func (s *Server) postHandoff(w http.ResponseWriter, r *http.Request, t *tape.Tap
 
 // postFork copies a session into a new one.
 func (s *Server) postFork(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
-	target, at := "", new(int)
-	if p := s.wire.ReadMembers(w, r, false, func(d *request.Decoder) request.Fields {
-		return request.Fields{
-			"session": func(at string, raw json.RawMessage) {
-				if !d.As(at, raw, '"', "a string", &target) {
-					return
-				}
-				if why := s.runs.CheckSession(wire.Who(r), target); why != "" {
-					d.Fail(at, "%s", why)
-				}
-			},
-			"at": func(pointer string, raw json.RawMessage) { at = d.Int(pointer, raw, 1, math.MaxInt) },
-		}
-	}); p != nil {
+	var body struct {
+		Session string `field:"session"`
+		At      int64  `field:"at"`
+	}
+	if p := s.wire.ReadMembers(w, r, false, &body); p != nil {
 		return p
 	}
-	if target == "" {
-		target = run.NewID()
+	target := cmp.Or(body.Session, run.NewID())
+	if why := s.runs.CheckSession(wire.Who(r), target); why != "" {
+		return wire.Invalid(run.Field{Pointer: "/session", Detail: why})
 	}
-	fork, err := t.ForkSession(r.Context(), webchannel.SessionKey(wire.Who(r).Owner(), target), int64(*at))
+	fork, err := t.ForkSession(r.Context(), webchannel.SessionKey(wire.Who(r).Owner(), target), body.At)
 	switch {
 	case errors.Is(err, tape.ErrInvalid):
 		return wire.Invalid(run.Field{Pointer: "/at", Detail: run.Unfit(err)})
@@ -370,7 +354,7 @@ func (s *Server) postFork(w http.ResponseWriter, r *http.Request, t *tape.Tape) 
 
 // deleteSession erases a session and its forks, the forks first: where that fails, the session is there to be erased once more. One that is not there is a 404, so that a wrong id does not look like one that is erased.
 func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
-	if p := wire.Query(new(request.Decoder), r, nil); p != nil {
+	if p := wire.NoQuery(r); p != nil {
 		return p
 	}
 	forks, err := t.SessionForks(r.Context())
@@ -412,7 +396,7 @@ func (s *Server) eraseSession(ctx context.Context, t *tape.Tape, running turn.Po
 const (
 	// sweepSessionsEvery is between looks for sessions that have expired.
 	sweepSessionsEvery = 10 * time.Minute
-	sweptSessions      = 200 // listed at once
+	sweptSessions      = 1000 // at most, each time
 )
 
 // errUsedAgain says that a session which had expired has a new entry.
@@ -438,23 +422,22 @@ func (s *Server) sweepSessions() {
 	}
 }
 
-// eraseUnused erases the sessions whose last entry is from before a date: all, or those that no request has named. It leaves those in which a
-// turn runs.
+// eraseUnused erases sessions whose last entry is from before a date: of all, or of those that no request has named. It leaves those in
+// which a turn runs, here or on another replica.
 func (s *Server) eraseUnused(before time.Time, unnamed bool) (erased int, err error) {
-	for {
-		expired, err := s.o.Tapes.Unused(s.ctx, before, unnamed, sweptSessions)
-		n := 0
-		for i := 0; i < len(expired) && err == nil; i++ {
-			if err = s.expireSession(expired[i], before); err == nil {
-				n++
-			} else if _, elsewhere := errors.AsType[*run.Elsewhere](err); elsewhere || errors.Is(err, errUsedAgain) || errors.Is(err, run.ErrBusy) || errors.Is(err, tape.ErrNotFound) {
-				err = nil
-			}
-		}
-		if erased += n; err != nil || n == 0 {
+	expired, err := s.o.Tapes.Unused(s.ctx, before, unnamed, sweptSessions)
+	for _, in := range expired {
+		err := s.expireSession(in, before)
+		_, isElsewhere := errors.AsType[*run.Elsewhere](err)
+		switch {
+		case err == nil:
+			erased++
+		case isElsewhere, errors.Is(err, errUsedAgain), errors.Is(err, run.ErrBusy), errors.Is(err, tape.ErrNotFound):
+		default:
 			return erased, err
 		}
 	}
+	return erased, err
 }
 
 // expireSession erases a session whose last entry is from before a date.
@@ -470,39 +453,4 @@ func (s *Server) expireSession(in tape.Info, before time.Time) error {
 		}
 		return err
 	})
-}
-
-// entryID reads the id of an entry.
-func entryID(d *request.Decoder, value string) int64 {
-	n, err := strconv.ParseInt(value, 10, 64)
-	if err != nil || n < 0 {
-		d.Fail("", "expected the id of an entry, found %q", wording.Clip(value))
-	}
-	return n
-}
-
-// entryKinds reads kinds of entries, separated by commas.
-func entryKinds(d *request.Decoder, value string) (list []tape.Kind) {
-	var known []string
-	for _, kind := range tape.Kinds() {
-		known = append(known, string(kind))
-	}
-	for kind := range strings.SplitSeq(value, ",") {
-		kind = d.Word("", strings.TrimSpace(kind), known...)
-		if kind == "" {
-			return nil
-		}
-		if !slices.Contains(list, tape.Kind(kind)) {
-			list = append(list, tape.Kind(kind))
-		}
-	}
-	return list
-}
-
-// searchWords reads what is looked for.
-func searchWords(d *request.Decoder, value string) string {
-	if strings.TrimSpace(value) == "" || len(value) > request.MaxPattern {
-		d.Fail("", "expected words of 1 to %d bytes", request.MaxPattern)
-	}
-	return value
 }

@@ -2,17 +2,13 @@ package web
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/memlimit"
 	"github.com/lingserve/lingserve/internal/wording"
@@ -22,8 +18,8 @@ import (
 
 // Limits bound what all callers together may have of the machine; zero is the default of a member, or no limit if it has no default.
 //
-// What comes when a limit is reached is refused, as early as that can be known, so that a refusal costs little and what goes on is not
-// touched. Clients that come back to a run, or repeat a request with an Idempotency-Key, start nothing and are let in.
+// What comes when a limit is reached is refused, and what goes on is not touched. Clients that come back to a run, or repeat a request with
+// an Idempotency-Key, start nothing and are let in.
 type Limits struct {
 	Memory                int64 // bytes of the process, close to which no runs begin
 	Connections           int   // of clients at once
@@ -83,19 +79,13 @@ const (
 	memoryRetry  = 10 * time.Second
 )
 
-// shed knows what the server has too much of.
+// shed knows what the server has too much of. It implements [run.Pressure].
 type shed struct {
-	o      Limits
-	log    *slog.Logger
-	ledger *adapter.Ledger // of what runs hold; nil is none
-
-	// Of the goroutine that checks: when a model's answer waited for memory last; zero if none has since the log had the end of it.
-	waited time.Time
-
-	memory pressure
-	disk   pressure
-	failed atomic.Bool  // the disk has failed, and cannot be written since
-	probe  func() error // writes to the data folder; nil without one
+	o        Limits
+	log      *slog.Logger
+	memory   pressure
+	disk     pressure
+	failedAt atomic.Int64 // when the disk failed last, in Unix nanoseconds; 0 is never
 
 	streams ownerCounts
 	bodies  ownerCounts // bytes of bodies that are being read
@@ -150,7 +140,7 @@ func newShed(o Limits, log *slog.Logger, data string) *shed {
 		}
 	}
 	if o.DiskFree > 0 && data != "" {
-		// Little room is much pressure: what is read is negative.
+		// Little space is much pressure: what is read is negative.
 		sh.disk = pressure{name: "disk", high: 1 - o.DiskFree, low: -o.DiskFree - o.DiskFree/4, read: func() int64 {
 			free, ok := freeOn(data)
 			if !ok {
@@ -159,40 +149,26 @@ func newShed(o Limits, log *slog.Logger, data string) *shed {
 			return -free
 		}}
 	}
-	if data != "" {
-		sh.probe = func() error { return probeDisk(data) }
-	}
 	return sh
 }
 
-// probeDisk writes a small file to a folder, and removes it.
-func probeDisk(dir string) error {
-	f, err := os.OpenFile(filepath.Join(dir, "disk.tmp"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(make([]byte, 64<<10)) // as much as a few messages take
-	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
-}
-
-// DiskFailed notes that the disk could not keep something. Until it can be written again, nothing begins that is to be kept.
+// DiskFailed notes that the disk could not store something. For [run.DiskRetry], the server starts nothing that must be stored.
 func (sh *shed) DiskFailed() {
-	if sh.probe != nil && !sh.failed.Swap(true) {
+	if !sh.DiskBroken() {
 		sh.log.Error("disk failed or full; refusing runs that must be stored", "limit", "disk")
 	}
+	sh.failedAt.Store(time.Now().UnixNano())
 }
 
-// LowMemory, LowDisk and DiskBroken implement [run.Pressure].
-func (sh *shed) LowMemory() bool  { return sh.memory.over.Load() }
-func (sh *shed) LowDisk() bool    { return sh.disk.over.Load() }
-func (sh *shed) DiskBroken() bool { return sh.failed.Load() }
+// LowMemory implements [run.Pressure].
+func (sh *shed) LowMemory() bool { return sh.memory.over.Load() }
 
-// checkFailed tries a disk that has failed.
-func (sh *shed) checkFailed() {
-	if sh.failed.Load() && sh.probe() == nil {
-		sh.failed.Store(false)
-		sh.log.Info("disk works again", "limit", "disk")
-	}
+// LowDisk implements [run.Pressure].
+func (sh *shed) LowDisk() bool { return sh.disk.over.Load() }
+
+// DiskBroken implements [run.Pressure].
+func (sh *shed) DiskBroken() bool {
+	return time.Since(time.Unix(0, sh.failedAt.Load())) < run.DiskRetry
 }
 
 // Percents of the memory limit from which on no runs begin, and below which they do again: so it does not change with each of them. The
@@ -249,48 +225,21 @@ const checkEvery = 250 * time.Millisecond
 
 // watch checks until ctx ends.
 func (sh *shed) watch(ctx context.Context) {
-	for {
+	for backoff.Sleep(ctx, checkEvery) == nil {
 		sh.memory.check(sh.log)
-		sh.checkWaiting(time.Now())
 		sh.disk.check(sh.log)
-		sh.checkFailed()
-		if backoff.Sleep(ctx, checkEvery) != nil {
-			return
-		}
 	}
-}
-
-// calmAfter is how long no answer must have waited for memory until the log says so: otherwise each of them would be a line.
-const calmAfter = 10 * time.Second
-
-// checkWaiting logs when answers begin to wait for memory, and when that is over.
-func (sh *shed) checkWaiting(now time.Time) {
-	switch waiting := sh.ledger.Holdings().Waiting; {
-	case waiting > 0:
-		if sh.waited.IsZero() {
-			sh.log.Warn("model answers wait for memory", "reason", run.LimitMemory, "waiting", waiting)
-		}
-		sh.waited = now
-	case !sh.waited.IsZero() && now.Sub(sh.waited) >= calmAfter:
-		sh.waited = time.Time{}
-		sh.log.Info("model answers no longer wait for memory", "reason", run.LimitMemory)
-	}
-}
-
-// watches says whether there is anything to look at.
-func (sh *shed) watches() bool {
-	return sh.memory.read != nil || sh.disk.read != nil || sh.probe != nil
 }
 
 // overloaded names what the server has too much of, for those who ask whether it is ready; nil is nothing.
 func (s *Server) overloaded() (list []string) {
-	if s.shed.memory.over.Load() {
+	if s.shed.LowMemory() {
 		list = append(list, "memory")
 	}
-	if s.shed.disk.over.Load() || s.shed.failed.Load() {
+	if s.shed.LowDisk() || s.shed.DiskBroken() {
 		list = append(list, "disk")
 	}
-	if running, _ := s.runs.Running(); running >= s.o.MaxRuns {
+	if s.runs.Load().Running >= s.o.MaxRuns {
 		list = append(list, "runs")
 	}
 	if s.shed.streams.count() >= int64(s.shed.o.Streams) {
@@ -320,56 +269,9 @@ func (s *Server) follows(h handler) handler {
 			}
 			return nil
 		}); p != nil {
-			closeUnread(r, p)
 			return p
 		}
 		defer s.shed.streams.add(caller, -1)
 		return h(w, r)
 	}
-}
-
-// starts is the middleware of requests that start a run: it refuses them before their bodies are read, if that is certain.
-func (s *Server) starts(h handler) handler {
-	return s.follows(func(w http.ResponseWriter, r *http.Request) *wire.Problem {
-		if p := s.early(r); p != nil {
-			closeUnread(r, p)
-			return p
-		}
-		return h(w, r)
-	})
-}
-
-// early refuses what would begin a run, if it is clear without its body that it cannot.
-func (s *Server) early(r *http.Request) *wire.Problem {
-	full := s.runs.Full()
-	if full == nil || returns(r) {
-		return nil
-	}
-	if _, turns := s.runs.Running(); turns && r.ContentLength >= 0 && r.ContentLength <= smallBody {
-		return nil // it may be for a turn that goes on
-	}
-	return s.wire.Problem(r.Context(), full)
-}
-
-// returns says whether a request may be for a run that is there: it has the id of an event, or a key.
-func returns(r *http.Request) bool {
-	if r.Header.Get("Last-Event-ID") != "" || r.Header.Get("Idempotency-Key") != "" {
-		return true
-	}
-	if r.URL.RawQuery == "" {
-		return false
-	}
-	q := r.URL.Query()
-	return q.Has("last_event_id") || q.Has("lastEventId") || q.Has("key")
-}
-
-// closeUnread closes the connection behind the refusal of a request whose body is not read. One that is small has come already.
-func closeUnread(r *http.Request, p *wire.Problem) {
-	if r.ContentLength >= 0 && r.ContentLength <= smallBody {
-		return
-	}
-	if p.Header == nil {
-		p.Header = http.Header{}
-	}
-	p.Header.Set("Connection", "close")
 }

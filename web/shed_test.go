@@ -105,41 +105,6 @@ func TestARefusalIsInTheWordsOfThoseWhoAreRefused(t *testing.T) {
 	}
 }
 
-// unreadBody fails the test where it is read.
-type unreadBody struct{ t *testing.T }
-
-func (b unreadBody) Read([]byte) (int, error) {
-	b.t.Error("the body was read")
-	return 0, io.EOF
-}
-func (unreadBody) Close() error { return nil }
-
-func TestWhatIsRefusedAnywayIsRefusedBeforeItsBodyIsRead(t *testing.T) {
-	for name, noRuns := range map[string]bool{"for memory": false, "for runs": true} {
-		for _, path := range []string{"/v1/runs", "/v1/chat/completions", "/v1/ui/steps/object"} {
-			t.Run(name+path, func(t *testing.T) {
-				b := newBench(t, func(o *Options) {
-					if noRuns {
-						o.MaxRuns = -1
-					}
-				})
-				defer b.s.Close()
-				press(&b.s.shed.memory, !noRuns)
-				for length, closes := range map[int64]bool{100: false, 1 << 19: true, -1: true} {
-					r := httptest.NewRequest("POST", path, unreadBody{t})
-					r.Header.Set("Expect", "100-continue") // after another answer, the server does not wait for the body
-					r.ContentLength = length
-					w := httptest.NewRecorder()
-					b.s.Handler().ServeHTTP(w, r)
-					if w.Code != 503 || w.Header().Get("Retry-After") == "" || (w.Header().Get("Connection") == "close") != closes {
-						t.Errorf("%d bytes: %d %v", length, w.Code, w.Header())
-					}
-				}
-			})
-		}
-	}
-}
-
 func TestThePressureEndsOnlyWellBelowWhereItBegan(t *testing.T) {
 	var log logBuffer
 	var used int64
@@ -172,8 +137,8 @@ func TestGarbageIsCollectedWhileThereIsTooMuch(t *testing.T) {
 
 func TestTheServerLooksAtItsMemoryByItself(t *testing.T) {
 	b := newBench(t, func(o *Options) { o.Limits.Memory = 1 << 40 }).serve()
-	if p := b.s.runs.Full(); p != nil {
-		t.Errorf("with a terabyte: %+v", p)
+	if list := b.s.overloaded(); list != nil {
+		t.Errorf("with a terabyte: %v", list)
 	}
 	b.down()
 	b = newBench(t, func(o *Options) { o.Limits.Memory = 1000 }).serve()

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
 	"time"
@@ -9,18 +8,17 @@ import (
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire"
-	"github.com/lingserve/lingserve/web/wire/request"
 )
 
 // postTicket gives a caller a ticket, with which one GET at a path is let in that can send no headers.
 func (s *Server) postTicket(w http.ResponseWriter, r *http.Request) *wire.Problem {
-	var path string
-	if p := s.wire.ReadMembers(w, r, true, func(d *request.Decoder) request.Fields {
-		return request.Fields{"path": func(at string, raw json.RawMessage) { d.As(at, raw, '"', "a string", &path) }}
-	}); p != nil {
+	var body struct {
+		Path string `field:"path"`
+	}
+	if p := s.wire.ReadMembers(w, r, true, &body); p != nil {
 		return p
 	}
-	text, expires, err := s.tickets.Issue(r.Context(), access.Visitor{Principal: wire.Who(r), Grant: recorderOf(r).visitor.Grant}, http.MethodGet, path)
+	text, expires, err := s.tickets.Issue(r.Context(), access.Visitor{Principal: wire.Who(r), Grant: recorderOf(r).visitor.Grant}, http.MethodGet, body.Path)
 	if refusal, ok := errors.AsType[*access.Refusal](err); ok {
 		if refusal.Status == http.StatusBadRequest {
 			return wire.Invalid(run.Field{Pointer: "/path", Detail: refusal.Detail})

@@ -191,8 +191,8 @@ providers:
 channels:
   hook: {type: webhook, ack: result, secret: "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=", agent: assistant, dm: {policy: open}}
   slack: {token: %s, signing_secret: %s, api: "http://%s/api/", agent: assistant, dm: {policy: open}}
-  feishu: {app_id: %s, app_secret: %s, encrypt_key: %s, verification_token: %s, api: "http://%s", agent: assistant, dm: {policy: open}}
-`, m.model, slackToken, slackSecret, m.slack, feishuApp, feishuSecret, feishuKey, vfy, m.feishu)
+  feishu: {app_id: %s, app_secret: %s, encrypt_key: %s, api: "http://%s", agent: assistant, dm: {policy: open}}
+`, m.model, slackToken, slackSecret, m.slack, feishuApp, feishuSecret, feishuKey, m.feishu)
 	for name, text := range map[string]string{"lingserve.yaml": config, "workflows/text.yaml": workflow, "workspace/AGENTS.md": "Answer.\n"} {
 		name = filepath.Join(dir, filepath.FromSlash(name))
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {

@@ -32,7 +32,6 @@ func TestAComparisonThatCannotBeMadeDoesNotHold(t *testing.T) {
 		{"yes < yes", false, `"yes < yes": true and false have no order`},
 		{"list == other", false, `"list == other": lists and objects cannot be compared`},
 		{"list == tier", false, `"list == tier": a list cannot be compared with text`},
-		{"tier * 2 < 5", false, `"tier * 2 < 5": tier is text and no number`},
 		{"nowhere + 1 < 5", false, `"nowhere + 1 < 5": nowhere is missing`},
 		{"nowhere|length < 5", false, `"nowhere|length < 5": nowhere is missing`},
 		{`nowhere|default:"" == ""`, true, ""},
@@ -91,20 +90,20 @@ func TestAComparisonThatCannotBeMadeDoesNotHold(t *testing.T) {
 // DW-01, DW-14: a condition that says nothing is refused, and the error says what was meant.
 func TestAConditionThatMakesNoSenseIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		`{% if a = "x" %}{% endif %}`:           `t:1:9: unexpected "=" in the condition; did you mean "=="?`,
-		`{% if a %}{% elif b = 1 %}{% endif %}`: `t:1:21: unexpected "=" in the condition; did you mean "=="?`,
+		`{% if a = "x" %}{% endif %}`:           `t:1:9: unexpected "="; to compare, write "=="`,
+		`{% if a %}{% elif b = 1 %}{% endif %}`: `t:1:21: unexpected "="; to compare, write "=="`,
 		`{% if %}{% endif %}`:                   `t:1:4: if needs a condition`,
 		`{% if a %}{% elif %}{% endif %}`:       `t:1:14: elif needs a condition`,
-		`{% if 1 < a < 3 %}{% endif %}`:         `t:1:13: a comparison has two sides; join two comparisons with and`,
-		`{% if a < %}{% endif %}`:               `t:1:10: expected a value at the end of the condition`,
-		`{% if and a %}{% endif %}`:             `t:1:7: expected a value before "and"`,
-		`{% if a b %}{% endif %}`:               `t:1:4: unexpected "b" after the expression`,
-		`{% if (a or b c) %}{% endif %}`:        `t:1:4: unexpected "c" after the expression`,
-		`{% if a, b %}{% endif %}`:              `t:1:8: unexpected "," in the condition`,
+		`{% if 1 < a < 3 %}{% endif %}`:         `t:1:9: a comparison has two sides; join two comparisons with and`,
+		`{% if a < %}{% endif %}`:               `t:1:9: "<" needs a value on both sides`,
+		`{% if and a %}{% endif %}`:             `t:1:7: "and" needs a condition on both sides`,
+		`{% if a b %}{% endif %}`:               `t:1:9: unexpected "b" behind a value`,
+		`{% if (a or b c) %}{% endif %}`:        `t:1:15: unexpected "c" behind a value`,
+		`{% if a, b %}{% endif %}`:              `t:1:8: unexpected ","`,
 	} {
 		tpl, err := Parse("t", text)
 		if err == nil {
-			_, err = tpl.Render(map[string]any{"a": 1, "list": []any{1}, "other": []any{1}})
+			_, err = tpl.Render(nil, map[string]any{"a": 1, "list": []any{1}, "other": []any{1}})
 		}
 		if _, ok := errors.AsType[*Error](err); !ok {
 			t.Errorf("%s: got %v", text, err)

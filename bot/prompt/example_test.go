@@ -13,12 +13,12 @@ func ExampleTemplate_Render() {
 		fmt.Println(err)
 		return
 	}
-	text, err := t.Render(map[string]any{
+	text, err := t.Render(nil, map[string]any{
 		"topic":  "the sky",
 		"result": json.RawMessage(`{"article": {"title": "Why it is blue", "minutes": 1.50}}`),
 	})
 	fmt.Println(text, err)
-	// Output: Three questions about the sky for readers of: {"minutes":1.50,"title":"Why it is blue"} <nil>
+	// Output: Three questions about the sky for readers of: {"minutes":1.5,"title":"Why it is blue"} <nil>
 }
 
 func ExampleParse() {

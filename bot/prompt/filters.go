@@ -48,7 +48,7 @@ func filterAdd(in, param *pongo2.Value) (*pongo2.Value, *pongo2.Error) {
 
 // filterJoin joins the elements of a list.
 func filterJoin(in, param *pongo2.Value) (*pongo2.Value, *pongo2.Error) {
-	elements, ok := itemsOf(in.Interface(), false)
+	elements, ok := itemsOf(in.Interface())
 	if !ok {
 		return nil, filterError("join", errors.New("join needs a list"))
 	}

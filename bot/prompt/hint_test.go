@@ -10,15 +10,14 @@ import (
 // DN-15
 func TestMistakesAreExplained(t *testing.T) {
 	for text, want := range map[string]string{
-		`{{ a|uper }}`:              `unknown filter "uper", did you mean "upper"?`,
-		`{{ a|nope }}`:              `unknown filter "nope"`,
-		`{{ a|default('b') }}`:      `the argument of a filter follows a colon, as in default:"none"`,
-		`{{ a.items() }}`:           `templates cannot call functions`,
-		`{% if a %}{% elsif b %}`:   `unknown tag "elsif"`,
-		`{% if a %}{% esle %}`:      `unknown tag "esle", did you mean "else"?`,
-		`{% with a %}{% endwith %}`: `with needs the form: with NAME=VALUE`,
-		`{% set a %}`:               `set needs the form: set NAME = VALUE`,
-		`{% for a b in c %}`:        `for needs the form: for NAME in LIST`,
+		`{{ a|uper }}`:            `unknown filter "uper", did you mean "upper"?`,
+		`{{ a|nope }}`:            `unknown filter "nope"`,
+		`{{ a|default('b') }}`:    `templates cannot call functions; the argument of a filter follows a colon`,
+		`{{ a.items() }}`:         `templates cannot call functions`,
+		`{% if a %}{% elsif b %}`: `unknown tag "elsif"`,
+		`{% if a %}{% esle %}`:    `unknown tag "esle", did you mean "else"?`,
+		`{% set a %}`:             `set needs the form: set NAME = VALUE`,
+		`{% for a b in c %}`:      `for needs the form: for NAME in LIST`,
 	} {
 		_, err := prompt.Parse("t", text)
 		if err == nil {
@@ -29,7 +28,7 @@ func TestMistakesAreExplained(t *testing.T) {
 			t.Errorf("%s:\ngot  %s\nwant %s", text, got, want)
 		}
 	}
-	for _, text := range []string{`{{ a[0].b }}`, `{{ a.0.b }}`, `{{ a["b"] }}`, `{{ a|default:"b" }}`, `{% if (a) %}{% endif %}`, `{% for s in a %}{{ forloop.counter }}{{ forloop.parentloop.counter }}{% endfor %}`} {
+	for _, text := range []string{`{{ a[0] }}`, `{{ a.0.b }}`, `{{ a["b"] }}`, `{{ a|default:"b" }}`, `{% if (a) %}{% endif %}`, `{% for s in a %}{{ forloop.counter }}{{ forloop.parentloop.counter }}{% endfor %}`} {
 		if _, err := prompt.Parse("t", text); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}

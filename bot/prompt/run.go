@@ -1,7 +1,10 @@
 package prompt
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -10,200 +13,156 @@ import (
 	"github.com/flosch/pongo2/v6"
 )
 
+// prefix is that of this package's functions and filters in pongo2; no template can have it in a name.
+const prefix = "lingserve_"
+
+// templates is the set that all templates belong to. It has no files, and it bans the tags that could read one or have no bound,
+// although the scanner lets none of them through.
+var templates = newSet()
+
+type noFiles struct{}
+
+func (noFiles) Abs(_, name string) string { return name }
+func (noFiles) Get(string) (io.Reader, error) {
+	return nil, errors.New("templates cannot read files")
+}
+
+func newSet() *pongo2.TemplateSet {
+	set := pongo2.NewSet("prompts", noFiles{})
+	var err error
+	for _, tag := range []string{"ssi", "include", "import", "extends", "macro", "lorem", "block"} {
+		err = errors.Join(err, set.BanTag(tag))
+	}
+	for name, filter := range filters {
+		if filter != nil {
+			err = errors.Join(err, pongo2.RegisterFilter(prefix+name, filter))
+		}
+	}
+	if err != nil {
+		panic("prompt: " + err.Error())
+	}
+	return set
+}
+
 // run is one rendering.
 type run struct {
 	template *Template
-	strict   bool // a missing value is an error
-	vars     pongo2.Context
 	deadline time.Time
 	budget   *Budget
-	checked  time.Time        // the budget is charged until then
-	cycles   map[*element]int // how often each cycle was executed
+	checked  time.Time // the budget is charged until then
 	out      strings.Builder
+	full     bool   // the text was too long
 	doubt    string // why a comparison is neither true nor false: the first such
 }
 
 func (t *Template) render(r *run, vars map[string]any) (text, doubt string, err error) {
 	now := time.Now()
 	r.template, r.checked, r.deadline = t, now, now.Add(t.time)
-	r.vars, r.cycles = pongo2.Context{}, map[*element]int{}
-	c := converter{}
-	defer c.close()
+	supplied := pongo2.Context{
+		prefix + "text":    r.function(r.text),
+		prefix + "value":   r.function(r.value),
+		prefix + "list":    r.function(r.list),
+		prefix + "compare": r.function(r.compare),
+	}
 	for _, name := range t.supplied {
 		value, ok := vars[name]
 		if !ok {
 			continue
 		}
-		if r.vars[name], err = c.convert(value, 0); err != nil {
+		if supplied[name], err = convert(value, 0); err != nil {
 			return "", "", &Error{Template: t.name, Message: fmt.Sprintf("variable %q: %v", name, err)}
 		}
 	}
-	if err := r.execute(t.body); err != nil {
-		return "", "", err
+	defer func() {
+		if recover() != nil { // pongo2 panics itself
+			err = t.explain(errors.New("an expression cannot be evaluated"))
+		}
+	}()
+	if err := t.code.ExecuteWriterUnbuffered(supplied, r); err != nil {
+		return "", "", t.explain(err)
+	}
+	if err := r.checkBounds(); err != nil {
+		return "", "", t.explain(err)
 	}
 	return strings.ToValidUTF8(r.out.String(), "\uFFFD"), r.doubt, nil
 }
 
-func (r *run) execute(body []*element) error {
-	for _, e := range body {
-		if err := r.checkTime(e); err != nil {
-			return err
-		}
-		if err := r.element(e); err != nil {
-			return err
-		}
+// Write takes the text that pongo2 writes.
+func (r *run) Write(text []byte) (int, error) {
+	if r.full = r.full || r.out.Len()+len(text) > maxOutput; !r.full {
+		r.out.Write(text)
 	}
-	return nil
+	return len(text), nil
 }
 
-// checkTime fails if the run has taken too long, or has no time left in its budget. It is called for each element and each turn of a loop.
-func (r *run) checkTime(e *element) error {
+// checkBounds fails if the run has taken too long, has no time left in its budget, or has written too much. Each call of a function
+// calls it, and so each turn of a loop.
+func (r *run) checkBounds() error {
 	now := time.Now()
-	if now.After(r.deadline) {
-		return r.fail(e, "rendering took longer than %v", r.template.time)
-	}
-	if !r.budget.spend(now.Sub(r.checked)) {
-		return r.fail(e, "the templates of this run took longer than %v together", r.budget.total)
-	}
+	spent := now.Sub(r.checked)
 	r.checked = now
-	return nil
-}
-
-func (r *run) fail(e *element, format string, args ...any) error {
-	return r.template.fail(e.offset, format, args...)
-}
-
-func (r *run) element(e *element) error {
-	switch e.tag {
-	case "text":
-		return r.write(e, e.text)
-	case "if":
-		return r.executeIf(e)
-	}
-	var values []any
-	for _, x := range e.values {
-		more, err := r.evaluate(x, r.strict && e.tag != "firstof")
-		if err != nil {
-			return err
-		}
-		values = append(values, more...)
-	}
-	switch e.tag {
-	case "print":
-		return r.print(e, values[0])
-	case "firstof":
-		if i := slices.IndexFunc(values, isTrue); i >= 0 {
-			return r.print(e, values[i])
-		}
-	case "set":
-		return r.set(e, values)
-	case "cycle":
-		value := values[r.cycles[e]%len(values)]
-		r.cycles[e]++
-		if err := r.set(e, []any{value}); err != nil || e.silent {
-			return err
-		}
-		return r.print(e, value)
-	case "now":
-		layout, _ := values[0].(string)
-		return r.write(e, time.Now().Format(layout))
-	case "with":
-		defer r.leave(r.enter())
-		if err := r.set(e, values); err != nil {
-			return err
-		}
-		return r.execute(e.branches[0].body)
-	case "for":
-		return r.executeFor(e, values[0])
+	switch {
+	case r.full:
+		return errors.New("the text would be longer than 1 MiB")
+	case now.After(r.deadline):
+		return fmt.Errorf("rendering took longer than %v", r.template.time)
+	case !r.budget.spend(spent):
+		return fmt.Errorf("the templates of this run took longer than %v together", r.budget.total)
 	}
 	return nil
 }
 
-// enter begins a scope and returns the variables of the one around it.
-func (r *run) enter() (outer pongo2.Context) {
-	outer = r.vars
-	r.vars = maps.Clone(outer)
-	return outer
-}
-
-func (r *run) leave(outer pongo2.Context) { r.vars = outer }
-
-func (r *run) write(e *element, text string) error {
-	if r.out.Len()+len(text) > maxOutput {
-		return r.fail(e, "the text would be longer than 1 MiB")
-	}
-	r.out.WriteString(text)
-	return nil
-}
-
-func (r *run) print(e *element, value any) error {
-	text, err := textOf(value)
-	if err != nil {
-		return r.fail(e, "%s", err)
-	}
-	return r.write(e, text)
-}
-
-// set gives the element's names to values, which could otherwise double with each turn of a loop.
-func (r *run) set(e *element, values []any) error {
-	for i, name := range e.names {
-		if text, ok := values[i].(string); ok && len(text) > maxOutput {
-			return r.fail(e, "the value of %q would be longer than 1 MiB", name)
-		}
-		r.vars[name] = values[i]
-	}
-	return nil
-}
-
-// executeIf executes the first branch whose condition holds.
-func (r *run) executeIf(e *element) error {
-	for _, b := range e.branches {
-		holds, err := r.condition(b.condition)
-		if err != nil {
-			return err
-		}
-		if holds == yes {
-			return r.execute(b.body)
+// explain makes an error of pongo2 one of this package.
+func (t *Template) explain(err error) *Error {
+	e := &Error{Template: t.name}
+	for at, ok := err.(*pongo2.Error); ok; at, ok = err.(*pongo2.Error) {
+		err = at.OrigError
+		if at.Line > 0 {
+			e.Line, e.Column = at.Line, 1
 		}
 	}
-	return nil
+	e.Message = strings.ReplaceAll(strings.TrimSuffix(err.Error(), "."), prefix, "")
+	// An error that a function wrapped in another one begins with pongo2's own idea of the place.
+	if _, rest, ok := strings.Cut(e.Message, "] "); ok && strings.HasPrefix(e.Message, "[Error") {
+		e.Message = rest
+	}
+	return e
 }
 
-// executeFor executes a loop over a list, the members of an object in order, or the characters of a text.
-func (r *run) executeFor(e *element, list any) error {
-	items, ok := itemsOf(list, e.sorted)
+// function makes a function that templates call of f.
+func (r *run) function(f func(args []any) (any, error)) func(...*pongo2.Value) (*pongo2.Value, error) {
+	return func(args ...*pongo2.Value) (*pongo2.Value, error) {
+		values := make([]any, len(args))
+		for i, arg := range args {
+			values[i] = arg.Interface()
+		}
+		value, err := f(values)
+		return pongo2.AsSafeValue(value), cmp.Or(r.checkBounds(), err) // nothing is escaped for HTML
+	}
+}
+
+// text is what a value prints as.
+func (r *run) text(args []any) (any, error) { return textOf(args[0]) }
+
+// value bounds a value that gets a name: it could double with each turn of a loop.
+func (r *run) value(args []any) (any, error) {
+	if text, ok := args[0].(string); ok && len(text) > maxOutput {
+		return nil, errors.New("a value would be longer than 1 MiB")
+	}
+	return args[0], nil
+}
+
+// list is what a loop goes through.
+func (r *run) list(args []any) (any, error) {
+	items, ok := itemsOf(args[0])
 	if !ok {
-		return r.fail(e, "for needs a list, an object or a text")
+		return nil, errors.New("for needs a list, an object or a text")
 	}
-	defer r.leave(r.enter())
-	if len(items) == 0 && len(e.branches) > 1 {
-		return r.execute(e.branches[1].body)
-	}
-	if e.reversed {
-		slices.Reverse(items)
-	}
-	loop := map[string]any{"parentloop": r.vars["forloop"]}
-	r.vars["forloop"] = loop
-	for i, item := range items {
-		if err := r.checkTime(e); err != nil {
-			return err
-		}
-		r.vars[e.names[0]] = item
-		if object, ok := list.(map[string]any); ok && len(e.names) > 1 {
-			r.vars[e.names[1]] = object[item.(string)]
-		}
-		loop["counter"], loop["counter0"] = i+1, i
-		loop["revcounter"], loop["revcounter0"] = len(items)-i, len(items)-i-1
-		loop["first"], loop["last"] = i == 0, i == len(items)-1
-		if err := r.execute(e.branches[0].body); err != nil {
-			return err
-		}
-	}
-	return nil
+	return items, nil
 }
 
 // itemsOf lists the elements of a list, the names of an object's members in order, or the characters of a text.
-func itemsOf(list any, sorted bool) (items []any, ok bool) {
+func itemsOf(list any) (items []any, ok bool) {
 	switch v := list.(type) {
 	case nil:
 	case []any:
@@ -222,16 +181,6 @@ func itemsOf(list any, sorted bool) (items []any, ok bool) {
 		}
 	default:
 		return nil, false
-	}
-	if sorted {
-		slices.SortStableFunc(items, func(a, b any) int {
-			if kindOf(a) == "a number" && kindOf(b) == "a number" {
-				return compareNumbers(a, b)
-			}
-			s, _ := textOf(a)
-			t, _ := textOf(b)
-			return strings.Compare(s, t)
-		})
 	}
 	return items, true
 }

@@ -8,7 +8,7 @@ import (
 	"math"
 	"reflect"
 	"strconv"
-	"sync"
+	"strings"
 
 	"github.com/lingserve/lingserve/internal/rawjson"
 )
@@ -16,31 +16,8 @@ import (
 // maxNesting bounds supplied values.
 const maxNesting = 512
 
-// decimal is a number whose text is not the shortest form: 1.10, or one with more digits than a float64 has. pongo2 calculates with
-// any pointer to a float64, and such a type has no room for the text; so the text is stored here for the time of a run.
-type decimal float64
-
-var literals sync.Map // *decimal → string
-
-func (d *decimal) String() string {
-	if text, ok := literals.Load(d); ok {
-		return text.(string)
-	}
-	return formatFloat(float64(*d))
-}
-
-func (d *decimal) MarshalJSON() ([]byte, error) { return []byte(d.String()), nil }
-
-// converter makes the values that templates may see of those that were supplied.
-type converter struct{ decimals []*decimal }
-
-func (c *converter) close() {
-	for _, d := range c.decimals {
-		literals.Delete(d)
-	}
-}
-
-func (c *converter) convert(value any, depth int) (any, error) {
+// convert makes the value that templates may see of one that was supplied.
+func convert(value any, depth int) (any, error) {
 	if depth > maxNesting {
 		return nil, fmt.Errorf("is nested deeper than %d", maxNesting)
 	}
@@ -54,9 +31,9 @@ func (c *converter) convert(value any, depth int) (any, error) {
 		if err := d.Decode(&decoded); err != nil {
 			return nil, errors.New("is not JSON")
 		}
-		return c.convert(decoded, depth)
+		return convert(decoded, depth)
 	case json.Number:
-		return c.number(string(v)), nil
+		return number(v), nil
 	}
 	v := reflect.ValueOf(value)
 	switch kind := v.Kind(); {
@@ -67,13 +44,13 @@ func (c *converter) convert(value any, depth int) (any, error) {
 	case v.CanInt():
 		return int(v.Int()), nil
 	case v.CanUint():
-		return c.number(strconv.FormatUint(v.Uint(), 10)), nil
+		return number(json.Number(strconv.FormatUint(v.Uint(), 10))), nil
 	case v.CanFloat():
 		return v.Float(), nil
 	case kind == reflect.Map && v.Type().Key().Kind() == reflect.String:
 		out := make(map[string]any, v.Len())
 		for members := v.MapRange(); members.Next(); {
-			member, err := c.convert(members.Value().Interface(), depth+1)
+			member, err := convert(members.Value().Interface(), depth+1)
 			if err != nil {
 				return nil, err
 			}
@@ -83,7 +60,7 @@ func (c *converter) convert(value any, depth int) (any, error) {
 	case (kind == reflect.Slice || kind == reflect.Array) && v.Type().Elem().Kind() != reflect.Uint8: // bytes are no list of numbers
 		out := make([]any, v.Len())
 		for i := range out {
-			element, err := c.convert(v.Index(i).Interface(), depth+1)
+			element, err := convert(v.Index(i).Interface(), depth+1)
 			if err != nil {
 				return nil, err
 			}
@@ -94,36 +71,23 @@ func (c *converter) convert(value any, depth int) (any, error) {
 	return nil, fmt.Errorf("a template cannot use a value of type %T", value)
 }
 
-// number gives a number the type that pongo2 needs to calculate with it and that prints as it was written.
-func (c *converter) number(literal string) any {
-	if i, err := strconv.Atoi(literal); err == nil && strconv.Itoa(i) == literal {
+// number gives a number the type that pongo2 needs to calculate with it. Integers that are too large for that keep their digits.
+func number(literal json.Number) any {
+	if i, err := strconv.Atoi(string(literal)); err == nil {
 		return i
 	}
-	f, err := strconv.ParseFloat(literal, 64)
-	if err != nil || math.IsInf(f, 0) {
-		return literal // 1e400: nothing can be calculated with it, but it can be printed
-	}
-	if formatFloat(f) == literal {
+	if f, err := literal.Float64(); err == nil && !math.IsInf(f, 0) && strings.ContainsAny(string(literal), ".eE") {
 		return f
 	}
-	d := new(decimal(f))
-	literals.Store(d, literal)
-	c.decimals = append(c.decimals, d)
-	return d
-}
-
-func formatFloat(f float64) string {
-	if abs := math.Abs(f); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
-		return strconv.FormatFloat(f, 'e', -1, 64)
-	}
-	return strconv.FormatFloat(f, 'f', -1, 64)
+	return literal
 }
 
 // float returns the value of a number of any type.
-func float(value any) (float64, bool) {
+func float(value any) (f float64, ok bool) {
 	switch v := value.(type) {
-	case *decimal:
-		return float64(*v), true
+	case json.Number:
+		f, _ = v.Float64()
+		return f, true
 	case int:
 		return float64(v), true
 	case float64:
@@ -139,8 +103,6 @@ func textOf(value any) (string, error) {
 		return "", nil
 	case string:
 		return v, nil
-	case float64:
-		return formatFloat(v), nil
 	}
 	return jsonOf(value)
 }

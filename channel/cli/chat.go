@@ -6,8 +6,8 @@
 //   - Ctrl-C ends answers and not the program. Lines that wait for their turn are dropped.
 //   - When Serve returns, the terminal is as it was before, and no turn runs.
 //
-// golang.org/x/term edits the line. What it lacks, wide characters, pastes of several rows and an answer that grows above the line, is in the
-// reader and the writer below it: keyboard and screen.
+// golang.org/x/term edits the line. What it lacks, wide characters, pastes of several rows and an answer that grows above the line, is in
+// editor and screen.
 package cli
 
 import (
@@ -70,43 +70,26 @@ type Chat struct {
 
 	interrupted bool // by one of Interrupts; only talk sets it
 
-	turns     context.Context // of all turns
-	stopTurns context.CancelCauseFunc
-	wg        sync.WaitGroup // of turns
+	wg sync.WaitGroup // of turns
 
 	mu        sync.Mutex
+	turns     context.Context // of the turns that run
+	cancel    context.CancelCauseFunc
+	running   int // turns
 	session   string
-	running   []*running
-	questions []*question // without an answer, the oldest first
-	last      *lastTurn   // for ,why
-	failed    bool        // a line was not answered, or not to its end
-}
-
-// running is a line that is being answered.
-type running struct {
-	text   string
-	cancel context.CancelCauseFunc
+	questions []question // without an answer, the oldest first
+	failed    bool       // a line was not answered, or not to its end
 }
 
 type question struct{ turn, id string }
 
-type lastTurn struct {
-	result channel.Result
-	text   string
-}
-
 // view shows the conversation: a [screen], or [pages] without a terminal.
 type view interface {
 	write(b *block, text string) // shows a text in place of what is shown of the block
+	finish(b *block)             // shows that the block is complete
 	note(text string, as style)  // writes rows
 	working(on bool)             // shows or removes the sign that an answer is awaited
 	failure() error              // of the first text that could not be written
-}
-
-// block is a text that grows. Its view guards the fields.
-type block struct {
-	text  string // as it is shown
-	start int    // where the part begins that the view can replace: what is before is above other rows
 }
 
 // New returns the channel.
@@ -127,8 +110,7 @@ func New(o Options) *Chat {
 // If In has deadlines, nothing reads it after Serve has returned; else one read may go on, and its line is lost.
 func (c *Chat) Serve(ctx context.Context, k *kernel.Kernel) error {
 	c.kernel = k
-	c.turns, c.stopTurns = context.WithCancelCause(context.WithoutCancel(ctx))
-	defer c.stopTurns(nil)
+	c.turns, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	if c.o.Terminal == nil {
 		c.view = &pages{out: c.o.Out, err: c.o.Err}
 		return c.talk(ctx, scanLines(c.o.In))
@@ -159,37 +141,30 @@ func (c *Chat) Note(text string) bool {
 func (c *Chat) talk(ctx context.Context, read func() (string, error)) error {
 	lines, stopReading := c.startReading(read)
 	defer stopReading()
-	defer c.stop()
-	early := "" // line that was read as an answer, and is none
+	defer c.wg.Wait()
+	defer c.stopTurns(turn.ErrStopped)
 	for c.view.failure() == nil {
 		next := lines
 		busy, question := c.state()
-		switch {
-		case c.o.Terminal != nil:
-		case busy && question == "":
+		if c.o.Terminal == nil && busy && question == "" {
 			next = nil
-		case !busy && early != "":
-			c.enter(early)
-			early = ""
-			continue
 		}
 		select {
 		case <-ctx.Done():
-			c.drain()
+			late := time.AfterFunc(c.o.Grace, func() { c.stopTurns(channel.ErrDraining) })
+			defer late.Stop()
+			c.wg.Wait()
 			return nil
 		case <-c.changed:
 		case <-c.o.Interrupts:
 			c.interrupted = true
-			if !c.interrupt() {
-				if c.o.Terminal == nil {
-					return nil
-				}
-				c.noteIdle()
+			if !c.cancelTurns() && c.o.Terminal == nil {
+				return nil
 			}
 		case text, ok := <-next:
 			switch {
-			case c.o.Terminal == nil && busy:
-				early = c.answerOrDeny(question, text)
+			case !ok && c.o.Terminal == nil && busy:
+				c.deny(question)
 			case !ok, c.enter(text):
 				return nil
 			}
@@ -205,7 +180,7 @@ func (c *Chat) state() (busy bool, question string) {
 	if len(c.questions) > 0 {
 		question = c.questions[0].id
 	}
-	return len(c.running) > 0, question
+	return c.running > 0, question
 }
 
 // signal has talk look at the state again.
@@ -262,42 +237,38 @@ func (c *Chat) enter(text string) (quit bool) {
 
 // send starts the turn of a line, and returns when it has its place in its lane: the next one starts afterwards (CH-05).
 func (c *Chat) send(text string) {
-	ctx, cancel := context.WithCancelCause(c.turns)
-	r := &running{text, cancel}
 	c.mu.Lock()
-	c.running = append(c.running, r)
-	t := c.newTurn(text)
+	c.running++
+	ctx, d := c.turns, &delivery{chat: c, block: new(block)}
+	t := c.newTurn(text, d)
 	c.mu.Unlock()
 	placed := make(chan struct{})
 	place := sync.OnceFunc(func() { close(placed) })
 	c.wg.Go(func() {
-		defer cancel(nil)
 		defer place()
 		result, err := c.kernel.RunAssembled(ctx, kernel.Meta{Channel: Name, Queued: place}, t)
-		c.endTurn(r, result, err)
+		c.view.finish(d.block)
+		c.endTurn(result, err)
 	})
 	<-placed
 }
 
-// interrupt cancels all turns. It returns false if there are none.
-func (c *Chat) interrupt() bool {
+// cancelTurns cancels all turns. It returns false if there are none: then it says so at a terminal.
+func (c *Chat) cancelTurns() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, r := range c.running {
-		r.cancel(turn.ErrStopped)
+	if c.running == 0 {
+		c.view.note("No answer is running. Ctrl-D or ,quit ends the chat.", dim)
+		return false
 	}
-	return len(c.running) > 0
+	c.cancel(turn.ErrStopped)
+	c.turns, c.cancel = context.WithCancelCause(context.WithoutCancel(c.turns))
+	return true
 }
 
-// drain waits for the turns that run, and cancels those that take too long.
-func (c *Chat) drain() {
-	late := time.AfterFunc(c.o.Grace, func() { c.stopTurns(channel.ErrDraining) })
-	defer late.Stop()
-	c.wg.Wait()
-}
-
-// stop cancels all turns, and waits for their end.
-func (c *Chat) stop() {
-	c.stopTurns(turn.ErrStopped)
-	c.wg.Wait()
+// stopTurns cancels all turns when the chat ends.
+func (c *Chat) stopTurns(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cancel(cause)
 }

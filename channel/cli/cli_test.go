@@ -61,7 +61,8 @@ func TestATextThatIsTakenBackIsRemoved(t *testing.T) {
 		{"all of it", "Hmm, the sky\n\nis perhaps", "It is blue.", "", "> hello\nIt is blue.\n>"},
 		{"its end", "A first part.\n\nHmm, and", "A first part.\n\nA second part.", "", "> hello\nA first part.\n\nA second part.\n>"},
 		{"the end of a row", "The sky is", "The sea is", "", "> hello\nThe sea is\n>"},
-		{"below it, there is a note", "Hmm", "It is blue.", "a note", "Hmm\na note\n(The model has taken the text above back.)\nIt is blue.\n>"},
+		{"its only row, with a note above", "Hmm", "It is blue.", "a note", "> hello\na note\nIt is blue.\n>"},
+		{"below it, there is a note", "Hmm\nwell", "It is blue.", "a note", "Hmm\na note\n(The model has taken the text above back.)\nIt is blue.\n>"},
 		{
 			"a part is above the screen", strings.Repeat("Hmm\n", 30), "It is blue.", "",
 			"Hmm\n(The model has taken the text above back.)\nIt is blue.\n>",
@@ -210,14 +211,8 @@ func TestCH_160ALineTypedDuringATurnGoesToTheLane(t *testing.T) {
 func TestCH_161CommandsOfTheTerminal(t *testing.T) {
 	a := &scripted{answer: echo}
 	r := newRig(t, kernelOf(t, a), cli.Options{Commands: command.New().Commands(tool.Admin)})
-	r.types(",why\r")
-	r.sees("There is no message yet.")
 	r.types("hello\r")
 	r.sees("echo hello")
-	r.types(",why\r")
-	r.sees("“hello”: dispatch, visible")
-	r.sees("session cli:main, agent assistant, turn t-")
-	r.sees("sender   pass   default:dm.allow_from = listed")
 	r.types(",session holidays\r")
 	r.sees("The session is holidays from now on; it was main.")
 	r.types("again\r")
@@ -225,12 +220,10 @@ func TestCH_161CommandsOfTheTerminal(t *testing.T) {
 	r.types(",he\t\r")
 	r.sees(",tape.info ")
 	r.sees(",quit ")
-	r.types(",help quit\r")
-	r.sees("end the conversation, as Ctrl-D does")
 	r.types(",help model\r") // which is the agent's
 	r.sees("echo ,help model")
 	r.types(",tape.\t")
-	r.sees("tape.anchors  tape.export")
+	r.sees(",tape.anchors  ,tape.export")
 	r.types("in\t\r")
 	r.sees("echo ,tape.info")
 	a.mu.Lock()
@@ -245,19 +238,6 @@ func TestCH_161CommandsOfTheTerminal(t *testing.T) {
 	if last := a.asked[3].Context; !last.CommandAuthorized || last.Role != tool.Admin {
 		t.Errorf("the command has the role %v, %v", last.Role, last.CommandAuthorized)
 	}
-}
-
-func TestWhyDuringAnAnswerSaysToAskAfterwards(t *testing.T) {
-	released := make(chan struct{})
-	a := &scripted{answer: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
-		<-released
-		return echo(ctx, t)
-	}}
-	r := newRig(t, kernelOf(t, a), cli.Options{})
-	r.types("hello\r,why\r")
-	r.sees("The agent is still answering “hello”. Write ,why again afterwards.")
-	close(released)
-	r.sees("echo hello")
 }
 
 func TestCH_161TheHistoryIsThereAtTheNextStart(t *testing.T) {
@@ -279,7 +259,7 @@ func TestCH_161TheHistoryIsThereAtTheNextStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := string(data); got != "the first\ntwo\\nrows\n" {
+	if got := string(data); got != "the first\ntwo␤rows\n" {
 		t.Errorf("the file has %q", got)
 	}
 }
@@ -336,9 +316,7 @@ func TestCH_162TheSenderIsLocalAndMayBeKeptOut(t *testing.T) {
 	a := &scripted{answer: echo}
 	r := newRig(t, &kernel.Kernel{Agent: a, Settings: tree}, cli.Options{})
 	r.types("hello\r")
-	r.sees("Not answered: the settings deny it (dm_disabled); see channels.cli.dm.policy.\n,why explains it.")
-	r.types(",why\r")
-	r.sees("sender   block dm_disabled  channels.cli.dm.policy = disabled")
+	r.sees("Not answered: dm disabled; see channels.cli.dm.policy.")
 	if len(a.texts()) != 0 || !r.chat.Unanswered() {
 		t.Error("the line was answered")
 	}
@@ -492,15 +470,13 @@ func TestKeysEditTheLine(t *testing.T) {
 		{"delete", "abc\x01\x1b[3~", "bc"},
 		{"wide characters", "你好世\x7f\x1b[D界", "你界好"},
 		{"a wide character at the cursor", "你好\x01\x04!", "!好"},
-		{"a character with an accent goes as one", "xe\u0301\x7fy", "xy"},
-		{"a mark without a cell", "ก\u0e49x\x7f\x7f!", "!"},
 		{"a word away", "one two three\x17four", "one two four"},
 		{"words to the left", "one two three\x1bb\x1b[1;5D+", "one +two three"},
 		{"to the end", "one two\x1bb\x0b!", "one !"},
 		{"to the beginning", "one two\x1bb\x15", "two"},
 		{"a row", "one\x1b\rtwo", "one\ntwo"},
 		{"keys without a meaning", "\x1b[15~a\x1b[1;2P\x00\x14b\x1bq\xff", "ab"},
-		{"a paste", "<\x1b[200~one\rtwo\r\n\tthree\x1b[31m\x03\x1b[201~>", "<one\ntwo\n\tthree[31m>"},
+		{"a paste", "<\x1b[200~one\rtwo\r\n\tthree\x1b[31m\x03\x1b[201~>", "<one\ntwo\n\tthree>"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			a := &scripted{answer: echo}
@@ -518,7 +494,7 @@ func TestCommandsAreCompleted(t *testing.T) {
 	commands := command.New().Commands(tool.Admin)
 	for _, test := range []struct{ typed, line, shown string }{
 		{",qu\t", ",quit ", ""},
-		{",tape.\t", ",tape.", "tape.anchors  tape.export"},
+		{",tape.\t", ",tape.", ",tape.anchors  ,tape.export"},
 		{"，qu\t", "，quit ", ""},
 		{",help qu\t", ",help quit", ""},
 		{",zz\t!", ",zz!", ""},

@@ -5,30 +5,21 @@ import (
 	"slices"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
-	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/internal/cells"
 )
 
-// terminalCommands are those that the terminal runs; the agent does not see them.
-var terminalCommands = []struct{ name, usage, help string }{
-	{"quit", ",quit", "end the conversation, as Ctrl-D does"},
-	{"session", ",session [name]", "show the session, or continue another one"},
-	{"why", ",why", "explain why the last message was admitted or denied"},
-	{"help", ",help [command]", "list the commands, or explain one"},
-}
-
-// commandNames returns the names of all commands, sorted.
-func (c *Chat) commandNames() (names []string) {
-	for _, one := range terminalCommands {
-		names = append(names, one.name)
+// commands returns all commands and what they do, first those that the terminal runs; the agent does not see these.
+func (c *Chat) commands() (rows [][2]string) {
+	rows = [][2]string{
+		{",quit", "end the conversation, as Ctrl-D does"},
+		{",session", "show the session, or continue another one: ,session <name>"},
+		{",help", "list the commands, or explain one of the agent: ,help <command>"},
 	}
 	for _, one := range c.o.Commands {
-		names = append(names, one.Name)
+		rows = append(rows, [2]string{"," + one.Name, one.Help})
 	}
-	slices.Sort(names)
-	return names
+	return rows
 }
 
 // runCommand runs a command of the terminal. known is false for any other line.
@@ -44,10 +35,11 @@ func (c *Chat) runCommand(text string) (known, quit bool) {
 		return true, true
 	case "session":
 		c.changeSession(rest)
-	case "why":
-		c.explainLast()
 	case "help":
-		return c.help(rest), false
+		if rest != "" {
+			return false, false // the agent explains its commands
+		}
+		c.help()
 	default:
 		return false, false
 	}
@@ -71,7 +63,7 @@ func (c *Chat) changeSession(name string) {
 	switch {
 	case name == "" || name == c.session:
 		c.view.note("The session is "+c.session+". To start or continue another one, write ,session <name>.", plain)
-	case len(name) > maxSession || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+	case len(name) > maxSession || strings.ContainsFunc(name, unicode.IsControl):
 		c.view.note(fmt.Sprintf("Invalid session name; expected up to %d bytes without line breaks.", maxSession), plain)
 	default:
 		c.view.note("The session is "+Visible(name)+" from now on; it was "+c.session+".", plain)
@@ -79,74 +71,40 @@ func (c *Chat) changeSession(name string) {
 	}
 }
 
-// explainLast shows what the gates decided about the last line.
-func (c *Chat) explainLast() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch n := len(c.running); {
-	case n > 0:
-		c.view.note(fmt.Sprintf("The agent is still answering “%s”. Write ,why again afterwards.", oneLine(c.running[n-1].text, 40)), plain)
-	case c.last == nil:
-		c.view.note("There is no message yet.", plain)
-	default:
-		c.view.note(Visible(c.last.explain()), plain)
-	}
-}
-
-// explain returns the outcome of a line, and the verdicts of all gates.
-func (last *lastTurn) explain() string {
-	r := last.result
-	var b strings.Builder
-	fmt.Fprintf(&b, "“%s”: %s", oneLine(last.text, 40), r.Admission.Kind)
-	if r.Admission.Reason != "" {
-		fmt.Fprintf(&b, " %s", r.Admission.Reason)
-	}
-	fmt.Fprintf(&b, ", %s\nsession %s, agent %s, turn %s\n", r.Outcome, r.SessionKey, r.Route.AgentID, r.TurnID)
-	for _, v := range r.Verdicts {
-		fmt.Fprintf(&b, "%-8s %-5s", v.Gate, v.State)
-		if v.Reason != "" {
-			fmt.Fprintf(&b, " %s", v.Reason)
-		}
-		if v.Setting != "" {
-			fmt.Fprintf(&b, "  %s", v.Setting)
-			if v.Value != "" {
-				fmt.Fprintf(&b, " = %s", v.Value)
-			}
-		}
-		if v.State == channel.Blocked && v.Hint != "" {
-			fmt.Fprintf(&b, "\n         %s", v.Hint)
-		}
-		b.WriteByte('\n')
-	}
-	return strings.TrimSuffix(b.String(), "\n")
-}
-
-// help lists the commands, or explains one of the terminal. known is false for a command of the agent.
-func (c *Chat) help(name string) (known bool) {
-	name = strings.ToLower(strings.TrimPrefix(name, ","))
-	if name != "" {
-		for _, o := range terminalCommands {
-			if o.name == name {
-				c.view.note(o.usage+": "+o.help, plain)
-				return true
-			}
-		}
-		return false
-	}
-	var rows [][2]string
-	for _, o := range terminalCommands {
-		rows = append(rows, [2]string{"," + o.name, o.help})
-	}
-	for _, one := range c.o.Commands {
-		rows = append(rows, [2]string{"," + one.Name, one.Help})
-	}
+// help lists the commands.
+func (c *Chat) help() {
 	width := 0
 	if c.o.Terminal != nil {
 		width, _ = c.o.Terminal.size()
 	}
-	var b strings.Builder
-	b.WriteString(cells.Table(rows, width))
-	b.WriteString(",help <command> explains a command. Everything else goes to the agent. Lines that start with a space stay out of the history.")
-	c.view.note(b.String(), plain)
-	return true
+	table := cells.Table(c.commands(), width)
+	c.view.note(table+"Everything else goes to the agent. Lines that start with a space stay out of the history.", plain)
+}
+
+// complete returns what Tab adds to the text before the cursor: what follows in all names of commands that begin like it. If nothing does, it
+// shows the names.
+func (c *Chat) complete(text string) string {
+	rest, isCommand := cutComma(text)
+	word := "," + strings.ToLower(strings.TrimPrefix(rest, "help "))
+	var found []string
+	for _, row := range c.commands() {
+		if isCommand && strings.HasPrefix(row[0], word) {
+			found = append(found, row[0])
+		}
+	}
+	switch len(found) {
+	case 0:
+		return ""
+	case 1:
+		return found[0][len(word):] + " "
+	}
+	slices.Sort(found)
+	common := found[0]
+	for !strings.HasPrefix(found[len(found)-1], common) {
+		common = common[:len(common)-1]
+	}
+	if common == word {
+		c.view.note(strings.Join(found, "  "), dim)
+	}
+	return common[len(word):]
 }

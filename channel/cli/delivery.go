@@ -54,7 +54,7 @@ func (d *delivery) deliver(_ context.Context, b channel.Block) (channel.Receipt,
 		if b.Text != "" {
 			view.write(d.block, strings.TrimSuffix(Visible(b.Text), "\n")+"\n")
 		}
-		d.block = new(block)
+		view.finish(d.block)
 		for _, m := range b.Media {
 			view.note(strings.TrimSpace(string(m.Kind)+" "+oneLine(m.URL, 1000)), dim)
 		}
@@ -67,7 +67,7 @@ func (d *delivery) ask(b channel.Block) {
 	c := d.chat
 	c.view.note(Visible(b.Text), plain)
 	c.mu.Lock()
-	c.questions = append(c.questions, &question{b.Question.Turn, b.Question.ID})
+	c.questions = append(c.questions, question{b.Question.Turn, b.Question.ID})
 	several := len(c.questions) > 1
 	c.mu.Unlock()
 	c.signal()
@@ -85,60 +85,57 @@ const severalWait = "There are several questions: answer each with ,approve ID o
 // shortAnswers are the commands that short answers stand for.
 var shortAnswers = map[string]string{"y": ",approve ", "yes": ",approve ", "n": ",deny ", "no": ",deny "}
 
-// answer returns the command for a short answer such as "y" to the only question. Any other line is returned as it is.
-// ok is false if there are several questions: the person may have read another one than the first.
+// answer returns the command for a short answer such as "y" to the only question. Any other line is returned as it is; without a terminal, a
+// line that is no answer denies the question. ok is false if there are several questions: the person may have read another one than the first.
 func (c *Chat) answer(text string) (command string, ok bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if name := shortAnswers[strings.ToLower(text)]; name != "" && len(c.questions) > 0 {
-		if len(c.questions) > 1 {
-			return text, false
-		}
-		text = name + c.questions[0].id
+	open := slices.Clone(c.questions)
+	c.mu.Unlock()
+	isTerminal, name := c.o.Terminal != nil, shortAnswers[strings.ToLower(text)]
+	switch {
+	case len(open) == 0:
+	case name != "" && isTerminal && len(open) > 1:
+		return "", false
+	case name != "":
+		text = name + open[0].id
 	}
-	c.closeAnswered(text)
+	if !c.closeAnswered(text) && len(open) > 0 && !isTerminal {
+		c.deny(open[0].id)
+	}
 	return text, true
 }
 
-// closeAnswered removes the question that a command answers. It reports whether the text is such a command. mu is held.
+// closeAnswered removes the question that a command answers. It reports whether the text is such a command.
 func (c *Chat) closeAnswered(text string) (isAnswer bool) {
 	words := strings.Fields(text)
 	if len(words) < 2 || words[0] != ",approve" && words[0] != ",deny" {
 		return false
 	}
-	c.questions = slices.DeleteFunc(c.questions, func(q *question) bool { return strings.EqualFold(q.id, words[1]) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.questions = slices.DeleteFunc(c.questions, func(q question) bool { return strings.EqualFold(q.id, words[1]) })
 	return true
 }
 
-// answerOrDeny answers a question of a conversation without a terminal. A line that is no answer denies it, and is returned as the next message.
-func (c *Chat) answerOrDeny(id, text string) (message string) {
-	command := text
-	if name := shortAnswers[strings.ToLower(text)]; name != "" {
-		command = name + id
-	}
-	c.mu.Lock()
-	if !c.closeAnswered(command) {
-		message, command = text, ",deny "+id+" this conversation has no approver"
-		c.closeAnswered(command)
-	}
-	c.mu.Unlock()
+// deny denies a question of a conversation without a terminal.
+func (c *Chat) deny(id string) {
+	command := ",deny " + id + " this conversation has no approver"
+	c.closeAnswered(command)
 	c.send(command)
-	return message
 }
 
-// endTurn removes a turn, and shows its outcome if its answer does not.
-func (c *Chat) endTurn(r *running, result channel.Result, err error) {
-	c.mu.Lock()
-	c.running = slices.DeleteFunc(c.running, func(other *running) bool { return other == r })
-	c.questions = slices.DeleteFunc(c.questions, func(q *question) bool { return q.turn == result.TurnID })
-	c.last = &lastTurn{result, r.text}
+// endTurn shows the outcome of a turn if its answer does not.
+func (c *Chat) endTurn(result channel.Result, err error) {
 	blocked := err == nil && result.Admission.Kind == channel.Drop
+	c.mu.Lock()
+	c.running--
+	c.questions = slices.DeleteFunc(c.questions, func(q question) bool { return q.turn == result.TurnID })
 	c.failed = c.failed || err != nil || blocked
 	c.mu.Unlock()
 	defer c.signal()
 	switch {
 	case blocked:
-		c.view.note("Not answered: "+refusal(result)+". ,why explains it.", bad)
+		c.view.note("Not answered: "+refusal(result)+".", bad)
 	case err == nil:
 	case result.Outcome == channel.OutcomeCanceled || errors.Is(err, turn.ErrStopped):
 		c.view.note("Canceled.", dim)
@@ -152,19 +149,9 @@ func (c *Chat) endTurn(r *running, result channel.Result, err error) {
 	}
 }
 
-// refusal returns why a line was not admitted.
+// refusal returns why a line was not admitted, and the setting that decides.
 func refusal(r channel.Result) string {
-	why, ok := map[channel.Reason]string{
-		channel.ReasonOverloaded:        "too many messages are waiting",
-		channel.ReasonSessionBusy:       "the session is still answering",
-		channel.ReasonDraining:          "the program is ending",
-		channel.ReasonRateLimited:       "you sent too many messages at once",
-		channel.ReasonNoRoute:           "no agent is configured for the terminal; set an agent",
-		channel.ReasonCommandNotAllowed: "the settings do not allow commands here",
-	}[r.Admission.Reason]
-	if !ok {
-		why = "the settings deny it (" + string(r.Admission.Reason) + ")"
-	}
+	why := strings.ReplaceAll(string(r.Admission.Reason), "_", " ")
 	i := slices.IndexFunc(r.Verdicts, func(v channel.Verdict) bool { return v.State == channel.Blocked && v.Setting != "" })
 	if i >= 0 {
 		why += "; see " + r.Verdicts[i].Setting

@@ -31,7 +31,7 @@ func TestCH_161TheHistoryHas1000Lines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const added = "the same\nback\\\\slash\\nrow\n"
+	const added = "the same\nback\\slash␤row\n"
 	if got := string(data); !strings.HasPrefix(got, "line 5\n") || !strings.HasSuffix(got, "line 1004\n"+added+added) {
 		t.Errorf("the file has %d lines: %.20q … %q", strings.Count(got, "\n"), got, got[max(0, len(got)-100):])
 	}

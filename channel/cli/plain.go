@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"io"
 	"strings"
@@ -31,6 +30,8 @@ func (p *pages) note(text string, as style) {
 	p.failed = cmp.Or(p.failed, err)
 }
 
+func (*pages) finish(*block) {}
+
 func (*pages) working(bool) {}
 
 // failure returns the error of the first write of an answer that has failed.
@@ -40,25 +41,14 @@ func (p *pages) failure() error {
 	return p.failed
 }
 
-// maxInput limits a line of the input, in bytes; the rest of it is another line.
-const maxInput = 1 << 20
-
 // scanLines returns what reads the next line of in.
 func scanLines(in io.Reader) func() (string, error) {
-	scanner := bufio.NewScanner(in)
-	scanner.Buffer(nil, 2*maxInput)
-	scanner.Split(splitLine)
+	reader := bufio.NewReader(in)
 	return func() (string, error) {
-		if !scanner.Scan() {
-			return "", io.EOF
+		line, err := reader.ReadString('\n')
+		if line != "" {
+			err = nil
 		}
-		return strings.ToValidUTF8(scanner.Text(), "\ufffd"), nil
+		return strings.ToValidUTF8(line, "\ufffd"), err
 	}
-}
-
-func splitLine(data []byte, isEnd bool) (int, []byte, error) {
-	if n := bytes.IndexByte(data, '\n'); len(data) > maxInput && (n < 0 || n > maxInput) {
-		return maxInput, data[:maxInput], nil
-	}
-	return bufio.ScanLines(data, isEnd)
 }

@@ -160,18 +160,3 @@ func TestWithoutATerminalAnInterruptEndsTheTurnAndThenAll(t *testing.T) {
 		t.Error("a line that was canceled counts as answered")
 	}
 }
-
-func TestALineOfTheInputIsLimited(t *testing.T) {
-	const limit = 1 << 20
-	a := &scripted{answer: func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
-		return channel.DispatchResult{NoReply: true}, nil
-	}}
-	talk(t, a, strings.NewReader(strings.Repeat("x", limit+10)+"\nrest"), cli.Options{})
-	var sizes []int
-	for _, text := range a.texts() {
-		sizes = append(sizes, len(text))
-	}
-	if !slices.Equal(sizes, []int{limit, 10, 4}) {
-		t.Errorf("the lines have %d bytes", sizes)
-	}
-}

@@ -1,13 +1,12 @@
 package cli
 
 import (
-	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
-
-	"golang.org/x/term"
+	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/internal/cells"
 )
@@ -27,161 +26,199 @@ const prompt = "> "
 // spinner has the signs before the prompt while an answer is awaited.
 var spinner = []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
 
-// screen shows the conversation on a terminal, above the line that is typed. [term.Terminal] edits and draws that line; screen is the writer below it.
+// screen shows the conversation on a terminal. Rows that are full stay where they are. Below them is what is drawn again with each change: the last
+// row of each text that grows, and the line that is typed.
 type screen struct {
 	tty    *Terminal
 	out    io.Writer
 	colors bool
-	line   *term.Terminal
 
-	mu       sync.Mutex // held while something is shown
-	next     shown
-	frame    int // of the spinner
-	spinning bool
+	mu            sync.Mutex
+	sign          string // of the spinner
+	frame         int
+	before, after string   // the cursor
+	growing       []*block // texts that are not complete
+	up            int      // how many rows the cursor is below the first one that is drawn again
 
-	bottom *block // whose rows are the last ones above the line; guarded by the lock of line, which calls Write
+	last     *block // whose rows are the last ones that stay
+	lastRows int    // how many of its rows these are
 }
 
-// shown is a text that is to be written above the line.
-type shown struct {
-	block *block
-	text  string // of the block
-	as    style
-}
-
-func newScreen(tty *Terminal, keys io.Reader, out io.Writer, colors bool) *screen {
-	s := &screen{tty: tty, out: out, colors: colors}
-	s.line = term.NewTerminal(struct {
-		io.Reader
-		io.Writer
-	}{keys, s}, prompt)
-	return s
-}
-
-// nextText stands for the text in screen.next: so the text is laid out while no key can change the line.
-var nextText = []byte{0}
-
-// write shows a text that is visible as it is above the line.
-func (s *screen) write(b *block, text string) { s.show(shown{b, text, plain}) }
-
-func (s *screen) show(next shown) {
-	next.text = strings.ReplaceAll(next.text, "\t", "    ")
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.showLocked(next)
-}
-
-func (s *screen) showLocked(next shown) {
-	s.resize()
-	s.next = next
-	_, _ = s.line.Write(nextText) // the reader of the terminal notices that it is gone
-}
-
-func (s *screen) note(text string, as style) {
-	s.show(shown{new(block), strings.TrimSuffix(text, "\n") + "\n", as})
-}
-
-// failure returns nil: the reader of the terminal notices that it is gone.
-func (*screen) failure() error { return nil }
-
-// working shows the next sign that an answer is awaited, or removes it.
-func (s *screen) working(on bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !on && !s.spinning {
-		return
-	}
-	s.spinning = on
-	if on {
-		s.frame++
-		s.line.SetPrompt(string(spinner[s.frame%len(spinner)]) + " " + prompt)
-	} else {
-		s.line.SetPrompt(prompt)
-	}
-	s.showLocked(shown{})
-}
-
-// resize makes the size of the terminal known to the line. It is called before each text and each key.
-func (s *screen) resize() {
-	_ = s.line.SetSize(s.tty.size()) // what it cannot write, the reader of the terminal notices
-}
-
-// Write is called by the line, with its lock held.
-func (s *screen) Write(p []byte) (int, error) {
-	var text string
-	if bytes.Equal(p, nextText) {
-		text = s.layout(s.next)
-	} else {
-		if bytes.IndexByte(p, '\n') >= 0 {
-			s.bottom = nil // the line was sent, and is below the block now
-		}
-		text = display(string(p))
-	}
-	_, err := io.WriteString(s.out, text)
-	return len(p), err
+// block is a text that grows.
+type block struct {
+	width int      // of the terminal when the text began
+	rows  []string // that are full
+	row   string   // the last one
 }
 
 // takenBack is before a text in place of one that can no longer be removed.
 const takenBack = "(The model has taken the text above back.)\n"
 
-// layout returns what shows a text above the line, which is cleared at the moment. It writes the rows again from the first one that changes. If
-// these are above other rows or above the screen, the text goes on below.
-func (s *screen) layout(n shown) string {
-	b := n.block
-	if b == nil || b.text == n.text {
-		return clearBelow
-	}
+// write shows the text of a block, which is visible as it is, in place of what is shown of it.
+func (s *screen) write(b *block, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	width, height := s.tty.size()
-	same, from := commonRows(b.text, n.text, b.start), len(b.text)
-	continues := strings.HasPrefix(n.text, b.text)
-	text, up := n.text[min(from, len(n.text)):], 0
-	if same >= b.start && s.bottom == b {
-		if rows := rowsOf(b.text[same:], width); rows < height-1 {
-			text, up, from, continues = n.text[same:], rows, b.start, true
-		}
+	if b.width == 0 {
+		b.width = width
+		s.growing = append(s.growing, b)
 	}
-	if !continues {
-		text, from = takenBack+n.text, 0
+	if s.last != b {
+		s.last, s.lastRows = b, 0
 	}
-	b.text, b.start, s.bottom = n.text, from, b
-	var out strings.Builder
-	if up > 0 {
-		fmt.Fprintf(&out, "\x1b[%dA", up)
-	}
-	out.WriteString(clearBelow)
-	text = cells.Wrap(text, width)
-	if text != "" && !strings.HasSuffix(text, "\n") {
-		text += "\n"
-	}
-	if n.as != plain && s.colors {
-		text = "\x1b[" + string(n.as) + "m" + text + "\x1b[0m"
-	}
-	out.WriteString(strings.ReplaceAll(text, "\n", "\r\n"))
-	return out.String()
-}
-
-// commonRows returns where the first row of before, behind start, begins that differs in after.
-func commonRows(before, after string, start int) int {
-	same := 0
-	for same < len(before) && same < len(after) && before[same] == after[same] {
+	rows := strings.SplitAfter(wrap(text, b.width), "\n")
+	rows, b.row = rows[:len(rows)-1], rows[len(rows)-1]
+	same, note := 0, ""
+	for same < min(len(rows), len(b.rows)) && rows[same] == b.rows[same] {
 		same++
 	}
-	if same < start {
-		return 0
+	remove := len(b.rows) - same
+	if remove > s.lastRows || remove > 0 && s.up+remove >= height {
+		same, remove, note = 0, 0, takenBack
 	}
-	return max(start, strings.LastIndexByte(before[:same], '\n')+1)
+	s.lastRows += len(rows) - same - remove
+	b.rows = rows
+	s.draw(remove, note+strings.Join(rows[same:], ""))
 }
+
+// finish shows that a block is complete. What is written to it later is another text.
+func (s *screen) finish(b *block) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.growing = slices.DeleteFunc(s.growing, func(one *block) bool { return one == b })
+	if b.row != "" {
+		s.last = nil
+		s.draw(0, b.row+"\n")
+	}
+	*b = block{}
+}
+
+// note writes rows.
+func (s *screen) note(text string, as style) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	width, _ := s.tty.size()
+	text = wrap(strings.TrimSuffix(text, "\n"), width)
+	if as != plain && s.colors {
+		text = "\x1b[" + string(as) + "m" + text + "\x1b[0m"
+	}
+	s.last = nil
+	s.draw(0, text+"\n")
+}
+
+// working shows the next sign that an answer is awaited, or removes it.
+func (s *screen) working(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !on && s.sign == "" {
+		return
+	}
+	s.sign = ""
+	if on {
+		s.frame++
+		s.sign = string(spinner[s.frame%len(spinner)]) + " "
+	}
+	s.draw(0, "")
+}
+
+// setLine shows the line that is typed, parted at the cursor.
+func (s *screen) setLine(before, after []rune) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before, s.after = picture(before), strings.TrimRight(picture(after), " ")
+	s.draw(0, "")
+}
+
+// lineSent shows a line among the rows that stay.
+func (s *screen) lineSent(line []rune) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	width, _ := s.tty.size()
+	s.sign, s.before, s.after, s.last = "", "", "", nil
+	s.draw(0, breakRows(prompt+strings.TrimRight(picture(line), " "), width)+"\n")
+}
+
+// clear removes all rows from the screen.
+func (s *screen) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, _ = io.WriteString(s.out, "\x1b[H\x1b[2J")
+	s.last, s.up = nil, 0
+	s.draw(0, "")
+}
+
+// failure returns nil: the reader of the terminal notices that it is gone.
+func (*screen) failure() error { return nil }
 
 const clearBelow = "\x1b[J"
 
-// rowsOf returns how many rows of a terminal a text takes.
-func rowsOf(text string, width int) (rows int) {
-	for line := range strings.Lines(cells.Wrap(text, width)) {
-		n := 0
-		for _, r := range strings.TrimSuffix(line, "\n") {
-			n += cells.Of(r)
+// draw removes a number of the rows that stay, and writes others in their place. mu is held.
+func (s *screen) draw(remove int, rows string) {
+	width, height := s.tty.size()
+	// A line that is higher than half of the screen is shown in parts, since rows above the screen cannot be drawn again.
+	before, after := []rune(s.before), []rune(s.after)
+	limit := width * height / 8 // a character has at most two cells
+	before, after = before[max(0, len(before)-limit):], after[:min(limit, len(after))]
+
+	var text strings.Builder
+	for _, b := range s.growing {
+		if b.row != "" {
+			text.WriteString(b.row + "\n")
 		}
-		rows += max(1, (n+width-1)/width)
 	}
-	return rows
+	text.WriteString(s.sign + prompt + string(before))
+	rest := string(after) + " "
+	r, n := utf8.DecodeRuneInString(rest) // the character at the cursor
+	text.WriteString(rest[:n])
+	above := strings.Split(breakRows(text.String(), width), "\n")
+	text.WriteString(rest[n:])
+	all := breakRows(text.String(), width)
+
+	var out strings.Builder
+	out.WriteString(move(s.up+remove, 'A') + "\r" + clearBelow + strings.ReplaceAll(rows+all, "\n", "\r\n"))
+	s.up = len(above) - 1
+	out.WriteString(move(strings.Count(all, "\n")-s.up, 'A') + "\r" + move(cellsOf(above[s.up])-cells.Of(r), 'C'))
+	_, _ = io.WriteString(s.out, out.String()) // if the terminal is gone, its reader notices
+}
+
+// move returns what moves the cursor.
+func move(n int, direction rune) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\x1b[%d%c", n, direction)
+}
+
+// picture returns a part of the line as it is shown, in one row.
+func picture(part []rune) string { return strings.ReplaceAll(Visible(string(part)), "\t", "␉") }
+
+// wrap breaks a text into rows of a width, at words if possible.
+func wrap(text string, width int) string {
+	return breakRows(cells.Wrap(strings.ReplaceAll(text, "\t", "    "), width), width)
+}
+
+// breakRows breaks rows that are wider than a width.
+func breakRows(text string, width int) string {
+	var b strings.Builder
+	used := 0
+	for _, r := range text {
+		n := cells.Of(r)
+		switch {
+		case r == '\n':
+			used, n = 0, 0
+		case used+n > width:
+			b.WriteByte('\n')
+			used = 0
+		}
+		b.WriteRune(r)
+		used += n
+	}
+	return b.String()
+}
+
+func cellsOf(row string) (n int) {
+	for _, r := range row {
+		n += cells.Of(r)
+	}
+	return n
 }

@@ -1,13 +1,11 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"golang.org/x/term"
 )
@@ -50,7 +48,7 @@ func (t *Terminal) raw() (restore func() error, err error) {
 // size returns the size of the screen, or a usual one if it is unknown.
 func (t *Terminal) size() (width, height int) {
 	_ = control(t.out, func(fd int) { width, height, _ = term.GetSize(fd) })
-	if width <= 0 || height <= 0 {
+	if width < 2 || height < 2 {
 		return 80, 24
 	}
 	return width, height
@@ -68,11 +66,8 @@ func (c *Chat) talkAtTerminal(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("cannot use the terminal: %w", err)
 	}
-	keys := &keyboard{in: bufio.NewReader(c.o.In)}
-	s := newScreen(c.o.Terminal, keys, c.o.Out, c.o.Colors)
-	keys.before, keys.enter = s.resize, func() { s.working(false) }
 	_, _ = io.WriteString(c.o.Out, pasteOn) // if the terminal is gone, its reader notices
-	c.view = s
+	c.view = &screen{tty: c.o.Terminal, out: c.o.Out, colors: c.o.Colors}
 	c.showing.Store(true)
 	defer func() {
 		c.showing.Store(false)
@@ -80,20 +75,11 @@ func (c *Chat) talkAtTerminal(ctx context.Context) (err error) {
 		err = errors.Join(err, restore())
 	}()
 	c.writeBanner()
-	s.line.AutoCompleteCallback = func(line string, pos int, key rune) (string, int, bool) {
-		line, pos = c.press(keys, line, pos, key)
-		return line, pos, true
-	}
 	h, err := openHistory(c.o.History)
 	if err != nil {
 		c.view.note("The input history is unreadable; new lines are not saved.", dim)
 	}
-	defer h.close()
-	s.line.History = h
-	return c.talk(ctx, func() (string, error) {
-		line, err := s.line.ReadLine()
-		return decode(line), err
-	})
+	return c.talk(ctx, newEditor(c.o.In, c.view.(*screen), h, c.cancelTurns, c.complete))
 }
 
 // writeBanner says who answers.
@@ -104,43 +90,4 @@ func (c *Chat) writeBanner() {
 	}
 	c.view.note("lingserve chat: "+oneLine(who+", session "+c.o.Session, 1000), strong)
 	c.view.note(",help shows the commands; Ctrl-C cancels an answer, Ctrl-D ends", dim)
-}
-
-func (c *Chat) noteIdle() {
-	c.view.note("No answer is running. Ctrl-D or ,quit ends the chat.", dim)
-}
-
-// press returns what a key makes of the line.
-func (c *Chat) press(keys *keyboard, line string, pos int, key rune) (string, int) {
-	switch key {
-	case keyCancel:
-		switch {
-		case c.interrupt():
-			return line, pos
-		case line == "":
-			c.noteIdle()
-		}
-		return "", 0
-	case keyEnd, keyDelete:
-		keys.ended = key == keyEnd && line == ""
-		return line[:pos] + line[following(line, pos):], pos
-	case keyBackspace:
-		start := previous(line, pos)
-		return line[:start] + line[pos:], start
-	case keyLeft:
-		return line, previous(line, pos)
-	case keyRight:
-		return line, following(line, pos)
-	case keyNewline:
-		return insert(line, pos, "\n")
-	case keyPaste:
-		return insert(line, pos, keys.pasted)
-	case '\t':
-		rest, several := complete(decode(line[:pos]), c.commandNames())
-		if len(several) > 0 {
-			c.view.note(strings.Join(several, "  "), dim)
-		}
-		return insert(line, pos, rest)
-	}
-	return insert(line, pos, string(key))
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // newTurn returns the turn of a line. Each session is a conversation. mu is held.
-func (c *Chat) newTurn(text string) *kernel.Turn {
+func (c *Chat) newTurn(text string, d *delivery) *kernel.Turn {
 	key := channel.KeyParts{Channel: Name, Conversation: c.session}
 	if c.o.Agent != c.o.Default {
 		key.Agent = c.o.Agent
@@ -27,7 +27,6 @@ func (c *Chat) newTurn(text string) *kernel.Turn {
 		f.Access = p.Access(sender.Identity(), channel.MentionFacts{})
 		f.Supplemental.GroupSystemPrompt = p.SystemPrompt
 	}
-	d := &delivery{chat: c, block: new(block)}
 	out := &kernel.Delivery{Deliver: d.deliver, Working: d.working, Rest: d.rest, PreviewEvery: previewEvery, WorkingEvery: workingEvery}
 	if c.o.Terminal != nil { // elsewhere, a text that the model takes back cannot be removed
 		out.Preview = d.preview

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -38,21 +39,20 @@ type request struct {
 
 // Kinds of refusals.
 var (
-	badToken    = &platform.Kind{Text: "the token is invalid; copy a new one from the page Bot of the application", Effect: platform.Permanent}
+	badToken    = lasting("the token is invalid; copy a new one from the page Bot of the application")
+	needsShards = lasting("the bot is in more servers than one connection may have; remove it from some, because this channel has no shards")
+	noIntent    = lasting("the bot may not read messages; turn on \"Message Content Intent\" on the page Bot of the application")
+	noChannel   = lasting("the channel or thread does not exist any more")
+	noAccess    = lasting("the bot may not do this there; check its permissions View Channel, Send Messages, Send Messages in Threads and Attach Files")
+	blocked     = lasting("this person accepts no messages of the bot")
+	locked      = lasting("the thread is locked")
 	tooMany     = &platform.Kind{Text: "too many calls", Effect: platform.Busy}
 	unavailable = &platform.Kind{Text: "the platform is unavailable at the moment", Effect: platform.Unknown}
-	noChannel   = &platform.Kind{Text: "the channel or thread does not exist any more", Effect: platform.Permanent}
-	noAccess    = &platform.Kind{
-		Text:   "the bot may not do this there; check its permissions View Channel, Send Messages, Send Messages in Threads and Attach Files",
-		Effect: platform.Permanent,
-	}
-	blocked   = &platform.Kind{Text: "this person accepts no messages of the bot", Effect: platform.Permanent}
-	locked    = &platform.Kind{Text: "the thread is locked", Effect: platform.Permanent}
-	deleted   = &platform.Kind{Text: "the message is deleted"}
-	expired   = &platform.Kind{Text: "the interaction is too old"}
-	repeated  = &platform.Kind{Text: "the interaction is acknowledged already"}
-	noReply   = &platform.Kind{Text: "the bot may not reply to a message there; it needs the permission Read Message History"}
-	otherwise = &platform.Kind{Text: "the platform refused the call"}
+	deleted     = &platform.Kind{Text: "the message is deleted"}
+	expired     = &platform.Kind{Text: "the interaction is too old"}
+	repeated    = &platform.Kind{Text: "the interaction is acknowledged already"}
+	noReply     = &platform.Kind{Text: "the bot may not reply to a message there; it needs the permission Read Message History"}
+	otherwise   = &platform.Kind{Text: "the platform refused the call"}
 
 	kindOfCode = map[int]*platform.Kind{
 		10003: noChannel, 10008: deleted, 10015: expired, 10062: expired, 40060: repeated, 50001: noAccess, 50007: blocked, 50013: noAccess, 50027: expired,
@@ -62,6 +62,10 @@ var (
 		http.StatusUnauthorized: badToken, http.StatusForbidden: noAccess, http.StatusTooManyRequests: tooMany,
 	}
 )
+
+func lasting(text string) *platform.Kind {
+	return &platform.Kind{Text: text, Effect: platform.Permanent}
+}
 
 func kindOf(status, code int) *platform.Kind {
 	if status >= 500 {
@@ -78,53 +82,50 @@ func (a *api) do(ctx context.Context, r request) error {
 
 // once makes one attempt.
 func (a *api) once(ctx context.Context, r request) error {
-	body, contentType, err := r.encode()
-	if err != nil {
-		return fmt.Errorf("discord: %s: write the call: %w", r.what, err)
-	}
+	body, contentType := r.encode()
 	header := http.Header{"Authorization": {"Bot " + a.token}, "User-Agent": {userAgent}}
-	if contentType != "" {
+	if body != nil { // the platform takes no empty JSON
 		header.Set("Content-Type", contentType)
 	}
 	res, said, err := platform.Exchange(ctx, a.client, callTimeout, r.method, a.base+version+r.path, header, body)
 	switch {
 	case err != nil:
-		return fmt.Errorf("discord: %s: %w", r.what, err)
 	case res.StatusCode/100 != 2:
-		return fmt.Errorf("discord: %s: %w", r.what, a.refused(res, said))
+		err = a.refused(res, said)
 	case r.out != nil && json.Unmarshal(said, r.out) != nil:
-		return fmt.Errorf("discord: %s: the answer has an unexpected form; check the setting api", r.what)
+		err = errors.New("the answer has an unexpected form; check the setting api")
+	default:
+		return nil
 	}
-	return nil
+	return fmt.Errorf("discord: %s: %w", r.what, err)
 }
 
-func (r *request) encode() (body []byte, contentType string, err error) {
+// encode writes the body of a call: JSON, which is in a form if there is a file.
+func (r *request) encode() (body []byte, contentType string) {
 	if r.in == nil {
-		return nil, "", nil
+		return nil, ""
 	}
-	body, err = json.Marshal(r.in)
-	if err != nil || r.file == nil {
-		return body, "application/json", err
+	body, _ = json.Marshal(r.in) // structs of the library
+	if r.file == nil {
+		return body, "application/json"
 	}
 	form := *r.file
 	form.Name, form.Fields = "files[0]", map[string]string{"payload_json": string(body)}
-	return form.Encode()
+	body, contentType, _ = form.Encode() // into memory
+	return body, contentType
 }
 
 // refused returns the error of an answer. That of a gateway before the platform, which may also limit calls, is no JSON.
 func (a *api) refused(res *http.Response, text []byte) error {
 	var said struct {
-		Code       int     `json:"code"`
-		RetryAfter float64 `json:"retry_after"` // seconds
+		Code int `json:"code"`
 	}
 	_ = json.Unmarshal(text, &said)
 	r := &platform.Refusal{Kind: kindOf(res.StatusCode, said.Code), Code: fmt.Sprintf("status %d, code %d", res.StatusCode, said.Code)}
-	if said.RetryAfter <= 0 {
-		said.RetryAfter, _ = strconv.ParseFloat(res.Header.Get("Retry-After"), 64)
-	}
 	switch r.Kind {
 	case tooMany:
-		r.RetryAfter = max(time.Duration(said.RetryAfter*float64(time.Second)), time.Second/2)
+		seconds, _ := strconv.ParseFloat(res.Header.Get("Retry-After"), 64)
+		r.RetryAfter = max(time.Duration(seconds*float64(time.Second)), time.Second/2)
 	case badToken:
 		a.lost(fmt.Errorf("discord: %w", r))
 	}

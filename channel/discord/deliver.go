@@ -1,9 +1,12 @@
 package discord
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"strconv"
@@ -30,7 +33,7 @@ const (
 // previewed, and the platform itself shows that work goes on.
 func (a *adapter) delivery() *kernel.Delivery {
 	c := a.c
-	if a.last.interaction != nil {
+	if a.last.Interaction != nil {
 		return &kernel.Delivery{Settle: c.showDecision, Deliver: func(ctx context.Context, b channel.Block) (channel.Receipt, error) {
 			r, err := c.deliver(ctx, b)
 			a.answered = a.answered || err == nil
@@ -39,7 +42,7 @@ func (a *adapter) delivery() *kernel.Delivery {
 	}
 	d := &kernel.Delivery{Deliver: c.deliver, Settle: c.showDecision, Durable: true, PreviewEvery: previewEvery, WorkingEvery: typingEvery}
 	d.Working = func(ctx context.Context) error {
-		return c.api.once(ctx, request{what: "show typing", method: http.MethodPost, path: "/channels/" + a.last.message.ChannelID + "/typing"})
+		return c.api.once(ctx, request{what: "show typing", method: http.MethodPost, path: "/channels/" + a.last.Message.ChannelID + "/typing"})
 	}
 	if c.s.Preview == PreviewEdit {
 		d.Preview = c.showPreview
@@ -49,41 +52,26 @@ func (a *adapter) delivery() *kernel.Delivery {
 
 // target is where a block goes.
 type target struct {
-	channel            string
-	reply              string // the message that the first one replies to
-	application, token string // of an interaction; its answers are sent by another way, and only the person who caused it sees them
-	silent             bool
-}
-
-// interactionMark begins the delivery target of an interaction.
-const interactionMark = "interaction"
-
-func interactionTarget(i *discordgo.Interaction) string {
-	return strings.Join([]string{interactionMark, i.AppID, i.Token}, " ")
+	channel     string
+	reply       string // the message that the first one replies to
+	interaction string // the path of the answers to one, which only the person who caused it sees; ""
+	silent      bool
 }
 
 // targetOf reads the reply plan, which was frozen when the event was resolved.
 func targetOf(b *channel.Block) target {
-	t := target{channel: b.Target.To, silent: b.Silent}
+	t := target{channel: b.Target.To, interaction: b.Target.DeliveryTarget, silent: b.Silent}
 	t.reply, _ = b.Target.ReplyToID.Get()
-	if part := strings.Fields(b.Target.DeliveryTarget); len(part) == 3 && part[0] == interactionMark {
-		t.application, t.token = part[1], part[2]
-	}
 	return t
 }
 
 // path returns the path that messages are sent to.
-func (t *target) path() string {
-	if t.token != "" {
-		return "/webhooks/" + t.application + "/" + t.token
-	}
-	return "/channels/" + t.channel + "/messages"
-}
+func (t *target) path() string { return cmp.Or(t.interaction, "/channels/"+t.channel+"/messages") }
 
 // messagePath returns the path of one message.
 func (t *target) messagePath(id string) string {
-	if t.token != "" {
-		return t.path() + "/messages/" + id
+	if t.interaction != "" {
+		return t.interaction + "/messages/" + id
 	}
 	return t.path() + "/" + id
 }
@@ -136,7 +124,7 @@ func (c *Channel) deliver(ctx context.Context, b channel.Block) (channel.Receipt
 		return true, err
 	}
 	// The outbox repeats the end of an answer. The nonce makes it harmless to repeat other blocks at once.
-	harmless := b.Kind != channel.ReplyFinal && t.token == ""
+	harmless := b.Kind != channel.ReplyFinal && t.interaction == ""
 	return platform.SendMessages(&b, channel.Receipt{ReplyToID: t.reply}, len(list), edit, func(n int) (string, error) {
 		if n > 0 {
 			t.reply = ""
@@ -159,7 +147,7 @@ func (c *Channel) send(ctx context.Context, t target, m outgoing, key string, ha
 	if t.silent {
 		call.Flags |= discordgo.MessageFlagsSuppressNotifications
 	}
-	if t.token != "" {
+	if t.interaction != "" {
 		call.Flags |= discordgo.MessageFlagsEphemeral
 	} else {
 		sum := sha256.Sum256([]byte(key))
@@ -173,8 +161,8 @@ func (c *Channel) send(ctx context.Context, t target, m outgoing, key string, ha
 	}
 	err := c.api.do(ctx, request{what: "send a message", method: http.MethodPost, path: t.path(), in: &call, out: &sent, file: m.file, harmless: harmless})
 	switch {
-	case platform.Is(err, expired) && t.token != "":
-		t.token = ""
+	case platform.Is(err, expired) && t.interaction != "":
+		t.interaction = ""
 		return c.send(ctx, t, m, key, harmless)
 	case platform.Is(err, noReply) && t.reply != "":
 		t.reply = ""
@@ -183,12 +171,9 @@ func (c *Channel) send(ctx context.Context, t target, m outgoing, key string, ha
 	return sent.ID, err
 }
 
-// edit changes the text of a message, unless that is "", and removes its buttons.
+// edit changes the text of a message, and removes its buttons.
 func (c *Channel) edit(ctx context.Context, t *target, id, text string) error {
-	in := map[string]any{"allowed_mentions": repliedTo, "components": []any{}}
-	if text != "" {
-		in["content"] = text
-	}
+	in := map[string]any{"content": text, "allowed_mentions": repliedTo, "components": []any{}}
 	return c.api.do(ctx, request{what: "change a message", method: http.MethodPatch, path: t.messagePath(id), in: in, harmless: true})
 }
 
@@ -203,4 +188,95 @@ func (c *Channel) showPreview(ctx context.Context, b channel.Block, before chann
 	}
 	id, err := c.send(ctx, t, list[0], b.Key+":preview", false)
 	return channel.Receipt{MessageIDs: []string{id}, ReplyToID: t.reply}, err
+}
+
+// styles are the colors of buttons, by their words.
+var styles = map[string]discordgo.ButtonStyle{"approve": discordgo.SuccessButton, "deny": discordgo.DangerButton, "remember": discordgo.SecondaryButton}
+
+// question returns the message that asks a question. Arguments that do not fit into it are its file. It is one message or none, because no one approves
+// what they have not read.
+func question(q *channel.Question) (m outgoing, err error) {
+	list, name := split(q.Text), q.File
+	if len(list) > 1 && name == "" && q.Arguments != "" {
+		name = "arguments-" + q.ID + ".json"
+		list = split(fmt.Sprintf("The agent wants to call the tool `%s` with the arguments in the file `%s`.", q.Tool, name))
+	}
+	if len(list) != 1 {
+		return m, &channel.NotSentError{Err: errors.New("discord: the question does not fit into one message")}
+	}
+	m = list[0]
+	var row discordgo.ActionsRow
+	for _, b := range q.Buttons() {
+		row.Components = append(row.Components, discordgo.Button{Label: b.Label, Style: styles[b.Word], CustomID: b.Word + ":" + q.ID})
+	}
+	m.Components = []discordgo.ActionsRow{row}
+	if name != "" {
+		m.file = &platform.Form{File: name, Data: []byte(q.Arguments)}
+	}
+	return m, nil
+}
+
+// showDecision changes the message of a question that was decided.
+func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent channel.Receipt, d channel.Decided) error {
+	m, err := question(asked.Question)
+	if err != nil || sent.First() == "" {
+		return err
+	}
+	outcome := "\n\n" + markup.Convert(d.Text(markup.Literal(d.By)), markup.Discord)
+	if markup.UTF16(m.Content+outcome) > maxText {
+		m.Content = ""
+	}
+	t := targetOf(&asked)
+	if err = c.edit(ctx, &t, sent.First(), strings.TrimSpace(m.Content+outcome)); platform.Is(err, deleted, expired) {
+		return nil
+	}
+	return err
+}
+
+// acknowledgeWithin is how long the platform waits until an interaction is acknowledged.
+const acknowledgeWithin = 3 * time.Second
+
+// acknowledge tells the platform that an interaction has come: of a command, that its answer follows; of a button, nothing that people see.
+func (c *Channel) acknowledge(ctx context.Context, i *interaction) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), acknowledgeWithin)
+	defer cancel()
+	in := map[string]any{"type": discordgo.InteractionResponseDeferredMessageUpdate}
+	if i.Command != "" {
+		in["type"] = discordgo.InteractionResponseDeferredChannelMessageWithSource
+		in["data"] = map[string]any{"flags": discordgo.MessageFlagsEphemeral}
+	}
+	err := c.api.once(ctx, request{what: "acknowledge an interaction", method: http.MethodPost, path: "/interactions/" + i.ID + "/" + i.Token + "/callback", in: in})
+	if err != nil && !platform.Is(err, repeated) {
+		c.Log.WarnContext(ctx, "cannot acknowledge an interaction", "error", err)
+	}
+}
+
+// reply shows a text to the person who caused the interaction, once. With "", it removes the sign that an answer follows.
+func (a *adapter) reply(ctx context.Context, text string) {
+	if a.answered {
+		return
+	}
+	a.answered = true
+	t := targetOf(&channel.Block{Target: a.last.replyPlan()})
+	in := &outgoing{Content: text, Allowed: repliedTo, Flags: discordgo.MessageFlagsEphemeral}
+	r := request{what: "answer an interaction", method: http.MethodPost, path: t.path(), in: in}
+	if text == "" {
+		r = request{what: "withdraw an answer", method: http.MethodDelete, path: t.messagePath("@original"), harmless: true}
+	}
+	if err := a.c.api.do(ctx, r); err != nil && !platform.Is(err, expired, deleted) {
+		a.c.Log.WarnContext(ctx, "cannot answer an interaction", "error", err)
+	}
+}
+
+// finishInteraction answers a command that the gates did not let in. One that ends without an answer loses the sign that one follows.
+func (a *adapter) finishInteraction(ctx context.Context, r channel.Result) {
+	if a.last.Kind != channel.EventCommand {
+		return
+	}
+	switch _, refused := channel.RefusedPress(r); {
+	case refused:
+		a.reply(ctx, "You may not use commands here.")
+	case r.Outcome == channel.OutcomeSilent || r.Outcome == channel.OutcomeObserved || r.Outcome == channel.OutcomeBlocked:
+		a.reply(ctx, "")
+	}
 }

@@ -57,10 +57,11 @@ type Channel struct {
 
 var _ kernel.Channel = (*Channel)(nil)
 
-// profile describes the bot on the platform.
+// profile is the application of the bot.
 type profile struct {
-	ID, Username, Application string
-	readsMessages             bool // also those that do not mention it
+	ID    string         `json:"id"`
+	Flags int            `json:"flags"`
+	Bot   discordgo.User `json:"bot"`
 }
 
 var tokenForm = regexp.MustCompile(`^[A-Za-z0-9_=-]{10,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$`)
@@ -93,17 +94,16 @@ func (c *Channel) Check(ctx context.Context) error {
 	if err := c.whoAmI(ctx); err != nil {
 		return err
 	}
-	if !c.self.Load().readsMessages {
-		return fatal[disallowedIntents]
+	if c.self.Load().Flags&contentFlags == 0 {
+		return errors.New("discord: " + noIntent.Text)
 	}
-	_, err := c.gatewayAddress(ctx)
-	return err
+	return nil
 }
 
 // About describes the bot for people.
 func (c *Channel) About() string {
-	if me := c.self.Load(); me.Username != "" {
-		return "@" + me.Username
+	if me := c.self.Load(); me.ID != "" {
+		return "@" + me.Bot.Username
 	}
 	return ""
 }
@@ -113,16 +113,12 @@ const contentFlags = 1<<18 | 1<<19
 
 // whoAmI asks the platform who the bot is.
 func (c *Channel) whoAmI(ctx context.Context) error {
-	var app struct {
-		ID    string         `json:"id"`
-		Flags int            `json:"flags"`
-		Bot   discordgo.User `json:"bot"`
+	me := new(profile)
+	err := c.api.once(ctx, request{what: "ask for the bot", method: http.MethodGet, path: "/applications/@me", out: me})
+	if err == nil {
+		c.self.Store(me)
 	}
-	if err := c.api.once(ctx, request{what: "ask for the bot", method: http.MethodGet, path: "/applications/@me", out: &app}); err != nil {
-		return err
-	}
-	c.self.Store(&profile{ID: app.Bot.ID, Username: app.Bot.Username, Application: app.ID, readsMessages: app.Flags&contentFlags != 0})
-	return nil
+	return err
 }
 
 // copiesIgnored is how long the platform ignores copies of a message with a nonce: some minutes, as it says. Answers to interactions, which have none, are
@@ -168,7 +164,7 @@ func (c *Channel) registerCommands(ctx context.Context, k *kernel.Kernel) {
 			Options: []*discordgo.ApplicationCommandOption{{Type: discordgo.ApplicationCommandOptionString, Name: "arguments", Description: "what follows the command"}},
 		})
 	}
-	path := "/applications/" + c.self.Load().Application + "/commands"
+	path := "/applications/" + c.self.Load().ID + "/commands"
 	err := c.api.do(ctx, request{what: "register the commands", method: http.MethodPut, path: path, in: list, out: new(json.RawMessage), harmless: true})
 	if err != nil {
 		c.Log.WarnContext(ctx, "cannot register the commands", "error", err)

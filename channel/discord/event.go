@@ -3,7 +3,9 @@ package discord
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -13,6 +15,7 @@ import (
 	"github.com/bwmarrin/discordgo"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
@@ -26,56 +29,71 @@ const (
 	interactionCreate = "INTERACTION_CREATE"
 )
 
-// event is what is stored of an event: what came, and what a process without a connection to the gateway could not find out.
+// event is what is stored of an event. It has the names that the connection to the gateway knew when it came.
 type event struct {
-	Type  string            `json:"type"`
-	Data  json.RawMessage   `json:"data"`
-	Place discordgo.Channel `json:"place"`           // a direct conversation has no guild
-	Names map[string]string `json:"names,omitempty"` // "&1" is the role 1, "#2" the channel 2
-	Role  string            `json:"role,omitempty"`  // that the bot alone has, if it is mentioned
-
-	message     discordgo.Message      // of an interaction: by the person who caused it
-	interaction *discordgo.Interaction // nil for a message
-	deleted     []string               // messages
+	ID          string                    `json:"id"` // within its conversation
+	Kind        channel.EventKind         `json:"kind"`
+	Message     discordgo.Message         `json:"message"` // with names in place of codes; of an interaction: by the person who caused it
+	Place       channel.ConversationFacts `json:"place"`
+	Deleted     []string                  `json:"deleted,omitempty"`     // messages
+	Interaction *interaction              `json:"interaction,omitempty"` // nil for a message
+	ToBot       bool                      `json:"to_bot,omitempty"`      // the message mentions the bot
+	ToAnyone    bool                      `json:"to_anyone,omitempty"`   // or someone
 }
 
-// newEvent returns an event that has come, with what the library knows of its place; nil if it means nothing to an agent or a window.
-func (c *Channel) newEvent(state *discordgo.State, kind string, data []byte) *event {
-	switch kind {
-	case ready, messageCreate, messageUpdate, messageDelete, messageDeleteBulk, interactionCreate:
-	default:
-		return nil
+// interaction is an application command, or the press of a button.
+type interaction struct {
+	ID, Application, Token string
+	Command                string         // "tape.info all of it"; "" of a button
+	Press                  *channel.Press // nil: it is not one of the channel's buttons
+}
+
+// newEvent reads an event of the gateway; nil: it means nothing to an agent or a window. place is nil if state knows it.
+func (c *Channel) newEvent(state *discordgo.State, kind string, data []byte, place *discordgo.Channel) *event {
+	e := &event{Kind: channel.EventLifecycle}
+	m, err := &e.Message, error(nil)
+	switch data = withoutComponents(data); kind {
+	case messageCreate:
+		err = json.Unmarshal(data, m)
+		if e.ID = m.ID; m.Type == discordgo.MessageTypeDefault || m.Type == discordgo.MessageTypeReply { // no joins, pins and threads that begin
+			e.Kind = channel.EventMessage
+		}
+	case messageUpdate:
+		if err = json.Unmarshal(data, m); m.EditedTimestamp != nil { // else the platform has only added what a link leads to
+			e.ID = fmt.Sprintf("edit:%s:%d", m.ID, m.EditedTimestamp.UnixMilli())
+		}
+	case messageDelete, messageDeleteBulk:
+		var bulk discordgo.MessageDeleteBulk
+		err = errors.Join(json.Unmarshal(data, m), json.Unmarshal(data, &bulk))
+		e.Deleted = append(bulk.Messages, m.ID)
+		e.ID = "delete:" + strings.Join(e.Deleted, ",")
+	case interactionCreate:
+		err = e.readInteraction(data)
 	}
-	e := &event{Type: kind, Data: withoutComponents(data)}
-	if err := e.decode(); err != nil {
+	if err != nil {
 		c.Log.Warn("invalid event from the platform", "type", kind)
+	}
+	if place == nil {
+		place, _ = state.Channel(m.ChannelID)
+	}
+	place = cmp.Or(place, &discordgo.Channel{})
+	m.GuildID = cmp.Or(m.GuildID, place.GuildID)
+	if err != nil || e.ID == "" || e.Kind == channel.EventLifecycle && m.GuildID == "" { // windows are for guilds alone
 		return nil
 	}
-	m := &e.message
-	if ch, err := state.Channel(m.ChannelID); err == nil {
-		e.setPlace(ch)
+	e.Place = channel.ConversationFacts{Kind: channel.Group, ID: m.ChannelID, Label: place.Name, SpaceID: m.GuildID}
+	if m.GuildID == "" {
+		e.Place.Kind = channel.Direct
 	}
-	e.Place.GuildID, e.Names = m.GuildID, map[string]string{}
-	for _, mark := range marks.FindAllStringSubmatch(m.Content, -1) {
-		if ch, err := state.Channel(mark[2]); err == nil && mark[1] == "#" {
-			e.Names["#"+mark[2]] = ch.Name
-		}
+	if place.IsThread() { // it is a conversation in that of its channel
+		e.Place.ParentID = place.ParentID
 	}
-	own, _ := state.Member(m.GuildID, c.self.Load().ID)
-	for _, id := range m.MentionRoles {
-		if role, err := state.Role(m.GuildID, id); err == nil {
-			e.Names["&"+id] = role.Name
-			if role.Managed && own != nil && slices.Contains(own.Roles, id) {
-				e.Role = id
-			}
-		}
+	e.ToAnyone = m.MentionEveryone || strings.Contains(m.Content, "<@")
+	e.ToBot = c.readContent(state, m.GuildID, m)
+	if m.ReferencedMessage != nil {
+		c.readContent(state, m.GuildID, m.ReferencedMessage)
 	}
 	return e
-}
-
-// setPlace keeps what is needed of a channel.
-func (e *event) setPlace(ch *discordgo.Channel) {
-	e.Place = discordgo.Channel{GuildID: ch.GuildID, Type: ch.Type, Name: ch.Name, ParentID: ch.ParentID}
 }
 
 // withoutComponents hides buttons and the like: the library refuses a message if it does not know one of them. In a text, there is a backslash before the
@@ -84,106 +102,96 @@ func withoutComponents(data []byte) []byte {
 	return bytes.ReplaceAll(data, []byte(`"components":`), []byte(`"no_components":`))
 }
 
-// decode reads Data.
-func (e *event) decode() error {
-	if e.Type != interactionCreate {
-		var all struct {
-			ID  string   `json:"id"`
-			IDs []string `json:"ids"`
-		}
-		if err := json.Unmarshal(e.Data, &all); err != nil || e.Type == ready {
-			return err
-		}
-		e.deleted = append(all.IDs, all.ID)
-		return json.Unmarshal(e.Data, &e.message)
-	}
-	i := new(discordgo.Interaction)
-	if err := json.Unmarshal(e.Data, i); err != nil {
+func (e *event) readInteraction(data []byte) error {
+	var i discordgo.Interaction
+	if err := json.Unmarshal(data, &i); err != nil {
 		return err
 	}
-	e.interaction = i
-	e.message = discordgo.Message{ID: i.ID, ChannelID: i.ChannelID, GuildID: i.GuildID, Member: i.Member, Author: i.User}
-	e.message.Timestamp, _ = discordgo.SnowflakeTimestamp(i.ID)
+	e.Interaction = &interaction{ID: i.ID, Application: i.AppID, Token: i.Token}
+	e.ID, e.Kind = "interaction:"+i.ID, channel.EventInteraction
+	switch i.Type {
+	case discordgo.InteractionApplicationCommand:
+		d := i.ApplicationCommandData()
+		e.Kind = channel.EventCommand
+		e.Interaction.Command = strings.ReplaceAll(d.Name, "_", ".")
+		for _, o := range d.Options {
+			e.Interaction.Command += fmt.Sprint(" ", o.Value)
+		}
+	case discordgo.InteractionMessageComponent:
+		word, id, _ := strings.Cut(i.MessageComponentData().CustomID, ":")
+		if p, ok := channel.ReadPress(word, id); ok {
+			e.Interaction.Press = &p
+		}
+	default:
+		e.ID = ""
+	}
+	e.Message = discordgo.Message{ID: i.ID, ChannelID: i.ChannelID, GuildID: i.GuildID, Member: i.Member, Author: i.User}
+	e.Message.Timestamp, _ = discordgo.SnowflakeTimestamp(i.ID)
 	if i.Member != nil {
-		e.message.Author = i.Member.User
+		e.Message.Author = i.Member.User
 	}
 	return nil
 }
 
-func (e *event) direct() bool { return e.Place.GuildID == "" }
+// marks are the codes in texts for people, roles, channels, emoji and commands.
+var marks = regexp.MustCompile(`<(?:@[!&]?\d+|#(\d+)|a?(:\w+:)\d+|(/[^:<>]+):\d+)>`)
 
-func (e *event) sender() string {
-	if e.message.Author == nil {
-		return ""
+// readContent puts names in place of the codes in the text of a message, and takes out mentions of the bot: by its name, or by the role that it alone has. In
+// code there are no mentions, also if it looks like one. A forward has the content of the forwarded message.
+func (c *Channel) readContent(state *discordgo.State, guild string, m *discordgo.Message) (toBot bool) {
+	const mentionOfBot = "\x00"
+	if forwards(m) {
+		f := m.MessageSnapshots[0].Message
+		m.Content, m.Attachments, m.Embeds, m.StickerItems, m.Mentions, m.MentionRoles = f.Content, f.Attachments, f.Embeds, f.StickerItems, f.Mentions, f.MentionRoles
 	}
-	return e.message.Author.ID
+	self, names := c.self.Load().Bot.ID, map[string]string{}
+	for _, u := range m.Mentions {
+		name := "@" + cmp.Or(u.GlobalName, u.Username)
+		if u.ID == self {
+			name = mentionOfBot
+		}
+		names["<@"+u.ID+">"], names["<@!"+u.ID+">"] = name, name
+	}
+	member, _ := state.Member(guild, self)
+	for _, id := range m.MentionRoles {
+		role, err := state.Role(guild, id)
+		switch {
+		case err != nil:
+		case role.Managed && member != nil && slices.Contains(member.Roles, id):
+			names["<@&"+id+">"] = mentionOfBot
+		default:
+			names["<@&"+id+">"] = "@" + role.Name
+		}
+	}
+	text := marks.ReplaceAllStringFunc(m.Content, func(mark string) string {
+		part := marks.FindStringSubmatch(mark)
+		if at, err := state.Channel(part[1]); err == nil {
+			return "#" + at.Name
+		}
+		return cmp.Or(names[mark], part[2]+part[3], mark)
+	})
+	m.Content = strings.ReplaceAll(strings.ReplaceAll(text, mentionOfBot+" ", ""), mentionOfBot, "") // with the blank behind it
+	return strings.Contains(text, mentionOfBot) && !forwards(m)
 }
 
-// id names the event in its conversation.
-func (e *event) id() string {
-	switch e.Type {
-	case messageUpdate:
-		return fmt.Sprintf("edit:%s:%d", e.message.ID, e.message.EditedTimestamp.UnixMilli())
-	case messageDelete, messageDeleteBulk:
-		return "delete:" + strings.Join(e.deleted, ",")
-	case interactionCreate:
-		return "interaction:" + e.message.ID
-	}
-	return e.message.ID
-}
-
-// matters reports whether the event means something to an agent or a window. Windows are for guilds alone.
-func (e *event) matters() bool {
-	switch {
-	case e.message.ChannelID == "":
-		return false
-	case e.interaction != nil:
-		return e.interaction.Type == discordgo.InteractionApplicationCommand || e.interaction.Type == discordgo.InteractionMessageComponent
-	case e.Type == messageUpdate: // without a time of the edit, the platform has only added what a link leads to
-		return e.message.EditedTimestamp != nil && !e.direct()
-	}
-	return e.Type == messageCreate || !e.direct()
-}
-
-// kind is what the kernel calls the event.
-func (e *event) kind() channel.EventKind {
-	switch {
-	case e.interaction != nil && e.interaction.Type == discordgo.InteractionApplicationCommand:
-		return channel.EventCommand
-	case e.interaction != nil:
-		return channel.EventInteraction
-	case e.Type == messageCreate && (e.message.Type == discordgo.MessageTypeDefault || e.message.Type == discordgo.MessageTypeReply):
-		return channel.EventMessage
-	}
-	return channel.EventLifecycle // also joins, pins and threads that begin
-}
+func (e *event) direct() bool { return e.Place.Kind == channel.Direct }
 
 // input is the event as the kernel reads it.
 func (c *Channel) input(e *event) *channel.Input {
-	m := content(&e.message)
-	in := &channel.Input{ID: e.id(), Timestamp: e.message.Timestamp.UTC(), ConversationID: e.message.ChannelID, SenderID: e.sender(), RawText: m.Content}
-	switch e.kind() {
-	case channel.EventCommand:
-		command := commandText(e.interaction)
-		in.RawText, in.TextForCommands = "/"+command, ","+command
-	case channel.EventInteraction:
-		p, _ := press(e)
-		in.RawText = p.Command()
-	default:
-		in.TextForAgent = c.text(e, m, true)
+	m := &e.Message
+	in := &channel.Input{
+		ID: e.ID, Timestamp: m.Timestamp.UTC(), ConversationID: m.ChannelID, SenderID: c.sender(m).ID, RawText: m.Content,
+	}
+	switch i := e.Interaction; {
+	case i == nil:
+		in.TextForAgent = textOf(m)
 		in.TextForCommands, in.HasMedia = in.TextForAgent, len(m.Attachments) > 0
+	case i.Press != nil:
+		in.RawText = i.Press.Command()
+	case i.Command != "":
+		in.RawText, in.TextForCommands = "/"+i.Command, ","+i.Command
 	}
 	return in
-}
-
-// content returns the message that has the words and files of m: what was forwarded, or m itself.
-func content(m *discordgo.Message) *discordgo.Message {
-	if !forwards(m) {
-		return m
-	}
-	forwarded := *m.MessageSnapshots[0].Message
-	forwarded.ID = m.ID
-	return &forwarded
 }
 
 func forwards(m *discordgo.Message) bool {
@@ -194,7 +202,7 @@ func forwards(m *discordgo.Message) bool {
 // sender returns the facts of an author. A webhook has the name that its caller chose.
 func (c *Channel) sender(m *discordgo.Message) channel.SenderFacts {
 	u := cmp.Or(m.Author, &discordgo.User{})
-	s := channel.SenderFacts{ID: u.ID, Name: u.GlobalName, Username: u.Username, IsBot: u.Bot || m.WebhookID != "", IsSelf: u.ID == c.self.Load().ID}
+	s := channel.SenderFacts{ID: u.ID, Name: u.GlobalName, Username: u.Username, IsBot: u.Bot || m.WebhookID != "", IsSelf: u.ID == c.self.Load().Bot.ID}
 	if m.Member != nil {
 		s.Name, s.Roles = cmp.Or(m.Member.Nick, s.Name), m.Member.Roles
 	}
@@ -213,48 +221,11 @@ func files(m *discordgo.Message) (list []platform.Attachment) {
 	return list
 }
 
-// marks are the codes in texts for people, roles, channels, emoji and commands.
-var marks = regexp.MustCompile(`<(?:(@[!&]?|#)(\d+)|a?(:\w+:)\d+|(/[^:<>]+):\d+)>`)
-
-// text returns the text of a message as people see it. With cut, mentions of the bot are taken out.
-func (c *Channel) text(e *event, m *discordgo.Message, cut bool) string {
-	text := marks.ReplaceAllStringFunc(m.Content, func(mark string) string {
-		if cut && c.meansBot(e, m, mark) {
-			return "\x00"
-		}
-		return shownAs(e, m, mark)
-	})
-	text = strings.ReplaceAll(strings.ReplaceAll(text, "\x00 ", ""), "\x00", "") // with the blank behind a mention
-	return cmp.Or(strings.TrimSpace(text), inWords(m))
-}
-
-// meansBot reports whether a mark mentions the bot: by name, or by the role that it alone has. In code there are no mentions, also if it looks like one.
-func (c *Channel) meansBot(e *event, m *discordgo.Message, mark string) bool {
-	id, me := strings.Trim(mark, "<@!&>"), c.self.Load().ID
-	if strings.HasPrefix(mark, "<@&") {
-		return id == e.Role && slices.Contains(m.MentionRoles, id)
+// textOf returns what a message says, or a description of one without a text.
+func textOf(m *discordgo.Message) string {
+	if text := strings.TrimSpace(m.Content); text != "" {
+		return text
 	}
-	return strings.HasPrefix(mark, "<@") && id == me && slices.ContainsFunc(m.Mentions, func(u *discordgo.User) bool { return u.ID == me })
-}
-
-// shownAs returns what people see of a mark; what is not known stays as it is.
-func shownAs(e *event, m *discordgo.Message, mark string) string {
-	part := marks.FindStringSubmatch(mark)
-	switch kind, id := part[1], part[2]; {
-	case kind == "@" || kind == "@!":
-		if i := slices.IndexFunc(m.Mentions, func(u *discordgo.User) bool { return u.ID == id }); i >= 0 {
-			return "@" + cmp.Or(m.Mentions[i].GlobalName, m.Mentions[i].Username)
-		}
-	case kind == "@&" && e.Names["&"+id] != "":
-		return "@" + e.Names["&"+id]
-	case kind == "#" && e.Names["#"+id] != "":
-		return "#" + e.Names["#"+id]
-	}
-	return cmp.Or(part[3]+part[4], mark)
-}
-
-// inWords describes a message without a text.
-func inWords(m *discordgo.Message) string {
 	var lines []string
 	for _, s := range m.StickerItems {
 		lines = append(lines, "[sticker "+s.Name+"]")
@@ -270,15 +241,94 @@ func inWords(m *discordgo.Message) string {
 
 // mentions says whether a message is for the bot.
 func (c *Channel) mentions(e *event, names channel.Names) channel.MentionFacts {
-	m, me := &e.message, c.self.Load().ID
-	f := channel.MentionFacts{CanDetect: true, HasAnyMention: m.MentionEveryone || len(m.MentionRoles) > 0}
-	f.WasMentioned = names.In(m.Content) || e.kind() == channel.EventCommand
-	for _, mark := range marks.FindAllString(m.Content, -1) {
-		f.WasMentioned = f.WasMentioned || c.meansBot(e, m, mark)
-		f.HasAnyMention = f.HasAnyMention || strings.HasPrefix(mark, "<@")
-	}
-	if to := m.ReferencedMessage; to != nil && to.Author != nil && to.Author.ID == me {
+	f := channel.MentionFacts{CanDetect: true, HasAnyMention: e.ToAnyone}
+	f.WasMentioned = e.ToBot || names.In(e.Message.Content) || e.Kind == channel.EventCommand
+	if to := e.Message.ReferencedMessage; to != nil && to.Author != nil && to.Author.ID == c.self.Load().Bot.ID {
 		f.Implicit = append(f.Implicit, channel.ReplyToBot)
 	}
 	return f
+}
+
+// adapter reads an event for the kernel, or the texts of one sender that are one event.
+type adapter struct {
+	*platform.Event
+	c        *Channel
+	events   []*event
+	last     *event // that is answered
+	answered bool   // the interaction that it is
+}
+
+// run runs the turn of an event.
+func (c *Channel) run(ctx context.Context, ev *platform.Event) (channel.Result, error) {
+	a := &adapter{c: c, Event: ev}
+	for _, raw := range a.Meta.Event.Raws() {
+		e := new(event)
+		if json.Unmarshal(raw, e) != nil { // written by another version of this server
+			continue
+		}
+		a.last, a.events = e, append(a.events, e)
+		one := platform.Message{Input: c.input(e), Kind: e.Kind, Files: files(&e.Message)}
+		if one.Kind == channel.EventCommand && !a.Kernel.HasCommand(a.Meta.Channel, a.Meta.Account, one.Input.TextForCommands) {
+			one.Input.TextForCommands = "" // the agent reads what is no command of this server any more
+		}
+		if e.Interaction != nil {
+			one.Press = e.Interaction.Press
+		}
+		a.Messages = append(a.Messages, one)
+	}
+	if e := a.last; e != nil {
+		a.Sender, a.Place, a.Reply = c.sender(&e.Message), e.Place, e.replyPlan()
+		if e.Interaction != nil {
+			a.Acknowledge = func(ctx context.Context) { c.acknowledge(ctx, e.Interaction) }
+		}
+	}
+	a.Complete, a.Finalize = a.complete, a.finalize
+	a.ShowPress = func(ctx context.Context, s channel.Pressed) { a.reply(ctx, s.Text()) }
+	a.Delivery = func(*channel.Facts) *kernel.Delivery { return a.delivery() }
+	return a.Run(ctx)
+}
+
+// complete adds what the message replies to, and where it was forwarded from.
+func (a *adapter) complete(_ context.Context, f *channel.Facts, policy channel.Policy, _ channel.Identity) (m channel.MentionFacts, quoted []platform.Attachment) {
+	c, e, names := a.c, a.last, channel.NewNames(policy.Patterns)
+	for _, part := range a.events {
+		m = channel.MergeMentions(m, c.mentions(part, names))
+	}
+	if to := e.Message.ReferencedMessage; to != nil && e.Kind == channel.EventMessage {
+		by := c.sender(to)
+		allowed := policy.Sees(e.Place.Kind, by.Identity())
+		f.Supplemental.Quote = &channel.Quote{ID: to.ID, Body: textOf(to), Sender: by.Label(), IsSelf: by.IsSelf, SenderAllowed: allowed}
+		quoted = files(to)
+	}
+	if forwards(&e.Message) { // the platform does not name the author
+		date := e.Message.MessageSnapshots[0].Message.Timestamp.UTC()
+		f.Supplemental.Forwarded = &channel.Forwarded{FromType: "channel", FromID: e.Message.MessageReference.ChannelID, Date: date}
+	}
+	return m, quoted
+}
+
+// replyPlan is where the answer goes: to the interaction, to the message, or in a direct conversation just to the channel.
+func (e *event) replyPlan() channel.ReplyPlanFacts {
+	to, kind, replyTo := e.Message.ChannelID, channel.Direct, ""
+	if e.Interaction == nil && !e.direct() {
+		kind, replyTo = channel.Group, e.Message.ID
+	}
+	r := platform.ReplyPlan(kind, to, "", replyTo)
+	if r.NativeChannelID = to; e.Interaction != nil {
+		r.DeliveryTarget = "/webhooks/" + e.Interaction.Application + "/" + e.Interaction.Token
+	}
+	return r
+}
+
+// finalize answers an interaction that nothing else has answered, and changes messages where they wait.
+func (a *adapter) finalize(ctx context.Context, r channel.Result) error {
+	switch e := a.last; {
+	case e.Interaction != nil:
+		a.finishInteraction(ctx, r)
+	case e.Deleted != nil:
+		a.ForgetWaiting(ctx, e.Deleted...)
+	case e.Kind == channel.EventLifecycle:
+		a.EditWaiting(ctx, e.Message.ID, textOf(&e.Message))
+	}
+	return nil
 }

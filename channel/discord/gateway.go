@@ -1,11 +1,15 @@
 package discord
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,6 +18,7 @@ import (
 	"github.com/bwmarrin/discordgo"
 	"github.com/gorilla/websocket"
 
+	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/internal/backoff"
 )
@@ -23,16 +28,15 @@ const (
 
 	// maxWaiting is how many events wait in memory while they cannot be stored. Then the gateway is not read until they are.
 	maxWaiting = 1000
-	// disallowedIntents is the code of a connection that asks for messages which the bot may not read.
-	disallowedIntents = 4014
+	maxFetched = 500 // conversations whose missed messages are fetched
+	pageSize   = 100
+	maxPages   = 5 // that are fetched of a conversation
+	// maxMissed is how old a message may be that is fetched. The store of events forgets those that have run after a day; an older one could run again.
+	maxMissed = 20 * time.Hour
 )
 
-// fatal has the codes of connections that end because a setting is wrong.
-var fatal = map[int]error{
-	4004:              errors.New("discord: " + badToken.Text),
-	4011:              errors.New("discord: the bot is in more servers than one connection may have; remove it from some, because this channel has no shards"),
-	disallowedIntents: errors.New("discord: the bot may not read messages; turn on \"Message Content Intent\" on the page Bot of the application"),
-}
+// kindOfClose has the codes of connections that end because a setting is wrong.
+var kindOfClose = map[int]*platform.Kind{4004: badToken, 4011: needsShards, 4014: noIntent}
 
 // receive reads the events of the gateway until ctx ends. The library's session identifies, resumes and sends heartbeats. This loop opens it again: the
 // library would go on for ever, also after errors that last, and would tell no one.
@@ -44,34 +48,28 @@ func (c *Channel) receive(ctx context.Context) error {
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { c.consume(ctx, events) })
-	for pauses := backoff.New(platform.FirstPause, platform.MaxPause); ctx.Err() == nil; {
+	wg.Go(func() { c.consume(ctx, s.State, events) })
+	for {
 		select {
 		case <-ended: // an earlier connection said so twice
 		default:
 		}
-		err := c.open(ctx, s)
-		if err == nil {
-			pauses.Reset()
-			<-ended // at the latest with ctx
-			c.Log.InfoContext(ctx, "the connection to the gateway has ended")
-			continue
+		err := platform.Persist(ctx, c.Log, "cannot connect to the gateway; retrying", func(ctx context.Context) error { return c.open(ctx, s) },
+			badToken, needsShards, noIntent)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
-		if closed, ok := errors.AsType[*websocket.CloseError](err); ok && fatal[closed.Code] != nil {
-			c.Fail(fatal[closed.Code])
-			return fatal[closed.Code]
-		}
-		if platform.Is(err, badToken) || ctx.Err() != nil {
+		if err != nil {
+			c.Fail(err)
 			return err
 		}
-		pause := pauses.NextBackOff()
-		c.Log.WarnContext(ctx, "cannot connect to the gateway; retrying", "error", err, "pause", pause)
-		_ = backoff.Sleep(ctx, pause)
+		<-ended // at the latest with ctx
+		c.Log.InfoContext(ctx, "the connection to the gateway has ended")
 	}
-	return context.Cause(ctx)
 }
 
-// session returns a session of the library, which is not open. Its events go to events, in order; a connection that has ended says so to ended.
+// session returns a session of the library, which is not open. Its events go to events, in order, and nil at the start of each session of the gateway; a
+// connection that has ended says so to ended.
 func (c *Channel) session(ctx context.Context, events chan<- *event, ended chan<- struct{}) (*discordgo.Session, error) {
 	s, err := discordgo.New("Bot " + c.api.token)
 	if err != nil {
@@ -83,11 +81,13 @@ func (c *Channel) session(ctx context.Context, events chan<- *event, ended chan<
 	s.Identify.Intents = intents
 	s.Dialer = platform.NewDialer(ctx, c.HTTP, c.s.ProxyEnv)
 	s.AddHandler(func(s *discordgo.Session, came *discordgo.Event) {
-		if e := c.newEvent(s.State, came.Type, came.RawData); e != nil {
-			select {
-			case events <- e:
-			case <-ctx.Done():
-			}
+		e := c.newEvent(s.State, came.Type, came.RawData, nil)
+		if e == nil && came.Type != ready {
+			return
+		}
+		select {
+		case events <- e:
+		case <-ctx.Done():
 		}
 	})
 	s.AddHandler(func(*discordgo.Session, *discordgo.Disconnect) {
@@ -107,10 +107,16 @@ func (c *Channel) open(ctx context.Context, s *discordgo.Session) error {
 	}
 	s.Client = &http.Client{Transport: answer(`{"url":` + strconv.Quote(address+"/") + `}`)}
 	err = s.Open()
-	if _, ok := errors.AsType[*websocket.CloseError](err); ok || err == nil {
-		return err
+	closed, isClosed := errors.AsType[*websocket.CloseError](err)
+	switch {
+	case isClosed && kindOfClose[closed.Code] != nil:
+		err = &platform.Refusal{Kind: kindOfClose[closed.Code], Code: fmt.Sprint("code ", closed.Code)}
+	case err != nil && !isClosed:
+		err = platform.Bare(ctx, err)
+	case err == nil:
+		return nil
 	}
-	return fmt.Errorf("discord: connect to the gateway: %w", platform.Bare(ctx, err))
+	return fmt.Errorf("discord: connect to the gateway: %w", err)
 }
 
 // answer is the answer to the one call that the library makes by itself, for the address of the gateway.
@@ -123,11 +129,124 @@ func (a answer) RoundTrip(*http.Request) (*http.Response, error) {
 // gatewayAddress asks where the gateway is. If the bot has connected too often today, it waits: the platform would make the token invalid.
 func (c *Channel) gatewayAddress(ctx context.Context) (address string, err error) {
 	var said discordgo.GatewayBotResponse
-	err = c.api.do(ctx, request{what: "ask for the gateway", method: http.MethodGet, path: "/gateway/bot", out: &said, harmless: true})
+	err = c.api.once(ctx, request{what: "ask for the gateway", method: http.MethodGet, path: "/gateway/bot", out: &said})
 	if limit := said.SessionStartLimit; err == nil && limit.Total > 0 && limit.Remaining <= 0 {
 		pause := time.Duration(limit.ResetAfter) * time.Millisecond
 		c.Log.WarnContext(ctx, "the bot has connected to the gateway too often today; waiting", "pause", pause)
 		err = backoff.Sleep(ctx, pause)
 	}
 	return said.URL, err
+}
+
+// consume stores events until ctx ends. A new session does not get the events of the last one, so missed messages are fetched.
+func (c *Channel) consume(ctx context.Context, state *discordgo.State, events <-chan *event) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e := <-events:
+			if e == nil {
+				c.fetchAllMissed(ctx, state)
+			} else {
+				c.accept(ctx, e)
+			}
+		}
+	}
+}
+
+// accept stores an event, however long that takes.
+func (c *Channel) accept(ctx context.Context, e *event) {
+	if !c.sender(&e.Message).IsSelf {
+		err := platform.Persist(ctx, c.Log, "cannot store an event; retrying", func(ctx context.Context) error { return c.store(ctx, e) })
+		if err != nil {
+			return
+		}
+	}
+	c.note(ctx, e)
+}
+
+func (c *Channel) store(ctx context.Context, e *event) error {
+	q := c.Queue()
+	raw, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	a := c.Arrival(q.Kernel(), c.input(e), e.Kind, raw)
+	if e.Interaction != nil {
+		a.Key.Thread = channel.ThreadOfInteractions
+	}
+	_, err = q.Accept(ctx, a)
+	return err
+}
+
+// note stores the id of the newest message of a conversation that the agent takes part in: a direct one, or one that it has written in.
+func (c *Channel) note(ctx context.Context, e *event) {
+	if e.Kind != channel.EventMessage {
+		return
+	}
+	takesPart := e.direct() || c.sender(&e.Message).IsSelf
+	err := c.s.State.Change(ctx, c.newestName(e.Message.ChannelID), func(newest []byte) ([]byte, error) {
+		if newest == nil && !takesPart || compareIDs(string(newest), e.Message.ID) > 0 {
+			return newest, nil
+		}
+		return []byte(e.Message.ID), nil
+	})
+	if err != nil && ctx.Err() == nil {
+		c.Log.WarnContext(ctx, "cannot store how far a conversation was read", "error", err)
+	}
+}
+
+// newestName is the name in the state of the newest message of a conversation.
+func (c *Channel) newestName(conversation string) string { return c.Login() + ":" + conversation }
+
+// compareIDs compares ids by their age.
+func compareIDs(a, b string) int {
+	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+}
+
+// fetchAllMissed fetches the messages that were written while the server was away, in the conversations with the newest messages.
+func (c *Channel) fetchAllMissed(ctx context.Context, state *discordgo.State) {
+	newest, err := c.s.State.All(ctx, c.newestName(""))
+	if err != nil {
+		c.Log.WarnContext(ctx, "cannot read how far conversations were read; missed messages are not fetched", "error", err)
+	}
+	names := slices.SortedFunc(maps.Keys(newest), func(a, b string) int { return compareIDs(string(newest[b]), string(newest[a])) })
+	for _, name := range names[:min(len(names), maxFetched)] {
+		conversation := strings.TrimPrefix(name, c.newestName(""))
+		err := c.fetchMissed(ctx, state, conversation, string(newest[name]))
+		if platform.Is(err, noChannel, noAccess) {
+			err = c.s.State.Change(ctx, name, func([]byte) ([]byte, error) { return nil, nil })
+		}
+		if err != nil {
+			c.Log.WarnContext(ctx, "cannot fetch missed messages", "conversation", conversation, "error", err)
+		}
+	}
+}
+
+// fetchMissed fetches the messages of a conversation behind one. They do not say where they are.
+func (c *Channel) fetchMissed(ctx context.Context, state *discordgo.State, conversation, after string) error {
+	var place discordgo.Channel
+	err := c.api.do(ctx, request{what: "ask for a channel", method: http.MethodGet, path: "/channels/" + conversation, out: &place, harmless: true})
+	for n, more := 0, true; err == nil && more && n < maxPages; n++ {
+		var page []json.RawMessage
+		path := fmt.Sprintf("/channels/%s/messages?limit=%d&after=%s", conversation, pageSize, after)
+		err = c.api.do(ctx, request{what: "fetch messages", method: http.MethodGet, path: path, out: &page, harmless: true})
+		more = len(page) == pageSize
+		var list []*event
+		for _, raw := range page {
+			if e := c.newEvent(state, messageCreate, raw, &place); e != nil {
+				list = append(list, e)
+			}
+		}
+		slices.SortFunc(list, func(a, b *event) int { return compareIDs(a.ID, b.ID) })
+		for _, e := range list {
+			after = e.ID
+			if time.Since(e.Message.Timestamp) < maxMissed {
+				c.accept(ctx, e)
+			} else {
+				c.note(ctx, e)
+			}
+		}
+	}
+	return err
 }

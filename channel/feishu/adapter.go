@@ -57,7 +57,7 @@ func (c *Channel) input(e *event) *channel.Input {
 		in.RawText = withNames(read.text, m.Mentions, "")
 		in.TextForAgent = withNames(read.text, m.Mentions, c.self().OpenID)
 		in.TextForCommands = in.TextForAgent
-		in.HasMedia = !e.Edit && len(read.files) > 0
+		in.HasMedia = len(read.files) > 0
 	}
 	return in
 }
@@ -128,21 +128,17 @@ func (a *adapter) quote(quoted *knownMessage, policy channel.Policy) *channel.Qu
 	return q
 }
 
-// finalize changes the history if a message was edited or deleted, and removes the sign of work that a crash has left.
-func (a *adapter) finalize(ctx context.Context, r channel.Result) error {
-	switch m := a.e.Message; {
-	case a.e.Press != nil:
-	case a.e.Kind == eventRecall:
-		a.c.known.Add(m.ID, nil)
-		if a.Place.ThreadID == "" {
-			a.Place.ThreadID, _ = a.c.threads.Peek(m.ID)
-		}
-		a.ForgetWaiting(ctx, m.ID)
-	case a.e.Edit:
-		a.EditWaiting(ctx, m.ID, withNames(m.read().text, m.Mentions, ""))
-	case a.Meta.Event.Begun && r.Dispatched && r.Outcome != channel.OutcomeObserved:
-		return a.c.removeSigns(ctx, m.ID)
+// finalize removes a message that was deleted from the history.
+func (a *adapter) finalize(ctx context.Context, _ channel.Result) error {
+	if a.e.Kind != eventRecall {
+		return nil
 	}
+	m := a.e.Message
+	a.c.known.Add(m.ID, nil)
+	if a.Place.ThreadID == "" {
+		a.Place.ThreadID, _ = a.c.threads.Peek(m.ID)
+	}
+	a.ForgetWaiting(ctx, m.ID)
 	return nil
 }
 
@@ -167,8 +163,8 @@ func (c *Channel) readMessage(ctx context.Context, id string) *knownMessage {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	got, err := c.api.call(ctx, request{name: "get the message that is replied to", method: http.MethodGet, path: messagePath(id)})
-	if err != nil && !platform.Is(err, deleted, noChat) {
+	got, err := c.call(ctx, request{name: "get the message that is replied to", method: http.MethodGet, path: messagePath(id)})
+	if err != nil && !platform.Is(err, deleted, noWriting) {
 		c.Log.WarnContext(ctx, "unknown message in a reply", "error", err)
 		return nil
 	}

@@ -24,31 +24,23 @@ const (
 	maxRefusal  = 4 << 10 // bytes, in place of a file
 )
 
-// api is a client of the platform's server API.
-type api struct {
-	http           *http.Client
-	base           string // without a slash at its end
-	appID          string
-	appSecret      platform.Secret
-	badCredentials func(error) // called if the platform rejects the app's id or secret
-
+// accessToken is the token for calls. The platform returns the same one until it expires in less than half an hour.
+type accessToken struct {
 	lock  chan struct{} // holds the right to use the fields below; a channel, so that waiting ends with a context
-	token string
+	text  string
 	renew time.Time // from then on, another token is requested
 }
 
 // Kinds of refusals.
 var (
-	badApp      = &platform.Kind{Text: "app_id or app_secret is not valid; take both from the app's page Credentials & Basic Info", Effect: platform.Permanent}
-	badToken    = &platform.Kind{Text: "the access token is no longer valid", Effect: platform.Permanent}
-	noScope     = &platform.Kind{Text: "the app lacks a permission; add it on the app's page Permissions & Scopes and publish a version", Effect: platform.Permanent}
-	noBot       = &platform.Kind{Text: "the app has no enabled bot; add the bot ability and publish a version", Effect: platform.Permanent}
-	noChat      = &platform.Kind{Text: "the conversation does not exist, or the bot is not in it", Effect: platform.Permanent}
-	blocked     = &platform.Kind{Text: "the bot may not write to this person", Effect: platform.Permanent}
-	noRights    = &platform.Kind{Text: "the bot may not write there", Effect: platform.Permanent}
-	noTopic     = &platform.Kind{Text: "the topic is deleted", Effect: platform.Permanent}
+	badApp    = &platform.Kind{Text: "app_id or app_secret is not valid; take both from the app's page Credentials & Basic Info", Effect: platform.Permanent}
+	badToken  = &platform.Kind{Text: "the access token is no longer valid", Effect: platform.Permanent}
+	noScope   = &platform.Kind{Text: "the app lacks a permission; add it on the app's page Permissions & Scopes and publish a version", Effect: platform.Permanent}
+	noBot     = &platform.Kind{Text: "the app has no enabled bot; add the bot ability and publish a version", Effect: platform.Permanent}
+	noWriting = &platform.Kind{
+		Text: "the conversation or topic does not exist, or the bot is not in it or may not write there", Effect: platform.Permanent,
+	}
 	deleted     = &platform.Kind{Text: "the message is deleted, or cannot be edited"}
-	tooLong     = &platform.Kind{Text: "the text is too long"}
 	badCard     = &platform.Kind{Text: "the card was not accepted"}
 	censored    = &platform.Kind{Text: "the platform or the organization blocks this content"}
 	rateLimited = &platform.Kind{Text: "the platform's rate limit was reached", Effect: platform.Busy}
@@ -63,12 +55,9 @@ var kindOfCode = map[int]*platform.Kind{
 	99991661: badToken, 99991663: badToken, 99991664: badToken, 99991668: badToken, 99991671: badToken,
 	99991672: noScope, 99991679: noScope, 230027: noScope,
 	230006: noBot, 99991662: noBot, 99991673: noBot,
-	230002: noChat, 230034: noChat, 232009: noChat, 232011: noChat,
-	230013: blocked, 230053: blocked,
-	230018: noRights, 230035: noRights,
-	230019: noTopic,
+	230002: noWriting, 230034: noWriting, 232009: noWriting, 232011: noWriting, 230013: noWriting, 230053: noWriting, 230018: noWriting, 230035: noWriting,
+	230019: noWriting,
 	230011: deleted, 230031: deleted, 230050: deleted, 230072: deleted, 230075: deleted, 230110: deleted, 231003: deleted,
-	230025: tooLong,
 	230099: badCard, 230054: badCard,
 	230022: censored, 230028: censored,
 	99991400: rateLimited, 230020: rateLimited, 11232: rateLimited, 11233: rateLimited, 11247: rateLimited,
@@ -126,10 +115,10 @@ type item struct {
 	} `json:"operator"`
 }
 
-// do makes a call, and repeats it where that may help and does no harm.
-func (a *api) do(ctx context.Context, r request) (got response, err error) {
+// callRepeatedly makes a call, and repeats it where that may help and does no harm.
+func (c *Channel) callRepeatedly(ctx context.Context, r request) (got response, err error) {
 	call := platform.Call{Harmless: r.repeatable, Brief: r.impatient, Do: func(ctx context.Context) (err error) {
-		got, err = a.call(ctx, r)
+		got, err = c.call(ctx, r)
 		return err
 	}}
 	err = call.Run(ctx)
@@ -137,52 +126,52 @@ func (a *api) do(ctx context.Context, r request) (got response, err error) {
 }
 
 // call makes one attempt, and a second one if the access token was no longer valid.
-func (a *api) call(ctx context.Context, r request) (got response, err error) {
+func (c *Channel) call(ctx context.Context, r request) (got response, err error) {
 	token := ""
 	for range 2 {
-		if token, err = a.accessToken(ctx, token); err != nil {
+		if token, err = c.readToken(ctx, token); err != nil {
 			return got, err
 		}
-		if got, err = a.send(ctx, r, token); !platform.Is(err, badToken) {
+		if got, err = c.exchange(ctx, r, token); !platform.Is(err, badToken) {
 			return got, err
 		}
 	}
 	return got, err
 }
 
-// accessToken returns a token that is not the stale one. While it requests one, other calls wait for that.
-func (a *api) accessToken(ctx context.Context, stale string) (string, error) {
+// readToken returns a token that is not the stale one. While it requests one, other calls wait for that.
+func (c *Channel) readToken(ctx context.Context, stale string) (string, error) {
+	t := &c.token
 	select {
-	case a.lock <- struct{}{}:
-		defer func() { <-a.lock }()
+	case t.lock <- struct{}{}:
+		defer func() { <-t.lock }()
 	case <-ctx.Done():
 		return "", fmt.Errorf("feishu: %w", &platform.Unreached{Err: context.Cause(ctx)})
 	}
-	if a.token != "" && a.token != stale && time.Now().Before(a.renew) {
-		return a.token, nil
+	if t.text != "" && t.text != stale && time.Now().Before(t.renew) {
+		return t.text, nil
 	}
-	got, err := a.send(ctx, request{
+	got, err := c.exchange(ctx, request{
 		name: "get an access token", method: http.MethodPost, path: "auth/v3/tenant_access_token/internal",
-		in: map[string]string{"app_id": a.appID, "app_secret": string(a.appSecret)},
+		in: map[string]string{"app_id": c.s.AppID, "app_secret": string(c.s.AppSecret)},
 	}, "")
 	_, isRefusal := errors.AsType[*platform.Refusal](err)
 	switch {
 	case platform.Is(err, badApp):
-		a.badCredentials(err)
+		c.Fail(err)
 		return "", err
 	case isRefusal && !platform.Is(err, unavailable):
 		return "", err
 	case err != nil: // the call that needs the token was not made
 		return "", fmt.Errorf("feishu: %w", &platform.Unreached{Err: err})
 	}
-	// The platform returns the same token again until it expires in less than half an hour.
 	life := time.Duration(max(got.Expire, 1)) * time.Second
-	a.token, a.renew = got.Token, time.Now().Add(life-min(10*time.Minute, life/4))
-	return a.token, nil
+	t.text, t.renew = got.Token, time.Now().Add(life-min(10*time.Minute, life/4))
+	return t.text, nil
 }
 
-// send makes one attempt with an access token; "" is none.
-func (a *api) send(ctx context.Context, r request, token string) (got response, err error) {
+// exchange makes one attempt with an access token; "" is none.
+func (c *Channel) exchange(ctx context.Context, r request, token string) (got response, err error) {
 	if ctx.Err() != nil {
 		return got, fmt.Errorf("feishu: %w", &platform.Unreached{Err: context.Cause(ctx)})
 	}
@@ -198,7 +187,7 @@ func (a *api) send(ctx context.Context, r request, token string) (got response, 
 	if err != nil {
 		return got, fmt.Errorf("feishu: %s: write the call: %w", r.name, err)
 	}
-	req, err := http.NewRequestWithContext(ctx, r.method, a.base+"/open-apis/"+r.path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, r.method, c.s.API+"/open-apis/"+r.path, bytes.NewReader(body))
 	if err != nil {
 		return got, errors.New("feishu: api is not an address; expected one such as " + DefaultAPI)
 	}
@@ -206,47 +195,47 @@ func (a *api) send(ctx context.Context, r request, token string) (got response, 
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	res, err := a.http.Do(req)
-	if err != nil {
-		return got, fmt.Errorf("feishu: %s: %w", r.name, platform.Bare(ctx, err))
+	res, err := c.HTTP.Do(req)
+	if err == nil {
+		defer res.Body.Close()
+		err = got.read(res, r.file)
 	}
-	defer res.Body.Close()
-	if err = got.read(res, r); err != nil {
+	if err != nil {
 		err = fmt.Errorf("feishu: %s: %w", r.name, platform.Bare(ctx, err))
 	}
 	return got, err
 }
 
-// read reads the response to a call.
-func (got *response) read(res *http.Response, r request) error {
+// read reads the response to a call. file takes it if it is a file, which may be JSON, too; a refusal in place of a file is short.
+func (got *response) read(res *http.Response, file io.Writer) error {
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxResponse))
 	if err != nil {
 		return err
 	}
-	isJSON := json.Unmarshal(text, got) == nil && got.Code != nil
-	if r.file != nil && res.StatusCode == http.StatusOK {
-		// A file may be JSON, too. A refusal in place of a file is short.
-		if refusal := isJSON && *got.Code != 0 && len(text) <= maxRefusal && strings.HasPrefix(res.Header.Get("Content-Type"), "application/json"); !refusal {
-			_, err := io.Copy(r.file, io.MultiReader(bytes.NewReader(text), res.Body))
-			return err
-		}
+	isJSON, code := json.Unmarshal(text, got) == nil && got.Code != nil, 0
+	if isJSON {
+		code = *got.Code
 	}
-	e := &platform.Refusal{Code: fmt.Sprint("status ", res.StatusCode)}
+	isShort := code != 0 && len(text) <= maxRefusal && strings.HasPrefix(res.Header.Get("Content-Type"), "application/json")
+	if file != nil && res.StatusCode == http.StatusOK && !isShort {
+		_, err := io.Copy(file, io.MultiReader(bytes.NewReader(text), res.Body))
+		return err
+	}
+	e := &platform.Refusal{Kind: kindOfCode[code], Code: fmt.Sprint("status ", res.StatusCode)}
+	if code != 0 {
+		e.Code = fmt.Sprint("code ", code)
+	}
 	accepted := res.StatusCode/100 == 2
 	switch {
-	case isJSON && *got.Code == 0 && accepted:
+	case accepted && isJSON && code == 0:
 		return nil
-	case isJSON && *got.Code != 0:
-		e.Code, e.Kind = fmt.Sprint("code ", *got.Code), kindOfCode[*got.Code]
-	case accepted:
-		e.Kind = wrongServer
-	}
-	switch {
 	case e.Kind != nil:
 	case res.StatusCode == http.StatusTooManyRequests:
 		e.Kind = rateLimited
 	case res.StatusCode >= 500:
 		e.Kind = unavailable
+	case accepted && !isJSON:
+		e.Kind = wrongServer
 	default:
 		e.Kind = otherwise
 	}

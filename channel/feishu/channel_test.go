@@ -30,11 +30,11 @@ type stage struct {
 	events map[string]map[string]any // by message
 }
 
-func startStage(plain bool, format, preview string) func(*testing.T, *kernel.Queue, time.Duration) channeltest.Platform {
+func startStage(preview string) func(*testing.T, *kernel.Queue, time.Duration) channeltest.Platform {
 	return func(t *testing.T, q *kernel.Queue, grace time.Duration) channeltest.Platform {
-		s := &stage{fake: fakefeishu.New(&fakefeishu.Options{Plain: plain}), done: make(chan error, 1), events: map[string]map[string]any{}}
+		s := &stage{fake: fakefeishu.New(&fakefeishu.Options{}), done: make(chan error, 1), events: map[string]map[string]any{}}
 		set := settings(s.fake)
-		set.Grace, set.Agent, set.Format, set.Preview = grace, "assistant", format, preview
+		set.Grace, set.Agent, set.Preview = grace, "assistant", preview
 		c, err := feishu.New(set)
 		if err != nil {
 			t.Fatal(err)
@@ -112,16 +112,15 @@ func (s *stage) Stop() error {
 
 func TestTheChannelPassesTheSuite(t *testing.T) {
 	for _, tt := range []struct {
-		name            string
-		plain           bool
-		format, preview string
+		name    string
+		preview string
 	}{
-		{"encrypted events, cards that are edited", false, feishu.FormatCard, feishu.PreviewEdit},
-		{"events with a token, texts", true, feishu.FormatText, feishu.PreviewOff},
+		{"cards that are edited", feishu.PreviewEdit},
+		{"cards that are complete", feishu.PreviewOff},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			channeltest.Run(t, channeltest.Fixture{
-				Start: startStage(tt.plain, tt.format, tt.preview), Groups: true, Redelivers: true, Streams: tt.preview == feishu.PreviewEdit, Bubble: true,
+				Start: startStage(tt.preview), Groups: true, Redelivers: true, Streams: tt.preview == feishu.PreviewEdit, Bubble: true,
 			})
 		})
 	}

@@ -11,9 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
@@ -55,7 +53,7 @@ func (c *Channel) delivery(m *message) *kernel.Delivery {
 		Rest:    func(ctx context.Context) error { return c.removeSigns(ctx, m.ID) },
 		Settle:  c.showDecision, Durable: true, PreviewEvery: previewEvery, WorkingEvery: workingEvery,
 	}
-	if c.s.Preview == PreviewEdit && c.s.Format == FormatCard { // a plain text can be edited only a few times
+	if c.s.Preview == PreviewEdit {
 		d.Preview = c.preview
 	}
 	return d
@@ -108,7 +106,7 @@ func (c *Channel) deliver(ctx context.Context, b *channel.Block) (channel.Receip
 		return channel.Receipt{}, err
 	}
 	text, files := platform.TextAndFiles(b)
-	parts := c.split(text)
+	parts := split(text)
 	return platform.SendMessages(b, t.receipt(), len(parts)+len(files), nil, func(n int) (string, error) {
 		at := t.nth(b, n)
 		if n >= len(parts) {
@@ -127,7 +125,7 @@ func (c *Channel) preview(ctx context.Context, b channel.Block, before channel.R
 	if err != nil {
 		return channel.Receipt{}, err
 	}
-	parts := c.split(b.Text)
+	parts := split(b.Text)
 	if len(parts) == 0 {
 		return channel.Receipt{State: channel.Suppressed}, nil
 	}
@@ -150,35 +148,18 @@ type body struct {
 }
 
 // split turns a model's Markdown into messages.
-func (c *Channel) split(markdown string) (list []body) {
-	format := markup.FeishuCard
-	if c.s.Format == FormatText {
-		format = markup.Plain
-	}
-	for _, p := range markup.Pieces(markdown, format, markup.Limit{N: maxCard, Unit: encodedSize, Marked: true}) {
-		if c.s.Format == FormatText {
-			p.Text = ""
-		}
+func split(markdown string) (list []body) {
+	for _, p := range markup.Pieces(markdown, markup.FeishuCard, markup.Limit{N: maxCard, Unit: encodedSize, Marked: true}) {
 		list = append(list, body{markup: p.Text, text: p.Plain})
 	}
 	return list
 }
 
 // encodedSize returns the bytes of a text in a request, where it is in a JSON string within a JSON string. It is a [markup.Unit].
-func encodedSize(s string) (n int) {
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			n += len(`\\\"`)
-		case strings.ContainsRune("\b\f\n\r\t", r):
-			n += len(`\\n`)
-		case r < ' ' || r == '\u2028' || r == '\u2029' || r == utf8.RuneError:
-			n += len(`\\u0001`)
-		default:
-			n += utf8.RuneLen(r)
-		}
-	}
-	return n
+func encodedSize(s string) int {
+	inner, _ := rawjson.Marshal(s) // a string is always valid
+	outer, _ := rawjson.Marshal(string(inner))
+	return len(outer) - len(`"\"\""`)
 }
 
 // encode returns the type and the content of a new message.
@@ -254,7 +235,7 @@ func (c *Channel) sendOnce(ctx context.Context, t target, b *body) (id string, e
 			in["reply_in_thread"] = true
 		}
 	}
-	got, err := c.api.do(ctx, r)
+	got, err := c.callRepeatedly(ctx, r)
 	return cmp.Or(t.card, got.Data.MessageID), err
 }
 
@@ -275,7 +256,7 @@ func (c *Channel) upload(ctx context.Context, t target, name string, data []byte
 		r.path, form.Name, form.Fields = "im/v1/images", "image", map[string]string{"image_type": "message"}
 	}
 	r.in = form
-	got, err := c.api.do(ctx, r)
+	got, err := c.callRepeatedly(ctx, r)
 	if err != nil {
 		if _, ok := errors.AsType[*channel.NotSentError](err); !ok {
 			err = &channel.NotSentError{Err: err, Retryable: true} // an upload is not visible
@@ -294,7 +275,7 @@ const typing = "Typing"
 
 // addSign adds the reaction to a message. It makes one attempt, because the answer waits for it.
 func (c *Channel) addSign(ctx context.Context, messageID string) error {
-	_, err := c.api.call(ctx, request{
+	_, err := c.call(ctx, request{
 		name: "add a reaction", method: http.MethodPost, path: messagePath(messageID) + "/reactions",
 		in: map[string]any{"reaction_type": map[string]string{"emoji_type": typing}},
 	})
@@ -304,12 +285,12 @@ func (c *Channel) addSign(ctx context.Context, messageID string) error {
 // removeSigns removes the app's reactions that show work from a message. They are listed, because after a crash their ids are unknown.
 func (c *Channel) removeSigns(ctx context.Context, messageID string) error {
 	path := messagePath(messageID) + "/reactions"
-	got, err := c.api.do(ctx, request{
+	got, err := c.callRepeatedly(ctx, request{
 		name: "list reactions", method: http.MethodGet, path: path + "?page_size=50&reaction_type=" + typing, repeatable: true,
 	})
 	for _, one := range got.Data.Items {
 		if one.Operator.ID == c.s.AppID {
-			_, e := c.api.do(ctx, request{name: "remove a reaction", method: http.MethodDelete, path: path + "/" + url.PathEscape(one.ReactionID), repeatable: true})
+			_, e := c.callRepeatedly(ctx, request{name: "remove a reaction", method: http.MethodDelete, path: path + "/" + url.PathEscape(one.ReactionID), repeatable: true})
 			err = errors.Join(err, e)
 		}
 	}
@@ -371,18 +352,13 @@ func (c *Channel) ask(ctx context.Context, b *channel.Block, m *message) (channe
 	if err != nil {
 		return channel.Receipt{}, err
 	}
-	q, text := b.Question, b.Question.WithCommands()
-	plain := markup.Convert(text, markup.Plain) // if the platform rejects the card
-	if c.s.Format == FormatCard {
-		text = q.Text
-	}
-	parts := c.split(text)
+	q := b.Question
+	parts := split(q.Text)
 	if len(parts) != 1 {
 		return channel.Receipt{}, &channel.NotSentError{Err: errors.New("feishu: the question does not fit into one message")}
 	}
-	if c.s.Format == FormatCard { // commands answer a plain text
-		parts[0].elements, parts[0].text = []any{buttons(q, m)}, plain
-	}
+	parts[0].elements = []any{buttons(q, m)}
+	parts[0].text = markup.Convert(q.WithCommands(), markup.Plain) // if the platform rejects the card
 	if q.File != "" {
 		if _, err := c.upload(ctx, t.nth(b, 1), q.File, []byte(q.Arguments), false); err != nil {
 			return channel.Receipt{}, &channel.NotSentError{Err: fmt.Errorf("feishu: the file of a question: %w", err)}
@@ -398,7 +374,7 @@ var openID = regexp.MustCompile(`^ou_[0-9A-Za-z]+$`)
 // showDecision replaces the buttons of a question with who decided what.
 func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent channel.Receipt, d channel.Decided) error {
 	q := asked.Question
-	if sent.First() == "" || c.s.Format != FormatCard {
+	if sent.First() == "" {
 		return nil
 	}
 	by := markup.Escape(d.By, markup.FeishuCard)
@@ -421,8 +397,6 @@ const pressTimeout = 2 * time.Second
 // pressResponse waits for the answer to a press, and returns the response that shows it. If the turn takes longer, or runs in another
 // process, the response is empty.
 func pressResponse(ctx context.Context, answers <-chan channel.Pressed) any {
-	timer := time.NewTimer(pressTimeout)
-	defer timer.Stop()
 	select {
 	case state := <-answers:
 		kind := "warning"
@@ -430,7 +404,7 @@ func pressResponse(ctx context.Context, answers <-chan channel.Pressed) any {
 			kind = "success"
 		}
 		return map[string]any{"toast": map[string]string{"type": kind, "content": state.Text()}}
-	case <-timer.C:
+	case <-time.After(pressTimeout):
 	case <-ctx.Done():
 	}
 	return struct{}{}

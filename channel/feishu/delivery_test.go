@@ -144,29 +144,27 @@ func TestALongAnswerIsCutIntoMessagesThatThePlatformTakes(t *testing.T) {
 		"a block of code": "```go\n" + strings.Repeat("x := \"y\"\n", 3000) + "```",
 		"short lines":     strings.Repeat("a\n", 10_000),
 	} {
-		for _, format := range []string{feishu.FormatCard, feishu.FormatText} {
-			t.Run(name+" as "+format, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					r := setup(t, options{agent: says(text), change: func(s *feishu.Settings) { s.Format = format }})
-					r.serve(t)
-					r.say(t, fakefeishu.Said{Chat: private, From: ann, Text: "hi"})
-					wait(time.Minute)
-					calls := r.fake.Calls("send")
-					if r.Outcomes()[0] != "visible" || len(calls) < 2 || len(calls) > 40 {
-						t.Errorf("%v: %d messages; %v", r.Outcomes(), len(calls), r.log)
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := setup(t, options{agent: says(text)})
+				r.serve(t)
+				r.say(t, fakefeishu.Said{Chat: private, From: ann, Text: "hi"})
+				wait(time.Minute)
+				calls := r.fake.Calls("send")
+				if r.Outcomes()[0] != "visible" || len(calls) < 2 || len(calls) > 40 {
+					t.Errorf("%v: %d messages; %v", r.Outcomes(), len(calls), r.log)
+				}
+				uuids := map[any]bool{}
+				for _, c := range calls {
+					if uuids[c.Body["uuid"]] = true; c.Code != 0 {
+						t.Errorf("refused with %d", c.Code)
 					}
-					uuids := map[any]bool{}
-					for _, c := range calls {
-						if uuids[c.Body["uuid"]] = true; c.Code != 0 {
-							t.Errorf("refused with %d", c.Code)
-						}
-					}
-					if len(uuids) != len(calls) {
-						t.Errorf("%d uuids of %d messages", len(uuids), len(calls))
-					}
-				})
+				}
+				if len(uuids) != len(calls) {
+					t.Errorf("%d uuids of %d messages", len(uuids), len(calls))
+				}
 			})
-		}
+		})
 	}
 }
 
@@ -176,21 +174,24 @@ func TestTheTextOfAModelMentionsNobody(t *testing.T) {
 		`[<at id=all></at>](https://example.com)`, `[x](https://example.com/<at)`, `**<AT id=all>**`, "> <at\tid=all></at>", `\<at id=all>`,
 		"<at\nid=all></at>", `| a |` + "\n" + `|---|` + "\n" + `| <at id=all></at> |`, `<at id="ou_ann">`, `&#60;at id=all&#62;`, `<person id = 'ou_1'></person>`,
 	}
-	for _, format := range []string{feishu.FormatCard, feishu.FormatText} {
+	for _, asText := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
-			r := setup(t, options{change: func(s *feishu.Settings) { s.Format = format }, agent: agentFunc(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-				for _, text := range texts {
-					if err := turn.Sink.Emit(ctx, channel.ReplyBlock, channel.Payload{Text: "see " + text + " there"}); err != nil {
-						return channel.DispatchResult{}, err
-					}
-				}
-				return channel.DispatchResult{}, nil
-			})})
+			r := setup(t, options{})
 			r.serve(t)
-			r.say(t, fakefeishu.Said{Chat: private, From: ann, Text: "hi"})
+			for _, text := range texts {
+				if asText {
+					r.fake.Fail(fakefeishu.Fault{Name: "send", Code: 230099}) // the card is refused
+				}
+				r.Answers(says("see " + text + " there"))
+				r.say(t, fakefeishu.Said{Chat: private, From: ann, Text: "hi"})
+				wait(10 * time.Second)
+			}
 			for i, m := range r.fake.Ours(private) {
 				if len(m.Mentions) != 0 || strings.Contains(strings.ToLower(m.Content), "<at ") || strings.Contains(m.Content, "<person") {
-					t.Errorf("%q as %s is %s", texts[i], format, m.Content)
+					t.Errorf("%q is %s", texts[i], m.Content)
+				}
+				if (m.Type == "text") != asText {
+					t.Errorf("got a message of type %s", m.Type)
 				}
 			}
 			if n := len(r.fake.Ours(private)); n != len(texts) {
@@ -385,14 +386,12 @@ func TestSettingsAreChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*feishu.Settings){
-		"app_id is missing":                             func(s *feishu.Settings) { s.AppID = "" },
-		"app_id is invalid":                             func(s *feishu.Settings) { s.AppID = "a1" },
-		"app_secret is missing":                         func(s *feishu.Settings) { s.AppSecret = " " },
-		"white space":                                   func(s *feishu.Settings) { s.AppSecret = "a canary" },
-		"the encrypt_key has fewer than 16":             func(s *feishu.Settings) { s.EncryptKey = "canary-456789ab" },
-		"the verification_token has fewer than 16":      func(s *feishu.Settings) { s.VerificationToken = "canary-456789ab" },
-		"encrypt_key or verification_token is required": func(s *feishu.Settings) { s.EncryptKey = "" },
-		"expected at most":                              func(s *feishu.Settings) { s.MaxMedia = 1 << 40 },
+		"app_id is missing":                 func(s *feishu.Settings) { s.AppID = "" },
+		"app_id is invalid":                 func(s *feishu.Settings) { s.AppID = "a1" },
+		"app_secret is missing":             func(s *feishu.Settings) { s.AppSecret = " " },
+		"the encrypt_key has fewer than 16": func(s *feishu.Settings) { s.EncryptKey = "canary-456789ab" },
+		"encrypt_key is missing":            func(s *feishu.Settings) { s.EncryptKey = "" },
+		"expected at most":                  func(s *feishu.Settings) { s.MaxMedia = 1 << 40 },
 	} {
 		s := good
 		change(&s)

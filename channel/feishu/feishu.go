@@ -3,8 +3,7 @@
 //
 // # Guarantees
 //   - An event is stored before the platform gets its confirmation. It runs once, however often it is delivered.
-//   - Only requests that are encrypted and signed with the Encrypt Key, or have the verification token, are accepted. All others get the
-//     same response.
+//   - Only requests that are encrypted and signed with the Encrypt Key are accepted. All others get the same response.
 //   - A message is sent again only if the first attempt is proven to have failed, or while the platform still recognizes its uuid.
 //   - The text of a model mentions no one, and links to nothing but http and https.
 //   - The secrets of the app are in no error, log or address.
@@ -37,24 +36,16 @@ const (
 	PreviewOff  = "off"
 )
 
-// Values of [Settings].Format.
-const (
-	FormatCard = "card" // with markup
-	FormatText = "text" // plain, without previews
-)
-
 // DefaultAPI is the address of Feishu. Lark has https://open.larksuite.com.
 const DefaultAPI = "https://open.feishu.cn"
 
-// Settings are for [New]. AppID, AppSecret, and EncryptKey or VerificationToken are required. State is not used.
+// Settings are for [New]. AppID, AppSecret and EncryptKey are required. State is not used.
 type Settings struct {
 	platform.Settings
-	AppID             string // cli_…
-	AppSecret         platform.Secret
-	EncryptKey        platform.Secret // "": events are not encrypted
-	VerificationToken platform.Secret // "": it is not checked
-	Preview           string          // "" is [PreviewEdit]
-	Format            string          // "" is [FormatCard]
+	AppID      string // cli_…
+	AppSecret  platform.Secret
+	EncryptKey platform.Secret // encrypts and signs events
+	Preview    string          // "" is [PreviewEdit]
 }
 
 // Channel is one app in one organization.
@@ -62,7 +53,7 @@ type Channel struct {
 	platform.Service
 	s       Settings // checked, with defaults
 	cipher  *eventCipher
-	api     *api
+	token   accessToken
 	known   *lru.Cache[string, *knownMessage] // messages that were sent or read, by id; nil: deleted
 	threads *lru.Cache[string, string]        // thread of a message, which the event of its deletion does not have
 	presses sync.Map                          // chan channel.Pressed of requests that wait for an answer, by the id of the event
@@ -87,10 +78,8 @@ func New(s Settings) (*Channel, error) {
 	c.bot.Store(&identity{})
 	c.known, _ = lru.New[string, *knownMessage](1000) // fails only for a size below 1
 	c.threads, _ = lru.New[string, string](10_000)
-	if c.s.EncryptKey != "" {
-		c.cipher = newEventCipher(string(c.s.EncryptKey))
-	}
-	c.api = &api{http: c.HTTP, base: c.s.API, appID: c.s.AppID, appSecret: c.s.AppSecret, badCredentials: c.Fail, lock: make(chan struct{}, 1)}
+	c.cipher = newEventCipher(string(c.s.EncryptKey))
+	c.token.lock = make(chan struct{}, 1)
 	return c, nil
 }
 
@@ -98,8 +87,8 @@ var appIDForm = regexp.MustCompile(`^cli_[A-Za-z0-9]+$`)
 
 // check sets defaults and reports what is wrong.
 func (s *Settings) check() error {
-	s.Preview, s.Format, s.AppID = cmp.Or(s.Preview, PreviewEdit), cmp.Or(s.Format, FormatCard), strings.TrimSpace(s.AppID)
-	for _, secret := range []*platform.Secret{&s.AppSecret, &s.EncryptKey, &s.VerificationToken} {
+	s.Preview, s.AppID = cmp.Or(s.Preview, PreviewEdit), strings.TrimSpace(s.AppID)
+	for _, secret := range []*platform.Secret{&s.AppSecret, &s.EncryptKey} {
 		*secret = platform.Secret(strings.TrimSpace(string(*secret)))
 	}
 	const page = "the app's page Events & Callbacks, Encryption Strategy"
@@ -110,22 +99,15 @@ func (s *Settings) check() error {
 		return errors.New("app_id is invalid; expected cli_ and letters, as the app's page Credentials & Basic Info shows it")
 	case s.AppSecret == "":
 		return errors.New("app_secret is missing; set it to the App Secret of the app's page Credentials & Basic Info")
-	case strings.ContainsAny(string(s.AppSecret), " \t\r\n"):
-		return errors.New("the app_secret contains white space; expected only the App Secret")
-	case isShort(s.EncryptKey):
+	case s.EncryptKey == "":
+		return errors.New("encrypt_key is missing; create one on " + page + ", which encrypts and signs events")
+	case len(s.EncryptKey) < platform.MinSecret:
 		return fmt.Errorf("the encrypt_key has fewer than %d characters and is easy to guess; create another on %s", platform.MinSecret, page)
-	case isShort(s.VerificationToken):
-		return fmt.Errorf("the verification_token has fewer than %d characters; expected the one that %s shows", platform.MinSecret, page)
-	case s.EncryptKey+s.VerificationToken == "":
-		return errors.New("encrypt_key or verification_token is required to check that events are genuine; set the one from " + page)
 	case s.MaxMedia > maxDownload:
 		return fmt.Errorf("max_media is %d; expected at most %d bytes, the platform's limit", s.MaxMedia, maxDownload)
 	}
 	return nil
 }
-
-// isShort reports whether a secret is set and could be guessed.
-func isShort(s platform.Secret) bool { return s != "" && len(s) < platform.MinSecret }
 
 // Check reports whether the channel could start. It changes nothing on the platform. The platform does not say whether it knows the
 // address of the webhook.
@@ -143,7 +125,7 @@ func (c *Channel) self() identity { return *c.bot.Load() }
 // readIdentity asks the platform for the bot's id.
 func (c *Channel) readIdentity(ctx context.Context) error {
 	r := request{name: "get the bot's id", method: http.MethodGet, path: "bot/v3/info"}
-	got, err := c.api.call(ctx, r)
+	got, err := c.call(ctx, r)
 	if err == nil && got.Bot.OpenID == "" {
 		err = fmt.Errorf("feishu: %s: %w", r.name, &platform.Refusal{Kind: noBot, Code: "no open_id"})
 	}

@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
+	"mime"
 	"net/http"
 	"net/url"
 	"os"
@@ -32,7 +32,6 @@ type event struct {
 	Tenant  string
 	Sender  sender
 	Message *message       `json:",omitempty"` // that the event is about; nil: it is about no conversation
-	Edit    bool           `json:",omitempty"` // the message arrived before, and was changed since
 	Press   *channel.Press `json:",omitempty"` // of a button
 }
 
@@ -49,7 +48,6 @@ type message struct {
 	Root     string    `json:"root_id,omitempty"`
 	Parent   string    `json:"parent_id,omitempty"`
 	Created  string    `json:"create_time,omitempty"` // in milliseconds
-	Updated  string    `json:"update_time,omitempty"`
 	Chat     string    `json:"chat_id"`
 	Thread   string    `json:"thread_id,omitempty"`
 	ChatType string    `json:"chat_type,omitempty"`
@@ -84,22 +82,19 @@ func (u *userID) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*plain)(u))
 }
 
-// envelope is the body of a request. The challenge, by which the platform checks the address, has the fields of the first version.
+// envelope is the body of a request, decrypted. The challenge, by which the platform checks the address, has the fields of the first version.
 type envelope struct {
-	Encrypt string          `json:"encrypt"`
-	Schema  string          `json:"schema"` // "" is the first version
-	Header  header          `json:"header"`
-	Event   json.RawMessage `json:"event"`
+	Schema string          `json:"schema"` // "" is the first version
+	Header header          `json:"header"`
+	Event  json.RawMessage `json:"event"`
 
 	Type      string `json:"type"`
-	Token     string `json:"token"`
 	Challenge string `json:"challenge"`
 }
 
 type header struct {
 	ID     string `json:"event_id"`
 	Type   string `json:"event_type"`
-	Token  string `json:"token"`
 	App    string `json:"app_id"`
 	Tenant string `json:"tenant_key"`
 }
@@ -110,28 +105,22 @@ var errNoEvent = errors.New("feishu: invalid event; expected a JSON object with 
 func (all *envelope) readEvent() (*event, error) {
 	h := &all.Header
 	e := &event{ID: h.ID, Kind: h.Type, Tenant: h.Tenant}
+	var body struct {
+		Sender   sender  `json:"sender"`
+		Message  message `json:"message"`
+		message          // of an event that is not a new message
+		Operator userID  `json:"operator_id"`
+	}
+	err := json.Unmarshal(all.Event, &body)
 	switch {
-	case h.ID == "" || h.Type == "":
+	case h.ID == "" || h.Type == "", h.Type == eventMessage && (err != nil || body.Message.ID == "" || body.Message.Chat == ""):
 		return nil, errNoEvent
 	case h.Type == eventPress:
 		e.readPress(all.Event)
 	case h.Type == eventMessage:
-		var body struct {
-			Sender  sender  `json:"sender"`
-			Message message `json:"message"`
-		}
-		if json.Unmarshal(all.Event, &body) != nil || body.Message.ID == "" || body.Message.Chat == "" {
-			return nil, errNoEvent
-		}
 		e.Sender, e.Message = body.Sender, &body.Message
-	default:
-		var body struct {
-			message
-			Operator userID `json:"operator_id"`
-		}
-		if json.Unmarshal(all.Event, &body) == nil && body.Chat != "" {
-			e.Sender.ID, e.Message = body.Operator, &body.message
-		}
+	case err == nil && body.Chat != "":
+		e.Sender.ID, e.Message = body.Operator, &body.message
 	}
 	return e, nil
 }
@@ -143,8 +132,6 @@ func (e *event) class() (kind channel.EventKind, id string) {
 		return channel.EventUnknown, e.ID
 	case e.Press != nil:
 		return channel.EventInteraction, "press:" + e.ID
-	case e.Edit:
-		return channel.EventLifecycle, "edit:" + e.Message.ID + ":" + e.Message.Updated
 	case e.Kind == eventMessage:
 		return channel.EventMessage, e.Message.ID
 	}
@@ -220,7 +207,7 @@ func (m *message) read() (c content) {
 	var p post
 	switch m.Type {
 	case "post":
-		p = readPost(raw)
+		_ = json.Unmarshal(raw, &p)
 		m.addPost(&c, p.Title, p.Content)
 	case "interactive":
 		_ = json.Unmarshal(raw, &p) // a card of another form is empty
@@ -237,20 +224,6 @@ func (m *message) read() (c content) {
 		m.addFile(&c, m.Type, o)
 	}
 	return c
-}
-
-// readPost reads a rich text. Of one in several languages, it returns the first by name.
-func readPost(raw []byte) (p post) {
-	var byLanguage map[string]post
-	if json.Unmarshal(raw, &p) != nil || p.Content != nil || json.Unmarshal(raw, &byLanguage) != nil {
-		return p
-	}
-	for _, language := range slices.Sorted(maps.Keys(byLanguage)) {
-		if p = byLanguage[language]; p.Content != nil {
-			break
-		}
-	}
-	return p
 }
 
 // addPost adds a rich text.
@@ -283,7 +256,7 @@ func (m *message) addFile(c *content, kind string, o object) {
 	case "image", "img":
 		key, resource, a.Fact.Kind = o.get("image_key"), "image", channel.MediaImage
 	case "file":
-		a.Fact.Kind = kindOfName(a.Name)
+		a.Fact.Kind = platform.MediaKind(mime.TypeByExtension(platform.Ending(a.Name))) // the platform says no more of it
 	case "audio":
 		a.Fact.Kind, a.Fact.ContentType = channel.MediaAudio, "audio/ogg"
 	case "media":
@@ -298,19 +271,6 @@ func (m *message) addFile(c *content, kind string, o object) {
 	a.ID, a.Ending = hex.EncodeToString(sum[:16]), endings[a.Fact.Kind]
 	a.Source = messagePath(m.ID) + "/resources/" + url.PathEscape(key) + "?type=" + resource
 	c.files = append(c.files, a)
-}
-
-// kindOfName guesses the kind of a file by its name: the platform says no more of it.
-func kindOfName(name string) channel.MediaKind {
-	switch platform.Ending(name) {
-	case ".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp":
-		return channel.MediaImage
-	case ".mp3", ".ogg", ".opus", ".wav", ".m4a", ".flac":
-		return channel.MediaAudio
-	case ".mp4", ".mov", ".webm", ".mkv":
-		return channel.MediaVideo
-	}
-	return channel.MediaDocument
 }
 
 // richText returns the text of a part of a rich text.
@@ -365,6 +325,6 @@ func withNames(text string, mentions []mention, self string) string {
 
 // fetch writes a file.
 func (c *Channel) fetch(ctx context.Context, a platform.Attachment, w io.Writer) error {
-	_, err := c.api.call(ctx, request{name: "load a file", method: http.MethodGet, path: a.Source, file: w})
+	_, err := c.call(ctx, request{name: "load a file", method: http.MethodGet, path: a.Source, file: w})
 	return err
 }

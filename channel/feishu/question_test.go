@@ -14,17 +14,14 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/channeltest"
-	"github.com/lingserve/lingserve/channel/feishu"
 	"github.com/lingserve/lingserve/internal/fakefeishu"
 	"github.com/lingserve/lingserve/tool"
 )
 
 // asking returns a rig whose agent asks. Ann is an operator; everybody may talk.
-func asking(t *testing.T, asker *channeltest.Asker, mode channel.CommandMode, format string) *rig {
+func asking(t *testing.T, asker *channeltest.Asker, mode channel.CommandMode) *rig {
 	t.Helper()
-	r := setup(t, options{
-		agent: asker, place: channel.Place{CommandMode: mode, Operators: []string{ann}}, change: func(s *feishu.Settings) { s.Format = format },
-	})
+	r := setup(t, options{agent: asker, place: channel.Place{CommandMode: mode, Operators: []string{ann}}})
 	r.serve(t)
 	return r
 }
@@ -68,7 +65,7 @@ func TestOnePressAnswersAQuestion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				asker := &channeltest.Asker{}
-				r := asking(t, asker, "", "")
+				r := asking(t, asker, "")
 				r.say(t, fakefeishu.Said{Chat: test.chat, Thread: test.thread, From: ann, Text: "@_user_1 go", Mentions: fakefeishu.MentionBot()})
 				q := r.fake.Ours(test.chat)[0]
 				if q.Text != question+"\n[Approve][Deny][Approve for this session]" || q.Thread != test.thread {
@@ -96,18 +93,17 @@ func TestOnePressAnswersAQuestion(t *testing.T) {
 
 var longArguments = `{"content":"` + strings.Repeat("a line of text\\n", 1000) + `"}`
 
-// Long arguments are a file. The question below it has buttons, or commands where there are no cards.
+// Long arguments are a file. The question below it has buttons.
 func TestLongArgumentsAreAFileAboveTheQuestion(t *testing.T) {
 	id := channeltest.QuestionID(1)
-	for name, test := range map[string]struct{ chat, thread, format, end string }{
-		"alone":         {private, "", "", "\n[Approve][Deny][Approve for this session]"},
-		"in a topic":    {group, "omt_1", "", "\n[Approve][Deny][Approve for this session]"},
-		"without cards": {private, "", feishu.FormatText, "\n\nWrite ,approve " + id + " to approve, or ,deny " + id + " to deny."},
+	for name, test := range map[string]struct{ chat, thread, end string }{
+		"alone":      {private, "", "\n[Approve][Deny][Approve for this session]"},
+		"in a topic": {group, "omt_1", "\n[Approve][Deny][Approve for this session]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				asker := &channeltest.Asker{Arguments: longArguments}
-				r := asking(t, asker, "", test.format)
+				r := asking(t, asker, "")
 				r.say(t, fakefeishu.Said{Chat: test.chat, Thread: test.thread, From: ann, Text: "@_user_1 go", Mentions: fakefeishu.MentionBot()})
 				got := r.fake.Ours(test.chat)
 				if len(got) != 2 || got[0].Thread != test.thread || got[1].Thread != test.thread {
@@ -119,9 +115,6 @@ func TestLongArgumentsAreAFileAboveTheQuestion(t *testing.T) {
 				}
 				if text := strings.ReplaceAll(got[1].Text, "`", ""); text != "The agent wants to call the tool shell with the arguments in the file arguments-"+id+".json."+test.end {
 					t.Errorf("asked %q", text)
-				}
-				if test.format == feishu.FormatText {
-					return
 				}
 				if got := r.press(t, got[1], "Approve", ann); got != "success: Approved." {
 					t.Errorf("answered with %q", got)
@@ -137,7 +130,7 @@ func TestLongArgumentsAreAFileAboveTheQuestion(t *testing.T) {
 
 func TestAQuestionWithoutItsFileIsNotAsked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := asking(t, &channeltest.Asker{Arguments: longArguments}, "", "")
+		r := asking(t, &channeltest.Asker{Arguments: longArguments}, "")
 		r.fake.Fail(fakefeishu.Fault{Name: "file", Code: 230001})
 		r.say(t, fakefeishu.Said{Chat: private, From: ann, Text: "go"})
 		wait(time.Minute)
@@ -159,7 +152,7 @@ func TestAPressOfSomebodyWhoMayNotDecidesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				asker := &channeltest.Asker{Role: test.role}
-				r := asking(t, asker, test.mode, "")
+				r := asking(t, asker, test.mode)
 				r.mention(t, fakefeishu.Said{Text: "go"})
 				q := r.fake.Ours(group)[0]
 				if got := r.press(t, q, "Approve", bob); got != "warning: "+test.want.Text() {
@@ -180,7 +173,7 @@ func TestAPressOfSomebodyWhoMayNotDecidesNothing(t *testing.T) {
 func TestAPressOfNoQuestionRemovesTheButtons(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		asker := &channeltest.Asker{}
-		r := asking(t, asker, "", "")
+		r := asking(t, asker, "")
 		r.say(t, fakefeishu.Said{Chat: private, From: ann, Text: "go"})
 		old := r.fake.Ours(private)[0]
 		old.ID, old.Chat = "om_old", group
@@ -220,7 +213,7 @@ func TestASlowPressIsAnsweredInTime(t *testing.T) {
 func TestPressesOfOtherButtonsDoNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		asker := &channeltest.Asker{}
-		r := asking(t, asker, "", "")
+		r := asking(t, asker, "")
 		r.say(t, fakefeishu.Said{Chat: private, From: ann, Text: "go"})
 		for _, value := range []any{
 			"text", map[string]any{"a": "b"}, nil, map[string]any{"lingserve_question": channeltest.QuestionID(1), "decision": "perhaps", "chat_type": "p2p"},
@@ -239,24 +232,15 @@ func TestPressesOfOtherButtonsDoNothing(t *testing.T) {
 	})
 }
 
-func TestWithoutCardsCommandsAnswerAQuestion(t *testing.T) {
-	for name, test := range map[string]struct {
-		format string
-		code   int // with which the card is refused
-	}{"plain texts": {format: feishu.FormatText}, "a card that is refused": {code: 230099}} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := asking(t, &channeltest.Asker{}, "", test.format)
-				if test.code != 0 {
-					r.fake.Fail(fakefeishu.Fault{Name: "send", Code: test.code})
-				}
-				r.say(t, fakefeishu.Said{Chat: private, From: ann, Text: "go"})
-				if q := r.fake.Ours(private)[0]; q.Type != "text" || !strings.Contains(q.Text, ",approve "+channeltest.QuestionID(1)) {
-					t.Errorf("%+v", q)
-				}
-			})
-		})
-	}
+func TestWithoutACardCommandsAnswerAQuestion(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := asking(t, &channeltest.Asker{}, "")
+		r.fake.Fail(fakefeishu.Fault{Name: "send", Code: 230099}) // the card is refused
+		r.say(t, fakefeishu.Said{Chat: private, From: ann, Text: "go"})
+		if q := r.fake.Ours(private)[0]; q.Type != "text" || !strings.Contains(q.Text, ",approve "+channeltest.QuestionID(1)) {
+			t.Errorf("%+v", q)
+		}
+	})
 }
 
 // CH-62: a reaction shows at once that work goes on, until the answer is there or the turn ends.

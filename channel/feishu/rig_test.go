@@ -120,14 +120,10 @@ func (w world) process(t *testing.T, o options) *rig {
 // settings returns those for the app of a platform.
 func settings(fake *fakefeishu.Server) feishu.Settings {
 	o := fake.Options()
-	s := feishu.Settings{
-		AppID: o.AppID, AppSecret: platform.Secret(o.AppSecret), VerificationToken: platform.Secret(o.Token), EncryptKey: platform.Secret(o.Key),
+	return feishu.Settings{
+		AppID: o.AppID, AppSecret: platform.Secret(o.AppSecret), EncryptKey: platform.Secret(o.Key),
 		Settings: platform.Settings{API: "http://api.test", Client: &http.Client{Transport: fake.Transport()}},
 	}
-	if o.Plain {
-		s.EncryptKey = ""
-	}
-	return s
 }
 
 // mortal is the store and the network of a process, until it is killed.

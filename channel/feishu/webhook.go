@@ -85,38 +85,27 @@ func (c *Channel) accept(w http.ResponseWriter, r *http.Request, all *envelope) 
 	}
 }
 
-// store stores an event. A message that is known and was changed since is an edit.
+// store stores an event.
 func (c *Channel) store(ctx context.Context, queue *kernel.Queue, e *event) (isNew bool, err error) {
 	raw, err := json.Marshal(e)
 	if err != nil {
 		return false, err
 	}
-	m := e.Message
 	kind, _ := e.class()
-	if kind == channel.EventMessage && m.Thread != "" {
+	if m := e.Message; kind == channel.EventMessage && m.Thread != "" {
 		c.threads.Add(m.ID, m.Thread)
 	}
 	list, err := queue.Accept(ctx, c.Arrival(queue.Kernel(), c.input(e), kind, raw))
-	if err != nil {
-		return false, err
-	}
-	if wasEdited := m.Updated != "" && m.Created != "" && m.Updated != m.Created; list[0] || kind != channel.EventMessage || !wasEdited {
-		return list[0], nil
-	}
-	e.Edit = true
-	return c.store(ctx, queue, e)
+	return err == nil && list[0], err
 }
 
 // bodyLimit returns how large a body with these headers may be. valid is false if no body makes the request valid.
 func (c *Channel) bodyLimit(h http.Header) (limit int64, valid bool) {
-	signature, timestamp := h.Get(headerSignature), h.Get(headerTimestamp)
-	switch {
-	case c.cipher == nil:
-		return maxEvent, timestamp == "" || isRecent(timestamp)
-	case signature == "":
+	signature := h.Get(headerSignature)
+	if signature == "" {
 		return maxChallenge, true
 	}
-	return maxEvent, len(signature) == 2*sha256.Size && isRecent(timestamp)
+	return maxEvent, len(signature) == 2*sha256.Size && isRecent(h.Get(headerTimestamp))
 }
 
 // isChallenge reports whether the platform checks that this is the address for events.
@@ -124,32 +113,25 @@ func (all *envelope) isChallenge() bool { return all.Type == "url_verification" 
 
 // verify checks that a body comes from the platform, and decrypts it. bodyLimit has accepted the headers.
 func (c *Channel) verify(h http.Header, body []byte) (*envelope, bool) {
-	all := new(envelope)
-	if json.Unmarshal(body, all) != nil || (all.Encrypt != "") != (c.cipher != nil) {
+	var outer struct {
+		Encrypt string `json:"encrypt"`
+	}
+	isSigned := h.Get(headerSignature) != ""
+	if json.Unmarshal(body, &outer) != nil || isSigned && !c.cipher.hasSigned(h, body) {
 		return nil, false
 	}
-	if c.cipher != nil {
-		signed := h.Get(headerSignature) != ""
-		if signed && !c.cipher.hasSigned(h, body) {
-			return nil, false
-		}
-		plain, err := c.cipher.decrypt(all.Encrypt)
-		all = new(envelope)
-		if err != nil || json.Unmarshal(plain, all) != nil || !signed && !all.isChallenge() {
-			return nil, false
-		}
+	plain, err := c.cipher.decrypt(outer.Encrypt)
+	all := new(envelope)
+	if err != nil || json.Unmarshal(plain, all) != nil || !isSigned && !all.isChallenge() {
+		return nil, false
 	}
-	token := all.Header.Token
-	if all.Schema == "" {
-		token = all.Token
-	}
-	return all, c.s.VerificationToken == "" || c.s.VerificationToken.Matches(token)
+	return all, true
 }
 
 // refuse responds to a request that is not the platform's. The log says so once, because the usual reason is a wrong setting.
 func (c *Channel) refuse(ctx context.Context, w http.ResponseWriter) {
 	c.refused.Do(func() {
-		c.Log.WarnContext(ctx, "request is not Feishu's, or encrypt_key or verification_token is wrong")
+		c.Log.WarnContext(ctx, "request is not Feishu's, or encrypt_key is wrong")
 	})
 	w.WriteHeader(http.StatusUnauthorized)
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -23,15 +22,11 @@ const (
 )
 
 func TestTheChallengeIsAnsweredBeforeTheChannelServes(t *testing.T) {
-	for name, plain := range map[string]bool{"encrypted": false, "with a token": true} {
-		t.Run(name, func(t *testing.T) {
-			r := setup(t, options{platform: fakefeishu.Options{Plain: plain}})
-			w := httptest.NewRecorder()
-			r.channel.Webhook().ServeHTTP(w, r.fake.Request(t.Context(), r.fake.Challenge("who-are-you")))
-			if w.Code != http.StatusOK || w.Body.String() != `{"challenge":"who-are-you"}`+"\n" {
-				t.Errorf("%d %s", w.Code, w.Body)
-			}
-		})
+	r := setup(t, options{})
+	w := httptest.NewRecorder()
+	r.channel.Webhook().ServeHTTP(w, r.fake.Request(t.Context(), r.fake.Challenge("who-are-you")))
+	if w.Code != http.StatusOK || w.Body.String() != `{"challenge":"who-are-you"}`+"\n" {
+		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
 
@@ -80,63 +75,49 @@ func TestTheWebhookAcceptsOnlyRequestsOfThePlatform(t *testing.T) {
 	}
 	challenge := `{"challenge":"c","token":"` + token + `","type":"url_verification"}`
 	for name, tt := range map[string]struct {
-		plain   bool
 		request func(r *rig) *http.Request
 		status  int
 	}{
-		"encrypted and signed":       {false, func(r *rig) *http.Request { return signed(key, encrypt(key, event(r)), 0) }, 200},
-		"5 minutes ago":              {false, func(r *rig) *http.Request { return signed(key, encrypt(key, event(r)), 5*time.Minute) }, 200},
-		"from a clock ahead":         {false, func(r *rig) *http.Request { return signed(key, encrypt(key, event(r)), -5*time.Minute) }, 200},
-		"too old":                    {false, func(r *rig) *http.Request { return signed(key, encrypt(key, event(r)), 301*time.Second) }, 401},
-		"too new":                    {false, func(r *rig) *http.Request { return signed(key, encrypt(key, event(r)), -301*time.Second) }, 401},
-		"with another nonce":         {false, header("X-Lark-Request-Nonce", "n"), 401},
-		"with another time":          {false, header("X-Lark-Request-Timestamp", "946684801"), 401},
-		"with no time":               {false, header("X-Lark-Request-Timestamp", ""), 401},
-		"with a part of a signature": {false, header("X-Lark-Signature", "0123456789"), 401},
-		"not signed":                 {false, func(r *rig) *http.Request { return post(encrypt(key, event(r))) }, 401},
-		"not encrypted":              {false, func(r *rig) *http.Request { return signed(key, event(r), 0) }, 401},
-		"signed with another key":    {false, func(r *rig) *http.Request { return signed("other", encrypt(key, event(r)), 0) }, 401},
-		"encrypted with another key": {false, func(r *rig) *http.Request { return signed(key, encrypt("other", event(r)), 0) }, 401},
-		"a ciphertext of nothing":    {false, func(*rig) *http.Request { return signed(key, `{"encrypt":""}`, 0) }, 401},
-		"a ciphertext that was cut": {false, func(r *rig) *http.Request {
+		"encrypted and signed":       {func(r *rig) *http.Request { return signed(key, encrypt(key, event(r)), 0) }, 200},
+		"5 minutes ago":              {func(r *rig) *http.Request { return signed(key, encrypt(key, event(r)), 5*time.Minute) }, 200},
+		"from a clock ahead":         {func(r *rig) *http.Request { return signed(key, encrypt(key, event(r)), -5*time.Minute) }, 200},
+		"too old":                    {func(r *rig) *http.Request { return signed(key, encrypt(key, event(r)), 301*time.Second) }, 401},
+		"too new":                    {func(r *rig) *http.Request { return signed(key, encrypt(key, event(r)), -301*time.Second) }, 401},
+		"with another nonce":         {header("X-Lark-Request-Nonce", "n"), 401},
+		"with another time":          {header("X-Lark-Request-Timestamp", "946684801"), 401},
+		"with no time":               {header("X-Lark-Request-Timestamp", ""), 401},
+		"with a part of a signature": {header("X-Lark-Signature", "0123456789"), 401},
+		"not signed":                 {func(r *rig) *http.Request { return post(encrypt(key, event(r))) }, 401},
+		"not encrypted":              {func(r *rig) *http.Request { return signed(key, event(r), 0) }, 401},
+		"signed with another key":    {func(r *rig) *http.Request { return signed("other", encrypt(key, event(r)), 0) }, 401},
+		"encrypted with another key": {func(r *rig) *http.Request { return signed(key, encrypt("other", event(r)), 0) }, 401},
+		"a ciphertext of nothing":    {func(*rig) *http.Request { return signed(key, `{"encrypt":""}`, 0) }, 401},
+		"a ciphertext that was cut": {func(r *rig) *http.Request {
 			return signed(key, strings.Replace(encrypt(key, event(r)), `{"encrypt":"AAAA`, `{"encrypt":"`, 1)[:40]+`"}`, 0)
 		}, 401},
-		"a ciphertext of another text": {false, func(*rig) *http.Request { return signed(key, encrypt(key, "hello"), 0) }, 401},
-		"with another token": {false, func(r *rig) *http.Request {
-			return signed(key, encrypt(key, strings.Replace(event(r), token, "verify-you", 1)), 0)
-		}, 401},
-		"a challenge that is not encrypted": {false, func(*rig) *http.Request { return post(challenge) }, 401},
-		"an event that is a challenge, too": {false, func(r *rig) *http.Request {
+		"a ciphertext of another text":      {func(*rig) *http.Request { return signed(key, encrypt(key, "hello"), 0) }, 401},
+		"a challenge that is not encrypted": {func(*rig) *http.Request { return post(challenge) }, 401},
+		"an event that is a challenge, too": {func(r *rig) *http.Request {
 			return post(encrypt(key, strings.Replace(event(r), "{", `{"type":"url_verification","challenge":"c",`, 1)))
 		}, 401},
-		"of another app": {false, func(r *rig) *http.Request {
+		"of another app": {func(r *rig) *http.Request {
 			return signed(key, encrypt(key, strings.Replace(event(r), "cli_fake", "cli_other", 1)), 0)
 		}, 401},
 
-		"plain":                          {true, func(r *rig) *http.Request { return post(event(r)) }, 200},
-		"plain, with another token":      {true, func(r *rig) *http.Request { return post(strings.Replace(event(r), token, "x", 1)) }, 401},
-		"plain, without a token":         {true, func(r *rig) *http.Request { return post(strings.Replace(event(r), `"token"`, `"tokem"`, 1)) }, 401},
-		"encrypted without a key here":   {true, func(r *rig) *http.Request { return post(encrypt(key, event(r))) }, 401},
-		"a challenge with another token": {true, func(*rig) *http.Request { return post(strings.Replace(challenge, token, "x", 1)) }, 401},
-		"plain, of an old time": {true, func(r *rig) *http.Request {
-			q := post(event(r))
-			q.Header.Set("X-Lark-Request-Timestamp", strconv.FormatInt(time.Now().Unix()-400, 10))
-			return q
-		}, 401},
-		"no JSON":              {true, func(*rig) *http.Request { return post("{") }, 401},
-		"a list":               {true, func(*rig) *http.Request { return post("[]") }, 401},
-		"more than a megabyte": {true, func(*rig) *http.Request { return post(strings.Repeat("x", 1<<20+1)) }, 413},
-		"no event": {true, func(*rig) *http.Request {
-			return post(`{"schema":"2.0","header":{"token":"` + token + `"},"event":{}}`)
+		"no JSON":              {func(*rig) *http.Request { return signed(key, "{", 0) }, 401},
+		"a list":               {func(*rig) *http.Request { return signed(key, "[]", 0) }, 401},
+		"more than a megabyte": {func(*rig) *http.Request { return signed(key, strings.Repeat("x", 1<<20+1), 0) }, 413},
+		"no event": {func(*rig) *http.Request {
+			return signed(key, encrypt(key, `{"schema":"2.0","header":{},"event":{}}`), 0)
 		}, 400},
-		"of the first version": {true, func(*rig) *http.Request {
-			return post(`{"uuid":"u","token":"` + token + `","type":"event_callback","event":{"type":"message","text":"hi"}}`)
+		"of the first version": {func(*rig) *http.Request {
+			return signed(key, encrypt(key, `{"uuid":"u","type":"event_callback","event":{"type":"message","text":"hi"}}`), 0)
 		}, 200},
-		"another method": {true, func(*rig) *http.Request { return httptest.NewRequest(http.MethodGet, "/", nil) }, 405},
+		"another method": {func(*rig) *http.Request { return httptest.NewRequest(http.MethodGet, "/", nil) }, 405},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				r := setup(t, options{platform: fakefeishu.Options{Plain: tt.plain}})
+				r := setup(t, options{})
 				r.serve(t)
 				w := httptest.NewRecorder()
 				r.channel.Webhook().ServeHTTP(w, tt.request(r))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -39,17 +38,18 @@ func (p *pass) authorize(ctx context.Context) (channel.Admission, error) {
 	a := p.decision.Admission
 	p.result.Verdicts = p.decision.Verdicts
 	if p.turn.Trigger == "" && !a.Stops() && !p.repeated() {
-		v := p.k.guards.use(p.facts, &p.policy, p.meta.Counted)
-		p.result.Verdicts = append(p.result.Verdicts, v.verdicts...)
-		if v.admission.Kind != "" {
-			a, p.result.RetryAfter = v.admission, v.wait
+		loop, rate, wait := p.k.guards.admit(p.facts, &p.policy, p.meta.Counted)
+		p.result.Verdicts = append(p.result.Verdicts, loop, rate)
+		p.result.RetryAfter = wait
+		if reason := cmp.Or(loop.Reason, rate.Reason); reason != "" {
+			a = drop(reason)
 		}
 	}
 	switch {
 	case a.Reason == channel.ReasonPairingRequired:
 		p.challenge(ctx)
 	case a.Stops() && p.decision.Talks():
-		p.k.guards.noteMessage(p.facts)
+		p.k.guards.personWrote(p.facts)
 	}
 	if a.Kind == "" && p.result.Admission.Kind == "" {
 		a.Kind = channel.Dispatch
@@ -95,77 +95,90 @@ func (p *pass) welcome(ctx context.Context) {
 	}
 }
 
-// stopNoticeEvery is the shortest time between two notices to a sender in one conversation for one reason.
-const stopNoticeEvery = time.Minute
-
+// stopNotice is a notice to a sender in one conversation for one reason. There is one a minute.
 type stopNotice struct {
 	channel, account, conversation, sender string
 	reason                                 channel.Reason
 }
 
-// notifyStopped tells the sender of a message that was stopped why it is not answered, if the sender may talk here. A stranger learns nothing of this
-// server, and bots get no notice, because two of them would go on for ever.
-func (p *pass) notifyStopped(ctx context.Context) {
-	if p.err != nil || !p.result.Admission.Stops() || p.turn == nil || p.turn.Delivery == nil || p.turn.Trigger != "" || p.facts.Sender.IsBot || p.willRunLater() {
+// notifySender tells the sender of a message that has no answer why: it was stopped, or its turn has failed. A stranger learns nothing of this server, and
+// bots get no notice, because two of them would go on for ever.
+func (p *pass) notifySender(ctx context.Context) {
+	if p.turn == nil || p.observing() || p.willRunLater() {
 		return
 	}
-	text := p.stopText()
-	if p.decision.Verdicts == nil { // the message was stopped before the gates
+	if p.decision.Verdicts == nil { // the message ended before the gates
 		p.decision = channel.Evaluate(*p.facts)
 		if p.k.Settings != nil {
 			p.policy = p.k.Settings.Policy(p.facts.PolicyQuery())
 		}
 	}
+	stopped := p.err == nil && p.result.Admission.Stops()
+	if !p.wantsNotice() || (stopped || p.sink == nil) && !p.learnsReason() {
+		return
+	}
+	if !stopped {
+		p.notifyFailure(ctx)
+		return
+	}
 	f, reason := p.facts, p.result.Admission.Reason
-	talks := p.decision.Talks() || reason == channel.ReasonPairingUnavailable // perhaps
-	if text != "" && talks && p.wantsNotice() && p.k.guards.noticeDue(stopNotice{f.Channel, f.Account, f.Conversation.ID, f.Sender.ID, reason}) {
+	text := stopTexts[reason]
+	if reason == channel.ReasonRateLimited {
+		text = p.rateText()
+	}
+	if text != "" && p.k.guards.noticeDue(stopNotice{f.Channel, f.Account, f.Conversation.ID, f.Sender.ID, reason}) {
 		p.letNext(ctx) // the next message need not wait for this notice
 		p.notify(ctx, stoppedNotice, text)
 	}
 }
 
-// stopText is what the sender reads; "": only the operator learns it.
-func (p *pass) stopText() string {
-	switch p.result.Admission.Reason {
-	case channel.ReasonRateLimited:
-		return p.rateText()
-	case channel.ReasonCommandNotAllowed:
-		return "You may not use commands here. The operator of this server can allow it."
-	case channel.ReasonPairingUnavailable:
-		return "The server cannot check your access at the moment. Please try again later."
-	case channel.ReasonSessionBusy:
-		return "Your message was not accepted, because an earlier one is still being answered. Please send it again afterwards."
-	case channel.ReasonOverloaded:
-		return turn.Sentence(turn.CodeOverloaded)
-	case channel.ReasonDraining:
-		return turn.Sentence(turn.CodeDraining)
-	case channel.ReasonUnsupported:
-		return "This kind of message cannot be answered here."
-	case channel.ReasonTooLarge:
-		return "This message is too large."
-	case channel.ReasonNoRoute:
-		return "No agent answers in this conversation. The operator of this server can change that."
-	}
-	return ""
+// learnsReason reports whether the sender of a message that was stopped may know why.
+func (p *pass) learnsReason() bool {
+	talks := p.decision.Talks() || p.result.Admission.Reason == channel.ReasonPairingUnavailable // perhaps
+	return talks && p.turn.Delivery != nil && p.turn.Trigger == "" && !p.facts.Sender.IsBot
 }
 
-// rateText says how many messages are answered, and when the next one is.
+// wantsNotice reports whether the sender gets a notice in place of an answer: the settings allow it, and the message was for the agent.
+func (p *pass) wantsNotice() bool {
+	return (p.k.Settings == nil || p.policy.ErrorNotice) && (p.facts.Conversation.Kind == channel.Direct || p.decision.Addressed)
+}
+
+// notifyFailure sends the notice of the agent, or says that the turn has failed, if nothing of an answer is seen.
+func (p *pass) notifyFailure(ctx context.Context) {
+	text := ""
+	switch {
+	case p.canceled && !errors.Is(p.err, turn.ErrDraining), p.sink != nil && p.sink.final():
+		return
+	case p.sink != nil && p.sink.notice != nil:
+		text = p.sink.notice.Text
+	case p.err != nil:
+		text = turn.Sentence("") + " (reference " + p.result.TurnID + ")"
+	}
+	if text != "" {
+		p.notify(ctx, failureNotice, text)
+	}
+}
+
+// stopTexts are what senders read. Of other reasons, only the operator learns.
+var stopTexts = map[channel.Reason]string{
+	channel.ReasonCommandNotAllowed:  "You may not use commands here. The operator of this server can allow it.",
+	channel.ReasonPairingUnavailable: "The server cannot check your access at the moment. Please try again later.",
+	channel.ReasonSessionBusy:        "Your message was not accepted, because an earlier one is still being answered. Please send it again afterwards.",
+	channel.ReasonOverloaded:         turn.Sentence(turn.CodeOverloaded),
+	channel.ReasonDraining:           turn.Sentence(turn.CodeDraining),
+	channel.ReasonUnsupported:        "This kind of message cannot be answered here.",
+	channel.ReasonTooLarge:           "This message is too large.",
+	channel.ReasonNoRoute:            "No agent answers in this conversation. The operator of this server can change that.",
+}
+
+// rateText says how many messages are answered in a minute, and when the next one is.
 func (p *pass) rateText() string {
 	v, _ := channel.Decision{Verdicts: p.result.Verdicts}.Blocked()
-	limit, _ := strconv.Atoi(strings.TrimSuffix(v.Value, perMinute))
-	what := "you can send %s per minute"
+	limit, who := p.policy.Limits.SenderRate.PerMinute, "you can send"
 	if strings.HasSuffix(v.Setting, channel.KeyChatRate) {
-		what = "this conversation can have %s per minute"
+		limit, who = p.policy.Limits.ChatRate.PerMinute, "this conversation can have"
 	}
-	seconds := int((p.result.RetryAfter + time.Second - 1) / time.Second)
-	return fmt.Sprintf("This message was not answered: "+what+". Please send it again in %s.", plural(limit, "message"), plural(seconds, "second"))
-}
-
-func plural(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return strconv.Itoa(n) + " " + what
+	return fmt.Sprintf("This message was not answered: %s %d per minute. Please send it again in %d s.", who, limit, int(p.result.RetryAfter.Seconds())+1)
 }
 
 // greeting is the answer to the message that platforms send when someone opens the conversation with a bot; "": the agent answers.
@@ -186,7 +199,8 @@ func (k *Kernel) CountRate(f *channel.Facts) time.Duration {
 		return 0
 	}
 	p := k.Settings.Policy(f.PolicyQuery())
-	return k.guards.countRate(f, &p)
+	_, wait := k.guards.rate(f, &p)
+	return wait
 }
 
 // HasCommand reports whether the agents of a channel have the very command that a text begins with.
@@ -208,20 +222,4 @@ func (k *Kernel) PolicyAt(ctx context.Context, q channel.PolicyQuery, from chann
 		who.Paired, _ = channel.PairedFact(ctx, k.Pairing, policy.DM, q.Channel, q.Account, from.ID) // the gate says that it is unknown
 	}
 	return policy, who
-}
-
-// stillAllowed asks the gates route and sender again: the sender of a reply that waits may have been admitted by other settings.
-func (k *Kernel) stillAllowed(ctx context.Context, out *channel.Outbound) error {
-	f := channel.Facts{Channel: out.Channel, Account: out.Account, Sender: out.Origin.Sender, Conversation: out.Origin.Conversation}
-	if k.Settings == nil || f.Sender.ID == "" { // no one was let in: the server itself has begun
-		return nil
-	}
-	policy, who := k.PolicyAt(ctx, f.PolicyQuery(), f.Sender)
-	f.Access = policy.Access(who, channel.MentionFacts{})
-	for _, v := range channel.Evaluate(f).Verdicts {
-		if v.State == channel.Blocked && (v.Gate == channel.GateRoute || v.Gate == channel.GateSender) {
-			return fmt.Errorf("%s by %s", v.Reason, v.Setting)
-		}
-	}
-	return nil
 }

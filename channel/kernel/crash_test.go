@@ -148,7 +148,7 @@ func TestAnEventThatCrashesTheServerIsGivenUp(t *testing.T) {
 					time.Sleep(time.Minute)
 					s.close()
 				}
-				if n := strings.Count(log.String(), "gave up an event"); n != 1 || !strings.Contains(log.String(), "message=1") {
+				if n := strings.Count(log.String(), "gave up an event"); n != 1 || !strings.Contains(log.String(), "event=fake//ann//1") {
 					t.Errorf("got the log %s", &log)
 				}
 				if runs != 3 || answered != 1 {

@@ -65,18 +65,6 @@ type askedQuestion struct {
 	Receipt channel.Receipt
 }
 
-// tally is what was sent in a turn.
-type tally struct {
-	attempted bool // to send something
-	visible   bool // something was sent, or a preview was shown
-	unknown   bool // it is not known of something whether it was sent
-	queued    bool // a reply is stored until it is sent
-	permanent bool // nothing can be sent there any more
-}
-
-// final reports whether the turn must not run again, and its failure needs no notice.
-func (t *tally) final() bool { return t.visible || t.unknown || t.queued || t.permanent }
-
 // sink sends what the agent says in a turn, in the order of emission: it is its [channel.Sink]. One goroutine calls all functions of the delivery.
 type sink struct {
 	p      *pass
@@ -85,42 +73,43 @@ type sink struct {
 	d      *Delivery
 	off    bool // nothing is sent: the turn observes, or its reply plan says so
 
-	mu     sync.Mutex
-	queue  []func()         // calls of the delivery that wait
-	open   *channel.Payload // the newest text of the block that is not emitted yet
-	notice *channel.Payload // the first error
-	ended  bool
-	counts channel.DispatchResult
-	tally  tally
-
-	wake chan struct{}
-	done sync.WaitGroup
+	mu       sync.Mutex
+	ended    bool
+	notice   *channel.Payload     // the first error
+	tasks    chan func()          // calls of the delivery
+	previews chan channel.Payload // the newest text of the block that is not emitted yet
+	done     sync.WaitGroup
 
 	// Of the loop, and behind it of end.
-	progress    *progress
-	shown       string  // text of the preview; "" if another process has shown it
-	noPreview   bool    // it is not known whether a preview stands there: another one would be a second
-	isNext      bool    // no earlier reply to the target waits
-	errs        []error // of the ends of answers
-	gone        error   // why nothing is sent any more
-	texted      bool    // a text was sent: no sign of work after it
-	signed      bool    // a sign of work may have to be removed
-	failedWork  bool
-	nextWork    time.Time
-	nextPreview time.Time
-	warned      bool // of previews
+	progress   *progress
+	counts     channel.DispatchResult
+	attempted  bool    // to send something
+	visible    bool    // something was sent, or a preview was shown
+	unknown    bool    // it is not known of something whether it was sent
+	queued     bool    // a reply is stored until it is sent
+	gone       error   // why nothing is sent any more
+	errs       []error // of the ends of answers
+	shown      string  // text of the preview; "" if another process has shown it
+	noPreview  bool    // it is not known whether a preview stands there: another one would be a second
+	warned     bool    // of previews
+	isNext     bool    // no earlier reply to the target waits
+	texted     bool    // a text was sent: no sign of work after it
+	signed     bool    // a sign of work may have to be removed
+	failedWork bool
 }
 
+// maxTasks is how many calls of a delivery wait before the agent has to.
+const maxTasks = 64
+
 func (p *pass) newSink(ctx context.Context, d *Delivery, cancel context.CancelCauseFunc) *sink {
-	s := &sink{p: p, ctx: ctx, cancel: cancel, d: d, wake: make(chan struct{}, 1), progress: &progress{}}
+	s := &sink{
+		p: p, ctx: ctx, cancel: cancel, d: cmp.Or(d, &Delivery{}), progress: &progress{},
+		tasks: make(chan func(), maxTasks), previews: make(chan channel.Payload, 1),
+	}
 	if e := p.meta.Event; e != nil {
 		s.progress = &e.progress
-		s.tally.visible, s.tally.unknown = s.progress.Visible, s.progress.Unsure
-		s.tally.attempted = s.tally.visible || s.tally.unknown
-		s.texted = s.tally.visible
-	}
-	if s.d == nil {
-		s.d = &Delivery{}
+		s.visible, s.unknown, s.texted = s.progress.Visible, s.progress.Unsure, s.progress.Visible
+		s.attempted = s.visible || s.unknown
 	}
 	if s.off = p.observing() || p.facts.Reply.Mode == channel.ReplyNone; !s.off {
 		s.signed = s.d.Rest != nil && p.resumed() // another process may have left a sign of work
@@ -128,6 +117,9 @@ func (p *pass) newSink(ctx context.Context, d *Delivery, cancel context.CancelCa
 	}
 	return s
 }
+
+// final reports whether the turn must not run again, and its failure needs no notice.
+func (s *sink) final() bool { return s.visible || s.unknown || s.queued || s.gone != nil }
 
 // Emit implements [channel.Sink]. It waits for the end of an answer to be sent, so that the next turn of the session follows it. An error is stored until
 // the end of the turn; only the first is sent.
@@ -161,7 +153,7 @@ func (s *sink) Emit(ctx context.Context, kind channel.ReplyKind, p channel.Paylo
 	return nil
 }
 
-// put adds a call to the queue. isOpen says that it delivers the block that was open.
+// put adds a call to the tasks. isOpen says that it delivers the block that was open.
 func (s *sink) put(isOpen bool, call func()) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,11 +164,14 @@ func (s *sink) put(isOpen bool, call func()) error {
 		return errEnded
 	}
 	if isOpen {
-		s.open = nil
+		s.dropPreview()
 	}
-	s.queue = append(s.queue, call)
-	signal(s.wake)
-	return nil
+	select {
+	case s.tasks <- call:
+		return nil
+	case <-s.ctx.Done():
+		return context.Cause(s.ctx)
+	}
 }
 
 var errEnded = errors.New("channel: the turn has ended; nothing more is sent")
@@ -189,8 +184,16 @@ func (s *sink) Preview(p channel.Payload) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ended {
-		s.open = &p
-		signal(s.wake)
+		s.dropPreview()
+		s.previews <- p
+	}
+}
+
+// dropPreview drops the text that waits to be shown.
+func (s *sink) dropPreview() {
+	select {
+	case <-s.previews:
+	default:
 	}
 }
 
@@ -218,135 +221,108 @@ func (s *sink) Do(ctx context.Context, b channel.Block, send func(context.Contex
 
 // loop sends blocks, and between them shows that work goes on and what the next block will be, until the turn ends.
 func (s *sink) loop() {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	canceled := s.ctx.Done()
-	for {
-		s.mu.Lock()
-		var next func()
-		if len(s.queue) > 0 {
-			next, s.queue = s.queue[0], s.queue[1:]
-		}
-		open, ended := s.open, s.ended
-		s.mu.Unlock()
-		wait, over := s.act(next, open, ended)
-		if over {
-			return
-		}
-		if wait == 0 {
+	defer s.rest()
+	working := time.NewTicker(cmp.Or(s.d.WorkingEvery, workingEvery))
+	defer working.Stop()
+	previews, canceled := s.previews, s.ctx.Done()
+	var pace <-chan time.Time // ends when the next preview may be shown
+	for begun := false; ; {
+		if len(s.tasks) > 0 { // first
+			(<-s.tasks)()
 			continue
 		}
-		timer.Reset(wait)
+		if !begun {
+			begun = true
+			s.work()
+		}
 		select {
-		case <-s.wake:
-		case <-timer.C:
+		case task, more := <-s.tasks:
+			if !more {
+				return
+			}
+			task()
+		case text := <-previews:
+			previews, pace = nil, time.After(s.showPreview(text))
+		case <-pace:
+			previews, pace = s.previews, nil
+		case <-working.C:
+			s.work()
 		case <-canceled:
-			canceled = nil // the sign of work goes; what else there is to do comes with the end of the turn
+			canceled = nil
+			s.rest() // what else there is to do comes with the end of the turn
 		}
 	}
-}
-
-const longest = time.Hour // that the loop waits for nothing
-
-// act does the next thing, and returns how long there is nothing to do.
-func (s *sink) act(next func(), open *channel.Payload, ended bool) (wait time.Duration, over bool) {
-	now := time.Now()
-	work := s.d.Working != nil && !s.texted && !s.failedWork && s.ctx.Err() == nil
-	switch {
-	case next != nil:
-		next()
-		return 0, false
-	case s.signed && (s.texted || ended || s.ctx.Err() != nil):
-		s.rest()
-		return 0, false
-	case ended:
-		return 0, true
-	case s.ctx.Err() != nil:
-		return longest, false
-	case work && !now.Before(s.nextWork):
-		s.work()
-		return 0, false
-	case open != nil && !now.Before(s.nextPreview):
-		s.showPreview(open)
-		return 0, false
-	}
-	wait = longest
-	if work {
-		wait = s.nextWork.Sub(now)
-	}
-	if open != nil {
-		wait = min(wait, s.nextPreview.Sub(now))
-	}
-	return max(wait, 1), false
 }
 
 // work shows that work goes on, until its first error.
 func (s *sink) work() {
-	every := cmp.Or(s.d.WorkingEvery, workingEvery)
-	s.nextWork = time.Now().Add(every)
-	if s.ready(s.ctx) != nil {
-		s.failedWork = true
+	if s.d.Working == nil || s.texted || s.failedWork || s.ready(s.ctx) != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, every) // blocks wait meanwhile
+	ctx, cancel := context.WithTimeout(s.ctx, cmp.Or(s.d.WorkingEvery, workingEvery)) // blocks wait meanwhile
 	defer cancel()
 	s.signed = s.d.Rest != nil
 	s.failedWork = s.p.guard(ctx, func() error { return s.d.Working(ctx) }) != nil
 }
 
+// rest removes the sign of work.
 func (s *sink) rest() {
+	if !s.signed {
+		return
+	}
 	s.signed = false
 	ctx, cancel := outlive(s.ctx, afterCancel)
 	defer cancel()
 	s.warn("Rest", s.p.guard(ctx, func() error { return s.d.Rest(ctx) }))
 }
 
-// showPreview shows the newest text of the block that is open.
-func (s *sink) showPreview(open *channel.Payload) {
-	s.mu.Lock()
-	if s.open == open {
-		s.open = nil
+// showPreview shows the newest text of the block that is open, and returns how long the next preview waits.
+func (s *sink) showPreview(text channel.Payload) (pause time.Duration) {
+	pause = cmp.Or(s.d.PreviewEvery, previewEvery)
+	if s.noPreview || s.shown == text.Text || s.ready(s.ctx) != nil {
+		return pause
 	}
-	s.mu.Unlock()
-	every := cmp.Or(s.d.PreviewEvery, previewEvery)
-	defer func() { s.nextPreview = time.Now().Add(every) }() // a slow platform gets no more of them
-	if s.noPreview || s.shown == open.Text || s.ready(s.ctx) != nil {
-		return
+	b, before := s.previewBlock(text), s.progress.Preview
+	if s.mustWait(&b) {
+		return pause
 	}
-	b, before := s.previewBlock(*open), s.progress.Preview
-	if !s.isNext && s.p.meta.Event != nil && s.d.Durable {
-		out := s.p.outbound(&b)
-		waits, err := s.p.k.Store.ReplyWaits(s.ctx, channel.TargetName(&out))
-		if waits || err != nil { // else the preview would stand above the earlier reply
-			return
-		}
-		s.isNext = true
-	}
-	var last channel.Receipt
-	if before != nil {
-		last = *before
-	}
-	r, err := s.call(s.ctx, func() (channel.Receipt, error) { return s.d.Preview(s.ctx, b, last) })
+	r, err := s.call(s.ctx, func() (channel.Receipt, error) { return s.d.Preview(s.ctx, b, *cmp.Or(before, &channel.Receipt{})) })
 	if r.State.Seen() {
-		s.shown, s.texted = open.Text, true
+		s.shown = text.Text
+		s.markTexted()
 		if before == nil {
 			s.progress.Preview = &r
 			s.warn("note", s.note(s.ctx, false))
 		}
 	}
 	if err == nil {
-		return
+		return pause
 	}
-	if not, ok := errors.AsType[*channel.NotSentError](err); ok {
-		every = max(every, not.RetryAfter)
-	}
-	if r.State == channel.UnknownWhether && before == nil {
-		s.noPreview = true
-	}
+	s.noPreview = s.noPreview || r.State == channel.UnknownWhether && before == nil
 	if !s.warned {
 		s.warned = true
 		s.warn("Preview", err)
 	}
+	if not, ok := errors.AsType[*channel.NotSentError](err); ok {
+		pause = max(pause, not.RetryAfter)
+	}
+	return pause
+}
+
+// mustWait reports whether an earlier reply to the same target waits: the preview would be above it.
+func (s *sink) mustWait(b *channel.Block) bool {
+	if s.isNext || s.p.meta.Event == nil || !s.d.Durable {
+		return false
+	}
+	waits, err := s.p.k.Store.ReplyWaits(s.ctx, channel.TargetName(&channel.Outbound{Channel: s.p.facts.Channel, Account: s.p.facts.Account, Block: *b}))
+	s.isNext = !waits && err == nil
+	return !s.isNext
+}
+
+// markTexted notes that a text was sent.
+func (s *sink) markTexted() {
+	s.texted = true
+	s.rest()
 }
 
 // previewBlock returns the block of a text in place of the preview, if there is one.
@@ -378,7 +354,9 @@ func (s *sink) deliver(kind channel.ReplyKind, p channel.Payload) {
 	}
 	r, err := s.send(&b)
 	s.count(b.Kind, r)
-	s.texted = s.texted || r.State.Seen()
+	if r.State.Seen() {
+		s.markTexted()
+	}
 	switch {
 	case q != nil && r.State.Seen():
 		if s.progress.Asked == nil {
@@ -425,8 +403,8 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 	if e := s.p.meta.Event; s.storesEnd() && b.Kind == channel.ReplyFinal {
 		var held bool
 		r, held, err = s.p.keep(s.ctx, channel.OutcomeQueued, b, s.sender(b))
-		if s.leave(err); e.finished() {
-			s.tally.attempted, s.tally.queued = true, s.tally.queued || held
+		if s.leave(err); e.over {
+			s.attempted, s.queued = true, s.queued || held
 			s.progress.Preview, s.shown = nil, ""
 			return r, err
 		}
@@ -456,7 +434,7 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 
 // storesEnd reports whether the end of the answer is stored until it is sent. Only one is: it ends the event.
 func (s *sink) storesEnd() bool {
-	return s.p.meta.Event != nil && s.d.Durable && !s.p.meta.Event.finished()
+	return s.p.meta.Event != nil && s.d.Durable && !s.p.meta.Event.over
 }
 
 // sendNow sends a block. The end of an answer is sent again if the platform refuses it for a while.
@@ -484,15 +462,14 @@ func (s *sink) sender(b *channel.Block) func(context.Context) (channel.Receipt, 
 
 // call makes a call of the platform.
 func (s *sink) call(ctx context.Context, send func() (channel.Receipt, error)) (channel.Receipt, error) {
-	s.tally.attempted = true
+	s.attempted = true
 	r, err := s.p.call(ctx, send)
 	if r.State.Seen() {
-		s.tally.visible, s.progress.Visible = true, true
+		s.visible, s.progress.Visible = true, true
 		s.p.k.guards.sent(s.p.facts, r.MessageIDs)
 	}
 	if not, ok := errors.AsType[*channel.NotSentError](err); ok && not.Permanent && s.gone == nil {
 		s.gone = err
-		s.tally.permanent = true
 	}
 	return r, err
 }
@@ -543,7 +520,7 @@ const (
 func (s *sink) end(ctx context.Context, agentErr error) error {
 	s.mu.Lock()
 	s.ended = true
-	signal(s.wake)
+	close(s.tasks)
 	s.mu.Unlock()
 	s.done.Wait()
 	err := errors.Join(append([]error{agentErr}, s.errs...)...)
@@ -588,11 +565,9 @@ const unsureNotice = "A part of this answer may be missing, because the platform
 
 // count adds a block to what the turn has sent.
 func (s *sink) count(kind channel.ReplyKind, r channel.Receipt) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	switch {
 	case r.State == channel.UnknownWhether:
-		s.tally.unknown = true
+		s.unknown = true
 	case !r.State.Seen():
 	case kind == channel.ReplyTool:
 		s.counts.Tool++
@@ -605,15 +580,13 @@ func (s *sink) count(kind channel.ReplyKind, r channel.Receipt) {
 
 // result is what the turn has sent. The counts of a Dispatch are used if it has sent nothing by the sink.
 func (s *sink) result(said channel.DispatchResult) channel.DispatchResult {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	switch {
 	case s.off:
 		said.Tool, said.Block, said.Final = 0, 0, 0
-	case s.tally.attempted || s.tally.queued:
+	case s.attempted || s.queued:
 		said.Tool, said.Block, said.Final = s.counts.Tool, s.counts.Block, s.counts.Final
 	case said.Tool+said.Block+said.Final > 0:
-		s.tally.visible, s.tally.attempted = true, true
+		s.visible, s.attempted = true, true
 	}
 	return said
 }

@@ -36,14 +36,10 @@ func (p *pass) dispatch(ctx context.Context) (channel.Admission, error) {
 	p.result.Dispatched = refused == ""
 	err = s.end(ctx, err)
 	p.result.Dispatch = s.result(said)
-	if refused != "" && !s.tally.attempted {
+	if refused != "" && !s.attempted {
 		return drop(refused), nil
 	}
 	p.result.Dispatched = true
-	if err != nil {
-		p.fail(ctx, channel.StageDispatch, err)
-	}
-	p.notifyFailure(ctx)
 	if err == nil && p.silent() {
 		p.warn(ctx, channel.StageDispatch, "nothing_visible", nil)
 	}
@@ -95,34 +91,7 @@ func (p *pass) refused(err error) channel.Reason {
 func (p *pass) silent() bool {
 	r, kind := &p.result.Dispatch, p.result.Class.Kind
 	return (kind == channel.EventMessage || kind == channel.EventCommand) && p.turn.Trigger == "" && !p.observing() &&
-		!r.NoReply && !r.Deferred && p.facts.Reply.Mode != channel.ReplyNone && p.sink.tally == (tally{attempted: p.sink.tally.attempted})
-}
-
-// notifyFailure sends the notice of the agent, or says that the turn has failed, if nothing of an answer is seen and the sender has addressed the
-// agent. It does so once.
-func (p *pass) notifyFailure(ctx context.Context) {
-	text := ""
-	if p.err != nil {
-		text = turn.Sentence("") + " (reference " + p.result.TurnID + ")"
-	}
-	if p.sink == nil { // the turn has failed between authorize and dispatch
-		if p.err == nil || p.turn == nil || p.decision.Verdicts == nil || p.result.Admission.Stops() {
-			return
-		}
-	} else if p.sink.notice != nil {
-		text = p.sink.notice.Text
-	}
-	if p.canceled && !errors.Is(p.err, turn.ErrDraining) || p.willRunLater() || p.sink != nil && p.sink.tally.final() {
-		return
-	}
-	if text != "" && !p.observing() && p.wantsNotice() {
-		p.notify(ctx, failureNotice, text)
-	}
-}
-
-// wantsNotice reports whether the sender gets a notice in place of an answer: the settings allow it, and the message was for the agent.
-func (p *pass) wantsNotice() bool {
-	return (p.k.Settings == nil || p.policy.ErrorNotice) && (p.facts.Conversation.Kind == channel.Direct || p.decision.Addressed)
+		!r.NoReply && !r.Deferred && p.facts.Reply.Mode != channel.ReplyNone && !p.sink.final()
 }
 
 // notify sends a notice in place of an answer. There is one for each event at most, also if the process dies (CH-60).
@@ -136,7 +105,7 @@ func (p *pass) notify(ctx context.Context, seq int, text string) {
 		return
 	}
 	e.progress.Told = true
-	keep := !e.finished() && !p.result.Admission.Stops() && p.turn.Delivery != nil && p.turn.Delivery.Durable
+	keep := !e.over && !p.result.Admission.Stops() && p.turn.Delivery != nil && p.turn.Delivery.Durable
 	if !keep {
 		if err := e.note(ctx, p.result.SessionKey, false); err != nil {
 			p.warn(ctx, p.result.Stage, "cannot store that the sender gets a notice", err)

@@ -14,13 +14,10 @@ import (
 
 // finish ends the turn: it tells the sender what is to be told, ends the event, and calls the hooks.
 func (p *pass) finish(ctx context.Context) {
-	if p.sink == nil {
-		p.notifyFailure(ctx)
-	}
-	p.notifyStopped(ctx)
+	p.notifySender(ctx)
 	p.result.Outcome = p.outcome()
 	if p.result.Outcome == "" { // the event was nothing, or could not be read
-		p.join(channel.StageIngest, p.endEvent(ctx))
+		p.endEvent(ctx)
 	} else {
 		p.finalize(ctx)
 	}
@@ -42,11 +39,7 @@ func (p *pass) join(s channel.Stage, err error) {
 
 // outcome is what became of the turn; "" if there was no input.
 func (p *pass) outcome() channel.Outcome {
-	var t tally
-	if p.sink != nil {
-		t = p.sink.tally
-	}
-	r := &p.result
+	r, t := &p.result, cmp.Or(p.sink, &sink{})
 	switch {
 	case p.in == nil && p.hooks.Ingest != nil:
 		return ""
@@ -84,7 +77,7 @@ func (p *pass) finalize(ctx context.Context) {
 		errs = append(errs, p.guard(ctx, func() error { return f(ctx) }))
 	}
 	part(finalizeTimeout+channel.LoaderTimeout, p.writeHistory)
-	part(finalizeTimeout, p.endEvent)
+	p.endEvent(ctx)
 	part(finalizeTimeout, p.trackSession)
 	if p.turn != nil && p.turn.OnFinalize != nil {
 		part(finalizeTimeout, func(ctx context.Context) error { return p.turn.OnFinalize(ctx, r) })
@@ -121,22 +114,21 @@ func (p *pass) acknowledge(ctx context.Context) {
 	}
 }
 
-// endEvent ends the event, or gives it back: to be run again, or by another process.
-func (p *pass) endEvent(ctx context.Context) error {
+// endEvent decides what becomes of the event: it ends, or it is given back to be run again, or by another process.
+func (p *pass) endEvent(ctx context.Context) {
 	e, a := p.meta.Event, p.result.Admission
 	switch {
-	case e == nil || e.finished():
-		return nil
+	case e == nil || e.over:
 	case p.handedOver() || p.err == nil && a.Reason == channel.ReasonDraining:
-		return e.release(ctx, store.EventRelease{})
+		e.release(store.EventRelease{})
 	case p.willRunLater():
 		pause, _ := retryAfter(e.Attempts + 1)
-		return e.release(ctx, store.EventRelease{Failed: true, Due: time.Now().Add(pause)})
+		e.release(store.EventRelease{Failed: true, Due: time.Now().Add(pause)})
 	case p.err == nil && a.Reason == channel.ReasonPairingRequired && p.hasCode(ctx):
-		return e.release(ctx, store.EventRelease{Parked: p.facts.Sender.ID})
+		e.release(store.EventRelease{Parked: p.facts.Sender.ID})
+	default:
+		e.finish(cmp.Or(p.result.Outcome, channel.OutcomeBlocked))
 	}
-	_, _, err := e.finish(ctx, cmp.Or(p.result.Outcome, channel.OutcomeBlocked), nil)
-	return err
 }
 
 // hasCode reports whether the sender knows a code to be paired with, or was paired meanwhile.
@@ -156,11 +148,11 @@ func (p *pass) willRunLater() bool {
 		return false
 	case p.handedOver():
 		return true
-	case e.finished():
+	case e.over:
 		return false
 	}
 	overloaded := p.err == nil && p.result.Admission.Reason == channel.ReasonOverloaded
-	if p.sink != nil && p.sink.tally.final() {
+	if p.sink != nil && p.sink.final() {
 		return false
 	}
 	failed := p.err != nil && !p.canceled && !turn.Lasting(p.err)
@@ -171,7 +163,7 @@ func (p *pass) willRunLater() bool {
 // writeHistory forgets what the answered turn has seen of the window, or keeps a message that was not answered for a later one.
 func (p *pass) writeHistory(ctx context.Context) error {
 	switch {
-	case p.sink != nil && (p.sink.tally.visible || p.sink.tally.queued) && !p.handedOver() && p.snapshot != nil && len(p.snapshot.Entries) > 0:
+	case p.sink != nil && (p.sink.visible || p.sink.queued) && !p.handedOver() && p.snapshot != nil && len(p.snapshot.Entries) > 0:
 		p.k.Window.Consume(ctx, p.snapshot)
 	case p.err == nil && p.result.Admission.Kind == channel.Drop:
 		if f := p.unanswered(); f != nil {

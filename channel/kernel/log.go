@@ -3,13 +3,8 @@ package kernel
 import (
 	"cmp"
 	"context"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"log/slog"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -47,7 +42,9 @@ func (p *pass) trace(ctx context.Context, t channel.Trace) time.Time {
 			t.Conversation, sender = in.ConversationID, in.SenderID
 		}
 	}
-	t.Sender = p.loggedSender(sender)
+	if p.policy.SenderIDs != "none" {
+		t.Sender = sender
+	}
 	if t.Phase == channel.PhaseDrop || t.Phase == channel.PhaseHandled {
 		for _, v := range p.result.Verdicts {
 			if v.State == channel.Blocked && v.Reason == t.Admission.Reason {
@@ -59,26 +56,6 @@ func (p *pass) trace(ctx context.Context, t channel.Trace) time.Time {
 		p.log(ctx, slog.LevelWarn, "observer failed")
 	}
 	return now
-}
-
-// salt keeps hashed ids from being found by trying all telephone numbers.
-var salt = sync.OnceValue(func() []byte {
-	b := make([]byte, 32)
-	_, _ = rand.Read(b) // never fails
-	return b
-})
-
-// loggedSender is a sender as log.sender_ids says: plain, the same for one sender until the server is started again, or not at all.
-func (p *pass) loggedSender(id string) string {
-	switch {
-	case id == "" || p.policy.SenderIDs == "none":
-		return ""
-	case p.policy.SenderIDs == "hash":
-		h := hmac.New(sha256.New, salt())
-		h.Write([]byte(id))
-		return hex.EncodeToString(h.Sum(nil)[:8])
-	}
-	return id
 }
 
 // startSpan starts the span of a turn, which says where the message comes from, without its sender. A turn that is part of a trace has none.

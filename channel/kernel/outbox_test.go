@@ -199,24 +199,6 @@ func (s *process) repeatFor(d time.Duration) {
 	s.handler.Sender.Repeatable = func(_ channel.Outbound, age time.Duration) bool { return age < d }
 }
 
-// The settings change: a sender who is no longer admitted gets no waiting reply.
-func TestTheGatesAreAskedBeforeAReplyIsTriedAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, d *db.DB) {
-		c := &platform{}
-		c.failWith(func(string) error { return later(0) })
-		s := start(t, d, "a", c, echo)
-		s.send("ann", 1, "one")
-		time.Sleep(time.Second)
-		c.failWith(nil)
-		s.kernel.Settings.(*openSettings).disable()
-		time.Sleep(time.Hour)
-		if _, replies, _ := s.kernel.Store.Pending(t.Context()); c.shown() != "" || len(replies) != 0 {
-			t.Errorf("got %q, %v wait", c.shown(), replies)
-		}
-		s.close()
-	})
-}
-
 // A few replies are sent at a time, and the channel does not end before they have; what takes longer than the grace period is decided at the next start.
 func TestSendsAreBoundedAndEndWithTheirChannel(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {

@@ -150,11 +150,11 @@ func (m *mortal) Claim(ctx context.Context, c store.EventClaim, held []string) (
 	return events, next, err
 }
 
-func (m *mortal) ClaimReplies(ctx context.Context, c store.EventClaim, held []int64) (replies []store.Reply, next time.Time, err error) {
+func (m *mortal) ClaimReplies(ctx context.Context, c store.EventClaim) (replies []store.Reply, next time.Time, err error) {
 	if m.isDead() {
 		return nil, next, errDead
 	}
-	if replies, next, err = m.Store.ClaimReplies(ctx, c, held); len(replies) > 0 && m.step() {
+	if replies, next, err = m.Store.ClaimReplies(ctx, c); len(replies) > 0 && m.step() {
 		return nil, next, errDead
 	}
 	return replies, next, err
@@ -198,13 +198,6 @@ func (s *openSettings) Policy(channel.PolicyQuery) channel.Policy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.policy
-}
-
-// disable disables direct conversations.
-func (s *openSettings) disable() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.policy.DM = channel.PolicyDisabled
 }
 
 func openPolicy() channel.Policy {

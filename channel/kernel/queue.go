@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
@@ -33,7 +34,7 @@ type Store interface {
 	Unpark(_ context.Context, login, name string, drop bool) error
 	EraseOf(_ context.Context, session string, lanes []string) error
 	Pending(context.Context) (events, replies map[string]int, err error)
-	ClaimReplies(_ context.Context, c store.EventClaim, held []int64) (replies []store.Reply, next time.Time, err error)
+	ClaimReplies(context.Context, store.EventClaim) (replies []store.Reply, next time.Time, err error)
 	PostponeReply(_ context.Context, id int64, replica string, due time.Time, unsure bool) error
 	ReplaceReply(_ context.Context, id int64, replica string, block []byte) error
 	EndReply(_ context.Context, id int64, replica string) error
@@ -57,7 +58,6 @@ type QueueOptions struct {
 type Queue struct {
 	o      QueueOptions
 	kernel *Kernel
-	outbox outbox
 
 	mu       sync.Mutex
 	handlers map[string]*handler // by login
@@ -65,10 +65,12 @@ type Queue struct {
 	arrived  time.Time           // the last event
 	closed   bool
 
-	wake chan struct{}
-	stop context.CancelFunc
-	ctx  context.Context // of the loops
-	wg   sync.WaitGroup  // of the loops
+	wake    chan struct{} // for events
+	replies chan struct{} // likewise, for replies
+	sends   atomic.Int32  // replies that are being sent, without those of turns
+	stop    context.CancelFunc
+	ctx     context.Context // of the loops
+	wg      sync.WaitGroup  // of the loops
 }
 
 // Handler runs the events of a channel, or of one account of it.
@@ -91,8 +93,6 @@ const (
 	maxRunning   = 256 // turns at a time, those included that wait in their lanes
 	defaultGrace = 20 * time.Second
 
-	// laneRunning bounds the turns of a conversation, all but one of which wait in the lane of their session.
-	laneRunning = 32
 	// lookEvery is between looks for what other replicas have left. A process that is alone knows what is to be done, but for replies whose claim was lost.
 	lookEvery, aloneEvery = time.Second, time.Minute
 	// pairedEvery is between looks whether senders were paired whose messages wait for that. People approve a code by hand.
@@ -114,13 +114,12 @@ func NewQueue(k *Kernel, o QueueOptions) *Queue {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	q := &Queue{
-		o: o, kernel: k, handlers: map[string]*handler{}, held: map[string]*Claimed{}, wake: make(chan struct{}, 1),
+		o: o, kernel: k, handlers: map[string]*handler{}, held: map[string]*Claimed{}, wake: make(chan struct{}, 1), replies: make(chan struct{}, 1),
 	}
 	q.ctx, q.stop = context.WithCancel(context.Background())
-	q.outbox = outbox{queue: q, sending: map[int64]bool{}, wake: make(chan struct{}, 1)}
 	k.init()
 	q.wg.Go(func() { q.loop(q.wake, q.startEvents) })
-	q.wg.Go(func() { q.loop(q.outbox.wake, q.outbox.start) })
+	q.wg.Go(func() { q.loop(q.replies, q.startReplies) })
 	q.wg.Go(func() { q.loop(nil, q.unparkAll) })
 	return q
 }
@@ -185,7 +184,7 @@ func (q *Queue) Serve(ctx context.Context, h Handler, receive func(context.Conte
 	q.handlers[login] = own
 	q.mu.Unlock()
 	signal(q.wake)
-	signal(q.outbox.wake)
+	signal(q.replies)
 	var err error
 	if receive != nil {
 		err = receive(ctx)
@@ -263,34 +262,43 @@ func (q *Queue) claim(limit int) store.EventClaim {
 	return c
 }
 
+// claimFailed logs that the store cannot be read, and returns when it is read again.
+func (q *Queue) claimFailed(err error) time.Time {
+	if q.ctx.Err() == nil {
+		q.o.Log.WarnContext(q.ctx, "cannot read the events of channels; retrying", "error", err)
+	}
+	return time.Now().Add(lookEvery)
+}
+
+// start runs f for a login that is served. started is false if its channel has ended.
+func (q *Queue) start(login string, f func(*handler)) (started bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	h := q.handlers[login]
+	if h != nil {
+		h.wg.Go(func() { f(h) })
+	}
+	return h != nil
+}
+
 // startEvents claims events and starts them.
 func (q *Queue) startEvents() (next time.Time) {
 	q.mu.Lock()
-	free := maxRunning - len(q.held)
-	held := slices.Sorted(maps.Keys(q.held))
-	lanes := map[string]int{}
+	free, held, busy := maxRunning-len(q.held), slices.Sorted(maps.Keys(q.held)), []string(nil)
 	for _, c := range q.held {
-		if lanes[c.Lane]++; c.starting {
-			lanes[c.Lane] += laneRunning
+		if c.starting {
+			busy = append(busy, c.Lane)
 		}
 	}
 	q.mu.Unlock()
 	c := q.claim(free)
-	for lane, n := range lanes {
-		if n >= laneRunning {
-			c.Busy = append(c.Busy, lane)
-		}
-	}
-	slices.Sort(c.Busy)
+	c.Busy = busy
 	if free <= 0 || len(c.Logins) == 0 {
 		return time.Time{}
 	}
 	events, next, err := q.kernel.Store.Claim(q.ctx, c, held)
 	if err != nil {
-		if q.ctx.Err() == nil {
-			q.o.Log.WarnContext(q.ctx, "cannot read the events of channels; retrying", "error", err)
-		}
-		return time.Now().Add(lookEvery)
+		return q.claimFailed(err)
 	}
 	for _, e := range events {
 		q.startEvent(e)
@@ -309,68 +317,71 @@ func (q *Queue) startEvent(e store.Event) {
 		c.progress.Sending = false
 	}
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	c.handler = q.handlers[e.Login]
-	if c.handler == nil { // the channel has ended since
-		q.wg.Go(func() { _ = c.release(q.ctx, store.EventRelease{}) })
-		return
-	}
 	q.held[e.Key] = c
-	c.handler.wg.Go(func() {
-		q.run(c.handler, c)
+	q.mu.Unlock()
+	end := func() {
 		q.mu.Lock()
 		delete(q.held, e.Key)
 		q.mu.Unlock()
 		signal(q.wake)
+	}
+	started := q.start(e.Login, func(h *handler) {
+		c.handler = h
+		q.run(c)
+		end()
 	})
+	if !started {
+		c.release(store.EventRelease{})
+		_ = c.result(q.ctx)
+		end()
+	}
 }
 
-// run runs the turn of an event.
-func (q *Queue) run(h *handler, c *Claimed) {
+// run runs the turn of an event, and stores what became of the event.
+func (q *Queue) run(c *Claimed) {
+	h := c.handler
 	ctx := h.turns
-	key, err := channel.ParseEventKey(c.Key)
-	m := Meta{Channel: h.Channel, Account: cmp.Or(h.Account, key.Account), TurnID: turnID(c.Key, c.Attempts), Event: c, Queued: func() {
+	m := Meta{Channel: h.Channel, Account: h.Account, TurnID: turnID(c.Key, c.Attempts), Event: c, Queued: func() {
 		q.mu.Lock()
 		c.starting = false
 		q.mu.Unlock()
 		signal(q.wake)
 	}}
+	log := q.o.Log.With("channel", h.Channel, "account", h.Account, "event", c.Key)
 	if c.Crashes >= maxCrashes {
-		q.o.Log.ErrorContext(ctx, "gave up an event that crashed the server", "channel", h.Channel, "account", h.Account, "message", key.ID, "crashes", c.Crashes)
+		log.ErrorContext(ctx, "gave up an event that crashed the server", "crashes", c.Crashes)
 	}
-	if err == nil && c.Crashes <= maxCrashes { // with so many crashes, its sender gets a notice
+	var err error
+	if c.Crashes <= maxCrashes { // with so many crashes, its sender gets a notice
 		err = q.kernel.caught(ctx, func() error {
 			_, err := h.Run(ctx, c, m)
 			return err
 		})
 	}
-	if c.finished() {
+	if c.over {
 		return
 	}
-	write := c.write
-	if write == nil {
-		q.o.Log.WarnContext(ctx, "an event has no outcome", "channel", h.Channel, "error", err)
-		write = func(ctx context.Context) error {
-			_, _, err := q.kernel.Store.End(ctx, store.EventEnd{Key: c.Key, Replica: q.o.Replica, Outcome: string(channel.OutcomeFailed)})
-			return err
-		}
+	if c.result == nil {
+		log.WarnContext(ctx, "an event has no outcome", "error", err)
+		c.finish(channel.OutcomeFailed)
 	}
-	if err := c.end(ctx, endFor, write); err != nil { // it is stored as running here, and so goes on after the next start
-		q.o.Log.WarnContext(ctx, "cannot end an event", "channel", h.Channel, "error", err)
+	if err := persist(ctx, endFor, c.result); err != nil && !errors.Is(err, store.ErrMoved) { // it goes on after the next start
+		log.WarnContext(ctx, "cannot end an event", "error", err)
 	}
 }
 
 // unparkAll starts the messages of senders who are paired now, and ends those whose codes have expired.
 func (q *Queue) unparkAll() (next time.Time) {
+	next = time.Now().Add(pairedEvery)
 	q.mu.Lock()
 	handlers := slices.Collect(maps.Values(q.handlers))
 	q.mu.Unlock()
 	for _, h := range handlers {
-		if err := q.unpark(h); err != nil && q.ctx.Err() == nil {
-			q.o.Log.WarnContext(q.ctx, "cannot look for messages of paired senders; retrying", "channel", h.Channel, "error", err)
+		if err := q.unpark(h); err != nil {
+			return q.claimFailed(err)
 		}
 	}
-	return time.Now().Add(pairedEvery)
+	return next
 }
 
 func (q *Queue) unpark(h *handler) error {
@@ -379,23 +390,18 @@ func (q *Queue) unpark(h *handler) error {
 		return nil
 	}
 	senders, err := q.kernel.Store.Parked(q.ctx, login)
-	if err != nil {
-		return err
-	}
 	for _, sender := range senders {
-		paired, requested, err := pairing.State(q.ctx, h.Channel, h.Account, sender)
-		if err == nil && !requested {
-			err = q.kernel.Store.Unpark(q.ctx, login, sender, !paired)
+		paired, requested, failed := pairing.State(q.ctx, h.Channel, h.Account, sender)
+		if failed == nil && !requested {
+			failed = q.kernel.Store.Unpark(q.ctx, login, sender, !paired)
 			signal(q.wake)
 		}
-		if err != nil {
-			return err
-		}
+		err = errors.Join(err, failed)
 	}
-	return nil
+	return err
 }
 
-// Claimed is an event that runs in this process.
+// Claimed is an event that runs in this process. Its turn alone uses it.
 type Claimed struct {
 	store.Event
 	queue    *Queue
@@ -403,10 +409,9 @@ type Claimed struct {
 	starting bool     // guarded by the queue's mu: its turn has no place yet
 	progress progress // of its turn
 
-	mu         sync.Mutex
-	over       bool // the store knows what became of it
-	hasOutcome bool
-	write      func(context.Context) error // of what became of it, which is still to be stored; nil
+	result  func(context.Context) error // stores what became of the event, after its turn; nil: it has not ended
+	outcome bool                        // that is an outcome: the event does not run again
+	over    bool                        // the store has it already, or another replica has the event
 }
 
 // Raws returns what came: several for a bundle.
@@ -424,21 +429,11 @@ func turnID(key string, attempts int) string {
 }
 
 // Ended reports whether a turn has given the event its outcome: it does not run again. It is known when the turn is finalized.
-func (c *Claimed) Ended() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.hasOutcome
-}
-
-func (c *Claimed) finished() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.over
-}
+func (c *Claimed) Ended() bool { return c.outcome }
 
 // note stores the progress of the turn; advanced means that more of the answer was sent. The error is [store.ErrMoved] if the event is another replica's by now.
 func (c *Claimed) note(ctx context.Context, session string, advanced bool) error {
-	if c.finished() {
+	if c.over {
 		return nil
 	}
 	data, err := json.Marshal(c.progress)
@@ -448,26 +443,8 @@ func (c *Claimed) note(ctx context.Context, session string, advanced bool) error
 	err = persist(ctx, noteFor, func(ctx context.Context) error {
 		return c.queue.kernel.Store.Note(ctx, c.Key, c.queue.o.Replica, store.EventNote{Session: session, Progress: data, Advanced: advanced})
 	})
-	c.ended(err, nil)
+	c.over = errors.Is(err, store.ErrMoved)
 	return err
-}
-
-// end writes what becomes of the event, once.
-func (c *Claimed) end(ctx context.Context, limit time.Duration, write func(context.Context) error) error {
-	if c.finished() {
-		return nil
-	}
-	err := persist(ctx, limit, write)
-	c.ended(err, write)
-	return err
-}
-
-// ended notes what came of a write. If it ends the event, it is not nil.
-func (c *Claimed) ended(err error, write func(context.Context) error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.over = c.over || err == nil && write != nil || errors.Is(err, store.ErrMoved)
-	c.write = write
 }
 
 // persist tries a write again while the database is away, until ctx ends. Its end does not end the write.
@@ -481,34 +458,38 @@ func persist(ctx context.Context, limit time.Duration, write func(context.Contex
 	}
 }
 
-// finish ends the event, with a reply that is still to be sent; nil is none. first reports that the reply can be sent now.
-func (c *Claimed) finish(ctx context.Context, o channel.Outcome, out *channel.Outbound) (id int64, first bool, err error) {
-	end := store.EventEnd{Key: c.Key, Replica: c.queue.o.Replica, Outcome: string(o)}
-	if out != nil {
-		block, err := json.Marshal(out)
-		if err != nil {
-			return 0, false, err
-		}
-		end.Reply = &store.Reply{Login: c.Login, Target: channel.TargetName(out), Session: out.Session, Block: block}
-	}
-	err = c.end(ctx, noteFor, func(ctx context.Context) (err error) {
-		if id, first, err = c.queue.kernel.Store.End(ctx, end); err == nil {
-			c.mu.Lock()
-			c.hasOutcome = true
-			c.mu.Unlock()
-		}
+// finish ends the event after its turn.
+func (c *Claimed) finish(o channel.Outcome) {
+	c.outcome = true
+	c.result = func(ctx context.Context) error {
+		_, _, err := c.queue.kernel.Store.End(ctx, store.EventEnd{Key: c.Key, Replica: c.queue.o.Replica, Outcome: string(o)})
 		return err
-	})
-	if err == nil && first {
-		c.queue.outbox.hold(id)
 	}
-	return id, first, err
 }
 
-// release gives the event back: to be claimed again, here or by another process, or after its sender is paired.
-func (c *Claimed) release(ctx context.Context, r store.EventRelease) error {
+// release gives the event back after its turn: to be claimed again, here or by another process, or after its sender is paired.
+func (c *Claimed) release(r store.EventRelease) {
 	r.Key, r.Replica = c.Key, c.queue.o.Replica
-	return c.end(ctx, noteFor, func(ctx context.Context) error { return c.queue.kernel.Store.Release(ctx, r) })
+	c.result = func(ctx context.Context) error { return c.queue.kernel.Store.Release(ctx, r) }
+}
+
+// finishWith ends the event now, with a reply that is still to be sent. first reports that it can be sent now.
+func (c *Claimed) finishWith(ctx context.Context, o channel.Outcome, out *channel.Outbound) (id int64, first bool, err error) {
+	block, err := json.Marshal(out)
+	if err != nil {
+		return 0, false, err
+	}
+	end := store.EventEnd{
+		Key: c.Key, Replica: c.queue.o.Replica, Outcome: string(o),
+		Reply: &store.Reply{Login: c.Login, Target: channel.TargetName(out), Session: out.Session, Block: block},
+	}
+	err = persist(ctx, noteFor, func(ctx context.Context) (err error) {
+		id, first, err = c.queue.kernel.Store.End(ctx, end)
+		return err
+	})
+	c.outcome = err == nil
+	c.over = err == nil || errors.Is(err, store.ErrMoved)
+	return id, first, err
 }
 
 // retries are the pauses before an event runs again whose turn has failed.

@@ -349,7 +349,7 @@ func (n *noting) Release(ctx context.Context, r store.EventRelease) error {
 	return n.Store.Release(ctx, r)
 }
 
-// runQueued runs the event by a queue. It returns the first result, and what was stored of the event by then.
+// runQueued runs the event by a queue. It returns the first result, and what was stored of the event after that.
 func (s *rig) runQueued(t *testing.T, d *db.DB) (r channel.Result, state string, err error) {
 	t.Helper()
 	n := &noting{Store: d.Events()}
@@ -366,7 +366,6 @@ func (s *rig) runQueued(t *testing.T, d *db.DB) (r channel.Result, state string,
 		queued := m.Queued
 		m.Queued = func() { s.queued++; queued() }
 		r, err = kernel.Run(ctx, s.kernel, m, "raw", s.adapter())
-		state = strings.Join(n.states, ", ")
 		stop()
 		return r, err
 	}}
@@ -378,5 +377,5 @@ func (s *rig) runQueued(t *testing.T, d *db.DB) (r channel.Result, state string,
 		t.Error(serveErr)
 	}
 	q.Close()
-	return r, state, err
+	return r, n.states[0], err
 }

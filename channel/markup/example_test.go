@@ -20,7 +20,7 @@ func ExampleConvert() {
 
 func ExamplePieces() {
 	answer := "Two steps:\n\n```sh\nmake build\nmake test\n```"
-	for i, p := range markup.Pieces(answer, markup.TelegramMarkdownV2, markup.Limit{N: 22, Unit: markup.UTF16}) {
+	for i, p := range markup.Pieces(answer, markup.FeishuCard, markup.Limit{N: 22, Unit: markup.UTF16}) {
 		fmt.Printf("%d:\n%s\n", i+1, p.Text)
 	}
 	// Output:

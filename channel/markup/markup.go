@@ -14,8 +14,6 @@ const (
 	Plain Format = iota
 	// TelegramHTML is parse_mode HTML of the Bot API.
 	TelegramHTML
-	// TelegramMarkdownV2 is parse_mode MarkdownV2 of the Bot API.
-	TelegramMarkdownV2
 	// SlackMrkdwn is the markup of Slack's texts.
 	SlackMrkdwn
 	// FeishuCard is the element markdown of cards of Feishu and Lark, of version 2.0.

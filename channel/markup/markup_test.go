@@ -15,122 +15,112 @@ import (
 
 // CH-177: model Markdown in the markups of platforms.
 func TestMarkdownInEachFormat(t *testing.T) {
-	for name, row := range map[string]struct{ source, plain, html, v2, slack string }{
+	for name, row := range map[string]struct{ source, plain, html, slack string }{
 		"marks": {
 			"**bold**, *italic*, ~~gone~~ and `x < y`",
 			"bold, italic, gone and x < y",
 			"<b>bold</b>, <i>italic</i>, <s>gone</s> and <code>x &lt; y</code>",
-			"*bold*, _italic_, ~gone~ and `x < y`",
 			"*bold*, _italic_, ~gone~ and `x &lt; y`",
 		},
 		"marks in marks": {
-			"**a *b* c**", "a b c", "<b>a <i>b</i> c</b>", "*a _b_ c*", "*a* *_b_* *c*",
+			"**a *b* c**", "a b c", "<b>a <i>b</i> c</b>", "*a* *_b_* *c*",
 		},
 		"a mark within a word": {
-			"un**believ**able", "unbelievable", "un<b>believ</b>able", "un*believ*able", "un\u200b*believ*\u200bable",
+			"un**believ**able", "unbelievable", "un<b>believ</b>able", "un\u200b*believ*\u200bable",
 		},
 		"what is no mark": {
 			`1 < 2 & snake_case * 3 \*not\* #tag. <b>x</b>`,
 			"1 < 2 & snake_case * 3 *not* #tag. <b>x</b>",
 			"1 &lt; 2 &amp; snake_case * 3 *not* #tag. &lt;b&gt;x&lt;/b&gt;",
-			`1 < 2 & snake\_case \* 3 \*not\* \#tag\. <b\>x</b\>`,
 			"1 &lt; 2 &amp; snake_case * 3 *\u200bnot*\u200b #tag. &lt;b&gt;x&lt;/b&gt;",
 		},
 		"entities": {
-			"a &amp; b &lt;i&gt; &#169; &nope;", "a & b <i> © &nope;", "a &amp; b &lt;i&gt; © &amp;nope;", `a & b <i\> © &nope;`, "a &amp; b &lt;i&gt; © &amp;nope;",
+			"a &amp; b &lt;i&gt; &#169; &nope;", "a & b <i> © &nope;", "a &amp; b &lt;i&gt; © &amp;nope;", "a &amp; b &lt;i&gt; © &amp;nope;",
 		},
 		"links": {
 			"see [the *docs*](https://example.com/a_(b)?x=1&y=2) now",
 			"see the docs (https://example.com/a_(b)?x=1&y=2) now",
 			`see <a href="https://example.com/a_(b)?x=1&amp;y=2">the <i>docs</i></a> now`,
-			`see [the _docs_](https://example.com/a_(b\)?x=1&y=2) now`,
 			"see <https://example.com/a_(b)?x=1&amp;y=2|the >_<https://example.com/a_(b)?x=1&amp;y=2|docs>_ now",
 		},
 		"addresses that nobody is to follow": {
 			"[click](javascript:alert(1)) [file](/etc/passwd)", "click (javascript:alert(1)) file (/etc/passwd)",
-			"click (javascript:alert(1)) file (/etc/passwd)", `click \(javascript:alert\(1\)\) file \(/etc/passwd\)`,
+			"click (javascript:alert(1)) file (/etc/passwd)",
 			"click (javascript:alert(1)) file (/etc/passwd)",
 		},
 		"an address": {
-			"<https://example.com>", "https://example.com", "https://example.com", `https://example\.com`, "https://example.com",
+			"<https://example.com>", "https://example.com", "https://example.com", "https://example.com",
 		},
 		"a picture": {
 			"![a cat](https://example.com/c.png)", "a cat (https://example.com/c.png)", `<a href="https://example.com/c.png">a cat</a>`,
-			`[a cat](https://example.com/c.png)`, "<https://example.com/c.png|a cat>",
+			"<https://example.com/c.png|a cat>",
 		},
 		"a document": {
 			"{\n  \"a\": \"*b* \\\"c\\\" <d>\"\n}\n",
 			"{\n  \"a\": \"*b* \\\"c\\\" <d>\"\n}",
 			"<pre><code class=\"language-json\">{\n  &quot;a&quot;: &quot;*b* \\&quot;c\\&quot; &lt;d&gt;&quot;\n}</code></pre>",
-			"```json\n{\n  \"a\": \"*b* \\\\\"c\\\\\" <d>\"\n}\n```",
 			"```\n{\n  \"a\": \"*b* \\\"c\\\" &lt;d&gt;\"\n}\n```",
 		},
 		"what only begins as a document": {
-			"[\n*b*", "[\nb", "[\n<i>b</i>", "\\[\n_b_", "[\n_b_",
+			"[\n*b*", "[\nb", "[\n<i>b</i>", "[\n_b_",
 		},
 		"code": {
 			"x\n\n```go\nif a < b && c {\n\t`s`\n}\n```\ny",
 			"x\n\nif a < b && c {\n\t`s`\n}\n\ny",
 			"x\n\n<pre><code class=\"language-go\">if a &lt; b &amp;&amp; c {\n\t`s`\n}</code></pre>\n\ny",
-			"x\n\n```go\nif a < b && c {\n\t\\`s\\`\n}\n```\n\ny",
 			"x\n\n```\nif a &lt; b &amp;&amp; c {\n\t`s`\n}\n```\n\ny",
 		},
 		"a quote": {
 			"> one **two\n> three**\n\nafter", "one two\nthree\n\nafter", "<blockquote>one <b>two\nthree</b></blockquote>\n\nafter",
-			">one *two*\n>*three*\n\nafter", "> one *two*\n> *three*\n\nafter",
+			"> one *two*\n> *three*\n\nafter",
 		},
 		"a heading and lists": {
 			"# Title\n\n- a\n- b\n  1. c\n  2. d\n\n- [x] done",
 			"Title\n\n• a\n\n• b\n\n  1. c\n  2. d\n\n• ☑ done",
 			"<b>Title</b>\n\n• a\n\n• b\n\n  1. c\n  2. d\n\n• ☑ done",
-			"*Title*\n\n• a\n\n• b\n\n  1\\. c\n  2\\. d\n\n• ☑ done",
 			"*Title*\n\n• a\n\n• b\n\n  1. c\n  2. d\n\n• ☑ done",
 		},
-		"a tight list": {"- a\n- b\n  more", "• a\n• b\n  more", "• a\n• b\n  more", "• a\n• b\n  more", "• a\n• b\n  more"},
+		"a tight list": {"- a\n- b\n  more", "• a\n• b\n  more", "• a\n• b\n  more", "• a\n• b\n  more"},
 		"a table": {
-			"| a | bb |\n|---|---|\n| **ccc** | d |", "a   | bb\nccc | d", "<pre>a   | bb\nccc | d</pre>", "```\na   | bb\nccc | d\n```", "```\na   | bb\nccc | d\n```",
+			"| a | bb |\n|---|---|\n| **ccc** | d |", "a   | bb\nccc | d", "<pre>a   | bb\nccc | d</pre>", "```\na   | bb\nccc | d\n```",
 		},
-		"what looks like the definition of a link": {"[a]: b", "[a]: b", "[a]: b", `\[a\]: b`, "[a]: b"},
-		"HTML":                      {"<div>\nx\n</div>", "<div>\nx\n</div>", "&lt;div&gt;\nx\n&lt;/div&gt;", `<div\>` + "\nx\n" + `</div\>`, "&lt;div&gt;\nx\n&lt;/div&gt;"},
-		"a fence in code for Slack": {"````\n```\n````", "```", "<pre>```</pre>", "```\n\\`\\`\\`\n```", "```\n``\u200b`\n```"},
-		"nothing":                   {" \n\n", "", "", "", ""},
+		"what looks like the definition of a link": {"[a]: b", "[a]: b", "[a]: b", "[a]: b"},
+		"HTML":                      {"<div>\nx\n</div>", "<div>\nx\n</div>", "&lt;div&gt;\nx\n&lt;/div&gt;", "&lt;div&gt;\nx\n&lt;/div&gt;"},
+		"a fence in code for Slack": {"````\n```\n````", "```", "<pre>```</pre>", "```\n``\u200b`\n```"},
+		"nothing":                   {" \n\n", "", "", ""},
 		"addresses": { // DX-01
 			"see https://a.b/__init__.py, **https://a.b/~user/a*b*c** <https://a.b/_x_> [https://a.b/_x_](https://a.b/_x_)",
 			"see https://a.b/__init__.py, https://a.b/~user/a*b*c https://a.b/_x_ https://a.b/_x_",
 			"see https://a.b/__init__.py, <b>https://a.b/~user/a*b*c</b> https://a.b/_x_ https://a.b/_x_",
-			`see https://a\.b/\_\_init\_\_\.py, *https://a\.b/\~user/a\*b\*c* https://a\.b/\_x\_ https://a\.b/\_x\_`,
 			"see https://a.b/__init__.py, *https://a.b/~user/a*b*c* https://a.b/_x_ https://a.b/_x_",
 		},
 		"an address in a link, in code and behind Chinese": {
 			"[x](https://a.b/_c_) `https://a.b/_c_` 看https://a.b/_c_，_d_",
 			"x (https://a.b/_c_) https://a.b/_c_ 看https://a.b/_c_，d",
 			`<a href="https://a.b/_c_">x</a> <code>https://a.b/_c_</code> 看https://a.b/_c_，<i>d</i>`,
-			"[x](https://a.b/_c_) `https://a.b/_c_` 看https://a\\.b/\\_c\\_，_d_",
 			"<https://a.b/_c_|x> `https://a.b/_c_` 看https://a.b/_c_，_d_",
 		},
 		"marks beside punctuation": { // DX-02
 			"**注意：**正文 **「x」**y **Note:**text 文**“x”**文",
 			"注意：正文 「x」y Note:text 文“x”文",
 			"<b>注意：</b>正文 <b>「x」</b>y <b>Note:</b>text 文<b>“x”</b>文",
-			`*注意：*正文 *「x」*y *Note:*text 文*“x”*文`,
 			"*注意：*\u200b正文 *「x」*\u200by *Note:*\u200btext 文\u200b*“x”*\u200b文",
 		},
 		"stars that are no marks": {
 			"f(**a, **b)\n\n2**(3)+4**(5)", "f(**a, **b)\n\n2**(3)+4**(5)", "f(**a, **b)\n\n2**(3)+4**(5)",
-			"f\\(\\*\\*a, \\*\\*b\\)\n\n2\\*\\*\\(3\\)\\+4\\*\\*\\(5\\)",
 			"f(*\u200b*\u200ba, *\u200b*\u200bb)\n\n2*\u200b*\u200b(3)+4*\u200b*\u200b(5)",
 		},
 		"tildes between numbers": { // DX-03
-			"1~2, 3~4 and ~~5~~", "1~2, 3~4 and 5", "1~2, 3~4 and <s>5</s>", `1\~2, 3\~4 and ~5~`, "1~2, 3~4 and ~5~",
+			"1~2, 3~4 and ~~5~~", "1~2, 3~4 and 5", "1~2, 3~4 and <s>5</s>", "1~2, 3~4 and ~5~",
 		},
 		"line breaks": { // DX-04
 			"a<br>b\n\n| h | k |\n|---|---|\n| x<br/>y | z |", "a\nb\n\nh | k\nx | z\ny", "a\nb\n\n<pre>h | k\nx | z\ny</pre>",
-			"a\nb\n\n```\nh | k\nx | z\ny\n```", "a\nb\n\n```\nh | k\nx | z\ny\n```",
+			"a\nb\n\n```\nh | k\nx | z\ny\n```",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for f, want := range map[markup.Format]string{
-				markup.Plain: row.plain, markup.TelegramHTML: row.html, markup.TelegramMarkdownV2: row.v2, markup.SlackMrkdwn: row.slack,
+				markup.Plain: row.plain, markup.TelegramHTML: row.html, markup.SlackMrkdwn: row.slack,
 			} {
 				if diff := cmp.Diff(want, markup.Convert(row.source, f)); diff != "" {
 					t.Errorf("format %d (-want +got):\n%s", f, diff)
@@ -187,7 +177,7 @@ func TestStylesAreReopenedInTheNextPiece(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	got = nil
-	for _, p := range markup.Pieces("```go\none()\ntwo()\nthree()\n```", markup.TelegramMarkdownV2, markup.Limit{N: 14}) {
+	for _, p := range markup.Pieces("```go\none()\ntwo()\nthree()\n```", markup.FeishuCard, markup.Limit{N: 14}) {
 		got = append(got, p.Text)
 	}
 	if diff := cmp.Diff([]string{"```go\none()\ntwo()\n```", "```go\nthree()\n```"}, got); diff != "" {
@@ -223,7 +213,7 @@ func dense(s string) string {
 	}, s)
 }
 
-var formats = []markup.Format{markup.Plain, markup.TelegramHTML, markup.TelegramMarkdownV2, markup.SlackMrkdwn, markup.FeishuCard, markup.Discord}
+var formats = []markup.Format{markup.Plain, markup.TelegramHTML, markup.SlackMrkdwn, markup.FeishuCard, markup.Discord}
 
 type failer interface{ Fatalf(string, ...any) }
 
@@ -342,9 +332,7 @@ func FuzzPieces(f *testing.F) {
 			markup.Escape(source, f)
 		}
 		markup.Cut(source, n, byteCount)
-		if !strings.Contains(source, "-") { // the head of a table is in several pieces
-			checkPieces(t, strings.ToValidUTF8(source, "\ufffd"), n)
-		}
+		checkPieces(t, strings.ToValidUTF8(source, "\ufffd"), n)
 	})
 }
 
@@ -420,24 +408,6 @@ func TestLongLineBeginsNoBlockWhereItIsCut(t *testing.T) {
 			if strings.HasPrefix(p.Text, ">") {
 				t.Errorf("%q became a quote: %.20q", mark, p.Text)
 			}
-		}
-	}
-}
-
-// DX-04
-func TestLongTableHasItsHeadInEachPiece(t *testing.T) {
-	row := "| a cell of a table | another cell of it |\n"
-	for _, rows := range []int{300, 3000} {
-		pieces := markup.Pieces("Text before.\n\n| Head | Other |\n|---|---|\n"+strings.Repeat(row, rows), markup.TelegramHTML, markup.Limit{N: 4096})
-		seen := 0
-		for i, p := range pieces {
-			if text, fault := readHTML(p.Text); fault != "" || markup.UTF16(text) > 4096 || !strings.Contains(text, "Head              | Other\na cell") {
-				t.Fatalf("piece %d (%s): %.200q", i, fault, p.Text)
-			}
-			seen += strings.Count(p.Text, "a cell of a table | another cell of it")
-		}
-		if seen != rows {
-			t.Errorf("%d rows of %d", seen, rows)
 		}
 	}
 }

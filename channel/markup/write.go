@@ -17,7 +17,7 @@ func write(r runs, to Format) string {
 	case TelegramHTML:
 		w.runs(r)
 	default:
-		w.runs(perLine(r, to))
+		w.runs(perLine(r))
 	}
 	return w.String()
 }
@@ -30,7 +30,7 @@ type writer struct {
 
 func (w *writer) plain(r runs) {
 	for i, one := range r {
-		w.WriteString(one.repeat + one.text)
+		w.WriteString(one.text)
 		if one.link != "" && (i == len(r)-1 || r[i+1].link != one.link) { // the text of a link can have several runs
 			w.WriteString(" (" + one.link + ")")
 		}
@@ -46,7 +46,7 @@ func (w *writer) runs(r runs) {
 			continue
 		}
 		w.setTags(styleTags(one, w.to))
-		w.text(one.repeat+one.text, one.style)
+		w.text(one.text, one.style)
 	}
 	w.setTags(nil)
 }
@@ -65,15 +65,14 @@ type tag struct{ open, close string }
 
 // marks are the marks of a format for bold, italic and struck text and for code.
 var marks = [...][4]tag{
-	TelegramHTML:       {{"<b>", "</b>"}, {"<i>", "</i>"}, {"<s>", "</s>"}, {"<code>", "</code>"}},
-	TelegramMarkdownV2: {{"*", "*"}, {"_", "_"}, {"~", "~"}, {"`", "`"}},
-	SlackMrkdwn:        {{"*", "*"}, {"_", "_"}, {"~", "~"}, {"`", "`"}},
-	FeishuCard:         {{"**", "**"}, {"*", "*"}, {"~~", "~~"}, {"`", "`"}},
-	Discord:            {{"**", "**"}, {"*", "*"}, {"~~", "~~"}, {"`", "`"}},
+	TelegramHTML: {{"<b>", "</b>"}, {"<i>", "</i>"}, {"<s>", "</s>"}, {"<code>", "</code>"}},
+	SlackMrkdwn:  {{"*", "*"}, {"_", "_"}, {"~", "~"}, {"`", "`"}},
+	FeishuCard:   {{"**", "**"}, {"*", "*"}, {"~~", "~~"}, {"`", "`"}},
+	Discord:      {{"**", "**"}, {"*", "*"}, {"~~", "~~"}, {"`", "`"}},
 }
 
 // quotes begin each line of a quote.
-var quotes = [...]string{TelegramMarkdownV2: ">", SlackMrkdwn: "> ", FeishuCard: "> ", Discord: "> "}
+var quotes = [...]string{SlackMrkdwn: "> ", FeishuCard: "> ", Discord: "> "}
 
 // styleTags returns the tags of a run, outermost first.
 func styleTags(one run, to Format) (list []tag) {
@@ -123,8 +122,6 @@ func linkTag(address string, to Format) tag {
 	switch to {
 	case TelegramHTML:
 		return tag{`<a href="` + htmlText.Replace(address) + `">`, "</a>"}
-	case TelegramMarkdownV2:
-		return tag{"[", "](" + v2Link.Replace(address) + ")"}
 	case SlackMrkdwn:
 		return tag{"<" + slackText.Replace(address) + "|", ">"}
 	}
@@ -162,9 +159,6 @@ const zeroWidthSpace = "\u200b"
 var (
 	htmlText    = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;")
 	slackText   = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
-	v2Text      = escaper("_*[]()~`>#+-=|{}.!\\", backslash)
-	v2Code      = escaper("`\\", backslash)
-	v2Link      = escaper(`\)`, backslash)
 	discordText = escaper("<>*_~`[]\\#|", backslash)
 	feishuText  = escaper("<>*_~`[]\\#|&!$", entity)
 	literal     = escaper("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", backslash)
@@ -188,10 +182,6 @@ func (w *writer) text(text string, s style) {
 	switch code := s.code || s.block; {
 	case w.to == TelegramHTML:
 		w.WriteString(htmlText.Replace(text))
-	case w.to == TelegramMarkdownV2 && code:
-		w.WriteString(v2Code.Replace(text))
-	case w.to == TelegramMarkdownV2:
-		w.WriteString(v2Text.Replace(text))
 	case w.to == SlackMrkdwn && s.block:
 		w.WriteString(breakFences(slackText.Replace(text)))
 	case w.to == SlackMrkdwn:
@@ -279,20 +269,20 @@ func (w *writer) slack(text string, s style) {
 	w.WriteString(slackText.Replace(text[start:]))
 }
 
-// perLine returns runs for formats that mark each line of a quote. For all but MarkdownV2 it also moves white space out of marked text: marks
-// next to white space, and around the end of a line, are characters there.
-func perLine(r runs, to Format) (out runs) {
+// perLine returns runs for formats that mark each line of a quote. It also moves white space out of marked text: marks next to white
+// space, and around the end of a line, are characters there.
+func perLine(r runs) (out runs) {
 	lineStart := true
 	for _, one := range r {
 		inner := one.style
 		inner.quote = false
 		if one.block { // in a quote, too, its fence marks it
-			out.add(one.repeat+one.text, inner)
+			out.add(one.text, inner)
 			lineStart = false
 			continue
 		}
 		outer := inner
-		if to != TelegramMarkdownV2 && !one.code {
+		if !one.code {
 			outer.bold, outer.italic, outer.strike = false, false, false
 		}
 		for line := range strings.Lines(one.text) {

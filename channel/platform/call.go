@@ -3,7 +3,11 @@ package platform
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
+	"net/url"
+	"slices"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
@@ -21,11 +25,61 @@ const (
 	MaxPause   = 30 * time.Second
 )
 
-// Call is a call with what may be done about its failures.
-type Call struct {
-	Do       func(context.Context) error // makes one attempt
-	Harmless bool                        // repeating changes nothing: an edit, a question
-	Brief    bool                        // what the platform asks to wait for is not waited for
+// Effect is what a refusal means for what was to be sent.
+type Effect uint8
+
+// The effects.
+const (
+	Refused   Effect = iota // the call was not accepted
+	Permanent               // nor is any other to that place
+	Busy                    // the rate limit was reached
+	Untaken                 // nothing was done of the call, which may be repeated
+	Unknown                 // the call may have been accepted
+)
+
+// Kind is what refusals mean.
+type Kind struct {
+	Text   string // for the log
+	Effect Effect
+}
+
+// Refusal is a call that a platform has refused. It has no text of the platform's, which may repeat what was sent.
+type Refusal struct {
+	Kind       *Kind
+	Code       string        // of the platform: "status 403"
+	RetryAfter time.Duration // with [Busy]
+}
+
+func (r *Refusal) Error() string { return fmt.Sprintf("%s (%s)", r.Kind.Text, r.Code) }
+
+// Is reports whether an error is a refusal of one of the kinds.
+func Is(err error, kinds ...*Kind) bool {
+	r, ok := errors.AsType[*Refusal](err)
+	return ok && slices.Contains(kinds, r.Kind)
+}
+
+// Unreached is an attempt whose connection was refused, or that was not begun: nothing of it was sent.
+type Unreached struct{ Err error }
+
+func (u *Unreached) Error() string { return "cannot connect to the platform: " + u.Err.Error() }
+
+// Unwrap is why.
+func (u *Unreached) Unwrap() error { return u.Err }
+
+// Bare returns the error of a transport without the address, which may have a secret in it. It is an [*Unreached] if there was no connection; else, if the
+// call has ended with ctx, the cause of that.
+func Bare(ctx context.Context, err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	op, isOp := errors.AsType[*net.OpError](err)
+	if _, isDNS := errors.AsType[*net.DNSError](err); isDNS || isOp && op.Op == "dial" {
+		return &Unreached{err}
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
 }
 
 // effectOf returns what an error means, and how long the platform asks to wait.
@@ -45,71 +99,68 @@ func RetryAfter(err error) time.Duration {
 	return after
 }
 
-// NotSent is the error for the kernel of a call that was certainly not accepted; any other error stays as it is.
+// NotSent returns the error for the kernel: a [channel.NotSentError] if the call was certainly not accepted, else err.
 func NotSent(err error) error {
-	e, after := effectOf(err)
-	return e.notSent(err, after)
-}
-
-func (e Effect) notSent(err error, after time.Duration) error {
-	if e == Unknown {
+	effect, after := effectOf(err)
+	if effect == Unknown {
 		return err
 	}
-	return &channel.NotSentError{Err: err, Permanent: e == Permanent, Retryable: e == Busy || e == Untaken, RetryAfter: after}
+	return &channel.NotSentError{Err: err, Permanent: effect == Permanent, Retryable: effect == Busy || effect == Untaken, RetryAfter: after}
+}
+
+// Call is a call with what may be done about its failures.
+type Call struct {
+	Do       func(context.Context) error // makes one attempt
+	Harmless bool                        // repeating changes nothing: an edit, a question
+	Brief    bool                        // what the platform asks to wait for is not waited for
 }
 
 // Run makes the call, waits for what the platform asks to wait for, and repeats what certainly was not accepted or does no harm. What it
 // returns is what the kernel knows: nil, a [channel.NotSentError], or an error that leaves it open.
 func (c *Call) Run(ctx context.Context) error {
-	waited, pauses := time.Duration(0), backoff.New(FirstPause, MaxPause)
-	open := false // an attempt before may have been accepted, so that of a later one nothing is proven
-	for n := 1; ; n++ {
+	pauses, waited, repeated := backoff.New(FirstPause, MaxPause), time.Duration(0), 0
+	unknown := false // an attempt may have been accepted, so that no later refusal proves anything
+	for {
 		err := c.Do(ctx)
 		if err == nil {
 			return nil
 		}
-		effect, after := effectOf(err)
-		notSent := func(err error) error {
-			if open {
-				return err
-			}
-			return effect.notSent(err, after)
+		repeat := false
+		effect, pause := effectOf(err)
+		switch effect {
+		case Busy:
+			waited += pause
+			repeat = !c.Brief && waited <= maxWait
+		case Untaken, Unknown:
+			repeat = repeated < Again && (effect == Untaken || c.Harmless)
+			pause = pauses.NextBackOff()
+			repeated++
 		}
-		wait, last := pauses.NextBackOff(), n > Again || ctx.Err() != nil
-		switch {
-		case effect == Busy:
-			n--
-			if wait = after; c.Brief || waited+wait > maxWait {
-				return notSent(err)
+		unknown = unknown || effect == Unknown
+		if repeat {
+			ended := backoff.Sleep(ctx, pause)
+			if ended == nil {
+				continue
 			}
-			waited += wait
-		case effect <= Permanent, effect == Untaken && last:
-			return notSent(err)
-		case effect == Untaken:
-		case !c.Harmless || last:
+			if effect != Unknown {
+				err = fmt.Errorf("%w: %w", ended, err)
+			}
+		}
+		if unknown {
 			return err
-		default:
-			open = true
 		}
-		if cause := backoff.Sleep(ctx, wait); cause != nil {
-			if effect == Unknown {
-				return err
-			}
-			after = 0
-			return notSent(cause)
-		}
+		return NotSent(err)
 	}
 }
 
 // Persist makes a call until it works, ctx ends, or it is refused for a reason that lasts. It logs other failures.
 func Persist(ctx context.Context, log *slog.Logger, message string, call func(context.Context) error, lasting ...*Kind) error {
-	trouble := Trouble{Log: log}
 	for pauses := backoff.New(FirstPause, MaxPause); ; {
 		err := call(ctx)
 		if err == nil || ctx.Err() != nil || Is(err, lasting...) {
 			return err
 		}
-		trouble.Warn(ctx, message, "error", err)
+		log.WarnContext(ctx, message, "error", err)
 		if err := backoff.Sleep(ctx, max(pauses.NextBackOff(), RetryAfter(err))); err != nil {
 			return err
 		}

@@ -129,8 +129,9 @@ func (e *Event) Facts(ctx context.Context, in *channel.Input) (f channel.Facts, 
 			RawBody: in.RawText, BodyForAgent: in.TextForAgent, CommandBody: in.TextForCommands, Preview: channel.Preview(in.RawText),
 		},
 	}
-	if key.Thread = cmp.Or(e.Thread, e.Place.ThreadID); key.Thread != "" {
-		f.Route.ParentSessionKey = channel.SessionKey(channel.KeyParts{Channel: key.Channel, Account: key.Account, Conversation: key.Conversation})
+	if key.Thread = cmp.Or(e.Thread, e.Place.ThreadID); key.Thread != "" || e.Place.ParentID != "" {
+		parent := channel.KeyParts{Channel: key.Channel, Account: key.Account, Conversation: cmp.Or(e.Place.ParentID, key.Conversation)}
+		f.Route.ParentSessionKey = channel.SessionKey(parent)
 	}
 	f.Route.RouteSessionKey = channel.SessionKey(key)
 	policy, who := e.Kernel.PolicyAt(ctx, f.PolicyQuery(), e.Sender)

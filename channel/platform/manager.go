@@ -1,10 +1,10 @@
 package platform
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -24,18 +24,28 @@ type Manager struct {
 	root     *channel.MediaRoot
 	queue    *kernel.Queue // nil before Start
 	services []*service
-	close    []func() error // in the order of opening
+	closeAll []func() error // in the order of opening
 	stop     context.CancelFunc
 	wg       sync.WaitGroup
+
+	mu sync.Mutex // of the errors of services
 }
 
 // service is a channel, or one account of it.
 type service struct {
 	kernel.Channel
 	account string
+	err     error // why it does not serve any more
+}
 
-	mu  sync.Mutex
-	err error // why it does not serve any more
+func (s *service) login() string { return kernel.Login(s.Name(), s.account) }
+
+// webhook returns the handler for events that the platform sends, or nil.
+func (s *service) webhook() http.Handler {
+	if w, ok := s.Channel.(interface{ Webhook() http.Handler }); ok {
+		return w.Webhook()
+	}
+	return nil
 }
 
 // MaxMedia bounds the files of messages, in bytes: the limit of the public Telegram server. Channels may set lower limits.
@@ -52,52 +62,38 @@ func (m *Manager) OpenMedia(folder string) (err error) {
 		if folder, err = os.MkdirTemp("", "lingserve-media-"); err != nil {
 			return err
 		}
-		m.close = append(m.close, func() error { return os.RemoveAll(folder) })
+		m.closeAll = append(m.closeAll, func() error { return os.RemoveAll(folder) })
 	}
 	root, err := channel.OpenMediaRoot(folder, MaxMedia)
 	if err != nil {
 		return err
 	}
-	m.close = append(m.close, root.Close)
+	m.closeAll = append(m.closeAll, root.Close)
 	m.Media, m.root, m.Kernel.Media = folder, root, root
 	return nil
 }
 
 // ReadMedia reads a file of a message. It reads no other files.
 func (m *Manager) ReadMedia(_ context.Context, name string) ([]byte, error) {
-	f, err := m.root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, MaxMedia))
+	return readMedia(m.root, name)
 }
 
 // Add adds a channel, or one account of it, whose name is unique.
 func (m *Manager) Add(c kernel.Channel, account string) error {
+	added := &service{Channel: c, account: account}
 	if c.Name() == "" {
 		return errors.New("a plugin has a channel without a name")
 	}
 	for _, other := range m.services {
-		if other.Name() != c.Name() {
-			continue
-		}
-		if other.account == account {
-			return fmt.Errorf("two channels have the name %s; give each its own name", kernel.Login(c.Name(), account))
-		}
-		if webhookOf(other.Channel) != nil && webhookOf(c) != nil {
+		switch {
+		case other.login() == added.login():
+			return fmt.Errorf("two channels have the name %s; give each its own name", added.login())
+		case other.Name() == c.Name() && other.webhook() != nil && added.webhook() != nil:
 			return fmt.Errorf("channels.%s: the accounts %s and %s would receive events at the same address; "+
 				"configure a separate channel for each account", c.Name(), other.account, account)
 		}
 	}
-	m.services = append(m.services, &service{Channel: c, account: account})
-	return nil
-}
-
-func webhookOf(c kernel.Channel) http.Handler {
-	if w, ok := c.(interface{ Webhook() http.Handler }); ok {
-		return w.Webhook()
-	}
+	m.services = append(m.services, added)
 	return nil
 }
 
@@ -107,48 +103,36 @@ func (m *Manager) Start(o kernel.QueueOptions) {
 	m.stop = cancel
 	m.queue = kernel.NewQueue(m.Kernel, o)
 	for _, s := range m.services {
-		m.wg.Go(func() { s.serve(ctx, m.queue, m.log) })
+		m.wg.Go(func() {
+			err := m.serve(ctx, s)
+			if err == nil && ctx.Err() == nil {
+				err = errors.New("the channel has stopped by itself")
+			}
+			if err != nil {
+				m.log.ErrorContext(ctx, "channel failed; it stays down until a restart", "channel", s.Name(), "account", s.account, "error", err)
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				s.err = err
+			}
+		})
 	}
 }
 
 // serve serves one channel until ctx ends. A channel that stops earlier is not started again: the same cause would stop it until an operator acts.
-func (s *service) serve(ctx context.Context, q *kernel.Queue, log *slog.Logger) {
-	err := func() (err error) {
-		defer func() {
-			if v := recover(); v != nil {
-				log.ErrorContext(ctx, "panic in a channel", "channel", s.Name(), "panic", v)
-				err = errors.New("the channel failed; see the server's log")
-			}
-		}()
-		return s.Serve(ctx, q)
+func (m *Manager) serve(ctx context.Context, s *service) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			m.log.ErrorContext(ctx, "panic in a channel", "channel", s.Name(), "panic", v)
+			err = errors.New("the channel failed; see the server's log")
+		}
 	}()
-	if err == nil && ctx.Err() == nil {
-		err = errors.New("the channel has stopped by itself")
-	}
-	if err == nil {
-		return
-	}
-	log.ErrorContext(ctx, "channel failed; it stays down until a restart", "channel", s.Name(), "account", s.account, "error", err)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.err = err
-}
-
-// broken returns why a channel does not work, or nil.
-func (s *service) broken() error {
-	s.mu.Lock()
-	err := s.err
-	s.mu.Unlock()
-	if r, ok := s.Channel.(interface{ Ready() error }); ok && err == nil {
-		err = r.Ready()
-	}
-	return err
+	return s.Serve(ctx, m.queue)
 }
 
 // Webhook returns the handler for the events of a channel, or nil.
 func (m *Manager) Webhook(name string) http.Handler {
 	for _, s := range m.services {
-		if h := webhookOf(s.Channel); h != nil && s.Name() == name {
+		if h := s.webhook(); h != nil && s.Name() == name {
 			return h
 		}
 	}
@@ -157,10 +141,16 @@ func (m *Manager) Webhook(name string) http.Handler {
 
 // Broken returns why channels do not work, by their names.
 func (m *Manager) Broken() map[string]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	list := map[string]string{}
 	for _, s := range m.services {
-		if err := s.broken(); err != nil {
-			list[kernel.Login(s.Name(), s.account)] = err.Error()
+		err := s.err
+		if r, ok := s.Channel.(interface{ Ready() error }); ok {
+			err = cmp.Or(err, r.Ready())
+		}
+		if err != nil {
+			list[s.login()] = err.Error()
 		}
 	}
 	return list
@@ -178,7 +168,7 @@ func (m *Manager) Channels() (names []string) {
 func (m *Manager) Names() []string {
 	names := []string{}
 	for _, s := range m.services {
-		names = append(names, kernel.Login(s.Name(), s.account))
+		names = append(names, s.login())
 	}
 	return names
 }
@@ -201,9 +191,31 @@ func (m *Manager) Close() error {
 		m.queue.Close()
 	}
 	var errs []error
-	for _, f := range slices.Backward(m.close) {
+	for _, f := range slices.Backward(m.closeAll) {
 		errs = append(errs, f())
 	}
-	m.close = nil
+	m.closeAll = nil
 	return errors.Join(errs...)
+}
+
+// Admits reports whether a channel admits any sender.
+func Admits(ch channel.ChannelPlace) bool {
+	return slices.ContainsFunc(ch.Places(), func(p channel.Place) bool {
+		return p.DMPolicy != "" && p.DMPolicy != channel.PolicyDisabled || p.GroupPolicy != "" && p.GroupPolicy != channel.PolicyDisabled
+	})
+}
+
+// Approves reports whether anyone on a channel may approve tool calls.
+func Approves(ch channel.ChannelPlace) bool { return slices.ContainsFunc(ch.Places(), approves) }
+
+// approves reports whether anyone at a place may approve tool calls.
+func approves(p channel.Place) bool {
+	return p.CommandMode == channel.CommandsSenders || len(p.Users)+len(p.Operators)+len(p.Admins) > 0
+}
+
+// Answers reports whether an agent answers anywhere on a channel.
+func Answers(ch channel.ChannelPlace, agent string) bool {
+	return cmp.Or(ch.Agent, ch.Shipped.Agent) == agent || slices.ContainsFunc(ch.Places(), func(p channel.Place) bool {
+		return p.Agent == agent && p.Agent != ch.Shipped.Agent
+	})
 }

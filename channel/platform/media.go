@@ -12,182 +12,182 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
 )
 
 const (
-	// defaultMaxMedia is how large one file may be, in bytes, where the settings do not say.
-	defaultMaxMedia = 10 << 20
-	defaultTotal    = 1 << 30
+	defaultMaxMedia = 10 << 20 // bytes of one file
+	defaultTotal    = 1 << 30  // bytes of all files of a channel
 )
 
-var (
-	// ErrTooLarge says that a file has more bytes than [MediaStore].Limit.
-	ErrTooLarge = errors.New("media: the file is too large")
-	// ErrNoName says that a file has no id that could name it.
-	ErrNoName = errors.New("media: the file has no id to be named by")
-)
+// ErrTooLarge says that a file has more bytes than [MediaStore].Limit.
+var ErrTooLarge = errors.New("media: the file is too large")
 
-// MediaStore is one channel's part of the folder of media. Its fields are not changed while it is used. It may be used by several goroutines.
+// Attachment is a file of a message, as a platform describes it.
+type Attachment struct {
+	Fact   channel.MediaFact
+	ID     string // of the content: the file is stored by it
+	Name   string // as the sender calls it
+	Ending string // of a file whose name has none: ".jpg", or ""
+	Source string // what the channel loads it from, such as an address
+}
+
+// MediaKind returns the kind of files of a media type.
+func MediaKind(contentType string) channel.MediaKind {
+	family, _, _ := strings.Cut(contentType, "/")
+	if kind := channel.MediaKind(family); kind == channel.MediaImage || kind == channel.MediaVideo || kind == channel.MediaAudio {
+		return kind
+	}
+	return channel.MediaDocument
+}
+
+// Ending returns the ending of a name in small letters, ".pdf", if it has one to five letters and digits; else "".
+func Ending(name string) string {
+	ending := strings.ToLower(path.Ext(name))
+	if len(ending) < 2 || len(ending) > 6 || strings.Trim(ending[1:], "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
+		return ""
+	}
+	return ending
+}
+
+func factsOf(list []Attachment) (all []channel.MediaFact) {
+	for _, a := range list {
+		all = append(all, a.Fact)
+	}
+	return all
+}
+
+// MediaStore is one channel's part of the media folder. Its fields are not changed while it is used. Several goroutines may use it.
 type MediaStore struct {
-	Dir    string // absolute; "" keeps and has nothing
-	Prefix string // what the names of the channel's files begin with: "telegram-"
+	Dir    string // absolute; "": no file is loaded
+	Prefix string // of the names of the channel's files: "telegram-"
 	Limit  int64  // bytes of one file
 	Total  int64  // bytes of all files with the prefix; 0 is 1 GiB
 
 	// Fetch writes the content of a file that is to be stored.
 	Fetch func(context.Context, Attachment, io.Writer) error
 	Log   *slog.Logger // names the channel
-
-	mu sync.Mutex // of pruning
 }
 
-// Name is the name of a file in the store: the id that the platform has for it, or as much of that as a name may have, and the end
-// of the name that its sender calls it, for agents and their tools look at that. Where that has none, otherwise is the end: ".jpg", or
-// "". It is "" for an id that is no name.
-func (s *MediaStore) Name(id, called, otherwise string) string {
-	clean := strings.Map(func(r rune) rune {
-		if r == '-' || r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
-			return r
+// Load loads files, and returns their facts, and notes for the agent on those that it does not load.
+func (s *MediaStore) Load(ctx context.Context, list []Attachment) (all []channel.MediaFact, notes []string) {
+	for _, a := range list {
+		what := string(a.Fact.Kind)
+		if a.Name != "" {
+			what += " " + strconv.Quote(a.Name)
 		}
-		return -1
-	}, id)
-	if clean == "" || len(clean) > 64 {
-		return ""
+		var err error
+		switch {
+		case a.Fact.Size > s.Limit:
+			notes = append(notes, fmt.Sprintf("[%s is too large: %d bytes; expected at most %d]", what, a.Fact.Size, s.Limit))
+		case s.Dir != "":
+			a.Fact.Path, a.Fact.Size, err = s.load(ctx, a)
+		}
+		switch {
+		case errors.Is(err, ErrTooLarge):
+			notes = append(notes, fmt.Sprintf("[%s is too large; expected at most %d bytes]", what, s.Limit))
+		case err != nil:
+			s.Log.WarnContext(ctx, "cannot load a message's file", "kind", a.Fact.Kind, "error", err)
+			notes = append(notes, fmt.Sprintf("[%s could not be loaded]", what))
+		}
+		all = append(all, a.Fact)
 	}
-	return s.Prefix + clean + cmp.Or(Ending(called), otherwise)
+	return all, notes
 }
 
-// Ending is the end of a name in small letters, ".pdf", if there is nothing in it but letters and digits, and few of them; else "".
-func Ending(name string) string {
-	end := strings.ToLower(path.Ext(name))
-	if len(end) < 2 || len(end) > 6 || strings.Trim(end[1:], "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
-		return ""
-	}
-	return end
-}
+var unsafeInNames = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 
-// Find returns the path and the size of a file that is kept already, by its name. Such a file goes later than others.
-func (s *MediaStore) Find(name string) (path string, size int64, ok bool) {
-	if name == "" {
-		return "", 0, false
+// load returns where a file is and how large. It fetches the file unless it is stored already.
+func (s *MediaStore) load(ctx context.Context, a Attachment) (path string, size int64, err error) {
+	id := unsafeInNames.ReplaceAllString(a.ID, "")
+	if id == "" || len(id) > 64 {
+		return "", a.Fact.Size, errors.New("media: the file has no id to be named by")
+	}
+	if err = os.MkdirAll(s.Dir, 0o700); err != nil {
+		return "", a.Fact.Size, err
 	}
 	root, err := os.OpenRoot(s.Dir)
 	if err != nil {
-		return "", 0, false
+		return "", a.Fact.Size, err
 	}
 	defer root.Close()
-	info, err := root.Lstat(name)
-	if err != nil || !info.Mode().IsRegular() {
-		return "", 0, false
+	name := s.Prefix + id + cmp.Or(Ending(a.Name), a.Ending)
+	path = filepath.Join(s.Dir, name)
+	if info, err := root.Lstat(name); err == nil && info.Mode().IsRegular() {
+		_ = root.Chtimes(name, time.Now(), time.Now()) // prune removes the files that were used longest ago
+		return path, info.Size(), nil
 	}
-	_ = root.Chtimes(name, time.Now(), time.Now())
-	return filepath.Join(s.Dir, name), info.Size(), true
-}
-
-// Put keeps what fill writes under a name, and returns where it is and how large. What fill returns is returned as it is; a writer that
-// was given more than Limit bytes returns [ErrTooLarge].
-func (s *MediaStore) Put(name string, fill func(io.Writer) error) (path string, size int64, err error) {
-	if !filepath.IsLocal(name) {
-		return "", 0, ErrNoName
+	if size, err = s.fetch(ctx, root, name, a); err != nil {
+		return "", a.Fact.Size, err
 	}
-	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
-		return "", 0, err
-	}
-	root, err := os.OpenRoot(s.Dir)
-	if err != nil {
-		return "", 0, err
-	}
-	defer root.Close()
-	beside := besidePrefix + rand.Text()
-	size, err = s.write(root, beside, fill)
-	if err == nil {
-		err = root.Rename(beside, name)
-	}
-	if err != nil {
-		_ = root.Remove(beside)
-		return "", 0, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.prune(root, name)
-	return filepath.Join(s.Dir, name), size, nil
+	return path, size, nil
 }
 
-// write writes a new file. It can be lost with the machine's power: the platform has it, too.
-func (s *MediaStore) write(root *os.Root, name string, fill func(io.Writer) error) (size int64, err error) {
-	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+// fetch stores a file under a name, in full or not at all. A crash may leave a part of it under another name, which prune removes.
+func (s *MediaStore) fetch(ctx context.Context, root *os.Root, name string, a Attachment) (size int64, err error) {
+	part := s.Prefix + rand.Text()
+	f, err := root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return 0, err
 	}
-	w := &limited{to: f, left: s.Limit}
-	err = fill(w)
-	return w.n, errors.Join(err, f.Close())
+	w := &limitedWriter{f, s.Limit}
+	if err = errors.Join(s.Fetch(ctx, a, w), f.Close()); err == nil {
+		err = root.Rename(part, name)
+	}
+	if err != nil {
+		_ = root.Remove(part)
+	}
+	return s.Limit - w.rest, err
 }
 
-const (
-	// besidePrefix begins the names of files that are being written.
-	besidePrefix = ".new-"
-	// besideTime is longer than it takes to write a file: one that is older was left by a process that died.
-	besideTime = time.Hour
-)
+// limitedWriter writes at most so many bytes: the size that a platform names may be wrong.
+type limitedWriter struct {
+	io.Writer
+	rest int64
+}
 
-// prune removes the files that were used longest ago, until the rest has no more than Total bytes. keep stays. What cannot be removed stays until
-// the next time.
+func (l *limitedWriter) Write(p []byte) (int, error) {
+	if int64(len(p)) > l.rest {
+		return 0, ErrTooLarge
+	}
+	l.rest -= int64(len(p))
+	return l.Writer.Write(p)
+}
+
+// prune removes the files that were used longest ago, until the rest has no more than Total bytes. The file keep stays.
 func (s *MediaStore) prune(root *os.Root, keep string) {
 	entries, _ := fs.ReadDir(root.FS(), ".")
 	var total int64
 	var files []fs.FileInfo
 	for _, e := range entries {
-		info, err := e.Info()
-		switch {
-		case err != nil || !info.Mode().IsRegular():
-		case strings.HasPrefix(e.Name(), besidePrefix):
-			if time.Since(info.ModTime()) > besideTime {
-				_ = root.Remove(e.Name())
-			}
-		case strings.HasPrefix(e.Name(), s.Prefix):
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && strings.HasPrefix(e.Name(), s.Prefix) {
 			total += info.Size()
 			files = append(files, info)
 		}
 	}
 	slices.SortFunc(files, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
 	for _, info := range files {
-		if total <= cmp.Or(s.Total, defaultTotal) {
-			return
-		}
-		if info.Name() != keep && root.Remove(info.Name()) == nil {
+		if total > cmp.Or(s.Total, defaultTotal) && info.Name() != keep {
+			_ = root.Remove(info.Name())
 			total -= info.Size()
 		}
 	}
 }
 
-// limited writes at most so many bytes: the size that a platform gives may be wrong.
-type limited struct {
-	to   io.Writer
-	left int64
-	n    int64
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	if int64(len(p)) > l.left {
-		return 0, ErrTooLarge
+// Read reads a file that is to be sent, of at most so many bytes. It reads files of the media folder alone, whichever an agent names. An error is a
+// [*channel.NotSentError].
+func (s *MediaStore) Read(path string, limit int64) (data []byte, err error) {
+	err = errors.New("no media folder is configured")
+	if s.Dir != "" {
+		data, err = s.read(path, limit)
 	}
-	n, err := l.to.Write(p)
-	l.left -= int64(n)
-	l.n += int64(n)
-	return n, err
-}
-
-// Read reads a file of the media folder that is to be sent, of at most so many bytes, and of nowhere else, even if an agent names another: it
-// need not be one that the channel has put there. An error is a [*channel.NotSentError].
-func (s *MediaStore) Read(path string, limit int64) ([]byte, error) {
-	data, err := s.read(path, limit)
 	if err != nil {
 		return nil, &channel.NotSentError{Err: fmt.Errorf("read a file to send: %w", err)}
 	}
@@ -195,14 +195,15 @@ func (s *MediaStore) Read(path string, limit int64) ([]byte, error) {
 }
 
 func (s *MediaStore) read(path string, limit int64) ([]byte, error) {
-	if s.Dir == "" {
-		return nil, errors.New("no media folder is configured")
-	}
 	root, err := channel.OpenMediaRoot(s.Dir, limit)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
+	return readMedia(root, path)
+}
+
+func readMedia(root *channel.MediaRoot, path string) ([]byte, error) {
 	f, err := root.Open(path)
 	if err != nil {
 		return nil, err

@@ -1,8 +1,10 @@
 package platform_test
 
 import (
+	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,128 +13,113 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// store is one of a folder that is not there yet.
-func store(t *testing.T) *platform.MediaStore {
+// newStore returns a store of a folder that does not exist yet. The content of a file is its Source.
+func newStore(t *testing.T) *platform.MediaStore {
 	t.Helper()
-	return &platform.MediaStore{Dir: filepath.Join(t.TempDir(), "media"), Prefix: "x-", Limit: 10}
-}
-
-// writes fills a file, a few bytes at a time.
-func writes(text string) func(io.Writer) error {
-	return func(w io.Writer) error {
-		_, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{strings.NewReader(text)}, make([]byte, 3))
-		return err
+	return &platform.MediaStore{
+		Dir: filepath.Join(t.TempDir(), "media"), Prefix: "x-", Limit: 10, Log: slog.New(slog.DiscardHandler),
+		Fetch: func(_ context.Context, a platform.Attachment, w io.Writer) error {
+			_, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{strings.NewReader(a.Source)}, make([]byte, 3))
+			return err
+		},
 	}
 }
 
-// names are the files of a folder.
-func names(t *testing.T, dir string) (list []string) {
+// load loads one file and returns its path; "" if it is not loaded.
+func load(t *testing.T, s *platform.MediaStore, a platform.Attachment) (path string) {
+	t.Helper()
+	facts, notes := s.Load(t.Context(), []platform.Attachment{a})
+	if len(facts) != 1 || (facts[0].Path == "") == (len(notes) == 0) {
+		t.Fatalf("facts %+v, notes %q", facts, notes)
+	}
+	if facts[0].Path != "" && facts[0].Size != int64(len(a.Source)) {
+		t.Errorf("its size is %d", facts[0].Size)
+	}
+	return facts[0].Path
+}
+
+// names returns the files of a folder.
+func names(t *testing.T, dir string) string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
+	var list []string
 	for _, e := range entries {
 		list = append(list, e.Name())
 	}
-	return list
+	return strings.Join(list, " ")
 }
 
-func TestAFileIsKeptAndFound(t *testing.T) {
-	s := store(t)
-	if _, _, ok := s.Find("x-1.png"); ok {
-		t.Error("it is found before it is there")
+func TestAFileIsLoadedOnce(t *testing.T) {
+	s := newStore(t)
+	a := platform.Attachment{ID: "1", Name: "a.PNG", Source: "0123456789"}
+	path := load(t, s, a)
+	if path != filepath.Join(s.Dir, "x-1.png") {
+		t.Fatal(path)
 	}
-	path, n, err := s.Put("x-1.png", writes("0123456789"))
-	if err != nil || n != 10 || path != filepath.Join(s.Dir, "x-1.png") {
-		t.Fatalf("%s %d %v", path, n, err)
-	}
-	found, n, ok := s.Find("x-1.png")
-	if !ok || found != path || n != 10 {
-		t.Errorf("%s %d %t", found, n, ok)
-	}
-	if got, err := os.ReadFile(path); err != nil || string(got) != "0123456789" {
+	if got, err := os.ReadFile(path); err != nil || string(got) != a.Source {
 		t.Errorf("%q %v", got, err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
-	if _, _, ok := s.Find(""); ok {
-		t.Error("the folder is found as a file")
+	s.Fetch = func(context.Context, platform.Attachment, io.Writer) error { return errors.New("fetched again") }
+	if again := load(t, s, a); again != path {
+		t.Errorf("the second time, %q", again)
 	}
 }
 
-func TestAFileIsThereWholeOrNotAtAll(t *testing.T) {
-	broken := errors.New("the connection broke")
-	for name, tt := range map[string]struct {
-		name string
-		fill func(io.Writer) error
-		want error
-	}{
-		"too large":      {"x-1", writes("0123456789a"), platform.ErrTooLarge},
-		"broken off":     {"x-1", func(w io.Writer) error { return errors.Join(writes("012")(w), broken) }, broken},
-		"no name":        {"", writes("1"), platform.ErrNoName},
-		"a name outside": {"../x-1", writes("1"), platform.ErrNoName},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := store(t)
-			if path, n, err := s.Put(tt.name, tt.fill); !errors.Is(err, tt.want) || path != "" || n != 0 {
-				t.Errorf("%q %d %v", path, n, err)
-			}
-			if got := names(t, s.Dir); len(got) != 0 {
-				t.Errorf("%q is left", got)
-			}
-			if got := names(t, filepath.Dir(s.Dir)); len(got) > 1 {
-				t.Errorf("%q is there", got)
-			}
-		})
+func TestAFileIsStoredInFullOrNotAtAll(t *testing.T) {
+	s := newStore(t)
+	if path := load(t, s, platform.Attachment{ID: "1", Source: "0123456789a"}); path != "" {
+		t.Errorf("too large a file is stored: %s", path)
+	}
+	fetch := s.Fetch
+	s.Fetch = func(ctx context.Context, a platform.Attachment, w io.Writer) error {
+		return errors.Join(fetch(ctx, a, w), errors.New("the connection broke"))
+	}
+	if path := load(t, s, platform.Attachment{ID: "1", Source: "012"}); path != "" {
+		t.Errorf("a part of a file is stored: %s", path)
+	}
+	if got := names(t, s.Dir); got != "" {
+		t.Errorf("%q is left", got)
 	}
 }
 
-func TestTheOldestFilesGoWhereThereAreTooMany(t *testing.T) {
-	s := store(t)
+func TestTheFilesThatWereUsedLongestAgoAreRemoved(t *testing.T) {
+	s := newStore(t)
 	s.Total = 25
+	file := func(id string) platform.Attachment { return platform.Attachment{ID: id, Source: "0123456789"} }
 	begin := time.Now().Add(-time.Hour)
-	for i, name := range []string{"x-1", "x-2"} {
-		path, _, err := s.Put(name, writes("0123456789"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(path, time.Time{}, begin.Add(time.Duration(i)*time.Minute)); err != nil {
+	for i, id := range []string{"1", "2"} {
+		if err := os.Chtimes(load(t, s, file(id)), time.Time{}, begin.Add(time.Duration(i)*time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	other := filepath.Join(s.Dir, "other")
-	if err := os.WriteFile(other, make([]byte, 100), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.Dir, "other"), make([]byte, 100), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, ok := s.Find("x-1"); !ok { // it is in use, so that x-2 is the oldest
-		t.Fatal("x-1 is not there")
-	}
-	if _, _, err := s.Put("x-3", writes("0123456789")); err != nil {
-		t.Fatal(err)
-	}
-	if got := strings.Join(names(t, s.Dir), " "); got != "other x-1 x-3" {
+	load(t, s, file("1")) // it is used, so that 2 is the oldest
+	load(t, s, file("3"))
+	if got := names(t, s.Dir); got != "other x-1 x-3" {
 		t.Errorf("%s is there", got)
 	}
 	s.Total = 5
-	if _, _, err := s.Put("x-4", writes("0123456789")); err != nil {
-		t.Fatal(err)
-	}
-	if got := strings.Join(names(t, s.Dir), " "); got != "other x-4" { // what was put just now stays, however large
+	load(t, s, file("4"))
+	if got := names(t, s.Dir); got != "other x-4" { // what was loaded just now stays, however large
 		t.Errorf("%s is there", got)
 	}
 }
 
-func TestNothingButTheFolderIsRead(t *testing.T) {
-	s := store(t)
-	path, _, err := s.Put("x-1", writes("words"))
-	if err != nil {
-		t.Fatal(err)
-	}
+func TestOnlyTheMediaFolderIsRead(t *testing.T) {
+	s := newStore(t)
+	path := load(t, s, platform.Attachment{ID: "1", Source: "words"})
 	outside := filepath.Join(filepath.Dir(s.Dir), "secret")
 	if err := os.WriteFile(outside, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
@@ -148,35 +135,36 @@ func TestNothingButTheFolderIsRead(t *testing.T) {
 		}
 	}
 	if _, err := s.Read(path, 4); err == nil {
-		t.Error("what is too large is read")
+		t.Error("a file that is too large is read")
 	}
-	if _, err := new(platform.MediaStore).Read(path, 10); err == nil {
-		t.Error("there is no folder, and a file is read")
+	_, err := new(platform.MediaStore).Read(path, 10)
+	if _, ok := errors.AsType[*channel.NotSentError](err); !ok {
+		t.Errorf("without a folder: %v", err)
 	}
 }
 
 func TestNoSenderChoosesAName(t *testing.T) {
-	s := &platform.MediaStore{Prefix: "x-"}
-	for name, tt := range map[string]struct{ id, called, otherwise, want string }{
-		"as it is":               {"Ab_9-", "Report.PDF", "", "x-Ab_9-.pdf"},
-		"without an end":         {"7", "report", ".jpg", "x-7.jpg"},
-		"without any":            {"7", "", "", "x-7"},
-		"an end that is none":    {"7", "a.p/df", "", "x-7"},
-		"an end that is a dot":   {"7", "a.", ".ogg", "x-7.ogg"},
-		"an end that is long":    {"7", "a.abcdefg", "", "x-7"},
-		"a path for an id":       {"../../etc/passwd", "", "", "x-etcpasswd"},
-		"no id":                  {"", "a.pdf", "", ""},
-		"an id with none in it":  {"灵/..", "a.pdf", "", ""},
-		"an id that is too long": {strings.Repeat("a", 65), "", "", ""},
+	s := newStore(t)
+	for name, tt := range map[string]struct{ id, called, ending, want string }{
+		"as it is":                   {"Ab_9-", "Report.PDF", "", "x-Ab_9-.pdf"},
+		"without an ending":          {"7", "report", ".jpg", "x-7.jpg"},
+		"without any":                {"7", "", "", "x-7"},
+		"an ending with a slash":     {"7", "a.p/df", "", "x-7"},
+		"an empty ending":            {"7", "a.", ".ogg", "x-7.ogg"},
+		"a long ending":              {"7", "a.abcdefg", "", "x-7"},
+		"a path for an id":           {"../../etc/passwd", "", "", "x-etcpasswd"},
+		"no id":                      {"", "a.pdf", "", "."},
+		"an id without safe letters": {"灵/..", "a.pdf", "", "."},
+		"a long id":                  {strings.Repeat("a", 65), "", "", "."},
 	} {
-		if got := s.Name(tt.id, tt.called, tt.otherwise); got != tt.want {
+		if got := filepath.Base(load(t, s, platform.Attachment{ID: tt.id, Name: tt.called, Ending: tt.ending})); got != tt.want {
 			t.Errorf("%s: %q, expected %q", name, got, tt.want)
 		}
 	}
-	rapid.Check(t, func(t *rapid.T) {
-		got := s.Name(rapid.String().Draw(t, "id"), rapid.String().Draw(t, "called"), "")
-		if got != "" && (!filepath.IsLocal(got) || strings.ContainsAny(got, `/\`) || len(got) > 72 || !strings.HasPrefix(got, "x-")) {
-			t.Errorf("%q", got)
+	rapid.Check(t, func(rt *rapid.T) {
+		path := load(t, s, platform.Attachment{ID: rapid.String().Draw(rt, "id"), Name: rapid.String().Draw(rt, "called")})
+		if path != "" && (filepath.Dir(path) != s.Dir || len(filepath.Base(path)) > 72 || !strings.HasPrefix(filepath.Base(path), "x-")) {
+			rt.Errorf("%q", path)
 		}
 	})
 }

@@ -2,14 +2,11 @@ package platform_test
 
 import (
 	"errors"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/platform"
@@ -89,23 +86,6 @@ func TestRequestsThatAreNoEventsAreRefused(t *testing.T) {
 	if platform.Unavailable(w); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 		t.Errorf("status %d", w.Code)
 	}
-}
-
-func TestTroubleIsLoggedNowAndThen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log strings.Builder
-		trouble := platform.Trouble{Log: slog.New(slog.NewTextHandler(&log, nil))}
-		trouble.Over(t.Context(), "it works")
-		for range 11 { // an hour
-			trouble.Warn(t.Context(), "it is broken")
-			time.Sleep(6 * time.Minute)
-		}
-		trouble.Over(t.Context(), "it works")
-		trouble.Over(t.Context(), "it works")
-		if broken, works := strings.Count(log.String(), "it is broken"), strings.Count(log.String(), "it works"); broken != 6 || works != 1 {
-			t.Errorf("%d warnings and %d ends; expected 6 and 1", broken, works)
-		}
-	})
 }
 
 func TestMediaStoreOfSettings(t *testing.T) {

@@ -5,13 +5,12 @@ package platform
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
@@ -43,11 +42,9 @@ type Service struct {
 
 	settings  *Settings
 	closeIdle func()
-
-	mu     sync.Mutex
-	queue  *kernel.Queue           // while it serves
-	stop   context.CancelCauseFunc // ends serving
-	broken error
+	queue     atomic.Pointer[kernel.Queue] // while it serves
+	works     context.Context              // until Fail is called
+	fail      context.CancelCauseFunc
 }
 
 // Init fills in the settings that are missing. name is that of the platform, and api the base of its addresses. The settings are not copied.
@@ -57,6 +54,7 @@ func (s *Service) Init(o *Settings, name, api string) (err error) {
 		o.State = channel.NewTexts()
 	}
 	s.settings = o
+	s.works, s.fail = context.WithCancelCause(context.Background())
 	s.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler)).With("channel", o.Name)
 	s.HTTP, s.closeIdle = NewClient(o.Client, o.ProxyEnv)
 	s.Files = &MediaStore{Prefix: name + "-", Limit: cmp.Or(o.MaxMedia, defaultMaxMedia), Log: s.Log}
@@ -94,29 +92,13 @@ func (s *Service) Login() string { return kernel.Login(s.settings.Name, s.settin
 func (s *Service) CloseIdle() { s.closeIdle() }
 
 // Ready returns why the channel does not work, or nil (CH-179).
-func (s *Service) Ready() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.broken
-}
+func (s *Service) Ready() error { return context.Cause(s.works) }
 
 // Fail ends the channel: it cannot work until someone changes its settings.
-func (s *Service) Fail(err error) {
-	s.mu.Lock()
-	stop := s.stop
-	s.broken = err
-	s.mu.Unlock()
-	if stop != nil {
-		stop(err)
-	}
-}
+func (s *Service) Fail(err error) { s.fail(err) }
 
 // Queue is where events go; nil while the channel does not serve.
-func (s *Service) Queue() *kernel.Queue {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.queue
-}
+func (s *Service) Queue() *kernel.Queue { return s.queue.Load() }
 
 // Arrival returns an event for the queue. A message can be a part of a bundle; other events are none.
 func (s *Service) Arrival(k *kernel.Kernel, in *channel.Input, kind channel.EventKind, raw []byte) kernel.Arrival {
@@ -130,37 +112,17 @@ func (s *Service) Arrival(k *kernel.Kernel, in *channel.Input, kind channel.Even
 	return a
 }
 
-// Serve serves until ctx ends, which is no error, or the channel fails.
+// Serve serves until ctx ends, which is no error, or the channel fails. It is called once.
 func (s *Service) Serve(ctx context.Context, q *kernel.Queue, o ServiceOptions) error {
 	defer s.CloseIdle()
-	ctx, stop := context.WithCancelCause(ctx)
+	s.queue.Store(q)
+	defer s.queue.Store(nil)
+	serving, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	s.mu.Lock()
-	if s.queue != nil {
-		s.mu.Unlock()
-		return errors.New("the channel serves already")
-	}
-	s.queue, s.stop, s.broken = q, stop, nil
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.queue, s.stop = nil, nil
-	}()
-	err := s.connect(ctx, q.Kernel(), &o)
-	if err == nil {
-		var receive func(context.Context) error
-		if o.Receive != nil {
-			receive = func(ctx context.Context) error { return s.receive(ctx, q, &o) }
-		}
-		h := kernel.Handler{Channel: s.settings.Name, Account: s.settings.Account, Grace: s.settings.Grace, Sender: o.Sender}
-		h.Run = func(ctx context.Context, _ *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
-			return o.Run(ctx, &Event{Kernel: q.Kernel(), Meta: m, Agent: s.settings.Agent, Media: s.Files})
-		}
-		err = q.Serve(ctx, h, receive)
-	}
-	if bad := s.Ready(); bad != nil {
-		return bad
+	defer context.AfterFunc(s.works, func() { stop(s.Ready()) })()
+	err := s.connect(serving, q, &o)
+	if failed := s.Ready(); failed != nil {
+		return failed
 	}
 	if ctx.Err() != nil { // someone wanted its end
 		return nil
@@ -168,34 +130,37 @@ func (s *Service) Serve(ctx context.Context, q *kernel.Queue, o ServiceOptions) 
 	return err
 }
 
-// connect asks who the bot is.
-func (s *Service) connect(ctx context.Context, k *kernel.Kernel, o *ServiceOptions) error {
-	if o.Identify == nil {
-		return nil
+// connect asks who the bot is, and then runs events.
+func (s *Service) connect(ctx context.Context, q *kernel.Queue, o *ServiceOptions) error {
+	if o.Identify != nil {
+		if err := Persist(ctx, s.Log, "cannot ask the platform for the bot; retrying", o.Identify, o.Lasting...); err != nil {
+			return err
+		}
+		s.Log.InfoContext(ctx, "channel is connected", "bot", o.Bot())
 	}
-	if err := Persist(ctx, s.Log, "cannot ask the platform for the bot; retrying", o.Identify, o.Lasting...); err != nil {
-		return err
-	}
-	s.Log.InfoContext(ctx, "channel is connected", "bot", o.Bot())
 	if o.Started != nil {
-		o.Started(ctx, k)
+		o.Started(ctx, q.Kernel())
 	}
-	return nil
+	receive := o.Receive
+	if only := q.Exclusive(); receive != nil && o.Exclusive && only != nil {
+		receive = func(ctx context.Context) error { return s.receiveAlone(ctx, only, o.Receive) }
+	}
+	h := kernel.Handler{Channel: s.settings.Name, Account: s.settings.Account, Grace: s.settings.Grace, Sender: o.Sender}
+	h.Run = func(ctx context.Context, _ *kernel.Claimed, m kernel.Meta) (channel.Result, error) {
+		return o.Run(ctx, &Event{Kernel: q.Kernel(), Meta: m, Agent: s.settings.Agent, Media: s.Files})
+	}
+	return q.Serve(ctx, h, receive)
 }
 
-// receive calls Receive while this replica is the one that may.
-func (s *Service) receive(ctx context.Context, q *kernel.Queue, o *ServiceOptions) error {
-	only := q.Exclusive()
-	if only == nil || !o.Exclusive {
-		return o.Receive(ctx)
-	}
+// receiveAlone calls receive while this replica is the one that may.
+func (s *Service) receiveAlone(ctx context.Context, only channel.Exclusive, receive func(context.Context) error) error {
 	for {
 		alone, release, err := only.Only(ctx, s.Login())
 		if err != nil {
 			return fmt.Errorf("wait for the other replicas: %w", err)
 		}
 		s.Log.InfoContext(ctx, "this replica polls the platform", "account", s.settings.Account)
-		err = o.Receive(alone)
+		err = receive(alone)
 		taken := alone.Err() != nil && ctx.Err() == nil
 		release()
 		if !taken {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"regexp"
 	"time"
 
@@ -24,25 +25,13 @@ const (
 // client is the HTTP client of the library.
 type client struct{ http *http.Client }
 
-// connectionError is a request without an answer. It has no address in it.
-type connectionError struct{ error }
-
-func (e connectionError) Unwrap() error { return e.error }
-
-// Do sends a request of the library: a call of the Web API, or a file.
+// Do sends a request of the library: a call of the Web API, or a request for a file, which the media store bounds.
 func (c client) Do(r *http.Request) (*http.Response, error) {
-	ctx := r.Context()
-	if ctx.Err() != nil {
-		return nil, connectionError{&platform.Unreached{Err: context.Cause(ctx)}}
-	}
 	res, err := c.http.Do(r)
-	if err != nil {
-		return nil, connectionError{platform.Bare(ctx, err)}
-	}
-	if r.Method == http.MethodPost { // the media store bounds files
+	if err == nil && r.Method == http.MethodPost {
 		res.Body = http.MaxBytesReader(nil, res.Body, maxAnswer)
 	}
-	return res, nil
+	return res, err
 }
 
 // codeForm is the form of codes and scopes.
@@ -51,29 +40,32 @@ var codeForm = regexp.MustCompile(`^[a-z0-9_:.,-]{1,64}$`)
 var errAnswer = errors.New("the answer has an unexpected form, or the address of a file is not on a Slack host; check the setting api")
 
 // readError returns what an error of the library means. One that may have an address or a part of an answer in it is replaced.
-func readError(err error) error {
+func readError(ctx context.Context, err error) error {
+	_, isTransport := errors.AsType[*url.Error](err)
 	_, isRead := errors.AsType[*platform.Refusal](err)
-	if _, ok := errors.AsType[connectionError](err); ok || isRead || errors.Is(err, platform.ErrTooLarge) {
+	refused, isRefused := errors.AsType[slackgo.SlackErrorResponse](err)
+	busy, isBusy := errors.AsType[*slackgo.RateLimitedError](err)
+	answer, isAnswer := errors.AsType[slackgo.StatusCodeError](err)
+	e := &platform.Refusal{Kind: tooMany, Code: "status 429", RetryAfter: busyPause}
+	switch {
+	case isTransport:
+		return platform.Bare(ctx, err)
+	case isRead || errors.Is(err, platform.ErrTooLarge):
 		return err
-	}
-	e := new(platform.Refusal)
-	if refused, ok := errors.AsType[slackgo.SlackErrorResponse](err); ok {
-		e.Kind, e.Code = cmp.Or(kinds[refused.Err], otherwise), "error"
-		if codeForm.MatchString(refused.Err) {
-			e.Code = refused.Err
+	case isRefused:
+		e.Kind, e.Code = cmp.Or(kinds[refused.Err], otherwise), codeForm.FindString(refused.Err)
+		if e.Kind == noScope {
+			e.Code += " " + codeForm.FindString(refused.Needed)
 		}
-		if e.Kind == noScope && codeForm.MatchString(refused.Needed) {
-			e.Code += " " + refused.Needed
-		}
-	} else if busy, ok := errors.AsType[*slackgo.RateLimitedError](err); ok {
-		e.Kind, e.Code, e.RetryAfter = tooMany, "status 429", max(busy.RetryAfter, time.Second)
-	} else if answer, ok := errors.AsType[slackgo.StatusCodeError](err); ok {
+	case isBusy:
+		e.RetryAfter = max(busy.RetryAfter, time.Second)
+	case isAnswer:
 		e.Kind, e.Code = kindOfStatus(answer.Code), fmt.Sprint("status ", answer.Code)
-	} else {
+	default:
 		return errAnswer
 	}
-	if e.Kind == tooMany && e.RetryAfter == 0 {
-		e.RetryAfter = busyPause
+	if e.Kind != tooMany {
+		e.RetryAfter = 0
 	}
 	return e
 }
@@ -100,20 +92,17 @@ var (
 	noScope = &platform.Kind{
 		Text: "the app lacks a scope; add it on the app's page OAuth & Permissions and install the app again", Effect: platform.Permanent,
 	}
-	noChannel  = &platform.Kind{Text: "the conversation does not exist, or the app is not in it", Effect: platform.Permanent}
-	archived   = &platform.Kind{Text: "the conversation is archived", Effect: platform.Permanent}
-	noRights   = &platform.Kind{Text: "the app may not write there", Effect: platform.Permanent}
-	noThread   = &platform.Kind{Text: "the thread is deleted or closed", Effect: platform.Permanent}
+	noWriting = &platform.Kind{
+		Text: "the app cannot write there: it is not in the conversation, or that is archived or closed to it", Effect: platform.Permanent,
+	}
 	gone       = &platform.Kind{Text: "the message is deleted, or cannot be edited"}
-	tooLong    = &platform.Kind{Text: "the text is too long"}
 	sameSign   = &platform.Kind{Text: "the reaction is already set, or already removed"}
 	streaming  = &platform.Kind{Text: "the message is still being streamed"}
-	ended      = &platform.Kind{Text: "the message is no longer being streamed"}
 	tooMany    = &platform.Kind{Text: "the platform's rate limit was reached", Effect: platform.Busy}
 	notTaken   = &platform.Kind{Text: "the platform is unavailable at the moment", Effect: platform.Untaken}
 	down       = &platform.Kind{Text: "the platform is unavailable at the moment", Effect: platform.Unknown} // it may have done a part of the work
 	wrongPlace = &platform.Kind{Text: "the answer is not from the Web API; check the setting api"}
-	redirect   = &platform.Kind{Text: "the platform sends to a page to log in"}
+	redirect   = &platform.Kind{Text: "the platform sends to a page to log in; if it is asked for a file, add the scope files:read"}
 	otherwise  = &platform.Kind{Text: "the platform refused the call"}
 )
 
@@ -123,42 +112,39 @@ var kinds = map[string]*platform.Kind{
 
 	"missing_scope": noScope, "not_allowed_token_type": noScope,
 
-	"channel_not_found": noChannel, "not_in_channel": noChannel, "user_not_found": noChannel, "is_archived": archived,
-
-	"restricted_action": noRights, "restricted_action_read_only_channel": noRights, "restricted_action_non_threadable_channel": noRights,
-	"restricted_action_thread_only_channel": noRights, "no_permission": noRights, "access_denied": noRights, "ekm_access_denied": noRights,
-	"messages_tab_disabled": noRights, "cannot_dm_bot": noRights, "team_access_not_granted": noRights, "enterprise_is_restricted": noRights,
-
-	"thread_not_found": noThread, "invalid_thread_ts": noThread, "cannot_reply_to_message": noThread, "restricted_action_thread_locked": noThread,
+	"channel_not_found": noWriting, "not_in_channel": noWriting, "user_not_found": noWriting, "is_archived": noWriting,
+	"restricted_action": noWriting, "restricted_action_read_only_channel": noWriting, "restricted_action_non_threadable_channel": noWriting,
+	"restricted_action_thread_only_channel": noWriting, "no_permission": noWriting, "access_denied": noWriting, "ekm_access_denied": noWriting,
+	"messages_tab_disabled": noWriting, "cannot_dm_bot": noWriting, "team_access_not_granted": noWriting, "enterprise_is_restricted": noWriting,
+	"thread_not_found": noWriting, "invalid_thread_ts": noWriting, "cannot_reply_to_message": noWriting, "restricted_action_thread_locked": noWriting,
 
 	"message_not_found": gone, "cant_update_message": gone, "edit_window_closed": gone, "cant_delete_message": gone,
 
-	"msg_too_long": tooLong,
-
 	"already_reacted": sameSign, "no_reaction": sameSign,
 
-	"streaming_state_conflict": streaming, "message_not_in_streaming_state": ended, "stopped_by_user": ended,
+	"streaming_state_conflict": streaming,
 
 	"ratelimited": tooMany, "rate_limited": tooMany, "message_limit_exceeded": tooMany, "accesslimited": tooMany,
 
 	"internal_error": down, "fatal_error": down, "request_timeout": down, "service_unavailable": notTaken, "team_added_to_org": notTaken,
 }
 
-// refused reports whether an error is a refusal that lasts.
-func refused(err error) bool {
+// isLasting reports whether an error is a refusal that lasts.
+func isLasting(err error) bool {
 	r, ok := errors.AsType[*platform.Refusal](err)
 	return ok && r.Kind.Effect <= platform.Permanent && r.Kind != badToken
 }
 
 // call makes one attempt of a call. name is part of errors.
 func (c *Channel) call(ctx context.Context, name string, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
+	if ctx.Err() != nil {
+		return fmt.Errorf("slack: %s: %w", name, &platform.Unreached{Err: context.Cause(ctx)})
+	}
 	err := do(ctx)
 	if err == nil {
 		return nil
 	}
-	err = fmt.Errorf("slack: %s: %w", name, readError(err))
+	err = fmt.Errorf("slack: %s: %w", name, readError(ctx, err))
 	if platform.Is(err, badToken) {
 		c.Fail(err)
 	}
@@ -169,13 +155,4 @@ func (c *Channel) call(ctx context.Context, name string, do func(context.Context
 func (c *Channel) repeat(ctx context.Context, name string, harmless bool, do func(context.Context) error) error {
 	p := platform.Call{Do: func(ctx context.Context) error { return c.call(ctx, name, do) }, Harmless: harmless}
 	return p.Run(ctx)
-}
-
-// retryRefused is how long the platform is not asked again for what it has refused.
-const retryRefused = time.Hour
-
-// wasRefused reports whether the platform has refused something within the last hour, such as "stream C123".
-func (c *Channel) wasRefused(what string) bool {
-	at, ok := c.refusedAt.Get(what)
-	return ok && time.Since(at) < retryRefused
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/markup"
-	"github.com/lingserve/lingserve/channel/platform"
 )
 
 // What the buttons of a question are known by. The id of their block ends with the thread of the message that is answered: a press runs in the lane of
@@ -96,7 +95,10 @@ func (c *Channel) ask(ctx context.Context, b *channel.Block, thread string) (cha
 			return channel.Receipt{}, &channel.NotSentError{Err: fmt.Errorf("slack: the file of a question: %w", err)}
 		}
 	}
-	ts, err := c.post(ctx, t, list[0], slackgo.MsgOptionBlocks(callBlock(q), buttons(q, thread)))
+	ts, err := c.post(ctx, t, list[0], callBlock(q), buttons(q, thread))
+	if err == nil {
+		c.noteThread(ctx, t)
+	}
 	return t.receipt(ts), err
 }
 
@@ -114,10 +116,7 @@ func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent ch
 	}
 	line := x.Text(by)
 	text := markup.Convert(asked.Question.Text, markup.SlackMrkdwn) + "\n\n" + line
-	err := c.update(ctx, targetOf(&asked), sent.First(), text, callBlock(asked.Question), lineBlock(line))
-	if platform.Is(err, gone) {
-		return nil
-	}
+	_, err := c.update(ctx, targetOf(&asked), sent.First(), text, callBlock(asked.Question), lineBlock(line))
 	return err
 }
 
@@ -141,8 +140,7 @@ func (a *adapter) answerPress(ctx context.Context, s channel.Pressed) {
 		return
 	}
 	blocks := slices.DeleteFunc(on.Blocks.BlockSet, func(b slackgo.Block) bool { return strings.HasPrefix(b.ID(), blockOfQuestion) })
-	err = c.update(ctx, t, on.Timestamp, cmp.Or(on.Text, s.Text()), append(blocks, lineBlock(s.Text()))...)
-	if err != nil && !platform.Is(err, gone) {
+	if _, err = c.update(ctx, t, on.Timestamp, cmp.Or(on.Text, s.Text()), append(blocks, lineBlock(s.Text()))...); err != nil {
 		c.Log.WarnContext(ctx, "cannot remove an old question's buttons", "error", err)
 	}
 }

@@ -112,77 +112,71 @@ func (c *Channel) deliver(ctx context.Context, b *channel.Block, s *stream) (cha
 		if streamed || len(list) == 0 {
 			return streamed, nil
 		}
-		err = c.update(ctx, t, ts, list[0])
-		if platform.Is(err, gone) {
-			return false, nil
-		}
-		return true, err
+		return c.update(ctx, t, ts, list[0])
 	}
-	return platform.SendMessages(b, channel.Receipt{ThreadID: t.thread}, len(list)+len(files), edit, func(n int) (string, error) {
+	r, err := platform.SendMessages(b, channel.Receipt{ThreadID: t.thread}, len(list)+len(files), edit, func(n int) (string, error) {
 		if n < len(list) {
 			return c.post(ctx, t, list[n])
 		}
 		return "", c.sendFile(ctx, t, files[n-len(list)])
 	})
+	if err == nil {
+		c.noteThread(ctx, t)
+	}
+	return r, err
 }
 
 // post sends one message, and returns its ts.
-func (c *Channel) post(ctx context.Context, t target, text string, options ...slackgo.MsgOption) (ts string, err error) {
+func (c *Channel) post(ctx context.Context, t target, text string, blocks ...slackgo.Block) (ts string, err error) {
 	err = c.repeat(ctx, "chat.postMessage", false, func(ctx context.Context) error {
-		ts, err = c.tryPost(ctx, t, text, options...)
+		ts, err = c.write(ctx, t, "", text, blocks...)
 		return err
 	})
 	return ts, err
 }
 
-// tryPost makes one attempt to send a message. Links are not unfolded: a model is not to fill the conversation with what others host.
-func (c *Channel) tryPost(ctx context.Context, t target, text string, options ...slackgo.MsgOption) (ts string, err error) {
-	options = append(options, slackgo.MsgOptionText(text, false), slackgo.MsgOptionDisableLinkUnfurl(), slackgo.MsgOptionDisableMediaUnfurl())
-	_, ts, err = c.api.PostMessageContext(ctx, t.conversation, t.options(options...)...)
-	if err == nil && ts == "" {
-		err = errAnswer
+// update replaces the text and the blocks of a message. found is false if the message is deleted, or cannot be edited.
+func (c *Channel) update(ctx context.Context, t target, ts, text string, blocks ...slackgo.Block) (found bool, err error) {
+	err = c.repeat(ctx, "chat.update", true, func(ctx context.Context) error {
+		_, err := c.write(ctx, t, ts, text, blocks...)
+		return err
+	})
+	if platform.Is(err, gone) {
+		return false, nil
 	}
-	if err == nil {
-		c.noteThread(ctx, t)
+	return true, err
+}
+
+// write makes one attempt to send a message, or to replace the text and the blocks of the message ts. It returns the ts. Links are not unfolded: a model
+// is not to fill the conversation with what others host.
+func (c *Channel) write(ctx context.Context, t target, ts, text string, blocks ...slackgo.Block) (_ string, err error) {
+	options := []slackgo.MsgOption{slackgo.MsgOptionText(text, false), slackgo.MsgOptionBlocks(blocks...)}
+	if ts == "" {
+		options = t.options(append(options, slackgo.MsgOptionDisableLinkUnfurl(), slackgo.MsgOptionDisableMediaUnfurl())...)
+		if _, ts, err = c.api.PostMessageContext(ctx, t.conversation, options...); err == nil && ts == "" {
+			err = errAnswer
+		}
+		return ts, err
+	}
+	_, _, _, err = c.api.UpdateMessageContext(ctx, t.conversation, ts, options...)
+	if err != nil && platform.Is(readError(ctx, err), streaming) { // by a process that has died
+		if err = c.stopStream(ctx, t, ts, ""); err == nil {
+			_, _, _, err = c.api.UpdateMessageContext(ctx, t.conversation, ts, options...)
+		}
 	}
 	return ts, err
-}
-
-// update replaces the text and the blocks of a message.
-func (c *Channel) update(ctx context.Context, t target, ts, text string, blocks ...slackgo.Block) error {
-	return c.repeat(ctx, "chat.update", true, func(ctx context.Context) error { return c.tryUpdate(ctx, t, ts, text, blocks...) })
-}
-
-// tryUpdate makes one attempt to replace the text and the blocks of a message. A message that is still being streamed, by a process that has died, ends
-// before.
-func (c *Channel) tryUpdate(ctx context.Context, t target, ts, text string, blocks ...slackgo.Block) error {
-	replace := func() error {
-		_, _, _, err := c.api.UpdateMessageContext(ctx, t.conversation, ts, slackgo.MsgOptionText(text, false), slackgo.MsgOptionBlocks(blocks...))
-		if err != nil {
-			err = readError(err)
-		}
-		return err
-	}
-	err := replace()
-	if !platform.Is(err, streaming) {
-		return err
-	}
-	if err = c.stopStream(ctx, t, ts, ""); err != nil && !platform.Is(err, ended) {
-		return err
-	}
-	return replace()
 }
 
 // preview shows the text so far, as much of it as one message holds.
 func (d *delivery) preview(ctx context.Context, b channel.Block, before channel.Receipt) (channel.Receipt, error) {
 	t, ts := targetOf(&b), before.First()
-	done, err := false, error(nil)
+	shown, err := false, error(nil)
 	if d.stream != nil {
-		done, err = d.appendStream(ctx, t, b.Text)
+		shown = d.appendStream(ctx, t, b.Text)
 	} else if ts == "" {
-		ts, done, err = d.startStream(ctx, t, b.Text)
+		ts, shown, err = d.startStream(ctx, t, b.Text)
 	}
-	if list := split(b.Text); !done && len(list) > 0 {
+	if list := split(b.Text); !shown && len(list) > 0 {
 		ts, err = d.editPreview(ctx, t, ts, list[0])
 	}
 	if err != nil {
@@ -191,22 +185,19 @@ func (d *delivery) preview(ctx context.Context, b channel.Block, before channel.
 	if ts == "" {
 		return channel.Receipt{State: channel.Suppressed}, nil
 	}
+	d.c.noteThread(ctx, t)
 	return t.receipt(ts), nil
 }
 
-// editPreview makes one attempt to show a text in a message, and returns its ts.
+// editPreview makes one attempt to show a text in a message, and returns its ts. The text may be the same as before, because more does not fit.
 func (d *delivery) editPreview(ctx context.Context, t target, ts, text string) (string, error) {
-	if text == d.shown { // the new text does not fit
+	if text == d.shown {
 		return ts, nil
 	}
-	name, show := "chat.postMessage", func(ctx context.Context) (err error) {
-		ts, err = d.c.tryPost(ctx, t, text)
+	err := d.c.call(ctx, "preview", func(ctx context.Context) (err error) {
+		ts, err = d.c.write(ctx, t, ts, text)
 		return err
-	}
-	if ts != "" {
-		name, show = "chat.update", func(ctx context.Context) error { return d.c.tryUpdate(ctx, t, ts, text) }
-	}
-	err := d.c.call(ctx, name, show)
+	})
 	if err == nil {
 		d.shown = text
 	}

@@ -427,8 +427,8 @@ func TestFilesOfTheMediaFolderAreSent(t *testing.T) {
 			want  string
 		}{
 			{fakeslack.Fault{Method: "files.getUploadURLExternal", Error: "missing_scope", Needed: "files:write"}, "failed"},
-			{fakeslack.Fault{Method: "upload", Status: 500}, "queued"},
-			{fakeslack.Fault{Method: "upload", Cut: fakeslack.CutAfter}, "queued"},
+			{fakeslack.Fault{Method: "upload", Status: 500}, "unknown"}, // the library does not say which call has failed
+			{fakeslack.Fault{Method: "upload", Cut: fakeslack.Refused}, "visible"},
 			{fakeslack.Fault{Method: "files.completeUploadExternal", Cut: fakeslack.CutAfter}, "unknown"},
 		} {
 			r.fake.Fail(tt.fault)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"io"
 	"path/filepath"
 	"time"
@@ -33,21 +32,9 @@ func attachments(m *message) (list []platform.Attachment) {
 	return list
 }
 
-var (
-	errElsewhere = errors.New("slack: the file's address is not on a Slack host; only those are trusted")
-	errPage      = errors.New("slack: received a web page instead of the file; add the scope files:read to the app")
-)
-
 // fetch writes a file. The library sends the token to Slack's hosts only.
 func (c *Channel) fetch(ctx context.Context, a platform.Attachment, w io.Writer) error {
-	if a.Source == "" {
-		return errElsewhere
-	}
-	err := c.call(ctx, "load a file", func(ctx context.Context) error { return c.api.GetFileContext(ctx, a.Source, w) })
-	if platform.Is(err, redirect) {
-		return errPage
-	}
-	return err
+	return c.call(ctx, "load a file", func(ctx context.Context) error { return c.api.GetFileContext(ctx, a.Source, w) })
 }
 
 // maxUpload bounds a file that is sent.
@@ -62,32 +49,12 @@ func (c *Channel) sendFile(ctx context.Context, t target, m channel.MediaFact) e
 	return c.upload(ctx, t, filepath.Base(m.Path), data)
 }
 
-// upload sends a file: the platform names an address, the file is put there, and then it is shown. Until then it is visible to no one.
+// upload sends a file. It is visible to no one before the last of the library's three calls.
 func (c *Channel) upload(ctx context.Context, t target, name string, data []byte) error {
-	var slot *slackgo.GetUploadURLExternalResponse
-	err := c.repeat(ctx, "files.getUploadURLExternal", true, func(ctx context.Context) (err error) {
-		slot, err = c.api.GetUploadURLExternalContext(ctx, slackgo.GetUploadURLExternalParameters{FileName: name, FileSize: len(data)})
-		return err
-	})
-	if err == nil {
-		err = c.call(ctx, "send a file", func(ctx context.Context) error {
-			return c.api.UploadToURL(ctx, slackgo.UploadToURLParameters{UploadURL: slot.UploadURL, Filename: name, Reader: bytes.NewReader(data)})
-		})
-	}
-	if err != nil {
-		if _, ok := errors.AsType[*channel.NotSentError](err); !ok {
-			err = &channel.NotSentError{Err: err, Retryable: true}
-		}
-		return err
-	}
-	err = c.repeat(ctx, "files.completeUploadExternal", false, func(ctx context.Context) error {
-		_, err := c.api.CompleteUploadExternalContext(ctx, slackgo.CompleteUploadExternalParameters{
-			Files: []slackgo.FileSummary{{ID: slot.FileID, Title: name}}, Channel: t.conversation, ThreadTimestamp: t.thread,
+	return c.repeat(ctx, "files.upload", false, func(ctx context.Context) error {
+		_, err := c.api.UploadFileContext(ctx, slackgo.UploadFileParameters{
+			Filename: name, Title: name, FileSize: len(data), Reader: bytes.NewReader(data), Channel: t.conversation, ThreadTimestamp: t.thread,
 		})
 		return err
 	})
-	if err == nil {
-		c.noteThread(ctx, t)
-	}
-	return err
 }

@@ -19,7 +19,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	slackgo "github.com/slack-go/slack"
@@ -56,12 +55,12 @@ type Settings struct {
 // Channel is one app in one workspace.
 type Channel struct {
 	platform.Service
-	s         Settings // with all defaults
-	api       *slackgo.Client
-	refusedAt *lru.Cache[string, time.Time] // when the platform has refused something; see wasRefused
-	threads   *lru.Cache[target, struct{}]  // that the bot has written in
-	people    *lru.Cache[string, person]    // by id
-	me        atomic.Pointer[slackgo.AuthTestResponse]
+	s       Settings // with all defaults
+	api     *slackgo.Client
+	refused *lru.Cache[string, struct{}] // what the platform refuses and is not asked for any more, such as "stream C123"
+	threads *lru.Cache[target, struct{}] // that the bot has written in
+	people  *lru.Cache[string, person]   // by id
+	me      atomic.Pointer[slackgo.AuthTestResponse]
 }
 
 // maxKnown bounds how many conversations, and how many people, are remembered.
@@ -106,13 +105,13 @@ func New(s Settings) (*Channel, error) {
 	s.AppToken = platform.Secret(strings.TrimSpace(string(s.AppToken)))
 	s.Replies = cmp.Or(s.Replies, ReplyInThread)
 	c := &Channel{
-		s: s, refusedAt: newCache[string, time.Time](maxKnown), people: newCache[string, person](maxKnown), threads: newCache[target, struct{}](maxThreads),
+		s: s, refused: newCache[string, struct{}](maxKnown), people: newCache[string, person](maxKnown), threads: newCache[target, struct{}](maxThreads),
 	}
 	err := c.Init(&c.s.Settings, "slack", DefaultAPI)
 	if err = cmp.Or(s.check(), err, c.readThreads()); err != nil {
 		return nil, fmt.Errorf("slack: %w", err)
 	}
-	c.Files.Fetch = c.fetch
+	c.Files.Fetch, c.HTTP.Timeout = c.fetch, callTimeout
 	c.api = slackgo.New(string(s.Token), slackgo.OptionAPIURL(c.s.API+"/"), slackgo.OptionHTTPClient(client{c.HTTP}),
 		slackgo.OptionAppLevelToken(string(s.AppToken)))
 	c.me.Store(&slackgo.AuthTestResponse{}) // until the platform says more
@@ -134,8 +133,7 @@ func (c *Channel) Check(ctx context.Context) error {
 	if c.s.AppToken == "" {
 		return nil
 	}
-	_, err := c.socketAddress(ctx)
-	return err
+	return c.checkAppToken(ctx)
 }
 
 // lacks reports whether the token is known to have not got a scope.

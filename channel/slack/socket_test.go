@@ -1,7 +1,6 @@
 package slack_test
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -93,32 +92,10 @@ func TestSocketModeRunsARepeatedEventOnce(t *testing.T) {
 	})
 }
 
-// A command that finds no connection is lost.
-func TestSocketModeOpensTheNextConnectionBeforeTheLastEnds(t *testing.T) {
-	for _, reason := range []string{"warning", "refresh_requested"} {
-		t.Run(reason, func(t *testing.T) {
-			socketBubble(t, nil, func(t *testing.T, r *rig) {
-				r.fake.Disconnect(reason)
-				time.Sleep(500 * time.Millisecond) // no command comes in the moment of the end
-				for i := range 20 {
-					r.fake.Tell(r.fake.Command("/ling", "help", dm, fmt.Sprint("U", i)))
-					time.Sleep(time.Second)
-				}
-				if open, opened := r.fake.Sockets(); open != 1 || opened != 2 {
-					t.Errorf("%d of %d connections are open", open, opened)
-				}
-				r.wantDeliveries(20)
-				if got := len(r.texts(dm)); got != 20 {
-					t.Errorf("%d of 20 commands were answered", got)
-				}
-			})
-		})
-	}
-}
-
 func TestSocketModeConnectsAgain(t *testing.T) {
 	for name, fail := range map[string]func(r *rig){
 		"connection is cut":    func(r *rig) { r.fake.Break() },
+		"platform asks for it": func(r *rig) { r.fake.Disconnect("refresh_requested") },
 		"connection is silent": func(r *rig) { r.fake.Hang() },
 		"platform is away": func(r *rig) {
 			r.fake.Fail(fakeslack.Fault{Method: "apps.connections.open", Times: 3, Status: http.StatusServiceUnavailable})
@@ -150,7 +127,6 @@ func TestSocketModeThatCannotWorkStopsTheChannel(t *testing.T) {
 	}{
 		"wrong token":   {func(r *rig) { r.settings.AppToken = "xapp-1-other"; r.newChannel() }, func(*rig) {}, "refuses the app_token"},
 		"missing scope": {func(r *rig) { r.fake.Fail(fakeslack.Fault{Method: "apps.connections.open", Error: "missing_scope"}) }, func(*rig) {}, "connections:write"},
-		"turned off":    {func(*rig) {}, func(r *rig) { r.fake.Disconnect("link_disabled") }, "was turned off"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			socketBubble(t, tt.before, func(t *testing.T, r *rig) {

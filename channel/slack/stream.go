@@ -3,15 +3,12 @@ package slack
 import (
 	"cmp"
 	"context"
-	"errors"
 	"regexp"
 	"strings"
-	"time"
 
 	slackgo "github.com/slack-go/slack"
 
 	"github.com/lingserve/lingserve/channel/markup"
-	"github.com/lingserve/lingserve/channel/platform"
 )
 
 // maxStream is what a streamed message holds: 12 000 characters.
@@ -37,7 +34,7 @@ func streamText(markdown string) string {
 func (d *delivery) startStream(ctx context.Context, t target, markdown string) (ts string, started bool, err error) {
 	c, m, text := d.c, d.message, streamText(markdown)
 	place := "stream " + t.conversation
-	if t.thread == "" || !m.direct && !personForm.MatchString(m.User) || c.wasRefused(place) || markup.UTF16(text) > maxStream {
+	if t.thread == "" || !m.direct && !personForm.MatchString(m.User) || c.refused.Contains(place) || markup.UTF16(text) > maxStream {
 		return "", false, nil
 	}
 	options := []slackgo.MsgOption{slackgo.MsgOptionMarkdownText(text)}
@@ -48,43 +45,40 @@ func (d *delivery) startStream(ctx context.Context, t target, markdown string) (
 		_, ts, err = c.api.StartStreamContext(ctx, t.conversation, t.options(options...)...)
 		return err
 	})
-	if refused(err) {
-		c.refusedAt.Add(place, time.Now())
+	if isLasting(err) {
+		c.refused.Add(place, struct{}{})
 		c.Log.DebugContext(ctx, "no stream; editing a message instead", "error", err)
 		return "", false, nil
 	}
 	if err == nil {
-		c.noteThread(ctx, t)
 		d.stream = &stream{ts, text}
 	}
 	return ts, true, err
 }
 
-// appendStream shows more of a text. appended is false if the message has to be edited from now on: the text has not only grown, or it is not known what is
-// shown.
-func (d *delivery) appendStream(ctx context.Context, t target, markdown string) (appended bool, err error) {
+// appendStream shows more of a text. It reports false if the message has to be edited from now on: the text has not only grown, or it is not known what
+// is shown.
+func (d *delivery) appendStream(ctx context.Context, t target, markdown string) bool {
 	s, text := d.stream, streamText(markdown)
 	rest, grown := strings.CutPrefix(text, s.text)
-	switch {
-	case !grown:
-		d.stream = nil
-		_ = d.c.stopStream(ctx, t, s.ts, "") // else it ends when the message is edited
-		return false, nil
-	case rest == "" || markup.UTF16(text) > maxStream: // what is too long is shown when it is finished
-		return true, nil
+	if grown && (rest == "" || markup.UTF16(text) > maxStream) { // what is too long is shown when it is finished
+		return true
 	}
-	err = d.c.call(ctx, "chat.appendStream", func(ctx context.Context) error {
+	if !grown {
+		d.stream = nil
+		_ = d.c.stopStream(ctx, t, s.ts, "")
+		return false
+	}
+	err := d.c.call(ctx, "chat.appendStream", func(ctx context.Context) error {
 		_, _, err := d.c.api.AppendStreamContext(ctx, t.conversation, s.ts, slackgo.MsgOptionMarkdownText(rest))
 		return err
 	})
-	if _, unreached := errors.AsType[*platform.Unreached](err); err != nil && !unreached && !platform.Is(err, tooMany) {
+	if err != nil {
 		d.stream = nil
-		return false, nil
+		return false
 	}
-	if err == nil {
-		s.text = text
-	}
-	return true, err
+	s.text = text
+	return true
 }
 
 // finishStream ends a stream with the rest of a text. It reports whether the message shows all of the text; else it has to be edited, which also helps
@@ -93,10 +87,9 @@ func (c *Channel) finishStream(ctx context.Context, t target, s *stream, markdow
 	text := streamText(markdown)
 	rest, grown := strings.CutPrefix(text, s.text)
 	if !grown || markup.UTF16(text) > maxStream {
-		_ = c.stopStream(ctx, t, s.ts, "")
-		return false
+		rest, grown = "", false
 	}
-	return c.stopStream(ctx, t, s.ts, rest) == nil
+	return c.stopStream(ctx, t, s.ts, rest) == nil && grown
 }
 
 // stopStream makes one attempt to end a stream.

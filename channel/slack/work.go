@@ -2,7 +2,6 @@ package slack
 
 import (
 	"context"
-	"time"
 
 	slackgo "github.com/slack-go/slack"
 
@@ -20,12 +19,12 @@ const (
 func (d *delivery) work(ctx context.Context) error {
 	m := d.message
 	assistant := "status " + m.conversation
-	if m.direct && m.thread != "" && !d.reacted && !d.c.wasRefused(assistant) {
+	if m.direct && m.thread != "" && !d.reacted && !d.c.refused.Contains(assistant) {
 		err := d.setStatus(ctx, workStatus)
-		if d.hasStatus = !refused(err); d.hasStatus {
+		if d.hasStatus = !isLasting(err); d.hasStatus {
 			return err
 		}
-		d.c.refusedAt.Add(assistant, time.Now())
+		d.c.refused.Add(assistant, struct{}{})
 	}
 	if d.reacted || d.hasStatus || m.Timestamp == "" {
 		return nil

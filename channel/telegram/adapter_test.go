@@ -291,7 +291,7 @@ func TestEachKindOfFileIsAFact(t *testing.T) {
 	} {
 		bubble(t, kind, func(t *testing.T) {
 			r := setup(t, options{}).serve()
-			f := r.fake.AddFile("file.bin", []byte("OggS and more"))
+			f := r.fake.AddFile("file.bin", []byte("OggS\x00and more"))
 			f.Duration = 3
 			m := faketelegram.Message{Chat: private, From: ann, Caption: "look"}
 			switch kind {

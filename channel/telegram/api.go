@@ -52,7 +52,7 @@ var (
 	tooLate      = &platform.Kind{Text: "the button press is too old to answer"}
 	badToken     = &platform.Kind{Text: "the token is not valid; take the one that @BotFather shows", Effect: platform.Permanent}
 	blocked      = &platform.Kind{Text: "the bot may not write there: it was blocked, or removed from the chat", Effect: platform.Permanent}
-	conflict     = &platform.Kind{Text: "another program reads this bot's updates"}
+	conflict     = &platform.Kind{Text: "another program reads this bot's updates; stop it, or use another bot"}
 	tooMany      = &platform.Kind{Text: "too many calls", Effect: platform.Busy}
 	notTaken     = &platform.Kind{Text: "the Bot API is unavailable at the moment", Effect: platform.Untaken}
 	down         = &platform.Kind{Text: "the Bot API is unavailable at the moment", Effect: platform.Unknown}
@@ -108,7 +108,12 @@ func (a *api) do(ctx context.Context, r request) error {
 
 // call makes one attempt.
 func (a *api) call(ctx context.Context, r request) error {
-	err := a.attempt(ctx, &r)
+	body, contentType := r.encode()
+	address, header := a.base+"/bot"+a.token+"/"+r.method, http.Header{"Content-Type": {contentType}}
+	res, text, err := platform.Exchange(ctx, a.http, cmp.Or(r.timeout, callTimeout), http.MethodPost, address, header, body)
+	if err == nil {
+		err = r.read(res.StatusCode, text)
+	}
 	if err == nil {
 		return nil
 	}
@@ -119,34 +124,22 @@ func (a *api) call(ctx context.Context, r request) error {
 	return err
 }
 
-func (a *api) attempt(ctx context.Context, r *request) error {
-	body, contentType, err := r.encode()
-	if err != nil {
-		return fmt.Errorf("write the call: %w", err)
-	}
-	address, header := a.base+"/bot"+a.token+"/"+r.method, http.Header{"Content-Type": {contentType}}
-	res, text, err := platform.Exchange(ctx, a.http, cmp.Or(r.timeout, callTimeout), http.MethodPost, address, header, body)
-	if err != nil {
-		return err
-	}
-	return r.read(res.StatusCode, text)
-}
-
-// encode writes the body of a call: JSON, or a form if there is a file.
-func (r *request) encode() (body []byte, contentType string, err error) {
+// encode writes the body of a call: JSON, or a form if there is a file. The parameters are texts, numbers and structs of the library.
+func (r *request) encode() (body []byte, contentType string) {
 	if r.file == nil {
-		body, err = json.Marshal(r.params)
 		if r.params == nil {
-			body = []byte("{}") // the platform takes no null
+			return []byte("{}"), "application/json" // the platform takes no null
 		}
-		return body, "application/json", err
+		body, _ = json.Marshal(r.params)
+		return body, "application/json"
 	}
 	r.file.Fields = map[string]string{}
 	for name, value := range r.params {
-		text, _ := json.Marshal(value) // a number, or a struct of the library
+		text, _ := json.Marshal(value)
 		r.file.Fields[name] = string(text)
 	}
-	return r.file.Encode()
+	body, contentType, _ = r.file.Encode() // into memory
+	return body, contentType
 }
 
 // read reads the answer to a call.

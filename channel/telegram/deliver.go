@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"path/filepath"
 	"strconv"
@@ -65,7 +66,7 @@ func (c *Channel) deliver(ctx context.Context, b channel.Block) (channel.Receipt
 		return c.ask(ctx, &b)
 	}
 	text, files := platform.TextAndFiles(&b)
-	list := c.split(text)
+	list := split(text)
 	for i := range files {
 		list = append(list, message{file: &files[i]})
 	}
@@ -103,21 +104,17 @@ func receipt(b *channel.Block, ids ...string) channel.Receipt {
 }
 
 // split turns the Markdown of a model into messages.
-func (c *Channel) split(text string) (list []message) {
-	format := markup.TelegramHTML
-	if c.s.ParseMode == ParseMarkdown {
-		format = markup.TelegramMarkdownV2
-	}
-	for _, p := range markup.Pieces(text, format, markup.Limit{N: maxText}) {
+func split(text string) (list []message) {
+	for _, p := range markup.Pieces(text, markup.TelegramHTML, markup.Limit{N: maxText}) {
 		list = append(list, message{marked: p.Text, plain: p.Plain})
 	}
 	return list
 }
 
 // target returns the parameters of a call that sends to the place of a block, which was frozen when the event was resolved.
-func (c *Channel) target(b *channel.Block, reply bool) params {
+func (c *Channel) target(ctx context.Context, b *channel.Block, reply bool) params {
 	chat, _ := strconv.ParseInt(b.Target.Target(), 10, 64) // the platform has no chat 0
-	p := params{"chat_id": c.chats.current(chat)}
+	p := params{"chat_id": c.current(ctx, chat)}
 	if b.Silent {
 		p["disable_notification"] = true
 	}
@@ -153,7 +150,7 @@ func (c *Channel) send(ctx context.Context, r request) (id string, err error) {
 
 // put sends a text, or replaces that of a message, and returns the id of the message.
 func (c *Channel) put(ctx context.Context, b *channel.Block, edit string, m message) (id string, err error) {
-	r := request{method: "sendMessage", params: c.target(b, m.reply), brief: m.brief}
+	r := request{method: "sendMessage", params: c.target(ctx, b, m.reply), brief: m.brief}
 	if edit != "" {
 		r.method, r.harmless = "editMessageText", !m.brief
 		r.params = params{"chat_id": r.params["chat_id"], "message_id": json.Number(edit)}
@@ -163,7 +160,7 @@ func (c *Channel) put(ctx context.Context, b *channel.Block, edit string, m mess
 		r.params["reply_markup"] = m.keyboard
 	}
 	if r.params["text"] = m.plain; m.marked != "" {
-		r.params["text"], r.params["parse_mode"] = m.marked, parseModes[c.s.ParseMode]
+		r.params["text"], r.params["parse_mode"] = m.marked, "HTML"
 	}
 	id, err = c.send(ctx, r)
 	if m.marked != "" && platform.Is(err, badMarkup) { // once more, without markup (CH-177)
@@ -198,12 +195,12 @@ var uploads = map[string]string{"document": "sendDocument", "photo": "sendPhoto"
 
 func (c *Channel) upload(ctx context.Context, b *channel.Block, kind, name string, data []byte, reply bool) (id string, err error) {
 	f := &platform.Form{Name: kind, File: name, Data: data}
-	return c.send(ctx, request{method: uploads[kind], params: c.target(b, reply), file: f})
+	return c.send(ctx, request{method: uploads[kind], params: c.target(ctx, b, reply), file: f})
 }
 
 // showTyping shows that work goes on.
 func (c *Channel) showTyping(ctx context.Context, plan channel.ReplyPlanFacts) error {
-	p := c.target(&channel.Block{Target: plan}, false)
+	p := c.target(ctx, &channel.Block{Target: plan}, false)
 	p["action"] = models.ChatActionTyping
 	return c.api.do(ctx, request{method: "sendChatAction", params: p, brief: true})
 }
@@ -227,7 +224,7 @@ func (c *Channel) previewer() func(context.Context, channel.Block, channel.Recei
 
 // showDraft shows the text of an unfinished block as a draft. The drafts of a block have one id.
 func (c *Channel) showDraft(ctx context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
-	p, text, id := c.target(&b, false), head(b.Text), fnv.New32a()
+	p, text, id := c.target(ctx, &b, false), head(b.Text), fnv.New32a()
 	_, _ = id.Write([]byte(b.Key))
 	p["draft_id"], p["text"] = id.Sum32()>>1|1, text // the id is positive
 	return channel.Receipt{}, c.api.do(ctx, request{method: "sendMessageDraft", params: p, brief: true})
@@ -236,4 +233,82 @@ func (c *Channel) showDraft(ctx context.Context, b channel.Block, _ channel.Rece
 // head returns as much of the beginning of a text as a message holds.
 func head(text string) string {
 	return strings.TrimSpace(append(markup.Cut(text, maxText, markup.UTF16), "")[0])
+}
+
+// keyboard is the buttons below a message. The buttons of the library always have the member copy_text, which the platform refuses.
+type keyboard struct {
+	Rows [][]button `json:"inline_keyboard"`
+}
+
+// button has a word and the id of its question as data.
+type button struct {
+	Text string `json:"text"`
+	Data string `json:"callback_data"`
+}
+
+// buttons returns those of a question, the last in its own row. The platform takes 64 bytes of data.
+func buttons(q *channel.Question) *keyboard {
+	k := &keyboard{Rows: make([][]button, 2)}
+	for i, b := range q.Buttons() {
+		k.Rows[i/2] = append(k.Rows[i/2], button{b.Label, b.Word + ":" + q.ID})
+	}
+	return k
+}
+
+// readPress reads the press of a button of a question.
+func readPress(c *models.CallbackQuery) (p channel.Press, ok bool) {
+	if c == nil {
+		return p, false
+	}
+	word, id, _ := strings.Cut(c.Data, ":")
+	return channel.ReadPress(word, id)
+}
+
+// question returns the message with the text of a question. It is one message or none, because no one may approve what they have not read.
+func question(text string) (message, error) {
+	list := split(text)
+	if len(list) != 1 {
+		return message{}, &channel.NotSentError{Err: errors.New("telegram: the question does not fit into one message")}
+	}
+	return list[0], nil
+}
+
+// ask sends a question, and before it the file of its arguments if they are too long for a message.
+func (c *Channel) ask(ctx context.Context, b *channel.Block) (channel.Receipt, error) {
+	q, err := question(b.Question.Text)
+	if err != nil {
+		return channel.Receipt{}, err
+	}
+	q.keyboard = buttons(b.Question)
+	if name := b.Question.File; name != "" {
+		if _, err := c.upload(ctx, b, "document", name, []byte(b.Question.Arguments), false); err != nil {
+			return channel.Receipt{}, &channel.NotSentError{Err: fmt.Errorf("telegram: the file of a question: %w", err)}
+		}
+	}
+	return c.sendAll(ctx, b, []message{q})
+}
+
+// showDecision says below a question what was decided, and removes its buttons.
+func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent channel.Receipt, d channel.Decided) error {
+	m, err := question(asked.Question.Text + "\n\n" + d.Text(markup.Literal(d.By)))
+	if err != nil || sent.First() == "" {
+		return err
+	}
+	if _, err = c.put(ctx, &asked, sent.First(), m); platform.Is(err, gone) {
+		return nil
+	}
+	return err
+}
+
+// answerPress shows a text to the person who pressed a button, once. The platform shows that it waits until there is an answer, which may be "".
+func (a *adapter) answerPress(ctx context.Context, text string) {
+	if a.answered {
+		return
+	}
+	a.answered = true
+	p := params{"callback_query_id": a.last.press.ID, "text": text}
+	err := a.c.api.do(ctx, request{method: "answerCallbackQuery", params: p, harmless: true})
+	if err != nil && !platform.Is(err, tooLate) {
+		a.c.Log.WarnContext(ctx, "cannot answer a button press", "error", err)
+	}
 }

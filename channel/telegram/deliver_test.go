@@ -2,7 +2,6 @@ package telegram_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -31,32 +30,6 @@ func emits(final string, every time.Duration, previews ...string) agentFunc {
 		}
 		return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: final})
 	}
-}
-
-// CH-62
-func TestTypingIsShownEveryFourSecondsUntilTheText(t *testing.T) {
-	bubble(t, "", func(t *testing.T) {
-		r := setup(t, options{}).serve()
-		r.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-			time.Sleep(9 * time.Second)
-			if err := turn.Sink.Emit(ctx, channel.ReplyBlock, channel.Payload{Text: "one"}); err != nil {
-				return channel.DispatchResult{}, err
-			}
-			time.Sleep(9 * time.Second)
-			return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "two"})
-		})
-		r.say(faketelegram.Message{Chat: forum, From: ann, Text: "@ling_bot hi", ThreadID: 3, IsTopic: true})
-		time.Sleep(time.Minute)
-		calls := r.fake.Calls("sendChatAction")
-		if len(calls) != 3 {
-			t.Fatalf("%d calls in 9 s, expected 3", len(calls))
-		}
-		for i, c := range calls {
-			if at := c.At.Sub(calls[0].At); at != time.Duration(i)*4*time.Second || c.Params["action"] != "typing" || c.Int("message_thread_id") != 3 {
-				t.Errorf("%v after %v", c.Params, at)
-			}
-		}
-	})
 }
 
 // CH-55
@@ -151,45 +124,6 @@ func TestDraftsAreForPrivateChats(t *testing.T) {
 	})
 }
 
-// CH-55
-func TestAPreviewWhoseBlockNeverComesIsMarked(t *testing.T) {
-	bubble(t, "", func(t *testing.T) {
-		r := setup(t, options{}).serve()
-		r.Answers(func(_ context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-			turn.Sink.Preview(channel.Payload{Text: "half an"})
-			time.Sleep(2 * time.Second)
-			return channel.DispatchResult{}, errors.New("the model is gone")
-		})
-		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
-		time.Sleep(10 * time.Second)
-		if d := cmp.Diff([]string{"half an […]"}, r.ours(private.ID)); d != "" {
-			t.Error(d)
-		}
-	})
-}
-
-// CH-72: what people have seen is edited by the next process.
-func TestThePreviewOfAnEndedProcessBecomesTheAnswer(t *testing.T) {
-	bubble(t, "", func(t *testing.T) {
-		short := func(s *telegram.Settings) { s.Grace = time.Millisecond }
-		r := setup(t, options{settings: short}).serve()
-		r.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-			turn.Sink.Preview(channel.Payload{Text: "half"})
-			<-ctx.Done()
-			return channel.DispatchResult{}, context.Cause(ctx)
-		})
-		r.say(faketelegram.Message{Chat: forum, From: ann, Text: "@ling_bot hi", ThreadID: 4, IsTopic: true})
-		if err := r.end(); err != nil || !slices.Equal(r.ours(forum.ID), []string{"half"}) {
-			t.Errorf("%v, shown: %q", err, r.ours(forum.ID))
-		}
-		setup(t, options{after: r}).serve()
-		time.Sleep(time.Second)
-		if got := r.ours(forum.ID); !slices.Equal(got, []string{"ok"}) {
-			t.Errorf("shown: %q", got)
-		}
-	})
-}
-
 // CH-177
 func TestALongAnswerIsCutAndNoTextIsLost(t *testing.T) {
 	var b strings.Builder
@@ -200,37 +134,35 @@ func TestALongAnswerIsCutAndNoTextIsLost(t *testing.T) {
 		}
 	}
 	text := b.String()
-	for _, mode := range []string{telegram.ParseHTML, telegram.ParseMarkdown} {
-		bubble(t, mode, func(t *testing.T) {
-			r := setup(t, options{settings: func(s *telegram.Settings) { s.ParseMode = mode }}).serve()
-			r.Answers(emits(text, time.Second, text[:6000]))
-			m := r.say(faketelegram.Message{Chat: group, From: ann, Text: "@ling_bot hi"})
-			time.Sleep(time.Minute)
-			got := r.fake.Messages(group.ID, r.fake.Me().ID)
-			if len(got) < 8 {
-				t.Fatalf("%d messages", len(got))
+	bubble(t, "", func(t *testing.T) {
+		r := setup(t, options{}).serve()
+		r.Answers(emits(text, time.Second, text[:6000]))
+		m := r.say(faketelegram.Message{Chat: group, From: ann, Text: "@ling_bot hi"})
+		time.Sleep(time.Minute)
+		got := r.fake.Messages(group.ID, r.fake.Me().ID)
+		if len(got) < 8 {
+			t.Fatalf("%d messages", len(got))
+		}
+		all := strings.Join(r.ours(group.ID), " ")
+		for i := range 900 {
+			if n := strings.Count(all, fmt.Sprintf("Word number %d,", i)); n != 1 {
+				t.Fatalf("word %d is shown %d times", i, n)
 			}
-			all := strings.Join(r.ours(group.ID), " ")
-			for i := range 900 {
-				if n := strings.Count(all, fmt.Sprintf("Word number %d,", i)); n != 1 {
-					t.Fatalf("word %d is shown %d times", i, n)
-				}
+		}
+		for i, c := range got {
+			if (c.ReplyTo != nil && c.ReplyTo.ID == m.ID) != (i == 0) {
+				t.Errorf("message %d replies: %t", i, c.ReplyTo != nil)
 			}
-			for i, c := range got {
-				if (c.ReplyTo != nil && c.ReplyTo.ID == m.ID) != (i == 0) {
-					t.Errorf("message %d replies: %t", i, c.ReplyTo != nil)
-				}
+		}
+		for _, c := range r.fake.Calls("sendMessage", "editMessageText") {
+			if c.Status != http.StatusOK {
+				t.Error(c.Description)
 			}
-			for _, c := range r.fake.Calls("sendMessage", "editMessageText") {
-				if c.Status != http.StatusOK {
-					t.Error(c.Description)
-				}
-			}
-			if d := cmp.Diff([]string{"visible"}, r.Outcomes()); d != "" {
-				t.Error(d)
-			}
-		})
-	}
+		}
+		if d := cmp.Diff([]string{"visible"}, r.Outcomes()); d != "" {
+			t.Error(d)
+		}
+	})
 }
 
 // CH-177
@@ -331,35 +263,6 @@ func TestFailuresOfASend(t *testing.T) {
 	}
 }
 
-// CH-52, CH-53
-func TestALongAnswerThatBreaksOffIsPartial(t *testing.T) {
-	bubble(t, "", func(t *testing.T) {
-		r := setup(t, options{}).serve()
-		r.Answers(emits(strings.Repeat("word ", 3000), 0))
-		r.fake.Fail(faketelegram.Fault{Method: "sendMessage", Skip: 1, Cut: faketelegram.CutBefore})
-		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
-		time.Sleep(time.Minute)
-		if n := len(r.fake.Calls("sendMessage")); n != 2 || !slices.Equal(r.Outcomes(), []string{"partial"}) {
-			t.Errorf("%d calls, %v", n, r.Outcomes())
-		}
-	})
-}
-
-// CH-179
-func TestA429SlowsPreviews(t *testing.T) {
-	bubble(t, "", func(t *testing.T) {
-		r := setup(t, options{}).serve()
-		r.Answers(emits("whole", time.Second, strings.Split("abcdefghijklmnop", "")...))
-		r.fake.Fail(faketelegram.Fault{Method: "editMessageText", Code: 429, RetryAfter: 10})
-		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
-		time.Sleep(time.Minute)
-		edits := r.fake.Calls("editMessageText")
-		if len(edits) < 2 || edits[1].At.Sub(edits[0].At) < 10*time.Second || !slices.Equal(r.ours(private.ID), []string{"whole"}) {
-			t.Errorf("%d edits, shown: %q", len(edits), r.ours(private.ID))
-		}
-	})
-}
-
 func TestAnEditInDoubtIsMadeAgain(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		r := setup(t, options{}).serve()
@@ -369,27 +272,6 @@ func TestAnEditInDoubtIsMadeAgain(t *testing.T) {
 		time.Sleep(time.Minute)
 		if d := cmp.Diff([]string{"visible", "whole"}, append(r.Outcomes(), r.ours(private.ID)...)); d != "" {
 			t.Error(d)
-		}
-	})
-}
-
-// CH-56, CH-58: what waits is sent by the next process, to the same place.
-func TestAReplyThatWaitsIsSentByTheNextProcess(t *testing.T) {
-	bubble(t, "", func(t *testing.T) {
-		r := setup(t, options{}).serve()
-		r.fake.Fail(faketelegram.Fault{Method: "sendMessage", Code: 429, RetryAfter: 90})
-		m := r.say(faketelegram.Message{Chat: forum, From: ann, Text: "@ling_bot say **hi**", ThreadID: 4, IsTopic: true})
-		if d := cmp.Diff([]string{"queued"}, r.Outcomes()); d != "" {
-			t.Fatal(d)
-		}
-		if err := r.end(); err != nil || len(r.ours(forum.ID)) != 0 {
-			t.Errorf("%v, shown: %q", err, r.ours(forum.ID))
-		}
-		setup(t, options{after: r}).serve()
-		time.Sleep(3 * time.Minute)
-		got := r.fake.Messages(forum.ID, r.fake.Me().ID)
-		if len(got) != 1 || got[0].Text != "hi" || got[0].ThreadID != 4 || got[0].ReplyTo == nil || got[0].ReplyTo.ID != m.ID {
-			t.Errorf("%+v", got)
 		}
 	})
 }
@@ -447,19 +329,17 @@ func FuzzMarkupIsTaken(f *testing.F) {
 	fake.AddChat(private)
 	client := &http.Client{Transport: fake.Transport()}
 	f.Fuzz(func(t *testing.T, text string) {
-		for mode, format := range map[string]markup.Format{"HTML": markup.TelegramHTML, "MarkdownV2": markup.TelegramMarkdownV2} {
-			for _, piece := range markup.Pieces(text, format, markup.Limit{N: 4096}) {
-				if strings.TrimSpace(piece.Plain) == "" {
-					continue
-				}
-				res, err := client.PostForm("http://api.test/bot"+fake.Token()+"/sendMessage", url.Values{"chat_id": {"7"}, "text": {piece.Text}, "parse_mode": {mode}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				res.Body.Close()
-				if calls := fake.Calls("sendMessage"); markup.UTF16(piece.Plain) > 4096 || res.StatusCode != http.StatusOK {
-					t.Fatalf("%s: %q of %q: %s", mode, piece.Text, text, calls[len(calls)-1].Description)
-				}
+		for _, piece := range markup.Pieces(text, markup.TelegramHTML, markup.Limit{N: 4096}) {
+			if strings.TrimSpace(piece.Plain) == "" {
+				continue
+			}
+			res, err := client.PostForm("http://api.test/bot"+fake.Token()+"/sendMessage", url.Values{"chat_id": {"7"}, "text": {piece.Text}, "parse_mode": {"HTML"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			res.Body.Close()
+			if calls := fake.Calls("sendMessage"); markup.UTF16(piece.Plain) > 4096 || res.StatusCode != http.StatusOK {
+				t.Fatalf("%q of %q: %s", piece.Text, text, calls[len(calls)-1].Description)
 			}
 		}
 	})

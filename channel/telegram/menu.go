@@ -28,35 +28,17 @@ const (
 	maxMenus = 50
 )
 
-// menu returns the commands of a role, as the platform has them.
-func (c *Channel) menu(role tool.Role) []models.BotCommand {
-	list := []models.BotCommand{} // not null
-	for _, k := range c.s.Commands {
-		if k.Role <= role && len(list) < maxMenu {
-			list = append(list, models.BotCommand{Command: strings.ReplaceAll(k.Name, ".", "_"), Description: k.Help})
-		}
-	}
-	return list
-}
-
-// setMenus sets the menu of everybody, if everybody may give commands, and those of the people on the lists. A menu of everybody that this server has set
-// is removed if they may not any more; one from @BotFather stays. The channel works without menus, so a failure is a warning.
+// setMenus sets the menu of everybody, if everybody may give commands, and those of the people on the lists. Without them, the menu from @BotFather stays.
 func (c *Channel) setMenus(ctx context.Context, k *kernel.Kernel) {
 	if len(c.s.Commands) == 0 || k.Settings == nil {
 		return
 	}
 	p := k.Settings.Policy(channel.PolicyQuery{Channel: c.s.Name, Account: c.s.Account, Kind: channel.Direct})
-	everybody := params{"scope": params{"type": "default"}}
-	if p.CommandMode == channel.CommandsSenders {
-		c.callMenu(ctx, "setMyCommands", params{"scope": everybody["scope"], "commands": c.menu(tool.User)}, nil)
-	} else {
-		var menu []models.BotCommand
-		if c.callMenu(ctx, "getMyCommands", everybody, &menu) && len(menu) > 0 && slices.Equal(menu, c.menu(tool.User)) {
-			c.callMenu(ctx, "deleteMyCommands", everybody, nil)
-		}
-	}
 	if p.CommandMode == channel.CommandsOff {
 		return
+	}
+	if p.CommandMode == channel.CommandsSenders {
+		c.setMenu(ctx, params{"type": "default"}, tool.User)
 	}
 	roles := map[int64]tool.Role{}
 	for role, list := range map[tool.Role][]string{tool.User: p.Users, tool.Operator: p.Operators, tool.Admin: p.Admins} {
@@ -68,15 +50,21 @@ func (c *Channel) setMenus(ctx context.Context, k *kernel.Kernel) {
 	}
 	for n, id := range slices.Sorted(maps.Keys(roles)) {
 		if n < maxMenus {
-			c.callMenu(ctx, "setMyCommands", params{"scope": params{"type": "chat", "chat_id": id}, "commands": c.menu(roles[id])}, nil)
+			c.setMenu(ctx, params{"type": "chat", "chat_id": id}, roles[id])
 		}
 	}
 }
 
-func (c *Channel) callMenu(ctx context.Context, method string, p params, out any) (ok bool) {
-	err := c.api.do(ctx, request{method: method, params: p, out: out, harmless: true})
-	if err != nil && !platform.Is(err, noChat) { // someone on a list has never written to the bot
-		c.Log.WarnContext(ctx, "cannot set the command menu", "method", method, "error", err)
+// setMenu sets the menu of a scope to the commands of a role. The channel works without menus, so a failure is a warning.
+func (c *Channel) setMenu(ctx context.Context, scope params, role tool.Role) {
+	list := []models.BotCommand{} // not null
+	for _, k := range c.s.Commands {
+		if k.Role <= role && len(list) < maxMenu {
+			list = append(list, models.BotCommand{Command: strings.ReplaceAll(k.Name, ".", "_"), Description: k.Help})
+		}
 	}
-	return err == nil
+	err := c.api.do(ctx, request{method: "setMyCommands", params: params{"scope": scope, "commands": list}, harmless: true})
+	if err != nil && !platform.Is(err, noChat) { // someone on a list has never written to the bot
+		c.Log.WarnContext(ctx, "cannot set the command menu", "error", err)
+	}
 }

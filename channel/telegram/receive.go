@@ -3,7 +3,10 @@ package telegram
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/lingserve/lingserve/channel/kernel"
@@ -12,88 +15,52 @@ import (
 )
 
 const (
-	pollTimeout  = 50 * time.Second // how long the platform waits for an update
-	maxPollPause = 5 * time.Second  // between calls that fail
-	maxUpdate    = 1 << 20          // bytes
+	pollTimeout = 50 * time.Second // how long the platform waits for an update
+	maxUpdate   = 1 << 20          // bytes
 )
 
-// poller asks for updates.
-type poller struct {
-	c       *Channel
-	q       *kernel.Queue
-	offset  int64 // after the last update that is stored
-	trouble platform.Trouble
-}
-
-// poll asks for updates until ctx ends or the token is invalid.
-func (p *poller) poll(ctx context.Context) error {
-	p.trouble.Log = p.c.Log
-	if err := p.c.persist(ctx, "deleteWebhook", p.deleteWebhook); err != nil {
+// poll reads updates until ctx ends or the token is invalid. The offset tells the platform that it may forget the updates before it. It moves when they are
+// stored (CH-170).
+func (c *Channel) poll(ctx context.Context, q *kernel.Queue) error {
+	if err := c.persist(ctx, "deleteWebhook", c.deleteWebhook); err != nil {
 		return err
 	}
-	for pauses := backoff.New(platform.FirstPause, maxPollPause); ; {
-		wait, err := p.next(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case platform.Is(err, badToken):
+	for offset := int64(0); ; {
+		begin := time.Now()
+		next := int64(0)
+		err := platform.Persist(ctx, c.Log, "cannot read or store updates; retrying", func(ctx context.Context) error {
+			updates, err := c.getUpdates(ctx, offset)
+			if err == nil {
+				next, err = c.accept(ctx, q, updates)
+			}
 			return err
-		case err != nil:
-			wait = max(wait, pauses.NextBackOff())
-		default:
-			pauses.Reset()
-			p.trouble.Over(ctx, "updates come again")
+		}, badToken)
+		if err != nil {
+			return err
 		}
-		_ = backoff.Sleep(ctx, wait)
+		offset = next    // 0 without updates: after a quiet week, ids begin anywhere
+		if offset == 0 { // not every server waits for updates
+			_ = backoff.Sleep(ctx, platform.FirstPause-time.Since(begin))
+		}
 	}
 }
 
 // deleteWebhook removes the webhook. Updates that wait stay.
-func (p *poller) deleteWebhook(ctx context.Context) error {
-	return p.c.api.call(ctx, request{method: "deleteWebhook"})
+func (c *Channel) deleteWebhook(ctx context.Context) error {
+	return c.api.call(ctx, request{method: "deleteWebhook"})
 }
 
-// next asks for updates and stores them. The offset, which tells the platform that it may forget the updates before it, is moved after that (CH-170). wait is
-// the least time before the next call.
-func (p *poller) next(ctx context.Context) (wait time.Duration, err error) {
-	begin, updates := time.Now(), []json.RawMessage(nil)
-	err = p.c.api.call(ctx, request{method: "getUpdates", out: &updates, timeout: pollTimeout + 15*time.Second, params: params{
-		"offset": p.offset, "timeout": pollTimeout / time.Second, "allowed_updates": allowed,
+func (c *Channel) getUpdates(ctx context.Context, offset int64) (updates []json.RawMessage, err error) {
+	err = c.api.call(ctx, request{method: "getUpdates", out: &updates, timeout: pollTimeout + 15*time.Second, params: params{
+		"offset": offset, "timeout": pollTimeout / time.Second, "allowed_updates": allowed,
 	}})
-	if err != nil {
-		return p.failed(ctx, err), err
+	if platform.Is(err, otherWebhook) { // it was set after the start
+		_ = c.deleteWebhook(ctx)
 	}
-	next, err := p.c.accept(ctx, p.q, updates)
-	switch {
-	case err != nil:
-		p.trouble.Warn(ctx, "cannot store updates; asking again", "error", err)
-		return 0, err
-	case next > 0:
-		p.offset = next
-		return 0, nil
-	}
-	p.offset = 0                                              // the platform has forgotten all before it; after a quiet week, ids begin anywhere
-	return max(0, platform.FirstPause-time.Since(begin)), nil // not every server waits for updates
+	return updates, err
 }
 
-// failed logs why there are no updates.
-func (p *poller) failed(ctx context.Context, err error) (wait time.Duration) {
-	switch {
-	case ctx.Err() != nil || platform.Is(err, badToken):
-	case platform.Is(err, otherWebhook): // it was set after the start
-		if p.deleteWebhook(ctx) == nil {
-			p.c.Log.WarnContext(ctx, "removed this bot's webhook")
-		}
-	case platform.Is(err, conflict):
-		p.trouble.Warn(ctx, "another program reads this bot's updates; stop it, or use another bot")
-		return 2 * time.Second
-	default:
-		p.trouble.Warn(ctx, "cannot read updates; retrying", "error", err)
-	}
-	return platform.RetryAfter(err)
-}
-
-// accept stores updates, and returns the offset after the last of them; 0: there was none.
+// accept stores updates, and returns the offset after the last of them; 0: there were none.
 func (c *Channel) accept(ctx context.Context, q *kernel.Queue, raws []json.RawMessage) (next int64, err error) {
 	var arrivals []kernel.Arrival
 	for _, raw := range raws {
@@ -103,9 +70,14 @@ func (c *Channel) accept(ctx context.Context, q *kernel.Queue, raws []json.RawMe
 			continue
 		}
 		next = max(next, u.id+1)
-		if u.message != nil {
-			arrivals = append(arrivals, c.arrival(ctx, q.Kernel(), u, raw))
+		if u.message == nil {
+			continue
 		}
+		a, err := c.arrival(ctx, q.Kernel(), u, raw)
+		if err != nil {
+			return 0, err
+		}
+		arrivals = append(arrivals, a)
 	}
 	if len(arrivals) > 0 {
 		_, err = q.Accept(ctx, arrivals...)
@@ -114,20 +86,21 @@ func (c *Channel) accept(ctx context.Context, q *kernel.Queue, raws []json.RawMe
 }
 
 // arrival returns an update for the queue. It learns of a group that has become a supergroup.
-func (c *Channel) arrival(ctx context.Context, k *kernel.Kernel, u *update, raw []byte) kernel.Arrival {
+func (c *Channel) arrival(ctx context.Context, k *kernel.Kernel, u *update, raw []byte) (kernel.Arrival, error) {
 	if m := u.message; m.MigrateToChatID != 0 {
 		c.learn(ctx, m.Chat.ID, m.MigrateToChatID)
 	} else if m.MigrateFromChatID != 0 {
 		c.learn(ctx, m.MigrateFromChatID, m.Chat.ID)
 	}
-	return c.Arrival(k, c.input(k, u), u.kind, raw)
+	conversation, err := c.conversation(ctx, u.message.Chat.ID)
+	return c.Arrival(k, c.input(k, u, conversation), u.kind, raw), err
 }
 
 func (c *Channel) webhookURL() string { return c.s.PublicURL + "/v1/channels/" + c.s.Name + "/webhook" }
 
 // listen tells the platform where updates go, and waits for the end. The webhook stays after that, so that the platform keeps updates for the next start.
 func (c *Channel) listen(ctx context.Context) error {
-	r := request{method: "setWebhook", params: params{"url": c.webhookURL(), "secret_token": string(c.s.Secret), "allowed_updates": allowed}}
+	r := request{method: "setWebhook", params: params{"url": c.webhookURL(), "secret_token": string(c.secret), "allowed_updates": allowed}}
 	if err := c.persist(ctx, r.method, func(ctx context.Context) error { return c.api.call(ctx, r) }); err != nil {
 		return err
 	}
@@ -143,14 +116,11 @@ func (c *Channel) Webhook() http.Handler {
 	return http.HandlerFunc(c.receive)
 }
 
-// limit checks the secret of a request.
-func (c *Channel) limit(h http.Header) (most int64, valid bool) {
-	return maxUpdate, c.s.Secret.Matches(h.Get("X-Telegram-Bot-Api-Secret-Token"))
-}
-
 // receive answers with an empty 200 when the update is stored, before it runs.
 func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
-	body, ok := platform.ReadEvent(w, r, c.limit, "application/json")
+	body, ok := platform.ReadEvent(w, r, func(h http.Header) (maxBytes int64, valid bool) {
+		return maxUpdate, c.secret.Matches(h.Get("X-Telegram-Bot-Api-Secret-Token"))
+	}, "application/json")
 	if !ok {
 		return
 	}
@@ -165,4 +135,50 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 		c.Log.WarnContext(r.Context(), "cannot accept an event; the platform must retry", "error", err)
 		platform.Unavailable(w)
 	}
+}
+
+// A group that becomes a supergroup gets another id. It keeps the session, the route and the window of the group (CH-173): the kernel knows it by the id of
+// the group. The state, which all replicas share, has each id by the other one.
+
+// largestSuper is the largest id of a supergroup.
+const largestSuper = -1_000_000_000_000
+
+// learn stores that a group has become a supergroup.
+func (c *Channel) learn(ctx context.Context, group, super int64) {
+	if err := errors.Join(c.storeID(ctx, group, super), c.storeID(ctx, super, group)); err != nil {
+		c.Log.WarnContext(ctx, "cannot store a supergroup's new id", "error", err)
+	}
+}
+
+func (c *Channel) idName(chat int64) string { return fmt.Sprintf("%s:%d", c.Login(), chat) }
+
+func (c *Channel) storeID(ctx context.Context, chat, other int64) error {
+	return c.s.State.Change(ctx, c.idName(chat), func([]byte) ([]byte, error) { return strconv.AppendInt(nil, other, 10), nil })
+}
+
+// otherID returns the other id of a group or supergroup, or the same id if it has no other one.
+func (c *Channel) otherID(ctx context.Context, chat int64) (int64, error) {
+	text, err := c.s.State.Load(ctx, c.idName(chat))
+	if err != nil || text == nil {
+		return chat, err
+	}
+	return strconv.ParseInt(string(text), 10, 64)
+}
+
+// conversation returns the id by which the kernel knows a chat.
+func (c *Channel) conversation(ctx context.Context, chat int64) (id string, err error) {
+	if chat < largestSuper {
+		chat, err = c.otherID(ctx, chat)
+	}
+	return strconv.FormatInt(chat, 10), err
+}
+
+// current returns the id to send to. If it cannot be read, the platform refuses the old one and names the new one.
+func (c *Channel) current(ctx context.Context, chat int64) int64 {
+	if chat > largestSuper && chat < 0 {
+		if super, err := c.otherID(ctx, chat); err == nil {
+			return super
+		}
+	}
+	return chat
 }

@@ -38,7 +38,7 @@ type nowhere struct{}
 
 func (nowhere) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("nowhere") }
 
-func startStage(mode, parse, preview string) func(*testing.T, *kernel.Queue, time.Duration) channeltest.Platform {
+func startStage(mode, preview string) func(*testing.T, *kernel.Queue, time.Duration) channeltest.Platform {
 	return func(t *testing.T, q *kernel.Queue, grace time.Duration) channeltest.Platform {
 		s := &stage{
 			fake: faketelegram.New(&faketelegram.Options{Deliver: &http.Client{Transport: nowhere{}}}),
@@ -46,7 +46,7 @@ func startStage(mode, parse, preview string) func(*testing.T, *kernel.Queue, tim
 		}
 		var err error
 		s.c, err = telegram.New(telegram.Settings{
-			Token: platform.Secret(s.fake.Token()), Mode: mode, PublicURL: "https://here.test", Secret: secret, ParseMode: parse, Preview: preview,
+			Token: platform.Secret(s.fake.Token()), Mode: mode, PublicURL: "https://here.test", Preview: preview,
 			Settings: platform.Settings{API: "http://api.test", Client: &http.Client{Transport: s.fake.Transport()}, Agent: "assistant", Grace: grace},
 		})
 		if err != nil {
@@ -148,13 +148,13 @@ func (s *stage) Stop() error {
 }
 
 func TestTheChannelPassesTheSuite(t *testing.T) {
-	for _, tt := range []struct{ mode, parse, preview string }{
-		{telegram.ModePoll, telegram.ParseHTML, telegram.PreviewEdit},
-		{telegram.ModeWebhook, telegram.ParseMarkdown, telegram.PreviewOff},
+	for _, tt := range []struct{ mode, preview string }{
+		{telegram.ModePoll, telegram.PreviewEdit},
+		{telegram.ModeWebhook, telegram.PreviewOff},
 	} {
-		t.Run(tt.mode+" "+tt.parse+" "+tt.preview, func(t *testing.T) {
+		t.Run(tt.mode+" "+tt.preview, func(t *testing.T) {
 			channeltest.Run(t, channeltest.Fixture{
-				Start: startStage(tt.mode, tt.parse, tt.preview), Groups: true, Redelivers: true, Bubble: true, Streams: tt.preview == telegram.PreviewEdit,
+				Start: startStage(tt.mode, tt.preview), Groups: true, Redelivers: true, Bubble: true, Streams: tt.preview == telegram.PreviewEdit,
 			})
 		})
 	}

@@ -46,15 +46,6 @@ const (
 	PreviewOff   = "off"
 )
 
-// The markup of answers.
-const (
-	ParseHTML     = "html"
-	ParseMarkdown = "markdownv2"
-)
-
-// parseModes are the values of the setting as the Bot API spells them.
-var parseModes = map[string]string{ParseHTML: "HTML", ParseMarkdown: "MarkdownV2"}
-
 // DefaultAPI is the public Bot API server.
 const DefaultAPI = "https://api.telegram.org"
 
@@ -62,43 +53,38 @@ const DefaultAPI = "https://api.telegram.org"
 type Settings struct {
 	platform.Settings
 	Token     platform.Secret
-	Mode      string          // "" is [ModePoll]
-	PublicURL string          // of this server, for webhooks: https://…
-	Secret    platform.Secret // of the webhook; "" is made from Token, so that all replicas expect the same
-	Preview   string          // "" is [PreviewEdit]
-	ParseMode string          // "" is [ParseHTML]
-	Commands  []Command       // of the menu; none: the menu of the platform stays
-	Files     string          // the folder in which a local Bot API server keeps its files; "" is none
+	Mode      string    // "" is [ModePoll]
+	PublicURL string    // of this server, for webhooks: https://…
+	Preview   string    // "" is [PreviewEdit]
+	Commands  []Command // of the menu; none: the menu of the platform stays
+	Files     string    // the folder in which a local Bot API server keeps its files; "" is none
 }
 
 // Channel is one bot.
 type Channel struct {
 	platform.Service
-	s     Settings // with all defaults
-	api   *api
-	chats *chats
-	me    atomic.Pointer[models.User]
+	s      Settings        // with all defaults
+	secret platform.Secret // of the webhook, made from the token, so that all replicas expect the same
+	api    *api
+	me     atomic.Pointer[models.User]
 }
 
 var _ kernel.Channel = (*Channel)(nil)
 
-var (
-	tokenForm  = regexp.MustCompile(`^[0-9]+:[A-Za-z0-9_-]+$`)
-	secretForm = regexp.MustCompile(`^[A-Za-z0-9_-]{16,256}$`)
-)
+var tokenForm = regexp.MustCompile(`^[0-9]+:[A-Za-z0-9_-]+$`)
 
 // New checks the settings and returns the channel. It makes no call.
 func New(s Settings) (*Channel, error) {
-	s.Mode, s.Preview, s.ParseMode = cmp.Or(s.Mode, ModePoll), cmp.Or(s.Preview, PreviewEdit), cmp.Or(strings.ToLower(s.ParseMode), ParseHTML)
+	s.Mode, s.Preview = cmp.Or(s.Mode, ModePoll), cmp.Or(s.Preview, PreviewEdit)
 	s.Token, s.PublicURL = platform.Secret(strings.TrimSpace(string(s.Token))), strings.TrimRight(s.PublicURL, "/")
 	c := &Channel{s: s}
 	err := c.Init(&c.s.Settings, "telegram", DefaultAPI)
-	if err = cmp.Or(c.s.check(), c.s.checkWebhook(), err); err == nil {
-		c.chats, err = openChats(c.s.State, c.Login())
-	}
-	if err != nil {
+	if err = cmp.Or(c.s.check(), err); err != nil {
 		return nil, fmt.Errorf("telegram: %w", err)
 	}
+	mac := hmac.New(sha256.New, []byte(s.Token))
+	mac.Write([]byte("lingserve: the secret of the webhook"))
+	c.secret = platform.Secret(hex.EncodeToString(mac.Sum(nil)))
 	c.Files.Fetch = c.fetch
 	c.api = &api{http: c.HTTP, base: c.s.API, token: string(s.Token), invalid: c.Fail}
 	me := &models.User{IsBot: true} // until the platform says more
@@ -114,30 +100,12 @@ func (s *Settings) check() error {
 		return errors.New("token is missing; set it to the one that @BotFather shows")
 	case !tokenForm.MatchString(string(s.Token)):
 		return errors.New("the token is invalid; expected a number, a colon and letters, as @BotFather shows it")
+	case s.Mode == ModeWebhook && s.PublicURL == "":
+		return errors.New("mode webhook needs public_url; set it to this server's public https address")
 	case s.Files != "" && !filepath.IsAbs(s.Files):
 		return errors.New("files is not an absolute path; expected the folder of the Bot API server's files")
 	case s.API == DefaultAPI && s.MaxMedia > publicMaxMedia:
 		return fmt.Errorf("max_media is %d; expected at most %d bytes, the public server's limit", s.MaxMedia, publicMaxMedia)
-	}
-	return nil
-}
-
-// checkWebhook checks the settings of the webhook, and makes its secret from the token if it is missing.
-func (s *Settings) checkWebhook() error {
-	if s.Mode != ModeWebhook {
-		return nil
-	}
-	if s.PublicURL == "" {
-		return errors.New("mode webhook needs public_url; set it to this server's public https address")
-	}
-	if s.Secret == "" {
-		mac := hmac.New(sha256.New, []byte(s.Token))
-		mac.Write([]byte("lingserve: the secret of the webhook"))
-		s.Secret = platform.Secret(hex.EncodeToString(mac.Sum(nil)))
-	}
-	if !secretForm.MatchString(string(s.Secret)) {
-		return errors.New("the secret of the webhook must have 16 to 256 characters of A-Z, a-z, 0-9, _ and -; " +
-			"use \"openssl rand -hex 32\", or remove the setting to derive one from the token")
 	}
 	return nil
 }
@@ -148,18 +116,7 @@ func (c *Channel) self() *models.User { return c.me.Load() }
 // Check reports whether the channel could start. It changes nothing on the platform.
 func (c *Channel) Check(ctx context.Context) error {
 	defer c.CloseIdle()
-	if err := c.getMe(ctx); err != nil {
-		return err
-	}
-	var info models.WebhookInfo
-	err := c.api.call(ctx, request{method: "getWebhookInfo", out: &info})
-	switch webhook := c.s.Mode == ModeWebhook; {
-	case err != nil || info.URL == "" || webhook && info.URL == c.webhookURL():
-		return err
-	case webhook:
-		return errors.New("telegram: this bot's webhook has another address; the server changes it when it starts with mode webhook")
-	}
-	return errors.New("telegram: this bot has a webhook, which receives its updates; the server removes it when it starts with mode poll")
+	return c.getMe(ctx)
 }
 
 // About says for people who the bot is, and whether it sees all messages of its groups (CH-174).
@@ -188,7 +145,7 @@ func (c *Channel) getMe(ctx context.Context) error {
 func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	receive := c.listen
 	if c.s.Mode == ModePoll {
-		receive = (&poller{c: c, q: q}).poll
+		receive = func(ctx context.Context) error { return c.poll(ctx, q) }
 	}
 	return c.Service.Serve(ctx, q, platform.ServiceOptions{
 		Run: c.run,

@@ -23,9 +23,7 @@ func (*plugin) ResolveSession(ctx context.Context, _ *turn.Envelope) (turn.Sessi
 // LoadState notes that the turn has begun in its lane.
 func (*plugin) LoadState(ctx context.Context, _ *turn.Envelope, _ turn.SessionID) (turn.State, error) {
 	if r := replyOf(ctx); r != nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.began = true
+		r.began.Store(true)
 	}
 	return nil, nil
 }
@@ -41,9 +39,7 @@ func (*plugin) SystemPrompt(ctx context.Context, _ turn.Prompt, _ turn.State) (s
 // RenderOutbound renders nothing, and notes that the answer is there.
 func (*plugin) RenderOutbound(ctx context.Context, _ *turn.Outcome) ([]*turn.Envelope, error) {
 	if r := replyOf(ctx); r != nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.rendered = true
+		r.rendered.Store(true)
 	}
 	return nil, nil
 }
@@ -64,21 +60,11 @@ func (p *plugin) DispatchOutbound(ctx context.Context, e *turn.Envelope) (delive
 		return true, r.emit(ctx, channel.ReplyFinal, channel.Payload{Text: e.Content, IsError: true})
 	}
 	payload := channel.Payload{Text: e.Content, Media: media(e.Media)}
-	kind := channel.ReplyFinal
-	r.mu.Lock()
-	if r.began && !r.rendered {
-		kind = channel.ReplyBlock
-	} else {
-		if r.past != "" && !r.streamed {
-			payload.Text = ""
-		}
-		payload.Text = r.past + payload.Text
-		payload.Upto = len(payload.Text)
-		if rest, ok := strings.CutPrefix(payload.Text, r.sent); ok {
-			payload.Text, r.sent, r.past = rest, "", "" // the beginning stands there already
-		}
+	kind := channel.ReplyBlock
+	if !r.began.Load() || r.rendered.Load() {
+		kind = channel.ReplyFinal
+		payload.Text, payload.Upto = r.rest(payload.Text)
 	}
-	r.mu.Unlock()
 	if strings.TrimSpace(payload.Text) == "" && len(payload.Media) == 0 {
 		return true, nil
 	}
@@ -94,7 +80,7 @@ func media(list []turn.Media) []channel.MediaFact {
 			continue
 		}
 		kind := channel.MediaKind(m.Type)
-		if !isShown(kind) {
+		if !hasType(kind) {
 			kind = channel.MediaDocument
 		}
 		facts = append(facts, channel.MediaFact{URL: m.URL, ContentType: m.MIME, Kind: kind})

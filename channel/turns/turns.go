@@ -14,14 +14,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
-	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
@@ -107,9 +109,8 @@ func (r *reply) resume() (over bool, err error) {
 			id := r.turn.Context.MessageID
 			over = agent.WasSteered(ctx, t, r.turn.Arrived, func(m tape.Meta) bool { return m.Message == id })
 		}
-		shown := min(r.turn.Shown, len(told.Text))
-		r.past, r.sent = told.Text, told.Text[:shown]
-		r.open.WriteString(told.Text[shown:])
+		r.text.WriteString(told.Text)
+		r.past, r.sent = len(told.Text), min(r.turn.Shown, len(told.Text))
 		return nil
 	})
 	return over, err
@@ -132,16 +133,15 @@ type reply struct {
 	turn  *channel.Turn
 	ctx   context.Context
 
-	mu       sync.Mutex        // tools send by themselves, from goroutines of their own
-	began    bool              // the turn has, in its lane: what goes out before is the answer to a command
-	rendered bool              // the answer is there: what goes out now is part of it
-	notRun   bool              // the person was told that a call is not run
-	waits    bool              // the person was told that the model is asked again later
-	denied   map[string]string // why a question was denied that no one has answered, by its id
-	open     strings.Builder   // text that is previewed and is in no block yet
-	sent     string            // text that is in blocks
-	past     string            // text of a turn that is resumed
-	streamed bool              // there is text behind past
+	began    atomic.Bool // the turn runs in its lane: what goes out before is the answer to a command
+	rendered atomic.Bool // the answer is complete: what goes out from now on is a part of it
+	notRun   atomic.Bool // the person was told that a call is not run
+
+	mu     sync.Mutex        // guards what follows: tools send by themselves, from goroutines of their own
+	denied map[string]string // why a question was denied that no one has answered, by its id
+	text   strings.Builder   // of the model, as far as it has come
+	past   int               // bytes of text that another process has received, before the turn was resumed
+	sent   int               // bytes of text that are in blocks; the rest is previewed
 }
 
 // onEvent shows what happens in the turn while the model speaks.
@@ -155,51 +155,19 @@ func (r *reply) onEvent(e turn.Event, err error) {
 			return
 		}
 		r.mu.Lock()
-		r.open.WriteString(e.Delta)
-		r.streamed = true
-		text := r.open.String() // shares what is written so far
+		r.text.WriteString(e.Delta)
+		text := r.text.String()[r.sent:] // shares the builder's memory
 		r.mu.Unlock()
 		r.turn.Sink.Preview(channel.Payload{Text: text})
 	case turn.RetractEvent:
-		r.mu.Lock()
-		text := strings.TrimSuffix(r.open.String(), e.Delta)
-		r.open.Reset()
-		r.open.WriteString(text)
-		r.mu.Unlock()
+		r.retract(e.Delta)
 	case turn.ToolCallEvent:
 		r.flush()
-	case agent.RetryingEvent:
-		r.retrying(e.Value)
 	case agent.ApprovalRequiredEvent:
 		r.ask(e.Value)
 	case agent.ApprovalResolvedEvent:
 		r.resolved(e)
 	}
-}
-
-// longPause is the shortest pause before another request that the person gets a notice of: a shorter one looks like thinking.
-const longPause = 10 // seconds
-
-// retrying tells the person that the model is asked again after a long pause: once a turn.
-func (r *reply) retrying(value json.RawMessage) {
-	var retry adapter.Retry
-	if json.Unmarshal(value, &retry) != nil || retry.Seconds < longPause || r.turn.Context.ObserveOnly || !r.first(&r.waits) {
-		return
-	}
-	why := "is not available"
-	if retry.Reason == adapter.CodeRateLimited {
-		why = "has too many requests"
-	}
-	r.notify(fmt.Sprintf("The model %s now. I ask it again in %d seconds.", why, retry.Seconds))
-}
-
-// first reports whether a notice has not been sent yet, and marks it as sent.
-func (r *reply) first(sent *bool) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	before := *sent
-	*sent = true
-	return !before
 }
 
 // notify sends a notice, below what the model said before.
@@ -214,7 +182,7 @@ func (r *reply) resolved(e turn.Event) {
 	if json.Unmarshal(e.Value, &d) != nil {
 		return
 	}
-	if d.Reason == agent.ReasonUnattended && len(e.Calls) > 0 && r.first(&r.notRun) {
+	if d.Reason == agent.ReasonUnattended && len(e.Calls) > 0 && !r.notRun.Swap(true) {
 		r.mu.Lock()
 		why := cmp.Or(r.denied[d.ID], "it needs approval, but nobody in this conversation may approve it. The operator of this server can change that")
 		r.mu.Unlock()
@@ -230,20 +198,45 @@ var undecided = map[string]string{
 	agent.ReasonTimeout: "no answer came in time", agent.ReasonUnattended: "this conversation has no approver", agent.ReasonEnded: "the turn has ended",
 }
 
-// flush makes a block of what the model said before it calls a tool: an answer that no one sees until all is over is no
-// conversation.
+// retract removes the end of the text, unless it is in a block.
+func (r *reply) retract(end string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if text, ok := strings.CutSuffix(r.text.String(), end); ok && len(text) >= r.sent {
+		r.text.Reset()
+		r.text.WriteString(text)
+	}
+}
+
+// flush sends what the model said before it calls a tool as a block: an answer that no one sees until all is over is no conversation.
 func (r *reply) flush() {
 	r.mu.Lock()
-	text := r.open.String()
-	if strings.TrimSpace(text) == "" {
-		r.mu.Unlock()
-		return
+	text, upto := r.text.String()[r.sent:], r.text.Len()
+	isBlank := strings.TrimSpace(text) == ""
+	if !isBlank {
+		r.sent = upto
 	}
-	r.sent += text
-	upto := len(r.sent)
-	r.open.Reset()
 	r.mu.Unlock()
-	_ = r.emit(r.ctx, channel.ReplyBlock, channel.Payload{Text: text, Upto: upto}) // it is logged
+	if !isBlank {
+		_ = r.emit(r.ctx, channel.ReplyBlock, channel.Payload{Text: text, Upto: upto}) // it is logged
+	}
+}
+
+// rest returns the part of an answer that is in no block yet, and the length of the turn's text up to its end. answer is the output of this process.
+func (r *reply) rest(answer string) (text string, upto int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.text.String()
+	if r.past > 0 && r.past == len(all) { // the model has said nothing since the turn was resumed
+		answer = ""
+	}
+	text = all[:r.past] + answer
+	upto = len(text)
+	if rest, ok := strings.CutPrefix(text, all[:r.sent]); ok {
+		text, r.past, r.sent = rest, 0, 0
+		r.text.Reset()
+	}
+	return text, upto
 }
 
 // ask puts a question to the conversation, or denies the call where no one there can be asked.
@@ -322,4 +315,12 @@ func (r *reply) emit(ctx context.Context, kind channel.ReplyKind, p channel.Payl
 
 func (a *Agent) log(ctx context.Context, t *channel.Turn, level slog.Level, what string, attrs ...slog.Attr) {
 	a.o.Log.LogAttrs(ctx, level, what, append(attrs, slog.String("turn", t.ID), slog.String("session", t.SessionKey))...)
+}
+
+// Channels returns the channels that plugins of a framework bring, by [kernel.Provider], in the order in which the plugins were registered.
+func Channels(f *turn.Framework) (list []kernel.Channel) {
+	for _, p := range slices.Backward(turn.Implementers[kernel.Provider](f)) {
+		list = append(list, p.Hook.Channels()...)
+	}
+	return list
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/turns"
@@ -426,37 +425,6 @@ func TestDN_05_ACallWithLongArgumentsIsAskedAbout(t *testing.T) {
 	}
 	if len(answers) != 1 || !answers[0].NoPerson || answers[0].ID != "q1" || answers[0].Reason != why {
 		t.Errorf("answered %+v", answers)
-	}
-}
-
-// DN-04: a long pause before the model is asked again is said, once a turn.
-func TestDN_04_ThePersonIsToldOnceThatTheModelIsAskedAgainLater(t *testing.T) {
-	for _, test := range []struct {
-		name    string
-		observe bool
-		want    []string
-	}{
-		{"a conversation", false, []string{"tool: The model has too many requests now. I ask it again in 18 seconds.", "final: Here I am."}},
-		{"an observer", true, []string{"final: Here I am."}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			s := &sink{}
-			f := framework(t, model(func(_ context.Context, _ turn.Prompt, yield func(turn.Event, error) bool) {
-				for _, seconds := range []int{2, 18, 36} {
-					value, _ := json.Marshal(adapter.Retry{Reason: adapter.CodeRateLimited, Seconds: seconds, Attempt: 2, Of: 3})
-					yield(turn.Event{Kind: agent.RetryingEvent, Value: value}, nil)
-				}
-				yield(turn.Text("Here I am."), nil)
-			}))
-			m := message("hi", s)
-			m.Context.ObserveOnly = test.observe
-			if _, err := newAgent(t, f, nil).Dispatch(t.Context(), m); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(test.want, s.said); diff != "" {
-				t.Error(diff)
-			}
-		})
 	}
 }
 

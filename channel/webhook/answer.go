@@ -61,8 +61,8 @@ func (a *answer) complete(turn string, admission channel.Admission, outcome chan
 	}
 }
 
-// Results stores the answers to messages, for messages that are sent again, and for requests that wait at another replica. An answer is deleted a day
-// after it was saved.
+// Results stores the answers to messages, for requests that wait, at any replica, and for messages that are sent again. An answer is deleted a day after
+// it was saved.
 type Results interface {
 	// Save replaces the answer to a message of a session.
 	Save(_ context.Context, message, session string, answer []byte) error
@@ -79,7 +79,7 @@ const (
 	resultsTimeout = 5 * time.Second
 )
 
-// save stores an answer. If it cannot, a message that is sent again gets no reply.
+// save stores an answer. If it cannot, no request gets the reply.
 func (c *Channel) save(ctx context.Context, name, session string, a *answer) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resultsTimeout)
 	defer cancel()
@@ -88,18 +88,12 @@ func (c *Channel) save(ctx context.Context, name, session string, a *answer) {
 		err = c.s.Results.Save(ctx, name, session, text)
 	}
 	if err != nil {
-		c.Log.WarnContext(ctx, "cannot store an answer for retries", "error", err)
+		c.Log.WarnContext(ctx, "cannot store an answer", "error", err)
 	}
 }
 
-// saveAndAnswer stores the answer to a message, and sends it to the requests that wait for it.
-func (c *Channel) saveAndAnswer(ctx context.Context, name, session string, a *answer) {
-	c.save(ctx, name, session, a)
-	c.answerRequests(name, a)
-}
-
-// load returns the answer that is stored, or the zero value.
-func (c *Channel) load(ctx context.Context, name string) (a answer) {
+// load returns the answer that is stored, or the zero value. ok is false if it cannot be read.
+func (c *Channel) load(ctx context.Context, name string) (a answer, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, resultsTimeout)
 	defer cancel()
 	text, err := c.s.Results.Load(ctx, name)
@@ -109,18 +103,5 @@ func (c *Channel) load(ctx context.Context, name string) (a answer) {
 	if err != nil {
 		c.Log.WarnContext(ctx, "cannot read a stored answer", "error", err)
 	}
-	return a
-}
-
-// answerRequests answers the requests of this process that wait for the answer to a message; "": to any.
-func (c *Channel) answerRequests(name string, a *answer) {
-	c.waiting.Range(func(request, message any) bool {
-		if name == "" || message == name {
-			select {
-			case request.(chan answer) <- *a:
-			default: // it has one
-			}
-		}
-		return true
-	})
+	return a, err == nil
 }

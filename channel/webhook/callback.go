@@ -46,14 +46,14 @@ func (c *Channel) resend(ctx context.Context, out channel.Outbound) (channel.Rec
 	}
 	var a answer
 	if c.result {
-		a = c.load(ctx, out.Event)
+		a, _ = c.load(ctx, out.Event)
 	}
 	known := a.add(partOf(&out.Block))
 	if known && a.Status == statusDone { // it is in the answer already
 		return receiptOf(&out.Block), nil
 	}
 	if c.s.Callback != "" {
-		place := out.Origin.Conversation
+		place := out.Conversation
 		m := &message{id: key.ID, Conversation: conversation{place.ID, place.Kind, place.ThreadID}}
 		for _, p := range a.Replies {
 			if err := c.send(ctx, replyTo(m, out.TurnID, p)); err != nil {
@@ -64,7 +64,7 @@ func (c *Channel) resend(ctx context.Context, out channel.Outbound) (channel.Rec
 	}
 	if c.result {
 		a.complete(out.TurnID, channel.Admission{Kind: channel.Dispatch}, channel.OutcomeVisible)
-		c.saveAndAnswer(ctx, out.Event, out.Session, &a)
+		c.save(ctx, out.Event, out.Session, &a)
 	}
 	return receiptOf(&out.Block), nil
 }

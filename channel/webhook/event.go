@@ -48,7 +48,7 @@ func (c *Channel) run(ctx context.Context, e *platform.Event) (channel.Result, e
 	}
 	c.describe(e, ev.messages)
 	if c.result && e.Meta.Event.Begun {
-		ev.answer = c.load(ctx, e.Meta.Event.Key)
+		ev.answer, _ = c.load(ctx, e.Meta.Event.Key)
 	}
 	ev.answer.Turn = e.Meta.TurnID
 	e.Meta.Counted = true // when it was accepted
@@ -149,7 +149,7 @@ func (ev *event) release(ctx context.Context) {
 	ev.c.save(ctx, ev.Meta.Event.Key, ev.session, &ev.answer)
 }
 
-// finalize answers the requests that wait, unless the event runs again. A sender who is to be paired is answered before.
+// finalize stores the answer for the requests that wait, unless the event runs again. A sender who is to be paired is answered before.
 func (ev *event) finalize(ctx context.Context, r channel.Result) error {
 	c := ev.c
 	if !c.result {
@@ -167,11 +167,11 @@ func (ev *event) finalize(ctx context.Context, r channel.Result) error {
 		return nil
 	}
 	ev.answer.complete(r.TurnID, r.Admission, r.Outcome)
-	c.saveAndAnswer(ctx, ev.Meta.Event.Key, ev.session, &ev.answer)
+	c.save(ctx, ev.Meta.Event.Key, ev.session, &ev.answer)
 	var merged answer
 	merged.complete(r.TurnID, channel.Admission{Kind: channel.Handled, Reason: channel.ReasonMerged}, r.Outcome)
 	for _, m := range ev.messages[1:] {
-		c.saveAndAnswer(ctx, c.key(m).String(), ev.session, &merged)
+		c.save(ctx, c.key(m).String(), ev.session, &merged)
 	}
 	return nil
 }

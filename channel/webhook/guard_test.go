@@ -134,9 +134,6 @@ func TestSettingsThatMakeNoSenseAreRefused(t *testing.T) { // CH-184
 		{"http that is allowed", webhook.Settings{Secret: vectorSecret, Callback: "http://example.com", AllowInsecure: true}, ""},
 		{"another scheme", webhook.Settings{Secret: vectorSecret, Callback: "file:///etc/passwd"}, "callback is not an address"},
 		{"a password", webhook.Settings{Secret: vectorSecret, Callback: "https://a:b@example.com"}, "password"},
-		{"a host that is not on the list", webhook.Settings{Secret: vectorSecret, Callback: "https://example.com", CallbackHosts: []string{"example.org"}}, "callback_hosts"},
-		{"a host that is", webhook.Settings{Secret: vectorSecret, Callback: "https://Example.com", CallbackHosts: []string{"example.com"}}, ""},
-		{"a host of another port", webhook.Settings{Secret: vectorSecret, Callback: "https://example.com:8443", CallbackHosts: []string{"example.com:443"}}, "callback_hosts"},
 		{"another ack", webhook.Settings{Secret: vectorSecret, Ack: "maybe"}, "ack"},
 		{"a bad callback secret", webhook.Settings{Secret: vectorSecret, CallbackSecret: "x", Callback: "https://example.com"}, "callback_secret"},
 	} {

@@ -11,6 +11,7 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
+	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/internal/disk"
 )
 
@@ -58,12 +59,6 @@ func (c *Channel) read(w http.ResponseWriter, r *http.Request) (m *message, body
 func (c *Channel) accept(ctx context.Context, m *message, body []byte) (answer, *channel.BodyError) {
 	arrival, in := kernel.Arrival{Key: c.key(m), Raw: m.raw(body)}, inputOf(m)
 	name := arrival.Key.String()
-	var answered chan answer
-	if c.result { // before the turn can end
-		answered = make(chan answer, 1)
-		c.waiting.Store(answered, name)
-		defer c.waiting.Delete(answered)
-	}
 	q := c.Queue()
 	if q == nil {
 		return answer{}, c.unavailable(ctx, channel.ErrDraining)
@@ -88,7 +83,7 @@ func (c *Channel) accept(ctx context.Context, m *message, body []byte) (answer, 
 		a.Turn = arrival.TurnID()
 	}
 	if c.result {
-		a = c.await(ctx, name, answered, a, isNew[0])
+		a = c.await(ctx, name, a)
 	}
 	a.Duplicate = !isNew[0]
 	return a, nil
@@ -97,37 +92,25 @@ func (c *Channel) accept(ctx context.Context, m *message, body []byte) (answer, 
 const (
 	// resultWait is how long a request waits for the reply.
 	resultWait = time.Minute
-	// pollEvery is the interval at which a request looks for the answer of another replica.
-	pollEvery = 250 * time.Millisecond
+	// pollEvery is the interval at which a request looks for the answer, which another replica may have stored.
+	pollEvery = 100 * time.Millisecond
 )
 
-// await returns the answer when a turn has ended, in this process or at another replica, and accepted if that takes too long.
-func (c *Channel) await(ctx context.Context, name string, answered <-chan answer, accepted answer, isNew bool) answer {
+// await returns the answer when a turn has ended. It returns accepted after a minute, or when the sender has gone, the channel ends, or the answer cannot
+// be read.
+func (c *Channel) await(ctx context.Context, name string, accepted answer) answer {
 	ctx, cancel := context.WithTimeout(ctx, resultWait)
 	defer cancel()
-	var poll <-chan time.Time
-	if c.s.Shared {
-		ticker := time.NewTicker(pollEvery)
-		defer ticker.Stop()
-		poll = ticker.C
-	}
-	for look := !isNew; ; look = true {
-		if look {
-			if a := c.load(ctx, name); a.Status == statusDone {
-				return a
-			}
-		}
-		select {
-		case a := <-answered:
-			if a.Status != statusDone {
-				return accepted
-			}
+	for c.Queue() != nil {
+		a, ok := c.load(ctx, name)
+		if a.Status == statusDone {
 			return a
-		case <-poll:
-		case <-ctx.Done(): // after a minute, or because the sender has gone
-			return accepted
+		}
+		if !ok || backoff.Sleep(ctx, pollEvery) != nil {
+			break
 		}
 	}
+	return accepted
 }
 
 var errTooMany = errors.New("too many messages per minute from this sender or conversation; send the message again after the time in Retry-After")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -26,7 +27,7 @@ func TestAMessageThatIsSentAgainGetsTheFirstAnswer(t *testing.T) {
 		t.Run(ack, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				d, back := openDatabase(t), fakecallback.New(vectorSecret)
-				settings := func(s *webhook.Settings, _ *kernel.Kernel) { s.Ack, s.Shared = ack, true }
+				settings := func(s *webhook.Settings, _ *kernel.Kernel) { s.Ack = ack }
 				a, b := newReplica(t, d, "a", back, settings), newReplica(t, d, "b", back, settings)
 				first := a.post("msg-1", hello("x"))
 				time.Sleep(time.Second)
@@ -46,6 +47,26 @@ func TestAMessageThatIsSentAgainGetsTheFirstAnswer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// unreadable is a store of answers that cannot be read.
+type unreadable struct{ webhook.Results }
+
+func (unreadable) Load(context.Context, string) ([]byte, error) { return nil, errors.New("down") }
+
+func TestAnAnswerThatCannotBeReadIsNotWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		log := new(channeltest.Log)
+		r := newRig(t, func(s *webhook.Settings, _ *kernel.Kernel) {
+			s.Ack, s.Results, s.Log = webhook.AckResult, unreadable{s.Results}, slog.New(slog.NewTextHandler(log, nil))
+		})
+		if a := r.post("msg-1", hello("x")); a.status != http.StatusAccepted || a.answer.Status != "accepted" {
+			t.Errorf("got %+v", a)
+		}
+		if n := strings.Count(log.String(), "cannot read a stored answer"); n != 1 {
+			t.Errorf("the log has %d warnings: %s", n, log)
+		}
+	})
 }
 
 func TestAnAnswerHasTheReplyAndTheCallbackGetsNothing(t *testing.T) {
@@ -136,7 +157,7 @@ func TestABlockedMessageSaysWhy(t *testing.T) {
 func TestARequestGetsTheAnswerOfAnotherReplica(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, back := openDatabase(t), fakecallback.New(vectorSecret)
-		settings := func(s *webhook.Settings, k *kernel.Kernel) { s.Ack, s.Callback, s.Shared = webhook.AckResult, "", true }
+		settings := func(s *webhook.Settings, k *kernel.Kernel) { s.Ack, s.Callback = webhook.AckResult, "" }
 		a, b := newReplica(t, d, "a", back, settings), newReplica(t, d, "b", back, settings)
 		goOn := make(chan struct{})
 		a.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {

@@ -20,7 +20,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -48,12 +47,10 @@ type Settings struct {
 
 	Callback       string   // https://…
 	CallbackSecret string   // "" is Secret
-	CallbackHosts  []string // hosts that Callback may be at; empty: its own
 	AllowInsecure  bool     // the callback may be http
 	AllowPrivate   []string // hosts that may have addresses of private networks
 
 	Results Results // stores answers; required with [AckResult]
-	Shared  bool    // other replicas share Results, and may run a message that was sent to this one
 }
 
 // Channel is one login of a backend.
@@ -65,7 +62,6 @@ type Channel struct {
 	callback  *url.URL // nil: there is none
 	transport *http.Transport
 
-	waiting sync.Map                     // names of messages, by the channels of requests that wait for their answers
 	counted *lru.Cache[string, struct{}] // names of messages that were counted against a rate
 }
 
@@ -128,8 +124,6 @@ func (s *Settings) parseCallback() (*url.URL, error) {
 		return nil, errors.New("webhook: callback contains a user or a password; remove them, because replies are signed")
 	case u.Scheme == "http" && !s.AllowInsecure:
 		return nil, errors.New("webhook: callback is http; expected https, or allow_insecure: true")
-	case len(s.CallbackHosts) > 0 && !isAmong(s.CallbackHosts, u):
-		return nil, errors.New("webhook: the host of callback is not in callback_hosts; add it there")
 	}
 	return u, nil
 }
@@ -164,7 +158,6 @@ func (c *Channel) About() string {
 // Serve implements [kernel.Channel].
 func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	defer c.transport.CloseIdleConnections()
-	defer c.answerRequests("", &answer{Status: statusAccepted}) // they wait no longer
 	return c.Service.Serve(ctx, q, platform.ServiceOptions{
 		Run:    c.run,
 		Sender: kernel.Sender{Send: c.resend, Repeatable: func(channel.Outbound, time.Duration) bool { return true }}, // every attempt has the same webhook-id

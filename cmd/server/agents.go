@@ -161,19 +161,6 @@ func modelCode(err error) string {
 	return ""
 }
 
-// needsApproval reports whether an agent has tools that need approval. Servers that are still connecting have some, unless ask_never of the
-// agent has theirs.
-func needsApproval(agents *team.Team, conf *config.Config, name string) bool {
-	if slices.ContainsFunc(agents.Agent(name).Tools().Tools(), func(t *tool.Tool) bool { return t.Approval == tool.Always }) {
-		return true
-	}
-	a, _ := conf.Agent(name)
-	return slices.ContainsFunc(conf.MCP, func(s *config.MCPServer) bool {
-		all := "mcp." + s.Name + ".*"
-		return len(a.Tools) == 0 && !slices.ContainsFunc(a.AskNever, func(p string) bool { return p == "*" || p == "mcp.*" || p == all })
-	})
-}
-
 // zone returns the time zone that the configuration has for an agent.
 func zone(c *config.Config) func(agent string) string {
 	return func(name string) string {

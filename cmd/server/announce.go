@@ -25,7 +25,6 @@ func (s *server) announce(w io.Writer, base string) {
 			}
 		}
 	}
-	warnOfOptions(log, c, s.workflows)
 	providers := []string{} // as JSON, too, there is a list
 	for _, p := range c.Providers {
 		if p.Set && p.Missing() == "" {
@@ -42,15 +41,9 @@ func (s *server) announce(w io.Writer, base string) {
 	if from := c.Source("model"); from.Kind == config.Default && from.Name != "" {
 		model += " (" + from.Name + ")"
 	}
-	switch {
-	case !strings.HasPrefix(c.Model, "demo:"):
-	case len(providers) > 0 && c.Source("model").Kind == config.Default:
-		// One that is set up and has no models listed, or it would be the default.
-		model += fmt.Sprintf("\n             scripted: needs no network, knows nothing. %s is set up, but no model of it is chosen:\n"+
-			"             use --model %s:NAME, or list models in providers.%s.models", providers[0], providers[0], providers[0])
-	default:
+	if strings.HasPrefix(c.Model, "demo:") {
 		model += "\n             scripted: needs no network, knows nothing. For a real model, set OPENAI_API_KEY or another provider's key,\n" +
-			"             or use --model ollama:NAME if Ollama runs; docs/models.md lists all providers"
+			"             or use --model PROVIDER:NAME; docs/models.md lists all providers"
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "lingserve %s listens on %s\n", build().version, base)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	commands "github.com/lingserve/lingserve/agent/command"
-	"github.com/lingserve/lingserve/agent/team"
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/discord"
 	"github.com/lingserve/lingserve/channel/feishu"
@@ -39,7 +38,6 @@ var channelMakers = map[string]func(config.Channel, channelParts) (kernel.Channe
 type channelParts struct {
 	learned platform.State  // what was learned of platforms; nil keeps nothing
 	results webhook.Results // answers, for senders who send a message again; nil keeps nothing
-	shared  bool            // other replicas keep their answers there, too
 	media   string          // the folder for files of messages
 	grace   time.Duration   // how long turns may go on at the end
 	proxy   bool            // go through the proxy that the environment names
@@ -57,8 +55,8 @@ func (p channelParts) settings(c config.Channel, api string, maxMedia int64) pla
 func newTelegram(c config.Channel, p channelParts) (kernel.Channel, error) {
 	s := telegram.Settings{
 		Settings: p.settings(c, c.Telegram.API, int64(c.Telegram.MaxMedia)), Token: platform.Secret(c.Telegram.Token.Reveal()), Mode: c.Telegram.Mode,
-		PublicURL: c.Telegram.PublicURL, Secret: platform.Secret(c.Telegram.Secret.Reveal()), Preview: c.Telegram.Preview,
-		ParseMode: c.Telegram.ParseMode, Files: c.Telegram.Files,
+		PublicURL: c.Telegram.PublicURL, Preview: c.Telegram.Preview,
+		Files: c.Telegram.Files,
 	}
 	if c.Telegram.Menu == "commands" {
 		s.Commands = menu()
@@ -79,9 +77,8 @@ func menu() (list []telegram.Command) {
 func newWebhook(c config.Channel, p channelParts) (kernel.Channel, error) {
 	return webhook.New(webhook.Settings{
 		Settings: p.settings(c, "", 0), Secret: c.Webhook.Secret.Reveal(), Ack: c.Webhook.Ack, MaxBody: int64(c.Webhook.MaxBody),
-		Callback: c.Webhook.Callback, CallbackSecret: c.Webhook.CallbackSecret.Reveal(), CallbackHosts: c.Webhook.CallbackHosts,
-		AllowInsecure: c.Webhook.AllowInsecure, AllowPrivate: c.Webhook.AllowPrivate,
-		Results: p.results, Shared: p.shared,
+		Callback: c.Webhook.Callback, CallbackSecret: c.Webhook.CallbackSecret.Reveal(),
+		AllowInsecure: c.Webhook.AllowInsecure, AllowPrivate: c.Webhook.AllowPrivate, Results: p.results,
 	})
 }
 
@@ -96,8 +93,7 @@ func newSlack(c config.Channel, p channelParts) (kernel.Channel, error) {
 func newFeishu(c config.Channel, p channelParts) (kernel.Channel, error) {
 	return feishu.New(feishu.Settings{
 		Settings: p.settings(c, c.Feishu.API, int64(c.Feishu.MaxMedia)), AppID: c.Feishu.AppID, AppSecret: platform.Secret(c.Feishu.AppSecret.Reveal()),
-		EncryptKey: platform.Secret(c.Feishu.EncryptKey.Reveal()), VerificationToken: platform.Secret(c.Feishu.VerificationToken.Reveal()),
-		Preview: c.Feishu.Preview, Format: c.Feishu.Format,
+		EncryptKey: platform.Secret(c.Feishu.EncryptKey.Reveal()), Preview: c.Feishu.Preview,
 	})
 }
 
@@ -205,9 +201,9 @@ func openChannels(c *config.Config, stored *database, log *slog.Logger) (*channe
 	if err := d.OpenMedia(media); err != nil {
 		return nil, dataError(c, err)
 	}
-	d.parts = channelParts{media: d.Media, learned: stored.learned(), results: stored.Results(webhook.ResultLife), shared: c.Replicas(), log: log}
+	d.parts = channelParts{media: d.Media, learned: stored.learned(), results: stored.Results(webhook.ResultLife), log: log}
 	d.Kernel.Window = channel.NewWindow(stored.windows(), channel.WindowOptions{Media: d.Kernel.Media, Log: log})
-	d.Kernel.Recorder = &recorder{channel.NewSessions(stored.conversations(), log), d.parts.results}
+	d.Kernel.Recorder = &recorder{channel.NewSessions(stored.conversations()), d.parts.results}
 	return d, nil
 }
 
@@ -232,25 +228,11 @@ func eraseFromChannels(ctx context.Context, c *config.Config, stored *database, 
 	return waited, errors.Join(d.Kernel.Erase(ctx, session), d.Close())
 }
 
-// warn warns of channels that admit no senders, which is their default, and of those without operators for tools that need approval.
-func (d *channels) warn(c *config.Config, agents *team.Team, log *slog.Logger) {
+// warn warns of channels that admit no senders, which is their default.
+func (d *channels) warn(c *config.Config, log *slog.Logger) {
 	for _, ch := range c.Channels {
-		if channelMakers[ch.Type] == nil {
-			continue
-		}
-		place := c.Access.Channels[ch.Name]
-		if !platform.Admits(place) {
+		if channelMakers[ch.Type] != nil && !platform.Admits(c.Access.Channels[ch.Name]) {
 			log.Warn("channel admits no senders; set dm.policy or groups.policy", "channel", ch.Name)
-			continue
-		}
-		if platform.Approves(place) {
-			continue
-		}
-		for _, name := range agents.Names() {
-			if platform.Answers(place, name) && needsApproval(agents, c, name) {
-				log.Warn("tools ask for approval, but the channel has no operators; set commands.operators, or ask_never of the agent",
-					"channel", ch.Name, "agent", name)
-			}
 		}
 	}
 }

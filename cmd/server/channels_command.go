@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
-	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/textview"
 )
@@ -24,113 +22,61 @@ type channelTool struct {
 	streams
 	settings config.Flags
 	json     bool
-	timeout  time.Duration
 }
 
 func channelsCommand(s streams) *cobra.Command {
 	t := &channelTool{streams: s}
-	action := func(path string, do func(context.Context, *config.Config, []string) error, actions ...*cobra.Command) *cobra.Command {
-		return configured(path, &t.settings, do, actions...)
-	}
-	check := action("channels check", t.check)
-	check.Flags().DurationVar(&t.timeout, "timeout", 15*time.Second, "`TIME` to wait for each platform")
-	cmd := action("channels", t.list,
-		action("channels list", t.list),
-		check,
-		action("channels pair", withPairs(t.listPairs),
-			action("channels pair list", withPairs(t.listPairs)),
-			action("channels pair approve", withPairs(t.approve)),
-			action("channels pair remove", withPairs(t.remove))),
+	cmd := newCommand("channels", nil,
+		configured("channels check", &t.settings, t.check),
+		t.pairAction("channels pair", t.listPairs,
+			t.pairAction("channels pair approve", t.approve),
+			t.pairAction("channels pair remove", t.remove)),
 	)
 	cmd.PersistentFlags().BoolVar(&t.json, "json", false, "print one JSON object per line")
 	addSettings(cmd.PersistentFlags(), &t.settings)
 	return cmd
 }
 
-// withPairs opens the database for an action.
-func withPairs(do func(ctx context.Context, d *database, args []string) error) func(context.Context, *config.Config, []string) error {
-	return func(ctx context.Context, c *config.Config, args []string) error {
-		if err := checkDurable(c); err != nil {
-			return err
-		}
-		d, err := openDatabase(c, slog.New(slog.DiscardHandler)) // the error says what is wrong with the database
-		if err != nil {
-			return err
-		}
-		return errors.Join(do(ctx, d, args), d.Close())
-	}
-}
-
-// channelRow is a channel in the list.
-type channelRow struct {
-	Channel string `json:"channel"`
-	Type    string `json:"type"`
-	Agent   string `json:"agent"`
-	Direct  string `json:"direct,omitempty"` // the policies; "" admits no senders
-	Groups  string `json:"groups,omitempty"`
-}
-
-// list prints the channels that are configured.
-func (w *channelTool) list(_ context.Context, c *config.Config, _ []string) error {
-	tree, err := newTree(c)
-	if err != nil {
-		return err
-	}
-	if len(c.Channels) == 0 && !w.json {
-		fmt.Fprintln(w.err, "no channels are configured; docs/channels.md explains how to add one")
-		return nil
-	}
-	out := newListing(w.out, w.json, "CHANNEL", "TYPE", "AGENT", "DIRECT", "GROUPS")
-	for _, ch := range c.Channels {
-		direct := tree.Policy(channel.PolicyQuery{Channel: ch.Name, Account: ch.Account, Kind: channel.Direct})
-		groups := tree.Policy(channel.PolicyQuery{Channel: ch.Name, Account: ch.Account, Kind: channel.Group})
-		row := channelRow{kernel.Login(ch.Name, ch.Account), ch.Type, direct.Agent, string(direct.DM), string(groups.Group)}
-		out.add(row, row.Channel, row.Type, row.Agent, cmp.Or(row.Direct, "nobody"), cmp.Or(row.Groups, "nobody"))
-	}
-	return out.end()
-}
-
-// describer is a channel that describes its account on the platform, after it was checked.
-type describer interface{ About() string }
+// checkTime is how long a platform may take to answer a check.
+const checkTime = 15 * time.Second
 
 // channelResult is the result of a check.
 type channelResult struct {
 	Channel string `json:"channel"`
 	Type    string `json:"type"`
-	Status  string `json:"status"` // ok, fail, or skip: there was nothing to try
+	Status  string `json:"status"` // ok or fail
 	Message string `json:"message,omitempty"`
 }
 
-// check checks whether channels can start.
-func (w *channelTool) check(ctx context.Context, c *config.Config, names []string) error {
-	if w.timeout <= 0 {
-		return usagef("--timeout is %v; expected a duration above 0, such as 15s", w.timeout)
+// check signs in to the platforms of the named channels, or of all.
+func (t *channelTool) check(ctx context.Context, c *config.Config, names []string) error {
+	var known []string
+	for _, ch := range c.Channels {
+		known = append(known, kernel.Login(ch.Name, ch.Account))
 	}
-	list, err := channelsNamed(c, names)
-	if err != nil {
-		return err
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("unknown channel %s; expected one of: %s", show(name), strings.Join(known, ", "))
+		}
 	}
-	width := 0
-	for _, ch := range list {
-		width = max(width, len(kernel.Login(ch.Name, ch.Account)))
-	}
+	out := newListing(t.out, t.json, "STATUS", "CHANNEL", "MESSAGE")
 	failed := false
-	for _, t := range inOrder(list, maxChecks, func(ch config.Channel) channelResult { return w.checkOne(ctx, c, ch) }) {
+	for i, ch := range c.Channels {
+		if channelMakers[ch.Type] == nil || len(names) > 0 && !slices.Contains(names, known[i]) {
+			continue
+		}
+		r := channelResult{Channel: known[i], Type: ch.Type, Status: "ok"}
+		about, err := checkChannel(ctx, c, ch)
 		if ctx.Err() != nil {
 			return nil
 		}
-		failed = failed || t.Status == "fail"
-		if w.json {
-			if err := printJSON(w.out, t); err != nil {
-				return err
-			}
-			continue
+		if r.Message = about; err != nil {
+			failed, r.Status, r.Message = true, "fail", err.Error()
 		}
-		columns := fmt.Sprintf("%-4s  %-*s  ", t.Status, width, t.Channel)
-		for line := range strings.SplitSeq(t.Message, "\n") {
-			fmt.Fprintln(w.out, strings.TrimRight(columns+textview.Clean(line), " "))
-			columns = strings.Repeat(" ", len(columns))
-		}
+		out.add(r, r.Status, r.Channel, strings.ReplaceAll(textview.Clean(r.Message), "\n", "; "))
+	}
+	if err := out.end(); err != nil {
+		return err
 	}
 	if failed {
 		return exitStatus(exitFailed)
@@ -138,55 +84,32 @@ func (w *channelTool) check(ctx context.Context, c *config.Config, names []strin
 	return nil
 }
 
-// checkOne checks one channel.
-func (w *channelTool) checkOne(ctx context.Context, c *config.Config, ch config.Channel) channelResult {
-	t := channelResult{Channel: kernel.Login(ch.Name, ch.Account), Type: ch.Type, Status: "ok"}
+// checkChannel signs in to the platform of a channel. It returns a description of the channel's account there.
+func checkChannel(ctx context.Context, c *config.Config, ch config.Channel) (about string, err error) {
 	made, err := makeChannel(c, ch, channelParts{})
-	if made == nil && err == nil {
-		t.Status, t.Message = "skip", "this channel is built in; it needs no check"
-		return t
-	}
-	if err == nil {
-		if c, ok := made.(interface{ Check(context.Context) error }); ok {
-			ctx, cancel := context.WithTimeout(ctx, w.timeout)
-			defer cancel()
-			err = c.Check(ctx)
-		}
-	}
 	if err != nil {
-		t.Status, t.Message = "fail", strings.TrimPrefix(strings.Replace(err.Error(), ch.Where()+": ", "", 1), ch.Type+": ")
-		return t
+		return "", err
 	}
-	if d, ok := made.(describer); ok {
-		t.Message = d.About()
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	if p, ok := made.(interface{ Check(context.Context) error }); ok {
+		err = p.Check(ctx)
 	}
-	if !platform.Admits(c.Access.Channels[ch.Name]) {
-		t.Message = strings.TrimPrefix(t.Message+"\nthe channel admits no messages yet; set dm.policy or groups.policy", "\n")
+	if p, ok := made.(interface{ About() string }); ok {
+		about = p.About()
 	}
-	return t
+	return about, err
 }
 
-// channelsNamed returns the channels with these names, or all.
-func channelsNamed(c *config.Config, names []string) (list []config.Channel, err error) {
-	if len(names) == 0 {
-		return c.Channels, nil
-	}
-	var known []string
-	for _, ch := range c.Channels {
-		known = append(known, kernel.Login(ch.Name, ch.Account))
-	}
-	for _, name := range names {
-		i := slices.Index(known, name)
-		switch {
-		case i >= 0:
-			list = append(list, c.Channels[i])
-		case len(known) == 0:
-			return nil, fmt.Errorf("unknown channel %s; no channel is configured", show(name))
-		default:
-			return nil, fmt.Errorf("unknown channel %s%s", show(name), cmp.Or(didYouMean(name, known, ""), "; expected one of "+strings.Join(known, ", ")))
+// pairAction returns a command that works with the paired people of the database.
+func (t *channelTool) pairAction(path string, do func(context.Context, *database, []string) error, actions ...*cobra.Command) *cobra.Command {
+	return configured(path, &t.settings, func(ctx context.Context, c *config.Config, args []string) error {
+		d, err := openDurable(c)
+		if err != nil {
+			return err
 		}
-	}
-	return list, nil
+		return errors.Join(do(ctx, d, args), d.Close())
+	}, actions...)
 }
 
 // pairRow is a pair in the list.
@@ -200,16 +123,16 @@ type pairRow struct {
 }
 
 // listPairs prints the paired people and the requests.
-func (w *channelTool) listPairs(ctx context.Context, d *database, _ []string) error {
+func (t *channelTool) listPairs(ctx context.Context, d *database, _ []string) error {
 	list, err := d.pairs().List(ctx)
 	if err != nil {
 		return err
 	}
-	if len(list) == 0 && !w.json {
-		fmt.Fprintf(w.err, "there are no paired people and no requests in %s\n", d.name)
+	if len(list) == 0 && !t.json {
+		fmt.Fprintf(t.err, "there are no paired people and no requests in %s\n", d.name)
 		return nil
 	}
-	out := newListing(w.out, w.json, "CHANNEL", "SENDER", "STATE", "CODE", "SINCE", "NAME")
+	out := newListing(t.out, t.json, "CHANNEL", "SENDER", "STATE", "CODE", "SINCE", "NAME")
 	for _, p := range list {
 		row := pairRow{kernel.Login(p.Channel, p.Account), p.Sender, p.Name, "paired", p.Code, p.At}
 		if p.Code != "" {
@@ -222,7 +145,7 @@ func (w *channelTool) listPairs(ctx context.Context, d *database, _ []string) er
 }
 
 // approve pairs the person with a code.
-func (w *channelTool) approve(ctx context.Context, d *database, args []string) error {
+func (t *channelTool) approve(ctx context.Context, d *database, args []string) error {
 	p, err := d.pairs().Approve(ctx, "", args[0])
 	if errors.Is(err, channel.ErrNoCode) {
 		return fmt.Errorf("no pairing request has the code %s; codes expire after an hour, and \"lingserve channels pair\" lists the open ones", show(args[0]))
@@ -230,12 +153,12 @@ func (w *channelTool) approve(ctx context.Context, d *database, args []string) e
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w.out, "%s is paired on %s\n", oneLine(strings.TrimSpace(p.Sender+" "+p.Name), 80), kernel.Login(p.Channel, p.Account))
+	fmt.Fprintf(t.out, "%s is paired on %s\n", oneLine(strings.TrimSpace(p.Sender+" "+p.Name), 80), kernel.Login(p.Channel, p.Account))
 	return nil
 }
 
 // remove removes the pairing of a sender on a channel.
-func (w *channelTool) remove(ctx context.Context, d *database, args []string) error {
+func (t *channelTool) remove(ctx context.Context, d *database, args []string) error {
 	name, sender := args[0], args[1]
 	ch, account, _ := strings.Cut(name, "@")
 	ok, err := d.pairs().Remove(ctx, ch, account, sender)
@@ -245,6 +168,6 @@ func (w *channelTool) remove(ctx context.Context, d *database, args []string) er
 	if !ok {
 		return fmt.Errorf("%s is not paired on %s; \"lingserve channels pair\" lists who is", show(sender), name)
 	}
-	fmt.Fprintf(w.out, "removed the pairing of %s on %s\n", oneLine(sender, 80), name)
+	fmt.Fprintf(t.out, "removed the pairing of %s on %s\n", oneLine(sender, 80), name)
 	return nil
 }

@@ -155,7 +155,7 @@ func newPlatforms(t *testing.T) *platforms {
     commands: {users: [ann]}
   telegram: {token: "` + p.telegram.Token() + `", api: "` + serve(p.telegram) + `", preview: "off", dm: {policy: open}}
   slack: {token: "` + p.slack.Token() + `", signing_secret: "` + p.slack.Secret() + `", api: "` + serve(p.slack) + `/api", preview: "off", dm: {policy: open}}
-  feishu: {app_id: ` + f.AppID + `, app_secret: "` + f.AppSecret + `", encrypt_key: "` + f.Key + `", verification_token: "` + f.Token + `", preview: "off", api: "` + serve(p.feishu) + `", dm: {policy: open}, commands: {operators: [ou_ann]}}
+  feishu: {app_id: ` + f.AppID + `, app_secret: "` + f.AppSecret + `", encrypt_key: "` + f.Key + `", preview: "off", api: "` + serve(p.feishu) + `", dm: {policy: open}, commands: {operators: [ou_ann]}}
 providers:
   openai: {base_url: "` + serve(p.model) + `/v1", key: sk-test}
 agents:

@@ -134,11 +134,10 @@ func TestAServerThatIsKilledAnswersAfterItsNextStartOnce(t *testing.T) { // CH-7
 	}
 }
 
-// DC-01: the start warns of a channel on which nobody may approve what tools do; a call there is denied at once, and the person is told.
+// DC-01: a call that nobody on a channel may approve is denied at once, and the person is told.
 func TestAToolThatNobodyOnAChannelMayApproveIsDeniedAtOnce(t *testing.T) {
 	b, dir := newBackend(t), t.TempDir()
 	p := serverWith(t, dir, b.settings("ack: result", "dm: {policy: open}")+"model: demo:fast\nagents: {assistant: {ask_always: [tape.info]}}\n")
-	p.waitFor("the channel has no operators; set commands.operators")
 	status, answer := b.say(p, "msg-1", "Call tape.info please")
 	replies, _ := json.Marshal(answer["replies"])
 	if status != http.StatusOK || !strings.Contains(string(replies), "The tool `tape.info` was not run: it needs approval, but nobody in this conversation may approve it.") {

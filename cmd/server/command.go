@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"os"
 	"strings"
@@ -107,36 +106,19 @@ func addSettings(set *pflag.FlagSet, settings *config.Flags) {
 
 // flagError explains an error of a flag.
 func flagError(cmd *cobra.Command, err error) error {
-	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
-		name := e.GetSpecifiedName()
-		if short := e.GetSpecifiedShortnames(); short != "" {
-			if long, _, _ := strings.Cut(short, "="); cmd.Flags().Lookup(long) != nil {
-				return usagef("unknown flag -%s; did you mean --%s?", name, long)
-			}
-			return usagef("unknown flag -%s", name)
-		}
-		if why := config.Removed(name); why != "" {
-			return usagef("--%s %s", name, why)
-		}
-		var names []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		return usagef("unknown flag --%s%s", name, didYouMean(name, names, "--"))
+	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return usagef("--%s: %v", e.GetFlag().Name, e.Unwrap())
 	}
-	if e, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
-		return usagef("--%s needs a value", e.GetFlag().Name)
-	}
-	e, ok := errors.AsType[*pflag.InvalidValueError](err)
+	e, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
 		return usagef("%v", err)
 	}
-	why := e.Unwrap()
-	switch e.GetFlag().Value.Type() {
-	case "duration":
-		why = fmt.Errorf("%q is no duration; expected one such as 30s or 5m", e.GetValue())
-	case "int":
-		why = fmt.Errorf("%q is no number; expected one such as 20", e.GetValue())
-	case "bool":
-		why = fmt.Errorf("%q is invalid; expected true or false", e.GetValue())
+	name, dashes := e.GetSpecifiedName(), "--"
+	if short := e.GetSpecifiedShortnames(); short != "" {
+		name, _, _ = strings.Cut(short, "=")
+		dashes = "-"
 	}
-	return usagef("--%s: %v", e.GetFlag().Name, why)
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+	return usagef("unknown flag %s%s%s", dashes, name, didYouMean(name, known, "--"))
 }

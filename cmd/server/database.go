@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"strings"
 
 	"github.com/lingserve/lingserve/access"
@@ -25,9 +24,6 @@ type database struct {
 
 // openDatabase opens the database. If a server has the file open, a command may use it at the same time. Its error is for the user.
 func openDatabase(c *config.Config, log *slog.Logger) (*database, error) {
-	if err := refuseOldData(c); err != nil {
-		return nil, err
-	}
 	o := &db.Options{Durable: c.Durability == config.DurabilityFull, MaxRunBytes: int64(c.Run.MaxDisk), Log: log}
 	d := &database{name: c.DatabaseName()}
 	var err error
@@ -60,14 +56,6 @@ func databaseError(c *config.Config, err error) error {
 	return fmt.Errorf("database (%s): cannot use %s: %w", c.Source("database"), c.DatabaseName(), err)
 }
 
-// checkDurable refuses commands about stored data if nothing is stored. Its error is for the user.
-func checkDurable(c *config.Config) error {
-	if c.Database == config.InMemory {
-		return fmt.Errorf("database (%s): nothing is stored with database memory; name a database", c.Source("database"))
-	}
-	return nil
-}
-
 // newTickets returns the tickets of a server.
 func (d *database) newTickets(c *config.Config) *access.Tickets {
 	return access.NewTickets(access.TicketsOptions{Store: d.Values(db.Tickets, db.ValueOptions{MaxRows: access.MostTickets}), Life: c.Auth.TicketLife})
@@ -91,18 +79,4 @@ func (d *database) conversations() *db.Values {
 // learned returns what channels have learned of their platforms.
 func (d *database) learned() *db.Values {
 	return d.Values(db.Learned, db.ValueOptions{MaxBytes: 16 << 20})
-}
-
-// refuseOldData refuses a folder with the data of a version that had no database.
-func refuseOldData(c *config.Config) error {
-	if c.Data == "" {
-		return nil
-	}
-	for _, pattern := range []string{"tapes/*", "store/pairs.table", "store/inbox.table", "store/tickets.table"} {
-		if found, _ := filepath.Glob(filepath.Join(c.Data, pattern)); len(found) > 0 { // the pattern is valid
-			return dataError(c, fmt.Errorf("%s is from a version without a database; export its sessions with \"lingserve tape export\" of that version, "+
-				"remove the folder, and import them", filepath.Dir(found[0])))
-		}
-	}
-	return nil
 }

@@ -49,11 +49,16 @@ func dbCommand(s streams) *cobra.Command {
 
 // openExisting opens the database, which must exist. Its error is for the user.
 func openExisting(c *config.Config) (*database, error) {
-	if err := checkDurable(c); err != nil {
-		return nil, err
-	}
-	if _, err := os.Stat(c.DatabaseFile()); !c.Replicas() && errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(c.DatabaseFile()); c.DatabaseFile() != "" && errors.Is(err, fs.ErrNotExist) {
 		return nil, databaseError(c, errors.New("the file does not exist"))
+	}
+	return openDurable(c)
+}
+
+// openDurable opens a database that stores something, without a log: its error, which is for the user, says what is wrong.
+func openDurable(c *config.Config) (*database, error) {
+	if c.Database == config.InMemory {
+		return nil, fmt.Errorf("database (%s): nothing is stored with database memory; name a database", c.Source("database"))
 	}
 	return openDatabase(c, slog.New(slog.DiscardHandler))
 }

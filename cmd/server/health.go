@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -89,9 +88,6 @@ func checkHealth(ctx context.Context, tr *http.Transport, to string) error {
 		return fmt.Errorf("%s did not answer in time; check that the server runs, or set a longer --timeout", to)
 	}
 	if err != nil {
-		if e, ok := errors.AsType[*net.OpError](err); ok {
-			err = e.Err
-		}
 		return fmt.Errorf("cannot connect to %s: %w", to, err)
 	}
 	defer res.Body.Close()

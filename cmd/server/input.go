@@ -117,33 +117,29 @@ func (o *runOptions) set(s string) error {
 		o.read = map[string]any{}
 	}
 	var value any = text
-	switch name {
-	case "stop":
+	if name == "stop" {
 		stops, _ := o.read[name].([]string)
 		value = append(stops, text)
-	case "verbosity", "tool_choice", "service_tier", "reasoning.effort":
-	default:
-		if json.Valid([]byte(text)) {
-			value = json.RawMessage(text)
-		}
+	} else if json.Valid([]byte(text)) {
+		value = json.RawMessage(text)
 	}
+	into := o.read
 	if below, ok := strings.CutPrefix(name, "reasoning."); ok {
-		reasoning, _ := o.read["reasoning"].(map[string]any)
-		if reasoning == nil {
-			reasoning = map[string]any{}
+		into, _ = o.read["reasoning"].(map[string]any)
+		if into == nil {
+			into = map[string]any{}
+			o.read["reasoning"] = into
 		}
-		reasoning[below] = value
-		name, value = "reasoning", reasoning
+		name = below
 	}
-	o.read[name] = value
+	into[name] = value
 	all, err := json.Marshal(o.read)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	var misfits []adapter.Misfit
-	o.Options, misfits = adapter.ReadOptions(all, true)
-	for _, m := range misfits {
-		return fmt.Errorf("%s: %s", strings.Join(m.At, "."), m.Detail)
+	if o.Options, misfits = adapter.ReadOptions(all, true); len(misfits) > 0 {
+		return fmt.Errorf("%s: %s", strings.Join(misfits[0].At, "."), misfits[0].Detail)
 	}
 	return nil
 }

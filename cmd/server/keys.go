@@ -1,18 +1,14 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/lingserve/lingserve/access"
 )
@@ -31,30 +27,11 @@ func keysCommand(s streams) *cobra.Command {
 	create.Flags().StringVar(&o.role, "role", "user", "`ROLE`: user, operator or admin")
 	create.Flags().StringVar(&o.scopes, "scopes", "", "comma-separated `LIST` of workflows[:PATTERN], agents[:PATTERN], sessions, admin; the default is all of the role")
 	create.Flags().StringVar(&o.expires, "expires", "", "`TIME`: 90d, 12h, 2027-01-31 or 2027-01-31T12:00:00Z; the default is never")
-	check := newCommand("keys check", func([]string) error { return o.withKeys(o.check) })
-	check.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 { // it is not repeated: it is probably the key
-			return usagef("unexpected argument; send the key to standard input, so that it is in no process list and no history")
-		}
-		return checkArgs(cmd, args)
-	}
 	cmd := newCommand("keys", nil, create,
-		newCommand("keys list", func([]string) error {
-			return o.withKeys(func(keys *access.Keys) error { return o.list(keys.All()) })
-		}), check)
-	cmd.PersistentFlags().StringVar(&o.file, "file", "", "key `FILE`; list and check read LINGSERVE_API_KEYS too")
+		newCommand("keys list", func([]string) error { return o.list() }))
+	cmd.PersistentFlags().StringVar(&o.file, "file", "", "key `FILE`; list reads LINGSERVE_API_KEYS too")
 	cmd.PersistentFlags().BoolVar(&o.json, "json", false, "print one JSON object per line")
 	return cmd
-}
-
-// withKeys reads the keys of the file and the environment for an action.
-func (o *keyCommand) withKeys(do func(*access.Keys) error) error {
-	keys, err := access.NewKeys(access.KeysOptions{File: o.file, Environment: os.Getenv("LINGSERVE_API_KEYS")})
-	if err != nil {
-		return err
-	}
-	defer keys.Close()
-	return do(keys)
 }
 
 // create creates a key and prints it.
@@ -147,7 +124,14 @@ func rowOf(k *access.Key, now time.Time) keyRow {
 	return row
 }
 
-func (o *keyCommand) list(keys []access.Key) error {
+// list prints the keys of the file and the environment.
+func (o *keyCommand) list() error {
+	read, err := access.NewKeys(access.KeysOptions{File: o.file, Entries: strings.Split(os.Getenv("LINGSERVE_API_KEYS"), ",")})
+	if err != nil {
+		return err
+	}
+	defer read.Close()
+	keys := read.All()
 	if len(keys) == 0 && !o.json {
 		fmt.Fprintln(o.err, "there are no keys; create one with \"lingserve keys new\"")
 		return nil
@@ -158,42 +142,4 @@ func (o *keyCommand) list(keys []access.Key) error {
 		out.add(row, row.ID, row.Name, row.Role, cmp.Or(row.Scopes, "all"), cmp.Or(row.Expires, "never"), row.State, row.Place)
 	}
 	return out.end()
-}
-
-// check shows the owner of the key on standard input. Without a key, it says that all entries are valid.
-func (o *keyCommand) check(keys *access.Keys) error {
-	text, err := readSecret(o.in, o.err)
-	if err != nil {
-		return err
-	}
-	if text == "" && keys.Len() == 0 {
-		return errors.New("there are no keys to check; lingserve keys new creates one")
-	}
-	if text == "" {
-		fmt.Fprintf(o.err, "all %d keys are valid; to check a key, send it to standard input\n", keys.Len())
-		return nil
-	}
-	key, err := keys.Find(text)
-	if refusal, ok := errors.AsType[*access.Refusal](err); ok {
-		if key != nil {
-			return fmt.Errorf("%s: the key %s of %s in %s", refusal.Detail, key.ID, key.Principal.Name, key.Place)
-		}
-		return errors.New(refusal.Detail)
-	}
-	return o.list([]access.Key{*key})
-}
-
-// readSecret reads a line; what is typed at a terminal is not shown.
-func readSecret(stdin io.Reader, stderr io.Writer) (string, error) {
-	if f, ok := stdin.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		fmt.Fprint(stderr, "key (hidden): ")
-		text, err := term.ReadPassword(int(f.Fd()))
-		fmt.Fprintln(stderr)
-		return strings.TrimSpace(string(text)), err
-	}
-	line, err := bufio.NewReader(io.LimitReader(stdin, 4096)).ReadString('\n')
-	if err != nil && err != io.EOF {
-		return "", err
-	}
-	return strings.TrimSpace(line), nil
 }

@@ -25,7 +25,7 @@ import (
 // localRun is a run in this process.
 type localRun struct {
 	m      *ling.Manager
-	reader *tube.Reader
+	next   uint64 // number of the next event
 	info   flow.Info
 	closed chan struct{} // Close has returned
 	causes *causes
@@ -85,7 +85,7 @@ func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer)
 		m.Cancel(err)
 		return nil, err
 	}
-	r := &localRun{m: m, reader: m.Tube().NewReader(0), info: info, closed: make(chan struct{}), causes: causes}
+	r := &localRun{m: m, info: info, closed: make(chan struct{}), causes: causes}
 	limit := time.AfterFunc(c.Run.Timeout, func() { m.Cancel(fmt.Errorf("it took longer than %s", c.Run.Timeout)) })
 	go func() {
 		defer close(r.closed)
@@ -112,19 +112,11 @@ func (r *localRun) Info() flow.Info { return r.info }
 
 func (r *localRun) Events(ctx context.Context) iter.Seq2[tube.Event, error] {
 	return func(yield func(tube.Event, error) bool) {
-		for {
-			for e := range r.reader.Waiting() {
-				if !yield(e, nil) {
-					return
-				}
+		for e, err := range r.m.Tube().Events(ctx, r.next) {
+			if err == nil {
+				r.next = e.N + 1
 			}
-			if r.reader.Ended() {
-				return
-			}
-			select {
-			case <-r.reader.More():
-			case <-ctx.Done():
-				yield(tube.Event{}, context.Cause(ctx))
+			if !yield(e, err) {
 				return
 			}
 		}

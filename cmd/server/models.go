@@ -98,27 +98,12 @@ func (i *inventory) open(c *config.Config) (stop func(), err error) {
 	return stop, err
 }
 
-// list prints the models that can be used, and marks the default.
-func (i *inventory) list(context.Context, []string) error {
-	first := adapter.Links(i.Models.Default)[0]
-	for _, name := range i.Models.Usable(i.named...) {
-		switch {
-		case i.json:
-			provider, _, _ := strings.Cut(name, ":")
-			_ = printJSON(i.out, struct {
-				Model    string  `json:"model"`
-				Provider string  `json:"provider"`
-				Default  bool    `json:"default,omitempty"`
-				Price    *prices `json:"price,omitempty"`
-			}{name, provider, name == first, i.price(name)})
-		case name == first:
-			i.line("%s  (default)%s", name, i.price(name))
-		default:
-			i.line("%s%s", name, i.price(name))
-		}
-	}
-	i.printUnconfigured()
-	return nil
+// modelRow is a model in a list.
+type modelRow struct {
+	Model    string  `json:"model"`
+	Provider string  `json:"provider"`
+	Default  bool    `json:"default,omitempty"`
+	Price    *prices `json:"price,omitempty"` // nil where it is not known
 }
 
 // prices are those of a model, in dollars for a million tokens.
@@ -130,68 +115,55 @@ type prices struct {
 	Reasoning  float64 `json:"reasoning"`
 }
 
-// price returns the prices of a model; nil where they are not known.
-func (i *inventory) price(name string) *prices {
-	provider, model, _ := strings.Cut(name, ":")
-	p, ok := i.Models.Prices(provider, model)
-	if !ok {
-		return nil
+// print prints a model.
+func (i *inventory) print(row modelRow) {
+	if i.json {
+		_ = printJSON(i.out, row)
+		return
 	}
-	return &prices{p.Input, p.Cached, p.CacheWrite, p.Output, p.Reasoning}
+	text := row.Model
+	if row.Default {
+		text += "  (default)"
+	}
+	if p := row.Price; p != nil {
+		text += fmt.Sprintf("  $%g in, $%g cached, $%g out", p.Input, p.Cached, p.Output)
+	}
+	i.line("%s", text)
 }
 
-func (p *prices) String() string {
-	if p == nil {
-		return ""
+// list prints the models that can be used, and marks the default.
+func (i *inventory) list(context.Context, []string) error {
+	first := adapter.Links(i.Models.Default)[0]
+	for _, name := range i.Models.Usable(i.named...) {
+		provider, model, _ := strings.Cut(name, ":")
+		row := modelRow{Model: name, Provider: provider, Default: name == first}
+		if p, ok := i.Models.Prices(provider, model); ok {
+			row.Price = &prices{p.Input, p.Cached, p.CacheWrite, p.Output, p.Reasoning}
+		}
+		i.print(row)
 	}
-	return fmt.Sprintf("  $%g in, $%g cached, $%g out", p.Input, p.Cached, p.Output)
+	i.printUnconfigured()
+	return nil
 }
 
 // listRemote prints the models that the servers of providers list.
-func (i *inventory) listRemote(ctx context.Context, _ []string) error {
-	var listers, silent []string
+func (i *inventory) listRemote(ctx context.Context, _ []string) (failed error) {
 	for _, prefix := range i.Models.Providers() {
-		switch _, lists := i.Models.Provider(prefix).(adapter.Lister); {
-		case !i.Models.Configured(prefix):
-		case lists:
-			listers = append(listers, prefix)
-		default:
-			silent = append(silent, prefix)
-		}
-	}
-	type answer struct {
-		names []string
-		err   error
-	}
-	var failed error
-	for prefix, a := range inOrder(listers, maxChecks, func(prefix string) answer {
-		names, err := i.List(ctx, prefix)
-		return answer{names, err}
-	}) {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if a.err != nil && i.unset[prefix] && adapter.AsError(a.err).Code == adapter.CodeUnavailable {
-			continue // such as an Ollama that is not installed
-		}
-		if a.err != nil {
-			printError(i.err, fmt.Errorf("%s: %s", prefix, adapter.AsError(a.err).Message))
-			failed = exitStatus(exitFailed)
+		if _, lists := i.Models.Provider(prefix).(adapter.Lister); !lists || !i.Models.Configured(prefix) {
 			continue
 		}
-		for _, name := range a.names {
-			if i.json {
-				_ = printJSON(i.out, struct {
-					Model    string `json:"model"`
-					Provider string `json:"provider"`
-				}{prefix + ":" + name, prefix})
-				continue
-			}
-			i.line("%s", prefix+":"+name)
+		names, err := i.List(ctx, prefix)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && i.unset[prefix] && adapter.AsError(err).Code == adapter.CodeUnavailable: // such as an Ollama that is not installed
+		case err != nil:
+			printError(i.err, fmt.Errorf("%s: %s", prefix, adapter.AsError(err).Message))
+			failed = exitStatus(exitFailed)
 		}
-	}
-	if len(silent) > 0 {
-		fmt.Fprintf(i.err, "these providers have no list of models: %s\n", strings.Join(silent, ", "))
+		for _, name := range names {
+			i.print(modelRow{Model: prefix + ":" + name, Provider: prefix})
+		}
 	}
 	i.printUnconfigured()
 	return failed

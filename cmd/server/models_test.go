@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,7 +21,6 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
-	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/fakeproviders"
 	"github.com/lingserve/lingserve/internal/providers"
 	"github.com/lingserve/lingserve/internal/providers/providerstest"
@@ -275,7 +273,7 @@ ok    one:      1 model, a[31m b; list your models in providers.one.models
 			t.Error(diff)
 		}
 		want = "lingserve: down: refused the key\nlingserve: named: the model failed\n" +
-			"these providers have no list of models: bots, fake\nnot configured: azure, moonshot (see docs/models.md)\n"
+			"not configured: azure, moonshot (see docs/models.md)\n"
 		if diff := cmp.Diff(want, errs.String()); diff != "" {
 			t.Error(diff)
 		}
@@ -293,33 +291,6 @@ func TestATerminalReadsWhatAServerSaid(t *testing.T) {
 	}
 	e.Cause = errors.New("the server refused the key")
 	if got := reasonOf(e); got != e.Message {
-		t.Error(got)
-	}
-}
-
-// MO-22: an option of a workflow that its provider has no place for is said when the file is read, with its place.
-func TestOptionsThatAreNotSentAreLogged(t *testing.T) {
-	t.Chdir(t.TempDir())
-	if err := os.Mkdir("workflows", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile("workflows/w.yaml", []byte("options: {seed: 1}\nbots:\n  a: {options: {verbosity: low}}\n  b: {model: \"claude:x\"}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile("lingserve.yaml", []byte("model: openai:gpt\nproviders:\n  claude: {kind: anthropic, key: k}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c, err := config.Load(nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	workflows, _, err := openWorkflows(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var log strings.Builder
-	warnOfOptions(slog.New(slog.NewTextHandler(&log, nil)), c, workflows)
-	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "w.yaml:1:17: options.seed is not sent: ") || !strings.Contains(got, "workflow=w") {
 		t.Error(got)
 	}
 }

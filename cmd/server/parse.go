@@ -16,20 +16,14 @@ import (
 
 // parseOptions are the flags of the command.
 type parseOptions struct {
-	root    string
-	strict  bool
-	resolve bool
-	final   bool
-	chunk   int
+	root                   string
+	strict, resolve, final bool
 }
 
 func parseCommand(s streams) *cobra.Command {
 	var o parseOptions
 	cmd := newCommand("parse", func([]string) error {
-		switch {
-		case o.chunk < 0:
-			return usagef("--chunk is %d; expected 0 or more bytes", o.chunk)
-		case o.final && o.resolve:
+		if o.final && o.resolve {
 			return usagef("--final does not go with --resolve, because it prints no events")
 		}
 		if _, err := jsonuri.Parse(o.root); err != nil {
@@ -46,16 +40,14 @@ func parseCommand(s streams) *cobra.Command {
 	set.BoolVar(&o.strict, "strict", false, "repair nothing; accept only RFC 8259")
 	set.BoolVar(&o.resolve, "resolve", false, "also print each complete string, object and array")
 	set.BoolVar(&o.final, "final", false, "print only the final document")
-	set.IntVar(&o.chunk, "chunk", 0, "parse pieces of `N` bytes; 0: as the input arrives")
 	return cmd
 }
 
-// parse reads stdin to its end or to the first error.
+// parse reads stdin to its end or to the first error. It prints the events of each read at once.
 func parse(o parseOptions, stdin io.Reader, stdout io.Writer) error {
-	out := bufio.NewWriterSize(stdout, 256<<10) // bounds the memory for a large input
+	out := bufio.NewWriterSize(stdout, 256<<10) // which remembers its errors until the next flush
 	var document jsonuri.Document
 	var invalid error // of the document
-	// The writer remembers its errors until the next flush.
 	handler := jsonuri.Handler{Delta: func(d jsonuri.Delta) { out.Write(append(d.AppendJSON(out.AvailableBuffer()), '\n')) }}
 	if o.final {
 		handler.Delta = func(d jsonuri.Delta) { invalid = cmp.Or(invalid, document.Apply(d)) }
@@ -75,12 +67,11 @@ func parse(o parseOptions, stdin io.Reader, stdout io.Writer) error {
 		}
 	}
 	parser := jsonuri.NewParser(handler, &jsonuri.Options{Root: o.root, Repair: !o.strict})
-	buf := make([]byte, cmp.Or(o.chunk, 64<<10))
+	buf := make([]byte, 64<<10)
 	for {
-		n, readErr := readChunk(stdin, buf, o.chunk > 0)
+		n, readErr := stdin.Read(buf)
 		_, err := parser.Write(buf[:n])
-		// The output of each read is written at once.
-		if err := cmp.Or(err, invalid, flush(out)); err != nil {
+		if err := cmp.Or(err, invalid, out.Flush()); err != nil {
 			return err
 		}
 		if readErr == io.EOF {
@@ -97,24 +88,5 @@ func parse(o parseOptions, stdin io.Reader, stdout io.Writer) error {
 	if err == nil && o.final {
 		out.Write(append(document.AppendJSON(nil), '\n'))
 	}
-	return cmp.Or(err, flush(out))
-}
-
-// readChunk reads what is available, or a full buffer.
-func readChunk(r io.Reader, buf []byte, full bool) (int, error) {
-	if !full {
-		return r.Read(buf)
-	}
-	n, err := io.ReadFull(r, buf)
-	if err == io.ErrUnexpectedEOF {
-		err = io.EOF
-	}
-	return n, err
-}
-
-func flush(out *bufio.Writer) error {
-	if err := out.Flush(); err != nil {
-		return fmt.Errorf("writing standard output: %w", err)
-	}
-	return nil
+	return cmp.Or(err, out.Flush())
 }

@@ -34,10 +34,6 @@ func TestParseCommand(t *testing.T) {
 			`{"uri":"article/a","delta":1}`,
 		}, ""},
 		{"a value at the top", nil, `17`, 0, []string{`{"uri":"","delta":17}`}, ""},
-		{"chunks", []string{"--chunk=2"}, `{"a":"xyz"}`, 0, []string{
-			`{"uri":"a","delta":"xy"}`,
-			`{"uri":"a","delta":"z"}`,
-		}, ""},
 		{"completed values", []string{"--resolve"}, `{"a":["<x>\u0041"],"b":{"c": [1, 2]}}`, 0, []string{
 			`{"uri":"a","delta":[]}`,
 			`{"uri":"a/0","delta":"<x>\u0041"}`,
@@ -75,7 +71,7 @@ func TestParseCommand(t *testing.T) {
 		{"an unfinished document when strict", []string{"--strict"}, "{\"a\":\n[1", 1, []string{
 			`{"uri":"a","delta":[]}`,
 		}, "line 2, column 3 "},
-		{"the line of an error, in small chunks", []string{"--strict", "--chunk", "1"}, "\n\n [1,\n  x]", 1, []string{
+		{"the line of an error", []string{"--strict"}, "\n\n [1,\n  x]", 1, []string{
 			`{"uri":"","delta":[]}`,
 			`{"uri":"0","delta":1}`,
 		}, "line 4, column 3 "},
@@ -85,12 +81,9 @@ func TestParseCommand(t *testing.T) {
 		}, "the text ends without a JSON document"},
 		{"nothing at all", []string{"--strict"}, "", 1, nil, "line 1, column 1"},
 		{"too deep", []string{"--strict", "--final"}, "\n" + strings.Repeat("[", 600), 1, nil, "byte 513: the depth exceeds its limit"},
-		{"too deep, in chunks", []string{"--strict", "--final", "--chunk=100"}, "\n" + strings.Repeat("[", 600), 1, nil, "byte 513: the depth exceeds its limit"},
 		{"an unknown flag", []string{"--stric"}, "", 2, nil, "unknown flag --stric"},
 		{"a file name", []string{"x.json"}, "", 2, nil, `unexpected argument "x.json"`},
 		{"a root that is no uri", []string{"--root", "/a"}, "", 2, nil, "empty segment"},
-		{"a chunk that is no number", []string{"--chunk", "x"}, "", 2, nil, "--chunk"},
-		{"a chunk below zero", []string{"--chunk=-1"}, "", 2, nil, "--chunk is -1"},
 		{"flags that exclude each other", []string{"--final", "--resolve"}, "", 2, nil, "does not go with"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -62,13 +62,13 @@ func TestAllSessionsAreCopiedFromFilesToADatabase(t *testing.T) {
 		}
 		return stdout.String() + stderr.String()
 	}
-	if got := run(exitFailed, "copy", "sqlite:data/lingserve.db"); !strings.Contains(got, "cannot copy from data/lingserve.db to data/lingserve.db; choose the target with --database") {
+	if got := run(exitFailed, "copy", "sqlite:data/lingserve.db"); !strings.Contains(got, "cannot copy from data/lingserve.db to itself; choose the target with --database") {
 		t.Errorf("to the same store: %s", got)
 	}
 	if got := run(exitFailed, "copy", "disk"); !strings.Contains(got, "no such database; expected sqlite:FILE") {
 		t.Errorf("from no database: %s", got)
 	}
-	if got := run(exitFailed, "copy", "sqlite:no.db"); !strings.Contains(got, "cannot copy from no.db: stat no.db: no such file") {
+	if got := run(exitFailed, "copy", "sqlite:no.db"); !strings.Contains(got, "cannot use no.db: the file does not exist") {
 		t.Errorf("from no file: %s", got)
 	}
 	if got := run(exitOK, "copy", "sqlite:data/lingserve.db", "--database", server.URL()); got != "copied 4 sessions, skipped 0 existing ones\n" {

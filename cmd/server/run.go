@@ -171,24 +171,19 @@ type ending struct {
 	reason   string
 	fatal    string   // the first error that ended the run
 	failed   string   // the first failure of a bot that was not handled
-	last     string   // the last of the other errors that was not handled; servers of old versions do not say which bots failed
 	problems []string // the errors that did not end the run
-	omitted  int      // of these: too many to be kept
 	warnings []string // of the workflow, for its author
 }
 
 // report prints how the run failed, and returns the exit status; nil if it completed. It prints the errors that did not end the run only if
 // printAll is set: other formats have them in their output.
 func (e ending) report(stderr io.Writer, printAll bool) error {
-	why := cmp.Or(e.fatal, e.failed, e.last, "no reason was given")
+	why := cmp.Or(e.fatal, e.failed, "no reason was given")
 	if printAll && (e.status == "completed" || e.status == "failed") {
 		for _, problem := range e.problems {
 			if problem != why || e.status == "completed" {
 				printError(stderr, errors.New(problem))
 			}
-		}
-		if e.omitted > 0 {
-			printError(stderr, fmt.Errorf("and %d more errors; --format jsonl has them all", e.omitted))
 		}
 	}
 	ended := textview.Clean(e.status)
@@ -213,7 +208,6 @@ type output struct {
 	w      *bufio.Writer
 	run    string
 	frame  func([]byte, string, tube.Event) []byte
-	buf    []byte
 	doc    *textview.View
 	end    ending
 	stderr io.Writer
@@ -233,58 +227,20 @@ func newOutput(format string, stdout, stderr io.Writer, r startedRun) *output {
 	return o
 }
 
-// maxReorder is how long text waits for text that should come before it.
-const maxReorder = 8 * time.Second
-
-// follow writes events as they come, until the run or ctx ends. What has come together is written together.
+// follow writes events as they come, until the run or ctx ends.
 func (o *output) follow(ctx context.Context, r startedRun) (ending, error) {
-	type item struct {
-		e   tube.Event
-		err error
-	}
-	// The channel lets a burst be written in one piece, and the timer below run while nothing comes.
-	items := make(chan item, 256)
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		defer close(items)
-		for e, err := range r.Events(ctx) {
-			items <- item{e, err}
+	for e, err := range r.Events(ctx) {
+		if err == nil {
+			err = o.event(e)
 		}
-	}()
-	defer func() {
-		cancel()
-		for range items { // the rest after an error of a write
-		}
-	}()
-	wait := time.NewTimer(maxReorder)
-	defer wait.Stop()
-	for {
-		if len(items) == 0 {
-			if err := o.w.Flush(); err != nil {
-				return o.end, err
-			}
-		}
-		select {
-		case i, ok := <-items:
-			switch {
-			case !ok && o.end.status == "":
-				return o.end, errors.New("the run ended without a final event")
-			case !ok:
-				return o.end, nil
-			case i.err != nil:
-				return o.end, i.err
-			}
-			if err := o.event(i.e); err != nil {
-				return o.end, err
-			}
-			wait.Reset(maxReorder)
-		case <-wait.C:
-			if o.doc != nil {
-				o.doc.GiveUp()
-			}
-			wait.Reset(maxReorder)
+		if err := cmp.Or(err, o.w.Flush()); err != nil {
+			return o.end, err
 		}
 	}
+	if o.end.status == "" {
+		return o.end, errors.New("the run ended without a final event")
+	}
+	return o.end, nil
 }
 
 func (o *output) event(e tube.Event) error {
@@ -293,8 +249,7 @@ func (o *output) event(e tube.Event) error {
 	}
 	switch {
 	case o.frame != nil:
-		o.buf = o.frame(o.buf[:0], o.run, e)
-		_, err := o.w.Write(o.buf)
+		_, err := o.w.Write(o.frame(o.w.AvailableBuffer(), o.run, e))
 		return err
 	case o.doc != nil:
 		o.doc.Event(e)
@@ -316,20 +271,7 @@ func (o *output) retrying(data []byte) {
 		o.doc.BreakLine()
 	}
 	_ = o.w.Flush() // the next write has the error
-	fmt.Fprintf(o.stderr, "lingserve: %s: %s, next try in %d s (%d of %d)\n", textview.Clean(d.Bot), retryReason(d.Reason), d.Seconds, d.Attempt, d.Of)
-}
-
-// retryReason says in words why a model is asked once more.
-func retryReason(code string) string {
-	switch code {
-	case adapter.CodeRateLimited:
-		return "rate limited"
-	case adapter.CodeTimeout:
-		return "the model took too long"
-	case adapter.CodeUnavailable, adapter.CodeOverloaded:
-		return "the model is not available"
-	}
-	return "the model failed"
+	fmt.Fprintf(o.stderr, "lingserve: %s: %s, next try in %d s (%d of %d)\n", textview.Clean(d.Bot), textview.Clean(d.Reason), d.Seconds, d.Attempt, d.Of)
 }
 
 // named records the errors, the warnings and the end of the run.
@@ -347,14 +289,10 @@ func (o *output) named(e tube.Event) {
 		if json.Unmarshal(e.Value, &d) == nil {
 			o.end.add(d)
 		}
-	case "finished":
-		var d struct{ Status string }
+	case "finished", "canceled":
+		var d struct{ Status, Reason string }
 		_ = json.Unmarshal(e.Value, &d)
-		o.end.status = d.Status
-	case "canceled":
-		var d struct{ Reason string }
-		_ = json.Unmarshal(e.Value, &d)
-		o.end.status, o.end.reason = "canceled", d.Reason
+		o.end.status, o.end.reason = cmp.Or(d.Status, e.Name), d.Reason
 	}
 }
 
@@ -377,15 +315,11 @@ func (e *ending) add(d ling.ErrorData) {
 		return
 	case d.Handled:
 		text += ", which was handled"
-	case d.Failed && e.failed == "":
-		e.failed = text
-	default:
-		e.last = text
+	case d.Failed:
+		e.failed = cmp.Or(e.failed, text)
 	}
 	if len(e.problems) < maxProblems {
 		e.problems = append(e.problems, text)
-	} else {
-		e.omitted++
 	}
 }
 

@@ -142,8 +142,8 @@ func TestAPauseBeforeARetryIsSaidOnStderr(t *testing.T) {
 		return tube.Event{Kind: tube.Named, Name: "retrying", Value: []byte(`{"bot":"out\u001bline","reason":"` + reason + `","seconds":18,"attempt":2,"of":3}`)}
 	}
 	for _, row := range []struct{ format, reason, want string }{
-		{"text", "upstream_rate_limited", "lingserve: outline: rate limited, next try in 18 s (2 of 3)\n"},
-		{"json", "upstream_unavailable", "lingserve: outline: the model is not available, next try in 18 s (2 of 3)\n"},
+		{"text", "upstream_rate_limited", "lingserve: outline: upstream_rate_limited, next try in 18 s (2 of 3)\n"},
+		{"json", "upstream_unavailable", "lingserve: outline: upstream_unavailable, next try in 18 s (2 of 3)\n"},
 		{"jsonl", "upstream_rate_limited", ""},
 	} {
 		var stdout, stderr strings.Builder

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/admin"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/https"
@@ -135,7 +133,7 @@ func (s *server) assemble() (err error) {
 			log.Warn("cannot close the channels cleanly", "error", err)
 		}
 	})
-	s.channels.warn(c, s.agents, log)
+	s.channels.warn(c, log)
 	o.Access, o.Proxies = s.access.Access, s.access.proxies
 	if s.shared != nil {
 		o.Cluster, o.Holder, o.Away = s.shared.Cluster, s.shared.leases.Holder, s.shared.away
@@ -302,16 +300,6 @@ func (s *server) workflowsReloaded(err error) {
 			s.log.Error("workflow is invalid; keeping the previous one", "error", line)
 		}
 	}
-	warnOfOptions(s.log, s.c, s.workflows)
-}
-
-// warnOfOptions tells of options in workflow files that do not reach the models.
-func warnOfOptions(log *slog.Logger, c *config.Config, workflows *flow.Registry) {
-	for _, w := range workflows.All() {
-		for _, problem := range flow.Lacking(w, c.Lacking) {
-			log.Warn("workflow sets an option that its provider lacks", "workflow", w.Info().Name, "error", problem)
-		}
-	}
 }
 
 // checkFree reports whether the server can listen on addr.
@@ -325,18 +313,10 @@ func checkFree(addr string) error {
 
 // listenError says in words what kept the server from listening.
 func listenError(c *config.Config, err error) error {
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
+	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("the address %s is in use; stop the program that uses it, or choose another with --addr (addr is set by: %s)", c.Addr, c.Source("addr"))
-	case errors.Is(err, syscall.EACCES):
-		return fmt.Errorf("listening on %s is not permitted; ports below 1024 are reserved, so choose another with --addr", c.Addr)
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("%s is not an address of this machine; choose another with --addr", c.Addr)
 	}
-	if e, ok := errors.AsType[*net.DNSError](err); ok {
-		return fmt.Errorf("cannot resolve the name %s; choose another address with --addr", e.Name)
-	}
-	return fmt.Errorf("cannot listen on %s: %w", c.Addr, err)
+	return fmt.Errorf("cannot listen on %s (addr is set by: %s): %w", c.Addr, c.Source("addr"), err)
 }
 
 // errAtStart is why a server ends that a signal stopped before it had started.

@@ -6,13 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -56,7 +54,6 @@ func tapeCommand(s streams) *cobra.Command {
 		t.withStore("tape import", true, t.importSession),
 		t.withStore("tape copy", true, t.copyFrom),
 		remove,
-		t.withStore("tape check", false, t.check),
 	)
 	cmd.PersistentFlags().BoolVar(&t.json, "json", false, "print one JSON object per line")
 	addSettings(cmd.PersistentFlags(), &t.settings)
@@ -66,45 +63,30 @@ func tapeCommand(s streams) *cobra.Command {
 // tapeAction is what an action does with the store.
 type tapeAction func(ctx context.Context, args []string) error
 
-// withStore returns a command that opens the store of sessions. Its action is called for a database that does not exist only if it creates one.
+// withStore returns a command that opens the store of sessions. The database must exist, unless the action creates sessions.
 func (t *tapes) withStore(path string, creates bool, do tapeAction) *cobra.Command {
-	return configured(path, &t.settings, func(ctx context.Context, c *config.Config, args []string) error {
+	return configured(path, &t.settings, func(ctx context.Context, c *config.Config, args []string) (err error) {
 		t.c = c
 		if t.limit < 0 {
 			return usagef("--limit is %d; expected a number above 0", t.limit)
 		}
-		if err := checkDurable(t.c); err != nil {
+		open := openExisting
+		if creates {
+			open = openDurable
+		}
+		if t.database, err = open(c); err != nil {
 			return err
 		}
-		if _, err := os.Stat(t.c.DatabaseFile()); !creates && !t.c.Replicas() && errors.Is(err, fs.ErrNotExist) {
-			if len(args) > 0 {
-				return fmt.Errorf("unknown session %s in %s", show(args[0]), t.c.DatabaseName())
-			}
-			t.printNone()
-			return nil
+		defer func() { err = errors.Join(err, t.database.Close()) }()
+		quiet := slog.New(slog.DiscardHandler) // the error says what is wrong with the database
+		shared, err := joinReplicas(ctx, c, t.database, quiet)
+		if err != nil {
+			return err
 		}
-		err := t.open(ctx, func() error { return do(ctx, args) })
-		if errors.Is(err, syscall.EPIPE) { // such as head, which has enough lines
-			return exitStatus(exitFailed)
-		}
-		return err
+		defer shared.close(quiet)
+		t.store = t.database.tapes(shared, nil)
+		return errors.Join(do(ctx, args), t.store.Close())
 	})
-}
-
-// open opens the store, calls do and closes the store. Its own errors are for the user.
-func (t *tapes) open(ctx context.Context, do func() error) (err error) {
-	if t.database, err = openDatabase(t.c, newLog(t.err, t.c)); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, t.database.Close()) }()
-	quiet := slog.New(slog.DiscardHandler) // the error says what is wrong with the database
-	shared, err := joinReplicas(ctx, t.c, t.database, quiet)
-	if err != nil {
-		return err
-	}
-	defer shared.close(quiet)
-	t.store = t.database.tapes(shared, nil)
-	return errors.Join(do(), t.store.Close())
 }
 
 // ofSession returns a command about the session that the first argument names. Its action gets the other arguments.
@@ -167,13 +149,6 @@ func (t *tapes) find(ctx context.Context, id string) (*tape.Tape, error) {
 	return nil, fmt.Errorf("several sessions are named %s; choose one with --workspace, one of %s", show(id), textview.Clean(strings.Join(workspaces, ", ")))
 }
 
-// printNone tells people that the database has no sessions: they often use the wrong folder.
-func (t *tapes) printNone() {
-	if !t.json {
-		fmt.Fprintf(t.err, "there are no sessions in %s\n", t.c.DatabaseName())
-	}
-}
-
 // sessionRow is a session in the list.
 type sessionRow struct {
 	Session   string    `json:"session"`
@@ -202,8 +177,8 @@ func (t *tapes) list(ctx context.Context, _ []string) error {
 		row := sessionRow{in.Session, in.Tape, in.Workspace, in.Title, in.Created, in.Updated, in.Entries, in.Anchors, in.Bytes}
 		out.add(row, oneLine(in.Session, 40), in.Updated.Local().Format(time.DateTime), strconv.FormatInt(in.Entries, 10), oneLine(in.Title, 60))
 	}
-	if printed == 0 {
-		t.printNone()
+	if printed == 0 && !t.json { // people often use the wrong folder
+		fmt.Fprintf(t.err, "there are no sessions in %s\n", t.c.DatabaseName())
 		return nil
 	}
 	return out.end()
@@ -288,37 +263,21 @@ func oneLine(text string, most int) string {
 	return wording.ClipChars(strings.Join(strings.Fields(textview.Clean(text)), " "), most)
 }
 
-// summary returns the content of an entry as text.
+// summary returns the content of an entry as text: a message, the calls of tools, or else the JSON of the entry.
 func summary(e tape.Entry) string {
 	var p struct {
-		Role, Name, Kind, Message string
-		Content, State, Data      json.RawMessage
-		Calls                     []tape.Call
-		Results                   []json.RawMessage
+		Role    string
+		Content json.RawMessage
+		Calls   []tape.Call
 	}
-	if json.Unmarshal(e.Payload, &p) != nil {
-		return string(e.Payload)
+	if err := json.Unmarshal(e.Payload, &p); err == nil && e.Kind == tape.KindMessage {
+		return p.Role + ": " + wordsFirst(tape.TextOf(p.Content), tape.MetaOf(e).Title)
 	}
-	switch e.Kind {
-	case tape.KindMessage:
-		return p.Role + ": " + wordsFirst(plain(p.Content), tape.MetaOf(e).Title)
-	case tape.KindAnchor:
-		return p.Name + " " + string(p.State)
-	case tape.KindEvent:
-		return p.Name + " " + string(p.Data)
-	case tape.KindError:
-		return p.Kind + ": " + p.Message
-	case tape.KindSystem, tape.KindReasoning, tape.KindToolCall, tape.KindToolResult:
-		var all []string
-		for _, c := range p.Calls {
-			all = append(all, c.Function.Name+"("+c.Function.Arguments+")")
-		}
-		for _, r := range p.Results {
-			all = append(all, plain(r))
-		}
-		return strings.TrimSpace(plain(p.Content) + " " + strings.Join(all, ", "))
+	var calls []string
+	for _, c := range p.Calls {
+		calls = append(calls, c.Function.Name+"("+c.Function.Arguments+")")
 	}
-	return string(e.Payload)
+	return cmp.Or(strings.Join(calls, ", "), string(e.Payload))
 }
 
 // wordsFirst moves the facts before a person's words, which are long, behind them. title is the beginning of the words, on one line; "" if
@@ -331,41 +290,18 @@ func wordsFirst(text, title string) string {
 	return text
 }
 
-// plain returns the text of a content: a string, or the texts of its parts.
-func plain(content json.RawMessage) string {
-	var text string
-	if json.Unmarshal(content, &text) == nil {
-		return text
-	}
-	var parts []struct{ Type, Text string }
-	if json.Unmarshal(content, &parts) != nil {
-		return string(content)
-	}
-	var all []string
-	for _, p := range parts {
-		if p.Text == "" {
-			p.Text = "[" + p.Type + "]"
-		}
-		all = append(all, p.Text)
-	}
-	return strings.Join(all, " ")
-}
-
 // copyFrom copies the sessions of another database, with their large results. It skips sessions that exist already, so an interrupted copy can
 // be repeated.
 func (t *tapes) copyFrom(ctx context.Context, args []string) (err error) {
-	from, c, other := args[0], t.c, *t.c
-	other.Database = from
-	if err := config.CheckDatabase(from); err != nil {
+	other := *t.c
+	other.Database = args[0]
+	if err := config.CheckDatabase(other.Database); err != nil {
 		return err
 	}
-	if from == c.Database || from == config.InMemory {
-		return fmt.Errorf("cannot copy from %s to %s; choose the target with --database", other.DatabaseName(), c.DatabaseName())
+	if other.Database == t.c.Database {
+		return fmt.Errorf("cannot copy from %s to itself; choose the target with --database", other.DatabaseName())
 	}
-	if _, err := os.Stat(other.DatabaseFile()); !other.Replicas() && err != nil {
-		return fmt.Errorf("cannot copy from %s: %w", other.DatabaseName(), err)
-	}
-	d, err := openDatabase(&other, newLog(t.err, c))
+	d, err := openExisting(&other)
 	if err != nil {
 		return err
 	}
@@ -382,13 +318,12 @@ func (t *tapes) copyFrom(ctx context.Context, args []string) (err error) {
 	for _, in := range slices.Backward(sessions) { // the one that was used last comes last
 		_, err := tape.Copy(ctx, source, in, t.store)
 		switch {
+		case err == nil:
+			copied++
 		case errors.Is(err, tape.ErrNotEmpty):
 			existing++
-		case errors.Is(err, tape.ErrNotFound), errors.Is(err, tape.ErrDeleted): // deleted in the meantime
-		case err != nil:
+		case !errors.Is(err, tape.ErrNotFound) && !errors.Is(err, tape.ErrDeleted): // it may have been deleted in the meantime
 			return fmt.Errorf("copied %d of %d sessions; session %s: %w; repeat the command to continue", copied+existing, len(sessions), show(in.Session), err)
-		default:
-			copied++
 		}
 	}
 	fmt.Fprintf(t.out, "copied %d sessions, skipped %d existing ones\n", copied, existing)

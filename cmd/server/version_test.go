@@ -12,7 +12,6 @@ func TestAReleaseSaysWhatItIs(t *testing.T) {
 	commit := strings.Repeat("0123456789", 4)
 	for _, tc := range []struct{ version, commit, date, want string }{
 		{"v1.2.3", commit, "2026-01-02T03:04:05Z", "lingserve v1.2.3 (012345678901, 2026-01-02T03:04:05Z)"},
-		{"v0.0.0-20260102030405-012345678901", commit, "2026-01-02T03:04:05Z", "lingserve v0.0.0-20260102030405-012345678901 (2026-01-02T03:04:05Z)"},
 		{"v1.2.3", "", "", "lingserve v1.2.3"},
 		{"v1.2.3", "0123", "", "lingserve v1.2.3 (0123)"},
 	} {

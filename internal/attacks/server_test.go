@@ -195,7 +195,6 @@ channels:
     app_id: ` + o.AppID + `
     app_secret: ` + feishuSecret + `
     encrypt_key: ` + feishuKey + `
-    verification_token: ` + feishuToken + `
     api: ` + feishu + `
     agent: assistant
     dm: {policy: open}

@@ -89,11 +89,11 @@ func TestInstructionsCanStandInAFile(t *testing.T) {
 
 func TestAWrongAgentIsRefusedWithItsLine(t *testing.T) {
 	for file, want := range map[string]string{
-		"agents: [a]":                                         "lingserve.yaml:1:9: agents: expected names with settings for agents, such as \"assistant: {model: …}\"",
-		"agents:\n  Big: {}":                                  "lingserve.yaml:2:3: agents.Big: invalid name; the name of an agent has only lower-case letters, digits, - and _",
+		"agents: [a]":                                         "lingserve.yaml:1:9: agents: expected settings, one per line, such as \"assistant: …\"",
+		"agents:\n  Big: {}":                                  "lingserve.yaml:2:3: agents.Big: invalid name; expected only lower-case letters, digits, - and _",
 		"agents:\n  a: demo:fast":                             "lingserve.yaml:2:6: agents.a: expected settings, one per line, such as \"model: …\"",
 		"agents:\n  a:\n    modle: demo:fast":                 "lingserve.yaml:3:5: agents.a.modle: unknown setting; did you mean agents.a.model?",
-		"agents:\n  a:\n    colour: red":                      "lingserve.yaml:3:5: agents.a.colour: unknown setting; expected a setting of an agent: model, workflow, instructions, tools, skills, ask_always, ask_never, max_steps, tool_timeout, approval_timeout, on_unknown, summarize, max_context, timezone, options",
+		"agents:\n  a:\n    colour: red":                      "lingserve.yaml:3:5: agents.a.colour: unknown setting",
 		"agents:\n  a:\n    model: fast":                      "lingserve.yaml:3:12: agents.a.model: \"fast\" is no model; expected PROVIDER:NAME, such as openai:gpt-6-luna",
 		"agents:\n  a:\n    max_steps: 0":                     "lingserve.yaml:3:16: agents.a.max_steps: 0 is too small; expected at least 1",
 		"agents:\n  a:\n    timezone: Berlin":                 "lingserve.yaml:3:15: agents.a.timezone: \"Berlin\" is not a time zone; expected a name such as Europe/Berlin, UTC, or Local for the server's", // DC-17

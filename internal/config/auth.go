@@ -2,8 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/lingserve/lingserve/access"
@@ -57,13 +55,4 @@ func (l *loader) finishAuth() {
 	check("http.proxies", err)
 	_, err = a.RoleNames()
 	check("auth.roles", err)
-	set := map[string]bool{
-		"auth.audience": len(a.Audience) > 0, "auth.jwks": a.JWKS != "", "auth.algorithms": len(a.Algorithms) > 0, "auth.token_types": len(a.TokenTypes) > 0,
-		"auth.role_claim": a.RoleClaim != "", "auth.roles": len(a.Roles) > 0, "auth.scope_prefix": a.ScopePrefix != "",
-	}
-	for _, key := range slices.Sorted(maps.Keys(set)) {
-		if a.Issuer == "" && set[key] {
-			l.warn("%s has no effect without auth.issuer; set auth.issuer to accept tokens", key)
-		}
-	}
 }

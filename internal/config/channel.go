@@ -3,7 +3,7 @@ package config
 import (
 	"cmp"
 	"errors"
-	"fmt"
+	"iter"
 	"reflect"
 	"slices"
 	"strings"
@@ -104,184 +104,145 @@ func shippedAccess() channel.Configuration {
 	return access
 }
 
-// channels reads the section.
-func (l *loader) channels(n *yaml.Node) {
-	for k, v := range l.members(n, []string{"channels"}, "names with settings, such as \"telegram: {token: …}\"") {
-		l.channel(k, v)
-	}
-}
-
-// channel reads one channel, or its accounts.
-func (l *loader) channel(at, n *yaml.Node) {
-	name := at.Text
-	if !providerName.MatchString(name) {
-		l.Errorf(at, channels+name, "invalid name; a channel's name has only lower-case letters, digits, - and _")
-		return
-	}
-	ch := &Channel{Name: name, At: l.position(at)}
-	kind, ok := l.channelType(at, n, ch)
-	if !ok {
-		return
-	}
-	place := kind.place()
-	own := kind.settings(ch)
-	l.applyElsewhere(own)
-	l.login(n, kind, ch, own, &place.AccountPlace)
-	accounts := n.Get("accounts")
-	if accounts == nil || len(accounts.Items) == 0 {
-		l.checkNeeded(at, n, own)
-		l.c.Channels = append(l.c.Channels, *ch)
+// addChannel adds a channel with its accounts.
+func (l *loader) addChannel(at, n *yaml.Node) bool {
+	ch := &Channel{Name: at.Text, At: l.position(at)}
+	typeSetting := fileSetting(append(ch.path(), "type"), "kind of the channel", &ch.Type)
+	kind, reserved := typeOfChannel(ch.Name)
+	if reserved {
+		typeSetting.OneOf, typeSetting.optional = []string{kind.name}, true
 	} else {
-		for at, n := range l.members(accounts, []string{"channels", name, "accounts"}, "names with settings, such as \"work: {agent: …}\"") {
-			if !providerName.MatchString(at.Text) {
-				l.Errorf(at, channels+name+".accounts."+at.Text, "invalid name; an account's name has only lower-case letters, digits, - and _")
-				continue
-			}
-			account := *ch // what the account does not set is that of its channel
-			account.Account, account.At = at.Text, l.position(at)
-			ofAccount := kind.settings(&account)
-			for i, s := range own {
-				l.c.sources[ofAccount[i].Key] = l.c.sources[s.Key]
-			}
-			var accountPlace channel.AccountPlace
-			l.login(n, kind, &account, ofAccount, &accountPlace)
-			l.checkNeeded(at, n, ofAccount)
-			put(&place.Accounts, at.Text, accountPlace)
-			l.c.Channels = append(l.c.Channels, account)
+		typeSetting.OneOf = ChannelTypes()
+		written := n.Get("type")
+		if written == nil {
+			l.Errorf(at, channels+ch.Name, "has no type; expected one of %s%s", strings.Join(ChannelTypes(), ", "), didYouMean(ch.Name, ChannelTypes()))
+			return false
+		}
+		if kind, reserved = typeOfChannel(written.Text); !reserved {
+			l.Errorf(written, typeSetting.Key, "%v", noneOf(written.Text, ChannelTypes()))
+			return false
 		}
 	}
-	l.c.Access.Channels[name] = place
-}
-
-// login reads the settings of a channel, or of an account of it. own are those that only its type has.
-func (l *loader) login(n *yaml.Node, kind channelType, ch *Channel, own []Setting, place *channel.AccountPlace) {
-	level := channel.OfAccount
-	if ch.Account == "" {
-		level = channel.OfChannel
-	}
-	l.c.settings = append(l.c.settings, own...)
-	(&scope{loader: l, kind: kind, level: level, path: ch.path(), to: &place.Place, own: own, account: place}).read(n)
-}
-
-// checkNeeded reports the required settings that are missing.
-func (l *loader) checkNeeded(at, n *yaml.Node, own []Setting) {
-	for _, s := range own {
-		last := len(s.path) - 1
-		name := s.path[last]
-		if written := n.Get(name); !s.needed || s.text() != "" || written != nil && written.Text != "" || written != nil && written.Kind == yaml.Mapping {
+	ch.Type = kind.name
+	own := kind.settings(ch)
+	place := kind.place()
+	l.add(typeSetting)
+	l.add(own...)
+	l.addPlaces(kind, channel.OfChannel, ch.path(), n, &place.AccountPlace)
+	l.sections[yaml.Path(append(ch.path(), "accounts")...)] = true
+	for at, n := range n.Get("accounts").Members() {
+		if !providerName.MatchString(at.Text) {
+			key := yaml.Path(append(ch.path(), "accounts", at.Text)...)
+			l.Errorf(at, key, "invalid name; expected %s", nameRule)
+			l.invalid[key] = true
 			continue
 		}
-		expected := "it"
-		if s.Secret {
-			expected = name + ": {env: NAME} or {file: PATH}"
+		l.addAccount(at, n, kind, *ch, own, &place)
+	}
+	l.later = append(l.later, func() {
+		if len(place.Accounts) == 0 {
+			l.checkNeeded(at, own)
+			l.c.Channels = append(l.c.Channels, *ch)
 		}
-		l.Errorf(at, yaml.Path(s.path[:last]...), "has no %s; expected %s", name, expected)
-	}
+		l.c.Access.Channels[ch.Name] = place
+	})
+	return true
 }
 
-// channelType sets the type of a channel: its name, or the value of type.
-func (l *loader) channelType(at, n *yaml.Node, ch *Channel) (channelType, bool) {
-	byName, reserved := typeOfChannel(ch.Name)
-	written := n.Get("type")
-	if written == nil {
-		if !reserved {
-			l.Errorf(at, channels+ch.Name, "has no type; expected one of %s%s", strings.Join(ChannelTypes(), ", "), didYouMean(ch.Name, ChannelTypes()))
-		}
-		ch.Type = ch.Name
-		return byName, reserved
+// addAccount adds an account of a channel. What the account does not set is that of its channel.
+func (l *loader) addAccount(at, n *yaml.Node, kind channelType, account Channel, ofChannel []Setting, to *channel.ChannelPlace) {
+	account.Account, account.At = at.Text, l.position(at)
+	own := kind.settings(&account)
+	for i := range own {
+		own[i].inherits = &ofChannel[i]
 	}
-	setting := fileSetting(append(ch.path(), "type"), "kind of the channel", &ch.Type)
-	setting.OneOf = ChannelTypes()
-	name, ok := l.oneOf(setting, written)
-	if ok && reserved && name != ch.Name {
-		l.Errorf(written, setting.Key, "the name %s is reserved for channels of type %s; choose another name", ch.Name, ch.Name)
-		return byName, false
-	}
-	if ok && !reserved {
-		l.c.settings = append(l.c.settings, setting)
-		l.c.sources[setting.Key] = l.source(written)
-	}
-	ch.Type = name
-	kind, _ := typeOfChannel(name)
-	return kind, ok
-}
-
-// scope reads the settings at one level of a channel: of the channel, an account, a conversation or a thread.
-type scope struct {
-	*loader
-	kind    channelType
-	level   channel.Level
-	path    []string
-	to      *channel.Place
-	own     []Setting             // those that only channels of the type have
-	account *channel.AccountPlace // of a channel or an account: conversations are below it
-	group   *channel.GroupPlace   // of a group: threads are below it
-}
-
-// levelNames are the places at the levels of a channel.
-var levelNames = map[channel.Level]string{
-	channel.OfChannel: "a channel", channel.OfAccount: "an account", channel.OfDirect: "a direct conversation", channel.OfGroup: "a group", channel.OfThread: "a thread",
-}
-
-// read reads the settings in n, and those of the levels below.
-func (p *scope) read(n *yaml.Node) {
-	known := slices.Concat(p.own, p.policies())
-	p.readSettings(n, p.path, known, func(k, v *yaml.Node, path []string) {
-		at := append(slices.Clip(path), k.Text)
-		below := at[len(p.path):]
-		switch {
-		case p.level == channel.OfChannel && len(below) == 1 && (k.Text == "type" || k.Text == "accounts"): // read already
-		case p.account != nil && len(below) == 2 && below[0] == "dm" && v.Kind == yaml.Mapping:
-			var direct channel.Place
-			(&scope{loader: p.loader, kind: p.kind, level: channel.OfDirect, path: at, to: &direct}).read(v)
-			put(&p.account.Directs, k.Text, direct)
-		case p.account != nil && len(below) == 2 && below[0] == "groups" && v.Kind == yaml.Mapping:
-			var group channel.GroupPlace
-			(&scope{loader: p.loader, kind: p.kind, level: channel.OfGroup, path: at, to: &group.Place, group: &group}).read(v)
-			put(&p.account.Groups, k.Text, group)
-		case p.group != nil && len(below) == 1 && k.Text == "threads":
-			for id, n := range p.members(v, at, "threads by id, such as \"\\\"7\\\": {enabled: false}\"") {
-				var thread channel.Place
-				(&scope{loader: p.loader, kind: p.kind, level: channel.OfThread, path: append(slices.Clip(at), id.Text), to: &thread}).read(n)
-				put(&p.group.Threads, id.Text, thread)
-			}
-		default:
-			p.unknownOf(fmt.Sprintf("%s of type %s", levelNames[p.level], p.kind.name), k, path, len(p.path), known)
-		}
+	l.add(own...)
+	var place channel.AccountPlace
+	l.addPlaces(kind, channel.OfAccount, account.path(), n, &place)
+	l.later = append(l.later, func() {
+		l.checkNeeded(at, own)
+		l.c.Channels = append(l.c.Channels, account)
+		put(&to.Accounts, at.Text, place)
 	})
 }
 
-// policies returns the settings that every channel has, at the level of p. A channel shows the defaults too, the other levels what is set.
-func (p *scope) policies() (all []Setting) {
-	fields := settingsOf(nil, p.to)
+// checkNeeded reports the required settings that are missing.
+func (l *loader) checkNeeded(at *yaml.Node, own []Setting) {
+	for _, s := range own {
+		if !s.needed || s.text() != "" || l.invalid[s.Key] || s.inherits != nil && l.invalid[s.inherits.Key] {
+			continue
+		}
+		name, expected := s.path[len(s.path)-1], "it"
+		if s.Secret {
+			expected = name + ": {env: NAME} or {file: PATH}"
+		}
+		l.Errorf(at, yaml.Path(s.path[:len(s.path)-1]...), "has no %s; expected %s", name, expected)
+	}
+}
+
+// addPlaces adds the settings that every channel has, of a channel or an account, and of its conversations and threads.
+func (l *loader) addPlaces(kind channelType, level channel.Level, path []string, n *yaml.Node, to *channel.AccountPlace) {
+	l.addPlace(kind, level, path, &to.Place)
+	for id := range l.conversations(n, path, "dm") {
+		var direct channel.Place
+		l.addPlace(kind, channel.OfDirect, append(slices.Clip(path), "dm", id), &direct)
+		l.later = append(l.later, func() { put(&to.Directs, id, direct) })
+	}
+	for id, n := range l.conversations(n, path, "groups") {
+		var group channel.GroupPlace
+		at := append(slices.Clip(path), "groups", id)
+		l.addPlace(kind, channel.OfGroup, at, &group.Place)
+		l.sections[yaml.Path(append(at, "threads")...)] = true
+		for k := range n.Get("threads").Members() {
+			var thread channel.Place
+			l.addPlace(kind, channel.OfThread, append(slices.Clip(at), "threads", k.Text), &thread)
+			l.later = append(l.later, func() { put(&group.Threads, k.Text, thread) })
+		}
+		l.later = append(l.later, func() { put(&to.Groups, id, group) })
+	}
+}
+
+// conversations yields the conversations in a section of a channel. They are mappings beside the settings.
+func (l *loader) conversations(n *yaml.Node, path []string, section string) iter.Seq2[string, *yaml.Node] {
+	return func(yield func(string, *yaml.Node) bool) {
+		for k, v := range n.Get(section).Members() {
+			isSetting := l.known[yaml.Path(append(slices.Clip(path), section, k.Text)...)]
+			if !isSetting && v.Kind == yaml.Mapping && !yield(k.Text, v) {
+				return
+			}
+		}
+	}
+}
+
+// addPlace adds the settings that every channel has, at one level. A channel shows the defaults too, the other levels what is set.
+func (l *loader) addPlace(kind channelType, level channel.Level, path []string, to *channel.Place) {
+	fields := settingsOf(nil, to)
 	for i, policy := range channel.SettingsTable() {
-		key, ok := policy.At(p.level)
+		key, ok := policy.At(level)
 		if !ok {
 			continue
 		}
 		s := fields[i]
-		s.path = slices.Concat(p.path, strings.Split(key, "."))
+		s.path = slices.Concat(path, strings.Split(key, "."))
 		s.Key, s.fileOnly = yaml.Path(s.path...), true
-		if shipped, ok := policy.Text(&p.kind.shipped); ok {
+		s.Default = policy.Default
+		if shipped, ok := policy.Text(&kind.shipped); ok {
 			s.Default = shipped
 		} else if policy.Key == "agent" {
 			s.Default = DefaultAgent
 		}
+		if level != channel.OfChannel {
+			s.Default = ""
+		}
+		s.optional = s.Default == ""
 		s.store = func(v value) error {
-			if p.level != channel.OfChannel || s.Default == "" {
-				p.c.settings = append(p.c.settings, s)
+			if err := s.parse(v); err != nil {
+				return err
 			}
-			if s.kind.list {
-				return policy.SetList(p.to, v.items())
-			}
-			return policy.Set(p.to, v.text)
+			return policy.Check(to)
 		}
-		all = append(all, s)
-		if p.level == channel.OfChannel && s.Default != "" {
-			p.c.settings = append(p.c.settings, s)
-		}
+		l.add(s)
 	}
-	return all
 }
 
 func put[V any](m *map[string]V, key string, v V) {
@@ -298,24 +259,22 @@ func (l *loader) finishChannels() {
 		names = append(names, a.Name)
 	}
 	for _, s := range l.c.settings {
-		if name := s.text(); s.path[0] == "channels" && s.path[len(s.path)-1] == "agent" && !slices.Contains(names, name) {
+		if name := s.text(); s.path[0] == "channels" && s.path[len(s.path)-1] == "agent" && name != "" && !slices.Contains(names, name) {
 			l.errs = append(l.errs, &Error{Where: l.c.sources[s.Key].at, Key: s.Key, Message: noneOf(name, names).Error()})
 		}
 	}
-	if len(l.errs) > 0 {
+	if len(l.errs)+l.NumProblems() > 0 {
 		return
 	}
-	err := l.c.Access.Check()
-	if many, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, err := range many.Unwrap() {
-			e := &Error{Where: l.File, Message: err.Error()}
-			if s, ok := errors.AsType[*channel.SettingError](err); ok {
-				e.Key, e.Message = s.Path, s.Message
-				e.Where = cmp.Or(l.c.sources[s.Path].at, l.File)
-			}
-			l.errs = append(l.errs, e)
+	many, ok := l.c.Access.Check().(interface{ Unwrap() []error })
+	if !ok {
+		return
+	}
+	for _, err := range many.Unwrap() {
+		e := &Error{Where: l.File, Message: err.Error()}
+		if s, ok := errors.AsType[*channel.SettingError](err); ok {
+			e.Where, e.Key, e.Message = cmp.Or(l.c.sources[s.Path].at, l.File), s.Path, s.Message
 		}
-	} else if err != nil {
-		l.errs = append(l.errs, err)
+		l.errs = append(l.errs, e)
 	}
 }

@@ -42,7 +42,7 @@ func TestALittleIsEnoughForAChannel(t *testing.T) { // CH-103
 		t.Fatal(err)
 	}
 	want := []Channel{{Name: "telegram", Type: "telegram", At: "lingserve.yaml:5:3", Telegram: Telegram{
-		Token: "1:telegram-token", API: "https://api.telegram.org", Mode: "poll", Preview: "edit", ParseMode: "html", Menu: "commands", MaxMedia: 10 << 20,
+		Token: "1:telegram-token", API: "https://api.telegram.org", Mode: "poll", Preview: "edit", Menu: "commands", MaxMedia: 10 << 20,
 	}}}
 	if diff := cmp.Diff(want, c.Channels); diff != "" {
 		t.Error(diff)
@@ -75,7 +75,7 @@ func TestLimitsOfAChannelAreNumbers(t *testing.T) {
 	if p.Limits != want || p.Sources["limits.sender_rate"] != "channels.support.limits.sender_rate" {
 		t.Errorf("got %+v of %q", p.Limits, p.Sources["limits.sender_rate"])
 	}
-	for value, says := range map[string]string{"-1": "expected a whole number from 0 to 1000000", "soon": "channels.support.limits.sender_rate"} {
+	for value, says := range map[string]string{"-1": "-1 is too small; expected at least 0", "soon": "channels.support.limits.sender_rate"} {
 		if _, err := load(t, strings.Replace(file, "RATE", value, 1), nil); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", value, err)
 		}
@@ -165,24 +165,24 @@ func TestWhatIsWrongWithAChannelIsSaidWhereItStands(t *testing.T) { // CH-101, C
 	for _, test := range []struct{ name, file, want string }{
 		{"a name that is near", "channels:\n  telegrm: {}", `2:3: channels.telegrm: has no type; expected one of TYPES; did you mean telegram?`},
 		{"a type that is near", "channels:\n  x: {type: webhok}", `2:13: channels.x.type: "webhok" is invalid; expected one of TYPES; did you mean webhook?`},
-		{"a type that is another", "channels:\n  web: {type: cli}", `2:15: channels.web.type: the name web is reserved for channels of type web; choose another name`},
+		{"a type that is another", "channels:\n  web: {type: cli}", `2:15: channels.web.type: "cli" is invalid; expected one of web`},
 		{"no account", "channels:\n  telegram: {accounts: }", `2:3: channels.telegram: has no token; expected token: {env: NAME} or {file: PATH}`},
-		{"no channel", "channels: [telegram]", `1:11: channels: expected names with settings, such as "telegram: {token: …}"`},
-		{"a name in capitals", "channels:\n  Web: {}", `2:3: channels.Web: invalid name; a channel's name has only lower-case letters, digits, - and _`},
+		{"no channel", "channels: [telegram]", `1:11: channels: expected settings, one per line, such as "NAME: …"`},
+		{"a name in capitals", "channels:\n  Web: {}", `2:3: channels.Web: invalid name; expected only lower-case letters, digits, - and _`},
 		{"what is needed", "channels:\n  telegram: {}", `2:3: channels.telegram: has no token; expected token: {env: NAME} or {file: PATH}`},
 		{"a variable that is not set", "channels:\n  telegram: {token: {env: NONE}}", `2:27: channels.telegram.token: the environment variable NONE is not set; set it, or use another one`},
 		{"a setting that is near", "channels:\n  web: {dm: {polcy: open}}", `2:14: channels.web.dm.polcy: unknown setting; did you mean channels.web.dm.policy?`},
-		{"a setting of another type", "channels:\n  web: {callback_hosts: [x]}", `2:9: channels.web.callback_hosts: unknown setting; expected a setting of a channel of type web: …`},
+		{"a setting of another type", "channels:\n  web: {allow_private: [x]}", `2:9: channels.web.allow_private: unknown setting`},
 		{"a value that is none", "channels:\n  web: {unmentioned: soon}", `2:22: channels.web.unmentioned: "soon" is invalid; expected one of history, drop, observe`},
 		{"an id that is a number", "channels:\n  web: {dm: {allow_from: [42]}}", `2:27: channels.web.dm.allow_from: 42 is not text; put the value in quotes`},
-		{"groups by pairing", "channels:\n  web: {groups: {policy: pairing}}", `2:26: channels.web.groups.policy: pairing works only in direct conversations; expected disabled, open or allowlist`},
+		{"groups by pairing", "channels:\n  web: {groups: {policy: pairing}}", `2:26: channels.web.groups.policy: "pairing" is invalid; expected one of disabled, open, allowlist`},
 		{"everybody in an allowlist", "channels:\n  web: {dm: {policy: allowlist, allow_from: [\"*\"]}}", `2:45: channels.web.dm.allow_from: "*" in the list has no effect with the policy allowlist; set dm.policy: open to admit everybody`},
 		{"everybody gives commands", "channels:\n  web: {commands: {admins: [\"*\"]}}", `2:28: channels.web.commands.admins: "*" would give commands to everybody; set commands.mode: senders to give them to all admitted senders`},
 		{"an agent that is not there", "channels:\n  web: {agent: asistant}", `2:16: channels.web.agent: "asistant" is invalid; expected one of assistant; did you mean assistant?`},
-		{"a setting in the wrong place", "channels:\n  web: {groups: {\"-1\": {log: {previews: true}}}}", `2:25: channels.web.groups.-1.log: unknown setting; expected a setting of a group of type web: …`},
-		{"a conversation without settings", "channels:\n  web: {groups: {\"-1\": yes}}", `2:18: channels.web.groups.-1: unknown setting; expected a setting of a channel of type web: …`},
+		{"a setting in the wrong place", "channels:\n  web: {groups: {\"-1\": {log: {previews: true}}}}", `2:25: channels.web.groups.-1.log: unknown setting`},
+		{"a conversation without settings", "channels:\n  web: {groups: {\"-1\": yes}}", `2:18: channels.web.groups.-1: unknown setting`},
 		{"a conversation without an id", "channels:\n  web: {dm: {\"\": {agent: assistant}}}", `lingserve.yaml: channels.web.dm."": expected a name or an id, got none`},
-		{"a duration that is none", "channels:\n  web: {debounce: fast}", `2:19: channels.web.debounce: "fast" is invalid; expected a duration, such as 2s or 500ms`},
+		{"a duration that is none", "channels:\n  web: {debounce: fast}", `2:19: channels.web.debounce: "fast" is invalid; expected a duration, such as 30s or 5m`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := load(t, test.file, nil)

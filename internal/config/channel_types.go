@@ -6,9 +6,7 @@ type Telegram struct {
 	API       string `key:"api" default:"https://api.telegram.org" check:"url" help:"address of the Bot API server; set it for a local server"`
 	Mode      string `key:"mode" default:"poll" oneof:"poll webhook" help:"how updates come: by polling, or sent to public_url"`
 	PublicURL string `key:"public_url" check:"url" help:"public https address of this server, for mode webhook"`
-	Secret    Secret `key:"secret" help:"secret of the webhook, 16 to 256 of A-Z, a-z, 0-9, _ and -; unset: made from the token"`
 	Preview   string `key:"preview" default:"edit" oneof:"edit draft off" help:"what people see of an unfinished answer: a growing message, a draft in private chats, or nothing"`
-	ParseMode string `key:"parse_mode" default:"html" oneof:"html markdownv2" help:"markup of answers"`
 	Menu      string `key:"menu" default:"commands" oneof:"commands off" help:"menu behind the slash: the commands that a person may give, or the menu of @BotFather"`
 	MaxMedia  Size   `key:"max_media" default:"10MiB" min:"0B" help:"maximum size of a file; the public server allows 20MiB"`
 	Files     string `key:"files" help:"absolute path of a local Bot API server's files"`
@@ -20,7 +18,6 @@ type Webhook struct {
 	Ack            string   `key:"ack" default:"immediate" oneof:"immediate result" help:"answer to a message: at once, or with the reply"`
 	Callback       string   `key:"callback" check:"url" help:"https address for replies; required with ack immediate"`
 	CallbackSecret Secret   `key:"callback_secret" help:"signing secret of replies; unset: the secret of messages"`
-	CallbackHosts  []string `key:"callback_hosts" help:"hosts allowed for the callback, such as example.com:8443; unset: its own"`
 	MaxBody        Size     `key:"max_body" default:"1MiB" min:"1KiB" help:"maximum size of a message, with media"`
 	AllowInsecure  bool     `key:"allow_insecure" default:"false" help:"allow http for the callback"`
 	AllowPrivate   []string `key:"allow_private" help:"callback hosts that may be private or localhost"`
@@ -39,14 +36,12 @@ type Slack struct {
 
 // Feishu has the settings of a channel of type feishu; see package channel/feishu.
 type Feishu struct {
-	AppID             string `key:"app_id" needed:"true" help:"id of the app, cli_…, from its page Credentials & Basic Info"`
-	AppSecret         Secret `key:"app_secret" needed:"true" help:"secret of the app, from the same page"`
-	EncryptKey        Secret `key:"encrypt_key" help:"key that encrypts and signs events, from Events & Callbacks, Encryption Strategy"`
-	VerificationToken Secret `key:"verification_token" help:"token in events, from the same page; set this or encrypt_key"`
-	API               string `key:"api" default:"https://open.feishu.cn" check:"url" help:"address of the server API; https://open.larksuite.com for Lark"`
-	Preview           string `key:"preview" default:"edit" oneof:"edit off" help:"what people see of an unfinished answer: a growing card, or nothing"`
-	Format            string `key:"format" default:"card" oneof:"card text" help:"form of answers: cards with markup, or plain texts, which cannot grow"`
-	MaxMedia          Size   `key:"max_media" default:"10MiB" min:"0B" help:"maximum size of a file; the platform allows 100MB"`
+	AppID      string `key:"app_id" needed:"true" help:"id of the app, cli_…, from its page Credentials & Basic Info"`
+	AppSecret  Secret `key:"app_secret" needed:"true" help:"secret of the app, from the same page"`
+	EncryptKey Secret `key:"encrypt_key" needed:"true" help:"key that encrypts and signs events, from Events & Callbacks, Encryption Strategy"`
+	API        string `key:"api" default:"https://open.feishu.cn" check:"url" help:"address of the server API; https://open.larksuite.com for Lark"`
+	Preview    string `key:"preview" default:"edit" oneof:"edit off" help:"what people see of an unfinished answer: a growing card, or nothing"`
+	MaxMedia   Size   `key:"max_media" default:"10MiB" min:"0B" help:"maximum size of a file; the platform allows 100MB"`
 }
 
 // Discord has the settings of a channel of type discord; see package channel/discord.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -18,12 +17,7 @@ const (
 // InMemory is the value of the setting database that stores nothing.
 const InMemory = "memory"
 
-const (
-	expectedDatabase = "expected sqlite:FILE, postgres://user:password@host:5432/database, or memory"
-	useDatabase      = "is no setting any more; sessions and runs are in one database: set database (--database) to sqlite:FILE, " +
-		"postgres://user:password@host:5432/database (which replicas share), or memory"
-	useDurability = "is no setting any more; remove it, or set durability to full, so that a power failure takes nothing"
-)
+const expectedDatabase = "expected sqlite:FILE, postgres://user:password@host:5432/database, or memory"
 
 // CheckDatabase reports what is wrong with a text as the setting database. It does not repeat an address, which may have a password.
 func CheckDatabase(text string) error {
@@ -47,30 +41,6 @@ func CheckDatabase(text string) error {
 	return nil
 }
 
-// Removed returns what to say of a setting, a section or a flag of the stores before the database; "" for any other name.
-func Removed(name string) string {
-	name = strings.ReplaceAll(name, "-", ".")
-	switch section, _, _ := strings.Cut(name, "."); {
-	case name == "tape.sync":
-		return useDurability
-	case slices.Contains([]string{"engine", "postgres", "tape", "nats"}, section):
-		return useDatabase
-	}
-	return ""
-}
-
-// removedVariables chose the stores before the database. Others that begin like them may be those that container platforms set for a service.
-var removedVariables = []string{"ENGINE", "POSTGRES_URL", "TAPE_STORE", "TAPE_SYNC", "TAPE_POSTGRES_URL", "NATS_SERVERS", "NATS_LISTEN"}
-
-// checkRemovedVariables refuses variables that no longer mean anything.
-func (l *loader) checkRemovedVariables() {
-	for _, name := range removedVariables {
-		if key := strings.ToLower(strings.ReplaceAll(name, "_", ".")); l.env["LINGSERVE_"+name] != "" {
-			l.errs = append(l.errs, &Error{Where: "LINGSERVE_" + name, Key: key, Message: Removed(key)})
-		}
-	}
-}
-
 // finishDatabase completes settings that depend on where data is stored.
 func (l *loader) finishDatabase() {
 	c := l.c
@@ -81,10 +51,6 @@ func (l *loader) finishDatabase() {
 		l.wrong("data", "is empty; expected a folder, or database: memory, which stores nothing")
 	case c.Database == "":
 		c.Database = "sqlite:" + filepath.Join(c.Data, "lingserve.db")
-	}
-	if s := c.sources["database"]; s.Kind == Flag && c.databasePassword() != "" {
-		l.warn("%s contains a password, which every user of this machine can read in the list of processes; use the environment variable "+
-			"LINGSERVE_DATABASE, or database: {file: PATH} in the configuration file", s.Name)
 	}
 }
 

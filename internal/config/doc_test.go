@@ -108,7 +108,8 @@ func namedTable(settings func(c *Config, name string) []Setting) string {
 func policiesTable() string {
 	var b strings.Builder
 	b.WriteString("| key | also of | value | default | |\n|---|---|---|---|---|\n")
-	for _, s := range channel.SettingsTable() {
+	fields := settingsOf(nil, new(channel.Place))
+	for i, s := range channel.SettingsTable() {
 		also := "–"
 		switch {
 		case s.Levels&channel.OfChannel == 0:
@@ -118,8 +119,8 @@ func policiesTable() string {
 		case s.Levels&channel.OfGroup != 0:
 			also = "groups"
 		}
-		kind := strings.ReplaceAll(s.Kind(), " or ", ", ")
-		if s.IsList() && len(s.OneOf) > 0 {
+		kind := strings.ReplaceAll(fields[i].Kind(), " or ", ", ")
+		if fields[i].kind.list && len(s.OneOf) > 0 {
 			kind = "list of these"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.Key, also, kind, code(defaultOfPolicy(s)), s.Help)

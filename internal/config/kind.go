@@ -142,10 +142,15 @@ func (s Setting) set(v value) error {
 	if s.store != nil {
 		return s.store(v)
 	}
+	return s.parse(v)
+}
+
+// parse parses v, and stores it in the field.
+func (s Setting) parse(v value) error {
 	if v.text == "" && v.list == nil && s.required {
 		return errors.New("is empty; expected a value")
 	}
-	if len(s.OneOf) > 0 && !slices.Contains(s.OneOf, v.text) {
+	if len(s.OneOf) > 0 && !s.kind.list && !slices.Contains(s.OneOf, v.text) {
 		return noneOf(v.text, s.OneOf)
 	}
 	if check := checks[s.check]; check != nil && v.text != "" {
@@ -168,8 +173,24 @@ func (s Setting) set(v value) error {
 	case s.max != "" && n > s.limit(s.max):
 		return fmt.Errorf("expected at most %s, got %s", s.max, v.text)
 	}
-	s.field.Set(reflect.ValueOf(result))
+	setField(s.field, reflect.ValueOf(result))
 	return nil
+}
+
+// setField sets a field, which may be a pointer to the type of the value, or a type derived from it.
+func setField(field, v reflect.Value) {
+	switch field.Kind() {
+	case reflect.Pointer:
+		field.Set(reflect.New(field.Type().Elem()))
+		field.Elem().Set(v)
+	case reflect.Slice:
+		field.Set(reflect.MakeSlice(field.Type(), v.Len(), v.Len()))
+		for i := range v.Len() {
+			field.Index(i).Set(v.Index(i).Convert(field.Type().Elem()))
+		}
+	default:
+		field.Set(v.Convert(field.Type()))
+	}
 }
 
 // limit returns the smallest or largest value, which the tag of a field has.

@@ -39,8 +39,8 @@ agents:
 
 func TestAWrongMCPServerIsRefusedWithItsLine(t *testing.T) {
 	for file, want := range map[string]string{
-		"mcp: [a]":              "lingserve.yaml:1:6: mcp: expected names with settings for servers, such as \"search: {url: …}\"",
-		"mcp:\n  a_b: {url: x}": "lingserve.yaml:2:3: mcp.a_b: invalid name; the name of an MCP server has at most 32 lower-case letters, digits and -",
+		"mcp: [a]":              "lingserve.yaml:1:6: mcp: expected settings, one per line, such as \"NAME: …\"",
+		"mcp:\n  a_b: {url: x}": "lingserve.yaml:2:3: mcp.a_b: invalid name; expected at most 32 lower-case letters, digits and -",
 		"mcp:\n  a:":            "lingserve.yaml:2:3: mcp.a: expected a command or a url",
 		"mcp:\n  a: npx":        "lingserve.yaml:2:6: mcp.a: expected settings, one per line, such as \"command: …\"",
 		"mcp:\n  a: {command: x, url: 'http://x'}":  "lingserve.yaml:2:3: mcp.a: command and url do not go together; remove one of them",

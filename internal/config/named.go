@@ -10,44 +10,77 @@ import (
 // DefaultAgent is the agent that exists without a configuration.
 const DefaultAgent = "assistant"
 
-// agents begins the keys of settings of agents.
-const agents = "agents."
-
-// named is a section whose members have names of the user's.
-type named struct {
-	section  string // "agents"
-	many     string // "agents"
-	one      string // "an agent"
-	name     *regexp.Regexp
-	rule     string                                 // of the name, in words
-	example  string                                 // of a member
-	settings func(c *Config, name string) []Setting // makes the member if there is none
+// section is a section of the file whose members have names of the user's.
+type section struct {
+	name  string // "agents"
+	names *regexp.Regexp
+	rule  string                                     // of the names, in words
+	add   func(l *loader, at, n *yaml.Node) bool     // adds the settings of a member; false: it has reported why it cannot
+	check func(l *loader, at *yaml.Node, key string) // checks the settings of a member together
 }
 
-var (
-	agentNames = named{"agents", "agents", "an agent", providerName, "only lower-case letters, digits, - and _", DefaultAgent + ": {model: …}", (*Config).agentSettings}
-	modelNames = named{"models", "models", "a model", modelName, "the form PROVIDER:NAME, such as openai:gpt-6-luna", "openai:gpt-6-luna: {options: …}", (*Config).modelSettings}
-	mcpNames   = named{
-		"mcp", "servers", "an MCP server", regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`), "at most 32 lower-case letters, digits and -", "search: {url: …}",
-		(*Config).mcpSettings,
-	}
+// nameRule is providerName in words.
+const nameRule = "only lower-case letters, digits, - and _"
 
+var (
 	// providerName matches the part of a model's name before the colon. Capitals would allow two spellings of one name.
 	providerName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
+	mcpName      = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 	// modelName is "provider:name".
 	modelName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*:[^\s,]+$`)
 	// skillName is what the folder of a skill can be called.
 	skillName = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
 )
 
-// Agent returns the agent of this name.
-func (c *Config) Agent(name string) (Agent, bool) {
-	for _, a := range c.Agents {
-		if a.Name == name {
-			return *a, true
+func namedSections() []section {
+	return []section{
+		{"providers", providerName, nameRule, (*loader).addProvider, (*loader).checkProvider},
+		{"models", modelName, "PROVIDER:NAME, such as openai:gpt-6-luna", addNamed((*Config).modelSettings), nil},
+		{"agents", providerName, nameRule, addNamed((*Config).agentSettings), (*loader).checkAgent},
+		{"mcp", mcpName, "at most 32 lower-case letters, digits and -", addNamed((*Config).mcpSettings), (*loader).checkMCP},
+		{"channels", providerName, nameRule, (*loader).addChannel, nil},
+	}
+}
+
+// addNamed adds a member whose settings are always the same.
+func addNamed(settings func(c *Config, name string) []Setting) func(l *loader, at, n *yaml.Node) bool {
+	return func(l *loader, at, _ *yaml.Node) bool {
+		l.add(settings(l.c, at.Text)...)
+		return true
+	}
+}
+
+// expand adds the settings below the names that the file has.
+func (l *loader) expand(root *yaml.Node) {
+	for _, s := range namedSections() {
+		l.sections[s.name] = true
+		for k, v := range root.Get(s.name).Members() {
+			key := yaml.Path(s.name, k.Text)
+			switch {
+			case l.sections[key] || l.known[key]: // such as a preset
+			case !s.names.MatchString(k.Text):
+				l.Errorf(k, key, "invalid name; expected %s", s.rule)
+				l.invalid[key] = true
+			default:
+				l.invalid[key] = !s.add(l, k, v)
+			}
+			if s.name == "providers" && !l.invalid[key] {
+				l.addHeaders(k.Text, v.Get("headers"))
+			}
+			if s.check != nil && !l.invalid[key] && (v.Kind == yaml.Mapping || v.Kind == yaml.Null) {
+				l.later = append(l.later, func() { s.check(l, k, key) })
+			}
 		}
 	}
-	return Agent{}, false
+}
+
+// Agent returns the agent of this name.
+func (c *Config) Agent(name string) (Agent, bool) {
+	a, ok := lookup(c.Agents, func(a *Agent) bool { return a.Name == name })
+	if !ok {
+		return Agent{}, false
+	}
+	return *a, true
 }
 
 func (c *Config) agentSettings(name string) []Setting {
@@ -62,29 +95,6 @@ func (c *Config) mcpSettings(name string) []Setting {
 	return fileSettingsOf([]string{"mcp", name}, element(&c.MCP, func(s *MCPServer) *string { return &s.Name }, name))
 }
 
-// named reads the members of such a section. check checks the settings of one together.
-func (l *loader) named(of named, n *yaml.Node, check func(at *yaml.Node, key string)) {
-	for k, v := range l.members(n, []string{of.section}, "names with settings for %s, such as \"%s\"", of.many, of.example) {
-		if l.namedOne(of, k, v) {
-			check(k, of.section+"."+k.Text)
-		}
-	}
-}
-
-// namedOne reads one member. It returns false if the member has no settings. Nothing is a mapping without settings, which has the defaults.
-func (l *loader) namedOne(of named, at, n *yaml.Node) bool {
-	path := []string{of.section, at.Text}
-	if !of.name.MatchString(at.Text) {
-		l.Errorf(at, yaml.Path(path...), "invalid name; the name of %s has %s", of.one, of.rule)
-		return false
-	}
-	known := of.settings(l.c, at.Text)
-	l.applyElsewhere(known)
-	l.readSettings(n, path, known, func(k, _ *yaml.Node, path []string) { l.unknownOf(of.one, k, path, 2, known) })
-	l.c.settings = append(l.c.settings, known...)
-	return n.Kind == yaml.Mapping || n.Kind == yaml.Null
-}
-
 // checkAgent refuses an agent with a tool in both lists of approvals, with a workflow and settings of a model, or with an invalid skill name.
 func (l *loader) checkAgent(at *yaml.Node, key string) {
 	a, _ := l.c.Agent(at.Text)
@@ -96,7 +106,7 @@ func (l *loader) checkAgent(at *yaml.Node, key string) {
 	for _, s := range l.c.agentSettings(at.Text) {
 		name := s.path[2]
 		ofModel := slices.Contains([]string{"model", "instructions", "tools", "skills", "ask_always", "ask_never", "options"}, name)
-		if a.Workflow != "" && ofModel && l.c.sources[s.Key].Kind == File && s.text() != "" {
+		if a.Workflow != "" && ofModel && l.nodes[s.Key] != nil && s.text() != "" {
 			l.Errorf(at, key, "workflow and %s do not go together; remove one of them, because the workflow's bots have their own", name)
 		}
 	}
@@ -109,29 +119,27 @@ func (l *loader) checkAgent(at *yaml.Node, key string) {
 
 // checkMCP refuses a server that is no program and no address, or both.
 func (l *loader) checkMCP(at *yaml.Node, key string) {
-	has := func(field string) bool { return l.c.sources[key+"."+field].Kind == File }
+	s := element(&l.c.MCP, func(s *MCPServer) *string { return &s.Name }, at.Text)
 	switch {
-	case has("command") && has("url"):
+	case s.Command != "" && s.URL != "":
 		l.Errorf(at, key, "command and url do not go together; remove one of them")
-	case has("url") && (has("args") || has("env")):
-		l.Errorf(at, key, "args and env need a command; add command, or remove them")
-	case has("command") && has("authorization"):
-		l.Errorf(at, key, "authorization needs a url; add url, or remove it")
-	case !has("command") && !has("url"):
+	case s.Command == "" && s.URL == "" && l.nodes[key+".url"] == nil:
 		l.Errorf(at, key, "expected a command or a url")
+	case s.Command == "" && len(s.Args)+len(s.Env) > 0:
+		l.Errorf(at, key, "args and env need a command; add command, or remove them")
+	case s.URL == "" && s.Authorization != "":
+		l.Errorf(at, key, "authorization needs a url; add url, or remove it")
 	}
 }
 
 // element returns the element of a list with a name. It appends one if there is none.
 func element[T any](list *[]*T, nameOf func(*T) *string, name string) *T {
-	for _, e := range *list {
-		if *nameOf(e) == name {
-			return e
-		}
+	e, ok := lookup(*list, func(e *T) bool { return *nameOf(e) == name })
+	if !ok {
+		e = new(T)
+		*nameOf(e) = name
+		*list = append(*list, e)
 	}
-	e := new(T)
-	*nameOf(e) = name
-	*list = append(*list, e)
 	return e
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/ollama/host"
 	"github.com/lingserve/lingserve/internal/yaml"
 )
 
@@ -45,7 +46,7 @@ type Provider struct {
 	BaseURL      string          `key:"base_url" check:"url" help:"address of TITLE"` // empty where Missing says so, or the project, location or region decides
 	KeyName      string          // where the key comes from, for errors: a variable, a flag or a setting
 	Models       []string        `key:"models" help:"listed models of TITLE, without the prefix; the first can be the default model"`
-	APIVersion   string          `key:"api_version" kinds:"azure azure-responses" check:"version" help:"API version of TITLE"`
+	APIVersion   string          `key:"api_version" kinds:"azure azure-responses" help:"API version of TITLE; of azure-responses mostly none"`
 	User         string          `key:"user" kinds:"coze" default:"lingserve" required:"true" help:"user_id for TITLE"`
 	Organization string          `key:"organization" kinds:"openai responses" optional:"true" help:"organization (header OpenAI-Organization)"`
 	Project      string          `key:"project" kinds:"vertex" help:"project of TITLE"`
@@ -151,45 +152,47 @@ func (c *Config) provider(name string) *Provider {
 // Missing says what the provider still needs before it can be asked, as a sentence for people; empty is nothing.
 func (p Provider) Missing() string {
 	known, ok := findPreset(p.Name)
-	if !ok {
-		return "" // what the file adds is checked when it is read
+	needs := func(what, field string) string {
+		where := providers + p.Name + "." + field
+		if variable := known.variable(field); variable != "" {
+			where = variable + " or " + where
+		}
+		if p.Name == "openai" {
+			where = "OPENAI_API_KEY, or OPENAI_BASE_URL for a compatible server"
+		}
+		return fmt.Sprintf("%s needs %s; set %s", cmp.Or(known.Title, p.Name), what, where)
 	}
-	noURL, noKey := p.BaseURL == "" && needsURL(p.Kind), p.Key == "" && p.needsKey(known)
 	switch {
-	case noURL && noKey:
-		return fmt.Sprintf("%s needs an address and a key; set %s and %s, or both under providers.%s", known.Title, known.variable("base_url"), known.variable("key"), p.Name)
-	case noURL:
-		return fmt.Sprintf("%s needs an address; set %s or providers.%s.base_url", known.Title, known.variable("base_url"), p.Name)
-	case noKey && p.Name == "openai":
-		return "OpenAI needs a key; set OPENAI_API_KEY, or OPENAI_BASE_URL for a compatible server"
-	case noKey:
-		return fmt.Sprintf("%s needs a key; set %s or providers.%s.key", known.Title, known.variable("key"), p.Name)
+	case p.BaseURL == "" && needsURL(p.Kind):
+		return needs("an address", "base_url")
+	case p.Key == "" && !known.Keyless && p.needsKey(ok):
+		return needs("a key", "key")
 	case p.Kind == KindVertex && p.Project == "" && p.Key == "":
-		return fmt.Sprintf("%s needs a project; set GOOGLE_CLOUD_PROJECT or providers.%s.project", known.Title, p.Name)
+		return needs("a project", "project")
 	case p.Kind == KindBedrock && p.Region == "" && p.Profile == "" && p.BaseURL == "":
-		return fmt.Sprintf("%s needs a region; set AWS_REGION or providers.%s.region", known.Title, p.Name)
+		return needs("a region", "region")
 	}
 	return ""
 }
 
 // needsKey: behind the address of some there may be a gateway or any compatible server, and many of those ask for no key.
-func (p Provider) needsKey(known preset) bool {
-	switch {
-	case known.Keyless:
-		return false
-	case p.Name == "openai", p.Kind == KindResponses, p.Kind == KindAnthropic, p.Kind == KindGemini:
-		return p.BaseURL == known.BaseURL
+func (p Provider) needsKey(isPreset bool) bool {
+	switch p.Kind {
+	case KindAzure, KindAzureResponses, KindCoze:
+		return true
+	case KindAnthropic, KindGemini, KindResponses:
+		own, _ := findPreset(p.Kind) // of the same name
+		return p.BaseURL == own.BaseURL
+	case KindOpenAI:
+		return isPreset && (p.Name != "openai" || p.BaseURL == presets[0].BaseURL)
 	}
-	return true
+	return false
 }
 
-// exampleURLs shows, for each kind of providers whose address only their users know, what it looks like.
-var exampleURLs = map[string]string{
-	KindOpenAI: "http://127.0.0.1:8000/v1", KindAzure: "https://NAME.openai.azure.com", KindAzureResponses: "https://NAME.openai.azure.com",
-	KindCoze: "https://api.coze.cn", KindOllama: "http://127.0.0.1:11434",
+// needsURL reports whether only the users of a kind know its address.
+func needsURL(kind string) bool {
+	return slices.Contains([]string{KindOpenAI, KindAzure, KindAzureResponses, KindCoze, KindOllama}, kind)
 }
-
-func needsURL(kind string) bool { return exampleURLs[kind] != "" }
 
 // defaultAPIVersion is the last one that Azure has declared generally available before it made versions unnecessary under
 // /openai/v1. It has all that is sent: streamed usage, tools, JSON Schema.
@@ -202,7 +205,7 @@ func (c *Config) addPreset(p preset) []Setting {
 	if names := p.Env["key"]; len(names) > 0 {
 		added.KeyName = names[0]
 	}
-	all := providerSettings(added, p.Title)
+	all := append(providerSettings(added, p.Title), kindSetting(added))
 	for i := range all {
 		s := &all[i]
 		field := s.path[2]
@@ -219,24 +222,13 @@ func (c *Config) addPreset(p preset) []Setting {
 	return all
 }
 
-// addedSettings are the settings of a provider that the file adds. The kind is one of them.
-func addedSettings(p *Provider) []Setting {
-	all := providerSettings(p, p.Name)
-	for i, s := range all {
-		all[i].fileOnly = true
-		all[i].required = s.required || s.path[2] == "base_url" && needsURL(p.Kind) || s.Secret && mustHaveKey(p.Kind)
-	}
-	return append([]Setting{kindSetting(p)}, all...)
-}
-
-// mustHaveKey reports whether the servers of a kind always need a key.
-func mustHaveKey(kind string) bool {
-	return kind == KindAzure || kind == KindAzureResponses || kind == KindCoze
-}
-
+// kindSetting is the protocol of a provider's server. A preset has only one.
 func kindSetting(p *Provider) Setting {
 	s := fileSetting([]string{"providers", p.Name, "kind"}, "the server's protocol", &p.Kind)
 	s.OneOf = kinds
+	if known, ok := findPreset(p.Name); ok {
+		s.OneOf, s.optional = []string{known.Kind}, true
+	}
 	return s
 }
 
@@ -251,15 +243,8 @@ func providerSettings(p *Provider, title string) (all []Setting) {
 		switch field := s.path[2]; {
 		case field == "base_url" && kind == KindOllama:
 			s.check = "host"
-			s.Help += ", in any form of OLLAMA_HOST"
-		case field == "base_url" && name == "openai":
-			s.Help += ", or of a compatible server, which may need no key"
-		case field == "base_url" && (kind == KindAzure || kind == KindAzureResponses):
-			s.Help += ", such as https://NAME.openai.azure.com"
 		case field == "api_version" && kind == KindAzure:
 			s.Default, s.required = defaultAPIVersion, true
-		case field == "api_version":
-			s.Help += "; unset: paths below /openai/v1, without a version"
 		}
 		all = append(all, s)
 	}
@@ -277,35 +262,31 @@ func headerSetting(provider string, h *Header) Setting {
 	return fileSetting([]string{"providers", provider, "headers", h.Name}, "header of each request", &h.Value)
 }
 
-// headers reads the headers of a provider.
-func (l *loader) headers(n *yaml.Node, name string) {
-	path := []string{"providers", name, "headers"}
-	for k, v := range l.members(n, path, "headers, one per line, such as \"X-Team: …\"") {
+// addHeaders adds the headers of a provider.
+func (l *loader) addHeaders(provider string, n *yaml.Node) {
+	path := yaml.Path("providers", provider, "headers")
+	l.sections[path] = true
+	for k := range n.Members() {
 		switch {
 		case !headerName.MatchString(k.Text):
-			l.Errorf(k, yaml.Path(path...), "invalid name; a header's name starts with a letter and has only letters, digits, - and _")
+			l.Errorf(k, path, "invalid name; a header's name starts with a letter and has only letters, digits, - and _")
 		case slices.Contains(ownedHeader, http.CanonicalHeaderKey(k.Text)):
-			l.Errorf(k, yaml.Path(path...), "the header %s cannot be set; remove it", k.Text)
+			l.Errorf(k, path, "the header %s cannot be set; remove it", k.Text)
 		default:
 			header := &Header{Name: k.Text}
-			p := l.c.provider(name)
+			p := l.c.provider(provider)
 			p.Headers = append(p.Headers, header)
-			s := headerSetting(name, header)
-			l.c.settings = append(l.c.settings, s)
-			l.setting(s, v)
+			l.add(headerSetting(provider, header))
+			continue
 		}
+		l.invalid[yaml.Path("providers", provider, "headers", k.Text)] = true
 	}
 }
 
-// finishModels checks that the providers of models exist, and warns of options that a provider does not support.
+// finishModels checks that the providers of models exist, and warns of options that a provider does not support (MO-22).
 func (l *loader) finishModels() {
-	warn := func(key string, lacking []string) {
-		for _, name := range lacking {
-			l.warn("%s: %s.%s has no effect, because the model's provider does not support it", l.c.sources[key].Name, key, name)
-		}
-	}
 	for _, p := range l.c.Providers {
-		warn(providers+p.Name+".options", adapter.Lacking(p.Kind, p.Options))
+		l.warnOfOptions(providers+p.Name+".options", p.Name+":", p.Options)
 	}
 	for _, m := range l.c.Models {
 		key := yaml.Path("models", m.Name, "options")
@@ -314,97 +295,164 @@ func (l *loader) finishModels() {
 			l.wrong(key, "unknown provider %s", prefix)
 			continue
 		}
-		warn(key, l.c.Lacking(m.Name, m.Options))
+		l.warnOfOptions(key, m.Name, m.Options)
 	}
 	for _, a := range l.c.Agents {
-		warn(agents+a.Name+".options", l.c.Lacking(a.Model, a.Options))
+		l.warnOfOptions("agents."+a.Name+".options", cmp.Or(a.Model, l.c.Model), a.Options)
 	}
 }
 
-// Lacking lists the options among o that do not reach a model of a chain, since its provider has no place for them. "" is the default model.
-func (c *Config) Lacking(chain string, o adapter.Options) (names []string) {
-	for _, link := range adapter.Links(cmp.Or(chain, c.Model)) {
+// warnOfOptions warns of the options that a provider of a chain of models does not support.
+func (l *loader) warnOfOptions(key, chain string, o adapter.Options) {
+	for _, link := range adapter.Links(chain) {
 		prefix, _, _ := strings.Cut(link, ":")
-		if p, ok := c.Provider(prefix); ok {
-			for _, name := range adapter.Lacking(p.Kind, o) {
-				if !slices.Contains(names, name) {
-					names = append(names, name)
-				}
-			}
+		p, ok := l.c.Provider(prefix)
+		if !ok {
+			continue
+		}
+		for _, name := range adapter.Lacking(p.Kind, o) {
+			l.warn("%s: %s.%s has no effect for models of %s, because that provider does not support it", l.c.sources[key].Name, key, name, prefix)
 		}
 	}
-	return names
 }
 
-// presetKind allows a preset's kind to be set, but not to be another: its name would no longer say what it is.
-func (l *loader) presetKind(n *yaml.Node, name string) {
-	p := l.c.provider(name)
-	s := kindSetting(p)
-	if kind, ok := l.oneOf(s, n); ok && kind != p.Kind {
-		l.Errorf(n, s.Key, "the name %s is reserved for the provider of kind %s; choose another name", name, p.Kind)
-	}
-}
-
-// oneOf reads a text that decides which other settings there are.
-func (l *loader) oneOf(s Setting, n *yaml.Node) (string, bool) {
-	v, ok := l.value(s, n)
-	if ok && !slices.Contains(s.OneOf, v.text) {
-		l.Errorf(n, s.Key, "%v", noneOf(v.text, s.OneOf))
-		ok = false
-	}
-	return v.text, ok
-}
-
-// provider reads a provider that is no preset.
-func (l *loader) provider(at, n *yaml.Node) {
-	name := at.Text
-	key, path := providers+name, []string{"providers", name}
+// addProvider adds a provider that is no preset.
+func (l *loader) addProvider(at, n *yaml.Node) bool {
+	name, key := at.Text, providers+at.Text
+	kind := n.Get("kind")
 	switch {
 	case name == "demo":
 		l.Errorf(at, key, "demo is the built-in scripted model; choose another name")
-		return
-	case !providerName.MatchString(name):
-		l.Errorf(at, key, "invalid name; a provider's name has only lower-case letters, digits, - and _")
-		return
-	case n.Kind != yaml.Mapping && n.Kind != yaml.Null:
-		l.Errorf(n, key, "expected settings, one per line, such as \"kind: …\"")
-		return
-	}
-	kindNode := n.Get("kind")
-	if kindNode == nil {
+		return false
+	case kind == nil:
 		var names []string
 		for _, p := range presets {
 			names = append(names, p.Name)
 		}
 		l.Errorf(at, key, "needs a kind; expected one of %s%s", strings.Join(kinds, ", "), didYouMean(name, names))
-		return
-	}
-	kind, ok := l.oneOf(kindSetting(&Provider{Name: name}), kindNode)
-	if !ok {
-		return
+		return false
+	case !slices.Contains(kinds, kind.Text):
+		l.Errorf(kind, key+".kind", "%v", noneOf(kind.Text, kinds))
+		return false
 	}
 	p := l.c.provider(name)
-	p.Kind, p.KeyName = kind, key+".key"
-	known := addedSettings(p)
-	l.c.settings = append(l.c.settings, known...)
-	l.applyElsewhere(known)
-	l.readSettings(n, path, known, func(k, v *yaml.Node, path []string) {
-		if k.Text == "headers" {
-			l.headers(v, name)
-		} else {
-			l.unknownOf("a provider of kind "+kind, k, path, 2, known)
+	p.Kind, p.KeyName = kind.Text, key+".key"
+	l.add(kindSetting(p))
+	for _, s := range providerSettings(p, name) {
+		s.fileOnly = true
+		l.add(s)
+	}
+	return true
+}
+
+// checkProvider refuses a provider of the file's that cannot be asked. What a preset lacks is no error, because it may not be used.
+func (l *loader) checkProvider(at *yaml.Node, key string) {
+	p := l.c.provider(at.Text)
+	if l.invalid[key+".base_url"] || l.invalid[key+".key"] {
+		return
+	}
+	if missing := p.Missing(); missing != "" && !slices.ContainsFunc(presets, func(known preset) bool { return known.Name == p.Name }) {
+		l.Errorf(at, key, "%s", missing)
+	}
+}
+
+// noteProvider records what a setting that is not the default says of its provider.
+func (l *loader) noteProvider(s Setting, v value) {
+	p, field := l.c.provider(s.path[1]), s.path[2]
+	// Some variables of other programs do not mean that the user wants the provider.
+	p.Set = p.Set || !slices.Contains(s.Env, v.from.Name) || !slices.Contains([]string{"region", "profile", "project", "location", "organization"}, field)
+	switch { // the name of the key for errors that are shown to callers: not a path
+	case field != "key":
+	case v.variable != "":
+		p.KeyName = v.variable
+	case v.from.Kind == Flag:
+		p.KeyName = v.from.Name
+	default:
+		p.KeyName = s.Key
+	}
+}
+
+const (
+	defaultModel = "demo:demo"
+	// compatibleModel is a name that many servers with OpenAI's protocol accept, whichever model they run.
+	compatibleModel = "gpt-4o-mini"
+	openAIModels    = providers + "openai.models"
+)
+
+// finishProviders puts in what follows from several settings together.
+func (l *loader) finishProviders() {
+	for _, own := range l.c.Providers {
+		known, ok := findPreset(own.Name)
+		if !ok && !needsURL(own.Kind) {
+			known, _ = findPreset(own.Kind) // of the same name
 		}
-	})
-	has := func(field string) bool { return n.Get(field) != nil }
-	switch {
-	case kind == KindVertex && !has("project") && !has("key"):
-		l.Errorf(at, key, "needs a project; set project")
-	case kind == KindBedrock && !has("region") && !has("profile") && !has("base_url"):
-		l.Errorf(at, key, "needs a region; set region")
-	case !has("base_url") && needsURL(kind):
-		l.Errorf(at, key, "needs base_url, the server's address, such as %s", exampleURLs[kind])
+		own.BaseURL = cmp.Or(own.BaseURL, known.BaseURL)
+		if u, err := host.Parse(own.BaseURL); own.Kind == KindOllama && err == nil {
+			own.BaseURL = u.String()
+		}
+		if own.Key == "" && (own.Kind == KindVertex || own.Kind == KindBedrock) {
+			own.KeyName = "" // they are asked with what their other programs know
+		}
+		if known.As != "" && ok {
+			l.shareKey(own, known.As)
+		}
 	}
-	if !has("key") && (mustHaveKey(kind) || !has("base_url") && (kind == KindAnthropic || kind == KindGemini || kind == KindResponses)) {
-		l.Errorf(at, key, "needs a key; expected key: {env: NAME} or {file: PATH}")
+	for _, p := range presets {
+		if missing := l.c.provider(p.Name).Missing(); missing != "" && l.setBy(p.Name) != "" {
+			l.warn("%s", missing)
+		}
 	}
+	// Another server has other models, and we do not know which.
+	if p := l.c.provider("openai"); p.BaseURL != presets[0].BaseURL && l.c.sources[openAIModels].Kind == Default {
+		p.Models = nil
+		l.c.sources[openAIModels] = Source{Name: "since the address is not OpenAI's"}
+	}
+}
+
+// shareKey gives a preset without a key and an address those of another one, which comes before it.
+func (l *loader) shareKey(own *Provider, other string) {
+	if l.c.sources[providers+own.Name+".key"].Kind != Default || l.c.sources[providers+own.Name+".base_url"].Kind != Default {
+		return
+	}
+	as := l.c.provider(other)
+	own.Key, own.KeyName, own.BaseURL, own.Organization = as.Key, as.KeyName, as.BaseURL, cmp.Or(own.Organization, as.Organization)
+	for _, field := range []string{".key", ".base_url"} {
+		if l.c.sources[providers+other+field].Kind != Default {
+			l.c.sources[providers+own.Name+field] = Source{Name: "that of providers." + other}
+		}
+	}
+}
+
+// chooseModel takes the first model of the first provider that is set up, so that a key is all that a real model needs.
+func (l *loader) chooseModel() {
+	if l.c.Model != "" {
+		return
+	}
+	l.c.Model = defaultModel
+	for _, p := range l.c.Providers {
+		models := p.Models
+		if p.Name == "openai" && len(models) == 0 && l.c.sources[openAIModels].Kind == Default {
+			models = []string{compatibleModel}
+		}
+		if p.Missing() != "" || len(models) == 0 {
+			continue
+		}
+		l.c.Model = p.Name + ":" + models[0]
+		l.c.sources["model"] = Source{Name: "since " + cmp.Or(l.setBy(p.Name), "providers."+p.Name) + " is set"}
+		return
+	}
+}
+
+// setBy names the first of the settings that set the provider up; "" is none.
+func (l *loader) setBy(name string) string {
+	for _, field := range []string{"key", "base_url", "models"} {
+		key := providers + name + "." + field
+		switch from := l.c.sources[key]; from.Kind {
+		case Environment, Flag:
+			return from.Name
+		case File:
+			return key
+		}
+	}
+	return ""
 }

@@ -10,8 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-
-	"github.com/lingserve/lingserve/adapter"
 )
 
 // MO-31: the native providers and the presets work from the variables that people have already.
@@ -143,11 +141,11 @@ func TestWhatAProviderHasBesideItsAddress(t *testing.T) {
 	if a, _ := c.Agent(DefaultAgent); *a.Options.Temperature != 1 {
 		t.Errorf("%+v", a)
 	}
-	const lacks = " has no effect, because the model's provider does not support it"
+	const lacks = ", because that provider does not support it"
 	want := []string{
-		"lingserve.yaml:10: providers.claude.options.seed" + lacks,
-		`lingserve.yaml:19: models."claude:claude-opus-4.7".options.verbosity` + lacks,
-		"lingserve.yaml:21: agents.assistant.options.temperature" + lacks,
+		"lingserve.yaml:10: providers.claude.options.seed has no effect for models of claude" + lacks,
+		`lingserve.yaml:19: models."claude:claude-opus-4.7".options.verbosity has no effect for models of claude` + lacks,
+		"lingserve.yaml:21: agents.assistant.options.temperature has no effect for models of coze" + lacks,
 	}
 	if diff := cmp.Diff(want, c.Warnings); diff != "" {
 		t.Error(diff)
@@ -190,16 +188,16 @@ func TestWrongSettingsOfProvidersAndModelsHaveTheirPlaces(t *testing.T) {
 		{"an alias", "models:\n  openai:a: {options: &o {seed: 1}}\n  openai:b: {options: *o}", "lingserve.yaml:2:23: models.openai:a.options: anchors, aliases and tags are not supported; write the value itself\nlingserve.yaml:3:23: models.openai:b.options: anchors, aliases and tags are not supported; write the value itself"},
 		{"no options", "models:\n  openai:a: {options: }", "lingserve.yaml:2:14: models.openai:a.options: the value is missing; expected options"},
 		{"a model of nobody", "models:\n  nobody:a: {options: {seed: 1}}", "lingserve.yaml:2: models.nobody:a.options: unknown provider nobody"},
-		{"a model without a provider", "models:\n  gpt-5: {options: {seed: 1}}", "lingserve.yaml:2:3: models.gpt-5: invalid name; the name of a model has the form PROVIDER:NAME, such as openai:gpt-6-luna"},
+		{"a model without a provider", "models:\n  gpt-5: {options: {seed: 1}}", "lingserve.yaml:2:3: models.gpt-5: invalid name; expected PROVIDER:NAME, such as openai:gpt-6-luna"},
 		{"a header that is none", "providers:\n  groq: {headers: {\"a b\": c}}", "lingserve.yaml:2:20: providers.groq.headers: invalid name; a header's name starts with a letter and has only letters, digits, - and _"},
 		{"a header of the request's own", "providers:\n  groq: {headers: {content-length: '1'}}", "lingserve.yaml:2:20: providers.groq.headers: the header content-length cannot be set; remove it"},
 		{"a header of two lines", "providers:\n  groq: {headers: {A: \"b\\nc\"}}", "lingserve.yaml:2:23: providers.groq.headers.A: contains a control character or a line break; remove it"},
-		{"headers that are none", "providers:\n  groq: {headers: 7}", "lingserve.yaml:2:19: providers.groq.headers: expected headers, one per line, such as \"X-Team: …\""},
+		{"headers that are none", "providers:\n  groq: {headers: 7}", "lingserve.yaml:2:19: providers.groq.headers: expected settings, one per line, such as \"NAME: …\""},
 		{"a proxy that is none", "providers:\n  groq: {proxy: 'me:sesame@x'}", "lingserve.yaml:2:17: providers.groq.proxy: is not the address of a proxy; expected one such as http://127.0.0.1:3128"},
 		{"no time", "providers:\n  groq: {timeout: 0s}", "lingserve.yaml:2:19: providers.groq.timeout: 0s is too small; expected at least 1ms"},
-		{"no project", "providers:\n  x: {kind: vertex}", "lingserve.yaml:2:3: providers.x: needs a project; set project"},
-		{"no region", "providers:\n  x: {kind: bedrock}", "lingserve.yaml:2:3: providers.x: needs a region; set region"},
-		{"no key for the provider's own address", "providers:\n  x: {kind: anthropic}", "lingserve.yaml:2:3: providers.x: needs a key; expected key: {env: NAME} or {file: PATH}"},
+		{"no project", "providers:\n  x: {kind: vertex}", "lingserve.yaml:2:3: providers.x: x needs a project; set providers.x.project"},
+		{"no region", "providers:\n  x: {kind: bedrock}", "lingserve.yaml:2:3: providers.x: x needs a region; set providers.x.region"},
+		{"no key for the provider's own address", "providers:\n  x: {kind: anthropic}", "lingserve.yaml:2:3: providers.x: x needs a key; set providers.x.key"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := load(t, tc.file, nil)
@@ -207,18 +205,6 @@ func TestWrongSettingsOfProvidersAndModelsHaveTheirPlaces(t *testing.T) {
 				t.Errorf("got\n%v\nwant\n%s", err, tc.want)
 			}
 		})
-	}
-}
-
-// MO-22: of a chain, what any of its providers lacks.
-func TestWhatAChainLacks(t *testing.T) {
-	c := mustLoad(t, "model: [\"openai:a\", \"responses:b\"]", nil)
-	o := adapter.Options{Seed: new(1), Verbosity: "low"}
-	if got := c.Lacking("", o); !slices.Equal(got, []string{"seed"}) {
-		t.Errorf("%q", got)
-	}
-	if got := c.Lacking("anthropic:x", o); !slices.Equal(got, []string{"seed", "verbosity"}) {
-		t.Errorf("%q", got)
 	}
 }
 

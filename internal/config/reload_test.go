@@ -23,8 +23,8 @@ func TestSettingsThatNeedARestartAreNamed(t *testing.T) {
 		"another model":     {before + "model: 'openai:a'\n", "first-key", nil}, // the same as the default
 		"limits":            {before + "limit: {cost: {run: 1}}\nrun: {timeout: 1m}\n", "first-key", []string{"limit.cost.run", "run.timeout"}},
 		"another agent":     {before + "mcp: {}\n", "first-key", nil},
-		"fewer settings":    {"providers: {openai: {key: {file: key}, models: [a]}}\n", "first-key", []string{"agents.helper.model"}},
-		"no provider's key": {"providers: {}\n", "first-key", []string{"agents.helper.model", "model", "providers.openai.key", "providers.openai.models", "providers.responses.key"}},
+		"fewer settings":    {"providers: {openai: {key: {file: key}, models: [a]}}\n", "first-key", []string{"agents.helper"}},
+		"no provider's key": {"providers: {}\n", "first-key", []string{"agents.helper", "model", "providers.openai.key", "providers.openai.models", "providers.responses.key"}},
 		"prices":            {before + "prices: {'openai:a': {input: 1, output: 2}}\n", "first-key", []string{"prices"}},
 		"a channel":         {before + "channels: {web: {dm: {policy: open}}}\n", "first-key", nil}, // may be read again
 	} {

@@ -16,7 +16,8 @@ providers:
 mcp:
   search: {url: "http://a", authorization: Bearer of an MCP server}
 channels:
-  telegram: {token: of a channel, secret: of a webhook_12345}
+  telegram: {token: of a channel}
+  hook: {type: webhook, secret: of a webhook_12345, ack: result}
   slack: {accounts: {a: {token: of an account, signing_secret: of a channel}}}
 `, nil)
 	want := []string{"Bearer of an MCP server", "of a channel", "of a header", "of a provider", "of a webhook_12345", "of an account"}

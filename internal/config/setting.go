@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/url"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,6 +41,7 @@ type Setting struct {
 	required bool              // its value may not be empty
 	needed   bool              // a channel without it is refused
 	chain    bool              // text that may be a list in the file, joined with commas
+	inherits *Setting          // whose value it has if it has none itself
 }
 
 // table has the settings of the server, and those of the presets, in the order in which they are shown.
@@ -146,14 +146,6 @@ func find(key string) (Setting, bool) {
 	return lookup(table, func(s Setting) bool { return s.Key == key })
 }
 
-func keys(settings []Setting) []string {
-	var all []string
-	for _, s := range settings {
-		all = append(all, s.Key)
-	}
-	return all
-}
-
 // checks are the checks of texts that fields name. An empty text is not checked.
 var checks = map[string]func(string) error{
 	"addr":     checkAddr,
@@ -161,7 +153,6 @@ var checks = map[string]func(string) error{
 	"model":    checkModel,
 	"url":      checkURL,
 	"host":     checkHost,
-	"version":  checkAPIVersion,
 	"timezone": channel.CheckTimezone,
 	"proxy": func(s string) error {
 		_, err := egress.Through(s)
@@ -203,16 +194,6 @@ func checkURL(s string) error {
 func checkHost(s string) error {
 	if _, err := host.Parse(s); err != nil {
 		return errors.New("expected an address, such as 127.0.0.1:11434 or http://127.0.0.1:11434")
-	}
-	return nil
-}
-
-var apiVersion = regexp.MustCompile(`^[a-zA-Z0-9._-]+$`)
-
-// checkAPIVersion accepts what can be in a query without escaping.
-func checkAPIVersion(s string) error {
-	if !apiVersion.MatchString(s) {
-		return fmt.Errorf("%q is no API version; expected one such as %s", s, defaultAPIVersion)
 	}
 	return nil
 }

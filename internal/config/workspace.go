@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -41,24 +40,12 @@ func (c *Config) CheckWorkspace() error {
 	workspace := resolve(c.Workspace)
 	var errs []error
 	for _, f := range c.secretFiles() {
-		if f.path == "" {
-			continue
-		}
-		var how string
 		path := resolve(f.path)
-		switch {
-		case samePath(path, workspace):
-			how = "is also " + f.what
-		case inside(path, workspace):
-			how = fmt.Sprintf("contains %s %s", f.what, path)
-		case f.folder && inside(workspace, path):
-			how = fmt.Sprintf("is inside %s %s", f.what, path)
-		default:
-			continue
+		if f.path != "" && (inside(path, workspace) || f.folder && inside(workspace, path)) {
+			errs = append(errs, c.wrong("workspace", "agents can read all files of the workspace %s, and %s %s overlaps with it; "+
+				"set workspace to a folder with only the files that agents may read (such as ./workspace), or move %s (%s comes from: %s)",
+				workspace, f.what, path, f.what, f.key, c.sources[f.key]))
 		}
-		errs = append(errs, c.wrong("workspace",
-			"%s %s, and agents can read all files of the workspace; set workspace to a folder with only the files that agents may read (such as ./workspace), or move %s (%s comes from: %s)",
-			workspace, how, f.what, f.key, c.sources[f.key]))
 	}
 	return errors.Join(errs...)
 }
@@ -81,6 +68,16 @@ func resolve(path string) string {
 	}
 }
 
+// inside reports whether a resolved path is a folder, or inside it.
+func inside(path, folder string) bool {
+	for ; !samePath(path, folder); path = filepath.Dir(path) {
+		if path == filepath.Dir(path) {
+			return false
+		}
+	}
+	return true
+}
+
 // samePath reports whether two resolved paths are one file or folder. A system may ignore case, or mount a folder twice.
 func samePath(a, b string) bool {
 	first, err := os.Stat(a)
@@ -88,18 +85,5 @@ func samePath(a, b string) bool {
 	if err == nil && err2 == nil {
 		return os.SameFile(first, second)
 	}
-	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
-		return strings.EqualFold(a, b)
-	}
-	return a == b
-}
-
-// inside reports whether a resolved path is inside a folder.
-func inside(path, folder string) bool {
-	for parent := filepath.Dir(path); parent != path; path, parent = parent, filepath.Dir(parent) {
-		if samePath(parent, folder) {
-			return true
-		}
-	}
-	return false
+	return a == b || (runtime.GOOS == "windows" || runtime.GOOS == "darwin") && strings.EqualFold(a, b)
 }

@@ -58,7 +58,7 @@ func TestAFileIsInAFolder(t *testing.T) { // DA-04
 		if is := samePath(at(row.path), at(row.folder)); is != row.is {
 			t.Errorf("%s is %s: %v", row.path, row.folder, is)
 		}
-		if in := inside(at(row.path), at(row.folder)); in != row.in {
+		if in := inside(at(row.path), at(row.folder)); in != (row.in || row.is) {
 			t.Errorf("%s in %s: %v", row.path, row.folder, in)
 		}
 	}
@@ -75,8 +75,8 @@ func TestAWorkspaceErrorNamesBothPathsAndAWayOut(t *testing.T) { // DA-04
 	}
 	err = c.CheckWorkspace()
 	here := resolve(".")
-	want := "LINGSERVE_WORKSPACE: workspace: " + here + " contains the data folder " + filepath.Join(here, "data") + ", and agents can read all files of the workspace; " +
-		"set workspace to a folder with only the files that agents may read (such as ./workspace), or move the data folder (data comes from: default)"
+	want := "LINGSERVE_WORKSPACE: workspace: agents can read all files of the workspace " + here + ", and the data folder " + filepath.Join(here, "data") +
+		" overlaps with it; set workspace to a folder with only the files that agents may read (such as ./workspace), or move the data folder (data comes from: default)"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v\nexpected %s", err, want)
 	}

@@ -31,7 +31,6 @@ type Said struct {
 	Root     string
 	Thread   string
 	Sender   string // sender_type; "" is user
-	Edited   bool
 }
 
 // Mention is somebody whom a message names: with its key in the text.
@@ -86,9 +85,6 @@ func (s *Server) Say(m Said) (event map[string]any, id string) {
 		"message_id": m.ID, "create_time": fmt.Sprint(at.UnixMilli()), "update_time": fmt.Sprint(at.UnixMilli()), "chat_id": m.Chat,
 		"chat_type": c.kind, "message_type": m.Type, "content": string(content), "user_agent": "test",
 	}
-	if m.Edited {
-		body["update_time"] = fmt.Sprint(at.UnixMilli() + 5)
-	}
 	for name, value := range map[string]string{"parent_id": m.Parent, "root_id": m.Root, "thread_id": m.Thread} {
 		if value != "" {
 			body[name] = value
@@ -142,11 +138,9 @@ func (s *Server) Request(ctx context.Context, event map[string]any) *http.Reques
 	if err != nil {
 		panic(err)
 	}
-	body := plain
-	if !s.o.Plain {
-		if body, err = json.Marshal(map[string]string{"encrypt": Encrypt(s.o.Key, plain)}); err != nil {
-			panic(err)
-		}
+	body, err := json.Marshal(map[string]string{"encrypt": Encrypt(s.o.Key, plain)})
+	if err != nil {
+		panic(err)
 	}
 	s.mu.Lock()
 	url := s.o.URL
@@ -159,7 +153,7 @@ func (s *Server) Request(ctx context.Context, event map[string]any) *http.Reques
 		panic(err)
 	}
 	r.Header.Set("Content-Type", "application/json; charset=utf-8")
-	if _, question := event["challenge"]; !question && !s.o.Plain {
+	if _, question := event["challenge"]; !question {
 		Sign(r, s.o.Key, body, time.Now())
 	}
 	return r

@@ -26,7 +26,6 @@ import (
 type Options struct {
 	AppID     string // "" is cli_fake
 	AppSecret string // "" is shh-app-secret
-	Plain     bool   // events are not encrypted
 	Token     string // of verification; "" is verify-me-fake-token
 	Key       string // the Encrypt Key; "" is kudryavka-fake-key
 	Name      string // of the bot; "" is Ling

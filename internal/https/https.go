@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/crypto/acme"
@@ -68,7 +67,7 @@ func New(c *config.Config, version string, log *slog.Logger) (*Encryption, error
 	if _, err := f.read(); err != nil {
 		return nil, fmt.Errorf("tls.cert and tls.key (%s): %w", c.Source("tls.cert"), err)
 	}
-	if err := expired(f.now.Load().Leaf); err != nil {
+	if err := expired(f.current.Load().Leaf); err != nil {
 		log.Warn("browsers will not accept the certificate", "error", err)
 	}
 	e.from = f
@@ -143,8 +142,7 @@ func (e *Encryption) Start(ctx context.Context, wg *sync.WaitGroup, addr net.Add
 	if e.c.TLS.RedirectAddr != "" {
 		l, err := net.Listen("tcp", e.c.TLS.RedirectAddr)
 		if err != nil {
-			return fmt.Errorf("tls.redirect_addr (%s): cannot listen on %s: %s",
-				e.c.Source("tls.redirect_addr"), e.c.TLS.RedirectAddr, plainListen(err))
+			return fmt.Errorf("tls.redirect_addr (%s): %w", e.c.Source("tls.redirect_addr"), err)
 		}
 		port := e.c.TLS.RedirectPort
 		if a, ok := addr.(*net.TCPAddr); ok && port == 0 {
@@ -161,20 +159,6 @@ func (e *Encryption) Start(ctx context.Context, wg *sync.WaitGroup, addr net.Add
 	}
 	wg.Go(func() { e.from.watch(ctx) })
 	return nil
-}
-
-// plainListen says why the server cannot listen, without the address.
-func plainListen(err error) string {
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return "the address is in use; choose another port"
-	case errors.Is(err, syscall.EACCES):
-		return "ports below 1024 are reserved; grant the program CAP_NET_BIND_SERVICE, or choose another port"
-	}
-	if e, ok := errors.AsType[*net.OpError](err); ok {
-		return e.Err.Error()
-	}
-	return err.Error()
 }
 
 // plainServer returns the server for plain HTTP. It reads no body, and each answer is small.

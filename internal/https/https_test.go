@@ -238,7 +238,7 @@ func TestAnotherCertificateIsTakenWhenItsFilesChange(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.Reload()
-		if got := serial(); got != 3 || !strings.Contains(out.String(), "cannot read "+dir+"/tls.key: no such file or directory") {
+		if got := serial(); got != 3 || !strings.Contains(out.String(), "open "+dir+"/tls.key: no such file or directory") {
 			t.Errorf("serial %d:\n%s", got, out)
 		}
 	})
@@ -297,9 +297,9 @@ func TestEncryptionThatCannotWorkStopsTheStart(t *testing.T) {
 	}{
 		{"no key", []string{"--tls-cert", crt}, []string{"--tls-cert: needs a key; set tls.key"}},
 		{"no certificate", []string{"--tls-key", crt}, []string{"--tls-key: needs a certificate; set tls.cert"}},
-		{"no file", []string{"--tls-cert", dir + "/none", "--tls-key", crt}, []string{"tls.cert and tls.key (flag --tls-cert)", "cannot read " + dir + "/none: no such file or directory"}},
-		{"a folder", []string{"--tls-cert", dir, "--tls-key", crt}, []string{"is not a regular file; expected a PEM file"}},
-		{"another's key", []string{"--tls-cert", crt, "--tls-key", dir + "/other.key"}, []string{"other.key: private key does not match public key"}},
+		{"no file", []string{"--tls-cert", dir + "/none", "--tls-key", crt}, []string{"tls.cert and tls.key (flag --tls-cert)", "open " + dir + "/none: no such file or directory"}},
+		{"a folder", []string{"--tls-cert", dir, "--tls-key", crt}, []string{"is a directory"}},
+		{"another's key", []string{"--tls-cert", crt, "--tls-key", dir + "/other.key"}, []string{"other.key: tls: private key does not match public key"}},
 		{"both ways", []string{"--tls-cert", crt, "--tls-key", dir + "/tls.key", "--tls-acme", "chat.example.com"}, []string{"--tls-acme: does not go with certificate files"}},
 		{"an address to have a certificate for", []string{"--tls-acme", "10.0.0.1"}, []string{`--tls-acme: "10.0.0.1" cannot have a certificate`}},
 		{"a wildcard", []string{"--tls-acme", "*.example.com"}, []string{`"*.example.com" cannot have a certificate`}},
@@ -383,7 +383,7 @@ func TestARedirectFromAnAddressInUseStopsTheStart(t *testing.T) {
 	e, _ := encrypt(t, "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"), "--tls-redirect-addr", addr)
 	var wg sync.WaitGroup
 	err = e.Start(t.Context(), &wg, l.Addr())
-	if want := "tls.redirect_addr (flag --tls-redirect-addr): cannot listen on " + addr + ": the address is in use; choose another port"; err == nil || err.Error() != want {
+	if want := "tls.redirect_addr (flag --tls-redirect-addr): listen tcp " + addr + ": bind: address already in use"; err == nil || err.Error() != want {
 		t.Errorf("it says %v, want %q", err, want)
 	}
 	wg.Wait() // nothing was started

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/lingserve/lingserve/internal/edits"
@@ -29,8 +30,6 @@ var (
 	withNamedSchemas = strings.Fields("$defs definitions dependentSchemas properties patternProperties dependencies")
 )
 
-var typeNames = []string{"string", "number", "integer", "boolean", "object", "array", "null"}
-
 // CheckKeywords reports words of a schema that are near misses of a keyword, and properties that are written in the place of keywords. JSON
 // Schema allows both, and then nothing is checked. It is for schemas that people write for this server; schemas from elsewhere may have words
 // of other dialects. The last element of [Error.At] is the word.
@@ -39,48 +38,42 @@ func CheckKeywords(text []byte) []*Error {
 	if json.Unmarshal(text, &doc) != nil {
 		return nil
 	}
-	var found []*Error
-	checkKeywords(doc, nil, &found)
-	return found
+	return checkKeywords(doc, nil)
 }
 
-func checkKeywords(schema any, at []string, found *[]*Error) {
-	report := func(at []string, format string, args ...any) {
-		*found = append(*found, &Error{At: slices.Clone(at), Message: fmt.Sprintf(format, args...)})
+func checkKeywords(schema any, path []string) (found []*Error) {
+	if list, ok := schema.([]any); ok {
+		for i, item := range list {
+			found = append(found, checkKeywords(item, append(path, strconv.Itoa(i)))...)
+		}
+		return found
 	}
-	switch s := schema.(type) {
-	case string:
-		if len(at) > 0 && slices.Contains(typeNames, s) {
-			report(at, "expected a JSON Schema, such as {type: %s}", s)
+	object, _ := schema.(map[string]any)
+	words := slices.Sorted(maps.Keys(object))
+	anyKnown := slices.ContainsFunc(words, isKnown)
+	for _, word := range words {
+		value, here := object[word], append(slices.Clone(path), word)
+		members, _ := value.(map[string]any)
+		switch {
+		case isKnown(word):
+		case nearest(word) != "":
+			found = append(found, &Error{here, fmt.Sprintf("unknown keyword %q, did you mean %q?", wording.Clip(word), nearest(word))})
+		case !anyKnown || members["type"] != nil:
+			found = append(found, &Error{here, fmt.Sprintf("unknown keyword %[1]q; "+
+				"expected a JSON Schema, such as {type: object, properties: {%[1]s: {type: string}}}", wording.Clip(word))})
 		}
-		return
-	case []any:
-		for i, item := range s {
-			checkKeywords(item, append(at, fmt.Sprint(i)), found)
-		}
-		return
-	case map[string]any:
-		known := slices.ContainsFunc(slices.Collect(maps.Keys(s)), isKnown)
-		for _, word := range slices.Sorted(maps.Keys(s)) {
-			value, here := s[word], append(at[:len(at):len(at)], word)
-			switch {
-			case !isKnown(word) && nearest(word) != "":
-				report(here, "unknown keyword %q, did you mean %q?", wording.Clip(word), nearest(word))
-			case !isKnown(word) && (!known || isSchema(value)):
-				report(here, "unknown keyword %q; expected a JSON Schema, such as {type: object, properties: {%s: {type: string}}}", wording.Clip(word), wording.Clip(word))
-			case slices.Contains(withSchemas, word):
-				checkKeywords(value, here, found)
-			case slices.Contains(withNamedSchemas, word):
-				schemas, _ := value.(map[string]any)
-				for _, name := range slices.Sorted(maps.Keys(schemas)) {
-					if _, list := schemas[name].([]any); list && word == "dependencies" {
-						continue // names of properties
-					}
-					checkKeywords(schemas[name], append(here[:len(here):len(here)], name), found)
+		switch {
+		case slices.Contains(withSchemas, word):
+			found = append(found, checkKeywords(value, here)...)
+		case slices.Contains(withNamedSchemas, word):
+			for _, name := range slices.Sorted(maps.Keys(members)) {
+				if _, isList := members[name].([]any); !isList { // of names, in dependencies
+					found = append(found, checkKeywords(members[name], append(here, name))...)
 				}
 			}
 		}
 	}
+	return found
 }
 
 // isKnown reports whether a word is a keyword, or a note that is named as such.
@@ -94,22 +87,4 @@ func nearest(word string) string {
 		return ""
 	}
 	return edits.Nearest(word, keywords)
-}
-
-// isSchema reports whether an unknown keyword's value is surely meant as a schema.
-func isSchema(value any) bool {
-	switch v := value.(type) {
-	case string:
-		return slices.Contains(typeNames, v)
-	case map[string]any:
-		if t, ok := v["type"].(string); ok && slices.Contains(typeNames, t) {
-			return true
-		}
-		for _, word := range []string{"properties", "enum", "const", "$ref", "items", "anyOf", "oneOf", "allOf"} {
-			if _, ok := v[word]; ok {
-				return true
-			}
-		}
-	}
-	return false
 }

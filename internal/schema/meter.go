@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"regexp"
 	"regexp/syntax"
 	"strconv"
@@ -26,22 +25,6 @@ var (
 	tooLarge = Misfit{Message: fmt.Sprintf("it cannot be checked: it has more than %d values, or too large a number", maxValues), Unchecked: true}
 	tooMuch  = Misfit{Message: "it cannot be checked: its schema is too complex", Unchecked: true}
 )
-
-// tooMany says whether JSON text has more values than are checked: each but the first comes behind a comma or in a bracket.
-func tooMany(text []byte) bool {
-	values, inside := 1, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '"':
-			inside = !inside
-		case inside && c == '\\':
-			i++
-		case !inside && (c == ',' || c == '[' || c == '{'):
-			values++
-		}
-	}
-	return values > 2*maxValues // brackets of what is empty count, too: only a bound
-}
 
 // size is how much there is of a value.
 type size struct{ values, paths, bytes int }
@@ -104,64 +87,32 @@ func (m *meter) charge(n int) {
 	}
 }
 
-// install makes a schema, and all that it leads to, charge the meter before it looks into a value: formats are checked at that time.
-func (m *meter) install(s *jsonschema.Schema, seen map[*jsonschema.Schema]bool) {
-	if s == nil || seen[s] {
-		return
-	}
-	seen[s] = true
-	if s.DynamicRef != nil {
-		m.install(s.DynamicRef.Ref, seen)
-	}
-	for _, field := range reflect.ValueOf(s).Elem().Fields() {
-		if field.CanInterface() {
-			m.installAll(field, seen)
-		}
-	}
+// install makes a schema charge the meter before it looks into a value: formats are checked at that time.
+func (m *meter) install(s *jsonschema.Schema) {
 	cost := 1 + len(s.Required)/16
 	if s.Enum != nil {
 		cost += len(s.Enum.Values) / 16
 	}
-	metered := &jsonschema.Format{}
 	before := s.Format
+	metered := &jsonschema.Format{}
 	if before != nil {
 		metered.Name = before.Name
 	}
 	metered.Validate = func(v any) error {
-		n := 0
+		n := cost
 		switch v := v.(type) {
 		case map[string]any:
-			n = len(v)
+			n += len(v)
 		case []any:
-			n = len(v)
+			n += len(v)
 		}
-		m.charge(cost + n)
+		m.charge(n)
 		if before != nil {
 			return before.Validate(v)
 		}
 		return nil
 	}
 	s.Format = metered
-}
-
-// installAll installs the meter in the schemas of a field.
-func (m *meter) installAll(field reflect.Value, seen map[*jsonschema.Schema]bool) {
-	switch field.Kind() {
-	case reflect.Pointer:
-		if s, ok := reflect.TypeAssert[*jsonschema.Schema](field); ok {
-			m.install(s, seen)
-		}
-	case reflect.Interface:
-		m.installAll(field.Elem(), seen)
-	case reflect.Slice:
-		for i := range field.Len() {
-			m.installAll(field.Index(i), seen)
-		}
-	case reflect.Map:
-		for members := field.MapRange(); members.Next(); {
-			m.installAll(members.Value(), seen)
-		}
-	}
 }
 
 // pattern is a regular expression that tells its meter how long it may take, which is the product of its size and the text's.
@@ -178,13 +129,23 @@ func (p *pattern) MatchString(s string) bool {
 
 var errSteps = errors.New("schema: the regular expressions are too large")
 
-// regexp compiles a regular expression; one that the schema repeats is counted again.
-func (m *meter) regexp(text string) (jsonschema.Regexp, error) {
+// unreadable is a regular expression that does not compile here.
+type unreadable string
+
+func (u unreadable) String() string { return string(u) }
+
+func (unreadable) MatchString(string) bool { return false }
+
+// compile compiles a regular expression; one that the schema repeats is counted again. A foreign one may be [unreadable].
+func (m *meter) compile(text string, foreign bool) (jsonschema.Regexp, error) {
 	if m.steps > maxSteps {
 		return nil, errSteps
 	}
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
+		if foreign {
+			return unreadable(text), nil
+		}
 		return nil, err
 	}
 	program, err := syntax.Compile(parsed.Simplify())

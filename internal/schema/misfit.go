@@ -17,10 +17,11 @@ import (
 // Unknown is the message of a property that the schema does not allow.
 const Unknown = "unknown property"
 
-// Bounds of a misfit, in bytes.
+// Bounds of a misfit.
 const (
-	maxMessage = 512
-	maxPath    = 1 << 10
+	maxMessage = 512     // bytes
+	maxPath    = 1 << 10 // bytes
+	maxEnum    = 12      // values
 )
 
 // Misfit is a place where a value does not fit.
@@ -40,35 +41,7 @@ func misfits(err error, most int) []Misfit {
 	if !ok {
 		return []Misfit{{Message: "it cannot be checked", Unchecked: true}}
 	}
-	var out []Misfit
-	put := func(message string, at []string, name ...string) {
-		out = append(out, Misfit{At: slices.Concat(at, name), Message: message})
-	}
-	var walk func(*jsonschema.ValidationError)
-	walk = func(v *jsonschema.ValidationError) {
-		switch k := v.ErrorKind.(type) {
-		case *misfit.AnyOf, *misfit.OneOf, *misfit.Contains, *misfit.PropertyNames:
-			// All alternatives or items failed, each for its own reason; which one was meant is not known. Say so at the value.
-			put(detail(k), v.InstanceLocation)
-			return
-		case *misfit.AdditionalProperties:
-			for _, name := range k.Properties {
-				put(Unknown, v.InstanceLocation, name)
-			}
-		case *misfit.Required:
-			for _, name := range k.Missing {
-				put("this property is required", v.InstanceLocation, name)
-			}
-		default:
-			if len(v.Causes) == 0 {
-				put(detail(k), v.InstanceLocation)
-			}
-		}
-		for _, c := range v.Causes {
-			walk(c)
-		}
-	}
-	walk(v)
+	out := innermost(v)
 	slices.SortStableFunc(out, func(a, b Misfit) int { return slices.Compare(a.At, b.At) })
 	out = slices.CompactFunc(out, func(a, b Misfit) bool { return a.Message == b.Message && slices.Equal(a.At, b.At) })
 	if len(out) > most {
@@ -76,6 +49,35 @@ func misfits(err error, most int) []Misfit {
 	}
 	for i, m := range out {
 		out[i] = Misfit{At: within(m.At), Message: wording.ClipTo(m.Message, maxMessage)}
+	}
+	return out
+}
+
+// innermost returns what has no other cause.
+func innermost(v *jsonschema.ValidationError) (out []Misfit) {
+	put := func(message string, name ...string) {
+		out = append(out, Misfit{At: slices.Concat(v.InstanceLocation, name), Message: message})
+	}
+	switch k := v.ErrorKind.(type) {
+	case *misfit.AnyOf, *misfit.OneOf, *misfit.Contains, *misfit.PropertyNames:
+		// All alternatives or items failed, each for its own reason; which one was meant is not known. Say so at the value.
+		put(detail(k))
+		return out
+	case *misfit.AdditionalProperties:
+		for _, name := range k.Properties {
+			put(Unknown, name)
+		}
+	case *misfit.Required:
+		for _, name := range k.Missing {
+			put("this property is required", name)
+		}
+	default:
+		if len(v.Causes) == 0 {
+			put(detail(k))
+		}
+	}
+	for _, cause := range v.Causes {
+		out = append(out, innermost(cause)...)
 	}
 	return out
 }
@@ -127,32 +129,19 @@ func detail(k jsonschema.ErrorKind) string {
 		return "expected a multiple of " + number(k.Want)
 	case *misfit.Enum:
 		var want []string
-		for _, w := range k.Want {
-			text, err := json.Marshal(w)
-			if err != nil {
-				continue
-			}
-			want = append(want, wording.Clip(string(text)))
-			if len(want) == 12 && len(k.Want) > 12 {
-				want = append(want, "…")
-				break
-			}
+		for _, w := range k.Want[:min(len(k.Want), maxEnum)] {
+			want = append(want, clipJSON(w))
+		}
+		if len(k.Want) > maxEnum {
+			want = append(want, "…")
 		}
 		return "expected one of " + strings.Join(want, ", ")
 	case *misfit.Const:
-		text, err := json.Marshal(k.Want)
-		if err != nil {
-			text = []byte("the constant of the schema")
-		}
-		return "expected " + wording.Clip(string(text))
+		return "expected " + clipJSON(k.Want)
 	case *misfit.Pattern:
 		return fmt.Sprintf("expected text that matches %s", wording.Clip(k.Want))
 	case *misfit.Format:
 		return fmt.Sprintf("expected text of the format %s", k.Want)
-	case *misfit.AdditionalProperties:
-		return "unknown properties: " + List(k.Properties)
-	case *misfit.Required:
-		return "these properties are required: " + List(k.Missing)
 	case *misfit.AnyOf, *misfit.OneOf:
 		return "expected a value that matches one of the schema's alternatives"
 	case *misfit.FalseSchema, *misfit.Not:
@@ -168,6 +157,12 @@ func detail(k jsonschema.ErrorKind) string {
 		return fmt.Sprintf("it does not match %q of the schema", path[0])
 	}
 	return "it does not match the schema"
+}
+
+// clipJSON returns a short form of a value of the schema.
+func clipJSON(value any) string {
+	text, _ := json.Marshal(value) // it was decoded from JSON
+	return wording.Clip(string(text))
 }
 
 // bound describes the size that a value should have had.

@@ -11,22 +11,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
 // Error is a problem at a place of a schema.
 type Error struct {
 	At      []string // keys and indices from the schema's root
 	Message string
-	// Regexp says that a regular expression does not compile here. Other engines may read it: Go's lacks look-ahead, for example.
-	Regexp bool
 }
 
 func (e *Error) Error() string {
@@ -56,158 +51,81 @@ type Schema struct {
 }
 
 // Compile compiles a JSON Schema, of draft 2020-12 unless it says otherwise. Errors are *[Error].
-func Compile(text []byte) (s *Schema, err error) {
-	// A schema may come with a request: a panic of the library becomes an error.
-	defer func() {
-		if recover() != nil {
-			s, err = nil, &Error{Message: "invalid JSON Schema"}
-		}
-	}()
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		return nil, &Error{Message: "invalid JSON: " + err.Error()}
-	}
-	var size size
-	if !size.add(doc, 0) {
-		return nil, &Error{Message: "this JSON Schema is too large, or has too large a number"}
-	}
-	made := &Schema{doc: doc}
-	c := jsonschema.NewCompiler()
-	c.DefaultDraft(jsonschema.Draft2020)
-	c.UseLoader(closedLoader{})
-	c.UseRegexpEngine(made.meter.regexp)
-	defer func() {
-		if made.meter.steps > maxSteps {
-			s, err = nil, &Error{Message: "the regular expressions of this JSON Schema are too large"}
-		}
-	}()
-	if err := c.AddResource(name, doc); err != nil {
-		return nil, problem(err)
-	}
-	if made.compiled, err = c.Compile(name); err != nil {
-		return nil, problem(err)
-	}
-	seen := map[*jsonschema.Schema]bool{}
-	made.meter.install(made.compiled, seen)
-	// What only a dynamic reference leads to is not reached from the root.
-	for _, at := range anchored(doc, nil, nil) {
-		if sub, err := c.Compile(name + "#" + Pointer(at)); err == nil {
-			made.meter.install(sub, seen)
-		}
-	}
-	return made, nil
+func Compile(text []byte) (*Schema, error) {
+	s, _, err := compile(text, false)
+	return s, err
 }
 
-// maxLeft is how many places of a schema are left out before all of it is.
-const maxLeft = 32
+// CompileForeign compiles a schema that may have been written for another engine of regular expressions: those that do not compile here are
+// left out, and left says which. Go's engine lacks look-ahead, for example. Errors are those of [Compile].
+func CompileForeign(text []byte) (s *Schema, left []string, err error) { return compile(text, true) }
 
-// CompileLenient compiles a schema that may be of another dialect: what cannot be compiled is left out. left says which places these
-// are, and why.
+// CompileLenient is [CompileForeign] for a schema that may be of another dialect: if it cannot be compiled, all of it is left out.
 func CompileLenient(text []byte) (s *Schema, left []string) {
-	s, left, err := compilePart(text, func(*Error) bool { return true })
+	s, left, err := CompileForeign(text)
 	if err != nil {
 		s, _ = Compile([]byte("{}"))
-		left = append(left, "all of it: "+err.Error())
+		left = []string{"all of it: " + err.Error()}
 	}
 	return s, left
 }
 
-// CompileForeign compiles a schema that may have been written for another engine of regular expressions: those that do not compile here are
-// left out, and left says which. Errors are those of [Compile].
-func CompileForeign(text []byte) (s *Schema, left []string, err error) {
-	return compilePart(text, func(problem *Error) bool { return problem.Regexp })
-}
-
-// compilePart compiles a schema without the places that have problems which omit accepts.
-func compilePart(text []byte, omit func(*Error) bool) (s *Schema, left []string, err error) {
-	for range maxLeft {
-		s, err = Compile(text)
-		problem, _ := errors.AsType[*Error](err)
-		if err == nil || !omit(problem) {
-			break
+func compile(text []byte, foreign bool) (s *Schema, left []string, err error) {
+	// A schema may come with a request: a panic of the library becomes an error.
+	defer func() {
+		if recover() != nil {
+			s, left, err = nil, nil, &Error{Message: "invalid JSON Schema"}
 		}
-		less := without(text, problem.At)
-		if less == nil {
-			break
-		}
-		left, text = append(left, problem.Error()), less
-	}
-	return s, left, err
-}
-
-// without returns a schema without the member at a place, or nil if it has none.
-func without(text []byte, at []string) []byte {
+	}()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
-		return nil
+		return nil, nil, &Error{Message: "invalid JSON: " + err.Error()}
 	}
-	if len(at) == 0 { // the library does not say where a key is that is no regular expression
-		if at = badKey(doc, nil); at == nil {
-			return nil
-		}
+	var size size
+	if !size.add(doc, 0) {
+		return nil, nil, &Error{Message: "this JSON Schema is too large, or has too large a number"}
 	}
-	inside := doc
-	for _, step := range at[:len(at)-1] {
-		switch v := inside.(type) {
-		case map[string]any:
-			inside = v[step]
-		case []any:
-			i, err := strconv.Atoi(step)
-			if err != nil || i < 0 || i >= len(v) {
-				return nil
-			}
-			inside = v[i]
-		}
+	s = &Schema{doc: doc}
+	var all []*jsonschema.Schema // those in it, and what they refer to
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.UseLoader(closedLoader{})
+	c.UseRegexpEngine(func(text string) (jsonschema.Regexp, error) { return s.meter.compile(text, foreign) })
+	c.AssertVocabs()
+	c.RegisterVocabulary(&jsonschema.Vocabulary{Compile: func(ctx *jsonschema.CompilerContext, _ map[string]any) (jsonschema.SchemaExt, error) {
+		all = append(all, ctx.Enqueue(nil))
+		return nil, nil
+	}})
+	if err = c.AddResource(name, doc); err == nil {
+		s.compiled, err = c.Compile(name)
 	}
-	object, ok := inside.(map[string]any)
-	if _, there := object[at[len(at)-1]]; !ok || !there {
-		return nil
+	if s.meter.steps > maxSteps {
+		return nil, nil, &Error{Message: "the regular expressions of this JSON Schema are too large"}
 	}
-	delete(object, at[len(at)-1])
-	less, err := json.Marshal(doc)
 	if err != nil {
-		return nil
+		return nil, nil, problem(err)
 	}
-	return less
+	for _, one := range all {
+		left = append(left, removeUnreadable(one)...)
+		s.meter.install(one)
+	}
+	return s, left, nil
 }
 
-// badKey finds a key of patternProperties that is no regular expression here; nil is none.
-func badKey(doc any, at []string) []string {
-	object, _ := doc.(map[string]any)
-	for name, member := range object {
-		path := append(at[:len(at):len(at)], name)
-		if keys, ok := member.(map[string]any); ok && name == "patternProperties" {
-			for key := range keys {
-				if _, err := regexp.Compile(key); err != nil {
-					return append(path, key)
-				}
-			}
-		}
-		if found := badKey(member, path); found != nil && name != "const" && name != "default" {
-			return found
+// removeUnreadable removes the regular expressions of a schema that do not compile here, and says which.
+func removeUnreadable(s *jsonschema.Schema) (left []string) {
+	_, place, _ := strings.Cut(s.Location, "#")
+	if re, ok := s.Pattern.(unreadable); ok {
+		left = append(left, fmt.Sprintf("%s/pattern: the regular expression %q does not compile", place, wording.Clip(string(re))))
+		s.Pattern = nil
+	}
+	for re := range s.PatternProperties {
+		if re, ok := re.(unreadable); ok {
+			left = append(left, fmt.Sprintf("%s/patternProperties: the regular expression %q does not compile", place, wording.Clip(string(re))))
+			delete(s.PatternProperties, re)
 		}
 	}
-	return nil
-}
-
-// anchored lists the places of subschemas that have a dynamic anchor.
-func anchored(doc any, at []string, found [][]string) [][]string {
-	switch doc := doc.(type) {
-	case map[string]any:
-		_, dynamic := doc["$dynamicAnchor"]
-		_, recursive := doc["$recursiveAnchor"]
-		if dynamic || recursive {
-			found = append(found, append([]string(nil), at...))
-		}
-		for key, member := range doc {
-			found = anchored(member, append(at, key), found)
-		}
-	case []any:
-		for i, item := range doc {
-			found = anchored(item, append(at, fmt.Sprint(i)), found)
-		}
-	}
-	return found
+	return left
 }
 
 // Doc returns the schema's JSON, decoded. It must not be changed.
@@ -217,9 +135,9 @@ func (s *Schema) Doc() any { return s.doc }
 // where the value fits.
 func (s *Schema) Check(value any, most int) []Misfit { return s.check(s.compiled, value, most) }
 
-// CheckText is Check for JSON text, which is not even decoded where it has too many values.
+// CheckText is Check for JSON text, which is not even decoded where it may have far too many values.
 func (s *Schema) CheckText(text []byte, most int) []Misfit {
-	if tooMany(text) {
+	if bytes.Count(text, []byte(",")) > 4*maxValues { // some are in strings
 		return []Misfit{tooLarge}
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -262,30 +180,12 @@ func (s *Schema) check(compiled *jsonschema.Schema, value any, most int) (found 
 func problem(err error) error {
 	if e, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
 		if v, ok := errors.AsType[*jsonschema.ValidationError](e.Err); ok {
-			// The alternatives of the meta schema all fail; the deepest place is where the author's mistake is.
-			deepest := v
-			var walk func(*jsonschema.ValidationError)
-			walk = func(v *jsonschema.ValidationError) {
-				if len(v.Causes) == 0 && (len(deepest.Causes) > 0 || len(v.InstanceLocation) > len(deepest.InstanceLocation)) {
-					deepest = v
-				}
-				for _, c := range v.Causes {
-					walk(c)
-				}
-			}
-			walk(v)
-			format, _ := deepest.ErrorKind.(*kind.Format)
-			return &Error{
-				At: deepest.InstanceLocation, Regexp: format != nil && format.Want == "regex",
-				Message: "invalid JSON Schema (2020-12): " + detail(deepest.ErrorKind),
-			}
+			v = deepest(v)
+			return &Error{At: v.InstanceLocation, Message: "invalid JSON Schema (2020-12): " + detail(v.ErrorKind)}
 		}
 	}
 	if e, ok := errors.AsType[*jsonschema.LoadURLError](err); ok {
 		return &Error{Message: fmt.Sprintf("it refers to %q, but a schema may only refer to itself (#/…)", strings.TrimPrefix(e.URL, "schema:///"))}
-	}
-	if e, ok := errors.AsType[*jsonschema.InvalidRegexError](err); ok { // of a key of patternProperties in an old draft; others do not fit the meta schema
-		return &Error{Regexp: true, Message: fmt.Sprintf("the regular expression %q does not compile", wording.Clip(e.Regex))}
 	}
 	if e, ok := errors.AsType[*jsonschema.JSONPointerNotFoundError](err); ok {
 		_, at, _ := strings.Cut(e.URL, "#")
@@ -296,6 +196,17 @@ func problem(err error) error {
 	}
 	first, _, _ := strings.Cut(err.Error(), "\n")
 	return &Error{Message: "invalid JSON Schema (2020-12): " + wording.ClipTo(strings.ReplaceAll(first, name, ""), maxMessage)}
+}
+
+// deepest returns the cause at the deepest place: the alternatives of the meta schema all fail, and the author's mistake is there.
+func deepest(v *jsonschema.ValidationError) *jsonschema.ValidationError {
+	found := v
+	for _, cause := range v.Causes {
+		if c := deepest(cause); len(found.Causes) > 0 || len(c.InstanceLocation) > len(found.InstanceLocation) {
+			found = c
+		}
+	}
+	return found
 }
 
 var escapes = strings.NewReplacer("~", "~0", "/", "~1")

@@ -202,11 +202,9 @@ func (c *cleaner) value(key, text string) string {
 
 // textOf returns a value as text. If its own method panics, package fmt says so.
 func textOf(v any) string {
-	switch v := v.(type) {
-	case []byte:
-		return string(v)
-	case json.RawMessage:
-		return string(v)
+	switch v.(type) {
+	case []byte, json.RawMessage:
+		return fmt.Sprintf("%s", v)
 	}
 	return fmt.Sprintf("%+v", v)
 }

@@ -41,13 +41,12 @@ type Traces struct {
 }
 
 // OpenTraces starts to send spans as the variables of OpenTelemetry say: to a collector by OTLP over HTTP if OTEL_TRACES_EXPORTER is otlp, or
-// is unset and there is an endpoint; to the log if it is console. Otherwise it returns nil. A value that is unknown is an error, although
+// is unset and there is an endpoint. Otherwise it returns nil. A value that is unknown is an error, although
 // the standard ignores it: the operator would wait for spans that never come. Spans that a collector does not accept in time are lost.
 //
 // The package autoexport chooses exporters by the same variables, but its exporter uses the environment's proxy in any case.
 func OpenTraces(ctx context.Context, o TraceOptions) (*Traces, error) {
-	exporters, err := traceExporters()
-	if err != nil || len(exporters) == 0 {
+	if on, err := sendsTraces(); err != nil || !on {
 		return nil, err
 	}
 	otel.SetLogger(logr.Discard()) // the library would write other lines
@@ -65,28 +64,19 @@ func OpenTraces(ctx context.Context, o TraceOptions) (*Traces, error) {
 	if limits.AttributeValueLengthLimit < 0 {
 		limits.AttributeValueLengthLimit = 1 << 10
 	}
-	options := []sdk.TracerProviderOption{sdk.WithResource(about), sdk.WithRawSpanLimits(limits)}
-	t := &Traces{cleaner: clean}
-	for _, name := range exporters {
-		if name == "console" {
-			options = append(options, sdk.WithSyncer(&exporter{console{o.Log}, clean, lost}))
-			continue
-		}
-		proxy := egress.Proxy(o.ProxyEnv)
-		if proxy == nil { // without a function, the exporter would use the environment's proxy
-			proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
-		}
-		e, err := otlptracehttp.New(ctx, otlptracehttp.WithProxy(proxy))
-		if err != nil {
-			return nil, fmt.Errorf("cannot make the exporter of traces: %w", adapter.RedactError(err, o.Secrets...))
-		}
-		t.to = collector()
-		options = append(options, sdk.WithBatcher(&exporter{e, clean, lost}))
+	proxy := egress.Proxy(o.ProxyEnv)
+	if proxy == nil { // without a function, the exporter would use the environment's proxy
+		proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	}
+	e, err := otlptracehttp.New(ctx, otlptracehttp.WithProxy(proxy))
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the exporter of traces: %w", adapter.RedactError(err, o.Secrets...))
+	}
+	t := &Traces{cleaner: clean, to: collector()}
 	// The library reports an invalid sampler in this way, and then uses its default.
 	var invalid error
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { invalid = err }))
-	t.provider = sdk.NewTracerProvider(options...)
+	t.provider = sdk.NewTracerProvider(sdk.WithResource(about), sdk.WithRawSpanLimits(limits), sdk.WithBatcher(&exporter{e, clean, lost}))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { lost.report(0, err) }))
 	if invalid != nil {
 		return nil, errors.Join(fmt.Errorf("OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG: %w", invalid), t.provider.Shutdown(ctx))
@@ -140,38 +130,28 @@ func variable(names ...string) (name, value string) {
 
 var endpoints = []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"}
 
-// traceExporters returns what the environment asks for: otlp, console, both or nothing.
-func traceExporters() (list []string, err error) {
+// sendsTraces reports whether the environment asks for traces.
+func sendsTraces() (on bool, err error) {
 	if _, off := variable("OTEL_SDK_DISABLED"); strings.EqualFold(off, "true") {
-		return nil, nil
+		return false, nil
 	}
 	_, to := variable(endpoints...)
-	name, requested := variable("OTEL_TRACES_EXPORTER")
-	if requested == "" && to != "" {
-		requested = "otlp"
-	}
-	for one := range strings.SplitSeq(requested, ",") {
-		switch one = strings.ToLower(strings.TrimSpace(one)); one {
-		case "none", "":
-		case "otlp", "console":
-			list = append(list, one)
-		default:
-			return nil, fmt.Errorf("%s: expected otlp, console or none, got %q", name, one)
-		}
-	}
-	if len(list) == 0 {
-		return nil, nil
+	switch name, requested := variable("OTEL_TRACES_EXPORTER"); {
+	case requested == "" && to == "", requested == "none":
+		return false, nil
+	case requested != "" && requested != "otlp":
+		return false, fmt.Errorf("%s: expected otlp or none, got %q", name, requested)
 	}
 	if name, value := variable("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"); value != "" && value != "http/protobuf" {
-		return nil, fmt.Errorf("%s: expected http/protobuf, got %q; the collector's port for it is mostly 4318 and not 4317", name, value)
+		return false, fmt.Errorf("%s: expected http/protobuf, got %q; the collector's port for it is mostly 4318 and not 4317", name, value)
 	}
 	for _, name := range endpoints {
 		_, value := variable(name)
 		if u, err := url.Parse(value); value != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-			return nil, fmt.Errorf("%s: expected an address such as http://127.0.0.1:4318", name) // it may contain a password
+			return false, fmt.Errorf("%s: expected an address such as http://127.0.0.1:4318", name) // it may contain a password
 		}
 	}
-	return list, nil
+	return true, nil
 }
 
 // collector returns the address of the collector without what may be secret.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"golang.org/x/time/rate"
 )
@@ -46,31 +45,6 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	}
 	return nil
 }
-
-// console writes spans to the log.
-type console struct{ log *slog.Logger }
-
-func (c console) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
-	for _, s := range spans {
-		attrs := make([]slog.Attr, 0, 8+len(s.Attributes()))
-		attrs = append(attrs,
-			slog.String("name", s.Name()), slog.String("kind", s.SpanKind().String()), slog.Duration("took", s.EndTime().Sub(s.StartTime())),
-			slog.String(attrTrace, s.SpanContext().TraceID().String()), slog.String(attrSpan, s.SpanContext().SpanID().String()))
-		if s.Parent().IsValid() {
-			attrs = append(attrs, slog.String("parent_id", s.Parent().SpanID().String()))
-		}
-		if s.Status().Code != codes.Unset {
-			attrs = append(attrs, slog.String("status", s.Status().Code.String()))
-		}
-		for _, a := range s.Attributes() {
-			attrs = append(attrs, slog.String(string(a.Key), a.Value.String()))
-		}
-		c.log.LogAttrs(ctx, slog.LevelInfo, "span", attrs...)
-	}
-	return nil
-}
-
-func (console) Shutdown(context.Context) error { return nil }
 
 // cleaned is a span without secrets.
 type cleaned struct {

@@ -63,7 +63,7 @@ func TestNothingIsSentUnlessTheEnvironmentSaysSo(t *testing.T) {
 
 func TestAVariableThatIsNotKnownIsAnErrorThatNamesIt(t *testing.T) {
 	for _, row := range []struct{ name, variable, value, says string }{
-		{"another exporter", "OTEL_TRACES_EXPORTER", "zipkin", `OTEL_TRACES_EXPORTER: expected otlp, console or none, got "zipkin"`},
+		{"another exporter", "OTEL_TRACES_EXPORTER", "zipkin", `OTEL_TRACES_EXPORTER: expected otlp or none, got "zipkin"`},
 		{"gRPC", "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", `OTEL_EXPORTER_OTLP_PROTOCOL: expected http/protobuf, got "grpc"`},
 		{"gRPC for traces", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc", `OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: expected http/protobuf, got "grpc"`},
 		{"JSON", "OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", `expected http/protobuf, got "http/json"`},
@@ -189,29 +189,5 @@ func TestACollectorThatDoesNotWorkCostsOneLine(t *testing.T) {
 				t.Errorf("the log: %s", text)
 			}
 		})
-	}
-}
-
-func TestSpansGoToTheLogWhereTheEnvironmentSaysConsole(t *testing.T) {
-	environment(t, map[string]string{"OTEL_TRACES_EXPORTER": "console"})
-	var log bytes.Buffer
-	traces := open(t, &log)
-	ctx, outer := traces.Provider().Tracer("test").Start(t.Context(), "outer")
-	_, inner := traces.Provider().Tracer("test").Start(ctx, "inner")
-	inner.SetStatus(codes.Error, "")
-	inner.SetAttributes(attribute.String("error.type", "upstream_timeout"))
-	inner.End()
-	outer.End()
-	if err := traces.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for i, line := range strings.Split(strings.TrimSpace(log.String()), "\n") {
-		for _, want := range [][]string{
-			{"msg=span", "name=inner", "status=Error", "error.type=upstream_timeout", "parent_id="}, {"msg=span", "name=outer", "kind=internal"},
-		}[i] {
-			if !strings.Contains(line, want) {
-				t.Errorf("no %s: %s", want, line)
-			}
-		}
 	}
 }

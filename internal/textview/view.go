@@ -155,18 +155,6 @@ func (g *View) End() {
 // BreakLine ends the line that is being written, so that another line can stand below it on the terminal. The text goes on behind that.
 func (g *View) BreakLine() { g.out.endLine() }
 
-// GiveUp stops waiting for a text that should come but does not, where others wait behind it.
-func (g *View) GiveUp() {
-	n, uri := g.doc.Root(), ""
-	for v := g.value(uri); v.next < n.Len(); v = g.value(uri) {
-		_, n, uri = child(n, uri, v.next)
-	}
-	if v := g.value(uri); uri != "" && n.Kind() == 'n' && v.before == "" {
-		v.passed = true
-		g.show()
-	}
-}
-
 // child returns the child of a container at an index, with its key and its uri.
 func child(n jsonuri.Node, uri string, i int) (key string, _ jsonuri.Node, childURI string) {
 	key, c := n.Child(i)

@@ -12,7 +12,7 @@ import (
 	"github.com/lingserve/lingserve/tube"
 )
 
-// feed takes events in short: "uri=text" appends, "uri:json" sets, "uri." is done, "!" gives up waiting.
+// feed takes events in short: "uri=text" appends, "uri:json" sets, and "uri." is done.
 func feed(t *testing.T, g *View, events ...string) {
 	t.Helper()
 	for _, s := range events {
@@ -32,9 +32,6 @@ func feed(t *testing.T, g *View, events ...string) {
 			e.Kind, e.Value = tube.Set, []byte(s[i+1:])
 		case '.':
 			e.Kind = tube.Done
-		case '!':
-			g.GiveUp()
-			continue
 		}
 		g.Event(e)
 	}
@@ -79,27 +76,6 @@ func TestTheTextGrowsInTheOrderOfTheDocument(t *testing.T) {
 			},
 			before: "# Sky\n\n## Light\n\nLight is a wave.",
 			want:   "# Sky\n\n## Light\n\nLight is a wave.\n\n## Air\n\nAir scatters.\n",
-		},
-		{
-			name:  "a body that does not come holds nothing up for ever",
-			graph: articleGraph,
-			events: []string{
-				"article:{}", "article/sections:[]", "article/sections/0:{}", "article/sections/0/title=Light", "article/sections/0/title.",
-				"article/sections/0.", "article/sections/1:{}", "article/sections/1/title=Air", "article/sections/1/title.",
-				"!",
-			},
-			before: "## Article\n\n## Light\n\n## Air\n",
-			want:   "## Article\n\n## Light\n\n## Air\n",
-		},
-		{
-			name:  "what comes after its turn is shown at the end",
-			graph: articleGraph,
-			events: []string{
-				"article:{}", "article/sections:[]", "article/sections/0:{}", "article/sections/0/title=Light", "article/sections/0/title.", "article/sections/0.", "!",
-				"article/sections/0/body=Late.", "article/sections/0/body.", "article/sections.", "article.", "end:true", "end.",
-			},
-			before: "## Article\n\n## Light\n\nEnd: true\n",
-			want:   "## Article\n\n## Light\n\nEnd: true\n\nLate.\n",
 		},
 		{
 			name: "a quiz is a list",
@@ -289,7 +265,6 @@ func FuzzView(f *testing.F) {
 		for i := range events {
 			g.Event(events[(i+int(order))%len(events)])
 		}
-		g.GiveUp()
 		g.End()
 		if strings.ContainsAny(b.String(), "\x1b\x07\x00\r") {
 			t.Errorf("%q steers a terminal", b.String())

@@ -39,8 +39,11 @@ type Node struct {
 	size int    // the number of nodes that it expands to, itself included
 }
 
-// Get returns the member of a mapping, or nil.
+// Get returns the member of a mapping, or nil. A nil node has none.
 func (n *Node) Get(key string) *Node {
+	if n == nil {
+		return nil
+	}
 	for i, k := range n.Keys {
 		if k.Text == key {
 			return n.Items[i]
@@ -52,6 +55,9 @@ func (n *Node) Get(key string) *Node {
 // Members yields the keys and values of a mapping.
 func (n *Node) Members() iter.Seq2[*Node, *Node] {
 	return func(yield func(key, value *Node) bool) {
+		if n == nil {
+			return
+		}
 		for i, key := range n.Keys {
 			if !yield(key, n.Items[i]) {
 				return

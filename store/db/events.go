@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/lingserve/lingserve/store"
@@ -307,22 +306,16 @@ func (tx *Tx) putReply(r *store.Reply, replica string) (id int64, first bool, er
 }
 
 // ClaimReplies gives a replica the replies that it can send now: of each target the first. An attempt is counted. It returns when the next one is due;
-// zero: none is. held are the ids of those that the replica is sending; what else is stored as its own for some minutes was claimed by a call whose answer
-// was lost.
-func (e *Events) ClaimReplies(ctx context.Context, c store.EventClaim, held []int64) (replies []store.Reply, next time.Time, err error) {
-	own := make([]string, len(held))
-	for i, id := range held {
-		own[i] = strconv.FormatInt(id, 10)
-	}
+// zero: none is. What is stored as its own for longer than an attempt may take was claimed by a call whose answer was lost.
+func (e *Events) ClaimReplies(ctx context.Context, c store.EventClaim) (replies []store.Reply, next time.Time, err error) {
 	err = e.db.Update(ctx, func(tx *Tx) error {
 		replies, next = nil, time.Time{}
 		now := tx.db.clock().UnixMicro()
 		if err := tx.lockEvents(); err != nil || len(c.Logins) == 0 {
 			return err
 		}
-		query := "UPDATE replies SET unsure = 1, replica = '', due = $2 WHERE replica <> '' AND NOT (replica" + tx.db.in("$3") +
-			" AND (replica <> $1 OR due > $2 OR CAST(id AS TEXT)" + tx.db.in("$4") + "))"
-		if _, err := tx.exec(query, c.Replica, now, list(c.Alive), list(own)); err != nil {
+		query := "UPDATE replies SET unsure = 1, replica = '', due = $2 WHERE replica <> '' AND NOT (replica" + tx.db.in("$3") + " AND (replica <> $1 OR due > $2))"
+		if _, err := tx.exec(query, c.Replica, now, list(c.Alive)); err != nil {
 			return err
 		}
 		firsts := " FROM replies r WHERE replica = '' AND login" + tx.db.in("$1") + " AND NOT EXISTS (SELECT 1 FROM replies o WHERE o.target = r.target AND o.id < r.id)"

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,12 +10,14 @@ import (
 	"fmt"
 	"path"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tool"
 )
@@ -51,41 +54,26 @@ func (s *server) tool(f *sdk.Tool) (*tool.Tool, error) {
 	return t, nil
 }
 
+var (
+	goodName        = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
+	otherCharacters = regexp.MustCompile(`[^A-Za-z0-9_-]`)
+)
+
 // name returns our name of a server's tool. A name that is too long or has other characters gets a hash.
 func name(server, remote string) string {
 	full := "mcp." + server + "." + remote
-	if remote != "" && len(full) <= tool.MaxName && clean(remote) == remote {
+	if len(full) <= tool.MaxName && goodName.MatchString(remote) {
 		return full
 	}
-	return hashed(server, remote)
+	return hashedName(server, remote)
 }
 
-// hashed is the name that no other tool of the server has.
-func hashed(server, remote string) string {
+// hashedName returns a name that no other tool of the server has.
+func hashedName(server, remote string) string {
 	sum := sha256.Sum256([]byte(remote))
-	mark := "-" + hex.EncodeToString(sum[:4])
-	start := "mcp." + server + "."
-	rest := clean(remote)
-	if room := tool.MaxName - len(start) - len(mark); len(rest) > room {
-		rest = strings.TrimRight(rest[:room], ".")
-	}
-	return start + rest + mark
-}
-
-// clean replaces what no name of a tool has: other characters, and segments of nothing.
-func clean(remote string) string {
-	var b strings.Builder
-	for i, r := range []byte(remote) {
-		switch {
-		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '_', r == '-':
-			b.WriteByte(r)
-		case r == '.' && i > 0 && i < len(remote)-1 && remote[i-1] != '.':
-			b.WriteByte(r)
-		default:
-			b.WriteByte('_')
-		}
-	}
-	return b.String()
+	start, mark := "mcp."+server+".", "-"+hex.EncodeToString(sum[:4])
+	clean := otherCharacters.ReplaceAllString(remote, "_")
+	return start + clean[:min(len(clean), tool.MaxName-len(start)-len(mark))] + mark
 }
 
 // resultOf makes a result of what a server answered: its texts joined, or what is structured as JSON, and images as parts.
@@ -107,41 +95,47 @@ func resultOf(r *sdk.CallToolResult) tool.Result {
 		return tool.Result{Err: &tool.Error{Kind: tool.KindFailed, Message: text}}
 	}
 	out := tool.Text(text)
-	if text, ok := r.StructuredContent.(string); ok { // see exact
-		structured := json.RawMessage(text)
-		out.Content = structured
-		if rest := strings.Join(withoutMirror(texts, structured), "\n"); rest != "" {
-			parts = append([]tool.Part{{Type: "text", Text: rest}}, parts...)
+	if r.StructuredContent != nil {
+		if structured, rest, err := separate(r.StructuredContent, texts); err == nil {
+			out.Content = structured
+			if len(rest) > 0 {
+				parts = append([]tool.Part{{Type: "text", Text: strings.Join(rest, "\n")}}, parts...)
+			}
 		}
 	}
 	out.Parts = parts
 	return out
 }
 
-// withoutMirror returns the texts of a result without those that repeat its structured content: most servers send both, for clients that read
-// only one of them. Servers that wrap a value as {"result": value} repeat the value alone, and a list as one text for each item.
-func withoutMirror(texts []string, structured json.RawMessage) []string {
-	var whole any
-	if json.Unmarshal(structured, &whole) != nil {
-		return texts
+// separate returns the structured content of a result as JSON, and the texts that do not repeat it: most servers send both, for clients that
+// read only one of them. A text with the JSON is preferred, since the SDK reads numbers as floats. Servers that wrap a value as
+// {"result": value} repeat the value alone, and a list as one text for each item.
+func separate(structured any, texts []string) (content json.RawMessage, rest []string, err error) {
+	values := []any{structured}
+	if object, ok := structured.(map[string]any); ok && len(object) == 1 && object["result"] != nil {
+		values = append(values, object["result"])
 	}
-	values := []any{whole}
-	if object, ok := whole.(map[string]any); ok && len(object) == 1 {
-		if value, ok := object["result"]; ok {
-			values = append(values, value)
-		}
+	if content, err = rawjson.Marshal(structured); err != nil {
+		return nil, nil, err
 	}
 	for _, value := range values {
-		if mirrors(strings.Join(texts, "\n"), value) {
-			return nil
-		}
 		if items, ok := value.([]any); ok && slices.EqualFunc(texts, items, mirrors) {
-			return nil
+			return content, nil, nil
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(texts), func(text string) bool {
+	for _, text := range append(texts, strings.Join(texts, "\n")) {
+		if json.Valid([]byte(text)) && mirrors(text, structured) {
+			var exact bytes.Buffer
+			_ = json.Compact(&exact, []byte(text)) // it is valid
+			content = exact.Bytes()
+		}
+	}
+	if slices.ContainsFunc(values, func(value any) bool { return mirrors(strings.Join(texts, "\n"), value) }) {
+		return content, nil, nil
+	}
+	return content, slices.DeleteFunc(slices.Clone(texts), func(text string) bool {
 		return slices.ContainsFunc(values, func(value any) bool { return mirrors(text, value) })
-	})
+	}), nil
 }
 
 // mirrors reports whether a text says the same as a value: it is the value's JSON, or the value is that text.

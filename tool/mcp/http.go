@@ -25,7 +25,7 @@ type remote struct {
 }
 
 func newHTTP(s *server) *remote {
-	r := &remote{server: s}
+	r := &remote{server: s, meter: newMeter()}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	r.base = &http.Transport{
 		Proxy:                  egress.Proxy(s.opts.ProxyEnv),
@@ -82,12 +82,11 @@ func (r *remote) RoundTrip(req *http.Request) (*http.Response, error) {
 	if forgotten, ok := ctx.Value(forgottenKey{}).(*atomic.Bool); ok && resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "" {
 		forgotten.Store(true)
 	}
-	body := &metered{ReadCloser: resp.Body, meter: &r.meter, left: maxMessage, ended: ended}
-	events := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
-	if events {
+	body := &metered{ReadCloser: resp.Body, meter: r.meter, left: maxMessage, ended: ended}
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
 		body.left = -1 // an event is bounded, and the meter bounds all of them
 	}
-	resp.Body, resp.ContentLength = newExactBody(body, events), -1
+	resp.Body = body
 	return resp, nil
 }
 

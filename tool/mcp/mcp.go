@@ -31,7 +31,6 @@ const (
 	maxMessage     = 16 << 20  // bytes of one message
 	maxPerMinute   = 256 << 20 // bytes of all messages: eight calls at once with the largest results
 	maxMessages    = 50_000    // in a minute; the SDK queues what it does not handle at once
-	maxQuestions   = 64        // questions of the server to us that are not answered yet
 	maxTools       = 512
 	maxDescription = 8 << 10  // bytes
 	maxSchema      = 64 << 10 // bytes

@@ -65,7 +65,6 @@ func TestChangedListsAreRead(t *testing.T) { // AG-65
 			t.Fatal(err)
 		}
 		set.Attach(c)
-		same, _ := set.Find("mcp.test.echo")
 		if got := ask(t.Context(), c, "mcp.test.grow", `{"text":"newest"}`); got.Text() != "done" {
 			t.Fatal(got.Text())
 		}
@@ -76,9 +75,6 @@ func TestChangedListsAreRead(t *testing.T) { // AG-65
 		})
 		if got := ask(t.Context(), c, "mcp.test.newest", ``); got.Text() != "grown" {
 			t.Error(got.Text())
-		}
-		if again, _ := set.Find("mcp.test.echo"); again != same {
-			t.Error("a tool that did not change was made again")
 		}
 	})
 }

@@ -4,29 +4,29 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
-var errFlood = errors.New("it sends more data than allowed")
+var (
+	errFlood = errors.New("it sends more data than allowed")
+	errLarge = errors.New("an answer is larger than allowed")
+)
 
 // meter bounds what a server sends in a minute.
-type meter struct {
-	mu              sync.Mutex
-	since           time.Time
-	bytes, messages int
+type meter struct{ bytes, messages *rate.Limiter }
+
+func newMeter() meter {
+	return meter{
+		bytes:    rate.NewLimiter(rate.Every(time.Minute/maxPerMinute), maxPerMinute),
+		messages: rate.NewLimiter(rate.Every(time.Minute/maxMessages), maxMessages),
+	}
 }
 
 // count adds to what was sent.
-func (m *meter) count(bytes, messages int) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if now := time.Now(); now.Sub(m.since) > time.Minute {
-		m.since, m.bytes, m.messages = now, 0, 0
-	}
-	m.bytes += bytes
-	m.messages += messages
-	if m.bytes > maxPerMinute || m.messages > maxMessages {
+func (m meter) count(bytes, messages int) error {
+	if now := time.Now(); !m.bytes.AllowN(now, bytes) || !m.messages.AllowN(now, messages) {
 		return errFlood
 	}
 	return nil
@@ -35,12 +35,10 @@ func (m *meter) count(bytes, messages int) error {
 // metered is the body of an answer; it ends with an error where it is too large, or the server sends too much.
 type metered struct {
 	io.ReadCloser
-	meter *meter
+	meter meter
 	left  int // bytes; without bound where it is negative
 	ended func()
 }
-
-var errLarge = errors.New("an answer is larger than allowed")
 
 func (b *metered) Read(p []byte) (int, error) {
 	if b.left == 0 {

@@ -19,7 +19,7 @@ func TestWhatAServerSendsInAMinuteIsBounded(t *testing.T) { // AG-65
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var m meter
+				m := newMeter()
 				for minute := range 3 {
 					for i := range row.count {
 						if err := m.count(row.bytes, row.messages); err != nil {
@@ -38,7 +38,7 @@ func TestWhatAServerSendsInAMinuteIsBounded(t *testing.T) { // AG-65
 
 func TestAnAnswerIsBounded(t *testing.T) { // AG-65
 	read := func(left int, text string) (string, error) {
-		body := &metered{ReadCloser: io.NopCloser(strings.NewReader(text)), meter: new(meter), left: left, ended: func() {}}
+		body := &metered{ReadCloser: io.NopCloser(strings.NewReader(text)), meter: newMeter(), left: left, ended: func() {}}
 		got, err := io.ReadAll(body)
 		return string(got), errors.Join(err, body.Close())
 	}

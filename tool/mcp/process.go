@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -22,7 +21,7 @@ import (
 // process is the transport to a program: it is started in a new process group, messages are lines of its standard input and output,
 // and when it ends, or shall, nothing of the group is left.
 //
-// The SDK's own transport is not used since it waits for ever for a program that reads nothing, gives up at the first line that is no
+// The SDK's own command transport is not used since it waits for ever for a program that reads nothing, gives up at the first line that is no
 // message, and does not know of what a program started in turn.
 type process struct {
 	server *server
@@ -30,9 +29,8 @@ type process struct {
 	in     *os.File // its standard input
 	out    *os.File // its standard output
 	lines  *bufio.Reader
-	writes chan struct{} // held by who writes
+	line   []byte // the rest of a message that is being read
 	meter  meter
-	asked  atomic.Int64 // questions of the server that are not answered
 	stderr tail
 	left   atomic.Bool // it closed its input or its output by itself
 
@@ -61,10 +59,10 @@ func environment(names []string) []string {
 }
 
 // Connect starts the program.
-func (p *process) Connect(context.Context) (_ sdk.Connection, err error) {
+func (p *process) Connect(ctx context.Context) (_ sdk.Connection, err error) {
 	config := p.server.Server
 	p.ctx, p.close = context.WithCancel(context.Background())
-	p.writes, p.done = make(chan struct{}, 1), make(chan struct{})
+	p.done = make(chan struct{})
 	defer func() {
 		if err != nil {
 			close(p.done)
@@ -93,7 +91,7 @@ func (p *process) Connect(context.Context) (_ sdk.Connection, err error) {
 		return nil, errors.Join(err, p.in.Close(), p.out.Close())
 	}
 	go p.supervise()
-	return p, nil
+	return (&sdk.IOTransport{Reader: p, Writer: p, MaxLineLength: maxMessage}).Connect(ctx)
 }
 
 // supervise sees the program to its end.
@@ -151,88 +149,60 @@ func (p *process) Close() error {
 	return nil
 }
 
-// SessionID is for servers that know several.
-func (p *process) SessionID() string { return "" }
-
-// Read returns the next message; it ends when the connection is closed. Lines that are no message are skipped: many programs write a
-// greeting or a warning to the wrong place. So are notices that are not handled here.
-func (p *process) Read(context.Context) (jsonrpc.Message, error) {
-	for {
+// Read reads messages, a line each; it ends when the connection is closed. Lines that are no message are skipped: many programs write a
+// greeting or a warning to the wrong place.
+func (p *process) Read(b []byte) (int, error) {
+	for len(p.line) == 0 {
 		line, err := readLine(p.lines)
+		if err == nil {
+			err = p.meter.count(len(line), 1)
+		}
 		if err != nil {
-			if p.ctx.Err() != nil {
-				return nil, io.EOF
-			}
-			if errors.Is(err, io.EOF) {
+			if errors.Is(err, io.EOF) && p.ctx.Err() == nil {
 				p.left.Store(true)
 			}
-			return nil, err
+			return 0, err
 		}
-		if err := p.meter.count(len(line), 1); err != nil {
-			return nil, err
-		}
-		line = bytes.TrimSpace(line)
-		if len(line) == 0 || line[0] != '{' {
+		if line = bytes.TrimSpace(line); len(line) == 0 || line[0] != '{' {
 			continue
 		}
-		msg, err := jsonrpc.DecodeMessage(exact(line))
-		if err != nil {
-			continue
+		if _, err := jsonrpc.DecodeMessage(line); err == nil {
+			p.line = append(bytes.Clone(line), '\n')
 		}
-		if req, ok := msg.(*jsonrpc.Request); ok {
-			switch {
-			case req.IsCall():
-				if p.asked.Add(1) > maxQuestions {
-					return nil, errFlood
-				}
-			case req.Method != "notifications/tools/list_changed":
-				continue
-			}
-		}
-		return msg, nil
 	}
+	n := copy(b, p.line)
+	p.line = p.line[n:]
+	return n, nil
 }
 
-// Write sends a message. The connection ends if the program does not read it in time, or has read a part of it.
-func (p *process) Write(ctx context.Context, msg jsonrpc.Message) error {
-	text, err := jsonrpc.EncodeMessage(msg)
-	if err != nil {
-		return fmt.Errorf("writing a message: %w", err)
+// readLine reads up to a line feed. The line is valid until the next call.
+func readLine(from *bufio.Reader) ([]byte, error) {
+	line, err := from.ReadSlice('\n')
+	if !errors.Is(err, bufio.ErrBufferFull) {
+		return line, err
 	}
-	if _, ok := msg.(*jsonrpc.Response); ok {
-		p.asked.Add(-1)
-	}
-	select {
-	case p.writes <- struct{}{}:
-		defer func() { <-p.writes }()
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-p.ctx.Done():
-		return io.ErrClosedPipe
-	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	p.in.SetWriteDeadline(time.Now().Add(p.server.times.write))
-	hurried := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(hurried)
-		p.in.SetWriteDeadline(time.Now())
-	})
-	defer func() {
-		if !stop() {
-			<-hurried // the deadline is that of no other message
+	long := bytes.Clone(line)
+	for errors.Is(err, bufio.ErrBufferFull) {
+		if line, err = from.ReadSlice('\n'); len(long)+len(line) > maxMessage {
+			return nil, errLarge
 		}
-	}()
-	n, err := p.in.Write(append(text, '\n'))
-	if err != nil && (n > 0 || ctx.Err() == nil) {
+		long = append(long, line...)
+	}
+	return long, err
+}
+
+// Write sends a message. The connection ends if the program does not read it in time.
+func (p *process) Write(message []byte) (int, error) {
+	p.in.SetWriteDeadline(time.Now().Add(p.server.times.write))
+	n, err := p.in.Write(message)
+	if err != nil {
 		// Neither late nor closed here: the program ended, and this is seen before its output ends.
 		if !errors.Is(err, os.ErrDeadlineExceeded) && p.ctx.Err() == nil {
 			p.left.Store(true)
 		}
 		p.Close()
 	}
-	return err
+	return n, err
 }
 
 // tail keeps the end of what is written to it.

@@ -160,7 +160,7 @@ type carrier interface {
 
 func (s *server) carrier() carrier {
 	if s.Command != "" {
-		return &process{server: s}
+		return &process{server: s, meter: newMeter()}
 	}
 	return newHTTP(s)
 }
@@ -270,36 +270,25 @@ func (s *server) reread(ctx context.Context, session *sdk.ClientSession) error {
 	return nil
 }
 
-// adopt makes tools of what a server lists. One that cannot be used is left out; one that did not change stays the same.
-func (s *server) adopt(found []*sdk.Tool) []*tool.Tool {
-	before := map[string]*tool.Tool{}
-	for _, t := range s.list() {
-		before[t.Name] = t
-	}
+// adopt makes tools of what a server lists. One that cannot be used is left out.
+func (s *server) adopt(found []*sdk.Tool) (out []*tool.Tool) {
 	slices.SortStableFunc(found, func(a, b *sdk.Tool) int { return cmp.Compare(a.Name, b.Name) })
 	found = slices.CompactFunc(found, func(a, b *sdk.Tool) bool { return a.Name == b.Name })
-	var out []*tool.Tool
 	used := map[string]bool{}
 	for _, f := range found {
 		t, err := s.tool(f)
 		if err == nil && used[t.Wire()] {
-			t = t.With(tool.WithName(hashed(s.Name, f.Name)))
+			t = t.With(tool.WithName(hashedName(s.Name, f.Name)))
 		}
 		if err == nil {
-			if old := before[t.Name]; old != nil && same(old, t) {
-				t = old
-			}
 			err = t.Check()
-		}
-		if err == nil && used[t.Wire()] {
-			err = errors.New("another tool has the same name")
 		}
 		if err != nil {
 			s.opts.Log.Warn("MCP tool left out", slog.String("server", s.Name), slog.String("tool", s.opts.Redact(wording.ClipTo(f.Name, 128))),
 				slog.Any("error", err))
 			continue
 		}
-		if left := t.Unchecked(); left != nil && before[t.Name] != t {
+		if left := t.Unchecked(); left != nil {
 			s.opts.Log.Warn("some of the schema of an MCP tool's arguments cannot be checked; the tool gets them as the model writes them",
 				slog.String("server", s.Name), slog.String("tool", t.Name), slog.String("unchecked", s.opts.Redact(strings.Join(left, "; "))))
 		}
@@ -307,10 +296,6 @@ func (s *server) adopt(found []*sdk.Tool) []*tool.Tool {
 		out = append(out, t)
 	}
 	return out
-}
-
-func same(a, b *tool.Tool) bool {
-	return a.Description == b.Description && string(a.Schema) == string(b.Schema) && a.Idempotent == b.Idempotent
 }
 
 // call makes one call of the tool that the server calls name. A server that has forgotten the session has not run it, and is called again.

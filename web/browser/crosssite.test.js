@@ -6,7 +6,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { lingserve } from "../client/test/server.js";
-import { audit } from "./audit.js";
 import { launch, open, test } from "./browser.js";
 import { gets, hostile, leaving, posts, speculating, windows } from "./crosssite.js";
 import { model } from "./model.js";
@@ -207,26 +206,6 @@ test("a prefetch and a prerender by another page start no run and approve no cal
   }
   assert.equal(script.questions.length, 1);
   assert.equal((await (await fetch(`${server.runs}/${id}`)).json()).status, "running", "the call still waits");
-});
-
-test("who opens the address of a run reads how to start one", async (t) => {
-  const { script, way } = await world(t);
-  for (const place of places) {
-    const page = await open(t, chrome, place(way.port), { allow: [/status of 403/, /Cross-Origin-Opener-Policy header has been ignored/] });
-    const response = await page.goto("/v1/runs?workflow=chat&input=" + encodeURIComponent("<script>window.hit = 1</script>"));
-    assert.equal(response.status(), 403);
-    await page.getByRole("heading", { name: "No run was started" }).waitFor();
-    assert.match(await page.locator("body").innerText(), /curl -N --json '\{"workflow":"chat","input":"YOUR INPUT"\}'/);
-    assert.equal(await page.evaluate(() => window.hit), undefined);
-    assert.notEqual(await page.evaluate(() => getComputedStyle(document.querySelector("main")).maxWidth), "none", "its style counts");
-    if (place === places[0]) await audit(page, "how to start a run");
-    await page.getByRole("link", { name: "Open the page" }).click();
-    await page.getByRole("heading", { level: 1, name: "chat" }).waitFor();
-    await page.getByRole("textbox", { name: "Message" }).fill("Why?");
-    await page.getByRole("button", { name: /^Run\b/ }).click();
-    await (await script.asked()).end("Because.");
-    await page.getByText("Completed", { exact: true }).first().waitFor();
-  }
 });
 
 const listens = (url) => `<!doctype html><meta charset="utf-8"><title>test</title><link rel="icon" href="data:,"><script>

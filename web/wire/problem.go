@@ -158,14 +158,29 @@ func Faults(d *request.Decoder) *Problem {
 	return Invalid(d.Faults...)
 }
 
-// Query reads a query that has only these parameters.
-func Query(d *request.Decoder, r *http.Request, known request.Parameters) *Problem {
-	d.Query(r, known, nil)
+// Query reads a query into v, a pointer to a struct; see [request.Decoder].
+func Query(r *http.Request, v any) *Problem {
+	d := new(request.Decoder)
+	d.Query(r, v)
 	return Faults(d)
 }
 
-// CheckBody is the problem of a body that is not JSON that every reader understands alike; nil for all others.
+// NoQuery refuses a query.
+func NoQuery(r *http.Request) *Problem { return Query(r, &struct{}{}) }
+
+const largeBody = 64 << 10
+
+// checking holds the large bodies that are checked now. One processor is left for everything else: bench/memory measures health checks of a
+// second, instead of a tenth, while hundreds of such bodies are read at once.
+var checking = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1))
+
+// CheckBody is the problem of a body that is not JSON that every reader understands alike; nil for all others. Large bodies wait for their
+// turn.
 func CheckBody(body []byte) *Problem {
+	if len(body) >= largeBody {
+		checking <- struct{}{}
+		defer func() { <-checking }()
+	}
 	f := request.Check(body)
 	if f == nil {
 		return nil
@@ -178,33 +193,14 @@ func CheckBody(body []byte) *Problem {
 
 // Decode checks a body and reads it with read, which returns what does not fit.
 func Decode[T any](body []byte, read func(body []byte) (T, []run.Field)) (v T, p *Problem) {
-	var faults []run.Field
-	if p := CheckAndRead(body, func() { v, faults = read(body) }); p != nil {
+	if p := CheckBody(body); p != nil {
 		return v, p
 	}
+	v, faults := read(body)
 	if len(faults) > 0 {
 		return v, Invalid(faults...)
 	}
 	return v, nil
-}
-
-const largeBody = 64 << 10
-
-// reading holds the large bodies that are checked and read now. One processor is left for everything else: bench/memory measures health
-// checks of a second, instead of a tenth, while hundreds of such bodies are read at once.
-var reading = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1))
-
-// CheckAndRead checks a body and calls read if it is JSON. Large bodies wait for their turn. read must not wait for anything.
-func CheckAndRead(body []byte, read func()) *Problem {
-	if len(body) >= largeBody {
-		reading <- struct{}{}
-		defer func() { <-reading }()
-	}
-	p := CheckBody(body)
-	if p == nil {
-		read()
-	}
-	return p
 }
 
 // Key reads the header Idempotency-Key into a request.

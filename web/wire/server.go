@@ -115,24 +115,21 @@ func traceOf(r *http.Request) trace.SpanContext {
 	return trace.SpanContextFromContext(ctx)
 }
 
-// ReadMembers reads a request that starts no run: the members of its body, all of which may be left out unless the body is required,
-// and no query.
-func (s *Server) ReadMembers(w http.ResponseWriter, r *http.Request, required bool, fields func(d *request.Decoder) request.Fields) *Problem {
+// ReadMembers reads a request that starts no run into v, a pointer to a struct; see [request.Decoder]. It has no query. Its body may be
+// empty unless it is required.
+func (s *Server) ReadMembers(w http.ResponseWriter, r *http.Request, required bool, v any) *Problem {
 	text, p := s.ReadJSON(w, r)
-	if p != nil {
-		return p
+	if p == nil {
+		p = NoQuery(r)
 	}
-	d := new(request.Decoder)
-	if p := Query(d, r, nil); p != nil {
+	if p != nil || !required && len(bytes.TrimSpace(text)) == 0 {
 		return p
-	}
-	if !required && len(bytes.TrimSpace(text)) == 0 {
-		return nil
 	}
 	if p := CheckBody(text); p != nil {
 		return p
 	}
-	d.Object("", text, fields(d))
+	d := new(request.Decoder)
+	d.Read("", text, v)
 	return Faults(d)
 }
 

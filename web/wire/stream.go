@@ -284,21 +284,9 @@ func (s *Server) Await(r *http.Request, of *run.Run, v *View, limit time.Duratio
 	}
 }
 
-// AwaitOutput waits until the run has made something, so that a run that fails before is answered with a status, or until the client
-// needs a sign that the connection lives.
-func (s *Server) AwaitOutput(r *http.Request, of *run.Run, v *View) {
-	s.awaitEvent(r, of, v, s.KeepAlive, func(e tube.Event) bool { return e.Kind <= tube.Set || e.Terminal() })
-}
-
-// AwaitText waits until the run has made a part of its document that a text of it has, or has ended, so that a run that fails before is
-// answered with a status. It is for texts without signs that the connection lives, so there is no time limit. begins is given the events in
-// their order, and reports whether one is the first that makes text.
-func (s *Server) AwaitText(r *http.Request, of *run.Run, v *View, begins func(e tube.Event) bool) {
-	s.awaitEvent(r, of, v, 0, func(e tube.Event) bool { return begins(e) || e.Terminal() })
-}
-
-// awaitEvent waits until is reports true for an event of the run, the run has ended, or the time limit is over; 0 is no limit.
-func (s *Server) awaitEvent(r *http.Request, of *run.Run, v *View, limit time.Duration, is func(e tube.Event) bool) {
+// AwaitEvent waits until is reports true for an event of the run, the run has ended, or the time limit is over; 0 is no limit. So a run
+// that fails before it makes anything is answered with a status.
+func (s *Server) AwaitEvent(r *http.Request, of *run.Run, v *View, limit time.Duration, is func(e tube.Event) bool) {
 	s.streams.Enter()
 	defer s.streams.Leave()
 	reader := of.Events()

@@ -11,7 +11,7 @@
 //   - The first event opens the run and the last one ends it; all messages, calls and steps are closed by then.
 //   - What is sent is linear in what the run has sent. A JSON Patch cannot append to a string, so one that grows is sent again
 //     only when it has grown by an eighth, when it is complete, and at the end. An array is sent again when it gets a gap.
-//   - No event is larger than clients take.
+//   - No event is larger than clients take: the state of a larger document is not sent on, and an event "too_large" says so.
 package agui
 
 // Version is the version of the protocol that this package speaks.
@@ -42,8 +42,5 @@ const (
 	custom           = "CUSTOM"
 )
 
-// Bounds of what is sent at once. Clients give up where more than 10 MiB have no end. Only tests change them.
-var (
-	maxValue = 6 << 20 // bytes of one value
-	maxPiece = 1 << 20 // bytes that a larger one is cut into, about
-)
+// maxValue bounds one value in an event, in bytes: clients give up where more than 10 MiB have no end. Only tests change it.
+var maxValue = 6 << 20

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -148,10 +147,7 @@ func (e *Encoder) appendNamed(dst []byte, event tube.Event) []byte {
 
 // appendCustom appends an event for which AG-UI has no type.
 func appendCustom(dst []byte, name string, value []byte) []byte {
-	if len(value) > maxValue {
-		value = append(strconv.AppendInt([]byte(`{"too_large":`), int64(len(value)), 10), '}')
-	}
-	return frame.End(frame.Member(frame.Text(frame.Begin(dst, custom), "name", name), "value", value))
+	return frame.End(frame.Member(frame.Text(frame.Begin(dst, custom), "name", name), "value", limited(value)))
 }
 
 // outcome says how the client's run ended.

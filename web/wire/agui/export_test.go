@@ -1,8 +1,8 @@
 package agui
 
-// SetBounds makes values large that are small, until restore is called.
-func SetBounds(value, piece int) (restore func()) {
-	oldValue, oldPiece := maxValue, maxPiece
-	maxValue, maxPiece = value, piece
-	return func() { maxValue, maxPiece = oldValue, oldPiece }
+// SetMaxValue makes values too large that are small, until restore is called.
+func SetMaxValue(bytes int) (restore func()) {
+	old := maxValue
+	maxValue = bytes
+	return func() { maxValue = old }
 }

@@ -23,15 +23,16 @@ func (h Handlers) PostRun(w http.ResponseWriter, r *http.Request) *wire.Problem 
 	if p != nil {
 		return p
 	}
-	q, d := new(run.Request), new(request.Decoder)
-	v := &wire.View{Format: frame.SSE, Kind: wire.StreamAGUI}
-	if p := wire.Query(d, r, request.Parameters{
-		"on_disconnect": d.OnDisconnect(&v.CancelOnDisconnect),
+	var query struct {
+		request.Disconnect
 		// Not steer: the answer to a steered message is part of the run that it is steered to, and this client has a part of that.
-		"on_busy": func(value string) { q.OnBusy = d.Word("", value, "queue", "reject", "interrupt") },
-	}); p != nil {
+		OnBusy string `field:"on_busy" words:"queue reject interrupt"`
+	}
+	if p := wire.Query(r, &query); p != nil {
 		return p
 	}
+	q := &run.Request{OnBusy: query.OnBusy}
+	v := &wire.View{Format: frame.SSE, Kind: wire.StreamAGUI, CancelOnDisconnect: query.Cancels()}
 	of, ok := h.Target(wire.Who(r), wire.PathValue(r, "agent"))
 	if !ok {
 		return h.NoTarget(wire.Who(r), wire.PathValue(r, "agent"))
@@ -281,10 +282,11 @@ func WriteProblem(w http.ResponseWriter, p *wire.Problem) {
 
 // GetThread brings a client back to a conversation: its messages, what its last run has made, and how that continues.
 func (h Handlers) GetThread(w http.ResponseWriter, r *http.Request) *wire.Problem {
-	v, d := &wire.View{Format: frame.SSE, Kind: wire.StreamAGUI}, new(request.Decoder)
-	if p := wire.Query(d, r, request.Parameters{"on_disconnect": d.OnDisconnect(&v.CancelOnDisconnect)}); p != nil {
+	var query request.Disconnect
+	if p := wire.Query(r, &query); p != nil {
 		return p
 	}
+	v := &wire.View{Format: frame.SSE, Kind: wire.StreamAGUI, CancelOnDisconnect: query.Cancels()}
 	name, thread := wire.PathValue(r, "agent"), wire.PathValue(r, "thread")
 	if _, ok := h.Target(wire.Who(r), name); !ok {
 		return h.NoTarget(wire.Who(r), name)

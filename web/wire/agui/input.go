@@ -33,71 +33,66 @@ type Input struct {
 	Resume []agent.Answer // whose ids are those of interrupts, see ParseQuestion
 }
 
-// Bounds of what an input may have. They only have to be larger than anything sensible.
-const (
-	maxID     = 512 // bytes of an id
-	maxReason = 1024
-)
+// body is the body of a request.
+type body struct {
+	Thread   string          `field:"threadId,required" max:"512"`
+	Run      string          `field:"runId,required" max:"512"`
+	Parent   string          `field:"parentRunId" max:"512"`
+	Version  string          `field:"protocolVersion"`
+	State    json.RawMessage `field:"state"`
+	Messages []struct {
+		Role    string          `field:"role,required"` // an unknown one is ignored
+		Content json.RawMessage `field:"content"`
+	} `field:"messages,required"`
+	Tools []struct {
+		Name string `field:"name,required"`
+	} `field:"tools"`
+	Context []struct {
+		Description string `field:"description,required"`
+		Value       string `field:"value,required"`
+	} `field:"context"`
+	Props  json.RawMessage `field:"forwardedProps"`
+	Resume []answer        `field:"resume"`
+}
+
+// answer is an answer to a question.
+type answer struct {
+	ID      string          `field:"interruptId,required"`
+	Status  string          `field:"status,required" words:"resolved cancelled"`
+	Payload json.RawMessage `field:"payload"`
+}
 
 // Read reads an input, and returns what in it does not fit. A text that is not JSON does not fit either.
 func Read(text []byte) (*Input, []run.Field) {
-	in, r := new(Input), &reader{Decoder: request.Decoder{Lenient: true}}
-	var messages []json.RawMessage
-	var context []string
-	r.Object("", text, request.Fields{
-		"threadId":        func(at string, raw json.RawMessage) { in.Thread = r.id(at, raw) },
-		"runId":           func(at string, raw json.RawMessage) { in.Run = r.id(at, raw) },
-		"parentRunId":     request.Optional(func(at string, raw json.RawMessage) { in.Parent = r.id(at, raw) }),
-		"protocolVersion": request.Optional(func(at string, raw json.RawMessage) { in.Version = r.String(at, raw) }),
-		"state":           request.Optional(func(_ string, raw json.RawMessage) { in.State = raw }),
-		"messages":        func(at string, raw json.RawMessage) { r.As(at, raw, '[', "an array", &messages) },
-		"tools": request.Optional(func(at string, raw json.RawMessage) {
-			r.Array(at, raw, func(at string, raw json.RawMessage) {
-				r.Object(at, raw, request.Fields{
-					"name": func(at string, raw json.RawMessage) { in.Tools = append(in.Tools, r.String(at, raw)) },
-				}, "name")
-			})
-		}),
-		"context": request.Optional(func(at string, raw json.RawMessage) {
-			r.Array(at, raw, func(at string, raw json.RawMessage) {
-				about, value := "", ""
-				r.Object(at, raw, request.Fields{
-					"description": func(at string, raw json.RawMessage) { about = r.String(at, raw) },
-					"value":       func(at string, raw json.RawMessage) { value = r.String(at, raw) },
-				}, "description", "value")
-				context = append(context, strings.TrimPrefix(about+": "+value, ": "))
-			})
-		}),
-		"forwardedProps": func(at string, raw json.RawMessage) {
-			if raw[0] == '{' { // any other value is the application's, and means nothing here
-				r.As(at, raw, '{', "an object", &in.Props)
-			}
-		},
-		"resume": request.Optional(func(at string, raw json.RawMessage) {
-			r.Array(at, raw, func(at string, raw json.RawMessage) { in.Resume = append(in.Resume, r.answer(at, raw)) })
-		}),
-	}, "threadId", "runId", "messages")
-	in.messages(r, messages)
-	in.Instructions = strings.TrimPrefix(strings.Join(append([]string{in.Instructions}, context...), "\n\n"), "\n\n")
-	in.Files = r.files
+	r := &reader{Decoder: request.Decoder{Lenient: true}}
+	var b body
+	r.Decoder.Read("", text, &b)
+	in := &Input{Thread: b.Thread, Run: b.Run, Parent: b.Parent, Version: b.Version, State: b.State}
+	for _, t := range b.Tools {
+		in.Tools = append(in.Tools, t.Name)
+	}
+	if len(b.Props) > 0 && b.Props[0] == '{' { // any other value is the application's, and means nothing here
+		r.Decoder.Read("/forwardedProps", b.Props, &in.Props)
+	}
+	for i, a := range b.Resume {
+		in.Resume = append(in.Resume, r.answer(request.Item("/resume", i), a))
+	}
+	r.messages(in, &b)
+	for _, c := range b.Context {
+		in.Instructions += "\n\n" + strings.TrimPrefix(c.Description+": "+c.Value, ": ")
+	}
+	in.Instructions = strings.TrimPrefix(in.Instructions, "\n\n")
 	return in, r.Faults
 }
 
+// reader makes an input of a body.
+type reader struct{ request.Decoder }
+
 // messages finds the new message, those before it, and the instructions of the system and of developers.
-func (in *Input) messages(r *reader, list []json.RawMessage) {
-	type message struct {
-		role    string // one that is not known is passed over
-		content json.RawMessage
-	}
-	read := make([]message, len(list))
+func (r *reader) messages(in *Input, b *body) {
 	last := -1 // message of the user without an answer
-	for i, raw := range list {
-		m := &read[i]
-		r.Object(request.Item("/messages", i), raw, request.Fields{
-			"role":    func(at string, raw json.RawMessage) { m.role = r.String(at, raw) },
-			"content": request.Optional(func(_ string, raw json.RawMessage) { m.content = raw }),
-		}, "role")
-		switch m.role {
+	for i, m := range b.Messages {
+		switch m.Role {
 		case User:
 			last = i
 		case Assistant, Tool:
@@ -105,107 +100,82 @@ func (in *Input) messages(r *reader, list []json.RawMessage) {
 		}
 	}
 	var earlier []adapter.Message
-	for i, m := range read {
+	for i, m := range b.Messages {
 		at := request.Item("/messages", i) + "/content"
-		switch m.role {
+		switch m.Role {
 		case User, Assistant, system, developer:
 			if i == last {
-				in.Text, in.Asks, in.At = r.text(at, m.content, true), true, at
+				in.Asks, in.At = true, at
+				in.Text, in.Files = r.text(at, m.Content, true)
 				continue
 			}
-			if m.role == developer {
-				m.role = system
+			if m.Role == developer {
+				m.Role = system
 			}
-			earlier = append(earlier, adapter.Message{Role: m.role, Content: r.text(at, m.content, false)})
+			text, _ := r.text(at, m.Content, false)
+			earlier = append(earlier, adapter.Message{Role: m.Role, Content: text})
 		}
 	}
 	in.Instructions, in.Said = request.Conversation(earlier)
 }
 
-// reader reads the members of an input.
-type reader struct {
-	request.Decoder
-	files []adapter.Part // of the new message
-}
-
-// id reads a string that is the id of something.
-func (r *reader) id(at string, raw json.RawMessage) string {
-	var s string
-	if r.As(at, raw, '"', "a string", &s) && (s == "" || len(s) > maxID) {
-		r.Fail(at, "expected 1 to %d bytes, found %d", maxID, len(s))
-		return ""
-	}
-	return s
-}
-
-// text takes the content of a message: a string, or parts. Images and files are read in the new message, and left out of those before
+// text reads the content of a message: a string, or parts. Images and files are read in the new message, and left out of those before
 // it.
-func (r *reader) text(at string, raw json.RawMessage, now bool) string {
+func (r *reader) text(at string, raw json.RawMessage, isNew bool) (text string, files []adapter.Part) {
 	if len(raw) == 0 || raw[0] != '[' {
-		if raw == nil && !now {
-			return ""
+		if raw != nil || isNew {
+			r.Read(at, raw, &text)
 		}
-		return r.String(at, raw)
+		return text, nil
 	}
+	var list []json.RawMessage
 	var texts []string
-	r.Array(at, raw, func(at string, part json.RawMessage) {
-		kind, text := "", ""
-		r.Object(at, part, request.Fields{
-			"type": func(at string, raw json.RawMessage) { kind = r.String(at, raw) },
-			"text": func(at string, raw json.RawMessage) { text = r.String(at, raw) },
-		}, "type")
-		switch {
-		case kind == "text":
-			texts = append(texts, text)
-		case now && kind != "":
-			p, inside, detail := mediapart.Read(part)
-			if detail != "" {
-				r.Fail(at+inside, "%s", detail)
-			}
-			r.files = append(r.files, p)
+	r.Read(at, raw, &list)
+	for i, raw := range list {
+		var part struct {
+			Type string `field:"type,required"`
+			Text string `field:"text"`
 		}
-	})
-	return strings.Join(texts, "\n")
+		switch fits := r.Read(request.Item(at, i), raw, &part); {
+		case !fits:
+		case part.Type == "text":
+			texts = append(texts, part.Text)
+		case isNew:
+			p, inside, detail := mediapart.Read(raw)
+			if detail != "" {
+				r.Fail(request.Item(at, i)+inside, "%s", detail)
+			}
+			files = append(files, p)
+		}
+	}
+	return strings.Join(texts, "\n"), files
 }
 
 // answer reads an answer to a question. To abandon a question is not to approve.
-func (r *reader) answer(at string, raw json.RawMessage) (a agent.Answer) {
-	status := ""
-	var payload json.RawMessage
-	r.Object(at, raw, request.Fields{
-		"interruptId": func(at string, raw json.RawMessage) { a.ID = r.String(at, raw) },
-		"status": func(at string, raw json.RawMessage) {
-			if r.As(at, raw, '"', "a string", &status) && status != "resolved" && status != "cancelled" {
-				r.Fail(at, "expected resolved or cancelled")
-			}
-		},
-		"payload": request.Optional(func(_ string, raw json.RawMessage) { payload = raw }),
-	}, "interruptId", "status")
+func (r *reader) answer(at string, a answer) agent.Answer {
+	made := agent.Answer{ID: a.ID}
 	at += "/payload"
 	switch {
-	case status == "cancelled":
-		a.Reason = "canceled without a decision"
-	case status != "resolved":
-	case payload == nil:
+	case a.Status == "cancelled":
+		made.Reason = "canceled without a decision"
+	case a.Status != "resolved":
+	case a.Payload == nil:
 		r.Fail(at, "expected an object with approved, true or false")
-	case payload[0] == 't' || payload[0] == 'f':
-		a.Approve = payload[0] == 't'
+	case a.Payload[0] == 't' || a.Payload[0] == 'f':
+		made.Approve = a.Payload[0] == 't'
 	default:
-		r.Object(at, payload, request.Fields{
-			"approved": func(at string, raw json.RawMessage) {
-				a.Approve = r.Bool(at, raw)
-			},
-			"reason": request.Optional(func(at string, raw json.RawMessage) {
-				if a.Reason = r.String(at, raw); len(a.Reason) > maxReason {
-					r.Fail(at, "expected at most %d bytes, found %d", maxReason, len(a.Reason))
-				}
-			}),
-			"remember": request.Optional(func(at string, raw json.RawMessage) {
-				if a.Remember = r.String(at, raw) == "session"; !a.Remember && raw[0] == '"' {
-					r.Fail(at, "expected session")
-				}
-			}),
-		}, "approved")
+		var decision struct {
+			Approved bool   `field:"approved,required"`
+			Reason   string `field:"reason"`
+			Remember string `field:"remember" words:"session"`
+		}
+		if r.Read(at, a.Payload, &decision); len(decision.Reason) > maxReason {
+			r.Fail(at+"/reason", "expected at most %d bytes, found %d", maxReason, len(decision.Reason))
+		}
+		made.Approve, made.Reason, made.Remember = decision.Approved, decision.Reason, decision.Remember != ""
 	}
-	return a
+	return made
 }
+
+// maxReason bounds the reason of a denial, in bytes.
+const maxReason = 1024

@@ -92,9 +92,9 @@ func TestWhatDoesNotFitIsNamed(t *testing.T) {
 		{"nothing", `{}`, "/threadId", "missing"},
 		{"no JSON", `{"threadId"`, "", "expected JSON"},
 		{"a thread that is a number", `{"threadId":7,"runId":"r","messages":[]}`, "/threadId", "expected a string, found a number"},
-		{"a thread without a name", `{"threadId":"","runId":"r","messages":[]}`, "/threadId", "expected 1 to 512 bytes, found 0"},
+		{"a thread without a name", `{"threadId":"","runId":"r","messages":[]}`, "/threadId", "expected a string of 1 to 512 bytes, found 0"},
 		{"a run that is null", `{"threadId":"t","runId":null,"messages":[]}`, "/runId", "expected a string, found null"},
-		{"a run that is too long", `{"threadId":"t","runId":"` + strings.Repeat("x", 600) + `","messages":[]}`, "/runId", "expected 1 to 512 bytes, found 600"},
+		{"a run that is too long", `{"threadId":"t","runId":"` + strings.Repeat("x", 600) + `","messages":[]}`, "/runId", "expected a string of 1 to 512 bytes, found 600"},
 		{"messages that are none", `{"threadId":"t","runId":"r","messages":{}}`, "/messages", "expected an array, found an object"},
 		{"a message that is none", `{"threadId":"t","runId":"r","messages":["x"]}`, "/messages/0", "expected an object, found a string"},
 		{"a message without a role", `{"threadId":"t","runId":"r","messages":[{"content":"x"}]}`, "/messages/0/role", "missing"},
@@ -110,12 +110,12 @@ func TestWhatDoesNotFitIsNamed(t *testing.T) {
 		{"a context that is none", with(`"context":[{"description":"d","value":1}]`), "/context/0/value", "expected a string, found a number"},
 		{"a version that is a number", with(`"protocolVersion":1.0`), "/protocolVersion", "expected a string, found a number"},
 		{"an answer to nothing", with(`"resume":[{"status":"resolved"}]`), "/resume/0/interruptId", "missing"},
-		{"an answer that is none", with(`"resume":[{"interruptId":"i","status":"perhaps"}]`), "/resume/0/status", "expected resolved or cancelled"},
+		{"an answer that is none", with(`"resume":[{"interruptId":"i","status":"perhaps"}]`), "/resume/0/status", `expected resolved or cancelled, found "perhaps"`},
 		{"an answer without a payload", with(`"resume":[{"interruptId":"i","status":"resolved"}]`), "/resume/0/payload", "expected an object with approved, true or false"},
 		{"an answer of another kind", with(`"resume":[{"interruptId":"i","status":"resolved","payload":{"approved":"yes"}}]`), "/resume/0/payload/approved", "expected true or false, found a string"},
 		{"an answer that says nothing", with(`"resume":[{"interruptId":"i","status":"resolved","payload":{}}]`), "/resume/0/payload/approved", "missing"},
 		{"an answer that is a text", with(`"resume":[{"interruptId":"i","status":"resolved","payload":"yes"}]`), "/resume/0/payload", "expected an object, found a string"},
-		{"what cannot be remembered", with(`"resume":[{"interruptId":"i","status":"resolved","payload":{"approved":true,"remember":"always"}}]`), "/resume/0/payload/remember", "expected session"},
+		{"what cannot be remembered", with(`"resume":[{"interruptId":"i","status":"resolved","payload":{"approved":true,"remember":"always"}}]`), "/resume/0/payload/remember", `expected session, found "always"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, faults := agui.Read([]byte(c.body))

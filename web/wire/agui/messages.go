@@ -112,9 +112,6 @@ func (m *messages) write(dst []byte, s *stream, root, text []byte) []byte {
 	if s.reasoning {
 		kind = reasoningContent
 	}
-	if len(text) > maxPiece {
-		return appendDeltas(dst, kind, "messageId", s.id, plainText(slices.Concat([]byte{'"'}, text, []byte{'"'})))
-	}
 	dst = append(frame.Key(frame.Text(frame.Begin(dst, kind), "messageId", s.id), "delta"), '"')
 	return frame.End(append(append(dst, text...), '"'))
 }
@@ -235,7 +232,9 @@ func (m *messages) appendCall(dst, root []byte, number string, value []byte) []b
 		m.parents[string(root)] = parent
 	}
 	dst = frame.Chunk(dst, callStart, "toolCallId", id, "toolCallName", c.Name, "parentMessageId", parent)
-	dst = appendDeltas(dst, callArgs, "toolCallId", id, plainText(c.Arguments))
+	if text := plainText(limited(c.Arguments)); text != "" {
+		dst = frame.Chunk(dst, callArgs, "toolCallId", id, "delta", text)
+	}
 	return frame.Chunk(dst, callEnd, "toolCallId", id)
 }
 
@@ -252,12 +251,11 @@ func (m *messages) appendResult(dst, root []byte, number string, value []byte) [
 	m.sent[id] = true
 	delete(m.parents, string(root))
 	maps.DeleteFunc(m.calls, func(_ string, c call) bool { return c.id == of })
-	text := plainText(value)
+	text := plainText(limited(value))
 	if string(value) == "null" {
 		text = failedCall
 	}
-	dst = frame.Texts(frame.Begin(dst, callResult), "messageId", id, "toolCallId", of)
-	return frame.End(frame.Text(frame.Member(dst, "content", quoteTo(text, maxValue)), "role", Tool))
+	return frame.Chunk(dst, callResult, "messageId", id, "toolCallId", of, "content", text, "role", Tool)
 }
 
 // close ends all messages, by uri.

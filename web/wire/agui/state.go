@@ -16,6 +16,7 @@ import (
 type state struct {
 	doc     jsonuri.Document
 	sent    bool               // the client has the document; otherwise the client keeps its own state
+	ended   bool               // a value was too large for an event, so no more of the state is sent
 	growing map[string]*growth // strings, by uri
 	buf     []byte
 }
@@ -87,12 +88,11 @@ func (s *state) grow(dst, uri []byte, size int) []byte {
 	return dst
 }
 
-// send appends the present value of a string. It is called again for a string that is too large for an event, but sends that only once.
+// send appends the present value of a string.
 func (s *state) send(dst, uri []byte, g *growth) []byte {
 	value := s.value(uri)
-	tooLarge := g.sent > maxValue
-	if g.sent, g.size = len(value), len(value); len(value) == 0 || tooLarge && value[0] == '"' {
-		return dst // the string is deleted, or the client has as much of it as it can have
+	if g.sent, g.size = len(value), len(value); len(value) == 0 { // the string is deleted
+		return dst
 	}
 	return s.write(dst, "replace", uri, value)
 }
@@ -144,38 +144,20 @@ func (s *state) put(dst []byte, op string, uri []byte) []byte {
 	return s.write(dst, op, uri, value)
 }
 
-// write appends an event with one operation: a snapshot for the full document, or else a patch. Of a value that is too large for one
-// event, it writes the beginning of a string, or an empty container and then what that holds.
+// write appends an event with one operation: a snapshot for the full document, or else a patch.
 func (s *state) write(dst []byte, op string, uri, value []byte) []byte {
 	switch {
-	case len(value) <= maxValue && len(uri) == 0:
+	case s.ended:
+		return dst
+	case len(value) > maxValue:
+		s.ended = true
+		return appendCustom(dst, "too_large", rawjson.MustMarshal(map[string]any{"path": pointer(uri), "bytes": len(value)}))
+	case len(uri) == 0:
 		return frame.End(frame.Member(frame.Begin(dst, stateSnapshot), "snapshot", value))
-	case len(value) <= maxValue:
-		dst = append(append(frame.Key(frame.Begin(dst, stateDelta), "delta"), `[{"op":"`...), op...)
-		dst = frame.Member(frame.Text(append(dst, '"'), "path", pointer(uri)), "value", value)
-		return frame.End(append(dst, "}]"...))
-	case value[0] == '"':
-		dst = s.write(dst, op, uri, quoteTo(plainText(value), maxValue))
-		return appendTooLarge(dst, uri, len(value))
 	}
-	dst = s.write(dst, op, uri, []byte{value[0], value[0] + 2}) // {} or []
-	for name, child := range rawjson.Children(value) {
-		at := []byte(jsonuri.Join(string(uri), jsonuri.Format(name)))
-		if _, refused := cutRefused(at); refused {
-			dst = appendTooLarge(dst, at, len(child))
-			continue
-		}
-		dst = s.write(dst, "add", at, child)
-	}
-	return dst
-}
-
-// appendTooLarge appends the note that a value is missing in the state or cut off.
-func appendTooLarge(dst, uri []byte, size int) []byte {
-	return appendCustom(dst, "too_large", rawjson.MustMarshal(struct {
-		Path  string `json:"path"`
-		Bytes int    `json:"bytes"`
-	}{pointer(uri), size}))
+	dst = append(append(frame.Key(frame.Begin(dst, stateDelta), "delta"), `[{"op":"`...), op...)
+	dst = frame.Member(frame.Text(append(dst, '"'), "path", pointer(uri)), "value", value)
+	return frame.End(append(dst, "}]"...))
 }
 
 // pointer is the JSON Pointer (RFC 6901) of a uri that the document has accepted.

@@ -2,7 +2,6 @@ package aisdk
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -19,13 +18,16 @@ import (
 // approvals are the questions of a stream.
 type approvals struct {
 	over      bool
-	questions []*asked     // questions that are data parts, as they came
-	early     []tube.Event // questions of a snapshot, which has them before their calls
+	questions []*question // those that are data parts, as they came
+	early     []*question // of a snapshot, which has them before their calls
 }
 
-// asked is a question that is a data part.
-type asked struct {
-	id      string
+// question is a question for approval.
+type question struct {
+	ID, Call, Subagent string
+	Arguments          json.RawMessage
+
+	n       uint64 // of its event
 	data    []byte // of its event
 	decided bool
 }
@@ -54,19 +56,9 @@ func (e *Encoder) Continue(ids ...string) {
 	e.over, e.began = false, false
 }
 
-// waiting says whether nothing can happen before the client has answered.
-func (e *Encoder) waiting() bool {
-	for _, c := range e.pending {
-		if !c.asked {
-			return false
-		}
-	}
-	return len(e.pending) > 0
-}
-
-// wait ends the stream where nothing can happen before the client has answered. It is called where that may have become true.
+// wait ends the stream if nothing can happen before the client has answered. It is called where that may have become true.
 func (e *Encoder) wait(dst []byte) []byte {
-	if !e.waiting() {
+	if len(e.pending) == 0 || slices.ContainsFunc(e.pending, func(c *call) bool { return !c.asked }) {
 		return dst
 	}
 	e.over = true
@@ -75,45 +67,41 @@ func (e *Encoder) wait(dst []byte) []byte {
 	return append(dst, done...)
 }
 
-// appendQuestion asks the client to approve a call.
-func (e *Encoder) appendQuestion(dst []byte, ev tube.Event) []byte {
-	var q struct {
-		ID, Call, Subagent string
-		Arguments          json.RawMessage
-	}
-	if json.Unmarshal(ev.Value, &q) != nil {
+// appendRequired appends the question of an event, or stores it until its call is there.
+func (e *Encoder) appendRequired(dst []byte, ev tube.Event) []byte {
+	q := &question{n: ev.N, data: bytes.Clone(ev.Value)}
+	if json.Unmarshal(q.data, q) != nil {
 		return dst
 	}
 	if ev.Part {
 		e.dropEarly(q.ID) // a run asks again after a restart of the server
-		ev.Value, ev.Part = bytes.Clone(ev.Value), false
-		e.early = append(e.early, ev)
+		e.early = append(e.early, q)
 		return dst
 	}
-	if e.o.Version >= Version6 && q.Subagent == "" {
-		for _, c := range e.pending {
-			if c.real == q.Call && !c.asked {
-				c.question, c.undecided = q.ID, true
-				c.asked = e.o.Answered == nil || !e.o.Answered(ev.N, q.ID)
-				if !rawjson.Same(q.Arguments, c.input) { // a hook has changed them: the client shows what will run
-					dst = c.appendInput(dst, q.Arguments)
-				}
-				return e.wait(frame.Chunk(dst, "tool-approval-request", "approvalId", c.question, "toolCallId", c.id))
-			}
-		}
+	return e.appendQuestion(dst, q)
+}
+
+// appendQuestion asks the client to approve a call.
+func (e *Encoder) appendQuestion(dst []byte, q *question) []byte {
+	isOf := func(c *call) bool { return c.real == q.Call && !c.asked }
+	i := slices.IndexFunc(e.pending, isOf)
+	if e.o.Version < Version6 || q.Subagent != "" || i < 0 {
+		e.questions = append(e.questions, q)
+		return e.appendApproval(dst, q, nil)
 	}
-	a := &asked{id: q.ID, data: bytes.Clone(ev.Value)}
-	e.questions = append(e.questions, a)
-	return e.ask(dst, a, nil)
+	c := e.pending[i]
+	c.question, c.undecided = q.ID, true
+	c.asked = e.o.Answered == nil || !e.o.Answered(q.n, q.ID)
+	if !rawjson.Same(q.Arguments, c.input) { // a hook has changed them: the client shows what will run
+		dst = c.appendInput(dst, q.Arguments)
+	}
+	return e.wait(frame.Chunk(dst, "tool-approval-request", "approvalId", c.question, "toolCallId", c.id))
 }
 
 // dropEarly removes the early question of an id, and reports whether there was one.
 func (e *Encoder) dropEarly(id string) bool {
 	n := len(e.early)
-	e.early = slices.DeleteFunc(e.early, func(ev tube.Event) bool {
-		var q struct{ ID string }
-		return json.Unmarshal(ev.Value, &q) == nil && q.ID == id
-	})
+	e.early = slices.DeleteFunc(e.early, func(q *question) bool { return q.ID == id })
 	return len(e.early) < n
 }
 
@@ -121,18 +109,17 @@ func (e *Encoder) dropEarly(id string) bool {
 func (e *Encoder) appendEarly(dst []byte) []byte {
 	early := e.early
 	e.early = nil
-	dst = e.open(dst, "")
-	for _, ev := range early {
-		dst = e.appendQuestion(dst, ev)
+	for _, q := range early {
+		dst = e.appendQuestion(e.open(dst, ""), q)
 	}
 	return dst
 }
 
-// ask sends a question that is a data part, or what was decided.
-func (e *Encoder) ask(dst []byte, a *asked, decision []byte) []byte {
-	dst = append(frame.Text(frame.Begin(dst, "data-approval"), "id", a.id), `,"data":{"run":`...)
+// appendApproval appends a question that is a data part, with what was decided.
+func (e *Encoder) appendApproval(dst []byte, q *question, decision []byte) []byte {
+	dst = append(frame.Text(frame.Begin(dst, "data-approval"), "id", q.ID), `,"data":{"run":`...)
 	dst = frame.Quote(dst, e.o.Run)
-	for i, object := range [][]byte{a.data, decision} {
+	for i, object := range [][]byte{q.data, decision} {
 		for name, value := range rawjson.Members(object) {
 			if name == "run" || i > 0 && (name == "id" || name == "call" || name == "subagent") {
 				continue
@@ -145,36 +132,31 @@ func (e *Encoder) ask(dst []byte, a *asked, decision []byte) []byte {
 
 // appendDecision appends what was decided about a call.
 func (e *Encoder) appendDecision(dst, data []byte) []byte {
-	var r struct{ ID, Call, Decision, Reason string }
-	if json.Unmarshal(data, &r) != nil {
-		return dst
-	}
-	r.ID = cmp.Or(r.ID, r.Call)
-	if e.dropEarly(r.ID) {
+	var d struct{ ID, Decision, Reason string }
+	if json.Unmarshal(data, &d) != nil || e.dropEarly(d.ID) {
 		return dst // the call's result says it
 	}
-	for _, a := range e.questions {
-		if a.id == r.ID && !a.decided {
-			a.decided = true
-			return e.ask(dst, a, data)
+	for _, q := range e.questions {
+		if q.ID == d.ID && !q.decided {
+			q.decided = true
+			return e.appendApproval(dst, q, data)
 		}
 	}
-	for _, c := range e.pending {
-		if c.question != r.ID || !c.undecided {
-			continue
-		}
-		c.asked, c.undecided, c.deny = false, false, r.Decision != "approve"
-		if e.o.Version < Version7 { // an older one knows what itself has answered, and no more
-			return dst
-		}
-		dst = frame.Text(frame.Begin(dst, "tool-approval-response"), "approvalId", c.question)
-		dst = frame.Member(dst, "approved", strconv.FormatBool(!c.deny))
-		if why := reasons[r.Reason]; why != "" {
-			dst = frame.Text(dst, "reason", why)
-		}
-		return frame.End(dst)
+	i := slices.IndexFunc(e.pending, func(c *call) bool { return c.question == d.ID && c.undecided })
+	if i < 0 {
+		return dst
 	}
-	return dst
+	c := e.pending[i]
+	c.asked, c.undecided, c.deny = false, false, d.Decision != "approve"
+	if e.o.Version < Version7 { // an older one knows what itself has answered, and no more
+		return dst
+	}
+	dst = frame.Text(frame.Begin(dst, "tool-approval-response"), "approvalId", c.question)
+	dst = frame.Member(dst, "approved", strconv.FormatBool(!c.deny))
+	if why := reasons[d.Reason]; why != "" {
+		dst = frame.Text(dst, "reason", why)
+	}
+	return frame.End(dst)
 }
 
 // reasons are the texts for calls without a decision.

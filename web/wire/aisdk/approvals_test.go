@@ -55,9 +55,9 @@ func TestAQuestionIsADataPartThatSaysWhatWasDecided(t *testing.T) {
 		}
 		m := told(t, version, events...)
 		want := []string{
-			"step-start", `dynamic-tool c t output-available {"a":1} 1`,
+			"step-start", `dynamic-tool $tools/0 t output-available {"a":1} 1`,
 			`data-approval q1 {"run":"` + runID + `","id":"q1","call":"c","tool":"t","arguments":{"a":1},"expires":"2026-11-21T21:10:25Z","decision":"approve"}`,
-			"step-start", `dynamic-tool c-2 t output-error the tool t was not allowed to run {"a":1}`,
+			"step-start", `dynamic-tool $tools/1 t output-error the tool t has failed {"a":1}`,
 			`data-approval q2 {"run":"` + runID + `","id":"q2","call":"c","tool":"t","arguments":{"a":1},"expires":"2026-11-21T21:10:25Z","decision":"deny"}`,
 			"step-start", "text x",
 		}
@@ -90,7 +90,7 @@ func TestAStreamIsOverWhenNothingCanHappenWithoutAnAnswer(t *testing.T) {
 			t.Error(diff)
 		}
 		if diff := cmp.Diff([]string{
-			"step-start", "text Let me see.", `dynamic-tool c t approval-requested {"a":1}`, `dynamic-tool d t output-available {"a":1} "done"`,
+			"step-start", "text Let me see.", `dynamic-tool $tools/0 t approval-requested {"a":1}`, `dynamic-tool $tools/1 t output-available {"a":1} "done"`,
 		}, shown(m)); diff != "" {
 			t.Error(diff)
 		}
@@ -113,8 +113,8 @@ func TestAStreamIsOverWhenNothingCanHappenWithoutAnAnswer(t *testing.T) {
 		_ = tb.Close("completed")
 		stream(t, e, m, tb, r)
 		if diff := cmp.Diff([]string{
-			"step-start", "text Let me see.", `dynamic-tool c t output-available {"a":1} 7`, `dynamic-tool d t output-available {"a":1} "done"`,
-			"step-start", "text So.", `dynamic-tool c-2 t output-denied {"a":1}`,
+			"step-start", "text Let me see.", `dynamic-tool $tools/0 t output-available {"a":1} 7`, `dynamic-tool $tools/1 t output-available {"a":1} "done"`,
+			"step-start", "text So.", `dynamic-tool $tools/2 t output-denied {"a":1}`,
 		}, shown(m)); diff != "" {
 			t.Errorf("version %d: %s", version, diff)
 		}
@@ -190,7 +190,7 @@ func TestAnswersOfWhichOneIsMissingEndTheStreamAgain(t *testing.T) {
 	_ = tb.Close("completed")
 	stream(t, e, m, tb, r)
 	if diff := cmp.Diff([]string{
-		"step-start", `dynamic-tool c t output-available {"a":1} 1`, `dynamic-tool d t output-denied {"a":1}`, "step-start", "text x",
+		"step-start", `dynamic-tool $tools/0 t output-available {"a":1} 1`, `dynamic-tool $tools/1 t output-denied {"a":1}`, "step-start", "text x",
 	}, shown(m)); diff != "" {
 		t.Error(diff)
 	}
@@ -208,7 +208,7 @@ func TestDA_01_ASubagentsQuestionIsNotAskedAsTheTurnsCall(t *testing.T) {
 			named("approval_required", `{"id":"q3","call":"c","tool":"t","arguments":{"a":2}}`), // a hook has changed it
 		)
 		if diff := cmp.Diff([]string{
-			"step-start", `dynamic-tool c t approval-requested {"a":2}`, `dynamic-tool s t input-available {"a":1}`,
+			"step-start", `dynamic-tool $tools/0 t approval-requested {"a":2}`, `dynamic-tool $tools/1 t input-available {"a":1}`,
 			`data-approval q1 {"run":"` + runID + `","id":"q1","call":"c","subagent":"s","tool":"t","arguments":{"b":"<"}}`,
 			`data-approval q2 {"run":"` + runID + `","id":"q2","call":"c","subagent":"s2","tool":"t","arguments":{"b":"<"},"decision":"deny"}`,
 		}, shown(m)); diff != "" {

@@ -2,6 +2,7 @@ package aisdk
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
@@ -9,10 +10,10 @@ import (
 	"github.com/lingserve/lingserve/web/wire/frame"
 )
 
-// Snapshots of a value.
+// Data parts are sent again as they grow.
 const (
-	// share of a snapshot is what its value must grow before it is sent again: a quarter. All together are then at most five times
-	// as long as what was written.
+	// share of the size of a part is what its value must grow before it is sent again: a quarter. All together are then at most five
+	// times as long as what was written.
 	share = 4
 	// shareAtEnd is the same for when a bot has ended.
 	shareAtEnd = 8
@@ -21,112 +22,139 @@ const (
 )
 
 // appendDelta appends a delta as it is.
-func (e *Encoder) appendDelta(dst []byte, ev tube.Event) []byte {
+func appendDelta(dst []byte, ev tube.Event) []byte {
 	dst = ev.AppendMembers(append(frame.Begin(dst, "data-delta"), `,"data":{`...))
 	return frame.End(append(dst, `},"transient":true`...))
 }
 
-// grow counts what an event adds to a value, and appends a snapshot of the value when that is due.
-func (e *Encoder) grow(dst []byte, p *place, ev tube.Event) []byte {
+// grow appends a change of a value that is sent as data, and the value itself when that is due.
+func (e *Encoder) grow(dst []byte, p *part, ev tube.Event) []byte {
+	dst = appendDelta(dst, ev)
 	p.grew += len(ev.Value) + len(ev.URI) - bytes.LastIndexByte(ev.URI, '/') // with its key, more or less
-	if p.size == 0 || p.grew >= max(minGrowth, p.size/share) {
-		return e.appendSnapshot(dst, p)
+	if p.sent == 0 || p.grew >= max(minGrowth, p.sent/share) {
+		dst = e.appendData(dst, p)
 	}
 	return dst
 }
 
-// appendSnapshot appends a value as it is now.
-func (e *Encoder) appendSnapshot(dst []byte, p *place) []byte {
-	dst = frame.Key(frame.Text(frame.Begin(dst, "data-ling"), "id", p.id), "data")
+// appendData appends a value as it is now.
+func (e *Encoder) appendData(dst []byte, p *part) []byte {
+	dst = frame.Key(frame.Text(frame.Begin(dst, kindData), "id", p.uri), "data")
 	from := len(dst)
 	if p == e.whole {
 		dst = e.doc.AppendJSON(dst)
 	} else {
-		dst, _ = e.doc.AppendValue(dst, []byte(p.id)) // it exists: if values were deleted, the document is one part
+		dst, _ = e.doc.AppendValue(dst, []byte(p.uri)) // it exists: if values were deleted, the document is one part
 	}
-	p.size, p.grew = len(dst)-from, 0
+	p.sent, p.grew = len(dst)-from, 0
 	return frame.End(dst)
 }
 
-// data returns the places that are sent as data.
-func (e *Encoder) data() []*place {
+// dataParts returns the values that are sent as data.
+func (e *Encoder) dataParts() (list []*part) {
 	if e.whole != nil {
-		return []*place{e.whole}
+		return []*part{e.whole}
 	}
-	var list []*place
 	for _, p := range e.order {
-		if p.text == nil {
+		if p.kind == kindData {
 			list = append(list, p)
 		}
 	}
 	return list
 }
 
-// complete is for a value that does not change again.
-func (e *Encoder) complete(dst []byte, ev tube.Event) []byte {
-	if e.group && !ev.Part { // the last one of a snapshot
-		return e.caughtUp(dst)
+// value returns the part of the value at a uri. A new one has this kind.
+func (e *Encoder) value(uri, kind string) *part {
+	p := e.values[uri]
+	if p == nil {
+		p = &part{kind: kind, uri: uri}
+		e.values[uri] = p
+		e.order = append(e.order, p)
 	}
-	if e.group || ev.Part {
-		return dst
-	}
-	if e.whole != nil && len(ev.URI) == 0 && e.whole.grew > 0 {
-		dst = e.appendSnapshot(dst, e.whole)
-	}
-	if p := e.places[string(ev.URI)]; p != nil && e.whole == nil {
-		switch {
-		case p.text != nil:
-			return e.close(dst, p.text)
-		case p.grew > 0:
-			dst = e.appendSnapshot(dst, p)
-		}
-	}
-	return e.appendDelta(dst, ev)
+	return p
 }
 
-// becomeWhole makes the document one part from now on.
-func (e *Encoder) becomeWhole(dst []byte) []byte {
-	for _, p := range e.order {
-		if p.text != nil {
-			dst = e.close(dst, p.text)
-		}
+// appendChange appends a change that was made to the document.
+func (e *Encoder) appendChange(dst []byte, ev tube.Event) []byte {
+	dst = e.open(dst, "")
+	isRoot, hasText := len(ev.URI) == 0, e.values[""] != nil // a text at the root
+	uri := first(ev.URI)
+	kind := kindData
+	if ev.Kind == tube.Append && len(uri) == len(ev.URI) {
+		kind = kindText
 	}
-	e.places, e.order = map[string]*place{}, nil
-	e.whole = &place{}
+	switch {
+	case e.whole != nil:
+	case isRoot && kind == kindData && ev.Value[0] == '{' && !hasText:
+		if string(ev.Value) == "{}" { // it is an object already
+			return dst
+		}
+		return e.resend(dst)
+	case isRoot && kind == kindData, isRoot && !hasText && len(e.order) > 0, !isRoot && hasText:
+		dst = e.becomeWhole(dst)
+	}
+	if e.whole != nil {
+		return e.grow(dst, e.whole, ev)
+	}
+	p := e.value(string(uri), kind)
+	if p.kind == kindText && kind == kindText {
+		return e.write(dst, p, ev)
+	}
+	return e.grow(e.becomeData(dst, p), p, ev)
+}
+
+// becomeData makes a value a data part from now on.
+func (e *Encoder) becomeData(dst []byte, p *part) []byte {
+	if p.kind == kindText {
+		dst = e.close(dst, p)
+		p.kind, p.sent = kindData, 0
+	}
 	return dst
 }
 
-// remember stores the texts as the client has them, before a snapshot takes effect.
-func (e *Encoder) remember() {
-	e.before = map[*text][]byte{}
-	note := func(t *text, uri string) {
-		if value, ok := e.doc.Get(uri); ok && value[0] == '"' {
-			e.before[t] = value[1 : len(value)-1]
-		}
-	}
+// becomeWhole makes the document one data part from now on.
+func (e *Encoder) becomeWhole(dst []byte) []byte {
 	for _, p := range e.order {
-		if p.text != nil {
-			note(p.text, p.id)
-		}
+		dst = e.close(dst, p)
 	}
-	for prefix, t := range e.thoughts {
-		note(t, jsonuri.Join(prefix, "$reasoning_context"))
-	}
+	e.values, e.order, e.whole = map[string]*part{}, nil, &part{kind: kindData}
+	return dst
 }
 
-// caughtUp appends what a snapshot has changed.
-func (e *Encoder) caughtUp(dst []byte) []byte {
-	e.group = false
+// complete is for a value that does not change again.
+func (e *Encoder) complete(dst []byte, ev tube.Event) []byte {
+	if e.snapshot && !ev.Part { // the last one of a snapshot
+		return e.catchUp(dst)
+	}
+	if e.snapshot || ev.Part {
+		return dst
+	}
+	p := e.values[string(ev.URI)]
+	if e.whole != nil {
+		p = nil
+		if len(ev.URI) == 0 {
+			p = e.whole
+		}
+	}
+	switch {
+	case p != nil && p.kind == kindText:
+		return e.close(dst, p)
+	case p != nil && p.grew > 0:
+		dst = e.appendData(dst, p)
+	}
+	return appendDelta(dst, ev)
+}
+
+// catchUp appends what a snapshot has changed.
+func (e *Encoder) catchUp(dst []byte) []byte {
+	e.snapshot = false
 	dst = e.resend(dst)
 	for uri, value := range rawjson.Members(e.doc.AppendReserved(nil)) {
-		prefix, name, _, is := reserved([]byte(uri))
-		if !is {
-			continue
-		}
+		prefix, name, _, _ := reserved([]byte(uri))
 		switch string(name) {
 		case "$reasoning_context":
-			if value[0] == '"' {
-				dst = e.appendRest(dst, e.thought(string(prefix)), value[1:len(value)-1])
+			if rest, ok := e.reasoningOf(string(prefix)).rest(value); ok && len(rest) > 0 {
+				dst = e.appendPiece(e.open(dst, string(prefix)), e.reasoningOf(string(prefix)), rest)
 			}
 		case "$tools":
 			for n := range rawjson.Children(value) {
@@ -138,98 +166,60 @@ func (e *Encoder) caughtUp(dst []byte) []byte {
 			}
 		}
 	}
-	e.before = nil
-	if len(e.early) > 0 {
-		return e.appendEarly(dst)
-	}
-	return dst
-}
-
-// appendRest appends what a text has more than the client; nothing if the client has another beginning.
-func (e *Encoder) appendRest(dst []byte, t *text, content []byte) []byte {
-	if sent := e.before[t]; bytes.HasPrefix(content, sent) && len(content) > len(sent) {
-		dst = e.open(dst, t.uri)
-		return e.appendPiece(dst, t, content[len(sent):])
-	}
-	return dst
+	return e.appendEarly(dst)
 }
 
 // resend appends the document as it is now, after a change of any kind.
 func (e *Encoder) resend(dst []byte) []byte {
 	document := e.doc.AppendJSON(nil)
+	hasText := e.values[""] != nil
+	lacks := func(p *part) bool { _, ok := e.doc.Get(p.uri); return !ok }
+	switch {
+	case e.whole != nil:
+	case document[0] == '"' && (hasText || len(e.order) == 0):
+		p := e.value("", kindText)
+		if rest, ok := p.rest(document); ok {
+			if !hasText || len(rest) > 0 {
+				dst = e.appendPiece(e.open(dst, ""), p, rest)
+			}
+			return dst
+		}
+	case document[0] == '{' && !hasText && !slices.ContainsFunc(e.order, lacks):
+		for name, value := range rawjson.Members(document) {
+			dst = e.resendMember(dst, jsonuri.Format(name), value)
+		}
+		return dst
+	}
 	if e.whole == nil {
-		if document[0] == '"' && (len(e.order) == 0 || e.places[""] != nil) {
-			known := e.places[""] != nil
-			p := e.place("")
-			content := document[1 : len(document)-1]
-			if !known {
-				return e.appendPiece(e.open(dst, ""), p.text, content)
-			}
-			if bytes.HasPrefix(content, e.before[p.text]) {
-				return e.appendRest(dst, p.text, content)
-			}
-		}
-		if document[0] == '{' && !e.lacks() {
-			return e.appendMembers(dst)
-		}
 		dst = e.becomeWhole(e.open(dst, ""))
 	}
-	// Clients that fold deltas start with an empty document.
-	dst = e.appendDelta(dst, tube.Event{Kind: tube.Set, Value: []byte("null")})
-	dst = e.appendDelta(dst, setTo(nil, document))
-	return e.appendSnapshot(dst, e.whole)
+	return e.replace(dst, e.whole, document)
 }
 
-// lacks reports whether the document has no value at a place that the client has.
-func (e *Encoder) lacks() bool {
-	for _, p := range e.order {
-		if _, ok := e.doc.Get(p.id); !ok || p.id == "" {
-			return true
-		}
+// resendMember appends a member of the document as it is now.
+func (e *Encoder) resendMember(dst []byte, uri string, value []byte) []byte {
+	p, known := e.values[uri]
+	if !known && value[0] == '"' {
+		p = e.value(uri, kindText)
+	} else if !known {
+		p = e.value(uri, kindData)
 	}
-	return false
+	if rest, ok := p.rest(value); ok && p.kind == kindText {
+		if !known || len(rest) > 0 {
+			dst = e.appendPiece(e.open(dst, ""), p, rest)
+		}
+		return dst
+	}
+	dst = e.open(dst, "")
+	return e.replace(e.becomeData(dst, p), p, value)
 }
 
-// appendMembers appends the members of the document.
-func (e *Encoder) appendMembers(dst []byte) []byte {
-	e.doc.Walk(func(uri string, value []byte) bool {
-		if uri == "" || len(first([]byte(uri))) < len(uri) {
-			return true
-		}
-		if len(e.order) == 0 {
-			dst = e.open(dst, "")
-		}
-		p, known := e.places[uri]
-		if !known {
-			p = e.place(uri)
-			if value[0] != '"' {
-				p.text = nil
-			}
-		}
-		if t := p.text; t != nil {
-			if value[0] == '"' && bytes.HasPrefix(value[1:len(value)-1], e.before[t]) {
-				if content := value[1 : len(value)-1]; !known || len(content) > len(e.before[t]) {
-					dst = e.appendPiece(e.open(dst, ""), t, content[len(e.before[t]):])
-				}
-				return true
-			}
-			dst = e.close(dst, t)
-			p.text = nil
-		}
-		if value[0] == '"' || string(value) == "{}" {
-			dst = e.appendDelta(dst, tube.Event{Kind: tube.Set, URI: []byte(uri), Value: []byte("null")})
-		}
-		dst = e.appendDelta(dst, setTo([]byte(uri), value))
-		dst = e.appendSnapshot(dst, p)
-		return true
-	})
-	return dst
-}
-
-// setTo is the event that makes a value, which is not there, what it is.
-func setTo(uri, value []byte) tube.Event {
+// replace appends a value that replaces what the client has, also for clients that fold deltas.
+func (e *Encoder) replace(dst []byte, p *part, value []byte) []byte {
+	set := tube.Event{Kind: tube.Set, URI: []byte(p.uri), Value: value}
 	if value[0] == '"' {
-		return tube.Event{Kind: tube.Append, URI: uri, Value: value[1 : len(value)-1]}
+		set.Kind, set.Value = tube.Append, value[1:len(value)-1]
 	}
-	return tube.Event{Kind: tube.Set, URI: uri, Value: value}
+	dst = appendDelta(dst, tube.Event{Kind: tube.Set, URI: []byte(p.uri), Value: []byte("null")})
+	return e.appendData(appendDelta(dst, set), p)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"hash/crc32"
 	"slices"
 	"strconv"
 
@@ -45,19 +46,19 @@ type Encoder struct {
 	began    bool            // "start" was sent
 	ended    bool
 	step     bool // one is open
-	parts    int  // that were begun, for their ids
+	count    int  // of text and reasoning parts, for their ids
 
-	doc    jsonuri.Document
-	group  bool // amid a snapshot, which takes effect as a whole
-	before map[*text][]byte
-	places map[string]*place
-	order  []*place // as they came
-	whole  *place   // if it is set, the document is one part
-	uri    []byte   // of the last delta that went to a text
-	at     *text
+	doc      jsonuri.Document
+	snapshot bool // the events are parts of a snapshot, which takes effect as a whole
 
-	thoughts map[string]*text
-	thinking []*text // of thoughts, those that are open
+	values map[string]*part // the document's root, or its members, by uri
+	order  []*part          // of values, as they came
+	whole  *part            // if it is set, the document is one data part
+	last   *part            // the text or reasoning that was written last
+	uri    []byte           // of its value
+
+	reasoning map[string]*part // by the root of the bot
+	thinking  []*part          // of reasoning, those that are open
 
 	calls
 	approvals
@@ -70,22 +71,24 @@ func New(o Options) *Encoder {
 	if o.Version == 0 {
 		o.Version = Version5
 	}
-	return &Encoder{o: o, places: map[string]*place{}, thoughts: map[string]*text{}, calls: calls{called: map[string]*call{}, ids: map[string]int{}}}
+	return &Encoder{o: o, values: map[string]*part{}, reasoning: map[string]*part{}, calls: calls{called: map[string]*call{}}}
 }
 
-// place is the document's root or a member of it, as the client has it.
-type place struct {
-	id   string
-	text *text // nil: it is sent as data
-	size int   // of the snapshot that was sent last
-	grew int   // since then, in bytes, about
-}
+// Kinds of parts.
+const (
+	kindText      = "text"
+	kindReasoning = "reasoning"
+	kindData      = "data-ling"
+)
 
-// text is a text or reasoning part, or several of them one after the other.
-type text struct {
-	kind string // of its chunks
-	uri  string // of its place; of reasoning, of the bot
-	id   string // of the open part; "" for none
+// part is a value as the client has it: as data, or as one or more text or reasoning parts, one after the other.
+type part struct {
+	kind string
+	uri  string // of the value; of reasoning, the root of the bot
+	id   string // of the open text or reasoning part; "" is none
+	sent int    // bytes of the text, or of the data that was sent last
+	sum  uint32 // checksum of the text that was sent
+	grew int    // bytes of data since then, about
 }
 
 // Append appends the chunks of an event.
@@ -93,21 +96,23 @@ func (e *Encoder) Append(dst []byte, ev tube.Event) []byte {
 	if e.ended || e.over {
 		return dst
 	}
-	if e.at != nil && ev.Kind == tube.Append && !ev.Part && bytes.Equal(ev.URI, e.uri) { // nearly always
+	if e.last != nil && ev.Kind == tube.Append && !ev.Part && bytes.Equal(ev.URI, e.uri) { // nearly always
 		if e.doc.Append(ev.URI, ev.Value) != nil {
 			return dst
 		}
-		return e.appendPiece(dst, e.at, ev.Value)
+		return e.appendPiece(dst, e.last, ev.Value)
 	}
 	if ev.Kind == tube.Named && ev.Name == "started" {
 		e.metadata = ev.Value
 	}
 	dst = e.start(dst)
-	dst = e.finishNull(dst, ev)
-	if ev.Kind == tube.Named {
+	switch ev.Kind {
+	case tube.Named:
 		return e.appendNamed(dst, ev)
+	case tube.Done:
+		return e.complete(dst, ev)
 	}
-	return e.delta(dst, ev)
+	return e.apply(dst, ev)
 }
 
 // start sends the stream's first chunk, once.
@@ -138,13 +143,13 @@ func (e *Encoder) appendNamed(dst []byte, ev tube.Event) []byte {
 	case "error":
 		e.note(ev.Value)
 	case "usage": // a bot has ended
-		for _, p := range e.data() {
-			if p.grew > 0 && p.grew >= p.size/shareAtEnd {
-				dst = e.appendSnapshot(dst, p)
+		for _, p := range e.dataParts() {
+			if p.grew > 0 && p.grew >= p.sent/shareAtEnd {
+				dst = e.appendData(dst, p)
 			}
 		}
 	case "approval_required":
-		dst = e.appendQuestion(dst, ev)
+		dst = e.appendRequired(dst, ev)
 	case "approval_resolved":
 		dst = e.appendDecision(dst, ev.Value)
 	}
@@ -166,124 +171,55 @@ func (e *Encoder) note(data []byte) {
 	}
 }
 
-// delta applies a change, and appends it.
-func (e *Encoder) delta(dst []byte, ev tube.Event) []byte {
-	if ev.Kind == tube.Done {
-		return e.complete(dst, ev)
-	}
+// apply applies a change to the document, and appends it.
+func (e *Encoder) apply(dst []byte, ev tube.Event) []byte {
 	if ev.Kind == tube.Set && ev.Value[0] == '"' { // which its delta means
 		ev.Kind, ev.Value = tube.Append, ev.Value[1:len(ev.Value)-1]
 	}
-	e.uri, e.at = e.uri[:0], nil
-	if anew := len(ev.URI) == 0 && ev.Kind == tube.Set; (anew || ev.Part) && e.before == nil {
-		e.remember()
-	}
-	was := e.kind()
+	e.last = nil
 	var err error
 	if ev.Kind == tube.Append {
 		err = e.doc.Append(ev.URI, ev.Value)
 	} else {
 		err = e.doc.Set(ev.URI, ev.Value)
 	}
-	if ev.Part {
-		e.group = true
-		return dst
-	}
-	if e.group {
-		return e.caughtUp(dst)
-	}
-	defer func() { e.before = nil }()
-	if err != nil { // no document has this
-		return dst
-	}
-	if prefix, name, rest, is := reserved(ev.URI); is {
-		return e.appendReserved(dst, ev, prefix, name, rest)
-	}
-	return e.document(dst, ev, was)
-}
-
-// kind tells what the document's root is.
-func (e *Encoder) kind() byte {
+	prefix, name, rest, isReserved := reserved(ev.URI)
 	switch {
-	case e.whole != nil:
-		return '*'
-	case e.places[""] != nil:
-		return '"'
-	case len(e.order) > 0:
-		return '{'
+	case ev.Part:
+		e.snapshot = true
+		return dst
+	case e.snapshot:
+		return e.catchUp(dst)
+	case err != nil: // no document has this
+		return dst
+	case isReserved:
+		return e.appendReserved(dst, ev, string(prefix), string(name), string(rest))
 	}
-	return 0
+	return e.appendChange(dst, ev)
 }
 
-// document appends a change of the document that has been made.
-func (e *Encoder) document(dst []byte, ev tube.Event, was byte) []byte {
-	dst = e.open(dst, "")
-	if len(ev.URI) == 0 {
-		switch {
-		case was == '*':
-		case ev.Kind == tube.Append && (was == 0 || was == '"'):
-			return e.write(dst, e.place(""), ev)
-		case ev.Kind == tube.Set && string(ev.Value) == "{}" && was != '"':
-			return dst // it is an object already
-		case ev.Kind == tube.Set && ev.Value[0] == '{' && len(ev.Value) > 2 && was != '"':
-			return e.resend(dst)
-		default:
-			dst = e.becomeWhole(dst)
-		}
-		return e.grow(e.appendDelta(dst, ev), e.whole, ev)
-	}
-	if was == '"' { // another bot has written a text at the root, which is replaced now
-		dst = e.becomeWhole(dst)
-	}
-	if e.whole != nil {
-		return e.grow(e.appendDelta(dst, ev), e.whole, ev)
-	}
-	id := first(ev.URI)
-	p, known := e.places[string(id)]
-	if !known {
-		p = e.place(string(id))
-		if ev.Kind != tube.Append || len(id) < len(ev.URI) {
-			p.text = nil
+// write appends a piece of a text, behind the reasoning that led to it.
+func (e *Encoder) write(dst []byte, p *part, ev tube.Event) []byte {
+	for _, t := range slices.Clone(e.thinking) {
+		if t.uri == p.uri || t.uri == "" {
+			dst = e.close(dst, t)
 		}
 	}
-	if p.text != nil {
-		if ev.Kind == tube.Append && len(id) == len(ev.URI) {
-			return e.write(dst, p, ev)
-		}
-		dst = e.close(dst, p.text)
-		p.text = nil
-	}
-	return e.grow(e.appendDelta(dst, ev), p, ev)
+	return e.continuePart(dst, p, ev)
 }
 
-// place returns what there is for a place, a text where it is new.
-func (e *Encoder) place(id string) *place {
-	p := e.places[id]
-	if p == nil {
-		p = &place{id: id, text: &text{kind: "text", uri: id}}
-		e.places[id] = p
-		e.order = append(e.order, p)
-	}
-	return p
-}
-
-// write appends a piece of a text.
-func (e *Encoder) write(dst []byte, p *place, ev tube.Event) []byte {
-	for i := 0; i < len(e.thinking); {
-		if t := e.thinking[i]; t.uri == p.id || t.uri == "" {
-			dst = e.close(dst, t) // the text follows its reasoning
-			continue
-		}
-		i++
-	}
-	dst = e.appendPiece(dst, p.text, ev.Value)
-	e.uri, e.at = append(e.uri[:0], ev.URI...), p.text
+// continuePart appends a piece of a text or of reasoning, whose next piece is then found at once.
+func (e *Encoder) continuePart(dst []byte, p *part, ev tube.Event) []byte {
+	dst = e.appendPiece(dst, p, ev.Value)
+	e.last, e.uri = p, append(e.uri[:0], ev.URI...)
 	return dst
 }
 
 // appendPiece appends a piece of a text or of reasoning, and begins a part for it if none is open.
-func (e *Encoder) appendPiece(dst []byte, t *text, content []byte) []byte {
-	if t.id == "" && t.kind == "text" && t.uri == "" && len(content) > 0 {
+func (e *Encoder) appendPiece(dst []byte, p *part, content []byte) []byte {
+	p.sent += len(content)
+	p.sum = crc32.Update(p.sum, crc32.IEEETable, content)
+	if p.id == "" && p.kind == kindText && p.uri == "" && len(content) > 0 {
 		// Parts are paragraphs by themselves: what keeps the texts of two steps apart is not of them.
 		for bytes.HasPrefix(content, []byte(`\n`)) {
 			content = content[2:]
@@ -292,38 +228,47 @@ func (e *Encoder) appendPiece(dst []byte, t *text, content []byte) []byte {
 			return dst
 		}
 	}
-	if t.id == "" {
-		e.parts++
-		t.id = t.kind + "-" + strconv.Itoa(e.parts)
-		dst = frame.Text(frame.Begin(dst, t.kind+"-start"), "id", t.id)
-		if t.uri != "" {
-			dst = frame.Member(dst, "providerMetadata", providerMetadata(t.uri))
+	if p.id == "" {
+		e.count++
+		p.id = p.kind + "-" + strconv.Itoa(e.count)
+		dst = frame.Text(frame.Begin(dst, p.kind+"-start"), "id", p.id)
+		if p.uri != "" {
+			dst = frame.Member(dst, "providerMetadata", providerMetadata(p.uri))
 		}
 		dst = frame.End(dst)
-		if t.kind == reasoning {
-			e.thinking = append(e.thinking, t)
+		if p.kind == kindReasoning {
+			e.thinking = append(e.thinking, p)
 		}
 	}
 	if len(content) == 0 {
 		return dst
 	}
 	dst = append(dst, `data: {"type":"`...)
-	dst = append(dst, t.kind...)
+	dst = append(dst, p.kind...)
 	dst = append(dst, `-delta","id":"`...)
-	dst = append(dst, t.id...)
+	dst = append(dst, p.id...)
 	dst = append(dst, `","delta":"`...)
 	dst = append(dst, content...)
 	return append(dst, "\"}\n\n"...)
 }
 
+// rest returns what a text has more than the client; ok is false if the client has another beginning.
+func (p *part) rest(value []byte) (rest []byte, ok bool) {
+	if value[0] != '"' || len(value)-2 < p.sent {
+		return nil, false
+	}
+	content := value[1 : len(value)-1]
+	return content[p.sent:], crc32.ChecksumIEEE(content[:p.sent]) == p.sum
+}
+
 // close ends the open part of a text or of reasoning.
-func (e *Encoder) close(dst []byte, t *text) []byte {
-	if t.id == "" {
+func (e *Encoder) close(dst []byte, p *part) []byte {
+	if p == nil || p.id == "" {
 		return dst
 	}
-	dst = frame.Chunk(dst, t.kind+"-end", "id", t.id)
-	t.id, e.at = "", nil
-	e.thinking = slices.DeleteFunc(e.thinking, func(o *text) bool { return o == t })
+	dst = frame.Chunk(dst, p.kind+"-end", "id", p.id)
+	p.id, e.last = "", nil
+	e.thinking = slices.DeleteFunc(e.thinking, func(t *part) bool { return t == p })
 	return dst
 }
 
@@ -333,9 +278,7 @@ func (e *Encoder) closeAll(dst []byte) []byte {
 		dst = e.close(dst, e.thinking[0])
 	}
 	for _, p := range e.order {
-		if p.text != nil {
-			dst = e.close(dst, p.text)
-		}
+		dst = e.close(dst, p)
 	}
 	return dst
 }
@@ -369,13 +312,13 @@ func (e *Encoder) finish(dst []byte, ev tube.Event) []byte {
 	if ev.Name == "canceled" {
 		how.Status = "canceled"
 	}
-	for _, p := range e.data() {
+	for _, p := range e.dataParts() {
 		if p.grew > 0 {
-			dst = e.appendSnapshot(dst, p)
+			dst = e.appendData(dst, p)
 		}
 	}
 	dst = e.closeAll(dst)
-	for _, c := range e.pending {
+	for _, c := range slices.Clone(e.pending) {
 		dst = e.appendFailure(dst, c, "the answer ended before this was done")
 	}
 	dst = e.endStep(dst)

@@ -112,7 +112,7 @@ func TestAnAgentsAnswerIsTextReasoningAndToolsInSteps(t *testing.T) {
 	)
 	if diff := cmp.Diff([]string{
 		"step-start", "reasoning A tool helps.", "text Let me see.",
-		`dynamic-tool c1 weather output-available {"place":"here"} {"sky":"clear"}`, `dynamic-tool c2 time output-available {} "noon"`,
+		`dynamic-tool $tools/0 weather output-available {"place":"here"} {"sky":"clear"}`, `dynamic-tool $tools/1 time output-available {} "noon"`,
 		"step-start", "reasoning Now I know.", "text It is clear.",
 	}, shown(m)); diff != "" {
 		t.Error(diff)
@@ -240,25 +240,22 @@ func TestWhatBecameOfCalls(t *testing.T) {
 		events []tube.Event
 		want   []string
 	}{
-		{"one that has failed", []tube.Event{call(0, "c"), set("$tool_results/0", "null"), failed}, []string{"dynamic-tool c t output-error the tool t has failed {}"}},
-		{"one whose result is null", []tube.Event{call(0, "c"), set("$tool_results/0", "null"), text("", "x")}, []string{"dynamic-tool c t output-available {} null", "step-start", "text x"}},
-		{"one whose result is null, at the end", []tube.Event{call(0, "c"), set("$tool_results/0", "null")}, []string{"dynamic-tool c t output-available {} null"}},
-		{"one whose result is told anew", []tube.Event{call(0, "c"), set("$tool_results/0", "null"), text("$tool_results/0", "x")}, []string{`dynamic-tool c t output-available {} "x"`}},
+		{"one that has failed", []tube.Event{call(0, "c"), set("$tool_results/0", "null"), failed}, []string{"dynamic-tool $tools/0 t output-error the tool t has failed {}"}},
 		{"two that fail", []tube.Event{call(0, "c"), call(1, "d"), set("$tool_results/1", "null"), failed, set("$tool_results/0", "null"), failed}, []string{
-			"dynamic-tool c t output-error the tool t has failed {}", "dynamic-tool d t output-error the tool t has failed {}",
+			"dynamic-tool $tools/0 t output-error the tool t has failed {}", "dynamic-tool $tools/1 t output-error the tool t has failed {}",
 		}},
-		{"one without an end", []tube.Event{call(0, "c")}, []string{"dynamic-tool c t output-error the answer ended before this was done {}"}},
-		{"a result without a call", []tube.Event{set("$tool_results/4", `[1]`)}, []string{"dynamic-tool call tool output-available {} [1]"}},
+		{"one without an end", []tube.Event{call(0, "c")}, []string{"dynamic-tool $tools/0 t output-error the answer ended before this was done {}"}},
+		{"a result without a call", []tube.Event{set("$tool_results/4", `[1]`)}, []string{"dynamic-tool $tools/4 tool output-available {} [1]"}},
 		{"ids that come again", []tube.Event{
-			call(0, "c"), set("$tool_results/0", "1"), call(1, "c"), set("$tool_results/1", "2"), call(2, "c-2"), set("$tool_results/2", "3"), call(3, ""), set("$tool_results/3", "4"),
+			call(0, "c"), set("$tool_results/0", "1"), call(1, "c"), set("$tool_results/1", "2"), call(2, ""), set("$tool_results/2", "3"),
 		}, []string{
-			"dynamic-tool c t output-available {} 1", "step-start", "dynamic-tool c-2 t output-available {} 2", "step-start",
-			"dynamic-tool c-2-2 t output-available {} 3", "step-start", "dynamic-tool call t output-available {} 4",
+			"dynamic-tool $tools/0 t output-available {} 1", "step-start", "dynamic-tool $tools/1 t output-available {} 2", "step-start",
+			"dynamic-tool $tools/2 t output-available {} 3",
 		}},
-		{"one that changes", []tube.Event{call(0, "c"), set("$tools/0", `{"id":"c","name":"t","arguments":{"a":1}}`), set("$tool_results/0", "1")}, []string{`dynamic-tool c t output-available {"a":1} 1`}},
+		{"one that changes", []tube.Event{call(0, "c"), set("$tools/0", `{"id":"c","name":"t","arguments":{"a":1}}`), set("$tool_results/0", "1")}, []string{`dynamic-tool $tools/0 t output-available {"a":1} 1`}},
 		{"those of two bots", []tube.Event{
 			set("a/$tools/0", `{"id":"c","name":"t","arguments":{}}`), set("b/$tools/0", `{"id":"c","name":"u","arguments":{}}`), set("b/$tool_results/0", "1"), set("a/$tool_results/0", "2"),
-		}, []string{"dynamic-tool c t output-available {} 2", "dynamic-tool c-2 u output-available {} 1"}},
+		}, []string{"dynamic-tool a/$tools/0 t output-available {} 2", "dynamic-tool b/$tools/0 u output-available {} 1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if diff := cmp.Diff(append([]string{"step-start"}, c.want...), shown(told(t, 5, c.events...))); diff != "" {

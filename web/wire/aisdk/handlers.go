@@ -2,6 +2,7 @@ package aisdk
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -39,10 +40,11 @@ func (h Handlers) PostChat(w http.ResponseWriter, r *http.Request) *wire.Problem
 	if p != nil {
 		return p
 	}
-	version, cancel, p := readQuery(r, true)
-	if p != nil {
+	var query query
+	if p := wire.Query(r, &query); p != nil {
 		return p
 	}
+	version, cancel := query.version(), query.Cancels()
 	req, p := wire.Decode(body, Read)
 	if p != nil {
 		return p
@@ -105,25 +107,14 @@ func join(a, b string) string {
 	return a + b
 }
 
-// readQuery reads the query: which version of the SDK asks, and, where it starts a run, whether that is canceled with its connection.
-func readQuery(r *http.Request, starts bool) (version int, cancel bool, p *wire.Problem) {
-	version = Version5
-	d := new(request.Decoder)
-	known := request.Parameters{"v": func(value string) {
-		switch value {
-		case "":
-		case "5", "6", "7":
-			version = int(value[0] - '0')
-		default:
-			d.Fail("", "expected 5, 6 or 7, the major version of the package ai")
-		}
-	}}
-	if starts {
-		known["on_disconnect"] = d.OnDisconnect(&cancel)
-	}
-	p = wire.Query(d, r, known)
-	return version, cancel, p
+// query is the query of requests that follow a run.
+type query struct {
+	V string `field:"v" words:"5 6 7"` // major version of the package ai
+	request.Disconnect
 }
+
+// version returns the version of the SDK that asks.
+func (q query) version() int { return int(cmp.Or(q.V, "5")[0] - '0') }
 
 // PostObject runs a workflow for useObject, which sends the input and reads the document's text.
 func (h Handlers) PostObject(w http.ResponseWriter, r *http.Request) *wire.Problem {
@@ -131,8 +122,8 @@ func (h Handlers) PostObject(w http.ResponseWriter, r *http.Request) *wire.Probl
 	if p != nil {
 		return p
 	}
-	_, cancel, p := readQuery(r, true)
-	if p == nil {
+	var query query
+	if p = wire.Query(r, &query); p == nil {
 		p = wire.CheckBody(body)
 	}
 	if p != nil {
@@ -152,12 +143,12 @@ func (h Handlers) PostObject(w http.ResponseWriter, r *http.Request) *wire.Probl
 		return p.Move(func(f *run.Field) { f.Pointer = strings.TrimPrefix(f.Pointer, "/input") })
 	}
 	e := NewObject(h.Roots(q.Subject))
-	v := &wire.View{Format: frame.JSONL, Media: "text/plain; charset=utf-8", CancelOnDisconnect: cancel, Kind: wire.StreamUI}
+	v := &wire.View{Format: frame.JSONL, Media: "text/plain; charset=utf-8", CancelOnDisconnect: query.Cancels(), Kind: wire.StreamUI}
 	v.Begin = func() (frame.Encoder, *tube.Reader) { return e, of.Events() }
 	first, begun := NewObject(h.Roots(q.Subject)), false
-	h.AwaitText(r, of, v, func(e tube.Event) bool {
+	h.AwaitEvent(r, of, v, 0, func(e tube.Event) bool {
 		begun = len(first.Append(nil, e)) > 0
-		return begun || first.Over()
+		return begun || first.Over() || e.Terminal()
 	})
 	wire.SetRun(w.Header(), of.ID)
 	if of.Ended() && !begun {
@@ -234,7 +225,8 @@ func (h Handlers) resume(w http.ResponseWriter, r *http.Request, req *Request, v
 
 // GetStream streams the answer that a chat waits for: all of it, from its beginning.
 func (h Handlers) GetStream(w http.ResponseWriter, r *http.Request) *wire.Problem {
-	version, _, p := readQuery(r, false)
+	var query query
+	p := wire.Query(r, &query)
 	if p == nil {
 		_, p = h.target(r)
 	}
@@ -250,13 +242,14 @@ func (h Handlers) GetStream(w http.ResponseWriter, r *http.Request) *wire.Proble
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	h.follow(w, r, run, wholeOf(run, version), false)
+	h.follow(w, r, run, wholeOf(run, query.version()), query.Cancels())
 	return nil
 }
 
 // GetChat returns a chat's messages, for a page that was reloaded.
 func (h Handlers) GetChat(w http.ResponseWriter, r *http.Request) *wire.Problem {
-	p := wire.Query(new(request.Decoder), r, request.Parameters{"v": func(string) {}}) // it is in the address that a page has
+	var query query // it is in the address that a page has
+	p := wire.Query(r, &query)
 	if p == nil {
 		_, p = h.target(r)
 	}

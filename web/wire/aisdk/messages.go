@@ -2,9 +2,7 @@ package aisdk
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -113,7 +111,7 @@ func (c *chat) add(e tape.Entry, running bool) {
 	switch e.Kind {
 	case tape.KindReasoning:
 		part := textPart(text, "")
-		part.Type = reasoning
+		part.Type = kindReasoning
 		c.stepOf(m).add(part)
 	case tape.KindMessage:
 		c.stepOf(m)
@@ -128,7 +126,7 @@ func (c *chat) add(e tape.Entry, running bool) {
 		if text != "" {
 			m.add(answerPart(text))
 		}
-		c.addCalls(m, p.Calls)
+		c.addCalls(m, e, p.Calls)
 	case tape.KindToolResult:
 		for i, result := range p.Results[:min(len(p.Results), len(p.IDs))] {
 			if at, ok := c.calls[p.IDs[i]]; ok && at < len(m.Parts) {
@@ -152,14 +150,14 @@ func (c *chat) event(p wire.Payload) {
 }
 
 // addCalls adds a part for each call. It says that the call failed, until a result comes.
-func (c *chat) addCalls(m *Message, calls []tape.Call) {
+func (c *chat) addCalls(m *Message, e tape.Entry, calls []tape.Call) {
 	c.calls = map[string]int{}
-	for _, call := range calls {
+	for i, call := range calls {
 		input := json.RawMessage(call.Function.Arguments)
 		if !json.Valid(input) {
 			input, _ = json.Marshal(call.Function.Arguments)
 		}
-		id := m.unique(call.ID)
+		id := entryID(e) + "-" + strconv.Itoa(i)
 		c.calls[call.ID] = len(m.Parts)
 		m.add(Part{
 			Type: "dynamic-tool", ToolName: call.Function.Name, ToolCallID: id, Input: input, ProviderExecuted: true,
@@ -173,10 +171,13 @@ func (c *chat) message(e tape.Entry, role string) *Message {
 	if n := len(c.list); n > 0 && role == roleAssistant && c.list[n-1].Role == role && c.list[n-1].turn == c.turn {
 		return &c.list[n-1]
 	}
-	c.list = append(c.list, Message{ID: "entry-" + strconv.FormatInt(e.ID, 10), Role: role, Parts: []Part{}, turn: c.turn})
+	c.list = append(c.list, Message{ID: entryID(e), Role: role, Parts: []Part{}, turn: c.turn})
 	c.step, c.calls = true, nil
 	return &c.list[len(c.list)-1]
 }
+
+// entryID is the id of what has no other one: models use the id of a call again.
+func entryID(e tape.Entry) string { return "entry-" + strconv.FormatInt(e.ID, 10) }
 
 // stepOf begins a step where the one before is over.
 func (c *chat) stepOf(m *Message) *Message {
@@ -188,19 +189,6 @@ func (c *chat) stepOf(m *Message) *Message {
 }
 
 func (m *Message) add(p Part) { m.Parts = append(m.Parts, p) }
-
-// unique makes an id of a call its own in the message.
-func (m *Message) unique(id string) string {
-	taken := func(id string) bool {
-		return slices.ContainsFunc(m.Parts, func(p Part) bool { return p.ToolCallID == id })
-	}
-	id = cmp.Or(id, "call")
-	unique := id
-	for n := 2; taken(unique); n++ {
-		unique = id + "-" + strconv.Itoa(n)
-	}
-	return unique
-}
 
 // document adds what a workflow has made: a text is one, of a JSON document each member is a part.
 func (m *Message) document(text string) {
@@ -241,7 +229,7 @@ func (p *Part) result(value json.RawMessage) {
 		Error *struct{ Kind, Message string }
 	}
 	if json.Unmarshal(value, &failed) == nil && failed.Error != nil && failed.Error.Kind != "" {
-		p.ErrorText = "the tool " + p.ToolName + " has failed" // the tool's own text is for the model
+		p.ErrorText = failedText(p.ToolName)
 		return
 	}
 	p.State, p.ErrorText, p.Output = "output-available", "", value

@@ -3,14 +3,12 @@ package aisdk
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/internal/mediapart"
-	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire/request"
 )
@@ -38,14 +36,14 @@ const (
 	maxBeforeBytes = 512 << 10
 )
 
-// message is a UIMessage.
-type message struct {
+// inputMessage is a UIMessage of a request.
+type inputMessage struct {
 	ID    string
 	Role  string
-	Parts []part
+	Parts []inputPart
 }
 
-type part struct {
+type inputPart struct {
 	Type     string
 	Text     string
 	State    string
@@ -58,8 +56,8 @@ type part struct {
 }
 
 // UnmarshalJSON keeps the text of an image or a file.
-func (p *part) UnmarshalJSON(text []byte) error {
-	type plain part
+func (p *inputPart) UnmarshalJSON(text []byte) error {
+	type plain inputPart
 	err := json.Unmarshal(text, (*plain)(p))
 	if mediapart.IsMedia(p.Type) {
 		p.raw = bytes.Clone(text)
@@ -67,62 +65,22 @@ func (p *part) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// elsewhere are members that other resources of this server have, and why a chat has them not. Members that this server does not know
-// are ignored: programs send their own, and later versions of the SDK may, too.
-var elsewhere = map[string]string{
-	"agent":    "the path names the agent",
-	"workflow": "the path names the workflow",
-	"session":  "the chat's id is the session",
-	"model":    "the agent or workflow chooses its model",
-	"params":   "a chat does not support this; use POST /v1/runs",
-	"options":  "a chat does not support this; use POST /v1/runs",
-	"filter":   "a chat does not support this; use POST /v1/runs",
-	"on_busy":  "a chat always queues messages; use POST /v1/runs for other policies",
+// body is the body of a request. Other members are ignored: programs send their own.
+type body struct {
+	ID       string            `field:"id,required"`
+	Trigger  string            `field:"trigger" words:"submit-message regenerate-message"`
+	Input    json.RawMessage   `field:"input"`
+	Messages []json.RawMessage `field:"messages,required"`
 }
 
 // Read reads a request's body, which is JSON, and returns what in it does not fit.
-func Read(body []byte) (*Request, []run.Field) {
+func Read(text []byte) (*Request, []run.Field) {
 	d := request.Decoder{Lenient: true}
-	r := new(Request)
-	list := r.members(&d, body)
-	if len(d.Faults) == 0 {
-		r.read(&d, list)
-	}
-	return r, d.Faults
-}
-
-// members reads the members of a body, and returns its messages.
-func (r *Request) members(d *request.Decoder, body []byte) (list []message) {
-	if rawjson.Kind(body) != "an object" {
-		d.Fail("", "expected a JSON object with id and messages")
-		return nil
-	}
-	members := d.Members("", body)
-	for _, name := range slices.Sorted(maps.Keys(elsewhere)) {
-		if _, ok := members[name]; ok {
-			d.Fail("/"+name, "is not supported here: %s", elsewhere[name])
-		}
-	}
-	if len(d.Faults) > 0 { // the request is for another resource
-		return nil
-	}
-	if json.Unmarshal(members["id"], &r.Chat) != nil || r.Chat == "" {
-		d.Fail("/id", "expected the chat's id, a string")
-	}
-	switch string(members["trigger"]) {
-	case "", `"submit-message"`:
-	case `"regenerate-message"`:
-		r.Regenerate = true
-	default:
-		d.Fail("/trigger", "expected submit-message or regenerate-message")
-	}
-	r.Input = members["input"]
-	var messages []json.RawMessage
-	if json.Unmarshal(members["messages"], &messages) != nil || len(messages) == 0 {
-		d.Fail("/messages", "expected at least one message")
-	}
-	list = make([]message, len(messages))
-	for i, raw := range messages {
+	var b body
+	d.Read("", text, &b)
+	r := &Request{Chat: b.ID, Regenerate: b.Trigger == "regenerate-message", Input: b.Input}
+	list := make([]inputMessage, len(b.Messages))
+	for i, raw := range b.Messages {
 		// One pass over a message's members is enough: a chat may be long, and its messages come from a program.
 		if json.Unmarshal(raw, &list[i]) != nil {
 			d.Fail(request.Item("/messages", i), "expected a message of the AI SDK: an id, a role and parts")
@@ -130,11 +88,18 @@ func (r *Request) members(d *request.Decoder, body []byte) (list []message) {
 			d.Fail(request.Item("/messages", i)+"/role", "expected user, assistant or system")
 		}
 	}
-	return list
+	switch {
+	case len(d.Faults) > 0:
+	case r.Chat == "" || len(list) == 0:
+		d.Fail("", "expected the chat's id and at least one message")
+	default:
+		r.read(&d, list)
+	}
+	return r, d.Faults
 }
 
 // read finds the new message and those before it.
-func (r *Request) read(d *request.Decoder, list []message) {
+func (r *Request) read(d *request.Decoder, list []inputMessage) {
 	last := len(list) - 1
 	now, at := list[last], request.Item("/messages", last)
 	if now.Role == roleAssistant {
@@ -184,7 +149,7 @@ func (r *Request) read(d *request.Decoder, list []message) {
 }
 
 // text is what a message says.
-func (m message) text() string {
+func (m inputMessage) text() string {
 	var texts []string
 	for _, p := range m.Parts {
 		if p.Type == "text" && strings.TrimSpace(p.Text) != "" {

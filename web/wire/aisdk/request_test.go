@@ -61,19 +61,19 @@ func TestARequestIsTheLastMessageAndWhatCameBefore(t *testing.T) {
 
 func TestWhatDoesNotFitIsSaidWithItsPlace(t *testing.T) {
 	for _, c := range []struct{ name, body, want string }{
-		{"no object", `[]`, ": expected a JSON object with id and messages"},
-		{"null", `null`, ": expected a JSON object with id and messages"},
-		{"no id", `{"messages":[]}`, "/id: expected the chat's id, a string"},
-		{"an id that is a number", `{"id":7}`, "/id: expected the chat's id, a string"},
-		{"no messages", `{"id":"c"}`, "/messages: expected at least one message"},
-		{"a trigger of tomorrow", `{"id":"c","trigger":"dream"}`, "/trigger: expected submit-message or regenerate-message"},
+		{"no object", `[]`, ": expected an object, found an array"},
+		{"null", `null`, ": expected an object, found null"},
+		{"no id", `{"messages":[]}`, "/id: missing"},
+		{"an id that is a number", `{"id":7}`, "/id: expected a string, found a number"},
+		{"an empty chat", `{"id":"c","messages":[]}`, ": expected the chat's id and at least one message"},
+		{"no messages", `{"id":"c"}`, "/messages: missing"},
+		{"a trigger of tomorrow", `{"id":"c","messages":[],"trigger":"dream"}`, `/trigger: expected submit-message or regenerate-message, found "dream"`},
 		{"a message that is none", `{"id":"c","messages":[7]}`, "/messages/0: expected a message of the AI SDK: an id, a role and parts"},
 		{"another's message", `{"id":"c","messages":[{"role":"user","content":"hi"}]}`, "/messages/0: is empty; expected text"},
 		{"another role", `{"id":"c","messages":[{"role":"tool"}]}`, "/messages/0/role: expected user, assistant or system"},
 		{"nothing from the user", `{"id":"c","messages":[` + said("system", "x") + `]}`, "/messages/0: expected a message of the user at the end"},
 		{"nothing new", `{"id":"c","messages":[` + said("assistant", "x") + `]}`, "/messages/0: is an assistant message without an answer to a question; expected a user message at the end"},
 		{"a file", `{"id":"c","messages":[{"role":"user","parts":[{"type":"text","text":"x"},{"type":"file","url":"data:"}]}]}`, "/messages/0/parts/1/url: expected data in base64, data:…;base64,…"},
-		{"a model", `{"id":"c","messages":[],"model":"x"}`, "/model: is not supported here: the agent or workflow chooses its model"},
 		{"answers to nobody", `{"id":"c","messages":[{"role":"assistant","parts":[{"type":"tool-x","state":"approval-responded","approval":{"id":"a","approved":true}}]}]}`, "/messages/0/id: expected the message's id"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -55,7 +55,7 @@ func TestASnapshotInMidStreamGoesOnWithWhatIsThere(t *testing.T) {
 			append([]tube.Event{
 				set("$tool_results/0", `{"a":1}`), set("$tools/1", `{"id":"d","name":"t","arguments":{}}`), set("$tool_results/1", `"x"`),
 			}, filler("")...),
-			[]string{"step-start", "text So: ", `dynamic-tool c t output-available {} {"a":1}`, "text " + said, `dynamic-tool d t output-available {} "x"`},
+			[]string{"step-start", "text So: ", `dynamic-tool $tools/0 t output-available {} {"a":1}`, "text " + said, `dynamic-tool $tools/1 t output-available {} "x"`},
 		},
 		{
 			"texts and data",
@@ -93,7 +93,7 @@ func TestASnapshotInMidStreamGoesOnWithWhatIsThere(t *testing.T) {
 			append([]tube.Event{
 				set("$tools", "[]"), call, set("$tool_results", `[7]`),
 			}, filler("x")...),
-			[]string{"step-start", "text x y" + said, "dynamic-tool c t output-available {} 7"},
+			[]string{"step-start", "text x y" + said, "dynamic-tool $tools/0 t output-available {} 7"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -162,14 +162,14 @@ func TestAnswerThatIsWrittenAgainAfterARestartIsToldOnce(t *testing.T) {
 			[]tube.Event{text("", "Let me see."), call, asks},
 			[]tube.Event{restarted("[]"), asks},
 			nil,
-			[]string{"step-start", "text Let me see.", `dynamic-tool c t approval-requested {"a":1}`},
+			[]string{"step-start", "text Let me see.", `dynamic-tool $tools/0 t approval-requested {"a":1}`},
 		},
 		{
 			"a call that was approved, and asked about again",
 			[]tube.Event{call, asks, named("approval_resolved", `{"id":"q","call":"c","decision":"approve"}`), set("$tool_results/0", "1"), text("", "Half")},
 			[]tube.Event{restarted(`[""]`), set("", "null"), set("", "{}")},
 			[]tube.Event{text("", "All.")},
-			[]string{"step-start", `dynamic-tool c t output-available {"a":1} 1`, "step-start", "text All."},
+			[]string{"step-start", `dynamic-tool $tools/0 t output-available {"a":1} 1`, "step-start", "text All."},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -2,22 +2,17 @@ package aisdk
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"slices"
-	"strconv"
 
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/wire/frame"
 )
 
-// reasoning is the kind of the parts that have what a model thought.
-const reasoning = "reasoning"
-
 // call is a tool's call as the client has it.
 type call struct {
-	id        string // unique in the stream: models count anew in each step
+	id        string // its uri: models use an id again
 	real      string // as the run knows it
 	name      string
 	input     json.RawMessage
@@ -29,30 +24,30 @@ type call struct {
 
 // calls are what tools were called for.
 type calls struct {
-	called   map[string]*call // by the place of the call
-	ids      map[string]int   // how often each id was used
+	called   map[string]*call // by uri
 	pending  []*call          // those without a result, as they came
-	answered bool             // a call of this step has got its result
-	null     *call            // its result is null: what comes next says whether that is one
+	answered bool             // a call of this step has its result
 }
 
-// appendReserved appends a change of a reserved value.
-func (e *Encoder) appendReserved(dst []byte, ev tube.Event, prefix, name, rest []byte) []byte {
-	switch string(name) {
+// appendReserved appends a change of a reserved value: rest is its uri below prefix/name.
+func (e *Encoder) appendReserved(dst []byte, ev tube.Event, prefix, name, rest string) []byte {
+	switch name {
 	case "$reasoning_context":
-		if len(rest) > 0 || ev.Kind != tube.Append {
-			return dst // it was taken back, or nothing of ours: what was shown stays
+		p := e.reasoningOf(prefix)
+		switch {
+		case rest != "": // nothing of ours
+		case ev.Kind == tube.Append:
+			return e.continuePart(e.open(dst, prefix), p, ev)
+		default: // it was taken back: what was shown stays
+			p.sent, p.sum = 0, 0
 		}
-		t := e.thought(string(prefix))
-		dst = e.appendPiece(e.open(dst, t.uri), t, ev.Value)
-		e.uri, e.at = append(e.uri[:0], ev.URI...), t
 	case "$tools":
-		return e.appendCall(dst, string(prefix), string(first(rest)))
+		return e.appendCall(dst, prefix, string(first([]byte(rest))))
 	case "$tool_results":
-		return e.appendResult(dst, string(prefix), string(first(rest)))
+		return e.appendResult(dst, prefix, string(first([]byte(rest))))
 	case "$citations", "$media":
-		if ev.Kind == tube.Set && len(rest) > 0 {
-			return e.appendSource(dst, string(ev.URI), string(name) == "$media", ev.Value)
+		if ev.Kind == tube.Set && rest != "" {
+			return e.appendSource(dst, string(ev.URI), name == "$media", ev.Value)
 		}
 	}
 	return dst
@@ -74,71 +69,48 @@ func (e *Encoder) appendSource(dst []byte, at string, media bool, value []byte) 
 	return frame.End(dst)
 }
 
-// thought returns the reasoning of the bot at prefix.
-func (e *Encoder) thought(prefix string) *text {
-	t := e.thoughts[prefix]
-	if t == nil {
-		t = &text{kind: reasoning, uri: prefix}
-		e.thoughts[prefix] = t
+// reasoningOf returns the reasoning of the bot at a root.
+func (e *Encoder) reasoningOf(root string) *part {
+	p := e.reasoning[root]
+	if p == nil {
+		p = &part{kind: kindReasoning, uri: root}
+		e.reasoning[root] = p
 	}
-	return t
+	return p
 }
 
-// appendCall appends the n-th call of the bot at prefix, also when it has changed.
-func (e *Encoder) appendCall(dst []byte, prefix, n string) []byte {
-	at := jsonuri.Join(prefix, "$tools/"+n)
-	value, ok := e.doc.Get(at)
-	if !ok {
-		return dst
-	}
+// appendCall appends the n-th call of the bot at root, also when it has changed.
+func (e *Encoder) appendCall(dst []byte, root, n string) []byte {
+	id := jsonuri.Join(root, "$tools/"+n)
+	value, _ := e.doc.Get(id)
 	var data struct {
 		ID, Name  string
 		Arguments json.RawMessage
 	}
 	if json.Unmarshal(value, &data) != nil || data.Name == "" && data.Arguments == nil {
-		return dst // nothing of ours
+		return dst // it does not exist, or is nothing of ours
 	}
-	c := e.called[at]
-	if c == nil {
-		dst = e.open(dst, prefix)
-		dst = e.closeFor(dst, prefix)
-		c = e.newCall(at, data.ID)
-	} else if c.name == data.Name && bytes.Equal(c.input, data.Arguments) {
+	c := e.called[id]
+	if c != nil && c.name == data.Name && bytes.Equal(c.input, data.Arguments) {
 		return dst
+	}
+	if c == nil {
+		dst, c = e.newCall(dst, root, id)
+		c.real = data.ID
 	}
 	c.name, c.input = data.Name, data.Arguments
 	return c.appendInput(dst, c.input)
 }
 
-// newCall notes a call.
-func (e *Encoder) newCall(at, id string) *call {
-	c := &call{id: cmp.Or(id, "call"), real: id}
-	for base := c.id; ; { // a model may call its second one "c-2", too
-		e.ids[base]++
-		if n := e.ids[base]; n > 1 {
-			c.id = base + "-" + strconv.Itoa(n)
-		}
-		if c.id == base || e.ids[c.id] == 0 {
-			break
-		}
-	}
-	if c.id != id {
-		e.ids[c.id]++
-	}
-	e.called[at] = c
+// newCall notes a call, and ends the text and the reasoning of the bot before it.
+func (e *Encoder) newCall(dst []byte, root, id string) ([]byte, *call) {
+	dst = e.open(dst, root)
+	dst = e.close(dst, e.reasoning[root])
+	dst = e.close(dst, e.values[root])
+	c := &call{id: id}
+	e.called[id] = c
 	e.pending = append(e.pending, c)
-	return c
-}
-
-// closeFor ends the text and the reasoning of the bot at prefix, so that they are before the call.
-func (e *Encoder) closeFor(dst []byte, prefix string) []byte {
-	if t := e.thoughts[prefix]; t != nil {
-		dst = e.close(dst, t)
-	}
-	if p := e.places[prefix]; p != nil && p.text != nil {
-		dst = e.close(dst, p.text)
-	}
-	return dst
+	return dst, c
 }
 
 // appendInput appends the arguments of a call.
@@ -153,54 +125,30 @@ func (c *call) appendInput(dst []byte, input json.RawMessage) []byte {
 // executed are the members of a call that the server runs: otherwise a client would wait for its own side to run it.
 const executed = `,"providerExecuted":true,"dynamic":true`
 
-// appendResult appends the result of the n-th call of the bot at prefix.
-func (e *Encoder) appendResult(dst []byte, prefix, n string) []byte {
-	value, ok := e.doc.Get(jsonuri.Join(prefix, "$tool_results/"+n))
+// appendResult appends the result of the n-th call of the bot at root. That of a call that failed is null.
+func (e *Encoder) appendResult(dst []byte, root, n string) []byte {
+	value, ok := e.doc.Get(jsonuri.Join(root, "$tool_results/"+n))
 	if !ok {
 		return dst
 	}
-	at := jsonuri.Join(prefix, "$tools/"+n)
-	c := e.called[at]
+	id := jsonuri.Join(root, "$tools/"+n)
+	c := e.called[id]
 	if c == nil { // a client takes no result without a call
-		dst = e.closeFor(e.open(dst, prefix), prefix)
-		c = e.newCall(at, "")
+		dst, c = e.newCall(dst, root, id)
 		c.name = "tool"
 		dst = c.appendInput(dst, nil)
 	}
-	if prefix == "" {
+	if root == "" {
 		e.answered = true
 	}
-	e.null = nil
 	if string(value) == "null" {
-		e.null = c
-		return dst
+		return e.appendFailure(dst, c, failedText(c.name))
 	}
 	return e.appendOutput(dst, c, value)
 }
 
-// finishNull appends a result that was null, or the failure of the call if an error follows.
-func (e *Encoder) finishNull(dst []byte, ev tube.Event) []byte {
-	c := e.null
-	if c == nil {
-		return dst
-	}
-	if _, name, _, is := reserved(ev.URI); is && ev.Kind != tube.Named && string(name) == "$tool_results" {
-		if at := bytes.Replace(ev.URI, []byte("$tool_results"), []byte("$tools"), 1); e.called[string(at)] == c {
-			return dst // it was null only to be something else
-		}
-	}
-	e.null = nil
-	if ev.Kind == tube.Named && ev.Name == "error" {
-		var data struct {
-			Message string
-			Fatal   bool
-		}
-		if json.Unmarshal(ev.Value, &data) == nil && !data.Fatal {
-			return e.appendFailure(dst, c, data.Message)
-		}
-	}
-	return e.appendOutput(dst, c, []byte("null"))
-}
+// failedText is what users read of a call that failed. The tool's own text is for the model.
+func failedText(tool string) string { return "the tool " + tool + " has failed" }
 
 // appendOutput appends the output of a call.
 func (e *Encoder) appendOutput(dst []byte, c *call, value []byte) []byte {
@@ -219,7 +167,7 @@ func (e *Encoder) appendFailure(dst []byte, c *call, why string) []byte {
 
 // endCall removes a call from those without a result.
 func (e *Encoder) endCall(dst []byte, c *call) []byte {
-	e.pending = slices.DeleteFunc(slices.Clone(e.pending), func(o *call) bool { return o == c }) // it is ranged over at the end
+	e.pending = slices.DeleteFunc(e.pending, func(o *call) bool { return o == c })
 	if e.ended {
 		return dst
 	}

@@ -1,7 +1,6 @@
 package native
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"github.com/go-chi/chi/v5"
@@ -9,11 +8,7 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire"
-	"github.com/lingserve/lingserve/web/wire/request"
 )
-
-// maxReason bounds the reason of a denial, which the model gets.
-const maxReason = 1 << 10
 
 // PostApproval answers a question for approval of a run's agent.
 func (h Handlers) PostApproval(w http.ResponseWriter, r *http.Request) *wire.Problem {
@@ -35,26 +30,23 @@ func (h Handlers) PostApproval(w http.ResponseWriter, r *http.Request) *wire.Pro
 
 // ReadAnswer reads a decision, and the id of the question that the path names.
 func (h Handlers) ReadAnswer(w http.ResponseWriter, r *http.Request) (answer agent.Answer, p *wire.Problem) {
-	decision := ""
-	p = h.ReadMembers(w, r, true, func(d *request.Decoder) request.Fields {
-		return request.Fields{
-			"decision": func(at string, raw json.RawMessage) { decision = d.OneOf(at, raw, "approve", "deny") },
-			"reason":   func(at string, raw json.RawMessage) { answer.Reason = d.Text(at, raw, maxReason) },
-			"remember": func(at string, raw json.RawMessage) { answer.Remember = d.OneOf(at, raw, "session") != "" },
-		}
-	})
-	if p == nil && decision == "" {
-		p = wire.Invalid(run.Field{Pointer: "/decision", Detail: "expected approve or deny"})
+	var body struct {
+		Decision string `field:"decision" words:"approve deny"`
+		Reason   string `field:"reason" max:"1024"`
+		Remember string `field:"remember" words:"session"`
 	}
-	if p != nil {
+	if p = h.ReadMembers(w, r, true, &body); p != nil {
 		return answer, p
 	}
+	if body.Decision == "" {
+		return answer, wire.Invalid(run.Field{Pointer: "/decision", Detail: "expected approve or deny"})
+	}
+	answer = agent.Answer{Approve: body.Decision == "approve", Reason: body.Reason, Remember: body.Remember != ""}
 	var known bool
 	if answer.ID, known = agent.ReadQuestionID(wire.PathValue(r, "approval")); !known {
 		// Clients send the model's id of the call, which models repeat.
 		return answer, wire.NewProblem(wire.CodeGone, "call ids do not work here; expected /v1/runs/{run}/approvals/{approval}, with the id from the event "+
 			string(agent.ApprovalRequiredEvent))
 	}
-	answer.Approve = decision == "approve"
 	return answer, nil
 }

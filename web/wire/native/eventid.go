@@ -11,13 +11,9 @@ import (
 // An event's id is <run>:<n>. A browser asks first (preflight) before it sends an id with a colon to another origin, so
 // <run>.<n> is read as well.
 
-// Numbers that no run reaches, for the two events of a stream whose run is not known any more. They rise as ids must, and
-// say all that is needed when they come back, on any replica and after any restart: lastNumber is the largest integer that
-// JavaScript counts exactly.
-const (
-	lastNumber = 1<<53 - 1      // the "finished" event of such a stream: a client that names it has everything
-	goneNumber = lastNumber - 1 // its "error" event
-)
+// lastNumber is a number that no run reaches: that of the last event of a stream whose run is not known any more. It is the largest
+// integer that JavaScript counts exactly.
+const lastNumber = 1<<53 - 1
 
 // eventID is a parsed id.
 type eventID struct {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/schema"
-	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire"
 	"github.com/lingserve/lingserve/web/wire/frame"
@@ -37,38 +36,104 @@ type view struct {
 
 	resume    *eventID // continue after this event
 	fromQuery bool     // the id is in the query: a page that was reloaded, not a connection that broke
-	after     *uint64  // ?after=N: the same without the run's id
 }
 
-// maxSession bounds the id of a session.
-const maxSession = 512
+// members are what the body of a POST and the query of a GET have in common.
+type members struct {
+	Agent   string          `field:"agent" max:"256"`
+	Session string          `field:"session" max:"512"`
+	OnBusy  string          `field:"on_busy" words:"queue reject interrupt steer"` // what a message does whose session is busy
+	Params  json.RawMessage `field:"params"`
+	Options json.RawMessage `field:"options"`
+	Filter  json.RawMessage `field:"filter"`
+	Done    bool            `field:"done"`
+	HTML    bool            `field:"html"`
+	Strict  bool            `field:"strict"`
+	Include []string        `field:"include" words:"reserved" items:"8"`
+	Format  string          `field:"format" words:"sse jsonl json"`
+	request.Disconnect
+}
 
-// policies are what a message to an agent does whose session is busy.
-var policies = []string{"queue", "reject", "interrupt", "steer"}
+// body is the body of POST /v1/runs.
+type body struct {
+	members
+	Workflow json.RawMessage `field:"workflow"` // a name or a workflow
+	Model    json.RawMessage `field:"model"`    // a name or a list of names
+	Input    json.RawMessage `field:"input"`
+	Files    json.RawMessage `field:"files"`
+}
+
+// viewQuery is the query of requests that follow a run.
+type viewQuery struct {
+	Include   []string `field:"include" words:"reserved"`
+	Format    string   `field:"format" words:"sse jsonl json"`
+	KeepAlive bool     `field:"keepalive"`
+	Snapshot  bool     `field:"snapshot"`
+	request.Disconnect
+	resumeQuery
+}
+
+// resumeQuery are the parameters by which a page resumes a run. Libraries in place of EventSource have either name.
+type resumeQuery struct {
+	LastEventID string `field:"last_event_id"`
+	SameID      string `field:"lastEventId"`
+}
+
+// startQuery is the query of GET /v1/runs.
+type startQuery struct {
+	members
+	resumeQuery
+	KeepAlive  bool              `field:"keepalive"`
+	Snapshot   bool              `field:"snapshot"`
+	Workflow   string            `field:"workflow" max:"256"`
+	Model      string            `field:"model" max:"256"` // names with commas between them
+	Key        string            `field:"key" max:"255" chars:"visible"`
+	Input      *string           `field:"input"`
+	Properties map[string]string `field:"input.*"`
+}
 
 // readPost reads the request of POST /v1/runs.
 func (h Handlers) readPost(w http.ResponseWriter, r *http.Request) (*start, *wire.Problem) {
 	st := new(start)
-	body, p := h.ReadJSON(w, r)
+	text, p := h.ReadJSON(w, r)
 	if p != nil {
 		return st, p
 	}
 	d := new(request.Decoder)
-	st.query(d, r, postParameters...)
+	var query struct {
+		viewQuery
+		Done bool `field:"done"`
+		HTML bool `field:"html"`
+	}
+	d.Query(r, &query)
+	st.readView(d, &query.viewQuery)
 	st.headers(d, r)
 	// A client that resumes need not repeat its request.
-	if st.resume == nil || len(bytes.TrimSpace(body)) > 0 {
-		if p := wire.CheckAndRead(body, func() { st.body(d, body) }); p != nil {
+	if st.resume == nil || len(bytes.TrimSpace(text)) > 0 {
+		if p := wire.CheckBody(text); p != nil {
 			return st, p
 		}
+		st.body(d, text)
 	}
+	st.Done, st.HTML = st.Done || query.Done, st.HTML || query.HTML
 	return st, st.finish(d)
 }
 
 // readGet reads the request of GET /v1/runs.
 func readGet(r *http.Request) (*start, *wire.Problem) {
 	st, d := new(start), new(request.Decoder)
-	st.queryOfStart(d, r)
+	var query startQuery
+	d.Query(r, &query)
+	st.members(d, &query.members)
+	st.readResume(d, query.resumeQuery)
+	st.KeepAlive, st.snapshot, st.properties = query.KeepAlive, query.Snapshot, query.Properties
+	st.Workflow, st.Model, st.Key = query.Workflow, request.Chain(query.Model), query.Key
+	if query.Input != nil {
+		st.Input = inputText(*query.Input)
+	}
+	for i := range d.Faults {
+		toParameter(&d.Faults[i])
+	}
 	st.headers(d, r)
 	return st, st.finish(d)
 }
@@ -87,144 +152,64 @@ func (st *start) finish(d *request.Decoder) *wire.Problem {
 	return nil
 }
 
-// body reads the members of a request's body. text is known to be JSON.
+// body reads the body of a request. text is known to be JSON.
 func (st *start) body(d *request.Decoder, text []byte) {
-	q := &st.Request
-	d.Object("", text, request.Fields{
-		"workflow": func(at string, raw json.RawMessage) {
-			if raw[0] == '{' {
-				q.Inline = raw
-				return
-			}
-			q.Workflow = d.Text(at, raw, request.MaxName)
-		},
-		"agent":   func(at string, raw json.RawMessage) { q.Agent = d.Text(at, raw, request.MaxName) },
-		"session": func(at string, raw json.RawMessage) { q.Session = d.Text(at, raw, maxSession) },
-		"on_busy": func(at string, raw json.RawMessage) { q.OnBusy = d.OneOf(at, raw, policies...) },
-		"model":   func(at string, raw json.RawMessage) { q.Model = d.Model(at, raw) },
-		"input":   func(at string, raw json.RawMessage) { d.Input(q, at, raw) },
-		"files": func(at string, raw json.RawMessage) {
-			if text := d.Parts(q, at, raw); text != "" {
-				d.Fail(at, "expected only images and files; put text into the input")
-			}
-		},
-		"params":  func(at string, raw json.RawMessage) { d.Params(q, at, raw) },
-		"options": func(at string, raw json.RawMessage) { d.Options(q, at, raw) },
-		"filter":  func(at string, raw json.RawMessage) { d.Filter(q, at, raw) },
-		"done":    func(at string, raw json.RawMessage) { q.Done = d.Bool(at, raw) },
-		"html":    func(at string, raw json.RawMessage) { q.HTML = d.Bool(at, raw) },
-		"strict":  func(at string, raw json.RawMessage) { q.Strict = d.Bool(at, raw) },
-		"include": func(at string, raw json.RawMessage) {
-			for i, word := range d.Strings(at, raw, 8, request.MaxName) {
-				if word != "" && d.Word(request.Item(at, i), word, "reserved") != "" {
-					st.reserved = true
-				}
-			}
-		},
-		"on_disconnect": func(at string, raw json.RawMessage) {
-			st.CancelOnDisconnect = d.OneOf(at, raw, "continue", "cancel") == "cancel"
-		},
-		"format": func(at string, raw json.RawMessage) {
-			format := frame.Format(d.OneOf(at, raw, "sse", "jsonl", "json"))
-			if st.Format == "" { // the query wins, because it is nearer to the connection
-				st.Format = format
-			}
-		},
-	})
+	var b body
+	d.Read("", text, &b)
+	if b.Workflow != nil && b.Workflow[0] == '{' {
+		st.Inline = b.Workflow
+	} else if b.Workflow != nil {
+		st.Workflow = d.Name("/workflow", b.Workflow)
+	}
+	if b.Model != nil {
+		st.Model = d.Model("/model", b.Model)
+	}
+	if b.Input != nil {
+		d.Input(&st.Request, "/input", b.Input)
+	}
+	if b.Files != nil && d.Parts(&st.Request, "/files", b.Files) != "" {
+		d.Fail("/files", "expected only images and files; put text into the input")
+	}
+	st.members(d, &b.members)
 }
 
-// Parameters of queries.
-var (
-	streamParameters = []string{"include", "format", "keepalive", "on_disconnect", "snapshot", "last_event_id", "lastEventId"}
-	postParameters   = append(slices.Clone(streamParameters), "done", "html")
-	eventsParameters = append(slices.Clone(streamParameters), "after")
-)
+// members takes over the members that bodies and queries have in common.
+func (st *start) members(d *request.Decoder, m *members) {
+	q := &st.Request
+	q.Agent, q.Session, q.OnBusy, q.Done, q.HTML, q.Strict = m.Agent, m.Session, m.OnBusy, m.Done, m.HTML, m.Strict
+	if m.Params != nil {
+		d.Params(q, "/params", m.Params)
+	}
+	if m.Options != nil {
+		d.Options(q, "/options", m.Options)
+	}
+	if m.Filter != nil {
+		d.Filter(q, "/filter", m.Filter)
+	}
+	st.reserved = st.reserved || len(m.Include) > 0
+	st.CancelOnDisconnect = st.CancelOnDisconnect || m.Cancels()
+	st.Format = cmp.Or(st.Format, frame.Format(m.Format)) // a POST's query wins, because it is nearer to the connection
+}
 
-// query reads the parameters of a query that starts no run. Only those with these names are allowed.
-func (st *start) query(d *request.Decoder, r *http.Request, names ...string) {
-	if r.URL.RawQuery == "" {
+// readView takes over the parameters of a query that follows a run.
+func (v *view) readView(d *request.Decoder, q *viewQuery) {
+	v.Format, v.KeepAlive, v.CancelOnDisconnect = frame.Format(q.Format), q.KeepAlive, q.Cancels()
+	v.reserved, v.snapshot = len(q.Include) > 0, q.Snapshot
+	v.readResume(d, q.resumeQuery)
+}
+
+// readResume reads the id of the event that a page has seen last.
+func (v *view) readResume(d *request.Decoder, q resumeQuery) {
+	text := cmp.Or(q.LastEventID, q.SameID)
+	if text == "" {
 		return
 	}
-	known := st.parameters(d)
-	maps.DeleteFunc(known, func(name string, _ func(string)) bool { return !slices.Contains(names, name) })
-	d.Query(r, known, nil)
-}
-
-// queryOfStart reads the query of a GET that starts a run.
-func (st *start) queryOfStart(d *request.Decoder, r *http.Request) {
-	known := st.parameters(d)
-	delete(known, "after")
-	d.Query(r, known, func(name string) func(value string) {
-		property, ok := strings.CutPrefix(name, "input.")
-		if !ok || property == "" {
-			return nil
-		}
-		return func(value string) {
-			if st.properties == nil {
-				st.properties = map[string]string{}
-			}
-			st.properties[property] = value
-		}
-	})
-}
-
-// parameters returns the readers of all parameters.
-func (st *start) parameters(d *request.Decoder) request.Parameters {
-	q := &st.Request
-	object := func(read func(q *run.Request, at string, raw json.RawMessage)) func(value string) {
-		return func(value string) {
-			if f := request.Check([]byte(value)); f != nil {
-				d.Fail(f.Pointer, "%s", f.Detail)
-				return
-			}
-			read(q, "", json.RawMessage(strings.TrimSpace(value)))
-		}
+	id, err := parseEventID(text)
+	if err != nil {
+		d.Faults = append(d.Faults, request.Clip(run.Field{Parameter: "last_event_id", Detail: err.Error()}))
+		return
 	}
-	model := d.Name(&q.Model, request.MaxName)
-	resume := func(value string) {
-		id, err := parseEventID(value)
-		if err != nil {
-			d.Fail("", "%s", err)
-			return
-		}
-		st.resume, st.fromQuery = &id, true
-	}
-	return request.Parameters{
-		"include": func(value string) {
-			for word := range strings.SplitSeq(value, ",") {
-				if d.Word("", strings.TrimSpace(word), "reserved") != "" {
-					st.reserved = true
-				}
-			}
-		},
-		"format":        func(value string) { st.Format = frame.Format(d.Word("", value, "sse", "jsonl", "json")) },
-		"keepalive":     func(value string) { st.KeepAlive = d.Flag(value) },
-		"on_disconnect": d.OnDisconnect(&st.CancelOnDisconnect),
-		"snapshot":      func(value string) { st.snapshot = d.Flag(value) },
-		"last_event_id": resume,
-		"lastEventId":   resume,
-		"after": func(value string) {
-			id, err := parseEventID("r:" + value)
-			if err != nil {
-				d.Fail("", "expected the number of an event, found %q", wording.Clip(value))
-				return
-			}
-			st.after = &id.n
-		},
-		"done":     func(value string) { st.Done = d.Flag(value) },
-		"html":     func(value string) { st.HTML = d.Flag(value) },
-		"workflow": d.Name(&q.Workflow, request.MaxName),
-		"agent":    d.Name(&q.Agent, request.MaxName),
-		"session":  d.Name(&q.Session, maxSession),
-		"model":    func(value string) { model(request.Chain(value)) },
-		"strict":   func(value string) { q.Strict = d.Flag(value) },
-		"on_busy":  func(value string) { q.OnBusy = d.Word("", value, policies...) },
-		"params":   object(d.Params),
-		"options":  object(d.Options),
-		"filter":   object(d.Filter),
-		"key":      func(value string) { d.Key(q, value) },
-		"input":    func(value string) { q.Input = inputText(value) },
-	}
+	v.resume, v.fromQuery = &id, true
 }
 
 // inputText makes JSON of the input of a query: an object or a quoted string is JSON text, anything else is a string.
@@ -294,7 +279,7 @@ func (st *start) headers(d *request.Decoder, r *http.Request) {
 
 // lastEventID reads the header by which a client resumes. It is newer than an id in the query, which a browser repeats each
 // time it reconnects.
-func (st *start) lastEventID(d *request.Decoder, r *http.Request) {
+func (v *view) lastEventID(d *request.Decoder, r *http.Request) {
 	text := r.Header.Get("Last-Event-ID")
 	if text == "" {
 		return
@@ -304,7 +289,7 @@ func (st *start) lastEventID(d *request.Decoder, r *http.Request) {
 		d.Faults = append(d.Faults, request.Clip(run.Field{Header: "Last-Event-ID", Detail: err.Error()}))
 		return
 	}
-	st.resume, st.fromQuery = &id, false
+	v.resume, v.fromQuery = &id, false
 }
 
 // maxWait bounds what a client may prefer to wait: no run takes longer.

@@ -56,7 +56,7 @@ func TestABodyThatDoesNotFitIsRefusedWithThePlaceThatIsWrong(t *testing.T) {
 		"not JSON in a later line":  {"{\n  \"workflow\": \"é\", x}", []run.Field{{Detail: "the body is invalid JSON at line 2, column 20: invalid character 'x' looking for beginning of object key string"}}},
 		"cut off":                   {`{"workflow":"w"`, []run.Field{{Detail: "the body is invalid JSON at line 1, column 16: unexpected end of JSON input"}}},
 		"something behind it":       {`{} {}`, []run.Field{{Detail: "the body is invalid JSON at line 1, column 4: invalid character '{' after top-level value"}}},
-		"not UTF-8":                 {"{\"workflow\":\"a\xff\"}", []run.Field{{Detail: "the body is invalid UTF-8 at line 1, column 15"}}},
+		"not UTF-8":                 {"{\"workflow\":\"a\xff\"}", []run.Field{{Detail: "the body is invalid UTF-8"}}},
 		"an array":                  {`[1]`, []run.Field{{Detail: "expected an object, found an array"}}},
 		"null":                      {`null`, []run.Field{{Detail: "expected an object, found null"}}},
 		"an unknown member":         {`{"workflow":"w","inputs":1}`, []run.Field{{Pointer: "/inputs", Detail: "unknown field; did you mean input? expected one of agent, done, files, filter, format, html, include, input, model, on_busy, on_disconnect, options, params, session, strict, workflow"}}},
@@ -84,8 +84,8 @@ func TestABodyThatDoesNotFitIsRefusedWithThePlaceThatIsWrong(t *testing.T) {
 		"on_disconnect":             {`{"on_disconnect":true}`, []run.Field{{Pointer: "/on_disconnect", Detail: "expected a string, found a boolean"}}},
 		"several at once": {`{"done":"x","params":3,"zzz":0}`, []run.Field{
 			{Pointer: "/done", Detail: "expected true or false, found a string"},
-			{Pointer: "/params", Detail: "expected an object, found a number"},
 			{Pointer: "/zzz", Detail: "unknown field; expected one of agent, done, files, filter, format, html, include, input, model, on_busy, on_disconnect, options, params, session, strict, workflow"},
+			{Pointer: "/params", Detail: "expected an object, found a number"},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestABodyThatDoesNotFitIsRefusedWithThePlaceThatIsWrong(t *testing.T) {
 func TestABodyThatFitsIsRead(t *testing.T) {
 	st, p := parsePostText(t, `{"workflow":"w","input":{"n":1.10},"model":"a:b","params":{"n":12345678901234567,"f":0.5,"l":[1]},
 		"options":{"temperature":0,"max_tokens":5,"top_p":1,"stop":"x","seed":-3},"filter":{"exclude":["a/*"],"include":["**"]},
-		"done":true,"include":["reserved"],"on_disconnect":"cancel","format":"jsonl"}`, func(r *http.Request) {
+		"done":true,"html":true,"strict":true,"include":["reserved"],"on_disconnect":"cancel","format":"jsonl"}`, func(r *http.Request) {
 		r.Header.Set("Content-Type", "application/json; charset=utf-8")
 		r.Header.Set("Idempotency-Key", "k-1")
 	})
@@ -121,7 +121,7 @@ func TestABodyThatFitsIsRead(t *testing.T) {
 				Temperature: new(0.0), MaxTokens: new(5), TopP: new(1.0), Stop: []string{"x"},
 				Seed: new(-3),
 			},
-			Exclude: []string{"a/*"}, Include: []string{"**"}, Done: true,
+			Exclude: []string{"a/*"}, Include: []string{"**"}, Done: true, HTML: true, Strict: true,
 		},
 		view: view{View: wire.View{Format: frame.JSONL, CancelOnDisconnect: true}, reserved: true},
 	}
@@ -146,16 +146,16 @@ func TestAQueryThatDoesNotFitIsRefusedByName(t *testing.T) {
 	for query, want := range map[string]run.Field{
 		"workflow=w&colour=red":                {Parameter: "colour"},
 		"workflow=w&workflow=v":                {Parameter: "workflow", Detail: "occurs twice; send it once"},
-		"workflow=":                            {Parameter: "workflow", Detail: "expected 1 to 256 bytes, found 0"},
+		"workflow=":                            {Parameter: "workflow", Detail: "expected a string of 1 to 256 bytes, found 0"},
 		"workflow=%00":                         {Parameter: "workflow", Detail: "contains a NUL character; remove it"},
 		"format=xml":                           {Parameter: "format", Detail: `expected sse, jsonl or json, found "xml"`},
 		"done=maybe":                           {Parameter: "done", Detail: `expected 1 or 0, found "maybe"`},
 		"options=3":                            {Parameter: "options", Detail: "expected an object, got a number"},
 		"options={":                            {Parameter: "options", Detail: "invalid JSON at line 1, column 2: unexpected end of JSON input"},
 		`options={"a":1}`:                      {Parameter: "options", Pointer: "/a", Detail: "unknown option; expected one of frequency_penalty, max_tokens, parallel_tool_calls, presence_penalty, reasoning, seed, service_tier, stop, temperature, tool_choice, top_p, verbosity"},
-		"key=":                                 {Parameter: "key", Detail: "expected 1 to 255 characters, found 0"},
+		"key=":                                 {Parameter: "key", Detail: "expected a string of 1 to 255 bytes, found 0"},
 		"key=a%20b":                            {Parameter: "key", Detail: "expected visible ASCII characters only"},
-		"key=" + strings.Repeat("k", 256):      {Parameter: "key", Detail: "expected 1 to 255 characters, found 256"},
+		"key=" + strings.Repeat("k", 256):      {Parameter: "key", Detail: "expected a string of 1 to 255 bytes, found 256"},
 		"last_event_id=rubbish":                {Parameter: "last_event_id", Detail: `"rubbish" is not an event id; expected <run>:<number>`},
 		"on_disconnect=stay":                   {Parameter: "on_disconnect", Detail: `expected continue or cancel, found "stay"`},
 		"include=reserved,secrets":             {Parameter: "include", Detail: `expected reserved, found "secrets"`},

@@ -13,7 +13,7 @@ import (
 
 // GetRun answers with a run's status and its result so far.
 func (h Handlers) GetRun(w http.ResponseWriter, r *http.Request) *wire.Problem {
-	st, run, p := h.readDocument(w, r)
+	reserved, run, p := h.readDocument(w, r)
 	if p != nil {
 		return p
 	}
@@ -23,21 +23,24 @@ func (h Handlers) GetRun(w http.ResponseWriter, r *http.Request) *wire.Problem {
 		return h.Problem(r.Context(), err)
 	}
 	defer free()
-	h.Send(w, r, http.StatusOK, "application/json", Document(run, st.reserved)...)
+	h.Send(w, r, http.StatusOK, "application/json", Document(run, reserved)...)
 	return nil
 }
 
 // GetEvents attaches to a run: it sends the events that the client does not have, and then follows the run. HEAD gets the headers.
 func (h Handlers) GetEvents(w http.ResponseWriter, r *http.Request) *wire.Problem {
-	var st start
-	d := new(request.Decoder)
-	st.query(d, r, eventsParameters...)
-	st.lastEventID(d, r)
-	if p := wire.Faults(d); p != nil {
+	d, v := new(request.Decoder), new(view)
+	var query struct {
+		viewQuery
+		After *int64 `field:"after" min:"0"` // the number of the event that the client has seen last
+	}
+	d.Query(r, &query)
+	v.readView(d, &query.viewQuery)
+	v.lastEventID(d, r)
+	p := wire.Faults(d)
+	if p != nil {
 		return p
 	}
-	v := &st.view
-	var p *wire.Problem
 	if v.Format, p = wire.Choose(r, v.Format, wire.StreamOffers); p != nil {
 		return p
 	}
@@ -60,8 +63,8 @@ func (h Handlers) GetEvents(w http.ResponseWriter, r *http.Request) *wire.Proble
 		return nil
 	}
 	var from uint64
-	if v.after != nil {
-		from = *v.after + 1
+	if query.After != nil {
+		from = uint64(*query.After) + 1
 		if _, err := of.Read(from); err != nil {
 			return h.ahead(r, err, run.Field{Parameter: "after"})
 		}
@@ -74,14 +77,14 @@ func (h Handlers) PostCancel(w http.ResponseWriter, r *http.Request) *wire.Probl
 	if _, p := h.ReadBody(w, r); p != nil {
 		return p
 	}
-	st, run, p := h.readDocument(w, r)
+	reserved, run, p := h.readDocument(w, r)
 	if p != nil {
 		return p
 	}
 	if err := h.Runs.Cancel(run); err != nil {
 		return h.Problem(r.Context(), err)
 	}
-	h.Send(w, r, http.StatusAccepted, "application/json", Document(run, st.reserved)...)
+	h.Send(w, r, http.StatusAccepted, "application/json", Document(run, reserved)...)
 	return nil
 }
 
@@ -95,15 +98,16 @@ func (h Handlers) ahead(r *http.Request, err error, at run.Field) *wire.Problem 
 	return wire.Invalid(at)
 }
 
-// readDocument reads a request for the document of a run, and finds the run.
-func (h Handlers) readDocument(w http.ResponseWriter, r *http.Request) (st start, found *run.Run, p *wire.Problem) {
-	d := new(request.Decoder)
-	st.query(d, r, "include")
-	if p = wire.Faults(d); p != nil {
-		return st, nil, p
+// readDocument reads a request for the document of a run, and finds the run. reserved reports whether the document has the reserved values.
+func (h Handlers) readDocument(w http.ResponseWriter, r *http.Request) (reserved bool, found *run.Run, p *wire.Problem) {
+	var query struct {
+		Include []string `field:"include" words:"reserved"`
+	}
+	if p = wire.Query(r, &query); p != nil {
+		return false, nil, p
 	}
 	if found, p = h.Find(r, chi.URLParam(r, "run")); p == nil {
 		wire.SetRun(w.Header(), found.ID)
 	}
-	return st, found, p
+	return len(query.Include) > 0, found, p
 }

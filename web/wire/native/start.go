@@ -173,7 +173,7 @@ func (h Handlers) resume(w http.ResponseWriter, r *http.Request, v *view, path s
 		return h.Problem(r.Context(), err)
 	case err != nil && !errors.Is(err, run.ErrUnknown) && !errors.Is(err, run.ErrExpired):
 		panic(http.ErrAbortHandler) // it may pass, and an EventSource that gets 503 does not come back
-	case err != nil, id.n >= goneNumber: // the run was not known, and is
+	case err != nil, id.n >= lastNumber: // the run was not known, and is
 		h.Observer.Resumed(wire.ResumeGone)
 		h.gone(w, r, id, v, "this run is no longer stored; start a new one")
 		return nil
@@ -207,35 +207,24 @@ func lastEvent(v *view, detail string) run.Field {
 	return run.Field{Header: "Last-Event-ID", Detail: detail}
 }
 
-// gone is the end of a stream whose run is lost: an "error" event, and "finished". Their ids say all that the next request
-// needs: one that has seen both gets a 204, which stops a browser.
+// gone is the end of a stream whose run is lost: an "error" event, and "finished", whose id says all that the next request needs: it gets
+// a 204, which stops a browser.
 func (h Handlers) gone(w http.ResponseWriter, r *http.Request, id eventID, v *view, message string) {
 	w.Header().Set("X-Run-Id", id.run)
 	if id.n >= lastNumber {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	data, err := json.Marshal(map[string]any{"code": wire.CodeGone, "message": message, "retryable": false, "fatal": true})
-	if err != nil {
-		panic(err)
-	}
-	appendEvent := frame.AppendSSE
-	if v.Format == frame.JSONL {
-		appendEvent = frame.AppendJSONL
-	}
-	var text []byte
+	data, _ := json.Marshal(map[string]any{"code": wire.CodeGone, "message": message, "retryable": false, "fatal": true})
+	finished := tube.Event{N: lastNumber, Kind: tube.Named, Name: "finished", Value: []byte(`{"status":"` + run.StatusInterrupted + `"}`)}
+	appendEvent, text := frame.AppendJSONL, []byte(nil)
 	if v.Format == frame.SSE {
-		text = wire.AppendRetry(text)
+		appendEvent, text = frame.AppendSSE, wire.AppendRetry(nil)
 	}
-	if id.n < goneNumber {
-		text = appendEvent(text, id.run, tube.Event{N: goneNumber, Kind: tube.Named, Name: "error", Value: data})
-	}
-	text = appendEvent(text, id.run, tube.Event{
-		N: lastNumber, Kind: tube.Named, Name: "finished", Value: []byte(`{"status":"` + run.StatusInterrupted + `"}`),
-	})
+	text = appendEvent(text, id.run, tube.Event{Part: true, Kind: tube.Named, Name: "error", Value: data}) // a part has no id
+	text = appendEvent(text, id.run, finished)
 	wire.StreamHeaders(w.Header(), v.Format)
-	out := h.NewOutput(w, r)
-	if _, err := out.Write(text); err != nil {
+	if _, err := h.NewOutput(w, r).Write(text); err != nil {
 		panic(http.ErrAbortHandler)
 	}
 }

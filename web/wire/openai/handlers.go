@@ -24,11 +24,10 @@ func (h Handlers) PostCompletion(w http.ResponseWriter, r *http.Request) *wire.P
 	if p != nil {
 		return p
 	}
-	var c *Request
-	var refusal *Error
-	if p := wire.CheckAndRead(body, func() { c, refusal = Read(body) }); p != nil {
+	if p := wire.CheckBody(body); p != nil {
 		return p
 	}
+	c, refusal := Read(body)
 	if refusal != nil {
 		writeError(w, refusal)
 		return nil
@@ -62,7 +61,8 @@ func (h Handlers) PostCompletion(w http.ResponseWriter, r *http.Request) *wire.P
 			return endOf(o)
 		}), of.Events()
 	}
-	h.AwaitOutput(r, of, v)
+	// After KeepAlive, the client needs a sign that the connection lives.
+	h.AwaitEvent(r, of, v, h.KeepAlive, func(e tube.Event) bool { return e.Kind <= tube.Set || e.Terminal() })
 	if p := refusalOf(of); p != nil {
 		return p
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -39,20 +40,62 @@ const (
 	maxParts    = 256
 )
 
+// body is the body of a request, without the options of the model.
+type body struct {
+	Model         string         `field:"model"`
+	Messages      []inputMessage `field:"messages"`
+	Stream        bool           `field:"stream"`
+	StreamOptions struct {
+		IncludeUsage bool `field:"include_usage"`
+	} `field:"stream_options"`
+	User     string `field:"user"`
+	Metadata struct {
+		Session string `field:"session"`
+	} `field:"metadata"`
+	ResponseFormat struct {
+		Type       string          `field:"type"`
+		JSONSchema json.RawMessage `field:"json_schema"`
+	} `field:"response_format"`
+}
+
+type inputMessage struct {
+	Role       string          `field:"role,required" words:"system developer user assistant tool"`
+	Content    json.RawMessage `field:"content"`
+	Refusal    string          `field:"refusal"`
+	ToolCallID string          `field:"tool_call_id"`
+	ToolCalls  []struct {
+		ID       string `field:"id"`
+		Function struct {
+			Name      string `field:"name"`
+			Arguments string `field:"arguments"`
+		} `field:"function"`
+	} `field:"tool_calls"`
+}
+
 // Read reads the body of a request, which is known to be JSON without repeated members. The error is that of the first fault: clients
 // show one message and no more.
-func Read(body []byte) (*Request, *Error) {
+func Read(text []byte) (*Request, *Error) {
 	r := reader{Decoder: request.Decoder{Lenient: true}}
-	members := r.Members("", body)
-	for _, read := range []func(map[string]json.RawMessage){
-		r.model, r.messages, r.refusals, r.options, r.session, r.format, r.stream,
-	} {
-		if len(r.Faults) == 0 {
-			read(members)
-		}
+	var b body
+	var members map[string]json.RawMessage
+	if r.Read("", text, &b) {
+		_ = json.Unmarshal(text, &members) // it is an object
+		maps.DeleteFunc(members, func(_ string, value json.RawMessage) bool { return request.IsNull(value) })
+		r.model(b.Model)
+		r.messages(b.Messages)
+		r.refusals(members)
+		r.options(members)
+		r.format(&b)
 	}
 	if len(r.Faults) > 0 {
 		return nil, refuse(paramOf(r.Faults[0].Pointer), r.Faults[0].Detail)
+	}
+	r.q.Stream, r.q.Usage = b.Stream, b.StreamOptions.IncludeUsage
+	if b.User != "" {
+		r.q.Session, r.q.SessionParam = b.User, "user"
+	}
+	if b.Metadata.Session != "" {
+		r.q.Session, r.q.SessionParam = b.Metadata.Session, "metadata.session"
 	}
 	return &r.q, nil
 }
@@ -73,28 +116,19 @@ func paramOf(pointer string) string {
 	return b.String()
 }
 
-// reader reads the members of a body.
+// reader makes a request of a body.
 type reader struct {
 	request.Decoder
 	q Request
 }
 
-// text reads a member that is a string; ok is false if it is missing.
-func (r *reader) text(members map[string]json.RawMessage, at, name string) (text string, ok bool) {
-	raw, ok := members[name]
-	if ok {
-		text = r.String(at+"/"+name, raw)
-	}
-	return text, ok
-}
-
-func (r *reader) model(members map[string]json.RawMessage) {
-	switch r.q.Model, _ = r.text(members, "", "model"); {
-	case len(r.Faults) > 0:
-	case r.q.Model == "":
+func (r *reader) model(name string) {
+	r.q.Model = name
+	switch {
+	case name == "":
 		r.Fail("/model", "expected the name of an agent, a workflow or a model; GET /v1/models lists them")
-	case len(r.q.Model) > maxModel:
-		r.Fail("/model", "expected at most %d bytes, found %d", maxModel, len(r.q.Model))
+	case len(name) > maxModel:
+		r.Fail("/model", "expected at most %d bytes, found %d", maxModel, len(name))
 	}
 }
 
@@ -132,8 +166,7 @@ func compact(raw json.RawMessage) string {
 
 // options reads what is asked of the model. Options that have another name or form here are brought into ours first.
 func (r *reader) options(members map[string]json.RawMessage) {
-	ours, reasoning := map[string]json.RawMessage{}, map[string]json.RawMessage{}
-	theirs := map[string]string{} // their names, where they differ
+	ours, theirs := map[string]json.RawMessage{}, map[string]string{} // theirs are the names of options that differ
 	for _, name := range []string{
 		"temperature", "top_p", "max_tokens", "stop", "seed", "frequency_penalty", "presence_penalty", "verbosity", "tool_choice", "parallel_tool_calls", "service_tier",
 	} {
@@ -144,13 +177,11 @@ func (r *reader) options(members map[string]json.RawMessage) {
 	if raw, ok := members["max_completion_tokens"]; ok {
 		ours["max_tokens"], theirs["max_tokens"] = raw, "max_completion_tokens"
 	}
-	if raw, ok := members["reasoning"]; ok {
-		given := r.Members("/reasoning", raw)
-		for _, name := range []string{"effort", "budget", "show"} { // routers know more of them
-			if raw, ok := given[name]; ok {
-				reasoning[name] = raw
-			}
-		}
+	reasoning := map[string]json.RawMessage{}
+	if raw, ok := members["reasoning"]; ok && r.Read("/reasoning", raw, &reasoning) {
+		maps.DeleteFunc(reasoning, func(name string, value json.RawMessage) bool { // routers know more of them
+			return request.IsNull(value) || name != "effort" && name != "budget" && name != "show"
+		})
 	}
 	if raw, ok := members["reasoning_effort"]; ok {
 		reasoning["effort"], theirs["reasoning"] = raw, "reasoning_effort"
@@ -177,133 +208,71 @@ func (r *reader) options(members map[string]json.RawMessage) {
 	r.q.Options = o
 }
 
-func (r *reader) stream(members map[string]json.RawMessage) {
-	if raw, ok := members["stream"]; ok {
-		r.q.Stream = r.Bool("/stream", raw)
-	}
-	if raw, ok := members["stream_options"]; ok {
-		if raw, ok := r.Members("/stream_options", raw)["include_usage"]; ok {
-			r.q.Usage = r.Bool("/stream_options/include_usage", raw)
-		}
-	}
-}
-
-// session is the one that metadata names, or else the user's.
-func (r *reader) session(members map[string]json.RawMessage) {
-	var ok bool
-	if r.q.Session, ok = r.text(members, "", "user"); ok {
-		r.q.SessionParam = "user"
-	}
-	if raw, ok := members["metadata"]; ok {
-		if session, ok := r.text(r.Members("/metadata", raw), "/metadata", "session"); ok {
-			r.q.Session, r.q.SessionParam = session, "metadata.session"
-		}
-	}
-}
-
-// format says whether the answer should be JSON, and what JSON.
-func (r *reader) format(members map[string]json.RawMessage) {
-	raw, ok := members["response_format"]
-	if !ok {
-		return
-	}
-	const at = "/response_format"
-	format := r.Members(at, raw)
-	kind, _ := r.text(format, at, "type")
-	switch {
-	case len(r.Faults) > 0 || kind == "text":
-	case kind == "json_object":
+// format reads whether the answer should be JSON, and of which schema. Without a schema, any JSON is an answer, but not a strict one.
+func (r *reader) format(b *body) {
+	const at, atSchema = "/response_format", "/response_format/json_schema"
+	switch b.ResponseFormat.Type {
+	case "", "text":
+	case "json_object":
 		r.q.JSON = true
-	case kind == "json_schema":
-		const at = at + "/json_schema"
-		schema := r.Members(at, format["json_schema"])
-		r.q.JSON = true
-		r.q.SchemaName, _ = r.text(schema, at, "name")
-		if raw, ok := schema["strict"]; ok {
-			r.q.Strict = r.Bool(at+"/strict", raw)
+	case "json_schema":
+		var schema struct {
+			Name   string          `field:"name"`
+			Strict bool            `field:"strict"`
+			Schema json.RawMessage `field:"schema"`
 		}
-		r.schema(at+"/schema", schema["schema"])
+		r.Read(atSchema, b.ResponseFormat.JSONSchema, &schema)
+		r.q.JSON, r.q.SchemaName, r.q.Strict = true, schema.Name, schema.Strict
+		switch {
+		case schema.Schema == nil && schema.Strict:
+			r.Fail(atSchema+"/schema", "expected a JSON Schema, because strict is true")
+		case schema.Schema != nil && r.As(atSchema+"/schema", schema.Schema, '{', "an object", &r.q.Schema):
+			if err := bot.CheckForeignSchema(schema.Schema); err != nil {
+				r.Fail(atSchema+"/schema", "%s", err)
+			}
+		}
 	default:
 		r.Fail(at+"/type", "expected text, json_object or json_schema")
 	}
 }
 
-// schema reads the schema of an answer. Without one, any JSON is an answer, but not a strict one.
-func (r *reader) schema(at string, raw json.RawMessage) {
-	switch {
-	case raw == nil && r.q.Strict:
-		r.Fail(at, "expected a JSON Schema, because strict is true")
-	case raw == nil, !r.As(at, raw, '{', "an object", &r.q.Schema):
-	default:
-		if err := bot.CheckForeignSchema(raw); err != nil {
-			r.Fail(at, "%s", err)
-		}
-	}
-}
-
-func (r *reader) messages(members map[string]json.RawMessage) {
-	var list []json.RawMessage
-	if raw, ok := members["messages"]; ok && !r.As("/messages", raw, '[', "an array", &list) {
-		return
-	}
+func (r *reader) messages(list []inputMessage) {
 	switch {
 	case len(list) == 0:
 		r.Fail("/messages", "expected at least one message")
 	case len(list) > maxMessages:
 		r.Fail("/messages", "expected at most %d messages, found %d; set user to use a session, which stores messages", maxMessages, len(list))
 	default:
-		r.q.Messages = make([]adapter.Message, len(list))
-		for i, raw := range list {
-			r.message(request.Item("/messages", i), raw, &r.q.Messages[i])
+		for i, m := range list {
+			r.q.Messages = append(r.q.Messages, r.message(request.Item("/messages", i), m))
 		}
 	}
 }
 
-func (r *reader) message(at string, raw json.RawMessage, m *adapter.Message) {
-	members := r.Members(at, raw)
-	if members == nil {
-		return
+// message makes a message for a model of a client's.
+func (r *reader) message(at string, m inputMessage) adapter.Message {
+	made := adapter.Message{Role: m.Role, ToolCallID: m.ToolCallID}
+	if m.Role == "developer" {
+		made.Role = adapter.System
 	}
-	switch m.Role, _ = r.text(members, at, "role"); m.Role {
-	case "developer":
-		m.Role = adapter.System
-	case adapter.System, adapter.User:
-	case adapter.Assistant:
-		r.calls(at+"/tool_calls", members["tool_calls"], m)
-	case adapter.ToolRole:
-		m.ToolCallID, _ = r.text(members, at, "tool_call_id")
-	default:
-		r.Fail(at+"/role", "expected system, developer, user, assistant or tool")
-		return
+	for i, c := range m.ToolCalls {
+		made.ToolCalls = append(made.ToolCalls, adapter.ToolCall{Index: i, ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments})
 	}
-	content, ok := members["content"]
 	switch {
-	case ok:
-		r.content(at+"/content", content, m)
+	case m.Content != nil:
+		r.content(at+"/content", m.Content, &made)
 	case m.Role == adapter.Assistant: // which may have called tools, or refused
-		m.Content, _ = r.text(members, at, "refusal")
+		made.Content = m.Refusal
 	default:
 		r.Fail(at+"/content", "expected a string or an array of parts")
 	}
-}
-
-// calls reads the tools that an assistant has called before.
-func (r *reader) calls(at string, raw json.RawMessage, m *adapter.Message) {
-	var list []struct {
-		ID       string
-		Function struct{ Name, Arguments string }
-	}
-	if raw != nil && r.As(at, raw, '[', "an array of calls", &list) {
-		for i, c := range list {
-			m.ToolCalls = append(m.ToolCalls, adapter.ToolCall{Index: i, ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments})
-		}
-	}
+	return made
 }
 
 // content reads a text, or parts.
 func (r *reader) content(at string, raw json.RawMessage, m *adapter.Message) {
 	if raw[0] == '"' {
-		m.Content = r.String(at, raw)
+		r.Read(at, raw, &m.Content)
 		return
 	}
 	var list []json.RawMessage
@@ -315,32 +284,35 @@ func (r *reader) content(at string, raw json.RawMessage, m *adapter.Message) {
 		return
 	}
 	var texts []string
-	media := false
 	for i, raw := range list {
 		p := r.part(request.Item(at, i), raw, m.Role)
 		m.Parts = append(m.Parts, p)
-		if media = media || p.Type != "text"; p.Type == "text" {
+		if p.Type == "text" {
 			texts = append(texts, p.Text)
 		}
 	}
-	if !media {
+	if len(texts) == len(list) {
 		m.Content, m.Parts = strings.Join(texts, "\n"), nil
 	}
 }
 
-func (r *reader) part(at string, raw json.RawMessage, role string) (p adapter.Part) {
-	members := r.Members(at, raw)
-	if members == nil {
-		return p
+func (r *reader) part(at string, raw json.RawMessage, role string) adapter.Part {
+	var part struct {
+		Type    string  `field:"type"`
+		Text    *string `field:"text"`
+		Refusal string  `field:"refusal"`
 	}
-	kind, _ := r.text(members, at, "type")
-	if kind == "text" || kind == "refusal" {
-		p.Type = "text"
-		text, ok := r.text(members, at, kind)
-		if p.Text = text; !ok {
-			r.Fail(at+"/"+kind, "expected a string, found nothing")
-		}
-		return p
+	if !r.Read(at, raw, &part) {
+		return adapter.Part{}
+	}
+	switch {
+	case part.Type == "refusal":
+		return adapter.Part{Type: "text", Text: part.Refusal}
+	case part.Type == "text" && part.Text == nil:
+		r.Fail(at+"/text", "expected a string, found nothing")
+		return adapter.Part{}
+	case part.Type == "text":
+		return adapter.Part{Type: "text", Text: *part.Text}
 	}
 	p, where, detail := mediapart.Read(raw)
 	switch {

@@ -1,7 +1,7 @@
-// Package request reads what clients send, for every wire: JSON bodies, the members that mean the same everywhere, and queries.
+// Package request reads what clients send, for every wire: JSON bodies and queries, and the members that mean the same everywhere.
 //
-// A [Decoder] takes values apart and collects what does not fit, each with its place, so that a client sees all of it at once.
-// It never panics on a body that is not JSON, but call [Check] first: Check finds what two readers would understand differently.
+// A [Decoder] reads a body or a query into a struct and collects what does not fit, each with its place, so that a client sees all of it
+// at once. It never panics on a body that is not JSON, but call [Check] first: Check finds what two readers would understand differently.
 package request
 
 import (
@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/schema"
@@ -18,14 +20,25 @@ import (
 	"github.com/lingserve/lingserve/run"
 )
 
-// Decoder takes JSON values and query parameters apart. The zero value is ready, and refuses members that no field is for.
+// Decoder reads bodies and queries into structs, whose fields have these tags:
+//
+//	field:"NAME"           the member or parameter NAME; field:"NAME,required" must be in a body
+//	field:"NAME.*"         a map[string]string of the parameters NAME.KEY of a query
+//	max:"N"                a string of 1 to N bytes, or a whole number of at most N
+//	min:"N"                a whole number of at least N; 1 without this tag
+//	words:"A B"            one of these words
+//	chars:"visible"        visible ASCII characters only
+//	items:"N"              a list of at most N items; the other tags are for each of them
+//
+// A json.RawMessage takes any value. The zero value is ready, and refuses members without a field.
 type Decoder struct {
-	// Lenient ignores members that no field is for: clients of other protocols may be newer than this server.
+	// Lenient ignores members without a field, and null for a member that is not required: clients of other protocols may be newer than
+	// this server.
 	Lenient bool
 	// Faults is what does not fit, in the order in which it was found.
 	Faults []run.Field
 
-	parameter string // the query parameter that is being read, which the pointers lead into; "" for the body
+	parameter string // the query parameter that is read now, which pointers lead into; "" for the body
 }
 
 // maxFaults bounds what one answer says.
@@ -53,64 +66,141 @@ func Clip(f run.Field) run.Field {
 // full reports whether there are as many faults as an answer names: no others need to be looked for.
 func (d *Decoder) full() bool { return len(d.Faults) >= maxFaults }
 
-// Field reads the member of an object that stands at a JSON Pointer.
-type Field func(pointer string, raw json.RawMessage)
-
-// Fields are the members that an object may have.
-type Fields map[string]Field
-
-// Optional makes null count as left out.
-func Optional(f Field) Field {
-	return func(pointer string, raw json.RawMessage) {
-		if !IsNull(raw) {
-			f(pointer, raw)
-		}
-	}
-}
-
 // IsNull reports whether a value is null.
 func IsNull(raw json.RawMessage) bool { return string(raw) == "null" }
 
-// Object hands the members of a JSON object to their fields, in the order of their names. It refuses members without a field,
-// unless the decoder is lenient, and names the required ones that are missing.
-func (d *Decoder) Object(pointer string, raw json.RawMessage, fields Fields, required ...string) {
+// Item is the JSON Pointer of an array's item.
+func Item(pointer string, i int) string { return pointer + "/" + strconv.Itoa(i) }
+
+// field is a field of a struct that a body or query is read into.
+type field struct {
+	value    reflect.Value
+	tag      reflect.StructTag
+	required bool
+}
+
+// fieldsOf returns the fields of a struct by the names in their tags.
+func fieldsOf(v reflect.Value) map[string]field {
+	fields := map[string]field{}
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		if name, option, _ := strings.Cut(f.Tag.Get("field"), ","); name != "" {
+			fields[name] = field{v.FieldByIndex(f.Index), f.Tag, option == "required"}
+		}
+	}
+	return fields
+}
+
+// Read reads a JSON value into v, a pointer, and reports whether it fits.
+func (d *Decoder) Read(pointer string, raw json.RawMessage, v any) bool {
+	before := len(d.Faults)
+	d.read(pointer, raw, reflect.ValueOf(v).Elem(), "")
+	return len(d.Faults) == before
+}
+
+func (d *Decoder) read(pointer string, raw json.RawMessage, v reflect.Value, tag reflect.StructTag) {
+	dst := v.Addr().Interface()
+	if text, ok := dst.(*json.RawMessage); ok {
+		*text = raw
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		d.readObject(pointer, raw, v)
+	case reflect.Slice:
+		d.readList(pointer, raw, v, tag)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		d.read(pointer, raw, v.Elem(), tag)
+	case reflect.String:
+		if d.As(pointer, raw, '"', "a string", dst) {
+			d.checkText(pointer, v.String(), tag)
+		}
+	case reflect.Bool:
+		d.As(pointer, raw, 't', "true or false", dst)
+	case reflect.Int64:
+		var n json.Number
+		if d.As(pointer, raw, '0', "a whole number", &n) {
+			v.SetInt(d.whole(pointer, n.String(), tag))
+		}
+	default:
+		d.As(pointer, raw, '{', "an object", dst)
+	}
+}
+
+// readObject reads the members of an object into a struct, in the order of their names.
+func (d *Decoder) readObject(pointer string, raw json.RawMessage, v reflect.Value) {
 	var members map[string]json.RawMessage
 	if !d.As(pointer, raw, '{', "an object", &members) {
 		return
 	}
-	names := slices.Collect(maps.Keys(members))
-	for _, name := range required {
-		if _, ok := members[name]; !ok {
-			names = append(names, name)
+	fields := fieldsOf(v)
+	for name, f := range fields {
+		if _, ok := members[name]; f.required && !ok {
+			members[name] = nil
 		}
 	}
-	slices.Sort(names)
-	for _, name := range names {
-		if d.full() {
-			return
-		}
-		value, sent := members[name]
-		field := fields[name]
-		if sent && field == nil && d.Lenient {
-			continue
-		}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		value := members[name]
+		f, known := fields[name]
 		at := pointer + schema.Pointer([]string{name})
 		switch {
-		case !sent:
+		case d.full():
+			return
+		case value == nil:
 			d.Fail(at, "missing")
-		case field != nil:
-			field(at, value)
-		default:
+		case known && !(d.Lenient && !f.required && IsNull(value)):
+			d.read(at, value, f.value, f.tag)
+		case !d.Lenient:
 			d.Fail(at, "unknown field; %s", wording.Expected(name, slices.Sorted(maps.Keys(fields))))
 		}
 	}
 }
 
-// Members returns the members of a JSON object that are not null.
-func (d *Decoder) Members(pointer string, raw json.RawMessage) (members map[string]json.RawMessage) {
-	d.As(pointer, raw, '{', "an object", &members)
-	maps.DeleteFunc(members, func(_ string, value json.RawMessage) bool { return IsNull(value) })
-	return members
+func (d *Decoder) readList(pointer string, raw json.RawMessage, v reflect.Value, tag reflect.StructTag) {
+	var items []json.RawMessage
+	if !d.As(pointer, raw, '[', "an array", &items) {
+		return
+	}
+	if limit, _ := strconv.Atoi(tag.Get("items")); limit > 0 && len(items) > limit {
+		d.Fail(pointer, "expected at most %d items, found %d", limit, len(items))
+		return
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(items), len(items)))
+	for i := 0; i < len(items) && !d.full(); i++ {
+		d.read(Item(pointer, i), items[i], v.Index(i), tag)
+	}
+}
+
+// checkText checks a string by the tags of its field.
+func (d *Decoder) checkText(pointer, text string, tag reflect.StructTag) {
+	if limit, _ := strconv.Atoi(tag.Get("max")); limit > 0 && (text == "" || len(text) > limit) {
+		d.Fail(pointer, "expected a string of 1 to %d bytes, found %d", limit, len(text))
+	}
+	if tag.Get("chars") == "visible" && strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		d.Fail(pointer, "expected visible ASCII characters only")
+	}
+	if words := strings.Fields(tag.Get("words")); len(words) > 0 && !slices.Contains(words, text) {
+		d.Fail(pointer, "expected %s, found %q", wording.Alternatives(words), wording.Clip(text))
+	}
+}
+
+// whole reads a whole number within the bounds of a field's tags.
+func (d *Decoder) whole(pointer, text string, tag reflect.StructTag) int64 {
+	low := int64(1)
+	if tag.Get("min") != "" {
+		low, _ = strconv.ParseInt(tag.Get("min"), 10, 64)
+	}
+	high, _ := strconv.ParseInt(tag.Get("max"), 10, 64)
+	n, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case err == nil && n >= low && (high == 0 || n <= high):
+		return n
+	case high == 0:
+		d.Fail(pointer, "expected a whole number from %d, found %q", low, wording.Clip(text))
+	default:
+		d.Fail(pointer, "expected a whole number from %d to %d, found %q", low, high, wording.Clip(text))
+	}
+	return 0
 }
 
 // As decodes raw into dst if raw is of the kind that begins with first: '{', '[', '"', 't' for true and false, '0' for numbers.
@@ -132,92 +222,3 @@ func (d *Decoder) As(pointer string, raw json.RawMessage, first byte, kind strin
 
 // kinds are the kinds of values, as [rawjson.Kind] names them, by what [Decoder.As] calls them.
 var kinds = map[byte]string{'{': "an object", '[': "an array", '"': "a string", 't': "a boolean", '0': "a number"}
-
-// String reads a string.
-func (d *Decoder) String(pointer string, raw json.RawMessage) (s string) {
-	d.As(pointer, raw, '"', "a string", &s)
-	return s
-}
-
-// Text reads a string of 1 to limit bytes.
-func (d *Decoder) Text(pointer string, raw json.RawMessage, limit int) string {
-	var s string
-	if !d.As(pointer, raw, '"', "a string", &s) {
-		return ""
-	}
-	if s == "" || len(s) > limit {
-		d.Fail(pointer, "expected a string of 1 to %d bytes, found %d", limit, len(s))
-		return ""
-	}
-	return s
-}
-
-// OneOf reads one of these words.
-func (d *Decoder) OneOf(pointer string, raw json.RawMessage, words ...string) string {
-	var s string
-	if !d.As(pointer, raw, '"', "a string", &s) {
-		return ""
-	}
-	return d.Word(pointer, s, words...)
-}
-
-// Word returns s if it is one of these words.
-func (d *Decoder) Word(pointer, s string, words ...string) string {
-	if !slices.Contains(words, s) {
-		d.Fail(pointer, "expected %s, found %q", wording.Alternatives(words), wording.Clip(s))
-		return ""
-	}
-	return s
-}
-
-// Bool reads true or false.
-func (d *Decoder) Bool(pointer string, raw json.RawMessage) (b bool) {
-	d.As(pointer, raw, 't', "true or false", &b)
-	return b
-}
-
-// Int reads a whole number from low to high; nil where it does not fit.
-func (d *Decoder) Int(pointer string, raw json.RawMessage, low, high int) *int {
-	var n json.Number
-	if !d.As(pointer, raw, '0', "a whole number", &n) {
-		return nil
-	}
-	i, err := strconv.Atoi(n.String())
-	if err != nil || i < low || i > high {
-		d.Fail(pointer, "expected a whole number from %d to %d, found %s", low, high, wording.Clip(n.String()))
-		return nil
-	}
-	return &i
-}
-
-// Array hands the items of an array to a field.
-func (d *Decoder) Array(pointer string, raw json.RawMessage, item Field) {
-	var items []json.RawMessage
-	d.As(pointer, raw, '[', "an array", &items)
-	for i, value := range items {
-		if d.full() {
-			return
-		}
-		item(Item(pointer, i), value)
-	}
-}
-
-// Item is the JSON Pointer of an array's item.
-func Item(pointer string, i int) string { return pointer + "/" + strconv.Itoa(i) }
-
-// Strings reads an array of at most most strings of 1 to limit bytes.
-func (d *Decoder) Strings(pointer string, raw json.RawMessage, most, limit int) []string {
-	var items []json.RawMessage
-	if !d.As(pointer, raw, '[', "an array of strings", &items) {
-		return nil
-	}
-	if len(items) > most {
-		d.Fail(pointer, "expected at most %d strings, found %d", most, len(items))
-		return nil
-	}
-	list := make([]string, len(items))
-	for i, item := range items {
-		list[i] = d.Text(Item(pointer, i), item, limit)
-	}
-	return list
-}

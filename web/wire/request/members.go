@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -17,21 +18,28 @@ import (
 
 // The members of a run's request that mean the same on every wire.
 
-// Sizes of what a request may name. They only have to be larger than anything sensible.
+// Sizes of what a request may name, in bytes. They only have to be larger than anything sensible.
 const (
-	MaxName    = 256 // bytes of a name of a workflow, an agent or a model
+	MaxName    = 256 // of a name of a workflow, an agent or a model
 	MaxPattern = 1 << 10
-
-	maxModels   = 8 // of a chain
-	maxPatterns = 64
 )
+
+// nameTag has the limits of names, and of the names in a chain of models.
+const nameTag reflect.StructTag = `max:"256" items:"8"`
+
+// Name reads a string of 1 to MaxName bytes.
+func (d *Decoder) Name(pointer string, raw json.RawMessage) (name string) {
+	d.read(pointer, raw, reflect.ValueOf(&name).Elem(), nameTag)
+	return name
+}
 
 // Model reads the name of a model, or a list of names: a chain, in which the next is asked when one fails.
 func (d *Decoder) Model(pointer string, raw json.RawMessage) string {
 	if raw[0] != '[' {
-		return Chain(d.Text(pointer, raw, MaxName))
+		return Chain(d.Name(pointer, raw))
 	}
-	names := d.Strings(pointer, raw, maxModels, MaxName)
+	var names []string
+	d.read(pointer, raw, reflect.ValueOf(&names).Elem(), nameTag)
 	if names != nil && len(names) == 0 {
 		d.Fail(pointer, "expected at least one model")
 	}
@@ -186,18 +194,21 @@ func (d *Decoder) Options(q *run.Request, pointer string, raw json.RawMessage) {
 
 // Filter reads which deltas are sent.
 func (d *Decoder) Filter(q *run.Request, pointer string, raw json.RawMessage) {
-	d.Object(pointer, raw, Fields{
-		"exclude": func(at string, raw json.RawMessage) { q.Exclude = d.patterns(at, raw) },
-		"include": func(at string, raw json.RawMessage) { q.Include = d.patterns(at, raw) },
-	})
+	var filter struct {
+		Exclude []string `field:"exclude" max:"1024" items:"64"`
+		Include []string `field:"include" max:"1024" items:"64"`
+	}
+	if d.Read(pointer, raw, &filter) {
+		q.Exclude, q.Include = filter.Exclude, filter.Include
+		d.checkPatterns(pointer+"/exclude", q.Exclude)
+		d.checkPatterns(pointer+"/include", q.Include)
+	}
 }
 
-func (d *Decoder) patterns(pointer string, raw json.RawMessage) []string {
-	list := d.Strings(pointer, raw, maxPatterns, MaxPattern)
-	for i, text := range list {
-		if _, err := jsonuri.CompilePattern(text); err != nil && text != "" {
+func (d *Decoder) checkPatterns(pointer string, patterns []string) {
+	for i, text := range patterns {
+		if _, err := jsonuri.CompilePattern(text); err != nil {
 			d.Fail(Item(pointer, i), "%s", strings.TrimPrefix(err.Error(), "jsonuri: "))
 		}
 	}
-	return list
 }

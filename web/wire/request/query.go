@@ -1,23 +1,22 @@
 package request
 
 import (
+	"encoding/json"
 	"maps"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
-	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
 )
 
-// Parameters are the parameters that a query may have.
-type Parameters map[string]func(value string)
-
-// Query reads the query of a request. It refuses parameters that are unknown or occur twice. others, where it is not nil, returns
-// the reader of a parameter that known does not have, or nil.
-func (d *Decoder) Query(r *http.Request, known Parameters, others func(name string) func(value string)) {
+// Query reads the query of a request into v, a pointer to a struct. It refuses parameters that are unknown or occur twice. Lists are
+// separated by commas, times are of RFC 3339.
+func (d *Decoder) Query(r *http.Request, v any) {
 	if r.URL.RawQuery == "" {
 		return
 	}
@@ -26,30 +25,70 @@ func (d *Decoder) Query(r *http.Request, known Parameters, others func(name stri
 		d.Fail("", "the query is invalid; check its percent signs and semicolons")
 		return
 	}
+	fields := fieldsOf(reflect.ValueOf(v).Elem())
 	for _, name := range slices.Sorted(maps.Keys(values)) { // so that faults have an order
 		d.parameter = wording.Clip(name)
-		read := known[name]
-		if read == nil && others != nil {
-			read = others(name)
-		}
+		f, known := fields[name]
+		group, key, _ := strings.Cut(name, ".")
+		member, isMember := fields[group+".*"]
 		switch {
-		case read == nil && len(known) == 0:
-			d.Fail("", "unknown parameter; this resource has none")
-		case read == nil:
-			d.Fail("", "unknown; %s", wording.Expected(name, slices.Sorted(maps.Keys(known))))
 		case len(values[name]) > 1:
 			d.Fail("", "occurs twice; send it once")
 		case strings.ContainsRune(values[name][0], 0):
 			d.Fail("", "contains a NUL character; remove it")
+		case known:
+			d.readText(values[name][0], f)
+		case isMember && key != "":
+			members := member.value.Addr().Interface().(*map[string]string)
+			if *members == nil {
+				*members = map[string]string{}
+			}
+			(*members)[key] = values[name][0]
+		case len(fields) == 0:
+			d.Fail("", "unknown parameter; this resource has none")
 		default:
-			read(values[name][0])
+			maps.DeleteFunc(fields, func(name string, _ field) bool { return strings.HasSuffix(name, "*") })
+			d.Fail("", "unknown; %s", wording.Expected(name, slices.Sorted(maps.Keys(fields))))
 		}
 	}
 	d.parameter = ""
 }
 
-// Flag reads a switch of a query.
-func (d *Decoder) Flag(value string) bool {
+// readText reads the text of a parameter into a field.
+func (d *Decoder) readText(text string, f field) {
+	if f.value.Kind() == reflect.Pointer {
+		f.value.Set(reflect.New(f.value.Type().Elem()))
+		f.value = f.value.Elem()
+	}
+	switch dst := f.value.Addr().Interface().(type) {
+	case *bool:
+		*dst = d.flag(text)
+	case *int64:
+		*dst = d.whole("", text, f.tag)
+	case *[]string:
+		for part := range strings.SplitSeq(text, ",") {
+			*dst = append(*dst, strings.TrimSpace(part))
+			d.checkText("", strings.TrimSpace(part), f.tag)
+		}
+	case *time.Time:
+		var err error
+		if *dst, err = time.Parse(time.RFC3339, text); err != nil {
+			d.Fail("", "expected a time as in RFC 3339, such as 2026-01-31T15:04:05Z, found %q", wording.Clip(text))
+		}
+	case *json.RawMessage:
+		if fault := Check([]byte(text)); fault != nil {
+			d.Fail(fault.Pointer, "%s", fault.Detail)
+			return
+		}
+		*dst = json.RawMessage(strings.TrimSpace(text))
+	default:
+		f.value.SetString(text)
+		d.checkText("", text, f.tag)
+	}
+}
+
+// flag reads a switch of a query.
+func (d *Decoder) flag(value string) bool {
 	switch value {
 	case "1", "true", "":
 		return true
@@ -60,36 +99,20 @@ func (d *Decoder) Flag(value string) bool {
 	return false
 }
 
-// Name reads a parameter of 1 to limit bytes into dst.
-func (d *Decoder) Name(dst *string, limit int) func(value string) {
-	return func(value string) {
-		if value == "" || len(value) > limit {
-			d.Fail("", "expected 1 to %d bytes, found %d", limit, len(value))
-			return
-		}
-		*dst = value
-	}
+// Disconnect is the parameter of wires that follow a run with the request that starts it: whether the run is canceled when the
+// connection breaks.
+type Disconnect struct {
+	OnDisconnect string `field:"on_disconnect" words:"continue cancel"`
 }
 
-// OnDisconnect reads the parameter on_disconnect of wires that follow a run with the request that starts it: whether the run is
-// canceled when the connection breaks.
-func (d *Decoder) OnDisconnect(cancel *bool) func(value string) {
-	return func(value string) { *cancel = d.Word("", value, "continue", "cancel") == "cancel" }
-}
+// Cancels reports whether the run is canceled.
+func (d Disconnect) Cancels() bool { return d.OnDisconnect == "cancel" }
 
-// Count reads a whole number from 1, to most where most is not 0.
-func (d *Decoder) Count(value string, most int) int {
-	n, err := strconv.Atoi(value)
-	switch {
-	case most == 0 && (err != nil || n < 1):
-		d.Fail("", "expected a whole number from 1, found %q", wording.Clip(value))
-	case most > 0 && (err != nil || n < 1 || n > most):
-		d.Fail("", "expected a whole number from 1 to %d, found %q", most, wording.Clip(value))
-	}
-	return n
-}
+// keyTag has the limits of an Idempotency-Key, which other servers have, too.
+const keyTag reflect.StructTag = `max:"255" chars:"visible"`
 
-// IdempotencyKey reads the header Idempotency-Key, which clients of other protocols send too.
+// IdempotencyKey reads the header Idempotency-Key, which clients of other protocols send too. It must not differ from q.Key, which a
+// query may have set.
 func (d *Decoder) IdempotencyKey(r *http.Request, q *run.Request) {
 	key := r.Header.Get("Idempotency-Key")
 	if key == "" {
@@ -99,26 +122,9 @@ func (d *Decoder) IdempotencyKey(r *http.Request, q *run.Request) {
 	if q.Key != "" && q.Key != key {
 		d.Fail("", "differs from the query's key")
 	}
-	d.Key(q, key)
+	d.checkText("", key, keyTag)
 	for i := before; i < len(d.Faults); i++ {
 		d.Faults[i].Header = "Idempotency-Key"
-	}
-}
-
-// maxKey is a limit that other servers have, too.
-const maxKey = 255
-
-// Key reads an idempotency key: 1 to 255 visible ASCII characters.
-func (d *Decoder) Key(q *run.Request, key string) {
-	if key == "" || len(key) > maxKey {
-		d.Fail("", "expected 1 to %d characters, found %d", maxKey, len(key))
-		return
-	}
-	for i := range len(key) {
-		if key[i] <= ' ' || key[i] > '~' {
-			d.Fail("", "expected visible ASCII characters only")
-			return
-		}
 	}
 	q.Key = key
 }

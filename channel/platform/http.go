@@ -1,0 +1,173 @@
+package platform
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/egress"
+)
+
+const (
+	maxAnswer        = 16 << 20 // bytes of an answer that are read: a hundred messages are far less
+	handshakeTimeout = 30 * time.Second
+
+	// maxSilence is longer than the pauses between the heartbeats of platforms: 41 s at most.
+	maxSilence = 2 * time.Minute
+)
+
+// NewClient returns the client for calls of a platform: a copy of given, or a new one if that is nil. It follows no redirects, because one could take the
+// token elsewhere. closeIdle closes the connections of a new client.
+func NewClient(given *http.Client, proxyEnv bool) (client *http.Client, closeIdle func()) {
+	closeIdle = func() {}
+	if given == nil {
+		transport := egress.NewTransport(proxyEnv)
+		transport.MaxIdleConnsPerHost = 16 // for the calls of as many turns at a time
+		given, closeIdle = &http.Client{Transport: transport}, transport.CloseIdleConnections
+	}
+	client = new(*given)
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return client, closeIdle
+}
+
+// Exchange makes one HTTP request with a body, within a time, and returns the answer with its body. An error has no address in it, and is an [*Unreached]
+// if nothing was sent.
+func Exchange(ctx context.Context, client *http.Client, timeout time.Duration, method, address string, header http.Header, body []byte) (*http.Response, []byte, error) {
+	if ctx.Err() != nil {
+		return nil, nil, &Unreached{context.Cause(ctx)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, errors.New("the address is invalid")
+	}
+	req.Header = header
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, nil, Bare(ctx, err)
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the answer: %w", Bare(ctx, err))
+	}
+	return res, answer, nil
+}
+
+// Download writes the file at an address, which needs no other secret than it has in it.
+func Download(ctx context.Context, client *http.Client, address string, w io.Writer) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return errors.New("the address of a file is invalid")
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("load a file: %w", Bare(ctx, err))
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("load a file: status %d", res.StatusCode)
+	}
+	if _, err = io.Copy(w, res.Body); err != nil {
+		return Bare(ctx, err)
+	}
+	return nil
+}
+
+// Form is the body of a call with a file.
+type Form struct {
+	Fields map[string]string
+	Name   string // of the file's field
+	File   string // the name that people see
+	Data   []byte
+}
+
+// Encode returns the body and its media type.
+func (f *Form) Encode() (body []byte, contentType string, err error) {
+	var b bytes.Buffer // writing to it cannot fail
+	w := multipart.NewWriter(&b)
+	for name, value := range f.Fields {
+		_ = w.WriteField(name, value)
+	}
+	if part, err := w.CreateFormFile(f.Name, f.File); err == nil {
+		_, _ = part.Write(f.Data)
+	}
+	err = w.Close()
+	return b.Bytes(), w.FormDataContentType(), err
+}
+
+// ReadEvent reads the body of a request by which a platform sends an event. limit returns how many bytes a body behind this header may have; valid is
+// false if the request cannot come from the platform. ok is false if the request is refused, which is answered here. Without a need, the body is not read.
+func ReadEvent(w http.ResponseWriter, r *http.Request, limit func(http.Header) (maxBytes int64, valid bool), media ...string) (body []byte, ok bool) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return nil, false
+	}
+	maxBytes, valid := limit(r.Header)
+	if !valid {
+		w.WriteHeader(http.StatusUnauthorized)
+		return nil, false
+	}
+	body, refusal := channel.ReadBody(w, r, maxBytes, media...)
+	if refusal != nil {
+		refusal.Header(w.Header())
+		w.WriteHeader(refusal.Status)
+		return nil, false
+	}
+	return body, true
+}
+
+// Unavailable asks the platform to send an event again later.
+func Unavailable(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "5")
+	w.WriteHeader(http.StatusServiceUnavailable)
+}
+
+// NewDialer returns a dialer for WebSockets, which reaches servers as a client from [NewClient] does. Its connections close when ctx ends, and if nothing
+// comes for two minutes.
+func NewDialer(ctx context.Context, client *http.Client, proxyEnv bool) *websocket.Dialer {
+	transport, ok := client.Transport.(*http.Transport)
+	if !ok {
+		transport = egress.NewTransport(proxyEnv)
+	}
+	d := &websocket.Dialer{HandshakeTimeout: handshakeTimeout, Proxy: transport.Proxy}
+	if transport.TLSClientConfig != nil {
+		d.TLSClientConfig = transport.TLSClientConfig.Clone()
+		d.TLSClientConfig.NextProtos = nil // a WebSocket does not begin in HTTP/2
+	}
+	d.NetDialContext = func(_ context.Context, network, address string) (net.Conn, error) {
+		conn, err := transport.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &webSocketConn{conn, context.AfterFunc(ctx, func() { conn.Close() })}, nil
+	}
+	return d
+}
+
+// webSocketConn is the connection of a WebSocket.
+type webSocketConn struct {
+	net.Conn
+	forget func() bool
+}
+
+func (c *webSocketConn) Read(p []byte) (int, error) {
+	_ = c.SetReadDeadline(time.Now().Add(maxSilence))
+	return c.Conn.Read(p)
+}
+
+func (c *webSocketConn) Close() error {
+	c.forget()
+	return c.Conn.Close()
+}

@@ -4,11 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"regexp"
-	"strconv"
 	"strings"
 
-	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
@@ -67,7 +64,6 @@ var ephemeral = &breakpoint{"ephemeral"}
 type asking struct {
 	*model
 	wire.Fallbacks
-	limit int // for max_tokens, as the server has named it; 0 is none
 }
 
 // ask sends the request and returns the answer once it is known to be one: status 200.
@@ -82,7 +78,7 @@ func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, 
 			a.Header = http.Header{betaHeader: {interleaved}}
 		}
 		return wire.Body(sent, req.ExtraBody)
-	}, func(said string) []wire.Fallback { return a.fallbacks(sent, req, said) })
+	}, func(string) []wire.Fallback { return a.fallbacks(sent, req) })
 }
 
 // request says in Anthropic's words what is asked.
@@ -100,7 +96,6 @@ func (a *asking) request(req *adapter.Request) (*request, error) {
 	a.tools(r, req, turns.Called)
 	a.sample(r, req)
 	a.think(r, req, turns.Unthought)
-	a.fit(r)
 	if schema, ok := wire.Closed(req.Format.Schema, "oneOf"); ok && req.Format.JSON && (a.version == 0 || a.version >= 41) && !a.Uses(noFormat) {
 		r.output().Format = &format{"json_schema", schema}
 	}
@@ -120,11 +115,7 @@ func (r *request) output() *outputConfig {
 // tools adds the tools and the choice among them.
 func (a *asking) tools(r *request, req *adapter.Request, called []string) {
 	for _, t := range req.Tools {
-		schema := wire.Parameters(t.Parameters)
-		if _, _, _, err := jsonparser.Get(schema, "type"); err != nil && wire.IsObject(schema) { // it has to be one of an object
-			schema, _ = jsonparser.Set(schema, []byte(`"object"`), "type")
-		}
-		r.Tools = append(r.Tools, tool{Name: t.Name, Description: t.Description, Schema: schema})
+		r.Tools = append(r.Tools, tool{Name: t.Name, Description: t.Description, Schema: wire.Parameters(t.Parameters)})
 	}
 	if len(r.Tools) == 0 {
 		// A history with calls needs definitions of the tools that it names. The model must not call them again.
@@ -226,47 +217,17 @@ func (a *asking) think(r *request, req *adapter.Request, unthought bool) {
 	r.Temperature, r.TopP = nil, nil // refused beside thinking
 }
 
-// fit keeps the request within the limit that the server has named.
-func (a *asking) fit(r *request) {
-	if a.limit == 0 || a.limit >= r.MaxTokens {
-		return
-	}
-	r.MaxTokens = a.limit
-	if t := r.Thinking; t != nil && t.Budget > a.limit-wire.MinBudget {
-		if t.Budget = a.limit - wire.MinBudget; t.Budget < wire.MinBudget {
-			r.Thinking = nil
-		}
-	}
-}
-
 // Fallbacks of requests that are refused.
 const (
 	noFormat = "without a schema"
 	noCache  = "without cache points"
 	noBeta   = "without interleaved thinking"
-	lowered  = "with a lower max_tokens"
-	fitted   = "with the max_tokens that the history leaves"
 )
 
-// In errors about a limit of tokens: "max_tokens: 64000 > 8192, …", and "… exceed context limit: 190000 + 32000 > 200000, …".
-var (
-	overMost = regexp.MustCompile(`max_tokens: \d+ > (\d{1,9})\b`)
-	overRoom = regexp.MustCompile(`max_tokens.* (\d{1,9}) \+ \d{1,9} > (\d{1,9})\b`)
-)
-
-// fallbacks returns the other ways to write a request. max_tokens has a default of ours, and the API counts it towards the context.
-func (a *asking) fallbacks(sent *request, req *adapter.Request, said string) []wire.Fallback {
-	number := func(digits string) int { n, _ := strconv.Atoi(digits); return n }
-	named := ""
-	if found := overMost.FindStringSubmatch(said); found != nil {
-		a.limit, named = number(found[1]), lowered
-	} else if found := overRoom.FindStringSubmatch(said); found != nil {
-		a.limit, named = number(found[2])-number(found[1]), fitted
-	}
+// fallbacks returns the other ways to write a request.
+func (a *asking) fallbacks(sent *request, req *adapter.Request) []wire.Fallback {
 	asked := req.Reasoning.Effort != "" || req.Reasoning.Budget != nil
 	return append([]wire.Fallback{
-		{Name: lowered, Applies: named == lowered && a.limit > 0 && a.limit < sent.MaxTokens},
-		{Name: fitted, Applies: named == fitted && a.limit >= wire.MinBudget && a.limit < sent.MaxTokens},
 		{
 			Name: noFormat, Applies: sent.Output != nil && sent.Output.Format != nil,
 			Words: []string{"output_config", "output_format", "output format", "structured output", "json_schema", "grammar"},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -64,6 +66,7 @@ var ephemeral = &breakpoint{"ephemeral"}
 type asking struct {
 	*model
 	wire.Fallbacks
+	limit int // for max_tokens, as the server has named it; 0 is none
 }
 
 // ask sends the request and returns the answer once it is known to be one: status 200.
@@ -78,7 +81,7 @@ func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, 
 			a.Header = http.Header{betaHeader: {interleaved}}
 		}
 		return wire.Body(sent, req.ExtraBody)
-	}, func(string) []wire.Fallback { return a.fallbacks(sent, req) })
+	}, func(said string) []wire.Fallback { return a.fallbacks(sent, req, said) })
 }
 
 // request says in Anthropic's words what is asked.
@@ -96,6 +99,7 @@ func (a *asking) request(req *adapter.Request) (*request, error) {
 	a.tools(r, req, turns.Called)
 	a.sample(r, req)
 	a.think(r, req, turns.Unthought)
+	a.fit(r)
 	if schema, ok := wire.Closed(req.Format.Schema, "oneOf"); ok && req.Format.JSON && (a.version == 0 || a.version >= 41) && !a.Uses(noFormat) {
 		r.output().Format = &format{"json_schema", schema}
 	}
@@ -217,17 +221,47 @@ func (a *asking) think(r *request, req *adapter.Request, unthought bool) {
 	r.Temperature, r.TopP = nil, nil // refused beside thinking
 }
 
+// fit keeps the request within the limit that the server has named.
+func (a *asking) fit(r *request) {
+	if a.limit == 0 || a.limit >= r.MaxTokens {
+		return
+	}
+	r.MaxTokens = a.limit
+	if t := r.Thinking; t != nil && t.Budget > a.limit-wire.MinBudget {
+		if t.Budget = a.limit - wire.MinBudget; t.Budget < wire.MinBudget {
+			r.Thinking = nil
+		}
+	}
+}
+
 // Fallbacks of requests that are refused.
 const (
 	noFormat = "without a schema"
 	noCache  = "without cache points"
 	noBeta   = "without interleaved thinking"
+	lowered  = "with a lower max_tokens"
+	fitted   = "with the max_tokens that the history leaves"
 )
 
-// fallbacks returns the other ways to write a request.
-func (a *asking) fallbacks(sent *request, req *adapter.Request) []wire.Fallback {
+// In errors about a limit of tokens: "max_tokens: 64000 > 8192, …", and "… exceed context limit: 190000 + 32000 > 200000, …".
+var (
+	overMost = regexp.MustCompile(`max_tokens: \d+ > (\d{1,9})\b`)
+	overRoom = regexp.MustCompile(`max_tokens.* (\d{1,9}) \+ \d{1,9} > (\d{1,9})\b`)
+)
+
+// fallbacks returns the other ways to write a request. max_tokens has a default of ours, and the API counts it towards the context.
+func (a *asking) fallbacks(sent *request, req *adapter.Request, said string) []wire.Fallback {
+	number := func(digits string) int { n, _ := strconv.Atoi(digits); return n }
+	named := ""
+	if found := overMost.FindStringSubmatch(said); found != nil {
+		a.limit, named = number(found[1]), lowered
+	} else if found := overRoom.FindStringSubmatch(said); found != nil {
+		a.limit, named = number(found[2])-number(found[1]), fitted
+	}
 	asked := req.Reasoning.Effort != "" || req.Reasoning.Budget != nil
 	return append([]wire.Fallback{
+		{Name: lowered, Applies: named == lowered && a.limit > 0 && a.limit < sent.MaxTokens},
+		{Name: fitted, Applies: named == fitted && a.limit >= wire.MinBudget && a.limit < sent.MaxTokens},
 		{
 			Name: noFormat, Applies: sent.Output != nil && sent.Output.Format != nil,
 			Words: []string{"output_config", "output_format", "output format", "structured output", "json_schema", "grammar"},

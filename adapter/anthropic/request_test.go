@@ -227,6 +227,10 @@ func TestARefusedAdditionIsLeftOutOfTheSameRequest(t *testing.T) {
 		"a schema":                {"m", adapter.Request{Format: schema}, ifHas(`output_config`, `output_config: Extra inputs are not permitted`), `output_config`, ``},
 		"a schema for this model": {"m", adapter.Request{Format: schema}, ifHas(`output_config`, `'m' does not support output format.`), `output_config`, ``},
 		"breakpoints":             {"m", adapter.Request{}, ifHas(`cache_control`, `messages.0.content.0.text.cache_control: Extra inputs are not permitted`), `cache_control`, ``},
+		"a long answer":           {"claude-opus-4-1", opt(adapter.Options{MaxTokens: new(64000)}), ifHas(`"x"`, ""), ``, `"max_tokens":32000`},
+		"a long answer and thought": {
+			"claude-opus-4-1", opt(adapter.Options{Reasoning: adapter.Reasoning{Budget: new(40000)}}), ifHas(`"x"`, ""), ``, `"max_tokens":32000,`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -271,18 +275,22 @@ func ifHas(what, words string) func(string) string {
 	}
 }
 
-// A history that leaves no room for the default limit is too long, as one without room for an answer is.
-func TestAHistoryWithoutRoomForAnAnswerIsTooLong(t *testing.T) {
-	for _, said := range []string{
-		"input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000, decrease input length or `max_tokens` and try again",
-		"prompt is too long: 200100 tokens > 200000 maximum",
-	} {
-		_, requests, err := accepted(t, "claude-sonnet-4", adapter.Request{Messages: []adapter.Message{user("long")}}, func(fakeproviders.Request) fakeproviders.Answer {
-			return fakeproviders.Answer{Status: 400, Body: said}
-		})
-		if e, ok := errors.AsType[*adapter.Error](err); requests != 1 || !ok || !e.ContextLength || e.Code != adapter.CodeInvalid {
-			t.Errorf("%v, %d requests", err, requests)
+// A history that leaves less room than the default limit is asked with what it leaves; a limit of the model's own is not remembered for it.
+func TestALimitThatTheHistoryLeavesNoRoomForIsLowered(t *testing.T) {
+	sent, requests, err := accepted(t, "claude-sonnet-4", adapter.Request{Messages: []adapter.Message{user("long")}}, func(r fakeproviders.Request) fakeproviders.Answer {
+		if strings.Contains(string(r.Body), `"max_tokens":32000`) {
+			return fakeproviders.Answer{Status: 400, Body: "input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000, decrease input length or `max_tokens` and try again"}
 		}
+		return fakeproviders.Answer{Text: "ok"}
+	})
+	if err != nil || requests != 2 || !strings.Contains(string(sent), `"max_tokens":10000`) {
+		t.Errorf("%v, %d requests, %s", err, requests, sent)
+	}
+	_, requests, err = accepted(t, "claude-sonnet-4", adapter.Request{Messages: []adapter.Message{user("long")}}, func(fakeproviders.Request) fakeproviders.Answer {
+		return fakeproviders.Answer{Status: 400, Body: "prompt is too long: 200100 tokens > 200000 maximum"}
+	})
+	if e, ok := errors.AsType[*adapter.Error](err); requests != 1 || !ok || !e.ContextLength || e.Code != adapter.CodeInvalid {
+		t.Errorf("%v, %d requests", err, requests)
 	}
 }
 

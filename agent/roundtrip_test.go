@@ -109,7 +109,7 @@ var thinkers = map[string]thinker{
 		},
 	},
 	"Mistral": {[]string{`"content":[{"type":"thinking","thinking":[{"type":"text","text":"I need it."}]}]`}, "", func(n int, m asked) string {
-		if !strings.HasPrefix(string(m.Content), `[{"thinking":[{"text":"I need it.","type":"text"}],"type":"thinking"}`) {
+		if !strings.HasPrefix(string(m.Content), `[{"type":"thinking","thinking":[{"type":"text","text":"I need it."}]}`) {
 			return "thinking should have come back"
 		}
 		return ""

@@ -5,142 +5,191 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
-// object is a JSON object of a request. Its members are written in the order of their names, so equal requests are equal to the byte.
-type object = map[string]any
+// message is a message of a request.
+type message struct {
+	Role             string     `json:"role"`
+	Content          any        `json:"content"` // a string, parts, or null beside tool calls
+	ReasoningContent *string    `json:"reasoning_content,omitempty"`
+	Reasoning        string     `json:"reasoning,omitempty"`
+	Thinking         string     `json:"thinking,omitempty"`
+	Details          elements   `json:"reasoning_details,omitempty"`
+	Blocks           elements   `json:"thinking_blocks,omitempty"`
+	ToolCalls        []toolCall `json:"tool_calls,omitempty"`
+	ToolCallID       string     `json:"tool_call_id,omitempty"`
+}
 
-// messages writes a history. What the model's provider put beside an answer goes back with it where the answer has calls, or is of a turn that has
-// some: those are the ones that providers insist on. What only the provider understands always goes back.
-func (a *asking) messages(messages []adapter.Message) []object {
-	out := make([]object, len(messages))
+// part is a part of a message's content.
+type part struct {
+	Type     string      `json:"type"`
+	Text     string      `json:"text,omitempty"`
+	Thinking []part      `json:"thinking,omitempty"`
+	Image    *partImage  `json:"image_url,omitempty"`
+	Audio    *partAudio  `json:"input_audio,omitempty"`
+	File     *partedFile `json:"file,omitempty"`
+}
+
+type partImage struct {
+	URL string `json:"url"`
+}
+
+type partAudio struct {
+	Data   string `json:"data"`
+	Format string `json:"format"`
+}
+
+type partedFile struct {
+	Name string `json:"filename,omitempty"`
+	Data string `json:"file_data"`
+}
+
+// toolCall is a call of a history, with the extra data of its provider.
+type toolCall struct {
+	adapter.ToolCall
+	beside json.RawMessage // an object
+}
+
+func (c toolCall) MarshalJSON() ([]byte, error) {
+	type function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	}
+	text, err := rawjson.Marshal(struct {
+		ID       string   `json:"id"`
+		Type     string   `json:"type"`
+		Function function `json:"function"`
+	}{c.ID, "function", function{c.Name, c.Arguments}})
+	if err != nil || len(c.beside) <= len("{}") {
+		return text, err
+	}
+	text[len(text)-1] = ','
+	return append(text, c.beside[1:]...), nil
+}
+
+// toMessages says in OpenAI's words what was said. What the model's provider put beside an answer goes back with it where the answer
+// has calls, or is of a turn that has some: those are the ones that providers insist on. What only the provider understands always
+// goes back.
+func (a *asking) toMessages(messages []adapter.Message) []message {
+	out := make([]message, len(messages))
 	calling := false // the turn has calls
 	for i := range messages {
-		m := &messages[i]
+		msg := &messages[i]
 		switch {
-		case m.Role == adapter.User:
+		case msg.Role == adapter.User:
 			calling = false
-		case len(m.ToolCalls) > 0:
+		case len(msg.ToolCalls) > 0:
 			calling = true
 		}
-		out[i] = a.message(m, calling)
+		out[i] = toMessage(msg)
+		if msg.Role == adapter.Assistant {
+			a.giveBack(&out[i], msg, calling)
+		}
 	}
 	return out
 }
 
-func (a *asking) message(m *adapter.Message, calling bool) object {
-	out := object{"role": m.Role, "content": m.Content}
+func toMessage(m *adapter.Message) message {
+	out := message{Role: m.Role, Content: m.Content, ToolCallID: m.ToolCallID}
 	if len(m.Parts) > 0 {
-		out["content"] = writeParts(m.Parts)
-	}
-	if m.ToolCallID != "" {
-		out["tool_call_id"] = m.ToolCallID
-	}
-	if m.Role == adapter.Assistant && m.Made != nil {
-		a.addMade(out, m.Made, calling)
-	}
-	if len(m.ToolCalls) > 0 {
-		out["tool_calls"] = a.writeCalls(m)
-		if out["content"] == "" {
-			out["content"] = nil
+		parts := make([]part, 0, len(m.Parts))
+		for _, p := range m.Parts {
+			if p, ok := toPart(p); ok {
+				parts = append(parts, p)
+			}
 		}
+		out.Content = parts
 	}
-	if _, ok := out[reasoningMembers[0]]; !ok && m.Role == adapter.Assistant && a.Uses(fillReasoning) {
-		out[reasoningMembers[0]] = " " // another model made it; the member is required, and some servers take an empty one for a missing one
+	for _, c := range m.ToolCalls {
+		out.ToolCalls = append(out.ToolCalls, toolCall{ToolCall: c})
+	}
+	if len(out.ToolCalls) > 0 && out.Content == "" {
+		out.Content = nil
 	}
 	return out
 }
 
-func writeParts(parts []adapter.Part) []object {
-	out := make([]object, 0, len(parts))
-	for _, p := range parts {
-		switch data, isData := wire.ReadData(p.File); {
-		case p.Image != "":
-			out = append(out, object{"type": "image_url", "image_url": object{"url": p.Image}})
-		case isData && data.Sound() != "":
-			out = append(out, object{"type": "input_audio", "input_audio": object{"data": data.Base64, "format": data.Sound()}})
-		case p.File != "":
-			file := object{"file_data": p.File}
-			if p.Name != "" {
-				file["filename"] = p.Name
-			}
-			out = append(out, object{"type": "file", "file": file})
-		case p.Text != "":
-			out = append(out, object{"type": "text", "text": p.Text})
+func toPart(p adapter.Part) (part, bool) {
+	switch {
+	case p.Image != "":
+		return part{Type: "image_url", Image: &partImage{p.Image}}, true
+	case p.File != "":
+		if d, ok := wire.ReadData(p.File); ok && d.Sound() != "" {
+			return part{Type: "input_audio", Audio: &partAudio{d.Base64, d.Sound()}}, true
 		}
+		return part{Type: "file", File: &partedFile{p.Name, p.File}}, true
+	case p.Text != "":
+		return part{Type: "text", Text: p.Text}, true
 	}
-	return out
+	return part{}, false
 }
 
-// writeCalls writes the calls of an answer, with what its provider put beside them.
-func (a *asking) writeCalls(m *adapter.Message) []object {
-	extra := map[string]json.RawMessage{}
-	if m.Made != nil {
-		for _, p := range m.Made.Parts {
-			if p.Type == adapter.PartCall {
-				extra[p.Call] = p.Data
+// giveBack adds what the provider put beside an answer.
+func (a *asking) giveBack(out *message, msg *adapter.Message, calling bool) {
+	var b reasoningExtra
+	var others []json.RawMessage
+	if msg.Made != nil {
+		for _, p := range msg.Made.Parts {
+			switch p.Type {
+			case adapter.PartReasoning:
+				if len(p.Data) > 0 {
+					_ = json.Unmarshal(p.Data, &b)
+				}
+			case adapter.PartCall:
+				for i := range out.ToolCalls {
+					if c := &out.ToolCalls[i]; c.ID == p.Call {
+						c.beside = p.Data
+					}
+				}
+			case adapter.PartOther:
+				others = append(others, p.Data)
 			}
 		}
 	}
-	calls := make([]object, len(m.ToolCalls))
-	for i, c := range m.ToolCalls {
-		calls[i] = object{}
-		_ = json.Unmarshal(extra[c.ID], &calls[i]) // nothing where there is none
-		if len(calls[i]) == 0 && i == 0 && a.Uses(fillSignature) {
-			calls[i] = noSignature()
-		}
-		calls[i]["id"], calls[i]["type"], calls[i]["function"] = c.ID, "function", object{"name": c.Name, "arguments": c.Arguments}
+	text := msg.Made.Reasoning()
+	if b.Parts || len(others) > 0 {
+		out.Content = a.contentOf(msg.Made, b.Parts)
 	}
-	return calls
+	out.Details, out.Blocks = b.Details, b.Blocks
+	if text != "" && (calling || a.Uses(fillReasoning)) && !b.Parts {
+		if len(b.Members) == 0 {
+			b.Members = reasoningMembers[:1]
+		}
+		for _, member := range b.Members {
+			switch member {
+			case "reasoning":
+				out.Reasoning = text
+			case "thinking":
+				out.Thinking = text
+			default:
+				out.ReasoningContent = &text
+			}
+		}
+	}
+	if a.Uses(fillReasoning) && out.ReasoningContent == nil {
+		if text == "" {
+			text = " " // another model made it; the member is required, and some servers take an empty one for a missing one
+		}
+		out.ReasoningContent = &text
+	}
+	if a.Uses(fillSignature) && len(out.ToolCalls) > 0 && len(out.ToolCalls[0].beside) == 0 {
+		out.ToolCalls[0].beside = noSignature
+	}
 }
 
 // noSignature replaces the signature of a call that another model has made: Google's documented value for that.
-func noSignature() object {
-	return object{"extra_content": object{"google": object{"thought_signature": "skip_thought_signature_validator"}}}
-}
+var noSignature = json.RawMessage(`{"extra_content":{"google":{"thought_signature":"skip_thought_signature_validator"}}}`)
 
-// addMade adds what the provider put beside the reasoning and the text of an answer.
-func (a *asking) addMade(out object, made *adapter.Made, calling bool) {
-	var extra reasoningExtra
-	hasOthers := false
-	for _, p := range made.Parts {
-		switch p.Type {
-		case adapter.PartReasoning:
-			_ = json.Unmarshal(p.Data, &extra) // nothing where there is none
-		case adapter.PartOther:
-			hasOthers = true
-		}
-	}
-	if extra.Parts || hasOthers {
-		out["content"] = madeParts(made, extra.Parts)
-	}
-	if extra.Details != nil {
-		out["reasoning_details"] = extra.Details
-	}
-	if extra.Blocks != nil {
-		out["thinking_blocks"] = extra.Blocks
-	}
-	text := made.Reasoning()
-	if text == "" || extra.Parts || !calling && !a.Uses(fillReasoning) {
-		return
-	}
-	if len(extra.Members) == 0 {
-		extra.Members = reasoningMembers[:1]
-	}
-	for _, member := range extra.Members {
-		out[member] = text
-	}
-}
-
-// madeParts is an answer's content as a list of parts, in their order.
-func madeParts(made *adapter.Made, thoughts bool) []any {
+// contentOf is an answer's content as a list of parts, in their order.
+func (m *model) contentOf(made *adapter.Made, thoughts bool) any {
 	parts := []any{}
 	for _, p := range made.Parts {
 		switch {
 		case p.Type == adapter.PartReasoning && thoughts && p.Text != "":
-			parts = append(parts, object{"type": "thinking", "thinking": []object{{"type": "text", "text": p.Text}}})
+			parts = append(parts, part{Type: "thinking", Thinking: []part{{Type: "text", Text: p.Text}}})
 		case p.Type == adapter.PartText && p.Text != "":
-			parts = append(parts, object{"type": "text", "text": p.Text})
+			parts = append(parts, part{Type: "text", Text: p.Text})
 		case p.Type == adapter.PartOther:
 			parts = append(parts, p.Data)
 		}

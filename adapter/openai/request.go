@@ -9,13 +9,41 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/openai/endpoint"
 	"github.com/lingserve/lingserve/adapter/wire"
+	goopenai "github.com/sashabaranov/go-openai"
 )
+
+// request is a chat completion request. What go-openai's type has, it has from there, but for the members that its type cannot
+// say: zeros, a message with an empty text, the extra data of an answer.
+type request struct {
+	goopenai.ChatCompletionRequest
+	Messages         []message  `json:"messages"`
+	Temperature      *float64   `json:"temperature,omitempty"`
+	TopP             *float64   `json:"top_p,omitempty"`
+	FrequencyPenalty *float64   `json:"frequency_penalty,omitempty"`
+	PresencePenalty  *float64   `json:"presence_penalty,omitempty"`
+	ServiceTier      string     `json:"service_tier,omitempty"`
+	CacheKey         string     `json:"prompt_cache_key,omitempty"`
+	Reasoning        *reasoning `json:"reasoning,omitempty"`       // OpenRouter's
+	Thinking         *thinking  `json:"thinking,omitempty"`        // DeepSeek's, Moonshot's, Z.ai's
+	EnableThinking   *bool      `json:"enable_thinking,omitempty"` // Qwen's
+	ThinkingBudget   *int       `json:"thinking_budget,omitempty"`
+}
+
+type reasoning struct {
+	Effort  string `json:"effort,omitempty"`
+	Budget  *int   `json:"max_tokens,omitempty"`
+	Exclude bool   `json:"exclude,omitempty"`
+}
+
+type thinking struct {
+	Type string `json:"type"` // "enabled" or "disabled"
+}
 
 // asking is one request to a model.
 type asking struct {
 	*model
 	wire.Fallbacks
-	sent object
+	sent *request
 	form endpoint.Form
 }
 
@@ -30,93 +58,81 @@ func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, 
 }
 
 // request says in OpenAI's words what is asked.
-func (a *asking) request(req *adapter.Request) object {
-	body := object{"model": a.name, "stream": true, "messages": a.messages(req.Messages)}
-	wire.Put(body, "temperature", req.Temperature)
-	wire.Put(body, "top_p", req.TopP)
-	wire.Put(body, "frequency_penalty", req.FrequencyPenalty)
-	wire.Put(body, "presence_penalty", req.PresencePenalty)
-	wire.Put(body, "seed", req.Seed)
-	if a.Uses(completionTokens) || reasons(a.name) {
-		wire.Put(body, "max_completion_tokens", req.MaxTokens)
-	} else {
-		wire.Put(body, "max_tokens", req.MaxTokens) // the only one that most compatible servers know
+func (a *asking) request(req *adapter.Request) *request {
+	r := &request{
+		ChatCompletionRequest: goopenai.ChatCompletionRequest{Model: a.name, Stream: true, Stop: req.Stop, Seed: req.Seed},
+		Messages:              a.toMessages(req.Messages),
+		Temperature:           req.Temperature,
+		TopP:                  req.TopP,
+		FrequencyPenalty:      req.FrequencyPenalty,
+		PresencePenalty:       req.PresencePenalty,
+		ServiceTier:           req.ServiceTier,
 	}
-	if len(req.Stop) > 0 {
-		body["stop"] = req.Stop
+	r.Verbosity = req.Verbosity
+	if a.Prefix == "openai" && !a.Uses(noCacheKey) { // only OpenAI's own servers are known to take it
+		r.CacheKey = req.CacheKey
 	}
-	if req.ServiceTier != "" {
-		body["service_tier"] = req.ServiceTier
-	}
-	if req.Verbosity != "" {
-		body["verbosity"] = req.Verbosity
-	}
-	if req.CacheKey != "" && a.Prefix == "openai" && !a.Uses(noCacheKey) { // only OpenAI's own servers are known to take it
-		body["prompt_cache_key"] = req.CacheKey
-	}
+	a.reason(r, req.Reasoning)
 	if !a.Uses(noStreamOptions) {
-		body["stream_options"] = object{"include_usage": true}
+		r.StreamOptions = &goopenai.StreamOptions{IncludeUsage: true}
 	}
-	a.addReasoning(body, req.Reasoning)
-	addTools(body, req)
-	switch a.form = endpoint.FormOf(&a.Fallbacks, req.Format); {
-	case a.form.Schema != nil:
-		schema := object{"name": a.form.Name, "schema": a.form.Schema, "strict": a.form.Strict}
-		body["response_format"] = object{"type": a.form.Type, "json_schema": schema}
-	case a.form.Type != "":
-		body["response_format"] = object{"type": a.form.Type}
-	}
-	return body
-}
-
-// addTools adds the tools and the choice among them.
-func addTools(body object, req *adapter.Request) {
-	if len(req.Tools) == 0 {
-		return
-	}
-	tools := make([]object, len(req.Tools))
-	for i, t := range req.Tools {
-		function := object{"name": t.Name, "parameters": wire.Parameters(t.Parameters)}
-		if t.Description != "" {
-			function["description"] = t.Description
+	if req.MaxTokens != nil {
+		if a.Uses(completionTokens) || reasons(a.name) {
+			r.MaxCompletionTokens = *req.MaxTokens
+		} else {
+			//lint:ignore SA1019 the only one that most compatible servers know
+			r.MaxTokens = *req.MaxTokens
 		}
-		tools[i] = object{"type": "function", "function": function}
 	}
-	body["tools"] = tools
-	wire.Put(body, "parallel_tool_calls", req.ParallelToolCalls)
-	if req.ToolChoice != "" {
-		body["tool_choice"] = endpoint.ToolChoice(req.ToolChoice, object{"type": "function", "function": object{"name": req.ToolChoice}})
+	for _, t := range req.Tools {
+		f := &goopenai.FunctionDefinition{Name: t.Name, Description: t.Description, Parameters: wire.Parameters(t.Parameters)}
+		r.Tools = append(r.Tools, goopenai.Tool{Type: goopenai.ToolTypeFunction, Function: f})
 	}
+	if len(r.Tools) > 0 {
+		if req.ParallelToolCalls != nil {
+			r.ParallelToolCalls = *req.ParallelToolCalls
+		}
+		named := goopenai.ToolChoice{Type: goopenai.ToolTypeFunction, Function: goopenai.ToolFunction{Name: req.ToolChoice}}
+		r.ToolChoice = endpoint.ToolChoice(req.ToolChoice, named)
+	}
+	if a.form = endpoint.FormOf(&a.Fallbacks, req.Format); a.form.Type != "" {
+		r.ResponseFormat = &goopenai.ChatCompletionResponseFormat{Type: goopenai.ChatCompletionResponseFormatType(a.form.Type)}
+	}
+	if a.form.Schema != nil {
+		r.ResponseFormat.JSONSchema = &goopenai.ChatCompletionResponseFormatJSONSchema{
+			Name: a.form.Name, Schema: a.form.Schema, Strict: *a.form.Strict,
+		}
+	}
+	return r
 }
 
-// addReasoning says how the model is to think, in the words of its server.
-func (m *model) addReasoning(body object, o adapter.Reasoning) {
+// reason says how the model is to think, in the words of its server.
+func (m *model) reason(r *request, o adapter.Reasoning) {
 	hidden := o.Show != nil && !*o.Show
 	if o.Effort == "" && o.Budget == nil && !(hidden && m.thinks == thinksObject) {
 		return
 	}
 	on := o.Effort != "none" && (o.Budget == nil || *o.Budget != 0)
 	switch m.thinks {
-	case thinksObject: // OpenRouter
-		r := object{}
-		if o.Effort != "" {
-			r["effort"] = o.Effort
-		} else {
-			wire.Put(r, "max_tokens", o.Budget)
+	case thinksObject:
+		r.Reasoning = &reasoning{Effort: o.Effort, Exclude: hidden}
+		if o.Effort == "" {
+			r.Reasoning.Budget = o.Budget
 		}
-		if hidden {
-			r["exclude"] = true
+	case thinksType:
+		r.Thinking = &thinking{Type: "disabled"}
+		if on {
+			r.Thinking.Type = "enabled"
 		}
-		body["reasoning"] = r
-	case thinksType: // DeepSeek, Moonshot, Z.ai
-		body["thinking"] = object{"type": map[bool]string{true: "enabled", false: "disabled"}[on]}
-	case thinksFlag: // Qwen
-		if body["enable_thinking"] = on; on {
-			wire.Put(body, "thinking_budget", o.Budget)
+	case thinksFlag:
+		r.EnableThinking = &on
+		if on {
+			r.ThinkingBudget = o.Budget
 		}
-	case thinksEffort:
-		if body["reasoning_effort"] = o.Effort; o.Effort == "" {
-			body["reasoning_effort"] = wire.Effort(*o.Budget)
+	default:
+		r.ReasoningEffort = o.Effort
+		if o.Effort == "" {
+			r.ReasoningEffort = wire.Effort(*o.Budget)
 		}
 	}
 }
@@ -152,9 +168,10 @@ var missing = []string{
 func (a *asking) fallbacks(said string) []wire.Fallback {
 	misses := slices.ContainsFunc(missing, func(word string) bool { return strings.Contains(said, word) })
 	return append([]wire.Fallback{
-		{Name: noStreamOptions, Applies: a.sent["stream_options"] != nil, Words: []string{"stream_options"}},
-		{Name: completionTokens, Applies: a.sent["max_tokens"] != nil, Words: []string{"max_completion_tokens"}},
-		{Name: noCacheKey, Applies: a.sent["prompt_cache_key"] != nil, Words: []string{"prompt_cache_key"}},
+		{Name: noStreamOptions, Applies: a.sent.StreamOptions != nil, Words: []string{"stream_options"}},
+		//lint:ignore SA1019 see request
+		{Name: completionTokens, Applies: a.sent.MaxTokens != 0, Words: []string{"max_completion_tokens"}},
+		{Name: noCacheKey, Applies: a.sent.CacheKey != "", Words: []string{"prompt_cache_key"}},
 		{Name: fillSignature, Applies: misses, Words: []string{"thought_signature"}},
 		{Name: fillReasoning, Applies: misses, Words: []string{"reasoning_content"}},
 	}, a.form.Fallbacks("response_format", "json_schema", "json_object")...)

@@ -19,13 +19,6 @@ func Body(request any, extra map[string]json.RawMessage) ([]byte, error) {
 	return rawjson.Marshal(all)
 }
 
-// Put adds a member that has a value.
-func Put[T any](object map[string]any, name string, value *T) {
-	if value != nil {
-		object[name] = *value
-	}
-}
-
 // Overlay lays extra members over a request: those of objects one by one, and the elements of lists behind the others.
 func Overlay(body map[string]any, extra map[string]json.RawMessage) {
 	for name, value := range extra {

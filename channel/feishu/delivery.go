@@ -249,25 +249,22 @@ func (c *Channel) sendFile(ctx context.Context, t target, m channel.MediaFact) (
 }
 
 // upload sends data as a file, or as an image.
-func (c *Channel) upload(ctx context.Context, t target, name string, data []byte, image bool) (id string, err error) {
-	r := request{name: "upload a file", method: http.MethodPost, path: "im/v1/files", repeatable: true}
-	form := &platform.Form{Fields: map[string]string{"file_type": "stream", "file_name": name}, Name: "file", File: name, Data: data}
-	if image {
-		r.path, form.Name, form.Fields = "im/v1/images", "image", map[string]string{"image_type": "message"}
+func (c *Channel) upload(ctx context.Context, t target, name string, data []byte, isImage bool) (id string, err error) {
+	kind, fields := "file", map[string]string{"file_type": "stream", "file_name": name}
+	if isImage {
+		kind, fields = "image", map[string]string{"image_type": "message"}
 	}
-	r.in = form
-	got, err := c.callRepeatedly(ctx, r)
+	got, err := c.callRepeatedly(ctx, request{
+		name: "upload a file", method: http.MethodPost, path: "im/v1/" + kind + "s", repeatable: true,
+		in: &platform.Form{Fields: fields, Name: kind, File: name, Data: data},
+	})
 	if err != nil {
 		if _, ok := errors.AsType[*channel.NotSentError](err); !ok {
 			err = &channel.NotSentError{Err: err, Retryable: true} // an upload is not visible
 		}
 		return "", err
 	}
-	b := body{fileType: "file", fileKey: got.Data.FileKey}
-	if image {
-		b = body{fileType: "image", fileKey: got.Data.ImageKey}
-	}
-	return c.send(ctx, t, b)
+	return c.send(ctx, t, body{fileType: kind, fileKey: cmp.Or(got.Data.ImageKey, got.Data.FileKey)})
 }
 
 // typing is the reaction that shows that work goes on.

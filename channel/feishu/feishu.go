@@ -17,7 +17,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -83,8 +82,6 @@ func New(s Settings) (*Channel, error) {
 	return c, nil
 }
 
-var appIDForm = regexp.MustCompile(`^cli_[A-Za-z0-9]+$`)
-
 // check sets defaults and reports what is wrong.
 func (s *Settings) check() error {
 	s.Preview, s.AppID = cmp.Or(s.Preview, PreviewEdit), strings.TrimSpace(s.AppID)
@@ -95,8 +92,6 @@ func (s *Settings) check() error {
 	switch {
 	case s.AppID == "":
 		return errors.New("app_id is missing; set it to the App ID of the app's page Credentials & Basic Info")
-	case !appIDForm.MatchString(s.AppID):
-		return errors.New("app_id is invalid; expected cli_ and letters, as the app's page Credentials & Basic Info shows it")
 	case s.AppSecret == "":
 		return errors.New("app_secret is missing; set it to the App Secret of the app's page Credentials & Basic Info")
 	case s.EncryptKey == "":

@@ -150,10 +150,7 @@ type eventCipher struct {
 
 func newEventCipher(key string) *eventCipher {
 	sum := sha256.Sum256([]byte(key))
-	block, err := aes.NewCipher(sum[:])
-	if err != nil {
-		panic("feishu: " + err.Error()) // 32 bytes are a valid key
-	}
+	block, _ := aes.NewCipher(sum[:]) // 32 bytes are a valid key
 	return &eventCipher{key: key, block: block}
 }
 

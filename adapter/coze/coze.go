@@ -138,7 +138,7 @@ type model struct {
 // Stream asks the bot.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
 	return func(yield func(adapter.Chunk, error) bool) {
-		a := &answer{m: m}
+		a := &answer{m: m, messages: map[string]*written{}}
 		ask := func(ctx context.Context) (*http.Response, error) {
 			res, err := a.ask(ctx, &req)
 			if err != nil && ctx.Err() != nil {

@@ -1,11 +1,9 @@
 package coze
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"slices"
@@ -74,23 +72,12 @@ func (m *model) post(ctx context.Context, url string, request any, req *adapter.
 	return res, nil
 }
 
-// space is what may be before JSON.
-const space = "\ufeff \t\r\n"
-
-// checkStart looks at the start of an answer of status 200: Coze reports most errors by such an answer, whose body is JSON with a code.
+// checkStart looks at an answer of status 200: Coze reports most errors by such an answer, whose body is JSON with a code.
 func (p *provider) checkStart(ctx context.Context, res *http.Response) error {
-	r := bufio.NewReaderSize(res.Body, 512)
-	start, _ := r.Peek(64) // an error comes again
-	start = bytes.TrimLeft(start, space)
-	res.Body = struct {
-		io.Reader
-		io.Closer
-	}{r, res.Body}
-	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	if !wire.IsObject(start) && (kind == "text/event-stream" || kind == "" || len(start) == 0) {
+	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind == "text/event-stream" || kind == "" {
 		return nil
 	}
-	said := bytes.TrimLeft(wire.Said(res.Body), space)
+	said := wire.Said(res.Body)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)

@@ -64,11 +64,7 @@ func (p *provider) upload(ctx context.Context, image, name string) (string, erro
 		return "", p.Refused(&wire.Refusal{Status: http.StatusOK, Header: res.Header, Body: said})
 	}
 	if json.Unmarshal(said, &answer) != nil || answer.Data.ID == "" {
-		return "", &adapter.Error{
-			Code: adapter.CodeProtocol, Status: http.StatusOK,
-			Message: p.Name() + " returned no id for an image",
-			Cause:   errors.New("answered: " + p.Redact(said)),
-		}
+		return "", p.NotAnswer("the id of a file", wire.ErrFormat, said)
 	}
 	p.files.Add(sum, answer.Data.ID)
 	return answer.Data.ID, nil

@@ -204,7 +204,7 @@ func (c *Channel) send(ctx context.Context, t target, b body) (id string, err er
 			return "", err
 		default: // a reply may quote it
 			bot := c.self()
-			c.known.Add(id, &knownMessage{text: b.text, from: channel.SenderFacts{ID: bot.OpenID, Name: bot.Name, IsBot: true, IsSelf: true}})
+			c.known.Add(id, knownMessage{exists: true, text: b.text, from: channel.SenderFacts{ID: bot.OpenID, Name: bot.Name, IsBot: true, IsSelf: true}})
 			return id, nil
 		}
 	}
@@ -417,11 +417,7 @@ func (a *adapter) answerPress(ctx context.Context, state channel.Pressed) {
 	if state != channel.PressUnknown || m.ID == "" {
 		return
 	}
-	text := state.Text()
-	if asked, _ := c.known.Peek(m.ID); asked != nil {
-		text = asked.text + "\n\n" + text
-	}
-	if _, err := c.send(ctx, target{card: m.ID}, body{text: text}); err != nil && !platform.Is(err, deleted) {
+	if _, err := c.send(ctx, target{card: m.ID}, body{text: state.Text()}); err != nil && !platform.Is(err, deleted) {
 		c.Log.WarnContext(ctx, "cannot remove an old question's buttons", "error", err)
 	}
 }

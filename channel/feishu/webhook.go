@@ -130,9 +130,7 @@ func (c *Channel) verify(h http.Header, body []byte) (*envelope, bool) {
 
 // refuse responds to a request that is not the platform's. The log says so once, because the usual reason is a wrong setting.
 func (c *Channel) refuse(ctx context.Context, w http.ResponseWriter) {
-	c.refused.Do(func() {
-		c.Log.WarnContext(ctx, "request is not Feishu's, or encrypt_key is wrong")
-	})
+	c.refused.Do(func() { c.Log.WarnContext(ctx, "request is not Feishu's, or encrypt_key is wrong") })
 	w.WriteHeader(http.StatusUnauthorized)
 }
 

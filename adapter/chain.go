@@ -21,6 +21,8 @@ import (
 type Chain struct {
 	// Failed is called for each model that the next one replaces; it may be nil.
 	Failed func(ctx context.Context, name, next string, err error)
+	// WholeCalls says that who reads shows a call when it is complete: the pieces of the first one are held back until then.
+	WholeCalls bool
 
 	links []link
 }
@@ -71,7 +73,7 @@ func empty(finish string, retryable bool) *Error {
 func (c *Chain) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, error] {
 	return func(yield func(Chunk, error) bool) {
 		var failed []error
-		h := held{}
+		h := held{wholeCalls: c.WholeCalls}
 		for i, l := range c.links {
 			last := i == len(c.links)-1
 			h.begin(l.name)
@@ -156,24 +158,30 @@ func LogFailed(log *slog.Logger, attrs ...slog.Attr) func(context.Context, strin
 	}
 }
 
-// maxHeld is how many chunks of an answer are held back at most. What shows nothing is a few chunks.
-const maxHeld = 64
+// maxHeld is how many chunks of an answer are held back at most, and maxHeldCall how many pieces of a call. What shows nothing is a few chunks; a
+// call that is longer is no longer taken back.
+const (
+	maxHeld     = 64
+	maxHeldCall = 4096
+)
 
 // held holds back what comes of an answer before anything of it is shown, so that another answer can take its place.
 type held struct {
-	name   string // of the model, for an answer that does not say it
-	chunks []Chunk
-	shown  bool
-	said   bool // more than thoughts was shown, or is held back
-	finish string
-	usage  Usage // of this answer
-	spent  Usage // of those before it
+	wholeCalls bool
+	name       string // of the model, for an answer that does not say it
+	chunks     []Chunk
+	shown      bool
+	said       bool // more than thoughts was shown, or is held back
+	call       int  // the first call, from 1
+	finish     string
+	usage      Usage // of this answer
+	spent      Usage // of those before it
 }
 
 // begin begins another answer.
 func (h *held) begin(name string) {
 	h.spent.Add(h.usage)
-	*h = held{name: name, chunks: h.chunks[:0], spent: h.spent}
+	*h = held{wholeCalls: h.wholeCalls, name: name, chunks: h.chunks[:0], spent: h.spent}
 }
 
 // pass passes on an answer from where something is shown; what does not show anything is held until flush. left says that the reader has left.
@@ -228,15 +236,28 @@ func (h *held) add(c *Chunk) (pass bool) {
 		c.Model = h.name
 	}
 	h.name = cmp.Or(c.Model, h.name)
-	if h.shown = c.isShown() || len(h.chunks) == maxHeld; !h.shown {
+	most := maxHeld
+	if h.wholeCalls {
+		most = maxHeldCall
+	}
+	if h.shown = h.shows(c) || len(h.chunks) == most; !h.shown {
 		h.chunks = append(h.chunks, *c)
 	}
 	return h.shown
 }
 
-// isShown reports whether a chunk has something that a reader may show.
-func (c *Chunk) isShown() bool {
-	return c.Restart || c.Text != "" || c.Reasoning != "" || c.ToolCall != nil || c.ToolResult != nil || c.Citation != nil || c.Media != nil
+// shows says whether there is something in a chunk that a reader may show.
+func (h *held) shows(c *Chunk) bool {
+	if c.Restart || c.Text != "" || c.Reasoning != "" || c.ToolResult != nil || c.Citation != nil || c.Media != nil {
+		return true
+	}
+	if c.ToolCall == nil || !h.wholeCalls {
+		return c.ToolCall != nil
+	}
+	if h.call == 0 {
+		h.call = 1 + c.ToolCall.Index
+	}
+	return h.call != 1+c.ToolCall.Index
 }
 
 // flush passes on what is held; false when the reader has left.

@@ -134,9 +134,10 @@ func TestAgentsAndBotsAskTheNextModelByOneRule(t *testing.T) {
 	}
 }
 
-// MO-26: a call that breaks off is not replaced; one more try of an empty answer may help; and a past that no model takes is left behind.
+// MO-26: a call that nobody has seen yet is no answer; one more try of an empty answer may help; and a past that no model takes is left behind.
 func TestWhatNobodyHasSeenIsReplaced(t *testing.T) {
 	half := adapter.Chunk{ToolCall: &adapter.ToolCall{ID: "c1", Name: "echo", Arguments: `{"te`}, Usage: &some}
+	another := adapter.Chunk{ToolCall: &adapter.ToolCall{Index: 1, ID: "c2", Name: "echo", Arguments: `{"te`}}
 	stop := adapter.Chunk{Finish: adapter.FinishStop, Usage: &some}
 	for name, test := range map[string]struct {
 		script []say
@@ -145,7 +146,8 @@ func TestWhatNobodyHasSeenIsReplaced(t *testing.T) {
 		tokens int
 		err    error
 	}{
-		"half a call":                   {[]say{fails(downError, half), answers("b")}, []string{"a:1"}, "", 7, downError},
+		"half a call":                   {[]say{fails(downError, half), answers("b")}, []string{"a:1", "b:1"}, "b", 14, nil},
+		"half of a second call":         {[]say{fails(downError, half, another), answers("b")}, []string{"a:1"}, "", 7, downError},
 		"nothing":                       {[]say{chunks(stop), answers("b")}, []string{"a:1", "b:1"}, "b", 14, nil},
 		"too long for one":              {[]say{fails(tooLongError), answers("b")}, []string{"a:1", "b:1"}, "b", 7, nil},
 		"too long for both":             {[]say{fails(tooLongError), fails(tooLongError), answers("a")}, []string{"a:1", "b:1", "a:1"}, "a", 7, nil},

@@ -69,6 +69,7 @@ func (r *run) call(req adapter.Request) (*reply, error) {
 		return rep, r.read(rep, answer.chunks)
 	}
 	chain := adapter.NewChain(r.models, r.agent.options.Models.Model)
+	chain.WholeCalls = true
 	chain.Failed = adapter.LogFailed(r.agent.log, slog.String("session", string(r.session)), slog.String("turn", r.id))
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel() // what emitRetries adds, with each step

@@ -1,8 +1,8 @@
 // Package bot turns a model into a worker with a state: a prompt goes in, parsed output comes out while it is written.
 //
 // # Guarantees
-//   - A bot goes init → chatting → inference-done → finished, or to error from any state but the last. Every transition is
-//     observable, in order.
+//   - A bot goes init → chatting → inference-done → finished, or to error from any state but the last; from finished and error it goes
+//     to chatting when it is asked again. Every transition is observable, in order.
 //   - A bot's callbacks are called one at a time, in order: strings, objects and scalars as they are complete, then
 //     InferenceDone, then Response; or Error, and after it none of the others.
 //   - A panic in a callback is that bot's error. Its stack is in the log and nowhere else.
@@ -19,7 +19,8 @@ import (
 	"sync"
 )
 
-// State is where a bot stands: init → chatting → inference-done → finished, or error from any but the end.
+// State is where a bot stands: init → chatting → inference-done → finished, or error from any but the end; and chatting again from both
+// ends.
 type State string
 
 const (
@@ -30,7 +31,7 @@ const (
 	Error         State = "error"
 )
 
-// Ended says whether a bot in this state has nothing more to do.
+// Ended says whether a bot in this state has nothing more to do, unless it is asked again.
 func (s State) Ended() bool { return s == Finished || s == Error }
 
 // Transition is a change of state; Err is the cause where To is [Error].
@@ -110,7 +111,8 @@ func (m *Machine) Fail(cause error) error {
 func (m *Machine) move(to State, cause error) error {
 	m.mu.Lock()
 	from := m.now()
-	if to == Error && from.Ended() || to != Error && next[from] != to {
+	again := from.Ended() && to == Chatting
+	if to == Error && from.Ended() || to != Error && next[from] != to && !again {
 		m.mu.Unlock()
 		return fmt.Errorf("bot: no transition from %s to %s", from, to)
 	}

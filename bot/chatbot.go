@@ -3,6 +3,7 @@ package bot
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,8 +19,8 @@ import (
 )
 
 var (
-	// ErrStarted says that a bot was started before.
-	ErrStarted = errors.New("bot: it was started already")
+	// ErrStarted says that a bot is chatting: it can be asked again when it has ended.
+	ErrStarted = errors.New("bot: it is chatting already")
 	// ErrOver says that the run of a bot has ended.
 	ErrOver = errors.New("bot: the run has ended")
 
@@ -31,33 +32,42 @@ var (
 type ChatBot struct {
 	Machine
 
-	env    Env
-	name   string
-	root   string
-	config Config
-	log    *slog.Logger
-	called int         // tool calls so far; for the goroutine of the bot
-	cited  int         // sources so far; the same
-	media  int         // images and sounds so far; the same
-	span   trace.Span  // nil without tracing; the same
-	byHand atomic.Bool // Finish was called
+	env      Env
+	name     string
+	root     string
+	config   Config
+	log      *slog.Logger
+	called   int         // tool calls so far; for the goroutine of the bot
+	cited    int         // sources so far; the same
+	media    int         // images and sounds so far; the same
+	span     trace.Span  // nil without tracing; the same
+	thoughts bool        // some chat has had any; the same
+	byHand   atomic.Bool // Finish was called
 
 	mu        sync.Mutex
 	prompts   []adapter.Message
 	history   []adapter.Message
 	listeners []Listener
 	unfilter  []func()
-	started   bool
+	chats     int             // that were started
+	current   *exchange       // the latest
+	left      json.RawMessage // the value of the last chat; nil where it is not known
 	cancel    context.CancelCauseFunc
-	response  Response
-	err       error
-	done      chan struct{} // closed when the chat has ended and its callbacks have returned
+}
+
+// exchange is one chat: what is asked, and what comes of it.
+type exchange struct {
+	message  Message
+	response Response
+	err      error
+	ended    bool
+	done     chan struct{} // closed when the chat has ended and its callbacks have returned
 }
 
 // New makes a bot that writes below root.
 func New(env Env, name, root string, c Config) *ChatBot {
 	log := cmp.Or(env.Log, slog.New(slog.DiscardHandler))
-	return &ChatBot{env: env, name: name, root: root, config: c, log: log, done: make(chan struct{})}
+	return &ChatBot{env: env, name: name, root: root, config: c, log: log, current: &exchange{done: make(chan struct{})}}
 }
 
 func (b *ChatBot) Name() string { return b.name }
@@ -66,8 +76,8 @@ func (b *ChatBot) Root() string { return b.root }
 // Config returns what the bot was made with.
 func (b *ChatBot) Config() Config { return b.config }
 
-// AddPrompt appends a system message; data goes over the params of the manager. The template is rendered now; what nobody supplies is empty. Errors are
-// *[prompt.Error].
+// AddPrompt appends a system message; data goes over the params of the manager. The template is rendered now; what nobody supplies is
+// empty. Errors are *[prompt.Error].
 func (b *ChatBot) AddPrompt(template string, data map[string]any) error {
 	text, err := b.render(template, data)
 	if err == nil {
@@ -144,29 +154,38 @@ func (b *ChatBot) ClearFilters() {
 func (b *ChatBot) Listen(l Listener) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.started {
+	if b.chats > 0 {
 		panic("bot: Listen after Chat")
 	}
 	b.listeners = append(b.listeners, l)
 }
 
-// Chat starts the bot and returns at once. It is an error to start a bot twice ([ErrStarted]), or after the run has ended ([ErrOver]); any
-// other failure is the bot's error.
+// Chat starts the bot and returns at once. When it has ended and its callbacks have returned, it can be asked again: it then remembers
+// what it was asked and what it has answered, after its other history, and the new answer takes the place of the last one. It is an
+// error to start a bot that is chatting ([ErrStarted]), or after the run has ended ([ErrOver]); any other failure is the bot's error.
 func (b *ChatBot) Chat(m Message) error {
 	b.mu.Lock()
-	if b.started {
-		b.mu.Unlock()
-		return ErrStarted
+	x := b.current
+	if b.chats > 0 {
+		if !x.ended {
+			b.mu.Unlock()
+			return ErrStarted
+		}
+		x = &exchange{done: make(chan struct{})}
 	}
+	x.message = m
 	ctx, cancel := context.WithCancelCause(b.env.Context)
 	begin := make(chan struct{}) // the goroutine waits until the bot is chatting
-	b.started = b.env.Context.Err() == nil && b.env.Go(func(context.Context) {
+	started := b.env.Context.Err() == nil && b.env.Go(func(context.Context) {
 		defer cancel(nil)
 		<-begin
 		b.run(ctx, m)
 	})
-	b.cancel = cancel
-	started := b.started
+	if started {
+		b.current, b.cancel = x, cancel
+		b.chats++
+		b.byHand.Store(false)
+	}
 	b.mu.Unlock()
 	if !started {
 		cancel(nil)
@@ -180,42 +199,44 @@ func (b *ChatBot) Chat(m Message) error {
 // end, with what it has. It does not wait for that, and a bot that has ended is left as it is.
 func (b *ChatBot) Finish() {
 	b.mu.Lock()
-	begun, cancel := b.started, b.cancel
-	b.started = true
-	b.mu.Unlock()
-	if begun {
-		b.byHand.Store(true)
-		if cancel != nil {
-			cancel(errFinished)
-		}
-		return
+	begun, ended, cancel := b.chats > 0, b.current.ended, b.cancel
+	if !begun {
+		b.chats = 1
 	}
-	b.end(b.guard(func() error {
-		if err := b.To(Chatting); err != nil {
-			return err
-		}
-		return b.finish(Response{Value: null})
-	}))
+	if begun && !ended {
+		b.byHand.Store(true)
+	}
+	b.mu.Unlock()
+	switch {
+	case ended:
+	case begun && cancel != nil:
+		cancel(errFinished)
+	case !begun:
+		b.end(b.guard(func() error {
+			if err := b.To(Chatting); err != nil {
+				return err
+			}
+			return b.finish(Response{Value: null})
+		}))
+	}
 }
 
 // Wait waits until the bot has ended or ctx has, and returns its answer. A callback must not wait for its own bot.
 func (b *ChatBot) Wait(ctx context.Context) (Response, error) {
+	b.mu.Lock()
+	x, begun := b.current, b.chats > 0
+	b.mu.Unlock()
 	over := b.env.Context.Done()
-	for {
-		select {
-		case <-b.done:
-			return b.response, b.err
-		case <-ctx.Done():
-			return b.Response(), context.Cause(ctx)
-		case <-over:
-			b.mu.Lock()
-			begun := b.started
-			b.mu.Unlock()
-			if !begun {
-				return Response{}, ErrOver
-			}
-			over = nil // it will end soon
-		}
+	if begun {
+		over = nil // it will end soon
+	}
+	select {
+	case <-x.done:
+		return x.response, x.err
+	case <-ctx.Done():
+		return b.Response(), context.Cause(ctx)
+	case <-over:
+		return Response{}, ErrOver
 	}
 }
 
@@ -223,13 +244,31 @@ func (b *ChatBot) Wait(ctx context.Context) (Response, error) {
 func (b *ChatBot) Response() Response {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.response
+	return b.current.response
+}
+
+// remember makes a chat a part of the history.
+func (b *ChatBot) remember(answer Response) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.left = answer.Value
+	if len(answer.Value) == 0 || string(answer.Value) == "null" {
+		return // it was not stored, or there was none
+	}
+	text := string(answer.Value)
+	if b.config.format() != JSON {
+		_ = json.Unmarshal(answer.Value, &text) // it is a string
+	}
+	if asked, ok := b.current.message.user(); ok {
+		b.history = append(b.history, asked)
+	}
+	b.history = append(b.history, adapter.Message{Role: adapter.Assistant, Content: text})
 }
 
 func (b *ChatBot) note(change func(r *Response)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	change(&b.response)
+	change(&b.current.response)
 }
 
 // request puts the question together.

@@ -775,6 +775,7 @@ func TestAChunkAllocatesNothing(t *testing.T) {
 		{"JSON", Config{NoValue: true}, `{"a":"`},
 		{"text", Config{NoValue: true, Format: Text}, "a"},
 		{"HTML", Config{NoValue: true, Format: HTML}, "<p>"},
+		{"HTML with events", Config{NoValue: true, Format: HTML, HTMLEvents: true}, "<p>"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, says("stop"))

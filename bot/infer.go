@@ -38,6 +38,7 @@ func (b *ChatBot) run(ctx context.Context, m Message) {
 	if err == nil {
 		err = b.guard(func() error { return b.finish(i.Response) })
 	}
+	b.thoughts = b.thoughts || i != nil && i.out.thoughts
 	b.endTrace(err)
 	b.end(err)
 }
@@ -65,7 +66,7 @@ func (b *ChatBot) ask(ctx context.Context, m Message) (*inference, error) {
 // which replaces the one before when it begins, and not before.
 func (b *ChatBot) infer(previous *inference) *inference {
 	i := &inference{bot: b}
-	thoughts := false
+	thoughts := b.thoughts
 	if previous != nil {
 		i.after, i.kept, i.retried, thoughts = previous.after, previous.kept, previous.retried, previous.out.thoughts
 		if b.config.format() == Text {
@@ -85,10 +86,13 @@ func (b *ChatBot) infer(previous *inference) *inference {
 
 // onBegin returns the function that retracts the answer that out's document replaces; nil if there is no such answer.
 func (b *ChatBot) onBegin(out *output, kept *inference) func() {
+	again, left := b.chats > 1, b.left
 	switch {
 	case kept != nil:
 		return func() { out.clear(kept.Value) }
-	case b.config.Instead:
+	case again && left != nil:
+		return func() { out.clear(left) }
+	case again && b.root != "", !again && b.config.Instead:
 		return out.replace
 	}
 	return nil
@@ -122,6 +126,7 @@ func (b *ChatBot) guard(f func() error) (err error) {
 // finish tells everyone that a bot is well and done.
 func (b *ChatBot) finish(answer Response) error {
 	b.note(func(r *Response) { *r = answer })
+	b.remember(answer)
 	if err := b.To(InferenceDone); err != nil {
 		return err
 	}
@@ -140,11 +145,17 @@ func (b *ChatBot) finish(answer Response) error {
 
 // end is the last thing that a bot does; err is nil where it has finished.
 func (b *ChatBot) end(err error) {
-	defer close(b.done)
-	b.err = err
+	defer func() {
+		b.mu.Lock()
+		x := b.current
+		x.err, x.ended = err, true
+		b.mu.Unlock()
+		close(x.done)
+	}()
 	if err == nil {
 		return
 	}
+	b.left = nil
 	b.guard(func() error { return b.Fail(err) })
 	for _, l := range b.listeners {
 		if l.Error != nil {

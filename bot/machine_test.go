@@ -15,6 +15,7 @@ func TestOnlyTheTransitionsOfTheTableAreMade(t *testing.T) {
 	states := []State{Init, Chatting, InferenceDone, Finished, Error}
 	allowed := map[[2]State]bool{
 		{Init, Chatting}: true, {Chatting, InferenceDone}: true, {InferenceDone, Finished}: true,
+		{Finished, Chatting}: true, {Error, Chatting}: true, // DM-01
 		{Init, Error}: true, {Chatting, Error}: true, {InferenceDone, Error}: true,
 	}
 	at := func(s State) *Machine {

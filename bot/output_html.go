@@ -2,9 +2,12 @@ package bot
 
 import (
 	"github.com/lingserve/lingserve/htmlpath"
-	"github.com/lingserve/lingserve/internal/rawjson"
+	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 )
+
+// htmlEvent is the name of the events that tell of tags and text; see Config.HTMLEvents.
+const htmlEvent = "html"
 
 // maxHTML is how much of a chunk is parsed at a time, in bytes. Each tag repeats the path to it, so that the events of a piece
 // may be a thousand times as long, and they wait for its text.
@@ -17,18 +20,10 @@ type htmlReader struct {
 	parser *htmlpath.Parser
 	text   escaper
 	prose  escaper
-	source []byte      // of the piece that is parsed, escaped
-	events []htmlEvent // of this piece
-}
-
-// htmlEvent is the data of an "html" event; see Config.HTMLEvents.
-type htmlEvent struct {
-	URI        string            `json:"uri"`
-	Path       string            `json:"path"`
-	Type       string            `json:"type"`
-	Name       string            `json:"name,omitempty"`
-	Attributes map[string]string `json:"attributes,omitempty"`
-	Text       string            `json:"text,omitempty"`
+	source []byte // of the piece that is parsed, escaped
+	data   []byte // of its events
+	ends   []int  // where in data each of them ends
+	start  []byte // of the data of an event
 }
 
 func newHTMLReader(o *output) *htmlReader {
@@ -42,13 +37,9 @@ func newHTMLReader(o *output) *htmlReader {
 		},
 	}
 	if o.bot.config.HTMLEvents {
-		h.Open = r.openTag
-		h.Text = func(path, text []byte) {
-			r.addEvent(htmlEvent{Path: string(path), Type: "text_delta", Text: string(text)})
-		}
-		h.Close = func(path, name []byte) {
-			r.addEvent(htmlEvent{Path: string(path), Type: "close_tag", Name: string(name)})
-		}
+		r.start = jsonuri.AppendEscaped([]byte(`{"uri":"`), o.bot.root)
+		r.start = append(r.start, `","path":"`...)
+		h.Open, h.Text, h.Close = r.openTag, r.textDelta, r.closeTag
 	}
 	r.parser = htmlpath.NewParser(h, &htmlpath.Options{Repair: true})
 	return r
@@ -85,37 +76,82 @@ func (r *htmlReader) mayStop() bool           { return r.parser.MayStop() }
 func (r *htmlReader) complete() bool          { return r.parser.Complete() }
 func (r *htmlReader) repairs() map[string]int { return r.parser.Repairs() }
 
-func (r *htmlReader) openTag(path, name []byte, attributes []htmlpath.Attribute) {
-	e := htmlEvent{Path: string(path), Type: "open_tag", Name: string(name)}
-	for _, a := range attributes {
-		if e.Attributes == nil {
-			e.Attributes = map[string]string{}
-		}
-		e.Attributes[string(a.Name)] = string(a.Value)
-	}
-	r.addEvent(e)
-}
-
-func (r *htmlReader) addEvent(e htmlEvent) {
-	e.URI = r.bot.root
-	r.events = append(r.events, e)
-}
-
 // flush sends what was found: the text, and then what there is to say of it.
 func (r *htmlReader) flush() {
 	if len(r.source) > 0 {
 		r.add(r.source)
 		r.source = r.source[:0]
 	}
-	if len(r.events) == 0 {
+	if len(r.ends) == 0 {
 		return
 	}
 	hidden := r.hidden || r.bot.env.Tube.Hides(r.root) // the text would be in them
-	for _, e := range r.events {
-		data, _ := rawjson.Marshal(e) // strings
-		if r.failure == nil {
-			_, r.failure = r.bot.env.Tube.Send(tube.Event{Kind: tube.Named, Name: "html", Value: data, Hidden: hidden})
-		}
+	from := 0
+	for _, end := range r.ends {
+		r.event(r.data[from:end], hidden)
+		from = end
 	}
-	r.events = r.events[:0]
+	r.data, r.ends = r.data[:0], r.ends[:0]
+}
+
+func (r *htmlReader) event(data []byte, hidden bool) {
+	if r.failure != nil {
+		return
+	}
+	if _, err := r.bot.env.Tube.Send(tube.Event{Kind: tube.Named, Name: htmlEvent, Value: data, Hidden: hidden}); err != nil {
+		r.failure = err
+	}
+}
+
+func (r *htmlReader) openTag(path, name []byte, attributes []htmlpath.Attribute) {
+	r.beginEvent(path, "open_tag")
+	r.member("name", name)
+	if len(attributes) > 0 {
+		r.data = append(r.data, `,"attributes":{`...)
+		for i, a := range attributes {
+			if i > 0 {
+				r.data = append(r.data, ',')
+			}
+			r.quoted(a.Name)
+			r.data = append(r.data, ':')
+			r.quoted(a.Value)
+		}
+		r.data = append(r.data, '}')
+	}
+	r.endEvent()
+}
+
+func (r *htmlReader) textDelta(path, text []byte) {
+	r.beginEvent(path, "text_delta")
+	r.member("text", text)
+	r.endEvent()
+}
+
+func (r *htmlReader) closeTag(path, name []byte) {
+	r.beginEvent(path, "close_tag")
+	r.member("name", name)
+	r.endEvent()
+}
+
+// beginEvent begins the data of an event.
+func (r *htmlReader) beginEvent(path []byte, kind string) {
+	r.data = append(r.data, r.start...)
+	r.data = jsonuri.AppendEscaped(r.data, string(path))
+	r.data = append(append(append(r.data, `","type":"`...), kind...), '"')
+}
+
+func (r *htmlReader) member(name string, text []byte) {
+	r.data = append(append(append(r.data, `,"`...), name...), `":`...)
+	r.quoted(text)
+}
+
+func (r *htmlReader) quoted(text []byte) {
+	r.data = append(r.data, '"')
+	r.data = jsonuri.AppendEscaped(r.data, string(text))
+	r.data = append(r.data, '"')
+}
+
+func (r *htmlReader) endEvent() {
+	r.data = append(r.data, '}')
+	r.ends = append(r.ends, len(r.data))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/rawjson"
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -206,23 +207,11 @@ func (c *calls) answered(r *adapter.ToolResult) *call {
 // isJSON reports whether text is JSON that can be sent.
 func isJSON(text []byte) bool { return utf8.Valid(text) && json.Valid(text) }
 
-// named says which tools are meant, as far as a message has room.
+// named says which tools are meant: the first three.
 func named(list ...*call) string {
 	var names []string
-	for _, c := range list {
-		name := c.name
-		if len(name) > 64 {
-			name = name[:64]
-		}
-		if name = strconv.QuoteToASCII(name); c.name != "" && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	switch {
-	case len(names) == 0:
-		return ""
-	case len(names) > 3:
-		names = append(names[:3], "…")
+	for _, c := range list[:min(len(list), 3)] {
+		names = append(names, strconv.QuoteToASCII(wording.Clip(c.name)))
 	}
 	return ": " + strings.Join(names, ", ")
 }

@@ -16,7 +16,6 @@ type TurnContext struct {
 	Body, BodyForAgent, RawBody, BodyForCommands string
 	InboundHistory                               []HistoryEntry
 	Channel, Surface                             string
-	Trigger                                      Trigger
 	ObserveOnly                                  bool
 
 	From, SenderID, SenderName, SenderUsername, SenderTag string
@@ -53,9 +52,6 @@ type TurnContext struct {
 	MessageThreadID, NativeChannelID, ThreadParentID string
 }
 
-// System is the id of the sender of a turn that the server starts.
-const System = "system"
-
 // MissingError is a required fact that is missing, or has an invalid value.
 type MissingError struct {
 	Field string // "Facts.Conversation.ID"
@@ -76,7 +72,7 @@ func (f *Facts) check() error {
 		{"Facts.MessageID", f.MessageID},
 		{"Facts.Conversation.Kind", string(f.Conversation.Kind)},
 		{"Facts.Conversation.ID", f.Conversation.ID},
-		{"Facts.Sender.ID", f.senderID()},
+		{"Facts.Sender.ID", f.Sender.ID},
 		{"Facts.Route.AgentID", f.Route.AgentID},
 		{"Facts.Route.RouteSessionKey", f.Route.RouteSessionKey},
 		{"Facts.Reply.To", f.Reply.To},
@@ -89,13 +85,6 @@ func (f *Facts) check() error {
 		return &MissingError{Field: "Facts.Conversation.Kind", Value: string(kind)}
 	}
 	return nil
-}
-
-func (f *Facts) senderID() string {
-	if f.Sender.ID == "" && f.Trigger != "" {
-		return System
-	}
-	return f.Sender.ID
 }
 
 // hiddenForward replaces a forwarded message that the policy hides.
@@ -122,11 +111,10 @@ func BuildContext(f Facts) (*TurnContext, error) {
 		InboundHistory:  cleanHistory(m.InboundHistory),
 		Channel:         f.Channel,
 		Surface:         f.Channel,
-		Trigger:         f.Trigger,
 		ObserveOnly:     f.Observing,
 
 		From:           f.From,
-		SenderID:       f.senderID(),
+		SenderID:       f.Sender.ID,
 		SenderName:     label(cmp.Or(s.Name, s.DisplayLabel)),
 		SenderUsername: label(s.Username),
 		SenderTag:      label(s.Tag),
@@ -215,15 +203,6 @@ func cleanHistory(entries []HistoryEntry) []HistoryEntry {
 	return rows
 }
 
-func (m MediaFact) clean() MediaFact {
-	m.Path, m.URL = strings.TrimSpace(m.Path), bare(strings.TrimSpace(m.URL))
-	m.ContentType = strings.ToLower(strings.TrimSpace(m.ContentType))
-	if m.Kind == "" {
-		m.Kind = kindOf(m.ContentType)
-	}
-	return m
-}
-
 // kindOf returns the kind of a MIME type.
 func kindOf(contentType string) MediaKind {
 	switch family, _, _ := strings.Cut(contentType, "/"); family {
@@ -239,17 +218,19 @@ func kindOf(contentType string) MediaKind {
 // medium is transcribed if it or defaults say so. Items without path and address stay, because the index is the identity.
 func MediaFacts(list []MediaFact, defaults MediaFact) (media []MediaFact) {
 	for _, m := range list {
-		if m.Kind == "" && strings.TrimSpace(m.ContentType) == "" { // else the kind follows from the item's own type
-			m.Kind = defaults.Kind
+		kind := m.Kind
+		if strings.TrimSpace(m.ContentType) == "" { // else the kind follows from the item's own type
+			kind = cmp.Or(kind, defaults.Kind)
 		}
-		m.Path = cmp.Or(strings.TrimSpace(m.Path), defaults.Path)
-		m.URL = cmp.Or(strings.TrimSpace(m.URL), defaults.URL)
-		m.ContentType = cmp.Or(strings.TrimSpace(m.ContentType), defaults.ContentType)
+		m.Path = cmp.Or(strings.TrimSpace(m.Path), strings.TrimSpace(defaults.Path))
+		m.URL = bare(cmp.Or(strings.TrimSpace(m.URL), strings.TrimSpace(defaults.URL)))
+		m.ContentType = strings.ToLower(strings.TrimSpace(cmp.Or(strings.TrimSpace(m.ContentType), defaults.ContentType)))
+		m.Kind = cmp.Or(kind, kindOf(m.ContentType))
 		m.MessageID = cmp.Or(strings.TrimSpace(m.MessageID), defaults.MessageID)
 		m.Transcribed = m.Transcribed || defaults.Transcribed
 		m.Size, m.Duration = cmp.Or(m.Size, defaults.Size), cmp.Or(m.Duration, defaults.Duration)
 		m.Width, m.Height = cmp.Or(m.Width, defaults.Width), cmp.Or(m.Height, defaults.Height)
-		media = append(media, m.clean())
+		media = append(media, m)
 	}
 	return media
 }

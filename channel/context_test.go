@@ -3,12 +3,9 @@ package channel_test
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -206,11 +203,6 @@ func TestWhatIsNotThereFallsBack(t *testing.T) {
 				return []bool{c.WasMentioned, c.Addressed, c.CommandAuthorized, c.HasRole}
 			},
 			[]bool{false, false, false, false},
-		},
-		"the server itself": {
-			func(f *channel.Facts) { f.Sender.ID, f.Trigger = "", channel.TriggerSchedule },
-			func(c *channel.TurnContext) any { return []string{c.SenderID, string(c.Trigger)} },
-			[]string{"system", "schedule"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -436,97 +428,4 @@ func TestAContextSharesNothingWithItsFacts(t *testing.T) {
 	if diff := cmp.Diff(full(), f, cmpopts.EquateComparable(channel.Opt{})); diff != "" {
 		t.Error(diff)
 	}
-}
-
-// fill sets every string in v.
-func fill(v reflect.Value, s func() string) {
-	switch v.Kind() {
-	case reflect.String:
-		v.SetString(s())
-	case reflect.Struct:
-		if v.Type() == reflect.TypeFor[time.Time]() {
-			return
-		}
-		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() {
-				fill(v.Field(i), s)
-			}
-		}
-	case reflect.Slice:
-		for i := range v.Len() {
-			fill(v.Index(i), s)
-		}
-	case reflect.Pointer:
-		if !v.IsNil() {
-			fill(v.Elem(), s)
-		}
-	}
-}
-
-func checkClean(t interface{ Errorf(string, ...any) }, c *channel.TurnContext) {
-	texts := map[string]string{
-		"RawBody": c.RawBody, "Body": c.Body, "BodyForAgent": c.BodyForAgent, "BodyForCommands": c.BodyForCommands,
-		"ReplyToBody": c.ReplyToBody, "ThreadStarterBody": c.ThreadStarterBody, "ThreadHistoryBody": c.ThreadHistoryBody,
-		"GroupSystemPrompt": c.GroupSystemPrompt,
-	}
-	labels := map[string]string{
-		"SenderName": c.SenderName, "SenderUsername": c.SenderUsername, "SenderTag": c.SenderTag, "ReplyToSender": c.ReplyToSender,
-		"ForwardedFrom": c.ForwardedFrom, "ForwardedFromType": c.ForwardedFromType, "ThreadLabel": c.ThreadLabel,
-		"ConversationLabel": c.ConversationLabel, "GroupSubject": c.GroupSubject,
-	}
-	for i, h := range c.InboundHistory {
-		texts[fmt.Sprint("InboundHistory", i)], labels[fmt.Sprint("InboundHistory", i)] = h.Body, h.Sender
-	}
-	for i, u := range c.Untrusted {
-		texts[fmt.Sprint("Untrusted", i)], labels[fmt.Sprint("Untrusted", i)] = u.Text, u.Kind
-	}
-	bad := func(s string, also string) bool {
-		return !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool {
-			return unicode.IsControl(r) && r != '\n' && r != '\t' || strings.ContainsRune(also, r)
-		})
-	}
-	for field, s := range texts {
-		if bad(s, "\r") {
-			t.Errorf("%s is not clean: %q", field, s)
-		}
-	}
-	for field, s := range labels {
-		if bad(s, "\n\t\u2028\u2029") || utf8.RuneCountInString(s) > 64 || strings.TrimSpace(s) != s {
-			t.Errorf("%s is not one short line: %q", field, s)
-		}
-	}
-}
-
-func FuzzBuildContext(f *testing.F) {
-	f.Add("hello", "Alice", "https://u:p@example.com/a.png", uint8(0))
-	f.Add("a\r\nb\x00\xff", "Al\u202eice\nBob", "://@", uint8(0xff))
-	f.Add(",help", strings.Repeat("灵 ", 64), " ", uint8(0x2a))
-	f.Fuzz(func(t *testing.T, body, name, address string, bits uint8) {
-		facts := full()
-		facts.Conversation.Kind = [...]channel.ChatType{channel.Direct, channel.Group, channel.Broadcast, "other"}[bits&3]
-		facts.Access.Visibility = [...]channel.Visibility{"", channel.VisibleAll, channel.VisibleAllowlist, "other"}[bits>>2&3]
-		allowed := channel.Tri(bits >> 4 & 1 * 2)
-		fill(reflect.ValueOf(&facts.Message).Elem(), func() string { return body })
-		fill(reflect.ValueOf(&facts.Sender).Elem(), func() string { return name })
-		fill(reflect.ValueOf(&facts.Supplemental).Elem(), func() string { return body + name })
-		facts.Conversation.Label, facts.Media[0].URL = name, address
-		facts.Supplemental.Quote.SenderAllowed = allowed
-		if bits&0x20 != 0 {
-			facts.Supplemental.Forwarded = &channel.Forwarded{From: name, FromType: name, SenderAllowed: allowed}
-		}
-		c, err := channel.BuildContext(facts)
-		if bits&3 == 3 || strings.TrimSpace(name) == "" {
-			if err == nil {
-				t.Error("no error for what is missing")
-			}
-			return
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		checkClean(t, c)
-		if again, err := channel.BuildContext(facts); err != nil || !reflect.DeepEqual(c, again) {
-			t.Error("the same facts give another context")
-		}
-	})
 }

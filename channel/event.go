@@ -107,11 +107,7 @@ func MergeMentions(parts ...MentionFacts) MentionFacts {
 		m.CanDetect = m.CanDetect || p.CanDetect
 		m.WasMentioned = m.WasMentioned || p.WasMentioned
 		m.HasAnyMention = m.HasAnyMention || p.HasAnyMention
-		for _, k := range p.Implicit {
-			if !slices.Contains(m.Implicit, k) {
-				m.Implicit = append(m.Implicit, k)
-			}
-		}
+		m.Implicit = append(m.Implicit, p.Implicit...)
 		if p.AllowedImplicit != nil {
 			m.AllowedImplicit = p.AllowedImplicit
 		}

@@ -30,7 +30,7 @@ func ExampleTree() {
 	// -200 open true default:groups.require_mention
 }
 
-// A verdict says which setting made it, and what to change.
+// A decision says which setting made it.
 func ExampleEvaluate() {
 	sender := channel.SenderFacts{ID: "43", Name: "Mallory"}
 	policy := channel.Policy{
@@ -43,12 +43,7 @@ func ExampleEvaluate() {
 		Message:      channel.MessageFacts{RawBody: "hello"},
 		Access:       policy.Access(sender.Identity(), channel.MentionFacts{}),
 	})
-	fmt.Println(d.Admission.Kind, d.Admission.Reason)
-	if v, blocked := d.Blocked(); blocked {
-		fmt.Printf("%s: %s\n%s\n", v.Gate, v.Setting, v.Hint)
-	}
+	fmt.Println(d.Admission.Kind, d.Admission.Reason, d.Setting)
 	// Output:
-	// drop dm_not_allowed
-	// sender: channels.telegram.dm.allow_from
-	// add the sender's id to dm.allow_from
+	// drop dm_not_allowed channels.telegram.dm.allow_from
 }

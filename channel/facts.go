@@ -21,8 +21,7 @@ type Facts struct {
 	Media                    []MediaFact
 
 	// What the kernel knows of the turn, for the gates.
-	Trigger   Trigger // of the server itself: the gates sender, command and mention pass
-	Observing bool    // an earlier stage said that nothing is to be seen: the gate mention is skipped
+	Observing bool // an earlier stage said that nothing is to be seen: the gate mention is skipped
 }
 
 // Tri is a fact that may be unknown.

@@ -31,7 +31,7 @@ type Trace struct {
 	SessionKey       string
 	Sender           string // "" if log.sender_ids says so
 	Admission        Admission
-	Setting, Hint    string // of what decided
+	Setting          string // of what decided
 	Warning          string
 	Preview          string // where log.previews is on
 	Duration         time.Duration

@@ -232,7 +232,7 @@ func TestPairsAreAskedForOnlyUnderThePolicyPairing(t *testing.T) {
 	}
 	f := admitted(channel.Direct)
 	f.Access.DM = channel.DMFacts{Policy: channel.PolicyAllowlist, Paired: channel.Yes}
-	if d := channel.Evaluate(f); d.Admission != dropped(channel.ReasonDMAllowlistEmpty) {
+	if d := channel.Evaluate(f); d.Admission != dropped(channel.ReasonDMNotAllowed) {
 		t.Errorf("%+v", d)
 	}
 }

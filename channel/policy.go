@@ -109,7 +109,7 @@ func (p Policy) Sees(kind ChatType, who Identity) Tri {
 	if len(who.IDs) == 0 {
 		return Unknown
 	}
-	if senderGate(kind, p.Access(who, MentionFacts{})).reason != "" {
+	if _, reason := senderGate(kind, p.Access(who, MentionFacts{})); reason != "" {
 		return No
 	}
 	return Yes
@@ -135,4 +135,15 @@ func (p Policy) listed(list []string, who Identity) bool {
 		}
 	}
 	return false
+}
+
+// Settings gives the policy for a place, and with it the agent that answers there. Fields are resolved one by one: thread, conversation, account, channel, default.
+type Settings interface {
+	Policy(PolicyQuery) Policy
+}
+
+// PolicyQuery is the place that a policy is for.
+type PolicyQuery struct {
+	Channel, Account, Conversation, Parent, Thread string
+	Kind                                           ChatType
 }

@@ -38,7 +38,7 @@ type Result struct {
 	Route              RouteFacts
 	Context            *TurnContext
 	Dispatch           DispatchResult
-	Verdicts           []Verdict
+	Setting            string // by which a gate has blocked the message
 	RetryAfter         time.Duration
 }
 

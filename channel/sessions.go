@@ -84,3 +84,23 @@ func (s *Sessions) update(ctx context.Context, session string, do func(*origin))
 		return o
 	})
 }
+
+// Row is what is recorded of a turn.
+type Row struct {
+	SessionKey      string
+	CreateIfMissing bool
+	Channel         string
+	Account         string
+	Route           RouteFacts
+	Reply           ReplyPlanFacts
+	Conversation    ConversationFacts
+	Group           SessionGroup // zero of direct conversations
+	Sender          string
+}
+
+// SessionGroup is the group of a session.
+type SessionGroup struct {
+	Kind  ChatType
+	ID    string
+	Label string
+}

@@ -59,24 +59,3 @@ func TestListsSayWhatTheyExpect(t *testing.T) {
 		})
 	}
 }
-
-func TestASettingHasItsNameAtEachLevel(t *testing.T) {
-	want := map[string][5]string{ // of a channel, an account, a direct conversation, a group and a thread
-		"dm.policy":              {"dm.policy", "dm.policy"},
-		"groups.policy":          {"groups.policy", "groups.policy", "", "policy", "policy"},
-		"groups.require_mention": {"groups.require_mention", "groups.require_mention", "", "require_mention", "require_mention"},
-		"groups.enabled":         {"", "", "", "enabled", "enabled"},
-		"allow_bots":             {"allow_bots", "allow_bots", "allow_bots", "allow_bots", "allow_bots"},
-		"log.previews":           {"log.previews", "log.previews"},
-	}
-	levels := []channel.Level{channel.OfChannel, channel.OfAccount, channel.OfDirect, channel.OfGroup, channel.OfThread}
-	for _, s := range channel.SettingsTable() {
-		if names, ok := want[s.Key]; ok {
-			for i, l := range levels {
-				if key, ok := s.At(l); ok != (names[i] != "") || ok && key != names[i] {
-					t.Errorf("%s at level %d: %q, %t; want %q", s.Key, i, key, ok, names[i])
-				}
-			}
-		}
-	}
-}

@@ -38,7 +38,6 @@ func (o *SlogObserver) Observe(ctx context.Context, t Trace) {
 		slog.String("reason", string(t.Admission.Reason)),
 		slog.String("detail", t.Admission.Detail),
 		slog.String("setting", t.Setting),
-		slog.String("hint", t.Hint),
 		slog.String("outcome", string(t.Outcome)),
 	}
 	if level == slog.LevelDebug {

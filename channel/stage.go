@@ -1,5 +1,9 @@
 package channel
 
+import (
+	"fmt"
+)
+
 // Stage is a step of a turn.
 type Stage string
 
@@ -22,3 +26,19 @@ func Stages() []Stage {
 		StageIngest, StageClassify, StagePreflight, StageResolve, StageAuthorize, StageAssemble, StageRecord, StageDispatch, StageFinalize,
 	}
 }
+
+// StageError is what a stage failed of.
+type StageError struct {
+	Stage Stage
+	Err   error
+}
+
+func (e *StageError) Error() string { return fmt.Sprintf("channel: %s: %v", e.Stage, e.Err) }
+
+// Unwrap returns what the stage failed of.
+func (e *StageError) Unwrap() error { return e.Err }
+
+// PanicError is a panic in a callback. Its stack is only logged.
+type PanicError struct{ Value any }
+
+func (e *PanicError) Error() string { return "panic in a callback" }

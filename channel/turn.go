@@ -66,15 +66,6 @@ func IsCanceled(ctx context.Context, err error) bool {
 	return cause != nil && !errors.Is(cause, context.DeadlineExceeded) && (errors.Is(err, cause) || errors.Is(err, context.Canceled))
 }
 
-// Trigger says that the server starts a turn by itself; "" is a message of someone.
-type Trigger string
-
-// The triggers.
-const (
-	TriggerSchedule Trigger = "schedule"
-	TriggerResume   Trigger = "resume"
-)
-
 // Preflight is what an adapter knows before it resolves. The kernel itself reads it for a drop alone.
 type Preflight struct {
 	Admission    Admission

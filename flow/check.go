@@ -38,14 +38,6 @@ func (l *loader) link(s *spec) {
 	if len(s.bots) == 0 || l.unclear {
 		return
 	}
-	starts := false
-	for _, b := range s.bots {
-		starts = starts || len(b.sources) == 0 // also one whose trigger has been refused: that is reported already
-	}
-	if !starts {
-		l.Errorf(s.bots[0].at, "", "no bot starts with the run; at least one bot must have no on:")
-		return
-	}
 	l.reachable(s)
 	if !l.selfWaits(s) {
 		l.cycles(s)
@@ -138,7 +130,7 @@ func (l *loader) reachable(s *spec) {
 	closure(reached, s.targets())
 	for i, b := range s.bots {
 		if !reached[i] {
-			l.Errorf(b.on[0].at, "on", "%s never starts: nothing that starts with the run leads to this trigger", b.name)
+			l.Errorf(b.on[0].at, "on", "%s never starts: no bot without on: leads to this trigger", b.name)
 		}
 	}
 }

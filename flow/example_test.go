@@ -29,8 +29,8 @@ bots:
 	fmt.Println(err)
 	// Output:
 	// trip.yaml:4:5: unknown field "promt", did you mean "prompt"? expected on, when, model, options, prompt, history, message, root, format, schema, on_invalid, quiet, concurrency, max and filter
-	// trip.yaml:9:26: root: event.match.1: the number of stars in "trip/stops/*/nmae" is 1, and they count from 0
-	// trip.yaml:10:13: format: expected json, text or html, got "markdown"
+	// trip.yaml:9:26: root: event.match.1: the number of stars in the pattern is 1, and they count from 0
+	// trip.yaml:10:13: format: expected one of json, text and html, got "markdown"
 }
 
 // A workflow is run on a manager, which the caller closes.
@@ -123,7 +123,7 @@ func ExampleRegistry_Reload() {
 	fmt.Println(ok)
 	// Output:
 	// 1 <nil>
-	// workflows/ask.yaml:1:25: format: expected json, text or html, got "txt"
+	// workflows/ask.yaml:1:25: format: expected one of json, text and html, got "txt"
 	// true
 }
 

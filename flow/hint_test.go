@@ -51,7 +51,7 @@ func TestWhatOtherSystemsWriteIsExplained(t *testing.T) {
 		"on: \"a/steps[*]/x\"":              `4:9: on: the star in "a/steps[*]/x" has no meaning; "*" matches one whole segment, and "**" any number of segments`,
 		"message: \"{{ input.a|tojson }}\"": `4:26: message: unknown filter "tojson", did you mean "json"?`,
 		"on: [a/*/x, {done: a}]\n    root: \"b/{{ event.match.0 }}\"": `5:17: root: event has no "match"; expected one of bot`,
-		"on: [a/*/x, a/y]\n    root: \"b/{{ event.match.0 }}\"":       `5:17: root: event.match.0: the number of stars in "a/y" is 0, and they count from 0`,
+		"on: [a/*/x, a/y]\n    root: \"b/{{ event.match.0 }}\"":       `5:17: root: event.match.0: the number of stars in the pattern is 0, and they count from 0`,
 	} {
 		_, err := ParseSpec("w.yaml", []byte("bots:\n  a: {root: a}\n  b:\n    "+text+"\n"), nil)
 		if err == nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/schema"
 )
 
@@ -129,7 +130,7 @@ func (s *inputSchema) prepare(input json.RawMessage) (map[string]any, error) {
 		}
 		object = map[string]any{s.shortcut: v}
 	default:
-		return wrong("got %s, expected an object", schema.Article(schema.TypeOf(v)))
+		return wrong("got %s, expected an object", rawjson.Kind(input))
 	}
 	for name, text := range s.defaults {
 		if _, ok := object[name]; ok {

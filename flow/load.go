@@ -190,7 +190,8 @@ func (l *loader) input(n *yaml.Node) (json.RawMessage, *inputSchema) {
 	return raw, s
 }
 
-// keywords reports mistyped words of a JSON Schema. It returns false if there are any: then what else is wrong with the schema follows from them.
+// keywords reports mistyped words of a JSON Schema. It returns false if there are any: then what else is wrong with the schema follows
+// from them.
 func (l *loader) keywords(n *yaml.Node, what string, text []byte) (ok bool) {
 	mistyped := schema.CheckKeywords(text)
 	for _, e := range mistyped {

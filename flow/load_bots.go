@@ -40,11 +40,10 @@ func (l *loader) bots(s *spec, root, n *yaml.Node) []fields {
 		b.options = l.options(f["options"])
 		b.quiet = l.Bool(f["quiet"], "quiet")
 		b.filter = l.filter(f["filter"])
-		if t, ok := l.Text(f["format"], "format"); ok {
-			if b.format = bot.Format(t); b.format != bot.JSON && b.format != bot.Text && b.format != bot.HTML {
-				l.Errorf(f["format"], "format", "expected json, text or html, got %q", short(t))
-				b.format, l.unclear = bot.JSON, true
-			}
+		if t, ok := l.choice(f["format"], "format", "json", "text", "html"); ok {
+			b.format = bot.Format(t)
+		} else if f["format"] != nil {
+			l.unclear = true
 		}
 		if n := f["schema"]; n != nil {
 			b.output = n.AppendJSON(nil)
@@ -57,12 +56,8 @@ func (l *loader) bots(s *spec, root, n *yaml.Node) []fields {
 				l.Errorf(n, "schema", "does not go with format: %s; remove one of them", b.format)
 			}
 		}
-		if t, ok := l.Text(f["on_invalid"], "on_invalid"); ok {
-			b.onInvalid = bot.OnInvalid(t)
-			switch {
-			case !slices.Contains([]bot.OnInvalid{bot.Report, bot.Retry, bot.Fail, bot.RetryThenFail}, b.onInvalid):
-				l.Errorf(f["on_invalid"], "on_invalid", "expected report, retry, fail or retry_then_fail, got %q", short(t))
-			case b.format != bot.JSON:
+		if t, ok := l.choice(f["on_invalid"], "on_invalid", "report", "retry", "fail", "retry_then_fail"); ok {
+			if b.onInvalid = bot.OnInvalid(t); b.format != bot.JSON {
 				l.Errorf(f["on_invalid"], "on_invalid", "does not go with format: %s; remove it", b.format)
 			}
 		}
@@ -90,6 +85,15 @@ func (l *loader) bots(s *spec, root, n *yaml.Node) []fields {
 		s.bots, parts = append(s.bots, b), append(parts, f)
 	}
 	return parts
+}
+
+// choice reads one of some words.
+func (l *loader) choice(n *yaml.Node, what string, words ...string) (word string, ok bool) {
+	if word, ok = l.Text(n, what); ok && !slices.Contains(words, word) {
+		l.Errorf(n, what, "expected one of %s, got %q", list(words), short(word))
+		return "", false
+	}
+	return word, ok
 }
 
 // root checks what can be known of a root before it is rendered.

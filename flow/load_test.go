@@ -109,7 +109,7 @@ bots:
 			`w.yaml:3:62: options.stop: expected a string or an array, got an object`,
 			`w.yaml:3:72: options.seed: expected an integer, got a string`,
 			`w.yaml:5:14: quiet: expected true or false, got a number`,
-			`w.yaml:5:25: format: expected json, text or html, got "xml"`,
+			`w.yaml:5:25: format: expected one of json, text and html, got "xml"`,
 			`w.yaml:5:35: max: expected 1 to 10000, got 0`,
 			`w.yaml:5:51: concurrency: expected a whole number, got text`,
 			`w.yaml:5:65: prompt: expected text or {file: name}, got a number`,
@@ -151,7 +151,7 @@ input: {properties: {question: {type: string}}}
 bots:
   a:
     message: "Say {{ input.qestion }}"
-`, []string{`w.yaml:4:22: message: the input has no property "qestion", did you mean "question"? expected one of question`}},
+`, []string{`w.yaml:4:22: message: input has no "qestion", did you mean "question"? expected one of question`}},
 		{"event where nothing triggers", `
 bots:
   a: {message: "{{ event.value }}"}
@@ -160,7 +160,7 @@ bots:
 bots:
   a: {root: a}
   b: {on: a/*/title, root: "b/{{ event.match.1 }}"}
-`, []string{`w.yaml:3:34: root: event.match.1: the number of stars in "a/*/title" is 1, and they count from 0`}},
+`, []string{`w.yaml:3:34: root: event.match.1: the number of stars in the pattern is 1, and they count from 0`}},
 		{"a variable of a value for the end of a bot", `
 bots:
   a: {root: a}
@@ -173,7 +173,7 @@ bots:
 bots:
   a: {root: article}
   b: {on: {done: a}, root: b, message: "{{ result.artcle.title }}"}
-`, []string{`w.yaml:3:44: message: no bot writes below "artcle", did you mean "article"? expected one of article and b`}},
+`, []string{`w.yaml:3:44: message: result has no "artcle", did you mean "article"? expected one of article and b`}},
 		{"a pattern that does not compile", `
 bots:
   a: {root: a}
@@ -288,7 +288,7 @@ bots:
   a: {root: a}
   b: {on: {done: b}, root: b}
 `, []string{
-			`w.yaml:3:18: on: b never starts: nothing that starts with the run leads to this trigger`,
+			`w.yaml:3:18: on: b never starts: no bot without on: leads to this trigger`,
 			`w.yaml:3:18: on: b waits for the end of b, which it can start itself; use another trigger`,
 		}},
 		{"a bot that waits for what it starts", `
@@ -303,13 +303,13 @@ bots:
   b: {on: c/x, root: b}
   c: {on: b/x, root: c, max: 2}
 `, []string{
-			`w.yaml:3:11: on: b never starts: nothing that starts with the run leads to this trigger`,
-			`w.yaml:4:11: on: c never starts: nothing that starts with the run leads to this trigger`,
+			`w.yaml:3:11: on: b never starts: no bot without on: leads to this trigger`,
+			`w.yaml:4:11: on: c never starts: no bot without on: leads to this trigger`,
 		}},
 		{"no bot that starts with the run", `
 bots:
   b: {on: b/x, root: b, max: 2}
-`, []string{`w.yaml:2:3: no bot starts with the run; at least one bot must have no on:`}},
+`, []string{`w.yaml:2:11: on: b never starts: no bot without on: leads to this trigger`}},
 		{"no bots", `
 name: x
 `, []string{`w.yaml:1:1: the workflow has no bots; expected bots: with at least one bot`}},
@@ -359,7 +359,7 @@ bots: {a: {}}
 		{"on_invalid", `
 bots: {a: {on_invalid: ask}, b: {root: b, format: text, on_invalid: retry}, c: {root: c, on_invalid: retry}, d: {root: d, on_invalid: report}}
 `, []string{
-			`w.yaml:1:24: on_invalid: expected report, retry, fail or retry_then_fail, got "ask"`,
+			`w.yaml:1:24: on_invalid: expected one of report, retry, fail and retry_then_fail, got "ask"`,
 			`w.yaml:1:69: on_invalid: does not go with format: text; remove it`,
 		}},
 		{"a schema for HTML", `

@@ -36,10 +36,7 @@ func (l *loader) templates(b *botSpec, f fields, sc *scope) {
 		}
 		for _, item := range n.Items {
 			h := l.Fields(item, "history", "role", "content")
-			role, ok := l.Text(h["role"], "role")
-			if ok && role != adapter.User && role != adapter.Assistant && role != adapter.System {
-				l.Errorf(h["role"], "role", "expected user, assistant or system, got %q", short(role))
-			}
+			role, _ := l.choice(h["role"], "role", adapter.User, adapter.Assistant, adapter.System)
 			if item.Kind == yaml.Mapping && (h["role"] == nil || h["content"] == nil) {
 				l.Errorf(item, "history", "expected both role and content")
 			}

@@ -87,9 +87,9 @@ func TestSchemasThatCannotBeUsed(t *testing.T) {
 // DN-09: what is mistyped in a schema is refused, of the input and of answers.
 func TestMistypedWordsInSchemasAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"input: {town: string}\nbots: {a: {}}":                                   `w.yaml:1:9: input: unknown keyword "town"; expected a JSON Schema, such as {type: object, properties: {town: {type: string}}}`,
-		"input: {requird: [a], properties: {a: {}}}\nbots: {a: {}}":              `w.yaml:1:9: input: unknown keyword "requird", did you mean "required"?`,
-		"bots:\n  a:\n    schema:\n      type: object\n      propertys: {a: {}}": `w.yaml:5:7: schema: unknown keyword "propertys", did you mean "properties"?`,
+		"input: {town: string}\nbots: {a: {}}":                                   `w.yaml:1:9: input: unknown keyword "town"; properties belong in "properties", and names of notes begin with x-`,
+		"input: {requird: [a], properties: {a: {}}}\nbots: {a: {}}":              `w.yaml:1:9: input: unknown keyword "requird"; properties belong in "properties", and names of notes begin with x-`,
+		"bots:\n  a:\n    schema:\n      type: object\n      propertys: {a: {}}": `w.yaml:5:7: schema: unknown keyword "propertys"; properties belong in "properties", and names of notes begin with x-`,
 	} {
 		_, err := ParseSpec("w.yaml", []byte(text), nil)
 		if diff := cmp.Diff([]string{want}, lines(err)); diff != "" {

@@ -3,6 +3,7 @@ package flow
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,63 +27,57 @@ type scope struct {
 	roots   []string // first segments of what bots write; nil when not known
 }
 
-// names lists the variables of a scope.
-func (s *scope) names() []string {
-	names := []string{"input", "params", "result"}
-	if len(s.on) > 0 {
-		names = append(names, "event")
-		if slices.ContainsFunc(s.on, func(t *trigger) bool { return t.kind == onError }) {
-			names = append(names, "error")
-		}
-	}
-	return names
-}
-
 // check says what is wrong with reading path in this scope, or "".
 func (s *scope) check(path []string) string {
-	names := s.names()
-	if s.refused && (path[0] == "event" || path[0] == "error") {
+	members := map[string][]string{"input": nil, "params": nil, "result": s.roots} // nil: any
+	if known, closed := s.schema.names(); closed {
+		members["input"] = known
+	}
+	stars := 0
+	if len(s.on) > 0 {
+		members["event"], stars = s.event()
+	}
+	if slices.ContainsFunc(s.on, func(t *trigger) bool { return t.kind == onError }) {
+		members["error"] = []string{"code", "message", "bot"}
+	}
+	name := path[0]
+	known, ok := members[name]
+	switch {
+	case s.refused && (name == "event" || name == "error"):
 		return ""
-	}
-	if !slices.Contains(names, path[0]) {
-		switch path[0] {
-		case "event":
-			return "the variable event exists only in bots and events with on:"
-		case "error":
-			return "the variable error exists only with on: {error: bot}"
-		}
-		return notOneOf("unknown variable", path[0], names)
-	}
-	if len(path) == 1 {
+	case !ok && name == "event":
+		return "the variable event exists only in bots and events with on:"
+	case !ok && name == "error":
+		return "the variable error exists only with on: {error: bot}"
+	case !ok:
+		return notOneOf("unknown variable", name, slices.Sorted(maps.Keys(members)))
+	case len(path) == 1 || known == nil:
 		return ""
-	}
-	member := path[1]
-	switch path[0] {
-	case "input":
-		if known, closed := s.schema.names(); closed {
-			return notOneOf("the input has no property", member, known)
-		}
-	case "event":
-		// What one of several triggers gives may be read; it is empty where another has fired.
-		problem := ""
-		for _, t := range s.on {
-			found := t.check(path)
-			if found == "" && !s.all {
-				return ""
-			}
-			if found != "" && (problem == "" || t.pattern != nil && member == "match") {
-				problem = found
-			}
-		}
-		return problem
-	case "error":
-		return notOneOf("error has no", member, []string{"code", "message", "bot"})
-	case "result":
-		if s.roots != nil {
-			return notOneOf("no bot writes below", member, s.roots)
+	case !slices.Contains(known, path[1]):
+		return notOneOf(name+" has no", path[1], known)
+	case name == "event" && path[1] == "match" && len(path) > 2:
+		if i, err := strconv.Atoi(path[2]); err != nil || i < 0 || i >= stars {
+			return fmt.Sprintf("event.match.%s: the number of stars in the pattern is %d, and they count from 0", path[2], stars)
 		}
 	}
 	return ""
+}
+
+// event lists the members of the event, and how many stars its pattern has. Of several triggers, what one of them gives may be read,
+// except in a root: it is empty where another has fired.
+func (s *scope) event() (members []string, stars int) {
+	all := true
+	for i, t := range s.on {
+		n := len(t.stars())
+		if i == 0 || s.all == (n < stars) {
+			stars = n
+		}
+		all = all && t.pattern != nil
+	}
+	if all || !s.all && slices.ContainsFunc(s.on, func(t *trigger) bool { return t.pattern != nil }) {
+		return []string{"uri", "value", "match", "bot"}, stars
+	}
+	return []string{"bot"}, stars
 }
 
 // notOneOf says that a name is none of the known ones, and returns "" if it is one.
@@ -91,22 +86,6 @@ func notOneOf(what, name string, known []string) string {
 		return ""
 	}
 	return fmt.Sprintf("%s %q%s expected one of %s", what, short(name), edits.DidYouMean(name, known, ";"), list(known))
-}
-
-// check says what is wrong with reading a member of the event of this trigger, or "".
-func (t *trigger) check(path []string) string {
-	known := []string{"bot"}
-	if t.pattern != nil {
-		known = []string{"uri", "value", "match", "bot"}
-	}
-	if path[1] != "match" || len(path) == 2 || t.pattern == nil {
-		return notOneOf("event has no", path[1], known)
-	}
-	stars := t.stars()
-	if i, err := strconv.Atoi(path[2]); err == nil && 0 <= i && i < len(stars) {
-		return ""
-	}
-	return fmt.Sprintf("event.match.%s: the number of stars in %q is %d, and they count from 0", path[2], t.text, len(stars))
 }
 
 // compile checks text as a template, or as the condition of an {% if %}. It calls report with each problem and its place inside the text;

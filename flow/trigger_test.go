@@ -151,7 +151,7 @@ func TestMistakesInListsOfTriggersAreReported(t *testing.T) {
 		`  b: {on: {error: [a, b]}, root: b}`:                        `w.yaml:4:19: error: expected the name of one bot; write several as a list, such as [{error: a}, {error: b}]`,
 		`  b: {on: {completed: [a, b]}, root: b}`:                    `w.yaml:4:27: on: b waits for the end of b, which it can start itself; use another trigger`,
 		`  b: {on: [a/x, {done: a}], root: b}`:                       `w.yaml:4:35: root: b can run several times at once and would always write to "b"; use what tells them apart, as in {{ event.bot }}, or set concurrency: 1`,
-		`  b: {on: [a/*, {done: a}], root: "b/{{ event.match.1 }}"}`: `w.yaml:4:41: root: event.match.1: the number of stars in "a/*" is 1, and they count from 0`,
+		`  b: {on: [a/*, {done: a}], root: "b/{{ event.match.1 }}"}`: `w.yaml:4:41: root: event has no "match"; expected one of bot`,
 		`  b: {on: [{done: a}, {error: a}], root: b, message: "{{ event.value }} {{ error.code }}"}`: `w.yaml:4:58: message: event has no "value"; expected one of bot`,
 		`  b: {on: [a/x, b2/*], root: "b/{{ event.bot }}"}`:                                          `w.yaml:4:17: on: no bot writes a text at "b2/*"; a writes below "a" and b writes below "b/{{ event.bot }}"`,
 	} {

@@ -44,9 +44,9 @@ func (r *run) warnOfCondition(i int, doubt string) {
 	}
 }
 
-// conclude returns what warns, once nothing can start any more, of patterns that matched nothing although bots ended that could have written
-// it: the patterns may be misspelt. They are those of filters, and of bots and events that wait for values. If a bot failed, that may be the
-// reason, and there is no warning. It is called with mu held.
+// conclude returns what warns, once nothing can start any more, of patterns that matched nothing although bots ended that could have
+// written it: the patterns may be misspelt. They are those of filters, and of bots and events that wait for values. If a bot failed,
+// that may be the reason, and there is no warning. It is called with mu held.
 func (r *run) conclude() (act func()) {
 	if r.settled || slices.ContainsFunc(r.bots, func(p progress) bool { return p.active() }) {
 		return nothing
@@ -86,8 +86,8 @@ func (r *run) conclude() (act func()) {
 	}
 }
 
-// unmatchedFilters lists the patterns of the filters of the workflow and of the request that match nothing in the document, although a bot has
-// ended that could have written it, or no bot could.
+// unmatchedFilters lists the patterns of the filters of the workflow and of the request that match nothing in the document, although a
+// bot has ended that could have written it, or no bot could.
 func (r *run) unmatchedFilters(ended func(bot int) bool) (patterns []string) {
 	var document jsonuri.Document
 	_ = document.Set(nil, r.manager.Peek(true).Result) // it is JSON

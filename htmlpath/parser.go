@@ -53,10 +53,10 @@ type Handler struct {
 
 // Parser parses one document. Make one with [NewParser]. It is not safe for concurrent use.
 //
-// In repair mode the input is what a model has answered. Prose, thinking in <think> tags and the first line of a code fence
-// before the document go to [Handler.Prose]; the document begins with the first tag of a line, with one inside a line that
-// text follows, or behind the first line of a fence of HTML. It ends with the fence, or with </html>, and what comes after that is ignored. A tag that is cut off by the end of the input is left out, and
-// text without any tag is an error, [ErrNoDocument].
+// In repair mode the input is what a model has answered. Prose, thinking in <think> tags and the first line of a code fence before the
+// document go to [Handler.Prose]; the document begins with the first tag of a line, with one inside a line that text follows, or
+// behind the first line of a fence of HTML. It ends with the fence, or with </html>, and what comes after that is ignored. A tag that
+// is cut off by the end of the input is left out, and text without any tag is an error, [ErrNoDocument].
 type Parser struct {
 	tree
 	prelude
@@ -117,7 +117,12 @@ func NewParser(h Handler, o *Options) *Parser {
 
 // Write parses the next chunk, of any size; it keeps no reference to it. The first error ends the document: it is
 // returned by every later call too. Errors are *[LimitError], and [ErrClosed] after Close.
-func (p *Parser) Write(chunk []byte) (int, error) {
+func (p *Parser) Write(chunk []byte) (int, error) { return write(p, chunk) }
+
+// WriteString is Write for a string.
+func (p *Parser) WriteString(chunk string) (int, error) { return write(p, chunk) }
+
+func write[T []byte | string](p *Parser, chunk T) (int, error) {
 	if p.err != nil {
 		return 0, p.err
 	}
@@ -153,9 +158,6 @@ func (p *Parser) parse(final bool) {
 		p.pos = len(p.buf)
 	}
 }
-
-// WriteString is Write for a string.
-func (p *Parser) WriteString(chunk string) (int, error) { return p.Write([]byte(chunk)) }
 
 // release hands out the source that was parsed.
 func (p *Parser) release() {

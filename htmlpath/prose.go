@@ -59,7 +59,7 @@ var (
 	// beginning is what a document begins with.
 	beginning = regexp.MustCompile(`^(?i)<(?:!--|(!doctype|[a-z][a-z0-9-]*)[\s/>])`)
 	// inLine is a tag that begins a document inside a line: one that is only mentioned is not followed by text.
-	inLine    = regexp.MustCompile(`^<[\w-]+(?:\s[^<>]*)?/?>[\pL\d<\n]`)
+	inLine    = regexp.MustCompile(`^<[\w-]+(?:\s[^<>]*)?/?>(?:[\w<\r\n]|[^\x00-\x7f])`)
 	fenceLine = regexp.MustCompile("^(`{3,64})[ \t]*([A-Za-z]*)[ \t]*\r?\n")
 )
 
@@ -76,6 +76,7 @@ func (p *Parser) stepProse(rest []byte, final bool) bool {
 	}
 	c := rest[0]
 	undecided := !final && len(rest) < maxMarkup
+	rest = rest[:min(len(rest), maxMarkup)] // what is decided must not depend on how much more there is
 	switch {
 	case isSpace(c):
 		p.keep(1)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/html"
-	"pgregory.net/rapid"
 )
 
 // outline writes what is found in short: "+path" opens, "-path" closes, "path: text" says.
@@ -91,125 +90,6 @@ func TestWhatIsOpenedAndClosedWhere(t *testing.T) {
 			-svg[1]
 			+div[1]
 			-div[1]`},
-		{"items of a list", "<ul><li>a<li><b>b<ul><li>c</ul><li>d</ul>", `
-			+ul[1]
-			+ul[1]/li[1]
-			ul[1]/li[1]: "a"
-			-ul[1]/li[1]
-			+ul[1]/li[2]
-			+ul[1]/li[2]/b[1]
-			ul[1]/li[2]/b[1]: "b"
-			+ul[1]/li[2]/b[1]/ul[1]
-			+ul[1]/li[2]/b[1]/ul[1]/li[1]
-			ul[1]/li[2]/b[1]/ul[1]/li[1]: "c"
-			-ul[1]/li[2]/b[1]/ul[1]/li[1]
-			-ul[1]/li[2]/b[1]/ul[1]
-			-ul[1]/li[2]/b[1]
-			-ul[1]/li[2]
-			+ul[1]/li[3]
-			ul[1]/li[3]: "d"
-			-ul[1]/li[3]
-			-ul[1]`},
-		{"paragraphs", "<p>a<p>b<em>c<h2>d</h2>e<button><p>f<div>g</div></button>", `
-			+p[1]
-			p[1]: "a"
-			-p[1]
-			+p[2]
-			p[2]: "b"
-			+p[2]/em[1]
-			p[2]/em[1]: "c"
-			-p[2]/em[1]
-			-p[2]
-			+h2[1]
-			h2[1]: "d"
-			-h2[1]
-			: "e"
-			+button[1]
-			+button[1]/p[1]
-			button[1]/p[1]: "f"
-			-button[1]/p[1]
-			+button[1]/div[1]
-			button[1]/div[1]: "g"
-			-button[1]/div[1]
-			-button[1]`},
-		{"tables", "<table><thead><tr><th>a<th>b<tbody><tr><td>c<td><table><tr><td>d</table><tr><td>e</table>", `
-			+table[1]
-			+table[1]/thead[1]
-			+table[1]/thead[1]/tr[1]
-			+table[1]/thead[1]/tr[1]/th[1]
-			table[1]/thead[1]/tr[1]/th[1]: "a"
-			-table[1]/thead[1]/tr[1]/th[1]
-			+table[1]/thead[1]/tr[1]/th[2]
-			table[1]/thead[1]/tr[1]/th[2]: "b"
-			-table[1]/thead[1]/tr[1]/th[2]
-			-table[1]/thead[1]/tr[1]
-			-table[1]/thead[1]
-			+table[1]/tbody[1]
-			+table[1]/tbody[1]/tr[1]
-			+table[1]/tbody[1]/tr[1]/td[1]
-			table[1]/tbody[1]/tr[1]/td[1]: "c"
-			-table[1]/tbody[1]/tr[1]/td[1]
-			+table[1]/tbody[1]/tr[1]/td[2]
-			+table[1]/tbody[1]/tr[1]/td[2]/table[1]
-			+table[1]/tbody[1]/tr[1]/td[2]/table[1]/tr[1]
-			+table[1]/tbody[1]/tr[1]/td[2]/table[1]/tr[1]/td[1]
-			table[1]/tbody[1]/tr[1]/td[2]/table[1]/tr[1]/td[1]: "d"
-			-table[1]/tbody[1]/tr[1]/td[2]/table[1]/tr[1]/td[1]
-			-table[1]/tbody[1]/tr[1]/td[2]/table[1]/tr[1]
-			-table[1]/tbody[1]/tr[1]/td[2]/table[1]
-			-table[1]/tbody[1]/tr[1]/td[2]
-			-table[1]/tbody[1]/tr[1]
-			+table[1]/tbody[1]/tr[2]
-			+table[1]/tbody[1]/tr[2]/td[1]
-			table[1]/tbody[1]/tr[2]/td[1]: "e"
-			-table[1]/tbody[1]/tr[2]/td[1]
-			-table[1]/tbody[1]/tr[2]
-			-table[1]/tbody[1]
-			-table[1]`},
-		{"terms, options and rubies", "<dl><dt>a<dd>b<dt>c</dl><select><optgroup><option>a<option>b<optgroup></select><ruby>a<rp>b<rt>c</ruby>", `
-			+dl[1]
-			+dl[1]/dt[1]
-			dl[1]/dt[1]: "a"
-			-dl[1]/dt[1]
-			+dl[1]/dd[1]
-			dl[1]/dd[1]: "b"
-			-dl[1]/dd[1]
-			+dl[1]/dt[2]
-			dl[1]/dt[2]: "c"
-			-dl[1]/dt[2]
-			-dl[1]
-			+select[1]
-			+select[1]/optgroup[1]
-			+select[1]/optgroup[1]/option[1]
-			select[1]/optgroup[1]/option[1]: "a"
-			-select[1]/optgroup[1]/option[1]
-			+select[1]/optgroup[1]/option[2]
-			select[1]/optgroup[1]/option[2]: "b"
-			-select[1]/optgroup[1]/option[2]
-			-select[1]/optgroup[1]
-			+select[1]/optgroup[2]
-			-select[1]/optgroup[2]
-			-select[1]
-			+ruby[1]
-			ruby[1]: "a"
-			+ruby[1]/rp[1]
-			ruby[1]/rp[1]: "b"
-			-ruby[1]/rp[1]
-			+ruby[1]/rt[1]
-			ruby[1]/rt[1]: "c"
-			-ruby[1]/rt[1]
-			-ruby[1]`},
-		{"head and body", "<html><head><title>a</title><body>b", `
-			+html[1]
-			+html[1]/head[1]
-			+html[1]/head[1]/title[1]
-			html[1]/head[1]/title[1]: "a"
-			-html[1]/head[1]/title[1]
-			-html[1]/head[1]
-			+html[1]/body[1]
-			html[1]/body[1]: "b"
-			-html[1]/body[1]
-			-html[1]`},
 		{"end tags close what is inside", "<div><b><i>a</div>b</i></b></p>c", `
 			+div[1]
 			+div[1]/b[1]
@@ -261,41 +141,6 @@ func TestWhatIsOpenedAndClosedWhere(t *testing.T) {
 	}
 }
 
-// sound draws HTML in which nothing is left out, as a tree of elements that may stand in each other.
-func sound(t *rapid.T, depth int) string {
-	if depth == 0 || rapid.IntRange(0, 3).Draw(t, "kind") == 0 {
-		return html.EscapeString(rapid.StringMatching(`[a-z<&"é ]{1,6}`).Draw(t, "text"))
-	}
-	var b strings.Builder
-	children := func() {
-		for range rapid.IntRange(0, 3).Draw(t, "children") {
-			b.WriteString(sound(t, depth-1))
-		}
-	}
-	switch name := rapid.SampledFrom([]string{"div", "section", "span", "article", "ul", "table", "br", "img", "svg", "select", "dl"}).Draw(t, "name"); name {
-	case "br", "img":
-		b.WriteString("<" + name + ">")
-	case "ul", "dl":
-		item := map[string]string{"ul": "li", "dl": "dd"}[name]
-		b.WriteString("<" + name + "><" + item + ">")
-		children()
-		b.WriteString("</" + item + "><" + item + "></" + item + "></" + name + ">")
-	case "table":
-		b.WriteString("<table><tbody><tr><td>")
-		children()
-		b.WriteString("</td><td></td></tr></tbody></table>")
-	case "svg":
-		b.WriteString("<svg width='1'><defs/><g><path/></g><title>x</title></svg>")
-	case "select":
-		b.WriteString("<select><option>a</option><option>b</option></select>")
-	default:
-		b.WriteString("<" + name + " class='a &amp; b'>")
-		children()
-		b.WriteString("</" + name + ">")
-	}
-	return b.String()
-}
-
 // tell tells f of a tree that the whole parser of x/net has made.
 func tell(f *found, n *html.Node, path string) {
 	h := f.handler()
@@ -318,29 +163,6 @@ func tell(f *found, n *html.Node, path string) {
 		tell(f, c, at)
 		h.Close([]byte(at), []byte(c.Data))
 	}
-}
-
-func TestSoundHTMLIsTheTreeThatBrowsersMakeOfIt(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		text := "<html><head></head><body>"
-		for range rapid.IntRange(0, 4).Draw(t, "elements") {
-			text += sound(t, 4)
-		}
-		text += "</body></html>"
-		tree, err := html.Parse(strings.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var want found
-		tell(&want, tree, "")
-		got, p, err := read(nil, text)
-		if err != nil || !p.Complete() {
-			t.Fatal(err, p.Complete())
-		}
-		if diff := cmp.Diff(outline(want), outline(got)); diff != "" {
-			t.Errorf("%s (-want +got)\n%s", text, diff)
-		}
-	})
 }
 
 // A tag that is implied is as good as one that is written.

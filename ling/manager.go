@@ -247,9 +247,9 @@ func (m *Manager) AddBot(b bot.Bot) error {
 	running, ended := false, false
 	see := func(s bot.State) {
 		mu.Lock()
-		starts := !running && !ended && s != bot.Init
+		starts := !running && !ended && s != bot.Init || ended && s == bot.Chatting
 		if starts {
-			running = true
+			running, ended = true, false
 		}
 		ends := running && s.Ended()
 		if ends {

@@ -75,6 +75,29 @@ func TestEventsAreWhatClientsSee(t *testing.T) {
 	}
 }
 
+// DM-01: a failure of any chat can be handled.
+func TestAFailureOfALaterChatIsHandled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New(t.Context(), bot.Config{Format: bot.Text}, &Options{Models: models{"go": {text: "One."}}})
+		b, err := m.CreateBot("b", "a", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.OnFailure(b, func(error) bool { return true })
+		for _, question := range []string{"go", "unknown", "go", "unknown"} {
+			if err := b.Chat(bot.Message{Text: question}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.Wait(t.Context()); (err != nil) != (question == "unknown") {
+				t.Errorf("%s: %v", question, err)
+			}
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // DM-04: the model that bots ask which name none of their own.
 func TestAManagerNamesItsModel(t *testing.T) {
 	for want, m := range map[string]*Manager{

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/jsonuri"
@@ -16,8 +17,8 @@ import (
 // token costs a few nanoseconds.
 func check(e *Event) error {
 	if e.Kind == Named {
-		if err := checkName(e.Name); err != nil {
-			return err
+		if !validName(e.Name) {
+			return fmt.Errorf("tube: invalid event name %.80q; expected a letter, then up to 63 letters, digits, dots, underscores or hyphens", e.Name)
 		}
 		if len(e.Value) == 0 {
 			e.Value = null
@@ -57,19 +58,7 @@ func check(e *Event) error {
 
 var null = []byte("null")
 
-// checkName holds a name to [A-Za-z][A-Za-z0-9._-]{0,63}.
-func checkName(name string) error {
-	ok := len(name) > 0 && len(name) <= 64
-	for i := 0; ok && i < len(name); i++ {
-		c := name[i]
-		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
-		ok = letter || i > 0 && ('0' <= c && c <= '9' || c == '.' || c == '_' || c == '-')
-	}
-	if !ok {
-		return fmt.Errorf("tube: invalid event name %.80q; expected a letter, then up to 63 letters, digits, dots, underscores or hyphens", name)
-	}
-	return nil
-}
+var validName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]{0,63}$`).MatchString
 
 var (
 	errContent = errors.New("is not the content of a JSON string in UTF-8")

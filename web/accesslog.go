@@ -186,7 +186,7 @@ func (s *Server) worth(r *http.Request, rec *recorder, route string) bool {
 	return strings.HasPrefix(r.URL.Path, "/v1/runs") || rec.Header().Get("X-Run-Id") != "" || rec.reason != "" || rec.status >= 500
 }
 
-// collects reports whether the line of a request is one of many of its kind, which are counted instead: those of requests that were
+// collects reports whether the line of a request is one of many of its kind, which are left out: those of requests that were
 // refused, or that are the client's mistake, for one reason and from one address.
 func (s *Server) collects(r *http.Request, rec *recorder) bool {
 	mistake := 400 <= rec.status && rec.status < 500 && rec.Header().Get("X-Run-Id") == ""
@@ -195,15 +195,6 @@ func (s *Server) collects(r *http.Request, rec *recorder) bool {
 	}
 	kind := trail.Repeated{Reason: cmp.Or(rec.reason, strconv.Itoa(rec.status)), Client: access.Caller(s.client(r))}
 	return !s.refusals.Allow(kind)
-}
-
-// reportRefusals writes the line of requests whose own lines were left out.
-func (s *Server) reportRefusals(kind trail.Repeated, count int) {
-	attrs := []slog.Attr{slog.String("reason", kind.Reason), slog.Int("count", count)}
-	if kind.Client != "" {
-		attrs = append(attrs, slog.String("client", kind.Client))
-	}
-	s.log.LogAttrs(context.Background(), slog.LevelInfo, "more requests refused", attrs...)
 }
 
 // client is the address that a request comes from.

@@ -220,6 +220,39 @@ func TestASessionKnowsItsAgent(t *testing.T) {
 	}
 }
 
+// TU-46
+func TestWhatAnAgentDoesIsToldOnTheRunsTube(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	resp := a.say("use weather", `,"done":true`, asEvents)
+	f, data := named(t, resp)
+	if f.terminal != `finished{"status":"completed"}` || !strings.Contains(data["started"], `"agent":"assistant","session":"s"`) {
+		t.Errorf("%s %s", f.terminal, data)
+	}
+	d := readDocument(t, a.do("GET", resp.Header.Get("Location")+"?include=reserved", ""))
+	// The second request ends with the tool's result.
+	if !strings.HasPrefix(string(d.Result), `"Let me see.\n\n5: `) || !strings.HasSuffix(string(d.Result), `{\"sky\":\"clear <here>\"}"`) {
+		t.Errorf("%s", d.Result)
+	}
+	want := `{"$reasoning_context":"A tool helps.","$tools":{"0":{"id":"c1","name":"weather","arguments":{"place":"here"}}},
+		"$tool_results":{"0":{"sky":"clear <here>"}}}`
+	var got, wanted any
+	if json.Unmarshal(d.Reserved, &got) != nil || json.Unmarshal([]byte(want), &wanted) != nil {
+		t.Fatalf("%s", d.Reserved)
+	}
+	if diff := cmp.Diff(wanted, got); diff != "" {
+		t.Errorf("%s", diff)
+	}
+	if d.Usage["assistant"].TotalTokens != 20 {
+		t.Errorf("%+v", d.Usage)
+	}
+	// A tool that fails is an error that the run goes on after; what it says is for the model.
+	d = readDocument(t, a.say("use broken", ""))
+	if d.Status != run.StatusCompleted || len(d.Errors) != 1 || d.Errors[0].Message != "the tool broken has failed" || d.Errors[0].ID == "" || d.Errors[0].Fatal {
+		t.Errorf("%+v", d)
+	}
+}
+
 // question waits for the question of a stream, and returns its id.
 func (a *agentBench) question(resp *http.Response) (id string, next func() (string, string), stop func()) {
 	a.t.Helper()
@@ -310,6 +343,58 @@ func TestACallWaitsForApproval(t *testing.T) {
 	}
 }
 
+// AG-40
+func TestWhereNobodyCanAnswerACallIsDeniedAtOnce(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	d := readDocument(t, a.say("use danger", ""))
+	if d.Status != run.StatusCompleted || !strings.Contains(string(d.Result), "denied") || len(a.ran) != 0 {
+		t.Errorf("%+v %s", d, d.Result)
+	}
+	// Whoever goes on with something else can come back with the answer.
+	resp := a.say("use danger", "", "Prefer: respond-async")
+	resp = a.do("GET", resp.Header.Get("Location")+"/events", "")
+	call, _, stop := a.question(resp)
+	defer stop()
+	if r := a.do("POST", resp.Header.Get("Location")+"/approvals/"+call, `{"decision":"approve"}`); r.StatusCode != 204 {
+		t.Error(r.StatusCode)
+	}
+	<-a.ran
+}
+
+// AG-70
+func TestABusySessionQueuesOrSteers(t *testing.T) {
+	t.Run("queue", func(t *testing.T) {
+		a, first := busy(t, nil)
+		second := a.say("next", "", asEvents)
+		event, stop := liveEvents(t, second)
+		defer stop()
+		event() // started
+		if e := event(); e.Type != "queued" || e.Data != `{"position":1}` {
+			t.Errorf("%+v", e)
+		}
+		a.talk.goOn <- struct{}{}
+		if f, _ := named(t, first); f.terminal != `finished{"status":"completed"}` {
+			t.Error(f.terminal)
+		}
+		for e := event(); e.Type != "finished"; e = event() {
+		}
+	})
+	t.Run("steer", func(t *testing.T) {
+		a, first := busy(t, nil)
+		second := a.say("also this", `,"on_busy":"steer"`, asEvents)
+		if second.Header.Get("X-Run-Id") != first.Header.Get("X-Run-Id") {
+			t.Errorf("%s is not %s", second.Header.Get("X-Run-Id"), first.Header.Get("X-Run-Id"))
+		}
+		a.talk.goOn <- struct{}{}
+		for _, resp := range []*http.Response{first, second} {
+			if f, _ := named(t, resp); f.terminal != `finished{"status":"completed"}` || !strings.HasSuffix(f.json(), `: also this"`) {
+				t.Errorf("%s %s", f.terminal, f.json())
+			}
+		}
+	})
+}
+
 // TA-41
 func TestErasingASessionEndsWhatRunsInIt(t *testing.T) {
 	a, resp := busy(t, nil)
@@ -380,38 +465,5 @@ func TestWhatDoesNotFitAnAgentIsSaid(t *testing.T) {
 	}
 	if n := len(get[sessionList](a.bench, "/v1/sessions").Sessions); n != 1 {
 		t.Errorf("%d sessions", n)
-	}
-}
-
-// TU-46
-func TestWhatAnAgentDoesIsToldOnTheRunsTube(t *testing.T) {
-	a := newAgentBench(t, nil)
-	a.serve()
-	resp := a.say("use weather", `,"done":true`, asEvents)
-	f, data := named(t, resp)
-	if f.terminal != `finished{"status":"completed"}` || !strings.Contains(data["started"], `"agent":"assistant","session":"s"`) {
-		t.Errorf("%s %s", f.terminal, data)
-	}
-	d := readDocument(t, a.do("GET", resp.Header.Get("Location")+"?include=reserved", ""))
-	// The second request ends with the tool's result.
-	if !strings.HasPrefix(string(d.Result), `"Let me see.\n\n5: `) || !strings.HasSuffix(string(d.Result), `{\"sky\":\"clear <here>\"}"`) {
-		t.Errorf("%s", d.Result)
-	}
-	want := `{"$reasoning_context":"A tool helps.","$tools":{"0":{"id":"c1","name":"weather","arguments":{"place":"here"}}},
-		"$tool_results":{"0":{"sky":"clear <here>"}}}`
-	var got, wanted any
-	if json.Unmarshal(d.Reserved, &got) != nil || json.Unmarshal([]byte(want), &wanted) != nil {
-		t.Fatalf("%s", d.Reserved)
-	}
-	if diff := cmp.Diff(wanted, got); diff != "" {
-		t.Errorf("%s", diff)
-	}
-	if d.Usage["assistant"].TotalTokens != 20 {
-		t.Errorf("%+v", d.Usage)
-	}
-	// A tool that fails is an error that the run goes on after; what it says is for the model.
-	d = readDocument(t, a.say("use broken", ""))
-	if d.Status != run.StatusCompleted || len(d.Errors) != 1 || d.Errors[0].Message != "the tool broken has failed" || d.Errors[0].ID == "" || d.Errors[0].Fatal {
-		t.Errorf("%+v", d)
 	}
 }

@@ -93,6 +93,26 @@ func (b *bench) refusedAGUI(resp *http.Response) (e struct {
 	return e
 }
 
+func TestAGUI_AWorkflowsDocumentIsTheState(t *testing.T) {
+	b := newBench(t, nil).serve()
+	c := aguitest.Client{State: map[string]any{"of": "the run before"}}
+	resp := b.runAGUI(&c, "chat", says("t", "q"))
+	d := readDocument(t, b.do("GET", resp.Header.Get("Location"), ""))
+	if diff := cmp.Diff(aguitest.Decode(d.Result), c.State); diff != "" {
+		t.Error(diff)
+	}
+	want, _ := story(3)
+	if diff := cmp.Diff(aguitest.Decode([]byte(`{"article":`+want+`}`)), c.State); diff != "" {
+		t.Error(diff)
+	}
+	if c.Log[0] != "RUN_STARTED" || c.Log[1] != "STATE_SNAPSHOT" || c.Log[2] != "CUSTOM" || !strings.Contains(string(c.Notes[0].Value), d.Run) {
+		t.Errorf("%q %s", c.Log[:3], c.Notes[0].Value)
+	}
+	if got := aguitest.Text(c.End["runId"]) + aguitest.Text(c.End["threadId"]); got != "rt" {
+		t.Error(got)
+	}
+}
+
 func TestAGUI_AnAgentTalksAndRemembersTheThread(t *testing.T) {
 	a := newAgentBench(t, nil)
 	a.serve()

@@ -3,12 +3,14 @@ package web
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire/aisdk/aisdktest"
@@ -206,6 +208,58 @@ func TestAQuestionEndsTheStreamOfAChatThatCanAnswerIt(t *testing.T) {
 		late := text(t, answer(m.ID, chat, question))
 		if !strings.Contains(late, "output-available") && !strings.Contains(late, "tool-output-available") {
 			t.Errorf("%s", late)
+		}
+	}
+}
+
+// WIRES: useObject reads plain text of one JSON document, of any content type.
+func TestAnObjectGrowsAsText(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	begin := func() (*http.Response, *stepped) {
+		t.Helper()
+		var resp *http.Response
+		begun := make(chan struct{})
+		go func() { // it is answered when there is something to say
+			defer close(begun)
+			resp, _ = a.try(t.Context(), "POST", "/v1/ui/steps/object", `{}`)
+		}()
+		st := <-a.steps.came
+		st.send("answer", "half of")
+		<-begun
+		return resp, st
+	}
+	resp, st := begin()
+	if resp.Header.Get("Content-Type") != "text/plain; charset=utf-8" || resp.Header.Get("X-Accel-Buffering") != "no" {
+		t.Error(resp.Header)
+	}
+	half := make([]byte, 18)
+	if _, err := io.ReadFull(resp.Body, half); err != nil || string(half) != `{"answer":"half of` {
+		t.Errorf("%v: %s", err, half)
+	}
+	st.send("answer", " it")
+	st.finish()
+	if rest := text(t, resp); rest != ` it"}` {
+		t.Errorf("%s", rest)
+	}
+	// What fails later has no words for that.
+	resp, st = begin()
+	st.fail(&adapter.Error{Code: adapter.CodeAuth, Message: "the model's server refused the key"})
+	if body, err := io.ReadAll(resp.Body); err == nil {
+		t.Errorf("%s looks complete", body)
+	}
+	for _, c := range []struct {
+		path, body string
+		status     int
+		want       string
+	}{
+		{"/v1/ui/assistant/object", `"hello"`, 200, "3: hello"},
+		{"/v1/ui/assistant/object", `"fail"`, 424, "the model's server refused the key"},
+		{"/v1/ui/assistant/object", `{"a":1}`, 400, "expected a string, found an object"},
+	} {
+		resp := a.do("POST", c.path, c.body)
+		if body := text(t, resp); resp.StatusCode != c.status || body != c.want {
+			t.Errorf("%s: %d %q", c.path, resp.StatusCode, body)
 		}
 	}
 }

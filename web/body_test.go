@@ -77,3 +77,31 @@ func (endless) Read(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
+
+// DS-10: what is sent back of a body is bounded, whatever its wire.
+func TestTheRefusalOfABodyIsShort(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	long := strings.Repeat("n", 128<<10)
+	for _, c := range [][2]string{
+		{"/v1/runs", `{"` + long + `":1}`},
+		{"/v1/runs", `{"workflow":"` + long + `"}`},
+		{"/v1/runs", `{"workflow":"chat","input":{"question":"q","` + long + `":1}}`},
+		{"/v1/runs", `{"agent":"assistant","input":"q","session":"` + long + `"}`},
+		{"/v1/runs", `{"` + long + `":1,"` + long + `":2}`},
+		{"/v1/runs", `{"workflow":"chat","filter":{"include":["` + long + `"]}}`},
+		{"/v1/runs", `{"workflow":"chat","params":{"a":"{{"},"options":{"` + long + `":1}}`},
+		{completions, chatBody(long, "q", "")},
+		{completions, chatBody("assistant", "q", `,"user":"`+long+`"`)},
+		{completions, chatBody("test:story", "q", `,"response_format":{"type":"json_schema","json_schema":{"schema":{"$ref":"#/`+long+`"}}}`)},
+		{completions, chatBody("test:story", "q", `,"response_format":{"type":"`+long+`"}`)},
+		{"/v1/ui/assistant", `{"id":"t","` + long + `":1,"messages":[{"role":"` + long + `"}]}`},
+		{"/v1/agui/assistant", `{"threadId":"` + long + `","` + long + `":1}`},
+		{"/v1/sessions/s/fork", `{"` + long + `":1}`},
+	} {
+		resp := a.do("POST", c[0], c[1])
+		if said := text(t, resp); resp.StatusCode < 400 || resp.StatusCode >= 500 || len(said) > 4<<10 {
+			t.Errorf("%s %.60s: %d, %d bytes: %.200s", c[0], c[1], resp.StatusCode, len(said), said)
+		}
+	}
+}

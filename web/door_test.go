@@ -399,6 +399,29 @@ func TestATicketLetsOneRequestIn(t *testing.T) {
 	}
 }
 
+// SE-12: all paths but those of probes are answered under the server's names only.
+func TestTheServerAnswersUnderItsNamesOnly(t *testing.T) {
+	hosts, err := access.NewHosts([]string{"chat.example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, func(o *Options) { o.Access.Hosts = hosts })
+	defer b.s.Close()
+	for host, named := range map[string]bool{"localhost:8080": true, "CHAT.example.com:443": true, "chat.example.com.evil.test": false} {
+		for path, status := range map[string]int{"/": 200, "/v1/workflows": 200, "/openapi.yaml": 200, "/v1/nothing": 404, "/healthz": 200, "/readyz": 200} {
+			want := status
+			if !named && path != "/healthz" && path != "/readyz" {
+				want = 403
+			}
+			w := httptest.NewRecorder()
+			b.s.Handler().ServeHTTP(w, httptest.NewRequest("GET", "http://"+host+path, nil))
+			if w.Code != want {
+				t.Errorf("%s %s: %d, expected %d", host, path, w.Code, want)
+			}
+		}
+	}
+}
+
 // SE-11
 func TestPagesOfListedSitesUseTheServerAndNoOthers(t *testing.T) {
 	const page = "https://app.example.com"

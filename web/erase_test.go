@@ -1,6 +1,7 @@
 package web
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/lingserve/lingserve/agent"
@@ -30,6 +31,25 @@ func TestErasingASessionErasesWhatChannelsKeepOfIt(t *testing.T) {
 		if _, ok, err := sessions.Last(t.Context(), session); ok != want || err != nil {
 			t.Errorf("the route of %s is known: %v, %v", session, ok, err)
 		}
+	}
+}
+
+// DS-11: the log says who erased a session.
+func TestTheLogSaysWhoErasedASession(t *testing.T) {
+	k := newKeyring(t, "ann:user")
+	a := keyedBench(t, k, nil)
+	readDocument(t, a.do("POST", "/v1/runs", `{"agent":"assistant","session":"s","input":"hello"}`, k.bearer["ann"]))
+	if r := a.do("DELETE", "/v1/sessions/s", "", k.bearer["ann"]); r.StatusCode != 204 {
+		t.Fatalf("%d %s", r.StatusCode, text(t, r))
+	}
+	line := ""
+	for l := range strings.Lines(a.log.String()) {
+		if strings.Contains(l, `msg="session erased"`) {
+			line = strings.TrimSpace(l) + " "
+		}
+	}
+	if !strings.Contains(line, " principal=ann by=key key_id=") || !strings.Contains(line, " client=127.0.0.1 ") {
+		t.Error(line)
 	}
 }
 

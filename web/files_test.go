@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -128,6 +129,20 @@ func TestFilesAreBounded(t *testing.T) {
 	refusedWith(t, raw("z"), 429, wire.CodeRateLimited, "2 files")
 	a.do("DELETE", "/v1/files/"+f.ID, "").Body.Close()
 	a.upload("c", "z")
+}
+
+// MO-25
+func TestExpiredFileIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgentBench(t, func(o *Options, _ *agent.Options) { o.Files.Retention = time.Minute })
+		defer a.s.Close()
+		a.servePipes()
+		f := a.upload("a.pdf", aPDF)
+		time.Sleep(time.Minute + time.Second)
+		if got := a.whole("GET", "/v1/files/"+f.ID, ""); got.Status != 404 {
+			t.Errorf("%+v", got)
+		}
+	})
 }
 
 // MO-25: on every wire, to an agent and to a workflow, as data and by an id.

@@ -84,3 +84,15 @@ func TestHEADOfEventsHasTheHeadersAndFollowsNothing(t *testing.T) {
 		}
 	}
 }
+
+// DH-15: what OpenAI's clients expect of a file object.
+func TestAFileObjectHasAPurposeAndAStatus(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	made := a.upload("a.txt", "some text")
+	for _, f := range []upload{made, get[upload](a.bench, "/v1/files/"+made.ID)} {
+		if f.Purpose != "user_data" || f.Status != "processed" {
+			t.Errorf("%+v", f)
+		}
+	}
+}

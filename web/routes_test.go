@@ -81,6 +81,43 @@ func TestWhatOpenAIsClientsAskForInVainIsAnErrorOfTheirs(t *testing.T) {
 	}
 }
 
+func TestAPageOfAnotherSiteCannotStartOrCancelARun(t *testing.T) {
+	b := newBench(t, nil).serve()
+	id, st := b.startAsync()
+	defer st.finish()
+	for name, header := range map[string]string{"by its fetch": "Sec-Fetch-Site: cross-site", "from a sibling": "Sec-Fetch-Site: same-site", "by its origin": "Origin: https://evil.test", "from nowhere": "Origin: null"} {
+		t.Run(name, func(t *testing.T) {
+			for _, try := range [][2]string{
+				{"POST", "/v1/runs"},
+				{"GET", "/v1/runs?workflow=steps"},
+				{"POST", "/v1/runs/" + id + "/cancel"},
+				{"GET", "/v1/runs/" + id + "/events?on_disconnect=cancel"},
+				{"GET", "/v1/agui/steps/t?on%5Fdisconnect=cancel"},
+				{"GET", "/v1/ui/steps/t/stream"},
+			} {
+				resp := b.do(try[0], try[1], `{"workflow":"steps"}`, header)
+				if resp.StatusCode != 403 { // what it is may have no end
+					t.Errorf("%s: %d", try, resp.StatusCode)
+				} else if body, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(body), "pages of other sites may not send this request") {
+					t.Errorf("%s: %s %v", try, body, err)
+				}
+			}
+		})
+	}
+	if b.steps.started() != 1 {
+		t.Error("started")
+	}
+	// Its own page, and clients that are no browsers, may.
+	for _, header := range []string{"Sec-Fetch-Site: same-origin", "Origin: " + b.url, "X-Other: x"} {
+		resp := b.do("GET", "/v1/runs?workflow=steps&format=json", "", header, "Accept: text/event-stream", "Prefer: respond-async")
+		if resp.StatusCode != 202 {
+			t.Errorf("%s: %d", header, resp.StatusCode)
+			continue
+		}
+		(<-b.steps.came).finish()
+	}
+}
+
 // FT-34
 func TestAPanicInAHandlerIsAnAnswerWithAnIDThatIsInTheLog(t *testing.T) {
 	b := newBench(t, nil)
@@ -112,4 +149,16 @@ func TestAPanicInAHandlerIsAnAnswerWithAnIDThatIsInTheLog(t *testing.T) {
 	}()
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/late", nil))
 	t.Error("ended cleanly")
+}
+
+func TestAListenerThatIsInUseIsAnError(t *testing.T) {
+	b := newBench(t, nil).serve()
+	l, err := b.s.Listen(t.Context(), strings.TrimPrefix(b.url, "http://"))
+	if err == nil {
+		l.Close()
+		t.Fatal("listened twice")
+	}
+	if !strings.Contains(err.Error(), "address already in use") {
+		t.Error(err)
+	}
 }

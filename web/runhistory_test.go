@@ -162,6 +162,28 @@ func TestWithoutTheScopeSessionsRunsAreListedWithoutTheirSessions(t *testing.T) 
 }
 
 // AU-12
+func TestThePagesOfAListOfRunsHaveEachRunOnceTheNewestFirst(t *testing.T) {
+	b := newBench(t, nil).serve()
+	var want []string
+	for range 7 {
+		want = append(want, b.startRun())
+	}
+	slices.Reverse(want)
+	var got []string
+	pages, after := 0, ""
+	for ; pages == 0 || after != ""; pages++ {
+		page := b.listRuns("?limit=3&after=" + after)
+		got, after = append(got, page.ids()...), page.Next
+		if pages == 0 {
+			b.startRun() // is no part of the pages behind
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" || pages != 3 {
+		t.Errorf("%d pages: %s", pages, diff)
+	}
+}
+
+// AU-12
 func TestAListOfRunsIsFiltered(t *testing.T) {
 	d := memoryDB(t)
 	b := newBench(t, func(o *Options) { o.Runs = d.Runs() }).serve()

@@ -154,7 +154,7 @@ type Server struct {
 	draining atomic.Bool  // those who come had better come to another server
 	wire     *wire.Server // what the handlers of the wires use
 	granted  granted
-	refusals trail.Collector // of the lines of refused requests
+	refusals *trail.LineLimiter // of the lines of refused requests
 
 	ctx    context.Context // of the sweeper
 	cancel context.CancelFunc
@@ -167,8 +167,7 @@ type Server struct {
 // New returns a server. Errors: those of the store of runs.
 func New(o Options) (*Server, error) {
 	o = o.withDefaults()
-	s := &Server{o: o, log: o.Log, observer: o.Observer, guard: http.NewCrossOriginProtection(), began: time.Now()}
-	s.refusals.Report = s.reportRefusals
+	s := &Server{o: o, log: o.Log, observer: o.Observer, guard: http.NewCrossOriginProtection(), began: time.Now(), refusals: trail.NewLineLimiter()}
 	if err := o.Access.CORS.Trust(s.guard); err != nil {
 		return nil, err
 	}
@@ -270,7 +269,6 @@ func (s *Server) Close() error {
 		s.closeErr = s.runs.Close()
 		s.cancel()
 		s.wg.Wait()
-		s.refusals.Flush()
 		s.closeErr = errors.Join(s.closeErr, s.closeMemory())
 	})
 	return s.closeErr

@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -374,5 +375,27 @@ func TestAStreamOfEntriesThatFailsIsBrokenOff(t *testing.T) {
 		if p := readProblem(t, b.do("GET", "/v1/sessions/s/tape"+query, "")); p.Status != 500 {
 			t.Errorf("%+v", p)
 		}
+	}
+}
+
+// DA-13: the two ids have one hash, which took five thousand million attempts to find. The table of answers has what reading them is.
+func TestSessionWhoseHashIsTakenIsRefusedAndTheLogNamesBoth(t *testing.T) {
+	const first, second = "57d915daec76c2cc", "9547bebb3b269de0"
+	a := newAgentBench(t, nil)
+	a.serve()
+	start := func(session string) reply {
+		return a.whole("POST", "/v1/runs", `{"agent":"assistant","session":"`+session+`","input":"hello"}`)
+	}
+	if got := start(first); got.Status != 200 {
+		t.Fatalf("%+v", got)
+	}
+	before := a.tapeOf(first)
+	for _, got := range []reply{start(second), a.whole("GET", "/v1/sessions/"+second+"/tape", "")} {
+		if got.Status != 409 || !strings.Contains(strings.ToLower(got.Body), "this session id cannot be used") || a.tapeOf(first) != before {
+			t.Errorf("%+v", got)
+		}
+	}
+	if log := a.log.String(); !regexp.MustCompile(`level=ERROR msg="two sessions have the same hash".*`+first).MatchString(log) || !strings.Contains(log, second) {
+		t.Error(log)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/turn"
 )
 
 const steered = `,"on_busy":"steer"`
@@ -82,5 +83,25 @@ func TestASteeredMessageThatCameTooLateHasARunOfItsOwn(t *testing.T) {
 			}
 			named(t, first)
 		})
+	})
+}
+
+// A turn of another door, such as a chat's, has no run that a caller could be sent to.
+func TestAMessageThatIsSteeredToAnotherDoorsTurnHasTheAnswerInARunOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgentBench(t, nil)
+		a.servePipes()
+		e := &turn.Envelope{SessionID: "s", Channel: "chat", Content: "wait"}
+		if _, err := a.s.o.Turns.Submit(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		<-a.talk.waits
+		got := make(chan document)
+		go func() { got <- readDocument(t, a.say("also this", steered)) }()
+		synctest.Wait()
+		a.talk.goOn <- struct{}{}
+		if d := <-got; d.Status != run.StatusCompleted || !strings.HasSuffix(string(d.Result), `: also this"`) {
+			t.Errorf("%+v %s", d, d.Result)
+		}
 	})
 }

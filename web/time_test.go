@@ -113,6 +113,19 @@ func TestARunEndsWhenItsTimeIsOver(t *testing.T) {
 	})
 }
 
+// TU-51
+func TestATurnThatTakesTooLongSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgentBench(t, func(o *Options, _ *agent.Options) {
+			o.Turns = turn.New(turn.Options{Workspace: o.Workspace, Timeout: time.Minute})
+		})
+		a.servePipes()
+		if d := readDocument(t, a.say("wait", "")); d.Status != run.StatusCanceled || d.Reason != "the turn took longer than 1m0s" {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
 // FT-21
 func TestDrainingLetsRunsEndAndBreaksOffThoseThatDoNot(t *testing.T) {
 	folder := t.TempDir()
@@ -219,17 +232,4 @@ func TestALongStreamIsNotCutByTimeoutsOfTheServer(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TU-51
-func TestATurnThatTakesTooLongSaysSo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAgentBench(t, func(o *Options, _ *agent.Options) {
-			o.Turns = turn.New(turn.Options{Workspace: o.Workspace, Timeout: time.Minute})
-		})
-		a.servePipes()
-		if d := readDocument(t, a.say("wait", "")); d.Status != run.StatusCanceled || d.Reason != "the turn took longer than 1m0s" {
-			t.Errorf("%+v", d)
-		}
-	})
 }

@@ -91,6 +91,24 @@ func settingsOf(place channel.Place) channel.Configuration {
 	}}
 }
 
+// CH-06, CH-150
+func TestARunIsATurnOfTheKernelIfItHasASession(t *testing.T) {
+	a, w, _ := watchedBench(t, channel.Place{}, nil)
+	if d := readDocument(t, a.do("POST", "/v1/runs", `{"workflow":"echo","input":"x"}`)); d.Status != run.StatusCompleted || len(w.ends()) != 0 {
+		t.Errorf("%+v, and %+v of a run without a session", d, w.ends())
+	}
+	for i, body := range []string{
+		`{"workflow":"echo","session":"s","input":",x"}`, `{"agent":"assistant","session":"s","input":"x"}`, `{"agent":"assistant","input":"x"}`,
+	} {
+		d := readDocument(t, a.do("POST", "/v1/runs", body))
+		w.came(t, i+1)
+		if end := w.ends()[i]; d.Status != run.StatusCompleted || end.TurnID != d.Run || end.SessionKey != d.Session || d.Session == "" || end.Channel != "web" ||
+			end.MessageID != d.Run || end.Sender != webchannel.Local || end.Outcome != channel.OutcomeVisible {
+			t.Errorf("%s: %+v %+v", body, d, end)
+		}
+	}
+}
+
 // CH-14, CH-101, CH-105, CH-152, CH-193: package channel/web knows who may talk.
 func TestWhoMayNotTalkIsRefusedWithoutARun(t *testing.T) {
 	a, w, tree := watchedBench(t, channel.Place{DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"canary"}}, nil)
@@ -169,5 +187,29 @@ func TestATurnThatHasNoPlaceInItsQueueIsAProblem(t *testing.T) {
 	}
 	if got := w.came(t, 1); got[0] != "blocked overloaded" {
 		t.Errorf("%q", got)
+	}
+}
+
+// atDispatch does something when a turn was let in.
+type atDispatch func()
+
+func (f atDispatch) Observe(_ context.Context, t channel.Trace) {
+	if t.Stage == channel.StageDispatch && t.Phase == channel.PhaseStart {
+		f()
+	}
+}
+
+// A turn keeps the settings that let it in; the next message meets the new ones.
+func TestSettingsThatChangeHoldForTheNextMessage(t *testing.T) {
+	var tree *channel.Tree
+	a, _, tr := watchedBench(t, channel.Place{}, func(o *Options, _ *agent.Options) {
+		o.Kernel.Observer = atDispatch(func() { _ = tree.Set(settingsOf(channel.Place{DMPolicy: channel.PolicyDisabled})) })
+	})
+	tree = tr
+	if d := readDocument(t, a.say("hello", "")); d.Status != run.StatusCompleted {
+		t.Errorf("%+v", d)
+	}
+	if p := readProblem(t, a.say("hello", "")); p.Status != http.StatusForbidden {
+		t.Errorf("%+v", p)
 	}
 }

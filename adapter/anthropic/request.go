@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
@@ -120,11 +119,7 @@ func (r *request) output() *outputConfig {
 // tools adds the tools and the choice among them.
 func (a *asking) tools(r *request, req *adapter.Request, called []string) {
 	for _, t := range req.Tools {
-		schema := wire.Parameters(t.Parameters)
-		if _, _, _, err := jsonparser.Get(schema, "type"); err != nil && wire.IsObject(schema) { // it has to be one of an object
-			schema, _ = jsonparser.Set(schema, []byte(`"object"`), "type")
-		}
-		r.Tools = append(r.Tools, tool{Name: t.Name, Description: t.Description, Schema: schema})
+		r.Tools = append(r.Tools, tool{Name: t.Name, Description: t.Description, Schema: wire.Parameters(t.Parameters)})
 	}
 	if len(r.Tools) == 0 {
 		// A history with calls needs definitions of the tools that it names. The model must not call them again.

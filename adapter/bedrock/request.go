@@ -2,7 +2,6 @@ package bedrock
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"net/http"
 	"strings"
@@ -56,14 +55,12 @@ func (a *asking) request(req *adapter.Request) (object, error) {
 	if tools != nil {
 		body["toolConfig"] = tools
 	}
-	if req.MaxTokens != nil {
-		inference["maxTokens"] = *req.MaxTokens
-	}
+	wire.Put(inference, "maxTokens", req.MaxTokens)
 	_, chosen := tools["toolChoice"]
 	forced := chosen && req.ToolChoice != "auto"
 	calm := a.think(extra, req, forced, turns.Unthought) && a.family == claude // it then thinks at 1 only
-	if req.Temperature != nil && !calm {
-		inference["temperature"] = *req.Temperature
+	if !calm {
+		wire.Put(inference, "temperature", req.Temperature)
 	}
 	if req.TopP != nil && !(calm && *req.TopP < 0.95) {
 		inference["topP"] = *req.TopP
@@ -89,34 +86,12 @@ func (a *asking) request(req *adapter.Request) (object, error) {
 		delete(tools, "toolChoice")
 		extra["tool_choice"] = object{"type": "auto", "disable_parallel_tool_use": true}
 	}
-	overlay(body, extra, req.ExtraBody)
+	wire.Overlay(body, req.ExtraBody)
 	maps.DeleteFunc(body, func(_ string, value any) bool {
 		o, ok := value.(object)
 		return ok && len(o) == 0
 	})
 	return body, nil
-}
-
-// members are those of a request; other members of an extra body are fields of the model's own.
-var members = map[string]bool{
-	"additionalModelRequestFields": true, "additionalModelResponseFieldPaths": true, "guardrailConfig": true, "inferenceConfig": true,
-	"messages": true, "outputConfig": true, "performanceConfig": true, "promptVariables": true, "requestMetadata": true, "serviceTier": true,
-	"system": true, "toolConfig": true,
-}
-
-// overlay lays the members of an extra body over a request. Those of inferenceConfig, toolConfig and additionalModelRequestFields are laid over one
-// by one, and tools of toolConfig come behind the others. fields are additionalModelRequestFields.
-func overlay(body, fields object, over map[string]json.RawMessage) {
-	for name, value := range over {
-		switch {
-		case !members[name]:
-			wire.Overlay(fields, map[string]json.RawMessage{name: value})
-		case name == "inferenceConfig" || name == "toolConfig" || name == "additionalModelRequestFields":
-			wire.Overlay(body, map[string]json.RawMessage{name: value})
-		default:
-			body[name] = value
-		}
-	}
 }
 
 var cachePoint = object{"cachePoint": object{"type": "default"}}

@@ -134,7 +134,7 @@ func TestRequestsSayWhatIsAsked(t *testing.T) {
 		},
 		{"a schema that is not strict", gptoss, adapter.Request{Messages: question, Format: adapter.Format{JSON: true, Schema: json.RawMessage(`{"type":"object"}`)}}, `{` + why + `}`},
 		{"more members", gptoss, adapter.Request{Messages: question, Tools: look, Options: adapter.Options{MaxTokens: new(7), ExtraBody: map[string]json.RawMessage{
-			"top_k": json.RawMessage(`5`), "performanceConfig": json.RawMessage(`{"latency":"optimized"}`), "inferenceConfig": json.RawMessage(`{"topP":0.1}`),
+			"additionalModelRequestFields": json.RawMessage(`{"top_k":5}`), "performanceConfig": json.RawMessage(`{"latency":"optimized"}`), "inferenceConfig": json.RawMessage(`{"topP":0.1}`),
 			"toolConfig": json.RawMessage(`{"tools":[{"systemTool":{"name":"nova_grounding"}}]}`),
 		}}}, `{"additionalModelRequestFields":{"top_k":5},"inferenceConfig":{"maxTokens":7,"topP":0.1},` + why +
 			`,"performanceConfig":{"latency":"optimized"},"toolConfig":{"tools":[` + spec + `,{"systemTool":{"name":"nova_grounding"}}]}}`},

@@ -67,7 +67,7 @@ func New(o Options, user string) (adapter.Provider, error) {
 	base.Path = strings.TrimSuffix(strings.TrimRight(base.Path, "/"), "/v3/chat")
 	p := &provider{Server: wire.NewServer(o), chat: base.JoinPath("v3", "chat"), user: cmp.Or(user, "lingserve")}
 	p.Explain = p.explain
-	p.files, _ = lru.New[[sha256.Size]byte, file](maxFiles) // fails for no size
+	p.files, _ = lru.New[[sha256.Size]byte, string](maxFiles) // fails for no size
 	p.waiting, _ = lru.New[string, *chat](maxWaiting)
 	p.cancels.SetLimit(maxCancels)
 	return p, nil
@@ -82,8 +82,8 @@ type provider struct {
 	waiting *lru.Cache[string, *chat] // by the ids of calls
 	closing sync.Mutex
 	closed  bool
-	cancels errgroup.Group                      // the requests to cancel chats that are on their way; none is added once closed
-	files   *lru.Cache[[sha256.Size]byte, file] // by what they hold
+	cancels errgroup.Group                        // the requests to cancel chats that are on their way; none is added once closed
+	files   *lru.Cache[[sha256.Size]byte, string] // ids, by what they hold
 }
 
 // Model returns the bot of this id. Which bots there are is only known to Coze.
@@ -138,7 +138,7 @@ type model struct {
 // Stream asks the bot.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
 	return func(yield func(adapter.Chunk, error) bool) {
-		a := &answer{m: m}
+		a := &answer{m: m, messages: map[string]*written{}}
 		ask := func(ctx context.Context) (*http.Response, error) {
 			res, err := a.ask(ctx, &req)
 			if err != nil && ctx.Err() != nil {

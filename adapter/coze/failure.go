@@ -1,7 +1,6 @@
 package coze
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -59,78 +58,60 @@ func (p *provider) failed(status, code int, said []byte, header http.Header) *ad
 	if status != http.StatusOK {
 		e.Status = status
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "status %d", status)
+	cause := fmt.Sprintf("status %d", status)
 	if code != 0 {
-		fmt.Fprintf(&b, ", code %d", code)
+		cause += fmt.Sprintf(", code %d", code)
 	}
-	if id := header.Get("X-Tt-Logid"); id != "" {
-		id = p.Redact([]byte(id)) // before it is cut: half a key is not known for what it is
-		fmt.Fprintf(&b, ", log id %s", strings.ToValidUTF8(id[:min(len(id), 64)], ""))
+	if id := p.Redact([]byte(header.Get("X-Tt-Logid"))); id != "" { // before it is cut: half a key is not known for what it is
+		cause += ", log id " + strings.ToValidUTF8(id[:min(len(id), 64)], "")
 	}
-	b.WriteString(": " + p.Redact(said))
-	e.Cause = &codeError{code, b.String()}
+	e.Cause = &codeError{code, cause + ": " + p.Redact(said)}
 	return e
 }
 
-// failures are the codes that a chat may fail with (https://www.coze.com/docs/developer_guides/coze_error_codes), with their errors. % is the
-// server.
+// failures are the codes that a chat may fail with (https://www.coze.com/docs/developer_guides/coze_error_codes). In a message, % is the server and KEY the
+// variable with the token. The code [adapter.CodeInvalid] says that the messages are too long.
 var failures = []struct {
-	codes []int
-	as    adapter.Error
+	codes     []int
+	code      string
+	retryable bool
+	message   string
 }{
-	{[]int{4000, 4001, 4002, 4003, 4005}, adapter.Error{Message: "% refused the request: the bot may not support a part of it"}},
-	{[]int{4004}, adapter.Error{
-		Code: adapter.CodeInvalid, ContextLength: true,
-		Message: "the conversation has more messages than the bot accepts: shorten the history",
-	}},
-	{[]int{4006, 4200}, adapter.Error{Message: "% does not know this bot: check the bot's id and that the token belongs to the bot's workspace"}},
-	{[]int{4008}, adapter.Error{Code: adapter.CodeRateLimited, Message: "% reports that the bot reached its daily limit"}},
-	{[]int{4009, 4020}, adapter.Error{Code: adapter.CodeRateLimited, Retryable: true, Message: "% limits the rate of requests: retry later"}},
-	{[]int{4010}, adapter.Error{
-		Code: adapter.CodeInvalid, ContextLength: true,
-		Message: "the request is too long for the bot's model: shorten the prompt or the history",
-	}},
-	{[]int{4011, 4019, 4022, 4027, 4028}, adapter.Error{Code: adapter.CodeRateLimited, Message: "% reports that the account has no credit left"}},
-	{[]int{4012}, adapter.Error{Message: "% no longer has the bot's model: choose another one for the bot"}},
-	{[]int{4013}, adapter.Error{Code: adapter.CodeUnavailable, Retryable: true, Message: "the bot's model failed: retry later"}},
-	{[]int{4014}, adapter.Error{Message: "the bot cannot answer this"}},
-	{[]int{4015}, adapter.Error{Message: "the bot is not published as an API: publish it to the channel API"}},
-	{[]int{4016}, adapter.Error{
-		Code: adapter.CodeUnavailable, Retryable: true, Message: "% is busy with another chat of this conversation: try again",
-	}},
-	{[]int{4021}, adapter.Error{Message: "the bot's workflow is not configured"}},
-	{[]int{4102}, adapter.Error{Code: adapter.CodeRateLimited, Message: "% has stopped the account's requests for unusual activity"}},
-	{[]int{4300, 4301, 4302, 4303, 4304}, adapter.Error{Message: "% refused an image: it may be too large, or of a kind that is not taken"}},
-	{[]int{5000}, adapter.Error{Code: adapter.CodeUnavailable, Retryable: true, Message: "% failed or is overloaded: retry later"}},
+	{[]int{4000, 4001, 4002, 4003, 4005}, adapter.CodeProtocol, false, "% refused the request: the bot may not support a part of it"},
+	{[]int{4004}, adapter.CodeInvalid, false, "the conversation has more messages than the bot accepts: shorten the history"},
+	{[]int{4006, 4200}, adapter.CodeProtocol, false, "% does not know this bot: check the bot's id and that the token belongs to the bot's workspace"},
+	{[]int{4008}, adapter.CodeRateLimited, false, "% reports that the bot reached its daily limit"},
+	{[]int{4009, 4020}, adapter.CodeRateLimited, true, "% limits the rate of requests: retry later"},
+	{[]int{4010}, adapter.CodeInvalid, false, "the request is too long for the bot's model: shorten the prompt or the history"},
+	{[]int{4011, 4019, 4022, 4027, 4028}, adapter.CodeRateLimited, false, "% reports that the account has no credit left"},
+	{[]int{4012}, adapter.CodeProtocol, false, "% no longer has the bot's model: choose another one for the bot"},
+	{[]int{4013}, adapter.CodeUnavailable, true, "the bot's model failed: retry later"},
+	{[]int{4014}, adapter.CodeProtocol, false, "the bot cannot answer this"},
+	{[]int{4015}, adapter.CodeProtocol, false, "the bot is not published as an API: publish it to the channel API"},
+	{[]int{4016}, adapter.CodeUnavailable, true, "% is busy with another chat of this conversation: try again"},
+	{[]int{4021}, adapter.CodeProtocol, false, "the bot's workflow is not configured"},
+	{[]int{4100, 700012006}, adapter.CodeAuth, false, "% refused the token: check KEY"},
+	{[]int{4101}, adapter.CodeAuth, false, "% denies this token access to the bot: check the permissions and the workspace of KEY"},
+	{[]int{4102}, adapter.CodeRateLimited, false, "% has stopped the account's requests for unusual activity"},
+	{[]int{4300, 4301, 4302, 4303, 4304}, adapter.CodeProtocol, false, "% refused an image: it may be too large, or of a kind that is not taken"},
+	{[]int{5000}, adapter.CodeUnavailable, true, "% failed or is overloaded: retry later"},
 }
 
 // failure makes the error of a code; nil for one that is not known.
 func (p *provider) failure(code int) *adapter.Error {
-	e := &adapter.Error{Code: adapter.CodeAuth}
-	switch code {
-	case 4100, 700012006:
-		e.Message = "% refused the token: check " + p.KeyName
-		if p.Key() == "" {
-			e.Message = "% asks for a token: set " + p.KeyName
-		}
-	case 4101:
-		e.Message = "% denies this token access to the bot: check the permissions and the workspace of " + p.KeyName
-	case 4105:
+	switch {
+	case code == 4105:
 		return wire.Filtered(nil)
-	default:
-		for _, f := range failures {
-			if slices.Contains(f.codes, code) {
-				*e = f.as
-				e.Code = cmp.Or(e.Code, adapter.CodeProtocol)
-			}
+	case code == 4100 && p.Key() == "":
+		return &adapter.Error{Code: adapter.CodeAuth, Message: p.Name() + " asks for a token: set " + p.KeyName}
+	}
+	for _, f := range failures {
+		if slices.Contains(f.codes, code) {
+			message := strings.NewReplacer("%", p.Name(), "KEY", p.KeyName).Replace(f.message)
+			return &adapter.Error{Code: f.code, Retryable: f.retryable, ContextLength: f.code == adapter.CodeInvalid, Message: message}
 		}
 	}
-	if e.Message == "" {
-		return nil
-	}
-	e.Message = strings.Replace(e.Message, "%", p.Name(), 1)
-	return e
+	return nil
 }
 
 // gone says whether an error means that a chat does not wait for outputs, or not any more.

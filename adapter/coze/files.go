@@ -12,24 +12,13 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
 
-const (
-	// maxFiles is how many uploaded images are remembered. A conversation sends its images again with each question.
-	maxFiles = 1024
-	// fileLife is how long one is used again; Coze keeps it for three months.
-	fileLife = 30 * 24 * time.Hour
-)
-
-// file is an uploaded file.
-type file struct {
-	id string
-	at time.Time
-}
+// maxFiles is how many uploaded images are remembered. A conversation sends its images again with each question. Coze keeps them for three months.
+const maxFiles = 1024
 
 // errImage is the cause where an image cannot be sent.
 var errImage = errors.New("an image that is not sent")
@@ -38,8 +27,8 @@ var errImage = errors.New("an image that is not sent")
 // its own, and returns that id. One that was uploaded before is not sent again.
 func (p *provider) upload(ctx context.Context, image, name string) (string, error) {
 	sum := sha256.Sum256([]byte(image))
-	if known, ok := p.files.Get(sum); ok && time.Since(known.at) < fileLife {
-		return known.id, nil
+	if id, ok := p.files.Get(sum); ok {
+		return id, nil
 	}
 	kind, content, ok := adapter.OpenDataURL(image)
 	if !ok || len(content) == 0 {
@@ -75,13 +64,9 @@ func (p *provider) upload(ctx context.Context, image, name string) (string, erro
 		return "", p.Refused(&wire.Refusal{Status: http.StatusOK, Header: res.Header, Body: said})
 	}
 	if json.Unmarshal(said, &answer) != nil || answer.Data.ID == "" {
-		return "", &adapter.Error{
-			Code: adapter.CodeProtocol, Status: http.StatusOK,
-			Message: p.Name() + " returned no id for an image",
-			Cause:   errors.New("answered: " + p.Redact(said)),
-		}
+		return "", p.NotAnswer("the id of a file", wire.ErrFormat, said)
 	}
-	p.files.Add(sum, file{answer.Data.ID, time.Now()})
+	p.files.Add(sum, answer.Data.ID)
 	return answer.Data.ID, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
@@ -196,14 +197,10 @@ func textOf(msg adapter.Message) string {
 
 // callText is the content of a message that shows a call.
 func callText(call adapter.ToolCall) string {
-	arguments := json.RawMessage(call.Arguments)
-	if !json.Valid(arguments) {
-		arguments = json.RawMessage(jsonText(call.Arguments))
-	}
 	return jsonText(struct {
 		Name      string          `json:"name"`
 		Arguments json.RawMessage `json:"arguments"`
-	}{call.Name, arguments})
+	}{call.Name, wire.Arguments(call.Arguments)})
 }
 
 // jsonText writes a value as JSON; "null" where it cannot be written.

@@ -107,7 +107,7 @@ func TestARequestInTheWordsOfTheFormat(t *testing.T) {
 			`{"role":"user","type":"question","content":"weather?","content_type":"text"},`+
 				`{"role":"assistant","type":"answer","content":"I look.","content_type":"text"},`+
 				`{"role":"assistant","type":"function_call","content":"{\"name\":\"rain\",\"arguments\":{\"at\":\"Zürich\"}}","content_type":"text"},`+
-				`{"role":"assistant","type":"function_call","content":"{\"name\":\"sun\",\"arguments\":\"oops\"}","content_type":"text"},`+
+				`{"role":"assistant","type":"function_call","content":"{\"name\":\"sun\",\"arguments\":{\"arguments\":\"oops\"}}","content_type":"text"},`+
 				`{"role":"assistant","type":"tool_output","content":"none","content_type":"text"},`+
 				`{"role":"assistant","type":"tool_output","content":"","content_type":"text"},`+
 				`{"role":"assistant","type":"answer","content":"No rain.","content_type":"text"},`+hi, "")},

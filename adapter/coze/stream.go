@@ -1,11 +1,9 @@
 package coze
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"slices"
@@ -37,10 +35,10 @@ type answer struct {
 	over               bool   // the chat, as far as Coze is concerned
 
 	event    event
-	kind     string    // of the last event that had one
-	messages []written // of the answer, so far
-	current  int       // the one that is being written
-	text     wire.Text // of that
+	kind     string              // of the last event that had one
+	messages map[string]*written // of the answer, so far, by their ids
+	current  *written            // the one that is being written
+	text     wire.Text           // of that
 	thought  wire.Text
 	wrote    bool // there is text
 	answered bool // a message was complete
@@ -49,7 +47,6 @@ type answer struct {
 
 // written is a message that the answer consists of.
 type written struct {
-	id            string
 	text, thought bool // came in pieces
 	started       bool // has text that is not white space
 }
@@ -75,23 +72,12 @@ func (m *model) post(ctx context.Context, url string, request any, req *adapter.
 	return res, nil
 }
 
-// space is what may be before JSON.
-const space = "\ufeff \t\r\n"
-
-// checkStart looks at the start of an answer of status 200: Coze reports most errors by such an answer, whose body is JSON with a code.
+// checkStart looks at an answer of status 200: Coze reports most errors by such an answer, whose body is JSON with a code.
 func (p *provider) checkStart(ctx context.Context, res *http.Response) error {
-	r := bufio.NewReaderSize(res.Body, 512)
-	start, _ := r.Peek(64) // an error comes again
-	start = bytes.TrimLeft(start, space)
-	res.Body = struct {
-		io.Reader
-		io.Closer
-	}{r, res.Body}
-	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	if !wire.IsObject(start) && (kind == "text/event-stream" || kind == "" || len(start) == 0) {
+	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind == "text/event-stream" || kind == "" {
 		return nil
 	}
-	said := bytes.TrimLeft(wire.Said(res.Body), space)
+	said := wire.Said(res.Body)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -177,15 +163,7 @@ func (a *answer) readEvent(kind, data []byte) (done bool, err error) {
 func (a *answer) state(data []byte) error {
 	e := &a.event
 	if a.chat == "" {
-		id, err := wire.Unescape(e.id)
-		if err != nil {
-			return err
-		}
-		conversation, err := wire.Unescape(e.conversation)
-		if err != nil {
-			return err
-		}
-		a.chat, a.conversation = id, conversation
+		a.chat, a.conversation = string(e.id), string(e.conversation) // digits
 	}
 	switch a.kind {
 	case "conversation.chat.completed":
@@ -211,82 +189,62 @@ func (a *answer) delta() error {
 	if !a.event.isText() {
 		return nil
 	}
-	if err := a.turn(); err != nil {
+	if err := a.selectMessage(); err != nil {
 		return err
 	}
 	return a.piece()
 }
 
-// turn makes the event's message the one that is being written. Messages may take turns.
-func (a *answer) turn() error {
-	same := func(m written) bool { return m.id == string(a.event.id) }
-	if len(a.messages) > 0 && same(a.messages[a.current]) {
-		return nil
-	}
-	if err := a.flush(); err != nil {
-		return err
-	}
-	if a.current = slices.IndexFunc(a.messages, same); a.current < 0 {
+// selectMessage makes the event's message the one that is being written. Messages may take turns.
+func (a *answer) selectMessage() error {
+	m := a.messages[string(a.event.id)]
+	if m == nil {
 		if len(a.messages) == maxMessages {
 			return errMany
 		}
-		a.messages = append(a.messages, written{id: string(a.event.id)})
-		a.current = len(a.messages) - 1
+		m = new(written)
+		a.messages[string(a.event.id)] = m
 	}
-	return nil
-}
-
-// piece yields the event's text and reasoning. A message's text begins with what is not white space; a blank line is between two
-// messages.
-func (a *answer) piece() error {
-	var c adapter.Chunk
-	var err error
-	m := &a.messages[a.current]
-	if len(a.event.content) > 0 {
-		m.text = true
-		if c.Text, err = a.text.Next(a.event.content); err != nil {
-			return err
-		}
-		c.Text = a.trim(c.Text)
-	}
-	if len(a.event.reasoning) > 0 {
-		m.thought = true
-		if c.Reasoning, err = a.thought.Next(a.event.reasoning); err != nil {
-			return err
-		}
-	}
-	if c.Text == "" && c.Reasoning == "" {
+	if m == a.current {
 		return nil
 	}
-	return a.Yield(c)
+	err := a.flush()
+	a.current = m
+	return err
 }
 
-func (a *answer) trim(text string) string {
-	m := &a.messages[a.current]
-	if m.started {
-		return text
+// piece yields the event's text and reasoning.
+func (a *answer) piece() error {
+	m := a.current
+	m.text, m.thought = m.text || len(a.event.content) > 0, m.thought || len(a.event.reasoning) > 0
+	text, err := a.text.Next(a.event.content)
+	if err != nil {
+		return err
 	}
-	if text = strings.TrimLeftFunc(text, unicode.IsSpace); text == "" {
-		return ""
+	thought, err := a.thought.Next(a.event.reasoning)
+	if err != nil {
+		return err
 	}
-	m.started = true
-	if a.wrote {
-		return "\n\n" + text
-	}
-	a.wrote = true
-	return text
+	return a.emit(text, thought)
 }
 
 // flush yields what was held back of a character, which will not be finished any more.
-func (a *answer) flush() error {
-	c := adapter.Chunk{Text: a.text.Rest(), Reasoning: a.thought.Rest()}
-	if c.Text != "" {
-		c.Text = a.trim(c.Text)
+func (a *answer) flush() error { return a.emit(a.text.Rest(), a.thought.Rest()) }
+
+// emit yields a part of the message that is being written. Its text begins with what is not white space; a blank line is between two messages.
+func (a *answer) emit(text, thought string) error {
+	if text != "" && !a.current.started {
+		text = strings.TrimLeftFunc(text, unicode.IsSpace)
+		a.current.started = text != ""
+		if text != "" && a.wrote {
+			text = "\n\n" + text
+		}
+		a.wrote = a.wrote || text != ""
 	}
-	if c.Text == "" && c.Reasoning == "" {
+	if text == "" && thought == "" {
 		return nil
 	}
-	return a.Yield(c)
+	return a.Yield(adapter.Chunk{Text: text, Reasoning: thought})
 }
 
 // message takes one that is complete. Of an answer it has all that came in pieces before.
@@ -297,14 +255,13 @@ func (a *answer) message() error {
 		if !a.event.isText() {
 			return nil
 		}
-		if err := a.turn(); err != nil {
+		if err := a.selectMessage(); err != nil {
 			return err
 		}
-		m := a.messages[a.current]
-		if m.text {
+		if a.current.text {
 			a.event.content = nil
 		}
-		if m.thought {
+		if a.current.thought {
 			a.event.reasoning = nil
 		}
 		if err := a.piece(); err != nil {
@@ -329,11 +286,7 @@ func (a *answer) called() error {
 	if len(a.calls) == maxCalls {
 		return errMany
 	}
-	id, err := wire.Unescape(a.event.id)
-	if err != nil {
-		return err
-	}
-	a.calls = append(a.calls, call{id: id, name: f.Name, arguments: f.arguments()})
+	a.calls = append(a.calls, call{id: string(a.event.id), name: f.Name, arguments: f.arguments()})
 	return a.Yield(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: len(a.calls) - 1, Name: f.Name, Arguments: f.arguments()}})
 }
 

@@ -64,3 +64,10 @@ func Effort(budget int) string {
 	}
 	return "high"
 }
+
+// Put adds a member that has a value.
+func Put[T any](object map[string]any, name string, value *T) {
+	if value != nil {
+		object[name] = *value
+	}
+}

@@ -14,8 +14,8 @@ func TestMistakesAreExplained(t *testing.T) {
 		`{{ a|nope }}`:            `unknown filter "nope"`,
 		`{{ a|default('b') }}`:    `templates cannot call functions; the argument of a filter follows a colon`,
 		`{{ a.items() }}`:         `templates cannot call functions`,
-		`{% if a %}{% elsif b %}`: `unknown tag "elsif"`,
-		`{% if a %}{% esle %}`:    `unknown tag "esle", did you mean "else"?`,
+		`{% if a %}{% elsif b %}`: `unknown tag "elsif"; expected one of if, for, set, now, comment and verbatim`,
+		`{% if a %}{% esle %}`:    `unknown tag "esle"; expected one of if, for, set, now, comment and verbatim`,
 		`{% set a %}`:             `set needs the form: set NAME = VALUE`,
 		`{% for a b in c %}`:      `for needs the form: for NAME in LIST`,
 	} {

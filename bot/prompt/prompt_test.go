@@ -113,7 +113,7 @@ func TestNothingIsEscapedForHTML(t *testing.T) {
 func TestErrorsSayWhere(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"unclosed variable", "a\n  {{ name", `test:2:3: the tag, variable or comment is not closed on its line`},
-		{"unknown tag", "{% foo %}", `test:1:4: unknown tag "foo", did you mean "for"?`},
+		{"unknown tag", "{% foo %}", `test:1:4: unknown tag "foo"; expected one of if, for, set, now, comment and verbatim`},
 		{"unknown filter", "x {{ name|nope }}", `test:1:11: unknown filter "nope"`},
 		{"unclosed block", "a {% if name %} b", `test:1:6: {% if %} is not closed`},
 		{"wrong end", "{% if name %}{% endfor %}", `test:1:17: unexpected endfor`},
@@ -127,8 +127,8 @@ func TestErrorsSayWhere(t *testing.T) {
 		{"comment over lines", "{# a\n#}", `test:1:1: the tag, variable or comment is not closed on its line`},
 		{"strange character", "{{ name$ }}", `test:1:8: unexpected character '$' in a tag or variable`},
 		{"wrong closer", "{{ name %}", `test:1:1: the tag, variable or comment is not closed on its line`},
-		{"autoescape is ours", "{% autoescape on %}{% endautoescape %}", `test:1:4: unknown tag "autoescape"`},
-		{"leaving our autoescape", "{% endautoescape %}", `test:1:4: unknown tag "endautoescape"`},
+		{"autoescape is ours", "{% autoescape on %}{% endautoescape %}", `test:1:4: unknown tag "autoescape"; expected one of if, for, set, now, comment and verbatim`},
+		{"leaving our autoescape", "{% endautoescape %}", `test:1:4: unknown tag "endautoescape"; expected one of if, for, set, now, comment and verbatim`},
 		{"unclosed verbatim", "{% verbatim %}", `test:1:4: {% verbatim %} is not closed`},
 		{"member of a text", "{{ name.x }}", "test:1:1: can't access a field by name on type string (variable name.x)"},
 		{"division by zero", "a\nb {{ 1/0 }}", `test: an expression cannot be evaluated`},

@@ -35,10 +35,6 @@ var (
 		"comment":  regexp.MustCompile(`\{%-?\s*endcomment\s*-?%\}`),
 		"verbatim": regexp.MustCompile(`\{%-?\s*endverbatim\s*-?%\}`),
 	}
-	tagNames = []string{
-		"if", "elif", "else", "endif", "for", "empty", "endfor", "set", "now",
-		"comment", "endcomment", "verbatim", "endverbatim",
-	}
 )
 
 // token is a word, number, string or symbol in a tag or variable.
@@ -242,7 +238,7 @@ func (s *scanner) tag(name token, args []token) error {
 		s.write(name.text + " " + words)
 		return err
 	}
-	return s.fail(name.offset, "unknown tag %q%s", name.text, edits.DidYouMean(name.text, tagNames, ""))
+	return s.fail(name.offset, "unknown tag %q; expected one of if, for, set, now, comment and verbatim", name.text)
 }
 
 // skip goes on behind a comment or verbatim.

@@ -137,7 +137,7 @@ func (c *Chat) Note(text string) bool {
 	return showing
 }
 
-// talk handles the lines that read returns. Without a terminal, a line is read when the one before is answered, or when a turn asks something.
+// talk handles the lines that read returns. Without a terminal, a line is read when the one before is answered, and nobody approves a call.
 func (c *Chat) talk(ctx context.Context, read func() (string, error)) error {
 	lines, stopReading := c.startReading(read)
 	defer stopReading()
@@ -145,9 +145,15 @@ func (c *Chat) talk(ctx context.Context, read func() (string, error)) error {
 	defer c.stopTurns(turn.ErrStopped)
 	for c.view.failure() == nil {
 		next := lines
-		busy, question := c.state()
-		if c.o.Terminal == nil && busy && question == "" {
-			next = nil
+		if c.o.Terminal == nil {
+			busy, question := c.state()
+			if question != "" {
+				c.send(",deny " + question + " this conversation has no approver")
+				continue
+			}
+			if busy {
+				next = nil
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -162,10 +168,7 @@ func (c *Chat) talk(ctx context.Context, read func() (string, error)) error {
 				return nil
 			}
 		case text, ok := <-next:
-			switch {
-			case !ok && c.o.Terminal == nil && busy:
-				c.deny(question)
-			case !ok, c.enter(text):
+			if !ok || c.enter(text) {
 				return nil
 			}
 		}
@@ -238,6 +241,9 @@ func (c *Chat) enter(text string) (quit bool) {
 // send starts the turn of a line, and returns when it has its place in its lane: the next one starts afterwards (CH-05).
 func (c *Chat) send(text string) {
 	c.mu.Lock()
+	if words := strings.Fields(text); len(words) > 1 && (words[0] == ",approve" || words[0] == ",deny") {
+		c.questions = slices.DeleteFunc(c.questions, func(q question) bool { return strings.EqualFold(q.id, words[1]) })
+	}
 	c.running++
 	ctx, d := c.turns, &delivery{chat: c, block: new(block)}
 	t := c.newTurn(text, d)

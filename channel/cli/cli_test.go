@@ -435,14 +435,11 @@ func TestTheLineFollowsTheSizeOfTheTerminal(t *testing.T) {
 	r.sees("> 0123456789012345678901234567\n8901234567890123456789x\necho\n012345678901234567890123456789\n")
 }
 
-func TestManyRowsThatArePastedAreOneMessage(t *testing.T) {
+func TestTheEndOfAPasteMayComeInParts(t *testing.T) {
 	a := &scripted{answer: echo}
-	r := newRig(t, kernelOf(t, a), cli.Options{})
-	r.types("before \x1b[200~one\r\ntwo\n\tthree\x1b[201~ after")
-	r.reads("before one␤two␤␉three after")
-	r.types("\r")
-	r.sees("echo before one")
-	if got := a.texts(); !slices.Equal(got, []string{"before one\ntwo\n\tthree after"}) {
+	r := newRig(t, kernelOf(t, a), cli.Options{In: &parts{first: []string{"\x1b[200~one\rtwo\x1b", "[201~\r"}}})
+	r.sees("echo one")
+	if got := a.texts(); !slices.Equal(got, []string{"one\ntwo"}) {
 		t.Errorf("the agent was asked %q", got)
 	}
 }
@@ -474,6 +471,7 @@ func TestKeysEditTheLine(t *testing.T) {
 		{"words to the left", "one two three\x1bb\x1b[1;5D+", "one +two three"},
 		{"to the end", "one two\x1bb\x0b!", "one !"},
 		{"to the beginning", "one two\x1bb\x15", "two"},
+		{"a clear screen", "one\x0ctwo", "onetwo"},
 		{"a row", "one\x1b\rtwo", "one\ntwo"},
 		{"keys without a meaning", "\x1b[15~a\x1b[1;2P\x00\x14b\x1bq\xff", "ab"},
 		{"a paste", "<\x1b[200~one\rtwo\r\n\tthree\x1b[31m\x03\x1b[201~>", "<one\ntwo\n\tthree>"},

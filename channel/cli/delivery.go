@@ -85,43 +85,16 @@ const severalWait = "There are several questions: answer each with ,approve ID o
 // shortAnswers are the commands that short answers stand for.
 var shortAnswers = map[string]string{"y": ",approve ", "yes": ",approve ", "n": ",deny ", "no": ",deny "}
 
-// answer returns the command for a short answer such as "y" to the only question. Any other line is returned as it is; without a terminal, a
-// line that is no answer denies the question. ok is false if there are several questions: the person may have read another one than the first.
+// answer returns the command for a short answer such as "y" to the only question. Any other line is returned as it is.
+// ok is false if there are several questions: the person may have read another one than the first.
 func (c *Chat) answer(text string) (command string, ok bool) {
 	c.mu.Lock()
-	open := slices.Clone(c.questions)
-	c.mu.Unlock()
-	isTerminal, name := c.o.Terminal != nil, shortAnswers[strings.ToLower(text)]
-	switch {
-	case len(open) == 0:
-	case name != "" && isTerminal && len(open) > 1:
-		return "", false
-	case name != "":
-		text = name + open[0].id
-	}
-	if !c.closeAnswered(text) && len(open) > 0 && !isTerminal {
-		c.deny(open[0].id)
-	}
-	return text, true
-}
-
-// closeAnswered removes the question that a command answers. It reports whether the text is such a command.
-func (c *Chat) closeAnswered(text string) (isAnswer bool) {
-	words := strings.Fields(text)
-	if len(words) < 2 || words[0] != ",approve" && words[0] != ",deny" {
-		return false
-	}
-	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.questions = slices.DeleteFunc(c.questions, func(q question) bool { return strings.EqualFold(q.id, words[1]) })
-	return true
-}
-
-// deny denies a question of a conversation without a terminal.
-func (c *Chat) deny(id string) {
-	command := ",deny " + id + " this conversation has no approver"
-	c.closeAnswered(command)
-	c.send(command)
+	name := shortAnswers[strings.ToLower(text)]
+	if name == "" || len(c.questions) == 0 {
+		return text, true
+	}
+	return name + c.questions[0].id, len(c.questions) == 1
 }
 
 // endTurn shows the outcome of a turn if its answer does not.
@@ -152,9 +125,8 @@ func (c *Chat) endTurn(result channel.Result, err error) {
 // refusal returns why a line was not admitted, and the setting that decides.
 func refusal(r channel.Result) string {
 	why := strings.ReplaceAll(string(r.Admission.Reason), "_", " ")
-	i := slices.IndexFunc(r.Verdicts, func(v channel.Verdict) bool { return v.State == channel.Blocked && v.Setting != "" })
-	if i >= 0 {
-		why += "; see " + r.Verdicts[i].Setting
+	if r.Setting != "" {
+		why += "; see " + r.Setting
 	}
 	return why
 }

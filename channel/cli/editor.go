@@ -101,7 +101,7 @@ func (e *editor) key() (string, error) {
 
 // sequence returns the key that begins with ESC.
 func (e *editor) sequence() (string, error) {
-	if e.in.Buffered() == 0 { // the key Esc
+	if !e.pasting && e.in.Buffered() == 0 { // the key Esc
 		return "", nil
 	}
 	first, err := e.in.ReadByte()

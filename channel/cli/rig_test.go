@@ -59,7 +59,12 @@ func newRig(t *testing.T, k *kernel.Kernel, o cli.Options) *rig {
 	if !ok {
 		t.Fatal("a pseudo-terminal is no terminal")
 	}
-	o.In, o.Out, o.Terminal = line, (*sender)(r), terminal
+	if p, ok := o.In.(*parts); ok {
+		p.File = line
+	} else {
+		o.In = line
+	}
+	o.Out, o.Terminal = (*sender)(r), terminal
 	if o.Agent == "" {
 		o.Agent = "assistant"
 	}
@@ -82,6 +87,21 @@ func newRig(t *testing.T, k *kernel.Kernel, o cli.Options) *rig {
 	})
 	r.until("the prompt", func() bool { return r.vt.text(r.vt.row) == ">" })
 	return r
+}
+
+// parts is the program's side of a terminal which has the first keys in these parts.
+type parts struct {
+	*os.File
+	first []string
+}
+
+func (p *parts) Read(b []byte) (int, error) {
+	if len(p.first) == 0 {
+		return p.File.Read(b)
+	}
+	n := copy(b, p.first[0])
+	p.first = p.first[1:]
+	return n, nil
 }
 
 // state is how the terminal treats what is typed.

@@ -76,23 +76,23 @@ func kindOf(status, code int) *platform.Kind {
 
 // do makes a call, and repeats it as [platform.Call] does.
 func (a *api) do(ctx context.Context, r request) error {
-	c := platform.Call{Do: func(ctx context.Context) error { return a.once(ctx, r) }, Harmless: r.harmless}
+	c := platform.Call{Do: func(ctx context.Context) error { return a.call(ctx, r) }, Harmless: r.harmless}
 	return c.Run(ctx)
 }
 
-// once makes one attempt.
-func (a *api) once(ctx context.Context, r request) error {
+// call makes one attempt.
+func (a *api) call(ctx context.Context, r request) error {
 	body, contentType := r.encode()
 	header := http.Header{"Authorization": {"Bot " + a.token}, "User-Agent": {userAgent}}
 	if body != nil { // the platform takes no empty JSON
 		header.Set("Content-Type", contentType)
 	}
-	res, said, err := platform.Exchange(ctx, a.client, callTimeout, r.method, a.base+version+r.path, header, body)
+	res, answer, err := platform.Exchange(ctx, a.client, callTimeout, r.method, a.base+version+r.path, header, body)
 	switch {
 	case err != nil:
 	case res.StatusCode/100 != 2:
-		err = a.refused(res, said)
-	case r.out != nil && json.Unmarshal(said, r.out) != nil:
+		err = a.refused(res, answer)
+	case r.out != nil && json.Unmarshal(answer, r.out) != nil:
 		err = errors.New("the answer has an unexpected form; check the setting api")
 	default:
 		return nil
@@ -117,11 +117,11 @@ func (r *request) encode() (body []byte, contentType string) {
 
 // refused returns the error of an answer. That of a gateway before the platform, which may also limit calls, is no JSON.
 func (a *api) refused(res *http.Response, text []byte) error {
-	var said struct {
+	var fault struct {
 		Code int `json:"code"`
 	}
-	_ = json.Unmarshal(text, &said)
-	r := &platform.Refusal{Kind: kindOf(res.StatusCode, said.Code), Code: fmt.Sprintf("status %d, code %d", res.StatusCode, said.Code)}
+	_ = json.Unmarshal(text, &fault)
+	r := &platform.Refusal{Kind: kindOf(res.StatusCode, fault.Code), Code: fmt.Sprintf("status %d, code %d", res.StatusCode, fault.Code)}
 	switch r.Kind {
 	case tooMany:
 		seconds, _ := strconv.ParseFloat(res.Header.Get("Retry-After"), 64)

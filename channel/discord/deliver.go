@@ -42,7 +42,7 @@ func (a *adapter) delivery() *kernel.Delivery {
 	}
 	d := &kernel.Delivery{Deliver: c.deliver, Settle: c.showDecision, Durable: true, PreviewEvery: previewEvery, WorkingEvery: typingEvery}
 	d.Working = func(ctx context.Context) error {
-		return c.api.once(ctx, request{what: "show typing", method: http.MethodPost, path: "/channels/" + a.last.Message.ChannelID + "/typing"})
+		return c.api.call(ctx, request{what: "show typing", method: http.MethodPost, path: "/channels/" + a.last.Message.ChannelID + "/typing"})
 	}
 	if c.s.Preview == PreviewEdit {
 		d.Preview = c.showPreview
@@ -245,7 +245,7 @@ func (c *Channel) acknowledge(ctx context.Context, i *interaction) {
 		in["type"] = discordgo.InteractionResponseDeferredChannelMessageWithSource
 		in["data"] = map[string]any{"flags": discordgo.MessageFlagsEphemeral}
 	}
-	err := c.api.once(ctx, request{what: "acknowledge an interaction", method: http.MethodPost, path: "/interactions/" + i.ID + "/" + i.Token + "/callback", in: in})
+	err := c.api.call(ctx, request{what: "acknowledge an interaction", method: http.MethodPost, path: "/interactions/" + i.ID + "/" + i.Token + "/callback", in: in})
 	if err != nil && !platform.Is(err, repeated) {
 		c.Log.WarnContext(ctx, "cannot acknowledge an interaction", "error", err)
 	}

@@ -114,7 +114,7 @@ const contentFlags = 1<<18 | 1<<19
 // whoAmI asks the platform who the bot is.
 func (c *Channel) whoAmI(ctx context.Context) error {
 	me := new(profile)
-	err := c.api.once(ctx, request{what: "ask for the bot", method: http.MethodGet, path: "/applications/@me", out: me})
+	err := c.api.call(ctx, request{what: "ask for the bot", method: http.MethodGet, path: "/applications/@me", out: me})
 	if err == nil {
 		c.self.Store(me)
 	}

@@ -51,7 +51,7 @@ func (c *Channel) receive(ctx context.Context) error {
 	wg.Go(func() { c.consume(ctx, s.State, events) })
 	for {
 		select {
-		case <-ended: // an earlier connection said so twice
+		case <-ended: // the connection before has reported its end twice
 		default:
 		}
 		err := platform.Persist(ctx, c.Log, "cannot connect to the gateway; retrying", func(ctx context.Context) error { return c.open(ctx, s) },
@@ -69,7 +69,7 @@ func (c *Channel) receive(ctx context.Context) error {
 }
 
 // session returns a session of the library, which is not open. Its events go to events, in order, and nil at the start of each session of the gateway; a
-// connection that has ended says so to ended.
+// connection that has ended is reported to ended.
 func (c *Channel) session(ctx context.Context, events chan<- *event, ended chan<- struct{}) (*discordgo.Session, error) {
 	s, err := discordgo.New("Bot " + c.api.token)
 	if err != nil {
@@ -80,9 +80,9 @@ func (c *Channel) session(ctx context.Context, events chan<- *event, ended chan<
 	s.State.TrackEmojis, s.State.TrackStickers, s.State.TrackPresences, s.State.TrackVoice, s.State.TrackThreadMembers = false, false, false, false, false
 	s.Identify.Intents = intents
 	s.Dialer = platform.NewDialer(ctx, c.HTTP, c.s.ProxyEnv)
-	s.AddHandler(func(s *discordgo.Session, came *discordgo.Event) {
-		e := c.newEvent(s.State, came.Type, came.RawData, nil)
-		if e == nil && came.Type != ready {
+	s.AddHandler(func(s *discordgo.Session, raw *discordgo.Event) {
+		e := c.newEvent(s.State, raw.Type, raw.RawData, nil)
+		if e == nil && raw.Type != ready {
 			return
 		}
 		select {
@@ -93,7 +93,7 @@ func (c *Channel) session(ctx context.Context, events chan<- *event, ended chan<
 	s.AddHandler(func(*discordgo.Session, *discordgo.Disconnect) {
 		select {
 		case ended <- struct{}{}:
-		default: // it was said already
+		default: // it is reported already
 		}
 	})
 	return s, nil
@@ -128,14 +128,14 @@ func (a answer) RoundTrip(*http.Request) (*http.Response, error) {
 
 // gatewayAddress asks where the gateway is. If the bot has connected too often today, it waits: the platform would make the token invalid.
 func (c *Channel) gatewayAddress(ctx context.Context) (address string, err error) {
-	var said discordgo.GatewayBotResponse
-	err = c.api.once(ctx, request{what: "ask for the gateway", method: http.MethodGet, path: "/gateway/bot", out: &said})
-	if limit := said.SessionStartLimit; err == nil && limit.Total > 0 && limit.Remaining <= 0 {
+	var gateway discordgo.GatewayBotResponse
+	err = c.api.call(ctx, request{what: "ask for the gateway", method: http.MethodGet, path: "/gateway/bot", out: &gateway})
+	if limit := gateway.SessionStartLimit; err == nil && limit.Total > 0 && limit.Remaining <= 0 {
 		pause := time.Duration(limit.ResetAfter) * time.Millisecond
 		c.Log.WarnContext(ctx, "the bot has connected to the gateway too often today; waiting", "pause", pause)
 		err = backoff.Sleep(ctx, pause)
 	}
-	return said.URL, err
+	return gateway.URL, err
 }
 
 // consume stores events until ctx ends. A new session does not get the events of the last one, so missed messages are fetched.

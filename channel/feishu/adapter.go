@@ -64,16 +64,12 @@ func (c *Channel) input(e *event) *channel.Input {
 
 // complete adds the message that is replied to.
 func (a *adapter) complete(ctx context.Context, f *channel.Facts, policy channel.Policy, who channel.Identity) (channel.MentionFacts, []platform.Attachment) {
-	var quoted *knownMessage
+	var quoted knownMessage
 	if policy.Sees(f.Conversation.Kind, who) != channel.No && a.e.Press == nil { // strangers cause no calls
 		quoted = a.c.readMessage(ctx, a.e.Message.repliedTo())
 	}
 	f.Supplemental.Quote = a.quote(quoted, policy)
-	mentions := a.mentions(quoted, channel.NewNames(policy.Patterns))
-	if quoted == nil {
-		return mentions, nil
-	}
-	return mentions, quoted.files
+	return a.mentions(quoted, channel.NewNames(policy.Patterns)), quoted.files
 }
 
 // senderFacts returns the facts of a sender. Events have no names of senders.
@@ -94,7 +90,7 @@ func replyPlan(m *message) channel.ReplyPlanFacts {
 }
 
 // mentions returns who is mentioned in the messages of one event.
-func (a *adapter) mentions(quoted *knownMessage, names channel.Names) channel.MentionFacts {
+func (a *adapter) mentions(quoted knownMessage, names channel.Names) channel.MentionFacts {
 	self := a.c.self().OpenID
 	f := channel.MentionFacts{CanDetect: true}
 	for _, m := range a.list {
@@ -104,21 +100,21 @@ func (a *adapter) mentions(quoted *knownMessage, names channel.Names) channel.Me
 			return one.ID.Open != "" && one.ID.Open == self
 		})
 	}
-	if quoted != nil && quoted.from.IsSelf {
+	if quoted.from.IsSelf {
 		f.Implicit = []channel.MentionKind{channel.ReplyToBot}
 	}
 	return f
 }
 
 // quote returns the facts of the message that is replied to.
-func (a *adapter) quote(quoted *knownMessage, policy channel.Policy) *channel.Quote {
+func (a *adapter) quote(quoted knownMessage, policy channel.Policy) *channel.Quote {
 	m := a.e.Message
 	id := m.repliedTo()
 	if id == "" {
 		return nil
 	}
 	q := &channel.Quote{ID: id}
-	if quoted == nil {
+	if !quoted.exists {
 		return q
 	}
 	q.Body, q.Sender, q.SenderAllowed = quoted.text, quoted.from.ID, policy.Sees(m.chatKind(), quoted.from.Identity())
@@ -134,7 +130,7 @@ func (a *adapter) finalize(ctx context.Context, _ channel.Result) error {
 		return nil
 	}
 	m := a.e.Message
-	a.c.known.Add(m.ID, nil)
+	a.c.known.Add(m.ID, knownMessage{})
 	if a.Place.ThreadID == "" {
 		a.Place.ThreadID, _ = a.c.threads.Peek(m.ID)
 	}
@@ -144,19 +140,20 @@ func (a *adapter) finalize(ctx context.Context, _ channel.Result) error {
 
 // knownMessage is a message that was sent or read.
 type knownMessage struct {
-	text  string
-	from  channel.SenderFacts
-	files []platform.Attachment
+	exists bool // it is not deleted
+	text   string
+	from   channel.SenderFacts
+	files  []platform.Attachment
 }
 
 // readTimeout bounds the call for a message that is replied to. Without it, the reply stands alone.
 const readTimeout = 5 * time.Second
 
-// readMessage returns the message with an id; nil if it is deleted, or cannot be read now. An event has only the id of the message that is
+// readMessage returns the message with an id; the zero value if it is deleted, or cannot be read now. An event has only the id of the message that is
 // replied to.
-func (c *Channel) readMessage(ctx context.Context, id string) *knownMessage {
+func (c *Channel) readMessage(ctx context.Context, id string) (found knownMessage) {
 	if id == "" {
-		return nil
+		return found
 	}
 	if m, ok := c.known.Peek(id); ok {
 		return m
@@ -166,14 +163,13 @@ func (c *Channel) readMessage(ctx context.Context, id string) *knownMessage {
 	got, err := c.call(ctx, request{name: "get the message that is replied to", method: http.MethodGet, path: messagePath(id)})
 	if err != nil && !platform.Is(err, deleted, noWriting) {
 		c.Log.WarnContext(ctx, "unknown message in a reply", "error", err)
-		return nil
+		return found
 	}
-	var found *knownMessage
 	if items := got.Data.Items; len(items) > 0 && !items[0].Deleted {
 		i := &items[0]
 		m := &message{ID: id, Type: i.Type, Content: i.Body.Content, Mentions: i.Mentions}
 		read := m.read()
-		found = &knownMessage{withNames(read.text, m.Mentions, ""), c.senderFacts(sender{i.Sender.ID, i.Sender.Type}), read.files}
+		found = knownMessage{true, withNames(read.text, m.Mentions, ""), c.senderFacts(sender{i.Sender.ID, i.Sender.Type}), read.files}
 	}
 	c.known.Add(id, found)
 	return found

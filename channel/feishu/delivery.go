@@ -204,7 +204,7 @@ func (c *Channel) send(ctx context.Context, t target, b body) (id string, err er
 			return "", err
 		default: // a reply may quote it
 			bot := c.self()
-			c.known.Add(id, &knownMessage{text: b.text, from: channel.SenderFacts{ID: bot.OpenID, Name: bot.Name, IsBot: true, IsSelf: true}})
+			c.known.Add(id, knownMessage{exists: true, text: b.text, from: channel.SenderFacts{ID: bot.OpenID, Name: bot.Name, IsBot: true, IsSelf: true}})
 			return id, nil
 		}
 	}
@@ -249,25 +249,22 @@ func (c *Channel) sendFile(ctx context.Context, t target, m channel.MediaFact) (
 }
 
 // upload sends data as a file, or as an image.
-func (c *Channel) upload(ctx context.Context, t target, name string, data []byte, image bool) (id string, err error) {
-	r := request{name: "upload a file", method: http.MethodPost, path: "im/v1/files", repeatable: true}
-	form := &platform.Form{Fields: map[string]string{"file_type": "stream", "file_name": name}, Name: "file", File: name, Data: data}
-	if image {
-		r.path, form.Name, form.Fields = "im/v1/images", "image", map[string]string{"image_type": "message"}
+func (c *Channel) upload(ctx context.Context, t target, name string, data []byte, isImage bool) (id string, err error) {
+	kind, fields := "file", map[string]string{"file_type": "stream", "file_name": name}
+	if isImage {
+		kind, fields = "image", map[string]string{"image_type": "message"}
 	}
-	r.in = form
-	got, err := c.callRepeatedly(ctx, r)
+	got, err := c.callRepeatedly(ctx, request{
+		name: "upload a file", method: http.MethodPost, path: "im/v1/" + kind + "s", repeatable: true,
+		in: &platform.Form{Fields: fields, Name: kind, File: name, Data: data},
+	})
 	if err != nil {
 		if _, ok := errors.AsType[*channel.NotSentError](err); !ok {
 			err = &channel.NotSentError{Err: err, Retryable: true} // an upload is not visible
 		}
 		return "", err
 	}
-	b := body{fileType: "file", fileKey: got.Data.FileKey}
-	if image {
-		b = body{fileType: "image", fileKey: got.Data.ImageKey}
-	}
-	return c.send(ctx, t, b)
+	return c.send(ctx, t, body{fileType: kind, fileKey: cmp.Or(got.Data.ImageKey, got.Data.FileKey)})
 }
 
 // typing is the reaction that shows that work goes on.
@@ -420,11 +417,7 @@ func (a *adapter) answerPress(ctx context.Context, state channel.Pressed) {
 	if state != channel.PressUnknown || m.ID == "" {
 		return
 	}
-	text := state.Text()
-	if asked, _ := c.known.Peek(m.ID); asked != nil {
-		text = asked.text + "\n\n" + text
-	}
-	if _, err := c.send(ctx, target{card: m.ID}, body{text: text}); err != nil && !platform.Is(err, deleted) {
+	if _, err := c.send(ctx, target{card: m.ID}, body{text: state.Text()}); err != nil && !platform.Is(err, deleted) {
 		c.Log.WarnContext(ctx, "cannot remove an old question's buttons", "error", err)
 	}
 }

@@ -387,7 +387,6 @@ func TestSettingsAreChecked(t *testing.T) {
 	}
 	for want, change := range map[string]func(*feishu.Settings){
 		"app_id is missing":                 func(s *feishu.Settings) { s.AppID = "" },
-		"app_id is invalid":                 func(s *feishu.Settings) { s.AppID = "a1" },
 		"app_secret is missing":             func(s *feishu.Settings) { s.AppSecret = " " },
 		"the encrypt_key has fewer than 16": func(s *feishu.Settings) { s.EncryptKey = "canary-456789ab" },
 		"encrypt_key is missing":            func(s *feishu.Settings) { s.EncryptKey = "" },

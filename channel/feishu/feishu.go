@@ -17,7 +17,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -54,9 +53,9 @@ type Channel struct {
 	s       Settings // checked, with defaults
 	cipher  *eventCipher
 	token   accessToken
-	known   *lru.Cache[string, *knownMessage] // messages that were sent or read, by id; nil: deleted
-	threads *lru.Cache[string, string]        // thread of a message, which the event of its deletion does not have
-	presses sync.Map                          // chan channel.Pressed of requests that wait for an answer, by the id of the event
+	known   *lru.Cache[string, knownMessage] // messages that were sent or read, by id; the zero value: deleted
+	threads *lru.Cache[string, string]       // thread of a message, which the event of its deletion does not have
+	presses sync.Map                         // chan channel.Pressed of requests that wait for an answer, by the id of the event
 	bot     atomic.Pointer[identity]
 	refused sync.Once // the log has a request that was refused
 }
@@ -76,14 +75,12 @@ func New(s Settings) (*Channel, error) {
 	}
 	c.Files.Fetch = c.fetch
 	c.bot.Store(&identity{})
-	c.known, _ = lru.New[string, *knownMessage](1000) // fails only for a size below 1
+	c.known, _ = lru.New[string, knownMessage](1000) // fails only for a size below 1
 	c.threads, _ = lru.New[string, string](10_000)
 	c.cipher = newEventCipher(string(c.s.EncryptKey))
 	c.token.lock = make(chan struct{}, 1)
 	return c, nil
 }
-
-var appIDForm = regexp.MustCompile(`^cli_[A-Za-z0-9]+$`)
 
 // check sets defaults and reports what is wrong.
 func (s *Settings) check() error {
@@ -95,8 +92,6 @@ func (s *Settings) check() error {
 	switch {
 	case s.AppID == "":
 		return errors.New("app_id is missing; set it to the App ID of the app's page Credentials & Basic Info")
-	case !appIDForm.MatchString(s.AppID):
-		return errors.New("app_id is invalid; expected cli_ and letters, as the app's page Credentials & Basic Info shows it")
 	case s.AppSecret == "":
 		return errors.New("app_secret is missing; set it to the App Secret of the app's page Credentials & Basic Info")
 	case s.EncryptKey == "":

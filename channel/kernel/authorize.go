@@ -29,32 +29,32 @@ func (p *pass) authorize(ctx context.Context) (channel.Admission, error) {
 	if p.turn.Dispatch == nil && p.k.Agent == nil {
 		return channel.Admission{}, errors.New("no agent answers the turn; expected an agent, or a turn with a Dispatch")
 	}
-	f := *p.facts
-	if p.k.Settings != nil {
-		p.policy = p.k.Settings.Policy(f.PolicyQuery())
-	}
-	f.Trigger, f.Observing = p.turn.Trigger, p.observing()
-	p.decision = channel.Evaluate(f)
+	p.evaluate()
 	a := p.decision.Admission
-	p.result.Verdicts = p.decision.Verdicts
-	if p.turn.Trigger == "" && !a.Stops() && !p.repeated() {
-		loop, rate, wait := p.k.guards.admit(p.facts, &p.policy, p.meta.Counted)
-		p.result.Verdicts = append(p.result.Verdicts, loop, rate)
-		p.result.RetryAfter = wait
-		if reason := cmp.Or(loop.Reason, rate.Reason); reason != "" {
-			a = drop(reason)
+	p.result.Setting = p.decision.Setting
+	if !a.Stops() && !p.repeated() {
+		reason, setting, wait := p.k.guards.admit(p.facts, &p.policy, p.meta.Counted)
+		if reason != "" {
+			a, p.result.Setting, p.result.RetryAfter = drop(reason), setting, wait
 		}
 	}
 	switch {
 	case a.Reason == channel.ReasonPairingRequired:
 		p.challenge(ctx)
-	case a.Stops() && p.decision.Talks():
+	case a.Stops() && p.decision.Talks:
 		p.k.guards.personWrote(p.facts)
 	}
-	if a.Kind == "" && p.result.Admission.Kind == "" {
-		a.Kind = channel.Dispatch
-	}
 	return a, nil
+}
+
+// evaluate evaluates the gates of package channel by the settings of the place.
+func (p *pass) evaluate() {
+	f := *p.facts
+	if p.k.Settings != nil {
+		p.policy = p.k.Settings.Policy(f.PolicyQuery())
+	}
+	f.Observing = p.observing()
+	p.decision, p.gated = channel.Evaluate(f), true
 }
 
 // resumed reports whether the turn may have begun before.
@@ -83,7 +83,7 @@ func (p *pass) challenge(ctx context.Context) {
 // welcome tells a sender that was paired since the last message.
 func (p *pass) welcome(ctx context.Context) {
 	f := p.facts
-	if p.k.Pairing == nil || p.turn.Delivery == nil || p.turn.Trigger != "" || p.observing() || f.Conversation.Kind != channel.Direct || f.Access.DM.Paired != channel.Yes {
+	if p.k.Pairing == nil || p.turn.Delivery == nil || p.observing() || f.Conversation.Kind != channel.Direct || f.Access.DM.Paired != channel.Yes {
 		return
 	}
 	first, err := p.k.Pairing.Welcome(ctx, f.Channel, f.Account, f.Sender.ID)
@@ -107,11 +107,8 @@ func (p *pass) notifySender(ctx context.Context) {
 	if p.turn == nil || p.observing() || p.willRunLater() {
 		return
 	}
-	if p.decision.Verdicts == nil { // the message ended before the gates
-		p.decision = channel.Evaluate(*p.facts)
-		if p.k.Settings != nil {
-			p.policy = p.k.Settings.Policy(p.facts.PolicyQuery())
-		}
+	if !p.gated { // the message ended before the gates
+		p.evaluate()
 	}
 	stopped := p.err == nil && p.result.Admission.Stops()
 	if !p.wantsNotice() || (stopped || p.sink == nil) && !p.learnsReason() {
@@ -134,8 +131,8 @@ func (p *pass) notifySender(ctx context.Context) {
 
 // learnsReason reports whether the sender of a message that was stopped may know why.
 func (p *pass) learnsReason() bool {
-	talks := p.decision.Talks() || p.result.Admission.Reason == channel.ReasonPairingUnavailable // perhaps
-	return talks && p.turn.Delivery != nil && p.turn.Trigger == "" && !p.facts.Sender.IsBot
+	talks := p.decision.Talks || p.result.Admission.Reason == channel.ReasonPairingUnavailable // perhaps
+	return talks && p.turn.Delivery != nil && !p.facts.Sender.IsBot
 }
 
 // wantsNotice reports whether the sender gets a notice in place of an answer: the settings allow it, and the message was for the agent.
@@ -173,9 +170,8 @@ var stopTexts = map[channel.Reason]string{
 
 // rateText says how many messages are answered in a minute, and when the next one is.
 func (p *pass) rateText() string {
-	v, _ := channel.Decision{Verdicts: p.result.Verdicts}.Blocked()
 	limit, who := p.policy.Limits.SenderRate.PerMinute, "you can send"
-	if strings.HasSuffix(v.Setting, channel.KeyChatRate) {
+	if strings.HasSuffix(p.result.Setting, channel.KeyChatRate) {
 		limit, who = p.policy.Limits.ChatRate.PerMinute, "this conversation can have"
 	}
 	return fmt.Sprintf("This message was not answered: %s %d per minute. Please send it again in %d s.", who, limit, int(p.result.RetryAfter.Seconds())+1)

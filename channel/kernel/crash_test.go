@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
@@ -316,83 +315,6 @@ func TestTheSignOfWorkOfADeadProcessIsRemoved(t *testing.T) {
 		second.close()
 		if signed {
 			t.Error("the sign of work is left")
-		}
-	})
-}
-
-// While the database is away at the end of a turn, what became of the event is kept, and stored when it is back: the event does not run again.
-func TestTheDatabaseIsAwayAtTheEndOfATurn(t *testing.T) {
-	for name, test := range map[string]struct {
-		agent agentFunc
-		runs  int
-		want  string
-	}{
-		"answered": {func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
-			return channel.DispatchResult{}, errors.Join(t.Sink.Emit(ctx, channel.ReplyBlock, channel.Payload{Text: "answer"}))
-		}, 1, "answer"},
-		"to be tried again": {nil, 2, "echo hello"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, d *db.DB) {
-				runs := 0
-				var s *process
-				s = start(t, d, "a", &platform{}, func(ctx context.Context, turn *channel.Turn) (r channel.DispatchResult, err error) {
-					runs++
-					switch {
-					case test.agent != nil:
-						r, err = test.agent(ctx, turn)
-						synctest.Wait() // it is sent
-					case runs == 1:
-						err = errTest
-					default:
-						return echo(ctx, turn)
-					}
-					s.store.setAway(true)
-					return r, err
-				})
-				s.send("ann", 1, "hello")
-				time.Sleep(20 * time.Minute)
-				s.store.setAway(false)
-				time.Sleep(time.Minute)
-				if got := s.platform.shown(); got != test.want || runs != test.runs {
-					t.Errorf("got %q after %d runs", got, runs)
-				}
-				s.close()
-			})
-		})
-	}
-}
-
-// A platform knows a message again by its key, so that no two notices of an event have the same one.
-func TestEachNoticeHasADifferentKey(t *testing.T) {
-	bubble(t, func(t *testing.T, d *db.DB) {
-		pairs, keys := channel.NewPairs(nil), map[string]string{}
-		s := start(t, d, "a", &platform{}, echo, func(s *process, _ *kernel.QueueOptions) {
-			policy := openPolicy()
-			policy.DM = channel.PolicyPairing
-			s.kernel.Pairing, s.kernel.Settings = pairs, &openSettings{policy: policy}
-		})
-		s.platform.mu.Lock()
-		s.platform.onKey = func(key, text string) {
-			if keys[key] != "" {
-				t.Errorf("%q and %q have the same key", keys[key], text)
-			}
-			keys[key] = text
-		}
-		s.platform.mu.Unlock()
-		s.send("ann", 1, "hello")
-		time.Sleep(time.Second)
-		list, err := pairs.List(t.Context())
-		if err != nil || len(list) != 1 {
-			t.Fatalf("got %v, %v", list, err)
-		}
-		if _, err := pairs.Approve(t.Context(), "fake", list[0].Code); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-		s.close()
-		if len(keys) != 3 { // the code, the welcome, and the answer
-			t.Errorf("got %v", keys)
 		}
 	})
 }

@@ -282,7 +282,7 @@ func (s *sink) showPreview(text channel.Payload) (pause time.Duration) {
 	if s.noPreview || s.shown == text.Text || s.ready(s.ctx) != nil {
 		return pause
 	}
-	b, before := s.previewBlock(text), s.progress.Preview
+	b, before := s.block(channel.ReplyBlock, text), s.progress.Preview
 	if s.mustWait(&b) {
 		return pause
 	}
@@ -325,15 +325,12 @@ func (s *sink) markTexted() {
 	s.rest()
 }
 
-// previewBlock returns the block of a text in place of the preview, if there is one.
-func (s *sink) previewBlock(p channel.Payload) channel.Block {
-	b := channel.Block{Kind: channel.ReplyBlock, Payload: p, Target: s.p.facts.Reply, Preview: s.progress.Preview}
-	s.number(&b, s.progress.Seq+1)
-	return b
-}
-
-func (s *sink) number(b *channel.Block, seq int) {
-	b.Seq, b.Key = seq, fmt.Sprintf("%s:%d", s.p.result.TurnID, seq)
+// block returns the next block of the turn, which replaces the preview, if there is one.
+func (s *sink) block(kind channel.ReplyKind, p channel.Payload) channel.Block {
+	seq := s.progress.Seq + 1
+	return channel.Block{
+		Kind: kind, Seq: seq, Key: fmt.Sprintf("%s:%d", s.p.result.TurnID, seq), Payload: p, Target: s.p.facts.Reply, Preview: s.progress.Preview,
+	}
 }
 
 // deliver sends a block and notes what became of it.
@@ -348,9 +345,9 @@ func (s *sink) deliver(kind channel.ReplyKind, p channel.Payload) {
 			return
 		}
 	}
-	b := channel.Block{Kind: kind, Payload: p, Target: s.p.facts.Reply}
-	if kind != channel.ReplyTool { // else it is not what the preview shows
-		b.Preview = s.progress.Preview
+	b := s.block(kind, p)
+	if kind == channel.ReplyTool { // it is not what the preview shows
+		b.Preview = nil
 	}
 	r, err := s.send(&b)
 	s.count(b.Kind, r)
@@ -394,8 +391,7 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 		return notSent, &channel.NotSentError{Err: err}
 	}
 	before := *s.progress
-	s.progress.Seq++
-	s.number(b, s.progress.Seq)
+	s.progress.Seq = b.Seq
 	s.progress.Text = max(before.Text, b.Upto)
 	if b.Kind != channel.ReplyTool { // if the process dies now, the block may be what is shown there
 		s.progress.Preview = nil
@@ -543,7 +539,7 @@ func (s *sink) leaveNothingOpen(ctx context.Context) {
 		if s.shown != "" {
 			text = s.shown + cutOff
 		}
-		b := s.previewBlock(channel.Payload{Text: text})
+		b := s.block(channel.ReplyBlock, channel.Payload{Text: text})
 		var err error
 		if s.storesEnd() {
 			_, _, err = s.p.keep(ctx, channel.OutcomePartial, &b, s.sender(&b))

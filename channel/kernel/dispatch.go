@@ -90,7 +90,7 @@ func (p *pass) refused(err error) channel.Reason {
 // silent reports whether someone waits for an answer that has not come, without anybody having decided so.
 func (p *pass) silent() bool {
 	r, kind := &p.result.Dispatch, p.result.Class.Kind
-	return (kind == channel.EventMessage || kind == channel.EventCommand) && p.turn.Trigger == "" && !p.observing() &&
+	return (kind == channel.EventMessage || kind == channel.EventCommand) && !p.observing() &&
 		!r.NoReply && !r.Deferred && p.facts.Reply.Mode != channel.ReplyNone && !p.sink.final()
 }
 

@@ -122,8 +122,7 @@ func (p *pass) endEvent(ctx context.Context) {
 	case p.handedOver() || p.err == nil && a.Reason == channel.ReasonDraining:
 		e.release(store.EventRelease{})
 	case p.willRunLater():
-		pause, _ := retryAfter(e.Attempts + 1)
-		e.release(store.EventRelease{Failed: true, Due: time.Now().Add(pause)})
+		e.release(store.EventRelease{Failed: true, Due: time.Now().Add(retries[e.Attempts])})
 	case p.err == nil && a.Reason == channel.ReasonPairingRequired && p.hasCode(ctx):
 		e.release(store.EventRelease{Parked: p.facts.Sender.ID})
 	default:
@@ -148,16 +147,12 @@ func (p *pass) willRunLater() bool {
 		return false
 	case p.handedOver():
 		return true
-	case e.over:
+	case e.over, e.Attempts >= len(retries), p.sink != nil && p.sink.final():
 		return false
+	case p.err == nil:
+		return p.result.Admission.Reason == channel.ReasonOverloaded
 	}
-	overloaded := p.err == nil && p.result.Admission.Reason == channel.ReasonOverloaded
-	if p.sink != nil && p.sink.final() {
-		return false
-	}
-	failed := p.err != nil && !p.canceled && !turn.Lasting(p.err)
-	_, more := retryAfter(e.Attempts + 1)
-	return (overloaded || failed) && more
+	return !p.canceled && !turn.Lasting(p.err)
 }
 
 // writeHistory forgets what the answered turn has seen of the window, or keeps a message that was not answered for a later one.
@@ -204,10 +199,10 @@ func (p *pass) unanswered() *channel.Facts {
 		return nil
 	}
 	d := p.decision
-	if d.Verdicts == nil {
+	if !p.gated {
 		d = channel.Evaluate(*f)
 	}
-	if !d.Talks() || f.Conversation.Kind == channel.Direct || f.Supplemental.HidesMessage(f.Access.Visibility) {
+	if !d.Talks || f.Conversation.Kind == channel.Direct || f.Supplemental.HidesMessage(f.Access.Visibility) {
 		return nil
 	}
 	return f

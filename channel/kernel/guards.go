@@ -58,19 +58,22 @@ func (g *guards) sentFromHere(name, account, conversation, id string) bool {
 }
 
 // admit evaluates the gates loop and rate, and counts the message if both pass. wait is how long the rate blocks.
-func (g *guards) admit(f *channel.Facts, p *channel.Policy, counted bool) (loop, rate channel.Verdict, wait time.Duration) {
-	loop, rate = g.loop(f), channel.Verdict{Gate: channel.GateRate, State: channel.Skipped}
-	if loop.State != channel.Blocked && !counted {
-		rate, wait = g.rate(f, p)
+func (g *guards) admit(f *channel.Facts, p *channel.Policy, counted bool) (reason channel.Reason, setting string, wait time.Duration) {
+	turns, _ := g.botTurns.Peek(placeOf(f))
+	if f.Sender.IsBot && turns >= loopTurns { // else two agents could answer each other without end
+		return channel.ReasonBotLoop, "default:loop_turns", 0
+	}
+	if !counted {
+		setting, wait = g.rate(f, p)
 	}
 	switch {
-	case !f.Sender.IsBot:
-		g.personWrote(f)
-	case loop.State != channel.Blocked && wait == 0:
-		turns, _ := g.botTurns.Peek(placeOf(f))
+	case wait > 0:
+		reason = channel.ReasonRateLimited
+	case f.Sender.IsBot:
 		g.botTurns.Add(placeOf(f), turns+1)
 	}
-	return loop, rate, wait
+	g.personWrote(f)
+	return reason, setting, wait
 }
 
 // personWrote notes a message of a person: bots are not among themselves any more.
@@ -80,42 +83,23 @@ func (g *guards) personWrote(f *channel.Facts) {
 	}
 }
 
-// loop is the gate that keeps two agents from answering each other without end.
-func (g *guards) loop(f *channel.Facts) channel.Verdict {
-	v := channel.Verdict{Gate: channel.GateLoop, State: channel.Skipped}
-	if !f.Sender.IsBot {
-		return v
-	}
-	v.State, v.Setting = channel.Passed, "default:loop_turns"
-	if turns, _ := g.botTurns.Peek(placeOf(f)); turns >= loopTurns {
-		v.State, v.Reason = channel.Blocked, channel.ReasonBotLoop
-		v.Hint = "only bots are writing; the agent answers again after a person writes"
-	}
-	return v
-}
-
-// rate is the gate for the messages of a sender, and of a conversation, in a minute. It counts the message if it passes; else it returns how long to wait.
-func (g *guards) rate(f *channel.Facts, p *channel.Policy) (v channel.Verdict, wait time.Duration) {
+// rate counts a message against the rates of its sender and its conversation, unless one of them is used up: then it returns how long to wait, and the
+// setting of the rate.
+func (g *guards) rate(f *channel.Facts, p *channel.Policy) (setting string, wait time.Duration) {
 	sender, chat := p.Limits.SenderRate, p.Limits.ChatRate
 	who, place := senderKey{f.Channel, f.Account, f.Sender.ID}, placeOf(f)
 	if who.sender == "" {
 		sender.PerMinute = 0
 	}
 	sender.Burst = max(sender.Burst, 1)
-	key := channel.KeySenderRate
-	wait = g.senders.Wait(who, sender)
+	setting, wait = p.Sources[channel.KeySenderRate], g.senders.Wait(who, sender)
 	if other := g.chats.Wait(place, chat); other > wait {
-		key, wait = channel.KeyChatRate, other
+		setting, wait = p.Sources[channel.KeyChatRate], other
 	}
-	v = channel.Verdict{Gate: channel.GateRate, State: channel.Passed, Setting: p.Sources[key]}
-	switch {
-	case sender.PerMinute <= 0 && chat.PerMinute <= 0:
-		v = channel.Verdict{Gate: channel.GateRate, State: channel.Skipped}
-	case wait > 0:
-		v.State, v.Reason, v.Hint = channel.Blocked, channel.ReasonRateLimited, "wait, or raise the limit; 0 means no limit"
-	default:
-		g.senders.Take(who, sender)
-		g.chats.Take(place, chat)
+	if wait > 0 {
+		return setting, wait
 	}
-	return v, wait
+	g.senders.Take(who, sender)
+	g.chats.Take(place, chat)
+	return "", 0
 }

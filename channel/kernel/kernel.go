@@ -69,7 +69,6 @@ type Adapter[Raw any] struct {
 type Turn struct {
 	Facts     channel.Facts
 	Admission channel.Admission
-	Trigger   channel.Trigger
 	Record    RecordOptions
 	Delivery  *Delivery // nil: nothing is sent
 	// Dispatch runs the turn in place of the kernel's agent; nil.

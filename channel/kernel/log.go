@@ -46,11 +46,7 @@ func (p *pass) trace(ctx context.Context, t channel.Trace) time.Time {
 		t.Sender = sender
 	}
 	if t.Phase == channel.PhaseDrop || t.Phase == channel.PhaseHandled {
-		for _, v := range p.result.Verdicts {
-			if v.State == channel.Blocked && v.Reason == t.Admission.Reason {
-				t.Setting, t.Hint = v.Setting, v.Hint
-			}
-		}
+		t.Setting = p.result.Setting
 	}
 	if err := p.guard(ctx, func() error { p.k.Observer.Observe(ctx, t); return nil }); err != nil {
 		p.log(ctx, slog.LevelWarn, "observer failed")

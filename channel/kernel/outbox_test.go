@@ -19,41 +19,6 @@ func later(after time.Duration) error {
 	return &channel.NotSentError{Err: errTest, Retryable: true, RetryAfter: after}
 }
 
-// CH-58: of any length, over restarts, in order per target; other targets do not wait.
-func TestAReplyThatThePlatformRefusesForAWhileIsKept(t *testing.T) {
-	bubble(t, func(t *testing.T, d *db.DB) {
-		c := &platform{}
-		c.failWith(func(text string) error {
-			if text == "echo other" {
-				return nil
-			}
-			return later(150 * time.Second)
-		})
-		s := start(t, d, "a", c, echo)
-		s.send("ann", 1, "one")
-		time.Sleep(time.Millisecond)
-		s.send("ann", 2, "two")
-		s.send("bob", 3, "other")
-		time.Sleep(time.Minute)
-		if _, replies, err := s.kernel.Store.Pending(t.Context()); replies["fake"] != 2 || err != nil {
-			t.Errorf("got %v, %v", replies, err)
-		}
-		s.close()
-		c.failWith(nil)
-		s = start(t, d, "b", c, echo)
-		time.Sleep(time.Minute)
-		if got := c.shown(); got != "echo other" {
-			t.Errorf("got %q before the platform wants more", got)
-		}
-		s.send("ann", 4, "three")
-		time.Sleep(2 * time.Minute)
-		if got := c.shown(); got != "echo other\necho one\necho two\necho three" {
-			t.Errorf("got %q", got)
-		}
-		s.close()
-	})
-}
-
 // CH-58: the preview of a later turn is not shown above a reply that waits.
 func TestALaterPreviewIsNotShownAboveAReplyThatWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, d *db.DB) {

@@ -492,16 +492,8 @@ func (c *Claimed) finishWith(ctx context.Context, o channel.Outcome, out *channe
 	return id, first, err
 }
 
-// retries are the pauses before an event runs again whose turn has failed.
+// retries are the pauses before an event runs again whose turn has failed once, twice, and so on.
 var retries = [...]time.Duration{time.Second, 5 * time.Second, 30 * time.Second}
-
-// retryAfter is the pause after so many failed turns; ok is false if there is no further one.
-func retryAfter(failed int) (pause time.Duration, ok bool) {
-	if failed < 1 || failed > len(retries) {
-		return 0, false
-	}
-	return retries[failed-1], true
-}
 
 // Kernel is the kernel whose events these are.
 func (q *Queue) Kernel() *Kernel { return q.kernel }

@@ -327,52 +327,6 @@ func TestASenderGetsThePairingCodeOnce(t *testing.T) {
 	}
 }
 
-// Two replicas: the events of a conversation run where the one before runs, others at either; a replica that is gone is replaced.
-func TestAConversationIsAtOneReplica(t *testing.T) {
-	bubble(t, func(t *testing.T, d *db.DB) {
-		c := &platform{}
-		var mu sync.Mutex
-		at := map[string][]string{}
-		replica := func(name string, alive ...string) *process {
-			return start(t, d, name, c, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-				text := turn.Context.BodyForAgent
-				mu.Lock()
-				at[name] = append(at[name], text)
-				mu.Unlock()
-				if text == "wait" && !turn.Resumed {
-					<-ctx.Done()
-					return channel.DispatchResult{}, context.Cause(ctx)
-				}
-				return echo(ctx, turn)
-			}, func(_ *process, o *kernel.QueueOptions) { o.Alive = func() []string { return alive } })
-		}
-		a := replica("a", "a", "b")
-		a.send("ann", 1, "wait")
-		time.Sleep(time.Second)
-		b := replica("b", "a", "b")
-		b.send("ann", 2, "two")
-		b.send("bob", 3, "three")
-		time.Sleep(3 * time.Second)
-		mu.Lock()
-		if !slices.Contains(at["a"], "two") || len(at["a"])+len(at["b"]) != 3 {
-			t.Errorf("got %v", at)
-		}
-		mu.Unlock()
-		a.die()
-		time.Sleep(3 * time.Second)
-		if got := c.shownTo("ann"); len(got) != 1 {
-			t.Errorf("got %q while the replica counts as alive", got)
-		}
-		b.close()
-		b = replica("b2", "b2")
-		time.Sleep(3 * time.Second)
-		if got := c.shownTo("ann"); !slices.Equal(got, []string{"echo two", "echo wait"}) || len(c.shownTo("bob")) != 1 {
-			t.Errorf("got %q", got)
-		}
-		b.close()
-	})
-}
-
 // blockingStore is a database that does not answer.
 type blockingStore struct {
 	kernel.Store

@@ -191,8 +191,7 @@ type rig struct {
 	in        *channel.Input // nil: ingest gives none
 	class     channel.EventClass
 	pre       channel.Preflight
-	admission channel.Admission // of resolve
-	trigger   channel.Trigger
+	admission channel.Admission                                                    // of resolve
 	dispatch  func(context.Context, *channel.Turn) (channel.DispatchResult, error) // nil: the kernel's agent
 	record    kernel.RecordOptions
 	platform  *platform
@@ -257,7 +256,7 @@ func (s *rig) answer(ctx context.Context, t *channel.Turn) (channel.DispatchResu
 
 func (s *rig) turn() *kernel.Turn {
 	return &kernel.Turn{
-		Facts: s.facts, Admission: s.admission, Trigger: s.trigger, Record: s.record, Delivery: s.delivery, Dispatch: s.dispatch,
+		Facts: s.facts, Admission: s.admission, Record: s.record, Delivery: s.delivery, Dispatch: s.dispatch,
 		OnPreDispatchFailure: func(context.Context, error) { _ = s.called("preDispatchFailure") },
 		OnFinalize: func(_ context.Context, r channel.Result) error {
 			s.final = append(s.final, r)

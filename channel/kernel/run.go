@@ -27,9 +27,10 @@ type pass struct {
 	in        *channel.Input
 	preflight channel.Preflight
 	turn      *Turn
-	facts     *channel.Facts // of the turn
-	policy    channel.Policy // of the place
-	decision  channel.Decision
+	facts     *channel.Facts    // of the turn
+	policy    channel.Policy    // of the place
+	decision  channel.Decision  // of the gates
+	gated     bool              // they have decided
 	recorded  *channel.Row      // nil: none was stored
 	snapshot  *channel.Snapshot // of the window that the agent sees
 	sink      *sink             // of the dispatch; nil before
@@ -236,11 +237,11 @@ func (p *pass) resolve(ctx context.Context) (channel.Admission, error) {
 // assemble makes the context of the agent.
 func (p *pass) assemble(ctx context.Context) (channel.Admission, error) {
 	f := *p.facts
-	if f.Conversation.Kind != channel.Direct && p.turn.Trigger == "" {
+	if f.Conversation.Kind != channel.Direct {
 		p.snapshot = p.k.Window.Snapshot(ctx, f.WindowKey(), p.preflight.History.Limit)
 		f.Message.InboundHistory = p.snapshot.Entries
 	}
-	f.Trigger, f.Observing = p.turn.Trigger, p.observing()
+	f.Observing = p.observing()
 	c, err := channel.BuildContext(f)
 	if err != nil {
 		return channel.Admission{}, err

@@ -89,7 +89,7 @@ func TestAStoppedMessageHasOneNoticeOrIsInTheLog(t *testing.T) {
 		}, "", 0, "The server cannot check your access at the moment", "reason=pairing_unavailable"},
 		"no policy":          {policy(func(p *channel.Policy) { p.DM = "" }), "", 0, "", "reason=no_policy"},
 		"disabled":           {policy(func(p *channel.Policy) { p.DM = channel.PolicyDisabled }), "", 0, "", "reason=dm_disabled"},
-		"an empty list":      {policy(func(p *channel.Policy) { p.DM = channel.PolicyAllowlist }), "", 0, "", "reason=dm_allowlist_empty"},
+		"an empty list":      {policy(func(p *channel.Policy) { p.DM = channel.PolicyAllowlist }), "", 0, "", "reason=dm_not_allowed"},
 		"not on the list":    {policy(func(p *channel.Policy) { p.DM, p.DMAllowFrom = channel.PolicyAllowlist, []string{"7"} }), "", 0, "", "reason=dm_not_allowed"},
 		"a disabled group":   {func(s *stopRig) { s.settings.policy.Group, s.change = channel.PolicyDisabled, group }, "", 0, "", "reason=group_disabled"},
 		"a group not listed": {func(s *stopRig) { s.settings.policy.RouteAllowed, s.change = false, group }, "", 0, "", "reason=route_not_allowed"},

@@ -20,9 +20,6 @@ import (
 const (
 	maxAnswer        = 16 << 20 // bytes of an answer that are read: a hundred messages are far less
 	handshakeTimeout = 30 * time.Second
-
-	// maxSilence is longer than the pauses between the heartbeats of platforms: 41 s at most.
-	maxSilence = 2 * time.Minute
 )
 
 // NewClient returns the client for calls of a platform: a copy of given, or a new one if that is nil. It follows no redirects, because one could take the
@@ -134,8 +131,7 @@ func Unavailable(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusServiceUnavailable)
 }
 
-// NewDialer returns a dialer for WebSockets, which reaches servers as a client from [NewClient] does. Its connections close when ctx ends, and if nothing
-// comes for two minutes.
+// NewDialer returns a dialer for WebSockets, which reaches servers as a client from [NewClient] does. Its connections close when ctx ends.
 func NewDialer(ctx context.Context, client *http.Client, proxyEnv bool) *websocket.Dialer {
 	transport, ok := client.Transport.(*http.Transport)
 	if !ok {
@@ -148,26 +144,10 @@ func NewDialer(ctx context.Context, client *http.Client, proxyEnv bool) *websock
 	}
 	d.NetDialContext = func(_ context.Context, network, address string) (net.Conn, error) {
 		conn, err := transport.DialContext(ctx, network, address)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			context.AfterFunc(ctx, func() { conn.Close() })
 		}
-		return &webSocketConn{conn, context.AfterFunc(ctx, func() { conn.Close() })}, nil
+		return conn, err
 	}
 	return d
-}
-
-// webSocketConn is the connection of a WebSocket.
-type webSocketConn struct {
-	net.Conn
-	forget func() bool
-}
-
-func (c *webSocketConn) Read(p []byte) (int, error) {
-	_ = c.SetReadDeadline(time.Now().Add(maxSilence))
-	return c.Conn.Read(p)
-}
-
-func (c *webSocketConn) Close() error {
-	c.forget()
-	return c.Conn.Close()
 }

@@ -24,9 +24,9 @@ type Settings struct {
 	Agent   string // answers if there are no routes
 	API     string // the base of addresses; "" is that of the platform
 
-	MaxMedia int64  // bytes of one file; 0 is 10 MiB
-	Media    string // the folder for files; "" loads none
-	State    State  // keeps what was learned; nil forgets it at the end
+	MaxMedia int64         // bytes of one file; 0 is 10 MiB
+	Media    string        // the folder for files; "" loads none
+	State    channel.Texts // keeps what was learned, a text for each fact; nil forgets it at the end
 
 	Grace    time.Duration // how long turns may go on at the end; 0 is that of [kernel.Handler]
 	Client   *http.Client  // nil: the channel makes one
@@ -43,7 +43,7 @@ type Service struct {
 	settings  *Settings
 	closeIdle func()
 	queue     atomic.Pointer[kernel.Queue] // while it serves
-	works     context.Context              // until Fail is called
+	failed    context.Context              // ends when Fail is called
 	fail      context.CancelCauseFunc
 }
 
@@ -54,7 +54,7 @@ func (s *Service) Init(o *Settings, name, api string) (err error) {
 		o.State = channel.NewTexts()
 	}
 	s.settings = o
-	s.works, s.fail = context.WithCancelCause(context.Background())
+	s.failed, s.fail = context.WithCancelCause(context.Background())
 	s.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler)).With("channel", o.Name)
 	s.HTTP, s.closeIdle = NewClient(o.Client, o.ProxyEnv)
 	s.Files = &MediaStore{Prefix: name + "-", Limit: cmp.Or(o.MaxMedia, defaultMaxMedia), Log: s.Log}
@@ -92,7 +92,7 @@ func (s *Service) Login() string { return kernel.Login(s.settings.Name, s.settin
 func (s *Service) CloseIdle() { s.closeIdle() }
 
 // Ready returns why the channel does not work, or nil (CH-179).
-func (s *Service) Ready() error { return context.Cause(s.works) }
+func (s *Service) Ready() error { return context.Cause(s.failed) }
 
 // Fail ends the channel: it cannot work until someone changes its settings.
 func (s *Service) Fail(err error) { s.fail(err) }
@@ -119,7 +119,7 @@ func (s *Service) Serve(ctx context.Context, q *kernel.Queue, o ServiceOptions) 
 	defer s.queue.Store(nil)
 	serving, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	defer context.AfterFunc(s.works, func() { stop(s.Ready()) })()
+	defer context.AfterFunc(s.failed, func() { stop(s.Ready()) })()
 	err := s.connect(serving, q, &o)
 	if failed := s.Ready(); failed != nil {
 		return failed

@@ -65,7 +65,7 @@ func (a *adapter) complete(ctx context.Context, f *channel.Facts, policy channel
 	names := channel.NewNames(policy.Patterns)
 	var mentions []channel.MentionFacts
 	for _, part := range a.parts {
-		mentions = append(mentions, a.c.mentions(part, names))
+		mentions = append(mentions, a.c.mentions(ctx, part, names))
 		if part.shared != nil {
 			f.Supplemental.Quote = a.c.quote(part, policy)
 		}
@@ -102,7 +102,7 @@ func (c *Channel) quote(m *message, p channel.Policy) *channel.Quote {
 }
 
 // mentions says who is meant by a message.
-func (c *Channel) mentions(m *message, names channel.Names) channel.MentionFacts {
+func (c *Channel) mentions(ctx context.Context, m *message, names channel.Names) channel.MentionFacts {
 	w := c.words(m)
 	f := channel.MentionFacts{CanDetect: true, WasMentioned: w.us || names.In(w.text), HasAnyMention: w.anybody}
 	if m.native {
@@ -111,7 +111,7 @@ func (c *Channel) mentions(m *message, names channel.Names) channel.MentionFacts
 	if m.thread != "" && m.ParentUserId != "" && m.ParentUserId == c.self().UserID {
 		f.Implicit = append(f.Implicit, channel.ReplyToBot)
 	}
-	if m.thread != "" && c.hasWritten(target{m.conversation, m.thread}) {
+	if m.thread != "" && c.hasWritten(ctx, target{m.conversation, m.thread}) {
 		f.Implicit = append(f.Implicit, channel.BotThread)
 	}
 	return f

@@ -22,6 +22,7 @@ import (
 type event struct {
 	Type           string          `json:"type"`
 	Challenge      string          `json:"challenge"`
+	SSLCheck       string          `json:"ssl_check"` // of a form without an event, by which the platform checks the certificate
 	ID             string          `json:"event_id"`
 	TeamID         string          `json:"team_id"`
 	Inner          json.RawMessage `json:"event"`
@@ -57,30 +58,28 @@ var errNoEvent = errors.New("slack: invalid event; expected the JSON of the Even
 func parseEvent(body []byte) (*event, error) {
 	if !bytes.HasPrefix(bytes.TrimSpace(body), []byte("{")) {
 		form, err := url.ParseQuery(string(body))
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, errNoEvent
-		case form.Get("ssl_check") == "1":
-			return new(event), nil
-		case !form.Has("payload"):
-			return commandEvent(slackgo.SlashCommand{
-				Command: form.Get("command"), Text: form.Get("text"), TriggerID: form.Get("trigger_id"), TeamID: form.Get("team_id"),
-				ChannelID: form.Get("channel_id"), UserID: form.Get("user_id"),
-			})
 		}
-		body = []byte(form.Get("payload"))
+		fields := map[string]string{}
+		for name := range form {
+			fields[name] = form.Get(name)
+		}
+		if body = []byte(fields["payload"]); len(body) == 0 {
+			body, _ = json.Marshal(fields) // texts
+		}
 	}
 	e := new(event)
+	var command slackgo.SlashCommand
 	if json.Unmarshal(body, e) != nil {
 		return nil, errNoEvent
 	}
-	switch e.Type {
-	case slackevents.CallbackEvent:
+	switch {
+	case e.Type == slackevents.CallbackEvent:
 		e.message = e.parseMessage()
-	case string(slackgo.InteractionTypeBlockActions):
+	case e.Type == string(slackgo.InteractionTypeBlockActions):
 		return interactionEvent(body)
-	case "":
-		var command slackgo.SlashCommand
+	case e.Type == "" && e.SSLCheck == "":
 		if json.Unmarshal(body, &command) != nil {
 			return nil, errNoEvent
 		}

@@ -58,7 +58,6 @@ type Channel struct {
 	s       Settings // with all defaults
 	api     *slackgo.Client
 	refused *lru.Cache[string, struct{}] // what the platform refuses and is not asked for any more, such as "stream C123"
-	threads *lru.Cache[target, struct{}] // that the bot has written in
 	people  *lru.Cache[string, person]   // by id
 	me      atomic.Pointer[slackgo.AuthTestResponse]
 }
@@ -105,10 +104,10 @@ func New(s Settings) (*Channel, error) {
 	s.AppToken = platform.Secret(strings.TrimSpace(string(s.AppToken)))
 	s.Replies = cmp.Or(s.Replies, ReplyInThread)
 	c := &Channel{
-		s: s, refused: newCache[string, struct{}](maxKnown), people: newCache[string, person](maxKnown), threads: newCache[target, struct{}](maxThreads),
+		s: s, refused: newCache[string, struct{}](maxKnown), people: newCache[string, person](maxKnown),
 	}
 	err := c.Init(&c.s.Settings, "slack", DefaultAPI)
-	if err = cmp.Or(s.check(), err, c.readThreads()); err != nil {
+	if err = cmp.Or(s.check(), err); err != nil {
 		return nil, fmt.Errorf("slack: %w", err)
 	}
 	c.Files.Fetch, c.HTTP.Timeout = c.fetch, callTimeout

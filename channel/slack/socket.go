@@ -29,7 +29,11 @@ func (c *Channel) receiveSocket(ctx context.Context) error {
 		socketmode.OptionReadLimit(maxEnvelope), socketmode.OptionPingInterval(maxSilence))
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { stop(c.socketError(ctx, socket.RunContext(ctx))) }) // it ends if the token is invalid, or ctx ends
+	running.Go(func() {
+		stop(platform.Persist(ctx, c.Log, "Socket Mode has ended; retrying", func(ctx context.Context) error {
+			return c.socketError(ctx, socket.RunContext(ctx)) // the library gives up after some answers, such as status 404
+		}))
+	})
 	for {
 		select {
 		case <-ctx.Done():

@@ -101,6 +101,10 @@ func TestSocketModeConnectsAgain(t *testing.T) {
 			r.fake.Fail(fakeslack.Fault{Method: "apps.connections.open", Times: 3, Status: http.StatusServiceUnavailable})
 			r.fake.Break()
 		},
+		"platform is not found": func(r *rig) {
+			r.fake.Fail(fakeslack.Fault{Method: "apps.connections.open", Times: 2, Status: http.StatusNotFound})
+			r.fake.Break()
+		},
 		"platform limits connections": func(r *rig) {
 			r.fake.Fail(fakeslack.Fault{Method: "apps.connections.open", Status: http.StatusTooManyRequests, RetryAfter: 60})
 			r.fake.Break()

@@ -1,50 +1,27 @@
 package slack
 
-import (
-	"context"
-	"slices"
+import "context"
 
-	"github.com/lingserve/lingserve/channel/platform"
-)
+// People who answer in a thread that the bot has written in need not mention it. The platform does not list such threads, so the state has a text for each.
 
-// maxThreads bounds the threads that are remembered: the oldest go first.
-const maxThreads = 2000
-
-// readThreads reads the threads that the bot has written in, also by other replicas: people who answer there need not mention it. The platform does not
-// list them.
-func (c *Channel) readThreads() error {
-	var list [][2]string
-	err := platform.ReadState(c.s.State, c.Login(), &list)
-	for _, one := range list {
-		c.threads.ContainsOrAdd(target{one[0], one[1]}, struct{}{})
-	}
-	return err
+// threadName is the name in the state of a thread.
+func (c *Channel) threadName(t target) string {
+	return c.Login() + ":" + t.conversation + ":" + t.thread
 }
 
-// noteThread notes that the bot has written in a thread.
+// noteThread stores that the bot has written in a thread.
 func (c *Channel) noteThread(ctx context.Context, t target) {
 	if t.thread == "" {
 		return
 	}
-	if known, _ := c.threads.ContainsOrAdd(t, struct{}{}); known {
-		return
-	}
-	one := [2]string{t.conversation, t.thread}
-	err := platform.ChangeState(c.s.State, c.Login(), func(list [][2]string) ([][2]string, bool) {
-		known := slices.Contains(list, one)
-		list = append(list, one)
-		return list[max(0, len(list)-maxThreads):], !known
-	})
+	err := c.s.State.Change(ctx, c.threadName(t), func([]byte) ([]byte, error) { return []byte("true"), nil })
 	if err != nil {
-		c.threads.Remove(t) // the next message there stores it
 		c.Log.WarnContext(ctx, "cannot store a thread", "error", err)
 	}
 }
 
-// hasWritten reports whether the bot has written in a thread, as far as is known here if the state cannot be read.
-func (c *Channel) hasWritten(t target) bool {
-	if !c.threads.Contains(t) {
-		_ = c.readThreads()
-	}
-	return c.threads.Contains(t)
+// hasWritten reports whether the bot has written in a thread, as far as the state can be read.
+func (c *Channel) hasWritten(ctx context.Context, t target) bool {
+	text, _ := c.s.State.Load(ctx, c.threadName(t))
+	return text != nil
 }

@@ -1,7 +1,6 @@
 package telegram
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -40,12 +39,16 @@ var errUpdate = errors.New("telegram: invalid update; expected a JSON object wit
 
 // readUpdate reads an update. It is invalid only if it has no id.
 func readUpdate(data []byte) (*update, error) {
-	u := new(models.Update)
-	if json.Unmarshal(data, u) != nil {
-		u = readParts(data)
-	}
+	u, unknown := readKnown[models.Update](data)
 	if u.ID == 0 {
 		return nil, errUpdate
+	}
+	for name, m := range map[string]**models.Message{
+		"message": &u.Message, "channel_post": &u.ChannelPost, "edited_message": &u.EditedMessage, "edited_channel_post": &u.EditedChannelPost,
+	} {
+		if unknown[name] != nil {
+			*m = readMessage(unknown[name])
+		}
 	}
 	r := &update{id: u.ID, kind: channel.EventUnknown}
 	for _, m := range []*models.Message{u.Message, u.ChannelPost} {
@@ -67,43 +70,33 @@ func readUpdate(data []byte) (*update, error) {
 	return r, nil
 }
 
-// readParts reads an update that has members of a form that the library does not know, without those members.
-func readParts(data []byte) *models.Update {
-	var u models.Update
-	var members map[string]json.RawMessage
-	if json.Unmarshal(data, &members) != nil || json.Unmarshal(members["update_id"], &u.ID) != nil {
-		return &models.Update{}
+// readKnown reads the members of an object that have a form which the library knows, and returns the others.
+func readKnown[T any](data []byte) (known T, unknown map[string]json.RawMessage) {
+	_ = json.Unmarshal(data, &unknown) // what is no object has no members
+	for name, value := range unknown {
+		next := known
+		member, _ := json.Marshal(map[string]json.RawMessage{name: value})
+		if json.Unmarshal(member, &next) == nil {
+			known = next
+			delete(unknown, name)
+		}
 	}
-	u.Message, u.ChannelPost = readMessage(members["message"]), readMessage(members["channel_post"])
-	u.EditedMessage, u.EditedChannelPost = readMessage(members["edited_message"]), readMessage(members["edited_channel_post"])
-	return &u
+	return known, unknown
 }
 
-// readMessage reads the members of a message that the library knows; nil: it cannot be read. A forwarded message stays one, because it is not by its
-// sender.
+// readMessage reads what the library knows of a message; nil: it cannot be read. A forwarded message stays one, because it is not by its sender.
 func readMessage(data json.RawMessage) *models.Message {
-	m := new(models.Message)
-	var members map[string]json.RawMessage
-	if json.Unmarshal(data, &members) != nil {
-		return nil
+	m, unknown := readKnown[models.Message](data)
+	if unknown["forward_origin"] != nil {
+		m.ForwardOrigin = &models.MessageOrigin{Type: models.MessageOriginTypeHiddenUser, MessageOriginHiddenUser: &models.MessageOriginHiddenUser{}}
 	}
-	for name, value := range members {
-		known := *m
-		if json.Unmarshal(bytes.Join([][]byte{[]byte(`{` + strconv.Quote(name) + `:`), value, []byte(`}`)}, nil), &known) == nil {
-			*m = known
-			continue
-		}
-		switch name {
-		case "forward_origin":
-			m.ForwardOrigin = &models.MessageOrigin{Type: models.MessageOriginTypeHiddenUser, MessageOriginHiddenUser: &models.MessageOriginHiddenUser{}}
-		case "reply_to_message":
-			m.ReplyToMessage = readMessage(value)
-		}
+	if unknown["reply_to_message"] != nil {
+		m.ReplyToMessage = readMessage(unknown["reply_to_message"])
 	}
 	if m.ID == 0 || m.Chat.ID == 0 {
 		return nil
 	}
-	return m
+	return &m
 }
 
 // pressedMessage returns a message by the person who pressed a button, at the place of the button. The text is the command that the button stands for.

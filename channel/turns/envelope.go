@@ -57,7 +57,6 @@ func (a *Agent) zone(t *channel.Turn) *time.Location {
 func facts(c *channel.TurnContext, zone *time.Location) []turn.Fact {
 	list := []turn.Fact{
 		{Key: "channel", Value: c.Channel},
-		{Key: "trigger", Value: string(c.Trigger)},
 		{Key: "_observe_only", Value: yes(c.ObserveOnly)},
 		{Key: "_from", Value: c.From},
 		{Key: "sender_id", Value: c.SenderID},

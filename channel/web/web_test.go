@@ -156,8 +156,8 @@ func TestEveryReasonIsAnsweredAsItsTableSays(t *testing.T) {
 		400: {channel.ReasonIngestNull, channel.ReasonUnsupported},
 		403: {
 			channel.ReasonPairingRequired, channel.ReasonSelfEcho, channel.ReasonBotNotAllowed, channel.ReasonBotLoop, channel.ReasonNoPolicy,
-			channel.ReasonRouteNotAllowed, channel.ReasonDMDisabled, channel.ReasonDMNotAllowed, channel.ReasonDMAllowlistEmpty,
-			channel.ReasonPairingUnavailable, channel.ReasonGroupDisabled, channel.ReasonGroupNotAllowed, channel.ReasonGroupAllowlistEmpty,
+			channel.ReasonRouteNotAllowed, channel.ReasonDMDisabled, channel.ReasonDMNotAllowed,
+			channel.ReasonPairingUnavailable, channel.ReasonGroupDisabled, channel.ReasonGroupNotAllowed,
 			channel.ReasonCommandNotAllowed, channel.ReasonChannelLocal, "one that is new",
 		},
 		404: {channel.ReasonNoRoute},

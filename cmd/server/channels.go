@@ -36,7 +36,7 @@ var channelMakers = map[string]func(config.Channel, channelParts) (kernel.Channe
 
 // channelParts are what a channel gets in addition to its settings.
 type channelParts struct {
-	learned platform.State  // what was learned of platforms; nil keeps nothing
+	learned channel.Texts   // what was learned of platforms; nil keeps nothing
 	results webhook.Results // answers, for senders who send a message again; nil keeps nothing
 	media   string          // the folder for files of messages
 	grace   time.Duration   // how long turns may go on at the end

@@ -1,10 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/channel"
@@ -32,31 +31,20 @@ type operatorNames struct {
 	c         *config.Config
 	models    *adapter.Registry
 	workflows *flow.Registry
-
-	mu        sync.Mutex
-	collected []string // models
-	at        time.Time
 }
 
 // hasModel reports whether "provider:model" is one of the models.
 func (n *operatorNames) hasModel(name string) bool { return slices.Contains(n.allModels(), name) }
 
-// allModels returns the models. They are collected again after five seconds, because workflows can be reloaded.
+// allModels returns the models. Workflows can be reloaded.
 func (n *operatorNames) allModels() []string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if time.Since(n.at) < 5*time.Second {
-		return n.collected
-	}
 	chains := slices.Concat(n.models.Names(), []string{n.c.Model}, n.workflows.Models())
 	for _, a := range n.c.Agents {
-		chains = append(chains, a.Model)
+		chains = append(chains, cmp.Or(a.Model, n.c.Model))
 	}
 	models := adapter.Links(strings.Join(chains, ","))
 	slices.Sort(models)
-	n.collected = slices.DeleteFunc(slices.Compact(models), func(name string) bool { return name == "" })
-	n.at = time.Now()
-	return n.collected
+	return slices.Compact(models)
 }
 
 // all returns all names.

@@ -106,7 +106,7 @@ func TestAnAddressOfADatabaseIsNotShown(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, tt := range map[string]struct{ url, want string }{
 		"no such":  {"postgres://ling:s3cretword@/x?connect_timeout=banana", "database (environment LINGSERVE_DATABASE): cannot use postgres://ling:xxxxx@/x?connect_timeout=banana: invalid address"},
-		"not ours": {"mysql://ling:s3cretword@127.0.0.1:1/x", "LINGSERVE_DATABASE: database: no such database mysql:…"},
+		"not ours": {"mysql://ling:s3cretword@127.0.0.1:1/x", "LINGSERVE_DATABASE: database: no such database; expected"},
 		"away":     {"postgres://ling:s3cretword@127.0.0.1:1/x", "database (environment LINGSERVE_DATABASE): cannot use postgres://ling:xxxxx@127.0.0.1:1/x: "},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -36,8 +36,8 @@ type handler struct {
 	metrics     http.Handler
 	budget      *adapter.Budget
 	log         *slog.Logger
-	refusals    trail.Collector // of the lines of refused requests
-	profiling   sync.Mutex      // one profile at a time: each slows all requests down, and two disturb each other
+	refusals    *trail.LineLimiter // of the lines of refused requests
+	profiling   sync.Mutex         // one profile at a time: each slows all requests down, and two disturb each other
 	mux         *http.ServeMux
 }
 
@@ -78,9 +78,7 @@ func newHandler(
 ) (*handler, error) {
 	a := &handler{
 		door: door, open: c.AdminOpen(), openMetrics: c.Admin.OpenMetrics, metrics: m.Handler(log), budget: budget, log: log,
-	}
-	a.refusals.Report = func(kind trail.Repeated, count int) {
-		log.Warn("admin listener refused more requests", "reason", kind.Reason, "client", kind.Client, "count", count)
+		refusals: trail.NewLineLimiter(),
 	}
 	if c.AdminLocal() { // a page of another site can lead its name here, and count for the browser as a page of this listener
 		var err error

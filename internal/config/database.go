@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -17,24 +16,17 @@ const (
 // InMemory is the value of the setting database that stores nothing.
 const InMemory = "memory"
 
-const expectedDatabase = "expected sqlite:FILE, postgres://user:password@host:5432/database, or memory"
+const expectedDatabase = "expected sqlite:FILE, postgres://user:password@host:5432/database (with %XX for special characters), or memory"
 
-// CheckDatabase reports what is wrong with a text as the setting database. It does not repeat an address, which may have a password.
+// CheckDatabase reports what is wrong with a text as the setting database. It does not repeat the text, which may have a password.
 func CheckDatabase(text string) error {
 	scheme, rest, _ := strings.Cut(text, ":")
+	u, err := url.Parse(text)
 	switch {
 	case text == InMemory, scheme == "sqlite" && rest != "" && !strings.ContainsAny(rest, "?\x00"):
 		return nil
-	case scheme != "postgres" && scheme != "postgresql":
-		if len(scheme) == len(text) || strings.ContainsAny(scheme, "@/ ") {
-			return errors.New("no such database; " + expectedDatabase)
-		}
-		return fmt.Errorf("no such database %.20s:…; %s", scheme, expectedDatabase)
-	}
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || !strings.HasPrefix(rest, "//"):
-		return errors.New("invalid address of a database; " + expectedDatabase + `, with %XX for special characters of the password`)
+	case scheme != "postgres" && scheme != "postgresql" || err != nil || !strings.HasPrefix(rest, "//"):
+		return errors.New("no such database; " + expectedDatabase)
 	case u.Query().Has("password"):
 		return errors.New("the password is in the query of the address; write it before the host, as in postgres://user:password@host/database")
 	}

@@ -51,13 +51,13 @@ func TestPasswordOfTheDatabaseIsHidden(t *testing.T) {
 
 func TestInvalidDatabase(t *testing.T) {
 	for text, want := range map[string]string{
-		"sqlite:":                               "no such database sqlite:…; expected sqlite:FILE, postgres://",
-		"sqlite:a.db?mode=ro":                   "no such database sqlite:…",
+		"sqlite:":                               "no such database; expected sqlite:FILE, postgres://",
+		"sqlite:a.db?mode=ro":                   "no such database; expected",
 		"data/x.db":                             "no such database; expected sqlite:FILE",
-		"mysql://u:s3cret@h/x":                  "no such database mysql:…",
-		"u:s3cret@h/x":                          "no such database u:…",
-		"postgres:s3cret":                       "invalid address of a database",
-		"postgres://u:s3%cret@h/x":              "invalid address of a database",
+		"mysql://u:s3cret@h/x":                  "no such database; expected",
+		"u:s3cret@h/x":                          "no such database; expected",
+		"postgres:s3cret":                       "no such database; expected",
+		"postgres://u:s3%cret@h/x":              "no such database; expected",
 		"postgres://h/x?user=u&password=s3cret": "the password is in the query of the address",
 	} {
 		_, err := load(t, "", nil, "--database", text)

@@ -70,13 +70,7 @@ func kindOf(t reflect.Type) kind {
 	case reflect.TypeFor[Size]():
 		return kind{name: "size", expected: "a size, such as 512KiB or 8MiB", parse: parsed(parseSize)}
 	case reflect.TypeFor[[]Secret]():
-		return kind{name: "secret list", expected: "a secret list", list: true, secret: true, parse: func(v value) (any, error) {
-			var list []Secret
-			for _, item := range v.items() {
-				list = append(list, Secret(item))
-			}
-			return list, nil
-		}}
+		return kind{name: "secret list", expected: "a secret list", list: true, secret: true, parse: parseList}
 	case reflect.TypeFor[adapter.Options]():
 		return kind{name: "options", expected: "options", parse: parsed(func(text string) (adapter.Options, error) {
 			o, _ := adapter.ReadOptions([]byte(text), true) // the reader of the file has reported what is wrong
@@ -87,7 +81,7 @@ func kindOf(t reflect.Type) kind {
 	case reflect.Pointer:
 		return kindOf(t.Elem())
 	case reflect.Slice:
-		return kind{name: "list", expected: "a list", list: true, parse: func(v value) (any, error) { return v.items(), nil }}
+		return kind{name: "list", expected: "a list", list: true, parse: parseList}
 	case reflect.Bool:
 		return kind{name: "true or false", expected: "true or false", parse: parsed(strconv.ParseBool)}
 	case reflect.Int:
@@ -99,6 +93,8 @@ func kindOf(t reflect.Type) kind {
 	}
 	panic("config: a setting cannot be a " + t.String())
 }
+
+func parseList(v value) (any, error) { return v.items(), nil }
 
 // errControl is the error of a secret that no header can have.
 var errControl = errors.New("contains a control character or a line break; remove it")

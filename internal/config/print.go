@@ -7,45 +7,33 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/lingserve/lingserve/internal/yaml"
 )
 
 // Print writes the settings as a configuration file, with the source of each value behind it. Secrets are stars.
 func (c *Config) Print(w io.Writer) error {
-	type line struct{ text, source string }
-	var lines []line
-	width, open := 0, ""
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) // each value is quoted, so that none has a tab
+	previous := ""
 	for _, s := range c.settings {
 		if s.optional && c.sources[s.Key].Kind == Default {
 			continue
 		}
-		path := s.path
-		last := len(path) - 1
-		for depth := range last {
-			section := yaml.Path(path[:depth+1]...) + "."
-			if !strings.HasPrefix(open, section) {
-				lines = append(lines, line{text: strings.Repeat("  ", depth) + quote(path[depth], true) + ":"})
+		last := len(s.path) - 1
+		for depth, name := range s.path[:last] {
+			if section := yaml.Path(s.path[:depth+1]...) + "."; !strings.HasPrefix(previous, section) {
+				fmt.Fprintf(out, "%s%s:\n", strings.Repeat("  ", depth), quote(name, true))
 			}
 		}
-		open = s.Key
-		text := strings.Repeat("  ", last) + path[last] + ": " + s.yaml()
+		previous = s.Key
+		indent := strings.Repeat("  ", last)
 		if s.Key == "config" { // which the file cannot set
-			text = "# " + text
+			indent = "# "
 		}
-		width = max(width, len(text))
-		lines = append(lines, line{text, c.sources[s.Key].String()})
+		fmt.Fprintf(out, "%s%s: %s\t# %s\n", indent, s.path[last], s.yaml(), c.sources[s.Key])
 	}
-	var b strings.Builder
-	for _, l := range lines {
-		if l.source == "" {
-			fmt.Fprintln(&b, l.text)
-			continue
-		}
-		fmt.Fprintf(&b, "%-*s  # %s\n", width, l.text, l.source)
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return out.Flush()
 }
 
 // bare is text that needs no quotes in YAML. A colon before a space, a leading sign and the like do.

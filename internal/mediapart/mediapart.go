@@ -7,7 +7,11 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/rawjson"
+	"github.com/lingserve/lingserve/internal/wording"
 )
+
+// maxName bounds the name of a file, in bytes.
+const maxName = 200
 
 // Scheme begins the address of a part that names an uploaded file: "file:file_…".
 const Scheme = "file:"
@@ -116,7 +120,7 @@ func Read(raw json.RawMessage) (p adapter.Part, at, detail string) {
 	}
 	switch {
 	case id != "":
-		p = adapter.Part{Type: "file", File: Scheme + id, Name: clip(name)}
+		p = adapter.Part{Type: "file", File: Scheme + id, Name: wording.ClipTo(name, maxName)}
 		if in.Type == "image_url" || in.Type == "image" {
 			p = adapter.Part{Type: "image_url", Image: Scheme + id}
 		}
@@ -140,7 +144,7 @@ func Read(raw json.RawMessage) (p adapter.Part, at, detail string) {
 	if found != claimed || !strings.Contains(data[:strings.IndexByte(data, ',')], ";base64") {
 		data = adapter.DataURL(found, bytes)
 	}
-	if p = (adapter.Part{Type: "file", File: data, Name: clip(name)}); p.Kind() == adapter.KindImage {
+	if p = (adapter.Part{Type: "file", File: data, Name: wording.ClipTo(name, maxName)}); p.Kind() == adapter.KindImage {
 		p = adapter.Part{Type: "image_url", Image: data}
 	} else if in.Type == "image_url" {
 		return adapter.Part{}, at, "expected an image, found " + found
@@ -155,14 +159,6 @@ func fileID(address string) string {
 		return id
 	}
 	return ""
-}
-
-// clip bounds a name.
-func clip(name string) string {
-	if len(name) > 200 {
-		name = strings.ToValidUTF8(name[:200], "")
-	}
-	return name
 }
 
 // ReadAll reads a list of parts: their texts, on a line each, and their media. at is the place of a part that cannot be read.

@@ -1,90 +1,50 @@
 package schema
 
 import (
-	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
-	"strings"
+	"sync"
 
-	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/wording"
 )
 
-// keywords are those of JSON Schema in its drafts, those of OpenAPI, and notes that tools add; sorted.
-var keywords = slices.Sorted(strings.FieldsSeq(`
-	$schema $id $ref $anchor $dynamicRef $dynamicAnchor $recursiveRef $recursiveAnchor $vocabulary $comment $defs definitions id
-	allOf anyOf oneOf not if then else dependentSchemas prefixItems items additionalItems contains unevaluatedItems properties
-	patternProperties additionalProperties propertyNames unevaluatedProperties dependencies type enum const multipleOf maximum exclusiveMaximum
-	minimum exclusiveMinimum maxLength minLength pattern maxItems minItems uniqueItems maxContains minContains maxProperties minProperties
-	required dependentRequired title description default deprecated readOnly writeOnly examples format contentEncoding contentMediaType
-	contentSchema divisibleBy disallow extends nullable example discriminator xml externalDocs propertyOrdering enumNames enumDescriptions
-	errorMessage markdownDescription comment note notes media`))
+// strictSchema is the schema of JSON Schemas that have only keywords: those of draft 2020-12 and of OpenAPI, and notes that tools add.
+var strictSchema = sync.OnceValue(func() *Schema {
+	s, err := Compile([]byte(`{
+		"$id": "schema:///strict.json", "$dynamicAnchor": "meta", "$ref": "https://json-schema.org/draft/2020-12/schema",
+		"properties": {
+			"nullable": true, "example": true, "discriminator": true, "xml": true, "externalDocs": true, "propertyOrdering": true, "enumNames": true,
+			"enumDescriptions": true, "errorMessage": true, "markdownDescription": true, "comment": true, "note": true, "notes": true
+		},
+		"patternProperties": {"^(x-|\\$)": true},
+		"unevaluatedProperties": false
+	}`))
+	if err != nil {
+		panic(err)
+	}
+	return s
+})
 
-var (
-	// The values of these are a schema, or a list of schemas.
-	withSchemas = strings.Fields(`allOf anyOf oneOf not if then else prefixItems items additionalItems contains unevaluatedItems
-		additionalProperties propertyNames unevaluatedProperties contentSchema`)
-	// The values of these are mappings from names to schemas.
-	withNamedSchemas = strings.Fields("$defs definitions dependentSchemas properties patternProperties dependencies")
-)
-
-// CheckKeywords reports words of a schema that are near misses of a keyword, and properties that are written in the place of keywords. JSON
-// Schema allows both, and then nothing is checked. It is for schemas that people write for this server; schemas from elsewhere may have words
-// of other dialects. The last element of [Error.At] is the word.
-func CheckKeywords(text []byte) []*Error {
-	var doc any
-	if json.Unmarshal(text, &doc) != nil {
+// CheckKeywords reports words in a schema that are no keywords, the innermost ones. JSON Schema allows them, and then nothing is checked. It is
+// for schemas that people write for this server, of draft 2020-12; schemas from elsewhere may have words of other dialects. A schema that does
+// not compile has other errors. The last element of [Error.At] is the word.
+func CheckKeywords(text []byte) (found []*Error) {
+	s, err := Compile(text)
+	if err != nil {
 		return nil
 	}
-	return checkKeywords(doc, nil)
-}
-
-func checkKeywords(schema any, path []string) (found []*Error) {
-	if list, ok := schema.([]any); ok {
-		for i, item := range list {
-			found = append(found, checkKeywords(item, append(path, strconv.Itoa(i)))...)
-		}
-		return found
+	if object, ok := s.doc.(map[string]any); ok && object["$schema"] != nil {
+		return nil
 	}
-	object, _ := schema.(map[string]any)
-	words := slices.Sorted(maps.Keys(object))
-	anyKnown := slices.ContainsFunc(words, isKnown)
-	for _, word := range words {
-		value, here := object[word], append(slices.Clone(path), word)
-		members, _ := value.(map[string]any)
-		switch {
-		case isKnown(word):
-		case nearest(word) != "":
-			found = append(found, &Error{here, fmt.Sprintf("unknown keyword %q, did you mean %q?", wording.Clip(word), nearest(word))})
-		case !anyKnown || members["type"] != nil:
-			found = append(found, &Error{here, fmt.Sprintf("unknown keyword %[1]q; "+
-				"expected a JSON Schema, such as {type: object, properties: {%[1]s: {type: string}}}", wording.Clip(word))})
+	// Where a schema has a wrong word, the schemas around it do not fit either.
+	innermost := 0
+	for _, m := range strictSchema().Check(s.doc, maxValues) {
+		if len(m.At) > innermost {
+			innermost, found = len(m.At), nil
 		}
-		switch {
-		case slices.Contains(withSchemas, word):
-			found = append(found, checkKeywords(value, here)...)
-		case slices.Contains(withNamedSchemas, word):
-			for _, name := range slices.Sorted(maps.Keys(members)) {
-				if _, isList := members[name].([]any); !isList { // of names, in dependencies
-					found = append(found, checkKeywords(members[name], append(here, name))...)
-				}
-			}
+		if len(m.At) == innermost && innermost > 0 {
+			word := wording.Clip(m.At[innermost-1])
+			found = append(found, &Error{m.At, fmt.Sprintf("unknown keyword %q; properties belong in \"properties\", and names of notes begin with x-", word)})
 		}
 	}
 	return found
-}
-
-// isKnown reports whether a word is a keyword, or a note that is named as such.
-func isKnown(word string) bool {
-	return slices.Contains(keywords, word) || strings.HasPrefix(word, "x-") || strings.HasPrefix(word, "$")
-}
-
-// nearest returns the keyword that was probably meant, "" if none is near.
-func nearest(word string) string {
-	if len(word) < 3 {
-		return ""
-	}
-	return edits.Nearest(word, keywords)
 }

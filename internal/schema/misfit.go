@@ -99,9 +99,9 @@ func detail(k jsonschema.ErrorKind) string {
 	case *misfit.Type:
 		want := make([]string, len(k.Want))
 		for i, w := range k.Want {
-			want[i] = Article(w)
+			want[i] = article(w)
 		}
-		return fmt.Sprintf("expected %s, got %s", strings.Join(want, " or "), Article(k.Got))
+		return fmt.Sprintf("expected %s, got %s", strings.Join(want, " or "), article(k.Got))
 	case *misfit.MinLength:
 		if k.Want == 1 {
 			return "expected text, got an empty string"
@@ -176,8 +176,8 @@ func number(r *big.Rat) string {
 	return strconv.FormatFloat(f, 'f', -1, 64)
 }
 
-// Article puts the article before the name of a type.
-func Article(what string) string {
+// article puts the article before the name of a type.
+func article(what string) string {
 	switch what {
 	case "null":
 		return what
@@ -185,23 +185,6 @@ func Article(what string) string {
 		return "an " + what
 	}
 	return "a " + what
-}
-
-// TypeOf names the type of a decoded value.
-func TypeOf(v any) string {
-	switch v.(type) {
-	case nil:
-		return "null"
-	case bool:
-		return "boolean"
-	case json.Number:
-		return "number"
-	case string:
-		return "string"
-	case []any:
-		return "array"
-	}
-	return "object"
 }
 
 // List writes words as `a, b and c`.

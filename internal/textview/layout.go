@@ -105,24 +105,14 @@ func (l *layout) open(path []level) {
 	}
 }
 
-// humanize makes words of a key: how_it_works and howItWorks are "How it works".
+// humanize makes words of a key: how_it_works is "How it works".
 func humanize(key string) string {
-	var b strings.Builder
-	runes := []rune(key)
-	for i, r := range runes {
-		switch {
-		case r == '_' || r == '-':
-			r = ' '
-		case unicode.IsUpper(r) && i > 0 && unicode.IsLower(runes[i-1]):
-			b.WriteByte(' ')
-			r = unicode.ToLower(r)
-		}
-		if i == 0 {
-			r = unicode.ToUpper(r)
-		}
-		b.WriteRune(r)
+	words := Clean(strings.NewReplacer("_", " ", "-", " ").Replace(key))
+	first, n := utf8.DecodeRuneInString(words)
+	if n == 0 {
+		return ""
 	}
-	return Clean(b.String())
+	return string(unicode.ToUpper(first)) + words[n:]
 }
 
 // head begins a heading. On a terminal it is bold until the line ends.
@@ -156,11 +146,7 @@ func (l *layout) line(b block) {
 
 func (l *layout) label(key string) {
 	l.put(humanize(key) + ": ")
-	if l.indent == "" {
-		l.indent = "  "
-	} else {
-		l.indent += "  "
-	}
+	l.indent += "  "
 }
 
 // write goes on with the text that is open.

@@ -97,7 +97,7 @@ func TestTheTextGrowsInTheOrderOfTheDocument(t *testing.T) {
 		},
 		{
 			name:   "labels and scalars",
-			events: []string{"how_it_works=Well.", "how_it_works.", "fastMode:true", "fastMode.", "n:1.10", "n.", "none:null", "none."},
+			events: []string{"how_it_works=Well.", "how_it_works.", "fast-mode:true", "fast-mode.", "n:1.10", "n.", "none:null", "none."},
 			before: "How it works: Well.\nFast mode: true\nN: 1.10\n",
 			want:   "How it works: Well.\nFast mode: true\nN: 1.10\n",
 		},

@@ -177,14 +177,8 @@ func (c *Client) Tools() []*tool.Tool {
 // Wait returns when no server is connecting for the first time any more, or ctx ends. It returns the names of those that still are.
 func (c *Client) Wait(ctx context.Context) (connecting []string) {
 	for _, s := range c.servers {
-		select {
-		case <-s.tried:
-		case <-ctx.Done():
-			select {
-			case <-s.tried:
-			default:
-				connecting = append(connecting, s.Name)
-			}
+		if !s.wait(ctx, func() bool { return s.state != Connecting }) {
+			connecting = append(connecting, s.Name)
 		}
 	}
 	return connecting

@@ -30,12 +30,11 @@ type server struct {
 
 	changed chan struct{} // the server says that its list of tools changed
 	doubt   chan struct{} // a call failed in a way that makes one doubt that the server still works
-	tried   chan struct{} // is closed when the first attempt to connect has ended
 	calls   atomic.Int64  // that are running
 
 	mu      sync.Mutex
 	current *connection   // nil while not connected
-	next    chan struct{} // is closed when there is another one
+	next    chan struct{} // is closed when current or state changes
 	tools   []*tool.Tool
 	state   string
 	since   time.Time
@@ -53,7 +52,7 @@ func newServer(config Server, opts Options) *server {
 	config.times = cmp.Or(config.times, usual)
 	s := &server{
 		Server: config, opts: opts, state: Connecting, since: time.Now(),
-		changed: make(chan struct{}, 1), doubt: make(chan struct{}, 1), next: make(chan struct{}), tried: make(chan struct{}),
+		changed: make(chan struct{}, 1), doubt: make(chan struct{}, 1), next: make(chan struct{}),
 	}
 	s.client = sdk.NewClient(&sdk.Implementation{Name: "lingserve", Version: cmp.Or(opts.Version, "dev")}, &sdk.ClientOptions{
 		// A server gets nothing of us: no models, no files, no people.
@@ -87,14 +86,9 @@ func (s *server) status() Status {
 func (s *server) set(c *connection, state, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c != nil {
-		close(s.next)
-		s.next = make(chan struct{})
-	}
+	close(s.next)
+	s.next = make(chan struct{})
 	s.current = c
-	if s.state == Connecting {
-		close(s.tried)
-	}
 	if s.state != state {
 		s.since = time.Now()
 	}
@@ -320,20 +314,32 @@ func (s *server) call(ctx context.Context, name string, c tool.Call) (tool.Resul
 }
 
 // connectionAfter waits for the connection that follows an ended one; nil is that there was none in time.
-func (s *server) connectionAfter(ctx context.Context, ended *connection) *connection {
+func (s *server) connectionAfter(ctx context.Context, ended *connection) (conn *connection) {
 	ctx, cancel := context.WithTimeout(ctx, s.times.again)
 	defer cancel()
+	s.wait(ctx, func() bool {
+		conn = s.current
+		return conn != nil && conn != ended
+	})
+	if conn == ended {
+		return nil
+	}
+	return conn
+}
+
+// wait waits until a condition holds, or ctx ends. It reports whether the condition holds. mu is held in holds.
+func (s *server) wait(ctx context.Context, holds func() bool) bool {
 	for {
 		s.mu.Lock()
-		conn, next := s.current, s.next
+		ok, next := holds(), s.next
 		s.mu.Unlock()
-		if conn != nil && conn != ended {
-			return conn
+		if ok {
+			return true
 		}
 		select {
 		case <-next:
 		case <-ctx.Done():
-			return nil
+			return false
 		}
 	}
 }

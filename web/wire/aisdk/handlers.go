@@ -10,7 +10,6 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/run"
-	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/wire"
 	"github.com/lingserve/lingserve/web/wire/frame"
@@ -249,22 +248,21 @@ func (h Handlers) GetStream(w http.ResponseWriter, r *http.Request) *wire.Proble
 // GetChat returns a chat's messages, for a page that was reloaded.
 func (h Handlers) GetChat(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	var query query // it is in the address that a page has
-	p := wire.Query(r, &query)
-	if p == nil {
-		_, p = h.target(r)
+	if p := wire.Query(r, &query); p != nil {
+		return p
+	}
+	if _, p := h.target(r); p != nil {
+		return p
 	}
 	chat, running := wire.PathValue(r, "chat"), ""
-	var entries []tape.Entry
-	run, other := h.Latest(r, chat)
-	if other != nil {
-		return other
+	run, p := h.Latest(r, chat)
+	if p != nil {
+		return p
 	}
 	if run != nil && !run.Ended() {
 		running = run.ID
 	}
-	if p == nil {
-		entries, p = h.Newest(r.Context(), chat, Kinds...)
-	}
+	entries, p := h.Newest(r.Context(), chat, Kinds...)
 	if p == nil && running != "" && run.Ended() { // meanwhile, so a stream may have no answer for it
 		running = ""
 		entries, p = h.Newest(r.Context(), chat, Kinds...)

@@ -106,7 +106,7 @@ func TestABodyThatDoesNotFitIsRefusedWithThePlaceThatIsWrong(t *testing.T) {
 func TestABodyThatFitsIsRead(t *testing.T) {
 	st, p := parsePostText(t, `{"workflow":"w","input":{"n":1.10},"model":"a:b","params":{"n":12345678901234567,"f":0.5,"l":[1]},
 		"options":{"temperature":0,"max_tokens":5,"top_p":1,"stop":"x","seed":-3},"filter":{"exclude":["a/*"],"include":["**"]},
-		"done":true,"html":true,"strict":true,"include":["reserved"],"on_disconnect":"cancel","format":"jsonl"}`, func(r *http.Request) {
+		"done":true,"include":["reserved"],"on_disconnect":"cancel","format":"jsonl"}`, func(r *http.Request) {
 		r.Header.Set("Content-Type", "application/json; charset=utf-8")
 		r.Header.Set("Idempotency-Key", "k-1")
 	})
@@ -121,7 +121,7 @@ func TestABodyThatFitsIsRead(t *testing.T) {
 				Temperature: new(0.0), MaxTokens: new(5), TopP: new(1.0), Stop: []string{"x"},
 				Seed: new(-3),
 			},
-			Exclude: []string{"a/*"}, Include: []string{"**"}, Done: true, HTML: true, Strict: true,
+			Exclude: []string{"a/*"}, Include: []string{"**"}, Done: true,
 		},
 		view: view{View: wire.View{Format: frame.JSONL, CancelOnDisconnect: true}, reserved: true},
 	}

@@ -251,12 +251,16 @@ func (r *reader) messages(list []inputMessage) {
 
 // message makes a message for a model of a client's.
 func (r *reader) message(at string, m inputMessage) adapter.Message {
-	made := adapter.Message{Role: m.Role, ToolCallID: m.ToolCallID}
-	if m.Role == "developer" {
+	made := adapter.Message{Role: m.Role}
+	switch m.Role {
+	case "developer":
 		made.Role = adapter.System
-	}
-	for i, c := range m.ToolCalls {
-		made.ToolCalls = append(made.ToolCalls, adapter.ToolCall{Index: i, ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments})
+	case adapter.ToolRole:
+		made.ToolCallID = m.ToolCallID
+	case adapter.Assistant:
+		for i, c := range m.ToolCalls {
+			made.ToolCalls = append(made.ToolCalls, adapter.ToolCall{Index: i, ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments})
+		}
 	}
 	switch {
 	case m.Content != nil:

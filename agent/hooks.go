@@ -39,8 +39,8 @@ type (
 	BeforeModel interface {
 		BeforeModel(context.Context, *adapter.Request, turn.State) (*Reply, error)
 	}
-	// AfterModel sees a model's reply before it is used: before its calls are run and it goes to the tape. What it changes in the
-	// text is what the tape gets; what was streamed was streamed before.
+	// AfterModel sees a model's reply before its calls are run and it goes to the tape. What it changes in the text and the reasoning is
+	// what the tape gets; what was streamed was streamed before. Calls are changed by [BeforeTool].
 	AfterModel interface {
 		AfterModel(context.Context, *Reply, turn.State) error
 	}
@@ -100,11 +100,12 @@ func (r *run) beforeModel(req *adapter.Request) (answer *Reply) {
 	return nil
 }
 
-// afterModel lets hooks change what the model has answered.
+// afterModel lets hooks change the text of what the model has answered. Each gets calls that it may change without effect.
 func (r *run) afterModel(rep *Reply) {
+	calls := rep.Calls
 	for _, h := range turn.PluginsOf[AfterModel](r.turn) {
 		*rep = change(r.ctx, r.agent, "after_model", h.Name, *rep, func(rep Reply) (Reply, error) {
-			rep.Calls = slices.Clone(rep.Calls)
+			rep.Calls = slices.Clone(calls)
 			err := h.Hook.AfterModel(r.ctx, &rep, r.state)
 			return rep, err
 		})

@@ -82,38 +82,19 @@ func TestHooksSeeEachModelCall(t *testing.T) {
 	}
 }
 
-// AG-28: calls that a hook takes back or adds have results like any other.
-func TestAHookMayChangeTheCallsOfAReply(t *testing.T) {
+// AG-28: the calls that the reader has seen are those that run, whatever a hook makes of its copy.
+func TestAHookAfterTheModelDoesNotChangeCalls(t *testing.T) {
 	w := newWorld(t, newFake(calls("", `c1:echo:{"text":"a"}`, `c2:echo:{"text":"b"}`), answers("ok")), Options{Tools: setOf(t, echoTool(t))},
 		afterModel(func(_ context.Context, r *Reply, _ turn.State) error {
 			if len(r.Calls) > 0 {
-				r.Calls = append(r.Calls[1:], tool.Call{Name: "echo", Arguments: json.RawMessage(`{"text":"c"}`)})
+				r.Calls[0].Name = "other"
+				r.Calls = r.Calls[:1]
 			}
 			return nil
 		}))
-	h := w.say("go")
-	open := map[string]bool{}
-	results := map[string]string{}
-	for _, e := range h.events {
-		for _, c := range e.Calls {
-			open[c.ID] = true
-		}
-		for _, r := range e.Results {
-			if !open[r.ID] {
-				t.Errorf("a result without a call: %s", r.ID)
-			}
-			delete(open, r.ID)
-			results[r.ID] = string(r.Value())
-		}
-	}
-	if len(open) > 0 {
-		t.Errorf("without a result: %v", open)
-	}
-	if diff := cmp.Diff(map[string]string{"c1": `{"error":{"kind":"denied","message":"the model withdrew the call"}}`, "c2": `"b"`, "call_1_1": `"c"`}, results); diff != "" {
-		t.Error(diff)
-	}
+	w.say("go")
 	accepted(t, w.model.requests()[1])
-	if got := seen(w.model.requests()[1]); got[2] != `assistant:  →c2:echo{"text":"b"} →call_1_1:echo{"text":"c"}` {
+	if got := seen(w.model.requests()[1]); got[2] != `assistant:  →c1:echo{"text":"a"} →c2:echo{"text":"b"}` {
 		t.Errorf("%q", got)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -670,10 +669,10 @@ func (r *run) request(last bool) (adapter.Request, error) {
 			req.Messages = append(req.Messages, msg)
 		}
 	}
-	req.Messages = fromTools(req.Messages, func(handle string) (string, error) {
-		data, _, err := r.tape.ReadBlob(r.ctx, handle, 0, math.MaxInt64)
-		return string(data), err
-	})
+	if err := r.loadMedia(req.Messages); err != nil {
+		return adapter.Request{}, err
+	}
+	req.Messages = fromTools(req.Messages)
 	r.withMedia = withMedia(req.Messages)
 	if !last {
 		for _, t := range r.tools() {

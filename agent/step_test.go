@@ -300,6 +300,42 @@ func TestImagesOfAResultFollowItAsTheUsers(t *testing.T) {
 	}
 }
 
+// AG-29: media that are stored beside the tape are in the request.
+func TestMediaBesideTheTapeAreInTheRequest(t *testing.T) {
+	w := newWorld(t, newFake(answers("ok"), answers("ok")), Options{})
+	w.say("hi")
+	tp := w.tape()
+	blob := func(text string) string {
+		handle, err := tp.PutBlob(t.Context(), []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tape.BlobURL(handle)
+	}
+	text := blob("no media")
+	if _, err := tp.Append(t.Context(), tape.NewMessage(adapter.User, []turn.Part{
+		{Type: "image_url", ImageURL: &turn.PartURL{URL: blob("data:image/png;base64,AAAA")}},
+		{Type: "input_audio", InputAudio: &turn.InputAudio{Data: blob("BBBB"), Format: "mp3"}},
+		{Type: "image_url", ImageURL: &turn.PartURL{URL: "https://example.com/?" + text}},
+		{Type: "image_url", ImageURL: &turn.PartURL{URL: tape.BlobURL("0000")}},
+		{Type: "text", Text: text},
+	})); err != nil {
+		t.Fatal(err)
+	}
+	w.say("look")
+	m := w.model.requests()[1].Messages
+	want := []adapter.Part{
+		{Type: "image_url", Image: "data:image/png;base64,AAAA"},
+		{Type: "file", File: "data:audio/mpeg;base64,BBBB"},
+		{Type: "image_url", Image: "https://example.com/?" + text},
+		{Type: "text", Text: "[media is not available]"},
+		{Type: "text", Text: text},
+	}
+	if diff := cmp.Diff(want, m[len(m)-2].Parts); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // AG-30
 func TestTheModelOfASessionIsASetting(t *testing.T) {
 	w := newWorld(t, newFake(answers("ok")), Options{Model: "fake:a", Choices: []string{"fake:b"}})

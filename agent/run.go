@@ -528,7 +528,7 @@ func (r *run) message(p turn.Prompt) (tape.Entry, error) {
 		if data == nil {
 			continue
 		}
-		if err := r.storeMedia(ctx, data, i, &kept); err != nil && len(*data) > maxInline {
+		if err := r.storeMedia(ctx, data, i, &kept); err != nil {
 			r.agent.log.WarnContext(ctx, "dropped media that cannot be stored", "session", r.session, "error", adapter.RedactError(err))
 			parts[i] = turn.Part{Type: "text", Text: fmt.Sprintf("[%s: it could not be kept]", part.Type)}
 		}
@@ -548,9 +548,6 @@ func (r *run) storeMedia(ctx context.Context, data *string, index int, kept *[]t
 	}
 	return err
 }
-
-// maxInline is how large media may be that lie in an entry because the store keeps no blobs, in bytes.
-const maxInline = 1 << 20
 
 // mediaOf is what may be large in a part, as a string of p's own; nil where nothing is.
 func mediaOf(p *turn.Part) *string {

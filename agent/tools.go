@@ -217,14 +217,12 @@ type spillReadIn struct {
 }
 
 type skillIn struct {
-	Name   string `json:"name"`
-	File   string `json:"file,omitempty" jsonschema:"a file of the skill's folder, in place of its text"`
-	Offset int64  `json:"offset,omitempty" jsonschema:"where to begin in the file, in bytes"`
+	Name string `json:"name"`
+	File string `json:"file,omitempty" jsonschema:"a file of the skill's folder, in place of its text"`
 }
 
 type skillOut struct {
 	Text  string   `json:"text"`
-	Next  int64    `json:"next,omitempty"`
 	Files []string `json:"files,omitempty"`
 }
 
@@ -234,12 +232,12 @@ func (a *Agent) skill(_ context.Context, in skillIn) (skillOut, error) {
 	if in.File == "" {
 		text, err = a.options.Skills.Load(in.Name)
 	} else {
-		text, err = a.options.Skills.Read(in.Name, in.File, in.Offset)
+		text.Content, err = a.options.Skills.Read(in.Name, in.File)
 	}
 	if err != nil {
 		return skillOut{}, &tool.Error{Kind: tool.KindFailed, Message: err.Error()}
 	}
-	return skillOut{text.Content, text.Next, text.Files}, nil
+	return skillOut{text.Content, text.Files}, nil
 }
 
 // skillsList returns the list of skills in the system prompt.

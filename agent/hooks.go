@@ -18,9 +18,8 @@ type Reply struct {
 	Text      string
 	Reasoning string
 	Calls     []tool.Call // that the loop is to run
-	Usage     adapter.Usage
-	Finish    string // why it ended, one of the adapter's words
-	Model     string // "provider:name"
+	Finish    string      // why it ended, one of the adapter's words
+	Model     string      // "provider:name"
 }
 
 // Verdict is what a [BeforeTool] hook makes of a call. The zero value lets it run as it is.
@@ -34,8 +33,8 @@ type Verdict struct {
 // first. Each is by itself: what a hook that fails or panics has changed is dropped, and the others run. The exception is
 // [BeforeTool], which may be there to guard: where it fails, the call is denied.
 type (
-	// BeforeModel may change a request before the model gets it, or answer in the model's place: then the hooks that come later
-	// are not asked.
+	// BeforeModel may change a request before the model gets it, or answer with a text in the model's place: then the hooks that come
+	// later are not asked.
 	BeforeModel interface {
 		BeforeModel(context.Context, *adapter.Request, turn.State) (*Reply, error)
 	}

@@ -156,19 +156,7 @@ func (r *run) retract(text string) {
 
 // chunks yields what a hook has answered as a model would.
 func (answer *Reply) chunks(yield func(adapter.Chunk, error) bool) {
-	list := []adapter.Chunk{{Model: answer.Model, Reasoning: answer.Reasoning}, {Text: answer.Text}}
-	for i, c := range answer.Calls {
-		list = append(list, adapter.Chunk{ToolCall: &adapter.ToolCall{Index: i, ID: c.ID, Name: c.Name, Arguments: string(c.Arguments)}})
-	}
-	last := adapter.Chunk{Finish: cmp.Or(answer.Finish, adapter.FinishStop)}
-	if answer.Usage != (adapter.Usage{}) {
-		last.Usage = &answer.Usage
-	}
-	for _, c := range append(list, last) {
-		if !yield(c, nil) {
-			return
-		}
-	}
+	yield(adapter.Chunk{Model: answer.Model, Text: answer.Text, Finish: adapter.FinishStop}, nil)
 }
 
 // announceCall hands on a call that is complete, with the result where the model's server has made it itself.

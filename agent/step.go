@@ -460,6 +460,7 @@ func (r *run) runner() *tool.Runner {
 		Timeout: a.options.ToolTimeout, ApprovalTimeout: approval, Log: a.log,
 		Redact: func(s string) string { return adapter.Redact(s) },
 		Before: a.beforeTool, After: a.afterTool, Approve: a.approve,
+		NeedsApproval: func(t *tool.Tool, c tool.Call) bool { return r.asks[c.Key] != "" || a.needsApproval(t) },
 	}
 }
 

@@ -180,15 +180,9 @@ func TestACallThatAsksIsDeniedWhereNobodyCanAnswer(t *testing.T) {
 }
 
 // chat is a plugin that shows envelopes to a person.
-type chat struct {
-	got  chan *turn.Envelope
-	deaf bool
-}
+type chat struct{ got chan *turn.Envelope }
 
 func (c *chat) DispatchOutbound(_ context.Context, e *turn.Envelope) (bool, error) {
-	if c.deaf {
-		return false, nil
-	}
 	c.got <- e
 	return true, nil
 }
@@ -199,7 +193,7 @@ func (c *chat) join(w *world) {
 	}
 }
 
-// AG-40, AG-41, TU-65: in a chat the question is a message, and the answer a command beside the lane.
+// AG-40, AG-41, TU-65: in a chat the answer is a command beside the lane.
 func TestInAChatACommandApproves(t *testing.T) {
 	for name, answer := range map[string]string{"approved": ",approve ID remember=session", "denied": ",deny ID reason=no"} {
 		t.Run(name, func(t *testing.T) {
@@ -208,20 +202,22 @@ func TestInAChatACommandApproves(t *testing.T) {
 					Options{Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always), tool.WithRole(tool.Operator)))})
 				c := &chat{got: make(chan *turn.Envelope, 10)}
 				c.join(w)
+				asked := make(chan Question, 1)
+				sink := turn.WithSink(func(e turn.Event, _ error) {
+					var q Question
+					if e.Kind == ApprovalRequiredEvent && json.Unmarshal(e.Value, &q) == nil {
+						asked <- q
+					}
+				})
 				post := func(text string, role tool.Role) *turn.Ticket {
-					ticket, err := w.f.Submit(t.Context(), &turn.Envelope{SessionID: "s", Channel: "telegram", ChatID: "1", Content: text, Sender: turn.Sender{ID: "ann", Role: role}})
+					ticket, err := w.f.Submit(t.Context(), &turn.Envelope{SessionID: "s", Channel: "telegram", ChatID: "1", Content: text, Sender: turn.Sender{ID: "ann", Role: role}}, sink)
 					if err != nil {
 						t.Fatal(err)
 					}
 					return ticket
 				}
 				ticket := post("go", tool.User)
-				question := <-c.got
-				id := w.Questions("s")[0].ID
-				want := "The agent wants to call the tool `echo` with\n\n```json\n{\"text\":\"rm\"}\n```\n\nWrite `,approve " + id + "` to approve, or `,deny " + id + "` to deny."
-				if question.Content != want {
-					t.Errorf("%q", question.Content)
-				}
+				id := (<-asked).ID
 				post(",approve c1", tool.Operator) // the model's id of the call names no question
 				if refused := <-c.got; !strings.Contains(refused.Content, "No open question `c1`") {
 					t.Errorf("%q", refused.Content)
@@ -265,28 +261,15 @@ func TestInAChatACommandApproves(t *testing.T) {
 	}
 }
 
-// AG-40: a chat that does not take the question cannot answer it.
-func TestAQuestionThatIsNotDeliveredIsADenial(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for name, test := range map[string]struct {
-			chat chat
-			text string
-			why  string
-		}{
-			"no delivery":          {chat{deaf: true}, "rm", "this conversation has no approver"},
-			"too long to be shown": {chat{got: make(chan *turn.Envelope, 10)}, strings.Repeat("天", maxShown), "its arguments cannot be shown in one message"}, // DN-05
-		} {
-			w := newWorld(t, newFake(calls("", `c1:echo:{"text":"`+test.text+`"}`), answers("ok")), Options{Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always)))})
-			test.chat.join(w)
-			begin := time.Now()
-			if _, err := w.f.Process(t.Context(), &turn.Envelope{SessionID: "s", Channel: "telegram", ChatID: "1", Content: "go"}); err != nil {
-				t.Error(err)
-			}
-			if time.Since(begin) > 0 || !strings.Contains(strings.Join(w.lines(), "\n"), test.why) {
-				t.Errorf("%s: %q", name, w.lines())
-			}
-		}
-	})
+// AG-40: a turn without a reader can ask nobody.
+func TestACallOfATurnWithoutAReaderIsDenied(t *testing.T) {
+	w := newWorld(t, newFake(calls("", `c1:echo:{"text":"rm"}`), answers("ok")), Options{Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always)))})
+	if _, err := w.f.Process(t.Context(), message("go")); err != nil {
+		t.Error(err)
+	}
+	if got := strings.Join(w.lines(), "\n"); !strings.Contains(got, "this conversation has no approver") {
+		t.Error(got)
+	}
 }
 
 // DC-01: in a conversation in which nobody has the tool's role, a call is denied at once and no question is left open.
@@ -322,19 +305,22 @@ func TestACallIsDeniedAtOnceWhereNobodyInTheConversationMayApproveIt(t *testing.
 func TestAConfigurationOverridesWhatToolsAsk(t *testing.T) {
 	ask := tool.WithApproval(tool.Always)
 	set := setOf(t, echoTool(t, tool.WithName("fs.write"), ask), echoTool(t, tool.WithName("fs.read")), echoTool(t, tool.WithName("web.get")))
-	w := newWorld(t, newFake(answers("ok")), Options{Tools: set, Bare: true, Approvals: map[string]tool.Approval{"*": tool.Always, "fs.*": tool.Never, "fs_write": tool.Always}})
-	got := map[string]tool.Approval{}
-	for _, tl := range w.Tools().Tools() {
-		got[tl.Name] = tl.Approval
-		if again, _ := w.Tools().Find(tl.Name); again != tl {
-			t.Errorf("%s is made anew each time", tl.Name)
+	model := newFake(calls("", `c1:fs_read:{"text":"a"}`, `c2:fs_write:{"text":"b"}`, `c3:web_get:{"text":"c"}`), answers("ok"))
+	w := newWorld(t, model, Options{
+		Tools: set, Bare: true, Approvals: map[string]tool.Approval{"*": tool.Always, "fs.*": tool.Never, "fs_write": tool.Always},
+	})
+	listed := w.say(",tools").Output
+	if want := "- `fs.read`: Says what it is told.\n- `fs.write` (asks): Says what it is told.\n- `web.get` (asks): Says what it is told."; listed != want {
+		t.Errorf("%q", listed)
+	}
+	h := w.process(t.Context(), &turn.Envelope{SessionID: "s", Content: "go", Extra: map[string]any{turn.ExtraApprover: turn.Approver{None: true}}})
+	denied := map[string]bool{}
+	for _, e := range h.events {
+		for _, r := range e.Results {
+			denied[r.Name] = r.Err != nil && r.Err.Kind == tool.KindDenied
 		}
 	}
-	want := map[string]tool.Approval{"fs.write": tool.Always, "fs.read": "", "web.get": tool.Always}
-	if got["fs.read"] == tool.Never {
-		got["fs.read"] = ""
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(map[string]bool{"fs.read": false, "fs.write": true, "web.get": true}, denied); diff != "" {
 		t.Error(diff)
 	}
 	if _, err := New(Options{Models: newFake(), Approvals: map[string]tool.Approval{"x": "perhaps"}}); err == nil {

@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"regexp"
 
 	"github.com/lingserve/lingserve/adapter"
 )
@@ -25,15 +27,33 @@ func (r *run) exceedsLimit(req *adapter.Request, tokens int) bool {
 	return !r.overBase
 }
 
-// overflows reports whether a model call has failed because the context does not fit the model.
+// tooLong are the words of servers whose errors have no type, with up to ten characters between them.
+var tooLong = regexp.MustCompile(`(?is)context.{0,10}length|context.{0,10}window|maximum.{0,10}context|token.{0,10}limit|prompt.{0,10}too.{0,10}long`)
+
+// notLength are the words of errors that speak of tokens and limits but mean how many requests there may be, or who may make them.
+var notLength = regexp.MustCompile(`(?i)\brate\b|rate[_-]?limit|quota|too many requests|per[ _-]?(second|minute|hour|day)|\b[tr]pm\b|\b(401|403|429)\b`)
+
+// overflows says whether a model call has failed because the context does not fit the model. An error with a type is believed;
+// only the text of one without is looked at.
 func overflows(err error) bool {
-	e, ok := errors.AsType[*adapter.Error](err)
-	if !ok {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false
 	}
-	switch e.Code {
-	case adapter.CodeRateLimited, adapter.CodeAuth, adapter.CodeTimeout:
+	if e, ok := errors.AsType[*adapter.Error](err); ok {
+		switch e.Status {
+		case http.StatusTooManyRequests, http.StatusUnauthorized, http.StatusForbidden:
+			return false
+		case http.StatusRequestEntityTooLarge:
+			return e.Code != adapter.CodeRateLimited
+		}
+		return e.ContextLength && e.Code != adapter.CodeRateLimited && e.Code != adapter.CodeAuth && e.Code != adapter.CodeTimeout
+	}
+	if t, ok := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err); ok && t.Timeout() {
 		return false
 	}
-	return e.ContextLength || e.Status == http.StatusRequestEntityTooLarge
+	text := err.Error()
+	return tooLong.MatchString(text) && !notLength.MatchString(text)
 }

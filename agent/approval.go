@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
@@ -227,7 +228,7 @@ func (a *Agent) Remembered(ctx context.Context, t *tape.Tape) ([]string, error) 
 	return names, nil
 }
 
-// approve asks the reader of the turn whether a call may run. Without a reader, it is denied.
+// approve asks the reader of the turn, or the chat, whether a call may run.
 func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, error) {
 	s := toolContextOf(ctx)
 	r := s.run.root()
@@ -248,8 +249,7 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 		Session: r.session, Turn: r.id, ID: id, Call: q.Call.ID, Subagent: s.run.of, Tool: q.Tool.Name, Arguments: q.Call.Arguments, Expires: q.Expires,
 		Repeat: repeat, Role: q.Tool.Role, grant: grant, written: make(chan error, 1),
 	}
-	by, limited := r.turn.Envelope().Extra[turn.ExtraApprover].(turn.Approver)
-	if !r.turn.Streaming() || limited && (by.None || by.Role < q.Tool.Role) {
+	if by, ok := r.turn.Envelope().Extra[turn.ExtraApprover].(turn.Approver); ok && (by.None || by.Role < q.Tool.Role) {
 		return tool.Decision{}, r.unattended(question, s, "")
 	}
 	asked := a.questions.ask(question)
@@ -257,7 +257,9 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 		a.questions.close(asked)
 		question.notify(turn.ErrStopped) // for who has answered a turn that has panicked
 	}()
-	s.emit(turn.Event{Kind: ApprovalRequiredEvent, Value: encode(question)})
+	if why, ok := r.put(ctx, question, s); !ok {
+		return tool.Decision{}, r.unattended(question, s, why)
+	}
 	select {
 	case answer := <-asked.answer:
 		if answer.NoPerson {
@@ -297,6 +299,29 @@ func (r *run) unattended(q Question, s *toolContext, why string) error {
 		return err
 	}
 	return &tool.Error{Kind: tool.KindDenied, Message: "the call was not run: " + why}
+}
+
+// put asks a question. ok is false if no person can answer it; why is the reason, "" if the conversation has no approver.
+func (r *run) put(ctx context.Context, q Question, s *toolContext) (why string, ok bool) {
+	if r.turn.Streaming() {
+		s.emit(turn.Event{Kind: ApprovalRequiredEvent, Value: encode(q)})
+		return "", true
+	}
+	e := r.turn.Envelope()
+	if e.ChatID == "" {
+		return "", false
+	}
+	arguments, _, _ := q.Shown()
+	text, ok := q.Text()
+	if !ok || !FitsMessage(arguments) {
+		return "its arguments cannot be shown in one message", false
+	}
+	ask := e.Reply(text)
+	delivered, err := r.turn.Dispatch(ctx, ask)
+	if err != nil {
+		r.agent.log.WarnContext(ctx, "cannot ask for approval", "session", r.session, "turn", r.id, "error", adapter.RedactError(err))
+	}
+	return "", delivered
 }
 
 // resolved is the value of an approval_resolved event.

@@ -180,9 +180,15 @@ func TestACallThatAsksIsDeniedWhereNobodyCanAnswer(t *testing.T) {
 }
 
 // chat is a plugin that shows envelopes to a person.
-type chat struct{ got chan *turn.Envelope }
+type chat struct {
+	got  chan *turn.Envelope
+	deaf bool
+}
 
 func (c *chat) DispatchOutbound(_ context.Context, e *turn.Envelope) (bool, error) {
+	if c.deaf {
+		return false, nil
+	}
 	c.got <- e
 	return true, nil
 }
@@ -193,7 +199,7 @@ func (c *chat) join(w *world) {
 	}
 }
 
-// AG-40, AG-41, TU-65: in a chat the answer is a command beside the lane.
+// AG-40, AG-41, TU-65: in a chat the question is a message, and the answer a command beside the lane.
 func TestInAChatACommandApproves(t *testing.T) {
 	for name, answer := range map[string]string{"approved": ",approve ID remember=session", "denied": ",deny ID reason=no"} {
 		t.Run(name, func(t *testing.T) {
@@ -202,22 +208,20 @@ func TestInAChatACommandApproves(t *testing.T) {
 					Options{Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always), tool.WithRole(tool.Operator)))})
 				c := &chat{got: make(chan *turn.Envelope, 10)}
 				c.join(w)
-				asked := make(chan Question, 1)
-				sink := turn.WithSink(func(e turn.Event, _ error) {
-					var q Question
-					if e.Kind == ApprovalRequiredEvent && json.Unmarshal(e.Value, &q) == nil {
-						asked <- q
-					}
-				})
 				post := func(text string, role tool.Role) *turn.Ticket {
-					ticket, err := w.f.Submit(t.Context(), &turn.Envelope{SessionID: "s", Channel: "telegram", ChatID: "1", Content: text, Sender: turn.Sender{ID: "ann", Role: role}}, sink)
+					ticket, err := w.f.Submit(t.Context(), &turn.Envelope{SessionID: "s", Channel: "telegram", ChatID: "1", Content: text, Sender: turn.Sender{ID: "ann", Role: role}})
 					if err != nil {
 						t.Fatal(err)
 					}
 					return ticket
 				}
 				ticket := post("go", tool.User)
-				id := (<-asked).ID
+				question := <-c.got
+				id := w.Questions("s")[0].ID
+				want := "The agent wants to call the tool `echo` with\n\n```json\n{\"text\":\"rm\"}\n```\n\nWrite `,approve " + id + "` to approve, or `,deny " + id + "` to deny."
+				if question.Content != want {
+					t.Errorf("%q", question.Content)
+				}
 				post(",approve c1", tool.Operator) // the model's id of the call names no question
 				if refused := <-c.got; !strings.Contains(refused.Content, "No open question `c1`") {
 					t.Errorf("%q", refused.Content)
@@ -261,15 +265,28 @@ func TestInAChatACommandApproves(t *testing.T) {
 	}
 }
 
-// AG-40: a turn without a reader can ask nobody.
-func TestACallOfATurnWithoutAReaderIsDenied(t *testing.T) {
-	w := newWorld(t, newFake(calls("", `c1:echo:{"text":"rm"}`), answers("ok")), Options{Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always)))})
-	if _, err := w.f.Process(t.Context(), message("go")); err != nil {
-		t.Error(err)
-	}
-	if got := strings.Join(w.lines(), "\n"); !strings.Contains(got, "this conversation has no approver") {
-		t.Error(got)
-	}
+// AG-40: a chat that does not take the question cannot answer it.
+func TestAQuestionThatIsNotDeliveredIsADenial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, test := range map[string]struct {
+			chat chat
+			text string
+			why  string
+		}{
+			"no delivery":          {chat{deaf: true}, "rm", "this conversation has no approver"},
+			"too long to be shown": {chat{got: make(chan *turn.Envelope, 10)}, strings.Repeat("天", maxShown), "its arguments cannot be shown in one message"}, // DN-05
+		} {
+			w := newWorld(t, newFake(calls("", `c1:echo:{"text":"`+test.text+`"}`), answers("ok")), Options{Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always)))})
+			test.chat.join(w)
+			begin := time.Now()
+			if _, err := w.f.Process(t.Context(), &turn.Envelope{SessionID: "s", Channel: "telegram", ChatID: "1", Content: "go"}); err != nil {
+				t.Error(err)
+			}
+			if time.Since(begin) > 0 || !strings.Contains(strings.Join(w.lines(), "\n"), test.why) {
+				t.Errorf("%s: %q", name, w.lines())
+			}
+		}
+	})
 }
 
 // DC-01: in a conversation in which nobody has the tool's role, a call is denied at once and no question is left open.

@@ -94,7 +94,7 @@ func ExampleImport() {
 	store := tapetest.NewMemory(nil)
 	defer store.Close()
 	err := tape.Import(ctx, store, "/srv/agent", "telegram:42", strings.NewReader(
-		`{"kind": "message", "payload": {"role": "user", "content": "hi"}, "date": "2026-03-01T10:00:00+01:00"}`))
+		`{"kind": "message", "payload": {"role": "user", "content": "hi"}, "timestamp": 1772355600}`))
 	t, _ := tape.Lookup(ctx, store, "/srv/agent", "telegram:42")
 	var b strings.Builder
 	_ = t.Export(ctx, &b)

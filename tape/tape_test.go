@@ -234,9 +234,9 @@ func FuzzParseEntry(f *testing.F) {
 }
 
 func FuzzImport(f *testing.F) {
-	f.Add([]byte(`{"kind":"message","payload":{"role":"user","content":"hi"},"date":"2026-03-01T10:00:00+01:00"}` + "\n" + `{"id":7,"kind":"x","payload":{}}`))
+	f.Add([]byte(`{"kind":"message","payload":{"role":"user","content":"hi"},"timestamp":1.5}` + "\n" + `{"id":7,"kind":"x","payload":{}}`))
 	f.Add([]byte(`{"kind":"tool_call","payload":{"calls":[{"id":"a"},7]}}` + "\n" + `{"kind":"tool_result","payload":{"results":[1,"x"]}}`))
-	f.Add([]byte("{\"kind\":\"anchor\",\"payload\":{\"name\":\"\u2028\",\"state\":[]},\"meta\":{}}\r\n\n"))
+	f.Add([]byte("{\"kind\":\"anchor\",\"payload\":{\"name\":\"\u2028\",\"state\":[]},\"meta\":null}\r\n\n"))
 	f.Add([]byte(`{"kind":"message","payload":{"role":"tool","content":[{"type":"image_url","url":"tape-blob:x"},7]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		ctx := t.Context()

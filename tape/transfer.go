@@ -19,8 +19,8 @@ import (
 // meta, unknown kinds, and the bytes of payloads are kept. A session that has a tape is ErrNotEmpty. A line
 // that is no entry is ErrInvalid with its number.
 //
-// Other spacing and another order of members are taken, dates with an offset, and lines without meta, date or id; such an id
-// follows the one before.
+// Other spacing and another order of members are taken, dates with an offset, seconds since 1970 in "timestamp", and
+// lines without meta, date or id; such an id follows the one before.
 func Import(ctx context.Context, store Store, workspace, session string, r io.Reader) error {
 	t, err := lookupNew(ctx, store, workspace, session)
 	if err != nil {
@@ -56,7 +56,7 @@ func parseLines(r io.Reader, line *int) iter.Seq2[Entry, error] {
 			if n++; len(bytes.TrimSpace(lines.Bytes())) == 0 {
 				continue
 			}
-			e, err := parseImported(lines.Bytes())
+			e, err := parseForeign(lines.Bytes())
 			e.ID = cmp.Or(e.ID, last+1)
 			*line, last = n, e.ID
 			if !yield(e, err) || err != nil {
@@ -73,27 +73,46 @@ func parseLines(r io.Reader, line *int) iter.Seq2[Entry, error] {
 	}
 }
 
-// parseImported reads a line of an export. A missing id or date is zero.
-func parseImported(line []byte) (Entry, error) {
+// parseForeign reads a line that this or a similar program wrote. A missing id or date is zero.
+func parseForeign(line []byte) (Entry, error) {
 	var l struct {
-		ID            int64
+		ID            *int64
 		Kind          Kind
 		Payload, Meta json.RawMessage
 		Date          time.Time
+		Timestamp     *float64
 	}
 	d := json.NewDecoder(bytes.NewReader(line))
-	d.DisallowUnknownFields() // they would be lost
+	d.DisallowUnknownFields()
 	err := d.Decode(&l)
 	if _, more := d.Token(); err == nil && more != io.EOF {
 		err = errors.New("expected one JSON object")
 	}
-	if !utf8.Valid(line) {
+	switch {
+	case !utf8.Valid(line):
 		err = errors.New("the line is not UTF-8")
+	case err != nil:
+	case l.ID != nil && *l.ID < 1:
+		err = errors.New("invalid id; expected a whole number from 1")
+	case l.Timestamp != nil && math.Abs(*l.Timestamp) > 253402300799: // the end of year 9999
+		err = errors.New("timestamp must be a number of seconds since 1970")
+	case l.Timestamp != nil && !l.Date.IsZero():
+		err = errors.New("a line has a date or a timestamp, not both")
 	}
 	if err != nil {
 		return Entry{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return Entry{ID: l.ID, Kind: l.Kind, Payload: l.Payload, Meta: l.Meta, Date: l.Date}, nil
+	e := Entry{Kind: l.Kind, Payload: l.Payload, Meta: l.Meta, Date: l.Date}
+	if l.ID != nil {
+		e.ID = *l.ID
+	}
+	if string(e.Meta) == "null" {
+		e.Meta = nil
+	}
+	if l.Timestamp != nil {
+		e.Date = time.UnixMicro(int64(math.Round(*l.Timestamp * 1e6)))
+	}
+	return e, nil
 }
 
 // ForkSession copies the tape up to the entry at, or all of it with 0, to a new session of the same workspace: ids are

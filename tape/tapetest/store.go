@@ -1153,7 +1153,7 @@ func exportImport(t *testing.T, b *bench) {
 	}
 
 	foreign := ` {"date":"2026-03-01T10:00:00.5+01:00" , "payload": {"role": "user", "content": "a"}, "kind":"message", "id": 5}` + "\r\n\n" +
-		`{"kind":"message","payload":{},"date":"2026-03-01T09:00:00.25Z"}` + "\n" +
+		`{"kind":"message","payload":{},"meta":null,"timestamp":1772355600.25}` + "\n" +
 		`{"id":9,"kind":"message","payload":{},"meta":{},"date":"2026-03-01T09:00:00+00:00"}`
 	want := `{"id":5,"kind":"message","payload":{"role": "user", "content": "a"},"meta":{},"date":"2026-03-01T09:00:00.500000Z"}
 {"id":6,"kind":"message","payload":{},"meta":{},"date":"2026-03-01T09:00:00.250000Z"}
@@ -1190,7 +1190,7 @@ func importRefused(t *testing.T, b *bench) {
 		"an id that falls":    `{"id":1,"kind":"x","payload":{}}`,
 		"an unknown member":   `{"id":2,"kind":"x","payload":{},"more":true}`,
 		"a bad date":          `{"id":2,"kind":"x","payload":{},"date":"yesterday"}`,
-		"an id below 1":       `{"id":-2,"kind":"x","payload":{}}`,
+		"a bad timestamp":     `{"id":2,"kind":"x","payload":{},"timestamp":"now"}`,
 		"not UTF-8":           "{\"id\":2,\"kind\":\"x\",\"payload\":{\"a\":\"\xff\"}}",
 	} {
 		err := tape.Import(ctx, s, b.dir, "s", strings.NewReader(good+bad+"\n"+strings.Replace(good, "1", "3", 1)))

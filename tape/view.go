@@ -61,8 +61,9 @@ var Default Selector = Selection{}
 //	tool_call    an assistant message with tool_calls
 //	tool_result  a tool message for each result
 //
-// Other kinds are in no view. A result with an id answers the call of that id, one without the call at its position. Calls are
-// answered up to the next tool_call, message or anchor, see Repair.
+// Other kinds are in no view. A result with an id answers the open call of that id; the others answer, by position, the
+// calls that are still open. A call is open until it is answered, or up to the next tool_call or message. An anchor that
+// comes between a call and its results follows them.
 type Selection struct{ From Start }
 
 // Start implements Starter.
@@ -70,30 +71,15 @@ func (s Selection) Start() Start { return s.From }
 
 // Select implements Selector.
 func (s Selection) Select(_ context.Context, entries iter.Seq2[Entry, error]) ([]Message, error) {
-	var out []Message
-	var calls []call // of the last tool_call
+	var w window
 	for e, err := range entries {
 		if err != nil {
 			return nil, err
 		}
-		p := payloadOf(e)
-		switch e.Kind {
-		case KindAnchor:
-			out = append(out, anchorMessage(p))
-		case KindMessage:
-			if p.Role != "" {
-				out = append(out, Message{Role: p.Role, JSON: e.Payload})
-			}
-		case KindToolCall:
-			var items []json.RawMessage
-			if items, calls = usableCalls(p.Calls); len(items) > 0 {
-				out = append(out, callMessage(p, items))
-			}
-		case KindToolResult:
-			out = append(out, resultMessages(p, calls)...)
-		}
+		w.add(e)
 	}
-	return out, nil
+	w.close()
+	return w.out, nil
 }
 
 // Without returns a selector that does not see the entries that skip reports. A nil sel is Default.
@@ -159,44 +145,109 @@ func (t *Tape) View(ctx context.Context, sel Selector) (v View, err error) {
 	return v, nil
 }
 
-func anchorMessage(p payload) Message {
-	state := json.RawMessage("null")
-	if p.State != nil {
-		state = p.State
-	}
-	return Message{"assistant", newObject("role", "assistant", "content", "[Anchor created: "+p.Name+"]: "+string(state))}
+// window makes messages of entries, one after another.
+type window struct {
+	out   []Message
+	calls []openCall // of the last tool_call, without a result
+	after []Message  // of anchors that follow these calls
 }
 
-func callMessage(p payload, items []json.RawMessage) Message {
+// openCall is a call without a result.
+type openCall struct {
+	id   string // in the entry
+	sent string // in the view
+	name string // of the function
+}
+
+func (w *window) add(e Entry) {
+	p := payloadOf(e)
+	switch e.Kind {
+	case KindAnchor:
+		w.anchor(p)
+	case KindMessage:
+		w.close()
+		if p.Role != "" {
+			w.out = append(w.out, Message{Role: p.Role, JSON: e.Payload})
+		}
+	case KindToolCall:
+		w.toolCall(p)
+	case KindToolResult:
+		w.toolResult(p)
+	}
+}
+
+func (w *window) close() {
+	w.out = append(w.out, w.after...)
+	w.calls, w.after = nil, nil
+}
+
+func (w *window) anchor(p payload) {
+	state := p.State
+	if state == nil {
+		state = json.RawMessage("null")
+	}
+	m := Message{"assistant", newObject("role", "assistant", "content", "[Anchor created: "+p.Name+"]: "+string(state))}
+	if len(w.calls) > 0 {
+		w.after = append(w.after, m)
+		return
+	}
+	w.out = append(w.out, m)
+}
+
+func (w *window) toolCall(p payload) {
+	w.close()
+	items, calls, _ := fixCalls(p.Calls)
+	if w.calls = calls; len(items) == 0 {
+		return
+	}
 	m := newObject("role", "assistant", "content", text(p.Content), "tool_calls", items)
 	if p.Made != nil {
 		m = setMember(m, "made", p.Made)
 	}
-	return Message{"assistant", m}
+	w.out = append(w.out, Message{"assistant", m})
 }
 
-// resultMessages returns a message for each result that has its call: the call of its id or, without an id, the one at its position.
-func resultMessages(p payload, calls []call) (out []Message) {
-	for i, result := range p.Results {
-		index := i
-		if i < len(p.IDs) && text(p.IDs[i]) != "" {
-			index = slices.IndexFunc(calls, func(c call) bool { return c.ID == text(p.IDs[i]) })
+func (w *window) toolResult(p payload) {
+	// Results with an id come first, so that the others answer the calls that remain.
+	answers := make([]*openCall, len(p.Results))
+	ids := make([]string, len(p.Results))
+	for i := range p.Results {
+		if i < len(p.IDs) {
+			ids[i] = text(p.IDs[i])
 		}
-		if index >= 0 && index < len(calls) {
-			out = append(out, toolMessage(calls[index], result))
+		if ids[i] != "" {
+			answers[i] = w.answer(ids[i])
 		}
 	}
-	return out
+	for i, result := range p.Results {
+		if ids[i] == "" {
+			answers[i] = w.answer("")
+		}
+		if answers[i] != nil {
+			w.out = append(w.out, toolMessage(*answers[i], result))
+		}
+	}
+}
+
+// answer removes the first open call with an id from the open ones, "" for any, and returns it.
+func (w *window) answer(id string) *openCall {
+	i := slices.IndexFunc(w.calls, func(c openCall) bool { return id == "" || c.id == id })
+	if i < 0 {
+		return nil
+	}
+	c := w.calls[i]
+	w.calls = slices.Delete(w.calls, i, i+1)
+	return &c
 }
 
 // toolMessage returns the result of a call as a message: a string as it is, other values as their JSON text.
-func toolMessage(c call, result json.RawMessage) Message {
+func toolMessage(c openCall, result json.RawMessage) Message {
 	if result[0] != '"' {
 		result = encode(string(result))
 	}
-	m := newObject("role", "tool", "tool_call_id", c.ID, "content", result)
-	if c.Function.Name != "" {
-		m = newObject("role", "tool", "tool_call_id", c.ID, "name", c.Function.Name, "content", result)
+	m := newObject("role", "tool", "tool_call_id", c.sent, "content", result)
+	if c.name != "" {
+		m = newObject("role", "tool", "tool_call_id", c.sent, "name", c.name, "content", result)
 	}
 	return Message{"tool", m}
 }

@@ -137,6 +137,8 @@ func TestEntriesBecomeMessages(t *testing.T) { // TA-51, TA-52, TA-53
 		{"results by id, in their own order", []tape.Entry{calls, result(`{"ids":["b","a"],"results":["2","1"]}`)}, []string{asked, bSays2, aSays1}},
 		{"results by position", []tape.Entry{calls, result(`{"results":["1","2"]}`)}, []string{asked, aSays1, bSays2}},
 		{"results in two entries", []tape.Entry{calls, result(`{"ids":["b"],"results":["2"]}`), tape.NewEvent("x", nil), result(`{"results":["1"]}`)}, []string{asked, bSays2, aSays1}},
+		{"a result without an id takes the call that those with one leave", []tape.Entry{calls, result(`{"ids":[null,"a"],"results":["2","1"]}`)}, []string{asked, bSays2, aSays1}},
+		{"ids that are fewer than results", []tape.Entry{calls, result(`{"ids":["b"],"results":["2","1"]}`)}, []string{asked, bSays2, aSays1}},
 		{"what is no string is its JSON", []tape.Entry{calls, result(`{"ids":["a","b"],"results":[{"k": "天\"\n"},null]}`)}, []string{
 			asked, `{"role":"tool","tool_call_id":"a","name":"f","content":"{\"k\": \"天\\\"\\n\"}"}`, `{"role":"tool","tool_call_id":"b","name":"g","content":"null"}`,
 		}},
@@ -147,13 +149,14 @@ func TestEntriesBecomeMessages(t *testing.T) { // TA-51, TA-52, TA-53
 		{"a result without a call is dropped", []tape.Entry{result(`{"ids":["a"],"results":["1"]}`), result(`{"results":["1"]}`), raw("message", user)}, []string{user}},
 		{"a result of another call is dropped", []tape.Entry{calls, result(`{"ids":["z","a","a","b"],"results":["0","1","0","2"]}`)}, []string{asked, aSays1, bSays2}},
 		{"results that are no list are none", []tape.Entry{calls, result(`{"results":"1"}`), result(`{}`)}, []string{asked, aIsLost, bIsLost}},
-		{"an anchor closes them", []tape.Entry{calls, result(`{"results":["1"]}`), tape.NewAnchor("x", nil), result(`{"ids":["b"],"results":["2"]}`)}, []string{asked, aSays1, bIsLost, anchored}},
+		{"an anchor amid the results follows them", []tape.Entry{calls, result(`{"results":["1"]}`), tape.NewAnchor("x", nil), result(`{"results":["2"]}`)}, []string{asked, aSays1, bSays2, anchored}},
 		{"items that are no objects are dropped", []tape.Entry{raw("tool_call", `{"content":null,"calls":[1,"x",{"id":"a","function":{"name":"f"}},null]}`), result(`{"results":["1"]}`)}, []string{
 			`{"role":"assistant","content":"","tool_calls":[{"id":"a","function":{"name":"f"}}]}`, aSays1,
 		}},
 		{"no item, no message", []tape.Entry{raw("tool_call", `{"content":"x","calls":[1]}`), raw("tool_call", `{}`), raw("tool_call", `{"calls":{}}`)}, nil},
-		{"calls without an id, or with another's, are dropped", []tape.Entry{raw("tool_call", `{"calls":[{"function":{"name":"f"}},{"id":"a"},{"id":"a"}]}`), result(`{"ids":["a","a"],"results":["2","3"]}`)}, []string{
-			`{"role":"assistant","content":"","tool_calls":[{"id":"a"}]}`, `{"role":"tool","tool_call_id":"a","content":"2"}`,
+		{"calls without an id, or with another's, get one", []tape.Entry{raw("tool_call", `{"calls":[{"function":{"name":"f"}},{"id":"a"},{"id":"a"}]}`), result(`{"results":["1"]}`), result(`{"ids":["a","a"],"results":["2","3"]}`)}, []string{
+			`{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f"},"id":"call_1"},{"id":"a"},{"id":"call_3"}]}`,
+			`{"role":"tool","tool_call_id":"call_1","name":"f","content":"1"}`, `{"role":"tool","tool_call_id":"a","content":"2"}`, `{"role":"tool","tool_call_id":"call_3","content":"3"}`,
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {

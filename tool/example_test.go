@@ -45,7 +45,7 @@ func Example() {
 	// Output:
 	// c1 {"sky":"sunny","degrees":21.5}
 	// c2 {"error":{"kind":"invalid_arguments","message":"invalid arguments: /city: this property is required; /town: unknown property"}}
-	// c3 {"error":{"kind":"unknown_tool","message":"unknown tool \"whether\"; expected one such as weather"}}
+	// c3 {"error":{"kind":"unknown_tool","message":"unknown tool \"whether\"; did you mean weather?"}}
 }
 
 type payIn struct {

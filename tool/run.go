@@ -233,22 +233,6 @@ const (
 	stopped = "the turn ended while the tool ran, so its result is unknown"
 )
 
-// maxNames is how many names of tools the error of an unknown one lists.
-const maxNames = 20
-
-// unknown returns the error message for an unknown tool, with the names of others as a model sees them.
-func unknown(name string, tools []*Tool) string {
-	text := fmt.Sprintf("unknown tool %q", wording.Clip(name))
-	if len(tools) == 0 {
-		return text + "; there are no tools"
-	}
-	var names []string
-	for _, t := range tools[:min(len(tools), maxNames)] {
-		names = append(names, t.Wire())
-	}
-	return text + "; expected one such as " + strings.Join(names, ", ")
-}
-
 func failure(kind, message string) Result { return Result{Err: &Error{kind, message}} }
 
 // before lets the hook change the arguments, or answer.

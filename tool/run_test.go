@@ -82,7 +82,8 @@ func TestWhatGoesWrongIsAResult(t *testing.T) { // AG-26
 	}
 	for _, row := range []struct{ name, tool, arguments, kind, want string }{
 		{"all is well", "weather", `{"city":"Lima"}`, "", `"sunny in Lima"`},
-		{"an unknown tool", "wether", `{}`, KindUnknown, `unknown tool "wether"; expected one such as weather, fails, gone, panics, exits, garbage, huge, anything, asks, broken`},
+		{"an unknown tool", "wether", `{}`, KindUnknown, `unknown tool "wether"; did you mean weather?`},
+		{"an unknown tool that is like none", "submarine", `{}`, KindUnknown, `unknown tool "submarine"`},
 		{"no JSON", "weather", `{"city":`, KindArguments, "the arguments are not valid JSON: unexpected end of JSON input"},
 		{"two values", "weather", `{"city":"Lima"} {}`, KindArguments, "the arguments are not valid JSON: invalid character '{' after top-level value"},
 		{"empty arguments are an object", "weather", ``, KindArguments, "invalid arguments: /city: this property is required"},

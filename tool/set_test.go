@@ -165,6 +165,29 @@ func TestASubsetHasWhatMatches(t *testing.T) { // AG-31, AG-60
 	}
 }
 
+func TestCloseNames(t *testing.T) { // AG-26
+	tools := named("fs.read", "fs.list", "tape.search", "tape.read", "weather", "mcp.srv.get_weather", "a1", "a2", "a3", "a4")
+	for _, row := range []struct {
+		name string
+		want []string
+	}{
+		{"fs_raed", []string{"fs_read"}},
+		{"fs-read", []string{"fs_read"}},
+		{"fs.lst", []string{"fs_list"}},
+		{"Weather", []string{"weather"}},
+		{"read", []string{"fs_read", "tape_read"}},
+		{"get_weather", []string{"mcp_srv_get_weather"}},
+		{"ab", []string{"a1", "a2", "a3"}},
+		{"submarine", nil},
+		{"", nil},
+		{strings.Repeat("x", 1<<20), nil},
+	} {
+		if diff := cmp.Diff(row.want, Close(row.name, tools)); diff != "" {
+			t.Errorf("%.20q: %s", row.name, diff)
+		}
+	}
+}
+
 func TestASetMayBeUsedByMany(t *testing.T) {
 	set, err := NewSet()
 	if err != nil {

@@ -48,7 +48,7 @@ func (d *Door) Enter(r *http.Request) (Visitor, error) {
 	case err != nil:
 		return Visitor{}, err
 	case text != "":
-		return d.Show(r.Context(), text)
+		return d.Identify(r.Context(), text)
 	}
 	if ticket := ticketOf(r.URL.RawQuery); ticket != "" && d.Tickets != nil {
 		p, grant, err := d.Tickets.Redeem(r.Context(), ticket, r)
@@ -63,8 +63,8 @@ func (d *Door) Enter(r *http.Request) (Visitor, error) {
 	return Visitor{}, ErrNobody
 }
 
-// Show returns whose key or token a text is.
-func (d *Door) Show(ctx context.Context, text string) (Visitor, error) {
+// Identify returns who has a key or token.
+func (d *Door) Identify(ctx context.Context, text string) (Visitor, error) {
 	if d.Tokens != nil && (d.Keys == nil || isToken(text)) {
 		p, until, err := d.Tokens.check(ctx, text)
 		if err != nil {

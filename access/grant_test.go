@@ -19,7 +19,7 @@ func TestAGrantEndsWithItsKey(t *testing.T) {
 		}
 		defer keys.Close()
 		d := &access.Door{Keys: keys, Tickets: newTickets(t, access.TicketsOptions{})}
-		v, err := d.Show(t.Context(), text)
+		v, err := d.Identify(t.Context(), text)
 		if err != nil || !d.Holds(v.Grant) || v.Grant == (access.Grant{}) {
 			t.Fatalf("%+v, %v", v, err)
 		}
@@ -88,7 +88,7 @@ func TestAKeyIsRevokedByItsEntry(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer keys.Close()
-		v, err := (&access.Door{Keys: keys}).Show(t.Context(), text)
+		v, err := (&access.Door{Keys: keys}).Identify(t.Context(), text)
 		if err != nil {
 			t.Fatal(err)
 		}

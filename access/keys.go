@@ -98,8 +98,8 @@ func (k *Keys) Close() {
 	k.wg.Wait()
 }
 
-// watch reads the file again as it changes. It is asked for by polling: a file may be put in place by a rename of one of its folders,
-// as Kubernetes does, which no notification of the file itself tells.
+// watch reads the file again when it changes. It polls, because a rename of one of its folders, by which Kubernetes replaces files, causes no
+// notification about the file itself.
 func (k *Keys) watch(ctx context.Context) {
 	for backoff.Sleep(ctx, k.o.Poll) == nil {
 		k.Reload()

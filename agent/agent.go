@@ -99,8 +99,7 @@ type Host interface {
 type Agent struct {
 	options   Options
 	log       *slog.Logger
-	local     *tool.Set // the default tools, and those of the options
-	tools     *tool.Set // the same with the approvals of the options
+	tools     *tool.Set // the default tools, and those of the options
 	commands  *command.Set
 	questions questions
 
@@ -113,15 +112,14 @@ func New(o Options) (*Agent, error) {
 		return nil, errors.New("agent: expected models to ask")
 	}
 	o.MaxSteps = cmp.Or(max(o.MaxSteps, 0), DefaultMaxSteps)
-	a := &Agent{options: o, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), commands: command.New()}
+	a := &Agent{options: o, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), commands: command.New(), tools: new(tool.Set)}
 	a.options.Approvals = maps.Clone(o.Approvals)
 	for pattern, asks := range o.Approvals {
 		if asks != tool.Always && asks != tool.Never {
 			return nil, fmt.Errorf("agent: approvals: %s: expected always or never, got %q", pattern, asks)
 		}
 	}
-	var err error
-	if a.tools, err = a.allTools(); err != nil {
+	if err := a.addTools(); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
 	return a, nil

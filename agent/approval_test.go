@@ -322,19 +322,22 @@ func TestACallIsDeniedAtOnceWhereNobodyInTheConversationMayApproveIt(t *testing.
 func TestAConfigurationOverridesWhatToolsAsk(t *testing.T) {
 	ask := tool.WithApproval(tool.Always)
 	set := setOf(t, echoTool(t, tool.WithName("fs.write"), ask), echoTool(t, tool.WithName("fs.read")), echoTool(t, tool.WithName("web.get")))
-	w := newWorld(t, newFake(answers("ok")), Options{Tools: set, Bare: true, Approvals: map[string]tool.Approval{"*": tool.Always, "fs.*": tool.Never, "fs_write": tool.Always}})
-	got := map[string]tool.Approval{}
-	for _, tl := range w.Tools().Tools() {
-		got[tl.Name] = tl.Approval
-		if again, _ := w.Tools().Find(tl.Name); again != tl {
-			t.Errorf("%s is made anew each time", tl.Name)
+	model := newFake(calls("", `c1:fs_read:{"text":"a"}`, `c2:fs_write:{"text":"b"}`, `c3:web_get:{"text":"c"}`), answers("ok"))
+	w := newWorld(t, model, Options{
+		Tools: set, Bare: true, Approvals: map[string]tool.Approval{"*": tool.Always, "fs.*": tool.Never, "fs_write": tool.Always},
+	})
+	listed := w.say(",tools").Output
+	if want := "- `fs.read`: Says what it is told.\n- `fs.write` (asks): Says what it is told.\n- `web.get` (asks): Says what it is told."; listed != want {
+		t.Errorf("%q", listed)
+	}
+	h := w.process(t.Context(), &turn.Envelope{SessionID: "s", Content: "go", Extra: map[string]any{turn.ExtraApprover: turn.Approver{None: true}}})
+	denied := map[string]bool{}
+	for _, e := range h.events {
+		for _, r := range e.Results {
+			denied[r.Name] = r.Err != nil && r.Err.Kind == tool.KindDenied
 		}
 	}
-	want := map[string]tool.Approval{"fs.write": tool.Always, "fs.read": "", "web.get": tool.Always}
-	if got["fs.read"] == tool.Never {
-		got["fs.read"] = ""
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(map[string]bool{"fs.read": false, "fs.write": true, "web.get": true}, denied); diff != "" {
 		t.Error(diff)
 	}
 	if _, err := New(Options{Models: newFake(), Approvals: map[string]tool.Approval{"x": "perhaps"}}); err == nil {

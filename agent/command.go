@@ -17,7 +17,6 @@ import (
 	"github.com/lingserve/lingserve/agent/command"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -282,7 +281,7 @@ func (s *session) listTools(context.Context, command.Args) (string, error) {
 	var list []string
 	for _, t := range s.tools.Tools() {
 		name := "`" + t.Name + "`"
-		if t.Approval == tool.Always {
+		if s.needsApproval(t) {
 			name += " (asks)"
 		}
 		list = append(list, described(name, t.Description))

@@ -18,9 +18,8 @@ type Reply struct {
 	Text      string
 	Reasoning string
 	Calls     []tool.Call // that the loop is to run
-	Usage     adapter.Usage
-	Finish    string // why it ended, one of the adapter's words
-	Model     string // "provider:name"
+	Finish    string      // why it ended, one of the adapter's words
+	Model     string      // "provider:name"
 }
 
 // Verdict is what a [BeforeTool] hook makes of a call. The zero value lets it run as it is.
@@ -34,13 +33,13 @@ type Verdict struct {
 // first. Each is by itself: what a hook that fails or panics has changed is dropped, and the others run. The exception is
 // [BeforeTool], which may be there to guard: where it fails, the call is denied.
 type (
-	// BeforeModel may change a request before the model gets it, or answer in the model's place: then the hooks that come later
-	// are not asked.
+	// BeforeModel may change a request before the model gets it, or answer with a text in the model's place: then the hooks that come
+	// later are not asked.
 	BeforeModel interface {
 		BeforeModel(context.Context, *adapter.Request, turn.State) (*Reply, error)
 	}
-	// AfterModel sees a model's reply before it is used: before its calls are run and it goes to the tape. What it changes in the
-	// text is what the tape gets; what was streamed was streamed before.
+	// AfterModel sees a model's reply before its calls are run and it goes to the tape. What it changes in the text and the reasoning is
+	// what the tape gets; what was streamed was streamed before. Calls are changed by [BeforeTool].
 	AfterModel interface {
 		AfterModel(context.Context, *Reply, turn.State) error
 	}
@@ -100,11 +99,12 @@ func (r *run) beforeModel(req *adapter.Request) (answer *Reply) {
 	return nil
 }
 
-// afterModel lets hooks change what the model has answered.
+// afterModel lets hooks change the text of what the model has answered. Each gets calls that it may change without effect.
 func (r *run) afterModel(rep *Reply) {
+	calls := rep.Calls
 	for _, h := range turn.PluginsOf[AfterModel](r.turn) {
 		*rep = change(r.ctx, r.agent, "after_model", h.Name, *rep, func(rep Reply) (Reply, error) {
-			rep.Calls = slices.Clone(rep.Calls)
+			rep.Calls = slices.Clone(calls)
 			err := h.Hook.AfterModel(r.ctx, &rep, r.state)
 			return rep, err
 		})

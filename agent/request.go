@@ -3,7 +3,9 @@ package agent
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"unicode"
@@ -109,32 +111,49 @@ func mediaOfTool(out *adapter.Message) {
 	out.Content = strings.Join(texts, "\n")
 }
 
-// fromTools puts the images and files of tools into messages of the user behind the results. load reads what lies beside the tape. What is older
-// than the newest maxMediaBytes is left out.
-func fromTools(list []adapter.Message, load func(handle string) (string, error)) []adapter.Message {
+// loadMedia reads the media that are stored beside the tape. Images and files of tools that are older than the newest maxMediaBytes of them become
+// notes.
+func (r *run) loadMedia(list []adapter.Message) error {
 	left := maxMediaBytes / 3 * 4
-	for i := range slices.Backward(list) {
-		if list[i].Role != adapter.ToolRole {
-			continue
-		}
-		for k := range list[i].Parts {
-			p := &list[i].Parts[k]
-			data := &p.Image
-			if p.File != "" {
-				data = &p.File
-			}
-			if handle, ok := tape.BlobOf(*data); ok && left > 0 {
-				text, err := load(handle)
-				if *data = text; err != nil {
-					*p = adapter.Part{Type: "text", Text: "[media is not available]"}
-					continue
+	for _, m := range slices.Backward(list) {
+		for i := range m.Parts {
+			p := &m.Parts[i]
+			if m.Role != adapter.ToolRole || left > 0 {
+				if err := r.loadPart(p); err != nil {
+					return err
 				}
 			}
-			if left -= len(*data); left < 0 {
-				*p = adapter.Part{Type: "text", Text: "[an older image or file that is not shown again]"}
+			if m.Role == adapter.ToolRole {
+				if left -= len(p.Image) + len(p.File); left < 0 {
+					*p = adapter.Part{Type: "text", Text: "[an older image or file that is not shown again]"}
+				}
 			}
 		}
 	}
+	return nil
+}
+
+// loadPart reads the image or the file of a part. If the tape does not have it, the part becomes a note.
+func (r *run) loadPart(p *adapter.Part) error {
+	data := &p.Image
+	if p.File != "" {
+		data = &p.File
+	}
+	before, handle, ok := tape.BlobOf(*data)
+	if !ok || before != "" && !strings.HasPrefix(before, "data:") {
+		return nil
+	}
+	blob, _, err := r.tape.ReadBlob(r.ctx, handle, 0, math.MaxInt64)
+	if errors.Is(err, tape.ErrNotFound) || errors.Is(err, tape.ErrDamaged) {
+		*p = adapter.Part{Type: "text", Text: "[media is not available]"}
+		return nil
+	}
+	*data = before + string(blob)
+	return err
+}
+
+// fromTools puts the images and files of tools into messages of the user behind the results.
+func fromTools(list []adapter.Message) []adapter.Message {
 	out := make([]adapter.Message, 0, len(list)+1)
 	names := map[string]string{} // of tools, by the id of a call
 	user := adapter.Message{Role: adapter.User}

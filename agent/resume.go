@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/json"
-	"slices"
 	"strings"
 	"time"
 
@@ -61,7 +60,6 @@ func (r *run) resumeCalls() error {
 	}
 	var calls []tool.Call
 	r.asks = map[string]string{}
-	repeats := map[string]bool{} // tools whose calls run again if a person approves
 	for i := p.now.open; i < len(p.Calls); i++ {
 		c := p.Calls[i]
 		c.Key, c.Asked = r.callKey(i-p.now.open), p.now.asked
@@ -79,17 +77,11 @@ func (r *run) resumeCalls() error {
 			continue
 		}
 		if r.asks[c.Key] != "" { // by a new question
-			repeats[t.Name], c.Asked = true, time.Time{}
+			c.Asked = time.Time{}
 		}
 		calls = append(calls, c)
 	}
-	tools := slices.Clone(r.tools())
-	for i, t := range tools {
-		if repeats[t.Name] {
-			tools[i] = t.With(tool.WithApproval(tool.Always))
-		}
-	}
-	if err := r.finishStep(&reply{finish: p.now.finish()}, tools, calls); err != nil {
+	if err := r.finishStep(&reply{finish: p.now.finish()}, r.tools(), calls); err != nil {
 		return err
 	}
 	r.begun = r.begun || p.now.anchored
@@ -106,7 +98,7 @@ func (r *run) resumeCall(t *tool.Tool, c tool.Call, settings map[string]json.Raw
 	if t == nil {
 		return unknownOutcome()
 	}
-	waits := t.Approval == tool.Always && !answered && !remembers(settings[settingApproval+t.Name], r.agent.fingerprint(t, r.session))
+	waits := r.agent.needsApproval(t) && !answered && !remembers(settings[settingApproval+t.Name], r.agent.fingerprint(t, r.session))
 	if waits || t.Idempotent {
 		return nil
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -334,15 +333,15 @@ func (r *run) begin() (err error) {
 	if r.system != lastSystem {
 		entries = append(entries, tape.NewSystem(r.system))
 	}
-	before, answer, err := r.recallMessage()
+	recalled, found, err := r.recallMessage()
 	switch {
 	case err != nil:
 		return err
 	case len(r.asked) > 0: // the tape has it
-	case answer: // the tape has it, and nothing was said since
-		r.asked = append(r.asked, before)
+	case found:
+		r.asked = append(r.asked, recalled)
 	default:
-		prompt, err := r.promptEntry(before)
+		prompt, err := r.promptEntry()
 		if err != nil {
 			return err
 		}
@@ -371,17 +370,13 @@ func (r *run) startEntries() ([]tape.Entry, error) {
 	return append(entries, start), err
 }
 
-// promptEntry returns the entry of the message that the turn answers; before is that of an earlier turn with the same message, or the zero entry.
-func (r *run) promptEntry(before tape.Entry) (tape.Entry, error) {
+// promptEntry returns the entry of the message that the turn answers.
+func (r *run) promptEntry() (tape.Entry, error) {
 	prompt, err := r.message(r.prompt)
 	if err != nil || r.parent != nil {
 		return prompt, err
 	}
-	m := tape.Meta{Message: r.messageID()}
-	if before.ID != 0 {
-		m.Refs = []int64{before.ID}
-	}
-	return titled(prompt.With(m), r.turn.Envelope()), nil
+	return titled(prompt.With(tape.Meta{Message: r.messageID()}), r.turn.Envelope()), nil
 }
 
 // toolsWait is how long a turn waits for tools that are being connected to.
@@ -435,34 +430,29 @@ func (r *run) messageID() string {
 	return ""
 }
 
-// maxRecalled is how many entries are looked at for a message whose turn is run again.
-const maxRecalled = 256
-
-// recallMessage finds the message of a turn that is run again on the tape; the zero entry is that it is not there. answer is true where the
-// turn goes on from that entry: nothing was said since, but by a reply that was cut off and that the model does not see.
-func (r *run) recallMessage() (message tape.Entry, answer bool, err error) {
+// recallMessage finds the message of a turn that is run again, if nothing was said since but replies that were cut off. The model does not see these.
+func (r *run) recallMessage() (message tape.Entry, found bool, err error) {
 	e := r.turn.Envelope()
 	if again, _ := e.Extra[turn.ExtraRepeated].(bool); !again || len(r.asked) > 0 || r.parent != nil || r.messageID() == "" {
 		return tape.Entry{}, false, nil
 	}
-	answer = true
 	kinds := []tape.Kind{tape.KindAnchor, tape.KindMessage}
-	for entry, err := range r.tape.Read(r.ctx, tape.Query{Kinds: kinds, Newest: true, Limit: maxRecalled}) {
+	for entry, err := range r.tape.Read(r.ctx, tape.Query{Kinds: kinds, Newest: true}) {
 		if err != nil {
-			return message, false, err
+			return tape.Entry{}, false, err
 		}
 		m := tape.MetaOf(entry)
 		if entry.Kind == tape.KindMessage && m.Message == e.ID {
-			if answer {
-				r.selector = tape.Without(r.selector, func(other tape.Entry) bool { // replies that were cut off
-					return other.ID > entry.ID && other.Kind == tape.KindMessage && tape.MetaOf(other).Partial
-				})
-			}
-			return entry, answer, nil
+			r.selector = tape.Without(r.selector, func(other tape.Entry) bool {
+				return other.ID > entry.ID && other.Kind == tape.KindMessage && tape.MetaOf(other).Partial
+			})
+			return entry, true, nil
 		}
-		answer = answer && entry.Kind == tape.KindMessage && m.Partial
+		if entry.Kind != tape.KindMessage || !m.Partial {
+			break
+		}
 	}
-	return message, false, nil
+	return tape.Entry{}, false, nil
 }
 
 // end writes the turn's last entry.
@@ -529,7 +519,7 @@ func (r *run) message(p turn.Prompt) (tape.Entry, error) {
 		if data == nil {
 			continue
 		}
-		if err := r.storeMedia(ctx, data, i, &kept); err != nil && len(*data) > maxInline {
+		if err := r.storeMedia(ctx, data, i, &kept); err != nil {
 			r.agent.log.WarnContext(ctx, "dropped media that cannot be stored", "session", r.session, "error", adapter.RedactError(err))
 			parts[i] = turn.Part{Type: "text", Text: fmt.Sprintf("[%s: it could not be kept]", part.Type)}
 		}
@@ -549,9 +539,6 @@ func (r *run) storeMedia(ctx context.Context, data *string, index int, kept *[]t
 	}
 	return err
 }
-
-// maxInline is how large media may be that lie in an entry because the store keeps no blobs, in bytes.
-const maxInline = 1 << 20
 
 // mediaOf is what may be large in a part, as a string of p's own; nil where nothing is.
 func mediaOf(p *turn.Part) *string {
@@ -670,10 +657,10 @@ func (r *run) request(last bool) (adapter.Request, error) {
 			req.Messages = append(req.Messages, msg)
 		}
 	}
-	req.Messages = fromTools(req.Messages, func(handle string) (string, error) {
-		data, _, err := r.tape.ReadBlob(r.ctx, handle, 0, math.MaxInt64)
-		return string(data), err
-	})
+	if err := r.loadMedia(req.Messages); err != nil {
+		return adapter.Request{}, err
+	}
+	req.Messages = fromTools(req.Messages)
 	r.withMedia = withMedia(req.Messages)
 	if !last {
 		for _, t := range r.tools() {

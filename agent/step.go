@@ -157,19 +157,7 @@ func (r *run) retract(text string) {
 
 // chunks yields what a hook has answered as a model would.
 func (answer *Reply) chunks(yield func(adapter.Chunk, error) bool) {
-	list := []adapter.Chunk{{Model: answer.Model, Reasoning: answer.Reasoning}, {Text: answer.Text}}
-	for i, c := range answer.Calls {
-		list = append(list, adapter.Chunk{ToolCall: &adapter.ToolCall{Index: i, ID: c.ID, Name: c.Name, Arguments: string(c.Arguments)}})
-	}
-	last := adapter.Chunk{Finish: cmp.Or(answer.Finish, adapter.FinishStop)}
-	if answer.Usage != (adapter.Usage{}) {
-		last.Usage = &answer.Usage
-	}
-	for _, c := range append(list, last) {
-		if !yield(c, nil) {
-			return
-		}
-	}
+	yield(adapter.Chunk{Model: answer.Model, Text: answer.Text, Finish: adapter.FinishStop}, nil)
 }
 
 // announceCall hands on a call that is complete, with the result where the model's server has made it itself.
@@ -200,6 +188,16 @@ func (c *replyCall) call() tool.Call {
 	return tool.Call{ID: c.id, Name: c.name, Arguments: arguments}
 }
 
+// openCalls returns the calls that the model's server has not made itself.
+func openCalls(calls []*replyCall) (open []tool.Call) {
+	for _, c := range calls {
+		if c.made == nil {
+			open = append(open, c.call())
+		}
+	}
+	return open
+}
+
 // result is what the model's server made of a call.
 func (c *replyCall) result() tool.Result {
 	if c.failed {
@@ -228,15 +226,12 @@ func (r *run) cutOff(rep *reply, failure error) error {
 		return nil
 	}
 	var shown []*replyCall
-	var open []tool.Call
 	for _, c := range rep.calls {
 		if c.announced {
 			shown = append(shown, c)
-			if c.made == nil {
-				open = append(open, c.call())
-			}
 		}
 	}
+	open := openCalls(shown)
 	entries := append(replyEntries(string(rep.text), string(rep.reasoning), shown), rep.extraEntries()...)
 	for i, e := range entries {
 		entries[i] = e.With(tape.Meta{Partial: true})
@@ -339,21 +334,12 @@ func replyEntries(text, reasoning string, calls []*replyCall) (entries []tape.En
 
 // step does what a reply asks for; more says that the model is to read what came of it.
 func (r *run) step(rep *reply, last bool) (more bool, err error) {
-	reasoning := string(rep.reasoning)
-	public := Reply{Text: string(rep.text), Reasoning: reasoning, Finish: rep.finish, Model: rep.model}
-	var open []*replyCall
-	for _, c := range rep.calls {
-		if c.made == nil {
-			open = append(open, c)
-			public.Calls = append(public.Calls, c.call())
-		}
-	}
-	asked := slices.Clone(rep.calls)
-	r.afterModel(&public)
-	calls := r.revise(rep, open, public.Calls)
-	r.text, r.finish = public.Text, rep.finish
-	entries := replyEntries(public.Text, public.Reasoning, rep.calls)
-	if public.Text == string(rep.text) && slices.Equal(asked, rep.calls) { // else it is not what the model made
+	calls := openCalls(rep.calls)
+	said := Reply{Text: string(rep.text), Reasoning: string(rep.reasoning), Calls: calls, Finish: rep.finish, Model: rep.model}
+	r.afterModel(&said)
+	r.text, r.finish = said.Text, rep.finish
+	entries := replyEntries(said.Text, said.Reasoning, rep.calls)
+	if said.Text == string(rep.text) { // else it is not what the model made
 		entries = rep.keep(entries)
 	}
 	entries = append(entries, rep.extraEntries()...)
@@ -392,36 +378,6 @@ func (r *run) finishStep(rep *reply, tools []*tool.Tool, calls []tool.Call) erro
 	}
 	_, err := r.append(r.stepEntry(rep, StatusOK))
 	return err
-}
-
-// revise applies the changes of after_model hooks to the calls. A call that the reader has seen and a hook has removed gets a result
-// here; a new one is sent to the reader.
-func (r *run) revise(rep *reply, open []*replyCall, calls []tool.Call) []tool.Call {
-	if slices.EqualFunc(open, calls, func(o *replyCall, c tool.Call) bool {
-		return o.id == c.ID && o.name == c.Name && bytes.Equal(o.call().Arguments, c.Arguments)
-	}) {
-		return calls
-	}
-	rep.calls = slices.DeleteFunc(slices.Clone(rep.calls), func(c *replyCall) bool { return c.made == nil })
-	for i, c := range calls {
-		one := &replyCall{index: i, id: c.ID, name: c.Name, arguments: bytes.Clone(c.Arguments)}
-		if k := slices.IndexFunc(open, func(o *replyCall) bool { return o.id == c.ID }); k >= 0 {
-			one.announced = true
-			open = slices.Delete(open, k, k+1)
-		}
-		rep.calls = append(rep.calls, one)
-	}
-	out := calls[:0:0]
-	for _, c := range rep.calls {
-		if c.made == nil {
-			r.announceCall(rep, c)
-			out = append(out, c.call())
-		}
-	}
-	for _, c := range open {
-		r.failCalls([]tool.Call{c.call()}, tool.KindDenied, "the model withdrew the call")
-	}
-	return out
 }
 
 // stepEntry is the event that ends a step.
@@ -505,6 +461,7 @@ func (r *run) runner() *tool.Runner {
 		Timeout: a.options.ToolTimeout, ApprovalTimeout: approval, Log: a.log,
 		Redact: func(s string) string { return adapter.Redact(s) },
 		Before: a.beforeTool, After: a.afterTool, Approve: a.approve,
+		NeedsApproval: func(t *tool.Tool, c tool.Call) bool { return r.asks[c.Key] != "" || a.needsApproval(t) },
 	}
 }
 

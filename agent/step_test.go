@@ -82,38 +82,19 @@ func TestHooksSeeEachModelCall(t *testing.T) {
 	}
 }
 
-// AG-28: calls that a hook takes back or adds have results like any other.
-func TestAHookMayChangeTheCallsOfAReply(t *testing.T) {
+// AG-28: the calls that the reader has seen are those that run, whatever a hook makes of its copy.
+func TestAHookAfterTheModelDoesNotChangeCalls(t *testing.T) {
 	w := newWorld(t, newFake(calls("", `c1:echo:{"text":"a"}`, `c2:echo:{"text":"b"}`), answers("ok")), Options{Tools: setOf(t, echoTool(t))},
 		afterModel(func(_ context.Context, r *Reply, _ turn.State) error {
 			if len(r.Calls) > 0 {
-				r.Calls = append(r.Calls[1:], tool.Call{Name: "echo", Arguments: json.RawMessage(`{"text":"c"}`)})
+				r.Calls[0].Name = "other"
+				r.Calls = r.Calls[:1]
 			}
 			return nil
 		}))
-	h := w.say("go")
-	open := map[string]bool{}
-	results := map[string]string{}
-	for _, e := range h.events {
-		for _, c := range e.Calls {
-			open[c.ID] = true
-		}
-		for _, r := range e.Results {
-			if !open[r.ID] {
-				t.Errorf("a result without a call: %s", r.ID)
-			}
-			delete(open, r.ID)
-			results[r.ID] = string(r.Value())
-		}
-	}
-	if len(open) > 0 {
-		t.Errorf("without a result: %v", open)
-	}
-	if diff := cmp.Diff(map[string]string{"c1": `{"error":{"kind":"denied","message":"the model withdrew the call"}}`, "c2": `"b"`, "call_1_1": `"c"`}, results); diff != "" {
-		t.Error(diff)
-	}
+	w.say("go")
 	accepted(t, w.model.requests()[1])
-	if got := seen(w.model.requests()[1]); got[2] != `assistant:  →c2:echo{"text":"b"} →call_1_1:echo{"text":"c"}` {
+	if got := seen(w.model.requests()[1]); got[2] != `assistant:  →c1:echo{"text":"a"} →c2:echo{"text":"b"}` {
 		t.Errorf("%q", got)
 	}
 }
@@ -316,6 +297,42 @@ func TestImagesOfAResultFollowItAsTheUsers(t *testing.T) {
 		if e.Kind == tape.KindToolResult && (len(e.Payload) > 500 || len(tape.MetaOf(e).Spill) != 1) {
 			t.Errorf("%.300s %s", e.Payload, e.Meta)
 		}
+	}
+}
+
+// AG-29: media that are stored beside the tape are in the request.
+func TestMediaBesideTheTapeAreInTheRequest(t *testing.T) {
+	w := newWorld(t, newFake(answers("ok"), answers("ok")), Options{})
+	w.say("hi")
+	tp := w.tape()
+	blob := func(text string) string {
+		handle, err := tp.PutBlob(t.Context(), []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tape.BlobURL(handle)
+	}
+	text := blob("no media")
+	if _, err := tp.Append(t.Context(), tape.NewMessage(adapter.User, []turn.Part{
+		{Type: "image_url", ImageURL: &turn.PartURL{URL: blob("data:image/png;base64,AAAA")}},
+		{Type: "input_audio", InputAudio: &turn.InputAudio{Data: blob("BBBB"), Format: "mp3"}},
+		{Type: "image_url", ImageURL: &turn.PartURL{URL: "https://example.com/?" + text}},
+		{Type: "image_url", ImageURL: &turn.PartURL{URL: tape.BlobURL("0000")}},
+		{Type: "text", Text: text},
+	})); err != nil {
+		t.Fatal(err)
+	}
+	w.say("look")
+	m := w.model.requests()[1].Messages
+	want := []adapter.Part{
+		{Type: "image_url", Image: "data:image/png;base64,AAAA"},
+		{Type: "file", File: "data:audio/mpeg;base64,BBBB"},
+		{Type: "image_url", Image: "https://example.com/?" + text},
+		{Type: "text", Text: "[media is not available]"},
+		{Type: "text", Text: text},
+	}
+	if diff := cmp.Diff(want, m[len(m)-2].Parts); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -19,29 +19,40 @@ import (
 	"github.com/lingserve/lingserve/turn"
 )
 
-// allTools are the tools of the options and the default ones, asking for what the options say.
-func (a *Agent) allTools() (*tool.Set, error) {
-	a.local = new(tool.Set)
+// addTools adds the default tools, and those of the options.
+func (a *Agent) addTools() error {
 	if !a.options.Bare {
-		if err := a.local.Add(a.defaultTools()...); err != nil {
-			return nil, err
+		if err := a.tools.Add(a.defaultTools()...); err != nil {
+			return err
 		}
 	}
-	if a.options.Tools != nil {
-		// What clashes is an error where it is known already; what comes later is left out.
-		for _, t := range a.options.Tools.Tools() {
-			if other, taken := a.local.Find(t.Name); taken {
-				return nil, fmt.Errorf("tool %s: another tool is already called %s", t.Name, other.Name)
-			}
+	if a.options.Tools == nil {
+		return nil
+	}
+	// What clashes is an error where it is known already; what comes later is left out.
+	for _, t := range a.options.Tools.Tools() {
+		if other, taken := a.tools.Find(t.Name); taken {
+			return fmt.Errorf("tool %s: another tool is already called %s", t.Name, other.Name)
 		}
-		a.local.Attach(a.options.Tools)
 	}
-	if len(a.options.Approvals) == 0 {
-		return a.local, nil
+	a.tools.Attach(a.options.Tools)
+	return nil
+}
+
+// needsApproval reports whether a person is asked before a tool runs: as the most specific pattern of the options says, or else the tool. The
+// tool's name is more specific than "prefix.*", and a longer prefix than a shorter one.
+func (a *Agent) needsApproval(t *tool.Tool) bool {
+	approval, longest := t.Approval, -1
+	for pattern, one := range a.options.Approvals {
+		n := len(pattern)
+		if tool.Named(t.Name, pattern) {
+			n = tool.MaxName + 1
+		}
+		if n > longest && tool.Matches(t.Name, pattern) {
+			longest, approval = n, one
+		}
 	}
-	out := new(tool.Set)
-	out.Attach(newOverride(a.local, a.options.Approvals))
-	return out, nil
+	return approval == tool.Always
 }
 
 // addFiles adds the tools that look at files, once it is known below which folder. Tools of the options that are called the same
@@ -55,10 +66,10 @@ func (a *Agent) addFiles(dir string) error {
 		return err
 	}
 	for _, t := range list {
-		if _, taken := a.local.Find(t.Name); taken {
+		if _, taken := a.tools.Find(t.Name); taken {
 			continue
 		}
-		if err := a.local.Add(t); err != nil {
+		if err := a.tools.Add(t); err != nil {
 			return err
 		}
 	}
@@ -217,14 +228,12 @@ type spillReadIn struct {
 }
 
 type skillIn struct {
-	Name   string `json:"name"`
-	File   string `json:"file,omitempty" jsonschema:"a file of the skill's folder, in place of its text"`
-	Offset int64  `json:"offset,omitempty" jsonschema:"where to begin in the file, in bytes"`
+	Name string `json:"name"`
+	File string `json:"file,omitempty" jsonschema:"a file of the skill's folder, in place of its text"`
 }
 
 type skillOut struct {
 	Text  string   `json:"text"`
-	Next  int64    `json:"next,omitempty"`
 	Files []string `json:"files,omitempty"`
 }
 
@@ -234,12 +243,12 @@ func (a *Agent) skill(_ context.Context, in skillIn) (skillOut, error) {
 	if in.File == "" {
 		text, err = a.options.Skills.Load(in.Name)
 	} else {
-		text, err = a.options.Skills.Read(in.Name, in.File, in.Offset)
+		text.Content, err = a.options.Skills.Read(in.Name, in.File)
 	}
 	if err != nil {
 		return skillOut{}, &tool.Error{Kind: tool.KindFailed, Message: err.Error()}
 	}
-	return skillOut{text.Content, text.Next, text.Files}, nil
+	return skillOut{text.Content, text.Files}, nil
 }
 
 // skillsList returns the list of skills in the system prompt.

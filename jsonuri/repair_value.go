@@ -183,6 +183,7 @@ func comma(x sign, state repairState, fix string) act {
 	return act{do: (*repairer).passComma, n: x.end - x.at, state: state, fix: fix}
 }
 
+// passComma passes the comma at i, and notes it: a second one is too many.
 func (r *repairer) passComma(i int) int {
 	r.comma = true
 	return r.pass(i)
@@ -428,7 +429,8 @@ func (r *repairer) decideBracket(x sign) act {
 	return a
 }
 
-// closeTo ends the containers from the innermost one to the one at index. The document itself goes on if a member follows.
+// closeTo ends the containers from the innermost one to the one that the action names (a.index), at the bracket at i. The document itself is not ended
+// yet, because a member may follow.
 func (r *repairer) closeTo(i int) int {
 	for len(r.p.stack) > max(r.a.index, 1) {
 		r.p.close()

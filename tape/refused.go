@@ -69,3 +69,10 @@ func refusedContent(content json.RawMessage, onlyMedia bool, reason string) json
 	note := newObject("type", "text", "text", "[Images and files were left out, because they were refused: "+reason+"]")
 	return encode(append(slices.DeleteFunc(parts, isMedia), note))
 }
+
+// partType returns the type of a content part.
+func partType(part json.RawMessage) string {
+	var p struct{ Type string }
+	_ = json.Unmarshal(part, &p) // other values have no type
+	return p.Type
+}

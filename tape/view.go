@@ -116,7 +116,7 @@ func (s without) Select(ctx context.Context, entries iter.Seq2[Entry, error]) ([
 	})
 }
 
-// View derives the context window of a model call, with sel, or with Default where sel is nil.
+// View derives the context window of a model call, with sel, or with Default where sel is nil. Large media are the URLs of their blobs, see BlobOf.
 func (t *Tape) View(ctx context.Context, sel Selector) (v View, err error) {
 	if sel == nil {
 		sel = Default
@@ -138,12 +138,10 @@ func (t *Tape) View(ctx context.Context, sel Selector) (v View, err error) {
 			}
 		}
 	})
-	if err == nil {
-		v.Messages, err = t.loadBlobs(ctx, Repair(messages))
-	}
 	if err != nil {
 		return View{}, err
 	}
+	v.Messages = Repair(messages)
 	return v, nil
 }
 

@@ -353,47 +353,6 @@ func (f selectFunc) Select(_ context.Context, entries iter.Seq2[tape.Entry, erro
 	return f(entries)
 }
 
-func TestMediaThatLieBesideTheTapeAreInTheView(t *testing.T) { // AG-29
-	tp := open(t)
-	handle, err := tp.PutBlob(t.Context(), []byte("data:image/png;base64,AAAA"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	image := func(url string) map[string]any {
-		return map[string]any{"type": "image_url", "image_url": map[string]string{"url": url}}
-	}
-	put(t, tp,
-		tape.NewMessage("user", []any{image(tape.BlobURL(handle)), map[string]string{"type": "text", "text": tape.BlobURL(handle)}}),
-		tape.NewMessage("user", []any{image(tape.BlobURL("0000"))}),
-		tape.NewMessage("user", tape.BlobURL(handle)))
-	want := []string{
-		`{"role":"user","content":[{"image_url":{"url":"data:image/png;base64,AAAA"},"type":"image_url"},{"text":"` + tape.BlobURL(handle) + `","type":"text"}]}`,
-		`{"role":"user","content":[{"type":"text","text":"[media is not available]"}]}`,
-		`{"role":"user","content":"` + tape.BlobURL(handle) + `"}`,
-	}
-	if diff := cmp.Diff(want, view(t, tp, nil)); diff != "" {
-		t.Errorf("messages (-want +got):\n%s", diff)
-	}
-	// A fork keeps its blobs beside the session's tape, and finds those that are there.
-	err = tape.WithFork(t.Context(), tp, true, func(ctx context.Context, f *tape.Fork) error {
-		inFork, err := f.PutBlob(ctx, []byte("data:other"))
-		if err != nil {
-			return err
-		}
-		if diff := cmp.Diff(want, view(t, f.Tape, nil)); diff != "" {
-			t.Errorf("messages in a fork (-want +got):\n%s", diff)
-		}
-		_, err = f.Append(ctx, tape.NewMessage("user", []any{image(tape.BlobURL(inFork))}))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := view(t, tp, nil); len(got) != 4 || !strings.Contains(got[3], "data:other") {
-		t.Errorf("after the merge the last message is %s", got[len(got)-1])
-	}
-}
-
 func BenchmarkView50(b *testing.B) {
 	for _, before := range []int{100, 100_000} {
 		b.Run(fmt.Sprintf("tape=%d", before), func(b *testing.B) {

@@ -36,16 +36,8 @@ func schemaOf(in reflect.Type) (json.RawMessage, error) {
 // misread describes what encoding/json could not read, though it fits the schema, such as a number too large for its type.
 func misread(err error) *Error {
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
-		want := "a value of another form"
-		switch e.Type.Kind() {
-		case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
-			reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-			want = fmt.Sprintf("a whole number of %d bits, without a decimal point", e.Type.Bits())
-		case reflect.Float32, reflect.Float64:
-			want = fmt.Sprintf("a number of %d bits", e.Type.Bits())
-		}
-		return &Error{KindArguments, fmt.Sprintf("invalid arguments: /%s: expected %s, got %s",
-			strings.ReplaceAll(e.Field, ".", "/"), want, e.Value)}
+		return &Error{KindArguments, fmt.Sprintf("invalid arguments: /%s: expected a value that fits %s, got %s",
+			strings.ReplaceAll(e.Field, ".", "/"), e.Type, e.Value)}
 	}
 	return &Error{KindArguments, "invalid arguments: " + err.Error()}
 }

@@ -50,6 +50,8 @@ type Runner struct {
 	// ApprovalTimeout is how long an answer is waited for; 0 means 5 minutes.
 	ApprovalTimeout time.Duration
 
+	// NeedsApproval reports whether a call needs approval; nil is as the tool's Approval says.
+	NeedsApproval func(*Tool, Call) bool
 	// Approve asks whether a call may run. It should return when its context ends, which is no approval, nor is an error. Nil
 	// means that no person can answer.
 	Approve func(context.Context, Question) (Decision, error)
@@ -103,7 +105,9 @@ func (r *Runner) Run(ctx context.Context, tools []*Tool, calls []Call) iter.Seq2
 		}
 		for i, call := range calls {
 			c := &running{Runner: r, slots: slots, call: clone(call)}
-			c.tool, _ = find(tools, call.Name)
+			if c.tool, _ = find(tools, call.Name); c.tool != nil {
+				c.asks = r.needsApproval(c.tool, call)
+			}
 			c.ctx, c.span = c.begin(context.WithValue(ctx, callKey{}, call))
 			if started[i] = c; !c.ordered() {
 				start(i)
@@ -124,6 +128,13 @@ func (r *Runner) Run(ctx context.Context, tools []*Tool, calls []Call) iter.Seq2
 			}
 		}
 	}
+}
+
+func (r *Runner) needsApproval(t *Tool, c Call) bool {
+	if r.NeedsApproval != nil {
+		return r.NeedsApproval(t, c)
+	}
+	return t.Approval == Always
 }
 
 func (r *Runner) parallel() int { return or(r.Parallel, DefaultParallel) }
@@ -158,11 +169,12 @@ type running struct {
 	ctx   context.Context
 	span  trace.Span
 	tool  *Tool // nil if the name is unknown
+	asks  bool  // the call needs approval
 	call  Call
 }
 
 // ordered reports whether the call gets its slot in the order of the reply. A call that needs approval gets it when it is approved.
-func (c *running) ordered() bool { return c.tool != nil && c.tool.Approval != Always }
+func (c *running) ordered() bool { return c.tool != nil && !c.asks }
 
 // acquire waits for the call's slot, in the order of the callers. It returns false if the context ends first.
 func (c *running) acquire() bool {
@@ -205,7 +217,7 @@ func (c *running) result(ctx context.Context, tools []*Tool) Result {
 	if err := c.tool.fits(c.call.Arguments); err != nil {
 		return Result{Err: err}
 	}
-	if c.tool.Approval == Always {
+	if c.asks {
 		if denied := c.ask(ctx); denied != nil {
 			return Result{Err: denied}
 		}

@@ -93,7 +93,7 @@ func TestWhatGoesWrongIsAResult(t *testing.T) { // AG-26
 		{"a wrong type", "weather", `{"city":7}`, KindArguments, "invalid arguments: /city: expected a string, got a number"},
 		{"two wrong ones", "weather", `{"city":7,"wind":1}`, KindArguments, "invalid arguments: /city: expected a string, got a number; /wind: unknown property"},
 		{"a list", "weather", `[]`, KindArguments, "invalid arguments: expected an object, got an array"},
-		{"a number that Go cannot hold", "weather", `{"city":"Lima","days":1e30}`, KindArguments, "invalid arguments: /days: expected a whole number of 64 bits, without a decimal point, got number 1e30"},
+		{"a number that Go cannot hold", "weather", `{"city":"Lima","days":1e30}`, KindArguments, "invalid arguments: /days: expected a value that fits int, got number 1e30"},
 		{"an error", "fails", ``, KindFailed, "no such thing"},
 		{"an error with a kind", "gone", ``, KindUnavailable, "the server is away"},
 		{"a panic", "panics", ``, KindPanic, "the tool crashed"},

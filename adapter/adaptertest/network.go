@@ -159,7 +159,7 @@ func testConnections(t *testing.T, s Subject) {
 				}
 			}
 			// Where the end of a body is late, as on a busy machine, a connection that can do one thing at a time is not waited for.
-			if n := conns.Load(); n > 1 && (http2 || longtest.Nightly() || n > 10) {
+			if n := conns.Load(); n > 1 && (http2 || n > 10) {
 				t.Errorf("%d connections for 20 answers", n)
 			}
 			if want := map[bool]string{false: "HTTP/1.1", true: "HTTP/2.0"}[http2]; proto.Load() != want {

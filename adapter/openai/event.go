@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"unicode/utf8"
 
 	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter/wire"
@@ -128,26 +127,22 @@ func (t *template) learn(data []byte, member string, reasoning bool) {
 	t.tail, t.reasoning = append(t.tail[:0], data[choices:]...), reasoning
 }
 
-// match returns the text of an event that is otherwise as the template. Only a text without escapes matches.
-func (t *template) match(data []byte) (text []byte, ok bool) {
+// match returns the text, as it stands between its quotes, of an event that is otherwise as the template.
+func (t *template) match(data []byte) (text escaped, ok bool) {
 	rest, ok := bytes.CutPrefix(data, t.before)
 	if !ok || len(t.before) == 0 {
 		return nil, false
 	}
-	end, ascii := 0, true
+	end := 0
 	for ; end < len(rest) && rest[end] != '"'; end++ {
-		switch c := rest[end]; {
-		case c == '\\' || c < ' ':
-			return nil, false
-		case c >= utf8.RuneSelf:
-			ascii = false
+		if rest[end] == '\\' {
+			end++
 		}
 	}
-	text, rest = rest[:end], rest[end:]
-	if !bytes.HasPrefix(rest, t.after) || !ascii && !utf8.Valid(text) {
+	if end >= len(rest) || !bytes.HasPrefix(rest[end:], t.after) {
 		return nil, false
 	}
-	return text, t.matchTail(rest[len(t.after):])
+	return rest[:end:end], t.matchTail(rest[end+len(t.after):])
 }
 
 // matchTail reports whether nothing that matters comes behind the choices.

@@ -10,7 +10,7 @@ import (
 
 // The buffer that events are read in is used again; a chunk is not.
 func TestTextStaysAsItWasWhenMoreIsRead(t *testing.T) {
-	p, err := New(Options{Transport: adaptertest.Canned("text/event-stream", stream(2000, false))})
+	p, err := New(Options{Transport: adaptertest.Canned("text/event-stream", stream(2000, "tok", false))})
 	if err != nil {
 		t.Fatal(err)
 	}

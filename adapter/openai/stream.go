@@ -33,17 +33,20 @@ func (m *model) read(w *wire.Answer) error {
 // readEvent passes on what an event has; done says that it is the last. What is needed of an event that does not match the template is not on the
 // stack while events are waited for.
 func (a *answer) readEvent(kind, data []byte) (done bool, err error) {
-	if len(kind) > 0 || a.content.Open() || a.reasoning.Open() {
+	raw, ok := a.template.match(data)
+	if !ok || len(kind) > 0 {
 		return a.decodeEvent(kind, data)
 	}
-	text, ok := a.template.match(data)
-	switch {
-	case !ok:
-		return a.decodeEvent(kind, data)
-	case a.template.reasoning:
-		return false, a.yieldText(string(text), "")
+	var reasoning, text string
+	if a.template.reasoning {
+		reasoning, err = a.reasoning.Next(raw)
+	} else {
+		text, err = a.content.Next(raw)
 	}
-	return false, a.yieldText("", string(text))
+	if err != nil {
+		return false, err
+	}
+	return false, a.yieldText(reasoning, text)
 }
 
 func (a *answer) decodeEvent(kind, data []byte) (done bool, err error) {

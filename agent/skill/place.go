@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // Place is a folder of skills. Make one with [Dir].
@@ -64,7 +63,10 @@ func (p Place) list(found func(s Skill, err error)) error {
 	}
 	n := 0
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") || !isFolder(root, e) {
+		if strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		if info, err := root.Stat(e.Name()); err == nil && !info.IsDir() { // a broken link is no file, and leads to a warning
 			continue
 		}
 		if n++; n > maxSkills {
@@ -86,20 +88,10 @@ func (p Place) list(found func(s Skill, err error)) error {
 	return nil
 }
 
-// isFolder reports whether an entry is a folder or a link, unless it leads to a file. A broken link counts, and leads to a warning.
-func isFolder(root *os.Root, e fs.DirEntry) bool {
-	if e.Type()&fs.ModeSymlink == 0 {
-		return e.IsDir()
-	}
-	info, err := root.Stat(e.Name())
-	return err != nil || info.IsDir()
-}
-
 // Errors of files.
 var (
-	errNoFile  = errors.New("it is not a regular file")
-	errNoText  = errors.New("it is not UTF-8 text")
-	errTooLong = errors.New("it is too long; expected at most 64 KiB of text")
+	errNoFile = errors.New("it is not a regular file")
+	errNoText = errors.New("it is not UTF-8 text")
 )
 
 // reason says why something cannot be read, without the paths that errors carry.
@@ -125,38 +117,10 @@ func readFile(folder *os.Root, name string, most int) (string, error) {
 	case !info.Mode().IsRegular():
 		return "", errNoFile
 	case info.Size() > int64(most):
-		return "", errTooLong
+		return "", fmt.Errorf("it is too long; expected at most %d KiB", most>>10)
 	}
 	text, err := folder.ReadFile(name)
 	return string(text), err
-}
-
-// readPiece reads a piece of a text, from and to the borders of characters.
-func readPiece(folder *os.Root, name string, offset int64) (Text, error) {
-	text, err := readFile(folder, name, maxFile)
-	if err != nil {
-		return Text{}, err
-	}
-	size := int64(len(text))
-	if offset < 0 || offset > size {
-		return Text{}, &Error{Message: fmt.Sprintf("the offset is %d; expected one from 0 to %d, which is the size of the file", offset, size)}
-	}
-	if !utf8.ValidString(text) || strings.Contains(text, "\x00") {
-		return Text{}, &Error{Message: fmt.Sprintf("the file %q is not text", short(name))}
-	}
-	begin := offset
-	for begin < size && !utf8.RuneStart(text[begin]) {
-		begin++
-	}
-	end := min(begin+maxText, size)
-	for end < size && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	t := Text{Content: text[begin:end]}
-	if end < size {
-		t.Next = end
-	}
-	return t, nil
 }
 
 // others lists the files of a skill's folder but its own, in the order of their names. Links are not followed.

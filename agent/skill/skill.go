@@ -28,6 +28,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/internal/wording"
 )
@@ -36,7 +37,7 @@ import (
 const (
 	maxSkills      = 256      // of one place
 	maxFront       = 8 << 10  // bytes of a front matter
-	maxText        = 64 << 10 // bytes of a skill's text, and of what is read at once of another file
+	maxText        = 64 << 10 // bytes of a skill's text
 	maxFile        = 8 << 20  // bytes of another file
 	maxName        = 64       // characters
 	maxDescription = 1024
@@ -108,15 +109,11 @@ func Prompt(list []Skill) string {
 	for i, s := range list {
 		line := "- " + s.Name + ": " + s.Description + "\n"
 		if b.Len()+len(line) > maxPrompt-maxPrompt/4 { // what is left is for names
-			rest := "- more skills, not described here:"
+			var names []string
 			for _, s := range list[i:] {
-				if b.Len()+len(rest)+len(s.Name)+len(" …") > maxPrompt {
-					rest += " …"
-					break
-				}
-				rest += " " + s.Name
+				names = append(names, s.Name)
 			}
-			b.WriteString(rest)
+			b.WriteString(wording.ClipTo("- more skills, not described here: "+strings.Join(names, " "), maxPrompt/4))
 			break
 		}
 		b.WriteString(line)
@@ -124,13 +121,10 @@ func Prompt(list []Skill) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// Text is a skill's text, or a piece of a file of its folder.
+// Text is a skill's text.
 type Text struct {
 	Content string
-	// Next is where the next piece of the file begins; 0 where this is the last.
-	Next int64
-	// Files are the others of the skill's folder, as [Library.Read] takes them: the first hundred. Only [Library.Load] has them.
-	Files []string
+	Files   []string // the others of the skill's folder, as [Library.Read] takes them: the first hundred
 }
 
 // Error says what cannot be read, in words for a model; its cause is for the log.
@@ -157,35 +151,34 @@ func (l *Library) Load(name string) (Text, error) {
 	return Text{Content: text, Files: others(folder)}, nil
 }
 
-// Read returns what a file of a skill's folder has from offset on, at most 64 KiB of it. It must be text in UTF-8. Errors are
-// [*Error].
-func (l *Library) Read(name, file string, offset int64) (Text, error) {
+// Read returns a file of a skill's folder. It must be text in UTF-8, at most 8 MiB. Errors are [*Error].
+func (l *Library) Read(name, file string) (string, error) {
 	s, err := l.find(name)
 	if err != nil {
-		return Text{}, err
+		return "", err
 	}
 	clean := path.Clean(file)
 	if !fs.ValidPath(clean) || clean == "." || strings.ContainsAny(file, "\\\x00") {
-		return Text{}, &Error{Message: fmt.Sprintf("%q is not a path inside the skill's folder; expected one such as %q", short(file), "references/fields.md")}
+		return "", &Error{Message: fmt.Sprintf("%q is not a path inside the skill's folder; expected one such as %q", short(file), "references/fields.md")}
 	}
 	_, _, folder, err := s.place.load(name)
 	if err != nil {
-		return Text{}, &Error{fmt.Sprintf("cannot read the skill %q", name), err}
+		return "", &Error{fmt.Sprintf("cannot read the skill %q", name), err}
 	}
 	defer folder.Close()
-	text, err := readPiece(folder, clean, offset)
-	if e, ok := errors.AsType[*Error](err); ok {
-		return Text{}, e
+	text, err := readFile(folder, clean, maxFile)
+	if err == nil && (!utf8.ValidString(text) || strings.Contains(text, "\x00")) {
+		err = errNoText
 	}
 	if err != nil {
-		what := "cannot be read"
+		what := "cannot be read: " + reason(err)
 		if errors.Is(err, fs.ErrNotExist) {
 			what = "does not exist"
 			if files := others(folder); len(files) > 0 {
 				what += "; expected one of " + strings.Join(files[:min(len(files), 20)], ", ")
 			}
 		}
-		return Text{}, &Error{fmt.Sprintf("the file %q of the skill %q %s", short(file), name, what), err}
+		return "", &Error{fmt.Sprintf("the file %q of the skill %q %s", short(file), name, what), err}
 	}
 	return text, nil
 }

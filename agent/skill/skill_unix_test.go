@@ -31,7 +31,7 @@ func TestOnlyOrdinaryFilesAreRead(t *testing.T) {
 	if err != nil || len(loaded.Files) != 0 {
 		t.Errorf("%+v, %v", loaded, err)
 	}
-	if _, err := l.Read("s", "pipe.md", 0); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+	if _, err := l.Read("s", "pipe.md"); err == nil || !strings.Contains(err.Error(), "cannot be read") {
 		t.Error(err)
 	}
 }

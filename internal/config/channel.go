@@ -93,7 +93,7 @@ func (t channelType) settings(ch *Channel) []Setting {
 	return fileSettingsOf(ch.path(), field.Addr().Interface())
 }
 
-// shippedAccess returns the access rules without a configuration.
+// shippedAccess returns the access rules that hold without a configuration.
 func shippedAccess() channel.Configuration {
 	access := channel.Configuration{Channels: map[string]channel.ChannelPlace{}}
 	for _, t := range channelTypes {

@@ -7,8 +7,8 @@ import (
 	"os/exec"
 )
 
-// There are no process groups here: the program itself is ended.
-func ownGroup(*exec.Cmd) {}
+// setProcessGroup does nothing: there are no process groups here, so only the program itself is ended.
+func setProcessGroup(*exec.Cmd) {}
 
 func terminate(p *os.Process) { _ = p.Kill() }
 

@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// ownGroup starts the program in a new process group, so that a signal reaches all its children, and signals for the server do not
+// setProcessGroup starts the program in a new process group, so that a signal reaches all its children, and signals for the server do not
 // reach it.
-func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+func setProcessGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 // terminate asks the group to end, and kill ends it. The group keeps the number of its first process as long as anybody is in it.
 func terminate(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGTERM) }

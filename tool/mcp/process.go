@@ -72,7 +72,7 @@ func (p *process) Connect(ctx context.Context) (_ sdk.Connection, err error) {
 	p.cmd.Dir, p.cmd.Env = config.Dir, environment(config.Env)
 	p.cmd.Stderr = &p.stderr
 	p.cmd.WaitDelay = time.Second // for a process that left the group and still holds the standard error
-	ownGroup(p.cmd)
+	setProcessGroup(p.cmd)
 	// Pipes of our own: they know deadlines, and waiting for the program does not close them.
 	in, ours, err := os.Pipe()
 	if err != nil {

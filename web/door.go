@@ -153,11 +153,17 @@ func problemOf(r *access.Refusal) *wire.Problem {
 // resources are the first segments below /v1/ of what only this server has.
 var resources = []string{"agents", "agui", "channels", "files", "history", "runs", "sessions", "tickets", "ui", "workflows"}
 
-// ofOpenAI reports whether clients of OpenAI's API ask at a path: those below /v1/ that are not only this server's.
+// openAIResources are the first segments below /v1/ of what OpenAI's API has, without those that are this server's too.
+var openAIResources = []string{
+	"assistants", "audio", "batches", "chat", "completions", "containers", "conversations", "edits", "embeddings", "engines", "evals", "fine_tuning",
+	"images", "models", "moderations", "organization", "realtime", "responses", "threads", "uploads", "vector_stores", "videos",
+}
+
+// ofOpenAI reports whether OpenAI's API has a path.
 func ofOpenAI(path string) bool {
 	below, ok := strings.CutPrefix(path, "/v1/")
 	first, _, _ := strings.Cut(below, "/")
-	return ok && !slices.Contains(resources, first)
+	return ok && slices.Contains(openAIResources, first)
 }
 
 // writeProblem answers with a problem as clients of this path read it.

@@ -3,11 +3,13 @@ package web
 import (
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/web/wire"
 	"github.com/lingserve/lingserve/web/wire/agui"
@@ -21,7 +23,7 @@ import (
 func (s *Server) routes() http.Handler {
 	r := chi.NewRouter()
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		writeProblem(w, r, unknownPath(r.URL.Path))
+		writeUnknown(w, r, nothingAt(r.URL.Path))
 	})
 	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) { otherMethod(r, w, req) })
 	document := func(path string, h http.HandlerFunc) {
@@ -99,9 +101,32 @@ func (s *Server) wireRoutes(r chi.Router, document func(path string, h http.Hand
 	r.Get("/v1/ui/{agent}/{chat}/stream", s.handle(remembers(s.follows(chats.GetStream))))
 }
 
-// unknownPath is the problem of a path without a route.
-func unknownPath(path string) *wire.Problem {
-	return wire.NewProblem(wire.CodeNotFound, "unknown path "+wording.Clip(path)+"; GET / lists the paths of this server")
+// nothingAt is the answer at an unknown path. For paths that other servers have, it names the setting or the path to use.
+func nothingAt(path string) *wire.Problem {
+	if path == "/metrics" || path == "/debug" || strings.HasPrefix(path, "/debug/") {
+		return wire.NewProblem(wire.CodeNotFound, "metrics and profiles have their own listener; set admin.addr to open it")
+	}
+	detail := "unknown path " + wording.Clip(path)
+	below, ok := strings.CutPrefix(path, "/v1/")
+	first, _, _ := strings.Cut(below, "/")
+	switch {
+	case ofOpenAI(path):
+		detail += "; of OpenAI's API, this server supports /v1/chat/completions and /v1/models"
+	case ok && !slices.Contains(resources, first):
+		if near := edits.Nearest(first, slices.Concat(resources, openAIResources)); near != "" {
+			detail += "; did you mean /v1/" + near + "?"
+		}
+	}
+	return wire.NewProblem(wire.CodeNotFound, detail)
+}
+
+// writeUnknown answers a request for a path or method that the server does not have. Only clients of OpenAI's expect more below /v1/files.
+func writeUnknown(w http.ResponseWriter, r *http.Request, p *wire.Problem) {
+	if path := r.URL.Path; path == filesPath || strings.HasPrefix(path, filesPath+"/") {
+		openai.WriteProblem(w, p)
+		return
+	}
+	writeProblem(w, r, p)
 }
 
 // methods are those that a path may know.
@@ -125,7 +150,7 @@ func otherMethod(routes *chi.Mux, w http.ResponseWriter, r *http.Request) {
 	p := wire.NewProblem(wire.CodeInvalid, "the method "+wording.Clip(r.Method)+" is not for "+wording.Clip(r.URL.Path)+
 		"; expected "+wording.Alternatives(allow))
 	p.Status = http.StatusMethodNotAllowed
-	writeProblem(w, r, p)
+	writeUnknown(w, r, p)
 }
 
 // outermost stands around all routes: it keeps other sites out, turns panics into answers, and logs what is asked of runs.

@@ -51,12 +51,13 @@ func TestWhatOpenAIsClientsAskForInVainIsAnErrorOfTheirs(t *testing.T) {
 		status       int
 		says         string
 	}{
-		{"POST", "/v1/embeddings", 404, "unknown path /v1/embeddings; GET / lists the paths of this server"},
+		{"POST", "/v1/embeddings", 404, "unknown path /v1/embeddings; of OpenAI's API, this server supports /v1/chat/completions and /v1/models"},
 		{"POST", "/v1/responses", 404, "unknown path /v1/responses;"},
 		{"POST", "/v1/audio/transcriptions", 404, "unknown path /v1/audio/transcriptions;"},
 		{"GET", "/v1/chat/completions/x", 404, "unknown path /v1/chat/completions/x;"},
 		{"GET", "/v1/chat/completions", 405, "the method GET is not for /v1/chat/completions; expected POST or OPTIONS"},
 		{"DELETE", "/v1/models/x", 405, "the method DELETE is not for /v1/models/x; expected GET, HEAD or OPTIONS"},
+		{"GET", "/v1/files", 405, "the method GET is not for /v1/files; expected POST or OPTIONS"},
 	} {
 		resp := b.do(tt.method, tt.path, "")
 		var e struct {
@@ -65,6 +66,12 @@ func TestWhatOpenAIsClientsAskForInVainIsAnErrorOfTheirs(t *testing.T) {
 		if body := text(t, resp); json.Unmarshal([]byte(body), &e) != nil || resp.StatusCode != tt.status || resp.Header.Get("Content-Type") != "application/json" ||
 			!strings.HasPrefix(e.Error.Message, tt.says) || e.Error.Type != "invalid_request_error" || e.Error.Code == "" {
 			t.Errorf("%s %s: %d %s", tt.method, tt.path, resp.StatusCode, body)
+		}
+	}
+	// DH-15: a typo is no wish for OpenAI's API.
+	for path, says := range map[string]string{"/v1/sesions": "unknown path /v1/sesions; did you mean /v1/sessions?", "/v1/run/x": "unknown path /v1/run/x; did you mean /v1/runs?", "/v1/": "unknown path /v1/"} {
+		if p := readProblem(t, b.do("GET", path, "")); p.Status != 404 || p.Code != wire.CodeNotFound || p.Detail != says {
+			t.Errorf("%s: %+v", path, p)
 		}
 	}
 	// All that only this server has keeps its problem documents.

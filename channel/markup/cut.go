@@ -10,7 +10,10 @@ import (
 // cut cuts a text into pieces that fit in a message. It changes r.
 func cut(r runs, to Format, l Limit) (pieces []runs) {
 	for text := r.text(); text != ""; {
-		limit := l.N
+		if l.Unit(r[0].repeat) > l.N/4 {
+			r[0].repeat = ""
+		}
+		limit := l.N - l.Unit(r[0].repeat)
 		n := cutIndex(text, limit, l.Unit)
 		part := r.first(n).trim()
 		for l.Marked && limit > 1 {

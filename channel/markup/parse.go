@@ -2,6 +2,7 @@ package markup
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"html"
 	"iter"
@@ -162,6 +163,7 @@ func (w *walker) code(n ast.Node, lang string, s style) {
 func (w *walker) table(table ast.Node, s style) {
 	var lines [][]string // of cells: a row has as many lines as its longest cell
 	widths := make([]int, table.FirstChild().ChildCount())
+	header := 0 // lines of the head
 	for row := range children(table) {
 		column, first := 0, len(lines)
 		for cell := range children(row) {
@@ -177,16 +179,20 @@ func (w *walker) table(table ast.Node, s style) {
 			}
 			column++
 		}
+		header = cmp.Or(header, len(lines))
 	}
 	var b strings.Builder
-	for _, cells := range lines {
+	for i, cells := range lines {
+		if i == header {
+			s.head = strings.TrimSuffix(b.String(), "\n")
+		}
 		last := len(cells) - 1
 		for j, cell := range cells[:last] {
 			b.WriteString(cell + strings.Repeat(" ", max(0, widths[j]-utf8.RuneCountInString(cell))) + " | ")
 		}
 		b.WriteString(cells[last] + "\n")
 	}
-	w.out.add(strings.TrimSuffix(b.String(), "\n"), style{block: true, quote: s.quote})
+	w.out.add(strings.TrimSuffix(b.String(), "\n"), style{block: true, quote: s.quote, head: s.head})
 }
 
 // text writes text that may have several lines.

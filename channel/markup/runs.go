@@ -14,12 +14,14 @@ type style struct {
 	block                       bool // a block of code
 	lang                        string
 	link                        string
+	head                        string // the first lines of a table, repeated where the table goes on in another piece
 }
 
 // run is text of one style.
 type run struct {
 	text string
 	style
+	repeat string // the head to write before the text, which is the rest of a table
 }
 
 // runs is a formatted text.
@@ -69,6 +71,9 @@ func (r runs) drop(n int) runs {
 		r = r[1:]
 	}
 	if n > 0 {
+		if head := r[0].head; head != "" && n > len(head) {
+			r[0].repeat = head + "\n"
+		}
 		r[0].text = r[0].text[n:]
 	}
 	return r

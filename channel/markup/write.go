@@ -30,7 +30,7 @@ type writer struct {
 
 func (w *writer) plain(r runs) {
 	for i, one := range r {
-		w.WriteString(one.text)
+		w.WriteString(one.repeat + one.text)
 		if one.link != "" && (i == len(r)-1 || r[i+1].link != one.link) { // the text of a link can have several runs
 			w.WriteString(" (" + one.link + ")")
 		}
@@ -46,7 +46,7 @@ func (w *writer) runs(r runs) {
 			continue
 		}
 		w.setTags(styleTags(one, w.to))
-		w.text(one.text, one.style)
+		w.text(one.repeat+one.text, one.style)
 	}
 	w.setTags(nil)
 }
@@ -277,7 +277,7 @@ func perLine(r runs) (out runs) {
 		inner := one.style
 		inner.quote = false
 		if one.block { // in a quote, too, its fence marks it
-			out.add(one.text, inner)
+			out.add(one.repeat+one.text, inner)
 			lineStart = false
 			continue
 		}

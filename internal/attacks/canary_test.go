@@ -68,7 +68,7 @@ func TestNoSecretLeavesTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if all := c.Secrets(); len(all) < 22 {
+	if all := c.Secrets(); len(all) < 21 {
 		t.Errorf("there are %d secrets: %q", len(all), all)
 	}
 	for _, secret := range c.Secrets() {

@@ -13,6 +13,7 @@ import (
 	"github.com/lingserve/lingserve/channel/webhook"
 	"github.com/lingserve/lingserve/internal/fakefeishu"
 	"github.com/lingserve/lingserve/internal/fakeslack"
+	"github.com/lingserve/lingserve/internal/faketelegram"
 )
 
 // platform is where the messages of a channel come from.
@@ -52,11 +53,16 @@ var platforms = []platform{
 		}
 		return r.Header, body
 	}},
-	{"telegram", 200, func(_ *testing.T, _ *victim, id, text string) (http.Header, []byte) {
+	{"telegram", 200, func(t *testing.T, v *victim, id, text string) (http.Header, []byte) {
+		var calls []faketelegram.Call
+		known := func() bool { calls = v.telegram.Calls("setWebhook"); return len(calls) > 0 }
+		if err := v.telegram.Await(t.Context(), known); err != nil {
+			t.Fatal(err)
+		}
 		n := digits(id)
 		body := `{"update_id":` + n + `,"message":{"message_id":` + n + `,"date":` + itoa(int(time.Now().Unix())) + `,"chat":{"id":` + n + `,"type":"private","first_name":"A"},` +
 			`"from":{"id":` + n + `,"is_bot":false,"first_name":"A"},"text":"` + text + `"}}`
-		return http.Header{"X-Telegram-Bot-Api-Secret-Token": {telegramSecret}}, []byte(body)
+		return http.Header{"X-Telegram-Bot-Api-Secret-Token": {calls[0].Params["secret_token"]}}, []byte(body)
 	}},
 }
 

@@ -37,7 +37,6 @@ const (
 	hookSecret     = "whsec_CANARYhookCANARYhookCANARYhookxx"
 	callbackSecret = "whsec_CANARYbackCANARYbackCANARYbackxx"
 	telegramToken  = "4242:CANARYtelegram"
-	telegramSecret = "CANARYtelegramsecret"
 	slackToken     = "xoxb-CANARYslack"
 	slackSecret    = "CANARYslacksecret"
 	feishuSecret   = "CANARYfeishuapp"
@@ -182,7 +181,6 @@ channels:
     api: ` + telegram + `
     mode: webhook
     public_url: ` + door + `
-    secret: ` + telegramSecret + `
     agent: assistant
     dm: {policy: open}
   slack:

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/turn"
@@ -122,6 +124,33 @@ func TestATurnThatTakesTooLongSaysSo(t *testing.T) {
 		a.servePipes()
 		if d := readDocument(t, a.say("wait", "")); d.Status != run.StatusCanceled || d.Reason != "the turn took longer than 1m0s" {
 			t.Errorf("%+v", d)
+		}
+	})
+}
+
+// FT-21: a run may end before the request that has started it follows it.
+func TestDrainingWaitsForRequestsThatDoNotFollowTheirRunYet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil).servePipes()
+		defer b.down()
+		ctx, end := context.WithCancel(t.Context())
+		defer end()
+		r := httptest.NewRequestWithContext(access.With(ctx, access.Local), http.MethodPost, "/v1/runs", nil)
+		if _, _, p := b.s.wire.Start(httptest.NewRecorder(), r, &run.Request{Subject: run.Subject{Workflow: "steps"}}); p != nil {
+			t.Fatal(p)
+		}
+		(<-b.steps.came).finish()
+		drained := make(chan error, 1)
+		go func() { drained <- b.s.Drain(t.Context()) }()
+		synctest.Wait()
+		select {
+		case err := <-drained:
+			t.Fatalf("drained before the request could follow its run: %v", err)
+		default:
+		}
+		end()
+		if err := <-drained; err != nil {
+			t.Error(err)
 		}
 	})
 }

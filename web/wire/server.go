@@ -87,6 +87,9 @@ func (s *Server) Start(w http.ResponseWriter, r *http.Request, q *run.Request) (
 	}
 	started := *q
 	started.Who, started.Caller, started.KeyTag, started.Trace, started.Account = Who(r), s.Caller(r), s.KeyTag(r), traceOf(r), s.Account(r)
+	// A server that shuts down waits for whoever follows a run, and so for this request: its run may end before it is followed.
+	s.streams.Enter()
+	context.AfterFunc(r.Context(), s.streams.Leave)
 	var of *run.Run
 	var out run.Outcome
 	var err error

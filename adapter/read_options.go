@@ -66,7 +66,7 @@ func ReadOptions(text []byte, trusted bool) (Options, []Misfit) {
 	var misfits []Misfit
 	for _, found := range compiled.CheckText(text, maxMisfits) {
 		m := Misfit{At: found.At, Detail: found.Message}
-		if found.Message == schema.Unknown {
+		if found.Message == schema.Unknown && len(m.At) > 0 {
 			name, known := m.At[len(m.At)-1], optionNames(compiled.Doc(), m.At[:len(m.At)-1])
 			known = slices.DeleteFunc(known, func(name string) bool { return name == "extra_body" && !trusted })
 			m.Name, m.Detail = true, "unknown option; "+wording.Expected(name, known)

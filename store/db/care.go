@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,17 +17,16 @@ func (db *DB) Backup(ctx context.Context, path string) error {
 	if _, err := os.Lstat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s exists already", path)
 	}
-	return db.enqueue(&write{ctx: ctx, bare: true, fn: func(tx *Tx) error {
-		_, err := tx.exec("VACUUM INTO $1", path)
-		return err
-	}})
+	return db.enqueue(&write{ctx: ctx, bare: true, fn: func(tx *Tx) { tx.exec("VACUUM INTO $1", path) }})
 }
 
 // Check returns what is damaged in the database; nothing if it is well: by SQLite's own check (PostgreSQL checks its pages when it reads them),
 // and whether each tape has the entries that its session counts, and each run the batches that it was given.
 func (db *DB) Check(ctx context.Context) (damages []string, err error) {
 	if !db.network {
-		damages, err = db.reader(ctx).readIDs("PRAGMA integrity_check(100)")
+		tx := db.reader(ctx)
+		damages = tx.texts("PRAGMA integrity_check(100)")
+		err = tx.err
 	}
 	if len(damages) == 1 && damages[0] == "ok" {
 		damages = nil
@@ -44,15 +42,15 @@ func (db *DB) Check(ctx context.Context) (damages []string, err error) {
 
 // checkSessions adds the sessions whose tapes do not have the entries that the sessions count.
 func (db *DB) checkSessions(ctx context.Context, damages *[]string) error {
-	return db.eachPage(ctx, sessionRows, func(rows *sql.Rows) (name string, err error) {
+	return db.eachPage(ctx, sessionRows, func(read row) (name string) {
 		var session string
 		var entries, lastID, found, foundLast int64
-		err = rows.Scan(&name, &session, &entries, &lastID, &found, &foundLast)
+		read(&name, &session, &entries, &lastID, &found, &foundLast)
 		if entries != found || lastID != foundLast {
 			*damages = append(*damages, fmt.Sprintf("session %q (tape %s) should have %d entries, the last with id %d; found %d, the last with id %d",
 				session, name, entries, lastID, found, foundLast))
 		}
-		return name, err
+		return name
 	}, `SELECT s.tape, session, entries, last_id, count(e.id), coalesce(max(e.id), 0) FROM
 		(SELECT * FROM sessions WHERE tape > $1 ORDER BY tape LIMIT $2) s LEFT JOIN entries e ON e.tape = s.tape AND e.incarnation = s.incarnation
 		GROUP BY s.tape, session, entries, last_id ORDER BY s.tape`)
@@ -60,9 +58,9 @@ func (db *DB) checkSessions(ctx context.Context, damages *[]string) error {
 
 // checkRuns adds the runs that miss batches, and batches without a run.
 func (db *DB) checkRuns(ctx context.Context, damages *[]string) error {
-	return db.eachPage(ctx, sessionRows, func(rows *sql.Rows) (run string, err error) {
+	return db.eachPage(ctx, sessionRows, func(read row) (run string) {
 		var found, attempt, first, last, known, removed int
-		err = rows.Scan(&run, &attempt, &found, &first, &last, &known, &removed)
+		read(&run, &attempt, &found, &first, &last, &known, &removed)
 		switch {
 		case removed > 0:
 		case known == 0:
@@ -71,7 +69,7 @@ func (db *DB) checkRuns(ctx context.Context, damages *[]string) error {
 			*damages = append(*damages, fmt.Sprintf("attempt %d of run %q should have the batches from 1 on without a gap; found %d, from %d to %d",
 				attempt, run, found, first, last))
 		}
-		return run, err
+		return run
 	}, `SELECT b.run, b.attempt, count(*), min(b.seq), max(b.seq), count(r.id), count(d.run)
 		FROM (SELECT DISTINCT run FROM run_batches WHERE run > $1 AND seq > 0 ORDER BY run LIMIT $2) page
 		JOIN run_batches b ON b.run = page.run LEFT JOIN runs r ON r.id = b.run LEFT JOIN run_removals d ON d.run = b.run

@@ -35,7 +35,9 @@ func hashOf(data []byte) string {
 
 // writeBlob writes a blob in parts, unless it exists. Each part has a transaction, in which check may refuse it.
 func (db *DB) writeBlob(ctx context.Context, of incarnation, hash string, data []byte, check func(*Tx)) error {
-	_, exists, err := db.blobSize(ctx, of, hash)
+	tx := db.reader(ctx)
+	_, exists := tx.blobSize(of, hash)
+	err := tx.err
 	for part := max(len(data)-1, 0) / blobBytes; part >= 0 && err == nil && !exists; part-- { // part 0, which makes the blob visible, last
 		chunk := notNil(data[part*blobBytes : min((part+1)*blobBytes, len(data))])
 		err = db.Update(ctx, func(tx *Tx) {
@@ -48,10 +50,9 @@ func (db *DB) writeBlob(ctx context.Context, of incarnation, hash string, data [
 }
 
 // blobSize returns the size of a blob in bytes; found is false if it does not exist.
-func (db *DB) blobSize(ctx context.Context, of incarnation, hash string) (size int64, found bool, err error) {
-	tx := db.reader(ctx)
+func (tx *Tx) blobSize(of incarnation, hash string) (size int64, found bool) {
 	found = tx.scanOne([]any{&size}, "SELECT size FROM blobs WHERE tape = $1 AND incarnation = $2 AND hash = $3 AND part = 0", of.tape, of.number, hash)
-	return size, found, tx.err
+	return size, found
 }
 
 // ReadBlob implements [tape.Store].
@@ -72,17 +73,15 @@ func (t *Tapes) ReadBlob(ctx context.Context, name, handle string, offset, limit
 // readBlob returns at most limit bytes of a blob from an offset on, and its size.
 func (db *DB) readBlob(ctx context.Context, of incarnation, hash string, offset, limit int64) (data []byte, size int64, err error) {
 	hash = plainText(hash)
-	size, found, err := db.blobSize(ctx, of, hash)
-	if err == nil && !found {
-		err = fmt.Errorf("%w: there is no blob %.80q", tape.ErrNotFound, hash)
-	}
-	if err != nil {
-		return nil, 0, err
+	tx := db.reader(ctx)
+	size, found := tx.blobSize(of, hash)
+	if !found {
+		tx.fail(fmt.Errorf("%w: there is no blob %.80q", tape.ErrNotFound, hash))
+		return nil, 0, tx.err
 	}
 	from := min(offset, size)
 	to := from + min(limit, size-from)
 	data = slices.Grow(data, int(to-from))
-	tx := db.reader(ctx)
 	for part := from / blobBytes; part*blobBytes < to; part++ {
 		var bytes []byte
 		tx.scanOne([]any{&bytes}, "SELECT data FROM blobs WHERE tape = $1 AND incarnation = $2 AND hash = $3 AND part = $4", of.tape, of.number, hash, part)

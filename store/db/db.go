@@ -344,14 +344,12 @@ func readPage[T any](tx *Tx, limit int, read func(row) (v T, size int), query st
 }
 
 // eachPage calls read with the rows of a query, in pages: $1 is the key of the last row, which read returns, and $2 the number of rows.
-func (db *DB) eachPage(ctx context.Context, size int, read func(row) (key string), query string, args ...any) error {
-	tx := db.reader(ctx)
-	for last := ""; ; {
+func (tx *Tx) eachPage(size int, read func(row) (key string), query string, args ...any) {
+	for last, more := "", true; more && tx.err == nil; {
 		keys := rowsOf(tx, read, query, append([]any{last, size}, args...)...)
-		if tx.err != nil || len(keys) < size {
-			return tx.err
+		if more = len(keys) == size; more {
+			last = keys[len(keys)-1]
 		}
-		last = keys[len(keys)-1]
 	}
 }
 

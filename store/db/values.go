@@ -117,7 +117,8 @@ func (v *Values) Change(ctx context.Context, key string, do func(value []byte) (
 // All returns the values whose keys begin with a prefix.
 func (v *Values) All(ctx context.Context, prefix string) (all map[string][]byte, err error) {
 	all = map[string][]byte{}
-	return all, v.db.eachPage(ctx, pageRows, func(read row) (key string) {
+	tx := v.db.reader(ctx)
+	tx.eachPage(pageRows, func(read row) (key string) {
 		var value []byte
 		read(&key, &value)
 		if strings.HasPrefix(key, prefix) {
@@ -125,6 +126,7 @@ func (v *Values) All(ctx context.Context, prefix string) (all map[string][]byte,
 		}
 		return key
 	}, "SELECT key, value FROM "+v.table+" WHERE key > $1 AND expires > $3 ORDER BY key LIMIT $2", v.db.clock().UnixMicro())
+	return all, tx.err
 }
 
 // Add adds a value for a time, unless the key has one: then added is false. Where there are MaxRows values already it is [store.ErrFull].

@@ -151,7 +151,7 @@ func (sp *spec) state() string {
 func mustJSON(value any) []byte {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic(fmt.Errorf("web: %w", err))
+		panic(fmt.Errorf("run: %w", err))
 	}
 	return text
 }

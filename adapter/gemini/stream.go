@@ -63,7 +63,9 @@ func (m *model) read(w *wire.Answer) {
 	if m.nameHas("image") {
 		w.MaxEvent = max(w.MaxEvent, imageMaxEvent)
 	}
-	a.Read("check the base URL", a.readEvent, a.whole)
+	if a.Read("check the base URL", a.readEvent, a.whole); a.Finish == "" && a.Passed > 0 {
+		a.Usage = usage(a.counts) // of an answer that has broken off
+	}
 }
 
 // whole reads an answer in one piece: a list of events, which Google sends without alt=sse, or a single event.

@@ -224,8 +224,9 @@ func (a *Answer) complete(broken error) {
 		})
 	} else if a.Finish == "" && broken != nil {
 		a.CutOff(broken)
+	} else {
+		a.Finish = cmp.Or(a.Finish, adapter.FinishStop) // of servers that send none at all
 	}
-	a.Finish = cmp.Or(a.Finish, adapter.FinishStop) // of servers that send none at all
 	if a.end(); broken == nil && a.err == nil {
 		a.Wait(drain)
 		io.Copy(io.Discard, io.LimitReader(a.Res.Body, 4<<10)) // what comes after the end does not matter

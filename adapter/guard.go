@@ -108,8 +108,8 @@ func (q *question) wait(ctx context.Context, n int, err error) (counts bool, fai
 	return true, backoff.Sleep(ctx, wait)
 }
 
-// attempt asks the model for the n-th time. It has a slot of its provider from its beginning to its end. It returns the error that ended it: nil
-// when the answer is complete or the reader has left.
+// attempt asks the model for the n-th time. It has a slot of its provider from its beginning to its end. It returns the error that ended it:
+// nil when the answer is complete or the reader has left.
 func (q *question) attempt(ctx context.Context, n int) (err error) {
 	q.held.begin("")
 	var money *bill

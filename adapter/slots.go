@@ -175,8 +175,8 @@ func (s *slots) full(waited time.Duration) *Error {
 // errFull is the cause of an error that means no slot. There is no use in trying at once what was refused: others wait.
 var errFull = errors.New("no slot")
 
-// orElse is the context's key of the links that a chain asks where this one fails. No request waits for a slot of its provider while there is
-// another provider to ask.
+// orElse is the context's key of the links that a chain asks where this one fails. No request waits for a slot of its provider while there
+// is another provider to ask.
 type orElse struct{}
 
 // elsewhere says whether another provider than this one can be asked.

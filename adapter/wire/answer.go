@@ -32,8 +32,8 @@ var errEnough = errors.New("the answer is complete")
 // errLeft says that the reader has left its loop.
 var errLeft = errors.New("the reader has left")
 
-// Answer is one answer of a provider as it is read. An adapter fills in what it learns: Usage, and Finish as soon as the end is known. The first
-// error ends the answer: what would be passed on behind it comes to nothing, so those who read a piece need not look after each step.
+// Answer is one answer of a provider as it is read. An adapter fills in what it learns: Usage, and Finish as soon as the end is known. The
+// first error ends the answer: what would be passed on behind it comes to nothing, so those who read a piece need not look after each step.
 type Answer struct {
 	Server   *Server
 	Ctx      context.Context
@@ -54,8 +54,8 @@ type Answer struct {
 }
 
 // Stream asks a provider and yields its answer. ask sends the request, and returns the answer once it is known to be one: status
-// 200. read passes on what is in it, and fails it where it is not complete. The end of the loop ends the request and its connection, unless the
-// answer was read to its end.
+// 200. read passes on what is in it, and fails it where it is not complete. The end of the loop ends the request and its connection, unless
+// the answer was read to its end.
 func (s *Server) Stream(ctx context.Context, model string, ask func(context.Context) (*http.Response, error), read func(*Answer),
 ) iter.Seq2[adapter.Chunk, error] {
 	return func(yield func(adapter.Chunk, error) bool) {

@@ -90,7 +90,7 @@ func (s *Server) wireRoutes(r chi.Router, document func(path string, h http.Hand
 	completions := openai.Handlers{Server: s.wire}
 	r.Post("/v1/chat/completions", s.handle(s.follows(completions.PostCompletion)))
 	document("/v1/models", completions.GetModels)
-	document("/v1/models/*", completions.GetModel)
+	document("/v1/models/*", s.handle(completions.GetModel))
 	threads := agui.Handlers{Server: s.wire}
 	r.Post("/v1/agui/{agent}", s.handle(s.follows(threads.PostRun)))
 	r.Get("/v1/agui/{agent}/{thread}", s.handle(remembers(s.follows(threads.GetThread))))

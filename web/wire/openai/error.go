@@ -56,7 +56,9 @@ func errorOf(p *wire.Problem) *Error {
 	e := &Error{Status: p.Status, Code: p.Code, Message: p.Detail}
 	if len(p.Errors) > 0 && p.Errors[0].Pointer != "" {
 		e.Param = paramOf(p.Errors[0].Pointer)
-		e.Message = e.Param + ": " + p.Errors[0].Detail
+		if p.Errors[0].Detail != p.Detail { // else the sentence stands by itself
+			e.Message = e.Param + ": " + p.Errors[0].Detail
+		}
 	}
 	return e
 }

@@ -62,15 +62,18 @@ const (
 	limitBodiesPerCaller  = "limit_bodies_per_caller"
 )
 
-// reached is the refusal of what comes when a limit is reached, with the time after which it may be worth another attempt.
-func reached(limit, detail string, after time.Duration) *wire.Problem {
-	p := wire.NewProblem(wire.CodeOverloaded, detail)
-	p.Reason, p.Retry = limit, after
+// limited is the refusal of what exceeds a limit, with the time after which it may be worth another attempt; 0 is none. limit is the word
+// for the log and for metrics.
+func limited(code, limit, detail string, retry time.Duration) *wire.Problem {
+	p := wire.NewProblem(code, detail)
+	p.Reason, p.Retry = limit, retry
 	return p
 }
 
 // littleMemory is the refusal of what there may be no memory for.
-func littleMemory(detail string) *wire.Problem { return reached(run.LimitMemory, detail, memoryRetry) }
+func littleMemory(detail string) *wire.Problem {
+	return limited(wire.CodeOverloaded, run.LimitMemory, detail, memoryRetry)
+}
 
 // Retry-After of refusals, before it is spread.
 const (
@@ -248,13 +251,6 @@ func (s *Server) overloaded() (list []string) {
 	return list
 }
 
-// callerReached is the refusal of what comes when a caller has reached its limit.
-func callerReached(limit, detail string, after time.Duration) *wire.Problem {
-	p := wire.NewProblem(wire.CodeRateLimited, detail)
-	p.Reason, p.Retry = limit, after
-	return p
-}
-
 // follows is the middleware of requests that follow a run: it counts them. The caller "" has only the limit of all.
 func (s *Server) follows(h handler) handler {
 	limit, ofOne := int64(s.shed.o.Streams), int64(s.shed.o.StreamsPerCaller)
@@ -263,9 +259,11 @@ func (s *Server) follows(h handler) handler {
 		if p := s.shed.streams.admit(caller, 1, func(total, ofCaller int64) *wire.Problem {
 			switch {
 			case total > limit:
-				return reached(limitStreams, wording.Plural(limit, "stream")+" are open, the server's limit; retry later", streamsRetry)
+				detail := wording.Plural(limit, "stream") + " are open, the server's limit; retry later"
+				return limited(wire.CodeOverloaded, limitStreams, detail, streamsRetry)
 			case caller != "" && ofCaller > ofOne:
-				return callerReached(limitStreamsPerCaller, "you have "+wording.Plural(ofOne, "stream")+" open, the limit of one caller; close some", streamsRetry)
+				detail := "you have " + wording.Plural(ofOne, "stream") + " open, the limit of one caller; close some"
+				return limited(wire.CodeRateLimited, limitStreamsPerCaller, detail, streamsRetry)
 			}
 			return nil
 		}); p != nil {

@@ -101,7 +101,7 @@ type Agent struct {
 	log       *slog.Logger
 	tools     *tool.Set // the default tools, and those of the options
 	commands  *command.Set
-	questions questions
+	questions *questions
 
 	framework atomic.Pointer[turn.Framework] // in which the agent is registered
 }
@@ -112,7 +112,7 @@ func New(o Options) (*Agent, error) {
 		return nil, errors.New("agent: expected models to ask")
 	}
 	o.MaxSteps = cmp.Or(max(o.MaxSteps, 0), DefaultMaxSteps)
-	a := &Agent{options: o, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), commands: command.New(), tools: new(tool.Set)}
+	a := &Agent{options: o, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), commands: command.New(), tools: new(tool.Set), questions: new(questions)}
 	a.options.Approvals = maps.Clone(o.Approvals)
 	for pattern, asks := range o.Approvals {
 		if asks != tool.Always && asks != tool.Never {

@@ -347,9 +347,10 @@ func TestAConfigurationOverridesWhatToolsAsk(t *testing.T) {
 
 // AG-41
 func TestAnswersToWhatIsNotAskedAreErrors(t *testing.T) {
-	a := new(Agent)
-	qs := &a.questions
-	q := qs.ask(Question{Session: "s", Turn: "t", ID: questionID("k", 0), Call: "c", Role: tool.Operator})
+	a := &Agent{questions: new(questions)}
+	qs := a.questions
+	q := &Question{Session: "s", Turn: "t", ID: questionID("k", 0), Call: "c", Role: tool.Operator, answer: make(chan Answer, 1)}
+	qs.ask(q)
 	for _, other := range []string{questionID("k", 1), questionID("l", 0)} {
 		if id, ok := ReadQuestionID(other); !ok || id == q.ID {
 			t.Errorf("two questions have the ids %s and %s", q.ID, other)
@@ -380,7 +381,9 @@ func TestAnswersToWhatIsNotAskedAreErrors(t *testing.T) {
 		t.Error(err)
 	}
 	for range 2 * maxAnswered { // what is remembered is bounded
-		qs.close(qs.ask(Question{Session: "s", Call: "more"}))
+		more := &Question{Session: "s", Call: "more"}
+		qs.ask(more)
+		qs.close(more)
 	}
 	if len(qs.list) != maxAnswered || len(qs.open("")) != 0 {
 		t.Errorf("%d, %d", len(qs.list), len(qs.open("")))

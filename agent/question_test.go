@@ -88,7 +88,7 @@ func TestDA_01_CallsOfOneIDAreDecidedOneByOne(t *testing.T) {
 		decided := map[string]string{}
 		for _, e := range h.events {
 			if e.Kind == ApprovalResolvedEvent {
-				var r resolved
+				var r decision
 				if err := json.Unmarshal(e.Value, &r); err != nil {
 					t.Fatal(err)
 				}
@@ -98,7 +98,7 @@ func TestDA_01_CallsOfOneIDAreDecidedOneByOne(t *testing.T) {
 		onTape := map[string]string{}
 		for _, e := range w.entries() {
 			if name, data := eventOf(e); name == entryApproval {
-				var r resolved
+				var r decision
 				if err := json.Unmarshal(data, &r); err != nil {
 					t.Fatal(err)
 				}

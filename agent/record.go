@@ -83,9 +83,6 @@ type step struct {
 	asked    time.Time
 }
 
-// decision is the data of an event entry of an approval.
-type decision struct{ ID, Decision, By, Reason, Content string }
-
 // contentHash identifies what a person has decided about.
 func contentHash(name string, arguments json.RawMessage) string {
 	return derive("content", name, string(arguments))

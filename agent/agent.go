@@ -56,7 +56,6 @@ type Options struct {
 	// Options are asked of each model that the turn asks, where its plugins say nothing else.
 	Options      adapter.Options
 	Instructions string // in place of the default prompt
-	Workspace    string // whose AGENTS.md is read; "" is the framework's
 	// Tools of the agent, beside the default ones. Bare leaves those out.
 	Tools *tool.Set
 	Bare  bool
@@ -97,6 +96,8 @@ type Host interface {
 
 // Agent is the plugin. Make it with [New]; it is safe for concurrent use.
 type Agent struct {
+	turn.Notices // a turn that has failed
+
 	options   Options
 	log       *slog.Logger
 	tools     *tool.Set // the default tools, and those of the options
@@ -128,7 +129,7 @@ func New(o Options) (*Agent, error) {
 // AttachFramework is called when the agent is registered: it makes the hooks of the loop known.
 func (a *Agent) AttachFramework(f *turn.Framework) error {
 	if a.framework.CompareAndSwap(nil, f) {
-		if err := a.addFiles(a.workspace()); err != nil {
+		if err := a.addFiles(f.Workspace()); err != nil {
 			return fmt.Errorf("agent: %w", err)
 		}
 	} else if a.framework.Load() != f {
@@ -197,11 +198,6 @@ func (a *Agent) RenderOutbound(_ context.Context, o *turn.Outcome) ([]*turn.Enve
 	return []*turn.Envelope{o.Envelope.Reply(o.Output)}, nil
 }
 
-// OnError notifies the sender that the turn has failed, see [turn.Notices].
-func (a *Agent) OnError(ctx context.Context, stage turn.Stage, err error, e *turn.Envelope) {
-	turn.Notices{}.OnError(ctx, stage, err, e)
-}
-
 // ProvideTapeStore provides the store of the options.
 func (a *Agent) ProvideTapeStore(context.Context) (tape.Store, bool, error) {
 	return a.options.Store, a.options.Store != nil, nil
@@ -210,29 +206,31 @@ func (a *Agent) ProvideTapeStore(context.Context) (tape.Store, bool, error) {
 // SystemPrompt is the instructions and the workspace's AGENTS.md.
 func (a *Agent) SystemPrompt(context.Context, turn.Prompt, turn.State) (string, error) {
 	text := cmp.Or(strings.TrimSpace(a.options.Instructions), defaultInstructions)
-	if more := readAgentsFile(a.workspace()); more != "" {
+	if more := readAgentsFile(a.framework.Load().Workspace()); more != "" {
 		text += "\n\n" + more
 	}
 	return text, nil
 }
 
-// store returns the store of the tapes.
-func (a *Agent) store(ctx context.Context) (tape.Store, error) {
-	f := a.framework.Load()
-	if f == nil {
-		return nil, errors.New("agent: it is not registered with a framework")
-	}
-	s, err := f.Store(ctx)
-	if err == nil && s == nil {
-		err = errors.New("agent: no plugin provides a store of tapes")
-	}
-	return s, err
+// OpenTape opens the tape of a session of f, and creates it if it does not exist.
+func OpenTape(ctx context.Context, f *turn.Framework, id turn.SessionID) (*tape.Tape, error) {
+	return tapeOf(ctx, f, id, tape.Open)
 }
 
-// workspace returns the folder of the sessions of an agent that is registered.
-func (a *Agent) workspace() string {
-	if a.options.Workspace != "" {
-		return a.options.Workspace
+// lookupTape returns the tape of a session, or [tape.ErrNotFound].
+func (a *Agent) lookupTape(ctx context.Context, id turn.SessionID) (*tape.Tape, error) {
+	return tapeOf(ctx, a.framework.Load(), id, tape.Lookup)
+}
+
+func tapeOf(
+	ctx context.Context, f *turn.Framework, id turn.SessionID, find func(_ context.Context, _ tape.Store, workspace, session string) (*tape.Tape, error),
+) (*tape.Tape, error) {
+	store, err := f.Store(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return a.framework.Load().Workspace()
+	if store == nil {
+		return nil, errors.New("agent: no plugin provides a store of tapes")
+	}
+	return find(ctx, store, f.Workspace(), id)
 }

@@ -252,8 +252,8 @@ func TestInAChatACommandApproves(t *testing.T) {
 				if got := strings.Join(w.lines(), "\n"); !strings.Contains(got, `result c2="rm"`) {
 					t.Error(got)
 				}
-				other := newWorld(t, newFake(calls("", `c3:echo:{"text":"rm"}`), answers("ok")),
-					Options{Store: w.store, Workspace: w.dir, Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always)))})
+				other := newWorldIn(t, w.dir, newFake(calls("", `c3:echo:{"text":"rm"}`), answers("ok")),
+					Options{Store: w.store, Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always)))})
 				h := other.process(t.Context(), &turn.Envelope{SessionID: "other", Content: "go"})
 				for _, l := range told(h.events) {
 					if l == `result c3="rm"` {

@@ -23,7 +23,7 @@ const (
 
 // BuildPrompt makes a prompt of a message. One that has neither facts nor media is its text, byte for byte, and so is a command.
 func (a *Agent) BuildPrompt(ctx context.Context, e *turn.Envelope, _ turn.SessionID, _ turn.State) (turn.Prompt, bool, error) {
-	if a.isCommand(e) {
+	if _, ok := a.match(e); ok {
 		e.Kind = turn.KindCommand
 		return turn.Prompt{Text: e.Content}, true, nil
 	}

@@ -139,7 +139,7 @@ func TestDA_10_AChangedToolAsksAgain(t *testing.T) {
 					}
 				})
 				changed := echoTool(t, tool.WithApproval(tool.Always)).With(test.change)
-				w := newWorld(t, newFake(calls("", `c2:echo:{"text":"b"}`), answers("ok")), Options{Tools: setOf(t, changed), Store: first.store, Workspace: first.dir})
+				w := newWorldIn(t, first.dir, newFake(calls("", `c2:echo:{"text":"b"}`), answers("ok")), Options{Tools: setOf(t, changed), Store: first.store})
 				if asks := asksAgain(t, w); asks != test.asks {
 					t.Errorf("it asks: %v", asks)
 				}
@@ -178,7 +178,7 @@ func TestAnApprovalIsOfOneAgentAndSession(t *testing.T) {
 						t.Error(h.Output)
 					}
 				}
-				w := newWorld(t, newFake(calls("", `c2:echo:{"text":"b"}`), answers("ok")), Options{Name: row.agent, Tools: tools, Store: first.store, Workspace: first.dir})
+				w := newWorldIn(t, first.dir, newFake(calls("", `c2:echo:{"text":"b"}`), answers("ok")), Options{Name: row.agent, Tools: tools, Store: first.store})
 				if row.fork {
 					copied, err := first.tape().ForkSession(t.Context(), "copy", 0)
 					if err != nil {

@@ -298,8 +298,8 @@ func withoutPackage(text string) string {
 	return text
 }
 
-// maxErrorText is how much of an error's text lies on a tape, in characters.
-const maxErrorText = 500
+// maxErrorText is how much of an error's text lies on a tape, in characters; with the ellipsis behind it these are 500.
+const maxErrorText = 499
 
 // replyEntries returns the entries of what a model has said: what it thought, the calls that its server has made itself with their results,
 // and the text, with the calls that are to be made.

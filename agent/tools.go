@@ -210,7 +210,7 @@ func tapeHandoff(_ context.Context, r *run, in tapeHandoffIn) (string, error) {
 
 // handoff returns the anchor that a call asks for, or nil if it has no name.
 func (in *tapeHandoffIn) handoff() *handoff {
-	name := strings.TrimSuffix(wording.ClipTo(limit(oneLine(in.Name, 40), 40), 128), "…") // as long as a name of an anchor may be
+	name := wording.ClipTo(oneLine(in.Name, 40), 128-len("…")) // as long as a name of an anchor may be
 	if name == "" {
 		return nil
 	}
@@ -324,11 +324,7 @@ func (r *run) sub(ctx context.Context, task string, tools func() []*tool.Tool) (
 
 // settings are what was set in a session; nil where it has no tape yet.
 func (a *Agent) settings(ctx context.Context, id turn.SessionID) (map[string]json.RawMessage, error) {
-	store, err := a.store(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t, err := tape.Lookup(ctx, store, a.workspace(), id)
+	t, err := a.lookupTape(ctx, id)
 	if errors.Is(err, tape.ErrNotFound) {
 		return nil, nil
 	}

@@ -2,6 +2,7 @@ package tool
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -137,14 +138,7 @@ func (r *Runner) needsApproval(t *Tool, c Call) bool {
 	return t.Approval == Always
 }
 
-func (r *Runner) parallel() int { return or(r.Parallel, DefaultParallel) }
-
-func or[T int | time.Duration](v, otherwise T) T {
-	if v > 0 {
-		return v
-	}
-	return otherwise
-}
+func (r *Runner) parallel() int { return cmp.Or(max(r.Parallel, 0), DefaultParallel) }
 
 type callKey struct{}
 
@@ -267,7 +261,7 @@ func (c *running) ask(ctx context.Context) (denied *Error) {
 	if c.Approve == nil {
 		return &Error{KindDenied, "this tool needs approval, but this conversation has no approver"}
 	}
-	wait := or(c.ApprovalTimeout, DefaultApprovalTimeout)
+	wait := cmp.Or(max(c.ApprovalTimeout, 0), DefaultApprovalTimeout)
 	since := c.call.Asked
 	if since.IsZero() {
 		since = time.Now()
@@ -299,7 +293,7 @@ var errTimeout = errors.New("tool: the call took too long")
 
 // execute calls the tool, and waits for it no longer than it may take.
 func (c *running) execute(ctx context.Context) Result {
-	limit := or(c.tool.Timeout, or(c.Timeout, DefaultTimeout))
+	limit := cmp.Or(max(c.tool.Timeout, 0), max(c.Timeout, 0), DefaultTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTimeout)
 	defer cancel()
 	ended := func() Result {
@@ -326,7 +320,7 @@ func (c *running) execute(ctx context.Context) Result {
 	select {
 	case out = <-done:
 	case <-ctx.Done():
-		grace := time.NewTimer(or(c.Grace, DefaultGrace))
+		grace := time.NewTimer(cmp.Or(max(c.Grace, 0), DefaultGrace))
 		defer grace.Stop()
 		select {
 		case out = <-done:

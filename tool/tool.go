@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -106,11 +107,9 @@ func (r Role) MarshalText() ([]byte, error) {
 
 // UnmarshalText reads a role as a configuration has it.
 func (r *Role) UnmarshalText(text []byte) error {
-	for i, name := range roles {
-		if string(text) == name {
-			*r = Role(i)
-			return nil
-		}
+	if i := slices.Index(roles[:], string(text)); i >= 0 {
+		*r = Role(i)
+		return nil
 	}
 	return fmt.Errorf("expected the role user, operator or admin, got %q", wording.Clip(string(text)))
 }

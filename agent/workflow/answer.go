@@ -93,7 +93,7 @@ func (r *run) inTurn(ctx context.Context, state turn.State) error {
 	if inbox := r.turn.Inbox(); inbox != nil {
 		inbox.CloseIfEmpty() // a workflow reads no steering, so messages had better wait for a turn of their own
 	}
-	t, err := r.open(ctx)
+	t, err := agent.OpenTape(ctx, r.turn.Framework(), r.turn.Session())
 	if err != nil {
 		return err
 	}
@@ -116,19 +116,6 @@ func (r *run) inTurn(ctx context.Context, state turn.State) error {
 		return cause
 	}
 	return errors.Join(failure, r.end(ctx, t, failure))
-}
-
-// open opens the session's tape.
-func (r *run) open(ctx context.Context) (*tape.Tape, error) {
-	f := r.turn.Framework()
-	store, err := f.Store(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if store == nil {
-		return nil, errors.New("workflow: no plugin provides a store of tapes")
-	}
-	return tape.Open(ctx, store, f.Workspace(), r.turn.Session())
 }
 
 // begin reads the messages before the turn, and writes the turn's first entries unless another process has begun it.

@@ -94,13 +94,7 @@ func (w workspace) read(ctx context.Context, in readIn) (out readOut, err error)
 	if err := ctx.Err(); err != nil {
 		return out, err
 	}
-	text = text[:n]
-	begin := back(text, min(int(in.Offset-start), len(text)))
-	end := back(text, min(begin+limit, len(text)))
-	if end <= begin && len(text) > begin { // not even one character fits
-		_, size := utf8.DecodeRune(text[begin:])
-		end = begin + size
-	}
+	begin, end := Page(text[:n], int(in.Offset-start), limit)
 	chunk := text[begin:end]
 	if !utf8.Valid(chunk) || bytes.IndexByte(chunk, 0) >= 0 {
 		return out, failed("%s is not text", short(in.Path))
@@ -110,6 +104,17 @@ func (w workspace) read(ctx context.Context, in readIn) (out readOut, err error)
 		out.Next = next
 	}
 	return out, nil
+}
+
+// Page returns the bounds of the part of a text that begins at an offset and has at most limit bytes, moved to the borders of characters. It has one
+// character at least, unless the text ends before.
+func Page(text []byte, offset, limit int) (begin, end int) {
+	begin = back(text, min(offset, len(text)))
+	if end = back(text, min(begin+limit, len(text))); end <= begin && begin < len(text) {
+		_, size := utf8.DecodeRune(text[begin:])
+		end = begin + size
+	}
+	return begin, end
 }
 
 // back moves an offset to the begin of the character that it is in.

@@ -24,6 +24,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -70,9 +71,10 @@ type shelf struct {
 	warned map[string]bool // the problems that the log has
 }
 
-// found is a skill and its location.
+// found is a skill, its text and its location.
 type found struct {
 	Skill
+	text  string
 	place Place
 }
 
@@ -139,33 +141,25 @@ func (e *Error) Unwrap() error { return e.Cause }
 // Load returns the text of a skill, which is what follows the front matter, and lists what else its folder has. Errors are
 // [*Error].
 func (l *Library) Load(name string) (Text, error) {
-	s, err := l.find(name)
+	s, folder, err := l.open(name)
 	if err != nil {
 		return Text{}, err
 	}
-	_, text, folder, err := s.place.load(name)
-	if err != nil { // it has changed since it was found
-		return Text{}, &Error{fmt.Sprintf("cannot read the skill %q", name), err}
-	}
 	defer folder.Close()
-	return Text{Content: text, Files: others(folder)}, nil
+	return Text{Content: s.text, Files: others(folder)}, nil
 }
 
 // Read returns a file of a skill's folder. It must be text in UTF-8, at most 8 MiB. Errors are [*Error].
 func (l *Library) Read(name, file string) (string, error) {
-	s, err := l.find(name)
+	_, folder, err := l.open(name)
 	if err != nil {
 		return "", err
 	}
+	defer folder.Close()
 	clean := path.Clean(file)
 	if !fs.ValidPath(clean) || clean == "." || strings.ContainsAny(file, "\\\x00") {
 		return "", &Error{Message: fmt.Sprintf("%q is not a path inside the skill's folder; expected one such as %q", short(file), "references/fields.md")}
 	}
-	_, _, folder, err := s.place.load(name)
-	if err != nil {
-		return "", &Error{fmt.Sprintf("cannot read the skill %q", name), err}
-	}
-	defer folder.Close()
 	text, err := readFile(folder, clean, maxFile)
 	if err == nil && (!utf8.ValidString(text) || strings.Contains(text, "\x00")) {
 		err = errNoText
@@ -183,11 +177,15 @@ func (l *Library) Read(name, file string) (string, error) {
 	return text, nil
 }
 
-func (l *Library) find(name string) (found, error) {
+// open finds a skill and opens its folder, which the caller closes.
+func (l *Library) open(name string) (found, *os.Root, error) {
 	skills, _ := l.read()
-	i := slices.IndexFunc(skills, func(s found) bool { return s.Name == name })
-	if i >= 0 {
-		return skills[i], nil
+	if i := slices.IndexFunc(skills, func(s found) bool { return s.Name == name }); i >= 0 {
+		folder, err := skills[i].place.folder(name)
+		if err != nil { // it has changed since it was found
+			return found{}, nil, &Error{fmt.Sprintf("cannot read the skill %q", name), err}
+		}
+		return skills[i], folder, nil
 	}
 	message := fmt.Sprintf("unknown skill %q", short(name))
 	var names []string
@@ -197,22 +195,19 @@ func (l *Library) find(name string) (found, error) {
 	if len(names) > 0 {
 		message += "; expected one of " + strings.Join(names, ", ")
 	}
-	return found{}, &Error{Message: message}
+	return found{}, nil, &Error{Message: message}
 }
 
 // read reads the skills of all places, and logs new problems.
 func (l *Library) read() (skills []found, problems []error) {
 	byName := map[string]found{}
 	for _, place := range l.places {
-		err := place.list(func(s Skill, err error) {
-			if err != nil {
-				problems = append(problems, err)
-			} else if _, hidden := byName[s.Name]; !hidden && (l.only == nil || slices.Contains(l.only, s.Name)) {
-				byName[s.Name] = found{s, place}
+		list, broken := place.read()
+		problems = append(problems, broken...)
+		for _, s := range list {
+			if _, hidden := byName[s.Name]; !hidden && (l.only == nil || slices.Contains(l.only, s.Name)) {
+				byName[s.Name] = s
 			}
-		})
-		if err != nil {
-			problems = append(problems, err)
 		}
 	}
 	slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })

@@ -54,11 +54,6 @@ func toMessage(raw json.RawMessage) (adapter.Message, bool) {
 	for i, c := range m.ToolCalls {
 		out.ToolCalls = append(out.ToolCalls, adapter.ToolCall{Index: i, ID: c.ID, Name: c.Function.Name, Arguments: arguments(c.Function.Arguments)})
 	}
-	if out.Made != nil {
-		if text := onlyText(out.Made); text != nil && text.Text == "" {
-			text.Text = out.Content
-		}
-	}
 	return out, true
 }
 

@@ -101,7 +101,7 @@ type Agent struct {
 	options   Options
 	log       *slog.Logger
 	tools     *tool.Set // the default tools, and those of the options
-	commands  *command.Set
+	commands  command.Set
 	questions *questions
 
 	framework atomic.Pointer[turn.Framework] // in which the agent is registered

@@ -126,14 +126,13 @@ func New(o Options) (*Agent, error) {
 	return a, nil
 }
 
-// AttachFramework is called when the agent is registered: it makes the hooks of the loop known.
+// AttachFramework is called when the agent is registered, which may be once: it makes the hooks of the loop known.
 func (a *Agent) AttachFramework(f *turn.Framework) error {
-	if a.framework.CompareAndSwap(nil, f) {
-		if err := a.addFiles(f.Workspace()); err != nil {
-			return fmt.Errorf("agent: %w", err)
-		}
-	} else if a.framework.Load() != f {
-		return errors.New("agent: it is registered already, in another framework")
+	if !a.framework.CompareAndSwap(nil, f) {
+		return errors.New("agent: it is registered already")
+	}
+	if err := a.addFiles(f.Workspace()); err != nil {
+		return fmt.Errorf("agent: %w", err)
 	}
 	turn.Declare[BeforeModel](f, "before_model")
 	turn.Declare[AfterModel](f, "after_model")

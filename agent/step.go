@@ -285,17 +285,9 @@ func describe(err error) (kind, message string) {
 	if e, ok := errors.AsType[*adapter.Error](err); ok {
 		kind, message = e.Code, e.Message
 	} else if c, ok := errors.AsType[turn.Coded](err); ok {
-		kind, message = c.ErrorCode(), withoutPackage(c.Error())
+		kind, message = c.ErrorCode(), strings.TrimPrefix(strings.TrimPrefix(c.Error(), "agent: "), "turn: ")
 	}
 	return kind, wording.ClipChars(adapter.Redact(message), maxErrorText)
-}
-
-// withoutPackage takes the name of a package from the beginning of an error's text.
-func withoutPackage(text string) string {
-	for _, name := range []string{"agent: ", "turn: "} {
-		text = strings.TrimPrefix(text, name)
-	}
-	return text
 }
 
 // maxErrorText is how much of an error's text lies on a tape, in characters; with the ellipsis behind it these are 500.

@@ -58,22 +58,13 @@ func (a *Agent) needsApproval(t *tool.Tool) bool {
 // addFiles adds the tools that look at files, once it is known below which folder. Tools of the options that are called the same
 // stay.
 func (a *Agent) addFiles(dir string) error {
-	if a.options.Bare {
-		return nil
-	}
 	list, err := fs.Tools(dir)
-	if err != nil {
+	if err != nil || a.options.Bare {
 		return err
 	}
-	for _, t := range list {
-		if _, taken := a.tools.Find(t.Name); taken {
-			continue
-		}
-		if err := a.tools.Add(t); err != nil {
-			return err
-		}
-	}
-	return nil
+	files, err := tool.NewSet(list...)
+	a.tools.Attach(files)
+	return err
 }
 
 // defaultTools only read, but for the anchor that tape.handoff writes.
@@ -232,23 +223,16 @@ type skillIn struct {
 	File string `json:"file,omitempty" jsonschema:"a file of the skill's folder, in place of its text"`
 }
 
-type skillOut struct {
-	Text  string   `json:"text"`
-	Files []string `json:"files,omitempty"`
-}
-
-func (a *Agent) skill(_ context.Context, in skillIn) (skillOut, error) {
-	var text skill.Text
-	var err error
+func (a *Agent) skill(_ context.Context, in skillIn) (text skill.Text, err error) {
 	if in.File == "" {
 		text, err = a.options.Skills.Load(in.Name)
 	} else {
 		text.Content, err = a.options.Skills.Read(in.Name, in.File)
 	}
 	if err != nil {
-		return skillOut{}, &tool.Error{Kind: tool.KindFailed, Message: err.Error()}
+		return skill.Text{}, &tool.Error{Kind: tool.KindFailed, Message: err.Error()}
 	}
-	return skillOut{text.Content, text.Files}, nil
+	return text, nil
 }
 
 // skillsList returns the list of skills in the system prompt.

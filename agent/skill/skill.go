@@ -123,10 +123,10 @@ func Prompt(list []Skill) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// Text is a skill's text.
+// Text is a skill's text, as a model gets it.
 type Text struct {
-	Content string
-	Files   []string // the others of the skill's folder, as [Library.Read] takes them: the first hundred
+	Content string   `json:"text"`
+	Files   []string `json:"files,omitempty"` // the others of the skill's folder, as [Library.Read] takes them: the first hundred
 }
 
 // Error says what cannot be read, in words for a model; its cause is for the log.

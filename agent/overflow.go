@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"regexp"
 
@@ -43,10 +44,7 @@ func overflows(err error) bool {
 		other := e.Code == adapter.CodeRateLimited || e.Code == adapter.CodeAuth || e.Code == adapter.CodeTimeout
 		return !other && (e.ContextLength || e.Status == http.StatusRequestEntityTooLarge)
 	}
-	if t, ok := errors.AsType[interface {
-		error
-		Timeout() bool
-	}](err); ok && t.Timeout() {
+	if t, ok := errors.AsType[net.Error](err); ok && t.Timeout() {
 		return false
 	}
 	text := err.Error()

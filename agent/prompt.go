@@ -67,10 +67,7 @@ func (a *Agent) media(ctx context.Context, media []turn.Media) (parts []turn.Par
 			missing = append(missing, fmt.Sprintf("%d more (a message takes %d)", len(media)-i, maxMedia))
 			break
 		}
-		name := oneLine(m.Name, 100)
-		if name == "" {
-			name = oneLine(m.Type, 20)
-		}
+		name := cmp.Or(oneLine(m.Name, 100), oneLine(m.Type, 20))
 		part, size, err := a.attach(ctx, m, left)
 		if err != nil {
 			a.log.InfoContext(ctx, "media left out of a prompt", "type", m.Type, "error", err.Error())

@@ -55,11 +55,7 @@ func (r *run) spill(ctx context.Context, res tool.Result) (value json.RawMessage
 	var shown []tool.Part // images and files, which the model sees beside the preview
 	if res.Err == nil {
 		text = res.Text()
-		for _, p := range res.Parts {
-			if p.Type != "text" {
-				shown = append(shown, p)
-			}
-		}
+		shown = slices.DeleteFunc(slices.Clone(res.Parts), func(p tool.Part) bool { return p.Type == "text" })
 		if len(text) <= spillBytes && len(shown) > 0 { // it is these that are many
 			return value, kept
 		}

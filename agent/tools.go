@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -147,10 +148,7 @@ func tapeSearch(ctx context.Context, r *run, in tapeSearchIn) ([]tapeHit, error)
 	if strings.TrimSpace(in.Query) == "" {
 		return nil, &tool.Error{Kind: tool.KindArguments, Message: "query: expected a word to look for"}
 	}
-	limit := in.Limit
-	if limit <= 0 {
-		limit = 20
-	}
+	limit := cmp.Or(max(in.Limit, 0), 20)
 	return collect(r.tape.Search(ctx, tape.Query{Text: in.Query, Limit: min(limit, maxHits)}), maxHits, func(h tape.Hit) tapeHit {
 		return tapeHit{ID: h.ID, Kind: string(h.Kind), Date: r.date(h.Date), Excerpt: h.Text}
 	})

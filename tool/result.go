@@ -28,12 +28,9 @@ type Part struct {
 }
 
 // Text is a result of text.
-func Text(s string) Result { return Result{Content: quote(s)} }
-
-// quote writes text as JSON, with nothing escaped needlessly.
-func quote(s string) json.RawMessage {
+func Text(s string) Result {
 	text, _ := rawjson.Marshal(s) // a string always has a JSON text
-	return text
+	return Result{Content: text}
 }
 
 // Value is the result as one JSON value: {"error":…}, the content, or, where there are parts, a list of parts in the shape that

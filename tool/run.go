@@ -235,7 +235,7 @@ func (c *running) before(ctx context.Context) (answer *Result) {
 		return nil
 	}
 	defer c.caught(ctx, "before", func() { answer = new(failure(KindFailed, "the call did not run: a check before it failed")) })
-	arguments, answer, err := c.Before(ctx, c.tool, c.copy())
+	arguments, answer, err := c.Before(ctx, c.tool, clone(c.call))
 	if err != nil {
 		return new(failed(err, KindDenied))
 	}
@@ -248,9 +248,7 @@ func (c *running) before(ctx context.Context) (answer *Result) {
 	return answer
 }
 
-// copy returns the call for a function that may change it.
-func (c *running) copy() Call { return clone(c.call) }
-
+// clone copies a call for a function that may change it.
 func clone(c Call) Call {
 	c.Arguments = bytes.Clone(c.Arguments)
 	return c
@@ -270,9 +268,9 @@ func (c *running) ask(ctx context.Context) (denied *Error) {
 	defer cancel()
 	defer c.caught(ctx, "approval", func() { denied = &Error{KindDenied, "the question for approval could not be delivered"} })
 	expires, _ := asked.Deadline()
-	happened(ctx, "lingserve.approval.asked")
-	d, err := c.Approve(asked, Question{c.tool, c.copy(), expires})
-	happened(ctx, "lingserve.approval.answered")
+	trace.SpanFromContext(ctx).AddEvent("lingserve.approval.asked")
+	d, err := c.Approve(asked, Question{c.tool, clone(c.call), expires})
+	trace.SpanFromContext(ctx).AddEvent("lingserve.approval.answered")
 	switch {
 	case ctx.Err() != nil:
 		return &Error{KindInterrupted, notRun}
@@ -308,7 +306,7 @@ func (c *running) execute(ctx context.Context) Result {
 		err    error
 	}
 	done := make(chan outcome, 1)
-	call := c.copy() // the tool may use it after it was abandoned
+	call := clone(c.call) // the tool may use it after it was abandoned
 	go func() {
 		out := outcome{err: &Error{KindPanic, "the tool crashed"}} // also if it ends its goroutine
 		defer func() { done <- out }()
@@ -396,7 +394,7 @@ func (c *running) finish(ctx context.Context, r Result) Result {
 func (c *running) after(ctx context.Context, r Result) (out Result) {
 	defer c.caught(ctx, "after", func() { out = r })
 	r.ID, r.Name = c.call.ID, c.call.Name
-	out, err := c.After(ctx, c.tool, c.copy(), r)
+	out, err := c.After(ctx, c.tool, clone(c.call), r)
 	if err == nil {
 		return out
 	}

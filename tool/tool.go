@@ -14,8 +14,8 @@ package tool
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -160,22 +160,16 @@ func (t *Tool) Unchecked() []string {
 	return t.unchecked
 }
 
-var errName = errors.New("expected letters, digits, _ and -, in segments joined by dots")
+var goodName = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 
 func checkName(name string) error {
 	if len(name) > MaxName {
 		return fmt.Errorf("tool %.16s…: expected a name of at most %d bytes, got %d", name, MaxName, len(name))
 	}
-	for segment := range strings.SplitSeq(name, ".") {
-		if segment == "" || strings.IndexFunc(segment, func(r rune) bool { return !nameRune(r) }) >= 0 {
-			return fmt.Errorf("tool %q: %w", name, errName)
-		}
+	if !goodName.MatchString(name) {
+		return fmt.Errorf("tool %q: expected letters, digits, _ and -, in segments joined by dots", name)
 	}
 	return nil
-}
-
-func nameRune(r rune) bool {
-	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-'
 }
 
 // Parameters is the schema of the arguments as a model gets it; never empty.

@@ -8,6 +8,7 @@ package fs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,10 +68,7 @@ func (w workspace) read(ctx context.Context, in readIn) (out readOut, err error)
 	if in.Offset < 0 || in.Limit < 0 {
 		return out, arguments("expected an offset and a limit of 0 or more")
 	}
-	limit := usualLimit
-	if in.Limit > 0 {
-		limit = min(in.Limit, maxLimit)
-	}
+	limit := cmp.Or(min(in.Limit, maxLimit), usualLimit)
 	f, info, err := w.open(in.Path)
 	if err != nil {
 		return out, err

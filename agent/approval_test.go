@@ -467,3 +467,17 @@ func TestWhatIsShownIsWhatRuns(t *testing.T) {
 		}
 	})
 }
+
+// AG-40: of two patterns that name the same tool, the one that asks counts.
+func TestATwiceNamedToolAsks(t *testing.T) {
+	write := echoTool(t, tool.WithName("fs.write"))
+	for range 20 { // maps have no order
+		a, err := New(Options{Models: newFake(), Approvals: map[string]tool.Approval{"fs.write": tool.Always, "fs_write": tool.Never}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !a.needsApproval(write) {
+			t.Fatal("the tool runs without approval")
+		}
+	}
+}

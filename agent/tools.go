@@ -41,7 +41,8 @@ func (a *Agent) addTools() error {
 }
 
 // needsApproval reports whether a person is asked before a tool runs: as the most specific pattern of the options says, or else the tool. The
-// tool's name is more specific than "prefix.*", and a longer prefix than a shorter one.
+// tool's name is more specific than "prefix.*", and a longer prefix than a shorter one. Of two that name the tool, with dots and without, the one that
+// asks counts.
 func (a *Agent) needsApproval(t *tool.Tool) bool {
 	approval, longest := t.Approval, -1
 	for pattern, one := range a.options.Approvals {
@@ -49,7 +50,7 @@ func (a *Agent) needsApproval(t *tool.Tool) bool {
 		if tool.Named(t.Name, pattern) {
 			n = tool.MaxName + 1
 		}
-		if n > longest && tool.Matches(t.Name, pattern) {
+		if (n > longest || n == longest && one == tool.Always) && tool.Matches(t.Name, pattern) {
 			longest, approval = n, one
 		}
 	}

@@ -58,6 +58,7 @@ func (r *run) ask(last bool) (*reply, error) {
 func (r *run) call(req adapter.Request) (*reply, error) {
 	answer := r.beforeModel(&req)
 	rep := &reply{most: r.agent.options.MaxReply}
+	r.before, r.gap = r.paragraphs, ""
 	defer func() {
 		if p := recover(); p != nil { // what was said until then stays; the pipeline makes an error of the rest
 			r.left = true
@@ -140,9 +141,6 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) err
 
 // emitText hands on text, as a paragraph of the step.
 func (r *run) emitText(text string) {
-	if r.texts != r.steps {
-		r.before, r.gap = r.paragraphs, ""
-	}
 	gap := r.add(r.steps, text)
 	r.gap += gap
 	r.emit(turn.Text(gap + text))
@@ -152,7 +150,7 @@ func (r *run) emitText(text string) {
 func (r *run) retract(text string) {
 	r.emit(turn.Event{Kind: turn.RetractEvent, Delta: r.gap + text})
 	r.emit(turn.Event{Kind: turn.ReasoningEvent, Delta: text})
-	r.paragraphs = r.before
+	r.paragraphs, r.gap = r.before, ""
 }
 
 // chunks yields what a hook has answered as a model would.

@@ -3,8 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -203,18 +201,13 @@ const settingApproval = "approval."
 // fingerprint identifies what a person approves when they approve a tool for the session: a changed tool has another one, as has the tool of
 // another agent, or in a fork of the session. It is the value of such a setting.
 func (a *Agent) fingerprint(t *tool.Tool, session string) string {
-	data, err := json.Marshal([]any{t.Name, t.Description, t.Parameters(), t.Role, a.options.Name, session})
-	if err != nil {
-		return "" // the schema is no JSON: nothing is remembered
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:16])
+	return derive("tool", t.Name, t.Description, t.Parameters(), t.Role, a.options.Name, session)
 }
 
 // remembers reports whether the setting of a tool approves the tool as it is now.
 func remembers(setting json.RawMessage, fingerprint string) bool {
 	var granted string
-	return fingerprint != "" && json.Unmarshal(setting, &granted) == nil && granted == fingerprint
+	return json.Unmarshal(setting, &granted) == nil && granted == fingerprint
 }
 
 // Remembered lists the tools that were approved for the session of a tape.
@@ -356,7 +349,7 @@ func (r *run) decided(q *Question, answer Answer, code string, s *toolContext) e
 		d.Decision = "approve"
 	}
 	entries := []tape.Entry{tape.NewEvent(entryApproval, d)}
-	if answer.Approve && answer.Remember && q.grant != "" && !q.Repeat {
+	if answer.Approve && answer.Remember && !q.Repeat {
 		entries = append(entries, tape.NewSetting(settingApproval+q.Tool, q.grant))
 		d.Remember = "session"
 	}

@@ -213,23 +213,28 @@ func (a *Agent) SystemPrompt(context.Context, turn.Prompt, turn.State) (string, 
 
 // OpenTape opens the tape of a session of f, and creates it if it does not exist.
 func OpenTape(ctx context.Context, f *turn.Framework, id turn.SessionID) (*tape.Tape, error) {
-	return tapeOf(ctx, f, id, tape.Open)
+	store, err := storeOf(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	return tape.Open(ctx, store, f.Workspace(), id)
 }
 
 // lookupTape returns the tape of a session, or [tape.ErrNotFound].
 func (a *Agent) lookupTape(ctx context.Context, id turn.SessionID) (*tape.Tape, error) {
-	return tapeOf(ctx, a.framework.Load(), id, tape.Lookup)
-}
-
-func tapeOf(
-	ctx context.Context, f *turn.Framework, id turn.SessionID, find func(_ context.Context, _ tape.Store, workspace, session string) (*tape.Tape, error),
-) (*tape.Tape, error) {
-	store, err := f.Store(ctx)
+	f := a.framework.Load()
+	store, err := storeOf(ctx, f)
 	if err != nil {
 		return nil, err
 	}
-	if store == nil {
-		return nil, errors.New("agent: no plugin provides a store of tapes")
+	return tape.Lookup(ctx, store, f.Workspace(), id)
+}
+
+// storeOf returns the store of the tapes.
+func storeOf(ctx context.Context, f *turn.Framework) (tape.Store, error) {
+	s, err := f.Store(ctx)
+	if err == nil && s == nil {
+		err = errors.New("agent: no plugin provides a store of tapes")
 	}
-	return find(ctx, store, f.Workspace(), id)
+	return s, err
 }

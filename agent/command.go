@@ -3,8 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -396,8 +394,7 @@ func (s *session) forget(ctx context.Context, t *tape.Tape, args command.Args) (
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256([]byte(t.Name() + "\n" + i.Created.UTC().Format(time.RFC3339Nano)))
-	code := hex.EncodeToString(sum[:3])
+	code := derive("forget", t.Name(), i.Created.UTC())[:6]
 	switch strings.ToLower(args["code"]) {
 	case "":
 		return fmt.Sprintf("This erases the session `%s` with %s, and all its forks. You cannot undo this. Write `,forget %s` to confirm.",

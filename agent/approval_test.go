@@ -321,7 +321,7 @@ func TestACallIsDeniedAtOnceWhereNobodyInTheConversationMayApproveIt(t *testing.
 // AG-40: what a configuration says of a tool goes before what the tool says.
 func TestAConfigurationOverridesWhatToolsAsk(t *testing.T) {
 	ask := tool.WithApproval(tool.Always)
-	set := setOf(t, echoTool(t, tool.WithName("fs.write"), ask), echoTool(t, tool.WithName("fs.read")), echoTool(t, tool.WithName("web.get")))
+	set := setOf(t, echoTool(t, named("fs.write"), ask), echoTool(t, named("fs.read")), echoTool(t, named("web.get")))
 	model := newFake(calls("", `c1:fs_read:{"text":"a"}`, `c2:fs_write:{"text":"b"}`, `c3:web_get:{"text":"c"}`), answers("ok"))
 	w := newWorld(t, model, Options{
 		Tools: set, Bare: true, Approvals: map[string]tool.Approval{"*": tool.Always, "fs.*": tool.Never, "fs_write": tool.Always},
@@ -468,9 +468,12 @@ func TestWhatIsShownIsWhatRuns(t *testing.T) {
 	})
 }
 
+// named gives a tool another name.
+func named(name string) tool.Option { return func(t *tool.Tool) { t.Name = name } }
+
 // AG-40: of two patterns that name the same tool, the one that asks counts.
 func TestATwiceNamedToolAsks(t *testing.T) {
-	write := echoTool(t, tool.WithName("fs.write"))
+	write := echoTool(t, named("fs.write"))
 	for range 20 { // maps have no order
 		a, err := New(Options{Models: newFake(), Approvals: map[string]tool.Approval{"fs.write": tool.Always, "fs_write": tool.Never}})
 		if err != nil {

@@ -138,7 +138,7 @@ func TestDA_10_AChangedToolAsksAgain(t *testing.T) {
 						t.Error(err)
 					}
 				})
-				changed := echoTool(t, tool.WithApproval(tool.Always)).With(test.change)
+				changed := echoTool(t, tool.WithApproval(tool.Always), test.change)
 				w := newWorldIn(t, first.dir, newFake(calls("", `c2:echo:{"text":"b"}`), answers("ok")), Options{Tools: setOf(t, changed), Store: first.store})
 				if asks := asksAgain(t, w); asks != test.asks {
 					t.Errorf("it asks: %v", asks)

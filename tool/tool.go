@@ -25,8 +25,8 @@ import (
 	"github.com/lingserve/lingserve/internal/wording"
 )
 
-// Tool is something that a model may call. Make it with [New], or by hand; then it must not be changed nor copied: [Tool.With]
-// makes another one of it. A tool is safe for concurrent use if its Run is.
+// Tool is something that a model may call. Make it with [New], or by hand; once it is in use, it must not be changed nor copied. A tool is safe for
+// concurrent use if its Run is.
 type Tool struct {
 	// Name is what the tool is called: segments of letters, digits, `_` and `-`, joined by dots, 64 bytes at most.
 	Name        string
@@ -180,18 +180,6 @@ func (t *Tool) Parameters() json.RawMessage {
 	return t.Schema
 }
 
-// With makes another tool of t that differs by the options: a configuration that overrides what a tool asks, for one.
-func (t *Tool) With(opts ...Option) *Tool {
-	other := &Tool{
-		Name: t.Name, Description: t.Description, Schema: t.Schema, Timeout: t.Timeout,
-		Approval: t.Approval, Role: t.Role, Serial: t.Serial, Idempotent: t.Idempotent, Lenient: t.Lenient, Run: t.Run,
-	}
-	for _, o := range opts {
-		o(other)
-	}
-	return other
-}
-
 // Option changes a tool while it is made.
 type Option func(*Tool)
 
@@ -209,6 +197,3 @@ func WithSerial() Option { return func(t *Tool) { t.Serial = true } }
 
 // WithIdempotent sets [Tool.Idempotent].
 func WithIdempotent() Option { return func(t *Tool) { t.Idempotent = true } }
-
-// WithName names the tool; for one that is used under several names.
-func WithName(name string) Option { return func(t *Tool) { t.Name = name } }

@@ -183,7 +183,7 @@ func (s *session) handOff(ctx context.Context, args command.Args) (string, error
 	}
 	e, err := t.Handoff(ctx, args["name"], state)
 	if errors.Is(err, tape.ErrInvalid) {
-		return "", &command.Error{Message: "invalid name; expected at most 128 bytes without line breaks", Cause: err}
+		return "", command.Errorf("invalid name; expected at most 128 bytes without line breaks")
 	}
 	if err != nil {
 		return "", err
@@ -265,7 +265,7 @@ func (s *session) showSkills(_ context.Context, args command.Args) (string, erro
 		}
 		text, err := library.Load(name)
 		if err != nil {
-			return "", &command.Error{Message: err.Error(), Cause: err}
+			return "", command.Errorf("%s", err)
 		}
 		return text.Content, nil
 	}
@@ -357,9 +357,9 @@ func (s *session) forkSession(ctx context.Context, t *tape.Tape, args command.Ar
 	_, err := t.ForkSession(ctx, id, at)
 	switch {
 	case errors.Is(err, tape.ErrNotEmpty):
-		return "", &command.Error{Message: "a fork of this second already exists; retry", Cause: err}
+		return "", command.Errorf("a fork of this second already exists; retry")
 	case errors.Is(err, tape.ErrInvalid), errors.Is(err, tape.ErrNotFound):
-		return "", &command.Error{Message: fmt.Sprintf("this session has no entry #%d", at), Cause: err}
+		return "", command.Errorf("this session has no entry #%d", at)
 	}
 	return fmt.Sprintf("The new session `%s` has all entries%s.", replyLine(id), upTo), err
 }

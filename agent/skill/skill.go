@@ -129,14 +129,10 @@ type Text struct {
 	Files   []string `json:"files,omitempty"` // the others of the skill's folder, as [Library.Read] takes them: the first hundred
 }
 
-// Error says what cannot be read, in words for a model; its cause is for the log.
-type Error struct {
-	Message string
-	Cause   error
-}
+// Error says what cannot be read, in words for a model.
+type Error struct{ Message string }
 
 func (e *Error) Error() string { return e.Message }
-func (e *Error) Unwrap() error { return e.Cause }
 
 // Load returns the text of a skill, which is what follows the front matter, and lists what else its folder has. Errors are
 // [*Error].
@@ -172,7 +168,7 @@ func (l *Library) Read(name, file string) (string, error) {
 				what += "; expected one of " + strings.Join(files[:min(len(files), 20)], ", ")
 			}
 		}
-		return "", &Error{fmt.Sprintf("the file %q of the skill %q %s", short(file), name, what), err}
+		return "", &Error{fmt.Sprintf("the file %q of the skill %q %s", short(file), name, what)}
 	}
 	return text, nil
 }
@@ -183,7 +179,7 @@ func (l *Library) open(name string) (found, *os.Root, error) {
 	if i := slices.IndexFunc(skills, func(s found) bool { return s.Name == name }); i >= 0 {
 		folder, err := skills[i].place.folder(name)
 		if err != nil { // it has changed since it was found
-			return found{}, nil, &Error{fmt.Sprintf("cannot read the skill %q", name), err}
+			return found{}, nil, &Error{fmt.Sprintf("cannot read the skill %q", name)}
 		}
 		return skills[i], folder, nil
 	}

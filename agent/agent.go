@@ -113,7 +113,8 @@ func New(o Options) (*Agent, error) {
 		return nil, errors.New("agent: expected models to ask")
 	}
 	o.MaxSteps = cmp.Or(max(o.MaxSteps, 0), DefaultMaxSteps)
-	a := &Agent{options: o, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), commands: command.New(), tools: new(tool.Set), questions: new(questions)}
+	a := &Agent{options: o, commands: command.New(), tools: new(tool.Set), questions: new(questions)}
+	a.log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	a.options.Approvals = maps.Clone(o.Approvals)
 	for pattern, asks := range o.Approvals {
 		if asks != tool.Always && asks != tool.Never {

@@ -185,8 +185,8 @@ func (a *Agent) Answer(ctx context.Context, answer Answer) error {
 	}
 }
 
-// ShareQuestions lets the agent know the questions of another one, and the other way round: each can answer all of them. It must be called before
-// any turn.
+// ShareQuestions lets the agent know the questions of another one, and the other way round: each can answer all of them. It must be
+// called before any turn.
 func (a *Agent) ShareQuestions(other *Agent) { a.questions = other.questions }
 
 // Questions lists the calls of a session that wait for approval, oldest first.

@@ -110,7 +110,8 @@ type session struct {
 func (s *session) commands() map[string]command.Func {
 	return map[string]command.Func{
 		"tape.info": s.onTape(s.showTape), "tape.anchors": s.onTape(s.listAnchors), "tape.handoff": s.handOff, "tape.search": s.onTape(s.search),
-		"tape.fork": s.onTape(s.forkSession), "tape.export": s.onTape(s.export), "forget": s.onTape(s.forget), "model": s.showModel, "tools": s.listTools, "skill": s.showSkills, "stop": s.stop, "approve": s.approveCall,
+		"tape.fork": s.onTape(s.forkSession), "tape.export": s.onTape(s.export), "forget": s.onTape(s.forget), "model": s.showModel,
+		"tools": s.listTools, "skill": s.showSkills, "stop": s.stop, "approve": s.approveCall,
 		"deny": s.denyCall, "ask": s.reviewApprovals, "mcp": s.listServers,
 	}
 }

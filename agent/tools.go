@@ -40,9 +40,9 @@ func (a *Agent) addTools() error {
 	return nil
 }
 
-// needsApproval reports whether a person is asked before a tool runs: as the most specific pattern of the options says, or else the tool. The
-// tool's name is more specific than "prefix.*", and a longer prefix than a shorter one. Of two that name the tool, with dots and without, the one that
-// asks counts.
+// needsApproval reports whether a person is asked before a tool runs: as the most specific pattern of the options says, or else the
+// tool. The tool's name is more specific than "prefix.*", and a longer prefix than a shorter one. Of two that name the tool, with dots
+// and without, the one that asks counts.
 func (a *Agent) needsApproval(t *tool.Tool) bool {
 	approval, longest := t.Approval, -1
 	for pattern, one := range a.options.Approvals {

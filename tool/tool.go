@@ -25,8 +25,8 @@ import (
 	"github.com/lingserve/lingserve/internal/wording"
 )
 
-// Tool is something that a model may call. Make it with [New], or by hand; once it is in use, it must not be changed nor copied. A tool is safe for
-// concurrent use if its Run is.
+// Tool is something that a model may call. Make it with [New], or by hand; once it is in use, it must not be changed nor copied. A tool
+// is safe for concurrent use if its Run is.
 type Tool struct {
 	// Name is what the tool is called: segments of letters, digits, `_` and `-`, joined by dots, 64 bytes at most.
 	Name        string

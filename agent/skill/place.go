@@ -36,8 +36,8 @@ func (p Place) folder(name string) (*os.Root, error) {
 	return root.OpenRoot(name)
 }
 
-// read reads the skills in the order of their names, and returns an error for each folder that is none. Files and names that begin with a dot are no
-// skills.
+// read reads the skills in the order of their names, and returns an error for each folder that is none. Files and names that begin with
+// a dot are no skills.
 func (p Place) read() (skills []found, problems []error) {
 	root, err := p.open()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -56,9 +56,9 @@ func (p Place) read() (skills []found, problems []error) {
 		return strings.HasPrefix(e.Name(), ".") || err == nil && !info.IsDir()
 	})
 	if len(entries) > maxSkills {
-		problems = append(problems, &FileError{
-			File: p.sub, Message: fmt.Sprintf("there are more than %d skills; those from %q on are ignored", maxSkills, short(entries[maxSkills].Name())),
-		})
+		first := short(entries[maxSkills].Name())
+		message := fmt.Sprintf("there are more than %d skills; those from %q on are ignored", maxSkills, first)
+		problems = append(problems, &FileError{File: p.sub, Message: message})
 		entries = entries[:maxSkills]
 	}
 	for _, e := range entries {

@@ -38,9 +38,9 @@ type Answer struct {
 // It may be asked when the turn has ended.
 func (a *Answer) Told(err error) bool { return a.failed != nil && errors.Is(err, a.failed) }
 
-// Stream runs the workflow. When it is over and on the tape, it yields "usage" of each bot, "error" for each failure, and "final" with the
-// document, which no reader sees grow: the owner of a Manager reads its tube. The error of the workflow is that of the stream; a final event
-// before it has the document so far.
+// Stream runs the workflow. When it is over and on the tape, it yields "usage" of each bot, "error" for each failure, and "final" with
+// the document, which no reader sees grow: the owner of a Manager reads its tube. The error of the workflow is that of the stream; a
+// final event before it has the document so far.
 func (a *Answer) Stream(ctx context.Context, state turn.State) turn.Stream {
 	return func(yield func(turn.Event, error) bool) {
 		r := &run{answer: a, turn: turn.FromContext(ctx)}

@@ -104,8 +104,8 @@ func (w workspace) read(ctx context.Context, in readIn) (out readOut, err error)
 	return out, nil
 }
 
-// Page returns the bounds of the part of a text that begins at an offset and has at most limit bytes, moved to the borders of characters. It has one
-// character at least, unless the text ends before.
+// Page returns the bounds of the part of a text that begins at an offset and has at most limit bytes, moved to the borders of
+// characters. It has one character at least, unless the text ends before.
 func Page(text []byte, offset, limit int) (begin, end int) {
 	begin = back(text, min(offset, len(text)))
 	if end = back(text, min(begin+limit, len(text))); end <= begin && begin < len(text) {

@@ -188,7 +188,7 @@ func (s *Server) describe(ctx context.Context, t *tape.Tape) (session, error) {
 		}
 		answer.Anchors = append(answer.Anchors, anchorOf(e))
 	}
-	used, err := agent.Usage(ctx, t)
+	used, _, err := agent.Usage(ctx, t)
 	if err != nil {
 		return session{}, err
 	}

@@ -68,7 +68,7 @@ func newBudget(c *config.Config, store tape.Store, spending adapter.SpendingStor
 			if err != nil {
 				return 0, err
 			}
-			used, err := agent.Usage(ctx, t)
+			used, _, err := agent.Usage(ctx, t)
 			return used.Cost, err
 		}
 	}

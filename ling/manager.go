@@ -245,8 +245,9 @@ func (m *Manager) AddBot(b bot.Bot) error {
 	m.mu.Unlock()
 	var mu sync.Mutex
 	running, ended := false, false
-	see := func(s bot.State) {
+	see := func(state func() bot.State) {
 		mu.Lock()
+		s := state() // with the lock: a state that comes later is seen later
 		starts := !running && !ended && s != bot.Init || ended && s == bot.Chatting
 		if starts {
 			running, ended = true, false
@@ -268,8 +269,8 @@ func (m *Manager) AddBot(b bot.Bot) error {
 			}
 		}
 	}
-	b.Watch(func(t bot.Transition) { see(t.To) })
-	see(b.State()) // it may have been started before
+	b.Watch(func(t bot.Transition) { see(func() bot.State { return t.To }) })
+	see(b.State) // it may have been started before
 	return nil
 }
 

@@ -146,7 +146,7 @@ func (m *Manager) Failures(keep func(ErrorData) bool) {
 		switch {
 		case !e.Failed || e.Handled:
 		case keep(e):
-			m.failures = append(m.failures, unhandled{nil, errors.New(e.Message)})
+			m.failures = append(m.failures, errors.New(e.Message))
 		default:
 			m.sum.Errors[i].Handled = true
 		}

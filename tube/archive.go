@@ -80,7 +80,6 @@ func (t *Tube) restore(b *base) error {
 		return fmt.Errorf("a base of event %d", b.Next)
 	}
 	f := &t.folded
-	f.visible = f.make()
 	if err := b.Visible.restore(f.visible); err != nil {
 		return err
 	}

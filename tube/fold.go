@@ -26,9 +26,6 @@ type folded struct {
 
 // document returns one of the folds.
 func (f *folded) document(all bool) Document {
-	if f.visible == nil {
-		f.visible = f.make()
-	}
 	if all && f.all != nil {
 		return f.all
 	}
@@ -205,7 +202,7 @@ func (t *Tube) regroup(r *Reader) {
 	defer f.mu.Unlock()
 	end := t.foldUp()
 	t.mu.Lock()
-	begin, blocks, seq := t.log.begin(), slices.Clone(t.log.blocks), t.log.seq
+	blocks := slices.Clone(t.log.blocks)
 	t.mu.Unlock()
 	if end <= r.next { // nothing but a terminal event
 		return
@@ -226,14 +223,11 @@ func (t *Tube) regroup(r *Reader) {
 	for _, e := range f.kept {
 		take(e)
 	}
-	at := cursor{seq: seq, n: begin}
-	for i, b := range blocks {
-		if b.first >= end {
-			break
-		}
-		for at = (cursor{seq: seq + i, n: b.first}); at.n < end && at.off < len(b.data); {
-			e, _ := at.read(b.data)
-			take(e)
+	for _, b := range blocks {
+		for e := range b.events() {
+			if e.N < end {
+				take(e)
+			}
 		}
 	}
 
@@ -243,5 +237,5 @@ func (t *Tube) regroup(r *Reader) {
 	}
 	group[len(group)-1].Part = false
 	r.group = append(named, group...)
-	r.next, r.at, r.lost = end, at, false
+	r.next, r.lost = end, true
 }

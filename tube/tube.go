@@ -68,7 +68,7 @@ func New(run string, o *Options) *Tube {
 		t.max = defaultMaxBytes
 	}
 	t.log.large = min(max(t.max/16, minBlock), maxBlock)
-	t.folded.make = o.Document
+	t.folded.make, t.folded.visible = o.Document, o.Document()
 	t.from, t.log.next, t.folded.at.n, t.folded.rooted = o.From, o.From, o.From, o.From > 0
 	t.sent.Store(o.From)
 	t.holdEnd = o.HoldEnd
@@ -95,18 +95,16 @@ func (t *Tube) Send(e Event) (n uint64, err error) {
 	return n, err
 }
 
+// append puts an event into the log, whose size it returns.
 func (t *Tube) append(e *Event, terminal bool) (n uint64, size int, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock() // a matcher may panic
 	if t.ended {
 		return 0, 0, ErrEnded
 	}
-	hidden := e.Hidden && !terminal
+	hidden := e.Hidden
 	if len(t.filters.list) > 0 && !terminal {
-		if e.Kind != Named {
-			hidden = t.filters.hide(e.URI, t.log.same(e.URI)) || hidden
-		}
-		hidden = hidden || t.filters.hideEvent(e)
+		hidden = t.filters.hide(e, e.Kind != Named && t.log.same(e.URI)) || hidden
 	}
 	if t.first != nil && e.Kind != Named && e.Kind != Done {
 		first := t.first
@@ -120,9 +118,9 @@ func (t *Tube) append(e *Event, terminal bool) (n uint64, size int, err error) {
 	}
 	if terminal && t.holdEnd {
 		t.unshown.Store(true)
-		return n, t.log.size, nil
+	} else {
+		t.shown(n+1, terminal)
 	}
-	t.shown(n+1, terminal)
 	return n, t.log.size, nil
 }
 
@@ -132,9 +130,12 @@ func (t *Tube) shown(n uint64, terminal bool) {
 	if terminal {
 		close(t.done)
 	}
-	if len(t.waiting) > 0 {
-		t.wakeAll()
+	for i, r := range t.waiting {
+		t.waiting[i] = nil
+		r.waiting = false
+		r.wake()
 	}
+	t.waiting = t.waiting[:0]
 }
 
 // ShowEnd lets readers see the terminal event of a tube with [Options].HoldEnd. Without one, or if they see it already, it does nothing.
@@ -144,15 +145,6 @@ func (t *Tube) ShowEnd() {
 	if t.unshown.CompareAndSwap(true, false) {
 		t.shown(t.terminal+1, true)
 	}
-}
-
-// wakeAll wakes the readers that wait. It is called with the tube locked.
-func (t *Tube) wakeAll() {
-	for i, r := range t.waiting {
-		t.waiting[i] = nil
-		r.wake()
-	}
-	t.waiting = t.waiting[:0]
 }
 
 // end returns the number up to which events are shown and folded, short of the terminal one. It is called with the tube locked.
@@ -173,11 +165,6 @@ func (t *Tube) AddFilter(f Filter) (remove func()) {
 	for _, m := range f.Include {
 		if _, ok := m.(EventFunc); ok {
 			panic("tube: an EventFunc excludes, and cannot include")
-		}
-	}
-	for _, m := range f.Exclude {
-		if e, ok := m.(EventFunc); ok {
-			f.events = append(f.events, e)
 		}
 	}
 	t.mu.Lock()
@@ -207,7 +194,7 @@ func (t *Tube) Filters() []Filter {
 func (t *Tube) Hides(uri []byte) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.ContainsFunc(t.filters.list, func(f *Filter) bool { return f.hides(uri) })
+	return t.filters.hides(uri)
 }
 
 // ClearFilters takes all filters back.
@@ -279,7 +266,7 @@ func (t *Tube) AllEvents(ctx context.Context, from uint64) iter.Seq2[Event, erro
 
 func (t *Tube) events(ctx context.Context, from uint64, all bool) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		r := t.reader(from)
+		r := t.NewReader(from)
 		r.all = all
 		defer r.Leave()
 		for {
@@ -302,18 +289,16 @@ func (t *Tube) events(ctx context.Context, from uint64, all bool) iter.Seq2[Even
 }
 
 // NewReader returns a client's cursor that begins with the event numbered from. It holds nothing that must be closed.
-func (t *Tube) NewReader(from uint64) *Reader { return t.reader(from) }
-
-// SnapshotReader returns a client's cursor that begins with a snapshot of the document so far.
-func (t *Tube) SnapshotReader() *Reader {
-	r := t.reader(0)
-	r.snapshot = true
-	return r
-}
-
-func (t *Tube) reader(from uint64) *Reader {
+func (t *Tube) NewReader(from uint64) *Reader {
 	if from == 0 {
 		from = t.from
 	}
 	return &Reader{tube: t, next: from, lost: true, more: make(chan struct{}, 1)}
+}
+
+// SnapshotReader returns a client's cursor that begins with a snapshot of the document so far.
+func (t *Tube) SnapshotReader() *Reader {
+	r := t.NewReader(0)
+	r.snapshot = true
+	return r
 }

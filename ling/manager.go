@@ -129,7 +129,6 @@ func New(ctx context.Context, config bot.Config, o *Options) *Manager {
 	}
 	m.tube = tube.New(m.options.Run, &tube.Options{
 		MaxBytes: m.options.MaxLog,
-		Document: func() tube.Document { return new(jsonuri.Document) },
 		HoldEnd:  m.options.HoldEnd,
 		First:    m.options.First,
 	})

@@ -15,22 +15,12 @@ import (
 // ErrEnded says that the run has ended: the event was not sent.
 var ErrEnded = errors.New("tube: the run has ended")
 
-// Document is what a tube folds its deltas into, for snapshots and results. An empty one is made by Options.Document.
-type Document interface {
-	Append(uri, content []byte) error
-	Set(uri, value []byte) error
-	AppendJSON(dst []byte) []byte
-	// AppendReserved appends one object {uri: value} with the reserved uris.
-	AppendReserved(dst []byte) []byte
-}
-
 // Options are the settings of a tube.
 type Options struct {
-	MaxBytes int             // of the log in memory; default 8 MiB
-	Document func() Document // an empty document; required
-	From     uint64          // number of the first event; not 0 where the run has had others before, which are not known any more
-	HoldEnd  bool            // readers see the terminal event when [Tube.ShowEnd] says so; for who stores it before
-	First    func()          // called once, when something is written to the document for the first time; it must not block, nor use the tube
+	MaxBytes int    // of the log in memory; default 8 MiB
+	From     uint64 // number of the first event; not 0 where the run has had others before, which are not known any more
+	HoldEnd  bool   // readers see the terminal event when [Tube.ShowEnd] says so; for who stores it before
+	First    func() // called once, when something is written to the document for the first time; it must not block, nor use the tube
 }
 
 // defaultMaxBytes is more than a million tokens.
@@ -60,15 +50,11 @@ type Tube struct {
 
 // New returns the tube of the run with this id.
 func New(run string, o *Options) *Tube {
-	if o == nil || o.Document == nil {
-		panic("tube: Options.Document is required")
-	}
 	t := &Tube{run: run, max: o.MaxBytes, done: make(chan struct{}), first: o.First}
 	if t.max <= 0 {
 		t.max = defaultMaxBytes
 	}
 	t.log.large = min(max(t.max/16, minBlock), maxBlock)
-	t.folded.make, t.folded.visible = o.Document, o.Document()
 	t.from, t.log.next, t.folded.at.n, t.folded.rooted = o.From, o.From, o.From, o.From > 0
 	t.sent.Store(o.From)
 	t.holdEnd = o.HoldEnd
@@ -224,8 +210,7 @@ func (t *Tube) Ended() <-chan struct{} { return t.done }
 // Len returns how many events were sent, as far as readers may see them.
 func (t *Tube) Len() uint64 { return t.sent.Load() }
 
-// Bytes returns how much memory the tube takes: its log, what was kept of events that have left it, and the documents where
-// they say their Size.
+// Bytes returns how much memory the tube takes: its log, what was kept of events that have left it, and the documents.
 func (t *Tube) Bytes() int {
 	const fixed = 1 << 10 // the tube itself and what the allocator rounds up
 	t.mu.Lock()
@@ -250,6 +235,14 @@ func (t *Tube) Snapshot(all bool) (document, reserved []byte) {
 	t.foldUp()
 	d := f.document(all)
 	return d.AppendJSON(nil), d.AppendReserved(nil)
+}
+
+// Document is [Tube.Snapshot] as a document, without the reserved uris.
+func (t *Tube) Document(all bool) *jsonuri.Document {
+	text, _ := t.Snapshot(all)
+	d := new(jsonuri.Document)
+	_ = d.Set(nil, text) // it comes from a document
+	return d
 }
 
 // Events yields the events that clients see, from number from on, and ends after the terminal event; its last pair carries ctx's cause if

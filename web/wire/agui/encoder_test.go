@@ -40,7 +40,7 @@ func newTold(t tb, maxLog int, edit func(*agui.Run)) *told {
 		edit(&r)
 	}
 	c := &told{t: t, Encoder: agui.NewEncoder(r)}
-	c.tube = tube.New("ours", &tube.Options{MaxBytes: maxLog, Document: func() tube.Document { return new(jsonuri.Document) }})
+	c.tube = tube.New("ours", &tube.Options{MaxBytes: maxLog})
 	c.reader = c.tube.NewReader(0)
 	c.Read(c.Open(nil))
 	return c

@@ -138,51 +138,45 @@ func NewTokens(o TokensOptions) (*Tokens, error) {
 // Close ends what reads the issuer's keys.
 func (t *Tokens) Close() { t.signers.close() }
 
-// Check returns whose token a text is. The error is a [Refusal], or that of ctx.
+// Check returns whose token a text is, and until when it counts, the leeway included. The error is a [Refusal], or that of ctx.
 //
 // Where a key comes from is never read in the token: its headers jku, jwk, x5u and x5c have no meaning here.
-func (t *Tokens) Check(ctx context.Context, text string) (Principal, error) {
-	p, _, err := t.check(ctx, text)
-	return p, err
-}
-
-// check also returns until when the token counts, the leeway included.
-func (t *Tokens) check(ctx context.Context, text string) (_ Principal, until time.Time, err error) {
+func (t *Tokens) Check(ctx context.Context, text string) (Visitor, error) {
 	if len(text) > maxToken {
-		return Principal{}, until, ErrMalformedToken
+		return Visitor{}, ErrMalformedToken
 	}
 	parsed, err := jwt.ParseSigned(text, t.allowed)
 	if err != nil {
 		if _, ok := errors.AsType[*jose.ErrUnexpectedSignatureAlgorithm](err); ok {
-			return Principal{}, until, ErrAlgorithm
+			return Visitor{}, ErrAlgorithm
 		}
-		return Principal{}, until, ErrMalformedToken
+		return Visitor{}, ErrMalformedToken
 	}
 	// Before its signature, since only a token that could be right is worth asking the issuer for a key that is not known.
 	var claims registered
 	var all map[string]any
 	if err := parsed.UnsafeClaimsWithoutVerification(&claims, &all); err != nil || all == nil {
-		return Principal{}, until, ErrMalformedToken
+		return Visitor{}, ErrMalformedToken
 	}
 	head := parsed.Headers[0]
 	if err := t.checkType(head.ExtraHeaders, all); err != nil {
-		return Principal{}, until, err
+		return Visitor{}, err
 	}
 	if err := t.validate(&claims); err != nil {
-		return Principal{}, until, err
+		return Visitor{}, err
 	}
 	keys, err := t.signers.find(ctx, head.KeyID)
 	if err != nil {
-		return Principal{}, until, err
+		return Visitor{}, err
 	}
 	for _, key := range keys {
 		// A key that the issuer published for one algorithm verifies no other.
 		if (key.Algorithm == "" || key.Algorithm == head.Algorithm) && parsed.Claims(key) == nil {
 			p, err := t.principal(all)
-			return p, claims.Expiry.Time().Add(t.o.Leeway), err
+			return Visitor{Principal: p, By: "token", Grant: Grant{Until: claims.Expiry.Time().Add(t.o.Leeway)}}, err
 		}
 	}
-	return Principal{}, until, ErrSignature
+	return Visitor{}, ErrSignature
 }
 
 // checkType refuses tokens that are no access tokens. Access tokens and ID tokens may share a type other than at+jwt, or have none. Such a

@@ -141,7 +141,6 @@ func (l *loader) addChannel(at, n *yaml.Node) bool {
 	}
 	l.later = append(l.later, func() {
 		if len(place.Accounts) == 0 {
-			l.checkNeeded(at, own)
 			l.c.Channels = append(l.c.Channels, *ch)
 		}
 		l.c.Access.Channels[ch.Name] = place
@@ -160,24 +159,9 @@ func (l *loader) addAccount(at, n *yaml.Node, kind channelType, account Channel,
 	var place channel.AccountPlace
 	l.addPlaces(kind, channel.OfAccount, account.path(), n, &place)
 	l.later = append(l.later, func() {
-		l.checkNeeded(at, own)
 		l.c.Channels = append(l.c.Channels, account)
 		put(&to.Accounts, at.Text, place)
 	})
-}
-
-// checkNeeded reports the required settings that are missing.
-func (l *loader) checkNeeded(at *yaml.Node, own []Setting) {
-	for _, s := range own {
-		if !s.needed || s.text() != "" || l.invalid[s.Key] || s.inherits != nil && l.invalid[s.inherits.Key] {
-			continue
-		}
-		name, expected := s.path[len(s.path)-1], "it"
-		if s.Secret {
-			expected = name + ": {env: NAME} or {file: PATH}"
-		}
-		l.Errorf(at, yaml.Path(s.path[:len(s.path)-1]...), "has no %s; expected %s", name, expected)
-	}
 }
 
 // addPlaces adds the settings that every channel has, of a channel or an account, and of its conversations and threads.
@@ -235,12 +219,7 @@ func (l *loader) addPlace(kind channelType, level channel.Level, path []string, 
 			s.Default = ""
 		}
 		s.optional = s.Default == ""
-		s.store = func(v value) error {
-			if err := s.parse(v); err != nil {
-				return err
-			}
-			return policy.Check(to)
-		}
+		s.verify = func() error { return policy.Check(to) }
 		l.add(s)
 	}
 }

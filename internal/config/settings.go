@@ -25,7 +25,7 @@ type Config struct {
 	File            string        `key:"config" default:"lingserve.yaml" help:"configuration file; the default one may be missing"`
 	Insecure        bool          `key:"insecure" default:"false" help:"listen on any address without authentication"`
 	Model           string        `key:"model" short:"m" check:"model" chain:"true" help:"default model or fallback chain; unset: the first configured provider's first model, else demo:demo"`
-	Media           []string      `key:"media" help:"corrections of models' inputs: provider:name=image+pdf, with image, pdf, audio, file or none; * matches any text"`
+	Media           []string      `key:"media" check:"media" help:"corrections of models' inputs: provider:name=image+pdf, with image, pdf, audio, file or none; * matches any text"`
 	InlineWorkflows bool          `key:"inline_workflows" default:"false" help:"allow workflows inside requests"`
 	Watch           bool          `key:"watch" default:"false" help:"reload workflows when files change; SIGHUP always reloads them"`
 	Grace           time.Duration `key:"grace" default:"20s" help:"time to finish running work after SIGTERM"`
@@ -109,9 +109,9 @@ type HTTP struct {
 	KeepAlive    time.Duration `key:"keepalive" default:"10s" min:"1ms" help:"heartbeat interval of idle streams"`
 	WriteTimeout time.Duration `key:"write_timeout" default:"30s" min:"1ms" help:"timeout of a client that stops reading; its run continues"`
 	MaxBody      Size          `key:"max_body" default:"1MiB" min:"1KiB" help:"maximum size of a request body; a run or message may also have a file of files.max_size in it"`
-	Hosts        []string      `key:"hosts" help:"accepted Host names, such as *.example.com; unset: localhost and IP addresses, or any with keys"`
-	Origins      []string      `key:"origins" help:"sites whose pages may call the server, such as https://app.example.com"`
-	Proxies      []string      `key:"proxies" help:"addresses or networks of proxies whose X-Forwarded-For is trusted"`
+	Hosts        []string      `key:"hosts" check:"server name" help:"accepted Host names, such as *.example.com; unset: localhost and IP addresses, or any with keys"`
+	Origins      []string      `key:"origins" check:"origin" help:"sites whose pages may call the server, such as https://app.example.com"`
+	Proxies      []string      `key:"proxies" check:"addresses" help:"addresses or networks of proxies whose X-Forwarded-For is trusted"`
 }
 
 // Upstream says how models are reached, and has the time limits for waiting on them; 0 is none.
@@ -137,7 +137,7 @@ type Log struct {
 
 // Auth says how callers authenticate. Its zero value is no authentication.
 type Auth struct {
-	Keys         []Secret      `key:"keys" env:"LINGSERVE_API_KEYS" help:"API keys, each NAME:KEY:ROLE; then every request needs one"`
+	Keys         []Secret      `key:"keys" check:"key" env:"LINGSERVE_API_KEYS" help:"API keys, each NAME:KEY:ROLE; then every request needs one"`
 	KeysFile     string        `key:"keys_file" help:"file of API keys, one per line; reloaded on change"`
 	Issuer       string        `key:"issuer" help:"issuer of accepted JWTs (claim iss), such as https://login.example.com/"`
 	Audience     []string      `key:"audience" help:"this server's names in the claim aud"`
@@ -148,7 +148,7 @@ type Auth struct {
 	Leeway       time.Duration `key:"leeway" default:"1m" help:"tolerated clock difference to the issuer"`
 	SubjectClaim string        `key:"subject_claim" default:"sub" help:"claim with the caller's name"`
 	RoleClaim    string        `key:"role_claim" help:"claim with roles, such as realm_access.roles; unset: every caller is a user"`
-	Roles        []string      `key:"roles" help:"roles for values of that claim, each CLAIM=ROLE; unset: user, operator, admin"`
+	Roles        []string      `key:"roles" check:"role" help:"roles for values of that claim, each CLAIM=ROLE; unset: user, operator, admin"`
 	ScopeClaim   string        `key:"scope_claim" default:"scope" help:"claim with scopes"`
 	ScopePrefix  string        `key:"scope_prefix" help:"prefix of this server's scopes, such as lingserve:; unset: tokens' scopes do not count"`
 	TicketLife   time.Duration `key:"ticket_life" default:"1m" min:"1s" help:"lifetime of an unused ticket"`
@@ -198,7 +198,7 @@ type Files struct {
 	MaxCount  int           `key:"max_count" default:"1000" min:"1" help:"files of a caller"`
 	MaxBytes  Size          `key:"max_bytes" default:"256MiB" min:"1KiB" help:"bytes of a caller's files"`
 	Retention time.Duration `key:"retention" default:"168h" min:"1ms" help:"how long a file is kept"`
-	Types     []string      `key:"types" default:"image,pdf,audio,text" help:"allowed uploads: image, pdf, audio, text, file (any other)"`
+	Types     []string      `key:"types" default:"image,pdf,audio,text" oneof:"image pdf audio text file" help:"allowed uploads; file is any other"`
 }
 
 // Admin is the listener for operators: metrics, profiles and health. Without an address it is off.

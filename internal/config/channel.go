@@ -9,7 +9,12 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/discord"
+	"github.com/lingserve/lingserve/channel/feishu"
+	"github.com/lingserve/lingserve/channel/slack"
+	"github.com/lingserve/lingserve/channel/telegram"
 	"github.com/lingserve/lingserve/channel/web"
+	"github.com/lingserve/lingserve/channel/webhook"
 	"github.com/lingserve/lingserve/internal/yaml"
 )
 
@@ -22,11 +27,11 @@ type Channel struct {
 	At      string // its position: "lingserve.yaml:5:3"; "" if it is not in the file
 
 	// The settings of its type; those of the others are zero. The fields are named after the types.
-	Telegram Telegram
-	Webhook  Webhook
-	Slack    Slack
-	Feishu   Feishu
-	Discord  Discord
+	Telegram telegram.Settings
+	Webhook  webhook.Settings
+	Slack    slack.Settings
+	Feishu   feishu.Settings
+	Discord  discord.Settings
 }
 
 // Where is what errors call the channel: "channels.telegram", "channels.telegram.accounts.work".
@@ -49,8 +54,7 @@ type channelType struct {
 	always  bool          // it exists without a configuration, too
 }
 
-// channelTypes are the kinds of channels. A new one needs a line here, a struct in channel_types.go with a field of [Channel], and a line in
-// channelMakers of cmd/server.
+// channelTypes are the kinds of channels. A new one needs a line here, a field of [Channel], and a line in channelMakers of cmd/server.
 var channelTypes = []channelType{
 	{name: "telegram"},
 	{name: "webhook"},

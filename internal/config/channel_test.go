@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/platform"
+	"github.com/lingserve/lingserve/channel/telegram"
 )
 
 const telegramToken = "TELEGRAM_BOT_TOKEN=1:telegram-token"
@@ -41,8 +43,9 @@ func TestALittleIsEnoughForAChannel(t *testing.T) { // CH-103
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Channel{{Name: "telegram", Type: "telegram", At: "lingserve.yaml:5:3", Telegram: Telegram{
-		Token: "1:telegram-token", API: "https://api.telegram.org", Mode: "poll", Preview: "edit", Menu: "commands", MaxMedia: 10 << 20,
+	want := []Channel{{Name: "telegram", Type: "telegram", At: "lingserve.yaml:5:3", Telegram: telegram.Settings{
+		Token: "1:telegram-token", Mode: "poll", Preview: "edit", Menu: "commands",
+		Settings: platform.Settings{API: "https://api.telegram.org", MaxMedia: 10 << 20},
 	}}}
 	if diff := cmp.Diff(want, c.Channels); diff != "" {
 		t.Error(diff)

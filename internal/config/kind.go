@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"cmp"
 	"encoding"
 	"encoding/json"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/internal/yaml"
 )
 
@@ -55,6 +55,7 @@ var kindNames = map[any]struct{ name, expected string }{
 	reflect.Slice:                      {"list", "a list"},
 	reflect.Bool:                       {"true or false", "true or false"},
 	reflect.Int:                        {"whole number", "a whole number"},
+	reflect.Int64:                      {"size", "a size, such as 512KiB or 8MiB"},
 	reflect.Float64:                    {"number", "a number"},
 	reflect.String:                     {"text", "text"},
 }
@@ -138,7 +139,7 @@ func (s Setting) parse(to reflect.Value, text string) error {
 	err := parse(to, text)
 	_, isDuration := to.Interface().(time.Duration)
 	switch {
-	case errors.Is(err, errControl):
+	case errors.Is(err, platform.ErrControl):
 		return err
 	case err != nil:
 		return fmt.Errorf("%q is invalid; expected %s", text, s.expected())
@@ -159,6 +160,8 @@ func parse(v reflect.Value, text string) (err error) {
 		return to.UnmarshalText([]byte(text))
 	case *time.Duration:
 		*to, err = time.ParseDuration(text)
+	case *int64: // a number of bytes
+		return (*Size)(to).UnmarshalText([]byte(text))
 	case *int:
 		*to, err = strconv.Atoi(text)
 	case *bool:
@@ -173,18 +176,6 @@ func parse(v reflect.Value, text string) (err error) {
 		v.SetString(text)
 	}
 	return err
-}
-
-// errControl is the error of a secret that no header can have.
-var errControl = errors.New("contains a control character or a line break; remove it")
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (s *Secret) UnmarshalText(text []byte) error {
-	if bytes.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return errControl
-	}
-	*s = Secret(text)
-	return nil
 }
 
 // limit returns the smallest or largest value, which the tag of a field has.
@@ -242,6 +233,8 @@ func textOf(v any) string {
 		return v
 	case time.Duration:
 		return yaml.FormatDuration(v)
+	case int64:
+		return Size(v).String()
 	case slog.Level:
 		return strings.ToLower(v.String())
 	case adapter.Options:

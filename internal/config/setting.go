@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -76,7 +77,11 @@ func settingsIn(path []string, of reflect.Value) (all []Setting) {
 		}
 		at := slices.Concat(path, strings.FieldsFunc(key, func(r rune) bool { return r == '.' }))
 		if f.Type.Kind() == reflect.Struct && f.Type != reflect.TypeFor[adapter.Options]() {
-			all = append(all, settingsIn(at, field)...)
+			for _, s := range settingsIn(at, field) {
+				name := s.path[len(s.path)-1] // the tags of a struct can replace those of its fields
+				s.Default, s.Help = cmp.Or(f.Tag.Get(name+".default"), s.Default), cmp.Or(f.Tag.Get(name+".help"), s.Help)
+				all = append(all, s)
+			}
 			continue
 		}
 		s := newSetting(at, f.Tag.Get("help"), field)

@@ -64,9 +64,7 @@ func serverOptions(c *config.Config, w *flow.Registry, m *adapter.Registry, log 
 		MaxBots: c.Run.MaxBots, MaxTasks: c.Run.MaxTasks, MemoryOfEnded: int64(c.Run.EndedMemory),
 		InlineWorkflows: c.InlineWorkflows, ListedModels: c.CallerModels != "any", Timezones: map[string]*time.Location{}, Version: build().version,
 		Limits: limitsOf(c, log),
-		Files: web.Files{
-			MaxSize: int64(c.Files.MaxSize), MaxCount: c.Files.MaxCount, MaxBytes: int64(c.Files.MaxBytes), Retention: c.Files.Retention, Types: c.Files.Types,
-		},
+		Files:  c.Files,
 	}
 	for _, a := range c.Agents {
 		if zone, err := time.LoadLocation(a.Timezone); err == nil { // the configuration is checked

@@ -155,7 +155,7 @@ const (
 // a warning.
 func (c *Channel) registerCommands(ctx context.Context, k *kernel.Kernel) {
 	q := channel.PolicyQuery{Channel: c.s.Name, Account: c.s.Account, Kind: channel.Direct}
-	if len(c.s.Commands) == 0 || k.Settings == nil || k.Settings.Policy(q).CommandMode == channel.CommandsOff {
+	if len(c.s.Commands) == 0 || c.s.Menu == "off" || k.Settings == nil || k.Settings.Policy(q).CommandMode == channel.CommandsOff {
 		return
 	}
 	var list []discordgo.ApplicationCommand

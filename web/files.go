@@ -46,11 +46,11 @@ type FileStore interface {
 
 // Files bound uploaded files; zero is the default of a member.
 type Files struct {
-	MaxSize   int64         // bytes of one, 16 MiB
-	MaxCount  int           // of one caller, 1000
-	MaxBytes  int64         // of all files of one caller, 256 MiB
-	Retention time.Duration // 7 days
-	Types     []string      // of adapter.MediaKinds, and "text"; all of them but "file"
+	MaxSize   int64         `key:"max_size" default:"16MiB" min:"1KiB" help:"maximum size of an upload or a model's image or sound; at most half of limit.bodies"`
+	MaxCount  int           `key:"max_count" default:"1000" min:"1" help:"files of a caller"`
+	MaxBytes  int64         `key:"max_bytes" default:"256MiB" min:"1KiB" help:"bytes of a caller's files"`
+	Retention time.Duration `key:"retention" default:"168h" min:"1ms" help:"how long a file is kept"`
+	Types     []string      `key:"types" default:"image,pdf,audio,text" oneof:"image pdf audio text file" help:"allowed uploads; file is any other"`
 }
 
 func (f Files) withDefaults() Files {

@@ -41,10 +41,12 @@ const DefaultAPI = "https://discord.com/api"
 // Settings are for [New]. Only Token is required. API also says where the gateway is, and Client how it is reached. State keeps how far each conversation
 // was read.
 type Settings struct {
-	platform.Settings
-	Token    platform.Secret
-	Preview  string // "" is [PreviewEdit]
-	Commands []Command
+	Token    platform.Secret `key:"token" help:"token of the bot, from the page Bot of the application"`
+	Preview  string          `key:"preview" default:"edit" oneof:"edit off" help:"what people see of an unfinished answer: a growing message, or nothing"`
+	Menu     string          `key:"menu" default:"commands" oneof:"commands off" help:"application commands behind the slash: the server's commands, or those that the application has"`
+	Commands []Command       // of the server
+
+	platform.Settings `key:"" api.default:"https://discord.com/api" api.help:"address of the REST API, without its version; the API says where the gateway is"`
 }
 
 // Channel is one bot.
@@ -153,7 +155,7 @@ const (
 // a warning.
 func (c *Channel) registerCommands(ctx context.Context, k *kernel.Kernel) {
 	q := channel.PolicyQuery{Channel: c.s.Name, Account: c.s.Account, Kind: channel.Direct}
-	if len(c.s.Commands) == 0 || k.Settings == nil || k.Settings.Policy(q).CommandMode == channel.CommandsOff {
+	if len(c.s.Commands) == 0 || c.s.Menu == "off" || k.Settings == nil || k.Settings.Policy(q).CommandMode == channel.CommandsOff {
 		return
 	}
 	var list []discordgo.ApplicationCommand

@@ -40,11 +40,12 @@ const DefaultAPI = "https://open.feishu.cn"
 
 // Settings are for [New]. AppID, AppSecret and EncryptKey are required. State is not used.
 type Settings struct {
-	platform.Settings
-	AppID      string // cli_…
-	AppSecret  platform.Secret
-	EncryptKey platform.Secret // encrypts and signs events
-	Preview    string          // "" is [PreviewEdit]
+	AppID      string          `key:"app_id" help:"id of the app, cli_…, from its page Credentials & Basic Info"`
+	AppSecret  platform.Secret `key:"app_secret" help:"secret of the app, from the same page"`
+	EncryptKey platform.Secret `key:"encrypt_key" help:"key that encrypts and signs events, from Events & Callbacks, Encryption Strategy"`
+	Preview    string          `key:"preview" default:"edit" oneof:"edit off" help:"what people see of an unfinished answer: a growing card, or nothing"`
+
+	platform.Settings `key:"" api.default:"https://open.feishu.cn" api.help:"address of the server API; https://open.larksuite.com for Lark" max_media.help:"maximum size of a file; the platform allows 100MB"`
 }
 
 // Channel is one app in one organization.

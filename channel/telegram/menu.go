@@ -30,7 +30,7 @@ const (
 
 // setMenus sets the menu of everybody, if everybody may give commands, and those of the people on the lists. Without them, the menu from @BotFather stays.
 func (c *Channel) setMenus(ctx context.Context, k *kernel.Kernel) {
-	if len(c.s.Commands) == 0 || k.Settings == nil {
+	if len(c.s.Commands) == 0 || c.s.Menu == "off" || k.Settings == nil {
 		return
 	}
 	p := k.Settings.Policy(channel.PolicyQuery{Channel: c.s.Name, Account: c.s.Account, Kind: channel.Direct})

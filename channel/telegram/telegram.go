@@ -51,13 +51,15 @@ const DefaultAPI = "https://api.telegram.org"
 
 // Settings are for [New]. Only Token is required. State keeps what is known of groups.
 type Settings struct {
-	platform.Settings
-	Token     platform.Secret
-	Mode      string    // "" is [ModePoll]
-	PublicURL string    // of this server, for webhooks: https://…
-	Preview   string    // "" is [PreviewEdit]
-	Commands  []Command // of the menu; none: the menu of the platform stays
-	Files     string    // the folder in which a local Bot API server keeps its files; "" is none
+	Token     platform.Secret `key:"token" help:"token of the bot, from @BotFather"`
+	Mode      string          `key:"mode" default:"poll" oneof:"poll webhook" help:"how updates come: by polling, or sent to public_url"`
+	PublicURL string          `key:"public_url" check:"url" help:"public https address of this server, for mode webhook"`
+	Preview   string          `key:"preview" default:"edit" oneof:"edit draft off" help:"what people see of an unfinished answer: a growing message, a draft in private chats, or nothing"`
+	Menu      string          `key:"menu" default:"commands" oneof:"commands off" help:"menu behind the slash: the commands that a person may give, or the menu of @BotFather"`
+	Files     string          `key:"files" help:"absolute path of a local Bot API server's files"`
+	Commands  []Command       // of the menu
+
+	platform.Settings `key:"" api.default:"https://api.telegram.org" api.help:"address of the Bot API server; set it for a local server" max_media.help:"maximum size of a file; the public server allows 20MiB"`
 }
 
 // Channel is one bot.

@@ -67,9 +67,7 @@ func serverOptions(c *config.Config, w *flow.Registry, m *adapter.Registry, log 
 		Data: c.Data, KeepSessions: c.Sessions.Keep, KeepUnnamed: c.Sessions.KeepUnnamed,
 		KeepAlive: c.HTTP.KeepAlive, WriteTimeout: c.HTTP.WriteTimeout, MaxBody: int64(c.HTTP.MaxBody), Version: build().version,
 		Limits: limitsOf(c, log),
-		Files: web.Files{
-			MaxSize: int64(c.Files.MaxSize), MaxCount: c.Files.MaxCount, MaxBytes: int64(c.Files.MaxBytes), Retention: c.Files.Retention, Types: c.Files.Types,
-		},
+		Files:  c.Files,
 	}
 	for _, a := range c.Agents {
 		if zone, err := time.LoadLocation(a.Timezone); err == nil { // the configuration is checked

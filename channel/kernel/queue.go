@@ -353,7 +353,7 @@ func (q *Queue) run(c *Claimed) {
 	}
 	var err error
 	if c.Crashes <= maxCrashes { // with so many crashes, its sender gets a notice
-		err = q.kernel.caught(ctx, func() error {
+		err = q.kernel.guard(ctx, func() error {
 			_, err := h.Run(ctx, c, m)
 			return err
 		})

@@ -13,7 +13,6 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 
-	"github.com/lingserve/lingserve/internal/backoff"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -42,8 +41,6 @@ const (
 	previewEvery = time.Second
 	workingEvery = 5 * time.Second
 
-	// retryFor is how long the end of an answer is tried again that is not stored.
-	retryFor = 5 * time.Minute
 	// afterCancel bounds what a turn still does on the platform when it was canceled.
 	afterCancel = 5 * time.Second
 )
@@ -395,7 +392,7 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 			s.progress.Preview = before.Preview
 			return notSent, &channel.NotSentError{Err: fmt.Errorf("what is about to be sent cannot be stored: %w", err)}
 		}
-		r, err = s.sendNow(b)
+		r, err = s.sendEnd(s.ctx, "", b)
 	}
 	s.progress.Sending = false
 	switch r.State {
@@ -411,21 +408,6 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 	}
 	s.warn("note", s.note(s.ctx, s.progress.Text > before.Text))
 	return r, err
-}
-
-// sendNow sends a block. The end of an answer is sent again if the platform refuses it for a while.
-func (s *sink) sendNow(b *channel.Block) (channel.Receipt, error) {
-	for attempt, end := 1, time.Now().Add(retryFor); ; attempt++ {
-		r, err := s.sendEnd(s.ctx, "", b)
-		not, ok := errors.AsType[*channel.NotSentError](err)
-		if !ok || !not.Retryable || not.Permanent || b.Kind != channel.ReplyFinal {
-			return r, err
-		}
-		pause := max(backoff.After(attempt, shortestWait, longestWait), not.RetryAfter)
-		if time.Now().Add(pause).After(end) || backoff.Sleep(s.ctx, pause) != nil {
-			return r, err
-		}
-	}
 }
 
 // sendEnd sends a block by [pass.sendBlock].

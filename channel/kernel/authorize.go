@@ -206,8 +206,8 @@ func (k *Kernel) HasCommand(name, account, text string) bool {
 func (k *Kernel) PolicyAt(ctx context.Context, q channel.PolicyQuery, from channel.SenderFacts) (policy channel.Policy, who channel.Identity) {
 	k.init()
 	policy, who = k.Settings.Policy(q), from.Identity()
-	if q.Kind == channel.Direct {
-		who.Paired, _ = channel.PairedFact(ctx, k.Pairing, policy.DM, q.Channel, q.Account, from.ID) // the gate says that it is unknown
+	if q.Kind == channel.Direct && policy.DM == channel.PolicyPairing {
+		who.Paired, _, _ = k.Pairing.State(ctx, q.Channel, q.Account, from.ID) // the gate says that it is unknown
 	}
 	return policy, who
 }

@@ -129,11 +129,8 @@ func (p *pass) endEvent(ctx context.Context) {
 
 // hasCode reports whether the sender knows a code to be paired with, or was paired meanwhile.
 func (p *pass) hasCode(ctx context.Context) bool {
-	if p.k.Pairing == nil {
-		return false
-	}
-	paired, requested, err := p.k.Pairing.State(ctx, p.facts.Channel, p.facts.Account, p.facts.Sender.ID)
-	return err == nil && (paired || requested)
+	paired, requested, _ := p.k.Pairing.State(ctx, p.facts.Channel, p.facts.Account, p.facts.Sender.ID)
+	return paired == channel.Yes || requested
 }
 
 // willRunLater reports whether the event will run again: its turn has failed before anything was visible, for a reason that may pass.

@@ -385,15 +385,12 @@ func (q *Queue) unparkAll() (next time.Time) {
 }
 
 func (q *Queue) unpark(h *handler) error {
-	pairing, login := q.kernel.Pairing, Login(h.Channel, h.Account)
-	if pairing == nil {
-		return nil
-	}
+	login := Login(h.Channel, h.Account)
 	senders, err := q.kernel.Store.Parked(q.ctx, login)
 	for _, sender := range senders {
-		paired, requested, failed := pairing.State(q.ctx, h.Channel, h.Account, sender)
+		paired, requested, failed := q.kernel.Pairing.State(q.ctx, h.Channel, h.Account, sender)
 		if failed == nil && !requested {
-			failed = q.kernel.Store.Unpark(q.ctx, login, sender, !paired)
+			failed = q.kernel.Store.Unpark(q.ctx, login, sender, paired != channel.Yes)
 			signal(q.wake)
 		}
 		err = errors.Join(err, failed)

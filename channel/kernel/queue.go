@@ -372,16 +372,17 @@ func (q *Queue) run(c *Claimed) {
 
 // unparkAll starts the messages of senders who are paired now, and ends those whose codes have expired.
 func (q *Queue) unparkAll() (next time.Time) {
-	next = time.Now().Add(pairedEvery)
 	q.mu.Lock()
 	handlers := slices.Collect(maps.Values(q.handlers))
 	q.mu.Unlock()
+	var err error // that of one channel does not stop the others
 	for _, h := range handlers {
-		if err := q.unpark(h); err != nil {
-			return q.claimFailed(err)
-		}
+		err = errors.Join(err, q.unpark(h))
 	}
-	return next
+	if err != nil {
+		return q.claimFailed(err)
+	}
+	return time.Now().Add(pairedEvery)
 }
 
 func (q *Queue) unpark(h *handler) error {

@@ -344,10 +344,7 @@ func (s *sink) deliver(kind channel.ReplyKind, p channel.Payload) {
 		if s.progress.Asked == nil {
 			s.progress.Asked = map[string]askedQuestion{}
 		}
-		asked := b
-		asked.Question = new(*q)
-		asked.Question.Failed = nil
-		s.progress.Asked[q.ID] = askedQuestion{asked, r}
+		s.progress.Asked[q.ID] = askedQuestion{b, r}
 		s.warn("note", s.note(s.ctx, false))
 	case q != nil && q.Failed != nil && (r.State == channel.NotSent || r.State == channel.Suppressed):
 		q.Failed()

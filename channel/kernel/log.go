@@ -59,13 +59,9 @@ func (p *pass) startSpan(ctx context.Context) (inside context.Context, end func(
 	ctx, span := p.k.Tracer.Start(ctx, "message "+p.meta.Channel, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
 		attribute.String("messaging.system", p.meta.Channel), attribute.String("lingserve.turn.id", p.result.TurnID)))
 	return ctx, func() {
-		span.SetAttributes(attribute.String("lingserve.admission", string(p.result.Admission.Kind)))
-		if reason := p.result.Admission.Reason; reason != "" {
-			span.SetAttributes(attribute.String("lingserve.reason", string(reason)))
-		}
-		if p.canceled {
-			span.SetAttributes(attribute.Bool("lingserve.canceled", true))
-		}
+		a := p.result.Admission
+		span.SetAttributes(attribute.String("lingserve.admission", string(a.Kind)), attribute.String("lingserve.reason", string(a.Reason)),
+			attribute.Bool("lingserve.canceled", p.canceled))
 		if p.err != nil {
 			span.SetStatus(codes.Error, "")
 			span.SetAttributes(attribute.String("error.type", "turn_failed")) // the span of the turn has the cause

@@ -93,12 +93,6 @@ func effectOf(err error) (e Effect, after time.Duration) {
 	return Unknown, 0
 }
 
-// RetryAfter returns how long the platform asks to wait after an error.
-func RetryAfter(err error) time.Duration {
-	_, after := effectOf(err)
-	return after
-}
-
 // NotSent returns the error for the kernel: a [channel.NotSentError] if the call was certainly not accepted, else err.
 func NotSent(err error) error {
 	effect, after := effectOf(err)
@@ -161,7 +155,8 @@ func Persist(ctx context.Context, log *slog.Logger, message string, call func(co
 			return err
 		}
 		log.WarnContext(ctx, message, "error", err)
-		if err := backoff.Sleep(ctx, max(pauses.NextBackOff(), RetryAfter(err))); err != nil {
+		_, after := effectOf(err)
+		if err := backoff.Sleep(ctx, max(pauses.NextBackOff(), after)); err != nil {
 			return err
 		}
 	}

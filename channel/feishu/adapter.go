@@ -160,7 +160,7 @@ func (c *Channel) readMessage(ctx context.Context, id string) (found knownMessag
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	got, err := c.call(ctx, request{name: "get the message that is replied to", method: http.MethodGet, path: messagePath(id)})
+	got, err := c.call(ctx, platform.Request{Name: "get the message that is replied to", Method: http.MethodGet, Path: messagePath(id)})
 	if err != nil && !platform.Is(err, deleted, noWriting) {
 		c.Log.WarnContext(ctx, "unknown message in a reply", "error", err)
 		return found

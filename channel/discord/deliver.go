@@ -273,14 +273,13 @@ func (a *adapter) reply(ctx context.Context, text string) {
 }
 
 // finishInteraction answers a command that the gates did not let in. One that ends without an answer loses the sign that one follows.
-func (a *adapter) finishInteraction(ctx context.Context, r channel.Result) {
-	if a.last.Kind != channel.EventCommand {
-		return
-	}
+func (a *adapter) finishInteraction(ctx context.Context, r channel.Result) error {
 	switch _, refused := channel.RefusedPress(r); {
+	case a.last.Kind != channel.EventCommand:
 	case refused:
 		a.reply(ctx, "You may not use commands here.")
 	case r.Outcome == channel.OutcomeSilent || r.Outcome == channel.OutcomeObserved || r.Outcome == channel.OutcomeBlocked:
 		a.reply(ctx, "")
 	}
+	return nil
 }

@@ -32,21 +32,16 @@ var (
 	noAccess    = lasting("the bot may not do this there; check its permissions View Channel, Send Messages, Send Messages in Threads and Attach Files")
 	blocked     = lasting("this person accepts no messages of the bot")
 	locked      = lasting("the thread is locked")
-	tooMany     = &platform.Kind{Text: "too many calls", Effect: platform.Busy}
-	unavailable = &platform.Kind{Text: "the platform is unavailable at the moment", Effect: platform.Unknown}
 	deleted     = &platform.Kind{Text: "the message is deleted"}
 	expired     = &platform.Kind{Text: "the interaction is too old"}
 	repeated    = &platform.Kind{Text: "the interaction is acknowledged already"}
 	noReply     = &platform.Kind{Text: "the bot may not reply to a message there; it needs the permission Read Message History"}
-	otherwise   = &platform.Kind{Text: "the platform refused the call"}
 
 	kindOfCode = map[int]*platform.Kind{
 		10003: noChannel, 10008: deleted, 10015: expired, 10062: expired, 40060: repeated, 50001: noAccess, 50007: blocked, 50013: noAccess, 50027: expired,
 		50083: locked, 160002: noReply, 160005: locked,
 	}
-	kindOfStatus = map[int]*platform.Kind{
-		http.StatusUnauthorized: badToken, http.StatusForbidden: noAccess, http.StatusTooManyRequests: tooMany,
-	}
+	kindOfStatus = map[int]*platform.Kind{http.StatusUnauthorized: badToken, http.StatusForbidden: noAccess}
 )
 
 func lasting(text string) *platform.Kind {
@@ -54,10 +49,7 @@ func lasting(text string) *platform.Kind {
 }
 
 func kindOf(status, code int) *platform.Kind {
-	if status >= 500 {
-		return cmp.Or(kindOfCode[code], unavailable)
-	}
-	return cmp.Or(kindOfCode[code], kindOfStatus[status], otherwise)
+	return cmp.Or(kindOfCode[code], kindOfStatus[status], platform.KindOfStatus(status))
 }
 
 // readAnswer reads an answer. That of a gateway before the platform, which may also limit calls, is no JSON.
@@ -73,7 +65,7 @@ func readAnswer(res *http.Response, text []byte, out any) error {
 	}
 	_ = json.Unmarshal(text, &fault)
 	r := &platform.Refusal{Kind: kindOf(res.StatusCode, fault.Code), Code: fmt.Sprintf("status %d, code %d", res.StatusCode, fault.Code)}
-	if r.Kind == tooMany {
+	if r.Kind == platform.RateLimited {
 		seconds, _ := strconv.ParseFloat(res.Header.Get("Retry-After"), 64)
 		r.RetryAfter = max(time.Duration(seconds*float64(time.Second)), time.Second/2)
 	}

@@ -38,11 +38,8 @@ var (
 	deleted     = &platform.Kind{Text: "the message is deleted, or cannot be edited"}
 	badCard     = &platform.Kind{Text: "the card was not accepted"}
 	censored    = &platform.Kind{Text: "the platform or the organization blocks this content"}
-	rateLimited = &platform.Kind{Text: "the platform's rate limit was reached", Effect: platform.Busy}
 	inProgress  = &platform.Kind{Text: "the message is being sent already", Effect: platform.Unknown}
-	unavailable = &platform.Kind{Text: "the platform is unavailable at the moment", Effect: platform.Unknown}
 	wrongServer = &platform.Kind{Text: "the answer is not from the platform; check the setting api"}
-	otherwise   = &platform.Kind{Text: "the platform refused the call"}
 )
 
 var kindOfCode = map[int]*platform.Kind{
@@ -55,7 +52,8 @@ var kindOfCode = map[int]*platform.Kind{
 	230011: deleted, 230031: deleted, 230050: deleted, 230072: deleted, 230075: deleted, 230110: deleted, 231003: deleted,
 	230099: badCard, 230054: badCard,
 	230022: censored, 230028: censored,
-	99991400: rateLimited, 230020: rateLimited, 11232: rateLimited, 11233: rateLimited, 11247: rateLimited,
+	99991400: platform.RateLimited, 230020: platform.RateLimited,
+	11232: platform.RateLimited, 11233: platform.RateLimited, 11247: platform.RateLimited,
 	230049: inProgress,
 }
 
@@ -144,7 +142,7 @@ func (c *Channel) readToken(ctx context.Context, stale string) (string, error) {
 	})
 	_, isRefusal := errors.AsType[*platform.Refusal](err)
 	switch {
-	case isRefusal && !platform.Is(err, unavailable):
+	case isRefusal && !platform.Is(err, platform.Down, platform.NotTaken):
 		return "", err
 	case err != nil: // the call that needs the token was not made
 		return "", fmt.Errorf("feishu: %w", &platform.Unreached{Err: err})
@@ -181,16 +179,12 @@ func readAnswer(res *http.Response, text []byte, out any) error {
 	case accepted && isJSON && code == 0:
 		return nil
 	case e.Kind != nil:
-	case res.StatusCode == http.StatusTooManyRequests:
-		e.Kind = rateLimited
-	case res.StatusCode >= 500:
-		e.Kind = unavailable
 	case accepted && !isJSON:
 		e.Kind = wrongServer
 	default:
-		e.Kind = otherwise
+		e.Kind = platform.KindOfStatus(res.StatusCode)
 	}
-	if e.Kind == rateLimited {
+	if e.Kind == platform.RateLimited {
 		e.RetryAfter = retryAfter(res.Header)
 	}
 	return e

@@ -40,7 +40,8 @@ type Event struct {
 
 	// Acknowledge tells the platform that the event has come, if it cannot wait.
 	Acknowledge func(context.Context)
-	// Complete adds to the facts what the message quotes, and returns whom it mentions beyond the Mentions of Messages, and the files of the quoted message.
+	// Complete adds to the facts what the message quotes, and returns whom that mentions, beyond the Mentions of Messages, and the files of
+	// the quoted message.
 	Complete func(context.Context, *channel.Facts, channel.Policy, channel.Identity) (m channel.MentionFacts, quoted []Attachment)
 	// Delivery returns how the answer is sent.
 	Delivery func(*channel.Facts) *kernel.Delivery
@@ -177,8 +178,8 @@ func (e *Event) addMedia(ctx context.Context, f *channel.Facts, quoted []Attachm
 	}
 }
 
-// finalize answers a press that the gates did not let in, changes a message that was edited or deleted where it waits in the window (CH-98), and calls the
-// hook.
+// finalize answers a press that the gates did not let in, changes a message that was edited or deleted where it waits in the window
+// (CH-98), and calls the hook.
 func (e *Event) finalize(ctx context.Context, r channel.Result) error {
 	m := e.last()
 	if refused, ok := channel.RefusedPress(r); ok && m.Press != nil {

@@ -30,10 +30,6 @@ var (
 	badToken     = &platform.Kind{Text: "the token is not valid; take the one that @BotFather shows", Effect: platform.Permanent}
 	blocked      = &platform.Kind{Text: "the bot may not write there: it was blocked, or removed from the chat", Effect: platform.Permanent}
 	conflict     = &platform.Kind{Text: "another program reads this bot's updates; stop it, or use another bot"}
-	tooMany      = &platform.Kind{Text: "too many calls", Effect: platform.Busy}
-	notTaken     = &platform.Kind{Text: "the Bot API is unavailable at the moment", Effect: platform.Untaken}
-	down         = &platform.Kind{Text: "the Bot API is unavailable at the moment", Effect: platform.Unknown}
-	other        = &platform.Kind{Text: "the Bot API refused the call"}
 )
 
 // phrases are parts of the platform's descriptions, in small letters. A description has one of them at most.
@@ -49,8 +45,7 @@ var phrases = map[string]*platform.Kind{
 
 // statuses are the kinds of refusals whose description says nothing.
 var statuses = map[int]*platform.Kind{
-	http.StatusUnauthorized: badToken, http.StatusForbidden: blocked, http.StatusConflict: conflict, http.StatusTooManyRequests: tooMany,
-	http.StatusServiceUnavailable: notTaken,
+	http.StatusUnauthorized: badToken, http.StatusForbidden: blocked, http.StatusConflict: conflict,
 }
 
 func kindOf(status int, description string) *platform.Kind {
@@ -60,13 +55,10 @@ func kindOf(status int, description string) *platform.Kind {
 			return kind
 		}
 	}
-	switch {
-	case status >= 500:
-		return cmp.Or(statuses[status], down)
-	case status == http.StatusNotFound && description == "not found": // a token of another form has no address
+	if status == http.StatusNotFound && description == "not found" { // a token of another form has no address
 		return badToken
 	}
-	return cmp.Or(statuses[status], other)
+	return cmp.Or(statuses[status], platform.KindOfStatus(status))
 }
 
 // migration is the refusal of a call for a group that has become a supergroup.
@@ -97,7 +89,7 @@ func readAnswer(res *http.Response, text []byte, out any) error {
 	}
 	if !got.OK {
 		e := &platform.Refusal{Kind: kindOf(got.Code, got.Description), Code: fmt.Sprint("status ", got.Code)}
-		if e.Kind == tooMany {
+		if e.Kind == platform.RateLimited {
 			e.RetryAfter = max(time.Duration(got.Parameters.RetryAfter)*time.Second, time.Second)
 		}
 		if got.Parameters.MigrateTo != 0 {

@@ -196,7 +196,8 @@ var uploads = map[string]string{"document": "sendDocument", "photo": "sendPhoto"
 
 func (c *Channel) upload(ctx context.Context, b *channel.Block, kind, name string, data []byte, reply bool) (id string, err error) {
 	p := c.target(ctx, b, reply)
-	return c.send(ctx, platform.Request{Name: uploads[kind], In: &platform.Form{Fields: p, Name: kind, File: name, Data: data}}, p)
+	f := &platform.Form{Fields: p, Name: kind, File: name, Data: data}
+	return c.send(ctx, platform.Request{Name: uploads[kind], In: f}, p)
 }
 
 // showTyping shows that work goes on.

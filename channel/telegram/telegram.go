@@ -86,7 +86,8 @@ func New(s Settings) (*Channel, error) {
 	mac.Write([]byte("lingserve: the secret of the webhook"))
 	c.secret = platform.Secret(hex.EncodeToString(mac.Sum(nil)))
 	c.Files.Fetch = c.fetch
-	c.api = platform.API{Platform: "telegram", Client: c.HTTP, Base: c.s.API + "/bot" + string(s.Token), Read: readAnswer, Fatal: badToken, Fail: c.Fail}
+	base := c.s.API + "/bot" + string(s.Token)
+	c.api = platform.API{Platform: "telegram", Client: c.HTTP, Base: base, Read: readAnswer, Fatal: badToken, Fail: c.Fail}
 	me := &models.User{IsBot: true} // until the platform says more
 	_, _ = fmt.Sscan(string(s.Token), &me.ID)
 	c.me.Store(me)

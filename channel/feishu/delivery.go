@@ -74,15 +74,11 @@ func targetOf(b *channel.Block) (t target, err error) {
 	t.chat = b.Target.Target()
 	t.replyTo, _ = b.Target.ReplyToID.Get()
 	t.topic, _ = b.Target.MessageThreadID.Get()
-	switch {
-	case t.chat == "":
-		err = errors.New("feishu: the reply has no target")
-	case t.topic != "" && t.replyTo == "":
+	if t.topic != "" && t.replyTo == "" {
 		err = errors.New("feishu: cannot send to the topic, because it has no message to reply to")
-	default:
-		return t, nil
+		return t, &channel.NotSentError{Err: err, Permanent: true}
 	}
-	return t, &channel.NotSentError{Err: err, Permanent: true}
+	return t, nil
 }
 
 // nth returns the target of the n-th message of a block. Only the first one is a reply, except in a topic.

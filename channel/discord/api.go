@@ -41,7 +41,9 @@ var (
 		10003: noChannel, 10008: deleted, 10015: expired, 10062: expired, 40060: repeated, 50001: noAccess, 50007: blocked, 50013: noAccess, 50027: expired,
 		50083: locked, 160002: noReply, 160005: locked,
 	}
-	kindOfStatus = map[int]*platform.Kind{http.StatusUnauthorized: badToken, http.StatusForbidden: noAccess}
+	kindOfStatus = map[int]*platform.Kind{ // a message may have been sent despite a status 503
+		http.StatusUnauthorized: badToken, http.StatusForbidden: noAccess, http.StatusServiceUnavailable: platform.Down,
+	}
 )
 
 func lasting(text string) *platform.Kind {

@@ -142,7 +142,7 @@ func (c *Channel) readToken(ctx context.Context, stale string) (string, error) {
 	})
 	_, isRefusal := errors.AsType[*platform.Refusal](err)
 	switch {
-	case isRefusal && !platform.Is(err, platform.Down, platform.NotTaken):
+	case isRefusal && !platform.Is(err, platform.Down):
 		return "", err
 	case err != nil: // the call that needs the token was not made
 		return "", fmt.Errorf("feishu: %w", &platform.Unreached{Err: err})
@@ -181,6 +181,8 @@ func readAnswer(res *http.Response, text []byte, out any) error {
 	case e.Kind != nil:
 	case accepted && !isJSON:
 		e.Kind = wrongServer
+	case res.StatusCode >= 500: // the platform does not say which of them mean that nothing was done
+		e.Kind = platform.Down
 	default:
 		e.Kind = platform.KindOfStatus(res.StatusCode)
 	}

@@ -133,7 +133,8 @@ func number(o channel.Opt) int {
 	return n
 }
 
-// send makes a call for a chat, with these parameters, and once more if the chat has another id by now. It returns the id of the message that is sent or changed.
+// send makes a call with the parameters p for a chat, and once more if the chat has another id by now. It returns the id of the message that is sent or
+// changed.
 func (c *Channel) send(ctx context.Context, r platform.Request, p params) (id string, err error) {
 	var m struct {
 		ID int `json:"message_id"`

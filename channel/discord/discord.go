@@ -53,7 +53,7 @@ type Settings struct {
 type Channel struct {
 	platform.Service
 	s    Settings
-	api  *api
+	api  platform.API
 	self atomic.Pointer[profile]
 }
 
@@ -82,7 +82,8 @@ func New(s Settings) (*Channel, error) {
 	if err := c.Init(&c.s.Settings, "discord", DefaultAPI); err != nil {
 		return nil, fmt.Errorf("discord: %w", err)
 	}
-	c.api = &api{client: c.HTTP, base: c.s.API, token: token, lost: c.Fail}
+	c.s.Token = platform.Secret(token)
+	c.api = c.newAPI()
 	c.Files.Fetch = func(ctx context.Context, a platform.Attachment, w io.Writer) error { // addresses are signed, so that they need no token
 		return platform.Download(ctx, c.HTTP, a.Source, w)
 	}
@@ -116,7 +117,7 @@ const contentFlags = 1<<18 | 1<<19
 // whoAmI asks the platform who the bot is.
 func (c *Channel) whoAmI(ctx context.Context) error {
 	me := new(profile)
-	err := c.api.call(ctx, request{what: "ask for the bot", method: http.MethodGet, path: "/applications/@me", out: me})
+	err := c.api.Attempt(ctx, platform.Request{Name: "ask for the bot", Method: http.MethodGet, Path: "/applications/@me", Out: me})
 	if err == nil {
 		c.self.Store(me)
 	}
@@ -167,7 +168,7 @@ func (c *Channel) registerCommands(ctx context.Context, k *kernel.Kernel) {
 		})
 	}
 	path := "/applications/" + c.self.Load().ID + "/commands"
-	err := c.api.do(ctx, request{what: "register the commands", method: http.MethodPut, path: path, in: list, out: new(json.RawMessage), harmless: true})
+	err := c.api.Do(ctx, platform.Request{Name: "register the commands", Method: http.MethodPut, Path: path, In: list, Out: new(json.RawMessage), Harmless: true})
 	if err != nil {
 		c.Log.WarnContext(ctx, "cannot register the commands", "error", err)
 	}

@@ -52,6 +52,7 @@ type Settings struct {
 type Channel struct {
 	platform.Service
 	s       Settings // checked, with defaults
+	api     platform.API
 	cipher  *eventCipher
 	token   accessToken
 	known   *lru.Cache[string, knownMessage] // messages that were sent or read, by id; the zero value: deleted
@@ -75,6 +76,7 @@ func New(s Settings) (*Channel, error) {
 		return nil, fmt.Errorf("feishu: %w", err)
 	}
 	c.Files.Fetch = c.fetch
+	c.api = platform.API{Platform: "feishu", Client: c.HTTP, Base: c.s.API + "/open-apis/", Read: readAnswer, Fatal: badApp, Fail: c.Fail}
 	c.bot.Store(&identity{})
 	c.known, _ = lru.New[string, knownMessage](1000) // fails only for a size below 1
 	c.threads, _ = lru.New[string, string](10_000)
@@ -120,10 +122,10 @@ func (c *Channel) self() identity { return *c.bot.Load() }
 
 // readIdentity asks the platform for the bot's id.
 func (c *Channel) readIdentity(ctx context.Context) error {
-	r := request{name: "get the bot's id", method: http.MethodGet, path: "bot/v3/info"}
+	r := platform.Request{Name: "get the bot's id", Method: http.MethodGet, Path: "bot/v3/info"}
 	got, err := c.call(ctx, r)
 	if err == nil && got.Bot.OpenID == "" {
-		err = fmt.Errorf("feishu: %s: %w", r.name, &platform.Refusal{Kind: noBot, Code: "no open_id"})
+		err = fmt.Errorf("feishu: %s: %w", r.Name, &platform.Refusal{Kind: noBot, Code: "no open_id"})
 	}
 	if err == nil {
 		c.bot.Store(&got.Bot)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/url"
 	"slices"
 	"time"
@@ -41,6 +42,27 @@ const (
 type Kind struct {
 	Text   string // for the log
 	Effect Effect
+}
+
+// Kinds that every platform has.
+var (
+	RateLimited = &Kind{"the platform's rate limit was reached", Busy}
+	NotTaken    = &Kind{"the platform is unavailable at the moment", Untaken}
+	Down        = &Kind{"the platform is unavailable at the moment", Unknown} // it may have done a part of the work
+	Otherwise   = &Kind{"the platform refused the call", Refused}
+)
+
+// KindOfStatus returns what the status of an HTTP answer means that says no more.
+func KindOfStatus(status int) *Kind {
+	switch {
+	case status == http.StatusTooManyRequests:
+		return RateLimited
+	case status == http.StatusServiceUnavailable:
+		return NotTaken
+	case status >= http.StatusInternalServerError:
+		return Down
+	}
+	return Otherwise
 }
 
 // Refusal is a call that a platform has refused. It has no text of the platform's, which may repeat what was sent.

@@ -63,7 +63,7 @@ func (c *Channel) setMenu(ctx context.Context, scope params, role tool.Role) {
 			list = append(list, models.BotCommand{Command: strings.ReplaceAll(k.Name, ".", "_"), Description: k.Help})
 		}
 	}
-	err := c.api.do(ctx, request{method: "setMyCommands", params: params{"scope": scope, "commands": list}, harmless: true})
+	err := c.api.Do(ctx, platform.Request{Name: "setMyCommands", In: params{"scope": scope, "commands": list}, Harmless: true})
 	if err != nil && !platform.Is(err, noChat) { // someone on a list has never written to the bot
 		c.Log.WarnContext(ctx, "cannot set the command menu", "error", err)
 	}

@@ -67,7 +67,7 @@ type Channel struct {
 	platform.Service
 	s      Settings        // with all defaults
 	secret platform.Secret // of the webhook, made from the token, so that all replicas expect the same
-	api    *api
+	api    platform.API
 	me     atomic.Pointer[models.User]
 }
 
@@ -88,7 +88,8 @@ func New(s Settings) (*Channel, error) {
 	mac.Write([]byte("lingserve: the secret of the webhook"))
 	c.secret = platform.Secret(hex.EncodeToString(mac.Sum(nil)))
 	c.Files.Fetch = c.fetch
-	c.api = &api{http: c.HTTP, base: c.s.API, token: string(s.Token), invalid: c.Fail}
+	base := c.s.API + "/bot" + string(s.Token)
+	c.api = platform.API{Platform: "telegram", Client: c.HTTP, Base: base, Read: readAnswer, Fatal: badToken, Fail: c.Fail}
 	me := &models.User{IsBot: true} // until the platform says more
 	_, _ = fmt.Sscan(string(s.Token), &me.ID)
 	c.me.Store(me)
@@ -136,7 +137,7 @@ func (c *Channel) About() string {
 // getMe asks the platform who the bot is.
 func (c *Channel) getMe(ctx context.Context) error {
 	me := new(models.User)
-	err := c.api.call(ctx, request{method: "getMe", out: me})
+	err := c.api.Attempt(ctx, platform.Request{Name: "getMe", In: params{}, Out: me})
 	if err == nil {
 		c.me.Store(me)
 	}

@@ -51,7 +51,7 @@ func with(t *testing.T, plugins ...any) (*turn.Framework, *agent.Agent, options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	builtin, err := agent.New(agent.Options{Models: models, Store: store, Tools: tools, Workspace: t.TempDir()})
+	builtin, err := agent.New(agent.Options{Models: models, Store: store, Tools: tools})
 	if err != nil {
 		t.Fatal(err)
 	}

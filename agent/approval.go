@@ -84,12 +84,6 @@ type questions struct {
 	list []*Question // those that are open, and the last ones that are over; oldest first
 }
 
-type question struct {
-	Question
-	answer chan Answer // takes one
-	over   bool        // it was answered, or ran out of time
-}
-
 // fits reports whether an answer is for this question.
 func (q *Question) fits(a *Answer) bool {
 	return q.ID == a.ID && (a.Session != "" || a.Turn != "") &&

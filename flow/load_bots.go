@@ -161,7 +161,7 @@ func (l *loader) trigger(n *yaml.Node) *trigger {
 	if t.text, ok = l.Text(t.at, triggerKinds[t.kind]); !ok {
 		return nil
 	}
-	t.segments = patternSegments(t.text)
+	t.segments = splitURI(t.text)
 	problem := ""
 	switch p, err := compilePattern(t.text); {
 	case t.text == "":

@@ -404,7 +404,7 @@ func (b *botSpec) rootFor(budget *prompt.Budget, vars map[string]any) (string, e
 	if err != nil {
 		return "", err
 	}
-	if slices.ContainsFunc(b.on, func(t *trigger) bool { return slices.Contains(t.stars(), many) }) {
+	if slices.ContainsFunc(b.on, func(t *trigger) bool { return slices.Contains(t.segments, many) }) {
 		// A star that matched no segment leaves an empty one.
 		root = strings.Join(slices.DeleteFunc(splitURI(root), func(s string) bool { return s == "" }), "/")
 	}

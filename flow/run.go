@@ -80,7 +80,7 @@ type event struct {
 type eventVars struct {
 	URI   *string         `json:"uri,omitempty"`
 	Value json.RawMessage `json:"value,omitempty"`
-	Match []any           `json:"match,omitempty"`
+	Match []string        `json:"match,omitempty"`
 	Bot   string          `json:"bot"`
 }
 
@@ -89,12 +89,12 @@ func (ev event) addTo(vars map[string]any) {
 	if e := ev.Event; e != nil {
 		of := map[string]any{"bot": e.Bot}
 		if e.URI != nil {
-			of["uri"], of["match"], of["value"] = *e.URI, append([]any{}, e.Match...), decoded(e.Value)
+			of["uri"], of["match"], of["value"] = *e.URI, e.Match, e.Value
 		}
 		vars["event"] = of
 	}
 	if ev.Error != nil {
-		vars["error"] = decoded(ev.Error)
+		vars["error"] = ev.Error
 	}
 }
 
@@ -187,12 +187,8 @@ func encode(v any) []byte {
 func (r *run) variables(ev event, templates ...*template) map[string]any {
 	vars := maps.Clone(r.vars)
 	ev.addTo(vars)
-	for _, t := range templates {
-		if t == nil || !t.result {
-			continue
-		}
-		vars["result"] = decoded(r.manager.Peek(true).Result)
-		break
+	if slices.ContainsFunc(templates, func(t *template) bool { return t != nil && t.result }) {
+		vars["result"] = r.manager.Peek(true).Result
 	}
 	return vars
 }
@@ -207,15 +203,6 @@ func decode(text []byte) (v any, err error) {
 		}
 	}
 	return v, err
-}
-
-// decoded is decode for what is JSON for sure.
-func decoded(text json.RawMessage) any {
-	v, err := decode(text)
-	if err != nil {
-		return nil
-	}
-	return v
 }
 
 // over says that the run is canceled: nothing more is started.
@@ -472,11 +459,7 @@ func (r *run) completed(b *botSpec, start int, kind triggerKind, uri string, val
 			continue
 		}
 		stars, _ := l.trigger.pattern.Stars(uri)
-		match := make([]any, len(stars))
-		for i, s := range stars {
-			match[i] = s
-		}
-		ev := event{Event: &eventVars{URI: &uri, Value: value(), Match: match, Bot: b.name}, by: start}
+		ev := event{Event: &eventVars{URI: &uri, Value: value(), Match: stars, Bot: b.name}, by: start}
 		r.decide(func() []func() {
 			act, _ := r.prepare(l.step, ev)
 			return []func(){act}

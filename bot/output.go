@@ -70,19 +70,19 @@ type reader interface {
 	write(chunk string) error
 	// close ends the text. It is an error where that holds nothing of the format.
 	close() error
-	// mayStop says that nothing of use will come any more.
-	mayStop() bool
-	// complete says that the document was closed by the model itself.
-	complete() bool
-	// repairs counts what was mended, by kind.
-	repairs() map[string]int
+	// MayStop says that nothing of use will come any more.
+	MayStop() bool
+	// Complete says that the document was closed by the model itself.
+	Complete() bool
+	// Repairs counts what was mended, by kind.
+	Repairs() map[string]int
 }
 
 func (o *output) send(e tube.Event) {
 	if o.failure != nil {
 		return
 	}
-	e.Hidden = o.hidden
+	e.Hidden = e.Hidden || o.hidden
 	if _, err := o.bot.env.Tube.Send(e); err != nil {
 		o.failure = err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"strconv"
 
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
@@ -86,6 +87,12 @@ func (o *output) send(e tube.Event) {
 	if _, err := o.bot.env.Tube.Send(e); err != nil {
 		o.failure = err
 	}
+}
+
+// set sends a value beside the answer: the one numbered n of those with a reserved name.
+func (o *output) set(name string, n int, value []byte) error {
+	o.send(tube.Event{Kind: tube.Set, URI: []byte(jsonuri.Join(o.bot.root, name+"/"+strconv.Itoa(n))), Value: value})
+	return o.failure
 }
 
 // admit counts text of the model; false where it is too much. The text is a better measure of what it will take in the result

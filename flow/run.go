@@ -329,23 +329,14 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 		unfilter = r.manager.Tube().AddFilter(b.filter.below(root))
 	}
 	// A bot ends once; its callbacks come from one goroutine.
-	react, handled := r.onFailure(i, start, c)
-	ended := false
+	e, once := r.expectEnd(i, start, c), false
 	end := func(err error) {
-		if ended {
+		if once {
 			return
 		}
-		ended = true
+		once = true
 		unfilter()
-		if err == nil {
-			r.mu.Lock()
-			r.bots[i].finished++
-			r.mu.Unlock()
-		} else {
-			r.countFailure(i)
-			react()
-		}
-		r.note(note{Do: noteEnd, Start: start, Failed: err != nil, Handled: *handled})
+		r.ended(e, err != nil)
 		r.finish(i)
 	}
 	l := r.listener(b, start)

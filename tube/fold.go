@@ -43,14 +43,14 @@ func (f *folded) fold(data []byte, end uint64) {
 		if e.Hidden && f.all == nil {
 			f.all = new(jsonuri.Document)
 			for _, e := range snapshotOf(&f.visible, false) {
-				apply(f.all, e)
+				_ = apply(f.all, e)
 			}
 		}
 		if !e.Hidden {
-			apply(&f.visible, e)
+			_ = apply(&f.visible, e)
 		}
 		if f.all != nil {
-			apply(f.all, e)
+			_ = apply(f.all, e)
 		}
 	}
 	if len(data) >= maxBlock/2 {
@@ -68,13 +68,12 @@ func (f *folded) foldBlocks(blocks []block, seq int, end uint64) {
 	}
 }
 
-// apply ignores what the document refuses: senders have their own checks.
-func apply(d *jsonuri.Document, e Event) {
+// apply changes a document by an event. What the document refuses is ignored in a fold: senders have their own checks.
+func apply(d *jsonuri.Document, e Event) error {
 	if e.Kind == Append {
-		_ = d.Append(e.URI, e.Value)
-	} else {
-		_ = d.Set(e.URI, e.Value)
+		return d.Append(e.URI, e.Value)
 	}
+	return d.Set(e.URI, e.Value)
 }
 
 // snapshotOf returns the deltas that make any document the same as d. rooted says that the reader's root may be something else

@@ -2,6 +2,7 @@ package tube
 
 import (
 	"bytes"
+	"iter"
 	"runtime"
 	"slices"
 	"sync"
@@ -100,12 +101,10 @@ func snapshotOf(d *jsonuri.Document, rooted bool) []Event {
 
 // keep remembers the events of a block that leaves the log which a snapshot of the document does not hold.
 func (f *folded) keep(b block, limit int) {
-	for e := range b.events() {
-		if e.Kind >= Done {
-			e.URI, e.Value = bytes.Clone(e.URI), bytes.Clone(e.Value)
-			f.kept = append(f.kept, e)
-			f.bytes += keptSize(e)
-		}
+	for e := range b.beside() {
+		e.URI, e.Value = bytes.Clone(e.URI), bytes.Clone(e.Value)
+		f.kept = append(f.kept, e)
+		f.bytes += keptSize(e)
 	}
 	if f.bytes <= limit {
 		return
@@ -120,6 +119,24 @@ func (f *folded) keep(b block, limit int) {
 			}
 			return drop
 		})
+	}
+}
+
+// beside yields the events that a document cannot say: those that are kept, and those of the blocks of the log.
+func (f *folded) beside(blocks []block) iter.Seq[Event] {
+	return func(yield func(Event) bool) {
+		for _, e := range f.kept {
+			if !yield(e) {
+				return
+			}
+		}
+		for _, b := range blocks {
+			for e := range b.beside() {
+				if !yield(e) {
+					return
+				}
+			}
+		}
 	}
 }
 
@@ -200,28 +217,16 @@ func (t *Tube) regroup(r *Reader) {
 	}
 
 	var named, done []Event
-	take := func(e Event) {
-		if e.N < r.next || e.Hidden && !r.all {
-			return
-		}
-		if e.Kind == Named {
+	for e := range f.beside(blocks) {
+		switch {
+		case e.N < r.next, e.N >= end, e.Hidden && !r.all:
+		case e.Kind == Named:
 			e.Part = true
 			named = append(named, e)
-		} else if e.Kind == Done {
+		default:
 			done = append(done, e)
 		}
 	}
-	for _, e := range f.kept {
-		take(e)
-	}
-	for _, b := range blocks {
-		for e := range b.events() {
-			if e.N < end {
-				take(e)
-			}
-		}
-	}
-
 	group := append(snapshotOf(f.document(r.all), f.rooted), done...)
 	for i := range group {
 		group[i].N, group[i].Part = end-1, true

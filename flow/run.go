@@ -423,34 +423,25 @@ func (r *run) listener(b *botSpec, start int) (l bot.Listener) {
 		return slices.ContainsFunc(b.listeners, func(l listener) bool { return l.trigger.kind == kind || l.trigger.kind == onValue })
 	}
 	if wanted(onString) {
-		l.String = func(v bot.StringValue) {
-			r.completed(b, start, onString, v.URI, func() json.RawMessage { return encode(v.Value) })
-		}
-	}
-	if b.format != bot.JSON {
-		return l
+		l.String = func(v bot.StringValue) { r.completed(b, start, onString, v.URI, v.Value) }
 	}
 	if wanted(onObject) {
-		l.Object = func(v bot.ObjectValue) {
-			r.completed(b, start, onObject, v.URI, func() json.RawMessage { return v.Value })
-		}
+		l.Object = func(v bot.ObjectValue) { r.completed(b, start, onObject, v.URI, v.Value) }
 	}
 	if wanted(onValue) {
-		l.Scalar = func(v bot.ObjectValue) {
-			r.completed(b, start, onValue, v.URI, func() json.RawMessage { return v.Value })
-		}
+		l.Scalar = func(v bot.ObjectValue) { r.completed(b, start, onValue, v.URI, v.Value) }
 	}
 	return l
 }
 
 // completed fires what waits for the value at uri, or for any value there.
-func (r *run) completed(b *botSpec, start int, kind triggerKind, uri string, value func() json.RawMessage) {
+func (r *run) completed(b *botSpec, start int, kind triggerKind, uri string, value any) {
 	for _, l := range b.listeners {
 		if l.trigger.kind != kind && l.trigger.kind != onValue || !l.trigger.pattern.Match([]byte(uri)) {
 			continue
 		}
 		stars, _ := l.trigger.pattern.Stars(uri)
-		ev := event{Event: &eventVars{URI: &uri, Value: value(), Match: stars, Bot: b.name}, by: start}
+		ev := event{Event: &eventVars{URI: &uri, Value: encode(value), Match: stars, Bot: b.name}, by: start}
 		r.decide(func() []func() {
 			act, _ := r.prepare(l.step, ev)
 			return []func(){act}

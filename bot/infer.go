@@ -520,11 +520,14 @@ func (b *ChatBot) sendUsage(i *inference) {
 	if i.used {
 		counts = &i.Usage
 	}
-	b.sendNamed("usage", struct {
-		Bot   string `json:"bot"`
-		Model string `json:"model"`
-		*adapter.Usage
-	}{b.name, i.Model, counts})
+	b.sendNamed("usage", UsageData{b.name, i.Model, counts})
+}
+
+// UsageData is the data of a "usage" event; Usage is nil where the provider has not counted.
+type UsageData struct {
+	Bot   string `json:"bot"`
+	Model string `json:"model"`
+	*adapter.Usage
 }
 
 // sendNamed sends an event about the bot, which clients do not see if the bot is quiet.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -66,11 +67,7 @@ func (d *Door) Enter(r *http.Request) (Visitor, error) {
 // Identify returns who has a key or token.
 func (d *Door) Identify(ctx context.Context, text string) (Visitor, error) {
 	if d.Tokens != nil && (d.Keys == nil || isToken(text)) {
-		p, until, err := d.Tokens.check(ctx, text)
-		if err != nil {
-			return Visitor{}, err
-		}
-		return Visitor{Principal: p, By: "token", Grant: Grant{Until: until}}, nil
+		return d.Tokens.Check(ctx, text)
 	}
 	if d.Keys == nil {
 		return Visitor{}, ErrUnknownKey
@@ -127,13 +124,11 @@ func WithoutTicket(r *http.Request) *http.Request {
 	if !HasTicket(r) {
 		return r
 	}
-	var kept []string
-	for pair := range strings.SplitSeq(r.URL.RawQuery, "&") {
+	kept := slices.DeleteFunc(strings.Split(r.URL.RawQuery, "&"), func(pair string) bool {
 		name, _, _ := strings.Cut(pair, "=")
-		if plain, err := url.QueryUnescape(name); err != nil || plain != TicketParameter {
-			kept = append(kept, pair)
-		}
-	}
+		plain, err := url.QueryUnescape(name)
+		return err == nil && plain == TicketParameter
+	})
 	without, address := *r, *r.URL
 	address.RawQuery = strings.Join(kept, "&")
 	without.URL, without.RequestURI = &address, address.RequestURI()

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -21,15 +23,15 @@ const (
 	keyMark    = "lsk_"
 	digestMark = "_sha256_"
 
-	idLength     = 8  // 40 bits
-	secretLength = 32 // 160 bits
-	sumLength    = 7  // 32 bits and three that are 0
-	bodyLength   = secretLength + sumLength
-	keyLength    = len(keyMark) + idLength + 1 + bodyLength
+	idLength  = 8 // 40 bits
+	sumLength = 7 // 32 bits and three that are 0
 
 	// minKey is for keys that were made elsewhere: 20 letters of any usual alphabet are too many to be guessed, where they are random.
 	minKey, maxKey = 20, 512
 )
+
+// keyForm is that of keys as NewKey makes them.
+var keyForm = regexp.MustCompile(`^lsk_[a-z2-7]{8}_[a-z2-7]{39}$`)
 
 // Key is what is known of an API key: never the key itself.
 type Key struct {
@@ -61,16 +63,8 @@ func checksum(text string) string {
 
 // own says whether a text is a key as NewKey makes it, with the checksum that belongs to it.
 func own(text string) bool {
-	if len(text) != keyLength || !strings.HasPrefix(text, keyMark) || text[len(keyMark)+idLength] != '_' {
-		return false
-	}
-	for i := range len(text) - len(keyMark) {
-		if c := text[len(keyMark)+i]; strings.IndexByte(alphabet, c) < 0 && i != idLength {
-			return false
-		}
-	}
-	end := keyLength - sumLength
-	return checksum(text[:end]) == text[end:]
+	end := len(text) - sumLength
+	return keyForm.MatchString(text) && checksum(text[:end]) == text[end:]
 }
 
 // idOf returns the id of a key: the one in its text, or else the beginning of its digest, which does not reveal the key.
@@ -157,7 +151,7 @@ func ParseKey(entry string) (Key, error) {
 
 // checkAdmin refuses a scope that the role does not have: scopes narrow, and its author may have thought that they widen.
 func checkAdmin(p Principal) error {
-	if p.Scopes.has(admin) && !p.Administers() {
+	if slices.Contains(p.Scopes, admin) && !p.Administers() {
 		return fmt.Errorf("the scope %s needs the role admin", admin)
 	}
 	return nil

@@ -50,7 +50,7 @@ func TestAKeyLeadsToItsPrincipal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, got.Principal, cmp.AllowUnexported(access.Scopes{}), cmp.Comparer(func(a, b access.Scopes) bool { return a.String() == b.String() })); diff != "" {
+		if diff := cmp.Diff(want, got.Principal, cmp.Comparer(func(a, b access.Scopes) bool { return a.String() == b.String() })); diff != "" {
 			t.Error(diff)
 		}
 		if strings.Contains(got.ID, text) || len(got.ID) != 8 {

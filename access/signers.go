@@ -144,24 +144,28 @@ func (s *signers) refresh() (any, error) {
 
 // read replaces the keys.
 func (s *signers) read() error {
-	source, err := s.open()
-	if err != nil {
-		return fmt.Errorf("the issuer's keys: %w", err)
-	}
-	defer source.Close()
-	data, err := io.ReadAll(io.LimitReader(source, maxSignerSet+1))
-	switch {
-	case err != nil:
-		return fmt.Errorf("the issuer's keys: %w", err)
-	case len(data) > maxSignerSet:
-		return fmt.Errorf("the issuer's keys: too large; expected at most %d bytes", maxSignerSet)
-	}
-	keys, err := parseSigners(data)
+	keys, err := s.fetch()
 	if err != nil {
 		return fmt.Errorf("the issuer's keys: %w", err)
 	}
 	s.set.Store(&signerSet{time.Now(), keys})
 	return nil
+}
+
+func (s *signers) fetch() ([]jose.JSONWebKey, error) {
+	source, err := s.open()
+	if err != nil {
+		return nil, err
+	}
+	defer source.Close()
+	data, err := io.ReadAll(io.LimitReader(source, maxSignerSet+1))
+	if err == nil && len(data) > maxSignerSet {
+		err = fmt.Errorf("too large; expected at most %d bytes", maxSignerSet)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parseSigners(data)
 }
 
 // open opens the file of the keys, or requests them from their address.

@@ -40,23 +40,28 @@ var (
 	}
 )
 
-// TokensOptions say which tokens are accepted and which principals they give. Issuer, Audiences and Keys are required.
+// TokensOptions say which tokens are accepted and which principals they give. Issuer, Audiences and Keys are required. The defaults in the tags
+// hold here, too.
 type TokensOptions struct {
-	Name      string   // of the issuer, in the names of principals: subject@NAME; small letters, digits, ".", "_", "-"; "sso"
-	Issuer    string   // the claim iss, exactly
-	Audiences []string // the claim aud has one of them
-	Keys      string   // address or path of the issuer's JSON Web Key Set; http only on this machine
+	// Name is in the names of principals, subject@NAME: small letters, digits, ".", "_", "-".
+	Name      string   `key:"issuer_name" default:"sso" help:"issuer's short name, behind the @ in its users' names"`
+	Issuer    string   `key:"issuer" help:"issuer of accepted JWTs (claim iss), such as https://login.example.com/"`
+	Audiences []string `key:"audience" help:"this server's names in the claim aud"`
+	// Keys may be an http address only on this machine.
+	Keys string `key:"jwks" help:"URL or file of the issuer's JSON Web Key Set"`
 
-	Types      []string      // accepted in the header typ, "at+jwt"; a token without typ is accepted too
-	Algorithms []string      // RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA; these are the default
-	Leeway     time.Duration // between the clocks, 1 min
+	Types      []string      `key:"token_types" help:"accepted typ of tokens, such as JWT; unset: at+jwt, or no typ"`
+	Algorithms []string      `key:"algorithms" help:"accepted signatures, such as RS256; unset: all with a public key"`
+	Leeway     time.Duration `key:"leeway" default:"1m" help:"tolerated clock difference to the issuer"`
 	Refresh    time.Duration // how old the keys may be, 15 min
 
-	SubjectClaim string               // whose token it is, "sub"
-	RoleClaim    string               // text or a list; "" gives everybody the role user. A dot goes into an object: "realm_access.roles"
-	Roles        map[string]tool.Role // what is in RoleClaim, and the role it gives; the highest counts. nil is user, operator and admin
-	ScopeClaim   string               // "scope"; text with blanks, or a list. Only with ScopePrefix
-	ScopePrefix  string               // of the scopes that are meant for this server, as "lingserve:"; "" regards no scopes
+	SubjectClaim string `key:"subject_claim" default:"sub" help:"claim with the caller's name"`
+	// The claim RoleClaim is text or a list; a dot goes into an object.
+	RoleClaim string               `key:"role_claim" help:"claim with roles, such as realm_access.roles; unset: every caller is a user"`
+	Roles     map[string]tool.Role // what is in RoleClaim, and the role it gives; the highest counts. nil is user, operator and admin
+	// The claim ScopeClaim is text with blanks, or a list. It counts only with ScopePrefix.
+	ScopeClaim  string `key:"scope_claim" default:"scope" help:"claim with scopes"`
+	ScopePrefix string `key:"scope_prefix" help:"prefix of this server's scopes, such as lingserve:; unset: tokens' scopes do not count"`
 
 	Transport http.RoundTripper // to the issuer; nil is a new one
 	ProxyEnv  bool              // with a new transport: go through the proxy that the environment names
@@ -138,51 +143,45 @@ func NewTokens(o TokensOptions) (*Tokens, error) {
 // Close ends what reads the issuer's keys.
 func (t *Tokens) Close() { t.signers.close() }
 
-// Check returns whose token a text is. The error is a [Refusal], or that of ctx.
+// Check returns whose token a text is, and until when it counts, the leeway included. The error is a [Refusal], or that of ctx.
 //
 // Where a key comes from is never read in the token: its headers jku, jwk, x5u and x5c have no meaning here.
-func (t *Tokens) Check(ctx context.Context, text string) (Principal, error) {
-	p, _, err := t.check(ctx, text)
-	return p, err
-}
-
-// check also returns until when the token counts, the leeway included.
-func (t *Tokens) check(ctx context.Context, text string) (_ Principal, until time.Time, err error) {
+func (t *Tokens) Check(ctx context.Context, text string) (Visitor, error) {
 	if len(text) > maxToken {
-		return Principal{}, until, ErrMalformedToken
+		return Visitor{}, ErrMalformedToken
 	}
 	parsed, err := jwt.ParseSigned(text, t.allowed)
 	if err != nil {
 		if _, ok := errors.AsType[*jose.ErrUnexpectedSignatureAlgorithm](err); ok {
-			return Principal{}, until, ErrAlgorithm
+			return Visitor{}, ErrAlgorithm
 		}
-		return Principal{}, until, ErrMalformedToken
+		return Visitor{}, ErrMalformedToken
 	}
 	// Before its signature, since only a token that could be right is worth asking the issuer for a key that is not known.
 	var claims registered
 	var all map[string]any
 	if err := parsed.UnsafeClaimsWithoutVerification(&claims, &all); err != nil || all == nil {
-		return Principal{}, until, ErrMalformedToken
+		return Visitor{}, ErrMalformedToken
 	}
 	head := parsed.Headers[0]
 	if err := t.checkType(head.ExtraHeaders, all); err != nil {
-		return Principal{}, until, err
+		return Visitor{}, err
 	}
 	if err := t.validate(&claims); err != nil {
-		return Principal{}, until, err
+		return Visitor{}, err
 	}
 	keys, err := t.signers.find(ctx, head.KeyID)
 	if err != nil {
-		return Principal{}, until, err
+		return Visitor{}, err
 	}
 	for _, key := range keys {
 		// A key that the issuer published for one algorithm verifies no other.
 		if (key.Algorithm == "" || key.Algorithm == head.Algorithm) && parsed.Claims(key) == nil {
 			p, err := t.principal(all)
-			return p, claims.Expiry.Time().Add(t.o.Leeway), err
+			return Visitor{Principal: p, By: "token", Grant: Grant{Until: claims.Expiry.Time().Add(t.o.Leeway)}}, err
 		}
 	}
-	return Principal{}, until, ErrSignature
+	return Visitor{}, ErrSignature
 }
 
 // checkType refuses tokens that are no access tokens. Access tokens and ID tokens may share a type other than at+jwt, or have none. Such a

@@ -73,25 +73,19 @@ func empty(finish string, retryable bool) *Error {
 func (c *Chain) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, error] {
 	return func(yield func(Chunk, error) bool) {
 		var failed []error
-		h := held{wholeCalls: c.WholeCalls}
+		h := held{wholeCalls: c.WholeCalls, yield: yield}
 		for i, l := range c.links {
 			last := i == len(c.links)-1
 			h.begin(l.name)
-			left, err := false, l.err
+			err := l.err
 			if err == nil {
-				left, err = h.pass(l.model.Stream(OrElse(ctx, c.after(i)...), req), yield)
+				err = h.pass(l.model.Stream(context.WithValue(ctx, orElse{}, c.links[i+1:]), req))
 			}
-			switch {
-			case left:
+			if err == nil {
 				return
-			case err == nil && !h.silent():
-				h.flush(yield)
-				return
-			case err == nil:
-				err = empty(h.finish, false)
 			}
 			if h.shown && !(errors.Is(err, ErrEmpty) && !h.said && !last) || ctx.Err() != nil || !Replaceable(err) {
-				h.fail(yield, err)
+				h.fail(err)
 				return
 			}
 			failed = append(failed, err)
@@ -99,21 +93,8 @@ func (c *Chain) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, error]
 				c.Failed(ctx, l.name, c.links[i+1].name, err)
 			}
 		}
-		if len(failed) == 1 {
-			h.fail(yield, failed[0])
-		} else {
-			h.fail(yield, c.none(failed))
-		}
+		h.fail(c.none(failed))
 	}
-}
-
-// after are the names of the models behind the i-th.
-func (c *Chain) after(i int) []string {
-	names := make([]string, 0, len(c.links))
-	for _, l := range c.links[i+1:] {
-		names = append(names, l.name)
-	}
-	return names
 }
 
 // maxTold bounds how many models of a chain an error names, and the bytes of each one's error.
@@ -124,7 +105,10 @@ const (
 
 // none makes the error of a chain of which no model has answered. It has the errors of all. As for what to do about it, it is the last
 // one that is worth another attempt; or else one for which the request was too long, since a shorter one may be answered; or else the last.
-func (c *Chain) none(failed []error) *Error {
+func (c *Chain) none(failed []error) error {
+	if len(failed) == 1 {
+		return failed[0]
+	}
 	said := make([]string, 0, len(failed))
 	causes := make([]error, len(failed))
 	var of *Error
@@ -167,6 +151,8 @@ const (
 
 // held holds back what comes of an answer before anything of it is shown, so that another answer can take its place.
 type held struct {
+	yield      func(Chunk, error) bool
+	left       bool // the reader has left, and gets nothing more
 	wholeCalls bool
 	name       string // of the model, for an answer that does not say it
 	chunks     []Chunk
@@ -181,29 +167,47 @@ type held struct {
 // begin begins another answer.
 func (h *held) begin(name string) {
 	h.spent.Add(h.usage)
-	*h = held{wholeCalls: h.wholeCalls, name: name, chunks: h.chunks[:0], spent: h.spent}
+	*h = held{yield: h.yield, wholeCalls: h.wholeCalls, name: name, chunks: h.chunks[:0], spent: h.spent}
 }
 
-// pass passes on an answer from where something is shown; what does not show anything is held until flush. left says that the reader has left.
-func (h *held) pass(stream iter.Seq2[Chunk, error], yield func(Chunk, error) bool) (left bool, err error) {
+// pass passes on an answer from where something is shown.
+func (h *held) pass(stream iter.Seq2[Chunk, error]) error {
 	for chunk, err := range stream {
 		if err != nil {
-			return false, err
+			return err
 		}
-		if !h.forward(&chunk, yield) {
-			return true, nil
+		if h.forward(&chunk); h.left {
+			return nil
 		}
 	}
-	return false, nil
+	return h.end(false)
 }
 
-// forward passes on a chunk behind what is held, or holds it; false when the reader has left.
-func (h *held) forward(c *Chunk, yield func(Chunk, error) bool) bool {
+// forward passes on a chunk behind what is held, or holds it.
+func (h *held) forward(c *Chunk) {
 	h.said = h.said && !c.Restart || c.hasContent()
 	if (!h.shown || c.Usage != nil || c.Finish != "") && !h.add(c) { // most chunks have nothing that must be stored
-		return true
+		return
 	}
-	return (len(h.chunks) == 0 || h.flush(yield)) && yield(*c, nil)
+	if len(h.chunks) > 0 {
+		h.flush()
+	}
+	h.send(c, nil)
+}
+
+func (h *held) send(c *Chunk, err error) {
+	if !h.left {
+		h.left = !h.yield(*c, err)
+	}
+}
+
+// end ends an answer that is complete. It is an error, retryable or not, if it says nothing.
+func (h *held) end(retryable bool) error {
+	if h.silent() {
+		return empty(h.finish, retryable)
+	}
+	h.flush()
+	return nil
 }
 
 // silent says whether an answer has ended as if it were complete, and said nothing.
@@ -260,24 +264,19 @@ func (h *held) shows(c *Chunk) bool {
 	return h.call != 1+c.ToolCall.Index
 }
 
-// flush passes on what is held; false when the reader has left.
-func (h *held) flush(yield func(Chunk, error) bool) bool {
+// flush passes on what is held.
+func (h *held) flush() {
 	for i := range h.chunks {
-		if !yield(h.chunks[i], nil) {
-			return false
-		}
+		h.send(&h.chunks[i], nil)
 	}
 	h.chunks = nil
-	return true
 }
 
 // fail passes on an error, behind what the answers took of which nothing was passed on.
-func (h *held) fail(yield func(Chunk, error) bool, err error) {
-	if !h.shown {
-		h.spent.Add(h.usage)
-		if h.spent != (Usage{}) && !yield(Chunk{Usage: &h.spent, Model: h.name}, nil) {
-			return
-		}
+func (h *held) fail(err error) {
+	h.spent.Add(h.usage)
+	if !h.shown && h.spent != (Usage{}) {
+		h.send(&Chunk{Usage: &h.spent, Model: h.name}, nil)
 	}
-	yield(Chunk{}, err)
+	h.send(new(Chunk), err)
 }

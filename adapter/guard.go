@@ -28,25 +28,18 @@ type guarded struct {
 // Stream asks the model, again where that may help and nothing was passed on.
 func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, error] {
 	return func(yield func(Chunk, error) bool) {
-		q := &question{guarded: g, req: req}
-		if err := q.prepare(); err != nil {
-			yield(Chunk{}, err)
-			return
-		}
-		for n := 1; ; n++ {
-			err := q.attempt(ctx, n, yield)
-			if err == nil {
+		q := &question{guarded: g, req: req, held: held{yield: yield}}
+		err := q.prepare()
+		for n := 1; err == nil; n++ {
+			if err = q.attempt(ctx, n); err == nil {
 				return
 			}
-			counts, err := q.wait(ctx, n, err)
-			if err != nil {
-				q.held.fail(yield, err)
-				return
-			}
-			if !counts {
+			var counts bool
+			if counts, err = q.wait(ctx, n, err); !counts {
 				n--
 			}
 		}
+		q.held.fail(err)
 	}
 }
 
@@ -95,7 +88,7 @@ func (q *question) wait(ctx context.Context, n int, err error) (counts bool, fai
 	if !q.held.shown && ofRequest(e) {
 		// The last resort: the provider may refuse what a provider has added to the history (MO-04).
 		var had bool
-		if q.req.Messages, had = without(q.req.Messages); had {
+		if q.req.Messages, had = without(q.req.Messages, func(*Made) bool { return true }); had {
 			q.refused = e
 			return false, nil // nothing was answered, so nothing is owed
 		}
@@ -115,8 +108,9 @@ func (q *question) wait(ctx context.Context, n int, err error) (counts bool, fai
 	return true, backoff.Sleep(ctx, wait)
 }
 
-// attempt asks the model for the n-th time. It returns the error that ended it: nil when the answer is complete or the reader has left.
-func (q *question) attempt(ctx context.Context, n int, yield func(Chunk, error) bool) (err error) {
+// attempt asks the model for the n-th time. It has a slot of its provider from its beginning to its end. It returns the error that ended it:
+// nil when the answer is complete or the reader has left.
+func (q *question) attempt(ctx context.Context, n int) (err error) {
 	q.held.begin("")
 	var money *bill
 	if q.Budget != nil {
@@ -127,7 +121,15 @@ func (q *question) attempt(ctx context.Context, n int, yield func(Chunk, error) 
 	}
 	ctx, a := q.begin(ctx, &q.req, n)
 	defer func() { a.end(context.Cause(ctx), err) }() // after a panic of the reader, too
-	if err := q.inSlot(ctx, a, money, yield); err != nil {
+	if q.slots != nil {
+		if err := q.slots.acquire(ctx); err != nil {
+			return err
+		}
+		defer q.slots.give()
+		a.gotSlot()
+	}
+	a.observer.Sent()
+	if err := q.pass(ctx, a, money); err != nil {
 		return err
 	}
 	if q.refused != nil { // else it was refused for something else
@@ -137,22 +139,8 @@ func (q *question) attempt(ctx context.Context, n int, yield func(Chunk, error) 
 	return nil
 }
 
-// inSlot makes an attempt that has a slot of its provider from its beginning to its end. While it waits for another
-// attempt, it has none.
-func (q *question) inSlot(ctx context.Context, a *attempt, money *bill, yield func(Chunk, error) bool) error {
-	if q.slots != nil {
-		if err := q.slots.acquire(ctx); err != nil {
-			return err
-		}
-		defer q.slots.give()
-		a.gotSlot()
-	}
-	a.observer.Sent()
-	return q.pass(ctx, a, money, yield)
-}
-
 // pass passes on one answer of the model. What is held back at the end is passed on. An answer that says nothing is an error.
-func (q *question) pass(ctx context.Context, a *attempt, money *bill, yield func(Chunk, error) bool) error {
+func (q *question) pass(ctx context.Context, a *attempt, money *bill) error {
 	ctx, w := newWatch(context.WithValue(ctx, guardKey{}, q.guarded), q.timeouts)
 	defer w.stop()
 	account, h := accountOf(ctx), &q.held
@@ -189,7 +177,7 @@ func (q *question) pass(ctx context.Context, a *attempt, money *bill, yield func
 				return err
 			}
 		}
-		if !h.forward(&chunk, yield) {
+		if h.forward(&chunk); h.left {
 			return nil
 		}
 		if chunks++; chunks%yieldEvery == 0 {
@@ -197,12 +185,8 @@ func (q *question) pass(ctx context.Context, a *attempt, money *bill, yield func
 		}
 		w.resume(token)
 	}
-	if h.silent() {
-		return empty(h.finish, true)
-	}
 	w.pause()
-	h.flush(yield)
-	return nil
+	return h.end(true)
 }
 
 // stream is not inlined: the copy of the request would stay on the stack while the answer is read.

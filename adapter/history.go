@@ -37,7 +37,8 @@ func history(messages []Message, provider, name string) []Message {
 	if before == 0 && len(rest) > 0 && (rest[0].Role == Assistant || rest[0].Role == ToolRole) { // it begins with calls
 		out = append(out, Message{Role: User, Content: "Continue."})
 	}
-	for _, m := range own(rest[before:], provider, name) {
+	own, _ := without(rest[before:], func(made *Made) bool { return !made.by(provider, name) })
+	for _, m := range own {
 		out = join(out, m)
 	}
 	sortResults(out)
@@ -52,29 +53,17 @@ func (m *Message) empty() bool {
 	return m.Content == "" && len(m.Parts) == 0 && len(m.ToolCalls) == 0 && m.Role != ToolRole
 }
 
-// own returns the messages without what was made by others than the model.
-func own(messages []Message, provider, name string) []Message {
-	copied := false
-	for i := range messages {
-		if made := messages[i].Made; made == nil || made.by(provider, name) {
-			continue
-		}
-		if !copied {
-			messages, copied = slices.Clone(messages), true
-		}
-		messages[i].Made = nil
-	}
-	return messages
-}
-
-// without returns the messages without what their providers made; false where there is nothing of it.
-func without(messages []Message) ([]Message, bool) {
-	if !slices.ContainsFunc(messages, func(m Message) bool { return m.Made != nil }) {
+// without returns the messages without what was made by those models that drop names; false where there is nothing of it.
+func without(messages []Message, drop func(*Made) bool) ([]Message, bool) {
+	dropped := func(m Message) bool { return m.Made != nil && drop(m.Made) }
+	if !slices.ContainsFunc(messages, dropped) {
 		return messages, false
 	}
 	messages = slices.Clone(messages)
 	for i := range messages {
-		messages[i].Made = nil
+		if dropped(messages[i]) {
+			messages[i].Made = nil
+		}
 	}
 	return messages, true
 }

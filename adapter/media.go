@@ -101,17 +101,8 @@ func mediaOf(rules []MediaRule, model string) []string {
 
 // MatchesPattern reports whether a name fits a pattern, in which * stands for any characters.
 func MatchesPattern(pattern, name string) bool {
-	first, rest, starred := strings.Cut(pattern, "*")
-	name, ok := strings.CutPrefix(name, first)
-	if !starred {
-		return ok && name == ""
-	}
-	for ok && strings.Contains(rest, "*") {
-		var part string
-		part, rest, _ = strings.Cut(rest, "*")
-		_, name, ok = strings.Cut(name, part)
-	}
-	return ok && strings.HasSuffix(name, rest)
+	fits, err := path.Match(strings.ReplaceAll(pattern, "/", ":"), strings.ReplaceAll(name, "/", ":")) // there, * stands for no slash
+	return fits && err == nil
 }
 
 // DataURL writes data as a URL that holds them.
@@ -206,7 +197,8 @@ func SniffMedia(data []byte, claimed string) string {
 // fit makes of a request's media what the model takes. A file of text becomes text, and an image that came as a file an image. What the model
 // cannot take is refused in the new message; earlier in the history, and in results of tools, a text replaces it.
 func (g *guarded) fit(req *Request) error {
-	if !hasMedia(req.Messages) {
+	isMedia := func(p Part) bool { return p.Image != "" || p.File != "" }
+	if !slices.ContainsFunc(req.Messages, func(m Message) bool { return slices.ContainsFunc(m.Parts, isMedia) }) {
 		return nil
 	}
 	now := len(req.Messages) // from here on stands what is asked now
@@ -216,14 +208,8 @@ func (g *guarded) fit(req *Request) error {
 	if now > 0 && req.Messages[now-1].Role == ToolRole {
 		now = len(req.Messages)
 	}
-	copied := false
+	req.Messages = slices.Clone(req.Messages)
 	for i := range req.Messages {
-		if !hasMedia(req.Messages[i : i+1]) {
-			continue
-		}
-		if !copied {
-			req.Messages, copied = slices.Clone(req.Messages), true
-		}
 		m := &req.Messages[i]
 		m.Parts = slices.Clone(m.Parts)
 		for k := range m.Parts {
@@ -233,17 +219,6 @@ func (g *guarded) fit(req *Request) error {
 		}
 	}
 	return nil
-}
-
-func hasMedia(list []Message) bool {
-	for i := range list {
-		for k := range list[i].Parts {
-			if p := &list[i].Parts[k]; p.Image != "" || p.File != "" {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func (g *guarded) fitPart(p *Part, asked bool) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -174,21 +175,12 @@ func (s *slots) full(waited time.Duration) *Error {
 // errFull is the cause of an error that means no slot. There is no use in trying at once what was refused: others wait.
 var errFull = errors.New("no slot")
 
+// orElse is the context's key of the links that a chain asks where this one fails. No request waits for a slot of its provider while there
+// is another provider to ask.
 type orElse struct{}
-
-// OrElse says in the context that where a model fails, these are asked in its place, in this order; so no request waits for a slot of its
-// provider while there is another provider to ask.
-func OrElse(ctx context.Context, names ...string) context.Context {
-	return context.WithValue(ctx, orElse{}, names)
-}
 
 // elsewhere says whether another provider than this one can be asked.
 func elsewhere(ctx context.Context, provider string) bool {
-	names, _ := ctx.Value(orElse{}).([]string)
-	for _, name := range names {
-		if of, _, _ := strings.Cut(name, ":"); of != provider {
-			return true
-		}
-	}
-	return false
+	links, _ := ctx.Value(orElse{}).([]link)
+	return slices.ContainsFunc(links, func(l link) bool { return !strings.HasPrefix(l.name, provider+":") })
 }

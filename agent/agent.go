@@ -56,7 +56,6 @@ type Options struct {
 	// Options are asked of each model that the turn asks, where its plugins say nothing else.
 	Options      adapter.Options
 	Instructions string // in place of the default prompt
-	Workspace    string // whose AGENTS.md is read; "" is the framework's
 	// Tools of the agent, beside the default ones. Bare leaves those out.
 	Tools *tool.Set
 	Bare  bool
@@ -97,11 +96,13 @@ type Host interface {
 
 // Agent is the plugin. Make it with [New]; it is safe for concurrent use.
 type Agent struct {
+	turn.Notices // a turn that has failed
+
 	options   Options
 	log       *slog.Logger
 	tools     *tool.Set // the default tools, and those of the options
-	commands  *command.Set
-	questions questions
+	commands  command.Set
+	questions *questions
 
 	framework atomic.Pointer[turn.Framework] // in which the agent is registered
 }
@@ -112,7 +113,8 @@ func New(o Options) (*Agent, error) {
 		return nil, errors.New("agent: expected models to ask")
 	}
 	o.MaxSteps = cmp.Or(max(o.MaxSteps, 0), DefaultMaxSteps)
-	a := &Agent{options: o, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), commands: command.New(), tools: new(tool.Set)}
+	a := &Agent{options: o, commands: command.New(), tools: new(tool.Set), questions: new(questions)}
+	a.log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	a.options.Approvals = maps.Clone(o.Approvals)
 	for pattern, asks := range o.Approvals {
 		if asks != tool.Always && asks != tool.Never {
@@ -125,14 +127,13 @@ func New(o Options) (*Agent, error) {
 	return a, nil
 }
 
-// AttachFramework is called when the agent is registered: it makes the hooks of the loop known.
+// AttachFramework is called when the agent is registered, which may be once: it makes the hooks of the loop known.
 func (a *Agent) AttachFramework(f *turn.Framework) error {
-	if a.framework.CompareAndSwap(nil, f) {
-		if err := a.addFiles(a.workspace()); err != nil {
-			return fmt.Errorf("agent: %w", err)
-		}
-	} else if a.framework.Load() != f {
-		return errors.New("agent: it is registered already, in another framework")
+	if !a.framework.CompareAndSwap(nil, f) {
+		return errors.New("agent: it is registered already")
+	}
+	if err := a.addFiles(f.Workspace()); err != nil {
+		return fmt.Errorf("agent: %w", err)
 	}
 	turn.Declare[BeforeModel](f, "before_model")
 	turn.Declare[AfterModel](f, "after_model")
@@ -197,11 +198,6 @@ func (a *Agent) RenderOutbound(_ context.Context, o *turn.Outcome) ([]*turn.Enve
 	return []*turn.Envelope{o.Envelope.Reply(o.Output)}, nil
 }
 
-// OnError notifies the sender that the turn has failed, see [turn.Notices].
-func (a *Agent) OnError(ctx context.Context, stage turn.Stage, err error, e *turn.Envelope) {
-	turn.Notices{}.OnError(ctx, stage, err, e)
-}
-
 // ProvideTapeStore provides the store of the options.
 func (a *Agent) ProvideTapeStore(context.Context) (tape.Store, bool, error) {
 	return a.options.Store, a.options.Store != nil, nil
@@ -210,29 +206,36 @@ func (a *Agent) ProvideTapeStore(context.Context) (tape.Store, bool, error) {
 // SystemPrompt is the instructions and the workspace's AGENTS.md.
 func (a *Agent) SystemPrompt(context.Context, turn.Prompt, turn.State) (string, error) {
 	text := cmp.Or(strings.TrimSpace(a.options.Instructions), defaultInstructions)
-	if more := readAgentsFile(a.workspace()); more != "" {
+	if more := readAgentsFile(a.framework.Load().Workspace()); more != "" {
 		text += "\n\n" + more
 	}
 	return text, nil
 }
 
-// store returns the store of the tapes.
-func (a *Agent) store(ctx context.Context) (tape.Store, error) {
-	f := a.framework.Load()
-	if f == nil {
-		return nil, errors.New("agent: it is not registered with a framework")
+// OpenTape opens the tape of a session of f, and creates it if it does not exist.
+func OpenTape(ctx context.Context, f *turn.Framework, id turn.SessionID) (*tape.Tape, error) {
+	store, err := storeOf(ctx, f)
+	if err != nil {
+		return nil, err
 	}
+	return tape.Open(ctx, store, f.Workspace(), id)
+}
+
+// lookupTape returns the tape of a session, or [tape.ErrNotFound].
+func (a *Agent) lookupTape(ctx context.Context, id turn.SessionID) (*tape.Tape, error) {
+	f := a.framework.Load()
+	store, err := storeOf(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	return tape.Lookup(ctx, store, f.Workspace(), id)
+}
+
+// storeOf returns the store of the tapes.
+func storeOf(ctx context.Context, f *turn.Framework) (tape.Store, error) {
 	s, err := f.Store(ctx)
 	if err == nil && s == nil {
 		err = errors.New("agent: no plugin provides a store of tapes")
 	}
 	return s, err
-}
-
-// workspace returns the folder of the sessions of an agent that is registered.
-func (a *Agent) workspace() string {
-	if a.options.Workspace != "" {
-		return a.options.Workspace
-	}
-	return a.framework.Load().Workspace()
 }

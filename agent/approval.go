@@ -3,8 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,14 +41,16 @@ type Question struct {
 	Repeat    bool            `json:"repeat,omitempty"` // the call was running when the server stopped, and may have had its effect
 	Role      tool.Role       `json:"-"`                // that an answer needs
 	grant     string          // the fingerprint of the tool
-	written   chan error      // takes the outcome of writing the decision to the tape; nil if the question cannot be answered
+	answer    chan Answer     // takes one
+	written   chan error      // takes the outcome of writing the decision to the tape
+	over      bool            // it was answered, or ran out of time
 }
 
 // notify sends the outcome of writing the decision to the person who answered.
 func (q *Question) notify(err error) {
 	select {
 	case q.written <- err:
-	default: // it was sent before, or the question cannot be answered
+	default: // it was sent before
 	}
 }
 
@@ -81,13 +81,7 @@ const maxAnswered = 1024
 // questions are the calls that wait for approval. The zero value is ready.
 type questions struct {
 	mu   sync.Mutex
-	list []*question // those that are open, and the last ones that are over; oldest first
-}
-
-type question struct {
-	Question
-	answer chan Answer // takes one
-	over   bool        // it was answered, or ran out of time
+	list []*Question // those that are open, and the last ones that are over; oldest first
 }
 
 // fits reports whether an answer is for this question.
@@ -97,44 +91,42 @@ func (q *Question) fits(a *Answer) bool {
 }
 
 // ask opens a question.
-func (qs *questions) ask(q Question) *question {
-	asked := &question{Question: q, answer: make(chan Answer, 1)}
+func (qs *questions) ask(q *Question) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	qs.list = append(qs.list, asked)
-	return asked
+	qs.list = append(qs.list, q)
 }
 
 // close ends a question; false where it was answered before.
-func (qs *questions) close(q *question) bool {
+func (qs *questions) close(q *Question) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	return qs.end(q)
 }
 
 // end is close for those who hold the lock.
-func (qs *questions) end(q *question) bool {
+func (qs *questions) end(q *Question) bool {
 	if q.over {
 		return false
 	}
-	q.over, q.Arguments = true, nil
+	q.over = true
 	if len(qs.list) > maxAnswered {
-		i := slices.IndexFunc(qs.list, func(q *question) bool { return q.over })
+		i := slices.IndexFunc(qs.list, func(q *Question) bool { return q.over })
 		qs.list = slices.Delete(qs.list, i, i+1)
 	}
 	return true
 }
 
 // forget removes a question that another process asks now.
-func (qs *questions) forget(q *question) {
+func (qs *questions) forget(q *Question) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q.over = true
-	qs.list = slices.DeleteFunc(qs.list, func(o *question) bool { return o == q })
+	qs.list = slices.DeleteFunc(qs.list, func(o *Question) bool { return o == q })
 }
 
 // answer gives an answer to the question it is for, and returns the question.
-func (qs *questions) answer(a Answer) (*question, error) {
+func (qs *questions) answer(a Answer) (*Question, error) {
 	if id, ok := ReadQuestionID(a.ID); ok {
 		a.ID = id
 	}
@@ -162,7 +154,7 @@ func (qs *questions) open(session string) (list []Question) {
 	defer qs.mu.Unlock()
 	for _, q := range qs.list {
 		if !q.over && (session == "" || q.Session == session) {
-			list = append(list, q.Question)
+			list = append(list, *q)
 		}
 	}
 	return list
@@ -187,6 +179,10 @@ func (a *Agent) Answer(ctx context.Context, answer Answer) error {
 	}
 }
 
+// ShareQuestions lets the agent know the questions of another one, and the other way round: each can answer all of them. It must be
+// called before any turn.
+func (a *Agent) ShareQuestions(other *Agent) { a.questions = other.questions }
+
 // Questions lists the calls of a session that wait for approval, oldest first.
 func (a *Agent) Questions(session string) []Question { return a.questions.open(session) }
 
@@ -199,18 +195,13 @@ const settingApproval = "approval."
 // fingerprint identifies what a person approves when they approve a tool for the session: a changed tool has another one, as has the tool of
 // another agent, or in a fork of the session. It is the value of such a setting.
 func (a *Agent) fingerprint(t *tool.Tool, session string) string {
-	data, err := json.Marshal([]any{t.Name, t.Description, t.Parameters(), t.Role, a.options.Name, session})
-	if err != nil {
-		return "" // the schema is no JSON: nothing is remembered
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:16])
+	return derive("tool", t.Name, t.Description, t.Parameters(), t.Role, a.options.Name, session)
 }
 
 // remembers reports whether the setting of a tool approves the tool as it is now.
 func remembers(setting json.RawMessage, fingerprint string) bool {
 	var granted string
-	return fingerprint != "" && json.Unmarshal(setting, &granted) == nil && granted == fingerprint
+	return json.Unmarshal(setting, &granted) == nil && granted == fingerprint
 }
 
 // Remembered lists the tools that were approved for the session of a tape.
@@ -245,23 +236,25 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 		}
 		id = questionID(q.Call.Key, 0)
 	}
-	question := Question{
+	question := &Question{
 		Session: r.session, Turn: r.id, ID: id, Call: q.Call.ID, Subagent: s.run.of, Tool: q.Tool.Name, Arguments: q.Call.Arguments, Expires: q.Expires,
-		Repeat: repeat, Role: q.Tool.Role, grant: grant, written: make(chan error, 1),
+		Repeat: repeat, Role: q.Tool.Role, grant: grant,
+		answer: make(chan Answer, 1), written: make(chan error, 1),
 	}
 	if by, ok := r.turn.Envelope().Extra[turn.ExtraApprover].(turn.Approver); ok && (by.None || by.Role < q.Tool.Role) {
 		return tool.Decision{}, r.unattended(question, s, "")
 	}
-	asked := a.questions.ask(question)
+	a.questions.ask(question)
 	defer func() {
-		a.questions.close(asked)
+		a.questions.close(question)
+		question.Arguments = nil         // the question is remembered without them
 		question.notify(turn.ErrStopped) // for who has answered a turn that has panicked
 	}()
 	if why, ok := r.put(ctx, question, s); !ok {
 		return tool.Decision{}, r.unattended(question, s, why)
 	}
 	select {
-	case answer := <-asked.answer:
+	case answer := <-question.answer:
 		if answer.NoPerson {
 			return tool.Decision{}, r.unattended(question, s, answer.Reason)
 		}
@@ -269,12 +262,12 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 	case <-ctx.Done():
 	}
 	if r.handedOver() {
-		a.questions.forget(asked)
+		a.questions.forget(question)
 		question.notify(context.Cause(ctx))
 		return tool.Decision{}, context.Cause(ctx)
 	}
-	if !a.questions.close(asked) { // the answer came at the same moment, too late
-		<-asked.answer
+	if !a.questions.close(question) { // the answer came at the same moment, too late
+		<-question.answer
 		question.notify(ErrAnswered)
 	}
 	why, code := "no answer came in time", ReasonTimeout
@@ -293,7 +286,7 @@ const (
 
 // unattended records that a call is not run because no person can approve it, for the reason why, if there is another one. The error is
 // for the model.
-func (r *run) unattended(q Question, s *toolContext, why string) error {
+func (r *run) unattended(q *Question, s *toolContext, why string) error {
 	why = cmp.Or(why, "this conversation has no approver")
 	if err := r.decided(q, Answer{Reason: why}, ReasonUnattended, s); err != nil {
 		return err
@@ -302,7 +295,7 @@ func (r *run) unattended(q Question, s *toolContext, why string) error {
 }
 
 // put asks a question. ok is false if no person can answer it; why is the reason, "" if the conversation has no approver.
-func (r *run) put(ctx context.Context, q Question, s *toolContext) (why string, ok bool) {
+func (r *run) put(ctx context.Context, q *Question, s *toolContext) (why string, ok bool) {
 	if r.turn.Streaming() {
 		s.emit(turn.Event{Kind: ApprovalRequiredEvent, Value: encode(q)})
 		return "", true
@@ -324,44 +317,39 @@ func (r *run) put(ctx context.Context, q Question, s *toolContext) (why string, 
 	return "", delivered
 }
 
-// resolved is the value of an approval_resolved event.
-type resolved struct {
+// decision is the data of an event entry of an approval, and the value of an approval_resolved event.
+type decision struct {
 	ID       string `json:"id"`
 	Call     string `json:"call"`
-	Subagent string `json:"subagent,omitempty"`
+	Subagent string `json:"subagent,omitempty"` // of the event
+	Tool     string `json:"tool,omitempty"`     // of the entry
 	Decision string `json:"decision"`
-	Remember string `json:"remember,omitempty"` // "session": later calls of the tool are approved, too
+	Content  string `json:"content,omitempty"`  // of the entry: the hash of the call
+	Remember string `json:"remember,omitempty"` // of the event; "session": later calls of the tool are approved, too
 	By       string `json:"by,omitempty"`       // who decided
 	Reason   string `json:"reason,omitempty"`
 }
 
 // decided records the outcome of a question, and sends it to the reader. code is the reason if no person has decided.
-func (r *run) decided(q Question, answer Answer, code string, s *toolContext) error {
+func (r *run) decided(q *Question, answer Answer, code string, s *toolContext) error {
 	if r.handedOver() {
 		q.notify(context.Cause(r.ctx))
 		return context.Cause(r.ctx) // the other process asks
 	}
-	decision := "deny"
+	d := decision{
+		ID: q.ID, Call: q.Call, Tool: q.Tool, Decision: "deny", Content: contentHash(q.Tool, q.Arguments), By: answer.By, Reason: answer.Reason,
+	}
 	if answer.Approve {
-		decision = "approve"
+		d.Decision = "approve"
 	}
-	data := map[string]any{"id": q.ID, "call": q.Call, "tool": q.Tool, "decision": decision, "content": contentHash(q.Tool, q.Arguments)}
-	if answer.By != "" {
-		data["by"] = answer.By
-	}
-	if answer.Reason != "" {
-		data["reason"] = answer.Reason
-	}
-	entries := []tape.Entry{tape.NewEvent(entryApproval, data)}
-	if answer.Approve && answer.Remember && q.grant != "" && !q.Repeat {
+	entries := []tape.Entry{tape.NewEvent(entryApproval, d)}
+	if answer.Approve && answer.Remember && !q.Repeat {
 		entries = append(entries, tape.NewSetting(settingApproval+q.Tool, q.grant))
+		d.Remember = "session"
 	}
 	_, err := r.append(entries...)
 	q.notify(err)
-	told := resolved{ID: q.ID, Call: q.Call, Subagent: q.Subagent, Decision: decision, By: cmp.Or(answer.Name, answer.By), Reason: code}
-	if len(entries) > 1 {
-		told.Remember = "session"
-	}
-	s.emit(turn.Event{Kind: ApprovalResolvedEvent, Calls: []tool.Call{{ID: q.Call, Name: q.Tool}}, Value: encode(told)})
+	d.Subagent, d.Tool, d.Content, d.By, d.Reason = q.Subagent, "", "", cmp.Or(answer.Name, answer.By), code
+	s.emit(turn.Event{Kind: ApprovalResolvedEvent, Calls: []tool.Call{{ID: q.Call, Name: q.Tool}}, Value: encode(d)})
 	return err
 }

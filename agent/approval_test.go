@@ -252,8 +252,8 @@ func TestInAChatACommandApproves(t *testing.T) {
 				if got := strings.Join(w.lines(), "\n"); !strings.Contains(got, `result c2="rm"`) {
 					t.Error(got)
 				}
-				other := newWorld(t, newFake(calls("", `c3:echo:{"text":"rm"}`), answers("ok")),
-					Options{Store: w.store, Workspace: w.dir, Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always)))})
+				other := newWorldIn(t, w.dir, newFake(calls("", `c3:echo:{"text":"rm"}`), answers("ok")),
+					Options{Store: w.store, Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always)))})
 				h := other.process(t.Context(), &turn.Envelope{SessionID: "other", Content: "go"})
 				for _, l := range told(h.events) {
 					if l == `result c3="rm"` {
@@ -321,7 +321,7 @@ func TestACallIsDeniedAtOnceWhereNobodyInTheConversationMayApproveIt(t *testing.
 // AG-40: what a configuration says of a tool goes before what the tool says.
 func TestAConfigurationOverridesWhatToolsAsk(t *testing.T) {
 	ask := tool.WithApproval(tool.Always)
-	set := setOf(t, echoTool(t, tool.WithName("fs.write"), ask), echoTool(t, tool.WithName("fs.read")), echoTool(t, tool.WithName("web.get")))
+	set := setOf(t, echoTool(t, named("fs.write"), ask), echoTool(t, named("fs.read")), echoTool(t, named("web.get")))
 	model := newFake(calls("", `c1:fs_read:{"text":"a"}`, `c2:fs_write:{"text":"b"}`, `c3:web_get:{"text":"c"}`), answers("ok"))
 	w := newWorld(t, model, Options{
 		Tools: set, Bare: true, Approvals: map[string]tool.Approval{"*": tool.Always, "fs.*": tool.Never, "fs_write": tool.Always},
@@ -347,9 +347,10 @@ func TestAConfigurationOverridesWhatToolsAsk(t *testing.T) {
 
 // AG-41
 func TestAnswersToWhatIsNotAskedAreErrors(t *testing.T) {
-	a := new(Agent)
-	qs := &a.questions
-	q := qs.ask(Question{Session: "s", Turn: "t", ID: questionID("k", 0), Call: "c", Role: tool.Operator})
+	a := &Agent{questions: new(questions)}
+	qs := a.questions
+	q := &Question{Session: "s", Turn: "t", ID: questionID("k", 0), Call: "c", Role: tool.Operator, answer: make(chan Answer, 1)}
+	qs.ask(q)
 	for _, other := range []string{questionID("k", 1), questionID("l", 0)} {
 		if id, ok := ReadQuestionID(other); !ok || id == q.ID {
 			t.Errorf("two questions have the ids %s and %s", q.ID, other)
@@ -380,7 +381,9 @@ func TestAnswersToWhatIsNotAskedAreErrors(t *testing.T) {
 		t.Error(err)
 	}
 	for range 2 * maxAnswered { // what is remembered is bounded
-		qs.close(qs.ask(Question{Session: "s", Call: "more"}))
+		more := &Question{Session: "s", Call: "more"}
+		qs.ask(more)
+		qs.close(more)
 	}
 	if len(qs.list) != maxAnswered || len(qs.open("")) != 0 {
 		t.Errorf("%d, %d", len(qs.list), len(qs.open("")))
@@ -463,4 +466,21 @@ func TestWhatIsShownIsWhatRuns(t *testing.T) {
 			t.Error(got)
 		}
 	})
+}
+
+// named gives a tool another name.
+func named(name string) tool.Option { return func(t *tool.Tool) { t.Name = name } }
+
+// AG-40: of two patterns that name the same tool, the one that asks counts.
+func TestATwiceNamedToolAsks(t *testing.T) {
+	write := echoTool(t, named("fs.write"))
+	for range 20 { // maps have no order
+		a, err := New(Options{Models: newFake(), Approvals: map[string]tool.Approval{"fs.write": tool.Always, "fs_write": tool.Never}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !a.needsApproval(write) {
+			t.Fatal("the tool runs without approval")
+		}
+	}
 }

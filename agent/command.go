@@ -3,8 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,11 +29,6 @@ func (a *Agent) match(e *turn.Envelope) (command.Match, bool) {
 		return command.Match{Name: name}, true
 	}
 	return m, ok
-}
-
-func (a *Agent) isCommand(e *turn.Envelope) bool {
-	_, ok := a.match(e)
-	return ok
 }
 
 // AnswerAside answers the commands that do not wait for the session's lane.
@@ -66,7 +59,7 @@ func (a *Agent) commandStream(ctx context.Context, t *turn.Turn, e *turn.Envelop
 // answerCommand runs the command of a turn, unless another process has done it: then known is true, and the reply is that of the tape.
 func (a *Agent) answerCommand(ctx context.Context, e *turn.Envelope, id turn.SessionID, turnID string) (r command.Reply, known bool, err error) {
 	if e.Resumed() {
-		t, err := a.openTape(ctx, id)
+		t, err := OpenTape(ctx, a.framework.Load(), id)
 		if err != nil {
 			return r, false, err
 		}
@@ -96,7 +89,7 @@ func (a *Agent) runCommand(ctx context.Context, e *turn.Envelope, id turn.Sessio
 func (a *Agent) recordCommand(ctx context.Context, e *turn.Envelope, id turn.SessionID, r command.Reply, turnID string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writing)
 	defer cancel()
-	t, err := a.openTape(ctx, id)
+	t, err := OpenTape(ctx, a.framework.Load(), id)
 	if err != nil {
 		return err
 	}
@@ -104,15 +97,6 @@ func (a *Agent) recordCommand(ctx context.Context, e *turn.Envelope, id turn.Ses
 		"name": r.Name, "status": string(r.Status), "elapsed": r.Elapsed.String(), "output": r.Output,
 	}).With(tape.Meta{Turn: turnID, Agent: e.Agent(), ContextHidden: true}))
 	return err
-}
-
-// openTape opens the tape of a session, and creates it if it does not exist.
-func (a *Agent) openTape(ctx context.Context, id turn.SessionID) (*tape.Tape, error) {
-	store, err := a.store(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return tape.Open(ctx, store, a.workspace(), id)
 }
 
 // session is the session of a command, on behalf of its sender.
@@ -125,9 +109,10 @@ type session struct {
 // commands returns what each command does, but for help.
 func (s *session) commands() map[string]command.Func {
 	return map[string]command.Func{
-		"tape.info": s.showTape, "tape.anchors": s.listAnchors, "tape.handoff": s.handOff, "tape.search": s.search, "tape.fork": s.forkSession,
-		"tape.export": s.export, "model": s.showModel, "tools": s.listTools, "skill": s.showSkills, "stop": s.stop, "approve": s.approveCall,
-		"deny": s.denyCall, "ask": s.reviewApprovals, "mcp": s.listServers, "forget": s.forget,
+		"tape.info": s.onTape(s.showTape), "tape.anchors": s.onTape(s.listAnchors), "tape.handoff": s.handOff, "tape.search": s.onTape(s.search),
+		"tape.fork": s.onTape(s.forkSession), "tape.export": s.onTape(s.export), "forget": s.onTape(s.forget), "model": s.showModel,
+		"tools": s.listTools, "skill": s.showSkills, "stop": s.stop, "approve": s.approveCall,
+		"deny": s.denyCall, "ask": s.reviewApprovals, "mcp": s.listServers,
 	}
 }
 
@@ -138,30 +123,22 @@ const (
 	maxArgument = 64  // bytes of a wrong argument
 )
 
-// tape returns the session's tape. Commands that only read do not create one.
-func (s *session) tape(ctx context.Context) (*tape.Tape, error) {
-	store, err := s.store(ctx)
-	if err != nil {
-		return nil, err
+// onTape returns a command that works on the session's tape. It does not create one.
+func (s *session) onTape(run func(context.Context, *tape.Tape, command.Args) (string, error)) command.Func {
+	return func(ctx context.Context, args command.Args) (string, error) {
+		t, err := s.lookupTape(ctx, s.id)
+		if errors.Is(err, tape.ErrNotFound) {
+			return "", command.Errorf("this session has no tape yet")
+		}
+		if err != nil {
+			return "", err
+		}
+		return run(ctx, t, args)
 	}
-	t, err := tape.Lookup(ctx, store, s.workspace(), s.id)
-	if errors.Is(err, tape.ErrNotFound) {
-		return nil, command.Errorf("this session has no tape yet")
-	}
-	return t, err
 }
 
-func (s *session) tapeInfo(ctx context.Context) (*tape.Tape, tape.Info, error) {
-	t, err := s.tape(ctx)
-	if err != nil {
-		return nil, tape.Info{}, err
-	}
+func (s *session) showTape(ctx context.Context, t *tape.Tape, _ command.Args) (string, error) {
 	i, err := t.Info(ctx)
-	return t, i, err
-}
-
-func (s *session) showTape(ctx context.Context, _ command.Args) (string, error) {
-	t, i, err := s.tapeInfo(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -169,7 +146,7 @@ func (s *session) showTape(ctx context.Context, _ command.Args) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	sum, last, err := usage(ctx, t)
+	sum, last, err := Usage(ctx, t)
 	if err != nil {
 		return "", err
 	}
@@ -188,11 +165,7 @@ func (s *session) showTape(ctx context.Context, _ command.Args) (string, error) 
 	return b.String(), nil
 }
 
-func (s *session) listAnchors(ctx context.Context, _ command.Args) (string, error) {
-	t, err := s.tape(ctx)
-	if err != nil {
-		return "", err
-	}
+func (s *session) listAnchors(ctx context.Context, t *tape.Tape, _ command.Args) (string, error) {
 	list, err := collect(t.Anchors(ctx), maxListed, func(a tape.AnchorRef) string {
 		return fmt.Sprintf("#%d %s %s", a.ID, date(a.Date), replyLine(a.Name))
 	})
@@ -201,7 +174,7 @@ func (s *session) listAnchors(ctx context.Context, _ command.Args) (string, erro
 
 // handOff writes an anchor. The command is answered between turns, so there is no prompt to carry over.
 func (s *session) handOff(ctx context.Context, args command.Args) (string, error) {
-	t, err := s.openTape(ctx, s.id)
+	t, err := OpenTape(ctx, s.framework.Load(), s.id)
 	if err != nil {
 		return "", err
 	}
@@ -211,7 +184,7 @@ func (s *session) handOff(ctx context.Context, args command.Args) (string, error
 	}
 	e, err := t.Handoff(ctx, args["name"], state)
 	if errors.Is(err, tape.ErrInvalid) {
-		return "", &command.Error{Message: "invalid name; expected at most 128 bytes without line breaks", Cause: err}
+		return "", command.Errorf("invalid name; expected at most 128 bytes without line breaks")
 	}
 	if err != nil {
 		return "", err
@@ -219,11 +192,7 @@ func (s *session) handOff(ctx context.Context, args command.Args) (string, error
 	return fmt.Sprintf("Anchor `%s` is entry #%d: the model sees the conversation from there.", args["name"], e.ID), nil
 }
 
-func (s *session) search(ctx context.Context, args command.Args) (string, error) {
-	t, err := s.tape(ctx)
-	if err != nil {
-		return "", err
-	}
+func (s *session) search(ctx context.Context, t *tape.Tape, args command.Args) (string, error) {
 	list, err := collect(t.Search(ctx, tape.Query{Text: args["query"], Limit: maxListed}), maxListed, func(h tape.Hit) string {
 		return fmt.Sprintf("#%d %s %s: %s", h.ID, date(h.Date), h.Kind, replyLine(h.Text))
 	})
@@ -269,7 +238,7 @@ func (s *session) modelName(settings map[string]json.RawMessage) string {
 
 // change writes a setting of the session.
 func (s *session) change(ctx context.Context, name, value string) error {
-	t, err := s.openTape(ctx, s.id)
+	t, err := OpenTape(ctx, s.framework.Load(), s.id)
 	if err != nil {
 		return err
 	}
@@ -297,7 +266,7 @@ func (s *session) showSkills(_ context.Context, args command.Args) (string, erro
 		}
 		text, err := library.Load(name)
 		if err != nil {
-			return "", &command.Error{Message: err.Error(), Cause: err}
+			return "", command.Errorf("%s", err)
 		}
 		return text.Content, nil
 	}
@@ -354,7 +323,7 @@ func (s *session) decide(ctx context.Context, answer Answer) error {
 
 // reviewApprovals lists the tools that are approved for the session, or ends the approval of one.
 func (s *session) reviewApprovals(ctx context.Context, args command.Args) (string, error) {
-	t, err := s.openTape(ctx, s.id)
+	t, err := OpenTape(ctx, s.framework.Load(), s.id)
 	if err != nil {
 		return "", err
 	}
@@ -375,7 +344,7 @@ func (s *session) reviewApprovals(ctx context.Context, args command.Args) (strin
 	return "The agent asks again before it calls `" + name + "`.", s.change(ctx, settingApproval+name, "")
 }
 
-func (s *session) forkSession(ctx context.Context, args command.Args) (string, error) {
+func (s *session) forkSession(ctx context.Context, t *tape.Tape, args command.Args) (string, error) {
 	var at int64
 	upTo := ""
 	if text := strings.TrimPrefix(args["at"], "#"); text != "" {
@@ -385,17 +354,13 @@ func (s *session) forkSession(ctx context.Context, args command.Args) (string, e
 		}
 		upTo = fmt.Sprintf(" up to #%d", at)
 	}
-	t, err := s.tape(ctx)
-	if err != nil {
-		return "", err
-	}
 	id := strings.TrimSuffix(wording.ClipTo(s.id, 400), "…") + "-fork-" + time.Now().UTC().Format("20060102-150405")
-	_, err = t.ForkSession(ctx, id, at)
+	_, err := t.ForkSession(ctx, id, at)
 	switch {
 	case errors.Is(err, tape.ErrNotEmpty):
-		return "", &command.Error{Message: "a fork of this second already exists; retry", Cause: err}
+		return "", command.Errorf("a fork of this second already exists; retry")
 	case errors.Is(err, tape.ErrInvalid), errors.Is(err, tape.ErrNotFound):
-		return "", &command.Error{Message: fmt.Sprintf("this session has no entry #%d", at), Cause: err}
+		return "", command.Errorf("this session has no entry #%d", at)
 	}
 	return fmt.Sprintf("The new session `%s` has all entries%s.", replyLine(id), upTo), err
 }
@@ -414,11 +379,7 @@ func (s *session) listServers(ctx context.Context, _ command.Args) (string, erro
 	return lines("There are no MCP servers.", list), nil
 }
 
-func (s *session) export(ctx context.Context, _ command.Args) (string, error) {
-	t, err := s.tape(ctx)
-	if err != nil {
-		return "", err
-	}
+func (s *session) export(ctx context.Context, t *tape.Tape, _ command.Args) (string, error) {
 	if s.options.Host == nil {
 		return "", command.Errorf("this server exports no tapes")
 	}
@@ -429,13 +390,12 @@ func (s *session) export(ctx context.Context, _ command.Args) (string, error) {
 // forget erases the session and its forks for a person who repeats the code that is shown to them. The code is made of the tape's
 // name and date, so that nothing is remembered between the two messages, and no code of another session is valid. The command
 // is a turn of the session, so no other one is running.
-func (s *session) forget(ctx context.Context, args command.Args) (string, error) {
-	t, i, err := s.tapeInfo(ctx)
+func (s *session) forget(ctx context.Context, t *tape.Tape, args command.Args) (string, error) {
+	i, err := t.Info(ctx)
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256([]byte(t.Name() + "\n" + i.Created.UTC().Format(time.RFC3339Nano)))
-	code := hex.EncodeToString(sum[:3])
+	code := derive("forget", t.Name(), i.Created.UTC())[:6]
 	switch strings.ToLower(args["code"]) {
 	case "":
 		return fmt.Sprintf("This erases the session `%s` with %s, and all its forks. You cannot undo this. Write `,forget %s` to confirm.",

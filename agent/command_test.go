@@ -141,6 +141,11 @@ func TestTheCommandsOfASession(t *testing.T) {
 				t.Errorf("%s: %q, want %q", c.text, got, c.want)
 			}
 		}
+		for _, name := range []string{"skill", "tape.handoff", "tape.fork"} { // what a person mistook is no failure of the server
+			if strings.Contains(w.log.String(), "command="+name) {
+				t.Error(w.log)
+			}
+		}
 		w = newWorld(t, newFake(answers("ok")), Options{Bare: true})
 		for text, want := range map[string]string{",tools": "The agent has no tools.", ",mcp": "There are no MCP servers.", ",skill": "The agent has no skills.", ",skill pdf": "There are no skills."} {
 			if got := admin(text); got != want {

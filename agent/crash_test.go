@@ -103,7 +103,7 @@ func TestTheNextTurnWorksAfterEveryPrefix(t *testing.T) {
 		}
 		m.kept(t, tape.Name(w.dir, "s"))
 
-		next := newWorld(t, newFake(calls("", `e1:echo:{"text":"z"}`), answers("ok")), Options{Store: store, Workspace: w.dir, Tools: setOf(t, echoTool(t))})
+		next := newWorldIn(t, w.dir, newFake(calls("", `e1:echo:{"text":"z"}`), answers("ok")), Options{Store: store, Tools: setOf(t, echoTool(t))})
 		if h := next.process(t.Context(), message("again")); h.err != nil || h.Output != "ok" {
 			t.Fatalf("after %d appends: %q %v", left, h.Output, h.err)
 		}
@@ -277,7 +277,7 @@ func TestNothingBreaksATurn(t *testing.T) {
 				accepted(t, r)
 			}
 			m.kept(t, tape.Name(w.dir, "s"))
-			next := newWorld(t, newFake(answers("ok")), Options{Store: store, Workspace: w.dir})
+			next := newWorldIn(t, w.dir, newFake(answers("ok")), Options{Store: store})
 			next.dir = w.dir
 			if h := next.process(t.Context(), message("again")); h.err != nil || h.Output != "ok" {
 				t.Fatalf("the next turn: %q %v", h.Output, h.err)

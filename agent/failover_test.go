@@ -15,7 +15,6 @@ import (
 	"github.com/lingserve/lingserve/adapter/openai"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/internal/fakeproviders"
-	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 )
 
@@ -105,7 +104,7 @@ func TestAgentsAndBotsAskTheNextModelByOneRule(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, asked := models(t)
 				var wg sync.WaitGroup
-				events := tube.New("run", &tube.Options{Document: func() tube.Document { return new(jsonuri.Document) }})
+				events := tube.New("run", &tube.Options{})
 				b := bot.New(bot.Env{
 					Context: t.Context(), Models: r, Tube: events,
 					Go: func(f func(context.Context)) bool {

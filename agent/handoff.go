@@ -61,7 +61,7 @@ func overflowState(failure error) map[string]any {
 	if e, ok := failure.(*adapter.Error); ok {
 		message = e.Message
 	}
-	return map[string]any{"reason": "context_length_exceeded", "error": limit(adapter.Redact(message), maxErrorText)}
+	return map[string]any{"reason": "context_length_exceeded", "error": wording.ClipChars(adapter.Redact(message), maxErrorText)}
 }
 
 // autoHandoff leaves behind what does not fit the model, or the agent's limit.
@@ -99,25 +99,17 @@ func (r *run) doneSoFar() (done []string, err error) {
 	rec, err := readRecord(r.ctx, r.tape, r.id)
 	for i, c := range rec.Calls {
 		if result, ok := rec.outcomes[i]; ok {
-			done = append(done, c.Name+" "+limit(string(c.Arguments), maxDoneText)+": "+limit(string(result), maxDoneText))
+			done = append(done, c.Name+" "+wording.ClipChars(string(c.Arguments), maxDoneText)+": "+wording.ClipChars(string(result), maxDoneText))
 		}
 	}
 	return done[max(0, len(done)-maxDone):], err
-}
-
-// limit cuts a text to so many characters.
-func limit(text string, most int) string {
-	if cut := wording.ClipChars(text, most); cut != text {
-		return strings.TrimSuffix(cut, "…")
-	}
-	return text
 }
 
 // Bounds of a summary.
 const (
 	summaryTimeout = 20 * time.Second
 	summaryInput   = 24 << 10 // bytes of the past, its end: small enough for the smallest model
-	summaryMost    = 1 << 20  // bytes of it where the agent has a limit, so that more is known of the model
+	summaryMost    = 1 << 20  // the same where the agent has a limit, so that more is known of the model
 	summaryEach    = 2 << 10  // bytes of one message, a twelfth of the least input
 	summaryOutput  = 8 << 10
 )
@@ -134,7 +126,7 @@ func (r *run) summarize() (summary string, source []int64, err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	text := past(view.Messages, summaryBytes(r.agent.options.MaxContext))
+	text := past(view.Messages, r.agent.options.MaxContext)
 	if text == "" {
 		return "", nil, fmt.Errorf("there are no messages to summarize")
 	}
@@ -165,18 +157,13 @@ func (r *run) summarize() (summary string, source []int64, err error) {
 	return summary, []int64{view.First, view.Last}, nil
 }
 
-// summaryBytes returns how many bytes of the past a summary is made of: half of the tokens that a request may have, at four bytes each.
-func summaryBytes(maxContext int) int {
-	if maxContext <= 0 {
-		return summaryInput
-	}
-	return min(max(summaryEach, 2*min(maxContext, summaryMost)), summaryMost)
-}
-
-// past writes messages down as text, the last bytes of it.
-func past(messages []tape.Message, bytes int) string {
+// past writes messages down as text, the last bytes of it: half of the tokens that a request may have, at four bytes each.
+func past(messages []tape.Message, maxContext int) string {
 	var lines []string
-	left := bytes
+	left := summaryInput
+	if maxContext > 0 {
+		left = min(max(summaryEach, 2*min(maxContext, summaryMost)), summaryMost)
+	}
 	for _, m := range slices.Backward(messages) {
 		msg, ok := toMessage(m.JSON)
 		if !ok {

@@ -368,7 +368,7 @@ func TestAReaderThatLeavesEndsTheTurn(t *testing.T) {
 			if last := lines[len(lines)-1]; last != "event turn.end canceled" {
 				t.Errorf("after %d events: %q", after, lines)
 			}
-			next := newWorld(t, newFake(answers("ok")), Options{Store: w.store, Workspace: w.dir})
+			next := newWorldIn(t, w.dir, newFake(answers("ok")), Options{Store: w.store})
 			next.say("again")
 			accepted(t, next.model.requests()[0])
 		})

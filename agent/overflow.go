@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"regexp"
 
@@ -40,18 +41,10 @@ func overflows(err error) bool {
 		return false
 	}
 	if e, ok := errors.AsType[*adapter.Error](err); ok {
-		switch e.Status {
-		case http.StatusTooManyRequests, http.StatusUnauthorized, http.StatusForbidden:
-			return false
-		case http.StatusRequestEntityTooLarge:
-			return e.Code != adapter.CodeRateLimited
-		}
-		return e.ContextLength && e.Code != adapter.CodeRateLimited && e.Code != adapter.CodeAuth && e.Code != adapter.CodeTimeout
+		other := e.Code == adapter.CodeRateLimited || e.Code == adapter.CodeAuth || e.Code == adapter.CodeTimeout
+		return !other && (e.ContextLength || e.Status == http.StatusRequestEntityTooLarge)
 	}
-	if t, ok := errors.AsType[interface {
-		error
-		Timeout() bool
-	}](err); ok && t.Timeout() {
+	if t, ok := errors.AsType[net.Error](err); ok && t.Timeout() {
 		return false
 	}
 	text := err.Error()

@@ -23,7 +23,7 @@ const (
 
 // BuildPrompt makes a prompt of a message. One that has neither facts nor media is its text, byte for byte, and so is a command.
 func (a *Agent) BuildPrompt(ctx context.Context, e *turn.Envelope, _ turn.SessionID, _ turn.State) (turn.Prompt, bool, error) {
-	if a.isCommand(e) {
+	if _, ok := a.match(e); ok {
 		e.Kind = turn.KindCommand
 		return turn.Prompt{Text: e.Content}, true, nil
 	}
@@ -67,10 +67,7 @@ func (a *Agent) media(ctx context.Context, media []turn.Media) (parts []turn.Par
 			missing = append(missing, fmt.Sprintf("%d more (a message takes %d)", len(media)-i, maxMedia))
 			break
 		}
-		name := oneLine(m.Name, 100)
-		if name == "" {
-			name = oneLine(m.Type, 20)
-		}
+		name := cmp.Or(oneLine(m.Name, 100), oneLine(m.Type, 20))
 		part, size, err := a.attach(ctx, m, left)
 		if err != nil {
 			a.log.InfoContext(ctx, "media left out of a prompt", "type", m.Type, "error", err.Error())

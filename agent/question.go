@@ -44,19 +44,9 @@ func (q *Question) Shown() (arguments, markdown string, ok bool) {
 func FitsMessage(arguments string) bool { return shownSize(arguments) <= maxShown }
 
 // shownSize counts a text in what the strictest platforms count: units of UTF-16, where `&`, `<` and `>` count as they are escaped.
-func shownSize(text string) (n int) {
-	for _, r := range text {
-		switch {
-		case r == '&':
-			n += len("&amp;")
-		case r == '<', r == '>':
-			n += len("&lt;")
-		default:
-			n += utf16.RuneLen(r)
-		}
-	}
-	return n
-}
+func shownSize(text string) int { return len(utf16.Encode([]rune(asHTML.Replace(text)))) }
+
+var asHTML = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
 // mention is the tag by which Feishu mentions a person, wherever it stands.
 var mention = regexp.MustCompile("(?i)<(/?(?:at|person))")
@@ -88,20 +78,14 @@ func shown(value json.RawMessage) string {
 		if visible(r) {
 			b.WriteRune(r)
 		} else {
-			b.WriteString(escape(r))
+			for _, unit := range utf16.Encode([]rune{r}) {
+				fmt.Fprintf(&b, `\u%04x`, unit)
+			}
 		}
 	}
 	text = strings.ReplaceAll(b.String(), "```", "``\\u0060")
 	text = mention.ReplaceAllString(text, `\u003c$1`)
 	return entity.ReplaceAllString(text, `\u0026$1`)
-}
-
-// escape is a character as JSON escapes it.
-func escape(r rune) string {
-	if r1, r2 := utf16.EncodeRune(r); r1 != unicode.ReplacementChar {
-		return fmt.Sprintf(`\u%04x\u%04x`, r1, r2)
-	}
-	return fmt.Sprintf(`\u%04x`, r)
 }
 
 // visible reports whether people see a character and what it does. Not visible are controls, all spaces but the plain one, and

@@ -88,7 +88,7 @@ func TestDA_01_CallsOfOneIDAreDecidedOneByOne(t *testing.T) {
 		decided := map[string]string{}
 		for _, e := range h.events {
 			if e.Kind == ApprovalResolvedEvent {
-				var r resolved
+				var r decision
 				if err := json.Unmarshal(e.Value, &r); err != nil {
 					t.Fatal(err)
 				}
@@ -98,7 +98,7 @@ func TestDA_01_CallsOfOneIDAreDecidedOneByOne(t *testing.T) {
 		onTape := map[string]string{}
 		for _, e := range w.entries() {
 			if name, data := eventOf(e); name == entryApproval {
-				var r resolved
+				var r decision
 				if err := json.Unmarshal(data, &r); err != nil {
 					t.Fatal(err)
 				}
@@ -138,8 +138,8 @@ func TestDA_10_AChangedToolAsksAgain(t *testing.T) {
 						t.Error(err)
 					}
 				})
-				changed := echoTool(t, tool.WithApproval(tool.Always)).With(test.change)
-				w := newWorld(t, newFake(calls("", `c2:echo:{"text":"b"}`), answers("ok")), Options{Tools: setOf(t, changed), Store: first.store, Workspace: first.dir})
+				changed := echoTool(t, tool.WithApproval(tool.Always), test.change)
+				w := newWorldIn(t, first.dir, newFake(calls("", `c2:echo:{"text":"b"}`), answers("ok")), Options{Tools: setOf(t, changed), Store: first.store})
 				if asks := asksAgain(t, w); asks != test.asks {
 					t.Errorf("it asks: %v", asks)
 				}
@@ -178,7 +178,7 @@ func TestAnApprovalIsOfOneAgentAndSession(t *testing.T) {
 						t.Error(h.Output)
 					}
 				}
-				w := newWorld(t, newFake(calls("", `c2:echo:{"text":"b"}`), answers("ok")), Options{Name: row.agent, Tools: tools, Store: first.store, Workspace: first.dir})
+				w := newWorldIn(t, first.dir, newFake(calls("", `c2:echo:{"text":"b"}`), answers("ok")), Options{Name: row.agent, Tools: tools, Store: first.store})
 				if row.fork {
 					copied, err := first.tape().ForkSession(t.Context(), "copy", 0)
 					if err != nil {

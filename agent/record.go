@@ -83,9 +83,6 @@ type step struct {
 	asked    time.Time
 }
 
-// decision is the data of an event entry of an approval.
-type decision struct{ ID, Decision, By, Reason, Content string }
-
 // contentHash identifies what a person has decided about.
 func contentHash(name string, arguments json.RawMessage) string {
 	return derive("content", name, string(arguments))
@@ -288,14 +285,12 @@ func (r *record) nextQuestion(key string) (id string, denied bool) {
 // paragraphs are kept apart by empty lines: the texts of two steps are two paragraphs. Without an empty line, the last word before a tool was
 // called and the first word behind it would be read as one.
 type paragraphs struct {
-	texts    int // the last step with text
 	spoke    int // the last step with more than line breaks
 	newlines int // at the end of the text
 }
 
 // add adds text of a step. It returns the line breaks that are missing before the text; what they are does not depend on its pieces.
 func (p *paragraphs) add(step int, text string) (gap string) {
-	p.texts = step
 	words := strings.TrimLeft(text, "\n")
 	p.newlines += len(text) - len(words)
 	if words == "" {

@@ -138,23 +138,7 @@ func (r *reply) keep(entries []tape.Entry) []tape.Entry {
 	if made == nil {
 		return entries
 	}
-	if text := onlyText(made); text != nil && text.Text == string(r.text) {
-		text.Text = "" // the entry has it
-	}
 	last := &entries[len(entries)-1]
 	*last = last.WithMade(made)
 	return entries
-}
-
-// onlyText returns the part that is all of a message's text; nil if it has no text, or more than one part.
-func onlyText(made *adapter.Made) (only *adapter.MadePart) {
-	for i := range made.Parts {
-		if p := &made.Parts[i]; p.Type == adapter.PartText {
-			if only != nil {
-				return nil
-			}
-			only = p
-		}
-	}
-	return only
 }

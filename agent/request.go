@@ -54,39 +54,26 @@ func toMessage(raw json.RawMessage) (adapter.Message, bool) {
 	for i, c := range m.ToolCalls {
 		out.ToolCalls = append(out.ToolCalls, adapter.ToolCall{Index: i, ID: c.ID, Name: c.Function.Name, Arguments: arguments(c.Function.Arguments)})
 	}
-	if out.Made != nil {
-		if text := onlyText(out.Made); text != nil && text.Text == "" {
-			text.Text = out.Content
-		}
-	}
 	return out, true
 }
 
 // toContent reads a content: text, parts, or null beside calls.
 func toContent(content json.RawMessage, out *adapter.Message) bool {
-	if len(content) == 0 || string(content) == "null" {
-		return true
-	}
-	switch content[0] {
-	case '"':
-		if json.Unmarshal(content, &out.Content) != nil {
-			return false
-		}
+	var parts []json.RawMessage
+	switch {
+	case len(content) == 0:
+	case json.Unmarshal(content, &out.Content) == nil:
 		if out.Role == adapter.ToolRole {
 			mediaOfTool(out)
 		}
-		return true
-	case '[':
-		var parts []json.RawMessage
-		if json.Unmarshal(content, &parts) != nil {
-			return false
-		}
+	case json.Unmarshal(content, &parts) == nil:
 		for _, p := range parts {
 			out.Parts = append(out.Parts, toPart(p))
 		}
-		return true
+	default:
+		return false
 	}
-	return false
+	return true
 }
 
 // mediaOfTool takes the images and files out of a result that is a list of parts: its message takes none. They are in Parts then, for the user's

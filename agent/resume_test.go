@@ -539,7 +539,7 @@ func TestResumedTurnKeepsItsCountOfSteps(t *testing.T) {
 	if diff := cmp.Diff(w.lines(), next.lines()); diff != "" {
 		t.Error(diff)
 	}
-	usage, err := Usage(t.Context(), next.tape())
+	usage, _, err := Usage(t.Context(), next.tape())
 	if err != nil || usage.TotalTokens != 2*some.TotalTokens { // the last answer, and the first two but one: that of the step that was cut off is lost
 		t.Errorf("%+v %v", usage, err)
 	}

@@ -295,7 +295,7 @@ func (r *run) begin() (err error) {
 		return context.Cause(r.ctx)
 	}
 	if r.tape == nil {
-		if r.tape, err = r.agent.openTape(r.ctx, r.session); err != nil {
+		if r.tape, err = OpenTape(r.ctx, r.turn.Framework(), r.session); err != nil {
 			return err
 		}
 	}

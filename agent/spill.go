@@ -16,6 +16,7 @@ import (
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/tool/fs"
 )
 
 // spillBytes is the largest result that stays on the tape. Larger ones go to the store's blobs.
@@ -54,11 +55,7 @@ func (r *run) spill(ctx context.Context, res tool.Result) (value json.RawMessage
 	var shown []tool.Part // images and files, which the model sees beside the preview
 	if res.Err == nil {
 		text = res.Text()
-		for _, p := range res.Parts {
-			if p.Type != "text" {
-				shown = append(shown, p)
-			}
-		}
+		shown = slices.DeleteFunc(slices.Clone(res.Parts), func(p tool.Part) bool { return p.Type == "text" })
 		if len(text) <= spillBytes && len(shown) > 0 { // it is these that are many
 			return value, kept
 		}
@@ -131,27 +128,14 @@ func readSpill(ctx context.Context, r *run, in spillReadIn) (page, error) {
 	switch {
 	case errors.Is(err, tape.ErrNotFound), errors.Is(err, tape.ErrInvalid):
 		return page{}, &tool.Error{Kind: tool.KindFailed, Message: fmt.Sprintf("unknown handle %q", wording.ClipChars(in.Handle, 80))}
-	case errors.Is(err, errors.ErrUnsupported):
-		return page{}, &tool.Error{Kind: tool.KindUnavailable, Message: "the store does not store large results"}
 	case errors.Is(err, tape.ErrDamaged):
 		return page{}, &tool.Error{Kind: tool.KindFailed, Message: "the stored result of this handle is damaged"}
 	case err != nil:
-		return page{}, &tool.Error{Kind: tool.KindUnavailable, Message: "the store failed to read it"}
+		return page{}, err
 	case offset > size:
 		return page{}, &tool.Error{Kind: tool.KindArguments, Message: fmt.Sprintf("offset: expected at most %d, which is the end, got %d", size, offset)}
 	}
-	from := int(before)
-	for from > 0 && from < len(data) && !utf8.RuneStart(data[from]) {
-		from--
-	}
-	to := min(from+int(limit), len(data))
-	for to > from && to < len(data) && !utf8.RuneStart(data[to]) {
-		to--
-	}
-	if to == from && to < len(data) { // a limit that is smaller than a character
-		_, n := utf8.DecodeRune(data[from:])
-		to += n
-	}
+	from, to := fs.Page(data, int(before), int(limit))
 	p := page{Text: strings.ToValidUTF8(string(data[from:to]), "\uFFFD"), Offset: offset - before + int64(from), Bytes: size}
 	if end := offset - before + int64(to); end < size {
 		p.Next = end

@@ -58,6 +58,7 @@ func (r *run) ask(last bool) (*reply, error) {
 func (r *run) call(req adapter.Request) (*reply, error) {
 	answer := r.beforeModel(&req)
 	rep := &reply{most: r.agent.options.MaxReply}
+	r.before, r.gap = r.paragraphs, ""
 	defer func() {
 		if p := recover(); p != nil { // what was said until then stays; the pipeline makes an error of the rest
 			r.left = true
@@ -140,9 +141,6 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) err
 
 // emitText hands on text, as a paragraph of the step.
 func (r *run) emitText(text string) {
-	if r.texts != r.steps {
-		r.before, r.gap = r.paragraphs, ""
-	}
 	gap := r.add(r.steps, text)
 	r.gap += gap
 	r.emit(turn.Text(gap + text))
@@ -152,7 +150,7 @@ func (r *run) emitText(text string) {
 func (r *run) retract(text string) {
 	r.emit(turn.Event{Kind: turn.RetractEvent, Delta: r.gap + text})
 	r.emit(turn.Event{Kind: turn.ReasoningEvent, Delta: text})
-	r.paragraphs = r.before
+	r.paragraphs, r.gap = r.before, ""
 }
 
 // chunks yields what a hook has answered as a model would.
@@ -285,21 +283,13 @@ func describe(err error) (kind, message string) {
 	if e, ok := errors.AsType[*adapter.Error](err); ok {
 		kind, message = e.Code, e.Message
 	} else if c, ok := errors.AsType[turn.Coded](err); ok {
-		kind, message = c.ErrorCode(), withoutPackage(c.Error())
+		kind, message = c.ErrorCode(), strings.TrimPrefix(strings.TrimPrefix(c.Error(), "agent: "), "turn: ")
 	}
 	return kind, wording.ClipChars(adapter.Redact(message), maxErrorText)
 }
 
-// withoutPackage takes the name of a package from the beginning of an error's text.
-func withoutPackage(text string) string {
-	for _, name := range []string{"agent: ", "turn: "} {
-		text = strings.TrimPrefix(text, name)
-	}
-	return text
-}
-
-// maxErrorText is how much of an error's text lies on a tape, in characters.
-const maxErrorText = 500
+// maxErrorText is how much of an error's text lies on a tape, in characters; with the ellipsis behind it these are 500.
+const maxErrorText = 499
 
 // replyEntries returns the entries of what a model has said: what it thought, the calls that its server has made itself with their results,
 // and the text, with the calls that are to be made.

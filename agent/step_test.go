@@ -349,7 +349,7 @@ func TestTheModelOfASessionIsASetting(t *testing.T) {
 	w.say("hi")
 	w.say(",tape.handoff lunch")
 	w.say("hi")
-	again := newWorld(t, w.model, Options{Model: "fake:a", Store: w.store, Workspace: w.dir}) // a restart
+	again := newWorldIn(t, w.dir, w.model, Options{Model: "fake:a", Store: w.store}) // a restart
 	again.say("hi")
 	if h := again.process(t.Context(), &turn.Envelope{SessionID: "other", Content: "hi"}); h.err != nil {
 		t.Error(h.err)

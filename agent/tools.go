@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,8 +40,9 @@ func (a *Agent) addTools() error {
 	return nil
 }
 
-// needsApproval reports whether a person is asked before a tool runs: as the most specific pattern of the options says, or else the tool. The
-// tool's name is more specific than "prefix.*", and a longer prefix than a shorter one.
+// needsApproval reports whether a person is asked before a tool runs: as the most specific pattern of the options says, or else the
+// tool. The tool's name is more specific than "prefix.*", and a longer prefix than a shorter one. Of two that name the tool, with dots
+// and without, the one that asks counts.
 func (a *Agent) needsApproval(t *tool.Tool) bool {
 	approval, longest := t.Approval, -1
 	for pattern, one := range a.options.Approvals {
@@ -48,7 +50,7 @@ func (a *Agent) needsApproval(t *tool.Tool) bool {
 		if tool.Named(t.Name, pattern) {
 			n = tool.MaxName + 1
 		}
-		if n > longest && tool.Matches(t.Name, pattern) {
+		if (n > longest || n == longest && one == tool.Always) && tool.Matches(t.Name, pattern) {
 			longest, approval = n, one
 		}
 	}
@@ -58,22 +60,13 @@ func (a *Agent) needsApproval(t *tool.Tool) bool {
 // addFiles adds the tools that look at files, once it is known below which folder. Tools of the options that are called the same
 // stay.
 func (a *Agent) addFiles(dir string) error {
-	if a.options.Bare {
-		return nil
-	}
 	list, err := fs.Tools(dir)
-	if err != nil {
+	if err != nil || a.options.Bare {
 		return err
 	}
-	for _, t := range list {
-		if _, taken := a.tools.Find(t.Name); taken {
-			continue
-		}
-		if err := a.tools.Add(t); err != nil {
-			return err
-		}
-	}
-	return nil
+	files, err := tool.NewSet(list...)
+	a.tools.Attach(files)
+	return err
 }
 
 // defaultTools only read, but for the anchor that tape.handoff writes.
@@ -156,10 +149,7 @@ func tapeSearch(ctx context.Context, r *run, in tapeSearchIn) ([]tapeHit, error)
 	if strings.TrimSpace(in.Query) == "" {
 		return nil, &tool.Error{Kind: tool.KindArguments, Message: "query: expected a word to look for"}
 	}
-	limit := in.Limit
-	if limit <= 0 {
-		limit = 20
-	}
+	limit := cmp.Or(max(in.Limit, 0), 20)
 	return collect(r.tape.Search(ctx, tape.Query{Text: in.Query, Limit: min(limit, maxHits)}), maxHits, func(h tape.Hit) tapeHit {
 		return tapeHit{ID: h.ID, Kind: string(h.Kind), Date: r.date(h.Date), Excerpt: h.Text}
 	})
@@ -210,7 +200,7 @@ func tapeHandoff(_ context.Context, r *run, in tapeHandoffIn) (string, error) {
 
 // handoff returns the anchor that a call asks for, or nil if it has no name.
 func (in *tapeHandoffIn) handoff() *handoff {
-	name := strings.TrimSuffix(wording.ClipTo(limit(oneLine(in.Name, 40), 40), 128), "…") // as long as a name of an anchor may be
+	name := wording.ClipTo(oneLine(in.Name, 40), 128-len("…")) // as long as a name of an anchor may be
 	if name == "" {
 		return nil
 	}
@@ -232,23 +222,16 @@ type skillIn struct {
 	File string `json:"file,omitempty" jsonschema:"a file of the skill's folder, in place of its text"`
 }
 
-type skillOut struct {
-	Text  string   `json:"text"`
-	Files []string `json:"files,omitempty"`
-}
-
-func (a *Agent) skill(_ context.Context, in skillIn) (skillOut, error) {
-	var text skill.Text
-	var err error
+func (a *Agent) skill(_ context.Context, in skillIn) (text skill.Text, err error) {
 	if in.File == "" {
 		text, err = a.options.Skills.Load(in.Name)
 	} else {
 		text.Content, err = a.options.Skills.Read(in.Name, in.File)
 	}
 	if err != nil {
-		return skillOut{}, &tool.Error{Kind: tool.KindFailed, Message: err.Error()}
+		return skill.Text{}, &tool.Error{Kind: tool.KindFailed, Message: err.Error()}
 	}
-	return skillOut{text.Content, text.Files}, nil
+	return text, nil
 }
 
 // skillsList returns the list of skills in the system prompt.
@@ -324,11 +307,7 @@ func (r *run) sub(ctx context.Context, task string, tools func() []*tool.Tool) (
 
 // settings are what was set in a session; nil where it has no tape yet.
 func (a *Agent) settings(ctx context.Context, id turn.SessionID) (map[string]json.RawMessage, error) {
-	store, err := a.store(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t, err := tape.Lookup(ctx, store, a.workspace(), id)
+	t, err := a.lookupTape(ctx, id)
 	if errors.Is(err, tape.ErrNotFound) {
 		return nil, nil
 	}

@@ -8,15 +8,9 @@ import (
 	"github.com/lingserve/lingserve/tape"
 )
 
-// Usage returns the sum of what the turns of a session used: tokens and their cost, as the entries at their ends say. A turn that is
-// running, or that a crash has ended, has none.
-func Usage(ctx context.Context, t *tape.Tape) (sum adapter.Usage, err error) {
-	sum, _, err = usage(ctx, t)
-	return sum, err
-}
-
-// usage returns the usage of all turns of a session, and of the last one.
-func usage(ctx context.Context, t *tape.Tape) (sum, last adapter.Usage, err error) {
+// Usage returns what the turns of a session used, tokens and their cost, as the entries at their ends say: the sum, and that of the
+// last turn. A turn that is running, or that a crash has ended, has none.
+func Usage(ctx context.Context, t *tape.Tape) (sum, last adapter.Usage, err error) {
 	for e, err := range t.Read(ctx, tape.Query{Kinds: []tape.Kind{tape.KindEvent}}) {
 		if err != nil {
 			return adapter.Usage{}, adapter.Usage{}, err

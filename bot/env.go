@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/tube"
@@ -60,6 +61,18 @@ type Response struct {
 	Usage     adapter.Usage   // as far as providers count, of all inferences
 	Truncated bool            // the model reached its limit of tokens
 	Repairs   map[string]int  // by kind
+}
+
+// AddRepairs returns the sums of repairs by kind; nil for none. A caller may have the maps, so they are not changed.
+func AddRepairs(a, b map[string]int) map[string]int {
+	sum := maps.Clone(a)
+	for kind, n := range b {
+		if sum == nil {
+			sum = map[string]int{}
+		}
+		sum[kind] += n
+	}
+	return sum
 }
 
 // StringValue is a string that is complete.

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 )
 
@@ -62,7 +61,7 @@ func newWorld(t testing.TB, model script) *world {
 	w.cancel = cancel
 	w.Env = Env{
 		Context: ctx,
-		Tube:    tube.New("run", &tube.Options{Document: func() tube.Document { return new(jsonuri.Document) }}),
+		Tube:    tube.New("run", &tube.Options{}),
 		Models:  model,
 		Go: func(f func(context.Context)) bool {
 			w.wg.Go(func() { f(ctx) })

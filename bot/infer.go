@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"strings"
 	"time"
 
@@ -228,14 +227,7 @@ func (i *inference) addTo(r *Response) {
 		r.Model = i.Model
 	}
 	r.Usage.Add(i.Usage)
-	repairs := maps.Clone(r.Repairs) // a caller may have the old one
-	for kind, n := range i.out.reader.repairs() {
-		if repairs == nil {
-			repairs = map[string]int{}
-		}
-		repairs[kind] += n
-	}
-	r.Repairs = repairs
+	r.Repairs = AddRepairs(r.Repairs, i.out.reader.repairs())
 }
 
 // close ends the output of an answer that is well so far.

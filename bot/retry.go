@@ -193,10 +193,7 @@ func (o *output) retract(members [][]byte, own func(here json.RawMessage) bool) 
 
 // here returns what the run's document has at the root.
 func (o *output) here() json.RawMessage {
-	document, _ := o.bot.env.Tube.Snapshot(true)
-	var all jsonuri.Document
-	_ = all.Set(nil, document) // a document of ours
-	here, _ := all.Get(o.bot.root)
+	here, _ := o.bot.env.Tube.Document(true).Get(o.bot.root)
 	return here
 }
 

@@ -6,9 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lingserve/lingserve/turn"
-
 	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/turn"
 )
 
 // TurnContext is what the agent gets of an event, from [BuildContext].
@@ -52,25 +51,21 @@ type TurnContext struct {
 	MessageThreadID, NativeChannelID, ThreadParentID string
 }
 
-// MissingError is a required fact that is missing, or has an invalid value.
-type MissingError struct {
-	Field string // "Facts.Conversation.ID"
-	Value string // the invalid value
-}
+// MissingError is a required fact that is missing. A conversation of an unknown kind has none.
+type MissingError struct{ Field string } // "Facts.Conversation.ID"
 
-func (e *MissingError) Error() string {
-	if e.Value != "" {
-		return "channel: " + e.Field + " has an unknown value"
-	}
-	return "channel: " + e.Field + " is missing"
-}
+func (e *MissingError) Error() string { return "channel: " + e.Field + " is missing" }
 
 // check returns the first required fact that is missing.
 func (f *Facts) check() error {
+	kind := f.Conversation.Kind
+	if kind != Direct && kind != Group && kind != Broadcast {
+		kind = ""
+	}
 	for _, need := range [...]struct{ field, value string }{
 		{"Facts.Channel", f.Channel},
 		{"Facts.MessageID", f.MessageID},
-		{"Facts.Conversation.Kind", string(f.Conversation.Kind)},
+		{"Facts.Conversation.Kind", string(kind)},
 		{"Facts.Conversation.ID", f.Conversation.ID},
 		{"Facts.Sender.ID", f.Sender.ID},
 		{"Facts.Route.AgentID", f.Route.AgentID},
@@ -80,9 +75,6 @@ func (f *Facts) check() error {
 		if strings.TrimSpace(need.value) == "" {
 			return &MissingError{Field: need.field}
 		}
-	}
-	if kind := f.Conversation.Kind; kind != Direct && kind != Group && kind != Broadcast {
-		return &MissingError{Field: "Facts.Conversation.Kind", Value: string(kind)}
 	}
 	return nil
 }
@@ -157,10 +149,14 @@ func BuildContext(f Facts) (*TurnContext, error) {
 		t.GroupSubject = t.ConversationLabel
 	}
 	for _, u := range seen.Untrusted {
-		t.addUntrusted(u.Kind, u.Text)
+		if text := clean(u.Text); strings.TrimSpace(text) != "" {
+			t.Untrusted = append(t.Untrusted, Untrusted{Kind: label(u.Kind), Text: text})
+		}
 	}
-	if q := seen.Quote; q != nil {
-		t.addQuote(q)
+	if q := seen.Quote; q != nil { // the reply plan has another id: of the message that the answer replies to
+		t.ReplyToID, t.ReplyToIDFull = q.ID, q.FullID
+		t.ReplyToBody, t.ReplyToSender, t.ReplyToIsQuote = clean(q.Body), label(q.Sender), q.IsQuote
+		t.Media = append(t.Media, MediaFacts(q.Media, MediaFact{MessageID: q.ID})...)
 	}
 	if w := seen.Forwarded; w != nil {
 		t.ForwardedFrom, t.ForwardedFromType, t.ForwardedFromID = label(w.From), label(w.FromType), w.FromID
@@ -175,23 +171,9 @@ func BuildContext(f Facts) (*TurnContext, error) {
 	return t, nil
 }
 
-// addQuote adds the message that this one replies to. The reply plan has another id: of the message that the answer replies to.
-func (t *TurnContext) addQuote(q *Quote) {
-	t.ReplyToID, t.ReplyToIDFull = q.ID, q.FullID
-	t.ReplyToBody, t.ReplyToSender, t.ReplyToIsQuote = clean(q.Body), label(q.Sender), q.IsQuote
-	t.Media = append(t.Media, MediaFacts(q.Media, MediaFact{MessageID: q.ID})...)
-}
-
-func (t *TurnContext) addUntrusted(kind, text string) {
-	if text = clean(text); strings.TrimSpace(text) != "" {
-		t.Untrusted = append(t.Untrusted, Untrusted{Kind: label(kind), Text: text})
-	}
-}
-
 // fallBack returns the value of o, which may be none, or unset if o is not set.
 func fallBack(o Opt, unset string) string {
-	value, _ := o.Or(Some(unset)).Get()
-	return value
+	return o.Or(Some(unset)).Value
 }
 
 func cleanHistory(entries []HistoryEntry) []HistoryEntry {

@@ -2,7 +2,6 @@ package channel
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/lingserve/lingserve/turn"
@@ -147,10 +146,6 @@ func (e *NotSentError) Unwrap() error { return e.Err }
 
 // TargetName names where a block goes. Blocks of one target keep their order; a thread is a target.
 func TargetName(out *Outbound) string {
-	thread, _ := out.Block.Target.MessageThreadID.Get()
-	name := make([]byte, 0, 96)
-	for _, part := range [...]string{out.Channel, out.Account, out.Block.Target.Target(), thread} {
-		name = fmt.Appendf(name, "%d:%s", len(part), part)
-	}
-	return string(name)
+	target := &out.Block.Target
+	return joinParts(out.Channel, out.Account, target.Target(), target.MessageThreadID.Value)
 }

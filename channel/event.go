@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -17,31 +18,28 @@ const ThreadOfInteractions = "interactions"
 
 // String returns the key as one text, with its parts escaped, so that different keys have different texts.
 func (k EventKey) String() string {
-	return string(appendParts(nil, k.Channel, k.Account, k.Conversation, k.Thread, k.ID))
+	return joinParts(k.Channel, k.Account, k.Conversation, k.Thread, k.ID)
 }
 
-// appendParts appends parts with "/" between them, which is escaped in them.
-func appendParts(b []byte, parts ...string) []byte {
+// joinParts returns parts with "/" between them, which is escaped in them.
+func joinParts(parts ...string) string {
 	for i, part := range parts {
-		if i > 0 {
-			b = append(b, '/')
-		}
-		b = appendEscaped(b, part, "/%")
+		parts[i] = escape(part, "/%")
 	}
-	return b
+	return strings.Join(parts, "/")
 }
 
-// appendEscaped appends a text in which the marks, blanks, control characters and bytes that are not ASCII are escaped as %XX.
-func appendEscaped(b []byte, s, marks string) []byte {
-	const hexDigits = "0123456789ABCDEF"
+// escape returns a text in which the marks, blanks, control characters and bytes that are not ASCII are escaped as %XX.
+func escape(s, marks string) string {
+	var b strings.Builder
 	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(marks, c) >= 0 {
-			b = append(b, '%', hexDigits[c>>4], hexDigits[c&15])
+			fmt.Fprintf(&b, "%%%02X", c)
 		} else {
-			b = append(b, c)
+			b.WriteByte(c)
 		}
 	}
-	return b
+	return b.String()
 }
 
 // ParseEventKey parses the result of [EventKey.String].
@@ -60,14 +58,6 @@ func ParseEventKey(text string) (EventKey, error) {
 	return EventKey{Channel: parts[0], Account: parts[1], Conversation: parts[2], Thread: parts[3], ID: parts[4]}, nil
 }
 
-// text is what an agent would read.
-func (in *Input) text() string {
-	if strings.TrimSpace(in.TextForAgent) != "" {
-		return in.TextForAgent
-	}
-	return in.RawText
-}
-
 // MergeInputs merges the events of a burst, in order: every text by line, the id and the time of the last, which is what the reply
 // goes to. Parts are the events themselves, for what only their channel can merge: media, and mentions ([MergeMentions]).
 func MergeInputs(parts []*Input) *Input {
@@ -77,13 +67,8 @@ func MergeInputs(parts []*Input) *Input {
 	m := *parts[len(parts)-1]
 	m.Parts = slices.Clone(parts)
 	m.RawText = joinLines(parts, func(in *Input) string { return in.RawText })
-	m.TextForAgent = joinLines(parts, (*Input).text)
-	m.TextForCommands = joinLines(parts, func(in *Input) string {
-		if in.TextForCommands != "" {
-			return in.TextForCommands
-		}
-		return in.RawText
-	})
+	m.TextForAgent = joinLines(parts, func(in *Input) string { return cmp.Or(strings.TrimSpace(in.TextForAgent), in.RawText) })
+	m.TextForCommands = joinLines(parts, func(in *Input) string { return cmp.Or(in.TextForCommands, in.RawText) })
 	for _, p := range parts {
 		m.HasMedia = m.HasMedia || p.HasMedia
 	}

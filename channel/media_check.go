@@ -22,18 +22,18 @@ const defaultMediaSize = 10 << 20
 
 // OpenMediaRoot opens the folder and creates it if necessary. maxSize is the maximum of a file in bytes; 0 is 10 MiB.
 func OpenMediaRoot(dir string, maxSize int64) (*MediaRoot, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("media folder: %w", err)
+	m := &MediaRoot{max: cmp.Or(max(maxSize, 0), defaultMediaSize)}
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		m.dir, err = filepath.Abs(dir)
 	}
-	abs, err := filepath.Abs(dir)
+	if err == nil {
+		m.root, err = os.OpenRoot(m.dir)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("media folder: %w", err)
 	}
-	root, err := os.OpenRoot(abs)
-	if err != nil {
-		return nil, fmt.Errorf("media folder: %w", err)
-	}
-	return &MediaRoot{root, abs, cmp.Or(max(maxSize, 0), defaultMediaSize)}, nil
+	return m, nil
 }
 
 // Close closes the folder.
@@ -79,39 +79,36 @@ func (m *MediaRoot) Check(f MediaFact) (MediaFact, error) {
 	if f.Path == "" {
 		return f, nil
 	}
-	size, err := m.checkFile(f)
+	err := m.checkFile(&f)
 	if err != nil {
 		f.Path = ""
-		return f, err
 	}
-	f.Size = size
-	return f, nil
+	return f, err
 }
 
-// checkFile returns the size of a file whose content fits its kind. Images, audio and video go to decoders; documents can have any content.
-func (m *MediaRoot) checkFile(f MediaFact) (size int64, err error) {
+// checkFile checks that the content of a file fits its kind, and notes its size. Images, audio and video go to decoders; documents can have any content.
+func (m *MediaRoot) checkFile(f *MediaFact) error {
 	file, err := m.Open(f.Path)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer file.Close()
-	head := make([]byte, 512)
-	n, err := io.ReadFull(file, head)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return 0, errMediaMissing
-	}
-	info, err := file.Stat()
+	head, err := io.ReadAll(io.LimitReader(file, 512))
 	if err != nil {
-		return 0, errMediaMissing
+		return errMediaMissing
 	}
 	kind := f.Kind
 	if kind == "" || kind == MediaUnknown {
 		kind = kindOf(strings.ToLower(strings.TrimSpace(f.ContentType)))
 	}
-	if !fits(kind, head[:n]) {
-		return 0, fmt.Errorf("the file's content is not of the declared kind %s", kind)
+	if !fits(kind, head) {
+		return fmt.Errorf("the file's content is not of the declared kind %s", kind)
 	}
-	return info.Size(), nil
+	info, err := file.Stat()
+	if err == nil {
+		f.Size = info.Size()
+	}
+	return err
 }
 
 // fits reports whether a file with these first bytes may be used as a medium of a kind.

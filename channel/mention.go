@@ -6,6 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
 )
 
@@ -49,23 +50,14 @@ func hasWord(text, name string) bool {
 	}
 }
 
-// foldText folds all characters of a text, and removes the invisible ones.
+// foldText makes texts that differ only in case equal, and removes invisible characters.
 func foldText(text string) string {
 	return strings.Map(func(r rune) rune {
 		if invisible(r) {
 			return -1
 		}
-		return fold(r)
-	}, norm.NFC.String(text))
-}
-
-// fold returns the same character for all that differ only in case.
-func fold(r rune) rune {
-	least := r
-	for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
-		least = min(least, f)
-	}
-	return unicode.ToLower(least)
+		return r
+	}, cases.Fold().String(norm.NFC.String(text)))
 }
 
 // unspaced are the scripts without spaces between words.

@@ -36,20 +36,27 @@ var (
 const (
 	pairingLife = time.Hour // of a code, and the time between two messages with it
 	maxRequests = 256       // strangers can make no more
-	codeLength  = 8         // 40 bits
-	codeLetters = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
+	codeLength  = 8         // letters and digits, 40 bits
 )
 
 // NewPairs returns pairs in a store. With nil, the store is memory.
 func NewPairs(store Texts) *Pairs { return &Pairs{newValues[Pair](store)} }
 
-// State reports whether a sender is paired, or has a code that has not expired.
-func (p *Pairs) State(ctx context.Context, channel, account, sender string) (paired, requested bool, err error) {
-	pair, err := p.load(ctx, pairName(channel, account, sender))
-	if pair == nil {
-		return false, false, err
+// State reports whether a sender is paired, which is Unknown with an error, or has a code that has not expired. Without a store no one is paired.
+func (p *Pairs) State(ctx context.Context, channel, account, sender string) (paired Tri, requested bool, err error) {
+	if p == nil {
+		return No, false, nil
 	}
-	return pair.Code == "", pair.Code != "" && !pair.expired(), nil
+	pair, err := p.load(ctx, pairName(channel, account, sender))
+	switch {
+	case err != nil:
+		return Unknown, false, err
+	case pair == nil:
+		return No, false, nil
+	case pair.Code == "":
+		return Yes, false, nil
+	}
+	return No, !pair.expired(), nil
 }
 
 // Request stores that a sender wants to be paired, and returns the code. tell is false if the sender was told the code within the last hour.
@@ -58,24 +65,27 @@ func (p *Pairs) Request(ctx context.Context, channel, account string, s SenderFa
 	if s.ID == "" {
 		return "", false, errors.New("channel: a sender without an id cannot be paired")
 	}
-	name := pairName(channel, account, s.ID)
-	if old, err := p.load(ctx, name); err != nil || old != nil && !old.expired() {
-		return codeOf(old), false, err
-	}
 	all, err := p.List(ctx)
 	if err != nil {
 		return "", false, err
 	}
-	if len(slices.DeleteFunc(all, func(r Pair) bool { return r.Code == "" })) >= maxRequests {
-		return "", false, ErrManyRequests
+	isFull := len(slices.DeleteFunc(all, func(r Pair) bool { return r.Code == "" })) >= maxRequests
+	next := &Pair{
+		Channel: channel, Account: account, Sender: s.ID, Name: label(cmp.Or(s.Name, s.DisplayLabel, s.Username)), At: time.Now().UTC(),
+		Code: rand.Text()[:codeLength],
 	}
-	err = p.change(ctx, name, func(pair *Pair) *Pair {
-		if tell = pair == nil || pair.expired(); tell { // else another process was faster
-			pair = &Pair{Channel: channel, Account: account, Sender: s.ID, Name: label(cmp.Or(s.Name, s.DisplayLabel, s.Username)), At: time.Now().UTC(), Code: newCode()}
+	err = p.change(ctx, pairName(channel, account, s.ID), func(pair *Pair) *Pair {
+		if tell = pair == nil || pair.expired(); tell && isFull {
+			return nil
+		} else if tell {
+			pair = next
 		}
 		code = pair.Code
 		return pair
 	})
+	if err == nil && tell && isFull {
+		err = ErrManyRequests
+	}
 	return code, tell && err == nil, err
 }
 
@@ -150,46 +160,10 @@ func (p *Pairs) List(ctx context.Context) (all []Pair, err error) {
 // expired reports whether a request is too old, or from a future that only a wrong clock explains.
 func (r *Pair) expired() bool { return r.Code != "" && time.Since(r.At).Abs() >= pairingLife }
 
-// codeOf returns the code of a request; "" if there is none.
-func codeOf(r *Pair) string {
-	if r == nil {
-		return ""
-	}
-	return r.Code
-}
-
-func newCode() string {
-	b := make([]byte, codeLength)
-	_, _ = rand.Read(b) // never fails
-	for i := range b {
-		b[i] = codeLetters[int(b[i])%len(codeLetters)]
-	}
-	return string(b)
-}
-
 // pairPrefix begins all names in the store.
 const pairPrefix = "pair-"
 
 // pairName returns the name in the store.
 func pairName(channel, account, sender string) string {
 	return pairPrefix + hashedName(SessionKey(KeyParts{Channel: channel, Account: account, Conversation: sender}))
-}
-
-// PairedFact returns the value of [Identity.Paired]. It reads the store only if the policy needs it, and returns Unknown with an error if
-// that fails. Without a store no one is paired.
-func PairedFact(ctx context.Context, p *Pairs, policy PolicyKind, channel, account, sender string) (Tri, error) {
-	switch {
-	case policy != PolicyPairing:
-		return Unknown, nil
-	case p == nil:
-		return No, nil
-	}
-	paired, _, err := p.State(ctx, channel, account, sender)
-	switch {
-	case err != nil:
-		return Unknown, err
-	case paired:
-		return Yes, nil
-	}
-	return No, nil
 }

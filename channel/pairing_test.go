@@ -30,11 +30,11 @@ func ask(t *testing.T, p *channel.Pairs, sender string) (code string, tell bool)
 
 func paired(t *testing.T, p *channel.Pairs, channelName, account, sender string) bool {
 	t.Helper()
-	ok, _, err := p.State(t.Context(), channelName, account, sender)
+	state, _, err := p.State(t.Context(), channelName, account, sender)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ok
+	return state == channel.Yes
 }
 
 // CH-101: who asks is paired by the code that an operator approves.
@@ -192,11 +192,7 @@ func TestADamagedPairIsAnErrorAndNoPair(t *testing.T) {
 				t.Fatal(err)
 			}
 			replaceTexts(t, store, "pair-", text)
-			ok, _, err := p.State(t.Context(), "telegram", "", "42")
-			if ok || err == nil {
-				t.Errorf("paired: %t, %v", ok, err)
-			}
-			fact, err := channel.PairedFact(t.Context(), p, channel.PolicyPairing, "telegram", "", "42")
+			fact, _, err := p.State(t.Context(), "telegram", "", "42")
 			if fact != channel.Unknown || err == nil {
 				t.Errorf("fact %d, %v", fact, err)
 			}
@@ -208,7 +204,7 @@ func TestADamagedPairIsAnErrorAndNoPair(t *testing.T) {
 }
 
 // CH-102: paired senders count under the policy pairing alone.
-func TestPairsAreAskedForOnlyUnderThePolicyPairing(t *testing.T) {
+func TestPairsCountOnlyUnderThePolicyPairing(t *testing.T) {
 	p := channel.NewPairs(nil)
 	code, _ := ask(t, p, "42")
 	if _, err := p.Approve(t.Context(), "", code); err != nil {
@@ -216,16 +212,14 @@ func TestPairsAreAskedForOnlyUnderThePolicyPairing(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		store  *channel.Pairs
-		policy channel.PolicyKind
 		sender string
 		want   channel.Tri
 	}{
-		"paired":              {p, channel.PolicyPairing, "42", channel.Yes},
-		"not paired":          {p, channel.PolicyPairing, "43", channel.No},
-		"without a store":     {nil, channel.PolicyPairing, "42", channel.No},
-		"with another policy": {p, channel.PolicyAllowlist, "42", channel.Unknown},
+		"paired":          {p, "42", channel.Yes},
+		"not paired":      {p, "43", channel.No},
+		"without a store": {nil, "42", channel.No},
 	} {
-		got, err := channel.PairedFact(t.Context(), test.store, test.policy, "telegram", "", test.sender)
+		got, _, err := test.store.State(t.Context(), "telegram", "", test.sender)
 		if got != test.want || err != nil {
 			t.Errorf("%s: got %d, %v", name, got, err)
 		}

@@ -57,19 +57,20 @@ type Decider interface {
 	Decide(context.Context, *Turn, Press) Pressed
 }
 
-// Pressed is what became of a press.
-type Pressed uint8
+// Pressed is what became of a press, as the person who pressed reads it.
+type Pressed string
 
 // The states.
 const (
-	PressRefused Pressed = iota // the person who pressed may not answer questions here
-	PressTooLow                 // the tool asks for a higher role
-	PressTooMany                // there were too many messages
-	PressOver                   // the question was answered before, or its time is over
-	PressUnknown                // no such question waits in the session: its turn is over, or a crash has ended it
-	PressApproved
-	PressRemembered // also later calls of the tool are
-	PressDenied
+	PressRefused Pressed = "You may not answer this question."
+	PressTooLow  Pressed = "You may not answer this question: your role may not approve this tool; ask an operator or admin."
+	PressTooMany Pressed = "You sent too many messages at once. Try again in a minute."
+	PressOver    Pressed = "This question was already answered, or its time is over."
+	// PressUnknown means no such question waits in the session: its turn is over, or a crash has ended it.
+	PressUnknown    Pressed = "This question is no longer open."
+	PressApproved   Pressed = "Approved."
+	PressRemembered Pressed = "Approved for this session."
+	PressDenied     Pressed = "Denied."
 )
 
 // Decides reports whether the press has decided the question.
@@ -78,20 +79,7 @@ func (s Pressed) Decides() bool {
 }
 
 // Text is the answer for the person who pressed.
-func (s Pressed) Text() string {
-	return pressTexts[s]
-}
-
-var pressTexts = map[Pressed]string{
-	PressRefused:    "You may not answer this question.",
-	PressTooLow:     "You may not answer this question: your role may not approve this tool; ask an operator or admin.",
-	PressTooMany:    "You sent too many messages at once. Try again in a minute.",
-	PressOver:       "This question was already answered, or its time is over.",
-	PressUnknown:    "This question is no longer open.",
-	PressApproved:   "Approved.",
-	PressRemembered: "Approved for this session.",
-	PressDenied:     "Denied.",
-}
+func (s Pressed) Text() string { return string(s) }
 
 // RefusedPress returns the answer to a press that the gates do not let in; ok is false if it was let in, came before, runs again, or is no press
 // of a question's button.

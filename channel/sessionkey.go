@@ -18,23 +18,20 @@ const keyMarks = "@:#~!"
 // SessionKey is the id of a session: channel[@account][:conversation][#thread][~agent]. Parts are escaped as in an address, so that
 // different parts never give one key; a key that would be longer than 512 bytes is a hash.
 func SessionKey(p KeyParts) string {
-	b := appendEscaped(nil, p.Channel, "%"+keyMarks)
-	for _, part := range [...]struct {
-		mark byte
-		text string
-	}{{'@', p.Account}, {':', p.Conversation}, {'#', p.Thread}, {'~', p.Agent}} {
+	channel := escape(p.Channel, "%"+keyMarks)
+	key := channel
+	for _, part := range [...]struct{ mark, text string }{{"@", p.Account}, {":", p.Conversation}, {"#", p.Thread}, {"~", p.Agent}} {
 		if part.text != "" {
-			b = appendEscaped(append(b, part.mark), part.text, "%"+keyMarks)
+			key += part.mark + escape(part.text, "%"+keyMarks)
 		}
 	}
-	if len(b) <= maxKey {
-		return string(b)
+	if len(key) <= maxKey {
+		return key
 	}
-	sum := sha256.Sum256(b)
-	channel := string(appendEscaped(nil, p.Channel, "%"+keyMarks))
 	if len(channel) > 64 {
 		channel = "" // names are far shorter
 	}
+	sum := sha256.Sum256([]byte(key))
 	return channel + "!" + hex.EncodeToString(sum[:]) // "!" is escaped in parts
 }
 

@@ -19,14 +19,12 @@ const (
 	keyEnabled        = "groups.enabled"
 	keyRequireMention = "groups.require_mention"
 	keyUnmentioned    = "unmentioned"
-	keyImplicit       = "implicit_mentions"
-	keyAllowBots      = "allow_bots"
-	keyCommandMode    = "commands.mode"
-	keyUsers          = "commands.users"
-	keyOperators      = "commands.operators"
-	keyAdmins         = "commands.admins"
-	KeySenderRate     = "limits.sender_rate"
-	KeyChatRate       = "limits.chat_rate"
+
+	keyAllowBots   = "allow_bots"
+	keyCommandMode = "commands.mode"
+
+	KeySenderRate = "limits.sender_rate"
+	KeyChatRate   = "limits.chat_rate"
 )
 
 // builtIn begins the path of a value that is not in the configuration.

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"strings"
 	"sync"
@@ -23,8 +22,6 @@ type Texts interface {
 	// All returns the texts whose names begin with prefix.
 	All(_ context.Context, prefix string) (map[string][]byte, error)
 }
-
-const maxText = 512 << 10 // texts are far smaller
 
 type memoryTexts struct {
 	mu    sync.Mutex
@@ -49,8 +46,7 @@ func (m *memoryTexts) Change(_ context.Context, name string, do func([]byte) ([]
 	switch {
 	case err != nil:
 		return err
-	case len(next) > maxText:
-		return fmt.Errorf("channel: a text of %d bytes is too large; expected at most %d", len(next), maxText)
+
 	case next == nil:
 		delete(m.texts, name)
 	default:

@@ -21,12 +21,12 @@ type ChannelPlace struct {
 	Shipped  Place // the defaults of this channel
 }
 
-// Places returns all places of a channel, its defaults last.
+// Places returns all places of a channel, its defaults among them.
 func (c ChannelPlace) Places() (all []Place) {
 	for _, l := range (Configuration{map[string]ChannelPlace{"": c}}).places() {
 		all = append(all, *l.place)
 	}
-	return append(all, c.Shipped)
+	return all
 }
 
 // AccountPlace is the settings of an account, or of all accounts of a channel.
@@ -55,10 +55,13 @@ func (c Configuration) Check() error {
 	found := map[string]string{} // messages, by path
 	places := c.places()
 	for q, where := range places {
+		if where.path == "" {
+			continue
+		}
 		if name, ok := strings.CutSuffix(where.path, `."".`); ok {
 			found[name+`.""`] = "expected a name or an id, got none"
 		}
-		checkResolved(resolve(c.layers(places, q), q), found)
+		checkResolved(places.resolve(q), found)
 	}
 	var all []error
 	for _, path := range slices.Sorted(maps.Keys(found)) {
@@ -85,12 +88,18 @@ type layer struct {
 	level Level
 }
 
-// places returns all places of the configuration, by the query that names exactly this place.
-func (c Configuration) places() map[PolicyQuery]layer {
-	all := map[PolicyQuery]layer{}
+// places are all places of a configuration, by the query that names exactly this place.
+type places map[PolicyQuery]layer
+
+// ofShipped is the kind in the query of a channel's defaults.
+const ofShipped ChatType = "shipped"
+
+func (c Configuration) places() places {
+	all := places{}
 	for name, ch := range c.Channels {
 		path, q := "channels."+pathPart(name)+".", PolicyQuery{Channel: name}
 		ch.addPlaces(all, path, q, OfChannel)
+		all[PolicyQuery{Channel: name, Kind: ofShipped}] = layer{place: &ch.Shipped}
 		for account, a := range ch.Accounts {
 			q.Account = account
 			a.addPlaces(all, path+"accounts."+pathPart(account)+".", q, OfAccount)
@@ -99,7 +108,7 @@ func (c Configuration) places() map[PolicyQuery]layer {
 	return all
 }
 
-func (a AccountPlace) addPlaces(all map[PolicyQuery]layer, path string, q PolicyQuery, level Level) {
+func (a AccountPlace) addPlaces(all places, path string, q PolicyQuery, level Level) {
 	all[q] = layer{&a.Place, path, level}
 	for id, direct := range a.Directs {
 		q.Kind, q.Conversation = Direct, id
@@ -126,40 +135,31 @@ func pathPart(s string) string {
 
 // layers returns the places that decide a query, the most specific first: threads, conversations, accounts, the channel, and defaults. Some
 // platforms make a thread a conversation, whose parent is the group.
-func (c Configuration) layers(places map[PolicyQuery]layer, q PolicyQuery) (found []layer) {
-	accounts := slices.Compact([]string{q.Account, ""})
-	add := func(account string, kind ChatType, conversation, thread string) {
-		if l, ok := places[PolicyQuery{Channel: q.Channel, Account: account, Kind: kind, Conversation: conversation, Thread: thread}]; ok {
-			found = append(found, l)
-		}
+func (all places) layers(q PolicyQuery) (found []layer) {
+	scopes := []PolicyQuery{{Kind: Direct, Conversation: q.Conversation}}
+	if q.Kind != Direct {
+		scopes = slices.DeleteFunc([]PolicyQuery{
+			{Kind: Group, Conversation: q.Conversation, Thread: q.Thread},
+			{Kind: Group, Conversation: q.Parent, Thread: q.Conversation},
+			{Kind: Group, Conversation: q.Parent, Thread: q.Thread},
+		}, func(thread PolicyQuery) bool { return thread.Thread == "" })
+		scopes = append(scopes, PolicyQuery{Kind: Group, Conversation: q.Conversation}, PolicyQuery{Kind: Group, Conversation: q.Parent})
 	}
-	for _, account := range accounts {
-		for _, id := range [...][2]string{{q.Conversation, q.Thread}, {q.Parent, q.Conversation}, {q.Parent, q.Thread}} {
-			if q.Kind != Direct && id[0] != "" && id[1] != "" {
-				add(account, Group, id[0], id[1])
+	for _, scope := range append(scopes, PolicyQuery{}, PolicyQuery{Kind: ofShipped}) {
+		scope.Channel = q.Channel
+		for _, account := range slices.Compact([]string{q.Account, ""}) {
+			scope.Account = account
+			if l, ok := all[scope]; ok {
+				found = append(found, l)
 			}
 		}
 	}
-	for _, account := range accounts {
-		if q.Kind == Direct {
-			add(account, Direct, q.Conversation, "")
-			continue
-		}
-		for _, id := range [...]string{q.Conversation, q.Parent} {
-			if id != "" {
-				add(account, Group, id, "")
-			}
-		}
-	}
-	for _, account := range accounts {
-		add(account, "", "", "")
-	}
-	shipped := c.Channels[q.Channel].Shipped
-	return append(found, layer{place: &shipped}, layer{place: builtInPlace})
+	return append(found, layer{place: builtInPlace})
 }
 
 // resolve returns the policy of a query: each setting is that of the first layer that has it.
-func resolve(layers []layer, q PolicyQuery) Policy {
+func (all places) resolve(q PolicyQuery) Policy {
+	layers := all.layers(q)
 	p := Policy{Sources: make(map[string]string, len(settingsTable))}
 	enabled := false  // the setting enabled is in the configuration
 	var only []string // else the conversations that the agent talks in
@@ -200,13 +200,7 @@ type Tree struct {
 	// Commands becomes the field of every [Policy]. Set it before the first call of Policy.
 	Commands func(text string, exact bool) bool
 
-	current atomic.Pointer[tree]
-}
-
-// tree is one version of a Tree.
-type tree struct {
-	config Configuration
-	places map[PolicyQuery]layer
+	current atomic.Pointer[places] // nil: there is no configuration
 }
 
 // NewTree returns the settings of a configuration. An error joins [*SettingError]s.
@@ -220,7 +214,7 @@ func (t *Tree) Set(c Configuration) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
-	t.current.Store(&tree{c, c.places()})
+	t.current.Store(new(c.places()))
 	return nil
 }
 
@@ -230,7 +224,7 @@ func (t *Tree) Policy(q PolicyQuery) Policy {
 	if now == nil {
 		return Policy{}
 	}
-	p := resolve(now.config.layers(now.places, q), q)
+	p := now.resolve(q)
 	p.Commands = t.Commands
 	return p
 }

@@ -53,7 +53,7 @@ type WindowKey struct{ Channel, Account, Conversation, Thread string }
 
 // name is the name in the store.
 func (k WindowKey) name() string {
-	return hashedName(string(appendParts(nil, k.Channel, k.Account, k.Conversation, k.Thread)))
+	return hashedName(joinParts(k.Channel, k.Account, k.Conversation, k.Thread))
 }
 
 // Snapshot is what a turn has read from a window, and what finalize consumes.
@@ -122,7 +122,7 @@ func (w *Window) Record(ctx context.Context, r Recording) error {
 		e.Time = now
 	}
 	known := false // the platform has delivered the message before
-	w.update(ctx, r.Key, true, func(entries []HistoryEntry) []HistoryEntry {
+	w.update(ctx, r.Key, func(entries []HistoryEntry) []HistoryEntry {
 		known = e.MessageID != "" && slices.ContainsFunc(entries, func(o HistoryEntry) bool { return o.MessageID == e.MessageID })
 		if known {
 			return entries
@@ -153,7 +153,7 @@ func (w *Window) Record(ctx context.Context, r Recording) error {
 // attach adds media to an entry that still waits.
 func (w *Window) attach(ctx context.Context, r Recording, seq uint64, media []MediaFact) error {
 	good, err := w.checkMedia(r, media)
-	w.update(ctx, r.Key, false, func(entries []HistoryEntry) []HistoryEntry {
+	w.update(ctx, r.Key, func(entries []HistoryEntry) []HistoryEntry {
 		i := slices.IndexFunc(entries, func(e HistoryEntry) bool { return e.Seq == seq })
 		if i < 0 {
 			return entries
@@ -242,7 +242,7 @@ func (w *Window) Consume(ctx context.Context, s *Snapshot) {
 	if s == nil || len(s.Entries) == 0 {
 		return
 	}
-	w.update(ctx, s.Key, false, func(entries []HistoryEntry) []HistoryEntry {
+	w.update(ctx, s.Key, func(entries []HistoryEntry) []HistoryEntry {
 		return slices.DeleteFunc(entries, func(e HistoryEntry) bool {
 			return slices.ContainsFunc(s.Entries, func(seen HistoryEntry) bool { return seen.Seq == e.Seq })
 		})
@@ -251,7 +251,7 @@ func (w *Window) Consume(ctx context.Context, s *Snapshot) {
 
 // Edit replaces the text of a message that waits.
 func (w *Window) Edit(ctx context.Context, k WindowKey, messageID, body string) {
-	w.update(ctx, k, false, func(entries []HistoryEntry) []HistoryEntry {
+	w.update(ctx, k, func(entries []HistoryEntry) []HistoryEntry {
 		i := slices.IndexFunc(entries, func(e HistoryEntry) bool { return e.MessageID == messageID })
 		if i < 0 || messageID == "" {
 			return entries
@@ -269,20 +269,16 @@ func (w *Window) Edit(ctx context.Context, k WindowKey, messageID, body string) 
 
 // Forget removes messages that were deleted on the platform. Without ids it removes all messages of a window.
 func (w *Window) Forget(ctx context.Context, k WindowKey, messageIDs ...string) {
-	w.update(ctx, k, false, func(entries []HistoryEntry) []HistoryEntry {
+	w.update(ctx, k, func(entries []HistoryEntry) []HistoryEntry {
 		return slices.DeleteFunc(entries, func(e HistoryEntry) bool {
 			return len(messageIDs) == 0 || e.MessageID != "" && slices.Contains(messageIDs, e.MessageID)
 		})
 	})
 }
 
-// update replaces the entries of a window by the result of change, which may be called more than once. Without create, a window that does
-// not exist is not changed.
-func (w *Window) update(ctx context.Context, k WindowKey, create bool, change func([]HistoryEntry) []HistoryEntry) {
+// update replaces the entries of a window by the result of change, which may be called more than once.
+func (w *Window) update(ctx context.Context, k WindowKey, change func([]HistoryEntry) []HistoryEntry) {
 	err := w.change(ctx, k.name(), func(entries *[]HistoryEntry) *[]HistoryEntry {
-		if entries == nil && !create {
-			return nil
-		}
 		next := change(*cmp.Or(entries, &[]HistoryEntry{}))
 		if len(next) == 0 {
 			return nil

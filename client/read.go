@@ -16,20 +16,14 @@ import (
 
 // read passes on the events of one answer, until it breaks off or the run has ended. left reports that the caller has left the loop.
 func (r *Run) read(ctx context.Context, yield func(tube.Event, error) bool) (left bool, err error) {
-	lines := bufio.NewReaderSize(r.body, 64<<10)
+	lines := bufio.NewScanner(r.body)
+	lines.Buffer(nil, maxLine)
+	lines.Split(wholeLine)
 	var group []tube.Event // of a snapshot, which counts only as a whole
-	for !r.ended {
-		text, err := readLine(lines)
-		switch {
-		case ctx.Err() != nil:
-			return false, context.Cause(ctx)
-		case errors.Is(err, errTooLong):
-			return false, err
-		case err != nil:
-			return false, nil // also a clean end: only the terminal event is an end
-		}
+	for !r.ended && lines.Scan() {
 		r.silence.Reset(maxSilence)
-		if len(bytes.TrimSpace(text)) == 0 {
+		text := bytes.TrimSpace(lines.Bytes())
+		if len(text) == 0 {
 			continue
 		}
 		e, id, err := decodeLine(text)
@@ -49,23 +43,22 @@ func (r *Run) read(ctx context.Context, yield func(tube.Event, error) bool) (lef
 		}
 		group = group[:0]
 	}
-	return false, nil
+	switch {
+	case r.ended:
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	case errors.Is(lines.Err(), bufio.ErrTooLong):
+		return false, fmt.Errorf("the server sent a line longer than %d MiB; expected an event", maxLine>>20)
+	}
+	return false, nil // also a clean end: only the terminal event is an end
 }
 
-var errTooLong = fmt.Errorf("the server sent a line longer than %d MiB; expected an event", maxLine>>20)
-
-func readLine(r *bufio.Reader) ([]byte, error) {
-	var text []byte
-	for {
-		piece, err := r.ReadSlice('\n')
-		text = append(text, piece...)
-		if len(text) > maxLine {
-			return nil, errTooLong
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return text, err
-		}
+// wholeLine is a [bufio.SplitFunc] that leaves out a last line which was cut off.
+func wholeLine(data []byte, _ bool) (advance int, token []byte, err error) {
+	if end := bytes.IndexByte(data, '\n'); end >= 0 {
+		return end + 1, data[:end], nil
 	}
+	return 0, nil, nil
 }
 
 // decodeLine reads an event as JSON Lines carry it.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -99,10 +100,15 @@ func (d *database) Secret(ctx context.Context, fresh []byte) (secret []byte, err
 func join(t *testing.T, d *database, o cluster.Options) *cluster.Cluster {
 	t.Helper()
 	o.Store = d
+	dead := &deaths{Handler: slog.DiscardHandler, at: map[string][]time.Time{}}
+	if o.Log == nil {
+		o.Log = slog.New(dead)
+	}
 	c, err := cluster.Join(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	deathsOf.Store(c, dead)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

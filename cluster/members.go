@@ -24,8 +24,8 @@ type Replica = store.Replica
 
 // Store is the part of the database that a cluster needs. Its methods return when their context ends.
 type Store interface {
-	// Beat inserts or updates the row of a replica. The database sets Seen. The row of a dead replica stays until a replica that has taken
-	// over its work deletes it with Leave.
+	// Beat inserts or updates the row of a replica. The database sets Seen. The row of a dead replica stays until the database removes it, long
+	// after every replica has seen that it is dead.
 	Beat(ctx context.Context, r Replica) error
 	// Replicas returns all rows, and the database's time at which it read them.
 	Replicas(ctx context.Context) (list []Replica, now time.Time, err error)
@@ -85,7 +85,6 @@ type Cluster struct {
 
 	mu          sync.Mutex // guards the following fields
 	members     map[string]*member
-	watchers    map[*func(dead string)]bool
 	lastSeen    time.Time // last heartbeat of this replica in the database
 	steadySince time.Time // start of its heartbeats without a gap
 	dbTime      time.Time // database's time at localTime
@@ -139,7 +138,7 @@ func Join(ctx context.Context, o Options) (*Cluster, error) {
 	c := &Cluster{
 		o: o, local: Replica{ID: o.ID, Address: address, Version: o.Version}, secret: secret, log: o.Log,
 		listener: listener, server: newServer(o.Log), transport: newTransport(), replays: replays,
-		storeCalls: make(chan struct{}, 1), members: map[string]*member{}, watchers: map[*func(string)]bool{}, leases: map[string]*Leases{},
+		storeCalls: make(chan struct{}, 1), members: map[string]*member{}, leases: map[string]*Leases{},
 	}
 	c.close = sync.OnceValue(c.shutDown)
 	c.base, c.stop = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -189,19 +188,6 @@ func (c *Cluster) FailingSince() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.failedSince
-}
-
-// Watch calls f for each replica that this one declares dead from now on, until stop. A replica that leaves is not reported. Calls run
-// in goroutines of their own, perhaps several at once. Close waits for them, so f must not call Close.
-func (c *Cluster) Watch(f func(dead string)) (stop func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.watchers[&f] = true
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.watchers, &f)
-	}
 }
 
 // Drain leaves the members, so that others forward nothing new to this replica. Requests that were forwarded to it earlier go on until
@@ -342,8 +328,7 @@ func (c *Cluster) setLeasesDue() {
 	c.leasesDue = true
 }
 
-// update replaces the members by a list that was read at a time of the database's clock. It notifies the watchers of those that it declares
-// dead, and returns their ids.
+// update replaces the members by a list that was read at a time of the database's clock. It returns the ids of those that it declares dead.
 func (c *Cluster) update(list []Replica, now time.Time) (died []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -371,9 +356,6 @@ func (c *Cluster) update(list []Replica, now time.Time) (died []string) {
 			m.state = dead
 			m.end(errors.New("the replica was declared dead"))
 			died = append(died, id)
-			for f := range c.watchers {
-				c.tasks.Go(func() { (*f)(id) }) // ends with f; a slow one must not delay the heartbeat
-			}
 		case listed[id]:
 		case m.state == alive:
 			m.state = gone

@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -14,20 +15,37 @@ import (
 	"github.com/lingserve/lingserve/cluster"
 )
 
-// deaths records which replicas another declares dead, and when.
+// deaths is the log of a replica. It records which others the replica declares dead, and when.
 type deaths struct {
-	mu sync.Mutex
-	at map[string][]time.Time
+	slog.Handler // of nothing
+
+	mu   sync.Mutex
+	at   map[string][]time.Time
+	then func(dead string) // is called, too; nil is nothing
 }
 
+var deathsOf sync.Map // *deaths by *cluster.Cluster
+
 func watch(c *cluster.Cluster) *deaths {
-	d := &deaths{at: map[string][]time.Time{}}
-	c.Watch(func(dead string) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.at[dead] = append(d.at[dead], time.Now())
+	d, _ := deathsOf.Load(c)
+	return d.(*deaths)
+}
+
+func (d *deaths) Enabled(context.Context, slog.Level) bool { return true }
+
+func (d *deaths) Handle(_ context.Context, r slog.Record) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r.Attrs(func(a slog.Attr) bool {
+		if r.Message == "replica declared dead" {
+			d.at[a.Value.String()] = append(d.at[a.Value.String()], time.Now())
+			if d.then != nil {
+				d.then(a.Value.String())
+			}
+		}
+		return true
 	})
-	return d
+	return nil
 }
 
 func (d *deaths) of(id string) []time.Time {
@@ -109,17 +127,6 @@ func TestMembersComeLeaveDieAndReturn(t *testing.T) {
 	})
 }
 
-func TestStopEndsWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDatabase(time.Now)
-		a := join(t, d, cluster.Options{ID: "a"})
-		a.Watch(func(string) { t.Error("called after stop") })()
-		d.set(func() { d.rows["b"] = cluster.Replica{ID: "b", Seen: d.now()} })
-		after(10 * time.Second)
-		wantAlive(t, a, "a")
-	})
-}
-
 func TestReplicaThatDiedBeforeOthersStartedIsDeclaredDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDatabase(time.Now)
@@ -143,10 +150,10 @@ func TestEveryReplicaDeclaresADeadOneDead(t *testing.T) {
 		after(500 * time.Millisecond)
 		b := join(t, d, cluster.Options{ID: "b"})
 		join(t, d, cluster.Options{ID: "c"})
-		for _, replica := range []*cluster.Cluster{a, b} {
-			replica.Watch(func(id string) { _ = d.Leave(t.Context(), id) })
-		}
 		deadA, deadB := watch(a), watch(b)
+		for _, dead := range []*deaths{deadA, deadB} {
+			dead.then = func(id string) { _ = d.Leave(t.Context(), id) }
+		}
 		after(10 * time.Second)
 		d.stop("c", true)
 		after(8 * time.Second)

@@ -189,8 +189,7 @@ func (r *run) resume(notes [][]byte) bool {
 		retractAll(m)
 		return false
 	}
-	document := new(jsonuri.Document)
-	_ = document.Set(nil, m.Peek(true).Result) // it is JSON
+	document := m.Tube().Document(true)
 	again, back := h.cut()
 	r.retract(h, back)
 	r.note(note{Do: noteResume})

@@ -12,7 +12,6 @@ import (
 
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/internal/longtest"
-	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -116,7 +115,7 @@ const leap = 1000
 // tube makes the tube of the stored events, for the next attempt.
 func (s stop) tube(t *testing.T) *tube.Tube {
 	t.Helper()
-	made := tube.New("r", &tube.Options{Document: func() tube.Document { return new(jsonuri.Document) }})
+	made := tube.New("r", &tube.Options{})
 	for _, e := range s.events {
 		made.Leap(e.N)
 		if _, err := made.Send(e); err != nil {

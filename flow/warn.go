@@ -89,8 +89,7 @@ func (r *run) conclude() (act func()) {
 // unmatchedFilters lists the patterns of the filters of the workflow and of the request that match nothing in the document, although a
 // bot has ended that could have written it, or no bot could.
 func (r *run) unmatchedFilters(ended func(bot int) bool) (patterns []string) {
-	var document jsonuri.Document
-	_ = document.Set(nil, r.manager.Peek(true).Result) // it is JSON
+	document := r.manager.Tube().Document(true)
 	check := func(m tube.Matcher) {
 		text := ""
 		switch m := m.(type) {

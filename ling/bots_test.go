@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -69,4 +70,35 @@ func TestABotThatIsStoppedWithItsRunHasNoEnd(t *testing.T) {
 			t.Errorf("%d events of the bot, expected only its start", n)
 		}
 	})
+}
+
+// asked is a bot that ends while it is asked for its state.
+type asked struct{ bot.Machine }
+
+func (a *asked) State() bot.State {
+	s := a.Machine.State()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = a.To(bot.InferenceDone)
+		_ = a.To(bot.Finished)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Millisecond): // the manager wants to know its state first
+	}
+	return s
+}
+
+func TestABotThatEndsWhileItIsAddedHasEnded(t *testing.T) {
+	m, b := New(t.Context(), bot.Config{}, nil), new(asked)
+	_ = b.To(bot.Chatting)
+	if err := m.AddBot(b); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := m.Settle(ctx); err != nil {
+		t.Errorf("the manager waits for a bot that has ended: %v", err)
+	}
 }

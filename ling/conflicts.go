@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/lingserve/lingserve/bot"
-	"github.com/lingserve/lingserve/jsonuri"
 )
 
 // conflicts is the manager as it watches which bot writes to which string or array.
@@ -31,12 +30,7 @@ func (m *Manager) alone(b *bot.ChatBot, f func(here json.RawMessage) bool) bool 
 			return false
 		}
 	}
-	document, _ := m.tube.Snapshot(true)
-	var all jsonuri.Document
-	if all.Set(nil, document) != nil {
-		return false
-	}
-	here, _ := all.Get(b.Root())
+	here, _ := m.tube.Document(true).Get(b.Root())
 	return f(here)
 }
 

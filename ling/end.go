@@ -13,24 +13,21 @@ import (
 // first bot was started, and more than once: all calls wait for the end. It returns what the run failed of, nil where it is
 // completed.
 func (m *Manager) Close() error {
-	for {
-		m.wait(context.Background(), func() bool { return m.active == 0 })
-		m.mu.Lock()
+	first := false
+	_ = m.wait(context.Background(), func() bool {
 		if m.active > 0 {
-			m.mu.Unlock()
-			continue
+			return false
 		}
-		m.over = true
-		first := !m.ending
-		m.ending = true
-		m.mu.Unlock()
-		if first {
-			m.end()
-			close(m.sent)
-		}
-		<-m.sent // the tube's end may be shown later
-		return m.failure()
+		first = !m.ending
+		m.over, m.ending = true, true
+		return true
+	})
+	if first {
+		m.end()
+		close(m.sent)
 	}
+	<-m.sent // the tube's end may be shown later
+	return m.failure()
 }
 
 // CloseLater calls Close when nothing runs any more, and closed with its result: in the goroutine of the last bot or task, so that no goroutine
@@ -64,34 +61,35 @@ func (m *Manager) Stop(cause error) bool {
 	if cause == nil {
 		cause = context.Canceled
 	}
-	m.mu.Lock()
-	if m.ending {
-		m.mu.Unlock()
-		return false
+	_, ending := m.startNoMore(&m.canceled, cause)
+	if !ending {
+		m.cancel(cause)
 	}
-	m.over = true
-	if m.canceled == nil {
-		m.canceled = cause
-	}
-	m.turn()
-	m.mu.Unlock()
-	m.cancel(cause)
-	return true
+	return !ending
 }
 
 // stopFor ends the run because of a limit: not canceled by somebody, but failed.
 func (m *Manager) stopFor(cause error) {
-	m.mu.Lock()
-	if m.fatal != nil || m.ending {
-		m.mu.Unlock()
-		return
+	if first, _ := m.startNoMore(&m.fatal, cause); first {
+		m.report(ErrorData{Fatal: true}, cause)
+		m.cancel(cause)
 	}
-	m.fatal = cause
+}
+
+// startNoMore keeps the run from starting anything, for a cause that is kept in place if it is the first there. Nothing happens where the end has
+// begun.
+func (m *Manager) startNoMore(place *error, cause error) (first, ending bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ending {
+		return false, true
+	}
+	if first = *place == nil; first {
+		*place = cause
+	}
 	m.over = true
 	m.turn()
-	m.mu.Unlock()
-	m.report(ErrorData{Fatal: true}, cause)
-	m.cancel(cause)
+	return first, false
 }
 
 // wait waits until condition, which is called with the lock held, or the end of ctx.

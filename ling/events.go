@@ -1,6 +1,7 @@
 package ling
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -26,18 +27,13 @@ func ResultOf(t *tube.Tube) Result {
 				Bot, Model string
 				adapter.Usage
 			}
-			if json.Unmarshal(e.Value, &data) != nil {
-				continue
+			if json.Unmarshal(e.Value, &data) == nil {
+				o.add(data.Bot, data.Model, data.Usage)
 			}
-			o.add(data.Bot, data.Model, data.Usage)
-		case "finished":
-			var data struct{ Status string }
+		case "finished", "canceled":
+			var data struct{ Status, Reason string }
 			_ = json.Unmarshal(e.Value, &data) // it is ours
-			o.Status = data.Status
-		case "canceled":
-			var data struct{ Reason string }
-			_ = json.Unmarshal(e.Value, &data)
-			o.Status, o.Reason = "canceled", data.Reason
+			o.Status, o.Reason = cmp.Or(data.Status, e.Name), data.Reason
 		}
 	}
 	return o

@@ -60,9 +60,10 @@ type Options struct {
 	Agent     string
 	Session   string
 	Model     string
-	First     func() // called once, when something is written to the document for the first time; see tube.Options
-	Finished  func() // called each time that a bot has ended well; it must not block
-	HoldEnd   bool   // readers see the end when it is stored; see tube.Options
+	Media     []adapter.Part // images and files that came with the input; bots that the run starts get them beside their message
+	First     func()         // called once, when something is written to the document for the first time; see tube.Options
+	Finished  func()         // called each time that a bot has ended well; it must not block
+	HoldEnd   bool           // readers see the end when it is stored; see tube.Options
 
 	// Resumed is a run that goes on: its events so far and the notes of its work. Nil: the run begins.
 	Resumed *Resumed
@@ -84,7 +85,6 @@ type Manager struct {
 
 	mu       sync.Mutex
 	params   map[string]any
-	media    []adapter.Part
 	history  []adapter.Message
 	active   int                                    // goroutines and bots of others that run
 	sent     chan struct{}                          // closed when the end of the run was sent
@@ -102,15 +102,9 @@ type Manager struct {
 	others   bool                                   // bots were added that say nothing of where they write
 	reported map[string]bool                        // uris whose conflict was reported
 	handlers map[bot.Bot]func(error) (handled bool) // see OnFailure
-	failures []unhandled
-	sum      Result // what is known of it before the end, without the document
-	notes    []note // that [Manager.Notes] has not returned yet
-}
-
-// unhandled is a bot or task that has failed.
-type unhandled struct {
-	bot bot.Bot // nil for a task
-	err error
+	failures []error                                // of bots and tasks, those that were not handled
+	sum      Result                                 // what is known of it before the end, without the document
+	notes    []note                                 // that [Manager.Notes] has not returned yet
 }
 
 // New returns a manager whose work ends when ctx does. config is the default of its bots; o may be nil. The tube begins with
@@ -135,7 +129,6 @@ func New(ctx context.Context, config bot.Config, o *Options) *Manager {
 	}
 	m.tube = tube.New(m.options.Run, &tube.Options{
 		MaxBytes: m.options.MaxLog,
-		Document: func() tube.Document { return new(jsonuri.Document) },
 		HoldEnd:  m.options.HoldEnd,
 		First:    m.options.First,
 	})
@@ -175,19 +168,8 @@ func (m *Manager) CustomParams() map[string]any {
 	return maps.Clone(m.params)
 }
 
-// SetMedia sets the images and files that came with the input. Bots that the run starts get them beside their message.
-func (m *Manager) SetMedia(parts ...adapter.Part) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.media = parts
-}
-
-// Media returns what was set.
-func (m *Manager) Media() []adapter.Part {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.media
-}
+// Media returns [Options].Media.
+func (m *Manager) Media() []adapter.Part { return m.options.Media }
 
 // CreateBot makes a bot that writes below root, with the manager's config changed by edit (which may be nil). Errors: a root
 // that is no uri, [ErrEnded], and too many bots, which ends the run.
@@ -245,8 +227,9 @@ func (m *Manager) AddBot(b bot.Bot) error {
 	m.mu.Unlock()
 	var mu sync.Mutex
 	running, ended := false, false
-	see := func(s bot.State) {
+	see := func(state func() bot.State) {
 		mu.Lock()
+		s := state() // with the lock: a state that comes later is seen later
 		starts := !running && !ended && s != bot.Init || ended && s == bot.Chatting
 		if starts {
 			running, ended = true, false
@@ -257,19 +240,19 @@ func (m *Manager) AddBot(b bot.Bot) error {
 		}
 		mu.Unlock()
 		if starts {
-			m.begin()
+			m.mu.Lock()
+			m.add()
+			m.mu.Unlock()
 		}
 		if ends {
 			if err := b.Err(); err != nil {
 				m.failed(b, err)
 			}
-			if closed := m.done(); closed != nil {
-				go func() { closed(m.Close()) }() // the bot may call other watchers next
-			}
+			go m.done() // which may call Close, and the bot may call other watchers next
 		}
 	}
-	b.Watch(func(t bot.Transition) { see(t.To) })
-	see(b.State()) // it may have been started before
+	b.Watch(func(t bot.Transition) { see(func() bot.State { return t.To }) })
+	see(b.State) // it may have been started before
 	return nil
 }
 
@@ -342,23 +325,13 @@ func (m *Manager) spawn(f func(context.Context)) bool {
 	}
 	m.add()
 	go func() {
-		defer func() {
-			if closed := m.done(); closed != nil {
-				closed(m.Close())
-			}
-		}()
+		defer m.done()
 		f(m.work())
 	}()
 	return true
 }
 
-// begin counts a bot that was added with AddBot and runs.
-func (m *Manager) begin() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.add()
-}
-
+// add counts one more. It is called with mu held.
 func (m *Manager) add() {
 	m.used = true
 	if m.active++; m.active == 1 {
@@ -366,17 +339,18 @@ func (m *Manager) add() {
 	}
 }
 
-// done counts one less. After the last one, it returns the function of CloseLater, which the caller calls.
-func (m *Manager) done() (closed func(error)) {
+// done counts one less. After the last one, it does what CloseLater has asked for.
+func (m *Manager) done() {
+	var closed func(error)
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	if m.active--; m.active == 0 {
 		m.turn()
-	}
-	if m.active == 0 {
 		closed, m.closed = m.closed, nil
 	}
-	return closed
+	m.mu.Unlock()
+	if closed != nil {
+		closed(m.Close())
+	}
 }
 
 // turn wakes those who wait for the count.

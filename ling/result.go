@@ -87,9 +87,6 @@ func (m *Manager) Outcome() Result {
 	for name, models := range r.Models {
 		r.Models[name] = slices.Clone(models)
 	}
-	for name, kinds := range r.Repairs {
-		r.Repairs[name] = maps.Clone(kinds)
-	}
 	return r
 }
 
@@ -105,11 +102,7 @@ func (m *Manager) failure() error {
 	case len(m.failures) == 0:
 		return nil
 	}
-	f := m.failures[0]
-	if name := nameOf(f.bot); name != "" {
-		return fmt.Errorf("bot %s: %w", name, f.err)
-	}
-	return f.err
+	return m.failures[0]
 }
 
 // Report sends an "error" event that does not end the run, nor make it a failed one. The text of err is shown as it is.
@@ -171,19 +164,16 @@ func (m *Manager) failed(b bot.Bot, err error) {
 	handle := m.handlers[b]
 	m.mu.Unlock()
 	handled := handle != nil && handle(err)
+	name, failure := "", err
+	if b, ok := b.(interface{ Name() string }); ok && b.Name() != "" {
+		name, failure = b.Name(), fmt.Errorf("bot %s: %w", b.Name(), err)
+	}
 	if !handled {
 		m.mu.Lock()
-		m.failures = append(m.failures, unhandled{b, err})
+		m.failures = append(m.failures, failure)
 		m.mu.Unlock()
 	}
-	m.report(ErrorData{Bot: nameOf(b), Failed: true, Handled: handled}, err)
-}
-
-func nameOf(b bot.Bot) string {
-	if n, ok := b.(interface{ Name() string }); ok {
-		return n.Name()
-	}
-	return ""
+	m.report(ErrorData{Bot: name, Failed: true, Handled: handled}, err)
 }
 
 // botEnded takes from a bot what the result needs.
@@ -191,11 +181,8 @@ func (m *Manager) botEnded(b *bot.ChatBot, err error) {
 	r := b.Response()
 	m.mu.Lock()
 	m.sum.add(b.Name(), r.Model, r.Usage)
-	for kind, n := range r.Repairs {
-		if m.sum.Repairs[b.Name()] == nil {
-			m.sum.Repairs[b.Name()] = map[string]int{}
-		}
-		m.sum.Repairs[b.Name()][kind] += n
+	if len(r.Repairs) > 0 {
+		m.sum.Repairs[b.Name()] = bot.AddRepairs(m.sum.Repairs[b.Name()], r.Repairs)
 	}
 	m.sum.Truncated = m.sum.Truncated || r.Truncated
 	delete(m.writers, b)

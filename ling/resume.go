@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 )
 
@@ -82,9 +81,8 @@ func (m *Manager) TakeBack(parts []Part, kept []string) {
 	maps.DeleteFunc(hidden, func(uri string, _ bool) bool {
 		return inside(uri, hidden)
 	})
-	document, reserved := m.tube.Snapshot(true)
-	var all jsonuri.Document
-	_ = all.Set(nil, document) // a document of ours
+	_, reserved := m.tube.Snapshot(true)
+	all := m.tube.Document(true)
 	var beside map[string]json.RawMessage
 	_ = json.Unmarshal(reserved, &beside)
 	for uri := range beside {
@@ -146,7 +144,7 @@ func (m *Manager) Failures(keep func(ErrorData) bool) {
 		switch {
 		case !e.Failed || e.Handled:
 		case keep(e):
-			m.failures = append(m.failures, unhandled{nil, errors.New(e.Message)})
+			m.failures = append(m.failures, errors.New(e.Message))
 		default:
 			m.sum.Errors[i].Handled = true
 		}

@@ -14,7 +14,6 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/bot"
-	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/tapetest"
@@ -242,8 +241,7 @@ func TestCorrectDocumentRemovesWhatTheTapeDoesNotHave(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			doc := func() tube.Document { return new(jsonuri.Document) }
-			tb := tube.New("r", &tube.Options{Document: doc})
+			tb := tube.New("r", &tube.Options{})
 			for _, v := range shown {
 				e := tube.Event{Kind: tube.Set, URI: []byte(v[0]), Value: []byte(v[1])}
 				if _, err := tb.Send(e); err != nil {
@@ -268,7 +266,7 @@ func sameJSON(t *testing.T, a, b string) bool {
 
 // What the process could not tell any more, because it died between the tape and the tube, is told by the next.
 func TestCorrectDocumentAddsWhatTheTapeHasAndReadersHaveNot(t *testing.T) {
-	tb := tube.New("r", &tube.Options{Document: func() tube.Document { return new(jsonuri.Document) }})
+	tb := tube.New("r", &tube.Options{})
 	told := agent.Told{
 		Text: "Hello", Calls: []tool.Call{{ID: "c1", Name: "a", Arguments: json.RawMessage(`{}`)}, {ID: "c2", Name: "a", Arguments: json.RawMessage(`{}`)}},
 		Results: map[int]json.RawMessage{0: json.RawMessage(`"one"`), 1: json.RawMessage("null")},

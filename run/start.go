@@ -254,7 +254,7 @@ func (s *Service) manager(ctx context.Context, sp *spec, r *Run) *ling.Manager {
 	o := &ling.Options{
 		Run: sp.ID, Models: s.o.Models, Log: s.log, MaxBots: s.o.MaxBots, MaxTasks: s.o.MaxTasks,
 		MaxResult: s.o.MaxResult, MaxLog: s.o.MaxLog, Workflow: sp.Of.Workflow, Agent: sp.Of.Agent, Model: sp.model, Session: sp.Session,
-		HoldEnd: true, Keep: s.keepFiles(sp.owner), First: r.observer.First, Finished: func() { r.step.Store(true) },
+		HoldEnd: true, Media: sp.files, Keep: s.keepFiles(sp.owner), First: r.observer.First, Finished: func() { r.step.Store(true) },
 	}
 	if so := sp.resumed; so != nil {
 		o.Resumed = &ling.Resumed{Tube: so.tube, Notes: so.notes, Attempt: so.attempt}
@@ -266,7 +266,6 @@ func (s *Service) manager(ctx context.Context, sp *spec, r *Run) *ling.Manager {
 	if len(sp.history) > 0 {
 		m.SetHistory(sp.history...)
 	}
-	m.SetMedia(sp.files...)
 	return m
 }
 

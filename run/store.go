@@ -12,7 +12,6 @@ import (
 	"time"
 
 	webchannel "github.com/lingserve/lingserve/channel/web"
-	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tube"
@@ -151,7 +150,7 @@ func (sp *spec) state() string {
 func mustJSON(value any) []byte {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic(fmt.Errorf("web: %w", err))
+		panic(fmt.Errorf("run: %w", err))
 	}
 	return text
 }
@@ -305,5 +304,5 @@ func (so *stored) read(b store.RunBatch, maxLog int) (err error) {
 
 // TubeOptions are those of tubes that no manager makes.
 func TubeOptions(maxLog int) *tube.Options {
-	return &tube.Options{MaxBytes: maxLog, Document: func() tube.Document { return new(jsonuri.Document) }}
+	return &tube.Options{MaxBytes: maxLog}
 }

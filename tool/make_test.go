@@ -202,23 +202,6 @@ func TestResultsOfFunctions(t *testing.T) {
 	}
 }
 
-func TestWithMakesAnotherTool(t *testing.T) { // AG-40: configuration may override
-	tool := weather()
-	asks := tool.With(WithApproval(Always), WithTimeout(time.Second), WithRole(Admin), WithSerial(), WithIdempotent(), WithName("other"))
-	if tool.Approval == Always || tool.Timeout != 0 || tool.Role != User || tool.Serial || tool.Name != "weather" {
-		t.Errorf("it changed: %+v", tool)
-	}
-	if asks.Approval != Always || asks.Timeout != time.Second || asks.Role != Admin || !asks.Serial || !asks.Idempotent || asks.Name != "other" {
-		t.Errorf("it did not take over the options: %+v", asks)
-	}
-	if third := asks.With(); !third.Idempotent {
-		t.Errorf("it lost an option: %+v", third)
-	}
-	if got := one(t, &Runner{}, []*Tool{asks}, call("other", `{"city":1}`)); got.Err == nil || got.Err.Kind != KindArguments {
-		t.Errorf("the schema is lost: %s", got.Text())
-	}
-}
-
 func TestRolesHaveNames(t *testing.T) {
 	for _, role := range []Role{User, Operator, Admin} {
 		text, err := role.MarshalText()

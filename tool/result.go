@@ -28,12 +28,9 @@ type Part struct {
 }
 
 // Text is a result of text.
-func Text(s string) Result { return Result{Content: quote(s)} }
-
-// quote writes text as JSON, with nothing escaped needlessly.
-func quote(s string) json.RawMessage {
+func Text(s string) Result {
 	text, _ := rawjson.Marshal(s) // a string always has a JSON text
-	return text
+	return Result{Content: text}
 }
 
 // Value is the result as one JSON value: {"error":…}, the content, or, where there are parts, a list of parts in the shape that
@@ -49,7 +46,7 @@ func (r Result) Value() json.RawMessage {
 		return r.Content
 	}
 	list := make([]chatPart, 0, 1+len(r.Parts))
-	if text, ok := r.text(); ok && text != "" {
+	if text := r.text(); text != "" {
 		list = append(list, chatPart{Type: "text", Text: &text})
 	}
 	for _, p := range r.Parts {
@@ -83,15 +80,11 @@ type (
 )
 
 // text is the content as text: a string as it is, anything else as JSON.
-func (r Result) text() (string, bool) {
-	if len(r.Content) == 0 {
-		return "", false
+func (r Result) text() (text string) {
+	if len(r.Content) > 0 && r.Content[0] == '"' && json.Unmarshal(r.Content, &text) == nil {
+		return text
 	}
-	var s string
-	if r.Content[0] == '"' && json.Unmarshal(r.Content, &s) == nil {
-		return s, true
-	}
-	return string(r.Content), true
+	return string(r.Content)
 }
 
 // Text is the result as a model reads it where it takes nothing but text: a string as it is, anything else as JSON, and of parts
@@ -100,7 +93,7 @@ func (r Result) Text() string {
 	if r.Err != nil {
 		return string(r.Value())
 	}
-	text, _ := r.text()
+	text := r.text()
 	for _, p := range r.Parts {
 		if p.Text != "" {
 			if text != "" {

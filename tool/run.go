@@ -2,6 +2,7 @@ package tool
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -137,14 +138,7 @@ func (r *Runner) needsApproval(t *Tool, c Call) bool {
 	return t.Approval == Always
 }
 
-func (r *Runner) parallel() int { return or(r.Parallel, DefaultParallel) }
-
-func or[T int | time.Duration](v, otherwise T) T {
-	if v > 0 {
-		return v
-	}
-	return otherwise
-}
+func (r *Runner) parallel() int { return cmp.Or(max(r.Parallel, 0), DefaultParallel) }
 
 type callKey struct{}
 
@@ -241,7 +235,7 @@ func (c *running) before(ctx context.Context) (answer *Result) {
 		return nil
 	}
 	defer c.caught(ctx, "before", func() { answer = new(failure(KindFailed, "the call did not run: a check before it failed")) })
-	arguments, answer, err := c.Before(ctx, c.tool, c.copy())
+	arguments, answer, err := c.Before(ctx, c.tool, clone(c.call))
 	if err != nil {
 		return new(failed(err, KindDenied))
 	}
@@ -254,9 +248,7 @@ func (c *running) before(ctx context.Context) (answer *Result) {
 	return answer
 }
 
-// copy returns the call for a function that may change it.
-func (c *running) copy() Call { return clone(c.call) }
-
+// clone copies a call for a function that may change it.
 func clone(c Call) Call {
 	c.Arguments = bytes.Clone(c.Arguments)
 	return c
@@ -267,7 +259,7 @@ func (c *running) ask(ctx context.Context) (denied *Error) {
 	if c.Approve == nil {
 		return &Error{KindDenied, "this tool needs approval, but this conversation has no approver"}
 	}
-	wait := or(c.ApprovalTimeout, DefaultApprovalTimeout)
+	wait := cmp.Or(max(c.ApprovalTimeout, 0), DefaultApprovalTimeout)
 	since := c.call.Asked
 	if since.IsZero() {
 		since = time.Now()
@@ -276,9 +268,9 @@ func (c *running) ask(ctx context.Context) (denied *Error) {
 	defer cancel()
 	defer c.caught(ctx, "approval", func() { denied = &Error{KindDenied, "the question for approval could not be delivered"} })
 	expires, _ := asked.Deadline()
-	happened(ctx, "lingserve.approval.asked")
-	d, err := c.Approve(asked, Question{c.tool, c.copy(), expires})
-	happened(ctx, "lingserve.approval.answered")
+	trace.SpanFromContext(ctx).AddEvent("lingserve.approval.asked")
+	d, err := c.Approve(asked, Question{c.tool, clone(c.call), expires})
+	trace.SpanFromContext(ctx).AddEvent("lingserve.approval.answered")
 	switch {
 	case ctx.Err() != nil:
 		return &Error{KindInterrupted, notRun}
@@ -299,7 +291,7 @@ var errTimeout = errors.New("tool: the call took too long")
 
 // execute calls the tool, and waits for it no longer than it may take.
 func (c *running) execute(ctx context.Context) Result {
-	limit := or(c.tool.Timeout, or(c.Timeout, DefaultTimeout))
+	limit := cmp.Or(max(c.tool.Timeout, 0), max(c.Timeout, 0), DefaultTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTimeout)
 	defer cancel()
 	ended := func() Result {
@@ -314,7 +306,7 @@ func (c *running) execute(ctx context.Context) Result {
 		err    error
 	}
 	done := make(chan outcome, 1)
-	call := c.copy() // the tool may use it after it was abandoned
+	call := clone(c.call) // the tool may use it after it was abandoned
 	go func() {
 		out := outcome{err: &Error{KindPanic, "the tool crashed"}} // also if it ends its goroutine
 		defer func() { done <- out }()
@@ -326,7 +318,7 @@ func (c *running) execute(ctx context.Context) Result {
 	select {
 	case out = <-done:
 	case <-ctx.Done():
-		grace := time.NewTimer(or(c.Grace, DefaultGrace))
+		grace := time.NewTimer(cmp.Or(max(c.Grace, 0), DefaultGrace))
 		defer grace.Stop()
 		select {
 		case out = <-done:
@@ -402,7 +394,7 @@ func (c *running) finish(ctx context.Context, r Result) Result {
 func (c *running) after(ctx context.Context, r Result) (out Result) {
 	defer c.caught(ctx, "after", func() { out = r })
 	r.ID, r.Name = c.call.ID, c.call.Name
-	out, err := c.After(ctx, c.tool, c.copy(), r)
+	out, err := c.After(ctx, c.tool, clone(c.call), r)
 	if err == nil {
 		return out
 	}

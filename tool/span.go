@@ -42,6 +42,3 @@ func end(span trace.Span, r *Result) {
 	}
 	span.End()
 }
-
-// happened notes in the span of a call that something has.
-func happened(ctx context.Context, what string) { trace.SpanFromContext(ctx).AddEvent(what) }

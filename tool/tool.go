@@ -14,8 +14,9 @@ package tool
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,8 +25,8 @@ import (
 	"github.com/lingserve/lingserve/internal/wording"
 )
 
-// Tool is something that a model may call. Make it with [New], or by hand; then it must not be changed nor copied: [Tool.With]
-// makes another one of it. A tool is safe for concurrent use if its Run is.
+// Tool is something that a model may call. Make it with [New], or by hand; once it is in use, it must not be changed nor copied. A tool
+// is safe for concurrent use if its Run is.
 type Tool struct {
 	// Name is what the tool is called: segments of letters, digits, `_` and `-`, joined by dots, 64 bytes at most.
 	Name        string
@@ -106,11 +107,9 @@ func (r Role) MarshalText() ([]byte, error) {
 
 // UnmarshalText reads a role as a configuration has it.
 func (r *Role) UnmarshalText(text []byte) error {
-	for i, name := range roles {
-		if string(text) == name {
-			*r = Role(i)
-			return nil
-		}
+	if i := slices.Index(roles[:], string(text)); i >= 0 {
+		*r = Role(i)
+		return nil
 	}
 	return fmt.Errorf("expected the role user, operator or admin, got %q", wording.Clip(string(text)))
 }
@@ -161,22 +160,16 @@ func (t *Tool) Unchecked() []string {
 	return t.unchecked
 }
 
-var errName = errors.New("expected letters, digits, _ and -, in segments joined by dots")
+var goodName = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 
 func checkName(name string) error {
 	if len(name) > MaxName {
 		return fmt.Errorf("tool %.16s…: expected a name of at most %d bytes, got %d", name, MaxName, len(name))
 	}
-	for segment := range strings.SplitSeq(name, ".") {
-		if segment == "" || strings.IndexFunc(segment, func(r rune) bool { return !nameRune(r) }) >= 0 {
-			return fmt.Errorf("tool %q: %w", name, errName)
-		}
+	if !goodName.MatchString(name) {
+		return fmt.Errorf("tool %q: expected letters, digits, _ and -, in segments joined by dots", name)
 	}
 	return nil
-}
-
-func nameRune(r rune) bool {
-	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-'
 }
 
 // Parameters is the schema of the arguments as a model gets it; never empty.
@@ -185,18 +178,6 @@ func (t *Tool) Parameters() json.RawMessage {
 		return json.RawMessage(`{"type":"object"}`)
 	}
 	return t.Schema
-}
-
-// With makes another tool of t that differs by the options: a configuration that overrides what a tool asks, for one.
-func (t *Tool) With(opts ...Option) *Tool {
-	other := &Tool{
-		Name: t.Name, Description: t.Description, Schema: t.Schema, Timeout: t.Timeout,
-		Approval: t.Approval, Role: t.Role, Serial: t.Serial, Idempotent: t.Idempotent, Lenient: t.Lenient, Run: t.Run,
-	}
-	for _, o := range opts {
-		o(other)
-	}
-	return other
 }
 
 // Option changes a tool while it is made.
@@ -216,6 +197,3 @@ func WithSerial() Option { return func(t *Tool) { t.Serial = true } }
 
 // WithIdempotent sets [Tool.Idempotent].
 func WithIdempotent() Option { return func(t *Tool) { t.Idempotent = true } }
-
-// WithName names the tool; for one that is used under several names.
-func WithName(name string) Option { return func(t *Tool) { t.Name = name } }

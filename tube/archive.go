@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/lingserve/lingserve/internal/rawjson"
+	"github.com/lingserve/lingserve/jsonuri"
 )
 
 // ErrArchive says that what a Replay was given is not what a tube has written down.
@@ -34,7 +35,7 @@ type keptEvent struct {
 	Hidden bool            `json:"hidden,omitempty"`
 }
 
-func archive(d Document) archived {
+func archive(d *jsonuri.Document) archived {
 	return archived{Document: d.AppendJSON(nil), Reserved: d.AppendReserved(nil)}
 }
 
@@ -52,7 +53,7 @@ func (b *base) appendTo(dst []byte) []byte {
 }
 
 // restore makes d, which is empty, the document that was archived.
-func (a *archived) restore(d Document) error {
+func (a *archived) restore(d *jsonuri.Document) error {
 	put := func(uri string, value []byte) error {
 		e := Event{Kind: Set, URI: []byte(uri), Value: value}
 		if err := check(&e); err != nil {
@@ -80,12 +81,11 @@ func (t *Tube) restore(b *base) error {
 		return fmt.Errorf("a base of event %d", b.Next)
 	}
 	f := &t.folded
-	f.visible = f.make()
-	if err := b.Visible.restore(f.visible); err != nil {
+	if err := b.Visible.restore(&f.visible); err != nil {
 		return err
 	}
 	if b.All != nil {
-		f.all = f.make()
+		f.all = new(jsonuri.Document)
 		if err := b.All.restore(f.all); err != nil {
 			return err
 		}

@@ -3,12 +3,11 @@ package tube_test
 import (
 	"testing"
 
-	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 )
 
 func nothing() *tube.Options {
-	return &tube.Options{Document: func() tube.Document { return new(jsonuri.Document) }}
+	return &tube.Options{}
 }
 
 func token() tube.Event {

@@ -9,7 +9,7 @@ import (
 )
 
 func Example() {
-	t := tube.New("run-1", &tube.Options{Document: func() tube.Document { return new(jsonuri.Document) }})
+	t := tube.New("run-1", &tube.Options{})
 	for _, e := range []tube.Event{
 		{Kind: tube.Append, URI: []byte("title"), Value: []byte("The colour ")},
 		{Kind: tube.Append, URI: []byte("title"), Value: []byte("of the sky")},
@@ -39,7 +39,7 @@ func Example() {
 
 // A reader waits for more without a goroutine of the tube's.
 func ExampleReader_More() {
-	t := tube.New("run-1", &tube.Options{Document: func() tube.Document { return new(jsonuri.Document) }})
+	t := tube.New("run-1", &tube.Options{})
 	go func() {
 		_, _ = t.Send(tube.Event{Kind: tube.Named, Name: "outline-ready", Value: []byte(`{"sections":3}`)})
 		_ = t.Cancel("enough")
@@ -60,7 +60,7 @@ func ExampleReader_More() {
 }
 
 func ExampleTube_AddFilter() {
-	t := tube.New("run-1", &tube.Options{Document: func() tube.Document { return new(jsonuri.Document) }})
+	t := tube.New("run-1", &tube.Options{})
 	notes, err := jsonuri.CompilePattern("article/notes/**")
 	if err != nil {
 		fmt.Println(err)
@@ -79,7 +79,7 @@ func ExampleTube_AddFilter() {
 
 // A filter hides uris and whole events from clients. A matcher is a uri, a function, a regular expression or a pattern.
 func ExampleFilter() {
-	t := tube.New("run-1", &tube.Options{Document: func() tube.Document { return new(jsonuri.Document) }})
+	t := tube.New("run-1", &tube.Options{})
 	t.AddFilter(tube.Filter{Exclude: []tube.Matcher{
 		tube.URI("draft"),
 		tube.Func(func(uri []byte) bool { return len(uri) > 20 }),

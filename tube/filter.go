@@ -1,5 +1,7 @@
 package tube
 
+import "slices"
+
 // Matcher decides by uri; *regexp.Regexp and *jsonuri.Pattern are matchers. It is asked while the tube is locked, once for
 // events in a row with one uri: it must not call the tube, and it must always give the same answer for a uri.
 type Matcher interface{ Match(uri []byte) bool }
@@ -27,8 +29,6 @@ type Filter struct {
 	Root    string    // only uris at or below this root, and named events, which have none; "" is all
 	Exclude []Matcher // uris, or events, that match any of these are hidden
 	Include []Matcher // where not empty, uris that match none of these are hidden; named events are not
-
-	events []EventFunc // those in Exclude
 }
 
 // covers says whether the filter is for this uri.
@@ -38,57 +38,46 @@ func (f *Filter) covers(uri []byte) bool {
 }
 
 func (f *Filter) hides(uri []byte) bool {
-	if !f.covers(uri) {
-		return false
-	}
+	matches := func(m Matcher) bool { return m.Match(uri) }
+	return f.covers(uri) && (slices.ContainsFunc(f.Exclude, matches) || len(f.Include) > 0 && !slices.ContainsFunc(f.Include, matches))
+}
+
+// hidesEvent asks the matchers of whole events.
+func (f *Filter) hidesEvent(e *Event) bool {
 	for _, m := range f.Exclude {
-		if m.Match(uri) {
+		if hides, ok := m.(EventFunc); ok && (e.Kind == Named || f.covers(e.URI)) && hides(*e) {
 			return true
-		}
-	}
-	for _, m := range f.Include {
-		if m.Match(uri) {
-			return false
-		}
-	}
-	return len(f.Include) > 0
-}
-
-// filters are those in force, with the verdict on the last uri.
-type filters struct {
-	list    []*Filter
-	known   bool // hidden is the verdict on the uri of the last event
-	verdict bool
-}
-
-// hideEvent asks the filters of whole events.
-func (f *filters) hideEvent(e *Event) bool {
-	for _, x := range f.list {
-		if len(x.events) == 0 || e.Kind != Named && !x.covers(e.URI) {
-			continue
-		}
-		for _, hides := range x.events {
-			if hides(*e) {
-				return true
-			}
 		}
 	}
 	return false
 }
 
-func (f *filters) hide(uri []byte, same bool) bool {
-	if len(f.list) == 0 {
-		return false
-	}
-	if same && f.known {
-		return f.verdict
-	}
-	f.known, f.verdict = true, false
-	for _, x := range f.list {
-		if x.hides(uri) {
-			f.verdict = true
-			break
+// filters are those in force, with the verdict on the last uri.
+type filters struct {
+	list    []*Filter
+	known   bool // verdict is that on the uri of the last event
+	verdict bool
+}
+
+// hide reports whether a filter hides an event. same says that it has the uri of the event before.
+func (f *filters) hide(e *Event, same bool) bool {
+	if e.Kind != Named {
+		if !same || !f.known {
+			f.known, f.verdict = true, f.hides(e.URI)
+		}
+		if f.verdict {
+			return true
 		}
 	}
-	return f.verdict
+	for _, x := range f.list {
+		if x.hidesEvent(e) {
+			return true
+		}
+	}
+	return false
+}
+
+// hides reports whether a filter hides all that is sent at uri.
+func (f *filters) hides(uri []byte) bool {
+	return slices.ContainsFunc(f.list, func(x *Filter) bool { return x.hides(uri) })
 }

@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 )
 
 // DM-02: a filter may look at whole events, named ones included; the terminal one is never hidden.
 func TestAFilterSeesWholeEvents(t *testing.T) {
-	tb := tube.New("r", &tube.Options{Document: func() tube.Document { return new(jsonuri.Document) }})
+	tb := tube.New("r", &tube.Options{})
 	hidesSecrets := tube.EventFunc(func(e tube.Event) bool { return bytes.Contains(e.Value, []byte("secret")) || e.Name == "finished" })
 	remove := tb.AddFilter(tube.Filter{Exclude: []tube.Matcher{tube.URI("c"), hidesSecrets}})
 	tb.AddFilter(tube.Filter{Root: "below", Exclude: []tube.Matcher{tube.EventFunc(func(e tube.Event) bool { return e.Kind == tube.Append || e.Name == "own" })}})

@@ -7,37 +7,33 @@ import (
 	"sync"
 
 	"github.com/lingserve/lingserve/internal/rawjson"
+	"github.com/lingserve/lingserve/jsonuri"
 )
 
 // folded is what a tube knows of its events without its log: the documents that they fold to, and the events that a
 // document cannot say. It lags behind the log until someone asks or a block leaves.
 type folded struct {
-	mu   sync.Mutex
-	make func() Document
-	at   cursor // the next event to fold
+	mu sync.Mutex
+	at cursor // the next event to fold
 
-	visible Document
-	all     Document // nil as long as it would be the same
-	rooted  bool     // something was set at the root
+	visible jsonuri.Document
+	all     *jsonuri.Document // nil as long as it would be the same
+	rooted  bool              // something was set at the root
 
 	kept  []Event // named and Done events of blocks that have left the log, hidden ones included
 	bytes int     // that kept takes
 }
 
 // document returns one of the folds.
-func (f *folded) document(all bool) Document {
-	if f.visible == nil {
-		f.visible = f.make()
-	}
+func (f *folded) document(all bool) *jsonuri.Document {
 	if all && f.all != nil {
 		return f.all
 	}
-	return f.visible
+	return &f.visible
 }
 
 // fold takes the events of a block up to number end.
 func (f *folded) fold(data []byte, end uint64) {
-	d := f.document(false)
 	for f.at.n < end && f.at.off < len(data) {
 		e, _ := f.at.read(data)
 		if e.Kind > Set {
@@ -45,11 +41,13 @@ func (f *folded) fold(data []byte, end uint64) {
 		}
 		f.rooted = f.rooted || len(e.URI) == 0
 		if e.Hidden && f.all == nil {
-			f.all = f.make()
-			replay(d, false, f.all)
+			f.all = new(jsonuri.Document)
+			for _, e := range snapshotOf(&f.visible, false) {
+				apply(f.all, e)
+			}
 		}
 		if !e.Hidden {
-			apply(d, e)
+			apply(&f.visible, e)
 		}
 		if f.all != nil {
 			apply(f.all, e)
@@ -71,7 +69,7 @@ func (f *folded) foldBlocks(blocks []block, seq int, end uint64) {
 }
 
 // apply ignores what the document refuses: senders have their own checks.
-func apply(d Document, e Event) {
+func apply(d *jsonuri.Document, e Event) {
 	if e.Kind == Append {
 		_ = d.Append(e.URI, e.Value)
 	} else {
@@ -79,16 +77,9 @@ func apply(d Document, e Event) {
 	}
 }
 
-// replay makes to, which is empty, the same as from.
-func replay(from Document, rooted bool, to Document) {
-	for _, e := range snapshotOf(from, rooted) {
-		apply(to, e)
-	}
-}
-
 // snapshotOf returns the deltas that make any document the same as d. rooted says that the reader's root may be something else
 // than an object with some of d's members.
-func snapshotOf(d Document, rooted bool) []Event {
+func snapshotOf(d *jsonuri.Document, rooted bool) []Event {
 	var group []Event
 	put := func(uri, value []byte, replace bool) {
 		if replace {
@@ -154,11 +145,9 @@ func (t *Tube) foldUp() (end uint64) {
 // account notes how much memory folded takes. It is called with folded locked.
 func (t *Tube) account() {
 	f := &t.folded
-	n := f.bytes
-	for _, d := range []Document{f.visible, f.all} {
-		if s, ok := d.(interface{ Size() int }); ok {
-			n += s.Size()
-		}
+	n := f.bytes + f.visible.Size()
+	if f.all != nil {
+		n += f.all.Size()
 	}
 	t.extra.Store(int64(n))
 }
@@ -205,7 +194,7 @@ func (t *Tube) regroup(r *Reader) {
 	defer f.mu.Unlock()
 	end := t.foldUp()
 	t.mu.Lock()
-	begin, blocks, seq := t.log.begin(), slices.Clone(t.log.blocks), t.log.seq
+	blocks := slices.Clone(t.log.blocks)
 	t.mu.Unlock()
 	if end <= r.next { // nothing but a terminal event
 		return
@@ -226,14 +215,11 @@ func (t *Tube) regroup(r *Reader) {
 	for _, e := range f.kept {
 		take(e)
 	}
-	at := cursor{seq: seq, n: begin}
-	for i, b := range blocks {
-		if b.first >= end {
-			break
-		}
-		for at = (cursor{seq: seq + i, n: b.first}); at.n < end && at.off < len(b.data); {
-			e, _ := at.read(b.data)
-			take(e)
+	for _, b := range blocks {
+		for e := range b.events() {
+			if e.N < end {
+				take(e)
+			}
 		}
 	}
 
@@ -243,5 +229,5 @@ func (t *Tube) regroup(r *Reader) {
 	}
 	group[len(group)-1].Part = false
 	r.group = append(named, group...)
-	r.next, r.at, r.lost = end, at, false
+	r.next, r.lost = end, true
 }

@@ -18,9 +18,8 @@ func (t *Tube) Leap(n uint64) {
 	l.seq += len(l.blocks) + 1
 	l.blocks, l.size, l.next = nil, 0, n
 	f.at, f.rooted = cursor{seq: l.seq, n: n}, true
-	t.sent.Store(n)
 	t.account()
-	t.wakeAll()
+	t.shown(n, false)
 }
 
 // HoldEnd is [Options].HoldEnd for a tube that was replayed and goes on.

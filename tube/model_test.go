@@ -57,7 +57,7 @@ func tubeIsASliceOfEvents(t *testing.T, held bool) {
 	uris := []string{"", "a", "a/b", "c/0", "$r", "x/$t/0"}
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.SampledFrom([]int{0, 2 << 10, 5000}).Draw(t, "max")
-		tb := tube.New("run", &tube.Options{MaxBytes: limit, Document: newDocument, HoldEnd: held})
+		tb := tube.New("run", &tube.Options{MaxBytes: limit, HoldEnd: held})
 		m := &model{held: held}
 		var place tube.Place
 		stored := tube.NewReplay("run", documents())

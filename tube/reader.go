@@ -1,6 +1,9 @@
 package tube
 
-import "iter"
+import (
+	"iter"
+	"slices"
+)
 
 // Reader is one client's cursor into a tube. It is used from one goroutine.
 type Reader struct {
@@ -105,9 +108,7 @@ func (r *Reader) More() <-chan struct{} {
 	return r.more
 }
 
-// wake is called with the tube locked.
 func (r *Reader) wake() {
-	r.waiting = false
 	select {
 	case r.more <- struct{}{}:
 	default: // one wake-up is enough
@@ -120,32 +121,15 @@ func (r *Reader) Leave() {
 	t := r.tube
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !r.waiting {
-		return
-	}
-	r.waiting = false
-	last := len(t.waiting) - 1
-	for i, x := range t.waiting {
-		if x == r {
-			t.waiting[i], t.waiting[last] = t.waiting[last], nil
-			t.waiting = t.waiting[:last]
-			return
-		}
+	if r.waiting {
+		r.waiting = false
+		t.waiting = slices.DeleteFunc(t.waiting, func(x *Reader) bool { return x == r })
 	}
 }
 
 // Wake makes More's channel receive although there may be nothing new, so that its reader can check something
 // else. It may be called from any goroutine.
-func (r *Reader) Wake() {
-	t := r.tube
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	// The reader may still be in the list; an event then finds the channel full, or wakes it again.
-	select {
-	case r.more <- struct{}{}:
-	default:
-	}
-}
+func (r *Reader) Wake() { r.wake() }
 
 // Ended says that the cursor has passed the terminal event.
 func (r *Reader) Ended() bool {

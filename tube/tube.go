@@ -15,22 +15,12 @@ import (
 // ErrEnded says that the run has ended: the event was not sent.
 var ErrEnded = errors.New("tube: the run has ended")
 
-// Document is what a tube folds its deltas into, for snapshots and results. An empty one is made by Options.Document.
-type Document interface {
-	Append(uri, content []byte) error
-	Set(uri, value []byte) error
-	AppendJSON(dst []byte) []byte
-	// AppendReserved appends one object {uri: value} with the reserved uris.
-	AppendReserved(dst []byte) []byte
-}
-
 // Options are the settings of a tube.
 type Options struct {
-	MaxBytes int             // of the log in memory; default 8 MiB
-	Document func() Document // an empty document; required
-	From     uint64          // number of the first event; not 0 where the run has had others before, which are not known any more
-	HoldEnd  bool            // readers see the terminal event when [Tube.ShowEnd] says so; for who stores it before
-	First    func()          // called once, when something is written to the document for the first time; it must not block, nor use the tube
+	MaxBytes int    // of the log in memory; default 8 MiB
+	From     uint64 // number of the first event; not 0 where the run has had others before, which are not known any more
+	HoldEnd  bool   // readers see the terminal event when [Tube.ShowEnd] says so; for who stores it before
+	First    func() // called once, when something is written to the document for the first time; it must not block, nor use the tube
 }
 
 // defaultMaxBytes is more than a million tokens.
@@ -60,15 +50,11 @@ type Tube struct {
 
 // New returns the tube of the run with this id.
 func New(run string, o *Options) *Tube {
-	if o == nil || o.Document == nil {
-		panic("tube: Options.Document is required")
-	}
 	t := &Tube{run: run, max: o.MaxBytes, done: make(chan struct{}), first: o.First}
 	if t.max <= 0 {
 		t.max = defaultMaxBytes
 	}
 	t.log.large = min(max(t.max/16, minBlock), maxBlock)
-	t.folded.make = o.Document
 	t.from, t.log.next, t.folded.at.n, t.folded.rooted = o.From, o.From, o.From, o.From > 0
 	t.sent.Store(o.From)
 	t.holdEnd = o.HoldEnd
@@ -95,18 +81,16 @@ func (t *Tube) Send(e Event) (n uint64, err error) {
 	return n, err
 }
 
+// append puts an event into the log, whose size it returns.
 func (t *Tube) append(e *Event, terminal bool) (n uint64, size int, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock() // a matcher may panic
 	if t.ended {
 		return 0, 0, ErrEnded
 	}
-	hidden := e.Hidden && !terminal
+	hidden := e.Hidden
 	if len(t.filters.list) > 0 && !terminal {
-		if e.Kind != Named {
-			hidden = t.filters.hide(e.URI, t.log.same(e.URI)) || hidden
-		}
-		hidden = hidden || t.filters.hideEvent(e)
+		hidden = t.filters.hide(e, e.Kind != Named && t.log.same(e.URI)) || hidden
 	}
 	if t.first != nil && e.Kind != Named && e.Kind != Done {
 		first := t.first
@@ -120,9 +104,9 @@ func (t *Tube) append(e *Event, terminal bool) (n uint64, size int, err error) {
 	}
 	if terminal && t.holdEnd {
 		t.unshown.Store(true)
-		return n, t.log.size, nil
+	} else {
+		t.shown(n+1, terminal)
 	}
-	t.shown(n+1, terminal)
 	return n, t.log.size, nil
 }
 
@@ -132,9 +116,12 @@ func (t *Tube) shown(n uint64, terminal bool) {
 	if terminal {
 		close(t.done)
 	}
-	if len(t.waiting) > 0 {
-		t.wakeAll()
+	for i, r := range t.waiting {
+		t.waiting[i] = nil
+		r.waiting = false
+		r.wake()
 	}
+	t.waiting = t.waiting[:0]
 }
 
 // ShowEnd lets readers see the terminal event of a tube with [Options].HoldEnd. Without one, or if they see it already, it does nothing.
@@ -144,15 +131,6 @@ func (t *Tube) ShowEnd() {
 	if t.unshown.CompareAndSwap(true, false) {
 		t.shown(t.terminal+1, true)
 	}
-}
-
-// wakeAll wakes the readers that wait. It is called with the tube locked.
-func (t *Tube) wakeAll() {
-	for i, r := range t.waiting {
-		t.waiting[i] = nil
-		r.wake()
-	}
-	t.waiting = t.waiting[:0]
 }
 
 // end returns the number up to which events are shown and folded, short of the terminal one. It is called with the tube locked.
@@ -173,11 +151,6 @@ func (t *Tube) AddFilter(f Filter) (remove func()) {
 	for _, m := range f.Include {
 		if _, ok := m.(EventFunc); ok {
 			panic("tube: an EventFunc excludes, and cannot include")
-		}
-	}
-	for _, m := range f.Exclude {
-		if e, ok := m.(EventFunc); ok {
-			f.events = append(f.events, e)
 		}
 	}
 	t.mu.Lock()
@@ -207,7 +180,7 @@ func (t *Tube) Filters() []Filter {
 func (t *Tube) Hides(uri []byte) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.ContainsFunc(t.filters.list, func(f *Filter) bool { return f.hides(uri) })
+	return t.filters.hides(uri)
 }
 
 // ClearFilters takes all filters back.
@@ -237,8 +210,7 @@ func (t *Tube) Ended() <-chan struct{} { return t.done }
 // Len returns how many events were sent, as far as readers may see them.
 func (t *Tube) Len() uint64 { return t.sent.Load() }
 
-// Bytes returns how much memory the tube takes: its log, what was kept of events that have left it, and the documents where
-// they say their Size.
+// Bytes returns how much memory the tube takes: its log, what was kept of events that have left it, and the documents.
 func (t *Tube) Bytes() int {
 	const fixed = 1 << 10 // the tube itself and what the allocator rounds up
 	t.mu.Lock()
@@ -265,6 +237,14 @@ func (t *Tube) Snapshot(all bool) (document, reserved []byte) {
 	return d.AppendJSON(nil), d.AppendReserved(nil)
 }
 
+// Document is [Tube.Snapshot] as a document, without the reserved uris.
+func (t *Tube) Document(all bool) *jsonuri.Document {
+	text, _ := t.Snapshot(all)
+	d := new(jsonuri.Document)
+	_ = d.Set(nil, text) // it comes from a document
+	return d
+}
+
 // Events yields the events that clients see, from number from on, and ends after the terminal event; its last pair carries ctx's cause if
 // ctx ends first. Instead of events that have left the log it yields a snapshot.
 func (t *Tube) Events(ctx context.Context, from uint64) iter.Seq2[Event, error] {
@@ -279,7 +259,7 @@ func (t *Tube) AllEvents(ctx context.Context, from uint64) iter.Seq2[Event, erro
 
 func (t *Tube) events(ctx context.Context, from uint64, all bool) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		r := t.reader(from)
+		r := t.NewReader(from)
 		r.all = all
 		defer r.Leave()
 		for {
@@ -302,18 +282,16 @@ func (t *Tube) events(ctx context.Context, from uint64, all bool) iter.Seq2[Even
 }
 
 // NewReader returns a client's cursor that begins with the event numbered from. It holds nothing that must be closed.
-func (t *Tube) NewReader(from uint64) *Reader { return t.reader(from) }
-
-// SnapshotReader returns a client's cursor that begins with a snapshot of the document so far.
-func (t *Tube) SnapshotReader() *Reader {
-	r := t.reader(0)
-	r.snapshot = true
-	return r
-}
-
-func (t *Tube) reader(from uint64) *Reader {
+func (t *Tube) NewReader(from uint64) *Reader {
 	if from == 0 {
 		from = t.from
 	}
 	return &Reader{tube: t, next: from, lost: true, more: make(chan struct{}, 1)}
+}
+
+// SnapshotReader returns a client's cursor that begins with a snapshot of the document so far.
+func (t *Tube) SnapshotReader() *Reader {
+	r := t.NewReader(0)
+	r.snapshot = true
+	return r
 }

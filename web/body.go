@@ -110,7 +110,7 @@ func (s *Server) readUpTo(w http.ResponseWriter, r *http.Request, limit int64, t
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(timeout))
 	counted := s.countBody(r, s.countedFor(r, wire.Who(r)), s.shed.o.Bodies/2)
 	defer counted.release()
-	counted.body = http.MaxBytesReader(w, r.Body, limit)
+	counted.ReadCloser = http.MaxBytesReader(w, r.Body, limit)
 	body, err := counted.readAll(r.ContentLength)
 	if err == nil {
 		if rec := recorderOf(r); rec != nil && s.o.Cluster != nil {
@@ -134,9 +134,9 @@ func (s *Server) tooLargeBody(r *http.Request, limit int64) *wire.Problem {
 	if r.URL.Path == filesPath {
 		limit = s.o.Files.MaxSize // without the form around the file
 	}
-	p := wire.NewProblem(wire.CodeTooLarge, "the request's body is larger than "+wording.Plural(limit, "byte")+
-		"; upload files with POST /v1/files and send their ids, or ask the operator to raise http.max_body or files.max_size")
-	p.Reason, p.Header = limitBody, http.Header{"Connection": {"close"}}
+	p := limited(wire.CodeTooLarge, limitBody, "the request's body is larger than "+wording.Plural(limit, "byte")+
+		"; upload files with POST /v1/files and send their ids, or ask the operator to raise http.max_body or files.max_size", 0)
+	p.Header = http.Header{"Connection": {"close"}}
 	return p
 }
 
@@ -167,25 +167,21 @@ func (s *Server) readJSON(w http.ResponseWriter, r *http.Request) ([]byte, *wire
 // smallBody is the size of bodies that cost little.
 const smallBody = 16 << 10
 
-// bodyStep is how much of a body of unknown length is counted at a time.
-const bodyStep = 16 << 10
-
-// countedBody is a body whose bytes count against the limits of all bodies and of those of one caller, until release. The request's account
+// countedBody is a body whose bytes, as they come, count against the limits of all bodies and of those of one caller, until release. The request's account
 // pays for them, also later, when they have become a run.
 type countedBody struct {
-	body    io.Reader
+	io.ReadCloser
 	sh      *shed
 	account *adapter.Account
 	caller  string // "" has only the limit of all
 	share   int64  // bytes that the caller's bodies may have
-
-	counted, remaining int64 // bytes in total, and of these, those that have not arrived
-	sized              bool  // all bytes are counted
+	counted int64
+	sized   bool // all bytes are counted
 }
 
 // countBody returns the body of a request.
 func (s *Server) countBody(r *http.Request, caller string, share int64) *countedBody {
-	b := &countedBody{body: r.Body, sh: s.shed, caller: caller, share: share}
+	b := &countedBody{ReadCloser: r.Body, sh: s.shed, caller: caller, share: share}
 	if rec := recorderOf(r); rec != nil {
 		if rec.account == nil {
 			rec.account = s.o.Ledger.Open()
@@ -195,7 +191,7 @@ func (s *Server) countBody(r *http.Request, caller string, share int64) *counted
 	return b
 }
 
-// reserve counts n more bytes, before they are read. It returns a problem if there are too many.
+// reserve counts n more bytes. It returns a problem if there are too many.
 func (b *countedBody) reserve(n int64) *wire.Problem {
 	if p := b.sh.bodies.admit(b.caller, n, func(total, ofCaller int64) *wire.Problem {
 		limit := b.sh.o.Bodies
@@ -204,23 +200,21 @@ func (b *countedBody) reserve(n int64) *wire.Problem {
 		}
 		switch {
 		case total > limit:
-			return reached(limitBodies, "the server is reading too many request bodies at once; retry later", bodiesRetry)
+			return limited(wire.CodeOverloaded, limitBodies, "the server is reading too many request bodies at once; retry later", bodiesRetry)
 		case b.caller != "" && ofCaller > b.share:
-			return callerReached(limitBodiesPerCaller, "the server is reading too many of your request bodies at once; send them one after the other", bodiesRetry)
+			return limited(wire.CodeRateLimited, limitBodiesPerCaller,
+				"the server is reading too many of your request bodies at once; send them one after the other", bodiesRetry)
 		}
 		return nil
 	}); p != nil {
 		return p
 	}
 	b.counted += n
-	b.remaining += n
 	switch b.account.Admit(n) {
 	case adapter.Refused:
 		return littleMemory("the server has no memory for this request now; retry later")
 	case adapter.Impossible:
-		p := wire.NewProblem(wire.CodeTooLarge, "the request's body exceeds this server's memory limit; send a smaller one")
-		p.Reason = run.LimitMemory
-		return p
+		return limited(wire.CodeTooLarge, run.LimitMemory, "the request's body exceeds this server's memory limit; send a smaller one", 0)
 	}
 	return nil
 }
@@ -230,16 +224,12 @@ func (b *countedBody) release() { b.sh.bodies.add(b.caller, -b.counted) }
 
 // Read reads a part of the body. The error may be a *wire.Problem.
 func (b *countedBody) Read(p []byte) (int, error) {
-	if b.sized {
-		return b.body.Read(p)
-	}
-	if b.remaining == 0 {
-		if p := b.reserve(bodyStep); p != nil {
+	n, err := b.ReadCloser.Read(p)
+	if !b.sized {
+		if p := b.reserve(int64(n)); p != nil {
 			return 0, p
 		}
 	}
-	n, err := b.body.Read(p[:min(int64(len(p)), b.remaining)])
-	b.remaining -= int64(n)
 	return n, err
 }
 

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"io"
 	"net/http"
 
 	"github.com/go-chi/chi/v5"
@@ -34,10 +33,7 @@ func (s *Server) postWebhook(w http.ResponseWriter, r *http.Request) *wire.Probl
 	}
 	counted := s.countBody(r, "webhook "+access.Caller(s.o.Proxies.Client(r)), max(s.shed.o.Bodies/webhookShare, s.o.MaxBody))
 	defer counted.release()
-	r.Body = struct {
-		io.Reader
-		io.Closer
-	}{counted, r.Body}
+	r.Body = counted
 	h.ServeHTTP(w, r)
 	return nil
 }

@@ -51,7 +51,7 @@ func (s *Server) checkSite(r *http.Request) error {
 		return errNotByPage
 	case !slices.Contains(modes, h.Get("Sec-Fetch-Mode")), !slices.Contains(destinations, h.Get("Sec-Fetch-Dest")):
 		return errNotByPage
-	case starts && accepts(h, isPagePart):
+	case starts && accepts(h, "text/html", "application/xhtml+xml", "text/css", "image/"): // navigations, frames, images and style sheets
 		return errNotByPage
 	}
 	// Browsers send no Sec-Fetch headers over plain http to a name that is not localhost. Where keys are needed, a foreign page has none.
@@ -61,7 +61,7 @@ func (s *Server) checkSite(r *http.Request) error {
 	if h.Get("Origin") == "" && !s.ownPage(r, h.Get("Referer")) {
 		return errNoSite
 	}
-	if starts && !accepts(h, isRunFormat) {
+	if starts && !slices.ContainsFunc(wire.Offers, func(o wire.Offer) bool { return accepts(h, o.Media) }) {
 		return errNotEventSource
 	}
 	return nil
@@ -90,27 +90,10 @@ func effectOfGet(r *http.Request) (starts, acts bool) {
 	return starts, starts || once || query.Has("on_disconnect")
 }
 
-// isPagePart reports whether a media type is what navigations, frames, images and style sheets ask for.
-func isPagePart(media string) bool {
-	return media == "text/html" || media == "application/xhtml+xml" || media == "text/css" || strings.HasPrefix(media, "image/")
-}
-
-// isRunFormat reports whether runs are answered in a media type.
-func isRunFormat(media string) bool {
-	return slices.ContainsFunc(wire.Offers, func(o wire.Offer) bool { return o.Media == media })
-}
-
-// accepts reports whether a request names a media type, in the header Accept, for which is returns true. */* names none.
-func accepts(h http.Header, is func(media string) bool) bool {
-	for _, line := range h["Accept"] {
-		for part := range strings.SplitSeq(line, ",") {
-			media, _, _ := strings.Cut(part, ";")
-			if is(strings.ToLower(strings.TrimSpace(media))) {
-				return true
-			}
-		}
-	}
-	return false
+// accepts reports whether a request names a media type in the header Accept that begins with one of these. */* names none.
+func accepts(h http.Header, media ...string) bool {
+	named := strings.ToLower(strings.Join(h["Accept"], ","))
+	return slices.ContainsFunc(media, func(m string) bool { return strings.Contains(named, m) })
 }
 
 // byBrowser reports whether a request may come from a browser. Browsers always send User-Agent, beginning with Mozilla, and no page can

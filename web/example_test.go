@@ -21,7 +21,9 @@ func Example() {
 		func(ctx context.Context, m *ling.Manager, input map[string]any) error {
 			return m.SendEvent("greeting", "hello, "+input["name"].(string))
 		}))
-	server, err := web.New(web.Options{Workflows: workflows})
+	var o web.Options
+	o.Workflows = workflows
+	server, err := web.New(o)
 	if err != nil {
 		fmt.Println(err)
 		return

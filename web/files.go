@@ -46,11 +46,11 @@ type FileStore interface {
 
 // Files bound uploaded files; zero is the default of a member.
 type Files struct {
-	MaxSize   int64         // bytes of one, 16 MiB
-	MaxCount  int           // of one caller, 1000
-	MaxBytes  int64         // of all files of one caller, 256 MiB
-	Retention time.Duration // 7 days
-	Types     []string      // of adapter.MediaKinds, and "text"; all of them but "file"
+	MaxSize   int64         `key:"max_size" default:"16MiB" min:"1KiB" help:"maximum size of an upload or a model's image or sound; at most half of limit.bodies"`
+	MaxCount  int           `key:"max_count" default:"1000" min:"1" help:"files of a caller"`
+	MaxBytes  int64         `key:"max_bytes" default:"256MiB" min:"1KiB" help:"bytes of a caller's files"`
+	Retention time.Duration `key:"retention" default:"168h" min:"1ms" help:"how long a file is kept"`
+	Types     []string      `key:"types" default:"image,pdf,audio,text" oneof:"image pdf audio text file" help:"allowed uploads; file is any other"`
 }
 
 func (f Files) withDefaults() Files {
@@ -142,11 +142,9 @@ func (s *Server) fileProblem(ctx context.Context, err error) *wire.Problem {
 		return wire.NewProblem(wire.CodeTooLarge, "the server has no space for a file of this size")
 	case disk.Failed(err):
 		s.shed.DiskFailed()
-		return reached(run.LimitDisk, "the server's disk is full or has failed, so it cannot store or read files; retry later", run.DiskRetry)
+		return limited(wire.CodeOverloaded, run.LimitDisk, "the server's disk is full or has failed, so it cannot store or read files; retry later", run.DiskRetry)
 	case run.IsOverloaded(err), errors.Is(err, context.DeadlineExceeded):
-		p := wire.NewProblem(wire.CodeOverloaded, "the server cannot reach the files at the moment; retry later")
-		p.Retry = run.TapesRetry
-		return p
+		return limited(wire.CodeOverloaded, "", "the server cannot reach the files at the moment; retry later", run.TapesRetry)
 	}
 	return wire.Internal(ctx, s.log, "the server cannot store or read the file; find the cause in its log under this id", "file store failed", "error", err)
 }
@@ -154,7 +152,7 @@ func (s *Server) fileProblem(ctx context.Context, err error) *wire.Problem {
 // roomForFile refuses a file beyond what a caller may keep. What two uploads at once add is counted by the next one.
 func (s *Server) roomForFile(ctx context.Context, owner string, size int64) *wire.Problem {
 	if s.shed.LowDisk() || s.shed.DiskBroken() {
-		return reached(run.LimitDisk, "the server's disk is nearly full or has failed, so it accepts no files; retry later", run.DiskRetry)
+		return limited(wire.CodeOverloaded, run.LimitDisk, "the server's disk is nearly full or has failed, so it accepts no files; retry later", run.DiskRetry)
 	}
 	count, held, err := s.o.FileStore.Held(ctx, owner)
 	if err != nil {
@@ -169,9 +167,8 @@ func (s *Server) roomForFile(ctx context.Context, owner string, size int64) *wir
 	default:
 		return nil
 	}
-	p := wire.NewProblem(wire.CodeRateLimited, full+", the limit of one caller; delete some with DELETE /v1/files/{id}")
-	p.Reason, p.Retry = limitFiles, run.SessionsRetry
-	return p
+	full += ", the limit of one caller; delete some with DELETE /v1/files/{id}"
+	return limited(wire.CodeRateLimited, limitFiles, full, run.SessionsRetry)
 }
 
 // keepsFiles lets requests through on a server that keeps files.
@@ -230,9 +227,8 @@ func (s *Server) receiveFile(r *http.Request, name string, data []byte) (upload,
 	case len(data) == 0:
 		return upload{}, wire.Invalid(run.Field{Detail: "the file is empty"})
 	case int64(len(data)) > s.o.Files.MaxSize:
-		p := wire.NewProblem(wire.CodeTooLarge, "the file is larger than "+wording.Plural(s.o.Files.MaxSize, "byte")+"; the operator can raise files.max_size")
-		p.Reason = limitBody
-		return upload{}, p
+		detail := "the file is larger than " + wording.Plural(s.o.Files.MaxSize, "byte") + "; the operator can raise files.max_size"
+		return upload{}, limited(wire.CodeTooLarge, limitBody, detail, 0)
 	}
 	if byName, _, _ := mime.ParseMediaType(mime.TypeByExtension(path.Ext(name))); claimed == "application/octet-stream" && byName != "" {
 		claimed = byName
@@ -373,8 +369,8 @@ func (s *Server) openFile(ctx context.Context, who access.Principal, at string, 
 		*part = adapter.Part{Type: "file", File: url, Name: cmp.Or(part.Name, f.Name)}
 	}
 	if kind == "text" && len(data) > s.shed.o.Input {
-		p := wire.NewProblem(wire.CodeTooLarge, "expected at most "+wording.Plural(int64(s.shed.o.Input), "character")+" of content for models in total")
-		p.Reason, p.Errors = run.LimitInput, []run.Field{{Pointer: at, Detail: p.Detail}}
+		p := limited(wire.CodeTooLarge, run.LimitInput, "expected at most "+wording.Plural(int64(s.shed.o.Input), "character")+" of content for models in total", 0)
+		p.Errors = []run.Field{{Pointer: at, Detail: p.Detail}}
 		return p
 	}
 	return nil

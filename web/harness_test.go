@@ -241,10 +241,8 @@ func newBench(t testing.TB, edit func(*Options)) *bench {
 	workflows := new(flow.Registry)
 	workflows.Register(b.steps.workflow("steps"))
 	workflows.Register(chatWorkflow())
-	o := Options{
-		Workflows: workflows, Models: models, Version: "1.2.3",
-		Log: slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-	}
+	log := slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	o := Options{Options: run.Options{Workflows: workflows, Models: models, Log: log}, Version: "1.2.3"}
 	if edit != nil {
 		edit(&o)
 	}

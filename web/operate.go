@@ -14,33 +14,24 @@ import (
 
 // getApprovals lists the questions for approval that wait in a session.
 func (s *Server) getApprovals(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
-	if p := wire.NoQuery(r); p != nil {
-		return p
-	}
 	questions, err := s.runs.Questions(r.Context(), t.Session())
 	if err != nil {
 		return s.wire.Problem(r.Context(), err)
 	}
-	list := struct {
+	s.wire.SendJSON(w, r, http.StatusOK, struct {
 		Approvals []agent.Question `json:"approvals"`
-	}{questions}
-	if list.Approvals == nil {
-		list.Approvals = []agent.Question{}
-	}
-	s.wire.SendJSON(w, r, http.StatusOK, list)
+	}{append([]agent.Question{}, questions...)})
 	return nil
 }
 
 // postSessionApproval answers a question for approval that waits in a session.
 func (s *Server) postSessionApproval(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
 	answer, p := native.Handlers{Server: s.wire}.ReadAnswer(w, r)
-	if p == nil {
-		if err := s.runs.AnswerSession(r.Context(), t.Session(), answer); err != nil {
-			p = s.wire.Problem(r.Context(), err)
-		}
-	}
 	if p != nil {
 		return p
+	}
+	if err := s.runs.AnswerSession(r.Context(), t.Session(), answer); err != nil {
+		return s.wire.Problem(r.Context(), err)
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
@@ -48,22 +39,15 @@ func (s *Server) postSessionApproval(w http.ResponseWriter, r *http.Request, t *
 
 // postSessionCancel ends the turn of a session, and those that wait.
 func (s *Server) postSessionCancel(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
-	_, p := s.readBody(w, r)
-	if p == nil {
-		p = wire.NoQuery(r)
-	}
-	stopped := 0
-	if p == nil {
-		var err error
-		if stopped, err = s.runs.StopSession(r.Context(), t.Session()); err != nil {
-			p = s.wire.Problem(r.Context(), err)
-		}
-	}
-	if p == nil && stopped == 0 {
-		p = wire.NewProblem(wire.CodeConflict, "the session has no active run")
-	}
-	if p != nil {
+	if _, p := s.readBody(w, r); p != nil {
 		return p
+	}
+	stopped, err := s.runs.StopSession(r.Context(), t.Session())
+	switch {
+	case err != nil:
+		return s.wire.Problem(r.Context(), err)
+	case stopped == 0:
+		return wire.NewProblem(wire.CodeConflict, "the session has no active run")
 	}
 	s.wire.SendJSON(w, r, http.StatusAccepted, map[string]int{"canceled": stopped})
 	return nil

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
@@ -114,10 +115,7 @@ var contractTag = func() string {
 func (s *Server) getContract(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-cache")
+	h.Set("Content-Type", "application/yaml")
 	h.Set("ETag", contractTag)
-	if r.Header.Get("If-None-Match") == contractTag {
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	s.wire.Send(w, r, http.StatusOK, "application/yaml", api.Contract)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(api.Contract))
 }

@@ -16,12 +16,9 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/bot"
-	"github.com/lingserve/lingserve/channel/kernel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/flow"
@@ -29,70 +26,40 @@ import (
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web/wire"
 )
 
 // Options are the settings of a server; zero means the default.
 type Options struct {
-	Workflows *flow.Registry
-	Models    *adapter.Registry
-	Log       *slog.Logger
-	Data      string // folder whose disk is watched; "" is none
+	// Options are those of the runs. What is needed there has a default here: bots ask the model that Models names first, runs end after 30
+	// minutes, ended ones and their keys are kept for 24 hours. Without Tapes there are no sessions, and without Turns no agents; the server
+	// closes neither. Store, Members, Input, Images, Pressure and Detach are set by New, and Files, Limits and Observer stand below.
+	run.Options
+	Data string // folder whose disk is watched; "" is none
 
 	Runs run.Store // of runs; nil: they are in memory. It is not closed by the server.
 
-	FileStore FileStore  // nil is a server without files
-	Tapes     tape.Store // of sessions; nil is a server without sessions. It is not closed by the server.
-	Workspace string     // folder that sessions work in; "" is the current one
+	FileStore FileStore // nil is a server without files
+	Channels  Channels  // that platforms send events to; nil is none
 
-	// Turns are where the messages to agents go, with Agents as plugins; nil is a server without agents. Its store is Tapes, its
-	// workspace Workspace. It is drained after the server.
-	Turns  *turn.Framework
-	Agents run.Agents
-
-	// Kernel makes turns of the messages in sessions, as the channel "web"; nil accepts all senders.
-	Kernel   *kernel.Kernel
-	Channels Channels // that platforms send events to; nil is none
-
-	// ChannelNames are the names of all channels, "web" included. A session whose id begins with one of them is not a caller's own.
-	ChannelNames []string
-
-	Bot             bot.Config                // defaults of every bot: the model when a workflow names none, options
-	KeepSessions    time.Duration             // how long a session is kept after its last use; 0: for ever
-	KeepUnnamed     time.Duration             // likewise of sessions that no request has named
-	Retention       time.Duration             // how long an ended run can be attached to, 24 h
-	KeyRetention    time.Duration             // how long an Idempotency-Key is known, 24 h
-	KeepAlive       time.Duration             // 10 s
-	WriteTimeout    time.Duration             // of one write to a client, 30 s
-	MaxBody         int64                     // of a request, without the file that may be in it, 1 MiB; a lower limit is one for all of the request
-	MaxRuns         int                       // running at once, 10000
-	MaxLog          int                       // bytes of a run's log in memory, 8 MiB
-	MaxResult       int                       // bytes of a run's result, 16 MiB
-	MaxBots         int                       // of a run, 256
-	MaxTasks        int                       // of a run, 1024
-	RunTimeout      time.Duration             // of a whole run, 30 min
-	MemoryOfEnded   int64                     // bytes of ended runs kept in memory, 8 MiB; older ones are read from Runs
-	InlineWorkflows bool                      // a request may carry a workflow
-	Timezones       map[string]*time.Location // of the dates that agents read, by their names; others read UTC
-	Servers         func() map[string]string  // the MCP servers that are not ready, and why; nil is none
-	ListedModels    bool                      // a request may name only models that GET /v1/models lists
-	Version         string
+	KeepSessions time.Duration            // how long a session is kept after its last use; 0: for ever
+	KeepUnnamed  time.Duration            // likewise of sessions that no request has named
+	KeepAlive    time.Duration            // 10 s
+	WriteTimeout time.Duration            // of one write to a client, 30 s
+	MaxBody      int64                    // of a request, without the file that may be in it, 1 MiB; a lower limit is one for all of the request
+	Servers      func() map[string]string // the MCP servers that are not ready, and why; nil is none
+	Version      string
 
 	Cluster *cluster.Cluster // the replicas that share Runs; nil is none. It serves the server's Handler, and is closed after the server.
-	// Holder says which replica has the turns of a tape; needed with Cluster. See [run.Options].
-	Holder func(ctx context.Context, tape string) (replica string, err error)
-	Away   func() bool // the database cannot be reached; nil: it always can
+	Away    func() bool      // the database cannot be reached; nil: it always can
 
 	Files  Files
 	Limits Limits
-	Ledger *adapter.Ledger // that runs pay for their memory, and turns beside them; nil is one for Limits.Memory
 
 	Access  Access         // who may ask, and how much; zero lets everybody in
 	Proxies access.Proxies // whose headers about the client count
 
-	Observer Observer             // counts what happens; it may be nil
-	Tracer   trace.TracerProvider // makes the spans of runs, and of all below them; nil makes none
+	Observer Observer // counts what happens; it may be nil
 
 	AccessLog string // which requests have a line in the log: "off", "runs" or "all"; "" is "runs"
 }
@@ -230,20 +197,13 @@ func (s *Server) newWire() *wire.Server {
 
 // runOptions are the settings of the runs.
 func (s *Server) runOptions() run.Options {
-	o := &s.o
-	r := run.Options{
-		Workflows: o.Workflows, Models: o.Models, Log: o.Log, Store: o.Runs,
-		Tapes: o.Tapes, Workspace: o.Workspace, Turns: o.Turns, Agents: o.Agents, Kernel: o.Kernel, ChannelNames: o.ChannelNames,
-		Bot: o.Bot, Retention: o.Retention, KeyRetention: o.KeyRetention, MaxRuns: o.MaxRuns, MaxLog: o.MaxLog, MaxResult: o.MaxResult,
-		MaxBots: o.MaxBots, MaxTasks: o.MaxTasks, Input: o.Limits.Input, Images: o.Limits.Images, RunTimeout: o.RunTimeout,
-		MemoryOfEnded: o.MemoryOfEnded, InlineWorkflows: o.InlineWorkflows, ListedModels: o.ListedModels, Timezones: o.Timezones,
-		Ledger: o.Ledger, Limits: o.Access.Limits, Pressure: s.shed, Files: runFiles{s}, Observer: o.Observer, Tracer: o.Tracer,
-		Detach: s.wire.Detach,
+	o := s.o.Options
+	o.Store, o.Limits, o.Input, o.Images = s.o.Runs, s.o.Access.Limits, s.o.Limits.Input, s.o.Limits.Images
+	o.Pressure, o.Files, o.Observer, o.Detach = s.shed, runFiles{s}, s.o.Observer, s.wire.Detach
+	if s.o.Cluster != nil {
+		o.Members = s.o.Cluster
 	}
-	if o.Cluster != nil {
-		r.Members, r.Holder = o.Cluster, o.Holder
-	}
-	return r
+	return o
 }
 
 // Handler returns the routes.

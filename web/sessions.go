@@ -84,6 +84,16 @@ func (s *Server) withTapes(h handler) handler {
 	})
 }
 
+// withoutQuery refuses requests with a query.
+func withoutQuery(h handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) *wire.Problem {
+		if p := wire.NoQuery(r); p != nil {
+			return p
+		}
+		return h(w, r)
+	}
+}
+
 // withSession finds the session that the path names, among those that the caller may reach.
 func (s *Server) withSession(h func(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem) handler {
 	return s.withTapes(func(w http.ResponseWriter, r *http.Request) *wire.Problem {
@@ -104,9 +114,6 @@ func (s *Server) withSession(h func(w http.ResponseWriter, r *http.Request, t *t
 
 // eraseWindow erases what waits in the window of a conversation that has no session.
 func (s *Server) eraseWindow(w http.ResponseWriter, r *http.Request, lane string) *wire.Problem {
-	if p := wire.NoQuery(r); p != nil {
-		return p
-	}
 	if err := s.runs.Exclusive(r.Context(), lane, turn.Interrupt, func(ctx context.Context) error { return s.o.Kernel.Erase(ctx, lane) }); err != nil {
 		return s.wire.TapeProblem(r.Context(), err)
 	}
@@ -155,9 +162,6 @@ func (s *Server) getSessions(w http.ResponseWriter, r *http.Request) *wire.Probl
 
 // getSession describes a session, with its newest anchors.
 func (s *Server) getSession(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
-	if p := wire.NoQuery(r); p != nil {
-		return p
-	}
 	answer, err := s.describe(r.Context(), t)
 	if err != nil {
 		return s.wire.TapeProblem(r.Context(), err)
@@ -184,7 +188,7 @@ func (s *Server) describe(ctx context.Context, t *tape.Tape) (session, error) {
 		}
 		answer.Anchors = append(answer.Anchors, anchorOf(e))
 	}
-	used, err := agent.Usage(ctx, t)
+	used, _, err := agent.Usage(ctx, t)
 	if err != nil {
 		return session{}, err
 	}
@@ -354,9 +358,6 @@ func (s *Server) postFork(w http.ResponseWriter, r *http.Request, t *tape.Tape) 
 
 // deleteSession erases a session and its forks, the forks first: where that fails, the session is there to be erased once more. One that is not there is a 404, so that a wrong id does not look like one that is erased.
 func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request, t *tape.Tape) *wire.Problem {
-	if p := wire.NoQuery(r); p != nil {
-		return p
-	}
 	forks, err := t.SessionForks(r.Context())
 	if err != nil {
 		return s.wire.TapeProblem(r.Context(), err)

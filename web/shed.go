@@ -20,16 +20,18 @@ import (
 //
 // What comes when a limit is reached is refused, and what goes on is not touched. Clients that come back to a run, or repeat a request with
 // an Idempotency-Key, start nothing and are let in.
+//
+// Connections of trusted proxies have no limit of an address; a negative number of Images is none.
 type Limits struct {
-	Memory                int64 // bytes of the process, close to which no runs begin
-	Connections           int   // of clients at once
-	ConnectionsPerAddress int   // of one address; 0 is half of Connections, and no limit for localhost. Trusted proxies have no limit
-	Streams               int   // requests at once that follow a run or wait for its end, 20000
-	StreamsPerCaller      int   // such requests of one caller, half of Streams
-	Bodies                int64 // bytes of bodies that are being read, 64 MiB, and never less than one may have
-	Input                 int   // characters of a request that models get to read, 1000000
-	Images                int   // and files, of a request, 16; negative is none
-	DiskFree              int64 // bytes that must be free on the disk of the data folder for what is to be kept
+	Memory                int64 `key:"memory" default:"0B" help:"memory; near it, new runs are refused; 0: GOMEMLIMIT, the container's limit, or half the machine's"`
+	Connections           int   `key:"connections" default:"0" min:"0" help:"client connections; 0: from the limit of open files"`
+	ConnectionsPerAddress int   `key:"connections_per_address" default:"0" min:"0" help:"connections of one address, except http.proxies; 0: half of limit.connections, or no limit for localhost"`
+	Streams               int   `key:"streams" default:"20000" min:"1" help:"requests that follow or await a run"`
+	StreamsPerCaller      int   `key:"streams_per_caller" default:"0" min:"0" help:"such requests of one caller; 0: half of limit.streams"`
+	Bodies                int64 `key:"bodies" default:"64MiB" min:"1KiB" help:"memory for request bodies"`
+	Input                 int   `key:"input" default:"1000000" min:"1" help:"characters of a request's input, instructions and earlier messages"`
+	Images                int   `key:"images" default:"16" min:"0" help:"images and files of a request"`
+	DiskFree              int64 `key:"disk_free" default:"64MiB" help:"free disk space that runs with a session or Idempotency-Key need; 0: no check"`
 }
 
 func (l Limits) withDefaults(maxBody int64) Limits {
@@ -62,15 +64,18 @@ const (
 	limitBodiesPerCaller  = "limit_bodies_per_caller"
 )
 
-// reached is the refusal of what comes when a limit is reached, with the time after which it may be worth another attempt.
-func reached(limit, detail string, after time.Duration) *wire.Problem {
-	p := wire.NewProblem(wire.CodeOverloaded, detail)
-	p.Reason, p.Retry = limit, after
+// limited is the refusal of what exceeds a limit, with the time after which it may be worth another attempt; 0 is none. limit is the word
+// for the log and for metrics.
+func limited(code, limit, detail string, retry time.Duration) *wire.Problem {
+	p := wire.NewProblem(code, detail)
+	p.Reason, p.Retry = limit, retry
 	return p
 }
 
 // littleMemory is the refusal of what there may be no memory for.
-func littleMemory(detail string) *wire.Problem { return reached(run.LimitMemory, detail, memoryRetry) }
+func littleMemory(detail string) *wire.Problem {
+	return limited(wire.CodeOverloaded, run.LimitMemory, detail, memoryRetry)
+}
 
 // Retry-After of refusals, before it is spread.
 const (
@@ -248,13 +253,6 @@ func (s *Server) overloaded() (list []string) {
 	return list
 }
 
-// callerReached is the refusal of what comes when a caller has reached its limit.
-func callerReached(limit, detail string, after time.Duration) *wire.Problem {
-	p := wire.NewProblem(wire.CodeRateLimited, detail)
-	p.Reason, p.Retry = limit, after
-	return p
-}
-
 // follows is the middleware of requests that follow a run: it counts them. The caller "" has only the limit of all.
 func (s *Server) follows(h handler) handler {
 	limit, ofOne := int64(s.shed.o.Streams), int64(s.shed.o.StreamsPerCaller)
@@ -263,9 +261,11 @@ func (s *Server) follows(h handler) handler {
 		if p := s.shed.streams.admit(caller, 1, func(total, ofCaller int64) *wire.Problem {
 			switch {
 			case total > limit:
-				return reached(limitStreams, wording.Plural(limit, "stream")+" are open, the server's limit; retry later", streamsRetry)
+				detail := wording.Plural(limit, "stream") + " are open, the server's limit; retry later"
+				return limited(wire.CodeOverloaded, limitStreams, detail, streamsRetry)
 			case caller != "" && ofCaller > ofOne:
-				return callerReached(limitStreamsPerCaller, "you have "+wording.Plural(ofOne, "stream")+" open, the limit of one caller; close some", streamsRetry)
+				detail := "you have " + wording.Plural(ofOne, "stream") + " open, the limit of one caller; close some"
+				return limited(wire.CodeRateLimited, limitStreamsPerCaller, detail, streamsRetry)
 			}
 			return nil
 		}); p != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // answer reads one answer.
@@ -20,54 +21,51 @@ type answer struct {
 }
 
 // read passes on an answer.
-func (m *model) read(w *wire.Answer) error {
+func (m *model) read(w *wire.Answer) {
 	a := &answer{m: m}
 	a.BlockReader = wire.NewBlockReader(w, a.closed)
-	return a.Read("check the base URL (it is what comes before /v1/messages)", a.event, a.whole)
+	a.Read("check the base URL (it is what comes before /v1/messages)", a.event, a.whole)
 }
 
 // event passes on what an event has; done says that it is the last.
-func (a *answer) event(kind, data []byte) (done bool, err error) {
+func (a *answer) event(kind, data []byte) (done bool) {
 	switch {
 	case string(kind) == "ping", len(bytes.TrimSpace(data)) == 0:
-		return false, nil
+		return false
 	case bytes.HasPrefix(data, []byte("[DONE]")): // of servers that translate from OpenAI's format
-		return true, nil
-	case string(kind) == "error":
-		return false, a.Failed(data)
-	case !wire.IsObject(data) || !json.Valid(data):
-		return false, wire.ErrFormat
+		return true
+	case string(kind) != "error" && (!wire.IsObject(data) || !json.Valid(data)):
+		a.Fail(wire.ErrFormat)
+		return false
 	}
 	event := wire.StringAt(data, "type")
-	if len(event) == 0 {
+	if len(event) == 0 || string(kind) == "error" {
 		event = kind
 	}
 	switch string(event) {
 	case "content_block_delta":
-		return false, a.delta(data)
+		a.delta(data)
 	case "content_block_start":
 		if raw := wire.ObjectAt(data, "content_block"); raw != nil {
-			return false, a.begin(wire.IndexAt(data, "index"), raw)
+			a.begin(wire.IndexAt(data, "index"), raw)
 		}
 	case "content_block_stop":
 		if b := a.Find(wire.IndexAt(data, "index")); b != nil {
-			return false, a.Close(b)
+			a.Close(b)
 		}
 	case "message_start":
 		a.count(wire.ObjectAt(data, "message", "usage"))
 	case "message_delta":
 		a.count(wire.ObjectAt(data, "usage"))
-		return false, a.stop(wire.StringAt(data, "delta", "stop_reason"), wire.ObjectAt(data, "delta", "stop_details"))
+		a.stop(wire.StringAt(data, "delta", "stop_reason"), wire.ObjectAt(data, "delta", "stop_details"))
 	case "message_stop":
-		return true, nil
-	case "error":
-		return false, a.Failed(data)
-	default: // a ping, or an event that we do not know
-		if reportsError(data) {
-			return false, a.Failed(data)
+		return true
+	default: // an error, a ping, or an event that we do not know
+		if string(event) == "error" || reportsError(data) {
+			a.Report(data)
 		}
 	}
-	return false, nil
+	return false
 }
 
 func reportsError(data []byte) bool {
@@ -76,50 +74,34 @@ func reportsError(data []byte) bool {
 }
 
 // begin opens a block with what it begins with, which may be all of it.
-func (a *answer) begin(index int, raw []byte) error {
+func (a *answer) begin(index int, raw []byte) {
 	switch string(wire.StringAt(raw, "type")) {
 	case "text":
 		citations, _, _, _ := jsonparser.Get(raw, "citations")
-		b, err := a.Open(index, adapter.PartText, nil)
-		if err == nil {
-			err = a.KeepAll(b, citations)
-		}
-		if err == nil {
-			err = a.Write(b, wire.StringAt(raw, "text"))
-		}
-		return err
+		b := a.Open(index, adapter.PartText, nil)
+		a.KeepAll(b, citations)
+		a.Write(b, wire.StringAt(raw, "text"))
 	case "thinking":
-		b, err := a.Open(index, adapter.PartReasoning, nil)
-		if err == nil {
-			err = a.Sign(b, wire.StringAt(raw, "signature"))
-		}
-		if err == nil {
-			err = a.Write(b, wire.StringAt(raw, "thinking"))
-		}
-		return err
+		b := a.Open(index, adapter.PartReasoning, nil)
+		a.Sign(b, wire.StringAt(raw, "signature"))
+		a.Write(b, wire.StringAt(raw, "thinking"))
 	case "tool_use":
-		return a.call(index, raw)
+		a.call(index, raw)
+	default:
+		a.Open(index, adapter.PartOther, raw)
 	}
-	_, err := a.Open(index, adapter.PartOther, raw)
-	return err
 }
 
 // call opens a call of a tool. What it has beside the members that we know goes back with it.
-func (a *answer) call(index int, raw []byte) error {
-	b, err := a.OpenCall(index, raw, wire.StringAt(raw, "id"), wire.StringAt(raw, "name"))
-	if err != nil {
-		return err
-	}
-	var others map[string]json.RawMessage
-	json.Unmarshal(raw, &others) // of an object that is JSON: cannot fail
+func (a *answer) call(index int, raw []byte) {
+	b := a.OpenCall(index, raw, wire.StringAt(raw, "id"), wire.StringAt(raw, "name"))
+	others := wire.ReadObject(raw)
 	for _, known := range []string{"type", "id", "name", "input"} {
 		delete(others, known)
 	}
-	if len(others) == 0 {
-		return nil
+	if len(others) > 0 {
+		a.Beside(adapter.PartCall, b.Call, rawjson.MustMarshal(others))
 	}
-	data, _ := json.Marshal(others)
-	return a.Beside(adapter.PartCall, b.Call, data)
 }
 
 // deltas are the types of deltas: of which part, and which member they add to it.
@@ -132,59 +114,48 @@ var deltas = map[string]struct{ part, member string }{
 }
 
 // delta adds to a block.
-func (a *answer) delta(data []byte) error {
+func (a *answer) delta(data []byte) {
 	index, d := wire.IndexAt(data, "index"), wire.ObjectAt(data, "delta")
 	of, known := deltas[string(wire.StringAt(d, "type"))]
 	if !known {
 		if b := a.Find(index); b != nil && b.Kind == adapter.PartOther {
-			return a.Keep(b, d)
+			a.Keep(b, d)
 		}
-		return nil
+		return
 	}
-	b, err := a.At(index, of.part)
-	if err != nil {
-		return err
-	}
-	text := wire.StringAt(d, of.member)
+	b, text := a.At(index, of.part), wire.StringAt(d, of.member)
 	switch of.member {
 	case "signature":
-		return a.Sign(b, text)
+		a.Sign(b, text)
 	case "citation":
 		if c := wire.ObjectAt(d, "citation"); c != nil {
-			return a.Keep(b, c)
+			a.Keep(b, c)
 		}
-		return nil
+	default:
+		a.Write(b, text)
 	}
-	return a.Write(b, text)
 }
 
 // closed passes on what the end of a block brings, as [wire.NewBlockReader] has it.
-func (a *answer) closed(b *wire.Block) error {
+func (a *answer) closed(b *wire.Block) {
 	switch {
 	case b.Kind == adapter.PartText:
-		return a.cite(b)
+		a.cite(b)
 	case b.Kind == adapter.PartOther:
-		return a.Beside(adapter.PartOther, 0, joined(b))
+		a.Beside(adapter.PartOther, 0, joined(b))
 	case b.Kind == adapter.PartCall && !b.Passed:
 		input := wire.ObjectAt(b.Raw, "input") // servers that send a call at once send all of it here
 		if input == nil {
 			input = []byte("{}")
 		}
-		return a.Say(b, strings.ToValidUTF8(string(input), "\uFFFD"))
+		a.Say(b, strings.ToValidUTF8(string(input), "\uFFFD"))
 	}
-	return nil
 }
 
 // cite passes on the citations of a text.
-func (a *answer) cite(b *wire.Block) error {
+func (a *answer) cite(b *wire.Block) {
 	if len(b.Pieces) > 0 && b.Passed {
-		data, err := json.Marshal(map[string]any{"citations": b.Pieces})
-		if err == nil {
-			err = a.Beside(adapter.PartText, 0, data)
-		}
-		if err != nil {
-			return err
-		}
+		a.Beside(adapter.PartText, 0, rawjson.MustMarshal(map[string]any{"citations": b.Pieces}))
 	}
 	for _, raw := range b.Pieces {
 		var c struct {
@@ -195,11 +166,8 @@ func (a *answer) cite(b *wire.Block) error {
 			Text     string `json:"cited_text"`
 		}
 		json.Unmarshal(raw, &c) // what is of another type is left out
-		if err := a.Cite(adapter.Citation{URL: cmp.Or(c.URL, c.Source), Title: cmp.Or(c.Title, c.Document), Text: c.Text}); err != nil {
-			return err
-		}
+		a.Cite(adapter.Citation{URL: cmp.Or(c.URL, c.Source), Title: cmp.Or(c.Title, c.Document), Text: c.Text})
 	}
-	return nil
 }
 
 // joined is a block that only the provider understands. The strings of its deltas go on with its members of the same names, as in compaction_delta.
@@ -228,44 +196,40 @@ func joined(b *wire.Block) []byte {
 }
 
 // stop takes the reason for which the answer ends. Where a model refuses and has said nothing, the API's explanation is its answer.
-func (a *answer) stop(reason, details []byte) error {
+func (a *answer) stop(reason, details []byte) {
 	if len(reason) == 0 || a.Finish != "" {
-		return nil
+		return
 	}
 	if string(reason) == "refusal" && a.Length == 0 {
 		why, _ := wire.Unescape(wire.StringAt(details, "explanation"))
-		if err := a.Say(&wire.Block{Kind: adapter.PartText}, why); err != nil {
-			return err
-		}
+		a.Say(&wire.Block{Kind: adapter.PartText}, why)
 	}
 	a.Finish = wire.FinishReason(string(reason))
 	a.Enough()
-	return nil
 }
 
-// whole yields an answer in one piece.
-func (a *answer) whole(body []byte) error {
-	if reportsError(body) {
-		return a.m.p.Failed(body)
-	}
+// whole passes on an answer in one piece.
+func (a *answer) whole(body []byte) {
 	content, kind, _, err := jsonparser.Get(body, "content")
-	if err != nil || kind != jsonparser.Array || !json.Valid(body) {
-		return a.m.p.NotAnswer("a message", wire.ErrFormat, body)
-	}
 	reason := wire.StringAt(body, "stop_reason")
-	if len(reason) == 0 {
-		return a.m.p.Broken(a.Ctx, nil)
-	}
-	if _, err = jsonparser.ArrayEachErr(content, func(raw []byte, _ jsonparser.ValueType, _ int, _ error) error {
-		if !wire.IsObject(raw) {
-			return a.m.p.NotAnswer("a message", wire.ErrFormat, raw)
-		}
-		return a.begin(-1, raw) // which ends the one before
-	}); err == nil {
+	switch {
+	case reportsError(body):
+		a.Fail(a.m.p.Failed(body))
+	case err != nil || kind != jsonparser.Array || !json.Valid(body):
+		a.Fail(a.m.p.NotAnswer("a message", wire.ErrFormat, body))
+	case len(reason) == 0:
+		a.CutOff(nil)
+	default:
+		jsonparser.ArrayEach(content, func(raw []byte, _ jsonparser.ValueType, _ int, _ error) {
+			if wire.IsObject(raw) {
+				a.begin(-1, raw) // which ends the one before
+			} else {
+				a.Fail(a.m.p.NotAnswer("a message", wire.ErrFormat, raw))
+			}
+		})
 		a.count(wire.ObjectAt(body, "usage"))
-		err = a.stop(reason, wire.ObjectAt(body, "stop_details"))
+		a.stop(reason, wire.ObjectAt(body, "stop_details"))
 	}
-	return a.m.p.NotPiece(err, body)
 }
 
 // count takes the counts of an event.

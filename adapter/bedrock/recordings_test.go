@@ -14,6 +14,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
 	"github.com/lingserve/lingserve/adapter/wire"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // read is what an answer says, whatever its pieces are.
@@ -101,7 +102,7 @@ func streaming(body io.Reader) *adaptertest.Answering {
 
 // refusing gives a message in JSON with a status.
 func refusing(status int, message string) *adaptertest.Answering {
-	return &adaptertest.Answering{Status: status, Type: "application/json", Body: bytes.NewReader(marshal(map[string]string{"message": message}))}
+	return &adaptertest.Answering{Status: status, Type: "application/json", Body: bytes.NewReader(rawjson.MustMarshal(map[string]string{"message": message}))}
 }
 
 // modelAt is a model whose answers come by a transport.

@@ -25,58 +25,59 @@ type answer struct {
 }
 
 // read passes on an answer.
-func (m *model) read(w *wire.Answer) error {
+func (m *model) read(w *wire.Answer) {
 	a := &answer{p: m.p}
 	a.BlockReader = wire.NewBlockReader(w, a.closed)
-	if kind := a.Kind(); kind != wire.AWSStreamType && kind != "" {
-		return a.Unknown("an AWS event stream", "check the base URL")
+	if kind := a.Kind(); kind == wire.AWSStreamType || kind == "" {
+		a.AWSMessages(a.event)
+	} else {
+		a.Unknown("an AWS event stream", "check the base URL")
 	}
-	return a.AWSMessages(a.event)
 }
 
 // event passes on what a message has; done says that it is the last.
-func (a *answer) event(m *wire.AWSMessage) (done bool, err error) {
+func (a *answer) event(m *wire.AWSMessage) (done bool) {
 	switch string(m.Kind) {
 	case "exception", "error":
-		if a.Finish != "" {
-			return false, nil // nothing is missing
+		if a.Finish == "" { // otherwise nothing is missing
+			a.Fail(a.p.explainAuth(a.p.Failed(m.Payload, string(m.Name)), string(m.Name)))
 		}
-		return false, a.p.explainAuth(a.p.Failed(m.Payload, string(m.Name)), string(m.Name))
+		return false
 	case "event":
 	default:
-		return false, nil
+		return false
 	}
 	if !json.Valid(m.Payload) {
-		return false, wire.ErrFormat
+		a.Fail(wire.ErrFormat)
+		return false
 	}
 	switch string(m.Name) {
 	case "contentBlockStart":
-		return false, a.start(m.Payload)
+		a.start(m.Payload)
 	case "contentBlockDelta":
-		return false, a.delta(m.Payload)
+		a.delta(m.Payload)
 	case "contentBlockStop":
 		if b := a.Find(wire.IndexAt(m.Payload, atIndex)); b != nil {
-			return false, a.Close(b)
+			a.Close(b)
 		}
 	case "messageStop":
-		return false, a.finish(m.Payload)
+		a.finish(m.Payload)
 	case "metadata":
 		a.Count(wire.ObjectAt(m.Payload, "usage"), "inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens", "outputTokens")
-		return a.Finish != "", nil
+		return a.Finish != ""
 	}
-	return false, nil
+	return false
 }
 
 // start opens a call, or a block that is kept until it is whole: an image, and a call or a result of a tool of Bedrock's own.
-func (a *answer) start(payload []byte) (err error) {
+func (a *answer) start(payload []byte) {
 	index, begun := wire.IndexAt(payload, atIndex), wire.ObjectAt(payload, "start")
 	call := wire.ObjectAt(begun, "toolUse")
 	if call == nil || string(wire.StringAt(call, "type")) == "server_tool_use" {
-		_, err = a.Open(index, adapter.PartOther, begun)
-		return err
+		a.Open(index, adapter.PartOther, begun)
+		return
 	}
-	_, err = a.OpenCall(index, call, wire.StringAt(call, "toolUseId"), wire.StringAt(call, "name"))
-	return err
+	a.OpenCall(index, call, wire.StringAt(call, "toolUseId"), wire.StringAt(call, "name"))
 }
 
 // texts are where a delta has a piece of a text, of reasoning, or of arguments.
@@ -90,88 +91,72 @@ var texts = []struct {
 }
 
 // delta adds to a block.
-func (a *answer) delta(payload []byte) error {
+func (a *answer) delta(payload []byte) {
 	index, d := wire.IndexAt(payload, atIndex), wire.ObjectAt(payload, "delta")
 	for _, of := range texts {
 		if text := wire.StringAt(d, of.path...); text != nil {
-			b, err := a.At(index, of.kind)
-			if err != nil {
-				return err
-			}
-			return a.Write(b, text)
+			a.Write(a.At(index, of.kind), text)
+			return
 		}
 	}
 	if thought := wire.ObjectAt(d, "reasoningContent"); thought != nil {
-		return a.think(index, thought)
+		a.think(index, thought)
+		return
 	}
 	if source := wire.ObjectAt(d, "citation"); source != nil {
-		b, err := a.At(index, adapter.PartText)
-		if err != nil {
-			return err
-		}
-		return a.Keep(b, source)
+		a.Keep(a.At(index, adapter.PartText), source)
+		return
 	}
 	result, _, _, _ := jsonparser.Get(d, "toolResult")
-	image := wire.StringAt(d, "image", "source", "bytes")
-	if result == nil && image == nil {
-		return nil // of something newer
+	image, b := wire.StringAt(d, "image", "source", "bytes"), a.Find(index)
+	switch {
+	case result == nil && image == nil: // of something newer
+	case b == nil || b.Kind != adapter.PartOther:
+		a.Fail(errNoBlock)
+	case image != nil:
+		a.Keep(b, image)
+	default:
+		a.KeepAll(b, result)
 	}
-	b := a.Find(index)
-	if b == nil || b.Kind != adapter.PartOther {
-		return errNoBlock
-	}
-	if image != nil {
-		return a.Keep(b, image)
-	}
-	return a.KeepAll(b, result)
 }
 
 // think keeps a signature, or reasoning that Bedrock does not show.
-func (a *answer) think(index int, thought []byte) error {
+func (a *answer) think(index int, thought []byte) {
 	if redacted := wire.StringAt(thought, "redactedContent"); redacted != nil {
-		b, err := a.At(index, adapter.PartOther)
-		if err != nil {
-			return err
-		}
-		return a.Keep(b, redacted)
+		a.Keep(a.At(index, adapter.PartOther), redacted)
+		return
 	}
-	b, err := a.At(index, adapter.PartReasoning)
-	if err != nil {
-		return err
-	}
-	return a.Sign(b, wire.StringAt(thought, "signature"))
+	a.Sign(a.At(index, adapter.PartReasoning), wire.StringAt(thought, "signature"))
 }
 
 // closed passes on what the end of a block brings, as [wire.NewBlockReader] has it.
-func (a *answer) closed(b *wire.Block) error {
+func (a *answer) closed(b *wire.Block) {
 	if b.Kind == adapter.PartText {
 		for _, raw := range b.Pieces {
-			if err := a.Cite(readCitation(raw)); err != nil {
-				return err
-			}
+			a.Cite(readCitation(raw))
 		}
 	}
 	if b.Kind != adapter.PartOther {
-		return nil
+		return
 	}
 	switch format, _ := jsonparser.GetString(b.Raw, "image", "format"); {
 	case b.Raw == nil || format != "":
 		data, err := joined(b.Pieces)
-		if err != nil || len(data) == 0 {
-			return err
+		if err != nil {
+			a.Fail(err)
 		}
-		if format == "" {
-			return a.Beside(adapter.PartOther, 0, marshal(object{"reasoningContent": object{"redactedContent": data}}))
+		if kind := "image/" + format; format != "" && len(data) > 0 {
+			a.Pass(adapter.Chunk{Media: &adapter.Media{Type: kind, URL: adapter.DataURL(kind, data)}})
+		} else if len(data) > 0 {
+			a.Beside(adapter.PartOther, 0, rawjson.MustMarshal(object{"reasoningContent": object{"redactedContent": data}}))
 		}
-		kind := "image/" + format
-		return a.Yield(adapter.Chunk{Media: &adapter.Media{Type: kind, URL: "data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(data)}})
 	case wire.ObjectAt(b.Raw, "toolUse") != nil:
-		return a.Beside(adapter.PartOther, 0, b.WithInput("toolUse", "input"))
+		a.Beside(adapter.PartOther, 0, b.WithInput("toolUse", "input"))
 	case wire.ObjectAt(b.Raw, "toolResult") != nil:
-		raw, _ := jsonparser.Set(b.Raw, marshal(b.Pieces), "toolResult", "content") // of an object: cannot fail
-		return a.Beside(adapter.PartOther, 0, raw)
+		raw, _ := jsonparser.Set(b.Raw, rawjson.MustMarshal(b.Pieces), "toolResult", "content") // of an object: cannot fail
+		a.Beside(adapter.PartOther, 0, raw)
 	}
-	return nil // of something newer
+	// Others are of something newer.
 }
 
 // joined decodes pieces of data, each of which is in base64.
@@ -186,15 +171,6 @@ func joined(pieces []json.RawMessage) (data []byte, err error) {
 		}
 	}
 	return data, nil
-}
-
-// marshal writes what is made of strings and JSON that was read.
-func marshal(v any) json.RawMessage {
-	data, err := rawjson.Marshal(v)
-	if err != nil {
-		panic("bedrock: " + err.Error())
-	}
-	return data
 }
 
 // readCitation reads a source as Bedrock names it.
@@ -224,19 +200,19 @@ func readCitation(raw []byte) adapter.Citation {
 }
 
 // finish takes the reason for which the answer ends.
-func (a *answer) finish(payload []byte) error {
+func (a *answer) finish(payload []byte) {
 	reason, err := jsonparser.GetString(payload, "stopReason")
-	if err != nil {
-		return err
-	}
-	if strings.HasPrefix(reason, "malformed_") {
-		return &adapter.Error{
+	switch {
+	case err != nil:
+		a.Fail(err)
+	case strings.HasPrefix(reason, "malformed_"):
+		a.Fail(&adapter.Error{
 			Code: adapter.CodeProtocol, Retryable: true,
 			Message: "the model's answer was cut off: it contains something that " + a.p.Name() + " cannot read",
 			Cause:   errors.New("stopReason " + a.p.Redact([]byte(reason))),
-		}
+		})
+	default:
+		a.Finish = wire.FinishReason(reason)
+		a.Enough()
 	}
-	a.Finish = wire.FinishReason(reason)
-	a.Enough()
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
 	"github.com/lingserve/lingserve/internal/fakeproviders"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 func event(name, members string) string {
@@ -26,7 +27,7 @@ func listen(t *testing.T, stream io.Reader) string {
 func TestEndsOfAnswers(t *testing.T) {
 	w := adaptertest.Bedrock
 	exception := func(name, message string) string {
-		return string(fakeproviders.AppendFrame(nil, "exception", name, marshal(map[string]string{"message": message})))
+		return string(fakeproviders.AppendFrame(nil, "exception", name, rawjson.MustMarshal(map[string]string{"message": message})))
 	}
 	for name, row := range map[string]struct{ stream, want string }{
 		"throttled":                     {exception("throttlingException", "Too many tokens, please wait before trying again."), "error upstream_rate_limited retryable says"},

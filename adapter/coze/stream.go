@@ -95,72 +95,63 @@ func (a *answer) stop(ctx context.Context) {
 }
 
 // read passes on an answer.
-func (a *answer) read(w *wire.Answer) error {
+func (a *answer) read(w *wire.Answer) {
 	defer a.stop(w.Ctx)
 	a.Answer = w
 	a.Last = a.last
-	return a.Events(a.readEvent)
+	a.Events(a.readEvent)
 }
 
 // last passes on what was held back of a character, and the calls without a result: Coze does not always say what came of one.
-func (a *answer) last() error {
-	if err := a.flush(); err != nil {
-		return err
-	}
+func (a *answer) last() {
+	a.flush()
 	for i := range a.calls {
 		if !a.calls[i].answered {
-			if err := a.emitToolResult(i, "", true); err != nil {
-				return err
-			}
+			a.emitToolResult(i, "", true)
 		}
 	}
-	return nil
 }
 
 // readEvent passes on what an event has. Both are only lent. done says that it is the last.
-func (a *answer) readEvent(kind, data []byte) (done bool, err error) {
+func (a *answer) readEvent(kind, data []byte) (done bool) {
 	switch {
 	case len(kind) > 0:
 		if string(kind) != a.kind {
 			a.kind = string(kind)
 		}
 	case len(data) == 0:
-		return false, nil // a ping
+		return false // a ping
 	case string(bytes.Trim(data, `"`)) == "[DONE]":
 		a.kind = "done"
 	}
 	// An event without a type is of the type of the one before it, as Coze's own clients have it.
-	switch a.kind {
-	case deltaEvent, "conversation.message.completed":
+	isMessage, isChat := a.kind == deltaEvent || a.kind == "conversation.message.completed", strings.HasPrefix(a.kind, "conversation.chat.")
+	if isMessage || isChat {
 		if err := a.event.decode(data); err != nil {
-			return false, err
+			a.Fail(err)
+			return false
 		}
-		if a.kind == deltaEvent {
-			return false, a.delta()
-		}
-		return false, a.message()
-	case "conversation.chat.created", "conversation.chat.in_progress", "conversation.chat.completed",
-		"conversation.chat.failed", "conversation.chat.requires_action", "conversation.chat.canceled":
-		if err := a.event.decode(data); err != nil {
-			return false, err
-		}
-		err := a.state(data)
-		return a.Finish != "", err
-	case "error":
-		a.over = true
-		return false, a.m.p.failed(http.StatusOK, codeOf(data), data, a.Res.Header)
-	case "done":
-		if !a.answered && len(a.messages) == 0 {
-			return false, a.m.p.Broken(a.Ctx, errors.New("done before there was an answer"))
-		}
-		a.over, a.Finish = true, adapter.FinishStop
-		return true, nil
 	}
-	return false, nil
+	switch {
+	case a.kind == deltaEvent:
+		a.delta()
+	case isMessage:
+		a.message()
+	case isChat:
+		a.state(data)
+	case a.kind == "error":
+		a.over = true
+		a.Fail(a.m.p.failed(http.StatusOK, codeOf(data), data, a.Res.Header))
+	case a.kind == "done" && !a.answered && len(a.messages) == 0:
+		a.CutOff(errors.New("done before there was an answer"))
+	case a.kind == "done":
+		a.over, a.Finish = true, adapter.FinishStop
+	}
+	return a.Finish != ""
 }
 
 // state takes what has become of the chat.
-func (a *answer) state(data []byte) error {
+func (a *answer) state(data []byte) {
 	e := &a.event
 	if a.chat == "" {
 		a.chat, a.conversation = string(e.id), string(e.conversation) // digits
@@ -170,69 +161,55 @@ func (a *answer) state(data []byte) error {
 		a.over, a.Finish, a.Usage = true, adapter.FinishStop, e.tokens()
 	case "conversation.chat.requires_action":
 		a.over, a.Finish, a.Usage = true, adapter.FinishStop, e.tokens()
-		return a.action()
+		a.action()
 	case "conversation.chat.failed":
 		a.over = true
-		return a.m.p.failed(http.StatusOK, codeOf(e.lastError), data, a.Res.Header)
+		a.Fail(a.m.p.failed(http.StatusOK, codeOf(e.lastError), data, a.Res.Header))
 	case "conversation.chat.canceled":
 		a.over = true
-		return &adapter.Error{
+		a.Fail(&adapter.Error{
 			Code: adapter.CodeProtocol, Message: "the chat was canceled at the model's server",
 			Cause: errors.New("reported: " + a.m.p.Redact(data)),
-		}
+		})
 	}
-	return nil
 }
 
-// delta yields a piece of an answer.
-func (a *answer) delta() error {
-	if !a.event.isText() {
-		return nil
+// delta passes on a piece of an answer.
+func (a *answer) delta() {
+	if a.event.isText() {
+		a.selectMessage()
+		a.piece()
 	}
-	if err := a.selectMessage(); err != nil {
-		return err
-	}
-	return a.piece()
 }
 
 // selectMessage makes the event's message the one that is being written. Messages may take turns.
-func (a *answer) selectMessage() error {
+func (a *answer) selectMessage() {
 	m := a.messages[string(a.event.id)]
 	if m == nil {
 		if len(a.messages) == maxMessages {
-			return errMany
+			a.Fail(errMany)
 		}
 		m = new(written)
 		a.messages[string(a.event.id)] = m
 	}
-	if m == a.current {
-		return nil
+	if m != a.current {
+		a.flush()
+		a.current = m
 	}
-	err := a.flush()
-	a.current = m
-	return err
 }
 
-// piece yields the event's text and reasoning.
-func (a *answer) piece() error {
+// piece passes on the event's text and reasoning.
+func (a *answer) piece() {
 	m := a.current
 	m.text, m.thought = m.text || len(a.event.content) > 0, m.thought || len(a.event.reasoning) > 0
-	text, err := a.text.Next(a.event.content)
-	if err != nil {
-		return err
-	}
-	thought, err := a.thought.Next(a.event.reasoning)
-	if err != nil {
-		return err
-	}
-	return a.emit(text, thought)
+	a.emit(a.Next(&a.text, a.event.content), a.Next(&a.thought, a.event.reasoning))
 }
 
-// flush yields what was held back of a character, which will not be finished any more.
-func (a *answer) flush() error { return a.emit(a.text.Rest(), a.thought.Rest()) }
+// flush passes on what was held back of a character, which will not be finished any more.
+func (a *answer) flush() { a.emit(a.text.Rest(), a.thought.Rest()) }
 
-// emit yields a part of the message that is being written. Its text begins with what is not white space; a blank line is between two messages.
-func (a *answer) emit(text, thought string) error {
+// emit passes on a part of the message that is being written. Its text begins with what is not white space; a blank line is between two messages.
+func (a *answer) emit(text, thought string) {
 	if text != "" && !a.current.started {
 		text = strings.TrimLeftFunc(text, unicode.IsSpace)
 		a.current.started = text != ""
@@ -241,83 +218,74 @@ func (a *answer) emit(text, thought string) error {
 		}
 		a.wrote = a.wrote || text != ""
 	}
-	if text == "" && thought == "" {
-		return nil
+	if text != "" || thought != "" {
+		a.Pass(adapter.Chunk{Text: text, Reasoning: thought})
 	}
-	return a.Yield(adapter.Chunk{Text: text, Reasoning: thought})
 }
 
 // message takes one that is complete. Of an answer it has all that came in pieces before.
-func (a *answer) message() error {
+func (a *answer) message() {
 	switch string(a.event.kind) {
 	case "answer":
 		a.answered = true
 		if !a.event.isText() {
-			return nil
+			return
 		}
-		if err := a.selectMessage(); err != nil {
-			return err
-		}
+		a.selectMessage()
 		if a.current.text {
 			a.event.content = nil
 		}
 		if a.current.thought {
 			a.event.reasoning = nil
 		}
-		if err := a.piece(); err != nil {
-			return err
-		}
-		return a.flush()
+		a.piece()
+		a.flush()
 	case "function_call":
-		return a.called()
+		a.called()
 	case "tool_response", "tool_output":
-		return a.result()
+		a.result()
 	}
-	return nil // knowledge, verbose, suggestions
+	// Others are knowledge, verbose, suggestions.
 }
 
 // called takes a call that the bot makes, of a tool of Coze's or of ours. Which of them it is shows later; and so the id comes with
 // the result, or with Coze's request for it, which has another id.
-func (a *answer) called() error {
+func (a *answer) called() {
 	f, ok := a.event.call()
 	if !ok {
-		return nil // it is not known what is called
+		return // it is not known what is called
 	}
 	if len(a.calls) == maxCalls {
-		return errMany
+		a.Fail(errMany)
 	}
 	a.calls = append(a.calls, call{id: string(a.event.id), name: f.Name, arguments: f.arguments()})
-	return a.Yield(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: len(a.calls) - 1, Name: f.Name, Arguments: f.arguments()}})
+	a.Pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: len(a.calls) - 1, Name: f.Name, Arguments: f.arguments()}})
 }
 
 // result takes what came of a call that Coze has made. Results come in the order of the calls, and name none.
-func (a *answer) result() error {
+func (a *answer) result() {
 	i := slices.IndexFunc(a.calls, func(c call) bool { return !c.answered })
-	if i < 0 {
-		return nil
+	if i >= 0 {
+		a.emitToolResult(i, a.Next(new(wire.Text), a.event.content), false)
 	}
-	content, err := wire.Unescape(a.event.content)
-	if err != nil {
-		return err
-	}
-	return a.emitToolResult(i, content, false)
 }
 
-// emitToolResult yields the result of a call that Coze has made.
-func (a *answer) emitToolResult(i int, content string, failed bool) error {
+// emitToolResult passes on the result of a call that Coze has made.
+func (a *answer) emitToolResult(i int, content string, failed bool) {
 	c := &a.calls[i]
 	c.answered = true
-	return a.Yield(adapter.Chunk{
+	a.Pass(adapter.Chunk{
 		ToolCall:   &adapter.ToolCall{Index: i, ID: c.id},
 		ToolResult: &adapter.ToolResult{Index: i, ID: c.id, Content: content, Failed: failed},
 	})
 }
 
 // action takes the calls that Coze asks us to make. Most of them were shown before, without the id that belongs to their output.
-func (a *answer) action() error {
+func (a *answer) action() {
 	wanted := a.event.wanted()
 	if len(wanted) == 0 { // the bot asks the user something; a call that has led to it waits for the reply
-		return a.suspend()
+		a.suspend()
+		return
 	}
 	chat := &chat{bot: a.m.name, conversation: a.conversation, id: a.chat}
 	for _, w := range wanted {
@@ -335,26 +303,18 @@ func (a *answer) action() error {
 		}
 		a.calls[part.Index].answered = true
 		chat.calls = append(chat.calls, w.ID)
-		if !a.Pass(adapter.Chunk{ToolCall: &part}) {
-			return wire.ErrLeft
-		}
+		a.Pass(adapter.Chunk{ToolCall: &part})
 	}
 	a.Finish = adapter.FinishToolCalls
 	a.m.p.addWaiting(chat)
-	return nil
 }
 
 // suspend leaves the calls that have no result without one.
-func (a *answer) suspend() error {
+func (a *answer) suspend() {
 	for i := range a.calls {
-		c := &a.calls[i]
-		if c.answered {
-			continue
-		}
-		c.answered = true
-		if !a.Pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: i, ID: c.id}}) {
-			return wire.ErrLeft
+		if c := &a.calls[i]; !c.answered {
+			c.answered = true
+			a.Pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: i, ID: c.id}})
 		}
 	}
-	return nil
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/demo"
 	"github.com/lingserve/lingserve/bot"
-	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -218,7 +217,7 @@ func TestABotsLoopIsSeenWithoutAnAccount(t *testing.T) {
 	defer running.Wait()
 	b := bot.New(bot.Env{
 		Context: t.Context(), Models: registry,
-		Tube: tube.New("run", &tube.Options{Document: func() tube.Document { return new(jsonuri.Document) }}),
+		Tube: tube.New("run", &tube.Options{}),
 		Go:   func(f func(context.Context)) bool { running.Go(func() { f(t.Context()) }); return true },
 	}, "b", "", bot.Config{Model: "demo:fast", Format: bot.Text, Tools: set})
 	if err := b.Chat(bot.Message{Text: "How is the weather in Rome?"}); err != nil {

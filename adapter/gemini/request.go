@@ -13,13 +13,6 @@ import (
 // object is a JSON object. Its members are written in the order of their names, so that equal requests are equal to the byte.
 type object = map[string]any
 
-// put adds a member that has a value.
-func put[T any](o object, name string, value *T) {
-	if value != nil {
-		o[name] = *value
-	}
-}
-
 // Fallbacks of requests that are refused.
 const (
 	noThoughts = "without asking for thoughts"
@@ -60,12 +53,12 @@ func (a *asking) request(req *adapter.Request) (object, error) {
 	if len(system) > 0 {
 		body["systemInstruction"] = object{"parts": system}
 	}
-	put(config, "temperature", req.Temperature)
-	put(config, "topP", req.TopP)
-	put(config, "maxOutputTokens", req.MaxTokens)
-	put(config, "seed", req.Seed)
-	put(config, "presencePenalty", req.PresencePenalty)
-	put(config, "frequencyPenalty", req.FrequencyPenalty)
+	wire.Put(config, "temperature", req.Temperature)
+	wire.Put(config, "topP", req.TopP)
+	wire.Put(config, "maxOutputTokens", req.MaxTokens)
+	wire.Put(config, "seed", req.Seed)
+	wire.Put(config, "presencePenalty", req.PresencePenalty)
+	wire.Put(config, "frequencyPenalty", req.FrequencyPenalty)
 	if len(req.Stop) > 0 {
 		config["stopSequences"] = req.Stop
 	}

@@ -57,43 +57,44 @@ const (
 )
 
 // read passes on an answer.
-func (m *model) read(w *wire.Answer) error {
+func (m *model) read(w *wire.Answer) {
 	a := &answer{Answer: w, m: m, ids: map[string]bool{}}
 	a.Last = a.last
 	if m.nameHas("image") {
 		w.MaxEvent = max(w.MaxEvent, imageMaxEvent)
 	}
-	return a.Read("check the base URL", a.readEvent, a.whole)
+	if a.Read("check the base URL", a.readEvent, a.whole); a.Finish == "" && a.Passed > 0 {
+		a.Usage = usage(a.counts) // of an answer that has broken off
+	}
 }
 
 // whole reads an answer in one piece: a list of events, which Google sends without alt=sse, or a single event.
-func (a *answer) whole(body []byte) error {
+func (a *answer) whole(body []byte) {
 	var events []json.RawMessage
 	if json.Unmarshal(body, &events) != nil {
 		events = []json.RawMessage{body}
 	}
 	for _, e := range events {
-		if _, err := a.readEvent(nil, e); err != nil {
-			return a.Server.NotPiece(err, e)
-		}
+		a.readEvent(nil, e)
 	}
 	if a.Finish == "" {
-		return a.Server.NotAnswer("a whole answer", errNoEnd, body)
+		a.Fail(a.Server.NotAnswer("a whole answer", errNoEnd, body))
 	}
-	return nil
 }
 
 // readEvent passes on what an event has.
-func (a *answer) readEvent(_, data []byte) (done bool, err error) {
+func (a *answer) readEvent(_, data []byte) (done bool) {
 	if len(bytes.TrimLeft(data, " \t\r\n")) == 0 {
-		return false, nil // a ping
+		return false // a ping
 	}
 	before := a.Passed
 	a.data, a.reason = data, nil
-	if err := jsonparser.ObjectEach(data, a.member); err != nil || a.over {
-		return false, err
+	if err := jsonparser.ObjectEach(data, a.member); err != nil {
+		a.Fail(err)
+	} else if !a.over {
+		a.finish(string(a.reason), a.Passed > before)
 	}
-	return false, a.finish(string(a.reason), a.Passed > before)
+	return false
 }
 
 // member reads a member of an event, of its candidate, or of the candidate's content.
@@ -117,11 +118,11 @@ func (a *answer) member(key, value []byte, kind jsonparser.ValueType, _ int) err
 		}
 	case "promptFeedback":
 		if reason := wire.StringAt(value, "blockReason"); reason != nil && a.Finish == "" {
-			return wire.Filtered(errors.New("the prompt was blocked: " + a.Server.Redact(reason)))
+			a.Fail(wire.Filtered(errors.New("the prompt was blocked: " + a.Server.Redact(reason))))
 		}
 	case "error":
 		if kind != jsonparser.Null {
-			return a.Failed(a.data)
+			a.Report(a.data)
 		}
 	}
 	return nil
@@ -133,10 +134,10 @@ func each(list []byte, kind jsonparser.ValueType, read func([]byte) error) error
 		return nil
 	}
 	_, err := jsonparser.ArrayEachErr(list, func(element []byte, _ jsonparser.ValueType, _ int, err error) error {
-		if err != nil {
-			return err
+		if err == nil {
+			err = read(element)
 		}
-		return read(element)
+		return err
 	})
 	return err
 }
@@ -164,21 +165,21 @@ func (a *answer) part(whole []byte) error {
 	if err := jsonparser.ObjectEach(whole, a.partMember); err != nil {
 		return err
 	}
-	said, err := a.words[p.kind].Next(p.text)
-	if err != nil {
-		return err
-	}
+	said := a.Next(&a.words[p.kind], p.text)
 	if !p.more {
-		return a.say(p.kind, said)
+		a.say(p.kind, said)
+		return nil
 	}
 	members := wire.ReadObject(whole)
 	switch {
 	case members == nil:
 		return errPart
 	case members["functionCall"] != nil:
-		return a.call(members)
+		a.call(members)
+		return nil
 	case len(p.text) > 0:
-		return a.sign(p.kind, said, members)
+		a.sign(p.kind, said, members)
+		return nil
 	case len(members) == 1 && members[signature] != nil:
 		members["text"] = json.RawMessage(`""`) // without it, Google does not take it back
 	}
@@ -188,64 +189,56 @@ func (a *answer) part(whole []byte) error {
 		media.URL = "data:" + media.Type + ";base64," + data
 	}
 	if media.URL != "" && p.kind == text { // an image in a thought is a draft
-		if err := a.Yield(adapter.Chunk{Media: &media}); err != nil {
-			return err
-		}
+		a.Pass(adapter.Chunk{Media: &media})
 	}
-	return a.beside(adapter.PartOther, 0, members)
+	a.beside(adapter.PartOther, 0, members)
+	return nil
 }
 
 // say passes on text of a kind.
-func (a *answer) say(kind int, s string) error {
+func (a *answer) say(kind int, s string) {
+	if s == "" {
+		return
+	}
 	c := adapter.Chunk{Text: s}
 	if kind == thought {
 		c = adapter.Chunk{Reasoning: s}
 	}
-	if s == "" || a.Pass(c) {
-		a.said = append(a.said, c.Text)
-		return nil
-	}
-	return wire.ErrLeft
+	a.said = append(a.said, c.Text)
+	a.Pass(c)
 }
 
 // sign passes on text with other members, such as a signature. It is not joined with the parts before it.
-func (a *answer) sign(kind int, s string, members wire.Object) error {
+func (a *answer) sign(kind int, s string, members wire.Object) {
 	name := [...]string{adapter.PartText, adapter.PartReasoning}[kind]
 	if a.Passed > 0 {
-		if err := a.Beside(name, 0, json.RawMessage("{}")); err != nil {
-			return err
-		}
+		a.Beside(name, 0, json.RawMessage("{}"))
 	}
-	if err := a.say(kind, s); err != nil {
-		return err
-	}
-	return a.beside(name, 0, members, "text", "thought")
+	a.say(kind, s)
+	a.beside(name, 0, members, "text", "thought")
 }
 
 // beside passes on the members of a part, without those that are known.
-func (a *answer) beside(kind string, index int, members wire.Object, known ...string) error {
+func (a *answer) beside(kind string, index int, members wire.Object, known ...string) {
 	for _, name := range known {
 		delete(members, name)
 	}
-	if len(members) == 0 {
-		return nil
+	if len(members) > 0 {
+		a.Beside(kind, index, rawjson.MustMarshal(members))
 	}
-	data, _ := rawjson.Marshal(members) // of JSON: cannot fail
-	return a.Beside(kind, index, data)
 }
 
 // call passes on a call.
-func (a *answer) call(members wire.Object) error {
+func (a *answer) call(members wire.Object) {
 	c := members.Object("functionCall")
-	switch {
-	case string(c["willContinue"]) == "true": // of Vertex AI's streamFunctionCallArguments
-		return errPieces
-	case a.calls == maxCalls:
-		return errCalls
+	if string(c["willContinue"]) == "true" { // of Vertex AI's streamFunctionCallArguments
+		a.Fail(errPieces)
 	}
 	arguments := wire.Arguments(strings.ToValidUTF8(string(c["args"]), "\uFFFD"))
 	call := adapter.ToolCall{Index: a.calls, ID: c.Text("id"), Name: c.Text("name"), Arguments: string(arguments)}
-	a.calls++
+	if a.calls++; a.calls > maxCalls {
+		a.Fail(errCalls)
+	}
 	if call.ID != "" {
 		members["id"] = c["id"]
 	}
@@ -253,30 +246,28 @@ func (a *answer) call(members wire.Object) error {
 		call.ID = wire.CallID(a.data, call.Index)
 	}
 	a.ids[call.ID] = true
-	if err := a.Yield(adapter.Chunk{ToolCall: &call}); err != nil {
-		return err
-	}
-	return a.beside(adapter.PartCall, call.Index, members, "functionCall", "thought")
+	a.Pass(adapter.Chunk{ToolCall: &call})
+	a.beside(adapter.PartCall, call.Index, members, "functionCall", "thought")
 }
 
 // finish notes why the answer ends. Older models send a reason with each piece of text: so content after such an event is still part of the
 // answer.
-func (a *answer) finish(reason string, content bool) error {
+func (a *answer) finish(reason string, content bool) {
 	switch reason {
 	case "", "FINISH_REASON_UNSPECIFIED":
-		return nil
+		return
 	case "MAX_TOKENS":
 		a.Finish = adapter.FinishLength
 	case "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR", "JAILBREAK",
 		"IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION":
 		a.Finish = adapter.FinishContentFilter
 	case "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE":
-		return a.broke("the model called a tool in an invalid way: retry", reason)
+		a.broke("the model called a tool in an invalid way: retry", reason)
 	case "MISSING_THOUGHT_SIGNATURE":
-		return a.broke(a.m.p.Name()+" misses a signature in the history", reason)
+		a.broke(a.m.p.Name()+" misses a signature in the history", reason)
 	default: // OTHER, LANGUAGE, NO_IMAGE and what comes in the future
 		if reason != "STOP" && a.Passed == 0 {
-			return a.broke("the model returned no answer and no reason: retry", reason)
+			a.broke("the model returned no answer and no reason: retry", reason)
 		}
 		a.Finish = adapter.FinishStop
 	}
@@ -284,29 +275,23 @@ func (a *answer) finish(reason string, content bool) error {
 	if a.Enough(); a.over && a.counts != nil {
 		a.Wait(settle)
 	}
-	return nil
 }
 
-func (a *answer) broke(message, reason string) error {
+func (a *answer) broke(message, reason string) {
 	cause := errors.New("finishReason " + a.Server.Redact([]byte(reason)))
-	return &adapter.Error{Code: adapter.CodeProtocol, Retryable: true, Message: message, Cause: cause}
+	a.Fail(&adapter.Error{Code: adapter.CodeProtocol, Retryable: true, Message: message, Cause: cause})
 }
 
 // last passes on what was held back of characters, and the sources.
-func (a *answer) last() error {
+func (a *answer) last() {
 	a.Usage = usage(a.counts)
 	for _, kind := range []int{thought, text} {
-		if err := a.say(kind, a.words[kind].Rest()); err != nil {
-			return err
-		}
+		a.say(kind, a.words[kind].Rest())
 	}
 	for _, c := range a.sources.citations(a.said) {
-		if err := a.Yield(adapter.Chunk{Citation: &c}); err != nil {
-			return err
-		}
+		a.Pass(adapter.Chunk{Citation: &c})
 	}
 	a.SetFinish(a.calls)
-	return nil
 }
 
 // usage reads counts of tokens; nil where there are none yet.

@@ -115,6 +115,15 @@ func TestUsageIsThatOfTheLastEventWithCounts(t *testing.T) {
 	}
 }
 
+// DH-04: what was counted before an answer broke off is to be paid.
+func TestUsageIsCountedOfAnAnswerThatBreaksOff(t *testing.T) {
+	cut := `data: {"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"promptTokenCount":7,"candidatesTokenCount":2}}` + "\r\n\r\n"
+	chunks, err := all(t, strings.NewReader(cut))
+	if n := len(chunks); err == nil || n != 2 || chunks[n-1].Usage == nil || chunks[n-1].Usage.TotalTokens != 9 {
+		t.Errorf("%+v, %v", chunks, err)
+	}
+}
+
 // One candidate is read, so one is asked for.
 func TestOneCandidateIsAskedFor(t *testing.T) {
 	extra := map[string]json.RawMessage{"generationConfig": json.RawMessage(`{"candidateCount":2,"topK":3}`)}

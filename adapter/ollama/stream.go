@@ -42,52 +42,58 @@ type line struct {
 }
 
 // read passes on an answer.
-func (m *model) read(w *wire.Answer) error {
+func (m *model) read(w *wire.Answer) {
 	a := &answer{Answer: w, m: m}
 	a.Last, a.onMember = a.last, a.member
 	switch a.Kind() {
 	case "application/x-ndjson", "application/ndjson", "application/jsonl", "application/json", "": // servers like Ollama say what they like
-		return a.Lines(a.line)
+		a.Lines(a.line)
+	default:
+		a.Unknown("lines of JSON", "check that it is Ollama's address")
 	}
-	return a.Unknown("lines of JSON", "check that it is Ollama's address")
 }
 
 // line passes on what a line has; done says that it is the last. A line with nothing but text, as most are, is not decoded as a whole.
-func (a *answer) line(raw []byte) (done bool, err error) {
+func (a *answer) line(raw []byte) (done bool) {
 	a.rawText, a.rawThought, a.plain = nil, nil, true
 	if err := jsonparser.ObjectEach(raw, a.onMember); err == nil && a.plain {
-		return false, a.write(a.rawText, a.rawThought)
+		a.say(a.Next(&a.text, a.rawText), a.Next(&a.thought, a.rawThought))
+		return false
 	}
 	var l line
-	if err := wire.Decode(raw, &l); err != nil {
-		return false, err
+	switch {
+	case wire.Decode(raw, &l) != nil:
+		a.Fail(wire.ErrFormat)
+	case (wire.Object{"error": l.Error}).Has("error"):
+		a.Fail(a.m.failed(raw))
+	default:
+		a.decoded(&l, raw)
+		return l.Done
 	}
-	if (wire.Object{"error": l.Error}).Has("error") {
-		return false, a.m.failed(raw)
-	}
-	if err := a.write(a.rawText, a.rawThought); err != nil {
-		return false, err
-	}
+	return false
+}
+
+// decoded passes on what a line has that has more than text.
+func (a *answer) decoded(l *line, raw []byte) {
+	a.say(a.Next(&a.text, a.rawText), a.Next(&a.thought, a.rawThought))
 	for _, c := range l.Message.Calls {
-		if c == nil {
-			return false, wire.ErrFormat
-		}
-		if a.calls == maxCalls {
-			return false, errCalls
-		}
 		function := c.Object("function")
 		arguments, err := argumentsOf(function["arguments"])
-		if err != nil {
-			return false, err
+		switch {
+		case c == nil:
+			a.Fail(wire.ErrFormat)
+		case a.calls == maxCalls:
+			a.Fail(errCalls)
+		case err != nil:
+			a.Fail(err)
 		}
-		call := &adapter.ToolCall{Index: a.calls, ID: cmp.Or(c.Text("id"), wire.CallID(raw, a.calls)), Name: function.Text("name"), Arguments: arguments}
+		a.Pass(adapter.Chunk{ToolCall: &adapter.ToolCall{
+			Index: a.calls, ID: cmp.Or(c.Text("id"), wire.CallID(raw, a.calls)), Name: function.Text("name"), Arguments: arguments,
+		}})
 		a.calls++
-		if err := a.Yield(adapter.Chunk{ToolCall: call}); err != nil {
-			return false, err
-		}
 	}
 	if !l.Done {
-		return false, nil
+		return
 	}
 	if in, out := max(0, l.PromptTokens), max(0, l.AnswerTokens); in+out > 0 {
 		a.Usage = &adapter.Usage{PromptTokens: in, CompletionTokens: out, TotalTokens: in + out}
@@ -96,7 +102,6 @@ func (a *answer) line(raw []byte) (done bool, err error) {
 	if l.Reason == "length" {
 		a.Finish = adapter.FinishLength
 	}
-	return true, nil
 }
 
 // member reads a member of a line, or of its message.
@@ -122,29 +127,17 @@ func (a *answer) member(key, value []byte, kind jsonparser.ValueType, _ int) err
 	return nil
 }
 
-// write passes on pieces of text and thinking, which are escaped.
-func (a *answer) write(text, thought []byte) (err error) {
-	var c adapter.Chunk
-	if c.Text, err = a.text.Next(text); err != nil {
-		return err
+// say passes on pieces of text and thinking.
+func (a *answer) say(text, thought string) {
+	if text != "" || thought != "" {
+		a.Pass(adapter.Chunk{Text: text, Reasoning: thought})
 	}
-	if c.Reasoning, err = a.thought.Next(thought); err != nil {
-		return err
-	}
-	if (c.Text != "" || c.Reasoning != "") && !a.Pass(c) {
-		return wire.ErrLeft
-	}
-	return nil
 }
 
 // last passes on what was held back of a character.
-func (a *answer) last() error {
-	c := adapter.Chunk{Text: a.text.Rest(), Reasoning: a.thought.Rest()}
-	if (c.Text != "" || c.Reasoning != "") && !a.Pass(c) {
-		return wire.ErrLeft
-	}
+func (a *answer) last() {
+	a.say(a.text.Rest(), a.thought.Rest())
 	a.SetFinish(a.calls)
-	return nil
 }
 
 // argumentsOf returns the text of a call's arguments, numbers as they came.

@@ -57,17 +57,12 @@ func readCallPart(o wire.Object) callPart {
 }
 
 // readCall passes on a piece of a call.
-func (a *answer) readCall(o wire.Object) error {
+func (a *answer) readCall(o wire.Object) {
 	p := readCallPart(o)
 	known := len(a.calls)
 	i := a.findCall(&p)
-	if i == maxCalls {
-		return errCalls
-	}
 	if i == known && i > 0 {
-		if err := a.introduceCall(i - 1); err != nil {
-			return err
-		}
+		a.introduceCall(i - 1)
 	}
 	c := &a.calls[i]
 	part := adapter.ToolCall{Index: i}
@@ -81,19 +76,15 @@ func (a *answer) readCall(o wire.Object) error {
 	if p.isObject {
 		part.Arguments = string(p.arguments)
 	} else {
-		var err error
-		if part.Arguments, err = c.arguments.Next(p.arguments); err != nil {
-			return err
-		}
+		part.Arguments = a.Next(&c.arguments, p.arguments)
 	}
 	c.written = append(c.written, part.Arguments...)
 	if part.Arguments != "" && !c.passed {
 		part.ID, part.Name, c.passed = c.id, c.name, true
 	}
-	if part == (adapter.ToolCall{Index: i}) {
-		return nil
+	if part != (adapter.ToolCall{Index: i}) {
+		a.Pass(adapter.Chunk{ToolCall: &part})
 	}
-	return a.Yield(adapter.Chunk{ToolCall: &part})
 }
 
 // findCall returns the number of the call that a piece belongs to, and adds a new call. Pieces belong together by their index, or by their id if
@@ -114,7 +105,7 @@ func (a *answer) findCall(p *callPart) int {
 		}
 	}
 	if len(a.calls) == maxCalls {
-		return maxCalls
+		a.Fail(errCalls)
 	}
 	if !hasIndex {
 		p.index = len(a.calls)
@@ -140,26 +131,21 @@ func (c *call) addName(name string) {
 }
 
 // introduceCall passes on a call that has no arguments so far.
-func (a *answer) introduceCall(i int) error {
+func (a *answer) introduceCall(i int) {
 	c := &a.calls[i]
 	if c.passed || c.id == "" && c.name == "" {
-		return nil
+		return
 	}
 	c.passed = true
-	return a.Yield(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: i, ID: c.id, Name: c.name}})
+	a.Pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: i, ID: c.id, Name: c.name}})
 }
 
 // endCalls passes on what is left of the calls.
-func (a *answer) endCalls() error {
+func (a *answer) endCalls() {
 	for i := range a.calls {
-		if err := a.introduceCall(i); err != nil {
-			return err
-		}
+		a.introduceCall(i)
 		if rest := a.calls[i].arguments.Rest(); rest != "" {
-			if err := a.Yield(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: i, Arguments: rest}}); err != nil {
-				return err
-			}
+			a.Pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: i, Arguments: rest}})
 		}
 	}
-	return nil
 }

@@ -76,33 +76,17 @@ func continues(last, e wire.Object) bool {
 }
 
 // yieldExtra passes on what the provider wants to have back with the answer.
-func (a *answer) yieldExtra() error {
+func (a *answer) yieldExtra() {
 	a.extra.Details, a.extra.Blocks = a.details, a.blocks
 	if !a.extra.plain() {
-		if err := a.yieldData(adapter.PartReasoning, 0, a.extra); err != nil {
-			return err
-		}
+		a.Beside(adapter.PartReasoning, 0, rawjson.MustMarshal(a.extra))
 	}
 	for i, c := range a.calls {
-		if len(c.extra) == 0 {
-			continue
-		}
-		if err := a.yieldData(adapter.PartCall, i, c.extra); err != nil {
-			return err
+		if len(c.extra) > 0 {
+			a.Beside(adapter.PartCall, i, rawjson.MustMarshal(c.extra))
 		}
 	}
 	for _, part := range a.unknown {
-		if err := a.yieldData(adapter.PartOther, 0, part); err != nil {
-			return err
-		}
+		a.Beside(adapter.PartOther, 0, part)
 	}
-	return nil
-}
-
-func (a *answer) yieldData(kind string, call int, value any) error {
-	data, err := rawjson.Marshal(value)
-	if err != nil {
-		return err
-	}
-	return a.Beside(kind, call, data)
 }

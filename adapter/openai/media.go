@@ -30,40 +30,33 @@ type source struct {
 }
 
 // readMedia passes on the sources, images and pieces of sound that a delta has.
-func (a *answer) readMedia(d *delta) error {
-	if err := a.cite(d.Annotations); err != nil {
-		return err
-	}
+func (a *answer) readMedia(d *delta) {
+	a.cite(d.Annotations)
 	for _, image := range d.Images {
 		if url := image.Image.URL; url != "" {
-			if err := a.Yield(adapter.Chunk{Media: &adapter.Media{Type: typeOf(url), URL: url}}); err != nil {
-				return err
-			}
+			a.Pass(adapter.Chunk{Media: &adapter.Media{Type: typeOf(url), URL: url}})
 		}
 	}
 	if d.Audio == nil { // of OpenAI's audio models: the sound in pieces, and what it says
-		return nil
+		return
 	}
 	if len(a.sound)+len(d.Audio.Data) <= maxSound {
 		a.sound = append(a.sound, d.Audio.Data...)
 	}
-	return a.yieldText("", d.Audio.Transcript)
+	a.yieldText("", d.Audio.Transcript)
 }
 
 // cite passes on the sources in lists, each of which has objects or addresses. A source is passed on once: Perplexity repeats the lists in each
 // event.
-func (a *answer) cite(lists ...json.RawMessage) error {
+func (a *answer) cite(lists ...json.RawMessage) {
 	for _, list := range lists {
 		var sources []json.RawMessage
 		_ = json.Unmarshal(list, &sources) // what is no list has none
-		if err := a.citeAll(sources); err != nil {
-			return err
-		}
+		a.citeAll(sources)
 	}
-	return nil
 }
 
-func (a *answer) citeAll(sources []json.RawMessage) error {
+func (a *answer) citeAll(sources []json.RawMessage) {
 	for _, raw := range sources {
 		var s source
 		if json.Unmarshal(raw, &s.URL) != nil && json.Unmarshal(raw, &s) != nil {
@@ -87,11 +80,8 @@ func (a *answer) citeAll(sources []json.RawMessage) error {
 			a.cited = map[adapter.Citation]bool{}
 		}
 		a.cited[known] = true
-		if err := a.Yield(adapter.Chunk{Citation: &one}); err != nil {
-			return err
-		}
+		a.Pass(adapter.Chunk{Citation: &one})
 	}
-	return nil
 }
 
 // typeOf is the media type that a data URL names.
@@ -103,16 +93,16 @@ func typeOf(url string) string {
 }
 
 // yieldSound passes on the sound when all of it has come. A stream's is 16-bit PCM of 24 kHz, which gets the head of a WAV file.
-func (a *answer) yieldSound() error {
+func (a *answer) yieldSound() {
 	data, err := base64.StdEncoding.AppendDecode(nil, a.sound)
 	if err != nil || len(data) == 0 {
-		return nil // a sound that cannot be played is none; what it says has been passed on
+		return // a sound that cannot be played is none; what it says has been passed on
 	}
 	kind := adapter.SniffMedia(data, "")
 	if adapter.MediaKind(kind) != adapter.KindAudio {
 		kind, data = "audio/wav", append(wavHead(len(data)), data...)
 	}
-	return a.Yield(adapter.Chunk{Media: &adapter.Media{Type: kind, URL: adapter.DataURL(kind, data)}})
+	a.Pass(adapter.Chunk{Media: &adapter.Media{Type: kind, URL: adapter.DataURL(kind, data)}})
 }
 
 // wavHead is the head of a WAV file with so many bytes of PCM: format 1, one channel, 24 000 samples and 48 000 bytes a second, 2 bytes and 16 bits

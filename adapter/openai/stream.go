@@ -24,111 +24,106 @@ type answer struct {
 }
 
 // read passes on an answer.
-func (m *model) read(w *wire.Answer) error {
+func (m *model) read(w *wire.Answer) {
 	a := &answer{Answer: w}
 	a.Last = a.last
-	return a.Read("check the base URL (most end in /v1)", a.readEvent, a.readWhole)
+	a.Read("check the base URL (most end in /v1)", a.readEvent, a.readWhole)
 }
 
 // readEvent passes on what an event has; done says that it is the last. What is needed of an event that does not match the template is not on the
 // stack while events are waited for.
-func (a *answer) readEvent(kind, data []byte) (done bool, err error) {
+func (a *answer) readEvent(kind, data []byte) (done bool) {
 	raw, ok := a.template.match(data)
-	if !ok || len(kind) > 0 {
+	switch {
+	case !ok || len(kind) > 0:
 		return a.decodeEvent(kind, data)
+	case a.template.reasoning:
+		a.yieldText(a.Next(&a.reasoning, raw), "")
+	default:
+		a.yieldText("", a.Next(&a.content, raw))
 	}
-	var reasoning, text string
-	if a.template.reasoning {
-		reasoning, err = a.reasoning.Next(raw)
-	} else {
-		text, err = a.content.Next(raw)
-	}
-	if err != nil {
-		return false, err
-	}
-	return false, a.yieldText(reasoning, text)
+	return false
 }
 
-func (a *answer) decodeEvent(kind, data []byte) (done bool, err error) {
+func (a *answer) decodeEvent(kind, data []byte) (done bool) {
+	var e event
 	switch {
 	case bytes.HasPrefix(data, []byte("[DONE]")):
-		return true, nil
-	case len(bytes.TrimSpace(data)) == 0:
-		return false, nil // a ping
+		return true
+	case len(bytes.TrimSpace(data)) == 0: // a ping
 	case string(kind) == "error":
-		return false, a.Failed(data)
+		a.Report(data)
+	case wire.Decode(data, &e) != nil:
+		a.Fail(wire.ErrFormat)
+	default:
+		a.event(&e, data)
 	}
-	var e event
-	if err := wire.Decode(data, &e); err != nil {
-		return false, err
-	}
-	if usage := e.usage(); usage != nil {
-		a.Usage = wire.OpenAIUsage(usage, "prompt", "completion")
-	}
-	if e.failed() {
-		return false, a.Failed(data)
-	}
+	return false
+}
+
+// event passes on what an event has.
+func (a *answer) event(e *event, data []byte) {
+	a.count(e)
 	c := e.first()
-	if c == nil {
-		return false, a.cite(e.SearchResults, e.Citations)
-	}
-	passed := a.Passed
-	member, err := a.readDelta(&c.Delta)
-	if err != nil {
-		return false, err
-	}
-	if err := a.cite(e.SearchResults, e.Citations); err != nil {
-		return false, err
-	}
-	if member != "" && a.Passed == passed+1 && len(e.Choices) == 1 && e.usage() == nil && c.Finish == "" {
-		a.template.learn(data, member, member != contentMember)
-	}
-	if c.Finish != "" && a.Finish == "" {
+	switch {
+	case e.failed():
+		a.Report(data)
+	case c == nil:
+		a.cite(e.SearchResults, e.Citations)
+	default:
+		passed := a.Passed
+		member := a.readDelta(&c.Delta)
+		a.cite(e.SearchResults, e.Citations)
+		if member != "" && a.Passed == passed+1 && len(e.Choices) == 1 && e.usage() == nil && c.Finish == "" {
+			a.template.learn(data, member, member != contentMember)
+		}
+		if c.Finish == "" || a.Finish != "" {
+			return
+		}
 		if broke(c.Finish) {
-			return false, a.Server.BrokeOff(data)
+			a.Fail(a.Server.BrokeOff(data))
 		}
 		a.Finish = finishReason(c.Finish)
 		a.Enough()
 	}
-	return false, nil
+}
+
+// count takes the usage of an event.
+func (a *answer) count(e *event) {
+	if usage := e.usage(); usage != nil {
+		a.Usage = wire.OpenAIUsage(usage, "prompt", "completion")
+	}
 }
 
 // readWhole passes on an answer in one piece, as servers send it that never stream, or the error that it reports with status 200. White space
 // before it is a heartbeat.
-func (a *answer) readWhole(body []byte) error {
+func (a *answer) readWhole(body []byte) {
 	var e event
 	err := wire.Decode(body, &e)
-	if usage := e.usage(); usage != nil {
-		a.Usage = wire.OpenAIUsage(usage, "prompt", "completion")
-	}
+	a.count(&e)
 	c := e.first()
-	switch {
-	case err == nil && e.failed():
-		return a.Server.Failed(body)
-	case err == nil && c == nil:
+	if err == nil && !e.failed() && c == nil {
 		err = errors.New("no choices")
 	}
-	if err != nil {
-		return a.Server.NotAnswer("a chat completion", err, body)
+	switch {
+	case err != nil:
+		a.Fail(a.Server.NotAnswer("a chat completion", err, body))
+	case e.failed():
+		a.Fail(a.Server.Failed(body))
+	case c.Finish == "" || c.Finish == "null": // so some servers say that it goes on
+		a.CutOff(nil)
+	default:
+		a.Finish = finishReason(c.Finish)
+		a.readDelta(&c.Message)
+		a.cite(e.SearchResults, e.Citations)
 	}
-	if c.Finish == "" || c.Finish == "null" { // so some servers say that it goes on
-		return a.Server.Broken(a.Ctx, nil)
-	}
-	a.Finish = finishReason(c.Finish)
-	if _, err := a.readDelta(&c.Message); err != nil {
-		return err
-	}
-	return a.cite(e.SearchResults, e.Citations)
 }
 
 const contentMember = "content"
 
 // readDelta passes on what a delta has. It returns the name of the member that had the text, if the delta has nothing but a text.
-func (a *answer) readDelta(d *delta) (member string, err error) {
-	text, reasoning, err := a.readContent(d.Content)
-	if err != nil {
-		return "", err
-	}
+func (a *answer) readDelta(d *delta) (member string) {
+	text, reasoning := a.readContent(d.Content)
 	if text != nil {
 		member = contentMember
 	}
@@ -151,45 +146,29 @@ func (a *answer) readDelta(d *delta) (member string, err error) {
 	if text != nil && reasoning != nil || d.Details != nil || d.Blocks != nil || d.ToolCalls != nil || d.Audio != nil {
 		member = ""
 	}
-	thought, err := a.reasoning.Next(reasoning)
-	if err != nil {
-		return "", err
-	}
-	said, err := a.content.Next(text)
-	if err != nil {
-		return "", err
-	}
-	if err := a.yieldText(thought, said); err != nil {
-		return "", err
-	}
+	a.yieldText(a.Next(&a.reasoning, reasoning), a.Next(&a.content, text))
 	for _, c := range d.ToolCalls {
-		if err := a.readCall(c); err != nil {
-			return "", err
-		}
+		a.readCall(c)
 	}
-	return member, a.readMedia(d)
+	a.readMedia(d)
+	return member
 }
 
 // yieldText passes on text. Reasoning comes before what it leads to.
-func (a *answer) yieldText(reasoning, text string) error {
+func (a *answer) yieldText(reasoning, text string) {
 	if reasoning != "" {
-		if !a.Pass(adapter.Chunk{Reasoning: reasoning}) {
-			return wire.ErrLeft
-		}
+		a.Pass(adapter.Chunk{Reasoning: reasoning})
 	}
 	if text != "" {
-		if !a.Pass(adapter.Chunk{Text: text}) {
-			return wire.ErrLeft
-		}
+		a.Pass(adapter.Chunk{Text: text})
 	}
-	return nil
 }
 
 // readContent returns the text and the reasoning of a content: a string or, where Mistral's models reason or quote, a list of parts.
-func (a *answer) readContent(content json.RawMessage) (text, reasoning escaped, err error) {
+func (a *answer) readContent(content json.RawMessage) (text, reasoning escaped) {
 	var parts []json.RawMessage
 	if json.Unmarshal(content, &parts) != nil {
-		return unquote(content), nil, nil
+		return unquote(content), nil
 	}
 	for _, raw := range parts {
 		var p contentPart
@@ -211,12 +190,10 @@ func (a *answer) readContent(content json.RawMessage) (text, reasoning escaped, 
 		text = append(append(text, p.Text...), p.Refusal...)
 		a.Refused = a.Refused || p.Refusal != nil
 		if strings.HasSuffix(p.Type, "reference") {
-			if err := a.citeAll([]json.RawMessage{raw}); err != nil {
-				return nil, nil, err
-			}
+			a.citeAll([]json.RawMessage{raw})
 		}
 	}
-	return text, reasoning, nil
+	return text, reasoning
 }
 
 // readThinking returns the text of Mistral's thinking: a string, or a list of parts.
@@ -232,18 +209,12 @@ func readThinking(thinking json.RawMessage) (text escaped) {
 }
 
 // last passes on what was held back, and what the provider wants to have back.
-func (a *answer) last() error {
-	if err := a.yieldText(a.reasoning.Rest(), a.content.Rest()); err != nil {
-		return err
-	}
-	if err := a.endCalls(); err != nil {
-		return err
-	}
-	if err := a.yieldSound(); err != nil {
-		return err
-	}
+func (a *answer) last() {
+	a.yieldText(a.reasoning.Rest(), a.content.Rest())
+	a.endCalls()
+	a.yieldSound()
 	a.SetFinish(len(a.calls))
-	return a.yieldExtra()
+	a.yieldExtra()
 }
 
 // broke says whether a reason is that of an answer which is not complete: OpenRouter's, and DeepSeek's.

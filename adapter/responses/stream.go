@@ -86,34 +86,34 @@ type item struct {
 }
 
 // read passes on an answer.
-func (m *model) read(w *wire.Answer) error {
+func (m *model) read(w *wire.Answer) {
 	a := &answer{Answer: w}
 	a.onMember, a.Last = a.member, a.last
-	return a.Read("check the base URL (most end in /v1), and that the server has the Responses API", a.readEvent, a.whole)
+	a.Read("check the base URL (most end in /v1), and that the server has the Responses API", a.readEvent, a.whole)
 }
 
 // whole passes on an answer in one piece.
-func (a *answer) whole(body []byte) error {
+func (a *answer) whole(body []byte) {
 	response := wire.ReadObject(body)
 	switch status := response.Text("status"); {
 	case response.Has("error") || status == "failed":
-		a.count(response)
-		return a.Server.BrokeOff(body)
+		a.broke(response, body)
 	case response.List("output") == nil:
-		return a.Server.NotAnswer("a response", errors.New("no output"), body)
+		a.Fail(a.Server.NotAnswer("a response", errors.New("no output"), body))
 	case status != "completed" && status != "incomplete" && status != "":
-		return a.Server.Broken(a.Ctx, errors.New("the response has the status "+status))
+		a.CutOff(errors.New("the response has the status " + status))
 	default:
-		return a.over(response, status)
+		a.over(response, status)
 	}
 }
 
 // readEvent passes on what an event has; done says that it is the last.
-func (a *answer) readEvent(event, data []byte) (done bool, err error) {
+func (a *answer) readEvent(event, data []byte) (done bool) {
 	a.delta = delta{event: event, index: -1}
 	if jsonparser.ObjectEach(data, a.onMember) == nil && a.delta.isText {
 		if kind := deltas[string(a.delta.event)]; kind != ofNothing {
-			return false, a.goOn(kind)
+			a.goOn(kind)
+			return false
 		}
 	}
 	return a.event(bytes.TrimSpace(data))
@@ -142,53 +142,45 @@ func (a *answer) member(key, value []byte, kind jsonparser.ValueType, _ int) err
 }
 
 // goOn passes on the text of a delta.
-func (a *answer) goOn(kind kind) error {
-	d := &a.delta
-	it := a.current
+func (a *answer) goOn(kind kind) {
+	d, it := &a.delta, a.current
 	if it == nil || it.done || it.index != d.index || it.kind != items[kind] || it.id != string(d.id) {
-		var err error
-		if it, err = a.find(d.index, string(d.id), items[kind]); err != nil {
-			return err
-		}
+		it = a.find(d.index, string(d.id), items[kind])
 		a.current = it
 	}
-	said, err := it.texts[kind].Next(d.text)
-	if err != nil {
-		return a.Server.NotPiece(err, d.text)
-	}
-	return a.say(it, kind, said)
+	a.say(it, kind, a.Next(&it.texts[kind], d.text))
 }
 
 // find returns the item that an event belongs to. It is known by its id or, where a server gives it a new one in each event as
 // Copilot does, by its place; and made where it has not been announced.
-func (a *answer) find(index int, id, kind string) (*item, error) {
+func (a *answer) find(index int, id, kind string) *item {
 	for _, same := range []func(*item) bool{
 		func(it *item) bool { return id != "" && it.id == id },
 		func(it *item) bool { return !it.done && index >= 0 && it.index == index },
 		func(it *item) bool { return !it.done && index < 0 && id == "" },
 	} {
-		for i := len(a.items) - 1; i >= 0; i-- {
-			if it := a.items[i]; it.kind == kind && same(it) {
-				return it, nil
+		for _, it := range slices.Backward(a.items) {
+			if it.kind == kind && same(it) {
+				return it
 			}
 		}
 	}
 	return a.add(index, id, kind)
 }
 
-func (a *answer) add(index int, id, kind string) (*item, error) {
+func (a *answer) add(index int, id, kind string) *item {
 	if len(a.items) == maxItems {
-		return nil, a.Server.NotPiece(errItems, nil)
+		a.Fail(errItems)
 	}
 	it := &item{index: index, id: id, kind: kind}
 	a.items = append(a.items, it)
-	return it, nil
+	return it
 }
 
-// say yields a piece of a text.
-func (a *answer) say(it *item, kind kind, said string) error {
+// say passes on a piece of a text.
+func (a *answer) say(it *item, kind kind, said string) {
 	if said == "" {
-		return nil
+		return
 	}
 	it.said[kind] += len(said)
 	var c adapter.Chunk
@@ -198,13 +190,13 @@ func (a *answer) say(it *item, kind kind, said string) error {
 			it.shown = kind
 		}
 		if it.shown != kind {
-			return nil // the same thoughts in other words
+			return // the same thoughts in other words
 		}
 		c.Reasoning = said
 	case ofArguments:
 		if !it.announced {
 			it.pending += said
-			return nil
+			return
 		}
 		c.ToolCall = &adapter.ToolCall{Index: it.call, Arguments: said}
 	default:
@@ -213,111 +205,100 @@ func (a *answer) say(it *item, kind kind, said string) error {
 		a.length, it.length = a.length+n, it.length+n
 		c.Text = said
 	}
-	return a.Yield(c)
+	a.Pass(c)
 }
 
 // event passes on what an event has that is no piece of a text.
-func (a *answer) event(data []byte) (done bool, err error) {
+func (a *answer) event(data []byte) (done bool) {
 	name, e := string(a.delta.event), wire.ReadObject(data)
 	switch {
 	case len(data) == 0:
-		return false, nil
+		return false
 	case bytes.HasPrefix(data, []byte("[DONE]")):
-		return true, nil
+		return true
 	case name == "error" || e.Has("error"):
-		return false, a.Server.Failed(data)
+		a.Fail(a.Server.Failed(data))
+		return false
 	case e == nil:
-		return false, a.Server.NotPiece(wire.ErrFormat, data)
+		a.Fail(wire.ErrFormat)
+		return false
 	}
 	response, in := e.Object("response"), e.Object("item")
 	status := response.Text("status")
 	switch name {
 	case "response.output_item.added":
-		return false, a.announce(in, a.delta.index)
+		a.call(a.add(a.delta.index, in.Text("id"), in.Text("type")), in)
+		return false
 	case "response.output_item.done":
-		it, err := a.find(a.delta.index, in.Text("id"), in.Text("type"))
-		if err != nil {
-			return false, err
-		}
-		return false, a.end(it, in, e["item"])
+		a.end(a.find(a.delta.index, in.Text("id"), in.Text("type")), in, e["item"])
+		return false
 	case "response.incomplete":
 		status = cmp.Or(status, "incomplete")
 	case "response.completed", "response.done":
 	case "response.failed", "response.cancelled", "response.canceled":
 		status = "failed"
 	default:
-		return false, nil // of other types there are many, and more each year; what else ends a part, its item has, too
+		return false // of other types there are many, and more each year; what else ends a part, its item has, too
 	}
 	if response.Has("error") || status == "failed" {
-		a.count(response)
-		return false, a.Server.BrokeOff(data)
+		a.broke(response, data)
+		return false
 	}
-	return true, a.over(response, status)
+	a.over(response, status)
+	return true
 }
 
-// announce takes an item that begins.
-func (a *answer) announce(in wire.Object, index int) error {
-	it, err := a.add(index, in.Text("id"), in.Text("type"))
-	if err != nil {
-		return err
-	}
-	return a.call(it, in)
+// broke takes a response that the server has broken off.
+func (a *answer) broke(response wire.Object, said []byte) {
+	a.count(response)
+	a.Fail(a.Server.BrokeOff(said))
 }
 
 // call passes on the id and the name of a call as soon as they are known, or its item is done.
-func (a *answer) call(it *item, in wire.Object) error {
+func (a *answer) call(it *item, in wire.Object) {
 	if it.kind != items[ofArguments] || it.announced {
-		return nil
+		return
 	}
 	it.callID = cmp.Or(it.callID, in.Text("call_id"), in.Text("id"))
 	it.name = cmp.Or(in.Text("name"), it.name)
 	if it.name == "" && !it.done {
-		return nil
+		return
 	}
 	it.announced, it.call = true, a.calls
 	a.calls++
 	id := cmp.Or(it.callID, "call_"+strconv.Itoa(it.call))
-	return a.Yield(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: it.call, ID: id, Name: it.name, Arguments: it.pending}})
+	a.Pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: it.call, ID: id, Name: it.name, Arguments: it.pending}})
 }
 
 // end passes on what has not come of an item in pieces, and what its provider wants to have back of it.
-func (a *answer) end(it *item, in wire.Object, raw json.RawMessage) error {
+func (a *answer) end(it *item, in wire.Object, raw json.RawMessage) {
 	if it.done || in == nil {
-		return nil
+		return
 	}
-	if err := a.held(it); err != nil {
-		return err
-	}
+	a.held(it)
 	it.done = true
 	come := it.said
-	if err := a.call(it, in); err != nil {
-		return err
-	}
+	a.call(it, in)
 	texts := textsOf(it.kind, in)
 	start := a.length - it.length // where nothing else has come since
 	for _, t := range texts {
 		// What has come is known by its length: not all servers count the pieces as they count the texts.
 		if come[t.kind] > 0 {
 			come[t.kind] = max(0, come[t.kind]-len(t.text))
-		} else if err := a.say(it, t.kind, t.text); err != nil {
-			return err
+		} else {
+			a.say(it, t.kind, t.text)
 		}
 		for _, note := range t.notes {
-			if err := a.cite(start, note); err != nil {
-				return err
-			}
+			a.cite(start, note)
 		}
 		start += utf8.RuneCountInString(t.text)
 	}
 	if it.kind == "image_generation_call" {
-		if err := a.image(in); err != nil {
-			return err
-		}
+		a.image(in)
 	}
 	if kind, data := beside(it, in, raw, texts); data != nil {
-		return a.Beside(kind, it.call, data)
+		a.Beside(kind, it.call, data)
 	}
-	return nil
 }
 
 // beside returns what goes back of an item beside its texts; nil where that is nothing.
@@ -375,35 +356,34 @@ func textsOf(of string, in wire.Object) (texts []text) {
 }
 
 // cite passes on an annotation that names a source; start is where its part is in the text.
-func (a *answer) cite(start int, note wire.Object) error {
+func (a *answer) cite(start int, note wire.Object) {
 	c := adapter.Citation{URL: note.Text("url"), Title: note.Text("title")}
 	switch note.Text("type") {
 	case "url_citation":
 	case "file_citation", "container_file_citation":
 		c.Title = note.Text("filename")
 	default:
-		return nil
+		return
 	}
 	if end := note.Count("end_index"); end > 0 {
 		c.Start, c.End = start+note.Count("start_index"), start+end
 	}
-	if c.URL == "" && c.Title == "" {
-		return nil
+	if c.URL != "" || c.Title != "" {
+		a.Pass(adapter.Chunk{Citation: &c})
 	}
-	return a.Yield(adapter.Chunk{Citation: &c})
 }
 
 // image passes on an image that the provider's tool has made.
-func (a *answer) image(in wire.Object) error {
+func (a *answer) image(in wire.Object) {
 	result := in.Text("result")
 	if result == "" {
-		return nil
+		return
 	}
 	m := &adapter.Media{Type: "image/" + cmp.Or(in.Text("output_format"), "png"), URL: result}
 	if !strings.HasPrefix(result, "data:") && !wire.IsWeb(result) {
 		m.URL = "data:" + m.Type + ";base64," + result
 	}
-	return a.Yield(adapter.Chunk{Media: m})
+	a.Pass(adapter.Chunk{Media: m})
 }
 
 // count takes the usage of a response.
@@ -415,22 +395,18 @@ func (a *answer) count(response wire.Object) {
 
 // over takes the whole response, which ends an answer: its usage, why it ends, and what has not come before. Its items are told by
 // their order among those of their type: not all servers give them the ids that they had.
-func (a *answer) over(response wire.Object, status string) error {
+func (a *answer) over(response wire.Object, status string) {
 	come := slices.Clone(a.items)
 	for i, raw := range response.List("output") {
 		in := wire.ReadObject(raw)
 		kind := in.Text("type")
-		var it *item
-		var err error
-		if at := slices.IndexFunc(come, func(it *item) bool { return it.kind == kind }); at >= 0 {
-			it = come[at]
-			come = slices.Delete(come, at, at+1)
-		} else if it, err = a.add(i, in.Text("id"), kind); err != nil {
-			return err
+		at := slices.IndexFunc(come, func(it *item) bool { return it.kind == kind })
+		if at < 0 {
+			a.end(a.add(i, in.Text("id"), kind), in, raw)
+			continue
 		}
-		if err := a.end(it, in, raw); err != nil {
-			return err
-		}
+		a.end(come[at], in, raw)
+		come = slices.Delete(come, at, at+1)
 	}
 	a.count(response)
 	a.Finish = adapter.FinishStop
@@ -440,26 +416,19 @@ func (a *answer) over(response wire.Object, status string) error {
 			a.Finish = adapter.FinishContentFilter
 		}
 	}
-	return nil
 }
 
 // last passes on what was held back of characters.
-func (a *answer) last() error {
+func (a *answer) last() {
 	for _, it := range a.items {
-		if err := a.held(it); err != nil {
-			return err
-		}
+		a.held(it)
 	}
 	a.SetFinish(a.calls)
-	return nil
 }
 
 // held passes on what was held back of an item's characters.
-func (a *answer) held(it *item) error {
+func (a *answer) held(it *item) {
 	for kind := range kinds {
-		if err := a.say(it, kind, it.texts[kind].Rest()); err != nil {
-			return err
-		}
+		a.say(it, kind, it.texts[kind].Rest())
 	}
-	return nil
 }

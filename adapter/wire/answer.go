@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,10 +29,11 @@ const (
 // errEnough ends a request whose answer is complete.
 var errEnough = errors.New("the answer is complete")
 
-// ErrLeft says that the reader has left its loop.
-var ErrLeft = errors.New("the reader has left")
+// errLeft says that the reader has left its loop.
+var errLeft = errors.New("the reader has left")
 
-// Answer is one answer of a provider as it is read. An adapter fills in what it learns: Usage, and Finish as soon as the end is known.
+// Answer is one answer of a provider as it is read. An adapter fills in what it learns: Usage, and Finish as soon as the end is known. The
+// first error ends the answer: what would be passed on behind it comes to nothing, so those who read a piece need not look after each step.
 type Answer struct {
 	Server   *Server
 	Ctx      context.Context
@@ -43,18 +45,18 @@ type Answer struct {
 	Passed   int    // chunks that were passed on
 	Refused  bool   // the text says why the model does not answer; see SetFinish
 	// Last is called where the answer is complete, before its end is passed on; nil is nothing. It may change Usage and Finish.
-	Last func() error
+	Last func()
 
+	err    error // that has ended it
 	cancel context.CancelCauseFunc
 	yield  func(adapter.Chunk, error) bool
 	timer  *time.Timer // of linger and drain
 }
 
 // Stream asks a provider and yields its answer. ask sends the request, and returns the answer once it is known to be one: status
-// 200. read passes on what is in it, and returns the error that is to be the last pair: nil when the answer is complete, ErrLeft
-// when the reader has left. The end of the loop ends the request and its connection, unless the answer was read to its end.
-func (s *Server) Stream(ctx context.Context, model string, ask func(context.Context) (*http.Response, error),
-	read func(*Answer) error,
+// 200. read passes on what is in it, and fails it where it is not complete. The end of the loop ends the request and its connection, unless
+// the answer was read to its end.
+func (s *Server) Stream(ctx context.Context, model string, ask func(context.Context) (*http.Response, error), read func(*Answer),
 ) iter.Seq2[adapter.Chunk, error] {
 	return func(yield func(adapter.Chunk, error) bool) {
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -69,12 +71,24 @@ func (s *Server) Stream(ctx context.Context, model string, ask func(context.Cont
 		defer res.Body.Close()
 		a := &Answer{Server: s, Ctx: ctx, Res: res, Model: s.Prefix + ":" + model, MaxEvent: s.MaxEvent, cancel: cancel, yield: yield}
 		defer a.stop()
-		if err := read(a); err != nil && err != ErrLeft {
-			if a.Usage != nil && !a.Pass(adapter.Chunk{Usage: a.Usage}) { // what was counted until then is to be paid, too
-				return
-			}
+		read(a)
+		if a.err == nil || a.err == errLeft {
+			return
+		}
+		err, a.err = a.err, nil
+		if a.Usage != nil { // what was counted until then is to be paid, too
+			a.Pass(adapter.Chunk{Usage: a.Usage})
+		}
+		if a.err == nil {
 			yield(adapter.Chunk{}, err)
 		}
+	}
+}
+
+// Fail ends the answer with an error, unless one has ended it already.
+func (a *Answer) Fail(err error) {
+	if a.err == nil {
+		a.err = err
 	}
 }
 
@@ -87,21 +101,19 @@ func (a *Answer) stop() {
 
 // Read passes on an answer that is a stream of events, as Events does, or JSON in one piece, which whole is given. hint says what to
 // check where it is neither.
-func (a *Answer) Read(hint string, take func(kind, data []byte) (done bool, err error), whole func(body []byte) error) error {
+func (a *Answer) Read(hint string, take func(kind, data []byte) (done bool), whole func(body []byte)) {
 	switch a.Kind() {
 	case "text/event-stream", "": // some servers send no type
-		return a.Events(take)
+		a.Events(take)
 	case "application/json":
-		body, err := a.Whole()
-		if err == nil {
-			err = whole(body)
+		if body := a.body(); a.err == nil {
+			whole(body)
+			a.wrap(body)
+			a.end()
 		}
-		if err != nil {
-			return err
-		}
-		return a.End()
+	default:
+		a.Unknown("an event stream", hint)
 	}
-	return a.Unknown("an event stream", hint)
 }
 
 // Kind is the answer's media type, "" where it has none.
@@ -110,26 +122,26 @@ func (a *Answer) Kind() string {
 	return kind
 }
 
-// Unknown makes the error of an answer that is of no kind that a model gives; expected names the kind, hint says what to check.
-func (a *Answer) Unknown(expected, hint string) error {
-	return a.Server.Unknown(a.Res.Header, Said(a.Res.Body), expected, hint)
+// Unknown fails an answer that is of no kind that a model gives; expected names the kind, hint says what to check.
+func (a *Answer) Unknown(expected, hint string) {
+	a.Fail(a.Server.Unknown(a.Res.Header, Said(a.Res.Body), expected, hint))
 }
 
-// Unknown is [Answer.Unknown] for an answer whose body has been read.
+// Unknown makes the error of [Answer.Unknown] for an answer whose body has been read.
 func (s *Server) Unknown(header http.Header, body []byte, expected, hint string) error {
 	return s.NotAnswer(expected+": "+hint, fmt.Errorf("Content-Type %q", s.Redact([]byte(header.Get("Content-Type")))), body)
 }
 
-// Whole reads an answer in one piece, as servers send it that never stream.
-func (a *Answer) Whole() ([]byte, error) {
+// body reads an answer in one piece, as servers send it that never stream.
+func (a *Answer) body() []byte {
 	body, err := io.ReadAll(io.LimitReader(a.Res.Body, maxWhole+1))
-	if err != nil {
-		return nil, a.Server.Broken(a.Ctx, err)
+	switch {
+	case err != nil:
+		a.CutOff(err)
+	case len(body) > maxWhole:
+		a.Fail(a.Server.NotAnswer("an answer", errors.New("larger than allowed"), body))
 	}
-	if len(body) > maxWhole {
-		return nil, a.Server.NotAnswer("an answer", errors.New("larger than allowed"), body)
-	}
-	return body, nil
+	return body
 }
 
 // NotAnswer makes the error of an answer that is not what was expected.
@@ -141,139 +153,142 @@ func (s *Server) NotAnswer(expected string, err error, body []byte) error {
 	}
 }
 
-// NotPiece makes the error of an event that cannot be read. An error that is whole already stays as it is.
-func (s *Server) NotPiece(err error, event []byte) error {
-	if _, whole := errors.AsType[*adapter.Error](err); whole || err == nil || err == ErrLeft {
-		return err
+// wrap makes the error of a piece that cannot be read one that may be shown.
+func (a *Answer) wrap(piece []byte) {
+	if a.err == nil || a.err == errLeft || isA[*adapter.Error](a.err) || errors.Is(a.err, context.Cause(a.Ctx)) {
+		return
 	}
-	return &adapter.Error{
+	a.err = &adapter.Error{
 		Code:    adapter.CodeProtocol,
-		Message: s.Name() + " sent an invalid piece of an answer",
-		Cause:   fmt.Errorf("%w: %s", err, s.Redact(event)),
+		Message: a.Server.Name() + " sent an invalid piece of an answer",
+		Cause:   fmt.Errorf("%w: %s", a.err, a.Server.Redact(piece)),
 	}
 }
 
-// Events gives the events of the body to take, until that says that it is done or returns an error. kind and data are only lent. It ends the
+// Events gives the events of the body to take, until that says that it is done or fails the answer. kind and data are only lent. It ends the
 // answer where no error does: with Usage and Finish, or with the error that the stream was cut off. done without a Finish is a stop: nothing is
 // missing.
-func (a *Answer) Events(take func(kind, data []byte) (done bool, err error)) error {
+func (a *Answer) Events(take func(kind, data []byte) (done bool)) {
 	events := NewEvents(a.Res.Body, a.MaxEvent)
 	for {
 		kind, data, err := events.Next()
 		if err != nil {
-			return a.Complete(false, err)
+			a.complete(err)
+			return
 		}
-		if done, err := take(kind, data); done || err != nil {
-			return a.taken(data, err)
+		if a.taken(take(kind, data), data) {
+			return
 		}
 	}
 }
 
 // Lines is Events for a body that is a list of lines of JSON.
-func (a *Answer) Lines(take func(line []byte) (done bool, err error)) error {
+func (a *Answer) Lines(take func(line []byte) (done bool)) {
 	lines := NewLines(a.Res.Body, a.MaxEvent)
 	for {
 		line, ended, err := lines.Next()
-		switch {
-		case err == bufio.ErrTooLong:
-			return a.tooLarge("a line")
-		case err == nil && !ended && !json.Valid(line):
+		if err == nil && !ended && !json.Valid(line) {
 			err = lines.end()
 		}
 		if err != nil {
-			return a.Complete(false, err)
+			a.complete(err)
+			return
 		}
-		if done, err := take(line); done || err != nil {
-			return a.taken(line, err)
+		if a.taken(take(line), line) {
+			return
 		}
 	}
 }
 
-// taken ends an answer whose last piece has been read, or could not be.
-func (a *Answer) taken(piece []byte, err error) error {
-	if err != nil {
-		return a.Server.NotPiece(err, piece)
-	}
-	return a.Complete(true, nil)
-}
-
-// tooLarge makes the error of a piece of an answer that is larger than allowed.
-func (a *Answer) tooLarge(piece string) error {
-	return &adapter.Error{
-		Code:    adapter.CodeProtocol,
-		Message: a.Server.Name() + " sent " + piece + " that is larger than allowed",
-		Cause:   fmt.Errorf("%s of more than %d bytes", piece, a.MaxEvent),
-	}
-}
-
-// Complete ends an answer: with what an answer ends with, or with the error that it is not complete. done says that what marks the end of
-// the stream was there, broken is what ended it otherwise, io.EOF or an error.
-func (a *Answer) Complete(done bool, broken error) error {
+// taken ends an answer whose last piece has been read, or could not be; false where another one follows.
+func (a *Answer) taken(done bool, piece []byte) bool {
 	switch {
-	case done && a.Finish == "":
-		a.Finish = adapter.FinishStop // of servers that send none at all
-	case a.Finish != "": // complete, although the rest is missing
-	case errors.Is(broken, bufio.ErrTooLong):
-		return a.tooLarge("an event")
-	case broken == io.EOF:
-		return a.Server.Broken(a.Ctx, nil)
+	case a.err != nil:
+		a.wrap(piece)
+	case done:
+		a.complete(nil)
 	default:
-		return a.Server.Broken(a.Ctx, broken)
+		return false
 	}
-	if err := a.End(); err != nil {
-		return err
+	return true
+}
+
+// complete ends an answer: with what an answer ends with, or with the error that it is not complete. broken is what has ended it, nil for what marks
+// the end of the stream.
+func (a *Answer) complete(broken error) {
+	if a.Finish == "" && errors.Is(broken, bufio.ErrTooLong) {
+		a.Fail(&adapter.Error{
+			Code:    adapter.CodeProtocol,
+			Message: a.Server.Name() + " sent an event that is larger than allowed",
+			Cause:   fmt.Errorf("an event of more than %d bytes", a.MaxEvent),
+		})
+	} else if a.Finish == "" && broken != nil {
+		a.CutOff(broken)
+	} else {
+		a.Finish = cmp.Or(a.Finish, adapter.FinishStop) // of servers that send none at all
 	}
-	if done {
+	if a.end(); broken == nil && a.err == nil {
 		a.Wait(drain)
 		io.Copy(io.Discard, io.LimitReader(a.Res.Body, 4<<10)) // what comes after the end does not matter
 	}
-	return nil
 }
 
-// End passes on the usage and the reason for the end.
-func (a *Answer) End() error {
-	if a.Last != nil {
-		if err := a.Last(); err != nil {
-			return err
-		}
+// CutOff fails an answer that has ended too early: by what the network says, or io.EOF.
+func (a *Answer) CutOff(broken error) {
+	if broken == io.EOF {
+		broken = nil
+	}
+	a.Fail(a.Server.Broken(a.Ctx, broken))
+}
+
+// end passes on the usage and the reason for the end.
+func (a *Answer) end() {
+	if a.err == nil && a.Last != nil {
+		a.Last()
+	}
+	if a.err != nil {
+		return
 	}
 	usage := a.Usage
-	if a.Usage = nil; !a.Pass(adapter.Chunk{Usage: usage, Finish: a.Finish}) {
-		return ErrLeft
-	}
+	a.Usage = nil
+	a.Pass(adapter.Chunk{Usage: usage, Finish: a.Finish})
 	if a.Finish == adapter.FinishContentFilter {
-		return Filtered(errors.New("finish_reason content_filter"))
+		a.Fail(Filtered(errors.New("finish_reason content_filter")))
 	}
-	return nil
 }
 
-// Pass yields a chunk; false when the reader has left.
-func (a *Answer) Pass(c adapter.Chunk) bool {
+// Pass yields a chunk.
+func (a *Answer) Pass(c adapter.Chunk) {
+	if a.err != nil {
+		return
+	}
 	if a.Passed++; a.Passed == 1 {
 		c.Model = a.Model
 	}
-	return a.yield(c, nil)
+	if !a.yield(c, nil) {
+		a.err = errLeft
+	}
 }
 
-// Yield is Pass with an error where the reader has left.
-func (a *Answer) Yield(c adapter.Chunk) error {
-	if !a.Pass(c) {
-		return ErrLeft
+// Next decodes the next piece of a text, which is escaped.
+func (a *Answer) Next(t *Text, raw []byte) string {
+	text, err := t.Next(raw)
+	if err != nil {
+		a.Fail(err)
 	}
-	return nil
+	return text
 }
 
 // Beside passes on the extra data of a part; call is the number of a call.
-func (a *Answer) Beside(kind string, call int, data json.RawMessage) error {
-	return a.Yield(adapter.Chunk{Beside: &adapter.Beside{Type: kind, Index: call, Data: data}})
+func (a *Answer) Beside(kind string, call int, data json.RawMessage) {
+	a.Pass(adapter.Chunk{Beside: &adapter.Beside{Type: kind, Index: call, Data: data}})
 }
 
-// Failed is the error of an event that reports one; nil where the answer is whole already (MO-14).
-func (a *Answer) Failed(data []byte) error {
-	if a.Finish != "" {
-		return nil
+// Report fails the answer with the error that an event reports, unless it is whole already (MO-14).
+func (a *Answer) Report(data []byte) {
+	if a.Finish == "" {
+		a.Fail(a.Server.Failed(data))
 	}
-	return a.Server.Failed(data)
 }
 
 // SetFinish makes the finish reason fit the calls of the answer: some servers always send a stop, and calls of a provider's own tools are not

@@ -43,18 +43,21 @@ func NewAWSStream(r io.Reader, maxMessage int) *AWSStream {
 }
 
 // AWSMessages is Events for a body that is an AWS event stream.
-func (a *Answer) AWSMessages(take func(*AWSMessage) (done bool, err error)) error {
+func (a *Answer) AWSMessages(take func(*AWSMessage) (done bool)) {
 	messages := NewAWSStream(a.Res.Body, a.MaxEvent)
 	var m AWSMessage
 	for {
-		switch err := messages.Next(&m); {
-		case err == ErrDamaged && a.Finish == "":
-			return a.Server.NotPiece(err, nil) // with nothing of it: who knows what it is
-		case err != nil:
-			return a.Complete(false, err)
+		err := messages.Next(&m)
+		if err == ErrDamaged && a.Finish == "" {
+			a.Fail(err)
+			a.wrap(nil) // with nothing of it: who knows what it is
 		}
-		if done, err := take(&m); done || err != nil {
-			return a.taken(m.Payload, err)
+		if err != nil {
+			a.complete(err)
+			return
+		}
+		if a.taken(take(&m), m.Payload) {
+			return
 		}
 	}
 }

@@ -28,7 +28,7 @@ type BlockReader struct {
 	*Answer
 	Length int // of the text so far, in characters
 
-	closed func(*Block) error
+	closed func(*Block)
 	open   []*Block // in the order in which they began; nearly always one
 	calls  int
 	place  [2]int // of the last block with text in the answer's text, in characters
@@ -54,7 +54,7 @@ type Block struct {
 
 // NewBlockReader returns a reader of an answer. closed passes on what the API has its own form for when a block has ended: a text's citations,
 // arguments of a call that came otherwise, and blocks that only the provider understands.
-func NewBlockReader(a *Answer, closed func(*Block) error) *BlockReader {
+func NewBlockReader(a *Answer, closed func(*Block)) *BlockReader {
 	r := &BlockReader{Answer: a, closed: closed}
 	a.Last = r.end
 	return r
@@ -71,76 +71,60 @@ func (r *BlockReader) Find(index int) *Block {
 }
 
 // Open opens a block, and closes one in its place that the server has not ended. Two texts in a row are kept apart: they have to go back as two.
-func (r *BlockReader) Open(index int, kind string, raw []byte) (*Block, error) {
+func (r *BlockReader) Open(index int, kind string, raw []byte) *Block {
 	if old := r.Find(index); old != nil {
-		if err := r.Close(old); err != nil {
-			return nil, err
-		}
+		r.Close(old)
 	}
 	if kind == adapter.PartText && r.plain {
-		if err := r.Beside(kind, 0, []byte("{}")); err != nil {
-			return nil, err
-		}
+		r.Beside(kind, 0, []byte("{}"))
 	}
 	if len(r.open) == maxBlocks {
-		return nil, errBlocks
+		r.Fail(errBlocks)
 	}
 	b := &Block{index: index, Kind: kind, Raw: bytes.Clone(raw), start: r.Length}
 	r.open = append(r.open, b)
-	return b, r.hold(len(raw))
+	r.hold(len(raw))
+	return b
 }
 
 // OpenCall opens a block that is a call of a tool. id and name are escaped.
-func (r *BlockReader) OpenCall(index int, raw, id, name []byte) (*Block, error) {
-	if r.calls == maxBlocks {
-		return nil, errBlocks
-	}
-	c := adapter.ToolCall{Index: r.calls}
-	var err, err2 error
-	c.ID, err = Unescape(id)
-	c.Name, err2 = Unescape(name)
-	if err := errors.Join(err, err2); err != nil {
-		return nil, err
-	}
-	b, err := r.Open(index, adapter.PartCall, raw)
-	if err != nil {
-		return nil, err
-	}
+func (r *BlockReader) OpenCall(index int, raw, id, name []byte) *Block {
+	b := r.Open(index, adapter.PartCall, raw)
 	b.Call, r.plain = r.calls, false
-	r.calls++
-	return b, r.Yield(adapter.Chunk{ToolCall: &c})
+	if r.calls++; r.calls > maxBlocks {
+		r.Fail(errBlocks)
+	}
+	r.Pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: b.Call, ID: r.Next(new(Text), id), Name: r.Next(new(Text), name)}})
+	return b
 }
 
 // At returns the open block that a piece of a kind belongs to, and opens one where the server has not. Arguments are of a call that is open, which
 // may be one that the provider makes itself.
-func (r *BlockReader) At(index int, kind string) (*Block, error) {
+func (r *BlockReader) At(index int, kind string) *Block {
 	b := r.Find(index)
 	switch {
 	case b != nil && (b.Kind == kind || kind == adapter.PartCall && b.Kind == adapter.PartOther):
-		return b, nil
+		return b
 	case kind == adapter.PartCall:
-		return nil, errNoCall
+		r.Fail(errNoCall)
 	}
 	return r.Open(index, kind, nil)
 }
 
 // Write passes on a piece of a block's text, which is escaped. Arguments of a call that the provider makes itself are kept.
-func (r *BlockReader) Write(b *Block, raw []byte) error {
+func (r *BlockReader) Write(b *Block, raw []byte) {
 	if b.Kind == adapter.PartOther {
 		b.Input = append(b.Input, raw...)
-		return r.hold(len(raw))
+		r.hold(len(raw))
+		return
 	}
-	text, err := b.text.Next(raw)
-	if err != nil {
-		return err
-	}
-	return r.Say(b, text)
+	r.Say(b, r.Next(&b.text, raw))
 }
 
 // Say passes on a piece of a block's text.
-func (r *BlockReader) Say(b *Block, text string) error {
+func (r *BlockReader) Say(b *Block, text string) {
 	if text == "" {
-		return nil
+		return
 	}
 	b.Passed, r.plain = true, b.Kind == adapter.PartText
 	var c adapter.Chunk
@@ -153,68 +137,59 @@ func (r *BlockReader) Say(b *Block, text string) error {
 	case adapter.PartCall:
 		c.ToolCall = &adapter.ToolCall{Index: b.Call, Arguments: text}
 	}
-	if !r.Pass(c) { // not Yield, which would copy each delta once more
-		return ErrLeft
-	}
-	return nil
+	r.Pass(c)
 }
 
 // Sign adds a piece, which is escaped, to a block's signature.
-func (r *BlockReader) Sign(b *Block, raw []byte) error {
+func (r *BlockReader) Sign(b *Block, raw []byte) {
 	b.Signature = append(b.Signature, raw...)
-	return r.hold(len(raw))
+	r.hold(len(raw))
 }
 
 // Keep adds a piece of what belongs to a block.
-func (r *BlockReader) Keep(b *Block, raw []byte) error {
+func (r *BlockReader) Keep(b *Block, raw []byte) {
 	b.Pieces = append(b.Pieces, bytes.Clone(raw))
-	return r.hold(len(raw) + 64) // and the slice itself
+	r.hold(len(raw) + 64) // and the slice itself
 }
 
 // KeepAll adds the elements of an array. What is none has none.
-func (r *BlockReader) KeepAll(b *Block, array []byte) (err error) {
-	jsonparser.ArrayEach(array, func(raw []byte, _ jsonparser.ValueType, _ int, _ error) {
-		if err == nil {
-			err = r.Keep(b, raw)
-		}
-	})
-	return err
+func (r *BlockReader) KeepAll(b *Block, array []byte) {
+	jsonparser.ArrayEach(array, func(raw []byte, _ jsonparser.ValueType, _ int, _ error) { r.Keep(b, raw) })
 }
 
-func (r *BlockReader) hold(n int) error {
+func (r *BlockReader) hold(n int) {
 	if r.held += n; r.held > maxHeld {
-		return errHeld
+		r.Fail(errHeld)
 	}
-	return nil
 }
 
 // Close ends a block: it passes on what was held back of its text, and its extra data.
-func (r *BlockReader) Close(b *Block) error {
+func (r *BlockReader) Close(b *Block) {
 	r.open = slices.DeleteFunc(r.open, func(other *Block) bool { return other == b })
-	if err := r.Say(b, b.text.Rest()); err != nil {
-		return err
-	}
+	r.Say(b, b.text.Rest())
 	switch {
 	case b.Kind == adapter.PartText && b.Passed:
 		r.place = [2]int{b.start, r.Length}
 	case b.Kind == adapter.PartReasoning && len(b.Signature) > 0:
-		return r.Beside(b.Kind, 0, append(append([]byte(`{"signature":"`), b.Signature...), `"}`...))
+		r.Beside(b.Kind, 0, append(append([]byte(`{"signature":"`), b.Signature...), `"}`...))
+		return
 	case b.Kind == adapter.PartReasoning && b.Passed: // the next one is another one
-		return r.Beside(b.Kind, 0, []byte("{}"))
+		r.Beside(b.Kind, 0, []byte("{}"))
+		return
 	}
-	return r.closed(b)
+	r.closed(b)
 }
 
 // Beside passes on the extra data of a part, which ends with that.
-func (r *BlockReader) Beside(kind string, call int, data json.RawMessage) error {
+func (r *BlockReader) Beside(kind string, call int, data json.RawMessage) {
 	r.plain = false
-	return r.Answer.Beside(kind, call, data)
+	r.Answer.Beside(kind, call, data)
 }
 
 // Cite passes on a source of the last text.
-func (r *BlockReader) Cite(c adapter.Citation) error {
+func (r *BlockReader) Cite(c adapter.Citation) {
 	c.Start, c.End = r.place[0], r.place[1]
-	return r.Yield(adapter.Chunk{Citation: &c})
+	r.Pass(adapter.Chunk{Citation: &c})
 }
 
 // WithInput is what a block began with, with the arguments that came as the member at a path.
@@ -225,14 +200,11 @@ func (b *Block) WithInput(path ...string) []byte {
 }
 
 // end closes the blocks that the server has not ended.
-func (r *BlockReader) end() error {
+func (r *BlockReader) end() {
 	for len(r.open) > 0 {
-		if err := r.Close(r.open[0]); err != nil {
-			return err
-		}
+		r.Close(r.open[0])
 	}
 	r.SetFinish(r.calls)
-	return nil
 }
 
 // FinishReason reads the reasons of Anthropic's and Amazon's APIs, and those that servers with Anthropic's API add. pause_turn is a length: the

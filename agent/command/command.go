@@ -106,26 +106,14 @@ type Exported struct {
 // maxOutput bounds a reply, in bytes: it becomes a message, and an entry of the tape.
 const maxOutput = 16 << 10
 
-// Set is a table of commands. It does not change, and is safe for concurrent use.
-type Set struct {
-	list   []*Command
-	byName map[string]*Command
-}
+// Set is a list of commands, in the order of the help.
+type Set []*Command
 
 // New returns the commands of every agent.
-func New() *Set {
-	s := &Set{list: standard(), byName: map[string]*Command{}}
-	for _, c := range s.list {
-		s.byName[c.Name] = c
-	}
-	return s
-}
-
-// standard are the commands of every agent, in the order of the help.
-func standard() []*Command {
+func New() Set {
 	required := func(name string) Param { return Param{Name: name, Required: true} }
 	rest := func(name string, required bool) Param { return Param{Name: name, Required: required, Rest: true} }
-	return []*Command{
+	return Set{
 		{Name: "help", Immediate: true, Params: []Param{{Name: "command"}}, Help: "list the commands, or explain one"},
 		{Name: "tape.info", Help: "show the length of this conversation and what the model sees"},
 		{Name: "tape.anchors", Help: "list the anchors, where the model's memory starts, newest first"},
@@ -146,8 +134,8 @@ func standard() []*Command {
 }
 
 // Commands are the commands of the set that a role may run, in the order of the help.
-func (s *Set) Commands(role tool.Role) []*Command {
-	return slices.DeleteFunc(slices.Clone(s.list), func(c *Command) bool { return c.Role > role })
+func (s Set) Commands(role tool.Role) Set {
+	return slices.DeleteFunc(slices.Clone(s), func(c *Command) bool { return c.Role > role })
 }
 
 // Match is a message that is a command, or was probably meant to be one.
@@ -169,7 +157,7 @@ func (m Match) Immediate() bool {
 
 // Match says whether text is a command. The comma may be the wide one of Chinese and Japanese keyboards, the case of the name
 // does not matter, and an underscore stands for a dot.
-func (s *Set) Match(text string) (Match, bool) {
+func (s Set) Match(text string) (Match, bool) {
 	name, ok := turn.CommandName(text)
 	if !ok {
 		return Match{}, false
@@ -177,20 +165,22 @@ func (s *Set) Match(text string) (Match, bool) {
 	_, rest, _ := strings.Cut(text, name)
 	m := Match{Name: name, rest: rest}
 	name = strings.ReplaceAll(strings.ToLower(name), "_", ".")
-	if m.Command = s.byName[name]; m.Command == nil {
+	if i := slices.IndexFunc(s, func(c *Command) bool { return c.Name == name }); i >= 0 {
+		m.Command = s[i]
+	} else {
 		m.Near = s.near(name)
 	}
 	return m, m.Command != nil || m.Near != nil
 }
 
 // Has reports whether text begins with a command of the set. exact excludes names that are only close to one.
-func (s *Set) Has(text string, exact bool) bool {
+func (s Set) Has(text string, exact bool) bool {
 	m, ok := s.Match(text)
 	return ok && (m.Command != nil || !exact)
 }
 
 // Run answers a command of a person in this role with the function of its name. It always has a reply; where ctx ends, the reply says so.
-func (s *Set) Run(ctx context.Context, funcs map[string]Func, role tool.Role, m Match) Reply {
+func (s Set) Run(ctx context.Context, funcs map[string]Func, role tool.Role, m Match) Reply {
 	begin := time.Now()
 	r := s.run(ctx, funcs, role, m)
 	r.Output = wording.ClipTo(r.Output, maxOutput-len("…"))
@@ -198,7 +188,7 @@ func (s *Set) Run(ctx context.Context, funcs map[string]Func, role tool.Role, m 
 	return r
 }
 
-func (s *Set) run(ctx context.Context, funcs map[string]Func, role tool.Role, m Match) Reply {
+func (s Set) run(ctx context.Context, funcs map[string]Func, role tool.Role, m Match) Reply {
 	c := m.Command
 	if c == nil {
 		hint := "`,help` lists the commands."
@@ -237,7 +227,7 @@ func (s *Set) run(ctx context.Context, funcs map[string]Func, role tool.Role, m 
 }
 
 // help shows the commands that a role may run, or one of them.
-func (s *Set) help(role tool.Role, args Args) (string, error) {
+func (s Set) help(role tool.Role, args Args) (string, error) {
 	if name := args["command"]; name != "" {
 		name = strings.TrimLeft(name, ",，")
 		m, ok := s.Match("," + name)

@@ -33,7 +33,7 @@ func (c *calls) funcs(text string, err error) map[string]command.Func {
 	return funcs
 }
 
-func run(t *testing.T, set *command.Set, funcs map[string]command.Func, role tool.Role, text string) command.Reply {
+func run(t *testing.T, set command.Set, funcs map[string]command.Func, role tool.Role, text string) command.Reply {
 	t.Helper()
 	m, ok := set.Match(text)
 	if !ok {

@@ -120,13 +120,13 @@ func (w word) option() (name, value string, ok bool) {
 }
 
 // near returns the command whose name is close to an unknown one, or ends with it; nil for none.
-func (s *Set) near(name string) *Command {
+func (s Set) near(name string) *Command {
 	var best *Command
 	most := min(1, len(name)-2)
 	if len(name) > 5 {
 		most = 2
 	}
-	for _, c := range s.list {
+	for _, c := range s {
 		if strings.HasSuffix(c.Name, "."+name) {
 			return c
 		}

@@ -26,32 +26,22 @@ func (p Place) open() (*os.Root, error) {
 	return root.OpenRoot(filepath.FromSlash(p.sub))
 }
 
-// load reads the skill of this name and returns its text. The caller closes the folder.
-func (p Place) load(name string) (s Skill, text string, folder *os.Root, err error) {
+// folder opens the folder of a skill.
+func (p Place) folder(name string) (*os.Root, error) {
 	root, err := p.open()
 	if err != nil {
-		return Skill{}, "", nil, err
+		return nil, err
 	}
 	defer root.Close()
-	if folder, err = root.OpenRoot(name); err != nil {
-		return Skill{}, "", nil, err
-	}
-	src, err := readFile(folder, File, maxFront+maxText)
-	if err == nil {
-		s, text, err = parse(name, src)
-	}
-	if err != nil {
-		folder.Close()
-		return Skill{}, "", nil, err
-	}
-	return s, text, folder, nil
+	return root.OpenRoot(name)
 }
 
-// list calls found for each folder that may be a skill, in the order of the names. Files and names that begin with a dot are no skills.
-func (p Place) list(found func(s Skill, err error)) error {
+// read reads the skills in the order of their names, and returns an error for each folder that is none. Files and names that begin with
+// a dot are no skills.
+func (p Place) read() (skills []found, problems []error) {
 	root, err := p.open()
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // most people have none
+		return nil, nil // most people have none
 	}
 	var entries []fs.DirEntry
 	if err == nil {
@@ -59,33 +49,46 @@ func (p Place) list(found func(s Skill, err error)) error {
 		entries, err = fs.ReadDir(root.FS(), ".")
 	}
 	if err != nil {
-		return &FileError{File: p.sub, Message: "cannot read the folder: " + reason(err)}
+		return nil, []error{&FileError{File: p.sub, Message: "cannot read the folder: " + reason(err)}}
 	}
-	n := 0
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
+		info, err := root.Stat(e.Name()) // a broken link is no file, and leads to a warning
+		return strings.HasPrefix(e.Name(), ".") || err == nil && !info.IsDir()
+	})
+	if len(entries) > maxSkills {
+		first := short(entries[maxSkills].Name())
+		message := fmt.Sprintf("there are more than %d skills; those from %q on are ignored", maxSkills, first)
+		problems = append(problems, &FileError{File: p.sub, Message: message})
+		entries = entries[:maxSkills]
+	}
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") {
+		s, err := readSkill(root, e.Name())
+		if s.place = p; err == nil {
+			skills = append(skills, s)
 			continue
 		}
-		if info, err := root.Stat(e.Name()); err == nil && !info.IsDir() { // a broken link is no file, and leads to a warning
-			continue
+		fe, ok := errors.AsType[*FileError](err)
+		if !ok {
+			fe = &FileError{Message: reason(err)}
 		}
-		if n++; n > maxSkills {
-			return &FileError{File: p.sub, Message: fmt.Sprintf("there are more than %d skills; those from %q on are ignored", maxSkills, short(e.Name()))}
-		}
-		s, _, folder, err := p.load(e.Name())
-		if err != nil {
-			fe, ok := errors.AsType[*FileError](err)
-			if !ok {
-				fe = &FileError{Message: reason(err)}
-			}
-			fe.File = path.Join(p.sub, e.Name(), File)
-			found(Skill{}, fe)
-			continue
-		}
-		folder.Close()
-		found(s, nil)
+		fe.File = path.Join(p.sub, e.Name(), File)
+		problems = append(problems, fe)
 	}
-	return nil
+	return skills, problems
+}
+
+func readSkill(root *os.Root, name string) (s found, err error) {
+	folder, err := root.OpenRoot(name)
+	if err != nil {
+		return s, err
+	}
+	defer folder.Close()
+	src, err := readFile(folder, File, maxFront+maxText)
+	if err != nil {
+		return s, err
+	}
+	s.Skill, s.text, err = parse(name, src)
+	return s, err
 }
 
 // Errors of files.

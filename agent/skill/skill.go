@@ -24,6 +24,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -70,9 +71,10 @@ type shelf struct {
 	warned map[string]bool // the problems that the log has
 }
 
-// found is a skill and its location.
+// found is a skill, its text and its location.
 type found struct {
 	Skill
+	text  string
 	place Place
 }
 
@@ -121,51 +123,39 @@ func Prompt(list []Skill) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// Text is a skill's text.
+// Text is a skill's text, as a model gets it.
 type Text struct {
-	Content string
-	Files   []string // the others of the skill's folder, as [Library.Read] takes them: the first hundred
+	Content string   `json:"text"`
+	Files   []string `json:"files,omitempty"` // the others of the skill's folder, as [Library.Read] takes them: the first hundred
 }
 
-// Error says what cannot be read, in words for a model; its cause is for the log.
-type Error struct {
-	Message string
-	Cause   error
-}
+// Error says what cannot be read, in words for a model.
+type Error struct{ Message string }
 
 func (e *Error) Error() string { return e.Message }
-func (e *Error) Unwrap() error { return e.Cause }
 
 // Load returns the text of a skill, which is what follows the front matter, and lists what else its folder has. Errors are
 // [*Error].
 func (l *Library) Load(name string) (Text, error) {
-	s, err := l.find(name)
+	s, folder, err := l.open(name)
 	if err != nil {
 		return Text{}, err
 	}
-	_, text, folder, err := s.place.load(name)
-	if err != nil { // it has changed since it was found
-		return Text{}, &Error{fmt.Sprintf("cannot read the skill %q", name), err}
-	}
 	defer folder.Close()
-	return Text{Content: text, Files: others(folder)}, nil
+	return Text{Content: s.text, Files: others(folder)}, nil
 }
 
 // Read returns a file of a skill's folder. It must be text in UTF-8, at most 8 MiB. Errors are [*Error].
 func (l *Library) Read(name, file string) (string, error) {
-	s, err := l.find(name)
+	_, folder, err := l.open(name)
 	if err != nil {
 		return "", err
 	}
+	defer folder.Close()
 	clean := path.Clean(file)
 	if !fs.ValidPath(clean) || clean == "." || strings.ContainsAny(file, "\\\x00") {
 		return "", &Error{Message: fmt.Sprintf("%q is not a path inside the skill's folder; expected one such as %q", short(file), "references/fields.md")}
 	}
-	_, _, folder, err := s.place.load(name)
-	if err != nil {
-		return "", &Error{fmt.Sprintf("cannot read the skill %q", name), err}
-	}
-	defer folder.Close()
 	text, err := readFile(folder, clean, maxFile)
 	if err == nil && (!utf8.ValidString(text) || strings.Contains(text, "\x00")) {
 		err = errNoText
@@ -178,16 +168,20 @@ func (l *Library) Read(name, file string) (string, error) {
 				what += "; expected one of " + strings.Join(files[:min(len(files), 20)], ", ")
 			}
 		}
-		return "", &Error{fmt.Sprintf("the file %q of the skill %q %s", short(file), name, what), err}
+		return "", &Error{fmt.Sprintf("the file %q of the skill %q %s", short(file), name, what)}
 	}
 	return text, nil
 }
 
-func (l *Library) find(name string) (found, error) {
+// open finds a skill and opens its folder, which the caller closes.
+func (l *Library) open(name string) (found, *os.Root, error) {
 	skills, _ := l.read()
-	i := slices.IndexFunc(skills, func(s found) bool { return s.Name == name })
-	if i >= 0 {
-		return skills[i], nil
+	if i := slices.IndexFunc(skills, func(s found) bool { return s.Name == name }); i >= 0 {
+		folder, err := skills[i].place.folder(name)
+		if err != nil { // it has changed since it was found
+			return found{}, nil, &Error{fmt.Sprintf("cannot read the skill %q", name)}
+		}
+		return skills[i], folder, nil
 	}
 	message := fmt.Sprintf("unknown skill %q", short(name))
 	var names []string
@@ -197,22 +191,19 @@ func (l *Library) find(name string) (found, error) {
 	if len(names) > 0 {
 		message += "; expected one of " + strings.Join(names, ", ")
 	}
-	return found{}, &Error{Message: message}
+	return found{}, nil, &Error{Message: message}
 }
 
 // read reads the skills of all places, and logs new problems.
 func (l *Library) read() (skills []found, problems []error) {
 	byName := map[string]found{}
 	for _, place := range l.places {
-		err := place.list(func(s Skill, err error) {
-			if err != nil {
-				problems = append(problems, err)
-			} else if _, hidden := byName[s.Name]; !hidden && (l.only == nil || slices.Contains(l.only, s.Name)) {
-				byName[s.Name] = found{s, place}
+		list, broken := place.read()
+		problems = append(problems, broken...)
+		for _, s := range list {
+			if _, hidden := byName[s.Name]; !hidden && (l.only == nil || slices.Contains(l.only, s.Name)) {
+				byName[s.Name] = s
 			}
-		})
-		if err != nil {
-			problems = append(problems, err)
 		}
 	}
 	slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })

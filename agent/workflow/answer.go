@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -36,22 +38,23 @@ type Answer struct {
 // It may be asked when the turn has ended.
 func (a *Answer) Told(err error) bool { return a.failed != nil && errors.Is(err, a.failed) }
 
-// Stream runs the workflow and yields its events: "delta" for each piece of its document, "usage", "error" for a failure that does not end
-// it, its own events under their names, and "final" with the complete document. With a Manager there are
-// no deltas, because its owner reads the tube. The error of the workflow is that of the stream; a final event before it has the document so
-// far.
+// Stream runs the workflow. When it is over and on the tape, it yields "usage" of each bot, "error" for each failure, and "final" with
+// the document, which no reader sees grow: the owner of a Manager reads its tube. The error of the workflow is that of the stream; a
+// final event before it has the document so far.
 func (a *Answer) Stream(ctx context.Context, state turn.State) turn.Stream {
 	return func(yield func(turn.Event, error) bool) {
-		r := &run{answer: a, turn: turn.FromContext(ctx), yield: yield}
+		r := &run{answer: a, turn: turn.FromContext(ctx)}
 		if r.turn == nil {
 			yield(turn.Event{}, errNoTurn)
 			return
 		}
 		err := r.inTurn(ctx, state)
-		if err == nil || r.text != "" && !errors.Is(err, turn.ErrHandedOver) {
-			r.emit(turn.Event{Kind: turn.FinalEvent, Final: &turn.Final{OK: err == nil, Text: r.text}})
+		for _, e := range r.events(err) {
+			if !yield(e, nil) {
+				return
+			}
 		}
-		if err != nil && !r.left {
+		if err != nil {
 			yield(turn.Event{}, err)
 		}
 	}
@@ -61,29 +64,36 @@ func (a *Answer) Stream(ctx context.Context, state turn.State) turn.Stream {
 type run struct {
 	answer *Answer
 	turn   *turn.Turn
-	yield  func(turn.Event, error) bool
-	left   bool // the reader has left
 
-	text     string        // the document, as far as there is one
-	canceled bool          // the work was canceled
-	told     adapter.Usage // by events
-	usage    adapter.Usage // of the whole turn
+	made     ling.Result // of the work
+	text     string      // the document, as far as there is one
+	canceled bool        // the work was canceled
 }
 
-// emit hands an event to the reader; false when it has left.
-func (r *run) emit(e turn.Event) bool {
-	if !r.left && !r.yield(e, nil) {
-		r.left = true
+// events are those of a turn that has ended with err.
+func (r *run) events(err error) (list []turn.Event) {
+	for _, name := range slices.Sorted(maps.Keys(r.made.Usage)) {
+		u := &turn.Usage{Usage: r.made.Usage[name]}
+		if models := r.made.Models[name]; len(models) > 0 {
+			u.Model = models[len(models)-1]
+		}
+		list = append(list, turn.Event{Kind: turn.UsageEvent, Usage: u})
 	}
-	return !r.left
+	for _, e := range r.made.Errors {
+		list = append(list, turn.Event{Kind: turn.ErrorEvent, Err: &turn.EventError{Code: e.Code, Message: e.Message}})
+	}
+	if err == nil || r.text != "" && !errors.Is(err, turn.ErrHandedOver) {
+		list = append(list, turn.Event{Kind: turn.FinalEvent, Final: &turn.Final{OK: err == nil, Text: r.text}})
+	}
+	return list
 }
 
 // inTurn runs the workflow with the messages on the session's tape, and writes the new ones to the tape.
-func (r *run) inTurn(ctx context.Context, state turn.State) (err error) {
+func (r *run) inTurn(ctx context.Context, state turn.State) error {
 	if inbox := r.turn.Inbox(); inbox != nil {
 		inbox.CloseIfEmpty() // a workflow reads no steering, so messages had better wait for a turn of their own
 	}
-	t, err := r.open(ctx)
+	t, err := agent.OpenTape(ctx, r.turn.Framework(), r.turn.Session())
 	if err != nil {
 		return err
 	}
@@ -101,39 +111,11 @@ func (r *run) inTurn(ctx context.Context, state turn.State) (err error) {
 	if err != nil {
 		return err
 	}
-	over := false
-	defer func() {
-		if cause := context.Cause(ctx); errors.Is(cause, turn.ErrHandedOver) {
-			err = cause
-			return
-		}
-		failure := err
-		if !over {
-			failure = errBroken
-		}
-		if writeErr := r.end(ctx, t, failure); writeErr != nil {
-			err = errors.Join(err, writeErr)
-		}
-	}()
-	err = r.work(ctx, history)
-	over = true
-	return err
-}
-
-// errBroken is the error of a turn whose reader has panicked.
-var errBroken = errors.New("workflow: the reader of the stream has panicked")
-
-// open opens the session's tape.
-func (r *run) open(ctx context.Context) (*tape.Tape, error) {
-	f := r.turn.Framework()
-	store, err := f.Store(ctx)
-	if err != nil {
-		return nil, err
+	failure := r.work(ctx, history)
+	if cause := context.Cause(ctx); errors.Is(cause, turn.ErrHandedOver) {
+		return cause
 	}
-	if store == nil {
-		return nil, errors.New("workflow: no plugin provides a store of tapes")
-	}
-	return tape.Open(ctx, store, f.Workspace(), r.turn.Session())
+	return errors.Join(failure, r.end(ctx, t, failure))
 }
 
 // begin reads the messages before the turn, and writes the turn's first entries unless another process has begun it.
@@ -185,15 +167,16 @@ func (r *run) end(ctx context.Context, t *tape.Tape, failure error) error {
 		f, _ := bot.Describe(failure)
 		entries = append(entries, tape.NewError(f.Code, f.Message).With(mark))
 	}
-	entries = append(entries, agent.EndEntry(agent.Ended{Status: status}, r.usage).With(mark))
+	var used adapter.Usage
+	for _, u := range r.made.Usage {
+		used.Add(u)
+	}
+	entries = append(entries, agent.EndEntry(agent.Ended{Status: status}, used).With(mark))
 	_, err := t.AppendPatiently(ctx, entries...)
 	return err
 }
 
-// errLeft ends the work of a turn without a reader.
-var errLeft = errors.New("workflow: the reader has left the stream")
-
-// work runs the workflow to its end and tells what it makes meanwhile.
+// work runs the workflow to its end.
 func (r *run) work(ctx context.Context, history []adapter.Message) error {
 	a := r.answer
 	m, stop := a.Manager, a.Stop
@@ -201,16 +184,14 @@ func (r *run) work(ctx context.Context, history []adapter.Message) error {
 	wait := func() error { return m.Settle(context.WithoutCancel(ctx)) }
 	if m == nil {
 		m = ling.New(ctx, a.Bot, &a.Run)
-		stop, wait = nil, m.Close
+		wait = m.Close
 	}
 	if stop == nil {
 		stop = func(cause error) { m.Stop(cause) }
 	}
 	m.SetHistory(history...)
 	m.Trace(ctx)
-	before := m.Tube().Len()
-	err := m.Go(func(ctx context.Context) error { return a.Workflow.Run(ctx, m, a.Input) })
-	if err != nil {
+	if err := m.Go(func(ctx context.Context) error { return a.Workflow.Run(ctx, m, a.Input) }); err != nil {
 		if a.Manager == nil {
 			m.Close()
 		}
@@ -218,32 +199,12 @@ func (r *run) work(ctx context.Context, history []adapter.Message) error {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })()
-	var failed error
-	over := make(chan struct{})
-	go func() { // ends with the work, which is waited for below
-		defer close(over)
-		failed = wait()
-	}()
-	read := false
-	defer func() {
-		if !read { // the reader has panicked
-			stop(errBroken)
-			<-over
-			r.text = textOf(m.Peek(false).Result)
-		}
-	}()
-	if !r.tell(m, before, over) {
-		stop(errLeft)
-		<-over
-	}
-	read = true
-	a.failed = failed
-	made := m.Peek(false)
-	r.text = textOf(made.Result)
-	_, failure := errors.AsType[*bot.Failure](failed) // such as a limit, which ends the run's context, too
-	r.canceled = !failure && (r.left || ctx.Err() != nil || a.Manager != nil && m.Context().Err() != nil)
-	r.rest(made.Usage)
-	return failed
+	a.failed = wait()
+	r.made = m.Peek(false)
+	r.text = textOf(r.made.Result)
+	_, failure := errors.AsType[*bot.Failure](a.failed) // such as a limit, which ends the run's context, too
+	r.canceled = !failure && (ctx.Err() != nil || a.Manager != nil && m.Context().Err() != nil)
+	return a.failed
 }
 
 // textOf is the text of a document that is one, and nothing of one that is empty.

@@ -15,7 +15,7 @@ import (
 	"github.com/lingserve/lingserve/turn"
 )
 
-// A workflow answers in a session. Its document is seen as it grows, and is the turn's output.
+// A workflow answers in a session. Its document is the turn's output.
 func Example() {
 	count := flow.Func("count", "Counts what was said.", json.RawMessage(`{
 		"type": "object", "required": ["message"], "properties": {"message": {"type": "string"}}
@@ -50,22 +50,13 @@ func Example() {
 	}
 
 	for _, text := range []string{"hello", "hello again"} {
-		result, err := framework.Process(context.Background(), &turn.Envelope{SessionID: "ann", Content: text},
-			turn.WithSink(func(e turn.Event, _ error) {
-				if e.Kind == turn.DeltaEvent {
-					fmt.Printf("%s %s\n", e.URI, e.Value)
-				}
-			}))
+		result, err := framework.Process(context.Background(), &turn.Envelope{SessionID: "ann", Content: text})
 		if err != nil {
 			panic(err)
 		}
 		fmt.Println(result.Output)
 	}
 	// Output:
-	// answer "message 1"
-	// answer ": hello"
 	// {"answer":"message 1: hello"}
-	// answer "message 2"
-	// answer ": hello again"
 	// {"answer":"message 2: hello again"}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/longtest"
-	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/tapetest"
@@ -197,47 +196,13 @@ func (s *seen) take(e turn.Event, err error) {
 	s.events = append(s.events, e)
 }
 
-// kinds writes down the events that are no deltas.
+// kinds writes down the kinds of the events.
 func (s *seen) kinds() string {
 	var list []string
 	for _, e := range s.events {
-		if e.Kind != turn.DeltaEvent {
-			list = append(list, string(e.Kind))
-		}
+		list = append(list, string(e.Kind))
 	}
 	return strings.Join(list, " ")
-}
-
-// deltas are the deltas that were seen, one a line.
-func (s *seen) deltas() []string {
-	var list []string
-	for _, e := range s.events {
-		if e.Kind == turn.DeltaEvent {
-			list = append(list, e.URI+" "+string(e.Value))
-		}
-	}
-	return list
-}
-
-// fold is the document that the deltas make.
-func (s *seen) fold(t testing.TB) string {
-	t.Helper()
-	var d jsonuri.Document
-	for _, e := range s.events {
-		if e.Kind != turn.DeltaEvent {
-			continue
-		}
-		var err error
-		if e.Value[0] == '"' {
-			err = d.Append([]byte(e.URI), e.Value[1:len(e.Value)-1])
-		} else {
-			err = d.Set([]byte(e.URI), e.Value)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return string(d.AppendJSON(nil))
 }
 
 // final is the text of the last event, which has to be a final one.

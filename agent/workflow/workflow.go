@@ -2,9 +2,8 @@
 // bots get the earlier messages of the session, and the new ones, its document included, are written to the session's tape.
 //
 // # Guarantees
-//   - The reader of the turn sees the document grow: the deltas that clients may see, in their order. Their fold is the document.
 //   - The turn's output is the document as clients may see it: its text where it is a string, JSON otherwise.
-//   - When a stream has ended, was left or has panicked, nothing of the workflow runs any more, and the tape says how the turn ended.
+//   - When the first event of a stream comes, nothing of the workflow runs any more, and the tape says how the turn ended.
 package workflow
 
 import (

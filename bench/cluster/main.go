@@ -169,7 +169,7 @@ func (b *bench) measureServers(n int, name, url string, servers int) {
 	for range servers {
 		d := must(db.Open(context.Background(), url, nil))
 		defer d.Close()
-		o := web.Options{Workflows: b.workflows(), Runs: d.Runs()}
+		o := web.Options{Options: run.Options{Workflows: b.workflows()}, Runs: d.Runs()}
 		if servers > 1 {
 			o.Cluster = must(cluster.Join(context.Background(), cluster.Options{Store: d.Runs()}))
 			defer o.Cluster.Close()

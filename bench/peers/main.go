@@ -196,7 +196,9 @@ func newStage() (*stage, error) {
 	}
 	models := &adapter.Registry{Default: "demo:demo"}
 	models.Register("demo", demo.New(nil))
-	if s.lingserve, err = web.New(web.Options{Workflows: new(flow.Registry), Models: models}); err != nil {
+	var o web.Options
+	o.Workflows, o.Models = new(flow.Registry), models
+	if s.lingserve, err = web.New(o); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	mux := http.NewServeMux()

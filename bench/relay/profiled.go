@@ -12,6 +12,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/openai"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web"
 )
 
@@ -40,7 +41,7 @@ func profiledPart(args []string) error {
 	if err != nil {
 		return err
 	}
-	s, err := web.New(web.Options{Workflows: workflows, Models: models, Data: *data, Log: slog.New(slog.DiscardHandler)})
+	s, err := web.New(web.Options{Options: run.Options{Workflows: workflows, Models: models, Log: slog.New(slog.DiscardHandler)}, Data: *data})
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func (silent) RunModel(context.Context, turn.Prompt, turn.SessionID, turn.State)
 // framework has the built-in plugin on a store, and other plugins above it.
 func framework(tb testing.TB, store tape.Store, above ...any) *turn.Framework {
 	tb.Helper()
-	builtin, err := agent.New(agent.Options{Models: answerer{}, Model: "test:m", Store: store, Workspace: tb.TempDir()})
+	builtin, err := agent.New(agent.Options{Models: answerer{}, Model: "test:m", Store: store})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -65,8 +65,7 @@ type Chat struct {
 	o       Options
 	kernel  *kernel.Kernel
 	view    view
-	showing atomic.Bool   // view shows the notes of others
-	changed chan struct{} // has a value when a turn has asked something or ended
+	showing atomic.Bool // view shows the notes of others
 
 	interrupted bool // by one of Interrupts; only talk sets it
 
@@ -102,7 +101,7 @@ func New(o Options) *Chat {
 		o.Reason = func(error) string { return "" }
 	}
 	o.Commands = slices.DeleteFunc(slices.Clone(o.Commands), func(one *command.Command) bool { return one.Name == "help" })
-	return &Chat{o: o, session: o.Session, changed: make(chan struct{}, 1)}
+	return &Chat{o: o, session: o.Session}
 }
 
 // Serve talks until ctx ends or the person ends the conversation. A Chat serves once.
@@ -143,17 +142,11 @@ func (c *Chat) talk(ctx context.Context, read func() (string, error)) error {
 	defer stopReading()
 	defer c.wg.Wait()
 	defer c.stopTurns(turn.ErrStopped)
+	var answered chan struct{} // without a terminal, is closed when all turns have ended; nil: none runs
 	for c.view.failure() == nil {
 		next := lines
-		if c.o.Terminal == nil {
-			busy, question := c.state()
-			if question != "" {
-				c.send(",deny " + question + " this conversation has no approver")
-				continue
-			}
-			if busy {
-				next = nil
-			}
+		if answered != nil {
+			next = nil
 		}
 		select {
 		case <-ctx.Done():
@@ -161,7 +154,8 @@ func (c *Chat) talk(ctx context.Context, read func() (string, error)) error {
 			defer late.Stop()
 			c.wg.Wait()
 			return nil
-		case <-c.changed:
+		case <-answered:
+			answered = nil
 		case <-c.o.Interrupts:
 			c.interrupted = true
 			if !c.cancelTurns() && c.o.Terminal == nil {
@@ -171,27 +165,17 @@ func (c *Chat) talk(ctx context.Context, read func() (string, error)) error {
 			if !ok || c.enter(text) {
 				return nil
 			}
+			if c.o.Terminal == nil {
+				done := make(chan struct{})
+				answered = done
+				go func() {
+					defer close(done)
+					c.wg.Wait()
+				}()
+			}
 		}
 	}
 	return fmt.Errorf("write the answer: %w", c.view.failure())
-}
-
-// state reports whether a turn runs, and returns the id of the oldest open question.
-func (c *Chat) state() (busy bool, question string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.questions) > 0 {
-		question = c.questions[0].id
-	}
-	return c.running > 0, question
-}
-
-// signal has talk look at the state again.
-func (c *Chat) signal() {
-	select {
-	case c.changed <- struct{}{}:
-	default: // it will
-	}
 }
 
 // startReading sends the lines that are not blank to a channel, which it closes at the end.

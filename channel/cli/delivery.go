@@ -66,16 +66,17 @@ func (d *delivery) deliver(_ context.Context, b channel.Block) (channel.Receipt,
 func (d *delivery) ask(b channel.Block) {
 	c := d.chat
 	c.view.note(Visible(b.Text), plain)
+	if c.o.Terminal == nil {
+		c.wg.Go(func() { c.send(",deny " + b.Question.ID + " this conversation has no approver") })
+		return
+	}
 	c.mu.Lock()
 	c.questions = append(c.questions, question{b.Question.Turn, b.Question.ID})
 	several := len(c.questions) > 1
 	c.mu.Unlock()
-	c.signal()
-	switch {
-	case c.o.Terminal == nil:
-	case several:
+	if several {
 		c.view.note(severalWait, dim)
-	default:
+	} else {
 		c.view.note("y approves, n denies.", dim)
 	}
 }
@@ -105,7 +106,6 @@ func (c *Chat) endTurn(result channel.Result, err error) {
 	c.questions = slices.DeleteFunc(c.questions, func(q question) bool { return q.turn == result.TurnID })
 	c.failed = c.failed || err != nil || blocked
 	c.mu.Unlock()
-	defer c.signal()
 	switch {
 	case blocked:
 		c.view.note("Not answered: "+refusal(result)+".", bad)

@@ -19,26 +19,23 @@ type history struct {
 
 // openHistory reads a file of lines, and shortens it if it is too long. With an error, the history works, and is not kept.
 func openHistory(name string) (*history, error) {
-	data, err := os.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) && name != "" {
-		err = os.MkdirAll(filepath.Dir(name), 0o700)
+	if name == "" {
+		return new(history), nil
 	}
-	if err != nil {
-		if name == "" {
-			err = nil
-		}
-		return new(history), err
+	data, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = os.MkdirAll(filepath.Dir(name), 0o700)
 	}
 	rows := strings.SplitAfter(string(data), "\n")
 	rows = rows[:len(rows)-1] // what has no end was cut off
 	if len(rows) > maxHistory {
 		rows = rows[len(rows)-maxHistory:]
-		if err := os.WriteFile(name+".new", []byte(strings.Join(rows, "")), 0o600); err != nil {
-			return new(history), err
+		if err = os.WriteFile(name+".new", []byte(strings.Join(rows, "")), 0o600); err == nil {
+			err = os.Rename(name+".new", name)
 		}
-		if err := os.Rename(name+".new", name); err != nil {
-			return new(history), err
-		}
+	}
+	if err != nil {
+		return new(history), err
 	}
 	h := &history{name: name}
 	for _, row := range rows {

@@ -74,8 +74,8 @@ func (c *Chat) talkAtTerminal(ctx context.Context) (err error) {
 		_, _ = io.WriteString(c.o.Out, "\r"+clearBelow+pasteOff)
 		err = errors.Join(err, restore())
 	}()
-	c.writeBanner()
 	h, err := openHistory(c.o.History)
+	c.writeBanner()
 	if err != nil {
 		c.view.note("The input history is unreadable; new lines are not saved.", dim)
 	}

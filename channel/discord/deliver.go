@@ -42,7 +42,7 @@ func (a *adapter) delivery() *kernel.Delivery {
 	}
 	d := &kernel.Delivery{Deliver: c.deliver, Settle: c.showDecision, Durable: true, PreviewEvery: previewEvery, WorkingEvery: typingEvery}
 	d.Working = func(ctx context.Context) error {
-		return c.api.call(ctx, request{what: "show typing", method: http.MethodPost, path: "/channels/" + a.last.Message.ChannelID + "/typing"})
+		return c.api.Attempt(ctx, platform.Request{Name: "show typing", Path: "/channels/" + a.last.Message.ChannelID + "/typing"})
 	}
 	if c.s.Preview == PreviewEdit {
 		d.Preview = c.showPreview
@@ -159,7 +159,11 @@ func (c *Channel) send(ctx context.Context, t target, m outgoing, key string, ha
 	var sent struct {
 		ID string `json:"id"`
 	}
-	err := c.api.do(ctx, request{what: "send a message", method: http.MethodPost, path: t.path(), in: &call, out: &sent, file: m.file, harmless: harmless})
+	r := platform.Request{Name: "send a message", Path: t.path(), In: &call, Out: &sent, Harmless: harmless}
+	if m.file != nil {
+		r.In = &platform.Form{Fields: map[string]any{"payload_json": &call}, Name: "files[0]", File: m.file.File, Data: m.file.Data}
+	}
+	err := c.api.Do(ctx, r)
 	switch {
 	case platform.Is(err, expired) && t.interaction != "":
 		t.interaction = ""
@@ -174,7 +178,7 @@ func (c *Channel) send(ctx context.Context, t target, m outgoing, key string, ha
 // edit changes the text of a message, and removes its buttons.
 func (c *Channel) edit(ctx context.Context, t *target, id, text string) error {
 	in := map[string]any{"content": text, "allowed_mentions": repliedTo, "components": []any{}}
-	return c.api.do(ctx, request{what: "change a message", method: http.MethodPatch, path: t.messagePath(id), in: in, harmless: true})
+	return c.api.Do(ctx, platform.Request{Name: "change a message", Method: http.MethodPatch, Path: t.messagePath(id), In: in, Harmless: true})
 }
 
 // showPreview shows what there is of a block. It has another nonce than the block: if it is not known whether it was sent, the block is a new message.
@@ -245,7 +249,7 @@ func (c *Channel) acknowledge(ctx context.Context, i *interaction) {
 		in["type"] = discordgo.InteractionResponseDeferredChannelMessageWithSource
 		in["data"] = map[string]any{"flags": discordgo.MessageFlagsEphemeral}
 	}
-	err := c.api.call(ctx, request{what: "acknowledge an interaction", method: http.MethodPost, path: "/interactions/" + i.ID + "/" + i.Token + "/callback", in: in})
+	err := c.api.Attempt(ctx, platform.Request{Name: "acknowledge an interaction", Path: "/interactions/" + i.ID + "/" + i.Token + "/callback", In: in})
 	if err != nil && !platform.Is(err, repeated) {
 		c.Log.WarnContext(ctx, "cannot acknowledge an interaction", "error", err)
 	}
@@ -259,24 +263,23 @@ func (a *adapter) reply(ctx context.Context, text string) {
 	a.answered = true
 	t := targetOf(&channel.Block{Target: a.last.replyPlan()})
 	in := &outgoing{Content: text, Allowed: repliedTo, Flags: discordgo.MessageFlagsEphemeral}
-	r := request{what: "answer an interaction", method: http.MethodPost, path: t.path(), in: in}
+	r := platform.Request{Name: "answer an interaction", Path: t.path(), In: in}
 	if text == "" {
-		r = request{what: "withdraw an answer", method: http.MethodDelete, path: t.messagePath("@original"), harmless: true}
+		r = platform.Request{Name: "withdraw an answer", Method: http.MethodDelete, Path: t.messagePath("@original"), Harmless: true}
 	}
-	if err := a.c.api.do(ctx, r); err != nil && !platform.Is(err, expired, deleted) {
+	if err := a.c.api.Do(ctx, r); err != nil && !platform.Is(err, expired, deleted) {
 		a.c.Log.WarnContext(ctx, "cannot answer an interaction", "error", err)
 	}
 }
 
 // finishInteraction answers a command that the gates did not let in. One that ends without an answer loses the sign that one follows.
-func (a *adapter) finishInteraction(ctx context.Context, r channel.Result) {
-	if a.last.Kind != channel.EventCommand {
-		return
-	}
+func (a *adapter) finishInteraction(ctx context.Context, r channel.Result) error {
 	switch _, refused := channel.RefusedPress(r); {
+	case a.last.Kind != channel.EventCommand:
 	case refused:
 		a.reply(ctx, "You may not use commands here.")
 	case r.Outcome == channel.OutcomeSilent || r.Outcome == channel.OutcomeObserved || r.Outcome == channel.OutcomeBlocked:
 		a.reply(ctx, "")
 	}
+	return nil
 }

@@ -41,17 +41,19 @@ const DefaultAPI = "https://discord.com/api"
 // Settings are for [New]. Only Token is required. API also says where the gateway is, and Client how it is reached. State keeps how far each conversation
 // was read.
 type Settings struct {
-	platform.Settings
-	Token    platform.Secret
-	Preview  string // "" is [PreviewEdit]
-	Commands []Command
+	Token    platform.Secret `key:"token" help:"token of the bot, from the page Bot of the application"`
+	Preview  string          `key:"preview" default:"edit" oneof:"edit off" help:"what people see of an unfinished answer: a growing message, or nothing"`
+	Menu     string          `key:"menu" default:"commands" oneof:"commands off" help:"application commands behind the slash: the server's commands, or those that the application has"`
+	Commands []Command       // of the server
+
+	platform.Settings `key:"" api.default:"https://discord.com/api" api.help:"address of the REST API, without its version; the API says where the gateway is"`
 }
 
 // Channel is one bot.
 type Channel struct {
 	platform.Service
 	s    Settings
-	api  *api
+	api  platform.API
 	self atomic.Pointer[profile]
 }
 
@@ -80,7 +82,8 @@ func New(s Settings) (*Channel, error) {
 	if err := c.Init(&c.s.Settings, "discord", DefaultAPI); err != nil {
 		return nil, fmt.Errorf("discord: %w", err)
 	}
-	c.api = &api{client: c.HTTP, base: c.s.API, token: token, lost: c.Fail}
+	c.s.Token = platform.Secret(token)
+	c.api = c.newAPI()
 	c.Files.Fetch = func(ctx context.Context, a platform.Attachment, w io.Writer) error { // addresses are signed, so that they need no token
 		return platform.Download(ctx, c.HTTP, a.Source, w)
 	}
@@ -114,7 +117,7 @@ const contentFlags = 1<<18 | 1<<19
 // whoAmI asks the platform who the bot is.
 func (c *Channel) whoAmI(ctx context.Context) error {
 	me := new(profile)
-	err := c.api.call(ctx, request{what: "ask for the bot", method: http.MethodGet, path: "/applications/@me", out: me})
+	err := c.api.Attempt(ctx, platform.Request{Name: "ask for the bot", Method: http.MethodGet, Path: "/applications/@me", Out: me})
 	if err == nil {
 		c.self.Store(me)
 	}
@@ -153,7 +156,7 @@ const (
 // a warning.
 func (c *Channel) registerCommands(ctx context.Context, k *kernel.Kernel) {
 	q := channel.PolicyQuery{Channel: c.s.Name, Account: c.s.Account, Kind: channel.Direct}
-	if len(c.s.Commands) == 0 || k.Settings == nil || k.Settings.Policy(q).CommandMode == channel.CommandsOff {
+	if len(c.s.Commands) == 0 || c.s.Menu == "off" || k.Settings == nil || k.Settings.Policy(q).CommandMode == channel.CommandsOff {
 		return
 	}
 	var list []discordgo.ApplicationCommand
@@ -165,7 +168,7 @@ func (c *Channel) registerCommands(ctx context.Context, k *kernel.Kernel) {
 		})
 	}
 	path := "/applications/" + c.self.Load().ID + "/commands"
-	err := c.api.do(ctx, request{what: "register the commands", method: http.MethodPut, path: path, in: list, out: new(json.RawMessage), harmless: true})
+	err := c.api.Do(ctx, platform.Request{Name: "register the commands", Method: http.MethodPut, Path: path, In: list, Out: new(json.RawMessage), Harmless: true})
 	if err != nil {
 		c.Log.WarnContext(ctx, "cannot register the commands", "error", err)
 	}

@@ -253,7 +253,6 @@ func (c *Channel) mentions(e *event, names channel.Names) channel.MentionFacts {
 type adapter struct {
 	*platform.Event
 	c        *Channel
-	events   []*event
 	last     *event // that is answered
 	answered bool   // the interaction that it is
 }
@@ -266,8 +265,12 @@ func (c *Channel) run(ctx context.Context, ev *platform.Event) (channel.Result, 
 		if json.Unmarshal(raw, e) != nil { // written by another version of this server
 			continue
 		}
-		a.last, a.events = e, append(a.events, e)
-		one := platform.Message{Input: c.input(e), Kind: e.Kind, Files: files(&e.Message)}
+		a.last = e
+		one := platform.Message{Input: c.input(e), Kind: e.Kind, Files: files(&e.Message), Deleted: e.Deleted}
+		one.Mentions = func(names channel.Names) channel.MentionFacts { return c.mentions(e, names) }
+		if e.Kind == channel.EventLifecycle {
+			one.Edited = e.Message.ID
+		}
 		if one.Kind == channel.EventCommand && !a.Kernel.HasCommand(a.Meta.Channel, a.Meta.Account, one.Input.TextForCommands) {
 			one.Input.TextForCommands = "" // the agent reads what is no command of this server any more
 		}
@@ -282,7 +285,7 @@ func (c *Channel) run(ctx context.Context, ev *platform.Event) (channel.Result, 
 			a.Acknowledge = func(ctx context.Context) { c.acknowledge(ctx, e.Interaction) }
 		}
 	}
-	a.Complete, a.Finalize = a.complete, a.finalize
+	a.Complete, a.Finalize = a.complete, a.finishInteraction
 	a.ShowPress = func(ctx context.Context, s channel.Pressed) { a.reply(ctx, s.Text()) }
 	a.Delivery = func(*channel.Facts) *kernel.Delivery { return a.delivery() }
 	return a.Run(ctx)
@@ -290,10 +293,7 @@ func (c *Channel) run(ctx context.Context, ev *platform.Event) (channel.Result, 
 
 // complete adds what the message replies to, and where it was forwarded from.
 func (a *adapter) complete(_ context.Context, f *channel.Facts, policy channel.Policy, _ channel.Identity) (m channel.MentionFacts, quoted []platform.Attachment) {
-	c, e, names := a.c, a.last, channel.NewNames(policy.Patterns)
-	for _, part := range a.events {
-		m = channel.MergeMentions(m, c.mentions(part, names))
-	}
+	c, e := a.c, a.last
 	if to := e.Message.ReferencedMessage; to != nil && e.Kind == channel.EventMessage {
 		by := c.sender(to)
 		allowed := policy.Sees(e.Place.Kind, by.Identity())
@@ -318,17 +318,4 @@ func (e *event) replyPlan() channel.ReplyPlanFacts {
 		r.DeliveryTarget = "/webhooks/" + e.Interaction.Application + "/" + e.Interaction.Token
 	}
 	return r
-}
-
-// finalize answers an interaction that nothing else has answered, and changes messages where they wait.
-func (a *adapter) finalize(ctx context.Context, r channel.Result) error {
-	switch e := a.last; {
-	case e.Interaction != nil:
-		a.finishInteraction(ctx, r)
-	case e.Deleted != nil:
-		a.ForgetWaiting(ctx, e.Deleted...)
-	case e.Kind == channel.EventLifecycle:
-		a.EditWaiting(ctx, e.Message.ID, textOf(&e.Message))
-	}
-	return nil
 }

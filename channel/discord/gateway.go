@@ -71,7 +71,7 @@ func (c *Channel) receive(ctx context.Context) error {
 // session returns a session of the library, which is not open. Its events go to events, in order, and nil at the start of each session of the gateway; a
 // connection that has ended is reported to ended.
 func (c *Channel) session(ctx context.Context, events chan<- *event, ended chan<- struct{}) (*discordgo.Session, error) {
-	s, err := discordgo.New("Bot " + c.api.token)
+	s, err := discordgo.New("Bot " + string(c.s.Token))
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (a answer) RoundTrip(*http.Request) (*http.Response, error) {
 // gatewayAddress asks where the gateway is. If the bot has connected too often today, it waits: the platform would make the token invalid.
 func (c *Channel) gatewayAddress(ctx context.Context) (address string, err error) {
 	var gateway discordgo.GatewayBotResponse
-	err = c.api.call(ctx, request{what: "ask for the gateway", method: http.MethodGet, path: "/gateway/bot", out: &gateway})
+	err = c.api.Attempt(ctx, platform.Request{Name: "ask for the gateway", Method: http.MethodGet, Path: "/gateway/bot", Out: &gateway})
 	if limit := gateway.SessionStartLimit; err == nil && limit.Total > 0 && limit.Remaining <= 0 {
 		pause := time.Duration(limit.ResetAfter) * time.Millisecond
 		c.Log.WarnContext(ctx, "the bot has connected to the gateway too often today; waiting", "pause", pause)
@@ -226,11 +226,11 @@ func (c *Channel) fetchAllMissed(ctx context.Context, state *discordgo.State) {
 // fetchMissed fetches the messages of a conversation behind one. They do not say where they are.
 func (c *Channel) fetchMissed(ctx context.Context, state *discordgo.State, conversation, after string) error {
 	var place discordgo.Channel
-	err := c.api.do(ctx, request{what: "ask for a channel", method: http.MethodGet, path: "/channels/" + conversation, out: &place, harmless: true})
+	err := c.api.Do(ctx, platform.Request{Name: "ask for a channel", Method: http.MethodGet, Path: "/channels/" + conversation, Out: &place, Harmless: true})
 	for n, more := 0, true; err == nil && more && n < maxPages; n++ {
 		var page []json.RawMessage
 		path := fmt.Sprintf("/channels/%s/messages?limit=%d&after=%s", conversation, pageSize, after)
-		err = c.api.do(ctx, request{what: "fetch messages", method: http.MethodGet, path: path, out: &page, harmless: true})
+		err = c.api.Do(ctx, platform.Request{Name: "fetch messages", Method: http.MethodGet, Path: path, Out: &page, Harmless: true})
 		more = len(page) == pageSize
 		var list []*event
 		for _, raw := range page {

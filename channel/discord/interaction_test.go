@@ -26,6 +26,18 @@ func command(name string, arguments ...string) map[string]any {
 	return map[string]any{"id": "1", "type": 1, "name": name, "options": options}
 }
 
+func TestTheCommandsOfTheApplicationStayWithMenuOff(t *testing.T) {
+	off := func(s *discord.Settings) {
+		withCommands(s)
+		s.Menu = "off"
+	}
+	bubble(t, options{settings: off, place: channel.Place{CommandMode: channel.CommandsSenders}}, func(t *testing.T, r *rig) {
+		if got := r.fake.Commands(); len(got) > 0 {
+			t.Errorf("registered %q", got)
+		}
+	})
+}
+
 func TestApplicationCommands(t *testing.T) {
 	bubble(t, options{settings: withCommands, place: channel.Place{CommandMode: channel.CommandsAuthorizers, Users: []string{"7"}}}, func(t *testing.T, r *rig) {
 		if got := r.fake.Commands(); !slices.Equal(got, []string{"tape_info", "help"}) {

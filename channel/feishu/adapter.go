@@ -16,9 +16,8 @@ import (
 // adapter reads an event for the kernel. An event of several messages is about the last one.
 type adapter struct {
 	*platform.Event
-	c    *Channel
-	list []*message
-	e    *event
+	c *Channel
+	e *event
 }
 
 // run runs the turn of an event.
@@ -30,15 +29,26 @@ func (c *Channel) run(ctx context.Context, ev *platform.Event) (channel.Result, 
 			continue
 		}
 		kind, _ := e.class()
-		a.e, a.list = e, append(a.list, e.Message)
-		a.Messages = append(a.Messages, platform.Message{Input: c.input(e), Kind: kind, Press: e.Press, Files: e.Message.read().files})
+		a.e = e
+		one := platform.Message{Input: c.input(e), Kind: kind, Press: e.Press, Files: e.Message.read().files}
+		one.Mentions = func(names channel.Names) channel.MentionFacts { return c.mentions(e.Message, names) }
+		if e.Kind == eventRecall {
+			one.Deleted = []string{e.Message.ID}
+		}
+		a.Messages = append(a.Messages, one)
 	}
 	if a.e != nil {
 		m := a.e.Message
 		a.Sender, a.Reply = c.senderFacts(a.e.Sender), replyPlan(m)
 		a.Place = channel.ConversationFacts{Kind: m.chatKind(), ID: m.Chat, ThreadID: m.Thread, SpaceID: a.e.Tenant}
+		if a.e.Kind == eventRecall {
+			c.known.Add(m.ID, knownMessage{})
+			if m.Thread == "" {
+				a.Place.ThreadID, _ = c.threads.Peek(m.ID)
+			}
+		}
 	}
-	a.Complete, a.ShowPress, a.Finalize = a.complete, a.answerPress, a.finalize
+	a.Complete, a.ShowPress = a.complete, a.answerPress
 	a.Delivery = func(*channel.Facts) *kernel.Delivery { return c.delivery(a.e.Message) }
 	return a.Run(ctx)
 }
@@ -63,13 +73,16 @@ func (c *Channel) input(e *event) *channel.Input {
 }
 
 // complete adds the message that is replied to.
-func (a *adapter) complete(ctx context.Context, f *channel.Facts, policy channel.Policy, who channel.Identity) (channel.MentionFacts, []platform.Attachment) {
+func (a *adapter) complete(ctx context.Context, f *channel.Facts, policy channel.Policy, who channel.Identity) (m channel.MentionFacts, _ []platform.Attachment) {
 	var quoted knownMessage
 	if policy.Sees(f.Conversation.Kind, who) != channel.No && a.e.Press == nil { // strangers cause no calls
 		quoted = a.c.readMessage(ctx, a.e.Message.repliedTo())
 	}
 	f.Supplemental.Quote = a.quote(quoted, policy)
-	return a.mentions(quoted, channel.NewNames(policy.Patterns)), quoted.files
+	if quoted.from.IsSelf {
+		m.Implicit = []channel.MentionKind{channel.ReplyToBot}
+	}
+	return m, quoted.files
 }
 
 // senderFacts returns the facts of a sender. Events have no names of senders.
@@ -89,21 +102,14 @@ func replyPlan(m *message) channel.ReplyPlanFacts {
 	return plan
 }
 
-// mentions returns who is mentioned in the messages of one event.
-func (a *adapter) mentions(quoted knownMessage, names channel.Names) channel.MentionFacts {
-	self := a.c.self().OpenID
-	f := channel.MentionFacts{CanDetect: true}
-	for _, m := range a.list {
-		read := m.read()
-		f.HasAnyMention = f.HasAnyMention || read.all || len(m.Mentions) > 0
-		f.WasMentioned = f.WasMentioned || names.In(withNames(read.text, m.Mentions, self)) || slices.ContainsFunc(m.Mentions, func(one mention) bool {
-			return one.ID.Open != "" && one.ID.Open == self
-		})
+// mentions returns who is mentioned in a message.
+func (c *Channel) mentions(m *message, names channel.Names) channel.MentionFacts {
+	self, read := c.self().OpenID, m.read()
+	byID := func(one mention) bool { return one.ID.Open != "" && one.ID.Open == self }
+	return channel.MentionFacts{
+		CanDetect: true, HasAnyMention: read.all || len(m.Mentions) > 0,
+		WasMentioned: names.In(withNames(read.text, m.Mentions, self)) || slices.ContainsFunc(m.Mentions, byID),
 	}
-	if quoted.from.IsSelf {
-		f.Implicit = []channel.MentionKind{channel.ReplyToBot}
-	}
-	return f
 }
 
 // quote returns the facts of the message that is replied to.
@@ -122,20 +128,6 @@ func (a *adapter) quote(quoted knownMessage, policy channel.Policy) *channel.Quo
 		q.Sender, q.IsSelf, q.SenderAllowed = a.c.self().Name, true, channel.Yes
 	}
 	return q
-}
-
-// finalize removes a message that was deleted from the history.
-func (a *adapter) finalize(ctx context.Context, _ channel.Result) error {
-	if a.e.Kind != eventRecall {
-		return nil
-	}
-	m := a.e.Message
-	a.c.known.Add(m.ID, knownMessage{})
-	if a.Place.ThreadID == "" {
-		a.Place.ThreadID, _ = a.c.threads.Peek(m.ID)
-	}
-	a.ForgetWaiting(ctx, m.ID)
-	return nil
 }
 
 // knownMessage is a message that was sent or read.
@@ -160,7 +152,7 @@ func (c *Channel) readMessage(ctx context.Context, id string) (found knownMessag
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	got, err := c.call(ctx, request{name: "get the message that is replied to", method: http.MethodGet, path: messagePath(id)})
+	got, err := c.call(ctx, platform.Request{Name: "get the message that is replied to", Method: http.MethodGet, Path: messagePath(id)})
 	if err != nil && !platform.Is(err, deleted, noWriting) {
 		c.Log.WarnContext(ctx, "unknown message in a reply", "error", err)
 		return found

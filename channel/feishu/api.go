@@ -14,15 +14,10 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel/platform"
-	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
-// Bounds of a call.
-const (
-	callTimeout = 30 * time.Second
-	maxResponse = 4 << 20 // bytes, without files
-	maxRefusal  = 4 << 10 // bytes, in place of a file
-)
+// maxRefusal is how many bytes a refusal in place of a file has at most.
+const maxRefusal = 4 << 10
 
 // accessToken is the token for calls. The platform returns the same one until it expires in less than half an hour.
 type accessToken struct {
@@ -43,11 +38,8 @@ var (
 	deleted     = &platform.Kind{Text: "the message is deleted, or cannot be edited"}
 	badCard     = &platform.Kind{Text: "the card was not accepted"}
 	censored    = &platform.Kind{Text: "the platform or the organization blocks this content"}
-	rateLimited = &platform.Kind{Text: "the platform's rate limit was reached", Effect: platform.Busy}
 	inProgress  = &platform.Kind{Text: "the message is being sent already", Effect: platform.Unknown}
-	unavailable = &platform.Kind{Text: "the platform is unavailable at the moment", Effect: platform.Unknown}
 	wrongServer = &platform.Kind{Text: "the answer is not from the platform; check the setting api"}
-	otherwise   = &platform.Kind{Text: "the platform refused the call"}
 )
 
 var kindOfCode = map[int]*platform.Kind{
@@ -60,7 +52,8 @@ var kindOfCode = map[int]*platform.Kind{
 	230011: deleted, 230031: deleted, 230050: deleted, 230072: deleted, 230075: deleted, 230110: deleted, 231003: deleted,
 	230099: badCard, 230054: badCard,
 	230022: censored, 230028: censored,
-	99991400: rateLimited, 230020: rateLimited, 11232: rateLimited, 11233: rateLimited, 11247: rateLimited,
+	99991400: platform.RateLimited, 230020: platform.RateLimited,
+	11232: platform.RateLimited, 11233: platform.RateLimited, 11247: platform.RateLimited,
 	230049: inProgress,
 }
 
@@ -68,17 +61,6 @@ var kindOfCode = map[int]*platform.Kind{
 func retryAfter(h http.Header) time.Duration {
 	n, _ := strconv.Atoi(cmp.Or(h.Get("X-Ogw-Ratelimit-Reset"), h.Get("Retry-After"))) // 0 if it is missing
 	return time.Duration(min(max(n, 1), 24*60*60)) * time.Second
-}
-
-// request is a call.
-type request struct {
-	name       string // in words, for errors
-	method     string
-	path       string    // below /open-apis/, with its query
-	in         any       // written as JSON, or a *platform.Form; nil: no body
-	file       io.Writer // takes the response if it is a file; nil: it is none
-	repeatable bool      // repeating the call changes nothing: it edits, reads, or has a uuid
-	impatient  bool      // the call fails at once at a rate limit
 }
 
 // response is a response of the platform. Each call has some of the fields.
@@ -116,8 +98,8 @@ type item struct {
 }
 
 // callRepeatedly makes a call, and repeats it where that may help and does no harm.
-func (c *Channel) callRepeatedly(ctx context.Context, r request) (got response, err error) {
-	call := platform.Call{Harmless: r.repeatable, Brief: r.impatient, Do: func(ctx context.Context) (err error) {
+func (c *Channel) callRepeatedly(ctx context.Context, r platform.Request) (got response, err error) {
+	call := platform.Call{Harmless: r.Harmless, Brief: r.Brief, Do: func(ctx context.Context) (err error) {
 		got, err = c.call(ctx, r)
 		return err
 	}}
@@ -125,14 +107,16 @@ func (c *Channel) callRepeatedly(ctx context.Context, r request) (got response, 
 	return got, err
 }
 
-// call makes one attempt, and a second one if the access token was no longer valid.
-func (c *Channel) call(ctx context.Context, r request) (got response, err error) {
-	token := ""
+// call makes one attempt, and a second one if the access token was no longer valid. A file goes to the writer Out.
+func (c *Channel) call(ctx context.Context, r platform.Request) (got response, err error) {
+	if r.Out == nil {
+		r.Out = &got
+	}
 	for range 2 {
-		if token, err = c.readToken(ctx, token); err != nil {
+		if r.Token, err = c.readToken(ctx, r.Token); err != nil {
 			return got, err
 		}
-		if got, err = c.exchange(ctx, r, token); !platform.Is(err, badToken) {
+		if err = c.api.Attempt(ctx, r); !platform.Is(err, badToken) {
 			return got, err
 		}
 	}
@@ -151,16 +135,14 @@ func (c *Channel) readToken(ctx context.Context, stale string) (string, error) {
 	if t.text != "" && t.text != stale && time.Now().Before(t.renew) {
 		return t.text, nil
 	}
-	got, err := c.exchange(ctx, request{
-		name: "get an access token", method: http.MethodPost, path: "auth/v3/tenant_access_token/internal",
-		in: map[string]string{"app_id": c.s.AppID, "app_secret": string(c.s.AppSecret)},
-	}, "")
+	var got response
+	err := c.api.Attempt(ctx, platform.Request{
+		Name: "get an access token", Path: "auth/v3/tenant_access_token/internal", Out: &got,
+		In: map[string]string{"app_id": c.s.AppID, "app_secret": string(c.s.AppSecret)},
+	})
 	_, isRefusal := errors.AsType[*platform.Refusal](err)
 	switch {
-	case platform.Is(err, badApp):
-		c.Fail(err)
-		return "", err
-	case isRefusal && !platform.Is(err, unavailable):
+	case isRefusal && !platform.Is(err, platform.Down):
 		return "", err
 	case err != nil: // the call that needs the token was not made
 		return "", fmt.Errorf("feishu: %w", &platform.Unreached{Err: err})
@@ -170,47 +152,14 @@ func (c *Channel) readToken(ctx context.Context, stale string) (string, error) {
 	return t.text, nil
 }
 
-// exchange makes one attempt with an access token; "" is none.
-func (c *Channel) exchange(ctx context.Context, r request, token string) (got response, err error) {
-	if ctx.Err() != nil {
-		return got, fmt.Errorf("feishu: %w", &platform.Unreached{Err: context.Cause(ctx)})
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	var body []byte
-	contentType := "application/json; charset=utf-8"
-	if form, ok := r.in.(*platform.Form); ok {
-		body, contentType, err = form.Encode()
-	} else if r.in != nil {
-		body, err = rawjson.Marshal(r.in)
-	}
-	if err != nil {
-		return got, fmt.Errorf("feishu: %s: write the call: %w", r.name, err)
-	}
-	req, err := http.NewRequestWithContext(ctx, r.method, c.s.API+"/open-apis/"+r.path, bytes.NewReader(body))
-	if err != nil {
-		return got, errors.New("feishu: api is not an address; expected one such as " + DefaultAPI)
-	}
-	req.Header.Set("Content-Type", contentType)
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	res, err := c.HTTP.Do(req)
-	if err == nil {
-		defer res.Body.Close()
-		err = got.read(res, r.file)
-	}
-	if err != nil {
-		err = fmt.Errorf("feishu: %s: %w", r.name, platform.Bare(ctx, err))
-	}
-	return got, err
-}
-
-// read reads the response to a call. file takes it if it is a file, which may be JSON, too; a refusal in place of a file is short.
-func (got *response) read(res *http.Response, file io.Writer) error {
-	text, err := io.ReadAll(io.LimitReader(res.Body, maxResponse))
-	if err != nil {
-		return err
+// readAnswer reads the answer to a call. A writer out takes a file, which may be JSON, too; a refusal in place of a file is short.
+func readAnswer(res *http.Response, text []byte, out any) error {
+	got, file := new(response), io.Writer(nil)
+	switch out := out.(type) {
+	case *response:
+		got = out
+	case io.Writer:
+		file = out
 	}
 	isJSON, code := json.Unmarshal(text, got) == nil && got.Code != nil, 0
 	if isJSON {
@@ -230,16 +179,14 @@ func (got *response) read(res *http.Response, file io.Writer) error {
 	case accepted && isJSON && code == 0:
 		return nil
 	case e.Kind != nil:
-	case res.StatusCode == http.StatusTooManyRequests:
-		e.Kind = rateLimited
-	case res.StatusCode >= 500:
-		e.Kind = unavailable
 	case accepted && !isJSON:
 		e.Kind = wrongServer
+	case res.StatusCode >= 500: // the platform does not say which of them mean that nothing was done
+		e.Kind = platform.Down
 	default:
-		e.Kind = otherwise
+		e.Kind = platform.KindOfStatus(res.StatusCode)
 	}
-	if e.Kind == rateLimited {
+	if e.Kind == platform.RateLimited {
 		e.RetryAfter = retryAfter(res.Header)
 	}
 	return e

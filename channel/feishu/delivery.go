@@ -74,15 +74,11 @@ func targetOf(b *channel.Block) (t target, err error) {
 	t.chat = b.Target.Target()
 	t.replyTo, _ = b.Target.ReplyToID.Get()
 	t.topic, _ = b.Target.MessageThreadID.Get()
-	switch {
-	case t.chat == "":
-		err = errors.New("feishu: the reply has no target")
-	case t.topic != "" && t.replyTo == "":
+	if t.topic != "" && t.replyTo == "" {
 		err = errors.New("feishu: cannot send to the topic, because it has no message to reply to")
-	default:
-		return t, nil
+		return t, &channel.NotSentError{Err: err, Permanent: true}
 	}
-	return t, &channel.NotSentError{Err: err, Permanent: true}
+	return t, nil
 }
 
 // nth returns the target of the n-th message of a block. Only the first one is a reply, except in a topic.
@@ -220,17 +216,17 @@ func (c *Channel) sendOnce(ctx context.Context, t target, b *body) (id string, e
 		return "", &channel.NotSentError{Err: err}
 	}
 	in := map[string]any{"content": string(content)}
-	r := request{name: "send a message", method: http.MethodPost, in: in, repeatable: true, impatient: t.preview}
+	r := platform.Request{Name: "send a message", In: in, Harmless: true, Brief: t.preview}
 	if t.card == "" {
 		in["msg_type"], in["uuid"] = kind, t.uuid
 	}
 	switch {
 	case t.card != "":
-		r.name, r.method, r.path, r.repeatable = "change a card", http.MethodPatch, messagePath(t.card), !t.preview
+		r.Name, r.Method, r.Path, r.Harmless = "change a card", http.MethodPatch, messagePath(t.card), !t.preview
 	case t.replyTo == "":
-		r.path, in["receive_id"] = "im/v1/messages?receive_id_type=chat_id", t.chat
+		r.Path, in["receive_id"] = "im/v1/messages?receive_id_type=chat_id", t.chat
 	default:
-		r.path = messagePath(t.replyTo) + "/reply"
+		r.Path = messagePath(t.replyTo) + "/reply"
 		if t.topic != "" {
 			in["reply_in_thread"] = true
 		}
@@ -250,13 +246,13 @@ func (c *Channel) sendFile(ctx context.Context, t target, m channel.MediaFact) (
 
 // upload sends data as a file, or as an image.
 func (c *Channel) upload(ctx context.Context, t target, name string, data []byte, isImage bool) (id string, err error) {
-	kind, fields := "file", map[string]string{"file_type": "stream", "file_name": name}
+	kind, fields := "file", map[string]any{"file_type": "stream", "file_name": name}
 	if isImage {
-		kind, fields = "image", map[string]string{"image_type": "message"}
+		kind, fields = "image", map[string]any{"image_type": "message"}
 	}
-	got, err := c.callRepeatedly(ctx, request{
-		name: "upload a file", method: http.MethodPost, path: "im/v1/" + kind + "s", repeatable: true,
-		in: &platform.Form{Fields: fields, Name: kind, File: name, Data: data},
+	got, err := c.callRepeatedly(ctx, platform.Request{
+		Name: "upload a file", Path: "im/v1/" + kind + "s", Harmless: true,
+		In: &platform.Form{Fields: fields, Name: kind, File: name, Data: data},
 	})
 	if err != nil {
 		if _, ok := errors.AsType[*channel.NotSentError](err); !ok {
@@ -272,9 +268,9 @@ const typing = "Typing"
 
 // addSign adds the reaction to a message. It makes one attempt, because the answer waits for it.
 func (c *Channel) addSign(ctx context.Context, messageID string) error {
-	_, err := c.call(ctx, request{
-		name: "add a reaction", method: http.MethodPost, path: messagePath(messageID) + "/reactions",
-		in: map[string]any{"reaction_type": map[string]string{"emoji_type": typing}},
+	_, err := c.call(ctx, platform.Request{
+		Name: "add a reaction", Path: messagePath(messageID) + "/reactions",
+		In: map[string]any{"reaction_type": map[string]string{"emoji_type": typing}},
 	})
 	return err
 }
@@ -282,12 +278,12 @@ func (c *Channel) addSign(ctx context.Context, messageID string) error {
 // removeSigns removes the app's reactions that show work from a message. They are listed, because after a crash their ids are unknown.
 func (c *Channel) removeSigns(ctx context.Context, messageID string) error {
 	path := messagePath(messageID) + "/reactions"
-	got, err := c.callRepeatedly(ctx, request{
-		name: "list reactions", method: http.MethodGet, path: path + "?page_size=50&reaction_type=" + typing, repeatable: true,
+	got, err := c.callRepeatedly(ctx, platform.Request{
+		Name: "list reactions", Method: http.MethodGet, Path: path + "?page_size=50&reaction_type=" + typing, Harmless: true,
 	})
 	for _, one := range got.Data.Items {
 		if one.Operator.ID == c.s.AppID {
-			_, e := c.callRepeatedly(ctx, request{name: "remove a reaction", method: http.MethodDelete, path: path + "/" + url.PathEscape(one.ReactionID), repeatable: true})
+			_, e := c.callRepeatedly(ctx, platform.Request{Name: "remove a reaction", Method: http.MethodDelete, Path: path + "/" + url.PathEscape(one.ReactionID), Harmless: true})
 			err = errors.Join(err, e)
 		}
 	}

@@ -40,17 +40,19 @@ const DefaultAPI = "https://open.feishu.cn"
 
 // Settings are for [New]. AppID, AppSecret and EncryptKey are required. State is not used.
 type Settings struct {
-	platform.Settings
-	AppID      string // cli_…
-	AppSecret  platform.Secret
-	EncryptKey platform.Secret // encrypts and signs events
-	Preview    string          // "" is [PreviewEdit]
+	AppID      string          `key:"app_id" help:"id of the app, cli_…, from its page Credentials & Basic Info"`
+	AppSecret  platform.Secret `key:"app_secret" help:"secret of the app, from the same page"`
+	EncryptKey platform.Secret `key:"encrypt_key" help:"key that encrypts and signs events, from Events & Callbacks, Encryption Strategy"`
+	Preview    string          `key:"preview" default:"edit" oneof:"edit off" help:"what people see of an unfinished answer: a growing card, or nothing"`
+
+	platform.Settings `key:"" api.default:"https://open.feishu.cn" api.help:"address of the server API; https://open.larksuite.com for Lark" max_media.help:"maximum size of a file; the platform allows 100MB"`
 }
 
 // Channel is one app in one organization.
 type Channel struct {
 	platform.Service
 	s       Settings // checked, with defaults
+	api     platform.API
 	cipher  *eventCipher
 	token   accessToken
 	known   *lru.Cache[string, knownMessage] // messages that were sent or read, by id; the zero value: deleted
@@ -74,6 +76,7 @@ func New(s Settings) (*Channel, error) {
 		return nil, fmt.Errorf("feishu: %w", err)
 	}
 	c.Files.Fetch = c.fetch
+	c.api = platform.API{Platform: "feishu", Client: c.HTTP, Base: c.s.API + "/open-apis/", Read: readAnswer, Fatal: badApp, Fail: c.Fail}
 	c.bot.Store(&identity{})
 	c.known, _ = lru.New[string, knownMessage](1000) // fails only for a size below 1
 	c.threads, _ = lru.New[string, string](10_000)
@@ -119,10 +122,10 @@ func (c *Channel) self() identity { return *c.bot.Load() }
 
 // readIdentity asks the platform for the bot's id.
 func (c *Channel) readIdentity(ctx context.Context) error {
-	r := request{name: "get the bot's id", method: http.MethodGet, path: "bot/v3/info"}
+	r := platform.Request{Name: "get the bot's id", Method: http.MethodGet, Path: "bot/v3/info"}
 	got, err := c.call(ctx, r)
 	if err == nil && got.Bot.OpenID == "" {
-		err = fmt.Errorf("feishu: %s: %w", r.name, &platform.Refusal{Kind: noBot, Code: "no open_id"})
+		err = fmt.Errorf("feishu: %s: %w", r.Name, &platform.Refusal{Kind: noBot, Code: "no open_id"})
 	}
 	if err == nil {
 		c.bot.Store(&got.Bot)

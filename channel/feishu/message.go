@@ -325,6 +325,6 @@ func withNames(text string, mentions []mention, self string) string {
 
 // fetch writes a file.
 func (c *Channel) fetch(ctx context.Context, a platform.Attachment, w io.Writer) error {
-	_, err := c.call(ctx, request{name: "load a file", method: http.MethodGet, path: a.Source, file: w})
+	_, err := c.call(ctx, platform.Request{Name: "load a file", Method: http.MethodGet, Path: a.Source, Out: w})
 	return err
 }

@@ -50,20 +50,16 @@ func (p *pass) authorize(ctx context.Context) (channel.Admission, error) {
 // evaluate evaluates the gates of package channel by the settings of the place.
 func (p *pass) evaluate() {
 	f := *p.facts
-	if p.k.Settings != nil {
-		p.policy = p.k.Settings.Policy(f.PolicyQuery())
-	}
+	p.policy = p.k.Settings.Policy(f.PolicyQuery())
 	f.Observing = p.observing()
 	p.decision, p.gated = channel.Evaluate(f), true
 }
 
 // resumed reports whether the turn may have begun before.
-func (p *pass) resumed() bool { return p.meta.Event != nil && p.meta.Event.Begun }
+func (p *pass) resumed() bool { return p.event.Begun }
 
 // repeated reports whether the event has been counted before: its turn goes on, or is tried again.
-func (p *pass) repeated() bool {
-	return p.resumed() || p.meta.Event != nil && p.meta.Event.Attempts > 0
-}
+func (p *pass) repeated() bool { return p.resumed() || p.event.Attempts > 0 }
 
 // challenge tells a sender who is not paired the code to be paired with, at most once an hour.
 func (p *pass) challenge(ctx context.Context) {
@@ -73,8 +69,8 @@ func (p *pass) challenge(ctx context.Context) {
 	p.attempt(ctx, channel.StageAuthorize, "cannot tell a sender how to pair", func() error {
 		code, tell, err := p.k.Pairing.Request(ctx, p.facts.Channel, p.facts.Account, p.facts.Sender)
 		if err == nil && tell {
-			p.sendNotice(ctx, pairingNotice, "You need to be paired before you can talk here. Your code is `"+code+
-				"`. The operator of this server pairs you with: `lingserve channels pair approve "+code+"`", false)
+			p.sendNotice(ctx, "", pairingNotice, "You need to be paired before you can talk here. Your code is `"+code+
+				"`. The operator of this server pairs you with: `lingserve channels pair approve "+code+"`")
 		}
 		return err
 	})
@@ -91,7 +87,7 @@ func (p *pass) welcome(ctx context.Context) {
 		p.warn(ctx, channel.StageDispatch, "unknown whether a sender knows of the pairing", err)
 	}
 	if first {
-		p.sendNotice(ctx, pairedNotice, "You are paired. You can talk here now.", false)
+		p.sendNotice(ctx, "", pairedNotice, "You are paired. You can talk here now.")
 	}
 }
 
@@ -137,7 +133,7 @@ func (p *pass) learnsReason() bool {
 
 // wantsNotice reports whether the sender gets a notice in place of an answer: the settings allow it, and the message was for the agent.
 func (p *pass) wantsNotice() bool {
-	return (p.k.Settings == nil || p.policy.ErrorNotice) && (p.facts.Conversation.Kind == channel.Direct || p.decision.Addressed)
+	return p.policy.ErrorNotice && (p.facts.Conversation.Kind == channel.Direct || p.decision.Addressed)
 }
 
 // notifyFailure sends the notice of the agent, or says that the turn has failed, if nothing of an answer is seen.
@@ -191,7 +187,7 @@ func (p *pass) greeting() string {
 // [Meta] says so then. It returns how long the sender has to wait; 0: the message may come. It counts no message that the gates stop.
 func (k *Kernel) CountRate(f *channel.Facts) time.Duration {
 	k.init()
-	if k.Settings == nil || channel.Evaluate(*f).Admission.Kind != channel.Dispatch {
+	if channel.Evaluate(*f).Admission.Kind != channel.Dispatch {
 		return 0
 	}
 	p := k.Settings.Policy(f.PolicyQuery())
@@ -201,21 +197,17 @@ func (k *Kernel) CountRate(f *channel.Facts) time.Duration {
 
 // HasCommand reports whether the agents of a channel have the very command that a text begins with.
 func (k *Kernel) HasCommand(name, account, text string) bool {
-	if k.Settings == nil {
-		return true
-	}
+	k.init()
 	p := k.Settings.Policy(channel.PolicyQuery{Channel: name, Account: account})
 	return p.Commands == nil || p.Commands(text, true)
 }
 
 // PolicyAt returns the policy of a place, and who a sender is to its gates.
 func (k *Kernel) PolicyAt(ctx context.Context, q channel.PolicyQuery, from channel.SenderFacts) (policy channel.Policy, who channel.Identity) {
-	if k.Settings != nil {
-		policy = k.Settings.Policy(q)
-	}
-	who = from.Identity()
-	if q.Kind == channel.Direct {
-		who.Paired, _ = channel.PairedFact(ctx, k.Pairing, policy.DM, q.Channel, q.Account, from.ID) // the gate says that it is unknown
+	k.init()
+	policy, who = k.Settings.Policy(q), from.Identity()
+	if q.Kind == channel.Direct && policy.DM == channel.PolicyPairing {
+		who.Paired, _, _ = k.Pairing.State(ctx, q.Channel, q.Account, from.ID) // the gate says that it is unknown
 	}
 	return policy, who
 }

@@ -13,6 +13,7 @@ const albumWait = time.Second
 
 // Bundle returns what an event is a part of, for its [Arrival]: an album, or with the setting debounce the texts of one sender.
 func (k *Kernel) Bundle(name, account string, in *channel.Input) (bundle string, wait time.Duration) {
+	k.init()
 	switch {
 	case in.SenderID == "" || in.ConversationID == "":
 		return "", 0
@@ -20,7 +21,7 @@ func (k *Kernel) Bundle(name, account string, in *channel.Input) (bundle string,
 		return "album " + in.GroupID, albumWait
 	}
 	text := strings.TrimSpace(cmp.Or(in.TextForCommands, in.TextForAgent, in.RawText))
-	if k.Settings == nil || in.HasMedia || text == "" || strings.HasPrefix(text, ",") {
+	if in.HasMedia || text == "" || strings.HasPrefix(text, ",") {
 		return "", 0
 	}
 	wait = k.Settings.Policy(channel.PolicyQuery{Channel: name, Account: account, Conversation: in.ConversationID, Thread: in.ThreadID}).Debounce

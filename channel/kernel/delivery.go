@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/internal/backoff"
+
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -41,12 +41,9 @@ const (
 	previewEvery = time.Second
 	workingEvery = 5 * time.Second
 
-	// retryFor is how long the end of an answer is tried again that is not stored.
-	retryFor = 5 * time.Minute
+	// afterCancel bounds what a turn still does on the platform when it was canceled.
+	afterCancel = 5 * time.Second
 )
-
-// afterCancel bounds what a turn still does on the platform when it was canceled.
-const afterCancel = 5 * time.Second
 
 // progress is what is stored of a turn's answer, so that it goes on after a crash.
 type progress struct {
@@ -83,8 +80,6 @@ type sink struct {
 	// Of the loop, and behind it of end.
 	progress   *progress
 	counts     channel.DispatchResult
-	attempted  bool    // to send something
-	visible    bool    // something was sent, or a preview was shown
 	unknown    bool    // it is not known of something whether it was sent
 	queued     bool    // a reply is stored until it is sent
 	gone       error   // why nothing is sent any more
@@ -93,7 +88,6 @@ type sink struct {
 	noPreview  bool    // it is not known whether a preview stands there: another one would be a second
 	warned     bool    // of previews
 	isNext     bool    // no earlier reply to the target waits
-	texted     bool    // a text was sent: no sign of work after it
 	signed     bool    // a sign of work may have to be removed
 	failedWork bool
 }
@@ -103,13 +97,8 @@ const maxTasks = 64
 
 func (p *pass) newSink(ctx context.Context, d *Delivery, cancel context.CancelCauseFunc) *sink {
 	s := &sink{
-		p: p, ctx: ctx, cancel: cancel, d: cmp.Or(d, &Delivery{}), progress: &progress{},
+		p: p, ctx: ctx, cancel: cancel, d: cmp.Or(d, &Delivery{}), progress: &p.event.progress, unknown: p.event.progress.Unsure,
 		tasks: make(chan func(), maxTasks), previews: make(chan channel.Payload, 1),
-	}
-	if e := p.meta.Event; e != nil {
-		s.progress = &e.progress
-		s.visible, s.unknown, s.texted = s.progress.Visible, s.progress.Unsure, s.progress.Visible
-		s.attempted = s.visible || s.unknown
 	}
 	if s.off = p.observing() || p.facts.Reply.Mode == channel.ReplyNone; !s.off {
 		s.signed = s.d.Rest != nil && p.resumed() // another process may have left a sign of work
@@ -119,7 +108,7 @@ func (p *pass) newSink(ctx context.Context, d *Delivery, cancel context.CancelCa
 }
 
 // final reports whether the turn must not run again, and its failure needs no notice.
-func (s *sink) final() bool { return s.visible || s.unknown || s.queued || s.gone != nil }
+func (s *sink) final() bool { return s.progress.Visible || s.unknown || s.queued || s.gone != nil }
 
 // Emit implements [channel.Sink]. It waits for the end of an answer to be sent, so that the next turn of the session follows it. An error is stored until
 // the end of the turn; only the first is sent.
@@ -209,7 +198,7 @@ func (s *sink) Do(ctx context.Context, b channel.Block, send func(context.Contex
 			err = &channel.NotSentError{Err: err}
 			return
 		}
-		r, err = s.call(ctx, func() (channel.Receipt, error) { return send(ctx) })
+		r, err = s.call(ctx, send)
 		s.count(b.Kind, r)
 	})
 	if failed != nil {
@@ -256,13 +245,13 @@ func (s *sink) loop() {
 
 // work shows that work goes on, until its first error.
 func (s *sink) work() {
-	if s.d.Working == nil || s.texted || s.failedWork || s.ready(s.ctx) != nil {
+	if s.d.Working == nil || s.progress.Visible || s.failedWork || s.ready(s.ctx) != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, cmp.Or(s.d.WorkingEvery, workingEvery)) // blocks wait meanwhile
 	defer cancel()
 	s.signed = s.d.Rest != nil
-	s.failedWork = s.p.guard(ctx, func() error { return s.d.Working(ctx) }) != nil
+	s.failedWork = s.p.k.guard(ctx, func() error { return s.d.Working(ctx) }) != nil
 }
 
 // rest removes the sign of work.
@@ -273,7 +262,7 @@ func (s *sink) rest() {
 	s.signed = false
 	ctx, cancel := outlive(s.ctx, afterCancel)
 	defer cancel()
-	s.warn("Rest", s.p.guard(ctx, func() error { return s.d.Rest(ctx) }))
+	s.warn("Rest", s.p.k.guard(ctx, func() error { return s.d.Rest(ctx) }))
 }
 
 // showPreview shows the newest text of the block that is open, and returns how long the next preview waits.
@@ -286,10 +275,12 @@ func (s *sink) showPreview(text channel.Payload) (pause time.Duration) {
 	if s.mustWait(&b) {
 		return pause
 	}
-	r, err := s.call(s.ctx, func() (channel.Receipt, error) { return s.d.Preview(s.ctx, b, *cmp.Or(before, &channel.Receipt{})) })
+	r, err := s.call(s.ctx, func(ctx context.Context) (channel.Receipt, error) {
+		return s.d.Preview(ctx, b, *cmp.Or(before, &channel.Receipt{}))
+	})
 	if r.State.Seen() {
 		s.shown = text.Text
-		s.markTexted()
+		s.rest()
 		if before == nil {
 			s.progress.Preview = &r
 			s.warn("note", s.note(s.ctx, false))
@@ -311,18 +302,12 @@ func (s *sink) showPreview(text channel.Payload) (pause time.Duration) {
 
 // mustWait reports whether an earlier reply to the same target waits: the preview would be above it.
 func (s *sink) mustWait(b *channel.Block) bool {
-	if s.isNext || s.p.meta.Event == nil || !s.d.Durable {
+	if s.isNext || !s.p.storesEnd() {
 		return false
 	}
 	waits, err := s.p.k.Store.ReplyWaits(s.ctx, channel.TargetName(&channel.Outbound{Channel: s.p.facts.Channel, Account: s.p.facts.Account, Block: *b}))
 	s.isNext = !waits && err == nil
 	return !s.isNext
-}
-
-// markTexted notes that a text was sent.
-func (s *sink) markTexted() {
-	s.texted = true
-	s.rest()
 }
 
 // block returns the next block of the turn, which replaces the preview, if there is one.
@@ -352,17 +337,14 @@ func (s *sink) deliver(kind channel.ReplyKind, p channel.Payload) {
 	r, err := s.send(&b)
 	s.count(b.Kind, r)
 	if r.State.Seen() {
-		s.markTexted()
+		s.rest()
 	}
 	switch {
 	case q != nil && r.State.Seen():
 		if s.progress.Asked == nil {
 			s.progress.Asked = map[string]askedQuestion{}
 		}
-		asked := b
-		asked.Question = new(*q)
-		asked.Question.Failed = nil
-		s.progress.Asked[q.ID] = askedQuestion{asked, r}
+		s.progress.Asked[q.ID] = askedQuestion{b, r}
 		s.warn("note", s.note(s.ctx, false))
 	case q != nil && q.Failed != nil && (r.State == channel.NotSent || r.State == channel.Suppressed):
 		q.Failed()
@@ -396,11 +378,8 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 	if b.Kind != channel.ReplyTool { // if the process dies now, the block may be what is shown there
 		s.progress.Preview = nil
 	}
-	if e := s.p.meta.Event; s.storesEnd() && b.Kind == channel.ReplyFinal {
-		var held bool
-		r, held, err = s.p.keep(s.ctx, channel.OutcomeQueued, b, s.sender(b))
-		if s.leave(err); e.over {
-			s.attempted, s.queued = true, s.queued || held
+	if b.Kind == channel.ReplyFinal && s.p.storesEnd() {
+		if r, err = s.sendEnd(s.ctx, channel.OutcomeQueued, b); s.p.event.over {
 			s.progress.Preview, s.shown = nil, ""
 			return r, err
 		}
@@ -410,7 +389,7 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 			s.progress.Preview = before.Preview
 			return notSent, &channel.NotSentError{Err: fmt.Errorf("what is about to be sent cannot be stored: %w", err)}
 		}
-		r, err = s.sendNow(b)
+		r, err = s.sendEnd(s.ctx, "", b)
 	}
 	s.progress.Sending = false
 	switch r.State {
@@ -428,55 +407,33 @@ func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 	return r, err
 }
 
-// storesEnd reports whether the end of the answer is stored until it is sent. Only one is: it ends the event.
-func (s *sink) storesEnd() bool {
-	return s.p.meta.Event != nil && s.d.Durable && !s.p.meta.Event.over
-}
-
-// sendNow sends a block. The end of an answer is sent again if the platform refuses it for a while.
-func (s *sink) sendNow(b *channel.Block) (channel.Receipt, error) {
-	send, end := s.sender(b), time.Now().Add(retryFor)
-	for attempt := 1; ; attempt++ {
-		r, err := send(s.ctx)
-		not, ok := errors.AsType[*channel.NotSentError](err)
-		if !ok || !not.Retryable || not.Permanent || b.Kind != channel.ReplyFinal {
-			return r, err
-		}
-		pause := max(backoff.After(attempt, shortestWait, longestWait), not.RetryAfter)
-		if time.Now().Add(pause).After(end) || backoff.Sleep(s.ctx, pause) != nil {
-			return r, err
-		}
-	}
-}
-
-// sender returns a function that sends a block.
-func (s *sink) sender(b *channel.Block) func(context.Context) (channel.Receipt, error) {
-	return func(ctx context.Context) (channel.Receipt, error) {
-		return s.call(ctx, func() (channel.Receipt, error) { return s.d.Deliver(ctx, *b) })
-	}
+// sendEnd sends a block by [pass.sendBlock].
+func (s *sink) sendEnd(ctx context.Context, o channel.Outcome, b *channel.Block) (channel.Receipt, error) {
+	r, held, err := s.p.sendBlock(ctx, o, b)
+	s.queued = s.queued || held
+	s.leave(err)
+	s.sent(r, err)
+	return r, err
 }
 
 // call makes a call of the platform.
-func (s *sink) call(ctx context.Context, send func() (channel.Receipt, error)) (channel.Receipt, error) {
-	s.attempted = true
-	r, err := s.p.call(ctx, send)
-	if r.State.Seen() {
-		s.visible, s.progress.Visible = true, true
-		s.p.k.guards.sent(s.p.facts, r.MessageIDs)
-	}
+func (s *sink) call(ctx context.Context, send func(context.Context) (channel.Receipt, error)) (channel.Receipt, error) {
+	r, err := s.p.k.send(ctx, s.p.facts, send)
+	s.sent(r, err)
+	return r, err
+}
+
+// sent notes what became of something that was to be sent.
+func (s *sink) sent(r channel.Receipt, err error) {
+	s.progress.Visible = s.progress.Visible || r.State.Seen()
 	if not, ok := errors.AsType[*channel.NotSentError](err); ok && not.Permanent && s.gone == nil {
 		s.gone = err
 	}
-	return r, err
 }
 
 // note stores the progress.
 func (s *sink) note(ctx context.Context, advanced bool) error {
-	e := s.p.meta.Event
-	if e == nil {
-		return nil
-	}
-	err := e.note(ctx, s.p.result.SessionKey, advanced)
+	err := s.p.event.note(ctx, s.p.result.SessionKey, advanced)
 	s.leave(err)
 	return err
 }
@@ -502,7 +459,7 @@ func (s *sink) resolveQuestion(d channel.Decided) {
 	}
 	ctx, cancel := outlive(s.ctx, afterCancel)
 	defer cancel()
-	s.warn("Settle", s.p.guard(ctx, func() error { return s.d.Settle(ctx, asked.Block, asked.Receipt, d) }))
+	s.warn("Settle", s.p.k.guard(ctx, func() error { return s.d.Settle(ctx, asked.Block, asked.Receipt, d) }))
 }
 
 const (
@@ -539,19 +496,17 @@ func (s *sink) leaveNothingOpen(ctx context.Context) {
 		if s.shown != "" {
 			text = s.shown + cutOff
 		}
-		b := s.block(channel.ReplyBlock, channel.Payload{Text: text})
-		var err error
-		if s.storesEnd() {
-			_, _, err = s.p.keep(ctx, channel.OutcomePartial, &b, s.sender(&b))
-		} else {
-			_, err = s.sender(&b)(ctx)
+		b, outcome := s.block(channel.ReplyBlock, channel.Payload{Text: text}), channel.Outcome("")
+		if s.p.storesEnd() {
+			outcome = channel.OutcomePartial
 		}
+		_, err := s.sendEnd(ctx, outcome, &b)
 		s.warn("Deliver", err)
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.progress.Asked)) {
 		s.resolveQuestion(channel.Decided{ID: id, Why: "the turn has ended"})
 	}
-	if s.progress.Unsure && (s.p.k.Settings == nil || s.p.policy.ErrorNotice) {
+	if s.progress.Unsure && s.p.policy.ErrorNotice {
 		s.p.notify(ctx, unsureNoticeSeq, unsureNotice)
 	}
 }
@@ -579,10 +534,10 @@ func (s *sink) result(said channel.DispatchResult) channel.DispatchResult {
 	switch {
 	case s.off:
 		said.Tool, said.Block, said.Final = 0, 0, 0
-	case s.attempted || s.queued:
+	case s.final():
 		said.Tool, said.Block, said.Final = s.counts.Tool, s.counts.Block, s.counts.Final
 	case said.Tool+said.Block+said.Final > 0:
-		s.visible, s.attempted = true, true
+		s.progress.Visible = true
 	}
 	return said
 }

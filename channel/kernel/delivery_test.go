@@ -547,21 +547,3 @@ func runActions(ctx context.Context, list []action) (wrong []string) {
 	}
 	return wrong
 }
-
-// CH-58: the end of an answer that is not stored is sent again if the platform refuses it for a while; other blocks are not.
-func TestTheEndOfAnAnswerIsSentAgain(t *testing.T) {
-	for pause, last := range map[time.Duration]string{2 * time.Minute: "send b", time.Hour: "send Something went wrong."} {
-		s, refused := newRig(), map[string]bool{}
-		s.platform.answer = func(call string) (channel.Receipt, error) {
-			if refused[call] {
-				return channel.Receipt{}, nil
-			}
-			refused[call] = true
-			return channel.Receipt{}, &channel.NotSentError{Err: errTest, Retryable: true, RetryAfter: pause}
-		}
-		_, _ = runScript(t, s, emitTexts("a", "!b"))
-		if got := s.platform.requests(); len(got) != 3 || got[0] != "send a" || got[1] != "send b" || !strings.HasPrefix(got[2], last) {
-			t.Errorf("refused for %v: got %q, expected %q at the end", pause, got, last)
-		}
-	}
-}

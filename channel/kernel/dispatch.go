@@ -18,17 +18,15 @@ func (p *pass) dispatch(ctx context.Context) (channel.Admission, error) {
 	p.sink = s
 	t := &channel.Turn{
 		ID: p.result.TurnID, SessionKey: p.result.SessionKey, Context: p.result.Context, Policy: p.policy.OnBusy, Timezone: p.policy.Timezone,
-		Resumed: p.resumed(), Shown: s.progress.Text, Sink: s,
+		Resumed: p.resumed(), Shown: s.progress.Text, Sink: s, Arrived: p.event.Arrived, Repeated: p.event.Attempts > 0,
 		Queued: func() {
 			p.inLane.Store(true)
 			p.letNext(ctx)
 		},
 	}
-	if e := p.meta.Event; e != nil {
-		t.Arrived, t.Repeated = e.Arrived, e.Attempts > 0
-	}
+
 	var said channel.DispatchResult
-	err := p.guard(ctx, func() (err error) {
+	err := p.k.guard(ctx, func() (err error) {
 		said, err = p.answer(channel.WithTurn(ctx, t), t)
 		return err
 	})
@@ -36,7 +34,7 @@ func (p *pass) dispatch(ctx context.Context) (channel.Admission, error) {
 	p.result.Dispatched = refused == ""
 	err = s.end(ctx, err)
 	p.result.Dispatch = s.result(said)
-	if refused != "" && !s.attempted {
+	if refused != "" && !s.final() {
 		return drop(refused), nil
 	}
 	p.result.Dispatched = true
@@ -47,7 +45,7 @@ func (p *pass) dispatch(ctx context.Context) (channel.Admission, error) {
 }
 
 func (p *pass) answer(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
-	if e := p.meta.Event; e != nil && e.Crashes >= maxCrashes {
+	if p.event.Crashes >= maxCrashes {
 		return channel.DispatchResult{}, errCrashed
 	}
 	if p.turn.Dispatch != nil {
@@ -96,23 +94,18 @@ func (p *pass) silent() bool {
 
 // notify sends a notice in place of an answer. There is one for each event at most, also if the process dies (CH-60).
 func (p *pass) notify(ctx context.Context, seq int, text string) {
-	e := p.meta.Event
-	if e == nil {
-		p.sendNotice(ctx, seq, text, false)
+	if p.event.progress.Told {
 		return
 	}
-	if e.progress.Told {
+	p.event.progress.Told = true
+	outcome := channel.Outcome("")
+	if p.storesEnd() && !p.result.Admission.Stops() {
+		outcome = channel.OutcomeFailed
+	} else if err := p.event.note(ctx, p.result.SessionKey, false); err != nil {
+		p.warn(ctx, p.result.Stage, "cannot store that the sender gets a notice", err)
 		return
 	}
-	e.progress.Told = true
-	keep := !e.over && !p.result.Admission.Stops() && p.turn.Delivery != nil && p.turn.Delivery.Durable
-	if !keep {
-		if err := e.note(ctx, p.result.SessionKey, false); err != nil {
-			p.warn(ctx, p.result.Stage, "cannot store that the sender gets a notice", err)
-			return
-		}
-	}
-	p.sendNotice(ctx, seq, text, keep)
+	p.sendNotice(ctx, outcome, seq, text)
 }
 
 // Notices have a Seq each, which is not that of a block: a platform that knows a message again by its key takes none for another, also if the event
@@ -125,11 +118,9 @@ const (
 	unsureNoticeSeq
 )
 
-// sendNotice sends a notice of the kernel where the message is answered. It is no part of the answer. With keep it ends the event, and is kept until it is
-// sent.
-func (p *pass) sendNotice(ctx context.Context, seq int, text string, keep bool) {
-	d := p.turn.Delivery
-	if d == nil || p.observing() || p.facts.Reply.Mode == channel.ReplyNone {
+// sendNotice sends a notice of the kernel where the message is answered, by [pass.sendBlock]. It is no part of the answer.
+func (p *pass) sendNotice(ctx context.Context, o channel.Outcome, seq int, text string) {
+	if p.turn.Delivery == nil || p.observing() || p.facts.Reply.Mode == channel.ReplyNone {
 		return
 	}
 	ctx, cancel := outlive(ctx, finalizeTimeout)
@@ -138,27 +129,7 @@ func (p *pass) sendNotice(ctx context.Context, seq int, text string, keep bool) 
 		Kind: channel.ReplyFinal, Seq: seq, Payload: channel.Payload{Text: text, IsError: true}, Target: p.facts.Reply,
 		Key: fmt.Sprintf("%s:%d", p.result.TurnID, seq),
 	}
-	send := func(ctx context.Context) (channel.Receipt, error) {
-		return p.call(ctx, func() (channel.Receipt, error) { return d.Deliver(ctx, b) })
-	}
-	var r channel.Receipt
-	var err error
-	if keep {
-		_, _, err = p.keep(ctx, channel.OutcomeFailed, &b, send)
-	} else {
-		r, err = send(ctx)
-		p.k.guards.sent(p.facts, r.MessageIDs)
-	}
-	if err != nil {
+	if _, _, err := p.sendBlock(ctx, o, &b); err != nil {
 		p.warn(ctx, p.result.Stage, "cannot send a notice to the sender", err)
 	}
-}
-
-// call calls a function of a platform, and makes one statement of what it returns.
-func (p *pass) call(ctx context.Context, send func() (channel.Receipt, error)) (r channel.Receipt, err error) {
-	err = p.guard(ctx, func() (err error) {
-		r, err = send()
-		return err
-	})
-	return channel.ReceiptOf(r, err)
 }

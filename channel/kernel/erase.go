@@ -15,13 +15,9 @@ import (
 func (k *Kernel) Erase(ctx context.Context, session string) error {
 	k.init()
 	places := map[channel.WindowKey]bool{}
-	var errs []error
-	if k.Recorder != nil {
-		known, err := k.Recorder.Places(ctx, session)
-		errs = append(errs, err)
-		for _, p := range known {
-			places[p] = true
-		}
+	known, err := k.Recorder.Places(ctx, session)
+	for _, p := range known {
+		places[p] = true
 	}
 	if p, ok := channel.PlaceNamed(session); ok {
 		places[p] = true
@@ -34,12 +30,12 @@ func (k *Kernel) Erase(ctx context.Context, session string) error {
 		k.Window.Forget(ctx, p)
 	}
 	if k.Store != nil {
-		errs = append(errs, k.Store.EraseOf(ctx, session, lanes))
+		err = errors.Join(err, k.Store.EraseOf(ctx, session, lanes))
 	}
-	if k.Recorder != nil && errors.Join(errs...) == nil { // else the places are needed once more
-		errs = append(errs, k.Recorder.Forget(ctx, session))
+	if err == nil { // else the places are needed once more
+		err = k.Recorder.Forget(ctx, session)
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err != nil {
 		return fmt.Errorf("channel: what is kept of the session cannot all be erased: %w", err)
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
@@ -39,7 +38,7 @@ func (p *pass) join(s channel.Stage, err error) {
 
 // outcome is what became of the turn; "" if there was no input.
 func (p *pass) outcome() channel.Outcome {
-	r, t := &p.result, cmp.Or(p.sink, &sink{})
+	r, t := &p.result, cmp.Or(p.sink, &sink{progress: &progress{}})
 	switch {
 	case p.in == nil && p.hooks.Ingest != nil:
 		return ""
@@ -49,11 +48,11 @@ func (p *pass) outcome() channel.Outcome {
 		return channel.OutcomeObserved
 	case p.err == nil && t.queued:
 		return channel.OutcomeQueued
-	case p.err == nil && t.visible:
+	case p.err == nil && t.progress.Visible:
 		return channel.OutcomeVisible
 	case p.err == nil && r.Dispatch.Deferred:
 		return channel.OutcomeDeferred
-	case p.err != nil && t.visible:
+	case p.err != nil && t.progress.Visible:
 		return channel.OutcomePartial
 	case t.unknown:
 		return channel.OutcomeUnknown
@@ -74,7 +73,7 @@ func (p *pass) finalize(ctx context.Context) {
 	part := func(limit time.Duration, f func(context.Context) error) {
 		ctx, cancel := outlive(ctx, limit)
 		defer cancel()
-		errs = append(errs, p.guard(ctx, func() error { return f(ctx) }))
+		errs = append(errs, p.k.guard(ctx, func() error { return f(ctx) }))
 	}
 	part(finalizeTimeout+channel.LoaderTimeout, p.writeHistory)
 	p.endEvent(ctx)
@@ -109,16 +108,14 @@ func (p *pass) acknowledge(ctx context.Context) {
 	}
 	p.acked = true
 	ctx = context.WithoutCancel(ctx)
-	if err := p.guard(ctx, func() error { p.meta.Ack(ctx, p.result); return nil }); err != nil {
-		p.log(ctx, slog.LevelWarn, "cannot acknowledge an event", slog.Any("error", err))
-	}
+	p.attempt(ctx, p.result.Stage, "cannot acknowledge an event", func() error { p.meta.Ack(ctx, p.result); return nil })
 }
 
 // endEvent decides what becomes of the event: it ends, or it is given back to be run again, or by another process.
 func (p *pass) endEvent(ctx context.Context) {
-	e, a := p.meta.Event, p.result.Admission
+	e, a := p.event, p.result.Admission
 	switch {
-	case e == nil || e.over:
+	case e.over:
 	case p.handedOver() || p.err == nil && a.Reason == channel.ReasonDraining:
 		e.release(store.EventRelease{})
 	case p.willRunLater():
@@ -132,18 +129,15 @@ func (p *pass) endEvent(ctx context.Context) {
 
 // hasCode reports whether the sender knows a code to be paired with, or was paired meanwhile.
 func (p *pass) hasCode(ctx context.Context) bool {
-	if p.k.Pairing == nil {
-		return false
-	}
-	paired, requested, err := p.k.Pairing.State(ctx, p.facts.Channel, p.facts.Account, p.facts.Sender.ID)
-	return err == nil && (paired || requested)
+	paired, requested, _ := p.k.Pairing.State(ctx, p.facts.Channel, p.facts.Account, p.facts.Sender.ID)
+	return paired == channel.Yes || requested
 }
 
 // willRunLater reports whether the event will run again: its turn has failed before anything was visible, for a reason that may pass.
 func (p *pass) willRunLater() bool {
-	e := p.meta.Event
+	e := p.event
 	switch {
-	case e == nil:
+	case p.meta.Event == nil:
 		return false
 	case p.handedOver():
 		return true
@@ -158,7 +152,7 @@ func (p *pass) willRunLater() bool {
 // writeHistory forgets what the answered turn has seen of the window, or keeps a message that was not answered for a later one.
 func (p *pass) writeHistory(ctx context.Context) error {
 	switch {
-	case p.sink != nil && (p.sink.visible || p.sink.queued) && !p.handedOver() && p.snapshot != nil && len(p.snapshot.Entries) > 0:
+	case p.sink != nil && (p.sink.progress.Visible || p.sink.queued) && !p.handedOver() && p.snapshot != nil && len(p.snapshot.Entries) > 0:
 		p.k.Window.Consume(ctx, p.snapshot)
 	case p.err == nil && p.result.Admission.Kind == channel.Drop:
 		if f := p.unanswered(); f != nil {

@@ -21,13 +21,13 @@ import (
 type Kernel struct {
 	Agent    channel.Agent
 	Store    Store              // of events; nil: they come by [Run] alone, and the caller drops copies
-	Recorder Recorder           // nil records nothing
-	Window   *channel.Window    // nil is one in memory
+	Recorder Recorder           // nil is one in memory
+	Window   *channel.Window    // likewise
 	Settings channel.Settings   // nil admits no one
 	Pairing  *channel.Pairs     // nil: no one is paired
 	Media    *channel.MediaRoot // nil: agents are given no local files
-	Observer channel.Observer
-	Tracer   trace.Tracer // nil: turns have no spans
+	Observer channel.Observer   // nil writes to Log
+	Tracer   trace.Tracer       // nil: turns have no spans
 	// DiskFailed is called if an event could not be stored because of the disk; nil.
 	DiskFailed func()
 	Log        *slog.Logger // nil is silent
@@ -85,8 +85,24 @@ func (k *Kernel) init() {
 		if k.Window == nil {
 			k.Window = channel.NewWindow(nil, channel.WindowOptions{Log: k.Log})
 		}
+		if k.Recorder == nil {
+			k.Recorder = channel.NewSessions(nil)
+		}
+		if k.Settings == nil {
+			k.Settings = noSettings{}
+		}
+		if k.Observer == nil {
+			k.Observer = channel.NewSlogObserver(k.Log)
+		}
 		k.guards.init()
 	})
+}
+
+// noSettings admit no one.
+type noSettings struct{}
+
+func (noSettings) Policy(channel.PolicyQuery) channel.Policy {
+	return channel.Policy{ErrorNotice: true}
 }
 
 // Run turns an event into a turn. ctx is the life of the turn.

@@ -17,9 +17,6 @@ import (
 // trace reports to the observer what happens, and returns the time.
 func (p *pass) trace(ctx context.Context, t channel.Trace) time.Time {
 	now := time.Now()
-	if p.k.Observer == nil {
-		return now
-	}
 	if t.Phase != channel.PhaseStart && t.Phase != channel.PhaseWarning {
 		t.Duration = now.Sub(p.started)
 	}
@@ -48,8 +45,8 @@ func (p *pass) trace(ctx context.Context, t channel.Trace) time.Time {
 	if t.Phase == channel.PhaseDrop || t.Phase == channel.PhaseHandled {
 		t.Setting = p.result.Setting
 	}
-	if err := p.guard(ctx, func() error { p.k.Observer.Observe(ctx, t); return nil }); err != nil {
-		p.log(ctx, slog.LevelWarn, "observer failed")
+	if err := p.k.guard(ctx, func() error { p.k.Observer.Observe(ctx, t); return nil }); err != nil {
+		p.k.Log.WarnContext(ctx, "observer failed", "turn", t.TurnID, "channel", t.Channel)
 	}
 	return now
 }
@@ -62,13 +59,9 @@ func (p *pass) startSpan(ctx context.Context) (inside context.Context, end func(
 	ctx, span := p.k.Tracer.Start(ctx, "message "+p.meta.Channel, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
 		attribute.String("messaging.system", p.meta.Channel), attribute.String("lingserve.turn.id", p.result.TurnID)))
 	return ctx, func() {
-		span.SetAttributes(attribute.String("lingserve.admission", string(p.result.Admission.Kind)))
-		if reason := p.result.Admission.Reason; reason != "" {
-			span.SetAttributes(attribute.String("lingserve.reason", string(reason)))
-		}
-		if p.canceled {
-			span.SetAttributes(attribute.Bool("lingserve.canceled", true))
-		}
+		a := p.result.Admission
+		span.SetAttributes(attribute.String("lingserve.admission", string(a.Kind)), attribute.String("lingserve.reason", string(a.Reason)),
+			attribute.Bool("lingserve.canceled", p.canceled))
 		if p.err != nil {
 			span.SetStatus(codes.Error, "")
 			span.SetAttributes(attribute.String("error.type", "turn_failed")) // the span of the turn has the cause
@@ -80,23 +73,17 @@ func (p *pass) startSpan(ctx context.Context) (inside context.Context, end func(
 // warn tells of something that does not change the turn.
 func (p *pass) warn(ctx context.Context, s channel.Stage, what string, err error) {
 	p.trace(ctx, channel.Trace{Stage: s, Phase: channel.PhaseWarning, Warning: what, Err: err})
-	if p.k.Observer == nil { // else it logs that
-		p.log(ctx, slog.LevelWarn, what, slog.String("stage", string(s)), slog.Any("error", err))
-	}
 }
 
 // attempt does what must not change the turn: its failure is a warning.
 func (p *pass) attempt(ctx context.Context, s channel.Stage, what string, f func() error) {
-	if err := p.guard(ctx, f); err != nil {
+	if err := p.k.guard(ctx, f); err != nil {
 		p.warn(ctx, s, what, err)
 	}
 }
 
-// guard makes a panic an error.
-func (p *pass) guard(ctx context.Context, f func() error) error { return p.k.caught(ctx, f) }
-
-// caught makes a panic an error. The stack goes to the log alone; the value goes nowhere, since it may have words of a message.
-func (k *Kernel) caught(ctx context.Context, f func() error) (err error) {
+// guard makes a panic an error. The stack goes to the log alone; the value goes nowhere, since it may have words of a message.
+func (k *Kernel) guard(ctx context.Context, f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &channel.PanicError{Value: v}
@@ -104,8 +91,4 @@ func (k *Kernel) caught(ctx context.Context, f func() error) (err error) {
 		}
 	}()
 	return f()
-}
-
-func (p *pass) log(ctx context.Context, level slog.Level, what string, attrs ...slog.Attr) {
-	p.k.Log.LogAttrs(ctx, level, what, append(attrs, slog.String("turn", p.result.TurnID), slog.String("channel", p.meta.Channel))...)
 }

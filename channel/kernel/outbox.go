@@ -44,11 +44,21 @@ func (w *storedReply) repeatable(pause time.Duration) bool {
 	return repeatable != nil && repeatable(w.out, time.Since(w.Created)+pause)
 }
 
-// keep ends the event of a turn with a block that is stored until it is sent, and makes the first attempt unless an earlier reply to the same target waits.
-// held reports that it is sent later. If it cannot be stored, the event has not ended.
-func (p *pass) keep(ctx context.Context, o channel.Outcome, b *channel.Block, send func(context.Context) (channel.Receipt, error)) (r channel.Receipt, held bool, err error) {
-	e, out := p.meta.Event, channel.Outbound{
-		Channel: p.facts.Channel, Account: p.facts.Account, TurnID: p.result.TurnID, Session: p.result.SessionKey, Event: p.meta.Event.Key,
+// storesEnd reports whether the end of the answer is stored until it is sent. Only one is: it ends the event.
+func (p *pass) storesEnd() bool {
+	return !p.event.over && p.turn.Delivery != nil && p.turn.Delivery.Durable
+}
+
+// sendBlock sends a block. With an outcome it ends the event with the block, which is stored until it is sent, and makes the first attempt unless an
+// earlier reply to the same target waits; held reports that it is sent later. If it cannot be stored, the event has not ended.
+func (p *pass) sendBlock(ctx context.Context, o channel.Outcome, b *channel.Block) (r channel.Receipt, held bool, err error) {
+	send := func(ctx context.Context) (channel.Receipt, error) { return p.turn.Delivery.Deliver(ctx, *b) }
+	if o == "" {
+		r, err = p.k.send(ctx, p.facts, send)
+		return r, false, err
+	}
+	e, out := p.event, channel.Outbound{
+		Channel: p.facts.Channel, Account: p.facts.Account, TurnID: p.result.TurnID, Session: p.result.SessionKey, Event: p.event.Key,
 		Conversation: p.facts.Conversation, Block: *b,
 	}
 	id, first, err := e.finishWith(ctx, o, &out)
@@ -106,16 +116,22 @@ func (q *Queue) sendReply(w *storedReply) {
 func (q *Queue) attempt(w *storedReply, send func(context.Context) (channel.Receipt, error)) (r channel.Receipt, held bool, err error) {
 	ctx, cancel := context.WithTimeout(w.handler.turns, sendTimeout)
 	defer cancel()
-	err = q.kernel.caught(ctx, func() (err error) {
-		r, err = send(ctx)
-		return err
-	})
-	r, err = channel.ReceiptOf(r, err)
-	q.kernel.guards.sent(&channel.Facts{Channel: w.out.Channel, Account: w.out.Account, Conversation: w.out.Conversation}, r.MessageIDs)
+	r, err = q.kernel.send(ctx, &channel.Facts{Channel: w.out.Channel, Account: w.out.Account, Conversation: w.out.Conversation}, send)
 	if q.postpone(w, r, err) {
 		return r, true, nil
 	}
 	return r, false, err
+}
+
+// send calls a function that sends to a conversation, makes one statement of what it returns, and notes the ids of what was sent.
+func (k *Kernel) send(ctx context.Context, f *channel.Facts, send func(context.Context) (channel.Receipt, error)) (r channel.Receipt, err error) {
+	err = k.guard(ctx, func() (err error) {
+		r, err = send(ctx)
+		return err
+	})
+	r, err = channel.ReceiptOf(r, err)
+	k.guards.sent(f, r.MessageIDs)
+	return r, err
 }
 
 // postpone stores a reply for another attempt, or ends it.

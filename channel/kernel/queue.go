@@ -353,7 +353,7 @@ func (q *Queue) run(c *Claimed) {
 	}
 	var err error
 	if c.Crashes <= maxCrashes { // with so many crashes, its sender gets a notice
-		err = q.kernel.caught(ctx, func() error {
+		err = q.kernel.guard(ctx, func() error {
 			_, err := h.Run(ctx, c, m)
 			return err
 		})
@@ -372,28 +372,26 @@ func (q *Queue) run(c *Claimed) {
 
 // unparkAll starts the messages of senders who are paired now, and ends those whose codes have expired.
 func (q *Queue) unparkAll() (next time.Time) {
-	next = time.Now().Add(pairedEvery)
 	q.mu.Lock()
 	handlers := slices.Collect(maps.Values(q.handlers))
 	q.mu.Unlock()
+	var err error // that of one channel does not stop the others
 	for _, h := range handlers {
-		if err := q.unpark(h); err != nil {
-			return q.claimFailed(err)
-		}
+		err = errors.Join(err, q.unpark(h))
 	}
-	return next
+	if err != nil {
+		return q.claimFailed(err)
+	}
+	return time.Now().Add(pairedEvery)
 }
 
 func (q *Queue) unpark(h *handler) error {
-	pairing, login := q.kernel.Pairing, Login(h.Channel, h.Account)
-	if pairing == nil {
-		return nil
-	}
+	login := Login(h.Channel, h.Account)
 	senders, err := q.kernel.Store.Parked(q.ctx, login)
 	for _, sender := range senders {
-		paired, requested, failed := pairing.State(q.ctx, h.Channel, h.Account, sender)
+		paired, requested, failed := q.kernel.Pairing.State(q.ctx, h.Channel, h.Account, sender)
 		if failed == nil && !requested {
-			failed = q.kernel.Store.Unpark(q.ctx, login, sender, !paired)
+			failed = q.kernel.Store.Unpark(q.ctx, login, sender, paired != channel.Yes)
 			signal(q.wake)
 		}
 		err = errors.Join(err, failed)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +21,7 @@ const (
 type pass struct {
 	k     *Kernel
 	meta  Meta
+	event *Claimed          // of meta, or one that has nothing stored
 	hooks Adapter[struct{}] // of its platform; zero for a turn that came resolved
 
 	in        *channel.Input
@@ -78,11 +78,10 @@ func (k *Kernel) begin(m Meta) *pass {
 	if m.TurnID == "" {
 		m.TurnID = turn.NewID()
 	}
-	p := &pass{k: k, meta: m, result: channel.Result{TurnID: m.TurnID}}
-	if k.Settings != nil { // what logs may say of people before the place is known
-		p.policy = k.Settings.Policy(channel.PolicyQuery{Channel: m.Channel, Account: m.Account})
+	return &pass{
+		k: k, meta: m, event: cmp.Or(m.Event, &Claimed{over: true}), result: channel.Result{TurnID: m.TurnID},
+		policy: k.Settings.Policy(channel.PolicyQuery{Channel: m.Channel, Account: m.Account}), // what logs may say of people before the place is known
 	}
-	return p
 }
 
 // setTurn makes t the turn.
@@ -119,7 +118,7 @@ func (p *pass) step(ctx context.Context, s *stage) bool {
 	}
 	p.started = p.trace(ctx, channel.Trace{Stage: s.name, Phase: channel.PhaseStart})
 	var a channel.Admission
-	err := p.guard(ctx, func() (err error) {
+	err := p.k.guard(ctx, func() (err error) {
 		a, err = s.do(p, ctx)
 		return err
 	})
@@ -158,11 +157,8 @@ func (p *pass) observing() bool { return p.result.Admission.Kind == channel.Obse
 
 // letNext lets the next event of the conversation start.
 func (p *pass) letNext(ctx context.Context) {
-	if p.meta.Queued == nil || p.nextMay.Swap(true) {
-		return
-	}
-	if err := p.guard(ctx, func() error { p.meta.Queued(); return nil }); err != nil {
-		p.log(ctx, slog.LevelWarn, "cannot start a channel's next event", slog.Any("error", err))
+	if p.meta.Queued != nil && !p.nextMay.Swap(true) {
+		p.attempt(ctx, p.result.Stage, "cannot start a channel's next event", func() error { p.meta.Queued(); return nil })
 	}
 }
 
@@ -224,7 +220,7 @@ func (p *pass) resolve(ctx context.Context) (channel.Admission, error) {
 	case t.Admission.Stops():
 		return t.Admission, nil
 	}
-	if p.facts.Route.AgentID == "" && p.k.Settings != nil {
+	if p.facts.Route.AgentID == "" {
 		agent := p.k.Settings.Policy(p.facts.RouteQuery()).Agent
 		if agent == "" {
 			return drop(channel.ReasonNoRoute), nil
@@ -266,12 +262,9 @@ func (p *pass) checkMedia(ctx context.Context, list []channel.MediaFact) {
 
 // record writes the row of the session and where its last message came from.
 func (p *pass) record(ctx context.Context) (channel.Admission, error) {
-	if p.k.Recorder == nil && p.turn.Record.SessionKey == nil {
-		return channel.Admission{}, nil
-	}
 	ctx, cancel := outlive(ctx, recordTimeout)
 	defer cancel()
-	err := p.guard(ctx, func() error { return p.write(ctx) })
+	err := p.k.guard(ctx, func() error { return p.write(ctx) })
 	if err != nil && p.turn.OnPreDispatchFailure != nil {
 		p.attempt(ctx, channel.StageRecord, "hook for failures before dispatch failed", func() error {
 			p.turn.OnPreDispatchFailure(ctx, err)
@@ -282,22 +275,19 @@ func (p *pass) record(ctx context.Context) (channel.Admission, error) {
 }
 
 func (p *pass) write(ctx context.Context) error {
-	o, recorder := &p.turn.Record, p.k.Recorder
+	o := &p.turn.Record
 	key := cmp.Or(p.facts.Route.PersistedSessionKey, p.result.Context.SessionKey)
 	if o.SessionKey != nil {
 		if key = *o.SessionKey; key == "" {
 			return errors.New("the session key to record is blank; expected one, or none set")
 		}
 	}
-	if recorder == nil {
-		return nil
-	}
 	row := channel.Row{
 		SessionKey: key, CreateIfMissing: o.CreateIfMissing || p.facts.Route.CreateIfMissing,
 		Channel: p.facts.Channel, Account: p.facts.Account, Route: p.facts.Route, Reply: p.facts.Reply,
 		Conversation: p.facts.Conversation, Group: o.group(p.facts.Conversation), Sender: p.facts.Sender.ID,
 	}
-	err := recorder.Record(ctx, row, o.UpdateLastRoute)
+	err := p.k.Recorder.Record(ctx, row, o.UpdateLastRoute)
 	switch {
 	case err != nil && o.OnError == nil:
 		return fmt.Errorf("record the session: %w", err)

@@ -443,14 +443,15 @@ func TestTheFinalizeMatrix(t *testing.T) {
 				return channel.DispatchResult{}, turn.ErrBusy
 			}
 		}, "retry", false, true, channel.OutcomeFailed},
-		"dispatch error after visible":  {failsAfter(nil, errTest), "end partial", true, true, channel.OutcomePartial},
-		"dispatch error, some was seen": {delivers(&channel.PartialError{Err: errTest}), "end partial", true, true, channel.OutcomePartial},
-		"dispatch error, unknown":       {delivers(errTest), "end unknown", false, true, channel.OutcomeUnknown},
-		"canceled by a person":          {failsAfter(notSent, turn.ErrStopped), "end canceled", false, true, channel.OutcomeCanceled},
-		"canceled by the lane":          {failsAfter(notSent, turn.ErrInterrupted), "end canceled", false, true, channel.OutcomeCanceled},
-		"ended by draining":             {failsAfter(notSent, turn.ErrDraining), "hand over", false, true, channel.OutcomeCanceled},
-		"handed over after visible":     {failsAfter(nil, turn.ErrHandedOver), "hand over", false, true, channel.OutcomePartial},
-		"canceled after visible":        {failsAfter(nil, turn.ErrStopped), "end partial", true, true, channel.OutcomePartial},
+		"dispatch error after visible":                         {failsAfter(nil, errTest), "end partial", true, true, channel.OutcomePartial},
+		"dispatch error, some was seen":                        {delivers(&channel.PartialError{Err: errTest}), "end partial", true, true, channel.OutcomePartial},
+		"dispatch error, some was seen, and the rest not sent": {delivers(&channel.PartialError{Err: &channel.NotSentError{Err: errTest}}), "end partial", true, true, channel.OutcomePartial},
+		"dispatch error, unknown":                              {delivers(errTest), "end unknown", false, true, channel.OutcomeUnknown},
+		"canceled by a person":                                 {failsAfter(notSent, turn.ErrStopped), "end canceled", false, true, channel.OutcomeCanceled},
+		"canceled by the lane":                                 {failsAfter(notSent, turn.ErrInterrupted), "end canceled", false, true, channel.OutcomeCanceled},
+		"ended by draining":                                    {failsAfter(notSent, turn.ErrDraining), "hand over", false, true, channel.OutcomeCanceled},
+		"handed over after visible":                            {failsAfter(nil, turn.ErrHandedOver), "hand over", false, true, channel.OutcomePartial},
+		"canceled after visible":                               {failsAfter(nil, turn.ErrStopped), "end partial", true, true, channel.OutcomePartial},
 		"observed": {func(s *rig) {
 			s.admission = channel.Admission{Kind: channel.ObserveOnly, Reason: channel.ReasonObserver}
 		}, "end observed", false, false, channel.OutcomeObserved},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/url"
 	"slices"
 	"time"
@@ -41,6 +42,27 @@ const (
 type Kind struct {
 	Text   string // for the log
 	Effect Effect
+}
+
+// Kinds that every platform has.
+var (
+	RateLimited = &Kind{"the platform's rate limit was reached", Busy}
+	NotTaken    = &Kind{"the platform is unavailable at the moment", Untaken}
+	Down        = &Kind{"the platform is unavailable at the moment", Unknown} // it may have done a part of the work
+	Otherwise   = &Kind{"the platform refused the call", Refused}
+)
+
+// KindOfStatus returns what the status of an HTTP answer means that says no more.
+func KindOfStatus(status int) *Kind {
+	switch {
+	case status == http.StatusTooManyRequests:
+		return RateLimited
+	case status == http.StatusServiceUnavailable:
+		return NotTaken
+	case status >= http.StatusInternalServerError:
+		return Down
+	}
+	return Otherwise
 }
 
 // Refusal is a call that a platform has refused. It has no text of the platform's, which may repeat what was sent.
@@ -91,12 +113,6 @@ func effectOf(err error) (e Effect, after time.Duration) {
 		return r.Kind.Effect, r.RetryAfter
 	}
 	return Unknown, 0
-}
-
-// RetryAfter returns how long the platform asks to wait after an error.
-func RetryAfter(err error) time.Duration {
-	_, after := effectOf(err)
-	return after
 }
 
 // NotSent returns the error for the kernel: a [channel.NotSentError] if the call was certainly not accepted, else err.
@@ -161,7 +177,8 @@ func Persist(ctx context.Context, log *slog.Logger, message string, call func(co
 			return err
 		}
 		log.WarnContext(ctx, message, "error", err)
-		if err := backoff.Sleep(ctx, max(pauses.NextBackOff(), RetryAfter(err))); err != nil {
+		_, after := effectOf(err)
+		if err := backoff.Sleep(ctx, max(pauses.NextBackOff(), after)); err != nil {
 			return err
 		}
 	}

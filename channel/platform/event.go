@@ -17,6 +17,10 @@ type Message struct {
 	Kind  channel.EventKind
 	Press *channel.Press // of a button of a question; nil
 	Files []Attachment
+
+	Mentions func(channel.Names) channel.MentionFacts // whom it mentions, by its form or by these names; nil
+	Edited   string                                   // the id of the message that has this text from now on; ""
+	Deleted  []string                                 // ids of messages
 }
 
 // Event runs the turn of an event: of one message, or of several by one sender, of which the last is answered. [Service] sets the fields before Messages,
@@ -36,7 +40,8 @@ type Event struct {
 
 	// Acknowledge tells the platform that the event has come, if it cannot wait.
 	Acknowledge func(context.Context)
-	// Complete adds to the facts what the message quotes, and returns whom it mentions, and the files of the quoted message.
+	// Complete adds to the facts what the message quotes, and returns whom that mentions, beyond the Mentions of Messages, and the files of
+	// the quoted message.
 	Complete func(context.Context, *channel.Facts, channel.Policy, channel.Identity) (m channel.MentionFacts, quoted []Attachment)
 	// Delivery returns how the answer is sent.
 	Delivery func(*channel.Facts) *kernel.Delivery
@@ -138,6 +143,12 @@ func (e *Event) Facts(ctx context.Context, in *channel.Input) (f channel.Facts, 
 	f.Supplemental.GroupSystemPrompt = policy.SystemPrompt
 	f.Route.AgentID = cmp.Or(policy.Agent, e.Agent)
 	mentions, quoted := e.Complete(ctx, &f, policy, who)
+	names := channel.NewNames(policy.Patterns)
+	for _, one := range e.Messages {
+		if one.Mentions != nil {
+			mentions = channel.MergeMentions(mentions, one.Mentions(names))
+		}
+	}
 	f.Message.SenderLabel = f.Sender.Label()
 	f.Access = policy.Access(who, mentions)
 	return f, quoted
@@ -167,34 +178,28 @@ func (e *Event) addMedia(ctx context.Context, f *channel.Facts, quoted []Attachm
 	}
 }
 
-// finalize answers a press that the gates did not let in, and calls the hook.
+// finalize answers a press that the gates did not let in, changes a message that was edited or deleted where it waits in the window
+// (CH-98), and calls the hook.
 func (e *Event) finalize(ctx context.Context, r channel.Result) error {
-	if refused, ok := channel.RefusedPress(r); ok && e.last().Press != nil {
+	m := e.last()
+	if refused, ok := channel.RefusedPress(r); ok && m.Press != nil {
 		e.ShowPress(ctx, refused)
+	}
+	f := &channel.Facts{Channel: e.Meta.Channel, Account: e.Meta.Account, Conversation: e.Place}
+	key, window := f.WindowKey(), e.Kernel.Window
+	switch {
+	case m.Deleted != nil:
+		window.Forget(ctx, key, m.Deleted...)
+	case m.Edited == "" || e.Place.Kind == channel.Direct:
+	default:
+		if policy, who := e.Kernel.PolicyAt(ctx, f.PolicyQuery(), e.Sender); policy.Sees(e.Place.Kind, who) == channel.Yes {
+			window.Edit(ctx, key, m.Edited, m.Input.TextForAgent)
+		} else { // its sender may not talk there any more
+			window.Forget(ctx, key, m.Edited)
+		}
 	}
 	if e.Finalize == nil {
 		return nil
 	}
 	return e.Finalize(ctx, r)
-}
-
-// EditWaiting puts a new text into a message that waits in the window, or removes it if its sender may not talk there any more (CH-98).
-func (e *Event) EditWaiting(ctx context.Context, messageID, text string) {
-	if e.Place.Kind == channel.Direct {
-		return
-	}
-	if policy, who := e.Kernel.PolicyAt(ctx, e.place().PolicyQuery(), e.Sender); policy.Sees(e.Place.Kind, who) != channel.Yes {
-		e.ForgetWaiting(ctx, messageID)
-		return
-	}
-	e.Kernel.Window.Edit(ctx, e.place().WindowKey(), messageID, text)
-}
-
-// ForgetWaiting removes messages that wait in the window.
-func (e *Event) ForgetWaiting(ctx context.Context, messageIDs ...string) {
-	e.Kernel.Window.Forget(ctx, e.place().WindowKey(), messageIDs...)
-}
-
-func (e *Event) place() *channel.Facts {
-	return &channel.Facts{Channel: e.Meta.Channel, Account: e.Meta.Account, Conversation: e.Place}
 }

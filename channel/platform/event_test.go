@@ -153,13 +153,15 @@ func TestAWaitingMessageIsEditedOrRemoved(t *testing.T) {
 		"in a direct conversation": {channel.PolicyDisabled, channel.Direct, []string{"old"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, _ := newEvent(t, channel.Policy{Group: tt.policy}, platform.Message{})
+			e, _ := newEvent(t, channel.Policy{Group: tt.policy}, platform.Message{Input: message("new"), Kind: channel.EventLifecycle, Edited: "1"})
 			key, w := channel.WindowKey{Channel: "x", Account: "work", Conversation: "-5", Thread: "3"}, e.Kernel.Window
 			if err := w.Record(t.Context(), channel.Recording{HistoryHint: channel.HistoryHint{Key: key}, MessageID: "1", Message: channel.MessageFacts{RawBody: "old"}}); err != nil {
 				t.Fatal(err)
 			}
 			e.Place.Kind = tt.kind
-			e.EditWaiting(t.Context(), "1", "new")
+			if _, err := e.Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 			var got []string
 			for _, e := range w.Snapshot(t.Context(), key, 0).Entries {
 				got = append(got, e.Body)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/internal/egress"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 const (
@@ -36,29 +37,32 @@ func NewClient(given *http.Client, proxyEnv bool) (client *http.Client, closeIdl
 	return client, closeIdle
 }
 
-// Exchange makes one HTTP request with a body, within a time, and returns the answer with its body. An error has no address in it, and is an [*Unreached]
-// if nothing was sent.
-func Exchange(ctx context.Context, client *http.Client, timeout time.Duration, method, address string, header http.Header, body []byte) (*http.Response, []byte, error) {
+// Exchange makes one HTTP request with a body, within a time, and passes the answer to read with the beginning of its body, which is all of it but for
+// files. An error has no address in it, and is an [*Unreached] if nothing was sent.
+func Exchange(
+	ctx context.Context, client *http.Client, timeout time.Duration, method, address string, header http.Header, body []byte,
+	read func(res *http.Response, text []byte) error,
+) error {
 	if ctx.Err() != nil {
-		return nil, nil, &Unreached{context.Cause(ctx)}
+		return &Unreached{context.Cause(ctx)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
 	if err != nil {
-		return nil, nil, errors.New("the address is invalid")
+		return errors.New("the address is invalid")
 	}
 	req.Header = header
 	res, err := client.Do(req)
 	if err != nil {
-		return nil, nil, Bare(ctx, err)
+		return Bare(ctx, err)
 	}
 	defer res.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the answer: %w", Bare(ctx, err))
+		return fmt.Errorf("read the answer: %w", Bare(ctx, err))
 	}
-	return res, answer, nil
+	return read(res, text)
 }
 
 // Download writes the file at an address, which needs no other secret than it has in it.
@@ -83,24 +87,28 @@ func Download(ctx context.Context, client *http.Client, address string, w io.Wri
 
 // Form is the body of a call with a file.
 type Form struct {
-	Fields map[string]string
-	Name   string // of the file's field
-	File   string // the name that people see
+	Fields map[string]any // texts, and what is written as JSON
+	Name   string         // of the file's field
+	File   string         // the name that people see
 	Data   []byte
 }
 
-// Encode returns the body and its media type.
-func (f *Form) Encode() (body []byte, contentType string, err error) {
+// encode returns the body and its media type.
+func (f *Form) encode() (body []byte, contentType string) {
 	var b bytes.Buffer // writing to it cannot fail
 	w := multipart.NewWriter(&b)
 	for name, value := range f.Fields {
-		_ = w.WriteField(name, value)
+		text, ok := value.(string)
+		if !ok {
+			text = string(rawjson.MustMarshal(value))
+		}
+		_ = w.WriteField(name, text)
 	}
 	if part, err := w.CreateFormFile(f.Name, f.File); err == nil {
 		_, _ = part.Write(f.Data)
 	}
-	err = w.Close()
-	return b.Bytes(), w.FormDataContentType(), err
+	_ = w.Close()
+	return b.Bytes(), w.FormDataContentType()
 }
 
 // ReadEvent reads the body of a request by which a platform sends an event. limit returns how many bytes a body behind this header may have; valid is

@@ -87,7 +87,7 @@ func (s *MediaStore) Load(ctx context.Context, list []Attachment) (all []channel
 		case a.Fact.Size > s.Limit:
 			notes = append(notes, fmt.Sprintf("[%s is too large: %d bytes; expected at most %d]", what, a.Fact.Size, s.Limit))
 		case s.Dir != "":
-			a.Fact.Path, a.Fact.Size, err = s.load(ctx, a)
+			a.Fact, err = s.load(ctx, a)
 		}
 		switch {
 		case errors.Is(err, ErrTooLarge):
@@ -103,48 +103,48 @@ func (s *MediaStore) Load(ctx context.Context, list []Attachment) (all []channel
 
 var unsafeInNames = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 
-// load returns where a file is and how large. It fetches the file unless it is stored already.
-func (s *MediaStore) load(ctx context.Context, a Attachment) (path string, size int64, err error) {
+// load returns the fact of a file with its path and size. It fetches the file unless it is stored already.
+func (s *MediaStore) load(ctx context.Context, a Attachment) (channel.MediaFact, error) {
 	id := unsafeInNames.ReplaceAllString(a.ID, "")
 	if id == "" || len(id) > 64 {
-		return "", a.Fact.Size, errors.New("media: the file has no id to be named by")
+		return a.Fact, errors.New("media: the file has no id to be named by")
 	}
-	if err = os.MkdirAll(s.Dir, 0o700); err != nil {
-		return "", a.Fact.Size, err
+	err := os.MkdirAll(s.Dir, 0o700)
+	if err != nil {
+		return a.Fact, err
 	}
 	root, err := os.OpenRoot(s.Dir)
 	if err != nil {
-		return "", a.Fact.Size, err
+		return a.Fact, err
 	}
 	defer root.Close()
 	name := s.Prefix + id + cmp.Or(Ending(a.Name), a.Ending)
-	path = filepath.Join(s.Dir, name)
-	if info, err := root.Lstat(name); err == nil && info.Mode().IsRegular() {
+	info, err := root.Lstat(name)
+	if err == nil && info.Mode().IsRegular() {
 		_ = root.Chtimes(name, time.Now(), time.Now()) // prune removes the files that were used longest ago
-		return path, info.Size(), nil
+	} else if info, err = s.fetch(ctx, root, name, a); err != nil {
+		return a.Fact, err
 	}
-	if size, err = s.fetch(ctx, root, name, a); err != nil {
-		return "", a.Fact.Size, err
-	}
-	s.prune(root, name)
-	return path, size, nil
+	a.Fact.Path, a.Fact.Size = filepath.Join(s.Dir, name), info.Size()
+	return a.Fact, nil
 }
 
 // fetch stores a file under a name, in full or not at all. A crash may leave a part of it under another name, which prune removes.
-func (s *MediaStore) fetch(ctx context.Context, root *os.Root, name string, a Attachment) (size int64, err error) {
+func (s *MediaStore) fetch(ctx context.Context, root *os.Root, name string, a Attachment) (fs.FileInfo, error) {
 	part := s.Prefix + rand.Text()
 	f, err := root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	w := &limitedWriter{f, s.Limit}
-	if err = errors.Join(s.Fetch(ctx, a, w), f.Close()); err == nil {
+	if err = errors.Join(s.Fetch(ctx, a, &limitedWriter{f, s.Limit}), f.Close()); err == nil {
 		err = root.Rename(part, name)
 	}
 	if err != nil {
 		_ = root.Remove(part)
+		return nil, err
 	}
-	return s.Limit - w.rest, err
+	s.prune(root, name)
+	return root.Lstat(name)
 }
 
 // limitedWriter writes at most so many bytes: the size that a platform names may be wrong.
@@ -184,23 +184,19 @@ func (s *MediaStore) prune(root *os.Root, keep string) {
 // Read reads a file that is to be sent, of at most so many bytes. It reads files of the media folder alone, whichever an agent names. An error is a
 // [*channel.NotSentError].
 func (s *MediaStore) Read(path string, limit int64) (data []byte, err error) {
-	err = errors.New("no media folder is configured")
+	var root *channel.MediaRoot // nil says that there is none
 	if s.Dir != "" {
-		data, err = s.read(path, limit)
+		if root, err = channel.OpenMediaRoot(s.Dir, limit); err == nil {
+			defer root.Close()
+		}
+	}
+	if err == nil {
+		data, err = readMedia(root, path)
 	}
 	if err != nil {
 		return nil, &channel.NotSentError{Err: fmt.Errorf("read a file to send: %w", err)}
 	}
 	return data, nil
-}
-
-func (s *MediaStore) read(path string, limit int64) ([]byte, error) {
-	root, err := channel.OpenMediaRoot(s.Dir, limit)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	return readMedia(root, path)
 }
 
 func readMedia(root *channel.MediaRoot, path string) ([]byte, error) {

@@ -1,8 +1,10 @@
 package platform
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"log/slog"
 )
 
@@ -27,6 +29,21 @@ func (t Secret) String() string {
 func (t Secret) GoString() string             { return `"` + t.String() + `"` }
 func (t Secret) LogValue() slog.Value         { return slog.StringValue(t.String()) }
 func (t Secret) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// Reveal returns the text itself.
+func (t Secret) Reveal() string { return string(t) }
+
+// ErrControl is the error of a secret that no header can have.
+var ErrControl = errors.New("contains a control character or a line break; remove it")
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (t *Secret) UnmarshalText(text []byte) error {
+	if bytes.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return ErrControl
+	}
+	*t = Secret(text)
+	return nil
+}
 
 // Matches reports whether a text is the secret. The time it takes depends on neither the secret nor its length.
 func (t Secret) Matches(text string) bool {

@@ -22,9 +22,9 @@ type Settings struct {
 	Name    string // of the channel; "" is that of the platform
 	Account string // of several; "" is the only one
 	Agent   string // answers if there are no routes
-	API     string // the base of addresses; "" is that of the platform
+	API     string `key:"api" check:"url"` // the base of addresses; "" is that of the platform
 
-	MaxMedia int64         // bytes of one file; 0 is 10 MiB
+	MaxMedia int64         `key:"max_media" default:"10MiB" help:"maximum size of a file"` // in bytes; 0 is 10 MiB
 	Media    string        // the folder for files; "" loads none
 	State    channel.Texts // keeps what was learned, a text for each fact; nil forgets it at the end
 

@@ -13,9 +13,9 @@ import (
 // adapter reads one event for the kernel: a message, or several of one sender.
 type adapter struct {
 	*platform.Event
-	c     *Channel
-	parts []*message
-	last  *message // of parts: it is answered
+	c      *Channel
+	last   *message // it is answered
+	shared *message // with a message of elsewhere; nil
 }
 
 // run runs the turn of an event. What cannot be read is nothing for an agent.
@@ -27,10 +27,19 @@ func (c *Channel) run(ctx context.Context, e *platform.Event) (channel.Result, e
 			continue
 		}
 		m := parsed.message
-		a.last, a.parts = m, append(a.parts, m)
+		a.last = m
 		one := platform.Message{Input: c.input(a.Kernel, m), Kind: m.kind, Files: attachments(m)}
-		if m.press != nil {
+		one.Mentions = func(names channel.Names) channel.MentionFacts { return c.mentions(ctx, m, names) }
+		switch {
+		case m.press != nil:
 			one.Press = &m.press.Press
+		case m.deleted:
+			one.Deleted = []string{m.Timestamp}
+		case m.kind == channel.EventLifecycle:
+			one.Edited = m.Timestamp
+		}
+		if m.shared != nil {
+			a.shared = m
 		}
 		a.Messages = append(a.Messages, one)
 	}
@@ -39,7 +48,7 @@ func (c *Channel) run(ctx context.Context, e *platform.Event) (channel.Result, e
 		a.Place = channel.ConversationFacts{Kind: m.chat(), ID: m.conversation, SpaceID: c.self().TeamID, ThreadID: m.thread}
 		a.Reply = platform.ReplyPlan(m.chat(), m.conversation, a.Thread, "")
 	}
-	a.Complete, a.ShowPress, a.Finalize = a.complete, a.answerPress, a.finalize
+	a.Complete, a.ShowPress = a.complete, a.answerPress
 	a.Delivery = func(*channel.Facts) *kernel.Delivery { return c.delivery(a.last) }
 	return a.Run(ctx)
 }
@@ -61,19 +70,14 @@ func (c *Channel) input(k *kernel.Kernel, m *message) *channel.Input {
 }
 
 // complete adds the name of the sender, and a message of elsewhere.
-func (a *adapter) complete(ctx context.Context, f *channel.Facts, policy channel.Policy, who channel.Identity) (channel.MentionFacts, []platform.Attachment) {
-	names := channel.NewNames(policy.Patterns)
-	var mentions []channel.MentionFacts
-	for _, part := range a.parts {
-		mentions = append(mentions, a.c.mentions(ctx, part, names))
-		if part.shared != nil {
-			f.Supplemental.Quote = a.c.quote(part, policy)
-		}
+func (a *adapter) complete(ctx context.Context, f *channel.Facts, policy channel.Policy, who channel.Identity) (m channel.MentionFacts, _ []platform.Attachment) {
+	if a.shared != nil {
+		f.Supplemental.Quote = a.c.quote(a.shared, policy)
 	}
 	if a.last.press == nil && policy.Sees(f.Conversation.Kind, who) == channel.Yes { // the platform is not asked for the names of others
 		a.c.addName(ctx, &f.Sender)
 	}
-	return channel.MergeMentions(mentions...), nil
+	return m, nil
 }
 
 // replyThread is the thread that the answer to a message goes to; "": none.
@@ -115,15 +119,4 @@ func (c *Channel) mentions(ctx context.Context, m *message, names channel.Names)
 		f.Implicit = append(f.Implicit, channel.BotThread)
 	}
 	return f
-}
-
-// finalize changes or deletes what someone has changed or deleted where it waits.
-func (a *adapter) finalize(ctx context.Context, _ channel.Result) error {
-	switch m := a.last; {
-	case m.deleted:
-		a.ForgetWaiting(ctx, m.Timestamp)
-	case m.kind == channel.EventLifecycle:
-		a.EditWaiting(ctx, m.Timestamp, a.c.words(m).text)
-	}
-	return nil
 }

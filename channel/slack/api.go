@@ -46,14 +46,14 @@ func readError(ctx context.Context, err error) error {
 	refused, isRefused := errors.AsType[slackgo.SlackErrorResponse](err)
 	busy, isBusy := errors.AsType[*slackgo.RateLimitedError](err)
 	answer, isAnswer := errors.AsType[slackgo.StatusCodeError](err)
-	e := &platform.Refusal{Kind: tooMany, Code: "status 429", RetryAfter: busyPause}
+	e := &platform.Refusal{Kind: platform.RateLimited, Code: "status 429", RetryAfter: busyPause}
 	switch {
 	case isTransport:
 		return platform.Bare(ctx, err)
 	case isRead || errors.Is(err, platform.ErrTooLarge):
 		return err
 	case isRefused:
-		e.Kind, e.Code = cmp.Or(kinds[refused.Err], otherwise), codeForm.FindString(refused.Err)
+		e.Kind, e.Code = cmp.Or(kinds[refused.Err], platform.Otherwise), codeForm.FindString(refused.Err)
 		if e.Kind == noScope {
 			e.Code += " " + codeForm.FindString(refused.Needed)
 		}
@@ -64,24 +64,21 @@ func readError(ctx context.Context, err error) error {
 	default:
 		return errAnswer
 	}
-	if e.Kind != tooMany {
+	if e.Kind != platform.RateLimited {
 		e.RetryAfter = 0
 	}
 	return e
 }
 
 func kindOfStatus(status int) *platform.Kind {
+	kind := platform.KindOfStatus(status)
 	switch {
-	case status == http.StatusTooManyRequests:
-		return tooMany
-	case status == http.StatusServiceUnavailable:
-		return notTaken
-	case status >= http.StatusInternalServerError:
-		return down
 	case status/100 == 3:
 		return redirect
+	case kind == platform.Otherwise:
+		return wrongPlace
 	}
-	return wrongPlace
+	return kind
 }
 
 // Kinds of refusals.
@@ -98,12 +95,8 @@ var (
 	gone       = &platform.Kind{Text: "the message is deleted, or cannot be edited"}
 	sameSign   = &platform.Kind{Text: "the reaction is already set, or already removed"}
 	streaming  = &platform.Kind{Text: "the message is still being streamed"}
-	tooMany    = &platform.Kind{Text: "the platform's rate limit was reached", Effect: platform.Busy}
-	notTaken   = &platform.Kind{Text: "the platform is unavailable at the moment", Effect: platform.Untaken}
-	down       = &platform.Kind{Text: "the platform is unavailable at the moment", Effect: platform.Unknown} // it may have done a part of the work
 	wrongPlace = &platform.Kind{Text: "the answer is not from the Web API; check the setting api"}
 	redirect   = &platform.Kind{Text: "the platform sends to a page to log in; if it is asked for a file, add the scope files:read"}
-	otherwise  = &platform.Kind{Text: "the platform refused the call"}
 )
 
 // kinds are those of the platform's codes.
@@ -124,9 +117,11 @@ var kinds = map[string]*platform.Kind{
 
 	"streaming_state_conflict": streaming,
 
-	"ratelimited": tooMany, "rate_limited": tooMany, "message_limit_exceeded": tooMany, "accesslimited": tooMany,
+	"ratelimited": platform.RateLimited, "rate_limited": platform.RateLimited,
+	"message_limit_exceeded": platform.RateLimited, "accesslimited": platform.RateLimited,
 
-	"internal_error": down, "fatal_error": down, "request_timeout": down, "service_unavailable": notTaken, "team_added_to_org": notTaken,
+	"internal_error": platform.Down, "fatal_error": platform.Down, "request_timeout": platform.Down,
+	"service_unavailable": platform.NotTaken, "team_added_to_org": platform.NotTaken,
 }
 
 // isLasting reports whether an error is a refusal that lasts.

@@ -55,32 +55,25 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 var errStarting = errors.New("slack: the channel is not running")
 
 // accept stores an event, unless it is of no interest. After an error the platform must retry.
-func (c *Channel) accept(ctx context.Context, e *event, body []byte) error {
+func (c *Channel) accept(ctx context.Context, e *event, body []byte) (err error) {
 	if e.Type == slackevents.AppRateLimited {
 		c.Log.WarnContext(ctx, "platform drops events: too many within an hour")
 	}
-	if e.message == nil {
-		return nil
+	q, me, m := c.Queue(), c.self(), e.message
+	switch {
+	case m == nil:
+	case q == nil || me.UserID == "":
+		err = errStarting
+	case !e.concerns(me) || m.kind == channel.EventLifecycle && m.sender(me).IsSelf: // the platform sends the bot each of its own edits
+	default:
+		kind := m.kind
+		if m.native {
+			kind = channel.EventCommand
+		}
+		_, err = q.Accept(ctx, c.Arrival(q.Kernel(), c.input(q.Kernel(), m), kind, body)) // a message and its mention have one id
 	}
-	err := c.store(ctx, e, body)
 	if err != nil {
 		c.Log.WarnContext(ctx, "cannot accept an event; the platform must retry", "error", err)
 	}
-	return err
-}
-
-func (c *Channel) store(ctx context.Context, e *event, body []byte) error {
-	q, me, m := c.Queue(), c.self(), e.message
-	if q == nil || me.UserID == "" {
-		return errStarting
-	}
-	if !e.concerns(me) || m.kind == channel.EventLifecycle && m.sender(me).IsSelf { // the platform sends the bot each of its own edits
-		return nil
-	}
-	kind := m.kind
-	if m.native {
-		kind = channel.EventCommand
-	}
-	_, err := q.Accept(ctx, c.Arrival(q.Kernel(), c.input(q.Kernel(), m), kind, body)) // a message and its mention have one id
 	return err
 }

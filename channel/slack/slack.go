@@ -44,12 +44,13 @@ const DefaultAPI = "https://slack.com/api"
 
 // Settings are for [New]. Token is required, and AppToken or SigningSecret. State stores the threads that the bot writes in.
 type Settings struct {
-	platform.Settings
-	Token         platform.Secret // of the bot: xoxb-…
-	SigningSecret platform.Secret // of the app; it signs the events that come over HTTP
-	AppToken      platform.Secret // xapp-…: events come over Socket Mode, not over HTTP
-	Replies       string          // in channels; "" is [ReplyInThread]
-	Preview       string          // "" is [PreviewEdit]
+	Token         platform.Secret `key:"token" help:"token of the app's bot, xoxb-…, from its page OAuth & Permissions"`
+	SigningSecret platform.Secret `key:"signing_secret" help:"signing secret of events that come over HTTP, from the app's page Basic Information; set this or app_token"`
+	AppToken      platform.Secret `key:"app_token" help:"app-level token for Socket Mode, xapp-…, from the same page: events come over WebSockets, and Slack need not reach the server"`
+	Replies       string          `key:"replies" default:"thread" oneof:"thread channel" help:"where a message in a channel is answered: in its thread, or in the channel"`
+	Preview       string          `key:"preview" default:"edit" oneof:"edit off" help:"what people see of an unfinished answer: a growing message, or nothing"`
+
+	platform.Settings `key:"" api.default:"https://slack.com/api" api.help:"address of the Web API"`
 }
 
 // Channel is one app in one workspace.

@@ -2,7 +2,6 @@ package telegram
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,30 +12,8 @@ import (
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// callTimeout is that of a call that does not wait for updates.
-const callTimeout = 30 * time.Second
-
-// api makes calls. No error of it has the address in it, because the token is a part of that.
-type api struct {
-	http    *http.Client
-	base    string // without a slash at its end
-	token   string
-	invalid func(error) // is called if the token is invalid
-}
-
 // params are the parameters of a call.
 type params map[string]any
-
-// request is a call, and what may be done about its failures.
-type request struct {
-	method   string
-	params   params
-	file     *platform.Form // that is sent with the parameters; nil
-	out      any            // is set to the result; nil
-	timeout  time.Duration  // 0: callTimeout
-	harmless bool           // repeating changes nothing
-	brief    bool           // a newer call comes soon
-}
 
 // Kinds of refusals.
 var (
@@ -53,10 +30,6 @@ var (
 	badToken     = &platform.Kind{Text: "the token is not valid; take the one that @BotFather shows", Effect: platform.Permanent}
 	blocked      = &platform.Kind{Text: "the bot may not write there: it was blocked, or removed from the chat", Effect: platform.Permanent}
 	conflict     = &platform.Kind{Text: "another program reads this bot's updates; stop it, or use another bot"}
-	tooMany      = &platform.Kind{Text: "too many calls", Effect: platform.Busy}
-	notTaken     = &platform.Kind{Text: "the Bot API is unavailable at the moment", Effect: platform.Untaken}
-	down         = &platform.Kind{Text: "the Bot API is unavailable at the moment", Effect: platform.Unknown}
-	other        = &platform.Kind{Text: "the Bot API refused the call"}
 )
 
 // phrases are parts of the platform's descriptions, in small letters. A description has one of them at most.
@@ -72,8 +45,7 @@ var phrases = map[string]*platform.Kind{
 
 // statuses are the kinds of refusals whose description says nothing.
 var statuses = map[int]*platform.Kind{
-	http.StatusUnauthorized: badToken, http.StatusForbidden: blocked, http.StatusConflict: conflict, http.StatusTooManyRequests: tooMany,
-	http.StatusServiceUnavailable: notTaken,
+	http.StatusUnauthorized: badToken, http.StatusForbidden: blocked, http.StatusConflict: conflict,
 }
 
 func kindOf(status int, description string) *platform.Kind {
@@ -83,13 +55,10 @@ func kindOf(status int, description string) *platform.Kind {
 			return kind
 		}
 	}
-	switch {
-	case status >= 500:
-		return cmp.Or(statuses[status], down)
-	case status == http.StatusNotFound && description == "not found": // a token of another form has no address
+	if status == http.StatusNotFound && description == "not found" { // a token of another form has no address
 		return badToken
 	}
-	return cmp.Or(statuses[status], other)
+	return cmp.Or(statuses[status], platform.KindOfStatus(status))
 }
 
 // migration is the refusal of a call for a group that has become a supergroup.
@@ -100,50 +69,8 @@ type migration struct {
 
 func (m *migration) Unwrap() error { return m.Refusal }
 
-// do makes a call as [platform.Call] has it.
-func (a *api) do(ctx context.Context, r request) error {
-	c := platform.Call{Do: func(ctx context.Context) error { return a.call(ctx, r) }, Harmless: r.harmless, Brief: r.brief}
-	return c.Run(ctx)
-}
-
-// call makes one attempt.
-func (a *api) call(ctx context.Context, r request) error {
-	body, contentType := r.encode()
-	address, header := a.base+"/bot"+a.token+"/"+r.method, http.Header{"Content-Type": {contentType}}
-	res, text, err := platform.Exchange(ctx, a.http, cmp.Or(r.timeout, callTimeout), http.MethodPost, address, header, body)
-	if err == nil {
-		err = r.read(res.StatusCode, text)
-	}
-	if err == nil {
-		return nil
-	}
-	err = fmt.Errorf("telegram: %s: %w", r.method, err)
-	if platform.Is(err, badToken) {
-		a.invalid(err)
-	}
-	return err
-}
-
-// encode writes the body of a call: JSON, or a form if there is a file. The parameters are texts, numbers and structs of the library.
-func (r *request) encode() (body []byte, contentType string) {
-	if r.file == nil {
-		if r.params == nil {
-			return []byte("{}"), "application/json" // the platform takes no null
-		}
-		body, _ = json.Marshal(r.params)
-		return body, "application/json"
-	}
-	r.file.Fields = map[string]string{}
-	for name, value := range r.params {
-		text, _ := json.Marshal(value)
-		r.file.Fields[name] = string(text)
-	}
-	body, contentType, _ = r.file.Encode() // into memory
-	return body, contentType
-}
-
-// read reads the answer to a call.
-func (r *request) read(status int, text []byte) error {
+// readAnswer reads the answer to a call.
+func readAnswer(res *http.Response, text []byte, out any) error {
 	var got struct {
 		OK          bool            `json:"ok"`
 		Result      json.RawMessage `json:"result"`
@@ -155,14 +82,14 @@ func (r *request) read(status int, text []byte) error {
 		} `json:"parameters"`
 	}
 	if json.Unmarshal(text, &got) != nil {
-		if status/100 == 2 {
+		if res.StatusCode/100 == 2 {
 			return errors.New("the answer is not from a Bot API; check the setting api")
 		}
-		got.OK, got.Code = false, status // a gateway's page
+		got.OK, got.Code = false, res.StatusCode // a gateway's page
 	}
 	if !got.OK {
 		e := &platform.Refusal{Kind: kindOf(got.Code, got.Description), Code: fmt.Sprint("status ", got.Code)}
-		if e.Kind == tooMany {
+		if e.Kind == platform.RateLimited {
 			e.RetryAfter = max(time.Duration(got.Parameters.RetryAfter)*time.Second, time.Second)
 		}
 		if got.Parameters.MigrateTo != 0 {
@@ -170,7 +97,7 @@ func (r *request) read(status int, text []byte) error {
 		}
 		return e
 	}
-	if r.out != nil && json.Unmarshal(got.Result, r.out) != nil {
+	if out != nil && json.Unmarshal(got.Result, out) != nil {
 		return errors.New("the answer has an unexpected form")
 	}
 	return nil

@@ -203,8 +203,9 @@ func TestMenusHaveTheCommandsThatAPersonMayGive(t *testing.T) {
 			r := setup(t, options{
 				place: channel.Place{CommandMode: test.mode, Operators: []string{"7", "9999"}}, // 9999 has not written yet
 				settings: func(s *telegram.Settings) {
-					if !test.commandless {
-						s.Commands = commands
+					s.Commands = commands
+					if test.commandless {
+						s.Menu = "off"
 					}
 				},
 			})

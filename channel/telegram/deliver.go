@@ -133,36 +133,38 @@ func number(o channel.Opt) int {
 	return n
 }
 
-// send makes a call for a chat, and once more if the chat has another id by now. It returns the id of the message that is sent or changed.
-func (c *Channel) send(ctx context.Context, r request) (id string, err error) {
+// send makes a call with the parameters p for a chat, and once more if the chat has another id by now. It returns the id of the message that is sent or
+// changed.
+func (c *Channel) send(ctx context.Context, r platform.Request, p params) (id string, err error) {
 	var m struct {
 		ID int `json:"message_id"`
 	}
-	r.out = &m
-	err = c.api.do(ctx, r)
+	r.Out = &m
+	err = c.api.Do(ctx, r)
 	if m, ok := errors.AsType[*migration](err); ok {
-		c.learn(ctx, r.params["chat_id"].(int64), m.to)
-		r.params["chat_id"] = m.to
-		err = c.api.do(ctx, r)
+		c.learn(ctx, p["chat_id"].(int64), m.to)
+		p["chat_id"] = m.to
+		err = c.api.Do(ctx, r)
 	}
 	return strconv.Itoa(m.ID), err
 }
 
 // put sends a text, or replaces that of a message, and returns the id of the message.
 func (c *Channel) put(ctx context.Context, b *channel.Block, edit string, m message) (id string, err error) {
-	r := request{method: "sendMessage", params: c.target(ctx, b, m.reply), brief: m.brief}
+	r, p := platform.Request{Name: "sendMessage", Brief: m.brief}, c.target(ctx, b, m.reply)
 	if edit != "" {
-		r.method, r.harmless = "editMessageText", !m.brief
-		r.params = params{"chat_id": r.params["chat_id"], "message_id": json.Number(edit)}
+		r.Name, r.Harmless = "editMessageText", !m.brief
+		p = params{"chat_id": p["chat_id"], "message_id": json.Number(edit)}
 	}
-	r.params["link_preview_options"] = models.LinkPreviewOptions{IsDisabled: new(true)}
+	p["link_preview_options"] = models.LinkPreviewOptions{IsDisabled: new(true)}
 	if m.keyboard != nil {
-		r.params["reply_markup"] = m.keyboard
+		p["reply_markup"] = m.keyboard
 	}
-	if r.params["text"] = m.plain; m.marked != "" {
-		r.params["text"], r.params["parse_mode"] = m.marked, "HTML"
+	if p["text"] = m.plain; m.marked != "" {
+		p["text"], p["parse_mode"] = m.marked, "HTML"
 	}
-	id, err = c.send(ctx, r)
+	r.In = p
+	id, err = c.send(ctx, r, p)
 	if m.marked != "" && platform.Is(err, badMarkup) { // once more, without markup (CH-177)
 		c.Log.WarnContext(ctx, "platform refuses a message's markup; sending plain text")
 		m.marked = ""
@@ -194,15 +196,16 @@ func (c *Channel) sendFile(ctx context.Context, b *channel.Block, m message) (id
 var uploads = map[string]string{"document": "sendDocument", "photo": "sendPhoto", "audio": "sendAudio", "video": "sendVideo"}
 
 func (c *Channel) upload(ctx context.Context, b *channel.Block, kind, name string, data []byte, reply bool) (id string, err error) {
-	f := &platform.Form{Name: kind, File: name, Data: data}
-	return c.send(ctx, request{method: uploads[kind], params: c.target(ctx, b, reply), file: f})
+	p := c.target(ctx, b, reply)
+	f := &platform.Form{Fields: p, Name: kind, File: name, Data: data}
+	return c.send(ctx, platform.Request{Name: uploads[kind], In: f}, p)
 }
 
 // showTyping shows that work goes on.
 func (c *Channel) showTyping(ctx context.Context, plan channel.ReplyPlanFacts) error {
 	p := c.target(ctx, &channel.Block{Target: plan}, false)
 	p["action"] = models.ChatActionTyping
-	return c.api.do(ctx, request{method: "sendChatAction", params: p, brief: true})
+	return c.api.Do(ctx, platform.Request{Name: "sendChatAction", In: p, Brief: true})
 }
 
 // previewer returns what shows the text of an unfinished block, as much as a message holds. It is plain, because half of a text is seldom good markup.
@@ -227,7 +230,7 @@ func (c *Channel) showDraft(ctx context.Context, b channel.Block, _ channel.Rece
 	p, text, id := c.target(ctx, &b, false), head(b.Text), fnv.New32a()
 	_, _ = id.Write([]byte(b.Key))
 	p["draft_id"], p["text"] = id.Sum32()>>1|1, text // the id is positive
-	return channel.Receipt{}, c.api.do(ctx, request{method: "sendMessageDraft", params: p, brief: true})
+	return channel.Receipt{}, c.api.Do(ctx, platform.Request{Name: "sendMessageDraft", In: p, Brief: true})
 }
 
 // head returns as much of the beginning of a text as a message holds.
@@ -307,7 +310,7 @@ func (a *adapter) answerPress(ctx context.Context, text string) {
 	}
 	a.answered = true
 	p := params{"callback_query_id": a.last.press.ID, "text": text}
-	err := a.c.api.do(ctx, request{method: "answerCallbackQuery", params: p, harmless: true})
+	err := a.c.api.Do(ctx, platform.Request{Name: "answerCallbackQuery", In: p, Harmless: true})
 	if err != nil && !platform.Is(err, tooLate) {
 		a.c.Log.WarnContext(ctx, "cannot answer a button press", "error", err)
 	}

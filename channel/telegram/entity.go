@@ -11,23 +11,18 @@ import (
 // bytesOf returns the bytes of a text that an entity covers, which counts UTF-16 units. ok is false for an entity that is outside of the text, or that begins
 // or ends within a character.
 func bytesOf(text string, offset, length int) (from, to int, ok bool) {
-	from, to = byteAt(text, offset), byteAt(text, offset+length)
-	return from, to, from >= 0 && to > from
-}
-
-// byteAt returns the index of the byte at which a UTF-16 unit of a text begins, or -1.
-func byteAt(text string, unit int) int {
-	n := 0
-	for i, r := range text {
-		if n == unit {
-			return i
+	from, to = -1, -1
+	unit := 0
+	for i, r := range text + "\x00" { // the last character begins at the end of the text
+		if unit == offset {
+			from = i
 		}
-		n += utf16.RuneLen(r)
+		if unit == offset+length {
+			to = i
+		}
+		unit += utf16.RuneLen(r)
 	}
-	if n == unit {
-		return len(text)
-	}
-	return -1
+	return from, to, from >= 0 && to > from
 }
 
 // edit replaces a part of a text.

@@ -204,8 +204,7 @@ func (c *Channel) user(u *models.User) channel.SenderFacts {
 type adapter struct {
 	*platform.Event
 	c        *Channel
-	parts    []*update
-	last     *update // of parts: the reply goes to its message
+	last     *update // the reply goes to its message
 	answered bool    // the press was answered
 }
 
@@ -218,8 +217,12 @@ func (c *Channel) run(ctx context.Context, e *platform.Event) (channel.Result, e
 		if err != nil || u.message == nil { // another version of this server has stored it
 			continue
 		}
-		a.last, a.parts = u, append(a.parts, u)
+		a.last = u
 		one := platform.Message{Input: c.input(a.Kernel, u, key.Conversation), Kind: u.kind, Files: attachments(u.message, c.Files.Limit)}
+		one.Mentions = func(names channel.Names) channel.MentionFacts { return mentioned(u, c.self().ID, names) }
+		if u.edited {
+			one.Edited = strconv.Itoa(u.message.ID)
+		}
 		if p, ok := readPress(u.press); ok {
 			one.Press = &p
 		}
@@ -271,10 +274,6 @@ func (c *Channel) input(k *kernel.Kernel, u *update, conversation string) *chann
 
 // complete adds what the message quotes and where it was forwarded from.
 func (a *adapter) complete(_ context.Context, f *channel.Facts, policy channel.Policy, _ channel.Identity) (m channel.MentionFacts, quoted []platform.Attachment) {
-	names := channel.NewNames(policy.Patterns)
-	for _, u := range a.parts {
-		m = channel.MergeMentions(m, mentioned(u, a.c.self().ID, names))
-	}
 	last := a.last.message
 	a.c.addContext(&f.Supplemental, last, func(by channel.SenderFacts) channel.Tri { return policy.Sees(f.Conversation.Kind, by.Identity()) })
 	if to := repliedTo(last); to != nil {
@@ -348,13 +347,10 @@ func (c *Channel) origin(o *models.MessageOrigin) (by channel.SenderFacts, date 
 	return by, 0
 }
 
-// finalize answers a press that nothing else has answered, and changes a message that was edited where it waits.
+// finalize answers a press that nothing else has answered.
 func (a *adapter) finalize(ctx context.Context, _ channel.Result) error {
-	switch m := a.last.message; {
-	case a.last.press != nil:
+	if a.last.press != nil {
 		a.answerPress(ctx, "")
-	case a.last.edited:
-		a.EditWaiting(ctx, strconv.Itoa(m.ID), fullText(m))
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func bestSize(sizes []models.PhotoSize, limit int64) models.PhotoSize {
 // fetch writes a file.
 func (c *Channel) fetch(ctx context.Context, a platform.Attachment, w io.Writer) error {
 	var f models.File
-	if err := c.api.do(ctx, request{method: "getFile", params: params{"file_id": a.Source}, out: &f, harmless: true}); err != nil {
+	if err := c.api.Do(ctx, platform.Request{Name: "getFile", In: params{"file_id": a.Source}, Out: &f, Harmless: true}); err != nil {
 		return err
 	}
 	switch {
@@ -89,7 +89,7 @@ func (c *Channel) fetch(ctx context.Context, a platform.Attachment, w io.Writer)
 	case !fs.ValidPath(f.FilePath):
 		return errors.New("telegram: the Bot API returned no path for the file")
 	}
-	return platform.Download(ctx, c.HTTP, c.api.base+"/file/bot"+c.api.token+(&url.URL{Path: "/" + f.FilePath}).EscapedPath(), w)
+	return platform.Download(ctx, c.HTTP, c.s.API+"/file/bot"+string(c.s.Token)+(&url.URL{Path: "/" + f.FilePath}).EscapedPath(), w)
 }
 
 // copyLocal copies a file of a local Bot API server, which must be in the folder of the setting files.

@@ -30,7 +30,7 @@ const (
 
 // setMenus sets the menu of everybody, if everybody may give commands, and those of the people on the lists. Without them, the menu from @BotFather stays.
 func (c *Channel) setMenus(ctx context.Context, k *kernel.Kernel) {
-	if len(c.s.Commands) == 0 || k.Settings == nil {
+	if len(c.s.Commands) == 0 || c.s.Menu == "off" || k.Settings == nil {
 		return
 	}
 	p := k.Settings.Policy(channel.PolicyQuery{Channel: c.s.Name, Account: c.s.Account, Kind: channel.Direct})
@@ -63,7 +63,7 @@ func (c *Channel) setMenu(ctx context.Context, scope params, role tool.Role) {
 			list = append(list, models.BotCommand{Command: strings.ReplaceAll(k.Name, ".", "_"), Description: k.Help})
 		}
 	}
-	err := c.api.do(ctx, request{method: "setMyCommands", params: params{"scope": scope, "commands": list}, harmless: true})
+	err := c.api.Do(ctx, platform.Request{Name: "setMyCommands", In: params{"scope": scope, "commands": list}, Harmless: true})
 	if err != nil && !platform.Is(err, noChat) { // someone on a list has never written to the bot
 		c.Log.WarnContext(ctx, "cannot set the command menu", "error", err)
 	}

@@ -47,11 +47,11 @@ func (c *Channel) poll(ctx context.Context, q *kernel.Queue) error {
 
 // deleteWebhook removes the webhook. Updates that wait stay.
 func (c *Channel) deleteWebhook(ctx context.Context) error {
-	return c.api.call(ctx, request{method: "deleteWebhook"})
+	return c.api.Attempt(ctx, platform.Request{Name: "deleteWebhook", In: params{}})
 }
 
 func (c *Channel) getUpdates(ctx context.Context, offset int64) (updates []json.RawMessage, err error) {
-	err = c.api.call(ctx, request{method: "getUpdates", out: &updates, timeout: pollTimeout + 15*time.Second, params: params{
+	err = c.api.Attempt(ctx, platform.Request{Name: "getUpdates", Out: &updates, Timeout: pollTimeout + 15*time.Second, In: params{
 		"offset": offset, "timeout": pollTimeout / time.Second, "allowed_updates": allowed,
 	}})
 	if platform.Is(err, otherWebhook) { // it was set after the start
@@ -100,8 +100,8 @@ func (c *Channel) webhookURL() string { return c.s.PublicURL + "/v1/channels/" +
 
 // listen tells the platform where updates go, and waits for the end. The webhook stays after that, so that the platform keeps updates for the next start.
 func (c *Channel) listen(ctx context.Context) error {
-	r := request{method: "setWebhook", params: params{"url": c.webhookURL(), "secret_token": string(c.secret), "allowed_updates": allowed}}
-	if err := c.persist(ctx, r.method, func(ctx context.Context) error { return c.api.call(ctx, r) }); err != nil {
+	r := platform.Request{Name: "setWebhook", In: params{"url": c.webhookURL(), "secret_token": string(c.secret), "allowed_updates": allowed}}
+	if err := c.persist(ctx, r.Name, func(ctx context.Context) error { return c.api.Attempt(ctx, r) }); err != nil {
 		return err
 	}
 	<-ctx.Done()

@@ -51,13 +51,15 @@ const DefaultAPI = "https://api.telegram.org"
 
 // Settings are for [New]. Only Token is required. State keeps what is known of groups.
 type Settings struct {
-	platform.Settings
-	Token     platform.Secret
-	Mode      string    // "" is [ModePoll]
-	PublicURL string    // of this server, for webhooks: https://…
-	Preview   string    // "" is [PreviewEdit]
-	Commands  []Command // of the menu; none: the menu of the platform stays
-	Files     string    // the folder in which a local Bot API server keeps its files; "" is none
+	Token     platform.Secret `key:"token" help:"token of the bot, from @BotFather"`
+	Mode      string          `key:"mode" default:"poll" oneof:"poll webhook" help:"how updates come: by polling, or sent to public_url"`
+	PublicURL string          `key:"public_url" check:"url" help:"public https address of this server, for mode webhook"`
+	Preview   string          `key:"preview" default:"edit" oneof:"edit draft off" help:"what people see of an unfinished answer: a growing message, a draft in private chats, or nothing"`
+	Menu      string          `key:"menu" default:"commands" oneof:"commands off" help:"menu behind the slash: the commands that a person may give, or the menu of @BotFather"`
+	Files     string          `key:"files" help:"absolute path of a local Bot API server's files"`
+	Commands  []Command       // of the menu
+
+	platform.Settings `key:"" api.default:"https://api.telegram.org" api.help:"address of the Bot API server; set it for a local server" max_media.help:"maximum size of a file; the public server allows 20MiB"`
 }
 
 // Channel is one bot.
@@ -65,7 +67,7 @@ type Channel struct {
 	platform.Service
 	s      Settings        // with all defaults
 	secret platform.Secret // of the webhook, made from the token, so that all replicas expect the same
-	api    *api
+	api    platform.API
 	me     atomic.Pointer[models.User]
 }
 
@@ -86,7 +88,8 @@ func New(s Settings) (*Channel, error) {
 	mac.Write([]byte("lingserve: the secret of the webhook"))
 	c.secret = platform.Secret(hex.EncodeToString(mac.Sum(nil)))
 	c.Files.Fetch = c.fetch
-	c.api = &api{http: c.HTTP, base: c.s.API, token: string(s.Token), invalid: c.Fail}
+	base := c.s.API + "/bot" + string(s.Token)
+	c.api = platform.API{Platform: "telegram", Client: c.HTTP, Base: base, Read: readAnswer, Fatal: badToken, Fail: c.Fail}
 	me := &models.User{IsBot: true} // until the platform says more
 	_, _ = fmt.Sscan(string(s.Token), &me.ID)
 	c.me.Store(me)
@@ -134,7 +137,7 @@ func (c *Channel) About() string {
 // getMe asks the platform who the bot is.
 func (c *Channel) getMe(ctx context.Context) error {
 	me := new(models.User)
-	err := c.api.call(ctx, request{method: "getMe", out: me})
+	err := c.api.Attempt(ctx, platform.Request{Name: "getMe", In: params{}, Out: me})
 	if err == nil {
 		c.me.Store(me)
 	}

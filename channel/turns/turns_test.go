@@ -586,7 +586,7 @@ func TestDC_15_APressIsAnAnswer(t *testing.T) {
 			m := message("", &sink{})
 			m.Context.Role = tool.Operator
 			if pressed := a.Decide(t.Context(), m, test.press); pressed != test.want {
-				t.Errorf("got %d, expected %d", pressed, test.want)
+				t.Errorf("got %s, expected %s", pressed, test.want)
 			}
 			want := agent.Answer{
 				Session: "fake:42", ID: "q1", Approve: test.press.Approve, Remember: test.press.Remember, By: "42", Name: "Ann", Role: tool.Operator,

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/platform"
 )
 
 // answer is the answer to a message. With [AckResult] it is stored, with the parts of the reply that the callback has not got.
@@ -35,12 +35,7 @@ const (
 
 // partOf returns a block as a part of a reply. The addresses of its media follow its text.
 func partOf(b *channel.Block) part {
-	text := b.Text
-	for _, m := range b.Media {
-		if m.URL != "" {
-			text = strings.TrimSpace(text + "\n" + m.URL)
-		}
-	}
+	text, _ := platform.TextAndFiles(b)
 	return part{b.Kind, b.Seq, text}
 }
 

@@ -98,11 +98,15 @@ func (c *Channel) send(ctx context.Context, r *reply) error {
 	body = append(body, '\n')
 	header := http.Header{"Content-Type": {"application/json"}, "User-Agent": {"lingserve"}}
 	c.out.Sign(header, fmt.Sprintf("%s:%d", r.Turn, r.Seq), time.Now(), body)
-	res, _, err := platform.Exchange(ctx, c.HTTP, callTimeout, http.MethodPost, c.s.Callback, header, body)
+	var status error
+	err = platform.Exchange(ctx, c.HTTP, callTimeout, http.MethodPost, c.s.Callback, header, body, func(res *http.Response, _ []byte) error {
+		status = statusError(res)
+		return nil
+	})
 	if err != nil {
 		return unreached(err)
 	}
-	return statusError(res)
+	return status
 }
 
 // statusError returns what the answer of a callback means.

@@ -31,9 +31,6 @@ func (c *Channel) key(m *message) channel.EventKey {
 	return channel.EventKey{Channel: c.s.Name, Account: c.s.Account, Conversation: m.Conversation.ID, Thread: m.Conversation.Thread, ID: m.id}
 }
 
-// raw returns what is stored of a message until its turn has ended.
-func (m *message) raw(body []byte) []byte { return append([]byte(m.id+"\n"), body...) }
-
 // run runs the turn of an event.
 func (c *Channel) run(ctx context.Context, e *platform.Event) (channel.Result, error) {
 	ev := &event{Event: e, c: c, ctx: ctx, busy: make(chan struct{}, 1)}

@@ -57,12 +57,12 @@ func (c *Channel) read(w http.ResponseWriter, r *http.Request) (m *message, body
 
 // accept stores a message and returns the answer. A message that is refused is not stored, so that it can be sent again.
 func (c *Channel) accept(ctx context.Context, m *message, body []byte) (answer, *channel.BodyError) {
-	arrival, in := kernel.Arrival{Key: c.key(m), Raw: m.raw(body)}, inputOf(m)
-	name := arrival.Key.String()
-	q := c.Queue()
+	q, in := c.Queue(), inputOf(m)
 	if q == nil {
 		return answer{}, c.unavailable(ctx, channel.ErrDraining)
 	}
+	arrival := c.Arrival(q.Kernel(), in, channel.EventMessage, append([]byte(m.id+"\n"), body...)) // what is stored until the turn has ended
+	name := arrival.Key.String()
 	if counted, _ := c.counted.ContainsOrAdd(name, struct{}{}); !counted {
 		e := &platform.Event{Kernel: q.Kernel(), Meta: kernel.Meta{Channel: c.s.Name, Account: c.s.Account}, Agent: c.s.Agent}
 		c.describe(e, []*message{m})
@@ -72,7 +72,6 @@ func (c *Channel) accept(ctx context.Context, m *message, body []byte) (answer, 
 			return answer{}, &channel.BodyError{Status: http.StatusTooManyRequests, RetryAfter: wait, Err: errTooMany}
 		}
 	}
-	arrival.Bundle, arrival.Wait = q.Kernel().Bundle(c.s.Name, c.s.Account, in)
 	isNew, err := q.Accept(ctx, arrival)
 	if err != nil {
 		c.counted.Remove(name)

@@ -41,14 +41,13 @@ const DefaultMaxBody = 1 << 20
 // Settings are for [New]. Secret is required, and with AckImmediate Callback. API, Client, MaxMedia and State are not used.
 type Settings struct {
 	platform.Settings
-	Secret  string // of messages, as whsec_…; or several, separated by blanks
-	Ack     string // "" is [AckImmediate]
-	MaxBody int64  // 0 is [DefaultMaxBody]
-
-	Callback       string   // https://…
-	CallbackSecret string   // "" is Secret
-	AllowInsecure  bool     // the callback may be http
-	AllowPrivate   []string // hosts that may have addresses of private networks
+	Secret         platform.Secret `key:"secret" help:"signing secret of messages, such as whsec_…; or several"`
+	Ack            string          `key:"ack" default:"immediate" oneof:"immediate result" help:"answer to a message: at once, or with the reply"`
+	Callback       string          `key:"callback" check:"url" help:"https address for replies; required with ack immediate"`
+	CallbackSecret platform.Secret `key:"callback_secret" help:"signing secret of replies; unset: the secret of messages"`
+	MaxBody        int64           `key:"max_body" default:"1MiB" min:"1KiB" help:"maximum size of a message, with media"`
+	AllowInsecure  bool            `key:"allow_insecure" default:"false" help:"allow http for the callback"`
+	AllowPrivate   []string        `key:"allow_private" help:"callback hosts that may be private or localhost"`
 
 	Results Results // stores answers; required with [AckResult]
 }
@@ -78,10 +77,10 @@ func New(s Settings) (*Channel, error) {
 	s.Ack, s.MaxBody = cmp.Or(s.Ack, AckImmediate), cmp.Or(s.MaxBody, DefaultMaxBody)
 	c := &Channel{s: s, result: s.Ack == AckResult}
 	var err error
-	if c.in, err = ParseSecrets(s.Secret); err != nil {
+	if c.in, err = ParseSecrets(string(s.Secret)); err != nil {
 		return nil, fmt.Errorf("webhook: secret: %w", err)
 	}
-	if c.out, err = ParseSecrets(cmp.Or(s.CallbackSecret, s.Secret)); err != nil {
+	if c.out, err = ParseSecrets(string(cmp.Or(s.CallbackSecret, s.Secret))); err != nil {
 		return nil, fmt.Errorf("webhook: callback_secret: %w", err)
 	}
 	if !c.result && s.Callback == "" {

@@ -70,14 +70,9 @@ func (r *accessRules) openKeys(c *config.Config, log *slog.Logger) (err error) {
 	if a.Issuer == "" {
 		return nil
 	}
-	roles, err := a.RoleNames()
-	if err != nil {
-		return fmt.Errorf("auth.roles: %w", err)
-	}
-	r.Door.Tokens, err = access.NewTokens(access.TokensOptions{
-		Name: a.IssuerName, Issuer: a.Issuer, Audiences: a.Audience, Keys: a.JWKS, Types: a.TokenTypes, Algorithms: a.Algorithms, Leeway: a.Leeway,
-		SubjectClaim: a.SubjectClaim, RoleClaim: a.RoleClaim, Roles: roles, ScopeClaim: a.ScopeClaim, ScopePrefix: a.ScopePrefix, ProxyEnv: c.Upstream.ProxyEnv, Log: log,
-	})
+	o := a.TokensOptions
+	o.Roles, o.ProxyEnv, o.Log = a.RoleNames(), c.Upstream.ProxyEnv, log
+	r.Door.Tokens, err = access.NewTokens(o)
 	if err != nil {
 		return fmt.Errorf("auth.issuer (%s): %w", c.Source("auth.issuer"), err)
 	}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	commands "github.com/lingserve/lingserve/agent/command"
 	"github.com/lingserve/lingserve/channel"
@@ -25,43 +24,42 @@ import (
 	"github.com/lingserve/lingserve/tool"
 )
 
-// channelMakers make the channels of each type, except the API and the terminal; package config has their settings.
-var channelMakers = map[string]func(config.Channel, channelParts) (kernel.Channel, error){
-	"telegram": newTelegram,
-	"webhook":  newWebhook,
-	"slack":    newSlack,
-	"feishu":   newFeishu,
-	"discord":  newDiscord,
+// channelMakers make the channels of each type, except the API and the terminal. o is what all channels have beside their settings.
+var channelMakers = map[string]func(c config.Channel, o platform.Settings, results webhook.Results) (kernel.Channel, error){
+	"telegram": func(c config.Channel, o platform.Settings, _ webhook.Results) (kernel.Channel, error) {
+		s := c.Telegram
+		s.Settings, s.Commands = inPlace(c, o, s.Settings), menu()
+		return telegram.New(s)
+	},
+	"webhook": func(c config.Channel, o platform.Settings, results webhook.Results) (kernel.Channel, error) {
+		s := c.Webhook
+		s.Settings, s.Results = inPlace(c, o, s.Settings), results
+		return webhook.New(s)
+	},
+	"slack": func(c config.Channel, o platform.Settings, _ webhook.Results) (kernel.Channel, error) {
+		s := c.Slack
+		s.Settings = inPlace(c, o, s.Settings)
+		return slack.New(s)
+	},
+	"feishu": func(c config.Channel, o platform.Settings, _ webhook.Results) (kernel.Channel, error) {
+		s := c.Feishu
+		s.Settings = inPlace(c, o, s.Settings)
+		return feishu.New(s)
+	},
+	"discord": func(c config.Channel, o platform.Settings, _ webhook.Results) (kernel.Channel, error) {
+		s := c.Discord
+		s.Settings = inPlace(c, o, s.Settings)
+		for _, m := range menu() {
+			s.Commands = append(s.Commands, discord.Command{Name: m.Name, Help: m.Help})
+		}
+		return discord.New(s)
+	},
 }
 
-// channelParts are what a channel gets in addition to its settings.
-type channelParts struct {
-	learned channel.Texts   // what was learned of platforms; nil keeps nothing
-	results webhook.Results // answers, for senders who send a message again; nil keeps nothing
-	media   string          // the folder for files of messages
-	grace   time.Duration   // how long turns may go on at the end
-	proxy   bool            // go through the proxy that the environment names
-	log     *slog.Logger
-}
-
-// settings returns what all channels have.
-func (p channelParts) settings(c config.Channel, api string, maxMedia int64) platform.Settings {
-	return platform.Settings{
-		Name: c.Name, Account: c.Account, API: api, MaxMedia: maxMedia,
-		State: p.learned, Media: p.media, Grace: p.grace, ProxyEnv: p.proxy, Log: p.log,
-	}
-}
-
-func newTelegram(c config.Channel, p channelParts) (kernel.Channel, error) {
-	s := telegram.Settings{
-		Settings: p.settings(c, c.Telegram.API, int64(c.Telegram.MaxMedia)), Token: platform.Secret(c.Telegram.Token.Reveal()), Mode: c.Telegram.Mode,
-		PublicURL: c.Telegram.PublicURL, Preview: c.Telegram.Preview,
-		Files: c.Telegram.Files,
-	}
-	if c.Telegram.Menu == "commands" {
-		s.Commands = menu()
-	}
-	return telegram.New(s)
+// inPlace returns what all channels have for one of them, which has these settings in the configuration.
+func inPlace(c config.Channel, all, configured platform.Settings) platform.Settings {
+	all.Name, all.Account, all.API, all.MaxMedia = c.Name, c.Account, configured.API, configured.MaxMedia
+	return all
 }
 
 // menu are the commands that can be given by one tap: those that need nothing more.
@@ -74,49 +72,14 @@ func menu() (list []telegram.Command) {
 	return list
 }
 
-func newWebhook(c config.Channel, p channelParts) (kernel.Channel, error) {
-	return webhook.New(webhook.Settings{
-		Settings: p.settings(c, "", 0), Secret: c.Webhook.Secret.Reveal(), Ack: c.Webhook.Ack, MaxBody: int64(c.Webhook.MaxBody),
-		Callback: c.Webhook.Callback, CallbackSecret: c.Webhook.CallbackSecret.Reveal(),
-		AllowInsecure: c.Webhook.AllowInsecure, AllowPrivate: c.Webhook.AllowPrivate, Results: p.results,
-	})
-}
-
-func newSlack(c config.Channel, p channelParts) (kernel.Channel, error) {
-	return slack.New(slack.Settings{
-		Settings: p.settings(c, c.Slack.API, int64(c.Slack.MaxMedia)), Token: platform.Secret(c.Slack.Token.Reveal()),
-		SigningSecret: platform.Secret(c.Slack.SigningSecret.Reveal()), AppToken: platform.Secret(c.Slack.AppToken.Reveal()),
-		Replies: c.Slack.Replies, Preview: c.Slack.Preview,
-	})
-}
-
-func newFeishu(c config.Channel, p channelParts) (kernel.Channel, error) {
-	return feishu.New(feishu.Settings{
-		Settings: p.settings(c, c.Feishu.API, int64(c.Feishu.MaxMedia)), AppID: c.Feishu.AppID, AppSecret: platform.Secret(c.Feishu.AppSecret.Reveal()),
-		EncryptKey: platform.Secret(c.Feishu.EncryptKey.Reveal()), Preview: c.Feishu.Preview,
-	})
-}
-
-func newDiscord(c config.Channel, p channelParts) (kernel.Channel, error) {
-	s := discord.Settings{
-		Settings: p.settings(c, c.Discord.API, int64(c.Discord.MaxMedia)), Token: platform.Secret(c.Discord.Token.Reveal()), Preview: c.Discord.Preview,
-	}
-	if c.Discord.Menu == "commands" {
-		for _, m := range menu() {
-			s.Commands = append(s.Commands, discord.Command{Name: m.Name, Help: m.Help})
-		}
-	}
-	return discord.New(s)
-}
-
-// makeChannel makes a configured channel; it returns nil for the API and the terminal. p has the parts that are not in the settings.
-func makeChannel(c *config.Config, ch config.Channel, p channelParts) (kernel.Channel, error) {
+// makeChannel makes a configured channel; it returns nil for the API and the terminal.
+func makeChannel(c *config.Config, ch config.Channel, o platform.Settings, results webhook.Results) (kernel.Channel, error) {
 	newChannel := channelMakers[ch.Type]
 	if newChannel == nil {
 		return nil, nil
 	}
-	p.grace, p.proxy = c.Grace, c.Upstream.ProxyEnv
-	made, err := newChannel(ch, p)
+	o.Grace, o.ProxyEnv = c.Grace, c.Upstream.ProxyEnv
+	made, err := newChannel(ch, o, results)
 	if err != nil {
 		where := ch.Where()
 		if ch.At != "" {
@@ -143,8 +106,9 @@ func newTree(c *config.Config) (*channel.Tree, error) {
 // channels are the channels of a server.
 type channels struct {
 	*platform.Manager
-	tree  *channel.Tree
-	parts channelParts // for each channel
+	tree    *channel.Tree
+	of      platform.Settings // what each channel has
+	results webhook.Results   // answers, for senders who send a message again
 }
 
 // newChannels makes the configured channels and those of plugins. They do not serve yet. Its error is for the user.
@@ -175,7 +139,7 @@ func newChannels(s *core) (_ *channels, err error) {
 	}
 	var wrong []error
 	for _, ch := range c.Channels {
-		made, err := makeChannel(c, ch, d.parts)
+		made, err := makeChannel(c, ch, d.of, d.results)
 		if err == nil && made != nil {
 			err = d.Add(made, ch.Account)
 		}
@@ -201,9 +165,10 @@ func openChannels(c *config.Config, stored *database, log *slog.Logger) (*channe
 	if err := d.OpenMedia(media); err != nil {
 		return nil, dataError(c, err)
 	}
-	d.parts = channelParts{media: d.Media, learned: stored.learned(), results: stored.Results(webhook.ResultLife), log: log}
+	d.of = platform.Settings{Media: d.Media, State: stored.learned(), Log: log}
+	d.results = stored.Results(webhook.ResultLife)
 	d.Kernel.Window = channel.NewWindow(stored.windows(), channel.WindowOptions{Media: d.Kernel.Media, Log: log})
-	d.Kernel.Recorder = &recorder{channel.NewSessions(stored.conversations()), d.parts.results}
+	d.Kernel.Recorder = &recorder{channel.NewSessions(stored.conversations()), d.results}
 	return d, nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/textview"
 )
@@ -86,7 +87,7 @@ func (t *channelTool) check(ctx context.Context, c *config.Config, names []strin
 
 // checkChannel signs in to the platform of a channel. It returns a description of the channel's account there.
 func checkChannel(ctx context.Context, c *config.Config, ch config.Channel) (about string, err error) {
-	made, err := makeChannel(c, ch, channelParts{})
+	made, err := makeChannel(c, ch, platform.Settings{}, nil)
 	if err != nil {
 		return "", err
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/channel/webhook"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/fakecallback"
@@ -253,6 +254,10 @@ func loadFile(t *testing.T, text string) *config.Config {
 func TestAChannelThatCannotStartSaysWhy(t *testing.T) { // CH-179
 	for _, test := range []struct{ name, file, want string }{
 		{
+			"no token", `channels: {telegram: {}}`,
+			"lingserve.yaml:1:12: channels.telegram: token is missing; set it to the one that @BotFather shows",
+		},
+		{
 			"a token that is none", `channels: {telegram: {token: hello}}`,
 			"lingserve.yaml:1:12: channels.telegram: the token is invalid; expected a number, a colon and letters, as @BotFather shows it",
 		},
@@ -263,7 +268,7 @@ func TestAChannelThatCannotStartSaysWhy(t *testing.T) { // CH-179
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := loadFile(t, test.file)
-			if _, err := makeChannel(c, c.Channels[0], channelParts{}); err == nil || err.Error() != test.want {
+			if _, err := makeChannel(c, c.Channels[0], platform.Settings{}, nil); err == nil || err.Error() != test.want {
 				t.Errorf("got %v", err)
 			}
 		})

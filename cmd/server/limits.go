@@ -17,12 +17,7 @@ import (
 
 // limitsOf returns the limits of the server. The machine has those that the settings leave open.
 func limitsOf(c *config.Config, log *slog.Logger) web.Limits {
-	l := web.Limits{
-		Memory: int64(c.Limit.Memory), Connections: c.Limit.Connections, ConnectionsPerAddress: c.Limit.ConnectionsPerAddress,
-		Streams: c.Limit.Streams, StreamsPerCaller: c.Limit.StreamsPerCaller,
-		Bodies: int64(c.Limit.Bodies), Input: c.Limit.Input, Images: c.Limit.Images,
-		DiskFree: int64(c.Limit.DiskFree),
-	}
+	l := c.Limit.Limits
 	if l.Images == 0 {
 		l.Images = -1 // to the server, 0 is its default
 	}
@@ -68,7 +63,7 @@ func newBudget(c *config.Config, store tape.Store, spending adapter.SpendingStor
 			if err != nil {
 				return 0, err
 			}
-			used, err := agent.Usage(ctx, t)
+			used, _, err := agent.Usage(ctx, t)
 			return used.Cost, err
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -12,7 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/config"
@@ -189,35 +187,6 @@ func (i *inventory) line(format string, args ...any) {
 	fmt.Fprintln(i.out, strings.TrimRight(text, " "))
 }
 
-// inOrder calls f for each item, atOnce at a time, and yields each result in the order of the items as early as possible. f should end early if
-// its context is canceled: all calls have ended when inOrder returns.
-func inOrder[T, R any](items []T, atOnce int, f func(T) R) iter.Seq2[T, R] {
-	return func(yield func(T, R) bool) {
-		results := make([]chan R, len(items))
-		for n := range results {
-			results[n] = make(chan R, 1) // so that no call waits until its result is used
-		}
-		var wg sync.WaitGroup
-		defer wg.Wait()
-		wg.Go(func() {
-			var calls errgroup.Group
-			calls.SetLimit(atOnce)
-			for n, item := range items {
-				calls.Go(func() error {
-					results[n] <- f(item)
-					return nil
-				})
-			}
-			_ = calls.Wait() // no call has an error
-		})
-		for n, item := range items {
-			if !yield(item, <-results[n]) {
-				return
-			}
-		}
-	}
-}
-
 // check checks the models with these names, or all. Each has one attempt.
 func (i *inventory) check(ctx context.Context, names []string) error {
 	i.Models.Retries.Attempts = 1
@@ -234,8 +203,25 @@ func (i *inventory) check(ctx context.Context, names []string) error {
 	for _, t := range trials {
 		width = max(width, utf8.RuneCountInString(t.Name()))
 	}
+	results := make([]chan providers.Result, len(trials)) // which are printed in order, as early as possible
+	for n := range results {
+		results[n] = make(chan providers.Result, 1)
+	}
+	var checks sync.WaitGroup
+	defer checks.Wait()
+	checks.Go(func() {
+		slots := make(chan struct{}, maxChecks)
+		for n, t := range trials {
+			slots <- struct{}{}
+			checks.Go(func() {
+				results[n] <- i.Check(ctx, t)
+				<-slots
+			})
+		}
+	})
 	var failed error
-	for _, t := range inOrder(trials, maxChecks, func(t providers.Result) providers.Result { return i.Check(ctx, t) }) {
+	for _, result := range results {
+		t := <-result
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -34,7 +34,7 @@ func joinReplicas(ctx context.Context, c *config.Config, d *database, log *slog.
 	}
 	joined, err := cluster.Join(ctx, cluster.Options{
 		Store: d.Runs(), Version: build().version, Reach: databaseAddress(c), Listen: c.InternalAddr, Log: log,
-		MaxBody: max(int64(c.HTTP.MaxBody), int64(c.Files.MaxSize)/3*4) + 1<<20,
+		MaxBody: max(int64(c.HTTP.MaxBody), c.Files.MaxSize/3*4) + 1<<20,
 	})
 	if err != nil {
 		return nil, databaseError(c, err)

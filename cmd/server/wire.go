@@ -9,6 +9,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web"
 	"github.com/lingserve/lingserve/workflows"
 )
@@ -56,17 +57,17 @@ func openWorkflows(c *config.Config) (w *flow.Registry, from string, err error) 
 // serverOptions returns the options of the settings.
 func serverOptions(c *config.Config, w *flow.Registry, m *adapter.Registry, log *slog.Logger) web.Options {
 	o := web.Options{
-		Workflows: w, Models: m, Log: log, Data: c.Data, Workspace: c.Workspace,
-		KeepSessions: c.Sessions.Keep, KeepUnnamed: c.Sessions.KeepUnnamed,
-		Retention: c.Run.Retention, KeyRetention: c.Run.KeyRetention, RunTimeout: c.Run.Timeout,
-		KeepAlive: c.HTTP.KeepAlive, WriteTimeout: c.HTTP.WriteTimeout, MaxBody: int64(c.HTTP.MaxBody),
-		MaxRuns: c.Run.Max, MaxLog: int(c.Run.MaxLog), MaxResult: int(c.Run.MaxResult),
-		MaxBots: c.Run.MaxBots, MaxTasks: c.Run.MaxTasks, MemoryOfEnded: int64(c.Run.EndedMemory),
-		InlineWorkflows: c.InlineWorkflows, ListedModels: c.CallerModels != "any", Timezones: map[string]*time.Location{}, Version: build().version,
-		Limits: limitsOf(c, log),
-		Files: web.Files{
-			MaxSize: int64(c.Files.MaxSize), MaxCount: c.Files.MaxCount, MaxBytes: int64(c.Files.MaxBytes), Retention: c.Files.Retention, Types: c.Files.Types,
+		Options: run.Options{
+			Workflows: w, Models: m, Log: log, Workspace: c.Workspace,
+			Retention: c.Run.Retention, KeyRetention: c.Run.KeyRetention, RunTimeout: c.Run.Timeout,
+			MaxRuns: c.Run.Max, MaxLog: int(c.Run.MaxLog), MaxResult: int(c.Run.MaxResult),
+			MaxBots: c.Run.MaxBots, MaxTasks: c.Run.MaxTasks, MemoryOfEnded: int64(c.Run.EndedMemory),
+			InlineWorkflows: c.InlineWorkflows, ListedModels: c.CallerModels != "any", Timezones: map[string]*time.Location{},
 		},
+		Data: c.Data, KeepSessions: c.Sessions.Keep, KeepUnnamed: c.Sessions.KeepUnnamed,
+		KeepAlive: c.HTTP.KeepAlive, WriteTimeout: c.HTTP.WriteTimeout, MaxBody: int64(c.HTTP.MaxBody), Version: build().version,
+		Limits: limitsOf(c, log),
+		Files:  c.Files,
 	}
 	for _, a := range c.Agents {
 		if zone, err := time.LoadLocation(a.Timezone); err == nil { // the configuration is checked

@@ -19,6 +19,7 @@ import (
 	"github.com/lingserve/lingserve/adapter/demo"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/tapetest"
 	"github.com/lingserve/lingserve/tool"
@@ -50,7 +51,7 @@ func with(t *testing.T, plugins ...any) (*turn.Framework, *agent.Agent, options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	builtin, err := agent.New(agent.Options{Models: models, Store: store, Tools: tools, Workspace: t.TempDir()})
+	builtin, err := agent.New(agent.Options{Models: models, Store: store, Tools: tools})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,10 +192,10 @@ func (a agents) Remembered(ctx context.Context, _ string, session *tape.Tape) ([
 func TestPluginsInAServer(t *testing.T) {
 	framework, builtin, o := with(t, brief{})
 	models, store := o.models, o.store
-	server, err := web.New(web.Options{
+	server, err := web.New(web.Options{Options: run.Options{
 		Workflows: new(flow.Registry), Models: models, Tapes: store, Workspace: framework.Workspace(),
 		Turns: framework, Agents: agents{builtin},
-	})
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

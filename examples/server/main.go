@@ -78,7 +78,9 @@ func run(ctx context.Context, out io.Writer, addr string, pace float64) (err err
 	}
 	workflows.Register(twice)
 
-	s, err := web.New(web.Options{Workflows: workflows, Models: models})
+	var o web.Options
+	o.Workflows, o.Models = workflows, models
+	s, err := web.New(o)
 	if err != nil {
 		return err
 	}

@@ -205,7 +205,7 @@ func TestTheAdminListenerIsOpenToThisMachineAndWhereThereAreNoKeysOnly(t *testin
 		"on this machine, with keys":     {config.Config{Admin: config.Admin{Addr: "127.0.0.1:0"}, Auth: keys}, false}, // DA-05
 		"on all addresses, with keys":    {config.Config{Admin: config.Admin{Addr: ":9090"}, Auth: keys}, false},
 		"with keys, insecure":            {config.Config{Admin: config.Admin{Addr: ":9090"}, Auth: keys, Insecure: true}, false},
-		"with an issuer, insecure":       {config.Config{Admin: config.Admin{Addr: ":9090"}, Auth: config.Auth{Issuer: "https://login.example.com/"}, Insecure: true}, false},
+		"with an issuer, insecure":       {config.Config{Admin: config.Admin{Addr: ":9090"}, Auth: config.Auth{TokensOptions: access.TokensOptions{Issuer: "https://login.example.com/"}}, Insecure: true}, false},
 		"without keys, meant to be open": {config.Config{Admin: config.Admin{Addr: ":9090"}, Insecure: true}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,7 +9,12 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/discord"
+	"github.com/lingserve/lingserve/channel/feishu"
+	"github.com/lingserve/lingserve/channel/slack"
+	"github.com/lingserve/lingserve/channel/telegram"
 	"github.com/lingserve/lingserve/channel/web"
+	"github.com/lingserve/lingserve/channel/webhook"
 	"github.com/lingserve/lingserve/internal/yaml"
 )
 
@@ -22,11 +27,11 @@ type Channel struct {
 	At      string // its position: "lingserve.yaml:5:3"; "" if it is not in the file
 
 	// The settings of its type; those of the others are zero. The fields are named after the types.
-	Telegram Telegram
-	Webhook  Webhook
-	Slack    Slack
-	Feishu   Feishu
-	Discord  Discord
+	Telegram telegram.Settings
+	Webhook  webhook.Settings
+	Slack    slack.Settings
+	Feishu   feishu.Settings
+	Discord  discord.Settings
 }
 
 // Where is what errors call the channel: "channels.telegram", "channels.telegram.accounts.work".
@@ -49,8 +54,7 @@ type channelType struct {
 	always  bool          // it exists without a configuration, too
 }
 
-// channelTypes are the kinds of channels. A new one needs a line here, a struct in channel_types.go with a field of [Channel], and a line in
-// channelMakers of cmd/server.
+// channelTypes are the kinds of channels. A new one needs a line here, a field of [Channel], and a line in channelMakers of cmd/server.
 var channelTypes = []channelType{
 	{name: "telegram"},
 	{name: "webhook"},
@@ -141,7 +145,6 @@ func (l *loader) addChannel(at, n *yaml.Node) bool {
 	}
 	l.later = append(l.later, func() {
 		if len(place.Accounts) == 0 {
-			l.checkNeeded(at, own)
 			l.c.Channels = append(l.c.Channels, *ch)
 		}
 		l.c.Access.Channels[ch.Name] = place
@@ -160,24 +163,9 @@ func (l *loader) addAccount(at, n *yaml.Node, kind channelType, account Channel,
 	var place channel.AccountPlace
 	l.addPlaces(kind, channel.OfAccount, account.path(), n, &place)
 	l.later = append(l.later, func() {
-		l.checkNeeded(at, own)
 		l.c.Channels = append(l.c.Channels, account)
 		put(&to.Accounts, at.Text, place)
 	})
-}
-
-// checkNeeded reports the required settings that are missing.
-func (l *loader) checkNeeded(at *yaml.Node, own []Setting) {
-	for _, s := range own {
-		if !s.needed || s.text() != "" || l.invalid[s.Key] || s.inherits != nil && l.invalid[s.inherits.Key] {
-			continue
-		}
-		name, expected := s.path[len(s.path)-1], "it"
-		if s.Secret {
-			expected = name + ": {env: NAME} or {file: PATH}"
-		}
-		l.Errorf(at, yaml.Path(s.path[:len(s.path)-1]...), "has no %s; expected %s", name, expected)
-	}
 }
 
 // addPlaces adds the settings that every channel has, of a channel or an account, and of its conversations and threads.
@@ -235,12 +223,7 @@ func (l *loader) addPlace(kind channelType, level channel.Level, path []string, 
 			s.Default = ""
 		}
 		s.optional = s.Default == ""
-		s.store = func(v value) error {
-			if err := s.parse(v); err != nil {
-				return err
-			}
-			return policy.Check(to)
-		}
+		s.verify = func() error { return policy.Check(to) }
 		l.add(s)
 	}
 }

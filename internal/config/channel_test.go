@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/platform"
+	"github.com/lingserve/lingserve/channel/telegram"
 )
 
 const telegramToken = "TELEGRAM_BOT_TOKEN=1:telegram-token"
@@ -41,8 +43,9 @@ func TestALittleIsEnoughForAChannel(t *testing.T) { // CH-103
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Channel{{Name: "telegram", Type: "telegram", At: "lingserve.yaml:5:3", Telegram: Telegram{
-		Token: "1:telegram-token", API: "https://api.telegram.org", Mode: "poll", Preview: "edit", Menu: "commands", MaxMedia: 10 << 20,
+	want := []Channel{{Name: "telegram", Type: "telegram", At: "lingserve.yaml:5:3", Telegram: telegram.Settings{
+		Token: "1:telegram-token", Mode: "poll", Preview: "edit", Menu: "commands",
+		Settings: platform.Settings{API: "https://api.telegram.org", MaxMedia: 10 << 20},
 	}}}
 	if diff := cmp.Diff(want, c.Channels); diff != "" {
 		t.Error(diff)
@@ -166,10 +169,8 @@ func TestWhatIsWrongWithAChannelIsSaidWhereItStands(t *testing.T) { // CH-101, C
 		{"a name that is near", "channels:\n  telegrm: {}", `2:3: channels.telegrm: has no type; expected one of TYPES; did you mean telegram?`},
 		{"a type that is near", "channels:\n  x: {type: webhok}", `2:13: channels.x.type: "webhok" is invalid; expected one of TYPES; did you mean webhook?`},
 		{"a type that is another", "channels:\n  web: {type: cli}", `2:15: channels.web.type: "cli" is invalid; expected one of web`},
-		{"no account", "channels:\n  telegram: {accounts: }", `2:3: channels.telegram: has no token; expected token: {env: NAME} or {file: PATH}`},
 		{"no channel", "channels: [telegram]", `1:11: channels: expected settings, one per line, such as "NAME: …"`},
 		{"a name in capitals", "channels:\n  Web: {}", `2:3: channels.Web: invalid name; expected only lower-case letters, digits, - and _`},
-		{"what is needed", "channels:\n  telegram: {}", `2:3: channels.telegram: has no token; expected token: {env: NAME} or {file: PATH}`},
 		{"a variable that is not set", "channels:\n  telegram: {token: {env: NONE}}", `2:27: channels.telegram.token: the environment variable NONE is not set; set it, or use another one`},
 		{"a setting that is near", "channels:\n  web: {dm: {polcy: open}}", `2:14: channels.web.dm.polcy: unknown setting; did you mean channels.web.dm.policy?`},
 		{"a setting of another type", "channels:\n  web: {allow_private: [x]}", `2:9: channels.web.allow_private: unknown setting`},

@@ -8,29 +8,16 @@ package config
 
 import (
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
+
+	"github.com/lingserve/lingserve/channel/platform"
 )
 
 // Secret is text that is never shown: it prints, logs and encodes as stars.
-type Secret string
+type Secret = platform.Secret
 
 const stars = "********"
-
-func (s Secret) String() string {
-	if s == "" {
-		return ""
-	}
-	return stars
-}
-
-func (s Secret) GoString() string             { return `"` + s.String() + `"` }
-func (s Secret) LogValue() slog.Value         { return slog.StringValue(s.String()) }
-func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// Reveal returns the text itself.
-func (s Secret) Reveal() string { return string(s) }
 
 // Size is a number of bytes.
 type Size int64

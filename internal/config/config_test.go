@@ -135,7 +135,7 @@ func TestEverySettingIsFlagVariableAndKeyInThatOrder(t *testing.T) {
 				file += strings.Repeat("  ", depth) + name + ":\n"
 			}
 			file = strings.TrimSuffix(file, "\n") + " " + fileText
-			if s.kind.list {
+			if s.isList() {
 				file = strings.Replace(file, fileText, "["+fileText+"]", 1)
 			}
 			variable := s.Variables()[0]
@@ -388,7 +388,7 @@ func TestSizesAreWrittenAsTheyAreRead(t *testing.T) {
 		{"1024B", 1024, "1KiB"},
 		{"0", 0, "0B"},
 	} {
-		got, err := parseSize(tc.text)
+		got, err := sizeOf(tc.text)
 		if err != nil || got != tc.size || got.String() != tc.back {
 			t.Errorf("%s: got %d (%s), %v", tc.text, got, got, err)
 		}

@@ -120,7 +120,7 @@ func policiesTable() string {
 			also = "groups"
 		}
 		kind := strings.ReplaceAll(fields[i].Kind(), " or ", ", ")
-		if fields[i].kind.list && len(s.OneOf) > 0 {
+		if fields[i].isList() && len(s.OneOf) > 0 {
 			kind = "list of these"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.Key, also, kind, code(defaultOfPolicy(s)), s.Help)

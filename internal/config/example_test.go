@@ -18,7 +18,7 @@ func ExampleLoad() {
 	fmt.Println(c.Model, "from", c.Source("model"))
 	// Output:
 	// 1m0s from environment LINGSERVE_GRACE
-	// ******** from environment OPENAI_API_KEY
+	// *** from environment OPENAI_API_KEY
 	// openai:gpt-6-luna from default, since OPENAI_API_KEY is set
 }
 

@@ -106,12 +106,12 @@ func (l *loader) value(s Setting, n *yaml.Node) (v value, ok bool) {
 	case n.Kind == yaml.Null:
 		l.Errorf(n, s.Key, "the value is missing; expected %s", s.expected())
 		return v, false
-	case s.Kind() == "options":
+	case s.isOptions():
 		v.text = string(n.AppendJSON(nil))
 		ok = l.checkOptions(s, n, v.text)
-	case n.Kind == yaml.Mapping && s.kind.text:
+	case n.Kind == yaml.Mapping && s.isText():
 		ok = l.reference(s, n, &v)
-	case n.Kind == yaml.List && (s.kind.list || s.chain):
+	case n.Kind == yaml.List && (s.isList() || s.chain):
 		v.list, ok = l.list(s, n)
 		if s.chain {
 			v.text, v.list = strings.Join(v.list, ","), nil
@@ -119,7 +119,7 @@ func (l *loader) value(s Setting, n *yaml.Node) (v value, ok bool) {
 	case n.Kind == yaml.Mapping || n.Kind == yaml.List:
 		l.Errorf(n, s.Key, "found %s; expected %s", n.Kind, s.expected())
 		return v, false
-	case n.Kind == yaml.Text || s.kind.text:
+	case n.Kind == yaml.Text || s.isText():
 		v.text, ok = l.Text(n, s.Key)
 		if n.Block {
 			v.text = strings.TrimSuffix(v.text, "\n")

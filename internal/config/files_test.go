@@ -10,7 +10,7 @@ func TestRulesOfMediaAndTypesOfFilesAreChecked(t *testing.T) {
 	for env, want := range map[string]string{
 		"LINGSERVE_MEDIA=mine:x=image+film":       `LINGSERVE_MEDIA: media: "film" is not a kind of media; expected image, pdf, audio, file or none`,
 		"LINGSERVE_MEDIA=x=image":                 `LINGSERVE_MEDIA: media: "x=image" is not a rule`,
-		"LINGSERVE_FILES_TYPES=image,film":        `LINGSERVE_FILES_TYPES: files.types: "film" is no type of files`,
+		"LINGSERVE_FILES_TYPES=image,film":        `LINGSERVE_FILES_TYPES: files.types: "film" is invalid; expected one of image, pdf, audio, text, file`,
 		"LINGSERVE_FILES_RETENTION=0s":            "files.retention",
 		"LINGSERVE_MEDIA=mine:x=image,old:*=none": "",
 	} {

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"cmp"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/internal/yaml"
 )
 
@@ -41,169 +44,153 @@ func (v *value) items() []string {
 	return list
 }
 
-// kind describes a type of values.
-type kind struct {
-	name     string // for people
-	expected string // for errors
-	text     bool
-	list     bool
-	secret   bool
-	parse    func(v value) (any, error)
+// kindNames name the kinds of values for people, and say what may be written.
+var kindNames = map[any]struct{ name, expected string }{
+	reflect.TypeFor[Secret]():          {"secret text", "text, {env: NAME} or {file: PATH}"},
+	reflect.TypeFor[[]Secret]():        {"secret list", "a secret list"},
+	reflect.TypeFor[time.Duration]():   {"duration", "a duration, such as 30s or 5m"},
+	reflect.TypeFor[Size]():            {"size", "a size, such as 512KiB or 8MiB"},
+	reflect.TypeFor[adapter.Options](): {"options", "options"},
+	reflect.TypeFor[slog.Level]():      {"text", "text"},
+	reflect.Slice:                      {"list", "a list"},
+	reflect.Bool:                       {"true or false", "true or false"},
+	reflect.Int:                        {"whole number", "a whole number"},
+	reflect.Int64:                      {"size", "a size, such as 512KiB or 8MiB"},
+	reflect.Float64:                    {"number", "a number"},
+	reflect.String:                     {"text", "text"},
 }
 
-// parsed returns the function that parses the text of a value.
-func parsed[T any](parse func(text string) (T, error)) func(value) (any, error) {
-	return func(v value) (any, error) { return parse(v.text) }
+// valueType is the type of the value, which the field may point to: nil is then a value that is not set.
+func (s Setting) valueType() reflect.Type {
+	if t := s.field.Type(); t.Kind() != reflect.Pointer {
+		return t
+	}
+	return s.field.Type().Elem()
 }
 
-// kindOf returns the kind of a type. A pointer is nil for a value that is not set.
-func kindOf(t reflect.Type) kind {
-	switch t {
-	case reflect.TypeFor[slog.Level]():
-		return kind{name: "text", expected: "text", text: true, parse: parsed(func(text string) (l slog.Level, err error) {
-			return l, l.UnmarshalText([]byte(text))
-		})}
-	case reflect.TypeFor[Secret]():
-		return kind{name: "secret text", expected: "text, {env: NAME} or {file: PATH}", text: true, secret: true, parse: parsed(parseSecret)}
-	case reflect.TypeFor[time.Duration]():
-		return kind{name: "duration", expected: "a duration, such as 30s or 5m", parse: parsed(time.ParseDuration)}
-	case reflect.TypeFor[Size]():
-		return kind{name: "size", expected: "a size, such as 512KiB or 8MiB", parse: parsed(parseSize)}
-	case reflect.TypeFor[[]Secret]():
-		return kind{name: "secret list", expected: "a secret list", list: true, secret: true, parse: parseList}
-	case reflect.TypeFor[adapter.Options]():
-		return kind{name: "options", expected: "options", parse: parsed(func(text string) (adapter.Options, error) {
-			o, _ := adapter.ReadOptions([]byte(text), true) // the reader of the file has reported what is wrong
-			return o, nil
-		})}
-	}
-	switch t.Kind() {
-	case reflect.Pointer:
-		return kindOf(t.Elem())
-	case reflect.Slice:
-		return kind{name: "list", expected: "a list", list: true, parse: parseList}
-	case reflect.Bool:
-		return kind{name: "true or false", expected: "true or false", parse: parsed(strconv.ParseBool)}
-	case reflect.Int:
-		return kind{name: "whole number", expected: "a whole number", parse: parsed(strconv.Atoi)}
-	case reflect.Float64:
-		return kind{name: "number", expected: "a number", parse: parsed(parseFloat)}
-	case reflect.String:
-		return kind{name: "text", expected: "text", text: true, parse: func(v value) (any, error) { return v.text, nil }}
-	}
-	panic("config: a setting cannot be a " + t.String())
-}
-
-func parseList(v value) (any, error) { return v.items(), nil }
-
-// errControl is the error of a secret that no header can have.
-var errControl = errors.New("contains a control character or a line break; remove it")
-
-func parseSecret(text string) (Secret, error) {
-	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return "", errControl
-	}
-	return Secret(text), nil
-}
-
-func parseFloat(text string) (float64, error) {
-	f, err := strconv.ParseFloat(text, 64)
-	if math.IsNaN(f) || math.IsInf(f, 0) {
-		return 0, strconv.ErrRange
-	}
-	return f, err
-}
-
-// Kind names what is expected of the value, for people.
-func (s Setting) Kind() string {
-	if len(s.OneOf) > 0 {
-		return strings.Join(s.OneOf, ", ")
-	}
-	return s.kind.name
-}
-
-// expected says what may be written for the setting.
-func (s Setting) expected() string {
-	if len(s.OneOf) > 0 && !s.kind.list {
-		return "one of " + strings.Join(s.OneOf, ", ")
-	}
-	return s.kind.expected
+func (s Setting) isList() bool    { return s.field.Kind() == reflect.Slice }
+func (s Setting) isOptions() bool { return s.field.Type() == reflect.TypeFor[adapter.Options]() }
+func (s Setting) isText() bool {
+	return s.valueType().Kind() == reflect.String || s.valueType() == reflect.TypeFor[slog.Level]()
 }
 
 // IsBool reports whether the flag needs no value.
 func (s Setting) IsBool() bool { return s.field.Kind() == reflect.Bool }
 
-// set parses v and stores it.
-func (s Setting) set(v value) error {
-	if s.store != nil {
-		return s.store(v)
+// Kind names what is expected of the value, for people.
+func (s Setting) Kind() string {
+	if len(s.OneOf) > 0 && !s.isList() {
+		return strings.Join(s.OneOf, ", ")
 	}
-	return s.parse(v)
+	return cmp.Or(kindNames[s.valueType()], kindNames[s.valueType().Kind()]).name
 }
 
-// parse parses v, and stores it in the field.
-func (s Setting) parse(v value) error {
+// expected says what may be written for the setting.
+func (s Setting) expected() string {
+	if len(s.OneOf) > 0 && !s.isList() {
+		return "one of " + strings.Join(s.OneOf, ", ")
+	}
+	return cmp.Or(kindNames[s.valueType()], kindNames[s.valueType().Kind()]).expected
+}
+
+// set parses v and stores it in the field.
+func (s Setting) set(v value) error {
 	if v.text == "" && v.list == nil && s.required {
 		return errors.New("is empty; expected a value")
 	}
-	if len(s.OneOf) > 0 && !s.kind.list && !slices.Contains(s.OneOf, v.text) {
-		return noneOf(v.text, s.OneOf)
-	}
-	if check := checks[s.check]; check != nil && v.text != "" {
-		if err := check(v.text); err != nil {
+	parsed := reflect.New(s.valueType()).Elem()
+	if !s.isList() {
+		if err := s.parse(parsed, v.text); err != nil {
 			return err
 		}
 	}
-	result, err := s.kind.parse(v)
-	n := number(result)
-	_, isDuration := result.(time.Duration)
-	switch {
-	case errors.Is(err, errControl):
-		return err
-	case err != nil:
-		return fmt.Errorf("%q is invalid; expected %s", v.text, s.kind.expected)
-	case isDuration && n < 0:
-		return fmt.Errorf("%s is negative; expected 0 or more", v.text)
-	case s.Min != "" && n < s.limit(s.Min):
-		return fmt.Errorf("%s is too small; expected at least %s", v.text, s.Min)
-	case s.max != "" && n > s.limit(s.max):
-		return fmt.Errorf("expected at most %s, got %s", s.max, v.text)
+	if s.isList() {
+		parsed.Set(reflect.MakeSlice(parsed.Type(), 0, 0))
+		for i, item := range v.items() {
+			one := reflect.New(parsed.Type().Elem()).Elem()
+			if err := s.parse(one, item); err != nil && s.Secret { // the error does not repeat it
+				return fmt.Errorf("entry %d: %w", i+1, err)
+			} else if err != nil {
+				return err
+			}
+			parsed.Set(reflect.Append(parsed, one))
+		}
 	}
-	setField(s.field, reflect.ValueOf(result))
+	if s.field.Kind() == reflect.Pointer {
+		parsed = parsed.Addr()
+	}
+	s.field.Set(parsed)
+	if s.verify != nil {
+		return s.verify()
+	}
 	return nil
 }
 
-// setField sets a field, which may be a pointer to the type of the value, or a type derived from it.
-func setField(field, v reflect.Value) {
-	switch field.Kind() {
-	case reflect.Pointer:
-		field.Set(reflect.New(field.Type().Elem()))
-		field.Elem().Set(v)
-	case reflect.Slice:
-		field.Set(reflect.MakeSlice(field.Type(), v.Len(), v.Len()))
-		for i := range v.Len() {
-			field.Index(i).Set(v.Index(i).Convert(field.Type().Elem()))
-		}
-	default:
-		field.Set(v.Convert(field.Type()))
+// parse parses and checks a text, which is an entry if the setting is a list.
+func (s Setting) parse(to reflect.Value, text string) error {
+	if len(s.OneOf) > 0 && !slices.Contains(s.OneOf, text) {
+		return noneOf(text, s.OneOf)
 	}
+	if check := checks[s.check]; check != nil && text != "" {
+		if err := check(text); err != nil {
+			return err
+		}
+	}
+	err := parse(to, text)
+	_, isDuration := to.Interface().(time.Duration)
+	switch {
+	case errors.Is(err, platform.ErrControl):
+		return err
+	case err != nil:
+		return fmt.Errorf("%q is invalid; expected %s", text, s.expected())
+	case isDuration && to.Int() < 0:
+		return fmt.Errorf("%s is negative; expected 0 or more", text)
+	case s.Min != "" && number(to) < s.limit(s.Min):
+		return fmt.Errorf("%s is too small; expected at least %s", text, s.Min)
+	case s.max != "" && number(to) > s.limit(s.max):
+		return fmt.Errorf("expected at most %s, got %s", s.max, text)
+	}
+	return nil
+}
+
+// parse parses a text into a value.
+func parse(v reflect.Value, text string) (err error) {
+	switch to := v.Addr().Interface().(type) {
+	case encoding.TextUnmarshaler: // such as a secret, a size, a level
+		return to.UnmarshalText([]byte(text))
+	case *time.Duration:
+		*to, err = time.ParseDuration(text)
+	case *int64: // a number of bytes
+		return (*Size)(to).UnmarshalText([]byte(text))
+	case *int:
+		*to, err = strconv.Atoi(text)
+	case *bool:
+		*to, err = strconv.ParseBool(text)
+	case *float64:
+		if *to, err = strconv.ParseFloat(text, 64); math.IsNaN(*to) || math.IsInf(*to, 0) {
+			return strconv.ErrRange
+		}
+	case *adapter.Options:
+		*to, _ = adapter.ReadOptions([]byte(text), true) // the reader of the file has reported what is wrong
+	default:
+		v.SetString(text)
+	}
+	return err
 }
 
 // limit returns the smallest or largest value, which the tag of a field has.
 func (s Setting) limit(text string) float64 {
-	result, _ := s.kind.parse(value{text: text})
-	return number(result)
+	v := reflect.New(s.valueType()).Elem()
+	_ = parse(v, text) // it is ours
+	return number(v)
 }
 
-// number returns the value of a kind that has an order, for comparing; 0 for any other.
-func number(result any) float64 {
-	switch v := reflect.ValueOf(result); {
-	case v.CanInt():
+// number returns a value that has an order, for comparing.
+func number(v reflect.Value) float64 {
+	if v.CanInt() {
 		return float64(v.Int())
-	case v.CanFloat():
-		return v.Float()
 	}
-	return 0
+	return v.Float()
 }
 
 func noneOf(text string, known []string) error {
@@ -213,13 +200,13 @@ func noneOf(text string, known []string) error {
 // text returns the value as the file could have it, the items of a list joined with commas. Secrets are stars.
 func (s Setting) text() string {
 	switch v := reflect.Indirect(s.field); {
-	case s.store != nil && s.field.IsZero(): // what is not set has its default
+	case s.verify != nil && s.field.IsZero(): // what is not set has its default
 		return s.Default
 	case s.Secret && v.Len() == 0:
 		return ""
 	case s.Secret:
 		return stars
-	case s.kind.list:
+	case s.isList():
 		return strings.Join(s.items(), ", ")
 	default:
 		return textOf(v.Interface())
@@ -228,7 +215,7 @@ func (s Setting) text() string {
 
 // items returns the items of a list.
 func (s Setting) items() (items []string) {
-	if s.store != nil && s.field.IsNil() {
+	if s.verify != nil && s.field.IsNil() {
 		return (&value{text: s.Default}).items()
 	}
 	for i := range s.field.Len() {
@@ -246,6 +233,8 @@ func textOf(v any) string {
 		return v
 	case time.Duration:
 		return yaml.FormatDuration(v)
+	case int64:
+		return Size(v).String()
 	case slog.Level:
 		return strings.ToLower(v.String())
 	case adapter.Options:
@@ -271,17 +260,19 @@ var sizeUnits = []struct {
 	{"B", 1, false},
 }
 
-func parseSize(text string) (Size, error) {
-	digits, unit := text, int64(1)
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (s *Size) UnmarshalText(text []byte) error {
+	digits, unit := string(text), int64(1)
 	for _, u := range sizeUnits {
-		if d, ok := strings.CutSuffix(text, u.name); ok {
+		if d, ok := strings.CutSuffix(digits, u.name); ok {
 			digits, unit = strings.TrimSpace(d), u.bytes
 			break
 		}
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 0 || n > math.MaxInt64/unit {
-		return 0, strconv.ErrSyntax
+		return strconv.ErrSyntax
 	}
-	return Size(n * unit), nil
+	*s = Size(n * unit)
+	return nil
 }

@@ -47,9 +47,7 @@ func Load(flags *Flags, environ []string) (*Config, error) {
 	l := newLoader(flags, environ)
 	l.read(l.readFile())
 	l.finishChannels()
-	l.finishAuth()
 	l.finishDatabase()
-	l.finishFiles()
 	l.chooseModel()
 	l.finishModels()
 	l.warnOfVariables(environ)
@@ -156,7 +154,7 @@ func (l *loader) apply(s Setting) {
 		s.field.Set(s.inherits.field)
 		l.c.sources[s.Key] = l.c.sources[s.inherits.Key]
 		return
-	case s.Default == "" || s.optional || s.store != nil:
+	case s.Default == "" || s.optional || s.verify != nil:
 		return
 	default:
 		v = value{text: s.Default}
@@ -187,7 +185,7 @@ func (l *loader) given(s Setting) (v value, ok bool) {
 	if l.flags != nil {
 		if given := l.flags.given[s.Key]; len(given) > 0 {
 			v := value{text: given[len(given)-1], from: Source{Kind: Flag, Name: "--" + s.Flag()}}
-			if s.kind.list {
+			if s.isList() {
 				v.text = strings.Join(given, ",")
 			}
 			return v, true

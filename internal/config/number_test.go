@@ -15,8 +15,8 @@ func FuzzSizesAndTimes(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if size, err := parseSize(text); err == nil {
-			if again, err := parseSize(fmt.Sprint(size)); err != nil || again != size || size < 0 {
+		if size, err := sizeOf(text); err == nil {
+			if again, err := sizeOf(fmt.Sprint(size)); err != nil || again != size || size < 0 {
 				t.Errorf("%q is %v, which is read as %v: %v", text, size, again, err)
 			}
 		}
@@ -26,4 +26,9 @@ func FuzzSizesAndTimes(f *testing.F) {
 			}
 		}
 	})
+}
+
+func sizeOf(text string) (s Size, err error) {
+	err = s.UnmarshalText([]byte(text))
+	return s, err
 }

@@ -41,8 +41,8 @@ var bare = regexp.MustCompile(`^[A-Za-z0-9./][A-Za-z0-9._/:@+-]*$`)
 
 // yaml returns the value as the file has it.
 func (s Setting) yaml() string {
-	if !s.kind.list {
-		return quote(s.text(), s.kind.text)
+	if !s.isList() {
+		return quote(s.text(), s.isText())
 	}
 	items := []string{}
 	switch {

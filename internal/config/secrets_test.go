@@ -36,7 +36,9 @@ func TestEverySecretSettingIsFound(t *testing.T) {
 			continue
 		}
 		c := newConfig()
-		if err := settingIn(c, s.Key).set(value{text: "a-secret-of-" + s.Key}); err != nil {
+		setting := settingIn(c, s.Key)
+		setting.check = "" // keys have a form
+		if err := setting.set(value{text: "a-secret-of-" + s.Key}); err != nil {
 			t.Errorf("%s: %v", s.Key, err)
 			continue
 		}

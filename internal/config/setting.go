@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/ollama/host"
 	"github.com/lingserve/lingserve/channel"
@@ -27,21 +29,19 @@ type Setting struct {
 	Min     string   // the smallest value allowed
 	Secret  bool
 
-	path     []string          // the parts of the key
-	order    []int             // the positions of its sections; see group
-	field    reflect.Value     // where the value is stored
-	kind     kind              // of the value
-	store    func(value) error // parses and stores the value, if set and the tags do not do that
-	check    string            // the name of a check
-	max      string            // the largest value allowed
-	short    string            // the short name of the flag
-	kinds    []string          // of the providers that have it; nil is all
-	fileOnly bool              // it is no flag and no variable
-	optional bool              // it is shown only where it is set
-	required bool              // its value may not be empty
-	needed   bool              // a channel without it is refused
-	chain    bool              // text that may be a list in the file, joined with commas
-	inherits *Setting          // whose value it has if it has none itself
+	path     []string      // the parts of the key
+	order    []int         // the positions of its sections; see group
+	field    reflect.Value // where the value is stored
+	verify   func() error  // checks the stored value, if set; the default is then stored nowhere
+	check    string        // the name of a check
+	max      string        // the largest value allowed
+	short    string        // the short name of the flag
+	kinds    []string      // of the providers that have it; nil is all
+	fileOnly bool          // it is no flag and no variable
+	optional bool          // it is shown only where it is set
+	required bool          // its value may not be empty
+	chain    bool          // text that may be a list in the file, joined with commas
+	inherits *Setting      // whose value it has if it has none itself
 }
 
 // table has the settings of the server, and those of the presets, in the order in which they are shown.
@@ -77,13 +77,17 @@ func settingsIn(path []string, of reflect.Value) (all []Setting) {
 		}
 		at := slices.Concat(path, strings.FieldsFunc(key, func(r rune) bool { return r == '.' }))
 		if f.Type.Kind() == reflect.Struct && f.Type != reflect.TypeFor[adapter.Options]() {
-			all = append(all, settingsIn(at, field)...)
+			for _, s := range settingsIn(at, field) {
+				name := s.path[len(s.path)-1] // the tags of a struct can replace those of its fields
+				s.Default, s.Help = cmp.Or(f.Tag.Get(name+".default"), s.Default), cmp.Or(f.Tag.Get(name+".help"), s.Help)
+				all = append(all, s)
+			}
 			continue
 		}
 		s := newSetting(at, f.Tag.Get("help"), field)
 		s.Default, s.Min, s.max, s.check, s.short = f.Tag.Get("default"), f.Tag.Get("min"), f.Tag.Get("max"), f.Tag.Get("check"), f.Tag.Get("short")
 		s.Env, s.OneOf, s.kinds = strings.Fields(f.Tag.Get("env")), strings.Fields(f.Tag.Get("oneof")), strings.Fields(f.Tag.Get("kinds"))
-		s.optional, s.required, s.needed = f.Tag.Get("optional") != "", f.Tag.Get("required") != "", f.Tag.Get("needed") != ""
+		s.optional, s.required = f.Tag.Get("optional") != "", f.Tag.Get("required") != ""
 		s.chain, s.fileOnly = f.Tag.Get("chain") != "", f.Tag.Get("file") != ""
 		all = append(all, s)
 	}
@@ -91,8 +95,8 @@ func settingsIn(path []string, of reflect.Value) (all []Setting) {
 }
 
 func newSetting(path []string, help string, field reflect.Value) Setting {
-	kind := kindOf(field.Type())
-	return Setting{Key: yaml.Path(path...), path: path, Help: help, field: field, kind: kind, Secret: kind.secret}
+	secret := field.Type() == reflect.TypeFor[Secret]() || field.Type() == reflect.TypeFor[[]Secret]()
+	return Setting{Key: yaml.Path(path...), path: path, Help: help, field: field, Secret: secret}
 }
 
 // fileSetting returns a setting that is in the file alone, because its key has a name of the user's.
@@ -146,18 +150,29 @@ func find(key string) (Setting, bool) {
 	return lookup(table, func(s Setting) bool { return s.Key == key })
 }
 
-// checks are the checks of texts that fields name. An empty text is not checked.
+// checks are the checks of texts, and of the entries of lists, that fields name. An empty text is not checked.
 var checks = map[string]func(string) error{
-	"addr":     checkAddr,
-	"database": CheckDatabase,
-	"model":    checkModel,
-	"url":      checkURL,
-	"host":     checkHost,
-	"timezone": channel.CheckTimezone,
-	"proxy": func(s string) error {
-		_, err := egress.Through(s)
+	"addr":        checkAddr,
+	"database":    CheckDatabase,
+	"model":       checkModel,
+	"url":         checkURL,
+	"host":        checkHost,
+	"timezone":    channel.CheckTimezone,
+	"proxy":       parsable(egress.Through),
+	"media":       parsable(adapter.ParseMediaRule),
+	"key":         parsable(access.ParseKey),
+	"role":        parsable(parseRoleName),
+	"server name": func(s string) error { _, err := access.NewHosts([]string{s}); return err },
+	"origin":      func(s string) error { _, err := access.NewCORS([]string{s}); return err },
+	"addresses":   func(s string) error { _, err := access.ParseProxies([]string{s}); return err },
+}
+
+// parsable is the check of what parse accepts.
+func parsable[T any](parse func(string) (T, error)) func(string) error {
+	return func(s string) error {
+		_, err := parse(s)
 		return err
-	},
+	}
 }
 
 func checkAddr(s string) error {

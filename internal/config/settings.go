@@ -4,9 +4,11 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/price"
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/web"
 )
 
 // The tags of a field describe a setting: key is its name in the file, below the key of the struct that it is in; default, env (more variables),
@@ -25,27 +27,27 @@ type Config struct {
 	File            string        `key:"config" default:"lingserve.yaml" help:"configuration file; the default one may be missing"`
 	Insecure        bool          `key:"insecure" default:"false" help:"listen on any address without authentication"`
 	Model           string        `key:"model" short:"m" check:"model" chain:"true" help:"default model or fallback chain; unset: the first configured provider's first model, else demo:demo"`
-	Media           []string      `key:"media" help:"corrections of models' inputs: provider:name=image+pdf, with image, pdf, audio, file or none; * matches any text"`
+	Media           []string      `key:"media" check:"media" help:"corrections of models' inputs: provider:name=image+pdf, with image, pdf, audio, file or none; * matches any text"`
 	InlineWorkflows bool          `key:"inline_workflows" default:"false" help:"allow workflows inside requests"`
 	Watch           bool          `key:"watch" default:"false" help:"reload workflows when files change; SIGHUP always reloads them"`
 	Grace           time.Duration `key:"grace" default:"20s" help:"time to finish running work after SIGTERM"`
 	PriceFile       string        `key:"prices" help:"file of model prices, which override the built-in ones"`
 
-	CallerModels string   `key:"models.callers" default:"listed" oneof:"listed any" help:"models that requests may name: listed (those of GET /v1/models) or any; in short: \"models: any\""`
-	Demo         Demo     `key:"demo"`
-	Run          Run      `key:"run"`
-	Sessions     Sessions `key:"sessions"`
-	Turn         Turn     `key:"turn"`
-	HTTP         HTTP     `key:"http"`
-	Upstream     Upstream `key:"upstream"`
-	Retries      Retries  `key:"retries"`
-	Log          Log      `key:"log"`
-	Auth         Auth     `key:"auth"`
-	Limit        Limit    `key:"limit"`
-	Files        Files    `key:"files"`
-	Admin        Admin    `key:"admin"`
-	Traces       Traces   `key:"traces"`
-	TLS          TLS      `key:"tls"`
+	CallerModels string    `key:"models.callers" default:"listed" oneof:"listed any" help:"models that requests may name: listed (those of GET /v1/models) or any; in short: \"models: any\""`
+	Demo         Demo      `key:"demo"`
+	Run          Run       `key:"run"`
+	Sessions     Sessions  `key:"sessions"`
+	Turn         Turn      `key:"turn"`
+	HTTP         HTTP      `key:"http"`
+	Upstream     Upstream  `key:"upstream"`
+	Retries      Retries   `key:"retries"`
+	Log          Log       `key:"log"`
+	Auth         Auth      `key:"auth"`
+	Limit        Limit     `key:"limit"`
+	Files        web.Files `key:"files"`
+	Admin        Admin     `key:"admin"`
+	Traces       Traces    `key:"traces"`
+	TLS          TLS       `key:"tls"`
 
 	Providers []*Provider
 	Models    []*Model
@@ -109,9 +111,9 @@ type HTTP struct {
 	KeepAlive    time.Duration `key:"keepalive" default:"10s" min:"1ms" help:"heartbeat interval of idle streams"`
 	WriteTimeout time.Duration `key:"write_timeout" default:"30s" min:"1ms" help:"timeout of a client that stops reading; its run continues"`
 	MaxBody      Size          `key:"max_body" default:"1MiB" min:"1KiB" help:"maximum size of a request body; a run or message may also have a file of files.max_size in it"`
-	Hosts        []string      `key:"hosts" help:"accepted Host names, such as *.example.com; unset: localhost and IP addresses, or any with keys"`
-	Origins      []string      `key:"origins" help:"sites whose pages may call the server, such as https://app.example.com"`
-	Proxies      []string      `key:"proxies" help:"addresses or networks of proxies whose X-Forwarded-For is trusted"`
+	Hosts        []string      `key:"hosts" check:"server name" help:"accepted Host names, such as *.example.com; unset: localhost and IP addresses, or any with keys"`
+	Origins      []string      `key:"origins" check:"origin" help:"sites whose pages may call the server, such as https://app.example.com"`
+	Proxies      []string      `key:"proxies" check:"addresses" help:"addresses or networks of proxies whose X-Forwarded-For is trusted"`
 }
 
 // Upstream says how models are reached, and has the time limits for waiting on them; 0 is none.
@@ -137,42 +139,24 @@ type Log struct {
 
 // Auth says how callers authenticate. Its zero value is no authentication.
 type Auth struct {
-	Keys         []Secret      `key:"keys" env:"LINGSERVE_API_KEYS" help:"API keys, each NAME:KEY:ROLE; then every request needs one"`
-	KeysFile     string        `key:"keys_file" help:"file of API keys, one per line; reloaded on change"`
-	Issuer       string        `key:"issuer" help:"issuer of accepted JWTs (claim iss), such as https://login.example.com/"`
-	Audience     []string      `key:"audience" help:"this server's names in the claim aud"`
-	JWKS         string        `key:"jwks" help:"URL or file of the issuer's JSON Web Key Set"`
-	IssuerName   string        `key:"issuer_name" default:"sso" help:"issuer's short name, behind the @ in its users' names"`
-	TokenTypes   []string      `key:"token_types" help:"accepted typ of tokens, such as JWT; unset: at+jwt, or no typ"`
-	Algorithms   []string      `key:"algorithms" help:"accepted signatures, such as RS256; unset: all with a public key"`
-	Leeway       time.Duration `key:"leeway" default:"1m" help:"tolerated clock difference to the issuer"`
-	SubjectClaim string        `key:"subject_claim" default:"sub" help:"claim with the caller's name"`
-	RoleClaim    string        `key:"role_claim" help:"claim with roles, such as realm_access.roles; unset: every caller is a user"`
-	Roles        []string      `key:"roles" help:"roles for values of that claim, each CLAIM=ROLE; unset: user, operator, admin"`
-	ScopeClaim   string        `key:"scope_claim" default:"scope" help:"claim with scopes"`
-	ScopePrefix  string        `key:"scope_prefix" help:"prefix of this server's scopes, such as lingserve:; unset: tokens' scopes do not count"`
-	TicketLife   time.Duration `key:"ticket_life" default:"1m" min:"1s" help:"lifetime of an unused ticket"`
+	Keys                 []Secret `key:"keys" check:"key" env:"LINGSERVE_API_KEYS" help:"API keys, each NAME:KEY:ROLE; then every request needs one"`
+	KeysFile             string   `key:"keys_file" help:"file of API keys, one per line; reloaded on change"`
+	access.TokensOptions `key:""`
+	Roles                []string      `key:"roles" check:"role" help:"roles for values of that claim, each CLAIM=ROLE; unset: user, operator, admin"`
+	TicketLife           time.Duration `key:"ticket_life" default:"1m" min:"1s" help:"lifetime of an unused ticket"`
 }
 
 // Limit bounds what all callers together may use of the machine. A limit never ends running work: the server refuses new work, and says
 // when to retry.
 type Limit struct {
-	Memory                Size          `key:"memory" default:"0B" help:"memory; near it, new runs are refused; 0: GOMEMLIMIT, the container's limit, or half the machine's"`
-	Connections           int           `key:"connections" default:"0" min:"0" help:"client connections; 0: from the limit of open files"`
-	ConnectionsPerAddress int           `key:"connections_per_address" default:"0" min:"0" help:"connections of one address, except http.proxies; 0: half of limit.connections, or no limit for localhost"`
-	Streams               int           `key:"streams" default:"20000" min:"1" help:"requests that follow or await a run"`
-	StreamsPerCaller      int           `key:"streams_per_caller" default:"0" min:"0" help:"such requests of one caller; 0: half of limit.streams"`
-	Upstream              int           `key:"upstream" default:"10000" min:"0" help:"concurrent requests to one provider; more wait; 0: no limit"`
-	UpstreamQueue         int           `key:"upstream_queue" default:"1000" min:"0" help:"waiting requests for one provider; more are refused"`
-	UpstreamWait          time.Duration `key:"upstream_wait" default:"30s" min:"1ms" help:"how long they wait"`
-	Bodies                Size          `key:"bodies" default:"64MiB" min:"1KiB" help:"memory for request bodies"`
-	Input                 int           `key:"input" default:"1000000" min:"1" help:"characters of a request's input, instructions and earlier messages"`
-	Images                int           `key:"images" default:"16" min:"0" help:"images and files of a request"`
-	Sessions              int           `key:"sessions" default:"0" min:"0" help:"stored sessions; more are refused; 0: no limit"`
-	SessionsPerCaller     int           `key:"sessions_per_caller" default:"0" min:"0" help:"stored sessions of one caller; 0: half of limit.sessions"`
-	DiskFree              Size          `key:"disk_free" default:"64MiB" help:"free disk space that runs with a session or Idempotency-Key need; 0: no check"`
-	Caller                `key:""`
-	Cost                  Cost `key:"cost"`
+	web.Limits        `key:""`
+	Upstream          int           `key:"upstream" default:"10000" min:"0" help:"concurrent requests to one provider; more wait; 0: no limit"`
+	UpstreamQueue     int           `key:"upstream_queue" default:"1000" min:"0" help:"waiting requests for one provider; more are refused"`
+	UpstreamWait      time.Duration `key:"upstream_wait" default:"30s" min:"1ms" help:"how long they wait"`
+	Sessions          int           `key:"sessions" default:"0" min:"0" help:"stored sessions; more are refused; 0: no limit"`
+	SessionsPerCaller int           `key:"sessions_per_caller" default:"0" min:"0" help:"stored sessions of one caller; 0: half of limit.sessions"`
+	Caller            `key:""`
+	Cost              Cost `key:"cost"`
 }
 
 // Caller bounds what each caller may use.
@@ -190,15 +174,6 @@ type Cost struct {
 	Session float64 `key:"session" default:"0" min:"0" help:"dollars for one session; 0: no limit"`
 	Caller  float64 `key:"caller" default:"0" min:"0" help:"dollars for one caller per UTC day; 0: no limit"`
 	Day     float64 `key:"day" default:"0" min:"0" help:"dollars for all callers per UTC day; 0: no limit"`
-}
-
-// Files bounds what callers upload, and what models make.
-type Files struct {
-	MaxSize   Size          `key:"max_size" default:"16MiB" min:"1KiB" help:"maximum size of an upload or a model's image or sound; at most half of limit.bodies"`
-	MaxCount  int           `key:"max_count" default:"1000" min:"1" help:"files of a caller"`
-	MaxBytes  Size          `key:"max_bytes" default:"256MiB" min:"1KiB" help:"bytes of a caller's files"`
-	Retention time.Duration `key:"retention" default:"168h" min:"1ms" help:"how long a file is kept"`
-	Types     []string      `key:"types" default:"image,pdf,audio,text" help:"allowed uploads: image, pdf, audio, text, file (any other)"`
 }
 
 // Admin is the listener for operators: metrics, profiles and health. Without an address it is off.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/wire"
 	"github.com/lingserve/lingserve/web/wire/frame"
@@ -50,7 +49,7 @@ func stream(tb testing.TB, n int, m *Metrics) time.Duration {
 		end = func() { r.End("completed", ""); s.End(wire.StreamComplete, 0) }
 	}
 	tb.Helper()
-	t := tube.New("run", &tube.Options{Document: func() tube.Document { return new(jsonuri.Document) }, First: first})
+	t := tube.New("run", &tube.Options{First: first})
 	model, err := models.Model("demo:demo")
 	if err != nil {
 		tb.Fatal(err)

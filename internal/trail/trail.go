@@ -1,7 +1,10 @@
 // Package trail carries in a context what work belongs to, so that each line of the log can say it without being told.
 package trail
 
-import "context"
+import (
+	"cmp"
+	"context"
+)
 
 // Trail is what work belongs to. Members that are empty are not said.
 type Trail struct {
@@ -16,18 +19,8 @@ type key struct{}
 // With returns a context in which work belongs to t. What t leaves open stays as it was.
 func With(ctx context.Context, t Trail) context.Context {
 	if outer, ok := ctx.Value(key{}).(*Trail); ok {
-		if t.Run == "" {
-			t.Run = outer.Run
-		}
-		if t.Turn == "" {
-			t.Turn = outer.Turn
-		}
-		if t.Session == "" {
-			t.Session = outer.Session
-		}
-		if t.Caller == "" {
-			t.Caller = outer.Caller
-		}
+		t.Run, t.Turn = cmp.Or(t.Run, outer.Run), cmp.Or(t.Turn, outer.Turn)
+		t.Session, t.Caller = cmp.Or(t.Session, outer.Session), cmp.Or(t.Caller, outer.Caller)
 		if t == *outer {
 			return ctx
 		}

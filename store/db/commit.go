@@ -18,7 +18,7 @@ const maxGroup = 256
 // write is a write that waits for its commit.
 type write struct {
 	ctx  context.Context
-	fn   func(tx *Tx) error
+	fn   func(tx *Tx)
 	bare bool // fn runs alone and outside a transaction
 	err  error
 	done chan struct{} // closed when err is set
@@ -41,13 +41,13 @@ func (w *writer) remember(s session) {
 	w.sessions[s.Tape] = s
 }
 
-// Update calls fn in a transaction that others may share, and returns when it is committed. If fn returns an error, nothing is written,
+// Update calls fn in a transaction that others may share, and returns when it is committed. If tx has an error then, nothing is written,
 // and Update returns that error. fn may be called more than once, so it must not change what it reads, and it must be quick. tx is
 // valid until fn returns. When ctx ends before fn is called, nothing is written.
 //
 // Errors: [store.ErrAway], [store.ErrFull], [store.ErrClosed]; [store.ErrUnsure] if the answer to a commit was lost and the database has
 // been away since.
-func (db *DB) Update(ctx context.Context, fn func(tx *Tx) error) error {
+func (db *DB) Update(ctx context.Context, fn func(tx *Tx)) error {
 	return db.enqueue(&write{ctx: ctx, fn: fn})
 }
 
@@ -70,10 +70,7 @@ func (db *DB) enqueue(w *write) error {
 
 // exec runs one statement in a transaction, and returns the number of rows that it changed.
 func (db *DB) exec(ctx context.Context, query string, args ...any) (rows int64, err error) {
-	err = db.Update(ctx, func(tx *Tx) (err error) {
-		rows, err = tx.exec(query, args...)
-		return err
-	})
+	err = db.Update(ctx, func(tx *Tx) { rows = tx.exec(query, args...) })
 	return rows, err
 }
 
@@ -180,37 +177,36 @@ func (db *DB) runGroup(ctx context.Context, group []*write, id int64, lost *bool
 		return err
 	}
 	if group[0].bare {
-		return group[0].fn(tx)
+		group[0].fn(tx)
+		return tx.err
 	}
-	if _, err := tx.exec(db.begin); err != nil {
-		return err
-	}
+	tx.exec(db.begin)
 	if db.network {
-		committed, err := tx.claimCommit(id)
-		if err != nil {
-			return err
-		}
-		*lost = false
+		committed := tx.claimCommit(id)
+		*lost = *lost && tx.err != nil
 		if committed { // by the attempt whose answer was lost
 			db.writer.commit = id
 			db.writer.reset(ctx, true)
 			return nil
 		}
 	}
+	if tx.err != nil {
+		return tx.err
+	}
 	for _, w := range group {
 		if w.err = context.Cause(w.ctx); w.err != nil {
 			continue
 		}
 		tx.changed = false
-		err := w.fn(tx)
-		if err != nil && (tx.changed || len(group) == 1) {
-			return err
+		w.fn(tx)
+		if tx.err != nil && (tx.changed || len(group) == 1) {
+			return tx.err
 		}
-		w.err = err
+		w.err, tx.err = tx.err, nil
 	}
-	if _, err := tx.exec("COMMIT"); err != nil {
-		*lost = db.network && errors.Is(err, store.ErrAway)
-		return err
+	if tx.exec("COMMIT"); tx.err != nil {
+		*lost = db.network && errors.Is(tx.err, store.ErrAway)
+		return tx.err
 	}
 	db.writer.commit = id
 	return nil

@@ -17,6 +17,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -167,13 +168,18 @@ func (db *DB) release() error {
 	return db.unlock()
 }
 
-// Tx runs statements: those of a write in its transaction, others each alone.
+// Tx runs statements: those of a write in its transaction, others each alone. It keeps the first error: the statements behind it do nothing, and
+// find nothing. So it is enough to look at err at the end, and before something is concluded from what was not found.
 type Tx struct {
 	ctx context.Context
 	db  *DB
 	*conn
+	err     error
 	changed bool // a statement may have written, or has failed, which ends a transaction of PostgreSQL
 }
+
+// fail keeps an error, unless there is an earlier one.
+func (tx *Tx) fail(err error) { tx.err = cmp.Or(tx.err, err) }
 
 // conn is a connection, or a pool of them, and its prepared statements.
 type conn struct {
@@ -207,7 +213,10 @@ func (tx *Tx) statement(query string) (*sql.Stmt, error) {
 }
 
 // exec runs a statement and returns the number of rows that it changed.
-func (tx *Tx) exec(query string, args ...any) (rows int64, err error) {
+func (tx *Tx) exec(query string, args ...any) (rows int64) {
+	if tx.err != nil {
+		return 0
+	}
 	tx.changed = true
 	var result sql.Result
 	stmt, err := tx.statement(query)
@@ -219,35 +228,43 @@ func (tx *Tx) exec(query string, args ...any) (rows int64, err error) {
 	if err == nil {
 		rows, err = result.RowsAffected()
 	}
-	return rows, tx.db.explain(err)
+	tx.fail(tx.db.explain(err))
+	return rows
 }
 
-// collect reads the rows of a query. It stops when scan returns false.
-func (tx *Tx) collect(scan func(rows *sql.Rows) (more bool, err error), query string, args ...any) (err error) {
-	if tx.conn != &tx.db.reads {
-		return tx.query(tx.ctx, scan, query, args)
+// row reads the columns of one row.
+type row func(columns ...any)
+
+// rows yields the rows of a query.
+func (tx *Tx) rows(query string, args ...any) iter.Seq[row] {
+	return func(yield func(row) bool) {
+		if tx.conn != &tx.db.reads {
+			tx.query(tx.ctx, yield, query, args)
+			return
+		}
+		tx.db.reading.RLock()
+		defer tx.db.reading.RUnlock()
+		if tx.db.end.Err() != nil {
+			tx.fail(store.ErrClosed)
+		}
+		tx.fail(context.Cause(tx.ctx))
+		if !tx.db.network { // a page takes milliseconds, and a context that can be canceled costs a goroutine for each statement
+			tx.query(context.WithoutCancel(tx.ctx), yield, query, args)
+			return
+		}
+		limited, cancel := context.WithTimeout(tx.ctx, tx.db.callTime)
+		defer cancel()
+		tx.query(limited, yield, query, args)
+		if tx.err != nil && tx.ctx.Err() != nil {
+			tx.err = context.Cause(tx.ctx)
+		}
 	}
-	tx.db.reading.RLock()
-	defer tx.db.reading.RUnlock()
-	if tx.db.end.Err() != nil {
-		return store.ErrClosed
-	}
-	if err := context.Cause(tx.ctx); err != nil {
-		return err
-	}
-	if !tx.db.network { // a page takes milliseconds, and a context that can be canceled costs a goroutine for each statement
-		return tx.query(context.WithoutCancel(tx.ctx), scan, query, args)
-	}
-	limited, cancel := context.WithTimeout(tx.ctx, tx.db.callTime)
-	defer cancel()
-	err = tx.query(limited, scan, query, args)
-	if err != nil && tx.ctx.Err() != nil {
-		return context.Cause(tx.ctx)
-	}
-	return err
 }
 
-func (tx *Tx) query(ctx context.Context, scan func(rows *sql.Rows) (more bool, err error), query string, args []any) error {
+func (tx *Tx) query(ctx context.Context, yield func(row) bool, query string, args []any) {
+	if tx.err != nil {
+		return
+	}
 	var rows *sql.Rows
 	stmt, err := tx.statement(query)
 	if stmt != nil {
@@ -255,32 +272,29 @@ func (tx *Tx) query(ctx context.Context, scan func(rows *sql.Rows) (more bool, e
 	} else if err == nil {
 		rows, err = tx.on.QueryContext(ctx, query, args...)
 	}
-	for more := true; more && err == nil && rows.Next(); {
-		more, err = scan(rows)
+	if err == nil {
+		read := func(columns ...any) { tx.fail(tx.db.explain(rows.Scan(columns...))) }
+		for more := true; more && tx.err == nil && rows.Next(); {
+			more = yield(read)
+		}
+		err = cmp.Or(rows.Err(), rows.Close())
 	}
-	if rows != nil {
-		err = cmp.Or(err, rows.Err(), rows.Close())
-	}
-	tx.changed = tx.changed || err != nil || !strings.HasPrefix(query, "SELECT")
-	return tx.db.explain(err)
+	tx.fail(tx.db.explain(err))
+	tx.changed = tx.changed || tx.err != nil || !strings.HasPrefix(query, "SELECT")
 }
 
-// scanOne reads the first row of a query into dest; found is false if it has no rows.
-func (tx *Tx) scanOne(dest []any, query string, args ...any) (found bool, err error) {
-	err = tx.collect(func(rows *sql.Rows) (bool, error) {
+// scanOne reads the only row of a query, and reports whether there is one.
+func (tx *Tx) scanOne(columns []any, query string, args ...any) (found bool) {
+	for read := range tx.rows(query, args...) {
+		read(columns...)
 		found = true
-		return false, rows.Scan(dest...)
-	}, query, args...)
-	return found, err
+	}
+	return found && tx.err == nil
 }
 
 // exists reports whether a query has a row.
-func (tx *Tx) exists(query string, args ...any) (found bool, err error) {
-	err = tx.collect(func(*sql.Rows) (bool, error) {
-		found = true
-		return false, nil
-	}, query, args...)
-	return found, err
+func (tx *Tx) exists(query string, args ...any) (found bool) {
+	return tx.scanOne([]any{new(any)}, query, args...)
 }
 
 // in returns the condition that a text is one of the list that a parameter has, such as "$1"; see [list].
@@ -298,41 +312,44 @@ func list(texts []string) string {
 	return string(value)
 }
 
-// scanText reads a row of one text.
-func scanText(rows *sql.Rows) (text string, err error) { return text, rows.Scan(&text) }
-
-// rowsOf reads all rows of a query.
-func rowsOf[T any](tx *Tx, scan func(rows *sql.Rows) (T, error), query string, args ...any) (all []T, err error) {
-	err = tx.collect(func(rows *sql.Rows) (bool, error) {
-		v, err := scan(rows)
-		all = append(all, v)
-		return true, err
-	}, query, args...)
-	return all, err
+// rowsOf returns what read makes of the rows of a query.
+func rowsOf[T any](tx *Tx, read func(row) T, query string, args ...any) (all []T) {
+	for row := range tx.rows(query, args...) {
+		all = append(all, read(row))
+	}
+	return all
 }
 
-// readPage reads rows of a query whose last parameter is their maximum number: at most limit, and about pageBytes by the sizes that scan returns.
+// texts returns the rows of a query that have one text each.
+func (tx *Tx) texts(query string, args ...any) []string {
+	return rowsOf(tx, func(read row) (text string) {
+		read(&text)
+		return text
+	}, query, args...)
+}
+
+// readPage reads rows of a query whose last parameter is their maximum number: at most limit, and about pageBytes by the sizes that read returns.
 // more reports whether there may be more rows.
-func readPage[T any](tx *Tx, limit int, scan func(rows *sql.Rows) (v T, size int, err error), query string, args ...any) (page []T, more bool, err error) {
+func readPage[T any](tx *Tx, limit int, read func(row) (v T, size int), query string, args ...any) (page []T, more bool) {
 	bytes := 0
-	err = tx.collect(func(rows *sql.Rows) (bool, error) {
-		v, size, err := scan(rows)
+	for row := range tx.rows(query, append(args, limit)...) {
+		v, size := read(row)
 		page = append(page, v)
 		bytes += size
-		more = len(page) == limit || bytes >= pageBytes
-		return bytes < pageBytes, err
-	}, query, append(args, limit)...)
-	return page, more, err
+		if more = len(page) == limit || bytes >= pageBytes; more {
+			break
+		}
+	}
+	return page, more
 }
 
-// eachPage calls scan with the rows of a query, in pages: $1 is the key of the last row, which scan returns, and $2 the number of rows.
-func (db *DB) eachPage(ctx context.Context, size int, scan func(rows *sql.Rows) (key string, err error), query string, args ...any) error {
-	for last := ""; ; {
-		keys, err := rowsOf(db.reader(ctx), scan, query, append([]any{last, size}, args...)...)
-		if err != nil || len(keys) < size {
-			return err
+// eachPage calls read with the rows of a query, in pages: $1 is the key of the last row, which read returns, and $2 the number of rows.
+func (tx *Tx) eachPage(size int, read func(row) (key string), query string, args ...any) {
+	for last, more := "", true; more && tx.err == nil; {
+		keys := rowsOf(tx, read, query, append([]any{last, size}, args...)...)
+		if more = len(keys) == size; more {
+			last = keys[len(keys)-1]
 		}
-		last = keys[len(keys)-1]
 	}
 }
 

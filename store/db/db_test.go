@@ -2,7 +2,6 @@ package db
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -183,7 +182,7 @@ func TestSchemaThatIsTooNewIsRefused(t *testing.T) {
 	change := func(query string, args ...any) {
 		t.Helper()
 		db := open(t, path, nil)
-		err := db.Update(t.Context(), func(tx *Tx) error { _, err := tx.exec(query, args...); return err })
+		err := db.Update(t.Context(), func(tx *Tx) { tx.exec(query, args...) })
 		if err = errors.Join(err, db.Close()); err != nil {
 			t.Fatal(err)
 		}
@@ -257,9 +256,10 @@ func TestInterruptedImportAndErasureAreFinishedByTheNextOpen(t *testing.T) {
 	o := &Options{Clock: func() time.Time { return now }}
 	db := open(t, path, o)
 	create(t, db.Tapes(nil), "erased", "text")
-	err := db.Update(t.Context(), func(tx *Tx) error {
-		err := tx.erase("erased")
-		return errors.Join(err, tx.insertEntries(incarnation{"imported", 7}, []entryRow{{id: 1}}), tx.scheduleRemoval(incarnation{"imported", 7}, now.Add(importTime)))
+	err := db.Update(t.Context(), func(tx *Tx) {
+		tx.erase("erased")
+		tx.insertEntries(incarnation{"imported", 7}, []entryRow{{id: 1}})
+		tx.scheduleRemoval(incarnation{"imported", 7}, now.Add(importTime))
 	})
 	if err = errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
@@ -372,7 +372,7 @@ func TestWaitingWritesShareACommitAndFailAlone(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := db.Update(t.Context(), func(*Tx) error { close(entered); <-leave; return nil }); err != nil {
+		if err := db.Update(t.Context(), func(*Tx) { close(entered); <-leave }); err != nil {
 			t.Error(err)
 		}
 	})
@@ -385,13 +385,12 @@ func TestWaitingWritesShareACommitAndFailAlone(t *testing.T) {
 			ctx = canceled
 		}
 		wg.Go(func() {
-			errs[i] = db.Update(ctx, func(tx *Tx) error {
+			errs[i] = db.Update(ctx, func(tx *Tx) {
 				b := say(fmt.Sprint(i))
-				_, _, err := tx.append("a", b, b.Entries, 0)
+				tx.append("a", b, b.Entries, 0)
 				if i%3 == 1 {
-					err = refusal
+					tx.fail(refusal)
 				}
-				return err
 			})
 		})
 	}
@@ -419,7 +418,7 @@ func TestARefusalDoesNotRunOtherWritesAgain(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		must(t, db.Update(t.Context(), func(*Tx) error { close(entered); <-leave; return nil }))
+		must(t, db.Update(t.Context(), func(*Tx) { close(entered); <-leave }))
 	})
 	<-entered
 	const n = 30
@@ -427,14 +426,12 @@ func TestARefusalDoesNotRunOtherWritesAgain(t *testing.T) {
 	var errs [n]error
 	for i := range n {
 		wg.Go(func() {
-			errs[i] = db.Update(t.Context(), func(tx *Tx) error {
+			errs[i] = db.Update(t.Context(), func(tx *Tx) {
 				calls[i]++
-				if i%3 == 1 {
-					_, err := tx.exists("SELECT 1 FROM sessions WHERE tape = $1", "nowhere")
-					return cmp.Or(err, tape.ErrNotFound)
+				if i%3 == 1 && !tx.exists("SELECT 1 FROM sessions WHERE tape = $1", "nowhere") {
+					tx.fail(tape.ErrNotFound)
 				}
-				_, err := tx.exec("INSERT INTO tickets (key, value, expires, updated) VALUES ($1, '', 1, 1)", fmt.Sprint(i))
-				return err
+				tx.exec("INSERT INTO tickets (key, value, expires, updated) VALUES ($1, '', 1, 1)", fmt.Sprint(i))
 			})
 		})
 	}

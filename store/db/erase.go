@@ -16,7 +16,7 @@ func (t *Tapes) Delete(ctx context.Context, name string) error {
 	if err := tape.CheckName(name); err != nil {
 		return err
 	}
-	err := t.db.Update(ctx, func(tx *Tx) error { return tx.erase(name) })
+	err := t.db.Update(ctx, func(tx *Tx) { tx.erase(name) })
 	if err == nil {
 		// The tape is invisible already, so the end of ctx must not leave its text.
 		err = t.db.finishErasing(context.WithoutCancel(ctx), true)
@@ -25,29 +25,23 @@ func (t *Tapes) Delete(ctx context.Context, name string) error {
 }
 
 // erase makes a tape and the ended runs of its session invisible. [DB.purge] removes what they have.
-func (tx *Tx) erase(name string) error {
+func (tx *Tx) erase(name string) {
 	var i incarnation
 	var session string
-	found, err := tx.scanOne([]any{&i.tape, &i.number, &session}, "DELETE FROM sessions WHERE tape = $1 RETURNING tape, incarnation, session", name)
-	if err == nil && found {
-		err = tx.scheduleRemoval(i, time.UnixMicro(0))
+	if tx.scanOne([]any{&i.tape, &i.number, &session}, "DELETE FROM sessions WHERE tape = $1 RETURNING tape, incarnation, session", name) {
+		tx.scheduleRemoval(i, time.UnixMicro(0))
+		tx.eraseRuns(session)
 	}
-	if err == nil && found {
-		err = tx.eraseRuns(session)
-	}
-	return err
 }
 
 // scheduleRemoval lets the entries and blobs of an invisible tape be removed at a time.
-func (tx *Tx) scheduleRemoval(i incarnation, due time.Time) error {
-	_, err := tx.exec("INSERT INTO removals (tape, incarnation, due) VALUES ($1, $2, $3) ON CONFLICT (tape, incarnation) DO UPDATE SET due = excluded.due",
+func (tx *Tx) scheduleRemoval(i incarnation, due time.Time) {
+	tx.exec("INSERT INTO removals (tape, incarnation, due) VALUES ($1, $2, $3) ON CONFLICT (tape, incarnation) DO UPDATE SET due = excluded.due",
 		i.tape, i.number, due.UnixMicro())
-	return err
 }
 
-func (tx *Tx) cancelRemoval(i incarnation) error {
-	_, err := tx.exec("DELETE FROM removals WHERE tape = $1 AND incarnation = $2", i.tape, i.number)
-	return err
+func (tx *Tx) cancelRemoval(i incarnation) {
+	tx.exec("DELETE FROM removals WHERE tape = $1 AND incarnation = $2", i.tape, i.number)
 }
 
 // finishErasing removes what is due, and with wipe its text from the files.
@@ -64,13 +58,11 @@ func (db *DB) finishErasing(ctx context.Context, wipe bool) error {
 	if !db.unwiped.Swap(false) {
 		return nil
 	}
-	err := db.enqueue(&write{ctx: ctx, bare: true, fn: func(tx *Tx) error {
+	err := db.enqueue(&write{ctx: ctx, bare: true, fn: func(tx *Tx) {
 		var busy, frames, copied int
-		_, err := tx.scanOne([]any{&busy, &frames, &copied}, db.checkpoint)
-		if err == nil && busy != 0 {
-			err = newError(store.ErrAway, errors.New("a reader keeps the erased text in the WAL"))
+		if tx.scanOne([]any{&busy, &frames, &copied}, db.checkpoint); busy != 0 {
+			tx.fail(newError(store.ErrAway, errors.New("a reader keeps the erased text in the WAL")))
 		}
-		return err
 	}})
 	if err != nil {
 		db.unwiped.Store(true)
@@ -81,33 +73,33 @@ func (db *DB) finishErasing(ctx context.Context, wipe bool) error {
 // purge removes the entries, blobs and events that are due, in steps that other writes can share.
 func (db *DB) purge(ctx context.Context) error {
 	for {
+		tx := db.reader(ctx)
 		var next incarnation
-		found, err := db.reader(ctx).scanOne([]any{&next.tape, &next.number}, "SELECT tape, incarnation FROM removals WHERE due <= $1 LIMIT 1", db.clock().UnixMicro())
-		if err == nil && found {
-			err = db.Update(ctx, func(tx *Tx) error { return tx.removeSome(next) })
-		}
-		if err != nil {
-			return err
-		}
-		if !found {
+		found := tx.scanOne([]any{&next.tape, &next.number}, "SELECT tape, incarnation FROM removals WHERE due <= $1 LIMIT 1", db.clock().UnixMicro())
+		switch {
+		case tx.err != nil:
+			return tx.err
+		case !found:
 			return db.purgeRuns(ctx)
+		}
+		if err := db.Update(ctx, func(tx *Tx) { tx.removeSome(next) }); err != nil {
+			return err
 		}
 	}
 }
 
 // removeSome removes some of the entries and blobs of an invisible tape, the last entry first: see readEntries.
-func (tx *Tx) removeSome(i incarnation) error {
-	entries, err := tx.exec(`DELETE FROM entries WHERE tape = $1 AND incarnation = $2 AND id IN
+func (tx *Tx) removeSome(i incarnation) {
+	entries := tx.exec(`DELETE FROM entries WHERE tape = $1 AND incarnation = $2 AND id IN
 	(SELECT id FROM entries WHERE tape = $1 AND incarnation = $2 ORDER BY id DESC LIMIT $3)`, i.tape, i.number, removeRows)
-	if err != nil || entries == removeRows {
-		return err
+	if entries == removeRows {
+		return
 	}
-	parts, err := tx.exec(`DELETE FROM blobs WHERE tape = $1 AND incarnation = $2 AND (hash, part) IN
+	parts := tx.exec(`DELETE FROM blobs WHERE tape = $1 AND incarnation = $2 AND (hash, part) IN
 	(SELECT hash, part FROM blobs WHERE tape = $1 AND incarnation = $2 LIMIT $3)`, i.tape, i.number, removeParts)
-	if err != nil || parts == removeParts {
-		return err
+	if parts < removeParts {
+		tx.cancelRemoval(i)
 	}
-	return tx.cancelRemoval(i)
 }
 
 // Bounds of a transaction of an import, and the time after which an import that has not gone on is removed.
@@ -127,7 +119,7 @@ func (t *Tapes) Import(ctx context.Context, name, sessionID, workspace string, e
 	if err != nil && s.Entries > 0 { // some may be written
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.db.callTime)
 		defer cancel()
-		cleaning := t.db.Update(ctx, func(tx *Tx) error { return tx.scheduleRemoval(s.key(), time.UnixMicro(0)) })
+		cleaning := t.db.Update(ctx, func(tx *Tx) { tx.scheduleRemoval(s.key(), time.UnixMicro(0)) })
 		if cleaning == nil {
 			cleaning = t.db.finishErasing(ctx, true)
 		}
@@ -156,12 +148,9 @@ func (db *DB) importEntries(ctx context.Context, s *session, b tape.Batch, entri
 		next, rows := s.after(b, b.Entries)
 		*s, chunk = next, append(chunk, rows...)
 		if s.Bytes-written >= importBytes || len(chunk) == importRows {
-			err := db.Update(ctx, func(tx *Tx) error {
-				err := tx.insertEntries(s.key(), chunk)
-				if err == nil {
-					err = tx.scheduleRemoval(s.key(), db.clock().Add(importTime))
-				}
-				return err
+			err := db.Update(ctx, func(tx *Tx) {
+				tx.insertEntries(s.key(), chunk)
+				tx.scheduleRemoval(s.key(), db.clock().Add(importTime))
 			})
 			if err != nil {
 				return err
@@ -173,18 +162,11 @@ func (db *DB) importEntries(ctx context.Context, s *session, b tape.Batch, entri
 		return fmt.Errorf("%w: the import has no entries", tape.ErrInvalid)
 	}
 	s.unnamed = 0
-	return db.Update(ctx, func(tx *Tx) error {
-		err := tx.insertEntries(s.key(), chunk)
-		if err != nil {
-			return err
+	return db.Update(ctx, func(tx *Tx) {
+		tx.insertEntries(s.key(), chunk)
+		if !tx.saveSession(s, 0) {
+			tx.fail(fmt.Errorf("%w: the tape exists", tape.ErrNotEmpty))
 		}
-		created, err := tx.saveSession(s, 0)
-		if err == nil && !created {
-			err = fmt.Errorf("%w: the tape exists", tape.ErrNotEmpty)
-		}
-		if err == nil {
-			err = tx.cancelRemoval(s.key())
-		}
-		return err
+		tx.cancelRemoval(s.key())
 	})
 }

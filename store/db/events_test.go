@@ -1,7 +1,6 @@
 package db
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -187,18 +186,16 @@ func TestQueriesOfWhatIsOpenUseAnIndex(t *testing.T) {
 		"SELECT id FROM runs WHERE ended = 0 AND (replica <> '' OR state <> 'waiting') AND NOT replica IN ('a') ORDER BY created, id LIMIT 9":                      "INDEX runs_left",
 		"SELECT id FROM runs WHERE ended = 0 AND replica = '' AND state = 'waiting' AND wake <= 1 ORDER BY wake LIMIT 9":                                           "INDEX runs_waiting",
 	} {
-		err := db.reader(t.Context()).collect(func(rows *sql.Rows) (bool, error) {
+		tx := db.reader(t.Context())
+		for read := range tx.rows("EXPLAIN QUERY PLAN " + query) {
 			var id, parent, unused int
 			var step string
-			err := rows.Scan(&id, &parent, &unused, &step)
+			read(&id, &parent, &unused, &step)
 			if (strings.HasPrefix(step, "SCAN") || strings.HasPrefix(step, "SEARCH")) && !strings.Contains(step, index) {
 				t.Errorf("%s: %s", query, step)
 			}
-			return true, err
-		}, "EXPLAIN QUERY PLAN "+query)
-		if err != nil {
-			t.Error(err)
 		}
+		must(t, tx.err)
 	}
 }
 

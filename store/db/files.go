@@ -23,32 +23,29 @@ func fileKey(id string) incarnation { return incarnation{id, 0} }
 // Add stores a file, whole or not at all.
 func (f *Files) Add(ctx context.Context, file store.File, data []byte) error {
 	key := fileKey(file.ID)
-	err := f.db.Update(ctx, func(tx *Tx) error { return tx.scheduleRemoval(key, f.db.clock().Add(fileTime)) })
+	err := f.db.Update(ctx, func(tx *Tx) { tx.scheduleRemoval(key, f.db.clock().Add(fileTime)) })
 	if err == nil {
-		err = f.db.writeBlob(ctx, key, file.SHA256, data, func(*Tx) error { return nil })
+		err = f.db.writeBlob(ctx, key, file.SHA256, data, func(*Tx) {})
 	}
-	if err == nil {
-		err = f.db.Update(ctx, func(tx *Tx) error {
-			_, err := tx.exec("INSERT INTO files (id, owner, name, type, size, sha256, created, expires) VALUES ("+parameters(1, 8)+")", file.ID, plainText(file.Owner),
-				plainText(file.Name), plainText(file.Type), file.Size, file.SHA256, file.Created.UnixMicro(), file.Expires.UnixMicro())
-			if err == nil {
-				err = tx.cancelRemoval(key)
-			}
-			return err
-		})
+	if err != nil {
+		return err
 	}
-	return err
+	return f.db.Update(ctx, func(tx *Tx) {
+		tx.exec("INSERT INTO files (id, owner, name, type, size, sha256, created, expires) VALUES ("+parameters(1, 8)+")", file.ID, plainText(file.Owner),
+			plainText(file.Name), plainText(file.Type), file.Size, file.SHA256, file.Created.UnixMicro(), file.Expires.UnixMicro())
+		tx.cancelRemoval(key)
+	})
 }
 
 // Find finds a file of an owner that has not expired.
 func (f *Files) Find(ctx context.Context, owner, id string) (file store.File, err error) {
-	found, err := f.db.reader(ctx).scanOne([]any{&file.ID, &file.Owner, &file.Name, &file.Type, &file.Size, &file.SHA256, date{&file.Created}, date{&file.Expires}},
+	tx := f.db.reader(ctx)
+	if !tx.scanOne([]any{&file.ID, &file.Owner, &file.Name, &file.Type, &file.Size, &file.SHA256, date{&file.Created}, date{&file.Expires}},
 		"SELECT id, owner, name, type, size, sha256, created, expires FROM files WHERE id = $1 AND owner = $2 AND expires > $3",
-		id, plainText(owner), f.db.clock().UnixMicro())
-	if err == nil && !found {
-		err = store.ErrNotFound
+		id, plainText(owner), f.db.clock().UnixMicro()) {
+		tx.fail(store.ErrNotFound)
 	}
-	return file, err
+	return file, tx.err
 }
 
 // Read returns what is in a file.
@@ -59,25 +56,21 @@ func (f *Files) Read(ctx context.Context, file store.File) ([]byte, error) {
 
 // Held returns how many files an owner has, and their size in bytes.
 func (f *Files) Held(ctx context.Context, owner string) (count int, size int64, err error) {
-	_, err = f.db.reader(ctx).scanOne([]any{&count, &size}, "SELECT count(*), CAST(coalesce(sum(size), 0) AS BIGINT) FROM files WHERE owner = $1 AND expires > $2",
+	tx := f.db.reader(ctx)
+	tx.scanOne([]any{&count, &size}, "SELECT count(*), CAST(coalesce(sum(size), 0) AS BIGINT) FROM files WHERE owner = $1 AND expires > $2",
 		plainText(owner), f.db.clock().UnixMicro())
-	return count, size, err
+	return count, size, tx.err
 }
 
 // Remove erases a file of an owner.
 func (f *Files) Remove(ctx context.Context, owner, id string) error {
-	removed := int64(0)
-	err := f.db.Update(ctx, func(tx *Tx) (err error) {
-		removed, err = tx.exec("DELETE FROM files WHERE id = $1 AND owner = $2", id, plainText(owner))
-		if err == nil && removed == 1 {
-			err = tx.scheduleRemoval(fileKey(id), time.UnixMicro(0))
+	err := f.db.Update(ctx, func(tx *Tx) {
+		if tx.exec("DELETE FROM files WHERE id = $1 AND owner = $2", id, plainText(owner)) == 0 {
+			tx.fail(store.ErrNotFound)
 		}
-		return err
+		tx.scheduleRemoval(fileKey(id), time.UnixMicro(0))
 	})
-	switch {
-	case err == nil && removed == 0:
-		err = store.ErrNotFound
-	case err == nil:
+	if err == nil {
 		err = f.db.finishErasing(context.WithoutCancel(ctx), true)
 	}
 	return err
@@ -88,12 +81,9 @@ func (db *DB) expireFiles(ctx context.Context) (removed int64, err error) {
 	for n := int64(removeRows); n == removeRows && err == nil; removed += n {
 		const expired = " FROM files WHERE expires <= $1 ORDER BY expires, id LIMIT $2"
 		now := db.clock().UnixMicro()
-		err = db.Update(ctx, func(tx *Tx) error {
-			_, err := tx.exec("INSERT INTO removals (tape, incarnation, due) SELECT id, 0, 0"+expired+" ON CONFLICT DO NOTHING", now, removeRows)
-			if err == nil {
-				n, err = tx.exec("DELETE FROM files WHERE id IN (SELECT id"+expired+")", now, removeRows)
-			}
-			return err
+		err = db.Update(ctx, func(tx *Tx) {
+			tx.exec("INSERT INTO removals (tape, incarnation, due) SELECT id, 0, 0"+expired+" ON CONFLICT DO NOTHING", now, removeRows)
+			n = tx.exec("DELETE FROM files WHERE id IN (SELECT id"+expired+")", now, removeRows)
 		})
 	}
 	return removed, err

@@ -41,10 +41,11 @@ func (db *DB) migrate(ctx context.Context) error {
 func (tx *Tx) migrateOnce() (retry bool, err error) {
 	steps, _ := fs.Glob(migrationFiles, "migrations/*.sql") // sorted
 	var version, needed int
-	found, err := tx.scanOne([]any{&version, &needed}, "SELECT version, compatible FROM schema_version")
+	tx.err = nil
+	found := tx.scanOne([]any{&version, &needed}, "SELECT version, compatible FROM schema_version")
 	switch {
-	case errors.Is(err, store.ErrAway):
-		return false, err
+	case errors.Is(tx.err, store.ErrAway):
+		return false, tx.err
 	case !found:
 		return true, tx.createVersion()
 	case needed > len(steps):
@@ -52,26 +53,22 @@ func (tx *Tx) migrateOnce() (retry bool, err error) {
 	case version >= len(steps):
 		return false, nil
 	}
-	if _, err := tx.exec(tx.db.begin); err != nil {
-		return false, err
-	}
-	n, err := tx.exec("UPDATE schema_version SET version = $1, compatible = $2 WHERE version = $3", len(steps), compatible, version)
-	if err == nil && n == 0 { // another process has made the steps
-		_, err = tx.exec("ROLLBACK")
-		return true, err
+	tx.exec(tx.db.begin)
+	n := tx.exec("UPDATE schema_version SET version = $1, compatible = $2 WHERE version = $3", len(steps), compatible, version)
+	if n == 0 && tx.err == nil { // another process has made the steps
+		tx.exec("ROLLBACK")
+		return true, tx.err
 	}
 	for _, path := range steps[version:] {
 		text, _ := migrationFiles.ReadFile(path)
 		for statement := range strings.SplitSeq(string(text), ";\n") {
-			if err == nil && strings.TrimSpace(statement) != "" {
-				_, err = tx.exec(strings.ReplaceAll(statement, " BLOB", " "+tx.db.blob))
+			if strings.TrimSpace(statement) != "" {
+				tx.exec(strings.ReplaceAll(statement, " BLOB", " "+tx.db.blob))
 			}
 		}
 	}
-	if err == nil {
-		_, err = tx.exec("COMMIT")
-	}
-	return false, err
+	tx.exec("COMMIT")
+	return false, tx.err
 }
 
 // createVersion creates the row of schema_version in a new database. It may fail if another process does so at the same time.
@@ -82,8 +79,9 @@ func (tx *Tx) createVersion() error {
 		"CREATE TABLE IF NOT EXISTS schema_version (one BIGINT PRIMARY KEY, version BIGINT NOT NULL, compatible BIGINT NOT NULL)",
 		"INSERT INTO schema_version (one, version, compatible) VALUES (1, 0, 0) ON CONFLICT DO NOTHING",
 	} {
-		_, err := tx.exec(query)
-		failed = cmp.Or(failed, err)
+		tx.err = nil
+		tx.exec(query)
+		failed = cmp.Or(failed, tx.err)
 	}
 	return failed
 }

@@ -76,8 +76,8 @@ func explainPostgres(err error) error {
 
 // claimCommit makes the transaction the one with this id. committed reports that an earlier transaction with this id was committed; one
 // that is still being committed is waited for.
-func (tx *Tx) claimCommit(id int64) (committed bool, err error) {
-	n, err := tx.exec("WITH previous AS (DELETE FROM commits WHERE id = $1) INSERT INTO commits (id, date) VALUES ($2, $3) ON CONFLICT DO NOTHING",
+func (tx *Tx) claimCommit(id int64) (committed bool) {
+	n := tx.exec("WITH previous AS (DELETE FROM commits WHERE id = $1) INSERT INTO commits (id, date) VALUES ($2, $3) ON CONFLICT DO NOTHING",
 		tx.db.writer.commit, id, tx.db.clock().UnixMicro())
-	return n == 0, err
+	return n == 0 && tx.err == nil
 }

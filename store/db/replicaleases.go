@@ -13,7 +13,7 @@ const unknownReplicaLife = 5 * time.Second
 // last 5 s. It returns the holder, which is the replica itself if it got or had the lease. The same call can be repeated after
 // [store.ErrUnsure].
 func (r *Runs) TakeLease(ctx context.Context, name, replica string, alive []string) (holder string, err error) {
-	err = r.db.Update(ctx, func(tx *Tx) error {
+	err = r.db.Update(ctx, func(tx *Tx) {
 		args := []any{name, replica, unknownReplicaLife.Microseconds(), list(append([]string{replica}, alive...))}
 		now := "(" + tx.db.sharedClock + ")"
 		if tx.db.sharedClock == "" {
@@ -21,10 +21,9 @@ func (r *Runs) TakeLease(ctx context.Context, name, replica string, alive []stri
 			args = append(args, tx.db.clock().UnixMicro())
 		}
 		// A holder that keeps the lease is written again, so that one statement returns it.
-		_, err := tx.scanOne([]any{&holder}, `INSERT INTO leases (name, replica) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET replica = CASE
+		tx.scanOne([]any{&holder}, `INSERT INTO leases (name, replica) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET replica = CASE
 			WHEN leases.replica`+tx.db.in("$4")+` OR EXISTS (SELECT 1 FROM replicas r WHERE r.id = leases.replica AND r.seen > `+now+` - $3)
 			THEN leases.replica ELSE excluded.replica END RETURNING replica`, args...)
-		return err
 	})
 	return holder, err
 }
@@ -36,11 +35,14 @@ func (r *Runs) FreeLease(ctx context.Context, name, replica string) error {
 
 // LeaseHolder returns the replica that has a lease; "" means none.
 func (r *Runs) LeaseHolder(ctx context.Context, name string) (replica string, err error) {
-	_, err = r.db.reader(ctx).scanOne([]any{&replica}, "SELECT replica FROM leases WHERE name = $1", name)
-	return replica, err
+	tx := r.db.reader(ctx)
+	tx.scanOne([]any{&replica}, "SELECT replica FROM leases WHERE name = $1", name)
+	return replica, tx.err
 }
 
 // LeasesOf returns the names of the leases of a replica.
 func (r *Runs) LeasesOf(ctx context.Context, replica string) (names []string, err error) {
-	return r.db.reader(ctx).readIDs("SELECT name FROM leases WHERE replica = $1 ORDER BY name", replica)
+	tx := r.db.reader(ctx)
+	names = tx.texts("SELECT name FROM leases WHERE replica = $1 ORDER BY name", replica)
+	return names, tx.err
 }

@@ -3,7 +3,6 @@ package db
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/base64"
 	"fmt"
 	"slices"
@@ -18,11 +17,11 @@ const (
 	runColumns    = listedColumns + ", request, result"
 )
 
-// scanRun returns a function that reads a row that has runColumns, or listedColumns if complete is false.
-func (db *DB) scanRun(complete bool) func(rows *sql.Rows) (store.Run, error) {
+// readRun returns a function that reads a row that has runColumns, or listedColumns if complete is false.
+func (db *DB) readRun(complete bool) func(read row) store.Run {
 	now := db.clock()
-	return func(rows *sql.Rows) (r store.Run, err error) {
-		dest := []any{
+	return func(read row) (r store.Run) {
+		columns := []any{
 			&r.ID, &r.Workflow, &r.Agent, &r.Owner, &r.Session, &r.Replica, &r.Attempt, &r.Crashes, &r.State,
 			date{&r.Created},
 			date{&r.Ended},
@@ -30,26 +29,25 @@ func (db *DB) scanRun(complete bool) func(rows *sql.Rows) (store.Run, error) {
 			&r.Bytes, &r.Removed,
 		}
 		if complete {
-			dest = append(dest, &r.Request, &r.Result)
+			columns = append(columns, &r.Request, &r.Result)
 		}
-		err = rows.Scan(dest...)
+		read(columns...)
 		if !r.Ended.IsZero() && !r.Expires.IsZero() && !r.Expires.After(now) {
 			r.Bytes, r.Removed, r.Request, r.Result = 0, store.RemovedAll, nil, nil
 		}
-		return r, err
+		return r
 	}
 }
 
 // findRun returns the first run of a query that returns runColumns, or [store.ErrNotFound].
 func (r *Runs) findRun(ctx context.Context, query string, args ...any) (run store.Run, err error) {
-	found, err := rowsOf(r.db.reader(ctx), r.db.scanRun(true), query, args...)
-	switch {
-	case err != nil:
-		return run, err
-	case len(found) == 0:
-		return run, fmt.Errorf("%w: the run does not exist", store.ErrNotFound)
+	tx := r.db.reader(ctx)
+	found := rowsOf(tx, r.db.readRun(true), query, args...)
+	if len(found) == 0 {
+		tx.fail(fmt.Errorf("%w: the run does not exist", store.ErrNotFound))
+		return run, tx.err
 	}
-	return found[0], nil
+	return found[0], tx.err
 }
 
 // Find returns a run, or [store.ErrNotFound]. For a day after its expiry a run is found, with [store.RemovedAll].
@@ -66,14 +64,14 @@ func (r *Runs) LatestOf(ctx context.Context, session string) (store.Run, error) 
 // Left returns runs that have not ended and that none of the replicas alive works on, the oldest first: those that wait and are suspended only
 // once their time is over.
 func (r *Runs) Left(ctx context.Context, alive []string, limit int) (left []store.Run, err error) {
-	left, err = rowsOf(r.db.reader(ctx), r.db.scanRun(true), "SELECT "+runColumns+" FROM runs WHERE ended = 0 AND (replica <> '' OR state <> 'waiting') AND NOT replica"+r.db.in("$2")+
+	tx := r.db.reader(ctx)
+	left = rowsOf(tx, r.db.readRun(true), "SELECT "+runColumns+" FROM runs WHERE ended = 0 AND (replica <> '' OR state <> 'waiting') AND NOT replica"+r.db.in("$2")+
 		" ORDER BY created, id LIMIT $1", limit, list(alive))
-	if err != nil || len(left) == limit {
-		return left, err
+	if len(left) < limit {
+		left = append(left, rowsOf(tx, r.db.readRun(true), "SELECT "+runColumns+" FROM runs WHERE ended = 0 AND replica = '' AND state = 'waiting' AND wake <= $1 ORDER BY wake LIMIT $2",
+			r.db.clock().UnixMicro(), limit-len(left))...)
 	}
-	due, err := rowsOf(r.db.reader(ctx), r.db.scanRun(true), "SELECT "+runColumns+" FROM runs WHERE ended = 0 AND replica = '' AND state = 'waiting' AND wake <= $1 ORDER BY wake LIMIT $2",
-		r.db.clock().UnixMicro(), limit-len(left))
-	return append(left, due...), err
+	return left, tx.err
 }
 
 // Batches calls each with the batches of a run, by attempt and seq. It fails with the error of each, with [store.ErrNotFound], or with
@@ -83,16 +81,12 @@ func (r *Runs) Batches(ctx context.Context, id string, each func(store.RunBatch)
 	tx := r.db.reader(ctx)
 	for limit, more := firstRows, true; more; limit = pageRows {
 		var page []store.RunBatch
-		var err error
-		page, more, err = readPage(tx, limit, scanBatch, `SELECT run, attempt, seq, first, events FROM run_batches b
+		page, more = readPage(tx, limit, readBatch, `SELECT run, attempt, seq, first, events FROM run_batches b
 			WHERE run = $1 AND (attempt, seq) > ($2, $3) AND seq > 0 AND NOT EXISTS
 			(SELECT 1 FROM run_batches m WHERE m.run = b.run AND m.attempt = b.attempt + 1 AND m.seq = 0 AND m.after_seq < b.seq) ORDER BY attempt, seq LIMIT $4`,
 			plainText(id), last.Attempt, last.Seq)
-		if err == nil {
-			err = r.checkEvents(tx, id)
-		}
-		if err != nil {
-			return err
+		if tx.checkEvents(id); tx.err != nil {
+			return tx.err
 		}
 		for _, last = range page {
 			if err := each(last); err != nil {
@@ -103,25 +97,24 @@ func (r *Runs) Batches(ctx context.Context, id string, each func(store.RunBatch)
 	return nil
 }
 
-// checkEvents returns why the events of a run cannot be read.
-func (r *Runs) checkEvents(tx *Tx, id string) error {
+// checkEvents fails if the events of a run cannot be read.
+func (tx *Tx) checkEvents(id string) {
 	var removed store.Removed
-	found, err := tx.scanOne([]any{&removed}, "SELECT CASE WHEN ended > 0 AND expires <= $2 THEN 2 ELSE removed END FROM runs WHERE id = $1",
-		plainText(id), r.db.clock().UnixMicro())
+	found := tx.scanOne([]any{&removed}, "SELECT CASE WHEN ended > 0 AND expires <= $2 THEN 2 ELSE removed END FROM runs WHERE id = $1",
+		plainText(id), tx.db.clock().UnixMicro())
 	switch {
-	case err == nil && !found:
-		err = fmt.Errorf("%w: the run does not exist", store.ErrNotFound)
-	case err == nil && removed != store.RemovedNothing:
-		err = fmt.Errorf("%w: the events of the run were removed", store.ErrExpired)
+	case !found:
+		tx.fail(fmt.Errorf("%w: the run does not exist", store.ErrNotFound))
+	case removed != store.RemovedNothing:
+		tx.fail(fmt.Errorf("%w: the events of the run were removed", store.ErrExpired))
 	}
-	return err
 }
 
-func scanBatch(rows *sql.Rows) (b store.RunBatch, size int, err error) {
+func readBatch(read row) (b store.RunBatch, size int) {
 	var first int64
-	err = rows.Scan(&b.Run, &b.Attempt, &b.Seq, &first, &b.Events)
+	read(&b.Run, &b.Attempt, &b.Seq, &first, &b.Events)
 	b.First = uint64(first)
-	return b, len(b.Events), err
+	return b, len(b.Events)
 }
 
 // List returns a page of the runs that q selects and that have not expired, the newest first, without Request and Result. next is the cursor
@@ -162,14 +155,15 @@ func (r *Runs) List(ctx context.Context, q store.RunQuery) (list []store.Run, ne
 		where.add("(created, id) < (?, ?)", created, id)
 	}
 	args := append(where.args, limit+1)
-	list, err = rowsOf(r.db.reader(ctx), r.db.scanRun(false), "SELECT "+listedColumns+" FROM runs WHERE removed < 2"+where.sql.String()+
+	tx := r.db.reader(ctx)
+	list = rowsOf(tx, r.db.readRun(false), "SELECT "+listedColumns+" FROM runs WHERE removed < 2"+where.sql.String()+
 		" ORDER BY created DESC, id DESC LIMIT "+parameters(len(args), 1), args...)
 	if len(list) > limit {
 		list = list[:limit]
 		last := list[limit-1]
 		next = base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d %s", last.Created.UnixMicro(), last.ID))
 	}
-	return list, next, err
+	return list, next, tx.err
 }
 
 // hasEnded reports whether a run in a state has ended.

@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -35,18 +34,17 @@ func (r *Runs) Start(ctx context.Context, run store.Run, key *store.IdempotencyK
 	if run.Created.IsZero() {
 		run.Created = r.db.clock()
 	}
-	err = r.db.Update(ctx, func(tx *Tx) (err error) {
+	err = r.db.Update(ctx, func(tx *Tx) {
 		if key != nil {
 			k := *key
 			k.Run = run.ID
-			if taken, err = tx.claimKey(k); err != nil || taken != nil {
-				return err
+			if taken = tx.claimKey(k); taken != nil {
+				return
 			}
 		}
-		_, err = tx.exec("INSERT INTO runs ("+runColumns+") VALUES ("+parameters(1, 16)+") ON CONFLICT DO NOTHING",
+		tx.exec("INSERT INTO runs ("+runColumns+") VALUES ("+parameters(1, 16)+") ON CONFLICT DO NOTHING",
 			run.ID, plainText(run.Workflow), plainText(run.Agent), plainText(run.Owner), plainText(run.Session), run.Replica, run.Attempt, run.Crashes, run.State,
 			run.Created.UnixMicro(), 0, expiryOf(run.Expires), 0, 0, plainText(string(run.Request)), plainText(string(run.Result)))
-		return err
 	})
 	return taken, err
 }
@@ -54,25 +52,19 @@ func (r *Runs) Start(ctx context.Context, run store.Run, key *store.IdempotencyK
 // Append stores batches of any number of runs in one transaction. It leaves out the batches of moved runs, which are another replica's or have
 // ended, and returns these runs. The same batches can be stored again.
 func (r *Runs) Append(ctx context.Context, replica string, batches []store.RunBatch) (moved []string, err error) {
-	err = r.db.Update(ctx, func(tx *Tx) (err error) {
-		moved, err = tx.insertBatches(replica, batches)
-		return err
-	})
+	err = r.db.Update(ctx, func(tx *Tx) { moved = tx.insertBatches(replica, batches) })
 	return moved, err
 }
 
 // insertBatches inserts batches in few statements, and returns the moved runs. The rows of the runs are not locked: if a run moves at the same
 // moment, its batch can be inserted, and readers ignore it because of after_seq.
-func (tx *Tx) insertBatches(replica string, batches []store.RunBatch) (moved []string, err error) {
-	attempts, err := tx.attemptsOf(replica, batches)
-	if err != nil {
-		return nil, err
-	}
+func (tx *Tx) insertBatches(replica string, batches []store.RunBatch) (moved []string) {
+	attempts := tx.attemptsOf(replica, batches)
 	var live []store.RunBatch
 	for _, b := range batches {
 		switch attempt, found := attempts[b.Run]; {
 		case b.Seq < 1:
-			return nil, fmt.Errorf("%w: batch %d of run %s", store.ErrInvalid, b.Seq, b.Run)
+			tx.fail(fmt.Errorf("%w: batch %d of run %s", store.ErrInvalid, b.Seq, b.Run))
 		case found && attempt == b.Attempt:
 			live = append(live, b)
 		case !slices.Contains(moved, b.Run):
@@ -91,28 +83,26 @@ func (tx *Tx) insertBatches(replica string, batches []store.RunBatch) (moved []s
 			rows[i] = "(" + parameters(5*i+1, 5) + ")"
 			args = append(args, b.Run, b.Attempt, b.Seq, int64(b.First), notNil(b.Events))
 		}
-		if _, err := tx.exec("INSERT INTO run_batches (run, attempt, seq, first, events) VALUES "+strings.Join(rows, ", ")+" ON CONFLICT DO NOTHING", args...); err != nil {
-			return nil, err
-		}
+		tx.exec("INSERT INTO run_batches (run, attempt, seq, first, events) VALUES "+strings.Join(rows, ", ")+" ON CONFLICT DO NOTHING", args...)
 		live = live[n:]
 	}
-	return moved, nil
+	return moved
 }
 
 // attemptsOf returns the attempts of those runs of batches that a replica works on.
-func (tx *Tx) attemptsOf(replica string, batches []store.RunBatch) (attempts map[string]int, err error) {
+func (tx *Tx) attemptsOf(replica string, batches []store.RunBatch) map[string]int {
 	ids := make([]string, len(batches))
 	for i, b := range batches {
 		ids[i] = b.Run
 	}
-	attempts = map[string]int{}
-	return attempts, tx.collect(func(rows *sql.Rows) (bool, error) {
+	attempts := map[string]int{}
+	for read := range tx.rows("SELECT id, attempt FROM runs WHERE replica = $1 AND ended = 0 AND id"+tx.db.in("$2"), replica, list(ids)) {
 		var run string
 		var attempt int
-		err := rows.Scan(&run, &attempt)
+		read(&run, &attempt)
 		attempts[run] = attempt
-		return true, err
-	}, "SELECT id, attempt FROM runs WHERE replica = $1 AND ended = 0 AND id"+tx.db.in("$2"), replica, list(ids))
+	}
+	return attempts
 }
 
 // SetState changes the state and the crashes of a run that has not ended.
@@ -123,27 +113,19 @@ func (r *Runs) SetState(ctx context.Context, id, replica string, attempt int, st
 
 // End stores the last batches and the end of a run. The same end can be stored again.
 func (r *Runs) End(ctx context.Context, e store.RunEnd) error {
-	return r.db.Update(ctx, func(tx *Tx) error {
-		_, err := tx.insertBatches(e.Replica, e.Batches)
-		if err != nil {
-			return err
-		}
-		n, err := tx.exec(`UPDATE runs SET state = $1, result = $2, ended = $3, expires = $4,
+	return r.db.Update(ctx, func(tx *Tx) {
+		tx.insertBatches(e.Replica, e.Batches)
+		n := tx.exec(`UPDATE runs SET state = $1, result = $2, ended = $3, expires = $4,
 			bytes = (SELECT CAST(coalesce(sum(length(events)), 0) AS BIGINT) FROM run_batches WHERE run = $5)
 			WHERE id = $5 AND replica = $6 AND attempt = $7 AND ended = 0`,
 			e.State, plainText(string(e.Result)), tx.db.clock().UnixMicro(), expiryOf(e.Expires), e.ID, e.Replica, e.Attempt)
-		if err == nil && n == 0 {
-			var stored bool // by a call that failed later
-			stored, err = tx.exists("SELECT 1 FROM runs WHERE id = $1 AND replica = $2 AND attempt = $3 AND state = $4 AND ended > 0",
-				e.ID, e.Replica, e.Attempt, e.State)
-			if err == nil && !stored {
-				err = errRunMoved
-			}
+		// It may be stored by a call that failed later.
+		if n == 0 && !tx.exists("SELECT 1 FROM runs WHERE id = $1 AND replica = $2 AND attempt = $3 AND state = $4 AND ended > 0", e.ID, e.Replica, e.Attempt, e.State) {
+			tx.fail(errRunMoved)
 		}
-		if err == nil && e.FreeKey != nil {
-			_, err = tx.exec("DELETE FROM idempotency_keys WHERE owner = $1 AND key = $2 AND run = $3", plainText(e.FreeKey.Owner), hashOfKey(e.FreeKey.Owner, e.FreeKey.Key), e.ID)
+		if k := e.FreeKey; k != nil {
+			tx.exec("DELETE FROM idempotency_keys WHERE owner = $1 AND key = $2 AND run = $3", plainText(k.Owner), hashOfKey(k.Owner, k.Key), e.ID)
 		}
-		return err
 	})
 }
 
@@ -161,30 +143,23 @@ func (r *Runs) Release(ctx context.Context, replica string, ids []string) error 
 // Take makes a replica the one that works on a run. Of several replicas that take a run, one
 // gets it. After [store.ErrUnsure], Find tells whether it was this one.
 func (r *Runs) Take(ctx context.Context, t store.Takeover) (run store.Run, err error) {
-	err = r.db.Update(ctx, func(tx *Tx) error {
-		taken, err := rowsOf(tx, r.db.scanRun(true), "UPDATE runs SET replica = $1, attempt = attempt + 1, crashes = $2, state = $3 "+
+	err = r.db.Update(ctx, func(tx *Tx) {
+		taken := rowsOf(tx, r.db.readRun(true), "UPDATE runs SET replica = $1, attempt = attempt + 1, crashes = $2, state = $3 "+
 			"WHERE id = $4 AND replica = $5 AND attempt = $6 AND ended = 0 AND ($7 = '' OR state = $7) RETURNING "+runColumns,
 			t.Replica, t.Crashes, t.State, t.ID, t.FromReplica, t.FromAttempt, t.FromState)
-		if err == nil && len(taken) == 0 {
-			err = errRunMoved
-		}
-		if err != nil {
-			return err
+		if len(taken) == 0 {
+			tx.fail(errRunMoved)
+			return
 		}
 		run = taken[0]
-		_, err = tx.exec("INSERT INTO run_batches (run, attempt, seq, first, events, after_seq) VALUES ($1, $2, 0, 0, $3, $4)",
-			t.ID, run.Attempt, []byte{}, t.AfterSeq)
-		return err
+		tx.exec("INSERT INTO run_batches (run, attempt, seq, first, events, after_seq) VALUES ($1, $2, 0, 0, $3, $4)", t.ID, run.Attempt, []byte{}, t.AfterSeq)
 	})
 	return run, err
 }
 
 // execIn runs statements that have a list of texts as $1.
-func (tx *Tx) execIn(texts []string, queries ...string) error {
+func (tx *Tx) execIn(texts []string, queries ...string) {
 	for _, query := range queries {
-		if _, err := tx.exec(query, list(texts)); err != nil {
-			return err
-		}
+		tx.exec(query, list(texts))
 	}
-	return nil
 }

@@ -62,8 +62,9 @@ func wantMoved(t testing.TB, what string, err error) {
 
 func countRows(t testing.TB, db *DB, table string) (n int) {
 	t.Helper()
-	_, err := db.reader(t.Context()).scanOne([]any{&n}, "SELECT count(*) FROM "+table)
-	must(t, err)
+	tx := db.reader(t.Context())
+	tx.scanOne([]any{&n}, "SELECT count(*) FROM "+table)
+	must(t, tx.err)
 	return n
 }
 
@@ -212,10 +213,9 @@ func batchesOfAReplacedReplica(t *testing.T, open openEmpty) {
 	_, err = r.Take(t.Context(), store.Takeover{ID: "r", FromReplica: "B", FromAttempt: 2, Replica: "C", AfterSeq: 1}) // it had nothing to write
 	must(t, err)
 	for _, b := range []store.RunBatch{batch("r", 1, 4), batch("r", 2, 2)} { // as if they were inserted at the same moment
-		must(t, db.Update(t.Context(), func(tx *Tx) error {
-			_, err := tx.exec("INSERT INTO run_batches (run, attempt, seq, first, events) VALUES ("+parameters(1, 5)+")", b.Run, b.Attempt,
+		must(t, db.Update(t.Context(), func(tx *Tx) {
+			tx.exec("INSERT INTO run_batches (run, attempt, seq, first, events) VALUES ("+parameters(1, 5)+")", b.Run, b.Attempt,
 				b.Seq, int64(b.First), b.Events)
-			return err
 		}))
 	}
 	_, err = r.Append(t.Context(), "C", []store.RunBatch{batch("r", 3, 1)})

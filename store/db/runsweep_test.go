@@ -304,7 +304,7 @@ func TestRunsSurviveTheEndOfTheProcess(t *testing.T) {
 		must(t, err)
 	}
 	must(t, r.End(t.Context(), store.RunEnd{ID: "erased", Replica: "A", Attempt: 1, State: store.RunCompleted}))
-	must(t, db.Update(t.Context(), func(tx *Tx) error { return tx.eraseRuns("erased") })) // its batches are not removed yet
+	must(t, db.Update(t.Context(), func(tx *Tx) { tx.eraseRuns("erased") })) // its batches are not removed yet
 	must(t, db.Close())
 
 	db = open(t, path, nil)
@@ -353,9 +353,8 @@ func replicas(t *testing.T, open openEmpty) {
 	}
 	now = now.Add(replicaLife)
 	if db.network { // the clock of a server cannot be set
-		must(t, db.Update(t.Context(), func(tx *Tx) error {
-			_, err := tx.exec("UPDATE replicas SET seen = seen - 3600000000")
-			return err
+		must(t, db.Update(t.Context(), func(tx *Tx) {
+			tx.exec("UPDATE replicas SET seen = seen - 3600000000")
 		}))
 	}
 	must(t, db.Sweep(t.Context()))
@@ -397,7 +396,7 @@ func damagedRunsAreFound(t *testing.T, open openEmpty) {
 		"DELETE FROM run_batches WHERE run = 'r001' AND seq = 1",
 		"DELETE FROM run_batches WHERE run = 'r202' AND seq = 2", "DELETE FROM runs WHERE id = 'r100'",
 	} {
-		must(t, db.Update(t.Context(), func(tx *Tx) error { _, err := tx.exec(query); return err }))
+		must(t, db.Update(t.Context(), func(tx *Tx) { tx.exec(query) }))
 	}
 	want := []string{
 		`attempt 1 of run "r001" should have the batches from 1 on without a gap; found 2, from 2 to 3`, `there are batches of run "r100", which does not exist`,

@@ -3,7 +3,6 @@ package db
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"fmt"
 	"iter"
 	"slices"
@@ -48,61 +47,56 @@ const (
 	sessionColumns = "tape, incarnation, " + sessionValues
 )
 
-// scan reads a row that has sessionColumns.
-func (s *session) scan(rows *sql.Rows) error {
-	var anchored, created, updated int64
-	err := rows.Scan(&s.Tape, &s.incarnation, &s.Session, &s.Workspace, &s.Agent, &s.Title, &s.Entries, &s.Bytes, &s.Anchors, &s.LastID,
-		&s.LastAnchor.ID, &s.LastAnchor.Name, &anchored, &created, &updated, &s.holder, &s.unnamed)
-	if s.LastAnchor.ID > 0 {
-		s.LastAnchor.Date = dateOf(anchored)
-	}
-	s.Created, s.Updated = dateOf(created), dateOf(updated)
-	return err
+// readSession reads a row that has sessionColumns.
+func readSession(read row) (s session) {
+	read(&s.Tape, &s.incarnation, &s.Session, &s.Workspace, &s.Agent, &s.Title, &s.Entries, &s.Bytes, &s.Anchors, &s.LastID,
+		&s.LastAnchor.ID, &s.LastAnchor.Name, date{&s.LastAnchor.Date}, date{&s.Created}, date{&s.Updated}, &s.holder, &s.unnamed)
+	return s
 }
 
 // findSession returns the session of a tape; found is false if it does not exist.
-func (tx *Tx) findSession(name string) (s session, found bool, err error) {
-	err = tx.collect(func(rows *sql.Rows) (bool, error) {
-		found = true
-		return false, s.scan(rows)
-	}, "SELECT "+sessionColumns+" FROM sessions WHERE tape = $1", name)
-	return s, found, err
+func (tx *Tx) findSession(name string) (s session, found bool) {
+	for read := range tx.rows("SELECT "+sessionColumns+" FROM sessions WHERE tape = $1", name) {
+		s, found = readSession(read), true
+	}
+	return s, found
 }
 
 // tapeExists reports whether a tape has not been erased, also if it was created again.
-func (tx *Tx) tapeExists(i incarnation, suffix string) (bool, error) {
+func (tx *Tx) tapeExists(i incarnation, suffix string) bool {
 	return tx.exists("SELECT 1 FROM sessions WHERE tape = $1 AND incarnation = $2"+suffix, i.tape, i.number)
 }
 
 // append appends the entries that b.Check returned, and does not change them. The holder is that of the lease, or 0.
-func (tx *Tx) append(name string, b tape.Batch, checked []tape.Entry, holder int64) (first, bytes int64, err error) {
+func (tx *Tx) append(name string, b tape.Batch, checked []tape.Entry, holder int64) (first, bytes int64) {
 	now, remembered := tx.db.writer.sessions[name]
 	if !remembered {
-		if now, _, err = tx.findSession(name); err != nil {
-			return 0, 0, err
+		if now, _ = tx.findSession(name); tx.err != nil {
+			return 0, 0
 		}
 	}
 	entries := slices.Clone(checked)
-	if err = b.Number(entries, now.Info, tx.db.clock()); err == nil && holder != 0 && now.Entries > 0 && now.holder != holder {
-		err = errLeaseLost
+	refused := b.Number(entries, now.Info, tx.db.clock())
+	if refused == nil && holder != 0 && now.Entries > 0 && now.holder != holder {
+		refused = errLeaseLost
 	}
-	saved := false
-	if err == nil {
+	if refused == nil {
 		next, rows := now.after(b, entries)
 		if now.Entries == 0 {
 			next.Tape, next.incarnation, next.holder = name, newID(), holder
 		}
-		if saved, err = tx.saveSession(&next, now.LastID); saved {
+		if tx.saveSession(&next, now.LastID) {
 			tx.db.writer.remember(next)
-			return entries[0].ID, next.Bytes - now.Bytes, tx.insertEntries(next.key(), rows)
+			tx.insertEntries(next.key(), rows)
+			return entries[0].ID, next.Bytes - now.Bytes
 		}
-		remembered = remembered && err == nil
 	}
-	if remembered { // perhaps another process has changed the session
+	if remembered && tx.err == nil { // perhaps another process has changed the session
 		delete(tx.db.writer.sessions, name)
 		return tx.append(name, b, checked, holder)
 	}
-	return 0, 0, cmp.Or(err, errConflict)
+	tx.fail(cmp.Or(refused, errConflict))
+	return 0, 0
 }
 
 // after returns the session with the entries of b, and their rows.
@@ -127,7 +121,7 @@ var (
 )
 
 // saveSession stores a session whose tape has the last id and the holder that are expected; with 0 it is new.
-func (tx *Tx) saveSession(s *session, lastID int64) (saved bool, err error) {
+func (tx *Tx) saveSession(s *session, lastID int64) (saved bool) {
 	anchored := int64(0)
 	if s.LastAnchor.ID > 0 {
 		anchored = s.LastAnchor.Date.UnixMicro()
@@ -139,8 +133,7 @@ func (tx *Tx) saveSession(s *session, lastID int64) (saved bool, err error) {
 	if lastID > 0 {
 		query, args = updateSession, append(args, lastID)
 	}
-	n, err := tx.exec(query, args...)
-	return n == 1, err
+	return tx.exec(query, args...) == 1
 }
 
 // entryRow is what the table entries has for an entry.
@@ -163,7 +156,7 @@ func newEntryRow(e tape.Entry) entryRow {
 }
 
 // insertEntries inserts the rows of a tape's entries.
-func (tx *Tx) insertEntries(of incarnation, rows []entryRow) error {
+func (tx *Tx) insertEntries(of incarnation, rows []entryRow) {
 	for len(rows) > 0 {
 		n := min(len(rows), insertRows)
 		query := strings.Builder{}
@@ -176,12 +169,9 @@ func (tx *Tx) insertEntries(of incarnation, rows []entryRow) error {
 			query.WriteString("(" + parameters(8*i+1, 8) + ")")
 			args = append(args, of.tape, of.number, r.id, r.kind, r.anchor, r.turn, r.date, r.line)
 		}
-		if _, err := tx.exec(query.String(), args...); err != nil {
-			return err
-		}
+		tx.exec(query.String(), args...)
 		rows = rows[n:]
 	}
-	return nil
 }
 
 // parameters returns "$first, …" for n parameters.
@@ -220,22 +210,27 @@ func (s source) Entries(after, before int64, newest, anchors bool) iter.Seq2[tap
 		}
 		query += " LIMIT $5"
 		tx, last := s.db.reader(s.ctx), int64(0)
+		readEntry := func(read row) (e tape.Entry, size int) {
+			var line []byte
+			read(&line)
+			e, err := tape.ParseEntry(line)
+			if err != nil {
+				tx.fail(fmt.Errorf("%w: an entry of tape %s: %w", store.ErrDamaged, s.Tape, err))
+			}
+			return e, len(line)
+		}
 		for limit, more := firstRows, true; more; {
 			var page []tape.Entry
-			var err error
-			page, more, err = readPage(tx, limit, s.scanEntry, query, s.Tape, s.incarnation, after, before)
+			page, more = readPage(tx, limit, readEntry, query, s.Tape, s.incarnation, after, before)
 			if n := len(page); n > 0 {
 				last = page[n-1].ID
 			}
-			if err == nil && !more && (newest || anchors || last != s.LastID) {
-				// Erasing removes the last entry first, so a reader that has got it has got all. Others may have got a part.
-				var found bool
-				if found, err = tx.tapeExists(s.key(), ""); err == nil && !found {
-					err = fmt.Errorf("%w: the session was erased while it was read", tape.ErrDeleted)
-				}
+			// Erasing removes the last entry first, so a reader that has got it has got all. Others may have got a part.
+			if !more && (newest || anchors || last != s.LastID) && !tx.tapeExists(s.key(), "") {
+				tx.fail(fmt.Errorf("%w: the session was erased while it was read", tape.ErrDeleted))
 			}
-			if err != nil {
-				yield(tape.Entry{}, err)
+			if tx.err != nil {
+				yield(tape.Entry{}, tx.err)
 				return
 			}
 			for _, e := range page {
@@ -251,17 +246,6 @@ func (s source) Entries(after, before int64, newest, anchors bool) iter.Seq2[tap
 			limit = min(4*max(len(page), 1), pageRows)
 		}
 	}
-}
-
-func (s source) scanEntry(rows *sql.Rows) (e tape.Entry, size int, err error) {
-	var line []byte
-	if err = rows.Scan(&line); err != nil {
-		return e, 0, err
-	}
-	if e, err = tape.ParseEntry(line); err != nil {
-		err = fmt.Errorf("%w: an entry of tape %s: %w", store.ErrDamaged, s.Tape, err)
-	}
-	return e, len(line), err
 }
 
 // listSessions returns a page of the sessions that q selects, the newest entry first, after the session last. q.After and q.Limit are
@@ -283,15 +267,14 @@ func (db *DB) listSessions(ctx context.Context, q tape.SessionQuery, last tape.I
 		where.add("substr(session, 1, "+strconv.Itoa(len([]rune(q.Prefix)))+") = ?", plainText(q.Prefix))
 	}
 	args := append(where.args, limit)
-	return rowsOf(db.reader(ctx), scanInfo, "SELECT "+sessionColumns+" FROM sessions WHERE parent = ''"+where.sql.String()+
+	return db.reader(ctx).infosOf("SELECT "+sessionColumns+" FROM sessions WHERE parent = ''"+where.sql.String()+
 		" ORDER BY updated DESC, tape LIMIT $"+strconv.Itoa(len(args)), args...)
 }
 
-// scanInfo reads a row that has sessionColumns.
-func scanInfo(rows *sql.Rows) (tape.Info, error) {
-	var s session
-	err := s.scan(rows)
-	return s.Info, err
+// infosOf returns the sessions of a query that returns sessionColumns.
+func (tx *Tx) infosOf(query string, args ...any) ([]tape.Info, error) {
+	infos := rowsOf(tx, func(read row) tape.Info { return readSession(read).Info }, query, args...)
+	return infos, tx.err
 }
 
 // sessionName returns the id of a session without its owner.

@@ -49,12 +49,13 @@ func (t *Tapes) Append(ctx context.Context, name string, b tape.Batch) (first in
 	if err != nil {
 		return 0, err
 	}
-	err = t.db.Update(ctx, func(tx *Tx) error {
+	err = t.db.Update(ctx, func(tx *Tx) {
 		holder, err := t.holderOf(name)
-		if err == nil {
-			first, bytes, err = tx.append(name, b, entries, holder)
+		if err != nil {
+			tx.fail(err)
+			return
 		}
-		return err
+		first, bytes = tx.append(name, b, entries, holder)
 	})
 	return first, err
 }
@@ -70,11 +71,12 @@ func (t *Tapes) load(ctx context.Context, name string) (s session, err error) {
 	if err := tape.CheckName(name); err != nil {
 		return s, err
 	}
-	s, found, err := t.db.reader(ctx).findSession(name)
-	if err == nil && !found {
-		err = missingTape()
+	tx := t.db.reader(ctx)
+	s, found := tx.findSession(name)
+	if !found {
+		tx.fail(missingTape())
 	}
-	return s, err
+	return s, tx.err
 }
 
 func missingTape() error { return fmt.Errorf("%w: the tape does not exist", tape.ErrNotFound) }
@@ -124,8 +126,9 @@ func (t *Tapes) Count(ctx context.Context, owner string) (n int, err error) {
 	if owner != "" {
 		where.add("owner = ?", plainText(owner))
 	}
-	_, err = t.db.reader(ctx).scanOne([]any{&n}, "SELECT count(*) FROM sessions WHERE parent = ''"+where.sql.String(), where.args...)
-	return n, err
+	tx := t.db.reader(ctx)
+	tx.scanOne([]any{&n}, "SELECT count(*) FROM sessions WHERE parent = ''"+where.sql.String(), where.args...)
+	return n, tx.err
 }
 
 // Unused implements [tape.Store].
@@ -134,6 +137,6 @@ func (t *Tapes) Unused(ctx context.Context, before time.Time, unnamed bool, limi
 	if unnamed {
 		condition = " AND unnamed = 1"
 	}
-	return rowsOf(t.db.reader(ctx), scanInfo, "SELECT "+sessionColumns+" FROM sessions WHERE parent = ''"+condition+" AND updated < $1 ORDER BY updated LIMIT $2",
+	return t.db.reader(ctx).infosOf("SELECT "+sessionColumns+" FROM sessions WHERE parent = ''"+condition+" AND updated < $1 ORDER BY updated LIMIT $2",
 		before.UnixMicro(), limit)
 }

@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -21,45 +20,37 @@ func (db *DB) Usage() *Usage { return &Usage{db} }
 
 // Add implements [adapter.SpendingStore].
 func (u *Usage) Add(ctx context.Context, day string, spent []adapter.Spent) (total adapter.Spending, err error) {
-	err = u.db.Update(ctx, func(tx *Tx) error {
-		owners := map[string]bool{}
+	err = u.db.Update(ctx, func(tx *Tx) {
+		total = adapter.Spending{Day: day, Callers: map[string]int64{}}
 		for _, s := range spent {
-			owners[s.Caller] = true
-			_, err := tx.exec(`INSERT INTO usage (day, owner, model, input, output, cost) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (day, owner, model)
+			total.Callers[s.Caller] = 0
+			tx.exec(`INSERT INTO usage (day, owner, model, input, output, cost) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (day, owner, model)
 				DO UPDATE SET input = usage.input + excluded.input, output = usage.output + excluded.output, cost = usage.cost + excluded.cost`,
 				day, plainText(s.Caller), plainText(s.Model), s.Usage.PromptTokens, s.Usage.CompletionTokens, s.Usage.Cost)
-			if err != nil {
-				return err
-			}
 		}
-		total = adapter.Spending{Day: day, Callers: map[string]int64{}}
-		for owner := range owners {
-			cost, err := spentOn(tx, day, "AND owner = $2", plainText(owner))
-			if total.Callers[owner] = cost; err != nil {
-				return err
-			}
+		for caller := range total.Callers {
+			total.Callers[caller] = spentOn(tx, day, "AND owner = $2", plainText(caller))
 		}
-		var err error
-		total.Cost, err = spentOn(tx, day, "")
-		return err
+		total.Cost = spentOn(tx, day, "")
 	})
 	return total, err
 }
 
-func spentOn(tx *Tx, day, condition string, args ...any) (cost int64, err error) {
-	_, err = tx.scanOne([]any{&cost}, "SELECT CAST(coalesce(sum(cost), 0) AS BIGINT) FROM usage WHERE day = $1 "+condition, append([]any{day}, args...)...)
-	return cost, err
+func spentOn(tx *Tx, day, condition string, args ...any) (cost int64) {
+	tx.scanOne([]any{&cost}, "SELECT CAST(coalesce(sum(cost), 0) AS BIGINT) FROM usage WHERE day = $1 "+condition, append([]any{day}, args...)...)
+	return cost
 }
 
 // On implements [adapter.SpendingStore].
 func (u *Usage) On(ctx context.Context, day string) (total adapter.Spending, err error) {
 	total = adapter.Spending{Day: day, Callers: map[string]int64{}}
-	_, err = rowsOf(u.db.reader(ctx), func(rows *sql.Rows) (owner string, err error) {
+	tx := u.db.reader(ctx)
+	for read := range tx.rows("SELECT owner, CAST(sum(cost) AS BIGINT) FROM usage WHERE day = $1 GROUP BY owner", day) {
+		var owner string
 		var cost int64
-		err = rows.Scan(&owner, &cost)
+		read(&owner, &cost)
 		total.Callers[owner] = cost
 		total.Cost += cost
-		return owner, err
-	}, "SELECT owner, CAST(sum(cost) AS BIGINT) FROM usage WHERE day = $1 GROUP BY owner", day)
-	return total, err
+	}
+	return total, tx.err
 }

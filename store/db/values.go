@@ -3,7 +3,6 @@ package db
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"fmt"
 	"math"
 	"strings"
@@ -57,17 +56,17 @@ func (v *Values) expires(life time.Duration) int64 {
 }
 
 // get reads a value that has not expired; nil is none. With lock no other transaction may change it until the end of this one.
-func (v *Values) get(tx *Tx, key, lock string) (value []byte, err error) {
-	found, err := tx.scanOne([]any{&value}, "SELECT value FROM "+v.table+" WHERE key = $1 AND expires > $2"+lock, plainText(key), v.db.clock().UnixMicro())
+func (v *Values) get(tx *Tx, key, lock string) (value []byte) {
+	found := tx.scanOne([]any{&value}, "SELECT value FROM "+v.table+" WHERE key = $1 AND expires > $2"+lock, plainText(key), v.db.clock().UnixMicro())
 	if found && value == nil {
 		value = []byte{}
 	}
-	return value, err
+	return value
 }
 
 // put stores a value; stored is false if the key has one already. Beyond the bounds the oldest values go. The columns more are those that only this
 // table has: names, each followed by its value.
-func (v *Values) put(tx *Tx, key string, value []byte, life time.Duration, replace bool, more ...string) (stored bool, err error) {
+func (v *Values) put(tx *Tx, key string, value []byte, life time.Duration, replace bool, more ...string) (stored bool) {
 	now := v.db.clock().UnixMicro()
 	columns, args := "key, value, updated, expires", []any{plainText(key), notNil(value), now, v.expires(life)}
 	for i := 0; i < len(more); i += 2 {
@@ -77,72 +76,68 @@ func (v *Values) put(tx *Tx, key string, value []byte, life time.Duration, repla
 	if !replace {
 		condition = " WHERE " + v.table + ".expires <= excluded.updated"
 	}
-	n, err := tx.exec("INSERT INTO "+v.table+" ("+columns+") VALUES ("+parameters(1, len(args))+") ON CONFLICT (key) DO UPDATE SET value = excluded.value, "+
+	n := tx.exec("INSERT INTO "+v.table+" ("+columns+") VALUES ("+parameters(1, len(args))+") ON CONFLICT (key) DO UPDATE SET value = excluded.value, "+
 		"updated = excluded.updated, expires = excluded.expires"+condition, args...)
-	if err == nil && v.changes.Add(1)%trimEvery == 1 {
-		err = v.trim(tx)
+	if tx.err == nil && v.changes.Add(1)%trimEvery == 1 {
+		v.trim(tx)
 	}
-	return n == 1, err
+	return n == 1
 }
 
 // Load returns a value; nil is none.
 func (v *Values) Load(ctx context.Context, key string) (value []byte, err error) {
-	return v.get(v.db.reader(ctx), key, "")
+	tx := v.db.reader(ctx)
+	value = v.get(tx, key, "")
+	return value, tx.err
 }
 
 // Change replaces a value by what do makes of it; nil is none, both ways. do may be called more than once; it must be quick and must not use
 // the database. Its error is Change's and leaves the value as it was.
 func (v *Values) Change(ctx context.Context, key string, do func(value []byte) ([]byte, error)) error {
-	return v.db.Update(ctx, func(tx *Tx) error {
-		old, err := v.get(tx, key, tx.db.lock)
-		if err != nil {
-			return err
+	return v.db.Update(ctx, func(tx *Tx) {
+		old := v.get(tx, key, tx.db.lock)
+		if tx.err != nil {
+			return
 		}
 		next, err := do(old)
 		switch {
 		case err != nil:
-			return err
+			tx.fail(err)
 		case len(next) > maxValue:
-			return fmt.Errorf("%w: a value of %d bytes; expected at most %d", store.ErrTooLarge, len(next), maxValue)
+			tx.fail(fmt.Errorf("%w: a value of %d bytes; expected at most %d", store.ErrTooLarge, len(next), maxValue))
 		case (old == nil) == (next == nil) && bytes.Equal(old, next):
-			return nil
 		case next == nil:
-			_, err := tx.exec("DELETE FROM "+v.table+" WHERE key = $1", plainText(key))
-			return err
+			tx.exec("DELETE FROM "+v.table+" WHERE key = $1", plainText(key))
+		case !v.put(tx, key, next, v.o.Life, old != nil): // another process has added it
+			tx.fail(errConflict)
 		}
-		stored, err := v.put(tx, key, next, v.o.Life, old != nil)
-		if err == nil && !stored { // another process has added it
-			err = errConflict
-		}
-		return err
 	})
 }
 
 // All returns the values whose keys begin with a prefix.
 func (v *Values) All(ctx context.Context, prefix string) (all map[string][]byte, err error) {
 	all = map[string][]byte{}
-	return all, v.db.eachPage(ctx, pageRows, func(rows *sql.Rows) (key string, err error) {
+	tx := v.db.reader(ctx)
+	tx.eachPage(pageRows, func(read row) (key string) {
 		var value []byte
-		err = rows.Scan(&key, &value)
+		read(&key, &value)
 		if strings.HasPrefix(key, prefix) {
 			all[key] = value
 		}
-		return key, err
+		return key
 	}, "SELECT key, value FROM "+v.table+" WHERE key > $1 AND expires > $3 ORDER BY key LIMIT $2", v.db.clock().UnixMicro())
+	return all, tx.err
 }
 
 // Add adds a value for a time, unless the key has one: then added is false. Where there are MaxRows values already it is [store.ErrFull].
 func (v *Values) Add(ctx context.Context, key string, value []byte, life time.Duration) (added bool, err error) {
-	err = v.db.Update(ctx, func(tx *Tx) (err error) {
+	err = v.db.Update(ctx, func(tx *Tx) {
 		rows := 0
-		_, err = tx.scanOne([]any{&rows}, "SELECT count(*) FROM "+v.table+" WHERE expires > $1", v.db.clock().UnixMicro())
-		if err == nil && v.o.MaxRows > 0 && rows >= v.o.MaxRows {
-			err = fmt.Errorf("%w: there are %d %s", store.ErrFull, rows, v.table)
+		tx.scanOne([]any{&rows}, "SELECT count(*) FROM "+v.table+" WHERE expires > $1", v.db.clock().UnixMicro())
+		if v.o.MaxRows > 0 && rows >= v.o.MaxRows {
+			tx.fail(fmt.Errorf("%w: there are %d %s", store.ErrFull, rows, v.table))
 		}
-		if err == nil {
-			added, err = v.put(tx, key, value, life, false)
-		}
-		return err
+		added = v.put(tx, key, value, life, false)
 	})
 	return added, err
 }
@@ -160,27 +155,26 @@ func (v *Values) Take(ctx context.Context, key string, fits func(value []byte) b
 }
 
 // trim removes expired values, and the oldest ones beyond the bounds.
-func (v *Values) trim(tx *Tx) error {
-	_, err := tx.exec("DELETE FROM "+v.table+" WHERE expires <= $1", v.db.clock().UnixMicro())
+func (v *Values) trim(tx *Tx) {
+	tx.exec("DELETE FROM "+v.table+" WHERE expires <= $1", v.db.clock().UnixMicro())
 	if v.table == Tickets { // Add refuses those beyond the bounds
-		return err
+		return
 	}
-	for err == nil {
+	for {
 		var rows, size, excess int64
-		_, err = tx.scanOne([]any{&rows, &size}, "SELECT count(*), CAST(coalesce(sum(length(value)), 0) AS BIGINT) FROM "+v.table)
+		tx.scanOne([]any{&rows, &size}, "SELECT count(*), CAST(coalesce(sum(length(value)), 0) AS BIGINT) FROM "+v.table)
 		if v.o.MaxRows > 0 {
 			excess = max(rows-int64(v.o.MaxRows), 0)
 		}
 		if v.o.MaxBytes > 0 && size > v.o.MaxBytes {
 			excess = max(excess, rows/10, 1)
 		}
-		if err != nil || excess == 0 {
-			break
+		if excess == 0 || tx.err != nil {
+			return
 		}
-		excess, err = tx.exec("DELETE FROM "+v.table+" WHERE key IN (SELECT key FROM "+v.table+" ORDER BY updated LIMIT $1)", excess)
+		excess = tx.exec("DELETE FROM "+v.table+" WHERE key IN (SELECT key FROM "+v.table+" ORDER BY updated LIMIT $1)", excess)
 		v.db.log.Warn("removed the oldest rows of a full table", "table", v.table, "rows", excess)
 	}
-	return err
 }
 
 // Results are the answers to messages of webhooks, for senders who send a message again.
@@ -193,9 +187,8 @@ func (db *DB) Results(life time.Duration) *Results {
 
 // Save stores the answer to a message of a session.
 func (r *Results) Save(ctx context.Context, message, session string, answer []byte) error {
-	return r.v.db.Update(ctx, func(tx *Tx) error {
-		_, err := r.v.put(tx, hashOf([]byte(message)), answer, r.v.o.Life, true, "session", hashOf([]byte(session)))
-		return err
+	return r.v.db.Update(ctx, func(tx *Tx) {
+		r.v.put(tx, hashOf([]byte(message)), answer, r.v.o.Life, true, "session", hashOf([]byte(session)))
 	})
 }
 

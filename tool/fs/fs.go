@@ -8,6 +8,7 @@ package fs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,8 +28,8 @@ import (
 const (
 	usualLimit = 12 << 10 // bytes of a file: a result that is kept where it is
 	maxLimit   = 64 << 10
-	maxEntries = 500 // of a folder, in one result
-	maxLooked  = 1 << 20
+	maxEntries = 500     // of a folder, in one result
+	maxLooked  = 100_000 // entries of a folder that can be listed
 )
 
 type workspace struct{ dir string }
@@ -67,10 +68,7 @@ func (w workspace) read(ctx context.Context, in readIn) (out readOut, err error)
 	if in.Offset < 0 || in.Limit < 0 {
 		return out, arguments("expected an offset and a limit of 0 or more")
 	}
-	limit := usualLimit
-	if in.Limit > 0 {
-		limit = min(in.Limit, maxLimit)
-	}
+	limit := cmp.Or(min(in.Limit, maxLimit), usualLimit)
 	f, info, err := w.open(in.Path)
 	if err != nil {
 		return out, err
@@ -94,13 +92,7 @@ func (w workspace) read(ctx context.Context, in readIn) (out readOut, err error)
 	if err := ctx.Err(); err != nil {
 		return out, err
 	}
-	text = text[:n]
-	begin := back(text, min(int(in.Offset-start), len(text)))
-	end := back(text, min(begin+limit, len(text)))
-	if end <= begin && len(text) > begin { // not even one character fits
-		_, size := utf8.DecodeRune(text[begin:])
-		end = begin + size
-	}
+	begin, end := Page(text[:n], int(in.Offset-start), limit)
 	chunk := text[begin:end]
 	if !utf8.Valid(chunk) || bytes.IndexByte(chunk, 0) >= 0 {
 		return out, failed("%s is not text", short(in.Path))
@@ -110,6 +102,17 @@ func (w workspace) read(ctx context.Context, in readIn) (out readOut, err error)
 		out.Next = next
 	}
 	return out, nil
+}
+
+// Page returns the bounds of the part of a text that begins at an offset and has at most limit bytes, moved to the borders of
+// characters. It has one character at least, unless the text ends before.
+func Page(text []byte, offset, limit int) (begin, end int) {
+	begin = back(text, min(offset, len(text)))
+	if end = back(text, min(begin+limit, len(text))); end <= begin && begin < len(text) {
+		_, size := utf8.DecodeRune(text[begin:])
+		end = begin + size
+	}
+	return begin, end
 }
 
 // back moves an offset to the begin of the character that it is in.
@@ -151,38 +154,19 @@ func (w workspace) list(ctx context.Context, in listIn) (listOut, error) {
 	if !info.IsDir() {
 		return out, failed("%s is not a folder; use fs_read", short(in.Path))
 	}
-	// The folder may be larger than anybody wants in memory, and comes in no order: the first names are kept.
-	var first []os.DirEntry
-	byName := func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) }
-	for looked := 0; ; {
-		some, err := f.ReadDir(1000)
-		for _, e := range some {
-			if e.Name() > in.After {
-				first = append(first, e)
-			}
-		}
-		if len(first) > 4*maxEntries {
-			slices.SortFunc(first, byName)
-			first = slices.Clone(first[:maxEntries+1])
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return out, w.trouble(in.Path, err)
-		}
-		if err := ctx.Err(); err != nil {
-			return out, err
-		}
-		if looked += len(some); looked > maxLooked {
-			return out, failed("%s has too many files", short(in.Path))
-		}
+	all, err := f.ReadDir(maxLooked)
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		return out, w.trouble(in.Path, err)
+	case ctx.Err() != nil:
+		return out, ctx.Err()
+	case len(all) == maxLooked:
+		return out, failed("%s has too many files", short(in.Path))
 	}
-	slices.SortFunc(first, byName)
-	if len(first) > maxEntries {
-		first, out.More = first[:maxEntries], true
-	}
-	for _, e := range first {
+	all = slices.DeleteFunc(all, func(e os.DirEntry) bool { return e.Name() <= in.After })
+	slices.SortFunc(all, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	out.More = len(all) > maxEntries
+	for _, e := range all[:min(len(all), maxEntries)] {
 		one := entry{Name: strings.ToValidUTF8(e.Name(), "\uFFFD"), Type: "other"}
 		switch {
 		case e.IsDir():

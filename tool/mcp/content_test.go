@@ -210,10 +210,9 @@ func TestWhatCannotBeCheckedOfASchemaIsNotChecked(t *testing.T) {
 				t.Errorf("unchecked: %s, want %s", left, row.unchecked)
 			}
 			run := func(arguments string) (result tool.Result) {
-				f := got[0].With(func(t *tool.Tool) {
-					t.Approval = tool.Never
-					t.Run = func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("ran"), nil }
-				})
+				f := got[0]
+				f.Approval = tool.Never
+				f.Run = func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("ran"), nil }
 				for _, r := range new(tool.Runner).Run(t.Context(), []*tool.Tool{f}, []tool.Call{{ID: "1", Name: f.Wire(), Arguments: json.RawMessage(arguments)}}) {
 					result = r
 				}

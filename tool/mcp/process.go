@@ -28,7 +28,7 @@ type process struct {
 	cmd    *exec.Cmd
 	in     *os.File // its standard input
 	out    *os.File // its standard output
-	lines  *bufio.Reader
+	lines  *bufio.Scanner
 	line   []byte // the rest of a message that is being read
 	meter  meter
 	stderr tail
@@ -83,7 +83,8 @@ func (p *process) Connect(ctx context.Context) (_ sdk.Connection, err error) {
 		return nil, errors.Join(err, in.Close(), ours.Close())
 	}
 	p.cmd.Stdin, p.cmd.Stdout = in, out
-	p.in, p.out, p.lines = ours, theirs, bufio.NewReaderSize(theirs, 64<<10)
+	p.in, p.out, p.lines = ours, theirs, bufio.NewScanner(theirs)
+	p.lines.Buffer(nil, maxMessage)
 	err = p.cmd.Start()
 	in.Close()
 	out.Close()
@@ -153,42 +154,26 @@ func (p *process) Close() error {
 // greeting or a warning to the wrong place.
 func (p *process) Read(b []byte) (int, error) {
 	for len(p.line) == 0 {
-		line, err := readLine(p.lines)
-		if err == nil {
-			err = p.meter.count(len(line), 1)
-		}
-		if err != nil {
-			if errors.Is(err, io.EOF) && p.ctx.Err() == nil {
+		if !p.lines.Scan() {
+			if err := p.lines.Err(); err != nil {
+				return 0, err
+			}
+			if p.ctx.Err() == nil {
 				p.left.Store(true)
 			}
+			return 0, io.EOF
+		}
+		line := bytes.TrimSpace(p.lines.Bytes())
+		if err := p.meter.count(len(p.lines.Bytes()), 1); err != nil {
 			return 0, err
 		}
-		if line = bytes.TrimSpace(line); len(line) == 0 || line[0] != '{' {
-			continue
-		}
-		if _, err := jsonrpc.DecodeMessage(line); err == nil {
+		if _, err := jsonrpc.DecodeMessage(line); err == nil && line[0] == '{' {
 			p.line = append(bytes.Clone(line), '\n')
 		}
 	}
 	n := copy(b, p.line)
 	p.line = p.line[n:]
 	return n, nil
-}
-
-// readLine reads up to a line feed. The line is valid until the next call.
-func readLine(from *bufio.Reader) ([]byte, error) {
-	line, err := from.ReadSlice('\n')
-	if !errors.Is(err, bufio.ErrBufferFull) {
-		return line, err
-	}
-	long := bytes.Clone(line)
-	for errors.Is(err, bufio.ErrBufferFull) {
-		if line, err = from.ReadSlice('\n'); len(long)+len(line) > maxMessage {
-			return nil, errLarge
-		}
-		long = append(long, line...)
-	}
-	return long, err
 }
 
 // Write sends a message. The connection ends if the program does not read it in time.

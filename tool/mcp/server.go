@@ -272,7 +272,7 @@ func (s *server) adopt(found []*sdk.Tool) (out []*tool.Tool) {
 	for _, f := range found {
 		t, err := s.tool(f)
 		if err == nil && used[t.Wire()] {
-			t = t.With(tool.WithName(hashedName(s.Name, f.Name)))
+			t.Name = hashedName(s.Name, f.Name)
 		}
 		if err == nil {
 			err = t.Check()

@@ -19,6 +19,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 //go:embed dist/index.html dist/assets
@@ -115,58 +118,14 @@ func Serve(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
-	if known(r.Header.Values("If-None-Match"), f.tag) {
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
 	body := f.plain
-	if packs(r.Header.Values("Accept-Encoding")) {
+	if wire.Quality(strings.Join(r.Header.Values("Accept-Encoding"), ","), "gzip") > 0 {
 		if packed := f.packed(); packed != nil {
 			body = packed
 			h.Set("Content-Encoding", "gzip")
+			h.Set("Content-Length", strconv.Itoa(len(body)))
 		}
 	}
 	h.Set("Content-Type", f.media)
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(http.StatusOK)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) // a client that is gone misses nothing
-	}
-}
-
-// known says whether a client has what this tag is of (RFC 9110, section 13.1.2: weakly compared).
-func known(values []string, tag string) bool {
-	for _, value := range values {
-		for part := range strings.SplitSeq(value, ",") {
-			part = strings.TrimSpace(part)
-			if part == "*" || strings.TrimPrefix(part, "W/") == strings.TrimPrefix(tag, "W/") {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// packs says whether a client takes gzip (RFC 9110, section 12.5.3). One that says nothing is sent plain text.
-func packs(values []string) bool {
-	any := false
-	for _, value := range values {
-		for part := range strings.SplitSeq(value, ",") {
-			coding, params, _ := strings.Cut(part, ";")
-			coding = strings.ToLower(strings.TrimSpace(coding))
-			name, q, _ := strings.Cut(strings.TrimSpace(params), "=")
-			good := true
-			if strings.EqualFold(strings.TrimSpace(name), "q") {
-				weight, err := strconv.ParseFloat(strings.TrimSpace(q), 64)
-				good = err == nil && weight > 0
-			}
-			switch coding {
-			case "gzip", "x-gzip":
-				return good
-			case "*":
-				any = good
-			}
-		}
-	}
-	return any
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }

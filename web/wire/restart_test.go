@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -92,7 +91,7 @@ func TestStreamOfTextBeginsWhenNothingIsTakenBackAnyMore(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				tb := tube.New("r", &tube.Options{Document: func() tube.Document { return new(jsonuri.Document) }})
+				tb := tube.New("r", &tube.Options{})
 				send(t, tb, named("started", "{}"))
 				send(t, tb, c.before...)
 				tb.Leap(run.Epoch)
@@ -137,7 +136,7 @@ func TestStreamOfTextBeginsWhenNothingIsTakenBackAnyMore(t *testing.T) {
 
 func TestWaitForRestartEndsWithItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tb := tube.New("r", &tube.Options{Document: func() tube.Document { return new(jsonuri.Document) }})
+		tb := tube.New("r", &tube.Options{})
 		send(t, tb, grow("a", "x"))
 		tb.Leap(run.Epoch)
 		ctx, cancel := context.WithCancelCause(t.Context())

@@ -136,6 +136,22 @@ func (s *Server) ReadMembers(w http.ResponseWriter, r *http.Request, required bo
 	return Faults(d)
 }
 
+// ReadStart reads what the requests have in common that start a run of the agent or workflow in their path: the body, the query into query,
+// and the Idempotency-Key.
+func (s *Server) ReadStart(w http.ResponseWriter, r *http.Request, query any) (body []byte, q *run.Request, p *Problem) {
+	if body, p = s.ReadJSON(w, r); p != nil {
+		return nil, nil, p
+	}
+	d := new(request.Decoder)
+	q = new(run.Request)
+	d.Query(r, query)
+	d.IdempotencyKey(r, q)
+	if p = Faults(d); p == nil {
+		q.Subject, p = s.PathTarget(r)
+	}
+	return body, q, p
+}
+
 // Find finds a run for the caller of a request.
 func (s *Server) Find(r *http.Request, id string) (*run.Run, *Problem) {
 	of, err := s.Runs.Find(r.Context(), Who(r), id)

@@ -3,6 +3,7 @@ package wire
 import (
 	"cmp"
 	"encoding/json"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -60,10 +61,15 @@ func (s *Server) Targets(p access.Principal) (agents, workflows []string) {
 	return agents, workflows
 }
 
-// NoTarget is the problem of a name that Target does not know. It lists those that the caller may use.
-func (s *Server) NoTarget(p access.Principal, name string) *Problem {
-	agents, workflows := s.Targets(p)
-	return NewProblem(CodeNotFound, "unknown agent or workflow "+wording.Quote(name)+"; "+wording.Expected(name, append(agents, workflows...)))
+// PathTarget is the subject that a path names where routes have {agent}. The problem lists those that the caller may use.
+func (s *Server) PathTarget(r *http.Request) (run.Subject, *Problem) {
+	name := PathValue(r, "agent")
+	of, ok := s.Target(Who(r), name)
+	if !ok {
+		agents, workflows := s.Targets(Who(r))
+		return of, NewProblem(CodeNotFound, "unknown agent or workflow "+wording.Quote(name)+"; "+wording.Expected(name, append(agents, workflows...)))
+	}
+	return of, nil
 }
 
 // ByWorkflow is the workflow that answers for an agent; "" where the agent does.

@@ -112,10 +112,9 @@ func newStage(ctx context.Context, workflows string) (*stage, error) {
 	if err := s.turns.Register(agent.Name, a); err != nil {
 		return nil, err
 	}
-	s.server, err = web.New(web.Options{
-		Workflows: registry, Models: models, Log: log, Tapes: s.store, Workspace: workspace, Turns: s.turns, Agents: sole{a},
-		KeepAlive: 200 * time.Millisecond,
-	})
+	o := web.Options{KeepAlive: 200 * time.Millisecond}
+	o.Workflows, o.Models, o.Log, o.Tapes, o.Workspace, o.Turns, o.Agents = registry, models, log, s.store, workspace, s.turns, sole{a}
+	s.server, err = web.New(o)
 	if err != nil {
 		return nil, err
 	}

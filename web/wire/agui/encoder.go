@@ -21,8 +21,7 @@ type Encoder struct {
 	steps    steps
 	usage    []usage
 	cause    failure // why the run would fail now: its first fatal error, or else the last error that was not handled
-	opened   bool    // the client has RUN_STARTED
-	over     bool    // and the last event of its run
+	over     bool    // the client has the last event of its run
 	scratch  []byte
 }
 
@@ -43,7 +42,7 @@ func NewEncoder(r Run) *Encoder {
 
 // Skip reads an event that the client has. Call Resume after the last one.
 func (e *Encoder) Skip(event tube.Event) {
-	e.scratch = e.append(e.scratch[:0], event)
+	e.scratch = e.Append(e.scratch[:0], event)
 	e.over = false
 }
 
@@ -55,10 +54,6 @@ func (e *Encoder) Resume() {
 
 // Open starts the client's run.
 func (e *Encoder) Open(dst []byte) []byte {
-	if e.opened {
-		return dst
-	}
-	e.opened = true
 	dst = frame.Texts(frame.Begin(dst, runStarted), "threadId", e.run.Thread, "runId", e.run.ID, "protocolVersion", Version)
 	if e.run.Parent != "" {
 		dst = frame.Text(dst, "parentRunId", e.run.Parent)
@@ -85,16 +80,6 @@ func (e *Encoder) Over() bool { return e.over }
 
 // Append implements frame.Encoder.
 func (e *Encoder) Append(dst []byte, event tube.Event) []byte {
-	if !e.opened {
-		dst = e.Open(dst)
-	}
-	if e.over {
-		return dst
-	}
-	return e.append(dst, event)
-}
-
-func (e *Encoder) append(dst []byte, event tube.Event) []byte {
 	if event.Kind == tube.Named {
 		return e.appendNamed(dst, event)
 	}

@@ -40,7 +40,7 @@ func newTold(t tb, maxLog int, edit func(*agui.Run)) *told {
 		edit(&r)
 	}
 	c := &told{t: t, Encoder: agui.NewEncoder(r)}
-	c.tube = tube.New("ours", &tube.Options{MaxBytes: maxLog, Document: func() tube.Document { return new(jsonuri.Document) }})
+	c.tube = tube.New("ours", &tube.Options{MaxBytes: maxLog})
 	c.reader = c.tube.NewReader(0)
 	c.Read(c.Open(nil))
 	return c
@@ -161,14 +161,16 @@ func write(c *told, root, text string, cuts []int, done bool) func() bool {
 
 func TestOneLogSeveralEncodingsTheStateIsTheDocument(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var bots []agui.Bot
+		var texts []string
 		roots := []string{"", "a", "b/0", `~/x\/y`}
 		if rapid.Bool().Draw(t, "bots") {
 			for _, root := range roots {
-				bots = append(bots, agui.Bot{Name: "bot" + root, Root: root, Text: rapid.Bool().Draw(t, "text")})
+				if rapid.Bool().Draw(t, "text") {
+					texts = append(texts, root)
+				}
 			}
 		}
-		c := newTold(t, rapid.SampledFrom([]int{0, 2 << 10}).Draw(t, "log"), func(r *agui.Run) { r.Bots = bots })
+		c := newTold(t, rapid.SampledFrom([]int{0, 2 << 10}).Draw(t, "log"), func(r *agui.Run) { r.Texts = texts })
 		var writers []func() bool
 		for range rapid.IntRange(1, 3).Draw(t, "writers") {
 			writers = append(writers, write(c, rapid.SampledFrom(roots).Draw(t, "root"), document(4).Draw(t, "document"),
@@ -426,9 +428,7 @@ func TestAnAgentWhoseDocumentIsMoreThanATextHasAState(t *testing.T) {
 // DN-03: the events of bots are steps, whatever they write.
 func TestBotsAreStepsAndTextsOfBotsAreMessages(t *testing.T) {
 	c := newTold(t, 0, func(r *agui.Run) {
-		r.Bots = []agui.Bot{
-			{Name: "outline", Root: "article"}, {Name: "section", Root: "article/sections/*/body", Text: true}, {Name: "quiz", Root: "quiz"},
-		}
+		r.Texts = []string{"article/sections/*/body"}
 	})
 	c.name("bot", `{"bot":"outline","root":"article","state":"started"}`)
 	c.tell("article", "{}")
@@ -475,7 +475,7 @@ func TestBotsAreStepsAndTextsOfBotsAreMessages(t *testing.T) {
 }
 
 func TestATextThatIsWrittenOnceMoreIsAnotherMessage(t *testing.T) {
-	c := newTold(t, 0, func(r *agui.Run) { r.Bots = []agui.Bot{{Name: "b", Root: "a", Text: true}} })
+	c := newTold(t, 0, func(r *agui.Run) { r.Texts = []string{"a"} })
 	c.tell("a", `"first"`)
 	c.tell("a", "null") // it did not fit
 	c.tell("a", `"second"`)
@@ -486,7 +486,7 @@ func TestATextThatIsWrittenOnceMoreIsAnotherMessage(t *testing.T) {
 }
 
 func TestAReaderThatHasFallenBehindIsToldTheRest(t *testing.T) {
-	c := newTold(t, 4<<10, func(r *agui.Run) { r.Bots = []agui.Bot{{Name: "b", Root: "a/*", Text: true}} })
+	c := newTold(t, 4<<10, func(r *agui.Run) { r.Texts = []string{"a/*"} })
 	c.name("started", `{"run":"ours"}`)
 	c.tell("$reasoning_context", `"It "`)
 	c.tell("a", "[]")
@@ -552,7 +552,7 @@ func TestEndsOfARun(t *testing.T) {
 		{"interrupted by the end of the server", func(c *told) { _ = c.tube.Close("interrupted") }, "RUN_ERROR", []string{`"message":"the run was interrupted"`, `"code":"interrupted"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			run := newTold(t, 0, func(r *agui.Run) { r.Bots = []agui.Bot{{Name: "bot", Root: "a", Text: true}} })
+			run := newTold(t, 0, func(r *agui.Run) { r.Texts = []string{"a"} })
 			run.tell("a", `"b"`)
 			run.tell("a/$reasoning_context", `"hm"`) // whatever is open is closed
 			c.end(run)
@@ -630,7 +630,7 @@ func TestAQuestionInterruptsTheRun(t *testing.T) {
 func TestARunThatIsInterruptedAnywhereIsToldAsAWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newTold(t, 0, nil)
-		bots := []agui.Bot{{Name: "text", Root: "a", Text: true}, {Name: "json", Root: "b"}}
+		texts := []string{"a"}
 		asked := 0
 		var open []string
 		steps := []func(){
@@ -661,7 +661,7 @@ func TestARunThatIsInterruptedAnywhereIsToldAsAWhole(t *testing.T) {
 			}
 			return false
 		}
-		c.Encoder = agui.NewEncoder(agui.Run{Thread: "thread", ID: "r", Of: "ours", State: true, Bots: bots, Answered: answered})
+		c.Encoder = agui.NewEncoder(agui.Run{Thread: "thread", ID: "r", Of: "ours", State: true, Texts: texts, Answered: answered})
 		c.Client = aguitest.Client{}
 		c.Read(c.Open(nil))
 		spent := 0
@@ -683,7 +683,7 @@ func TestARunThatIsInterruptedAnywhereIsToldAsAWhole(t *testing.T) {
 				open[0], open[i] = open[i], open[0]
 				steps[len(steps)-1]()
 			}
-			e := agui.NewEncoder(agui.Run{Thread: "thread", ID: "r", Of: "ours", State: true, Bots: bots, Answered: answered})
+			e := agui.NewEncoder(agui.Run{Thread: "thread", ID: "r", Of: "ours", State: true, Texts: texts, Answered: answered})
 			for event := range c.tube.NewReader(0).Waiting() {
 				if e.Skip(event); event.N == n {
 					break
@@ -712,7 +712,7 @@ func TestARunThatIsInterruptedAnywhereIsToldAsAWhole(t *testing.T) {
 		_ = c.tube.Close("completed")
 		follow()
 		whole := &told{t: t, tube: c.tube, reader: c.tube.NewReader(0), Encoder: agui.NewEncoder(agui.Run{
-			Of: "ours", State: true, Bots: bots, Answered: func(uint64, string) bool { return true },
+			Of: "ours", State: true, Texts: texts, Answered: func(uint64, string) bool { return true },
 		})}
 		whole.Read(whole.Open(nil))
 		whole.finish()
@@ -755,7 +755,7 @@ func TestIdsOfQuestions(t *testing.T) {
 func TestAClientThatComesBackIsGivenTheMessagesAndTheState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newTold(t, 0, nil)
-		bots := []agui.Bot{{Name: "text", Root: "a", Text: true}, {Name: "json", Root: "b"}}
+		texts := []string{"a"}
 		steps := []func(){
 			func() { c.tell("a", `"word "`) }, func() { c.tell("a/$reasoning_context", `"hm\n\u2028 "`) },
 			func() { c.tell("b", "{}") }, func() { c.tell("b/x", `"y"`) }, func() { c.name("usage", `{"bot":"json","model":"m"}`) },
@@ -765,7 +765,7 @@ func TestAClientThatComesBackIsGivenTheMessagesAndTheState(t *testing.T) {
 			func() { c.tell("$tool_results/"+strconv.Itoa(len(c.Log)), `"r"`) },
 			func() { c.tell("a", "") },
 		}
-		whole := &told{t: t, tube: c.tube, reader: c.tube.NewReader(0), Encoder: agui.NewEncoder(agui.Run{Of: "ours", State: true, Bots: bots})}
+		whole := &told{t: t, tube: c.tube, reader: c.tube.NewReader(0), Encoder: agui.NewEncoder(agui.Run{Of: "ours", State: true, Texts: texts})}
 		c.name("started", "{}")
 		for range rapid.IntRange(0, 20).Draw(t, "before") {
 			rapid.SampledFrom(steps).Draw(t, "step")()
@@ -773,7 +773,7 @@ func TestAClientThatComesBackIsGivenTheMessagesAndTheState(t *testing.T) {
 		}
 		back := &told{t: t, tube: c.tube, reader: c.tube.NewReader(0)}
 		back.Encoder = agui.NewEncoder(agui.Run{
-			Thread: "thread", ID: "back", Of: "ours", State: true, Bots: bots, Before: []agui.Message{{ID: "u", Role: agui.User, Text: "Why?"}},
+			Thread: "thread", ID: "back", Of: "ours", State: true, Texts: texts, Before: []agui.Message{{ID: "u", Role: agui.User, Text: "Why?"}},
 		})
 		if rapid.Bool().Draw(t, "ended") {
 			_ = c.tube.Close("completed")
@@ -806,7 +806,7 @@ func TestAClientThatComesBackIsGivenTheMessagesAndTheState(t *testing.T) {
 
 // A stream of a run that goes on after a restart begins when the run has taken back what it writes again.
 func TestAnswerThatIsWrittenAgainAfterARestartIsToldOnce(t *testing.T) {
-	bots := []agui.Bot{{Name: "text", Root: "a", Text: true}, {Name: "json", Root: "b"}}
+	texts := []string{"a"}
 	const attempt = 1 << 32                     // events that each attempt may have
 	for _, begun := range []bool{false, true} { // the text has begun again
 		c := newTold(t, 0, nil)
@@ -826,7 +826,7 @@ func TestAnswerThatIsWrittenAgainAfterARestartIsToldOnce(t *testing.T) {
 			c.tell("a", `"All "`)
 		}
 		back := &told{t: t, tube: c.tube, reader: c.tube.NewReader(0)}
-		back.Encoder = agui.NewEncoder(agui.Run{Thread: "thread", ID: "back", Of: "ours", State: true, Bots: bots})
+		back.Encoder = agui.NewEncoder(agui.Run{Thread: "thread", ID: "back", Of: "ours", State: true, Texts: texts})
 		back.Read(back.Open(nil))
 		if !begun {
 			c.tell("a", `"All "`)
@@ -850,7 +850,7 @@ func TestAnswerThatIsWrittenAgainAfterARestartIsToldOnce(t *testing.T) {
 }
 
 func TestNothingIsAllocatedForAWordOfAText(t *testing.T) {
-	e := agui.NewEncoder(agui.Run{State: true, Bots: []agui.Bot{{Name: "b", Root: "a", Text: true}}})
+	e := agui.NewEncoder(agui.Run{State: true, Texts: []string{"a"}})
 	dst := e.Open(nil)
 	event := tube.Event{Kind: tube.Append, URI: []byte("a"), Value: []byte("word ")}
 	for range 50_000 {

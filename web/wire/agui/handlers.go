@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/wire"
@@ -19,27 +18,16 @@ type Handlers struct{ *wire.Server }
 
 // PostRun runs an agent or a workflow for a client, or gives the client's answers to the run that waits for them and continues that.
 func (h Handlers) PostRun(w http.ResponseWriter, r *http.Request) *wire.Problem {
-	body, p := h.ReadJSON(w, r)
-	if p != nil {
-		return p
-	}
 	var query struct {
 		request.Disconnect
 		// Not steer: the answer to a steered message is part of the run that it is steered to, and this client has a part of that.
 		OnBusy string `field:"on_busy" words:"queue reject interrupt"`
 	}
-	if p := wire.Query(r, &query); p != nil {
+	body, q, p := h.ReadStart(w, r, &query)
+	if p != nil {
 		return p
 	}
-	q := &run.Request{OnBusy: query.OnBusy}
 	v := &wire.View{Format: frame.SSE, Kind: wire.StreamAGUI, CancelOnDisconnect: query.Cancels()}
-	of, ok := h.Target(wire.Who(r), wire.PathValue(r, "agent"))
-	if !ok {
-		return h.NoTarget(wire.Who(r), wire.PathValue(r, "agent"))
-	}
-	if p := wire.Key(r, q); p != nil {
-		return p
-	}
 	in, p := wire.Decode(body, Read)
 	if p != nil {
 		return p
@@ -49,7 +37,7 @@ func (h Handlers) PostRun(w http.ResponseWriter, r *http.Request) *wire.Problem 
 	case p != nil:
 		return p
 	case in.Asks || len(in.Resume) == 0:
-		q.Subject, q.Done = of, true
+		q.OnBusy, q.Done = query.OnBusy, true
 		return h.run(w, r, q, v, in)
 	case waiting != nil && waiting.TakenOver(): // its events do not begin as the client has them
 		return h.rejoin(w, r, waiting, v, in)
@@ -165,21 +153,14 @@ func (h Handlers) runOf(of *run.Run, in *Input) Run {
 		Old:      in.Version == "",
 		Answered: func(n uint64, id string) bool { return wire.Answered(of, n, id) },
 	}
-	if w, ok := h.Workflows.Get(cmp.Or(of.Of.Workflow, h.ByWorkflow(of.Of.Agent))); ok {
-		described.Bots = botsOf(w.Info().Graph)
+	if w, ok := h.Workflows.Get(cmp.Or(of.Of.Workflow, h.ByWorkflow(of.Of.Agent))); ok && w.Info().Graph != nil {
+		for _, b := range w.Info().Graph.Bots {
+			if b.Format == "text" {
+				described.Texts = append(described.Texts, wire.RootPattern(b.Root))
+			}
+		}
 	}
 	return described
-}
-
-// botsOf are the bots of a workflow, with what is known of their roots before they run.
-func botsOf(g *flow.Graph) (list []Bot) {
-	if g == nil {
-		return nil
-	}
-	for _, n := range g.Bots {
-		list = append(list, Bot{Name: n.Name, Root: wire.RootPattern(n.Root), Text: n.Format == "text"})
-	}
-	return list
 }
 
 // answer gives the client's answers to the run that waits for them, and returns the run; nil if there are no answers, or the run is
@@ -287,10 +268,10 @@ func (h Handlers) GetThread(w http.ResponseWriter, r *http.Request) *wire.Proble
 		return p
 	}
 	v := &wire.View{Format: frame.SSE, Kind: wire.StreamAGUI, CancelOnDisconnect: query.Cancels()}
-	name, thread := wire.PathValue(r, "agent"), wire.PathValue(r, "thread")
-	if _, ok := h.Target(wire.Who(r), name); !ok {
-		return h.NoTarget(wire.Who(r), name)
+	if _, p := h.PathTarget(r); p != nil {
+		return p
 	}
+	thread := wire.PathValue(r, "thread")
 	if why := h.Runs.CheckSession(wire.Who(r), thread); why != "" {
 		return wire.NewProblem(wire.CodeNotFound, "unknown thread: "+why)
 	}

@@ -43,8 +43,8 @@ type stream struct {
 
 func newMessages(r Run) messages {
 	m := messages{run: r.Of, old: r.Old, streams: map[string]*stream{}, parents: map[string]string{}, calls: map[string]call{}, sent: map[string]bool{}}
-	for _, b := range r.Bots {
-		if p, err := jsonuri.CompilePattern(b.Root); err == nil && b.Text {
+	for _, at := range r.Texts {
+		if p, err := jsonuri.CompilePattern(at); err == nil {
 			m.texts = append(m.texts, p)
 		}
 	}

@@ -15,8 +15,8 @@ type Run struct {
 	// State says that the document is the client's state from the beginning. Otherwise the client's own state is left alone until
 	// the document is more than a text.
 	State bool
-	Bots  []Bot
-	Notes []Note // sent in the beginning
+	Texts []string // where bots write text: patterns of package jsonuri
+	Notes []Note   // sent in the beginning
 	// Before is the conversation before the run, for a client that comes back; nil for a client that has it.
 	Before []Message
 	// Old reports whether the client is from before 1.0. Such clients stop at newer events and outcomes, so they do not get these.
@@ -24,13 +24,6 @@ type Run struct {
 
 	// Answered reports whether the question of event n is closed. nil: all questions are open.
 	Answered func(n uint64, id string) bool
-}
-
-// Bot is a bot of a workflow.
-type Bot struct {
-	Name string
-	Root string // where it writes: a pattern of package jsonuri
-	Text bool   // it writes text
 }
 
 // Note is sent as an event of the type CUSTOM.

@@ -70,7 +70,7 @@ func (s *state) apply(dst []byte, e tube.Event) []byte {
 }
 
 // grow counts size bytes that were added to a string, and sends the string if it has grown enough. If clients refuse its path, the bytes count
-// for the value that holds it, which is sent in full.
+// for the document, which is sent in full.
 func (s *state) grow(dst, uri []byte, size int) []byte {
 	uri, _ = cutRefused(uri)
 	g := s.growing[string(uri)]
@@ -166,17 +166,11 @@ func pointer(uri []byte) string {
 	return schema.Pointer(segments)
 }
 
-// cutRefused returns the uri, or if clients refuse its path, the uri of what must be replaced in full instead: in JavaScript, the path would
-// lead to the prototype of an object.
+// cutRefused returns the uri, or if clients may refuse its path, that of the document, which must be sent in full instead: in JavaScript, the
+// path would lead to the prototype of an object.
 func cutRefused(uri []byte) (holder []byte, refused bool) {
-	if !bytes.Contains(uri, []byte("proto")) { // most uris
-		return uri, false
-	}
-	segments, _ := jsonuri.Parse(string(uri))
-	for i, segment := range segments {
-		if segment == "__proto__" || i > 0 && segments[i-1] == "constructor" && segment == "prototype" {
-			return []byte(jsonuri.Format(segments[:i]...)), true
-		}
+	if bytes.Contains(uri, []byte("__proto__")) || bytes.Contains(uri, []byte("constructor/prototype")) {
+		return nil, true
 	}
 	return uri, false
 }

@@ -41,26 +41,27 @@ func (e *Encoder) grow(dst []byte, p *part, ev tube.Event) []byte {
 func (e *Encoder) appendData(dst []byte, p *part) []byte {
 	dst = frame.Key(frame.Text(frame.Begin(dst, kindData), "id", p.uri), "data")
 	from := len(dst)
-	if p == e.whole {
-		dst = e.doc.AppendJSON(dst)
-	} else {
-		dst, _ = e.doc.AppendValue(dst, []byte(p.uri)) // it exists: if values were deleted, the document is one part
-	}
+	dst, _ = e.doc.AppendValue(dst, []byte(p.uri)) // it exists: if values were deleted, the document is one part
 	p.sent, p.grew = len(dst)-from, 0
 	return frame.End(dst)
 }
 
 // dataParts returns the values that are sent as data.
 func (e *Encoder) dataParts() (list []*part) {
-	if e.whole != nil {
-		return []*part{e.whole}
-	}
 	for _, p := range e.order {
 		if p.kind == kindData {
 			list = append(list, p)
 		}
 	}
 	return list
+}
+
+// whole returns the part of a document that is one data part; nil for all others.
+func (e *Encoder) whole() *part {
+	if p := e.values[""]; p != nil && p.kind == kindData {
+		return p
+	}
+	return nil
 }
 
 // value returns the part of the value at a uri. A new one has this kind.
@@ -84,7 +85,7 @@ func (e *Encoder) appendChange(dst []byte, ev tube.Event) []byte {
 		kind = kindText
 	}
 	switch {
-	case e.whole != nil:
+	case e.whole() != nil:
 	case isRoot && kind == kindData && ev.Value[0] == '{' && !hasText:
 		if string(ev.Value) == "{}" { // it is an object already
 			return dst
@@ -93,8 +94,8 @@ func (e *Encoder) appendChange(dst []byte, ev tube.Event) []byte {
 	case isRoot && kind == kindData, isRoot && !hasText && len(e.order) > 0, !isRoot && hasText:
 		dst = e.becomeWhole(dst)
 	}
-	if e.whole != nil {
-		return e.grow(dst, e.whole, ev)
+	if whole := e.whole(); whole != nil {
+		return e.grow(dst, whole, ev)
 	}
 	p := e.value(string(uri), kind)
 	if p.kind == kindText && kind == kindText {
@@ -117,7 +118,8 @@ func (e *Encoder) becomeWhole(dst []byte) []byte {
 	for _, p := range e.order {
 		dst = e.close(dst, p)
 	}
-	e.values, e.order, e.whole = map[string]*part{}, nil, &part{kind: kindData}
+	e.values, e.order = map[string]*part{}, nil
+	e.value("", kindData)
 	return dst
 }
 
@@ -130,12 +132,6 @@ func (e *Encoder) complete(dst []byte, ev tube.Event) []byte {
 		return dst
 	}
 	p := e.values[string(ev.URI)]
-	if e.whole != nil {
-		p = nil
-		if len(ev.URI) == 0 {
-			p = e.whole
-		}
-	}
 	switch {
 	case p != nil && p.kind == kindText:
 		return e.close(dst, p)
@@ -175,7 +171,7 @@ func (e *Encoder) resend(dst []byte) []byte {
 	hasText := e.values[""] != nil
 	lacks := func(p *part) bool { _, ok := e.doc.Get(p.uri); return !ok }
 	switch {
-	case e.whole != nil:
+	case e.whole() != nil:
 	case document[0] == '"' && (hasText || len(e.order) == 0):
 		p := e.value("", kindText)
 		if rest, ok := p.rest(document); ok {
@@ -190,20 +186,20 @@ func (e *Encoder) resend(dst []byte) []byte {
 		}
 		return dst
 	}
-	if e.whole == nil {
+	if e.whole() == nil {
 		dst = e.becomeWhole(e.open(dst, ""))
 	}
-	return e.replace(dst, e.whole, document)
+	return e.replace(dst, e.whole(), document)
 }
 
 // resendMember appends a member of the document as it is now.
 func (e *Encoder) resendMember(dst []byte, uri string, value []byte) []byte {
-	p, known := e.values[uri]
-	if !known && value[0] == '"' {
-		p = e.value(uri, kindText)
-	} else if !known {
-		p = e.value(uri, kindData)
+	kind := kindData
+	if value[0] == '"' {
+		kind = kindText
 	}
+	known := e.values[uri] != nil
+	p := e.value(uri, kind)
 	if rest, ok := p.rest(value); ok && p.kind == kindText {
 		if !known || len(rest) > 0 {
 			dst = e.appendPiece(e.open(dst, ""), p, rest)

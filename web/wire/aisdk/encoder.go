@@ -53,7 +53,6 @@ type Encoder struct {
 
 	values map[string]*part // the document's root, or its members, by uri
 	order  []*part          // of values, as they came
-	whole  *part            // if it is set, the document is one data part
 	last   *part            // the text or reasoning that was written last
 	uri    []byte           // of its value
 

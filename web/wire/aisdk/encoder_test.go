@@ -20,7 +20,7 @@ import (
 const runID = "q6myrp4qkegvdwscbennnkcpyq"
 
 func newTube(most int) *tube.Tube {
-	t := tube.New(runID, &tube.Options{MaxBytes: most, Document: func() tube.Document { return new(jsonuri.Document) }})
+	t := tube.New(runID, &tube.Options{MaxBytes: most})
 	_, _ = t.Send(named("started", `{"run":"`+runID+`","agent":"assistant","session":"s"}`))
 	return t
 }

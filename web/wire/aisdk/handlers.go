@@ -35,12 +35,9 @@ const another = "The user wants another answer to this message, in place of the 
 
 // PostChat starts the answer to a chat's message, or continues one whose questions the message answers.
 func (h Handlers) PostChat(w http.ResponseWriter, r *http.Request) *wire.Problem {
-	body, p := h.ReadJSON(w, r)
-	if p != nil {
-		return p
-	}
 	var query query
-	if p := wire.Query(r, &query); p != nil {
+	body, q, p := h.ReadStart(w, r, &query)
+	if p != nil {
 		return p
 	}
 	version, cancel := query.version(), query.Cancels()
@@ -48,15 +45,8 @@ func (h Handlers) PostChat(w http.ResponseWriter, r *http.Request) *wire.Problem
 	if p != nil {
 		return p
 	}
-	q, p := h.target(r)
-	if p != nil {
-		return p
-	}
 	if req.Answers != nil {
 		return h.resume(w, r, req, version, cancel)
-	}
-	if p := wire.Key(r, q); p != nil {
-		return p
 	}
 	if h.Remembers(wire.Who(r)) {
 		q.Session = req.Chat
@@ -117,26 +107,16 @@ func (q query) version() int { return int(cmp.Or(q.V, "5")[0] - '0') }
 
 // PostObject runs a workflow for useObject, which sends the input and reads the document's text.
 func (h Handlers) PostObject(w http.ResponseWriter, r *http.Request) *wire.Problem {
-	body, p := h.ReadJSON(w, r)
-	if p != nil {
-		return p
-	}
 	var query query
-	if p = wire.Query(r, &query); p == nil {
+	body, q, p := h.ReadStart(w, r, &query)
+	if p == nil {
 		p = wire.CheckBody(body)
 	}
 	if p != nil {
 		return p
 	}
-	q, p := h.target(r)
-	if p != nil {
-		return p
-	}
 	q.Input = bytes.TrimSpace(body)
 	q.Done = true // so that what is complete need not wait to be written
-	if p := wire.Key(r, q); p != nil {
-		return p
-	}
 	of, _, p := h.Start(w, r, q)
 	if p != nil { // the body is the input
 		return p.Move(func(f *run.Field) { f.Pointer = strings.TrimPrefix(f.Pointer, "/input") })
@@ -163,16 +143,6 @@ func (h Handlers) PostObject(w http.ResponseWriter, r *http.Request) *wire.Probl
 		panic(http.ErrAbortHandler) // a clean end would read as the end of the document
 	}
 	return nil
-}
-
-// target is a request for the agent or workflow that the path names.
-func (h Handlers) target(r *http.Request) (*run.Request, *wire.Problem) {
-	name := wire.PathValue(r, "agent")
-	of, ok := h.Target(wire.Who(r), name)
-	if !ok {
-		return nil, h.NoTarget(wire.Who(r), name)
-	}
-	return &run.Request{Subject: of}, nil
 }
 
 // resume gives the answers of a message to the run that waits for them, and streams the run from behind the question.
@@ -227,7 +197,7 @@ func (h Handlers) GetStream(w http.ResponseWriter, r *http.Request) *wire.Proble
 	var query query
 	p := wire.Query(r, &query)
 	if p == nil {
-		_, p = h.target(r)
+		_, p = h.PathTarget(r)
 	}
 	if p != nil {
 		return p
@@ -251,7 +221,7 @@ func (h Handlers) GetChat(w http.ResponseWriter, r *http.Request) *wire.Problem 
 	if p := wire.Query(r, &query); p != nil {
 		return p
 	}
-	if _, p := h.target(r); p != nil {
+	if _, p := h.PathTarget(r); p != nil {
 		return p
 	}
 	chat, running := wire.PathValue(r, "chat"), ""

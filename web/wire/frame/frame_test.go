@@ -11,13 +11,12 @@ import (
 	"github.com/tmaxmax/go-sse"
 	"pgregory.net/rapid"
 
-	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/wire/frame"
 )
 
 func newTube() *tube.Tube {
-	return tube.New("run", &tube.Options{Document: func() tube.Document { return new(jsonuri.Document) }})
+	return tube.New("run", &tube.Options{})
 }
 
 func text(uri, content string) tube.Event {

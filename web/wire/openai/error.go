@@ -2,8 +2,11 @@ package openai
 
 import (
 	"net/http"
+	"strconv"
+	"strings"
 
 	"github.com/lingserve/lingserve/internal/rawjson"
+	"github.com/lingserve/lingserve/web/wire"
 )
 
 // Error is an error as OpenAI's clients know it.
@@ -13,8 +16,6 @@ type Error struct {
 	Code    string
 	Param   string // the member of the request that is wrong; "" for none
 }
-
-func (e *Error) Error() string { return e.Message }
 
 // Type is the class that an error of this status is of.
 func (e *Error) Type() string {
@@ -50,10 +51,30 @@ func optional(s string) *string {
 	return &s
 }
 
-// refuse is the error of a member that does not fit. Its message says which, since clients show no more than that.
-func refuse(param, message string) *Error {
-	if param != "" {
-		message = param + ": " + message
+// errorOf is a problem as OpenAI's clients know it. Its message says which member is wrong, since they show no more than that.
+func errorOf(p *wire.Problem) *Error {
+	e := &Error{Status: p.Status, Code: p.Code, Message: p.Detail}
+	if len(p.Errors) > 0 && p.Errors[0].Pointer != "" {
+		e.Param = paramOf(p.Errors[0].Pointer)
+		if p.Errors[0].Detail != p.Detail { // else the sentence stands by itself
+			e.Message = e.Param + ": " + p.Errors[0].Detail
+		}
 	}
-	return &Error{Status: http.StatusBadRequest, Code: "invalid_request", Param: param, Message: message}
+	return e
+}
+
+// paramOf writes a JSON Pointer as these clients know places: messages[0].content.
+func paramOf(pointer string) string {
+	var b strings.Builder
+	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		switch _, err := strconv.Atoi(token); {
+		case err == nil:
+			b.WriteString("[" + token + "]")
+		case b.Len() > 0:
+			b.WriteString("." + token)
+		default:
+			b.WriteString(token)
+		}
+	}
+	return b.String()
 }

@@ -24,29 +24,22 @@ func (h Handlers) PostCompletion(w http.ResponseWriter, r *http.Request) *wire.P
 	if p != nil {
 		return p
 	}
-	if p := wire.CheckBody(body); p != nil {
+	c, p := wire.Decode(body, Read)
+	if p != nil {
 		return p
-	}
-	c, refusal := Read(body)
-	if refusal != nil {
-		writeError(w, refusal)
-		return nil
 	}
 	q := new(run.Request)
 	if p := wire.Key(r, q); p != nil {
-		writeProblem(w, p, c)
-		return nil
+		return p
 	}
-	if refusal := h.fill(q, wire.Who(r), c); refusal != nil {
-		writeError(w, refusal)
-		return nil
+	if p := h.fill(q, wire.Who(r), c); p != nil {
+		return p
 	}
 	q.Unattended = true      // a client that waits for a completion cannot be asked anything
 	q.Attached = q.Key == "" // the client can come back to the run only by its key
 	of, _, p := h.Start(w, r, q)
 	if p != nil {
-		writeProblem(w, p, c)
-		return nil
+		return p.Move(c.move)
 	}
 	wire.SetRun(w.Header(), of.ID)
 	w.Header().Set("X-Request-Id", of.ID)
@@ -82,7 +75,7 @@ func (h Handlers) shapeOf(q *run.Request) Shape {
 }
 
 // fill makes a run's request of a completion: what its model names, with the messages as that takes them.
-func (h Handlers) fill(q *run.Request, p access.Principal, c *Request) *Error {
+func (h Handlers) fill(q *run.Request, p access.Principal, c *Request) *wire.Problem {
 	q.Options, q.Done = c.Options, true
 	of, ok := h.Target(p, c.Model)
 	if !ok {
@@ -90,9 +83,7 @@ func (h Handlers) fill(q *run.Request, p access.Principal, c *Request) *Error {
 			return noModel(c.Model)
 		}
 		if why := h.Runs.CheckModel(c.Model); why != "" {
-			e := noModel(c.Model)
-			e.Message = why
-			return e
+			return modelProblem(why)
 		}
 		q.Model, q.Strict, q.History = c.Model, c.Strict, c.Messages
 		q.Completion = &run.Completion{JSON: c.JSON, Schema: c.Schema, SchemaName: c.SchemaName}
@@ -100,15 +91,15 @@ func (h Handlers) fill(q *run.Request, p access.Principal, c *Request) *Error {
 	}
 	q.Subject = of
 	if c.Schema != nil || c.JSON && q.Agent != "" && h.ByWorkflow(q.Agent) == "" {
-		return &Error{Status: http.StatusBadRequest, Code: wire.CodeInvalid, Param: "response_format", Message: "agents answer with text, and workflows with a document " +
-			"of their own schema; remove this, or use a model"}
+		return wire.Invalid(run.Field{Pointer: "/response_format", Detail: "agents answer with text, and workflows with a document of their own schema; " +
+			"remove this, or use a model"})
 	}
 	if c.Session != "" && h.Remembers(p) { // these clients send the whole conversation, which serves callers without sessions
 		q.Session = c.Session
 	}
-	instructions, before, now, refusal := c.Conversation()
-	if refusal != nil {
-		return refusal
+	instructions, before, now, problem := c.Conversation()
+	if problem != nil {
+		return problem
 	}
 	q.Instructions, q.History = instructions, before
 	text := now.Content
@@ -127,71 +118,43 @@ func (h Handlers) fill(q *run.Request, p access.Principal, c *Request) *Error {
 	return nil
 }
 
-// noModel is the error of a name that is none.
-func noModel(name string) *Error {
-	return &Error{
-		Status: http.StatusNotFound, Code: "model_not_found", Param: "model",
-		Message: "unknown agent, workflow or model " + wording.Quote(name) + "; GET /v1/models lists them",
-	}
+// noModel is the problem of a name that is none.
+func noModel(name string) *wire.Problem {
+	return modelProblem("unknown agent, workflow or model " + wording.Quote(name) + "; GET /v1/models lists them")
 }
 
-// WriteProblem answers with a problem in OpenAI's form.
-func WriteProblem(w http.ResponseWriter, p *wire.Problem) { writeProblem(w, p, nil) }
+func modelProblem(detail string) *wire.Problem {
+	p := wire.NewProblem(wire.CodeNotFound, detail)
+	p.Code, p.Errors = "model_not_found", []run.Field{{Pointer: "/model", Detail: detail}}
+	return p
+}
 
-// writeProblem is WriteProblem where the request is known: the error names its members.
-func writeProblem(w http.ResponseWriter, p *wire.Problem, c *Request) {
+// WriteProblem answers with a problem in OpenAI's form. Every answer has an id to ask for.
+func WriteProblem(w http.ResponseWriter, p *wire.Problem) {
 	if p.Run != "" {
 		wire.SetRun(w.Header(), p.Run)
 	}
-	if id := cmp.Or(p.ID, p.Run); id != "" {
-		w.Header().Set("X-Request-Id", id)
-	}
-	write(w, p, errorOf(p, c))
-}
-
-// writeError answers with an error.
-func writeError(w http.ResponseWriter, e *Error) {
-	write(w, &wire.Problem{Status: e.Status, Code: e.Code}, e)
-}
-
-// write writes the head of a problem and the body of its error. Every answer has an id to ask for.
-func write(w http.ResponseWriter, p *wire.Problem, e *Error) {
-	if h := w.Header(); h.Get("X-Request-Id") == "" {
-		h.Set("X-Request-Id", run.NewID())
-	}
+	w.Header().Set("X-Request-Id", cmp.Or(p.ID, p.Run, w.Header().Get("X-Request-Id"), run.NewID()))
 	p.Head(w, "application/json")
-	_, _ = w.Write(append(rawjson.MustMarshal(e), '\n')) // the client may have gone away
+	_, _ = w.Write(append(rawjson.MustMarshal(errorOf(p)), '\n')) // the client may have gone away
 }
 
-// errorOf is a problem as OpenAI's clients know it: the members of c have other names than those of a run's request.
-func errorOf(p *wire.Problem, c *Request) *Error {
-	e := &Error{Status: p.Status, Code: p.Code, Message: p.Detail}
-	if len(p.Errors) == 0 {
-		return e
-	}
-	m := p.Errors[0]
-	at := strings.TrimPrefix(m.Pointer, "/")
-	name, rest, _ := strings.Cut(at, "/")
-	switch {
-	case c == nil || at == "":
-		e.Param = strings.ReplaceAll(at, "/", ".")
-		return e
-	case name == "options":
-		e.Param = rest
-	case name == "input":
-		e.Param, e.Message = "messages", m.Detail
+// move turns a place in a run's request into one of a completion's.
+func (c *Request) move(f *run.Field) {
+	name, rest, _ := strings.Cut(strings.TrimPrefix(f.Pointer, "/"), "/")
+	switch name {
+	case "options":
+		name = rest
+	case "input":
+		name = "messages"
 		if rest != "" {
-			e.Message = rest + ": " + m.Detail
+			f.Detail = rest + ": " + f.Detail
 		}
-		e.Message = "the last message is invalid: " + e.Message
-		return e
-	case name == "session":
-		e.Param = cmp.Or(c.SessionParam, "user")
-	default:
-		e.Param = name
+		f.Detail = "the last message is invalid: " + f.Detail
+	case "session":
+		name = cmp.Or(c.SessionParam, "user")
 	}
-	e.Message = m.Detail
-	return e
+	f.Pointer = "/" + name
 }
 
 // endOf returns how a run with output ended, or for a run that continues, how it would end now.
@@ -204,7 +167,7 @@ func endOf(o run.Result) End {
 		end.Finish = Length
 	}
 	if p := wire.OfEnd(o); p != nil {
-		end.Err = errorOf(p, nil)
+		end.Err = errorOf(p)
 	}
 	if cause, ok := o.Cause(); ok && o.Status == run.StatusFailed {
 		switch {

@@ -24,7 +24,7 @@ func TestErrorsHaveOpenAIsTypesAndStatuses(t *testing.T) {
 		adapter.CodeTimeout: "504 server_error", adapter.CodeProtocol: "502 server_error", wire.CodeOutput: "424 server_error", wire.CodeRefused: "424 server_error",
 		wire.CodeOverloaded: "503 server_error", wire.CodeDraining: "503 server_error", wire.CodeInternal: "500 server_error", wire.CodeCrashed: "424 server_error",
 	} {
-		e := errorOf(wire.NewProblem(code, "x"), nil)
+		e := errorOf(wire.NewProblem(code, "x"))
 		if got := fmt.Sprint(e.Status, " ", e.Type()); got != want || e.Code != code {
 			t.Errorf("%s is %s, want %s", code, got, want)
 		}

@@ -53,15 +53,15 @@ func (h Handlers) GetModels(w http.ResponseWriter, r *http.Request) {
 }
 
 // GetModel describes one of them. Its name may have slashes, escaped or not.
-func (h Handlers) GetModel(w http.ResponseWriter, r *http.Request) {
+func (h Handlers) GetModel(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	name := wire.PathValue(r, "*")
 	target, _ := h.Target(wire.Who(r), name)
 	for _, m := range h.models(wire.Who(r)) {
 		if of, ok := h.Target(wire.Who(r), m.ID); m.ID == name || ok && of == target {
 			m.ID = name // it may have a prefix that it does not need
 			h.SendJSON(w, r, http.StatusOK, m)
-			return
+			return nil
 		}
 	}
-	writeError(w, noModel(name))
+	return noModel(name)
 }

@@ -5,13 +5,14 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
-	"strconv"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/internal/mediapart"
 	"github.com/lingserve/lingserve/internal/rawjson"
+	"github.com/lingserve/lingserve/run"
+	"github.com/lingserve/lingserve/web/wire"
 	"github.com/lingserve/lingserve/web/wire/request"
 )
 
@@ -72,9 +73,8 @@ type inputMessage struct {
 	} `field:"tool_calls"`
 }
 
-// Read reads the body of a request, which is known to be JSON without repeated members. The error is that of the first fault: clients
-// show one message and no more.
-func Read(text []byte) (*Request, *Error) {
+// Read reads the body of a request, which is known to be JSON without repeated members, and returns what in it does not fit.
+func Read(text []byte) (*Request, []run.Field) {
 	r := reader{Decoder: request.Decoder{Lenient: true}}
 	var b body
 	var members map[string]json.RawMessage
@@ -87,9 +87,6 @@ func Read(text []byte) (*Request, *Error) {
 		r.options(members)
 		r.format(&b)
 	}
-	if len(r.Faults) > 0 {
-		return nil, refuse(paramOf(r.Faults[0].Pointer), r.Faults[0].Detail)
-	}
 	r.q.Stream, r.q.Usage = b.Stream, b.StreamOptions.IncludeUsage
 	if b.User != "" {
 		r.q.Session, r.q.SessionParam = b.User, "user"
@@ -97,23 +94,7 @@ func Read(text []byte) (*Request, *Error) {
 	if b.Metadata.Session != "" {
 		r.q.Session, r.q.SessionParam = b.Metadata.Session, "metadata.session"
 	}
-	return &r.q, nil
-}
-
-// paramOf writes a JSON Pointer as these clients know places: messages[0].content.
-func paramOf(pointer string) string {
-	var b strings.Builder
-	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-		switch _, err := strconv.Atoi(token); {
-		case err == nil:
-			b.WriteString("[" + token + "]")
-		case b.Len() > 0:
-			b.WriteString("." + token)
-		default:
-			b.WriteString(token)
-		}
-	}
-	return b.String()
+	return &r.q, r.Faults
 }
 
 // reader makes a request of a body.
@@ -328,12 +309,14 @@ func (r *reader) part(at string, raw json.RawMessage, role string) adapter.Part 
 	return p
 }
 
-// Conversation splits the messages into instructions, earlier messages and the new message. The error is that of messages that do not end
+// Conversation splits the messages into instructions, earlier messages and the new message. The problem is that of messages that do not end
 // with the user's.
-func (q *Request) Conversation() (instructions string, before []adapter.Message, now adapter.Message, err *Error) {
+func (q *Request) Conversation() (instructions string, before []adapter.Message, now adapter.Message, p *wire.Problem) {
 	last := len(q.Messages) - 1
 	if now = q.Messages[last]; now.Role != adapter.User {
-		return "", nil, now, refuse("messages", "expected the last message to be the user's, found one of the "+now.Role)
+		return "", nil, now, wire.Invalid(run.Field{
+			Pointer: "/messages", Detail: "expected the last message to be the user's, found one of the " + now.Role,
+		})
 	}
 	instructions, before = request.Conversation(q.Messages[:last])
 	return instructions, before, now, nil

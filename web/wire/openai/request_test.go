@@ -2,12 +2,14 @@ package openai_test
 
 import (
 	"encoding/json"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/web/wire"
 	"github.com/lingserve/lingserve/web/wire/openai"
 )
 
@@ -57,9 +59,9 @@ func TestARequestIsRead(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := openai.Read([]byte(c.body))
-			if err != nil {
-				t.Fatal(err)
+			got, faults := openai.Read([]byte(c.body))
+			if len(faults) > 0 {
+				t.Fatal(faults)
 			}
 			if d := cmp.Diff(&c.want, got); d != "" {
 				t.Error(d)
@@ -120,20 +122,31 @@ func TestWhatDoesNotFitIsRefusedByItsName(t *testing.T) {
 		{body(`"web_search_options":{}`), "web_search_options"},
 	} {
 		t.Run(c.body[:min(len(c.body), 120)], func(t *testing.T) {
-			_, err := openai.Read([]byte(c.body))
-			if err == nil || err.Param != c.param || err.Status != 400 || err.Type() != "invalid_request_error" || err.Message == "" || !strings.HasPrefix(err.Message, c.param) {
-				t.Errorf("%+v", err)
+			_, p := wire.Decode([]byte(c.body), openai.Read)
+			if p == nil {
+				t.Fatal("it is taken")
+			}
+			w := httptest.NewRecorder()
+			openai.WriteProblem(w, p)
+			var got struct {
+				Error struct{ Message, Type, Param string }
+			}
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+				t.Fatal(err)
+			}
+			if e := got.Error; w.Code != 400 || e.Param != c.param || e.Type != "invalid_request_error" || e.Message == "" || !strings.HasPrefix(e.Message, c.param) {
+				t.Errorf("%d %+v", w.Code, e)
 			}
 		})
 	}
 }
 
 func TestAConversationIsSplit(t *testing.T) {
-	q, refusal := openai.Read([]byte(`{"model":"m","messages":[{"role":"system","content":"a"},{"role":"user","content":[{"type":"text","text":"see"},
+	q, faults := openai.Read([]byte(`{"model":"m","messages":[{"role":"system","content":"a"},{"role":"user","content":[{"type":"text","text":"see"},
 		{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}]},{"role":"assistant","content":"","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},
 		{"role":"tool","tool_call_id":"c","content":"r"},{"role":"assistant","content":"ok"},{"role":"developer","content":"b"},{"role":"user","content":"now"}]}`))
-	if refusal != nil {
-		t.Fatal(refusal)
+	if len(faults) > 0 {
+		t.Fatal(faults)
 	}
 	instructions, before, now, refusal := q.Conversation()
 	want := []adapter.Message{{Role: adapter.User, Content: "see\n[an image]"}, {Role: adapter.Assistant, Content: "ok"}}
@@ -150,13 +163,10 @@ func FuzzRead(f *testing.F) {
 		if !json.Valid(text) {
 			return // it is known to be JSON
 		}
-		q, err := openai.Read(text)
-		if (q == nil) == (err == nil) {
-			t.Fatal(q, err)
-		}
-		if err != nil {
-			if err.Message == "" {
-				t.Error(err)
+		q, faults := openai.Read(text)
+		if len(faults) > 0 {
+			if faults[0].Detail == "" {
+				t.Error(faults)
 			}
 			return
 		}

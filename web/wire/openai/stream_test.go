@@ -10,7 +10,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/wire/openai"
 )
@@ -153,7 +152,7 @@ func TestAnswerThatIsWrittenAgainAfterARestartIsToldOnce(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			tb := tube.New("r", &tube.Options{Document: func() tube.Document { return new(jsonuri.Document) }})
+			tb := tube.New("r", &tube.Options{})
 			send := func(events []tube.Event) {
 				for _, e := range events {
 					if _, err := tb.Send(e); err != nil {
@@ -203,7 +202,7 @@ func TestAStreamAndAnAnswerHaveTheSameContent(t *testing.T) {
 	uris := []string{"a", "b", "a/b", "a/0", "c/d/e", "c", `x\/y`, "$reasoning_context", "a/$reasoning_context", "$tools/0"}
 	rapid.Check(t, func(t *rapid.T) {
 		// Whoever reads rarely falls out of a log that is small, and goes on from a snapshot.
-		tb := tube.New("r", &tube.Options{MaxBytes: 1, Document: func() tube.Document { return new(jsonuri.Document) }})
+		tb := tube.New("r", &tube.Options{MaxBytes: 1})
 		s, reader := openai.NewStream(head, false, openai.Shape{}, completed), tb.NewReader(0)
 		dst := s.Open(nil)
 		read := func() {

@@ -143,7 +143,7 @@ func CheckConversation(q *run.Request) *run.Field {
 	return &run.Field{Detail: detail}
 }
 
-// Params reads the parameters of templates.
+// Params reads the parameters of templates. Their numbers keep their digits.
 func (d *Decoder) Params(q *run.Request, pointer string, raw json.RawMessage) {
 	var object json.RawMessage
 	if !d.As(pointer, raw, '{', "an object", &object) {
@@ -152,31 +152,6 @@ func (d *Decoder) Params(q *run.Request, pointer string, raw json.RawMessage) {
 	numbers := json.NewDecoder(bytes.NewReader(object))
 	numbers.UseNumber()
 	_ = numbers.Decode(&q.Params) // it is an object
-	// Numbers as templates and providers know them, not as text.
-	for name, value := range q.Params {
-		q.Params[name] = plain(value)
-	}
-}
-
-// plain replaces the numbers in a decoded value by float64, or int64 where they are whole.
-func plain(value any) any {
-	switch v := value.(type) {
-	case json.Number:
-		if i, err := v.Int64(); err == nil {
-			return i
-		}
-		f, _ := v.Float64()
-		return f
-	case map[string]any:
-		for name, item := range v {
-			v[name] = plain(item)
-		}
-	case []any:
-		for i, item := range v {
-			v[i] = plain(item)
-		}
-	}
-	return value
 }
 
 // Options reads the options of a model.

@@ -1,12 +1,14 @@
 package request
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -89,14 +91,11 @@ func (d *Decoder) readText(text string, f field) {
 
 // flag reads a switch of a query.
 func (d *Decoder) flag(value string) bool {
-	switch value {
-	case "1", "true", "":
-		return true
-	case "0", "false":
-		return false
+	on, err := strconv.ParseBool(cmp.Or(value, "1"))
+	if err != nil {
+		d.Fail("", "expected 1 or 0, found %q", wording.Clip(value))
 	}
-	d.Fail("", "expected 1 or 0, found %q", wording.Clip(value))
-	return false
+	return on
 }
 
 // Disconnect is the parameter of wires that follow a run with the request that starts it: whether the run is canceled when the

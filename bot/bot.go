@@ -93,22 +93,15 @@ func (m *Machine) Watch(f func(Transition)) {
 }
 
 // To makes a transition; one that is not in the table is refused with an error (and is a bug).
-func (m *Machine) To(s State) error {
-	if s == Error {
-		return errors.New("bot: the state error needs a cause: use Fail")
-	}
-	return m.move(s, nil)
-}
+func (m *Machine) To(s State) error { return m.move(s, nil) }
 
 // Fail makes the transition to [Error] with its cause.
-func (m *Machine) Fail(cause error) error {
-	if cause == nil {
-		return errors.New("bot: the state error needs a cause")
-	}
-	return m.move(Error, cause)
-}
+func (m *Machine) Fail(cause error) error { return m.move(Error, cause) }
 
 func (m *Machine) move(to State, cause error) error {
+	if to == Error && cause == nil {
+		return errors.New("bot: the state error needs a cause: use Fail")
+	}
 	m.mu.Lock()
 	from := m.now()
 	again := from.Ended() && to == Chatting

@@ -2,8 +2,8 @@ package bot
 
 import (
 	"strings"
-	"unicode/utf8"
 
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/jsonuri"
 )
 
@@ -14,22 +14,9 @@ type escaper struct{ cut string }
 // append appends text in its escaped form to dst.
 func (e *escaper) append(dst []byte, text string) []byte {
 	text = e.cut + text
-	end := len(text) - cutOff(text)
+	end := len(text) - wording.CutOff(text)
 	e.cut = strings.Clone(text[end:]) // nothing where it is empty
 	return jsonuri.AppendEscaped(dst, text[:end])
-}
-
-// cutOff counts the bytes at the end of text that are the beginning of a UTF-8 sequence.
-func cutOff(text string) int {
-	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
-		if rest := text[len(text)-n:]; utf8.RuneStart(rest[0]) {
-			if utf8.FullRuneInString(rest) {
-				return 0
-			}
-			return n
-		}
-	}
-	return 0
 }
 
 // close ends the text: a sequence that was cut off is replaced.

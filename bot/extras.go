@@ -3,13 +3,10 @@ package bot
 import (
 	"context"
 	"errors"
-	"strconv"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/rawjson"
-	"github.com/lingserve/lingserve/jsonuri"
-	"github.com/lingserve/lingserve/tube"
 )
 
 // maxExtras is how many sources, and how many images and sounds, a bot may have.
@@ -93,7 +90,5 @@ func (i *inference) sendExtra(name string, n int, value any) error {
 	if !i.out.admit(string(text)) {
 		return i.out.failure
 	}
-	uri := []byte(jsonuri.Join(i.bot.root, name+"/"+strconv.Itoa(n)))
-	i.out.send(tube.Event{Kind: tube.Set, URI: uri, Value: text})
-	return i.out.failure
+	return i.out.set(name, n, text)
 }

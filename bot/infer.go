@@ -227,7 +227,7 @@ func (i *inference) addTo(r *Response) {
 		r.Model = i.Model
 	}
 	r.Usage.Add(i.Usage)
-	r.Repairs = AddRepairs(r.Repairs, i.out.reader.repairs())
+	r.Repairs = AddRepairs(r.Repairs, i.out.reader.Repairs())
 }
 
 // close ends the output of an answer that is well so far.
@@ -393,8 +393,8 @@ func (i *inference) listen(chunks iter.Seq2[adapter.Chunk, error]) error {
 		if i.bot.byHand.Load() {
 			return nil
 		}
-		if !i.over && len(i.tools) == 0 && i.out.reader.mayStop() { // calls may come behind a document
-			if !i.out.reader.complete() {
+		if !i.over && len(i.tools) == 0 && i.out.reader.MayStop() { // calls may come behind a document
+			if !i.out.reader.Complete() {
 				return nil // nothing but white space comes
 			}
 			if i.over = true; !i.out.preamble {
@@ -520,11 +520,14 @@ func (b *ChatBot) sendUsage(i *inference) {
 	if i.used {
 		counts = &i.Usage
 	}
-	b.sendNamed("usage", struct {
-		Bot   string `json:"bot"`
-		Model string `json:"model"`
-		*adapter.Usage
-	}{b.name, i.Model, counts})
+	b.sendNamed("usage", UsageData{b.name, i.Model, counts})
+}
+
+// UsageData is the data of a "usage" event; Usage is nil where the provider has not counted.
+type UsageData struct {
+	Bot   string `json:"bot"`
+	Model string `json:"model"`
+	*adapter.Usage
 }
 
 // sendNamed sends an event about the bot, which clients do not see if the bot is quiet.

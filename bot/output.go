@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"strconv"
 
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
@@ -70,22 +71,28 @@ type reader interface {
 	write(chunk string) error
 	// close ends the text. It is an error where that holds nothing of the format.
 	close() error
-	// mayStop says that nothing of use will come any more.
-	mayStop() bool
-	// complete says that the document was closed by the model itself.
-	complete() bool
-	// repairs counts what was mended, by kind.
-	repairs() map[string]int
+	// MayStop says that nothing of use will come any more.
+	MayStop() bool
+	// Complete says that the document was closed by the model itself.
+	Complete() bool
+	// Repairs counts what was mended, by kind.
+	Repairs() map[string]int
 }
 
 func (o *output) send(e tube.Event) {
 	if o.failure != nil {
 		return
 	}
-	e.Hidden = o.hidden
+	e.Hidden = e.Hidden || o.hidden
 	if _, err := o.bot.env.Tube.Send(e); err != nil {
 		o.failure = err
 	}
+}
+
+// set sends a value beside the answer: the one numbered n of those with a reserved name.
+func (o *output) set(name string, n int, value []byte) error {
+	o.send(tube.Event{Kind: tube.Set, URI: []byte(jsonuri.Join(o.bot.root, name+"/"+strconv.Itoa(n))), Value: value})
+	return o.failure
 }
 
 // admit counts text of the model; false where it is too much. The text is a better measure of what it will take in the result

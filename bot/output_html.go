@@ -17,7 +17,7 @@ const maxHTML = 4 << 10
 // for each tag and piece of text.
 type htmlReader struct {
 	*output
-	parser *htmlpath.Parser
+	*htmlpath.Parser
 	text   escaper
 	prose  escaper
 	source []byte // of the piece that is parsed, escaped
@@ -41,14 +41,14 @@ func newHTMLReader(o *output) *htmlReader {
 		r.start = append(r.start, `","path":"`...)
 		h.Open, h.Text, h.Close = r.openTag, r.textDelta, r.closeTag
 	}
-	r.parser = htmlpath.NewParser(h, &htmlpath.Options{Repair: true})
+	r.Parser = htmlpath.NewParser(h, &htmlpath.Options{Repair: true})
 	return r
 }
 
 func (r *htmlReader) write(chunk string) error {
 	for len(chunk) > 0 {
 		n := min(len(chunk), maxHTML)
-		_, err := r.parser.WriteString(chunk[:n])
+		_, err := r.WriteString(chunk[:n])
 		r.flush()
 		if err != nil {
 			return err
@@ -62,7 +62,7 @@ func (r *htmlReader) write(chunk string) error {
 }
 
 func (r *htmlReader) close() error {
-	err := r.parser.Close()
+	err := r.Close()
 	r.source = r.text.close(r.source)
 	r.flush()
 	if err != nil {
@@ -71,10 +71,6 @@ func (r *htmlReader) close() error {
 	r.completeString()
 	return nil
 }
-
-func (r *htmlReader) mayStop() bool           { return r.parser.MayStop() }
-func (r *htmlReader) complete() bool          { return r.parser.Complete() }
-func (r *htmlReader) repairs() map[string]int { return r.parser.Repairs() }
 
 // flush sends what was found: the text, and then what there is to say of it.
 func (r *htmlReader) flush() {
@@ -85,22 +81,13 @@ func (r *htmlReader) flush() {
 	if len(r.ends) == 0 {
 		return
 	}
-	hidden := r.hidden || r.bot.env.Tube.Hides(r.root) // the text would be in them
+	hidden := r.bot.env.Tube.Hides(r.root) // the text would be in them
 	from := 0
 	for _, end := range r.ends {
-		r.event(r.data[from:end], hidden)
+		r.send(tube.Event{Kind: tube.Named, Name: htmlEvent, Value: r.data[from:end], Hidden: hidden})
 		from = end
 	}
 	r.data, r.ends = r.data[:0], r.ends[:0]
-}
-
-func (r *htmlReader) event(data []byte, hidden bool) {
-	if r.failure != nil {
-		return
-	}
-	if _, err := r.bot.env.Tube.Send(tube.Event{Kind: tube.Named, Name: htmlEvent, Value: data, Hidden: hidden}); err != nil {
-		r.failure = err
-	}
 }
 
 func (r *htmlReader) openTag(path, name []byte, attributes []htmlpath.Attribute) {

@@ -10,7 +10,7 @@ import (
 // jsonReader reads answers that are JSON.
 type jsonReader struct {
 	*output
-	parser *jsonuri.Parser
+	*jsonuri.Parser
 }
 
 func newJSONReader(o *output) *jsonReader {
@@ -18,21 +18,17 @@ func newJSONReader(o *output) *jsonReader {
 }
 
 func (r *jsonReader) write(chunk string) error {
-	_, err := r.parser.WriteString(chunk)
+	_, err := r.WriteString(chunk)
 	return err
 }
 
 func (r *jsonReader) close() error {
-	if err := r.parser.Close(); err != nil {
+	if err := r.Close(); err != nil {
 		return err
 	}
 	r.start() // of an empty object without a root, there was no delta
 	return nil
 }
-
-func (r *jsonReader) mayStop() bool           { return r.parser.MayStop() }
-func (r *jsonReader) complete() bool          { return r.parser.Complete() }
-func (r *jsonReader) repairs() map[string]int { return r.parser.Repairs() }
 
 // handler listens to no more than is wanted: what is listened to is collected.
 func (o *output) handler() jsonuri.Handler {

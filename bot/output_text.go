@@ -41,6 +41,6 @@ func (r *textReader) close() error {
 	return nil
 }
 
-func (r *textReader) mayStop() bool           { return false } // any text may go on
-func (r *textReader) complete() bool          { return false }
-func (r *textReader) repairs() map[string]int { return nil }
+func (r *textReader) MayStop() bool           { return false } // any text may go on
+func (r *textReader) Complete() bool          { return false }
+func (r *textReader) Repairs() map[string]int { return nil }

@@ -2,16 +2,13 @@ package bot
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/schema"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
@@ -94,14 +91,7 @@ func (i *inference) rejection(failure error) *Failure {
 func (i *inference) misfit() *Failure {
 	f := i.invalid[0].failure(i.bot.root)
 	if len(i.invalid) > 1 {
-		found := make([]string, len(i.invalid))
-		for k, v := range i.invalid {
-			found[k] = fmt.Sprintf("%s: %s", cmp.Or(Pointer(i.bot.root)+schema.Pointer(v.At), "the whole document"), v.Message)
-		}
-		f.Message = misfitMessage + strings.Join(found, "; ")
-		if len(found) == maxViolations {
-			f.Message += "; there may be more"
-		}
+		f.Message = misfitMessage + strings.Join(describeAll(i.invalid, Pointer(i.bot.root)), "; ")
 	}
 	if i.Truncated { // it may be the reason for the rest
 		f.Message = truncatedMessage + "; " + f.Message
@@ -134,13 +124,7 @@ func (i *inference) correction(missing bool) []adapter.Message {
 	case missing:
 		ask.WriteString("Your answer holds no JSON document.\n")
 	default:
-		ask.WriteString("Your document does not fit its JSON Schema:\n")
-		for _, v := range i.invalid {
-			fmt.Fprintf(&ask, "- %s: %s\n", v.place(), v.Message)
-		}
-		if len(i.invalid) == maxViolations {
-			ask.WriteString("- there may be more\n")
-		}
+		ask.WriteString("Your document does not fit its JSON Schema:\n- " + strings.Join(describeAll(i.invalid, ""), "\n- ") + "\n")
 	}
 	if i.finish == adapter.FinishLength {
 		ask.WriteString("It was cut off, because it was too long: be shorter.\n")

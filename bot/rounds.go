@@ -10,7 +10,6 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tool"
-	"github.com/lingserve/lingserve/tube"
 )
 
 const (
@@ -81,8 +80,8 @@ func (i *inference) answer(ctx context.Context) ([]adapter.Message, error) {
 				images[n] = append(images[n], adapter.Part{Type: p.Type, Image: p.Image, File: p.File, Name: p.Name})
 			}
 		}
-		if !i.calls.sendResult(pending[n], r) {
-			return nil, i.out.failure
+		if err := i.calls.sendResult(pending[n], r); err != nil {
+			return nil, err
 		}
 	}
 	// The message of a result takes no images and files, a user's does.
@@ -116,26 +115,23 @@ func shorten(text []byte, most int) string {
 	return wording.ClipTo(string(text), most) + fmt.Sprintf(" [cut off: %d bytes in all]", len(text))
 }
 
-// sendResult sends what came of a call, false where nothing more can be sent. What a turn's end has kept from running is not sent.
-func (c *calls) sendResult(call *call, r tool.Result) bool {
-	call.answered = true
-	uri := c.uri("$tool_results", call.number)
-	if r.Err != nil {
-		if r.Err.Kind != tool.KindInterrupted {
-			c.out.send(tube.Event{Kind: tube.Set, URI: uri, Value: null})
-			c.out.bot.report(broken(call, r.Err))
-		}
-		return c.out.failure == nil
+// sendResult sends what came of a call that the bot has run. What a turn's end has kept from running is not sent.
+func (c *calls) sendResult(call *call, r tool.Result) error {
+	switch {
+	case r.Err != nil && r.Err.Kind == tool.KindInterrupted:
+		call.answered = true
+		return c.out.failure
+	case r.Err != nil:
+		return c.putResult(call, nil, broken(call, r.Err))
 	}
 	value := r.Value()
 	if !c.out.admit(string(value)) {
-		return false
+		return c.out.failure
 	}
 	if value[0] == '"' {
 		value = quote(r.Text())
 	}
-	c.out.send(tube.Event{Kind: tube.Set, URI: uri, Value: value})
-	return c.out.failure == nil
+	return c.putResult(call, value, nil)
 }
 
 // brokenMessages tell users why a call has failed. The tool's own message is for the model and the log.

@@ -51,9 +51,15 @@ const maxViolations = 16
 // violation is a place where a document does not fit its schema, or where that is not known.
 type violation schema.Misfit
 
-// place is the place of the violation, in the words for a model.
-func (v violation) place() string {
-	return cmp.Or(schema.Pointer(v.At), "the whole document")
+// describeAll says of each violation where it is and what it is; the places are below a JSON Pointer.
+func describeAll(list []violation, root string) (found []string) {
+	for _, v := range list {
+		found = append(found, cmp.Or(root+schema.Pointer(v.At), "the whole document")+": "+v.Message)
+	}
+	if len(found) == maxViolations {
+		found = append(found, "there may be more")
+	}
+	return found
 }
 
 const misfitMessage = "the output does not match its schema: "

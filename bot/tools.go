@@ -13,7 +13,6 @@ import (
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/jsonuri"
-	"github.com/lingserve/lingserve/tube"
 )
 
 // maxCalls is how many tools an answer may call: a model that asks for more goes round in circles.
@@ -127,10 +126,6 @@ func (c *calls) pending() []*call {
 	return slices.DeleteFunc(slices.Clone(c.list), func(call *call) bool { return call.answered })
 }
 
-func (c *calls) uri(name string, n int) []byte {
-	return []byte(jsonuri.Join(c.out.bot.root, name+"/"+strconv.Itoa(n)))
-}
-
 // send sends a call. Arguments that are no JSON object are sent as the text that they are.
 func (c *calls) send(call *call) {
 	call.sent, call.changed = true, false
@@ -149,7 +144,7 @@ func (c *calls) send(call *call) {
 	if err != nil {
 		return // strings and what was JSON before: cannot be
 	}
-	c.out.send(tube.Event{Kind: tube.Set, URI: c.uri("$tools", call.number), Value: value})
+	_ = c.out.set("$tools", call.number, value) // a failure stays
 }
 
 // result sends what came of a call that the provider has made itself: an object or list as what it is, all else as text, null where
@@ -170,21 +165,28 @@ func (c *calls) result(r *adapter.ToolResult) error {
 		c.send(call)
 	}
 	c.open = nil
-	uri := c.uri("$tool_results", call.number)
-	if r.Failed || call.answered { // a text is appended to what is there
-		c.out.send(tube.Event{Kind: tube.Set, URI: uri, Value: null})
-	}
-	call.answered = true
 	if r.Failed {
-		c.out.bot.report(&Failure{Code: adapter.CodeUnavailable, Message: "a tool of the model's server failed" + named(call)})
-		return c.out.failure
+		return c.putResult(call, nil, &Failure{Code: adapter.CodeUnavailable, Message: "a tool of the model's server failed" + named(call)})
 	}
 	value := []byte(strings.TrimSpace(r.Content))
 	if len(value) == 0 || value[0] != '{' && value[0] != '[' || !isJSON(value) {
 		value = quote(r.Content)
 	}
-	c.out.send(tube.Event{Kind: tube.Set, URI: uri, Value: value})
-	return c.out.failure
+	return c.putResult(call, value, nil)
+}
+
+// putResult sends what came of a call: a value, or null and why it has failed.
+func (c *calls) putResult(call *call, value []byte, failure *Failure) error {
+	const name = "$tool_results"
+	if failure != nil || call.answered { // a text is appended to what is there
+		_ = c.out.set(name, call.number, null) // a failure stays
+	}
+	call.answered = true
+	if failure != nil {
+		c.out.bot.report(failure)
+		return c.out.failure
+	}
+	return c.out.set(name, call.number, value)
 }
 
 // quote makes a JSON string of text.

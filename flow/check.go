@@ -257,10 +257,10 @@ func (b *botSpec) overlaps() bool {
 func (s *spec) firstSegments() []string {
 	var out []string
 	for _, b := range s.bots {
-		if len(b.segments) == 0 || b.segments[0].star != none {
+		if len(b.segments) == 0 || isStar(b.segments[0]) {
 			return nil
 		}
-		if name := b.segments[0].literal; !slices.Contains(out, name) {
+		if name := b.segments[0]; !slices.Contains(out, name) {
 			out = append(out, name)
 		}
 	}

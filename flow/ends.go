@@ -23,39 +23,46 @@ func (r *run) fail(i int, ev event, c *bot.ChatBot, err error) {
 		f.Message = fmt.Sprintf("cannot start the bot %q: %s", name, f.Message)
 		err = &f
 	}
-	start := ev.start
-	react, handled := r.onFailure(i, start, c)
+	e := r.expectEnd(i, ev.start, c)
 	if c.Fail(err) == nil { // tells the manager
-		r.countFailure(i)
-		react()
-		r.note(note{Do: noteEnd, Start: start, Bot: i, Failed: true, Handled: *handled})
+		r.ended(e, true)
 	}
 }
 
-func (r *run) countFailure(i int) {
+// ending is the end of a start of a bot. A failure that starts something is expected and does not fail the run: it is handled; one that a
+// condition or bound keeps from that does. What the failure has fired happens in reactions, which are called after the bot has failed: by
+// then the "error" event was sent.
+type ending struct {
+	bot, start int
+	reactions  []func()
+	handled    bool
+}
+
+// expectEnd has the failure of c, a start of bot i, handled by what waits for it.
+func (r *run) expectEnd(i, start int, c *bot.ChatBot) *ending {
+	e := &ending{bot: i, start: start}
+	if len(r.spec.onFailure(i)) > 0 {
+		r.manager.OnFailure(c, func(err error) bool {
+			e.reactions, e.handled = r.failed(i, start, c.Root(), err)
+			return e.handled
+		})
+	}
+	return e
+}
+
+// ended counts an end, does what it has fired, and notes it.
+func (r *run) ended(e *ending, failed bool) {
 	r.mu.Lock()
-	r.bots[i].failed++
-	r.mu.Unlock()
-}
-
-// onFailure has the failure of c, a start of bot i, handled by what waits for it. A failure that starts something is expected and
-// does not fail the run; one that a condition or bound keeps from that does. What the failure has fired happens in react, which is
-// called after c has failed: by then the "error" event was sent, and handled is known.
-func (r *run) onFailure(i, start int, c *bot.ChatBot) (react func(), handled *bool) {
-	handled = new(bool)
-	if len(r.spec.onFailure(i)) == 0 {
-		return nothing, handled
+	if failed {
+		r.bots[e.bot].failed++
+	} else {
+		r.bots[e.bot].finished++
 	}
-	var reactions []func()
-	r.manager.OnFailure(c, func(err error) bool {
-		reactions, *handled = r.failed(i, start, c.Root(), err)
-		return *handled
-	})
-	return func() {
-		for _, f := range reactions {
-			f()
-		}
-	}, handled
+	r.mu.Unlock()
+	for _, react := range e.reactions {
+		react()
+	}
+	r.note(note{Do: noteEnd, Start: e.start, Bot: e.bot, Failed: failed, Handled: e.handled})
 }
 
 // failed decides what the failure of a start of bot i, at root, fires, and whether anything does.

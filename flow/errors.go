@@ -19,22 +19,13 @@ type InputError struct{ Problems []Problem }
 type Problem struct{ Pointer, Detail string }
 
 func (e *InputError) Error() string {
-	var b strings.Builder
-	b.WriteString("the input does not match its schema: ")
-	for i, p := range e.Problems {
-		if i > 0 {
-			b.WriteString("; ")
-		}
-		if p.Pointer != "" {
-			b.WriteString(p.Pointer + ": ")
-		}
-		b.WriteString(p.Detail)
+	var found []string
+	for _, p := range e.Problems {
+		found = append(found, strings.TrimPrefix(p.Pointer+": "+p.Detail, ": "))
 	}
-	return b.String()
+	return "the input does not match its schema: " + strings.Join(found, "; ")
 }
 
 func list(words []string) string { return schema.List(words) }
 
 func short(s string) string { return wording.Clip(s) }
-
-func pointer(segments []string) string { return schema.Pointer(segments) }

@@ -18,7 +18,7 @@ type filterPattern struct {
 	*jsonuri.Pattern
 	text     string // as it is written
 	at       *yaml.Node
-	segments []segment // of the compiled pattern
+	segments []string // of the compiled pattern
 }
 
 // below returns the filter of what is written below root.
@@ -49,7 +49,7 @@ func (l *loader) filter(n *yaml.Node) *filter {
 				l.Errorf(n, what, "%s", plainError(err))
 				return
 			}
-			out = append(out, &filterPattern{Pattern: p, text: t, at: n, segments: patternSegments(full)})
+			out = append(out, &filterPattern{Pattern: p, text: t, at: n, segments: splitURI(full)})
 		})
 		return out
 	}
@@ -88,9 +88,9 @@ func (l *loader) checkFilter(f *filter, bots []*botSpec) {
 }
 
 // mayWrite reports whether the bot may write something that the pattern matches, as far as its root and format say.
-func (b *botSpec) mayWrite(pattern []segment) bool {
+func (b *botSpec) mayWrite(pattern []string) bool {
 	if b.format == bot.Text {
 		return meet(pattern, b.segments)
 	}
-	return meet(pattern, append(slices.Clone(b.segments), anySegments))
+	return meet(pattern, append(slices.Clone(b.segments), many))
 }

@@ -145,7 +145,7 @@ func (s *inputSchema) prepare(input json.RawMessage) (map[string]any, error) {
 	if misfits := s.compiled.Check(object, maxProblems); len(misfits) > 0 {
 		found := make([]Problem, len(misfits))
 		for i, m := range misfits {
-			found[i] = Problem{pointer(m.At), m.Message}
+			found[i] = Problem{schema.Pointer(m.At), m.Message}
 		}
 		return nil, &InputError{found}
 	}

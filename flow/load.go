@@ -15,11 +15,8 @@ import (
 	"github.com/lingserve/lingserve/internal/yaml"
 )
 
-// Bounds of templates, in bytes: of one, and of all in a file together. Aliases could make many of one.
-const (
-	maxPrompt  = 64 << 10
-	maxPrompts = 1 << 20
-)
+// maxPrompts bounds all templates of a file together, in bytes. Aliases could make many of one.
+const maxPrompts = 1 << 20
 
 // FileReader reads the files that a workflow names; the FS of an *os.Root is one.
 type FileReader interface {
@@ -179,33 +176,33 @@ func (l *loader) input(n *yaml.Node) (json.RawMessage, *inputSchema) {
 	if n != nil {
 		raw = n.AppendJSON(nil)
 	}
-	if !l.keywords(n, "input", raw) {
-		return raw, &inputSchema{open: true}
-	}
-	s, err := compileInput(raw)
-	if err != nil {
-		l.schemaError(n, "input", err)
-		return raw, &inputSchema{open: true}
-	}
+	s := &inputSchema{open: true} // nothing is known of it
+	l.checkSchema(n, "input", raw, func(text json.RawMessage) error {
+		compiled, err := compileInput(text)
+		if err == nil {
+			s = compiled
+		}
+		return err
+	})
 	return raw, s
 }
 
-// keywords reports mistyped words of a JSON Schema. It returns false if there are any: then what else is wrong with the schema follows
-// from them.
-func (l *loader) keywords(n *yaml.Node, what string, text []byte) (ok bool) {
+// checkSchema reports what is wrong with a JSON Schema: mistyped words, or if there are none, what check finds. With mistyped words, that
+// follows from them.
+func (l *loader) checkSchema(n *yaml.Node, what string, text json.RawMessage, check func(text json.RawMessage) error) {
 	mistyped := schema.CheckKeywords(text)
 	for _, e := range mistyped {
 		l.Errorf(n.FindKey(e.At), what, "%s", e.Message)
 	}
-	return len(mistyped) == 0
-}
-
-func (l *loader) schemaError(n *yaml.Node, what string, err error) {
-	if e, ok := errors.AsType[*schema.Error](err); ok {
-		l.Errorf(n.Find(e.At), what, "%s", e.Message)
+	if len(mistyped) > 0 {
 		return
 	}
-	l.Errorf(n, what, "%s", err)
+	err := check(text)
+	if e, ok := errors.AsType[*schema.Error](err); ok {
+		l.Errorf(n.Find(e.At), what, "%s", e.Message)
+	} else if err != nil {
+		l.Errorf(n, what, "%s", err)
+	}
 }
 
 // conditionForm is how a condition is written.

@@ -47,11 +47,7 @@ func (l *loader) bots(s *spec, root, n *yaml.Node) []fields {
 		}
 		if n := f["schema"]; n != nil {
 			b.output = n.AppendJSON(nil)
-			if l.keywords(n, "schema", b.output) {
-				if err := bot.CheckSchema(b.output); err != nil {
-					l.schemaError(n, "schema", err)
-				}
-			}
+			l.checkSchema(n, "schema", b.output, bot.CheckSchema)
 			if b.format != bot.JSON {
 				l.Errorf(n, "schema", "does not go with format: %s; remove one of them", b.format)
 			}
@@ -161,7 +157,7 @@ func (l *loader) trigger(n *yaml.Node) *trigger {
 	if t.text, ok = l.Text(t.at, triggerKinds[t.kind]); !ok {
 		return nil
 	}
-	t.segments = patternSegments(t.text)
+	t.segments = splitURI(t.text)
 	problem := ""
 	switch p, err := compilePattern(t.text); {
 	case t.text == "":
@@ -223,27 +219,35 @@ func (l *loader) events(s *spec, n *yaml.Node) []fields {
 	for _, item := range n.Items {
 		f := l.Fields(item, "an event", "on", "when", "send")
 		e := &eventSpec{step: step{unread: true}}
+		s.events, parts = append(s.events, e), append(parts, f)
+		if item.Kind != yaml.Mapping {
+			continue // which was reported
+		}
 		if on := f["on"]; on != nil {
 			l.readTriggers(&e.step, on)
-		} else if item.Kind == yaml.Mapping {
+		} else {
 			l.Errorf(item, "", "the event has no on:; expected a trigger that sends it")
 		}
 		if send := f["send"]; send != nil {
-			sent := l.Fields(send, "send", "event", "data")
-			name, ok := l.Text(sent["event"], "event")
-			switch {
-			case sent["event"] == nil && send.Kind == yaml.Mapping:
-				l.Errorf(send, "send", "expected {event: name}")
-			case ok && !validName(name):
-				l.Errorf(sent["event"], "", "%q is not a valid name for an event; expected %s", short(name), nameRule)
-			case slices.Contains(ownEvents, name):
-				l.Errorf(sent["event"], "", "%q is a built-in event; choose another name", name)
-			}
-			e.name = name
-		} else if item.Kind == yaml.Mapping {
+			e.name = l.sentEvent(send)
+		} else {
 			l.Errorf(item, "", "the event has no send:; expected {event: name, data: …}")
 		}
-		s.events, parts = append(s.events, e), append(parts, f)
 	}
 	return parts
+}
+
+// sentEvent reads the name of an event that is sent.
+func (l *loader) sentEvent(n *yaml.Node) string {
+	f := l.Fields(n, "send", "event", "data")
+	name, ok := l.Text(f["event"], "event")
+	switch {
+	case f["event"] == nil && n.Kind == yaml.Mapping:
+		l.Errorf(n, "send", "expected {event: name}")
+	case ok && !validName(name):
+		l.Errorf(f["event"], "", "%q is not a valid name for an event; expected %s", short(name), nameRule)
+	case slices.Contains(ownEvents, name):
+		l.Errorf(f["event"], "", "%q is a built-in event; choose another name", name)
+	}
+	return name
 }

@@ -69,12 +69,8 @@ func (l *loader) compile(n *yaml.Node, what string, condition bool, sc *scope) *
 	})
 }
 
-// fits says whether a template of so many bytes is within the bounds.
+// fits says whether another template of so many bytes is within the bound of all.
 func (l *loader) fits(n *yaml.Node, what string, bytes int) bool {
-	if bytes > maxPrompt {
-		l.Errorf(n, what, "the text has %d bytes; expected at most %d", bytes, maxPrompt)
-		return false
-	}
 	before := l.source
 	if l.source += bytes; l.source > maxPrompts {
 		if before <= maxPrompts { // said once
@@ -128,8 +124,6 @@ func (l *loader) read(n *yaml.Node, name string) (string, bool) {
 		l.Errorf(n, "file", "the workflow's folder has no file %q", short(name))
 	case err != nil:
 		l.Errorf(n, "file", "cannot read %q: %s", short(name), yaml.FirstLine(cause(err)))
-	case len(data) > maxPrompt:
-		l.Errorf(n, "file", "%q is too long; expected at most %d bytes", short(name), maxPrompt)
 	case !utf8.Valid(data):
 		l.Errorf(n, "file", "%q is not UTF-8 text; save it as UTF-8", short(name))
 	default:

@@ -4,44 +4,24 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/lingserve/lingserve/jsonuri"
 )
 
-// segment is one part of what is known about a uri: of a trigger's pattern, or of a root that a template will give.
-type segment struct {
-	literal string
-	star    star
-}
-
-type star uint8
-
+// What is known of a uri, by a trigger's pattern or by a root that a template will give, are its segments as a pattern has them.
 const (
-	none star = iota
-	one       // exactly one segment, whichever
-	many      // any number of segments, none included
+	one  = "*"  // exactly one segment, whichever
+	many = "**" // any number of segments, none included
 )
 
-var anySegments = segment{star: many}
+func isStar(segment string) bool { return segment == one || segment == many }
 
-// patternSegments splits the text of a uri pattern.
-func patternSegments(text string) []segment {
-	var out []segment
-	for _, s := range splitURI(text) {
-		switch s {
-		case "*":
-			out = append(out, segment{star: one})
-		case "**":
-			out = append(out, anySegments)
-		case `\*`, `\**`: // a name that is itself a star
-			out = append(out, segment{literal: s[1:]})
-		default:
-			out = append(out, segment{literal: s})
-		}
-	}
-	return out
+// starsOf lists the stars among segments.
+func starsOf(segments []string) []string {
+	return slices.DeleteFunc(slices.Clone(segments), func(s string) bool { return !isStar(s) })
 }
 
 // leadingSlash is what is wrong with a uri or pattern that begins with a slash: it would begin with a member whose name is empty.
@@ -56,8 +36,8 @@ func compilePattern(text string) (*jsonuri.Pattern, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range patternSegments(text) {
-		if s.star == none && strings.Contains(s.literal, "*") && s.literal != "*" && s.literal != "**" {
+	for _, s := range splitURI(text) {
+		if strings.Contains(s, "*") && !isStar(strings.TrimPrefix(s, `\`)) {
 			return nil, fmt.Errorf(`the star in %q has no meaning; "*" matches one whole segment, and "**" any number of segments`, text)
 		}
 	}
@@ -89,10 +69,10 @@ var (
 )
 
 // rootSegments says what can be known of a root before its template is rendered. stars are those of the trigger's pattern:
-// what a star matched is as many segments as the star allows.
-func rootSegments(text string, stars []star) (out []segment) {
+// what a star matched is as many segments as the star allows. A name that is itself a star counts as one.
+func rootSegments(text string, stars []string) []string {
 	if strings.Contains(text, "{%") {
-		return []segment{anySegments}
+		return []string{many}
 	}
 	// Each {{ … }} becomes one of two bytes that no text has, so that the slashes inside do not count.
 	const oneHole, anyHole = "\xfe", "\xff"
@@ -105,21 +85,20 @@ func rootSegments(text string, stars []star) (out []segment) {
 		}
 		return anyHole
 	})
-	for _, s := range splitURI(text) {
+	segments := splitURI(text)
+	for i, s := range segments {
 		switch {
 		case strings.Contains(s, anyHole):
-			out = append(out, anySegments)
+			segments[i] = many
 		case strings.Contains(s, oneHole):
-			out = append(out, segment{star: one})
-		default:
-			out = append(out, segment{literal: s})
+			segments[i] = one
 		}
 	}
-	return out
+	return segments
 }
 
 // meet says whether some uri fits both a and b. Its time is len(a)·len(b).
-func meet(a, b []segment) bool {
+func meet(a, b []string) bool {
 	// can[j] says whether a[i:] and b[j:] meet, for the i that is being worked on; i goes down.
 	can := make([]bool, len(b)+1)
 	for i := len(a); i >= 0; i-- {
@@ -131,16 +110,16 @@ func meet(a, b []segment) bool {
 			case i == len(a) && j == len(b):
 				now = true
 			case i == len(a):
-				now = b[j].star == many && can[j+1]
+				now = b[j] == many && can[j+1]
 			case j == len(b):
-				now = a[i].star == many && below
-			case a[i].star == many || b[j].star == many:
+				now = a[i] == many && below
+			case a[i] == many || b[j] == many:
 				// It stands for nothing, or takes one segment of the other.
 				now = below || can[j+1]
-			case a[i].star == one || b[j].star == one:
+			case a[i] == one || b[j] == one:
 				now = diagonal
 			default:
-				now = a[i].literal == b[j].literal && diagonal
+				now = a[i] == b[j] && diagonal
 			}
 			diagonal, can[j] = below, now
 		}
@@ -149,13 +128,6 @@ func meet(a, b []segment) bool {
 }
 
 // static returns the text of segments that have no star.
-func static(segments []segment) (string, bool) {
-	var parts []string
-	for _, s := range segments {
-		if s.star != none {
-			return "", false
-		}
-		parts = append(parts, s.literal)
-	}
-	return strings.Join(parts, "/"), true
+func static(segments []string) (string, bool) {
+	return strings.Join(segments, "/"), !slices.ContainsFunc(segments, isStar)
 }

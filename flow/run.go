@@ -80,7 +80,7 @@ type event struct {
 type eventVars struct {
 	URI   *string         `json:"uri,omitempty"`
 	Value json.RawMessage `json:"value,omitempty"`
-	Match []any           `json:"match,omitempty"`
+	Match []string        `json:"match,omitempty"`
 	Bot   string          `json:"bot"`
 }
 
@@ -89,12 +89,12 @@ func (ev event) addTo(vars map[string]any) {
 	if e := ev.Event; e != nil {
 		of := map[string]any{"bot": e.Bot}
 		if e.URI != nil {
-			of["uri"], of["match"], of["value"] = *e.URI, append([]any{}, e.Match...), decoded(e.Value)
+			of["uri"], of["match"], of["value"] = *e.URI, e.Match, e.Value
 		}
 		vars["event"] = of
 	}
 	if ev.Error != nil {
-		vars["error"] = decoded(ev.Error)
+		vars["error"] = ev.Error
 	}
 }
 
@@ -187,12 +187,8 @@ func encode(v any) []byte {
 func (r *run) variables(ev event, templates ...*template) map[string]any {
 	vars := maps.Clone(r.vars)
 	ev.addTo(vars)
-	for _, t := range templates {
-		if t == nil || !t.result {
-			continue
-		}
-		vars["result"] = decoded(r.manager.Peek(true).Result)
-		break
+	if slices.ContainsFunc(templates, func(t *template) bool { return t != nil && t.result }) {
+		vars["result"] = r.manager.Peek(true).Result
 	}
 	return vars
 }
@@ -207,15 +203,6 @@ func decode(text []byte) (v any, err error) {
 		}
 	}
 	return v, err
-}
-
-// decoded is decode for what is JSON for sure.
-func decoded(text json.RawMessage) any {
-	v, err := decode(text)
-	if err != nil {
-		return nil
-	}
-	return v
 }
 
 // over says that the run is canceled: nothing more is started.
@@ -342,23 +329,14 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 		unfilter = r.manager.Tube().AddFilter(b.filter.below(root))
 	}
 	// A bot ends once; its callbacks come from one goroutine.
-	react, handled := r.onFailure(i, start, c)
-	ended := false
+	e, once := r.expectEnd(i, start, c), false
 	end := func(err error) {
-		if ended {
+		if once {
 			return
 		}
-		ended = true
+		once = true
 		unfilter()
-		if err == nil {
-			r.mu.Lock()
-			r.bots[i].finished++
-			r.mu.Unlock()
-		} else {
-			r.countFailure(i)
-			react()
-		}
-		r.note(note{Do: noteEnd, Start: start, Failed: err != nil, Handled: *handled})
+		r.ended(e, err != nil)
 		r.finish(i)
 	}
 	l := r.listener(b, start)
@@ -404,7 +382,7 @@ func (b *botSpec) rootFor(budget *prompt.Budget, vars map[string]any) (string, e
 	if err != nil {
 		return "", err
 	}
-	if slices.ContainsFunc(b.on, func(t *trigger) bool { return slices.Contains(t.stars(), many) }) {
+	if slices.ContainsFunc(b.on, func(t *trigger) bool { return slices.Contains(t.segments, many) }) {
 		// A star that matched no segment leaves an empty one.
 		root = strings.Join(slices.DeleteFunc(splitURI(root), func(s string) bool { return s == "" }), "/")
 	}
@@ -445,38 +423,25 @@ func (r *run) listener(b *botSpec, start int) (l bot.Listener) {
 		return slices.ContainsFunc(b.listeners, func(l listener) bool { return l.trigger.kind == kind || l.trigger.kind == onValue })
 	}
 	if wanted(onString) {
-		l.String = func(v bot.StringValue) {
-			r.completed(b, start, onString, v.URI, func() json.RawMessage { return encode(v.Value) })
-		}
-	}
-	if b.format != bot.JSON {
-		return l
+		l.String = func(v bot.StringValue) { r.completed(b, start, onString, v.URI, v.Value) }
 	}
 	if wanted(onObject) {
-		l.Object = func(v bot.ObjectValue) {
-			r.completed(b, start, onObject, v.URI, func() json.RawMessage { return v.Value })
-		}
+		l.Object = func(v bot.ObjectValue) { r.completed(b, start, onObject, v.URI, v.Value) }
 	}
 	if wanted(onValue) {
-		l.Scalar = func(v bot.ObjectValue) {
-			r.completed(b, start, onValue, v.URI, func() json.RawMessage { return v.Value })
-		}
+		l.Scalar = func(v bot.ObjectValue) { r.completed(b, start, onValue, v.URI, v.Value) }
 	}
 	return l
 }
 
 // completed fires what waits for the value at uri, or for any value there.
-func (r *run) completed(b *botSpec, start int, kind triggerKind, uri string, value func() json.RawMessage) {
+func (r *run) completed(b *botSpec, start int, kind triggerKind, uri string, value any) {
 	for _, l := range b.listeners {
 		if l.trigger.kind != kind && l.trigger.kind != onValue || !l.trigger.pattern.Match([]byte(uri)) {
 			continue
 		}
 		stars, _ := l.trigger.pattern.Stars(uri)
-		match := make([]any, len(stars))
-		for i, s := range stars {
-			match[i] = s
-		}
-		ev := event{Event: &eventVars{URI: &uri, Value: value(), Match: match, Bot: b.name}, by: start}
+		ev := event{Event: &eventVars{URI: &uri, Value: encode(value), Match: stars, Bot: b.name}, by: start}
 		r.decide(func() []func() {
 			act, _ := r.prepare(l.step, ev)
 			return []func(){act}

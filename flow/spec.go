@@ -87,8 +87,8 @@ type botSpec struct {
 	root        *template
 	rootText    string
 	rootAt      *yaml.Node
-	segments    []segment // what is known of the root
-	concurrency int       // 0: no bound
+	segments    []string // what is known of the root
+	concurrency int      // 0: no bound
 	max         int
 	conditional bool // when is written
 	bounded     bool // max or when is
@@ -134,7 +134,7 @@ type trigger struct {
 	at       *yaml.Node
 	text     string // the pattern
 	pattern  *jsonuri.Pattern
-	segments []segment
+	segments []string
 	names    []*yaml.Node // of bots: several of onDone and onCompleted, one of onError
 	bots     []int        // those names
 	sources  []int        // bots that can fire it
@@ -144,9 +144,7 @@ type trigger struct {
 func (t *trigger) ends() bool { return t.kind == onDone || t.kind == onCompleted }
 
 // repeats says whether the trigger can fire while another firing of it goes on.
-func (t *trigger) repeats() bool {
-	return slices.ContainsFunc(t.segments, func(s segment) bool { return s.star != none })
-}
+func (t *trigger) repeats() bool { return slices.ContainsFunc(t.segments, isStar) }
 
 // botNames lists the names of the bots that the trigger waits for.
 func (t *trigger) botNames() (names []string) {
@@ -185,27 +183,16 @@ func (ts triggers) public() (out []Trigger) {
 }
 
 // stars says what each star stands for, whichever trigger fires: as many as all of them have.
-func (ts triggers) stars() (out []star) {
+func (ts triggers) stars() (out []string) {
 	for i, t := range ts {
-		stars := t.stars()
+		stars := starsOf(t.segments)
 		if i == 0 {
 			out = stars
 			continue
 		}
 		out = out[:min(len(out), len(stars))]
 		for j := range out {
-			out[j] = max(out[j], stars[j])
-		}
-	}
-	return out
-}
-
-// stars lists the stars of the trigger's pattern.
-func (t *trigger) stars() []star {
-	var out []star
-	for _, s := range t.segments {
-		if s.star != none {
-			out = append(out, s.star)
+			out[j] = max(out[j], stars[j]) // "**" is the larger
 		}
 	}
 	return out
@@ -220,7 +207,7 @@ func (t *trigger) fits(b *botSpec) bool {
 		// Text and HTML are one string: the one at its root.
 		return t.kind != onObject && meet(t.segments, b.segments)
 	}
-	return meet(t.segments, append(b.segments[:len(b.segments):len(b.segments)], anySegments))
+	return meet(t.segments, append(slices.Clone(b.segments), many))
 }
 
 // value is JSON with templates in its strings, in pieces.

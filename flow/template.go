@@ -68,7 +68,7 @@ func (s *scope) check(path []string) string {
 func (s *scope) event() (members []string, stars int) {
 	all := true
 	for i, t := range s.on {
-		n := len(t.stars())
+		n := len(starsOf(t.segments))
 		if i == 0 || s.all == (n < stars) {
 			stars = n
 		}

@@ -104,7 +104,7 @@ func (r *run) unmatchedFilters(ended func(bot int) bool) (patterns []string) {
 			return !found
 		})
 		for i, b := range r.spec.bots {
-			if b.mayWrite(append(patternSegments(text), anySegments)) {
+			if b.mayWrite(append(splitURI(text), many)) {
 				possible, ran = true, ran || ended(i)
 			}
 		}

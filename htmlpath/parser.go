@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/net/html"
+
+	"github.com/lingserve/lingserve/internal/wording"
 )
 
 // The limits of a [Parser] whose options do not say otherwise.
@@ -204,7 +206,7 @@ func (p *Parser) Complete() bool { return p.complete && p.err == nil }
 func (p *Parser) flush(ends bool) {
 	n := len(p.text)
 	if !ends {
-		n -= cutOff(p.text)
+		n -= wording.CutOff(p.text)
 	}
 	if n == 0 {
 		return
@@ -218,19 +220,6 @@ func (p *Parser) flush(ends bool) {
 		p.handler.Text(p.path, text)
 	}
 	p.text = append(p.text[:0], p.text[n:]...)
-}
-
-// cutOff counts the bytes at the end of text that are the beginning of a UTF-8 sequence.
-func cutOff(text []byte) int {
-	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
-		if rest := text[len(text)-n:]; utf8.RuneStart(rest[0]) {
-			if utf8.FullRune(rest) {
-				return 0
-			}
-			return n
-		}
-	}
-	return 0
 }
 
 // valid replaces each byte of text that is not UTF-8 by U+FFFD.

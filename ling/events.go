@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/tube"
 )
 
@@ -23,12 +24,9 @@ func ResultOf(t *tube.Tube) Result {
 				o.Errors = append(o.Errors, data)
 			}
 		case "usage":
-			var data struct {
-				Bot, Model string
-				adapter.Usage
-			}
+			data := bot.UsageData{Usage: new(adapter.Usage)}
 			if json.Unmarshal(e.Value, &data) == nil {
-				o.add(data.Bot, data.Model, data.Usage)
+				o.add(data.Bot, data.Model, *data.Usage)
 			}
 		case "finished", "canceled":
 			var data struct{ Status, Reason string }

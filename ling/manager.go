@@ -226,25 +226,21 @@ func (m *Manager) AddBot(b bot.Bot) error {
 	m.others = true
 	m.mu.Unlock()
 	var mu sync.Mutex
-	running, ended := false, false
+	last := bot.Init
 	see := func(state func() bot.State) {
 		mu.Lock()
-		s := state() // with the lock: a state that comes later is seen later
-		starts := !running && !ended && s != bot.Init || ended && s == bot.Chatting
-		if starts {
-			running, ended = true, false
-		}
-		ends := running && s.Ended()
-		if ends {
-			running, ended = false, true
-		}
+		from, to := last, state() // with the lock: a state that comes later is seen later
+		last = to
 		mu.Unlock()
-		if starts {
+		if from == to {
+			return
+		}
+		if from == bot.Init || from.Ended() {
 			m.mu.Lock()
 			m.add()
 			m.mu.Unlock()
 		}
-		if ends {
+		if to.Ended() {
 			if err := b.Err(); err != nil {
 				m.failed(b, err)
 			}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/bot"
 )
 
 // Used counts an answer of a model that no bot of the manager has asked, and tells it by a "usage" event as a bot does. name
@@ -16,11 +17,7 @@ func (m *Manager) Used(name, model string, counts adapter.Usage) {
 	if counts != (adapter.Usage{}) {
 		told = &counts
 	}
-	m.send("usage", struct {
-		Bot   string `json:"bot"`
-		Model string `json:"model"`
-		*adapter.Usage
-	}{name, model, told})
+	m.send("usage", bot.UsageData{Bot: name, Model: model, Usage: told})
 }
 
 // newResult returns a result of nothing.

@@ -59,10 +59,7 @@ func (a *archived) restore(d *jsonuri.Document) error {
 		if err := check(&e); err != nil {
 			return err
 		}
-		if e.Kind == Append {
-			return d.Append(e.URI, e.Value)
-		}
-		return d.Set(e.URI, e.Value)
+		return apply(d, e)
 	}
 	if err := put("", a.Document); err != nil {
 		return err

@@ -2,6 +2,7 @@ package tube
 
 import (
 	"bytes"
+	"iter"
 	"runtime"
 	"slices"
 	"sync"
@@ -43,14 +44,14 @@ func (f *folded) fold(data []byte, end uint64) {
 		if e.Hidden && f.all == nil {
 			f.all = new(jsonuri.Document)
 			for _, e := range snapshotOf(&f.visible, false) {
-				apply(f.all, e)
+				_ = apply(f.all, e)
 			}
 		}
 		if !e.Hidden {
-			apply(&f.visible, e)
+			_ = apply(&f.visible, e)
 		}
 		if f.all != nil {
-			apply(f.all, e)
+			_ = apply(f.all, e)
 		}
 	}
 	if len(data) >= maxBlock/2 {
@@ -68,13 +69,12 @@ func (f *folded) foldBlocks(blocks []block, seq int, end uint64) {
 	}
 }
 
-// apply ignores what the document refuses: senders have their own checks.
-func apply(d *jsonuri.Document, e Event) {
+// apply changes a document by an event. What the document refuses is ignored in a fold: senders have their own checks.
+func apply(d *jsonuri.Document, e Event) error {
 	if e.Kind == Append {
-		_ = d.Append(e.URI, e.Value)
-	} else {
-		_ = d.Set(e.URI, e.Value)
+		return d.Append(e.URI, e.Value)
 	}
+	return d.Set(e.URI, e.Value)
 }
 
 // snapshotOf returns the deltas that make any document the same as d. rooted says that the reader's root may be something else
@@ -101,12 +101,10 @@ func snapshotOf(d *jsonuri.Document, rooted bool) []Event {
 
 // keep remembers the events of a block that leaves the log which a snapshot of the document does not hold.
 func (f *folded) keep(b block, limit int) {
-	for e := range b.events() {
-		if e.Kind >= Done {
-			e.URI, e.Value = bytes.Clone(e.URI), bytes.Clone(e.Value)
-			f.kept = append(f.kept, e)
-			f.bytes += keptSize(e)
-		}
+	for e := range b.beside() {
+		e.URI, e.Value = bytes.Clone(e.URI), bytes.Clone(e.Value)
+		f.kept = append(f.kept, e)
+		f.bytes += keptSize(e)
 	}
 	if f.bytes <= limit {
 		return
@@ -121,6 +119,24 @@ func (f *folded) keep(b block, limit int) {
 			}
 			return drop
 		})
+	}
+}
+
+// beside yields the events that a document cannot say: those that are kept, and those of the blocks of the log.
+func (f *folded) beside(blocks []block) iter.Seq[Event] {
+	return func(yield func(Event) bool) {
+		for _, e := range f.kept {
+			if !yield(e) {
+				return
+			}
+		}
+		for _, b := range blocks {
+			for e := range b.beside() {
+				if !yield(e) {
+					return
+				}
+			}
+		}
 	}
 }
 
@@ -201,28 +217,16 @@ func (t *Tube) regroup(r *Reader) {
 	}
 
 	var named, done []Event
-	take := func(e Event) {
-		if e.N < r.next || e.Hidden && !r.all {
-			return
-		}
-		if e.Kind == Named {
+	for e := range f.beside(blocks) {
+		switch {
+		case e.N < r.next, e.N >= end, e.Hidden && !r.all:
+		case e.Kind == Named:
 			e.Part = true
 			named = append(named, e)
-		} else if e.Kind == Done {
+		default:
 			done = append(done, e)
 		}
 	}
-	for _, e := range f.kept {
-		take(e)
-	}
-	for _, b := range blocks {
-		for e := range b.events() {
-			if e.N < end {
-				take(e)
-			}
-		}
-	}
-
 	group := append(snapshotOf(f.document(r.all), f.rooted), done...)
 	for i := range group {
 		group[i].N, group[i].Part = end-1, true

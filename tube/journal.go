@@ -13,13 +13,12 @@ import (
 
 // Place is how far a tube was written down. The zero value is the beginning of its log.
 type Place struct {
-	seq, off int    // of the block, and in it
-	seen     uint64 // the log's next event when its end was reached
-	next     uint64 // number of the event behind it
+	at   cursor
+	seen uint64 // the log's next event when its end was reached
 }
 
 // End returns the number of the event behind it.
-func (p Place) End() uint64 { return p.next }
+func (p Place) End() uint64 { return p.at.n }
 
 // Piece is a part of a block of the log: whole records, whose bytes are part of the log and must not be changed.
 type Piece struct {
@@ -38,26 +37,20 @@ func (t *Tube) Piece(p *Place) (piece Piece, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := &t.log
-	i := p.seq - l.seq
-	if i < 0 && p.next == l.begin() { // what has left the log is written down
-		p.seq, p.off, i = l.seq, 0, 0
+	if p.at.seq < l.seq && p.at.n == l.begin() { // what has left the log is written down
+		p.at = cursor{seq: l.seq, n: p.at.n}
 	}
-	if i < 0 {
+	data, ok := l.view(&p.at)
+	if !ok {
 		return piece, false
 	}
-	last := len(l.blocks) - 1
-	if i < last && p.off == len(l.blocks[i].data) {
-		i++
-		p.seq, p.off = p.seq+1, 0
-	}
-	if i <= last {
-		b := l.blocks[i]
-		piece = Piece{First: b.first, Offset: p.off, End: l.next, Data: b.data[p.off:len(b.data):len(b.data)]}
-		p.off = len(b.data)
+	i, last := p.at.seq-l.seq, len(l.blocks)-1
+	if data != nil {
+		piece = Piece{First: l.blocks[i].first, Offset: p.at.off, End: l.next, Data: data[p.at.off:len(data):len(data)]}
 		if i < last {
 			piece.End = l.blocks[i+1].first
 		}
-		p.next = piece.End
+		p.at.off, p.at.n = len(data), piece.End
 	}
 	if i >= last {
 		p.seen = l.next
@@ -94,7 +87,7 @@ func (t *Tube) AppendBase(dst []byte, p *Place) []byte {
 		end = t.terminal
 	}
 	t.mu.Unlock()
-	*p = Place{seq: seq + len(blocks), seen: next, next: next}
+	*p = Place{at: cursor{seq: seq + len(blocks), n: next}, seen: next}
 	if end == 0 { // there is no base of nothing
 		*p = Place{}
 		return dst
@@ -107,15 +100,8 @@ func (t *Tube) AppendBase(dst []byte, p *Place) []byte {
 		all := archive(f.all)
 		b.All = &all
 	}
-	for _, e := range f.kept {
+	for e := range f.beside(blocks) { // the terminal event stands behind what is folded
 		b.keep(e)
-	}
-	for _, x := range blocks {
-		for e := range x.events() {
-			if e.Kind >= Done { // the terminal event stands behind what is folded
-				b.keep(e)
-			}
-		}
 	}
 	return b.appendTo(dst)
 }

@@ -34,11 +34,11 @@ type block struct {
 	data  []byte // never reallocated
 }
 
-// events yields the events of a block.
-func (b block) events() iter.Seq[Event] {
+// beside yields the events of a block that a document cannot say: the named and Done ones.
+func (b block) beside() iter.Seq[Event] {
 	return func(yield func(Event) bool) {
 		for at := (cursor{n: b.first}); at.off < len(b.data); {
-			if e, _ := at.read(b.data); !yield(e) {
+			if e, _ := at.read(b.data); e.Kind >= Done && !yield(e) {
 				return
 			}
 		}

@@ -25,6 +25,9 @@ func convert(value any, depth int) (any, error) {
 	case nil:
 		return nil, nil
 	case json.RawMessage:
+		if v == nil {
+			return nil, nil
+		}
 		d := json.NewDecoder(bytes.NewReader(v))
 		d.UseNumber()
 		var decoded any

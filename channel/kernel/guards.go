@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -28,6 +29,7 @@ func placeOf(f *channel.Facts) placeKey {
 type guards struct {
 	sentIDs  *lru.Cache[sentKey, struct{}]
 	botTurns *lru.Cache[placeKey, int] // turns that bots have started since a person wrote
+	rates    sync.Mutex                // held from looking at both rates to taking of both
 	senders  *ratelimit.Buckets[senderKey]
 	chats    *ratelimit.Buckets[placeKey]
 	notices  *ratelimit.Buckets[stopNotice]
@@ -92,6 +94,8 @@ func (g *guards) rate(f *channel.Facts, p *channel.Policy) (setting string, wait
 		sender.PerMinute = 0
 	}
 	sender.Burst = max(sender.Burst, 1)
+	g.rates.Lock()
+	defer g.rates.Unlock()
 	setting, wait = p.Sources[channel.KeySenderRate], g.senders.Wait(who, sender)
 	if other := g.chats.Wait(place, chat); other > wait {
 		setting, wait = p.Sources[channel.KeyChatRate], other

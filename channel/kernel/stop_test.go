@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -302,5 +304,30 @@ func TestAPressPassesTheGatesOfItsCommand(t *testing.T) {
 				t.Errorf("the window has %d messages", n)
 			}
 		})
+	}
+}
+
+// CH-82
+func TestMessagesAtTheSameTimeStayWithinTheBurst(t *testing.T) {
+	s := newStops()
+	s.settings.policy.Limits.SenderRate = channel.Rate{PerMinute: 1, Burst: 1}
+	for round := range 500 {
+		var may atomic.Int32
+		var all sync.WaitGroup
+		begin := make(chan struct{})
+		for i := range 4 {
+			f := facts("x", "hi")
+			f.Channel, f.Sender.ID, f.Conversation.ID = "fake", fmt.Sprint(round), fmt.Sprint(round, i)
+			all.Go(func() {
+				<-begin
+				if s.kernel.CountRate(&f) == 0 {
+					may.Add(1)
+				}
+			})
+		}
+		close(begin)
+		if all.Wait(); may.Load() != 1 {
+			t.Fatalf("round %d: %d messages may come, expected 1", round, may.Load())
+		}
 	}
 }

@@ -73,3 +73,16 @@ func Plural(n int64, unit string) string {
 	}
 	return strconv.FormatInt(n, 10) + " " + unit
 }
+
+// CutOff counts the bytes at the end of text that are the beginning of a UTF-8 sequence.
+func CutOff[T string | []byte](text T) int {
+	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
+		if rest := text[len(text)-n:]; utf8.RuneStart(rest[0]) {
+			if utf8.FullRuneInString(string(rest)) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}

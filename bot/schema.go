@@ -51,7 +51,7 @@ const maxViolations = 16
 // violation is a place where a document does not fit its schema, or where that is not known.
 type violation schema.Misfit
 
-// describeAll says of each violation where it is and what it is; the places are below a JSON Pointer.
+// describeAll returns a sentence for each violation: its JSON Pointer below root, and its message.
 func describeAll(list []violation, root string) (found []string) {
 	for _, v := range list {
 		found = append(found, cmp.Or(root+schema.Pointer(v.At), "the whole document")+": "+v.Message)

@@ -19,12 +19,10 @@ const (
 	keyEnabled        = "groups.enabled"
 	keyRequireMention = "groups.require_mention"
 	keyUnmentioned    = "unmentioned"
-
-	keyAllowBots   = "allow_bots"
-	keyCommandMode = "commands.mode"
-
-	KeySenderRate = "limits.sender_rate"
-	KeyChatRate   = "limits.chat_rate"
+	keyAllowBots      = "allow_bots"
+	keyCommandMode    = "commands.mode"
+	KeySenderRate     = "limits.sender_rate"
+	KeyChatRate       = "limits.chat_rate"
 )
 
 // builtIn begins the path of a value that is not in the configuration.

@@ -46,7 +46,6 @@ func (m *memoryTexts) Change(_ context.Context, name string, do func([]byte) ([]
 	switch {
 	case err != nil:
 		return err
-
 	case next == nil:
 		delete(m.texts, name)
 	default:

@@ -54,7 +54,7 @@ func TestTU_46TheReaderGetsTheDocumentAndTheUsage(t *testing.T) {
 	if !sameJSON(t, r.Output, article) || r.Output != sink.final(t) {
 		t.Errorf("output %s\nfinal %s", r.Output, sink.final(t))
 	}
-	// The bot that nobody sees is counted.
+	// The usage of a hidden bot is counted, too.
 	if got := sink.kinds(); got != "usage usage usage final" || r.Usage.TotalTokens != 40 || r.Usage.Model != "fake:m" {
 		t.Errorf("%s %+v", got, r.Usage)
 	}

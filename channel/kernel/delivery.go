@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
-
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/turn"
 )

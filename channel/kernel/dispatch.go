@@ -24,7 +24,6 @@ func (p *pass) dispatch(ctx context.Context) (channel.Admission, error) {
 			p.letNext(ctx)
 		},
 	}
-
 	var said channel.DispatchResult
 	err := p.k.guard(ctx, func() (err error) {
 		said, err = p.answer(channel.WithTurn(ctx, t), t)

@@ -18,7 +18,7 @@ type Message struct {
 	Press *channel.Press // of a button of a question; nil
 	Files []Attachment
 
-	Mentions func(channel.Names) channel.MentionFacts // whom it mentions, by its form or by these names; nil
+	Mentions func(channel.Names) channel.MentionFacts // returns the mentions in the message; nil: it has none
 	Edited   string                                   // the id of the message that has this text from now on; ""
 	Deleted  []string                                 // ids of messages
 }
@@ -40,8 +40,7 @@ type Event struct {
 
 	// Acknowledge tells the platform that the event has come, if it cannot wait.
 	Acknowledge func(context.Context)
-	// Complete adds to the facts what the message quotes, and returns whom that mentions, beyond the Mentions of Messages, and the files of
-	// the quoted message.
+	// Complete adds the quoted message to the facts. It returns its files, and mentions beside those of Messages, such as a reply to the bot.
 	Complete func(context.Context, *channel.Facts, channel.Policy, channel.Identity) (m channel.MentionFacts, quoted []Attachment)
 	// Delivery returns how the answer is sent.
 	Delivery func(*channel.Facts) *kernel.Delivery

@@ -184,7 +184,7 @@ func (s *MediaStore) prune(root *os.Root, keep string) {
 // Read reads a file that is to be sent, of at most so many bytes. It reads files of the media folder alone, whichever an agent names. An error is a
 // [*channel.NotSentError].
 func (s *MediaStore) Read(path string, limit int64) (data []byte, err error) {
-	var root *channel.MediaRoot // nil says that there is none
+	var root *channel.MediaRoot // nil: no folder is configured, and its Open says so
 	if s.Dir != "" {
 		if root, err = channel.OpenMediaRoot(s.Dir, limit); err == nil {
 			defer root.Close()

@@ -353,9 +353,9 @@ func (s *session) wait(ctx context.Context, t *turn, resp *http.Response) (again
 
 // document is a run's.
 type document struct {
-	Run, Status string
-	Result      json.RawMessage
-	Errors      []failure
+	Run, Status, Reason string
+	Result              json.RawMessage
+	Errors              []failure
 }
 
 // follow reads the run to its end, at one replica after the other.
@@ -664,7 +664,7 @@ func (s *session) compare(ctx context.Context, t *turn, v *view) error {
 		}
 	case "canceled":
 		if !t.canceled && !t.tried {
-			s.fail(t, "canceled, and nobody did that")
+			s.fail(t, "canceled, and nobody did that: %s", d.Reason)
 		}
 	case "interrupted", "failed":
 		if s.w.faultsSoFar() == t.faults && t.faults == 0 {

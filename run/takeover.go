@@ -372,7 +372,7 @@ func (s *Service) resume(p *leftRun) error {
 	sp.agent.policy = turn.Queue
 	sp.agent.envelope.Extra[turn.ExtraResumed] = true
 	_, host, err := s.startAgent(sp)
-	if host != "" {
+	if host != nil {
 		err = errors.New("another turn took its message")
 	}
 	return err

@@ -108,6 +108,7 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn) (channel.Dispa
 	if policy == turn.Steer && a.answer != nil {
 		policy = turn.Queue // a workflow cannot be steered
 	}
+	a.spec.queued = a.spec.queued || a.s.activeIn(a.spec.Lane()) != nil
 	ticket, err := a.s.o.Turns.Submit(ctx, e, turn.WithID(a.spec.ID), turn.WithPolicy(policy), turn.WithSink(a.onEvent), turn.WithWaiting(a.waits))
 	if err != nil {
 		return channel.DispatchResult{}, err

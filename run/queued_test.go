@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/store"
 )
 
 // RU-21, DU-02: the turn that runs and the messages that wait behind it survive the end of their replica, by a crash or in order, and are
@@ -69,4 +72,91 @@ func TestMessagesThatWaitOutliveTheirReplica(t *testing.T) {
 			})
 		})
 	}
+}
+
+// slowStore is a store that waits before it gives a run to a replica, and that says nothing of what runs have come to meanwhile.
+type slowStore struct {
+	Store
+	run  string
+	wait chan struct{}
+}
+
+func (s *slowStore) waiting() error {
+	select {
+	case <-s.wait:
+		return nil
+	default:
+		return store.ErrAway
+	}
+}
+
+func (s *slowStore) Append(ctx context.Context, replica string, list []store.RunBatch) ([]string, error) {
+	if err := s.waiting(); err != nil {
+		return nil, err
+	}
+	return s.Store.Append(ctx, replica, list)
+}
+
+func (s *slowStore) SetState(ctx context.Context, id, replica string, attempt int, state string, crashes int) error {
+	if err := s.waiting(); err != nil {
+		return err
+	}
+	return s.Store.SetState(ctx, id, replica, attempt, state, crashes)
+}
+
+func (s *slowStore) Take(ctx context.Context, t store.Takeover) (store.Run, error) {
+	if t.ID == s.run {
+		<-s.wait
+	}
+	return s.Store.Take(ctx, t)
+}
+
+// DU-02: a replica comes back while another one takes its runs over. A message that it gets then does not begin before the turn that is taken
+// over has ended.
+func TestAMessageWaitsForATurnThatMovesAway(t *testing.T) {
+	workspace := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t, workspace, 2)
+		defer l.close()
+		first, second := l.replicas[0], l.replicas[1]
+		turn := l.ask("s")
+		time.Sleep(time.Millisecond) // runs are taken over in their order
+		slow := &slowStore{second.node.Store, l.ask("other"), make(chan struct{})}
+		goOn := sync.OnceFunc(func() { close(slow.wait) })
+		defer goOn()
+		first.node.Store = &slowStore{Store: first.node.Store, wait: slow.wait}
+		second.node.Store = slow // so that the turn is taken over, and does not go on yet
+		time.Sleep(time.Second)
+		first.node.silence(false, 7*time.Second)
+		time.Sleep(7*time.Second + time.Millisecond)
+		synctest.Wait()
+		if row := l.row(turn); row.Replica != second.node.id {
+			t.Fatalf("the turn is not taken over: %+v", row)
+		}
+		r, _, err := first.s.Start(t.Context(), &Request{Who: access.Local, Subject: Subject{Agent: answerer}, Session: "s", Input: mustJSON("more")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		goOn()
+		for range 2 { // the turn asks a question, and the message behind it does
+			time.Sleep(10 * time.Second)
+			l.s = second.s
+			answer := agent.Answer{ID: l.question("s").ID, Approve: true}
+			if err := l.s.AnswerSession(access.With(t.Context(), access.Local), (&origin{Session: "s"}).Lane(), answer); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		for _, id := range []string{turn, r.ID} {
+			r, err := l.find(id, access.Local)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if result, document, _ := r.Result(); result.Status != StatusCompleted {
+				_, all := l.tape("s")
+				t.Errorf("%s is %s, expected completed: %s %+v\n%s", id, result.Status, document, result, all)
+			}
+		}
+	})
 }

@@ -247,19 +247,48 @@ func (s *Service) storeState(ctx context.Context, r *Run, state string, crashes 
 }
 
 // leaveQueue begins the work of a run that was queued. The store knows it before: the work is not begun twice then, and if it makes the server
-// crash, that is counted. It waits for a store that is away.
+// crash, that is counted. It waits for a store that is away. A message whose session went on at another replica, with the run before it, is left to
+// that replica.
 func (s *Service) leaveQueue(ctx context.Context, r *Run) error {
-	switch {
-	case r.machine.is(stateRunning):
+	if r.machine.is(stateRunning) {
 		return nil
-	case !r.machine.enterFrom(stateQueued, stateRunning):
-		return errElsewhere
 	}
 	ctx, cancel := context.WithTimeout(ctx, graceWait)
 	defer cancel()
+	if s.o.Members != nil && r.goesOn && r.Session != "" {
+		earlier := false
+		err := retry(ctx, func() (err error) {
+			earlier, err = s.hasEarlier(ctx, r.Lane(), r.Began)
+			return err
+		})
+		switch {
+		case err != nil:
+			return s.storeError(ctx, err)
+		case earlier && r.machine.enterFrom(stateQueued, stateHandedOver):
+			s.passOn(r)
+		}
+	}
+	if !r.machine.enterFrom(stateQueued, stateRunning) {
+		return errElsewhere
+	}
 	r.recording.mu.Lock()
 	defer r.recording.mu.Unlock()
 	return retry(ctx, func() error { return s.storeState(ctx, r, store.RunRunning, r.recording.crashes) })
+}
+
+// passOn leaves a run that has not begun to the replica that has its session.
+func (s *Service) passOn(r *Run) {
+	s.breakOff(r)
+	s.starts.Enter() // a server that ends waits for it
+	s.wg.Go(func() {
+		defer s.starts.Leave()
+		ctx, cancel := context.WithTimeout(context.Background(), storeWait)
+		defer cancel()
+		_ = r.awaitDone(ctx)
+		if err := s.store.Release(ctx, s.replica, []string{r.ID}); err != nil {
+			s.log.WarnContext(r.Context(), "cannot leave a run to another replica; it is taken as after a crash", "run", r.ID, "error", err)
+		}
+	})
 }
 
 // storeProgress stores whether a run waits for a person, and that it has finished a step since a crash. The next pass tries again.

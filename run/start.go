@@ -19,32 +19,33 @@ func (s *Service) Start(ctx context.Context, req *Request) (*Run, Outcome, error
 	switch {
 	case replayed:
 		return s.replayed(ctx, req, taken.IdempotencyKey)
-	case host != "":
-		return s.steered(ctx, req, sp, host)
+	case host != nil:
+		r, out := steered(ctx, sp, host)
+		return r, out, nil
 	}
 	return r, Outcome{}, err
 }
 
-// startOnce starts the run of a request, or returns the id of the run whose turn takes its message. The error is keyTaken if the key of the
+// startOnce starts the run of a request, or returns the run whose turn takes its message. The error is keyTaken if the key of the
 // request leads to a run.
-func (s *Service) startOnce(ctx context.Context, req *Request) (sp *spec, r *Run, host string, err error) {
+func (s *Service) startOnce(ctx context.Context, req *Request) (sp *spec, r, host *Run, err error) {
 	if req.Key != "" {
 		_, release, err := s.acquire(ctx, req.Who.Owner()+"\x00"+req.Key)
 		if err != nil {
-			return nil, nil, "", err
+			return nil, nil, nil, err
 		}
 		defer release()
 		// Before anything else is checked: what was started once does not depend on what could be started now.
 		k, ok, err := s.store.FindKey(ctx, req.Who.Owner(), req.Key)
 		switch {
 		case err != nil:
-			return nil, nil, "", s.storeError(ctx, err)
+			return nil, nil, nil, s.storeError(ctx, err)
 		case ok:
-			return nil, nil, "", &keyTaken{k}
+			return nil, nil, nil, &keyTaken{k}
 		}
 	}
 	if sp, err = s.checked(ctx, req); err != nil {
-		return nil, nil, "", err
+		return nil, nil, nil, err
 	}
 	if sp.agent == nil {
 		r, err = s.start(sp)
@@ -90,16 +91,16 @@ func (s *Service) checked(ctx context.Context, req *Request) (*spec, error) {
 	return sp, s.room(ctx, req, sp)
 }
 
-// steered finds the run whose turn took a message: one that answers it by itself where the caller waits for the document.
-func (s *Service) steered(ctx context.Context, req *Request, sp *spec, host string) (*Run, Outcome, error) {
+// steered returns the run that shows what comes of a message that the turn of another run, its host, has taken: one that answers it by itself
+// if the caller waits for the document, else the host.
+func steered(ctx context.Context, sp *spec, host *Run) (*Run, Outcome) {
 	out := Outcome{Steered: true}
 	if !sp.Unattended {
 		out.FollowUp = sp.ID
 	} else if r := sp.agent.answering(ctx); r != nil {
-		return r, out, nil
+		return r, out
 	}
-	r, err := s.Find(ctx, req.Who, host)
-	return r, out, err
+	return host, out
 }
 
 // charge counts a run for the server and for its caller, until release is called. It refuses a run beyond a limit, unless the run was

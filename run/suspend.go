@@ -189,10 +189,7 @@ func (s *Service) awaitSession(ctx context.Context, lane string) error {
 	if lane == "" || s.o.Turns == nil {
 		return nil
 	}
-	s.mu.Lock()
-	last := s.inSession[lane]
-	s.mu.Unlock()
-	if last != nil && !last.Moved() && last.manager.Load() != nil {
+	if last := s.activeIn(lane); last != nil && !last.Moved() {
 		return nil // the lane has them
 	}
 	live := []string{store.RunQueued, store.RunRunning, store.RunWaiting}
@@ -204,6 +201,16 @@ func (s *Service) awaitSession(ctx context.Context, lane string) error {
 		if err := s.awaitRun(ctx, list[i].ID); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// activeIn returns the run that was started last in a session, by its lane, if it is active here; nil otherwise.
+func (s *Service) activeIn(lane string) *Run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.inSession[lane]; r != nil && r.manager.Load() != nil {
+		return r
 	}
 	return nil
 }

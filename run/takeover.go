@@ -119,7 +119,10 @@ func (s *Service) recoverRuns(ctx context.Context, list []store.Run) (took bool,
 	}
 	err = errors.Join(err, group.Wait())
 	taken = slices.DeleteFunc(taken, func(p *leftRun) bool { return p == nil })
-	s.resumeAll(slices.DeleteFunc(slices.Clone(taken), func(p *leftRun) bool { return p.end != nil }))
+	goOn := slices.DeleteFunc(slices.Clone(taken), func(p *leftRun) bool { return p.end != nil })
+	// A turn that has begun comes before a message of its session whose start was lost, even if the message is older.
+	slices.SortStableFunc(goOn, func(p, q *leftRun) int { return cmp.Compare(q.begun(), p.begun()) })
+	s.resumeAll(goOn)
 	return len(taken) > 0, err
 }
 
@@ -228,8 +231,14 @@ func (s *Service) isNext(ctx context.Context, row *store.Run) (bool, error) {
 	if s.elsewhere(ctx, row.Session) != nil {
 		return false, nil
 	}
-	list, _, err := s.store.List(ctx, store.RunQuery{Session: row.Session, States: []string{store.RunQueued, store.RunRunning, store.RunWaiting}, Limit: maxQueued})
-	return !slices.ContainsFunc(list, func(r store.Run) bool { return r.Created.Before(row.Created) && r.Replica != s.replica }), err
+	earlier, err := s.hasEarlier(ctx, row.Session, row.Created)
+	return !earlier, err
+}
+
+// hasEarlier reports whether a session, by its lane, has an active run from before a time that this replica does not have.
+func (s *Service) hasEarlier(ctx context.Context, lane string, began time.Time) (bool, error) {
+	list, _, err := s.store.List(ctx, store.RunQuery{Session: lane, States: []string{store.RunQueued, store.RunRunning, store.RunWaiting}, Limit: maxQueued})
+	return slices.ContainsFunc(list, func(r store.Run) bool { return r.Created.Before(began) && r.Replica != s.replica }), err
 }
 
 // maxQueued is more runs than go on in one session.
@@ -262,6 +271,14 @@ type leftRun struct {
 
 	// Of a workflow: it begins when the one before it has begun, or has been canceled.
 	after, begins chan struct{}
+}
+
+// begun is 1 for a run whose turn has begun and has not ended, else 0.
+func (p *leftRun) begun() int {
+	if p.told.Begun && !p.told.Ended {
+		return 1
+	}
+	return 0
 }
 
 // cutMessage is the error of a run that ended with its server.
@@ -372,7 +389,7 @@ func (s *Service) resume(p *leftRun) error {
 	sp.agent.policy = turn.Queue
 	sp.agent.envelope.Extra[turn.ExtraResumed] = true
 	_, host, err := s.startAgent(sp)
-	if host != "" {
+	if host != nil {
 		err = errors.New("another turn took its message")
 	}
 	return err

@@ -82,8 +82,8 @@ func (a *agentRun) endSpan() {
 	if a.err != nil {
 		sp.span.SetAttributes(attribute.String("error.type", codeOf(a.err)))
 		sp.span.SetStatus(codes.Error, "")
-	} else if a.host != "" {
-		sp.span.SetAttributes(attribute.String("lingserve.run.id", a.host), attribute.Bool("lingserve.steered", true))
+	} else if a.host != nil {
+		sp.span.SetAttributes(attribute.String("lingserve.run.id", a.host.ID), attribute.Bool("lingserve.steered", true))
 	}
 	sp.span.End()
 }

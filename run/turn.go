@@ -42,7 +42,7 @@ type agentRun struct {
 	ctx    context.Context // of the kernel's stage
 
 	taken chan struct{} // closed when it is known which run takes the message, or err
-	host  string        // the run whose turn took it; "" is its own
+	host  *Run          // whose turn took it; nil is its own
 	err   error
 
 	ready  chan struct{} // closed when the members below are set
@@ -65,7 +65,7 @@ var (
 )
 
 // startAgent starts a run of an agent, or returns the run whose turn takes its message. The turn goes on behind it.
-func (s *Service) startAgent(sp *spec) (r *Run, host string, err error) {
+func (s *Service) startAgent(sp *spec) (r, host *Run, err error) {
 	a := sp.agent
 	ctx, cancel := context.WithCancelCause(s.runContext(sp))
 	a.cancel = cancel
@@ -86,10 +86,10 @@ func (s *Service) startAgent(sp *spec) (r *Run, host string, err error) {
 		cancel(err)
 		a.endSpan()
 	}()
-	if <-a.taken; a.host != "" || a.err != nil {
+	if <-a.taken; a.host != nil || a.err != nil {
 		return nil, a.host, a.err
 	}
-	return a.ownRun, "", nil
+	return a.ownRun, nil, nil
 }
 
 // dispatch gives the turn to the lane of its session, and shows it by a run. It returns when both have ended, so that nothing goes on
@@ -108,6 +108,7 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn) (channel.Dispa
 	if policy == turn.Steer && a.answer != nil {
 		policy = turn.Queue // a workflow cannot be steered
 	}
+	a.spec.queued = a.spec.queued || a.s.activeIn(a.spec.Lane()) != nil
 	ticket, err := a.s.o.Turns.Submit(ctx, e, turn.WithID(a.spec.ID), turn.WithPolicy(policy), turn.WithSink(a.onEvent), turn.WithWaiting(a.waits))
 	if err != nil {
 		return channel.DispatchResult{}, err
@@ -118,7 +119,7 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn) (channel.Dispa
 		host, _ = e.Life.(*agentRun) // other channels have turns without a run: then a run of the message's own shows the answer
 	}
 	if host != nil && host.steer(a) {
-		a.host = host.spec.ID
+		a.host = host.ownRun
 		t.Queued()
 		close(a.taken)
 		<-a.ready // by the end of the host's turn

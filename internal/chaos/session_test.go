@@ -295,6 +295,11 @@ func (s *session) attempt(ctx context.Context, t *turn) (again bool, err error) 
 		return false, s.follow(ctx, t, r, resp)
 	}
 	text, _ := io.ReadAll(resp.Body) // for the message
+	if t.get && resp.StatusCode == http.StatusOK && strings.HasPrefix(string(text), "retry: ") {
+		// An EventSource gives up at any other status (CL-05): it comes back by itself.
+		s.w.count("start retried: the holder cannot be reached")
+		return true, nil
+	}
 	if t.key == "" && doubted(resp, text) {
 		s.w.count("start retried: unknown outcome")
 		return true, nil

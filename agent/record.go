@@ -47,16 +47,16 @@ func TakeTurn(ctx context.Context, t *tape.Tape, turnID string) (Told, error) {
 }
 
 // WasSteered reports whether a message that came at a time was given to a turn that ran: it is on the tape, and its [tape.Meta] matches.
-func WasSteered(ctx context.Context, t *tape.Tape, came time.Time, match func(tape.Meta) bool) bool {
+func WasSteered(ctx context.Context, t *tape.Tape, came time.Time, match func(tape.Meta) bool) (bool, error) {
 	for e, err := range t.Read(ctx, tape.Query{Kinds: []tape.Kind{tape.KindMessage}, Newest: true}) {
 		if err != nil || e.Date.Before(came.Add(-time.Minute)) { // clocks differ
-			return false
+			return false, err
 		}
 		if m := tape.MetaOf(e); m.Steered && match(m) {
-			return true
+			return true, nil
 		}
 	}
-	return false
+	return false, nil
 }
 
 // record is what a tape has of a turn.

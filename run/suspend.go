@@ -170,7 +170,8 @@ func (s *Service) wake(ctx context.Context, row *store.Run) error {
 		return draining()
 	}
 	if _, err := s.recoverRuns(ctx, []store.Run{*row}); err != nil {
-		return err
+		s.log.WarnContext(ctx, "cannot wake a run that waits", "run", row.ID, "error", err)
+		return away() // another request tries again, perhaps at another replica
 	}
 	s.mu.Lock()
 	r := s.inMemory[row.ID]

@@ -61,7 +61,7 @@ func (s *Service) recoverLeft(ctx context.Context, lost bool) error {
 		alive = slices.DeleteFunc(alive, func(id string) bool { return id == s.replica })
 	}
 	for {
-		list, err := s.store.Left(ctx, alive, leftAtOnce)
+		list, err := s.store.Left(ctx, s.replica, alive, leftAtOnce)
 		if err != nil || len(list) == 0 {
 			return err
 		}
@@ -176,13 +176,21 @@ func (s *Service) recoverRun(ctx context.Context, row *store.Run) (*leftRun, err
 		return nil, err
 	case p.end != nil:
 		s.endLeft(p)
-	case p.queued && s.wasSteered(ctx, p):
+		return p, nil
+	}
+	used := false
+	if row.State == store.RunQueued {
+		used, err = s.wasSteered(ctx, p)
+	}
+	if err == nil && !used {
+		err = s.continueTurn(ctx, p)
+	}
+	switch {
+	case err != nil:
+		return nil, errors.Join(err, s.store.Release(ctx, s.replica, []string{p.ID}))
+	case used:
 		s.forgetSteered(p.ID, p.attempt)
 		return nil, nil
-	default:
-		if err := s.continueTurn(ctx, p); err != nil {
-			return nil, errors.Join(err, s.store.Release(ctx, s.replica, []string{p.ID}))
-		}
 	}
 	return p, nil
 }
@@ -208,12 +216,18 @@ func (s *Service) continueTurn(ctx context.Context, p *leftRun) error {
 }
 
 // wasSteered reports whether a message that waits is on its session's tape: another turn has used it.
-func (s *Service) wasSteered(ctx context.Context, p *leftRun) bool {
+func (s *Service) wasSteered(ctx context.Context, p *leftRun) (bool, error) {
 	if p.Session == "" || s.o.Tapes == nil {
-		return false
+		return false, nil
 	}
 	t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, p.Lane())
-	return err == nil && agent.WasSteered(ctx, t, p.Began, func(m tape.Meta) bool { return m.Run == p.ID })
+	switch {
+	case errors.Is(err, tape.ErrNotFound), errors.Is(err, tape.ErrDeleted):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return agent.WasSteered(ctx, t, p.Began, func(m tape.Meta) bool { return m.Run == p.ID })
 }
 
 // forgetSteered removes what is stored of a message that another run has used. What cannot be removed now is when it is taken over.

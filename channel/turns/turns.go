@@ -107,7 +107,9 @@ func (r *reply) resume() (over bool, err error) {
 		}
 		if !told.Begun {
 			id := r.turn.Context.MessageID
-			over = agent.WasSteered(ctx, t, r.turn.Arrived, func(m tape.Meta) bool { return m.Message == id })
+			if over, err = agent.WasSteered(ctx, t, r.turn.Arrived, func(m tape.Meta) bool { return m.Message == id }); err != nil {
+				return err
+			}
 		}
 		r.text.WriteString(told.Text)
 		r.past, r.sent = len(told.Text), min(r.turn.Shown, len(told.Text))

@@ -135,7 +135,7 @@ func runsMove(t *testing.T, open openEmpty) {
 	r := open(t, time.Now).Runs()
 	ids := func(alive ...string) string {
 		t.Helper()
-		left, err := r.Left(t.Context(), alive, 10)
+		left, err := r.Left(t.Context(), "Z", alive, 10)
 		must(t, err)
 		var ids []string
 		for _, run := range left {
@@ -166,6 +166,14 @@ func runsMove(t *testing.T, open openEmpty) {
 	want := store.Run{ID: "r0", Replica: "C", Attempt: 2, Crashes: 2, State: store.RunQueued, Request: []byte("{}"), Created: testDay}
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
 		t.Error(diff, err)
+	}
+	must(t, r.Beat(t.Context(), store.Replica{ID: "new"}))
+	startRun(t, r, store.Run{ID: "new", Replica: "new", Attempt: 1, State: store.RunRunning, Request: []byte("{}"), Created: testDay})
+	if list := ids("B"); strings.Contains(list, "new") {
+		t.Errorf("CL-03: the runs of a replica that has just joined are left: %s", list)
+	}
+	if left, err := r.Left(t.Context(), "new", []string{"A", "B"}, 10); err != nil || !slices.ContainsFunc(left, func(r store.Run) bool { return r.ID == "new" }) {
+		t.Errorf("a replica does not find its own: %v, %v", left, err)
 	}
 }
 

@@ -309,7 +309,7 @@ func TestRunsSurviveTheEndOfTheProcess(t *testing.T) {
 
 	db = open(t, path, nil)
 	r = db.Runs()
-	left, err := r.Left(t.Context(), []string{"B"}, 10)
+	left, err := r.Left(t.Context(), "B", []string{"B"}, 10)
 	if len(left) != 1 || left[0].ID != "r" || err != nil || eventsOf(t, r, "r") != "1/1 1/2" || countRows(t, db, "run_batches") != 2 {
 		t.Fatalf("%+v, %v, %d batches", left, err, countRows(t, db, "run_batches"))
 	}

@@ -5,10 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"time"
@@ -42,96 +40,70 @@ const (
 
 // delivery returns how the answer to a message is sent.
 func (c *Channel) delivery(m *message) *kernel.Delivery {
-	d := &kernel.Delivery{
-		Deliver: func(ctx context.Context, b channel.Block) (channel.Receipt, error) {
-			if b.Question != nil {
-				return c.ask(ctx, &b, m)
-			}
-			return c.deliver(ctx, &b)
-		},
-		Working: func(ctx context.Context) error { return c.addSign(ctx, m.ID) },
-		Rest:    func(ctx context.Context) error { return c.removeSigns(ctx, m.ID) },
-		Settle:  c.showDecision, Durable: true, PreviewEvery: previewEvery, WorkingEvery: workingEvery,
-	}
-	if c.s.Preview == PreviewEdit {
-		d.Preview = c.preview
+	d := c.poster(m).Delivery()
+	d.Working = func(ctx context.Context) error { return c.addSign(ctx, m.ID) }
+	d.Rest = func(ctx context.Context) error { return c.removeSigns(ctx, m.ID) }
+	d.PreviewEvery, d.WorkingEvery = previewEvery, workingEvery
+	if c.s.Preview != PreviewEdit {
+		d.Preview = nil
 	}
 	return d
+}
+
+// poster sends the messages of answers to a message; nil: it is not known any more.
+func (c *Channel) poster(m *message) *platform.Poster {
+	return &platform.Poster{
+		Format: markup.FeishuCard, Limit: markup.Limit{N: maxCard, Unit: encodedSize, Marked: true}, Gone: []*platform.Kind{deleted}, Mention: mentionTag,
+		Files: c.Files, MaxFile: maxFile,
+		Post: func(ctx context.Context, p *platform.Post) (string, error) { return c.post(ctx, p, m) },
+	}
 }
 
 // target is where a message goes.
 type target struct {
 	card    string // "": the message is new. Else it takes the place of this card
-	chat    string // for a new message; "": none is sent if the card is deleted
+	chat    string // for a new message
 	replyTo string // a message
 	topic   string // of the message replyTo
 	uuid    string // by which the platform recognizes another attempt to send the message: at most 50 characters
 	preview bool   // the next one comes soon: calls are made once where that leaves no second message
 }
 
-// targetOf reads the reply plan of a block.
-func targetOf(b *channel.Block) (t target, err error) {
-	t.chat = b.Target.Target()
+// targetOf reads the reply plan of the block that a message is a part of. Only the first message is a reply, except in a topic.
+func targetOf(p *platform.Post) (t target, err error) {
+	b := p.Block
+	t = target{card: p.Edit, chat: b.Target.Target(), uuid: b.Key + "." + strconv.Itoa(p.N), preview: p.Preview}
 	t.replyTo, _ = b.Target.ReplyToID.Get()
 	t.topic, _ = b.Target.MessageThreadID.Get()
-	if t.topic != "" && t.replyTo == "" {
+	switch {
+	case t.topic != "" && t.replyTo == "":
 		err = errors.New("feishu: cannot send to the topic, because it has no message to reply to")
 		return t, &channel.NotSentError{Err: err, Permanent: true}
+	case p.N > 0 && t.topic == "":
+		t.replyTo = ""
+	case p.Preview: // with the uuid of the block, the platform would take the block for this message
+		t.uuid = b.Key + ".p"
 	}
 	return t, nil
 }
 
-// nth returns the target of the n-th message of a block. Only the first one is a reply, except in a topic.
-func (t target) nth(b *channel.Block, n int) target {
-	t.uuid = b.Key + "." + strconv.Itoa(n)
-	if n > 0 && t.topic == "" {
-		t.replyTo = ""
-	}
-	return t
-}
-
-// receipt returns the receipt of a block whose first message is a reply as t says.
-func (t target) receipt(ids ...string) channel.Receipt {
-	return channel.Receipt{MessageIDs: ids, ThreadID: t.topic, ReplyToID: t.replyTo}
-}
-
-// deliver sends a block in as many messages as it needs. The first takes the place of the preview.
-func (c *Channel) deliver(ctx context.Context, b *channel.Block) (channel.Receipt, error) {
-	t, err := targetOf(b)
+// post sends a message, or replaces a card. m is the message that is answered.
+func (c *Channel) post(ctx context.Context, p *platform.Post, m *message) (id string, err error) {
+	t, err := targetOf(p)
 	if err != nil {
-		return channel.Receipt{}, err
+		return "", err
 	}
-	text, files := platform.TextAndFiles(b)
-	parts := split(text)
-	return platform.SendMessages(b, t.receipt(), len(parts)+len(files), nil, func(n int) (string, error) {
-		at := t.nth(b, n)
-		if n >= len(parts) {
-			return c.sendFile(ctx, at, files[n-len(parts)])
+	b := body{markup: p.Text, text: p.Plain}
+	switch {
+	case p.File != nil:
+		if b, err = c.upload(ctx, p.File); err != nil {
+			return "", err
 		}
-		if n == 0 {
-			at.card = b.Preview.First()
-		}
-		return c.send(ctx, at, parts[n])
-	})
-}
-
-// preview shows the text so far, as much of it as one card holds.
-func (c *Channel) preview(ctx context.Context, b channel.Block, before channel.Receipt) (channel.Receipt, error) {
-	t, err := targetOf(&b)
-	if err != nil {
-		return channel.Receipt{}, err
+	case p.Buttons != nil:
+		b.elements = []any{buttons(p.Buttons, m)}
+		b.text = markup.Convert(p.Block.Question.WithCommands(), markup.Plain) // if the platform rejects the card
 	}
-	parts := split(b.Text)
-	if len(parts) == 0 {
-		return channel.Receipt{State: channel.Suppressed}, nil
-	}
-	t.uuid, t.preview = b.Key+".p", true // with the uuid of the block, the platform would take the block for this message
-	if before.First() != "" {
-		_, err = c.send(ctx, target{card: before.First(), preview: true}, parts[0])
-		return before, err
-	}
-	id, err := c.send(ctx, t, parts[0])
-	return t.receipt(id), err
+	return c.send(ctx, t, b)
 }
 
 // body is what one message says.
@@ -141,14 +113,6 @@ type body struct {
 	elements []any  // of the card, below the text
 	fileType string // image or file: the message is a file
 	fileKey  string
-}
-
-// split turns a model's Markdown into messages.
-func split(markdown string) (list []body) {
-	for _, p := range markup.Pieces(markdown, markup.FeishuCard, markup.Limit{N: maxCard, Unit: encodedSize, Marked: true}) {
-		list = append(list, body{markup: p.Text, text: p.Plain})
-	}
-	return list
 }
 
 // encodedSize returns the bytes of a text in a request, where it is in a JSON string within a JSON string. It is a [markup.Unit].
@@ -180,8 +144,8 @@ func (b *body) card() any {
 	}
 }
 
-// send sends one message, and returns its id. Markup that the platform rejects is replaced with plain text. If the card that the message is to
-// replace is deleted, it is sent as a new one; if the message that it replies to is, it is sent as no reply.
+// send sends one message, and returns its id. Markup that the platform rejects is replaced with plain text. If the message that it replies to is deleted,
+// it is sent as no reply.
 func (c *Channel) send(ctx context.Context, t target, b body) (id string, err error) {
 	for {
 		id, err = c.sendOnce(ctx, t, &b)
@@ -192,8 +156,6 @@ func (c *Channel) send(ctx context.Context, t target, b body) (id string, err er
 			if t.card != "" {
 				b.elements = nil
 			}
-		case platform.Is(err, deleted) && t.card != "" && t.chat != "":
-			t.card = ""
 		case platform.Is(err, deleted) && t.card == "" && t.replyTo != "" && t.topic == "":
 			t.replyTo = ""
 		case err != nil:
@@ -235,32 +197,20 @@ func (c *Channel) sendOnce(ctx context.Context, t target, b *body) (id string, e
 	return cmp.Or(t.card, got.Data.MessageID), err
 }
 
-// sendFile sends a file of the media folder.
-func (c *Channel) sendFile(ctx context.Context, t target, m channel.MediaFact) (id string, err error) {
-	data, err := c.Files.Read(m.Path, maxFile)
-	if err != nil {
-		return "", err
-	}
-	return c.upload(ctx, t, filepath.Base(m.Path), data, m.Kind == channel.MediaImage && len(data) <= maxImage) // a larger image is sent as a file
-}
-
-// upload sends data as a file, or as an image.
-func (c *Channel) upload(ctx context.Context, t target, name string, data []byte, isImage bool) (id string, err error) {
-	kind, fields := "file", map[string]any{"file_type": "stream", "file_name": name}
-	if isImage {
+// upload uploads a file, or an image, and returns the message that shows it. A larger image is sent as a file.
+func (c *Channel) upload(ctx context.Context, f *platform.File) (body, error) {
+	kind, fields := "file", map[string]any{"file_type": "stream", "file_name": f.Name}
+	if f.Kind == channel.MediaImage && len(f.Data) <= maxImage {
 		kind, fields = "image", map[string]any{"image_type": "message"}
 	}
 	got, err := c.callRepeatedly(ctx, platform.Request{
 		Name: "upload a file", Path: "im/v1/" + kind + "s", Harmless: true,
-		In: &platform.Form{Fields: fields, Name: kind, File: name, Data: data},
+		In: &platform.Form{Fields: fields, Name: kind, File: f.Name, Data: f.Data},
 	})
-	if err != nil {
-		if _, ok := errors.AsType[*channel.NotSentError](err); !ok {
-			err = &channel.NotSentError{Err: err, Retryable: true} // an upload is not visible
-		}
-		return "", err
+	if _, isNotSent := errors.AsType[*channel.NotSentError](err); err != nil && !isNotSent {
+		err = &channel.NotSentError{Err: err, Retryable: true} // an upload is not visible
 	}
-	return c.send(ctx, t, body{fileType: kind, fileKey: cmp.Or(got.Data.ImageKey, got.Data.FileKey)})
+	return body{fileType: kind, fileKey: cmp.Or(got.Data.ImageKey, got.Data.FileKey)}, err
 }
 
 // typing is the reaction that shows that work goes on.
@@ -327,61 +277,27 @@ func (e *event) readPress(raw json.RawMessage) {
 }
 
 // buttons returns the element of a card with the buttons of a question, which m has caused.
-func buttons(q *channel.Question, m *message) any {
+func buttons(list []channel.Button, m *message) any {
 	styles := map[string]string{channel.LabelApprove: "primary", channel.LabelDeny: "danger"}
 	var columns []any
-	for _, b := range q.Buttons() {
+	for _, b := range list {
 		columns = append(columns, map[string]any{"tag": "column", "width": "auto", "elements": []any{map[string]any{
 			"tag": "button", "text": map[string]any{"tag": "plain_text", "content": b.Label}, "type": cmp.Or(styles[b.Label], "default"),
-			"behaviors": []any{map[string]any{"type": "callback", "value": buttonValue{q.ID, b.Word, m.Thread, m.ChatType}}},
+			"behaviors": []any{map[string]any{"type": "callback", "value": buttonValue{b.Press.ID, b.Word, m.Thread, m.ChatType}}},
 		}}})
 	}
 	return map[string]any{"tag": "column_set", "columns": columns}
 }
 
-// ask sends a question in one message with its buttons, or not at all, so that people approve only what they could read.
-func (c *Channel) ask(ctx context.Context, b *channel.Block, m *message) (channel.Receipt, error) {
-	t, err := targetOf(b)
-	if err != nil {
-		return channel.Receipt{}, err
-	}
-	q := b.Question
-	parts := split(q.Text)
-	if len(parts) != 1 {
-		return channel.Receipt{}, &channel.NotSentError{Err: errors.New("feishu: the question does not fit into one message")}
-	}
-	parts[0].elements = []any{buttons(q, m)}
-	parts[0].text = markup.Convert(q.WithCommands(), markup.Plain) // if the platform rejects the card
-	if q.File != "" {
-		if _, err := c.upload(ctx, t.nth(b, 1), q.File, []byte(q.Arguments), false); err != nil {
-			return channel.Receipt{}, &channel.NotSentError{Err: fmt.Errorf("feishu: the file of a question: %w", err)}
-		}
-	}
-	id, err := c.send(ctx, t.nth(b, 0), parts[0])
-	return t.receipt(id), err
-}
-
 // openID is the form of ids of people.
 var openID = regexp.MustCompile(`^ou_[0-9A-Za-z]+$`)
 
-// showDecision replaces the buttons of a question with who decided what.
-func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent channel.Receipt, d channel.Decided) error {
-	q := asked.Question
-	if sent.First() == "" {
-		return nil
+// mentionTag names a person. Events have no names; the client shows one.
+func mentionTag(id string) string {
+	if openID.MatchString(id) {
+		return "<at id=" + id + "></at>"
 	}
-	by := markup.Escape(d.By, markup.FeishuCard)
-	if openID.MatchString(d.By) {
-		by = "<at id=" + d.By + "></at>" // events have no names; the client shows one
-	}
-	card := body{
-		markup: markup.Convert(q.Text, markup.FeishuCard) + "\n\n" + d.Text(by), text: markup.Convert(q.Text, markup.Plain) + "\n\n" + d.Text(d.By),
-	}
-	_, err := c.send(ctx, target{card: sent.First()}, card)
-	if platform.Is(err, deleted) {
-		return nil
-	}
-	return err
+	return ""
 }
 
 // pressTimeout is how long a press waits for its answer. The platform waits 3 s.

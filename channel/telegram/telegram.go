@@ -27,7 +27,6 @@ import (
 
 	"github.com/go-telegram/bot/models"
 
-	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
 )
@@ -147,10 +146,7 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 		receive = func(ctx context.Context) error { return c.poll(ctx, q) }
 	}
 	return c.Service.Serve(ctx, q, platform.ServiceOptions{
-		Run: c.run,
-		Sender: kernel.Sender{Send: func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
-			return c.deliver(ctx, out.Block)
-		}},
+		Run: c.run, Sender: kernel.Sender{Send: c.poster().Send},
 		Identify: c.getMe, Lasting: []*platform.Kind{badToken}, Bot: c.About, Started: c.setMenus,
 		Receive: receive, Exclusive: c.s.Mode == ModePoll,
 	})

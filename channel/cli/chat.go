@@ -49,7 +49,6 @@ type Options struct {
 	Model   string // its name for the banner; may be ""
 	Session string // "" is [DefaultSession]
 
-	History  string             // file of the lines that were typed; ""
 	Commands []*command.Command // of the agent, for completion and help
 	Colors   bool               // bold, dim and red
 

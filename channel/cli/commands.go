@@ -78,7 +78,7 @@ func (c *Chat) help() {
 		width, _ = c.o.Terminal.size()
 	}
 	table := cells.Table(c.commands(), width)
-	c.view.note(table+"Everything else goes to the agent. Lines that start with a space stay out of the history.", plain)
+	c.view.note(table+"Everything else goes to the agent.", plain)
 }
 
 // complete returns what Tab adds to the text before the cursor: what follows in all names of commands that begin like it. If nothing does, it

@@ -74,12 +74,8 @@ func (c *Chat) talkAtTerminal(ctx context.Context) (err error) {
 		_, _ = io.WriteString(c.o.Out, "\r"+clearBelow+pasteOff)
 		err = errors.Join(err, restore())
 	}()
-	h, err := openHistory(c.o.History)
 	c.writeBanner()
-	if err != nil {
-		c.view.note("The input history is unreadable; new lines are not saved.", dim)
-	}
-	return c.talk(ctx, newEditor(c.o.In, c.view.(*screen), h, c.cancelTurns, c.complete))
+	return c.talk(ctx, newEditor(c.o.In, c.view.(*screen), c.cancelTurns, c.complete))
 }
 
 // writeBanner says who answers.

@@ -49,7 +49,7 @@ type Options struct {
 	Model   string // its name for the banner; may be ""
 	Session string // "" is [DefaultSession]
 
-	Commands []*command.Command // of the agent, for completion and help
+	Commands []*command.Command // of the agent, for completion
 	Colors   bool               // bold, dim and red
 
 	// Reason returns what the person may read of the error of a turn; nil or "" is nothing.
@@ -99,7 +99,6 @@ func New(o Options) *Chat {
 	if o.Reason == nil {
 		o.Reason = func(error) string { return "" }
 	}
-	o.Commands = slices.DeleteFunc(slices.Clone(o.Commands), func(one *command.Command) bool { return one.Name == "help" })
 	return &Chat{o: o, session: o.Session}
 }
 

@@ -216,10 +216,7 @@ func TestCH_161CommandsOfTheTerminal(t *testing.T) {
 	r.sees("The session is holidays from now on; it was main.")
 	r.types("again\r")
 	r.sees("echo again")
-	r.types(",he\t\r")
-	r.sees(",tape.info ")
-	r.sees(",quit ")
-	r.types(",help model\r") // which is the agent's
+	r.types(",he\tmodel\r") // which is the agent's
 	r.sees("echo ,help model")
 	r.types(",tape.\t")
 	r.sees(",tape.anchors  ,tape.export")

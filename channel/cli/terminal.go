@@ -85,5 +85,5 @@ func (c *Chat) writeBanner() {
 		who += ", model " + c.o.Model
 	}
 	c.view.note("lingserve chat: "+oneLine(who+", session "+c.o.Session, 1000), strong)
-	c.view.note(",help shows the commands; Ctrl-C cancels an answer, Ctrl-D ends", dim)
+	c.view.note(",help lists the agent's commands; Ctrl-C cancels an answer, Ctrl-D ends", dim)
 }

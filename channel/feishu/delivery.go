@@ -59,146 +59,99 @@ func (c *Channel) poster(m *message) *platform.Poster {
 	}
 }
 
-// target is where a message goes.
-type target struct {
-	card    string // "": the message is new. Else it takes the place of this card
-	chat    string // for a new message
-	replyTo string // a message
-	topic   string // of the message replyTo
-	uuid    string // by which the platform recognizes another attempt to send the message: at most 50 characters
-	preview bool   // the next one comes soon: calls are made once where that leaves no second message
-}
-
-// targetOf reads the reply plan of the block that a message is a part of. Only the first message is a reply, except in a topic.
-func targetOf(p *platform.Post) (t target, err error) {
-	b := p.Block
-	t = target{card: p.Edit, chat: b.Target.Target(), uuid: b.Key + "." + strconv.Itoa(p.N), preview: p.Preview}
-	t.replyTo, _ = b.Target.ReplyToID.Get()
-	t.topic, _ = b.Target.MessageThreadID.Get()
-	switch {
-	case t.topic != "" && t.replyTo == "":
-		err = errors.New("feishu: cannot send to the topic, because it has no message to reply to")
-		return t, &channel.NotSentError{Err: err, Permanent: true}
-	case p.N > 0 && t.topic == "":
-		t.replyTo = ""
-	case p.Preview: // with the uuid of the block, the platform would take the block for this message
-		t.uuid = b.Key + ".p"
-	}
-	return t, nil
-}
-
-// post sends a message, or replaces a card. m is the message that is answered.
+// post sends a message, or replaces a card. m is the message that is answered. Markup that the platform rejects is replaced with plain
+// text. If the message that it replies to is deleted, it is sent as no reply.
 func (c *Channel) post(ctx context.Context, p *platform.Post, m *message) (id string, err error) {
-	t, err := targetOf(p)
+	target := &p.Block.Target
+	replyTo, _ := target.ReplyToID.Get()
+	topic, _ := target.MessageThreadID.Get() // of the message replyTo
+	if topic != "" && replyTo == "" {
+		err = errors.New("feishu: cannot send to the topic, because it has no message to reply to")
+		return "", &channel.NotSentError{Err: err, Permanent: true}
+	}
+	if topic == "" && p.N > 0 { // only the first message is a reply, except in a topic
+		replyTo = ""
+	}
+	kind, plain, content, err := c.content(ctx, p, m)
 	if err != nil {
 		return "", err
 	}
-	b := body{markup: p.Text, text: p.Plain}
-	switch {
-	case p.File != nil:
-		if b, err = c.upload(ctx, p.File); err != nil {
-			return "", err
-		}
-	case p.Buttons != nil:
-		b.elements = []any{buttons(p.Buttons, m)}
-		b.text = markup.Convert(p.Block.Question.WithCommands(), markup.Plain) // if the platform rejects the card
-	}
-	return c.send(ctx, t, b)
-}
-
-// body is what one message says.
-type body struct {
-	markup   string // for a card; "": the message is plain text
-	text     string // without markup
-	elements []any  // of the card, below the text
-	fileType string // image or file: the message is a file
-	fileKey  string
-}
-
-// encodedSize returns the bytes of a text in a request, where it is in a JSON string within a JSON string. It is a [markup.Unit].
-func encodedSize(s string) int {
-	inner, _ := rawjson.Marshal(s) // a string is always valid
-	outer, _ := rawjson.Marshal(string(inner))
-	return len(outer) - len(`"\"\""`)
-}
-
-// encode returns the type and the content of a new message.
-func (b *body) encode() (messageType string, content any) {
-	switch {
-	case b.fileType != "":
-		return b.fileType, map[string]string{b.fileType + "_key": b.fileKey}
-	case b.markup != "":
-		return "interactive", b.card()
-	}
-	return "text", map[string]string{"text": markup.BreakTags(b.text)} // the platform has no escape for the tags of mentions
-}
-
-// card returns the content of a card. Cards that are edited need update_multi: all people see the same card.
-func (b *body) card() any {
-	first := map[string]any{"tag": "markdown", "content": b.markup}
-	if b.markup == "" {
-		first = map[string]any{"tag": "div", "text": map[string]any{"tag": "plain_text", "content": b.text}}
-	}
-	return map[string]any{
-		"schema": "2.0", "config": map[string]any{"update_multi": true}, "body": map[string]any{"elements": append([]any{first}, b.elements...)},
-	}
-}
-
-// send sends one message, and returns its id. Markup that the platform rejects is replaced with plain text. If the message that it replies to is deleted,
-// it is sent as no reply.
-func (c *Channel) send(ctx context.Context, t target, b body) (id string, err error) {
-	for {
-		id, err = c.sendOnce(ctx, t, &b)
-		switch {
-		case platform.Is(err, badCard) && b.markup != "":
-			c.Log.WarnContext(ctx, "platform refuses a message's markup; sending plain text")
-			b.markup = ""
-			if t.card != "" {
-				b.elements = nil
-			}
-		case platform.Is(err, deleted) && t.card == "" && t.replyTo != "" && t.topic == "":
-			t.replyTo = ""
-		case err != nil:
-			return "", err
-		default: // a reply may quote it
-			bot := c.self()
-			c.known.Add(id, knownMessage{exists: true, text: b.text, from: channel.SenderFacts{ID: bot.OpenID, Name: bot.Name, IsBot: true, IsSelf: true}})
-			return id, nil
-		}
-	}
-}
-
-func (c *Channel) sendOnce(ctx context.Context, t target, b *body) (id string, err error) {
-	kind, v := b.encode()
-	if t.card != "" {
-		v = b.card()
-	}
-	content, err := rawjson.Marshal(v)
-	if err != nil {
-		return "", &channel.NotSentError{Err: err}
-	}
-	in := map[string]any{"content": string(content)}
-	r := platform.Request{Name: "send a message", In: in, Harmless: true, Brief: t.preview}
-	if t.card == "" {
-		in["msg_type"], in["uuid"] = kind, t.uuid
+	in := map[string]any{"content": string(rawjson.MustMarshal(content))}
+	r := platform.Request{Name: "send a message", In: in, Harmless: true, Brief: p.Preview}
+	if p.Edit == "" {
+		in["msg_type"], in["uuid"] = kind, uuid(p)
 	}
 	switch {
-	case t.card != "":
-		r.Name, r.Method, r.Path, r.Harmless = "change a card", http.MethodPatch, messagePath(t.card), !t.preview
-	case t.replyTo == "":
-		r.Path, in["receive_id"] = "im/v1/messages?receive_id_type=chat_id", t.chat
+	case p.Edit != "":
+		r.Name, r.Method, r.Path, r.Harmless = "change a card", http.MethodPatch, messagePath(p.Edit), !p.Preview
+	case replyTo == "":
+		r.Path, in["receive_id"] = "im/v1/messages?receive_id_type=chat_id", target.Target()
 	default:
-		r.Path = messagePath(t.replyTo) + "/reply"
-		if t.topic != "" {
+		r.Path = messagePath(replyTo) + "/reply"
+		if topic != "" {
 			in["reply_in_thread"] = true
 		}
 	}
 	got, err := c.callRepeatedly(ctx, r)
-	return cmp.Or(t.card, got.Data.MessageID), err
+	next := *p
+	switch {
+	case platform.Is(err, badCard) && p.Text != "":
+		c.Log.WarnContext(ctx, "platform refuses a message's markup; sending plain text")
+		next.Text = ""
+		return c.post(ctx, &next, m)
+	case platform.Is(err, deleted) && p.Edit == "" && replyTo != "" && topic == "":
+		b := *p.Block
+		b.Target.ReplyToID, next.Block = channel.None, &b
+		return c.post(ctx, &next, m)
+	case err != nil:
+		return "", err
+	}
+	id = cmp.Or(p.Edit, got.Data.MessageID)
+	bot := c.self() // a reply may quote the message
+	c.known.Add(id, knownMessage{exists: true, text: plain, from: channel.SenderFacts{ID: bot.OpenID, Name: bot.Name, IsBot: true, IsSelf: true}})
+	return id, nil
 }
 
-// upload uploads a file, or an image, and returns the message that shows it. A larger image is sent as a file.
-func (c *Channel) upload(ctx context.Context, f *platform.File) (body, error) {
+// uuid returns what the platform recognizes another attempt to send the message by: at most 50 characters. With that of the block, it would
+// take the block for its preview.
+func uuid(p *platform.Post) string {
+	if p.Preview {
+		return p.Block.Key + ".p"
+	}
+	return p.Block.Key + "." + strconv.Itoa(p.N)
+}
+
+// content returns the type and the content of a message, and its text without markup. Edited messages are cards. They need update_multi:
+// all people see the same card.
+func (c *Channel) content(ctx context.Context, p *platform.Post, m *message) (kind, plain string, content any, err error) {
+	if p.File != nil {
+		kind, key, err := c.upload(ctx, p.File)
+		return kind, "", map[string]string{kind + "_key": key}, err
+	}
+	plain = p.Plain
+	elements := []any{map[string]any{"tag": "markdown", "content": p.Text}}
+	if p.Text == "" {
+		elements = []any{map[string]any{"tag": "div", "text": map[string]any{"tag": "plain_text", "content": plain}}}
+	}
+	if p.Buttons != nil {
+		plain = markup.Convert(p.Block.Question.WithCommands(), markup.Plain)
+		elements = append(elements, buttons(p.Buttons, m))
+	}
+	if p.Text == "" && p.Edit == "" {
+		return "text", plain, map[string]string{"text": markup.BreakTags(plain)}, nil // the platform has no escape for the tags of mentions
+	}
+	return "interactive", plain, map[string]any{
+		"schema": "2.0", "config": map[string]any{"update_multi": true}, "body": map[string]any{"elements": elements},
+	}, nil
+}
+
+// encodedSize returns the bytes of a text in a request, where it is in a JSON string within a JSON string. It is a [markup.Unit].
+func encodedSize(s string) int {
+	return len(rawjson.MustMarshal(string(rawjson.MustMarshal(s)))) - len(`"\"\""`)
+}
+
+// upload uploads a file, or an image, and returns its kind and its key. A larger image is sent as a file.
+func (c *Channel) upload(ctx context.Context, f *platform.File) (kind, key string, err error) {
 	kind, fields := "file", map[string]any{"file_type": "stream", "file_name": f.Name}
 	if f.Kind == channel.MediaImage && len(f.Data) <= maxImage {
 		kind, fields = "image", map[string]any{"image_type": "message"}
@@ -210,7 +163,7 @@ func (c *Channel) upload(ctx context.Context, f *platform.File) (body, error) {
 	if _, isNotSent := errors.AsType[*channel.NotSentError](err); err != nil && !isNotSent {
 		err = &channel.NotSentError{Err: err, Retryable: true} // an upload is not visible
 	}
-	return body{fileType: kind, fileKey: cmp.Or(got.Data.ImageKey, got.Data.FileKey)}, err
+	return kind, cmp.Or(got.Data.ImageKey, got.Data.FileKey), err
 }
 
 // typing is the reaction that shows that work goes on.
@@ -321,15 +274,16 @@ func pressResponse(ctx context.Context, answers <-chan channel.Pressed) any {
 
 // answerPress shows what became of a press. If the question is no longer open, its buttons are removed: after a crash, nothing else would
 // remove them.
-func (a *adapter) answerPress(ctx context.Context, state channel.Pressed) {
-	c, m := a.c, a.e.Message
-	if request, ok := c.presses.LoadAndDelete(a.e.ID); ok {
+func (c *Channel) answerPress(ctx context.Context, e *event, state channel.Pressed) {
+	m := e.Message
+	if request, ok := c.presses.LoadAndDelete(e.ID); ok {
 		request.(chan channel.Pressed) <- state
 	}
 	if state != channel.PressUnknown || m.ID == "" {
 		return
 	}
-	if _, err := c.send(ctx, target{card: m.ID}, body{text: state.Text()}); err != nil && !platform.Is(err, deleted) {
+	_, err := c.post(ctx, &platform.Post{Block: new(channel.Block), Edit: m.ID, Plain: state.Text()}, nil)
+	if err != nil && !platform.Is(err, deleted) {
 		c.Log.WarnContext(ctx, "cannot remove an old question's buttons", "error", err)
 	}
 }

@@ -93,11 +93,10 @@ func mention(id string) string {
 
 // answerPress shows the result of a press to the person who pressed. The message of a question shows to everybody that it is decided. The buttons of a
 // question that is no longer open are removed: nothing else would do that after a crash.
-func (a *adapter) answerPress(ctx context.Context, s channel.Pressed) {
+func (c *Channel) answerPress(ctx context.Context, m *message, s channel.Pressed) {
 	if s.Decides() {
 		return
 	}
-	c, m := a.c, a.last
 	t := target{m.conversation, m.press.thread}
 	err := c.repeat(ctx, "chat.postEphemeral", false, func(ctx context.Context) error {
 		_, err := c.api.PostEphemeralContext(ctx, t.conversation, m.User, t.options(slackgo.MsgOptionText(s.Text(), false))...)

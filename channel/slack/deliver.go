@@ -26,7 +26,7 @@ type delivery struct {
 	*platform.Poster
 	c         *Channel
 	message   *message // that is answered
-	stream    *stream  // the preview that is being streamed by this process; nil
+	stream    string   // the text of the preview, if this process streams it; ""
 	hasStatus bool     // the assistant's thread shows that work goes on
 	reacted   bool     // a reaction to the message was tried
 }
@@ -73,11 +73,11 @@ func (t target) options(list ...slackgo.MsgOption) []slackgo.MsgOption {
 
 // deliver sends a block of the turn. A preview that is streamed ends with the rest of the text.
 func (d *delivery) deliver(ctx context.Context, b channel.Block) (channel.Receipt, error) {
-	p, s := *d.Poster, d.stream
-	if s != nil && b.Preview != nil {
-		d.stream = nil
+	p, shown := *d.Poster, d.stream
+	if shown != "" && b.Preview != nil {
+		d.stream = ""
 		text, _ := platform.TextAndFiles(&b)
-		if d.c.finishStream(ctx, targetOf(&b), s, text) { // the message shows all of the text
+		if d.c.finishStream(ctx, targetOf(&b), b.Preview.First(), shown, text) { // the message shows all of the text
 			p.Limit = markup.Limit{}
 			p.Post = func(ctx context.Context, m *platform.Post) (string, error) {
 				if m.Edit != "" {
@@ -165,8 +165,8 @@ func (c *Channel) write(ctx context.Context, t target, ts, text string, blocks .
 func (d *delivery) preview(ctx context.Context, b channel.Block, before channel.Receipt) (channel.Receipt, error) {
 	t := targetOf(&b)
 	switch {
-	case d.stream != nil:
-		if d.appendStream(ctx, t, b.Text) {
+	case d.stream != "":
+		if d.appendStream(ctx, t, before.First(), b.Text) {
 			return before, nil
 		}
 	case before.First() == "":

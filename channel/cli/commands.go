@@ -5,22 +5,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
-
-	"github.com/lingserve/lingserve/internal/cells"
 )
-
-// commands returns all commands and what they do, first those that the terminal runs; the agent does not see these.
-func (c *Chat) commands() (rows [][2]string) {
-	rows = [][2]string{
-		{",quit", "end the conversation, as Ctrl-D does"},
-		{",session", "show the session, or continue another one: ,session <name>"},
-		{",help", "list the commands, or explain one of the agent: ,help <command>"},
-	}
-	for _, one := range c.o.Commands {
-		rows = append(rows, [2]string{"," + one.Name, one.Help})
-	}
-	return rows
-}
 
 // runCommand runs a command of the terminal. known is false for any other line.
 func (c *Chat) runCommand(text string) (known, quit bool) {
@@ -35,11 +20,6 @@ func (c *Chat) runCommand(text string) (known, quit bool) {
 		return true, true
 	case "session":
 		c.changeSession(rest)
-	case "help":
-		if rest != "" {
-			return false, false // the agent explains its commands
-		}
-		c.help()
 	default:
 		return false, false
 	}
@@ -71,27 +51,16 @@ func (c *Chat) changeSession(name string) {
 	}
 }
 
-// help lists the commands.
-func (c *Chat) help() {
-	width := 0
-	if c.o.Terminal != nil {
-		width, _ = c.o.Terminal.size()
-	}
-	table := cells.Table(c.commands(), width)
-	c.view.note(table+"Everything else goes to the agent. Lines that start with a space stay out of the history.", plain)
-}
-
 // complete returns what Tab adds to the text before the cursor: what follows in all names of commands that begin like it. If nothing does, it
 // shows the names.
 func (c *Chat) complete(text string) string {
 	rest, isCommand := cutComma(text)
 	word := "," + strings.ToLower(strings.TrimPrefix(rest, "help "))
-	var found []string
-	for _, row := range c.commands() {
-		if isCommand && strings.HasPrefix(row[0], word) {
-			found = append(found, row[0])
-		}
+	found := []string{",quit", ",session"}
+	for _, one := range c.o.Commands {
+		found = append(found, ","+one.Name)
 	}
+	found = slices.DeleteFunc(found, func(name string) bool { return !isCommand || !strings.HasPrefix(name, word) })
 	switch len(found) {
 	case 0:
 		return ""

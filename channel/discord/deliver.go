@@ -5,12 +5,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"net/http"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/bwmarrin/discordgo"
@@ -29,23 +25,32 @@ const (
 	maxNonce     = 25
 )
 
+// poster sends the messages of answers.
+func (c *Channel) poster() *platform.Poster {
+	return &platform.Poster{
+		Format: markup.Discord, Limit: markup.Limit{N: maxText, Marked: true}, Post: c.post, Gone: []*platform.Kind{deleted, expired},
+		Files: c.Files, MaxFile: maxUpload, Attach: true,
+	}
+}
+
 // delivery is how the answer of a turn is sent. That to an interaction can be sent for some minutes only, and is shown to one person: it is neither kept nor
 // previewed, and the platform itself shows that work goes on.
 func (a *adapter) delivery() *kernel.Delivery {
 	c := a.c
+	d := c.poster().Delivery()
 	if a.last.Interaction != nil {
-		return &kernel.Delivery{Settle: c.showDecision, Deliver: func(ctx context.Context, b channel.Block) (channel.Receipt, error) {
-			r, err := c.deliver(ctx, b)
+		return &kernel.Delivery{Settle: d.Settle, Deliver: func(ctx context.Context, b channel.Block) (channel.Receipt, error) {
+			r, err := d.Deliver(ctx, b)
 			a.answered = a.answered || err == nil
 			return r, err
 		}}
 	}
-	d := &kernel.Delivery{Deliver: c.deliver, Settle: c.showDecision, Durable: true, PreviewEvery: previewEvery, WorkingEvery: typingEvery}
+	d.PreviewEvery, d.WorkingEvery = previewEvery, typingEvery
 	d.Working = func(ctx context.Context) error {
 		return c.api.Attempt(ctx, platform.Request{Name: "show typing", Path: "/channels/" + a.last.Message.ChannelID + "/typing"})
 	}
-	if c.s.Preview == PreviewEdit {
-		d.Preview = c.showPreview
+	if c.s.Preview != PreviewEdit {
+		d.Preview = nil
 	}
 	return d
 }
@@ -85,92 +90,59 @@ type outgoing struct {
 	Reference  *discordgo.MessageReference      `json:"message_reference,omitempty"`
 	Components []discordgo.ActionsRow           `json:"components,omitempty"`
 	Flags      discordgo.MessageFlags           `json:"flags,omitempty"`
-	file       *platform.Form                   // goes with it
-	path       string                           // of the file in the media folder, until it is read
 }
 
 // repliedTo allows a message to notify the person who is replied to, and no one else.
 var repliedTo = discordgo.MessageAllowedMentions{Parse: []discordgo.AllowedMentionType{}, RepliedUser: true}
 
-// split turns the Markdown of a model into messages.
-func split(text string) (list []outgoing) {
-	for _, p := range markup.Pieces(text, markup.Discord, markup.Limit{N: maxText, Marked: true}) {
-		list = append(list, outgoing{Content: p.Text})
+// post sends a message, or replaces the text of one.
+func (c *Channel) post(ctx context.Context, m *platform.Post) (id string, err error) {
+	t := targetOf(m.Block)
+	if m.Edit != "" {
+		return m.Edit, c.edit(ctx, &t, m.Edit, m.Text)
 	}
-	return list
+	if m.N > 0 {
+		t.reply = ""
+	}
+	return c.send(ctx, t, m)
 }
 
-// deliver sends a block.
-func (c *Channel) deliver(ctx context.Context, b channel.Block) (channel.Receipt, error) {
-	text, files := platform.TextAndFiles(&b)
-	list, t := split(text), targetOf(&b)
-	if b.Question != nil {
-		q, err := question(b.Question)
-		if err != nil {
-			return channel.Receipt{}, err
-		}
-		list = []outgoing{q}
-	}
-	for _, f := range files {
-		list = append(list, outgoing{path: f.Path})
-	}
-	edit := func(id string) (found bool, err error) {
-		if list[0].Content != "" {
-			err = c.edit(ctx, &t, id, list[0].Content)
-		}
-		if list[0].Content == "" || platform.Is(err, deleted) {
-			return false, nil
-		}
-		return true, err
-	}
-	// The outbox repeats the end of an answer. The nonce makes it harmless to repeat other blocks at once.
-	harmless := b.Kind != channel.ReplyFinal && t.interaction == ""
-	return platform.SendMessages(&b, channel.Receipt{ReplyToID: t.reply}, len(list), edit, func(n int) (string, error) {
-		if n > 0 {
-			t.reply = ""
-		}
-		return c.send(ctx, t, list[n], b.Key+":"+strconv.Itoa(n), harmless)
-	})
-}
-
-// send sends one message and returns its id. key names it, so that the platform ignores copies. An interaction that is too old is answered in its channel.
-func (c *Channel) send(ctx context.Context, t target, m outgoing, key string, harmless bool) (string, error) {
-	if m.path != "" {
-		data, err := c.Files.Read(m.path, maxUpload)
-		if err != nil {
-			return "", err
-		}
-		m.file, m.path = &platform.Form{File: filepath.Base(m.path), Data: data}, ""
-	}
-	call := m
-	call.Allowed, call.Flags = repliedTo, discordgo.MessageFlagsSuppressEmbeds // a preview of a link would tell its server of the answer
+// send sends one message and returns its id. An interaction that is too old is answered in its channel. A preview has another nonce than its block: if it is
+// not known whether it was sent, the block is a new message. The outbox repeats the end of an answer. The nonce makes it harmless to repeat other blocks at
+// once.
+func (c *Channel) send(ctx context.Context, t target, m *platform.Post) (string, error) {
+	call := outgoing{Content: m.Text, Allowed: repliedTo, Flags: discordgo.MessageFlagsSuppressEmbeds} // a preview of a link would tell its server of the answer
 	if t.silent {
 		call.Flags |= discordgo.MessageFlagsSuppressNotifications
 	}
 	if t.interaction != "" {
 		call.Flags |= discordgo.MessageFlagsEphemeral
 	} else {
-		sum := sha256.Sum256([]byte(key))
+		sum := sha256.Sum256(fmt.Appendf(nil, "%s:%d:%t", m.Block.Key, m.N, m.Preview))
 		call.Nonce, call.Enforce = base64.RawURLEncoding.EncodeToString(sum[:])[:maxNonce], true
 		if t.reply != "" {
 			call.Reference = &discordgo.MessageReference{MessageID: t.reply, FailIfNotExists: new(false)}
 		}
 	}
+	if m.Buttons != nil {
+		call.Components = []discordgo.ActionsRow{newRow(m.Buttons)}
+	}
 	var sent struct {
 		ID string `json:"id"`
 	}
+	harmless := m.Block.Kind != channel.ReplyFinal && t.interaction == "" && !m.Preview
 	r := platform.Request{Name: "send a message", Path: t.path(), In: &call, Out: &sent, Harmless: harmless}
-	if m.file != nil {
-		r.In = &platform.Form{Fields: map[string]any{"payload_json": &call}, Name: "files[0]", File: m.file.File, Data: m.file.Data}
+	if m.File != nil {
+		r.In = &platform.Form{Fields: map[string]any{"payload_json": &call}, Name: "files[0]", File: m.File.Name, Data: m.File.Data}
 	}
 	err := c.api.Do(ctx, r)
 	switch {
 	case platform.Is(err, expired) && t.interaction != "":
 		t.interaction = ""
-		return c.send(ctx, t, m, key, harmless)
+		return c.send(ctx, t, m)
 	case platform.Is(err, noReply) && t.reply != "":
 		t.reply = ""
-		return c.send(ctx, t, m, key, harmless)
+		return c.send(ctx, t, m)
 	}
 	return sent.ID, err
 }
@@ -181,60 +153,14 @@ func (c *Channel) edit(ctx context.Context, t *target, id, text string) error {
 	return c.api.Do(ctx, platform.Request{Name: "change a message", Method: http.MethodPatch, Path: t.messagePath(id), In: in, Harmless: true})
 }
 
-// showPreview shows what there is of a block. It has another nonce than the block: if it is not known whether it was sent, the block is a new message.
-func (c *Channel) showPreview(ctx context.Context, b channel.Block, before channel.Receipt) (channel.Receipt, error) {
-	list, t := split(b.Text), targetOf(&b)
-	switch {
-	case len(list) == 0:
-		return before, nil
-	case before.First() != "":
-		return before, c.edit(ctx, &t, before.First(), list[0].Content)
-	}
-	id, err := c.send(ctx, t, list[0], b.Key+":preview", false)
-	return channel.Receipt{MessageIDs: []string{id}, ReplyToID: t.reply}, err
-}
-
 // styles are the colors of buttons, by their words.
 var styles = map[string]discordgo.ButtonStyle{"approve": discordgo.SuccessButton, "deny": discordgo.DangerButton, "remember": discordgo.SecondaryButton}
 
-// question returns the message that asks a question. Arguments that do not fit into it are its file. It is one message or none, because no one approves
-// what they have not read.
-func question(q *channel.Question) (m outgoing, err error) {
-	list, name := split(q.Text), q.File
-	if len(list) > 1 && name == "" && q.Arguments != "" {
-		name = "arguments-" + q.ID + ".json"
-		list = split(fmt.Sprintf("The agent wants to call the tool `%s` with the arguments in the file `%s`.", q.Tool, name))
+func newRow(buttons []channel.Button) (row discordgo.ActionsRow) {
+	for _, b := range buttons {
+		row.Components = append(row.Components, discordgo.Button{Label: b.Label, Style: styles[b.Word], CustomID: b.Word + ":" + b.Press.ID})
 	}
-	if len(list) != 1 {
-		return m, &channel.NotSentError{Err: errors.New("discord: the question does not fit into one message")}
-	}
-	m = list[0]
-	var row discordgo.ActionsRow
-	for _, b := range q.Buttons() {
-		row.Components = append(row.Components, discordgo.Button{Label: b.Label, Style: styles[b.Word], CustomID: b.Word + ":" + q.ID})
-	}
-	m.Components = []discordgo.ActionsRow{row}
-	if name != "" {
-		m.file = &platform.Form{File: name, Data: []byte(q.Arguments)}
-	}
-	return m, nil
-}
-
-// showDecision changes the message of a question that was decided.
-func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent channel.Receipt, d channel.Decided) error {
-	m, err := question(asked.Question)
-	if err != nil || sent.First() == "" {
-		return err
-	}
-	outcome := "\n\n" + markup.Convert(d.Text(markup.Literal(d.By)), markup.Discord)
-	if markup.UTF16(m.Content+outcome) > maxText {
-		m.Content = ""
-	}
-	t := targetOf(&asked)
-	if err = c.edit(ctx, &t, sent.First(), strings.TrimSpace(m.Content+outcome)); platform.Is(err, deleted, expired) {
-		return nil
-	}
-	return err
+	return row
 }
 
 // acknowledgeWithin is how long the platform waits until an interaction is acknowledged.

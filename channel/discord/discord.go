@@ -131,11 +131,8 @@ const copiesIgnored = 2 * time.Minute
 // Serve implements [kernel.Channel].
 func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	return c.Service.Serve(ctx, q, platform.ServiceOptions{
-		Run: c.run,
-		Sender: kernel.Sender{
-			Send:       func(ctx context.Context, m channel.Outbound) (channel.Receipt, error) { return c.deliver(ctx, m.Block) },
-			Repeatable: func(_ channel.Outbound, age time.Duration) bool { return age < copiesIgnored },
-		},
+		Run:      c.run,
+		Sender:   kernel.Sender{Send: c.poster().Send, Repeatable: func(_ channel.Outbound, age time.Duration) bool { return age < copiesIgnored }},
 		Identify: c.whoAmI, Lasting: []*platform.Kind{badToken}, Bot: c.About, Started: c.registerCommands,
 		Receive: c.receive, Exclusive: true,
 	})

@@ -137,11 +137,6 @@ func (c *Channel) readIdentity(ctx context.Context) error {
 func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	return c.Service.Serve(ctx, q, platform.ServiceOptions{
 		Run: c.run, Identify: c.readIdentity, Lasting: []*platform.Kind{badApp, wrongServer}, Bot: c.About,
-		Sender: kernel.Sender{
-			Send: func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
-				return c.deliver(ctx, &out.Block)
-			},
-			Repeatable: func(_ channel.Outbound, age time.Duration) bool { return age < uuidLife },
-		},
+		Sender: kernel.Sender{Send: c.poster(nil).Send, Repeatable: func(_ channel.Outbound, age time.Duration) bool { return age < uuidLife }},
 	})
 }

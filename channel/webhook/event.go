@@ -3,7 +3,6 @@ package webhook
 import (
 	"bytes"
 	"context"
-	"time"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
@@ -15,16 +14,9 @@ type event struct {
 	*platform.Event
 	c        *Channel
 	messages []*message
-	ctx      context.Context // of the turn
-
-	session string
-	busy    chan struct{} // has an item while one of the functions below runs: parts of the reply keep their order
-	answer  answer        // with its Turn from the beginning
-	held    *time.Timer   // releases the parts that are held; nil: none was
+	session  string
+	answer   answer // with its Turn from the beginning
 }
-
-// releaseBefore is how long before the request stops waiting the reply goes to the callback: clocks of replicas differ.
-const releaseBefore = time.Second
 
 // key names a message.
 func (c *Channel) key(m *message) channel.EventKey {
@@ -33,7 +25,7 @@ func (c *Channel) key(m *message) channel.EventKey {
 
 // run runs the turn of an event.
 func (c *Channel) run(ctx context.Context, e *platform.Event) (channel.Result, error) {
-	ev := &event{Event: e, c: c, ctx: ctx, busy: make(chan struct{}, 1)}
+	ev := &event{Event: e, c: c}
 	for _, raw := range e.Meta.Event.Raws() {
 		id, body, _ := bytes.Cut(raw, []byte("\n"))
 		m, err := parse(body)
@@ -93,19 +85,13 @@ func mentions(list []*message, patterns []string) (all channel.MentionFacts) {
 	return all
 }
 
-// deliver holds a part of the reply for the answer, or sends it to the callback.
+// deliver stores a part of the reply for the answer, or sends it to the callback.
 func (ev *event) deliver(ctx context.Context, b channel.Block) (channel.Receipt, error) {
-	ev.busy <- struct{}{}
-	defer func() { <-ev.busy }()
-	if wait, holds := ev.holds(); holds {
+	if ev.c.result {
 		ev.answer.add(partOf(&b))
 		ev.c.save(ctx, ev.Meta.Event.Key, ev.session, &ev.answer)
-		if ev.held == nil && ev.c.s.Callback != "" {
-			ev.held = time.AfterFunc(wait, ev.releaseLate)
-		}
 		return receiptOf(&b), nil
 	}
-	ev.release(ctx)
 	send := ev.c.sendRepeatedly
 	if b.Kind == channel.ReplyFinal && !b.IsError { // the outbox repeats it
 		send = ev.c.send
@@ -115,52 +101,10 @@ func (ev *event) deliver(ctx context.Context, b channel.Block) (channel.Receipt,
 
 func receiptOf(b *channel.Block) channel.Receipt { return channel.Receipt{MessageIDs: []string{b.Key}} }
 
-// holds reports whether a request still waits for the reply, and for how long. Without a callback it waits for ever.
-func (ev *event) holds() (wait time.Duration, holds bool) {
-	wait = time.Until(ev.Meta.Event.Arrived.Add(resultWait - releaseBefore))
-	return wait, ev.c.result && (wait > 0 || ev.c.s.Callback == "")
-}
-
-// releaseLate sends the parts that are held while the turn goes on: one may be a question.
-func (ev *event) releaseLate() {
-	ev.busy <- struct{}{}
-	defer func() { <-ev.busy }()
-	if ev.answer.Status != statusDone {
-		ev.release(ev.ctx)
-	}
-}
-
-// release sends the parts that are held to the callback.
-func (ev *event) release(ctx context.Context) {
-	if len(ev.answer.Replies) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	for _, p := range ev.answer.Replies {
-		if err := ev.c.sendRepeatedly(ctx, replyTo(ev.messages[0], ev.answer.Turn, p)); err != nil {
-			ev.c.Log.WarnContext(ctx, "cannot send part of a reply to the callback", "error", err)
-		}
-	}
-	ev.answer.Replies = nil
-	ev.c.save(ctx, ev.Meta.Event.Key, ev.session, &ev.answer)
-}
-
 // finalize stores the answer for the requests that wait, unless the event runs again. A sender who is to be paired is answered before.
 func (ev *event) finalize(ctx context.Context, r channel.Result) error {
 	c := ev.c
-	if !c.result {
-		return nil
-	}
-	ev.busy <- struct{}{}
-	defer func() { <-ev.busy }()
-	if ev.held != nil {
-		ev.held.Stop()
-	}
-	if _, holds := ev.holds(); !holds {
-		ev.release(ctx)
-	}
-	if !ev.Meta.Event.Ended() && r.Admission.Reason != channel.ReasonPairingRequired {
+	if !c.result || !ev.Meta.Event.Ended() && r.Admission.Reason != channel.ReasonPairingRequired {
 		return nil
 	}
 	ev.answer.complete(r.TurnID, r.Admission, r.Outcome)

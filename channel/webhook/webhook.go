@@ -3,7 +3,7 @@
 //
 // # Guarantees
 //   - A message is stored before its sender gets an answer, and runs once, however often it is sent.
-//   - A reply goes one way: in the answer to the message, or to the callback, never both. Only the configuration sets the callback.
+//   - Replies go one way: in the answers to messages, or to the callback. Only the configuration sets the callback.
 //   - Every attempt to send a part of a reply has the same webhook-id.
 //   - The callback is not at an address of this machine or of a private network, unless the configuration names the host.
 package webhook
@@ -43,7 +43,7 @@ type Settings struct {
 	platform.Settings
 	Secret         platform.Secret `key:"secret" help:"signing secret of messages, such as whsec_…; or several"`
 	Ack            string          `key:"ack" default:"immediate" oneof:"immediate result" help:"answer to a message: at once, or with the reply"`
-	Callback       string          `key:"callback" check:"url" help:"https address for replies; required with ack immediate"`
+	Callback       string          `key:"callback" check:"url" help:"https address for replies, with ack immediate"`
 	CallbackSecret platform.Secret `key:"callback_secret" help:"signing secret of replies; unset: the secret of messages"`
 	MaxBody        int64           `key:"max_body" default:"1MiB" min:"1KiB" help:"maximum size of a message, with media"`
 	AllowInsecure  bool            `key:"allow_insecure" default:"false" help:"allow http for the callback"`
@@ -83,8 +83,11 @@ func New(s Settings) (*Channel, error) {
 	if c.out, err = ParseSecrets(string(cmp.Or(s.CallbackSecret, s.Secret))); err != nil {
 		return nil, fmt.Errorf("webhook: callback_secret: %w", err)
 	}
-	if !c.result && s.Callback == "" {
+	switch {
+	case !c.result && s.Callback == "":
 		return nil, errors.New("webhook: callback is missing; set it to the https address for replies, or set ack to " + AckResult)
+	case c.result && s.Callback != "":
+		return nil, errors.New("webhook: callback is not used with ack " + AckResult + ", which has replies in the answers; remove one of them")
 	}
 	if c.callback, err = s.parseCallback(); err != nil {
 		return nil, err

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -110,14 +109,10 @@ func chatOptions(c *config.Config, tree *channel.Tree, names []string, name, ses
 	if !slices.Contains(names, name) {
 		return o, fmt.Errorf("unknown agent %q%s expected one of %s", name, cmp.Or(didYouMean(name, names, ""), ";"), strings.Join(names, ", "))
 	}
-	o = terminal.Options{
+	return terminal.Options{
 		Agent: name, Default: usual, Model: modelOf(c, name), Session: session,
 		Commands: comma.New().Commands(tool.Admin), Colors: os.Getenv("NO_COLOR") == "", Reason: reasonOf, Grace: min(c.Grace, chatGrace),
-	}
-	if c.Data != "" {
-		o.History = filepath.Join(c.Data, terminal.Name, "history")
-	}
-	return o, nil
+	}, nil
 }
 
 // talk talks until the input or ctx ends the chat.

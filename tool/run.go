@@ -96,8 +96,10 @@ func (r *Runner) Run(ctx context.Context, tools []*Tool, calls []Call) iter.Seq2
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		results := make(chan done, len(calls)) // so that no call waits for the reader
+		interrupts, over := make(chan func()), make(chan struct{})
 		var wg sync.WaitGroup
 		defer wg.Wait()
+		defer close(over)
 		defer cancel()
 		slots := semaphore.NewWeighted(int64(r.parallel()))
 		started := make([]*running, len(calls))
@@ -109,7 +111,7 @@ func (r *Runner) Run(ctx context.Context, tools []*Tool, calls []Call) iter.Seq2
 			if c.tool, _ = find(tools, call.Name); c.tool != nil {
 				c.asks = r.needsApproval(c.tool, call)
 			}
-			c.ctx, c.span = c.begin(context.WithValue(ctx, callKey{}, call))
+			c.ctx, c.span = c.begin(context.WithValue(ctx, scopeKey{}, scope{call, interrupts, over}))
 			if started[i] = c; !c.ordered() {
 				start(i)
 			}
@@ -122,10 +124,14 @@ func (r *Runner) Run(ctx context.Context, tools []*Tool, calls []Call) iter.Seq2
 				}
 			}
 		})
-		for range calls {
-			d := <-results
-			if !yield(d.index, d.result) {
-				return
+		for n := 0; n < len(calls); {
+			select {
+			case do := <-interrupts:
+				do()
+			case d := <-results:
+				if n++; !yield(d.index, d.result) {
+					return
+				}
 			}
 		}
 	}
@@ -140,20 +146,36 @@ func (r *Runner) needsApproval(t *Tool, c Call) bool {
 
 func (r *Runner) parallel() int { return cmp.Or(max(r.Parallel, 0), DefaultParallel) }
 
-type callKey struct{}
+type scopeKey struct{}
+
+// scope is what the context of a running call has.
+type scope struct {
+	call       Call
+	interrupts chan func()   // what the goroutine of Run is to do
+	over       chan struct{} // closed when Run is left
+}
+
+func scopeOf(ctx context.Context) scope {
+	s, _ := ctx.Value(scopeKey{}).(scope)
+	return s
+}
+
+// Interrupt lets the goroutine that ranges over [Runner.Run] call do between two results, such as to send an event of the call that runs in ctx.
+// It returns when do is called, or when the loop is left, which may be before.
+func Interrupt(ctx context.Context, do func()) {
+	s := scopeOf(ctx)
+	select {
+	case s.interrupts <- do:
+	case <-s.over:
+	}
+}
 
 // CallID returns the model's id of the call that runs in ctx; "" outside of a turn.
-func CallID(ctx context.Context) string {
-	call, _ := ctx.Value(callKey{}).(Call)
-	return call.ID
-}
+func CallID(ctx context.Context) string { return scopeOf(ctx).call.ID }
 
 // Key returns the key of the call that runs in ctx, 26 lower-case letters and digits. It stays the same when the call runs again after a crash,
 // and no other call has it: a tool can store it with what it does, and refuse to do the same twice. It is "" outside of a turn.
-func Key(ctx context.Context) string {
-	call, _ := ctx.Value(callKey{}).(Call)
-	return call.Key
-}
+func Key(ctx context.Context) string { return scopeOf(ctx).call.Key }
 
 // running is one call while it runs.
 type running struct {

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -63,10 +62,8 @@ type Runner struct {
 	After func(context.Context, *Tool, Call, Result) (Result, error)
 	// Redact, where it is set, takes secrets out of what went wrong before a model reads it.
 	Redact func(string) string
-	// Log gets panics, with their stacks. Nil means none.
+	// Log gets panics, with their stacks, and calls that were abandoned. Nil means none.
 	Log *slog.Logger
-
-	stray atomic.Int64
 }
 
 // Question is a call that asks for approval: if it is given, exactly this runs.
@@ -81,9 +78,6 @@ type Decision struct {
 	Approved bool
 	Reason   string // of a denial, for the model
 }
-
-// Stray returns how many calls were abandoned so far, because they ignored the end of their context.
-func (r *Runner) Stray() int { return int(r.stray.Load()) }
 
 // Run runs the calls, of tools as they were offered to the model, and yields the index and the result of each as it ends. Every call
 // has a result, also where ctx ends or the loop is left: then the calls' contexts end, and Run returns when they have, or when the
@@ -345,7 +339,6 @@ func (c *running) execute(ctx context.Context) Result {
 		select {
 		case out = <-done:
 		case <-grace.C:
-			c.stray.Add(1)
 			if c.Log != nil {
 				c.Log.WarnContext(ctx, "dropped a tool's result after its deadline", slog.String("tool", c.tool.Name))
 			}
@@ -449,14 +442,9 @@ func (t *Tool) fits(arguments json.RawMessage) *Error {
 	if len(found) == 0 {
 		return nil
 	}
-	var b strings.Builder
-	b.WriteString("invalid arguments")
+	misfits := make([]string, len(found))
 	for i, m := range found {
-		b.WriteString([]string{": ", "; "}[min(i, 1)])
-		if at := schema.Pointer(m.At); at != "" {
-			b.WriteString(at + ": ")
-		}
-		b.WriteString(m.Message)
+		misfits[i] = strings.TrimPrefix(schema.Pointer(m.At)+": ", ": ") + m.Message
 	}
-	return &Error{KindArguments, b.String()}
+	return &Error{KindArguments, "invalid arguments: " + strings.Join(misfits, "; ")}
 }

@@ -324,7 +324,7 @@ func (r *run) decided(ctx context.Context, q *Question, answer Answer) (tool.Dec
 		entries = append(entries, tape.NewSetting(settingApproval+q.Tool, q.grant))
 		d.Remember = "session"
 	}
-	_, err := r.append(entries...)
+	err := r.append(entries...)
 	q.notify(err)
 	d.Subagent, d.Tool, d.Content, d.By, d.Reason = q.Subagent, "", "", cmp.Or(answer.Name, answer.By), answer.code
 	runOf(ctx).emitFromTool(ctx, turn.Event{Kind: ApprovalResolvedEvent, Calls: []tool.Call{{ID: q.Call, Name: q.Tool}}, Value: encode(d)})

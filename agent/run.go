@@ -237,26 +237,27 @@ func (r *run) write() (context.Context, context.CancelFunc) {
 // handedOver reports whether another process goes on with the turn.
 func (r *run) handedOver() bool { return errors.Is(context.Cause(r.ctx), turn.ErrHandedOver) }
 
-// append appends entries of this turn, unless another process goes on with it. It returns the id of the first.
-func (r *run) append(entries ...tape.Entry) (int64, error) {
+// append appends entries of this turn, unless another process goes on with it, and sets their ids.
+func (r *run) append(entries ...tape.Entry) error {
 	if r.handedOver() {
-		return 0, context.Cause(r.ctx)
+		return context.Cause(r.ctx)
 	}
 	return r.appendAlways(entries...)
 }
 
 // appendAlways is append for what would be lost if another process went on without it.
-func (r *run) appendAlways(entries ...tape.Entry) (int64, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), patience)
-	defer cancel()
-	first, err := r.tape.AppendPatiently(ctx, r.mark(entries)...)
+func (r *run) appendAlways(entries ...tape.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	first, err := r.tape.AppendPatiently(r.ctx, r.mark(entries)...)
 	if err != nil {
-		return 0, fmt.Errorf("write to the tape: %w", err)
+		return fmt.Errorf("write to the tape: %w", err)
 	}
 	for i := range entries {
 		entries[i].ID = first + int64(i)
 	}
-	return first, nil
+	return nil
 }
 
 // mark adds the turn's id to entries.
@@ -329,16 +330,13 @@ func (r *run) begin() (err error) {
 	default:
 		entries = append(entries, r.promptEntry())
 	}
-	if len(entries) == 0 {
-		return nil
+	err = r.append(entries...)
+	for _, e := range entries {
+		if e.Kind == tape.KindMessage { // the prompt
+			r.asked = append(r.asked, e)
+		}
 	}
-	if _, err := r.append(entries...); err != nil {
-		return err
-	}
-	if last := entries[len(entries)-1]; last.Kind == tape.KindMessage { // the prompt
-		r.asked = append(r.asked, last)
-	}
-	return nil
+	return err
 }
 
 // startEntries returns the entries with which a turn begins that no process has begun.
@@ -439,8 +437,7 @@ func (r *run) recallMessage() (message tape.Entry, found bool, err error) {
 
 // end writes the turn's last entry.
 func (r *run) end(status string) error {
-	_, err := r.append(EndEntry(Ended{Status: status, Steps: r.steps}, r.usage))
-	return err
+	return r.append(EndEntry(Ended{Status: status, Steps: r.steps}, r.usage))
 }
 
 // lastSystem returns the last system prompt since the anchor.
@@ -583,11 +580,11 @@ func (r *run) steer() error {
 			continue
 		}
 		id, _ := e.Extra[turn.ExtraRun].(string)
-		m := titled(r.message(p), e).With(tape.Meta{Steered: true, Turn: r.id, Run: id})
-		if m.ID, err = r.appendAlways(m); err != nil {
+		m := []tape.Entry{titled(r.message(p), e).With(tape.Meta{Steered: true, Run: id})}
+		if err := r.appendAlways(m...); err != nil {
 			return err
 		}
-		r.asked = append(r.asked, m)
+		r.asked = append(r.asked, m...)
 	}
 	return nil
 }

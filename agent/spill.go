@@ -127,9 +127,6 @@ func readSpill(ctx context.Context, r *run, in spillReadIn) (page, error) {
 // writing bounds an append: what a turn has to say to its tape is written after its cancellation, too.
 const writing = 10 * time.Second
 
-// patience is how long a turn waits for a store that is away: what its readers have seen is to be on the tape.
-const patience = time.Minute
-
 // encode writes JSON with nothing escaped needlessly.
 func encode(v any) json.RawMessage {
 	text, err := rawjson.Marshal(v)

@@ -238,11 +238,7 @@ func (r *run) cutOff(rep *reply, failure error) error {
 			entries = append(entries, errorEntry(failure))
 		}
 	}
-	if len(entries) == 0 {
-		return nil
-	}
-	_, err := r.append(entries...)
-	return err
+	return r.append(entries...)
 }
 
 // failCalls sends the reader the errors of calls that are not run, and returns their entry.
@@ -328,22 +324,18 @@ func (r *run) step(rep *reply, last bool) (more bool, err error) {
 	}
 	entries = append(entries, rep.extraEntries()...)
 	if len(calls) == 0 {
-		_, err := r.append(append(entries, r.stepEntry(rep, StatusOK))...)
-		return false, err
+		return false, r.append(append(entries, r.stepEntry(rep, StatusOK))...)
 	}
 	if last {
 		entries = append(entries, r.failCalls(calls, tool.KindDenied, "the turn reached its limit of tool calls"),
 			r.stepEntry(rep, StatusError), errorEntry(ErrMaxSteps))
-		if _, err := r.append(entries...); err != nil {
-			return false, err
-		}
-		return false, ErrMaxSteps
+		return false, cmp.Or(r.append(entries...), ErrMaxSteps)
 	}
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	for i := range entries {
 		entries[i].Date = now
 	}
-	if _, err := r.append(entries...); err != nil {
+	if err := r.append(entries...); err != nil {
 		return false, err
 	}
 	for i := range calls {
@@ -360,8 +352,7 @@ func (r *run) finishStep(rep *reply, tools []*tool.Tool, calls []tool.Call) erro
 	if err := r.writeHandoff(); err != nil {
 		return err
 	}
-	_, err := r.append(r.stepEntry(rep, StatusOK))
-	return err
+	return r.append(r.stepEntry(rep, StatusOK))
 }
 
 // stepEntry is the event that ends a step.
@@ -429,11 +420,10 @@ func (r *run) emitFromTool(ctx context.Context, e turn.Event) {
 func (r *run) writeResult(res tool.Result) (tool.Result, error) {
 	value, kept := r.spill(res)
 	meta := tape.Meta{Spill: kept, SearchHidden: res.Name == "tape.search"}
-	_, err := r.appendAlways(tape.NewToolResult([]string{res.ID}, value).With(meta))
+	err := r.appendAlways(tape.NewToolResult([]string{res.ID}, value).With(meta))
 	if errors.Is(err, tape.ErrTooLarge) { // of parts that are small each
 		res = tool.Result{ID: res.ID, Name: res.Name, Err: &tool.Error{Kind: tool.KindFailed, Message: "the result is too large to store"}}
-		_, err = r.appendAlways(tape.NewToolResult([]string{res.ID}, res.Value()))
-		return res, err
+		return res, r.appendAlways(tape.NewToolResult([]string{res.ID}, res.Value()))
 	}
 	if len(kept) > 0 || len(value) < len(res.Content) {
 		res = tool.Result{ID: res.ID, Name: res.Name, Content: value}

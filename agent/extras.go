@@ -34,13 +34,8 @@ func (r *run) addExtras(rep *reply, c *adapter.Chunk) {
 	}
 	kept := keptMedia{Type: c.Media.Type, URL: c.Media.URL}
 	if kind, _, ok := adapter.OpenDataURL(c.Media.URL); ok {
-		ctx, cancel := r.write()
-		defer cancel()
-		handle, err := r.tape.PutBlob(ctx, []byte(c.Media.URL))
-		if err != nil {
-			r.agent.log.WarnContext(ctx, "cannot store a model's image or sound", "session", r.session, "error", adapter.RedactError(err))
-		}
-		kept = keptMedia{Type: kind, Handle: handle, Bytes: len(c.Media.URL)}
+		blob, _ := r.putBlob(c.Media.URL)
+		kept = keptMedia{Type: kind, Handle: blob.Handle, Bytes: int(blob.Size)}
 	}
 	rep.media = append(rep.media, kept)
 	r.emit(turn.Event{Kind: turn.MediaEvent, Media: c.Media})

@@ -42,10 +42,7 @@ func (r *run) resume() (over bool, err error) {
 			return false, err
 		}
 	}
-	switch {
-	case r.left:
-		return false, errLeft
-	case r.ctx.Err() != nil:
+	if r.ctx.Err() != nil {
 		return false, context.Cause(r.ctx)
 	}
 	return !more && (r.inbox == nil || r.inbox.CloseIfEmpty()), nil

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -63,10 +62,8 @@ type Runner struct {
 	After func(context.Context, *Tool, Call, Result) (Result, error)
 	// Redact, where it is set, takes secrets out of what went wrong before a model reads it.
 	Redact func(string) string
-	// Log gets panics, with their stacks. Nil means none.
+	// Log gets panics, with their stacks, and calls that were abandoned. Nil means none.
 	Log *slog.Logger
-
-	stray atomic.Int64
 }
 
 // Question is a call that asks for approval: if it is given, exactly this runs.
@@ -82,9 +79,6 @@ type Decision struct {
 	Reason   string // of a denial, for the model
 }
 
-// Stray returns how many calls were abandoned so far, because they ignored the end of their context.
-func (r *Runner) Stray() int { return int(r.stray.Load()) }
-
 // Run runs the calls, of tools as they were offered to the model, and yields the index and the result of each as it ends. Every call
 // has a result, also where ctx ends or the loop is left: then the calls' contexts end, and Run returns when they have, or when the
 // grace is over. It needs an ID of no call, nor that IDs differ.
@@ -96,8 +90,10 @@ func (r *Runner) Run(ctx context.Context, tools []*Tool, calls []Call) iter.Seq2
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		results := make(chan done, len(calls)) // so that no call waits for the reader
+		interrupts, over := make(chan func()), make(chan struct{})
 		var wg sync.WaitGroup
 		defer wg.Wait()
+		defer close(over)
 		defer cancel()
 		slots := semaphore.NewWeighted(int64(r.parallel()))
 		started := make([]*running, len(calls))
@@ -109,7 +105,7 @@ func (r *Runner) Run(ctx context.Context, tools []*Tool, calls []Call) iter.Seq2
 			if c.tool, _ = find(tools, call.Name); c.tool != nil {
 				c.asks = r.needsApproval(c.tool, call)
 			}
-			c.ctx, c.span = c.begin(context.WithValue(ctx, callKey{}, call))
+			c.ctx, c.span = c.begin(context.WithValue(ctx, scopeKey{}, scope{call, interrupts, over}))
 			if started[i] = c; !c.ordered() {
 				start(i)
 			}
@@ -122,10 +118,14 @@ func (r *Runner) Run(ctx context.Context, tools []*Tool, calls []Call) iter.Seq2
 				}
 			}
 		})
-		for range calls {
-			d := <-results
-			if !yield(d.index, d.result) {
-				return
+		for n := 0; n < len(calls); {
+			select {
+			case do := <-interrupts:
+				do()
+			case d := <-results:
+				if n++; !yield(d.index, d.result) {
+					return
+				}
 			}
 		}
 	}
@@ -140,20 +140,36 @@ func (r *Runner) needsApproval(t *Tool, c Call) bool {
 
 func (r *Runner) parallel() int { return cmp.Or(max(r.Parallel, 0), DefaultParallel) }
 
-type callKey struct{}
+type scopeKey struct{}
+
+// scope is what the context of a running call has.
+type scope struct {
+	call       Call
+	interrupts chan func()   // what the goroutine of Run is to do
+	over       chan struct{} // closed when Run is left
+}
+
+func scopeOf(ctx context.Context) scope {
+	s, _ := ctx.Value(scopeKey{}).(scope)
+	return s
+}
+
+// Interrupt lets the goroutine that ranges over [Runner.Run] call do between two results, such as to send an event of the call that runs in ctx.
+// It returns when do is called, or when the loop is left, which may be before.
+func Interrupt(ctx context.Context, do func()) {
+	s := scopeOf(ctx)
+	select {
+	case s.interrupts <- do:
+	case <-s.over:
+	}
+}
 
 // CallID returns the model's id of the call that runs in ctx; "" outside of a turn.
-func CallID(ctx context.Context) string {
-	call, _ := ctx.Value(callKey{}).(Call)
-	return call.ID
-}
+func CallID(ctx context.Context) string { return scopeOf(ctx).call.ID }
 
 // Key returns the key of the call that runs in ctx, 26 lower-case letters and digits. It stays the same when the call runs again after a crash,
 // and no other call has it: a tool can store it with what it does, and refuse to do the same twice. It is "" outside of a turn.
-func Key(ctx context.Context) string {
-	call, _ := ctx.Value(callKey{}).(Call)
-	return call.Key
-}
+func Key(ctx context.Context) string { return scopeOf(ctx).call.Key }
 
 // running is one call while it runs.
 type running struct {
@@ -323,7 +339,6 @@ func (c *running) execute(ctx context.Context) Result {
 		select {
 		case out = <-done:
 		case <-grace.C:
-			c.stray.Add(1)
 			if c.Log != nil {
 				c.Log.WarnContext(ctx, "dropped a tool's result after its deadline", slog.String("tool", c.tool.Name))
 			}
@@ -427,14 +442,9 @@ func (t *Tool) fits(arguments json.RawMessage) *Error {
 	if len(found) == 0 {
 		return nil
 	}
-	var b strings.Builder
-	b.WriteString("invalid arguments")
+	misfits := make([]string, len(found))
 	for i, m := range found {
-		b.WriteString([]string{": ", "; "}[min(i, 1)])
-		if at := schema.Pointer(m.At); at != "" {
-			b.WriteString(at + ": ")
-		}
-		b.WriteString(m.Message)
+		misfits[i] = strings.TrimPrefix(schema.Pointer(m.At)+": ", ": ") + m.Message
 	}
-	return &Error{KindArguments, b.String()}
+	return &Error{KindArguments, "invalid arguments: " + strings.Join(misfits, "; ")}
 }

@@ -200,30 +200,32 @@ func (s Set) run(ctx context.Context, funcs map[string]Func, role tool.Role, m M
 	if role < c.Role {
 		return Reply{Name: c.Name, Status: Refused, Output: fmt.Sprintf("`,%s` needs the role %s; yours is %s.", c.Name, c.Role, role)}
 	}
-	args, err := parse(c, m.rest)
-	if err != nil {
-		return Reply{Name: c.Name, Status: Failed, Output: sentence(err.Error()) + fmt.Sprintf(" Write `%s`.", c.Usage())}
-	}
 	var text string
-	if c.Name == "help" {
+	args, err := parse(c, m.rest)
+	switch {
+	case err != nil:
+		err = Errorf("%s Write `%s`.", sentence(err.Error()), c.Usage())
+	case c.Name == "help":
 		text, err = s.help(role, args)
-	} else {
+	default:
 		text, err = funcs[c.Name](ctx, args)
 	}
 	if err == nil {
 		return Reply{Name: c.Name, Status: OK, Output: text}
 	}
-	if e, ok := errors.AsType[*Error](err); ok {
-		return Reply{Name: c.Name, Status: Failed, Output: sentence(e.Message), Err: e.Cause}
-	}
-	output := fmt.Sprintf("`,%s` failed because of an internal error.", c.Name)
+	r := Reply{Name: c.Name, Status: Failed, Err: err}
+	e, readable := errors.AsType[*Error](err)
 	switch {
+	case readable:
+		r.Output, r.Err = sentence(e.Message), e.Cause
 	case errors.Is(err, context.DeadlineExceeded):
-		output = fmt.Sprintf("`,%s` took too long and was stopped.", c.Name)
+		r.Output = fmt.Sprintf("`,%s` took too long and was stopped.", c.Name)
 	case ctx.Err() != nil:
-		output = fmt.Sprintf("`,%s` was canceled.", c.Name)
+		r.Output = fmt.Sprintf("`,%s` was canceled.", c.Name)
+	default:
+		r.Output = fmt.Sprintf("`,%s` failed because of an internal error.", c.Name)
 	}
-	return Reply{Name: c.Name, Status: Failed, Output: output, Err: err}
+	return r
 }
 
 // help shows the commands that a role may run, or one of them.

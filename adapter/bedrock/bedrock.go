@@ -16,7 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
@@ -67,7 +66,7 @@ func New(o Options, at AWS) (adapter.Provider, error) {
 		}
 	}
 	p := &provider{Server: wire.NewServer(o), auth: auth, base: strings.TrimSuffix(o.BaseURL, "/"), list: strings.TrimSuffix(list, "/")}
-	p.Key, p.Sign, p.Explain = auth.secret, p.sign, p.explain
+	p.Key, p.Sign, p.Explain, p.Accept = auth.secret, p.sign, p.explain, wire.AWSStreamType
 	return p, nil
 }
 
@@ -124,5 +123,5 @@ func familyOf(name string) family {
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	return m.p.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, &req) }, m.read)
+	return m.p.Answer(ctx, m.name, m.url, &asking{model: m, req: &req}, m.read)
 }

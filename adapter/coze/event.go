@@ -107,7 +107,7 @@ type wanted struct {
 func (e *event) wanted() (calls []wanted) {
 	for _, raw := range wire.ReadObject(e.required).Object("submit_tool_outputs").List("tool_calls") {
 		var w wanted
-		if json.Unmarshal(raw, &w) == nil && w.ID != "" && w.Function.Name != "" && len(calls) < maxCalls {
+		if json.Unmarshal(raw, &w) == nil && w.ID != "" && w.Function.Name != "" {
 			calls = append(calls, w)
 		}
 	}

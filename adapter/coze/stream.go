@@ -3,6 +3,7 @@ package coze
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"mime"
 	"net/http"
@@ -18,13 +19,10 @@ import (
 // deltaEvent is the type of nearly all events.
 const deltaEvent = "conversation.message.delta"
 
-const (
-	maxCalls    = 1024 // tools that one answer may call
-	maxMessages = 1024 // that one answer may have
-)
+// maxMessages is how many messages one answer may have.
+const maxMessages = 1024
 
-// errMany says that an answer is larger than any that is meant.
-var errMany = errors.New("the answer has too many messages or calls")
+var errMany = errors.New("the answer has too many messages")
 
 // answer reads one answer.
 type answer struct {
@@ -57,11 +55,19 @@ type call struct {
 	answered            bool // by Coze, or wanted from us
 }
 
+// asking is one request to Coze. It has no fallbacks.
+type asking struct {
+	wire.Fallbacks
+	request any
+	extra   map[string]json.RawMessage
+}
+
+// Write writes the request.
+func (a *asking) Write() ([]byte, error) { return wire.Body(a.request, a.extra) }
+
 // post sends a request, and returns the answer once it has begun. Errors are those of an answer that is none.
-func (m *model) post(ctx context.Context, url string, request any, req *adapter.Request) (*http.Response, error) {
-	p := m.p
-	write := func() ([]byte, error) { return wire.Body(request, req.ExtraBody) }
-	res, err := p.Ask(ctx, new(wire.Fallbacks), url, "text/event-stream", write, nil)
+func (p *provider) post(ctx context.Context, url string, a *asking) (*http.Response, error) {
+	res, err := p.Ask(ctx, url, a)
 	if err != nil {
 		return nil, err
 	}
@@ -254,9 +260,6 @@ func (a *answer) called() {
 	f, ok := a.event.call()
 	if !ok {
 		return // it is not known what is called
-	}
-	if len(a.calls) == maxCalls {
-		a.Fail(errMany)
 	}
 	a.calls = append(a.calls, call{id: string(a.event.id), name: f.Name, arguments: f.arguments()})
 	a.Pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: len(a.calls) - 1, Name: f.Name, Arguments: f.arguments()}})

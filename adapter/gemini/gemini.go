@@ -176,5 +176,5 @@ func (m *model) nameHas(word string) bool { return strings.Contains(strings.ToLo
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	return m.p.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, &req) }, m.read)
+	return m.p.Answer(ctx, m.name, m.url, &asking{model: m, req: &req}, m.read)
 }

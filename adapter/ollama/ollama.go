@@ -55,7 +55,7 @@ func New(o Options) (adapter.Provider, error) {
 		absent = "cannot connect to Ollama (" + o.Prefix + "): start it with `ollama serve`, or check its base URL"
 	}
 	p := &provider{Server: wire.NewServer(o), chat: base.JoinPath("api", "chat").String(), tags: base.JoinPath("api", "tags").String()}
-	p.Absent = absent
+	p.Absent, p.Accept = absent, "application/x-ndjson"
 	return p, nil
 }
 
@@ -120,7 +120,7 @@ type model struct {
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	return m.Server.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, req) }, m.read)
+	return m.Answer(ctx, m.name, m.chat, &asking{model: m, req: req}, m.read)
 }
 
 var _ interface {

@@ -2,10 +2,8 @@ package ollama
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"maps"
-	"net/http"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -65,19 +63,21 @@ type options struct {
 	Presence    *float64 `json:"presence_penalty,omitempty"`
 }
 
-// ask sends the request and returns the answer once it is known to be one: status 200.
-func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, error) {
-	r, err := m.request(req)
+// asking is one request to a model. It has no fallbacks.
+type asking struct {
+	*model
+	wire.Fallbacks
+	req adapter.Request
+}
+
+// Write writes the request, with extra members over its own. Those of the member options are laid over the request's options, since what
+// only Ollama has is mostly there, as num_ctx.
+func (a *asking) Write() ([]byte, error) {
+	r, err := a.request(a.req)
 	if err != nil {
 		return nil, err
 	}
-	write := func() ([]byte, error) { return r.body(req.ExtraBody) }
-	return m.Ask(ctx, new(wire.Fallbacks), m.chat, "application/x-ndjson", write, nil)
-}
-
-// body is the request as JSON, with extra members over its own. Those of the member options are laid over the request's options, since what
-// only Ollama has is mostly there, as num_ctx.
-func (r *request) body(extra map[string]json.RawMessage) ([]byte, error) {
+	extra := a.req.ExtraBody
 	var more map[string]json.RawMessage
 	if r.Options != nil && json.Unmarshal(extra["options"], &more) == nil {
 		all, err := wire.Body(r.Options, more)

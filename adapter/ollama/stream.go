@@ -4,17 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 
 	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
-
-var errCalls = errors.New("the answer calls too many tools")
-
-// maxCalls is how many tools one answer may call.
-const maxCalls = 1024
 
 // answer reads one answer.
 type answer struct {
@@ -82,8 +76,6 @@ func (a *answer) decoded(l *line, raw []byte) {
 		switch {
 		case c == nil:
 			a.Fail(wire.ErrFormat)
-		case a.calls == maxCalls:
-			a.Fail(errCalls)
 		case err != nil:
 			a.Fail(err)
 		}

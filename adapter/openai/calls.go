@@ -3,18 +3,12 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"maps"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
-
-// maxCalls is how many tools one answer may call; OpenAI takes 128 tools.
-const maxCalls = 1024
-
-var errCalls = errors.New("the answer calls too many tools")
 
 // call is a tool call as far as it is known. Its name may come in pieces, so it is passed on with the first arguments.
 type call struct {
@@ -103,9 +97,6 @@ func (a *answer) findCall(p *callPart) int {
 		default:
 			return i
 		}
-	}
-	if len(a.calls) == maxCalls {
-		a.Fail(errCalls)
 	}
 	if !hasIndex {
 		p.index = len(a.calls)

@@ -12,7 +12,6 @@ import (
 	"cmp"
 	"context"
 	"iter"
-	"net/http"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -55,7 +54,7 @@ type model struct {
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	return m.Server.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, &req) }, m.read)
+	return m.Answer(ctx, m.name, m.url, &asking{model: m, req: &req}, m.read)
 }
 
 // thinks is how a server is asked to think.

@@ -12,7 +12,6 @@ import (
 	"cmp"
 	"context"
 	"iter"
-	"net/http"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/openai/endpoint"
@@ -52,5 +51,5 @@ type model struct {
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	return m.Server.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, &req) }, m.read)
+	return m.Answer(ctx, m.name, m.Responses(), &asking{model: m, req: &req}, m.read)
 }

@@ -24,7 +24,11 @@ const (
 	drain = 10 * time.Millisecond
 	// maxWhole is how large an answer in one piece may be, in bytes.
 	maxWhole = 16 << 20
+	// maxCalls is how many tools one answer may call; OpenAI takes 128 tools.
+	maxCalls = 1024
 )
+
+var errCalls = errors.New("the answer calls too many tools")
 
 // errEnough ends a request whose answer is complete.
 var errEnough = errors.New("the answer is complete")
@@ -51,6 +55,11 @@ type Answer struct {
 	cancel context.CancelCauseFunc
 	yield  func(adapter.Chunk, error) bool
 	timer  *time.Timer // of linger and drain
+}
+
+// Answer posts a request to a model at an address, with its fallbacks, and yields the answer as read passes it on.
+func (s *Server) Answer(ctx context.Context, model, url string, a Asking, read func(*Answer)) iter.Seq2[adapter.Chunk, error] {
+	return s.Stream(ctx, model, func(ctx context.Context) (*http.Response, error) { return s.Ask(ctx, url, a) }, read)
 }
 
 // Stream asks a provider and yields its answer. ask sends the request, and returns the answer once it is known to be one: status
@@ -260,6 +269,10 @@ func (a *Answer) end() {
 // Pass yields a chunk.
 func (a *Answer) Pass(c adapter.Chunk) {
 	if a.err != nil {
+		return
+	}
+	if c.ToolCall != nil && c.ToolCall.Index >= maxCalls {
+		a.err = errCalls
 		return
 	}
 	if a.Passed++; a.Passed == 1 {

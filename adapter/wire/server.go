@@ -25,6 +25,7 @@ type Server struct {
 	URLHint  string      // said behind "the base URL", as " (most end in /v1)"
 	Listed   []string    // models that the settings name
 	MaxEvent int         // bytes of one event
+	Accept   string      // media type of answers, default that of server-sent events
 	Absent   string      // said where nothing answers at the address; default a sentence about the base URL
 	// Authorize puts the key, and what else each request needs, into its header. The settings' header goes over it.
 	Authorize func(http.Header)

@@ -150,19 +150,19 @@ func (p *Problem) setFaults(faults []run.Field) {
 	}
 }
 
-// Faults is the problem of what a decoder found; nil if it found nothing.
-func Faults(d *request.Decoder) *Problem {
-	if len(d.Faults) == 0 {
+// Faults is the problem of what does not fit; nil if everything does.
+func Faults(faults []run.Field) *Problem {
+	if len(faults) == 0 {
 		return nil
 	}
-	return Invalid(d.Faults...)
+	return Invalid(faults...)
 }
 
 // Query reads a query into v, a pointer to a struct; see [request.Decoder].
 func Query(r *http.Request, v any) *Problem {
 	d := new(request.Decoder)
 	d.Query(r, v)
-	return Faults(d)
+	return Faults(d.Faults)
 }
 
 // NoQuery refuses a query.
@@ -189,25 +189,6 @@ func CheckBody(body []byte) *Problem {
 		f.Detail = "the body is " + f.Detail
 	}
 	return Invalid(*f)
-}
-
-// Decode checks a body and reads it with read, which returns what does not fit.
-func Decode[T any](body []byte, read func(body []byte) (T, []run.Field)) (v T, p *Problem) {
-	if p := CheckBody(body); p != nil {
-		return v, p
-	}
-	v, faults := read(body)
-	if len(faults) > 0 {
-		return v, Invalid(faults...)
-	}
-	return v, nil
-}
-
-// Key reads the header Idempotency-Key into a request.
-func Key(r *http.Request, q *run.Request) *Problem {
-	d := new(request.Decoder)
-	d.IdempotencyKey(r, q)
-	return Faults(d)
 }
 
 // Move returns the problem with other pointers: those of package run lead into the body of the native wire, and move turns one into

@@ -36,15 +36,11 @@ const another = "The user wants another answer to this message, in place of the 
 // PostChat starts the answer to a chat's message, or continues one whose questions the message answers.
 func (h Handlers) PostChat(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	var query query
-	body, q, p := h.ReadStart(w, r, &query)
+	req, q, p := wire.ReadStart(h.Server, w, r, &query, Read)
 	if p != nil {
 		return p
 	}
 	version, cancel := query.version(), query.Cancels()
-	req, p := wire.Decode(body, Read)
-	if p != nil {
-		return p
-	}
 	if req.Answers != nil {
 		return h.resume(w, r, req, version, cancel)
 	}
@@ -108,14 +104,12 @@ func (q query) version() int { return int(cmp.Or(q.V, "5")[0] - '0') }
 // PostObject runs a workflow for useObject, which sends the input and reads the document's text.
 func (h Handlers) PostObject(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	var query query
-	body, q, p := h.ReadStart(w, r, &query)
-	if p == nil {
-		p = wire.CheckBody(body)
-	}
+	asInput := func(body []byte) (json.RawMessage, []run.Field) { return bytes.TrimSpace(body), nil }
+	input, q, p := wire.ReadStart(h.Server, w, r, &query, asInput)
 	if p != nil {
 		return p
 	}
-	q.Input = bytes.TrimSpace(body)
+	q.Input = input
 	q.Done = true // so that what is complete need not wait to be written
 	of, _, p := h.Start(w, r, q)
 	if p != nil { // the body is the input
@@ -138,7 +132,7 @@ func (h Handlers) PostObject(w http.ResponseWriter, r *http.Request) *wire.Probl
 			return p
 		}
 	}
-	h.Stream(w, r, of, nil, v)
+	h.Stream(w, r, of, v)
 	if !e.Complete() {
 		panic(http.ErrAbortHandler) // a clean end would read as the end of the document
 	}
@@ -267,7 +261,7 @@ func (h Handlers) follow(w http.ResponseWriter, r *http.Request, run *run.Run, b
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "keep-alive")
 	}
-	h.Stream(w, r, run, nil, &wire.View{Format: frame.SSE, Begin: begin, Kind: wire.StreamUI, CancelOnDisconnect: cancel})
+	h.Stream(w, r, run, &wire.View{Format: frame.SSE, Begin: begin, Kind: wire.StreamUI, CancelOnDisconnect: cancel})
 	if run.Ended() {
 		run.Heard.Store(true)
 	}

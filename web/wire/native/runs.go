@@ -37,7 +37,7 @@ func (h Handlers) GetEvents(w http.ResponseWriter, r *http.Request) *wire.Proble
 	d.Query(r, &query)
 	v.readView(d, &query.viewQuery)
 	v.lastEventID(d, r)
-	p := wire.Faults(d)
+	p := wire.Faults(d.Faults)
 	if p != nil {
 		return p
 	}

@@ -20,16 +20,8 @@ type Handlers struct{ *wire.Server }
 
 // PostCompletion answers a chat completion: an agent, a workflow or a model takes the place of OpenAI's model.
 func (h Handlers) PostCompletion(w http.ResponseWriter, r *http.Request) *wire.Problem {
-	body, p := h.ReadJSON(w, r)
+	c, q, p := wire.ReadStart(h.Server, w, r, nil, Read)
 	if p != nil {
-		return p
-	}
-	c, p := wire.Decode(body, Read)
-	if p != nil {
-		return p
-	}
-	q := new(run.Request)
-	if p := wire.Key(r, q); p != nil {
 		return p
 	}
 	if p := h.fill(q, wire.Who(r), c); p != nil {
@@ -59,7 +51,7 @@ func (h Handlers) PostCompletion(w http.ResponseWriter, r *http.Request) *wire.P
 	if p := refusalOf(of); p != nil {
 		return p
 	}
-	h.Stream(w, r, of, nil, v)
+	h.Stream(w, r, of, v)
 	return nil
 }
 

@@ -46,7 +46,7 @@ func Evaluate(f Facts) Decision {
 	}
 	d.Admission = f.admissionFor(reason)
 	if reason != "" {
-		d.Setting = source(a, key)
+		d.Setting = cmp.Or(a.Sources[key], builtIn+key)
 	}
 	return d
 }

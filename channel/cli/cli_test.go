@@ -289,9 +289,7 @@ func TestCH_162WithoutColorsThereIsNothingButText(t *testing.T) {
 }
 
 func TestCH_162TheSenderIsLocalAndMayBeKeptOut(t *testing.T) {
-	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{cli.Name: {
-		AccountPlace: channel.AccountPlace{Place: channel.Place{DMPolicy: channel.PolicyDisabled}},
-	}}})
+	tree, err := channel.NewTree(channel.Configuration{{Level: channel.OfChannel, Channel: cli.Name}: {DMPolicy: channel.PolicyDisabled}})
 	if err != nil {
 		t.Fatal(err)
 	}

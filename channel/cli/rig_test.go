@@ -277,9 +277,9 @@ func echo(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) 
 // kernelOf is one as lingserve chat has it, with the shipped settings of this channel.
 func kernelOf(t *testing.T, a *scripted) *kernel.Kernel {
 	t.Helper()
-	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{cli.Name: {Shipped: channel.Place{
+	tree, err := channel.NewTree(channel.Configuration{{Channel: cli.Name}: {
 		DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{cli.Sender}, Admins: []string{cli.Sender}, OnBusy: "steer", SenderRate: new(0), ChatRate: new(0),
-	}}}})
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

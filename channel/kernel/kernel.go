@@ -89,20 +89,13 @@ func (k *Kernel) init() {
 			k.Recorder = channel.NewSessions(nil)
 		}
 		if k.Settings == nil {
-			k.Settings = noSettings{}
+			k.Settings = new(channel.Tree)
 		}
 		if k.Observer == nil {
 			k.Observer = channel.NewSlogObserver(k.Log)
 		}
 		k.guards.init()
 	})
-}
-
-// noSettings admit no one.
-type noSettings struct{}
-
-func (noSettings) Policy(channel.PolicyQuery) channel.Policy {
-	return channel.Policy{ErrorNotice: true}
 }
 
 // Run turns an event into a turn. ctx is the life of the turn.

@@ -248,7 +248,7 @@ func TestEveryEntryPointIsAuthorized(t *testing.T) {
 // CH-82: only what passes every gate is counted.
 func TestDeniedMessagesTakeNothingOfTheRates(t *testing.T) {
 	s := newRig()
-	s.kernel.Settings = &openSettings{policy: channel.Policy{Limits: channel.PolicyLimits{SenderRate: channel.Rate{PerMinute: 1, Burst: 1}}}}
+	s.kernel.Settings = &openSettings{policy: channel.Policy{SenderRate: 1}}
 	for i, want := range []channel.Reason{channel.ReasonNoPolicy, channel.ReasonNoPolicy, "", channel.ReasonRateLimited} {
 		id := fmt.Sprint(i)
 		s.in = &channel.Input{ID: id, ConversationID: "42", SenderID: "42"}

@@ -199,8 +199,12 @@ func (m *Manager) Close() error {
 }
 
 // Admits reports whether a channel admits any sender.
-func Admits(ch channel.ChannelPlace) bool {
-	return slices.ContainsFunc(ch.Places(), func(p channel.Place) bool {
-		return p.DMPolicy != "" && p.DMPolicy != channel.PolicyDisabled || p.GroupPolicy != "" && p.GroupPolicy != channel.PolicyDisabled
-	})
+func Admits(c channel.Configuration, name string) bool {
+	for n, p := range c {
+		dm, group := cmp.Or(p.DMPolicy, channel.PolicyDisabled), cmp.Or(p.GroupPolicy, channel.PolicyDisabled)
+		if n.Channel == name && (dm != channel.PolicyDisabled || group != channel.PolicyDisabled) {
+			return true
+		}
+	}
+	return false
 }

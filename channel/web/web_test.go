@@ -93,9 +93,7 @@ func TestAMessageIsATurnOfItsRun(t *testing.T) {
 // kernelWith has settings of the channel as a configuration would write them.
 func kernelWith(t *testing.T, place channel.Place) *kernel.Kernel {
 	t.Helper()
-	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{
-		web.Name: {AccountPlace: channel.AccountPlace{Place: place}, Shipped: web.Shipped()},
-	}})
+	tree, err := channel.NewTree(channel.Configuration{{Channel: web.Name}: web.Shipped(), {Level: channel.OfChannel, Channel: web.Name}: &place})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -196,7 +196,7 @@ func eraseFromChannels(ctx context.Context, c *config.Config, stored *database, 
 // warn warns of channels that admit no senders, which is their default.
 func (d *channels) warn(c *config.Config, log *slog.Logger) {
 	for _, ch := range c.Channels {
-		if channelMakers[ch.Type] != nil && !platform.Admits(c.Access.Channels[ch.Name]) {
+		if channelMakers[ch.Type] != nil && !platform.Admits(c.Access, ch.Name) {
 			log.Warn("channel admits no senders; set dm.policy or groups.policy", "channel", ch.Name)
 		}
 	}

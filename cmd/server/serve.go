@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
 	"reflect"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -148,7 +146,10 @@ func (s *server) assemble() (err error) {
 		return states
 	}
 	o.Turns, o.Agents, o.Channels, o.Kernel = s.turns, s.agents, s.channels, s.channels.Kernel
-	o.ChannelNames = slices.AppendSeq(config.ChannelTypes(), maps.Keys(c.Access.Channels))
+	o.ChannelNames = config.ChannelTypes()
+	for _, ch := range c.Channels {
+		o.ChannelNames = append(o.ChannelNames, ch.Name)
+	}
 	o.Tracer, s.channels.Kernel.Tracer = s.traces.Provider(), s.traces.Channels()
 	if s.web, err = web.New(o); err != nil {
 		return databaseError(c, err)

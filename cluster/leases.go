@@ -98,7 +98,7 @@ func (l *Leases) acquire(ctx context.Context, name string, wait bool, e *lease) 
 		holder, err := l.store.TakeLease(ctx, l.prefix+name, l.c.ID(), l.c.Alive())
 		switch {
 		case err != nil:
-			l.c.setLeasesDue() // it may have been written
+			l.c.leasesDue.Store(true) // it may have been written
 			return err
 		case holder == l.c.ID():
 			l.mu.Lock()
@@ -134,7 +134,7 @@ func (l *Leases) free(name string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.c.base), freeTimeout)
 	defer cancel()
 	if l.store.FreeLease(ctx, l.prefix+name, l.c.ID()) != nil {
-		l.c.setLeasesDue()
+		l.c.leasesDue.Store(true)
 	}
 }
 

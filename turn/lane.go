@@ -193,7 +193,7 @@ func (l *lanes) startNext() bool {
 // finish makes a ticket done.
 func (l *lanes) finish(k *Ticket, r *Result, err error) {
 	if r == nil && k.turn != nil {
-		r = k.turn.result()
+		r = &k.turn.result
 	}
 	k.phase, k.result, k.err = Done, r, err
 	k.unwatch()

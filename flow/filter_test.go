@@ -3,6 +3,10 @@ package flow
 import (
 	"strings"
 	"testing"
+
+	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/tube"
 )
 
 // DN-08: a filter that can match nothing is refused: it would show what it is to hide.
@@ -42,6 +46,50 @@ func TestFiltersThatCanMatchNothingAreRefused(t *testing.T) {
 					t.Errorf("got  %s\nwant %s", got, test.want)
 				}
 			}
+		})
+	}
+}
+
+// DN-08: a filter that matched nothing is reported at the end, whether the workflow or the request has it.
+func TestFiltersThatMatchedNothingAreReported(t *testing.T) {
+	const text = `
+filter: {exclude: [a/notez, a/x, b/late]}
+bots:
+  a: {message: "{{ input.a }}", root: a, filter: {include: [a/y, "a/*/z"]}}
+  b: {when: input.b, message: b, root: b, filter: {exclude: b/x}}
+`
+	m := answers(map[string]string{"a": `{"notes":["1"],"x":"2","y":"3"}`, "b": `{"y":"1"}`, "c": `{"y":"1"‖` + failing})
+	withFilter := &runOptions{during: func(m *ling.Manager) {
+		var exclude []tube.Matcher
+		for _, text := range []string{"a/note", "a/notes/*", "b/x", "c"} {
+			p, err := jsonuri.CompilePattern(text)
+			if err != nil {
+				panic(err)
+			}
+			exclude = append(exclude, p)
+		}
+		m.Tube().AddFilter(tube.Filter{Exclude: exclude})
+	}}
+	unmatched := func(pattern string) string {
+		return `{"code":"filter_unmatched","message":"the filter's pattern ` + pattern + ` matched nothing"}`
+	}
+	for _, test := range []struct {
+		name, input string
+		want        []string
+	}{
+		{"what never started is no reason", `{"a":"a"}`, []string{
+			unmatched("a/notez"), unmatched("a/note"), unmatched("c"),
+		}},
+		{"a second bot", `{"a":"a","b":true}`, []string{
+			unmatched("a/notez"), unmatched("b/late"), unmatched("a/note"), unmatched("b/x"),
+			unmatched("c"),
+		}},
+		{"a failure is a reason", `{"a":"c"}`, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			runs(t, parse(t, text), m, test.input, withFilter, func(t *testing.T, d done) {
+				wants(t, "the warnings", test.want, d.named("warning"))
+			})
 		})
 	}
 }

@@ -4,12 +4,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/tube"
 )
 
 // Codes of the workflow's "warning" events.
 const (
-	codeNotComparable = "not_comparable"
-	codeNeverStarted  = "never_started"
+	codeNotComparable   = "not_comparable"
+	codeNeverStarted    = "never_started"
+	codeFilterUnmatched = "filter_unmatched"
 )
 
 // warning is the data of a "warning" event.
@@ -40,9 +44,9 @@ func (r *run) warnOfCondition(i int, doubt string) {
 	}
 }
 
-// conclude returns what warns, once nothing can start any more, of bots and events that wait for values and whose patterns matched nothing
-// although bots ended that could have written it: the patterns may be misspelt. If a bot failed, that may be the reason, and there is no
-// warning. It is called with mu held.
+// conclude returns what warns, once nothing can start any more, of patterns that matched nothing although bots ended that could have
+// written it: the patterns may be misspelt. They are those of filters, and of bots and events that wait for values. If a bot failed,
+// that may be the reason, and there is no warning. It is called with mu held.
 func (r *run) conclude() (act func()) {
 	if r.settled || slices.ContainsFunc(r.bots, func(p progress) bool { return p.active() }) {
 		return nothing
@@ -72,9 +76,46 @@ func (r *run) conclude() (act func()) {
 		w.Message += ": nothing matched " + strings.Join(patterns, " or ")
 		warnings = append(warnings, w)
 	}
+	for _, pattern := range r.unmatchedFilters(ended) {
+		warnings = append(warnings, warning{Code: codeFilterUnmatched, Message: fmt.Sprintf("the filter's pattern %s matched nothing", short(pattern))})
+	}
 	return func() {
 		for _, w := range warnings {
 			r.warn(w)
 		}
 	}
+}
+
+// unmatchedFilters lists the patterns of the filters of the workflow and of the request that match nothing in the document, although a
+// bot has ended that could have written it, or no bot could.
+func (r *run) unmatchedFilters(ended func(bot int) bool) (patterns []string) {
+	document := r.manager.Tube().Document(true)
+	check := func(m tube.Matcher) {
+		text := ""
+		switch m := m.(type) {
+		case *filterPattern:
+			text = m.text
+		case *jsonuri.Pattern:
+			text = m.String()
+		}
+		found, possible, ran := text == "" || jsonuri.Reserved(text), false, false
+		document.Walk(func(uri string, _ []byte) bool {
+			found = found || m.Match([]byte(uri))
+			return !found
+		})
+		for i, b := range r.spec.bots {
+			if b.mayWrite(append(splitURI(text), many)) {
+				possible, ran = true, ran || ended(i)
+			}
+		}
+		if !found && (ran || !possible) {
+			patterns = append(patterns, text)
+		}
+	}
+	for _, f := range r.manager.Tube().Filters() {
+		for _, m := range slices.Concat(f.Exclude, f.Include) {
+			check(m)
+		}
+	}
+	return patterns
 }

@@ -165,6 +165,17 @@ func (t *Tube) AddFilter(f Filter) (remove func()) {
 	}
 }
 
+// Filters returns the filters in force.
+func (t *Tube) Filters() []Filter {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]Filter, len(t.filters.list))
+	for i, f := range t.filters.list {
+		out[i] = *f
+	}
+	return out
+}
+
 // Hides reports whether a filter hides all that is sent at uri.
 func (t *Tube) Hides(uri []byte) bool {
 	t.mu.Lock()

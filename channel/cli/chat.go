@@ -180,15 +180,19 @@ func (c *Chat) talk(ctx context.Context, read func() (string, error)) error {
 // enter handles a line. It returns whether the line ends the conversation.
 func (c *Chat) enter(text string) (quit bool) {
 	text, ok := c.answer(text)
-	if !ok {
+	rest, isCommand := cutComma(text)
+	name, rest, _ := strings.Cut(rest, " ")
+	switch name = strings.ToLower(name); {
+	case !ok:
 		c.view.note(severalWait, bad)
-		return false
-	}
-	known, quit := c.runCommand(text)
-	if !known {
+	case isCommand && (name == "quit" || name == "exit"):
+		return true
+	case isCommand && name == "session":
+		c.changeSession(strings.TrimSpace(rest))
+	default:
 		c.send(text)
 	}
-	return quit
+	return false
 }
 
 // send starts the turn of a line, and returns when it has its place in its lane: the next one starts afterwards (CH-05).

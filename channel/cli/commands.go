@@ -1,30 +1,9 @@
 package cli
 
 import (
-	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 )
-
-// runCommand runs a command of the terminal. known is false for any other line.
-func (c *Chat) runCommand(text string) (known, quit bool) {
-	rest, isCommand := cutComma(text)
-	if !isCommand {
-		return false, false
-	}
-	name, rest, _ := strings.Cut(rest, " ")
-	rest = strings.TrimSpace(rest)
-	switch strings.ToLower(name) {
-	case "quit", "exit":
-		return true, true
-	case "session":
-		c.changeSession(rest)
-	default:
-		return false, false
-	}
-	return true, false
-}
 
 // cutComma returns what follows the mark of a command.
 func cutComma(text string) (rest string, isCommand bool) {
@@ -34,21 +13,15 @@ func cutComma(text string) (rest string, isCommand bool) {
 	return strings.CutPrefix(text, "，")
 }
 
-// maxSession bounds the name of a session, in bytes.
-const maxSession = 256
-
 func (c *Chat) changeSession(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case name == "" || name == c.session:
+	if name == "" || name == c.session {
 		c.view.note("The session is "+c.session+". To start or continue another one, write ,session <name>.", plain)
-	case len(name) > maxSession || strings.ContainsFunc(name, unicode.IsControl):
-		c.view.note(fmt.Sprintf("Invalid session name; expected up to %d bytes without line breaks.", maxSession), plain)
-	default:
-		c.view.note("The session is "+Visible(name)+" from now on; it was "+c.session+".", plain)
-		c.session = name
+		return
 	}
+	c.view.note("The session is "+Visible(name)+" from now on; it was "+c.session+".", plain)
+	c.session = name
 }
 
 // complete returns what Tab adds to the text before the cursor: what follows in all names of commands that begin like it. If nothing does, it

@@ -26,8 +26,8 @@ const prompt = "> "
 // spinner has the signs before the prompt while an answer is awaited.
 var spinner = []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
 
-// screen shows the conversation on a terminal. Rows stay where they are, but for the last ones, which are drawn again with each change: those of texts that
-// grow, and the line that is typed.
+// screen shows the conversation on a terminal. Rows stay where they are, but for the last ones, which are drawn again with each change:
+// those of texts that grow, and the line that is typed.
 type screen struct {
 	tty    *Terminal
 	out    io.Writer

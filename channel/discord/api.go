@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
+	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
@@ -68,8 +68,7 @@ func readAnswer(res *http.Response, text []byte, out any) error {
 	_ = json.Unmarshal(text, &fault)
 	r := &platform.Refusal{Kind: kindOf(res.StatusCode, fault.Code), Code: fmt.Sprintf("status %d, code %d", res.StatusCode, fault.Code)}
 	if r.Kind == platform.RateLimited {
-		seconds, _ := strconv.ParseFloat(res.Header.Get("Retry-After"), 64)
-		r.RetryAfter = max(time.Duration(seconds*float64(time.Second)), time.Second/2)
+		r.RetryAfter = max(wire.RetryAfter(res.Header, time.Now()), time.Second/2)
 	}
 	return r
 }

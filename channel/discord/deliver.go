@@ -1,7 +1,6 @@
 package discord
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -35,19 +34,18 @@ func (c *Channel) poster() *platform.Poster {
 
 // delivery is how the answer of a turn is sent. That to an interaction can be sent for some minutes only, and is shown to one person: it is neither kept nor
 // previewed, and the platform itself shows that work goes on.
-func (a *adapter) delivery() *kernel.Delivery {
-	c := a.c
+func (c *Channel) delivery(e *event) *kernel.Delivery {
 	d := c.poster().Delivery()
-	if a.last.Interaction != nil {
+	if e.Interaction != nil {
 		return &kernel.Delivery{Settle: d.Settle, Deliver: func(ctx context.Context, b channel.Block) (channel.Receipt, error) {
 			r, err := d.Deliver(ctx, b)
-			a.answered = a.answered || err == nil
+			e.answered = e.answered || err == nil
 			return r, err
 		}}
 	}
 	d.PreviewEvery, d.WorkingEvery = previewEvery, typingEvery
 	d.Working = func(ctx context.Context) error {
-		return c.api.Attempt(ctx, platform.Request{Name: "show typing", Path: "/channels/" + a.last.Message.ChannelID + "/typing"})
+		return c.api.Attempt(ctx, platform.Request{Name: "show typing", Path: "/channels/" + e.Message.ChannelID + "/typing"})
 	}
 	if c.s.Preview != PreviewEdit {
 		d.Preview = nil
@@ -55,30 +53,18 @@ func (a *adapter) delivery() *kernel.Delivery {
 	return d
 }
 
-// target is where a block goes.
-type target struct {
-	channel     string
-	reply       string // the message that the first one replies to
-	interaction string // the path of the answers to one, which only the person who caused it sees; ""
-	silent      bool
-}
-
-// targetOf reads the reply plan, which was frozen when the event was resolved.
-func targetOf(b *channel.Block) target {
-	t := target{channel: b.Target.To, interaction: b.Target.DeliveryTarget, silent: b.Silent}
-	t.reply, _ = b.Target.ReplyToID.Get()
-	return t
-}
-
-// path returns the path that messages are sent to.
-func (t *target) path() string { return cmp.Or(t.interaction, "/channels/"+t.channel+"/messages") }
-
-// messagePath returns the path of one message.
-func (t *target) messagePath(id string) string {
-	if t.interaction != "" {
-		return t.interaction + "/messages/" + id
+// pathOf returns the path that the messages of a reply plan are sent to, or that of the message with an id. The answers to an interaction
+// have their own, which only the person who caused it sees.
+func pathOf(plan *channel.ReplyPlanFacts, id string) string {
+	switch {
+	case plan.DeliveryTarget != "" && id == "":
+		return plan.DeliveryTarget
+	case plan.DeliveryTarget != "":
+		return plan.DeliveryTarget + "/messages/" + id
+	case id == "":
+		return "/channels/" + plan.To + "/messages"
 	}
-	return t.path() + "/" + id
+	return "/channels/" + plan.To + "/messages/" + id
 }
 
 // outgoing is a message that is sent.
@@ -95,34 +81,28 @@ type outgoing struct {
 // repliedTo allows a message to notify the person who is replied to, and no one else.
 var repliedTo = discordgo.MessageAllowedMentions{Parse: []discordgo.AllowedMentionType{}, RepliedUser: true}
 
-// post sends a message, or replaces the text of one.
+// post sends a message, or replaces the text of one and removes its buttons. An interaction that is too old is answered in its channel. A
+// preview has another nonce than its block: if it is not known whether it was sent, the block is a new message.
 func (c *Channel) post(ctx context.Context, m *platform.Post) (id string, err error) {
-	t := targetOf(m.Block)
+	plan := &m.Block.Target
 	if m.Edit != "" {
-		return m.Edit, c.edit(ctx, &t, m.Edit, m.Text)
+		in := map[string]any{"content": m.Text, "allowed_mentions": repliedTo, "components": []any{}}
+		return m.Edit, c.api.Do(ctx, platform.Request{Name: "change a message", Method: http.MethodPatch, Path: pathOf(plan, m.Edit), In: in, Harmless: true})
 	}
-	if m.N > 0 {
-		t.reply = ""
-	}
-	return c.send(ctx, t, m)
-}
-
-// send sends one message and returns its id. An interaction that is too old is answered in its channel. A preview has another nonce than its block: if it is
-// not known whether it was sent, the block is a new message. The outbox repeats the end of an answer. The nonce makes it harmless to repeat other blocks at
-// once.
-func (c *Channel) send(ctx context.Context, t target, m *platform.Post) (string, error) {
 	call := outgoing{Content: m.Text, Allowed: repliedTo, Flags: discordgo.MessageFlagsSuppressEmbeds} // a preview of a link would tell its server of the answer
-	if t.silent {
+	if m.Block.Silent {
 		call.Flags |= discordgo.MessageFlagsSuppressNotifications
 	}
-	if t.interaction != "" {
+	reply, replies := plan.ReplyToID.Get()
+	replies = replies && m.N == 0 && plan.DeliveryTarget == ""
+	if plan.DeliveryTarget != "" {
 		call.Flags |= discordgo.MessageFlagsEphemeral
 	} else {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%s:%d:%t", m.Block.Key, m.N, m.Preview))
 		call.Nonce, call.Enforce = base64.RawURLEncoding.EncodeToString(sum[:])[:maxNonce], true
-		if t.reply != "" {
-			call.Reference = &discordgo.MessageReference{MessageID: t.reply, FailIfNotExists: new(false)}
-		}
+	}
+	if replies {
+		call.Reference = &discordgo.MessageReference{MessageID: reply, FailIfNotExists: new(false)}
 	}
 	if m.Buttons != nil {
 		call.Components = []discordgo.ActionsRow{newRow(m.Buttons)}
@@ -130,27 +110,24 @@ func (c *Channel) send(ctx context.Context, t target, m *platform.Post) (string,
 	var sent struct {
 		ID string `json:"id"`
 	}
-	harmless := m.Block.Kind != channel.ReplyFinal && t.interaction == "" && !m.Preview
-	r := platform.Request{Name: "send a message", Path: t.path(), In: &call, Out: &sent, Harmless: harmless}
+	// The outbox repeats the end of an answer. The nonce makes it harmless to repeat other blocks at once.
+	harmless := m.Block.Kind != channel.ReplyFinal && call.Enforce && !m.Preview
+	r := platform.Request{Name: "send a message", Path: pathOf(plan, ""), In: &call, Out: &sent, Harmless: harmless}
 	if m.File != nil {
 		r.In = &platform.Form{Fields: map[string]any{"payload_json": &call}, Name: "files[0]", File: m.File.Name, Data: m.File.Data}
 	}
-	err := c.api.Do(ctx, r)
+	err = c.api.Do(ctx, r)
+	b, next := *m.Block, *m
 	switch {
-	case platform.Is(err, expired) && t.interaction != "":
-		t.interaction = ""
-		return c.send(ctx, t, m)
-	case platform.Is(err, noReply) && t.reply != "":
-		t.reply = ""
-		return c.send(ctx, t, m)
+	case platform.Is(err, expired) && plan.DeliveryTarget != "":
+		b.Target.DeliveryTarget = ""
+	case platform.Is(err, noReply) && replies:
+		b.Target.ReplyToID = channel.None
+	default:
+		return sent.ID, err
 	}
-	return sent.ID, err
-}
-
-// edit changes the text of a message, and removes its buttons.
-func (c *Channel) edit(ctx context.Context, t *target, id, text string) error {
-	in := map[string]any{"content": text, "allowed_mentions": repliedTo, "components": []any{}}
-	return c.api.Do(ctx, platform.Request{Name: "change a message", Method: http.MethodPatch, Path: t.messagePath(id), In: in, Harmless: true})
+	next.Block = &b
+	return c.post(ctx, &next)
 }
 
 // styles are the colors of buttons, by their words.
@@ -182,30 +159,29 @@ func (c *Channel) acknowledge(ctx context.Context, i *interaction) {
 }
 
 // reply shows a text to the person who caused the interaction, once. With "", it removes the sign that an answer follows.
-func (a *adapter) reply(ctx context.Context, text string) {
-	if a.answered {
+func (c *Channel) reply(ctx context.Context, e *event, text string) {
+	if e.answered {
 		return
 	}
-	a.answered = true
-	t := targetOf(&channel.Block{Target: a.last.replyPlan()})
+	e.answered = true
+	plan := e.replyPlan()
 	in := &outgoing{Content: text, Allowed: repliedTo, Flags: discordgo.MessageFlagsEphemeral}
-	r := platform.Request{Name: "answer an interaction", Path: t.path(), In: in}
+	r := platform.Request{Name: "answer an interaction", Path: pathOf(&plan, ""), In: in}
 	if text == "" {
-		r = platform.Request{Name: "withdraw an answer", Method: http.MethodDelete, Path: t.messagePath("@original"), Harmless: true}
+		r = platform.Request{Name: "withdraw an answer", Method: http.MethodDelete, Path: pathOf(&plan, "@original"), Harmless: true}
 	}
-	if err := a.c.api.Do(ctx, r); err != nil && !platform.Is(err, expired, deleted) {
-		a.c.Log.WarnContext(ctx, "cannot answer an interaction", "error", err)
+	if err := c.api.Do(ctx, r); err != nil && !platform.Is(err, expired, deleted) {
+		c.Log.WarnContext(ctx, "cannot answer an interaction", "error", err)
 	}
 }
 
 // finishInteraction answers a command that the gates did not let in. One that ends without an answer loses the sign that one follows.
-func (a *adapter) finishInteraction(ctx context.Context, r channel.Result) error {
+func (c *Channel) finishInteraction(ctx context.Context, e *event, r channel.Result) {
 	switch _, refused := channel.RefusedPress(r); {
-	case a.last.Kind != channel.EventCommand:
+	case e.Kind != channel.EventCommand:
 	case refused:
-		a.reply(ctx, "You may not use commands here.")
+		c.reply(ctx, e, "You may not use commands here.")
 	case r.Outcome == channel.OutcomeSilent || r.Outcome == channel.OutcomeObserved || r.Outcome == channel.OutcomeBlocked:
-		a.reply(ctx, "")
+		c.reply(ctx, e, "")
 	}
-	return nil
 }

@@ -44,7 +44,7 @@ type Settings struct {
 	Token    platform.Secret `key:"token" help:"token of the bot, from the page Bot of the application"`
 	Preview  string          `key:"preview" default:"edit" oneof:"edit off" help:"what people see of an unfinished answer: a growing message, or nothing"`
 	Menu     string          `key:"menu" default:"commands" oneof:"commands off" help:"application commands behind the slash: the server's commands, or those that the application has"`
-	Commands []Command       // of the server
+	Commands []platform.Command
 
 	platform.Settings `key:"" api.default:"https://discord.com/api" api.help:"address of the REST API, without its version; the API says where the gateway is"`
 }
@@ -138,12 +138,6 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	})
 }
 
-// Command is a command of the server, which becomes one of the application: people see it when they type a slash.
-type Command struct {
-	Name string // such as tape.info
-	Help string
-}
-
 const (
 	maxCommands    = 100 // of an application
 	maxDescription = 100 // characters
@@ -152,15 +146,14 @@ const (
 // registerCommands makes the commands of the server those of the application, if anyone may give commands. The channel works without them, so a failure is
 // a warning.
 func (c *Channel) registerCommands(ctx context.Context, k *kernel.Kernel) {
-	q := channel.PolicyQuery{Channel: c.s.Name, Account: c.s.Account, Kind: channel.Direct}
-	if len(c.s.Commands) == 0 || c.s.Menu == "off" || k.Settings == nil || k.Settings.Policy(q).CommandMode == channel.CommandsOff {
+	if _, ok := c.CommandPolicy(k); !ok || len(c.s.Commands) == 0 || c.s.Menu == "off" {
 		return
 	}
 	var list []discordgo.ApplicationCommand
 	for _, command := range c.s.Commands[:min(len(c.s.Commands), maxCommands)] {
 		help := append(markup.Cut(command.Help, maxDescription, markup.UTF16), command.Name)[0]
 		list = append(list, discordgo.ApplicationCommand{
-			Type: discordgo.ChatApplicationCommand, Name: strings.ReplaceAll(command.Name, ".", "_"), Description: help,
+			Type: discordgo.ChatApplicationCommand, Name: command.SlashName(), Description: help,
 			Options: []*discordgo.ApplicationCommandOption{{Type: discordgo.ApplicationCommandOptionString, Name: "arguments", Description: "what follows the command"}},
 		})
 	}

@@ -61,7 +61,8 @@ func Pieces(markdown string, to Format, l Limit) []Piece {
 }
 
 // Cut cuts a plain text into pieces of at most limit units: between paragraphs if possible, else lines, sentences, words, and last
-// characters. White space at a cut is dropped, and so are blank pieces. A character that is larger than the limit is a piece. A limit of 0 or less is no limit.
+// characters. White space at a cut is dropped, and so are blank pieces. A character that is larger than the limit is a piece. A limit of 0
+// or less is no limit.
 func Cut(text string, limit int, unit Unit) []string {
 	var pieces []string
 	for _, part := range cut(runs{{text: text}}.trim(), Plain, Limit{N: limit, Unit: unit}) {

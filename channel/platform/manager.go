@@ -173,11 +173,6 @@ func (m *Manager) Names() []string {
 	return names
 }
 
-// Pending counts the events that have not ended and the replies that are to be sent, by channel.
-func (m *Manager) Pending(ctx context.Context) (events, replies map[string]int, err error) {
-	return m.Kernel.Store.Pending(ctx)
-}
-
 // Drain ends the channels: they take nothing more, and leave running turns to another process after the grace period. It returns when all have ended.
 func (m *Manager) Drain() {
 	m.stop()

@@ -145,8 +145,8 @@ func (p *Poster) Preview(ctx context.Context, b channel.Block, before channel.Re
 	return receipt(&b, id), nil
 }
 
-// question returns the message that asks the question of a block. It is one message or none, because no one may approve what they have not read. Arguments
-// that do not fit into it are in a file.
+// question returns the message that asks the question of a block. It is one message or none, because no one may approve what they have not
+// read. Arguments that do not fit into it are in a file.
 func (p *Poster) question(b *channel.Block) (*Post, error) {
 	q := *b.Question
 	list := p.split(b, q.Text)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/tool"
 )
 
 // Settings are those that the channel of every chat platform has. Who may talk is for package channel. Package config checks choices and addresses.
@@ -33,6 +34,16 @@ type Settings struct {
 	ProxyEnv bool          // without a Client: go through the proxy that the environment names
 	Log      *slog.Logger  // nil is silent
 }
+
+// Command is a command of the server, which people see when they type a slash.
+type Command struct {
+	Name string // such as tape.info
+	Help string
+	Role tool.Role // that it needs
+}
+
+// SlashName is the name of the command on platforms that take no points.
+func (c *Command) SlashName() string { return strings.ReplaceAll(c.Name, ".", "_") }
 
 // Service is how a channel serves: from knowing who the bot is until its end, or until the platform says that its token is invalid. Call Init first.
 type Service struct {
@@ -110,6 +121,15 @@ func (s *Service) Arrival(k *kernel.Kernel, in *channel.Input, kind channel.Even
 		a.Bundle, a.Wait = k.Bundle(o.Name, o.Account, in)
 	}
 	return a
+}
+
+// CommandPolicy returns who may give commands in direct conversations. ok is false if no one may.
+func (s *Service) CommandPolicy(k *kernel.Kernel) (p channel.Policy, ok bool) {
+	if k.Settings == nil {
+		return p, false
+	}
+	p = k.Settings.Policy(channel.PolicyQuery{Channel: s.settings.Name, Account: s.settings.Account, Kind: channel.Direct})
+	return p, p.CommandMode != channel.CommandsOff
 }
 
 // Serve serves until ctx ends, which is no error, or the channel fails. It is called once.

@@ -179,14 +179,14 @@ func readPress(c *models.CallbackQuery) (p channel.Press, ok bool) {
 }
 
 // answerPress shows a text to the person who pressed a button, once. The platform shows that it waits until there is an answer, which may be "".
-func (a *adapter) answerPress(ctx context.Context, text string) {
-	if a.answered {
+func (c *Channel) answerPress(ctx context.Context, u *update, text string) {
+	if u.press == nil {
 		return
 	}
-	a.answered = true
-	p := params{"callback_query_id": a.last.press.ID, "text": text}
-	err := a.c.api.Do(ctx, platform.Request{Name: "answerCallbackQuery", In: p, Harmless: true})
+	p := params{"callback_query_id": u.press.ID, "text": text}
+	u.press = nil
+	err := c.api.Do(ctx, platform.Request{Name: "answerCallbackQuery", In: p, Harmless: true})
 	if err != nil && !platform.Is(err, tooLate) {
-		a.c.Log.WarnContext(ctx, "cannot answer a button press", "error", err)
+		c.Log.WarnContext(ctx, "cannot answer a button press", "error", err)
 	}
 }

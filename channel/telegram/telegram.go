@@ -54,7 +54,7 @@ type Settings struct {
 	PublicURL string          `key:"public_url" check:"url" help:"public https address of this server, for mode webhook"`
 	Preview   string          `key:"preview" default:"edit" oneof:"edit draft off" help:"what people see of an unfinished answer: a growing message, a draft in private chats, or nothing"`
 	Menu      string          `key:"menu" default:"commands" oneof:"commands off" help:"menu behind the slash: the commands that a person may give, or the menu of @BotFather"`
-	Commands  []Command       // of the menu
+	Commands  []platform.Command
 
 	platform.Settings `key:"" api.default:"https://api.telegram.org" api.help:"address of the Bot API server; set it for a local server" max_media.help:"maximum size of a file; the public server allows 20MiB"`
 }

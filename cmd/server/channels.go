@@ -48,10 +48,7 @@ var channelMakers = map[string]func(c config.Channel, o platform.Settings, resul
 	},
 	"discord": func(c config.Channel, o platform.Settings, _ webhook.Results) (kernel.Channel, error) {
 		s := c.Discord
-		s.Settings = inPlace(c, o, s.Settings)
-		for _, m := range menu() {
-			s.Commands = append(s.Commands, discord.Command{Name: m.Name, Help: m.Help})
-		}
+		s.Settings, s.Commands = inPlace(c, o, s.Settings), menu()
 		return discord.New(s)
 	},
 }
@@ -63,10 +60,10 @@ func inPlace(c config.Channel, all, configured platform.Settings) platform.Setti
 }
 
 // menu are the commands that can be given by one tap: those that need nothing more.
-func menu() (list []telegram.Command) {
+func menu() (list []platform.Command) {
 	for _, c := range commands.New().Commands(tool.Admin) {
 		if !slices.ContainsFunc(c.Params, func(p commands.Param) bool { return p.Required }) {
-			list = append(list, telegram.Command{Name: c.Name, Help: c.Help, Role: c.Role})
+			list = append(list, platform.Command{Name: c.Name, Help: c.Help, Role: c.Role})
 		}
 	}
 	return list

@@ -64,7 +64,7 @@ func (s *server) watch() {
 	k := s.channels.Kernel
 	k.Observer = channel.Observers{k.Observer, s.metrics}
 	sources := telemetry.Sources{
-		Server: s.web.Load, Lanes: s.turns.Lanes, Approvals: s.agents.Waiting, Providers: s.models.Load, Channels: s.channels.Pending, Routes: s.web.Routes,
+		Server: s.web.Load, Lanes: s.turns.Lanes, Approvals: s.agents.Waiting, Providers: s.models.Load, Channels: s.channels.Kernel.Store.Pending, Routes: s.web.Routes,
 		Names: func() telemetry.Names {
 			all := s.names.all()
 			all.Channels = s.channels.Channels()

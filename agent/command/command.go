@@ -18,6 +18,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
@@ -165,10 +166,14 @@ func (s Set) Match(text string) (Match, bool) {
 	_, rest, _ := strings.Cut(text, name)
 	m := Match{Name: name, rest: rest}
 	name = strings.ReplaceAll(strings.ToLower(name), "_", ".")
-	if i := slices.IndexFunc(s, func(c *Command) bool { return c.Name == name }); i >= 0 {
+	names := make([]string, len(s))
+	for i, c := range s {
+		names[i] = c.Name
+	}
+	if i := slices.Index(names, name); i >= 0 {
 		m.Command = s[i]
-	} else {
-		m.Near = s.near(name)
+	} else if i := slices.Index(names, edits.Nearest(name, names)); i >= 0 && len(name) > 2 { // shorter ones are near to many
+		m.Near = s[i]
 	}
 	return m, m.Command != nil || m.Near != nil
 }
@@ -180,15 +185,10 @@ func (s Set) Has(text string, exact bool) bool {
 }
 
 // Run answers a command of a person in this role with the function of its name. It always has a reply; where ctx ends, the reply says so.
-func (s Set) Run(ctx context.Context, funcs map[string]Func, role tool.Role, m Match) Reply {
-	begin := time.Now()
-	r := s.run(ctx, funcs, role, m)
-	r.Output = wording.ClipTo(r.Output, maxOutput-len("…"))
-	r.Elapsed = time.Since(begin)
-	return r
-}
-
-func (s Set) run(ctx context.Context, funcs map[string]Func, role tool.Role, m Match) Reply {
+func (s Set) Run(ctx context.Context, funcs map[string]Func, role tool.Role, m Match) (r Reply) {
+	defer func(begin time.Time) {
+		r.Output, r.Elapsed = wording.ClipTo(r.Output, maxOutput-len("…")), time.Since(begin)
+	}(time.Now())
 	c := m.Command
 	if c == nil {
 		hint := "`,help` lists the commands."
@@ -213,7 +213,7 @@ func (s Set) run(ctx context.Context, funcs map[string]Func, role tool.Role, m M
 	if err == nil {
 		return Reply{Name: c.Name, Status: OK, Output: text}
 	}
-	r := Reply{Name: c.Name, Status: Failed, Err: err}
+	r = Reply{Name: c.Name, Status: Failed, Err: err}
 	e, readable := errors.AsType[*Error](err)
 	switch {
 	case readable:

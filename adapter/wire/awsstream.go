@@ -46,20 +46,13 @@ func NewAWSStream(r io.Reader, maxMessage int) *AWSStream {
 func (a *Answer) AWSMessages(take func(*AWSMessage) (done bool)) {
 	messages := NewAWSStream(a.Res.Body, a.MaxEvent)
 	var m AWSMessage
-	for {
-		err := messages.Next(&m)
-		if err == ErrDamaged && a.Finish == "" {
+	a.pieces(func() (piece []byte, done bool, err error) {
+		if err = messages.Next(&m); err == ErrDamaged && a.Finish == "" {
 			a.Fail(err)
 			a.wrap(nil) // with nothing of it: who knows what it is
 		}
-		if err != nil {
-			a.complete(err)
-			return
-		}
-		if a.taken(take(&m), m.Payload) {
-			return
-		}
-	}
+		return m.Payload, err == nil && take(&m), err
+	})
 }
 
 // split is a [bufio.SplitFunc] of messages.

@@ -105,7 +105,8 @@ func (s *slots) acquire(ctx context.Context) error {
 		return s.full(0)
 	}
 	got := make(chan struct{})
-	place := s.waiting.Push(callerOf(ctx), got)
+	t := trail.Of(ctx)
+	place := s.waiting.Push(cmp.Or(t.Caller, t.Session, t.Run), got)
 	s.mu.Unlock()
 
 	late := time.NewTimer(s.Wait)
@@ -149,12 +150,6 @@ func (s *slots) giveLocked() {
 		return
 	}
 	s.taken--
-}
-
-// callerOf names the caller whose request it is.
-func callerOf(ctx context.Context) string {
-	t := trail.Of(ctx)
-	return cmp.Or(t.Caller, t.Session, t.Run)
 }
 
 // busyRetry is when to come back where there was no slot. It is not known when one becomes free: answers take seconds.

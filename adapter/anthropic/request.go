@@ -194,7 +194,7 @@ func (a *asking) think(r *request, req *adapter.Request, unthought bool) {
 	}
 	if a.version >= 46 && (o.Budget == nil || a.version >= 47) {
 		effort := wire.ThinkingEffort(o)
-		if r.Thinking = a.Adaptive(o); effort == "xhigh" && a.version == 46 {
+		if r.Thinking = a.Fallbacks.Thinking(o, 0); effort == "xhigh" && a.version == 46 {
 			effort = "high"
 		}
 		if effort != "" {
@@ -212,7 +212,7 @@ func (a *asking) think(r *request, req *adapter.Request, unthought bool) {
 			}
 			r.MaxTokens += budget
 		}
-		r.Thinking = a.Budgeted(o, budget)
+		r.Thinking = a.Fallbacks.Thinking(o, budget)
 		r.interleaved = len(r.Tools) > 0 && a.version >= 40 && a.version < 46 && !a.Uses(noBeta)
 	}
 	r.Temperature, r.TopP = nil, nil // refused beside thinking

@@ -155,7 +155,7 @@ func (a *asking) think(extra object, req *adapter.Request, forced, unthought boo
 		return false
 	// Those without a version are newer. https://docs.aws.amazon.com/bedrock/latest/userguide/claude-messages-adaptive-thinking.html
 	case version >= 46 || version == 0:
-		extra["thinking"] = a.Adaptive(r)
+		extra["thinking"] = a.Thinking(r, 0)
 		if effort = wire.ThinkingEffort(r); effort == "xhigh" { // all Claudes have this one that take an effort
 			effort = "max"
 		}
@@ -171,7 +171,7 @@ func (a *asking) think(extra object, req *adapter.Request, forced, unthought boo
 	if unthought || req.MaxTokens != nil && budget >= *req.MaxTokens {
 		return false
 	}
-	extra["thinking"] = a.Budgeted(r, budget)
+	extra["thinking"] = a.Thinking(r, budget)
 	return true
 }
 

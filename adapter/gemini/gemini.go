@@ -10,7 +10,6 @@ package gemini
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -119,22 +118,18 @@ const maxPages = 50
 func (p *provider) List(ctx context.Context) (names []string, err error) {
 	query := url.Values{"pageSize": {"1000"}} // a server may send fewer
 	for range maxPages {
-		var list wire.Object
-		body, err := p.Get(ctx, p.address(p.catalog[:len(p.catalog)-1], query), &list)
+		models, page, err := p.GetList(ctx, p.address(p.catalog[:len(p.catalog)-1], query), "models", "publisherModels") // the second is Vertex AI's
 		if err != nil {
 			return nil, err
 		}
-		if list["models"] == nil && list["publisherModels"] == nil {
-			return nil, p.NotAnswer("a list of models", errors.New("no models"), body)
-		}
-		for _, m := range append(list.Objects("models"), list.Objects("publisherModels")...) { // the second is Vertex AI's
+		for _, m := range models {
 			methods, path := m["supportedGenerationMethods"], m.Text("name")
 			name := path[strings.LastIndexByte(path, '/')+1:]
 			if name != "" && (methods == nil || strings.Contains(string(methods), `"generateContent"`)) {
 				names = append(names, name)
 			}
 		}
-		next := list.Text("nextPageToken")
+		next := page.Text("nextPageToken")
 		if next == "" {
 			break
 		}

@@ -24,7 +24,7 @@ type call struct {
 type callPart struct {
 	index     int // -1 if it has none
 	id, name  string
-	arguments escaped
+	arguments wire.Escaped
 	isObject  bool // the arguments are an object, where they should be one in a string
 	extra     wire.Object
 }
@@ -34,9 +34,9 @@ func readCallPart(o wire.Object) callPart {
 	p := callPart{index: -1, id: o.Text("id"), name: function.Text("name"), extra: wire.Object{}}
 	_ = json.Unmarshal(o["index"], &p.index) // one that is no number is none
 	if raw := function["arguments"]; wire.IsObject(raw) {
-		p.arguments, p.isObject = escaped(raw), true
+		p.arguments, p.isObject = wire.Escaped(raw), true
 	} else {
-		p.arguments = unquote(raw)
+		p.arguments = wire.Unquote(raw)
 	}
 	for name, value := range o {
 		switch name {

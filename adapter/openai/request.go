@@ -125,10 +125,7 @@ func (m *model) reason(r *request, o adapter.Reasoning) {
 			r.ThinkingBudget = o.Budget
 		}
 	default:
-		r.ReasoningEffort = o.Effort
-		if o.Effort == "" {
-			r.ReasoningEffort = wire.Effort(*o.Budget)
-		}
+		r.ReasoningEffort = wire.Effort(o)
 	}
 }
 

@@ -115,9 +115,7 @@ func (a *asking) request(req *adapter.Request) (*request, error) {
 
 // think says how the model is to think, and asks for its reasoning in a form that can be given back.
 func (a *asking) think(r *request, o adapter.Reasoning) {
-	if r.Reasoning.Effort = o.Effort; o.Effort == "" && o.Budget != nil {
-		r.Reasoning.Effort = wire.Effort(*o.Budget)
-	}
+	r.Reasoning.Effort = wire.Effort(o)
 	if !a.Uses(noEncrypted) {
 		r.Include = []string{"reasoning.encrypted_content"}
 	}

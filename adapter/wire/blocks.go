@@ -205,17 +205,17 @@ func (r *BlockReader) end() {
 	r.SetFinish(r.calls)
 }
 
-// FinishReason reads the reasons of Anthropic's and Amazon's APIs, and those that servers with Anthropic's API add. pause_turn is a length: the
-// answer is not whole, and the next request continues it. https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
+// FinishReason reads the reasons of OpenAI's, Anthropic's and Amazon's APIs, and those that servers with these APIs add. pause_turn is a length:
+// the answer is not whole, and the next request continues it. https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
 func FinishReason(reason string) string {
 	switch reason {
-	case "max_tokens", "model_context_window_exceeded", "pause_turn", "length":
+	case "length", "max_tokens", "model_length", "model_context_window_exceeded", "pause_turn":
 		return adapter.FinishLength
-	case "tool_use", "tool_calls":
+	case "tool_calls", "tool_use", "function_call":
 		return adapter.FinishToolCalls
 	case "refusal":
 		return adapter.FinishRefusal
-	case "content_filter", "content_filtered", "guardrail_intervened", "sensitive":
+	case "content_filter", "content_filtered", "guardrail_intervened", "sensitive", "safety", "SAFETY":
 		return adapter.FinishContentFilter
 	}
 	return adapter.FinishStop

@@ -37,19 +37,6 @@ type Server struct {
 	Explain func(*adapter.Error, *Refusal)
 }
 
-// NewClient returns a client for requests that carry a key; nil stands for the transport that all providers with these options
-// share.
-func NewClient(t http.RoundTripper, o adapter.TransportOptions) *http.Client {
-	if t == nil {
-		t = adapter.Transport(o)
-	}
-	return &http.Client{
-		Transport: t,
-		// A redirect would carry the key and the prompt to wherever it says.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
-
 // Name is what users read: "the model's server (openai)".
 func (s *Server) Name() string { return "the model's server (" + s.Prefix + ")" }
 

@@ -32,7 +32,7 @@ type localRun struct {
 }
 
 func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer) (_ *localRun, err error) {
-	models, stop, err := providers.New(c)
+	models, _, stop, err := providers.New(c)
 	if err != nil {
 		return nil, err
 	}

@@ -93,7 +93,7 @@ func (i *inventory) open(c *config.Config) (stop func(), err error) {
 	for _, p := range c.Providers {
 		i.unset[p.Name] = !p.Set
 	}
-	i.Models, stop, err = providers.New(c)
+	i.Models, _, stop, err = providers.New(c)
 	return stop, err
 }
 

@@ -111,7 +111,8 @@ func (s *Server) readUpTo(w http.ResponseWriter, r *http.Request, limit int64, t
 	counted := s.countBody(r, s.countedFor(r, wire.Who(r)), s.shed.o.Bodies/2)
 	defer counted.release()
 	counted.ReadCloser = http.MaxBytesReader(w, r.Body, limit)
-	length := max(r.ContentLength, 0) // -1 if it is unknown; otherwise all bytes are counted at once, so that some of many bodies are read to their end
+	// It is -1 if it is unknown. Otherwise all bytes are counted at once, so that some of many bodies are read to their end.
+	length := max(r.ContentLength, 0)
 	p := counted.reserve(length)
 	if p == nil {
 		var body bytes.Buffer

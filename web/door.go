@@ -27,11 +27,13 @@ type Access struct {
 
 // secureHeaders are headers that every answer has. Their values are shared: what is set for one answer goes in their place.
 var secureHeaders = http.Header{
-	"X-Content-Type-Options":       {"nosniff"},
-	"Referrer-Policy":              {"no-referrer"},                                // an address may have what a user says in its query
-	"X-Frame-Options":              {"DENY"},                                       // for browsers that do not know the policy
-	"Cross-Origin-Resource-Policy": {"same-origin"},                                // for what pages load without asking, as images; it says nothing of what CORS allows
-	"Content-Security-Policy":      {"default-src 'none'; frame-ancestors 'none'"}, // the page at / has another one
+	"X-Content-Type-Options": {"nosniff"},
+	"Referrer-Policy":        {"no-referrer"}, // an address may have what a user says in its query
+	"X-Frame-Options":        {"DENY"},        // for browsers that do not know the policy
+	// For what pages load without asking, as images; it says nothing of what CORS allows.
+	"Cross-Origin-Resource-Policy": {"same-origin"},
+	// The page at / has another one.
+	"Content-Security-Policy": {"default-src 'none'; frame-ancestors 'none'"},
 }
 
 // enter decides whether a request gets to its handler, and as whose. It returns the request as handlers see it; nil where it has been

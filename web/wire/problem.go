@@ -340,8 +340,8 @@ func OfEnd(o run.Result) *Problem {
 	return nil
 }
 
-// OfRun is OfEnd for a client of a run that gets a complete answer or none. With a key, the same request finds the same run, so a retry would
-// change nothing.
+// OfRun is OfEnd for a client of a run that gets a complete answer or none. With a key, the same request finds the same run, so a retry
+// would change nothing.
 func OfRun(of *run.Run, o run.Result) *Problem {
 	p := OfEnd(o)
 	if p == nil {

@@ -40,7 +40,8 @@ type Options struct {
 	ReadBody func(w http.ResponseWriter, r *http.Request) ([]byte, *Problem)
 	// ReadJSON is ReadBody for a body that must be JSON by its headers. [CheckBody] checks whether it is.
 	ReadJSON func(w http.ResponseWriter, r *http.Request) ([]byte, *Problem)
-	// Sign fills in who sends a request, beside the principal: the caller that it is counted for, the tag of its key, and the account that pays.
+	// Sign fills in who sends a request, beside the principal: the caller that it is counted for, the tag of its key, and the account that
+	// pays.
 	Sign func(r *http.Request, q *run.Request)
 	// Hold returns the request with a context that ends when the key or token of the request is revoked. release must be called.
 	Hold func(r *http.Request) (held *http.Request, release func())
@@ -219,7 +220,7 @@ func (s *Server) SendJSON(w http.ResponseWriter, r *http.Request, status int, va
 	s.Send(w, r, status, "application/json", body.Bytes())
 }
 
-// notes keep what becomes known of a request on its way, for its line in the log and for metrics. The ResponseWriter of the server has them.
+// notes keep what becomes known of a request on its way, for its line in the log and for metrics. The server's ResponseWriter has them.
 type notes interface {
 	Refused(reason string)  // why it is refused
 	StreamEnded(end string) // how its stream ended

@@ -72,8 +72,8 @@ type View struct {
 	// Begin returns the reader of a stream, and its encoder; nil is that of the framing.
 	Begin func() (frame.Encoder, *tube.Reader)
 
-	// Of wires with an encoder, whose clients do not take back what was sent. If the run's server was lost, Begin is called when the run has taken
-	// back what it writes again.
+	// Of wires with an encoder, whose clients do not take back what was sent. If the run's server was lost, Begin is called when the run has
+	// taken back what it writes again.
 	Kind  string // of the stream, for metrics
 	Media string // "" is the framing's
 }
@@ -166,8 +166,8 @@ func (s *Server) Wait(giveUp <-chan struct{}) { s.streams.Wait(giveUp) }
 // are stuck in a write.
 const breakTime = time.Second
 
-// Detach waits for the streams until ctx ends, then breaks off those that are left, without a clean end. Call it before the server ends runs, so
-// that no client takes the server's end for its run's.
+// Detach waits for the streams until ctx ends, then breaks off those that are left, without a clean end. Call it before the server ends
+// runs, so that no client takes the server's end for its run's.
 func (s *Server) Detach(ctx context.Context) {
 	s.Wait(ctx.Done()) // clients that read the last events get the time to do so
 	s.stop()

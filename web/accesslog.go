@@ -17,6 +17,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire"
 )
 
@@ -26,19 +27,6 @@ const (
 	AccessLogRuns = "runs" // those that begin, follow, change or read runs, and those that were refused or have failed
 	AccessLogAll  = "all"
 )
-
-// note is what becomes known of a request on its way, for its line in the log and for metrics.
-type note struct {
-	visitor access.Visitor
-	reason  string // a word that says why it was refused
-	end     string // of the stream that it got; "" without one
-}
-
-// Refused notes why a request gets this answer.
-func (n *note) Refused(reason string) { n.reason = cmp.Or(n.reason, reason) }
-
-// StreamEnded notes how the stream ended that a request got.
-func (n *note) StreamEnded(end string) { n.end = end }
 
 type recorderKey struct{}
 
@@ -50,7 +38,9 @@ type recorder struct {
 	status  int
 	first   time.Duration // to the first byte
 	bytes   int64         // of the body
-	note
+	visitor access.Visitor
+	reason  string // a word that says why the request was refused
+	end     string // of the stream that it got; "" without one
 	taken   chi.Context
 	account *adapter.Account // pays for the request's body and what is made of it; nil before a body is read, or if memory has no limit
 
@@ -66,12 +56,12 @@ func recorderOf(r *http.Request) *recorder {
 	return rec
 }
 
-// accountOf is the account that pays for the body of a request; it may be nil.
-func accountOf(r *http.Request) *adapter.Account {
+// sign fills in who sends a request, beside the principal.
+func (s *Server) sign(r *http.Request, q *run.Request) {
+	q.Caller = s.countedFor(r, wire.Who(r))
 	if rec := recorderOf(r); rec != nil {
-		return rec.account
+		q.KeyTag, q.Account = rec.visitor.Grant.KeyTag(), rec.account
 	}
-	return nil
 }
 
 // request lets the router write down which route a request takes, so that the recorder knows it when the request has ended.
@@ -98,6 +88,12 @@ func (rec *recorder) Write(p []byte) (int, error) {
 	rec.bytes += int64(n)
 	return n, err
 }
+
+// Refused notes why a request gets this answer.
+func (rec *recorder) Refused(reason string) { rec.reason = cmp.Or(rec.reason, reason) }
+
+// StreamEnded notes how the stream ended that a request got.
+func (rec *recorder) StreamEnded(end string) { rec.end = end }
 
 // Unwrap is for http.ResponseController.
 func (rec *recorder) Unwrap() http.ResponseWriter { return rec.ResponseWriter }
@@ -126,7 +122,7 @@ func (s *Server) requested(r *http.Request, rec *recorder, broken bool) {
 	if e.Method != http.MethodOptions && !slices.Contains(methods, e.Method) {
 		e.Method = noRoute
 	}
-	s.observer.Requested(e)
+	s.o.Observer.Requested(e)
 	ctx := r.Context()
 	if !s.worth(r, rec, route) || !s.log.Enabled(ctx, slog.LevelInfo) || s.collects(r, rec) {
 		return

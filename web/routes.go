@@ -1,6 +1,7 @@
 package web
 
 import (
+	"maps"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -173,7 +174,7 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 				panic(cause)
 			}
 		}()
-		secure(rec.Header())
+		maps.Copy(rec.Header(), secureHeaders)
 		if s.draining.Load() {
 			rec.Header().Set("Connection", "close") // the next request of this connection is for another server
 		}

@@ -57,7 +57,7 @@ type anchor struct {
 
 func sessionOf(p access.Principal, i tape.Info) session {
 	return session{
-		ID: nameOf(p, i.Session), Tape: i.Tape, Title: i.Title, Agent: i.Agent, Created: i.Created, Updated: i.Updated, LastID: i.LastID, Bytes: i.Bytes,
+		ID: nameOf(p.Owner(), i.Session), Tape: i.Tape, Title: i.Title, Agent: i.Agent, Created: i.Created, Updated: i.Updated, LastID: i.LastID, Bytes: i.Bytes,
 		Counts: sessionCounts{Entries: i.Entries, Anchors: i.Anchors},
 	}
 }

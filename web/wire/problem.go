@@ -66,12 +66,6 @@ var Statuses = map[string]int{
 	CodeCrashed:             http.StatusFailedDependency, // no client may retry it by itself
 }
 
-// statusOf maps a code to its status; one that is not known is a fault of ours.
-func statusOf(code string) int { return cmp.Or(Statuses[code], http.StatusInternalServerError) }
-
-// titleOf is the short name of a code that a problem document carries: the code in words.
-func titleOf(code string) string { return strings.ReplaceAll(code, "_", " ") }
-
 // Problem is an answer that says what was wrong (RFC 9457). Each wire writes it in its own form, after Head.
 type Problem struct {
 	Type   string      `json:"type"`
@@ -103,8 +97,8 @@ func NewProblem(code, detail string) *Problem {
 	return &Problem{
 		// The type is a name, not a place: it must be the same on every machine, and about:blank would say nothing.
 		Type:   "urn:lingserve:problem:" + code,
-		Title:  titleOf(code),
-		Status: statusOf(code),
+		Title:  strings.ReplaceAll(code, "_", " "),
+		Status: cmp.Or(Statuses[code], http.StatusInternalServerError), // a code that is not known is a fault of ours
 		Detail: detail,
 		Code:   code,
 	}
@@ -214,8 +208,12 @@ func (p *Problem) Head(w http.ResponseWriter, media string) {
 	if p.abort {
 		panic(http.ErrAbortHandler)
 	}
-	if n := notesOf(w); n != nil {
-		n.Refused(p.why())
+	if n, ok := w.(notes); ok {
+		reason := p.Reason
+		if IsRefusal(p.Status) {
+			reason = cmp.Or(reason, p.Code)
+		}
+		n.Refused(reason)
 	}
 	h := w.Header()
 	maps.Copy(h, p.Header)
@@ -234,14 +232,6 @@ func (p *Problem) Write(w http.ResponseWriter) {
 	text := json.NewEncoder(w)
 	text.SetEscapeHTML(false) // people read it, and it does not become part of a page as it is
 	_ = text.Encode(p)        // the client may have gone away
-}
-
-// why is the word for a problem in the log: its own, or its code if the status is that of a refusal.
-func (p *Problem) why() string {
-	if IsRefusal(p.Status) {
-		return cmp.Or(p.Reason, p.Code)
-	}
-	return p.Reason
 }
 
 // IsRefusal reports whether an answer with this status always counts as a refusal.
@@ -348,6 +338,35 @@ func OfEnd(o run.Result) *Problem {
 		return p
 	}
 	return nil
+}
+
+// OfRun is OfEnd for a client of a run that gets a complete answer or none. With a key, the same request finds the same run, so a retry
+// would change nothing.
+func OfRun(of *run.Run, o run.Result) *Problem {
+	p := OfEnd(o)
+	if p == nil {
+		return nil
+	}
+	p.Run = of.ID
+	if o.Status == run.StatusInterrupted && of.Keyed {
+		p.Retry = 0
+		p.Header = http.Header{"X-Should-Retry": {"false"}}
+		p.Detail += "; retry with another Idempotency-Key"
+	}
+	return p
+}
+
+// OfNothing is the problem of a run that ended without having made a document, or with reserved, anything at all; nil for all others.
+func OfNothing(of *run.Run, reserved bool) *Problem {
+	if !of.Ended() {
+		return nil
+	}
+	<-of.Done() // a moment later
+	o, document, beside := of.Result()
+	if !IsEmpty(document) || reserved && !IsEmpty(beside) {
+		return nil
+	}
+	return OfRun(of, o)
 }
 
 // statusCanceled is the status of a canceled run: "client closed request", as nginx has it. Clients retry a 409.

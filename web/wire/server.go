@@ -20,7 +20,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/lingserve/lingserve/access"
-	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/aside"
 	"github.com/lingserve/lingserve/internal/gate"
 	"github.com/lingserve/lingserve/run"
@@ -41,12 +40,9 @@ type Options struct {
 	ReadBody func(w http.ResponseWriter, r *http.Request) ([]byte, *Problem)
 	// ReadJSON is ReadBody for a body that must be JSON by its headers. [CheckBody] checks whether it is.
 	ReadJSON func(w http.ResponseWriter, r *http.Request) ([]byte, *Problem)
-	// Caller is the name that a request is counted for; it may be "".
-	Caller func(r *http.Request) string
-	// Account pays for the body of a request and what is made of it; it may be nil.
-	Account func(r *http.Request) *adapter.Account
-	// KeyTag is that of the API key that let a request in; "" is none.
-	KeyTag func(r *http.Request) string
+	// Sign fills in who sends a request, beside the principal: the caller that it is counted for, the tag of its key, and the account that
+	// pays.
+	Sign func(r *http.Request, q *run.Request)
 	// Hold returns the request with a context that ends when the key or token of the request is revoked. release must be called.
 	Hold func(r *http.Request) (held *http.Request, release func())
 }
@@ -76,7 +72,8 @@ func (s *Server) Start(w http.ResponseWriter, r *http.Request, q *run.Request) (
 		}
 	}
 	started := *q
-	started.Who, started.Caller, started.KeyTag, started.Trace, started.Account = Who(r), s.Caller(r), s.KeyTag(r), traceOf(r), s.Account(r)
+	started.Who, started.Trace = Who(r), traceOf(r)
+	s.Sign(r, &started)
 	// A server that shuts down waits for whoever follows a run, and so for this request: its run may end before it is followed.
 	s.streams.Enter()
 	context.AfterFunc(r.Context(), s.streams.Leave)
@@ -227,18 +224,4 @@ func (s *Server) SendJSON(w http.ResponseWriter, r *http.Request, status int, va
 type notes interface {
 	Refused(reason string)  // why it is refused
 	StreamEnded(end string) // how its stream ended
-}
-
-// notesOf finds the notes of the request that w answers, in what w wraps; nil if it has none.
-func notesOf(w http.ResponseWriter) notes {
-	for {
-		switch v := w.(type) {
-		case notes:
-			return v
-		case interface{ Unwrap() http.ResponseWriter }:
-			w = v.Unwrap()
-		default:
-			return nil
-		}
-	}
 }

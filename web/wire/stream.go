@@ -72,8 +72,8 @@ type View struct {
 	// Begin returns the reader of a stream, and its encoder; nil is that of the framing.
 	Begin func() (frame.Encoder, *tube.Reader)
 
-	// Of wires with an encoder, whose clients do not take back what was sent. If the run's server was lost, Begin is called when the run has taken
-	// back what it writes again.
+	// Of wires with an encoder, whose clients do not take back what was sent. If the run's server was lost, Begin is called when the run has
+	// taken back what it writes again.
 	Kind  string // of the stream, for metrics
 	Media string // "" is the framing's
 }
@@ -105,7 +105,8 @@ type Following struct {
 // let it in is revoked.
 func (s *Server) Follow(w http.ResponseWriter, r *http.Request, of *run.Run, kind string) (*Following, *http.Request) {
 	s.streams.Enter()
-	f := &Following{s: s, observer: s.Observer.Stream(kind), notes: notesOf(w)}
+	f := &Following{s: s, observer: s.Observer.Stream(kind)}
+	f.notes, _ = w.(notes)
 	r, f.release = s.Hold(r)
 	f.ctx, f.stop = of.Within(r.Context())
 	if f.ctx != r.Context() {
@@ -161,24 +162,18 @@ func (s *Server) GiveUp(of *run.Run, v *View) {
 // Wait waits until no request follows a run, or giveUp is closed.
 func (s *Server) Wait(giveUp <-chan struct{}) { s.streams.Wait(giveUp) }
 
-// breakTime is how long Break waits for streams to notice that they are broken off. They do so at once, but for those that
+// breakTime is how long Detach waits for streams to notice that they are broken off. They do so at once, but for those that
 // are stuck in a write.
 const breakTime = time.Second
 
-// Break ends all streams without a clean end. Call it before the server ends runs, so that no client takes the server's end for its
-// run's.
-func (s *Server) Break() {
-	s.stop()
-	timeout := make(chan struct{})
-	timer := time.AfterFunc(breakTime, func() { close(timeout) })
-	defer timer.Stop()
-	s.Wait(timeout)
-}
-
-// Detach waits for the streams until ctx ends, then breaks off those that are left.
+// Detach waits for the streams until ctx ends, then breaks off those that are left, without a clean end. Call it before the server ends
+// runs, so that no client takes the server's end for its run's.
 func (s *Server) Detach(ctx context.Context) {
 	s.Wait(ctx.Done()) // clients that read the last events get the time to do so
-	s.Break()
+	s.stop()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), breakTime)
+	defer cancel()
+	s.Wait(ctx.Done())
 }
 
 // StreamHeaders says what follows, and tells every proxy not to hold it back.

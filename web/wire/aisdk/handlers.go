@@ -9,6 +9,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/wire"
@@ -118,19 +119,10 @@ func (h Handlers) PostObject(w http.ResponseWriter, r *http.Request) *wire.Probl
 	e := NewObject(h.Roots(q.Subject))
 	v := &wire.View{Format: frame.JSONL, Media: "text/plain; charset=utf-8", CancelOnDisconnect: query.Cancels(), Kind: wire.StreamUI}
 	v.Begin = func() (frame.Encoder, *tube.Reader) { return e, of.Events() }
-	first, begun := NewObject(h.Roots(q.Subject)), false
-	h.AwaitEvent(r, of, v, 0, func(e tube.Event) bool {
-		begun = len(first.Append(nil, e)) > 0
-		return begun || first.Over() || e.Terminal()
-	})
+	h.AwaitEvent(r, of, v, 0, func(e tube.Event) bool { return e.Kind <= tube.Set && !jsonuri.Reserved(e.URI) || e.Terminal() })
 	wire.SetRun(w.Header(), of.ID)
-	if of.Ended() && !begun {
-		<-of.Done() // a moment later
-		o, _, _ := of.Result()
-		if p := wire.OfEnd(o); p != nil { // a stream of nothing that breaks off would say less
-			p.Run = of.ID
-			return p
-		}
+	if p := wire.OfNothing(of, false); p != nil { // a stream of nothing that breaks off would say less
+		return p
 	}
 	h.Stream(w, r, of, v)
 	if !e.Complete() {

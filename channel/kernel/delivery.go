@@ -85,7 +85,6 @@ type sink struct {
 	shown      string  // text of the preview; "" if another process has shown it
 	noPreview  bool    // it is not known whether a preview stands there: another one would be a second
 	warned     bool    // of previews
-	isNext     bool    // no earlier reply to the target waits
 	signed     bool    // a sign of work may have to be removed
 	failedWork bool
 }
@@ -250,9 +249,6 @@ func (s *sink) showPreview(text channel.Payload) (pause time.Duration) {
 		return pause
 	}
 	b, before := s.block(channel.ReplyBlock, text), s.progress.Preview
-	if s.mustWait(&b) {
-		return pause
-	}
 	r, err := s.call(s.ctx, func(ctx context.Context) (channel.Receipt, error) {
 		return s.d.Preview(ctx, b, *cmp.Or(before, &channel.Receipt{}))
 	})
@@ -277,16 +273,6 @@ func (s *sink) showPreview(text channel.Payload) (pause time.Duration) {
 		s.p.busyUntil = time.Now().Add(not.RetryAfter)
 	}
 	return pause
-}
-
-// mustWait reports whether an earlier reply to the same target waits: the preview would be above it.
-func (s *sink) mustWait(b *channel.Block) bool {
-	if s.isNext || !s.p.storesEnd() {
-		return false
-	}
-	waits, err := s.p.k.Store.ReplyWaits(s.ctx, channel.TargetName(&channel.Outbound{Channel: s.p.facts.Channel, Account: s.p.facts.Account, Block: *b}))
-	s.isNext = !waits && err == nil
-	return !s.isNext
 }
 
 // block returns the next block of the turn, which replaces the preview, if there is one.

@@ -79,14 +79,12 @@ type sink struct {
 	// Of the loop, and behind it of end.
 	progress   *progress
 	counts     channel.DispatchResult
-	unknown    bool    // it is not known of something whether it was sent
 	queued     bool    // a reply is stored until it is sent
 	gone       error   // why nothing is sent any more
 	errs       []error // of the ends of answers
 	shown      string  // text of the preview; "" if another process has shown it
 	noPreview  bool    // it is not known whether a preview stands there: another one would be a second
 	warned     bool    // of previews
-	isNext     bool    // no earlier reply to the target waits
 	signed     bool    // a sign of work may have to be removed
 	failedWork bool
 }
@@ -96,7 +94,7 @@ const maxTasks = 64
 
 func (p *pass) newSink(ctx context.Context, d *Delivery, cancel context.CancelCauseFunc) *sink {
 	s := &sink{
-		p: p, ctx: ctx, cancel: cancel, d: cmp.Or(d, &Delivery{}), progress: &p.event.progress, unknown: p.event.progress.Unsure,
+		p: p, ctx: ctx, cancel: cancel, d: cmp.Or(d, &Delivery{}), progress: &p.event.progress,
 		tasks: make(chan func(), maxTasks), previews: make(chan channel.Payload, 1),
 	}
 	if s.off = p.observing() || p.facts.Reply.Mode == channel.ReplyNone; !s.off {
@@ -107,7 +105,9 @@ func (p *pass) newSink(ctx context.Context, d *Delivery, cancel context.CancelCa
 }
 
 // final reports whether the turn must not run again, and its failure needs no notice.
-func (s *sink) final() bool { return s.progress.Visible || s.unknown || s.queued || s.gone != nil }
+func (s *sink) final() bool {
+	return s.progress.Visible || s.progress.Unsure || s.queued || s.gone != nil
+}
 
 // Emit implements [channel.Sink]. It waits for the end of an answer to be sent, so that the next turn of the session follows it. An error is stored until
 // the end of the turn; only the first is sent.
@@ -185,28 +185,6 @@ func (s *sink) dropPreview() {
 	}
 }
 
-// Do implements [channel.Sink].
-func (s *sink) Do(ctx context.Context, b channel.Block, send func(context.Context) (channel.Receipt, error)) (channel.Receipt, error) {
-	if s.off {
-		return channel.Receipt{State: channel.Suppressed}, nil
-	}
-	r, err, done := channel.Receipt{State: channel.NotSent}, error(nil), make(chan struct{})
-	failed := s.put(false, func() {
-		defer close(done)
-		if err = s.ready(ctx); err != nil {
-			err = &channel.NotSentError{Err: err}
-			return
-		}
-		r, err = s.call(ctx, send)
-		s.count(b.Kind, r)
-	})
-	if failed != nil {
-		return r, &channel.NotSentError{Err: failed}
-	}
-	<-done
-	return r, err
-}
-
 // loop sends blocks, and between them shows that work goes on and what the next block will be, until the turn ends.
 func (s *sink) loop() {
 	defer s.rest()
@@ -244,7 +222,7 @@ func (s *sink) loop() {
 
 // work shows that work goes on, until its first error.
 func (s *sink) work() {
-	if s.d.Working == nil || s.progress.Visible || s.failedWork || s.ready(s.ctx) != nil {
+	if s.d.Working == nil || s.progress.Visible || s.failedWork || s.ready() != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, cmp.Or(s.d.WorkingEvery, workingEvery)) // blocks wait meanwhile
@@ -267,13 +245,10 @@ func (s *sink) rest() {
 // showPreview shows the newest text of the block that is open, and returns how long the next preview waits.
 func (s *sink) showPreview(text channel.Payload) (pause time.Duration) {
 	pause = cmp.Or(s.d.PreviewEvery, previewEvery)
-	if s.noPreview || s.shown == text.Text || s.ready(s.ctx) != nil {
+	if s.noPreview || s.shown == text.Text || s.ready() != nil {
 		return pause
 	}
 	b, before := s.block(channel.ReplyBlock, text), s.progress.Preview
-	if s.mustWait(&b) {
-		return pause
-	}
 	r, err := s.call(s.ctx, func(ctx context.Context) (channel.Receipt, error) {
 		return s.d.Preview(ctx, b, *cmp.Or(before, &channel.Receipt{}))
 	})
@@ -298,16 +273,6 @@ func (s *sink) showPreview(text channel.Payload) (pause time.Duration) {
 		s.p.busyUntil = time.Now().Add(not.RetryAfter)
 	}
 	return pause
-}
-
-// mustWait reports whether an earlier reply to the same target waits: the preview would be above it.
-func (s *sink) mustWait(b *channel.Block) bool {
-	if s.isNext || !s.p.storesEnd() {
-		return false
-	}
-	waits, err := s.p.k.Store.ReplyWaits(s.ctx, channel.TargetName(&channel.Outbound{Channel: s.p.facts.Channel, Account: s.p.facts.Account, Block: *b}))
-	s.isNext = !waits && err == nil
-	return !s.isNext
 }
 
 // block returns the next block of the turn, which replaces the preview, if there is one.
@@ -335,9 +300,9 @@ func (s *sink) deliver(kind channel.ReplyKind, p channel.Payload) {
 		b.Preview = nil
 	}
 	r, err := s.send(&b)
-	s.count(b.Kind, r)
 	if r.State.Seen() {
 		s.rest()
+		s.count(b.Kind)
 	}
 	switch {
 	case q != nil && r.State.Seen():
@@ -354,22 +319,12 @@ func (s *sink) deliver(kind channel.ReplyKind, p channel.Payload) {
 }
 
 // ready returns why nothing can be sent now.
-func (s *sink) ready(ctx context.Context) error {
-	switch {
-	case s.gone != nil:
-		return s.gone
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case s.ctx.Err() != nil:
-		return context.Cause(s.ctx)
-	}
-	return nil
-}
+func (s *sink) ready() error { return cmp.Or(s.gone, context.Cause(s.ctx)) }
 
 // send sends a block, or has it stored until it is sent. What is about to be sent is stored before.
 func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 	notSent := channel.Receipt{State: channel.NotSent}
-	if err := s.ready(s.ctx); err != nil {
+	if err := s.ready(); err != nil {
 		return notSent, &channel.NotSentError{Err: err}
 	}
 	before := *s.progress
@@ -515,14 +470,11 @@ func (s *sink) leaveNothingOpen(ctx context.Context) {
 const unsureNotice = "A part of this answer may be missing, because the platform did not confirm it. If it is, please ask again."
 
 // count adds a block to what the turn has sent.
-func (s *sink) count(kind channel.ReplyKind, r channel.Receipt) {
-	switch {
-	case r.State == channel.UnknownWhether:
-		s.unknown = true
-	case !r.State.Seen():
-	case kind == channel.ReplyTool:
+func (s *sink) count(kind channel.ReplyKind) {
+	switch kind {
+	case channel.ReplyTool:
 		s.counts.Tool++
-	case kind == channel.ReplyFinal:
+	case channel.ReplyFinal:
 		s.counts.Final++
 	default:
 		s.counts.Block++

@@ -54,7 +54,7 @@ func (p *pass) outcome() channel.Outcome {
 		return channel.OutcomeDeferred
 	case p.err != nil && t.progress.Visible:
 		return channel.OutcomePartial
-	case t.unknown:
+	case t.progress.Unsure:
 		return channel.OutcomeUnknown
 	case p.canceled:
 		return channel.OutcomeCanceled

@@ -19,43 +19,6 @@ func later(after time.Duration) error {
 	return &channel.NotSentError{Err: errTest, Retryable: true, RetryAfter: after}
 }
 
-// CH-58: the preview of a later turn is not shown above a reply that waits.
-func TestALaterPreviewIsNotShownAboveAReplyThatWaits(t *testing.T) {
-	bubble(t, func(t *testing.T, d *db.DB) {
-		c := &platform{}
-		c.failWith(func(text string) error {
-			if text == "echo one" {
-				return later(time.Minute)
-			}
-			return nil
-		})
-		s := start(t, d, "a", c, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-			turn.Sink.Preview(channel.Payload{Text: "half"})
-			time.Sleep(10 * time.Second)
-			return echo(ctx, turn)
-		}, func(s *process, _ *kernel.QueueOptions) {
-			s.change = func(text string, d *kernel.Delivery) {
-				if text == "one" {
-					d.Preview = nil
-				}
-			}
-		})
-		s.send("ann", 1, "one")
-		time.Sleep(15 * time.Second)
-		s.send("ann", 2, "two")
-		time.Sleep(5 * time.Second)
-		if got := c.shown(); got != "" {
-			t.Errorf("got %q above the first reply", got)
-		}
-		c.failWith(nil)
-		time.Sleep(10 * time.Minute)
-		if got := c.shown(); got != "echo one\necho two" {
-			t.Errorf("got %q", got)
-		}
-		s.close()
-	})
-}
-
 // CH-179: what a platform asks to wait after a preview, the end of the answer waits too.
 func TestAnAnswerWaitsAsLongAsItsRefusedPreview(t *testing.T) {
 	for _, asked := range []time.Duration{20 * time.Second, 150 * time.Second} {

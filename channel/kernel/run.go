@@ -70,10 +70,6 @@ func drop(r channel.Reason) channel.Admission {
 	return channel.Admission{Kind: channel.Drop, Reason: r}
 }
 
-func handled(r channel.Reason) channel.Admission {
-	return channel.Admission{Kind: channel.Handled, Reason: r}
-}
-
 func (k *Kernel) begin(m Meta) *pass {
 	k.init()
 	if m.TurnID == "" {
@@ -190,7 +186,7 @@ func (p *pass) classify(ctx context.Context) (channel.Admission, error) {
 		p.acknowledge(ctx)
 	}
 	if !p.result.Class.CanStartAgentTurn {
-		return handled(channel.ReasonNotATurn), nil
+		return channel.Admission{Kind: channel.Handled, Reason: channel.ReasonNotATurn}, nil
 	}
 	return channel.Admission{}, nil
 }

@@ -284,13 +284,6 @@ func (e *Events) ClaimReplies(ctx context.Context, c store.EventClaim) (replies 
 	return replies, next, err
 }
 
-// ReplyWaits reports whether a reply to a target is stored.
-func (e *Events) ReplyWaits(ctx context.Context, target string) (waits bool, err error) {
-	tx := e.db.reader(ctx)
-	waits = tx.exists("SELECT 1 FROM replies WHERE target = $1 LIMIT 1", plainText(target))
-	return waits, tx.err
-}
-
 // PostponeReply stores that an attempt to send a reply came to nothing, and when the next one may begin.
 func (e *Events) PostponeReply(ctx context.Context, id int64, replica string, due time.Time, unsure bool) error {
 	return e.db.change(ctx, errEventMoved, "UPDATE replies SET replica = '', due = $1, unsure = $2 WHERE id = $3 AND replica = $4", due.UnixMicro(), boolean(unsure), id, replica)

@@ -195,8 +195,7 @@ func (s *Service) awaitSession(ctx context.Context, lane string) error {
 	if last != nil && !last.Moved() && last.manager.Load() != nil {
 		return nil // the lane has them
 	}
-	live := []string{store.RunQueued, store.RunRunning, store.RunWaiting}
-	list, _, err := s.store.List(ctx, store.RunQuery{Session: lane, States: live, Limit: maxQueued})
+	list, _, err := s.store.List(ctx, store.RunQuery{Session: lane, States: store.LiveStates, Limit: maxQueued})
 	if err != nil {
 		return s.storeError(ctx, err)
 	}

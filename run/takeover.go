@@ -159,7 +159,7 @@ func (s *Service) recoverRun(ctx context.Context, row *store.Run) (*leftRun, err
 	if p.end = whyNotResumed(p); p.end == nil {
 		take.State = store.RunQueued
 	}
-	_, err = s.store.Take(ctx, take)
+	err = s.store.Take(ctx, take)
 	if errors.Is(err, store.ErrUnsure) {
 		var now store.Run
 		if now, err = s.store.Find(ctx, row.ID); err == nil && (now.Replica != s.replica || now.Attempt != p.attempt) {
@@ -217,7 +217,7 @@ func (s *Service) wasSteered(ctx context.Context, p *leftRun) bool {
 func (s *Service) forgetSteered(id string, attempt int) {
 	ctx, cancel := context.WithTimeout(s.working, storeWait)
 	defer cancel()
-	end := store.RunEnd{ID: id, Replica: s.replica, Attempt: attempt, State: store.RunCompleted, Result: []byte("{}"), Expires: time.Now()}
+	end := store.RunEnd{ID: id, Replica: s.replica, Attempt: attempt, State: StatusCompleted, Result: []byte("{}"), Expires: time.Now()}
 	if err := s.store.End(ctx, end); err != nil && !errors.Is(err, store.ErrMoved) {
 		s.log.WarnContext(ctx, "cannot forget a steered message", "run", id, "error", err)
 	}
@@ -228,7 +228,7 @@ func (s *Service) isNext(ctx context.Context, row *store.Run) (bool, error) {
 	if s.elsewhere(ctx, row.Session) != nil {
 		return false, nil
 	}
-	list, _, err := s.store.List(ctx, store.RunQuery{Session: row.Session, States: []string{store.RunQueued, store.RunRunning, store.RunWaiting}, Limit: maxQueued})
+	list, _, err := s.store.List(ctx, store.RunQuery{Session: row.Session, States: store.LiveStates, Limit: maxQueued})
 	return !slices.ContainsFunc(list, func(r store.Run) bool { return r.Created.Before(row.Created) && r.Replica != s.replica }), err
 }
 

@@ -43,7 +43,7 @@ type Store interface {
 	// unless it is in alive.
 	Left(ctx context.Context, own string, alive []string, limit int) ([]store.Run, error)
 	// Take gives a run to a replica, as its next attempt. Error: [store.ErrMoved].
-	Take(ctx context.Context, t store.Takeover) (store.Run, error)
+	Take(ctx context.Context, t store.Takeover) error
 	// List lists runs, the newest first. next is the cursor of the rest; "" is the end.
 	List(ctx context.Context, q store.RunQuery) (list []store.Run, next string, err error)
 	// LatestOf returns the run that was started last in a session. Error: [store.ErrNotFound].

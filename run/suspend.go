@@ -193,8 +193,7 @@ func (s *Service) awaitSession(ctx context.Context, lane string) error {
 	if last := s.activeIn(lane); last != nil && !last.Moved() {
 		return nil // the lane has them
 	}
-	live := []string{store.RunQueued, store.RunRunning, store.RunWaiting}
-	list, _, err := s.store.List(ctx, store.RunQuery{Session: lane, States: live, Limit: maxQueued})
+	list, _, err := s.store.List(ctx, store.RunQuery{Session: lane, States: store.LiveStates, Limit: maxQueued})
 	if err != nil {
 		return s.storeError(ctx, err)
 	}

@@ -162,7 +162,7 @@ func (s *Service) recoverRun(ctx context.Context, row *store.Run) (*leftRun, err
 	if p.end = whyNotResumed(p); p.end == nil {
 		take.State = store.RunQueued
 	}
-	_, err = s.store.Take(ctx, take)
+	err = s.store.Take(ctx, take)
 	if errors.Is(err, store.ErrUnsure) {
 		var now store.Run
 		if now, err = s.store.Find(ctx, row.ID); err == nil && (now.Replica != s.replica || now.Attempt != p.attempt) {
@@ -234,7 +234,7 @@ func (s *Service) wasSteered(ctx context.Context, p *leftRun) (bool, error) {
 func (s *Service) forgetSteered(id string, attempt int) {
 	ctx, cancel := context.WithTimeout(s.working, storeWait)
 	defer cancel()
-	end := store.RunEnd{ID: id, Replica: s.replica, Attempt: attempt, State: store.RunCompleted, Result: []byte("{}"), Expires: time.Now()}
+	end := store.RunEnd{ID: id, Replica: s.replica, Attempt: attempt, State: StatusCompleted, Result: []byte("{}"), Expires: time.Now()}
 	if err := s.store.End(ctx, end); err != nil && !errors.Is(err, store.ErrMoved) {
 		s.log.WarnContext(ctx, "cannot forget a steered message", "run", id, "error", err)
 	}
@@ -251,7 +251,7 @@ func (s *Service) isNext(ctx context.Context, row *store.Run) (bool, error) {
 
 // hasEarlier reports whether a session, by its lane, has an active run from before a time that this replica does not have.
 func (s *Service) hasEarlier(ctx context.Context, lane string, began time.Time) (bool, error) {
-	list, _, err := s.store.List(ctx, store.RunQuery{Session: lane, States: []string{store.RunQueued, store.RunRunning, store.RunWaiting}, Limit: maxQueued})
+	list, _, err := s.store.List(ctx, store.RunQuery{Session: lane, States: store.LiveStates, Limit: maxQueued})
 	return slices.ContainsFunc(list, func(r store.Run) bool { return r.Created.Before(began) && r.Replica != s.replica }), err
 }
 

@@ -85,8 +85,12 @@ func (k *Ticket) Host() *Envelope {
 func (k *Ticket) Wait(ctx context.Context) (*Result, error) {
 	select {
 	case <-k.done:
-		return k.result, k.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	default:
+		select {
+		case <-k.done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
+	return k.result, k.err
 }

@@ -137,7 +137,8 @@ func (r *Runs) List(ctx context.Context, q store.RunQuery) (list []store.Run, ne
 			states = append(states, plainText(state))
 		}
 		where.add("state IN (?"+strings.Repeat(", ?", len(states)-1)+")", states...)
-		if !slices.ContainsFunc(q.States, hasEnded) { // an index has those that have not
+		isEnd := func(state string) bool { return !slices.Contains(store.LiveStates, state) }
+		if !slices.ContainsFunc(q.States, isEnd) { // an index has those that have not ended
 			where.add("ended < 1")
 		}
 	}
@@ -164,11 +165,6 @@ func (r *Runs) List(ctx context.Context, q store.RunQuery) (list []store.Run, ne
 		next = base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d %s", last.Created.UnixMicro(), last.ID))
 	}
 	return list, next, tx.err
-}
-
-// hasEnded reports whether a run in a state has ended.
-func hasEnded(state string) bool {
-	return state != store.RunQueued && state != store.RunRunning && state != store.RunWaiting
 }
 
 func parseCursor(cursor string) (created int64, id string, err error) {

@@ -106,7 +106,7 @@ func (s *slowStore) SetState(ctx context.Context, id, replica string, attempt in
 	return s.Store.SetState(ctx, id, replica, attempt, state, crashes)
 }
 
-func (s *slowStore) Take(ctx context.Context, t store.Takeover) (store.Run, error) {
+func (s *slowStore) Take(ctx context.Context, t store.Takeover) error {
 	if t.ID == s.run {
 		<-s.wait
 	}

@@ -141,9 +141,9 @@ func BuildContext(f Facts) (*TurnContext, error) {
 		HasRole:           d.HasRole,
 		Approver:          d.Approver,
 
-		MessageThreadID: f.Reply.MessageThreadID.Or(Some(c.ThreadID)).Value,
+		MessageThreadID: fallBack(f.Reply.MessageThreadID, c.ThreadID),
 		NativeChannelID: cmp.Or(f.Reply.NativeChannelID, c.NativeChannelID),
-		ThreadParentID:  f.Reply.ThreadParentID.Or(Some(c.ParentID)).Value,
+		ThreadParentID:  fallBack(f.Reply.ThreadParentID, c.ParentID),
 	}
 	if c.Kind != Direct {
 		t.GroupSubject = t.ConversationLabel
@@ -169,6 +169,11 @@ func BuildContext(f Facts) (*TurnContext, error) {
 		t.ThreadLabel = label(cmp.Or(w.Label, w.ID))
 	}
 	return t, nil
+}
+
+// fallBack returns the value of o, which may be none, or unset if o is not set.
+func fallBack(o Opt, unset string) string {
+	return o.Or(Some(unset)).Value
 }
 
 func cleanHistory(entries []HistoryEntry) []HistoryEntry {
@@ -210,4 +215,36 @@ func MediaFacts(list []MediaFact, defaults MediaFact) (media []MediaFact) {
 		media = append(media, m)
 	}
 	return media
+}
+
+// MediaPaths returns the local files of [TurnContext.Media]; "" for a medium without one.
+func (t *TurnContext) MediaPaths() []string {
+	return eachMedium(t.Media, func(m MediaFact) string { return m.Path })
+}
+
+// MediaURLs returns the addresses of [TurnContext.Media]; "" for a medium without one.
+func (t *TurnContext) MediaURLs() []string {
+	return eachMedium(t.Media, func(m MediaFact) string { return m.URL })
+}
+
+// MediaTypes returns the MIME types of [TurnContext.Media]; "" for an unknown one.
+func (t *TurnContext) MediaTypes() []string {
+	return eachMedium(t.Media, func(m MediaFact) string { return m.ContentType })
+}
+
+// MediaTranscribedIndexes returns the indexes in [TurnContext.Media] of media whose content is in the text.
+func (t *TurnContext) MediaTranscribedIndexes() (indexes []int) {
+	for i, m := range t.Media {
+		if m.Transcribed {
+			indexes = append(indexes, i)
+		}
+	}
+	return indexes
+}
+
+func eachMedium(media []MediaFact, value func(MediaFact) string) (values []string) {
+	for _, m := range media {
+		values = append(values, value(m))
+	}
+	return values
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
@@ -53,9 +54,19 @@ var deltas = map[string]kind{
 // answer reads one answer. Its content may come in deltas, in items, and in the whole response: what has come is not passed on again.
 type answer struct {
 	*wire.Answer
-	items  []*item
-	calls  int
-	length int // of the text passed on, in characters
+	items    []*item
+	current  *item // of the last delta
+	calls    int
+	length   int // of the text passed on, in characters
+	delta    delta
+	onMember func(key, value []byte, kind jsonparser.ValueType, offset int) error // made once
+}
+
+// delta is what an event has that goes on with a text. Its bytes are only lent.
+type delta struct {
+	event, text, id []byte
+	index           int
+	isText          bool
 }
 
 // item is one of the items that an answer is made of, as it is known so far.
@@ -77,8 +88,8 @@ type item struct {
 // read passes on an answer.
 func (m *model) read(w *wire.Answer) {
 	a := &answer{Answer: w}
-	a.Last = a.last
-	a.Read("check the base URL (most end in /v1), and that the server has the Responses API", a.event, a.whole)
+	a.onMember, a.Last = a.member, a.last
+	a.Read("check the base URL (most end in /v1), and that the server has the Responses API", a.readEvent, a.whole)
 }
 
 // whole passes on an answer in one piece.
@@ -94,6 +105,50 @@ func (a *answer) whole(body []byte) {
 	default:
 		a.over(response, status)
 	}
+}
+
+// readEvent passes on what an event has; done says that it is the last.
+func (a *answer) readEvent(event, data []byte) (done bool) {
+	a.delta = delta{event: event, index: -1}
+	if jsonparser.ObjectEach(data, a.onMember) == nil && a.delta.isText {
+		if kind := deltas[string(a.delta.event)]; kind != ofNothing {
+			a.goOn(kind)
+			return false
+		}
+	}
+	return a.event(bytes.TrimSpace(data))
+}
+
+// member looks at a member of an event.
+func (a *answer) member(key, value []byte, kind jsonparser.ValueType, _ int) error {
+	d := &a.delta
+	switch string(key) {
+	case "type":
+		if kind == jsonparser.String && len(value) > 0 {
+			d.event = value
+		}
+	case "delta":
+		if kind == jsonparser.String {
+			d.text, d.isText = value, true
+		}
+	case "item_id":
+		d.id = value
+	case "output_index":
+		if n, err := jsonparser.ParseInt(value); kind == jsonparser.Number && err == nil && 0 <= n && n < 1<<20 {
+			d.index = int(n)
+		}
+	}
+	return nil
+}
+
+// goOn passes on the text of a delta.
+func (a *answer) goOn(kind kind) {
+	d, it := &a.delta, a.current
+	if it == nil || it.done || it.index != d.index || it.kind != items[kind] || it.id != string(d.id) {
+		it = a.find(d.index, string(d.id), items[kind])
+		a.current = it
+	}
+	a.say(it, kind, a.Next(&it.texts[kind], d.text))
 }
 
 // find returns the item that an event belongs to. It is known by its id or, where a server gives it a new one in each event as
@@ -153,12 +208,9 @@ func (a *answer) say(it *item, kind kind, said string) {
 	a.Pass(c)
 }
 
-// event passes on what an event has; done says that it is the last.
-func (a *answer) event(kind, data []byte) (done bool) {
-	data = bytes.TrimSpace(data)
-	e, index := wire.ReadObject(data), -1
-	_ = json.Unmarshal(e["output_index"], &index) // one that is no number is none
-	name := cmp.Or(e.Text("type"), string(kind))
+// event passes on what an event has that is no piece of a text.
+func (a *answer) event(data []byte) (done bool) {
+	name, e := string(a.delta.event), wire.ReadObject(data)
 	switch {
 	case len(data) == 0:
 		return false
@@ -170,20 +222,15 @@ func (a *answer) event(kind, data []byte) (done bool) {
 	case e == nil:
 		a.Fail(wire.ErrFormat)
 		return false
-	case deltas[name] != ofNothing:
-		kind := deltas[name]
-		it := a.find(index, e.Text("item_id"), items[kind])
-		a.say(it, kind, a.Next(&it.texts[kind], wire.Unquote(e["delta"])))
-		return false
 	}
 	response, in := e.Object("response"), e.Object("item")
 	status := response.Text("status")
 	switch name {
 	case "response.output_item.added":
-		a.call(a.add(index, in.Text("id"), in.Text("type")), in)
+		a.call(a.add(a.delta.index, in.Text("id"), in.Text("type")), in)
 		return false
 	case "response.output_item.done":
-		a.end(a.find(index, in.Text("id"), in.Text("type")), in, e["item"])
+		a.end(a.find(a.delta.index, in.Text("id"), in.Text("type")), in, e["item"])
 		return false
 	case "response.incomplete":
 		status = cmp.Or(status, "incomplete")

@@ -253,3 +253,8 @@ func canned(t testing.TB, n int) adapter.Model {
 
 // MO-33: the cost of one token, from the connection's buffer to the loop's body.
 func BenchmarkStream(b *testing.B) { adaptertest.Measure(b, canned(b, 1000), 1000) }
+
+// MO-33: a delta of text costs its string, and nothing else.
+func TestATextDeltaCostsOneAllocation(t *testing.T) {
+	adaptertest.OneAllocation(t, func(n int) adapter.Model { return canned(t, n) })
+}

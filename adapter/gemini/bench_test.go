@@ -32,3 +32,10 @@ func BenchmarkStream(b *testing.B) {
 		b.Run(name, func(b *testing.B) { adaptertest.Measure(b, writing(b, 1000, text), 1000) })
 	}
 }
+
+// MO-33: a text delta costs its string, and no other allocation.
+func TestATextDeltaCostsOneAllocation(t *testing.T) {
+	for _, text := range []string{"a token ", `a \"token\"\n`} {
+		adaptertest.OneAllocation(t, func(n int) adapter.Model { return writing(t, n, text) })
+	}
+}

@@ -2,12 +2,12 @@ package gemini
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
-	"maps"
 	"strings"
 	"time"
+
+	"github.com/buger/jsonparser"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
@@ -28,6 +28,9 @@ type answer struct {
 	*wire.Answer
 	m *model
 
+	data    []byte       // the event
+	reason  []byte       // why the answer ends, of the event
+	piece   piece        // the part
 	words   [2]wire.Text // of text and thoughts
 	counts  []byte       // of tokens, the last ones
 	ids     map[string]bool
@@ -37,24 +40,13 @@ type answer struct {
 	sources sources
 }
 
-// event is an event of a stream. A member of another type than expected is read as a missing one.
-type event struct {
-	Candidates []struct {
-		Content struct {
-			Parts []wire.Object `json:"parts"`
-		} `json:"content"`
-		Reason    string      `json:"finishReason"`
-		Grounding wire.Object `json:"groundingMetadata"`
-		Quotes    wire.Object `json:"citationMetadata"`
-	} `json:"candidates"`
-	Counts   json.RawMessage `json:"usageMetadata"`
-	Feedback struct {
-		Reason string `json:"blockReason"`
-	} `json:"promptFeedback"`
-	Error json.RawMessage `json:"error"`
+// piece is what a part has.
+type piece struct {
+	kind int    // text or thought
+	text []byte // what stands between its quotes
+	more bool   // it has more than text
 }
 
-// Kinds of text.
 const (
 	text = iota
 	thought
@@ -91,64 +83,100 @@ func (a *answer) readEvent(_, data []byte) (done bool) {
 	if len(bytes.TrimLeft(data, " \t\r\n")) == 0 {
 		return false // a ping
 	}
-	var e event
-	if wire.Decode(data, &e) != nil {
-		a.Fail(wire.ErrFormat)
-	}
-	before, reason := a.Passed, ""
-	for _, c := range e.Candidates {
-		for _, p := range c.Content.Parts {
-			a.part(p, data)
-		}
-		a.sources.read(c.Grounding)
-		a.sources.read(c.Quotes)
-		reason = cmp.Or(c.Reason, reason)
-	}
-	if bytes.Contains(e.Counts, []byte(`TokenCount"`)) { // otherwise it says nothing of them
-		a.counts = e.Counts
-	}
-	switch {
-	case (wire.Object{"error": e.Error}).Has("error"):
-		a.Report(data)
-	case e.Feedback.Reason != "" && a.Finish == "":
-		a.Fail(wire.Filtered(errors.New("the prompt was blocked: " + a.Server.Redact([]byte(e.Feedback.Reason)))))
-	case !a.over:
-		a.finish(reason, a.Passed > before)
+	before := a.Passed
+	a.data, a.reason = data, nil
+	if err := jsonparser.ObjectEach(data, a.member); err != nil {
+		a.Fail(err)
+	} else if !a.over {
+		a.finish(string(a.reason), a.Passed > before)
 	}
 	return false
 }
 
-// part passes on one part of an event. Members that the adapter does not know are passed on with it (MO-02).
-func (a *answer) part(members wire.Object, event []byte) {
-	if a.over {
-		return
+// member reads a member of an event, of its candidate, or of the candidate's content.
+func (a *answer) member(key, value []byte, kind jsonparser.ValueType, _ int) error {
+	switch string(key) {
+	case "candidates":
+		return each(value, kind, func(c []byte) error { return jsonparser.ObjectEach(c, a.member) })
+	case "content":
+		if kind == jsonparser.Object {
+			return jsonparser.ObjectEach(value, a.member)
+		}
+	case "parts":
+		return each(value, kind, a.part)
+	case "finishReason":
+		a.reason = value
+	case "groundingMetadata", "citationMetadata":
+		a.sources.read(wire.ReadObject(value))
+	case "usageMetadata":
+		if bytes.Contains(value, []byte(`TokenCount"`)) { // otherwise it says nothing of them
+			a.counts = append(a.counts[:0], value...)
+		}
+	case "promptFeedback":
+		if reason := wire.StringAt(value, "blockReason"); reason != nil && a.Finish == "" {
+			a.Fail(wire.Filtered(errors.New("the prompt was blocked: " + a.Server.Redact(reason))))
+		}
+	case "error":
+		if kind != jsonparser.Null {
+			a.Report(a.data)
+		}
 	}
-	if members == nil {
-		a.Fail(errPart)
-	}
-	kind, raw := text, wire.Unquote(members["text"])
-	if string(members["thought"]) == "true" {
-		kind = thought
-	}
-	more := maps.Clone(members)
-	delete(more, "text")
-	delete(more, "thought")
-	said := a.Next(&a.words[kind], raw)
-	switch {
-	case more["functionCall"] != nil:
-		a.call(more, event)
-	case len(more) == 0:
-		a.say(kind, said)
-	case len(raw) > 0:
-		a.sign(kind, said, more)
-	default:
-		a.other(kind, members)
-	}
+	return nil
 }
 
-// other passes on a part without text: an image or a file, or what only Google understands.
-func (a *answer) other(kind int, members wire.Object) {
-	if len(members) == 1 && members[signature] != nil {
+// each calls read with the elements of a list; what is no list has none.
+func each(list []byte, kind jsonparser.ValueType, read func([]byte) error) error {
+	if kind != jsonparser.Array {
+		return nil
+	}
+	_, err := jsonparser.ArrayEachErr(list, func(element []byte, _ jsonparser.ValueType, _ int, err error) error {
+		if err == nil {
+			err = read(element)
+		}
+		return err
+	})
+	return err
+}
+
+// partMember reads a member of a part.
+func (a *answer) partMember(key, value []byte, kind jsonparser.ValueType, _ int) error {
+	switch p := &a.piece; {
+	case string(key) == "text" && kind == jsonparser.String:
+		p.text = value
+	case string(key) == "thought" && string(value) == "true":
+		p.kind = thought
+	default:
+		p.more = true
+	}
+	return nil
+}
+
+// part passes on one part. Members that the adapter does not know are passed on with it (MO-02).
+func (a *answer) part(whole []byte) error {
+	if a.over {
+		return nil
+	}
+	p := &a.piece
+	*p = piece{}
+	if err := jsonparser.ObjectEach(whole, a.partMember); err != nil {
+		return err
+	}
+	said := a.Next(&a.words[p.kind], p.text)
+	if !p.more {
+		a.say(p.kind, said)
+		return nil
+	}
+	members := wire.ReadObject(whole)
+	switch {
+	case members == nil:
+		return errPart
+	case members["functionCall"] != nil:
+		a.call(members)
+		return nil
+	case len(p.text) > 0:
+		a.sign(p.kind, said, members)
+		return nil
+	case len(members) == 1 && members[signature] != nil:
 		members["text"] = json.RawMessage(`""`) // without it, Google does not take it back
 	}
 	file, inline := members.Object("fileData"), members.Object("inlineData")
@@ -156,10 +184,11 @@ func (a *answer) other(kind int, members wire.Object) {
 	if data := inline.Text("data"); data != "" {
 		media.URL = "data:" + media.Type + ";base64," + data
 	}
-	if media.URL != "" && kind == text { // an image in a thought is a draft
+	if media.URL != "" && p.kind == text { // an image in a thought is a draft
 		a.Pass(adapter.Chunk{Media: &media})
 	}
-	a.Beside(adapter.PartOther, 0, rawjson.MustMarshal(members))
+	a.beside(adapter.PartOther, 0, members)
+	return nil
 }
 
 // say passes on text of a kind.
@@ -182,11 +211,21 @@ func (a *answer) sign(kind int, s string, members wire.Object) {
 		a.Beside(name, 0, json.RawMessage("{}"))
 	}
 	a.say(kind, s)
-	a.Beside(name, 0, rawjson.MustMarshal(members))
+	a.beside(name, 0, members, "text", "thought")
+}
+
+// beside passes on the members of a part, without those that are known.
+func (a *answer) beside(kind string, index int, members wire.Object, known ...string) {
+	for _, name := range known {
+		delete(members, name)
+	}
+	if len(members) > 0 {
+		a.Beside(kind, index, rawjson.MustMarshal(members))
+	}
 }
 
 // call passes on a call.
-func (a *answer) call(members wire.Object, event []byte) {
+func (a *answer) call(members wire.Object) {
 	c := members.Object("functionCall")
 	if string(c["willContinue"]) == "true" { // of Vertex AI's streamFunctionCallArguments
 		a.Fail(errPieces)
@@ -198,13 +237,11 @@ func (a *answer) call(members wire.Object, event []byte) {
 		members["id"] = c["id"]
 	}
 	if call.ID == "" || a.ids[call.ID] {
-		call.ID = wire.CallID(event, call.Index)
+		call.ID = wire.CallID(a.data, call.Index)
 	}
 	a.ids[call.ID] = true
 	a.Pass(adapter.Chunk{ToolCall: &call})
-	if delete(members, "functionCall"); len(members) > 0 {
-		a.Beside(adapter.PartCall, call.Index, rawjson.MustMarshal(members))
-	}
+	a.beside(adapter.PartCall, call.Index, members, "functionCall", "thought")
 }
 
 // finish notes why the answer ends. Older models send a reason with each piece of text: so content after such an event is still part of the

@@ -26,7 +26,8 @@ type Asking interface {
 	Write() ([]byte, error)
 	// Others returns the other ways to write what was written last, for a refusal: its body and, without escapes, its message, in lower case.
 	Others(said string) []Fallback
-	inUse() *Fallbacks
+	// InUse returns what the request uses; embedded [Fallbacks] have it.
+	InUse() *Fallbacks
 }
 
 // Fallbacks are the fallbacks that one request uses. They are forgotten with it: the next request is first written as usual. The zero
@@ -36,7 +37,8 @@ type Fallbacks struct {
 	used   []string
 }
 
-func (f *Fallbacks) inUse() *Fallbacks { return f }
+// InUse returns f.
+func (f *Fallbacks) InUse() *Fallbacks { return f }
 
 // Others is for requests without fallbacks.
 func (f *Fallbacks) Others(string) []Fallback { return nil }
@@ -61,7 +63,7 @@ func (f *Fallbacks) use(r *Refusal, said string, all []Fallback) (name string) {
 // written then. Each fallback is tried once, so Ask ends.
 func (s *Server) Ask(ctx context.Context, url string, a Asking) (*http.Response, error) {
 	var last *Refusal
-	for f := a.inUse(); ; {
+	for f := a.InUse(); ; {
 		body, err := a.Write()
 		if _, ours := err.(*adapter.Error); ours {
 			return nil, err

@@ -50,10 +50,6 @@ func lasting(text string) *platform.Kind {
 	return &platform.Kind{Text: text, Effect: platform.Permanent}
 }
 
-func kindOf(status, code int) *platform.Kind {
-	return cmp.Or(kindOfCode[code], kindOfStatus[status], platform.KindOfStatus(status))
-}
-
 // readAnswer reads an answer. That of a gateway before the platform, which may also limit calls, is no JSON.
 func readAnswer(res *http.Response, text []byte, out any) error {
 	if res.StatusCode/100 == 2 {
@@ -66,7 +62,8 @@ func readAnswer(res *http.Response, text []byte, out any) error {
 		Code int `json:"code"`
 	}
 	_ = json.Unmarshal(text, &fault)
-	r := &platform.Refusal{Kind: kindOf(res.StatusCode, fault.Code), Code: fmt.Sprintf("status %d, code %d", res.StatusCode, fault.Code)}
+	kind := cmp.Or(kindOfCode[fault.Code], kindOfStatus[res.StatusCode], platform.KindOfStatus(res.StatusCode))
+	r := &platform.Refusal{Kind: kind, Code: fmt.Sprintf("status %d, code %d", res.StatusCode, fault.Code)}
 	if r.Kind == platform.RateLimited {
 		r.RetryAfter = max(wire.RetryAfter(res.Header, time.Now()), time.Second/2)
 	}

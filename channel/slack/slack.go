@@ -33,12 +33,6 @@ const (
 	ReplyInChannel = "channel" // the channel
 )
 
-// What is shown of an answer before it is finished.
-const (
-	PreviewEdit = "edit" // a message that grows: streamed where Slack can do that, else edited
-	PreviewOff  = "off"
-)
-
 // DefaultAPI is where the Web API is.
 const DefaultAPI = "https://slack.com/api"
 
@@ -107,8 +101,8 @@ func New(s Settings) (*Channel, error) {
 	c := &Channel{
 		s: s, refused: newCache[string, struct{}](maxKnown), people: newCache[string, person](maxKnown),
 	}
-	err := c.Init(&c.s.Settings, "slack", DefaultAPI)
-	if err = cmp.Or(s.check(), err); err != nil {
+	c.Init(&c.s.Settings, "slack", DefaultAPI)
+	if err := s.check(); err != nil {
 		return nil, fmt.Errorf("slack: %w", err)
 	}
 	c.Files.Fetch, c.HTTP.Timeout = c.fetch, callTimeout
@@ -130,10 +124,12 @@ func (c *Channel) Check(ctx context.Context) error {
 	if c.lacks("chat:write") {
 		return errors.New("slack: the app may not write; add the scope chat:write and install the app again")
 	}
-	if c.s.AppToken == "" {
-		return nil
+	if c.s.AppToken != "" { // it is asked for the address of a connection
+		if _, _, err := c.api.StartSocketModeContext(ctx); err != nil {
+			return c.socketError(ctx, err)
+		}
 	}
-	return c.checkAppToken(ctx)
+	return nil
 }
 
 // lacks reports whether the token is known to have not got a scope.

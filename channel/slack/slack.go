@@ -60,11 +60,6 @@ type Channel struct {
 // maxKnown bounds how many conversations, and how many people, are remembered.
 const maxKnown = 1000
 
-func newCache[K comparable, V any](size int) *lru.Cache[K, V] {
-	c, _ := lru.New[K, V](size) // it fails for a size below 1 only
-	return c
-}
-
 var _ kernel.Channel = (*Channel)(nil)
 
 // tokenForm is that of tokens of bots. Those that are renewed begin with xoxe.
@@ -98,9 +93,9 @@ func New(s Settings) (*Channel, error) {
 	s.SigningSecret = platform.Secret(strings.TrimSpace(string(s.SigningSecret)))
 	s.AppToken = platform.Secret(strings.TrimSpace(string(s.AppToken)))
 	s.Replies = cmp.Or(s.Replies, ReplyInThread)
-	c := &Channel{
-		s: s, refused: newCache[string, struct{}](maxKnown), people: newCache[string, person](maxKnown),
-	}
+	c := &Channel{s: s}
+	c.refused, _ = lru.New[string, struct{}](maxKnown) // fails only for a size below 1
+	c.people, _ = lru.New[string, person](maxKnown)
 	c.Init(&c.s.Settings, "slack", DefaultAPI)
 	if err := s.check(); err != nil {
 		return nil, fmt.Errorf("slack: %w", err)

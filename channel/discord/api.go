@@ -12,17 +12,6 @@ import (
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// newAPI returns the REST API. The library's calls are not used: they wait for rate limits where nothing can cancel them, and their errors repeat what was
-// sent.
-func (c *Channel) newAPI() platform.API {
-	const userAgent = "DiscordBot (https://github.com/lingserve/lingserve, 1)" // the platform asks for this form
-	return platform.API{
-		Platform: "discord", Client: c.HTTP, Base: c.s.API + "/v10",
-		Header: http.Header{"Authorization": {"Bot " + string(c.s.Token)}, "User-Agent": {userAgent}},
-		Read:   readAnswer, Fatal: badToken, Fail: c.Fail,
-	}
-}
-
 // Kinds of refusals.
 var (
 	badToken    = lasting("the token is invalid; copy a new one from the page Bot of the application")

@@ -72,7 +72,12 @@ func New(s Settings) (*Channel, error) {
 	c := &Channel{s: s}
 	c.Init(&c.s.Settings, "discord", DefaultAPI)
 	c.s.Token = platform.Secret(token)
-	c.api = c.newAPI()
+	// The library's calls are not used: they wait for rate limits where nothing can cancel them, and their errors repeat what was sent. The
+	// platform asks for this form of the User-Agent.
+	c.api = platform.API{
+		Platform: "discord", Client: c.HTTP, Base: c.s.API + "/v10", Read: readAnswer, Fatal: badToken, Fail: c.Fail,
+		Header: http.Header{"Authorization": {"Bot " + token}, "User-Agent": {"DiscordBot (https://github.com/lingserve/lingserve, 1)"}},
+	}
 	c.Files.Fetch = func(ctx context.Context, a platform.Attachment, w io.Writer) error { // addresses are signed, so that they need no token
 		return platform.Download(ctx, c.HTTP, a.Source, w)
 	}

@@ -35,7 +35,7 @@ func (c *Channel) poster() *platform.Poster {
 // delivery is how the answer of a turn is sent. That to an interaction can be sent for some minutes only, and is shown to one person: it is neither kept nor
 // previewed, and the platform itself shows that work goes on.
 func (c *Channel) delivery(e *event) *kernel.Delivery {
-	d := c.poster().Delivery()
+	d := c.poster().Delivery(c.s.Preview)
 	if e.Interaction != nil {
 		return &kernel.Delivery{Settle: d.Settle, Deliver: func(ctx context.Context, b channel.Block) (channel.Receipt, error) {
 			r, err := d.Deliver(ctx, b)
@@ -46,9 +46,6 @@ func (c *Channel) delivery(e *event) *kernel.Delivery {
 	d.PreviewEvery, d.WorkingEvery = previewEvery, typingEvery
 	d.Working = func(ctx context.Context) error {
 		return c.api.Attempt(ctx, platform.Request{Name: "show typing", Path: "/channels/" + e.Message.ChannelID + "/typing"})
-	}
-	if c.s.Preview != PreviewEdit {
-		d.Preview = nil
 	}
 	return d
 }

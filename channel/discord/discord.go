@@ -9,11 +9,9 @@
 package discord
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"regexp"
@@ -27,12 +25,6 @@ import (
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/markup"
 	"github.com/lingserve/lingserve/channel/platform"
-)
-
-// What is shown of an answer before it is finished.
-const (
-	PreviewEdit = "edit" // a message that grows
-	PreviewOff  = "off"
 )
 
 // DefaultAPI is the public REST API. The version of the API is no part of it.
@@ -70,7 +62,6 @@ var tokenForm = regexp.MustCompile(`^[A-Za-z0-9_=-]{10,}\.[A-Za-z0-9_-]+\.[A-Za-
 
 // New checks the settings and returns the channel. It makes no call.
 func New(s Settings) (*Channel, error) {
-	s.Preview = cmp.Or(s.Preview, PreviewEdit)
 	token := strings.TrimPrefix(strings.TrimSpace(string(s.Token)), "Bot ")
 	if token == "" {
 		return nil, errors.New("discord: token is missing; set it to the one on the page Bot of the application")
@@ -79,11 +70,14 @@ func New(s Settings) (*Channel, error) {
 		return nil, errors.New("discord: the token is invalid; expected three parts with dots between them, as the page Bot of the application shows it")
 	}
 	c := &Channel{s: s}
-	if err := c.Init(&c.s.Settings, "discord", DefaultAPI); err != nil {
-		return nil, fmt.Errorf("discord: %w", err)
-	}
+	c.Init(&c.s.Settings, "discord", DefaultAPI)
 	c.s.Token = platform.Secret(token)
-	c.api = c.newAPI()
+	// The library's calls are not used: they wait for rate limits where nothing can cancel them, and their errors repeat what was sent. The
+	// platform asks for this form of the User-Agent.
+	c.api = platform.API{
+		Platform: "discord", Client: c.HTTP, Base: c.s.API + "/v10", Read: readAnswer, Fatal: badToken, Fail: c.Fail,
+		Header: http.Header{"Authorization": {"Bot " + token}, "User-Agent": {"DiscordBot (https://github.com/lingserve/lingserve, 1)"}},
+	}
 	c.Files.Fetch = func(ctx context.Context, a platform.Attachment, w io.Writer) error { // addresses are signed, so that they need no token
 		return platform.Download(ctx, c.HTTP, a.Source, w)
 	}

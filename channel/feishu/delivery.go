@@ -40,13 +40,10 @@ const (
 
 // delivery returns how the answer to a message is sent.
 func (c *Channel) delivery(m *message) *kernel.Delivery {
-	d := c.poster(m).Delivery()
+	d := c.poster(m).Delivery(c.s.Preview)
 	d.Working = func(ctx context.Context) error { return c.addSign(ctx, m.ID) }
 	d.Rest = func(ctx context.Context) error { return c.removeSigns(ctx, m.ID) }
 	d.PreviewEvery, d.WorkingEvery = previewEvery, workingEvery
-	if c.s.Preview != PreviewEdit {
-		d.Preview = nil
-	}
 	return d
 }
 

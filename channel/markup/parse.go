@@ -262,13 +262,8 @@ func (w *walker) link(n ast.Node, destination string, s style) {
 
 // linkable reports whether a format can link to an address.
 func linkable(to string, format Format) bool {
-	switch format {
-	case Plain:
-		return false
-	case FeishuCard, Discord:
-		return webAddress.MatchString(to)
-	}
-	return webAddress.MatchString(to) || otherAddress.MatchString(to)
+	other := format == TelegramHTML || format == SlackMrkdwn
+	return format != Plain && webAddress.MatchString(to) || other && otherAddress.MatchString(to)
 }
 
 // unescape resolves backslashes and entities.

@@ -56,9 +56,13 @@ func (p *Poster) Send(ctx context.Context, out channel.Outbound) (channel.Receip
 	return p.Deliver(ctx, out.Block)
 }
 
-// Delivery returns how the answer is sent, without the signs of work.
-func (p *Poster) Delivery() *kernel.Delivery {
-	return &kernel.Delivery{Deliver: p.Deliver, Preview: p.Preview, Settle: p.Settle, Durable: true}
+// Delivery returns how the answer is sent, without the signs of work. preview is a setting.
+func (p *Poster) Delivery(preview string) *kernel.Delivery {
+	d := &kernel.Delivery{Deliver: p.Deliver, Preview: p.Preview, Settle: p.Settle, Durable: true}
+	if preview == PreviewOff {
+		d.Preview = nil
+	}
+	return d
 }
 
 // split turns the Markdown of a model into messages.

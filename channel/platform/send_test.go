@@ -94,9 +94,9 @@ func TestRequestsThatAreNoEventsAreRefused(t *testing.T) {
 func TestMediaStoreOfSettings(t *testing.T) {
 	for dir, limit := range map[string]int64{"": 0, "media": 5} {
 		var s platform.Service
-		err := s.Init(&platform.Settings{Media: dir, MaxMedia: limit}, "x", "")
-		if err != nil || (s.Files.Dir == "") != (dir == "") || limit == 0 && s.Files.Limit != 10<<20 || limit != 0 && s.Files.Limit != limit {
-			t.Errorf("%+v, %v", s.Files, err)
+		s.Init(&platform.Settings{Media: dir, MaxMedia: limit}, "x", "")
+		if (s.Files.Dir == "") != (dir == "") || limit == 0 && s.Files.Limit != 10<<20 || limit != 0 && s.Files.Limit != limit {
+			t.Errorf("%+v", s.Files)
 		}
 	}
 }

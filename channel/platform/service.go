@@ -35,6 +35,12 @@ type Settings struct {
 	Log      *slog.Logger  // nil is silent
 }
 
+// What is shown of an answer before it is finished.
+const (
+	PreviewEdit = "edit" // a message that grows
+	PreviewOff  = "off"
+)
+
 // Command is a command of the server, which people see when they type a slash.
 type Command struct {
 	Name string // such as tape.info
@@ -59,7 +65,7 @@ type Service struct {
 }
 
 // Init fills in the settings that are missing. name is that of the platform, and api the base of its addresses. The settings are not copied.
-func (s *Service) Init(o *Settings, name, api string) (err error) {
+func (s *Service) Init(o *Settings, name, api string) {
 	o.Name, o.API = cmp.Or(o.Name, name), strings.TrimRight(cmp.Or(o.API, api), "/")
 	if o.State == nil {
 		o.State = channel.NewTexts()
@@ -70,11 +76,8 @@ func (s *Service) Init(o *Settings, name, api string) (err error) {
 	s.HTTP, s.closeIdle = NewClient(o.Client, o.ProxyEnv)
 	s.Files = &MediaStore{Prefix: name + "-", Limit: cmp.Or(o.MaxMedia, defaultMaxMedia), Log: s.Log}
 	if o.Media != "" {
-		if s.Files.Dir, err = filepath.Abs(o.Media); err != nil {
-			return fmt.Errorf("the media folder: %w", err)
-		}
+		s.Files.Dir, _ = filepath.Abs(o.Media) // "" if this process has no folder
 	}
-	return nil
 }
 
 // ServiceOptions are for [Service.Serve]. Run is required. It is given events with Kernel, Meta, Agent and Media.

@@ -34,11 +34,10 @@ type delivery struct {
 // delivery is how the reply to a message is sent.
 func (c *Channel) delivery(m *message) *kernel.Delivery {
 	d := &delivery{Poster: c.poster(m.thread), c: c, message: m}
-	k := d.Delivery()
-	k.Deliver, k.Working, k.Rest, k.WorkingEvery = d.deliver, d.work, d.rest, statusEvery
-	k.Preview, k.PreviewEvery = d.preview, previewEvery
-	if c.s.Preview == PreviewOff {
-		k.Preview = nil
+	k := d.Delivery(c.s.Preview)
+	k.Deliver, k.Working, k.Rest, k.WorkingEvery, k.PreviewEvery = d.deliver, d.work, d.rest, statusEvery, previewEvery
+	if k.Preview != nil {
+		k.Preview = d.preview
 	}
 	return k
 }

@@ -39,16 +39,13 @@ func (c *Channel) poster() *platform.Poster {
 
 // delivery is how the answer in a conversation is sent.
 func (c *Channel) delivery(f *channel.Facts) *kernel.Delivery {
-	d, direct := c.poster().Delivery(), f.Conversation.Kind == channel.Direct
+	d, direct := c.poster().Delivery(c.s.Preview), f.Conversation.Kind == channel.Direct
 	d.PreviewEvery, d.WorkingEvery = previewEvery, typingEvery
 	d.Working = func(ctx context.Context) error { return c.showTyping(ctx, f.Reply) }
 	if !direct {
 		d.PreviewEvery = previewEveryGroup
 	}
-	switch {
-	case c.s.Preview == PreviewOff:
-		d.Preview = nil
-	case c.s.Preview == PreviewDraft && direct:
+	if c.s.Preview == PreviewDraft && direct {
 		d.Preview = c.showDraft
 	}
 	return d

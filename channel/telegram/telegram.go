@@ -37,12 +37,8 @@ const (
 	ModeWebhook = "webhook"
 )
 
-// What people see of an answer before it is finished.
-const (
-	PreviewEdit  = "edit"  // a message that grows
-	PreviewDraft = "draft" // in private chats, a draft without notifications
-	PreviewOff   = "off"
-)
+// PreviewDraft shows an unfinished answer in a private chat as a draft, without notifications.
+const PreviewDraft = "draft"
 
 // DefaultAPI is the public Bot API server.
 const DefaultAPI = "https://api.telegram.org"
@@ -74,11 +70,11 @@ var tokenForm = regexp.MustCompile(`^[0-9]+:[A-Za-z0-9_-]+$`)
 
 // New checks the settings and returns the channel. It makes no call.
 func New(s Settings) (*Channel, error) {
-	s.Mode, s.Preview = cmp.Or(s.Mode, ModePoll), cmp.Or(s.Preview, PreviewEdit)
+	s.Mode = cmp.Or(s.Mode, ModePoll)
 	s.Token, s.PublicURL = platform.Secret(strings.TrimSpace(string(s.Token))), strings.TrimRight(s.PublicURL, "/")
 	c := &Channel{s: s}
-	err := c.Init(&c.s.Settings, "telegram", DefaultAPI)
-	if err = cmp.Or(c.s.check(), err); err != nil {
+	c.Init(&c.s.Settings, "telegram", DefaultAPI)
+	if err := c.s.check(); err != nil {
 		return nil, fmt.Errorf("telegram: %w", err)
 	}
 	mac := hmac.New(sha256.New, []byte(s.Token))

@@ -36,8 +36,8 @@ func replyTo(m *message, turn string, p part) *reply {
 	return &reply{turn, m.id, m.Conversation, p.Kind, p.Seq, p.Text, p.Kind == channel.ReplyFinal}
 }
 
-// resend sends the end of a reply that was stored, after a first attempt that has failed or was not made. The answer is stored anew: no turn runs any more
-// that could do it.
+// resend sends the end of a reply that was stored, after a first attempt that has failed or was not made. The answer is stored anew: no
+// turn runs any more that could do it.
 func (c *Channel) resend(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
 	if !c.result {
 		place := out.Conversation

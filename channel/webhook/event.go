@@ -18,11 +18,6 @@ type event struct {
 	answer   answer // with its Turn from the beginning
 }
 
-// key names a message.
-func (c *Channel) key(m *message) channel.EventKey {
-	return channel.EventKey{Channel: c.s.Name, Account: c.s.Account, Conversation: m.Conversation.ID, Thread: m.Conversation.Thread, ID: m.id}
-}
-
 // run runs the turn of an event.
 func (c *Channel) run(ctx context.Context, e *platform.Event) (channel.Result, error) {
 	ev := &event{Event: e, c: c}
@@ -64,25 +59,19 @@ func (c *Channel) describe(e *platform.Event, list []*message) {
 	for _, m := range list {
 		in := inputOf(m)
 		in.ID = list[0].id
-		e.Messages = append(e.Messages, platform.Message{Input: in, Kind: channel.EventMessage, Files: m.files})
+		one := platform.Message{Input: in, Kind: channel.EventMessage, Files: m.files}
+		one.Mentions = func(names channel.Names) channel.MentionFacts {
+			is := names.In(m.Text) || m.Mentioned != nil && *m.Mentioned
+			return channel.MentionFacts{CanDetect: m.Mentioned != nil, WasMentioned: is, HasAnyMention: is}
+		}
+		e.Messages = append(e.Messages, one)
 		at := m.Conversation
 		e.Sender, e.Place = m.Sender, channel.ConversationFacts{Kind: at.Kind, ID: at.ID, ThreadID: at.Thread}
 		e.Reply = platform.ReplyPlan(at.Kind, at.ID, at.Thread, "")
 	}
 	e.Complete = func(_ context.Context, _ *channel.Facts, p channel.Policy, _ channel.Identity) (channel.MentionFacts, []platform.Attachment) {
-		return mentions(list, p.Patterns), nil
+		return channel.MentionFacts{CanDetect: len(p.Patterns) > 0}, nil
 	}
-}
-
-func mentions(list []*message, patterns []string) (all channel.MentionFacts) {
-	names := channel.NewNames(patterns)
-	for _, m := range list {
-		mentioned := names.In(m.Text) || m.Mentioned != nil && *m.Mentioned
-		all = channel.MergeMentions(all, channel.MentionFacts{
-			CanDetect: m.Mentioned != nil || len(patterns) > 0, WasMentioned: mentioned, HasAnyMention: mentioned,
-		})
-	}
-	return all
 }
 
 // deliver stores a part of the reply for the answer, or sends it to the callback.
@@ -112,7 +101,8 @@ func (ev *event) finalize(ctx context.Context, r channel.Result) error {
 	var merged answer
 	merged.complete(r.TurnID, channel.Admission{Kind: channel.Handled, Reason: channel.ReasonMerged}, r.Outcome)
 	for _, m := range ev.messages[1:] {
-		c.save(ctx, c.key(m).String(), ev.session, &merged)
+		key := channel.EventKey{Channel: c.s.Name, Account: c.s.Account, Conversation: m.Conversation.ID, Thread: m.Conversation.Thread, ID: m.id}
+		c.save(ctx, key.String(), ev.session, &merged)
 	}
 	return nil
 }

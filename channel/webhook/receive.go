@@ -95,8 +95,8 @@ const (
 	pollEvery = 100 * time.Millisecond
 )
 
-// await returns the answer when a turn has ended. After a minute, or when the sender has gone, the channel ends, or the answer cannot be read, it returns
-// accepted with the parts of the reply so far: one may be a question.
+// await returns the answer when a turn has ended. After a minute, or when the sender has gone, the channel ends, or the answer cannot be
+// read, it returns accepted with the parts of the reply so far: one may be a question.
 func (c *Channel) await(ctx context.Context, name string, accepted answer) answer {
 	ctx, cancel := context.WithTimeout(ctx, resultWait)
 	defer cancel()

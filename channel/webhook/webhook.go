@@ -94,9 +94,7 @@ func New(s Settings) (*Channel, error) {
 	}
 	c.transport = newTransport(c.callback != nil && isAmong(s.AllowPrivate, c.callback))
 	c.s.Client, c.s.MaxMedia = &http.Client{Transport: c.transport}, math.MaxInt64 // the size of a body limits each file
-	if err = c.Init(&c.s.Settings, "webhook", ""); err != nil {
-		return nil, fmt.Errorf("webhook: %w", err)
-	}
+	c.Init(&c.s.Settings, "webhook", "")
 	c.Files.Total = maxFolder
 	c.Files.Fetch = func(_ context.Context, a platform.Attachment, w io.Writer) error {
 		_, err := io.WriteString(w, a.Source)
@@ -140,11 +138,7 @@ func (c *Channel) Check(ctx context.Context) error {
 	defer cancel()
 	conn, err := c.transport.DialContext(ctx, "tcp", net.JoinHostPort(c.callback.Hostname(), port))
 	if err != nil {
-		err = unreached(platform.Bare(ctx, err))
-		if not, ok := errors.AsType[*channel.NotSentError](err); ok { // no reply is meant
-			err = not.Err
-		}
-		return err
+		return errors.Unwrap(unreached(platform.Bare(ctx, err))) // no reply is meant
 	}
 	return conn.Close()
 }

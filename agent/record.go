@@ -174,7 +174,7 @@ func (r *record) add(e tape.Entry) {
 			r.handoffs++
 		}
 	case tape.KindError:
-		r.failure = &codedError{p.Kind, p.Message}
+		r.failure = &turn.EventError{Code: p.Kind, Message: p.Message}
 	}
 }
 
@@ -269,7 +269,7 @@ func (r *record) outcome() error {
 	case r.failure != nil:
 		return r.failure
 	}
-	return &codedError{turn.CodeInternal, "agent: the turn has failed"}
+	return &turn.EventError{Code: turn.CodeInternal, Message: "agent: the turn has failed"}
 }
 
 // nextQuestion returns the id of the next question whether a call runs again; denied reports whether a person has denied that before.

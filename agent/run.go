@@ -441,9 +441,7 @@ func (r *run) lastSystem() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		var p struct{ Content string }
-		_ = json.Unmarshal(e.Payload, &p) // one that cannot be read differs from every other
-		return p.Content, nil
+		return decode[struct{ Content string }](e.Payload).Content, nil
 	}
 	return "", nil
 }

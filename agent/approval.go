@@ -171,11 +171,8 @@ func (a *Agent) Answer(ctx context.Context, answer Answer) error {
 // called before any turn.
 func (a *Agent) ShareQuestions(other *Agent) { a.questions = other.questions }
 
-// Questions lists the calls of a session that wait for approval, oldest first.
+// Questions lists the calls of a session that wait for approval, oldest first; "" is any session.
 func (a *Agent) Questions(session string) []Question { return a.questions.open(session) }
-
-// Waiting is how many calls wait for approval, in all sessions.
-func (a *Agent) Waiting() int { return len(a.questions.open("")) }
 
 // settingApproval begins the names of the settings that remember an approval.
 const settingApproval = "approval."
@@ -207,29 +204,30 @@ func (a *Agent) Remembered(ctx context.Context, t *tape.Tape) ([]string, error) 
 	return names, nil
 }
 
-// approve asks the reader of the turn, or the chat, whether a call may run.
-func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, error) {
+// approve asks the reader of the turn, or the chat, whether a call may run. The error is the denial.
+func (a *Agent) approve(ctx context.Context, t *tool.Tool, c tool.Call) error {
 	of := runOf(ctx)
 	r := of.root()
 	settings, err := r.tape.Settings(r.ctx) // the time of a question that is asked again may be over
 	if err != nil {
-		return tool.Decision{}, err
+		return err
 	}
-	grant := a.fingerprint(q.Tool, r.session)
-	id := r.asks[q.Call.Key]
+	grant := a.fingerprint(t, r.session)
+	id := r.asks[c.Key]
 	repeat := id != ""
 	if !repeat {
-		if remembers(settings[settingApproval+q.Tool.Name], grant) || r.past.approved(q.Tool.Name, q.Call) {
-			return tool.Decision{Approved: true}, nil
+		if remembers(settings[settingApproval+t.Name], grant) || r.past.approved(t.Name, c) {
+			return nil
 		}
-		id = questionID(q.Call.Key, 0)
+		id = questionID(c.Key, 0)
 	}
+	expires, _ := ctx.Deadline()
 	question := &Question{
-		Session: r.session, Turn: r.id, ID: id, Call: q.Call.ID, Subagent: of.of, Tool: q.Tool.Name, Arguments: q.Call.Arguments, Expires: q.Expires,
-		Repeat: repeat, Role: q.Tool.Role, grant: grant,
+		Session: r.session, Turn: r.id, ID: id, Call: c.ID, Subagent: of.of, Tool: t.Name, Arguments: c.Arguments, Expires: expires,
+		Repeat: repeat, Role: t.Role, grant: grant,
 		answer: make(chan Answer, 1), written: make(chan error, 1),
 	}
-	if by, ok := r.turn.Envelope().Extra[turn.ExtraApprover].(turn.Approver); ok && (by.None || by.Role < q.Tool.Role) {
+	if by, ok := r.turn.Envelope().Extra[turn.ExtraApprover].(turn.Approver); ok && (by.None || by.Role < t.Role) {
 		return r.decided(ctx, question, Answer{NoPerson: true})
 	}
 	a.questions.ask(question)
@@ -304,11 +302,11 @@ type decision struct {
 	Reason   string `json:"reason,omitempty"`
 }
 
-// decided records the outcome of a question, and sends it to the reader. If no person could decide, the error is for the model.
-func (r *run) decided(ctx context.Context, q *Question, answer Answer) (tool.Decision, error) {
+// decided records the outcome of a question, and sends it to the reader. The error of a denial is for the model.
+func (r *run) decided(ctx context.Context, q *Question, answer Answer) error {
 	if r.handedOver() {
 		q.notify(context.Cause(r.ctx))
-		return tool.Decision{}, context.Cause(r.ctx) // the other process asks
+		return context.Cause(r.ctx) // the other process asks
 	}
 	if answer.NoPerson {
 		answer.Approve, answer.Reason, answer.code = false, cmp.Or(answer.Reason, noApprover), ReasonUnattended
@@ -326,10 +324,10 @@ func (r *run) decided(ctx context.Context, q *Question, answer Answer) (tool.Dec
 	}
 	err := r.append(entries...)
 	q.notify(err)
+	if err == nil && !answer.Approve {
+		err = d.denial(answer.code == "")
+	}
 	d.Subagent, d.Tool, d.Content, d.By, d.Reason = q.Subagent, "", "", cmp.Or(answer.Name, answer.By), answer.code
 	runOf(ctx).emitFromTool(ctx, turn.Event{Kind: ApprovalResolvedEvent, Calls: []tool.Call{{ID: q.Call, Name: q.Tool}}, Value: encode(d)})
-	if err == nil && answer.NoPerson {
-		err = &tool.Error{Kind: tool.KindDenied, Message: "the call was not run: " + answer.Reason}
-	}
-	return tool.Decision{Approved: answer.Approve, Reason: answer.Reason}, err
+	return err
 }

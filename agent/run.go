@@ -86,15 +86,10 @@ const (
 // Errors of the loop.
 var (
 	// ErrMaxSteps is that of a turn whose model goes on calling tools when it may not any more.
-	ErrMaxSteps error = &codedError{turn.CodeOutput, "agent: the model kept calling tools and did not answer"}
+	ErrMaxSteps error = &turn.EventError{Code: turn.CodeOutput, Message: "agent: the model kept calling tools and did not answer"}
 	// ErrTooLong is that of a turn that does not fit the model, not even without its past.
-	ErrTooLong error = &codedError{turn.CodeTooLarge, "agent: the message is too long for the model's context"}
+	ErrTooLong error = &turn.EventError{Code: turn.CodeTooLarge, Message: "agent: the message is too long for the model's context"}
 )
-
-type codedError struct{ code, text string }
-
-func (e *codedError) Error() string     { return e.text }
-func (e *codedError) ErrorCode() string { return e.code }
 
 // run is one turn of the loop, or one of a subagent.
 type run struct {
@@ -446,9 +441,7 @@ func (r *run) lastSystem() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		var p struct{ Content string }
-		_ = json.Unmarshal(e.Payload, &p) // one that cannot be read differs from every other
-		return p.Content, nil
+		return decode[struct{ Content string }](e.Payload).Content, nil
 	}
 	return "", nil
 }

@@ -52,9 +52,9 @@ type Runner struct {
 
 	// NeedsApproval reports whether a call needs approval; nil is as the tool's Approval says.
 	NeedsApproval func(*Tool, Call) bool
-	// Approve asks whether a call may run. It should return when its context ends, which is no approval, nor is an error. Nil
-	// means that no person can answer.
-	Approve func(context.Context, Question) (Decision, error)
+	// Approve asks whether a call may run: exactly this one, with these arguments. An error is the denial that the model reads. It should return
+	// when its context ends, whose deadline is that of an answer. Nil means that no person can answer.
+	Approve func(context.Context, *Tool, Call) error
 	// Before, where it is set, sees each call of a known tool with arguments that are JSON. It may change the arguments, or return
 	// a result: then the tool does not run. The schema is held to what it returns, and people are asked about that.
 	Before func(context.Context, *Tool, Call) (json.RawMessage, *Result, error)
@@ -64,19 +64,6 @@ type Runner struct {
 	Redact func(string) string
 	// Log gets panics, with their stacks, and calls that were abandoned. Nil means none.
 	Log *slog.Logger
-}
-
-// Question is a call that asks for approval: if it is given, exactly this runs.
-type Question struct {
-	Tool    *Tool
-	Call    Call
-	Expires time.Time // when no answer will be a denial
-}
-
-// Decision is the answer.
-type Decision struct {
-	Approved bool
-	Reason   string // of a denial, for the model
 }
 
 // Run runs the calls, of tools as they were offered to the model, and yields the index and the result of each as it ends. Every call
@@ -283,9 +270,8 @@ func (c *running) ask(ctx context.Context) (denied *Error) {
 	asked, cancel := context.WithDeadline(ctx, since.Add(wait))
 	defer cancel()
 	defer c.caught(ctx, "approval", func() { denied = &Error{KindDenied, "the question for approval could not be delivered"} })
-	expires, _ := asked.Deadline()
 	trace.SpanFromContext(ctx).AddEvent("lingserve.approval.asked")
-	d, err := c.Approve(asked, Question{c.tool, clone(c.call), expires})
+	err := c.Approve(asked, c.tool, clone(c.call))
 	trace.SpanFromContext(ctx).AddEvent("lingserve.approval.answered")
 	switch {
 	case ctx.Err() != nil:
@@ -295,10 +281,6 @@ func (c *running) ask(ctx context.Context) (denied *Error) {
 		return &Error{KindDenied, fmt.Sprintf("no approval came within %v", wait)}
 	case err != nil:
 		return failed(err, KindDenied).Err
-	case !d.Approved && d.Reason != "":
-		return &Error{KindDenied, "a person denied the call: " + d.Reason}
-	case !d.Approved:
-		return &Error{KindDenied, "a person denied the call"}
 	}
 	return nil
 }

@@ -486,8 +486,7 @@ func explain(err error, finish string) error {
 	case errors.Is(err, tube.ErrEnded):
 		return ErrOver
 	}
-	_, tooMuch := errors.AsType[*jsonuri.LimitError](err)
-	if _, ok := errors.AsType[*htmlpath.LimitError](err); ok || tooMuch {
+	if _, ok := errors.AsType[*jsonuri.LimitError](err); ok { // of either parser
 		return &Failure{Code: CodeOutputInvalid, Message: "the model's output exceeds a limit: " + err.Error(), Cause: err}
 	}
 	if e, ok := errors.AsType[*jsonuri.SyntaxError](err); ok {

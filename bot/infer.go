@@ -129,14 +129,9 @@ func (b *ChatBot) finish(answer Response) error {
 	if err := b.To(InferenceDone); err != nil {
 		return err
 	}
-	for _, l := range b.listeners {
-		if l.InferenceDone != nil {
-			l.InferenceDone(answer)
-		}
-	}
-	for _, l := range b.listeners {
-		if l.Response != nil {
-			l.Response(answer)
+	for _, call := range []func(Response){b.listener.InferenceDone, b.listener.Response} {
+		if call != nil {
+			call(answer)
 		}
 	}
 	return b.To(Finished)
@@ -156,10 +151,8 @@ func (b *ChatBot) end(err error) {
 	}
 	b.left = nil
 	b.guard(func() error { return b.Fail(err) })
-	for _, l := range b.listeners {
-		if l.Error != nil {
-			b.guard(func() error { l.Error(err); return nil })
-		}
+	if b.listener.Error != nil {
+		b.guard(func() error { b.listener.Error(err); return nil })
 	}
 }
 

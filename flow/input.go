@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/schema"
 )
@@ -87,24 +89,22 @@ func compileInput(text []byte) (*inputSchema, error) {
 		if s.defaults == nil {
 			s.defaults = map[string][]byte{}
 		}
-		s.defaults[name] = encode(value)
+		s.defaults[name] = rawjson.MustMarshal(value)
 	}
 	return s, nil
 }
 
-func types(v any) []string {
-	switch v := v.(type) {
-	case string:
-		return []string{v}
-	case []any:
-		var out []string
-		for _, t := range v {
-			s, _ := t.(string)
-			out = append(out, s)
-		}
-		return out
+// types lists the types that a schema names.
+func types(v any) (names []string) {
+	if name, ok := v.(string); ok {
+		return []string{name}
 	}
-	return nil
+	list, _ := v.([]any)
+	for _, t := range list {
+		name, _ := t.(string)
+		names = append(names, name)
+	}
+	return names
 }
 
 func (s *inputSchema) prepare(input json.RawMessage) (map[string]any, error) {
@@ -114,7 +114,7 @@ func (s *inputSchema) prepare(input json.RawMessage) (map[string]any, error) {
 	var v any
 	if len(bytes.TrimSpace(input)) > 0 {
 		var err error
-		if v, err = decode(input); err != nil {
+		if v, err = jsonschema.UnmarshalJSON(bytes.NewReader(input)); err != nil {
 			return wrong("invalid JSON: %s", strings.TrimPrefix(err.Error(), "json: "))
 		}
 	}
@@ -136,11 +136,7 @@ func (s *inputSchema) prepare(input json.RawMessage) (map[string]any, error) {
 		if _, ok := object[name]; ok {
 			continue
 		}
-		value, err := decode(text)
-		if err != nil {
-			return nil, fmt.Errorf("default of %s: %w", name, err)
-		}
-		object[name] = value
+		object[name], _ = jsonschema.UnmarshalJSON(bytes.NewReader(text)) // it was encoded above
 	}
 	if misfits := s.compiled.Check(object, maxProblems); len(misfits) > 0 {
 		found := make([]Problem, len(misfits))

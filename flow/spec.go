@@ -8,6 +8,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/bot/prompt"
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/yaml"
 	"github.com/lingserve/lingserve/jsonuri"
 )
@@ -21,6 +22,7 @@ type spec struct {
 	bots    []*botSpec
 	events  []*eventSpec
 	steps   []*step // of the bots, then of the events
+	starts  [][]int // by bot: the bots that it can start
 	filter  *filter
 	limits  limits
 	waits   []listener // triggers that wait for the end of bots
@@ -237,7 +239,7 @@ func (v value) render(budget *prompt.Budget, vars map[string]any) (out []byte, e
 			if err != nil {
 				return nil, err
 			}
-			text = encode(rendered)
+			text = rawjson.MustMarshal(rendered)
 		}
 		out = append(out, text...)
 	}

@@ -121,19 +121,6 @@ func TestAPlainStringNeedsOneRequiredString(t *testing.T) {
 	}
 }
 
-type foreign struct{ Workflow }
-
-func (foreign) Info() Info {
-	return Info{Name: "x", Input: json.RawMessage(`{"required":["a"],"properties":{"a":{"type":"string"}}}`)}
-}
-
-func TestAnyWorkflowIsPrepared(t *testing.T) {
-	got, err := Prepare(foreign{}, json.RawMessage(`"v"`))
-	if err != nil || got["a"] != "v" {
-		t.Errorf("got %v, %v", got, err)
-	}
-}
-
 func TestFuncPanicsOnMisuse(t *testing.T) {
 	run := func(context.Context, *ling.Manager, map[string]any) error { return nil }
 	for name, f := range map[string]func(){

@@ -15,8 +15,7 @@ import (
 
 // spec is a workflow that was read from text and checked. It does not change.
 type spec struct {
-	info    Info
-	input   *inputSchema
+	described
 	model   string // "" is the server's; several, separated by commas, are a fallback chain
 	options adapter.Options
 	bots    []*botSpec
@@ -56,9 +55,6 @@ func (s *spec) event(i int) *eventSpec {
 	}
 	return s.events[i-len(s.bots)]
 }
-
-func (s *spec) Info() Info           { return s.info }
-func (s *spec) schema() *inputSchema { return s.input }
 
 // limits bound a run.
 type limits struct {

@@ -97,7 +97,9 @@ func NewParser(h Handler, o *Options) *Parser {
 		maxTag:   cmp.Or(o.MaxTag, DefaultMaxTag),
 		mode:     inText,
 	}
-	p.tree = tree{handler: h, fixes: map[string]int{}, maxDepth: cmp.Or(o.MaxDepth, DefaultMaxDepth), maxPath: cmp.Or(o.MaxPath, DefaultMaxPath)}
+	p.tree = tree{
+		handler: h, fixes: map[string]int{}, maxDepth: cmp.Or(o.MaxDepth, DefaultMaxDepth), maxPath: cmp.Or(o.MaxPath, DefaultMaxPath),
+	}
 	if p.repair {
 		p.mode = inProse
 	}

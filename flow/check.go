@@ -11,10 +11,8 @@ import (
 // link finds out what starts what, and reports what cannot work: triggers that nothing fires, bots that wait for themselves
 // or start each other without end, and bots that write over each other.
 func (l *loader) link(s *spec) {
-	index := map[string]int{}
 	var names []string
-	for i, b := range s.bots {
-		index[b.name] = i
+	for _, b := range s.bots {
 		names = append(names, b.name)
 		s.steps = append(s.steps, &b.step)
 	}
@@ -23,7 +21,7 @@ func (l *loader) link(s *spec) {
 	}
 	for i, st := range s.steps {
 		for _, t := range st.on {
-			l.sources(s, index, names, listener{t, i})
+			l.sources(s, names, listener{t, i})
 		}
 	}
 	s.starts = make([][]int, len(s.bots))
@@ -50,11 +48,11 @@ func (l *loader) link(s *spec) {
 }
 
 // sources finds the bots that can fire a trigger, and enters it into their listeners.
-func (l *loader) sources(s *spec, index map[string]int, names []string, to listener) {
+func (l *loader) sources(s *spec, names []string, to listener) {
 	t := to.trigger
 	for _, n := range t.names {
-		i, ok := index[n.Text]
-		if !ok {
+		i := slices.Index(names, n.Text)
+		if i < 0 {
 			l.Errorf(n, "on", "%s", notOneOf("unknown bot", n.Text, names))
 			t.bots, t.sources = nil, nil
 			return

@@ -36,11 +36,11 @@ type run struct {
 	waits   []waiting    // of the spec's waits
 	hits    []bool       // of steps: a trigger has fired
 	started int          // of all bots
-	limited bool         // that the limit of all bots was reached has been reported
 	number  int          // of the last start
 	fired   map[int]bool // waits that were over before the run was resumed
 	settled bool         // that nothing can start any more has been seen
-	warned  map[int]bool // steps whose conditions were warned of
+
+	reported map[string]bool // what is reported once
 }
 
 // waiting is how far a wait is.
@@ -57,7 +57,6 @@ type progress struct {
 	running  int
 	queue    []event // of the starts that wait for a place; at most max
 	ended    bool    // and no more can come
-	limited  bool    // that max was reached has been reported
 }
 
 func (p *progress) active() bool { return p.running+len(p.queue) > 0 }
@@ -89,7 +88,7 @@ const maxTemplateTime = 10 * time.Second
 func (s *spec) Run(ctx context.Context, m *ling.Manager, input map[string]any) error {
 	r := &run{
 		spec: s, manager: m, bots: make([]progress, len(s.bots)), waits: make([]waiting, len(s.waits)),
-		hits: make([]bool, len(s.steps)), warned: map[int]bool{}, templates: prompt.NewBudget(maxTemplateTime),
+		hits: make([]bool, len(s.steps)), reported: map[string]bool{}, templates: prompt.NewBudget(maxTemplateTime),
 	}
 	for i, w := range s.waits {
 		r.waits[i].left = len(w.trigger.bots)
@@ -205,19 +204,26 @@ func (r *run) prepare(i int, ev event) (act func(), fires bool) {
 	return func() { r.send(e, vars) }, true
 }
 
+// firstTime notes what is reported once, and says whether it was not. It is called with mu held.
+func (r *run) firstTime(what string) bool {
+	defer func() { r.reported[what] = true }()
+	return !r.reported[what]
+}
+
 func (r *run) prepareStart(i int, ev event) (act func(), fires bool) {
 	b, p := r.spec.bots[i], &r.bots[i]
-	reached, what := &p.limited, fmt.Sprintf("%s reached its limit max: %d; the server did not start it again", b.name, b.max)
-	if p.started < b.max {
-		reached, what = &r.limited, fmt.Sprintf("the workflow reached its limit of %d bots; the server started no more", r.spec.limits.bots)
-	}
+	limit := ""
 	switch {
-	case p.started < b.max && r.started < r.spec.limits.bots:
-	case *reached:
-		return nothing, false
-	default:
-		*reached = true
-		return func() { r.manager.Report(b.name, &bot.Failure{Code: bot.CodeLimitReached, Message: what}) }, false
+	case p.started >= b.max:
+		limit = fmt.Sprintf("%s reached its limit max: %d; the server did not start it again", b.name, b.max)
+	case r.started >= r.spec.limits.bots:
+		limit = fmt.Sprintf("the workflow reached its limit of %d bots; the server started no more", r.spec.limits.bots)
+	}
+	if limit != "" {
+		if !r.firstTime(limit) {
+			return nothing, false
+		}
+		return func() { r.manager.Report(b.name, &bot.Failure{Code: bot.CodeLimitReached, Message: limit}) }, false
 	}
 	p.started++
 	r.started++

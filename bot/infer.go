@@ -3,7 +3,6 @@ package bot
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/htmlpath"
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tube"
@@ -524,9 +524,6 @@ type UsageData struct {
 
 // sendNamed sends an event about the bot, which clients do not see if the bot is quiet.
 func (b *ChatBot) sendNamed(name string, data any) {
-	value, err := json.Marshal(data)
-	if err != nil {
-		return // strings and numbers: cannot be
-	}
-	_, _ = b.env.Tube.Send(tube.Event{Kind: tube.Named, Name: name, Value: value, Hidden: b.config.Quiet}) // a run that has ended takes no more
+	// A run that has ended takes no more.
+	_, _ = b.env.Tube.Send(tube.Event{Kind: tube.Named, Name: name, Value: rawjson.MustMarshal(data), Hidden: b.config.Quiet})
 }

@@ -135,29 +135,6 @@ func (r *run) loadPart(p *adapter.Part) error {
 	return err
 }
 
-// fromTools puts the images and files of tools into messages of the user behind the results.
-func fromTools(list []adapter.Message) []adapter.Message {
-	out := make([]adapter.Message, 0, len(list)+1)
-	names := map[string]string{} // of tools, by the id of a call
-	user := adapter.Message{Role: adapter.User}
-	for i, m := range list {
-		for _, c := range m.ToolCalls {
-			names[c.ID] = c.Name
-		}
-		if m.Role == adapter.ToolRole && len(m.Parts) > 0 {
-			user.Parts = append(user.Parts, adapter.Part{Type: "text", Text: "Images and files of the tool " + names[m.ToolCallID] + ":"})
-			user.Parts = append(user.Parts, m.Parts...)
-			m.Parts = nil
-		}
-		out = append(out, m)
-		if len(user.Parts) > 0 && (i+1 == len(list) || list[i+1].Role != adapter.ToolRole) {
-			out = append(out, user)
-			user.Parts = nil
-		}
-	}
-	return out
-}
-
 // withMedia says whether there is an image or a file in what was said since the model's last reply.
 func withMedia(list []adapter.Message) bool {
 	for _, m := range slices.Backward(list) {

@@ -628,7 +628,7 @@ func (r *run) request(last bool) (adapter.Request, error) {
 	if err := r.loadMedia(req.Messages); err != nil {
 		return adapter.Request{}, err
 	}
-	req.Messages = fromTools(req.Messages)
+	req.Messages = adapter.MediaBehindResults(req.Messages)
 	r.withMedia = withMedia(req.Messages)
 	if !last {
 		for _, t := range r.tools() {

@@ -129,7 +129,8 @@ func (m *Manager) report(data ErrorData, err error) {
 	if !known {
 		f = *bot.Internal(m.work(), m.log, "internal error in a bot or task", err)
 	} else {
-		m.log.InfoContext(m.work(), "error event", "code", f.Code, "message", f.Message, "bot", data.Bot, "id", f.ID, "cause", f.Cause)
+		m.log.InfoContext(m.work(), "error event",
+			"code", f.Code, "message", f.Message, "bot", data.Bot, "id", f.ID, "cause", f.Cause)
 	}
 	data.Code, data.Message, data.ID, data.Pointer, data.Retryable, data.Filtered = f.Code, f.Message, f.ID, f.Pointer, f.Retryable, f.Filtered
 	data.RetryAfter = int((f.RetryAfter + time.Second - 1) / time.Second)

@@ -61,23 +61,13 @@ func (r *Registry) slotsOf(provider string) *slots {
 	if r.Slots.Max <= 0 {
 		return nil
 	}
-	r.slotsMu.Lock()
-	defer r.slotsMu.Unlock()
-	s := r.slots[provider]
-	if s == nil {
-		s = &slots{Slots: r.Slots, provider: provider}
-		if s.Queue == 0 {
-			s.Queue = defaultQueue
-		}
-		if s.Wait <= 0 {
-			s.Wait = defaultWait
-		}
-		if r.slots == nil {
-			r.slots = map[string]*slots{}
-		}
-		r.slots[provider] = s
+	s := &slots{Slots: r.Slots, provider: provider}
+	s.Queue = cmp.Or(s.Queue, defaultQueue)
+	if s.Wait <= 0 {
+		s.Wait = defaultWait
 	}
-	return s
+	stored, _ := r.slots.LoadOrStore(provider, s)
+	return stored.(*slots)
 }
 
 // slots are those of one provider.

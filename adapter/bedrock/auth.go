@@ -37,11 +37,7 @@ var regionOf = regexp.MustCompile(`[/.]bedrock-runtime[^./]*\.([^./:]+)\.`)
 // request.
 func newAuth(o *Options, at *AWS) (*auth, error) {
 	key := o.Key
-	now := o.KeyNow
-	if now == nil {
-		now = func() string { return key }
-	}
-	a := &auth{key: now, region: at.Region, signer: v4.NewSigner()}
+	a := &auth{region: at.Region, signer: v4.NewSigner()}
 	if at.Credentials != nil {
 		a.credentials = at.Credentials.Retrieve
 	}

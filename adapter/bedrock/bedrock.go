@@ -1,7 +1,7 @@
 // Package bedrock speaks the Converse API of Amazon Bedrock: POST /model/MODEL/converse-stream, answered by an AWS event stream. It is
 // the same for all models there: Claude, Nova, gpt-oss, Llama, Mistral, DeepSeek, Qwen.
 //
-// What a model refuses (a cache point, a schema, a temperature) is left out of the next request and remembered for that model.
+// If a model refuses what the adapter adds by itself (a cache point, a schema), the adapter asks once more without it.
 //
 // # Guarantees
 //   - A stream that was cut off, or damaged, is an error, never a short answer.
@@ -62,6 +62,7 @@ func New(o Options, at AWS) (adapter.Provider, error) {
 	}
 	p := &provider{Server: wire.NewServer(o), auth: auth, base: strings.TrimSuffix(o.BaseURL, "/")}
 	p.list = strings.Replace(p.base, "://bedrock-runtime.", "://bedrock.", 1)
+	auth.key = p.Key
 	p.Key, p.Sign, p.Explain, p.Accept = auth.secret, p.sign, p.explain, wire.AWSStreamType
 	return p, nil
 }

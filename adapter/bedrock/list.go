@@ -22,7 +22,8 @@ func (p *provider) List(ctx context.Context) ([]string, error) {
 		return !m.Has(list) || strings.Contains(string(m[list]), word)
 	}
 	for _, m := range models {
-		if has(m, "outputModalities", `"TEXT"`) && has(m, "inferenceTypesSupported", `"ON_DEMAND"`) && has(m, "responseStreamingSupported", "true") {
+		writes, streams := has(m, "outputModalities", `"TEXT"`), has(m, "responseStreamingSupported", "true")
+		if writes && streams && has(m, "inferenceTypesSupported", `"ON_DEMAND"`) {
 			names = append(names, m.Text("modelId"))
 		}
 	}

@@ -118,7 +118,8 @@ const maxPages = 50
 func (p *provider) List(ctx context.Context) (names []string, err error) {
 	query := url.Values{"pageSize": {"1000"}} // a server may send fewer
 	for range maxPages {
-		models, page, err := p.GetList(ctx, p.address(p.catalog[:len(p.catalog)-1], query), "models", "publisherModels") // the second is Vertex AI's
+		address := p.address(p.catalog[:len(p.catalog)-1], query)
+		models, page, err := p.GetList(ctx, address, "models", "publisherModels") // the second is Vertex AI's
 		if err != nil {
 			return nil, err
 		}

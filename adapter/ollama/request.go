@@ -19,8 +19,8 @@ type asking struct {
 	req *adapter.Request
 }
 
-// Write says in Ollama's words what is asked. Unless that is asked for, it does not say whether to think: a model that can does by itself, and
-// one that cannot refuses to be asked. What only Ollama has is mostly a member of options, as num_ctx.
+// Write says in Ollama's words what is asked. Unless that is asked for, it does not say whether to think: a model that can does by itself,
+// and one that cannot refuses to be asked. What only Ollama has is mostly a member of options, as num_ctx.
 func (a *asking) Write() ([]byte, error) {
 	messages := make([]object, len(a.req.Messages))
 	for i := range messages {
@@ -41,8 +41,8 @@ func (a *asking) Write() ([]byte, error) {
 	if len(tools) > 0 {
 		body["tools"] = tools
 	} else if format := a.req.Format; format.JSON {
-		// Not beside tools: a format holds the model to it from the first token on, and then it cannot call a tool: ollama/ollama#8095. The prompt
-		// asks for JSON anyway, and the output is checked.
+		// Not beside tools: a format holds the model to it from the first token on, and then it cannot call a tool: ollama/ollama#8095. The
+		// prompt asks for JSON anyway, and the output is checked.
 		body["format"] = "json"
 		if bytes.HasPrefix(bytes.TrimSpace(format.Schema), []byte("{")) { // true, which allows anything, is refused
 			body["format"] = format.Schema

@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"context"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -73,10 +74,8 @@ func thinksOf(host string) thinks {
 		thinksType:   {"deepseek.com", "moonshot.cn", "moonshot.ai", "z.ai", "bigmodel.cn"},
 		thinksFlag:   {"aliyuncs.com", "siliconflow.cn"},
 	} {
-		for _, h := range hosts {
-			if host == h || strings.HasSuffix(host, "."+h) {
-				return of
-			}
+		if slices.ContainsFunc(hosts, func(h string) bool { return host == h || strings.HasSuffix(host, "."+h) }) {
+			return of
 		}
 	}
 	return thinksEffort

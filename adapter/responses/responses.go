@@ -5,7 +5,7 @@
 //   - A stream that was cut off is an error, never a short answer.
 //   - What an answer has is passed on once, whether it came in deltas, in an item, or in the whole response only.
 //   - Reasoning goes back byte for byte, in front of the item that it led to, and never without one.
-//   - A member of a request that a model has refused is left out of the next one, and remembered for the model.
+//   - If a model refuses what the adapter adds by itself, the adapter asks once more without it.
 package responses
 
 import (

@@ -48,8 +48,8 @@ func (a *Answer) AWSMessages(take func(AWSMessage) (done bool)) {
 	})
 }
 
-// Next reads the next message. The error is io.EOF between two messages, bufio.ErrTooLong for one that is larger than allowed, ErrDamaged, or that
-// of the reader.
+// Next reads the next message. The error is io.EOF between two messages, bufio.ErrTooLong for one that is larger than allowed, ErrDamaged, or
+// that of the reader.
 func (s *AWSStream) Next() (out AWSMessage, err error) {
 	s.left = s.maxMessage
 	m, err := eventstream.NewDecoder().Decode(readerFunc(s.read), s.payload)

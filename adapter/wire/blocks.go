@@ -12,12 +12,11 @@ import (
 )
 
 const (
-	maxBlocks = 1024     // that are open at once
 	maxHeld   = 32 << 20 // bytes of an answer's signatures, citations, images and blocks that only the provider understands
+	blockSize = 1 << 10  // what a block itself takes, at most
 )
 
 var (
-	errBlocks = errors.New("the answer has too many blocks")
 	errHeld   = errors.New("the answer has more beside its text than allowed")
 	errNoCall = errors.New("arguments of no call")
 )
@@ -78,12 +77,9 @@ func (r *BlockReader) Open(index int, kind string, raw []byte) *Block {
 	if kind == adapter.PartText && r.plain {
 		r.Beside(kind, 0, []byte("{}"))
 	}
-	if len(r.open) == maxBlocks {
-		r.Fail(errBlocks)
-	}
 	b := &Block{index: index, Kind: kind, Raw: bytes.Clone(raw), start: r.Length}
 	r.open = append(r.open, b)
-	r.hold(len(raw))
+	r.hold(len(raw) + blockSize)
 	return b
 }
 
@@ -205,8 +201,8 @@ func (r *BlockReader) end() {
 	r.SetFinish(r.calls)
 }
 
-// FinishReason reads the reasons of OpenAI's, Anthropic's and Amazon's APIs, and those that servers with these APIs add. pause_turn is a length:
-// the answer is not whole, and the next request continues it. https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
+// FinishReason reads the reasons of OpenAI's, Anthropic's and Amazon's APIs, and those that servers with these APIs add. pause_turn is a
+// length: the answer is not whole, and the next request continues it. https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
 func FinishReason(reason string) string {
 	switch reason {
 	case "length", "max_tokens", "model_length", "model_context_window_exceeded", "pause_turn":

@@ -59,8 +59,8 @@ func (f *Fallbacks) use(r *Refusal, said string, all []Fallback) (name string) {
 	return ""
 }
 
-// Ask posts a request, and returns the answer once it has the status 200. After a refusal, Ask adds a fallback that fits it, and posts what is
-// written then. Each fallback is tried once, so Ask ends.
+// Ask posts a request, and returns the answer once it has the status 200. After a refusal, Ask adds a fallback that fits it, and posts what
+// is written then. Each fallback is tried once, so Ask ends.
 func (s *Server) Ask(ctx context.Context, url string, a Asking) (*http.Response, error) {
 	var last *Refusal
 	for f := a.InUse(); ; {

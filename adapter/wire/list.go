@@ -12,8 +12,8 @@ import (
 // maxList is how long a list of models may be, in bytes; some say thousands of them about each.
 const maxList = 8 << 20
 
-// GetList asks for a list of models: a member with one of these names, or, as some send it, the list without an object around it. It returns the
-// models, and what is around them.
+// GetList asks for a list of models: a member with one of these names, or, as some send it, the list without an object around it. It returns
+// the models, and what is around them.
 func (s *Server) GetList(ctx context.Context, url string, members ...string) (models []Object, around Object, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/lingserve/lingserve/adapter"
 )
@@ -39,7 +38,7 @@ func NewServer(o Options) Server {
 	}
 	key := o.KeyNow
 	if key == nil {
-		key = sync.OnceValue(func() string { return o.Key })
+		key = func() string { return o.Key }
 	}
 	if o.Transport == nil {
 		o.Transport = adapter.Transport(adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv})

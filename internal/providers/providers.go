@@ -22,7 +22,8 @@ import (
 	"github.com/lingserve/lingserve/internal/config"
 )
 
-// New makes the providers, whose keys can be exchanged while they work, and checks that one of them has the default model. stop ends their work.
+// New makes the providers, whose keys can be exchanged while they work, and checks that one of them has the default model. stop ends their
+// work.
 func New(c *config.Config) (models *adapter.Registry, keys *Keys, stop func(), err error) {
 	keys = &Keys{current: map[string]*atomic.Value{}}
 	limits := adapter.Timeouts{

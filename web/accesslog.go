@@ -51,22 +51,18 @@ type recorder struct {
 }
 
 // recorderOf is the recorder of a request.
-func recorderOf(r *http.Request) *recorder {
-	rec, _ := r.Context().Value(recorderKey{}).(*recorder)
-	return rec
-}
+func recorderOf(r *http.Request) *recorder { return r.Context().Value(recorderKey{}).(*recorder) }
 
 // sign fills in who sends a request, beside the principal.
 func (s *Server) sign(r *http.Request, q *run.Request) {
-	q.Caller = s.countedFor(r, wire.Who(r))
-	if rec := recorderOf(r); rec != nil {
-		q.KeyTag, q.Account = rec.visitor.Grant.KeyTag(), rec.account
-	}
+	rec := recorderOf(r)
+	q.Caller, q.KeyTag, q.Account = s.countedFor(r, wire.Who(r)), rec.visitor.Grant.KeyTag(), rec.account
 }
 
-// request lets the router write down which route a request takes, so that the recorder knows it when the request has ended.
-func (rec *recorder) request(ctx context.Context, r *http.Request) *http.Request {
-	ctx = context.WithValue(ctx, chi.RouteCtxKey, &rec.taken)
+// request returns a request as the recorder's. The router writes down which route it takes, so that the recorder knows it when the request
+// has ended.
+func (rec *recorder) request(r *http.Request) *http.Request {
+	ctx := context.WithValue(r.Context(), chi.RouteCtxKey, &rec.taken)
 	return r.WithContext(context.WithValue(ctx, recorderKey{}, rec))
 }
 
@@ -134,7 +130,7 @@ func (s *Server) requested(r *http.Request, rec *recorder, broken bool) {
 	if rec.status != 0 {
 		attrs = append(attrs, slog.Duration("first_byte", rec.first))
 	}
-	attrs = append(attrs, s.callerAttrs(r, rec)...)
+	attrs = append(attrs, s.callerAttrs(r)...)
 	for _, a := range []slog.Attr{
 		slog.String("program", programOf(r.Header.Get("User-Agent"))), slog.String("run", rec.Header().Get("X-Run-Id")), slog.String("reason", rec.reason),
 	} {
@@ -152,11 +148,11 @@ func (s *Server) requested(r *http.Request, rec *recorder, broken bool) {
 }
 
 // callerAttrs are the attributes of a line that say who sent a request: the address and, where callers say who they are, the principal.
-func (s *Server) callerAttrs(r *http.Request, rec *recorder) (attrs []slog.Attr) {
+func (s *Server) callerAttrs(r *http.Request) (attrs []slog.Attr) {
 	if client := s.client(r); client.IsValid() {
 		attrs = append(attrs, slog.String("client", client.String()))
 	}
-	if rec != nil && rec.visitor.By != "" { // else callers do not say who they are
+	if rec := recorderOf(r); rec.visitor.By != "" { // else callers do not say who they are
 		attrs = append(attrs, slog.String("principal", rec.visitor.Name), slog.String("by", rec.visitor.By))
 		if rec.visitor.Key != "" {
 			attrs = append(attrs, slog.String("key_id", rec.visitor.Key))

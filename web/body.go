@@ -119,7 +119,8 @@ func (s *Server) readUpTo(w http.ResponseWriter, r *http.Request, limit int64, t
 		body.Grow(int(length) + bytes.MinRead)
 		_, err := body.ReadFrom(counted)
 		if err == nil {
-			if rec := recorderOf(r); rec != nil && s.o.Cluster != nil {
+			if s.o.Cluster != nil {
+				rec := recorderOf(r)
 				rec.read, rec.body = true, body.Bytes()
 			}
 			return body.Bytes(), nil
@@ -187,14 +188,11 @@ type countedBody struct {
 
 // countBody returns the body of a request.
 func (s *Server) countBody(r *http.Request, caller string, share int64) *countedBody {
-	b := &countedBody{ReadCloser: r.Body, sh: s.shed, caller: caller, share: share}
-	if rec := recorderOf(r); rec != nil {
-		if rec.account == nil {
-			rec.account = s.o.Ledger.Open()
-		}
-		b.account = rec.account
+	rec := recorderOf(r)
+	if rec.account == nil {
+		rec.account = s.o.Ledger.Open()
 	}
-	return b
+	return &countedBody{ReadCloser: r.Body, sh: s.shed, account: rec.account, caller: caller, share: share}
 }
 
 // reserve counts n more bytes. It returns a problem if there are too many.

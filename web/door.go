@@ -60,8 +60,7 @@ func (s *Server) enter(rec *recorder, r *http.Request) *http.Request {
 		return s.refuse(rec, r, err)
 	}
 	if open(r.URL.Path) {
-		r = access.WithoutTicket(r)
-		return rec.request(r.Context(), r)
+		return access.WithoutTicket(r)
 	}
 	visitor, err := a.Door.Enter(r)
 	rec.visitor = visitor
@@ -81,8 +80,7 @@ func (s *Server) enter(rec *recorder, r *http.Request) *http.Request {
 			}
 		}
 	}
-	r = access.WithoutTicket(r)
-	return rec.request(access.With(r.Context(), visitor.Principal), r)
+	return access.WithoutTicket(r).WithContext(access.With(r.Context(), visitor.Principal))
 }
 
 // tooManyWrong is the refusal of an address from which much has come that is no key. The log has another word for it: it may be
@@ -107,8 +105,8 @@ func open(path string) bool {
 // countedFor returns the name that a request is counted for: its principal, or without authentication its address. It is "" for requests from
 // this machine, which have no limits.
 func (s *Server) countedFor(r *http.Request, p access.Principal) string {
-	if rec := recorderOf(r); rec != nil && rec.by != nil {
-		return rec.by.Caller
+	if by := recorderOf(r).by; by != nil {
+		return by.Caller
 	}
 	if p.Name != access.Local.Name {
 		return p.Name

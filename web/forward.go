@@ -46,5 +46,5 @@ func (s *Server) enterForwarded(rec *recorder, r *http.Request, f cluster.Forwar
 		return nil
 	}
 	rec.visitor, rec.by = by.Visitor, by
-	return rec.request(access.With(r.Context(), by.Visitor.Principal), r)
+	return r.WithContext(access.With(r.Context(), by.Visitor.Principal))
 }

@@ -158,6 +158,7 @@ func otherMethod(routes *chi.Mux, w http.ResponseWriter, r *http.Request) {
 func (s *Server) outermost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rec := &recorder{ResponseWriter: w, timeout: s.o.WriteTimeout, began: time.Now()}
+		r = rec.request(r)
 		defer func() {
 			rec.account.Release()
 			cause := recover()

@@ -117,7 +117,7 @@ func (s *Server) postHistoryCancel(w http.ResponseWriter, r *http.Request) *wire
 	}
 	owner := body.Owner
 	canceled, elsewhere, err := s.runs.CancelOwner(r.Context(), ownerOf(owner))
-	attrs := append([]slog.Attr{slog.String("owner", owner), slog.Int("runs", canceled)}, s.callerAttrs(r, recorderOf(r))...)
+	attrs := append([]slog.Attr{slog.String("owner", owner), slog.Int("runs", canceled)}, s.callerAttrs(r)...)
 	s.log.LogAttrs(r.Context(), slog.LevelInfo, "canceled the runs of an owner", attrs...)
 	if err != nil {
 		return s.wire.Problem(r.Context(), err)

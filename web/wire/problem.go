@@ -289,9 +289,10 @@ func OfFailure(cause ling.ErrorData) *Problem {
 	p.ID = cause.ID
 	retryable := cause.Retryable || cause.RetryAfter > 0
 	if !retryable {
-		p.Status = lastingStatus(cause.Code, p.Status)
+		p.Status = cmp.Or(lastingStatuses[cause.Code], p.Status)
 	}
-	retry := retryable && isRetried(p.Status)
+	// These are the statuses of our codes after which clients send a request again by themselves.
+	retry := retryable && (p.Status >= 500 || p.Status == http.StatusTooManyRequests || p.Status == http.StatusConflict)
 	p.Header = http.Header{"X-Should-Retry": {strconv.FormatBool(retry)}}
 	if retry && (p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable) {
 		p.Retry = max(5*time.Second, time.Duration(cause.RetryAfter)*time.Second)
@@ -299,24 +300,14 @@ func OfFailure(cause ling.ErrorData) *Problem {
 	return p
 }
 
-// lastingStatus returns the status of a failure of a model's server, or of the database, that a retry does not mend. status is that of the code.
-func lastingStatus(code string, status int) int {
-	switch code {
-	case adapter.CodeRateLimited: // the account has no credit, or the request is larger than its limit
-		return http.StatusPaymentRequired
-	case adapter.CodeUnavailable, adapter.CodeTimeout, adapter.CodeProtocol, CodeOverloaded:
-		return http.StatusFailedDependency
-	}
-	return status
-}
-
-// isRetried reports whether clients send a request again by themselves after this status.
-func isRetried(status int) bool {
-	switch status {
-	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
-		return true
-	}
-	return status >= 500
+// lastingStatuses are the statuses of failures of a model's server, or of the database, that a retry does not mend, where they differ from
+// those of the code.
+var lastingStatuses = map[string]int{
+	adapter.CodeRateLimited: http.StatusPaymentRequired, // the account has no credit, or the request is larger than its limit
+	adapter.CodeUnavailable: http.StatusFailedDependency,
+	adapter.CodeTimeout:     http.StatusFailedDependency,
+	adapter.CodeProtocol:    http.StatusFailedDependency,
+	CodeOverloaded:          http.StatusFailedDependency,
 }
 
 // OfEnd returns the problem of a run that ended otherwise than it should; nil for a run that completed or goes on.

@@ -211,9 +211,6 @@ func (h Handlers) resume(w http.ResponseWriter, r *http.Request, of *run.Run, v 
 			break
 		}
 		e.Skip(event)
-		if event.N == last {
-			break
-		}
 	}
 	e.Resume()
 	v.Begin = func() (frame.Encoder, *tube.Reader) { return e, of.ReadNow(last + 1) }

@@ -20,9 +20,10 @@ type Pair struct {
 	Channel string    `json:"channel"`
 	Account string    `json:"account,omitempty"`
 	Sender  string    `json:"sender"`
-	Name    string    `json:"name,omitempty"` // as on the platform, where everybody can take any name
-	At      time.Time `json:"at"`             // of the request, or of its approval
-	Code    string    `json:"code,omitempty"` // of a request; "" for a sender who is paired
+	Name    string    `json:"name,omitempty"`    // as on the platform, where everybody can take any name
+	At      time.Time `json:"at"`                // of the request, or of its approval
+	Code    string    `json:"code,omitempty"`    // of a request; "" for a sender who is paired
+	Welcome bool      `json:"welcome,omitempty"` // the sender is paired and has not been told yet
 }
 
 var (
@@ -100,8 +101,23 @@ func (p *Pairs) Approve(ctx context.Context, channel, code string) (Pair, error)
 		return Pair{}, ErrNoCode
 	}
 	pair := all[i]
-	pair.Code, pair.At = "", time.Now().UTC()
+	pair.Code, pair.At, pair.Welcome = "", time.Now().UTC(), true
 	return pair, p.change(ctx, pairName(pair.Channel, pair.Account, pair.Sender), func(*Pair) *Pair { return &pair })
+}
+
+// Welcome reports whether a sender was paired and has not been told yet. It returns true once.
+func (p *Pairs) Welcome(ctx context.Context, channel, account, sender string) (first bool, err error) {
+	name := pairName(channel, account, sender)
+	if pair, err := p.load(ctx, name); err != nil || pair == nil || !pair.Welcome {
+		return false, err
+	}
+	err = p.change(ctx, name, func(pair *Pair) *Pair {
+		if first = pair != nil && pair.Welcome; first {
+			pair.Welcome = false
+		}
+		return pair
+	})
+	return first && err == nil, err
 }
 
 // Remove removes a pair, or a request. ok is false if there was none.

@@ -55,7 +55,7 @@ func TestWhoAsksIsPairedWhenTheCodeIsApproved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := channel.Pair{Channel: "telegram", Sender: "42", Name: "Somebody 42", At: time.Now().UTC()}
+		want := channel.Pair{Channel: "telegram", Sender: "42", Name: "Somebody 42", At: time.Now().UTC(), Welcome: true}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
@@ -131,7 +131,7 @@ func TestPairsAndRequestsAreListedAndRemoved(t *testing.T) {
 		code, _ = ask(t, p, "2")
 		all, err := p.List(t.Context())
 		want := []channel.Pair{
-			{Channel: "telegram", Sender: "1", Name: "Somebody 1"},
+			{Channel: "telegram", Sender: "1", Name: "Somebody 1", Welcome: true},
 			{Channel: "telegram", Sender: "2", Name: "Somebody 2", Code: code},
 		}
 		if diff := cmp.Diff(want, all, cmpopts.IgnoreFields(channel.Pair{}, "At")); diff != "" || err != nil {

@@ -76,6 +76,21 @@ func (p *pass) challenge(ctx context.Context) {
 	})
 }
 
+// welcome tells a sender that was paired since the last message.
+func (p *pass) welcome(ctx context.Context) {
+	f := p.facts
+	if p.k.Pairing == nil || p.turn.Delivery == nil || p.observing() || f.Conversation.Kind != channel.Direct || f.Access.DM.Paired != channel.Yes {
+		return
+	}
+	first, err := p.k.Pairing.Welcome(ctx, f.Channel, f.Account, f.Sender.ID)
+	if err != nil {
+		p.warn(ctx, channel.StageDispatch, "unknown whether a sender knows of the pairing", err)
+	}
+	if first {
+		p.sendNotice(ctx, "", pairedNotice, "You are paired. You can talk here now.")
+	}
+}
+
 // stopNotice is a notice to a sender in one conversation for one reason. There is one a minute.
 type stopNotice struct {
 	channel, account, conversation, sender string

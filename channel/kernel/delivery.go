@@ -79,6 +79,7 @@ type sink struct {
 	// Of the loop, and behind it of end.
 	progress   *progress
 	counts     channel.DispatchResult
+	unknown    bool    // it is not known of something whether it was sent
 	queued     bool    // a reply is stored until it is sent
 	gone       error   // why nothing is sent any more
 	errs       []error // of the ends of answers
@@ -94,7 +95,7 @@ const maxTasks = 64
 
 func (p *pass) newSink(ctx context.Context, d *Delivery, cancel context.CancelCauseFunc) *sink {
 	s := &sink{
-		p: p, ctx: ctx, cancel: cancel, d: cmp.Or(d, &Delivery{}), progress: &p.event.progress,
+		p: p, ctx: ctx, cancel: cancel, d: cmp.Or(d, &Delivery{}), progress: &p.event.progress, unknown: p.event.progress.Unsure,
 		tasks: make(chan func(), maxTasks), previews: make(chan channel.Payload, 1),
 	}
 	if s.off = p.observing() || p.facts.Reply.Mode == channel.ReplyNone; !s.off {
@@ -106,7 +107,7 @@ func (p *pass) newSink(ctx context.Context, d *Delivery, cancel context.CancelCa
 
 // final reports whether the turn must not run again, and its failure needs no notice.
 func (s *sink) final() bool {
-	return s.progress.Visible || s.progress.Unsure || s.queued || s.gone != nil
+	return s.progress.Visible || s.unknown || s.queued || s.gone != nil
 }
 
 // Emit implements [channel.Sink]. It waits for the end of an answer to be sent, so that the next turn of the session follows it. An error is stored until
@@ -249,9 +250,10 @@ func (s *sink) showPreview(text channel.Payload) (pause time.Duration) {
 		return pause
 	}
 	b, before := s.block(channel.ReplyBlock, text), s.progress.Preview
-	r, err := s.call(s.ctx, func(ctx context.Context) (channel.Receipt, error) {
+	r, err := s.p.k.send(s.ctx, s.p.facts, func(ctx context.Context) (channel.Receipt, error) {
 		return s.d.Preview(ctx, b, *cmp.Or(before, &channel.Receipt{}))
 	})
+	s.sent(r, err)
 	if r.State.Seen() {
 		s.shown = text.Text
 		s.rest()
@@ -270,7 +272,6 @@ func (s *sink) showPreview(text channel.Payload) (pause time.Duration) {
 	}
 	if not, ok := errors.AsType[*channel.NotSentError](err); ok {
 		pause = max(pause, not.RetryAfter)
-		s.p.busyUntil = time.Now().Add(not.RetryAfter)
 	}
 	return pause
 }
@@ -300,6 +301,7 @@ func (s *sink) deliver(kind channel.ReplyKind, p channel.Payload) {
 		b.Preview = nil
 	}
 	r, err := s.send(&b)
+	s.unknown = s.unknown || r.State == channel.UnknownWhether
 	if r.State.Seen() {
 		s.rest()
 		s.count(b.Kind)
@@ -367,13 +369,6 @@ func (s *sink) sendEnd(ctx context.Context, o channel.Outcome, b *channel.Block)
 	r, held, err := s.p.sendBlock(ctx, o, b)
 	s.queued = s.queued || held
 	s.leave(err)
-	s.sent(r, err)
-	return r, err
-}
-
-// call makes a call of the platform.
-func (s *sink) call(ctx context.Context, send func(context.Context) (channel.Receipt, error)) (channel.Receipt, error) {
-	r, err := s.p.k.send(ctx, s.p.facts, send)
 	s.sent(r, err)
 	return r, err
 }

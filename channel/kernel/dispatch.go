@@ -11,6 +11,7 @@ import (
 
 // dispatch gives the turn to the agent, and returns when what it had to say is sent.
 func (p *pass) dispatch(ctx context.Context) (channel.Admission, error) {
+	p.welcome(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s := p.newSink(ctx, p.turn.Delivery, cancel)
@@ -110,6 +111,7 @@ func (p *pass) notify(ctx context.Context, seq int, text string) {
 // runs again.
 const (
 	pairingNotice = -1 - iota
+	pairedNotice
 	stoppedNotice
 	failureNotice
 	unsureNoticeSeq

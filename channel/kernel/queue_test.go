@@ -258,8 +258,8 @@ func TestTheFirstMessageIsAnsweredWhenItsSenderIsPaired(t *testing.T) {
 		want             []string
 		pending          int
 	}{
-		"approved":                           {approve: true, want: []string{"code", "echo first", "echo second"}},
-		"approved while the server was away": {approve: true, restart: true, want: []string{"code", "echo first", "echo second"}},
+		"approved":                           {approve: true, want: []string{"code", "You are paired. You can talk here now.", "echo first", "echo second"}},
+		"approved while the server was away": {approve: true, restart: true, want: []string{"code", "You are paired. You can talk here now.", "echo first", "echo second"}},
 		"not approved yet":                   {want: []string{"code"}, pending: 2},
 		"not approved yet, and a restart":    {restart: true, want: []string{"code"}, pending: 2},
 		"not approved within the hour":       {wait: 2 * time.Hour, want: []string{"code"}},

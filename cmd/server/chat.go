@@ -24,6 +24,7 @@ import (
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/turns"
 	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/providers"
 	"github.com/lingserve/lingserve/tool"
 )
@@ -107,7 +108,7 @@ func chatOptions(c *config.Config, tree *channel.Tree, names []string, name, ses
 	}
 	name = cmp.Or(name, usual)
 	if !slices.Contains(names, name) {
-		return o, fmt.Errorf("unknown agent %q%s expected one of %s", name, cmp.Or(didYouMean(name, names, ""), ";"), strings.Join(names, ", "))
+		return o, fmt.Errorf("unknown agent %q%s expected one of %s", name, cmp.Or(edits.Suggest(name, names, ""), ";"), strings.Join(names, ", "))
 	}
 	return terminal.Options{
 		Agent: name, Default: usual, Model: modelOf(c, name), Session: session,

@@ -88,14 +88,7 @@ func unknownCommand(of *cobra.Command, name string) error {
 	if !of.HasParent() {
 		what = "command"
 	}
-	return usagef("unknown %s %q%s", what, name, didYouMean(name, commandNames(of), ""))
-}
-
-func didYouMean(name string, known []string, prefix string) string {
-	if near := edits.Nearest(name, known); near != "" {
-		return "; did you mean " + prefix + near + "?"
-	}
-	return ""
+	return usagef("unknown %s %q%s", what, name, edits.Suggest(name, commandNames(of), ""))
 }
 
 // addSettings adds the flags of all settings to a command. They are collected in settings.
@@ -120,5 +113,5 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-	return usagef("unknown flag %s%s%s", dashes, name, didYouMean(name, known, "--"))
+	return usagef("unknown flag %s%s%s", dashes, name, edits.Suggest(name, known, "--"))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/lingserve/lingserve/channel/telegram"
 	"github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/channel/webhook"
+	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/yaml"
 )
 
@@ -119,7 +120,7 @@ func (l *loader) addChannel(at, n *yaml.Node) bool {
 		typeSetting.OneOf = ChannelTypes()
 		written := n.Get("type")
 		if written == nil {
-			l.Errorf(at, channels+ch.Name, "has no type; expected one of %s%s", strings.Join(ChannelTypes(), ", "), didYouMean(ch.Name, ChannelTypes()))
+			l.Errorf(at, channels+ch.Name, "has no type; expected one of %s%s", strings.Join(ChannelTypes(), ", "), edits.Suggest(ch.Name, ChannelTypes(), ""))
 			return false
 		}
 		if kind, reserved = typeOfChannel(written.Text); !reserved {
@@ -228,10 +229,10 @@ func (l *loader) finishChannels() {
 	}
 	for _, s := range l.c.settings {
 		if name := s.text(); s.path[0] == "channels" && s.path[len(s.path)-1] == "agent" && name != "" && !slices.Contains(names, name) {
-			l.errs = append(l.errs, &Error{Where: l.c.sources[s.Key].at, Key: s.Key, Message: noneOf(name, names).Error()})
+			l.Add(settingError(l.c.sources[s.Key].at, s.Key, noneOf(name, names).Error()))
 		}
 	}
-	if len(l.errs)+l.NumProblems() > 0 {
+	if l.NumProblems() > 0 {
 		return
 	}
 	many, ok := l.c.Access.Check().(interface{ Unwrap() []error })
@@ -239,10 +240,10 @@ func (l *loader) finishChannels() {
 		return
 	}
 	for _, err := range many.Unwrap() {
-		e := &Error{Where: l.File, Message: err.Error()}
+		e := &yaml.Error{File: l.File, Message: err.Error()}
 		if s, ok := errors.AsType[*channel.SettingError](err); ok {
-			e.Where, e.Key, e.Message = cmp.Or(l.c.sources[s.Path].at, l.File), s.Path, s.Message
+			e.File, e.Path, e.Message = cmp.Or(l.c.sources[s.Path].at, l.File), s.Path, s.Message
 		}
-		l.errs = append(l.errs, e)
+		l.Add(e)
 	}
 }

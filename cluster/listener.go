@@ -65,10 +65,3 @@ func (c *Cluster) Serve(next http.Handler) {
 		}
 	})
 }
-
-// closeServer closes all connections first: a handler that returned before would give its response a clean end.
-func (c *Cluster) closeServer() {
-	_ = c.server.Close()
-	_ = c.listener.Close() // the server does not know it before Serve
-	c.handlers.Wait(nil)
-}

@@ -195,7 +195,9 @@ func (c *Cluster) Close() error { return c.close() }
 func (c *Cluster) shutDown() error {
 	c.stop(errors.New("this replica was closed"))
 	err := c.Drain(context.WithoutCancel(c.base))
-	c.closeServer()
+	_ = c.server.Close()   // first all connections: a handler that returned before would give its response a clean end
+	_ = c.listener.Close() // the server does not know it before Serve
+	c.handlers.Wait(nil)
 	c.tasks.Wait()
 	c.transport.CloseIdleConnections()
 	return err

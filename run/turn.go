@@ -408,7 +408,7 @@ func (a *agentRun) onEvent(e turn.Event, err error) {
 		r.step.Store(true)
 	case e.Kind == turn.FinalEvent:
 		r.step.Store(true)
-		if e.Final != nil && e.Final.Reason == adapter.FinishLength {
+		if e.Final.Reason == adapter.FinishLength {
 			r.cut.Store(true)
 		}
 	case isQuestion && a.spec.Unattended: // no person can answer it (AG-40): the caller gets the document after the end

@@ -171,8 +171,11 @@ func (a *Agent) Answer(ctx context.Context, answer Answer) error {
 // called before any turn.
 func (a *Agent) ShareQuestions(other *Agent) { a.questions = other.questions }
 
-// Questions lists the calls of a session that wait for approval, oldest first; "" is any session.
+// Questions lists the calls of a session that wait for approval, oldest first.
 func (a *Agent) Questions(session string) []Question { return a.questions.open(session) }
+
+// Waiting is how many calls wait for approval, in all sessions.
+func (a *Agent) Waiting() int { return len(a.questions.open("")) }
 
 // settingApproval begins the names of the settings that remember an approval.
 const settingApproval = "approval."

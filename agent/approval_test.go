@@ -371,7 +371,7 @@ func TestAnswersToWhatIsNotAskedAreErrors(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if n := len(a.Questions("")); n != 1 {
+	if n := a.Waiting(); n != 1 {
 		t.Errorf("%d wait", n)
 	}
 	if !qs.close(q, false) || qs.close(q, false) {

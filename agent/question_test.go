@@ -66,7 +66,7 @@ func TestDA_01_CallsOfOneIDAreDecidedOneByOne(t *testing.T) {
 				}
 				byText[in.Text] = q
 			}
-			if n := len(w.Questions("")); n != 3 {
+			if n := w.Waiting(); n != 3 {
 				t.Errorf("%d questions wait", n)
 			}
 			for _, text := range []string{"denied", "allowed", "turn"} {

@@ -52,8 +52,8 @@ type Runner struct {
 
 	// NeedsApproval reports whether a call needs approval; nil is as the tool's Approval says.
 	NeedsApproval func(*Tool, Call) bool
-	// Approve asks whether a call may run: exactly this one, with these arguments. An error is the denial that the model reads. It should return
-	// when its context ends, whose deadline is that of an answer. Nil means that no person can answer.
+	// Approve asks whether a call may run: exactly this one, with these arguments. An error is the denial that the model reads.
+	// It should return when its context ends, whose deadline is that of an answer. Nil means that no person can answer.
 	Approve func(context.Context, *Tool, Call) error
 	// Before, where it is set, sees each call of a known tool with arguments that are JSON. It may change the arguments, or return
 	// a result: then the tool does not run. The schema is held to what it returns, and people are asked about that.
@@ -141,7 +141,8 @@ func scopeOf(ctx context.Context) scope {
 	return s
 }
 
-// Interrupt lets the goroutine that ranges over [Runner.Run] call do between two results, such as to send an event of the call that runs in ctx.
+// Interrupt lets the goroutine that ranges over [Runner.Run] call do between two results,
+// such as to send an event of the call that runs in ctx.
 // It returns when do is called, or when the loop is left, which may be before.
 func Interrupt(ctx context.Context, do func()) {
 	s := scopeOf(ctx)

@@ -11,7 +11,8 @@ import (
 // maxCallID is how much of a call's id a span has, in bytes: a model's server can make it as long as it likes.
 const maxCallID = 64
 
-// begin opens the span of a call below that of its caller; without one nothing is recorded. It lasts from when the
+// begin opens the span of a call below that of its caller; without one nothing is recorded.
+// It lasts from when the
 // model has asked until there is a result, so waiting for an approval or for other calls is in it. Arguments and results are not.
 func (c *running) begin(ctx context.Context) (context.Context, trace.Span) {
 	name := "unknown" // what a model makes up is nothing to count by

@@ -56,7 +56,7 @@ func TestAnAnswerNeedsAQuestion(t *testing.T) {
 	if err := all.Answer(t.Context(), agent.Answer{Session: "s", ID: "x", Approve: true}); !errors.Is(err, agent.ErrNoQuestion) {
 		t.Errorf("got %v", err)
 	}
-	if n, list := len(all.Questions("")), all.Questions("s"); n != 0 || len(list) != 0 {
+	if n, list := all.Waiting(), all.Questions("s"); n != 0 || len(list) != 0 {
 		t.Errorf("%d calls wait: %v", n, list)
 	}
 }

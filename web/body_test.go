@@ -62,7 +62,8 @@ func TestABodyOfAWireMayHaveAFileInIt(t *testing.T) {
 			}
 		}
 	}
-	_, p := s.readJSON(httptest.NewRecorder(), new(recorder).request(httptest.NewRequest("POST", "/v1/sessions/s/fork", io.LimitReader(endless{}, 3<<20))))
+	r := httptest.NewRequest("POST", "/v1/sessions/s/fork", io.LimitReader(endless{}, 3<<20))
+	_, p := s.readJSON(httptest.NewRecorder(), new(recorder).request(r))
 	if p == nil || p.Status != 413 || !strings.Contains(p.Detail, "http.max_body") {
 		t.Errorf("%+v", p)
 	}

@@ -136,7 +136,8 @@ func TestDrainingWaitsForRequestsThatDoNotFollowTheirRunYet(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		defer end()
 		r := httptest.NewRequestWithContext(access.With(ctx, access.Local), http.MethodPost, "/v1/runs", nil)
-		if _, _, p := b.s.wire.Start(httptest.NewRecorder(), new(recorder).request(r), &run.Request{Subject: run.Subject{Workflow: "steps"}}); p != nil {
+		r = new(recorder).request(r)
+		if _, _, p := b.s.wire.Start(httptest.NewRecorder(), r, &run.Request{Subject: run.Subject{Workflow: "steps"}}); p != nil {
 			t.Fatal(p)
 		}
 		(<-b.steps.came).finish()

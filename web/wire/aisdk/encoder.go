@@ -176,7 +176,8 @@ func (e *Encoder) apply(dst []byte, ev tube.Event) []byte {
 		ev.Kind, ev.Value = tube.Append, ev.Value[1:len(ev.Value)-1]
 	}
 	e.last = nil
-	if ev.Kind == tube.Set && len(ev.URI) == 0 && ev.Value[0] == '{' && string(ev.Value) != "{}" && e.values[""] == nil { // its members are parts
+	isObject := ev.Kind == tube.Set && len(ev.URI) == 0 && ev.Value[0] == '{' && string(ev.Value) != "{}"
+	if isObject && e.values[""] == nil { // its members are parts
 		to := new(jsonuri.Document)
 		_ = to.Set(nil, ev.Value)
 		return e.appendChanges(dst, to)

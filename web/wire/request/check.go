@@ -63,8 +63,8 @@ const (
 	maxNumber  = 512
 )
 
-// checkValue checks the next value, to which a path of names and indexes leads. It refuses a member that an object has twice, because which of
-// the two counts differs from reader to reader, and what exceeds the bounds. The text is known to be JSON.
+// checkValue checks the next value, to which a path of names and indexes leads. It refuses a member that an object has twice, because
+// which of the two counts differs from reader to reader, and what exceeds the bounds. The text is known to be JSON.
 func checkValue(dec *json.Decoder, path []string) *run.Field {
 	token, err := dec.Token()
 	if err != nil {

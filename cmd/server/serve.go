@@ -57,7 +57,6 @@ type server struct {
 	access    *accessRules
 	encrypted *https.Encryption
 	metrics   *telemetry.Metrics
-	names     *operatorNames
 	channels  *channels
 	web       *web.Server
 }
@@ -116,7 +115,7 @@ func (s *server) openStore() error {
 func (s *server) assemble() (err error) {
 	c, log := s.c, s.log
 	o := serverOptions(c, s.workflows, s.models, log)
-	s.metrics, s.names = newMetrics(c, s.models, s.workflows)
+	s.metrics = newMetrics(c, s.models, s.workflows)
 	o.Observer, o.AccessLog = s.metrics, c.Log.Access
 	if err := s.openTapes(s.metrics, s.database.Usage()); err != nil {
 		return err

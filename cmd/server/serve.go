@@ -31,11 +31,7 @@ import (
 func serveCommand(s streams) *cobra.Command {
 	var settings config.Flags
 	printConfig := false
-	cmd := newCommand("serve", func([]string) error {
-		c, err := config.Load(&settings, os.Environ())
-		if err != nil {
-			return err
-		}
+	cmd := loaded("serve", &settings, func(c *config.Config, _ []string) error {
 		if printConfig {
 			return c.Print(s.out)
 		}

@@ -27,29 +27,24 @@ import (
 // channelMakers make the channels of each type, except the API and the terminal. o is what all channels have beside their settings.
 var channelMakers = map[string]func(c config.Channel, o platform.Settings, results webhook.Results) (kernel.Channel, error){
 	"telegram": func(c config.Channel, o platform.Settings, _ webhook.Results) (kernel.Channel, error) {
-		s := c.Telegram
-		s.Settings, s.Commands = inPlace(c, o, s.Settings), menu()
-		return telegram.New(s)
+		c.Telegram.Settings, c.Telegram.Commands = inPlace(c, o, c.Telegram.Settings), menu()
+		return telegram.New(c.Telegram)
 	},
 	"webhook": func(c config.Channel, o platform.Settings, results webhook.Results) (kernel.Channel, error) {
-		s := c.Webhook
-		s.Settings, s.Results = inPlace(c, o, s.Settings), results
-		return webhook.New(s)
+		c.Webhook.Settings, c.Webhook.Results = inPlace(c, o, c.Webhook.Settings), results
+		return webhook.New(c.Webhook)
 	},
 	"slack": func(c config.Channel, o platform.Settings, _ webhook.Results) (kernel.Channel, error) {
-		s := c.Slack
-		s.Settings = inPlace(c, o, s.Settings)
-		return slack.New(s)
+		c.Slack.Settings = inPlace(c, o, c.Slack.Settings)
+		return slack.New(c.Slack)
 	},
 	"feishu": func(c config.Channel, o platform.Settings, _ webhook.Results) (kernel.Channel, error) {
-		s := c.Feishu
-		s.Settings = inPlace(c, o, s.Settings)
-		return feishu.New(s)
+		c.Feishu.Settings = inPlace(c, o, c.Feishu.Settings)
+		return feishu.New(c.Feishu)
 	},
 	"discord": func(c config.Channel, o platform.Settings, _ webhook.Results) (kernel.Channel, error) {
-		s := c.Discord
-		s.Settings, s.Commands = inPlace(c, o, s.Settings), menu()
-		return discord.New(s)
+		c.Discord.Settings, c.Discord.Commands = inPlace(c, o, c.Discord.Settings), menu()
+		return discord.New(c.Discord)
 	},
 }
 

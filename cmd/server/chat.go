@@ -32,13 +32,9 @@ import (
 func chatCommand(s streams) *cobra.Command {
 	var settings config.Flags
 	var agent, session string
-	cmd := newCommand("chat", func([]string) error {
+	cmd := loaded("chat", &settings, func(c *config.Config, _ []string) error {
 		if strings.TrimSpace(session) == "" {
 			return usagef("the name of the session is empty")
-		}
-		c, err := config.Load(&settings, os.Environ())
-		if err != nil {
-			return err
 		}
 		// The signals are caught before anything is started, so that none of them leaves the terminal in raw mode.
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGHUP)

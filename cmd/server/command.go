@@ -38,17 +38,24 @@ func newCommand(path string, run func(args []string) error, actions ...*cobra.Co
 
 // configured returns a command that needs the configuration. The first signal cancels the context of do, and is then the exit status.
 func configured(path string, settings *config.Flags, do func(ctx context.Context, c *config.Config, args []string) error, actions ...*cobra.Command) *cobra.Command {
-	return newCommand(path, func(args []string) error {
-		c, err := config.Load(settings, os.Environ())
-		if err != nil {
-			return err
-		}
+	return loaded(path, settings, func(c *config.Config, args []string) error {
 		ctx, stop := interruptible()
 		defer stop()
 		if err := do(ctx, c, args); ctx.Err() == nil {
 			return err
 		}
 		return exitStatus(exitInterrupted)
+	}, actions...)
+}
+
+// loaded makes a command that gets the configuration.
+func loaded(path string, settings *config.Flags, do func(c *config.Config, args []string) error, actions ...*cobra.Command) *cobra.Command {
+	return newCommand(path, func(args []string) error {
+		c, err := config.Load(settings, os.Environ())
+		if err != nil {
+			return err
+		}
+		return do(c, args)
 	}, actions...)
 }
 

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
-	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
@@ -79,9 +77,8 @@ var errSpent = errors.New("schema: the budget is spent")
 // meter counts work. A schema of a few lines can ask for more than anybody can wait for: references that lead twice to what leads
 // twice to something else, and so on.
 type meter struct {
-	left       int
-	steps      int      // of all regular expressions
-	unreadable []string // what is wrong with those that do not compile here
+	left  int
+	steps int // of all regular expressions
 }
 
 func (m *meter) charge(n int) {
@@ -147,10 +144,6 @@ func (m *meter) compile(text string, foreign bool) (jsonschema.Regexp, error) {
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
 		if foreign {
-			problem := fmt.Sprintf("the regular expression %q does not compile", wording.Clip(text))
-			if !slices.Contains(m.unreadable, problem) { // the library compiles some twice
-				m.unreadable = append(m.unreadable, problem)
-			}
 			return unreadable(text), nil
 		}
 		return nil, err

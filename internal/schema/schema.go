@@ -8,6 +8,7 @@ package schema
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -105,12 +106,26 @@ func compile(text []byte, foreign bool) (s *Schema, left []string, err error) {
 		return nil, nil, problem(err)
 	}
 	for _, one := range all {
-		if _, ok := one.Pattern.(unreadable); ok {
-			one.Pattern = nil
-		}
+		left = append(left, removeUnreadable(one)...)
 		s.meter.install(one)
 	}
-	return s, s.meter.unreadable, nil
+	return s, left, nil
+}
+
+// removeUnreadable removes the regular expressions of a schema that do not compile here, and says which.
+func removeUnreadable(s *jsonschema.Schema) (left []string) {
+	_, place, _ := strings.Cut(s.Location, "#")
+	if re, ok := s.Pattern.(unreadable); ok {
+		left = append(left, fmt.Sprintf("%s/pattern: the regular expression %q does not compile", place, wording.Clip(string(re))))
+		s.Pattern = nil
+	}
+	for re := range s.PatternProperties {
+		if re, ok := re.(unreadable); ok {
+			left = append(left, fmt.Sprintf("%s/patternProperties: the regular expression %q does not compile", place, wording.Clip(string(re))))
+			delete(s.PatternProperties, re)
+		}
+	}
+	return left
 }
 
 // Doc returns the schema's JSON, decoded. It must not be changed.
@@ -125,8 +140,10 @@ func (s *Schema) CheckText(text []byte, most int) []Misfit {
 	if bytes.Count(text, []byte(",")) > 4*maxValues { // some are in strings
 		return []Misfit{tooLarge}
 	}
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var value any
+	if err := d.Decode(&value); err != nil {
 		return []Misfit{{Message: "invalid JSON"}}
 	}
 	return s.Check(value, most)

@@ -73,7 +73,6 @@ type Answer struct {
 	By            string // who, for the tape
 	Name          string // the same for people; "" is By
 	Role          tool.Role
-	code          string // of the event, if no person has decided
 }
 
 // maxAnswered is how many answered questions are remembered. A second answer to one of them gets ErrAnswered and not ErrNoQuestion.
@@ -231,7 +230,7 @@ func (a *Agent) approve(ctx context.Context, t *tool.Tool, c tool.Call) error {
 		answer: make(chan Answer, 1), written: make(chan error, 1),
 	}
 	if by, ok := r.turn.Envelope().Extra[turn.ExtraApprover].(turn.Approver); ok && (by.None || by.Role < t.Role) {
-		return r.decided(ctx, question, Answer{NoPerson: true})
+		return r.decided(ctx, question, Answer{NoPerson: true}, "")
 	}
 	a.questions.ask(question)
 	defer func() {
@@ -240,11 +239,11 @@ func (a *Agent) approve(ctx context.Context, t *tool.Tool, c tool.Call) error {
 		question.notify(turn.ErrStopped) // for who has answered a turn that has panicked
 	}()
 	if why := r.put(ctx, question); why != "" {
-		return r.decided(ctx, question, Answer{NoPerson: true, Reason: why})
+		return r.decided(ctx, question, Answer{NoPerson: true, Reason: why}, "")
 	}
 	select {
 	case answer := <-question.answer:
-		return r.decided(ctx, question, answer)
+		return r.decided(ctx, question, answer, "")
 	case <-ctx.Done():
 	}
 	if answered := !a.questions.close(question, r.handedOver()); answered && !r.handedOver() { // at the same moment, too late
@@ -252,9 +251,9 @@ func (a *Agent) approve(ctx context.Context, t *tool.Tool, c tool.Call) error {
 		question.notify(ErrAnswered)
 	}
 	if r.ctx.Err() != nil {
-		return r.decided(ctx, question, Answer{Reason: "the turn ended", code: ReasonEnded})
+		return r.decided(ctx, question, Answer{Reason: "the turn ended"}, ReasonEnded)
 	}
-	return r.decided(ctx, question, Answer{Reason: "no answer came in time", code: ReasonTimeout})
+	return r.decided(ctx, question, Answer{Reason: "no answer came in time"}, ReasonTimeout)
 }
 
 // Reasons of an approval_resolved event without a decision of a person.
@@ -305,14 +304,15 @@ type decision struct {
 	Reason   string `json:"reason,omitempty"`
 }
 
-// decided records the outcome of a question, and sends it to the reader. The error of a denial is for the model.
-func (r *run) decided(ctx context.Context, q *Question, answer Answer) error {
+// decided records the outcome of a question, and sends it to the reader. code is the reason of the event if no person has decided. The error of a
+// denial is for the model.
+func (r *run) decided(ctx context.Context, q *Question, answer Answer, code string) error {
 	if r.handedOver() {
 		q.notify(context.Cause(r.ctx))
 		return context.Cause(r.ctx) // the other process asks
 	}
 	if answer.NoPerson {
-		answer.Approve, answer.Reason, answer.code = false, cmp.Or(answer.Reason, noApprover), ReasonUnattended
+		answer.Approve, answer.Reason, code = false, cmp.Or(answer.Reason, noApprover), ReasonUnattended
 	}
 	d := decision{
 		ID: q.ID, Call: q.Call, Tool: q.Tool, Decision: "deny", Content: contentHash(q.Tool, q.Arguments), By: answer.By, Reason: answer.Reason,
@@ -328,9 +328,9 @@ func (r *run) decided(ctx context.Context, q *Question, answer Answer) error {
 	err := r.append(entries...)
 	q.notify(err)
 	if err == nil && !answer.Approve {
-		err = d.denial(answer.code == "")
+		err = d.denial(code == "")
 	}
-	d.Subagent, d.Tool, d.Content, d.By, d.Reason = q.Subagent, "", "", cmp.Or(answer.Name, answer.By), answer.code
+	d.Subagent, d.Tool, d.Content, d.By, d.Reason = q.Subagent, "", "", cmp.Or(answer.Name, answer.By), code
 	runOf(ctx).emitFromTool(ctx, turn.Event{Kind: ApprovalResolvedEvent, Calls: []tool.Call{{ID: q.Call, Name: q.Tool}}, Value: encode(d)})
 	return err
 }
